@@ -5,7 +5,7 @@
 #[allow(dead_code)]
 mod arguments;
 
-use arguments::{CALLS, Call, World};
+use arguments::{ArgumentSource, CALLS, Call};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use std::ffi::c_void;
@@ -59,19 +59,19 @@ impl<T: Body> Forever for Arc<Object<T>> {
     }
 }
 
-fn call(name: &str, call: Call, choices: &[u32], world: &mut World) -> ur_result_t {
-    let result = world.call(<Null as hal::Exported>::table(), call, choices);
+fn call(name: &str, call: Call, choices: &[u32], source: &mut ArgumentSource) -> ur_result_t {
+    let result = source.call(<Null as hal::Exported>::table(), call, choices);
     result.unwrap_or_else(|| panic!("{name}: an adapter of ours has an empty slot"))
 }
 
 #[test]
 fn every_function_refuses_nothing_at_all() {
-    let mut world = World::new(handles());
+    let mut source = ArgumentSource::new(handles());
     assert_eq!(CALLS.len(), 241);
-    let null = world.null();
+    let null = source.null();
     for &(name, function) in CALLS {
         // The choice that makes every handle null, whatever it makes of the rest.
-        let result = call(name, function, &[null], &mut world);
+        let result = call(name, function, &[null], &mut source);
         let fine = name == "urAdapterGet";
         assert!(
             fine || result != UR_RESULT_SUCCESS,
@@ -83,7 +83,7 @@ fn every_function_refuses_nothing_at_all() {
 /// The handle kinds' own errors, and the errors of checks, are all that a shim may answer here.
 #[test]
 fn random_arguments_are_answered_by_a_result() {
-    let mut world = World::new(handles());
+    let mut source = ArgumentSource::new(handles());
     let config = ProptestConfig {
         cases: 64,
         ..ProptestConfig::default()
@@ -91,13 +91,13 @@ fn random_arguments_are_answered_by_a_result() {
     let mut calls = 0;
     for &(name, function) in CALLS {
         let choices = proptest::collection::vec(any::<u32>(), 1..24);
-        let world = std::cell::RefCell::new(&mut world);
+        let source = std::cell::RefCell::new(&mut source);
         let calls = std::cell::RefCell::new(&mut calls);
         // A new one each, since it counts its cases over all runs.
         TestRunner::new(config.clone())
             .run(&choices, |choices| {
                 **calls.borrow_mut() += 1;
-                let result = call(name, function, &choices, &mut world.borrow_mut());
+                let result = call(name, function, &choices, &mut source.borrow_mut());
                 prop_assert!(result.name().is_some(), "{name} answers {result:?}");
                 prop_assert!(result != UR_RESULT_ERROR_UNKNOWN, "{name} panicked");
                 Ok(())

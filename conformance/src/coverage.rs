@@ -231,9 +231,9 @@ impl Coverage {
     }
 
     /// Prints a run's coverage beside that of earlier ones. Whether they reach the goal together.
-    pub fn tell(run: &Run, others: &[PathBuf], goal: Option<f64>) -> Result<bool, String> {
+    pub fn report(run: &Run, other_runs: &[PathBuf], goal: Option<f64>) -> Result<bool, String> {
         let mut columns = vec![(run.label.clone(), run.coverage.clone())];
-        for path in others {
+        for path in other_runs {
             columns.push(Self::read(path)?);
         }
         Self::print(&columns);
@@ -268,9 +268,10 @@ fn reasons<'a>(
     match &found[..] {
         [(reason, _)] => (*reason).to_owned(),
         _ => {
-            let told = found.iter();
-            let told = told.map(|(reason, names)| format!("{}: {reason}", names.join(", ")));
-            told.collect::<Vec<_>>().join("; ")
+            let reported = found.iter();
+            let reported =
+                reported.map(|(reason, names)| format!("{}: {reason}", names.join(", ")));
+            reported.collect::<Vec<_>>().join("; ")
         }
     }
 }
@@ -498,9 +499,9 @@ mod tests {
         let together = Coverage::union(&columns);
         assert_eq!((together.provoked(), together.called()), ((1, 3), (1, 0)));
         let missing = together.missing(&columns);
-        let told: Vec<&str> = missing.keys().map(String::as_str).collect();
+        let reported: Vec<&str> = missing.keys().map(String::as_str).collect();
         assert_eq!(
-            told,
+            reported,
             ["one, three: unsupported; two: no test", "unsupported"]
         );
     }

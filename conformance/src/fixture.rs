@@ -2,7 +2,7 @@
 //! Everything else that a test needs it makes itself, through `objects`.
 
 use crate::api::Api;
-use crate::keep::keep;
+use crate::leak::leak;
 use crate::objects::{info, released};
 use crate::outcome::{Done, Stop};
 use crate::status::Status;
@@ -147,7 +147,7 @@ impl Fixture {
 /// Opens a loader library. It stays open for the life of the process.
 pub fn load(path: &Path) -> Result<&'static Api, String> {
     let library = Library::open(path, Binding::Usual).map_err(|error| error.to_string())?;
-    Ok(keep(Api::new(library)))
+    Ok(leak(Api::new(library)))
 }
 
 /// All adapters, each with a reference that the process keeps.

@@ -12,8 +12,8 @@ mod foreign;
 mod fresh;
 #[rustfmt::skip]
 mod generated;
-mod keep;
 mod kernels;
+mod leak;
 mod locate;
 mod objects;
 mod outcome;
@@ -220,7 +220,7 @@ impl Cli {
         let calls = plan.run(&|ended| {
             let row = judge(plan.tests, &expected, ended);
             bar.inc(1);
-            self.tell(&bar, &row);
+            self.report(&bar, &row);
             rows.lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .push(row);
@@ -248,8 +248,8 @@ impl Cli {
             // SAFETY: this process has one thread yet.
             unsafe { std::env::set_var(name, value) };
         }
-        let bench = worker::Bench::Ready(fixture::Fixture::open(plan.target)?);
-        let mut identity = bench.identity().unwrap_or_else(|| fixture::Identity {
+        let environment = worker::Environment::Ready(fixture::Fixture::open(plan.target)?);
+        let mut identity = environment.identity().unwrap_or_else(|| fixture::Identity {
             adapter: String::new(),
             device: String::new(),
         });
@@ -262,7 +262,7 @@ impl Cli {
             let begun = Instant::now();
             let outcome = match plan.tests[test].needs_own_process() {
                 true => outcome::Raw::Skipped("needs a process of its own".to_owned()),
-                false => bench.run(&plan.tests[test]),
+                false => environment.run(&plan.tests[test]),
             };
             let row = judge(
                 plan.tests,
@@ -274,12 +274,12 @@ impl Cli {
                     output: String::new(),
                 },
             );
-            self.tell(&bar, &row);
+            self.report(&bar, &row);
             tests.push(row);
         }
         let loader = plan.target.loader.display().to_string();
-        let calls = bench.calls();
-        bench.end();
+        let calls = environment.calls();
+        environment.end();
         let (totals, seconds) = (Totals::of(&tests), start.elapsed().as_secs_f64());
         Ok(Run {
             loader,
@@ -342,7 +342,7 @@ impl Cli {
         );
     }
 
-    fn tell(&self, bar: &ProgressBar, row: &Row) {
+    fn report(&self, bar: &ProgressBar, row: &Row) {
         let quiet = matches!(
             row.verdict,
             Verdict::Passed | Verdict::Unsupported(_) | Verdict::ExpectedFailure(_)
@@ -360,7 +360,7 @@ impl Cli {
             run.write_json(path)?;
         }
         let reached = if self.coverage {
-            Coverage::tell(run, &self.with, self.goal)?
+            Coverage::report(run, &self.with, self.goal)?
         } else {
             true
         };

@@ -151,8 +151,8 @@ impl Worker {
             }
         });
         let errors = Arc::new(Mutex::new(Vec::new()));
-        let (stream, kept) = (child.stderr.take(), Arc::clone(&errors));
-        std::thread::spawn(move || stream.map(|stream| keep_tail(stream, &kept)));
+        let (stream, tail) = (child.stderr.take(), Arc::clone(&errors));
+        std::thread::spawn(move || stream.map(|stream| store_tail(stream, &tail)));
         let input = child.stdin.take();
         Ok(Self {
             child,
@@ -254,14 +254,14 @@ fn end_of(status: ExitStatus) -> String {
     }
 }
 
-const KEPT_OUTPUT: usize = 4096;
+const MAX_OUTPUT_BYTES: usize = 4096;
 
-fn keep_tail(mut stream: impl std::io::Read, kept: &Mutex<Vec<u8>>) {
+fn store_tail(mut stream: impl std::io::Read, tail: &Mutex<Vec<u8>>) {
     let mut buffer = [0; 1024];
     while let Ok(count @ 1..) = stream.read(&mut buffer) {
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.extend_from_slice(&buffer[..count]);
-        let surplus = kept.len().saturating_sub(KEPT_OUTPUT);
-        kept.drain(..surplus);
+        let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
+        tail.extend_from_slice(&buffer[..count]);
+        let surplus = tail.len().saturating_sub(MAX_OUTPUT_BYTES);
+        tail.drain(..surplus);
     }
 }

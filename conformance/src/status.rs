@@ -207,7 +207,11 @@ fn name_of(code: u32) -> String {
 /// `file:line` of the caller, for messages.
 #[track_caller]
 pub fn here() -> String {
-    let place = Location::caller();
-    let file = place.file().rsplit("src/").next().unwrap_or(place.file());
-    format!("{file}:{}", place.line())
+    let location = Location::caller();
+    let file = location
+        .file()
+        .rsplit("src/")
+        .next()
+        .unwrap_or(location.file());
+    format!("{file}:{}", location.line())
 }

@@ -31,16 +31,16 @@ pub enum Message {
 /// Runs tests until standard input ends. `fresh`: tests that need a process of their own.
 pub fn serve(tests: &[Test], target: &Target, fresh: bool) -> std::io::Result<()> {
     let mut out = protocol_stream()?;
-    let bench = if fresh {
-        Fresh::open(target).map(Bench::Fresh)
+    let environment = if fresh {
+        Fresh::open(target).map(Environment::Fresh)
     } else {
-        Fixture::open(target).map(Bench::Ready)
+        Fixture::open(target).map(Environment::Ready)
     };
-    let bench = match bench {
-        Ok(bench) => bench,
-        Err(reason) => return tell(&mut out, &Message::Unable(reason)),
+    let environment = match environment {
+        Ok(environment) => environment,
+        Err(reason) => return report(&mut out, &Message::Unable(reason)),
     };
-    tell(&mut out, &Message::Ready(bench.identity()))?;
+    report(&mut out, &Message::Ready(environment.identity()))?;
     for line in std::io::stdin().lock().lines() {
         let Some(index) = line?
             .trim()
@@ -50,8 +50,8 @@ pub fn serve(tests: &[Test], target: &Target, fresh: bool) -> std::io::Result<()
         else {
             continue;
         };
-        let outcome = bench.run(&tests[index]);
-        tell(
+        let outcome = environment.run(&tests[index]);
+        report(
             &mut out,
             &Message::Ended {
                 test: index,
@@ -59,35 +59,35 @@ pub fn serve(tests: &[Test], target: &Target, fresh: bool) -> std::io::Result<()
             },
         )?;
     }
-    tell(&mut out, &Message::Calls(bench.calls()))?;
-    bench.end();
+    report(&mut out, &Message::Calls(environment.calls()))?;
+    environment.end();
     Ok(())
 }
 
 /// What tests run on.
-pub enum Bench {
+pub enum Environment {
     Ready(Fixture),
     Fresh(Fresh),
 }
 
-impl Bench {
+impl Environment {
     pub fn identity(&self) -> Option<Identity> {
         match self {
-            Bench::Ready(fixture) => Some(fixture.identity()),
-            Bench::Fresh(_) => None,
+            Environment::Ready(fixture) => Some(fixture.identity()),
+            Environment::Fresh(_) => None,
         }
     }
 
     pub fn calls(&self) -> Vec<Called> {
         match self {
-            Bench::Ready(fixture) => fixture.ur.calls().snapshot(),
-            Bench::Fresh(fresh) => fresh.ur.calls().snapshot(),
+            Environment::Ready(fixture) => fixture.ur.calls().snapshot(),
+            Environment::Fresh(fresh) => fresh.ur.calls().snapshot(),
         }
     }
 
     /// No more tests come.
     pub fn end(self) {
-        if let Bench::Ready(fixture) = self {
+        if let Environment::Ready(fixture) = self {
             // No one is left to be told.
             let _ = fixture.close();
         }
@@ -97,8 +97,8 @@ impl Bench {
     pub fn run(&self, test: &Test) -> Raw {
         failed_releases();
         let ended = catch_unwind(AssertUnwindSafe(|| match (&test.body, self) {
-            (Body::Device(run), Bench::Ready(fixture)) => run(fixture),
-            (Body::Process(run), Bench::Fresh(fresh)) => run(fresh),
+            (Body::Device(run), Environment::Ready(fixture)) => run(fixture),
+            (Body::Process(run), Environment::Fresh(fresh)) => run(fresh),
             _ => Err(Stop::failed(
                 "the test was sent to the wrong kind of process",
             )),
@@ -120,7 +120,7 @@ fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {
     format!("the test panicked: {}", text.unwrap_or("no message"))
 }
 
-fn tell(out: &mut File, message: &Message) -> std::io::Result<()> {
+fn report(out: &mut File, message: &Message) -> std::io::Result<()> {
     let mut line = serde_json::to_string(message)?;
     line.push('\n');
     out.write_all(line.as_bytes())?;

@@ -144,9 +144,9 @@ fn millions_of_commands() {
     let text = std::fs::read_to_string(&json).expect("the JSON file");
     let run: serde_json::Value = serde_json::from_str(&text).expect("valid JSON");
     for row in run["tests"].as_array().expect("rows") {
-        let told = row["output"].as_str().unwrap_or_default().trim();
+        let report = row["output"].as_str().unwrap_or_default().trim();
         let seconds = row["seconds"].as_f64().unwrap_or_default();
-        println!("{}, {seconds:.0} s: {told}", row["test"]);
+        println!("{}, {seconds:.0} s: {report}", row["test"]);
     }
     assert_eq!(totals(&said), (5, 0), "{said}");
 }
@@ -173,7 +173,7 @@ fn list_needs_no_loader() {
 }
 
 #[test]
-fn nothing_to_run_on_is_told_apart() {
+fn nothing_to_run_on_is_distinguished() {
     let cannot_run = |command: &mut Command, reason: &str| {
         let output = command.output().expect("the program starts");
         assert_eq!(output.status.code(), Some(2), "{}", both(&output));

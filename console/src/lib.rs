@@ -54,12 +54,12 @@ pub fn write_error(text: fmt::Arguments<'_>) {
 /// The command line; or, after a help text, a version or a complaint, the code to exit with. `fault`
 /// is the program's code for what goes wrong.
 pub fn parse<C: clap::Parser>(fault: u8) -> Result<C, ExitCode> {
-    C::try_parse().map_err(|told| {
-        let printed = told.print();
-        if !told.use_stderr() {
+    C::try_parse().map_err(|result| {
+        let printed = result.print();
+        if !result.use_stderr() {
             keep(printed);
         }
-        let code = u8::try_from(told.exit_code()).unwrap_or(fault);
+        let code = u8::try_from(result.exit_code()).unwrap_or(fault);
         end(C::command().get_name(), ExitCode::from(code), fault)
     })
 }

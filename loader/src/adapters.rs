@@ -1,8 +1,8 @@
 //! `urAdapterGet`: the adapters of all libraries as one list.
 //!
-//! Owns the aggregation. An adapter that fails is logged and counts as none: a program can go on
-//! with the others. One that is counted and then not given leaves a null handle in its caller's
-//! list, since the caller may have believed the count.
+//! Owns the aggregation. An adapter that fails is logged and not counted, so that a program can use the
+//! others. An adapter that is counted but then returns no handle leaves a null handle in the caller's
+//! list, since the caller may rely on the count.
 
 use std::ffi::c_void;
 
@@ -31,11 +31,11 @@ pub unsafe extern "C" fn adapter_get(
             return Err(Error::new(UR_RESULT_ERROR_INVALID_SIZE));
         }
         let libraries = state::adapters().ok_or(Error::new(UR_RESULT_ERROR_UNINITIALIZED))?;
-        let room = if phAdapters.is_null() { 0 } else { NumEntries };
-        let found = gather(&libraries, room);
+        let capacity = if phAdapters.is_null() { 0 } else { NumEntries };
+        let found = collect(&libraries, capacity);
         let nulls = std::iter::repeat_n(std::ptr::null_mut(), found.lost as usize);
         for (at, handle) in found.handles.into_iter().chain(nulls).enumerate() {
-            // SAFETY: no more handles were asked for than there is room for.
+            // SAFETY: at most `capacity` handles were requested.
             unsafe { phAdapters.add(at).write(handle) };
         }
         // SAFETY: the caller's promise.
@@ -47,20 +47,20 @@ pub unsafe extern "C" fn adapter_get(
 #[derive(Default)]
 struct Found {
     handles: Vec<ur_adapter_handle_t>,
-    /// Counted, asked for, and not given.
+    /// Handles that were counted and requested, but not returned.
     lost: u32,
     total: u32,
 }
 
-fn gather(libraries: &[AdapterLibrary], room: u32) -> Found {
+fn collect(libraries: &[AdapterLibrary], capacity: u32) -> Found {
     let mut all = Found::default();
     for library in libraries {
         // A library without the function was refused when it was opened.
         let Some(get) = library.table.Adapter.pfnGet else {
             continue;
         };
-        let taken = all.handles.len() as u32 + all.lost;
-        match adapters_of(get, room.saturating_sub(taken)) {
+        let counted = all.handles.len() as u32 + all.lost;
+        match adapters_of(get, capacity.saturating_sub(counted)) {
             Ok(mut found) => {
                 all.handles.append(&mut found.handles);
                 all.lost += found.lost;
@@ -72,12 +72,12 @@ fn gather(libraries: &[AdapterLibrary], room: u32) -> Found {
     all
 }
 
-/// Up to `room` handles of one library.
-fn adapters_of(get: Get, room: u32) -> Result<Found, ur_result_t> {
+/// Up to `capacity` handles of one library.
+fn adapters_of(get: Get, capacity: u32) -> Result<Found, ur_result_t> {
     let mut found = Found::default();
     // SAFETY: handles are not wanted; the count is writable.
     check(unsafe { get(0, std::ptr::null_mut(), &mut found.total) })?;
-    let wanted = found.total.min(room);
+    let wanted = found.total.min(capacity);
     if wanted == 0 {
         return Ok(found);
     }

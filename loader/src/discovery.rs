@@ -120,12 +120,12 @@ impl Plan {
     fn search(&mut self, env: &Env<'_>, filters: bool, own_directory: Option<PathBuf>) {
         let directories = directories(env, own_directory);
         let filter = filters.then(|| prefilter(env)).flatten();
-        let kept = MANIFESTS.iter().filter(|manifest| {
+        let listed = MANIFESTS.iter().filter(|manifest| {
             filter
                 .as_ref()
                 .is_none_or(|filter| filter.keeps_adapter(manifest.backend, manifest.kinds))
         });
-        self.candidates = kept
+        self.candidates = listed
             .map(|manifest| candidate(manifest.name, &directories))
             .collect();
     }
@@ -339,19 +339,20 @@ mod tests {
 
     #[test]
     fn the_selector_thins_out_adapters() {
-        let kept = |selector: &str| names(&plan_for(&[("ONEAPI_DEVICE_SELECTOR", selector)], None));
-        assert_eq!(kept("opencl:cpu;cuda:0,1"), "cuda opencl");
-        assert_eq!(kept("level_zero:*"), "level_zero level_zero_v2");
+        let listed =
+            |selector: &str| names(&plan_for(&[("ONEAPI_DEVICE_SELECTOR", selector)], None));
+        assert_eq!(listed("opencl:cpu;cuda:0,1"), "cuda opencl");
+        assert_eq!(listed("level_zero:*"), "level_zero level_zero_v2");
         assert_eq!(
-            kept("!opencl:*;!*:fpga"),
+            listed("!opencl:*;!*:fpga"),
             "cuda hip level_zero level_zero_v2 native_cpu offload"
         );
         assert_eq!(
-            kept("*:cpu"),
+            listed("*:cpu"),
             "level_zero level_zero_v2 native_cpu offload opencl"
         );
         assert_eq!(
-            kept("hip:0;hip:1"),
+            listed("hip:0;hip:1"),
             "hip",
             "a duplicate is no reason to load everything"
         );

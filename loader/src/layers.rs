@@ -25,7 +25,7 @@ pub mod wrappers;
 
 use ur::abi::*;
 
-pub use self::below::{Below, keep};
+pub use self::below::{Below, intern};
 
 /// What a layer may know of the loader's configuration.
 #[derive(Clone, Copy, Default)]
@@ -44,7 +44,8 @@ pub struct CodeLocation {
 // SAFETY: `urLoaderConfigSetCodeLocationCallback` asks for a callback that any thread may call with
 // its argument.
 unsafe impl Send for CodeLocation {}
-// SAFETY: as above.
+// SAFETY: `urLoaderConfigSetCodeLocationCallback` asks for a callback that any thread may call with its
+// argument.
 unsafe impl Sync for CodeLocation {}
 
 /// One layer of the chain.
@@ -133,14 +134,14 @@ impl Chain {
     ) -> Result<Chain, ur_result_t> {
         let mut chain = Chain::default();
         for layer in known {
-            let asked = |name: &&'static str| names.iter().any(|other| other == name);
-            let asked: Vec<&'static str> = layer.names.iter().copied().filter(asked).collect();
-            if asked.is_empty() {
+            let enabled = |name: &&'static str| names.iter().any(|other| other == name);
+            let enabled: Vec<&'static str> = layer.names.iter().copied().filter(enabled).collect();
+            if enabled.is_empty() {
                 continue;
             }
             let mut made = (layer.make)();
-            if let Err(error) = made.wrap(table, &asked, context) {
-                log::error!("layer {} failed: {error:?}", asked.join(", "));
+            if let Err(error) = made.wrap(table, &enabled, context) {
+                log::error!("layer {} failed: {error:?}", enabled.join(", "));
                 chain.teardown();
                 return Err(error);
             }

@@ -46,7 +46,7 @@ versioned! {
         let total = total.map_err(|_| Error::new(UR_RESULT_ERROR_OUT_OF_HOST_MEMORY))?;
         for (at, device) in devices.into_iter().take(NumEntries as usize).enumerate() {
             // SAFETY: `at` is below the room that the caller promises.
-            unsafe { phDevices.add(at).write(device.give()) };
+            unsafe { phDevices.add(at).write(device.into_handle()) };
         }
         // SAFETY: the caller's promise.
         unsafe { Out::new(pNumDevices) }.set(total);
@@ -70,7 +70,7 @@ struct Device {
 
 impl Device {
     /// Hands the reference over to the caller.
-    fn give(self) -> ur_device_handle_t {
+    fn into_handle(self) -> ur_device_handle_t {
         let handle = self.handle;
         std::mem::forget(self);
         handle
@@ -156,9 +156,9 @@ impl Walk {
     fn first_number(&self) -> Result<u32> {
         let adapter: ur_adapter_handle_t = self.platform_info(UR_PLATFORM_INFO_ADAPTER)?;
         let get = slot(self.table.Platform.pfnGet)?;
-        let platforms: Vec<ur_platform_handle_t> = enumerate(|room, list, total| {
+        let platforms: Vec<ur_platform_handle_t> = enumerate(|capacity, list, total| {
             // SAFETY: the list has that much room; the adapter is live as its platform is.
-            unsafe { get(adapter, room, list, total) }
+            unsafe { get(adapter, capacity, list, total) }
         })?;
         let get = slot(self.table.Device.pfnGet)?;
         let mut before = 0u32;
@@ -201,9 +201,9 @@ impl Walk {
             PropCount: 1,
             ..ur_device_partition_properties_t::default()
         };
-        let handles = enumerate(|room, list, total| {
+        let handles = enumerate(|capacity, list, total| {
             // SAFETY: the list has that much room; the properties live until the call returns.
-            unsafe { partition(whole.device.handle, &properties, room, list, total) }
+            unsafe { partition(whole.device.handle, &properties, capacity, list, total) }
         });
         let handles = handles.unwrap_or_else(|reason| {
             debug!("device {:?} has no sub-devices: {reason:?}", whole.path);
@@ -226,9 +226,9 @@ impl Walk {
         which: ur_device_type_t,
     ) -> Result<Vec<Device>> {
         let get = slot(self.table.Device.pfnGet)?;
-        let handles = enumerate(|room, list, total| {
+        let handles = enumerate(|capacity, list, total| {
             // SAFETY: the list has that much room; the platform is live.
-            unsafe { get(platform, which, room, list, total) }
+            unsafe { get(platform, which, capacity, list, total) }
         });
         match handles {
             Err(error) if error.code() == UR_RESULT_ERROR_DEVICE_NOT_FOUND => Ok(Vec::new()),
@@ -328,8 +328,8 @@ fn enumerate<T>(get: impl Fn(u32, *mut *mut T, *mut u32) -> ur_result_t) -> Resu
         return Ok(Vec::new());
     }
     let mut handles = vec![std::ptr::null_mut(); total as usize];
-    let room = total;
-    check(get(room, handles.as_mut_ptr(), &mut total))?;
+    let capacity = total;
+    check(get(capacity, handles.as_mut_ptr(), &mut total))?;
     handles.truncate(total as usize);
     handles.retain(|handle| !handle.is_null());
     Ok(handles)

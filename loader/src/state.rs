@@ -155,7 +155,7 @@ impl State {
             let table: &'static ur_dditable_t = if chain.is_empty() {
                 base
             } else {
-                layers::keep(&table)
+                layers::intern(&table)
             };
             self.layers = Some(chain);
             TABLE.store(std::ptr::from_ref(table).cast_mut(), Ordering::Release);
@@ -167,8 +167,8 @@ impl State {
     }
 
     fn tear_down(&mut self) -> Result<()> {
-        let left = self.references.checked_sub(1);
-        self.references = left.ok_or(Error::new(UR_RESULT_ERROR_UNINITIALIZED))?;
+        let remaining = self.references.checked_sub(1);
+        self.references = remaining.ok_or(Error::new(UR_RESULT_ERROR_UNINITIALIZED))?;
         if self.references == 0 {
             PLAIN.store(false, Ordering::Release);
             TABLE.store(std::ptr::null_mut(), Ordering::Release);

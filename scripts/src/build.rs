@@ -107,8 +107,8 @@ pub fn run(command: &mut Command) -> Result<()> {
 fn output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| show(command))?;
     if !output.status.success() {
-        let told = String::from_utf8_lossy(&output.stderr);
-        bail!("{} failed: {}\n{told}", show(command), output.status);
+        let text = String::from_utf8_lossy(&output.stderr);
+        bail!("{} failed: {}\n{text}", show(command), output.status);
     }
     Ok(String::from_utf8(output.stdout)?)
 }

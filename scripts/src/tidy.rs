@@ -4,6 +4,7 @@
 //! check with grep stays one that grep can check.
 
 mod loops;
+mod words;
 
 use anyhow::{Result, bail};
 use std::fs;
@@ -57,6 +58,7 @@ pub fn check(root: &Path) -> Result<()> {
     clients(root, &mut found)?;
     adapters(root, &mut found)?;
     generated(root, &mut found)?;
+    words::check(root, &mut found)?;
     if !found.is_empty() {
         bail!("the tree breaks its own rules:\n  {}", found.join("\n  "));
     }

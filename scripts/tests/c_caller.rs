@@ -216,7 +216,7 @@ fn c_callbacks_are_called_from_rust() {
     let mut lines = 2u32;
     // SAFETY: the callback reads one uint32_t; its strings are literals.
     let found = unsafe { location((&raw mut lines).cast()) };
-    // SAFETY: as above.
+    // SAFETY: the callback's strings are literals.
     let text = |text: *const c_char| unsafe { CStr::from_ptr(text) }.to_str().expect("ASCII");
     assert_eq!(
         (text(found.functionName), text(found.sourceFile)),
@@ -234,7 +234,7 @@ fn c_callbacks_are_called_from_rust() {
         )
     };
     assert_eq!(seen, [0x33, u64::from(UR_EXECUTION_INFO_COMPLETE.0)]);
-    // SAFETY: as above, and the message is a C string.
+    // SAFETY: the callback writes two uint64_t, and the message is a C string.
     unsafe {
         logger(
             UR_LOGGER_LEVEL_WARN,

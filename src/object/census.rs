@@ -117,7 +117,7 @@ impl Census {
 
     /// Tells the log what is still alive; for an adapter whose last reference has gone. Nothing then
     /// belongs to anybody, the adapter itself excepted, so what there is has leaked.
-    pub fn tell() {
+    pub fn report() {
         let mut alive = Self::take();
         alive.0[Kind::Adapter as usize - 1] = 0;
         match alive.0.iter().all(|count| *count == 0) {

@@ -276,7 +276,7 @@ impl<T: Body> Object<T> {
     }
 
     #[inline]
-    fn tell_released(&self) {
+    fn report_released(&self) {
         if !Self::KEPT {
             T::released(self);
         }
@@ -289,7 +289,7 @@ impl<T: Body> Object<T> {
         }
         if self.is_the_callers() {
             self.api_refs.store(0, Ordering::Relaxed);
-            self.tell_released();
+            self.report_released();
             // SAFETY: the reference that the first `retain` took; nothing touches `self` after. What is kept was
             // not told, so nobody can have got another.
             unsafe { Self::let_go(self, Self::KEPT) };
@@ -302,7 +302,7 @@ impl<T: Body> Object<T> {
         {
             Err(_) => Err(Error::new(T::KIND.invalid())),
             Ok(1) => {
-                self.tell_released();
+                self.report_released();
                 // SAFETY: as above, but for others.
                 unsafe { Self::let_go(self, false) };
                 Ok(())

@@ -33,11 +33,11 @@ pub trait Source {
 struct Choices<'a> {
     choices: &'a [u32],
     at: usize,
-    world: &'a mut World,
+    source: &'a mut ArgumentSource,
 }
 
 /// What arguments can point to.
-pub struct World {
+pub struct ArgumentSource {
     handles: Vec<*mut c_void>,
     lists: Vec<[*mut c_void; 4]>,
     memory: Box<[u64]>,
@@ -66,27 +66,27 @@ const CLEAR: usize = 1 << 13;
 /// Sizes among the numbers that memory can have: all up to 4096.
 const SMALL: usize = 8;
 
-impl World {
+impl ArgumentSource {
     /// These handles, null, and those of nobody: one with a table of null functions, one with none.
     pub fn new(handles: Vec<*mut c_void>) -> Self {
-        let mut world = Self {
+        let mut source = Self {
             handles: Vec::new(),
             lists: Vec::new(),
             memory: vec![0; CLEAR].into_boxed_slice(),
             sizes: NUMBERS.len(),
         };
-        world.replace(handles);
-        world
+        source.replace(handles);
+        source
     }
 
     /// As `new`, with memory for all that sizes may be, for those who follow them: as many rows as a
     /// row may be wide, and some.
     pub fn with_memory(handles: Vec<*mut c_void>) -> Self {
-        let mut world = Self::new(handles);
+        let mut source = Self::new(handles);
         let most = NUMBERS[SMALL - 1] as usize;
-        world.memory = vec![0; most * (most + 4) / size_of::<u64>()].into_boxed_slice();
-        world.sizes = SMALL;
-        world
+        source.memory = vec![0; most * (most + 4) / size_of::<u64>()].into_boxed_slice();
+        source.sizes = SMALL;
+        source
     }
 
     /// Other handles, and the same memory.
@@ -125,7 +125,7 @@ impl World {
         let mut source = Choices {
             choices,
             at: 0,
-            world: self,
+            source: self,
         };
         call(table, &mut source)
     }
@@ -145,7 +145,7 @@ impl Source for Choices<'_> {
     }
 
     fn size(&mut self) -> u64 {
-        NUMBERS[self.pick(self.world.sizes)]
+        NUMBERS[self.pick(self.source.sizes)]
     }
 
     fn count(&mut self) -> u32 {
@@ -153,13 +153,13 @@ impl Source for Choices<'_> {
     }
 
     fn handle(&mut self) -> *mut c_void {
-        let at = self.pick(self.world.handles.len());
-        self.world.handles[at]
+        let at = self.pick(self.source.handles.len());
+        self.source.handles[at]
     }
 
     fn list(&mut self) -> *mut c_void {
-        let at = self.pick(self.world.lists.len() + 1);
-        self.world
+        let at = self.pick(self.source.lists.len() + 1);
+        self.source
             .lists
             .get_mut(at)
             .map_or(std::ptr::null_mut(), |list| list.as_mut_ptr().cast())
@@ -169,7 +169,7 @@ impl Source for Choices<'_> {
         if self.pick(4) == 0 {
             std::ptr::null_mut()
         } else {
-            self.world.memory.as_mut_ptr().cast()
+            self.source.memory.as_mut_ptr().cast()
         }
     }
 }

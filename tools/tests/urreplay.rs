@@ -177,7 +177,7 @@ fn what_cannot_be_read_is_an_error() {
     for path in [&wrong, &twice, &folder.path().join("none")] {
         let output = urreplay(&[]).arg(path).output().expect("it starts");
         assert_eq!(output.status.code(), Some(1));
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(told.contains("urreplay: "), "{told}");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(errors.contains("urreplay: "), "{errors}");
     }
 }

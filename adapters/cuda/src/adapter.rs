@@ -68,7 +68,7 @@ impl Body for Adapter {
             if let Some(roots) = roots() {
                 roots.platform.let_go();
             }
-            Census::tell();
+            Census::report();
         }
     }
 }
@@ -135,7 +135,7 @@ impl hal::Adapter<Cuda> for Adapter {
         let all = roots().map_or(&[][..], |roots| roots.platform.devices());
         let own = |device: &Object<Device>| {
             device
-                .held()
+                .retained_gpu()
                 .is_some_and(|gpu| gpu.context().addr() == native)
         };
         let device = all.iter().find(|device| own(device));

@@ -39,7 +39,7 @@ pub struct Limits {
     pub grid: [usize; 3],
     /// Bytes of shared memory that a work-group has, and has if a kernel is told so.
     pub local_bytes: usize,
-    pub most_local_bytes: usize,
+    pub max_local_bytes: usize,
     pub processors: usize,
     pub warp: usize,
     pub cooperative: bool,
@@ -93,7 +93,7 @@ impl Device {
                 size(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z),
             ],
             local_bytes,
-            most_local_bytes: size(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
+            max_local_bytes: size(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
                 .max(local_bytes),
             processors: size(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
             warp: size(CU_DEVICE_ATTRIBUTE_WARP_SIZE).max(1),
@@ -144,7 +144,7 @@ impl Device {
     }
 
     /// The primary context, if it is retained.
-    pub fn held(&self) -> Option<Arc<Gpu>> {
+    pub fn retained_gpu(&self) -> Option<Arc<Gpu>> {
         self.slot().clone()
     }
 
@@ -190,8 +190,8 @@ impl hal::Device<Cuda> for Device {
             // What a device is does not change; what it has free does.
             DeviceInfo::ReferenceCount | DeviceInfo::GlobalMemFree => info::get(this, what, out),
             _ => {
-                let ask = |out: InfoOut<'_>| info::get(this, what, out);
-                this.answers.give(what as usize, out, ask)
+                let query = |out: InfoOut<'_>| info::get(this, what, out);
+                this.answers.give(what as usize, out, query)
             }
         }
     }

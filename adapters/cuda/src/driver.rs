@@ -66,8 +66,8 @@ const LITTLE: usize = 128 << 20;
 /// Any device: host memory is not asked about one.
 fn any_gpu() -> Option<Arc<Gpu>> {
     let devices = roots()?.platform.devices();
-    let mut held = devices.iter().filter_map(|device| device.held());
-    held.next()
+    let mut retained_gpu = devices.iter().filter_map(|device| device.retained_gpu());
+    retained_gpu.next()
 }
 
 fn pages_of(gpu: &Gpu, kind: Kind) -> Result<Pages> {
@@ -100,7 +100,7 @@ impl Driver for Cuda {
     type Checked = Ready;
     type Plain = Plain;
 
-    /// Streams are asked, since to be told costs more than the rare question.
+    /// Streams are queried, since a callback costs more than a rare query.
     const TRACKS: bool = false;
 
     /// All contexts over a device are its primary one, and streams wait for any device's events.
@@ -133,9 +133,9 @@ impl Driver for Cuda {
         lane: &Lane,
         epoch: u64,
         work: Work<Self>,
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
-        match (work, stamps) {
+        match (work, timestamps) {
             (
                 Work::Fill {
                     dst,
@@ -144,7 +144,7 @@ impl Driver for Cuda {
                 },
                 None,
             ) => lane.fill(epoch, dst, &pattern, bytes).map(drop),
-            (work, stamps) => lane.submit(work, stamps),
+            (work, timestamps) => lane.submit(work, timestamps),
         }
     }
 
@@ -250,9 +250,9 @@ impl Driver for Cuda {
         kernel: &Object<Kernel>,
         _: &LaunchRequest<'_>,
         ready: &Ready,
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
-        lane.launch(kernel, ready, stamps)
+        lane.launch(kernel, ready, timestamps)
     }
 
     fn acquire(
@@ -350,7 +350,7 @@ impl Driver for Cuda {
             return pages.map_pages(gpu.api, addr, all, &[pages.home]);
         }
         let mut who = vec![pages.home];
-        who.extend(devices.state().gpus.iter().map(|gpu| gpu.place()));
+        who.extend(devices.state().gpus.iter().map(|gpu| gpu.location()));
         pages.map_pages(gpu.api, addr, all, &who)
     }
 

@@ -180,8 +180,8 @@ impl Mem {
         self.address
     }
 
-    /// Where the address stands, for as long as the buffer lives.
-    pub fn place(&self) -> *const usize {
+    /// Points to the address, for as long as the buffer lives.
+    pub fn address_slot(&self) -> *const usize {
         &raw const self.address
     }
 
@@ -258,18 +258,18 @@ impl Mem {
         }
     }
 
-    /// Gives the memory back to the host once all use of it is over: waits for that, as the caller may do
-    /// with the memory what it likes when it is told.
-    fn give_back(this: &Object<Self>) {
+    /// Returns the memory to the host after its last use. Waits for that, since the caller may then free the
+    /// memory.
+    fn return_to_host(this: &Object<Self>) {
         let over = match USERS.get() {
             0 => this.context.finish().inspect(|()| this.bring_back()),
             _ => {
-                let kept = this.arc();
-                this.context.when_finished(move || kept.bring_back())
+                let mem = this.arc();
+                this.context.when_finished(move || mem.bring_back())
             }
         };
         if let Err(error) = over {
-            log::error!("a buffer is not given back: {:?}", error.code());
+            log::error!("a buffer was not returned to the host: {:?}", error.code());
         }
     }
 
@@ -362,18 +362,18 @@ impl Mem {
         self.ended.lock()
     }
 
-    /// Frees the memory of mappings whose last command was given to a stream: a free comes after
-    /// everything that was. Not done by the command itself, under whose lane's lock nothing is freed.
+    /// Frees the memory of mappings whose last command was submitted: a free comes after all submitted
+    /// work. Not done by the command itself, under whose lane's lock nothing is freed.
     fn free_ended(&self) {
-        let given = |ended: &mut Arc<Ended>| Arc::strong_count(ended) == 1;
-        let all: Vec<_> = self.ended().extract_if(.., given).collect();
+        let unused = |ended: &mut Arc<Ended>| Arc::strong_count(ended) == 1;
+        let all: Vec<_> = self.ended().extract_if(.., unused).collect();
         for ended in all {
             free(&self.context, ended.0);
         }
     }
 }
 
-/// Host memory of an ended mapping. Held by the command that reads it until that was given.
+/// Host memory of an ended mapping. The command that reads it holds it until its submission.
 struct Ended(usize);
 
 fn free(context: &OfContext, at: usize) {
@@ -408,8 +408,8 @@ impl Drop for Mem {
 fn register(context: &OfContext, host: usize, bytes: usize) -> Result<bool> {
     let devices = context.devices();
     let first = devices[0].gpu()?;
-    let most = <Cuda as Driver>::max_alloc(&devices[0]);
-    ensure(bytes <= most, UR_RESULT_ERROR_INVALID_BUFFER_SIZE)?;
+    let max = <Cuda as Driver>::max_alloc(&devices[0]);
+    ensure(bytes <= max, UR_RESULT_ERROR_INVALID_BUFFER_SIZE)?;
     for device in devices {
         if !device.gpu()?.shares_addresses() {
             return Ok(false);
@@ -430,7 +430,7 @@ impl Body for Mem {
         };
         let of_host = matches!(whole.storage, Storage::Copy { .. } | Storage::Registered);
         if of_host && whole.used.load(Ordering::Acquire) != Use::None as u8 {
-            Self::give_back(whole);
+            Self::return_to_host(whole);
         }
     }
 }
@@ -449,10 +449,10 @@ impl hal::Mem<Cuda> for Mem {
         let nested = matches!(this.storage, Storage::Parent(_));
         ensure(!nested, UR_RESULT_ERROR_INVALID_MEM_OBJECT)?;
         ensure(flags.0 & !ACCESS == 0, UR_RESULT_ERROR_INVALID_VALUE)?;
-        let given = access(this.flags)?.unwrap_or(UR_MEM_FLAG_READ_WRITE);
-        let wanted = access(flags)?.unwrap_or(given);
+        let allowed = access(this.flags)?.unwrap_or(UR_MEM_FLAG_READ_WRITE);
+        let wanted = access(flags)?.unwrap_or(allowed);
         ensure(
-            given == UR_MEM_FLAG_READ_WRITE || wanted == given,
+            allowed == UR_MEM_FLAG_READ_WRITE || wanted == allowed,
             UR_RESULT_ERROR_INVALID_VALUE,
         )?;
         let wrong = Error::new(UR_RESULT_ERROR_INVALID_BUFFER_SIZE);

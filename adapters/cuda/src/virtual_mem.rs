@@ -88,9 +88,10 @@ impl AddressSpace {
         let own = own.ok_or(Error::new(UR_RESULT_ERROR_INVALID_SIZE))?;
         self.ranges.map(start, bytes, access, || {
             let handles: Vec<u64> = own.iter().map(|page| page.handle).collect();
-            pages.map_pages(gpu.api, start, &handles, &[gpu.place()])?;
+            pages.map_pages(gpu.api, start, &handles, &[gpu.location()])?;
             if access != UR_VIRTUAL_MEM_ACCESS_FLAG_READ_WRITE
-                && let Err(error) = pages.set_access(gpu.api, start, bytes, &[gpu.place()], wanted)
+                && let Err(error) =
+                    pages.set_access(gpu.api, start, bytes, &[gpu.location()], wanted)
             {
                 pages.unmap_pages(start, count);
                 return Err(error);
@@ -116,7 +117,7 @@ impl AddressSpace {
         self.ranges
             .set_access(start, bytes, access, |at, bytes, own| match own.first() {
                 Some(page) => {
-                    let (gpu, who) = (&page.gpu, [page.gpu.place()]);
+                    let (gpu, who) = (&page.gpu, [page.gpu.location()]);
                     pages(gpu)?.set_access(gpu.api, at, bytes, &who, wanted)
                 }
                 None => Ok(()),

@@ -57,12 +57,12 @@ pub unsafe fn call<P>(index: usize, params: *mut P, answer: fn(&P) -> Result<()>
         // SAFETY: `params` is what callbacks of this function expect.
         unsafe { run(before, params.cast()) }?;
         match replace {
-            // SAFETY: as above.
+            // SAFETY: `params` is what callbacks of this function expect.
             Some(_) => unsafe { run(replace, params.cast()) }?,
             // SAFETY: live for the call; what callbacks may change lies behind its pointers.
             None => answer(unsafe { &*params })?,
         }
-        // SAFETY: as above.
+        // SAFETY: `params` is what callbacks of this function expect.
         unsafe { run(after, params.cast()) }
     })
 }

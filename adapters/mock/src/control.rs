@@ -108,7 +108,7 @@ unsafe extern "C" fn get_calls(function: *const c_char, calls: *mut u64) -> ur_r
     boundary(|| {
         // SAFETY: the caller's promise.
         let index = unsafe { function_named(function) }?;
-        // SAFETY: as above.
+        // SAFETY: the caller's promise.
         unsafe { Out::new(calls) }.set(call::count(index));
         Ok(())
     })
@@ -120,7 +120,7 @@ unsafe extern "C" fn get_live(handle_type: *const c_char, live: *mut u64) -> ur_
     boundary(|| {
         // SAFETY: the caller's promise.
         let kind = kind_named(unsafe { text(handle_type) }?)?;
-        // SAFETY: as above.
+        // SAFETY: the caller's promise.
         unsafe { Out::new(live) }.set(objects::live(kind) as u64);
         Ok(())
     })

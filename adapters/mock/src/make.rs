@@ -70,7 +70,7 @@ pub unsafe fn adopted<T>(to: *mut *mut T, kind: Kind, native: usize, origin: &Or
     match objects::find(address, kind).or_else(|| objects::root(kind)) {
         // SAFETY: the caller's promise.
         Some(object) => unsafe { reference(to, &object) },
-        // SAFETY: as above.
+        // SAFETY: the caller promises that `to` has room for a handle.
         None => unsafe { handle(to, kind, origin) },
     }
 }

@@ -12,7 +12,7 @@ use ur::timeline::rank;
 use ur::timeline::sync::{Mutex, MutexGuard};
 
 use crate::device::Device;
-use crate::exec::{Crew, Executor, Failure};
+use crate::exec::{Executor, Failure, ThreadPool};
 use crate::platform::Platform;
 use crate::{Cpu, cpu};
 
@@ -65,13 +65,13 @@ impl Machine {
     }
 
     /// The workers. A child of a fork has none and gets none.
-    pub fn crew(&self) -> Result<Arc<Crew>> {
+    pub fn thread_pool(&self) -> Result<Arc<ThreadPool>> {
         let mut running = self.running()?;
         let executor = match running.executor.take() {
             Some(executor) => executor,
             None => Executor::start(self.width).map_err(error)?,
         };
-        Ok(Arc::clone(running.executor.insert(executor).crew()))
+        Ok(Arc::clone(running.executor.insert(executor).thread_pool()))
     }
 
     pub fn engine(&self) -> Result<Arc<Engine<Cpu>>> {
@@ -133,7 +133,7 @@ impl Body for Adapter {
         // Zero unless another thread has just got the adapter anew.
         if this.api_refs() == 0 {
             this.machine.stop();
-            Census::tell();
+            Census::report();
         }
     }
 }

@@ -6,15 +6,16 @@ use std::sync::OnceLock;
 use ur::object::env::Env;
 
 /// More workers than any machine has cores; beyond it a setting is taken for a mistake.
-const MOST_THREADS: usize = 4096;
+const MAX_THREADS: usize = 4096;
 
 /// How many workers to run: `SYCL_NATIVE_CPU_HOST_THREADS`, or as many as there are cores for this
 /// process.
 pub fn threads() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let default = format!("{cores}, the cores for this process");
-    let asked = Env::process().number("SYCL_NATIVE_CPU_HOST_THREADS", 1..=MOST_THREADS, &default);
-    asked.unwrap_or(cores)
+    let configured =
+        Env::process().number("SYCL_NATIVE_CPU_HOST_THREADS", 1..=MAX_THREADS, &default);
+    configured.unwrap_or(cores)
 }
 
 /// What does not change while the machine runs.

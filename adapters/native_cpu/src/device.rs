@@ -1,4 +1,4 @@
-//! The root device, all workers, and sub-devices, each a span of them.
+//! The root device, all workers, and sub-devices, each a range of them.
 
 mod info;
 
@@ -12,7 +12,7 @@ use ur::stream::Context;
 
 use crate::Cpu;
 use crate::adapter::Machine;
-use crate::exec::{self, Span};
+use crate::exec::{self, WorkerRange};
 use crate::program::Program;
 use crate::virtual_mem::AddressSpace;
 
@@ -29,7 +29,7 @@ pub const MAX_GROUPS: usize = isize::MAX.cast_unsigned();
 pub struct Device {
     pub machine: Arc<Machine>,
     /// The workers that it runs on.
-    pub span: Span,
+    pub workers: WorkerRange,
     parent: Option<Arc<Object<Device>>>,
     /// How it was split off.
     split: Option<ur_device_partition_property_t>,
@@ -37,18 +37,18 @@ pub struct Device {
 
 // SAFETY: the union in `split` is a number in each of its members.
 unsafe impl Sync for Device {}
-// SAFETY: as above.
+// SAFETY: all members of the union in `split` are numbers.
 unsafe impl Send for Device {}
 
 impl Device {
     pub fn root(machine: Arc<Machine>) -> Self {
-        let span = Span {
+        let workers = WorkerRange {
             first: 0,
             count: machine.width,
         };
         Self {
             machine,
-            span,
+            workers,
             parent: None,
             split: None,
         }
@@ -68,7 +68,7 @@ impl Device {
     }
 
     fn partitions(&self) -> &'static [ur_device_partition_t] {
-        match self.span.count {
+        match self.workers.count {
             0 | 1 => &[],
             _ => &[UR_DEVICE_PARTITION_EQUALLY, UR_DEVICE_PARTITION_BY_COUNTS],
         }
@@ -95,13 +95,13 @@ impl Device {
             UR_DEVICE_PARTITION_EQUALLY => {
                 ensure(by.len() == 1, UR_RESULT_ERROR_INVALID_VALUE)?;
                 let each = count(first);
-                ensure(0 < each && each <= self.span.count, wrong)?;
-                Ok(vec![(each, *first); self.span.count / each])
+                ensure(0 < each && each <= self.workers.count, wrong)?;
+                Ok(vec![(each, *first); self.workers.count / each])
             }
             UR_DEVICE_PARTITION_BY_COUNTS => {
                 ensure(by.iter().all(|one| count(one) > 0), wrong)?;
                 ensure(
-                    by.iter().map(count).sum::<usize>() <= self.span.count,
+                    by.iter().map(count).sum::<usize>() <= self.workers.count,
                     wrong,
                 )?;
                 Ok(by.iter().map(|one| (count(one), *one)).collect())
@@ -135,15 +135,15 @@ impl hal::Device<Cpu> for Device {
             !this.partitions().is_empty(),
             UR_RESULT_ERROR_DEVICE_PARTITION_FAILED,
         )?;
-        let mut first = this.span.first;
+        let mut first = this.workers.first;
         let parts: Vec<_> = parts
             .into_iter()
             .map(|(count, split)| {
-                let span = Span { first, count };
+                let workers = WorkerRange { first, count };
                 first += count;
                 hal::new::<Cpu, _>(Self {
                     machine: Arc::clone(&this.machine),
-                    span,
+                    workers,
                     parent: Some(this.arc()),
                     split: Some(split),
                 })

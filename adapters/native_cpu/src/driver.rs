@@ -20,7 +20,7 @@ use crate::Cpu;
 use crate::adapter::{error, roots};
 use crate::cpu::memory_bytes;
 use crate::device::Device;
-use crate::exec::{self, Command, Fence, Lane, Launch, Marker, Signal, Stamp};
+use crate::exec::{self, Command, Completion, Lane, Launch, Marker, Signal, Stamp};
 use crate::kernel::Kernel;
 use crate::mem::Mem;
 use crate::pages::{self, PAGE_BYTES};
@@ -58,16 +58,16 @@ impl Driver for Cpu {
         _: ur_queue_flags_t,
         clock: &Arc<Clock>,
     ) -> Result<Lane> {
-        Lane::open(&device.machine.crew()?, device.span, clock).map_err(error)
+        Lane::open(&device.machine.thread_pool()?, device.workers, clock).map_err(error)
     }
 
     fn submit(
         lane: &Lane,
         epoch: u64,
         work: Work<Self>,
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
-        let stamp = stamps.map(|stamps| Arc::new(Stamped(stamps)) as Arc<dyn Stamp>);
+        let stamp = timestamps.map(|timestamps| Arc::new(Stamped(timestamps)) as Arc<dyn Stamp>);
         lane.submit(epoch, command(work), stamp).map_err(error)
     }
 
@@ -101,12 +101,12 @@ impl Driver for Cpu {
     }
 
     fn notify(marker: &Marker, then: Notice) -> Option<Notice> {
-        marker.on_reach(then).err()
+        marker.on_completion(then).err()
     }
 
     fn host_point(_: &Devices<Self>) -> Result<(Marker, Signal)> {
-        let crew = roots().device.machine.crew()?;
-        Ok(Fence::host_point(&crew, &Clock::new()))
+        let thread_pool = roots().device.machine.thread_pool()?;
+        Ok(Completion::host_point(&thread_pool, &Clock::new()))
     }
 
     fn signal(signal: Signal) {

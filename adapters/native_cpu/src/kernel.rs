@@ -1,4 +1,4 @@
-//! Kernels, and what a launch of one needs before it can be given to a lane.
+//! Kernels, and launches that are ready for a lane.
 
 use std::ffi::{CStr, CString};
 use std::sync::{Arc, OnceLock};
@@ -67,9 +67,9 @@ impl Kernel {
             UR_RESULT_ERROR_OUT_OF_RESOURCES,
         )?;
         let code = self.code(device)?;
-        let keep = Arc::clone(&code.image);
+        let image = Arc::clone(&code.image);
         // SAFETY: a kernel's function takes these arguments on any thread, by the caller's promise.
-        Ok(unsafe { Launch::new(code.function, self.form, range, args, Some(keep)) })
+        Ok(unsafe { Launch::new(code.function, self.form, range, args, Some(image)) })
     }
 
     fn range(&self, device: &Object<Device>, request: &LaunchRequest<'_>) -> Result<NdRange> {
@@ -78,8 +78,8 @@ impl Kernel {
             UR_RESULT_ERROR_INVALID_WORK_DIMENSION,
         )?;
         let dims = request.dims as usize;
-        let sizes = |given: [usize; 3], rest| {
-            std::array::from_fn(|axis| if axis < dims { given[axis] } else { rest })
+        let sizes = |allowed: [usize; 3], rest| {
+            std::array::from_fn(|axis| if axis < dims { allowed[axis] } else { rest })
         };
         let global: [usize; 3] = sizes(request.global, 1);
         let local = match request.local {
@@ -125,9 +125,9 @@ impl Kernel {
         let items = global
             .iter()
             .fold(1usize, |all, &axis| all.saturating_mul(axis));
-        let share = items / (device.span.count * 8);
-        let most = share.clamp(1, CHOSEN_ITEMS).min(global[0].max(1));
-        let first = (1..=most)
+        let share = items / (device.workers.count * 8);
+        let max_items = share.clamp(1, CHOSEN_ITEMS).min(global[0].max(1));
+        let first = (1..=max_items)
             .rev()
             .find(|&size| global[0].is_multiple_of(size));
         [first.unwrap_or(1), 1, 1]

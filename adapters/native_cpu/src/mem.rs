@@ -118,10 +118,10 @@ impl hal::Mem<Cpu> for Mem {
         let nested = matches!(this.storage, Storage::Parent(_));
         ensure(!nested, UR_RESULT_ERROR_INVALID_MEM_OBJECT)?;
         ensure(flags.0 & !ACCESS.0 == 0, UR_RESULT_ERROR_INVALID_VALUE)?;
-        let given = access(this.flags)?.unwrap_or(UR_MEM_FLAG_READ_WRITE);
-        let wanted = access(flags)?.unwrap_or(given);
+        let allowed = access(this.flags)?.unwrap_or(UR_MEM_FLAG_READ_WRITE);
+        let wanted = access(flags)?.unwrap_or(allowed);
         ensure(
-            given == UR_MEM_FLAG_READ_WRITE || wanted == given,
+            allowed == UR_MEM_FLAG_READ_WRITE || wanted == allowed,
             UR_RESULT_ERROR_INVALID_VALUE,
         )?;
         let inside = this.range(region.origin, region.size);

@@ -41,11 +41,12 @@ pub fn reserve(bytes: usize, fixed: bool) -> Result<usize> {
 fn reserve_anywhere(bytes: usize) -> Result<usize> {
     let none = UR_RESULT_ERROR_OUT_OF_RESOURCES;
     // With room to move the start to a large page's.
-    let room = bytes.checked_add(PAGE_BYTES).ok_or(Error::new(none))?;
-    let start = map_nothing(0, room, 0).ok_or_else(|| system_error(none, "reserving addresses"))?;
+    let reserved = bytes.checked_add(PAGE_BYTES).ok_or(Error::new(none))?;
+    let start =
+        map_nothing(0, reserved, 0).ok_or_else(|| system_error(none, "reserving addresses"))?;
     let base = start.next_multiple_of(PAGE_BYTES);
     unreserve(start, base - start);
-    unreserve(base + bytes, start + room - base - bytes);
+    unreserve(base + bytes, start + reserved - base - bytes);
     Ok(base)
 }
 

@@ -149,7 +149,7 @@ impl Program {
             parts,
             metadata,
         });
-        linked.note_build(|_| true, UR_PROGRAM_BINARY_TYPE_EXECUTABLE, options);
+        linked.record_build(|_| true, UR_PROGRAM_BINARY_TYPE_EXECUTABLE, options);
         Ok(linked)
     }
 
@@ -166,7 +166,7 @@ impl Program {
             check_device(context, device)?;
         }
         let chosen = |own: &Object<Device>| devices.clone().any(|device| related(own, device));
-        self.note_build(chosen, result, options);
+        self.record_build(chosen, result, options);
         Ok(())
     }
 
@@ -177,7 +177,7 @@ impl Program {
         )
     }
 
-    fn note_build(
+    fn record_build(
         &self,
         chosen: impl Fn(&Object<Device>) -> bool,
         binary: ur_program_binary_type_t,

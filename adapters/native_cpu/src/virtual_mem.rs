@@ -195,7 +195,7 @@ fn memory_file(bytes: usize) -> Result<File> {
     if number < 0 {
         return Err(refused("memfd_create"));
     }
-    // SAFETY: as above.
+    // SAFETY: nothing else owns the new file's number.
     let file = unsafe { File::from_raw_fd(number) };
     // SAFETY: the file is ours.
     if unsafe { libc::ftruncate(number, size) } != 0 {

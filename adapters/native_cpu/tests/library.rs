@@ -201,12 +201,12 @@ fn our_threads() -> Vec<String> {
     named.collect()
 }
 
-/// The tests look at the process's threads, so they take turns.
-static TURN: Mutex<()> = Mutex::new(());
+/// The tests inspect the process's threads, so they run one at a time.
+static SERIAL: Mutex<()> = Mutex::new(());
 
 #[test]
 fn no_thread_outlives_the_last_reference() {
-    let _turn = TURN.lock();
+    let _serial = SERIAL.lock();
     let library = Library::open(path(), Binding::Usual).expect("opens");
     for _ in 0..3 {
         live(&library);
@@ -227,8 +227,8 @@ fn no_thread_outlives_the_last_reference() {
 }
 
 #[test]
-fn a_child_of_a_fork_is_told_so() {
-    let _turn = TURN.lock();
+fn a_child_of_a_fork_gets_an_error() {
+    let _serial = SERIAL.lock();
     let library = Library::open(path(), Binding::Usual).expect("opens");
     let (ur, adapter) = adapter(&library);
     let device = device(ur, adapter);
@@ -333,7 +333,7 @@ fn units(ur: &ur_dditable_t, device: ur_device_handle_t) -> u32 {
 
 #[test]
 fn sub_devices_share_out_the_workers() {
-    let _turn = TURN.lock();
+    let _serial = SERIAL.lock();
     let library = Library::open(path(), Binding::Usual).expect("opens");
     let (ur, adapter) = adapter(&library);
     let device = device(ur, adapter);
@@ -389,7 +389,7 @@ fn sub_devices_share_out_the_workers() {
 
 #[test]
 fn the_first_native_binary_is_selected() {
-    let _turn = TURN.lock();
+    let _serial = SERIAL.lock();
     let library = Library::open(path(), Binding::Usual).expect("opens");
     let (ur, adapter) = adapter(&library);
     let device = device(ur, adapter);

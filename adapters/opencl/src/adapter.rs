@@ -66,7 +66,7 @@ impl Body for Adapter {
             if let Some(engine) = engine {
                 engine.shut_down();
             }
-            Census::tell();
+            Census::report();
         }
     }
 }
@@ -142,17 +142,17 @@ impl hal::Adapter<OpenCl> for Adapter {
         ensure(native != 0, UR_RESULT_ERROR_INVALID_CONTEXT)?;
         let core = roots.platforms[0].api().core;
         // SAFETY: the caller says that this is a context of OpenCL.
-        let ask = |size, value, ret| unsafe {
+        let query = |size, value, ret| unsafe {
             (core.clGetContextInfo)(raw, opencl_sys::CL_CONTEXT_DEVICES, size, value, ret)
         };
-        let ids: Vec<usize> = cl::list(ask, "clGetContextInfo")?;
+        let ids: Vec<usize> = cl::list(query, "clGetContextInfo")?;
         let own = ids.iter().map(|id| Device::from_native(*id));
         let own: Vec<_> = own.collect::<Result<_>>()?;
         let first = own
             .first()
             .ok_or(Error::new(UR_RESULT_ERROR_INVALID_CONTEXT))?;
         let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
-        // SAFETY: as above.
+        // SAFETY: the caller says that this is a context of OpenCL.
         let context = unsafe { ContextRef::adopted(first.api(), raw, false) }?;
         let engine = engine()?;
         if !devices.is_empty() {

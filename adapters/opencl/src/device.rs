@@ -114,14 +114,14 @@ impl Device {
         }
         let id: cl_device_id = std::ptr::with_exposed_provenance_mut(native);
         let core = platforms.first().ok_or(invalid)?.api().core;
-        let ask = |what| {
+        let query = |what| {
             cl::value::<usize>(
                 // SAFETY: the caller says that this is a device of OpenCL.
                 |size, value, ret| unsafe { (core.clGetDeviceInfo)(id, what, size, value, ret) },
                 "clGetDeviceInfo",
             )
         };
-        let (owner, parent) = (ask(CL_DEVICE_PLATFORM)?, ask(CL_DEVICE_PARENT_DEVICE)?);
+        let (owner, parent) = (query(CL_DEVICE_PLATFORM)?, query(CL_DEVICE_PARENT_DEVICE)?);
         let platform = platforms
             .iter()
             .find(|platform| platform.raw().addr() == owner)
@@ -154,16 +154,16 @@ impl Device {
 
     /// Asked for when first needed, as the extensions are: listing devices takes neither.
     pub fn version(&self) -> Version {
-        let ask = || Version::parse(&self.text(CL_DEVICE_VERSION).unwrap_or_default());
-        *self.version.get_or_init(ask)
+        let query = || Version::parse(&self.text(CL_DEVICE_VERSION).unwrap_or_default());
+        *self.version.get_or_init(query)
     }
 
     pub fn has(&self, extension: &str) -> bool {
-        let ask = || {
+        let query = || {
             let all = self.text(CL_DEVICE_EXTENSIONS).unwrap_or_default();
             all.split_whitespace().map(str::to_owned).collect()
         };
-        self.extensions.get_or_init(ask).contains(extension)
+        self.extensions.get_or_init(query).contains(extension)
     }
 
     /// The version of an extension, where the device tells it.
@@ -190,30 +190,30 @@ impl Device {
 
     pub fn value<T: Copy>(&self, what: cl_device_info) -> Result<T> {
         // SAFETY: a live device.
-        let ask = |size, value, ret| unsafe {
+        let query = |size, value, ret| unsafe {
             (self.api().core.clGetDeviceInfo)(self.raw(), what, size, value, ret)
         };
-        cl::value(ask, "clGetDeviceInfo")
+        cl::value(query, "clGetDeviceInfo")
     }
 
     pub fn list<T: Copy>(&self, what: cl_device_info) -> Result<Vec<T>> {
         // SAFETY: a live device.
-        let ask = |size, value, ret| unsafe {
+        let query = |size, value, ret| unsafe {
             (self.api().core.clGetDeviceInfo)(self.raw(), what, size, value, ret)
         };
-        cl::list(ask, "clGetDeviceInfo")
+        cl::list(query, "clGetDeviceInfo")
     }
 
     pub fn text(&self, what: cl_device_info) -> Result<String> {
         // SAFETY: a live device.
-        let ask = |size, value, ret| unsafe {
+        let query = |size, value, ret| unsafe {
             (self.api().core.clGetDeviceInfo)(self.raw(), what, size, value, ret)
         };
-        cl::text(ask, "clGetDeviceInfo")
+        cl::text(query, "clGetDeviceInfo")
     }
 
     /// Whether it takes intermediate code.
-    pub fn takes_il(&self) -> bool {
+    pub fn accepts_il(&self) -> bool {
         let knows = self.version() >= Version::new(2, 1) || self.has("cl_khr_il_program");
         knows
             && self
@@ -223,7 +223,7 @@ impl Device {
 
     /// Whether programs have specialisation constants, which only intermediate code knows.
     pub fn specializes(&self) -> bool {
-        self.version() >= Version::new(2, 2) && self.takes_il()
+        self.version() >= Version::new(2, 2) && self.accepts_il()
     }
 
     /// What shared virtual memory it has; nothing before OpenCL 2.0.
@@ -326,10 +326,10 @@ fn partition(by: &[ur_device_partition_property_t]) -> Result<Vec<cl_device_part
                 UR_RESULT_ERROR_INVALID_DEVICE_PARTITION_COUNT,
             )?;
             let counts = by.iter().map(count);
-            let ends = [CL_DEVICE_PARTITION_BY_COUNTS_LIST_END, 0];
+            let list_end = [CL_DEVICE_PARTITION_BY_COUNTS_LIST_END, 0];
             Ok(std::iter::once(CL_DEVICE_PARTITION_BY_COUNTS)
                 .chain(counts)
-                .chain(ends)
+                .chain(list_end)
                 .collect())
         }
         UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN => {
@@ -355,8 +355,8 @@ impl hal::Device<OpenCl> for Device {
             // What a device is does not change; who holds it does.
             DeviceInfo::ReferenceCount => info::get(this, what, out),
             _ => {
-                let ask = |out: InfoOut<'_>| info::get(this, what, out);
-                this.answers.give(what as usize, out, ask)
+                let query = |out: InfoOut<'_>| info::get(this, what, out);
+                this.answers.give(what as usize, out, query)
             }
         }
     }
@@ -378,7 +378,7 @@ impl hal::Device<OpenCl> for Device {
         )?;
         let mut ids = vec![null_mut(); count as usize];
         check(
-            // SAFETY: as above, with room for all parts.
+            // SAFETY: a property list that ends with zero; `ids` has room for `count` devices.
             unsafe { create(this.raw(), by.as_ptr(), count, ids.as_mut_ptr(), null_mut()) },
             "clCreateSubDevices",
         )?;

@@ -40,7 +40,7 @@ impl Driver for OpenCl {
     type Checked = ();
     type Plain = ();
 
-    /// Commands are asked, since a callback for each of them costs more than the rare question.
+    /// Commands are queried, since a callback for each costs more than a rare query.
     const TRACKS: bool = false;
 
     /// Drivers take any alignment, so clients may ask for any.
@@ -70,9 +70,9 @@ impl Driver for OpenCl {
         lane: &Arc<Lane>,
         epoch: u64,
         work: Work<Self>,
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
-        lane.submit(epoch, work, stamps)
+        lane.submit(epoch, work, timestamps)
     }
 
     fn at_once(lane: &Arc<Lane>, work: &Work<Self>) -> bool {
@@ -126,7 +126,7 @@ impl Driver for OpenCl {
     const TELLS_FAILURES: bool = true;
 
     fn failed(lane: &Arc<Lane>) -> Vec<u64> {
-        lane.untold()
+        lane.unreported()
     }
 
     fn recover(lane: &Arc<Lane>) -> bool {
@@ -160,9 +160,9 @@ impl Driver for OpenCl {
         kernel: &Object<Kernel>,
         request: &LaunchRequest<'_>,
         _: &(),
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
-        lane.launch(epoch, kernel, request, stamps)
+        lane.launch(epoch, kernel, request, timestamps)
     }
 
     fn acquire(
@@ -174,8 +174,8 @@ impl Driver for OpenCl {
     ) -> Result<usize> {
         let state = devices.state();
         let own = device.unwrap_or(&devices.devices()[0]);
-        let ask = |bytes| allocate(devices, own, kind, bytes);
-        let slab = state.acquire(bytes, SLAB_BYTES, ask, |start| free(devices, start))?;
+        let query = |bytes| allocate(devices, own, kind, bytes);
+        let slab = state.acquire(bytes, SLAB_BYTES, query, |start| free(devices, start))?;
         if zeroed && let Err(error) = clear(state, own, slab, bytes) {
             free(devices, state.forget(slab));
             return Err(error);

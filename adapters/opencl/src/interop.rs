@@ -122,12 +122,12 @@ pub fn adopt_event(
     // The driver refuses to retain one that has ended.
     let queue = queue.and_then(Result::ok);
     let position = Position::adopted(event.clone(), queue);
-    let stamps = queued.map(|queued| {
-        let stamps = Arc::new(Stamps::default());
-        exec::times(&stamps, position.clone(), position.clone(), None);
-        (queued, stamps)
+    let timestamps = queued.map(|queued| {
+        let timestamps = Arc::new(Stamps::default());
+        exec::times(&timestamps, position.clone(), position.clone(), None);
+        (queued, timestamps)
     });
-    let adopted = Event::adopt(this, command, Marker::Event(position), stamps)?;
+    let adopted = Event::adopt(this, command, Marker::Event(position), timestamps)?;
     event.own(owned);
     Ok(adopted)
 }

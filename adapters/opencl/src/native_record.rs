@@ -60,24 +60,24 @@ impl Recorded {
     fn enqueue(&self, api: &Api, slot: &Slot) -> Result<()> {
         match self.buffer.enqueue(slot) {
             // The driver wants a queue with the properties of the buffer's own.
-            CL_INCOMPATIBLE_COMMAND_QUEUE_KHR => self.enqueue_aside(api, slot),
+            CL_INCOMPATIBLE_COMMAND_QUEUE_KHR => self.enqueue_on_own_queue(api, slot),
             code => check(code, "clEnqueueCommandBufferKHR"),
         }
     }
 
     /// Has the buffer's own queue run it, between two markers on the queue where it belongs.
-    fn enqueue_aside(&self, api: &Api, slot: &Slot) -> Result<()> {
+    fn enqueue_on_own_queue(&self, api: &Api, slot: &Slot) -> Result<()> {
         let own = self.lane.queue().raw();
-        let before = self.given(|event| mark(api, &Slot { event, ..*slot }))?;
+        let before = self.event_of(|event| mark(api, &Slot { event, ..*slot }))?;
         flush(api, slot.queue)?;
-        let done = self.given(|event| {
-            let aside = Slot {
+        let done = self.event_of(|event| {
+            let own_slot = Slot {
                 queue: own,
                 count: 1,
                 waits: &before.raw(),
                 event,
             };
-            check(self.buffer.enqueue(&aside), "clEnqueueCommandBufferKHR")
+            check(self.buffer.enqueue(&own_slot), "clEnqueueCommandBufferKHR")
         })?;
         flush(api, own)?;
         let behind = Slot {
@@ -88,8 +88,8 @@ impl Recorded {
         mark(api, &behind)
     }
 
-    /// The event of what is enqueued.
-    fn given(&self, enqueue: impl FnOnce(*mut cl_event) -> Result<()>) -> Result<EventRef> {
+    /// Enqueues a command and returns its event.
+    fn event_of(&self, enqueue: impl FnOnce(*mut cl_event) -> Result<()>) -> Result<EventRef> {
         let mut event = null_mut();
         enqueue(&mut event)?;
         // SAFETY: the call succeeded, so the event is there and ours.

@@ -72,8 +72,8 @@ impl Platform {
 
     /// Asked for when first needed.
     pub fn version(&self) -> Version {
-        let ask = || text(self.api, self.raw(), CL_PLATFORM_VERSION).unwrap_or_default();
-        *self.version.get_or_init(|| Version::parse(&ask()))
+        let query = || text(self.api, self.raw(), CL_PLATFORM_VERSION).unwrap_or_default();
+        *self.version.get_or_init(|| Version::parse(&query()))
     }
 
     pub fn raw(&self) -> *mut c_void {
@@ -87,9 +87,9 @@ impl Platform {
 
 fn text(api: &Api, id: cl_platform_id, what: cl_platform_info) -> Result<String> {
     // SAFETY: a platform that the library listed.
-    let ask =
+    let query =
         |size, value, ret| unsafe { (api.core.clGetPlatformInfo)(id, what, size, value, ret) };
-    cl::text(ask, "clGetPlatformInfo")
+    cl::text(query, "clGetPlatformInfo")
 }
 
 impl Body for Platform {

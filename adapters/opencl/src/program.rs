@@ -39,13 +39,13 @@ impl Program {
                 && device.platform().version() >= Version::new(2, 1)
         });
         let core = api.core.clCreateProgramWithIL.filter(|_| modern);
-        let old = api.ext().clCreateProgramWithILKHR;
-        let has = context.devices().iter().all(|device| device.takes_il());
+        let extension = api.ext().clCreateProgramWithILKHR;
+        let has = context.devices().iter().all(|device| device.accepts_il());
         ensure(has, UR_RESULT_ERROR_COMPILER_NOT_AVAILABLE)?;
         let mut code = 0;
         // SAFETY: a live context and as many bytes as the slice has.
         let raw = unsafe {
-            match (core, old) {
+            match (core, extension) {
                 (Some(create), _) => create(native.raw(), il.as_ptr().cast(), il.len(), &mut code),
                 (None, Some(create)) => {
                     create(native.raw(), il.as_ptr().cast(), il.len(), &mut code)
@@ -208,16 +208,16 @@ impl Program {
     fn unlinked(context: &OfContext, raw: cl_program, code: cl_int) -> Error {
         let api = context.domain().state().context.api();
         // SAFETY: null, or a new program of ours.
-        let left = unsafe { ProgramRef::adopted(api, raw, true) };
-        let left = left.map(|program| Self {
+        let failed = unsafe { ProgramRef::adopted(api, raw, true) };
+        let failed = failed.map(|program| Self {
             context: context.arc(),
             program,
         });
         let mut logs: Vec<String> = Vec::new();
         for device in context.devices() {
-            let log = left
+            let log = failed
                 .as_ref()
-                .map(|left| left.build_property(device, CL_PROGRAM_BUILD_LOG));
+                .map(|failed| failed.build_property(device, CL_PROGRAM_BUILD_LOG));
             if let Ok(Ok(log)) = log {
                 logs.push(
                     String::from_utf8_lossy(&log)
@@ -239,18 +239,18 @@ impl Program {
 
     fn property<T: Copy>(&self, what: cl_program_info) -> Result<T> {
         // SAFETY: a live program.
-        let ask = |size, value, ret| unsafe {
+        let query = |size, value, ret| unsafe {
             (self.api().core.clGetProgramInfo)(self.program.raw(), what, size, value, ret)
         };
-        cl::value(ask, "clGetProgramInfo")
+        cl::value(query, "clGetProgramInfo")
     }
 
     fn list<T: Copy>(&self, what: cl_program_info) -> Result<Vec<T>> {
         // SAFETY: a live program.
-        let ask = |size, value, ret| unsafe {
+        let query = |size, value, ret| unsafe {
             (self.api().core.clGetProgramInfo)(self.program.raw(), what, size, value, ret)
         };
-        cl::list(ask, "clGetProgramInfo")
+        cl::list(query, "clGetProgramInfo")
     }
 
     fn build_property<T: Copy>(
@@ -259,7 +259,7 @@ impl Program {
         what: cl_program_build_info,
     ) -> Result<Vec<T>> {
         // SAFETY: a live program and device.
-        let ask = |size, value, ret| unsafe {
+        let query = |size, value, ret| unsafe {
             (self.api().core.clGetProgramBuildInfo)(
                 self.program.raw(),
                 device.raw(),
@@ -269,7 +269,7 @@ impl Program {
                 ret,
             )
         };
-        cl::list(ask, "clGetProgramBuildInfo")
+        cl::list(query, "clGetProgramBuildInfo")
     }
 
     /// The program for each device, as it can be made again from.
@@ -278,10 +278,10 @@ impl Program {
         let mut binaries: Vec<Vec<u8>> = sizes.iter().map(|size| vec![0; *size]).collect();
         let mut places: Vec<*mut u8> = binaries.iter_mut().map(Vec::as_mut_ptr).collect();
         let (bytes, places) = (size_of_val(&*places), places.as_mut_ptr().cast());
-        let ask = self.api().core.clGetProgramInfo;
+        let query = self.api().core.clGetProgramInfo;
         // SAFETY: a live program, and a place as large as it is said to be for each binary.
         let code = unsafe {
-            ask(
+            query(
                 self.program.raw(),
                 CL_PROGRAM_BINARIES,
                 bytes,

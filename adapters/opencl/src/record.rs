@@ -91,7 +91,7 @@ pub struct Mutable(cl_mutable_command_khr);
 
 // SAFETY: OpenCL's objects may be used from any thread.
 unsafe impl Send for Mutable {}
-// SAFETY: as above.
+// SAFETY: OpenCL's objects may be used from any thread.
 unsafe impl Sync for Mutable {}
 
 impl Mutable {
@@ -100,7 +100,7 @@ impl Mutable {
 
 // SAFETY: OpenCL's objects may be used from any thread.
 unsafe impl Send for Recorder {}
-// SAFETY: as above; it is not recorded into once it is shared.
+// SAFETY: OpenCL's objects may be used from any thread; it is not recorded into once it is shared.
 unsafe impl Sync for Recorder {}
 
 impl Drop for Recorder {
@@ -253,7 +253,8 @@ impl Recorder {
                 let to = ptr::with_exposed_provenance_mut(*dst);
                 let (from, size) = (pattern.as_ptr().cast(), pattern.len());
                 let (raw, none) = (self.raw, null_mut());
-                // SAFETY: as above; the pattern is copied by the call.
+                // SAFETY: the caller promises both ranges for each execution; the pattern is copied by the
+                // call.
                 unsafe {
                     fill(
                         raw,
@@ -337,9 +338,9 @@ pub fn compile(
 }
 
 impl Compiled<OpenCl> for Recorded {
-    fn submit(&self, lane: &Arc<Lane>, epoch: u64, stamps: Option<Arc<Stamps>>) -> Result<()> {
+    fn submit(&self, lane: &Arc<Lane>, epoch: u64, timestamps: Option<Arc<Stamps>>) -> Result<()> {
         let works = self.works.lock();
-        lane.submit_recorded(epoch, &works, stamps, |slot| {
+        lane.submit_recorded(epoch, &works, timestamps, |slot| {
             recorded(self.buffer.enqueue(slot))
         })
     }
@@ -352,11 +353,11 @@ impl Compiled<OpenCl> for Recorded {
         let (Work::Launch(old), Work::Launch(new)) = (&*before, work) else {
             return false;
         };
-        let taken = new.replace(old, &self.buffer, *command).is_ok();
-        if taken {
+        let replaced = new.replace(old, &self.buffer, *command).is_ok();
+        if replaced {
             *before = work.clone();
         }
-        taken
+        replaced
     }
 }
 

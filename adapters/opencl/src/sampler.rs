@@ -91,10 +91,10 @@ impl Sampler {
 
     fn property<T: Copy>(&self, what: cl_sampler_info) -> Result<T> {
         // SAFETY: a live sampler.
-        let ask = |size, value, ret| unsafe {
+        let query = |size, value, ret| unsafe {
             (self.sampler.api().core.clGetSamplerInfo)(self.sampler.raw(), what, size, value, ret)
         };
-        cl::value(ask, "clGetSamplerInfo")
+        cl::value(query, "clGetSamplerInfo")
     }
 }
 

@@ -102,22 +102,22 @@ fn checked(code: i32, call: &str) -> Result<(), String> {
 
 /// A property that is a handle.
 fn handle(
-    ask: impl FnOnce(usize, *mut c_void, *mut usize) -> i32,
+    get_info: impl FnOnce(usize, *mut c_void, *mut usize) -> i32,
     call: &str,
 ) -> Result<usize, String> {
     let mut handle = 0_usize;
     let to = (&raw mut handle).cast();
-    checked(ask(size_of::<usize>(), to, std::ptr::null_mut()), call)?;
+    checked(get_info(size_of::<usize>(), to, std::ptr::null_mut()), call)?;
     Ok(handle)
 }
 
 impl Library {
     fn of_queue(&self, queue: usize, what: u32) -> Result<usize, String> {
         // SAFETY: a live queue, by the test.
-        let ask = |size, value, ret| unsafe {
+        let get_info = |size, value, ret| unsafe {
             (self.clGetCommandQueueInfo)(queue, what, size, value, ret)
         };
-        handle(ask, "clGetCommandQueueInfo")
+        handle(get_info, "clGetCommandQueueInfo")
     }
 
     /// What sets bytes of USM: Intel's extension, else shared virtual memory.
@@ -135,10 +135,10 @@ impl Library {
     /// Its type is `F`.
     unsafe fn extension<F: Copy>(&self, device: usize, name: &CStr) -> Result<Option<F>, String> {
         // SAFETY: a live device.
-        let ask = |size, value, ret| unsafe {
+        let get_info = |size, value, ret| unsafe {
             (self.clGetDeviceInfo)(device, DEVICE_PLATFORM, size, value, ret)
         };
-        let platform = handle(ask, "clGetDeviceInfo")?;
+        let platform = handle(get_info, "clGetDeviceInfo")?;
         // SAFETY: a live platform; promised by the caller.
         Ok(unsafe {
             let address = (self.clGetExtensionFunctionAddressForPlatform)(platform, name.as_ptr());

@@ -65,8 +65,8 @@ pub enum Source {
 
 /// The test kernels in the form of one backend.
 pub trait KernelProvider: Sync {
-    /// `takes_il`: whether the device takes intermediate code.
-    fn source(&self, takes_il: bool) -> Source;
+    /// `accepts_il`: whether the device takes intermediate code.
+    fn source(&self, accepts_il: bool) -> Source;
 
     /// A program that no compiler of the backend takes.
     fn broken(&self) -> Option<Source> {

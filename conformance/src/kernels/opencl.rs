@@ -12,8 +12,8 @@ use ur::abi::ur_native_handle_t;
 pub struct OpenCl;
 
 impl KernelProvider for OpenCl {
-    fn source(&self, takes_il: bool) -> Source {
-        if !takes_il {
+    fn source(&self, accepts_il: bool) -> Source {
+        if !accepts_il {
             return Source::Native { make: from_c };
         }
         let words = words();
@@ -288,10 +288,10 @@ impl Module {
         let global = self.global();
         let args = self.begin(1, &[global, self.u32]);
         let at = self.position();
-        let place = self.element(global, args[0], at);
-        let old = self.load(self.u32, place, 4);
-        let new = made(self.to.i_add(self.u32, None, old, args[1]));
-        self.store(place, new, 4);
+        let element_address = self.element(global, args[0], at);
+        let previous = self.load(self.u32, element_address, 4);
+        let new = made(self.to.i_add(self.u32, None, previous, args[1]));
+        self.store(element_address, new, 4);
         self.end();
     }
 
@@ -300,8 +300,8 @@ impl Module {
         let args = self.begin(2, &[global; 3]);
         let at = self.position();
         let [a, b] = [args[1], args[2]].map(|base| {
-            let place = self.element(global, base, at);
-            self.load(self.u32, place, 4)
+            let element_address = self.element(global, base, at);
+            self.load(self.u32, element_address, 4)
         });
         let total = made(self.to.i_add(self.u32, None, a, b));
         let to = self.element(global, args[0], at);
@@ -318,8 +318,8 @@ impl Module {
         let at = self.position();
         let low = self.narrow(at);
         let wanted = made(self.to.i_add(self.u32, None, args[1], low));
-        let place = self.element(global, args[0], at);
-        let found = self.load(self.u32, place, 4);
+        let element_address = self.element(global, args[0], at);
+        let found = self.load(self.u32, element_address, 4);
         let differs = made(self.to.i_not_equal(self.bool, None, wanted, found));
         let (wrong, done) = (self.to.id(), self.to.id());
         made(self.to.branch_conditional(differs, wrong, done, []));
@@ -338,13 +338,13 @@ impl Module {
         let fields = 3 * BUILT_INS.len() as u64;
         let size = self.to.constant_bit64(self.u64, fields);
         let places: Vec<Id> = (0..fields)
-            .map(|place| self.to.constant_bit64(self.u64, place))
+            .map(|element_address| self.to.constant_bit64(self.u64, element_address))
             .collect();
         let args = self.begin(4, &[global]);
         let at = self.position();
         let first = made(self.to.i_mul(self.u64, None, at, size));
-        for (place, number) in places.into_iter().enumerate() {
-            let wide = self.built_in(place / 3, place as u32 % 3);
+        for (element_address, number) in places.into_iter().enumerate() {
+            let wide = self.built_in(element_address / 3, element_address as u32 % 3);
             let value = self.narrow(wide);
             let index = made(self.to.i_add(self.u64, None, first, number));
             let to = self.element(global, args[0], index);
@@ -359,10 +359,10 @@ impl Module {
         let args = self.begin(5, &[global, scratch]);
         let local = self.built_in(LOCAL_ID, 0);
         let low = self.narrow(local);
-        let place = self.element(scratch, args[1], local);
+        let element_address = self.element(scratch, args[1], local);
         let volatile = Some(MemoryAccess::VOLATILE);
-        made(self.to.store(place, low, volatile, []));
-        let back = made(self.to.load(self.u32, None, place, volatile, []));
+        made(self.to.store(element_address, low, volatile, []));
+        let back = made(self.to.load(self.u32, None, element_address, volatile, []));
         let at = self.position();
         let to = self.element(global, args[0], at);
         self.store(to, back, 4);
@@ -389,12 +389,12 @@ impl Module {
             values.push(made(self.to.u_convert(self.u64, None, *narrow)));
         }
         for at in 0..3 {
-            let place =
+            let element_address =
                 made(
                     self.to
                         .in_bounds_access_chain(fields[at], None, args[5], [indices[at]]),
                 );
-            let value = self.load(kinds[at], place, [1, 8, 2][at]);
+            let value = self.load(kinds[at], element_address, [1, 8, 2][at]);
             values.push(match kinds[at] == self.u64 {
                 true => value,
                 false => made(self.to.u_convert(self.u64, None, value)),

@@ -169,7 +169,7 @@ pub struct Pool {
 
 // SAFETY: the interface lets any thread use its objects.
 unsafe impl Send for Pool {}
-// SAFETY: as above.
+// SAFETY: the interface lets any thread use its objects.
 unsafe impl Sync for Pool {}
 
 impl Pool {
@@ -294,9 +294,9 @@ impl Pool {
     }
 
     #[track_caller]
-    pub fn trim(&self, keep: usize) -> Done {
+    pub fn trim(&self, keep_bytes: usize) -> Done {
         self.ur
-            .urUSMPoolTrimToExp(self.context, self.device, self.raw, keep)
+            .urUSMPoolTrimToExp(self.context, self.device, self.raw, keep_bytes)
             .ok()
     }
 }

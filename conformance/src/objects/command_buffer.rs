@@ -205,12 +205,12 @@ impl CommandBuffer {
         kernel: &Kernel,
         items: usize,
         args: &[Arg],
-        others: &[&Kernel],
+        alternatives: &[&Kernel],
         with: With<'_>,
     ) -> Result<Appended, Stop> {
         let args = Arg::properties(args);
-        let mut others: Vec<_> = others.iter().map(|kernel| kernel.raw).collect();
-        let others = match &mut others[..] {
+        let mut alternatives: Vec<_> = alternatives.iter().map(|kernel| kernel.raw).collect();
+        let alternatives = match &mut alternatives[..] {
             [] => (0, null_mut()),
             list => (list.len() as u32, list.as_mut_ptr()),
         };
@@ -224,8 +224,8 @@ impl CommandBuffer {
                 null(),
                 args.len() as u32,
                 args.as_ptr(),
-                others.0,
-                others.1,
+                alternatives.0,
+                alternatives.1,
                 s.points.0,
                 s.points.1,
                 s.events.0,

@@ -56,7 +56,7 @@ pub fn text(query: impl Fn(usize, *mut c_void, *mut usize) -> Status) -> Result<
 }
 
 /// The query of one property of an object: its number, then what every query takes.
-pub type Ask<T> = fn(&Fixture, &T, u32, usize, *mut c_void, *mut usize) -> Status;
+pub type GetInfo<T> = fn(&Fixture, &T, u32, usize, *mut c_void, *mut usize) -> Status;
 
 /// One test of the size protocol for each property of a kind of object, named after the property.
 pub fn tests<T: 'static>(
@@ -64,7 +64,7 @@ pub fn tests<T: 'static>(
     prefix: &str,
     properties: &'static [Property],
     make: fn(&Fixture) -> Result<T, Stop>,
-    ask: Ask<T>,
+    get_info: GetInfo<T>,
 ) -> Vec<Test> {
     let test = |property: &'static Property| {
         let name = property
@@ -77,7 +77,7 @@ pub fn tests<T: 'static>(
             move |fixture| {
                 let object = make(fixture)?;
                 protocol(property, |size, value, ret| {
-                    ask(fixture, &object, property.value, size, value, ret)
+                    get_info(fixture, &object, property.value, size, value, ret)
                 })
             },
         )
@@ -90,7 +90,7 @@ const NO_OUTPUT: &str = "pPropValue == null and pPropSizeRet == null";
 /// The condition of queries that refuse a size without a buffer of that size.
 const SIZE_WITHOUT_BUFFER: &str = "propSize != 0 and pPropValue == null";
 /// The condition of queries to which a buffer of no bytes is an invalid value, not an invalid size.
-const NO_ROOM: &str = "pPropValue and propSize == 0";
+const ZERO_SIZE: &str = "pPropValue and propSize == 0";
 
 /// Whether a function declares an error under that condition.
 fn declares(function: &str, condition: &str) -> bool {
@@ -127,8 +127,8 @@ pub fn protocol(
         no_buffer.fails(UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     }
     let mut byte = CANARY;
-    let no_room = query(0, (&raw mut byte).cast(), null_mut());
-    no_room.fails(match declares(no_room.function, NO_ROOM) {
+    let zero_size = query(0, (&raw mut byte).cast(), null_mut());
+    zero_size.fails(match declares(zero_size.function, ZERO_SIZE) {
         true => UR_RESULT_ERROR_INVALID_VALUE,
         false => UR_RESULT_ERROR_INVALID_SIZE,
     })?;
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn some_query_declares_each_condition() {
-        for condition in [NO_OUTPUT, SIZE_WITHOUT_BUFFER, NO_ROOM] {
+        for condition in [NO_OUTPUT, SIZE_WITHOUT_BUFFER, ZERO_SIZE] {
             let mut functions = FUNCTIONS.iter();
             let declared = functions.any(|function| declares(function.name, condition));
             assert!(declared, "{condition}");

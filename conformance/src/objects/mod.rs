@@ -58,7 +58,8 @@ macro_rules! owned {
         // SAFETY: the interface lets any thread use its objects; only the last release must not
         // race with other uses, which Rust's ownership ensures.
         unsafe impl Send for $name {}
-        // SAFETY: as above.
+        // SAFETY: the interface lets any thread use its objects; only the last release must not race with
+        // other uses, which Rust's ownership ensures.
         unsafe impl Sync for $name {}
 
         impl $name {

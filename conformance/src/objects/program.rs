@@ -9,7 +9,7 @@ use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 /// Whether the device takes intermediate code.
-fn takes_il(fixture: &Fixture) -> Result<bool, Stop> {
+fn accepts_il(fixture: &Fixture) -> Result<bool, Stop> {
     let what = UR_DEVICE_INFO_IL_VERSION;
     let query = |size, value, ret| {
         fixture
@@ -46,7 +46,7 @@ impl Program {
         let provider = kernels::provider(fixture.backend).ok_or_else(|| {
             Stop::skipped(format!("no test kernels for {:?} yet", fixture.backend))
         })?;
-        Self::of(fixture, context, provider.source(takes_il(fixture)?))
+        Self::of(fixture, context, provider.source(accepts_il(fixture)?))
     }
 
     /// A program that does not build; skips the test where nobody has one.
@@ -128,7 +128,7 @@ impl Kernel {
             Err(Stop::Unsupported { .. }) => Err(Stop::skipped(
                 "the adapter does not know which arguments a kernel takes",
             )),
-            told => told.map(drop),
+            result => result.map(drop),
         }
     }
 }

@@ -100,7 +100,7 @@ pub struct Usm {
 
 // SAFETY: the interface lets any thread use its memory; the tests order the accesses.
 unsafe impl Send for Usm {}
-// SAFETY: as above.
+// SAFETY: the interface lets any thread use its memory; the tests order the accesses.
 unsafe impl Sync for Usm {}
 
 impl Usm {

@@ -150,13 +150,13 @@ fn contexts_take_turns(fixture: &Fixture) -> Done {
     let mut last: Option<Event> = None;
     for step in 0..100 {
         let seen = Arc::clone(&order);
-        let note = move || {
+        let append = move || {
             let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
             seen.push(step);
         };
         let queue = queues[[0, 2, 1, 3][step % 4]];
         let wait = last.as_ref();
-        last = Some(queue.host_task(note, wait.as_slice())?);
+        last = Some(queue.host_task(append, wait.as_slice())?);
     }
     gate.open();
     queues.into_iter().try_for_each(Queue::finish)?;

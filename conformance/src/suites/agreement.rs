@@ -2,7 +2,7 @@
 //! that it has is there and no other. Features that are there or not are for `every_function` and
 //! `lacking`.
 
-use super::launch::{Bench, counts_up, launch};
+use super::launch::{Setup, counts_up, launch};
 use crate::fixture::Fixture;
 use crate::kernels::{IDS, IOTA, Ids, THROUGH_LOCAL};
 use crate::objects::{Arg, Context, Kind, Queue, info};
@@ -21,12 +21,12 @@ pub fn all() -> Vec<Test> {
 
 /// What a kernel may have in a work-group: no more than the device says, and that much runs.
 fn largest_group(fixture: &Fixture) -> Done {
-    let Bench {
+    let Setup {
         context,
         queue,
         program,
-    } = Bench::new(fixture)?;
-    let most: usize = fixture.device_info(UR_DEVICE_INFO_MAX_WORK_GROUP_SIZE)?;
+    } = Setup::new(fixture)?;
+    let max: usize = fixture.device_info(UR_DEVICE_INFO_MAX_WORK_GROUP_SIZE)?;
     let kernel = program.kernel(IOTA)?;
     let group: usize = info::value(|size, value, ret| {
         fixture.ur.urKernelGetGroupInfo(
@@ -39,8 +39,8 @@ fn largest_group(fixture: &Fixture) -> Done {
         )
     })?;
     check!(
-        (1..=most).contains(&group),
-        "work-groups of {group} of a kernel, {most} of the device"
+        (1..=max).contains(&group),
+        "work-groups of {group} of a kernel, {max} of the device"
     );
     let items = 2 * group;
     let memory = context.usm(fixture, Kind::Device, items * 4)?;
@@ -56,19 +56,19 @@ fn largest_group(fixture: &Fixture) -> Done {
 
 /// A work-group may lie along any dimension, as far as `MAX_WORK_ITEM_SIZES` says.
 fn groups_in_each_dimension(fixture: &Fixture) -> Done {
-    let Bench {
+    let Setup {
         context,
         queue,
         program,
-    } = Bench::new(fixture)?;
-    let most: usize = fixture.device_info(UR_DEVICE_INFO_MAX_WORK_GROUP_SIZE)?;
+    } = Setup::new(fixture)?;
+    let max: usize = fixture.device_info(UR_DEVICE_INFO_MAX_WORK_GROUP_SIZE)?;
     let (ur, device) = (fixture.ur, fixture.device);
     let sizes = info::list::<usize>(|size, value, ret| {
         ur.urDeviceGetInfo(device, UR_DEVICE_INFO_MAX_WORK_ITEM_SIZES, size, value, ret)
     })?;
     let kernel = program.kernel(IDS)?;
     for (dimension, size) in sizes.into_iter().enumerate().take(3) {
-        let length = size.min(most).min(64);
+        let length = size.min(max).min(64);
         let mut whole = [1; 3];
         whole[dimension] = length;
         let memory = context.usm(fixture, Kind::Device, length * size_of::<Ids>())?;
@@ -85,11 +85,11 @@ fn groups_in_each_dimension(fixture: &Fixture) -> Done {
 
 /// All of the local memory can be an argument of a kernel that uses none itself.
 fn local_memory(fixture: &Fixture) -> Done {
-    let Bench {
+    let Setup {
         context,
         queue,
         program,
-    } = Bench::new(fixture)?;
+    } = Setup::new(fixture)?;
     let kernel = program.kernel(THROUGH_LOCAL)?;
     let whole: u64 = fixture.device_info(UR_DEVICE_INFO_LOCAL_MEM_SIZE)?;
     let own: u64 = info::value(|size, value, ret| {
@@ -182,15 +182,15 @@ fn addresses(fixture: &Fixture) -> Done {
 
 /// As many sub-devices can be had as the device says, by the ways that it offers.
 fn sub_devices(fixture: &Fixture) -> Done {
-    let most: u32 = fixture.device_info(UR_DEVICE_INFO_PARTITION_MAX_SUB_DEVICES)?;
+    let max: u32 = fixture.device_info(UR_DEVICE_INFO_PARTITION_MAX_SUB_DEVICES)?;
     let parts = super::partition::in_single_units(fixture)?;
     let count = parts.len();
     for part in parts {
         fixture.ur.urDeviceRelease(part).ok()?;
     }
     check!(
-        count <= most as usize,
-        "{count} sub-devices, {most} are the most"
+        count <= max as usize,
+        "{count} sub-devices, {max} are the most"
     );
     Ok(())
 }

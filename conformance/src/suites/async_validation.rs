@@ -19,14 +19,14 @@ const LAYER: &str = "UR_LAYER_ASYNC_ALLOC_VALIDATION";
 /// A program, and what is to be found in it: parts of the lines, in order.
 type Planted = (
     &'static str,
-    fn(&Scene) -> Done,
+    fn(&Setup) -> Done,
     &'static [&'static [&'static str]],
 );
 
 const RACES: &[Planted] = &[
     (
         "use_elsewhere",
-        |scene| scene.q.fill(scene.alloc()?.ptr, 1_u8, SIZE, &[]).map(drop),
+        |setup| setup.q.fill(setup.alloc()?.ptr, 1_u8, SIZE, &[]).map(drop),
         &[&[
             "race: urEnqueueUSMFill on queue 2 uses",
             "allocated by urEnqueueUSMDeviceAllocExp on queue 1; no event orders the use after the allocation",
@@ -34,20 +34,20 @@ const RACES: &[Planted] = &[
     ),
     (
         "use_elsewhere_in_order",
-        |scene| {
-            let (block, allocated) = scene.alloc_event(&scene.p)?;
-            let filled = scene.q.fill(block.ptr, 1_u8, SIZE, &[&allocated])?;
-            scene.p.free(block, &[&filled])
+        |setup| {
+            let (block, allocated) = setup.alloc_event(&setup.p)?;
+            let filled = setup.q.fill(block.ptr, 1_u8, SIZE, &[&allocated])?;
+            setup.p.free(block, &[&filled])
         },
         &[],
     ),
     (
         "kernel_after_free",
-        |scene| {
-            let (block, allocated) = scene.alloc_event(&scene.p)?;
-            scene.q.marker(&[&allocated])?;
-            scene.p.free(block, &[])?;
-            scene.kernel(&scene.q, block)
+        |setup| {
+            let (block, allocated) = setup.alloc_event(&setup.p)?;
+            setup.q.marker(&[&allocated])?;
+            setup.p.free(block, &[])?;
+            setup.kernel(&setup.q, block)
         },
         &[&[
             "race: kernel iota on queue 2 uses",
@@ -56,21 +56,21 @@ const RACES: &[Planted] = &[
     ),
     (
         "kernel_before_free",
-        |scene| {
-            let (block, allocated) = scene.alloc_event(&scene.p)?;
-            scene.q.marker(&[&allocated])?;
-            scene.kernel(&scene.q, block)?;
-            let used = scene.q.marker(&[])?;
-            scene.p.free(block, &[&used])
+        |setup| {
+            let (block, allocated) = setup.alloc_event(&setup.p)?;
+            setup.q.marker(&[&allocated])?;
+            setup.kernel(&setup.q, block)?;
+            let used = setup.q.marker(&[])?;
+            setup.p.free(block, &[&used])
         },
         &[],
     ),
     (
         "free_does_not_wait",
-        |scene| {
-            let (block, allocated) = scene.alloc_event(&scene.p)?;
-            scene.q.fill(block.ptr, 1_u8, SIZE, &[&allocated])?;
-            scene.p.free(block, &[])
+        |setup| {
+            let (block, allocated) = setup.alloc_event(&setup.p)?;
+            setup.q.fill(block.ptr, 1_u8, SIZE, &[&allocated])?;
+            setup.p.free(block, &[])
         },
         &[&[
             "race: urEnqueueUSMFreeExp on queue 1 frees",
@@ -79,7 +79,7 @@ const RACES: &[Planted] = &[
     ),
     (
         "free_does_not_wait_for_allocation",
-        |scene| scene.q.free(scene.alloc()?, &[]),
+        |setup| setup.q.free(setup.alloc()?, &[]),
         &[&[
             "race: urEnqueueUSMFreeExp on queue 2 frees",
             "allocated by urEnqueueUSMDeviceAllocExp on queue 1",
@@ -87,10 +87,10 @@ const RACES: &[Planted] = &[
     ),
     (
         "use_after_free",
-        |scene| {
-            let block = scene.alloc()?;
-            scene.p.free(block, &[])?;
-            scene.p.fill(block.ptr, 1_u8, SIZE, &[]).map(drop)
+        |setup| {
+            let block = setup.alloc()?;
+            setup.p.free(block, &[])?;
+            setup.p.fill(block.ptr, 1_u8, SIZE, &[]).map(drop)
         },
         &[&[
             "use after free: urEnqueueUSMFill on queue 1 uses",
@@ -99,10 +99,10 @@ const RACES: &[Planted] = &[
     ),
     (
         "double_free",
-        |scene| {
-            let block = scene.alloc()?;
-            scene.p.free(block, &[])?;
-            scene.refused_free(&scene.p, block)
+        |setup| {
+            let block = setup.alloc()?;
+            setup.p.free(block, &[])?;
+            setup.refused_free(&setup.p, block)
         },
         &[&[
             "double free: urEnqueueUSMFreeExp on queue 1 frees",
@@ -111,10 +111,10 @@ const RACES: &[Planted] = &[
     ),
     (
         "double_free_elsewhere",
-        |scene| {
-            let block = scene.alloc()?;
-            scene.p.free(block, &[])?;
-            scene.refused_free(&scene.q, block)
+        |setup| {
+            let block = setup.alloc()?;
+            setup.p.free(block, &[])?;
+            setup.refused_free(&setup.q, block)
         },
         &[&[
             "double free: urEnqueueUSMFreeExp on queue 2 frees",
@@ -123,9 +123,9 @@ const RACES: &[Planted] = &[
     ),
     (
         "out_of_order",
-        |scene| {
-            let queue = scene.out_of_order()?;
-            let (block, _allocated) = scene.alloc_event(&queue)?;
+        |setup| {
+            let queue = setup.out_of_order()?;
+            let (block, _allocated) = setup.alloc_event(&queue)?;
             queue.fill(block.ptr, 1_u8, SIZE, &[])?;
             queue.finish()?;
             queue.free(block, &[])
@@ -137,9 +137,9 @@ const RACES: &[Planted] = &[
     ),
     (
         "out_of_order_with_barriers",
-        |scene| {
-            let queue = scene.out_of_order()?;
-            let (block, _allocated) = scene.alloc_event(&queue)?;
+        |setup| {
+            let queue = setup.out_of_order()?;
+            let (block, _allocated) = setup.alloc_event(&queue)?;
             queue.barrier(&[])?;
             queue.fill(block.ptr, 1_u8, SIZE, &[])?;
             queue.barrier(&[])?;
@@ -149,9 +149,9 @@ const RACES: &[Planted] = &[
     ),
     (
         "out_of_order_with_events",
-        |scene| {
-            let queue = scene.out_of_order()?;
-            let (block, allocated) = scene.alloc_event(&queue)?;
+        |setup| {
+            let queue = setup.out_of_order()?;
+            let (block, allocated) = setup.alloc_event(&queue)?;
             let filled = queue.fill(block.ptr, 1_u8, SIZE, &[&allocated])?;
             queue.free(block, &[&filled])
         },
@@ -159,49 +159,49 @@ const RACES: &[Planted] = &[
     ),
     (
         "host_waits",
-        |scene| {
-            let (block, allocated) = scene.alloc_event(&scene.p)?;
+        |setup| {
+            let (block, allocated) = setup.alloc_event(&setup.p)?;
             allocated.wait()?;
-            scene.q.fill(block.ptr, 1_u8, SIZE, &[])?;
-            scene.q.finish()?;
-            scene.p.free(block, &[])
+            setup.q.fill(block.ptr, 1_u8, SIZE, &[])?;
+            setup.q.finish()?;
+            setup.p.free(block, &[])
         },
         &[],
     ),
     (
         "host_waits_for_the_wrong_queue",
-        |scene| {
-            let block = scene.alloc()?;
-            scene.q.finish()?;
-            scene.q.fill(block.ptr, 1_u8, SIZE, &[]).map(drop)
+        |setup| {
+            let block = setup.alloc()?;
+            setup.q.finish()?;
+            setup.q.fill(block.ptr, 1_u8, SIZE, &[]).map(drop)
         },
         &[&["race: urEnqueueUSMFill on queue 2 uses"]],
     ),
     (
         "host_task_after_the_allocation",
-        |scene| {
-            let block = scene.alloc()?;
+        |setup| {
+            let block = setup.alloc()?;
             let (sender, receiver) = std::sync::mpsc::channel();
-            let tell = move || {
+            let report = move || {
                 // The test has given up by then.
                 let _ = sender.send(());
             };
-            scene.p.host_task(tell, &[])?;
+            setup.p.host_task(report, &[])?;
             let ran = receiver.recv_timeout(std::time::Duration::from_secs(10));
             check!(ran.is_ok(), "the host task did not run");
-            scene.q.fill(block.ptr, 1_u8, SIZE, &[])?;
-            scene.q.finish()?;
-            scene.q.free(block, &[])
+            setup.q.fill(block.ptr, 1_u8, SIZE, &[])?;
+            setup.q.finish()?;
+            setup.q.free(block, &[])
         },
         &[],
     ),
     (
         "ordinary_memory_freed_elsewhere",
-        |scene| {
-            let memory = scene.context.usm(&scene.fixture, Kind::Device, SIZE)?;
-            scene.p.fill(memory.ptr, 1_u8, SIZE, &[])?;
+        |setup| {
+            let memory = setup.context.usm(&setup.fixture, Kind::Device, SIZE)?;
+            setup.p.fill(memory.ptr, 1_u8, SIZE, &[])?;
             let (ptr, size) = (memory.into_raw(), SIZE);
-            scene.q.free(Block { ptr, size }, &[])
+            setup.q.free(Block { ptr, size }, &[])
         },
         &[&[
             "race: urEnqueueUSMFreeExp on queue 2 frees",
@@ -210,11 +210,11 @@ const RACES: &[Planted] = &[
     ),
     (
         "reused_in_order",
-        |scene| {
+        |setup| {
             for _ in 0..10 {
-                let block = scene.alloc()?;
-                scene.p.fill(block.ptr, 1_u8, SIZE, &[])?;
-                scene.p.free(block, &[])?;
+                let block = setup.alloc()?;
+                setup.p.fill(block.ptr, 1_u8, SIZE, &[])?;
+                setup.p.free(block, &[])?;
             }
             Ok(())
         },
@@ -232,7 +232,7 @@ pub fn all() -> Vec<Test> {
 const SIZE: usize = 4096;
 
 /// A device with the layer on, and two in-order queues: the first ones, so that they are 1 and 2.
-struct Scene {
+struct Setup {
     fixture: Fixture,
     context: Context,
     p: Queue,
@@ -240,7 +240,7 @@ struct Scene {
     pool: Pool,
 }
 
-fn run(fresh: &Fresh, program: fn(&Scene) -> Done, expected: &[&[&str]]) -> Done {
+fn run(fresh: &Fresh, program: fn(&Setup) -> Done, expected: &[&[&str]]) -> Done {
     needs_layer(fresh)?;
     let log = log_file();
     // SAFETY: the process has no other thread that looks at the environment.
@@ -251,9 +251,9 @@ fn run(fresh: &Fresh, program: fn(&Scene) -> Done, expected: &[&[&str]]) -> Done
             format!("output:file,{}", log.display()),
         );
     }
-    let scene = Scene::new(fresh)?;
-    let done = program(&scene);
-    scene.close()?;
+    let setup = Setup::new(fresh)?;
+    let done = program(&setup);
+    setup.close()?;
     let text = std::fs::read_to_string(&log).unwrap_or_default();
     drop(std::fs::remove_file(&log));
     done?;
@@ -292,7 +292,7 @@ fn log_file() -> PathBuf {
     std::env::temp_dir().join(format!("ur-conformance-races-{}.log", std::process::id()))
 }
 
-impl Scene {
+impl Setup {
     fn new(fresh: &Fresh) -> Result<Self, Stop> {
         let fixture = fresh.fixture()?;
         let context = Context::new(&fixture)?;

@@ -57,9 +57,9 @@ fn create_refused(fixture: &Fixture) -> Done {
         pHost: (&raw mut byte).cast(),
         ..Default::default()
     };
-    let most: u64 = fixture.device_info(UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE)?;
+    let max: u64 = fixture.device_info(UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE)?;
     create(plain, 0, null()).fails(UR_RESULT_ERROR_INVALID_BUFFER_SIZE)?;
-    for size in [most as usize + 1, usize::MAX] {
+    for size in [max as usize + 1, usize::MAX] {
         let what = "UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE";
         create(plain, size, null()).fails_because(UR_RESULT_ERROR_INVALID_BUFFER_SIZE, what)?;
     }

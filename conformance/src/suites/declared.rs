@@ -33,7 +33,7 @@ const SIZE: usize = 4096;
 const BEYOND: usize = 64 << 20;
 const INVALID_SIZE: ur_result_t = UR_RESULT_ERROR_INVALID_SIZE;
 
-struct Bench {
+struct Setup {
     /// A small allocation and a large one.
     memory: [Usm; 2],
     queue: Queue,
@@ -41,7 +41,7 @@ struct Bench {
     context: Context,
 }
 
-impl Bench {
+impl Setup {
     /// Only the bounds-checking layer looks at where an allocation ends: an adapter would have to find
     /// it on every command.
     fn new(fixture: &Fixture) -> Result<Self, Stop> {
@@ -73,9 +73,9 @@ impl Bench {
 }
 
 fn commands_beyond_an_allocation(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture)?;
-    let (ur, q) = (fixture.ur, bench.queue.raw);
-    let (small, large) = (bench.small(), bench.large());
+    let setup = Setup::new(fixture)?;
+    let (ur, q) = (fixture.ur, setup.queue.raw);
+    let (small, large) = (setup.small(), setup.large());
     let word = 7_u32;
     let from = (&raw const word).cast();
     let none = null_mut();
@@ -94,9 +94,9 @@ fn commands_beyond_an_allocation(fixture: &Fixture) -> Done {
 
 /// The two-dimensional commands are there or not.
 fn rows_beyond_an_allocation(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture)?;
-    let (ur, q) = (fixture.ur, bench.queue.raw);
-    let (small, large) = (bench.small(), bench.large());
+    let setup = Setup::new(fixture)?;
+    let (ur, q) = (fixture.ur, setup.queue.raw);
+    let (small, large) = (setup.small(), setup.large());
     let (pitch, width, rows) = (SIZE, 64, BEYOND / SIZE);
     let byte = 7_u8;
     let from = (&raw const byte).cast();
@@ -117,21 +117,21 @@ fn rows_beyond_an_allocation(fixture: &Fixture) -> Done {
 }
 
 fn copy_in_the_context(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture)?;
-    let (ur, context) = (fixture.ur, bench.context.raw);
+    let setup = Setup::new(fixture)?;
+    let (ur, context) = (fixture.ur, setup.context.raw);
     let copy = |dst, src| ur.urUSMContextMemcpyExp(context, dst, src, BEYOND);
     fixture.require(UR_DEVICE_INFO_USM_CONTEXT_MEMCPY_SUPPORT_EXP, || {
-        copy(bench.small(), bench.large())
+        copy(setup.small(), setup.large())
     })?;
-    copy(bench.small(), bench.large()).fails_because(INVALID_SIZE, "beyond the end")?;
-    copy(bench.large(), bench.small()).fails_because(INVALID_SIZE, "beyond the end")
+    copy(setup.small(), setup.large()).fails_because(INVALID_SIZE, "beyond the end")?;
+    copy(setup.large(), setup.small()).fails_because(INVALID_SIZE, "beyond the end")
 }
 
 fn recorded_beyond_an_allocation(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture)?;
-    let buffer = CommandBuffer::new(fixture, &bench.context, Shape::default())?;
+    let setup = Setup::new(fixture)?;
+    let buffer = CommandBuffer::new(fixture, &setup.context, Shape::default())?;
     let (ur, b) = (fixture.ur, buffer.raw);
-    let (small, large) = (bench.small(), bench.large());
+    let (small, large) = (setup.small(), setup.large());
     let word = 7_u32;
     let from = (&raw const word).cast();
     let (points, events, point): (*const u32, *const ur_event_handle_t, *mut u32) =
@@ -281,14 +281,12 @@ fn part_beyond_a_buffer(fixture: &Fixture) -> Done {
 /// The largest size and alignment are accepted or not for want of memory; what is larger is wrong.
 fn limits(fixture: &Fixture, kind: Kind) -> Done {
     let context = Context::new(fixture)?;
-    let most: u64 = fixture.device_info(UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE)?;
+    let max: u64 = fixture.device_info(UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE)?;
     let allocate = |desc, size, ptr: &mut *mut c_void| {
         kind.allocate(&context, fixture.device, desc, null_mut(), size, ptr)
     };
     let mut ptr = null_mut();
-    let size = usize::try_from(most)
-        .unwrap_or(usize::MAX)
-        .saturating_add(1);
+    let size = usize::try_from(max).unwrap_or(usize::MAX).saturating_add(1);
     let too_large = allocate(null(), size, &mut ptr);
     refused_or_exhausted(
         too_large,

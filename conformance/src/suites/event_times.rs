@@ -1,7 +1,7 @@
 //! What events tell by themselves: callbacks, and the times of their commands.
 
 use crate::fixture::Fixture;
-use crate::keep::keep;
+use crate::leak::leak;
 use crate::objects::{Context, Event, Gate, Kind, Queue};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
@@ -29,7 +29,7 @@ unsafe extern "C" fn count(
 
 /// A counter that outlives any callback.
 fn counter() -> &'static AtomicU32 {
-    keep(AtomicU32::new(0))
+    leak(AtomicU32::new(0))
 }
 
 fn watch(event: &Event, counter: &'static AtomicU32) -> Done {

@@ -28,7 +28,7 @@ const BYTES: usize = WORDS * size_of::<u32>();
 const FAILED: ur_result_t = UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS;
 
 /// A context with memory that the host sees.
-struct Scene<'a> {
+struct Setup<'a> {
     fixture: &'a Fixture,
     memory: Usm,
     context: Context,
@@ -46,7 +46,7 @@ impl Doomed {
     }
 }
 
-impl<'a> Scene<'a> {
+impl<'a> Setup<'a> {
     fn new(fixture: &'a Fixture) -> Result<Self, Stop> {
         let context = Context::new(fixture)?;
         let mut memory = context.usm(fixture, Kind::Host, BYTES)?;
@@ -126,29 +126,29 @@ fn reach_what_waits(fixture: &Fixture) -> Done {
         for asked in [true, false] {
             for wait in Wait::ALL {
                 let what = format!("in order {in_order}, an event {asked}, {wait:?}");
-                let scene = Scene::new(fixture)?;
-                let queue = scene.queue(in_order)?;
-                let doomed = scene.doomed()?;
-                let first = scene.set(&queue, 0, &[&doomed.event])?;
+                let setup = Setup::new(fixture)?;
+                let queue = setup.queue(in_order)?;
+                let doomed = setup.doomed()?;
+                let first = setup.set(&queue, 0, &[&doomed.event])?;
                 let behind = match asked {
-                    true => scene.set(&queue, 1, &[&first])?,
+                    true => setup.set(&queue, 1, &[&first])?,
                     false => {
                         drop(first);
                         let all = queue.barrier(&[])?;
-                        scene.set(&queue, 1, &[&all])?
+                        setup.set(&queue, 1, &[&all])?
                     }
                 };
                 doomed.fail();
                 wait.reports(fixture, &queue, &behind)?;
-                check!(!scene.ran(0) && !scene.ran(1), "a command ran: {what}");
-                scene.failed(&behind, &what)?;
+                check!(!setup.ran(0) && !setup.ran(1), "a command ran: {what}");
+                setup.failed(&behind, &what)?;
                 // It was reported: waiting waits, and commands run.
-                scene.set(&queue, 2, &[])?;
+                setup.set(&queue, 2, &[])?;
                 queue.finish()?;
-                check!(scene.ran(2), "waiting did not wait: {what}");
-                let last = scene.set(&queue, 3, &[])?;
+                check!(setup.ran(2), "waiting did not wait: {what}");
+                let last = setup.set(&queue, 3, &[])?;
                 fixture.ur.urDeviceWaitExp(fixture.device).ok()?;
-                check!(scene.ran(3), "waiting for the device did not wait: {what}");
+                check!(setup.ran(3), "waiting for the device did not wait: {what}");
                 last.wait()?;
             }
         }
@@ -159,34 +159,34 @@ fn reach_what_waits(fixture: &Fixture) -> Done {
 /// A fill, a copy, a launch, a host task, and what waits for that.
 fn reach_every_command(fixture: &Fixture) -> Done {
     for in_order in [true, false] {
-        let scene = Scene::new(fixture)?;
-        let queue = scene.queue(in_order)?;
-        let doomed = scene.doomed()?;
+        let setup = Setup::new(fixture)?;
+        let queue = setup.queue(in_order)?;
+        let doomed = setup.doomed()?;
         let waits = [&doomed.event];
-        let kernel = Program::new(fixture, &scene.context)?.kernel(IOTA)?;
-        let args = [Arg::Pointer(scene.word(8)), Arg::of(&1_u32)];
+        let kernel = Program::new(fixture, &setup.context)?.kernel(IOTA)?;
+        let args = [Arg::Pointer(setup.word(8)), Arg::of(&1_u32)];
         let ran = Arc::new(AtomicU32::new(0));
         let counted = Arc::clone(&ran);
         let count = move || {
             counted.fetch_add(1, Ordering::SeqCst);
         };
         let mut events = vec![
-            ("a fill", scene.set(&queue, 0, &waits)?),
+            ("a fill", setup.set(&queue, 0, &waits)?),
             (
                 "a copy",
-                queue.copy(scene.word(1), scene.word(40), 4, &waits)?,
+                queue.copy(setup.word(1), setup.word(40), 4, &waits)?,
             ),
             ("a launch", queue.launch(&kernel, 8, &args, &waits)?),
             ("a host task", queue.host_task(count, &waits)?),
         ];
-        let last = scene.set(&queue, 2, &[&events[3].1])?;
+        let last = setup.set(&queue, 2, &[&events[3].1])?;
         events.push(("what waits for a host task", last));
         doomed.fail();
         fixture.ur.urQueueFinish(queue.raw).fails(FAILED)?;
         for (what, event) in &events {
-            scene.failed(event, what)?;
+            setup.failed(event, what)?;
         }
-        check!((0..40).all(|at| !scene.ran(at)), "a command ran");
+        check!((0..40).all(|at| !setup.ran(at)), "a command ran");
         check_eq!(ran.load(Ordering::SeqCst), 0, "host tasks that ran");
         queue.finish()?;
     }
@@ -206,18 +206,18 @@ fn reach_native_commands(fixture: &Fixture) -> Done {
     for in_order in [true, false] {
         for task in [false, true] {
             let what = format!("in order {in_order}, behind a host task {task}");
-            let scene = Scene::new(fixture)?;
-            let queue = scene.queue(in_order)?;
-            let doomed = scene.doomed()?;
+            let setup = Setup::new(fixture)?;
+            let queue = setup.queue(in_order)?;
+            let doomed = setup.doomed()?;
             let first = match task {
-                false => scene.set(&queue, 0, &[&doomed.event])?,
+                false => setup.set(&queue, 0, &[&doomed.event])?,
                 true => queue.host_task(|| {}, &[&doomed.event])?,
             };
-            let kept = scene.set(&queue, 1, &[&first])?;
+            let saved = setup.set(&queue, 1, &[&first])?;
             let calls = AtomicU32::new(0);
             let native = queue.event(|event| {
                 let data = (&raw const calls).cast_mut().cast();
-                let (run, wait) = (Some(called as _), &kept.raw);
+                let (run, wait) = (Some(called as _), &saved.raw);
                 ur.urEnqueueNativeCommandExp(
                     queue.raw,
                     run,
@@ -230,20 +230,20 @@ fn reach_native_commands(fixture: &Fixture) -> Done {
                     event,
                 )
             })?;
-            let behind = scene.set(&queue, 2, &[&native])?;
+            let behind = setup.set(&queue, 2, &[&native])?;
             doomed.fail();
             ur.urQueueFinish(queue.raw).fails(FAILED)?;
-            for (name, event) in [("before", &kept), ("it", &native), ("behind", &behind)] {
-                scene.failed(event, &format!("a native command, {name}, {what}"))?;
+            for (name, event) in [("before", &saved), ("it", &native), ("behind", &behind)] {
+                setup.failed(event, &format!("a native command, {name}, {what}"))?;
             }
-            check!(!scene.ran(2), "a command behind ran: {what}");
+            check!(!setup.ran(2), "a command behind ran: {what}");
             check!(
                 calls.load(Ordering::SeqCst) <= 1,
                 "it was called again: {what}"
             );
             queue.finish()?;
-            scene.set(&queue, 3, &[])?.wait()?;
-            check!(scene.ran(3), "waiting did not wait: {what}");
+            setup.set(&queue, 3, &[])?.wait()?;
+            check!(setup.ran(3), "waiting did not wait: {what}");
         }
     }
     Ok(())
@@ -251,27 +251,27 @@ fn reach_native_commands(fixture: &Fixture) -> Done {
 
 fn reach_recorded_commands(fixture: &Fixture) -> Done {
     for in_order in [true, false] {
-        let scene = Scene::new(fixture)?;
-        CommandBuffer::need(fixture, &scene.context)?;
-        let queue = scene.queue(in_order)?;
-        let doomed = scene.doomed()?;
-        let buffer = CommandBuffer::new(fixture, &scene.context, Shape::default())?;
+        let setup = Setup::new(fixture)?;
+        CommandBuffer::need(fixture, &setup.context)?;
+        let queue = setup.queue(in_order)?;
+        let doomed = setup.doomed()?;
+        let buffer = CommandBuffer::new(fixture, &setup.context, Shape::default())?;
         for at in 0..4 {
-            let (word, value) = (scene.word(at), at as u32 + 1);
+            let (word, value) = (setup.word(at), at as u32 + 1);
             buffer.fill(word, value, size_of::<u32>(), With::default())?;
         }
         buffer.finalize()?;
         let done = buffer.enqueue(&queue, &[&doomed.event])?;
-        let behind = scene.set(&queue, 4, &[&done])?;
+        let behind = setup.set(&queue, 4, &[&done])?;
         doomed.fail();
-        scene.failed(&behind, "what waits for a command buffer")?;
-        scene.failed(&done, "a command buffer")?;
-        check!((0..5).all(|at| !scene.ran(at)), "a command ran");
+        setup.failed(&behind, "what waits for a command buffer")?;
+        setup.failed(&done, "a command buffer")?;
+        check!((0..5).all(|at| !setup.ran(at)), "a command ran");
         // Reported with the wait for what came behind.
         queue.finish()?;
         buffer.enqueue(&queue, &[])?.wait()?;
         check!(
-            (0..4).all(|at| scene.ran(at)),
+            (0..4).all(|at| setup.ran(at)),
             "a recorded command did not run"
         );
     }
@@ -280,17 +280,17 @@ fn reach_recorded_commands(fixture: &Fixture) -> Done {
 
 /// Other queues, and other contexts.
 fn reach_other_queues(fixture: &Fixture) -> Done {
-    let (scene, other) = (Scene::new(fixture)?, Scene::new(fixture)?);
-    let queues = [scene.queue(true)?, scene.queue(false)?, other.queue(true)?];
-    let doomed = scene.doomed()?;
-    let first = scene.set(&queues[0], 0, &[&doomed.event])?;
-    let second = scene.set(&queues[1], 1, &[&first])?;
+    let (setup, other) = (Setup::new(fixture)?, Setup::new(fixture)?);
+    let queues = [setup.queue(true)?, setup.queue(false)?, other.queue(true)?];
+    let doomed = setup.doomed()?;
+    let first = setup.set(&queues[0], 0, &[&doomed.event])?;
+    let second = setup.set(&queues[1], 1, &[&first])?;
     let third = other.set(&queues[2], 2, &[&second])?;
     doomed.fail();
-    scene.failed(&third, "a command of another context")?;
-    scene.failed(&second, "a command of another queue")?;
+    setup.failed(&third, "a command of another context")?;
+    setup.failed(&second, "a command of another queue")?;
     check!(
-        !scene.ran(0) && !scene.ran(1) && !other.ran(2),
+        !setup.ran(0) && !setup.ran(1) && !other.ran(2),
         "a command ran"
     );
     for queue in &queues {
@@ -302,47 +302,51 @@ fn reach_other_queues(fixture: &Fixture) -> Done {
 }
 
 fn leave_the_rest_alone(fixture: &Fixture) -> Done {
-    let scene = Scene::new(fixture)?;
-    let (queue, healthy) = (scene.queue(false)?, scene.queue(true)?);
-    let doomed = scene.doomed()?;
+    let setup = Setup::new(fixture)?;
+    let (queue, healthy) = (setup.queue(false)?, setup.queue(true)?);
+    let doomed = setup.doomed()?;
     let before: Vec<_> = (0..10)
-        .map(|at| scene.set(&queue, at, &[]))
+        .map(|at| setup.set(&queue, at, &[]))
         .collect::<Result<_, Stop>>()?;
-    let bad = scene.set(&queue, 20, &[&doomed.event])?;
+    let bad = setup.set(&queue, 20, &[&doomed.event])?;
     let beside: Vec<_> = (10..20)
-        .map(|at| scene.set(&queue, at, &[]))
+        .map(|at| setup.set(&queue, at, &[]))
         .collect::<Result<_, Stop>>()?;
     doomed.fail();
-    let other = scene.set(&healthy, 21, &[])?;
+    let other = setup.set(&healthy, 21, &[])?;
     for event in before.iter().chain(&beside).chain([&other]) {
         event.wait()?;
     }
-    check!((0..20).all(|at| scene.ran(at)), "a command did not run");
-    scene.failed(&bad, "the command that waits")?;
-    check!(!scene.ran(20), "what waits for what failed ran");
+    check!((0..20).all(|at| setup.ran(at)), "a command did not run");
+    setup.failed(&bad, "the command that waits")?;
+    check!(!setup.ran(20), "what waits for what failed ran");
     healthy.finish()?;
     queue.finish()
 }
 
 fn at_any_place(fixture: &Fixture) -> Done {
     const COUNT: usize = 6;
-    for place in 0..COUNT {
-        let scene = Scene::new(fixture)?;
-        let queue = scene.queue(true)?;
-        let doomed = scene.doomed()?;
+    for failing in 0..COUNT {
+        let setup = Setup::new(fixture)?;
+        let queue = setup.queue(true)?;
+        let doomed = setup.doomed()?;
         let mut events = Vec::new();
         for at in 0..COUNT {
             let waits = [&doomed.event];
-            let waits = if at == place { &waits[..] } else { &[] };
-            events.push(scene.set(&queue, at, waits)?);
+            let waits = if at == failing { &waits[..] } else { &[] };
+            events.push(setup.set(&queue, at, waits)?);
         }
         doomed.fail();
         fixture.ur.urQueueFinish(queue.raw).fails(FAILED)?;
         for (at, event) in events.iter().enumerate() {
-            check_eq!(scene.ran(at), at < place, "command {at} ran, {place} fails");
-            match at < place {
+            check_eq!(
+                setup.ran(at),
+                at < failing,
+                "command {at} ran, {failing} fails"
+            );
+            match at < failing {
                 true => event.wait()?,
-                false => scene.failed(event, "a command behind")?,
+                false => setup.failed(event, "a command behind")?,
             }
         }
         queue.finish()?;
@@ -351,32 +355,32 @@ fn at_any_place(fixture: &Fixture) -> Done {
 }
 
 fn of_a_blocking_command(fixture: &Fixture) -> Done {
-    let scene = Scene::new(fixture)?;
-    let queue = scene.queue(true)?;
-    let doomed = scene.doomed()?;
-    let first = scene.set(&queue, 0, &[&doomed.event])?;
+    let setup = Setup::new(fixture)?;
+    let queue = setup.queue(true)?;
+    let doomed = setup.doomed()?;
+    let first = setup.set(&queue, 0, &[&doomed.event])?;
     doomed.fail();
     let ur = fixture.ur;
-    let (to, from) = (scene.word(1), scene.word(40));
+    let (to, from) = (setup.word(1), setup.word(40));
     ur.urEnqueueUSMMemcpy(queue.raw, 1, to, from, 4, 0, null(), null_mut())
         .fails(FAILED)?;
-    scene.failed(&first, "what came before")?;
+    setup.failed(&first, "what came before")?;
     queue.finish()
 }
 
 /// An event that is known to have failed is no event to wait for.
 fn before_it_is_waited_for(fixture: &Fixture) -> Done {
-    let scene = Scene::new(fixture)?;
-    let queue = scene.queue(true)?;
-    let doomed = scene.doomed()?;
+    let setup = Setup::new(fixture)?;
+    let queue = setup.queue(true)?;
+    let doomed = setup.doomed()?;
     let raw = doomed.event.raw;
     let Doomed { pending, event } = doomed;
     pending.fail();
-    scene.failed(&event, "an event of the backend's")?;
+    setup.failed(&event, "an event of the backend's")?;
     let ur = fixture.ur;
     ur.urEnqueueEventsWait(queue.raw, 1, &raw, null_mut())
         .fails(FAILED)?;
-    scene.set(&queue, 0, &[])?.wait()?;
-    check!(scene.ran(0), "a healthy queue's command did not run");
+    setup.set(&queue, 0, &[])?.wait()?;
+    check!(setup.ran(0), "a healthy queue's command did not run");
     queue.finish()
 }

@@ -15,7 +15,7 @@ pub fn all() -> Vec<Test> {
 
 /// Words of eight bytes, and the most that a fill has.
 const WORDS: usize = 4096;
-const MOST: usize = 512;
+const MAX_ELEMENTS: usize = 512;
 
 /// Memory, and what is in it once all is done.
 struct Field<'a> {
@@ -53,7 +53,7 @@ impl<'a> Field<'a> {
 
     /// Some words, an even number of them.
     fn some(&mut self) -> Range<usize> {
-        let count = 2 * (1 + self.below(MOST / 2));
+        let count = 2 * (1 + self.below(MAX_ELEMENTS / 2));
         let first = self.below(WORDS - count);
         first..first + count
     }
@@ -95,7 +95,7 @@ impl<'a> Field<'a> {
 
     /// Copies some words to where others are.
     fn copy(&mut self, queue: &Queue, wait: &[&Event]) -> Result<Event, Stop> {
-        let count = 1 + self.below(MOST);
+        let count = 1 + self.below(MAX_ELEMENTS);
         let from = self.below(WORDS / 2 - count);
         let to = WORDS / 2 + self.below(WORDS / 2 - count);
         let event = queue.copy(self.at(to), self.at(from), 8 * count, wait)?;

@@ -14,14 +14,14 @@ pub fn all() -> Vec<Test> {
     crate::tests!["global_variable"; is_found_by_name, is_found_by_id, is_written_and_read]
 }
 
-struct Bench {
+struct Setup {
     context: Context,
     program: Program,
     name: &'static CStr,
     size: usize,
 }
 
-impl Bench {
+impl Setup {
     fn new(fixture: &Fixture) -> Result<Self, Stop> {
         Self::with_metadata(fixture, |_| Vec::new())
     }
@@ -84,10 +84,10 @@ fn entry((name, bytes): &mut (&'static CStr, Vec<u8>)) -> ur_program_metadata_t 
 }
 
 fn is_found_by_name(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture)?;
+    let setup = Setup::new(fixture)?;
     let (mut size, mut pointer) = (0, null_mut());
     let find = |size: &mut usize, pointer: &mut *mut c_void| {
-        let (device, program, name) = (fixture.device, bench.program.raw, bench.name.as_ptr());
+        let (device, program, name) = (fixture.device, setup.program.raw, setup.name.as_ptr());
         let ur = fixture.ur;
         ur.urProgramGetGlobalVariablePointer(device, program, name, size, pointer)
     };
@@ -95,7 +95,7 @@ fn is_found_by_name(fixture: &Fixture) -> Done {
         find(&mut size, &mut pointer)
     })?;
     find(&mut size, &mut pointer).ok()?;
-    check_eq!(size, bench.size, "size of the variable");
+    check_eq!(size, setup.size, "size of the variable");
     check_eq!(pointer.is_null(), false, "a null variable");
     Ok(())
 }
@@ -103,7 +103,7 @@ fn is_found_by_name(fixture: &Fixture) -> Done {
 /// By the ids that metadata has for its name, behind eight bytes that are no data, whatever they hold.
 fn is_found_by_id(fixture: &Fixture) -> Done {
     let ids = [c"id_in_bits", c"id_of_nothing", c"id_with_zero"];
-    let bench = Bench::with_metadata(fixture, |name| {
+    let setup = Setup::with_metadata(fixture, |name| {
         let (name, ended) = (name.to_bytes(), name.to_bytes_with_nul());
         let bits = name.len() as u64 * 8;
         let array = |before: u64, name: &[u8]| [&before.to_ne_bytes(), name].concat();
@@ -113,7 +113,7 @@ fn is_found_by_id(fixture: &Fixture) -> Done {
             (c"id_with_zero@global_id_mapping", array(0, ended)),
         ]
     })?;
-    let (program, ur) = (bench.program.raw, fixture.ur);
+    let (program, ur) = (setup.program.raw, fixture.ur);
     let find = |name: &CStr, pointer: &mut *mut c_void| {
         let mut size = 0;
         let (device, name) = (fixture.device, name.as_ptr());
@@ -121,9 +121,9 @@ fn is_found_by_id(fixture: &Fixture) -> Done {
     };
     let mut by_name = null_mut();
     fixture.require(UR_DEVICE_INFO_GLOBAL_VARIABLE_SUPPORT, || {
-        find(bench.name, &mut by_name)
+        find(setup.name, &mut by_name)
     })?;
-    find(bench.name, &mut by_name).ok()?;
+    find(setup.name, &mut by_name).ok()?;
     for id in ids {
         let mut by_id = null_mut();
         find(id, &mut by_id).ok()?;
@@ -133,13 +133,13 @@ fn is_found_by_id(fixture: &Fixture) -> Done {
 }
 
 fn is_written_and_read(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture)?;
-    let queue = bench.context.in_order(fixture)?;
+    let setup = Setup::new(fixture)?;
+    let queue = setup.context.in_order(fixture)?;
     let (ur, q, program, name) = (
         fixture.ur,
         queue.raw,
-        bench.program.raw,
-        bench.name.as_ptr(),
+        setup.program.raw,
+        setup.name.as_ptr(),
     );
     let read = |to: &mut Vec<u8>, event| {
         let (size, to) = (to.len(), to.as_mut_ptr().cast());
@@ -156,7 +156,7 @@ fn is_written_and_read(fixture: &Fixture) -> Done {
             event,
         )
     };
-    let mut before = vec![0_u8; bench.size];
+    let mut before = vec![0_u8; setup.size];
     fixture.require(UR_DEVICE_INFO_GLOBAL_VARIABLE_SUPPORT, || {
         read(&mut before, null_mut())
     })?;
@@ -185,7 +185,7 @@ fn is_written_and_read(fixture: &Fixture) -> Done {
     );
     write(&[9], 3, null_mut()).ok()?;
     queue.finish()?;
-    let mut after = vec![0_u8; bench.size];
+    let mut after = vec![0_u8; setup.size];
     read(&mut after, null_mut()).ok()?;
     check_eq!(after[..4], [1, 2, 3, 9], "the variable");
     // It belongs to others too.

@@ -24,7 +24,7 @@ pub fn all() -> Vec<Test> {
             f.ur.urKernelGetInfo(kernel.raw, ur_kernel_info_t(name), size, value, ret)
         },
     ));
-    let ask: info::Ask<Kernel> = |f, kernel, name, size, value, ret| {
+    let get_info: info::GetInfo<Kernel> = |f, kernel, name, size, value, ret| {
         let name = ur_kernel_group_info_t(name);
         f.ur.urKernelGetGroupInfo(kernel.raw, f.device, name, size, value, ret)
     };
@@ -33,9 +33,9 @@ pub fn all() -> Vec<Test> {
         "group_info_",
         ur_kernel_group_info_t::PROPERTIES,
         kernel,
-        ask,
+        get_info,
     ));
-    let ask: info::Ask<Kernel> = |f, kernel, name, size, value, ret| {
+    let get_info: info::GetInfo<Kernel> = |f, kernel, name, size, value, ret| {
         let name = ur_kernel_sub_group_info_t(name);
         f.ur.urKernelGetSubGroupInfo(kernel.raw, f.device, name, size, value, ret)
     };
@@ -44,7 +44,7 @@ pub fn all() -> Vec<Test> {
         "sub_group_info_",
         ur_kernel_sub_group_info_t::PROPERTIES,
         kernel,
-        ask,
+        get_info,
     ));
     tests
 }
@@ -212,7 +212,7 @@ fn cooperative_groups(fixture: &Fixture) -> Done {
     let kernel = Program::new(fixture, &Context::new(fixture)?)?.kernel(IOTA)?;
     let local = [1, 1, 1];
     let mut count = 0;
-    let ask = |dimensions, count| {
+    let get_info = |dimensions, count| {
         let ur = fixture.ur;
         ur.urKernelSuggestMaxCooperativeGroupCount(
             kernel.raw,
@@ -226,17 +226,17 @@ fn cooperative_groups(fixture: &Fixture) -> Done {
     let able: ur_kernel_launch_properties_flags_t =
         fixture.device_info(UR_DEVICE_INFO_KERNEL_LAUNCH_CAPABILITIES)?;
     if !able.contains(UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE) {
-        let status = ask(1, &mut count);
+        let status = get_info(1, &mut count);
         status.fails(UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
         return Err(Stop::Unsupported {
             what: status.to_string(),
             documented: true,
         });
     }
-    ask(1, &mut count).ok()?;
+    get_info(1, &mut count).ok()?;
     check!(count > 0, "no work-group can be launched cooperatively");
-    ask(0, &mut count).fails(UR_RESULT_ERROR_INVALID_WORK_DIMENSION)?;
-    ask(4, &mut count).fails(UR_RESULT_ERROR_INVALID_WORK_DIMENSION)
+    get_info(0, &mut count).fails(UR_RESULT_ERROR_INVALID_WORK_DIMENSION)?;
+    get_info(4, &mut count).fails(UR_RESULT_ERROR_INVALID_WORK_DIMENSION)
 }
 
 fn native_handle(fixture: &Fixture) -> Done {

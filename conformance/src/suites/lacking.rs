@@ -38,14 +38,14 @@ fn features(fixture: &Fixture) -> Done {
     }
     let mut wrong = Vec::new();
     for (function, lack) in possible {
-        let mut ask = || {
+        let mut get_info = || {
             let status = function.call(fixture.ur, &valid, lack.changes);
-            note(status, lack.code, lack.what, &mut wrong);
+            record(status, lack.code, lack.what, &mut wrong);
             Ok(())
         };
         match &scripted {
-            Some(scripted) => scripted.with(&script(fixture, lack)?, ask)?,
-            None => ask()?,
+            Some(scripted) => scripted.with(&script(fixture, lack)?, get_info)?,
+            None => get_info()?,
         }
     }
     objects.settle()?;
@@ -82,7 +82,7 @@ fn properties(fixture: &Fixture) -> Done {
                 continue;
             }
             let status = function.call(fixture.ur, &valid, UNCHANGED);
-            note(
+            record(
                 status,
                 UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION,
                 what,
@@ -94,7 +94,7 @@ fn properties(fixture: &Fixture) -> Done {
     all_right(&wrong)
 }
 
-fn note(status: Status, code: ur_result_t, what: &'static str, wrong: &mut Vec<String>) {
+fn record(status: Status, code: ur_result_t, what: &'static str, wrong: &mut Vec<String>) {
     if status.code == code {
         return provoked(status.function, what);
     }

@@ -20,13 +20,13 @@ pub fn all() -> Vec<Test> {
 }
 
 /// A context, an in-order queue and a program: what nearly every test here starts from.
-pub struct Bench {
+pub struct Setup {
     pub context: Context,
     pub queue: Queue,
     pub program: Program,
 }
 
-impl Bench {
+impl Setup {
     pub fn new(fixture: &Fixture) -> Result<Self, Stop> {
         let context = Context::new(fixture)?;
         let queue = context.in_order(fixture)?;
@@ -72,11 +72,11 @@ pub fn counts_up(data: &[u32], base: u32) -> bool {
 }
 
 fn writes_memory(fixture: &Fixture) -> Done {
-    let Bench {
+    let Setup {
         context,
         queue,
         program,
-    } = Bench::new(fixture)?;
+    } = Setup::new(fixture)?;
     let kernel = program.kernel(IOTA)?;
     for items in [1, 2, 63, 1000, 65_536] {
         let memory = context.usm(fixture, Kind::Device, items * 4)?;
@@ -95,11 +95,11 @@ fn writes_memory(fixture: &Fixture) -> Done {
 }
 
 fn all_kinds_of_memory(fixture: &Fixture) -> Done {
-    let Bench {
+    let Setup {
         context,
         queue,
         program,
-    } = Bench::new(fixture)?;
+    } = Setup::new(fixture)?;
     let kernel = program.kernel(IOTA)?;
     for kind in Kind::ALL {
         let memory = context.usm(fixture, kind, 4000)?;
@@ -126,11 +126,11 @@ fn all_kinds_of_memory(fixture: &Fixture) -> Done {
 }
 
 fn buffers(fixture: &Fixture) -> Done {
-    let Bench {
+    let Setup {
         context,
         queue,
         program,
-    } = Bench::new(fixture)?;
+    } = Setup::new(fixture)?;
     let (iota, add) = (program.kernel(IOTA)?, program.kernel(ADD)?);
     let buffer = context.buffer(4000)?;
     queue.launch(&iota, 1000, &[Arg::Buffer(&buffer), Arg::of(&5_u32)], &[])?;
@@ -143,11 +143,11 @@ fn buffers(fixture: &Fixture) -> Done {
 }
 
 fn parts_of_buffers(fixture: &Fixture) -> Done {
-    let Bench {
+    let Setup {
         context,
         queue,
         program,
-    } = Bench::new(fixture)?;
+    } = Setup::new(fixture)?;
     let kernel = program.kernel(IOTA)?;
     let align: u32 = fixture.device_info(UR_DEVICE_INFO_MEM_BASE_ADDR_ALIGN)?;
     let step = (align as usize / 8).max(256);
@@ -175,11 +175,11 @@ fn parts_of_buffers(fixture: &Fixture) -> Done {
 }
 
 fn values(fixture: &Fixture) -> Done {
-    let Bench {
+    let Setup {
         context,
         queue,
         program,
-    } = Bench::new(fixture)?;
+    } = Setup::new(fixture)?;
     let kernel = program.kernel(MIXED)?;
     let memory = context.usm(fixture, Kind::Device, 8)?;
     let triple = Triple {
@@ -207,11 +207,11 @@ fn values(fixture: &Fixture) -> Done {
 
 /// Values belong to the caller again when the call returns.
 fn value_is_copied(fixture: &Fixture) -> Done {
-    let Bench {
+    let Setup {
         context,
         queue,
         program,
-    } = Bench::new(fixture)?;
+    } = Setup::new(fixture)?;
     let kernel = program.kernel(IOTA)?;
     let memory = context.usm(fixture, Kind::Device, 400)?;
     let gate = Gate::close(fixture, &queue)?;
@@ -233,11 +233,11 @@ fn value_is_copied(fixture: &Fixture) -> Done {
 }
 
 fn chain_in_order(fixture: &Fixture) -> Done {
-    let Bench {
+    let Setup {
         context,
         queue,
         program,
-    } = Bench::new(fixture)?;
+    } = Setup::new(fixture)?;
     let add = program.kernel(ADD)?;
     let memory = context.usm(fixture, Kind::Device, 4000)?;
     queue.fill(memory.ptr, 0_u32, 4000, &[])?;
@@ -297,11 +297,11 @@ fn diamond_out_of_order(fixture: &Fixture) -> Done {
 }
 
 fn waits_for_its_list(fixture: &Fixture) -> Done {
-    let Bench {
+    let Setup {
         context,
         queue,
         program,
-    } = Bench::new(fixture)?;
+    } = Setup::new(fixture)?;
     let other = context.in_order(fixture)?;
     let kernel = program.kernel(ADD)?;
     let memory = context.usm(fixture, Kind::Device, 400)?;
@@ -329,16 +329,16 @@ fn waits_for_its_list(fixture: &Fixture) -> Done {
 }
 
 fn launches_from_many_threads(fixture: &Fixture) -> Done {
-    let Bench {
+    let Setup {
         context,
         queue,
         program,
-    } = Bench::new(fixture)?;
+    } = Setup::new(fixture)?;
     let kernel = program.kernel(IOTA)?;
     let blocks = (0..8)
         .map(|_| context.usm(fixture, Kind::Device, 4000))
         .collect::<Result<Vec<_>, Stop>>()?;
-    let ends: Vec<Done> = std::thread::scope(|scope| {
+    let results: Vec<Done> = std::thread::scope(|scope| {
         let work = |(index, block): (usize, &crate::objects::Usm)| -> Done {
             for round in 0..50 {
                 let base = (index * 1000 + round) as u32;
@@ -369,16 +369,16 @@ fn launches_from_many_threads(fixture: &Fixture) -> Done {
             })
             .collect()
     });
-    ends.into_iter().collect()
+    results.into_iter().collect()
 }
 
 /// Arguments belong to a launch, not to the kernel.
 fn same_kernel_different_arguments(fixture: &Fixture) -> Done {
-    let Bench {
+    let Setup {
         context,
         queue,
         program,
-    } = Bench::new(fixture)?;
+    } = Setup::new(fixture)?;
     let kernel = program.kernel(IOTA)?;
     let blocks = (0..20)
         .map(|_| context.usm(fixture, Kind::Device, 400))

@@ -1,6 +1,6 @@
 //! Launches refused, and what else goes with a launch.
 
-use super::launch::{Bench, counts_up, launch};
+use super::launch::{Setup, counts_up, launch};
 use crate::fixture::Fixture;
 use crate::kernels::{IDS, IOTA};
 use crate::objects::{Arg, Kind};
@@ -16,11 +16,11 @@ pub fn all() -> Vec<Test> {
 
 /// What a launch lacks is not the last launch's.
 fn missing_arguments(fixture: &Fixture) -> Done {
-    let Bench {
+    let Setup {
         context,
         queue,
         program,
-    } = Bench::new(fixture)?;
+    } = Setup::new(fixture)?;
     let kernel = program.kernel(IOTA)?;
     kernel.need_arguments()?;
     let memory = context.usm(fixture, Kind::Device, 400)?;
@@ -41,11 +41,11 @@ fn missing_arguments(fixture: &Fixture) -> Done {
 }
 
 fn arguments_in_any_order(fixture: &Fixture) -> Done {
-    let Bench {
+    let Setup {
         context,
         queue,
         program,
-    } = Bench::new(fixture)?;
+    } = Setup::new(fixture)?;
     let kernel = program.kernel(IOTA)?;
     let memory = context.usm(fixture, Kind::Device, 400)?;
     let base = 3_u32;
@@ -60,11 +60,11 @@ fn arguments_in_any_order(fixture: &Fixture) -> Done {
 }
 
 fn bad_dimension(fixture: &Fixture) -> Done {
-    let Bench {
+    let Setup {
         context,
         queue,
         program,
-    } = Bench::new(fixture)?;
+    } = Setup::new(fixture)?;
     let kernel = program.kernel(IDS)?;
     let memory = context.usm(fixture, Kind::Device, 4096)?;
     let args = Arg::properties(&[Arg::Pointer(memory.ptr)]);
@@ -82,11 +82,11 @@ fn bad_dimension(fixture: &Fixture) -> Done {
 }
 
 fn bad_global_size(fixture: &Fixture) -> Done {
-    let Bench {
+    let Setup {
         context,
         queue,
         program,
-    } = Bench::new(fixture)?;
+    } = Setup::new(fixture)?;
     let kernel = program.kernel(IDS)?;
     let memory = context.usm(fixture, Kind::Device, 4096)?;
     let args = Arg::properties(&[Arg::Pointer(memory.ptr)]);
@@ -104,11 +104,11 @@ fn bad_global_size(fixture: &Fixture) -> Done {
 }
 
 fn bad_local_size(fixture: &Fixture) -> Done {
-    let Bench {
+    let Setup {
         context,
         queue,
         program,
-    } = Bench::new(fixture)?;
+    } = Setup::new(fixture)?;
     let kernel = program.kernel(IDS)?;
     let memory = context.usm(fixture, Kind::Device, 64 << 10)?;
     let args = Arg::properties(&[Arg::Pointer(memory.ptr)]);
@@ -128,11 +128,11 @@ fn bad_local_size(fixture: &Fixture) -> Done {
 }
 
 fn bad_arguments(fixture: &Fixture) -> Done {
-    let Bench {
+    let Setup {
         context,
         queue,
         program,
-    } = Bench::new(fixture)?;
+    } = Setup::new(fixture)?;
     let kernel = program.kernel(IDS)?;
     let memory = context.usm(fixture, Kind::Device, 4096)?;
     let ur = fixture.ur;
@@ -161,11 +161,11 @@ fn bad_arguments(fixture: &Fixture) -> Done {
 }
 
 fn event_type(fixture: &Fixture) -> Done {
-    let Bench {
+    let Setup {
         context,
         queue,
         program,
-    } = Bench::new(fixture)?;
+    } = Setup::new(fixture)?;
     let kernel = program.kernel(IOTA)?;
     let memory = context.usm(fixture, Kind::Device, 64)?;
     let event = queue.launch(

@@ -1,7 +1,7 @@
 //! What a launch may ask for beyond running: taken where the device says that it can, refused where
 //! it does not.
 
-use super::launch::{Bench, counts_up};
+use super::launch::{Setup, counts_up};
 use crate::check;
 use crate::fixture::Fixture;
 use crate::kernels::IOTA;
@@ -71,11 +71,11 @@ fn needs(
     capability: ur_kernel_launch_properties_flags_t,
     properties: &Head,
 ) -> Done {
-    let Bench {
+    let Setup {
         context,
         queue,
         program,
-    } = Bench::new(fixture)?;
+    } = Setup::new(fixture)?;
     let kernel = program.kernel(IOTA)?;
     let memory = context.usm(fixture, Kind::Device, 64)?;
     let (base, nothing) = (5_u32, 0_u32);
@@ -125,11 +125,11 @@ fn opportunistic(fixture: &Fixture) -> Done {
 }
 
 fn undefined_flags(fixture: &Fixture) -> Done {
-    let Bench {
+    let Setup {
         context,
         queue,
         program,
-    } = Bench::new(fixture)?;
+    } = Setup::new(fixture)?;
     let kernel = program.kernel(IOTA)?;
     let memory = context.usm(fixture, Kind::Device, 64)?;
     let args = [Arg::Pointer(memory.ptr), Arg::of(&1_u32)];
@@ -158,11 +158,11 @@ fn group_memory(fixture: &Fixture) -> Done {
 
 /// A link that no launch knows is refused, wherever it stands.
 fn unknown_link(fixture: &Fixture) -> Done {
-    let Bench {
+    let Setup {
         context,
         queue,
         program,
-    } = Bench::new(fixture)?;
+    } = Setup::new(fixture)?;
     let kernel = program.kernel(IOTA)?;
     let memory = context.usm(fixture, Kind::Device, 64)?;
     let args = [Arg::Pointer(memory.ptr), Arg::of(&1_u32)];

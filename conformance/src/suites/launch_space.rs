@@ -1,6 +1,6 @@
 //! Index spaces: what each work-item sees of its place.
 
-use super::launch::{Bench, launch};
+use super::launch::{Setup, launch};
 use crate::fixture::Fixture;
 use crate::kernels::{IDS, IOTA, Ids, THROUGH_LOCAL, VERIFY};
 use crate::objects::{Arg, Kind};
@@ -20,11 +20,11 @@ fn check_ids(
     global: [usize; 3],
     local: Option<[usize; 3]>,
 ) -> Done {
-    let Bench {
+    let Setup {
         context,
         queue,
         program,
-    } = Bench::new(fixture)?;
+    } = Setup::new(fixture)?;
     let kernel = program.kernel(IDS)?;
     let items: usize = global.iter().product();
     let memory = context.usm(fixture, Kind::Device, items * size_of::<Ids>())?;
@@ -91,11 +91,11 @@ fn chosen_local_size(fixture: &Fixture) -> Done {
 }
 
 fn local_memory(fixture: &Fixture) -> Done {
-    let Bench {
+    let Setup {
         context,
         queue,
         program,
-    } = Bench::new(fixture)?;
+    } = Setup::new(fixture)?;
     let kernel = program.kernel(THROUGH_LOCAL)?;
     let memory = context.usm(fixture, Kind::Device, 1024 * 4)?;
     let args = Arg::properties(&[Arg::Pointer(memory.ptr), Arg::Local(32 * 4)]);
@@ -118,11 +118,11 @@ fn local_memory(fixture: &Fixture) -> Done {
 }
 
 fn large_range(fixture: &Fixture) -> Done {
-    let Bench {
+    let Setup {
         context,
         queue,
         program,
-    } = Bench::new(fixture)?;
+    } = Setup::new(fixture)?;
     let (iota, verify) = (program.kernel(IOTA)?, program.kernel(VERIFY)?);
     let items = 1 << 20;
     let memory = context.usm(fixture, Kind::Device, items * 4)?;

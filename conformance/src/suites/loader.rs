@@ -214,7 +214,7 @@ fn init_from_many_threads(fresh: &Fresh) -> Done {
     };
     // Held meanwhile, since neither may race with calls of others.
     fresh.ur.urLoaderInit(NO_FLAGS, null_mut()).ok()?;
-    let ends: Vec<Done> = std::thread::scope(|scope| {
+    let results: Vec<Done> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();
         threads
             .into_iter()
@@ -225,7 +225,7 @@ fn init_from_many_threads(fresh: &Fresh) -> Done {
             })
             .collect()
     });
-    ends.into_iter().collect::<Done>()?;
+    results.into_iter().collect::<Done>()?;
     fresh.ur.urLoaderTearDown().ok()
 }
 

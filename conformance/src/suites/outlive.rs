@@ -29,12 +29,12 @@ const WORDS: usize = 64;
 const BYTES: usize = WORDS * size_of::<u32>();
 /// The first word that each test's commands bring.
 const BASE: u32 = 1000;
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Host memory in which the last command of a test leaves `BASE + i` in word `i`.
-struct Landing(Arc<[AtomicU32]>);
+struct Destination(Arc<[AtomicU32]>);
 
-impl Landing {
+impl Destination {
     fn new() -> Self {
         Self((0..WORDS).map(|_| AtomicU32::new(0)).collect())
     }
@@ -60,7 +60,7 @@ impl Landing {
 
     /// Waits for the words. Memory that may yet be written is not given back.
     fn expect(self, what: &str) -> Done {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while !self.is_written() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -77,17 +77,17 @@ impl Landing {
     }
 }
 
-struct Scene<'a> {
+struct Setup<'a> {
     fixture: &'a Fixture,
     context: Context,
     queue: Queue,
-    landing: Landing,
+    destination: Destination,
 }
 
-impl Scene<'_> {
+impl Setup<'_> {
     /// Brings memory of any kind to where it is looked for, after an event.
     fn land(&self, from: *const c_void, after: &Event) -> Done {
-        let (queue, to) = (self.queue.raw, self.landing.at());
+        let (queue, to) = (self.queue.raw, self.destination.at());
         let wait = WaitList::new(&[after]);
         self.fixture
             .ur
@@ -105,7 +105,7 @@ impl Scene<'_> {
     }
 
     fn land_buffer(&self, from: &Buffer, after: &Event) -> Done {
-        let (queue, to) = (self.queue.raw, self.landing.at());
+        let (queue, to) = (self.queue.raw, self.destination.at());
         let wait = WaitList::new(&[after]);
         self.fixture
             .ur
@@ -146,14 +146,14 @@ impl Scene<'_> {
 /// A host task that ends when the sender is dropped, or after a time.
 fn close(queue: &Queue, opened: Receiver<()>) -> Result<Event, Stop> {
     let task = move || {
-        let _ = opened.recv_timeout(PATIENCE);
+        let _ = opened.recv_timeout(TIMEOUT);
     };
     queue.host_task(task, &[])
 }
 
 /// Runs what enqueues commands behind an event, on queues of both orders; then releases everything,
 /// lets the event come, and waits for what the commands bring.
-fn released(fixture: &Fixture, enqueue: fn(&Scene<'_>, &Event) -> Done) -> Done {
+fn released(fixture: &Fixture, enqueue: fn(&Setup<'_>, &Event) -> Done) -> Done {
     if !fixture.supports(UR_DEVICE_INFO_ENQUEUE_HOST_TASK_SUPPORT_EXP)? {
         return Err(Stop::skipped(
             "without host tasks no queue can be held back",
@@ -167,93 +167,93 @@ fn released(fixture: &Fixture, enqueue: fn(&Scene<'_>, &Event) -> Done) -> Done 
         };
         let (open, opened) = channel();
         let gate = close(&queue, opened)?;
-        let scene = Scene {
+        let setup = Setup {
             fixture,
             context,
             queue,
-            landing: Landing::new(),
+            destination: Destination::new(),
         };
-        enqueue(&scene, &gate)?;
+        enqueue(&setup, &gate)?;
         drop(gate);
-        let Scene {
+        let Setup {
             context,
             queue,
-            landing,
+            destination,
             ..
-        } = scene;
+        } = setup;
         drop(queue);
         drop(context);
-        check!(landing.is_untouched(), "a command did not wait");
+        check!(destination.is_untouched(), "a command did not wait");
         drop(open);
-        landing.expect(if in_order { "in order" } else { "out of order" })?;
+        destination.expect(if in_order { "in order" } else { "out of order" })?;
     }
     Ok(())
 }
 
 fn copies(fixture: &Fixture) -> Done {
-    released(fixture, |scene, gate| {
-        let memory = scene.context.usm(scene.fixture, Kind::Device, BYTES)?;
+    released(fixture, |setup, gate| {
+        let memory = setup.context.usm(setup.fixture, Kind::Device, BYTES)?;
         let words: Vec<u32> = (BASE..).take(WORDS).collect();
         // Another queue has nothing to wait for.
-        let other = scene.context.in_order(scene.fixture)?;
+        let other = setup.context.in_order(setup.fixture)?;
         other.write(memory.ptr, &words)?;
-        scene.land(memory.ptr, gate)
+        setup.land(memory.ptr, gate)
     })
 }
 
 fn launches(fixture: &Fixture) -> Done {
-    released(fixture, |scene, gate| {
-        let memory = scene.context.usm(scene.fixture, Kind::Device, BYTES)?;
-        let kernel = Program::new(scene.fixture, &scene.context)?.kernel(IOTA)?;
+    released(fixture, |setup, gate| {
+        let memory = setup.context.usm(setup.fixture, Kind::Device, BYTES)?;
+        let kernel = Program::new(setup.fixture, &setup.context)?.kernel(IOTA)?;
         let args = [Arg::Pointer(memory.ptr), Arg::of(&BASE)];
-        let done = scene.queue.launch(&kernel, WORDS, &args, &[gate])?;
+        let done = setup.queue.launch(&kernel, WORDS, &args, &[gate])?;
         drop(kernel);
-        scene.land(memory.ptr, &done)
+        setup.land(memory.ptr, &done)
     })
 }
 
 fn launches_on_buffers(fixture: &Fixture) -> Done {
-    released(fixture, |scene, gate| {
-        let (buffer, more) = (scene.context.buffer(BYTES)?, scene.context.buffer(BYTES)?);
-        let program = Program::new(scene.fixture, &scene.context)?;
+    released(fixture, |setup, gate| {
+        let (buffer, more) = (setup.context.buffer(BYTES)?, setup.context.buffer(BYTES)?);
+        let program = Program::new(setup.fixture, &setup.context)?;
         let (iota, add) = (program.kernel(IOTA)?, program.kernel(ADD)?);
         drop(program);
         let (base, rest) = (BASE - 5, 5_u32);
-        let filled = scene.fill(&more, 1, gate)?;
+        let filled = setup.fill(&more, 1, gate)?;
         let args = [Arg::Buffer(&buffer), Arg::of(&base)];
-        let begun = scene.queue.launch(&iota, WORDS, &args, &[&filled])?;
+        let begun = setup.queue.launch(&iota, WORDS, &args, &[&filled])?;
         let args = [Arg::Buffer(&buffer), Arg::of(&rest)];
-        let done = scene.queue.launch(&add, WORDS, &args, &[&begun])?;
-        scene.land_buffer(&buffer, &done)
+        let done = setup.queue.launch(&add, WORDS, &args, &[&begun])?;
+        setup.land_buffer(&buffer, &done)
     })
 }
 
 fn parts_of_buffers(fixture: &Fixture) -> Done {
-    released(fixture, |scene, gate| {
-        let bits: u32 = scene
+    released(fixture, |setup, gate| {
+        let bits: u32 = setup
             .fixture
             .device_info(UR_DEVICE_INFO_MEM_BASE_ADDR_ALIGN)?;
         let origin = (bits as usize / 8).max(BYTES);
-        let whole = scene.context.buffer(origin + BYTES)?;
+        let whole = setup.context.buffer(origin + BYTES)?;
         let part = whole.part(origin, BYTES)?;
-        let kernel = Program::new(scene.fixture, &scene.context)?.kernel(IOTA)?;
+        let kernel = Program::new(setup.fixture, &setup.context)?.kernel(IOTA)?;
         let args = [Arg::Buffer(&part), Arg::of(&BASE)];
-        let done = scene.queue.launch(&kernel, WORDS, &args, &[gate])?;
+        let done = setup.queue.launch(&kernel, WORDS, &args, &[gate])?;
         drop(whole);
-        scene.land_buffer(&part, &done)
+        setup.land_buffer(&part, &done)
     })
 }
 
 /// A mapping that is written back; the host's part is done by a host task.
 fn maps(fixture: &Fixture) -> Done {
-    released(fixture, |scene, gate| {
-        let ur = scene.fixture.ur;
-        let buffer = scene.context.buffer(BYTES)?;
+    released(fixture, |setup, gate| {
+        let ur = setup.fixture.ur;
+        let buffer = setup.context.buffer(BYTES)?;
         let mut mapped: *mut c_void = null_mut();
         let wait = WaitList::new(&[gate]);
-        let ready = scene.queue.event(|event| {
+        let ready = setup.queue.event(|event| {
             ur.urEnqueueMemBufferMap(
-                scene.queue.raw,
+                setup.queue.raw,
                 buffer.raw,
                 0,
                 UR_MAP_FLAG_WRITE_INVALIDATE_REGION,
@@ -273,11 +273,11 @@ fn maps(fixture: &Fixture) -> Done {
                 unsafe { word.add(index).write(value) };
             }
         };
-        let written = scene.queue.host_task(write, &[&ready])?;
+        let written = setup.queue.host_task(write, &[&ready])?;
         let wait = WaitList::new(&[&written]);
-        let done = scene.queue.event(|event| {
+        let done = setup.queue.event(|event| {
             ur.urEnqueueMemUnmap(
-                scene.queue.raw,
+                setup.queue.raw,
                 buffer.raw,
                 mapped,
                 wait.count(),
@@ -285,82 +285,82 @@ fn maps(fixture: &Fixture) -> Done {
                 event,
             )
         })?;
-        scene.land_buffer(&buffer, &done)
+        setup.land_buffer(&buffer, &done)
     })
 }
 
 fn asynchronous_memory(fixture: &Fixture) -> Done {
-    released(fixture, |scene, gate| {
-        Kind::Device.need(scene.fixture)?;
-        let queue = &scene.queue;
-        let pool = Pool::new(scene.fixture, &scene.context)?;
+    released(fixture, |setup, gate| {
+        Kind::Device.need(setup.fixture)?;
+        let queue = &setup.queue;
+        let pool = Pool::new(setup.fixture, &setup.context)?;
         let (block, begun) = queue.alloc_event(Kind::Device, &pool, BYTES, &[gate])?;
-        let kernel = Program::new(scene.fixture, &scene.context)?.kernel(IOTA)?;
+        let kernel = Program::new(setup.fixture, &setup.context)?.kernel(IOTA)?;
         let args = [Arg::Pointer(block.ptr), Arg::of(&BASE)];
         let done = queue.launch(&kernel, WORDS, &args, &[&begun])?;
-        scene.land(block.ptr, &done)?;
+        setup.land(block.ptr, &done)?;
         let all = queue.marker(&[])?;
         queue.free(block, &[&all])
     })
 }
 
 fn command_buffers(fixture: &Fixture) -> Done {
-    released(fixture, |scene, gate| {
-        CommandBuffer::need(scene.fixture, &scene.context)?;
-        let memory = scene.context.usm(scene.fixture, Kind::Device, BYTES)?;
-        let kernel = Program::new(scene.fixture, &scene.context)?.kernel(IOTA)?;
+    released(fixture, |setup, gate| {
+        CommandBuffer::need(setup.fixture, &setup.context)?;
+        let memory = setup.context.usm(setup.fixture, Kind::Device, BYTES)?;
+        let kernel = Program::new(setup.fixture, &setup.context)?.kernel(IOTA)?;
         let shape = Shape {
             in_order: true,
             ..Shape::default()
         };
-        let buffer = CommandBuffer::new(scene.fixture, &scene.context, shape)?;
+        let buffer = CommandBuffer::new(setup.fixture, &setup.context, shape)?;
         buffer.fill(memory.ptr, 0_u8, BYTES, With::default())?;
         let args = [Arg::Pointer(memory.ptr), Arg::of(&BASE)];
         buffer.launch(&kernel, WORDS, &args, With::default())?;
         buffer.finalize()?;
-        let done = buffer.enqueue(&scene.queue, &[gate])?;
+        let done = buffer.enqueue(&setup.queue, &[gate])?;
         drop(buffer);
-        scene.land(memory.ptr, &done)
+        setup.land(memory.ptr, &done)
     })
 }
 
 fn graphs(fixture: &Fixture) -> Done {
-    released(fixture, |scene, gate| {
-        Graph::need(scene.fixture, &scene.context)?;
-        let memory = scene.context.usm(scene.fixture, Kind::Device, BYTES)?;
-        let kernel = Program::new(scene.fixture, &scene.context)?.kernel(IOTA)?;
+    released(fixture, |setup, gate| {
+        Graph::need(setup.fixture, &setup.context)?;
+        let memory = setup.context.usm(setup.fixture, Kind::Device, BYTES)?;
+        let kernel = Program::new(setup.fixture, &setup.context)?.kernel(IOTA)?;
         let args = [Arg::Pointer(memory.ptr), Arg::of(&BASE)];
-        let other = scene.context.in_order(scene.fixture)?;
+        let other = setup.context.in_order(setup.fixture)?;
         let graph = Graph::capture(&other, || {
             other.launch(&kernel, WORDS, &args, &[]).map(drop)
         })?;
         let executable = graph.instantiate()?;
         drop((graph, kernel, other));
-        let done = executable.enqueue(&scene.queue, &[gate])?;
+        let done = executable.enqueue(&setup.queue, &[gate])?;
         drop(executable);
-        scene.land(memory.ptr, &done)
+        setup.land(memory.ptr, &done)
     })
 }
 
 fn host_tasks(fixture: &Fixture) -> Done {
-    released(fixture, |scene, gate| {
-        let landing = Landing(Arc::clone(&scene.landing.0));
-        let task = move || landing.write();
-        scene.queue.host_task(task, &[gate]).map(drop)
+    released(fixture, |setup, gate| {
+        let destination = Destination(Arc::clone(&setup.destination.0));
+        let task = move || destination.write();
+        setup.queue.host_task(task, &[gate]).map(drop)
     })
 }
 
 extern "C" fn write(_: ur_event_handle_t, _: ur_execution_info_t, data: *mut c_void) {
     // SAFETY: the test gave this box to the one callback.
-    unsafe { Box::from_raw(data.cast::<Landing>()) }.write();
+    unsafe { Box::from_raw(data.cast::<Destination>()) }.write();
 }
 
 fn callbacks(fixture: &Fixture) -> Done {
-    released(fixture, |scene, gate| {
-        let done = scene.queue.marker(&[gate])?;
-        let landing = Landing(Arc::clone(&scene.landing.0));
-        let data = Box::into_raw(Box::new(landing)).cast();
-        scene
+    released(fixture, |setup, gate| {
+        let done = setup.queue.marker(&[gate])?;
+        let destination = Destination(Arc::clone(&setup.destination.0));
+        let data = Box::into_raw(Box::new(destination)).cast();
+        setup
             .fixture
             .ur
             .urEventSetCallback(done.raw, UR_EXECUTION_INFO_COMPLETE, Some(write), data)
@@ -370,34 +370,34 @@ fn callbacks(fixture: &Fixture) -> Done {
 
 /// Queues that wait for a released queue's commands, by events that are released as well.
 fn other_queues(fixture: &Fixture) -> Done {
-    released(fixture, |scene, gate| {
-        let memory = scene.context.usm(scene.fixture, Kind::Device, BYTES)?;
-        let kernel = Program::new(scene.fixture, &scene.context)?.kernel(IOTA)?;
+    released(fixture, |setup, gate| {
+        let memory = setup.context.usm(setup.fixture, Kind::Device, BYTES)?;
+        let kernel = Program::new(setup.fixture, &setup.context)?.kernel(IOTA)?;
         let args = [Arg::Pointer(memory.ptr), Arg::of(&BASE)];
-        let mut last = scene.queue.marker(&[gate])?;
+        let mut last = setup.queue.marker(&[gate])?;
         for round in 0..8 {
             let queue = match round % 2 {
-                0 => scene.context.in_order(scene.fixture)?,
-                _ => scene.context.out_of_order(scene.fixture)?,
+                0 => setup.context.in_order(setup.fixture)?,
+                _ => setup.context.out_of_order(setup.fixture)?,
             };
             last = queue.launch(&kernel, WORDS, &args, &[&last])?;
         }
-        scene.land(memory.ptr, &last)
+        setup.land(memory.ptr, &last)
     })
 }
 
 /// A queue of another context waits for what is released.
 fn other_contexts(fixture: &Fixture) -> Done {
-    released(fixture, |scene, gate| {
-        let begun = scene.queue.marker(&[gate])?;
-        let other = Context::new(scene.fixture)?;
-        let queue = other.in_order(scene.fixture)?;
-        let memory = other.usm(scene.fixture, Kind::Device, BYTES)?;
-        let kernel = Program::new(scene.fixture, &other)?.kernel(IOTA)?;
+    released(fixture, |setup, gate| {
+        let begun = setup.queue.marker(&[gate])?;
+        let other = Context::new(setup.fixture)?;
+        let queue = other.in_order(setup.fixture)?;
+        let memory = other.usm(setup.fixture, Kind::Device, BYTES)?;
+        let kernel = Program::new(setup.fixture, &other)?.kernel(IOTA)?;
         let args = [Arg::Pointer(memory.ptr), Arg::of(&BASE)];
         queue.launch(&kernel, WORDS, &args, &[&begun])?;
-        let to = scene.landing.at();
-        scene
+        let to = setup.destination.at();
+        setup
             .fixture
             .ur
             .urEnqueueUSMMemcpy(queue.raw, 0, to, memory.ptr, BYTES, 0, null(), null_mut())

@@ -13,7 +13,7 @@ use ur::abi::*;
 pub fn all() -> Vec<Test> {
     let mut tests = crate::tests!["program";
         create_and_build, counts_references, belongs, create_refused, lists_kernels, build_info,
-        told_handles_live, compile_and_link, link_refused, function_pointer, unknown_function, unknown_global, native_handle,
+        queried_handles_live, compile_and_link, link_refused, function_pointer, unknown_function, unknown_global, native_handle,
         specialization_constants, metadata,
     ];
     let program = |fixture: &Fixture| Program::new(fixture, &Context::new(fixture)?);
@@ -28,7 +28,7 @@ pub fn all() -> Vec<Test> {
     ));
     // The caller's own pointers lie in the buffer of the binaries: no usual property.
     tests.retain(|test| test.name != "info_binaries");
-    let ask: info::Ask<Program> = |f, program, name, size, value, ret| {
+    let get_info: info::GetInfo<Program> = |f, program, name, size, value, ret| {
         let name = ur_program_build_info_t(name);
         f.ur.urProgramGetBuildInfo(program.raw, f.device, name, size, value, ret)
     };
@@ -37,7 +37,7 @@ pub fn all() -> Vec<Test> {
         "build_info_",
         ur_program_build_info_t::PROPERTIES,
         program,
-        ask,
+        get_info,
     ));
     tests
 }
@@ -209,7 +209,7 @@ fn compile_and_link(fixture: &Fixture) -> Done {
 
 /// What a query tells of may be used and retained while the object that told of it is alive, though
 /// the caller has no reference left.
-fn told_handles_live(fixture: &Fixture) -> Done {
+fn queried_handles_live(fixture: &Fixture) -> Done {
     let ur = fixture.ur;
     let kernel = {
         let context = Context::new(fixture)?;
@@ -317,8 +317,8 @@ fn link_refused(fixture: &Fixture) -> Done {
             ur.urAdapterGetLastError(fixture.adapter, &mut message, &mut code)
                 .ok()?;
             // SAFETY: a string that lives until this thread's next failure.
-            let told = !message.is_null() && !unsafe { CStr::from_ptr(message) }.is_empty();
-            check!(told, "nothing says why a link failed");
+            let reported = !message.is_null() && !unsafe { CStr::from_ptr(message) }.is_empty();
+            check!(reported, "nothing says why a link failed");
         }
     }
     Ok(())

@@ -24,14 +24,14 @@ pub fn all() -> Vec<Test> {
         "info_",
         ur_queue_info_t::PROPERTIES,
         queue,
-        ask,
+        get_info,
     ));
     // Only queues on a device have these.
     tests.retain(|test| !matches!(&*test.name, "info_device_default" | "info_size"));
     tests
 }
 
-fn ask(
+fn get_info(
     fixture: &Fixture,
     queue: &Queue,
     name: u32,
@@ -50,7 +50,8 @@ fn on_device_properties(fixture: &Fixture) -> Done {
         let property_of_device_queues =
             [UR_QUEUE_INFO_DEVICE_DEFAULT.0, UR_QUEUE_INFO_SIZE.0].contains(&property.value);
         if property_of_device_queues {
-            let query = |size, value, ret| ask(fixture, &queue, property.value, size, value, ret);
+            let query =
+                |size, value, ret| get_info(fixture, &queue, property.value, size, value, ret);
             match offers_device_queues(fixture)? {
                 true => info::protocol(property, query)?,
                 false => {

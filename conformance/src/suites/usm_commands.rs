@@ -114,14 +114,14 @@ fn fill_part(
             .urEnqueueUSMFill(queue.raw, to, pattern_size, from, size, 0, null(), event)
     })?;
     // The pattern belongs to the caller again.
-    let kept = pattern.clone();
+    let saved = pattern.clone();
     drop(pattern);
     filled.wait()?;
     let data = queue.read::<u8>(memory.ptr, all, &[])?;
     let (before, rest) = data.split_at(start);
     let (inside, after) = rest.split_at(size);
     check!(
-        inside.chunks(pattern_size).all(|chunk| chunk == kept),
+        inside.chunks(pattern_size).all(|chunk| chunk == saved),
         "{times} times a pattern of {pattern_size} bytes after {first}"
     );
     check!(

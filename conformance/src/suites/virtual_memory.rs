@@ -16,7 +16,7 @@ pub fn all() -> Vec<Test> {
         contiguous_growth, access_mode, bad_sizes, physical_for_others,
         physical_counts_references,
     ];
-    let physical = |fixture: &Fixture| Bench::new(fixture)?.physical(1);
+    let physical = |fixture: &Fixture| Setup::new(fixture)?.physical(1);
     tests.extend(info::tests(
         "virtual_memory",
         "physical_info_",
@@ -29,7 +29,7 @@ pub fn all() -> Vec<Test> {
     tests
 }
 
-struct Bench<'a> {
+struct Setup<'a> {
     fixture: &'a Fixture,
     context: Context,
     granule: usize,
@@ -46,7 +46,7 @@ impl Drop for Physical {
     }
 }
 
-impl<'a> Bench<'a> {
+impl<'a> Setup<'a> {
     /// Stops the test where the device has no virtual memory.
     fn new(fixture: &'a Fixture) -> Result<Self, Stop> {
         let context = Context::new(fixture)?;
@@ -156,127 +156,127 @@ fn granularity_of(
 }
 
 fn granularity(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture)?;
+    let setup = Setup::new(fixture)?;
     let least = granularity_of(
         fixture,
-        &bench.context,
+        &setup.context,
         UR_VIRTUAL_MEM_GRANULARITY_INFO_MINIMUM,
     )?;
     check!(least.is_power_of_two(), "a granularity of {least}");
     check!(
-        bench.granule.is_multiple_of(least),
+        setup.granule.is_multiple_of(least),
         "recommended {}, minimum {least}",
-        bench.granule
+        setup.granule
     );
     Ok(())
 }
 
 fn reserve_and_free(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture)?;
-    let (a, b) = (bench.reserve(4)?, bench.reserve(4)?);
-    let apart = a.addr().abs_diff(b.addr()) >= 4 * bench.granule;
+    let setup = Setup::new(fixture)?;
+    let (a, b) = (setup.reserve(4)?, setup.reserve(4)?);
+    let apart = a.addr().abs_diff(b.addr()) >= 4 * setup.granule;
     check!(apart, "two reserved ranges overlap: {a:?} and {b:?}");
-    bench.free(a, 4)?;
-    bench.free(b, 4)
+    setup.free(a, 4)?;
+    setup.free(b, 4)
 }
 
 fn map_and_use(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture)?;
-    let queue = bench.context.in_order(fixture)?;
-    let start = bench.reserve(2)?;
-    let physical = bench.physical(2)?;
-    bench.map(start, 2, &physical, 0)?;
-    queue.fill(start, 0x6b_u8, 2 * bench.granule, &[])?;
-    let data = queue.read::<u8>(start, 2 * bench.granule, &[])?;
+    let setup = Setup::new(fixture)?;
+    let queue = setup.context.in_order(fixture)?;
+    let start = setup.reserve(2)?;
+    let physical = setup.physical(2)?;
+    setup.map(start, 2, &physical, 0)?;
+    queue.fill(start, 0x6b_u8, 2 * setup.granule, &[])?;
+    let data = queue.read::<u8>(start, 2 * setup.granule, &[])?;
     check!(data.iter().all(|byte| *byte == 0x6b), "mapped memory");
-    bench.unmap(start, 2)?;
-    bench.free(start, 2)
+    setup.unmap(start, 2)?;
+    setup.free(start, 2)
 }
 
 fn remap_keeps_data(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture)?;
-    let queue = bench.context.in_order(fixture)?;
-    let (first, second) = (bench.reserve(1)?, bench.reserve(1)?);
-    let physical = bench.physical(1)?;
-    bench.map(first, 1, &physical, 0)?;
-    queue.fill(first, 0x17_u8, bench.granule, &[])?.wait()?;
-    bench.unmap(first, 1)?;
-    bench.map(second, 1, &physical, 0)?;
-    let data = queue.read::<u8>(second, bench.granule, &[])?;
+    let setup = Setup::new(fixture)?;
+    let queue = setup.context.in_order(fixture)?;
+    let (first, second) = (setup.reserve(1)?, setup.reserve(1)?);
+    let physical = setup.physical(1)?;
+    setup.map(first, 1, &physical, 0)?;
+    queue.fill(first, 0x17_u8, setup.granule, &[])?.wait()?;
+    setup.unmap(first, 1)?;
+    setup.map(second, 1, &physical, 0)?;
+    let data = queue.read::<u8>(second, setup.granule, &[])?;
     check!(
         data.iter().all(|byte| *byte == 0x17),
         "physical memory mapped elsewhere"
     );
-    bench.unmap(second, 1)?;
-    bench.free(first, 1)?;
-    bench.free(second, 1)
+    setup.unmap(second, 1)?;
+    setup.free(first, 1)?;
+    setup.free(second, 1)
 }
 
 fn two_mappings_of_one_memory(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture)?;
-    let queue = bench.context.in_order(fixture)?;
-    let (first, second) = (bench.reserve(1)?, bench.reserve(1)?);
-    let physical = bench.physical(2)?;
-    bench.map(first, 1, &physical, 1)?;
-    bench.map(second, 1, &physical, 1)?;
-    queue.fill(first, 0x2d_u8, bench.granule, &[])?;
-    let data = queue.read::<u8>(second, bench.granule, &[])?;
+    let setup = Setup::new(fixture)?;
+    let queue = setup.context.in_order(fixture)?;
+    let (first, second) = (setup.reserve(1)?, setup.reserve(1)?);
+    let physical = setup.physical(2)?;
+    setup.map(first, 1, &physical, 1)?;
+    setup.map(second, 1, &physical, 1)?;
+    queue.fill(first, 0x2d_u8, setup.granule, &[])?;
+    let data = queue.read::<u8>(second, setup.granule, &[])?;
     check!(
         data.iter().all(|byte| *byte == 0x2d),
         "one memory at two addresses"
     );
     for start in [first, second] {
-        bench.unmap(start, 1)?;
-        bench.free(start, 1)?;
+        setup.unmap(start, 1)?;
+        setup.free(start, 1)?;
     }
     Ok(())
 }
 
 /// Two memories side by side make one range.
 fn contiguous_growth(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture)?;
-    let queue = bench.context.in_order(fixture)?;
-    let start = bench.reserve(2)?;
-    let next = start.wrapping_byte_add(bench.granule);
-    let (first, second) = (bench.physical(1)?, bench.physical(1)?);
-    bench.map(start, 1, &first, 0)?;
-    queue.fill(start, 1_u8, bench.granule, &[])?.wait()?;
-    bench.map(next, 1, &second, 0)?;
+    let setup = Setup::new(fixture)?;
+    let queue = setup.context.in_order(fixture)?;
+    let start = setup.reserve(2)?;
+    let next = start.wrapping_byte_add(setup.granule);
+    let (first, second) = (setup.physical(1)?, setup.physical(1)?);
+    setup.map(start, 1, &first, 0)?;
+    queue.fill(start, 1_u8, setup.granule, &[])?.wait()?;
+    setup.map(next, 1, &second, 0)?;
     queue.fill(
-        start.wrapping_byte_add(bench.granule / 2),
+        start.wrapping_byte_add(setup.granule / 2),
         2_u8,
-        bench.granule,
+        setup.granule,
         &[],
     )?;
-    let data = queue.read::<u8>(start, 2 * bench.granule, &[])?;
-    let half = bench.granule / 2;
+    let data = queue.read::<u8>(start, 2 * setup.granule, &[])?;
+    let half = setup.granule / 2;
     check!(
         data[..half].iter().all(|byte| *byte == 1),
         "what was there before the range grew"
     );
     check!(
-        data[half..half + bench.granule]
+        data[half..half + setup.granule]
             .iter()
             .all(|byte| *byte == 2),
         "a fill over both memories"
     );
-    bench.unmap(start, 1)?;
-    bench.unmap(next, 1)?;
-    bench.free(start, 2)
+    setup.unmap(start, 1)?;
+    setup.unmap(next, 1)?;
+    setup.free(start, 2)
 }
 
 fn access_mode(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture)?;
-    let start = bench.reserve(1)?;
-    let physical = bench.physical(1)?;
-    bench.map(start, 1, &physical, 0)?;
+    let setup = Setup::new(fixture)?;
+    let start = setup.reserve(1)?;
+    let physical = setup.physical(1)?;
+    setup.map(start, 1, &physical, 0)?;
     let mode = || {
         info::value::<ur_virtual_mem_access_flags_t>(|size, value, ret| {
             let property = UR_VIRTUAL_MEM_INFO_ACCESS_MODE;
             fixture.ur.urVirtualMemGetInfo(
-                bench.context.raw,
+                setup.context.raw,
                 start,
-                bench.granule,
+                setup.granule,
                 property,
                 size,
                 value,
@@ -292,24 +292,24 @@ fn access_mode(fixture: &Fixture) -> Done {
     let flags = UR_VIRTUAL_MEM_ACCESS_FLAG_READ_ONLY;
     fixture
         .ur
-        .urVirtualMemSetAccess(bench.context.raw, start, bench.granule, flags)
+        .urVirtualMemSetAccess(setup.context.raw, start, setup.granule, flags)
         .ok()?;
     check_eq!(mode()?, flags, "access after a change");
-    bench.unmap(start, 1)?;
-    bench.free(start, 1)
+    setup.unmap(start, 1)?;
+    setup.free(start, 1)
 }
 
 fn bad_sizes(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture)?;
+    let setup = Setup::new(fixture)?;
     let least = granularity_of(
         fixture,
-        &bench.context,
+        &setup.context,
         UR_VIRTUAL_MEM_GRANULARITY_INFO_MINIMUM,
     )?;
     let mut raw = null_mut();
     if least > 1 {
         let odd = fixture.ur.urPhysicalMemCreate(
-            bench.context.raw,
+            setup.context.raw,
             fixture.device,
             least + 1,
             null(),
@@ -319,12 +319,12 @@ fn bad_sizes(fixture: &Fixture) -> Done {
     }
     fixture
         .ur
-        .urPhysicalMemCreate(bench.context.raw, fixture.device, 0, null(), &mut raw)
+        .urPhysicalMemCreate(setup.context.raw, fixture.device, 0, null(), &mut raw)
         .refused()?;
     let mut start = null_mut();
     fixture
         .ur
-        .urVirtualMemReserve(bench.context.raw, null(), 0, &mut start)
+        .urVirtualMemReserve(setup.context.raw, null(), 0, &mut start)
         .refused()?;
     check!(
         raw.is_null() && start.is_null(),
@@ -336,35 +336,35 @@ fn bad_sizes(fixture: &Fixture) -> Done {
 /// Memory that may be shared with other processes is there wherever memory of this kind is, and is
 /// used as any other.
 fn physical_for_others(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture)?;
+    let setup = Setup::new(fixture)?;
     for flags in [UR_PHYSICAL_MEM_FLAG_ENABLE_IPC, ur_physical_mem_flags_t(0)] {
         let properties = ur_physical_mem_properties_t {
             flags,
             ..Default::default()
         };
-        let physical = bench.physical_with(1, Some(&properties))?;
-        let told: ur_physical_mem_properties_t = info::value(|size, value, ret| {
+        let physical = setup.physical_with(1, Some(&properties))?;
+        let reported: ur_physical_mem_properties_t = info::value(|size, value, ret| {
             let what = UR_PHYSICAL_MEM_INFO_PROPERTIES;
             fixture
                 .ur
                 .urPhysicalMemGetInfo(physical.raw, what, size, value, ret)
         })?;
-        check_eq!(told.flags, flags, "the flags that it was made with");
-        let start = bench.reserve(1)?;
-        bench.map(start, 1, &physical, 0)?;
-        let queue = bench.context.in_order(fixture)?;
-        queue.fill(start, 7_u8, bench.granule, &[])?;
-        let data: Vec<u8> = queue.read(start, bench.granule, &[])?;
+        check_eq!(reported.flags, flags, "the flags that it was made with");
+        let start = setup.reserve(1)?;
+        setup.map(start, 1, &physical, 0)?;
+        let queue = setup.context.in_order(fixture)?;
+        queue.fill(start, 7_u8, setup.granule, &[])?;
+        let data: Vec<u8> = queue.read(start, setup.granule, &[])?;
         check!(data.iter().all(|byte| *byte == 7), "what was filled");
-        bench.unmap(start, 1)?;
-        bench.free(start, 1)?;
+        setup.unmap(start, 1)?;
+        setup.free(start, 1)?;
     }
     Ok(())
 }
 
 fn physical_counts_references(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture)?;
-    let physical = bench.physical(1)?;
+    let setup = Setup::new(fixture)?;
+    let physical = setup.physical(1)?;
     let references = || {
         info::value::<u32>(|size, value, ret| {
             fixture.ur.urPhysicalMemGetInfo(
@@ -386,6 +386,6 @@ fn physical_counts_references(fixture: &Fixture) -> Done {
             .ur
             .urPhysicalMemGetInfo(physical.raw, UR_PHYSICAL_MEM_INFO_SIZE, size, value, ret)
     })?;
-    check_eq!(size, bench.granule, "size of physical memory");
+    check_eq!(size, setup.granule, "size of physical memory");
     Ok(())
 }

@@ -56,7 +56,7 @@ pub struct Opaque(pub *mut c_void);
 
 // SAFETY: nothing is reached through it here, and UR handles may be used on any thread.
 unsafe impl Send for Opaque {}
-// SAFETY: as above.
+// SAFETY: nothing is reached through it here, and UR handles may be used on any thread.
 unsafe impl Sync for Opaque {}
 
 impl Value {

@@ -9,16 +9,16 @@ use std::sync::{Mutex, PoisonError};
 
 use ur::abi::ur_dditable_t;
 
-static KEPT: Mutex<Vec<&'static ur_dditable_t>> = Mutex::new(Vec::new());
+static TABLES: Mutex<Vec<&'static ur_dditable_t>> = Mutex::new(Vec::new());
 
 /// A table of the same functions that lives for ever.
-pub fn keep(table: &ur_dditable_t) -> &'static ur_dditable_t {
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(same) = kept.iter().find(|same| slots(same) == slots(table)) {
+pub fn intern(table: &ur_dditable_t) -> &'static ur_dditable_t {
+    let mut tables = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(same) = tables.iter().find(|same| slots(same) == slots(table)) {
         return same;
     }
     let table: &'static ur_dditable_t = Box::leak(Box::new(*table));
-    kept.push(table);
+    tables.push(table);
     table
 }
 
@@ -46,7 +46,7 @@ impl Below {
     }
 
     pub fn set(&self, table: &ur_dditable_t) {
-        let table = keep(table);
+        let table = intern(table);
         self.0
             .store(std::ptr::from_ref(table).cast_mut(), Ordering::Release);
     }
@@ -71,12 +71,12 @@ mod tests {
     #[test]
     fn equal_tables_are_kept_once() {
         let mut table = ur_dditable_t::default();
-        let empty = keep(&table);
+        let empty = intern(&table);
         table.DeviceExp.pfnWaitExp = Some(wait);
-        let filled = keep(&table);
+        let filled = intern(&table);
         assert!(!std::ptr::eq(empty, filled));
-        assert!(std::ptr::eq(filled, keep(&table)));
-        assert!(std::ptr::eq(empty, keep(&ur_dditable_t::default())));
+        assert!(std::ptr::eq(filled, intern(&table)));
+        assert!(std::ptr::eq(empty, intern(&ur_dditable_t::default())));
 
         let below = Below::new();
         assert!(below.table().is_none());

@@ -167,7 +167,7 @@ pub unsafe fn usm(
     size: u64,
 ) -> Result<()> {
     // SAFETY: the caller's promise.
-    let Some(left) = (unsafe { usm_left(context, pointer) }) else {
+    let Some(left) = (unsafe { usm_remaining(context, pointer) }) else {
         return Ok(());
     };
     within(place, offset.checked_add(size), left)
@@ -186,7 +186,7 @@ pub unsafe fn usm_rows(
     height: u64,
 ) -> Result<()> {
     // SAFETY: the caller's promise.
-    let Some(left) = (unsafe { usm_left(context, pointer) }) else {
+    let Some(left) = (unsafe { usm_remaining(context, pointer) }) else {
         return Ok(());
     };
     let end = pitch
@@ -219,11 +219,11 @@ pub fn context_of_command_buffer(
 /// # Safety
 /// The queue is null or live.
 pub unsafe fn context_of_queue(queue: ur_queue_handle_t) -> Option<ur_context_handle_t> {
-    let ask = BELOW.table()?.Queue.pfnGetInfo?;
+    let get_info = BELOW.table()?.Queue.pfnGetInfo?;
     query(std::ptr::null_mut(), |size, value| {
         // SAFETY: the value has that size; the caller promises the queue.
         unsafe {
-            ask(
+            get_info(
                 queue,
                 UR_QUEUE_INFO_CONTEXT,
                 size,
@@ -238,10 +238,10 @@ pub unsafe fn context_of_queue(queue: ur_queue_handle_t) -> Option<ur_context_ha
 /// # Safety
 /// The handle is null or live.
 unsafe fn buffer_size(mem: ur_mem_handle_t) -> Option<u64> {
-    let ask = BELOW.table()?.Mem.pfnGetInfo?;
+    let get_info = BELOW.table()?.Mem.pfnGetInfo?;
     let size: usize = query(0, |size, value| {
         // SAFETY: the value has that size; the caller promises the handle.
-        unsafe { ask(mem, UR_MEM_INFO_SIZE, size, value, std::ptr::null_mut()) }
+        unsafe { get_info(mem, UR_MEM_INFO_SIZE, size, value, std::ptr::null_mut()) }
     })?;
     Some(size as u64)
 }
@@ -251,11 +251,11 @@ unsafe fn buffer_size(mem: ur_mem_handle_t) -> Option<u64> {
 /// # Safety
 /// The handle is null or live.
 unsafe fn image_extent(image: ur_mem_handle_t) -> Option<[u64; 3]> {
-    let ask = BELOW.table()?.Mem.pfnImageGetInfo?;
+    let get_info = BELOW.table()?.Mem.pfnImageGetInfo?;
     let number = |what| {
         query(0usize, |size, value| {
             // SAFETY: the value has that size; the caller promises the handle.
-            unsafe { ask(image, what, size, value, std::ptr::null_mut()) }
+            unsafe { get_info(image, what, size, value, std::ptr::null_mut()) }
         })
     };
     let width = number(UR_IMAGE_INFO_WIDTH)?;
@@ -274,12 +274,15 @@ unsafe fn image_extent(image: ur_mem_handle_t) -> Option<[u64; 3]> {
 ///
 /// # Safety
 /// The context is live.
-unsafe fn usm_left(context: Option<ur_context_handle_t>, pointer: *const c_void) -> Option<u64> {
-    let ask = BELOW.table()?.USM.pfnGetMemAllocInfo?;
+unsafe fn usm_remaining(
+    context: Option<ur_context_handle_t>,
+    pointer: *const c_void,
+) -> Option<u64> {
+    let get_info = BELOW.table()?.USM.pfnGetMemAllocInfo?;
     let context = context?;
     let query_usm = |what, size, value| {
         // SAFETY: the value has that size; the caller promises the context.
-        unsafe { ask(context, pointer, what, size, value, std::ptr::null_mut()) }
+        unsafe { get_info(context, pointer, what, size, value, std::ptr::null_mut()) }
     };
     let kind = query(UR_USM_TYPE_UNKNOWN, |size, value| {
         query_usm(UR_USM_ALLOC_INFO_TYPE, size, value)
@@ -298,8 +301,8 @@ unsafe fn usm_left(context: Option<ur_context_handle_t>, pointer: *const c_void)
 }
 
 /// A property of a fixed size, if it is answered.
-fn query<T>(mut value: T, ask: impl FnOnce(usize, *mut c_void) -> ur_result_t) -> Option<T> {
-    let result = ask(size_of::<T>(), (&raw mut value).cast());
+fn query<T>(mut value: T, query: impl FnOnce(usize, *mut c_void) -> ur_result_t) -> Option<T> {
+    let result = query(size_of::<T>(), (&raw mut value).cast());
     (result == UR_RESULT_SUCCESS).then_some(value)
 }
 

@@ -57,13 +57,13 @@ impl Layer for Lifetime {
 
     fn teardown(&mut self) {
         MODE.store(OFF, Ordering::Release);
-        tell(&HANDLES.clear());
+        report_leaks(&HANDLES.clear());
         report::end();
     }
 }
 
-/// What is left at teardown.
-fn tell(leaks: &[Leak]) {
+/// Reports the handles that are alive at teardown.
+fn report_leaks(leaks: &[Leak]) {
     for leak in leaks {
         let Leak {
             kind,
@@ -76,7 +76,7 @@ fn tell(leaks: &[Leak]) {
         let mut text = format!(
             "leak: {} {address:#x} has {references} reference{plural}, made by {}",
             name(*kind),
-            story(made)
+            origin(made)
         );
         for line in made
             .stack
@@ -96,22 +96,22 @@ fn tell(leaks: &[Leak]) {
 }
 
 /// `urQueueCreate at main.cpp:7`.
-fn story(record: &Record) -> String {
+fn origin(record: &Record) -> String {
     match &record.place {
         Some(place) => format!("{} at {place}", record.function),
         None => record.function.to_owned(),
     }
 }
 
-/// As [`story`], and the frame that called.
-fn story_with_caller(record: &Record) -> String {
+/// The origin with the frame of its caller.
+fn origin_with_caller(record: &Record) -> String {
     let caller = record
         .stack
         .as_ref()
         .and_then(|stack| stack.lines(record.function).into_iter().next());
     match caller {
-        Some(caller) => format!("{}, in {caller}", story(record)),
-        None => story(record),
+        Some(caller) => format!("{}, in {caller}", origin(record)),
+        None => origin(record),
     }
 }
 

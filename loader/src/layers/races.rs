@@ -111,7 +111,7 @@ fn after(result: ur_result_t) -> Option<MutexGuard<'static, State>> {
     (result == UR_RESULT_SUCCESS && ON.load(Ordering::Acquire)).then(state)
 }
 
-fn tell(findings: Vec<Finding>) {
+fn report_findings(findings: Vec<Finding>) {
     for finding in findings {
         report::finding(Level::Error, format_args!("{finding}"));
     }
@@ -182,7 +182,7 @@ impl QueueFacts {
     }
 
     /// Of a queue whose making was not seen.
-    fn ask(queue: ur_queue_handle_t) -> QueueFacts {
+    fn query(queue: ur_queue_handle_t) -> QueueFacts {
         let get = BELOW.table().and_then(|table| table.Queue.pfnGetInfo);
         let mut device: ur_device_handle_t = std::ptr::null_mut();
         let mut flags = ur_queue_flags_t(0);

@@ -9,7 +9,7 @@ use super::*;
 
 static EVENTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-fn note(event: String) {
+fn record(event: String) {
     EVENTS.lock().expect("unpoisoned").push(event);
 }
 
@@ -42,7 +42,7 @@ impl Layer for Counting {
             "layer"
         };
         let located = context.code_location.is_some();
-        note(format!(
+        record(format!(
             "{} wraps {below} as {names:?}, located {located}",
             self.name
         ));
@@ -55,7 +55,7 @@ impl Layer for Counting {
     }
 
     fn teardown(&mut self) {
-        note(format!("{} ends", self.name));
+        record(format!("{} ends", self.name));
     }
 }
 

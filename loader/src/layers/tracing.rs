@@ -123,10 +123,10 @@ fn tracer() -> Option<Arc<Tracer>> {
 
 /// A program that never tears the loader down ends its trace all the same.
 fn finish_at_exit() {
-    static ASKED: Once = Once::new();
+    static REGISTERED: Once = Once::new();
     // SAFETY: the handler touches nothing of a library that may be gone: the C library runs it when
     // this one is unloaded, or when the process ends.
-    ASKED.call_once(|| unsafe {
+    REGISTERED.call_once(|| unsafe {
         libc::atexit(at_exit);
     });
 }

@@ -82,17 +82,17 @@ impl Loader {
         unsafe { (self.urLoaderTearDown)() }
     }
 
-    /// The first `room` adapters and the number of all.
-    pub fn adapters(&self, room: u32) -> (ur_result_t, Vec<ur_adapter_handle_t>, u32) {
-        let mut list = vec![std::ptr::null_mut(); room as usize];
+    /// The first `capacity` adapters and the number of all.
+    pub fn adapters(&self, capacity: u32) -> (ur_result_t, Vec<ur_adapter_handle_t>, u32) {
+        let mut list = vec![std::ptr::null_mut(); capacity as usize];
         let mut total = u32::MAX;
-        let start = if room == 0 {
+        let start = if capacity == 0 {
             std::ptr::null_mut()
         } else {
             list.as_mut_ptr()
         };
         // SAFETY: there is room for as many handles as are asked for.
-        let result = unsafe { (self.urAdapterGet)(room, start, &mut total) };
+        let result = unsafe { (self.urAdapterGet)(capacity, start, &mut total) };
         list.retain(|handle| !handle.is_null());
         (result, list, total)
     }

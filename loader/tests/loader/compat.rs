@@ -19,18 +19,18 @@ fn arguments_set_one_by_one_reach_the_launch() {
     child("compat::scenario_threads", &variables);
 }
 
-struct Scene {
+struct Fixture {
     loader: &'static Loader,
     fake: Fake,
 }
 
-impl Scene {
-    fn start() -> Scene {
+impl Fixture {
+    fn start() -> Fixture {
         let loader = loader();
         assert_eq!(loader.init(), UR_RESULT_SUCCESS);
         let fake = Fake::open(&std::env::var("TEST_ADAPTER").expect("set by the parent"));
         assert_eq!(loader.adapters(1).1.len(), 1);
-        Scene { loader, fake }
+        Fixture { loader, fake }
     }
 
     fn kernel(&self, name: &CStr) -> ur_kernel_handle_t {
@@ -124,26 +124,26 @@ impl Scene {
 #[test]
 #[ignore = "runs in a child process"]
 fn scenario_launch() {
-    let scene = Scene::start();
-    let kernel = scene.kernel(c"k0");
+    let fixture = Fixture::start();
+    let kernel = fixture.kernel(c"k0");
     assert_eq!(
-        scene.launch(kernel),
+        fixture.launch(kernel),
         "launch k0 0 null:",
         "a kernel may have no argument"
     );
     assert_eq!(
-        scene.append(kernel),
+        fixture.append(kernel),
         ("plain append k0 0 null:".to_owned(), 41)
     );
     assert_eq!(
-        scene.suggest(kernel, 7),
+        fixture.suggest(kernel, 7),
         ("plain suggest k0 0 null:".to_owned(), 1)
     );
 
     let mut bytes = [1, 2, 3];
-    scene.value(kernel, 4, &bytes);
+    fixture.value(kernel, 4, &bytes);
     bytes.fill(9);
-    let loader = scene.loader;
+    let loader = fixture.loader;
     let read_only = ur_kernel_arg_mem_obj_properties_t {
         memoryAccess: UR_MEM_FLAG_READ_ONLY,
         ..ur_kernel_arg_mem_obj_properties_t::default()
@@ -162,70 +162,70 @@ fn scenario_launch() {
     };
     assert_eq!(results, [UR_RESULT_SUCCESS; 6]);
     let all = "k0 7: p0=ab00 m1=ee/1 l2=4096 p3=0 v4=010203 s5=5a m6=ef/4";
-    assert_eq!(scene.launch(kernel), format!("launch {all}"));
+    assert_eq!(fixture.launch(kernel), format!("launch {all}"));
     assert_eq!(
-        scene.launch(kernel),
+        fixture.launch(kernel),
         format!("launch {all}"),
         "arguments persist"
     );
-    scene.value(kernel, 4, &[7; 17]);
+    fixture.value(kernel, 4, &[7; 17]);
     let all = all.replace("010203", &"07".repeat(17));
-    assert_eq!(scene.append(kernel), (format!("append {all}"), 42));
-    assert_eq!(scene.suggest(kernel, 7), (format!("suggest {all}"), 2));
+    assert_eq!(fixture.append(kernel), (format!("append {all}"), 42));
+    assert_eq!(fixture.suggest(kernel, 7), (format!("suggest {all}"), 2));
     assert_eq!(
-        scene.suggest(kernel, 99),
+        fixture.suggest(kernel, 99),
         ("plain suggest k0 0 null:".to_owned(), 1)
     );
-    let other = scene.kernel(c"k1");
-    assert_eq!(scene.append(other).0, "plain append k1 0 null:");
+    let other = fixture.kernel(c"k1");
+    assert_eq!(fixture.append(other).0, "plain append k1 0 null:");
 }
 
 #[test]
 #[ignore = "runs in a child process"]
 fn scenario_lifetime() {
-    let scene = Scene::start();
-    let retain = scene.loader.urKernelRetain;
-    let release = scene.loader.urKernelRelease;
-    let kernel = scene.kernel(c"k0");
-    let other = scene.kernel(c"k1");
+    let fixture = Fixture::start();
+    let retain = fixture.loader.urKernelRetain;
+    let release = fixture.loader.urKernelRelease;
+    let kernel = fixture.kernel(c"k0");
+    let other = fixture.kernel(c"k1");
     // SAFETY: the kernel has as many references as are released.
     unsafe {
         // References from before the first argument count as well.
         assert_eq!(retain(kernel), UR_RESULT_SUCCESS);
-        scene.value(kernel, 0, &[1]);
-        scene.value(other, 0, &[2]);
+        fixture.value(kernel, 0, &[1]);
+        fixture.value(other, 0, &[2]);
         assert_eq!(retain(kernel), UR_RESULT_SUCCESS);
         assert_eq!(release(kernel), UR_RESULT_SUCCESS);
         assert_eq!(release(kernel), UR_RESULT_SUCCESS);
-        assert_eq!(scene.launch(kernel), "launch k0 1: v0=01");
+        assert_eq!(fixture.launch(kernel), "launch k0 1: v0=01");
         assert_eq!(release(kernel), UR_RESULT_SUCCESS);
     }
     // adapter.c's objects are never freed, so that the dead kernel can be looked at.
-    assert_eq!(scene.launch(kernel), "launch k0 0 null:");
-    assert_eq!(scene.launch(other), "launch k1 1: v0=02");
+    assert_eq!(fixture.launch(kernel), "launch k0 0 null:");
+    assert_eq!(fixture.launch(other), "launch k1 1: v0=02");
     // A new kernel at an address that was never released begins without arguments.
-    assert_eq!(scene.kernel(c"k1"), other);
-    assert_eq!(scene.launch(other), "launch k1 0 null:");
+    assert_eq!(fixture.kernel(c"k1"), other);
+    assert_eq!(fixture.launch(other), "launch k1 0 null:");
     // So does one in the loader's next life.
-    scene.value(other, 0, &[3]);
-    assert_eq!(scene.loader.tear_down(), UR_RESULT_SUCCESS);
-    assert_eq!(scene.loader.init(), UR_RESULT_SUCCESS);
-    assert_eq!(scene.launch(other), "launch k1 0 null:");
+    fixture.value(other, 0, &[3]);
+    assert_eq!(fixture.loader.tear_down(), UR_RESULT_SUCCESS);
+    assert_eq!(fixture.loader.init(), UR_RESULT_SUCCESS);
+    assert_eq!(fixture.launch(other), "launch k1 0 null:");
 }
 
 #[test]
 #[ignore = "runs in a child process"]
 fn scenario_bad_arguments() {
-    let scene = Scene::start();
-    let loader = scene.loader;
-    let kernel = scene.kernel(c"k0");
+    let fixture = Fixture::start();
+    let loader = fixture.loader;
+    let kernel = fixture.kernel(c"k0");
     let byte = 0u8;
     let value = (&raw const byte).cast();
     let bad_flags = ur_kernel_arg_mem_obj_properties_t {
         memoryAccess: ur_mem_flags_t(UR_MEM_FLAGS_MASK),
         ..ur_kernel_arg_mem_obj_properties_t::default()
     };
-    let queue = scene.fake.queue();
+    let queue = fixture.fake.queue();
     let launch = loader.urEnqueueKernelLaunch;
     // SAFETY: pointers are null or readable, handles null or live.
     unsafe {
@@ -250,7 +250,7 @@ fn scenario_bad_arguments() {
         }
     }
     assert_eq!(
-        scene.launch(kernel),
+        fixture.launch(kernel),
         "launch k0 0 null:",
         "an error sets nothing"
     );
@@ -259,10 +259,10 @@ fn scenario_bad_arguments() {
 #[test]
 #[ignore = "runs in a child process"]
 fn scenario_threads() {
-    let scene = Scene::start();
-    let kernel = scene.kernel(c"k0").expose_provenance();
+    let fixture = Fixture::start();
+    let kernel = fixture.kernel(c"k0").expose_provenance();
     let address = || std::ptr::with_exposed_provenance_mut::<ur_kernel_handle_t_>(kernel);
-    let loader = scene.loader;
+    let loader = fixture.loader;
     std::thread::scope(|scope| {
         for index in 0..8u32 {
             scope.spawn(move || {
@@ -277,5 +277,5 @@ fn scenario_threads() {
         }
     });
     let locals: String = (0..8).map(|index| format!(" l{index}=199")).collect();
-    assert_eq!(scene.launch(address()), format!("launch k0 8:{locals}"));
+    assert_eq!(fixture.launch(address()), format!("launch k0 8:{locals}"));
 }

@@ -8,7 +8,7 @@ use ur::abi::*;
 use crate::common::{Fake, build_adapter, child, directory, loader, loader_path, null};
 
 /// A copy of the loader in a folder of its own, so that it finds no adapter beside it.
-fn lone_loader() -> &'static str {
+fn isolated_loader() -> &'static str {
     static COPY: OnceLock<String> = OnceLock::new();
     COPY.get_or_init(|| {
         let copy = directory("discovery-lone").join("libur_loader.so.0");
@@ -21,7 +21,7 @@ fn lone_loader() -> &'static str {
 fn expect(expected: &str, adapters: &[String], variables: &[(&str, &str)]) -> String {
     let joined = adapters.join(",");
     let mut all = vec![
-        ("LOADER", lone_loader()),
+        ("LOADER", isolated_loader()),
         ("EXPECTED_TAGS", expected),
         ("TEST_ADAPTERS", &joined),
         ("UR_LOG_LOADER", "level:info"),
@@ -53,14 +53,14 @@ fn scenario_list() {
     assert_eq!(adapters.len(), total as usize);
     let tags: Vec<String> = adapters.iter().map(tag).collect();
     assert_eq!(tags.join(" "), text("EXPECTED_TAGS"));
-    for room in 0..total {
-        let (result, some, all) = loader.adapters(room);
+    for capacity in 0..total {
+        let (result, some, all) = loader.adapters(capacity);
         assert_eq!(
             (result, all),
             (UR_RESULT_SUCCESS, total),
             "the count is that of all"
         );
-        assert_eq!(some, adapters[..room as usize]);
+        assert_eq!(some, adapters[..capacity as usize]);
     }
     assert_eq!(loader.tear_down(), UR_RESULT_SUCCESS);
 }
@@ -127,11 +127,11 @@ fn scenario_mute() {
     let loader = loader();
     assert_eq!(loader.init(), UR_RESULT_SUCCESS);
     let sentinel: ur_adapter_handle_t = std::ptr::without_provenance_mut(8);
-    let get = |room: u32| {
+    let get = |capacity: u32| {
         let mut list = [sentinel; 4];
         let mut total = 77;
         // SAFETY: there is room for as many handles as are asked for.
-        let result = unsafe { (loader.urAdapterGet)(room, list.as_mut_ptr(), &mut total) };
+        let result = unsafe { (loader.urAdapterGet)(capacity, list.as_mut_ptr(), &mut total) };
         assert_eq!(result, UR_RESULT_SUCCESS);
         (list, total)
     };

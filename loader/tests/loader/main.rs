@@ -3,6 +3,7 @@
 //! The environment is read when the loader is initialised, so that each scenario runs in a process
 //! of its own: a test that is otherwise ignored, run by [`common::child`].
 
+mod application;
 mod common;
 mod compat;
 mod discovery;
@@ -12,4 +13,3 @@ mod life;
 mod selection;
 mod sweep;
 mod tracing;
-mod world;

@@ -14,36 +14,37 @@ fn run(scenario: &str, backend: &str) {
     child(scenario, &variables);
 }
 
-struct Scene {
+struct Fixture {
     loader: &'static Loader,
     fake: Fake,
 }
 
-impl Scene {
-    fn start() -> Scene {
+impl Fixture {
+    fn start() -> Fixture {
         let loader = loader();
         assert_eq!(loader.init(), UR_RESULT_SUCCESS);
         let fake = Fake::open(&std::env::var("TEST_ADAPTER").expect("set by the parent"));
-        Scene { loader, fake }
+        Fixture { loader, fake }
     }
 
     fn call(
         &self,
         platform: i32,
         which: ur_device_type_t,
-        room: u32,
+        capacity: u32,
     ) -> (ur_result_t, Vec<String>, u32) {
-        let mut list = vec![std::ptr::null_mut(); room as usize];
+        let mut list = vec![std::ptr::null_mut(); capacity as usize];
         let mut total = 77;
-        let start = if room == 0 {
+        let start = if capacity == 0 {
             std::ptr::null_mut()
         } else {
             list.as_mut_ptr()
         };
         let platform = self.fake.platform(platform);
         // SAFETY: there is room for as many handles as are asked for.
-        let result =
-            unsafe { (self.loader.urDeviceGetSelected)(platform, which, room, start, &mut total) };
+        let result = unsafe {
+            (self.loader.urDeviceGetSelected)(platform, which, capacity, start, &mut total)
+        };
         list.retain(|device| !device.is_null());
         (
             result,
@@ -103,7 +104,7 @@ fn devices_by_selector() {
 #[test]
 #[ignore = "runs in a child process"]
 fn scenario_by_selector() {
-    let scene = Scene::start();
+    let fixture = Fixture::start();
     // Platform 2 is the one with a GPU of two tiles, a CPU and an FPGA. Platform 0 has one device,
     // so that its numbers start at 1.
     #[rustfmt::skip]
@@ -134,23 +135,23 @@ fn scenario_by_selector() {
     ];
     for (selector, expected) in table {
         assert_eq!(
-            scene.select(selector, 2, UR_DEVICE_TYPE_ALL),
+            fixture.select(selector, 2, UR_DEVICE_TYPE_ALL),
             expected,
             "{selector}"
         );
     }
     // The type thins out roots and leaves their numbers.
-    assert_eq!(scene.select("hip:2", 2, UR_DEVICE_TYPE_CPU), "c");
-    assert_eq!(scene.select("hip:1", 2, UR_DEVICE_TYPE_CPU), "");
-    assert_eq!(scene.select("hip:*", 2, UR_DEVICE_TYPE_FPGA), "f");
-    assert_eq!(scene.select("hip:*", 2, UR_DEVICE_TYPE_DEFAULT), "g");
-    assert_eq!(scene.select("hip:*", 2, UR_DEVICE_TYPE_MCA), "");
-    assert_eq!(scene.select("hip:*.*", 2, UR_DEVICE_TYPE_CPU), "");
+    assert_eq!(fixture.select("hip:2", 2, UR_DEVICE_TYPE_CPU), "c");
+    assert_eq!(fixture.select("hip:1", 2, UR_DEVICE_TYPE_CPU), "");
+    assert_eq!(fixture.select("hip:*", 2, UR_DEVICE_TYPE_FPGA), "f");
+    assert_eq!(fixture.select("hip:*", 2, UR_DEVICE_TYPE_DEFAULT), "g");
+    assert_eq!(fixture.select("hip:*", 2, UR_DEVICE_TYPE_MCA), "");
+    assert_eq!(fixture.select("hip:*.*", 2, UR_DEVICE_TYPE_CPU), "");
     // Numbers go on from platform to platform.
-    assert_eq!(scene.select("hip:0", 0, UR_DEVICE_TYPE_ALL), "first");
-    assert_eq!(scene.select("hip:1", 0, UR_DEVICE_TYPE_ALL), "");
-    assert_eq!(scene.select("hip:*", 1, UR_DEVICE_TYPE_ALL), "");
-    assert_eq!(scene.select("hip:1", 1, UR_DEVICE_TYPE_ALL), "");
+    assert_eq!(fixture.select("hip:0", 0, UR_DEVICE_TYPE_ALL), "first");
+    assert_eq!(fixture.select("hip:1", 0, UR_DEVICE_TYPE_ALL), "");
+    assert_eq!(fixture.select("hip:*", 1, UR_DEVICE_TYPE_ALL), "");
+    assert_eq!(fixture.select("hip:1", 1, UR_DEVICE_TYPE_ALL), "");
 }
 
 #[test]
@@ -161,10 +162,10 @@ fn other_backends() {
 #[test]
 #[ignore = "runs in a child process"]
 fn scenario_other_backend() {
-    let scene = Scene::start();
-    assert_eq!(scene.select("native_cpu:gpu", 2, UR_DEVICE_TYPE_ALL), "g");
+    let fixture = Fixture::start();
+    assert_eq!(fixture.select("native_cpu:gpu", 2, UR_DEVICE_TYPE_ALL), "g");
     assert_eq!(
-        scene.select("hip:gpu;level_zero:*", 2, UR_DEVICE_TYPE_ALL),
+        fixture.select("hip:gpu;level_zero:*", 2, UR_DEVICE_TYPE_ALL),
         ""
     );
 }
@@ -189,9 +190,9 @@ fn bad_arguments_and_bad_selectors() {
 #[test]
 #[ignore = "runs in a child process"]
 fn scenario_bad() {
-    let scene = Scene::start();
-    let platform = scene.fake.platform(2);
-    let call = scene.loader.urDeviceGetSelected;
+    let fixture = Fixture::start();
+    let platform = fixture.fake.platform(2);
+    let call = fixture.loader.urDeviceGetSelected;
     let mut device = null();
     let mut count = 77;
     // SAFETY: handles are null or live, outputs null or with the room that is given.
@@ -223,13 +224,13 @@ fn scenario_bad() {
             call(platform, UR_DEVICE_TYPE_ALL, 1, &mut device, &mut count),
             UR_RESULT_SUCCESS
         );
-        assert_eq!((scene.take(device).as_str(), count), ("g", 3));
+        assert_eq!((fixture.take(device).as_str(), count), ("g", 3));
         assert_eq!(
             call(platform, UR_DEVICE_TYPE_ALL, 1, &mut device, null()),
             UR_RESULT_SUCCESS
         );
-        assert_eq!(scene.take(device), "g");
-        assert_eq!(scene.fake.live_devices(), 0);
+        assert_eq!(fixture.take(device), "g");
+        assert_eq!(fixture.fake.live_devices(), 0);
         for selector in ["hip:0,gqu", "hip:0;hip:1", "hip", ";", "hip:*.1"] {
             std::env::set_var("ONEAPI_DEVICE_SELECTOR", selector);
             let result = call(platform, UR_DEVICE_TYPE_ALL, 1, &mut device, &mut count);

@@ -19,8 +19,8 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use ur::abi::*;
 
+use crate::application::{Application, call};
 use crate::common::{child, loader, null as null_mut};
-use crate::world::{World, call};
 use arguments::CALLS;
 
 /// Says to a scenario that it has a device behind it.
@@ -71,29 +71,25 @@ fn anything_but_what_is_released_ends_without_a_layer() {
 }
 
 /// Objects of the kinds that need no device code.
-fn objects(world: &World) -> Vec<*mut c_void> {
+fn objects(app: &Application) -> Vec<*mut c_void> {
     let mut made: Vec<*mut c_void> = vec![
-        world
-            .queue(UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE)
+        app.queue(UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE)
             .cast(),
-        world.event().cast(),
-        world.buffer(64).cast(),
+        app.event().cast(),
+        app.buffer(64).cast(),
     ];
     let (mut context, mut pool, mut buffer) = (null_mut(), null_mut(), null_mut());
     let mut graph = null_mut();
     let (mut pools, buffers) = (Default::default(), Default::default());
-    let all = &world.all;
+    let all = &app.all;
     let done = [
+        call!(all, Context.pfnCreate(1, &app.device, null(), &mut context)),
+        call!(all, USM.pfnPoolCreate(app.context, &mut pools, &mut pool)),
         call!(
             all,
-            Context.pfnCreate(1, &world.device, null(), &mut context)
+            CommandBufferExp.pfnCreateExp(app.context, app.device, &buffers, &mut buffer)
         ),
-        call!(all, USM.pfnPoolCreate(world.context, &mut pools, &mut pool)),
-        call!(
-            all,
-            CommandBufferExp.pfnCreateExp(world.context, world.device, &buffers, &mut buffer)
-        ),
-        call!(all, GraphExp.pfnCreateExp(world.context, &mut graph)),
+        call!(all, GraphExp.pfnCreateExp(app.context, &mut graph)),
     ];
     assert_eq!(done, [UR_RESULT_SUCCESS; 4]);
     made.extend([context.cast(), pool.cast(), buffer.cast(), graph.cast()]);
@@ -101,8 +97,8 @@ fn objects(world: &World) -> Vec<*mut c_void> {
 }
 
 /// Gives back what `objects` made; a waiting event keeps nothing.
-fn release(world: &World, made: &[*mut c_void]) {
-    let all = &world.all;
+fn release(app: &Application, made: &[*mut c_void]) {
+    let all = &app.all;
     let done = [
         call!(all, Queue.pfnRelease(made[0].cast())),
         call!(all, Event.pfnRelease(made[1].cast())),
@@ -139,16 +135,16 @@ fn each(mut check: impl FnMut(&str, arguments::Call, &[u32]) -> Result<(), TestC
 #[test]
 #[ignore = "a scenario"]
 fn scenario_dead() {
-    let world = World::init();
-    let dead = objects(&world);
-    release(&world, &dead);
+    let app = Application::init();
+    let dead = objects(&app);
+    release(&app, &dead);
     // One that the adapter could have made, but did not.
     // SAFETY: the first word of a live handle is its table.
-    let table = unsafe { *world.queue.cast::<*mut c_void>() };
+    let table = unsafe { *app.queue.cast::<*mut c_void>() };
     let own: &'static mut [*mut c_void; 64] = Box::leak(Box::new([table; 64]));
     let mut handles = dead;
     handles.push(own.as_mut_ptr().cast());
-    let mut arguments = arguments::World::new(handles);
+    let mut arguments = arguments::ArgumentSource::new(handles);
     let mut calls = 0;
     each(|name, function, choices| {
         // It takes no handle, and counts.
@@ -156,7 +152,7 @@ fn scenario_dead() {
             return Ok(());
         }
         calls += 1;
-        let result = arguments.call(&world.all, function, choices);
+        let result = arguments.call(&app.all, function, choices);
         let result = result.ok_or_else(|| TestCaseError::fail("an empty slot"))?;
         prop_assert!(result.name().is_some(), "{result:?}");
         // To write no file is the one thing that UNKNOWN says otherwise.
@@ -166,7 +162,7 @@ fn scenario_dead() {
         Ok(())
     });
     assert!(calls >= 240 * 64);
-    world.end();
+    app.end();
 }
 
 #[test]
@@ -177,11 +173,11 @@ fn scenario_anything() {
     let (device, guarded) = (set(DEVICE, "1"), !set("UR_ENABLE_LAYERS", ""));
     // Without a layer the mock hands out whatever amount it is asked for.
     let mut arguments = match device || !guarded {
-        true => arguments::World::with_memory(Vec::new()),
-        false => arguments::World::new(Vec::new()),
+        true => arguments::ArgumentSource::with_memory(Vec::new()),
+        false => arguments::ArgumentSource::new(Vec::new()),
     };
     let (mut last, mut done) = (String::new(), 0);
-    let mut current: Option<World> = None;
+    let mut current: Option<Application> = None;
     each(|name, function, choices| {
         let ends = ["Release", "Free", "Destroy", "TearDown"];
         if !guarded && ends.iter().any(|word| name.contains(word)) {
@@ -189,31 +185,31 @@ fn scenario_anything() {
         }
         if last != name {
             // Calls before may have released everything.
-            let world = World::new();
+            let app = Application::new();
             let mut handles = Vec::new();
             if guarded {
-                handles = objects(&world);
-                release(&world, &handles);
+                handles = objects(&app);
+                release(&app, &handles);
             }
-            handles.extend(objects(&world));
+            handles.extend(objects(&app));
             handles.extend([
-                world.queue.cast(),
-                world.context.cast(),
-                world.device.cast(),
-                world.platform.cast(),
-                world.adapter.cast(),
+                app.queue.cast(),
+                app.context.cast(),
+                app.device.cast(),
+                app.platform.cast(),
+                app.adapter.cast(),
             ]);
             if !device {
-                handles.push(world.kernel().cast());
+                handles.push(app.kernel().cast());
             }
             arguments.replace(handles);
-            current = Some(world);
+            current = Some(app);
             last = name.to_owned();
         }
-        let Some(world) = &current else {
+        let Some(app) = &current else {
             return Err(TestCaseError::fail("no world"));
         };
-        let result = arguments.call(&world.all, function, choices);
+        let result = arguments.call(&app.all, function, choices);
         let result = result.ok_or_else(|| TestCaseError::fail("an empty slot"))?;
         prop_assert!(result.name().is_some(), "{result:?}");
         // To write no file is the one thing that UNKNOWN says otherwise.

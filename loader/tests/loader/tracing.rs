@@ -152,7 +152,7 @@ unsafe extern "C" fn within(queue: ur_queue_handle_t, _: *mut c_void) {
 const CALLS_A_THREAD: usize = 14;
 
 #[test]
-fn lines_tell_of_inputs_outputs_and_depth() {
+fn lines_show_inputs_outputs_and_depth() {
     let adapter = Willing::build("tracing-lines");
     let trace = child("tracing::scenario_calls", &traced(&adapter, &[]));
     let calls = lines(&trace);

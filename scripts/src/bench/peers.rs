@@ -20,7 +20,7 @@ pub struct Peers {
 }
 
 /// The most that may be held beside what is live.
-const HELD: [(&str, f64); 4] = [
+const MAX_RESERVED_RATIO: [(&str, f64); 4] = [
     ("gpt2_train", 1.02),
     ("llama_decode", 1.03),
     ("multistream", 1.30),
@@ -135,22 +135,24 @@ impl<'a> Records<'a> {
         for record in self.all.iter().filter(|record| record.who == "ours") {
             let (of, value) = (record.of, record.value);
             match record.measure {
-                "pair" => verdicts.most(&format!("pair, {}, ns", bytes(of.parse()?)), value, 60.0),
+                "pair" => {
+                    verdicts.at_most(&format!("pair, {}, ns", bytes(of.parse()?)), value, 60.0)
+                }
                 "threads" if of == "8" => {
                     verdicts.least("pairs from 8 threads, M/s", value, 40.0);
                 }
-                "chain" if of == "blocks" => verdicts.most("chain, blocks", value, 1.0),
+                "chain" if of == "blocks" => verdicts.at_most("chain, blocks", value, 1.0),
                 "chain" if of == "beside alone" => {
-                    verdicts.most("chain beside itself without allocations", value, 1.02);
+                    verdicts.at_most("chain beside itself without allocations", value, 1.02);
                 }
                 "growth" if of == "beside mapping" => {
-                    verdicts.most("growth beside mapping alone", value, 1.1);
+                    verdicts.at_most("growth beside mapping alone", value, 1.1);
                 }
-                "again" => verdicts.most(&format!("{of}, second run, ns"), value, 80.0),
+                "again" => verdicts.at_most(&format!("{of}, second run, ns"), value, 80.0),
                 "held" => {
-                    let most = HELD.iter().find(|(trace, _)| *trace == of);
-                    let (_, most) = most.with_context(|| format!("a target for {of}"))?;
-                    verdicts.most(&format!("{of}, held"), value, *most);
+                    let limit = MAX_RESERVED_RATIO.iter().find(|(trace, _)| *trace == of);
+                    let (_, limit) = limit.with_context(|| format!("a target for {of}"))?;
+                    verdicts.at_most(&format!("{of}, held"), value, *limit);
                 }
                 _ => {}
             }
@@ -158,11 +160,11 @@ impl<'a> Records<'a> {
         Ok(verdicts)
     }
 
-    /// What each allocator has, by what `place` makes of what it is of.
-    fn lines(&self, measure: &str, place: impl Fn(&str) -> Option<f64>) -> Vec<Line> {
+    /// What each allocator has, by what `position` makes of what it is of.
+    fn lines(&self, measure: &str, position: impl Fn(&str) -> Option<f64>) -> Vec<Line> {
         let whose = |who: &str| {
             let own = self.of_measure(measure).filter(|record| record.who == who);
-            let points = own.filter_map(|record| Some((place(record.of)?, record.value)));
+            let points = own.filter_map(|record| Some((position(record.of)?, record.value)));
             Line::new(who, points.collect())
         };
         let names = self.names(measure, |record| record.who);
@@ -187,8 +189,8 @@ impl<'a> Records<'a> {
             &self.lines("threads", number),
         )?;
         let traces = self.names("again", |record| record.of);
-        let place = |of: &str| traces.iter().position(|trace| *trace == of);
-        let place = |of: &str| place(of).map(|at| at as f64);
+        let position = |of: &str| traces.iter().position(|trace| *trace == of);
+        let position = |of: &str| position(of).map(|at| at as f64);
         for (measure, title, axis) in [
             (
                 "again",
@@ -202,7 +204,7 @@ impl<'a> Records<'a> {
             ),
         ] {
             let path = plots.join(format!("peers-{measure}.svg"));
-            plot::bars(&path, title, axis, &traces, &self.lines(measure, place))?;
+            plot::bars(&path, title, axis, &traces, &self.lines(measure, position))?;
         }
         Ok(())
     }

@@ -130,7 +130,7 @@ const COLOURS: [RGBColor; 5] = [
 ];
 
 /// Lines of no more points than this have each of them marked.
-const FEW: usize = 16;
+const MAX_MARKED_POINTS: usize = 16;
 
 /// Draws lines over one pair of axes, the horizontal one first.
 pub fn draw(path: &Path, title: &str, axes: [Axis; 2], lines: &[Line]) -> Result<()> {
@@ -158,7 +158,7 @@ pub fn draw(path: &Path, title: &str, axes: [Axis; 2], lines: &[Line]) -> Result
         .draw()
         .map_err(|error| wrong(&error))?;
     for (line, colour) in lines.iter().zip(COLOURS.into_iter().cycle()) {
-        if line.points.len() <= FEW {
+        if line.points.len() <= MAX_MARKED_POINTS {
             let dots = line
                 .points
                 .iter()

@@ -217,9 +217,9 @@ fn held(ops: &[Op], newest_first: bool) -> u64 {
             usable[foreign..].reverse();
         }
         for at in usable {
-            let taken = want.min(dead[at].1);
-            dead[at].1 -= taken;
-            want -= taken;
+            let reused = want.min(dead[at].1);
+            dead[at].1 -= reused;
+            want -= reused;
         }
         reserved += want;
         dead.retain(|(_, bytes)| *bytes > 0);

@@ -58,10 +58,10 @@ fn sizes(results: &Path, plots: &Path, verdicts: &mut Verdicts) -> Result<()> {
     let add = median(&results.join("atomic add"))?;
     console::outln!("\nAn uncontended atomic add: {add:.1} ns\n");
     for (size, (_, ns)) in sizes.iter().zip(&lines[0].points) {
-        verdicts.most(&format!("pair, {}, ns", bytes(*size)), *ns, 60.0);
+        verdicts.at_most(&format!("pair, {}, ns", bytes(*size)), *ns, 60.0);
     }
     let beside = lines[0].points[1].1 / lines[1].points[1].1;
-    verdicts.most("pair beside mimalloc's, 4 KiB", beside, 4.0);
+    verdicts.at_most("pair beside mimalloc's, 4 KiB", beside, 4.0);
     plot::draw(
         &plots.join("pair.svg"),
         "a pair on one queue, no wait list, no event",
@@ -86,14 +86,14 @@ fn figures(program: &Path, plots: &Path, verdicts: &mut Verdicts) -> Result<()> 
             Some(("beside", _)) => rows.last_mut().context("a rate before")?.beside = value,
             Some(("clock", queues)) => {
                 let what = format!("order of an enqueue after two, {queues} queues, ns");
-                verdicts.most(&what, value, 50.0);
+                verdicts.at_most(&what, value, 50.0);
             }
             _ if name == "median" => tail.0 = value,
             _ => tail.1 = value,
         }
     }
     let slowest = "p99.9 of a pair beside its median, 2 threads";
-    verdicts.most(slowest, tail.1 / tail.0, 10.0);
+    verdicts.at_most(slowest, tail.1 / tail.0, 10.0);
     threads(&rows, plots, verdicts)
 }
 

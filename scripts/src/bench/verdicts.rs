@@ -12,7 +12,7 @@ struct Verdict {
 
 impl Verdicts {
     /// Should be no more than `most`.
-    pub fn most(&mut self, what: &str, found: f64, most: f64) {
+    pub fn at_most(&mut self, what: &str, found: f64, most: f64) {
         self.add(what, found, format!("at most {most}"), found <= most);
     }
 

@@ -207,9 +207,9 @@ mod tests {
             let data = &files[&format!("unified_runtime-{VERSION}.dist-info/{name}")].1;
             String::from_utf8(data.clone()).unwrap()
         };
-        let told = info("METADATA");
-        assert!(told.starts_with("Metadata-Version: 2.4\n"));
-        let listed: Vec<_> = told
+        let text = info("METADATA");
+        assert!(text.starts_with("Metadata-Version: 2.4\n"));
+        let listed: Vec<_> = text
             .lines()
             .filter_map(|line| line.strip_prefix("License-File: "))
             .collect();

@@ -1,10 +1,10 @@
 //! dpctl's own test-suite, as its package ships it, on Intel's libsycl over our adapter.
 
-use super::bench::{Bench, Target};
 use super::environment::Environment;
 use super::output::Output;
 use super::process;
 use super::report::Outcome;
+use super::setup::{Setup, Target};
 use anyhow::Result;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const LEAST: u32 = 1425;
 const LIMIT: Duration = Duration::from_secs(1800);
 
 /// Where the tests are, the device, and the libraries that finding it loaded.
-const LOOK: &str = r#"
+const QUERY: &str = r#"
 import dpctl, os
 print(os.path.join(os.path.dirname(dpctl.__file__), "tests"))
 print([device.name for device in dpctl.get_devices()])
@@ -23,11 +23,11 @@ print("\n".join(sorted({"library " + path for path in maps if "/libur_" in path}
 "#;
 
 /// Runs the suite, with nothing deselected.
-pub(super) fn run(bench: &Bench<'_>, environment: &Environment, target: Target) -> Result<Outcome> {
+pub(super) fn run(setup: &Setup<'_>, environment: &Environment, target: Target) -> Result<Outcome> {
     let file = |name: &str| environment.programs().join(format!("dpctl.{name}"));
     let (out, err) = (file("look.out"), file("look.err"));
-    let mut look = bench.command(environment, target, &environment.python());
-    let ended = process::run(look.args(["-c", LOOK]), &out, &err, LIMIT)?;
+    let mut query = setup.command(environment, target, &environment.python());
+    let ended = process::run(query.args(["-c", QUERY]), &out, &err, LIMIT)?;
     if ended.code() != Some(0) {
         return Ok(Outcome::Failed(format!(
             "{ended}\n{}",
@@ -35,12 +35,12 @@ pub(super) fn run(bench: &Bench<'_>, environment: &Environment, target: Target) 
         )));
     }
     let found = std::fs::read_to_string(&out)?;
-    if let Err(fault) = bench.check_libraries(environment, target, &Output::parse(&found).libraries)
+    if let Err(fault) = setup.check_libraries(environment, target, &Output::parse(&found).libraries)
     {
         return Ok(Outcome::Failed(fault));
     }
     let (out, err) = (file("out"), file("err"));
-    let mut tests = bench.command(environment, target, &environment.python());
+    let mut tests = setup.command(environment, target, &environment.python());
     tests
         .args([
             "-m",

@@ -1,8 +1,8 @@
 //! What a client's part is known not to do, and where: conformance/sycl/expectations.yml. As with
 //! ur-conformance, what is expected and does not happen is a failure too.
 
-use super::bench::Target;
 use super::environment::Runtime;
+use super::setup::Target;
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
 use std::path::Path;

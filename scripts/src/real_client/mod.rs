@@ -5,7 +5,6 @@
 //! What the machine lacks is skipped with its reason; `--strict` makes that a failure. May run
 //! Python, compilers and scripts/drivers.sh; knows adapters by their names only.
 
-mod bench;
 mod dpctl;
 mod environment;
 mod expect;
@@ -14,12 +13,13 @@ mod output;
 mod process;
 mod program;
 mod report;
+mod setup;
 
 use crate::build;
 use anyhow::{Result, bail};
-use bench::{Bench, Target};
 use environment::{Environment, Runtime};
 use report::{Outcome, Report, Row};
+use setup::{Setup, Target};
 use std::path::{Path, PathBuf};
 
 /// Runs SYCL programs and dpctl's tests on Intel's libsycl, over our adapters.
@@ -86,22 +86,22 @@ impl Client {
         }
     }
 
-    fn run(&self, bench: &Bench<'_>, environment: &Environment, target: Target) -> Result<Outcome> {
+    fn run(&self, setup: &Setup<'_>, environment: &Environment, target: Target) -> Result<Outcome> {
         let dpctl = match self {
             Client::Dpctl => environment.dpctl.as_ref().err(),
             _ => None,
         };
-        let compiler = bench.compiler.as_ref().err();
-        let driver = target.driver().and_then(|name| bench.drivers.lack(name));
+        let compiler = setup.compiler.as_ref().err();
+        let driver = target.driver().and_then(|name| setup.drivers.lack(name));
         if let Some(missing) = driver.or(compiler).or(dpctl) {
-            return Ok(bench.missing(missing));
+            return Ok(setup.missing(missing));
         }
         match self {
-            Client::Program(source) => program::run(bench, environment, target, source),
-            Client::Mock => ours::mock(bench, environment),
-            Client::Trace => ours::trace(bench, environment),
-            Client::Env => ours::default_device(bench, environment),
-            Client::Dpctl => dpctl::run(bench, environment, target),
+            Client::Program(source) => program::run(setup, environment, target, source),
+            Client::Mock => ours::mock(setup, environment),
+            Client::Trace => ours::trace(setup, environment),
+            Client::Env => ours::default_device(setup, environment),
+            Client::Dpctl => dpctl::run(setup, environment, target),
         }
     }
 }
@@ -138,7 +138,7 @@ pub fn run(root: &Path, options: &Options) -> Result<bool> {
     clients.retain(|client| options.names.is_empty() || options.names.contains(&client.name()));
     let work = build::target_dir(root)?.join("real-client");
     std::fs::create_dir_all(&work)?;
-    let bench = Bench::prepare(root, &work, options)?;
+    let setup = Setup::prepare(root, &work, options)?;
     let mut report = Report::default();
     for runtime in Runtime::ALL {
         if !options.runtime.is_empty() && !options.runtime.contains(&runtime) {
@@ -146,15 +146,15 @@ pub fn run(root: &Path, options: &Options) -> Result<bool> {
         }
         let environment = Environment::prepare(&work, runtime);
         if let Ok(environment) = &environment {
-            program::build_all(&bench, environment, &clients);
+            program::build_all(&setup, environment, &clients);
         }
         for client in &clients {
             for &target in client.targets(options.reference) {
                 let outcome = match &environment {
                     Ok(environment) => client
-                        .run(&bench, environment, target)
+                        .run(&setup, environment, target)
                         .unwrap_or_else(|error| Outcome::Failed(format!("{error:#}"))),
-                    Err(missing) => bench.missing(&format!("{missing:#}")),
+                    Err(missing) => setup.missing(&format!("{missing:#}")),
                 };
                 let column = format!("{} {}", runtime.version(), target.name());
                 report.add(Row {

@@ -1,9 +1,9 @@
 //! Clients that know one thing of this project: the mock adapter, behind libsycl and behind Intel's
 //! loader, and urtrace and ur-env around a SYCL program.
 
-use super::bench::{Bench, Target};
 use super::environment::Environment;
 use super::report::Outcome;
+use super::setup::{Setup, Target};
 use super::{process, program};
 use anyhow::{Result, bail};
 use std::path::Path;
@@ -14,10 +14,10 @@ const SCRIPT: &str = r#"UR_DEVICE_INFO_NAME = "Scripted"; urEnqueueUSMMemcpy: er
 
 /// A SYCL program that expects nothing but answers, plain and with a script that changes them; and
 /// conformance/c/mock.c on Intel's loader.
-pub(super) fn mock(bench: &Bench<'_>, environment: &Environment) -> Result<Outcome> {
-    let source = bench.root.join("conformance/sycl/mock/devices.cpp");
-    let devices = program::build(bench, environment, &source, "mock-devices")?;
-    let start = || bench.command(environment, Target::Mock, &devices);
+pub(super) fn mock(setup: &Setup<'_>, environment: &Environment) -> Result<Outcome> {
+    let source = setup.root.join("conformance/sycl/mock/devices.cpp");
+    let devices = program::build(setup, environment, &source, "mock-devices")?;
+    let start = || setup.command(environment, Target::Mock, &devices);
     succeed(&mut start(), &devices, "plain")?;
     succeed(
         start().arg("Scripted").env(MOCK, SCRIPT),
@@ -34,8 +34,8 @@ pub(super) fn mock(bench: &Bench<'_>, environment: &Environment) -> Result<Outco
     let mut compiler = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
     compiler
         .args(["-std=c11", "-O1", "-I"])
-        .arg(bench.root.join("include"))
-        .arg(bench.root.join("conformance/c/mock.c"))
+        .arg(setup.root.join("include"))
+        .arg(setup.root.join("conformance/c/mock.c"))
         .arg("-o")
         .arg(&binary)
         .arg("-L")
@@ -46,9 +46,9 @@ pub(super) fn mock(bench: &Bench<'_>, environment: &Environment) -> Result<Outco
             "-Wl,--allow-shlib-undefined",
         ]);
     program::compile(&mut compiler, &binary)?;
-    let start = || bench.command(environment, Target::Mock, &binary);
+    let start = || setup.command(environment, Target::Mock, &binary);
     succeed(start().arg("forced"), &binary, "forced")?;
-    let folders = format!("{}:{}", environment.lib().display(), bench.lib().display());
+    let folders = format!("{}:{}", environment.lib().display(), setup.lib().display());
     let mut enabled = start();
     enabled
         .env_remove("UR_ADAPTERS_FORCE_LOAD")
@@ -61,14 +61,14 @@ pub(super) fn mock(bench: &Bench<'_>, environment: &Environment) -> Result<Outco
 
 /// urtrace on the example. The tracing layer is our loader's: it sees libsycl 2026.1, and has to say
 /// of 2026.2 that it does not.
-pub(super) fn trace(bench: &Bench<'_>, environment: &Environment) -> Result<Outcome> {
-    let source = bench.root.join("conformance/sycl/async_alloc.cpp");
-    let example = program::build(bench, environment, &source, "async_alloc")?;
-    let tracer = bench.prefix.join("bin/urtrace");
-    let mut command = bench.command(environment, Target::NativeCpu, &tracer);
+pub(super) fn trace(setup: &Setup<'_>, environment: &Environment) -> Result<Outcome> {
+    let source = setup.root.join("conformance/sycl/async_alloc.cpp");
+    let example = program::build(setup, environment, &source, "async_alloc")?;
+    let tracer = setup.prefix.join("bin/urtrace");
+    let mut command = setup.command(environment, Target::NativeCpu, &tracer);
     command
         .env("LD_LIBRARY_PATH", environment.lib())
-        .env("UR_ADAPTERS_FORCE_LOAD", bench.adapter(Target::NativeCpu))
+        .env("UR_ADAPTERS_FORCE_LOAD", setup.adapter(Target::NativeCpu))
         .arg("--summary")
         .arg(&example);
     let text = succeed(&mut command, &example, "traced")?;
@@ -84,12 +84,12 @@ pub(super) fn trace(bench: &Bench<'_>, environment: &Environment) -> Result<Outc
 
 /// ur-env leaves a program's default device what it is without it, here the CPU through OpenCL, though
 /// now through our adapter; native_cpu it is where that is asked for.
-pub(super) fn default_device(bench: &Bench<'_>, environment: &Environment) -> Result<Outcome> {
-    let source = bench.root.join("conformance/sycl/default/device.cpp");
-    let program = program::build(bench, environment, &source, "default-device")?;
-    let ur_env = bench.prefix.join("bin/ur-env");
+pub(super) fn default_device(setup: &Setup<'_>, environment: &Environment) -> Result<Outcome> {
+    let source = setup.root.join("conformance/sycl/default/device.cpp");
+    let program = program::build(setup, environment, &source, "default-device")?;
+    let ur_env = setup.prefix.join("bin/ur-env");
     let start = |starter: &Path| {
-        let mut command = bench.command(environment, Target::Reference, starter);
+        let mut command = setup.command(environment, Target::Reference, starter);
         command.env_remove("ONEAPI_DEVICE_SELECTOR");
         command
     };
@@ -102,7 +102,7 @@ pub(super) fn default_device(bench: &Bench<'_>, environment: &Environment) -> Re
     if devices(&under) != plain || !plain.iter().all(|line| line.contains(": opencl, ")) {
         bail!("{plain:?} without ur-env, and with it\n{under}");
     }
-    let ours = std::fs::canonicalize(bench.adapter(Target::Intel))?;
+    let ours = std::fs::canonicalize(setup.adapter(Target::Intel))?;
     if !under.contains(&format!("library {}", ours.display())) {
         bail!("not on {}:\n{under}", ours.display());
     }

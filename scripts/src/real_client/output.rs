@@ -76,22 +76,22 @@ impl Output {
         if !faults.is_empty() {
             return Outcome::Failed(faults.join("; "));
         }
-        let mut note = match self.parts.len() {
+        let mut summary = match self.parts.len() {
             0 => "one part".to_owned(),
             _ => format!("{passed} parts"),
         };
         if known > 0 {
-            note += &format!(", {known} failed as expected");
+            summary += &format!(", {known} failed as expected");
         }
         match skipped.as_slice() {
-            [] => Outcome::Passed(note),
+            [] => Outcome::Passed(summary),
             [(_, why), ..] if passed + known == 0 => Outcome::Skipped((*why).clone()),
             some => {
                 let some: Vec<String> = some
                     .iter()
                     .map(|(part, why)| format!("{part} ({why})"))
                     .collect();
-                Outcome::Passed(format!("{note}, skipped: {}", some.join(", ")))
+                Outcome::Passed(format!("{summary}, skipped: {}", some.join(", ")))
             }
         }
     }

@@ -2,11 +2,11 @@
 //! by what they print.
 
 use super::Client;
-use super::bench::{Bench, Target};
 use super::environment::Environment;
 use super::output::Output;
 use super::process;
 use super::report::Outcome;
+use super::setup::{Setup, Target};
 use anyhow::{Context as _, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -45,7 +45,7 @@ pub fn name(source: &Path) -> String {
 
 /// Builds the clients' programs, as many at once as there are processors. What does not compile says
 /// so when it is to run.
-pub(super) fn build_all(bench: &Bench<'_>, environment: &Environment, clients: &[Client]) {
+pub(super) fn build_all(setup: &Setup<'_>, environment: &Environment, clients: &[Client]) {
     let sources = clients.iter().filter_map(|client| match client {
         Client::Program(source) => Some(source),
         _ => None,
@@ -57,7 +57,7 @@ pub(super) fn build_all(bench: &Bench<'_>, environment: &Environment, clients: &
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(source) = next() {
-                    let _ = build(bench, environment, source, &name(source));
+                    let _ = build(setup, environment, source, &name(source));
                 }
             });
         }
@@ -66,13 +66,13 @@ pub(super) fn build_all(bench: &Bench<'_>, environment: &Environment, clients: &
 
 /// The program `name` of a source, built anew if the source or a header has changed.
 pub(super) fn build(
-    bench: &Bench<'_>,
+    setup: &Setup<'_>,
     environment: &Environment,
     source: &Path,
     name: &str,
 ) -> Result<PathBuf> {
     let binary = environment.programs().join(name);
-    let headers = files(bench.root, "hpp")?;
+    let headers = files(setup.root, "hpp")?;
     let headers = headers.iter().filter_map(|path| modified(path)).max();
     if modified(&binary) >= modified(source).max(headers) {
         return Ok(binary);
@@ -80,7 +80,7 @@ pub(super) fn build(
     if binary.exists() {
         std::fs::remove_file(&binary)?;
     }
-    let Ok(compiler) = &bench.compiler else {
+    let Ok(compiler) = &setup.compiler else {
         bail!("no C++ compiler");
     };
     let mut compiler = Command::new(compiler);
@@ -121,31 +121,31 @@ fn modified(path: &Path) -> Option<SystemTime> {
 
 /// Runs a program and judges it.
 pub(super) fn run(
-    bench: &Bench<'_>,
+    setup: &Setup<'_>,
     environment: &Environment,
     target: Target,
     source: &Path,
 ) -> Result<Outcome> {
-    let binary = build(bench, environment, source, &name(source))?;
+    let binary = build(setup, environment, source, &name(source))?;
     let stem = target.name().replace('/', "-");
     let out = binary.with_extension(format!("{stem}.out"));
     let err = binary.with_extension(format!("{stem}.err"));
     let start = Instant::now();
-    let mut command = bench.command(environment, target, &binary);
-    let ended = process::run(command.arg(&bench.kernels), &out, &err, LIMIT)?;
+    let mut command = setup.command(environment, target, &binary);
+    let ended = process::run(command.arg(&setup.kernels), &out, &err, LIMIT)?;
     let seconds = start.elapsed().as_secs_f64();
     let output = Output::parse(&String::from_utf8_lossy(&std::fs::read(&out)?));
     let (program, runtime) = (name(source), environment.runtime);
-    let expected = |part: &str| bench.expectations.find(&program, part, target, runtime);
-    let mut outcome = output.judge(&ended, expected, bench.strict);
+    let expected = |part: &str| setup.expectations.find(&program, part, target, runtime);
+    let mut outcome = output.judge(&ended, expected, setup.strict);
     if !output.parts.is_empty() && !matches!(outcome, Outcome::Failed(_)) {
         // A program that did not run on ours proves nothing.
-        if let Err(fault) = bench.check_libraries(environment, target, &output.libraries) {
+        if let Err(fault) = setup.check_libraries(environment, target, &output.libraries) {
             outcome = Outcome::Failed(fault);
         }
     }
     Ok(match outcome {
-        Outcome::Passed(note) => Outcome::Passed(format!("{note}, {seconds:.1} s")),
+        Outcome::Passed(summary) => Outcome::Passed(format!("{summary}, {seconds:.1} s")),
         Outcome::Failed(why) => {
             let last = process::tail(&err, 5);
             Outcome::Failed(format!("{why}\n{last}").trim_end().to_owned())

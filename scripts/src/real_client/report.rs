@@ -19,9 +19,11 @@ impl Outcome {
         }
     }
 
-    fn note(&self) -> &str {
+    fn summary(&self) -> &str {
         match self {
-            Outcome::Passed(note) | Outcome::Failed(note) | Outcome::Skipped(note) => note,
+            Outcome::Passed(summary) | Outcome::Failed(summary) | Outcome::Skipped(summary) => {
+                summary
+            }
         }
     }
 }
@@ -47,7 +49,7 @@ impl Report {
             row.outcome.word(),
             row.client,
             row.column,
-            row.outcome.note()
+            row.outcome.summary()
         );
         self.rows.push(row);
     }

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_is_told_and_a_diamond_is_none() {
+    fn a_loop_is_reported_and_a_diamond_is_none() {
         let graph = |edges: &[(&str, &str)]| {
             let mut graph = Graph::new();
             for (from, to) in edges {

@@ -44,8 +44,8 @@ impl Plan<'_> {
             folders.push(runtime.folder.clone());
         }
         if !folders.is_empty() {
-            let old = var("LD_LIBRARY_PATH").unwrap_or_default();
-            variables.push(("LD_LIBRARY_PATH", before(&folders, &old)?));
+            let previous = var("LD_LIBRARY_PATH").unwrap_or_default();
+            variables.push(("LD_LIBRARY_PATH", before(&folders, &previous)?));
         }
         let driver = self
             .runtime
@@ -90,9 +90,10 @@ fn list(paths: &[&Path]) -> OsString {
 
 /// Folders before those of a path, each once.
 fn before(folders: &[PathBuf], path: &OsStr) -> Result<OsString, String> {
-    let old = std::env::split_paths(path);
-    let old = old.filter(|old| !old.as_os_str().is_empty() && !folders.contains(old));
-    let all: Vec<PathBuf> = folders.iter().cloned().chain(old).collect();
+    let previous = std::env::split_paths(path);
+    let previous =
+        previous.filter(|previous| !previous.as_os_str().is_empty() && !folders.contains(previous));
+    let all: Vec<PathBuf> = folders.iter().cloned().chain(previous).collect();
     std::env::join_paths(all).map_err(|error| error.to_string())
 }
 

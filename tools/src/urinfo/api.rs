@@ -41,9 +41,9 @@ type Devices = unsafe extern "C" fn(
 ) -> ur_result_t;
 
 /// No property is longer; what claims to be is a driver's mistake.
-const LONGEST: usize = 1 << 24;
+const MAX_PROPERTY_BYTES: usize = 1 << 24;
 /// No machine has more adapters, platforms or devices.
-const MOST: u32 = 1 << 16;
+const MAX_HANDLES: u32 = 1 << 16;
 
 /// What was asked for, or the error that came instead.
 pub type Answer<T> = Result<T, ur_result_t>;
@@ -226,7 +226,7 @@ fn check(result: ur_result_t) -> Answer<()> {
 fn list<H>(call: impl Fn(u32, *mut *mut H, *mut u32) -> ur_result_t) -> Answer<Vec<*mut H>> {
     let mut count = 0;
     check(call(0, null_mut(), &mut count))?;
-    let count = count.min(MOST);
+    let count = count.min(MAX_HANDLES);
     if count == 0 {
         return Ok(Vec::new());
     }
@@ -240,7 +240,7 @@ fn list<H>(call: impl Fn(u32, *mut *mut H, *mut u32) -> ur_result_t) -> Answer<V
 fn bytes(call: impl Fn(usize, *mut c_void, *mut usize) -> ur_result_t) -> Answer<Vec<u8>> {
     let mut size = 0;
     check(call(0, null_mut(), &mut size))?;
-    if size > LONGEST {
+    if size > MAX_PROPERTY_BYTES {
         return Err(UR_RESULT_ERROR_INVALID_SIZE);
     }
     // Words, so that a driver finds its value aligned.

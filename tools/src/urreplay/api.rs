@@ -64,7 +64,7 @@ impl Loader {
     }
 
     /// A context on the first selected device, with a pool of its own.
-    pub fn bench(&self) -> Answer<Bench<'_>> {
+    pub fn session(&self) -> Answer<Session<'_>> {
         let ur = &self.functions;
         let (mut count, mut adapters) = (0, vec![null_mut(); 16]);
         // SAFETY: there is room for as many handles as is said.
@@ -75,7 +75,7 @@ impl Loader {
         for adapter in &adapters {
             found = found.or_else(|| self.first_device(*adapter));
         }
-        let mut bench = Bench {
+        let mut session = Session {
             ur,
             adapters,
             device: found.ok_or("no device is selected")?,
@@ -84,7 +84,12 @@ impl Loader {
         };
         // SAFETY: the device is live and the output writable; released with the bench.
         let result = unsafe {
-            (ur.urContextCreate)(1, &raw const bench.device, null(), &raw mut bench.context)
+            (ur.urContextCreate)(
+                1,
+                &raw const session.device,
+                null(),
+                &raw mut session.context,
+            )
         };
         check("urContextCreate", result)?;
         let mut desc = ur_usm_pool_desc_t {
@@ -93,9 +98,9 @@ impl Loader {
         };
         // SAFETY: the context and the descriptor are live.
         let result =
-            unsafe { (ur.urUSMPoolCreate)(bench.context, &raw mut desc, &raw mut bench.pool) };
+            unsafe { (ur.urUSMPoolCreate)(session.context, &raw mut desc, &raw mut session.pool) };
         check("urUSMPoolCreate", result)?;
-        Ok(bench)
+        Ok(session)
     }
 
     fn first_device(&self, adapter: ur_adapter_handle_t) -> Option<ur_device_handle_t> {
@@ -124,7 +129,7 @@ impl Drop for Loader {
 }
 
 /// Where a replay runs.
-pub struct Bench<'a> {
+pub struct Session<'a> {
     ur: &'a Functions,
     adapters: Vec<ur_adapter_handle_t>,
     device: ur_device_handle_t,
@@ -134,30 +139,30 @@ pub struct Bench<'a> {
 
 /// An in-order queue. Its work ends before it does.
 pub struct Queue<'a> {
-    bench: &'a Bench<'a>,
+    session: &'a Session<'a>,
     handle: ur_queue_handle_t,
 }
 
-/// Device memory, to be given back to [`Bench::free`] or [`Queue::free`].
+/// Device memory, to be given back to [`Session::free`] or [`Queue::free`].
 pub struct Block {
     at: *mut c_void,
     bytes: usize,
 }
 
 pub struct Event<'a> {
-    bench: &'a Bench<'a>,
+    session: &'a Session<'a>,
     handle: ur_event_handle_t,
 }
 
-impl<'a> Bench<'a> {
+impl<'a> Session<'a> {
     pub fn queue(&'a self) -> Answer<Queue<'a>> {
         let mut handle = null_mut();
         // SAFETY: context and device are live, the output writable.
         let result =
             unsafe { (self.ur.urQueueCreate)(self.context, self.device, null(), &raw mut handle) };
         check("urQueueCreate", result)?;
-        let bench = self;
-        Ok(Queue { bench, handle })
+        let session = self;
+        Ok(Queue { session, handle })
     }
 
     /// Memory that the pool of the replay does not count, or that it does.
@@ -200,7 +205,7 @@ impl<'a> Bench<'a> {
             return Some(value);
         }
         // Some adapters answer one of the two queries only.
-        // SAFETY: as above.
+        // SAFETY: the pool is live, and all figures asked for are words of this size.
         let result = unsafe { (self.ur.urUSMPoolGetInfoExp)(self.pool, what, at, null_mut()) };
         (result == UR_RESULT_SUCCESS).then_some(value)
     }
@@ -222,7 +227,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-impl Drop for Bench<'_> {
+impl Drop for Session<'_> {
     fn drop(&mut self) {
         // SAFETY: each handle is released once; a null one was never made.
         unsafe {
@@ -247,9 +252,9 @@ impl<'a> Queue<'a> {
         let (count, list) = list(waits);
         // SAFETY: all handles are live, the output writable.
         let result = unsafe {
-            (self.bench.ur.urEnqueueUSMDeviceAllocExp)(
+            (self.session.ur.urEnqueueUSMDeviceAllocExp)(
                 self.handle,
-                self.bench.pool,
+                self.session.pool,
                 bytes,
                 null(),
                 count,
@@ -266,8 +271,8 @@ impl<'a> Queue<'a> {
         let (count, list) = list(waits);
         // SAFETY: all handles are live, and the block is gone now.
         let result = unsafe {
-            let (queue, pool) = (self.handle, self.bench.pool);
-            (self.bench.ur.urEnqueueUSMFreeExp)(queue, pool, block.at, count, list, null_mut())
+            let (queue, pool) = (self.handle, self.session.pool);
+            (self.session.ur.urEnqueueUSMFreeExp)(queue, pool, block.at, count, list, null_mut())
         };
         check("urEnqueueUSMFreeExp", result)
     }
@@ -281,18 +286,18 @@ impl<'a> Queue<'a> {
         // SAFETY: the block is live and at least that large; the pattern is read before the return.
         let result = unsafe {
             let from = (&raw const pattern).cast();
-            let fill = self.bench.ur.urEnqueueUSMFill;
+            let fill = self.session.ur.urEnqueueUSMFill;
             fill(self.handle, block.at, 1, from, bytes, 0, null(), event)
         };
         check("urEnqueueUSMFill", result)?;
-        let bench = self.bench;
-        Ok(wanted.then_some(Event { bench, handle }))
+        let session = self.session;
+        Ok(wanted.then_some(Event { session, handle }))
     }
 
     pub fn finish(&self) -> Answer<()> {
         // SAFETY: the queue is live.
         check("urQueueFinish", unsafe {
-            (self.bench.ur.urQueueFinish)(self.handle)
+            (self.session.ur.urQueueFinish)(self.handle)
         })
     }
 }
@@ -301,8 +306,8 @@ impl Drop for Queue<'_> {
     fn drop(&mut self) {
         // SAFETY: the queue is live and not used again.
         unsafe {
-            (self.bench.ur.urQueueFinish)(self.handle);
-            (self.bench.ur.urQueueRelease)(self.handle);
+            (self.session.ur.urQueueFinish)(self.handle);
+            (self.session.ur.urQueueRelease)(self.handle);
         }
     }
 }
@@ -316,7 +321,7 @@ impl Event<'_> {
 impl Drop for Event<'_> {
     fn drop(&mut self) {
         // SAFETY: the event is live and not used again.
-        unsafe { (self.bench.ur.urEventRelease)(self.handle) };
+        unsafe { (self.session.ur.urEventRelease)(self.handle) };
     }
 }
 

@@ -64,7 +64,7 @@ struct Cli {
     perfetto: Option<PathBuf>,
     /// Runs here and prints one outcome: how this program calls itself
     #[arg(long, hide = true)]
-    here: bool,
+    in_process: bool,
     /// The traces
     #[arg(required = true)]
     traces: Vec<PathBuf>,
@@ -114,8 +114,8 @@ impl Cli {
         if self.iterations {
             return self.run_iterations();
         }
-        if self.here {
-            return self.run_here();
+        if self.in_process {
+            return self.run_in_process();
         }
         let modes = self.mode.map_or(MODES.to_vec(), |mode| vec![mode]);
         let mut outcomes = Vec::new();
@@ -134,7 +134,7 @@ impl Cli {
     }
 
     /// Runs in this process, whose environment says how.
-    fn run_here(&self) -> Answer<()> {
+    fn run_in_process(&self) -> Answer<()> {
         let path = self.loader.clone();
         let path = path.unwrap_or_else(|| ur::dl::near_program(&LOADERS));
         let mut trace = Trace::read(&self.traces[0], self.scale)?;

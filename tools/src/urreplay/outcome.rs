@@ -26,7 +26,7 @@ pub struct Outcome {
     pub peak_live: u64,
     pub reuse: Option<Reuse>,
     /// Those that cost most memory.
-    pub lacks: Vec<Lack>,
+    pub lacks: Vec<MissingDependency>,
 }
 
 /// What several iterations gave.
@@ -51,7 +51,7 @@ pub struct Reuse {
 
 /// A dependency that the program did not have, and what it would have spared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lack {
+pub struct MissingDependency {
     /// The queue that did not wait, and what for; -1 is the host.
     pub stream: i64,
     pub lane: u64,
@@ -67,7 +67,7 @@ pub struct Lack {
 
 /// Sums up what the trace of a replay lacked, by pairs of queues, the most bytes first; in the numbers
 /// of the trace that was replayed.
-pub fn lacks(trace: &Trace, input: &Trace) -> Vec<Lack> {
+pub fn lacks(trace: &Trace, input: &Trace) -> Vec<MissingDependency> {
     // The replay's own memory comes first, one block a queue.
     let before = input.streams().len() as u64;
     let on_queue = |trace: &Trace| -> Vec<u64> {
@@ -76,36 +76,45 @@ pub fn lacks(trace: &Trace, input: &Trace) -> Vec<Lack> {
     };
     let queues: HashMap<u64, u64> = on_queue(trace).into_iter().zip(on_queue(input)).collect();
     let queue = |own: u64| queues.get(&own).copied().unwrap_or(own);
-    let mut all: HashMap<(i64, u64), Lack> = HashMap::new();
+    let mut all: HashMap<(i64, u64), MissingDependency> = HashMap::new();
     for op in trace.ops.iter().filter(|op| op.kind == Kind::Alloc) {
-        let Some((wait, owners)) = &op.lack else {
+        let Some((wait, owners)) = &op.missing else {
             continue;
         };
         let stream = op.stream.map_or(-1, |stream| queue(stream) as i64);
         let id = op.id.saturating_sub(before);
         for point in wait {
             let lane = queue(point.lane);
-            let lack = all.entry((stream, lane)).or_insert_with(|| Lack {
-                stream,
-                lane,
-                allocations: 0,
-                bytes: 0,
-                largest: id,
-                largest_bytes: 0,
-                epoch: point.epoch,
-                owners: Vec::new(),
-            });
-            lack.allocations += 1;
-            lack.bytes = lack.bytes.saturating_add(op.bytes);
-            if op.bytes > lack.largest_bytes {
-                (lack.largest, lack.largest_bytes, lack.epoch) = (id, op.bytes, point.epoch);
+            let missing = all
+                .entry((stream, lane))
+                .or_insert_with(|| MissingDependency {
+                    stream,
+                    lane,
+                    allocations: 0,
+                    bytes: 0,
+                    largest: id,
+                    largest_bytes: 0,
+                    epoch: point.epoch,
+                    owners: Vec::new(),
+                });
+            missing.allocations += 1;
+            missing.bytes = missing.bytes.saturating_add(op.bytes);
+            if op.bytes > missing.largest_bytes {
+                (missing.largest, missing.largest_bytes, missing.epoch) =
+                    (id, op.bytes, point.epoch);
                 let owners = owners.iter().map(|id| id.saturating_sub(before));
-                lack.owners = owners.collect();
+                missing.owners = owners.collect();
             }
         }
     }
-    let mut all: Vec<Lack> = all.into_values().collect();
-    all.sort_by_key(|lack| (std::cmp::Reverse(lack.bytes), lack.stream, lack.lane));
+    let mut all: Vec<MissingDependency> = all.into_values().collect();
+    all.sort_by_key(|missing| {
+        (
+            std::cmp::Reverse(missing.bytes),
+            missing.stream,
+            missing.lane,
+        )
+    });
     all
 }
 
@@ -193,20 +202,20 @@ fn explained(outcome: &Outcome) -> String {
         return text + "no dependency would have spared memory\n";
     }
     text.push_str("what the program did not wait for\n");
-    for lack in outcome.lacks.iter().take(5) {
-        let owners: Vec<String> = lack.owners.iter().take(4).map(u64::to_string).collect();
+    for missing in outcome.lacks.iter().take(5) {
+        let owners: Vec<String> = missing.owners.iter().take(4).map(u64::to_string).collect();
         let _ = writeln!(
             text,
             "  queue {} for queue {}: {} allocations of {} bytes; allocation {} of {} bytes, after \
              {}@{}, would have had the memory of {}",
-            lack.stream,
-            lack.lane,
-            lack.allocations,
-            lack.bytes,
-            lack.largest,
-            lack.largest_bytes,
-            lack.lane,
-            lack.epoch,
+            missing.stream,
+            missing.lane,
+            missing.allocations,
+            missing.bytes,
+            missing.largest,
+            missing.largest_bytes,
+            missing.lane,
+            missing.epoch,
             if owners.is_empty() {
                 "nobody yet".to_owned()
             } else {
@@ -236,13 +245,18 @@ mod tests {
         };
         let found = lacks(&read(text), &read(input));
         assert_eq!(found.len(), 1);
-        let lack = &found[0];
+        let missing = &found[0];
         assert_eq!(
-            (lack.stream, lack.lane, lack.allocations, lack.bytes),
+            (
+                missing.stream,
+                missing.lane,
+                missing.allocations,
+                missing.bytes
+            ),
             (5, 7, 2, 10)
         );
         assert_eq!(
-            (lack.largest, lack.epoch, &lack.owners[..]),
+            (missing.largest, missing.epoch, &missing.owners[..]),
             (2, 1, &[0][..])
         );
     }

@@ -54,7 +54,7 @@ fn instant(op: &Op, ts: f64, tid: i64) -> Value {
         .iter()
         .map(|p| format!("{}@{}", p.lane, p.epoch))
         .collect();
-    let lacks = op.lack.as_ref().map(|(_, owners)| owners);
+    let lacks = op.missing.as_ref().map(|(_, owners)| owners);
     json!({
         "name": op.reuse.as_deref().unwrap_or("alloc"), "ph": "i", "s": "t",
         "pid": 1, "tid": tid, "ts": ts,

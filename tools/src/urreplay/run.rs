@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 use ur::abi::*;
 
 use crate::Answer;
-use crate::api::{Bench, Block, Event, Loader, Queue};
+use crate::api::{Block, Event, Loader, Queue, Session};
 use crate::outcome::{Iterations, Outcome, Reuse};
 use crate::trace::{self, Kind, Op, Trace};
 
 /// Runs the trace once; what it gave, and reserved and live bytes after each operation as CSV.
 pub fn replay(loader: &Loader, trace: &Trace, work: usize, pace: u64) -> Answer<(Outcome, String)> {
-    let bench = loader.bench()?;
+    let session = loader.session()?;
     let mut run = Run {
-        bench: &bench,
+        session: &session,
         queues: HashMap::new(),
         work,
         live: HashMap::new(),
@@ -24,7 +24,7 @@ pub fn replay(loader: &Loader, trace: &Trace, work: usize, pace: u64) -> Answer<
         times: Vec::with_capacity(trace.ops.len()),
     };
     for stream in trace.streams() {
-        let (queue, scratch) = (bench.queue()?, bench.alloc(work.max(1), false)?);
+        let (queue, scratch) = (session.queue()?, session.alloc(work.max(1), false)?);
         run.queues.insert(stream, Line { queue, scratch });
     }
     let waits = trace::dependencies(trace);
@@ -40,7 +40,7 @@ pub fn replay(loader: &Loader, trace: &Trace, work: usize, pace: u64) -> Answer<
             Kind::Free => live = live.saturating_sub(op.bytes),
             Kind::Wait => {}
         }
-        let reserved = bench.figure(UR_USM_POOL_INFO_RESERVED_CURRENT_EXP);
+        let reserved = session.figure(UR_USM_POOL_INFO_RESERVED_CURRENT_EXP);
         let _ = writeln!(series, "{at},{},{live}", reserved.unwrap_or_default());
         while start.elapsed() < pace {
             std::hint::spin_loop();
@@ -56,9 +56,9 @@ pub fn replay(loader: &Loader, trace: &Trace, work: usize, pace: u64) -> Answer<
 
 /// Runs the traces one after the other with one pool. All that one leaves live is freed before the next.
 pub fn iterate(loader: &Loader, traces: &[Trace], work: usize) -> Answer<Iterations> {
-    let bench = loader.bench()?;
+    let session = loader.session()?;
     let mut run = Run {
-        bench: &bench,
+        session: &session,
         queues: HashMap::new(),
         work,
         live: HashMap::new(),
@@ -67,7 +67,7 @@ pub fn iterate(loader: &Loader, traces: &[Trace], work: usize) -> Answer<Iterati
     };
     for stream in traces.iter().flat_map(Trace::streams) {
         if let Entry::Vacant(vacant) = run.queues.entry(stream) {
-            let (queue, scratch) = (bench.queue()?, bench.alloc(work.max(1), false)?);
+            let (queue, scratch) = (session.queue()?, session.alloc(work.max(1), false)?);
             vacant.insert(Line { queue, scratch });
         }
     }
@@ -79,7 +79,7 @@ pub fn iterate(loader: &Loader, traces: &[Trace], work: usize) -> Answer<Iterati
     }
     Ok(Iterations {
         ns,
-        reserved_high: bench.figure(UR_USM_POOL_INFO_RESERVED_HIGH_EXP),
+        reserved_high: session.figure(UR_USM_POOL_INFO_RESERVED_HIGH_EXP),
         peak_live: traces.iter().map(Trace::peak_live).max().unwrap_or(0),
     })
 }
@@ -91,7 +91,7 @@ struct Line<'a> {
 }
 
 struct Run<'a> {
-    bench: &'a Bench<'a>,
+    session: &'a Session<'a>,
     queues: HashMap<u64, Line<'a>>,
     work: usize,
     live: HashMap<u64, Block>,
@@ -107,7 +107,7 @@ impl Run<'_> {
         let line = op.stream.and_then(|stream| self.queues.get(&stream));
         let (Some(line), false) = (line, op.kind == Kind::Wait) else {
             let events: Vec<&Event<'_>> = events.collect();
-            self.bench.wait(&events)?;
+            self.session.wait(&events)?;
             return self.op_of_host(op);
         };
         let handles: Vec<_> = events.map(Event::handle).collect();
@@ -149,7 +149,7 @@ impl Run<'_> {
         let start = Instant::now();
         match op.kind {
             Kind::Alloc => {
-                let block = self.bench.alloc(op.bytes as usize, true)?;
+                let block = self.session.alloc(op.bytes as usize, true)?;
                 self.live.insert(op.id, block);
             }
             Kind::Free => {
@@ -157,7 +157,7 @@ impl Run<'_> {
                     .live
                     .remove(&op.id)
                     .ok_or("a free of what is not live")?;
-                self.bench.free(block)?;
+                self.session.free(block)?;
             }
             Kind::Wait => return Ok(()),
         }
@@ -166,7 +166,7 @@ impl Run<'_> {
     }
 
     fn outcome(&mut self, trace: &Trace) -> Outcome {
-        let figure = |what| self.bench.figure(what);
+        let figure = |what| self.session.figure(what);
         let cost = clock_cost();
         let times = &mut self.times;
         times
@@ -191,7 +191,7 @@ impl Run<'_> {
             }
         });
         Outcome {
-            device: self.bench.device_name(),
+            device: self.session.device_name(),
             operations: times.len() as u64,
             mean_ns: sum as f64 / times.len().max(1) as f64,
             median_ns: at(0.5).unwrap_or_default(),
@@ -227,16 +227,16 @@ impl Run<'_> {
         let mut blocks: Vec<Option<Block>> = Vec::new();
         blocks.resize_with(places.len(), || None);
         let start = thread_time();
-        for ((op, line), place) in trace.ops.iter().zip(lines).zip(numbered) {
-            let place = &mut blocks[place];
+        for ((op, line), slot) in trace.ops.iter().zip(lines).zip(numbered) {
+            let slot = &mut blocks[slot];
             match op.kind {
                 Kind::Alloc => {
                     let block = line.queue.alloc(op.bytes as usize, &[])?;
                     self.behind(line, &block, false)?;
-                    *place = Some(block);
+                    *slot = Some(block);
                 }
                 Kind::Free | Kind::Wait => {
-                    let block = place.take().ok_or("a free of what is not live")?;
+                    let block = slot.take().ok_or("a free of what is not live")?;
                     line.queue.free(block, &[])?;
                     self.behind(line, &line.scratch, false)?;
                 }
@@ -256,7 +256,7 @@ impl Run<'_> {
         self.events.clear();
         self.live
             .drain()
-            .try_for_each(|(_, block)| self.bench.free(block))
+            .try_for_each(|(_, block)| self.session.free(block))
     }
 }
 

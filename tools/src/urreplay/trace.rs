@@ -37,7 +37,7 @@ pub struct Op {
     /// How it was served, where that was recorded.
     pub reuse: Option<String>,
     /// What it came too early for, and whose memory that was.
-    pub lack: Option<(Vec<Point>, Vec<u64>)>,
+    pub missing: Option<(Vec<Point>, Vec<u64>)>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -179,7 +179,7 @@ fn line(text: &str) -> Option<Option<Op>> {
         pairs.find(|(own, _)| *own == key).map(|(_, value)| value)
     };
     let reuse = words.get(5).filter(|word| **word != "-");
-    let lack = match value("lacks") {
+    let missing = match value("lacks") {
         Some(text) => {
             let (wait, owners) = text.split_once(':')?;
             let owners = owners.split(',').filter_map(|id| id.parse().ok());
@@ -195,7 +195,7 @@ fn line(text: &str) -> Option<Option<Op>> {
         after: points(words.get(4).unwrap_or(&"-"))?,
         ns: value("ns").and_then(|ns| ns.parse().ok()),
         reuse: reuse.map(|word| (*word).to_owned()),
-        lack,
+        missing,
     }))
 }
 
@@ -245,7 +245,7 @@ fn intervals(text: &str) -> Answer<Trace> {
         after: Vec::new(),
         ns: None,
         reuse: None,
-        lack: None,
+        missing: None,
     };
     Ok(Trace {
         ops: moments.into_iter().map(op).collect(),
@@ -302,7 +302,7 @@ mod tests {
             (vec![point(2, 7), point(1, 3)], Some(5))
         );
         assert_eq!(op.reuse.as_deref(), Some("grown"));
-        assert_eq!(op.lack, Some((vec![point(1, 4), point(3, 1)], vec![0])));
+        assert_eq!(op.missing, Some((vec![point(1, 4), point(3, 1)], vec![0])));
         assert_eq!((trace.ops[3].kind, trace.ops[3].stream), (Kind::Wait, None));
         assert_eq!((trace.peak_live(), trace.streams()), (128, vec![1, 2]));
         let wrong = ["b 0 1 2", "a x 1 2", "a 0 1", "a 0 1 2 3", "w - - 1"];

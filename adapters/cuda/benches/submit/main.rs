@@ -78,7 +78,7 @@ const QUEUES: usize = 4;
 const STEP: usize = 64 << 20;
 const MEMORY: usize = 128 << 30;
 /// Addresses for as many steps as are made here, which valgrind has room for.
-const ROOM: usize = 48 << 30;
+const RESERVED_BYTES: usize = 48 << 30;
 
 /// What is repeated.
 #[derive(Clone, Copy)]
@@ -112,19 +112,19 @@ fn main() {
     let (how, name) = case.split_once(' ').unwrap_or(("", case));
     let case = Case::parse(name).expect("a case");
     let driver = driver();
-    let bench = Bench::new(driver);
+    let fixture = Fixture::new(driver);
     // The first ones make room.
     let all = |times: u64| match how {
-        "driver" => (0..times).for_each(|_| bench.native(case)),
-        "joined" => (0..times).for_each(|turn| bench.enqueue_after_two(case, turn)),
-        "event" => (0..times).for_each(|_| bench.enqueue_with_event(bench.queue, case)),
-        "loose" => (0..times).for_each(|_| bench.enqueue_with_event(bench.loose, case)),
-        "chained" => (0..times).for_each(|_| bench.enqueue_on_new_memory(case)),
-        _ => (0..times).for_each(|_| bench.enqueue(case, null_mut())),
+        "driver" => (0..times).for_each(|_| fixture.native(case)),
+        "joined" => (0..times).for_each(|round| fixture.enqueue_after_two(case, round)),
+        "event" => (0..times).for_each(|_| fixture.enqueue_with_event(fixture.queue, case)),
+        "loose" => (0..times).for_each(|_| fixture.enqueue_with_event(fixture.loose, case)),
+        "chained" => (0..times).for_each(|_| fixture.enqueue_on_new_memory(case)),
+        _ => (0..times).for_each(|_| fixture.enqueue(case, null_mut())),
     };
     all(16);
     all(times);
-    bench.end();
+    fixture.end();
 }
 
 fn built() -> PathBuf {
@@ -138,14 +138,14 @@ fn driver() -> Driver {
     Driver::from_library(library.expect("Cargo has built it")).expect("its functions")
 }
 
-struct Bench {
+struct Fixture {
     driver: Driver,
     loader: Loader,
     queue: ur_queue_handle_t,
     /// An out-of-order one.
     loose: ur_queue_handle_t,
     /// Queues whose commands wait for each other, and the last event of each.
-    others: [ur_queue_handle_t; QUEUES],
+    more_queues: [ur_queue_handle_t; QUEUES],
     last: std::cell::Cell<[ur_event_handle_t; QUEUES]>,
     kernel: ur_kernel_handle_t,
     stream: Handle,
@@ -156,7 +156,7 @@ struct Bench {
     next: std::cell::Cell<u64>,
 }
 
-impl Bench {
+impl Fixture {
     fn new(driver: Driver) -> Self {
         let (mut primary, mut stream, mut module, mut function) =
             (null_mut(), null_mut(), null_mut(), null_mut());
@@ -208,8 +208,8 @@ impl Bench {
             loader,
             urQueueCreate(context, device, &out_of_order, &mut loose)
         );
-        let mut others = [null_mut(); QUEUES];
-        for other in &mut others {
+        let mut more_queues = [null_mut(); QUEUES];
+        for other in &mut more_queues {
             ok!(loader, urQueueCreate(context, device, null(), other));
         }
         let (mut bytes, mut code) = (TEXT.count_bytes(), TEXT.as_ptr().cast());
@@ -242,7 +242,7 @@ impl Bench {
             loader,
             queue,
             loose,
-            others,
+            more_queues,
             last: Default::default(),
             kernel,
             stream,
@@ -374,8 +374,8 @@ impl Bench {
 
     /// Waits for the last commands of two other queues, and replaces the event of its own queue's.
     #[inline]
-    fn enqueue_after_two(&self, case: Case, turn: u64) {
-        let own = turn as usize % QUEUES;
+    fn enqueue_after_two(&self, case: Case, round: u64) {
+        let own = round as usize % QUEUES;
         let mut last = self.last.get();
         let waits = [last[(own + 1) % QUEUES], last[(own + 2) % QUEUES]];
         let waits = if waits.contains(&null_mut()) {
@@ -384,7 +384,7 @@ impl Bench {
             &waits
         };
         let before = std::mem::replace(&mut last[own], null_mut());
-        self.enqueue_on(self.others[own], case, waits, &mut last[own]);
+        self.enqueue_on(self.more_queues[own], case, waits, &mut last[own]);
         self.last.set(last);
         if !before.is_null() {
             ok!(self.loader, urEventRelease(before));
@@ -434,7 +434,10 @@ impl Bench {
             Case::Grow => {
                 let mut at = self.next.get();
                 if at == 0 {
-                    ok!(self.driver, cuMemAddressReserve(&mut at, ROOM, STEP, 0, 0));
+                    ok!(
+                        self.driver,
+                        cuMemAddressReserve(&mut at, RESERVED_BYTES, STEP, 0, 0)
+                    );
                 }
                 self.next.set(at + STEP as u64);
                 let mut piece = 0;
@@ -451,7 +454,7 @@ impl Bench {
                 ok!(self.loader, urEventRelease(event));
             }
         }
-        for other in self.others {
+        for other in self.more_queues {
             ok!(self.loader, urQueueRelease(other));
         }
         for queue in [self.queue, self.loose] {

@@ -3,8 +3,8 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
+use crate::driver::*;
 use crate::stream::Command;
-use crate::world::*;
 
 type Handle = *mut c_void;
 
@@ -91,32 +91,32 @@ pub unsafe extern "C" fn cuModuleLoadDataEx(
     options: *const c_int,
     values: *const Handle,
 ) -> u32 {
-    let mut world = hold();
-    if let Some(code) = world.acts("cuModuleLoadDataEx") {
+    let mut driver = hold();
+    if let Some(code) = driver.acts("cuModuleLoadDataEx") {
         return code;
     }
     // SAFETY: text that ends in a zero.
     let text = unsafe { CStr::from_ptr(image) }.to_bytes();
     let broken = text.windows(8).any(|word| word == b"nothing;");
     if broken || !text.starts_with(b".version") {
-        let told = c"no such instruction";
+        let text = c"no such instruction";
         for at in 0..count as usize {
             // SAFETY: as many options as is said; 5 is the buffer for errors, which has room.
             unsafe {
                 if *options.add(at) == 5 {
                     let log = (*values.add(at)).cast::<c_char>();
-                    told.as_ptr().copy_to(log, told.count_bytes() + 1);
+                    text.as_ptr().copy_to(log, text.count_bytes() + 1);
                 }
             }
         }
         // `CUDA_ERROR_INVALID_PTX`
         return 218;
     }
-    let name = world.name();
+    let name = driver.name();
     for (own, bytes) in variables_of(&String::from_utf8_lossy(text)) {
-        world.variables.insert((name, own), bytes);
+        driver.variables.insert((name, own), bytes);
     }
-    world.modules.insert(name, ());
+    driver.modules.insert(name, ());
     // SAFETY: room for a handle, as for all outputs here.
     unsafe { module.write(std::ptr::without_provenance_mut(name)) };
     SUCCESS
@@ -124,11 +124,11 @@ pub unsafe extern "C" fn cuModuleLoadDataEx(
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuModuleUnload(module: Handle) -> u32 {
-    let mut world = hold();
-    world.variables.retain(|(own, _), _| *own != module.addr());
-    match world.modules.remove(&module.addr()) {
+    let mut driver = hold();
+    driver.variables.retain(|(own, _), _| *own != module.addr());
+    match driver.modules.remove(&module.addr()) {
         Some(()) => SUCCESS,
-        None => code(world.broken("a module unloaded twice")),
+        None => code(driver.broken("a module unloaded twice")),
     }
 }
 
@@ -138,12 +138,12 @@ pub unsafe extern "C" fn cuModuleGetFunction(
     module: Handle,
     name: *const c_char,
 ) -> u32 {
-    let mut world = hold();
-    if let Some(code) = world.acts("cuModuleGetFunction") {
+    let mut driver = hold();
+    if let Some(code) = driver.acts("cuModuleGetFunction") {
         return code;
     }
-    if !world.modules.contains_key(&module.addr()) {
-        return code(world.broken("a function of a dead module"));
+    if !driver.modules.contains_key(&module.addr()) {
+        return code(driver.broken("a function of a dead module"));
     }
     // SAFETY: a C string.
     let name = unsafe { CStr::from_ptr(name) }
@@ -152,9 +152,9 @@ pub unsafe extern "C" fn cuModuleGetFunction(
     if name == "missing" || name.ends_with("_with_offset") {
         return NOT_FOUND;
     }
-    let handle = world.name();
-    world.functions.insert(handle, name);
-    // SAFETY: as above.
+    let handle = driver.name();
+    driver.functions.insert(handle, name);
+    // SAFETY: the caller's output has room for a handle.
     unsafe { function.write(std::ptr::without_provenance_mut(handle)) };
     SUCCESS
 }
@@ -184,19 +184,19 @@ pub unsafe extern "C" fn cuModuleGetGlobal_v2(
     module: Handle,
     name: *const c_char,
 ) -> u32 {
-    let mut world = hold();
-    if let Some(code) = world.acts("cuModuleGetGlobal") {
+    let mut driver = hold();
+    if let Some(code) = driver.acts("cuModuleGetGlobal") {
         return code;
     }
-    if !world.modules.contains_key(&module.addr()) {
-        return code(world.broken("a variable of a dead module"));
+    if !driver.modules.contains_key(&module.addr()) {
+        return code(driver.broken("a variable of a dead module"));
     }
     // SAFETY: a C string.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
-    let Some(found) = world.variables.get(&(module.addr(), name.into_owned())) else {
+    let Some(found) = driver.variables.get(&(module.addr(), name.into_owned())) else {
         return NOT_FOUND;
     };
-    // SAFETY: as above.
+    // SAFETY: the caller's outputs have room for an address and a size, or are null.
     unsafe {
         addr.write(found.as_ptr().expose_provenance() as u64);
         bytes.write(found.len());
@@ -242,11 +242,11 @@ pub extern "C" fn cuLinkDestroy() -> u32 {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuFuncGetAttribute(value: *mut c_int, what: c_int, _: Handle) -> u32 {
-    let mut world = hold();
-    if let Some(code) = world.acts("cuFuncGetAttribute") {
+    let mut driver = hold();
+    if let Some(code) = driver.acts("cuFuncGetAttribute") {
         return code;
     }
-    // SAFETY: as above; 0 is the most work-items of a work-group.
+    // SAFETY: the caller's output has room for a number. Attribute 0 is the most work-items of a work-group.
     unsafe { value.write(if what == 0 { 1024 } else { 0 }) };
     SUCCESS
 }
@@ -268,14 +268,14 @@ pub unsafe extern "C" fn cuFuncGetParamInfo(
     offset: *mut usize,
     bytes: *mut usize,
 ) -> u32 {
-    let world = hold();
-    let kernel = world.functions.get(&function.addr());
+    let driver = hold();
+    let kernel = driver.functions.get(&function.addr());
     let kernel = kernel.and_then(|name| Kernel::find(name));
     let known = kernel.and_then(|kernel| kernel.parameters().get(index));
     let Some((at, size)) = known else {
         return INVALID_VALUE;
     };
-    // SAFETY: as above.
+    // SAFETY: the caller's outputs have room for a number each.
     unsafe {
         offset.write(*at);
         bytes.write(*size);
@@ -290,10 +290,10 @@ pub unsafe extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
     _: c_int,
     _: usize,
 ) -> u32 {
-    // SAFETY: as above.
+    // SAFETY: the caller's output has room for a number.
     unsafe { groups.write(2) };
-    let mut world = hold();
-    world
+    let mut driver = hold();
+    driver
         .acts("cuOccupancyMaxActiveBlocksPerMultiprocessor")
         .unwrap_or(SUCCESS)
 }
@@ -307,13 +307,13 @@ pub unsafe extern "C" fn cuOccupancyMaxPotentialBlockSize(
     _: usize,
     _: c_int,
 ) -> u32 {
-    // SAFETY: as above.
+    // SAFETY: the caller's outputs have room for a number each.
     unsafe {
         groups.write(8);
         items.write(512);
     }
-    let mut world = hold();
-    world
+    let mut driver = hold();
+    driver
         .acts("cuOccupancyMaxPotentialBlockSize")
         .unwrap_or(SUCCESS)
 }
@@ -358,7 +358,7 @@ pub unsafe extern "C" fn cuLaunchKernelEx(
     params: *const Handle,
     extra: *const Handle,
 ) -> u32 {
-    // SAFETY: as above.
+    // SAFETY: the caller passes a live description.
     let config = unsafe { &*config };
     launch(
         "cuLaunchKernelEx",
@@ -376,13 +376,13 @@ fn launch(
     stream: Handle,
     (params, extra): (*const Handle, *const Handle),
 ) -> u32 {
-    let mut world = hold();
-    let own = world.context_of_stream(stream);
-    if let Some(code) = world.belongs(name, own) {
+    let mut driver = hold();
+    let own = driver.context_of_stream(stream);
+    if let Some(code) = driver.belongs(name, own) {
         return code;
     }
-    match made(&mut world, function, params, extra, items_of(sizes)) {
-        Ok(Some(command)) => code(world.give(stream.addr(), command)),
+    match made(&mut driver, function, params, extra, items_of(sizes)) {
+        Ok(Some(command)) => code(driver.submit(stream.addr(), command)),
         Ok(None) => SUCCESS,
         Err(code) => code,
     }
@@ -395,14 +395,14 @@ pub fn items_of(sizes: [c_uint; 6]) -> usize {
 
 /// What a launch gives its stream, if it does anything.
 pub fn made(
-    world: &mut World,
+    driver: &mut FakeDriver,
     function: Handle,
     params: *const Handle,
     extra: *const Handle,
     items: usize,
 ) -> Result<Option<Command>, u32> {
-    let Some(name) = world.functions.get(&function.addr()).cloned() else {
-        return world.broken("a launch of no function");
+    let Some(name) = driver.functions.get(&function.addr()).cloned() else {
+        return driver.broken("a launch of no function");
     };
     if let Some(kernel) = Kernel::find(&name) {
         let mut args = [0; 3];
@@ -427,13 +427,13 @@ pub fn made(
     }
     if name == "ur_fill_posted" {
         // SAFETY: that kernel takes an address and a number.
-        let (shelf, launch) = unsafe {
+        let (mailbox, launch) = unsafe {
             (
                 (*params).cast::<usize>().read(),
                 (*params.add(1)).cast::<u32>().read(),
             )
         };
-        return Ok(Some(Command::Posted { shelf, launch }));
+        return Ok(Some(Command::Posted { mailbox, launch }));
     }
     let Some(unit) = name.strip_prefix("ur_fill_") else {
         return Ok(None);
@@ -454,7 +454,7 @@ pub fn made(
         "words" => (4, length * 4),
         _ => (1, length),
     };
-    // SAFETY: as above.
+    // SAFETY: the pattern parameter of the kernel has that many bytes.
     let pattern = unsafe { std::slice::from_raw_parts(pattern, bytes) }.to_vec();
     Ok(Some(Command::Fill {
         dst,

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-use crate::world::*;
+use crate::driver::*;
 
 const NAME: &[u8] = b"Scripted device\0";
 
@@ -61,21 +61,21 @@ pub unsafe extern "C" fn cuGetErrorName(code: u32, name: *mut *const c_char) -> 
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> u32 {
-    // SAFETY: as above.
+    // SAFETY: room for a pointer.
     unsafe { count.write(1 + hold().more_devices as c_int) };
     SUCCESS
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGet(device: *mut c_int, number: c_int) -> u32 {
-    // SAFETY: as above.
+    // SAFETY: room for a pointer.
     unsafe { device.write(number) };
     SUCCESS
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, room: c_int, _: c_int) -> u32 {
-    let bytes = NAME.len().min(room.max(0) as usize);
+pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, capacity: c_int, _: c_int) -> u32 {
+    let bytes = NAME.len().min(capacity.max(0) as usize);
     // SAFETY: room for as many letters as is said.
     unsafe { std::ptr::copy_nonoverlapping(NAME.as_ptr().cast(), name, bytes) };
     SUCCESS
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, room: c_int, _: c_in
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, what: c_int, _: c_int) -> u32 {
     let found = ATTRIBUTES.iter().find(|(number, _)| *number == what);
-    // SAFETY: as above.
+    // SAFETY: the driver's interface promises room for each output.
     unsafe { value.write(found.map_or(0, |(_, value)| *value)) };
     SUCCESS
 }
@@ -92,19 +92,19 @@ pub unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, what: c_int, _:
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, _: c_int) -> u32 {
     let memory = hold().memory.unwrap_or(MEMORY);
-    // SAFETY: as above.
+    // SAFETY: the driver's interface promises room for each output.
     unsafe { bytes.write(memory) };
     SUCCESS
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, all: *mut usize) -> u32 {
-    let mut world = hold();
-    if let Some(code) = world.acts("cuMemGetInfo") {
+    let mut driver = hold();
+    if let Some(code) = driver.acts("cuMemGetInfo") {
         return code;
     }
-    let memory = world.memory.unwrap_or(MEMORY);
-    // SAFETY: as above.
+    let memory = driver.memory.unwrap_or(MEMORY);
+    // SAFETY: the driver's interface promises room for each output.
     unsafe {
         free.write(memory / 2);
         all.write(memory);
@@ -114,29 +114,29 @@ pub unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, all: *mut usize) -> u
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut *mut c_void, device: c_int) -> u32 {
-    let (mut world, device) = (hold(), device as usize);
-    if let Some(code) = world.called("cuDevicePrimaryCtxRetain") {
+    let (mut driver, device) = (hold(), device as usize);
+    if let Some(code) = driver.called("cuDevicePrimaryCtxRetain") {
         return code;
     }
-    if device > world.more_devices {
+    if device > driver.more_devices {
         return INVALID_VALUE;
     }
-    world.retained[device] += 1;
-    // SAFETY: as above.
+    driver.retained[device] += 1;
+    // SAFETY: the driver's interface promises room for each output.
     unsafe { context.write(std::ptr::without_provenance_mut(context_of(device))) };
     SUCCESS
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuDevicePrimaryCtxRelease_v2(device: c_int) -> u32 {
-    let mut world = hold();
-    let held = world.retained.get_mut(device as usize);
-    match held.filter(|held| **held > 0) {
-        Some(held) => {
-            *held -= 1;
+    let mut driver = hold();
+    let count = driver.retained.get_mut(device as usize);
+    match count.filter(|count| **count > 0) {
+        Some(count) => {
+            *count -= 1;
             SUCCESS
         }
-        None => code(world.broken("a context released too often")),
+        None => code(driver.broken("a context released too often")),
     }
 }
 
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn cuCtxGetCurrent(context: *mut *mut c_void) -> u32 {
     if let Some(code) = hold().called("cuCtxGetCurrent") {
         return code;
     }
-    // SAFETY: as above.
+    // SAFETY: the driver's interface promises room for each output.
     unsafe { context.write(std::ptr::without_provenance_mut(current())) };
     SUCCESS
 }
@@ -172,7 +172,7 @@ pub extern "C" fn cuCtxSetCurrent(context: *mut c_void) -> u32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuCtxPopCurrent_v2(context: *mut *mut c_void) -> u32 {
     let top = CURRENT.with(|all| all.borrow_mut().pop());
-    // SAFETY: as above.
+    // SAFETY: the driver's interface promises room for each output.
     unsafe { context.write(std::ptr::without_provenance_mut(top.unwrap_or(0))) };
     match top {
         Some(_) => SUCCESS,
@@ -185,7 +185,7 @@ pub unsafe extern "C" fn cuCtxGetStreamPriorityRange(low: *mut c_int, high: *mut
     if let Some(code) = hold().acts("cuCtxGetStreamPriorityRange") {
         return code;
     }
-    // SAFETY: as above.
+    // SAFETY: the driver's interface promises room for each output.
     unsafe {
         low.write(0);
         high.write(-5);

@@ -3,9 +3,9 @@
 use std::ffi::{c_uint, c_void};
 
 use crate::code::{items_of, made};
+use crate::driver::*;
 use crate::stream::Command;
 use crate::work::boxed;
-use crate::world::*;
 
 type Handle = *mut c_void;
 
@@ -25,10 +25,10 @@ pub struct Launch {
 }
 
 impl Launch {
-    fn made(&self, world: &mut World) -> Result<Option<Command>, u32> {
+    fn made(&self, driver: &mut FakeDriver) -> Result<Option<Command>, u32> {
         let [gx, gy, gz, x, y, z, _] = self.sizes;
         let items = items_of([gx, gy, gz, x, y, z]);
-        made(world, self.function, self.params, self.extra, items)
+        made(driver, self.function, self.params, self.extra, items)
     }
 }
 
@@ -43,7 +43,7 @@ pub struct Set {
     height: usize,
 }
 
-fn new(graphs: impl FnOnce(&mut World) -> usize, out: *mut Handle) -> u32 {
+fn new(graphs: impl FnOnce(&mut FakeDriver) -> usize, out: *mut Handle) -> u32 {
     let name = graphs(&mut hold());
     // SAFETY: room for a handle, as for all outputs here.
     unsafe { out.write(std::ptr::without_provenance_mut(name)) };
@@ -55,9 +55,9 @@ pub extern "C" fn cuGraphCreate(graph: *mut Handle, _: c_uint) -> u32 {
     if let Some(code) = hold().called("cuGraphCreate") {
         return code;
     }
-    let add = |world: &mut World| {
-        let name = world.name();
-        world.graphs.insert(name, Graph::default());
+    let add = |driver: &mut FakeDriver| {
+        let name = driver.name();
+        driver.graphs.insert(name, Graph::default());
         name
     };
     new(add, graph)
@@ -65,10 +65,10 @@ pub extern "C" fn cuGraphCreate(graph: *mut Handle, _: c_uint) -> u32 {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuGraphDestroy(graph: Handle) -> u32 {
-    let mut world = hold();
-    match world.graphs.remove(&graph.addr()) {
+    let mut driver = hold();
+    match driver.graphs.remove(&graph.addr()) {
         Some(_) => SUCCESS,
-        None => code(world.broken("a graph destroyed twice")),
+        None => code(driver.broken("a graph destroyed twice")),
     }
 }
 
@@ -79,14 +79,14 @@ fn add(
     graph: Handle,
     after: *const Handle,
     count: usize,
-    give: impl FnOnce(&mut World) -> Result<Vec<Command>, u32>,
+    submit: impl FnOnce(&mut FakeDriver) -> Result<Vec<Command>, u32>,
 ) -> u32 {
-    let mut world = hold();
-    if let Some(code) = world.acts(name) {
+    let mut driver = hold();
+    if let Some(code) = driver.acts(name) {
         return code;
     }
-    let Some(own) = world.graphs.get(&graph.addr()) else {
-        return code(world.broken("a node of a dead graph"));
+    let Some(own) = driver.graphs.get(&graph.addr()) else {
+        return code(driver.broken("a node of a dead graph"));
     };
     let known = (0..count).all(|at| {
         // SAFETY: as many nodes as is said.
@@ -94,18 +94,18 @@ fn add(
         own.nodes.iter().rev().any(|(name, _)| *name == before)
     });
     if !known {
-        return code(world.broken("a node behind one that is not there"));
+        return code(driver.broken("a node behind one that is not there"));
     }
-    world.script.edges += count as u64;
-    let commands = match give(&mut world) {
+    driver.script.edges += count as u64;
+    let commands = match submit(&mut driver) {
         Ok(commands) => commands,
         Err(code) => return code,
     };
-    let handle = world.name();
-    if let Some(own) = world.graphs.get_mut(&graph.addr()) {
+    let handle = driver.name();
+    if let Some(own) = driver.graphs.get_mut(&graph.addr()) {
         own.nodes.push((handle, commands));
     }
-    // SAFETY: as above.
+    // SAFETY: as many nodes as is said.
     unsafe { node.write(std::ptr::without_provenance_mut(handle)) };
     SUCCESS
 }
@@ -120,10 +120,17 @@ pub unsafe extern "C" fn cuGraphAddKernelNode(
 ) -> u32 {
     // SAFETY: the caller's description.
     let what = unsafe { &*what };
-    add("cuGraphAddKernelNode", node, graph, after, count, |world| {
-        let made = what.made(world)?;
-        Ok(made.into_iter().collect())
-    })
+    add(
+        "cuGraphAddKernelNode",
+        node,
+        graph,
+        after,
+        count,
+        |driver| {
+            let made = what.made(driver)?;
+            Ok(made.into_iter().collect())
+        },
+    )
 }
 
 #[unsafe(no_mangle)]
@@ -175,13 +182,13 @@ pub extern "C" fn cuGraphAddEmptyNode(
 }
 
 /// The graph's commands as they are now, in a row.
-fn commands_of(world: &mut World, graph: Handle) -> Result<Vec<Command>, u32> {
-    match world.graphs.get(&graph.addr()) {
+fn commands_of(driver: &mut FakeDriver, graph: Handle) -> Result<Vec<Command>, u32> {
+    match driver.graphs.get(&graph.addr()) {
         Some(graph) => {
             let commands = graph.nodes.iter().flat_map(|(_, commands)| commands);
             Ok(commands.cloned().collect())
         }
-        None => world.broken("a dead graph inside another"),
+        None => driver.broken("a dead graph inside another"),
     }
 }
 
@@ -194,24 +201,24 @@ pub extern "C" fn cuGraphAddChildGraphNode(
     child: Handle,
 ) -> u32 {
     let name = "cuGraphAddChildGraphNode";
-    add(name, node, graph, after, count, |world| {
-        commands_of(world, child)
+    add(name, node, graph, after, count, |driver| {
+        commands_of(driver, child)
     })
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuGraphClone(copy: *mut Handle, graph: Handle) -> u32 {
-    let mut world = hold();
-    if let Some(code) = world.called("cuGraphClone") {
+    let mut driver = hold();
+    if let Some(code) = driver.called("cuGraphClone") {
         return code;
     }
-    let Some(own) = world.graphs.get(&graph.addr()).cloned() else {
-        return code(world.broken("a dead graph copied"));
+    let Some(own) = driver.graphs.get(&graph.addr()).cloned() else {
+        return code(driver.broken("a dead graph copied"));
     };
-    drop(world);
-    let add = |world: &mut World| {
-        let name = world.name();
-        world.graphs.insert(name, own);
+    drop(driver);
+    let add = |driver: &mut FakeDriver| {
+        let name = driver.name();
+        driver.graphs.insert(name, own);
         name
     };
     new(add, copy)
@@ -219,17 +226,17 @@ pub extern "C" fn cuGraphClone(copy: *mut Handle, graph: Handle) -> u32 {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuGraphInstantiateWithFlags(made: *mut Handle, graph: Handle, _: u64) -> u32 {
-    let mut world = hold();
-    if let Some(code) = world.acts("cuGraphInstantiateWithFlags") {
+    let mut driver = hold();
+    if let Some(code) = driver.acts("cuGraphInstantiateWithFlags") {
         return code;
     }
-    let Some(own) = world.graphs.get(&graph.addr()).cloned() else {
-        return code(world.broken("a dead graph made ready"));
+    let Some(own) = driver.graphs.get(&graph.addr()).cloned() else {
+        return code(driver.broken("a dead graph made ready"));
     };
-    drop(world);
-    let add = |world: &mut World| {
-        let name = world.name();
-        world.launchable.insert(name, own);
+    drop(driver);
+    let add = |driver: &mut FakeDriver| {
+        let name = driver.name();
+        driver.launchable.insert(name, own);
         name
     };
     new(add, made)
@@ -237,23 +244,23 @@ pub extern "C" fn cuGraphInstantiateWithFlags(made: *mut Handle, graph: Handle, 
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuGraphLaunch(made: Handle, stream: Handle) -> u32 {
-    let mut world = hold();
-    if let Some(code) = world.acts("cuGraphLaunch") {
+    let mut driver = hold();
+    if let Some(code) = driver.acts("cuGraphLaunch") {
         return code;
     }
-    let Some(own) = world.launchable.get(&made.addr()).cloned() else {
-        return code(world.broken("a dead graph launched"));
+    let Some(own) = driver.launchable.get(&made.addr()).cloned() else {
+        return code(driver.broken("a dead graph launched"));
     };
     let mut commands = own.nodes.into_iter().flat_map(|(_, commands)| commands);
-    code(commands.try_for_each(|command| world.give(stream.addr(), command)))
+    code(commands.try_for_each(|command| driver.submit(stream.addr(), command)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuGraphExecDestroy(made: Handle) -> u32 {
-    let mut world = hold();
-    match world.launchable.remove(&made.addr()) {
+    let mut driver = hold();
+    match driver.launchable.remove(&made.addr()) {
         Some(_) => SUCCESS,
-        None => code(world.broken("a graph destroyed twice")),
+        None => code(driver.broken("a graph destroyed twice")),
     }
 }
 
@@ -263,23 +270,23 @@ pub unsafe extern "C" fn cuGraphExecKernelNodeSetParams(
     node: Handle,
     what: *const Launch,
 ) -> u32 {
-    let mut world = hold();
-    if let Some(code) = world.acts("cuGraphExecKernelNodeSetParams") {
+    let mut driver = hold();
+    if let Some(code) = driver.acts("cuGraphExecKernelNodeSetParams") {
         return code;
     }
     // SAFETY: the caller's description.
     let what = unsafe { &*what };
-    let command = match what.made(&mut world) {
+    let command = match what.made(&mut driver) {
         Ok(command) => command,
         Err(code) => return code,
     };
-    let nodes = world.launchable.get_mut(&own.addr());
+    let nodes = driver.launchable.get_mut(&own.addr());
     let mut nodes = nodes.into_iter().flat_map(|graph| &mut graph.nodes);
     match nodes.find(|(name, _)| *name == node.addr()) {
         Some((_, commands)) => {
             *commands = command.into_iter().collect();
             SUCCESS
         }
-        None => code(world.broken("a change of what is not in a graph")),
+        None => code(driver.broken("a change of what is not in a graph")),
     }
 }

@@ -3,7 +3,7 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ffi::{c_int, c_uint, c_void};
 
-use crate::world::*;
+use crate::driver::*;
 
 fn layout(bytes: usize) -> Option<Layout> {
     Layout::from_size_align(bytes.max(1), 4096).ok()
@@ -25,24 +25,24 @@ pub fn deallocate(start: usize, bytes: usize) {
 }
 
 fn make(name: &'static str, bytes: usize) -> Result<usize, u32> {
-    let mut world = hold();
-    if let Some(code) = world.acts(name) {
+    let mut driver = hold();
+    if let Some(code) = driver.acts(name) {
         return Err(code);
     }
     let start = allocate(bytes).ok_or(OUT_OF_MEMORY)?;
-    world.blocks.insert(start, bytes);
+    driver.blocks.insert(start, bytes);
     Ok(start)
 }
 
 fn free(start: usize, name: &str) -> u32 {
-    let mut world = hold();
-    world.pump();
-    match world.blocks.remove(&start) {
+    let mut driver = hold();
+    driver.pump();
+    match driver.blocks.remove(&start) {
         Some(bytes) => {
             deallocate(start, bytes);
             SUCCESS
         }
-        None => code(world.broken(&format!("{name} of what is not there"))),
+        None => code(driver.broken(&format!("{name} of what is not there"))),
     }
 }
 
@@ -54,14 +54,14 @@ pub unsafe extern "C" fn cuMemAlloc_v2(start: *mut u64, bytes: usize) -> u32 {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAllocManaged(start: *mut u64, bytes: usize, _: c_uint) -> u32 {
-    // SAFETY: as above.
+    // SAFETY: room for an address, as for all outputs here.
     code(make("cuMemAllocManaged", bytes).map(|at| unsafe { start.write(at as u64) }))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemHostAlloc(start: *mut *mut c_void, bytes: usize, _: c_uint) -> u32 {
     let made = make("cuMemHostAlloc", bytes);
-    // SAFETY: as above.
+    // SAFETY: room for an address, as for all outputs here.
     code(made.map(|at| unsafe { start.write(std::ptr::with_exposed_provenance_mut(at)) }))
 }
 
@@ -80,27 +80,27 @@ const ALREADY_REGISTERED: u32 = 712;
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemHostRegister_v2(start: *mut c_void, bytes: usize, _: c_uint) -> u32 {
-    let (mut world, at) = (hold(), start.addr());
-    if let Some(code) = world.acts("cuMemHostRegister") {
+    let (mut driver, at) = (hold(), start.addr());
+    if let Some(code) = driver.acts("cuMemHostRegister") {
         return code;
     }
-    let before = world.registered.range(..at + bytes).next_back();
+    let before = driver.registered.range(..at + bytes).next_back();
     if before.is_some_and(|(start, bytes)| start + bytes > at) {
         return ALREADY_REGISTERED;
     }
-    world.registered.insert(at, bytes);
+    driver.registered.insert(at, bytes);
     SUCCESS
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemHostUnregister(start: *mut c_void) -> u32 {
-    let mut world = hold();
-    if let Some(code) = world.acts("cuMemHostUnregister") {
+    let mut driver = hold();
+    if let Some(code) = driver.acts("cuMemHostUnregister") {
         return code;
     }
-    match world.registered.remove(&start.addr()) {
+    match driver.registered.remove(&start.addr()) {
         Some(_) => SUCCESS,
-        None => code(world.broken("memory unregistered that is not registered")),
+        None => code(driver.broken("memory unregistered that is not registered")),
     }
 }
 
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn cuMemGetAllocationGranularity(
     _: *const c_void,
     _: c_uint,
 ) -> u32 {
-    // SAFETY: as above.
+    // SAFETY: room for an address, as for all outputs here.
     unsafe { bytes.write(PAGE) };
     SUCCESS
 }
@@ -123,8 +123,8 @@ pub unsafe extern "C" fn cuMemAddressReserve(
     _: u64,
     _: u64,
 ) -> u32 {
-    let mut world = hold();
-    if let Some(code) = world.called("cuMemAddressReserve") {
+    let mut driver = hold();
+    if let Some(code) = driver.called("cuMemAddressReserve") {
         return code;
     }
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -143,20 +143,20 @@ pub unsafe extern "C" fn cuMemAddressReserve(
             unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(from), to - from) };
         }
     }
-    world.ranges.insert(at, bytes);
-    // SAFETY: as above.
+    driver.ranges.insert(at, bytes);
+    // SAFETY: what lies before and behind the part that is kept.
     unsafe { start.write(at as u64) };
     SUCCESS
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemAddressFree(start: u64, bytes: usize) -> u32 {
-    let (mut world, start) = (hold(), start as usize);
-    let used = world.maps.range(start..start + bytes).next().is_some();
-    if used || world.ranges.get(&start) != Some(&bytes) {
-        return code(world.broken("addresses given back that are in use, or not reserved"));
+    let (mut driver, start) = (hold(), start as usize);
+    let used = driver.maps.range(start..start + bytes).next().is_some();
+    if used || driver.ranges.get(&start) != Some(&bytes) {
+        return code(driver.broken("addresses given back that are in use, or not reserved"));
     }
-    world.ranges.remove(&start);
+    driver.ranges.remove(&start);
     // SAFETY: a reservation that is given up.
     unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(start), bytes) };
     SUCCESS
@@ -169,76 +169,76 @@ pub unsafe extern "C" fn cuMemCreate(
     _: *const c_void,
     _: u64,
 ) -> u32 {
-    let mut world = hold();
-    if let Some(code) = world.called("cuMemCreate") {
+    let mut driver = hold();
+    if let Some(code) = driver.called("cuMemCreate") {
         return code;
     }
-    let name = world.name();
+    let name = driver.name();
     let piece = Piece {
         bytes,
         released: false,
         mapped: 0,
     };
-    world.pieces.insert(name, piece);
-    // SAFETY: as above.
+    driver.pieces.insert(name, piece);
+    // SAFETY: a reservation that is given up.
     unsafe { handle.write(name as u64) };
     SUCCESS
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemRelease(handle: u64) -> u32 {
-    let (mut world, name) = (hold(), handle as usize);
-    match world.pieces.get_mut(&name) {
+    let (mut driver, name) = (hold(), handle as usize);
+    match driver.pieces.get_mut(&name) {
         Some(piece) if !piece.released => {
             piece.released = true;
             if piece.mapped == 0 {
-                world.pieces.remove(&name);
+                driver.pieces.remove(&name);
             }
             SUCCESS
         }
-        _ => code(world.broken("a piece released twice")),
+        _ => code(driver.broken("a piece released twice")),
     }
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemMap(start: u64, bytes: usize, offset: usize, handle: u64, _: u64) -> u32 {
-    let (mut world, at, name) = (hold(), start as usize, handle as usize);
-    if let Some(code) = world.called("cuMemMap") {
+    let (mut driver, at, name) = (hold(), start as usize, handle as usize);
+    if let Some(code) = driver.called("cuMemMap") {
         return code;
     }
-    let taken = world.maps.range(at..at + bytes).next().is_some();
-    let whole = world
+    let found = driver.maps.range(at..at + bytes).next().is_some();
+    let whole = driver
         .pieces
         .get(&name)
         .is_some_and(|piece| piece.bytes == bytes && offset == 0);
-    if taken || !whole {
-        return code(world.broken("mapping what is no piece, or where one is"));
+    if found || !whole {
+        return code(driver.broken("mapping what is no piece, or where one is"));
     }
-    if let Some(piece) = world.pieces.get_mut(&name) {
+    if let Some(piece) = driver.pieces.get_mut(&name) {
         piece.mapped += 1;
     }
-    world.maps.insert(at, (bytes, name));
+    driver.maps.insert(at, (bytes, name));
     SUCCESS
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemUnmap(start: u64, bytes: usize) -> u32 {
-    let (mut world, start) = (hold(), start as usize);
-    world.pump();
-    let all: Vec<_> = world
+    let (mut driver, start) = (hold(), start as usize);
+    driver.pump();
+    let all: Vec<_> = driver
         .maps
         .range(start..start + bytes)
         .map(|(at, map)| (*at, *map))
         .collect();
     if all.iter().map(|(_, (bytes, _))| bytes).sum::<usize>() != bytes {
-        return code(world.broken("unmapping what is not all mapped"));
+        return code(driver.broken("unmapping what is not all mapped"));
     }
     for (at, (_, name)) in all {
-        world.maps.remove(&at);
-        if let Some(piece) = world.pieces.get_mut(&name) {
+        driver.maps.remove(&at);
+        if let Some(piece) = driver.pieces.get_mut(&name) {
             piece.mapped -= 1;
             if piece.mapped == 0 && piece.released {
-                world.pieces.remove(&name);
+                driver.pieces.remove(&name);
             }
         }
     }
@@ -274,9 +274,9 @@ pub unsafe extern "C" fn cuPointerGetAttribute(value: *mut c_void, what: c_int, 
         (true, 9) => Some(1),
         _ => None,
     }
-    .map(|told: c_int| {
+    .map(|answer: c_int| {
         // SAFETY: room for a number, by the driver's interface.
-        unsafe { value.cast::<c_int>().write(told) };
+        unsafe { value.cast::<c_int>().write(answer) };
     });
     value.map_or(INVALID_VALUE, |()| SUCCESS)
 }

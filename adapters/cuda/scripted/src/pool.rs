@@ -3,9 +3,9 @@
 
 use std::ffi::{c_int, c_void};
 
+use crate::driver::*;
 use crate::memory::{allocate, deallocate};
 use crate::stream::Command;
-use crate::world::*;
 
 pub struct Pool {
     max: usize,
@@ -44,7 +44,7 @@ pub struct Properties {
 const THRESHOLD: c_int = 4;
 const RESERVED: c_int = 5;
 
-impl World {
+impl FakeDriver {
     fn reserved(&self, pool: usize) -> usize {
         let own = self.pooled.values().filter(|block| block.pool == pool);
         own.map(|block| block.bytes).sum()
@@ -78,8 +78,8 @@ impl World {
         }
     }
 
-    /// A stream has come to an allocation, or to a free.
-    pub fn turn(&mut self, at: usize, free: bool) {
+    /// A stream has reached an allocation or a free of this block.
+    pub fn change_block(&mut self, at: usize, free: bool) {
         let Some(block) = self.pooled.get_mut(&at) else {
             return;
         };
@@ -117,8 +117,8 @@ impl World {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemPoolCreate(pool: *mut *mut c_void, what: *const Properties) -> u32 {
-    let mut world = hold();
-    if let Some(code) = world.called("cuMemPoolCreate") {
+    let mut driver = hold();
+    if let Some(code) = driver.called("cuMemPoolCreate") {
         return code;
     }
     // SAFETY: the caller's properties.
@@ -127,13 +127,13 @@ pub unsafe extern "C" fn cuMemPoolCreate(pool: *mut *mut c_void, what: *const Pr
     if ![(1, 1), (1, 2), (2, 0)].contains(&(what.kind, what.place[0])) || what.handles != 0 {
         return INVALID_VALUE;
     }
-    let name = world.name();
+    let name = driver.name();
     let new = Pool {
         max: if what.max == 0 { 1 << 30 } else { what.max },
         threshold: 0,
         dead: false,
     };
-    world.pools.insert(name, new);
+    driver.pools.insert(name, new);
     // SAFETY: room for a handle, as for all outputs here.
     unsafe { pool.write(std::ptr::without_provenance_mut(name)) };
     SUCCESS
@@ -141,15 +141,15 @@ pub unsafe extern "C" fn cuMemPoolCreate(pool: *mut *mut c_void, what: *const Pr
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemPoolDestroy(pool: *mut c_void) -> u32 {
-    let (mut world, name) = (hold(), pool.addr());
-    world.pump();
-    match world.pools.get_mut(&name) {
+    let (mut driver, name) = (hold(), pool.addr());
+    driver.pump();
+    match driver.pools.get_mut(&name) {
         Some(pool) if !pool.dead => {
             pool.dead = true;
-            world.bury(name);
+            driver.bury(name);
             SUCCESS
         }
-        _ => code(world.broken("a pool destroyed twice")),
+        _ => code(driver.broken("a pool destroyed twice")),
     }
 }
 
@@ -159,18 +159,18 @@ pub unsafe extern "C" fn cuMemPoolSetAttribute(
     what: c_int,
     value: *mut c_void,
 ) -> u32 {
-    let mut world = hold();
-    if let Some(code) = world.called("cuMemPoolSetAttribute") {
+    let mut driver = hold();
+    if let Some(code) = driver.called("cuMemPoolSetAttribute") {
         return code;
     }
-    match world.pools.get_mut(&pool.addr()) {
+    match driver.pools.get_mut(&pool.addr()) {
         Some(pool) if what == THRESHOLD => {
             // SAFETY: the attribute is a number of this size.
             pool.threshold = unsafe { value.cast::<u64>().read() };
             SUCCESS
         }
         Some(_) => INVALID_VALUE,
-        None => code(world.broken("an attribute of a dead pool")),
+        None => code(driver.broken("an attribute of a dead pool")),
     }
 }
 
@@ -180,18 +180,18 @@ pub unsafe extern "C" fn cuMemPoolGetAttribute(
     what: c_int,
     value: *mut c_void,
 ) -> u32 {
-    let mut world = hold();
-    if let Some(code) = world.called("cuMemPoolGetAttribute") {
+    let mut driver = hold();
+    if let Some(code) = driver.called("cuMemPoolGetAttribute") {
         return code;
     }
-    world.pump();
-    let bytes = match (world.pools.get(&pool.addr()), what) {
+    driver.pump();
+    let bytes = match (driver.pools.get(&pool.addr()), what) {
         (Some(pool), THRESHOLD) => pool.threshold,
-        (Some(_), RESERVED) => world.reserved(pool.addr()) as u64,
+        (Some(_), RESERVED) => driver.reserved(pool.addr()) as u64,
         (Some(_), _) => return INVALID_VALUE,
-        (None, _) => return code(world.broken("an attribute of a dead pool")),
+        (None, _) => return code(driver.broken("an attribute of a dead pool")),
     };
-    // SAFETY: as above.
+    // SAFETY: the driver's interface promises room for each output.
     unsafe { value.cast::<u64>().write(bytes) };
     SUCCESS
 }
@@ -203,12 +203,12 @@ pub extern "C" fn cuMemPoolSetAccess(_: *mut c_void, _: *const c_void, _: usize)
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemPoolTrimTo(pool: *mut c_void, keep: usize) -> u32 {
-    let mut world = hold();
-    if let Some(code) = world.called("cuMemPoolTrimTo") {
+    let mut driver = hold();
+    if let Some(code) = driver.called("cuMemPoolTrimTo") {
         return code;
     }
-    world.pump();
-    world.trim(pool.addr(), keep);
+    driver.pump();
+    driver.trim(pool.addr(), keep);
     SUCCESS
 }
 
@@ -219,13 +219,13 @@ pub unsafe extern "C" fn cuMemAllocFromPoolAsync(
     pool: *mut c_void,
     stream: *mut c_void,
 ) -> u32 {
-    let (mut world, name) = (hold(), pool.addr());
-    if let Some(code) = world.acts("cuMemAllocFromPoolAsync") {
+    let (mut driver, name) = (hold(), pool.addr());
+    if let Some(code) = driver.acts("cuMemAllocFromPoolAsync") {
         return code;
     }
-    world.pump();
-    let Some(max) = world.pools.get(&name).map(|pool| pool.max) else {
-        return code(world.broken("memory of a dead pool"));
+    driver.pump();
+    let Some(max) = driver.pools.get(&name).map(|pool| pool.max) else {
+        return code(driver.broken("memory of a dead pool"));
     };
     let Some(bytes) = bytes
         .checked_next_multiple_of(PAGE)
@@ -233,15 +233,15 @@ pub unsafe extern "C" fn cuMemAllocFromPoolAsync(
     else {
         return OUT_OF_MEMORY;
     };
-    let again = world
+    let again = driver
         .pooled
         .iter()
         .find(|(_, block)| (block.pool, block.bytes, block.state) == (name, bytes, State::Free));
     let at = match again.map(|(at, _)| *at) {
         Some(at) => at,
         None => {
-            world.trim(name, max.saturating_sub(bytes));
-            let fits = world
+            driver.trim(name, max.saturating_sub(bytes));
+            let fits = driver
                 .reserved(name)
                 .checked_add(bytes)
                 .is_some_and(|sum| sum <= max);
@@ -257,23 +257,23 @@ pub unsafe extern "C" fn cuMemAllocFromPoolAsync(
         state: State::Coming,
         freed: false,
     };
-    world.pooled.insert(at, new);
-    // SAFETY: as above.
+    driver.pooled.insert(at, new);
+    // SAFETY: the driver's interface promises room for each output.
     unsafe { start.write(at as u64) };
-    code(world.give(stream.addr(), Command::Turn { at, free: false }))
+    code(driver.submit(stream.addr(), Command::ChangeBlock { at, free: false }))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemFreeAsync(start: u64, stream: *mut c_void) -> u32 {
-    let (mut world, at) = (hold(), start as usize);
-    if let Some(code) = world.acts("cuMemFreeAsync") {
+    let (mut driver, at) = (hold(), start as usize);
+    if let Some(code) = driver.acts("cuMemFreeAsync") {
         return code;
     }
-    match world.pooled.get_mut(&at) {
+    match driver.pooled.get_mut(&at) {
         Some(block) if !block.freed => {
             block.freed = true;
-            code(world.give(stream.addr(), Command::Turn { at, free: true }))
+            code(driver.submit(stream.addr(), Command::ChangeBlock { at, free: true }))
         }
-        _ => code(world.broken("a block of a pool freed twice")),
+        _ => code(driver.broken("a block of a pool freed twice")),
     }
 }

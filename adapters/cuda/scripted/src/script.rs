@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char};
 
-use crate::world::{MOST_DEVICES, hold};
+use crate::driver::{MAX_DEVICES, hold};
 
 /// A call that fails.
 #[repr(C)]
@@ -89,7 +89,7 @@ impl Script {
 /// `only` is null or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn scripted_fail(fault: Fault, only: *const c_char) {
-    let mut world = hold();
+    let mut driver = hold();
     let only = match only.is_null() {
         true => String::new(),
         // SAFETY: promised by the caller.
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn scripted_fail(fault: Fault, only: *const c_char) {
             .to_string_lossy()
             .into_owned(),
     };
-    world.script = Script {
+    driver.script = Script {
         fault,
         only,
         ..Script::default()
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn scripted_fail(fault: Fault, only: *const c_char) {
 /// Has so many devices, from 1 to 4, from the next look for them on.
 #[unsafe(no_mangle)]
 pub extern "C" fn scripted_devices(count: usize) {
-    hold().more_devices = count.clamp(1, MOST_DEVICES) - 1;
+    hold().more_devices = count.clamp(1, MAX_DEVICES) - 1;
 }
 
 /// Has devices say that they have so much memory. Half of it is always free.
@@ -137,14 +137,14 @@ pub extern "C" fn scripted_capture(stream: usize) {
 
 /// Looks.
 #[unsafe(no_mangle)]
-pub extern "C" fn scripted_look() -> Answer {
-    let world = hold();
+pub extern "C" fn scripted_query() -> Answer {
+    let driver = hold();
     Answer {
-        calls: world.script.calls,
-        met: world.script.met.is_some(),
-        live: world.live(),
-        broken: world.script.broken.len() as u64,
-        edges: world.script.edges,
+        calls: driver.script.calls,
+        met: driver.script.met.is_some(),
+        live: driver.live(),
+        broken: driver.script.broken.len() as u64,
+        edges: driver.script.edges,
     }
 }
 
@@ -153,14 +153,14 @@ pub extern "C" fn scripted_look() -> Answer {
 /// # Safety
 /// `buffer` has room for `size` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn scripted_tell(buffer: *mut c_char, size: usize) {
-    let world = hold();
-    let script = &world.script;
+pub unsafe extern "C" fn scripted_report(buffer: *mut c_char, size: usize) {
+    let driver = hold();
+    let script = &driver.script;
     let met = script.met.unwrap_or("nothing");
     let text = format!(
         "failed: {met}; broken: {:?}; alive: {:?}",
         script.broken,
-        world.report()
+        driver.report()
     );
     let bytes = &text.as_bytes()[..text.len().min(size.saturating_sub(1))];
     // SAFETY: promised by the caller; one byte more is left.

@@ -1,12 +1,12 @@
-//! What streams run, and when: whoever holds the world runs all that can run.
+//! Streams and their commands: each entry point runs all commands that can run.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::code::Kernel;
-use crate::world::{Held, World, current, hold};
+use crate::driver::{DriverGuard, FakeDriver, current, hold};
 
-/// What a stream was given.
+/// A command of a stream.
 #[derive(Clone)]
 pub enum Command {
     Copy {
@@ -25,16 +25,16 @@ pub enum Command {
         args: [usize; 3],
         items: usize,
     },
-    /// Fills that stand on a shelf, up to those of a launch.
-    Posted { shelf: usize, launch: u32 },
+    /// The fills of a mailbox, up to those of a launch.
+    Posted { mailbox: usize, launch: u32 },
     /// The event has happened, for the how-manieth time.
     Record { event: usize, count: u64 },
     /// Waits for that.
     Await { event: usize, count: u64 },
     /// A block of a pool's may be used from here on, or no longer.
-    Turn { at: usize, free: bool },
+    ChangeBlock { at: usize, free: bool },
     /// Waits until the word is at least so much.
-    Watch { word: usize, value: u32 },
+    AwaitWord { word: usize, value: u32 },
 }
 
 #[derive(Default)]
@@ -55,7 +55,7 @@ pub struct Event {
     pub at: Option<Instant>,
 }
 
-impl World {
+impl FakeDriver {
     /// Runs what can run.
     pub fn pump(&mut self) {
         loop {
@@ -77,7 +77,7 @@ impl World {
                 let event = self.events.get(event);
                 event.is_none_or(|event| event.happened >= *count)
             }
-            Command::Watch { word, value } => {
+            Command::AwaitWord { word, value } => {
                 // SAFETY: pinned memory of the caller's, who keeps it as long as streams watch it.
                 let word =
                     unsafe { AtomicU32::from_ptr(std::ptr::with_exposed_provenance_mut(*word)) };
@@ -121,9 +121,9 @@ impl World {
                 // SAFETY: the caller promises what it launches on.
                 unsafe { kernel.run(args, items) };
             }
-            Command::Posted { shelf, launch } => {
-                // SAFETY: the caller keeps the shelf as long as anything is pending.
-                for (dst, pattern, bytes) in unsafe { posted(shelf, launch) } {
+            Command::Posted { mailbox, launch } => {
+                // SAFETY: the caller keeps the mailbox while a launch is pending.
+                for (dst, pattern, bytes) in unsafe { mailbox_fills(mailbox, launch) } {
                     let pattern = pattern.to_vec();
                     #[rustfmt::skip]
                     self.run(Command::Fill { dst, pattern, bytes });
@@ -135,12 +135,12 @@ impl World {
                     event.at = Some(Instant::now());
                 }
             }
-            Command::Turn { at, free } => self.turn(at, free),
-            Command::Await { .. } | Command::Watch { .. } => {}
+            Command::ChangeBlock { at, free } => self.change_block(at, free),
+            Command::Await { .. } | Command::AwaitWord { .. } => {}
         }
     }
 
-    pub fn give(&mut self, stream: usize, command: Command) -> Result<(), u32> {
+    pub fn submit(&mut self, stream: usize, command: Command) -> Result<(), u32> {
         match self.streams.get_mut(&stream) {
             Some(stream) if stream.context != current() && !self.anywhere => {
                 return self.broken("work for a stream of another context");
@@ -162,24 +162,24 @@ impl World {
     }
 }
 
-/// Takes from a shelf what the adapter's kernel would do: where, what and how many bytes each. The words of a
-/// shelf are told in `fill.cu`.
+/// Removes the fills from a mailbox that the adapter's kernel would run: address, pattern and bytes of each.
+/// `fill.cu` has the layout.
 ///
 /// # Safety
-/// There is one.
-unsafe fn posted(shelf: usize, launch: u32) -> Vec<(usize, [u8; 16], usize)> {
-    const POSTS: u64 = 128;
+/// `mailbox` is the address of a live mailbox.
+unsafe fn mailbox_fills(mailbox: usize, launch: u32) -> Vec<(usize, [u8; 16], usize)> {
+    const MAX_PENDING_FILLS: u64 = 128;
     let word = |at: usize| -> &AtomicU64 {
-        let word = std::ptr::with_exposed_provenance_mut(shelf + 8 * at);
+        let word = std::ptr::with_exposed_provenance_mut(mailbox + 8 * at);
         // SAFETY: promised by the caller.
         unsafe { AtomicU64::from_ptr(word) }
     };
     let (all, done, closed) = (word(0), word(1), word(8));
     closed.store(u64::from(launch), Ordering::SeqCst);
     let (mut next, all) = (done.load(Ordering::SeqCst), all.load(Ordering::SeqCst));
-    let mut taken = Vec::new();
+    let mut found = Vec::new();
     while next != all {
-        let at = 16 + 4 * (next % POSTS) as usize;
+        let at = 16 + 4 * (next % MAX_PENDING_FILLS) as usize;
         let [to, low, high, rest] =
             std::array::from_fn(|part| word(at + part).load(Ordering::Relaxed));
         let (latest, count) = (rest as u32, (rest >> 32) as usize);
@@ -189,22 +189,22 @@ unsafe fn posted(shelf: usize, launch: u32) -> Vec<(usize, [u8; 16], usize)> {
         let mut pattern = [0; 16];
         pattern[..8].copy_from_slice(&low.to_ne_bytes());
         pattern[8..].copy_from_slice(&high.to_ne_bytes());
-        taken.push((to as usize, pattern, 8 * count));
+        found.push((to as usize, pattern, 8 * count));
         next += 1;
     }
     done.store(next, Ordering::SeqCst);
-    taken
+    found
 }
 
-/// Waits, letting go of the world in between, until something holds.
-pub fn wait_until(mut done: impl FnMut(&mut World) -> bool) -> Held {
+/// Waits, with the driver unlocked in between, until something holds.
+pub fn wait_until(mut done: impl FnMut(&mut FakeDriver) -> bool) -> DriverGuard {
     loop {
-        let mut world = hold();
-        world.pump();
-        if done(&mut world) {
-            return world;
+        let mut driver = hold();
+        driver.pump();
+        if done(&mut driver) {
+            return driver;
         }
-        drop(world);
+        drop(driver);
         std::thread::sleep(Duration::from_micros(200));
     }
 }

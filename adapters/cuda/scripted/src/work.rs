@@ -2,13 +2,13 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
+use crate::driver::*;
 use crate::stream::{Command, Event, Stream, wait_until};
-use crate::world::*;
 
 type Handle = *mut c_void;
 
-fn made(world: &mut World) -> (usize, Handle) {
-    let name = world.name();
+fn made(driver: &mut FakeDriver) -> (usize, Handle) {
+    let name = driver.name();
     (name, std::ptr::without_provenance_mut(name))
 }
 
@@ -18,16 +18,16 @@ pub unsafe extern "C" fn cuStreamCreateWithPriority(
     _: c_uint,
     _: c_int,
 ) -> u32 {
-    let mut world = hold();
-    if let Some(code) = world.acts("cuStreamCreateWithPriority") {
+    let mut driver = hold();
+    if let Some(code) = driver.acts("cuStreamCreateWithPriority") {
         return code;
     }
-    let (name, handle) = made(&mut world);
+    let (name, handle) = made(&mut driver);
     let new = Stream {
         context: current(),
         ..Stream::default()
     };
-    world.streams.insert(name, new);
+    driver.streams.insert(name, new);
     // SAFETY: room for a handle, as for all outputs here.
     unsafe { stream.write(handle) };
     SUCCESS
@@ -35,27 +35,27 @@ pub unsafe extern "C" fn cuStreamCreateWithPriority(
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamDestroy_v2(stream: Handle) -> u32 {
-    let mut world = hold();
-    world.pump();
-    match world.streams.remove(&stream.addr()) {
+    let mut driver = hold();
+    driver.pump();
+    match driver.streams.remove(&stream.addr()) {
         Some(stream) if stream.commands.is_empty() => SUCCESS,
-        Some(_) => code(world.broken("a stream destroyed with work on it")),
-        None => code(world.broken("a stream destroyed twice")),
+        Some(_) => code(driver.broken("a stream destroyed with work on it")),
+        None => code(driver.broken("a stream destroyed twice")),
     }
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamQuery(stream: Handle) -> u32 {
-    let mut world = hold();
-    let own = world.context_of_stream(stream);
-    if let Some(code) = world.belongs("cuStreamQuery", own) {
+    let mut driver = hold();
+    let own = driver.context_of_stream(stream);
+    if let Some(code) = driver.belongs("cuStreamQuery", own) {
         return code;
     }
-    if let Some(code) = world.asks(Some(stream.addr())) {
+    if let Some(code) = driver.begin_query(Some(stream.addr())) {
         return code;
     }
-    world.pump();
-    match world.streams.get(&stream.addr()) {
+    driver.pump();
+    match driver.streams.get(&stream.addr()) {
         Some(stream) if !stream.commands.is_empty() => NOT_READY,
         _ => SUCCESS,
     }
@@ -63,12 +63,12 @@ pub extern "C" fn cuStreamQuery(stream: Handle) -> u32 {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamIsCapturing(stream: Handle, status: *mut c_int) -> u32 {
-    let mut world = hold();
-    let own = world.context_of_stream(stream);
-    if let Some(code) = world.belongs("cuStreamIsCapturing", own) {
+    let mut driver = hold();
+    let own = driver.context_of_stream(stream);
+    if let Some(code) = driver.belongs("cuStreamIsCapturing", own) {
         return code;
     }
-    let captured = world.captured == Some(stream.addr());
+    let captured = driver.captured == Some(stream.addr());
     // SAFETY: room for a word, by the driver's interface.
     unsafe { status.write(captured.into()) };
     SUCCESS
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn cuThreadExchangeStreamCaptureMode(mode: *mut c_int) -> 
     if let Some(code) = hold().called("cuThreadExchangeStreamCaptureMode") {
         return code;
     }
-    // SAFETY: a word, by the driver's interface.
+    // SAFETY: the driver's interface promises room for each output.
     unsafe { mode.write(MODE.replace(mode.read())) };
     SUCCESS
 }
@@ -90,8 +90,8 @@ pub extern "C" fn cuStreamSynchronize(stream: Handle) -> u32 {
         return code;
     }
     let name = stream.addr();
-    let idle = |world: &mut World| {
-        let stream = world.streams.get(&name);
+    let idle = |driver: &mut FakeDriver| {
+        let stream = driver.streams.get(&name);
         stream.is_none_or(|stream| stream.commands.is_empty())
     };
     wait_until(idle).trim_pools();
@@ -100,135 +100,135 @@ pub extern "C" fn cuStreamSynchronize(stream: Handle) -> u32 {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamWaitEvent(stream: Handle, event: Handle, _: c_uint) -> u32 {
-    let mut world = hold();
-    let own = world.context_of_stream(stream);
-    if let Some(code) = world.belongs("cuStreamWaitEvent", own) {
+    let mut driver = hold();
+    let own = driver.context_of_stream(stream);
+    if let Some(code) = driver.belongs("cuStreamWaitEvent", own) {
         return code;
     }
     let event = event.addr();
-    let Some(count) = world.events.get(&event).map(|event| event.recorded) else {
-        return code(world.broken("waiting for a dead event"));
+    let Some(count) = driver.events.get(&event).map(|event| event.recorded) else {
+        return code(driver.broken("waiting for a dead event"));
     };
-    code(world.give(stream.addr(), Command::Await { event, count }))
+    code(driver.submit(stream.addr(), Command::Await { event, count }))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamWaitValue32_v2(stream: Handle, word: u64, value: u32, _: c_uint) -> u32 {
-    let mut world = hold();
-    if let Some(code) = world.acts("cuStreamWaitValue32") {
+    let mut driver = hold();
+    if let Some(code) = driver.acts("cuStreamWaitValue32") {
         return code;
     }
     let word = word as usize;
-    code(world.give(stream.addr(), Command::Watch { word, value }))
+    code(driver.submit(stream.addr(), Command::AwaitWord { word, value }))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetFlags(_: Handle, flags: *mut c_uint) -> u32 {
-    // SAFETY: as above.
+    // SAFETY: the driver's interface promises room for each output.
     unsafe { flags.write(1) };
     hold().acts("cuStreamGetFlags").unwrap_or(SUCCESS)
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetPriority(_: Handle, priority: *mut c_int) -> u32 {
-    // SAFETY: as above.
+    // SAFETY: the driver's interface promises room for each output.
     unsafe { priority.write(0) };
     hold().acts("cuStreamGetPriority").unwrap_or(SUCCESS)
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetCtx(stream: Handle, context: *mut Handle) -> u32 {
-    let mut world = hold();
-    if let Some(code) = world.called("cuStreamGetCtx") {
+    let mut driver = hold();
+    if let Some(code) = driver.called("cuStreamGetCtx") {
         return code;
     }
-    let own = world.streams.get(&stream.addr());
+    let own = driver.streams.get(&stream.addr());
     let own = own.map_or_else(current, |stream| stream.context);
-    // SAFETY: as above.
+    // SAFETY: the driver's interface promises room for each output.
     unsafe { context.write(std::ptr::without_provenance_mut(own)) };
     SUCCESS
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventCreate(event: *mut Handle, flags: c_uint) -> u32 {
-    let mut world = hold();
-    if let Some(code) = world.acts("cuEventCreate") {
+    let mut driver = hold();
+    if let Some(code) = driver.acts("cuEventCreate") {
         return code;
     }
-    let (name, handle) = made(&mut world);
+    let (name, handle) = made(&mut driver);
     let new = Event {
         timed: flags & 2 == 0,
         context: current(),
         ..Event::default()
     };
-    world.events.insert(name, new);
-    // SAFETY: as above.
+    driver.events.insert(name, new);
+    // SAFETY: the driver's interface promises room for each output.
     unsafe { event.write(handle) };
     SUCCESS
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuEventDestroy_v2(event: Handle) -> u32 {
-    let mut world = hold();
-    match world.events.remove(&event.addr()) {
+    let mut driver = hold();
+    match driver.events.remove(&event.addr()) {
         Some(_) => SUCCESS,
-        None => code(world.broken("an event destroyed twice")),
+        None => code(driver.broken("an event destroyed twice")),
     }
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuEventRecord(event: Handle, stream: Handle) -> u32 {
-    let mut world = hold();
-    let (context, event) = (world.context_of_stream(stream), event.addr());
-    if let Some(code) = world.belongs("cuEventRecord", context) {
+    let mut driver = hold();
+    let (context, event) = (driver.context_of_stream(stream), event.addr());
+    if let Some(code) = driver.belongs("cuEventRecord", context) {
         return code;
     }
     let context = context.unwrap_or_else(current);
-    let Some(own) = world.events.get_mut(&event) else {
-        return code(world.broken("recording a dead event"));
+    let Some(own) = driver.events.get_mut(&event) else {
+        return code(driver.broken("recording a dead event"));
     };
     if own.context != context {
-        return code(world.broken("recording an event of another context"));
+        return code(driver.broken("recording an event of another context"));
     }
     own.recorded += 1;
     own.on = Some(stream.addr());
     let count = own.recorded;
-    code(world.give(stream.addr(), Command::Record { event, count }))
+    code(driver.submit(stream.addr(), Command::Record { event, count }))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuEventQuery(event: Handle) -> u32 {
-    let mut world = hold();
-    let own = world.context_of_event(event);
-    if let Some(code) = world.belongs("cuEventQuery", own) {
+    let mut driver = hold();
+    let own = driver.context_of_event(event);
+    if let Some(code) = driver.belongs("cuEventQuery", own) {
         return code;
     }
-    let on = world.events.get(&event.addr()).and_then(|event| event.on);
-    if let Some(code) = world.asks(on) {
+    let on = driver.events.get(&event.addr()).and_then(|event| event.on);
+    if let Some(code) = driver.begin_query(on) {
         return code;
     }
-    world.pump();
-    match world.events.get(&event.addr()) {
+    driver.pump();
+    match driver.events.get(&event.addr()) {
         Some(event) if event.happened >= event.recorded => SUCCESS,
         Some(_) => NOT_READY,
-        None => code(world.broken("asking a dead event")),
+        None => code(driver.broken("asking a dead event")),
     }
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuEventSynchronize(event: Handle) -> u32 {
-    let mut world = hold();
-    let own = world.context_of_event(event);
-    if let Some(code) = world.belongs("cuEventSynchronize", own) {
+    let mut driver = hold();
+    let own = driver.context_of_event(event);
+    if let Some(code) = driver.belongs("cuEventSynchronize", own) {
         return code;
     }
     let name = event.addr();
-    let Some(count) = world.events.get(&name).map(|event| event.recorded) else {
-        return code(world.broken("waiting for a dead event"));
+    let Some(count) = driver.events.get(&name).map(|event| event.recorded) else {
+        return code(driver.broken("waiting for a dead event"));
     };
-    drop(world);
-    let happened = |world: &mut World| {
-        let event = world.events.get(&name);
+    drop(driver);
+    let happened = |driver: &mut FakeDriver| {
+        let event = driver.events.get(&name);
         event.is_none_or(|event| event.happened >= count)
     };
     wait_until(happened).trim_pools();
@@ -237,30 +237,30 @@ pub extern "C" fn cuEventSynchronize(event: Handle) -> u32 {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventElapsedTime(time: *mut f32, from: Handle, to: Handle) -> u32 {
-    let mut world = hold();
-    if let Some(code) = world.acts("cuEventElapsedTime") {
+    let mut driver = hold();
+    if let Some(code) = driver.acts("cuEventElapsedTime") {
         return code;
     }
-    world.pump();
+    driver.pump();
     let at = |event: Handle| {
-        world
+        driver
             .events
             .get(&event.addr())
             .filter(|event| event.timed)?
             .at
     };
     let (Some(from), Some(to)) = (at(from), at(to)) else {
-        return code(world.broken("the time of what did not happen, or has none"));
+        return code(driver.broken("the time of what did not happen, or has none"));
     };
-    // SAFETY: as above.
+    // SAFETY: the driver's interface promises room for each output.
     unsafe { time.write(to.saturating_duration_since(from).as_secs_f32() * 1000.0) };
     SUCCESS
 }
 
-fn give(name: &'static str, stream: Handle, command: Command) -> u32 {
-    let mut world = hold();
-    let own = world.context_of_stream(stream);
-    if let Some(code) = world.belongs(name, own) {
+fn submit(name: &'static str, stream: Handle, command: Command) -> u32 {
+    let mut driver = hold();
+    let own = driver.context_of_stream(stream);
+    if let Some(code) = driver.belongs(name, own) {
         return code;
     }
     let (first, second) = match &command {
@@ -268,17 +268,17 @@ fn give(name: &'static str, stream: Handle, command: Command) -> u32 {
         Command::Fill { dst, .. } => (*dst, *dst),
         _ => (0, 0),
     };
-    let away = world.elsewhere.contains(&first) || world.elsewhere.contains(&second);
+    let away = driver.elsewhere.contains(&first) || driver.elsewhere.contains(&second);
     if away && own != Some(context_of(1)) {
         return INVALID_VALUE;
     }
-    code(world.give(stream.addr(), command))
+    code(driver.submit(stream.addr(), command))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemcpyAsync(dst: u64, src: u64, bytes: usize, stream: Handle) -> u32 {
     let (dst, src) = (dst as usize, src as usize);
-    give("cuMemcpyAsync", stream, Command::Copy { dst, src, bytes })
+    submit("cuMemcpyAsync", stream, Command::Copy { dst, src, bytes })
 }
 
 /// A box that is copied row by row: the numbers of `CUDA_MEMCPY3D` that count here, by their places in
@@ -301,7 +301,7 @@ pub fn boxed(what: *const usize) -> Vec<Command> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpy3DAsync_v2(what: *const usize, stream: Handle) -> u32 {
     let codes = boxed(what).into_iter();
-    let mut codes = codes.map(|command| give("cuMemcpy3DAsync", stream, command));
+    let mut codes = codes.map(|command| submit("cuMemcpy3DAsync", stream, command));
     codes.find(|code| *code != SUCCESS).unwrap_or(SUCCESS)
 }
 
@@ -311,7 +311,7 @@ fn fill(name: &'static str, dst: u64, pattern: &[u8], count: usize, stream: Hand
         pattern: pattern.to_vec(),
         bytes: count * pattern.len(),
     };
-    give(name, stream, command)
+    submit(name, stream, command)
 }
 
 #[unsafe(no_mangle)]

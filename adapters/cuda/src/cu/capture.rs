@@ -36,10 +36,10 @@ impl<'a> Asking<'a> {
     /// that knows of no captures has none.
     pub fn is_captured(&self, context: CUcontext, stream: CUstream) -> bool {
         let status = Cell::new(0);
-        self.api.cuStreamIsCapturing.is_some_and(|ask| {
+        self.api.cuStreamIsCapturing.is_some_and(|query| {
             let code = on_stream(self.api, context, stream, || {
                 // SAFETY: a live stream, and room for a word.
-                unsafe { ask(stream, status.as_ptr()) }
+                unsafe { query(stream, status.as_ptr()) }
             });
             !code.is_success() || status.get() != 0
         })

@@ -62,29 +62,29 @@ impl<'a> Entered<'a> {
     }
 }
 
-/// Has `give` do its one call of the driver for what belongs to this context; its code. It does so twice
+/// Has `call` do its one call of the driver for what belongs to this context; its code. It does so twice
 /// where the first call is refused, which does nothing.
 #[inline(always)]
-pub fn anywhere(api: &Api, context: CUcontext, give: impl Fn() -> Code) -> Code {
-    let code = give();
+pub fn anywhere(api: &Api, context: CUcontext, call: impl Fn() -> Code) -> Code {
+    let code = call();
     if code.is_success() {
         return code;
     }
     cold_path();
     match is_final(api, context, code) {
         true => code,
-        false => again(api, context, give),
+        false => again(api, context, call),
     }
 }
 
 /// The same for a stream of this context.
 #[inline(always)]
-pub fn on_stream(api: &Api, context: CUcontext, stream: CUstream, give: impl Fn() -> Code) -> Code {
+pub fn on_stream(api: &Api, context: CUcontext, stream: CUstream, call: impl Fn() -> Code) -> Code {
     if is_default(stream) {
         cold_path();
-        return again(api, context, give);
+        return again(api, context, call);
     }
-    anywhere(api, context, give)
+    anywhere(api, context, call)
 }
 
 /// Whether a call that gave this code would give it again with that context current.
@@ -100,9 +100,9 @@ pub fn is_default(stream: CUstream) -> bool {
 // All apart from what every command runs through.
 
 #[inline(never)]
-fn again(api: &Api, context: CUcontext, give: impl FnOnce() -> Code) -> Code {
+fn again(api: &Api, context: CUcontext, call: impl FnOnce() -> Code) -> Code {
     match Entered::new(api, context) {
-        Ok(_current) => give(),
+        Ok(_current) => call(),
         Err(_) => Code::INVALID_CONTEXT,
     }
 }

@@ -65,9 +65,9 @@ impl Api {
     fn name(&self, code: Code) -> String {
         let mut name = null();
         // SAFETY: room for a pointer to a static string.
-        let told = unsafe { (self.cuGetErrorName)(code, &mut name) };
-        match told.is_success() && !name.is_null() {
-            // SAFETY: as above.
+        let attribute = unsafe { (self.cuGetErrorName)(code, &mut name) };
+        match attribute.is_success() && !name.is_null() {
+            // SAFETY: room for a pointer to a static string.
             true => unsafe { CStr::from_ptr(name) }
                 .to_string_lossy()
                 .into_owned(),
@@ -103,15 +103,15 @@ fn home(api: &Api, addr: usize) -> Option<CUdevice> {
     use CUpointer_attribute::*;
     /// `CU_MEMORYTYPE_DEVICE`
     const OF_DEVICE: i32 = 2;
-    let ask = api.cuPointerGetAttribute?;
-    let told = |what| {
+    let query = api.cuPointerGetAttribute?;
+    let attribute = |what| {
         let mut value = 0_i32;
         // SAFETY: room for a number, as both are.
-        let code = unsafe { ask((&raw mut value).cast(), what, addr as u64) };
+        let code = unsafe { query((&raw mut value).cast(), what, addr as u64) };
         code.is_success().then_some(value)
     };
-    let of_device = told(CU_POINTER_ATTRIBUTE_MEMORY_TYPE)? == OF_DEVICE;
-    let home = told(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)?;
+    let of_device = attribute(CU_POINTER_ATTRIBUTE_MEMORY_TYPE)? == OF_DEVICE;
+    let home = attribute(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)?;
     of_device.then_some(home)
 }
 

@@ -45,7 +45,7 @@ impl Api {
         match self.cuLaunchKernelEx {
             // SAFETY: promised by the caller.
             Some(run) => unsafe { run(config, function, params, extra) },
-            // SAFETY: as above.
+            // SAFETY: promised by the caller.
             None => unsafe { self.launch_as_ever(config, function, params, extra) },
         }
     }

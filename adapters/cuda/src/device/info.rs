@@ -89,10 +89,10 @@ impl Device {
 
     fn name(&self) -> Result<String> {
         let mut name = [0u8; 256];
-        let room = name.len() as i32;
+        let capacity = name.len() as i32;
         // SAFETY: room for as many letters as is said.
         let code = unsafe {
-            (self.api.cuDeviceGetName)(name.as_mut_ptr().cast::<c_char>(), room, self.raw)
+            (self.api.cuDeviceGetName)(name.as_mut_ptr().cast::<c_char>(), capacity, self.raw)
         };
         check(self.api, code, "cuDeviceGetName")?;
         let end = name.iter().position(|byte| *byte == 0);
@@ -100,10 +100,10 @@ impl Device {
     }
 
     fn uuid(&self) -> Result<[u8; 16]> {
-        let ask = self.api.cuDeviceGetUuid.ok_or(absent())?;
+        let query = self.api.cuDeviceGetUuid.ok_or(absent())?;
         let mut uuid = CUuuid { bytes: [0; 16] };
         // SAFETY: room for an identifier.
-        let code = unsafe { ask(&mut uuid, self.raw) };
+        let code = unsafe { query(&mut uuid, self.raw) };
         check(self.api, code, "cuDeviceGetUuid")?;
         Ok(uuid.bytes.map(i8::cast_unsigned))
     }
@@ -269,7 +269,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::MemBaseAddrAlign => out.value(this.count(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT)? * 8),
         Is::MaxConstantArgs => out.value(9u32),
         Is::LocalMemType => out.value(UR_DEVICE_LOCAL_MEM_TYPE_LOCAL),
-        Is::LocalMemSize => out.value(limits.most_local_bytes as u64),
+        Is::LocalMemSize => out.value(limits.max_local_bytes as u64),
         Is::UsmHostSupport | Is::UsmDeviceSupport => usm(out, ACCESS | ATOMIC | CONCURRENT),
         Is::UsmSingleSharedSupport | Is::UsmCrossSharedSupport => usm(out, this.shared_access()?),
         Is::UsmSystemSharedSupport => usm(out, this.system_access()?),

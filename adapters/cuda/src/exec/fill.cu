@@ -28,24 +28,24 @@ extern "C" __global__ void ur_fill_bytes(unsigned char *to, unsigned long long c
     EACH(at, count) to[at] = pattern.byte[at % bytes];
 }
 
-// A fill that the host has posted: up to 4096 bytes, at a multiple of eight.
+// A slot of a mailbox, a fill: up to 4096 bytes, at a multiple of eight.
 struct Post {
     unsigned long long to, pattern[2];
-    // The launch that is to do it, at the latest, and how many times eight bytes.
+    // The last launch that may run it, and its length in units of eight bytes.
     unsigned int launch, count;
 };
 
 #define POSTS 128
 #define WORDS (sizeof(Post) / 8)
 
-// What host and device tell each other: how many were posted, and done; the last launch that takes no more.
+// A mailbox, shared by host and device: numbers of fills posted and done, and the last closed launch.
 struct Box {
     volatile unsigned long long posted, done, unused[6], closed, unused2[7];
     volatile unsigned long long posts[POSTS * WORDS];
 };
 
-// Does what has been posted for this launch or one before, by one work-group. First says that it takes nothing
-// more from then on: the host, which posts first and looks then, so knows what was in time.
+// Runs the fills posted for this launch or an earlier one, in one work-group. It closes the launch before it
+// reads the mailbox. The host posts before it reads `closed`, so it knows which fills were in time.
 extern "C" __global__ void ur_fill_posted(Box *box, unsigned int launch) {
     __shared__ Post posts[POSTS];
     __shared__ unsigned long long from;

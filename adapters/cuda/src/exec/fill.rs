@@ -20,8 +20,8 @@ const PTX: &str = concat!(include_str!("fill.ptx"), "\0");
 /// Work-items of a work-group.
 pub const GROUP: u32 = 256;
 
-/// Most work-groups: enough for any device, and each does the rest in a loop.
-const MOST_GROUPS: u64 = 1024;
+/// Most work-groups of a launch: enough for any device. Each work-group loops over its share.
+const MAX_GROUPS: u64 = 1024;
 
 /// The longest pattern that a launch takes.
 const LONGEST: usize = 2048;
@@ -33,7 +33,7 @@ pub struct Fills {
     eight: CUfunction,
     words: CUfunction,
     bytes: CUfunction,
-    posted: CUfunction,
+    mailbox: CUfunction,
 }
 
 impl Fills {
@@ -65,13 +65,13 @@ impl Fills {
             eight: find(c"ur_fill_8")?,
             words: find(c"ur_fill_words")?,
             bytes: find(c"ur_fill_bytes")?,
-            posted: find(c"ur_fill_posted")?,
+            mailbox: find(c"ur_fill_posted")?,
         })
     }
 
-    /// What does fills that were posted: see `posts`.
-    pub fn posted(&self) -> CUfunction {
-        self.posted
+    /// The kernel that runs a mailbox's fills: see `mailbox`.
+    pub fn mailbox(&self) -> CUfunction {
+        self.mailbox
     }
 
     pub fn unload(self, api: &Api) {
@@ -225,7 +225,7 @@ fn launch<const N: usize>(
         std::ptr::from_ref(value).cast_mut().cast(),
         (&raw const length).cast_mut().cast(),
     ];
-    let groups = count.div_ceil(u64::from(GROUP)).clamp(1, MOST_GROUPS) as u32;
+    let groups = count.div_ceil(u64::from(GROUP)).clamp(1, MAX_GROUPS) as u32;
     let config = launch_of([groups, 1, 1], [GROUP, 1, 1], stream);
     // SAFETY: a live function and stream; as many parameters as the function has, or one more, which
     // nobody reads. The caller promises the range.

@@ -8,27 +8,27 @@ use ur::object::Result;
 use ur::timeline::sync::Mutex;
 
 use super::fill::Fills;
+use super::mailbox::Mailboxes;
 use super::memory::Pages;
-use super::posts::Boards;
+use super::semaphore_words::SemaphoreWords;
 use super::times::Clock;
-use super::words::Words;
 use crate::cu::sys::{CUcontext, CUdevice, CUevent, CUstream};
 use crate::cu::{Api, Code, Entered, anywhere, check, failure_at, on_stream};
 
-/// The primary context, which all contexts of ours over the device share, as does the application's
-/// own use of CUDA. Retained when first needed, released with the last that uses it.
+/// A device's primary context. All contexts of the adapter on the device share it with the application's
+/// own use of CUDA. It is retained at first use and released with its last user.
 pub struct Gpu {
     pub api: &'static Api,
     pub device: CUdevice,
     context: CUcontext,
     events: Spare,
     pub(super) timed: Spare,
-    pub(super) words: Words,
+    pub(super) semaphore_words: SemaphoreWords,
     pub(super) clock: Clock,
     pub(super) fills: OnceLock<Fills>,
-    pub(super) boards: Boards,
-    /// For what must be done at once. Held while it is.
-    errands: Mutex<Option<Errands>>,
+    pub(super) mailboxes: Mailboxes,
+    /// For calls that must complete at once. Locked while one runs.
+    utility_stream: Mutex<Option<UtilityStream>>,
     /// The device's pages, and the host's.
     pub pages: Option<Pages>,
     pub host_pages: Option<Pages>,
@@ -38,25 +38,25 @@ pub struct Gpu {
 
 // SAFETY: the driver's objects may be used from any thread.
 unsafe impl Send for Gpu {}
-// SAFETY: as above.
+// SAFETY: the driver's objects may be used from any thread.
 unsafe impl Sync for Gpu {}
 
-struct Errands(CUstream);
+struct UtilityStream(CUstream);
 
-// SAFETY: as above.
-unsafe impl Send for Errands {}
+// SAFETY: the driver's objects may be used from any thread.
+unsafe impl Send for UtilityStream {}
 
-/// Events that nobody uses.
+/// Unused events.
 #[derive(Default)]
 pub(super) struct Spare(Mutex<Vec<usize>>);
 
 impl Spare {
-    fn take(&self) -> Option<CUevent> {
+    fn acquire(&self) -> Option<CUevent> {
         let mut all = self.0.lock();
         all.pop().map(std::ptr::with_exposed_provenance_mut)
     }
 
-    pub(super) fn give(&self, event: CUevent) {
+    pub(super) fn release(&self, event: CUevent) {
         let mut all = self.0.lock();
         all.push(event.expose_provenance());
     }
@@ -76,11 +76,11 @@ impl Gpu {
             context,
             events: Spare::default(),
             timed: Spare::default(),
-            words: Words::default(),
+            semaphore_words: SemaphoreWords::default(),
             clock: Clock::default(),
             fills: OnceLock::new(),
-            boards: Boards::default(),
-            errands: Mutex::default(),
+            mailboxes: Mailboxes::default(),
+            utility_stream: Mutex::default(),
             pages,
             host_pages,
             largest_page: pages.map_or(0, |pages| pages.largest(api, device)),
@@ -97,7 +97,7 @@ impl Gpu {
         Entered::new(self.api, self.context)
     }
 
-    /// As [`Gpu::enter`], for a function that may make another context current.
+    /// [`Gpu::enter`] for a function that may make another context current.
     pub fn enter_for_user(&self) -> Result<Entered<'static>> {
         Entered::on_top(self.api, self.context)
     }
@@ -106,7 +106,7 @@ impl Gpu {
         check(self.api, code, call)
     }
 
-    /// As [`Gpu::check`], of a call that was given these addresses.
+    /// [`Gpu::check`] of a call with these addresses.
     #[inline]
     pub fn check_at(&self, code: Code, call: &str, addrs: &[usize]) -> Result<()> {
         match code.is_success() {
@@ -115,10 +115,10 @@ impl Gpu {
         }
     }
 
-    /// An event that nobody uses.
+    /// An unused event, with a time if `timed`.
     pub fn event(self: &Arc<Self>, timed: bool) -> Result<Event> {
         let spare = if timed { &self.timed } else { &self.events };
-        if let Some(raw) = spare.take() {
+        if let Some(raw) = spare.acquire() {
             return Ok(Event::new(self, raw, Owner::Pool { timed }));
         }
         self.new_event(timed)
@@ -140,22 +140,22 @@ impl Gpu {
         Ok(Event::new(self, raw, Owner::Pool { timed }))
     }
 
-    /// Does something on a stream of ours and waits for it. The context is current for it.
-    pub fn at_once(&self, give: impl FnOnce(CUstream) -> Result<()>) -> Result<()> {
+    /// Calls `run` with the utility stream and the context current, then waits for the stream.
+    pub fn at_once(&self, run: impl FnOnce(CUstream) -> Result<()>) -> Result<()> {
         let _current = self.enter()?;
-        let mut errands = self.errands.lock();
-        let stream = match &*errands {
-            Some(Errands(stream)) => *stream,
+        let mut utility_stream = self.utility_stream.lock();
+        let stream = match &*utility_stream {
+            Some(UtilityStream(stream)) => *stream,
             None => {
                 let mut stream = null_mut();
                 // SAFETY: room for one handle; 1 is `CU_STREAM_NON_BLOCKING`.
                 let code = unsafe { (self.api.cuStreamCreateWithPriority)(&mut stream, 1, 0) };
                 self.check(code, "cuStreamCreateWithPriority")?;
-                *errands = Some(Errands(stream));
+                *utility_stream = Some(UtilityStream(stream));
                 stream
             }
         };
-        give(stream)?;
+        run(stream)?;
         // SAFETY: a live stream.
         let code = unsafe { (self.api.cuStreamSynchronize)(stream) };
         self.check(code, "cuStreamSynchronize")
@@ -167,18 +167,18 @@ impl Drop for Gpu {
         if let Ok(_current) = self.enter() {
             self.clock.close(self.api);
             for spare in [&self.events, &self.timed] {
-                while let Some(event) = spare.take() {
+                while let Some(event) = spare.acquire() {
                     // SAFETY: an event of ours that nobody uses.
                     unsafe { (self.api.cuEventDestroy)(event) };
                 }
             }
-            let errands = self.errands.get_mut();
-            if let Some(Errands(stream)) = errands.take() {
+            let utility_stream = self.utility_stream.get_mut();
+            if let Some(UtilityStream(stream)) = utility_stream.take() {
                 // SAFETY: a stream of ours that is idle.
                 unsafe { (self.api.cuStreamDestroy)(stream) };
             }
-            self.words.close(self.api);
-            self.boards.close(self.api);
+            self.semaphore_words.close(self.api);
+            self.mailboxes.close(self.api);
             if let Some(fills) = self.fills.take() {
                 fills.unload(self.api);
             }
@@ -200,18 +200,18 @@ pub struct Event {
 
 #[derive(Clone, Copy)]
 enum Owner {
-    /// Goes back there. Recorded anew, it means something else only to those who ask later.
+    /// Returned to the spare events. Recorded anew, it changes only for later queries.
     Pool {
         timed: bool,
     },
-    /// Handed to us, to be destroyed.
+    /// Adopted with its ownership: destroyed on drop.
     Us,
     User,
 }
 
 // SAFETY: the driver's objects may be used from any thread.
 unsafe impl Send for Event {}
-// SAFETY: as above.
+// SAFETY: the driver's objects may be used from any thread.
 unsafe impl Sync for Event {}
 
 impl Event {
@@ -223,12 +223,12 @@ impl Event {
         }
     }
 
-    /// An event that others made; `owned` if it is ours now.
+    /// A foreign event; `owned` if the adapter destroys it.
     pub fn adopt(gpu: &Arc<Gpu>, raw: CUevent, owned: bool) -> Self {
         Self::new(gpu, raw, if owned { Owner::Us } else { Owner::User })
     }
 
-    /// The event without its place in the pool.
+    /// The raw event, which is not returned to the spare events.
     pub(super) fn into_raw(self) -> CUevent {
         let own = std::mem::ManuallyDrop::new(self);
         // SAFETY: read once, in place of being dropped.
@@ -244,7 +244,7 @@ impl Event {
         &self.gpu
     }
 
-    /// Records what the stream was given so far, which is of the same context.
+    /// Records everything submitted so far to a stream of the same context.
     pub fn record(&self, stream: CUstream) -> Result<()> {
         let gpu = &self.gpu;
         let code = on_stream(gpu.api, gpu.context, stream, || {
@@ -279,8 +279,8 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         match self.owner {
-            Owner::Pool { timed: true } => self.gpu.timed.give(self.raw),
-            Owner::Pool { timed: false } => self.gpu.events.give(self.raw),
+            Owner::Pool { timed: true } => self.gpu.timed.release(self.raw),
+            Owner::Pool { timed: false } => self.gpu.events.release(self.raw),
             Owner::Us => {
                 if let Ok(_current) = self.gpu.enter() {
                     // SAFETY: handed to us, and used by nobody any more.

@@ -26,9 +26,9 @@ use crate::cu::{Code, Graphing};
 /// Fewer commands are not worth a graph.
 const LEAST: usize = 2;
 
-/// Memory of any kind is known by its address; where the host and the device may not use managed memory
-/// at once, a graph wants to be told which it is.
-const TELLS_BY_ADDRESS: CUdevice_attribute =
+/// With this attribute the driver knows memory of any kind by its address. Without it, a graph's copies
+/// must name the kind.
+const CONCURRENT_MANAGED_ACCESS: CUdevice_attribute =
     CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS;
 
 /// A graph that is being made.
@@ -36,13 +36,14 @@ struct Graph {
     gpu: Arc<Gpu>,
     calls: Graphing,
     raw: CUgraph,
-    moves_memory: bool,
+    concurrent_managed: bool,
 }
 
 // SAFETY: the driver's objects may be used from any thread, a graph's by one at a time: what is changed
 // after its making is changed by others, who see to that.
 unsafe impl Send for Graph {}
-// SAFETY: as above.
+// SAFETY: the driver's objects may be used from any thread, a graph's by one at a time: what is changed
+// after its making is changed by others, who see to that.
 unsafe impl Sync for Graph {}
 
 impl Graph {
@@ -55,12 +56,12 @@ impl Graph {
     }
 
     fn of(gpu: &Arc<Gpu>, calls: Graphing, raw: CUgraph) -> Self {
-        let moves = attribute(gpu.api, gpu.device, TELLS_BY_ADDRESS);
+        let concurrent = attribute(gpu.api, gpu.device, CONCURRENT_MANAGED_ACCESS);
         Self {
             gpu: Arc::clone(gpu),
             calls,
             raw,
-            moves_memory: moves.is_some_and(|moves| moves != 0),
+            concurrent_managed: concurrent.is_some_and(|concurrent| concurrent != 0),
         }
     }
 
@@ -85,25 +86,27 @@ impl Graph {
         };
         let code = match work {
             Work::Launch(launch) => launch.described(|what| {
-                // SAFETY: as above. The launch keeps what it needs until the graph goes, and the caller
-                // promises what it leads to for each execution.
+                // SAFETY: a live graph, and `count` of its nodes. The launch holds its function and arguments
+                // until the graph is dropped. The caller promises their memory for each execution.
                 unsafe { (self.calls.add_kernel)(&mut node, graph, first, count, what) }
             })?,
             Work::Marker => empty(&mut node),
             Work::Copy { dst, src, bytes } if *bytes == 0 || dst == src => empty(&mut node),
-            Work::Copy { .. } | Work::CopyRect { .. } if self.moves_memory => {
+            Work::Copy { .. } | Work::CopyRect { .. } if self.concurrent_managed => {
                 let what = whole_box(work)?;
-                // SAFETY: as above.
+                // SAFETY: a live graph, and `count` of its nodes. The caller promises both ranges for each
+                // execution.
                 unsafe { (self.calls.add_copy)(&mut node, graph, first, count, &what, context) }
             }
-            Work::Fill { .. } | Work::FillRect { .. } if self.moves_memory => {
+            Work::Fill { .. } | Work::FillRect { .. } if self.concurrent_managed => {
                 let what = fill::described(work)?;
-                // SAFETY: as above.
+                // SAFETY: a live graph, and `count` of its nodes. The caller promises the range for each
+                // execution.
                 unsafe { (self.calls.add_set)(&mut node, graph, first, count, &what, context) }
             }
             Work::Native(Native::Graph(recorded)) => {
                 let inside = recorded.graph.raw;
-                // SAFETY: as above; the driver takes a copy of the graph.
+                // SAFETY: two live graphs, and `count` nodes of the first. The driver copies the second.
                 unsafe { (self.calls.add_graph)(&mut node, graph, first, count, inside) }
             }
             _ => return None,
@@ -157,7 +160,8 @@ struct Executable {
 // SAFETY: the driver's objects may be used from any thread, a graph's by one at a time: whoever submits
 // or updates a recording has it alone, and nothing is updated while it is kept back to be launched.
 unsafe impl Send for Executable {}
-// SAFETY: as above.
+// SAFETY: the driver's objects may be used from any thread, a graph's by one at a time: whoever submits or
+// updates a recording has it alone, and nothing is updated while it is kept back to be launched.
 unsafe impl Sync for Executable {}
 
 impl Executable {
@@ -213,7 +217,7 @@ struct Ready(CUgraphExec);
 
 // SAFETY: as for `Executable`: whoever submits a recording has it alone.
 unsafe impl Send for Ready {}
-// SAFETY: as above.
+// SAFETY: as for `Executable`: whoever submits a recording has it alone.
 unsafe impl Sync for Ready {}
 
 impl Recorded {
@@ -275,10 +279,10 @@ pub fn compile(
 }
 
 impl Compiled<Cuda> for Made {
-    fn submit(&self, lane: &Lane, _: u64, stamps: Option<Arc<Stamps>>) -> Result<()> {
+    fn submit(&self, lane: &Lane, _: u64, timestamps: Option<Arc<Stamps>>) -> Result<()> {
         let graph = Arc::clone(&self.0);
         let launch = Native::call(move |gpu, stream| graph.graph.launch(graph.raw, gpu, stream));
-        lane.submit(Work::Native(launch), stamps)
+        lane.submit(Work::Native(launch), timestamps)
     }
 
     fn update(&self, at: usize, work: &Work<Cuda>) -> bool {
@@ -301,10 +305,10 @@ impl Compiled<Cuda> for Made {
         if old.function() != new.function() {
             return false;
         }
-        let taken = made.change(*node, work).is_some_and(Code::is_success);
-        if taken {
+        let changed = made.change(*node, work).is_some_and(Code::is_success);
+        if changed {
             *before = work.clone();
         }
-        taken
+        changed
     }
 }

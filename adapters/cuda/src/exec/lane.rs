@@ -1,8 +1,8 @@
 //! Streams: opened by us, or the user's own.
 //!
-//! What waits for the host is kept back by the host (`ur::stream::deferred`), since the driver puts
-//! streams on few channels, and one that waits stops all on its channel; and while any does, calls that
-//! wait for the device, such as freeing memory, do not return.
+//! Work that waits for the host is deferred by the host (`ur::stream::deferred`). The driver maps streams to
+//! few channels, and a waiting stream stops all others on its channel. While one waits, calls that wait
+//! for the device, such as freeing memory, do not return.
 
 mod plain;
 
@@ -15,8 +15,8 @@ use ur::stream::{Deferred, HostPoint, Stamps, Work};
 
 use super::fill;
 use super::gpu::{Event, Gpu};
+use super::mailbox::{MailboxFills, SmallFill};
 use super::marker::{Marker, Point};
-use super::posts::{Post, Posts};
 use super::times;
 use super::work;
 use crate::Cuda;
@@ -24,7 +24,7 @@ use crate::cu::sys::{CUcontext, CUstream};
 use crate::cu::{Api, Asking, Code, on_stream};
 use crate::kernel::{Kernel, Ready};
 
-/// An in-order stream, with what nearly every command needs of it in place.
+/// An in-order stream. The fields that nearly every command reads are copies.
 pub struct Lane {
     api: &'static Api,
     context: CUcontext,
@@ -34,25 +34,25 @@ pub struct Lane {
 
 // SAFETY: the driver's objects may be used from any thread.
 unsafe impl Send for Lane {}
-// SAFETY: as above.
+// SAFETY: the driver's objects may be used from any thread.
 unsafe impl Sync for Lane {}
 
 pub struct Stream {
     gpu: Arc<Gpu>,
     raw: CUstream,
-    /// Whether it ends with the lane.
+    /// Whether the lane owns the stream and destroys it.
     own: bool,
     deferred: Deferred<Self>,
-    /// Whether all that its work comes after is given through us, and by itself.
+    /// Whether only this adapter submits to the stream, and it does not wait for the default stream.
     alone: bool,
     /// Whether each command depends on the one before: it is an in-order queue's.
     chained: bool,
-    posts: Posts,
+    mailbox_fills: MailboxFills,
 }
 
 // SAFETY: the driver's objects may be used from any thread.
 unsafe impl Send for Stream {}
-// SAFETY: as above.
+// SAFETY: the driver's objects may be used from any thread.
 unsafe impl Sync for Stream {}
 
 /// `CU_STREAM_NON_BLOCKING`: does not wait for the default stream, nor that for it.
@@ -89,7 +89,7 @@ impl Lane {
         Ok(Self::new(gpu, stream, (true, !blocking), chained))
     }
 
-    /// A stream that others made; `own` if it is to end with the lane.
+    /// A foreign stream; `own` if the lane destroys it.
     pub fn adopt(gpu: &Arc<Gpu>, raw: CUstream, own: bool) -> Self {
         Self::new(gpu, raw, (own, false), true)
     }
@@ -106,7 +106,7 @@ impl Lane {
                 deferred: Deferred::default(),
                 alone,
                 chained,
-                posts: Posts::default(),
+                mailbox_fills: MailboxFills::default(),
             }),
         }
     }
@@ -115,36 +115,36 @@ impl Lane {
         self.raw
     }
 
-    pub fn submit(&self, work: Work<Cuda>, stamps: Option<Arc<Stamps>>) -> Result<()> {
-        if stamps.is_none() && !self.stream.keeps() {
-            return self.stream.give(work, None);
+    pub fn submit(&self, work: Work<Cuda>, timestamps: Option<Arc<Stamps>>) -> Result<()> {
+        if timestamps.is_none() && !self.stream.is_deferring() {
+            return self.stream.enqueue(work, None);
         }
-        self.submit_slowly(work, stamps)
+        self.submit_slowly(work, timestamps)
     }
 
-    /// As [`Lane::submit`], where work is kept back or its times are wanted.
+    /// [`Lane::submit`], where work is deferred or its times are wanted.
     #[inline(never)]
-    fn submit_slowly(&self, work: Work<Cuda>, stamps: Option<Arc<Stamps>>) -> Result<()> {
-        if !self.stream.keeps() {
-            return self.stream.give(work, stamps);
+    fn submit_slowly(&self, work: Work<Cuda>, timestamps: Option<Arc<Stamps>>) -> Result<()> {
+        if !self.stream.is_deferring() {
+            return self.stream.enqueue(work, timestamps);
         }
-        let now = |(work, stamps)| self.stream.give(work, stamps);
-        self.stream.deferred.submit((work, stamps), now, Ok)
+        let now = |(work, timestamps)| self.stream.enqueue(work, timestamps);
+        self.stream.deferred.submit((work, timestamps), now, Ok)
     }
 
-    /// As [`Lane::launch_plain`], of a launch that was checked in full.
+    /// Submits a launch that was checked in full.
     pub fn launch(
         &self,
         kernel: &Kernel,
         ready: &Ready,
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
-        if stamps.is_none() && !self.stream.keeps() {
+        if timestamps.is_none() && !self.stream.is_deferring() {
             let gpu = &self.stream.gpu;
             let _current = gpu.enter()?;
             return ready.enqueue(kernel.code_of(ready), gpu, self.raw);
         }
-        self.launch_slowly(kernel, ready, stamps)
+        self.launch_slowly(kernel, ready, timestamps)
     }
 
     #[inline(never)]
@@ -152,50 +152,50 @@ impl Lane {
         &self,
         kernel: &Kernel,
         ready: &Ready,
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
         let stream = &self.stream;
-        let now = |stamps| {
+        let now = |timestamps| {
             let code = kernel.code_of(ready);
-            stream.give_with(stamps, |gpu, raw| ready.enqueue(code, gpu, raw))
+            stream.enqueue_with(timestamps, |gpu, raw| ready.enqueue(code, gpu, raw))
         };
-        let later = |stamps| {
-            let kept = Work::Launch(Arc::new(kernel.keep(ready.clone())));
-            Ok((kept, stamps))
+        let later = |timestamps| {
+            let launch = Work::Launch(Arc::new(kernel.to_launch(ready.clone())));
+            Ok((launch, timestamps))
         };
-        stream.deferred.submit(stamps, now, later)
+        stream.deferred.submit(timestamps, now, later)
     }
 
-    /// Has the stream do something now that answers with a value. Where the lane keeps its work back,
-    /// `aside` does it instead, a stream on which nothing waits, and what follows waits for that.
-    pub fn ask<R>(
+    /// Calls `run` with the stream and returns its result. If the lane defers its work, `run` gets
+    /// `utility_stream`, on which nothing waits, and later commands wait for that.
+    pub fn run_now<R>(
         &self,
-        aside: impl FnOnce() -> Result<CUstream>,
-        give: impl FnOnce(CUstream) -> Result<R>,
+        utility_stream: impl FnOnce() -> Result<CUstream>,
+        run: impl FnOnce(CUstream) -> Result<R>,
         undo: impl FnOnce(R, CUstream),
     ) -> Result<R> {
         let _current = self.stream.gpu.enter()?;
-        let mut give = Some(give);
+        let mut run = Some(run);
         let now = self.stream.deferred.look(|keeps| {
-            let give = give.take_if(|_| !keeps)?;
-            self.stream.posts.pass();
-            Some(give(self.raw))
+            let run = run.take_if(|_| !keeps)?;
+            self.stream.mailbox_fills.pass();
+            Some(run(self.raw))
         });
         if let Some(answer) = now {
             return answer;
         }
-        let give = give.ok_or(Error::unsupported())?;
-        let aside = aside()?;
-        let answer = give(aside)?;
+        let run = run.ok_or(Error::unsupported())?;
+        let utility_stream = utility_stream()?;
+        let answer = run(utility_stream)?;
         let wait = || {
             let event = self.stream.gpu.event(false)?;
-            event.record(aside)?;
+            event.record(utility_stream)?;
             self.wait(&Marker::Event(Arc::new(event)))
         };
         match wait() {
             Ok(()) => Ok(answer),
             Err(error) => {
-                undo(answer, aside);
+                undo(answer, utility_stream);
                 Err(error)
             }
         }
@@ -204,7 +204,7 @@ impl Lane {
     /// Whether everything submitted so far has completed.
     pub fn is_idle(&self) -> Result<bool> {
         let stream = &self.stream;
-        if stream.keeps() {
+        if stream.is_deferring() {
             return Ok(false);
         }
         let gpu = &stream.gpu;
@@ -219,7 +219,7 @@ impl Lane {
         }
     }
 
-    /// Whether a marker of this stream's has been reached, as far as that may be asked now.
+    /// Whether a marker of this stream is reached. False while a capture forbids the query.
     pub fn is_seen_done(&self, marker: &Marker) -> Result<bool> {
         let asking = Asking::new(self.api);
         match asking.is_captured(self.context, self.raw) {
@@ -238,13 +238,13 @@ impl Lane {
         Deferred::wait(&self.stream, marker)
     }
 
-    /// Others put work on the stream from now on, or no longer.
+    /// `open = true`: foreign code may submit to this stream, so waits must be enqueued on it at once.
     pub fn set_open(&self, open: bool) -> Result<()> {
-        self.stream.posts.pass();
+        self.stream.mailbox_fills.pass();
         Deferred::set_open(&self.stream, open)
     }
 
-    /// The failure that the stream's markers tell of was recorded. Whether there was any.
+    /// Forgets the failure that the stream's markers report. Whether there was one.
     pub fn recover(&self) -> bool {
         self.stream.deferred.recover()
     }
@@ -252,7 +252,7 @@ impl Lane {
 
 impl Stream {
     #[inline]
-    fn keeps(&self) -> bool {
+    fn is_deferring(&self) -> bool {
         self.deferred.keeps()
     }
 
@@ -262,41 +262,42 @@ impl Stream {
             let _current = gpu.enter()?;
             fill::linear(gpu, raw, dst, pattern, bytes)
         };
-        match Post::of(dst, pattern, bytes) {
-            Some(post) if self.alone && !self.deferred.is_open() => {
-                self.posts.fill(gpu, (raw, epoch), post, alone)
+        match SmallFill::of(dst, pattern, bytes) {
+            Some(small_fill) if self.alone && !self.deferred.is_open() => {
+                self.mailbox_fills
+                    .fill(gpu, (raw, epoch), small_fill, alone)
             }
             _ => {
-                self.posts.pass();
+                self.mailbox_fills.pass();
                 alone()
             }
         }
     }
 
-    /// Gives work to the stream.
-    fn give(&self, work: Work<Cuda>, stamps: Option<Arc<Stamps>>) -> Result<()> {
-        self.give_with(stamps, |gpu, stream| work::give(gpu, stream, work))
+    /// Enqueues work on the stream.
+    fn enqueue(&self, work: Work<Cuda>, timestamps: Option<Arc<Stamps>>) -> Result<()> {
+        self.enqueue_with(timestamps, |gpu, stream| work::enqueue(gpu, stream, work))
     }
 
-    /// Has `give` do so, between two events if the times are wanted. The context is current for it.
+    /// Calls `run` with the context current, between two events if the times are wanted.
     #[inline]
-    fn give_with(
+    fn enqueue_with(
         &self,
-        stamps: Option<Arc<Stamps>>,
-        give: impl FnOnce(&Gpu, CUstream) -> Result<()>,
+        timestamps: Option<Arc<Stamps>>,
+        run: impl FnOnce(&Gpu, CUstream) -> Result<()>,
     ) -> Result<()> {
-        self.posts.pass();
+        self.mailbox_fills.pass();
         let gpu = &self.gpu;
         let _current = gpu.enter()?;
-        let Some(stamps) = stamps else {
-            return give(gpu, self.raw);
+        let Some(timestamps) = timestamps else {
+            return run(gpu, self.raw);
         };
         gpu.sync_clock()?;
         let [start, end] = [gpu.event(true)?, gpu.event(true)?];
         start.record(self.raw)?;
-        give(gpu, self.raw)?;
+        run(gpu, self.raw)?;
         end.record(self.raw)?;
-        times::fill(&stamps, gpu, start, end);
+        times::fill(&timestamps, gpu, start, end);
         Ok(())
     }
 }
@@ -314,20 +315,20 @@ impl ur::stream::Stream for Stream {
         self.chained
     }
 
-    fn give(&self, (work, stamps): Self::Work) -> Result<()> {
-        Stream::give(self, work, stamps)
+    fn give(&self, (work, timestamps): Self::Work) -> Result<()> {
+        Stream::enqueue(self, work, timestamps)
     }
 
     fn record(&self) -> Result<Arc<Event>> {
-        // It covers nothing that comes later.
-        self.posts.pass();
+        // The event must not cover later fills.
+        self.mailbox_fills.pass();
         let event = self.gpu.event(false)?;
         event.record(self.raw)?;
         Ok(Arc::new(event))
     }
 
     fn wait(&self, event: &Arc<Event>) -> Result<()> {
-        self.posts.pass();
+        self.mailbox_fills.pass();
         let gpu = &self.gpu;
         let code = on_stream(gpu.api, gpu.context(), self.raw, || {
             // SAFETY: a live stream and event.
@@ -337,18 +338,18 @@ impl ur::stream::Stream for Stream {
     }
 
     fn wait_point(&self, point: &Arc<HostPoint<Self>>) -> Result<()> {
-        self.posts.pass();
+        self.mailbox_fills.pass();
         let wait = self.gpu.api.cuStreamWaitValue32;
         let wait = wait.ok_or(Error::unsupported())?;
         let word = point.point.word;
         let _current = self.gpu.enter()?;
-        // SAFETY: a live stream; the word stays as long as the context.
+        // SAFETY: `self` keeps the stream alive, and the context keeps the word.
         let code = unsafe { wait(self.raw, word.addr as u64, word.value, AT_LEAST) };
         self.gpu.check(code, "cuStreamWaitValue32")
     }
 
     fn signal(point: &Point) {
-        // SAFETY: the words are those of the context that the point holds.
+        // SAFETY: the point holds the context, which closes its words on its drop.
         unsafe { point.word.signal() };
     }
 
@@ -363,11 +364,11 @@ impl ur::stream::Stream for Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.posts.end(&self.gpu);
+        self.mailbox_fills.end(&self.gpu);
         if self.own
             && let Ok(_current) = self.gpu.enter()
         {
-            // SAFETY: our stream, to which nobody gives anything any more.
+            // SAFETY: the lane owns the stream, and no submission can follow the drop.
             unsafe { (self.gpu.api.cuStreamDestroy)(self.raw) };
         }
     }

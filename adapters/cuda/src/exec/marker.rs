@@ -7,7 +7,7 @@ use ur::stream;
 
 use super::gpu::{Event, Gpu};
 use super::lane::Stream;
-use super::words::Word;
+use super::semaphore_words::SemaphoreWord;
 
 pub type Marker = stream::Marker<Stream>;
 
@@ -16,7 +16,7 @@ pub type Signal = stream::Signal<Stream>;
 /// What a stream watches that waits for the host by itself.
 pub struct Point {
     gpu: Arc<Gpu>,
-    pub word: Word,
+    pub word: SemaphoreWord,
     /// What the driver knows it by, once that was asked for.
     event: OnceLock<Event>,
 }
@@ -34,7 +34,7 @@ impl Point {
 
 impl Drop for Point {
     fn drop(&mut self) {
-        self.gpu.words.give(self.word);
+        self.gpu.semaphore_words.release(self.word);
     }
 }
 
@@ -43,7 +43,7 @@ pub fn host_point(gpu: &Arc<Gpu>) -> Result<(Marker, Signal)> {
     gpu.api.cuStreamWaitValue32.ok_or(Error::unsupported())?;
     let _current = gpu.enter()?;
     let gpu = Arc::clone(gpu);
-    let word = gpu.words.take(gpu.api)?;
+    let word = gpu.semaphore_words.acquire(gpu.api)?;
     let event = OnceLock::new();
     Ok(Marker::host(Point { gpu, word, event }))
 }

@@ -22,7 +22,7 @@ const GLOBAL: u32 = 1;
 const PAGES: usize = 1 << 8;
 
 /// No page is larger than this for the sake of their number.
-const MOST_BYTES: usize = 128 << 20;
+const MAX_PAGE_SHARE_BYTES: usize = 128 << 20;
 
 /// Virtual memory, for pages of one place.
 #[derive(Clone, Copy)]
@@ -90,9 +90,9 @@ impl Pages {
         };
         let (what, mut bytes) = (pages.properties(), 0);
         // SAFETY: room for a number; 0 is `CU_MEM_ALLOC_GRANULARITY_MINIMUM`.
-        let told = unsafe { (pages.calls.granularity)(&mut bytes, &what, 0) };
+        let code = unsafe { (pages.calls.granularity)(&mut bytes, &what, 0) };
         pages.bytes = bytes;
-        (told.is_success() && bytes.is_power_of_two()).then_some(pages)
+        (code.is_success() && bytes.is_power_of_two()).then_some(pages)
     }
 
     fn properties(&self) -> CUmemAllocationProp {
@@ -204,11 +204,11 @@ impl Pages {
         pages: &[u64],
         who: &[CUmemLocation],
     ) -> Result<()> {
-        let place = |at: usize| addr + at * self.bytes;
+        let page_start = |at: usize| addr + at * self.bytes;
         let mut mapped = 0;
         let mut map = || {
             for page in pages {
-                self.map(api, place(mapped), self.bytes, 0, *page)?;
+                self.map(api, page_start(mapped), self.bytes, 0, *page)?;
                 mapped += 1;
             }
             let access = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
@@ -227,7 +227,7 @@ impl Pages {
 /// Where the least page has so many bytes and the device so many.
 fn largest_page(least: usize, total: usize) -> usize {
     let share = (total / PAGES + 1).next_power_of_two() / 2;
-    share.clamp(least, least.max(MOST_BYTES))
+    share.clamp(least, least.max(MAX_PAGE_SHARE_BYTES))
 }
 
 pub(super) fn attribute(api: &Api, device: CUdevice, what: CUdevice_attribute) -> Option<i32> {
@@ -256,7 +256,7 @@ pub fn host_may_have(bytes: usize) -> bool {
 
 impl Gpu {
     /// The device, as who may access memory.
-    pub fn place(&self) -> CUmemLocation {
+    pub fn location(&self) -> CUmemLocation {
         CUmemLocation {
             type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
             id: self.device,
@@ -276,7 +276,7 @@ impl Gpu {
 
     /// Zeroes new pages: at addresses of their own for the time being.
     pub fn zero_pages(&self, pages: &Pages, all: &[u64]) -> Result<()> {
-        let own = [self.place()];
+        let own = [self.location()];
         let _current = self.enter()?;
         let bytes = all.len() * pages.bytes;
         let addr = pages.reserve(self.api, 0, bytes)?;

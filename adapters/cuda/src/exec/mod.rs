@@ -1,25 +1,35 @@
-//! What runs on a device: streams, the events on them, points that the host signals, the memory of
-//! pools, and when things ran.
+//! Execution on a device: streams, their events, points that the host signals, the memory of pools, and
+//! timestamps.
 //!
-//! A stream keeps its commands in order by itself, so a lane is a stream and nothing more. Nothing is
-//! recorded behind a command unless the engine asks for a marker. What waits for the host is kept back
-//! by the host: the top of `lane` says why. `gpu` is a device's primary context
-//! and what is kept with it, `lane` a stream, `work` what one piece of work becomes there, `fill` how
-//! patterns get repeated, `posts` how many small fills are one launch, `graph` recorded commands as one, `marker` how far a stream has come, `words` the memory that streams watch
-//! for the host, `times` when commands ran, `memory` slabs and pages, `pool`
-//! the driver's own pools. Uses `cu`. Must never know the
-//! engine's handles.
+//! A stream keeps its commands in order, so a lane is one stream. An event is recorded behind a command only
+//! when the engine requests a marker. Work that waits for the host is deferred: `lane` says why.
+//!
+//! | module | owns |
+//! |---|---|
+//! | `gpu` | a device's primary context and its caches |
+//! | `lane` | a stream |
+//! | `work` | the driver's calls for one piece of work |
+//! | `fill` | repeated patterns |
+//! | `mailbox` | small fills that share a launch |
+//! | `graph` | recorded commands as a graph |
+//! | `marker` | positions in a stream, and points that the host signals |
+//! | `semaphore_words` | host memory that streams wait on |
+//! | `times` | when commands ran |
+//! | `memory` | slabs and pages |
+//! | `pool` | the driver's own pools |
+//!
+//! Uses `cu`. Must never know the engine's handles.
 
 mod fill;
 mod gpu;
 mod graph;
 mod lane;
+mod mailbox;
 mod marker;
 mod memory;
 mod pool;
-mod posts;
+mod semaphore_words;
 mod times;
-mod words;
 mod work;
 
 pub use gpu::{Event, Gpu};

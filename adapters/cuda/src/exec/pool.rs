@@ -1,5 +1,5 @@
-//! The driver's own pools, which allocate and free in a stream's order. Device memory always; managed
-//! memory and the host's where the driver has pools of them, which it is asked by having one made.
+//! The driver's own pools, which allocate and free in a stream's order. They always serve device memory.
+//! They serve managed and host memory where the driver can create such a pool.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -23,31 +23,31 @@ pub struct Pool {
     calls: Pooling,
     raw: CUmemoryPool,
     kind: Kind,
-    aside: Mutex<Aside>,
+    utility_stream: Mutex<UtilityStream>,
 }
 
-/// A stream on which nothing ever waits for others, for what must be done at once. None until then.
-struct Aside(CUstream);
+/// A stream without waits, for calls that must run at once. Null until it is needed.
+struct UtilityStream(CUstream);
 
 // SAFETY: the driver's objects may be used from any thread.
-unsafe impl Send for Aside {}
-// SAFETY: as above.
+unsafe impl Send for UtilityStream {}
+// SAFETY: the driver's objects may be used from any thread.
 unsafe impl Send for Pool {}
-// SAFETY: as above.
+// SAFETY: the driver's objects may be used from any thread.
 unsafe impl Sync for Pool {}
 
 type Kinds = (CUmemAllocationType, CUmemLocation);
 
-/// What memory of a kind can be to the driver, the best first.
+/// The driver's memory types that can serve a kind, the best first.
 fn ways(gpu: &Gpu, kind: Kind) -> Vec<Kinds> {
     let pinned = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
     let managed = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_MANAGED;
     let at = |type_, id| CUmemLocation { type_, id };
-    // What was invalid before CUDA 13 is no place in particular since.
+    // Before CUDA 13 this location was invalid; since then it means no particular location.
     let nowhere = CUmemLocationType::CU_MEM_LOCATION_TYPE_INVALID;
     match kind {
-        Kind::Device => vec![(pinned, gpu.place())],
-        Kind::Shared => vec![(managed, at(nowhere, 0)), (managed, gpu.place())],
+        Kind::Device => vec![(pinned, gpu.location())],
+        Kind::Shared => vec![(managed, at(nowhere, 0)), (managed, gpu.location())],
         Kind::Host => {
             let node = attribute(gpu.api, gpu.device, HOST_NODE).unwrap_or(0);
             let host = CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST;
@@ -67,17 +67,21 @@ impl Pool {
     ) -> Option<Self> {
         let calls = gpu.api.pooling()?;
         let _current = gpu.enter().ok()?;
-        let most = usize::try_from(limits.max_bytes).unwrap_or(usize::MAX);
+        let max_bytes = usize::try_from(limits.max_bytes).unwrap_or(usize::MAX);
         // Drivers before 12.2 know no maximum: the engine keeps to that as far as it can be kept from
         // without.
-        let sizes: &[usize] = if most == 0 { &[0] } else { &[most, 0] };
+        let sizes: &[usize] = if max_bytes == 0 {
+            &[0]
+        } else {
+            &[max_bytes, 0]
+        };
         let ways = ways(gpu, kind);
         let mut tries = ways
             .iter()
-            .flat_map(|way| sizes.iter().map(move |most| (*way, *most)));
-        tries.find_map(|(way, most)| {
+            .flat_map(|way| sizes.iter().map(move |max_bytes| (*way, *max_bytes)));
+        tries.find_map(|(way, max_bytes)| {
             let mut raw = null_mut();
-            let what = properties(way, most);
+            let what = properties(way, max_bytes);
             // SAFETY: room for a handle.
             let code = unsafe { (calls.create)(&mut raw, &what) };
             if !code.is_success() {
@@ -89,13 +93,13 @@ impl Pool {
                 calls,
                 raw,
                 kind,
-                aside: Mutex::new(Aside(null_mut())),
+                utility_stream: Mutex::new(UtilityStream(null_mut())),
             };
             pool.suits(all, limits).then_some(pool)
         })
     }
 
-    /// Whether it can do all that is asked of it.
+    /// Whether the pool supports the limits and all devices can reach its memory.
     fn suits(&self, all: &[Arc<Gpu>], limits: &NativeLimits) -> bool {
         let threshold = CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
         let mut fits =
@@ -104,7 +108,7 @@ impl Pool {
             let who: Vec<_> = all
                 .iter()
                 .map(|gpu| CUmemAccessDesc {
-                    location: gpu.place(),
+                    location: gpu.location(),
                     flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
                 })
                 .collect();
@@ -141,34 +145,34 @@ impl Pool {
         Ok(addr as usize)
     }
 
-    /// As above.
+    /// The context is current.
     fn free_on(&self, stream: CUstream, addr: usize) {
-        // SAFETY: an allocation of ours that nobody uses behind what the stream was given.
+        // SAFETY: allocated from this pool; the caller promises no use behind the stream's last command.
         let code = unsafe { (self.calls.free)(addr as u64, stream) };
         log_failed(code, "cuMemFreeAsync");
     }
 
-    /// As above.
-    fn aside(&self) -> Result<CUstream> {
-        let mut aside = self.aside.lock();
-        if aside.0.is_null() {
+    /// The context is current.
+    fn utility_stream(&self) -> Result<CUstream> {
+        let mut utility_stream = self.utility_stream.lock();
+        if utility_stream.0.is_null() {
             let mut stream = null_mut();
             // SAFETY: room for one handle; 1 is `CU_STREAM_NON_BLOCKING`.
             let code = unsafe { (self.gpu.api.cuStreamCreateWithPriority)(&mut stream, 1, 0) };
             self.gpu.check(code, "cuStreamCreateWithPriority")?;
-            aside.0 = stream;
+            utility_stream.0 = stream;
         }
-        Ok(aside.0)
+        Ok(utility_stream.0)
     }
 }
 
-fn properties((kind, place): Kinds, most: usize) -> CUmemPoolProps {
+fn properties((kind, location): Kinds, max_bytes: usize) -> CUmemPoolProps {
     CUmemPoolProps {
         allocType: kind,
         handleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
-        location: place,
+        location,
         win32SecurityAttributes: null_mut(),
-        maxSize: most,
+        maxSize: max_bytes,
         usage: 0,
         reserved: [0; 54],
     }
@@ -176,8 +180,8 @@ fn properties((kind, place): Kinds, most: usize) -> CUmemPoolProps {
 
 impl NativePool<Cuda> for Pool {
     fn alloc(&self, lane: &Lane, _: u64, bytes: usize) -> Result<usize> {
-        lane.ask(
-            || self.aside(),
+        lane.run_now(
+            || self.utility_stream(),
             |stream| self.alloc_on(stream, bytes),
             |addr, stream| self.free_on(stream, addr),
         )
@@ -195,7 +199,7 @@ impl NativePool<Cuda> for Pool {
 
     fn alloc_now(&self, bytes: usize) -> Result<usize> {
         let _current = self.gpu.enter()?;
-        let stream = self.aside()?;
+        let stream = self.utility_stream()?;
         let addr = self.alloc_on(stream, bytes)?;
         // SAFETY: a live stream.
         let code = unsafe { (self.gpu.api.cuStreamSynchronize)(stream) };
@@ -209,7 +213,7 @@ impl NativePool<Cuda> for Pool {
             return;
         };
         // The default stream needs nothing to be made.
-        self.free_on(self.aside().unwrap_or(null_mut()), addr);
+        self.free_on(self.utility_stream().unwrap_or(null_mut()), addr);
     }
 
     fn reserved(&self) -> Result<u64> {
@@ -226,11 +230,11 @@ impl NativePool<Cuda> for Pool {
         log_failed(self.set(threshold, bytes), "cuMemPoolSetAttribute");
     }
 
-    fn trim(&self, keep: u64) {
-        let keep = usize::try_from(keep).unwrap_or(usize::MAX);
+    fn trim(&self, keep_bytes: u64) {
+        let keep_bytes = usize::try_from(keep_bytes).unwrap_or(usize::MAX);
         // SAFETY: our pool.
         log_failed(
-            unsafe { (self.calls.trim)(self.raw, keep) },
+            unsafe { (self.calls.trim)(self.raw, keep_bytes) },
             "cuMemPoolTrimTo",
         );
     }
@@ -241,10 +245,10 @@ impl Drop for Pool {
         let Ok(_current) = self.gpu.enter() else {
             return;
         };
-        let aside = self.aside.get_mut();
-        if !aside.0.is_null() {
-            // SAFETY: a stream of ours. What it was given goes on.
-            unsafe { (self.gpu.api.cuStreamDestroy)(aside.0) };
+        let utility_stream = self.utility_stream.get_mut();
+        if !utility_stream.0.is_null() {
+            // SAFETY: the pool owns the stream. The driver still runs its pending work.
+            unsafe { (self.gpu.api.cuStreamDestroy)(utility_stream.0) };
         }
         // SAFETY: our pool. Its memory goes when the last of it that was freed is free.
         let code = unsafe { (self.calls.destroy)(self.raw) };

@@ -42,7 +42,7 @@ impl Drop for Base {
     fn drop(&mut self) {
         if let Some(gpu) = self.gpu.upgrade() {
             gpu.timed
-                .give(std::ptr::with_exposed_provenance_mut(self.event));
+                .release(std::ptr::with_exposed_provenance_mut(self.event));
         }
     }
 }
@@ -108,13 +108,13 @@ impl Gpu {
     }
 }
 
-/// Has `stamps` filled in from the events around a command.
-pub fn fill(stamps: &Stamps, gpu: &Arc<Gpu>, start: Event, end: Event) {
+/// Has `timestamps` filled in from the events around a command.
+pub fn fill(timestamps: &Stamps, gpu: &Arc<Gpu>, start: Event, end: Event) {
     let base = gpu.clock.base.lock().clone();
     let Some(base) = base else { return };
-    stamps.fill_from(Box::new(move |stamps| {
+    timestamps.fill_from(Box::new(move |timestamps| {
         let gpu = end.gpu();
-        let told = || -> Result<(u64, u64)> {
+        let query = || -> Result<(u64, u64)> {
             let _current = gpu.enter()?;
             if !end.is_done()? {
                 return Err(Error::unsupported());
@@ -124,9 +124,9 @@ pub fn fill(stamps: &Stamps, gpu: &Arc<Gpu>, start: Event, end: Event) {
                 base.at + gpu.between(base.event, &end)?,
             ))
         };
-        if let Ok((start, end)) = told() {
-            stamps.start.store(start, Ordering::Relaxed);
-            stamps.end.store(end.max(start), Ordering::Release);
+        if let Ok((start, end)) = query() {
+            timestamps.start.store(start, Ordering::Relaxed);
+            timestamps.end.store(end.max(start), Ordering::Release);
         }
     }));
 }

@@ -34,7 +34,7 @@ impl Native {
 const HOST: sys::CUdevice = -1;
 
 /// Gives work to a stream. The context is current.
-pub fn give(gpu: &Gpu, stream: CUstream, work: Work<Cuda>) -> Result<()> {
+pub fn enqueue(gpu: &Gpu, stream: CUstream, work: Work<Cuda>) -> Result<()> {
     match work {
         Work::Marker => Ok(()),
         Work::Copy { dst, src, bytes } => copy(gpu, stream, dst, src, bytes),

@@ -1,4 +1,4 @@
-//! A launch's arguments, put side by side as the function takes them.
+//! A launch's arguments, packed in the function's parameter layout.
 
 use ur::abi::*;
 use ur::hal::{Exported, checks};
@@ -9,19 +9,19 @@ use crate::Cuda;
 use crate::mem::Mem;
 
 /// Words of parameters that need no allocation.
-const MOST_IN_PLACE: usize = 16;
+const MAX_INLINE_WORDS: usize = 16;
 
-/// Bytes of all parameters, for no more than most launches have without an allocation.
+/// Bytes of all parameters, inline for most launches.
 #[derive(Clone, Default)]
 pub struct Packed {
-    few: [u64; MOST_IN_PLACE],
-    /// In place of them, where they are not enough.
-    many: Option<Box<[u64]>>,
+    inline: [u64; MAX_INLINE_WORDS],
+    /// Replaces `inline` where it is too small.
+    heap: Option<Box<[u64]>>,
     bytes: usize,
 }
 
-/// The most that any device takes.
-const MOST_BYTES: usize = 32 << 10;
+/// Most bytes of parameters on any device.
+const MAX_ARGS_BYTES: usize = 32 << 10;
 
 /// Local memory starts at a multiple of this, or of the size where that is less.
 const LOCAL_ALIGN: usize = 128;
@@ -29,10 +29,10 @@ const LOCAL_ALIGN: usize = 128;
 impl Packed {
     /// Makes room for so many, none of which are written yet.
     fn resize(&mut self, bytes: usize) -> Result<()> {
-        ensure(bytes <= MOST_BYTES, UR_RESULT_ERROR_INVALID_KERNEL_ARGS)?;
+        ensure(bytes <= MAX_ARGS_BYTES, UR_RESULT_ERROR_INVALID_KERNEL_ARGS)?;
         self.bytes = bytes;
-        if bytes > size_of_val(&self.few) {
-            self.many = Some(vec![0; bytes.div_ceil(8)].into());
+        if bytes > size_of_val(&self.inline) {
+            self.heap = Some(vec![0; bytes.div_ceil(8)].into());
         }
         Ok(())
     }
@@ -42,11 +42,11 @@ impl Packed {
     }
 
     pub fn start(&self) -> *const u64 {
-        self.many.as_deref().unwrap_or(&self.few).as_ptr()
+        self.heap.as_deref().unwrap_or(&self.inline).as_ptr()
     }
 
     fn words(&mut self) -> Words<'_> {
-        Words(self.many.as_deref_mut().unwrap_or(&mut self.few))
+        Words(self.heap.as_deref_mut().unwrap_or(&mut self.inline))
     }
 }
 
@@ -55,21 +55,21 @@ struct Words<'a>(&'a mut [u64]);
 
 impl Words<'_> {
     fn write(&mut self, at: usize, bytes: &[u8]) {
-        let (start, room) = (self.0.as_mut_ptr().cast::<u8>(), size_of_val(self.0));
-        assert!(at + bytes.len() <= room, "places are checked before");
+        let (start, size) = (self.0.as_mut_ptr().cast::<u8>(), size_of_val(self.0));
+        assert!(at + bytes.len() <= size, "places are checked before");
         // SAFETY: within the words, as just checked; they are ours alone.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.add(at), bytes.len()) };
     }
 
     /// An address or a place, as wide as the parameter is.
     #[inline]
-    fn number(&mut self, (at, room): (usize, usize), number: usize) {
+    fn number(&mut self, (at, size): (usize, usize), number: usize) {
         match self.0.get_mut(at / 8) {
             // As nearly all are.
-            Some(word) if room == 8 && at.is_multiple_of(8) => *word = number as u64,
+            Some(word) if size == 8 && at.is_multiple_of(8) => *word = number as u64,
             _ => {
                 let bytes = number.to_ne_bytes();
-                self.write(at, &bytes[..bytes.len().min(room)]);
+                self.write(at, &bytes[..bytes.len().min(size)]);
             }
         }
     }
@@ -118,9 +118,8 @@ pub fn pack(
         None => {
             let mut sizes = vec![0; list.len()];
             for arg in list {
-                let place = sizes.get_mut(arg.index as usize);
-                *place.ok_or(Error::new(UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX))? =
-                    size(arg);
+                let slot = sizes.get_mut(arg.index as usize);
+                *slot.ok_or(Error::new(UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX))? = size(arg);
             }
             sizes.extend(offset.map(|_| size_of::<[u32; 3]>()));
             guessed = guess(&sizes);
@@ -140,20 +139,20 @@ pub fn pack(
             UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX,
         )?;
         given |= 1 << index.min(63);
-        let (at, room) = layout[index];
+        let (at, size) = layout[index];
         // SAFETY: the type says which member of the value holds, and what it points to is there for
         // the call.
         unsafe {
             match arg.r#type {
                 UR_EXP_KERNEL_ARG_TYPE_VALUE => {
                     ensure(
-                        0 < arg.size && arg.size <= room,
+                        0 < arg.size && arg.size <= size,
                         UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE,
                     )?;
                     words.write(at, checks::slice(arg.value.value.cast(), arg.size)?);
                 }
                 UR_EXP_KERNEL_ARG_TYPE_POINTER => {
-                    words.number((at, room), arg.value.pointer.expose_provenance());
+                    words.number((at, size), arg.value.pointer.expose_provenance());
                 }
                 UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ => {
                     let given = arg.value.memObjTuple;
@@ -165,7 +164,7 @@ pub fn pack(
                             mem.address()
                         }
                     };
-                    words.number((at, room), address);
+                    words.number((at, size), address);
                 }
                 UR_EXP_KERNEL_ARG_TYPE_LOCAL => locals.push((index, arg.size)),
                 UR_EXP_KERNEL_ARG_TYPE_SAMPLER => return Err(Error::unsupported()),
@@ -175,9 +174,9 @@ pub fn pack(
     }
     let complete = given.trailing_ones() as usize >= explicit.min(63);
     ensure(complete, UR_RESULT_ERROR_INVALID_KERNEL_ARGS)?;
-    if let (Some(offset), Some(place)) = (offset, layout.get(explicit)) {
+    if let (Some(offset), Some(slot)) = (offset, layout.get(explicit)) {
         let bytes: Vec<u8> = offset.iter().flat_map(|axis| axis.to_ne_bytes()).collect();
-        words.write(place.0, &bytes[..bytes.len().min(place.1)]);
+        words.write(slot.0, &bytes[..bytes.len().min(slot.1)]);
     }
     locals.sort_unstable();
     let mut local = 0usize;

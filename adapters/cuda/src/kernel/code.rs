@@ -1,4 +1,4 @@
-//! A kernel's function on one device, and what the driver tells about it.
+//! A kernel's function on one device, with the driver's properties of it.
 
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use ur::abi::*;
 use ur::object::{Error, Result, ensure};
 use ur::timeline::sync::Mutex;
 
-use super::plain::MOST;
+use super::plain::MAX_PLAIN_ARGS;
 use crate::cu::sys::{CUfunc_cache, CUfunction, CUfunction_attribute};
 use crate::device::Limits;
 use crate::exec::Gpu;
@@ -23,20 +23,20 @@ pub struct Function {
     /// How many parameters it has, and the bytes of each; more than any launch gives if there are too
     /// many for that, or the driver does not tell.
     pub count: usize,
-    pub sizes: [u16; MOST],
+    pub sizes: [u16; MAX_PLAIN_ARGS],
     /// Where each parameter lies in what a launch is given, and how many bytes it has; none if the
     /// driver does not tell.
     pub layout: Option<Box<[(usize, usize)]>>,
     pub registers: usize,
     pub private_bytes: usize,
-    /// Bytes of shared memory that launches may ask for, as the driver was told.
-    told: AtomicUsize,
+    /// Bytes of shared memory per launch that were set in the driver.
+    local_bytes_set: AtomicUsize,
     telling: Mutex<()>,
 }
 
 // SAFETY: the driver's objects may be used from any thread.
 unsafe impl Send for Function {}
-// SAFETY: as above.
+// SAFETY: the driver's objects may be used from any thread.
 unsafe impl Sync for Function {}
 
 impl Function {
@@ -54,7 +54,7 @@ impl Function {
         let (count, sizes) = layout
             .as_deref()
             .and_then(sizes)
-            .unwrap_or((usize::MAX, [0; MOST]));
+            .unwrap_or((usize::MAX, [0; MAX_PLAIN_ARGS]));
         Ok(Self {
             raw,
             count,
@@ -64,7 +64,7 @@ impl Function {
             local_bytes: read(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
             private_bytes: read(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
             group_items: read(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
-            told: AtomicUsize::new(0),
+            local_bytes_set: AtomicUsize::new(0),
             telling: Mutex::default(),
         })
     }
@@ -72,7 +72,7 @@ impl Function {
     /// Sees to it that launches may ask for so much shared memory.
     #[inline]
     pub fn allow(&self, gpu: &Gpu, limits: &Limits, bytes: usize) -> Result<()> {
-        let usual = limits.local_bytes.min(limits.most_local_bytes);
+        let usual = limits.local_bytes.min(limits.max_local_bytes);
         match self.local_bytes.saturating_add(bytes) <= usual {
             true => Ok(()),
             false => self.allow_much(gpu, limits, bytes),
@@ -83,45 +83,45 @@ impl Function {
     fn allow_much(&self, gpu: &Gpu, limits: &Limits, bytes: usize) -> Result<()> {
         let all = self.local_bytes.checked_add(bytes);
         ensure(
-            all.is_some_and(|all| all <= limits.most_local_bytes),
+            all.is_some_and(|all| all <= limits.max_local_bytes),
             UR_RESULT_ERROR_OUT_OF_RESOURCES,
         )?;
         if self.local_bytes + bytes <= limits.local_bytes
-            || bytes <= self.told.load(Ordering::Acquire)
+            || bytes <= self.local_bytes_set.load(Ordering::Acquire)
         {
             return Ok(());
         }
         let _current = gpu.enter()?;
         let _one = self.telling.lock();
         // Less than another launch asked for would be too little for that.
-        if bytes <= self.told.load(Ordering::Acquire) {
+        if bytes <= self.local_bytes_set.load(Ordering::Acquire) {
             return Ok(());
         }
         let what = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         // SAFETY: a live function.
         let code = unsafe { (gpu.api.cuFuncSetAttribute)(self.raw, what, bytes as i32) };
         gpu.check(code, "cuFuncSetAttribute")?;
-        self.told.store(bytes, Ordering::Release);
+        self.local_bytes_set.store(bytes, Ordering::Release);
         Ok(())
     }
 }
 
 /// How many parameters there are, and the bytes of each.
-fn sizes(layout: &[(usize, usize)]) -> Option<(usize, [u16; MOST])> {
-    let mut sizes = [0; MOST];
+fn sizes(layout: &[(usize, usize)]) -> Option<(usize, [u16; MAX_PLAIN_ARGS])> {
+    let mut sizes = [0; MAX_PLAIN_ARGS];
     let places = sizes.get_mut(..layout.len())?;
-    for (place, (_, bytes)) in places.iter_mut().zip(layout) {
-        *place = u16::try_from(*bytes).ok()?;
+    for (param, (_, bytes)) in places.iter_mut().zip(layout) {
+        *param = u16::try_from(*bytes).ok()?;
     }
     Some((layout.len(), sizes))
 }
 
 fn layout(gpu: &Gpu, raw: CUfunction) -> Option<Box<[(usize, usize)]>> {
-    let ask = gpu.api.cuFuncGetParamInfo?;
+    let query = gpu.api.cuFuncGetParamInfo?;
     let parameter = |index| {
         let (mut offset, mut bytes) = (0, 0);
         // SAFETY: a live function, and room for both. An index past the last is an error.
-        let code = unsafe { ask(raw, index, &mut offset, &mut bytes) };
+        let code = unsafe { query(raw, index, &mut offset, &mut bytes) };
         code.is_success().then_some((offset, bytes))
     };
     Some((0..).map_while(parameter).collect())
@@ -162,28 +162,28 @@ impl Code {
 
     /// Work-items of a work-group that keep the device busiest.
     pub fn best_items(&self) -> usize {
-        let ask = || -> Result<usize> {
+        let query = || -> Result<usize> {
             let _current = self.gpu().enter()?;
             let (mut groups, mut items) = (0, 0);
-            let ask = self.gpu().api.cuOccupancyMaxPotentialBlockSize;
+            let query = self.gpu().api.cuOccupancyMaxPotentialBlockSize;
             // SAFETY: a live function that needs no more shared memory than its own.
-            let code = unsafe { ask(&mut groups, &mut items, self.plain.raw, None, 0, 0) };
+            let code = unsafe { query(&mut groups, &mut items, self.plain.raw, None, 0, 0) };
             self.gpu().check(code, "cuOccupancyMaxPotentialBlockSize")?;
             Ok(items.max(1) as usize)
         };
         *self
             .best
-            .get_or_init(|| ask().unwrap_or(self.plain.group_items.clamp(1, 256)))
+            .get_or_init(|| query().unwrap_or(self.plain.group_items.clamp(1, 256)))
     }
 
     /// Work-groups that the device holds at once.
     pub fn resident_groups(&self, limits: &Limits, items: usize, local: usize) -> Result<u32> {
         self.plain.allow(self.gpu(), limits, local)?;
         let _current = self.gpu().enter()?;
-        let ask = self.gpu().api.cuOccupancyMaxActiveBlocksPerMultiprocessor;
+        let query = self.gpu().api.cuOccupancyMaxActiveBlocksPerMultiprocessor;
         let mut groups = 0;
         // SAFETY: a live function, and room for a number.
-        let code = unsafe { ask(&mut groups, self.plain.raw, items as i32, local) };
+        let code = unsafe { query(&mut groups, self.plain.raw, items as i32, local) };
         self.gpu()
             .check(code, "cuOccupancyMaxActiveBlocksPerMultiprocessor")?;
         Ok(groups.max(0) as u32 * limits.processors as u32)

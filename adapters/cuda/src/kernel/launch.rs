@@ -1,4 +1,4 @@
-//! What a launch needs before it can be given to a stream.
+//! Launches that are ready for a stream.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -16,7 +16,7 @@ use crate::cu::sys::*;
 use crate::device::{Device, Limits};
 use crate::exec::Gpu;
 
-/// A launch that may be given to a stream at any time.
+/// A launch that can be submitted at any time.
 pub struct Launch {
     code: Arc<Code>,
     ready: Ready,
@@ -26,7 +26,7 @@ pub struct Launch {
 #[derive(Clone, Default)]
 pub struct Ready {
     /// Where the kernel has the code.
-    place: usize,
+    code_index: usize,
     with_offset: bool,
     args: Args,
     groups: [u32; 3],
@@ -45,11 +45,11 @@ impl Kernel {
     pub fn launch(&self, device: &Object<Device>, request: &LaunchRequest<'_>) -> Result<Launch> {
         let mut ready = Ready::default();
         self.make_ready(device, request, &mut ready)?;
-        Ok(self.keep(ready))
+        Ok(self.to_launch(ready))
     }
 
     /// What needs the kernel no longer.
-    pub fn keep(&self, ready: Ready) -> Launch {
+    pub fn to_launch(&self, ready: Ready) -> Launch {
         Launch {
             code: Arc::clone(self.code_of(&ready)),
             ready,
@@ -58,7 +58,7 @@ impl Kernel {
 
     #[inline]
     pub fn code_of(&self, ready: &Ready) -> &Arc<Code> {
-        &self.codes[ready.place].1
+        &self.codes[ready.code_index].1
     }
 
     /// As [`Kernel::launch`], for what does not outlast the kernel.
@@ -72,8 +72,8 @@ impl Kernel {
         if request.properties.is_some() {
             ready.wishes = request.wishes(device.launch_properties())?;
         }
-        let place = self.place(device)?;
-        let code = &self.codes[place].1;
+        let code_index = self.code_index(device)?;
+        let code = &self.codes[code_index].1;
         let limits = &device.limits;
         let dims = request.dims as usize;
         let offset = match &code.with_offset {
@@ -91,10 +91,7 @@ impl Kernel {
         };
         self.check_group(function, limits, local)?;
         let groups = divide(global, local, dims)?;
-        let fits = groups
-            .iter()
-            .zip(&limits.grid)
-            .all(|(own, most)| own <= most);
+        let fits = groups.iter().zip(&limits.grid).all(|(own, max)| own <= max);
         ensure(fits, UR_RESULT_ERROR_INVALID_VALUE)?;
         let offset = offset.map(|offset| offset.map(|axis| axis as u32));
         pack(function, request.args, offset, &mut ready.args)?;
@@ -105,7 +102,7 @@ impl Kernel {
             .checked_add(wanted)
             .ok_or(Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES))?;
         function.allow(code.gpu(), limits, local_bytes)?;
-        ready.place = place;
+        ready.code_index = code_index;
         ready.with_offset = offset.is_some();
         ready.groups = groups.map(|axis| axis as u32);
         ready.items = local.map(|axis| axis as u32);
@@ -121,8 +118,8 @@ impl Kernel {
             & (local[1].wrapping_sub(1) < y)
             & (local[2].wrapping_sub(1) < z);
         let items = local[0].wrapping_mul(local[1]).wrapping_mul(local[2]);
-        let most = limits.group_items.min(function.group_items);
-        match within && items <= most && self.is_unruled {
+        let max = limits.group_items.min(function.group_items);
+        match within && items <= max && self.is_unruled {
             true => Ok(()),
             false => self.check_each_rule(function, limits, local),
         }
@@ -147,9 +144,9 @@ impl Kernel {
         let allowed = items <= limits.group_items
             && rules.required.is_none_or(|required| required == local)
             && rules
-                .most
-                .is_none_or(|most| (0..3).all(|axis| local[axis] <= most[axis]))
-            && rules.most_linear.is_none_or(|most| items <= most);
+                .max
+                .is_none_or(|max| (0..3).all(|axis| local[axis] <= max[axis]))
+            && rules.max_linear.is_none_or(|max| items <= max);
         ensure(allowed, UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE)?;
         // What this function's registers leave room for.
         ensure(
@@ -163,22 +160,22 @@ impl Kernel {
         if let Some(required) = self.rules.required {
             return required;
         }
-        let linear = self.rules.most_linear.unwrap_or(usize::MAX);
-        let most = code
+        let linear = self.rules.max_linear.unwrap_or(usize::MAX);
+        let max = code
             .best_items()
             .min(code.plain.group_items)
             .min(limits.group_items)
             .min(linear)
             .max(1);
-        let mut left = most;
+        let mut rest = max;
         std::array::from_fn(|axis| {
-            let own = self.rules.most.map_or(usize::MAX, |most| most[axis]);
-            let room = left.min(limits.group[axis]).min(own).min(global[axis]);
-            let size = (1..=room.max(1))
+            let own = self.rules.max.map_or(usize::MAX, |max| max[axis]);
+            let limit = rest.min(limits.group[axis]).min(own).min(global[axis]);
+            let size = (1..=limit.max(1))
                 .rev()
                 .find(|size| global[axis].is_multiple_of(*size))
                 .unwrap_or(1);
-            left /= size;
+            rest /= size;
             size
         })
     }
@@ -202,9 +199,9 @@ impl Launch {
     /// The launch as a graph's node, if it can be one.
     pub fn described<R>(
         &self,
-        look: impl FnOnce(*const CUDA_KERNEL_NODE_PARAMS_v1) -> R,
+        use_params: impl FnOnce(*const CUDA_KERNEL_NODE_PARAMS_v1) -> R,
     ) -> Option<R> {
-        self.ready.described(&self.code, look)
+        self.ready.described(&self.code, use_params)
     }
 
     /// The driver's function.
@@ -239,7 +236,7 @@ impl Ready {
     fn described<R>(
         &self,
         code: &Code,
-        look: impl FnOnce(*const CUDA_KERNEL_NODE_PARAMS_v1) -> R,
+        use_params: impl FnOnce(*const CUDA_KERNEL_NODE_PARAMS_v1) -> R,
     ) -> Option<R> {
         if self.is_extended() {
             return None;
@@ -269,7 +266,7 @@ impl Ready {
                 all.as_mut_ptr()
             },
         };
-        Some(look(&what))
+        Some(use_params(&what))
     }
 
     /// Gives the launch to a stream. The context is current.

@@ -56,14 +56,14 @@ impl Kernel {
 
     /// Where the code for a device stands.
     #[inline]
-    fn place(&self, device: &Object<Device>) -> Result<usize> {
+    fn code_index(&self, device: &Object<Device>) -> Result<usize> {
         let mut codes = self.codes.iter();
         let found = codes.position(|(own, _)| std::ptr::eq(&**own, device));
         found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_KERNEL))
     }
 
     fn code(&self, device: &Object<Device>) -> Result<&Arc<Code>> {
-        Ok(&self.codes[self.place(device)?].1)
+        Ok(&self.codes[self.code_index(device)?].1)
     }
 
     fn first(&self) -> Result<&Arc<Code>> {
@@ -129,17 +129,17 @@ impl hal::Kernel<Cuda> for Kernel {
         match what {
             KernelGroupInfo::GlobalWorkSize => {
                 let limits = &device.limits;
-                let most = |axis: usize| limits.grid[axis].saturating_mul(limits.group[axis]);
-                out.value([most(0), most(1), most(2)])
+                let max = |axis: usize| limits.grid[axis].saturating_mul(limits.group[axis]);
+                out.value([max(0), max(1), max(2)])
             }
             KernelGroupInfo::WorkGroupSize => out.value(function.group_items),
             KernelGroupInfo::CompileWorkGroupSize => out.value(rules.required.unwrap_or([0; 3])),
             KernelGroupInfo::LocalMemSize => out.value(function.local_bytes),
             KernelGroupInfo::PreferredWorkGroupSizeMultiple => out.value(device.limits.warp),
             KernelGroupInfo::PrivateMemSize => out.value(function.private_bytes),
-            KernelGroupInfo::CompileMaxWorkGroupSize => out.value(rules.most.unwrap_or([0; 3])),
+            KernelGroupInfo::CompileMaxWorkGroupSize => out.value(rules.max.unwrap_or([0; 3])),
             KernelGroupInfo::CompileMaxLinearWorkGroupSize => {
-                out.value(rules.most_linear.unwrap_or(0))
+                out.value(rules.max_linear.unwrap_or(0))
             }
         }
     }

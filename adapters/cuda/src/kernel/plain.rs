@@ -22,14 +22,14 @@ use crate::device::{Device, Limits};
 use crate::mem::Mem;
 
 /// Parameters that are pointed to without an allocation.
-pub const MOST: usize = 32;
+pub const MAX_PLAIN_ARGS: usize = 32;
 
 /// A launch that was found right. It needs its kernel and the caller's arguments.
 pub struct Plain {
     function: CUfunction,
     config: CUlaunchConfig,
     /// Where each parameter is, of as many as the function has.
-    params: [MaybeUninit<*const c_void>; MOST],
+    params: [MaybeUninit<*const c_void>; MAX_PLAIN_ARGS],
 }
 
 impl Default for Plain {
@@ -38,7 +38,7 @@ impl Default for Plain {
         Self {
             function: null_mut(),
             config: cu::launch_of([1; 3], [1; 3], null_mut()),
-            params: [MaybeUninit::uninit(); MOST],
+            params: [MaybeUninit::uninit(); MAX_PLAIN_ARGS],
         }
     }
 }
@@ -143,11 +143,11 @@ impl Plain {
     #[inline(always)]
     fn find_params(
         &mut self,
-        sizes: &[u16; MOST],
+        sizes: &[u16; MAX_PLAIN_ARGS],
         args: &[ur_exp_kernel_arg_properties_t],
     ) -> Option<()> {
         let places = sizes.iter().zip(&mut self.params);
-        for (index, (arg, (&size, place))) in args.iter().zip(places).enumerate() {
+        for (index, (arg, (&size, param))) in args.iter().zip(places).enumerate() {
             let size = usize::from(size);
             if arg.index as usize != index {
                 return None;
@@ -159,20 +159,21 @@ impl Plain {
                 // SAFETY: the type says which member of the value holds.
                 UR_EXP_KERNEL_ARG_TYPE_VALUE if size == arg.size => unsafe { arg.value.value },
                 UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ if size == size_of::<usize>() => {
-                    // SAFETY: as above; a handle is null or live, as for every entry point.
+                    // SAFETY: the type says which member of the value holds; a handle is null or live, as
+                    // for every entry point.
                     let given = unsafe { arg.value.memObjTuple };
                     let mem = buffer(given.hMem)?;
                     if !mem.has_begun(mem.use_by(given.flags)) {
                         return None;
                     }
-                    mem.place().cast()
+                    mem.address_slot().cast()
                 }
                 _ => return None,
             };
             if at.is_null() {
                 return None;
             }
-            place.write(at);
+            param.write(at);
         }
         Some(())
     }
@@ -218,14 +219,14 @@ mod tests {
 
     /// The parameters of 8 and 4 bytes that a launch has with these arguments, if it is plain.
     fn params(args: &[Arg]) -> Option<Vec<*const c_void>> {
-        let mut sizes = [0; MOST];
+        let mut sizes = [0; MAX_PLAIN_ARGS];
         (sizes[0], sizes[1]) = (8, 4);
         let mut plain = Plain::default();
         plain.find_params(&sizes, args)?;
         let written = plain.params.iter().take(args.len());
         // SAFETY: as many were written as there are arguments.
-        let place = |place: &MaybeUninit<_>| unsafe { place.assume_init() };
-        Some(written.map(place).collect())
+        let param = |param: &MaybeUninit<_>| unsafe { param.assume_init() };
+        Some(written.map(param).collect())
     }
 
     #[test]

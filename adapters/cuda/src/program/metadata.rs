@@ -13,9 +13,9 @@ pub struct GroupRules {
     /// Exactly so.
     pub required: Option<[usize; 3]>,
     /// At most, in each dimension.
-    pub most: Option<[usize; 3]>,
+    pub max: Option<[usize; 3]>,
     /// At most, in all.
-    pub most_linear: Option<usize>,
+    pub max_linear: Option<usize>,
 }
 
 /// Facts by kernel, and the names of global variables by the ids that SYCL gives them.
@@ -45,10 +45,10 @@ impl Metadata {
                     groups.entry(subject).or_default().required = Some(sizes(&bytes).ok_or(wrong)?);
                 }
                 b"max_work_group_size" => {
-                    groups.entry(subject).or_default().most = Some(sizes(&bytes).ok_or(wrong)?);
+                    groups.entry(subject).or_default().max = Some(sizes(&bytes).ok_or(wrong)?);
                 }
                 b"max_linear_work_group_size" => {
-                    groups.entry(subject).or_default().most_linear =
+                    groups.entry(subject).or_default().max_linear =
                         Some(number(&bytes).ok_or(wrong)?);
                 }
                 b"global_id_mapping" => {

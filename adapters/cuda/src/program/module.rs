@@ -98,7 +98,7 @@ impl Jit {
             logs[1].as_mut_ptr().cast(),
             number(LOG_BYTES),
         ];
-        if let Some(registers) = most_registers(options) {
+        if let Some(registers) = max_registers(options) {
             keys.push(CU_JIT_MAX_REGISTERS);
             values.push(number(registers));
         }
@@ -119,7 +119,7 @@ impl Jit {
 }
 
 /// The number in `maxrregcount=N`, with or without dashes.
-fn most_registers(options: &CStr) -> Option<usize> {
+fn max_registers(options: &CStr) -> Option<usize> {
     let text = options.to_str().ok()?;
     let mut words = text.split_whitespace();
     let found = words.find_map(|word| {
@@ -140,7 +140,7 @@ pub struct Module {
 
 // SAFETY: the driver's objects may be used from any thread.
 unsafe impl Send for Module {}
-// SAFETY: as above.
+// SAFETY: the driver's objects may be used from any thread.
 unsafe impl Sync for Module {}
 
 impl Module {
@@ -184,19 +184,19 @@ impl Module {
         );
         let mut number = 0;
         // SAFETY: a live module.
-        let told = unsafe { count(&mut number, self.raw) };
+        let status = unsafe { count(&mut number, self.raw) };
         let mut functions: Vec<CUfunction> = vec![null_mut(); number as usize];
-        // SAFETY: as above, with room for all.
+        // SAFETY: a live module, with room for all.
         let listed = unsafe { list(functions.as_mut_ptr(), number, self.raw) };
-        if !told.is_success() || !listed.is_success() {
+        if !status.is_success() || !listed.is_success() {
             return None;
         }
         let text = |function: &CUfunction| {
             let mut text = null();
             // SAFETY: a live function; its name lives as long.
             unsafe {
-                let told = name(&mut text, *function).is_success() && !text.is_null();
-                told.then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
+                let status = name(&mut text, *function).is_success() && !text.is_null();
+                status.then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
             }
         };
         functions.iter().map(text).collect()
@@ -356,8 +356,8 @@ mod tests {
 
     #[test]
     fn registers_are_an_option() {
-        assert_eq!(most_registers(c"-O2 --maxrregcount=32"), Some(32));
-        assert_eq!(most_registers(c"maxrregcount=x"), None);
-        assert_eq!(most_registers(c""), None);
+        assert_eq!(max_registers(c"-O2 --maxrregcount=32"), Some(32));
+        assert_eq!(max_registers(c"maxrregcount=x"), None);
+        assert_eq!(max_registers(c""), None);
     }
 }

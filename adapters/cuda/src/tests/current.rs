@@ -5,15 +5,15 @@ use std::ptr::{null, null_mut};
 
 use ur::abi::*;
 
-use super::scene;
-use super::stage::{Stage, adapter, alone, device, ur};
+use super::fake_driver::{FakeDriver, adapter, alone, device, ur};
+use super::workload;
 
 /// After every call of a scene, and with whatever was current before.
 #[test]
 fn no_call_changes_it() {
     alone("tests::current::no_call_changes_it", || {
-        let stage = Stage::open();
-        stage.calm();
+        let driver = FakeDriver::open();
+        driver.reset();
         let cases = [
             (0, false),
             (0, true),
@@ -23,14 +23,14 @@ fn no_call_changes_it() {
         ];
         for (own, anywhere) in cases {
             if own != 0 {
-                stage.make_current(own);
+                driver.make_current(own);
             }
-            stage.anywhere(anywhere);
-            let look = |name| assert_eq!(stage.current(), own, "after {name}");
-            let steps = scene::play(&look);
+            driver.anywhere(anywhere);
+            let query = |name| assert_eq!(driver.current(), own, "after {name}");
+            let steps = workload::play(&query);
             assert_eq!(steps.failed(), []);
             assert!(steps.right, "what was read back");
-            stage.check_end("a scene");
+            driver.check_end("a workload");
         }
     });
 }
@@ -39,19 +39,19 @@ fn no_call_changes_it() {
 #[test]
 fn no_failed_call_changes_it() {
     alone("tests::current::no_failed_call_changes_it", || {
-        let stage = Stage::open();
-        stage.make_current(0xabc0);
+        let driver = FakeDriver::open();
+        driver.make_current(0xabc0);
         for call in [
             "cuEventRecord",
             "cuMemcpyAsync",
             "cuEventCreate",
             "cuMemCreate",
         ] {
-            stage.fail_each(call, 1);
-            let look = |name| assert_eq!(stage.current(), 0xabc0, "{name} without {call}");
-            let steps = scene::play(&look);
+            driver.fail_each(call, 1);
+            let query = |name| assert_eq!(driver.current(), 0xabc0, "{name} without {call}");
+            let steps = workload::play(&query);
             assert_ne!(steps.failed(), [], "{call}");
-            stage.check_end(call);
+            driver.check_end(call);
         }
     });
 }
@@ -60,15 +60,15 @@ fn no_failed_call_changes_it() {
 #[test]
 fn most_commands_are_given_anywhere() {
     alone("tests::current::most_commands_are_given_anywhere", || {
-        let stage = Stage::open();
+        let driver = FakeDriver::open();
         let pushed = |anywhere| {
-            stage.anywhere(anywhere);
-            stage.count("cuCtxPushCurrent");
-            let steps = scene::play(&|_| ());
+            driver.anywhere(anywhere);
+            driver.count("cuCtxPushCurrent");
+            let steps = workload::play(&|_| ());
             assert_eq!(steps.failed(), []);
             assert!(steps.right, "what was read back");
-            let calls = stage.look().calls;
-            stage.check_end("a scene");
+            let calls = driver.query().calls;
+            driver.check_end("a workload");
             calls
         };
         let (newer, older) = (pushed(true), pushed(false));
@@ -82,26 +82,26 @@ fn most_commands_are_given_anywhere() {
 fn no_call_changes_it_on_any_thread_or_device() {
     let name = "tests::current::no_call_changes_it_on_any_thread_or_device";
     alone(name, || {
-        let stage = Stage::open();
-        stage.devices(2);
-        stage.calm();
-        let stage = &stage;
+        let driver = FakeDriver::open();
+        driver.devices(2);
+        driver.reset();
+        let driver = &driver;
         std::thread::scope(|scope| {
             for own in [0, 0xabc0, 0x1000, 0x1010] {
                 scope.spawn(move || {
                     if own != 0 {
-                        stage.make_current(own);
+                        driver.make_current(own);
                     }
-                    let look = |name| assert_eq!(stage.current(), own, "after {name}");
+                    let query = |name| assert_eq!(driver.current(), own, "after {name}");
                     for places in [&[0][..], &[1], &[0, 1], &[1, 0]] {
-                        let steps = scene::play_on(&look, places);
+                        let steps = workload::play_on(&query, places);
                         assert_eq!(steps.failed(), [], "on {places:?}");
                         assert!(steps.right, "what was read back on {places:?}");
                     }
                 });
             }
         });
-        stage.check_end("the scenes");
+        driver.check_end("the scenes");
     });
 }
 
@@ -109,19 +109,19 @@ fn no_call_changes_it_on_any_thread_or_device() {
 /// its call fail, and no other.
 #[test]
 fn a_call_that_changes_it_is_noticed() {
-    unsafe extern "C" fn push(_: ur_queue_handle_t, stage: *mut c_void) {
+    unsafe extern "C" fn push(_: ur_queue_handle_t, driver: *mut c_void) {
         // SAFETY: the test's own, which waits for the call.
-        unsafe { &*stage.cast::<Stage>() }.make_current(0xabc0);
+        unsafe { &*driver.cast::<FakeDriver>() }.make_current(0xabc0);
     }
     alone("tests::current::a_call_that_changes_it_is_noticed", || {
-        let stage = Stage::open();
+        let driver = FakeDriver::open();
         let (adapter, mut context, mut queue) = (adapter(), null_mut(), null_mut());
         let device = device(adapter);
         let code = ur!(Context.pfnCreate(1, &device, null(), &mut context));
         assert_eq!(code, UR_RESULT_SUCCESS);
         let code = ur!(Queue.pfnCreate(context, device, null(), &mut queue));
         assert_eq!(code, UR_RESULT_SUCCESS);
-        let (data, none) = ((&raw const stage).cast_mut().cast(), null());
+        let (data, none) = ((&raw const driver).cast_mut().cast(), null());
         let run = Some(push as _);
         let code = ur!(EnqueueExp.pfnNativeCommandExp(
             queue,
@@ -143,6 +143,6 @@ fn a_call_that_changes_it_is_noticed() {
         ] {
             assert_eq!(code, UR_RESULT_SUCCESS);
         }
-        stage.check_end("the end");
+        driver.check_end("the end");
     });
 }

@@ -7,8 +7,8 @@ use std::sync::mpsc::{Receiver, channel};
 
 use ur::abi::*;
 
-use super::ground::Ground;
-use super::stage::{Stage, alone, ur};
+use super::fake_driver::{FakeDriver, alone, ur};
+use super::test_context::TestContext;
 
 const COUNT: usize = 5;
 const BYTES: usize = 64;
@@ -34,9 +34,9 @@ const KINDS: [(What, &str); 4] = [
 ];
 
 /// A program and its kernel, which writes numbers from one on.
-fn counting(ground: &Ground) -> (ur_program_handle_t, ur_kernel_handle_t) {
-    let (context, text) = (ground.context, b".version 8.0");
-    let (mut device, mut bytes, mut code) = (ground.device, text.len(), text.as_ptr());
+fn counting(test_context: &TestContext) -> (ur_program_handle_t, ur_kernel_handle_t) {
+    let (context, text) = (test_context.context, b".version 8.0");
+    let (mut device, mut bytes, mut code) = (test_context.device, text.len(), text.as_ptr());
     let (mut program, mut kernel) = (null_mut(), null_mut());
     let codes = [
         ur!(Program.pfnCreateWithBinary(
@@ -56,9 +56,13 @@ fn counting(ground: &Ground) -> (ur_program_handle_t, ur_kernel_handle_t) {
 }
 
 /// A command buffer of two copies, which are one graph.
-fn recorded(ground: &Ground, to: *mut c_void, from: *mut c_void) -> ur_exp_command_buffer_handle_t {
+fn recorded(
+    test_context: &TestContext,
+    to: *mut c_void,
+    from: *mut c_void,
+) -> ur_exp_command_buffer_handle_t {
     let (desc, mut buffer) = (ur_exp_command_buffer_desc_t::default(), null_mut());
-    let (context, device) = (ground.context, ground.device);
+    let (context, device) = (test_context.context, test_context.device);
     let code = ur!(CommandBufferExp.pfnCreateExp(context, device, &desc, &mut buffer));
     assert_eq!(code, UR_RESULT_SUCCESS);
     for half in [0, BYTES / 2] {
@@ -84,11 +88,11 @@ fn recorded(ground: &Ground, to: *mut c_void, from: *mut c_void) -> ur_exp_comma
     buffer
 }
 
-unsafe extern "C" fn until_told(told: *mut c_void) {
+unsafe extern "C" fn until_signalled(reported: *mut c_void) {
     // SAFETY: the receiver outlives the task, which is waited for.
-    let told = unsafe { &*told.cast::<Receiver<()>>() };
+    let reported = unsafe { &*reported.cast::<Receiver<()>>() };
     // Whoever has gone has told.
-    let _ = told.recv();
+    let _ = reported.recv();
 }
 
 unsafe extern "C" fn count(ran: *mut c_void) {
@@ -102,16 +106,16 @@ unsafe extern "C" fn count_native(_: ur_queue_handle_t, ran: *mut c_void) {
 }
 
 #[test]
-fn a_command_that_is_refused_in_its_turn_is_told_once() {
+fn a_command_that_fails_on_the_device_is_reported_once() {
     alone(
-        "tests::failures::a_command_that_is_refused_in_its_turn_is_told_once",
+        "tests::failures::a_command_that_fails_on_the_device_is_reported_once",
         || {
-            let stage = Stage::open();
+            let driver = FakeDriver::open();
             for (what, call) in KINDS {
                 for in_order in [true, false] {
-                    for place in 0..COUNT {
+                    for fixture in 0..COUNT {
                         for by_device in [false, true] {
-                            one(&stage, (what, call), in_order, place, by_device);
+                            one(&driver, (what, call), in_order, fixture, by_device);
                         }
                     }
                 }
@@ -120,46 +124,57 @@ fn a_command_that_is_refused_in_its_turn_is_told_once() {
     );
 }
 
-fn one(stage: &Stage, (kind, call): (What, &str), in_order: bool, place: usize, by_device: bool) {
-    let what = format!("{kind:?}, in order {in_order}, {place}, device {by_device}");
-    let ground = Ground::new((COUNT + 2) * BYTES);
+fn one(
+    driver: &FakeDriver,
+    (kind, call): (What, &str),
+    in_order: bool,
+    fixture: usize,
+    by_device: bool,
+) {
+    let what = format!("{kind:?}, in order {in_order}, {fixture}, device {by_device}");
+    let test_context = TestContext::new((COUNT + 2) * BYTES);
     // SAFETY: the host's own memory of that size.
     unsafe {
-        ground
+        test_context
             .memory
             .cast::<u8>()
             .write_bytes(0, (COUNT + 2) * BYTES);
     }
-    // SAFETY: as above.
-    unsafe { ground.at(COUNT * BYTES).cast::<u8>().write_bytes(7, BYTES) };
-    let gate = ground.queue(ur_queue_flags_t(0));
-    let queue = ground.queue(match in_order {
+    // SAFETY: the host's own memory of that size.
+    unsafe {
+        test_context
+            .at(COUNT * BYTES)
+            .cast::<u8>()
+            .write_bytes(7, BYTES)
+    };
+    let gate = test_context.queue(ur_queue_flags_t(0));
+    let queue = test_context.queue(match in_order {
         true => ur_queue_flags_t(0),
         false => UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE,
     });
-    let (tell, told) = channel::<()>();
+    let (report, reported) = channel::<()>();
     let mut open = null_mut();
     let code = ur!(EnqueueExp.pfnHostTaskExp(
         gate,
-        Some(until_told),
-        (&raw const told).cast_mut().cast(),
+        Some(until_signalled),
+        (&raw const reported).cast_mut().cast(),
         null(),
         0,
         null(),
         &mut open
     ));
     assert_eq!(code, UR_RESULT_SUCCESS);
-    let (program, kernel) = counting(&ground);
+    let (program, kernel) = counting(&test_context);
     let places = 0..if kind == What::Recorded { COUNT } else { 0 };
-    let source = ground.at(COUNT * BYTES);
+    let source = test_context.at(COUNT * BYTES);
     let buffers: Vec<_> = places
-        .map(|at| recorded(&ground, ground.at(at * BYTES), source))
+        .map(|at| recorded(&test_context, test_context.at(at * BYTES), source))
         .collect();
-    stage.fail_nth(call, place as u64 + 1, REFUSED);
+    driver.fail_nth(call, fixture as u64 + 1, REFUSED);
     // Each waits for the one before, and the first for the gate.
     let mut waits = vec![open];
     for at in 0..COUNT {
-        let (to, from) = (ground.at(at * BYTES), ground.at(COUNT * BYTES));
+        let (to, from) = (test_context.at(at * BYTES), test_context.at(COUNT * BYTES));
         let (mut event, wait) = (null_mut(), waits[at]);
         let pattern = [7_u8; 4];
         let code = match kind {
@@ -228,34 +243,40 @@ fn one(stage: &Stage, (kind, call): (What, &str), in_order: bool, place: usize, 
         &mut native
     ));
     assert_eq!(code, UR_RESULT_SUCCESS, "{what}");
-    let (to, from) = (ground.at((COUNT + 1) * BYTES), ground.at(COUNT * BYTES));
+    let (to, from) = (
+        test_context.at((COUNT + 1) * BYTES),
+        test_context.at(COUNT * BYTES),
+    );
     let code = ur!(Enqueue.pfnUSMMemcpy(queue, 0, to, from, BYTES, 1, &native, &mut last));
     assert_eq!(code, UR_RESULT_SUCCESS, "{what}");
-    drop(tell);
+    drop(report);
     let wait = || match by_device {
-        true => ur!(DeviceExp.pfnWaitExp(ground.device)),
+        true => ur!(DeviceExp.pfnWaitExp(test_context.device)),
         false => ur!(Queue.pfnFinish(queue)),
     };
     assert_eq!(wait(), FAILED, "{what}");
     assert_eq!(wait(), UR_RESULT_SUCCESS, "{what}");
     assert_eq!(ran, 0, "{what}");
-    stage.calm();
+    driver.reset();
     for at in 0..COUNT {
-        // SAFETY: as above; nothing uses it now.
-        let byte = unsafe { ground.at(at * BYTES).cast::<u8>().read() };
-        assert_eq!(byte == 7, at < place, "{at}: {what}");
+        // SAFETY: the host's own memory of that size; nothing uses it now.
+        let byte = unsafe { test_context.at(at * BYTES).cast::<u8>().read() };
+        assert_eq!(byte == 7, at < fixture, "{at}: {what}");
         let code = ur!(Event.pfnWait(1, &waits[at + 1]));
-        assert_eq!(code == UR_RESULT_SUCCESS, at < place, "{at}: {what}");
+        assert_eq!(code == UR_RESULT_SUCCESS, at < fixture, "{at}: {what}");
     }
     for event in [behind, native, last] {
         assert_eq!(ur!(Event.pfnWait(1, &event)), FAILED, "{what}");
     }
     assert_eq!(called, 1, "{what}");
-    // SAFETY: as above.
-    let byte = unsafe { ground.at((COUNT + 1) * BYTES).cast::<u8>().read() };
+    // SAFETY: the host's own memory of that size; nothing uses it now.
+    let byte = unsafe { test_context.at((COUNT + 1) * BYTES).cast::<u8>().read() };
     assert_ne!(byte, 7, "the copy behind ran: {what}");
     // The queue is as it was.
-    let (to, from) = (ground.at((COUNT + 1) * BYTES), ground.at(COUNT * BYTES));
+    let (to, from) = (
+        test_context.at((COUNT + 1) * BYTES),
+        test_context.at(COUNT * BYTES),
+    );
     let code = ur!(Enqueue.pfnUSMMemcpy(queue, 1, to, from, BYTES, 0, null(), null_mut()));
     assert_eq!(code, UR_RESULT_SUCCESS, "{what}");
     for event in waits.into_iter().chain([behind, native, last]) {
@@ -271,5 +292,5 @@ fn one(stage: &Stage, (kind, call): (What, &str), in_order: bool, place: usize, 
         assert_eq!(ur!(Queue.pfnFinish(queue)), UR_RESULT_SUCCESS, "{what}");
         assert_eq!(ur!(Queue.pfnRelease(queue)), UR_RESULT_SUCCESS);
     }
-    ground.end(stage);
+    test_context.end(driver);
 }

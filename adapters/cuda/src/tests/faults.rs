@@ -2,37 +2,37 @@
 
 use ur::abi::*;
 
-use super::ground::Ground;
-use super::scene;
-use super::stage::{Stage, alone, ur};
+use super::fake_driver::{FakeDriver, alone, ur};
+use super::test_context::TestContext;
+use super::workload;
 
 /// A scene in which nothing fails, and then ones in which one call after the other does. Whatever
 /// fails, nothing is lost, nothing is used that is gone, and what nobody complained about is right.
 fn each_call_fails_with(name: &str, code: u32) {
     alone(name, || {
-        let stage = Stage::open();
-        stage.calm();
-        let whole = scene::play(&|_| {});
+        let driver = FakeDriver::open();
+        driver.reset();
+        let whole = workload::play(&|_| {});
         assert_eq!(whole.failed(), []);
         assert!(whole.right, "what was read back");
-        stage.check_end("a scene");
-        let calls = stage.look().calls;
+        driver.check_end("a workload");
+        let calls = driver.query().calls;
         assert!(calls > 50, "{calls} calls that could fail");
-        let (mut met, mut told) = (0, 0);
+        let (mut met, mut reported) = (0, 0);
         for nth in 1..=calls + 10 {
-            stage.fail(nth, code);
-            let steps = scene::play(&|_| {});
+            driver.fail(nth, code);
+            let steps = workload::play(&|_| {});
             let when = format!("call {nth} failed with {code}: {:?}", steps.failed());
-            stage.check_end(&when);
-            let hit = stage.look().met;
+            driver.check_end(&when);
+            let hit = driver.query().met;
             met += u64::from(hit);
-            told += u64::from(!steps.failed().is_empty());
+            reported += u64::from(!steps.failed().is_empty());
             let silent = steps.failed().is_empty();
-            assert!(!silent || steps.right, "{when}: {}", stage.tell());
+            assert!(!silent || steps.right, "{when}: {}", driver.report());
             assert!(hit || silent, "nothing failed, but {when}");
         }
         assert!(met >= calls - 10, "{met} of {calls} faults were met");
-        assert!(told > met / 2, "{told} of {met} faults were told");
+        assert!(reported > met / 2, "{reported} of {met} faults were told");
     });
 }
 
@@ -61,10 +61,10 @@ fn each_call_fails_with_an_unknown_code() {
 fn a_refused_command_is_asked_for_again_in_its_context_only() {
     let name = "tests::faults::a_refused_command_is_asked_for_again_in_its_context_only";
     alone(name, || {
-        let stage = Stage::open();
-        stage.anywhere(true);
-        let ground = Ground::new(4);
-        let (queue, to) = (ground.queue(ur_queue_flags_t(0)), ground.memory);
+        let driver = FakeDriver::open();
+        driver.anywhere(true);
+        let test_context = TestContext::new(4);
+        let (queue, to) = (test_context.queue(ur_queue_flags_t(0)), test_context.memory);
         // What is known of an address has one place of few, which may be that of `to`. Of these two it is
         // at most one's, as they are 32 bytes apart.
         let words = [7_u32; 9];
@@ -72,11 +72,11 @@ fn a_refused_command_is_asked_for_again_in_its_context_only() {
         let none = (0, std::ptr::null(), std::ptr::null_mut());
         let fill = || ur!(Enqueue.pfnUSMFill(queue, to, 4, froms[0], 4, none.0, none.1, none.2));
         let copy = |from| ur!(Enqueue.pfnUSMMemcpy(queue, 0, to, from, 4, none.0, none.1, none.2));
-        let asked = |call: &str, run: &dyn Fn() -> ur_result_t| {
-            stage.fail_nth(call, 1, 2);
+        let calls = |call: &str, run: &dyn Fn() -> ur_result_t| {
+            driver.fail_nth(call, 1, 2);
             let answer = run();
-            let calls = stage.look().calls;
-            stage.calm();
+            let calls = driver.query().calls;
+            driver.reset();
             (answer, calls)
         };
         let refused = (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY, 1);
@@ -85,16 +85,16 @@ fn a_refused_command_is_asked_for_again_in_its_context_only() {
         for from in froms {
             // The first ones learn where memory lies.
             assert_eq!((fill(), copy(from)), (UR_RESULT_SUCCESS, UR_RESULT_SUCCESS));
-            stage.make_current(0x1000);
-            assert_eq!(asked("cuMemsetD32Async", &fill), refused);
-            assert_eq!(asked("cuMemcpyAsync", &|| copy(from)), refused);
-            stage.make_current(0xabc0);
-            assert_eq!(asked("cuMemsetD32Async", &fill), served);
-            copies.push(asked("cuMemcpyAsync", &|| copy(from)));
+            driver.make_current(0x1000);
+            assert_eq!(calls("cuMemsetD32Async", &fill), refused);
+            assert_eq!(calls("cuMemcpyAsync", &|| copy(from)), refused);
+            driver.make_current(0xabc0);
+            assert_eq!(calls("cuMemsetD32Async", &fill), served);
+            copies.push(calls("cuMemcpyAsync", &|| copy(from)));
         }
         assert!(copies.contains(&served), "{copies:?}");
         assert_eq!(ur!(Queue.pfnFinish(queue)), UR_RESULT_SUCCESS);
         assert_eq!(ur!(Queue.pfnRelease(queue)), UR_RESULT_SUCCESS);
-        ground.end(&stage);
+        test_context.end(&driver);
     });
 }

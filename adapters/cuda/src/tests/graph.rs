@@ -6,11 +6,11 @@ use std::sync::atomic::AtomicU32;
 
 use ur::abi::*;
 
-use super::scene::{SIZE, Steps, make, task};
-use super::stage::{Stage, adapter, alone, device, ur};
+use super::fake_driver::{FakeDriver, adapter, alone, device, ur};
+use super::workload::{SIZE, Steps, make, task};
 
 /// What a scene has made, in the order in which it goes again. Null where that failed.
-struct Scene {
+struct Objects {
     context: ur_context_handle_t,
     queues: [ur_queue_handle_t; 2],
     program: ur_program_handle_t,
@@ -19,7 +19,7 @@ struct Scene {
     read: [*mut c_void; 3],
 }
 
-impl Scene {
+impl Objects {
     fn new(steps: &mut Steps<'_>, adapter: ur_adapter_handle_t) -> (Self, ur_device_handle_t) {
         let device = device(adapter);
         let mut own = Self {
@@ -67,7 +67,7 @@ impl Scene {
         if !self.program.is_null() {
             let program = self.program;
             let code = ur!(Program.pfnBuild(context, program, null()));
-            steps.note("urProgramBuild", code);
+            steps.record("urProgramBuild", code);
             self.kernel = make!(
                 steps,
                 "urKernelCreate",
@@ -98,21 +98,21 @@ impl Scene {
 
     fn end(self, steps: &mut Steps<'_>) {
         for queue in self.queues.into_iter().filter(|queue| !queue.is_null()) {
-            steps.note("urQueueFinish", ur!(Queue.pfnFinish(queue)));
-            steps.note("urQueueRelease", ur!(Queue.pfnRelease(queue)));
+            steps.record("urQueueFinish", ur!(Queue.pfnFinish(queue)));
+            steps.record("urQueueRelease", ur!(Queue.pfnRelease(queue)));
         }
         let all = self.read.into_iter().chain([self.memory]);
         for memory in all.filter(|memory| !memory.is_null()) {
-            steps.note("urUSMFree", ur!(USM.pfnFree(self.context, memory)));
+            steps.record("urUSMFree", ur!(USM.pfnFree(self.context, memory)));
         }
         if !self.kernel.is_null() {
-            steps.note("urKernelRelease", ur!(Kernel.pfnRelease(self.kernel)));
+            steps.record("urKernelRelease", ur!(Kernel.pfnRelease(self.kernel)));
         }
         if !self.program.is_null() {
-            steps.note("urProgramRelease", ur!(Program.pfnRelease(self.program)));
+            steps.record("urProgramRelease", ur!(Program.pfnRelease(self.program)));
         }
         if !self.context.is_null() {
-            steps.note("urContextRelease", ur!(Context.pfnRelease(self.context)));
+            steps.record("urContextRelease", ur!(Context.pfnRelease(self.context)));
         }
     }
 
@@ -134,12 +134,12 @@ struct Recorder {
 }
 
 impl Recorder {
-    fn new(steps: &mut Steps<'_>, scene: &Scene, device: ur_device_handle_t) -> Option<Self> {
+    fn new(steps: &mut Steps<'_>, objects: &Objects, device: ur_device_handle_t) -> Option<Self> {
         let what = ur_exp_command_buffer_desc_t {
             isUpdatable: true.into(),
             ..Default::default()
         };
-        let context = scene.context;
+        let context = objects.context;
         let buffer = make!(
             steps,
             "urCommandBufferCreateExp",
@@ -149,8 +149,8 @@ impl Recorder {
         (!buffer.is_null()).then_some(Self { buffer, last })
     }
 
-    fn note(&mut self, steps: &mut Steps<'_>, code: ur_result_t, point: SyncPoint) {
-        if steps.note("urCommandBufferAppend", code) {
+    fn record(&mut self, steps: &mut Steps<'_>, code: ur_result_t, point: SyncPoint) {
+        if steps.record("urCommandBufferAppend", code) {
             self.last = vec![point];
         }
     }
@@ -179,7 +179,7 @@ impl Recorder {
             null_mut(),
             null_mut()
         ));
-        self.note(steps, code, point);
+        self.record(steps, code, point);
     }
 
     fn copy(&mut self, steps: &mut Steps<'_>, dst: *mut c_void, src: *const c_void) {
@@ -197,21 +197,21 @@ impl Recorder {
             null_mut(),
             null_mut()
         ));
-        self.note(steps, code, point);
+        self.record(steps, code, point);
     }
 
     /// A launch that writes a number; what it can be changed by.
     fn store(
         &mut self,
         steps: &mut Steps<'_>,
-        scene: &Scene,
+        objects: &Objects,
         number: u32,
     ) -> ur_exp_command_buffer_command_handle_t {
         let ((count, waits), mut point, mut command) = (self.waits(), 0, null_mut());
         let mut args = [ur_exp_kernel_arg_properties_t::default(); 2];
         args[0].r#type = UR_EXP_KERNEL_ARG_TYPE_POINTER;
         args[0].size = size_of::<usize>();
-        args[0].value.pointer = scene.memory;
+        args[0].value.pointer = objects.memory;
         args[1].r#type = UR_EXP_KERNEL_ARG_TYPE_VALUE;
         args[1].index = 1;
         args[1].size = 4;
@@ -219,7 +219,7 @@ impl Recorder {
         let global = 1_usize;
         let code = ur!(CommandBufferExp.pfnAppendKernelLaunchWithArgsExp(
             self.buffer,
-            scene.kernel,
+            objects.kernel,
             1,
             null(),
             &global,
@@ -236,19 +236,19 @@ impl Recorder {
             null_mut(),
             &mut command
         ));
-        self.note(steps, code, point);
+        self.record(steps, code, point);
         command
     }
 
     fn finalize(&self, steps: &mut Steps<'_>) -> bool {
         let code = ur!(CommandBufferExp.pfnFinalizeExp(self.buffer));
-        steps.note("urCommandBufferFinalizeExp", code)
+        steps.record("urCommandBufferFinalizeExp", code)
     }
 }
 
 fn run(steps: &mut Steps<'_>, queue: ur_queue_handle_t, buffer: Buffer) -> bool {
     let code = ur!(EnqueueExp.pfnCommandBufferExp(queue, buffer, 0, null(), null_mut()));
-    steps.note("urEnqueueCommandBufferExp", code)
+    steps.record("urEnqueueCommandBufferExp", code)
 }
 
 /// Has a launch write another number.
@@ -271,11 +271,11 @@ fn change(
         ..Default::default()
     };
     let code = ur!(CommandBufferExp.pfnUpdateKernelLaunchExp(buffer, 1, &update));
-    steps.note("urCommandBufferUpdateKernelLaunchExp", code)
+    steps.record("urCommandBufferUpdateKernelLaunchExp", code)
 }
 
 fn finish(steps: &mut Steps<'_>, queue: ur_queue_handle_t) -> bool {
-    steps.note("urQueueFinish", ur!(Queue.pfnFinish(queue)))
+    steps.record("urQueueFinish", ur!(Queue.pfnFinish(queue)))
 }
 
 /// Patterns: one that the driver's own memset knows, and one that it does not.
@@ -286,33 +286,33 @@ const ODD: &[u8] = &[7, 7, 7, 7, 7, 7, 7, 8];
 fn play<'a>(after: &'a dyn Fn(&'static str), middle: Option<&[u8]>) -> Steps<'a> {
     let mut steps = Steps::new(after);
     let adapter = adapter();
-    let (scene, device) = Scene::new(&mut steps, adapter);
-    if scene.is_whole()
-        && let Some(mut recorder) = Recorder::new(&mut steps, &scene, device)
+    let (objects, device) = Objects::new(&mut steps, adapter);
+    if objects.is_whole()
+        && let Some(mut recorder) = Recorder::new(&mut steps, &objects, device)
     {
         if let Some(pattern) = middle {
-            recorder.set(&mut steps, scene.memory, pattern);
+            recorder.set(&mut steps, objects.memory, pattern);
         }
-        recorder.set(&mut steps, scene.memory, PLAIN);
-        let command = recorder.store(&mut steps, &scene, 41);
-        recorder.copy(&mut steps, scene.read[0], scene.memory);
+        recorder.set(&mut steps, objects.memory, PLAIN);
+        let command = recorder.store(&mut steps, &objects, 41);
+        recorder.copy(&mut steps, objects.read[0], objects.memory);
         if recorder.finalize(&mut steps) && !command.is_null() {
             steps.right = true;
-            for queue in scene.queues {
-                execute(&mut steps, &scene, queue, recorder.buffer, command);
+            for queue in objects.queues {
+                execute(&mut steps, &objects, queue, recorder.buffer, command);
             }
         }
         let code = ur!(CommandBufferExp.pfnReleaseExp(recorder.buffer));
-        steps.note("urCommandBufferReleaseExp", code);
+        steps.record("urCommandBufferReleaseExp", code);
     }
-    scene.end(&mut steps);
-    steps.note("urAdapterRelease", ur!(Adapter.pfnRelease(adapter)));
+    objects.end(&mut steps);
+    steps.record("urAdapterRelease", ur!(Adapter.pfnRelease(adapter)));
     steps
 }
 
 fn execute(
     steps: &mut Steps<'_>,
-    scene: &Scene,
+    objects: &Objects,
     queue: ur_queue_handle_t,
     buffer: Buffer,
     command: ur_exp_command_buffer_command_handle_t,
@@ -320,7 +320,7 @@ fn execute(
     for number in [50, 51] {
         let changed = change(steps, buffer, command, number);
         let ran = run(steps, queue, buffer) & finish(steps, queue);
-        steps.right &= !(changed && ran) || scene.has_read(0, number);
+        steps.right &= !(changed && ran) || objects.has_read(0, number);
     }
     // One that is kept back runs as it was when it was enqueued.
     let count = AtomicU32::new(0);
@@ -328,54 +328,54 @@ fn execute(
     let mut wait = null_mut();
     let (none, to) = (null(), &raw mut wait);
     let code = ur!(EnqueueExp.pfnHostTaskExp(queue, Some(task), data, null(), 0, none, to));
-    let mut all = steps.note("urEnqueueHostTaskExp", code);
+    let mut all = steps.record("urEnqueueHostTaskExp", code);
     for (at, number) in [(1, 60), (2, 61)] {
         all &= change(steps, buffer, command, number);
         let (mut ran, count) = (null_mut(), u32::from(!wait.is_null()));
         let waits = if count > 0 { &raw const wait } else { null() };
         let code = ur!(EnqueueExp.pfnCommandBufferExp(queue, buffer, count, waits, &mut ran));
-        all &= steps.note("urEnqueueCommandBufferExp", code);
+        all &= steps.record("urEnqueueCommandBufferExp", code);
         let (count, waits) = match ran.is_null() {
             true => (0, null()),
             false => (1, &raw const ran),
         };
-        let (to, from, mut copied) = (scene.read[at], scene.memory, null_mut());
+        let (to, from, mut copied) = (objects.read[at], objects.memory, null_mut());
         let code = ur!(Enqueue.pfnUSMMemcpy(queue, 0, to, from, SIZE, count, waits, &mut copied));
-        all &= steps.note("urEnqueueUSMMemcpy", code);
+        all &= steps.record("urEnqueueUSMMemcpy", code);
         for event in [wait, ran].into_iter().filter(|event| !event.is_null()) {
-            steps.note("urEventRelease", ur!(Event.pfnRelease(event)));
+            steps.record("urEventRelease", ur!(Event.pfnRelease(event)));
         }
         wait = copied;
     }
     if !wait.is_null() {
-        steps.note("urEventRelease", ur!(Event.pfnRelease(wait)));
+        steps.record("urEventRelease", ur!(Event.pfnRelease(wait)));
     }
     all &= finish(steps, queue);
     // The task uses the counter, whatever failed.
     if !all {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    steps.right &= !all || (scene.has_read(1, 60) && scene.has_read(2, 61));
+    steps.right &= !all || (objects.has_read(1, 60) && objects.has_read(2, 61));
 }
 
 #[test]
 fn commands_are_one_graph() {
     alone("tests::graph::commands_are_one_graph", || {
-        let stage = Stage::open();
-        stage.make_current(0xabc0);
-        let look = |name| assert_eq!(stage.current(), 0xabc0, "after {name}");
+        let driver = FakeDriver::open();
+        driver.make_current(0xabc0);
+        let query = |name| assert_eq!(driver.current(), 0xabc0, "after {name}");
         // On each of two queues one update meets a graph that is kept back, and has it made anew.
         for (call, count) in [
             ("cuGraphLaunch", 8),
             ("cuLaunchKernelEx", 0),
             ("cuGraphInstantiateWithFlags", 3),
         ] {
-            stage.count(call);
-            let steps = play(&look, None);
+            driver.count(call);
+            let steps = play(&query, None);
             assert_eq!(steps.failed(), []);
             assert!(steps.right, "what was read back");
-            assert_eq!(stage.look().calls, count, "{call}");
-            stage.check_end("a scene");
+            assert_eq!(driver.query().calls, count, "{call}");
+            driver.check_end("a workload");
         }
     });
 }
@@ -384,14 +384,14 @@ fn commands_are_one_graph() {
 #[test]
 fn what_a_graph_cannot_hold_ends_it() {
     alone("tests::graph::what_a_graph_cannot_hold_ends_it", || {
-        let stage = Stage::open();
+        let driver = FakeDriver::open();
         for (call, count) in [("cuGraphLaunch", 8), ("cuLaunchKernelEx", 8)] {
-            stage.count(call);
+            driver.count(call);
             let steps = play(&|_| {}, Some(ODD));
             assert_eq!(steps.failed(), []);
             assert!(steps.right, "what was read back");
-            assert_eq!(stage.look().calls, count, "{call}");
-            stage.check_end("a scene");
+            assert_eq!(driver.query().calls, count, "{call}");
+            driver.check_end("a workload");
         }
     });
 }
@@ -402,7 +402,7 @@ fn a_driver_without_graphs_does_the_same() {
     alone(
         "tests::graph::a_driver_without_graphs_does_the_same",
         || {
-            let stage = Stage::open();
+            let driver = FakeDriver::open();
             for call in [
                 "cuGraphCreate",
                 "cuGraphAddKernelNode",
@@ -410,12 +410,12 @@ fn a_driver_without_graphs_does_the_same() {
                 "cuGraphInstantiateWithFlags",
                 "cuGraphExecKernelNodeSetParams",
             ] {
-                stage.fail_each(call, 801);
+                driver.fail_each(call, 801);
                 let steps = play(&|_| {}, None);
-                assert!(stage.look().met, "{call}");
+                assert!(driver.query().met, "{call}");
                 assert_eq!(steps.failed(), [], "{call}");
                 assert!(steps.right, "what was read back without {call}");
-                stage.check_end(call);
+                driver.check_end(call);
             }
         },
     );
@@ -423,21 +423,21 @@ fn a_driver_without_graphs_does_the_same() {
 
 fn each_call_fails_with(name: &str, code: u32) {
     alone(name, || {
-        let stage = Stage::open();
-        stage.calm();
+        let driver = FakeDriver::open();
+        driver.reset();
         let whole = play(&|_| {}, None);
         assert_eq!(whole.failed(), []);
-        stage.check_end("a scene");
-        let calls = stage.look().calls;
+        driver.check_end("a workload");
+        let calls = driver.query().calls;
         for nth in 1..=calls {
-            stage.fail(nth, code);
+            driver.fail(nth, code);
             let steps = play(&|_| {}, None);
             let when = format!("call {nth} failed with {code}: {:?}", steps.failed());
-            stage.check_end(&when);
+            driver.check_end(&when);
             assert!(
                 steps.right || !steps.failed().is_empty(),
                 "{when}: {}",
-                stage.tell()
+                driver.report()
             );
         }
     });

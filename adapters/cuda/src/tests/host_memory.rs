@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ur::abi::*;
 
-use super::ground::Ground;
-use super::scene::task;
-use super::stage::{Stage, adapter, alone, devices, ur};
+use super::fake_driver::{FakeDriver, adapter, alone, devices, ur};
+use super::test_context::TestContext;
+use super::workload::task;
 
 const BYTES: usize = 8192;
 
@@ -111,19 +111,19 @@ fn finish(queue: ur_queue_handle_t) {
 const ANSWERS: [u32; 3] = [0, 712, 801];
 
 /// Runs a test with a queue for each answer.
-fn for_each_answer(name: &str, test: impl Fn(&Stage, &Ground, ur_queue_handle_t, bool)) {
+fn for_each_answer(name: &str, test: impl Fn(&FakeDriver, &TestContext, ur_queue_handle_t, bool)) {
     alone(name, || {
-        let stage = Stage::open();
+        let driver = FakeDriver::open();
         for answer in ANSWERS {
-            let ground = Ground::new(64);
-            let queue = ground.queue(ur_queue_flags_t(0));
+            let test_context = TestContext::new(64);
+            let queue = test_context.queue(ur_queue_flags_t(0));
             if answer != 0 {
-                stage.fail_each("cuMemHostRegister", answer);
+                driver.fail_each("cuMemHostRegister", answer);
             }
-            test(&stage, &ground, queue, answer == 0);
-            stage.calm();
+            test(&driver, &test_context, queue, answer == 0);
+            driver.reset();
             ok(ur!(Queue.pfnRelease(queue)));
-            ground.end(&stage);
+            test_context.end(&driver);
         }
     });
 }
@@ -133,10 +133,10 @@ fn for_each_answer(name: &str, test: impl Fn(&Stage, &Ground, ur_queue_handle_t,
 #[test]
 fn it_is_the_hosts_before_and_after() {
     let name = "tests::host_memory::it_is_the_hosts_before_and_after";
-    for_each_answer(name, |_, ground, queue, _| {
+    for_each_answer(name, |_, test_context, queue, _| {
         for parent_first in [false, true] {
             let mut memory = Bytes::new();
-            let buffer = over(ground.context, memory.at(), UR_MEM_FLAG_READ_WRITE);
+            let buffer = over(test_context.context, memory.at(), UR_MEM_FLAG_READ_WRITE);
             memory.0.fill(5);
             let part = part(buffer, 4096, 4096);
             memory.0[4096] = 6;
@@ -167,8 +167,8 @@ fn it_is_the_hosts_before_and_after() {
 #[test]
 fn kernels_see_it() {
     let name = "tests::host_memory::kernels_see_it";
-    for_each_answer(name, |_, ground, queue, _| {
-        let (context, device, text) = (ground.context, ground.device, b".version 8.0");
+    for_each_answer(name, |_, test_context, queue, _| {
+        let (context, device, text) = (test_context.context, test_context.device, b".version 8.0");
         let (mut devices, mut bytes, mut code) = (device, text.len(), text.as_ptr());
         let (mut program, mut kernel) = (null_mut(), null_mut());
         let list = &raw mut devices;
@@ -233,10 +233,10 @@ fn kernels_see_it() {
 #[test]
 fn mappings_are_the_memory() {
     let name = "tests::host_memory::mappings_are_the_memory";
-    for_each_answer(name, |stage, ground, queue, registered| {
+    for_each_answer(name, |driver, test_context, queue, registered| {
         let mut memory = Bytes::new();
         let start = memory.at();
-        let buffer = over(ground.context, start, UR_MEM_FLAG_READ_WRITE);
+        let buffer = over(test_context.context, start, UR_MEM_FLAG_READ_WRITE);
         memory.0.fill(5);
         fill(queue, buffer, 6, 100, 1);
         let flags = UR_MAP_FLAG_READ | UR_MAP_FLAG_WRITE;
@@ -267,7 +267,7 @@ fn mappings_are_the_memory() {
         assert_eq!(read(queue, buffer, 101), 7);
         if registered {
             // Nothing of it was copied but the byte that was read.
-            let copies = stage.calls("cuMemcpyAsync", || {
+            let copies = driver.calls("cuMemcpyAsync", || {
                 ok(ur!(Enqueue.pfnMemBufferMap(
                     queue,
                     buffer,
@@ -301,11 +301,11 @@ fn mappings_are_the_memory() {
 #[test]
 fn what_is_only_read_may_be_read_only() {
     let name = "tests::host_memory::what_is_only_read_may_be_read_only";
-    for_each_answer(name, |_, ground, queue, _| {
+    for_each_answer(name, |_, test_context, queue, _| {
         static CONSTANT: Bytes = Bytes([3; BYTES]);
         let memory = CONSTANT.0.as_ptr().cast_mut().cast();
         for access in [UR_MEM_FLAG_READ_ONLY, UR_MEM_FLAG_READ_WRITE] {
-            let buffer = over(ground.context, memory, access);
+            let buffer = over(test_context.context, memory, access);
             assert_eq!(read(queue, buffer, 17), 3);
             release(buffer);
         }
@@ -320,11 +320,11 @@ fn the_last_release_waits_for_its_use() {
         release(buffer.cast());
     }
     let name = "tests::host_memory::the_last_release_waits_for_its_use";
-    for_each_answer(name, |_, ground, queue, _| {
+    for_each_answer(name, |_, test_context, queue, _| {
         // What is given back afterwards is for as long as that takes.
         let (memory, count) = (Box::leak(Bytes::new()), AtomicU32::new(0));
         let data = (&raw const count).cast_mut().cast();
-        let buffer = over(ground.context, memory.at(), UR_MEM_FLAG_READ_WRITE);
+        let buffer = over(test_context.context, memory.at(), UR_MEM_FLAG_READ_WRITE);
         memory.0.fill(5);
         let (run, none) = (Some(task as _), null_mut());
         ok(ur!(EnqueueExp.pfnHostTaskExp(
@@ -341,11 +341,11 @@ fn the_last_release_waits_for_its_use() {
         assert_eq!(count.load(Ordering::SeqCst), 1);
         assert_eq!(memory.0[..3], [6, 6, 5]);
 
-        let unused = over(ground.context, memory.at(), UR_MEM_FLAG_READ_WRITE);
+        let unused = over(test_context.context, memory.at(), UR_MEM_FLAG_READ_WRITE);
         release(unused);
         assert_eq!(memory.0[..3], [6, 6, 5]);
 
-        let buffer = over(ground.context, memory.at(), UR_MEM_FLAG_READ_WRITE);
+        let buffer = over(test_context.context, memory.at(), UR_MEM_FLAG_READ_WRITE);
         fill(queue, buffer, 7, 0, 1);
         let run = Some(let_go as _);
         ok(ur!(EnqueueExp.pfnHostTaskExp(
@@ -370,8 +370,8 @@ fn the_last_release_waits_for_its_use() {
 fn several_devices_and_buffers_share_it() {
     let name = "tests::host_memory::several_devices_and_buffers_share_it";
     alone(name, || {
-        let stage = Stage::open();
-        stage.devices(2);
+        let driver = FakeDriver::open();
+        driver.devices(2);
         for answer in ANSWERS {
             let adapter = adapter();
             let all = devices(adapter);
@@ -383,7 +383,7 @@ fn several_devices_and_buffers_share_it() {
                 &mut context
             )));
             if answer != 0 {
-                stage.fail_each("cuMemHostRegister", answer);
+                driver.fail_each("cuMemHostRegister", answer);
             }
             let queues = [0, 1].map(|at: usize| {
                 let mut queue = null_mut();
@@ -405,13 +405,13 @@ fn several_devices_and_buffers_share_it() {
                 assert_eq!(read(queues[at], buffer, 0), 6);
                 release(buffer);
             }
-            stage.calm();
+            driver.reset();
             for queue in queues {
                 ok(ur!(Queue.pfnRelease(queue)));
             }
             ok(ur!(Context.pfnRelease(context)));
             ok(ur!(Adapter.pfnRelease(adapter)));
-            stage.check_end("the end");
+            driver.check_end("the end");
         }
     });
 }

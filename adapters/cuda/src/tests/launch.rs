@@ -5,16 +5,21 @@ use std::ptr::{null, null_mut};
 
 use ur::abi::*;
 
-use super::ground::{Ground, stream_of};
-use super::stage::{Stage, alone, ur};
+use super::fake_driver::{FakeDriver, alone, ur};
+use super::test_context::{TestContext, stream_of};
 use crate::cu::{Api, Code, launch_of};
 
 const ITEMS: usize = 24;
 
 /// Has a kernel write the numbers from `first` on, and reads them.
-fn numbers(api: &Api, ground: &Ground, queue: ur_queue_handle_t, first: u32) -> Vec<u32> {
+fn numbers(
+    api: &Api,
+    test_context: &TestContext,
+    queue: ur_queue_handle_t,
+    first: u32,
+) -> Vec<u32> {
     let (mut context, mut module, mut function) = (null_mut(), null_mut(), null_mut());
-    let (to, text) = (ground.memory, c".version 8.0");
+    let (to, text) = (test_context.memory, c".version 8.0");
     let params: [*mut c_void; 2] = [
         (&raw const to).cast_mut().cast(),
         (&raw const first).cast_mut().cast(),
@@ -43,19 +48,19 @@ fn numbers(api: &Api, ground: &Ground, queue: ur_queue_handle_t, first: u32) -> 
 #[test]
 fn an_older_driver_launches_the_same() {
     alone("tests::launch::an_older_driver_launches_the_same", || {
-        let stage = Stage::open();
-        let ground = Ground::new(4096);
-        let queue = ground.queue(Default::default());
+        let driver = FakeDriver::open();
+        let test_context = TestContext::new(4096);
+        let queue = test_context.queue(Default::default());
         let mut api = Api::find().expect("the scripted driver");
         for (first, called) in [(7, "cuLaunchKernelEx"), (100, "cuLaunchKernel")] {
-            let calls = stage.calls(called, || {
+            let calls = driver.calls(called, || {
                 let want: Vec<u32> = (first..).take(ITEMS).collect();
-                assert_eq!(numbers(&api, &ground, queue, first), want, "{called}");
+                assert_eq!(numbers(&api, &test_context, queue, first), want, "{called}");
             });
             assert_eq!(calls, 1, "{called}");
             api.cuLaunchKernelEx = None;
         }
         assert_eq!(ur!(Queue.pfnRelease(queue)), UR_RESULT_SUCCESS);
-        ground.end(&stage);
+        test_context.end(&driver);
     });
 }

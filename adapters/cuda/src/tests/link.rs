@@ -5,20 +5,20 @@ use std::ptr::{dangling_mut, null, null_mut};
 
 use ur::abi::*;
 
-use super::ground::Ground;
-use super::stage::{Stage, alone, ur};
+use super::fake_driver::{FakeDriver, alone, ur};
+use super::test_context::TestContext;
 
 /// No program comes of it, and what the driver's linker says is the adapter's last error.
 #[test]
 fn a_failed_link_says_why() {
     alone("tests::link::a_failed_link_says_why", || {
-        let stage = Stage::open();
-        let ground = Ground::new(4);
-        let (mut device, text) = (ground.device, b".version 8.0");
+        let driver = FakeDriver::open();
+        let test_context = TestContext::new(4);
+        let (mut device, text) = (test_context.device, b".version 8.0");
         let (mut bytes, mut code) = (text.len(), text.as_ptr());
         let mut program = null_mut();
         let made = ur!(Program.pfnCreateWithBinary(
-            ground.context,
+            test_context.context,
             1,
             &mut device,
             &mut bytes,
@@ -31,9 +31,9 @@ fn a_failed_link_says_why() {
         let (mut plain, mut chosen) = (dangling_mut(), dangling_mut());
         let flags = ur_exp_program_flags_t(0);
         let results = [
-            ur!(Program.pfnLink(ground.context, 2, both.as_ptr(), null(), &mut plain)),
+            ur!(Program.pfnLink(test_context.context, 2, both.as_ptr(), null(), &mut plain)),
             ur!(ProgramExp.pfnLinkExp(
-                ground.context,
+                test_context.context,
                 1,
                 &mut device,
                 flags,
@@ -57,6 +57,6 @@ fn a_failed_link_says_why() {
             "the code and the log of cuLinkCreate"
         );
         assert_eq!(ur!(Program.pfnRelease(program)), UR_RESULT_SUCCESS);
-        ground.end(&stage);
+        test_context.end(&driver);
     });
 }

@@ -5,8 +5,8 @@ use std::ptr::{null, null_mut};
 
 use ur::abi::*;
 
-use super::ground::{Ground, stream_of};
-use super::stage::{Stage, alone, ur};
+use super::fake_driver::{FakeDriver, alone, ur};
+use super::test_context::{TestContext, stream_of};
 
 /// Queues whose commands wait for each other.
 const QUEUES: usize = 3;
@@ -17,16 +17,19 @@ const OWN_STREAM: ur_queue_flags_t = ur_queue_flags_t(0);
 /// A stream of nobody's here.
 const OTHER: Option<usize> = Some(1);
 
-struct Place {
-    ground: Ground,
+struct Fixture {
+    test_context: TestContext,
     queues: [ur_queue_handle_t; QUEUES],
 }
 
-impl Place {
+impl Fixture {
     fn new(flags: ur_queue_flags_t) -> Self {
-        let ground = Ground::new(4);
-        let queues = [(); QUEUES].map(|()| ground.queue(flags));
-        Self { ground, queues }
+        let test_context = TestContext::new(4);
+        let queues = [(); QUEUES].map(|()| test_context.queue(flags));
+        Self {
+            test_context,
+            queues,
+        }
     }
 
     /// A command after an event, if there is one; and one of its own.
@@ -36,7 +39,7 @@ impl Place {
             false => (1, &raw const after),
         };
         let mut event = null_mut();
-        let (queue, to, word) = (self.queues[index], self.ground.memory, 7_u32);
+        let (queue, to, word) = (self.queues[index], self.test_context.memory, 7_u32);
         let from = (&raw const word).cast();
         let code = ur!(Enqueue.pfnUSMFill(queue, to, 4, from, 4, count, waits, &mut event));
         assert_eq!(code, UR_RESULT_SUCCESS);
@@ -55,16 +58,16 @@ impl Place {
     }
 
     /// Commands of one queue, whose events are gone at once.
-    fn enqueue_told(&self, index: usize, times: usize) {
+    fn enqueue_released(&self, index: usize, times: usize) {
         (0..times).for_each(|_| release(self.enqueue(index, null_mut())));
     }
 
-    fn end(self, stage: &Stage) {
+    fn end(self, driver: &FakeDriver) {
         for queue in self.queues {
             assert_eq!(ur!(Queue.pfnFinish(queue)), UR_RESULT_SUCCESS);
             assert_eq!(ur!(Queue.pfnRelease(queue)), UR_RESULT_SUCCESS);
         }
-        self.ground.end(stage);
+        self.test_context.end(driver);
     }
 }
 
@@ -79,14 +82,14 @@ fn queues_that_follow_each_other_need_few_events() {
     alone(
         "tests::marks::queues_that_follow_each_other_need_few_events",
         || {
-            let stage = Stage::open();
+            let driver = FakeDriver::open();
             for flags in [OWN_STREAM, UR_QUEUE_FLAG_USE_DEFAULT_STREAM] {
-                let place = Place::new(flags);
-                let made = stage.calls("cuEventCreate", || place.pass_on(TIMES));
+                let fixture = Fixture::new(flags);
+                let made = driver.calls("cuEventCreate", || fixture.pass_on(TIMES));
                 assert!((3..=40 * QUEUES as u64).contains(&made), "{made}");
-                let asked = stage.calls("cuEventQuery", || place.pass_on(TIMES));
-                assert!((1..=TIMES as u64 / 10).contains(&asked), "{asked}");
-                place.end(&stage);
+                let calls = driver.calls("cuEventQuery", || fixture.pass_on(TIMES));
+                assert!((1..=TIMES as u64 / 10).contains(&calls), "{calls}");
+                fixture.end(&driver);
             }
         },
     );
@@ -96,13 +99,13 @@ fn queues_that_follow_each_other_need_few_events() {
 #[test]
 fn captures_of_others_go_on() {
     alone("tests::marks::captures_of_others_go_on", || {
-        let stage = Stage::open();
-        let place = Place::new(OWN_STREAM);
-        stage.capture(OTHER);
-        let made = stage.calls("cuEventCreate", || place.pass_on(TIMES));
+        let driver = FakeDriver::open();
+        let fixture = Fixture::new(OWN_STREAM);
+        driver.capture(OTHER);
+        let made = driver.calls("cuEventCreate", || fixture.pass_on(TIMES));
         assert!((3..=40 * QUEUES as u64).contains(&made), "{made}");
-        stage.capture(None);
-        place.end(&stage);
+        driver.capture(None);
+        fixture.end(&driver);
     });
 }
 
@@ -112,29 +115,29 @@ fn a_stream_of_others_is_asked_unless_it_is_captured() {
     alone(
         "tests::marks::a_stream_of_others_is_asked_unless_it_is_captured",
         || {
-            let stage = Stage::open();
-            let place = Place::new(OWN_STREAM);
-            let stream = stream_of(place.queues[0]);
-            let made = stage.calls("cuEventCreate", || place.enqueue_told(0, TIMES));
+            let driver = FakeDriver::open();
+            let fixture = Fixture::new(OWN_STREAM);
+            let stream = stream_of(fixture.queues[0]);
+            let made = driver.calls("cuEventCreate", || fixture.enqueue_released(0, TIMES));
             assert!((1..=40).contains(&made), "{made}");
-            stage.capture(Some(stream));
-            let asked = stage.calls("cuEventQuery", || place.enqueue_told(0, TIMES));
-            assert_eq!(asked, 0);
-            stage.capture(None);
-            let asked = stage.calls("cuEventQuery", || place.enqueue_told(0, 3 * TIMES));
-            assert!(asked > 0);
-            place.end(&stage);
+            driver.capture(Some(stream));
+            let calls = driver.calls("cuEventQuery", || fixture.enqueue_released(0, TIMES));
+            assert_eq!(calls, 0);
+            driver.capture(None);
+            let calls = driver.calls("cuEventQuery", || fixture.enqueue_released(0, 3 * TIMES));
+            assert!(calls > 0);
+            fixture.end(&driver);
         },
     );
 }
 
 /// What an event tells, as a number.
-fn told(event: ur_event_handle_t, what: ur_event_info_t) -> u32 {
-    let mut told = u32::MAX;
-    let to = (&raw mut told).cast();
+fn reported(event: ur_event_handle_t, what: ur_event_info_t) -> u32 {
+    let mut reported = u32::MAX;
+    let to = (&raw mut reported).cast();
     let code = ur!(Event.pfnGetInfo(event, what, 4, to, null_mut()));
     assert_eq!(code, UR_RESULT_SUCCESS);
-    told
+    reported
 }
 
 /// The native handle 0 stands for an event that is complete, and the driver has one for that, as for any
@@ -142,22 +145,22 @@ fn told(event: ur_event_handle_t, what: ur_event_info_t) -> u32 {
 #[test]
 fn complete_events_have_a_handle() {
     alone("tests::marks::complete_events_have_a_handle", || {
-        let stage = Stage::open();
-        let place = Place::new(OWN_STREAM);
-        let context = place.ground.context;
+        let driver = FakeDriver::open();
+        let fixture = Fixture::new(OWN_STREAM);
+        let context = fixture.test_context.context;
         let adopt = |native| {
             let mut event = null_mut();
             let code = ur!(Event.pfnCreateWithNativeHandle(native, context, null(), &mut event));
             assert_eq!(code, UR_RESULT_SUCCESS);
             event
         };
-        let filled = place.enqueue(0, null_mut());
+        let filled = fixture.enqueue(0, null_mut());
         assert_eq!(ur!(Event.pfnWait(1, &filled)), UR_RESULT_SUCCESS);
         for event in [adopt(0), filled] {
-            let status = told(event, UR_EVENT_INFO_COMMAND_EXECUTION_STATUS);
+            let status = reported(event, UR_EVENT_INFO_COMMAND_EXECUTION_STATUS);
             assert_eq!(status, UR_EVENT_STATUS_COMPLETE.0);
             assert_eq!(ur!(Event.pfnWait(1, &event)), UR_RESULT_SUCCESS);
-            release(place.enqueue(0, event));
+            release(fixture.enqueue(0, event));
             let (mut native, mut again) = (0, 0);
             for native in [&mut native, &mut again] {
                 let code = ur!(Event.pfnGetNativeHandle(event, native));
@@ -166,11 +169,11 @@ fn complete_events_have_a_handle() {
             assert_ne!(native, 0);
             assert_eq!(native, again);
             let adopted = adopt(native);
-            let status = told(adopted, UR_EVENT_INFO_COMMAND_EXECUTION_STATUS);
+            let status = reported(adopted, UR_EVENT_INFO_COMMAND_EXECUTION_STATUS);
             assert_eq!(status, UR_EVENT_STATUS_COMPLETE.0);
             release(adopted);
             release(event);
         }
-        place.end(&stage);
+        fixture.end(&driver);
     });
 }

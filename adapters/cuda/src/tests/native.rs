@@ -6,25 +6,25 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ur::abi::*;
 
-use super::scene::{SIZE, Steps, enqueue, make, release, task};
-use super::stage::{Stage, adapter, alone, alone_with, device, ur};
+use super::fake_driver::{FakeDriver, adapter, alone, alone_with, device, ur};
+use super::workload::{SIZE, Steps, enqueue, make, release, task};
 
-const ASKED: &[(&str, &str)] = &[("UR_CUDA_NATIVE_POOLS", "1")];
+const NATIVE_POOLS: &[(&str, &str)] = &[("UR_CUDA_NATIVE_POOLS", "1")];
 
 /// What the scripted driver gives memory in.
 const PIECE: usize = 2 << 20;
 
 const KINDS: [ur_usm_type_t; 3] = [UR_USM_TYPE_DEVICE, UR_USM_TYPE_HOST, UR_USM_TYPE_SHARED];
 
-type Place = (ur_context_handle_t, ur_device_handle_t);
+type Fixture = (ur_context_handle_t, ur_device_handle_t);
 
 /// A context on the one device, which is given back with the adapter.
-struct Ground {
+struct TestContext {
     adapter: ur_adapter_handle_t,
-    at: Place,
+    at: Fixture,
 }
 
-impl Ground {
+impl TestContext {
     fn new() -> Self {
         let adapter = adapter();
         let (device, mut context) = (device(adapter), null_mut());
@@ -54,16 +54,16 @@ impl Ground {
         pool
     }
 
-    fn end(self, stage: &Stage) {
+    fn end(self, driver: &FakeDriver) {
         assert_eq!(ur!(Context.pfnRelease(self.at.0)), UR_RESULT_SUCCESS);
         assert_eq!(ur!(Adapter.pfnRelease(self.adapter)), UR_RESULT_SUCCESS);
-        stage.check_end("the end");
+        driver.check_end("the end");
     }
 }
 
 /// A pool that the driver may serve, with these limits: most bytes, and bytes to keep.
 fn make_pool(
-    (context, device): Place,
+    (context, device): Fixture,
     limits: Option<(usize, usize)>,
     pool: &mut ur_usm_pool_handle_t,
 ) -> ur_result_t {
@@ -85,7 +85,7 @@ fn make_pool(
     ur!(USMExp.pfnPoolCreateExp(context, device, &mut desc, pool))
 }
 
-fn ask(pool: ur_usm_pool_handle_t, what: ur_usm_pool_info_t) -> usize {
+fn pool_info(pool: ur_usm_pool_handle_t, what: ur_usm_pool_info_t) -> usize {
     let mut value = 0_usize;
     let to = (&raw mut value).cast();
     let code = ur!(USMExp.pfnPoolGetInfoExp(pool, what, to, null_mut()));
@@ -98,7 +98,7 @@ fn reserved(pool: ur_usm_pool_handle_t) -> [usize; 2] {
         UR_USM_POOL_INFO_RESERVED_CURRENT_EXP,
         UR_USM_POOL_INFO_RESERVED_HIGH_EXP,
     ]
-    .map(|what| ask(pool, what))
+    .map(|what| pool_info(pool, what))
 }
 
 fn used(pool: ur_usm_pool_handle_t) -> [usize; 2] {
@@ -106,7 +106,7 @@ fn used(pool: ur_usm_pool_handle_t) -> [usize; 2] {
         UR_USM_POOL_INFO_USED_CURRENT_EXP,
         UR_USM_POOL_INFO_USED_HIGH_EXP,
     ]
-    .map(|what| ask(pool, what))
+    .map(|what| pool_info(pool, what))
 }
 
 /// An allocation of a kind; its event, if that is wanted.
@@ -163,16 +163,16 @@ fn play(after: &dyn Fn(&'static str)) -> Steps<'_> {
     );
     if !context.is_null() {
         on_pool(&mut steps, (context, device));
-        steps.note("urContextRelease", ur!(Context.pfnRelease(context)));
+        steps.record("urContextRelease", ur!(Context.pfnRelease(context)));
     }
-    steps.note("urAdapterRelease", ur!(Adapter.pfnRelease(adapter)));
+    steps.record("urAdapterRelease", ur!(Adapter.pfnRelease(adapter)));
     steps
 }
 
-fn on_pool(steps: &mut Steps<'_>, at: Place) {
+fn on_pool(steps: &mut Steps<'_>, at: Fixture) {
     let mut pool = null_mut();
     let code = make_pool(at, Some((64 << 20, PIECE)), &mut pool);
-    steps.note("urUSMPoolCreateExp", code);
+    steps.record("urUSMPoolCreateExp", code);
     let queues = [IN_ORDER, LOOSE].map(|flags| {
         let what = ur_queue_properties_t {
             flags,
@@ -189,13 +189,13 @@ fn on_pool(steps: &mut Steps<'_>, at: Place) {
     }
     for queue in queues {
         if !queue.is_null() {
-            steps.note("urQueueFinish", ur!(Queue.pfnFinish(queue)));
-            steps.note("urQueueRelease", ur!(Queue.pfnRelease(queue)));
+            steps.record("urQueueFinish", ur!(Queue.pfnFinish(queue)));
+            steps.record("urQueueRelease", ur!(Queue.pfnRelease(queue)));
         }
     }
     if !pool.is_null() {
         let code = ur!(USMExp.pfnPoolDestroyExp(at.0, at.1, pool));
-        steps.note("urUSMPoolDestroyExp", code);
+        steps.record("urUSMPoolDestroyExp", code);
     }
 }
 
@@ -209,7 +209,7 @@ fn on_queues(
         let mut made = null_mut();
         let memory = alloc(from, pool, kind, SIZE, &mut made);
         let code = memory.err().unwrap_or(UR_RESULT_SUCCESS);
-        if !steps.note("urEnqueueUSMAllocExp", code) {
+        if !steps.record("urEnqueueUSMAllocExp", code) {
             continue;
         }
         let (memory, byte, mut read) = (memory.unwrap_or(null_mut()), 0x5a_u8, [0_u8; SIZE]);
@@ -232,7 +232,7 @@ fn on_queues(
             EnqueueExp.pfnUSMFreeExp(to, pool, memory)
         );
         for queue in [from, to] {
-            steps.note("urQueueFinish", ur!(Queue.pfnFinish(queue)));
+            steps.record("urQueueFinish", ur!(Queue.pfnFinish(queue)));
         }
         let there = !filled.is_null() && !copied.is_null();
         steps.right &= !there || read.iter().all(|own| *own == byte);
@@ -242,7 +242,7 @@ fn on_queues(
 
 fn at_once(
     steps: &mut Steps<'_>,
-    (context, device): Place,
+    (context, device): Fixture,
     queue: ur_queue_handle_t,
     pool: ur_usm_pool_handle_t,
     kind: ur_usm_type_t,
@@ -272,7 +272,7 @@ fn at_once(
             vec![],
             Enqueue.pfnUSMFill(queue, memory, 1, (&raw const byte).cast(), SIZE)
         );
-        steps.note("urUSMFree", ur!(USM.pfnFree(context, memory)));
+        steps.record("urUSMFree", ur!(USM.pfnFree(context, memory)));
         release(steps, &[filled]);
     }
 }
@@ -280,16 +280,16 @@ fn at_once(
 #[test]
 fn the_drivers_pools_serve_where_they_are_asked_for() {
     let name = "tests::native::the_drivers_pools_serve_where_they_are_asked_for";
-    alone_with(name, ASKED, || {
-        let stage = Stage::open();
-        stage.count("cuMemAllocFromPoolAsync");
-        stage.make_current(0xabc0);
-        let look = |name| assert_eq!(stage.current(), 0xabc0, "after {name}");
-        let steps = play(&look);
+    alone_with(name, NATIVE_POOLS, || {
+        let driver = FakeDriver::open();
+        driver.count("cuMemAllocFromPoolAsync");
+        driver.make_current(0xabc0);
+        let query = |name| assert_eq!(driver.current(), 0xabc0, "after {name}");
+        let steps = play(&query);
         assert_eq!(steps.failed(), []);
         assert!(steps.right, "what was read back");
-        assert_eq!(stage.look().calls, 12, "allocations of the driver's");
-        stage.check_end("a scene");
+        assert_eq!(driver.query().calls, 12, "allocations of the driver's");
+        driver.check_end("a workload");
     });
 }
 
@@ -297,12 +297,12 @@ fn the_drivers_pools_serve_where_they_are_asked_for() {
 #[test]
 fn the_flag_alone_is_a_hint() {
     alone("tests::native::the_flag_alone_is_a_hint", || {
-        let stage = Stage::open();
-        stage.count("cuMemPoolCreate");
+        let driver = FakeDriver::open();
+        driver.count("cuMemPoolCreate");
         let steps = play(&|_| {});
         assert_eq!(steps.failed(), []);
-        assert_eq!(stage.look().calls, 0);
-        stage.check_end("a scene");
+        assert_eq!(driver.query().calls, 0);
+        driver.check_end("a workload");
     });
 }
 
@@ -310,14 +310,14 @@ fn the_flag_alone_is_a_hint() {
 #[test]
 fn kinds_without_a_pool_are_served_by_ours() {
     let name = "tests::native::kinds_without_a_pool_are_served_by_ours";
-    alone_with(name, ASKED, || {
-        let stage = Stage::open();
+    alone_with(name, NATIVE_POOLS, || {
+        let driver = FakeDriver::open();
         for (failing, from_driver) in [(1, 12), (2, 12), (u64::MAX, 0)] {
-            stage.fail_nth("cuMemPoolCreate", failing, 801);
-            let ground = Ground::new();
-            let pool = ground.pool(Some((64 << 20, 0)));
-            stage.count("cuMemAllocFromPoolAsync");
-            let queue = ground.queue(IN_ORDER);
+            driver.fail_nth("cuMemPoolCreate", failing, 801);
+            let test_context = TestContext::new();
+            let pool = test_context.pool(Some((64 << 20, 0)));
+            driver.count("cuMemAllocFromPoolAsync");
+            let queue = test_context.queue(IN_ORDER);
             let memory = KINDS.map(|kind| alloc(queue, pool, kind, SIZE, null_mut()));
             assert_eq!(used(pool)[0], 3 * SIZE);
             for memory in memory {
@@ -328,11 +328,11 @@ fn kinds_without_a_pool_are_served_by_ours() {
             assert_eq!(used(pool), [0, 3 * SIZE]);
             finish(queue);
             assert_eq!(reserved(pool), [0, 3 * PIECE], "{failing}");
-            assert_eq!(stage.look().calls, from_driver / 4, "{failing}");
+            assert_eq!(driver.query().calls, from_driver / 4, "{failing}");
             assert_eq!(ur!(Queue.pfnRelease(queue)), UR_RESULT_SUCCESS);
-            let (context, device) = ground.at;
+            let (context, device) = test_context.at;
             ur!(USMExp.pfnPoolDestroyExp(context, device, pool));
-            ground.end(&stage);
+            test_context.end(&driver);
         }
     });
 }
@@ -340,14 +340,20 @@ fn kinds_without_a_pool_are_served_by_ours() {
 #[test]
 fn figures_and_limits_are_the_same() {
     let name = "tests::native::figures_and_limits_are_the_same";
-    alone_with(name, ASKED, || {
-        let stage = Stage::open();
-        let ground = Ground::new();
-        let (context, device) = ground.at;
-        let queue = ground.queue(IN_ORDER);
-        let pool = ground.pool(Some((3 * PIECE, PIECE)));
-        assert_eq!(ask(pool, UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP), PIECE);
-        assert_eq!(ask(pool, UR_USM_POOL_INFO_MAXIMUM_SIZE_EXP), 3 * PIECE);
+    alone_with(name, NATIVE_POOLS, || {
+        let driver = FakeDriver::open();
+        let test_context = TestContext::new();
+        let (context, device) = test_context.at;
+        let queue = test_context.queue(IN_ORDER);
+        let pool = test_context.pool(Some((3 * PIECE, PIECE)));
+        assert_eq!(
+            pool_info(pool, UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP),
+            PIECE
+        );
+        assert_eq!(
+            pool_info(pool, UR_USM_POOL_INFO_MAXIMUM_SIZE_EXP),
+            3 * PIECE
+        );
         assert_eq!((reserved(pool), used(pool)), ([0, 0], [0, 0]));
         let get = |kind, size| alloc(queue, pool, kind, size, null_mut());
         let one = get(UR_USM_TYPE_DEVICE, SIZE).expect("memory");
@@ -380,7 +386,7 @@ fn figures_and_limits_are_the_same() {
         assert_eq!((code, reserved(pool)[0]), (UR_RESULT_SUCCESS, 0));
         ur!(Queue.pfnRelease(queue));
         ur!(USMExp.pfnPoolDestroyExp(context, device, pool));
-        ground.end(&stage);
+        test_context.end(&driver);
     });
 }
 
@@ -388,14 +394,14 @@ fn figures_and_limits_are_the_same() {
 #[test]
 fn a_queue_that_the_host_holds_up_gets_memory() {
     let name = "tests::native::a_queue_that_the_host_holds_up_gets_memory";
-    alone_with(name, ASKED, || {
-        let stage = Stage::open();
-        let ground = Ground::new();
-        let pool = ground.pool(None);
+    alone_with(name, NATIVE_POOLS, || {
+        let driver = FakeDriver::open();
+        let test_context = TestContext::new();
+        let pool = test_context.pool(None);
         let count = AtomicU32::new(0);
         let data = (&raw const count).cast_mut().cast();
         for flags in [IN_ORDER, LOOSE] {
-            let queue = ground.queue(flags);
+            let queue = test_context.queue(flags);
             let mut event = null_mut();
             let (to, none) = (&raw mut event, null());
             let code = ur!(EnqueueExp.pfnHostTaskExp(queue, Some(task), data, null(), 0, none, to));
@@ -418,9 +424,9 @@ fn a_queue_that_the_host_holds_up_gets_memory() {
             }
             ur!(Queue.pfnRelease(queue));
         }
-        let (context, device) = ground.at;
+        let (context, device) = test_context.at;
         ur!(USMExp.pfnPoolDestroyExp(context, device, pool));
-        ground.end(&stage);
+        test_context.end(&driver);
     });
 }
 
@@ -428,40 +434,40 @@ fn a_queue_that_the_host_holds_up_gets_memory() {
 #[test]
 fn pending_work_is_waited_for_before_an_allocation_fails() {
     let name = "tests::native::pending_work_is_waited_for_before_an_allocation_fails";
-    alone_with(name, ASKED, || {
-        let stage = Stage::open();
-        let ground = Ground::new();
-        let pool = ground.pool(None);
-        let held = ground.queue(IN_ORDER);
+    alone_with(name, NATIVE_POOLS, || {
+        let driver = FakeDriver::open();
+        let test_context = TestContext::new();
+        let pool = test_context.pool(None);
+        let held = test_context.queue(IN_ORDER);
         let memory = alloc(held, pool, UR_USM_TYPE_DEVICE, SIZE, null_mut()).expect("memory");
         for flags in [IN_ORDER, LOOSE] {
-            let queue = ground.queue(flags);
+            let queue = test_context.queue(flags);
             let count = AtomicU32::new(0);
             let data = (&raw const count).cast_mut().cast();
             let (none, to) = (null(), null_mut());
             let code = ur!(EnqueueExp.pfnHostTaskExp(held, Some(task), data, null(), 0, none, to));
             assert_eq!(code, UR_RESULT_SUCCESS);
             fill(held, memory, 1);
-            stage.fail_nth("cuMemAllocFromPoolAsync", 1, 2);
+            driver.fail_nth("cuMemAllocFromPoolAsync", 1, 2);
             let again = alloc(queue, pool, UR_USM_TYPE_DEVICE, SIZE, null_mut());
-            assert!(stage.look().met);
+            assert!(driver.query().met);
             let again = again.expect("memory after a wait");
             assert_eq!(count.load(Ordering::Relaxed), 1, "the host has waited");
             assert_eq!(free(queue, again), UR_RESULT_SUCCESS);
             finish(queue);
             // Nothing is pending: it fails.
-            stage.fail_each("cuMemAllocFromPoolAsync", 2);
+            driver.fail_each("cuMemAllocFromPoolAsync", 2);
             let last = alloc(queue, pool, UR_USM_TYPE_DEVICE, SIZE, null_mut());
             assert_eq!(last, Err(UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY));
-            stage.calm();
+            driver.reset();
             ur!(Queue.pfnRelease(queue));
         }
         assert_eq!(free(held, memory), UR_RESULT_SUCCESS);
         finish(held);
         ur!(Queue.pfnRelease(held));
-        let (context, device) = ground.at;
+        let (context, device) = test_context.at;
         ur!(USMExp.pfnPoolDestroyExp(context, device, pool));
-        ground.end(&stage);
+        test_context.end(&driver);
     });
 }
 
@@ -469,12 +475,12 @@ fn pending_work_is_waited_for_before_an_allocation_fails() {
 #[test]
 fn memory_outlives_its_pool() {
     let name = "tests::native::memory_outlives_its_pool";
-    alone_with(name, ASKED, || {
-        let stage = Stage::open();
-        let ground = Ground::new();
-        let (context, device) = ground.at;
-        let pool = ground.pool(None);
-        let queue = ground.queue(LOOSE);
+    alone_with(name, NATIVE_POOLS, || {
+        let driver = FakeDriver::open();
+        let test_context = TestContext::new();
+        let (context, device) = test_context.at;
+        let pool = test_context.pool(None);
+        let queue = test_context.queue(LOOSE);
         let get = || alloc(queue, pool, UR_USM_TYPE_DEVICE, SIZE, null_mut()).expect("memory");
         let (one, two) = (get(), get());
         ur!(USMExp.pfnPoolDestroyExp(context, device, pool));
@@ -489,7 +495,7 @@ fn memory_outlives_its_pool() {
         assert_eq!(free(queue, one), UR_RESULT_SUCCESS);
         assert_ne!(one, two);
         ur!(Queue.pfnRelease(queue));
-        ground.end(&stage);
+        test_context.end(&driver);
     });
 }
 
@@ -497,14 +503,14 @@ fn memory_outlives_its_pool() {
 #[test]
 fn threads_share_a_pool() {
     let name = "tests::native::threads_share_a_pool";
-    alone_with(name, ASKED, || {
-        let stage = Stage::open();
-        let ground = Ground::new();
-        let pool = ground.pool(Some((64 << 20, 0)));
-        let (shared, at) = (pool.addr(), ground.queue(IN_ORDER).addr());
+    alone_with(name, NATIVE_POOLS, || {
+        let driver = FakeDriver::open();
+        let test_context = TestContext::new();
+        let pool = test_context.pool(Some((64 << 20, 0)));
+        let (shared, at) = (pool.addr(), test_context.queue(IN_ORDER).addr());
         std::thread::scope(|scope| {
             for thread in 0..4_u8 {
-                let queue = ground
+                let queue = test_context
                     .queue(if thread % 2 == 0 { IN_ORDER } else { LOOSE })
                     .addr();
                 scope.spawn(move || {
@@ -529,44 +535,44 @@ fn threads_share_a_pool() {
         assert_eq!((used(pool)[0], reserved(pool)[0]), (0, 0));
         assert!(used(pool)[1] <= 4 * SIZE, "{:?}", used(pool));
         ur!(Queue.pfnRelease(queue));
-        let (context, device) = ground.at;
+        let (context, device) = test_context.at;
         ur!(USMExp.pfnPoolDestroyExp(context, device, pool));
-        ground.end(&stage);
+        test_context.end(&driver);
     });
 }
 
 fn each_call_fails_with(name: &str, code: u32) {
-    alone_with(name, ASKED, || {
-        let stage = Stage::open();
-        stage.calm();
+    alone_with(name, NATIVE_POOLS, || {
+        let driver = FakeDriver::open();
+        driver.reset();
         let whole = play(&|_| {});
         assert_eq!(whole.failed(), []);
-        stage.check_end("a scene");
-        let calls = stage.look().calls;
+        driver.check_end("a workload");
+        let calls = driver.query().calls;
         for nth in 1..=calls {
-            stage.fail(nth, code);
+            driver.fail(nth, code);
             let steps = play(&|_| {});
             let when = format!("call {nth} failed with {code}: {:?}", steps.failed());
-            stage.check_end(&when);
+            driver.check_end(&when);
             let silent = steps.failed().is_empty();
-            assert!(!silent || steps.right, "{when}: {}", stage.tell());
+            assert!(!silent || steps.right, "{when}: {}", driver.report());
         }
         for call in [
             "cuMemAllocFromPoolAsync",
             "cuMemPoolTrimTo",
             "cuMemFreeAsync",
         ] {
-            stage.fail_each(call, code);
+            driver.fail_each(call, code);
             let steps = play(&|_| {});
-            assert!(stage.look().met, "{call}");
+            assert!(driver.query().met, "{call}");
             assert_eq!(
                 steps.failed().is_empty(),
                 call == "cuMemPoolTrimTo",
                 "{call}"
             );
-            assert_eq!(stage.look().broken, 0, "{call}: {}", stage.tell());
+            assert_eq!(driver.query().broken, 0, "{call}: {}", driver.report());
             if call != "cuMemFreeAsync" {
-                stage.check_end(call);
+                driver.check_end(call);
             }
         }
     });
@@ -586,13 +592,13 @@ fn each_call_loses_the_device() {
 fn a_setting_that_is_none_is_said_once_at_the_default_level() {
     let name = "tests::native::a_setting_that_is_none_is_said_once_at_the_default_level";
     let said = alone_with(name, &[("UR_CUDA_NATIVE_POOLS", "native")], || {
-        let stage = Stage::open();
-        let ground = Ground::new();
+        let driver = FakeDriver::open();
+        let test_context = TestContext::new();
         for _ in 0..2 {
-            let pool = ground.pool(None);
+            let pool = test_context.pool(None);
             assert_eq!(ur!(USM.pfnPoolRelease(pool)), UR_RESULT_SUCCESS);
         }
-        ground.end(&stage);
+        test_context.end(&driver);
     });
     if let Some(said) = said {
         let line = "UR_CUDA_NATIVE_POOLS: `native` is not understood; accepted: 1, true, yes, 0, false, no; \

@@ -5,23 +5,23 @@ use std::ptr::{null, null_mut};
 
 use ur::abi::*;
 
-use super::ground::Ground;
-use super::stage::{Set, Stage, alone, ur};
+use super::fake_driver::{FakeDriver, Set, alone, ur};
+use super::test_context::TestContext;
 
 const BYTES: usize = 64;
 
 type Buffer = ur_exp_command_buffer_handle_t;
 type Point = ur_exp_command_buffer_sync_point_t;
 
-struct Place<'a> {
-    stage: &'a Stage,
-    ground: Ground,
+struct Fixture<'a> {
+    driver: &'a FakeDriver,
+    test_context: TestContext,
     queue: ur_queue_handle_t,
 }
 
 /// What a native command's function is called with.
 struct Call<'a> {
-    stage: &'a Stage,
+    driver: &'a FakeDriver,
     /// Whose native object it adds to.
     buffer: Buffer,
     set: Option<Set>,
@@ -33,7 +33,7 @@ unsafe extern "C" fn record(data: *mut c_void) {
     let call = unsafe { &mut *data.cast::<Call<'_>>() };
     call.calls += 1;
     if let Some(set) = &call.set {
-        call.stage.add_set(native(call.buffer), set);
+        call.driver.add_set(native(call.buffer), set);
     }
 }
 
@@ -56,13 +56,13 @@ fn list(points: &[Point]) -> (u32, *const Point) {
     }
 }
 
-impl<'a> Place<'a> {
-    fn new(stage: &'a Stage, flags: ur_queue_flags_t) -> Self {
-        let ground = Ground::new(BYTES);
-        let queue = ground.queue(flags);
+impl<'a> Fixture<'a> {
+    fn new(driver: &'a FakeDriver, flags: ur_queue_flags_t) -> Self {
+        let test_context = TestContext::new(BYTES);
+        let queue = test_context.queue(flags);
         Self {
-            stage,
-            ground,
+            driver,
+            test_context,
             queue,
         }
     }
@@ -73,7 +73,7 @@ impl<'a> Place<'a> {
             ..Default::default()
         };
         let mut buffer = null_mut();
-        let (context, device) = (self.ground.context, self.ground.device);
+        let (context, device) = (self.test_context.context, self.test_context.device);
         let code = ur!(CommandBufferExp.pfnCreateExp(context, device, &what, &mut buffer));
         assert_eq!(code, UR_RESULT_SUCCESS);
         buffer
@@ -82,7 +82,7 @@ impl<'a> Place<'a> {
     /// Bytes as a node of a graph.
     fn set(&self, byte: u8, first: usize, bytes: usize) -> Set {
         Set {
-            dst: self.ground.at(first).addr() as u64,
+            dst: self.test_context.at(first).addr() as u64,
             pitch: 0,
             value: byte.into(),
             unit: 1,
@@ -93,7 +93,11 @@ impl<'a> Place<'a> {
 
     fn fill(&self, buffer: Buffer, byte: u8, first: usize, bytes: usize, after: &[Point]) -> Point {
         let ((count, points), mut point) = (list(after), 0);
-        let (to, from, none) = (self.ground.at(first), (&raw const byte).cast(), null_mut());
+        let (to, from, none) = (
+            self.test_context.at(first),
+            (&raw const byte).cast(),
+            null_mut(),
+        );
         let code = ur!(CommandBufferExp.pfnAppendUSMFillExp(
             buffer,
             to,
@@ -121,7 +125,7 @@ impl<'a> Place<'a> {
         after: &[Point],
     ) -> (Result<Point, ur_result_t>, u32) {
         let mut call = Call {
-            stage: self.stage,
+            driver: self.driver,
             buffer: if child.is_null() { buffer } else { child },
             set,
             calls: 0,
@@ -154,15 +158,15 @@ impl<'a> Place<'a> {
     fn run(&self, buffer: Buffer, times: u64) -> u64 {
         let code = ur!(CommandBufferExp.pfnFinalizeExp(buffer));
         assert_eq!(code, UR_RESULT_SUCCESS);
-        self.stage.count("cuGraphLaunch");
+        self.driver.count("cuGraphLaunch");
         for _ in 0..times {
             let none = null_mut();
             let code = ur!(EnqueueExp.pfnCommandBufferExp(self.queue, buffer, 0, null(), none));
             assert_eq!(code, UR_RESULT_SUCCESS);
         }
         assert_eq!(ur!(Queue.pfnFinish(self.queue)), UR_RESULT_SUCCESS);
-        let launched = self.stage.look().calls;
-        self.stage.calm();
+        let launched = self.driver.query().calls;
+        self.driver.reset();
         release(buffer);
         launched
     }
@@ -170,12 +174,17 @@ impl<'a> Place<'a> {
     /// The bytes now, which are zero afterwards.
     fn bytes(&self) -> [u8; BYTES] {
         // SAFETY: host memory of that size, with nothing pending.
-        unsafe { self.ground.memory.cast::<[u8; BYTES]>().replace([0; BYTES]) }
+        unsafe {
+            self.test_context
+                .memory
+                .cast::<[u8; BYTES]>()
+                .replace([0; BYTES])
+        }
     }
 
     fn end(self) {
         assert_eq!(ur!(Queue.pfnRelease(self.queue)), UR_RESULT_SUCCESS);
-        self.ground.end(self.stage);
+        self.test_context.end(self.driver);
     }
 }
 
@@ -203,28 +212,28 @@ fn they_come_where_they_were_appended_in_one_graph() {
     alone(
         "tests::record::they_come_where_they_were_appended_in_one_graph",
         || {
-            let stage = Stage::open();
-            let place = Place::new(&stage, QUEUES[1]);
+            let driver = FakeDriver::open();
+            let fixture = Fixture::new(&driver, QUEUES[1]);
             for (in_order, has_child) in
                 [(false, true), (false, false), (true, true), (true, false)]
             {
-                let buffer = place.buffer(in_order);
+                let buffer = fixture.buffer(in_order);
                 let child = match has_child {
-                    true => place.buffer(in_order),
+                    true => fixture.buffer(in_order),
                     false => null_mut(),
                 };
-                let first = place.fill(buffer, 1, 0, 64, &[]);
-                let then = place.append(buffer, child, place.set(2, 16, 32), &[first]);
+                let first = fixture.fill(buffer, 1, 0, 64, &[]);
+                let then = fixture.append(buffer, child, fixture.set(2, 16, 32), &[first]);
                 assert_ne!(first, then);
-                place.fill(buffer, 3, 32, 16, &[then]);
+                fixture.fill(buffer, 3, 32, 16, &[then]);
                 if has_child {
                     release(child);
                 }
-                assert_eq!(place.run(buffer, 2), 2, "one graph each time");
+                assert_eq!(fixture.run(buffer, 2), 2, "one graph each time");
                 let wanted = stretches(&[(16, 1), (16, 2), (16, 3), (16, 1)]);
-                assert_eq!(place.bytes(), wanted, "{in_order} {has_child}");
+                assert_eq!(fixture.bytes(), wanted, "{in_order} {has_child}");
             }
-            place.end();
+            fixture.end();
         },
     );
 }
@@ -234,14 +243,14 @@ fn one_that_is_alone_is_launched_by_itself() {
     alone(
         "tests::record::one_that_is_alone_is_launched_by_itself",
         || {
-            let stage = Stage::open();
+            let driver = FakeDriver::open();
             for flags in QUEUES {
-                let place = Place::new(&stage, flags);
-                let buffer = place.buffer(false);
-                place.append(buffer, null_mut(), place.set(5, 8, 8), &[]);
-                assert_eq!(place.run(buffer, 3), 3);
-                assert_eq!(place.bytes(), stretches(&[(8, 0), (8, 5)]));
-                place.end();
+                let fixture = Fixture::new(&driver, flags);
+                let buffer = fixture.buffer(false);
+                fixture.append(buffer, null_mut(), fixture.set(5, 8, 8), &[]);
+                assert_eq!(fixture.run(buffer, 3), 3);
+                assert_eq!(fixture.bytes(), stretches(&[(8, 0), (8, 5)]));
+                fixture.end();
             }
         },
     );
@@ -251,20 +260,26 @@ fn one_that_is_alone_is_launched_by_itself() {
 #[test]
 fn a_child_may_grow_and_serve_again() {
     alone("tests::record::a_child_may_grow_and_serve_again", || {
-        let stage = Stage::open();
-        let place = Place::new(&stage, QUEUES[0]);
-        let (one, two, child) = (place.buffer(true), place.buffer(true), place.buffer(true));
-        place.append(one, child, place.set(1, 0, 8), &[]);
-        place.append(two, child, place.set(2, 8, 8), &[]);
-        place.stage.add_set(native(child), &place.set(3, 16, 8));
-        assert_eq!(place.run(one, 1), 1);
-        assert_eq!(place.bytes(), stretches(&[(8, 1)]));
-        assert_eq!(place.run(two, 1), 1);
-        assert_eq!(place.bytes(), stretches(&[(8, 1), (8, 2)]));
+        let driver = FakeDriver::open();
+        let fixture = Fixture::new(&driver, QUEUES[0]);
+        let (one, two, child) = (
+            fixture.buffer(true),
+            fixture.buffer(true),
+            fixture.buffer(true),
+        );
+        fixture.append(one, child, fixture.set(1, 0, 8), &[]);
+        fixture.append(two, child, fixture.set(2, 8, 8), &[]);
+        fixture
+            .driver
+            .add_set(native(child), &fixture.set(3, 16, 8));
+        assert_eq!(fixture.run(one, 1), 1);
+        assert_eq!(fixture.bytes(), stretches(&[(8, 1)]));
+        assert_eq!(fixture.run(two, 1), 1);
+        assert_eq!(fixture.bytes(), stretches(&[(8, 1), (8, 2)]));
         // By itself it is a buffer as any other.
-        assert_eq!(place.run(child, 1), 1);
-        assert_eq!(place.bytes(), stretches(&[(8, 1), (8, 2), (8, 3)]));
-        place.end();
+        assert_eq!(fixture.run(child, 1), 1);
+        assert_eq!(fixture.bytes(), stretches(&[(8, 1), (8, 2), (8, 3)]));
+        fixture.end();
     });
 }
 
@@ -272,44 +287,44 @@ fn a_child_may_grow_and_serve_again() {
 #[test]
 fn a_buffer_s_own_object_is_part_of_it() {
     alone("tests::record::a_buffer_s_own_object_is_part_of_it", || {
-        let stage = Stage::open();
-        let place = Place::new(&stage, QUEUES[0]);
-        let (buffer, other) = (place.buffer(false), place.buffer(false));
+        let driver = FakeDriver::open();
+        let fixture = Fixture::new(&driver, QUEUES[0]);
+        let (buffer, other) = (fixture.buffer(false), fixture.buffer(false));
         let graph = native(buffer);
-        place.fill(buffer, 1, 0, 8, &[]);
-        place.stage.add_set(graph, &place.set(2, 8, 8));
+        fixture.fill(buffer, 1, 0, 8, &[]);
+        fixture.driver.add_set(graph, &fixture.set(2, 8, 8));
         assert_eq!(native(buffer), graph, "it stays the same");
-        assert_eq!(place.run(buffer, 1), 1);
-        assert_eq!(place.bytes(), stretches(&[(8, 1), (8, 2)]));
+        assert_eq!(fixture.run(buffer, 1), 1);
+        assert_eq!(fixture.bytes(), stretches(&[(8, 1), (8, 2)]));
         // None for what holds commands already.
-        place.fill(other, 1, 0, 8, &[]);
+        fixture.fill(other, 1, 0, 8, &[]);
         assert_eq!(native_of(other), Err(UR_RESULT_ERROR_UNSUPPORTED_FEATURE));
-        place.run(other, 1);
-        place.end();
+        fixture.run(other, 1);
+        fixture.end();
     });
 }
 
 #[test]
 fn what_is_refused_calls_nobody() {
     alone("tests::record::what_is_refused_calls_nobody", || {
-        let stage = Stage::open();
-        let place = Place::new(&stage, QUEUES[0]);
+        let driver = FakeDriver::open();
+        let fixture = Fixture::new(&driver, QUEUES[0]);
         let (buffer, full, elsewhere) = (
-            place.buffer(false),
-            place.buffer(false),
-            Place::new(&stage, QUEUES[0]),
+            fixture.buffer(false),
+            fixture.buffer(false),
+            Fixture::new(&driver, QUEUES[0]),
         );
         let refused = |child: Buffer, after: &[Point], code: ur_result_t| {
-            let found = place.try_append(buffer, child, None, after);
+            let found = fixture.try_append(buffer, child, None, after);
             assert_eq!(found, (Err(code), 0));
         };
-        let point = place.fill(full, 1, 0, 8, &[]);
+        let point = fixture.fill(full, 1, 0, 8, &[]);
         refused(buffer, &[], UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_EXP);
         refused(full, &[], UR_RESULT_ERROR_UNSUPPORTED_FEATURE);
         // Nor one that has an object, and commands besides.
-        let both = place.buffer(false);
+        let both = fixture.buffer(false);
         native(both);
-        place.fill(both, 1, 0, 8, &[]);
+        fixture.fill(both, 1, 0, 8, &[]);
         refused(both, &[], UR_RESULT_ERROR_UNSUPPORTED_FEATURE);
         let code = ur!(CommandBufferExp.pfnFinalizeExp(both));
         assert_eq!(code, UR_RESULT_SUCCESS);
@@ -320,21 +335,21 @@ fn what_is_refused_calls_nobody() {
         let child = elsewhere.buffer(false);
         refused(child, &[], UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_EXP);
         release(child);
-        stage.fail_each("cuGraphCreate", 2);
+        driver.fail_each("cuGraphCreate", 2);
         refused(null_mut(), &[], UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
         // The copy is made of what the function has added.
-        stage.fail_each("cuGraphClone", 2);
-        let found = place.try_append(buffer, null_mut(), None, &[]);
+        driver.fail_each("cuGraphClone", 2);
+        let found = fixture.try_append(buffer, null_mut(), None, &[]);
         assert_eq!(found, (Err(UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY), 1));
-        stage.calm();
-        place.run(full, 1);
+        driver.reset();
+        fixture.run(full, 1);
         let code = ur!(CommandBufferExp.pfnFinalizeExp(buffer));
         assert_eq!(code, UR_RESULT_SUCCESS);
         refused(null_mut(), &[], UR_RESULT_ERROR_INVALID_OPERATION);
         release(buffer);
         assert_eq!(ur!(Queue.pfnRelease(elsewhere.queue)), UR_RESULT_SUCCESS);
-        elsewhere.ground.release();
-        place.end();
+        elsewhere.test_context.release();
+        fixture.end();
     });
 }
 
@@ -344,26 +359,26 @@ fn a_graph_that_fits_in_none_is_launched_between() {
     alone(
         "tests::record::a_graph_that_fits_in_none_is_launched_between",
         || {
-            let stage = Stage::open();
-            let place = Place::new(&stage, QUEUES[0]);
-            let buffer = place.buffer(true);
-            place.fill(buffer, 1, 0, 64, &[]);
-            place.append(buffer, null_mut(), place.set(2, 16, 32), &[]);
-            place.fill(buffer, 3, 32, 16, &[]);
-            stage.fail_each("cuGraphAddChildGraphNode", 1);
+            let driver = FakeDriver::open();
+            let fixture = Fixture::new(&driver, QUEUES[0]);
+            let buffer = fixture.buffer(true);
+            fixture.fill(buffer, 1, 0, 64, &[]);
+            fixture.append(buffer, null_mut(), fixture.set(2, 16, 32), &[]);
+            fixture.fill(buffer, 3, 32, 16, &[]);
+            driver.fail_each("cuGraphAddChildGraphNode", 1);
             let code = ur!(CommandBufferExp.pfnFinalizeExp(buffer));
             assert_eq!(code, UR_RESULT_SUCCESS);
-            stage.count("cuGraphLaunch");
+            driver.count("cuGraphLaunch");
             let none = null_mut();
-            let code = ur!(EnqueueExp.pfnCommandBufferExp(place.queue, buffer, 0, null(), none));
+            let code = ur!(EnqueueExp.pfnCommandBufferExp(fixture.queue, buffer, 0, null(), none));
             assert_eq!(code, UR_RESULT_SUCCESS);
-            assert_eq!(stage.look().calls, 1);
-            stage.calm();
-            assert_eq!(ur!(Queue.pfnFinish(place.queue)), UR_RESULT_SUCCESS);
+            assert_eq!(driver.query().calls, 1);
+            driver.reset();
+            assert_eq!(ur!(Queue.pfnFinish(fixture.queue)), UR_RESULT_SUCCESS);
             let wanted = stretches(&[(16, 1), (16, 2), (16, 3), (16, 1)]);
-            assert_eq!(place.bytes(), wanted);
+            assert_eq!(fixture.bytes(), wanted);
             release(buffer);
-            place.end();
+            fixture.end();
         },
     );
 }
@@ -375,31 +390,31 @@ fn edges_that_others_imply_are_left_out() {
     const COMMANDS: usize = 2000;
     let name = "tests::record::edges_that_others_imply_are_left_out";
     alone(name, || {
-        let stage = Stage::open();
-        let place = Place::new(&stage, QUEUES[0]);
-        let buffer = place.buffer(false);
+        let driver = FakeDriver::open();
+        let fixture = Fixture::new(&driver, QUEUES[0]);
+        let buffer = fixture.buffer(false);
         let mut points: Vec<Point> = Vec::new();
         for at in 0..COMMANDS {
             let before = &points[at.saturating_sub(64)..];
-            points.push(place.fill(buffer, at as u8, 0, 8, before));
+            points.push(fixture.fill(buffer, at as u8, 0, 8, before));
         }
         // Beside the chain, and behind both.
-        let beside = place.fill(buffer, 7, 8, 8, &[]);
-        place.fill(buffer, 9, 16, 8, &[points[3], points[COMMANDS - 1], beside]);
-        stage.calm();
+        let beside = fixture.fill(buffer, 7, 8, 8, &[]);
+        fixture.fill(buffer, 9, 16, 8, &[points[3], points[COMMANDS - 1], beside]);
+        driver.reset();
         let code = ur!(CommandBufferExp.pfnFinalizeExp(buffer));
         assert_eq!(code, UR_RESULT_SUCCESS);
-        assert_eq!(stage.look().edges, COMMANDS as u64 - 1 + 2);
-        stage.count("cuGraphLaunch");
+        assert_eq!(driver.query().edges, COMMANDS as u64 - 1 + 2);
+        driver.count("cuGraphLaunch");
         let none = null_mut();
-        let code = ur!(EnqueueExp.pfnCommandBufferExp(place.queue, buffer, 0, null(), none));
+        let code = ur!(EnqueueExp.pfnCommandBufferExp(fixture.queue, buffer, 0, null(), none));
         assert_eq!(code, UR_RESULT_SUCCESS);
-        assert_eq!(ur!(Queue.pfnFinish(place.queue)), UR_RESULT_SUCCESS);
-        assert_eq!(stage.look().calls, 1);
-        stage.calm();
+        assert_eq!(ur!(Queue.pfnFinish(fixture.queue)), UR_RESULT_SUCCESS);
+        assert_eq!(driver.query().calls, 1);
+        driver.reset();
         let last = (COMMANDS - 1) as u8;
-        assert_eq!(place.bytes(), stretches(&[(8, last), (8, 7), (8, 9)]));
+        assert_eq!(fixture.bytes(), stretches(&[(8, last), (8, 7), (8, 9)]));
         release(buffer);
-        place.end();
+        fixture.end();
     });
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ur::abi::*;
 
-use super::stage::{Stage, adapter, alone, devices, ur};
+use super::fake_driver::{FakeDriver, adapter, alone, devices, ur};
 
 /// The primary contexts of the scripted driver's first two devices.
 const FIRST: usize = 0x1000;
@@ -15,16 +15,16 @@ const SECOND: usize = 0x1010;
 
 /// What a function saw: the context that was current, and how often it was called.
 struct Seen<'a> {
-    stage: &'a Stage,
+    driver: &'a FakeDriver,
     context: AtomicUsize,
     calls: AtomicUsize,
 }
 
 impl Seen<'_> {
-    fn look(&self) {
-        self.context.store(self.stage.current(), Ordering::SeqCst);
+    fn query(&self) {
+        self.context.store(self.driver.current(), Ordering::SeqCst);
         // As a runtime does that is told to use another device.
-        self.stage.set_current(0xdef0);
+        self.driver.set_current(0xdef0);
         self.calls.fetch_add(1, Ordering::SeqCst);
     }
 
@@ -42,16 +42,16 @@ impl Seen<'_> {
 
 unsafe extern "C" fn alone_with_data(data: *mut c_void) {
     // SAFETY: a test's, which waits for the call.
-    unsafe { &*data.cast::<Seen<'_>>() }.look();
+    unsafe { &*data.cast::<Seen<'_>>() }.query();
 }
 
 unsafe extern "C" fn native(_: ur_queue_handle_t, data: *mut c_void) {
-    // SAFETY: as above.
+    // SAFETY: a test's, which waits for the call.
     unsafe { alone_with_data(data) }
 }
 
 unsafe extern "C" fn called_back(_: ur_event_handle_t, _: ur_execution_info_t, data: *mut c_void) {
-    // SAFETY: as above.
+    // SAFETY: a test's, which waits for the call.
     unsafe { alone_with_data(data) }
 }
 
@@ -63,26 +63,26 @@ fn ok(code: ur_result_t) {
 fn every_function_finds_its_context() {
     let name = "tests::user::every_function_finds_its_context";
     alone(name, || {
-        let stage = Stage::open();
-        stage.devices(2);
+        let driver = FakeDriver::open();
+        driver.devices(2);
         for own in [0, 0xabc0, FIRST, SECOND] {
             if own != 0 {
-                stage.make_current(own);
+                driver.make_current(own);
             }
             for (at, inside) in [(0, FIRST), (1, SECOND)] {
-                each(&stage, at, inside, &|what| {
-                    assert_eq!(stage.current(), own, "after {what}");
+                each(&driver, at, inside, &|what| {
+                    assert_eq!(driver.current(), own, "after {what}");
                 });
             }
-            stage.check_end("the functions");
+            driver.check_end("the functions");
         }
     });
 }
 
 /// Has a function called for each reason that there is, about a device whose context is `inside`.
-fn each(stage: &Stage, at: usize, inside: usize, after: &dyn Fn(&str)) {
+fn each(driver: &FakeDriver, at: usize, inside: usize, after: &dyn Fn(&str)) {
     let seen = Seen {
-        stage,
+        driver,
         context: AtomicUsize::new(0),
         calls: AtomicUsize::new(0),
     };
@@ -192,9 +192,9 @@ fn each(stage: &Stage, at: usize, inside: usize, after: &dyn Fn(&str)) {
 fn no_native_command_runs_without_it() {
     let name = "tests::user::no_native_command_runs_without_it";
     alone(name, || {
-        let stage = Stage::open();
+        let driver = FakeDriver::open();
         let seen = Seen {
-            stage: &stage,
+            driver: &driver,
             context: AtomicUsize::new(0),
             calls: AtomicUsize::new(0),
         };
@@ -216,9 +216,9 @@ fn no_native_command_runs_without_it() {
                 none
             ))
         };
-        stage.fail_each("cuCtxPushCurrent", 999);
+        driver.fail_each("cuCtxPushCurrent", 999);
         assert_ne!(enqueue(), UR_RESULT_SUCCESS);
-        stage.calm();
+        driver.reset();
         assert_eq!(seen.calls.load(Ordering::SeqCst), 0);
         ok(enqueue());
         seen.check("a native command", FIRST);
@@ -226,6 +226,6 @@ fn no_native_command_runs_without_it() {
         ok(ur!(Queue.pfnRelease(queue)));
         ok(ur!(Context.pfnRelease(context)));
         ok(ur!(Adapter.pfnRelease(adapter)));
-        stage.check_end("the end");
+        driver.check_end("the end");
     });
 }

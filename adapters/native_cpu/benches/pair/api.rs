@@ -72,7 +72,7 @@ type Free = unsafe extern "C" fn(
 ) -> ur_result_t;
 
 /// The loader, with a context of the native CPU.
-pub struct Bench {
+pub struct Fixture {
     library: Library,
     context: ur_context_handle_t,
     device: ur_device_handle_t,
@@ -82,9 +82,9 @@ pub struct Bench {
 }
 
 // SAFETY: handles may be used from any thread.
-unsafe impl Sync for Bench {}
+unsafe impl Sync for Fixture {}
 
-impl Bench {
+impl Fixture {
     pub fn new() -> Self {
         let built = std::env::current_exe().expect("this benchmark has a file");
         let built: PathBuf = built.ancestors().nth(2).expect("in deps/").into();

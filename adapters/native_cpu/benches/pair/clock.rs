@@ -67,8 +67,8 @@ impl Web {
 
 fn plan(queues: usize) -> Vec<[usize; 3]> {
     // Coprime with any of the counts: all pairs of queues meet.
-    let turns = (0..3 * queues).map(|turn| 7 * turn);
-    turns
+    let rounds = (0..3 * queues).map(|round| 7 * round);
+    rounds
         .map(|at| {
             let own = at % queues;
             [

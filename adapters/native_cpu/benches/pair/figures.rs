@@ -2,7 +2,7 @@
 //! thousand pairs beside the median, the order of an enqueue by the number of queues. A line each:
 //! a name, a tab, a number.
 
-use crate::api::Bench;
+use crate::api::Fixture;
 use crate::clock::Web;
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 9;
 /// Of threads with arithmetic.
-const TURNS: usize = 41;
+const SAMPLES: usize = 41;
 const PAIRS: u64 = 100_000;
 const BYTES: usize = 4096;
 
 pub fn print() {
-    let bench = Bench::new();
+    let fixture = Fixture::new();
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     for threads in [1, 2, 4, 8].into_iter().filter(|threads| *threads <= cores) {
         let Rates {
@@ -23,12 +23,12 @@ pub fn print() {
             made,
             alone,
             beside,
-        } = rates(&bench, threads);
+        } = rates(&fixture, threads);
         println!("rate {threads}\t{rate:.0}");
         println!("pairs {threads}\t{made:.4}\narithmetic {threads}\t{alone:.4}");
         println!("beside {threads}\t{beside:.4}");
     }
-    let (median, slow) = tail(&bench, 2.min(cores));
+    let (median, slow) = tail(&fixture, 2.min(cores));
     println!("median\t{median:.1}\np99.9\t{slow:.1}");
     for queues in [4, 8, 16, 32, 64] {
         println!("clock {queues}\t{:.1}", order(queues));
@@ -62,14 +62,14 @@ pub fn together<S>(
 }
 
 /// The time that `threads` threads take for so many pairs each, each on a queue of its own.
-pub fn pairs(bench: &Bench, threads: usize, pairs: u64) -> Duration {
+pub fn pairs(fixture: &Fixture, threads: usize, pairs: u64) -> Duration {
     let begin = || {
-        let queue = bench.queue();
-        bench.pair(queue, BYTES);
+        let queue = fixture.queue();
+        fixture.pair(queue, BYTES);
         queue
     };
-    let run = |queue: &mut _| (0..pairs).for_each(|_| bench.pair(*queue, BYTES));
-    together(threads, begin, run, |queue| bench.release(queue))
+    let run = |queue: &mut _| (0..pairs).for_each(|_| fixture.pair(*queue, BYTES));
+    together(threads, begin, run, |queue| fixture.release(queue))
 }
 
 /// What touches no memory that another thread could touch, and keeps a core's units busy as the pair
@@ -98,26 +98,26 @@ struct Rates {
     rate: f64,
     /// How many times one thread's that is.
     made: f64,
-    /// The same of arithmetic, which takes turns with them.
+    /// Scaling of arithmetic, measured alternately with the pairs.
     alone: f64,
-    /// The one beside the other, in the same turn: the machine's speed may change from turn to turn.
+    /// Their ratio within a sample: the machine's speed may change between samples.
     beside: f64,
 }
 
-fn rates(bench: &Bench, threads: usize) -> Rates {
+fn rates(fixture: &Fixture, threads: usize) -> Rates {
     let times =
         |one: Duration, all: Duration| threads as f64 * one.as_secs_f64() / all.as_secs_f64();
-    let turn = |_| {
-        let (one, all) = (pairs(bench, 1, PAIRS), pairs(bench, threads, PAIRS));
+    let sample = |_| {
+        let (one, all) = (pairs(fixture, 1, PAIRS), pairs(fixture, threads, PAIRS));
         let rate = (threads as u64 * PAIRS) as f64 / all.as_secs_f64();
         let made = times(one, all);
         let (one, all) = (arithmetic(1, PAIRS), arithmetic(threads, PAIRS));
         let alone = times(one, all);
         [rate, made, alone, made / alone]
     };
-    let turns: Vec<_> = (0..TURNS).map(turn).collect();
+    let samples: Vec<_> = (0..SAMPLES).map(sample).collect();
     let [rate, made, alone, beside] =
-        std::array::from_fn(|at| median(turns.iter().map(|turn| turn[at]).collect()));
+        std::array::from_fn(|at| median(samples.iter().map(|sample| sample[at]).collect()));
     Rates {
         rate,
         made,
@@ -128,18 +128,18 @@ fn rates(bench: &Bench, threads: usize) -> Rates {
 
 /// The median of a pair and the time that one of a thousand exceeds, in nanoseconds, the clock's own
 /// included.
-fn tail(bench: &Bench, threads: usize) -> (f64, f64) {
+fn tail(fixture: &Fixture, threads: usize) -> (f64, f64) {
     let all = std::sync::Mutex::new(Vec::new());
-    let begin = || (bench.queue(), Vec::with_capacity(PAIRS as usize));
+    let begin = || (fixture.queue(), Vec::with_capacity(PAIRS as usize));
     let run = |(queue, times): &mut (_, Vec<f64>)| {
         for _ in 0..PAIRS {
             let began = Instant::now();
-            bench.pair(*queue, BYTES);
+            fixture.pair(*queue, BYTES);
             times.push(began.elapsed().as_nanos() as f64);
         }
     };
     together(threads, begin, run, |(queue, times)| {
-        bench.release(queue);
+        fixture.release(queue);
         all.lock().expect("no thread fails").extend(times);
     });
     let mut all = all.into_inner().expect("no thread fails");

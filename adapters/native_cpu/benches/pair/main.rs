@@ -14,7 +14,7 @@ mod cases;
 mod clock;
 mod figures;
 
-use api::Bench;
+use api::Fixture;
 use criterion::{BenchmarkId, Criterion};
 use mimalloc::MiMalloc;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -37,12 +37,12 @@ fn main() {
 
 fn measure() {
     let mut criterion = Criterion::default().configure_from_args();
-    let bench = Bench::new();
+    let fixture = Fixture::new();
     let mut group = criterion.benchmark_group("pair");
-    let queue = bench.queue();
+    let queue = fixture.queue();
     for bytes in SIZES {
         group.bench_function(BenchmarkId::new("async", bytes), |b| {
-            b.iter(|| bench.pair(queue, black_box(bytes)));
+            b.iter(|| fixture.pair(queue, black_box(bytes)));
         });
         group.bench_function(BenchmarkId::new("mimalloc", bytes), |b| {
             b.iter(|| heap(&MiMalloc, bytes));
@@ -51,10 +51,10 @@ fn measure() {
             b.iter(|| heap(&System, bytes));
         });
     }
-    bench.release(queue);
+    fixture.release(queue);
     for threads in [1, 2] {
         group.bench_function(BenchmarkId::new("async 4096, threads", threads), |b| {
-            b.iter_custom(|pairs| figures::pairs(&bench, threads, pairs));
+            b.iter_custom(|pairs| figures::pairs(&fixture, threads, pairs));
         });
     }
     group.bench_function("atomic add", |b| {

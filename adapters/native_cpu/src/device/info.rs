@@ -77,7 +77,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::Extensions => {
             out.string("cl_khr_fp64 cl_khr_int64_base_atomics cl_khr_int64_extended_atomics")
         }
-        Is::Uuid => out.value(cpu::uuid((this.span.first, this.span.count))),
+        Is::Uuid => out.value(cpu::uuid((this.workers.first, this.workers.count))),
         Is::Platform => out.handle(Some(&roots().platform)),
         Is::ReferenceCount => out.value(this.api_refs()),
         Is::Available => out.boolean(true),
@@ -88,7 +88,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::ParentDevice => out.handle(this.parent.as_deref()),
         Is::SupportedPartitions => out.slice(this.partitions()),
         Is::PartitionMaxSubDevices => {
-            let parts = if this.partitions().is_empty() { 0 } else { this.span.count };
+            let parts = if this.partitions().is_empty() { 0 } else { this.workers.count };
             out.value(parts as u32)
         }
         Is::PartitionAffinityDomain => out.value(ur_device_affinity_domain_flags_t(0)),
@@ -97,7 +97,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::CompositeDevice => out.handle::<Device>(None),
 
         // Cores, work-groups and sub-groups.
-        Is::MaxComputeUnits | Is::NumComputeUnits => out.value(this.span.count as u32),
+        Is::MaxComputeUnits | Is::NumComputeUnits => out.value(this.workers.count as u32),
         Is::MaxClockFrequency => out.value(cpu::facts().max_mhz),
         Is::MaxWorkItemDimensions => out.value(3u32),
         Is::MaxWorkItemSizes => out.value([MAX_GROUP_ITEMS; 3]),

@@ -1,4 +1,4 @@
-//! What a lane can be given to run, and how it is cut into pieces for several threads.
+//! The commands of a lane, and their division into pieces for several threads.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -49,23 +49,23 @@ pub enum Command {
     Launch(Arc<Launch>),
 }
 
-/// How a command is cut: `pieces` of them, of which a thread takes `grain` at a time.
+/// How a command is cut: `pieces` of them, of which a thread claims `chunk` at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     pub pieces: usize,
-    pub grain: usize,
+    pub chunk: usize,
 }
 
 impl Plan {
     const WHOLE: Plan = Plan {
         pieces: 1,
-        grain: 1,
+        chunk: 1,
     };
 
     /// Pieces of unknown cost: enough portions that the threads end at about the same time.
     fn even(pieces: usize, threads: usize) -> Self {
-        let grain = (pieces / (threads * PORTIONS)).max(1);
-        Plan { pieces, grain }
+        let chunk = (pieces / (threads * PORTIONS)).max(1);
+        Plan { pieces, chunk }
     }
 }
 
@@ -89,13 +89,13 @@ impl Command {
                 let [width, rows, slices] = region;
                 let block = rows_in_block(width);
                 return match rows * slices {
-                    few if few <= block => Plan {
-                        pieces: few,
-                        grain: few.max(1),
+                    small if small <= block => Plan {
+                        pieces: small,
+                        chunk: small.max(1),
                     },
                     pieces => Plan {
                         pieces,
-                        grain: block,
+                        chunk: block,
                     },
                 };
             }
@@ -105,7 +105,7 @@ impl Command {
         };
         Plan {
             pieces: blocks,
-            grain: 1,
+            chunk: 1,
         }
     }
 
@@ -176,7 +176,7 @@ mod tests {
         let mut scratch = Scratch::default();
         let mut next = 0;
         while next < plan.pieces {
-            let end = (next + plan.grain).min(plan.pieces);
+            let end = (next + plan.chunk).min(plan.pieces);
             command.run(next..end, &mut scratch);
             next = end;
         }
@@ -289,7 +289,7 @@ mod tests {
             command.plan(4),
             Plan {
                 pieces: 8,
-                grain: 1
+                chunk: 1
             }
         );
     }

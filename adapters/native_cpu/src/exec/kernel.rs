@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::scratch::{LOCAL_ALIGN, Scratch};
 
-/// What a kernel can ask about the work-item it runs for; the layout is the compiler's.
+/// A kernel's queries about its work-item. The compiler defines the layout.
 #[repr(C)]
 #[derive(Clone, Debug, Default)]
 pub struct State {
@@ -134,7 +134,7 @@ impl Args {
 
 fn bytes_of(lines: &mut [Line]) -> &mut [u8] {
     let bytes = size_of_val(lines);
-    // SAFETY: a line is its bytes and nothing else, and the lines of a slice follow each other.
+    // SAFETY: `Line` is `repr(C)`, has no padding, and the slice's lines are contiguous.
     unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), bytes) }
 }
 
@@ -144,20 +144,20 @@ pub struct Launch {
     form: Form,
     range: NdRange,
     args: Args,
-    /// What holds the function's code in memory.
-    _keep: Option<Arc<dyn Any + Send + Sync>>,
+    /// Holds the function's code in memory.
+    _code: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Launch {
     /// # Safety
     /// `function` may be called with `args` for every item of `range`, on any thread and
-    /// concurrently for different work-groups, as long as `keep` lives.
+    /// concurrently for different work-groups, while `code` lives.
     pub unsafe fn new(
         function: Function,
         form: Form,
         range: NdRange,
         mut args: Args,
-        keep: Option<Arc<dyn Any + Send + Sync>>,
+        code: Option<Arc<dyn Any + Send + Sync>>,
     ) -> Self {
         args.seal();
         Self {
@@ -165,7 +165,7 @@ impl Launch {
             form,
             range,
             args,
-            _keep: keep,
+            _code: code,
         }
     }
 
@@ -194,7 +194,7 @@ impl Launch {
             match self.form {
                 Form::Item => self.run_items(table, &mut state),
                 Form::Group => {
-                    self.place(&mut state, [0; 3]);
+                    self.set_item(&mut state, [0; 3]);
                     self.call(table, &mut state);
                 }
             }
@@ -207,7 +207,7 @@ impl Launch {
         for c in 0..z {
             for b in 0..y {
                 for a in 0..x {
-                    self.place(state, [a, b, c]);
+                    self.set_item(state, [a, b, c]);
                     self.call(table, state);
                     state.sub_group_id = state.sub_group_id.wrapping_add(1);
                 }
@@ -215,7 +215,7 @@ impl Launch {
         }
     }
 
-    fn place(&self, state: &mut State, local: [usize; 3]) {
+    fn set_item(&self, state: &mut State, local: [usize; 3]) {
         state.local_id = local;
         for (axis, &own) in local.iter().enumerate() {
             let base = state.group_id[axis] * self.range.local[axis];

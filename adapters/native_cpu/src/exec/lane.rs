@@ -8,30 +8,30 @@ use ur::timeline::Clock;
 use ur::timeline::sync::{Mutex, MutexGuard};
 
 use super::command::Command;
-use super::crew::Crew;
-use super::fence::{Fence, Marker};
+use super::completion::{Completion, Marker};
 use super::job::Job;
-use super::mask::Span;
 use super::scratch::Scratch;
+use super::thread_pool::ThreadPool;
+use super::workers::WorkerRange;
 use super::{Failure, Stamp, now};
 
-/// The submitting side. Dropping it lets what was submitted run to its end.
+/// The submitting side. After its drop, submitted commands still run to their end.
 pub struct Lane {
-    track: Arc<Track>,
+    core: Arc<LaneCore>,
 }
 
-/// A lane as threads see it.
-pub struct Track {
-    fence: Arc<Fence>,
-    crew: Arc<Crew>,
-    span: Span,
+/// The part of a lane that threads share.
+pub struct LaneCore {
+    completion: Arc<Completion>,
+    thread_pool: Arc<ThreadPool>,
+    workers: WorkerRange,
     state: Mutex<State>,
 }
 
 struct State {
     phase: Phase,
     items: VecDeque<Item>,
-    /// The command that is running now, if threads share it.
+    /// The running command, if several threads share it.
     job: Option<Arc<Job>>,
 }
 
@@ -48,7 +48,7 @@ enum Item {
     Run(Run),
 }
 
-/// A command with its place and what to tell.
+/// A command with its epoch and its timestamps.
 pub struct Run {
     pub epoch: u64,
     pub command: Command,
@@ -57,42 +57,46 @@ pub struct Run {
 
 /// How long a thread may stay with a lane.
 #[derive(Clone, Copy)]
-pub enum Turn {
-    /// A worker's, since then: a fair share if others wait for workers.
+pub enum TimeSlice {
+    /// A worker's, from this time in nanoseconds: limited while other work waits for a worker.
     Since(u64),
-    /// A blocked thread's: until that epoch is reached.
+    /// A blocked thread's: until this epoch is reached.
     Until(u64),
 }
 
-/// A worker's turn, in nanoseconds.
-const TURN_NS: u64 = 200_000;
+/// A worker's time slice, in nanoseconds.
+const TIME_SLICE_NS: u64 = 200_000;
 
-impl Turn {
-    pub fn is_over(self, track: &Track) -> bool {
+impl TimeSlice {
+    pub fn is_over(self, core: &LaneCore) -> bool {
         match self {
-            Turn::Since(start) => track.crew.has_work() && now() - start > TURN_NS,
-            Turn::Until(epoch) => track.fence.reached(epoch),
+            TimeSlice::Since(start) => core.thread_pool.has_work() && now() - start > TIME_SLICE_NS,
+            TimeSlice::Until(epoch) => core.completion.reached(epoch),
         }
     }
 }
 
 impl Lane {
-    /// A lane whose commands run on the workers of `span`, and which raises `clock`.
-    pub fn open(crew: &Arc<Crew>, span: Span, clock: &Arc<Clock>) -> Result<Self, Failure> {
-        crew.check()?;
-        let fence = Fence::new(crew, clock);
-        let track = Arc::new(Track {
-            fence: Arc::clone(&fence),
-            crew: Arc::clone(crew),
-            span,
+    /// A lane whose commands run on `workers` and which raises `clock`.
+    pub fn open(
+        thread_pool: &Arc<ThreadPool>,
+        workers: WorkerRange,
+        clock: &Arc<Clock>,
+    ) -> Result<Self, Failure> {
+        thread_pool.check()?;
+        let completion = Completion::new(thread_pool, clock);
+        let core = Arc::new(LaneCore {
+            completion: Arc::clone(&completion),
+            thread_pool: Arc::clone(thread_pool),
+            workers,
             state: Mutex::new(State {
                 phase: Phase::Idle,
                 items: VecDeque::new(),
                 job: None,
             }),
         });
-        fence.belongs_to(&track);
-        Ok(Self { track })
+        completion.belongs_to(&core);
+        Ok(Self { core })
     }
 
     /// Adds a command; `epoch` rises from one to the next.
@@ -102,40 +106,40 @@ impl Lane {
         command: Command,
         stamp: Option<Arc<dyn Stamp>>,
     ) -> Result<(), Failure> {
-        self.track.push(Item::Run(Run {
+        self.core.push(Item::Run(Run {
             epoch,
             command,
             stamp,
         }))
     }
 
-    /// What is submitted from now on waits for the marker.
+    /// Later submissions wait for the marker.
     pub fn wait(&self, marker: &Marker) -> Result<(), Failure> {
-        // Its own past needs no waiting for.
-        if marker.is_of(&self.track.fence) || marker.reached() {
-            return self.track.crew.check();
+        // An in-order lane need not wait for its own past.
+        if marker.is_of(&self.core.completion) || marker.reached() {
+            return self.core.thread_pool.check();
         }
-        self.track.push(Item::Wait(marker.clone()))
+        self.core.push(Item::Wait(marker.clone()))
     }
 
-    /// Whether nothing that it was given is left to run or to wait for, and more would be taken.
+    /// Whether no submission is pending and the lane accepts more.
     pub fn is_idle(&self) -> bool {
-        self.track.lock().phase == Phase::Idle && self.track.crew.check().is_ok()
+        self.core.lock().phase == Phase::Idle && self.core.thread_pool.check().is_ok()
     }
 
-    /// The end of everything up to `epoch`.
+    /// A marker of all commands up to `epoch`.
     pub fn mark(&self, epoch: u64) -> Marker {
-        Marker::new(&self.track.fence, epoch)
+        Marker::new(&self.core.completion, epoch)
     }
 }
 
-impl Track {
-    pub fn span(&self) -> Span {
-        self.span
+impl LaneCore {
+    pub fn workers(&self) -> WorkerRange {
+        self.workers
     }
 
     fn push(self: &Arc<Self>, item: Item) -> Result<(), Failure> {
-        self.crew.check()?;
+        self.thread_pool.check()?;
         let mut state = self.lock();
         state.items.push_back(item);
         if state.phase != Phase::Idle {
@@ -143,15 +147,15 @@ impl Track {
         }
         state.phase = Phase::Ready;
         drop(state);
-        self.crew.add_lane(Arc::clone(self));
+        self.thread_pool.add_lane(Arc::clone(self));
         Ok(())
     }
 
-    /// The fence that the lane waited for is reached.
+    /// The completion that the lane waited for is reached.
     pub fn wake(self: Arc<Self>) {
         self.lock().phase = Phase::Ready;
-        let crew = Arc::clone(&self.crew);
-        crew.add_lane(self);
+        let thread_pool = Arc::clone(&self.thread_pool);
+        thread_pool.add_lane(self);
     }
 
     /// Makes the calling thread the lane's owner, if it is ready.
@@ -164,35 +168,35 @@ impl Track {
         ready
     }
 
-    /// Runs the lane, which the calling thread owns, and gives it up.
-    pub fn run(self: &Arc<Self>, scratch: &mut Scratch, turn: Turn) {
+    /// Runs the lane on the calling thread, which owns it, and releases it.
+    pub fn run(self: &Arc<Self>, scratch: &mut Scratch, time_slice: TimeSlice) {
         loop {
-            if turn.is_over(self) {
+            if time_slice.is_over(self) {
                 return self.give_up();
             }
             let Some(run) = self.next() else { return };
             if run.command.needs_local() && !scratch.provide() {
-                // Only a guest lacks it; workers have theirs from the start.
+                // Only a helping thread can lack local memory. Workers allocate theirs at their start.
                 self.lock().items.push_front(Item::Run(run));
                 return self.give_up();
             }
-            if !self.execute(run, scratch, turn) {
+            if !self.execute(run, scratch, time_slice) {
                 return;
             }
         }
     }
 
     /// Runs a command, alone or as a job. False if another thread completes it and owns the lane.
-    fn execute(self: &Arc<Self>, run: Run, scratch: &mut Scratch, turn: Turn) -> bool {
+    fn execute(self: &Arc<Self>, run: Run, scratch: &mut Scratch, time_slice: TimeSlice) -> bool {
         if let Some(stamp) = &run.stamp {
             stamp.started(now());
         }
-        let plan = run.command.plan(self.span.count);
-        if plan.pieces > plan.grain && self.span.count > 1 {
+        let plan = run.command.plan(self.workers.count);
+        if plan.pieces > plan.chunk && self.workers.count > 1 {
             let job = Job::new(self, run, plan);
             self.lock().job = Some(Arc::clone(&job));
-            self.crew.add_job(&job);
-            return job.join(scratch, turn);
+            self.thread_pool.add_job(&job);
+            return job.join(scratch, time_slice);
         }
         run.command.run(0..plan.pieces, scratch);
         self.complete(run.epoch, run.command, run.stamp.as_deref());
@@ -216,14 +220,14 @@ impl Track {
                     if marker.wake_later(self) {
                         return None;
                     }
-                    // Nobody else touches a lane that waits and is not registered.
+                    // No other thread reaches a waiting lane that is not registered.
                     self.lock().phase = Phase::Running;
                 }
             }
         }
     }
 
-    /// Leaves the rest to the workers.
+    /// Returns the lane to the workers' queue.
     fn give_up(self: &Arc<Self>) {
         let mut state = self.lock();
         if state.items.is_empty() {
@@ -232,39 +236,39 @@ impl Track {
         }
         state.phase = Phase::Ready;
         drop(state);
-        self.crew.add_lane(Arc::clone(self));
+        self.thread_pool.add_lane(Arc::clone(self));
     }
 
-    /// A command has run: drops it, then tells everybody.
+    /// Completes a command: drops it, records its end and raises the epoch.
     fn complete<T>(&self, epoch: u64, command: T, stamp: Option<&dyn Stamp>) {
         drop(command);
         if let Some(stamp) = stamp {
             stamp.ended(now());
         }
-        self.fence.raise(epoch);
+        self.completion.raise(epoch);
     }
 
-    /// As `complete`, for a command that threads shared.
+    /// Completes a command that several threads shared.
     pub fn complete_job<T>(&self, epoch: u64, command: T, stamp: Option<&dyn Stamp>) {
         let job = self.lock().job.take();
         drop(job);
         self.complete(epoch, command, stamp);
     }
 
-    /// What a thread blocked on `epoch` does meanwhile: the lane's own work, unless the lane is
-    /// confined to a part of the workers, or the thread has less stack than a worker.
+    /// Runs the lane's work on a thread blocked on `epoch`. It does nothing if the lane is confined to
+    /// a part of the workers, or if the thread has less stack than a worker.
     pub fn help(self: &Arc<Self>, epoch: u64) {
-        if self.span.count < self.crew.width() || !has_usual_stack() {
+        if self.workers.count < self.thread_pool.width() || !has_usual_stack() {
             return;
         }
-        let turn = Turn::Until(epoch);
+        let time_slice = TimeSlice::Until(epoch);
         let mut scratch = Scratch::default();
         if self.claim() {
-            return self.run(&mut scratch, turn);
+            return self.run(&mut scratch, time_slice);
         }
         let job = self.lock().job.clone();
-        if job.is_some_and(|job| job.join(&mut scratch, turn)) {
-            self.run(&mut scratch, turn);
+        if job.is_some_and(|job| job.join(&mut scratch, time_slice)) {
+            self.run(&mut scratch, time_slice);
         }
     }
 

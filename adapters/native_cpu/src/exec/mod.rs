@@ -1,43 +1,43 @@
-//! The executor: worker threads that run commands of in-order lanes, and fences to wait for.
+//! The executor: worker threads that run commands of in-order lanes, and completions to wait for.
 //!
-//! Owns threads, lanes, fences, the splitting of commands over workers and the way a kernel's
+//! Owns threads, lanes, completions, the splitting of commands over workers and the way a kernel's
 //! function is called. Uses `std`, `libc`, the identity and clock of a lane from `ur::timeline`, and
 //! `ur::stream::host` to move bytes. Must never know an object of Unified Runtime, an event, a pool or
 //! an error code.
 //!
 //! | a lane is | which means | it leaves by |
 //! |---|---|---|
-//! | idle | nothing queued; whoever would submit may do the work instead | [`Lane::submit`] -> ready |
-//! | ready | in the crew's queue | a worker, or a thread blocked on it, claims it -> running |
-//! | running | one thread at a time, or the job made of its command, owns it | its queue is empty -> idle; its head waits for a fence -> waiting; its turn is over -> ready |
-//! | waiting | registered with the fence that its head waits for | the fence is raised -> ready |
+//! | idle | nothing queued; the submitting thread may do the work instead | [`Lane::submit`] -> ready |
+//! | ready | in the thread pool's queue | a worker, or a thread blocked on it, claims it -> running |
+//! | running | one thread at a time, or the job made of its command, owns it | its queue is empty -> idle; its head waits for a completion -> waiting; its time slice is over -> ready |
+//! | waiting | registered with the completion that its head waits for | the completion is raised -> ready |
 //!
-//! A command's epoch is raised after its last byte is written and what it held is dropped. Nobody
-//! but a thread that asked to ever blocks: a worker that meets an unreached fence leaves the lane
-//! to the fence. No lock is held while another is taken, and none while foreign code runs.
+//! A command's epoch is raised after its last byte is written and the command is dropped. Only
+//! [`Marker::block`] blocks a thread: a worker that meets an unreached completion registers the lane
+//! with it. No lock is held while another is taken, and none while foreign code runs.
 
 mod clock;
 mod command;
-mod crew;
-mod fence;
+mod completion;
 mod job;
 mod kernel;
 mod lane;
-mod mask;
 mod scratch;
 #[cfg(test)]
 mod tests;
+mod thread_pool;
+mod workers;
 
 pub use clock::now;
 pub use command::{Command, Pitched};
-pub use crew::{Crew, Executor};
-pub use fence::{Fence, Marker, Signal};
+pub use completion::{Completion, Marker, Signal};
 #[cfg(test)]
 pub use kernel::State;
 pub use kernel::{Args, Form, Function, Launch, NdRange};
 pub use lane::Lane;
-pub use mask::Span;
 pub use scratch::LOCAL_BYTES;
+pub use thread_pool::{Executor, ThreadPool};
+pub use workers::WorkerRange;
 
 /// Why the executor could not do as asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub enum Failure {
     Exhausted,
 }
 
-/// Told when a command starts and ends, in nanoseconds of [`now`].
+/// Records when a command starts and ends, in nanoseconds of [`now`].
 pub trait Stamp: Send + Sync {
     fn started(&self, at: u64);
     fn ended(&self, at: u64);

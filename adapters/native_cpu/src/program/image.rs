@@ -172,7 +172,7 @@ impl Shared {
                 "memfd_create",
             ));
         }
-        // SAFETY: as above.
+        // SAFETY: nothing else owns the new file's number.
         let mut file = unsafe { File::from_raw_fd(number) };
         if file.write_all(contents).is_err() {
             return Err(crate::adapter::system_error(

@@ -204,7 +204,7 @@ fn what_is_no_binary_is_an_error() {
 }
 
 #[test]
-fn symbols_are_told_apart() {
+fn symbols_are_distinguished() {
     let scratch = Scratch::new("symbols");
     let bytes = std::fs::read(scratch.compile(KERNELS)).expect("was just written");
     let symbols = elf::exports(&bytes).expect("a shared object");

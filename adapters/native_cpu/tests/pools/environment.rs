@@ -1,6 +1,6 @@
 //! What the process's environment and limits make of the adapter, and what it says at its end.
 
-use crate::scene::*;
+use crate::fixture::*;
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::MaybeUninit;
 use std::os::unix::process::CommandExt as _;
@@ -42,14 +42,14 @@ unsafe extern "C" fn deep_task(data: *mut c_void) {
     use_stack(data.addr());
 }
 
-fn kernel(scene: &Scene) -> ur_kernel_handle_t {
+fn kernel(fixture: &Fixture) -> ur_kernel_handle_t {
     let (mut program, mut kernel) = (null_mut(), null_mut());
-    let (mut device, mut bytes) = (scene.device, size_of_val(&TABLE));
+    let (mut device, mut bytes) = (fixture.device, size_of_val(&TABLE));
     let mut binary = TABLE.as_ptr().cast::<u8>();
     ok!(
-        scene,
+        fixture,
         Program.pfnCreateWithBinary(
-            scene.context,
+            fixture.context,
             1,
             &raw mut device,
             &raw mut bytes,
@@ -58,12 +58,12 @@ fn kernel(scene: &Scene) -> ur_kernel_handle_t {
             &raw mut program
         )
     );
-    ok!(scene, Program.pfnBuild(scene.context, program, null()));
+    ok!(fixture, Program.pfnBuild(fixture.context, program, null()));
     ok!(
-        scene,
+        fixture,
         Kernel.pfnCreate(program, c"deep".as_ptr(), &raw mut kernel)
     );
-    ok!(scene, Program.pfnRelease(program));
+    ok!(fixture, Program.pfnRelease(program));
     kernel
 }
 
@@ -117,9 +117,9 @@ fn run_deep() {
         .expect("set by the parent")
         .parse()
         .expect("a number");
-    let scene = Scene::new();
-    let queue = scene.queue(IN_ORDER);
-    let kernel = kernel(&scene);
+    let fixture = Fixture::new();
+    let queue = fixture.queue(IN_ORDER);
+    let kernel = kernel(&fixture);
     let argument = ur_exp_kernel_arg_properties_t {
         stype: UR_STRUCTURE_TYPE_EXP_KERNEL_ARG_PROPERTIES,
         pNext: null_mut(),
@@ -132,7 +132,7 @@ fn run_deep() {
     };
     let items = 1usize;
     ok!(
-        scene,
+        fixture,
         EnqueueExp.pfnKernelLaunchWithArgsExp(
             queue,
             kernel,
@@ -148,9 +148,9 @@ fn run_deep() {
             null_mut()
         )
     );
-    scene.finish(queue);
+    fixture.finish(queue);
     ok!(
-        scene,
+        fixture,
         EnqueueExp.pfnHostTaskExp(
             queue,
             Some(deep_task),
@@ -161,7 +161,7 @@ fn run_deep() {
             null_mut()
         )
     );
-    scene.finish(queue);
+    fixture.finish(queue);
 }
 
 #[test]
@@ -169,11 +169,11 @@ fn a_setting_that_is_none_is_said_once_at_the_default_level() {
     const TEST: &str = "environment::a_setting_that_is_none_is_said_once_at_the_default_level";
     if is_child(TEST) {
         for _ in 0..2 {
-            let scene = Scene::new();
-            kernel(&scene);
-            let pool = scene.pool(0);
-            let queue = scene.queue(IN_ORDER);
-            assert!(scene.alloc(queue, pool, MIB, &[]).is_ok());
+            let fixture = Fixture::new();
+            kernel(&fixture);
+            let pool = fixture.pool(0);
+            let queue = fixture.queue(IN_ORDER);
+            assert!(fixture.alloc(queue, pool, MIB, &[]).is_ok());
         }
         return;
     }
@@ -224,16 +224,16 @@ fn what_is_left_alive_is_said_to_those_who_ask() {
     const TEST: &str = "environment::what_is_left_alive_is_said_to_those_who_ask";
     const ALIVE: &str = "objects alive after the last release: 1 Context, 1 Queue";
     if is_child(TEST) {
-        let scene = Scene::new();
-        scene.queue(IN_ORDER);
+        let fixture = Fixture::new();
+        fixture.queue(IN_ORDER);
         // As libsycl does, which shows what it hears.
         let level = UR_LOGGER_LEVEL_WARN;
-        let adapter = scene.adapter;
+        let adapter = fixture.adapter;
         ok!(
-            scene,
+            fixture,
             Adapter.pfnSetLoggerCallback(adapter, Some(hear), null_mut(), level)
         );
-        ok!(scene, Adapter.pfnRelease(adapter));
+        ok!(fixture, Adapter.pfnRelease(adapter));
         assert_eq!(*HEARD.lock().expect("unpoisoned"), Vec::<String>::new());
         return;
     }

@@ -3,22 +3,22 @@
 //! sets variables runs as a child: this very program, with one test to run.
 
 #[macro_use]
-mod scene;
+mod fixture;
 mod environment;
 mod repeat;
 mod trace;
 
-use scene::*;
+use fixture::*;
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 #[test]
-fn counters_tell_how_requests_were_served() {
-    let scene = Scene::new();
-    let pool = scene.pool(0);
-    let (p, q) = (scene.queue(IN_ORDER), scene.queue(IN_ORDER));
-    let counts = |what: [ur_usm_pool_info_t; 5]| what.map(|what| scene.counter(pool, what));
+fn counters_show_how_requests_were_served() {
+    let fixture = Fixture::new();
+    let pool = fixture.pool(0);
+    let (p, q) = (fixture.queue(IN_ORDER), fixture.queue(IN_ORDER));
+    let counts = |what: [ur_usm_pool_info_t; 5]| what.map(|what| fixture.counter(pool, what));
     let hits = || {
         counts([
             UR_USM_POOL_INFO_HITS_GROWN_EXT,
@@ -30,26 +30,26 @@ fn counters_tell_how_requests_were_served() {
     };
     assert_eq!(hits(), [0; 5]);
     let alloc =
-        |queue, waits: Events<'_>| scene.alloc(queue, pool, 4 * MIB, waits).expect("memory");
+        |queue, waits: Events<'_>| fixture.alloc(queue, pool, 4 * MIB, waits).expect("memory");
     let block = alloc(p, &[]);
     assert_eq!(hits(), [1, 0, 0, 0, 0]);
     for turn in 1..=3 {
-        scene.fill(p, block, MIB);
-        scene.free(p, block);
+        fixture.fill(p, block, MIB);
+        fixture.free(p, block);
         assert_eq!((alloc(p, &[]), hits()), (block, [1, turn, 0, 0, 0]));
     }
     // The host holds the first queue up, so that nothing on it is complete.
-    let opened = gate(&scene, p);
-    scene.fill(p, block, MIB);
-    let freed = scene.free(p, block);
+    let opened = gate(&fixture, p);
+    fixture.fill(p, block, MIB);
+    let freed = fixture.free(p, block);
     let other = alloc(q, &[]);
     assert_eq!((other != block, hits()), (true, [2, 3, 0, 0, 0]));
     assert_eq!((alloc(q, &[freed]), hits()), (block, [2, 3, 1, 0, 0]));
     opened.store(true, std::sync::atomic::Ordering::Release);
-    scene.finish(p);
-    scene.finish(q);
-    scene.free(q, other);
-    scene.finish(q);
+    fixture.finish(p);
+    fixture.finish(q);
+    fixture.free(q, other);
+    fixture.finish(q);
     assert_eq!((alloc(p, &[]), hits()), (other, [2, 3, 1, 1, 0]));
     let growth = counts([
         UR_USM_POOL_INFO_GROWTHS_EXT,
@@ -60,17 +60,17 @@ fn counters_tell_how_requests_were_served() {
     ]);
     assert_eq!(growth, [2, 8 * MIB as u64, 5, 0, 0]);
     // Memory goes back when asked for.
-    scene.free(q, block);
-    scene.free(p, other);
-    scene.finish(p);
-    scene.finish(q);
+    fixture.free(q, block);
+    fixture.free(p, other);
+    fixture.finish(p);
+    fixture.finish(q);
     ok!(
-        scene,
-        USMExp.pfnPoolTrimToExp(scene.context, scene.device, pool, 0)
+        fixture,
+        USMExp.pfnPoolTrimToExp(fixture.context, fixture.device, pool, 0)
     );
-    let trims = scene.counter(pool, UR_USM_POOL_INFO_TRIMMED_BYTES_EXT);
+    let trims = fixture.counter(pool, UR_USM_POOL_INFO_TRIMMED_BYTES_EXT);
     assert_eq!(trims, 8 * MIB as u64);
-    let report = scene.report(pool);
+    let report = fixture.report(pool);
     assert!(
         report.contains("7 served: own 3, ordered 1, completed 1, waited 0 (0 waits), grown 2"),
         "{report}"
@@ -80,14 +80,14 @@ fn counters_tell_how_requests_were_served() {
     let zero = 0_u64;
     let at = (&raw const zero).cast_mut().cast();
     let set = try_ur!(
-        scene,
+        fixture,
         USMExp.pfnPoolSetInfoExp(pool, UR_USM_POOL_INFO_FREES_EXT, at, 8)
     );
     assert_eq!(set, Err(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION));
 }
 
 /// Holds an in-order queue up until it is opened.
-fn gate(scene: &Scene, queue: Queue) -> &'static std::sync::atomic::AtomicBool {
+fn gate(fixture: &Fixture, queue: Queue) -> &'static std::sync::atomic::AtomicBool {
     use std::sync::atomic::{AtomicBool, Ordering};
     unsafe extern "C" fn hold(data: *mut c_void) {
         // SAFETY: the flag is there for ever.
@@ -99,7 +99,7 @@ fn gate(scene: &Scene, queue: Queue) -> &'static std::sync::atomic::AtomicBool {
     let open: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
     let data = (&raw const *open).cast_mut().cast();
     ok!(
-        scene,
+        fixture,
         EnqueueExp.pfnHostTaskExp(queue, Some(hold), data, null(), 0, null(), null_mut())
     );
     open
@@ -109,18 +109,18 @@ fn gate(scene: &Scene, queue: Queue) -> &'static std::sync::atomic::AtomicBool {
 fn a_pool_is_logged_when_asked_and_when_it_ends() {
     let name = "a_pool_is_logged_when_asked_and_when_it_ends";
     if is_child(name) {
-        let scene = Scene::new();
-        let (pool, queue) = (scene.pool(0), scene.queue(IN_ORDER));
-        let block = scene.alloc(queue, pool, MIB, &[]).expect("memory");
+        let fixture = Fixture::new();
+        let (pool, queue) = (fixture.pool(0), fixture.queue(IN_ORDER));
+        let block = fixture.alloc(queue, pool, MIB, &[]).expect("memory");
         let nothing = 0_u8;
         let at = (&raw const nothing).cast_mut().cast();
         ok!(
-            scene,
+            fixture,
             USMExp.pfnPoolSetInfoExp(pool, UR_USM_POOL_INFO_REPORT_EXT, at, 1)
         );
-        scene.free(queue, block);
-        scene.finish(queue);
-        ok!(scene, USM.pfnPoolRelease(pool));
+        fixture.free(queue, block);
+        fixture.finish(queue);
+        ok!(fixture, USM.pfnPoolRelease(pool));
         return;
     }
     let lines = |text: &str| {
@@ -144,17 +144,17 @@ fn a_pool_is_logged_when_asked_and_when_it_ends() {
 fn waits_are_inserted_as_the_environment_says() {
     let name = "waits_are_inserted_as_the_environment_says";
     if is_child(name) {
-        let scene = Scene::new();
+        let fixture = Fixture::new();
         // Room for one block, so that a second one has to wait for the first one's death or fail.
-        let (tight, wide) = (scene.pool(4 * MIB), scene.pool(0));
-        let (p, q) = (scene.queue(IN_ORDER), scene.queue(IN_ORDER));
-        let opened = gate(&scene, p);
+        let (tight, wide) = (fixture.pool(4 * MIB), fixture.pool(0));
+        let (p, q) = (fixture.queue(IN_ORDER), fixture.queue(IN_ORDER));
+        let opened = gate(&fixture, p);
         for (label, pool) in [("tight", tight), ("wide", wide)] {
-            let block = scene.alloc(p, pool, 4 * MIB, &[]).expect("memory");
-            scene.fill(p, block, MIB);
-            scene.free(p, block);
-            let next = scene.alloc(q, pool, 4 * MIB, &[]);
-            let waits = scene.counter(pool, UR_USM_POOL_INFO_WAITS_EXT);
+            let block = fixture.alloc(p, pool, 4 * MIB, &[]).expect("memory");
+            fixture.fill(p, block, MIB);
+            fixture.free(p, block);
+            let next = fixture.alloc(q, pool, 4 * MIB, &[]);
+            let waits = fixture.counter(pool, UR_USM_POOL_INFO_WAITS_EXT);
             println!(
                 "{label}: {} {waits}",
                 match next {
@@ -165,8 +165,8 @@ fn waits_are_inserted_as_the_environment_says() {
             );
         }
         opened.store(true, std::sync::atomic::Ordering::Release);
-        scene.finish(p);
-        scene.finish(q);
+        fixture.finish(p);
+        fixture.finish(q);
         return;
     }
     for (policy, tight, wide) in [

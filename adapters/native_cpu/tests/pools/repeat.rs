@@ -1,15 +1,15 @@
 //! A deterministic run makes the same choices each time.
 
-use super::scene::*;
+use super::fixture::*;
 use std::ffi::c_void;
 use ur::abi::*;
 
 /// Random allocations, frees, work and waits on queues of both kinds, always the same; and where each
 /// allocation lay. What is done with a block comes after its allocation, and its free after that.
-pub fn program(scene: &Scene, jitter: bool) -> Vec<usize> {
-    let pool = scene.pool(0);
+pub fn program(fixture: &Fixture, jitter: bool) -> Vec<usize> {
+    let pool = fixture.pool(0);
     let kinds = [IN_ORDER, IN_ORDER, IN_ORDER, OUT_OF_ORDER];
-    let mut queues = kinds.map(|kind| scene.queue(kind));
+    let mut queues = kinds.map(|kind| fixture.queue(kind));
     let mut live: Vec<(*mut c_void, usize, ur_event_handle_t)> = Vec::new();
     let mut events: Vec<ur_event_handle_t> = Vec::new();
     let mut places = Vec::new();
@@ -30,7 +30,7 @@ pub fn program(scene: &Scene, jitter: bool) -> Vec<usize> {
         match random(16) {
             0..=6 => {
                 let bytes = 1 << (8 + random(15));
-                let made = scene.alloc_told(queue, pool, bytes, &waits);
+                let made = fixture.alloc_with_event(queue, pool, bytes, &waits);
                 let (block, made) = made.expect("memory");
                 places.push(block.addr());
                 live.push((block, bytes, made));
@@ -39,21 +39,21 @@ pub fn program(scene: &Scene, jitter: bool) -> Vec<usize> {
                 let at = random(live.len() as u64) as usize;
                 let (block, bytes, mut last) = live.swap_remove(at);
                 if random(2) == 0 {
-                    let filled = scene.fill_after(queue, block, bytes, &[last]);
-                    scene.release(std::mem::replace(&mut last, filled));
+                    let filled = fixture.fill_after(queue, block, bytes, &[last]);
+                    fixture.release(std::mem::replace(&mut last, filled));
                 }
-                events.push(scene.free_after(queue, block, &[last]));
-                scene.release(last);
+                events.push(fixture.free_after(queue, block, &[last]));
+                fixture.release(last);
             }
-            13 if step % 7 == 0 => scene.finish(queue),
+            13 if step % 7 == 0 => fixture.finish(queue),
             14 if step % 5 == 0 && !waits.is_empty() => {
-                ok!(scene, Event.pfnWait(1, waits.as_ptr()));
+                ok!(fixture, Event.pfnWait(1, waits.as_ptr()));
             }
             15 if step % 11 == 0 => {
                 // A queue ends with work pending on it, and another takes its place.
                 let at = random(3) as usize;
-                ok!(scene, Queue.pfnRelease(queues[at]));
-                queues[at] = scene.queue(IN_ORDER);
+                ok!(fixture, Queue.pfnRelease(queues[at]));
+                queues[at] = fixture.queue(IN_ORDER);
             }
             _ => {}
         }
@@ -65,10 +65,10 @@ pub fn program(scene: &Scene, jitter: bool) -> Vec<usize> {
             random(40);
         }
         while events.len() > 24 {
-            scene.release(events.remove(0));
+            fixture.release(events.remove(0));
         }
     }
-    println!("report: {}", scene.report(pool));
+    println!("report: {}", fixture.report(pool));
     places
 }
 
@@ -76,8 +76,8 @@ pub fn program(scene: &Scene, jitter: bool) -> Vec<usize> {
 fn a_deterministic_run_repeats_addresses_and_figures() {
     let name = "repeat::a_deterministic_run_repeats_addresses_and_figures";
     if is_child(name) {
-        let scene = Scene::new();
-        let places = program(&scene, std::env::var_os("UR_TEST_JITTER").is_some());
+        let fixture = Fixture::new();
+        let places = program(&fixture, std::env::var_os("UR_TEST_JITTER").is_some());
         println!("places: {places:x?}");
         return;
     }

@@ -1,7 +1,7 @@
 //! A trace: each reuse in it is proved by the order that it tells, each miss explained.
 
+use super::fixture::*;
 use super::repeat::program;
-use super::scene::*;
 
 /// One line of a trace.
 struct Line<'a> {
@@ -62,7 +62,7 @@ fn covers(all: &[&[(u64, u64)]], point: &(u64, u64)) -> bool {
 fn a_trace_proves_each_reuse_and_explains_each_miss() {
     let name = "trace::a_trace_proves_each_reuse_and_explains_each_miss";
     if is_child(name) {
-        program(&Scene::new(), false);
+        program(&Fixture::new(), false);
         return;
     }
     let folder = std::env::temp_dir().join(format!("ur-pools-{}", std::process::id()));

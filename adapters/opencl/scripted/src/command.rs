@@ -5,11 +5,11 @@ use std::ptr;
 
 use opencl_sys::*;
 
-use crate::world::{Answer, Kind, World, code, enter};
+use crate::driver::{Answer, FakeDriver, Kind, code, enter};
 
 /// Where a range of a buffer lies.
-fn range(world: &mut World, mem: cl_mem, offset: usize, bytes: usize) -> Answer<usize> {
-    let mem = world.get(Kind::Mem, mem.addr())?;
+fn range(driver: &mut FakeDriver, mem: cl_mem, offset: usize, bytes: usize) -> Answer<usize> {
+    let mem = driver.get(Kind::Mem, mem.addr())?;
     match offset
         .checked_add(bytes)
         .is_some_and(|end| end <= mem.bytes)
@@ -56,15 +56,15 @@ pub unsafe extern "C" fn clEnqueueReadBuffer(
     waits: *const cl_event,
     event: *mut cl_event,
 ) -> cl_int {
-    code(enter("clEnqueueReadBuffer", |world| {
+    code(enter("clEnqueueReadBuffer", |driver| {
         let run = mover(
             to.expose_provenance(),
-            range(world, mem, offset, bytes)?,
+            range(driver, mem, offset, bytes)?,
             bytes,
         );
         let kind = CL_COMMAND_READ_BUFFER;
         // SAFETY: the caller's lists.
-        unsafe { world.enqueue(queue, kind, (count, waits, event), run) }
+        unsafe { driver.enqueue(queue, kind, (count, waits, event), run) }
     }))
 }
 
@@ -80,15 +80,15 @@ pub unsafe extern "C" fn clEnqueueWriteBuffer(
     waits: *const cl_event,
     event: *mut cl_event,
 ) -> cl_int {
-    code(enter("clEnqueueWriteBuffer", |world| {
+    code(enter("clEnqueueWriteBuffer", |driver| {
         let run = mover(
-            range(world, mem, offset, bytes)?,
+            range(driver, mem, offset, bytes)?,
             from.expose_provenance(),
             bytes,
         );
         let kind = CL_COMMAND_WRITE_BUFFER;
         // SAFETY: the caller's lists.
-        unsafe { world.enqueue(queue, kind, (count, waits, event), run) }
+        unsafe { driver.enqueue(queue, kind, (count, waits, event), run) }
     }))
 }
 
@@ -104,12 +104,12 @@ pub unsafe extern "C" fn clEnqueueCopyBuffer(
     waits: *const cl_event,
     event: *mut cl_event,
 ) -> cl_int {
-    code(enter("clEnqueueCopyBuffer", |world| {
-        let from = range(world, src, src_offset, bytes)?;
-        let run = mover(range(world, dst, dst_offset, bytes)?, from, bytes);
+    code(enter("clEnqueueCopyBuffer", |driver| {
+        let from = range(driver, src, src_offset, bytes)?;
+        let run = mover(range(driver, dst, dst_offset, bytes)?, from, bytes);
         let kind = CL_COMMAND_COPY_BUFFER;
         // SAFETY: the caller's lists.
-        unsafe { world.enqueue(queue, kind, (count, waits, event), run) }
+        unsafe { driver.enqueue(queue, kind, (count, waits, event), run) }
     }))
 }
 
@@ -125,13 +125,13 @@ pub unsafe extern "C" fn clEnqueueFillBuffer(
     waits: *const cl_event,
     event: *mut cl_event,
 ) -> cl_int {
-    code(enter("clEnqueueFillBuffer", |world| {
-        let at = range(world, mem, offset, bytes)?;
+    code(enter("clEnqueueFillBuffer", |driver| {
+        let at = range(driver, mem, offset, bytes)?;
         // SAFETY: the caller's pattern.
         let run = filler(at, unsafe { pattern(from, size) }, bytes);
         let kind = CL_COMMAND_FILL_BUFFER;
         // SAFETY: the caller's lists.
-        unsafe { world.enqueue(queue, kind, (count, waits, event), run) }
+        unsafe { driver.enqueue(queue, kind, (count, waits, event), run) }
     }))
 }
 
@@ -148,14 +148,14 @@ pub unsafe extern "C" fn clEnqueueMapBuffer(
     event: *mut cl_event,
     ret: *mut cl_int,
 ) -> *mut c_void {
-    let answer = enter("clEnqueueMapBuffer", |world| {
-        let at = range(world, mem, offset, bytes)?;
+    let answer = enter("clEnqueueMapBuffer", |driver| {
+        let at = range(driver, mem, offset, bytes)?;
         let kind = CL_COMMAND_MAP_BUFFER;
         // SAFETY: the caller's lists.
-        unsafe { world.enqueue(queue, kind, (count, waits, event), || {}) }?;
+        unsafe { driver.enqueue(queue, kind, (count, waits, event), || {}) }?;
         Ok(at)
     });
-    crate::world::made(answer, ret)
+    crate::driver::made(answer, ret)
 }
 
 #[unsafe(no_mangle)]
@@ -167,11 +167,11 @@ pub unsafe extern "C" fn clEnqueueUnmapMemObject(
     waits: *const cl_event,
     event: *mut cl_event,
 ) -> cl_int {
-    code(enter("clEnqueueUnmapMemObject", |world| {
-        world.get(Kind::Mem, mem.addr())?;
+    code(enter("clEnqueueUnmapMemObject", |driver| {
+        driver.get(Kind::Mem, mem.addr())?;
         let kind = CL_COMMAND_UNMAP_MEM_OBJECT;
         // SAFETY: the caller's lists.
-        unsafe { world.enqueue(queue, kind, (count, waits, event), || {}) }
+        unsafe { driver.enqueue(queue, kind, (count, waits, event), || {}) }
     }))
 }
 
@@ -185,15 +185,15 @@ pub unsafe extern "C" fn clEnqueueMigrateMemObjects(
     waits: *const cl_event,
     event: *mut cl_event,
 ) -> cl_int {
-    code(enter("clEnqueueMigrateMemObjects", |world| {
+    code(enter("clEnqueueMigrateMemObjects", |driver| {
         // SAFETY: as many objects as the caller says.
         let mems = unsafe { std::slice::from_raw_parts(mems, number as usize) };
         for mem in mems {
-            world.get(Kind::Mem, mem.addr())?;
+            driver.get(Kind::Mem, mem.addr())?;
         }
         let kind = CL_COMMAND_MIGRATE_MEM_OBJECTS;
         // SAFETY: the caller's lists.
-        unsafe { world.enqueue(queue, kind, (count, waits, event), || {}) }
+        unsafe { driver.enqueue(queue, kind, (count, waits, event), || {}) }
     }))
 }
 
@@ -209,11 +209,11 @@ pub unsafe extern "C" fn clEnqueueNDRangeKernel(
     waits: *const cl_event,
     event: *mut cl_event,
 ) -> cl_int {
-    code(enter("clEnqueueNDRangeKernel", |world| {
-        world.get(Kind::Kernel, kernel.addr())?;
+    code(enter("clEnqueueNDRangeKernel", |driver| {
+        driver.get(Kind::Kernel, kernel.addr())?;
         let kind = CL_COMMAND_NDRANGE_KERNEL;
         // SAFETY: the caller's lists.
-        unsafe { world.enqueue(queue, kind, (count, waits, event), || {}) }
+        unsafe { driver.enqueue(queue, kind, (count, waits, event), || {}) }
     }))
 }
 
@@ -224,9 +224,9 @@ pub unsafe extern "C" fn clEnqueueMarkerWithWaitList(
     waits: *const cl_event,
     event: *mut cl_event,
 ) -> cl_int {
-    code(enter("clEnqueueMarkerWithWaitList", |world| {
+    code(enter("clEnqueueMarkerWithWaitList", |driver| {
         // SAFETY: the caller's lists.
-        unsafe { world.enqueue(queue, CL_COMMAND_MARKER, (count, waits, event), || {}) }
+        unsafe { driver.enqueue(queue, CL_COMMAND_MARKER, (count, waits, event), || {}) }
     }))
 }
 
@@ -237,9 +237,9 @@ pub unsafe extern "C" fn clEnqueueBarrierWithWaitList(
     waits: *const cl_event,
     event: *mut cl_event,
 ) -> cl_int {
-    code(enter("clEnqueueBarrierWithWaitList", |world| {
+    code(enter("clEnqueueBarrierWithWaitList", |driver| {
         // SAFETY: the caller's lists.
-        unsafe { world.enqueue(queue, CL_COMMAND_BARRIER, (count, waits, event), || {}) }
+        unsafe { driver.enqueue(queue, CL_COMMAND_BARRIER, (count, waits, event), || {}) }
     }))
 }
 
@@ -283,5 +283,5 @@ pub unsafe extern "C" fn clEnqueueMapImage(
     ret: *mut cl_int,
 ) -> *mut c_void {
     let answer = enter("clEnqueueMapImage", |_| Err(CL_INVALID_OPERATION));
-    crate::world::made(answer, ret)
+    crate::driver::made(answer, ret)
 }

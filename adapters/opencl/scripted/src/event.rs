@@ -4,22 +4,22 @@ use std::ffi::c_void;
 
 use opencl_sys::*;
 
+use crate::driver::{Kind, code, enter, hold, made, write_property};
 use crate::queue::list;
-use crate::world::{Kind, code, enter, hold, made, put};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clWaitForEvents(count: cl_uint, events: *const cl_event) -> cl_int {
-    let asked = enter("clWaitForEvents", |world| {
+    let result = enter("clWaitForEvents", |driver| {
         // SAFETY: as many events as the caller says.
-        unsafe { list(world, count, events) }
+        unsafe { list(driver, count, events) }
     });
-    let events = match asked {
+    let events = match result {
         Ok(events) => events,
         Err(code) => return code,
     };
-    let mut world = hold();
+    let mut driver = hold();
     loop {
-        let each = events.iter().map(|event| world.peek(*event));
+        let each = events.iter().map(|event| driver.peek(*event));
         let status: Vec<cl_int> = each
             .map(|event| event.map_or(0, |event| event.status))
             .collect();
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn clWaitForEvents(count: cl_uint, events: *const cl_event
                 false => CL_SUCCESS,
             };
         }
-        world = world.wait();
+        driver = driver.wait();
     }
 }
 
@@ -41,13 +41,17 @@ pub unsafe extern "C" fn clGetEventInfo(
     value: *mut c_void,
     ret: *mut usize,
 ) -> cl_int {
-    code(enter("clGetEventInfo", |world| {
-        let event = world.get(Kind::Event, event.addr())?;
+    code(enter("clGetEventInfo", |driver| {
+        let event = driver.get(Kind::Event, event.addr())?;
         match what {
-            CL_EVENT_COMMAND_EXECUTION_STATUS => put(&event.status.to_ne_bytes(), size, value, ret),
-            CL_EVENT_CONTEXT => put(&event.context.to_ne_bytes(), size, value, ret),
-            CL_EVENT_COMMAND_QUEUE => put(&event.queue.to_ne_bytes(), size, value, ret),
-            CL_EVENT_COMMAND_TYPE => put(&(event.bits as u32).to_ne_bytes(), size, value, ret),
+            CL_EVENT_COMMAND_EXECUTION_STATUS => {
+                write_property(&event.status.to_ne_bytes(), size, value, ret)
+            }
+            CL_EVENT_CONTEXT => write_property(&event.context.to_ne_bytes(), size, value, ret),
+            CL_EVENT_COMMAND_QUEUE => write_property(&event.queue.to_ne_bytes(), size, value, ret),
+            CL_EVENT_COMMAND_TYPE => {
+                write_property(&(event.bits as u32).to_ne_bytes(), size, value, ret)
+            }
             _ => Err(CL_INVALID_VALUE),
         }
     }))
@@ -61,12 +65,12 @@ pub unsafe extern "C" fn clGetEventProfilingInfo(
     value: *mut c_void,
     ret: *mut usize,
 ) -> cl_int {
-    code(enter("clGetEventProfilingInfo", |world| {
-        let event = world.get(Kind::Event, event.addr())?;
+    code(enter("clGetEventProfilingInfo", |driver| {
+        let event = driver.get(Kind::Event, event.addr())?;
         let at = what.wrapping_sub(CL_PROFILING_COMMAND_QUEUED) as usize;
         let time = *event.times.get(at).ok_or(CL_INVALID_VALUE)?;
         match event.status == CL_COMPLETE && event.queue != 0 {
-            true => put(&time.to_ne_bytes(), size, value, ret),
+            true => write_property(&time.to_ne_bytes(), size, value, ret),
             false => Err(CL_PROFILING_INFO_NOT_AVAILABLE),
         }
     }))
@@ -75,9 +79,9 @@ pub unsafe extern "C" fn clGetEventProfilingInfo(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clCreateUserEvent(context: cl_context, ret: *mut cl_int) -> cl_event {
     let context = context.addr();
-    let answer = enter("clCreateUserEvent", |world| {
-        world.get(Kind::Context, context)?;
-        Ok(world.make(Kind::Event, |event| {
+    let answer = enter("clCreateUserEvent", |driver| {
+        driver.get(Kind::Context, context)?;
+        Ok(driver.make(Kind::Event, |event| {
             (event.context, event.status) = (context, CL_SUBMITTED);
             event.bits = u64::from(CL_COMMAND_USER);
         }))
@@ -87,14 +91,14 @@ pub unsafe extern "C" fn clCreateUserEvent(context: cl_context, ret: *mut cl_int
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clSetUserEventStatus(event: cl_event, status: cl_int) -> cl_int {
-    code(enter("clSetUserEventStatus", |world| {
+    code(enter("clSetUserEventStatus", |driver| {
         let event = event.addr();
-        let user = world.get(Kind::Event, event)?;
+        let user = driver.get(Kind::Event, event)?;
         if user.queue != 0 || user.status <= CL_COMPLETE || status > CL_COMPLETE {
-            world.script.broken("a user event is set twice".to_owned());
+            driver.script.broken("a user event is set twice".to_owned());
             return Err(CL_INVALID_OPERATION);
         }
-        world.complete(event, status);
+        driver.complete(event, status);
         Ok(())
     }))
 }
@@ -106,11 +110,11 @@ pub unsafe extern "C" fn clSetEventCallback(
     run: Option<unsafe extern "C" fn(cl_event, cl_int, *mut c_void)>,
     data: *mut c_void,
 ) -> cl_int {
-    code(enter("clSetEventCallback", |world| {
+    code(enter("clSetEventCallback", |driver| {
         let event = event.addr();
-        world.get(Kind::Event, event)?;
+        driver.get(Kind::Event, event)?;
         let run = run.ok_or(CL_INVALID_VALUE)?;
-        world.call_back(event, run, data.expose_provenance());
+        driver.call_back(event, run, data.expose_provenance());
         Ok(())
     }))
 }

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use opencl_sys::*;
 
 use crate::command::{filler, mover, pattern};
-use crate::world::{Kind, code, enter, hold, made};
+use crate::driver::{Kind, code, enter, hold, made};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clGetExtensionFunctionAddressForPlatform(
@@ -35,11 +35,11 @@ pub unsafe extern "C" fn clGetExtensionFunctionAddressForPlatform(
 }
 
 fn alloc(name: &'static str, context: cl_context, bytes: usize, ret: *mut cl_int) -> *mut c_void {
-    let answer = enter(name, |world| {
-        world.get(Kind::Context, context.addr())?;
+    let answer = enter(name, |driver| {
+        driver.get(Kind::Context, context.addr())?;
         match bytes {
             0 => Err(CL_INVALID_BUFFER_SIZE),
-            _ => Ok(world.alloc(bytes, true)),
+            _ => Ok(driver.alloc(bytes, true)),
         }
     });
     made(answer, ret)
@@ -78,19 +78,19 @@ unsafe extern "C" fn shared_alloc(
 }
 
 unsafe extern "C" fn free(context: cl_context, at: *mut c_void) -> cl_int {
-    code(enter("clMemFreeINTEL", |world| {
-        world.get(Kind::Context, context.addr())?;
-        if world.free(at.addr()) {
+    code(enter("clMemFreeINTEL", |driver| {
+        driver.get(Kind::Context, context.addr())?;
+        if driver.free(at.addr()) {
             return Ok(());
         }
-        world.script.broken(format!("{at:?} is freed twice"));
+        driver.script.broken(format!("{at:?} is freed twice"));
         Err(CL_INVALID_VALUE)
     }))
 }
 
 unsafe extern "C" fn set_pointer(kernel: cl_kernel, _: cl_uint, _: *const c_void) -> cl_int {
-    code(enter("clSetKernelArgMemPointerINTEL", |world| {
-        world.get(Kind::Kernel, kernel.addr()).map(drop)
+    code(enter("clSetKernelArgMemPointerINTEL", |driver| {
+        driver.get(Kind::Kernel, kernel.addr()).map(drop)
     }))
 }
 
@@ -104,12 +104,12 @@ unsafe extern "C" fn fill(
     waits: *const cl_event,
     event: *mut cl_event,
 ) -> cl_int {
-    code(enter("clEnqueueMemFillINTEL", |world| {
+    code(enter("clEnqueueMemFillINTEL", |driver| {
         // SAFETY: the caller's pattern.
         let pattern = unsafe { pattern(from, size) };
         let run = filler(to.expose_provenance(), pattern, bytes);
         // SAFETY: the caller's lists.
-        unsafe { world.enqueue(queue, CL_COMMAND_MEMFILL_INTEL, (count, waits, event), run) }
+        unsafe { driver.enqueue(queue, CL_COMMAND_MEMFILL_INTEL, (count, waits, event), run) }
     }))
 }
 
@@ -123,10 +123,10 @@ unsafe extern "C" fn copy(
     waits: *const cl_event,
     event: *mut cl_event,
 ) -> cl_int {
-    code(enter("clEnqueueMemcpyINTEL", |world| {
+    code(enter("clEnqueueMemcpyINTEL", |driver| {
         let run = mover(to.expose_provenance(), from.expose_provenance(), bytes);
         // SAFETY: the caller's lists.
-        unsafe { world.enqueue(queue, CL_COMMAND_MEMCPY_INTEL, (count, waits, event), run) }
+        unsafe { driver.enqueue(queue, CL_COMMAND_MEMCPY_INTEL, (count, waits, event), run) }
     }))
 }
 
@@ -150,23 +150,23 @@ unsafe extern "C" fn read_pipe(
     waits: *const cl_event,
     event: *mut cl_event,
 ) -> cl_int {
-    code(enter("clEnqueueReadHostPipeINTEL", |world| {
-        world.get(Kind::Program, program.addr())?;
+    code(enter("clEnqueueReadHostPipeINTEL", |driver| {
+        driver.get(Kind::Program, program.addr())?;
         // SAFETY: the caller's C string.
         let name = unsafe { CStr::from_ptr(name) }.to_owned();
         let to = to.expose_provenance();
         let run = move || {
-            let taken: Vec<u8> = pipe(name, |pipe| {
-                let room = pipe.len().min(bytes);
-                pipe.drain(..room).collect()
+            let read: Vec<u8> = pipe(name, |pipe| {
+                let capacity = pipe.len().min(bytes);
+                pipe.drain(..capacity).collect()
             });
-            for (at, byte) in taken.iter().enumerate() {
+            for (at, byte) in read.iter().enumerate() {
                 // SAFETY: whoever enqueued it promised the range until it has run.
                 unsafe { ((to + at) as *mut u8).write(*byte) };
             }
         };
         // SAFETY: the caller's lists.
-        unsafe { world.enqueue(queue, 0x4214, (count, waits, event), run) }
+        unsafe { driver.enqueue(queue, 0x4214, (count, waits, event), run) }
     }))
 }
 
@@ -182,8 +182,8 @@ unsafe extern "C" fn write_pipe(
     waits: *const cl_event,
     event: *mut cl_event,
 ) -> cl_int {
-    code(enter("clEnqueueWriteHostPipeINTEL", |world| {
-        world.get(Kind::Program, program.addr())?;
+    code(enter("clEnqueueWriteHostPipeINTEL", |driver| {
+        driver.get(Kind::Program, program.addr())?;
         // SAFETY: the caller's C string.
         let name = unsafe { CStr::from_ptr(name) }.to_owned();
         let from = from.expose_provenance();
@@ -193,6 +193,6 @@ unsafe extern "C" fn write_pipe(
             pipe(name, |pipe| pipe.extend_from_slice(data));
         };
         // SAFETY: the caller's lists.
-        unsafe { world.enqueue(queue, 0x4215, (count, waits, event), run) }
+        unsafe { driver.enqueue(queue, 0x4215, (count, waits, event), run) }
     }))
 }

@@ -2,7 +2,7 @@
 //! bytes, and that fails where a test's script says so.
 //!
 //! Owns the objects behind OpenCL's handles, so that a leak, a use after the last release or a call
-//! that the interface forbids is seen (`world`); what the device runs and when (`queue`); and the
+//! that the interface forbids is seen (`driver`); what the device runs and when (`queue`); and the
 //! entry points (`platform`, `memory`, `program`, `event`, `command`, `extension`), typed as OpenCL's
 //! headers have them (`types`). `script` is what a test tells it. Must never know who calls.
 
@@ -10,6 +10,7 @@
 #![allow(clippy::missing_safety_doc, non_snake_case, clippy::too_many_arguments)]
 
 mod command;
+mod driver;
 mod event;
 mod extension;
 mod memory;
@@ -18,6 +19,5 @@ mod program;
 mod queue;
 mod script;
 mod types;
-mod world;
 
 pub use script::{Answer, EACH, Fault, Shape};

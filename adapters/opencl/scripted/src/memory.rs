@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use opencl_sys::*;
 
-use crate::world::{Kind, code, enter, made, put};
+use crate::driver::{Kind, code, enter, made, write_property};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clCreateBuffer(
@@ -15,20 +15,20 @@ pub unsafe extern "C" fn clCreateBuffer(
     ret: *mut cl_int,
 ) -> cl_mem {
     let context = context.addr();
-    let answer = enter("clCreateBuffer", |world| {
-        world.get(Kind::Context, context)?;
+    let answer = enter("clCreateBuffer", |driver| {
+        driver.get(Kind::Context, context)?;
         if bytes == 0 {
             return Err(CL_INVALID_BUFFER_SIZE);
         }
         let at = match bits & CL_MEM_USE_HOST_PTR != 0 {
             true => host.expose_provenance(),
-            false => world.alloc(bytes, false),
+            false => driver.alloc(bytes, false),
         };
         if bits & CL_MEM_COPY_HOST_PTR != 0 {
             // SAFETY: the caller's memory is as large as the buffer.
             unsafe { std::ptr::copy_nonoverlapping(host.cast::<u8>(), at as *mut u8, bytes) };
         }
-        Ok(world.make(Kind::Mem, |mem| {
+        Ok(driver.make(Kind::Mem, |mem| {
             (mem.context, mem.bits, mem.at, mem.bytes) = (context, bits, at, bytes);
         }))
     });
@@ -43,12 +43,12 @@ pub unsafe extern "C" fn clCreateSubBuffer(
     region: *const c_void,
     ret: *mut cl_int,
 ) -> cl_mem {
-    let answer = enter("clCreateSubBuffer", |world| {
+    let answer = enter("clCreateSubBuffer", |driver| {
         // SAFETY: the caller's region, of the one type that there is.
         let region = unsafe { region.cast::<cl_buffer_region>().read() };
-        let of = world.get(Kind::Mem, whole.addr())?;
+        let of = driver.get(Kind::Mem, whole.addr())?;
         let (context, at) = (of.context, of.at + region.origin);
-        Ok(world.make(Kind::Mem, |part| {
+        Ok(driver.make(Kind::Mem, |part| {
             (part.context, part.bits, part.at) = (context, bits, at);
             (part.bytes, part.parent) = (region.size, whole.addr());
         }))
@@ -76,14 +76,14 @@ pub unsafe extern "C" fn clGetMemObjectInfo(
     value: *mut c_void,
     ret: *mut usize,
 ) -> cl_int {
-    code(enter("clGetMemObjectInfo", |world| {
-        let mem = world.get(Kind::Mem, mem.addr())?;
+    code(enter("clGetMemObjectInfo", |driver| {
+        let mem = driver.get(Kind::Mem, mem.addr())?;
         let bytes = match what {
             CL_MEM_SIZE => mem.bytes,
             CL_MEM_CONTEXT => mem.context,
             _ => return Err(CL_INVALID_VALUE),
         };
-        put(&bytes.to_ne_bytes(), size, value, ret)
+        write_property(&bytes.to_ne_bytes(), size, value, ret)
     }))
 }
 
@@ -107,9 +107,9 @@ pub unsafe extern "C" fn clCreateSampler(
     ret: *mut cl_int,
 ) -> cl_sampler {
     let context = context.addr();
-    let answer = enter("clCreateSampler", |world| {
-        world.get(Kind::Context, context)?;
-        Ok(world.make(Kind::Sampler, |sampler| sampler.context = context))
+    let answer = enter("clCreateSampler", |driver| {
+        driver.get(Kind::Context, context)?;
+        Ok(driver.make(Kind::Sampler, |sampler| sampler.context = context))
     });
     made(answer, ret)
 }
@@ -122,10 +122,10 @@ pub unsafe extern "C" fn clGetSamplerInfo(
     value: *mut c_void,
     ret: *mut usize,
 ) -> cl_int {
-    code(enter("clGetSamplerInfo", |world| {
-        let sampler = world.get(Kind::Sampler, sampler.addr())?;
+    code(enter("clGetSamplerInfo", |driver| {
+        let sampler = driver.get(Kind::Sampler, sampler.addr())?;
         match what {
-            CL_SAMPLER_CONTEXT => put(&sampler.context.to_ne_bytes(), size, value, ret),
+            CL_SAMPLER_CONTEXT => write_property(&sampler.context.to_ne_bytes(), size, value, ret),
             _ => Err(CL_INVALID_VALUE),
         }
     }))

@@ -5,7 +5,7 @@ use std::slice;
 
 use opencl_sys::*;
 
-use crate::world::{Answer, Kind, World, code, enter, hold, made, put, text};
+use crate::driver::{Answer, FakeDriver, Kind, code, enter, hold, made, text, write_property};
 
 pub const PLATFORM: usize = 0xc1f0;
 pub const DEVICE: usize = 0xc1d0;
@@ -13,10 +13,10 @@ pub const DEVICE: usize = 0xc1d0;
 const EXTENSIONS: &str = "cl_intel_unified_shared_memory cl_khr_il_program";
 
 /// Writes a list of one handle, or of none.
-fn listed(found: Option<usize>, room: cl_uint, to: *mut *mut c_void, count: *mut cl_uint) {
+fn listed(found: Option<usize>, capacity: cl_uint, to: *mut *mut c_void, count: *mut cl_uint) {
     if let Some(found) = found
         && !to.is_null()
-        && room > 0
+        && capacity > 0
     {
         // SAFETY: the caller's list has room for that many.
         unsafe { to.write(found as *mut c_void) };
@@ -29,13 +29,13 @@ fn listed(found: Option<usize>, room: cl_uint, to: *mut *mut c_void, count: *mut
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clGetPlatformIDs(
-    room: cl_uint,
+    capacity: cl_uint,
     to: *mut cl_platform_id,
     count: *mut cl_uint,
 ) -> cl_int {
-    code(enter("clGetPlatformIDs", |world| {
-        let found = (!world.script.shape.no_platform).then_some(PLATFORM);
-        listed(found, room, to, count);
+    code(enter("clGetPlatformIDs", |driver| {
+        let found = (!driver.script.shape.no_platform).then_some(PLATFORM);
+        listed(found, capacity, to, count);
         Ok(())
     }))
 }
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn clGetPlatformInfo(
     ret: *mut usize,
 ) -> cl_int {
     code(enter("clGetPlatformInfo", |_| {
-        let told = match what {
+        let answer = match what {
             CL_PLATFORM_NAME => "Scripted OpenCL",
             CL_PLATFORM_VENDOR => "Nobody",
             CL_PLATFORM_VERSION => "OpenCL 3.0 scripted",
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn clGetPlatformInfo(
             CL_PLATFORM_EXTENSIONS => EXTENSIONS,
             _ => return Err(CL_INVALID_VALUE),
         };
-        put(&text(told), size, value, ret)
+        write_property(&text(answer), size, value, ret)
     }))
 }
 
@@ -65,13 +65,13 @@ pub unsafe extern "C" fn clGetPlatformInfo(
 pub unsafe extern "C" fn clGetDeviceIDs(
     _: cl_platform_id,
     _: cl_device_type,
-    room: cl_uint,
+    capacity: cl_uint,
     to: *mut cl_device_id,
     count: *mut cl_uint,
 ) -> cl_int {
-    code(enter("clGetDeviceIDs", |world| {
-        let found = (!world.script.shape.no_device).then_some(DEVICE);
-        listed(found, room, to, count);
+    code(enter("clGetDeviceIDs", |driver| {
+        let found = (!driver.script.shape.no_device).then_some(DEVICE);
+        listed(found, capacity, to, count);
         found.map(drop).ok_or(CL_DEVICE_NOT_FOUND)
     }))
 }
@@ -84,19 +84,19 @@ pub unsafe extern "C" fn clGetDeviceInfo(
     value: *mut c_void,
     ret: *mut usize,
 ) -> cl_int {
-    code(enter("clGetDeviceInfo", |world| {
+    code(enter("clGetDeviceInfo", |driver| {
         if device.addr() != DEVICE {
             return Err(CL_INVALID_DEVICE);
         }
         let sizes = [256_usize; 3].map(usize::to_ne_bytes).concat();
         let bytes = match what {
-            CL_DEVICE_TYPE => match world.script.shape.accelerator {
+            CL_DEVICE_TYPE => match driver.script.shape.accelerator {
                 true => CL_DEVICE_TYPE_ACCELERATOR,
                 false => CL_DEVICE_TYPE_CPU,
             }
             .to_ne_bytes()
             .to_vec(),
-            CL_DEVICE_SVM_CAPABILITIES if world.script.shape.shared_addresses => {
+            CL_DEVICE_SVM_CAPABILITIES if driver.script.shape.shared_addresses => {
                 CL_DEVICE_SVM_FINE_GRAIN_SYSTEM.to_ne_bytes().to_vec()
             }
             CL_DEVICE_NAME => text("Scripted device"),
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn clGetDeviceInfo(
             // A number that is 0, as wide as is asked for.
             _ => vec![0; if value.is_null() { 4 } else { size.min(8) }],
         };
-        put(&bytes, size, value, ret)
+        write_property(&bytes, size, value, ret)
     }))
 }
 
@@ -135,13 +135,13 @@ macro_rules! counted {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $retain(object: *mut c_void) -> cl_int {
             let name = stringify!($retain);
-            code(enter(name, |world| world.retain(Kind::$kind, object.addr())))
+            code(enter(name, |driver| driver.retain(Kind::$kind, object.addr())))
         }
 
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $release(object: *mut c_void) -> cl_int {
             let name = stringify!($release);
-            code(enter(name, |world| world.release(Kind::$kind, object.addr())))
+            code(enter(name, |driver| driver.release(Kind::$kind, object.addr())))
         }
     )* };
 }
@@ -175,11 +175,11 @@ pub unsafe extern "C" fn clCreateContext(
     _: *mut c_void,
     ret: *mut cl_int,
 ) -> cl_context {
-    let answer = enter("clCreateContext", |world| {
+    let answer = enter("clCreateContext", |driver| {
         // SAFETY: as many devices as the caller says.
         let devices = unsafe { slice::from_raw_parts(devices, count as usize) };
         match devices.iter().all(|device| device.addr() == DEVICE) {
-            true => Ok(world.make(Kind::Context, |_| {})),
+            true => Ok(driver.make(Kind::Context, |_| {})),
             false => Err(CL_INVALID_DEVICE),
         }
     });
@@ -194,20 +194,20 @@ pub unsafe extern "C" fn clGetContextInfo(
     value: *mut c_void,
     ret: *mut usize,
 ) -> cl_int {
-    code(enter("clGetContextInfo", |world| {
-        world.get(Kind::Context, context.addr())?;
+    code(enter("clGetContextInfo", |driver| {
+        driver.get(Kind::Context, context.addr())?;
         match what {
-            CL_CONTEXT_DEVICES => put(&DEVICE.to_ne_bytes(), size, value, ret),
-            CL_CONTEXT_NUM_DEVICES => put(&1_u32.to_ne_bytes(), size, value, ret),
+            CL_CONTEXT_DEVICES => write_property(&DEVICE.to_ne_bytes(), size, value, ret),
+            CL_CONTEXT_NUM_DEVICES => write_property(&1_u32.to_ne_bytes(), size, value, ret),
             _ => Err(CL_INVALID_VALUE),
         }
     }))
 }
 
-fn queue(world: &mut World, context: cl_context, bits: u64) -> Answer<usize> {
+fn queue(driver: &mut FakeDriver, context: cl_context, bits: u64) -> Answer<usize> {
     let context = context.addr();
-    world.get(Kind::Context, context)?;
-    Ok(world.make(Kind::Queue, |queue| {
+    driver.get(Kind::Context, context)?;
+    Ok(driver.make(Kind::Queue, |queue| {
         (queue.context, queue.bits) = (context, bits);
     }))
 }
@@ -220,7 +220,9 @@ pub unsafe extern "C" fn clCreateCommandQueue(
     ret: *mut cl_int,
 ) -> cl_command_queue {
     made(
-        enter("clCreateCommandQueue", |world| queue(world, context, bits)),
+        enter("clCreateCommandQueue", |driver| {
+            queue(driver, context, bits)
+        }),
         ret,
     )
 }
@@ -235,7 +237,7 @@ pub unsafe extern "C" fn clCreateCommandQueueWithProperties(
     // SAFETY: a list of one property that ends with zero.
     let bits = unsafe { properties.add(1).read() };
     let name = "clCreateCommandQueueWithProperties";
-    made(enter(name, |world| queue(world, context, bits)), ret)
+    made(enter(name, |driver| queue(driver, context, bits)), ret)
 }
 
 #[unsafe(no_mangle)]
@@ -246,34 +248,36 @@ pub unsafe extern "C" fn clGetCommandQueueInfo(
     value: *mut c_void,
     ret: *mut usize,
 ) -> cl_int {
-    code(enter("clGetCommandQueueInfo", |world| {
-        let queue = world.get(Kind::Queue, queue.addr())?;
+    code(enter("clGetCommandQueueInfo", |driver| {
+        let queue = driver.get(Kind::Queue, queue.addr())?;
         let bytes = match what {
             CL_QUEUE_CONTEXT => queue.context.to_ne_bytes(),
             CL_QUEUE_DEVICE => DEVICE.to_ne_bytes(),
             CL_QUEUE_PROPERTIES => queue.bits.to_ne_bytes(),
             _ => return Err(CL_INVALID_VALUE),
         };
-        put(&bytes, size, value, ret)
+        write_property(&bytes, size, value, ret)
     }))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clFlush(queue: cl_command_queue) -> cl_int {
-    code(enter("clFlush", |world| {
-        world.get(Kind::Queue, queue.addr()).map(drop)
+    code(enter("clFlush", |driver| {
+        driver.get(Kind::Queue, queue.addr()).map(drop)
     }))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clFinish(queue: cl_command_queue) -> cl_int {
     let queue = queue.addr();
-    let asked = enter("clFinish", |world| world.get(Kind::Queue, queue).map(drop));
-    if asked.is_ok() {
-        let mut world = hold();
-        while !world.is_idle(queue) {
-            world = world.wait();
+    let result = enter("clFinish", |driver| {
+        driver.get(Kind::Queue, queue).map(drop)
+    });
+    if result.is_ok() {
+        let mut driver = hold();
+        while !driver.is_idle(queue) {
+            driver = driver.wait();
         }
     }
-    code(asked)
+    code(result)
 }

@@ -4,14 +4,14 @@ use std::ffi::{CStr, c_char, c_void};
 
 use opencl_sys::*;
 
+use crate::driver::{Answer, FakeDriver, Kind, code, enter, made, text, write_property};
 use crate::platform::DEVICE;
-use crate::world::{Answer, Kind, World, code, enter, made, put, text};
 
 type Notify = Option<unsafe extern "C" fn(cl_program, *mut c_void)>;
 
-fn program(world: &mut World, context: usize) -> Answer<usize> {
-    world.get(Kind::Context, context)?;
-    Ok(world.make(Kind::Program, |program| program.context = context))
+fn program(driver: &mut FakeDriver, context: usize) -> Answer<usize> {
+    driver.get(Kind::Context, context)?;
+    Ok(driver.make(Kind::Program, |program| program.context = context))
 }
 
 #[unsafe(no_mangle)]
@@ -21,9 +21,9 @@ pub unsafe extern "C" fn clCreateProgramWithIL(
     length: usize,
     ret: *mut cl_int,
 ) -> cl_program {
-    let answer = enter("clCreateProgramWithIL", |world| match length {
+    let answer = enter("clCreateProgramWithIL", |driver| match length {
         0 => Err(CL_INVALID_VALUE),
-        _ => program(world, context.addr()),
+        _ => program(driver, context.addr()),
     });
     made(answer, ret)
 }
@@ -39,7 +39,7 @@ pub unsafe extern "C" fn clCreateProgramWithBinary(
     ret: *mut cl_int,
 ) -> cl_program {
     let name = "clCreateProgramWithBinary";
-    made(enter(name, |world| program(world, context.addr())), ret)
+    made(enter(name, |driver| program(driver, context.addr())), ret)
 }
 
 #[unsafe(no_mangle)]
@@ -51,8 +51,8 @@ pub unsafe extern "C" fn clBuildProgram(
     _: Notify,
     _: *mut c_void,
 ) -> cl_int {
-    code(enter("clBuildProgram", |world| {
-        world.get(Kind::Program, program.addr()).map(drop)
+    code(enter("clBuildProgram", |driver| {
+        driver.get(Kind::Program, program.addr()).map(drop)
     }))
 }
 
@@ -68,8 +68,8 @@ pub unsafe extern "C" fn clCompileProgram(
     _: Notify,
     _: *mut c_void,
 ) -> cl_int {
-    code(enter("clCompileProgram", |world| {
-        world.get(Kind::Program, program.addr()).map(drop)
+    code(enter("clCompileProgram", |driver| {
+        driver.get(Kind::Program, program.addr()).map(drop)
     }))
 }
 
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn clLinkProgram(
     ret: *mut cl_int,
 ) -> cl_program {
     made(
-        enter("clLinkProgram", |world| program(world, context.addr())),
+        enter("clLinkProgram", |driver| program(driver, context.addr())),
         ret,
     )
 }
@@ -99,8 +99,8 @@ pub unsafe extern "C" fn clGetProgramInfo(
     value: *mut c_void,
     ret: *mut usize,
 ) -> cl_int {
-    code(enter("clGetProgramInfo", |world| {
-        let program = world.get(Kind::Program, program.addr())?;
+    code(enter("clGetProgramInfo", |driver| {
+        let program = driver.get(Kind::Program, program.addr())?;
         let bytes = match what {
             CL_PROGRAM_CONTEXT => program.context.to_ne_bytes().to_vec(),
             CL_PROGRAM_DEVICES => DEVICE.to_ne_bytes().to_vec(),
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn clGetProgramInfo(
             CL_PROGRAM_BINARIES => Vec::new(),
             _ => return Err(CL_INVALID_VALUE),
         };
-        put(&bytes, size, value, ret)
+        write_property(&bytes, size, value, ret)
     }))
 }
 
@@ -123,11 +123,13 @@ pub unsafe extern "C" fn clGetProgramBuildInfo(
     value: *mut c_void,
     ret: *mut usize,
 ) -> cl_int {
-    code(enter("clGetProgramBuildInfo", |world| {
-        world.get(Kind::Program, program.addr())?;
+    code(enter("clGetProgramBuildInfo", |driver| {
+        driver.get(Kind::Program, program.addr())?;
         match what {
-            CL_PROGRAM_BUILD_STATUS => put(&CL_BUILD_SUCCESS.to_ne_bytes(), size, value, ret),
-            _ => put(&text(""), size, value, ret),
+            CL_PROGRAM_BUILD_STATUS => {
+                write_property(&CL_BUILD_SUCCESS.to_ne_bytes(), size, value, ret)
+            }
+            _ => write_property(&text(""), size, value, ret),
         }
     }))
 }
@@ -138,12 +140,12 @@ pub unsafe extern "C" fn clCreateKernel(
     name: *const c_char,
     ret: *mut cl_int,
 ) -> cl_kernel {
-    let answer = enter("clCreateKernel", |world| {
+    let answer = enter("clCreateKernel", |driver| {
         // SAFETY: the caller's C string.
         let name = unsafe { CStr::from_ptr(name) };
-        let context = world.get(Kind::Program, program.addr())?.context;
+        let context = driver.get(Kind::Program, program.addr())?.context;
         match name.to_bytes() {
-            b"work" => Ok(world.make(Kind::Kernel, |kernel| {
+            b"work" => Ok(driver.make(Kind::Kernel, |kernel| {
                 (kernel.context, kernel.parent) = (context, program.addr());
                 kernel.name = name.to_owned();
             })),
@@ -160,8 +162,8 @@ pub unsafe extern "C" fn clSetKernelArg(
     _: usize,
     _: *const c_void,
 ) -> cl_int {
-    code(enter("clSetKernelArg", |world| {
-        world.get(Kind::Kernel, kernel.addr()).map(drop)
+    code(enter("clSetKernelArg", |driver| {
+        driver.get(Kind::Kernel, kernel.addr()).map(drop)
     }))
 }
 
@@ -173,8 +175,8 @@ pub unsafe extern "C" fn clGetKernelInfo(
     value: *mut c_void,
     ret: *mut usize,
 ) -> cl_int {
-    code(enter("clGetKernelInfo", |world| {
-        let kernel = world.get(Kind::Kernel, kernel.addr())?;
+    code(enter("clGetKernelInfo", |driver| {
+        let kernel = driver.get(Kind::Kernel, kernel.addr())?;
         let bytes = match what {
             CL_KERNEL_FUNCTION_NAME => kernel.name.as_bytes_with_nul().to_vec(),
             CL_KERNEL_NUM_ARGS => 1_u32.to_ne_bytes().to_vec(),
@@ -182,7 +184,7 @@ pub unsafe extern "C" fn clGetKernelInfo(
             CL_KERNEL_CONTEXT => kernel.context.to_ne_bytes().to_vec(),
             _ => return Err(CL_INVALID_VALUE),
         };
-        put(&bytes, size, value, ret)
+        write_property(&bytes, size, value, ret)
     }))
 }
 
@@ -195,11 +197,11 @@ pub unsafe extern "C" fn clGetKernelWorkGroupInfo(
     value: *mut c_void,
     ret: *mut usize,
 ) -> cl_int {
-    code(enter("clGetKernelWorkGroupInfo", |world| {
-        world.get(Kind::Kernel, kernel.addr())?;
+    code(enter("clGetKernelWorkGroupInfo", |driver| {
+        driver.get(Kind::Kernel, kernel.addr())?;
         match what {
-            CL_KERNEL_WORK_GROUP_SIZE => put(&256_usize.to_ne_bytes(), size, value, ret),
-            _ => put(&vec![0; size], size, value, ret),
+            CL_KERNEL_WORK_GROUP_SIZE => write_property(&256_usize.to_ne_bytes(), size, value, ret),
+            _ => write_property(&vec![0; size], size, value, ret),
         }
     }))
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use opencl_sys::*;
 
-use crate::world::{Answer, Kind, World};
+use crate::driver::{Answer, FakeDriver, Kind};
 
 type Callback = unsafe extern "C" fn(cl_event, cl_int, *mut std::ffi::c_void);
 
@@ -39,12 +39,12 @@ pub struct Commands {
 /// # Safety
 /// `count` events, or null for none.
 pub unsafe fn list(
-    world: &mut World,
+    driver: &mut FakeDriver,
     count: cl_uint,
     waits: *const cl_event,
 ) -> Answer<Vec<usize>> {
     if waits.is_null() != (count == 0) {
-        world
+        driver
             .script
             .broken("a wait list against its count".to_owned());
         return Err(CL_INVALID_EVENT_WAIT_LIST);
@@ -56,14 +56,14 @@ pub unsafe fn list(
     let waits = unsafe { std::slice::from_raw_parts(waits, count as usize) };
     let waits: Vec<usize> = waits.iter().map(|event| event.addr()).collect();
     for event in &waits {
-        world
+        driver
             .get(Kind::Event, *event)
             .map_err(|_| CL_INVALID_EVENT_WAIT_LIST)?;
     }
     Ok(waits)
 }
 
-impl World {
+impl FakeDriver {
     /// Enqueues a command; its event's one reference is the caller's if that wants it.
     ///
     /// # Safety

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char};
 
 use opencl_sys::{cl_command_type, cl_int};
 
-use crate::world::hold;
+use crate::driver::hold;
 
 /// A call that fails.
 #[repr(C)]
@@ -109,8 +109,8 @@ impl Script {
 /// `only` is null or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn scripted_fail(fault: Fault, only: *const c_char) {
-    let mut world = hold();
-    let script = &mut world.script;
+    let mut driver = hold();
+    let script = &mut driver.script;
     script.fault = fault;
     script.only = match only.is_null() {
         true => String::new(),
@@ -126,8 +126,8 @@ pub unsafe extern "C" fn scripted_fail(fault: Fault, only: *const c_char) {
 /// Has the nth command of a type from now fail when its turn comes.
 #[unsafe(no_mangle)]
 pub extern "C" fn scripted_fail_command(kind: cl_command_type, fault: Fault) {
-    let mut world = hold();
-    (world.script.command, world.script.commands) = ((kind, fault), 0);
+    let mut driver = hold();
+    (driver.script.command, driver.script.commands) = ((kind, fault), 0);
 }
 
 /// What the library finds on the machine from now on.
@@ -138,13 +138,13 @@ pub extern "C" fn scripted_shape(shape: Shape) {
 
 /// Looks.
 #[unsafe(no_mangle)]
-pub extern "C" fn scripted_look() -> Answer {
-    let world = hold();
+pub extern "C" fn scripted_query() -> Answer {
+    let driver = hold();
     Answer {
-        calls: world.script.calls,
-        met: world.script.met.is_some(),
-        live: world.live(),
-        broken: world.script.broken.len() as u64,
+        calls: driver.script.calls,
+        met: driver.script.met.is_some(),
+        live: driver.live(),
+        broken: driver.script.broken.len() as u64,
     }
 }
 
@@ -153,14 +153,14 @@ pub extern "C" fn scripted_look() -> Answer {
 /// # Safety
 /// `buffer` has room for `size` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn scripted_tell(buffer: *mut c_char, size: usize) {
-    let world = hold();
-    let script = &world.script;
+pub unsafe extern "C" fn scripted_report(buffer: *mut c_char, size: usize) {
+    let driver = hold();
+    let script = &driver.script;
     let met = script.met.unwrap_or("nothing");
     let text = format!(
         "failed: {met}; broken: {:?}; alive: {}",
         script.broken,
-        world.report()
+        driver.report()
     );
     let bytes = &text.as_bytes()[..text.len().min(size.saturating_sub(1))];
     // SAFETY: promised by the caller; one byte more is left.

@@ -29,7 +29,8 @@ pub struct Ref<K: Counted> {
 // SAFETY: OpenCL's objects may be used from any thread, arguments of kernels excepted, and those are
 // set under a lock.
 unsafe impl<K: Counted> Send for Ref<K> {}
-// SAFETY: as above.
+// SAFETY: OpenCL's objects may be used from any thread, arguments of kernels excepted, and those are set
+// under a lock.
 unsafe impl<K: Counted> Sync for Ref<K> {}
 
 impl<K: Counted> Ref<K> {
@@ -81,8 +82,8 @@ impl<K: Counted> Ref<K> {
 
     /// Lets go of the caller's own reference, if that came with the handle. Done when nothing can fail
     /// any more: until then the caller has it.
-    pub fn own(&self, given: bool) {
-        if given {
+    pub fn own(&self, owned: bool) {
+        if owned {
             // SAFETY: a reference beside ours.
             unsafe { K::release(self.api)(self.raw) };
         }

@@ -9,19 +9,19 @@ use ur::object::Result;
 
 use super::check;
 
-/// A property that is an array of plain values. `ask` is a `clGet*Info` call but for its last three
+/// A property that is an array of plain values. `query` is a `clGet*Info` call but for its last three
 /// arguments.
 pub fn list<T: Copy>(
-    ask: impl Fn(usize, *mut c_void, *mut usize) -> cl_int,
+    query: impl Fn(usize, *mut c_void, *mut usize) -> cl_int,
     call: &str,
 ) -> Result<Vec<T>> {
     let mut size = 0;
-    check(ask(0, null_mut(), &mut size), call)?;
+    check(query(0, null_mut(), &mut size), call)?;
     let count = size / size_of::<T>();
     let mut values = Vec::<T>::with_capacity(count);
     if count > 0 {
         check(
-            ask(
+            query(
                 count * size_of::<T>(),
                 values.as_mut_ptr().cast(),
                 null_mut(),
@@ -36,12 +36,12 @@ pub fn list<T: Copy>(
 
 /// A property of a fixed size that any bytes make a value of.
 pub fn value<T: Copy>(
-    ask: impl Fn(usize, *mut c_void, *mut usize) -> cl_int,
+    query: impl Fn(usize, *mut c_void, *mut usize) -> cl_int,
     call: &str,
 ) -> Result<T> {
     let mut value = MaybeUninit::<T>::zeroed();
     check(
-        ask(size_of::<T>(), value.as_mut_ptr().cast(), null_mut()),
+        query(size_of::<T>(), value.as_mut_ptr().cast(), null_mut()),
         call,
     )?;
     // SAFETY: filled by the call, from zeroed bytes; the types asked for have no invalid values.
@@ -49,8 +49,11 @@ pub fn value<T: Copy>(
 }
 
 /// A property that is text.
-pub fn text(ask: impl Fn(usize, *mut c_void, *mut usize) -> cl_int, call: &str) -> Result<String> {
-    let mut bytes = list::<u8>(ask, call)?;
+pub fn text(
+    query: impl Fn(usize, *mut c_void, *mut usize) -> cl_int,
+    call: &str,
+) -> Result<String> {
+    let mut bytes = list::<u8>(query, call)?;
     if let Some(end) = bytes.iter().position(|&byte| byte == 0) {
         bytes.truncate(end);
     }

@@ -132,7 +132,8 @@ const PARTITIONS: [(cl_device_partition_property, ur_device_partition_t); 3] = [
 ];
 
 /// What every device had before OpenCL 3.0 let it tell.
-const OLD_ATOMICS: cl_bitfield = CL_DEVICE_ATOMIC_ORDER_RELAXED | CL_DEVICE_ATOMIC_SCOPE_WORK_GROUP;
+const MINIMAL_ATOMICS: cl_bitfield =
+    CL_DEVICE_ATOMIC_ORDER_RELAXED | CL_DEVICE_ATOMIC_SCOPE_WORK_GROUP;
 
 const fn absent() -> Error {
     Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION)
@@ -184,7 +185,7 @@ impl Device {
         if self.version() >= Version::new(3, 0) {
             return self.value(what);
         }
-        Ok(OLD_ATOMICS)
+        Ok(MINIMAL_ATOMICS)
     }
 
     fn partitions(&self) -> Result<Vec<ur_device_partition_t>> {

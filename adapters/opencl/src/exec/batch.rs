@@ -10,8 +10,9 @@ use ur::object::{Error, Result};
 use ur::stream::{Pitched, Work};
 
 use super::Position;
+use super::flush::SMALL_COPY_BYTES;
 use super::lane::{Lane, Last, Pending};
-use super::outlet::{LITTLE, Watched};
+use super::outcomes::Watched;
 use crate::OpenCl;
 use crate::cl::{Api, EventRef, check};
 use crate::record::Recorder;
@@ -31,11 +32,11 @@ type Enqueue = Arc<dyn Fn(&Api, &Slot) -> Result<()> + Send + Sync>;
 #[derive(Clone)]
 pub struct Native {
     pub run: Enqueue,
-    /// Records the same command, where that can be.
+    /// Records the command into a command buffer, where OpenCL can.
     pub record: Option<Record>,
     /// Host memory that the command reads.
-    pub keep: Option<Arc<[u8]>>,
-    /// Whether its caller is told something once it is enqueued, so that it cannot be kept back.
+    pub host_memory: Option<Arc<[u8]>>,
+    /// Whether its caller needs a result of the enqueue call, so that it cannot be deferred.
     pub answers: bool,
 }
 
@@ -56,12 +57,12 @@ impl Native {
         Self {
             run: Arc::new(run),
             record: None,
-            keep: None,
+            host_memory: None,
             answers: false,
         }
     }
 
-    /// One that tells its caller something once it is enqueued.
+    /// A command whose enqueue call has a result for its caller.
     pub fn that_answers(run: impl Fn(&Api, &Slot) -> Result<()> + Send + Sync + 'static) -> Self {
         Self {
             answers: true,
@@ -76,18 +77,18 @@ pub(super) struct Batch<'a> {
     pending: &'a mut Pending,
     /// The epoch of the command that these are part of.
     epoch: u64,
-    pub notes: Notes,
+    pub info: BatchInfo,
 }
 
-/// What is noted of a batch besides its commands.
+/// Properties of a batch.
 #[derive(Default)]
-pub(super) struct Notes {
+pub(super) struct BatchInfo {
     /// Whether the first command's event is wanted.
     pub timed: bool,
     pub first: Option<Position>,
-    /// When it was queued, where the events' clock is another than the device's.
+    /// Nanoseconds at which it was queued, where the events' clock differs from the device's.
     pub queued: Option<u64>,
-    /// Whether it is more than a few bytes' copies.
+    /// Whether it is more than small copies.
     pub weighs: bool,
 }
 
@@ -106,12 +107,12 @@ impl<'a> Batch<'a> {
             lane,
             epoch: pending.epoch,
             pending,
-            notes: Notes::default(),
+            info: BatchInfo::default(),
         }
     }
 
     /// Enqueues one command after what the lane has to wait for.
-    pub fn give(&mut self, run: impl FnOnce(&Api, &Slot) -> Result<()>) -> Result<()> {
+    pub fn enqueue(&mut self, run: impl FnOnce(&Api, &Slot) -> Result<()>) -> Result<()> {
         let before = self.pending.last.event().filter(|_| !self.lane.in_order);
         let mut waits = Vec::new();
         if before.is_some() || !self.pending.waits.is_empty() {
@@ -131,32 +132,34 @@ impl<'a> Batch<'a> {
         };
         run(self.lane.api(), &slot)?;
         for wait in self.pending.waits.drain(..).filter(Position::is_foreign) {
-            // A driver may run the command though this fails: it is asked as the command is.
-            self.lane.outlet.give(self.epoch, Watched::Wait(wait));
+            // A driver may run the command although the wait fails, so the wait's status is queried too.
+            self.lane
+                .submissions
+                .record(self.epoch, Watched::Wait(wait));
         }
-        // SAFETY: the call succeeded, so the event is there and ours.
+        // SAFETY: a successful enqueue returns an event with a reference for the caller.
         let event = unsafe { EventRef::adopted(self.lane.api(), event, true) }?;
         self.lane
-            .outlet
-            .give(self.epoch, Watched::Command(event.clone()));
+            .submissions
+            .record(self.epoch, Watched::Command(event.clone()));
         self.pending.last = Last::Event(event);
-        if self.notes.timed && self.notes.first.is_none() {
-            self.notes.first = self.pending.last.mark(self.lane);
+        if self.info.timed && self.info.first.is_none() {
+            self.info.first = self.pending.last.mark(self.lane);
         }
         Ok(())
     }
 
-    /// Keeps host memory until the last command has read it.
-    fn keep(&mut self, memory: Arc<[u8]>) {
+    /// Retains host memory until the last command has read it.
+    fn host_memory(&mut self, memory: Arc<[u8]>) {
         if let Some(marker) = self.pending.last.mark(self.lane) {
-            self.pending.keep.push_back((marker, memory));
+            self.pending.host_memory.push_back((marker, memory));
         }
     }
 
     pub fn work(&mut self, work: Work<OpenCl>) -> Result<()> {
-        self.notes.weighs |= match work {
+        self.info.weighs |= match work {
             Work::Marker | Work::Advise { .. } => false,
-            Work::Copy { bytes, .. } | Work::Fill { bytes, .. } => bytes > LITTLE,
+            Work::Copy { bytes, .. } | Work::Fill { bytes, .. } => bytes > SMALL_COPY_BYTES,
             _ => true,
         };
         match work {
@@ -180,30 +183,32 @@ impl<'a> Batch<'a> {
                 bytes,
                 to_host,
             } => self.prefetch(addr, bytes, to_host),
-            Work::Launch(launch) => self.give(|api, slot| launch.enqueue(api, slot)),
-            Work::Native(Native { run, keep, .. }) => {
-                self.give(|api, slot| run(api, slot))?;
-                if let Some(memory) = keep {
-                    self.keep(memory);
+            Work::Launch(launch) => self.enqueue(|api, slot| launch.enqueue(api, slot)),
+            Work::Native(Native {
+                run, host_memory, ..
+            }) => {
+                self.enqueue(|api, slot| run(api, slot))?;
+                if let Some(memory) = host_memory {
+                    self.host_memory(memory);
                 }
                 Ok(())
             }
         }
     }
 
-    /// What waits hold back everything that follows, work of others too.
+    /// A barrier: the pending waits also hold back commands that foreign code submits.
     pub fn barrier(&mut self) -> Result<()> {
-        // Where what is waited for fails, the next command does.
+        // If a wait fails, the next command fails.
         self.epoch = self.pending.epoch + 1;
         let last = self.pending.last.mark(self.lane);
-        let barrier = self.give(|api, slot| {
+        let barrier = self.enqueue(|api, slot| {
             let enqueue = api.core.clEnqueueBarrierWithWaitList;
             // SAFETY: a live queue and wait list.
             let code = unsafe { enqueue(slot.queue, slot.count, slot.waits, slot.event) };
             check(code, "clEnqueueBarrierWithWaitList")
         });
         if barrier.is_ok() {
-            // What comes next waits for the barrier itself, too: drivers run what comes after a failed one.
+            // The next command waits for the barrier too: drivers run commands behind a failed one.
             self.pending.waits.extend(self.pending.last.mark(self.lane));
         }
         // The lane's last command is what it was: the barrier is none of the engine's.
@@ -215,10 +220,10 @@ impl<'a> Batch<'a> {
 
     pub fn marker(&mut self) -> Result<()> {
         if !self.lane.in_order && self.lane.open.load(Ordering::Relaxed) {
-            // Without a list it waits for everything on the queue, work of others included.
+            // Without a list it waits for all work on the queue, foreign work included.
             self.barrier_of_all()?;
         }
-        self.give(|api, slot| {
+        self.enqueue(|api, slot| {
             let enqueue = api.core.clEnqueueMarkerWithWaitList;
             // SAFETY: a live queue and wait list.
             let code = unsafe { enqueue(slot.queue, slot.count, slot.waits, slot.event) };
@@ -234,11 +239,11 @@ impl<'a> Batch<'a> {
             unsafe { enqueue(queue, 0, null(), &mut event) },
             "clEnqueueBarrierWithWaitList",
         )?;
-        // SAFETY: the call succeeded, so the event is there and ours.
+        // SAFETY: a successful enqueue returns an event with a reference for the caller.
         let event = unsafe { EventRef::adopted(self.lane.api(), event, true) }?;
         self.lane
-            .outlet
-            .give(self.epoch, Watched::Command(event.clone()));
+            .submissions
+            .record(self.epoch, Watched::Command(event.clone()));
         self.pending.waits.push(self.lane.marker_of(event));
         Ok(())
     }
@@ -251,7 +256,7 @@ impl<'a> Batch<'a> {
             ptr::with_exposed_provenance_mut(dst),
             ptr::with_exposed_provenance(src),
         );
-        self.give(|api, slot| {
+        self.enqueue(|api, slot| {
             let Slot {
                 queue,
                 count,
@@ -284,7 +289,7 @@ impl<'a> Batch<'a> {
             ptr::with_exposed_provenance_mut(dst),
             pattern.as_ptr().cast(),
         );
-        self.give(|api, slot| {
+        self.enqueue(|api, slot| {
             let Slot {
                 queue,
                 count,
@@ -311,7 +316,7 @@ impl<'a> Batch<'a> {
         let staged: Arc<[u8]> = pattern.into();
         let mut done = staged.len().min(bytes);
         self.copy(dst, staged.as_ptr().expose_provenance(), done)?;
-        self.keep(staged);
+        self.host_memory(staged);
         while done < bytes {
             let more = done.min(bytes - done);
             self.copy(dst + done, dst, more)?;
@@ -336,7 +341,7 @@ impl<'a> Batch<'a> {
         } else {
             0
         };
-        let moved = self.give(|_, slot| {
+        let moved = self.enqueue(|_, slot| {
             let Slot {
                 queue,
                 count,
@@ -349,7 +354,7 @@ impl<'a> Batch<'a> {
                 "clEnqueueMigrateMemINTEL",
             )
         });
-        // A driver that does not take the hint leaves only its place in the order.
+        // A driver without the hint enqueues only a marker.
         moved.or_else(|_| self.marker())
     }
 }
@@ -377,10 +382,10 @@ fn runs(
     let (from, to) = (src.addr, dst.addr);
     (0..depth).flat_map(move |z| {
         (0..height).map(move |y| {
-            let place = |start: usize, row: usize, slice: usize| start + z * slice + y * row;
+            let row_start = |start: usize, row: usize, slice: usize| start + z * slice + y * row;
             (
-                place(from, rows.0, slices.0),
-                place(to, rows.1, slices.1),
+                row_start(from, rows.0, slices.0),
+                row_start(to, rows.1, slices.1),
                 width,
             )
         })

@@ -14,47 +14,47 @@ use ur::stream::{Deferred, HostPoint, LaunchRequest, Notice, Stamps, Work};
 use ur::timeline::rank;
 use ur::timeline::sync::{Mutex, MutexGuard};
 
-use super::batch::{Batch, Notes, Slot};
+use super::batch::{Batch, BatchInfo, Slot};
 use super::marker::{self, Marker, outcome};
-use super::{Outlet, Position, event_property, times};
+use super::{Position, Submissions, event_property, times};
 use crate::OpenCl;
 use crate::cl::{self, Api, ContextRef, EventRef, QueueRef, Version};
 use crate::device::Device;
 use crate::kernel::Kernel;
 
-/// Waits beyond which they do not stay for the next command, which may never come.
-const MOST_WAITS: usize = 32;
+/// Most waits that are held for the next command's wait list. More become a barrier at once.
+const MAX_PENDING_WAITS: usize = 32;
 
 /// An in-order command queue.
 pub struct Lane {
-    pub(super) outlet: Arc<Outlet>,
+    pub(super) submissions: Arc<Submissions>,
     profiles: bool,
-    /// Whether the queue itself keeps commands in order. One of the user's own may not: then each
+    /// Whether the queue itself keeps commands in order. In an adopted out-of-order queue each command
     /// waits for the one before.
     pub(super) in_order: bool,
-    /// Whether others put work on the queue: what it waits for is then there at once.
+    /// Whether foreign code may submit to the queue, so that waits are enqueued at once.
     pub(super) open: AtomicBool,
     device: Arc<Object<Device>>,
     deferred: Deferred<Self>,
     state: Mutex<Pending, { rank::DRIVER }>,
 }
 
-/// What a lane gives its queue, later than it was submitted.
+/// A deferred submission.
 type Later = Box<dyn FnOnce(&Lane) -> Result<()> + Send>;
 
-/// What the next command has to know of those before it.
+/// State that the next command needs.
 #[derive(Default)]
 pub(super) struct Pending {
     /// The epoch of the engine's last command.
     pub epoch: u64,
     pub last: Last,
-    /// What the next command waits for.
+    /// The next command's waits.
     pub waits: Vec<Position>,
-    /// Host memory that commands read, until they are done.
-    pub keep: VecDeque<(Position, Arc<[u8]>)>,
+    /// Host memory that commands read, with markers of the commands.
+    pub host_memory: VecDeque<(Position, Arc<[u8]>)>,
 }
 
-/// The event of the last command. Most are never asked for, so it becomes a marker only then.
+/// The event of the last command. It becomes a marker on demand.
 #[derive(Default)]
 pub(super) enum Last {
     #[default]
@@ -72,7 +72,7 @@ impl Last {
         }
     }
 
-    /// Lets go of an event whose command failed: what comes next does not wait for it. Whether it did.
+    /// Drops the event of a failed command, so that the next command does not wait for it. Whether it did.
     fn forget_failure(&mut self) -> bool {
         let outcome = self.event().and_then(outcome);
         let failed = matches!(outcome, Some(Err(_)));
@@ -126,8 +126,7 @@ impl Lane {
         Ok(Self::over(queue, device, profiles, true, of_several))
     }
 
-    /// `of_several`: one of the streams of an out-of-order queue, whose commands depend on what they
-    /// wait for alone.
+    /// `of_several`: one stream of an out-of-order queue. Its commands depend on their wait lists only.
     fn over(
         queue: QueueRef,
         device: &Object<Device>,
@@ -138,7 +137,7 @@ impl Lane {
         let chained = !of_several;
         let open = AtomicBool::new(false);
         Arc::new(Self {
-            outlet: Arc::new(Outlet::new(queue, chained)),
+            submissions: Arc::new(Submissions::new(queue, chained)),
             profiles,
             in_order,
             open,
@@ -163,7 +162,7 @@ impl Lane {
         Ok((lane, ur_queue_flags_t(flags)))
     }
 
-    /// Others put work on the queue from now on, or no longer: what it has to wait for is then on it.
+    /// `open = true`: foreign code may submit to this queue, so waits must be enqueued on it at once.
     pub fn set_open(self: &Arc<Self>, open: bool) -> Result<()> {
         {
             let mut pending = self.pending();
@@ -176,7 +175,7 @@ impl Lane {
     }
 
     pub fn queue(&self) -> &QueueRef {
-        &self.outlet.queue
+        &self.submissions.queue
     }
 
     pub(super) fn api(&self) -> &'static Api {
@@ -188,33 +187,33 @@ impl Lane {
     }
 
     pub(super) fn marker_of(&self, event: EventRef) -> Position {
-        Position::on(event, &self.outlet, self.outlet.given())
+        Position::on(event, &self.submissions, self.submissions.last())
     }
 
     pub fn submit(
         self: &Arc<Self>,
         epoch: u64,
         work: Work<OpenCl>,
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
         if matches!(&work, Work::Native(native) if native.answers) {
-            // The queue waits for the host by itself then.
+            // A forced lane enqueues its waits for the host on the queue.
             Deferred::force(self)?;
-            return self.give(epoch, stamps, |batch| batch.work(work));
+            return self.enqueue_batch(epoch, timestamps, |batch| batch.work(work));
         }
         if !self.deferred.keeps() {
-            return self.give(epoch, stamps, |batch| batch.work(work));
+            return self.enqueue_batch(epoch, timestamps, |batch| batch.work(work));
         }
-        let later = |(work, stamps)| Ok(Self::later(epoch, work, stamps));
+        let later = |(work, timestamps)| Ok(Self::later(epoch, work, timestamps));
         self.deferred.submit(
-            (work, stamps),
-            |(work, stamps)| self.give(epoch, stamps, |batch| batch.work(work)),
+            (work, timestamps),
+            |(work, timestamps)| self.enqueue_batch(epoch, timestamps, |batch| batch.work(work)),
             later,
         )
     }
 
-    fn later(epoch: u64, work: Work<OpenCl>, stamps: Option<Arc<Stamps>>) -> Later {
-        Box::new(move |lane| lane.give(epoch, stamps, |batch| batch.work(work)))
+    fn later(epoch: u64, work: Work<OpenCl>, timestamps: Option<Arc<Stamps>>) -> Later {
+        Box::new(move |lane| lane.enqueue_batch(epoch, timestamps, |batch| batch.work(work)))
     }
 
     pub fn launch(
@@ -222,46 +221,51 @@ impl Lane {
         epoch: u64,
         kernel: &Kernel,
         request: &LaunchRequest<'_>,
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
-        let now = |stamps| {
-            self.give(epoch, stamps, |batch| {
-                batch.notes.weighs = true;
-                batch.give(|api, slot| kernel.launch_now(request, api, slot))
+        let now = |timestamps| {
+            self.enqueue_batch(epoch, timestamps, |batch| {
+                batch.info.weighs = true;
+                batch.enqueue(|api, slot| kernel.launch_now(request, api, slot))
             })
         };
         if !self.deferred.keeps() {
-            return now(stamps);
+            return now(timestamps);
         }
-        let later = |stamps| {
+        let later = |timestamps| {
             let launch = Arc::new(kernel.launch(&self.device, request)?);
-            Ok(Self::later(epoch, Work::Launch(launch), stamps))
+            Ok(Self::later(epoch, Work::Launch(launch), timestamps))
         };
-        self.deferred.submit(stamps, now, later)
+        self.deferred.submit(timestamps, now, later)
     }
 
-    fn give(
+    fn enqueue_batch(
         &self,
         epoch: u64,
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Stamps>>,
         run: impl FnOnce(&mut Batch<'_>) -> Result<()>,
     ) -> Result<()> {
         let mut pending = self.pending();
         pending.forget_complete()?;
         let waits = pending.forget_ended_waits();
-        if waits.is_err() || self.outlet.has_failed(self.outlet.given()) {
+        if waits.is_err()
+            || self
+                .submissions
+                .outcomes
+                .has_failed(self.submissions.last())
+        {
             self.deferred.fail();
             return Ok(());
         }
         pending.epoch = epoch;
         let mut batch = Batch::of(self, &mut pending);
-        self.note(&mut batch, stamps.is_some())?;
+        self.record_times_before(&mut batch, timestamps.is_some())?;
         run(&mut batch)?;
-        let notes = batch.notes;
-        self.given(&mut pending, notes, stamps)
+        let info = batch.info;
+        self.finish_batch(&mut pending, info, timestamps)
     }
 
-    /// Does a little work itself, where that takes less time than to give it to an idle device.
+    /// Runs a small command on the host, where that is faster than a submission to an idle device.
     pub fn at_once(&self, work: &Work<OpenCl>) -> bool {
         if !self.device.shares_addresses() || !work.is_little() {
             return false;
@@ -269,80 +273,80 @@ impl Lane {
         let pending = self.pending();
         let open = self.open.load(Ordering::Relaxed) || !self.in_order;
         let free = pending.waits.is_empty() && !self.deferred.keeps();
-        if open || !free || !self.outlet.is_quiet() {
+        if open || !free || !self.submissions.is_quiet() {
             return false;
         }
         work.run_here();
         true
     }
 
-    /// Gives the lane a buffer of recorded commands or, where that is not taken, the commands.
+    /// Submits a buffer of recorded commands or, if the driver refuses it, the commands.
     pub fn submit_recorded(
         &self,
         epoch: u64,
         works: &[Work<OpenCl>],
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Stamps>>,
         enqueue: impl Fn(&Slot) -> Result<()>,
     ) -> Result<()> {
-        let now = |stamps| {
-            self.give(epoch, stamps, |batch| {
-                batch.notes.weighs = true;
-                let taken = self.in_order && batch.give(|_, slot| enqueue(slot)).is_ok();
-                match taken {
+        let now = |timestamps| {
+            self.enqueue_batch(epoch, timestamps, |batch| {
+                batch.info.weighs = true;
+                let accepted = self.in_order && batch.enqueue(|_, slot| enqueue(slot)).is_ok();
+                match accepted {
                     true => Ok(()),
                     false => works.iter().try_for_each(|work| batch.work(work.clone())),
                 }
             })
         };
         if !self.deferred.keeps() {
-            return now(stamps);
+            return now(timestamps);
         }
-        let later = |stamps| {
+        let later = |timestamps| {
             let works = works.to_vec();
             let later: Later = Box::new(move |lane: &Lane| {
                 let each =
                     |batch: &mut Batch<'_>| works.into_iter().try_for_each(|work| batch.work(work));
-                lane.give(epoch, stamps, each)
+                lane.enqueue_batch(epoch, timestamps, each)
             });
             Ok(later)
         };
-        self.deferred.submit(stamps, now, later)
+        self.deferred.submit(timestamps, now, later)
     }
 
-    /// Prepares for a batch whose times may be wanted.
-    fn note(&self, batch: &mut Batch<'_>, timed: bool) -> Result<()> {
+    /// Prepares the batch's profiling if its times are wanted.
+    fn record_times_before(&self, batch: &mut Batch<'_>, timed: bool) -> Result<()> {
         if timed && self.profiles {
-            batch.notes.timed = true;
-            batch.notes.queued = times::queued(&self.device)?;
+            batch.info.timed = true;
+            batch.info.queued = times::queued(&self.device)?;
         }
         Ok(())
     }
 
-    /// Sends what was given on its way, and has its times noted.
-    fn given(
+    /// Flushes the batch if a flush is due and sets up its timestamps.
+    fn finish_batch(
         &self,
         pending: &mut Pending,
-        notes: Notes,
-        stamps: Option<Arc<Stamps>>,
+        info: BatchInfo,
+        timestamps: Option<Arc<Stamps>>,
     ) -> Result<()> {
-        self.outlet.start(!notes.weighs)?;
-        if let Some(stamps) = stamps
+        self.submissions.flush_if_due(!info.weighs)?;
+        if let Some(timestamps) = timestamps
             && let Some(last) = pending.last.mark(self)
         {
-            match notes.first {
+            match info.first {
                 Some(first) => {
-                    let queued = notes.queued.map(|at| (Arc::clone(&self.device), at));
-                    times::times(&stamps, first, last, queued);
+                    let queued = info.queued.map(|at| (Arc::clone(&self.device), at));
+                    times::times(&timestamps, first, last, queued);
                 }
-                None => times::observed(&stamps, &last, &self.device)?,
+                None => times::observed(&timestamps, &last, &self.device)?,
             }
         }
         Ok(())
     }
 
-    /// Has the device start on everything submitted so far.
+    /// Flushes everything submitted so far.
     pub fn flush(&self) -> Result<()> {
-        self.outlet.flush(self.outlet.given())
+        self.submissions.flush(self.submissions.last())
     }
 
     /// A marker of everything submitted so far.
@@ -355,7 +359,7 @@ impl Lane {
         Deferred::wait(self, marker)
     }
 
-    /// The failure that the lane's markers tell of was recorded. Whether there was any.
+    /// Forgets the failure that the lane's markers report. Whether there was one.
     pub fn recover(&self) -> bool {
         let failed = {
             let mut pending = self.pending();
@@ -364,28 +368,28 @@ impl Lane {
                 .retain(|wait| !matches!(wait.outcome(), Some(Err(_))));
             pending.last.forget_failure()
         };
-        let told = self.outlet.recover();
-        self.deferred.recover() || failed || told
+        let outcome = self.submissions.outcomes.recover();
+        self.deferred.recover() || failed || outcome
     }
 
-    /// The epochs of the commands that failed and that nobody was told of.
-    pub fn untold(&self) -> Vec<u64> {
-        self.outlet.untold()
+    /// The epochs of the failed commands that were not reported yet.
+    pub fn unreported(&self) -> Vec<u64> {
+        self.submissions.outcomes.unreported()
     }
 
-    /// Blocks until what the queue was given up to this epoch has ended. Not `clFinish`: what is behind
-    /// may wait for the host.
+    /// Blocks until the commands up to this epoch have ended. `clFinish` would also wait for later
+    /// commands, which may wait for the host.
     pub fn settle(&self, epoch: u64) -> Result<()> {
-        self.outlet.settle(epoch)
+        self.submissions.settle(epoch)
     }
 
     fn wait_for(&self, position: Position) -> Result<()> {
         let mut pending = self.pending();
         pending.waits.push(position);
-        if pending.waits.len() >= MOST_WAITS && pending.forget_ended_waits().is_err() {
+        if pending.waits.len() >= MAX_PENDING_WAITS && pending.forget_ended_waits().is_err() {
             self.deferred.fail();
         }
-        if self.open.load(Ordering::Relaxed) || pending.waits.len() >= MOST_WAITS {
+        if self.open.load(Ordering::Relaxed) || pending.waits.len() >= MAX_PENDING_WAITS {
             Batch::of(self, &mut pending).barrier()?;
         }
         Ok(())
@@ -402,7 +406,7 @@ impl ur::stream::Stream for Lane {
     }
 
     fn is_chained(&self) -> bool {
-        self.outlet.chained
+        self.submissions.outcomes.chained
     }
 
     fn give(&self, work: Later) -> Result<()> {
@@ -417,7 +421,7 @@ impl ur::stream::Stream for Lane {
         pending.last.mark(self).ok_or(Error::unsupported())
     }
 
-    /// What is waited for is on its way by then: its own queue may otherwise hold it back for ever.
+    /// Flushes the awaited queue first: it may otherwise hold the command back for ever.
     fn wait(&self, position: &Position) -> Result<()> {
         position.flush()?;
         self.wait_for(position.clone())
@@ -445,8 +449,8 @@ impl ur::stream::Stream for Lane {
 }
 
 impl Pending {
-    /// What is complete already holds nothing back. An error if any of it failed: then all is let go
-    /// of, as some drivers never end what waits for an event that had failed before.
+    /// Drops complete waits. If one failed, returns the error and drops all: some drivers never end a
+    /// command that waits for an event that failed before.
     fn forget_ended_waits(&mut self) -> Result<()> {
         let mut result = Ok(());
         self.waits.retain(|position| match position.outcome() {
@@ -463,12 +467,12 @@ impl Pending {
     }
 
     fn forget_complete(&mut self) -> Result<()> {
-        while let Some((marker, _)) = self.keep.front() {
+        while let Some((marker, _)) = self.host_memory.front() {
             let what = CL_EVENT_COMMAND_EXECUTION_STATUS;
             if event_property::<cl_int>(marker.event(), what)? > 0 {
                 break;
             }
-            self.keep.pop_front();
+            self.host_memory.pop_front();
         }
         Ok(())
     }
@@ -476,8 +480,8 @@ impl Pending {
 
 pub fn queue_property<T: Copy>(queue: &QueueRef, what: cl_command_queue_info) -> Result<T> {
     // SAFETY: a live queue.
-    let ask = |size, value, ret| unsafe {
+    let query = |size, value, ret| unsafe {
         (queue.api().core.clGetCommandQueueInfo)(queue.raw(), what, size, value, ret)
     };
-    cl::value(ask, "clGetCommandQueueInfo")
+    cl::value(query, "clGetCommandQueueInfo")
 }

@@ -12,7 +12,7 @@ use ur::dl::guarded_callback;
 use ur::object::{Error, Result, ensure};
 use ur::stream::{FAILED, HostPoint, Notice, Shown};
 
-use super::{Lane, Outlet};
+use super::{Lane, Submissions};
 use crate::cl::{self, ContextRef, EventRef, QueueRef, check};
 
 pub type Marker = ur::stream::Marker<Lane>;
@@ -28,22 +28,22 @@ struct Event {
     from: Source,
 }
 
-/// Whose event it is.
+/// The origin of an event.
 enum Source {
-    /// A command's of ours: where it went, and as which of those that went there.
-    Ours(Arc<Outlet>, u64),
-    /// Somebody else's. Its queue is what the driver said, which may not keep it for the event.
+    /// A command of this adapter: its queue's submissions and its number there.
+    Ours(Arc<Submissions>, u64),
+    /// A foreign event, with its queue if the driver reports one. The driver may not retain the queue.
     Foreign(Option<QueueRef>),
     Host(Arc<HostPoint<Lane>>),
 }
 
 impl Position {
-    /// A point that no lane of ours leads to.
+    /// A point that no lane of this adapter completes.
     pub fn new(event: EventRef) -> Self {
         Self::adopted(event, None)
     }
 
-    /// The same, of a command that went to this queue.
+    /// A foreign command's event, with the queue of the command.
     pub fn adopted(event: EventRef, queue: Option<QueueRef>) -> Self {
         let from = Source::Foreign(queue);
         Self(Arc::new(Event { event, from }))
@@ -68,7 +68,7 @@ impl Position {
         }
     }
 
-    /// How it ended, if it has, as far as that shows at once.
+    /// The result, if the event's status shows that it ended.
     pub(super) fn outcome(&self) -> Option<Result<()>> {
         match &self.0.from {
             Source::Host(point) => point.is_signalled().then(|| point.outcome()),
@@ -76,8 +76,8 @@ impl Position {
         }
     }
 
-    pub(super) fn on(event: EventRef, outlet: &Arc<Outlet>, at: u64) -> Self {
-        let from = Source::Ours(Arc::clone(outlet), at);
+    pub(super) fn on(event: EventRef, submissions: &Arc<Submissions>, at: u64) -> Self {
+        let from = Source::Ours(Arc::clone(submissions), at);
         Self(Arc::new(Event { event, from }))
     }
 
@@ -92,7 +92,7 @@ impl Position {
             CL_COMPLETE => self.ended().map(|()| true),
             failed if failed < 0 => Err(command_failed(failed)),
             _ => {
-                // Whoever asks may go on asking until it is.
+                // The caller may poll until the command is complete.
                 self.flush()?;
                 Ok(false)
             }
@@ -110,13 +110,13 @@ impl Position {
         self.ended()
     }
 
-    /// Its command has ended well; an error if it depends on one that has not.
+    /// Records that the command is complete. An error if it depends on a failed command.
     fn ended(&self) -> Result<()> {
-        let Source::Ours(outlet, at) = &self.0.from else {
+        let Source::Ours(submissions, at) = &self.0.from else {
             return Ok(());
         };
-        ensure(!outlet.has_failed(*at), FAILED.code())?;
-        outlet.note_end(*at);
+        ensure(!submissions.outcomes.has_failed(*at), FAILED.code())?;
+        submissions.record_end(*at);
         Ok(())
     }
 
@@ -124,26 +124,26 @@ impl Position {
         !matches!(self.0.from, Source::Ours(..))
     }
 
-    /// Has `then` run when the command has ended; gives it back where that cannot be.
+    /// Calls `then` when the command has ended. Returns it where the driver cannot.
     pub fn notify(&self, then: Notice) -> Option<Notice> {
         if self.is_foreign() || self.flush().is_err() {
             return Some(then);
         }
         let data = Box::into_raw(Box::new(then));
         let set = self.0.event.api().core.clSetEventCallback;
-        // SAFETY: a live event; the callback takes the box over.
+        // SAFETY: the event is retained by `self`; the callback owns the box.
         let code = unsafe { set(self.0.event.raw(), CL_COMPLETE, Some(notice), data.cast()) };
         if code == CL_SUCCESS {
             return None;
         }
-        // SAFETY: the callback was not set, so the box is still ours.
+        // SAFETY: the call failed, so no callback will free the box.
         Some(*unsafe { Box::from_raw(data) })
     }
 
-    /// Sees to it that the command is on its way, without anybody having to wait for it.
+    /// Flushes the queue of the command, so that it starts without a blocking wait.
     pub fn flush(&self) -> Result<()> {
         match &self.0.from {
-            Source::Ours(outlet, at) => outlet.flush(*at),
+            Source::Ours(submissions, at) => submissions.flush(*at),
             _ => Ok(()),
         }
     }
@@ -152,13 +152,13 @@ impl Position {
 /// The driver's call back at the end of a command.
 extern "C" fn notice(_: cl_event, _: cl_int, data: *mut c_void) {
     guarded_callback((), || {
-        // SAFETY: the box that `notify` gave, called once.
+        // SAFETY: `notify` passed the box, and the driver calls back once.
         let then = unsafe { Box::from_raw(data.cast::<Notice>()) };
         then();
     });
 }
 
-/// A command failed: the driver's code is kept for `urAdapterGetLastError`.
+/// The error of a failed command. The driver's code is stored for `urAdapterGetLastError`.
 fn command_failed(code: cl_int) -> Error {
     Error::native(FAILED.code(), code, "a command failed")
 }
@@ -215,8 +215,8 @@ fn user_event(context: &ContextRef) -> Result<EventRef> {
 
 pub fn event_property<T: Copy>(event: &EventRef, what: cl_event_info) -> Result<T> {
     // SAFETY: a live event.
-    let ask = |size, value, ret| unsafe {
+    let query = |size, value, ret| unsafe {
         (event.api().core.clGetEventInfo)(event.raw(), what, size, value, ret)
     };
-    cl::value(ask, "clGetEventInfo")
+    cl::value(query, "clGetEventInfo")
 }

@@ -1,18 +1,26 @@
 //! Lanes: in-order command queues of OpenCL, the events on them, and the memory of a context.
 //!
-//! Every command asks for its event: the last one is the lane's marker, exact and for nothing. What a
-//! lane has to wait for goes into the wait list of its next command. Who may go on without a flush
-//! stands on top of `outlet`.
+//! Every command returns its event: the last one is the lane's marker, exact and at no cost. A lane's
+//! waits go into the wait list of its next command. `flush` says when a queue is flushed.
 //!
-//! `lane` is a queue and what is pending on it, `batch` gives it commands, `marker` is how far it has
-//! come, `outlet` when commands leave for the device, `times` when they ran; `state` is what a context
-//! keeps. Uses `cl` and `device`. Must never know the engine's handles.
+//! | module | owns |
+//! |---|---|
+//! | `lane` | a queue and its pending waits |
+//! | `batch` | the OpenCL commands of one piece of work |
+//! | `marker` | positions in a lane |
+//! | `submissions` | a queue's commands: `flush` decides when to flush, `outcomes` how commands ended |
+//! | `times` | when commands ran |
+//! | `state` | the adapter's data of a context |
+//!
+//! Uses `cl` and `device`. Must never know the engine's handles.
 
 mod batch;
+mod flush;
 mod lane;
 mod marker;
-mod outlet;
+mod outcomes;
 mod state;
+mod submissions;
 mod times;
 
 pub use batch::{Native, Slot, plain_pattern};
@@ -21,4 +29,4 @@ pub use marker::{Marker, Position, Signal, event_property, host_point, shown};
 pub use state::{Slabs, State};
 pub use times::{Ahead, now, time, times};
 
-use outlet::Outlet;
+use submissions::Submissions;

@@ -1,4 +1,4 @@
-//! What the adapter keeps with each context: OpenCL's own, and where slabs begin.
+//! The adapter's data of a context: OpenCL's context and the ranges of slabs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use crate::cl::ContextRef;
 /// The memory that a context's pools got from OpenCL.
 #[derive(Default)]
 pub struct Slabs {
-    /// From their starts to their ends.
+    /// Start to end address.
     all: RwLock<BTreeMap<usize, usize>>,
-    given_back: AtomicU64,
+    freed: AtomicU64,
 }
 
 impl Slabs {
@@ -25,12 +25,12 @@ impl Slabs {
     /// Called before OpenCL gets the memory back.
     pub fn remove(&self, start: usize) {
         self.write().remove(&start);
-        self.given_back.fetch_add(1, Ordering::AcqRel);
+        self.freed.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// How many were given back so far. As long as that stays, so does all memory.
-    pub fn given_back(&self) -> u64 {
-        self.given_back.load(Ordering::Acquire)
+    /// The number of slabs freed so far. While it does not change, no slab was freed.
+    pub fn freed(&self) -> u64 {
+        self.freed.load(Ordering::Acquire)
     }
 
     /// Whether an address is in one of them.
@@ -45,11 +45,11 @@ impl Slabs {
     }
 }
 
-/// What the adapter keeps with each context.
+/// The adapter's data of a context.
 pub struct State {
     pub context: ContextRef,
     pub slabs: Arc<Slabs>,
-    /// Slabs that do not begin where their allocation does: from their start to its.
+    /// Slabs inside a larger allocation: slab start to allocation start.
     moved: Mutex<HashMap<usize, usize>>,
 }
 
@@ -62,21 +62,21 @@ impl State {
         }
     }
 
-    /// Memory at a multiple of `align`. Drivers align more than they promise, so ask without room to
-    /// spare first.
+    /// Allocates `bytes` at a multiple of `align`. Drivers align more than they promise, so the first
+    /// request has no padding.
     pub fn acquire(
         &self,
         bytes: usize,
         align: usize,
-        ask: impl Fn(usize) -> Result<usize>,
+        query: impl Fn(usize) -> Result<usize>,
         free: impl Fn(usize),
     ) -> Result<usize> {
-        let start = ask(bytes)?;
+        let start = query(bytes)?;
         if start.is_multiple_of(align) {
             return Ok(start);
         }
         free(start);
-        let start = ask(bytes.saturating_add(align))?;
+        let start = query(bytes.saturating_add(align))?;
         let slab = start.next_multiple_of(align);
         if slab != start {
             self.moved().insert(slab, start);
@@ -84,7 +84,7 @@ impl State {
         Ok(slab)
     }
 
-    /// Where the allocation of a slab begins.
+    /// Removes a slab and returns the start of its allocation.
     pub fn forget(&self, slab: usize) -> usize {
         self.moved().remove(&slab).unwrap_or(slab)
     }

@@ -1,8 +1,8 @@
 //! When commands ran: from a profiled queue's events, else from a clock that runs like the device's.
 //!
 //! All times of a device are of one clock: the driver's, or the host's where the driver does not tell it
-//! (PoCL). What events tell is then counted from when they were queued, which the host saw too. An event
-//! that others made keeps the times that the driver tells.
+//! (PoCL). Event times are then counted from the queued time, which the host knows too. A foreign event
+//! keeps the driver's times.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,18 +22,18 @@ use crate::device::Device;
 pub struct Ahead(Mutex<Option<(u64, i64)>>);
 
 impl Ahead {
-    /// As far as a command tells that the host enqueued at `queued` and the driver stamped: the stamp comes
-    /// after that, and much after if the thread was held up in between. So the most ever seen is nearest,
-    /// but for how far two clocks may have drifted apart since.
+    /// Updates the offset by a command that the host enqueued at `queued` and the driver stamped `stamped`,
+    /// in nanoseconds. A delayed thread makes the stamp late, so the largest offset is the most exact. It
+    /// shrinks by the drift that two clocks may have.
     pub fn seen(&self, queued: u64, stamped: u64) -> u64 {
         const DRIFT: u64 = 10_000;
         let mut known = self.0.lock();
         let seen = queued.wrapping_sub(stamped).cast_signed();
-        let (at, most) = known.unwrap_or((queued, seen));
+        let (at, offset) = known.unwrap_or((queued, seen));
         let since = queued.saturating_sub(at);
-        let most = seen.max(most.saturating_sub_unsigned(since / DRIFT));
-        *known = Some((at.max(queued), most));
-        most.cast_unsigned()
+        let offset = seen.max(offset.saturating_sub_unsigned(since / DRIFT));
+        *known = Some((at.max(queued), offset));
+        offset.cast_unsigned()
     }
 }
 
@@ -45,15 +45,15 @@ pub fn queued(device: &Object<Device>) -> Result<Option<u64>> {
     }
 }
 
-/// Has `stamps` filled in from a profiled command's events, which a device timed; with the time at which it
+/// Has `timestamps` filled in from a profiled command's events, which a device timed; with the time at which it
 /// was queued where that device's clock cannot be read.
 pub fn times(
-    stamps: &Stamps,
+    timestamps: &Stamps,
     first: Position,
     last: Position,
     queued: Option<(Arc<Object<Device>>, u64)>,
 ) {
-    stamps.fill_from(Box::new(move |stamps| {
+    timestamps.fill_from(Box::new(move |timestamps| {
         let start = time(first.event(), CL_PROFILING_COMMAND_START);
         let end = time(last.event(), CL_PROFILING_COMMAND_END);
         let (Some(start), Some(end)) = (start, end) else {
@@ -65,10 +65,10 @@ pub fn times(
                 .map(|stamped| device.ahead.seen(*queued, stamped)),
         };
         if let Some(shift) = shift {
-            stamps
+            timestamps
                 .start
                 .store(start.wrapping_add(shift), Ordering::Relaxed);
-            stamps
+            timestamps
                 .end
                 .store(end.max(start).wrapping_add(shift), Ordering::Release);
         }
@@ -78,30 +78,34 @@ pub fn times(
 /// A profiled event's time, once it is known.
 pub fn time(event: &EventRef, what: cl_profiling_info) -> Option<u64> {
     // SAFETY: a live event.
-    let ask = |size, value, ret| unsafe {
+    let query = |size, value, ret| unsafe {
         (event.api().core.clGetEventProfilingInfo)(event.raw(), what, size, value, ret)
     };
-    cl::value::<u64>(ask, "clGetEventProfilingInfo")
+    cl::value::<u64>(query, "clGetEventProfilingInfo")
         .ok()
         .filter(|time| *time > 0)
 }
 
-/// Nanoseconds on the device's clock, or on the host's where the driver tells none.
+/// Nanoseconds on the device's clock, or on the host's where the driver reports none.
 pub fn now(device: &Object<Device>) -> Result<u64> {
     device.clocks().map(|(device, _)| device)
 }
 
-/// Has `stamps` filled in when a command without times of its own ends: with the time of the call
+/// Has `timestamps` filled in when a command without times of its own ends: with the time of the call
 /// back, on a clock that runs like the device's.
-pub fn observed(stamps: &Arc<Stamps>, marker: &Position, device: &Object<Device>) -> Result<()> {
+pub fn observed(
+    timestamps: &Arc<Stamps>,
+    marker: &Position,
+    device: &Object<Device>,
+) -> Result<()> {
     let (base, since) = (now(device)?, Instant::now());
-    let stamps = Arc::clone(stamps);
-    let note: Notice = Box::new(move || {
+    let timestamps = Arc::clone(timestamps);
+    let fill: Notice = Box::new(move || {
         let at = base.saturating_add(since.elapsed().as_nanos() as u64);
-        stamps.start.store(at, Ordering::Relaxed);
-        stamps.end.store(at, Ordering::Release);
+        timestamps.start.store(at, Ordering::Relaxed);
+        timestamps.end.store(at, Ordering::Release);
     });
-    marker.notify(note);
+    marker.notify(fill);
     Ok(())
 }
 

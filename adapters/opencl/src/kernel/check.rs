@@ -1,4 +1,4 @@
-//! What is wrong with a launch that goes to the driver later: recorded, captured or kept back.
+//! Checks of a launch that reaches the driver later: recorded, captured or deferred.
 //!
 //! OpenCL tells only when a launch is enqueued, by when a part of a recording may have run, and takes an
 //! argument that the launch lacks to be the last launch's.
@@ -31,9 +31,9 @@ impl Kernel {
         // Setting them once shows whether index, size and kind are right.
         self.native.with(request.args, |_| Ok(()))?;
         let dims = request.dims as usize;
-        let ends = request.offset.iter().zip(&request.global).take(dims);
-        let ends: Option<Vec<usize>> = ends.map(|(from, size)| from.checked_add(*size)).collect();
-        ensure(ends.is_some(), UR_RESULT_ERROR_INVALID_VALUE)?;
+        let end = request.offset.iter().zip(&request.global).take(dims);
+        let end: Option<Vec<usize>> = end.map(|(from, size)| from.checked_add(*size)).collect();
+        ensure(end.is_some(), UR_RESULT_ERROR_INVALID_VALUE)?;
         let required: [usize; 3] = self.group(device, CL_KERNEL_COMPILE_WORK_GROUP_SIZE)?;
         let required = Some(required).filter(|sizes| sizes[0] > 0);
         let Some(local) = request.local else {
@@ -44,28 +44,28 @@ impl Kernel {
         let items = local[..dims]
             .iter()
             .try_fold(1_usize, |all, size| all.checked_mul(*size));
-        let most: usize = self.group(device, CL_KERNEL_WORK_GROUP_SIZE)?;
-        let fits = items.is_some_and(|items| (1..=most).contains(&items));
+        let max: usize = self.group(device, CL_KERNEL_WORK_GROUP_SIZE)?;
+        let fits = items.is_some_and(|items| (1..=max).contains(&items));
         ensure(fits, UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE)?;
         let largest = device.list::<usize>(CL_DEVICE_MAX_WORK_ITEM_SIZES)?;
         let fits = local[..dims]
             .iter()
             .zip(&largest)
-            .all(|(own, most)| own <= most);
+            .all(|(own, max)| own <= max);
         ensure(fits, UR_RESULT_ERROR_INVALID_WORK_ITEM_SIZE)?;
         let even = request.global[..dims]
             .iter()
             .zip(&local)
             .all(|(global, local)| global.is_multiple_of(*local));
         ensure(
-            even || takes_rests(device),
+            even || accepts_remainders(device),
             UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE,
         )
     }
 }
 
 /// Whether the last work-group of a dimension may be smaller than the others.
-fn takes_rests(device: &Device) -> bool {
+fn accepts_remainders(device: &Device) -> bool {
     match device.version() >= Version::new(3, 0) {
         true => device
             .value::<cl_bool>(NON_UNIFORM)

@@ -1,6 +1,6 @@
-//! What a launch needs before it can be given to a lane: copies of its arguments, set under the
-//! kernel's lock together with the enqueueing, since OpenCL keeps arguments in the kernel. What it
-//! keeps anyway is not set again: to set a pointer costs a tenth of a launch.
+//! Launches with copies of their arguments. OpenCL stores arguments in the kernel, so they are set and
+//! the launch is enqueued under the kernel's lock. An unchanged argument is not set again: setting a
+//! pointer costs a tenth of a launch.
 
 use std::ffi::c_void;
 use std::ptr::{self, null};
@@ -37,8 +37,8 @@ pub(super) struct Native {
 
 /// What the kernel's arguments are known to be, by their places.
 struct Arguments {
-    kept: Vec<Kept>,
-    /// Whether others may set them too, so that nothing is known.
+    cached: Vec<CachedArg>,
+    /// Whether foreign code may set them too, so that no cached argument is valid.
     open: bool,
 }
 
@@ -79,7 +79,8 @@ struct Range {
 /// What a launch may ask for. No device promises cooperation (Intel's CPU driver claims more groups at
 /// once than it runs), so none reports it; but clients ask for it without looking, as the reference's
 /// adapter lets them, and their launches run as any other.
-const TAKEN: ur_kernel_launch_properties_flags_t = UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE;
+const SUPPORTED_FLAGS: ur_kernel_launch_properties_flags_t =
+    UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE;
 
 impl Kernel {
     /// Copies a launch's arguments: it is enqueued later, and may be more than once.
@@ -96,7 +97,7 @@ impl Kernel {
 
     /// What has to be right of any launch, and that the driver does not find wrong.
     pub fn check_launch(&self, request: &LaunchRequest<'_>) -> Result<()> {
-        request.wishes(TAKEN)?;
+        request.wishes(SUPPORTED_FLAGS)?;
         let complete = self.native.has_all(request.args);
         ensure(complete, UR_RESULT_ERROR_INVALID_KERNEL_ARGS)?;
         request
@@ -309,17 +310,17 @@ impl Native {
         plain: bool,
         open: bool,
     ) -> Arc<Self> {
-        let kept = Vec::new();
+        let cached = Vec::new();
         Arc::new(Self {
             kernel,
             count,
             slabs: Arc::clone(slabs),
             plain,
-            arguments: Mutex::new(Arguments { kept, open }),
+            arguments: Mutex::new(Arguments { cached, open }),
         })
     }
 
-    /// Whether no argument is missing that nobody else may have set.
+    /// Whether all arguments are set, or foreign code may have set the others.
     fn has_all(&self, args: &[ur_exp_kernel_arg_properties_t]) -> bool {
         is_complete(self.count, args) || self.arguments().open
     }
@@ -328,10 +329,10 @@ impl Native {
         self.arguments.lock()
     }
 
-    /// The kernel itself, whose arguments others may set from now on.
+    /// The native kernel. Foreign code may set its arguments from now on.
     pub fn expose(&self) -> &KernelRef {
         *self.arguments() = Arguments {
-            kept: Vec::new(),
+            cached: Vec::new(),
             open: true,
         };
         &self.kernel
@@ -353,47 +354,41 @@ impl Native {
         arguments: &mut Arguments,
         args: &[ur_exp_kernel_arg_properties_t],
     ) -> Result<()> {
-        let given_back = self.slabs.given_back();
+        let freed = self.slabs.freed();
         for arg in args {
-            self.set(arguments, arg.index, Arg::of(arg)?, given_back)?;
+            self.set(arguments, arg.index, Arg::of(arg)?, freed)?;
         }
         Ok(())
     }
 
     fn set_owned(&self, arguments: &mut Arguments, args: &[(u32, Owned)]) -> Result<()> {
-        let given_back = self.slabs.given_back();
+        let freed = self.slabs.freed();
         for (index, arg) in args {
-            self.set(arguments, *index, arg.get(), given_back)?;
+            self.set(arguments, *index, arg.get(), freed)?;
         }
         Ok(())
     }
 
-    /// Sets one argument, unless it is known to be what it should be. `given_back`: how many slabs were.
-    fn set(
-        &self,
-        arguments: &mut Arguments,
-        index: u32,
-        arg: Arg<'_>,
-        given_back: u64,
-    ) -> Result<()> {
-        let place = index as usize;
-        let before = match arguments.kept.get_mut(place) {
-            Some(kept) if kept.is(arg, given_back) => return Ok(()),
+    /// Sets one argument unless the cached one is equal. `freed`: slabs freed so far.
+    fn set(&self, arguments: &mut Arguments, index: u32, arg: Arg<'_>, freed: u64) -> Result<()> {
+        let slot = index as usize;
+        let before = match arguments.cached.get_mut(slot) {
+            Some(cached) if cached.is(arg, freed) => return Ok(()),
             // Until it is set, nothing is known of it.
-            Some(kept) => std::mem::take(kept),
-            None => Kept::No,
+            Some(cached) => std::mem::take(cached),
+            None => CachedArg::No,
         };
         self.set_native(index, arg)?;
         if arguments.open {
             return Ok(());
         }
-        let now = Kept::of(arg, before, given_back, &self.slabs);
-        match arguments.kept.get_mut(place) {
-            Some(kept) => *kept = now,
+        let now = CachedArg::of(arg, before, freed, &self.slabs);
+        match arguments.cached.get_mut(slot) {
+            Some(cached) => *cached = now,
             // The place is one that OpenCL has accepted, hence one of few.
             None => {
-                arguments.kept.resize(place, Kept::No);
-                arguments.kept.push(now);
+                arguments.cached.resize(slot, CachedArg::No);
+                arguments.cached.push(now);
             }
         }
         Ok(())
@@ -431,21 +426,21 @@ impl Native {
 
 /// What is known of an argument, so that it need not be set again.
 #[derive(Clone, Copy, Default)]
-enum Kept {
+enum CachedArg {
     #[default]
     No,
     /// A value of at most 16 bytes: how many, and these.
     Value(u8, [u64; 2]),
     /// A pointer that was set once. Set again, it is worth finding out whose memory it leads to.
     Once(usize),
-    /// A pointer into memory that was ours when so many slabs had been given back. OpenCL may have
-    /// looked up what it leads to.
+    /// A pointer into a slab, with the number of freed slabs at the time. OpenCL may have
+    /// resolved it to a buffer.
     Pointer(usize, u64),
 }
 
-impl Kept {
+impl CachedArg {
     /// What is known of an argument after it was set; `before`: what was known until then.
-    fn of(arg: Arg<'_>, before: Self, given_back: u64, slabs: &Slabs) -> Self {
+    fn of(arg: Arg<'_>, before: Self, freed: u64, slabs: &Slabs) -> Self {
         match (arg, before) {
             (Arg::Value(bytes), _) => match number(bytes) {
                 Some(value) => Self::Value(bytes.len() as u8, value),
@@ -453,7 +448,7 @@ impl Kept {
             },
             (Arg::Pointer(at), Self::Once(own) | Self::Pointer(own, _)) if own == at => {
                 match slabs.hold(at) {
-                    true => Self::Pointer(at, given_back),
+                    true => Self::Pointer(at, freed),
                     false => Self::No,
                 }
             }
@@ -462,12 +457,12 @@ impl Kept {
         }
     }
 
-    fn is(self, arg: Arg<'_>, given_back: u64) -> bool {
+    fn is(self, arg: Arg<'_>, freed: u64) -> bool {
         match (self, arg) {
             (Self::Value(count, value), Arg::Value(bytes)) => {
                 usize::from(count) == bytes.len() && number(bytes) == Some(value)
             }
-            (Self::Pointer(own, then), Arg::Pointer(at)) => own == at && then == given_back,
+            (Self::Pointer(own, then), Arg::Pointer(at)) => own == at && then == freed,
             _ => false,
         }
     }
@@ -494,32 +489,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_argument_is_kept_while_it_means_the_same() {
+    fn an_argument_is_cached_while_it_means_the_same() {
         let slabs = Slabs::default();
         slabs.add(0x1000, 0x100);
-        let set_once = |arg: Arg<'_>| Kept::of(arg, Kept::No, slabs.given_back(), &slabs);
+        let set_once = |arg: Arg<'_>| CachedArg::of(arg, CachedArg::No, slabs.freed(), &slabs);
         for count in 0..16 {
             let all: Vec<u8> = (1..=count).collect();
-            let kept = set_once(Arg::Value(&all));
-            assert!(kept.is(Arg::Value(&all), 7), "{count}");
+            let cached = set_once(Arg::Value(&all));
+            assert!(cached.is(Arg::Value(&all), 7), "{count}");
             let longer: Vec<u8> = (1..=count).chain([0]).collect();
-            assert!(!kept.is(Arg::Value(&longer), 7), "{count}");
+            assert!(!cached.is(Arg::Value(&longer), 7), "{count}");
         }
         let long = [1; 17];
         assert!(!set_once(Arg::Value(&long)).is(Arg::Value(&long), 0));
         assert!(!set_once(Arg::Value(&[1; 8])).is(Arg::Value(&[2; 8]), 0));
 
         let set_twice = |at| {
-            let (arg, now) = (Arg::Pointer(at), slabs.given_back());
+            let (arg, now) = (Arg::Pointer(at), slabs.freed());
             let once = set_once(arg);
             assert!(!once.is(arg, now));
-            Kept::of(arg, once, now, &slabs)
+            CachedArg::of(arg, once, now, &slabs)
         };
         let inside = set_twice(0x10ff);
-        assert!(inside.is(Arg::Pointer(0x10ff), slabs.given_back()));
-        assert!(!inside.is(Arg::Pointer(0x10fe), slabs.given_back()));
-        assert!(!set_twice(0x1100).is(Arg::Pointer(0x1100), slabs.given_back()));
+        assert!(inside.is(Arg::Pointer(0x10ff), slabs.freed()));
+        assert!(!inside.is(Arg::Pointer(0x10fe), slabs.freed()));
+        assert!(!set_twice(0x1100).is(Arg::Pointer(0x1100), slabs.freed()));
         slabs.remove(0x1000);
-        assert!(!inside.is(Arg::Pointer(0x10ff), slabs.given_back()));
+        assert!(!inside.is(Arg::Pointer(0x10ff), slabs.freed()));
     }
 }

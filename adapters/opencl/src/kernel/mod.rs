@@ -32,10 +32,10 @@ pub struct Kernel {
 /// How many arguments a kernel has; none if its driver does not tell.
 fn count_of(kernel: &KernelRef) -> usize {
     // SAFETY: a live kernel.
-    let ask = |size, value, ret| unsafe {
+    let query = |size, value, ret| unsafe {
         (kernel.api().core.clGetKernelInfo)(kernel.raw(), CL_KERNEL_NUM_ARGS, size, value, ret)
     };
-    cl::value::<cl_uint>(ask, "clGetKernelInfo").map_or(0, |count| count as usize)
+    cl::value::<cl_uint>(query, "clGetKernelInfo").map_or(0, |count| count as usize)
 }
 
 impl Kernel {
@@ -68,7 +68,7 @@ impl Kernel {
         let program = match program {
             Some(program) => program.arc(),
             None => {
-                let ask = |size, value, ret| {
+                let query = |size, value, ret| {
                     // SAFETY: a live kernel.
                     unsafe {
                         (api.core.clGetKernelInfo)(
@@ -80,7 +80,7 @@ impl Kernel {
                         )
                     }
                 };
-                let program: usize = cl::value(ask, "clGetKernelInfo")?;
+                let program: usize = cl::value(query, "clGetKernelInfo")?;
                 Program::from_native(context, program, None)?
             }
         };
@@ -99,10 +99,10 @@ impl Kernel {
 
     fn property<T: Copy>(&self, what: cl_kernel_info) -> Result<Vec<T>> {
         // SAFETY: a live kernel.
-        let ask = |size, value, ret| unsafe {
+        let query = |size, value, ret| unsafe {
             (self.api().core.clGetKernelInfo)(self.raw(), what, size, value, ret)
         };
-        cl::list(ask, "clGetKernelInfo")
+        cl::list(query, "clGetKernelInfo")
     }
 
     fn group<T: Copy>(
@@ -111,7 +111,7 @@ impl Kernel {
         what: cl_kernel_work_group_info,
     ) -> Result<T> {
         // SAFETY: a live kernel and device.
-        let ask = |size, value, ret| unsafe {
+        let query = |size, value, ret| unsafe {
             (self.api().core.clGetKernelWorkGroupInfo)(
                 self.raw(),
                 device.raw(),
@@ -121,7 +121,7 @@ impl Kernel {
                 ret,
             )
         };
-        cl::value(ask, "clGetKernelWorkGroupInfo")
+        cl::value(query, "clGetKernelWorkGroupInfo")
     }
 
     fn sub_group(
@@ -132,12 +132,12 @@ impl Kernel {
     ) -> Result<usize> {
         let modern = device.version() >= Version::new(2, 1);
         let core = self.api().core.clGetKernelSubGroupInfo.filter(|_| modern);
-        let ask = core.or(self.api().ext().clGetKernelSubGroupInfoKHR);
-        let ask = ask.ok_or(Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION))?;
+        let query = core.or(self.api().ext().clGetKernelSubGroupInfoKHR);
+        let query = query.ok_or(Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION))?;
         let mut result = 0usize;
         // SAFETY: a live kernel and device; the input's size is told.
         let code = unsafe {
-            ask(
+            query(
                 self.raw(),
                 device.raw(),
                 what,
@@ -220,8 +220,8 @@ impl hal::Kernel<OpenCl> for Kernel {
             KernelGroupInfo::GlobalWorkSize => {
                 // OpenCL tells this of built-in kernels and custom devices alone; elsewhere any size
                 // goes that a `size_t` holds.
-                let told = this.group(device, CL_KERNEL_GLOBAL_WORK_SIZE);
-                out.value(told.unwrap_or([usize::MAX; 3]))
+                let size = this.group(device, CL_KERNEL_GLOBAL_WORK_SIZE);
+                out.value(size.unwrap_or([usize::MAX; 3]))
             }
             KernelGroupInfo::WorkGroupSize => out.value(size(CL_KERNEL_WORK_GROUP_SIZE)?),
             KernelGroupInfo::CompileWorkGroupSize => {

@@ -28,7 +28,7 @@ impl Kernel {
             UR_RESULT_ERROR_INVALID_WORK_DIMENSION,
         )?;
         let sizes = match self.api().ext().clGetKernelSuggestedLocalWorkSizeKHR {
-            Some(ask) => self.ask_local(ask, queue, offset, global, args)?,
+            Some(query) => self.query_local(query, queue, offset, global, args)?,
             None => None,
         };
         let sizes = sizes.map_or_else(|| self.choose_local(queue.device(), global), Ok)?;
@@ -37,9 +37,9 @@ impl Kernel {
     }
 
     /// What the driver suggests. It wants all arguments before; none if it lacks some.
-    fn ask_local(
+    fn query_local(
         &self,
-        ask: SuggestedSize,
+        query: SuggestedSize,
         queue: &Object<Queue<OpenCl>>,
         offset: &[usize],
         global: &[usize],
@@ -56,7 +56,7 @@ impl Kernel {
         self.native.with(args, |kernel| {
             // SAFETY: a live queue and kernel; as many sizes as there are dimensions.
             let code = unsafe {
-                ask(
+                query(
                     lane.queue().raw(),
                     kernel,
                     dims,
@@ -80,8 +80,8 @@ impl Kernel {
         if required[0] > 0 {
             return Ok(required);
         }
-        let most: usize = self.group(device, CL_KERNEL_WORK_GROUP_SIZE)?;
-        let first = (1..=most.min(global[0].max(1)))
+        let max: usize = self.group(device, CL_KERNEL_WORK_GROUP_SIZE)?;
+        let first = (1..=max.min(global[0].max(1)))
             .rev()
             .find(|size| global[0].is_multiple_of(*size));
         Ok([first.unwrap_or(1), 1, 1])

@@ -353,7 +353,7 @@ fn fill(to: MemRef, offset: usize, pattern: &Pattern, bytes: usize) -> Work<Open
         let Work::Native(mut native) = copy(offset, from, bytes, Some(to), None) else {
             return Work::Marker;
         };
-        native.keep = Some(staged);
+        native.host_memory = Some(staged);
         return Work::Native(native);
     }
     let (pattern, target) = (pattern.clone(), to.clone());

@@ -141,18 +141,18 @@ impl Mem {
 
     fn property<T: Copy>(&self, what: cl_mem_info) -> Result<T> {
         // SAFETY: a live memory object.
-        let ask = |size, value, ret| unsafe {
+        let query = |size, value, ret| unsafe {
             (self.mem.api().core.clGetMemObjectInfo)(self.mem.raw(), what, size, value, ret)
         };
-        cl::value(ask, "clGetMemObjectInfo")
+        cl::value(query, "clGetMemObjectInfo")
     }
 
     fn image_property<T: Copy>(&self, what: cl_image_info) -> Result<T> {
         // SAFETY: a live memory object.
-        let ask = |size, value, ret| unsafe {
+        let query = |size, value, ret| unsafe {
             (self.mem.api().core.clGetImageInfo)(self.mem.raw(), what, size, value, ret)
         };
-        cl::value(ask, "clGetImageInfo")
+        cl::value(query, "clGetImageInfo")
     }
 
     pub fn bytes(&self) -> Result<usize> {

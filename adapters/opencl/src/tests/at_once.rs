@@ -7,22 +7,22 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use scripted_opencl::Shape;
 use ur::abi::*;
 
-use super::stage::{Stage, adapter, alone, device, ur};
+use super::fake_driver::{FakeDriver, adapter, alone, device, ur};
 
 /// Bytes of a copy that is the host's, and of one that is not.
-const LITTLE: usize = 64;
-const MUCH: usize = 64 << 10;
+const SMALL: usize = 64;
+const LARGE: usize = 64 << 10;
 
-struct Bench {
-    stage: Stage,
+struct Fixture {
+    driver: FakeDriver,
     context: ur_context_handle_t,
     device: ur_device_handle_t,
 }
 
-impl Bench {
+impl Fixture {
     fn new(shared_addresses: bool) -> Self {
-        let stage = Stage::open();
-        stage.shape(Shape {
+        let driver = FakeDriver::open();
+        driver.shape(Shape {
             shared_addresses,
             ..Shape::default()
         });
@@ -31,7 +31,7 @@ impl Bench {
         let code = ur!(Context.pfnCreate(1, &device, null(), &mut context));
         assert_eq!(code, UR_RESULT_SUCCESS);
         Self {
-            stage,
+            driver,
             context,
             device,
         }
@@ -56,7 +56,7 @@ impl Bench {
         waits: &[ur_event_handle_t],
     ) -> (u64, Vec<u8>) {
         let (from, mut to) = (vec![7u8; bytes], vec![0u8; bytes]);
-        self.stage.calm();
+        self.driver.reset();
         let code = ur!(Enqueue.pfnUSMMemcpy(
             queue,
             0,
@@ -72,7 +72,7 @@ impl Bench {
             null_mut()
         ));
         assert_eq!(code, UR_RESULT_SUCCESS);
-        let calls = self.stage.look().calls;
+        let calls = self.driver.query().calls;
         // What the device may still write to stays.
         let seen = to.clone();
         std::mem::forget((from, to));
@@ -88,7 +88,7 @@ impl Bench {
             assert_eq!(ur!(Queue.pfnRelease(*queue)), UR_RESULT_SUCCESS);
         }
         assert_eq!(ur!(Context.pfnRelease(self.context)), UR_RESULT_SUCCESS);
-        self.stage.check_end("at the end");
+        self.driver.check_end("at the end");
     }
 }
 
@@ -98,23 +98,26 @@ fn an_idle_queue_copies_little_without_the_driver() {
         "tests::at_once::an_idle_queue_copies_little_without_the_driver",
         &[],
         || {
-            let bench = Bench::new(true);
+            let fixture = Fixture::new(true);
             let queues = [0, UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE.0]
-                .map(|flags| bench.queue(ur_queue_flags_t(flags)));
+                .map(|flags| fixture.queue(ur_queue_flags_t(flags)));
             for queue in queues {
                 // An out-of-order queue opens its first lane.
-                bench.copy(queue, LITTLE, &[]);
-                assert_eq!(bench.copy(queue, LITTLE, &[]), (0, vec![7; LITTLE]));
-                assert!(bench.copy(queue, MUCH, &[]).0 > 0, "the driver copies much");
+                fixture.copy(queue, SMALL, &[]);
+                assert_eq!(fixture.copy(queue, SMALL, &[]), (0, vec![7; SMALL]));
+                assert!(
+                    fixture.copy(queue, LARGE, &[]).0 > 0,
+                    "the driver copies much"
+                );
             }
             // Nobody has seen the long copy complete.
             assert!(
-                bench.copy(queues[0], LITTLE, &[]).0 > 0,
+                fixture.copy(queues[0], SMALL, &[]).0 > 0,
                 "behind the driver's"
             );
-            bench.finish(queues[0]);
-            assert_eq!(bench.copy(queues[0], LITTLE, &[]), (0, vec![7; LITTLE]));
-            bench.end(&queues);
+            fixture.finish(queues[0]);
+            assert_eq!(fixture.copy(queues[0], SMALL, &[]), (0, vec![7; SMALL]));
+            fixture.end(&queues);
         },
     );
 }
@@ -125,19 +128,19 @@ fn times_and_other_memory_are_the_drivers() {
         "tests::at_once::times_and_other_memory_are_the_drivers",
         &[],
         || {
-            let bench = Bench::new(false);
-            let queue = bench.queue(ur_queue_flags_t(0));
-            assert!(bench.copy(queue, LITTLE, &[]).0 > 0, "memory of its own");
-            bench.finish(queue);
-            bench.end(&[queue]);
+            let fixture = Fixture::new(false);
+            let queue = fixture.queue(ur_queue_flags_t(0));
+            assert!(fixture.copy(queue, SMALL, &[]).0 > 0, "memory of its own");
+            fixture.finish(queue);
+            fixture.end(&[queue]);
         },
     );
 }
 
-unsafe extern "C" fn until_told(told: *mut c_void) {
+unsafe extern "C" fn until_signalled(receiver: *mut c_void) {
     // SAFETY: the receiver outlives the task, which is waited for.
-    let told = unsafe { &*told.cast::<Receiver<()>>() };
-    told.recv().expect("the test tells");
+    let receiver = unsafe { &*receiver.cast::<Receiver<()>>() };
+    receiver.recv().expect("the test tells");
 }
 
 #[test]
@@ -146,14 +149,14 @@ fn nothing_is_copied_before_what_it_waits_for() {
         "tests::at_once::nothing_is_copied_before_what_it_waits_for",
         &[],
         || {
-            let bench = Bench::new(true);
-            let queues = [(); 2].map(|()| bench.queue(ur_queue_flags_t(0)));
-            let (tell, told): (Sender<()>, Receiver<()>) = channel();
+            let fixture = Fixture::new(true);
+            let queues = [(); 2].map(|()| fixture.queue(ur_queue_flags_t(0)));
+            let (report, receiver): (Sender<()>, Receiver<()>) = channel();
             let mut event = null_mut();
             let code = ur!(EnqueueExp.pfnHostTaskExp(
                 queues[0],
-                Some(until_told),
-                (&raw const told).cast_mut().cast(),
+                Some(until_signalled),
+                (&raw const receiver).cast_mut().cast(),
                 null(),
                 0,
                 null(),
@@ -161,17 +164,17 @@ fn nothing_is_copied_before_what_it_waits_for() {
             ));
             assert_eq!(code, UR_RESULT_SUCCESS);
             for (queue, waits) in [(queues[0], &[][..]), (queues[1], &[event])] {
-                let (_, seen) = bench.copy(queue, LITTLE, waits);
-                assert_eq!(seen, [0; LITTLE], "not yet");
+                let (_, seen) = fixture.copy(queue, SMALL, waits);
+                assert_eq!(seen, [0; SMALL], "not yet");
             }
-            tell.send(()).expect("the task listens");
-            queues.into_iter().for_each(|queue| bench.finish(queue));
+            report.send(()).expect("the task listens");
+            queues.into_iter().for_each(|queue| fixture.finish(queue));
             assert_eq!(
-                bench.copy(queues[1], LITTLE, &[event]),
-                (0, vec![7; LITTLE])
+                fixture.copy(queues[1], SMALL, &[event]),
+                (0, vec![7; SMALL])
             );
             assert_eq!(ur!(Event.pfnRelease(event)), UR_RESULT_SUCCESS);
-            bench.end(&queues);
+            fixture.end(&queues);
         },
     );
 }

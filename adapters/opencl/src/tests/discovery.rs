@@ -6,8 +6,8 @@ use opencl_sys::{CL_DEVICE_NOT_FOUND, CL_OUT_OF_HOST_MEMORY};
 use scripted_opencl::Shape;
 use ur::abi::*;
 
-use super::scene;
-use super::stage::{Folder, Stage, adapter, alone, device, library};
+use super::fake_driver::{FakeDriver, Folder, adapter, alone, device, library};
+use super::workload;
 
 #[test]
 fn without_opencl_there_is_no_adapter() {
@@ -50,7 +50,7 @@ fn without_an_optional_symbol_all_else_works() {
         let folder = Folder::with(symbol, &without(symbol));
         alone(name, &[folder.variable()], || {
             let device = device(adapter().expect("an adapter"));
-            let steps = scene::play(device);
+            let steps = workload::play(device);
             assert_eq!(steps.failed(), [], "{symbol}");
         });
     }
@@ -58,11 +58,11 @@ fn without_an_optional_symbol_all_else_works() {
 
 fn shaped(name: &str, shape: Shape, there: bool) {
     alone(name, &[], || {
-        let stage = Stage::open();
-        stage.shape(shape);
+        let driver = FakeDriver::open();
+        driver.shape(shape);
         assert_eq!(adapter().is_some(), there);
         // What it found once it does not look for again.
-        stage.shape(Shape::default());
+        driver.shape(Shape::default());
         assert_eq!(adapter().is_some(), there);
     });
 }
@@ -117,18 +117,18 @@ fn a_device_is_enough() {
 fn without_extensions_there_is_no_shared_memory() {
     let name = "tests::discovery::without_extensions_there_is_no_shared_memory";
     alone(name, &[], || {
-        let stage = Stage::open();
-        stage.shape(Shape {
+        let driver = FakeDriver::open();
+        driver.shape(Shape {
             no_extensions: true,
             ..Shape::default()
         });
-        let steps = scene::play(device(adapter().expect("an adapter")));
+        let steps = workload::play(device(adapter().expect("an adapter")));
         let refused = steps.failed();
         assert!(
             refused.contains(&("urUSMSharedAlloc", UR_RESULT_ERROR_UNSUPPORTED_FEATURE)),
             "{refused:?}"
         );
-        stage.check_end("a scene without extensions");
+        driver.check_end("a scene without extensions");
     });
 }
 
@@ -141,23 +141,23 @@ fn any_call_may_fail_while_it_looks() {
     for nth in 1..=24 {
         let nth_and_code = format!("{nth} {}", codes[nth % 2]);
         alone(name, &[("SCRIPTED_FAULT", nth_and_code.into())], || {
-            let stage = Stage::open();
-            let told = std::env::var("SCRIPTED_FAULT").expect("a fault");
-            let (nth, code) = told.split_once(' ').expect("two numbers");
-            stage.fail(
+            let driver = FakeDriver::open();
+            let fault = std::env::var("SCRIPTED_FAULT").expect("a fault");
+            let (nth, code) = fault.split_once(' ').expect("two numbers");
+            driver.fail(
                 nth.parse().expect("a number"),
                 code.parse().expect("a number"),
             );
             let found = adapter();
-            stage.calm();
+            driver.reset();
             if let Some(found) = found {
-                let failed = scene::play(device(found)).failed();
+                let failed = workload::play(device(found)).failed();
                 let unsupported = |(_, code): &(&str, ur_result_t)| {
                     *code == UR_RESULT_ERROR_UNSUPPORTED_FEATURE
                         || *code == UR_RESULT_ERROR_COMPILER_NOT_AVAILABLE
                 };
                 assert!(failed.iter().all(unsupported), "{failed:?}");
-                stage.check_end("a scene after a fault");
+                driver.check_end("a scene after a fault");
             }
         });
     }

@@ -6,8 +6,8 @@ use std::ptr::null;
 use opencl_sys::*;
 use ur::abi::*;
 
-use super::scene;
-use super::stage::{Stage, adapter, alone, device, ur};
+use super::fake_driver::{FakeDriver, adapter, alone, device, ur};
+use super::workload;
 
 /// A call of OpenCL's, what it fails with, and the step that answers for it, how.
 type Case = (&'static str, cl_int, &'static str, ur_result_t);
@@ -158,17 +158,17 @@ const CASES: [Case; 24] = [
 fn a_failure_of_each_call_has_its_own_code() {
     let name = "tests::errors::a_failure_of_each_call_has_its_own_code";
     alone(name, &[], || {
-        let stage = Stage::open();
+        let driver = FakeDriver::open();
         let device = device(adapter().expect("an adapter"));
         for (call, code, step, result) in CASES {
-            stage.fail_each(call, code);
-            let failed = scene::play(device).failed();
-            assert!(stage.look().met, "a scene calls {call}");
+            driver.fail_each(call, code);
+            let failed = workload::play(device).failed();
+            assert!(driver.query().met, "a scene calls {call}");
             if !step.is_empty() {
                 let first = failed.first();
                 assert_eq!(first, Some(&(step, result)), "{call} failed with {code}");
             }
-            stage.check_end(call);
+            driver.check_end(call);
         }
     });
 }
@@ -177,10 +177,10 @@ fn a_failure_of_each_call_has_its_own_code() {
 fn the_last_error_tells_the_native_code_and_the_call() {
     let name = "tests::errors::the_last_error_tells_the_native_code_and_the_call";
     alone(name, &[], || {
-        let stage = Stage::open();
+        let driver = FakeDriver::open();
         let adapter = adapter().expect("an adapter");
         let device = device(adapter);
-        stage.fail_each("clCreateContext", -9876);
+        driver.fail_each("clCreateContext", -9876);
         let mut context = std::ptr::null_mut();
         let code = ur!(Context.pfnCreate(1, &device, null(), &mut context));
         assert_eq!((code, context.is_null()), (UR_RESULT_ERROR_UNKNOWN, true));

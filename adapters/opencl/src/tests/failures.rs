@@ -1,5 +1,5 @@
 //! Commands that fail when their turn comes, of each kind, at any place, on either kind of queue: every
-//! failure is told, once by a wait that covers it, and by the events of what depends on it.
+//! failure is reported once by a wait that covers it, and by the events that depend on it.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -11,7 +11,7 @@ use opencl_sys::{
 };
 use ur::abi::*;
 
-use super::stage::{Stage, adapter, alone, device, ur};
+use super::fake_driver::{FakeDriver, adapter, alone, device, ur};
 
 const BYTES: usize = 64 << 10;
 const FAILED: ur_result_t = UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS;
@@ -49,8 +49,8 @@ impl What {
     }
 }
 
-struct Scene {
-    stage: Stage,
+struct Fixture {
+    driver: FakeDriver,
     device: ur_device_handle_t,
     context: ur_context_handle_t,
     queue: ur_queue_handle_t,
@@ -68,7 +68,7 @@ fn ok(code: ur_result_t) {
 }
 
 unsafe extern "C" fn count(calls: *mut c_void) {
-    // SAFETY: a count of the scene's, which outlives its commands.
+    // SAFETY: a count of the fixture's, which outlives its commands.
     unsafe { &*calls.cast::<AtomicUsize>() }.fetch_add(1, Ordering::SeqCst);
 }
 
@@ -77,10 +77,10 @@ unsafe extern "C" fn count_native(_: ur_queue_handle_t, calls: *mut c_void) {
     unsafe { count(calls) }
 }
 
-impl Scene {
+impl Fixture {
     fn new(flags: ur_queue_flags_t) -> Self {
-        let stage = Stage::open();
-        stage.calm();
+        let driver = FakeDriver::open();
+        driver.reset();
         let device = device(adapter().expect("an adapter"));
         let (mut context, mut queue) = (null_mut(), null_mut());
         ok(ur!(Context.pfnCreate(1, &device, null(), &mut context)));
@@ -108,8 +108,8 @@ impl Scene {
             c"work".as_ptr(),
             &mut kernel
         )));
-        let mut scene = Self {
-            stage,
+        let mut fixture = Self {
+            driver,
             device,
             context,
             queue,
@@ -120,8 +120,8 @@ impl Scene {
             to: vec![0; (CHAIN.len() + 1) * BYTES],
             calls: CHAIN.iter().map(|_| AtomicUsize::new(0)).collect(),
         };
-        scene.record();
-        scene
+        fixture.record();
+        fixture
     }
 
     /// A command buffer of two copies, to the chain's place of that kind.
@@ -138,7 +138,7 @@ impl Scene {
         for half in [0, BYTES / 2] {
             ok(ur!(CommandBufferExp.pfnAppendUSMMemcpyExp(
                 buffer,
-                self.place(CHAIN.len()).wrapping_byte_add(half),
+                self.position(CHAIN.len()).wrapping_byte_add(half),
                 self.from.as_ptr().cast(),
                 BYTES / 2,
                 0,
@@ -154,7 +154,7 @@ impl Scene {
         self.buffer = buffer;
     }
 
-    fn place(&mut self, at: usize) -> *mut c_void {
+    fn position(&mut self, at: usize) -> *mut c_void {
         self.to[at * BYTES..].as_mut_ptr().cast()
     }
 
@@ -166,7 +166,7 @@ impl Scene {
         waits: &[ur_event_handle_t],
         wanted: bool,
     ) -> Result<Option<ur_event_handle_t>, ur_result_t> {
-        let (queue, to, from) = (self.queue, self.place(at), self.from.as_ptr().cast());
+        let (queue, to, from) = (self.queue, self.position(at), self.from.as_ptr().cast());
         let calls = (&raw const self.calls[at]).cast_mut().cast::<c_void>();
         let (count_of, list) = (
             waits.len() as u32,
@@ -262,7 +262,7 @@ impl Scene {
         ok(ur!(Program.pfnRelease(self.program)));
         ok(ur!(Queue.pfnRelease(self.queue)));
         ok(ur!(Context.pfnRelease(self.context)));
-        self.stage.check_end("at the end");
+        self.driver.check_end("at the end");
     }
 }
 
@@ -272,15 +272,15 @@ struct Case {
     in_order: bool,
     wanted: bool,
     chained: bool,
-    place: usize,
+    position: usize,
     by_device: bool,
 }
 
-/// What the driver runs is over by the time that the next command is given to it.
+/// The driver finishes each command before the next one is submitted.
 #[test]
-fn a_failed_command_is_told_at_any_place() {
+fn a_failed_command_is_reported_at_any_place() {
     alone(
-        "tests::failures::a_failed_command_is_told_at_any_place",
+        "tests::failures::a_failed_command_is_reported_at_any_place",
         &[],
         || {
             let order = [true, false];
@@ -289,19 +289,19 @@ fn a_failed_command_is_told_at_any_place() {
                     .map(|(wanted, chained)| (in_order, wanted, chained))
             });
             for (in_order, wanted, chained) in kinds {
-                for place in 0..CHAIN.len() {
+                for position in 0..CHAIN.len() {
                     for first in 0..CHAIN.len() {
                         for by_device in [false, true] {
                             let case = Case {
                                 in_order,
                                 wanted,
                                 chained,
-                                place,
+                                position,
                                 by_device,
                             };
                             let mut chain = CHAIN;
                             chain.rotate_left(first);
-                            if chain[place].commands().is_some() {
+                            if chain[position].commands().is_some() {
                                 one(case, &chain);
                             }
                         }
@@ -314,40 +314,40 @@ fn a_failed_command_is_told_at_any_place() {
 
 fn one(case: Case, chain: &[What]) {
     let text = format!("{case:?} of {chain:?}");
-    let mut scene = Scene::new(match case.in_order {
+    let mut fixture = Fixture::new(match case.in_order {
         true => ur_queue_flags_t(0),
         false => UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE,
     });
-    let (kind, _) = chain[case.place]
+    let (kind, _) = chain[case.position]
         .commands()
         .expect("a command that can fail");
-    let before = chain[..case.place]
+    let before = chain[..case.position]
         .iter()
         .filter_map(|what| what.commands());
     let before: u64 = before
         .filter(|(other, _)| *other == kind)
         .map(|(_, count)| count)
         .sum();
-    scene
-        .stage
+    fixture
+        .driver
         .fail_command(kind, before + 1, CL_OUT_OF_RESOURCES);
     let mut events: Vec<Option<ur_event_handle_t>> = Vec::new();
     for (at, what) in chain.iter().enumerate() {
         let last = events.iter().flatten().last().filter(|_| case.chained);
         let last = last.copied();
-        let given = scene.enqueue(*what, at, last.as_slice(), case.wanted);
-        if given.is_err() {
+        let enqueued = fixture.enqueue(*what, at, last.as_slice(), case.wanted);
+        if enqueued.is_err() {
             // An event that is known to have failed is refused in a wait list.
-            let known = case.chained && at > case.place;
+            let known = case.chained && at > case.position;
             assert_eq!(
-                (given, known),
+                (enqueued, known),
                 (Err(FAILED), true),
                 "{what:?} at {at}: {text}"
             );
         }
-        events.push(given.unwrap_or_default());
+        events.push(enqueued.unwrap_or_default());
     }
-    let (queue, device) = (scene.queue, scene.device);
+    let (queue, device) = (fixture.queue, fixture.device);
     let wait = || match case.by_device {
         true => ur!(DeviceExp.pfnWaitExp(device)),
         false => ur!(Queue.pfnFinish(queue)),
@@ -356,28 +356,32 @@ fn one(case: Case, chain: &[What]) {
     assert_eq!(wait(), UR_RESULT_SUCCESS, "{text}");
     for (at, what) in chain.iter().enumerate() {
         let right = match case.in_order || case.chained {
-            true => at < case.place,
-            false => at != case.place,
+            true => at < case.position,
+            false => at != case.position,
         };
         // A native command's function is called as it is enqueued, unless the failure is known by then, and
         // has the driver wait by itself for host tasks that are to come before. What fails behind one may
         // do so between the question whether it has and the next command.
-        let late = chain[..case.place].contains(&What::HostTask);
+        let late = chain[..case.position].contains(&What::HostTask);
         let forced = chain[at..].contains(&What::Native);
         let shows = right || !(late || forced);
-        let ran = scene.ran(*what, at).filter(|_| shows);
+        let ran = fixture.ran(*what, at).filter(|_| shows);
         assert_eq!(ran.unwrap_or(right), right, "{what:?} at {at}: {text}");
         if let Some(event) = &events[at] {
             let code = ur!(Event.pfnWait(1, event));
             assert_eq!(code == UR_RESULT_SUCCESS, right, "{what:?} at {at}: {text}");
         }
     }
-    scene.to.fill(0);
-    assert_eq!(scene.enqueue(What::Copy, 0, &[], false), Ok(None), "{text}");
+    fixture.to.fill(0);
+    assert_eq!(
+        fixture.enqueue(What::Copy, 0, &[], false),
+        Ok(None),
+        "{text}"
+    );
     assert_eq!(wait(), UR_RESULT_SUCCESS, "{text}");
-    assert_eq!(scene.ran(What::Copy, 0), Some(true), "{text}");
+    assert_eq!(fixture.ran(What::Copy, 0), Some(true), "{text}");
     for event in events.into_iter().flatten() {
         ok(ur!(Event.pfnRelease(event)));
     }
-    scene.end();
+    fixture.end();
 }

@@ -1,38 +1,38 @@
-//! Every call of OpenCL's fails once, one after the other, while a scene is played.
+//! Every call of OpenCL's fails once, one after the other, while the workload runs.
 
 use opencl_sys::{CL_INVALID_VALUE, CL_OUT_OF_HOST_MEMORY, CL_OUT_OF_RESOURCES, cl_int};
 
-use super::scene;
-use super::stage::{Stage, adapter, alone, device};
+use super::fake_driver::{FakeDriver, adapter, alone, device};
+use super::workload;
 
-/// A scene in which nothing fails, and then ones in which one call after the other does. Whatever
-/// fails, nothing is lost, nothing is used that is gone, and what nobody complained about is right.
+/// Runs the workload without a failure, then once for each call with that call failing. No failure may
+/// leak an object, use a released one or return a wrong result as a success.
 fn each_call_fails_with(name: &str, code: cl_int) {
     alone(name, &[], || {
-        let stage = Stage::open();
+        let driver = FakeDriver::open();
         let device = device(adapter().expect("an adapter"));
-        stage.calm();
-        let whole = scene::play(device);
+        driver.reset();
+        let whole = workload::play(device);
         assert_eq!(whole.failed(), []);
         assert!(whole.right, "what was read back");
-        stage.check_end("a scene");
-        let calls = stage.look().calls;
+        driver.check_end("a scene");
+        let calls = driver.query().calls;
         assert!(calls > 70, "{calls} calls that could fail");
-        let (mut met, mut told) = (0, 0);
+        let (mut met, mut reported) = (0, 0);
         for nth in 1..=calls + 20 {
-            stage.fail(nth, code);
-            let steps = scene::play(device);
+            driver.fail(nth, code);
+            let steps = workload::play(device);
             let when = format!("call {nth} failed with {code}: {:?}", steps.failed());
-            stage.check_end(&when);
-            let hit = stage.look().met;
-            (met, told) = (
+            driver.check_end(&when);
+            let hit = driver.query().met;
+            (met, reported) = (
                 met + u64::from(hit),
-                told + u64::from(!steps.failed().is_empty()),
+                reported + u64::from(!steps.failed().is_empty()),
             );
             assert!(
                 !steps.failed().is_empty() || steps.right,
                 "{when}: {}",
-                stage.tell()
+                driver.report()
             );
             assert!(
                 hit || steps.failed().is_empty(),
@@ -40,7 +40,7 @@ fn each_call_fails_with(name: &str, code: cl_int) {
             );
         }
         assert!(met >= calls - 10, "{met} of {calls} faults were met");
-        assert!(told > met / 2, "{told} of {met} faults were told");
+        assert!(reported > met / 2, "{reported} of {met} faults were told");
     });
 }
 

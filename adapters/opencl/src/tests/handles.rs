@@ -7,7 +7,7 @@ use opencl_sys::*;
 use ur::abi::*;
 use ur::dl::{Binding, Library};
 
-use super::stage::{Stage, adapter, alone, device, library, ur};
+use super::fake_driver::{FakeDriver, adapter, alone, device, library, ur};
 
 ur::dl::symbols! {
     /// OpenCL as a client of its own calls it.
@@ -32,8 +32,8 @@ ur::dl::symbols! {
     }
 }
 
-struct Bench {
-    stage: Stage,
+struct Fixture {
+    driver: FakeDriver,
     client: Client,
     context: ur_context_handle_t,
     device: ur_device_handle_t,
@@ -41,9 +41,9 @@ struct Bench {
     native_device: cl_device_id,
 }
 
-impl Bench {
+impl Fixture {
     fn new() -> Self {
-        let stage = Stage::open();
+        let driver = FakeDriver::open();
         let library = Library::open(library(), Binding::Usual).expect("the scripted library");
         let client = Client::from_library(library).expect("its functions");
         let device = device(adapter().expect("an adapter"));
@@ -55,7 +55,7 @@ impl Bench {
         ];
         assert_eq!(codes, [UR_RESULT_SUCCESS; 3]);
         Self {
-            stage,
+            driver,
             client,
             context,
             device,
@@ -66,120 +66,123 @@ impl Bench {
 
     fn end(self) {
         assert_eq!(ur!(Context.pfnRelease(self.context)), UR_RESULT_SUCCESS);
-        self.stage.check_end("native handles");
+        self.driver.check_end("native handles");
     }
 }
 
-/// A handle given away with its reference is gone with the object; kept, it is still its owner's.
-/// Refused, it is in both cases.
-fn given_kept_and_refused(
-    bench: &Bench,
+/// An owned native handle is released with the object. A borrowed or refused one stays its owner's.
+fn owned_borrowed_and_refused(
+    fixture: &Fixture,
     query: &str,
     make: impl Fn(&Client) -> *mut c_void,
     adopt: impl Fn(*mut c_void, bool) -> (ur_result_t, Option<*mut c_void>),
     end: impl Fn(*mut c_void) -> ur_result_t,
     release: unsafe extern "C" fn(*mut c_void) -> cl_int,
 ) {
-    let before = bench.stage.look().live;
-    for given in [true, false] {
-        let native = make(&bench.client);
-        bench.stage.fail_each(query, CL_OUT_OF_RESOURCES);
-        let (code, made) = adopt(native, given);
+    let before = fixture.driver.query().live;
+    for owned in [true, false] {
+        let native = make(&fixture.client);
+        fixture.driver.fail_each(query, CL_OUT_OF_RESOURCES);
+        let (code, made) = adopt(native, owned);
         assert_eq!((code, made), (UR_RESULT_ERROR_OUT_OF_RESOURCES, None));
-        bench.stage.check_left(before + 1, "refused");
-        bench.stage.calm();
-        let (code, made) = adopt(native, given);
+        fixture.driver.check_live(before + 1, "refused");
+        fixture.driver.reset();
+        let (code, made) = adopt(native, owned);
         assert_eq!(code, UR_RESULT_SUCCESS);
         assert_eq!(made.map(&end), Some(UR_RESULT_SUCCESS));
-        if !given {
-            bench.stage.check_left(before + 1, "kept by its owner");
+        if !owned {
+            fixture.driver.check_live(before + 1, "kept by its owner");
             // SAFETY: the owner's own reference.
             assert_eq!(unsafe { release(native) }, CL_SUCCESS);
         }
-        bench.stage.check_left(before, "gone");
+        fixture.driver.check_live(before, "gone");
     }
 }
 
 #[test]
 fn buffers() {
     alone("tests::handles::buffers", &[], || {
-        let bench = Bench::new();
+        let fixture = Fixture::new();
         let make = |client: &Client| {
             // SAFETY: a live context.
-            unsafe { (client.clCreateBuffer)(bench.native, 0, 64, null_mut(), null_mut()) }
+            unsafe { (client.clCreateBuffer)(fixture.native, 0, 64, null_mut(), null_mut()) }
         };
-        let adopt = |native: *mut c_void, given: bool| {
+        let adopt = |native: *mut c_void, owned: bool| {
             let properties = ur_mem_native_properties_t {
-                isNativeHandleOwned: u8::from(given),
+                isNativeHandleOwned: u8::from(owned),
                 ..Default::default()
             };
             let (native, mut made) = (native as ur_native_handle_t, null_mut());
             let code = ur!(Mem.pfnBufferCreateWithNativeHandle(
                 native,
-                bench.context,
+                fixture.context,
                 &properties,
                 &mut made
             ));
             (code, (!made.is_null()).then_some(made.cast()))
         };
         let end = |made: *mut c_void| ur!(Mem.pfnRelease(made.cast()));
-        let release = bench.client.clReleaseMemObject;
-        given_kept_and_refused(&bench, "clGetMemObjectInfo", make, adopt, end, release);
-        bench.end();
+        let release = fixture.client.clReleaseMemObject;
+        owned_borrowed_and_refused(&fixture, "clGetMemObjectInfo", make, adopt, end, release);
+        fixture.end();
     });
 }
 
 #[test]
 fn queues() {
     alone("tests::handles::queues", &[], || {
-        let bench = Bench::new();
+        let fixture = Fixture::new();
         let make = |client: &Client| {
-            let (context, device) = (bench.native, bench.native_device);
+            let (context, device) = (fixture.native, fixture.native_device);
             // SAFETY: a live context and device.
             unsafe { (client.clCreateCommandQueue)(context, device, 0, null_mut()) }
         };
-        let adopt = |native: *mut c_void, given: bool| {
+        let adopt = |native: *mut c_void, owned: bool| {
             let properties = ur_queue_native_properties_t {
-                isNativeHandleOwned: u8::from(given),
+                isNativeHandleOwned: u8::from(owned),
                 ..Default::default()
             };
             let (native, mut made) = (native as ur_native_handle_t, null_mut());
             let code = ur!(Queue.pfnCreateWithNativeHandle(
                 native,
-                bench.context,
-                bench.device,
+                fixture.context,
+                fixture.device,
                 &properties,
                 &mut made
             ));
             (code, (!made.is_null()).then_some(made.cast()))
         };
         let end = |made: *mut c_void| ur!(Queue.pfnRelease(made.cast()));
-        let release = bench.client.clReleaseCommandQueue;
-        given_kept_and_refused(&bench, "clGetCommandQueueInfo", make, adopt, end, release);
-        bench.end();
+        let release = fixture.client.clReleaseCommandQueue;
+        owned_borrowed_and_refused(&fixture, "clGetCommandQueueInfo", make, adopt, end, release);
+        fixture.end();
     });
 }
 
 #[test]
 fn events() {
     alone("tests::handles::events", &[], || {
-        let bench = Bench::new();
+        let fixture = Fixture::new();
         let make = |client: &Client| {
             // SAFETY: a live context, and then a live event, completed once.
             unsafe {
-                let event = (client.clCreateUserEvent)(bench.native, null_mut());
+                let event = (client.clCreateUserEvent)(fixture.native, null_mut());
                 (client.clSetUserEventStatus)(event, CL_COMPLETE);
                 event
             }
         };
-        let adopt = |native: *mut c_void, given: bool| {
+        let adopt = |native: *mut c_void, owned: bool| {
             let properties = ur_event_native_properties_t {
-                isNativeHandleOwned: u8::from(given),
+                isNativeHandleOwned: u8::from(owned),
                 ..Default::default()
             };
             let (native, mut made) = (native as ur_native_handle_t, null_mut());
-            let code =
-                ur!(Event.pfnCreateWithNativeHandle(native, bench.context, &properties, &mut made));
+            let code = ur!(Event.pfnCreateWithNativeHandle(
+                native,
+                fixture.context,
+                &properties,
+                &mut made
+            ));
             (code, (!made.is_null()).then_some(made.cast()))
         };
         let end = |made: *mut c_void| {
@@ -187,9 +190,9 @@ fn events() {
             assert_eq!(ur!(Event.pfnWait(1, &raw mut event)), UR_RESULT_SUCCESS);
             ur!(Event.pfnRelease(event))
         };
-        let release = bench.client.clReleaseEvent;
-        given_kept_and_refused(&bench, "clGetEventInfo", make, adopt, end, release);
-        bench.end();
+        let release = fixture.client.clReleaseEvent;
+        owned_borrowed_and_refused(&fixture, "clGetEventInfo", make, adopt, end, release);
+        fixture.end();
     });
 }
 
@@ -198,8 +201,8 @@ fn events() {
 #[test]
 fn queues_of_events() {
     alone("tests::handles::queues_of_events", &[], || {
-        let bench = Bench::new();
-        let (client, context) = (&bench.client, bench.context);
+        let fixture = Fixture::new();
+        let (client, context) = (&fixture.client, fixture.context);
         let adopt = |native: cl_event| {
             let mut made = null_mut();
             let native = native as ur_native_handle_t;
@@ -229,13 +232,13 @@ fn queues_of_events() {
             assert_eq!(code, CL_SUCCESS);
             event
         };
-        let before = bench.stage.look().live;
+        let before = fixture.driver.query().live;
         // SAFETY: a live context and device.
         let (native, user) = unsafe {
-            let (context, device) = (bench.native, bench.native_device);
+            let (context, device) = (fixture.native, fixture.native_device);
             (
                 (client.clCreateCommandQueue)(context, device, 0, null_mut()),
-                (client.clCreateUserEvent)(bench.native, null_mut()),
+                (client.clCreateUserEvent)(fixture.native, null_mut()),
             )
         };
         let (first, second) = (marked(native), marked(native));
@@ -245,7 +248,7 @@ fn queues_of_events() {
         assert_eq!(native_of(made), native);
         assert_eq!([queue_of(events[0]), queue_of(events[1])], [made; 2]);
         // A queue of ours that is over it by then is as good.
-        let (mut own, device) = (null_mut(), bench.device);
+        let (mut own, device) = (null_mut(), fixture.device);
         let code = ur!(Queue.pfnCreate(context, device, null(), &mut own));
         assert_eq!(code, UR_RESULT_SUCCESS);
         let third = marked(native_of(own));
@@ -265,8 +268,8 @@ fn queues_of_events() {
             assert_eq!(ur!(Event.pfnRelease(event)), UR_RESULT_SUCCESS);
         }
         assert_eq!(ur!(Queue.pfnRelease(own)), UR_RESULT_SUCCESS);
-        bench.stage.check_left(before, "gone");
-        bench.end();
+        fixture.driver.check_live(before, "gone");
+        fixture.end();
     });
 }
 
@@ -279,9 +282,9 @@ unsafe extern "C" fn count(data: *mut c_void) {
 #[test]
 fn no_command_buffers() {
     alone("tests::handles::no_command_buffers", &[], || {
-        let bench = Bench::new();
+        let fixture = Fixture::new();
         let what = ur_exp_command_buffer_desc_t::default();
-        let (context, device, mut buffer) = (bench.context, bench.device, null_mut());
+        let (context, device, mut buffer) = (fixture.context, fixture.device, null_mut());
         let code = ur!(CommandBufferExp.pfnCreateExp(context, device, &what, &mut buffer));
         assert_eq!(code, UR_RESULT_SUCCESS);
         let (mut calls, mut native) = (0_u32, 0);
@@ -302,6 +305,6 @@ fn no_command_buffers() {
         assert_eq!((calls, native), (0, 0));
         let code = ur!(CommandBufferExp.pfnReleaseExp(buffer));
         assert_eq!(code, UR_RESULT_SUCCESS);
-        bench.end();
+        fixture.end();
     });
 }

@@ -7,18 +7,18 @@ use opencl_sys::{CL_INVALID_OPERATION, CL_INVALID_VALUE};
 use scripted_opencl::Shape;
 use ur::abi::*;
 
-use super::stage::{Stage, adapter, alone, device, ur};
+use super::fake_driver::{FakeDriver, adapter, alone, device, ur};
 
 const PIPE: &CStr = c"a pipe";
 
 /// A queue and a program, released on drop.
-struct Bench {
+struct Fixture {
     context: ur_context_handle_t,
     queue: ur_queue_handle_t,
     program: ur_program_handle_t,
 }
 
-impl Bench {
+impl Fixture {
     fn new() -> Self {
         let device = device(adapter().expect("an adapter"));
         let (mut context, mut queue, mut program) = (null_mut(), null_mut(), null_mut());
@@ -85,7 +85,7 @@ impl Bench {
     }
 }
 
-impl Drop for Bench {
+impl Drop for Fixture {
     fn drop(&mut self) {
         let codes = [
             ur!(Program.pfnRelease(self.program)),
@@ -108,18 +108,18 @@ fn command_type(event: ur_event_handle_t) -> ur_command_t {
 #[test]
 fn what_goes_in_comes_out_in_order() {
     alone("tests::pipes::what_goes_in_comes_out_in_order", &[], || {
-        let stage = Stage::open();
-        let bench = Bench::new();
+        let driver = FakeDriver::open();
+        let fixture = Fixture::new();
         let (mut first, mut second) = (null_mut(), null_mut());
         let written = [
-            bench.write(&[1, 2, 3], false, &[], &mut first),
-            bench.write(&[4, 5], true, &[first], &mut second),
+            fixture.write(&[1, 2, 3], false, &[], &mut first),
+            fixture.write(&[4, 5], true, &[first], &mut second),
         ];
         assert_eq!(written, [UR_RESULT_SUCCESS; 2]);
         assert_eq!(command_type(first), UR_COMMAND_WRITE_HOST_PIPE);
         let (mut out, mut event) = ([0; 5], null_mut());
         assert_eq!(
-            bench.read(&mut out, &[second], &mut event),
+            fixture.read(&mut out, &[second], &mut event),
             UR_RESULT_SUCCESS
         );
         assert_eq!(
@@ -131,26 +131,26 @@ fn what_goes_in_comes_out_in_order() {
         for event in [first, second, event] {
             assert_eq!(ur!(Event.pfnRelease(event)), UR_RESULT_SUCCESS);
         }
-        drop(bench);
-        stage.check_end("pipes");
+        drop(fixture);
+        driver.check_end("pipes");
     });
 }
 
 #[test]
 fn a_pipe_that_fails_is_an_error() {
     alone("tests::pipes::a_pipe_that_fails_is_an_error", &[], || {
-        let stage = Stage::open();
-        let bench = Bench::new();
-        stage.fail_each("clEnqueueWriteHostPipeINTEL", CL_INVALID_VALUE);
-        let code = bench.write(&[1], true, &[], null_mut());
+        let driver = FakeDriver::open();
+        let fixture = Fixture::new();
+        driver.fail_each("clEnqueueWriteHostPipeINTEL", CL_INVALID_VALUE);
+        let code = fixture.write(&[1], true, &[], null_mut());
         assert_eq!(code, UR_RESULT_ERROR_INVALID_VALUE);
-        stage.fail_each("clEnqueueReadHostPipeINTEL", CL_INVALID_OPERATION);
-        let code = bench.read(&mut [0], &[], null_mut());
+        driver.fail_each("clEnqueueReadHostPipeINTEL", CL_INVALID_OPERATION);
+        let code = fixture.read(&mut [0], &[], null_mut());
         assert_eq!(code, UR_RESULT_ERROR_INVALID_OPERATION);
-        stage.calm();
-        assert_eq!(ur!(Queue.pfnFinish(bench.queue)), UR_RESULT_SUCCESS);
-        drop(bench);
-        stage.check_end("pipes that fail");
+        driver.reset();
+        assert_eq!(ur!(Queue.pfnFinish(fixture.queue)), UR_RESULT_SUCCESS);
+        drop(fixture);
+        driver.check_end("pipes that fail");
     });
 }
 
@@ -158,15 +158,15 @@ fn a_pipe_that_fails_is_an_error() {
 fn without_the_extension_pipes_are_unsupported() {
     let name = "tests::pipes::without_the_extension_pipes_are_unsupported";
     alone(name, &[], || {
-        let stage = Stage::open();
-        stage.shape(Shape {
+        let driver = FakeDriver::open();
+        driver.shape(Shape {
             no_extensions: true,
             ..Shape::default()
         });
-        let bench = Bench::new();
+        let fixture = Fixture::new();
         let codes = [
-            bench.write(&[1], true, &[], null_mut()),
-            bench.read(&mut [0], &[], null_mut()),
+            fixture.write(&[1], true, &[], null_mut()),
+            fixture.read(&mut [0], &[], null_mut()),
         ];
         assert_eq!(codes, [UR_RESULT_ERROR_UNSUPPORTED_FEATURE; 2]);
     });

@@ -199,10 +199,10 @@ impl Cli {
 
     fn profile(&self, times: usize) -> Result<(), String> {
         let calls = calls::Calls::open(&self.ours)?;
-        let bench = measures::Bench::new(calls)?;
+        let setup = measures::Setup::new(calls)?;
         for measure in MEASURES.iter().filter(|one| self.wants(one.name)) {
             for _ in 0..times {
-                (measure.sample)(&bench)?;
+                (measure.sample)(&setup)?;
             }
         }
         Ok(())

@@ -25,7 +25,7 @@ pub struct Measure {
     pub name: &'static str,
     pub target: Target,
     /// Nanoseconds a call; none where the call is not offered.
-    pub sample: fn(&Bench) -> Result<Option<f64>, String>,
+    pub sample: fn(&Setup) -> Result<Option<f64>, String>,
 }
 
 /// What every sample needs a new process for, and the row in which the other side is compared with
@@ -69,28 +69,28 @@ macro_rules! measures {
 }
 
 measures! {
-    "urDeviceGetInfo, a number", Target::AtMost(1.0), |bench| bench.info(UR_DEVICE_INFO_MAX_COMPUTE_UNITS, 4);
-    "urDeviceGetInfo, a text", Target::AtMost(1.0), |bench| bench.info(UR_DEVICE_INFO_NAME, 256);
-    "urEnqueueUSMMemcpy, in-order, no event", Target::AtMost(1.0), |bench| bench.submit(bench.in_order, Bench::copy, false);
-    "urEnqueueUSMMemcpy, in-order, with event", Target::AtMost(1.0), |bench| bench.submit(bench.in_order, Bench::copy, true);
-    "urEnqueueUSMMemcpy, out-of-order, no event", Target::AtMost(1.0), |bench| bench.submit(bench.out_of_order, Bench::copy, false);
-    "urEnqueueUSMMemcpy, out-of-order, with event", Target::AtMost(1.0), |bench| bench.submit(bench.out_of_order, Bench::copy, true);
-    "kernel launch with four arguments, in-order, no event", Target::AtMost(1.0), |bench| bench.submit(bench.in_order, Bench::launch_other, false);
-    "kernel launch with four arguments, in-order, with event", Target::AtMost(1.0), |bench| bench.submit(bench.in_order, Bench::launch_other, true);
-    "kernel launch with four arguments, out-of-order, with event", Target::AtMost(1.0), |bench| bench.submit(bench.out_of_order, Bench::launch_other, true);
-    "kernel launch with the same four arguments, in-order, with event", Target::AtMost(1.0), |bench| bench.submit(bench.in_order, Bench::launch_same, true);
-    "urEventWait, finished, first time", Target::AtMost(1.0), |bench| bench.wait_finished(1);
-    "urEventWait, finished, again", Target::AtMost(1.0), |bench| bench.wait_finished(16);
-    SYNCHRONOUS, Target::Shown, Bench::synchronous_pair;
-    "urEnqueueUSMDeviceAllocExp and urEnqueueUSMFreeExp, 1 MiB", Target::AtMostOf(0.05, SYNCHRONOUS), Bench::asynchronous_pair;
-    "urEventRelease, finished", Target::Shown, Bench::release_finished;
-    "urEventGetInfo, status, finished", Target::Shown, Bench::status_finished;
-    "urEnqueueUSMMemcpy and urQueueFinish, in-order", Target::Shown, |bench| bench.round_trip(bench.in_order, false);
-    "urEnqueueUSMMemcpy and urEventWait, in-order", Target::Shown, |bench| bench.round_trip(bench.in_order, true);
-    "urEnqueueUSMMemcpy and urEventWait, out-of-order", Target::Shown, |bench| bench.round_trip(bench.out_of_order, true);
-    "64 urEnqueueUSMMemcpy and urQueueFinish, in-order", Target::Shown, |bench| bench.burst(bench.in_order);
-    "64 urEnqueueUSMMemcpy and urQueueFinish, out-of-order", Target::Shown, |bench| bench.burst(bench.out_of_order);
-    "urQueueFinish, nothing to do", Target::Shown, Bench::finish_nothing;
+    "urDeviceGetInfo, a number", Target::AtMost(1.0), |setup| setup.info(UR_DEVICE_INFO_MAX_COMPUTE_UNITS, 4);
+    "urDeviceGetInfo, a text", Target::AtMost(1.0), |setup| setup.info(UR_DEVICE_INFO_NAME, 256);
+    "urEnqueueUSMMemcpy, in-order, no event", Target::AtMost(1.0), |setup| setup.submit(setup.in_order, Setup::copy, false);
+    "urEnqueueUSMMemcpy, in-order, with event", Target::AtMost(1.0), |setup| setup.submit(setup.in_order, Setup::copy, true);
+    "urEnqueueUSMMemcpy, out-of-order, no event", Target::AtMost(1.0), |setup| setup.submit(setup.out_of_order, Setup::copy, false);
+    "urEnqueueUSMMemcpy, out-of-order, with event", Target::AtMost(1.0), |setup| setup.submit(setup.out_of_order, Setup::copy, true);
+    "kernel launch with four arguments, in-order, no event", Target::AtMost(1.0), |setup| setup.submit(setup.in_order, Setup::launch_other, false);
+    "kernel launch with four arguments, in-order, with event", Target::AtMost(1.0), |setup| setup.submit(setup.in_order, Setup::launch_other, true);
+    "kernel launch with four arguments, out-of-order, with event", Target::AtMost(1.0), |setup| setup.submit(setup.out_of_order, Setup::launch_other, true);
+    "kernel launch with the same four arguments, in-order, with event", Target::AtMost(1.0), |setup| setup.submit(setup.in_order, Setup::launch_same, true);
+    "urEventWait, finished, first time", Target::AtMost(1.0), |setup| setup.wait_finished(1);
+    "urEventWait, finished, again", Target::AtMost(1.0), |setup| setup.wait_finished(16);
+    SYNCHRONOUS, Target::Shown, Setup::synchronous_pair;
+    "urEnqueueUSMDeviceAllocExp and urEnqueueUSMFreeExp, 1 MiB", Target::AtMostOf(0.05, SYNCHRONOUS), Setup::asynchronous_pair;
+    "urEventRelease, finished", Target::Shown, Setup::release_finished;
+    "urEventGetInfo, status, finished", Target::Shown, Setup::status_finished;
+    "urEnqueueUSMMemcpy and urQueueFinish, in-order", Target::Shown, |setup| setup.round_trip(setup.in_order, false);
+    "urEnqueueUSMMemcpy and urEventWait, in-order", Target::Shown, |setup| setup.round_trip(setup.in_order, true);
+    "urEnqueueUSMMemcpy and urEventWait, out-of-order", Target::Shown, |setup| setup.round_trip(setup.out_of_order, true);
+    "64 urEnqueueUSMMemcpy and urQueueFinish, in-order", Target::Shown, |setup| setup.burst(setup.in_order);
+    "64 urEnqueueUSMMemcpy and urQueueFinish, out-of-order", Target::Shown, |setup| setup.burst(setup.out_of_order);
+    "urQueueFinish, nothing to do", Target::Shown, Setup::finish_nothing;
 }
 
 pub fn target(name: &str) -> Target {
@@ -103,7 +103,7 @@ pub fn target(name: &str) -> Target {
 }
 
 /// A loader's calls, and what they are made on.
-pub struct Bench {
+pub struct Setup {
     ur: &'static Calls,
     device: ur_device_handle_t,
     context: ur_context_handle_t,
@@ -144,7 +144,7 @@ pub fn first_device(ur: &Calls) -> Result<ur_device_handle_t, String> {
     Ok(device)
 }
 
-impl Bench {
+impl Setup {
     pub fn new(ur: &'static Calls) -> Result<Self, String> {
         let device = first_device(ur)?;
         let (mut context, mut target, mut source) = (null_mut(), null_mut(), null_mut());
@@ -163,7 +163,7 @@ impl Bench {
                 ))?;
             }
         }
-        let mut bench = Self {
+        let mut setup = Self {
             ur,
             device,
             context,
@@ -173,10 +173,10 @@ impl Bench {
             target,
             source,
         };
-        bench.in_order = bench.queue(0)?;
-        bench.out_of_order = bench.queue(UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE.0)?;
-        bench.kernel = bench.make_kernel()?;
-        Ok(bench)
+        setup.in_order = setup.queue(0)?;
+        setup.out_of_order = setup.queue(UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE.0)?;
+        setup.kernel = setup.make_kernel()?;
+        Ok(setup)
     }
 
     fn queue(&self, flags: u32) -> Result<ur_queue_handle_t, String> {

@@ -1,7 +1,7 @@
 //! One of the two that are compared: a process with a loader in it, that answers with samples.
 
 use crate::calls::Calls;
-use crate::measures::{self, Bench};
+use crate::measures::{self, Setup};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -61,12 +61,12 @@ impl Side {
     /// One sample of a measure, in nanoseconds a call.
     pub fn sample(&mut self, measure: &str) -> Result<Option<f64>, String> {
         let worker = self.worker.as_mut().ok_or("the worker is not open")?;
-        worker.ask(measure)
+        worker.get_info(measure)
     }
 
     /// A sample that takes a process of its own.
     pub fn start(&self, measure: &str) -> Result<Option<f64>, String> {
-        self.spawn()?.ask(measure)
+        self.spawn()?.get_info(measure)
     }
 
     fn spawn(&self) -> Result<Worker, String> {
@@ -103,7 +103,7 @@ impl Side {
 }
 
 impl Worker {
-    fn ask(&mut self, measure: &str) -> Result<Option<f64>, String> {
+    fn get_info(&mut self, measure: &str) -> Result<Option<f64>, String> {
         let gone = |error: std::io::Error| format!("a worker has ended: {error}");
         writeln!(self.requests, "{measure}").map_err(gone)?;
         let mut answer = String::new();
@@ -128,13 +128,13 @@ impl Drop for Worker {
 
 /// The worker: answers each request with a sample until there are no more.
 pub fn serve(loader: &Path, beside: &[PathBuf]) -> Result<(), String> {
-    let mut bench = None;
+    let mut setup = None;
     for request in std::io::stdin().lines() {
         let request = request.map_err(|error| error.to_string())?;
         let answer = match request.as_str() {
             measures::START => start(loader, beside).map(Some),
             measures::LOAD => load(loader).map(Some),
-            name => sample(loader, &mut bench, name),
+            name => sample(loader, &mut setup, name),
         };
         match answer {
             Ok(Some(sample)) => console::outln!("{sample}"),
@@ -161,11 +161,11 @@ fn load(loader: &Path) -> Result<f64, String> {
     Ok(begun.elapsed().as_nanos() as f64)
 }
 
-fn sample(loader: &Path, bench: &mut Option<Bench>, name: &str) -> Result<Option<f64>, String> {
-    let bench = match bench {
-        Some(bench) => bench,
-        None => bench.insert(Bench::new(Calls::open(loader)?)?),
+fn sample(loader: &Path, setup: &mut Option<Setup>, name: &str) -> Result<Option<f64>, String> {
+    let setup = match setup {
+        Some(setup) => setup,
+        None => setup.insert(Setup::new(Calls::open(loader)?)?),
     };
     let measure = measures::MEASURES.iter().find(|one| one.name == name);
-    (measure.ok_or("no such measure")?.sample)(bench)
+    (measure.ok_or("no such measure")?.sample)(setup)
 }

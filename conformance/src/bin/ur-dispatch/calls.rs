@@ -39,7 +39,7 @@ symbols! {
 }
 
 /// A loader with the first adapter's objects.
-pub struct World {
+pub struct Setup {
     exports: Exports,
     table: &'static ur_dditable_t,
     context: ur_context_handle_t,
@@ -57,18 +57,18 @@ pub enum Way {
 pub struct Call {
     pub name: &'static str,
     /// Calls so many times; a result that is not the expected one is an error.
-    pub run: fn(&World, Way, usize) -> Result<(), String>,
+    pub run: fn(&Setup, Way, usize) -> Result<(), String>,
 }
 
 macro_rules! calls {
     ($($name:literal: $export:ident, $table:ident.$slot:ident, $expected:ident,
-       |$world:ident| ($($argument:expr),* $(,)?);)*) => {
+       |$setup:ident| ($($argument:expr),* $(,)?);)*) => {
         pub const CALLS: &[Call] = &[$(Call {
             name: $name,
-            run: |$world, way, times| {
+            run: |$setup, way, times| {
                 let function = match way {
-                    Way::Loader => $world.exports.$export,
-                    Way::Direct => $world.table.$table.$slot.ok_or("an empty slot")?,
+                    Way::Loader => $setup.exports.$export,
+                    Way::Direct => $setup.table.$table.$slot.ok_or("an empty slot")?,
                 };
                 // Else the optimiser may see what is called, and when.
                 let function = std::hint::black_box(function);
@@ -91,32 +91,32 @@ macro_rules! calls {
 
 calls! {
     "urQueueRetain, 1 argument": urQueueRetain, Queue.pfnRetain, UR_RESULT_SUCCESS,
-        |world| (world.queue);
+        |setup| (setup.queue);
     "urContextGetInfo, 5 arguments": urContextGetInfo, Context.pfnGetInfo, UR_RESULT_SUCCESS,
-        |world| (
-            world.context, UR_CONTEXT_INFO_REFERENCE_COUNT, size_of::<u32>(),
-            world.place.get().cast(), null_mut(),
+        |setup| (
+            setup.context, UR_CONTEXT_INFO_REFERENCE_COUNT, size_of::<u32>(),
+            setup.place.get().cast(), null_mut(),
         );
     "urEnqueueUSMMemcpy, 8 arguments, refused": urEnqueueUSMMemcpy, Enqueue.pfnUSMMemcpy,
         UR_RESULT_ERROR_INVALID_NULL_POINTER,
-        |world| (world.queue, 0, null_mut(), null(), 0, 0, null(), null_mut());
+        |setup| (setup.queue, 0, null_mut(), null(), 0, 0, null(), null_mut());
     "urEnqueueKernelLaunchWithArgsExp, 12 arguments, refused": urEnqueueKernelLaunchWithArgsExp,
         EnqueueExp.pfnKernelLaunchWithArgsExp, UR_RESULT_ERROR_INVALID_NULL_POINTER,
-        |world| (
-            world.queue, null_mut(), 0, null(), null(), null(), 0, null(), null(), 0, null(), null_mut(),
+        |setup| (
+            setup.queue, null_mut(), 0, null(), null(), null(), 0, null(), null(), 0, null(), null_mut(),
         );
 }
 
 impl Call {
     /// Nanoseconds a call, over so many.
-    pub fn time(&self, world: &World, way: Way, times: usize) -> Result<f64, String> {
+    pub fn time(&self, setup: &Setup, way: Way, times: usize) -> Result<f64, String> {
         let begun = Instant::now();
-        (self.run)(world, way, times)?;
+        (self.run)(setup, way, times)?;
         Ok(begun.elapsed().as_nanos() as f64 / times as f64)
     }
 }
 
-impl World {
+impl Setup {
     pub fn open(loader: &Path) -> Result<Self, String> {
         let library = Library::open(loader, Binding::Usual).map_err(|error| error.to_string())?;
         let exports = Exports::from_library(library).map_err(|error| error.to_string())?;

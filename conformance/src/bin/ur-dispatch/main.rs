@@ -6,7 +6,7 @@
 
 mod calls;
 
-use calls::{CALLS, Way, World};
+use calls::{CALLS, Setup, Way};
 use clap::Parser;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -93,7 +93,7 @@ type Samples = Vec<(f64, f64)>;
 
 impl Cli {
     fn repeat(&self, name: &str) -> Result<(), String> {
-        let world = World::open(&self.ours)?;
+        let setup = Setup::open(&self.ours)?;
         let call = CALLS.iter().find(|call| call.name == name);
         let call = call.ok_or_else(|| format!("no call {name}"))?;
         let way = if self.direct {
@@ -101,15 +101,15 @@ impl Cli {
         } else {
             Way::Loader
         };
-        (call.run)(&world, way, self.times)
+        (call.run)(&setup, way, self.times)
     }
 
     fn work(&self) -> Result<(), String> {
-        let world = World::open(&self.ours)?;
+        let setup = Setup::open(&self.ours)?;
         for call in CALLS {
             for round in 0..=self.rounds {
-                let loader = call.time(&world, Way::Loader, BATCH)?;
-                let direct = call.time(&world, Way::Direct, BATCH)?;
+                let loader = call.time(&setup, Way::Loader, BATCH)?;
+                let direct = call.time(&setup, Way::Direct, BATCH)?;
                 // The first warms up.
                 if round > 0 {
                     console::outln!("{}\t{loader}\t{direct}", call.name);

@@ -35,8 +35,8 @@ pub fn all() -> Vec<Test> {
     tests
 }
 
-fn use_of_all_sizes(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+fn use_of_all_sizes(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
     for size in [
         1,
         2,
@@ -55,15 +55,15 @@ fn use_of_all_sizes(bench: &Bench, kind: Kind) -> Done {
         MIB + 1,
         5 * MIB + 123,
     ] {
-        bench.exercise(&queue, kind, &pool, size)?;
+        setup.exercise(&queue, kind, &pool, size)?;
     }
     queue.finish()?;
     check_eq!(pool.used()?, 0, "used bytes when all is freed");
     Ok(())
 }
 
-fn aligned_and_disjoint(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+fn aligned_and_disjoint(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let mut blocks = Vec::new();
     for index in 0..300 {
         blocks.push(queue.alloc(kind, &pool, 1 + index * 61 % 5000, &[])?);
@@ -92,10 +92,10 @@ fn aligned_and_disjoint(bench: &Bench, kind: Kind) -> Done {
     queue.finish()
 }
 
-fn info(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+fn info(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let block = queue.alloc(kind, &pool, 10_000, &[])?;
-    let context = &bench.context;
+    let context = &setup.context;
     check_eq!(
         alloc_info::<ur_usm_type_t>(context, block.ptr, UR_USM_ALLOC_INFO_TYPE)?,
         kind.usm_type(),
@@ -114,7 +114,7 @@ fn info(bench: &Bench, kind: Kind) -> Done {
     );
     if kind != Kind::Host {
         let device: ur_device_handle_t = alloc_info(context, block.ptr, UR_USM_ALLOC_INFO_DEVICE)?;
-        check_eq!(device, bench.fixture.device, "device");
+        check_eq!(device, setup.fixture.device, "device");
     }
     let of: ur_usm_pool_handle_t = alloc_info(context, block.ptr, UR_USM_ALLOC_INFO_POOL)?;
     check_eq!(of, pool.raw, "pool");
@@ -125,8 +125,8 @@ fn info(bench: &Bench, kind: Kind) -> Done {
     Ok(())
 }
 
-fn events(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+fn events(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let (block, allocated) = queue.alloc_event(kind, &pool, 4096, &[])?;
     let freed = queue.free_event(block, &[])?;
     check!(
@@ -159,7 +159,7 @@ fn events(bench: &Bench, kind: Kind) -> Done {
         );
         check_eq!(
             event.get::<ur_context_handle_t>(UR_EVENT_INFO_CONTEXT)?,
-            bench.context.raw,
+            setup.context.raw,
             "context of {want:?}"
         );
         event.wait()?;
@@ -171,11 +171,11 @@ fn events(bench: &Bench, kind: Kind) -> Done {
     Ok(())
 }
 
-fn kernels(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
-    let program = Program::new(bench.fixture, &bench.context)?;
+fn kernels(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
+    let program = Program::new(setup.fixture, &setup.context)?;
     let (iota, verify) = (program.kernel(IOTA)?, program.kernel(VERIFY)?);
-    let wrong = bench.result(4)?;
+    let wrong = setup.result(4)?;
     queue.fill(wrong.ptr, 0_u32, 4, &[])?;
     for round in 0..20_u32 {
         let items = 1000 + round as usize * 100;
@@ -203,11 +203,11 @@ fn kernels(bench: &Bench, kind: Kind) -> Done {
     Ok(())
 }
 
-fn host_access(bench: &Bench, kind: Kind) -> Done {
+fn host_access(setup: &Setup, kind: Kind) -> Done {
     if !kind.host_accessible() {
         return Err(Stop::skipped("the host cannot access device memory"));
     }
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let (block, allocated) = queue.alloc_event(kind, &pool, 4096, &[])?;
     allocated.wait()?;
     block.host::<u32>().fill(77);
@@ -227,15 +227,15 @@ fn host_access(bench: &Bench, kind: Kind) -> Done {
     queue.finish()
 }
 
-fn current_pool(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.default_pool()?);
+fn current_pool(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.default_pool()?);
     let before = pool.used()?;
     let block = queue.alloc_current(kind, 1000)?;
     check!(
         pool.used()? > before,
         "an allocation with a null pool did not come from the default pool"
     );
-    let of: ur_usm_pool_handle_t = alloc_info(&bench.context, block.ptr, UR_USM_ALLOC_INFO_POOL)?;
+    let of: ur_usm_pool_handle_t = alloc_info(&setup.context, block.ptr, UR_USM_ALLOC_INFO_POOL)?;
     check_eq!(of, pool.raw, "pool of an allocation with a null pool");
     queue.fill(block.ptr, 3_u8, 1000, &[])?;
     all_bytes(&queue, block, 3)?;
@@ -244,8 +244,8 @@ fn current_pool(bench: &Bench, kind: Kind) -> Done {
     queue.finish()
 }
 
-fn properties(bench: &Bench, kind: Kind) -> Done {
-    let queue = bench.in_order()?;
+fn properties(setup: &Setup, kind: Kind) -> Done {
+    let queue = setup.in_order()?;
     for flags in [
         ur_exp_async_usm_alloc_flags_t(0),
         UR_EXP_ASYNC_USM_ALLOC_FLAG_TBD,
@@ -287,8 +287,8 @@ fn properties(bench: &Bench, kind: Kind) -> Done {
     Ok(())
 }
 
-fn event_is_optional(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+fn event_is_optional(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
     for _ in 0..100 {
         let block = queue.alloc(kind, &pool, 512, &[])?;
         queue.free(block, &[])?;
@@ -298,10 +298,10 @@ fn event_is_optional(bench: &Bench, kind: Kind) -> Done {
     Ok(())
 }
 
-fn free_ignores_its_pool(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool, other) = (bench.in_order()?, bench.pool()?, bench.pool()?);
+fn free_ignores_its_pool(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool, other) = (setup.in_order()?, setup.pool()?, setup.pool()?);
     let block = queue.alloc(kind, &pool, 1000, &[])?;
-    let ur = bench.fixture.ur;
+    let ur = setup.fixture.ur;
     ur.urEnqueueUSMFreeExp(queue.raw, other.raw, block.ptr, 0, null(), null_mut())
         .ok()?;
     check_eq!(
@@ -313,8 +313,8 @@ fn free_ignores_its_pool(bench: &Bench, kind: Kind) -> Done {
     queue.finish()
 }
 
-fn large_block(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+fn large_block(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let size = 96 * MIB + 4097;
     let block = queue.alloc(kind, &pool, size, &[])?;
     // Only its ends and a few places within, to be quick.
@@ -331,14 +331,14 @@ fn large_block(bench: &Bench, kind: Kind) -> Done {
 }
 
 /// A freed block of one kind never serves another.
-fn kinds_do_not_mix(bench: &Bench) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+fn kinds_do_not_mix(setup: &Setup) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
     for first in Kind::ALL {
         for second in Kind::ALL {
             let block = queue.alloc(first, &pool, 256 * KIB, &[])?;
             queue.free(block, &[])?;
             let other = queue.alloc(second, &pool, 256 * KIB, &[])?;
-            let ty: ur_usm_type_t = alloc_info(&bench.context, other.ptr, UR_USM_ALLOC_INFO_TYPE)?;
+            let ty: ur_usm_type_t = alloc_info(&setup.context, other.ptr, UR_USM_ALLOC_INFO_TYPE)?;
             check_eq!(
                 ty,
                 second.usm_type(),
@@ -350,8 +350,8 @@ fn kinds_do_not_mix(bench: &Bench) -> Done {
     queue.finish()
 }
 
-fn free_on_another_queue(bench: &Bench) -> Done {
-    let (first, second, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
+fn free_on_another_queue(setup: &Setup) -> Done {
+    let (first, second, pool) = (setup.in_order()?, setup.in_order()?, setup.pool()?);
     for kind in Kind::ALL {
         let (block, allocated) = first.alloc_event(kind, &pool, 4096, &[])?;
         let used = second.fill(block.ptr, 1_u8, 4096, &[&allocated])?;

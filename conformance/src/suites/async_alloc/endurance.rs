@@ -44,21 +44,21 @@ struct Line {
     in_order: bool,
 }
 
-fn in_order_queues(bench: &Bench) -> Done {
-    play(bench, &[true; THREADS], &WIDE)
+fn in_order_queues(setup: &Setup) -> Done {
+    play(setup, &[true; THREADS], &WIDE)
 }
 
-fn out_of_order_queues(bench: &Bench) -> Done {
-    play(bench, &[false; 3], &WIDE)
+fn out_of_order_queues(setup: &Setup) -> Done {
+    play(setup, &[false; 3], &WIDE)
 }
 
-fn all_queues(bench: &Bench) -> Done {
-    play(bench, &[true, true, true, true, false, false], &WIDE)
+fn all_queues(setup: &Setup) -> Done {
+    play(setup, &[true, true, true, true, false, false], &WIDE)
 }
 
-fn under_a_maximum(bench: &Bench) -> Done {
+fn under_a_maximum(setup: &Setup) -> Done {
     play(
-        bench,
+        setup,
         &[true, true, true, true, true, true, false, false],
         &TIGHT,
     )
@@ -82,11 +82,11 @@ const WIDE: Game = Game {
 const TIGHT: Game = Game {
     sizes: &[64 * KIB],
     kinds: &[Kind::Device],
-    maximum: (THREADS * (HELD + 2)).next_multiple_of(32) * 64 * KIB,
+    maximum: (THREADS * (MAX_LIVE_BLOCKS + 2)).next_multiple_of(32) * 64 * KIB,
 };
 
 /// A pool that a backend's own may serve, where the user asks for that.
-fn pool(bench: &Bench, maximum: usize) -> Result<Pool, Stop> {
+fn pool(setup: &Setup, maximum: usize) -> Result<Pool, Stop> {
     let limits = ur_usm_pool_limits_desc_t {
         maxPoolableSize: maximum,
         minDriverAllocSize: usize::MAX,
@@ -100,16 +100,16 @@ fn pool(bench: &Bench, maximum: usize) -> Result<Pool, Stop> {
         },
         ..Default::default()
     };
-    Pool::create(bench.fixture, &bench.context, &mut desc)
+    Pool::create(setup.fixture, &setup.context, &mut desc)
 }
 
 /// Has all threads play on all of the queues, with one pool and a table to pass blocks over.
-fn play(bench: &Bench, in_order: &[bool], game: &Game) -> Done {
-    let (pool, tools) = (pool(bench, game.maximum)?, Tools::new(bench)?);
+fn play(setup: &Setup, in_order: &[bool], game: &Game) -> Done {
+    let (pool, tools) = (pool(setup, game.maximum)?, Tools::new(setup)?);
     let line = |&in_order: &bool| -> Result<Line, Stop> {
         let queue = match in_order {
-            true => bench.in_order()?,
-            false => bench.out_of_order()?,
+            true => setup.in_order()?,
+            false => setup.out_of_order()?,
         };
         Ok(Line { queue, in_order })
     };
@@ -124,7 +124,7 @@ fn play(bench: &Bench, in_order: &[bool], game: &Game) -> Done {
             tools: &tools,
             lines: &lines,
             table: &table,
-            host: bench.result(game.sizes.iter().copied().max().unwrap_or(0))?,
+            host: setup.result(game.sizes.iter().copied().max().unwrap_or(0))?,
             game,
             live: Vec::new(),
             deaths: Vec::new(),
@@ -142,7 +142,7 @@ fn play(bench: &Bench, in_order: &[bool], game: &Game) -> Done {
     lines.iter().try_for_each(|line| line.queue.finish())?;
     tools.no_word_was_wrong()?;
     check_eq!(pool.used()?, 0, "used bytes");
-    tell(&format!(
+    report(&format!(
         "{} commands by {THREADS} threads on {} queues, no word wrong",
         enqueued.into_inner(),
         lines.len()
@@ -151,17 +151,17 @@ fn play(bench: &Bench, in_order: &[bool], game: &Game) -> Done {
 }
 
 /// What a passing test writes is not shown, but stands in what `--json` writes.
-fn tell(what: &str) {
+fn report(what: &str) {
     eprintln!("{what}");
 }
 
 /// Most blocks that a thread holds.
-const HELD: usize = 12;
+const MAX_LIVE_BLOCKS: usize = 12;
 /// Commands after which a thread waits, so that not all of them are pending at once.
 const PAUSE: usize = 200;
 
 /// A block whose words count up from `base` once `last`, on the line `at`, has completed.
-struct Held {
+struct LiveBlock {
     block: Block,
     base: u32,
     last: Event,
@@ -172,10 +172,10 @@ struct Player<'a> {
     pool: &'a Pool,
     tools: &'a Tools,
     lines: &'a [Line],
-    table: &'a Mutex<Vec<Held>>,
+    table: &'a Mutex<Vec<LiveBlock>>,
     game: &'a Game,
     host: Usm,
-    live: Vec<Held>,
+    live: Vec<LiveBlock>,
     deaths: Vec<Event>,
     random: u64,
     enqueued: usize,
@@ -187,7 +187,7 @@ impl Player<'_> {
         let mut pause = PAUSE;
         while self.enqueued < share {
             match self.below(16) {
-                0..=3 if self.live.len() < HELD => self.allocate()?,
+                0..=3 if self.live.len() < MAX_LIVE_BLOCKS => self.allocate()?,
                 4..=6 => self.verify()?,
                 7..=8 => self.copy()?,
                 9 => self.read()?,
@@ -248,7 +248,7 @@ impl Player<'_> {
         self.enqueued += 2;
         let overlaps = self.live.iter().any(|other| other.block.overlaps(&block));
         check!(!overlaps, "a live block was handed out again");
-        self.live.push(Held {
+        self.live.push(LiveBlock {
             block,
             base,
             last,
@@ -263,7 +263,7 @@ impl Player<'_> {
         };
         let at = self.below(self.lines.len());
         let follows = self.follows(at, held);
-        let Held {
+        let LiveBlock {
             block, base, last, ..
         } = &self.live[held];
         let wait: &[&Event] = if follows { &[] } else { &[last] };
@@ -281,7 +281,7 @@ impl Player<'_> {
             return Ok(());
         };
         let size = self.live[from].block.size;
-        let fits = |(index, held): &(usize, &Held)| *index != from && held.block.size == size;
+        let fits = |(index, held): &(usize, &LiveBlock)| *index != from && held.block.size == size;
         let Some((to, _)) = self.live.iter().enumerate().find(fits) else {
             return Ok(());
         };
@@ -308,7 +308,7 @@ impl Player<'_> {
             return Ok(());
         };
         let at = self.below(self.lines.len());
-        let Held {
+        let LiveBlock {
             block, base, last, ..
         } = &self.live[held];
         let queue = &self.lines[at].queue;
@@ -328,9 +328,9 @@ impl Player<'_> {
     /// Leaves a block to the other threads and takes one of theirs.
     fn swap(&mut self) {
         let Some(held) = self.pick() else { return };
-        let given = self.live.swap_remove(held);
+        let shared = self.live.swap_remove(held);
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        table.push(given);
+        table.push(shared);
         if table.len() > THREADS {
             let oldest = table.remove(0);
             drop(table);
@@ -345,12 +345,12 @@ impl Player<'_> {
         let at = self.below(self.lines.len());
         let follows = self.follows(at, held);
         let wants_event = self.below(2) == 0;
-        let Held { block, last, .. } = self.live.swap_remove(held);
+        let LiveBlock { block, last, .. } = self.live.swap_remove(held);
         let wait: &[&Event] = if follows { &[] } else { &[&last] };
         let queue = &self.lines[at].queue;
         if wants_event {
             let death = queue.free_event(block, wait)?;
-            if self.deaths.len() < HELD {
+            if self.deaths.len() < MAX_LIVE_BLOCKS {
                 self.deaths.push(death);
             }
         } else {
@@ -382,10 +382,10 @@ fn memory_stays_bounded(fresh: &Fresh) -> Done {
         return Err(Stop::skipped("a sanitizer's own memory grows"));
     }
     let fixture = fresh.fixture()?;
-    let bench = Bench::new(&fixture)?;
-    let pool = bench.pool()?;
-    let (mut first, second) = (bench.out_of_order()?, bench.out_of_order()?);
-    let in_order = bench.in_order()?;
+    let setup = Setup::new(&fixture)?;
+    let pool = setup.pool()?;
+    let (mut first, second) = (setup.out_of_order()?, setup.out_of_order()?);
+    let in_order = setup.in_order()?;
     let rounds = commands(100_000, 10_000_000) / 4;
     let mut begin = 0;
     let mut death: Option<Event> = None;
@@ -403,7 +403,7 @@ fn memory_stays_bounded(fresh: &Fresh) -> Done {
             freed.wait()?;
         }
         if round % 1000 == 0 {
-            first = bench.out_of_order()?;
+            first = setup.out_of_order()?;
         }
         death = Some(freed);
         if round == rounds / 5 {
@@ -419,7 +419,7 @@ fn memory_stays_bounded(fresh: &Fresh) -> Done {
         rounds / 5 * 4,
         rounds * 4
     );
-    tell(&what);
+    report(&what);
     check!(end <= begin + SLACK, "{what}");
     Ok(())
 }

@@ -43,8 +43,8 @@ pub fn all() -> Vec<Test> {
 }
 
 /// An allocation that is to be refused; sees that nothing was written and nothing counted.
-fn refuse(bench: &Bench, kind: Kind, size: usize, check: impl Fn(Status) -> Done) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+fn refuse(setup: &Setup, kind: Kind, size: usize, check: impl Fn(Status) -> Done) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let (used, reserved) = (pool.used()?, pool.reserved()?);
     let (mut ptr, mut event) = (null_mut(), null_mut());
     check(kind.enqueue(
@@ -68,13 +68,13 @@ fn refuse(bench: &Bench, kind: Kind, size: usize, check: impl Fn(Status) -> Done
     queue.finish()
 }
 
-fn size_0(bench: &Bench, kind: Kind) -> Done {
-    refuse(bench, kind, 0, |status| {
+fn size_0(setup: &Setup, kind: Kind) -> Done {
+    refuse(setup, kind, 0, |status| {
         status.fails(UR_RESULT_ERROR_INVALID_USM_SIZE)
     })
 }
 
-fn huge_sizes(bench: &Bench, kind: Kind) -> Done {
+fn huge_sizes(setup: &Setup, kind: Kind) -> Done {
     let mut allowed = OUT_OF_MEMORY.to_vec();
     allowed.push(UR_RESULT_ERROR_INVALID_USM_SIZE);
     for size in [
@@ -85,7 +85,7 @@ fn huge_sizes(bench: &Bench, kind: Kind) -> Done {
         1 << 62,
         1 << 56,
     ] {
-        refuse(bench, kind, size, |status| status.fails_with(&allowed))?;
+        refuse(setup, kind, size, |status| status.fails_with(&allowed))?;
     }
     Ok(())
 }
@@ -96,8 +96,8 @@ fn free(queue: &Queue, ptr: *mut std::ffi::c_void) -> Status {
         .urEnqueueUSMFreeExp(queue.raw, null_mut(), ptr, 0, null(), null_mut())
 }
 
-fn double_free(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+fn double_free(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let block = queue.alloc(kind, &pool, 4096, &[])?;
     queue.free(block, &[])?;
     free(&queue, block.ptr).fails(UR_RESULT_ERROR_INVALID_MEM_OBJECT)?;
@@ -106,15 +106,15 @@ fn double_free(bench: &Bench, kind: Kind) -> Done {
     check_eq!(pool.used()?, 0, "used bytes after a double free");
     // Also while the free is pending.
     let block = queue.alloc(kind, &pool, 4096, &[])?;
-    let gate = bench.gate(&queue)?;
+    let gate = setup.gate(&queue)?;
     queue.free(block, &[])?;
     free(&queue, block.ptr).fails(UR_RESULT_ERROR_INVALID_MEM_OBJECT)?;
     gate.open();
     queue.finish()
 }
 
-fn interior_free(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+fn interior_free(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let block = queue.alloc(kind, &pool, 64 * KIB, &[])?;
     let used = pool.used()?;
     for offset in [1, 64, 4096, 64 * KIB - 1] {
@@ -126,8 +126,8 @@ fn interior_free(bench: &Bench, kind: Kind) -> Done {
     queue.finish()
 }
 
-fn wait_lists(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+fn wait_lists(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let event = queue.marker(&[])?;
     let null_event: [ur_event_handle_t; 1] = [null_mut()];
     let lists = [
@@ -145,7 +145,7 @@ fn wait_lists(bench: &Bench, kind: Kind) -> Done {
             ptr.is_null() && made.is_null(),
             "a refused allocation wrote a pointer or an event"
         );
-        let ur = bench.fixture.ur;
+        let ur = setup.fixture.ur;
         let status =
             ur.urEnqueueUSMFreeExp(queue.raw, null_mut(), block.ptr, list.0, list.1, &mut made);
         status.fails(UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST)?;
@@ -156,10 +156,10 @@ fn wait_lists(bench: &Bench, kind: Kind) -> Done {
     queue.finish()
 }
 
-fn null_handles_and_pointers(bench: &Bench, kind: Kind) -> Done {
-    let ur = bench.fixture.ur;
+fn null_handles_and_pointers(setup: &Setup, kind: Kind) -> Done {
+    let ur = setup.fixture.ur;
     let nobody = Queue::adopt(ur, null_mut());
-    let queue = bench.in_order()?;
+    let queue = setup.in_order()?;
     let mut ptr = null_mut();
     let none = kind.enqueue(
         &nobody,
@@ -186,8 +186,8 @@ fn null_handles_and_pointers(bench: &Bench, kind: Kind) -> Done {
     free(&nobody, local.cast_mut().cast()).fails(UR_RESULT_ERROR_INVALID_NULL_HANDLE)
 }
 
-fn free_of_unknown_pointers(bench: &Bench) -> Done {
-    let queue = bench.in_order()?;
+fn free_of_unknown_pointers(setup: &Setup) -> Done {
+    let queue = setup.in_order()?;
     let mut local = 0_u64;
     let heap = Box::new(0_u64);
     let pointers = [
@@ -199,7 +199,7 @@ fn free_of_unknown_pointers(bench: &Bench) -> Done {
     ];
     for pointer in pointers {
         let mut event = null_mut();
-        let ur = bench.fixture.ur;
+        let ur = setup.fixture.ur;
         let status = ur.urEnqueueUSMFreeExp(queue.raw, null_mut(), pointer, 0, null(), &mut event);
         status.fails(UR_RESULT_ERROR_INVALID_MEM_OBJECT)?;
         check!(event.is_null(), "a refused free wrote an event");
@@ -207,21 +207,21 @@ fn free_of_unknown_pointers(bench: &Bench) -> Done {
     queue.finish()
 }
 
-fn free_of_another_contexts_block(bench: &Bench) -> Done {
-    let other = Bench::new(bench.fixture)?;
-    let (queue, foreign) = (bench.in_order()?, other.in_order()?);
+fn free_of_another_contexts_block(setup: &Setup) -> Done {
+    let other = Setup::new(setup.fixture)?;
+    let (queue, foreign) = (setup.in_order()?, other.in_order()?);
     let block = foreign.alloc(Kind::Device, &other.pool()?, 4096, &[])?;
     free(&queue, block.ptr).fails(UR_RESULT_ERROR_INVALID_MEM_OBJECT)?;
     foreign.free(block, &[])?;
     foreign.finish()
 }
 
-fn free_refused_keeps_the_block(bench: &Bench) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+fn free_refused_keeps_the_block(setup: &Setup) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let block = queue.alloc(Kind::Device, &pool, 4096, &[])?;
     queue.fill(block.ptr, 0x42_u8, 4096, &[])?;
     free(&queue, block.ptr.wrapping_byte_add(8)).fails(UR_RESULT_ERROR_INVALID_MEM_OBJECT)?;
-    let ur = bench.fixture.ur;
+    let ur = setup.fixture.ur;
     ur.urEnqueueUSMFreeExp(queue.raw, null_mut(), block.ptr, 1, null(), null_mut())
         .fails(UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST)?;
     let other = queue.alloc(Kind::Device, &pool, 4096, &[])?;
@@ -236,29 +236,29 @@ fn free_refused_keeps_the_block(bench: &Bench) -> Done {
     queue.finish()
 }
 
-fn double_free_by_two_ways(bench: &Bench) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
-    let ur = bench.fixture.ur;
+fn double_free_by_two_ways(setup: &Setup) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
+    let ur = setup.fixture.ur;
     let block = queue.alloc(Kind::Device, &pool, 4096, &[])?;
     queue.free(block, &[])?;
-    ur.urUSMFree(bench.context.raw, block.ptr)
+    ur.urUSMFree(setup.context.raw, block.ptr)
         .fails(UR_RESULT_ERROR_INVALID_MEM_OBJECT)?;
     let block = queue.alloc(Kind::Device, &pool, 4096, &[])?;
-    ur.urUSMFree(bench.context.raw, block.ptr).ok()?;
+    ur.urUSMFree(setup.context.raw, block.ptr).ok()?;
     free(&queue, block.ptr).fails(UR_RESULT_ERROR_INVALID_MEM_OBJECT)?;
-    let plain = bench
+    let plain = setup
         .context
-        .usm(bench.fixture, Kind::Device, 4096)?
+        .usm(setup.fixture, Kind::Device, 4096)?
         .into_raw();
     free(&queue, plain).ok()?;
-    ur.urUSMFree(bench.context.raw, plain)
+    ur.urUSMFree(setup.context.raw, plain)
         .fails(UR_RESULT_ERROR_INVALID_MEM_OBJECT)?;
     queue.finish()
 }
 
-fn pool_of_another_context(bench: &Bench) -> Done {
-    let other = Bench::new(bench.fixture)?;
-    let (queue, foreign) = (bench.in_order()?, other.pool()?);
+fn pool_of_another_context(setup: &Setup) -> Done {
+    let other = Setup::new(setup.fixture)?;
+    let (queue, foreign) = (setup.in_order()?, other.pool()?);
     for kind in Kind::ALL {
         let mut ptr = null_mut();
         let status = kind.enqueue(
@@ -273,13 +273,13 @@ fn pool_of_another_context(bench: &Bench) -> Done {
         status.refused()?;
         check!(ptr.is_null(), "a refused allocation wrote a pointer");
     }
-    let ur = bench.fixture.ur;
-    ur.urUSMPoolSetDevicePoolExp(bench.context.raw, bench.fixture.device, foreign.raw)
+    let ur = setup.fixture.ur;
+    ur.urUSMPoolSetDevicePoolExp(setup.context.raw, setup.fixture.device, foreign.raw)
         .refused()
 }
 
-fn queue_goes_on_after_errors(bench: &Bench) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+fn queue_goes_on_after_errors(setup: &Setup) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
     for _ in 0..50 {
         let mut ptr = null_mut();
         Kind::Device
@@ -305,7 +305,7 @@ fn queue_goes_on_after_errors(bench: &Bench) -> Done {
             )
             .refused()?;
         free(&queue, std::ptr::without_provenance_mut(64)).refused()?;
-        bench.exercise(&queue, Kind::Device, &pool, 1000)?;
+        setup.exercise(&queue, Kind::Device, &pool, 1000)?;
     }
     queue.finish()?;
     check_eq!(pool.used()?, 0, "used bytes");

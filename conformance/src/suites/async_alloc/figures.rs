@@ -45,8 +45,8 @@ fn figures(pool: &Pool) -> Result<[usize; 4], Stop> {
     ])
 }
 
-fn new_pool_has_nothing(bench: &Bench) -> Done {
-    let [used, used_high, reserved, reserved_high] = figures(&bench.pool()?)?;
+fn new_pool_has_nothing(setup: &Setup) -> Done {
+    let [used, used_high, reserved, reserved_high] = figures(&setup.pool()?)?;
     check_eq!([used, used_high], [0, 0], "used bytes of a new pool");
     check_eq!(
         reserved,
@@ -57,9 +57,9 @@ fn new_pool_has_nothing(bench: &Bench) -> Done {
 }
 
 /// Used bytes move when the call is made, not when the work completes.
-fn used_moves_with_the_calls(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
-    let gate = bench.gate(&queue)?;
+fn used_moves_with_the_calls(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
+    let gate = setup.gate(&queue)?;
     let block = queue.alloc(kind, &pool, MIB, &[])?;
     let one = pool.used()?;
     check!(
@@ -79,8 +79,8 @@ fn used_moves_with_the_calls(bench: &Bench, kind: Kind) -> Done {
 }
 
 /// A block counts as rounded: by less than 1/8, and by less than 1 MiB above 8 MiB.
-fn rounding_is_bounded(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+fn rounding_is_bounded(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
     for size in [
         4096,
         4097,
@@ -110,8 +110,8 @@ fn rounding_is_bounded(bench: &Bench, kind: Kind) -> Done {
     queue.finish()
 }
 
-fn highs_are_exact(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+fn highs_are_exact(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let mut highest = 0;
     let mut blocks = Vec::new();
     for step in 0..200_usize {
@@ -134,9 +134,9 @@ fn highs_are_exact(bench: &Bench, kind: Kind) -> Done {
     queue.finish()
 }
 
-fn highs_are_reset(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
-    let kept = queue.alloc(kind, &pool, MIB, &[])?;
+fn highs_are_reset(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
+    let saved = queue.alloc(kind, &pool, MIB, &[])?;
     let block = queue.alloc(kind, &pool, 20 * MIB, &[])?;
     queue.free(block, &[])?;
     queue.finish()?;
@@ -170,12 +170,12 @@ fn highs_are_reset(bench: &Bench, kind: Kind) -> Done {
         "highest used bytes, counted anew"
     );
     queue.free(block, &[])?;
-    queue.free(kept, &[])?;
+    queue.free(saved, &[])?;
     queue.finish()
 }
 
-fn reserved_covers_used(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+fn reserved_covers_used(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let mut blocks = Vec::new();
     for index in 0..60_usize {
         blocks.push(queue.alloc(kind, &pool, (1 + index % 9) * 70_001, &[])?);
@@ -192,8 +192,8 @@ fn reserved_covers_used(bench: &Bench, kind: Kind) -> Done {
     queue.finish()
 }
 
-fn kinds_add_up(bench: &Bench) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+fn kinds_add_up(setup: &Setup) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let mut sum = 0;
     let mut blocks = Vec::new();
     for kind in Kind::ALL {
@@ -213,11 +213,11 @@ fn kinds_add_up(bench: &Bench) -> Done {
 }
 
 /// The highest is exact also when threads allocate at the same time: all blocks are live at once.
-fn highs_with_threads(bench: &Bench) -> Done {
+fn highs_with_threads(setup: &Setup) -> Done {
     const EACH: usize = 20;
-    let pool = bench.pool()?;
+    let pool = setup.pool()?;
     let queues = (0..THREADS)
-        .map(|_| bench.in_order())
+        .map(|_| setup.in_order())
         .collect::<Result<Vec<Queue>, Stop>>()?;
     let one = {
         let block = queues[0].alloc(Kind::Device, &pool, 10_000, &[])?;
@@ -249,9 +249,9 @@ fn highs_with_threads(bench: &Bench) -> Done {
     queues.iter().try_for_each(Queue::finish)
 }
 
-fn pools_are_apart(bench: &Bench) -> Done {
-    let (queue, first, second) = (bench.in_order()?, bench.pool()?, bench.pool()?);
-    let default = bench.default_pool()?;
+fn pools_are_apart(setup: &Setup) -> Done {
+    let (queue, first, second) = (setup.in_order()?, setup.pool()?, setup.pool()?);
+    let default = setup.default_pool()?;
     let before = figures(&default)?;
     let block = queue.alloc(Kind::Device, &first, MIB, &[])?;
     check_eq!(second.used()?, 0, "used bytes of another pool");
@@ -272,9 +272,9 @@ const ALL: [ur_usm_pool_info_t; 6] = [
     RESERVED_HIGH,
 ];
 
-fn get_protocol(bench: &Bench) -> Done {
-    let pool = bench.pool()?;
-    let ur = bench.fixture.ur;
+fn get_protocol(setup: &Setup) -> Done {
+    let pool = setup.pool()?;
+    let ur = setup.fixture.ur;
     for property in ALL {
         let (mut value, mut size) = (0_usize, 0);
         ur.urUSMPoolGetInfoExp(pool.raw, property, null_mut(), &mut size)
@@ -301,8 +301,8 @@ fn get_protocol(bench: &Bench) -> Done {
     unknown.fails(UR_RESULT_ERROR_INVALID_ENUMERATION)
 }
 
-fn set_refused(bench: &Bench) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+fn set_refused(setup: &Setup) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let block = queue.alloc(Kind::Device, &pool, MIB, &[])?;
     let before = figures(&pool)?;
     for property in [USED, RESERVED, UR_USM_POOL_INFO_MAXIMUM_SIZE_EXP] {
@@ -318,7 +318,7 @@ fn set_refused(bench: &Bench) -> Done {
     pool.set(ur_usm_pool_info_t(0x7777), 0)
         .fails(UR_RESULT_ERROR_INVALID_ENUMERATION)?;
     let mut value = 0_u64;
-    let ur = bench.fixture.ur;
+    let ur = setup.fixture.ur;
     for size in [0, 1, 4, 7] {
         let property = UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP;
         ur.urUSMPoolSetInfoExp(pool.raw, property, (&raw mut value).cast(), size)
@@ -329,12 +329,12 @@ fn set_refused(bench: &Bench) -> Done {
     queue.finish()
 }
 
-fn both_queries_agree(bench: &Bench) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+fn both_queries_agree(setup: &Setup) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let block = queue.alloc(Kind::Shared, &pool, MIB, &[])?;
     for property in ALL {
         let value: usize = crate::objects::info::value(|size, value, ret| {
-            bench
+            setup
                 .fixture
                 .ur
                 .urUSMPoolGetInfo(pool.raw, property, size, value, ret)

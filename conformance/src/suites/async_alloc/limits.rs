@@ -1,7 +1,7 @@
 //! The maximum size of a pool.
 
 use super::errors::OUT_OF_MEMORY;
-use super::scenes::{A, B, Doomed};
+use super::fixtures::{A, B, Doomed};
 use super::*;
 use crate::check_eq;
 use crate::objects::Limits;
@@ -25,14 +25,14 @@ pub fn all() -> Vec<Test> {
                 "pending_free_serves_out_of_order",
                 pending_free_serves_out_of_order,
             ),
-            ("pending_quarters_serve_their_queue", |bench, kind| {
-                pending_quarters(bench, kind, Asks::FirstFreeing)
+            ("pending_quarters_serve_their_queue", |setup, kind| {
+                pending_quarters(setup, kind, Asks::FirstFreeing)
             }),
-            ("pending_quarters_serve_in_order", |bench, kind| {
-                pending_quarters(bench, kind, Asks::InOrder)
+            ("pending_quarters_serve_in_order", |setup, kind| {
+                pending_quarters(setup, kind, Asks::InOrder)
             }),
-            ("pending_quarters_serve_out_of_order", |bench, kind| {
-                pending_quarters(bench, kind, Asks::OutOfOrder)
+            ("pending_quarters_serve_out_of_order", |setup, kind| {
+                pending_quarters(setup, kind, Asks::OutOfOrder)
             }),
             (
                 "pending_memory_of_another_kind",
@@ -43,7 +43,7 @@ pub fn all() -> Vec<Test> {
     tests.extend(plain(
         SUITE,
         &[
-            ("maximum_is_told", maximum_is_told),
+            ("maximum_is_reported", maximum_is_reported),
             ("other_pools_are_not_limited", other_pools_are_not_limited),
         ],
     ));
@@ -51,10 +51,10 @@ pub fn all() -> Vec<Test> {
 }
 
 /// A pool that keeps all it has, up to a maximum.
-fn limited(bench: &Bench, maximum: usize) -> Result<Pool, Stop> {
+fn limited(setup: &Setup, maximum: usize) -> Result<Pool, Stop> {
     Pool::with_limits(
-        bench.fixture,
-        &bench.context,
+        setup.fixture,
+        &setup.context,
         Limits {
             maximum,
             threshold: usize::MAX,
@@ -66,24 +66,24 @@ fn maximum_of(pool: &Pool) -> Result<usize, Stop> {
     pool.figure(UR_USM_POOL_INFO_MAXIMUM_SIZE_EXP)
 }
 
-fn maximum_is_told(bench: &Bench) -> Done {
-    let maximum = maximum_of(&limited(bench, MAXIMUM)?)?;
+fn maximum_is_reported(setup: &Setup) -> Done {
+    let maximum = maximum_of(&limited(setup, MAXIMUM)?)?;
     check!(
         (MAXIMUM..=2 * MAXIMUM).contains(&maximum),
         "maximum {maximum}, asked for {MAXIMUM}"
     );
     check_eq!(
-        maximum_of(&bench.pool()?)?,
+        maximum_of(&setup.pool()?)?,
         0,
         "maximum of a pool without limits"
     );
     check_eq!(
-        maximum_of(&limited(bench, 0)?)?,
+        maximum_of(&limited(setup, 0)?)?,
         0,
         "maximum of a pool with a limit of 0"
     );
     check_eq!(
-        maximum_of(&bench.default_pool()?)?,
+        maximum_of(&setup.default_pool()?)?,
         0,
         "maximum of the default pool"
     );
@@ -107,12 +107,12 @@ fn refuse(queue: &Queue, kind: Kind, pool: &Pool, size: usize) -> Done {
     Ok(())
 }
 
-fn larger_than_the_pool(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, limited(bench, MAXIMUM)?);
+fn larger_than_the_pool(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, limited(setup, MAXIMUM)?);
     let maximum = maximum_of(&pool)?;
     refuse(&queue, kind, &pool, maximum + 1)?;
     refuse(&queue, kind, &pool, 4 * maximum)?;
-    bench.exercise(&queue, kind, &pool, MAXIMUM / 2)?;
+    setup.exercise(&queue, kind, &pool, MAXIMUM / 2)?;
     queue.finish()
 }
 
@@ -136,8 +136,8 @@ fn exhaust(queue: &Queue, kind: Kind, pool: &Pool, size: usize) -> Result<Vec<Bl
     }
 }
 
-fn full_pool(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, limited(bench, MAXIMUM)?);
+fn full_pool(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, limited(setup, MAXIMUM)?);
     let blocks = exhaust(&queue, kind, &pool, 3 * MIB)?;
     check!(
         blocks.len() >= 7,
@@ -155,8 +155,8 @@ fn full_pool(bench: &Bench, kind: Kind) -> Done {
     queue.finish()
 }
 
-fn never_exceeded(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, limited(bench, MAXIMUM)?);
+fn never_exceeded(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, limited(setup, MAXIMUM)?);
     for size in [100, 5000, MIB, 7 * MIB + 1, 64 * KIB] {
         let blocks = exhaust(&queue, kind, &pool, size.max(64 * KIB))?;
         let (high, maximum) = (
@@ -174,8 +174,8 @@ fn never_exceeded(bench: &Bench, kind: Kind) -> Done {
     queue.finish()
 }
 
-fn freed_memory_serves_again(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, limited(bench, MAXIMUM)?);
+fn freed_memory_serves_again(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, limited(setup, MAXIMUM)?);
     for _ in 0..10 {
         let blocks = exhaust(&queue, kind, &pool, 2 * MIB)?;
         check!(
@@ -192,14 +192,14 @@ fn freed_memory_serves_again(bench: &Bench, kind: Kind) -> Done {
 
 /// An allocation that only a pending free can serve: it is granted, the call does not block, and its
 /// use waits for the free.
-fn pending_free_serves(bench: &Bench, kind: Kind) -> Done {
+fn pending_free_serves(setup: &Setup, kind: Kind) -> Done {
     let (first, second, pool) = (
-        bench.in_order()?,
-        bench.in_order()?,
-        limited(bench, MAXIMUM)?,
+        setup.in_order()?,
+        setup.in_order()?,
+        limited(setup, MAXIMUM)?,
     );
     let size = MAXIMUM / 4 * 3;
-    let doomed = Doomed::new(bench, &first, first.alloc(kind, &pool, size, &[])?)?;
+    let doomed = Doomed::new(setup, &first, first.alloc(kind, &pool, size, &[])?)?;
     let start = Instant::now();
     let (block, allocated) = second.alloc_event(kind, &pool, size, &[])?;
     check!(
@@ -221,17 +221,17 @@ fn pending_free_serves(bench: &Bench, kind: Kind) -> Done {
     second.finish()
 }
 
-fn pending_free_of_several(bench: &Bench, kind: Kind) -> Done {
+fn pending_free_of_several(setup: &Setup, kind: Kind) -> Done {
     let queues = (0..3)
-        .map(|_| bench.in_order())
+        .map(|_| setup.in_order())
         .collect::<Result<Vec<Queue>, Stop>>()?;
-    let (last, pool) = (bench.in_order()?, limited(bench, MAXIMUM)?);
+    let (last, pool) = (setup.in_order()?, limited(setup, MAXIMUM)?);
     let size = MAXIMUM / 8;
     // Each queue holds some of the pool, freed but pending.
     let mut doomed = Vec::new();
     for queue in &queues {
         doomed.push(Doomed::new(
-            bench,
+            setup,
             queue,
             queue.alloc(kind, &pool, size, &[])?,
         )?);
@@ -253,8 +253,8 @@ fn pending_free_of_several(bench: &Bench, kind: Kind) -> Done {
 }
 
 /// When all that is free lies in small pieces whose frees have completed, a large block still fits.
-fn fragments_are_no_excuse(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, limited(bench, MAXIMUM)?);
+fn fragments_are_no_excuse(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, limited(setup, MAXIMUM)?);
     let blocks = exhaust(&queue, kind, &pool, 256 * KIB)?;
     blocks
         .into_iter()
@@ -267,14 +267,14 @@ fn fragments_are_no_excuse(bench: &Bench, kind: Kind) -> Done {
     queue.finish()
 }
 
-fn pending_free_serves_out_of_order(bench: &Bench, kind: Kind) -> Done {
+fn pending_free_serves_out_of_order(setup: &Setup, kind: Kind) -> Done {
     let (first, second, pool) = (
-        bench.in_order()?,
-        bench.out_of_order()?,
-        limited(bench, MAXIMUM)?,
+        setup.in_order()?,
+        setup.out_of_order()?,
+        limited(setup, MAXIMUM)?,
     );
     let size = MAXIMUM / 4 * 3;
-    let doomed = Doomed::new(bench, &first, first.alloc(kind, &pool, size, &[])?)?;
+    let doomed = Doomed::new(setup, &first, first.alloc(kind, &pool, size, &[])?)?;
     let (block, allocated) = second.alloc_event(kind, &pool, size, &[])?;
     check!(!doomed.gate.is_open(), "an allocation blocked the host");
     let filled = second.fill(block.ptr, B, size, &[&allocated])?;
@@ -295,16 +295,16 @@ enum Asks {
 
 /// Four quarters of a pool, used and freed with all of that pending, by one queue or by four: three
 /// quarters can be had, with an event and without, and nothing in use is given away.
-fn pending_quarters(bench: &Bench, kind: Kind, asks: Asks) -> Done {
+fn pending_quarters(setup: &Setup, kind: Kind, asks: Asks) -> Done {
     for (freeing, wanted) in [(1, false), (1, true), (4, false), (4, true)] {
-        let pool = limited(bench, MAXIMUM)?;
+        let pool = limited(setup, MAXIMUM)?;
         let queues = (0..freeing)
-            .map(|_| bench.in_order())
+            .map(|_| setup.in_order())
             .collect::<Result<Vec<Queue>, Stop>>()?;
         let asking = match asks {
             Asks::FirstFreeing => None,
-            Asks::InOrder => Some(bench.in_order()?),
-            Asks::OutOfOrder => Some(bench.out_of_order()?),
+            Asks::InOrder => Some(setup.in_order()?),
+            Asks::OutOfOrder => Some(setup.out_of_order()?),
         };
         let size = MAXIMUM / 4;
         let of = |at: usize| &queues[at % freeing];
@@ -312,11 +312,11 @@ fn pending_quarters(bench: &Bench, kind: Kind, asks: Asks) -> Done {
         for at in 0..4 {
             let block = of(at).alloc(kind, &pool, size, &[])?;
             of(at).fill(block.ptr, A, size, &[])?;
-            quarters.push((block, bench.result(size)?));
+            quarters.push((block, setup.result(size)?));
         }
         let gates = queues
             .iter()
-            .map(|queue| bench.gate(queue))
+            .map(|queue| setup.gate(queue))
             .collect::<Result<Vec<Gate>, Stop>>()?;
         for (at, (block, result)) in quarters.iter().enumerate() {
             of(at).copy(result.ptr, block.ptr, size, &[])?;
@@ -354,16 +354,16 @@ fn pending_quarters(bench: &Bench, kind: Kind, asks: Asks) -> Done {
 }
 
 /// The maximum is that of all kinds together, and so is what is pending under it.
-fn pending_memory_of_another_kind(bench: &Bench, kind: Kind) -> Done {
+fn pending_memory_of_another_kind(setup: &Setup, kind: Kind) -> Done {
     let other = match kind {
         Kind::Host => Kind::Device,
         Kind::Device | Kind::Shared => Kind::Host,
     };
-    for queue in [bench.in_order()?, bench.out_of_order()?] {
-        let (freeing, pool) = (bench.in_order()?, limited(bench, MAXIMUM)?);
+    for queue in [setup.in_order()?, setup.out_of_order()?] {
+        let (freeing, pool) = (setup.in_order()?, limited(setup, MAXIMUM)?);
         let size = MAXIMUM / 4 * 3;
         let block = freeing.alloc(other, &pool, size, &[])?;
-        let doomed = Doomed::new(bench, &freeing, block)?;
+        let doomed = Doomed::new(setup, &freeing, block)?;
         doomed.gate.open_after(Duration::from_millis(50));
         let block = queue.alloc(kind, &pool, size, &[])?;
         doomed.check_untouched(&freeing)?;
@@ -375,11 +375,11 @@ fn pending_memory_of_another_kind(bench: &Bench, kind: Kind) -> Done {
     Ok(())
 }
 
-fn other_pools_are_not_limited(bench: &Bench) -> Done {
-    let (queue, small) = (bench.in_order()?, limited(bench, 2 * MIB)?);
+fn other_pools_are_not_limited(setup: &Setup) -> Done {
+    let (queue, small) = (setup.in_order()?, limited(setup, 2 * MIB)?);
     let blocks = exhaust(&queue, Kind::Device, &small, 256 * KIB)?;
-    bench.exercise(&queue, Kind::Device, &bench.pool()?, 16 * MIB)?;
-    bench.exercise(&queue, Kind::Device, &limited(bench, MAXIMUM)?, 8 * MIB)?;
+    setup.exercise(&queue, Kind::Device, &setup.pool()?, 16 * MIB)?;
+    setup.exercise(&queue, Kind::Device, &limited(setup, MAXIMUM)?, 8 * MIB)?;
     blocks
         .into_iter()
         .try_for_each(|block| queue.free(block, &[]))?;

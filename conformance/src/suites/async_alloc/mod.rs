@@ -6,7 +6,8 @@ mod basic;
 mod endurance;
 mod errors;
 mod figures;
-mod laps;
+mod fixtures;
+mod iterations;
 mod limits;
 mod order;
 mod out_of_order;
@@ -15,7 +16,6 @@ mod pools;
 mod random;
 mod refusal;
 mod reuse;
-mod scenes;
 mod synchronous;
 mod threads;
 mod thresholds;
@@ -44,7 +44,7 @@ pub fn all() -> Vec<Test> {
         pools::all,
         own_memory::all,
         synchronous::all,
-        laps::all,
+        iterations::all,
         random::all,
         threads::all,
         endurance::all,
@@ -52,8 +52,8 @@ pub fn all() -> Vec<Test> {
     suites.into_iter().flat_map(|suite| suite()).collect()
 }
 
-type KindTest = fn(&Bench, Kind) -> Done;
-type PlainTest = fn(&Bench) -> Done;
+type KindTest = fn(&Setup, Kind) -> Done;
+type PlainTest = fn(&Setup) -> Done;
 
 /// One test for each kind of USM.
 fn by_kind(suite: &'static str, list: &[(&str, KindTest)]) -> Vec<Test> {
@@ -61,9 +61,9 @@ fn by_kind(suite: &'static str, list: &[(&str, KindTest)]) -> Vec<Test> {
     for &(name, test) in list {
         for kind in Kind::ALL {
             tests.push(Test::new(suite, format!("{kind}_{name}"), move |fixture| {
-                let bench = Bench::new(fixture)?;
+                let setup = Setup::new(fixture)?;
                 kind.need(fixture)?;
-                test(&bench, kind)
+                test(&setup, kind)
             }));
         }
     }
@@ -72,13 +72,13 @@ fn by_kind(suite: &'static str, list: &[(&str, KindTest)]) -> Vec<Test> {
 
 fn plain(suite: &'static str, list: &[(&'static str, PlainTest)]) -> Vec<Test> {
     let test = |&(name, test): &(&'static str, PlainTest)| {
-        Test::new(suite, name, move |fixture| test(&Bench::new(fixture)?))
+        Test::new(suite, name, move |fixture| test(&Setup::new(fixture)?))
     };
     list.iter().map(test).collect()
 }
 
 /// A device that can allocate asynchronously, and a context on it.
-struct Bench<'a> {
+struct Setup<'a> {
     fixture: &'a Fixture,
     context: Context,
 }
@@ -90,7 +90,7 @@ const LONG: Duration = Duration::from_secs(10);
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-impl<'a> Bench<'a> {
+impl<'a> Setup<'a> {
     /// Stops the test on a device without asynchronous allocation, which must refuse it then.
     fn new(fixture: &'a Fixture) -> Result<Self, Stop> {
         let context = Context::new(fixture)?;

@@ -1,6 +1,6 @@
 //! When allocations and frees complete, and what they hold back.
 
-use super::scenes::{A, B};
+use super::fixtures::{A, B};
 use super::*;
 
 const SUITE: &str = "async_order";
@@ -41,9 +41,9 @@ pub fn all() -> Vec<Test> {
     )
 }
 
-fn call_returns_at_once(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
-    let gate = bench.gate(&queue)?;
+fn call_returns_at_once(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
+    let gate = setup.gate(&queue)?;
     for round in 0..50 {
         let block = queue.alloc(kind, &pool, 4096 * (1 + round), &[])?;
         queue.fill(block.ptr, 1_u8, block.size, &[])?;
@@ -57,9 +57,9 @@ fn call_returns_at_once(bench: &Bench, kind: Kind) -> Done {
     queue.finish()
 }
 
-fn allocation_waits_for_its_list(bench: &Bench, kind: Kind) -> Done {
-    let (queue, other, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
-    let gate = bench.gate(&other)?;
+fn allocation_waits_for_its_list(setup: &Setup, kind: Kind) -> Done {
+    let (queue, other, pool) = (setup.in_order()?, setup.in_order()?, setup.pool()?);
+    let gate = setup.gate(&other)?;
     let (block, allocated) = queue.alloc_event(kind, &pool, 4096, &[&gate.event])?;
     pending(&allocated, "an allocation completed before its wait list")?;
     gate.open();
@@ -71,9 +71,9 @@ fn allocation_waits_for_its_list(bench: &Bench, kind: Kind) -> Done {
     queue.finish()
 }
 
-fn allocation_follows_its_queue(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
-    let gate = bench.gate(&queue)?;
+fn allocation_follows_its_queue(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
+    let gate = setup.gate(&queue)?;
     let (block, allocated) = queue.alloc_event(kind, &pool, 4096, &[])?;
     pending(
         &allocated,
@@ -86,9 +86,9 @@ fn allocation_follows_its_queue(bench: &Bench, kind: Kind) -> Done {
 }
 
 /// On an in-order queue the wait list of an allocation holds back later commands too.
-fn allocation_holds_back_its_queue(bench: &Bench, kind: Kind) -> Done {
-    let (queue, other, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
-    let gate = bench.gate(&other)?;
+fn allocation_holds_back_its_queue(setup: &Setup, kind: Kind) -> Done {
+    let (queue, other, pool) = (setup.in_order()?, setup.in_order()?, setup.pool()?);
+    let gate = setup.gate(&other)?;
     let block = queue.alloc(kind, &pool, 4096, &[&gate.event])?;
     let filled = queue.fill(block.ptr, 1_u8, 4096, &[])?;
     pending(
@@ -101,20 +101,20 @@ fn allocation_holds_back_its_queue(bench: &Bench, kind: Kind) -> Done {
     queue.finish()
 }
 
-fn free_waits_for_its_list(bench: &Bench, kind: Kind) -> Done {
-    let (queue, other, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
+fn free_waits_for_its_list(setup: &Setup, kind: Kind) -> Done {
+    let (queue, other, pool) = (setup.in_order()?, setup.in_order()?, setup.pool()?);
     let block = queue.alloc(kind, &pool, 4096, &[])?;
-    let gate = bench.gate(&other)?;
+    let gate = setup.gate(&other)?;
     let freed = queue.free_event(block, &[&gate.event])?;
     pending(&freed, "a free completed before its wait list")?;
     gate.open();
     completes(&freed, "a free did not complete after its wait list")
 }
 
-fn free_follows_its_queue(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+fn free_follows_its_queue(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let block = queue.alloc(kind, &pool, 4096, &[])?;
-    let gate = bench.gate(&queue)?;
+    let gate = setup.gate(&queue)?;
     let freed = queue.free_event(block, &[])?;
     pending(
         &freed,
@@ -124,11 +124,11 @@ fn free_follows_its_queue(bench: &Bench, kind: Kind) -> Done {
     completes(&freed, "a free did not complete after its queue")
 }
 
-fn free_holds_back_its_queue(bench: &Bench, kind: Kind) -> Done {
-    let (queue, other, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
-    let memory = bench.result(64)?;
+fn free_holds_back_its_queue(setup: &Setup, kind: Kind) -> Done {
+    let (queue, other, pool) = (setup.in_order()?, setup.in_order()?, setup.pool()?);
+    let memory = setup.result(64)?;
     let block = queue.alloc(kind, &pool, 4096, &[])?;
-    let gate = bench.gate(&other)?;
+    let gate = setup.gate(&other)?;
     queue.free(block, &[&gate.event])?;
     let later = queue.fill(memory.ptr, 1_u8, 64, &[])?;
     pending(
@@ -139,10 +139,10 @@ fn free_holds_back_its_queue(bench: &Bench, kind: Kind) -> Done {
     completes(&later, "a command did not complete")
 }
 
-fn finish_covers_allocation_and_free(bench: &Bench, kind: Kind) -> Done {
-    for queue in [bench.in_order()?, bench.out_of_order()?] {
-        let (other, pool) = (bench.in_order()?, bench.pool()?);
-        let gate = bench.gate(&other)?;
+fn finish_covers_allocation_and_free(setup: &Setup, kind: Kind) -> Done {
+    for queue in [setup.in_order()?, setup.out_of_order()?] {
+        let (other, pool) = (setup.in_order()?, setup.pool()?);
+        let gate = setup.gate(&other)?;
         let (block, allocated) = queue.alloc_event(kind, &pool, 4096, &[&gate.event])?;
         gate.open_after(MOMENT);
         queue.finish()?;
@@ -151,7 +151,7 @@ fn finish_covers_allocation_and_free(bench: &Bench, kind: Kind) -> Done {
             "urQueueFinish did not wait for an allocation"
         );
         drop(gate);
-        let gate = bench.gate(&other)?;
+        let gate = setup.gate(&other)?;
         let freed = queue.free_event(block, &[&gate.event])?;
         gate.open_after(MOMENT);
         queue.finish()?;
@@ -164,10 +164,10 @@ fn finish_covers_allocation_and_free(bench: &Bench, kind: Kind) -> Done {
 }
 
 /// The pointer is good for enqueuing before the allocation completes.
-fn use_before_completion(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
-    let result = bench.result(64 * KIB)?;
-    let gate = bench.gate(&queue)?;
+fn use_before_completion(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
+    let result = setup.result(64 * KIB)?;
+    let gate = setup.gate(&queue)?;
     let block = queue.alloc(kind, &pool, 64 * KIB, &[])?;
     queue.fill(block.ptr, A, block.size, &[])?;
     queue.copy(result.ptr, block.ptr, block.size, &[])?;
@@ -177,10 +177,10 @@ fn use_before_completion(bench: &Bench, kind: Kind) -> Done {
     same_bytes(result.host(), A)
 }
 
-fn event_orders_use_on_another_queue(bench: &Bench, kind: Kind) -> Done {
-    let (first, second, pool) = (bench.in_order()?, bench.out_of_order()?, bench.pool()?);
-    let result = bench.result(64 * KIB)?;
-    let gate = bench.gate(&first)?;
+fn event_orders_use_on_another_queue(setup: &Setup, kind: Kind) -> Done {
+    let (first, second, pool) = (setup.in_order()?, setup.out_of_order()?, setup.pool()?);
+    let result = setup.result(64 * KIB)?;
+    let gate = setup.gate(&first)?;
     let (block, allocated) = first.alloc_event(kind, &pool, 64 * KIB, &[])?;
     let filled = second.fill(block.ptr, B, block.size, &[&allocated])?;
     pending(&filled, "a use ordered after an allocation ran before it")?;
@@ -192,10 +192,10 @@ fn event_orders_use_on_another_queue(bench: &Bench, kind: Kind) -> Done {
     same_bytes(result.host(), B)
 }
 
-fn events_released_early(bench: &Bench, kind: Kind) -> Done {
-    let (first, second, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
-    let result = bench.result(4096)?;
-    let gate = bench.gate(&first)?;
+fn events_released_early(setup: &Setup, kind: Kind) -> Done {
+    let (first, second, pool) = (setup.in_order()?, setup.in_order()?, setup.pool()?);
+    let result = setup.result(4096)?;
+    let gate = setup.gate(&first)?;
     let (block, allocated) = first.alloc_event(kind, &pool, 4096, &[])?;
     let filled = second.fill(block.ptr, A, 4096, &[&allocated])?;
     drop(allocated);
@@ -215,9 +215,9 @@ fn events_released_early(bench: &Bench, kind: Kind) -> Done {
     same_bytes(result.host(), A)
 }
 
-fn complete_when_nothing_is_before(bench: &Bench, kind: Kind) -> Done {
-    for queue in [bench.in_order()?, bench.out_of_order()?] {
-        let pool = bench.pool()?;
+fn complete_when_nothing_is_before(setup: &Setup, kind: Kind) -> Done {
+    for queue in [setup.in_order()?, setup.out_of_order()?] {
+        let pool = setup.pool()?;
         let (block, allocated) = queue.alloc_event(kind, &pool, 4096, &[])?;
         completes(
             &allocated,
@@ -232,7 +232,7 @@ fn complete_when_nothing_is_before(bench: &Bench, kind: Kind) -> Done {
     Ok(())
 }
 
-fn event_callback(bench: &Bench, kind: Kind) -> Done {
+fn event_callback(setup: &Setup, kind: Kind) -> Done {
     use std::sync::atomic::{AtomicU32, Ordering};
     unsafe extern "C" fn count(
         _: ur_event_handle_t,
@@ -242,14 +242,14 @@ fn event_callback(bench: &Bench, kind: Kind) -> Done {
         // SAFETY: the counter below is kept.
         unsafe { &*data.cast::<AtomicU32>() }.fetch_add(1, Ordering::SeqCst);
     }
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
-    let counter = crate::keep::keep(AtomicU32::new(0));
-    let gate = bench.gate(&queue)?;
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
+    let counter = crate::leak::leak(AtomicU32::new(0));
+    let gate = setup.gate(&queue)?;
     let (block, allocated) = queue.alloc_event(kind, &pool, 4096, &[])?;
     let freed = queue.free_event(block, &[])?;
     for event in [&allocated, &freed] {
         let data = (&raw const *counter).cast_mut().cast();
-        bench
+        setup
             .fixture
             .ur
             .urEventSetCallback(event.raw, UR_EXECUTION_INFO_COMPLETE, Some(count), data)

@@ -1,6 +1,6 @@
 //! Out-of-order queues: diamonds, and what barriers, markers and finish cover.
 
-use super::scenes::A;
+use super::fixtures::A;
 use super::*;
 use crate::check_eq;
 use crate::kernels::{ADD, IOTA, SUM};
@@ -41,11 +41,11 @@ pub fn all() -> Vec<Test> {
 }
 
 /// Allocated once, used on two ways, freed where both meet, and taken again after that.
-fn diamond(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.out_of_order()?, bench.pool()?);
-    let result = bench.result(SIZE)?;
+fn diamond(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.out_of_order()?, setup.pool()?);
+    let result = setup.result(SIZE)?;
     let mut reserved = 0;
-    let gate = bench.gate(&queue)?;
+    let gate = setup.gate(&queue)?;
     let (mut block, mut top) = queue.alloc_event(kind, &pool, SIZE, &[&gate.event])?;
     for round in 0..20_u8 {
         let half = block.ptr.wrapping_byte_add(SIZE / 2);
@@ -70,15 +70,15 @@ fn diamond(bench: &Bench, kind: Kind) -> Done {
     queue.finish()
 }
 
-fn kernels_in_a_diamond(bench: &Bench) -> Done {
-    let (queue, pool) = (bench.out_of_order()?, bench.pool()?);
-    let program = Program::new(bench.fixture, &bench.context)?;
+fn kernels_in_a_diamond(setup: &Setup) -> Done {
+    let (queue, pool) = (setup.out_of_order()?, setup.pool()?);
+    let program = Program::new(setup.fixture, &setup.context)?;
     let (iota, add, sum) = (
         program.kernel(IOTA)?,
         program.kernel(ADD)?,
         program.kernel(SUM)?,
     );
-    let result = bench.result(SIZE)?;
+    let result = setup.result(SIZE)?;
     for round in 0..30_u32 {
         let kind = Kind::ALL[round as usize % 3];
         let (a, a_top) = queue.alloc_event(kind, &pool, SIZE, &[])?;
@@ -126,13 +126,13 @@ fn kernels_in_a_diamond(bench: &Bench) -> Done {
 }
 
 fn covers(
-    bench: &Bench,
+    setup: &Setup,
     kind: Kind,
     cover: impl Fn(&Queue) -> Result<Event, Stop>,
     what: &str,
 ) -> Done {
-    let (queue, other, pool) = (bench.out_of_order()?, bench.in_order()?, bench.pool()?);
-    let gate = bench.gate(&other)?;
+    let (queue, other, pool) = (setup.out_of_order()?, setup.in_order()?, setup.pool()?);
+    let gate = setup.gate(&other)?;
     let (block, _) = queue.alloc_event(kind, &pool, SIZE, &[&gate.event])?;
     let event = cover(&queue)?;
     pending(
@@ -141,7 +141,7 @@ fn covers(
     )?;
     gate.open();
     completes(&event, &format!("a {what} did not complete"))?;
-    let gate = bench.gate(&other)?;
+    let gate = setup.gate(&other)?;
     queue.free(block, &[&gate.event])?;
     let event = cover(&queue)?;
     pending(&event, &format!("a {what} completed before a pending free"))?;
@@ -149,17 +149,17 @@ fn covers(
     completes(&event, &format!("a {what} did not complete"))
 }
 
-fn barrier_covers_allocation_and_free(bench: &Bench, kind: Kind) -> Done {
-    covers(bench, kind, |queue| queue.barrier(&[]), "barrier")
+fn barrier_covers_allocation_and_free(setup: &Setup, kind: Kind) -> Done {
+    covers(setup, kind, |queue| queue.barrier(&[]), "barrier")
 }
 
-fn marker_covers_allocation_and_free(bench: &Bench, kind: Kind) -> Done {
-    covers(bench, kind, |queue| queue.marker(&[]), "marker")
+fn marker_covers_allocation_and_free(setup: &Setup, kind: Kind) -> Done {
+    covers(setup, kind, |queue| queue.marker(&[]), "marker")
 }
 
-fn independent_allocations_do_not_wait(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.out_of_order()?, bench.pool()?);
-    let gate = bench.gate(&queue)?;
+fn independent_allocations_do_not_wait(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.out_of_order()?, setup.pool()?);
+    let gate = setup.gate(&queue)?;
     let (held, held_event) = queue.alloc_event(kind, &pool, SIZE, &[&gate.event])?;
     let (free, free_event) = queue.alloc_event(kind, &pool, SIZE, &[])?;
     completes(
@@ -182,9 +182,9 @@ fn independent_allocations_do_not_wait(bench: &Bench, kind: Kind) -> Done {
     queue.finish()
 }
 
-fn reuse_after_barrier(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.out_of_order()?, bench.pool()?);
-    let gate = bench.gate(&queue)?;
+fn reuse_after_barrier(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.out_of_order()?, setup.pool()?);
+    let gate = setup.gate(&queue)?;
     let mut reserved = 0;
     for round in 0..50 {
         let (block, allocated) = queue.alloc_event(kind, &pool, SIZE, &[])?;
@@ -206,8 +206,8 @@ fn reuse_after_barrier(bench: &Bench, kind: Kind) -> Done {
 
 /// A random graph of allocations, fills, copies and frees, ordered by events alone; what each block
 /// held is known and looked at before it is freed.
-fn random_graph(bench: &Bench) -> Done {
-    let (queue, pool) = (bench.out_of_order()?, bench.pool()?);
+fn random_graph(setup: &Setup) -> Done {
+    let (queue, pool) = (setup.out_of_order()?, setup.pool()?);
     let mut random = 99_u32;
     let mut next = move |bound: usize| {
         random ^= random << 13;
@@ -216,7 +216,7 @@ fn random_graph(bench: &Bench) -> Done {
         random as usize % bound
     };
     const SLOT: usize = 4 * KIB;
-    let results = bench.result(600 * SLOT)?;
+    let results = setup.result(600 * SLOT)?;
     let mut live: Vec<(Block, Event, u8)> = Vec::new();
     let mut wanted = Vec::new();
     let mut deaths: Vec<Event> = Vec::new();
@@ -231,9 +231,9 @@ fn random_graph(bench: &Bench) -> Done {
         live.push((block, filled, tag));
         if live.len() > 12 {
             let (block, ready, tag) = live.swap_remove(next(live.len()));
-            let place = results.ptr.wrapping_byte_add(wanted.len() * SLOT);
+            let target = results.ptr.wrapping_byte_add(wanted.len() * SLOT);
             let from = block.ptr.wrapping_byte_add(block.size - SLOT);
-            let copied = queue.copy(place, from, SLOT, &[&ready])?;
+            let copied = queue.copy(target, from, SLOT, &[&ready])?;
             wanted.push(tag);
             deaths.push(queue.free_event(block, &[&copied])?);
         }

@@ -1,7 +1,7 @@
 //! Pools on a block of the caller's own.
 
 use super::errors::OUT_OF_MEMORY;
-use super::scenes::A;
+use super::fixtures::A;
 use super::*;
 use crate::check_eq;
 
@@ -26,11 +26,11 @@ pub fn all() -> Vec<Test> {
 }
 
 /// A pool on a block of the caller's own.
-fn own(bench: &Bench, kind: Kind, base: &Usm) -> Result<Pool, Stop> {
+fn own(setup: &Setup, kind: Kind, base: &Usm) -> Result<Pool, Stop> {
     let device = if kind == Kind::Host {
         null_mut()
     } else {
-        bench.fixture.device
+        setup.fixture.device
     };
     let buffer = ur_usm_pool_buffer_desc_t {
         pMem: base.ptr,
@@ -43,17 +43,17 @@ fn own(bench: &Bench, kind: Kind, base: &Usm) -> Result<Pool, Stop> {
         pNext: (&raw const buffer).cast(),
         ..Default::default()
     };
-    Pool::create(bench.fixture, &bench.context, &mut desc)
+    Pool::create(setup.fixture, &setup.context, &mut desc)
 }
 
-fn on_own_memory(bench: &Bench, kind: Kind) -> Done {
-    let queue = bench.in_order()?;
-    let base = bench.context.usm(bench.fixture, kind, 8 * MIB)?;
+fn on_own_memory(setup: &Setup, kind: Kind) -> Done {
+    let queue = setup.in_order()?;
+    let base = setup.context.usm(setup.fixture, kind, 8 * MIB)?;
     let whole = Block {
         ptr: base.ptr,
         size: base.size,
     };
-    let pool = own(bench, kind, &base)?;
+    let pool = own(setup, kind, &base)?;
     check!(
         pool.reserved()? <= 8 * MIB,
         "a pool on 8 MiB has reserved {}",
@@ -95,10 +95,10 @@ fn on_own_memory(bench: &Bench, kind: Kind) -> Done {
     all_bytes(&queue, whole, A)
 }
 
-fn on_own_memory_serves_one_kind(bench: &Bench, kind: Kind) -> Done {
-    let queue = bench.in_order()?;
-    let base = bench.context.usm(bench.fixture, kind, MIB)?;
-    let pool = own(bench, kind, &base)?;
+fn on_own_memory_serves_one_kind(setup: &Setup, kind: Kind) -> Done {
+    let queue = setup.in_order()?;
+    let base = setup.context.usm(setup.fixture, kind, MIB)?;
+    let pool = own(setup, kind, &base)?;
     for other in Kind::ALL {
         let (status, block) = queue.try_alloc(other, pool.raw, 4096, &[], null_mut());
         match block {
@@ -110,13 +110,13 @@ fn on_own_memory_serves_one_kind(bench: &Bench, kind: Kind) -> Done {
     queue.finish()
 }
 
-fn on_own_memory_refused(bench: &Bench) -> Done {
-    let base = bench.context.usm(bench.fixture, Kind::Device, MIB)?;
+fn on_own_memory_refused(setup: &Setup) -> Done {
+    let base = setup.context.usm(setup.fixture, Kind::Device, MIB)?;
     let good = ur_usm_pool_buffer_desc_t {
         pMem: base.ptr,
         size: base.size,
         memType: UR_USM_TYPE_DEVICE,
-        device: bench.fixture.device,
+        device: setup.fixture.device,
         ..Default::default()
     };
     type Buffer = ur_usm_pool_buffer_desc_t;
@@ -164,9 +164,9 @@ fn on_own_memory_refused(bench: &Bench) -> Done {
             ..Default::default()
         };
         let mut raw = null_mut();
-        let ur = bench.fixture.ur;
+        let ur = setup.fixture.ur;
         let status =
-            ur.urUSMPoolCreateExp(bench.context.raw, bench.fixture.device, &mut desc, &mut raw);
+            ur.urUSMPoolCreateExp(setup.context.raw, setup.fixture.device, &mut desc, &mut raw);
         check!(
             !status.is_ok() && raw.is_null(),
             "a pool on {what}: {status}"

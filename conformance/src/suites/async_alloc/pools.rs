@@ -1,6 +1,6 @@
 //! Pools: default, current and created ones, their flags and their end.
 
-use super::scenes::{A, B, Doomed};
+use super::fixtures::{A, B, Doomed};
 use super::*;
 use crate::check_eq;
 use crate::objects::{Limits, alloc_info};
@@ -43,76 +43,76 @@ pub fn all() -> Vec<Test> {
     tests
 }
 
-fn default_is_stable(bench: &Bench) -> Done {
-    let first = bench.default_pool()?;
+fn default_is_stable(setup: &Setup) -> Done {
+    let first = setup.default_pool()?;
     check_eq!(
-        bench.default_pool()?.raw,
+        setup.default_pool()?.raw,
         first.raw,
         "default pool, asked for twice"
     );
     check_eq!(
-        Pool::current_of(bench.fixture, &bench.context)?.raw,
+        Pool::current_of(setup.fixture, &setup.context)?.raw,
         first.raw,
         "current pool at first"
     );
-    let queue = bench.in_order()?;
-    bench.exercise(&queue, Kind::Device, &first, MIB)?;
+    let queue = setup.in_order()?;
+    setup.exercise(&queue, Kind::Device, &first, MIB)?;
     queue.finish()?;
     check_eq!(
-        bench.default_pool()?.raw,
+        setup.default_pool()?.raw,
         first.raw,
         "default pool, asked for again after its use"
     );
     Ok(())
 }
 
-fn default_belongs_to_its_context(bench: &Bench) -> Done {
-    let other = Bench::new(bench.fixture)?;
-    let (mine, theirs) = (bench.default_pool()?, other.default_pool()?);
+fn default_belongs_to_its_context(setup: &Setup) -> Done {
+    let other = Setup::new(setup.fixture)?;
+    let (mine, theirs) = (setup.default_pool()?, other.default_pool()?);
     check!(mine.raw != theirs.raw, "two contexts share a default pool");
     let of: ur_context_handle_t = crate::objects::info::value(|size, value, ret| {
-        bench
+        setup
             .fixture
             .ur
             .urUSMPoolGetInfo(mine.raw, UR_USM_POOL_INFO_CONTEXT, size, value, ret)
     })?;
-    check_eq!(of, bench.context.raw, "context of the default pool");
+    check_eq!(of, setup.context.raw, "context of the default pool");
     Ok(())
 }
 
-fn default_is_not_destroyed(bench: &Bench) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.default_pool()?);
-    let ur = bench.fixture.ur;
-    ur.urUSMPoolDestroyExp(bench.context.raw, bench.fixture.device, pool.raw)
+fn default_is_not_destroyed(setup: &Setup) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.default_pool()?);
+    let ur = setup.fixture.ur;
+    ur.urUSMPoolDestroyExp(setup.context.raw, setup.fixture.device, pool.raw)
         .refused()?;
     check_eq!(
-        bench.default_pool()?.raw,
+        setup.default_pool()?.raw,
         pool.raw,
         "default pool after an attempt to destroy it"
     );
-    bench.exercise(&queue, Kind::Device, &pool, 4096)?;
+    setup.exercise(&queue, Kind::Device, &pool, 4096)?;
     queue.finish()
 }
 
-fn make_current(bench: &Bench, pool: &Pool) -> Done {
-    bench
+fn make_current(setup: &Setup, pool: &Pool) -> Done {
+    setup
         .fixture
         .ur
-        .urUSMPoolSetDevicePoolExp(bench.context.raw, bench.fixture.device, pool.raw)
+        .urUSMPoolSetDevicePoolExp(setup.context.raw, setup.fixture.device, pool.raw)
         .ok()
 }
 
-fn current_can_be_set(bench: &Bench) -> Done {
-    let (queue, pool, default) = (bench.in_order()?, bench.pool()?, bench.default_pool()?);
+fn current_can_be_set(setup: &Setup) -> Done {
+    let (queue, pool, default) = (setup.in_order()?, setup.pool()?, setup.default_pool()?);
     let early = queue.alloc_current(Kind::Device, MIB)?;
-    make_current(bench, &pool)?;
+    make_current(setup, &pool)?;
     check_eq!(
-        Pool::current_of(bench.fixture, &bench.context)?.raw,
+        Pool::current_of(setup.fixture, &setup.context)?.raw,
         pool.raw,
         "current pool after a change"
     );
     check_eq!(
-        bench.default_pool()?.raw,
+        setup.default_pool()?.raw,
         default.raw,
         "default pool after a change of the current one"
     );
@@ -124,7 +124,7 @@ fn current_can_be_set(bench: &Bench) -> Done {
             "an allocation with a null pool did not use the current one"
         );
         let of: ur_usm_pool_handle_t =
-            alloc_info(&bench.context, block.ptr, UR_USM_ALLOC_INFO_POOL)?;
+            alloc_info(&setup.context, block.ptr, UR_USM_ALLOC_INFO_POOL)?;
         check_eq!(of, pool.raw, "pool of an allocation with a null pool");
         queue.free(block, &[])?;
     }
@@ -135,9 +135,9 @@ fn current_can_be_set(bench: &Bench) -> Done {
         default.used()? < before,
         "a block of the default pool did not return to it"
     );
-    make_current(bench, &default)?;
+    make_current(setup, &default)?;
     check_eq!(
-        Pool::current_of(bench.fixture, &bench.context)?.raw,
+        Pool::current_of(setup.fixture, &setup.context)?.raw,
         default.raw,
         "current pool, set back"
     );
@@ -145,12 +145,12 @@ fn current_can_be_set(bench: &Bench) -> Done {
 }
 
 /// The context keeps its current pool alive when the caller has given it up.
-fn current_is_kept_alive(bench: &Bench) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
-    make_current(bench, &pool)?;
+fn current_is_kept_alive(setup: &Setup) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
+    make_current(setup, &pool)?;
     let raw = pool.raw;
     drop(pool);
-    let current = Pool::current_of(bench.fixture, &bench.context)?;
+    let current = Pool::current_of(setup.fixture, &setup.context)?;
     check_eq!(current.raw, raw, "current pool after its release");
     for _ in 0..10 {
         let block = queue.alloc_current(Kind::Device, MIB)?;
@@ -159,16 +159,16 @@ fn current_is_kept_alive(bench: &Bench) -> Done {
     }
     queue.finish()?;
     check_eq!(current.used()?, 0, "used bytes");
-    make_current(bench, &bench.default_pool()?)
+    make_current(setup, &setup.default_pool()?)
 }
 
 /// Memory is zero when it first comes from the system.
-fn zero_initialised(bench: &Bench, kind: Kind) -> Done {
-    let queue = bench.in_order()?;
+fn zero_initialised(setup: &Setup, kind: Kind) -> Done {
+    let queue = setup.in_order()?;
     // Leave something behind for the system to hand out.
     let dirty = Pool::with_limits(
-        bench.fixture,
-        &bench.context,
+        setup.fixture,
+        &setup.context,
         Limits {
             maximum: 0,
             threshold: 0,
@@ -179,8 +179,8 @@ fn zero_initialised(bench: &Bench, kind: Kind) -> Done {
     queue.free(block, &[])?;
     queue.finish()?;
     let pool = Pool::with_flags(
-        bench.fixture,
-        &bench.context,
+        setup.fixture,
+        &setup.context,
         UR_USM_POOL_FLAG_ZERO_INITIALIZE_BLOCK,
     )?;
     let mut blocks = Vec::new();
@@ -196,8 +196,8 @@ fn zero_initialised(bench: &Bench, kind: Kind) -> Done {
     queue.finish()
 }
 
-fn flags(bench: &Bench, kind: Kind) -> Done {
-    let queue = bench.in_order()?;
+fn flags(setup: &Setup, kind: Kind) -> Done {
+    let queue = setup.in_order()?;
     let (zero, native, read_only) = (
         UR_USM_POOL_FLAG_ZERO_INITIALIZE_BLOCK,
         UR_USM_POOL_FLAG_USE_NATIVE_MEMORY_POOL_EXP,
@@ -210,8 +210,8 @@ fn flags(bench: &Bench, kind: Kind) -> Done {
         native | zero,
         zero | native | read_only,
     ] {
-        let pool = Pool::with_flags(bench.fixture, &bench.context, flags)?;
-        bench.exercise(&queue, kind, &pool, 100_000)?;
+        let pool = Pool::with_flags(setup.fixture, &setup.context, flags)?;
+        setup.exercise(&queue, kind, &pool, 100_000)?;
     }
     // As DPC++ makes every pool: the hint, with limits.
     let limits = ur_usm_pool_limits_desc_t {
@@ -224,36 +224,36 @@ fn flags(bench: &Bench, kind: Kind) -> Done {
         flags: native,
         ..Default::default()
     };
-    let pool = Pool::create(bench.fixture, &bench.context, &mut desc)?;
-    bench.exercise(&queue, kind, &pool, 100_000)?;
+    let pool = Pool::create(setup.fixture, &setup.context, &mut desc)?;
+    setup.exercise(&queue, kind, &pool, 100_000)?;
     queue.finish()
 }
 
-fn destroyed_while_blocks_live(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+fn destroyed_while_blocks_live(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let block = queue.alloc(kind, &pool, MIB, &[])?;
     queue.fill(block.ptr, A, MIB, &[])?;
     drop(pool);
     all_bytes(&queue, block, A)?;
     let base: *mut std::ffi::c_void =
-        alloc_info(&bench.context, block.ptr, UR_USM_ALLOC_INFO_BASE_PTR)?;
+        alloc_info(&setup.context, block.ptr, UR_USM_ALLOC_INFO_BASE_PTR)?;
     check_eq!(base, block.ptr, "base of a block whose pool was destroyed");
     queue.free(block, &[])?;
     queue.finish()?;
-    bench.exercise(&queue, kind, &bench.pool()?, MIB)?;
+    setup.exercise(&queue, kind, &setup.pool()?, MIB)?;
     queue.finish()
 }
 
-fn destroyed_while_work_is_pending(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
-    let doomed = Doomed::new(bench, &queue, queue.alloc(kind, &pool, MIB, &[])?)?;
+fn destroyed_while_work_is_pending(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
+    let doomed = Doomed::new(setup, &queue, queue.alloc(kind, &pool, MIB, &[])?)?;
     drop(pool);
     check!(
         !doomed.gate.is_open(),
         "destroying a pool waited for its work"
     );
-    let other = bench.pool()?;
-    let second = bench.in_order()?;
+    let other = setup.pool()?;
+    let second = setup.in_order()?;
     let block = second.alloc(kind, &other, MIB, &[])?;
     second
         .fill(block.ptr, B, MIB, &[])?
@@ -264,11 +264,11 @@ fn destroyed_while_work_is_pending(bench: &Bench, kind: Kind) -> Done {
 }
 
 /// A pool of `urUSMPoolCreate` serves asynchronous allocations too.
-fn of_the_core_functions(bench: &Bench, kind: Kind) -> Done {
-    let (queue, ur) = (bench.in_order()?, bench.fixture.ur);
+fn of_the_core_functions(setup: &Setup, kind: Kind) -> Done {
+    let (queue, ur) = (setup.in_order()?, setup.fixture.ur);
     let mut desc = ur_usm_pool_desc_t::default();
     let mut raw = null_mut();
-    ur.urUSMPoolCreate(bench.context.raw, &mut desc, &mut raw)
+    ur.urUSMPoolCreate(setup.context.raw, &mut desc, &mut raw)
         .ok()?;
     let (status, block) = queue.try_alloc(kind, raw, 100_000, &[], null_mut());
     status.ok()?;
@@ -280,9 +280,9 @@ fn of_the_core_functions(bench: &Bench, kind: Kind) -> Done {
     ur.urUSMPoolRelease(raw).ok()
 }
 
-fn counts_references(bench: &Bench) -> Done {
-    let pool = bench.pool()?;
-    let ur = bench.fixture.ur;
+fn counts_references(setup: &Setup) -> Done {
+    let pool = setup.pool()?;
+    let ur = setup.fixture.ur;
     let references = || {
         crate::objects::info::value::<u32>(|size, value, ret| {
             ur.urUSMPoolGetInfo(pool.raw, UR_USM_POOL_INFO_REFERENCE_COUNT, size, value, ret)
@@ -294,30 +294,30 @@ fn counts_references(bench: &Bench) -> Done {
     ur.urUSMPoolRelease(pool.raw).ok()?;
     check_eq!(references()?, 1, "references after a release");
     ur.urUSMPoolRetain(pool.raw).ok()?;
-    ur.urUSMPoolDestroyExp(bench.context.raw, bench.fixture.device, pool.raw)
+    ur.urUSMPoolDestroyExp(setup.context.raw, setup.fixture.device, pool.raw)
         .ok()?;
     check_eq!(references()?, 1, "references after one of two was given up");
     Ok(())
 }
 
-fn create_refused(bench: &Bench) -> Done {
-    let ur = bench.fixture.ur;
+fn create_refused(setup: &Setup) -> Done {
+    let ur = setup.fixture.ur;
     let mut raw = null_mut();
     let mut desc = ur_usm_pool_desc_t {
         flags: ur_usm_pool_flags_t(UR_USM_POOL_FLAGS_MASK),
         ..Default::default()
     };
     let status =
-        ur.urUSMPoolCreateExp(bench.context.raw, bench.fixture.device, &mut desc, &mut raw);
+        ur.urUSMPoolCreateExp(setup.context.raw, setup.fixture.device, &mut desc, &mut raw);
     status.fails(UR_RESULT_ERROR_INVALID_ENUMERATION)?;
     check!(raw.is_null(), "a refused urUSMPoolCreateExp wrote a handle");
     Ok(())
 }
 
-fn many_pools(bench: &Bench) -> Done {
-    let queue = bench.in_order()?;
+fn many_pools(setup: &Setup) -> Done {
+    let queue = setup.in_order()?;
     let pools = (0..40)
-        .map(|_| bench.pool())
+        .map(|_| setup.pool())
         .collect::<Result<Vec<Pool>, Stop>>()?;
     let mut blocks = Vec::new();
     for (index, pool) in pools.iter().enumerate() {
@@ -334,8 +334,8 @@ fn many_pools(bench: &Bench) -> Done {
     queue.finish()
 }
 
-fn context_of_a_live_pool(bench: &Bench) -> Done {
-    let other = Bench::new(bench.fixture)?;
+fn context_of_a_live_pool(setup: &Setup) -> Done {
+    let other = Setup::new(setup.fixture)?;
     let (queue, pool) = (other.in_order()?, other.pool()?);
     drop(other.context);
     let block = queue.alloc(Kind::Device, &pool, MIB, &[])?;
@@ -343,17 +343,17 @@ fn context_of_a_live_pool(bench: &Bench) -> Done {
     queue.free(block, &[])?;
     queue.finish()?;
     // What a query tells may be used without a reference: the pool's destruction takes a context.
-    let told: ur_context_handle_t = crate::objects::info::value(|size, value, ret| {
-        let ur = bench.fixture.ur;
+    let reported: ur_context_handle_t = crate::objects::info::value(|size, value, ret| {
+        let ur = setup.fixture.ur;
         ur.urUSMPoolGetInfo(pool.raw, UR_USM_POOL_INFO_CONTEXT, size, value, ret)
     })?;
-    check!(!told.is_null(), "a pool without a context");
+    check!(!reported.is_null(), "a pool without a context");
     Ok(())
 }
 
 /// Sub-devices of one context have pools apart from each other.
-fn each_device_has_its_own(bench: &Bench) -> Done {
-    let (fixture, ur) = (bench.fixture, bench.fixture.ur);
+fn each_device_has_its_own(setup: &Setup) -> Done {
+    let (fixture, ur) = (setup.fixture, setup.fixture.ur);
     let parts = partition::in_single_units(fixture)?;
     if parts.len() < 2 {
         return Err(Stop::skipped("one compute unit cannot be split"));

@@ -24,24 +24,24 @@ pub fn all() -> Vec<Test> {
     tests
 }
 
-fn programs(bench: &Bench, kind: Kind) -> Done {
-    (1..=4).try_for_each(|seed| Program::new(bench, bench.pool()?, seed, vec![kind])?.run())
+fn programs(setup: &Setup, kind: Kind) -> Done {
+    (1..=4).try_for_each(|seed| Program::new(setup, setup.pool()?, seed, vec![kind])?.run())
 }
 
-fn mixed_kinds(bench: &Bench) -> Done {
+fn mixed_kinds(setup: &Setup) -> Done {
     (11..=14)
-        .try_for_each(|seed| Program::new(bench, bench.pool()?, seed, Kind::ALL.to_vec())?.run())
+        .try_for_each(|seed| Program::new(setup, setup.pool()?, seed, Kind::ALL.to_vec())?.run())
 }
 
 /// Every wait gives memory back, so that it comes and goes all the time.
-fn with_threshold_0(bench: &Bench) -> Done {
+fn with_threshold_0(setup: &Setup) -> Done {
     let limits = Limits {
         maximum: 0,
         threshold: 0,
     };
     (21..=24).try_for_each(|seed| {
-        let pool = Pool::with_limits(bench.fixture, &bench.context, limits)?;
-        Program::new(bench, pool, seed, vec![Kind::Device])?.run()
+        let pool = Pool::with_limits(setup.fixture, &setup.context, limits)?;
+        Program::new(setup, pool, seed, vec![Kind::Device])?.run()
     })
 }
 
@@ -53,7 +53,7 @@ struct Tagged {
 }
 
 struct Program<'a> {
-    bench: &'a Bench<'a>,
+    setup: &'a Setup<'a>,
     pool: Pool,
     kinds: Vec<Kind>,
     queues: Vec<Queue>,
@@ -61,30 +61,30 @@ struct Program<'a> {
     live: Vec<Tagged>,
     deaths: Vec<Event>,
     /// Both ends of each block freed so far, in the order of the frees.
-    ends: Usm,
+    tags_read: Usm,
     tags: Vec<u8>,
     random: u64,
 }
 
 impl<'a> Program<'a> {
-    fn new(bench: &'a Bench<'a>, pool: Pool, seed: u64, kinds: Vec<Kind>) -> Result<Self, Stop> {
+    fn new(setup: &'a Setup<'a>, pool: Pool, seed: u64, kinds: Vec<Kind>) -> Result<Self, Stop> {
         let queues = vec![
-            bench.in_order()?,
-            bench.in_order()?,
-            bench.out_of_order()?,
-            bench.out_of_order()?,
+            setup.in_order()?,
+            setup.in_order()?,
+            setup.out_of_order()?,
+            setup.out_of_order()?,
         ];
-        let ends = bench.result(2 * END * STEPS)?;
+        let tags_read = setup.result(2 * END * STEPS)?;
         let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Ok(Self {
-            bench,
+            setup,
             pool,
             kinds,
             queues,
             gates: Vec::new(),
             live: Vec::new(),
             deaths: Vec::new(),
-            ends,
+            tags_read,
             tags: Vec::new(),
             random,
         })
@@ -112,7 +112,7 @@ impl<'a> Program<'a> {
         }
         self.gates.iter().for_each(Gate::open);
         self.queues.iter().try_for_each(Queue::finish)?;
-        all_tagged(self.ends.host(), 2 * END, &self.tags)?;
+        all_tagged(self.tags_read.host(), 2 * END, &self.tags)?;
         check_eq!(self.pool.used()?, 0, "used bytes at the end");
         Ok(())
     }
@@ -141,11 +141,14 @@ impl<'a> Program<'a> {
         let index = self.below(self.live.len());
         let Tagged { block, ready, tag } = self.live.swap_remove(index);
         let (user, owner) = (self.below(self.queues.len()), self.below(self.queues.len()));
-        let place = self.ends.ptr.wrapping_byte_add(2 * END * self.tags.len());
+        let target = self
+            .tags_read
+            .ptr
+            .wrapping_byte_add(2 * END * self.tags.len());
         let tail = block.ptr.wrapping_byte_add(block.size - END);
         let user = &self.queues[user];
-        let head = user.copy(place, block.ptr, END, &[&ready])?;
-        let tail = user.copy(place.wrapping_byte_add(END), tail, END, &[&ready])?;
+        let head = user.copy(target, block.ptr, END, &[&ready])?;
+        let tail = user.copy(target.wrapping_byte_add(END), tail, END, &[&ready])?;
         self.tags.push(tag);
         self.deaths
             .push(self.queues[owner].free_event(block, &[&head, &tail])?);
@@ -156,7 +159,7 @@ impl<'a> Program<'a> {
     fn hold(&mut self) -> Done {
         if self.gates.len() < 2 {
             let queue = self.below(2);
-            self.gates.push(self.bench.gate(&self.queues[queue])?);
+            self.gates.push(self.setup.gate(&self.queues[queue])?);
         } else {
             let gate = self.below(self.gates.len());
             self.gates.swap_remove(gate).open();

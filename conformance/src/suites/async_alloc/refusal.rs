@@ -1,7 +1,7 @@
 //! What must not be reused: memory whose last use is pending and not ordered before the allocation.
 //! The data tells, whatever the pointers are: pattern A of the old block must reach its copy.
 
-use super::scenes::{A, B, Doomed, Full, use_later};
+use super::fixtures::{A, B, Doomed, Full, use_later};
 use super::*;
 use crate::check_eq;
 
@@ -56,10 +56,10 @@ fn overwrite(doomed: &Doomed, home: &Queue, queue: &Queue, block: Block, wait: &
     freed.wait()
 }
 
-fn without_dependency(bench: &Bench, kind: Kind) -> Done {
-    let (first, second) = (bench.in_order()?, bench.in_order()?);
-    let mut full = Full::new(bench, kind, SIZE)?;
-    let doomed = Doomed::new(bench, &first, full.take()?)?;
+fn without_dependency(setup: &Setup, kind: Kind) -> Done {
+    let (first, second) = (setup.in_order()?, setup.in_order()?);
+    let mut full = Full::new(setup, kind, SIZE)?;
+    let doomed = Doomed::new(setup, &first, full.take()?)?;
     let block = second.alloc(kind, &full.pool, SIZE, &[])?;
     overwrite(&doomed, &first, &second, block, &[])?;
     full.empty(&second)
@@ -67,10 +67,10 @@ fn without_dependency(bench: &Bench, kind: Kind) -> Done {
 
 /// A pool that may grow does so rather than make an allocation wait for memory that it does not
 /// depend on.
-fn grows_rather_than_waits(bench: &Bench, kind: Kind) -> Done {
-    let (first, second) = (bench.in_order()?, bench.in_order()?);
-    let mut full = Full::new(bench, kind, SIZE)?;
-    let doomed = Doomed::new(bench, &first, full.take()?)?;
+fn grows_rather_than_waits(setup: &Setup, kind: Kind) -> Done {
+    let (first, second) = (setup.in_order()?, setup.in_order()?);
+    let mut full = Full::new(setup, kind, SIZE)?;
+    let doomed = Doomed::new(setup, &first, full.take()?)?;
     let (block, allocated) = second.alloc_event(kind, &full.pool, SIZE, &[])?;
     check!(
         !block.overlaps(&doomed.block),
@@ -99,12 +99,12 @@ fn grows_rather_than_waits(bench: &Bench, kind: Kind) -> Done {
 }
 
 /// The wait list of a free belongs to the block's death.
-fn wait_list_of_the_free(bench: &Bench, kind: Kind) -> Done {
-    let (user, owner, third) = (bench.in_order()?, bench.in_order()?, bench.in_order()?);
-    let mut full = Full::new(bench, kind, SIZE)?;
-    let result = bench.result(SIZE)?;
+fn wait_list_of_the_free(setup: &Setup, kind: Kind) -> Done {
+    let (user, owner, third) = (setup.in_order()?, setup.in_order()?, setup.in_order()?);
+    let mut full = Full::new(setup, kind, SIZE)?;
+    let result = setup.result(SIZE)?;
     let block = full.take()?;
-    let (gate, used) = use_later(bench, &user, block, &result)?;
+    let (gate, used) = use_later(setup, &user, block, &result)?;
     owner.free(block, &[&used])?;
     let other = third.alloc(kind, &full.pool, SIZE, &[])?;
     third
@@ -120,11 +120,11 @@ fn wait_list_of_the_free(bench: &Bench, kind: Kind) -> Done {
 }
 
 /// An event from before the free orders nothing.
-fn event_before_the_free(bench: &Bench, kind: Kind) -> Done {
-    let (first, second) = (bench.in_order()?, bench.in_order()?);
-    let mut full = Full::new(bench, kind, SIZE)?;
+fn event_before_the_free(setup: &Setup, kind: Kind) -> Done {
+    let (first, second) = (setup.in_order()?, setup.in_order()?);
+    let mut full = Full::new(setup, kind, SIZE)?;
     let early = first.marker(&[])?;
-    let doomed = Doomed::new(bench, &first, full.take()?)?;
+    let doomed = Doomed::new(setup, &first, full.take()?)?;
     let block = second.alloc(kind, &full.pool, SIZE, &[&early])?;
     overwrite(&doomed, &first, &second, block, &[])?;
     full.empty(&second)
@@ -132,12 +132,12 @@ fn event_before_the_free(bench: &Bench, kind: Kind) -> Done {
 
 /// A free on an idle queue that waits for the use elsewhere: the same queue may reuse the block, but
 /// its use waits.
-fn free_on_idle_queue_of_pending_use(bench: &Bench, kind: Kind) -> Done {
-    let (user, owner) = (bench.in_order()?, bench.in_order()?);
-    let mut full = Full::new(bench, kind, SIZE)?;
-    let result = bench.result(SIZE)?;
+fn free_on_idle_queue_of_pending_use(setup: &Setup, kind: Kind) -> Done {
+    let (user, owner) = (setup.in_order()?, setup.in_order()?);
+    let mut full = Full::new(setup, kind, SIZE)?;
+    let result = setup.result(SIZE)?;
     let block = full.take()?;
-    let (gate, used) = use_later(bench, &user, block, &result)?;
+    let (gate, used) = use_later(setup, &user, block, &result)?;
     owner.free(block, &[&used])?;
     let again = owner.alloc(kind, &full.pool, SIZE, &[])?;
     owner
@@ -151,10 +151,10 @@ fn free_on_idle_queue_of_pending_use(bench: &Bench, kind: Kind) -> Done {
     full.empty(&owner)
 }
 
-fn parts_of_a_pending_block(bench: &Bench, kind: Kind) -> Done {
-    let (first, second) = (bench.in_order()?, bench.in_order()?);
-    let mut full = Full::new(bench, kind, 4 * MIB)?;
-    let doomed = Doomed::new(bench, &first, full.take()?)?;
+fn parts_of_a_pending_block(setup: &Setup, kind: Kind) -> Done {
+    let (first, second) = (setup.in_order()?, setup.in_order()?);
+    let mut full = Full::new(setup, kind, 4 * MIB)?;
+    let doomed = Doomed::new(setup, &first, full.take()?)?;
     let mut parts = Vec::new();
     for size in [64, 4 * KIB, 64 * KIB, MIB, 64, 2 * MIB] {
         let part = second.alloc(kind, &full.pool, size, &[])?;
@@ -170,15 +170,15 @@ fn parts_of_a_pending_block(bench: &Bench, kind: Kind) -> Done {
 }
 
 /// Neighbours with different deaths do not merge into one block.
-fn neighbour_of_a_pending_block(bench: &Bench, kind: Kind) -> Done {
-    let (first, second) = (bench.in_order()?, bench.in_order()?);
-    let mut full = Full::new(bench, kind, SIZE)?;
+fn neighbour_of_a_pending_block(setup: &Setup, kind: Kind) -> Done {
+    let (first, second) = (setup.in_order()?, setup.in_order()?);
+    let mut full = Full::new(setup, kind, SIZE)?;
     let mut doomed = None;
     // All but one in the middle die on the idle queue.
     let middle = full.filler.len() / 2;
     for (index, block) in std::mem::take(&mut full.filler).into_iter().enumerate() {
         match index == middle {
-            true => doomed = Some(Doomed::new(bench, &first, block)?),
+            true => doomed = Some(Doomed::new(setup, &first, block)?),
             false => second.free(block, &[])?,
         }
     }
@@ -191,13 +191,13 @@ fn neighbour_of_a_pending_block(bench: &Bench, kind: Kind) -> Done {
 }
 
 /// A block with two deaths is not free after one of them.
-fn both_of_two_deaths(bench: &Bench, kind: Kind) -> Done {
-    let queues = [bench.in_order()?, bench.in_order()?, bench.in_order()?];
-    let mut full = Full::new(bench, kind, SIZE)?;
-    let result = bench.result(SIZE)?;
+fn both_of_two_deaths(setup: &Setup, kind: Kind) -> Done {
+    let queues = [setup.in_order()?, setup.in_order()?, setup.in_order()?];
+    let mut full = Full::new(setup, kind, SIZE)?;
+    let result = setup.result(SIZE)?;
     let block = full.take()?;
     let first = queues[1].fill(block.ptr, A, SIZE, &[])?;
-    let gate = bench.gate(&queues[2])?;
+    let gate = setup.gate(&queues[2])?;
     let second = queues[2].copy(result.ptr, block.ptr, SIZE, &[&first])?;
     queues[0].free(block, &[&first, &second])?;
     let other = queues[1].alloc(kind, &full.pool, SIZE, &[&first])?;
@@ -212,10 +212,10 @@ fn both_of_two_deaths(bench: &Bench, kind: Kind) -> Done {
     full.empty(&queues[0])
 }
 
-fn out_of_order_without_dependency(bench: &Bench, kind: Kind) -> Done {
-    let (first, second) = (bench.in_order()?, bench.out_of_order()?);
-    let mut full = Full::new(bench, kind, SIZE)?;
-    let doomed = Doomed::new(bench, &first, full.take()?)?;
+fn out_of_order_without_dependency(setup: &Setup, kind: Kind) -> Done {
+    let (first, second) = (setup.in_order()?, setup.out_of_order()?);
+    let mut full = Full::new(setup, kind, SIZE)?;
+    let doomed = Doomed::new(setup, &first, full.take()?)?;
     let (block, allocated) = second.alloc_event(kind, &full.pool, SIZE, &[])?;
     overwrite(&doomed, &first, &second, block, &[&allocated])?;
     full.empty(&second)
@@ -223,12 +223,12 @@ fn out_of_order_without_dependency(bench: &Bench, kind: Kind) -> Done {
 
 /// Without an event nothing could wait for the allocation: it takes only what is free at once. On an
 /// out-of-order queue even an earlier free of the same queue is no such thing.
-fn out_of_order_without_event(bench: &Bench, kind: Kind) -> Done {
-    let queue = bench.out_of_order()?;
-    let mut full = Full::new(bench, kind, SIZE)?;
-    let result = bench.result(SIZE)?;
+fn out_of_order_without_event(setup: &Setup, kind: Kind) -> Done {
+    let queue = setup.out_of_order()?;
+    let mut full = Full::new(setup, kind, SIZE)?;
+    let result = setup.result(SIZE)?;
     let block = full.take()?;
-    let (gate, copied) = use_later(bench, &queue, block, &result)?;
+    let (gate, copied) = use_later(setup, &queue, block, &result)?;
     queue.free(block, &[&copied])?;
     let other = queue.alloc(kind, &full.pool, SIZE, &[])?;
     check!(
@@ -247,17 +247,17 @@ fn out_of_order_without_event(bench: &Bench, kind: Kind) -> Done {
     full.empty(&queue)
 }
 
-fn many_pending_blocks(bench: &Bench) -> Done {
+fn many_pending_blocks(setup: &Setup) -> Done {
     const SMALL: usize = 16 * KIB;
-    let (first, second) = (bench.in_order()?, bench.in_order()?);
-    let mut full = Full::new(bench, Kind::Device, SMALL)?;
+    let (first, second) = (setup.in_order()?, setup.in_order()?);
+    let mut full = Full::new(setup, Kind::Device, SMALL)?;
     let blocks: Vec<Block> = full.filler.drain(..).collect();
-    let result = bench.result(blocks.len() * SMALL)?;
+    let result = setup.result(blocks.len() * SMALL)?;
     for (index, block) in blocks.iter().enumerate() {
         first.fill(block.ptr, index as u8, SMALL, &[])?;
     }
     first.finish()?;
-    let gate = bench.gate(&first)?;
+    let gate = setup.gate(&first)?;
     for (index, block) in blocks.iter().enumerate() {
         first.copy(
             result.ptr.wrapping_byte_add(index * SMALL),
@@ -282,8 +282,8 @@ fn many_pending_blocks(bench: &Bench) -> Done {
 }
 
 /// Nothing that is in use is ever handed out, however much is freed around it.
-fn live_blocks(bench: &Bench) -> Done {
-    let (queue, other, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
+fn live_blocks(setup: &Setup) -> Done {
+    let (queue, other, pool) = (setup.in_order()?, setup.in_order()?, setup.pool()?);
     let mut live: Vec<(Block, u8)> = Vec::new();
     let mut random = 12_345_u32;
     for step in 0..1500_u32 {

@@ -1,7 +1,7 @@
 //! Reuse that the program's own order allows: without growth, and without waiting for anything. In
 //! each test the block's death is pending, so that order alone can be the reason.
 
-use super::scenes::{A, B, Full};
+use super::fixtures::{A, B, Full};
 use super::*;
 use crate::check_eq;
 
@@ -44,11 +44,11 @@ pub fn all() -> Vec<Test> {
     tests
 }
 
-fn same_queue(bench: &Bench, kind: Kind) -> Done {
-    let queue = bench.in_order()?;
-    let mut full = Full::new(bench, kind, SIZE)?;
+fn same_queue(setup: &Setup, kind: Kind) -> Done {
+    let queue = setup.in_order()?;
+    let mut full = Full::new(setup, kind, SIZE)?;
     let block = full.take()?;
-    let gate = bench.gate(&queue)?;
+    let gate = setup.gate(&queue)?;
     queue.fill(block.ptr, A, SIZE, &[])?;
     queue.free(block, &[])?;
     let again = queue.alloc(kind, &full.pool, SIZE, &[])?;
@@ -61,9 +61,9 @@ fn same_queue(bench: &Bench, kind: Kind) -> Done {
     full.empty(&queue)
 }
 
-fn same_queue_many_times(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
-    let gate = bench.gate(&queue)?;
+fn same_queue_many_times(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
+    let gate = setup.gate(&queue)?;
     for round in 0..2000 {
         let block = queue.alloc(kind, &pool, SIZE, &[])?;
         if round % 100 == 0 {
@@ -77,7 +77,7 @@ fn same_queue_many_times(bench: &Bench, kind: Kind) -> Done {
     gate.open();
     queue.finish()?;
     // What one block takes, no more.
-    let fresh = bench.pool()?;
+    let fresh = setup.pool()?;
     let block = queue.alloc(kind, &fresh, SIZE, &[])?;
     check_eq!(
         one,
@@ -88,12 +88,12 @@ fn same_queue_many_times(bench: &Bench, kind: Kind) -> Done {
     queue.finish()
 }
 
-fn across_queues_by_the_frees_event(bench: &Bench, kind: Kind) -> Done {
-    let (first, second) = (bench.in_order()?, bench.in_order()?);
-    let mut full = Full::new(bench, kind, SIZE)?;
+fn across_queues_by_the_frees_event(setup: &Setup, kind: Kind) -> Done {
+    let (first, second) = (setup.in_order()?, setup.in_order()?);
+    let mut full = Full::new(setup, kind, SIZE)?;
     let block = full.take()?;
-    let result = bench.result(SIZE)?;
-    let gate = bench.gate(&first)?;
+    let result = setup.result(SIZE)?;
+    let gate = setup.gate(&first)?;
     first.fill(block.ptr, A, SIZE, &[])?;
     first.copy(result.ptr, block.ptr, SIZE, &[])?;
     let freed = first.free_event(block, &[])?;
@@ -112,11 +112,11 @@ fn across_queues_by_the_frees_event(bench: &Bench, kind: Kind) -> Done {
 }
 
 /// Any event after the free will do.
-fn across_queues_by_a_later_event(bench: &Bench, kind: Kind) -> Done {
-    let (first, second) = (bench.in_order()?, bench.in_order()?);
-    let mut full = Full::new(bench, kind, SIZE)?;
+fn across_queues_by_a_later_event(setup: &Setup, kind: Kind) -> Done {
+    let (first, second) = (setup.in_order()?, setup.in_order()?);
+    let mut full = Full::new(setup, kind, SIZE)?;
     let block = full.take()?;
-    let gate = bench.gate(&first)?;
+    let gate = setup.gate(&first)?;
     first.free(block, &[])?;
     let later = first.marker(&[])?;
     let again = second.alloc(kind, &full.pool, SIZE, &[&later])?;
@@ -127,12 +127,12 @@ fn across_queues_by_a_later_event(bench: &Bench, kind: Kind) -> Done {
 }
 
 /// A wait earlier on the second queue counts as much as a wait list.
-fn across_queues_by_a_barrier(bench: &Bench, kind: Kind) -> Done {
-    let first = bench.in_order()?;
-    for second in [bench.in_order()?, bench.out_of_order()?] {
-        let mut full = Full::new(bench, kind, SIZE)?;
+fn across_queues_by_a_barrier(setup: &Setup, kind: Kind) -> Done {
+    let first = setup.in_order()?;
+    for second in [setup.in_order()?, setup.out_of_order()?] {
+        let mut full = Full::new(setup, kind, SIZE)?;
         let block = full.take()?;
-        let gate = bench.gate(&first)?;
+        let gate = setup.gate(&first)?;
         let freed = first.free_event(block, &[])?;
         second.barrier(&[&freed])?;
         let again = second.alloc(kind, &full.pool, SIZE, &[])?;
@@ -145,12 +145,12 @@ fn across_queues_by_a_barrier(bench: &Bench, kind: Kind) -> Done {
     Ok(())
 }
 
-fn through_a_third_queue(bench: &Bench, kind: Kind) -> Done {
-    let (first, second, third) = (bench.in_order()?, bench.out_of_order()?, bench.in_order()?);
-    let mut full = Full::new(bench, kind, SIZE)?;
-    let memory = bench.result(64)?;
+fn through_a_third_queue(setup: &Setup, kind: Kind) -> Done {
+    let (first, second, third) = (setup.in_order()?, setup.out_of_order()?, setup.in_order()?);
+    let mut full = Full::new(setup, kind, SIZE)?;
+    let memory = setup.result(64)?;
     let block = full.take()?;
-    let gate = bench.gate(&first)?;
+    let gate = setup.gate(&first)?;
     let freed = first.free_event(block, &[])?;
     let between = second.fill(memory.ptr, 1_u8, 64, &[&freed])?;
     let again = third.alloc(kind, &full.pool, SIZE, &[&between])?;
@@ -161,11 +161,11 @@ fn through_a_third_queue(bench: &Bench, kind: Kind) -> Done {
 }
 
 /// The death of a block is where it was freed, whoever allocated it.
-fn through_a_free_elsewhere(bench: &Bench, kind: Kind) -> Done {
-    let (first, second) = (bench.in_order()?, bench.in_order()?);
-    let mut full = Full::new(bench, kind, SIZE)?;
+fn through_a_free_elsewhere(setup: &Setup, kind: Kind) -> Done {
+    let (first, second) = (setup.in_order()?, setup.in_order()?);
+    let mut full = Full::new(setup, kind, SIZE)?;
     let block = full.take()?;
-    let gate = bench.gate(&first)?;
+    let gate = setup.gate(&first)?;
     let used = first.fill(block.ptr, A, SIZE, &[])?;
     second.free(block, &[&used])?;
     // The second queue itself is after the free.
@@ -183,9 +183,9 @@ fn through_a_free_elsewhere(bench: &Bench, kind: Kind) -> Done {
     full.empty(&second)
 }
 
-fn after_finish(bench: &Bench, kind: Kind) -> Done {
-    let (first, second) = (bench.in_order()?, bench.in_order()?);
-    let mut full = Full::new(bench, kind, SIZE)?;
+fn after_finish(setup: &Setup, kind: Kind) -> Done {
+    let (first, second) = (setup.in_order()?, setup.in_order()?);
+    let mut full = Full::new(setup, kind, SIZE)?;
     first.free(full.take()?, &[])?;
     first.finish()?;
     let again = second.alloc(kind, &full.pool, SIZE, &[])?;
@@ -194,9 +194,9 @@ fn after_finish(bench: &Bench, kind: Kind) -> Done {
     full.empty(&second)
 }
 
-fn after_a_wait_for_the_free(bench: &Bench, kind: Kind) -> Done {
-    let (first, second) = (bench.in_order()?, bench.out_of_order()?);
-    let mut full = Full::new(bench, kind, SIZE)?;
+fn after_a_wait_for_the_free(setup: &Setup, kind: Kind) -> Done {
+    let (first, second) = (setup.in_order()?, setup.out_of_order()?);
+    let mut full = Full::new(setup, kind, SIZE)?;
     first.free_event(full.take()?, &[])?.wait()?;
     let again = second.alloc(kind, &full.pool, SIZE, &[])?;
     full.no_growth()?;
@@ -204,9 +204,9 @@ fn after_a_wait_for_the_free(bench: &Bench, kind: Kind) -> Done {
     full.empty(&second)
 }
 
-fn after_a_status_query(bench: &Bench, kind: Kind) -> Done {
-    let (first, second) = (bench.in_order()?, bench.in_order()?);
-    let mut full = Full::new(bench, kind, SIZE)?;
+fn after_a_status_query(setup: &Setup, kind: Kind) -> Done {
+    let (first, second) = (setup.in_order()?, setup.in_order()?);
+    let mut full = Full::new(setup, kind, SIZE)?;
     let freed = first.free_event(full.take()?, &[])?;
     completes(
         &freed,
@@ -218,13 +218,13 @@ fn after_a_status_query(bench: &Bench, kind: Kind) -> Done {
     full.empty(&second)
 }
 
-fn after_device_wait(bench: &Bench, kind: Kind) -> Done {
-    let fixture = bench.fixture;
-    let (first, second) = (bench.in_order()?, bench.in_order()?);
+fn after_device_wait(setup: &Setup, kind: Kind) -> Done {
+    let fixture = setup.fixture;
+    let (first, second) = (setup.in_order()?, setup.in_order()?);
     fixture.require(UR_DEVICE_INFO_DEVICE_WAIT_SUPPORT_EXP, || {
         fixture.ur.urDeviceWaitExp(fixture.device)
     })?;
-    let mut full = Full::new(bench, kind, SIZE)?;
+    let mut full = Full::new(setup, kind, SIZE)?;
     first.free(full.take()?, &[])?;
     fixture.ur.urDeviceWaitExp(fixture.device).ok()?;
     let again = second.alloc(kind, &full.pool, SIZE, &[])?;
@@ -233,11 +233,11 @@ fn after_device_wait(bench: &Bench, kind: Kind) -> Done {
     full.empty(&second)
 }
 
-fn split_of_a_larger_block(bench: &Bench, kind: Kind) -> Done {
-    let queue = bench.in_order()?;
-    let mut full = Full::new(bench, kind, 4 * MIB)?;
+fn split_of_a_larger_block(setup: &Setup, kind: Kind) -> Done {
+    let queue = setup.in_order()?;
+    let mut full = Full::new(setup, kind, 4 * MIB)?;
     let block = full.take()?;
-    let gate = bench.gate(&queue)?;
+    let gate = setup.gate(&queue)?;
     queue.free(block, &[])?;
     let parts = (0..4)
         .map(|_| queue.alloc(kind, &full.pool, MIB, &[]))
@@ -258,10 +258,10 @@ fn split_of_a_larger_block(bench: &Bench, kind: Kind) -> Done {
     full.empty(&queue)
 }
 
-fn merge_of_neighbours(bench: &Bench, kind: Kind) -> Done {
-    let queue = bench.in_order()?;
-    let mut full = Full::new(bench, kind, 256 * KIB)?;
-    let gate = bench.gate(&queue)?;
+fn merge_of_neighbours(setup: &Setup, kind: Kind) -> Done {
+    let queue = setup.in_order()?;
+    let mut full = Full::new(setup, kind, 256 * KIB)?;
+    let gate = setup.gate(&queue)?;
     for block in std::mem::take(&mut full.filler) {
         queue.free(block, &[])?;
     }
@@ -274,11 +274,11 @@ fn merge_of_neighbours(bench: &Bench, kind: Kind) -> Done {
 }
 
 /// One block goes round three queues by events and never needs a second.
-fn ring_of_queues(bench: &Bench, kind: Kind) -> Done {
-    let queues = [bench.in_order()?, bench.out_of_order()?, bench.in_order()?];
-    let mut full = Full::new(bench, kind, SIZE)?;
-    let result = bench.result(SIZE)?;
-    let gate = bench.gate(&queues[0])?;
+fn ring_of_queues(setup: &Setup, kind: Kind) -> Done {
+    let queues = [setup.in_order()?, setup.out_of_order()?, setup.in_order()?];
+    let mut full = Full::new(setup, kind, SIZE)?;
+    let result = setup.result(SIZE)?;
+    let gate = setup.gate(&queues[0])?;
     let mut death = queues[0].free_event(full.take()?, &[])?;
     for round in 0..100 {
         let queue = &queues[round % 3];
@@ -299,17 +299,17 @@ fn ring_of_queues(bench: &Bench, kind: Kind) -> Done {
 }
 
 /// A block whose free waited for two queues serves an allocation that waited for both.
-fn join_of_two_deaths(bench: &Bench) -> Done {
-    let (first, second, third) = (bench.in_order()?, bench.in_order()?, bench.in_order()?);
-    let mut full = Full::new(bench, Kind::Device, SIZE)?;
+fn join_of_two_deaths(setup: &Setup) -> Done {
+    let (first, second, third) = (setup.in_order()?, setup.in_order()?, setup.in_order()?);
+    let mut full = Full::new(setup, Kind::Device, SIZE)?;
     let block = full.take()?;
-    let gates = [bench.gate(&first)?, bench.gate(&second)?];
+    let gates = [setup.gate(&first)?, setup.gate(&second)?];
     let used = [
         first.fill(block.ptr, A, SIZE / 2, &[])?,
         second.marker(&[])?,
     ];
     let freed = third.free_event(block, &[&used[0], &used[1]])?;
-    let fourth = bench.in_order()?;
+    let fourth = setup.in_order()?;
     let again = fourth.alloc(Kind::Device, &full.pool, SIZE, &[&freed])?;
     full.no_growth()?;
     let filled = fourth.fill(again.ptr, B, SIZE, &[])?;
@@ -325,8 +325,8 @@ fn join_of_two_deaths(bench: &Bench) -> Done {
 }
 
 /// A repeating pattern of sizes reserves nothing after its first rounds.
-fn mixed_sizes_settle(bench: &Bench) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+fn mixed_sizes_settle(setup: &Setup) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let mut settled = 0;
     for round in 0..30 {
         let sizes = [100, 3 * KIB, 70 * KIB, MIB, 5 * MIB, 900 * KIB, 64];

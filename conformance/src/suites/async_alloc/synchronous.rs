@@ -1,6 +1,6 @@
 //! Synchronous and asynchronous allocation of the same memory.
 
-use super::scenes::{A, B, Doomed, Full, use_later};
+use super::fixtures::{A, B, Doomed, Full, use_later};
 use super::*;
 use crate::check_eq;
 use crate::objects::alloc_info;
@@ -33,31 +33,31 @@ pub fn all() -> Vec<Test> {
     )
 }
 
-fn synchronous_free_of_asynchronous_block(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+fn synchronous_free_of_asynchronous_block(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let block = queue.alloc(kind, &pool, SIZE, &[])?;
     queue.fill(block.ptr, A, SIZE, &[])?;
     queue.finish()?;
-    bench
+    setup
         .fixture
         .ur
-        .urUSMFree(bench.context.raw, block.ptr)
+        .urUSMFree(setup.context.raw, block.ptr)
         .ok()?;
     check_eq!(pool.used()?, 0, "used bytes after urUSMFree");
-    let ty: ur_usm_type_t = alloc_info(&bench.context, block.ptr, UR_USM_ALLOC_INFO_TYPE)?;
+    let ty: ur_usm_type_t = alloc_info(&setup.context, block.ptr, UR_USM_ALLOC_INFO_TYPE)?;
     check_eq!(ty, UR_USM_TYPE_UNKNOWN, "kind after urUSMFree");
-    bench.exercise(&queue, kind, &pool, SIZE)?;
+    setup.exercise(&queue, kind, &pool, SIZE)?;
     queue.finish()
 }
 
-fn asynchronous_free_of_synchronous_block(bench: &Bench, kind: Kind) -> Done {
-    let queue = bench.in_order()?;
-    let result = bench.result(SIZE)?;
+fn asynchronous_free_of_synchronous_block(setup: &Setup, kind: Kind) -> Done {
+    let queue = setup.in_order()?;
+    let result = setup.result(SIZE)?;
     let block = Block {
-        ptr: bench.context.usm(bench.fixture, kind, SIZE)?.into_raw(),
+        ptr: setup.context.usm(setup.fixture, kind, SIZE)?.into_raw(),
         size: SIZE,
     };
-    let gate = bench.gate(&queue)?;
+    let gate = setup.gate(&queue)?;
     queue.fill(block.ptr, A, SIZE, &[])?;
     queue.copy(result.ptr, block.ptr, SIZE, &[])?;
     let freed = queue.free_event(block, &[])?;
@@ -65,19 +65,19 @@ fn asynchronous_free_of_synchronous_block(bench: &Bench, kind: Kind) -> Done {
     gate.open();
     queue.finish()?;
     same_bytes(result.host(), A)?;
-    let ty: ur_usm_type_t = alloc_info(&bench.context, block.ptr, UR_USM_ALLOC_INFO_TYPE)?;
+    let ty: ur_usm_type_t = alloc_info(&setup.context, block.ptr, UR_USM_ALLOC_INFO_TYPE)?;
     check_eq!(ty, UR_USM_TYPE_UNKNOWN, "kind after the free");
     Ok(())
 }
 
 /// A synchronous allocation may be used at once, so it takes only what was seen to be free.
-fn synchronous_allocation_takes_nothing_pending(bench: &Bench, kind: Kind) -> Done {
-    let (queue, other) = (bench.in_order()?, bench.in_order()?);
-    let mut full = Full::new(bench, kind, SIZE)?;
-    let doomed = Doomed::new(bench, &queue, full.take()?)?;
+fn synchronous_allocation_takes_nothing_pending(setup: &Setup, kind: Kind) -> Done {
+    let (queue, other) = (setup.in_order()?, setup.in_order()?);
+    let mut full = Full::new(setup, kind, SIZE)?;
+    let doomed = Doomed::new(setup, &queue, full.take()?)?;
     let memory = Usm::new(
-        &bench.context,
-        bench.fixture.device,
+        &setup.context,
+        setup.fixture.device,
         kind,
         SIZE,
         0,
@@ -99,16 +99,16 @@ fn synchronous_allocation_takes_nothing_pending(bench: &Bench, kind: Kind) -> Do
 }
 
 /// `urUSMFree` does not hand out memory that enqueued commands still use; it may block for them.
-fn synchronous_free_with_pending_use(bench: &Bench, kind: Kind) -> Done {
-    let (queue, other, pool) = (bench.in_order()?, bench.in_order()?, bench.pool()?);
-    let result = bench.result(SIZE)?;
+fn synchronous_free_with_pending_use(setup: &Setup, kind: Kind) -> Done {
+    let (queue, other, pool) = (setup.in_order()?, setup.in_order()?, setup.pool()?);
+    let result = setup.result(SIZE)?;
     let block = queue.alloc(kind, &pool, SIZE, &[])?;
-    let (gate, _) = use_later(bench, &queue, block, &result)?;
+    let (gate, _) = use_later(setup, &queue, block, &result)?;
     gate.open_after(2 * MOMENT);
-    bench
+    setup
         .fixture
         .ur
-        .urUSMFree(bench.context.raw, block.ptr)
+        .urUSMFree(setup.context.raw, block.ptr)
         .ok()?;
     let again = other.alloc(kind, &pool, SIZE, &[])?;
     other.fill(again.ptr, B, SIZE, &[])?.wait()?;
@@ -119,13 +119,13 @@ fn synchronous_free_with_pending_use(bench: &Bench, kind: Kind) -> Done {
     other.finish()
 }
 
-fn shared_pool(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+fn shared_pool(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let mut reserved = 0;
     for round in 0..20 {
         let memory = Usm::new(
-            &bench.context,
-            bench.fixture.device,
+            &setup.context,
+            setup.fixture.device,
             kind,
             SIZE,
             0,

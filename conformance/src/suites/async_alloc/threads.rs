@@ -34,7 +34,7 @@ pub fn all() -> Vec<Test> {
 
 /// Runs a function on all threads; the first failure counts.
 pub fn on_threads(work: impl Fn(usize) -> Done + Sync) -> Done {
-    let ends: Vec<Done> = std::thread::scope(|scope| {
+    let results: Vec<Done> = std::thread::scope(|scope| {
         let work = &work;
         let threads: Vec<_> = (0..THREADS)
             .map(|index| scope.spawn(move || work(index)))
@@ -48,7 +48,7 @@ pub fn on_threads(work: impl Fn(usize) -> Done + Sync) -> Done {
             })
             .collect()
     });
-    ends.into_iter().collect()
+    results.into_iter().collect()
 }
 
 /// The kernels, and the count of wrong words that all threads share.
@@ -59,9 +59,9 @@ pub struct Tools {
 }
 
 impl Tools {
-    pub fn new(bench: &Bench) -> Result<Self, Stop> {
-        let program = Program::new(bench.fixture, &bench.context)?;
-        let mut wrong = bench.result(4)?;
+    pub fn new(setup: &Setup) -> Result<Self, Stop> {
+        let program = Program::new(setup.fixture, &setup.context)?;
+        let mut wrong = setup.result(4)?;
         wrong.host_mut::<u32>()[0] = 0;
         Ok(Self {
             iota: program.kernel(IOTA)?,
@@ -115,10 +115,10 @@ fn size(thread: usize, round: usize) -> usize {
     [256, 4 * KIB, 20 * KIB, 60 * KIB][(thread + round * 7) % 4] + round * 64
 }
 
-fn own_queues(bench: &Bench, kind: Kind) -> Done {
-    let (pool, tools) = (bench.pool()?, Tools::new(bench)?);
+fn own_queues(setup: &Setup, kind: Kind) -> Done {
+    let (pool, tools) = (setup.pool()?, Tools::new(setup)?);
     let queues = (0..THREADS)
-        .map(|_| bench.in_order())
+        .map(|_| setup.in_order())
         .collect::<Result<Vec<Queue>, Stop>>()?;
     on_threads(|thread| {
         let queue = &queues[thread];
@@ -136,8 +136,8 @@ fn own_queues(bench: &Bench, kind: Kind) -> Done {
     Ok(())
 }
 
-fn one_in_order_queue(bench: &Bench, kind: Kind) -> Done {
-    let (pool, tools, queue) = (bench.pool()?, Tools::new(bench)?, bench.in_order()?);
+fn one_in_order_queue(setup: &Setup, kind: Kind) -> Done {
+    let (pool, tools, queue) = (setup.pool()?, Tools::new(setup)?, setup.in_order()?);
     on_threads(|thread| {
         for round in 0..ROUNDS / 2 {
             let block = queue.alloc(kind, &pool, size(thread, round), &[])?;
@@ -154,8 +154,8 @@ fn one_in_order_queue(bench: &Bench, kind: Kind) -> Done {
     Ok(())
 }
 
-fn one_out_of_order_queue(bench: &Bench) -> Done {
-    let (pool, tools, queue) = (bench.pool()?, Tools::new(bench)?, bench.out_of_order()?);
+fn one_out_of_order_queue(setup: &Setup) -> Done {
+    let (pool, tools, queue) = (setup.pool()?, Tools::new(setup)?, setup.out_of_order()?);
     on_threads(|thread| {
         let kind = Kind::ALL[thread % 3];
         let mut death: Option<Event> = None;
@@ -176,10 +176,10 @@ fn one_out_of_order_queue(bench: &Bench) -> Done {
 }
 
 /// Written by one thread, verified and freed by another, on its own queue and after an event.
-fn blocks_change_hands(bench: &Bench) -> Done {
-    let (pool, tools) = (bench.pool()?, Tools::new(bench)?);
+fn blocks_change_hands(setup: &Setup) -> Done {
+    let (pool, tools) = (setup.pool()?, Tools::new(setup)?);
     let queues = (0..THREADS)
-        .map(|_| bench.in_order())
+        .map(|_| setup.in_order())
         .collect::<Result<Vec<Queue>, Stop>>()?;
     let table: Mutex<Vec<(Block, Event, u32)>> = Mutex::new(Vec::new());
     let take = || table.lock().map_or(None, |mut table| table.pop());
@@ -209,15 +209,15 @@ fn blocks_change_hands(bench: &Bench) -> Done {
     Ok(())
 }
 
-fn pools_come_and_go(bench: &Bench) -> Done {
-    let tools = Tools::new(bench)?;
+fn pools_come_and_go(setup: &Setup) -> Done {
+    let tools = Tools::new(setup)?;
     let queues = (0..THREADS)
-        .map(|_| bench.in_order())
+        .map(|_| setup.in_order())
         .collect::<Result<Vec<Queue>, Stop>>()?;
     on_threads(|thread| {
         let queue = &queues[thread];
         for round in 0..20 {
-            let pool = bench.pool()?;
+            let pool = setup.pool()?;
             let blocks = (0..4)
                 .map(|_| queue.alloc(Kind::Device, &pool, size(thread, round), &[]))
                 .collect::<Result<Vec<Block>, Stop>>()?;
@@ -234,10 +234,10 @@ fn pools_come_and_go(bench: &Bench) -> Done {
     tools.no_word_was_wrong()
 }
 
-fn trim_and_figures_meanwhile(bench: &Bench) -> Done {
-    let (pool, tools) = (bench.pool()?, Tools::new(bench)?);
+fn trim_and_figures_meanwhile(setup: &Setup) -> Done {
+    let (pool, tools) = (setup.pool()?, Tools::new(setup)?);
     let queues = (0..THREADS)
-        .map(|_| bench.in_order())
+        .map(|_| setup.in_order())
         .collect::<Result<Vec<Queue>, Stop>>()?;
     on_threads(|thread| {
         let queue = &queues[thread];
@@ -272,16 +272,16 @@ fn trim_and_figures_meanwhile(bench: &Bench) -> Done {
 }
 
 /// A pool too small for all threads at once still serves each of them, as each frees what it takes.
-fn under_a_maximum(bench: &Bench) -> Done {
+fn under_a_maximum(setup: &Setup) -> Done {
     use crate::objects::Limits;
     let limits = Limits {
         maximum: 2 * MIB,
         threshold: usize::MAX,
     };
-    let pool = Pool::with_limits(bench.fixture, &bench.context, limits)?;
-    let tools = Tools::new(bench)?;
+    let pool = Pool::with_limits(setup.fixture, &setup.context, limits)?;
+    let tools = Tools::new(setup)?;
     let queues = (0..THREADS)
-        .map(|_| bench.in_order())
+        .map(|_| setup.in_order())
         .collect::<Result<Vec<Queue>, Stop>>()?;
     // At any time the threads hold half of the pool; the rest is freed, though perhaps pending.
     on_threads(|thread| {
@@ -307,14 +307,14 @@ fn under_a_maximum(bench: &Bench) -> Done {
     Ok(())
 }
 
-fn queues_come_and_go(bench: &Bench) -> Done {
-    let (pool, tools) = (bench.pool()?, Tools::new(bench)?);
+fn queues_come_and_go(setup: &Setup) -> Done {
+    let (pool, tools) = (setup.pool()?, Tools::new(setup)?);
     on_threads(|thread| {
         for round in 0..20 {
             let queue = if round % 2 == 0 {
-                bench.in_order()?
+                setup.in_order()?
             } else {
-                bench.out_of_order()?
+                setup.out_of_order()?
             };
             let (block, allocated) =
                 queue.alloc_event(Kind::Device, &pool, size(thread, round), &[])?;
@@ -330,10 +330,10 @@ fn queues_come_and_go(bench: &Bench) -> Done {
         }
         Ok(())
     })?;
-    bench.in_order()?.finish()?;
+    setup.in_order()?.finish()?;
     check_eq!(pool.used()?, 0, "used bytes");
     // Whatever was pending has to end before the count is looked at.
-    let fixture = bench.fixture;
+    let fixture = setup.fixture;
     if fixture.supports(UR_DEVICE_INFO_DEVICE_WAIT_SUPPORT_EXP)? {
         fixture.ur.urDeviceWaitExp(fixture.device).ok()?;
         tools.no_word_was_wrong()?;

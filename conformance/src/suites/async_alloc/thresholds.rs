@@ -1,6 +1,6 @@
 //! Release thresholds and trimming: what a pool gives back, and when.
 
-use super::scenes::{A, B, Doomed};
+use super::fixtures::{A, B, Doomed};
 use super::*;
 use crate::check_eq;
 use crate::objects::Limits;
@@ -24,7 +24,10 @@ pub fn all() -> Vec<Test> {
             ("pending_frees_stay", pending_frees_stay),
             ("threshold_set_later", threshold_set_later),
             ("trim_gives_back", trim_gives_back),
-            ("trim_keeps_what_it_is_told", trim_keeps_what_it_is_told),
+            (
+                "trim_keeps_the_requested_bytes",
+                trim_keeps_the_requested_bytes,
+            ),
             ("trim_keeps_live_blocks", trim_keeps_live_blocks),
             ("trim_leaves_pending_frees", trim_leaves_pending_frees),
             ("use_after_release", use_after_release),
@@ -33,17 +36,17 @@ pub fn all() -> Vec<Test> {
     tests.extend(plain(
         SUITE,
         &[
-            ("threshold_is_told", threshold_is_told),
+            ("threshold_is_reported", threshold_is_reported),
             ("finish_of_another_queue", finish_of_another_queue),
         ],
     ));
     tests
 }
 
-fn with_threshold(bench: &Bench, threshold: usize) -> Result<Pool, Stop> {
+fn with_threshold(setup: &Setup, threshold: usize) -> Result<Pool, Stop> {
     Pool::with_limits(
-        bench.fixture,
-        &bench.context,
+        setup.fixture,
+        &setup.context,
         Limits {
             maximum: 0,
             threshold,
@@ -67,8 +70,8 @@ fn free_all(queue: &Queue, blocks: Vec<Block>) -> Done {
         .try_for_each(|block| queue.free(block, &[]))
 }
 
-fn nothing_is_given_back_by_default(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+fn nothing_is_given_back_by_default(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let blocks = some(&queue, kind, &pool, 8)?;
     let reserved = pool.reserved()?;
     check!(
@@ -86,8 +89,8 @@ fn nothing_is_given_back_by_default(bench: &Bench, kind: Kind) -> Done {
     Ok(())
 }
 
-fn finish_gives_back(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, with_threshold(bench, 0)?);
+fn finish_gives_back(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, with_threshold(setup, 0)?);
     let blocks = some(&queue, kind, &pool, 8)?;
     free_all(&queue, blocks)?;
     queue.finish()?;
@@ -99,8 +102,8 @@ fn finish_gives_back(bench: &Bench, kind: Kind) -> Done {
     Ok(())
 }
 
-fn event_wait_gives_back(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, with_threshold(bench, 0)?);
+fn event_wait_gives_back(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, with_threshold(setup, 0)?);
     let blocks = some(&queue, kind, &pool, 8)?;
     free_all(&queue, blocks)?;
     queue.marker(&[])?.wait()?;
@@ -119,12 +122,12 @@ fn event_wait_gives_back(bench: &Bench, kind: Kind) -> Done {
     Ok(())
 }
 
-fn device_wait_gives_back(bench: &Bench, kind: Kind) -> Done {
-    let fixture = bench.fixture;
+fn device_wait_gives_back(setup: &Setup, kind: Kind) -> Done {
+    let fixture = setup.fixture;
     fixture.require(UR_DEVICE_INFO_DEVICE_WAIT_SUPPORT_EXP, || {
         fixture.ur.urDeviceWaitExp(fixture.device)
     })?;
-    let (queue, pool) = (bench.in_order()?, with_threshold(bench, 0)?);
+    let (queue, pool) = (setup.in_order()?, with_threshold(setup, 0)?);
     let blocks = some(&queue, kind, &pool, 8)?;
     free_all(&queue, blocks)?;
     fixture.ur.urDeviceWaitExp(fixture.device).ok()?;
@@ -136,9 +139,9 @@ fn device_wait_gives_back(bench: &Bench, kind: Kind) -> Done {
     Ok(())
 }
 
-fn threshold_is_kept(bench: &Bench, kind: Kind) -> Done {
+fn threshold_is_kept(setup: &Setup, kind: Kind) -> Done {
     let threshold = 4 * BLOCK;
-    let (queue, pool) = (bench.in_order()?, with_threshold(bench, threshold)?);
+    let (queue, pool) = (setup.in_order()?, with_threshold(setup, threshold)?);
     let blocks = some(&queue, kind, &pool, 16)?;
     free_all(&queue, blocks)?;
     queue.finish()?;
@@ -160,11 +163,11 @@ fn threshold_is_kept(bench: &Bench, kind: Kind) -> Done {
     Ok(())
 }
 
-fn live_blocks_stay(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, with_threshold(bench, 0)?);
+fn live_blocks_stay(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, with_threshold(setup, 0)?);
     let mut blocks = some(&queue, kind, &pool, 8)?;
-    let kept = blocks.swap_remove(3);
-    queue.fill(kept.ptr, A, kept.size, &[])?;
+    let saved = blocks.swap_remove(3);
+    queue.fill(saved.ptr, A, saved.size, &[])?;
     free_all(&queue, blocks)?;
     queue.finish()?;
     let (reserved, used) = (pool.reserved()?, pool.used()?);
@@ -176,21 +179,21 @@ fn live_blocks_stay(bench: &Bench, kind: Kind) -> Done {
         reserved < 8 * BLOCK,
         "{reserved} bytes are reserved for one block, with a threshold of 0"
     );
-    all_bytes(&queue, kept, A)?;
-    queue.free(kept, &[])?;
+    all_bytes(&queue, saved, A)?;
+    queue.free(saved, &[])?;
     queue.finish()?;
     check_eq!(pool.reserved()?, 0, "reserved bytes at the end");
     Ok(())
 }
 
 /// Memory freed but still in use is not given back, whatever else is waited for.
-fn pending_frees_stay(bench: &Bench, kind: Kind) -> Done {
+fn pending_frees_stay(setup: &Setup, kind: Kind) -> Done {
     let (first, second, pool) = (
-        bench.in_order()?,
-        bench.in_order()?,
-        with_threshold(bench, 0)?,
+        setup.in_order()?,
+        setup.in_order()?,
+        with_threshold(setup, 0)?,
     );
-    let doomed = Doomed::new(bench, &first, first.alloc(kind, &pool, BLOCK, &[])?)?;
+    let doomed = Doomed::new(setup, &first, first.alloc(kind, &pool, BLOCK, &[])?)?;
     let blocks = some(&second, kind, &pool, 4)?;
     free_all(&second, blocks)?;
     second.finish()?;
@@ -207,8 +210,8 @@ fn pending_frees_stay(bench: &Bench, kind: Kind) -> Done {
     Ok(())
 }
 
-fn threshold_set_later(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+fn threshold_set_later(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let blocks = some(&queue, kind, &pool, 8)?;
     free_all(&queue, blocks)?;
     queue.finish()?;
@@ -239,8 +242,8 @@ fn threshold_set_later(bench: &Bench, kind: Kind) -> Done {
     Ok(())
 }
 
-fn trim_gives_back(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+fn trim_gives_back(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let blocks = some(&queue, kind, &pool, 8)?;
     free_all(&queue, blocks)?;
     queue.finish()?;
@@ -252,36 +255,36 @@ fn trim_gives_back(bench: &Bench, kind: Kind) -> Done {
     pool.trim(0)?;
     check_eq!(pool.reserved()?, 0, "reserved bytes after a trim to 0");
     pool.trim(0)?;
-    bench.exercise(&queue, kind, &pool, BLOCK)?;
+    setup.exercise(&queue, kind, &pool, BLOCK)?;
     queue.finish()
 }
 
-fn trim_keeps_what_it_is_told(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+fn trim_keeps_the_requested_bytes(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let blocks = some(&queue, kind, &pool, 16)?;
     free_all(&queue, blocks)?;
     queue.finish()?;
     let before = pool.reserved()?;
-    let keep = 5 * BLOCK;
-    pool.trim(keep)?;
+    let keep_bytes = 5 * BLOCK;
+    pool.trim(keep_bytes)?;
     let after = pool.reserved()?;
     check!(
         after < before,
-        "a trim from {before} to {keep} bytes gave nothing back"
+        "a trim from {before} to {keep_bytes} bytes gave nothing back"
     );
     // No less than told, no more than the last piece that could not be split.
     check!(
-        (keep..before).contains(&after),
-        "{after} bytes are reserved after a trim to {keep}"
+        (keep_bytes..before).contains(&after),
+        "{after} bytes are reserved after a trim to {keep_bytes}"
     );
     Ok(())
 }
 
-fn trim_keeps_live_blocks(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
+fn trim_keeps_live_blocks(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let mut blocks = some(&queue, kind, &pool, 8)?;
-    let kept = blocks.swap_remove(2);
-    queue.fill(kept.ptr, B, kept.size, &[])?;
+    let saved = blocks.swap_remove(2);
+    queue.fill(saved.ptr, B, saved.size, &[])?;
     free_all(&queue, blocks)?;
     queue.finish()?;
     pool.trim(0)?;
@@ -289,14 +292,14 @@ fn trim_keeps_live_blocks(bench: &Bench, kind: Kind) -> Done {
         pool.reserved()? >= pool.used()?,
         "more is used than reserved"
     );
-    all_bytes(&queue, kept, B)?;
-    queue.free(kept, &[])?;
+    all_bytes(&queue, saved, B)?;
+    queue.free(saved, &[])?;
     queue.finish()
 }
 
-fn trim_leaves_pending_frees(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, bench.pool()?);
-    let doomed = Doomed::new(bench, &queue, queue.alloc(kind, &pool, BLOCK, &[])?)?;
+fn trim_leaves_pending_frees(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, setup.pool()?);
+    let doomed = Doomed::new(setup, &queue, queue.alloc(kind, &pool, BLOCK, &[])?)?;
     pool.trim(0)?;
     check!(!doomed.gate.is_open(), "a trim waited for a queue");
     check!(
@@ -313,8 +316,8 @@ fn trim_leaves_pending_frees(bench: &Bench, kind: Kind) -> Done {
     Ok(())
 }
 
-fn use_after_release(bench: &Bench, kind: Kind) -> Done {
-    let (queue, pool) = (bench.in_order()?, with_threshold(bench, 0)?);
+fn use_after_release(setup: &Setup, kind: Kind) -> Done {
+    let (queue, pool) = (setup.in_order()?, with_threshold(setup, 0)?);
     for round in 0..20 {
         let block = queue.alloc(kind, &pool, BLOCK + round * 4096, &[])?;
         queue.fill(block.ptr, round as u8, block.size, &[])?;
@@ -326,9 +329,9 @@ fn use_after_release(bench: &Bench, kind: Kind) -> Done {
     Ok(())
 }
 
-fn threshold_is_told(bench: &Bench) -> Done {
+fn threshold_is_reported(setup: &Setup) -> Done {
     for threshold in [0, 1, 12_345, 64 * MIB] {
-        let pool = with_threshold(bench, threshold)?;
+        let pool = with_threshold(setup, threshold)?;
         check_eq!(
             pool.figure(UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP)?,
             threshold,
@@ -346,11 +349,11 @@ fn threshold_is_told(bench: &Bench) -> Done {
 }
 
 /// A wait on any queue gives back what is over the threshold and seen complete.
-fn finish_of_another_queue(bench: &Bench) -> Done {
+fn finish_of_another_queue(setup: &Setup) -> Done {
     let (first, second, pool) = (
-        bench.in_order()?,
-        bench.in_order()?,
-        with_threshold(bench, 0)?,
+        setup.in_order()?,
+        setup.in_order()?,
+        with_threshold(setup, 0)?,
     );
     let blocks = some(&first, Kind::Device, &pool, 4)?;
     free_all(&first, blocks)?;

@@ -134,13 +134,13 @@ fn native_commands(fixture: &Fixture) -> Done {
 }
 
 /// Who records past the interface, and what that needs.
-struct Bench {
+struct Setup {
     foreign: &'static dyn Foreign,
     context: Context,
     native: ur_native_handle_t,
 }
 
-impl Bench {
+impl Setup {
     /// Goes on only if native commands may come as a recording of their own.
     fn with_children(fixture: &Fixture) -> Result<Self, Stop> {
         let context = Context::new(fixture)?;
@@ -187,17 +187,17 @@ impl Bench {
 
 /// What is recorded into a child comes after the sync points and before what comes after it.
 fn native_commands_of_a_child(fixture: &Fixture) -> Done {
-    comes_between(fixture, &Bench::with_children(fixture)?, true)
+    comes_between(fixture, &Setup::with_children(fixture)?, true)
 }
 
 /// So does what is recorded in the function into the buffer itself.
 fn native_commands_in_their_function(fixture: &Fixture) -> Done {
-    comes_between(fixture, &Bench::new(fixture)?, false)
+    comes_between(fixture, &Setup::new(fixture)?, false)
 }
 
 /// At each execution, on queues of every kind.
-fn comes_between(fixture: &Fixture, bench: &Bench, has_child: bool) -> Done {
-    let context = &bench.context;
+fn comes_between(fixture: &Fixture, setup: &Setup, has_child: bool) -> Done {
+    let context = &setup.context;
     let memory = context.usm(fixture, Kind::Host, 3 * SIZE)?;
     let at = |part: usize| memory.ptr.wrapping_byte_add(part * SIZE);
     let flags = [
@@ -217,9 +217,9 @@ fn comes_between(fixture: &Fixture, bench: &Bench, has_child: bool) -> Done {
             true => Some(CommandBuffer::new(fixture, context, shape)?),
             false => None,
         };
-        let place = child.as_ref().unwrap_or(&buffer);
+        let target = child.as_ref().unwrap_or(&buffer);
         let point = append(&buffer, child.as_ref(), &[first.point], || {
-            bench.record(place, at(1), 2, 2 * SIZE)
+            setup.record(target, at(1), 2, 2 * SIZE)
         })?;
         buffer.fill(at(2), 3_u8, SIZE, With::after(&[point]))?;
         drop(child);
@@ -245,13 +245,13 @@ fn comes_between(fixture: &Fixture, bench: &Bench, has_child: bool) -> Done {
 
 /// What is recorded into the native object of a buffer is part of it, beside what is appended.
 fn native_commands_of_its_own(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture)?;
-    let context = &bench.context;
+    let setup = Setup::new(fixture)?;
+    let context = &setup.context;
     let queue = context.in_order(fixture)?;
     let memory = context.usm(fixture, Kind::Host, 2 * SIZE)?;
     let second = memory.ptr.wrapping_byte_add(SIZE);
     let buffer = CommandBuffer::new(fixture, context, Shape::default())?;
-    bench.record(&buffer, memory.ptr, 4, SIZE)?;
+    setup.record(&buffer, memory.ptr, 4, SIZE)?;
     buffer.fill(second, 5_u8, SIZE, With::default())?;
     buffer.finalize()?;
     for _ in 0..2 {
@@ -268,8 +268,8 @@ fn native_commands_of_its_own(fixture: &Fixture) -> Done {
 /// While its function runs a buffer has a native object, and may have commands: every call of the function
 /// sees its own.
 fn native_buffer_of_an_append(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture)?;
-    let context = &bench.context;
+    let setup = Setup::new(fixture)?;
+    let context = &setup.context;
     let memory = context.usm(fixture, Kind::Host, 2 * SIZE)?;
     let second = memory.ptr.wrapping_byte_add(SIZE);
     let buffer = CommandBuffer::new(fixture, context, Shape::default())?;
@@ -281,11 +281,11 @@ fn native_buffer_of_an_append(fixture: &Fixture) -> Done {
     };
     let first = append(&buffer, None, &[], || {
         shown()?;
-        bench.record(&buffer, memory.ptr, 1, 2 * SIZE)
+        setup.record(&buffer, memory.ptr, 1, 2 * SIZE)
     })?;
     append(&buffer, None, &[first], || {
         shown()?;
-        bench.record(&buffer, second, 2, SIZE)
+        setup.record(&buffer, second, 2, SIZE)
     })?;
     // One that adds nothing.
     append(&buffer, None, &[first], shown)?;
@@ -309,8 +309,8 @@ fn native_of(buffer: &CommandBuffer) -> Result<ur_native_handle_t, Stop> {
 
 /// Nobody is called for what cannot be.
 fn native_children_refused(fixture: &Fixture) -> Done {
-    let bench = Bench::with_children(fixture)?;
-    let context = &bench.context;
+    let setup = Setup::with_children(fixture)?;
+    let context = &setup.context;
     let new = |context: &Context| CommandBuffer::new(fixture, context, Shape::default());
     let (buffer, other) = (new(context)?, Context::new(fixture)?);
     let foreign = new(&other)?;

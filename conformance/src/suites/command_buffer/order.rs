@@ -251,15 +251,15 @@ fn holds_nothing_else_back(fixture: &Fixture) -> Done {
     let (other, queue) = (context.in_order(fixture)?, context.out_of_order(fixture)?);
     // Nothing orders these: each writes to a place of its own.
     let memory = context.usm(fixture, Kind::Device, 9 * 4000)?;
-    let place = |number: usize| memory.ptr.wrapping_byte_add(number * 4000);
+    let part = |number: usize| memory.ptr.wrapping_byte_add(number * 4000);
     let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;
     for number in 0..8 {
-        buffer.fill(place(number), 1_u8, 4000, With::default())?;
+        buffer.fill(part(number), 1_u8, 4000, With::default())?;
     }
     buffer.finalize()?;
     let gate = Gate::close(fixture, &other)?;
     let done = buffer.enqueue(&queue, &[&gate.event])?;
-    let free = queue.fill(place(8), 2_u8, 4000, &[])?;
+    let free = queue.fill(part(8), 2_u8, 4000, &[])?;
     check!(free.completes_within(LONG)?, "an independent command waits");
     check!(!done.is_complete()?, "the submission did not wait");
     gate.open();
@@ -507,7 +507,11 @@ fn event_states(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-extern "C" fn note(_: ur_event_handle_t, _: ur_execution_info_t, data: *mut std::ffi::c_void) {
+extern "C" fn record_call(
+    _: ur_event_handle_t,
+    _: ur_execution_info_t,
+    data: *mut std::ffi::c_void,
+) {
     // SAFETY: the test passes a counter that it leaks.
     let seen = unsafe { &*data.cast::<std::sync::atomic::AtomicU32>() };
     seen.fetch_add(1, std::sync::atomic::Ordering::Release);
@@ -515,11 +519,16 @@ extern "C" fn note(_: ur_event_handle_t, _: ur_execution_info_t, data: *mut std:
 
 /// That a callback on a complete event runs without anything else happening.
 fn calls_back_at_once(fixture: &Fixture, event: &Event) -> Done {
-    let seen = crate::keep::keep(std::sync::atomic::AtomicU32::new(0));
+    let seen = crate::leak::leak(std::sync::atomic::AtomicU32::new(0));
     let data = std::ptr::from_ref(seen).cast_mut().cast();
     fixture
         .ur
-        .urEventSetCallback(event.raw, UR_EXECUTION_INFO_COMPLETE, Some(note), data)
+        .urEventSetCallback(
+            event.raw,
+            UR_EXECUTION_INFO_COMPLETE,
+            Some(record_call),
+            data,
+        )
         .ok()?;
     check_eq!(calls_of(seen), 1, "calls of a callback on a complete event");
     Ok(())
@@ -543,14 +552,19 @@ fn callbacks(fixture: &Fixture) -> Done {
     let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;
     buffer.fill(memory.ptr, 1_u8, 64, With::default())?;
     buffer.finalize()?;
-    let seen = crate::keep::keep(std::sync::atomic::AtomicU32::new(0));
+    let seen = crate::leak::leak(std::sync::atomic::AtomicU32::new(0));
     let calls = || seen.load(std::sync::atomic::Ordering::Acquire);
     let gate = Gate::close(fixture, &queue)?;
     let done = buffer.enqueue(&queue, &[])?;
     let data = std::ptr::from_ref(seen).cast_mut().cast();
     fixture
         .ur
-        .urEventSetCallback(done.raw, UR_EXECUTION_INFO_COMPLETE, Some(note), data)
+        .urEventSetCallback(
+            done.raw,
+            UR_EXECUTION_INFO_COMPLETE,
+            Some(record_call),
+            data,
+        )
         .ok()?;
     check_eq!(calls(), 0, "calls while held back");
     gate.open();

@@ -38,17 +38,17 @@ fn fill_patterns(fixture: &Fixture) -> Done {
         })?;
         buffer.finalize()?;
         // The pattern belongs to the caller again.
-        let kept = pattern.clone();
+        let saved = pattern.clone();
         drop(pattern);
         buffer.enqueue_only(&queue)?;
         let data = queue.read::<u8>(memory.ptr, bytes, &[])?;
         check!(
-            data.chunks(size).all(|chunk| chunk == kept),
+            data.chunks(size).all(|chunk| chunk == saved),
             "USM, {size} bytes"
         );
         let data = mem.read::<u8>(&queue, 0, bytes)?;
         check!(
-            data.chunks(size).all(|chunk| chunk == kept),
+            data.chunks(size).all(|chunk| chunk == saved),
             "a buffer, {size} bytes"
         );
     }
@@ -101,7 +101,7 @@ fn host_memory(fixture: &Fixture) -> Done {
         // SAFETY: no execution is under way; the vectors' own memory.
         unsafe { std::slice::from_raw_parts_mut(src, 100) }.fill(round);
         buffer.enqueue(&queue, &[])?.wait()?;
-        // SAFETY: as above.
+        // SAFETY: no execution is under way; the vectors' own memory.
         let seen = unsafe { std::slice::from_raw_parts(dst, 100) };
         check!(seen.iter().all(|word| *word == round), "round {round}");
     }

@@ -26,14 +26,14 @@ const UPDATABLE: Shape = Shape {
     profiled: false,
 };
 
-struct Bench {
+struct Setup {
     context: Context,
     queue: Queue,
     program: Program,
     buffer: CommandBuffer,
 }
 
-impl Bench {
+impl Setup {
     /// Goes on only if the device can change all of this.
     fn new(
         fixture: &Fixture,
@@ -92,16 +92,16 @@ const EVENTS: ur_device_command_buffer_update_capability_flags_t =
 
 /// A launch is checked when it is recorded or changed, and a refused change changes nothing.
 fn refused_launches(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture, ARGUMENTS)?;
-    let memory = bench.context.usm(fixture, Kind::Device, 4000)?;
-    let kernel = bench.program.kernel(IOTA)?;
+    let setup = Setup::new(fixture, ARGUMENTS)?;
+    let memory = setup.context.usm(fixture, Kind::Device, 4000)?;
+    let kernel = setup.program.kernel(IOTA)?;
     kernel.need_arguments()?;
     let base = 1_u32;
     let args = Arg::properties(&[Arg::Pointer(memory.ptr), Arg::of(&base)]);
     let record = |args: &[ur_exp_kernel_arg_properties_t], items: usize, local: Option<usize>| {
         let local = local.as_ref().map_or(null(), std::ptr::from_ref);
         fixture.ur.urCommandBufferAppendKernelLaunchWithArgsExp(
-            bench.buffer.raw,
+            setup.buffer.raw,
             kernel.raw,
             1,
             null(),
@@ -126,92 +126,92 @@ fn refused_launches(fixture: &Fixture) -> Done {
         UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE,
         UR_RESULT_ERROR_INVALID_WORK_ITEM_SIZE,
     ])?;
-    let command = bench.iota(&memory, 1000, base)?;
+    let command = setup.iota(&memory, 1000, base)?;
     Update::default()
         .bytes(1, &7_u64.to_ne_bytes())
-        .apply(&bench.buffer, command)
+        .apply(&setup.buffer, command)
         .refused()?;
     Update::default()
         .value(9, 7)
-        .apply(&bench.buffer, command)
+        .apply(&setup.buffer, command)
         .refused()?;
-    bench.run()?;
+    setup.run()?;
     check!(
-        bench.counts_from(&memory, 1000, base)?,
+        setup.counts_from(&memory, 1000, base)?,
         "a refused change changed something"
     );
     Ok(())
 }
 
 fn values(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture, ARGUMENTS)?;
-    let memory = bench.context.usm(fixture, Kind::Device, 4000)?;
-    let command = bench.iota(&memory, 1000, 1)?;
+    let setup = Setup::new(fixture, ARGUMENTS)?;
+    let memory = setup.context.usm(fixture, Kind::Device, 4000)?;
+    let command = setup.iota(&memory, 1000, 1)?;
     for base in [1, 50, 9000] {
         if base > 1 {
             let value = Box::new(base);
             Update::default()
                 .value(1, *value)
-                .apply(&bench.buffer, command)
+                .apply(&setup.buffer, command)
                 .ok()?;
         }
-        bench.run()?;
-        check!(bench.counts_from(&memory, 1000, base)?, "base {base}");
+        setup.run()?;
+        check!(setup.counts_from(&memory, 1000, base)?, "base {base}");
     }
     Ok(())
 }
 
 fn pointers(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture, ARGUMENTS)?;
-    let [a, b] = [(); 2].map(|()| bench.context.usm(fixture, Kind::Device, 4000));
+    let setup = Setup::new(fixture, ARGUMENTS)?;
+    let [a, b] = [(); 2].map(|()| setup.context.usm(fixture, Kind::Device, 4000));
     let (a, b) = (a?, b?);
-    let command = bench.iota(&a, 1000, 5)?;
-    bench.run()?;
-    bench.queue.fill(b.ptr, 0_u32, 4000, &[])?;
+    let command = setup.iota(&a, 1000, 5)?;
+    setup.run()?;
+    setup.queue.fill(b.ptr, 0_u32, 4000, &[])?;
     let update = Update::default().pointer(0, b.ptr).value(1, 70);
-    update.apply(&bench.buffer, command).ok()?;
-    bench.run()?;
-    check!(bench.counts_from(&a, 1000, 5)?, "the first target");
-    check!(bench.counts_from(&b, 1000, 70)?, "the new target");
+    update.apply(&setup.buffer, command).ok()?;
+    setup.run()?;
+    check!(setup.counts_from(&a, 1000, 5)?, "the first target");
+    check!(setup.counts_from(&b, 1000, 70)?, "the new target");
     Ok(())
 }
 
 fn buffers(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture, ARGUMENTS)?;
-    let kernel = bench.program.kernel(IOTA)?;
-    let (a, b) = (bench.context.buffer(4000)?, bench.context.buffer(4000)?);
+    let setup = Setup::new(fixture, ARGUMENTS)?;
+    let kernel = setup.program.kernel(IOTA)?;
+    let (a, b) = (setup.context.buffer(4000)?, setup.context.buffer(4000)?);
     let args = [Arg::Buffer(&a), Arg::of(&5_u32)];
-    let made = bench.buffer.launch(&kernel, 1000, &args, With::handle())?;
-    bench.buffer.finalize()?;
-    bench.run()?;
+    let made = setup.buffer.launch(&kernel, 1000, &args, With::handle())?;
+    setup.buffer.finalize()?;
+    setup.run()?;
     Update::default()
         .mem(0, b.raw)
         .value(1, 6)
-        .apply(&bench.buffer, made.command)
+        .apply(&setup.buffer, made.command)
         .ok()?;
-    bench.run()?;
+    setup.run()?;
     let counts = |data: Vec<u32>, base| data.into_iter().eq(base..base + 1000);
     check!(
-        counts(a.read(&bench.queue, 0, 1000)?, 5),
+        counts(a.read(&setup.queue, 0, 1000)?, 5),
         "the first buffer"
     );
-    check!(counts(b.read(&bench.queue, 0, 1000)?, 6), "the new buffer");
+    check!(counts(b.read(&setup.queue, 0, 1000)?, 6), "the new buffer");
     Ok(())
 }
 
 fn global_size(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture, GLOBAL)?;
-    let memory = bench.context.usm(fixture, Kind::Device, 8000)?;
-    let command = bench.iota(&memory, 1000, 3)?;
+    let setup = Setup::new(fixture, GLOBAL)?;
+    let memory = setup.context.usm(fixture, Kind::Device, 8000)?;
+    let command = setup.iota(&memory, 1000, 3)?;
     for items in [1, 500, 2000] {
-        bench.queue.fill(memory.ptr, 0_u32, 8000, &[])?;
+        setup.queue.fill(memory.ptr, 0_u32, 8000, &[])?;
         Update::default()
             .items(items)
-            .apply(&bench.buffer, command)
+            .apply(&setup.buffer, command)
             .ok()?;
-        bench.run()?;
-        check!(bench.counts_from(&memory, items, 3)?, "{items} work-items");
-        let rest: Vec<u32> = bench.queue.read(memory.ptr, 2000, &[])?;
+        setup.run()?;
+        check!(setup.counts_from(&memory, items, 3)?, "{items} work-items");
+        let rest: Vec<u32> = setup.queue.read(memory.ptr, 2000, &[])?;
         check!(
             rest[items..].iter().all(|word| *word == 0),
             "beyond {items}"
@@ -221,25 +221,25 @@ fn global_size(fixture: &Fixture) -> Done {
 }
 
 /// A recorded launch of `ids` over 64 work-items.
-fn ids(bench: &Bench, memory: &Usm) -> Result<ur_exp_command_buffer_command_handle_t, Stop> {
-    let kernel = bench.program.kernel(IDS)?;
+fn ids(setup: &Setup, memory: &Usm) -> Result<ur_exp_command_buffer_command_handle_t, Stop> {
+    let kernel = setup.program.kernel(IDS)?;
     let args = [Arg::Pointer(memory.ptr)];
-    let made = bench.buffer.launch(&kernel, 64, &args, With::handle())?;
-    bench.buffer.finalize()?;
+    let made = setup.buffer.launch(&kernel, 64, &args, With::handle())?;
+    setup.buffer.finalize()?;
     Ok(made.command)
 }
 
 fn offset_and_local_size(fixture: &Fixture) -> Done {
-    let bench = Bench::new(
+    let setup = Setup::new(
         fixture,
         GLOBAL
             | UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_LOCAL_WORK_SIZE
             | UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_GLOBAL_WORK_OFFSET,
     )?;
-    let memory = bench
+    let memory = setup
         .context
         .usm(fixture, Kind::Device, 64 * size_of::<Ids>())?;
-    let command = ids(&bench, &memory)?;
+    let command = ids(&setup, &memory)?;
     let update = Update {
         dims: 1,
         offset: Some([7, 0, 0]),
@@ -247,9 +247,9 @@ fn offset_and_local_size(fixture: &Fixture) -> Done {
         local: Some([8, 1, 1]),
         ..Update::default()
     };
-    update.apply(&bench.buffer, command).ok()?;
-    bench.run()?;
-    let seen: Vec<Ids> = bench.queue.read(memory.ptr, 32, &[])?;
+    update.apply(&setup.buffer, command).ok()?;
+    setup.run()?;
+    let seen: Vec<Ids> = setup.queue.read(memory.ptr, 32, &[])?;
     for (at, ids) in seen.iter().enumerate() {
         let at = at as u32;
         check_eq!(ids.global[0], at + 7, "global id");
@@ -262,9 +262,9 @@ fn offset_and_local_size(fixture: &Fixture) -> Done {
         local: Some([16, 1, 1]),
         ..Update::default()
     };
-    update.apply(&bench.buffer, command).ok()?;
-    bench.run()?;
-    let seen: Vec<Ids> = bench.queue.read(memory.ptr, 32, &[])?;
+    update.apply(&setup.buffer, command).ok()?;
+    setup.run()?;
+    let seen: Vec<Ids> = setup.queue.read(memory.ptr, 32, &[])?;
     check!(
         seen.iter()
             .all(|ids| ids.size[0] == 16 && ids.offset[0] == 7),
@@ -274,23 +274,23 @@ fn offset_and_local_size(fixture: &Fixture) -> Done {
 }
 
 fn dimensions(fixture: &Fixture) -> Done {
-    let bench = Bench::new(
+    let setup = Setup::new(
         fixture,
         GLOBAL | UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_GLOBAL_WORK_OFFSET,
     )?;
-    let memory = bench
+    let memory = setup
         .context
         .usm(fixture, Kind::Device, 64 * size_of::<Ids>())?;
-    let command = ids(&bench, &memory)?;
+    let command = ids(&setup, &memory)?;
     let update = Update {
         dims: 2,
         offset: Some([0; 3]),
         global: Some([8, 4, 1]),
         ..Update::default()
     };
-    update.apply(&bench.buffer, command).ok()?;
-    bench.run()?;
-    let seen: Vec<Ids> = bench.queue.read(memory.ptr, 32, &[])?;
+    update.apply(&setup.buffer, command).ok()?;
+    setup.run()?;
+    let seen: Vec<Ids> = setup.queue.read(memory.ptr, 32, &[])?;
     check!(
         seen.iter().all(|ids| ids.range == [8, 4, 1]),
         "a launch of two dimensions"
@@ -299,33 +299,33 @@ fn dimensions(fixture: &Fixture) -> Done {
 }
 
 fn kernels(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture, ARGUMENTS | KERNEL)?;
+    let setup = Setup::new(fixture, ARGUMENTS | KERNEL)?;
     let (iota, add, sum): (Kernel, Kernel, Kernel) = (
-        bench.program.kernel(IOTA)?,
-        bench.program.kernel(ADD)?,
-        bench.program.kernel(SUM)?,
+        setup.program.kernel(IOTA)?,
+        setup.program.kernel(ADD)?,
+        setup.program.kernel(SUM)?,
     );
-    let [a, b] = [(); 2].map(|()| bench.context.usm(fixture, Kind::Device, 4000));
+    let [a, b] = [(); 2].map(|()| setup.context.usm(fixture, Kind::Device, 4000));
     let (a, b) = (a?, b?);
     let args = [Arg::Pointer(a.ptr), Arg::of(&1_u32)];
-    let made = bench
+    let made = setup
         .buffer
         .launch_or(&iota, 1000, &args, &[&add, &sum], With::handle())?;
-    bench.buffer.finalize()?;
-    bench.run()?;
-    check!(bench.counts_from(&a, 1000, 1)?, "the first kernel");
+    setup.buffer.finalize()?;
+    setup.run()?;
+    check!(setup.counts_from(&a, 1000, 1)?, "the first kernel");
     let update = Update::default()
         .of_kernel(&add)
         .pointer(0, a.ptr)
         .value(1, 10);
-    update.apply(&bench.buffer, made.command).ok()?;
-    bench.run()?;
-    check!(bench.counts_from(&a, 1000, 11)?, "the second kernel");
+    update.apply(&setup.buffer, made.command).ok()?;
+    setup.run()?;
+    check!(setup.counts_from(&a, 1000, 11)?, "the second kernel");
     let update = Update::default().of_kernel(&sum);
     let update = update.pointer(0, b.ptr).pointer(1, a.ptr).pointer(2, a.ptr);
-    update.apply(&bench.buffer, made.command).ok()?;
-    bench.run()?;
-    let doubled: Vec<u32> = bench.queue.read(b.ptr, 1000, &[])?;
+    update.apply(&setup.buffer, made.command).ok()?;
+    setup.run()?;
+    let doubled: Vec<u32> = setup.queue.read(b.ptr, 1000, &[])?;
     check!(
         doubled.into_iter().eq((11..1011).map(|word| 2 * word)),
         "the third kernel"
@@ -334,46 +334,46 @@ fn kernels(fixture: &Fixture) -> Done {
         .of_kernel(&iota)
         .pointer(0, b.ptr)
         .value(1, 4);
-    update.apply(&bench.buffer, made.command).ok()?;
-    bench.run()?;
-    check!(bench.counts_from(&b, 1000, 4)?, "the first kernel again");
+    update.apply(&setup.buffer, made.command).ok()?;
+    setup.run()?;
+    check!(setup.counts_from(&b, 1000, 4)?, "the first kernel again");
     Ok(())
 }
 
 /// Of several commands, which a backend may have made one object, one gets another kernel and then its
 /// first one back.
 fn kernels_of_one_of_several(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture, ARGUMENTS | KERNEL)?;
-    let (iota, sum) = (bench.program.kernel(IOTA)?, bench.program.kernel(SUM)?);
-    let [a, b, c] = [(); 3].map(|()| bench.context.usm(fixture, Kind::Device, 4000));
+    let setup = Setup::new(fixture, ARGUMENTS | KERNEL)?;
+    let (iota, sum) = (setup.program.kernel(IOTA)?, setup.program.kernel(SUM)?);
+    let [a, b, c] = [(); 3].map(|()| setup.context.usm(fixture, Kind::Device, 4000));
     let (a, b, c) = (a?, b?, c?);
     let first = [Arg::Pointer(a.ptr), Arg::of(&1_u32)];
-    let made = bench
+    let made = setup
         .buffer
         .launch_or(&iota, 1000, &first, &[&sum], With::handle())?;
     for memory in [&b, &c] {
         let args = [Arg::Pointer(memory.ptr), Arg::of(&5_u32)];
-        bench.buffer.launch(&iota, 1000, &args, With::default())?;
+        setup.buffer.launch(&iota, 1000, &args, With::default())?;
     }
-    bench.buffer.finalize()?;
-    bench.run()?;
-    check!(bench.counts_from(&a, 1000, 1)?, "the first kernel");
+    setup.buffer.finalize()?;
+    setup.run()?;
+    check!(setup.counts_from(&a, 1000, 1)?, "the first kernel");
     for round in 0..3 {
         let other = Update::default().of_kernel(&sum);
         let other = other.pointer(0, a.ptr).pointer(1, b.ptr).pointer(2, c.ptr);
-        other.apply(&bench.buffer, made.command).ok()?;
-        bench.run()?;
-        let doubled: Vec<u32> = bench.queue.read(a.ptr, 1000, &[])?;
+        other.apply(&setup.buffer, made.command).ok()?;
+        setup.run()?;
+        let doubled: Vec<u32> = setup.queue.read(a.ptr, 1000, &[])?;
         check!(
             doubled.into_iter().eq((5..1005).map(|word| 2 * word)),
             "the second kernel, round {round}"
         );
         let back = Update::default().of_kernel(&iota);
         let back = back.pointer(0, a.ptr).value(1, round + 7);
-        back.apply(&bench.buffer, made.command).ok()?;
-        bench.run()?;
+        back.apply(&setup.buffer, made.command).ok()?;
+        setup.run()?;
         check!(
-            bench.counts_from(&a, 1000, round + 7)?,
+            setup.counts_from(&a, 1000, round + 7)?,
             "the first kernel again, round {round}"
         );
     }
@@ -381,33 +381,33 @@ fn kernels_of_one_of_several(fixture: &Fixture) -> Done {
 }
 
 fn several(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture, ARGUMENTS)?;
-    let kernel = bench.program.kernel(IOTA)?;
+    let setup = Setup::new(fixture, ARGUMENTS)?;
+    let kernel = setup.program.kernel(IOTA)?;
     let blocks = (0..10)
-        .map(|_| bench.context.usm(fixture, Kind::Device, 400))
+        .map(|_| setup.context.usm(fixture, Kind::Device, 400))
         .collect::<Result<Vec<_>, _>>()?;
     let mut commands = Vec::new();
     for block in &blocks {
         let args = [Arg::Pointer(block.ptr), Arg::of(&0_u32)];
         commands.push(
-            bench
+            setup
                 .buffer
                 .launch(&kernel, 100, &args, With::handle())?
                 .command,
         );
     }
-    bench.buffer.finalize()?;
+    setup.buffer.finalize()?;
     for round in 1..4_u32 {
         let updates: Vec<_> = (0..10)
             .map(|at| Update::default().value(1, round * 1000 + at))
             .collect();
         let all: Vec<_> = commands.iter().copied().zip(&updates).collect();
-        Update::apply_all(&bench.buffer, &all).ok()?;
-        bench.run()?;
+        Update::apply_all(&setup.buffer, &all).ok()?;
+        setup.run()?;
         for (at, block) in blocks.iter().enumerate() {
             let base = round * 1000 + at as u32;
             check!(
-                bench.counts_from(block, 100, base)?,
+                setup.counts_from(block, 100, base)?,
                 "round {round}, launch {at}"
             );
         }
@@ -417,17 +417,17 @@ fn several(fixture: &Fixture) -> Done {
 
 /// One wrong update leaves them all undone.
 fn none_or_all(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture, ARGUMENTS | KERNEL)?;
-    let memory = bench.context.usm(fixture, Kind::Device, 400)?;
-    let command = bench.iota(&memory, 100, 1)?;
-    let stranger = bench.program.kernel(ADD)?;
+    let setup = Setup::new(fixture, ARGUMENTS | KERNEL)?;
+    let memory = setup.context.usm(fixture, Kind::Device, 400)?;
+    let command = setup.iota(&memory, 100, 1)?;
+    let stranger = setup.program.kernel(ADD)?;
     let good = Update::default().value(1, 50);
     let bad = Update::default().of_kernel(&stranger);
-    let status = Update::apply_all(&bench.buffer, &[(command, &good), (command, &bad)]);
+    let status = Update::apply_all(&setup.buffer, &[(command, &good), (command, &bad)]);
     status.fails(UR_RESULT_ERROR_INVALID_VALUE)?;
-    bench.run()?;
+    setup.run()?;
     check!(
-        bench.counts_from(&memory, 100, 1)?,
+        setup.counts_from(&memory, 100, 1)?,
         "a refused update changed something"
     );
     Ok(())
@@ -435,30 +435,30 @@ fn none_or_all(fixture: &Fixture) -> Done {
 
 /// What was submitted before an update runs as it was.
 fn while_running(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture, ARGUMENTS)?;
-    let [a, b] = [(); 2].map(|()| bench.context.usm(fixture, Kind::Device, 4000));
+    let setup = Setup::new(fixture, ARGUMENTS)?;
+    let [a, b] = [(); 2].map(|()| setup.context.usm(fixture, Kind::Device, 4000));
     let (a, b) = (a?, b?);
-    let command = bench.iota(&a, 1000, 5)?;
-    let gate = Gate::close(fixture, &bench.queue)?;
-    bench.run()?;
+    let command = setup.iota(&a, 1000, 5)?;
+    let gate = Gate::close(fixture, &setup.queue)?;
+    setup.run()?;
     // The update may block until the submission is done.
     gate.open_after(Duration::from_millis(50));
     let update = Update::default().pointer(0, b.ptr).value(1, 9);
-    update.apply(&bench.buffer, command).ok()?;
-    bench.run()?;
-    check!(bench.counts_from(&a, 1000, 5)?, "what was submitted before");
-    check!(bench.counts_from(&b, 1000, 9)?, "what was submitted after");
+    update.apply(&setup.buffer, command).ok()?;
+    setup.run()?;
+    check!(setup.counts_from(&a, 1000, 5)?, "what was submitted before");
+    check!(setup.counts_from(&b, 1000, 9)?, "what was submitted after");
     Ok(())
 }
 
 /// A buffer that is an argument lives as long as an execution may use it.
 fn released_arguments(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture, ARGUMENTS)?;
-    let (iota, sum) = (bench.program.kernel(IOTA)?, bench.program.kernel(SUM)?);
-    let out = bench.context.usm(fixture, Kind::Device, 4000)?;
-    let first = bench.context.buffer(4000)?;
+    let setup = Setup::new(fixture, ARGUMENTS)?;
+    let (iota, sum) = (setup.program.kernel(IOTA)?, setup.program.kernel(SUM)?);
+    let out = setup.context.usm(fixture, Kind::Device, 4000)?;
+    let first = setup.context.buffer(4000)?;
     let args = [Arg::Buffer(&first), Arg::of(&1_u32)];
-    let filled = bench.buffer.launch(&iota, 1000, &args, With::handle())?;
+    let filled = setup.buffer.launch(&iota, 1000, &args, With::handle())?;
     let args = [
         Arg::Pointer(out.ptr),
         Arg::Buffer(&first),
@@ -469,19 +469,19 @@ fn released_arguments(fixture: &Fixture) -> Done {
         handle: true,
         ..With::default()
     };
-    let summed = bench.buffer.launch(&sum, 1000, &args, with)?;
+    let summed = setup.buffer.launch(&sum, 1000, &args, with)?;
     drop(first);
-    bench.buffer.finalize()?;
+    setup.buffer.finalize()?;
     for base in 2..30_u32 {
-        bench.run()?;
-        let next = bench.context.buffer(4000)?;
+        setup.run()?;
+        let next = setup.context.buffer(4000)?;
         let one = Update::default().mem(0, next.raw).value(1, base);
         let two = Update::default().mem(1, next.raw).mem(2, next.raw);
         let both = [(filled.command, &one), (summed.command, &two)];
-        Update::apply_all(&bench.buffer, &both).ok()?;
+        Update::apply_all(&setup.buffer, &both).ok()?;
     }
-    bench.run()?;
-    let data: Vec<u32> = bench.queue.read(out.ptr, 1000, &[])?;
+    setup.run()?;
+    let data: Vec<u32> = setup.queue.read(out.ptr, 1000, &[])?;
     check!(
         data.into_iter().eq((29..1029).map(|word| 2 * word)),
         "the last buffer"
@@ -490,20 +490,20 @@ fn released_arguments(fixture: &Fixture) -> Done {
 }
 
 fn signal_event(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture, EVENTS)?;
-    let memory = bench.context.usm(fixture, Kind::Device, 64)?;
+    let setup = Setup::new(fixture, EVENTS)?;
+    let memory = setup.context.usm(fixture, Kind::Device, 64)?;
     let with = With {
         event: true,
         handle: true,
         ..With::default()
     };
-    let made = bench.buffer.fill(memory.ptr, 1_u8, 64, with)?;
+    let made = setup.buffer.fill(memory.ptr, 1_u8, 64, with)?;
     let command = made.command;
     let first = made.into_event()?;
-    bench.buffer.finalize()?;
-    bench.run()?;
+    setup.buffer.finalize()?;
+    setup.run()?;
     first.wait()?;
-    let second = bench.queue.event(|event| {
+    let second = setup.queue.event(|event| {
         fixture
             .ur
             .urCommandBufferUpdateSignalEventExp(command, event)
@@ -513,8 +513,8 @@ fn signal_event(fixture: &Fixture) -> Done {
         second.is_complete()?,
         "not complete before its first execution"
     );
-    let gate = Gate::close(fixture, &bench.queue)?;
-    bench.run()?;
+    let gate = Gate::close(fixture, &setup.queue)?;
+    setup.run()?;
     check!(first.is_complete()?, "the old event keeps its state");
     check!(
         !second.is_complete()?,
@@ -525,9 +525,9 @@ fn signal_event(fixture: &Fixture) -> Done {
 }
 
 fn wait_events(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture, EVENTS)?;
-    let other = bench.context.in_order(fixture)?;
-    let [a, b] = [(); 2].map(|()| bench.context.usm(fixture, Kind::Host, 64));
+    let setup = Setup::new(fixture, EVENTS)?;
+    let other = setup.context.in_order(fixture)?;
+    let [a, b] = [(); 2].map(|()| setup.context.usm(fixture, Kind::Host, 64));
     let (a, b) = (a?, b?);
     let filled = other.fill(a.ptr, 1_u8, 64, &[])?;
     let with = With {
@@ -535,9 +535,9 @@ fn wait_events(fixture: &Fixture) -> Done {
         handle: true,
         ..With::default()
     };
-    let command = bench.buffer.copy(b.ptr, a.ptr, 64, with)?.command;
-    bench.buffer.finalize()?;
-    bench.buffer.enqueue(&bench.queue, &[])?.wait()?;
+    let command = setup.buffer.copy(b.ptr, a.ptr, 64, with)?.command;
+    setup.buffer.finalize()?;
+    setup.buffer.enqueue(&setup.queue, &[])?.wait()?;
     for tag in 2..6_u8 {
         let gate = Gate::close(fixture, &other)?;
         let filled = other.fill(a.ptr, tag, 64, &[])?;
@@ -545,7 +545,7 @@ fn wait_events(fixture: &Fixture) -> Done {
             .ur
             .urCommandBufferUpdateWaitEventsExp(command, 1, &filled.raw)
             .ok()?;
-        let done = bench.buffer.enqueue(&bench.queue, &[])?;
+        let done = setup.buffer.enqueue(&setup.queue, &[])?;
         check!(
             !done.completes_within(Duration::from_millis(20))?,
             "it did not wait"
@@ -561,22 +561,22 @@ fn wait_events(fixture: &Fixture) -> Done {
 }
 
 fn refused_states(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture, ARGUMENTS | EVENTS)?;
-    let kernel = bench.program.kernel(IOTA)?;
-    let memory = bench.context.usm(fixture, Kind::Device, 400)?;
+    let setup = Setup::new(fixture, ARGUMENTS | EVENTS)?;
+    let kernel = setup.program.kernel(IOTA)?;
+    let memory = setup.context.usm(fixture, Kind::Device, 400)?;
     let args = [Arg::Pointer(memory.ptr), Arg::of(&1_u32)];
     let with = With {
         event: true,
         handle: true,
         ..With::default()
     };
-    let made = bench.buffer.launch(&kernel, 100, &args, with)?;
+    let made = setup.buffer.launch(&kernel, 100, &args, with)?;
     let update = Update::default().value(1, 5);
     let invalid = UR_RESULT_ERROR_INVALID_OPERATION;
     let ur = fixture.ur;
     // Not finalized yet.
     update
-        .apply(&bench.buffer, made.command)
+        .apply(&setup.buffer, made.command)
         .fails_because(invalid, "not finalized yet")?;
     let mut event = null_mut();
     ur.urCommandBufferUpdateSignalEventExp(made.command, &mut event)
@@ -584,10 +584,10 @@ fn refused_states(fixture: &Fixture) -> Done {
     ur.urCommandBufferUpdateWaitEventsExp(made.command, 0, null())
         .fails_because(invalid, "not finalized yet")?;
     check!(event.is_null(), "a refused update gave an event");
-    bench.buffer.finalize()?;
-    update.apply(&bench.buffer, made.command).ok()?;
+    setup.buffer.finalize()?;
+    update.apply(&setup.buffer, made.command).ok()?;
     // Not updatable.
-    let plain = CommandBuffer::new(fixture, &bench.context, Shape::default())?;
+    let plain = CommandBuffer::new(fixture, &setup.context, Shape::default())?;
     plain.finalize()?;
     update
         .apply(&plain, made.command)
@@ -595,34 +595,34 @@ fn refused_states(fixture: &Fixture) -> Done {
 }
 
 fn refused_commands(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture, ARGUMENTS)?;
-    let memory = bench.context.usm(fixture, Kind::Device, 400)?;
-    let fill = bench.buffer.fill(memory.ptr, 1_u8, 400, With::handle())?;
-    bench.buffer.finalize()?;
+    let setup = Setup::new(fixture, ARGUMENTS)?;
+    let memory = setup.context.usm(fixture, Kind::Device, 400)?;
+    let fill = setup.buffer.fill(memory.ptr, 1_u8, 400, With::handle())?;
+    setup.buffer.finalize()?;
     let update = Update::default().value(1, 5);
     let invalid = UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP;
     // Not a launch.
     update
-        .apply(&bench.buffer, fill.command)
+        .apply(&setup.buffer, fill.command)
         .fails_because(invalid, "is not a kernel launch")?;
     // Another buffer's.
-    let other = CommandBuffer::new(fixture, &bench.context, UPDATABLE)?;
-    let kernel = bench.program.kernel(IOTA)?;
+    let other = CommandBuffer::new(fixture, &setup.context, UPDATABLE)?;
+    let kernel = setup.program.kernel(IOTA)?;
     let args = [Arg::Pointer(memory.ptr), Arg::of(&1_u32)];
     let foreign = other.launch(&kernel, 100, &args, With::handle())?;
     other.finalize()?;
     update
-        .apply(&bench.buffer, foreign.command)
+        .apply(&setup.buffer, foreign.command)
         .fails_because(invalid, "belongs to another buffer")?;
     update
-        .apply(&bench.buffer, null_mut())
+        .apply(&setup.buffer, null_mut())
         .fails(UR_RESULT_ERROR_INVALID_NULL_HANDLE)
 }
 
 fn refused_ranges(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture, GLOBAL)?;
-    let memory = bench.context.usm(fixture, Kind::Device, 400)?;
-    let command = bench.iota(&memory, 100, 1)?;
+    let setup = Setup::new(fixture, GLOBAL)?;
+    let memory = setup.context.usm(fixture, Kind::Device, 400)?;
+    let command = setup.iota(&memory, 100, 1)?;
     let dimension = UR_RESULT_ERROR_INVALID_WORK_DIMENSION;
     let value = UR_RESULT_ERROR_INVALID_VALUE;
     for (dims, offset, global, code) in [
@@ -638,46 +638,46 @@ fn refused_ranges(fixture: &Fixture) -> Done {
             global,
             ..Update::default()
         };
-        let refused = update.apply(&bench.buffer, command);
+        let refused = update.apply(&setup.buffer, command);
         match code {
             UR_RESULT_ERROR_INVALID_VALUE => refused.fails_because(code, "`newWorkDim` differs")?,
             _ => refused.fails(code)?,
         }
     }
-    bench.run()?;
+    setup.run()?;
     check!(
-        bench.counts_from(&memory, 100, 1)?,
+        setup.counts_from(&memory, 100, 1)?,
         "a refused update changed something"
     );
     Ok(())
 }
 
 fn refused_kernels(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture, KERNEL)?;
-    let memory = bench.context.usm(fixture, Kind::Device, 400)?;
-    let command = bench.iota(&memory, 100, 1)?;
-    let stranger = bench.program.kernel(ADD)?;
+    let setup = Setup::new(fixture, KERNEL)?;
+    let memory = setup.context.usm(fixture, Kind::Device, 400)?;
+    let command = setup.iota(&memory, 100, 1)?;
+    let stranger = setup.program.kernel(ADD)?;
     Update::default()
         .of_kernel(&stranger)
-        .apply(&bench.buffer, command)
+        .apply(&setup.buffer, command)
         .fails_because(UR_RESULT_ERROR_INVALID_VALUE, "`hNewKernel` is neither")
 }
 
 fn refused_events(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture, EVENTS)?;
-    let memory = bench.context.usm(fixture, Kind::Device, 64)?;
-    let plain = bench.buffer.fill(memory.ptr, 1_u8, 64, With::handle())?;
+    let setup = Setup::new(fixture, EVENTS)?;
+    let memory = setup.context.usm(fixture, Kind::Device, 64)?;
+    let plain = setup.buffer.fill(memory.ptr, 1_u8, 64, With::handle())?;
     let with = With {
         handle: true,
         event: true,
         after: &[plain.point],
         ..With::default()
     };
-    let later = bench
+    let later = setup
         .buffer
         .fill(memory.ptr, 2_u8, 64, with)?
         .into_event()?;
-    bench.buffer.finalize()?;
+    setup.buffer.finalize()?;
     let ur = fixture.ur;
     // No event was asked for.
     ur.urCommandBufferUpdateSignalEventExp(plain.command, &mut null_mut())

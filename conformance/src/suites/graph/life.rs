@@ -188,7 +188,7 @@ unsafe extern "C" fn count(data: *mut c_void) {
 fn destruction_callback(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
-    let calls = crate::keep::keep(AtomicU32::new(0));
+    let calls = crate::leak::leak(AtomicU32::new(0));
     let data = std::ptr::from_ref(calls).cast_mut().cast();
     let graph = Graph::new(fixture, &context)?;
     let call = Some(count as unsafe extern "C" fn(*mut c_void));

@@ -26,7 +26,7 @@ const SIZE: usize = 64 << 10;
 const HELD: usize = 16;
 
 /// A context, its memory, and who puts work past the interface.
-struct Bench<'a> {
+struct Setup<'a> {
     fixture: &'a Fixture,
     foreign: &'static dyn Foreign,
     /// Visible to the host.
@@ -38,7 +38,7 @@ struct Bench<'a> {
     context: Context,
 }
 
-impl<'a> Bench<'a> {
+impl<'a> Setup<'a> {
     fn new(fixture: &'a Fixture) -> Result<Self, Stop> {
         let foreign = provider(fixture.backend)
             .ok_or_else(|| Stop::skipped("nobody puts foreign work on this backend's queues"))?;
@@ -136,12 +136,12 @@ fn need_async(fixture: &Fixture) -> Done {
 
 /// Frees a block that `used` has foreign work pending on: other queues get it only when that is done.
 fn freed_while(
-    bench: &Bench,
+    setup: &Setup,
     queue: &Queue,
     used: impl FnOnce(Block) -> Result<Box<dyn Command + Send>, Stop>,
 ) -> Done {
-    let pool = Pool::new(bench.fixture, &bench.context)?;
-    let other = bench.in_order()?;
+    let pool = Pool::new(setup.fixture, &setup.context)?;
+    let other = setup.in_order()?;
     let (block, ready) = queue.alloc_event(Kind::Shared, &pool, 1 << 20, &[])?;
     ready.wait()?;
     let foreign = used(block)?;

@@ -1,6 +1,6 @@
 //! Native commands: work that a function puts on the queue while it is called.
 
-use super::{Bench, SIZE, are_all, freed_while, native, need_async};
+use super::{SIZE, Setup, are_all, freed_while, native, need_async};
 use crate::fixture::Fixture;
 use crate::objects::{Context, Event, Gate, Kind, Queue};
 use crate::outcome::{Done, Stop};
@@ -99,9 +99,9 @@ fn nothing(queue: &Queue, run: ur_exp_enqueue_native_command_function_t) -> Stat
         .urEnqueueNativeCommandExp(queue.raw, run, none, 0, null(), null(), 0, null(), event)
 }
 
-fn command_bench(fixture: &Fixture) -> Result<Bench<'_>, Stop> {
+fn command_bench(fixture: &Fixture) -> Result<Setup<'_>, Stop> {
     need_commands(fixture)?;
-    Bench::new(fixture)
+    Setup::new(fixture)
 }
 
 fn runs_once_and_at_once(fixture: &Fixture) -> Done {
@@ -122,13 +122,13 @@ fn runs_once_and_at_once(fixture: &Fixture) -> Done {
 
 /// Its function may use the backend as it is called, on a thread that nobody has made ready for that.
 fn finds_its_thread_ready(fixture: &Fixture) -> Done {
-    let bench = command_bench(fixture)?;
-    let memory = bench.context.usm(fixture, Kind::Device, SIZE)?;
-    for queue in [bench.in_order()?, bench.out_of_order()?] {
+    let setup = command_bench(fixture)?;
+    let memory = setup.context.usm(fixture, Kind::Device, SIZE)?;
+    for queue in [setup.in_order()?, setup.out_of_order()?] {
         queue.fill(memory.ptr, 3_u8, SIZE, &[])?;
         queue.finish()?;
         let mut read = vec![0_u8; SIZE];
-        let (start, foreign) = (memory.ptr.addr(), bench.foreign);
+        let (start, foreign) = (memory.ptr.addr(), setup.foreign);
         let on_thread = || {
             command(&queue, &[], null_mut(), |_| {
                 let from = std::ptr::with_exposed_provenance(start);
@@ -147,22 +147,22 @@ fn finds_its_thread_ready(fixture: &Fixture) -> Done {
 
 /// Between what was enqueued before and what is enqueued later.
 fn in_order(fixture: &Fixture) -> Done {
-    let bench = command_bench(fixture)?;
-    let queue = bench.in_order()?;
-    let copy = bench.context.usm(fixture, Kind::Device, SIZE)?;
+    let setup = command_bench(fixture)?;
+    let queue = setup.in_order()?;
+    let copy = setup.context.usm(fixture, Kind::Device, SIZE)?;
     let gate = Gate::close(fixture, &queue)?;
-    queue.fill(bench.memory.ptr, 1_u8, SIZE, &[])?;
+    queue.fill(setup.memory.ptr, 1_u8, SIZE, &[])?;
     let mut foreign = None;
     let event = command_event(&queue, &[], |_| {
-        foreign = Some(bench.fill(native(&queue)?, 2, &[], true)?);
+        foreign = Some(setup.fill(native(&queue)?, 2, &[], true)?);
         Ok(())
     })?;
-    let later = queue.copy(copy.ptr, bench.memory.ptr, SIZE, &[])?;
+    let later = queue.copy(copy.ptr, setup.memory.ptr, SIZE, &[])?;
     pending(&event, "a native command overtook what comes before it")?;
     gate.open();
     pending(&event, "a native command ended before its work had")?;
     pending(&later, "a command overtook native work of its queue")?;
-    bench.holds(1, "what came before a native command")?;
+    setup.holds(1, "what came before a native command")?;
     drop(foreign);
     later.wait()?;
     check!(
@@ -176,12 +176,12 @@ fn in_order(fixture: &Fixture) -> Done {
 
 /// Native work on an out-of-order queue orders only what waits for it.
 fn out_of_order(fixture: &Fixture) -> Done {
-    let bench = command_bench(fixture)?;
-    let queue = bench.out_of_order()?;
-    let other = bench.context.usm(fixture, Kind::Device, SIZE)?;
+    let setup = command_bench(fixture)?;
+    let queue = setup.out_of_order()?;
+    let other = setup.context.usm(fixture, Kind::Device, SIZE)?;
     let mut foreign = None;
     let event = command_event(&queue, &[], |_| {
-        foreign = Some(bench.fill(native(&queue)?, 2, &[], true)?);
+        foreign = Some(setup.fill(native(&queue)?, 2, &[], true)?);
         Ok(())
     })?;
     for _ in 0..8 {
@@ -198,30 +198,30 @@ fn out_of_order(fixture: &Fixture) -> Done {
     pending(&marker, "a marker did not cover native work")?;
     drop(foreign);
     queue.finish()?;
-    bench.holds(2, "native work on an out-of-order queue")
+    setup.holds(2, "native work on an out-of-order queue")
 }
 
 fn waits_for_its_list(fixture: &Fixture) -> Done {
-    let bench = command_bench(fixture)?;
-    for queue in [bench.in_order()?, bench.out_of_order()?] {
-        let other = bench.in_order()?;
+    let setup = command_bench(fixture)?;
+    for queue in [setup.in_order()?, setup.out_of_order()?] {
+        let other = setup.in_order()?;
         let gate = Gate::close(fixture, &other)?;
-        let before = other.fill(bench.memory.ptr, 7_u8, SIZE, &[])?;
+        let before = other.fill(setup.memory.ptr, 7_u8, SIZE, &[])?;
         let event = command_event(&queue, &[&before], |_| {
-            bench.fill(native(&queue)?, 8, &[], false).map(drop)
+            setup.fill(native(&queue)?, 8, &[], false).map(drop)
         })?;
         pending(&event, "a native command did not wait for its list")?;
         gate.open();
         event.wait()?;
-        bench.holds(8, "native work after a wait list")?;
+        setup.holds(8, "native work after a wait list")?;
     }
     Ok(())
 }
 
 /// Within a command the native handle is the stream that has its wait list, each time it is asked.
 fn shows_its_own_queue(fixture: &Fixture) -> Done {
-    let bench = command_bench(fixture)?;
-    for queue in [bench.in_order()?, bench.out_of_order()?] {
+    let setup = command_bench(fixture)?;
+    for queue in [setup.in_order()?, setup.out_of_order()?] {
         let mut outer = 0;
         command(&queue, &[], null_mut(), |_| {
             outer = native(&queue)?;
@@ -263,23 +263,23 @@ fn keeps_memory_objects(fixture: &Fixture) -> Done {
 }
 
 fn without_event(fixture: &Fixture) -> Done {
-    let bench = command_bench(fixture)?;
-    for (byte, queue) in (1..).zip([bench.in_order()?, bench.out_of_order()?]) {
+    let setup = command_bench(fixture)?;
+    for (byte, queue) in (1..).zip([setup.in_order()?, setup.out_of_order()?]) {
         command(&queue, &[], null_mut(), |_| {
-            bench.fill(native(&queue)?, byte, &[], false).map(drop)
+            setup.fill(native(&queue)?, byte, &[], false).map(drop)
         })?;
         queue.finish()?;
-        bench.holds(byte, "native work without an event, after a finish")?;
+        setup.holds(byte, "native work without an event, after a finish")?;
     }
     Ok(())
 }
 
 fn times(fixture: &Fixture) -> Done {
-    let bench = command_bench(fixture)?;
+    let setup = command_bench(fixture)?;
     let flags = UR_QUEUE_FLAG_PROFILING_ENABLE;
-    let queue = Queue::new(&bench.context, fixture.device, flags)?;
+    let queue = Queue::new(&setup.context, fixture.device, flags)?;
     let event = command_event(&queue, &[], |_| {
-        bench.fill(native(&queue)?, 1, &[], false).map(drop)
+        setup.fill(native(&queue)?, 1, &[], false).map(drop)
     })?;
     event.wait()?;
     let [queued, start, end] = [
@@ -316,14 +316,14 @@ fn refused(fixture: &Fixture) -> Done {
 
 /// Memory that native work uses is nobody else's before that has ended, freed or not.
 fn keeps_freed_memory(fixture: &Fixture) -> Done {
-    let bench = command_bench(fixture)?;
+    let setup = command_bench(fixture)?;
     need_async(fixture)?;
-    let queue = bench.in_order()?;
+    let queue = setup.in_order()?;
     let mut foreign = None;
-    freed_while(&bench, &queue, |block| {
+    freed_while(&setup, &queue, |block| {
         command(&queue, &[], null_mut(), |_| {
             let at = (block.ptr, block.size);
-            foreign = Some(bench.fill_at(native(&queue)?, at, 9, &[], true)?);
+            foreign = Some(setup.fill_at(native(&queue)?, at, 9, &[], true)?);
             Ok(())
         })?;
         foreign
@@ -334,14 +334,14 @@ fn keeps_freed_memory(fixture: &Fixture) -> Done {
 
 /// Native commands of one queue from two threads see lanes of their own or take turns.
 fn of_two_threads(fixture: &Fixture) -> Done {
-    let bench = command_bench(fixture)?;
-    for queue in [bench.in_order()?, bench.out_of_order()?] {
+    let setup = command_bench(fixture)?;
+    for queue in [setup.in_order()?, setup.out_of_order()?] {
         let half = SIZE / 2;
-        let work = |place: usize, byte: u8| -> Done {
+        let work = |target: usize, byte: u8| -> Done {
             for _ in 0..50 {
-                let at = (bench.memory.ptr.wrapping_byte_add(place), half);
+                let at = (setup.memory.ptr.wrapping_byte_add(target), half);
                 let event = command_event(&queue, &[], |_| {
-                    bench
+                    setup
                         .fill_at(native(&queue)?, at, byte, &[], false)
                         .map(drop)
                 })?;
@@ -357,7 +357,7 @@ fn of_two_threads(fixture: &Fixture) -> Done {
         });
         one.and(two)?;
         queue.finish()?;
-        let bytes = bench.memory.host::<u8>();
+        let bytes = setup.memory.host::<u8>();
         let right = bytes[..half].iter().all(|byte| *byte == 1)
             && bytes[half..].iter().all(|byte| *byte == 2);
         check!(right, "what two threads' native commands left");

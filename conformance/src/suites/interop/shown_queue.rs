@@ -1,6 +1,6 @@
 //! Queues whose native handle was taken, and queues and events made of native handles.
 
-use super::{Bench, SIZE, are_all, freed_while, native, need_async};
+use super::{SIZE, Setup, are_all, freed_while, native, need_async};
 use crate::fixture::Fixture;
 use crate::objects::{Event, Gate, Kind, Pool, Queue};
 use crate::outcome::{Done, Stop};
@@ -22,20 +22,20 @@ pub fn all() -> Vec<Test> {
 }
 
 /// How long a call may take that is to return at once.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A bench for queues whose native handle is taken.
-fn shown(fixture: &Fixture) -> Result<(Bench<'_>, Queue), Stop> {
-    let bench = Bench::new(fixture)?;
-    let queue = bench.in_order()?;
-    Ok((bench, queue))
+fn shown(fixture: &Fixture) -> Result<(Setup<'_>, Queue), Stop> {
+    let setup = Setup::new(fixture)?;
+    let queue = setup.in_order()?;
+    Ok((setup, queue))
 }
 
 fn later_commands_wait(fixture: &Fixture) -> Done {
-    let (bench, queue) = shown(fixture)?;
-    let copy = bench.context.usm(fixture, Kind::Device, SIZE)?;
-    let foreign = bench.fill(native(&queue)?, 4, &[], true)?;
-    let copied = queue.copy(copy.ptr, bench.memory.ptr, SIZE, &[])?;
+    let (setup, queue) = shown(fixture)?;
+    let copy = setup.context.usm(fixture, Kind::Device, SIZE)?;
+    let foreign = setup.fill(native(&queue)?, 4, &[], true)?;
+    let copied = queue.copy(copy.ptr, setup.memory.ptr, SIZE, &[])?;
     pending(&copied, "a command overtook foreign work of its queue")?;
     drop(foreign);
     let copied = queue.read(copy.ptr, SIZE, &[])?;
@@ -45,17 +45,17 @@ fn later_commands_wait(fixture: &Fixture) -> Done {
 
 /// A copy that does not block returns before foreign work ends, though all of it is the host's memory.
 fn host_copies_return(fixture: &Fixture) -> Done {
-    let (bench, queue) = shown(fixture)?;
-    let copy = bench.context.usm(fixture, Kind::Host, SIZE)?;
-    let mut foreign = bench.fill(native(&queue)?, 4, &[], true)?;
+    let (setup, queue) = shown(fixture)?;
+    let copy = setup.context.usm(fixture, Kind::Host, SIZE)?;
+    let mut foreign = setup.fill(native(&queue)?, 4, &[], true)?;
     let (returned, returns) = mpsc::channel();
     // In the end it lets go anyway, so that a copy that waits comes back.
     let opener = std::thread::spawn(move || {
-        let came_back = returns.recv_timeout(PATIENCE).is_ok();
+        let came_back = returns.recv_timeout(TIMEOUT).is_ok();
         foreign.let_go();
         came_back
     });
-    let copied = queue.copy(copy.ptr, bench.memory.ptr, SIZE, &[]);
+    let copied = queue.copy(copy.ptr, setup.memory.ptr, SIZE, &[]);
     // Nobody receives it any more if that took too long.
     let _ = returned.send(());
     let came_back = opener.join().is_ok_and(|came_back| came_back);
@@ -67,26 +67,26 @@ fn host_copies_return(fixture: &Fixture) -> Done {
 
 /// The event of a marker covers foreign work; one asked for before does not.
 fn markers_cover(fixture: &Fixture) -> Done {
-    let (bench, queue) = shown(fixture)?;
+    let (setup, queue) = shown(fixture)?;
     let early = queue.marker(&[])?;
-    let foreign = bench.fill(native(&queue)?, 4, &[], true)?;
+    let foreign = setup.fill(native(&queue)?, 4, &[], true)?;
     let marker = queue.marker(&[])?;
     check!(
         early.completes_within(LONG)?,
         "an earlier event waits for later foreign work"
     );
     pending(&marker, "a marker did not cover foreign work")?;
-    let other = bench.in_order()?;
+    let other = setup.in_order()?;
     let far = other.marker(&[&marker])?;
     pending(&far, "another queue did not wait for foreign work")?;
     drop(foreign);
     far.wait()?;
-    bench.holds(4, "foreign work after a marker behind it")
+    setup.holds(4, "foreign work after a marker behind it")
 }
 
 fn barriers_and_finish_cover(fixture: &Fixture) -> Done {
-    let (bench, queue) = shown(fixture)?;
-    let mut foreign = bench.fill(native(&queue)?, 4, &[], true)?;
+    let (setup, queue) = shown(fixture)?;
+    let mut foreign = setup.fill(native(&queue)?, 4, &[], true)?;
     let barrier = queue.barrier(&[])?;
     pending(&barrier, "a barrier did not cover foreign work")?;
     check!(
@@ -99,18 +99,18 @@ fn barriers_and_finish_cover(fixture: &Fixture) -> Done {
         foreign
     });
     queue.finish()?;
-    bench.holds(4, "foreign work after a finish")?;
+    setup.holds(4, "foreign work after a finish")?;
     check!(opener.join().is_ok(), "the thread that lets it go");
     Ok(())
 }
 
 fn out_of_order_finish_covers(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture)?;
-    let queue = bench.out_of_order()?;
-    queue.fill(bench.memory.ptr, 1_u8, SIZE, &[])?.wait()?;
+    let setup = Setup::new(fixture)?;
+    let queue = setup.out_of_order()?;
+    queue.fill(setup.memory.ptr, 1_u8, SIZE, &[])?.wait()?;
     let handle = native(&queue)?;
     check_eq!(native(&queue)?, handle, "native handle asked for again");
-    let mut foreign = bench.fill(handle, 4, &[], true)?;
+    let mut foreign = setup.fill(handle, 4, &[], true)?;
     let marker = queue.marker(&[])?;
     pending(&marker, "a marker did not cover foreign work")?;
     let opener = std::thread::spawn(move || {
@@ -119,54 +119,54 @@ fn out_of_order_finish_covers(fixture: &Fixture) -> Done {
         foreign
     });
     queue.finish()?;
-    bench.holds(4, "foreign work after a finish")?;
+    setup.holds(4, "foreign work after a finish")?;
     check!(opener.join().is_ok(), "the thread that lets it go");
     marker.wait()
 }
 
 /// What the queue waits for already holds foreign work back too.
 fn earlier_waits_hold_back(fixture: &Fixture) -> Done {
-    let (bench, queue) = shown(fixture)?;
-    let other = bench.in_order()?;
+    let (setup, queue) = shown(fixture)?;
+    let other = setup.in_order()?;
     let gate = Gate::close(fixture, &other)?;
-    let before = other.fill(bench.memory.ptr, 1_u8, SIZE, &[])?;
+    let before = other.fill(setup.memory.ptr, 1_u8, SIZE, &[])?;
     queue.marker(&[&before])?;
-    let foreign = bench.fill(native(&queue)?, 2, &[], false)?;
+    let foreign = setup.fill(native(&queue)?, 2, &[], false)?;
     let marker = queue.marker(&[])?;
     pending(&marker, "foreign work overtook a wait of its queue")?;
     gate.open();
     marker.wait()?;
     drop(foreign);
-    bench.holds(2, "foreign work after a wait")
+    setup.holds(2, "foreign work after a wait")
 }
 
 fn freed_memory_waits(fixture: &Fixture) -> Done {
     need_async(fixture)?;
-    let (bench, queue) = shown(fixture)?;
+    let (setup, queue) = shown(fixture)?;
     let handle = native(&queue)?;
-    freed_while(&bench, &queue, |block| {
-        bench.fill_at(handle, (block.ptr, block.size), 9, &[], true)
+    freed_while(&setup, &queue, |block| {
+        setup.fill_at(handle, (block.ptr, block.size), 9, &[], true)
     })
 }
 
 /// The queue's own allocations may take a block at once: they come after the foreign work on it.
 fn own_memory_is_reused(fixture: &Fixture) -> Done {
     need_async(fixture)?;
-    let (bench, queue) = shown(fixture)?;
+    let (setup, queue) = shown(fixture)?;
     let handle = native(&queue)?;
-    let pool = Pool::new(fixture, &bench.context)?;
+    let pool = Pool::new(fixture, &setup.context)?;
     let block = queue.alloc(Kind::Shared, &pool, SIZE, &[])?;
-    let foreign = bench.fill_at(handle, (block.ptr, SIZE), 9, &[], true)?;
+    let foreign = setup.fill_at(handle, (block.ptr, SIZE), 9, &[], true)?;
     queue.free(block, &[])?;
     let again = queue.alloc(Kind::Shared, &pool, SIZE, &[])?;
     let filled = queue.fill(again.ptr, 3_u8, SIZE, &[])?;
-    let copied = queue.copy(bench.memory.ptr, again.ptr, SIZE, &[])?;
+    let copied = queue.copy(setup.memory.ptr, again.ptr, SIZE, &[])?;
     if again.overlaps(&block) {
         pending(&filled, "a block was used before foreign work on it ended")?;
     }
     drop(foreign);
     copied.wait()?;
-    bench.holds(3, "a block that foreign work had before")?;
+    setup.holds(3, "a block that foreign work had before")?;
     queue.free(again, &[])?;
     queue.finish()
 }
@@ -174,21 +174,21 @@ fn own_memory_is_reused(fixture: &Fixture) -> Done {
 /// Blocks that come and go while foreign work is put between: each keeps the bytes of its owner.
 fn allocations_stay_whole(fixture: &Fixture) -> Done {
     need_async(fixture)?;
-    let bench = Bench::new(fixture)?;
-    let pool = Pool::new(fixture, &bench.context)?;
-    let queues = [bench.in_order()?, bench.in_order()?];
+    let setup = Setup::new(fixture)?;
+    let pool = Pool::new(fixture, &setup.context)?;
+    let queues = [setup.in_order()?, setup.in_order()?];
     let handles = [native(&queues[0])?, native(&queues[1])?];
     const ROUNDS: usize = 200;
-    let results = bench.context.usm(fixture, Kind::Host, ROUNDS * 64)?;
+    let results = setup.context.usm(fixture, Kind::Host, ROUNDS * 64)?;
     let mut foreign = Vec::new();
     for round in 0..ROUNDS {
         let (queue, handle) = (&queues[round % 2], handles[round % 2]);
         let (byte, size) = (round as u8, [256, 4096, 200_000][round % 3]);
         let block = queue.alloc(Kind::Shared, &pool, size, &[])?;
         queue.fill(block.ptr, !byte, size, &[])?;
-        foreign.push(bench.fill_at(handle, (block.ptr, size), byte, &[], false)?);
-        let place = results.ptr.wrapping_byte_add(round * 64);
-        queue.copy(place, block.ptr.wrapping_byte_add(size - 64), 64, &[])?;
+        foreign.push(setup.fill_at(handle, (block.ptr, size), byte, &[], false)?);
+        let target = results.ptr.wrapping_byte_add(round * 64);
+        queue.copy(target, block.ptr.wrapping_byte_add(size - 64), 64, &[])?;
         queue.free(block, &[])?;
     }
     queues.iter().try_for_each(Queue::finish)?;
@@ -202,11 +202,11 @@ fn allocations_stay_whole(fixture: &Fixture) -> Done {
 
 /// Two queues over one native queue: each orders its commands behind the other's.
 fn a_second_queue_over_it(fixture: &Fixture) -> Done {
-    let (bench, queue) = shown(fixture)?;
+    let (setup, queue) = shown(fixture)?;
     let mut raw = null_mut();
     let made = fixture.ur.urQueueCreateWithNativeHandle(
         native(&queue)?,
-        bench.context.raw,
+        setup.context.raw,
         fixture.device,
         null(),
         &mut raw,
@@ -214,24 +214,24 @@ fn a_second_queue_over_it(fixture: &Fixture) -> Done {
     made.ok()?;
     let second = Queue::adopt(fixture.ur, raw);
     let gate = Gate::close(fixture, &queue)?;
-    queue.fill(bench.memory.ptr, 1_u8, SIZE, &[])?;
-    let after = second.fill(bench.memory.ptr, 2_u8, SIZE, &[])?;
-    let last = queue.fill(bench.memory.ptr, 3_u8, SIZE, &[])?;
+    queue.fill(setup.memory.ptr, 1_u8, SIZE, &[])?;
+    let after = second.fill(setup.memory.ptr, 2_u8, SIZE, &[])?;
+    let last = queue.fill(setup.memory.ptr, 3_u8, SIZE, &[])?;
     gate.open();
     after.wait()?;
     last.wait()?;
-    bench.holds(3, "three fills over one native queue")?;
+    setup.holds(3, "three fills over one native queue")?;
     second.finish()?;
     queue.finish()
 }
 
 /// A wait list may name an event that the backend itself made.
 fn an_event_of_the_backend(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture)?;
-    let source = bench.in_order()?;
-    let foreign = bench.fill(native(&source)?, 6, &[], true)?;
-    let event = bench.context.adopt_event(foreign.event())?;
-    let waiting = [bench.in_order()?, bench.out_of_order()?]
+    let setup = Setup::new(fixture)?;
+    let source = setup.in_order()?;
+    let foreign = setup.fill(native(&source)?, 6, &[], true)?;
+    let event = setup.context.adopt_event(foreign.event())?;
+    let waiting = [setup.in_order()?, setup.out_of_order()?]
         .iter()
         .map(|queue| queue.marker(&[&event]))
         .collect::<Result<Vec<_>, Stop>>()?;
@@ -241,34 +241,34 @@ fn an_event_of_the_backend(fixture: &Fixture) -> Done {
     drop(foreign);
     waiting.iter().try_for_each(Event::wait)?;
     event.wait()?;
-    bench.holds(6, "what the backend's event stands for")
+    setup.holds(6, "what the backend's event stands for")
 }
 
 /// An event that was adopted tells the queue whose stream its command is on, if the backend knows that.
 fn queue_of_an_adopted_event(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture)?;
+    let setup = Setup::new(fixture)?;
     let adopted = |native| -> Result<Event, Stop> {
         let mut raw = null_mut();
         fixture
             .ur
-            .urEventCreateWithNativeHandle(native, bench.context.raw, null(), &mut raw)
+            .urEventCreateWithNativeHandle(native, setup.context.raw, null(), &mut raw)
             .ok()?;
         Ok(Event::adopt(fixture.ur, raw))
     };
-    for queue in [bench.in_order()?, bench.out_of_order()?] {
-        let right = match bench.foreign.events_know_queues() {
+    for queue in [setup.in_order()?, setup.out_of_order()?] {
+        let right = match setup.foreign.events_know_queues() {
             true => queue.raw,
             false => null_mut(),
         };
         let of = |event: &Event| event.get::<ur_queue_handle_t>(UR_EVENT_INFO_COMMAND_QUEUE);
-        let foreign = bench.fill(native(&queue)?, 6, &[], true)?;
+        let foreign = setup.fill(native(&queue)?, 6, &[], true)?;
         let event = adopted(foreign.event())?;
         check_eq!(of(&event)?, right, "queue of a pending command's event");
         drop(foreign);
         event.wait()?;
         check_eq!(of(&event)?, right, "queue of a complete event");
         let gate = Gate::close(fixture, &queue)?;
-        let own = queue.fill(bench.memory.ptr, 1_u8, SIZE, &[&gate.event])?;
+        let own = queue.fill(setup.memory.ptr, 1_u8, SIZE, &[&gate.event])?;
         let mut native = 0;
         fixture
             .ur
@@ -284,16 +284,16 @@ fn queue_of_an_adopted_event(fixture: &Fixture) -> Done {
 
 /// The backend's own commands may wait for an event of the interface.
 fn an_event_for_the_backend(fixture: &Fixture) -> Done {
-    let bench = Bench::new(fixture)?;
-    let (queue, source) = (bench.in_order()?, bench.in_order()?);
+    let setup = Setup::new(fixture)?;
+    let (queue, source) = (setup.in_order()?, setup.in_order()?);
     let gate = Gate::close(fixture, &source)?;
-    let before = source.fill(bench.memory.ptr, 1_u8, SIZE, &[])?;
+    let before = source.fill(setup.memory.ptr, 1_u8, SIZE, &[])?;
     let mut event = 0;
     fixture
         .ur
         .urEventGetNativeHandle(before.raw, &mut event)
         .ok()?;
-    let foreign = bench.fill(native(&queue)?, 2, &[event], false)?;
+    let foreign = setup.fill(native(&queue)?, 2, &[event], false)?;
     let marker = queue.marker(&[])?;
     pending(
         &marker,
@@ -302,5 +302,5 @@ fn an_event_for_the_backend(fixture: &Fixture) -> Done {
     gate.open();
     marker.wait()?;
     drop(foreign);
-    bench.holds(2, "what the backend did after an event")
+    setup.holds(2, "what the backend did after an event")
 }

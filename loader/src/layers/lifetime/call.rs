@@ -9,8 +9,8 @@ use ur::object::checks::slice;
 use ur::object::log::Level;
 use ur::object::{Kind, Result, chain};
 
-use super::registry::{Record, Ticket, Trouble};
-use super::{HANDLES, MODE, OFF, VETS, name, report, stacks, story_with_caller};
+use super::registry::{PendingRelease, Record, Trouble};
+use super::{HANDLES, MODE, OFF, VETS, name, origin_with_caller, report, stacks};
 
 /// One call of a table function.
 pub struct Call {
@@ -106,7 +106,7 @@ impl Call {
                     self.uses(Kind::Mem, memory.cast())?;
                 }
                 UR_EXP_KERNEL_ARG_TYPE_SAMPLER => {
-                    // SAFETY: as above.
+                    // SAFETY: the type says which member is meant.
                     let sampler = unsafe { argument.value.sampler };
                     self.uses(Kind::Sampler, sampler.cast())?;
                 }
@@ -203,11 +203,11 @@ impl Call {
     ///
     /// # Safety
     /// As for [`Call::before`].
-    pub unsafe fn held(&self, kind: Kind, at: *const *const c_void) -> *const c_void {
+    pub unsafe fn previous_output(&self, kind: Kind, at: *const *const c_void) -> *const c_void {
         // SAFETY: the caller's promise.
-        let held = unsafe { self.before(at) };
-        if !held.is_null() && HANDLES.check(kind, held.addr()).is_ok() {
-            return held;
+        let previous_output = unsafe { self.before(at) };
+        if !previous_output.is_null() && HANDLES.check(kind, previous_output.addr()).is_ok() {
+            return previous_output;
         }
         std::ptr::null()
     }
@@ -216,10 +216,15 @@ impl Call {
     ///
     /// # Safety
     /// The pointer is null or has a handle.
-    pub unsafe fn made_unless(&self, kind: Kind, at: *const *const c_void, held: *const c_void) {
+    pub unsafe fn made_unless(
+        &self,
+        kind: Kind,
+        at: *const *const c_void,
+        previous_output: *const c_void,
+    ) {
         // SAFETY: the caller's promise.
         let made = unsafe { read(at) };
-        if !made.is_null() && made != held {
+        if !made.is_null() && made != previous_output {
             HANDLES.made(kind, made.addr(), || self.record());
         }
     }
@@ -264,7 +269,7 @@ impl Call {
     ///
     /// # Safety
     /// The value is null or has that many readable bytes.
-    pub unsafe fn told(&self, kind: Kind, value: *const c_void, bytes: usize, by: By) {
+    pub unsafe fn queried(&self, kind: Kind, value: *const c_void, bytes: usize, by: By) {
         if value.is_null() {
             return;
         }
@@ -298,7 +303,7 @@ impl Call {
             return Ok(Release(None));
         }
         match HANDLES.release(kind, handle.addr(), || self.last_record()) {
-            Ok(ticket) => Ok(Release(Some(ticket))),
+            Ok(pending) => Ok(Release(Some(pending))),
             Err(trouble) if self.vets() => Err(self.refuse(kind, handle, trouble)),
             Err(trouble) => {
                 self.say(kind, handle, &trouble);
@@ -320,19 +325,19 @@ impl Call {
             Trouble::OtherKind(other) => format!("is a handle of another kind: {}", name(*other)),
             Trouble::Borrowed { made } => format!(
                 "is released, but the application has no reference to it; known by {}",
-                story_with_caller(made)
+                origin_with_caller(made)
             ),
             Trouble::Dead { made, released } => {
                 let end = match released {
                     Some(released) => {
                         format!(
                             "was released for the last time by {}",
-                            story_with_caller(released)
+                            origin_with_caller(released)
                         )
                     }
                     None => "is gone with what it belonged to".to_owned(),
                 };
-                format!("{end}; made by {}", story_with_caller(made))
+                format!("{end}; made by {}", origin_with_caller(made))
             }
         };
         report::finding(Level::Error, format_args!("{what} {why}"));
@@ -350,15 +355,15 @@ unsafe fn read(at: *const *const c_void) -> *const c_void {
 }
 
 /// A release under way.
-pub struct Release(Option<Ticket>);
+pub struct Release(Option<PendingRelease>);
 
 impl Release {
     /// The adapter's answer.
     pub fn ended(self, result: ur_result_t) {
-        if let Some(ticket) = &self.0
+        if let Some(pending) = &self.0
             && result != UR_RESULT_SUCCESS
         {
-            HANDLES.restore(ticket);
+            HANDLES.restore(pending);
         }
     }
 }

@@ -21,8 +21,8 @@ use super::stacks::Stack;
 
 const SHARDS: usize = 64;
 
-/// Entries of a shard beyond which dead ones are forgotten.
-const MOST: usize = if cfg!(test) { 1 << 6 } else { 1 << 14 };
+/// Most entries of a shard. Beyond, released ones are removed.
+const MAX_SHARD_ENTRIES: usize = if cfg!(test) { 1 << 6 } else { 1 << 14 };
 
 /// Lenders that lend to each other end here.
 const DEEPEST: usize = 8;
@@ -76,8 +76,8 @@ pub struct Leak {
     pub made: Record,
 }
 
-/// A release under way, to be taken back if it fails.
-pub struct Ticket {
+/// A release in progress, which is undone if it fails.
+pub struct PendingRelease {
     address: usize,
     serial: u64,
 }
@@ -126,8 +126,8 @@ impl Registry {
     /// The application got a reference, to a new object or to one that it knew.
     pub fn made(&self, kind: Kind, address: usize, by: impl FnOnce() -> Record) {
         let mut shard = self.shard(address);
-        let old = shard.get_mut(&address).filter(|entry| entry.kind == kind);
-        let entry = match old {
+        let existing = shard.get_mut(&address).filter(|entry| entry.kind == kind);
+        let entry = match existing {
             Some(entry) if entry.references > 0 => {
                 // A kind without a count is there once: this is the same reference.
                 if counted(kind) {
@@ -135,22 +135,22 @@ impl Registry {
                 }
                 return;
             }
-            old => Entry {
+            existing => Entry {
                 kind,
                 references: 1,
                 // What was only lent until now is the same object; what was released is not.
-                serial: match &old {
+                serial: match &existing {
                     Some(entry) if entry.released.is_none() => entry.serial,
                     _ => self.serial(),
                 },
-                pinned: old.as_ref().is_some_and(|entry| entry.pinned),
+                pinned: existing.as_ref().is_some_and(|entry| entry.pinned),
                 // Those of an earlier object are dead.
-                lenders: old.map_or_else(Vec::new, |entry| std::mem::take(&mut entry.lenders)),
+                lenders: existing.map_or_else(Vec::new, |entry| std::mem::take(&mut entry.lenders)),
                 made: by(),
                 released: None,
             },
         };
-        if shard.len() >= MOST {
+        if shard.len() >= MAX_SHARD_ENTRIES {
             forget_dead(&mut shard);
         }
         shard.insert(address, entry);
@@ -179,7 +179,7 @@ impl Registry {
             Some(Lender { address, serial })
         });
         let mut shard = self.shard(address);
-        if shard.len() >= MOST {
+        if shard.len() >= MAX_SHARD_ENTRIES {
             forget_dead(&mut shard);
         }
         let entry = match shard.entry(address) {
@@ -196,7 +196,9 @@ impl Registry {
         match lender {
             Some(lender) if !entry.lenders.contains(&lender) => {
                 // Those of an address whose handle changed are of no use any more.
-                entry.lenders.retain(|old| old.address != lender.address);
+                entry
+                    .lenders
+                    .retain(|existing| existing.address != lender.address);
                 entry.lenders.push(lender);
             }
             Some(_) => {}
@@ -249,7 +251,7 @@ impl Registry {
         kind: Kind,
         address: usize,
         by: impl FnOnce() -> Record,
-    ) -> Result<Ticket, Trouble> {
+    ) -> Result<PendingRelease, Trouble> {
         let mut shard = self.shard(address);
         if let Some(entry) = shard.get_mut(&address)
             && entry.kind == kind
@@ -260,7 +262,7 @@ impl Registry {
                 entry.released = Some(by());
             }
             let serial = entry.serial;
-            return Ok(Ticket { address, serial });
+            return Ok(PendingRelease { address, serial });
         }
         let made = shard.get(&address).map(|entry| entry.made.clone());
         drop(shard);
@@ -272,9 +274,9 @@ impl Registry {
     }
 
     /// The release failed: the application has its reference still.
-    pub fn restore(&self, ticket: &Ticket) {
-        if let Some(entry) = self.shard(ticket.address).get_mut(&ticket.address)
-            && entry.serial == ticket.serial
+    pub fn restore(&self, pending: &PendingRelease) {
+        if let Some(entry) = self.shard(pending.address).get_mut(&pending.address)
+            && entry.serial == pending.serial
         {
             entry.references = entry.references.saturating_add(1);
             entry.released = None;

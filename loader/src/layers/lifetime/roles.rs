@@ -437,7 +437,7 @@ unsafe fn around<const NUMBER: usize>(
                     Err(error) => return error,
                 },
                 Role::Makes { .. } => *before = call.before(arguments.get(*at)),
-                Role::Keeps(kind) => *before = call.held(*kind, arguments.get(*at)),
+                Role::Keeps(kind) => *before = call.previous_output(*kind, arguments.get(*at)),
                 Role::Fills {
                     total: Some(total), ..
                 } if !arguments.pointer(*at).is_null() => arguments.want(*total, &mut elements),
@@ -568,7 +568,7 @@ unsafe fn gave(
                     true => bytes,
                     false => bytes.min(size_of::<usize>()),
                 };
-                call.told(found.kind, arguments.get(at), bytes, lender);
+                call.queried(found.kind, arguments.get(at), bytes, lender);
             }
             _ => {}
         }

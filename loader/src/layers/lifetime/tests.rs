@@ -1,6 +1,6 @@
 //! The registry alone: what is alive, and whose fault it is.
 
-use super::registry::{Ticket, Trouble};
+use super::registry::{PendingRelease, Trouble};
 use super::*;
 
 fn by(function: &'static str) -> impl Fn() -> Record {
@@ -31,7 +31,11 @@ fn describe(trouble: &Trouble) -> String {
     }
 }
 
-fn release(handles: &Registry, kind: Kind, address: usize) -> std::result::Result<Ticket, String> {
+fn release(
+    handles: &Registry,
+    kind: Kind,
+    address: usize,
+) -> std::result::Result<PendingRelease, String> {
     handles
         .release(kind, address, by("release"))
         .map_err(|trouble| describe(&trouble))
@@ -52,17 +56,17 @@ fn references_are_counted() {
     assert!(release(&handles, Kind::Queue, QUEUE).is_ok());
     assert_eq!(state(&handles, Kind::Queue, QUEUE), "ok");
     // One that the adapter refuses changes nothing.
-    let ticket = release(&handles, Kind::Queue, QUEUE).expect("a reference is left");
+    let pending = release(&handles, Kind::Queue, QUEUE).expect("a reference is left");
     let dead = "made by create, ended by release";
     assert_eq!(state(&handles, Kind::Queue, QUEUE), dead);
-    handles.restore(&ticket);
+    handles.restore(&pending);
     assert_eq!(state(&handles, Kind::Queue, QUEUE), "ok");
     assert!(release(&handles, Kind::Queue, QUEUE).is_ok());
     assert!(release(&handles, Kind::Queue, QUEUE).is_err_and(|why| why == dead));
 
     // A new handle at the address has nothing to do with the old one.
     handles.made(Kind::Queue, QUEUE, by("create"));
-    handles.restore(&ticket);
+    handles.restore(&pending);
     handles.made(Kind::Context, CONTEXT, by("create"));
     let leaks: Vec<_> = handles
         .clear()

@@ -83,31 +83,31 @@ impl Step {
 #[derive(Debug)]
 struct Block {
     size: usize,
-    /// Tells apart blocks that had the same address.
+    /// Distinguishes blocks that had the same address.
     serial: u64,
     born: Step,
     uses: Uses,
     freed: Option<Step>,
-    told: Vec<Trouble>,
+    reported: Vec<Trouble>,
 }
 
 /// What used a block, in the order in which it was enqueued.
 #[derive(Debug, Default)]
 struct Uses {
     steps: Vec<Step>,
-    /// So many are worth a look at which of them a later one comes after.
-    many: usize,
+    /// From so many on, uses that a later one comes after are removed.
+    prune_at: usize,
 }
 
-/// Uses of a block below which none is forgotten.
-const FEW: usize = 16;
+/// Fewer uses of a block are not pruned.
+const MIN_PRUNED_USES: usize = 16;
 
 impl Uses {
     /// Adds a use that comes after `before`.
     fn add(&mut self, step: Step, before: &Order) {
-        if self.steps.len() >= self.many.max(FEW) {
+        if self.steps.len() >= self.prune_at.max(MIN_PRUNED_USES) {
             self.steps.retain(|earlier| !earlier.before(before));
-            self.many = 2 * self.steps.len();
+            self.prune_at = 2 * self.steps.len();
         }
         self.steps.push(step);
     }
@@ -238,8 +238,8 @@ pub struct Blocks {
     serials: u64,
 }
 
-/// Blocks beyond which the dead are forgotten.
-const MOST: usize = 1 << 16;
+/// Most recorded blocks. Beyond, freed ones are removed.
+const MAX_BLOCKS: usize = 1 << 16;
 
 impl Blocks {
     /// The program got a block. Whatever was known of its addresses is no longer true, except that
@@ -254,7 +254,7 @@ impl Blocks {
             self.outer.extend(block.map(|block| (base, block)));
         }
         self.forget(address, size);
-        if self.by_address.len() >= MOST {
+        if self.by_address.len() >= MAX_BLOCKS {
             self.by_address.retain(|_, block| block.freed.is_none());
         }
         self.serials += 1;
@@ -264,7 +264,7 @@ impl Blocks {
             born,
             uses: Uses::default(),
             freed: None,
-            told: Vec::new(),
+            reported: Vec::new(),
         };
         self.by_address.insert(address, block);
     }
@@ -322,12 +322,12 @@ impl Blocks {
                 false => Trouble::UseAndFree,
             };
             let then = freed.what.clone();
-            return block.tell(trouble, base, by.what, then);
+            return block.report(trouble, base, by.what, then);
         }
         let mut finding = None;
         if !block.born.before(before) {
             let then = block.born.what.clone();
-            finding = block.tell(Trouble::UseBeforeAllocation, base, by.what.clone(), then);
+            finding = block.report(Trouble::UseBeforeAllocation, base, by.what.clone(), then);
         }
         if by.mark.is_some() {
             block.uses.add(by, before);
@@ -366,7 +366,7 @@ impl Blocks {
                 false => Trouble::DoubleFreeAtOnce,
             };
             let then = freed.what.clone();
-            findings.extend(block.tell(trouble, address, by.what, then));
+            findings.extend(block.report(trouble, address, by.what, then));
             return Free::Twice;
         }
         // A free on the host waits for what was enqueued, or makes no one else's memory of it.
@@ -374,12 +374,12 @@ impl Blocks {
             if !block.born.before(before) {
                 let then = block.born.what.clone();
                 let trouble = Trouble::FreeBeforeAllocation;
-                findings.extend(block.tell(trouble, address, by.what.clone(), then));
+                findings.extend(block.report(trouble, address, by.what.clone(), then));
             }
             let racing = block.uses.racing(before);
             if let Some(then) = racing.map(|used| used.what.clone()) {
                 let trouble = Trouble::FreeBeforeUse;
-                findings.extend(block.tell(trouble, address, by.what.clone(), then));
+                findings.extend(block.report(trouble, address, by.what.clone(), then));
             }
         }
         block.freed = Some(by);
@@ -412,11 +412,17 @@ fn find(blocks: &mut BTreeMap<usize, Block>, address: usize) -> Option<(usize, &
 
 impl Block {
     /// Each trouble with a block is told once.
-    fn tell(&mut self, trouble: Trouble, address: usize, now: What, then: What) -> Option<Finding> {
-        if self.told.contains(&trouble) {
+    fn report(
+        &mut self,
+        trouble: Trouble,
+        address: usize,
+        now: What,
+        then: What,
+    ) -> Option<Finding> {
+        if self.reported.contains(&trouble) {
             return None;
         }
-        self.told.push(trouble);
+        self.reported.push(trouble);
         Some(Finding {
             trouble,
             address,

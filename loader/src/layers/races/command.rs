@@ -11,9 +11,9 @@ use ur::abi::*;
 use ur::timeline::Prune;
 
 use super::blocks::{Access, Finding, Free, Freed, Step, What};
-use super::order::{Kind, Order, Taken};
+use super::order::{Enqueued, Kind, Order};
 use super::watched::BELOW;
-use super::{QueueFacts, State, after, report, state, tell};
+use super::{QueueFacts, State, after, report, report_findings, state};
 
 /// A command on its way into a queue.
 pub struct Command {
@@ -25,7 +25,7 @@ pub struct Command {
     frees: Option<usize>,
     buffer: Option<usize>,
     in_order: bool,
-    taken: Option<Taken>,
+    enqueued: Option<Enqueued>,
     freed: Option<Freed>,
     /// What is wrong with a free, if the adapter takes it.
     findings: Vec<Finding>,
@@ -63,7 +63,7 @@ impl Command {
             frees: None,
             buffer: None,
             in_order: true,
-            taken: None,
+            enqueued: None,
             freed: None,
             findings: Vec::new(),
             again: false,
@@ -189,18 +189,22 @@ impl Command {
             None => return Ok(()),
             Some(true) => {}
             Some(false) => {
-                let facts = QueueFacts::ask(self.queue);
+                let facts = QueueFacts::query(self.queue);
                 state().add_queue(queue, facts);
             }
         }
         self.what.place = report::location().map(Arc::from);
         let mut findings = Vec::new();
-        let outcome = self.note(&mut state(), &mut findings);
-        tell(findings);
+        let outcome = self.record(&mut state(), &mut findings);
+        report_findings(findings);
         outcome
     }
 
-    fn note(&mut self, state: &mut State, findings: &mut Vec<Finding>) -> Result<(), ur_result_t> {
+    fn record(
+        &mut self,
+        state: &mut State,
+        findings: &mut Vec<Finding>,
+    ) -> Result<(), ur_result_t> {
         let mut waits = Order::default();
         for event in &self.waits {
             waits.join(&state.order_of(*event));
@@ -216,23 +220,25 @@ impl Command {
         let Some(known) = state.queues.get_mut(&self.queue.addr()) else {
             return Ok(());
         };
-        let taken = known.queue.take(&waits, self.kind);
+        let enqueued = known.queue.enqueue(&waits, self.kind);
         self.what.queue = Some(known.number);
         self.in_order = known.queue.is_in_order();
         let step = || Step {
             what: self.what.clone(),
-            mark: Some(taken.mark.clone()),
+            mark: Some(enqueued.mark.clone()),
             instead: None,
         };
         for (address, access) in &self.uses {
             let access = if known.system { Access::Any } else { *access };
-            let used = state.blocks.used(*address, access, step(), &taken.before);
+            let used = state
+                .blocks
+                .used(*address, access, step(), &enqueued.before);
             findings.extend(used);
         }
         if let Some(address) = self.frees {
             let mut found = Vec::new();
             let blocks = &mut state.blocks;
-            match blocks.freed(address, step(), &taken.before, &mut found) {
+            match blocks.freed(address, step(), &enqueued.before, &mut found) {
                 Free::Unknown => {}
                 Free::Noted(freed) => self.freed = Some(freed),
                 Free::Twice => {
@@ -242,7 +248,7 @@ impl Command {
             }
             self.findings = found;
         }
-        self.taken = Some(taken);
+        self.enqueued = Some(enqueued);
         Ok(())
     }
 
@@ -250,15 +256,14 @@ impl Command {
     /// runs as often as its graph does, and stays as it is; so does what comes after things unseen, which
     /// may be a capture.
     fn task(&self, task: ur_exp_host_task_function_t, data: *mut c_void) -> HostTask {
-        let taken = self
-            .taken
-            .as_ref()
-            .filter(|taken| task.is_some() && !taken.before.is_unknown() && !captures(self.queue));
-        let Some(taken) = taken else {
+        let enqueued = self.enqueued.as_ref().filter(|enqueued| {
+            task.is_some() && !enqueued.before.is_unknown() && !captures(self.queue)
+        });
+        let Some(enqueued) = enqueued else {
             let own = false;
             return HostTask { task, data, own };
         };
-        let before = taken.before.clone();
+        let before = enqueued.before.clone();
         let boxed = Box::new(Task { task, data, before });
         HostTask {
             task: Some(run),
@@ -272,15 +277,15 @@ impl Command {
     /// # Safety
     /// After a success the pointer has the address.
     unsafe fn allocated(&self, result: ur_result_t, made: *const *mut c_void, size: usize) {
-        let Some(taken) = self.taken.as_ref().filter(|_| !made.is_null()) else {
+        let Some(enqueued) = self.enqueued.as_ref().filter(|_| !made.is_null()) else {
             return;
         };
         if let Some(mut state) = after(result) {
             let born = Step {
                 what: self.what.clone(),
-                mark: Some(taken.mark.clone()),
+                mark: Some(enqueued.mark.clone()),
                 // Nothing could wait for it, on an out-of-order queue.
-                instead: (!self.in_order && !self.what.event).then(|| taken.before.clone()),
+                instead: (!self.in_order && !self.what.event).then(|| enqueued.before.clone()),
             };
             // SAFETY: the caller's promise.
             let address = unsafe { *made }.addr();
@@ -293,13 +298,15 @@ impl Command {
     /// # Safety
     /// After a success the event's pointer is null or has the event.
     unsafe fn end(&mut self, result: ur_result_t, event: *const ur_event_handle_t) {
-        let Some(taken) = &self.taken else { return };
+        let Some(enqueued) = &self.enqueued else {
+            return;
+        };
         let Some(mut state) = after(UR_RESULT_SUCCESS) else {
             return;
         };
         if result != UR_RESULT_SUCCESS {
             for (address, _) in &self.uses {
-                state.blocks.unused(*address, &taken.mark);
+                state.blocks.unused(*address, &enqueued.mark);
             }
             if let Some(freed) = &self.freed {
                 state.blocks.restore(freed);
@@ -312,19 +319,19 @@ impl Command {
         // SAFETY: the caller's promise.
         let made = unsafe { event.as_ref() }.filter(|event| !event.is_null());
         if let Some(event) = made {
-            state.signalled(event.addr(), taken.event.clone(), self.again);
+            state.signalled(event.addr(), enqueued.event.clone(), self.again);
         }
         if let Some(recorded) = self
             .buffer
             .and_then(|at| state.command_buffers.get_mut(&at))
         {
-            recorded.last = taken.event.clone();
+            recorded.last = enqueued.event.clone();
         }
         if self.blocking {
-            taken.event.complete();
+            enqueued.event.complete();
         }
         drop(state);
-        tell(std::mem::take(&mut self.findings));
+        report_findings(std::mem::take(&mut self.findings));
     }
 }
 
@@ -366,12 +373,12 @@ unsafe extern "C" fn run(task: *mut c_void) {
 
 /// Whether commands of the queue go into a graph.
 fn captures(queue: ur_queue_handle_t) -> bool {
-    let ask = BELOW
+    let query = BELOW
         .table()
         .and_then(|table| table.QueueExp.pfnIsGraphCaptureEnabledExp);
     let mut answer = 0;
     // SAFETY: the queue takes a command of the application's; room for the answer.
-    let code = ask.map(|ask| unsafe { ask(queue, &mut answer) });
+    let code = query.map(|query| unsafe { query(queue, &mut answer) });
     code == Some(UR_RESULT_SUCCESS) && answer != 0
 }
 
@@ -402,12 +409,12 @@ fn name_of(kernel: ur_kernel_handle_t) -> Arc<str> {
     if let Some(name) = state().kernels.get(&kernel.addr()) {
         return Arc::clone(name);
     }
-    let name: Arc<str> = Arc::from(ask_name(kernel).unwrap_or_else(|| "of no name".to_owned()));
+    let name: Arc<str> = Arc::from(query_name(kernel).unwrap_or_else(|| "of no name".to_owned()));
     state().kernels.insert(kernel.addr(), Arc::clone(&name));
     name
 }
 
-fn ask_name(kernel: ur_kernel_handle_t) -> Option<String> {
+fn query_name(kernel: ur_kernel_handle_t) -> Option<String> {
     let get = BELOW.table()?.Kernel.pfnGetInfo?;
     let mut text = vec![0u8; 1024];
     let mut size = 0;

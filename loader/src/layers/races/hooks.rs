@@ -8,7 +8,7 @@ use ur::abi::*;
 
 use super::blocks::{Access, Free, Freed, Step, What};
 use super::order::Order;
-use super::{QueueFacts, Recorded, after, command, report, tell};
+use super::{QueueFacts, Recorded, after, command, report, report_findings};
 
 /// # Safety
 /// After a success the pointer has the queue; the properties are null or readable.
@@ -65,7 +65,7 @@ pub fn queue_finished(result: ur_result_t, queue: ur_queue_handle_t) {
 
 /// # Safety
 /// After a success the value is null or has the property.
-pub unsafe fn queue_told(
+pub unsafe fn queue_queried(
     result: ur_result_t,
     queue: ur_queue_handle_t,
     what: ur_queue_info_t,
@@ -117,7 +117,7 @@ pub fn event_seen(result: ur_result_t, event: ur_event_handle_t) {
 
 /// # Safety
 /// After a success the value is null or has the property.
-pub unsafe fn event_told(
+pub unsafe fn event_queried(
     result: ur_result_t,
     event: ur_event_handle_t,
     what: ur_event_info_t,
@@ -246,7 +246,7 @@ pub fn freed(function: &'static str, memory: *const c_void) -> Result<HostFree, 
         .blocks
         .freed(memory.addr(), step, &nothing, &mut findings);
     drop(state);
-    tell(findings);
+    report_findings(findings);
     match free {
         Free::Unknown => Ok(HostFree(None)),
         Free::Noted(freed) => Ok(HostFree(Some(freed))),
@@ -286,7 +286,7 @@ pub fn used_by_host(function: &'static str, pointers: &[*const c_void]) {
         );
     }
     drop(state);
-    tell(findings);
+    report_findings(findings);
 }
 
 fn host(function: &'static str) -> What {
@@ -364,7 +364,7 @@ pub struct Registration {
     own: bool,
 }
 
-pub fn watch(
+pub fn wrap_callback(
     event: ur_event_handle_t,
     callback: ur_event_callback_t,
     data: *mut c_void,
@@ -395,7 +395,7 @@ impl Registration {
     /// The adapter refused it, so that it will not be called.
     pub unsafe fn refused(self) {
         if self.own {
-            // SAFETY: `watch` boxed it, and no one else has it.
+            // SAFETY: `wrap_callback` boxed it, and no one else has it.
             drop(unsafe { Box::from_raw(self.data.cast::<Watched>()) });
         }
     }
@@ -406,7 +406,7 @@ unsafe extern "C" fn notify(
     status: ur_execution_info_t,
     watched: *mut c_void,
 ) {
-    // SAFETY: `watch` boxed it, and each registration is called once.
+    // SAFETY: `wrap_callback` boxed it, and each registration is called once.
     let watched = unsafe { Box::from_raw(watched.cast::<Watched>()) };
     if status == UR_EXECUTION_INFO_COMPLETE {
         watched.order.complete();

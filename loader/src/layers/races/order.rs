@@ -122,9 +122,9 @@ pub enum Kind {
     },
 }
 
-/// A command that a queue has taken.
+/// An enqueued command.
 #[derive(Clone, Debug)]
-pub struct Taken {
+pub struct Enqueued {
     pub mark: Mark,
     /// What it comes after.
     pub before: Order,
@@ -158,11 +158,11 @@ struct OutOfOrder {
     /// Each with the spine's epoch of its last command.
     lanes: HashMap<LaneId, (Lane, u64)>,
     /// The spine's epoch that every later command comes after.
-    held: u64,
+    spine_completed: u64,
     /// Lanes that perhaps any later command may follow on.
     spare: Vec<LaneId>,
-    /// So many lanes are worth a look at which of them are complete.
-    many: usize,
+    /// From so many lanes on, complete ones are removed.
+    prune_at: usize,
 }
 
 impl Queue {
@@ -189,10 +189,10 @@ impl Queue {
     }
 
     /// Takes a command that waits for `waits`.
-    pub fn take(&mut self, waits: &Order, kind: Kind) -> Taken {
-        let mut taken = match &mut self.lanes {
+    pub fn enqueue(&mut self, waits: &Order, kind: Kind) -> Enqueued {
+        let mut enqueued = match &mut self.lanes {
             Lanes::InOrder(lane) => in_order(lane, waits),
-            Lanes::OutOfOrder(queue) => queue.take(waits, kind),
+            Lanes::OutOfOrder(queue) => queue.enqueue(waits, kind),
         };
         let later_too = match (&self.lanes, kind) {
             (Lanes::InOrder(_), _) | (_, Kind::Barrier { .. }) => true,
@@ -200,13 +200,13 @@ impl Queue {
         };
         let unknown = self.open || self.unknown || waits.unknown;
         self.unknown |= waits.unknown && later_too;
-        taken.mark.unknown = self.open;
-        taken.before.unknown = unknown;
-        taken.event.unknown = unknown;
-        taken
+        enqueued.mark.unknown = self.open;
+        enqueued.before.unknown = unknown;
+        enqueued.event.unknown = unknown;
+        enqueued
     }
 
-    /// Everything that the queue has taken.
+    /// Everything enqueued so far.
     pub fn all(&self) -> Order {
         let frontier = match &self.lanes {
             Lanes::InOrder(lane) => lane.frontier(),
@@ -231,7 +231,7 @@ impl Queue {
         }
     }
 
-    /// Everything that the queue has taken was observed complete.
+    /// Everything enqueued was observed complete.
     pub fn complete(&mut self) {
         self.all().complete();
         if let Lanes::OutOfOrder(queue) = &mut self.lanes {
@@ -246,7 +246,7 @@ impl Queue {
     }
 }
 
-fn in_order(lane: &mut Lane, waits: &Order) -> Taken {
+fn in_order(lane: &mut Lane, waits: &Order) -> Enqueued {
     lane.wait_for(&waits.frontier);
     let before = lane.frontier();
     let own = lane.advance();
@@ -255,7 +255,7 @@ fn in_order(lane: &mut Lane, waits: &Order) -> Taken {
         frontier,
         unknown: false,
     };
-    Taken {
+    Enqueued {
         mark: Mark {
             own,
             spine: None,
@@ -267,7 +267,7 @@ fn in_order(lane: &mut Lane, waits: &Order) -> Taken {
 }
 
 impl OutOfOrder {
-    fn take(&mut self, waits: &Order, kind: Kind) -> Taken {
+    fn enqueue(&mut self, waits: &Order, kind: Kind) -> Enqueued {
         let mut before = self.base.clone();
         before.join(waits);
         if matches!(kind, Kind::Marker | Kind::Barrier { all: true }) {
@@ -287,7 +287,7 @@ impl OutOfOrder {
                 self.hold_back(&spine);
             }
         }
-        Taken {
+        Enqueued {
             mark: Mark {
                 own,
                 spine: Some(spine),
@@ -305,7 +305,7 @@ impl OutOfOrder {
         let base = &mut self.base.frontier;
         base.retain(|point| !lanes.contains_key(&point.lane()));
         base.join_point(spine);
-        self.held = spine.epoch;
+        self.spine_completed = spine.epoch;
         self.spare = self.lanes.keys().copied().collect();
     }
 
@@ -329,21 +329,23 @@ impl OutOfOrder {
 
     /// A lane that every command may follow on.
     fn unused(&mut self) -> Option<LaneId> {
-        let free = |(lane, last): &(Lane, u64), held| *last <= held || lane.current().is_complete();
+        let free = |(lane, last): &(Lane, u64), spine_completed| {
+            *last <= spine_completed || lane.current().is_complete()
+        };
         while let Some(id) = self.spare.pop() {
             if self
                 .lanes
                 .get(&id)
-                .is_some_and(|lane| free(lane, self.held))
+                .is_some_and(|lane| free(lane, self.spine_completed))
             {
                 return Some(id);
             }
         }
-        if self.lanes.len() > self.many {
+        if self.lanes.len() > self.prune_at {
             let lanes = self.lanes.iter();
-            let complete = lanes.filter(|(_, lane)| free(lane, self.held));
+            let complete = lanes.filter(|(_, lane)| free(lane, self.spine_completed));
             self.spare = complete.map(|(id, _)| *id).collect();
-            self.many = 64.max(2 * (self.lanes.len() - self.spare.len()));
+            self.prune_at = 64.max(2 * (self.lanes.len() - self.spare.len()));
         }
         self.spare.pop()
     }

@@ -16,17 +16,17 @@ use super::order::{Kind, Order, Queue};
 /// finish q | wait e | open q | new a | delete a      on the host
 /// ```
 fn run(program: &str) -> Vec<Finding> {
-    let mut world = World::default();
+    let mut simulation = Simulation::default();
     let mut found = Vec::new();
     let lines = program.split(';').map(str::trim);
     for line in lines.filter(|line| !line.is_empty()) {
-        world.step(line, &mut found);
+        simulation.step(line, &mut found);
     }
     found
 }
 
 #[derive(Default)]
-struct World {
+struct Simulation {
     queues: HashMap<String, (Queue, u64)>,
     events: HashMap<String, Order>,
     blocks: Blocks,
@@ -47,7 +47,7 @@ fn address(name: &str) -> usize {
     0x1000 * usize::from(name.as_bytes()[0])
 }
 
-impl World {
+impl Simulation {
     fn step(&mut self, line: &str, found: &mut Vec<Finding>) {
         let (line, event) = match line.split_once("->") {
             Some((line, event)) => (line, Some(event.trim())),
@@ -110,26 +110,32 @@ impl World {
         };
         let (queue, number) = self.queue(queue);
         let in_order = queue.is_in_order();
-        let taken = queue.take(waits, kind);
+        let enqueued = queue.enqueue(waits, kind);
         let step = Step {
             what: what(function, Some(*number), event),
-            mark: Some(taken.mark),
-            instead: (word == "alloc" && !in_order && !event).then(|| taken.before.clone()),
+            mark: Some(enqueued.mark),
+            instead: (word == "alloc" && !in_order && !event).then(|| enqueued.before.clone()),
         };
         let at = block.map(address).unwrap_or_default();
         match word {
             "alloc" => self.blocks.allocated(at, 64, step),
             "inner" => self.blocks.allocated(at, 16, step),
-            "use" => found.extend(self.blocks.used(at + 8, Access::Usm, step, &taken.before)),
-            "read" => found.extend(self.blocks.used(at + 8, Access::Any, step, &taken.before)),
+            "use" => found.extend(
+                self.blocks
+                    .used(at + 8, Access::Usm, step, &enqueued.before),
+            ),
+            "read" => found.extend(
+                self.blocks
+                    .used(at + 8, Access::Any, step, &enqueued.before),
+            ),
             "free" => {
-                if let Free::Noted(freed) = self.blocks.freed(at, step, &taken.before, found) {
+                if let Free::Noted(freed) = self.blocks.freed(at, step, &enqueued.before, found) {
                     self.blocks.settle(&freed);
                 }
             }
             _ => {}
         }
-        taken.event
+        enqueued.event
     }
 }
 
@@ -363,17 +369,17 @@ fn where_more_may_be_ordered_nothing_is_said() {
 /// of those that race is named.
 #[test]
 fn uses_that_later_ones_come_after_are_forgotten() {
-    let mut world = World::default();
+    let mut simulation = Simulation::default();
     let mut do_all = |program: &str| {
         let mut found = Vec::new();
         for line in program.split(';') {
-            world.step(line.trim(), &mut found);
+            simulation.step(line.trim(), &mut found);
         }
-        (found, world.blocks.uses(address("a")))
+        (found, simulation.blocks.uses(address("a")))
     };
     do_all("in p; out q; in r; alloc p a -> e; marker r after e");
-    let most = (0..1000).map(|_| do_all("use p a").1).max();
-    assert!(most <= Some(32), "{most:?} of 1000 in order");
+    let max = (0..1000).map(|_| do_all("use p a").1).max();
+    assert!(max <= Some(32), "{max:?} of 1000 in order");
     do_all("finish p");
     for _ in 0..1000 {
         do_all("use q a after e");
@@ -387,7 +393,7 @@ fn uses_that_later_ones_come_after_are_forgotten() {
 }
 
 #[test]
-fn each_trouble_is_told_once() {
+fn each_trouble_is_reported_once() {
     let found = run("in p; in q; alloc p a; use q a; use q a; use q a; free p a");
     assert_eq!(found.len(), 2);
 }

@@ -89,7 +89,7 @@ after! {
         queue_finished(result, *p.phQueue);
     }
     urQueueGetInfo ur_queue_get_info_params_t |p, result| {
-        queue_told(result, *p.phQueue, *p.ppropName, *p.ppPropValue);
+        queue_queried(result, *p.phQueue, *p.ppropName, *p.ppPropValue);
     }
     urDeviceWaitExp ur_device_wait_exp_params_t |p, result| {
         device_waited(result, *p.phDevice);
@@ -98,7 +98,7 @@ after! {
         events_waited(result, *p.pnumEvents, *p.pphEventWaitList);
     }
     urEventGetInfo ur_event_get_info_params_t |p, result| {
-        event_told(result, *p.phEvent, *p.ppropName, *p.ppPropValue);
+        event_queried(result, *p.phEvent, *p.ppropName, *p.ppPropValue);
     }
     urEventGetProfilingInfo ur_event_get_profiling_info_params_t |p, result| {
         event_timed(result, *p.phEvent, *p.ppropName);
@@ -140,7 +140,7 @@ around! {
         call()
     }
     urEventSetCallback ur_event_set_callback_params_t |p, call| {
-        let watched = watch(*p.phEvent, *p.ppfnNotify, *p.ppUserData);
+        let watched = wrap_callback(*p.phEvent, *p.ppfnNotify, *p.ppUserData);
         *p.ppfnNotify = watched.callback;
         *p.ppUserData = watched.data;
         let result = call();

@@ -156,7 +156,7 @@ impl Span {
                 // SAFETY: the caller's promise, and the call succeeded.
                 unsafe { members::outputs(written) }
             }
-            // SAFETY: as above; there is nothing to read of a call that failed.
+            // SAFETY: the caller's promise. A failed call has no output to read.
             _ => unsafe { members::all(call, written) },
         };
         match &tracer.writer {

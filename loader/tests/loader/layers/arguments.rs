@@ -4,8 +4,8 @@ use std::ptr::null;
 
 use ur::abi::*;
 
+use crate::application::{Application, call, strict};
 use crate::common::null as null_mut;
-use crate::world::{World, call, strict};
 
 #[test]
 fn wrong_arguments_are_refused_before_the_adapter() {
@@ -21,9 +21,9 @@ fn wrong_arguments_are_refused_before_the_adapter() {
 #[test]
 #[ignore = "runs in a child process"]
 fn scenario() {
-    let world = World::init();
-    let all = world.all;
-    let (context, device, queue) = (world.context, world.device, world.queue);
+    let app = Application::init();
+    let all = app.all;
+    let (context, device, queue) = (app.context, app.device, app.queue);
     let mut made = null_mut();
     let mut event = null_mut();
     let mut size = 0;
@@ -128,5 +128,5 @@ fn scenario() {
     // What is right goes through.
     let result = call!(all, Queue.pfnGetInfo(queue, info, 8, value, &mut size));
     assert_eq!((result, size), (UR_RESULT_SUCCESS, 8));
-    world.end();
+    app.end();
 }

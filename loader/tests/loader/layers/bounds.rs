@@ -5,8 +5,8 @@ use std::ptr::null;
 
 use ur::abi::*;
 
+use crate::application::{Application, call, strict};
 use crate::common::null as null_mut;
-use crate::world::{World, call, strict};
 
 #[test]
 fn ranges_end_with_their_object() {
@@ -22,20 +22,20 @@ const OUTSIDE: ur_result_t = UR_RESULT_ERROR_INVALID_SIZE;
 #[test]
 #[ignore = "runs in a child process"]
 fn scenario() {
-    let world = World::init();
-    buffers(&world);
-    images(&world);
-    usm(&world);
-    command_buffers(&world);
-    world.end();
+    let app = Application::init();
+    buffers(&app);
+    images(&app);
+    usm(&app);
+    command_buffers(&app);
+    app.end();
 }
 
-fn buffers(world: &World) {
-    let all = world.all;
-    let buffer = world.buffer(64);
+fn buffers(app: &Application) {
+    let all = app.all;
+    let buffer = app.buffer(64);
     let mut host = [0u8; 1];
     let to: *mut c_void = host.as_mut_ptr().cast();
-    let queue = world.queue;
+    let queue = app.queue;
     let read = |offset, size| {
         let none = null_mut();
         call!(
@@ -101,10 +101,10 @@ fn buffers(world: &World) {
     assert_eq!(call!(all, Mem.pfnRelease(buffer)), OK);
 }
 
-fn images(world: &World) {
-    let all = world.all;
+fn images(app: &Application) {
+    let all = app.all;
     // 16 by 8 pixels, and 4 layers of 16.
-    let (plane, layers) = (world.buffer(64), world.buffer(65));
+    let (plane, layers) = (app.buffer(64), app.buffer(65));
     let host = [0u8; 1];
     let read = |image, [x, y]: [u64; 2], [width, height]: [u64; 2]| {
         let origin = ur_rect_offset_t { x, y, z: 0 };
@@ -117,7 +117,7 @@ fn images(world: &World) {
         call!(
             all,
             Enqueue.pfnMemImageRead(
-                world.queue,
+                app.queue,
                 image,
                 0,
                 origin,
@@ -148,38 +148,29 @@ fn images(world: &World) {
     }
 }
 
-fn usm(world: &World) {
-    let all = world.all;
-    let block = world.usm(256);
+fn usm(app: &Application) {
+    let all = app.all;
+    let block = app.usm(256);
     let mut host = [0u8; 8];
     let at = |offset| block.wrapping_byte_add(offset);
     let pattern: *const c_void = host.as_mut_ptr().cast_const().cast();
     let fill = |pointer, size| {
         call!(
             all,
-            Enqueue.pfnUSMFill(
-                world.queue,
-                pointer,
-                1,
-                pattern,
-                size,
-                0,
-                null(),
-                null_mut()
-            )
+            Enqueue.pfnUSMFill(app.queue, pointer, 1, pattern, size, 0, null(), null_mut())
         )
     };
     let copy = |to, from: *mut c_void, size| {
         call!(
             all,
-            Enqueue.pfnUSMMemcpy(world.queue, 0, to, from, size, 0, null(), null_mut())
+            Enqueue.pfnUSMMemcpy(app.queue, 0, to, from, size, 0, null(), null_mut())
         )
     };
     let rows = |pointer, pitch, width, height| {
         call!(
             all,
             Enqueue.pfnUSMFill2D(
-                world.queue,
+                app.queue,
                 pointer,
                 pitch,
                 1,
@@ -196,7 +187,7 @@ fn usm(world: &World) {
         call!(
             all,
             Enqueue.pfnUSMMemcpy2D(
-                world.queue,
+                app.queue,
                 0,
                 to,
                 to_pitch,
@@ -241,18 +232,18 @@ fn usm(world: &World) {
         copy_rows(at(0), usize::MAX, at(0), 64, 2),
     ];
     assert_eq!(outside, [OUTSIDE; 13]);
-    assert_eq!(call!(all, USM.pfnFree(world.context, block)), OK);
+    assert_eq!(call!(all, USM.pfnFree(app.context, block)), OK);
     assert_eq!(fill(at(0), 257), OK, "no allocation any more");
 }
 
-fn command_buffers(world: &World) {
-    let all = world.all;
-    let block = world.usm(256);
+fn command_buffers(app: &Application) {
+    let all = app.all;
+    let block = app.usm(256);
     let desc = ur_exp_command_buffer_desc_t::default();
     let mut buffer = null_mut();
     let made = call!(
         all,
-        CommandBufferExp.pfnCreateExp(world.context, world.device, &desc, &mut buffer)
+        CommandBufferExp.pfnCreateExp(app.context, app.device, &desc, &mut buffer)
     );
     assert_eq!(made, OK);
     let pattern = 0u8;
@@ -278,5 +269,5 @@ fn command_buffers(world: &World) {
     };
     assert_eq!([fill(256), fill(257)], [OK, OUTSIDE]);
     assert_eq!(call!(all, CommandBufferExp.pfnReleaseExp(buffer)), OK);
-    assert_eq!(call!(all, USM.pfnFree(world.context, block)), OK);
+    assert_eq!(call!(all, USM.pfnFree(app.context, block)), OK);
 }

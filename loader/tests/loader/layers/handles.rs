@@ -5,8 +5,8 @@ use std::ptr::null;
 
 use ur::abi::*;
 
+use crate::application::{Application, Strict, call, strict};
 use crate::common::{loader, null as null_mut};
-use crate::world::{Strict, World, call, strict};
 
 const OK: ur_result_t = UR_RESULT_SUCCESS;
 
@@ -43,19 +43,19 @@ fn leaks_are_listed_with_where_they_were_made() {
 }
 
 #[inline(never)]
-fn leave_a_queue(world: &World) -> ur_queue_handle_t {
-    world.queue(ur_queue_flags_t(0))
+fn leave_a_queue(app: &Application) -> ur_queue_handle_t {
+    app.queue(ur_queue_flags_t(0))
 }
 
 #[test]
 #[ignore = "runs in a child process"]
 fn scenario_leaks() {
-    let world = World::init();
-    let queue = leave_a_queue(&world);
-    assert_eq!(call!(world.all, Queue.pfnRetain(queue)), OK);
+    let app = Application::init();
+    let queue = leave_a_queue(&app);
+    assert_eq!(call!(app.all, Queue.pfnRetain(queue)), OK);
     let mut context: ur_context_handle_t = null_mut();
     let result = call!(
-        world.all,
+        app.all,
         Queue.pfnGetInfo(
             queue,
             UR_QUEUE_INFO_CONTEXT,
@@ -66,20 +66,17 @@ fn scenario_leaks() {
     );
     assert_eq!(
         (result, context),
-        (OK, world.context),
+        (OK, app.context),
         "asked, not referenced"
     );
-    world.event();
+    app.event();
     // Leak checking says what is wrong and does not stand in the way.
-    let released = call!(world.all, Event.pfnRelease(null_mut()));
+    let released = call!(app.all, Event.pfnRelease(null_mut()));
     assert_eq!(released, UR_RESULT_ERROR_INVALID_NULL_HANDLE);
     let object = stranger();
-    let released = call!(
-        world.all,
-        Event.pfnRelease(object.as_ptr().cast_mut().cast())
-    );
+    let released = call!(app.all, Event.pfnRelease(object.as_ptr().cast_mut().cast()));
     assert_eq!(released, UR_RESULT_ERROR_UNINITIALIZED, "its table is null");
-    world.end();
+    app.end();
 }
 
 /// Something that is no handle, but looks harmless to the loader.
@@ -106,23 +103,23 @@ fn nothing_is_said_of_a_program_without_leaks() {
 fn scenario_clean() {
     // Twice: the second life begins with nothing.
     for _ in 0..2 {
-        let world = World::init();
-        let event = world.event();
+        let app = Application::init();
+        let event = app.event();
         // More room than there are devices, and no count.
         let mut list = [null_mut::<ur_device_handle_t_>().cast(); 3];
         let any = UR_DEVICE_TYPE_ALL;
         let results = [
             call!(
-                world.all,
-                Device.pfnGet(world.platform, any, 3, list.as_mut_ptr(), null_mut())
+                app.all,
+                Device.pfnGet(app.platform, any, 3, list.as_mut_ptr(), null_mut())
             ),
-            call!(world.all, Device.pfnRelease(list[0])),
-            call!(world.all, Event.pfnRetain(event)),
-            call!(world.all, Event.pfnRelease(event)),
-            call!(world.all, Event.pfnRelease(event)),
+            call!(app.all, Device.pfnRelease(list[0])),
+            call!(app.all, Event.pfnRetain(event)),
+            call!(app.all, Event.pfnRelease(event)),
+            call!(app.all, Event.pfnRelease(event)),
         ];
         assert_eq!(results, [OK; 5]);
-        world.end();
+        app.end();
         assert_eq!(Strict::open().live(), 0);
     }
 }
@@ -154,9 +151,9 @@ fn dead_and_strange_handles_are_refused() {
 #[test]
 #[ignore = "runs in a child process"]
 fn scenario_dead() {
-    let world = World::init();
-    let all = world.all;
-    let (dead, event) = (world.queue(ur_queue_flags_t(0)), world.event());
+    let app = Application::init();
+    let all = app.all;
+    let (dead, event) = (app.queue(ur_queue_flags_t(0)), app.event());
     assert_eq!(call!(all, Queue.pfnRelease(dead)), OK);
     let finish = |queue| call!(all, Queue.pfnFinish(queue));
     assert_eq!(finish(dead), UR_RESULT_ERROR_INVALID_QUEUE);
@@ -171,16 +168,13 @@ fn scenario_dead() {
 
     // In a list, and beneath a live queue.
     assert_eq!(call!(all, Event.pfnRelease(event)), OK);
-    let wait = call!(
-        all,
-        Enqueue.pfnEventsWait(world.queue, 1, &event, null_mut())
-    );
+    let wait = call!(all, Enqueue.pfnEventsWait(app.queue, 1, &event, null_mut()));
     assert_eq!(wait, UR_RESULT_ERROR_INVALID_EVENT);
 
     // Nothing of the kind, nothing at all, something of another kind.
     let strange = stranger();
     let mut size = 0;
-    let mut ask = |queue: *const c_void| {
+    let mut query = |queue: *const c_void| {
         let info = UR_QUEUE_INFO_CONTEXT;
         call!(
             all,
@@ -191,21 +185,21 @@ fn scenario_dead() {
         strange.as_ptr().cast(),
         std::ptr::without_provenance(8),
         std::ptr::without_provenance(usize::MAX),
-        world.context.cast_const().cast(),
+        app.context.cast_const().cast(),
     ] {
-        assert_eq!(ask(queue), UR_RESULT_ERROR_INVALID_QUEUE);
+        assert_eq!(query(queue), UR_RESULT_ERROR_INVALID_QUEUE);
     }
 
-    lent(&world);
-    failed_release(&world);
-    kernels(&world);
-    world.end();
+    lent(&app);
+    failed_release(&app);
+    kernels(&app);
+    app.end();
 }
 
 /// A handle that a query told lives as long as what told it.
-fn lent(world: &World) {
-    let all = world.all;
-    let queue = world.queue(ur_queue_flags_t(0));
+fn lent(app: &Application) {
+    let all = app.all;
+    let queue = app.queue(ur_queue_flags_t(0));
     let mut event = null_mut();
     let results = [
         call!(all, Enqueue.pfnEventsWait(queue, 0, null(), &mut event)),
@@ -214,28 +208,28 @@ fn lent(world: &World) {
     assert_eq!(results, [OK; 2]);
     let finish = |queue| call!(all, Queue.pfnFinish(queue));
     assert_eq!(finish(queue), UR_RESULT_ERROR_INVALID_QUEUE, "not told yet");
-    let mut told: ur_queue_handle_t = null_mut();
+    let mut queried: ur_queue_handle_t = null_mut();
     let what = UR_EVENT_INFO_COMMAND_QUEUE;
-    let to = (&raw mut told).cast();
-    let ask = call!(all, Event.pfnGetInfo(event, what, 8, to, null_mut()));
-    assert_eq!((ask, told), (OK, queue));
-    assert_eq!(finish(told), OK);
+    let to = (&raw mut queried).cast();
+    let query = call!(all, Event.pfnGetInfo(event, what, 8, to, null_mut()));
+    assert_eq!((query, queried), (OK, queue));
+    assert_eq!(finish(queried), OK);
     assert_eq!(
-        call!(all, Queue.pfnRelease(told)),
+        call!(all, Queue.pfnRelease(queried)),
         UR_RESULT_ERROR_INVALID_QUEUE,
         "the reference is not the application's"
     );
-    assert_eq!(call!(all, Queue.pfnRetain(told)), OK);
-    assert_eq!(call!(all, Queue.pfnRelease(told)), OK);
-    assert_eq!(finish(told), OK);
+    assert_eq!(call!(all, Queue.pfnRetain(queried)), OK);
+    assert_eq!(call!(all, Queue.pfnRelease(queried)), OK);
+    assert_eq!(finish(queried), OK);
     assert_eq!(call!(all, Event.pfnRelease(event)), OK);
-    assert_eq!(finish(told), UR_RESULT_ERROR_INVALID_QUEUE);
+    assert_eq!(finish(queried), UR_RESULT_ERROR_INVALID_QUEUE);
 }
 
 /// A release that the adapter refuses is none.
-fn failed_release(world: &World) {
-    let all = world.all;
-    let event = world.event();
+fn failed_release(app: &Application) {
+    let all = app.all;
+    let event = app.event();
     Strict::open().fail_release();
     let results = [
         call!(all, Event.pfnRelease(event)),
@@ -248,10 +242,10 @@ fn failed_release(world: &World) {
 }
 
 /// Functions that are in no table, and objects among a kernel's arguments.
-fn kernels(world: &World) {
-    let all = world.all;
-    let kernel = world.kernel();
-    let memory = world.buffer(64);
+fn kernels(app: &Application) {
+    let all = app.all;
+    let kernel = app.kernel();
+    let memory = app.buffer(64);
     let argument = ur_exp_kernel_arg_properties_t {
         r#type: UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ,
         size: 8,
@@ -268,7 +262,7 @@ fn kernels(world: &World) {
         call!(
             all,
             EnqueueExp.pfnKernelLaunchWithArgsExp(
-                world.queue,
+                app.queue,
                 kernel,
                 1,
                 null(),
@@ -339,13 +333,13 @@ fn scenario_place() {
         ]
     };
     assert_eq!(results, [OK; 5]);
-    let world = World::new();
-    let queue = world.queue(ur_queue_flags_t(0));
-    assert_eq!(call!(world.all, Queue.pfnRelease(queue)), OK);
+    let app = Application::new();
+    let queue = app.queue(ur_queue_flags_t(0));
+    assert_eq!(call!(app.all, Queue.pfnRelease(queue)), OK);
     assert_eq!(
-        call!(world.all, Queue.pfnFinish(queue)),
+        call!(app.all, Queue.pfnFinish(queue)),
         UR_RESULT_ERROR_INVALID_QUEUE
     );
-    world.event();
-    world.end();
+    app.event();
+    app.end();
 }

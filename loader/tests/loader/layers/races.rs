@@ -2,8 +2,8 @@
 
 mod program;
 
+use crate::application::{Application, Strict, call, strict};
 use crate::common::null as null_mut;
-use crate::world::{Strict, World, call, strict};
 use program::Program;
 use std::ffi::c_void;
 use std::ptr::null;
@@ -213,10 +213,10 @@ fn planted_races_are_found_and_nothing_else() {
 #[ignore = "runs in a child process"]
 fn scenario() {
     for (name, program, _) in PROGRAMS {
-        let world = World::init();
-        Program::new(&world).run(program);
+        let app = Application::init();
+        Program::new(&app).run(program);
         eprintln!("<VALIDATION> end of program: {name}");
-        world.end();
+        app.end();
     }
 }
 
@@ -230,11 +230,11 @@ fn nothing_is_said_of_what_may_be_ordered_unseen() {
 #[test]
 #[ignore = "runs in a child process"]
 fn scenario_unseen() {
-    let world = World::init();
-    let all = world.all;
+    let app = Application::init();
+    let all = app.all;
     let mut native = 0;
     for opened in [0, 1] {
-        let mut program = Program::new(&world);
+        let mut program = Program::new(&app);
         program.step(&["in", "p"], &vec![], false);
         program.step(&["in", "q"], &vec![], false);
         let queue = program.queues[["p", "q"][opened]];
@@ -246,7 +246,7 @@ fn scenario_unseen() {
         program.run("alloc p a; use q a; free p a");
     }
     // An event that someone else may have waited for, and one that someone else signals.
-    let mut program = Program::new(&world);
+    let mut program = Program::new(&app);
     program.step(&["in", "p"], &vec![], false);
     program.step(&["in", "q"], &vec![], false);
     let event = program.step(&["alloc", "p", "a"], &vec![], true);
@@ -254,17 +254,17 @@ fn scenario_unseen() {
     let mut foreign = null_mut();
     let made = call!(
         all,
-        Event.pfnCreateWithNativeHandle(native, world.context, null(), &mut foreign)
+        Event.pfnCreateWithNativeHandle(native, app.context, null(), &mut foreign)
     );
     assert_eq!(made, OK);
     program.events.insert("e".into(), event);
     program.events.insert("f".into(), foreign);
     program.run("use q a; free p a after f");
-    world.end();
+    app.end();
 }
 
 #[test]
-fn callbacks_and_host_tasks_tell_what_is_complete() {
+fn callbacks_and_host_tasks_show_what_is_complete() {
     let log = strict("layers::races::scenario_callbacks", LAYER, &[]);
     assert_eq!(log.matches("<VALIDATION>").count(), 1, "{log}");
     assert!(
@@ -279,7 +279,7 @@ unsafe extern "C" fn notified(_: ur_event_handle_t, _: ur_execution_info_t, coun
 }
 
 unsafe extern "C" fn task(count: *mut c_void) {
-    // SAFETY: as above.
+    // SAFETY: the scenario gives a number that outlives the call.
     unsafe { *count.cast::<u32>() += 1 };
 }
 
@@ -287,13 +287,13 @@ unsafe extern "C" fn task(count: *mut c_void) {
 #[test]
 #[ignore = "runs in a child process"]
 fn scenario_callbacks() {
-    let world = World::init();
-    let all = world.all;
+    let app = Application::init();
+    let all = app.all;
     let mut count = 0u32;
     let data: *mut c_void = (&raw mut count).cast();
     let complete = UR_EXECUTION_INFO_COMPLETE;
     for refuses in [false, true] {
-        let mut program = Program::new(&world);
+        let mut program = Program::new(&app);
         program.step(&["in", "p"], &vec![], false);
         program.step(&["in", "q"], &vec![], false);
         let event = program.step(&["alloc", "p", "a"], &vec![], true);
@@ -323,5 +323,5 @@ fn scenario_callbacks() {
         program.run("free p a");
         assert_eq!(std::mem::take(&mut count), 2 * u32::from(!refuses));
     }
-    world.end();
+    app.end();
 }

@@ -9,8 +9,8 @@ use std::ptr::null;
 use ur::abi::*;
 use ur::object::Kind;
 
+use crate::application::{Application, Strict, call, strict};
 use crate::common::{loader, null as null_mut};
-use crate::world::{Strict, World, call, strict};
 
 #[test]
 fn nothing_bad_reaches_the_adapter() {
@@ -27,18 +27,18 @@ fn nothing_bad_reaches_the_adapter() {
 #[ignore = "runs in a child process"]
 fn scenario() {
     for seed in 0..40 {
-        let world = World::init();
-        let left = program(&world, seed);
+        let app = Application::init();
+        let left = program(&app, seed);
         for (handle, (kind, references)) in left {
             for _ in 0..references {
                 assert_eq!(
-                    release(&world, kind, handle),
+                    release(&app, kind, handle),
                     UR_RESULT_SUCCESS,
                     "seed {seed}"
                 );
             }
         }
-        world.end();
+        app.end();
         assert_eq!(Strict::open().live(), 0, "seed {seed}");
     }
 }
@@ -63,13 +63,13 @@ type Owned = HashMap<Handle, (Kind, u32)>;
 
 const KINDS: [Kind; 4] = [Kind::Queue, Kind::Event, Kind::Mem, Kind::Kernel];
 
-fn program(world: &World, seed: u64) -> Owned {
+fn program(app: &Application, seed: u64) -> Owned {
     let mut dice = Dice(seed);
     let mut owned = Owned::new();
     let noise = vec![0xa5a5_a5a5_a5a5_a5a5usize; 64];
     let mut known: Vec<Handle> = vec![
-        world.context.cast(),
-        world.device.cast(),
+        app.context.cast(),
+        app.device.cast(),
         noise.as_ptr().cast_mut().cast(),
         std::ptr::without_provenance_mut(1),
         std::ptr::without_provenance_mut(0xdead_0000),
@@ -85,7 +85,7 @@ fn program(world: &World, seed: u64) -> Owned {
         };
         let (what, result) = match dice.below(5) {
             0 => {
-                let made = make(world, kind);
+                let made = make(app, kind);
                 assert!(
                     owned.insert(made, (kind, 1)).is_none(),
                     "seed {seed}, step {step}"
@@ -93,9 +93,9 @@ fn program(world: &World, seed: u64) -> Owned {
                 known.push(made);
                 continue;
             }
-            1 => ("release", release(world, kind, handle)),
-            2 => ("retain", retain(world, kind, handle)),
-            _ => ("use", touch(world, kind, handle, &mut dice)),
+            1 => ("release", release(app, kind, handle)),
+            2 => ("retain", retain(app, kind, handle)),
+            _ => ("use", touch(app, kind, handle, &mut dice)),
         };
         assert_eq!(
             result, expected,
@@ -113,17 +113,17 @@ fn program(world: &World, seed: u64) -> Owned {
     owned
 }
 
-fn make(world: &World, kind: Kind) -> Handle {
+fn make(app: &Application, kind: Kind) -> Handle {
     match kind {
-        Kind::Queue => world.queue(ur_queue_flags_t(0)).cast(),
-        Kind::Event => world.event().cast(),
-        Kind::Mem => world.buffer(64).cast(),
-        _ => world.kernel().cast(),
+        Kind::Queue => app.queue(ur_queue_flags_t(0)).cast(),
+        Kind::Event => app.event().cast(),
+        Kind::Mem => app.buffer(64).cast(),
+        _ => app.kernel().cast(),
     }
 }
 
-fn retain(world: &World, kind: Kind, handle: Handle) -> ur_result_t {
-    let all = world.all;
+fn retain(app: &Application, kind: Kind, handle: Handle) -> ur_result_t {
+    let all = app.all;
     match kind {
         Kind::Queue => call!(all, Queue.pfnRetain(handle.cast())),
         Kind::Event => call!(all, Event.pfnRetain(handle.cast())),
@@ -132,8 +132,8 @@ fn retain(world: &World, kind: Kind, handle: Handle) -> ur_result_t {
     }
 }
 
-fn release(world: &World, kind: Kind, handle: Handle) -> ur_result_t {
-    let all = world.all;
+fn release(app: &Application, kind: Kind, handle: Handle) -> ur_result_t {
+    let all = app.all;
     match kind {
         Kind::Queue => call!(all, Queue.pfnRelease(handle.cast())),
         Kind::Event => call!(all, Event.pfnRelease(handle.cast())),
@@ -143,8 +143,8 @@ fn release(world: &World, kind: Kind, handle: Handle) -> ur_result_t {
 }
 
 /// A call that uses the handle, first or further back.
-fn touch(world: &World, kind: Kind, handle: Handle, dice: &mut Dice) -> ur_result_t {
-    let all = world.all;
+fn touch(app: &Application, kind: Kind, handle: Handle, dice: &mut Dice) -> ur_result_t {
+    let all = app.all;
     let mut host = 0u8;
     let to: *mut c_void = (&raw mut host).cast();
     match (kind, dice.below(2)) {
@@ -158,24 +158,11 @@ fn touch(world: &World, kind: Kind, handle: Handle, dice: &mut Dice) -> ur_resul
         (Kind::Event, 0) => call!(all, Event.pfnWait(1, &handle.cast())),
         (Kind::Event, _) => {
             let list: ur_event_handle_t = handle.cast();
-            call!(
-                all,
-                Enqueue.pfnEventsWait(world.queue, 1, &list, null_mut())
-            )
+            call!(all, Enqueue.pfnEventsWait(app.queue, 1, &list, null_mut()))
         }
         (Kind::Mem, _) => call!(
             all,
-            Enqueue.pfnMemBufferRead(
-                world.queue,
-                handle.cast(),
-                0,
-                0,
-                1,
-                to,
-                0,
-                null(),
-                null_mut()
-            )
+            Enqueue.pfnMemBufferRead(app.queue, handle.cast(), 0, 0, 1, to, 0, null(), null_mut())
         ),
         // SAFETY: what is wrong with the handle is the layer's to find.
         (_, 0) => unsafe { (loader().urKernelSetArgLocal)(handle.cast(), 0, 8, null()) },
@@ -185,7 +172,7 @@ fn touch(world: &World, kind: Kind, handle: Handle, dice: &mut Dice) -> ur_resul
             call!(
                 all,
                 EnqueueExp.pfnKernelLaunchWithArgsExp(
-                    world.queue,
+                    app.queue,
                     kernel,
                     1,
                     null(),
@@ -216,21 +203,21 @@ fn many_threads_at_once() {
 #[test]
 #[ignore = "runs in a child process"]
 fn scenario_threads() {
-    let world = World::init();
+    let app = Application::init();
     let shared = (
-        world.context.expose_provenance(),
-        world.queue.expose_provenance(),
+        app.context.expose_provenance(),
+        app.queue.expose_provenance(),
     );
     // strict.c has no locks: one thread at a time is inside, each on its own terms.
-    let turn = std::sync::Mutex::new(());
+    let serial = std::sync::Mutex::new(());
     std::thread::scope(|scope| {
         for _ in 0..6 {
             scope.spawn(|| {
-                let all = crate::world::tables();
+                let all = crate::application::tables();
                 let context = std::ptr::with_exposed_provenance_mut(shared.0);
                 let queue: ur_queue_handle_t = std::ptr::with_exposed_provenance_mut(shared.1);
                 for _ in 0..200 {
-                    let turn = turn.lock().expect("no thread panicked");
+                    let serial = serial.lock().expect("no thread panicked");
                     let (mut event, mut memory) = (null_mut(), null_mut());
                     let flags = UR_MEM_FLAG_READ_WRITE;
                     let results = [
@@ -244,12 +231,12 @@ fn scenario_threads() {
                         call!(all, Mem.pfnRelease(memory)),
                     ];
                     assert_eq!(results, [UR_RESULT_SUCCESS; 5]);
-                    drop(turn);
+                    drop(serial);
                     // What only looks may be called by all of them at once.
                     assert_eq!(call!(all, Queue.pfnFinish(queue)), UR_RESULT_SUCCESS);
                 }
             });
         }
     });
-    world.end();
+    app.end();
 }

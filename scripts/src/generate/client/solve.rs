@@ -71,11 +71,11 @@ impl Choices {
 }
 
 /// More arguments than these are never changed at once.
-const MOST_CHANGES: usize = 3;
+const MAX_CHANGES: usize = 3;
 
 /// The fewest changes with which `goal` holds.
 pub fn solve(choices: &Choices, goal: &dyn Fn(&Values) -> bool) -> Option<Values> {
-    (0..=choices.0.len().min(MOST_CHANGES))
+    (0..=choices.0.len().min(MAX_CHANGES))
         .find_map(|changes| search(&choices.0, changes, &mut Values::new(), goal))
 }
 

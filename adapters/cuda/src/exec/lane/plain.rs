@@ -1,5 +1,5 @@
-//! What is enqueued most: a copy, a fill or a launch that is one call of the driver's, and succeeds. What
-//! else there may be to do stands apart, and is told what the call came to, if it was made.
+//! The fast path: a copy, a fill or a launch that is one successful call of the driver's. All other cases
+//! are in functions of their own, which get the call's error code if it was made.
 
 use std::hint::cold_path;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use crate::cu::{Code, Entered, LAUNCH, check, is_default, is_final};
 use crate::kernel::{Launch, Plain};
 
 impl Lane {
-    /// Has a command's one call made, if that is what it is. An error if all is not done by that: what the
-    /// call came to, if it was made.
+    /// Makes a command's one call, if there is one and the lane defers nothing. Otherwise an error, with the
+    /// code of a failed call.
     #[inline(always)]
-    fn call(&self, give: Option<impl FnOnce() -> Code>) -> std::result::Result<(), Option<Code>> {
-        if let Some(give) = give
+    fn call(&self, call: Option<impl FnOnce() -> Code>) -> std::result::Result<(), Option<Code>> {
+        if let Some(call) = call
             && !is_default(self.raw)
-            && !self.stream.keeps()
+            && !self.stream.is_deferring()
         {
-            let code = give();
+            let code = call();
             if code.is_success() {
                 return Ok(());
             }
@@ -31,8 +31,7 @@ impl Lane {
         Err(None)
     }
 
-    /// Whether a call that came to nothing may succeed where the stream's context is current: an error if
-    /// not.
+    /// An error if a refused call cannot succeed with the stream's context current either.
     fn may_again(&self, refused: Option<Code>, name: &str, addrs: &[usize]) -> Result<()> {
         match refused {
             Some(code) if is_final(self.api, self.context, code) => {
@@ -82,7 +81,7 @@ impl Lane {
         Ok(Progress::Pending)
     }
 
-    /// As [`Lane::fill`], of other patterns, or where the driver did not do it at once.
+    /// [`Lane::fill`] for other patterns, or after the driver refused the call.
     #[inline(never)]
     fn fill_slowly(
         &self,
@@ -92,7 +91,7 @@ impl Lane {
         bytes: usize,
     ) -> Result<()> {
         self.may_again(refused, "cuMemsetD32Async", &[dst])?;
-        if !self.stream.keeps() {
+        if !self.stream.is_deferring() {
             return self.stream.fill(epoch, dst, pattern, bytes);
         }
         let pattern = pattern.into();
@@ -101,7 +100,7 @@ impl Lane {
         self.submit_slowly(work, None)
     }
 
-    /// Submits a launch, which lasts no longer than the call; `make` gives one that does.
+    /// Submits a launch that lives only for this call. `make` returns one that can be deferred.
     #[inline(always)]
     pub fn launch_plain(
         &self,
@@ -123,7 +122,7 @@ impl Lane {
         plain: &Plain,
         make: impl FnOnce() -> Result<Arc<Launch>>,
     ) -> Result<()> {
-        match self.stream.keeps() {
+        match self.stream.is_deferring() {
             true => self.submit_slowly(Work::Launch(make()?), None),
             false => {
                 self.may_again(refused, LAUNCH, &[])?;

@@ -11,7 +11,7 @@ fn it_stops_with_what_can_run_done_and_then_refuses() {
     let count = AtomicU64::new(0);
     let mut lanes = [
         TestLane::new(&executor),
-        TestLane::on(&executor, Span { first: 2, count: 1 }),
+        TestLane::on(&executor, WorkerRange { first: 2, count: 1 }),
     ];
     for at in 0..200 {
         let mut args = Args::default();
@@ -20,7 +20,7 @@ fn it_stops_with_what_can_run_done_and_then_refuses() {
         lanes[1 - at % 2].wait(&marker);
     }
     let clock = Clock::new();
-    let (point, signal) = Fence::host_point(executor.crew(), &clock);
+    let (point, signal) = Completion::host_point(executor.thread_pool(), &clock);
     let mut stuck = TestLane::new(&executor);
     stuck.wait(&point);
     let never = stuck.submit(Command::Nothing);
@@ -31,17 +31,17 @@ fn it_stops_with_what_can_run_done_and_then_refuses() {
         lanes[0].lane.submit(999, Command::Nothing, None),
         Err(Failure::Lost)
     );
-    assert!(never.on_reach(Box::new(|| {})).is_err());
+    assert!(never.on_completion(Box::new(|| {})).is_err());
     assert_eq!(lanes[0].lane.mark(1).block(), Ok(()));
     drop(signal);
     executor.stop();
 }
 
 #[test]
-fn a_blocked_thread_is_told_when_the_executor_stops() {
+fn a_blocked_thread_returns_when_the_executor_stops() {
     let executor = executor(1);
     let clock = Clock::new();
-    let (point, signal) = Fence::host_point(executor.crew(), &clock);
+    let (point, signal) = Completion::host_point(executor.thread_pool(), &clock);
     let waiting = std::thread::spawn(move || point.block());
     std::thread::sleep(Duration::from_millis(20));
     executor.stop();
@@ -50,14 +50,14 @@ fn a_blocked_thread_is_told_when_the_executor_stops() {
 }
 
 #[test]
-fn a_child_is_told_that_its_threads_are_lost() {
+fn a_child_gets_an_error_as_its_threads_are_lost() {
     let executor = executor(2);
     let mut lane = TestLane::new(&executor);
     lane.submit(Command::Nothing)
         .block()
         .expect("the executor runs");
     let clock = Clock::new();
-    let (point, _signal) = Fence::host_point(executor.crew(), &clock);
+    let (point, _signal) = Completion::host_point(executor.thread_pool(), &clock);
     // SAFETY: the child calls what is under test and leaves without running destructors.
     let child = unsafe { libc::fork() };
     if child == 0 {
@@ -66,8 +66,13 @@ fn a_child_is_told_that_its_threads_are_lost() {
             && point.block() == Err(Failure::Lost)
             && point.check() == Err(Failure::Lost)
             && lane.lane.mark(1).block() == Ok(())
-            && point.on_reach(Box::new(|| {})).is_err()
-            && Lane::open(executor.crew(), Span { first: 0, count: 1 }, &clock).is_err();
+            && point.on_completion(Box::new(|| {})).is_err()
+            && Lane::open(
+                executor.thread_pool(),
+                WorkerRange { first: 0, count: 1 },
+                &clock,
+            )
+            .is_err();
         executor.stop();
         // SAFETY: ends the child here.
         unsafe { libc::_exit(if refused { 0 } else { 1 }) };

@@ -22,7 +22,7 @@ fn every_item_runs_once_whatever_the_split() {
 }
 
 /// args: Mutex<Vec<State>>.
-unsafe extern "C" fn note_state(args: *const *const c_void, state: *mut State) {
+unsafe extern "C" fn record_state(args: *const *const c_void, state: *mut State) {
     // SAFETY: the tests pass these arguments.
     let (list, state) = unsafe { (arg::<Mutex<Vec<State>>>(args, 0), (*state).clone()) };
     list.lock().expect("no panic").push(state);
@@ -40,7 +40,7 @@ fn a_work_item_knows_where_it_is() {
         groups: [2, 3, 4],
         local: [4, 2, 1],
     };
-    lane.submit(launch(note_state, range, args))
+    lane.submit(launch(record_state, range, args))
         .block()
         .expect("the executor runs");
     let mut states = list.into_inner().expect("no panic");
@@ -148,7 +148,7 @@ fn a_function_of_whole_groups_is_called_once_a_group() {
         local: [8, 4, 2],
     };
     // SAFETY: the kernel only notes its state.
-    let launch = unsafe { Launch::new(note_state, Form::Group, range, args, None) };
+    let launch = unsafe { Launch::new(record_state, Form::Group, range, args, None) };
     let done = lane.submit(Command::Launch(Arc::new(launch)));
     done.block().expect("the executor runs");
     let mut states = list.into_inner().expect("no panic");

@@ -24,16 +24,16 @@ struct TestLane {
 
 impl TestLane {
     fn new(executor: &Executor) -> Self {
-        let all = Span {
+        let all = WorkerRange {
             first: 0,
-            count: executor.crew().width(),
+            count: executor.thread_pool().width(),
         };
         Self::on(executor, all)
     }
 
-    fn on(executor: &Executor, span: Span) -> Self {
+    fn on(executor: &Executor, workers: WorkerRange) -> Self {
         let clock = Clock::new();
-        let lane = Lane::open(executor.crew(), span, &clock).expect("the executor runs");
+        let lane = Lane::open(executor.thread_pool(), workers, &clock).expect("the executor runs");
         Self {
             lane,
             clock,
@@ -102,7 +102,7 @@ unsafe extern "C" fn count_up(args: *const *const c_void, _: *mut State) {
 }
 
 /// args: Mutex<Vec<ThreadId>>.
-unsafe extern "C" fn note_thread(args: *const *const c_void, _: *mut State) {
+unsafe extern "C" fn record_thread(args: *const *const c_void, _: *mut State) {
     // SAFETY: the tests pass this argument.
     let list = unsafe { arg::<Mutex<Vec<std::thread::ThreadId>>>(args, 0) };
     list.lock()

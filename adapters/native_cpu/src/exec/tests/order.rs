@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use ur::timeline::Clock;
 
 /// args: AtomicUsize, Mutex<Vec<usize>> of the numbers given, usize by value.
-unsafe extern "C" fn note_number(args: *const *const c_void, _: *mut State) {
+unsafe extern "C" fn record_number(args: *const *const c_void, _: *mut State) {
     // SAFETY: the tests pass these arguments.
     unsafe {
         let number = *arg::<usize>(args, 2);
@@ -58,7 +58,7 @@ fn lanes_run_in_order_and_waits_hold_across_them() {
             pointer(&mut args, 0, &count);
             pointer(&mut args, 1, &order);
             args.value(2, &number.to_ne_bytes());
-            let marker = lanes[at].submit(launch(note_number, line(1, 1), args));
+            let marker = lanes[at].submit(launch(record_number, line(1, 1), args));
             last[at] = Some(number);
             markers.push((number, marker));
             before.push(earlier);
@@ -74,14 +74,14 @@ fn lanes_run_in_order_and_waits_hold_across_them() {
         }
         let order = order.lock().expect("no panic").clone();
         assert_eq!(order.len(), 400);
-        let mut place = vec![0; 400];
+        let mut position = vec![0; 400];
         for (at, &number) in order.iter().enumerate() {
-            place[number] = at;
+            position[number] = at;
         }
         for (number, earlier) in before.iter().enumerate() {
             for &one in earlier {
                 assert!(
-                    place[one] < place[number],
+                    position[one] < position[number],
                     "seed {seed}: {one} after {number}"
                 );
             }
@@ -93,14 +93,14 @@ fn lanes_run_in_order_and_waits_hold_across_them() {
 #[test]
 fn a_lane_is_idle_with_nothing_to_run_or_to_wait_for() {
     let executor = executor(2);
-    let (point, signal) = Fence::host_point(executor.crew(), &Clock::new());
+    let (point, signal) = Completion::host_point(executor.thread_pool(), &Clock::new());
     let mut lane = TestLane::new(&executor);
     assert!(lane.lane.is_idle());
     lane.wait(&point);
     assert!(!lane.lane.is_idle(), "it has a wait to come to");
-    let held = lane.submit(Command::Nothing);
+    let blocked = lane.submit(Command::Nothing);
     drop(signal);
-    held.block().expect("the executor runs");
+    blocked.block().expect("the executor runs");
     // Whoever ran the command may yet have to see that it was the last.
     while !lane.lane.is_idle() {
         std::thread::yield_now();
@@ -113,9 +113,9 @@ fn a_lane_is_idle_with_nothing_to_run_or_to_wait_for() {
 fn others_go_on_while_one_lane_waits_for_the_host() {
     let executor = executor(2);
     let clock = Clock::new();
-    let (point, signal) = Fence::host_point(executor.crew(), &clock);
+    let (point, signal) = Completion::host_point(executor.thread_pool(), &clock);
     let mut stuck: Vec<TestLane> = (0..8).map(|_| TestLane::new(&executor)).collect();
-    let held: Vec<Marker> = stuck
+    let blocked: Vec<Marker> = stuck
         .iter_mut()
         .map(|lane| {
             lane.wait(&point);
@@ -128,9 +128,9 @@ fn others_go_on_while_one_lane_waits_for_the_host() {
             .block()
             .expect("the executor runs");
     }
-    assert!(held.iter().all(|marker| !marker.reached()));
+    assert!(blocked.iter().all(|marker| !marker.reached()));
     drop(signal);
-    for marker in &held {
+    for marker in &blocked {
         marker.block().expect("the executor runs");
     }
     assert_eq!(clock.completed(), 1);
@@ -141,7 +141,7 @@ fn others_go_on_while_one_lane_waits_for_the_host() {
 fn a_dropped_lane_still_ends_its_work() {
     let executor = executor(2);
     let clock = Clock::new();
-    let (point, signal) = Fence::host_point(executor.crew(), &clock);
+    let (point, signal) = Completion::host_point(executor.thread_pool(), &clock);
     let mut lane = TestLane::new(&executor);
     lane.wait(&point);
     let cells = [AtomicU64::new(0)];
@@ -156,9 +156,9 @@ fn a_dropped_lane_still_ends_its_work() {
 }
 
 /// Says when it goes.
-struct Held(Arc<AtomicBool>);
+struct Resource(Arc<AtomicBool>);
 
-impl Drop for Held {
+impl Drop for Resource {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Release);
     }
@@ -173,10 +173,10 @@ fn what_a_command_holds_goes_before_it_completes() {
         let gone = Arc::new(AtomicBool::new(false));
         let mut args = Args::default();
         pointer(&mut args, 0, &count);
-        let keep = Arc::new(Held(Arc::clone(&gone)));
+        let resource = Arc::new(Resource(Arc::clone(&gone)));
         let range = line(if round % 2 == 0 { 64 } else { 1 }, 1);
         // SAFETY: the kernel only counts.
-        let launch = unsafe { Launch::new(count_up, Form::Item, range, args, Some(keep)) };
+        let launch = unsafe { Launch::new(count_up, Form::Item, range, args, Some(resource)) };
         let marker = lane.submit(Command::Launch(Arc::new(launch)));
         marker.block().expect("the executor runs");
         assert!(gone.load(Ordering::Acquire), "round {round}");
@@ -188,7 +188,7 @@ fn what_a_command_holds_goes_before_it_completes() {
 fn calls_come_when_their_time_has_come() {
     let executor = executor(2);
     let clock = Clock::new();
-    let (point, signal) = Fence::host_point(executor.crew(), &clock);
+    let (point, signal) = Completion::host_point(executor.thread_pool(), &clock);
     let mut lane = TestLane::new(&executor);
     lane.wait(&point);
     let calls = Arc::new(Mutex::new(Vec::new()));
@@ -198,13 +198,13 @@ fn calls_come_when_their_time_has_come() {
     };
     for number in 0..20 {
         let marker = lane.submit(Command::Nothing);
-        assert!(marker.on_reach(call(number)).is_ok());
+        assert!(marker.on_completion(call(number)).is_ok());
     }
     assert_eq!(calls.lock().expect("no panic").len(), 0);
     drop(signal);
     let last = lane.lane.mark(20);
     last.block().expect("the executor runs");
-    assert!(last.on_reach(call(20)).is_ok());
+    assert!(last.on_completion(call(20)).is_ok());
     executor.stop();
     let mut calls = calls.lock().expect("no panic").clone();
     calls.sort_unstable();
@@ -212,16 +212,19 @@ fn calls_come_when_their_time_has_come() {
 }
 
 #[test]
-fn a_span_uses_its_own_workers_only() {
+fn a_range_uses_its_own_workers_only() {
     let executor = executor(6);
     let threads: [Mutex<Vec<std::thread::ThreadId>>; 2] = Default::default();
-    let spans = [Span { first: 0, count: 2 }, Span { first: 2, count: 3 }];
-    let mut lanes = spans.map(|span| TestLane::on(&executor, span));
+    let spans = [
+        WorkerRange { first: 0, count: 2 },
+        WorkerRange { first: 2, count: 3 },
+    ];
+    let mut lanes = spans.map(|workers| TestLane::on(&executor, workers));
     let markers: Vec<Marker> = (0..40)
         .map(|at| {
             let mut args = Args::default();
             pointer(&mut args, 0, &threads[at % 2]);
-            lanes[at % 2].submit(launch(note_thread, line(16, 1), args))
+            lanes[at % 2].submit(launch(record_thread, line(16, 1), args))
         })
         .collect();
     for marker in &markers {

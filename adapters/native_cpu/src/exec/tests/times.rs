@@ -25,7 +25,7 @@ fn commands_are_timed() {
     let list: Mutex<Vec<std::thread::ThreadId>> = Mutex::default();
     let mut args = Args::default();
     pointer(&mut args, 0, &list);
-    let command = launch(note_thread, line(4, 1), args);
+    let command = launch(record_thread, line(4, 1), args);
     lane.lane
         .submit(1, command, Some(Arc::clone(&times) as Arc<dyn Stamp>))
         .expect("the executor runs");

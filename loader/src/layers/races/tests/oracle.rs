@@ -76,18 +76,18 @@ fn run(program: &[Op]) -> Result<(), TestCaseError> {
                 for at in &waits {
                     order.join(&commands[*at].event);
                 }
-                let taken = queues[*queue].take(&order, kind);
+                let enqueued = queues[*queue].enqueue(&order, kind);
                 let ancestors = closure(&commands, *queue, kind, &waits);
                 for (at, earlier) in commands.iter().enumerate() {
                     let expected = ancestors[at] || earlier.complete;
-                    let told = taken.before.comes_after(&earlier.mark);
-                    prop_assert_eq!(told, expected, "{} before {}", at, commands.len());
+                    let reported = enqueued.before.comes_after(&earlier.mark);
+                    prop_assert_eq!(reported, expected, "{} before {}", at, commands.len());
                 }
                 commands.push(Command {
                     queue: *queue,
                     kind,
-                    mark: taken.mark,
-                    event: taken.event,
+                    mark: enqueued.mark,
+                    event: enqueued.event,
                     ancestors,
                     complete: false,
                 });
@@ -156,22 +156,22 @@ fn chains_and_barriers_cost_few_lanes() {
     let mut queue = Queue::new(false);
     let mut last = Order::default();
     for _ in 0..10_000 {
-        last = queue.take(&last, Kind::Plain).event;
+        last = queue.enqueue(&last, Kind::Plain).event;
     }
     assert_eq!(queue.lanes(), 1, "a chain");
     for _ in 0..100 {
         for _ in 0..20 {
-            queue.take(&Order::default(), Kind::Plain);
+            queue.enqueue(&Order::default(), Kind::Plain);
         }
         let barrier = Kind::Barrier { all: true };
-        last = queue.take(&Order::default(), barrier).event;
+        last = queue.enqueue(&Order::default(), barrier).event;
     }
     assert!(queue.lanes() <= 22, "{} lanes", queue.lanes());
     assert!(last.points() <= 2, "{} points", last.points());
     // Independent commands, each waited for on the host.
     for _ in 0..10_000 {
-        let taken = queue.take(&Order::default(), Kind::Plain);
-        taken.event.complete();
+        let enqueued = queue.enqueue(&Order::default(), Kind::Plain);
+        enqueued.event.complete();
     }
     assert!(queue.lanes() <= 130, "{} lanes", queue.lanes());
 }

@@ -1,15 +1,15 @@
 //! Programs of queues and memory in one line, run against the interface: `in p; alloc p a -> e`.
 
 use super::OK;
+use crate::application::{Application, Strict, call};
 use crate::common::null as null_mut;
-use crate::world::{Strict, World, call};
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ptr::null;
 use ur::abi::*;
 
 pub(super) struct Program<'a> {
-    pub(super) world: &'a World,
+    pub(super) app: &'a Application,
     pub(super) queues: HashMap<String, ur_queue_handle_t>,
     pub(super) events: HashMap<String, ur_event_handle_t>,
     blocks: HashMap<String, *mut c_void>,
@@ -20,14 +20,14 @@ pub(super) struct Program<'a> {
 pub(super) type Waits = Vec<ur_event_handle_t>;
 
 impl Program<'_> {
-    pub(super) fn new(world: &World) -> Program<'_> {
+    pub(super) fn new(app: &Application) -> Program<'_> {
         Program {
-            world,
+            app,
             queues: HashMap::new(),
             events: HashMap::new(),
             blocks: HashMap::new(),
             buffers: HashMap::new(),
-            kernel: world.kernel(),
+            kernel: app.kernel(),
         }
     }
 
@@ -57,8 +57,8 @@ impl Program<'_> {
         waits: &Waits,
         wants_event: bool,
     ) -> ur_event_handle_t {
-        let world = self.world;
-        let all = world.all;
+        let app = self.app;
+        let all = app.all;
         let mut event = null_mut();
         let to = if wants_event {
             &raw mut event
@@ -68,27 +68,27 @@ impl Program<'_> {
         let result = match *words {
             ["in", name] => {
                 self.queues
-                    .insert(name.into(), world.queue(ur_queue_flags_t(0)));
+                    .insert(name.into(), app.queue(ur_queue_flags_t(0)));
                 OK
             }
             ["out", name] => {
                 let flags = UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE;
-                self.queues.insert(name.into(), world.queue(flags));
+                self.queues.insert(name.into(), app.queue(flags));
                 OK
             }
             ["new", name] => {
-                self.blocks.insert(name.into(), world.usm(64));
+                self.blocks.insert(name.into(), app.usm(64));
                 OK
             }
-            ["delete", name] => call!(all, USM.pfnFree(world.context, self.blocks[name])),
+            ["delete", name] => call!(all, USM.pfnFree(app.context, self.blocks[name])),
             ["deletetwice", name] => {
-                let again = call!(all, USM.pfnFree(world.context, self.blocks[name]));
+                let again = call!(all, USM.pfnFree(app.context, self.blocks[name]));
                 assert_eq!(again, UR_RESULT_ERROR_INVALID_MEM_OBJECT);
                 OK
             }
             ["hostwait", name] => call!(all, Event.pfnWait(1, &self.events[name])),
-            ["ask", name] => self.ask(name, true),
-            ["asktooearly", name] => self.ask(name, false),
+            ["ask", name] => self.query(name, true),
+            ["asktooearly", name] => self.query(name, false),
             ["finish", queue] => call!(all, Queue.pfnFinish(self.queues[queue])),
             ["record", buffer, block] => self.record(buffer, block),
             [word, queue, ref rest @ ..] => self.command(
@@ -104,32 +104,32 @@ impl Program<'_> {
         event
     }
 
-    fn ask(&self, event: &str, complete: bool) -> ur_result_t {
+    fn query(&self, event: &str, complete: bool) -> ur_result_t {
         let mut status = UR_EVENT_STATUS_QUEUED;
         let value = (&raw mut status).cast();
         Strict::open().complete(complete);
         let what = UR_EVENT_INFO_COMMAND_EXECUTION_STATUS;
         let event = self.events[event];
         call!(
-            self.world.all,
+            self.app.all,
             Event.pfnGetInfo(event, what, 4, value, null_mut())
         )
     }
 
     fn record(&mut self, buffer: &str, block: &str) -> ur_result_t {
-        let world = self.world;
+        let app = self.app;
         let desc = ur_exp_command_buffer_desc_t::default();
         let mut made = null_mut();
         let result = call!(
-            world.all,
-            CommandBufferExp.pfnCreateExp(world.context, world.device, &desc, &mut made)
+            app.all,
+            CommandBufferExp.pfnCreateExp(app.context, app.device, &desc, &mut made)
         );
         assert_eq!(result, OK);
         self.buffers.insert(buffer.into(), made);
         let pattern = 0u8;
         let (block, pattern) = (self.blocks[block], (&raw const pattern).cast());
         call!(
-            world.all,
+            app.all,
             CommandBufferExp.pfnAppendUSMFillExp(
                 made,
                 block,
@@ -155,7 +155,7 @@ impl Program<'_> {
         waits: &Waits,
         event: *mut ur_event_handle_t,
     ) -> ur_result_t {
-        let all = self.world.all;
+        let all = self.app.all;
         let queue = self.queues[queue];
         let (count, list) = match waits.len() {
             0 => (0, null()),
@@ -253,7 +253,7 @@ impl Program<'_> {
         };
         let size = 1usize;
         call!(
-            self.world.all,
+            self.app.all,
             EnqueueExp.pfnKernelLaunchWithArgsExp(
                 queue,
                 self.kernel,
@@ -272,7 +272,7 @@ impl Program<'_> {
     }
 
     fn end(self) {
-        let all = self.world.all;
+        let all = self.app.all;
         let mut results = vec![call!(all, Kernel.pfnRelease(self.kernel))];
         results.extend(
             self.events

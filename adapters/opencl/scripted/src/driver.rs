@@ -54,14 +54,14 @@ pub struct Object {
     /// A buffer's bytes: where they lie, and how many.
     pub at: usize,
     pub bytes: usize,
-    /// What it keeps alive.
+    /// The object that this one retains.
     pub parent: usize,
     pub name: CString,
 }
 
 /// Everything that the library has.
 #[derive(Default)]
-pub struct World {
+pub struct FakeDriver {
     pub script: Script,
     objects: HashMap<usize, Object>,
     pub commands: Commands,
@@ -71,29 +71,29 @@ pub struct World {
     clock: u64,
 }
 
-static WORLD: Mutex<Option<World>> = Mutex::new(None);
+static DRIVER: Mutex<Option<FakeDriver>> = Mutex::new(None);
 /// Something has completed.
 pub static CHANGED: Condvar = Condvar::new();
 
-/// The world, locked.
-pub struct Held(MutexGuard<'static, Option<World>>);
+/// The driver, locked.
+pub struct DriverGuard(MutexGuard<'static, Option<FakeDriver>>);
 
-impl std::ops::Deref for Held {
-    type Target = World;
-    fn deref(&self) -> &World {
+impl std::ops::Deref for DriverGuard {
+    type Target = FakeDriver;
+    fn deref(&self) -> &FakeDriver {
         self.0
             .as_ref()
             .unwrap_or_else(|| unreachable!("made by `hold`"))
     }
 }
 
-impl std::ops::DerefMut for Held {
-    fn deref_mut(&mut self) -> &mut World {
+impl std::ops::DerefMut for DriverGuard {
+    fn deref_mut(&mut self) -> &mut FakeDriver {
         self.0.get_or_insert_default()
     }
 }
 
-impl Held {
+impl DriverGuard {
     /// Waits until something completes, for a tenth of a second at most.
     pub fn wait(self) -> Self {
         let (guard, _) = CHANGED
@@ -103,22 +103,22 @@ impl Held {
     }
 }
 
-pub fn hold() -> Held {
-    let mut guard = WORLD.lock().unwrap_or_else(PoisonError::into_inner);
+pub fn hold() -> DriverGuard {
+    let mut guard = DRIVER.lock().unwrap_or_else(PoisonError::into_inner);
     guard.get_or_insert_default();
-    Held(guard)
+    DriverGuard(guard)
 }
 
 /// An entry point: counted, failed if the script says so, else `body`; then the device runs what it
 /// can, and callbacks are called without the lock.
-pub fn enter<T>(name: &'static str, body: impl FnOnce(&mut World) -> Answer<T>) -> Answer<T> {
-    let mut world = hold();
-    let answer = match world.script.called(name) {
+pub fn enter<T>(name: &'static str, body: impl FnOnce(&mut FakeDriver) -> Answer<T>) -> Answer<T> {
+    let mut driver = hold();
+    let answer = match driver.script.called(name) {
         Some(code) => Err(code),
-        None => body(&mut world),
+        None => body(&mut driver),
     };
-    let due = world.run();
-    drop(world);
+    let due = driver.run();
+    drop(driver);
     settle(due);
     answer
 }
@@ -157,7 +157,7 @@ pub fn made(answer: Answer<usize>, ret: *mut cl_int) -> *mut c_void {
 }
 
 /// Writes a property as `clGet*Info` does.
-pub fn put(bytes: &[u8], size: usize, value: *mut c_void, ret: *mut usize) -> Answer {
+pub fn write_property(bytes: &[u8], size: usize, value: *mut c_void, ret: *mut usize) -> Answer {
     if !value.is_null() {
         if size < bytes.len() {
             return Err(CL_INVALID_VALUE);
@@ -177,7 +177,7 @@ pub fn text(text: &str) -> Vec<u8> {
     [text.as_bytes(), b"\0"].concat()
 }
 
-impl World {
+impl FakeDriver {
     pub fn tick(&mut self) -> u64 {
         self.clock += 1000;
         self.clock

@@ -5,16 +5,16 @@ use std::ptr::{null, null_mut};
 
 use ur::abi::*;
 
-use super::stage::{Stage, adapter, device, ur};
+use super::fake_driver::{FakeDriver, adapter, device, ur};
 
-pub struct Ground {
+pub struct TestContext {
     adapter: ur_adapter_handle_t,
     pub device: ur_device_handle_t,
     pub context: ur_context_handle_t,
     pub memory: *mut c_void,
 }
 
-impl Ground {
+impl TestContext {
     pub fn new(bytes: usize) -> Self {
         let adapter = adapter();
         let device = device(adapter);
@@ -55,9 +55,9 @@ impl Ground {
     }
 
     /// The same, after which nothing may be left.
-    pub fn end(self, stage: &Stage) {
+    pub fn end(self, driver: &FakeDriver) {
         self.release();
-        stage.check_end("the end");
+        driver.check_end("the end");
     }
 }
 

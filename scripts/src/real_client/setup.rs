@@ -64,7 +64,7 @@ impl Target {
 }
 
 /// What all runs share.
-pub struct Bench<'a> {
+pub struct Setup<'a> {
     pub root: &'a Path,
     /// The installed project.
     pub prefix: PathBuf,
@@ -77,7 +77,7 @@ pub struct Bench<'a> {
     pub strict: bool,
 }
 
-impl<'a> Bench<'a> {
+impl<'a> Setup<'a> {
     pub fn prepare(root: &'a Path, work: &Path, options: &Options) -> Result<Self> {
         let prefix = match &options.prefix {
             Some(prefix) => prefix.clone(),

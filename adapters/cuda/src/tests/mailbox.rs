@@ -6,33 +6,36 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ur::abi::*;
 
-use super::ground::{Ground, stream_of};
-use super::stage::{Stage, alone, ur};
+use super::fake_driver::{FakeDriver, alone, ur};
+use super::test_context::{TestContext, stream_of};
 
 const BYTES: usize = 4096;
 const WORDS: usize = BYTES / 8;
 
 /// A queue with memory, in a context of its own.
-struct Place {
-    ground: Ground,
+struct Fixture {
+    test_context: TestContext,
     queue: ur_queue_handle_t,
 }
 
-impl Place {
+impl Fixture {
     fn new(flags: ur_queue_flags_t) -> Self {
-        let ground = Ground::new(BYTES);
-        let queue = ground.queue(flags);
-        let place = Self { ground, queue };
+        let test_context = TestContext::new(BYTES);
+        let queue = test_context.queue(flags);
+        let fixture = Self {
+            test_context,
+            queue,
+        };
         // Kernels are loaded by whoever is first.
-        place.fill(0, 0, WORDS);
-        place.memset();
-        place.finish();
-        place
+        fixture.fill(0, 0, WORDS);
+        fixture.memset();
+        fixture.finish();
+        fixture
     }
 
     fn try_fill(&self, tag: u64, first: usize, words: usize) -> ur_result_t {
         let pattern = [tag | 1 << 40, tag | 2 << 40];
-        let to = self.ground.at(8 * first);
+        let to = self.test_context.at(8 * first);
         let from = pattern.as_ptr().cast();
         let none = null_mut();
         ur!(Enqueue.pfnUSMFill(self.queue, to, 16, from, 8 * words, 0, null(), none))
@@ -48,7 +51,7 @@ impl Place {
         let (from, none) = ((&raw const byte).cast(), null_mut());
         let code = ur!(Enqueue.pfnUSMFill(
             self.queue,
-            self.ground.memory,
+            self.test_context.memory,
             1,
             from,
             BYTES,
@@ -65,7 +68,7 @@ impl Place {
 
     fn words(&self) -> &[u64] {
         // SAFETY: host memory of that size; its own thread alone looks, with nothing pending.
-        unsafe { std::slice::from_raw_parts(self.ground.memory.cast(), WORDS) }
+        unsafe { std::slice::from_raw_parts(self.test_context.memory.cast(), WORDS) }
     }
 
     /// What a fill with a tag leaves at a word, by how far that is into it.
@@ -73,9 +76,9 @@ impl Place {
         self.words()[word] == (tag | (1 + at as u64 % 2) << 40)
     }
 
-    fn end(self, stage: &Stage) {
+    fn end(self, driver: &FakeDriver) {
         assert_eq!(ur!(Queue.pfnRelease(self.queue)), UR_RESULT_SUCCESS);
-        self.ground.end(stage);
+        self.test_context.end(driver);
     }
 }
 
@@ -96,9 +99,9 @@ unsafe extern "C" fn wait_at(data: *mut c_void) {
 }
 
 impl Gate {
-    /// Before `place`'s queue.
-    fn new(place: &Place) -> Self {
-        let queue = place.ground.queue(IN_ORDER);
+    /// Before `fixture`'s queue.
+    fn new(fixture: &Fixture) -> Self {
+        let queue = fixture.test_context.queue(IN_ORDER);
         // Shown to others, its stream waits by itself.
         stream_of(queue);
         let open = Box::new(AtomicBool::new(false));
@@ -109,7 +112,7 @@ impl Gate {
         assert_eq!(code, UR_RESULT_SUCCESS);
         let code = ur!(Enqueue.pfnEventsWait(queue, 1, &task, &mut event));
         assert_eq!(code, UR_RESULT_SUCCESS);
-        let code = ur!(Enqueue.pfnEventsWait(place.queue, 1, &event, null_mut()));
+        let code = ur!(Enqueue.pfnEventsWait(fixture.queue, 1, &event, null_mut()));
         assert_eq!(code, UR_RESULT_SUCCESS);
         #[rustfmt::skip]
         let gate = Self { queue, event, task, open };
@@ -131,34 +134,34 @@ const IN_ORDER: ur_queue_flags_t = ur_queue_flags_t(0);
 #[test]
 fn fills_that_wait_together_are_two_launches() {
     alone(
-        "tests::posts::fills_that_wait_together_are_two_launches",
+        "tests::mailbox::fills_that_wait_together_are_two_launches",
         || {
-            let stage = Stage::open();
-            let place = Place::new(IN_ORDER);
+            let driver = FakeDriver::open();
+            let fixture = Fixture::new(IN_ORDER);
             for count in [1, 2, 3, 100] {
-                let gate = Gate::new(&place);
-                let launches = stage.calls("cuLaunchKernelEx", || {
-                    (0..count).for_each(|tag| place.fill(tag, tag as usize, 64));
+                let gate = Gate::new(&fixture);
+                let launches = driver.calls("cuLaunchKernelEx", || {
+                    (0..count).for_each(|tag| fixture.fill(tag, tag as usize, 64));
                 });
                 assert_eq!(launches, count.min(2), "{count} fills");
                 assert!(
-                    place.words().iter().all(|word| *word == 0),
+                    fixture.words().iter().all(|word| *word == 0),
                     "before its time"
                 );
                 gate.open();
-                place.finish();
+                fixture.finish();
                 for word in 0..count as usize + 63 {
                     // The last that was put over it.
                     let tag = word.min(count as usize - 1);
                     assert!(
-                        place.is(word, tag as u64, word - tag),
+                        fixture.is(word, tag as u64, word - tag),
                         "word {word} of {count}"
                     );
                 }
-                place.memset();
-                place.finish();
+                fixture.memset();
+                fixture.finish();
             }
-            place.end(&stage);
+            fixture.end(&driver);
         },
     );
 }
@@ -166,63 +169,63 @@ fn fills_that_wait_together_are_two_launches() {
 /// A launch that is still to come takes nothing that comes after something else.
 #[test]
 fn what_comes_between_stays_between() {
-    alone("tests::posts::what_comes_between_stays_between", || {
-        let stage = Stage::open();
-        let place = Place::new(IN_ORDER);
-        let gate = Gate::new(&place);
+    alone("tests::mailbox::what_comes_between_stays_between", || {
+        let driver = FakeDriver::open();
+        let fixture = Fixture::new(IN_ORDER);
+        let gate = Gate::new(&fixture);
         for tag in 0..6 {
-            place.fill(tag, 0, WORDS);
+            fixture.fill(tag, 0, WORDS);
         }
-        place.memset();
+        fixture.memset();
         for tag in 6..12 {
-            place.fill(tag, 10 * (tag as usize - 6), 4);
+            fixture.fill(tag, 10 * (tag as usize - 6), 4);
         }
         // A wait is something else, too.
         let mut event = null_mut();
         let code = ur!(Enqueue.pfnEventsWaitWithBarrier(gate.queue, 0, null(), &mut event));
         assert_eq!(code, UR_RESULT_SUCCESS);
-        let code = ur!(Enqueue.pfnEventsWait(place.queue, 1, &event, null_mut()));
+        let code = ur!(Enqueue.pfnEventsWait(fixture.queue, 1, &event, null_mut()));
         assert_eq!(code, UR_RESULT_SUCCESS);
         for tag in 12..15 {
-            place.fill(tag, 300, 8);
+            fixture.fill(tag, 300, 8);
         }
         gate.open();
-        place.finish();
+        fixture.finish();
         assert_eq!(ur!(Event.pfnRelease(event)), UR_RESULT_SUCCESS);
-        for (word, found) in place.words().iter().enumerate() {
+        for (word, found) in fixture.words().iter().enumerate() {
             let right = match word {
-                300..308 => place.is(word, 14, word - 300),
-                0..60 if word % 10 < 4 => place.is(word, 6 + word as u64 / 10, word % 10),
+                300..308 => fixture.is(word, 14, word - 300),
+                0..60 if word % 10 < 4 => fixture.is(word, 6 + word as u64 / 10, word % 10),
                 _ => *found == 0,
             };
             assert!(right, "word {word} is {found:x}");
         }
-        place.end(&stage);
+        fixture.end(&driver);
     });
 }
 
 /// Where there is no room for more, they go by themselves, and none is lost.
 #[test]
 fn more_than_there_is_room_for() {
-    alone("tests::posts::more_than_there_is_room_for", || {
-        let stage = Stage::open();
-        let place = Place::new(IN_ORDER);
-        let gate = Gate::new(&place);
-        let launches = stage.calls("cuLaunchKernelEx", || {
-            (0..300).for_each(|tag| place.fill(tag, tag as usize, 2));
+    alone("tests::mailbox::more_than_there_is_room_for", || {
+        let driver = FakeDriver::open();
+        let fixture = Fixture::new(IN_ORDER);
+        let gate = Gate::new(&fixture);
+        let launches = driver.calls("cuLaunchKernelEx", || {
+            (0..300).for_each(|tag| fixture.fill(tag, tag as usize, 2));
         });
         // The first, the 128 that are posted as one, the rest.
         assert_eq!(launches, 1 + 1 + 171);
         gate.open();
-        place.finish();
-        let right = |tag: usize| place.is(tag, tag as u64, 0);
+        fixture.finish();
+        let right = |tag: usize| fixture.is(tag, tag as u64, 0);
         assert!((0..300).all(right));
         // There is room again.
-        let again = stage.calls("cuMemHostAlloc", || place.fill(7, 0, WORDS));
+        let again = driver.calls("cuMemHostAlloc", || fixture.fill(7, 0, WORDS));
         assert_eq!(again, 0);
-        place.finish();
-        assert!((0..WORDS).all(|word| place.is(word, 7, word)));
-        place.end(&stage);
+        fixture.finish();
+        assert!((0..WORDS).all(|word| fixture.is(word, 7, word)));
+        fixture.end(&driver);
     });
 }
 
@@ -230,26 +233,26 @@ fn more_than_there_is_room_for() {
 #[test]
 fn streams_that_others_use_get_each_by_itself() {
     alone(
-        "tests::posts::streams_that_others_use_get_each_by_itself",
+        "tests::mailbox::streams_that_others_use_get_each_by_itself",
         || {
-            let stage = Stage::open();
+            let driver = FakeDriver::open();
             for flags in [
                 UR_QUEUE_FLAG_USE_DEFAULT_STREAM,
                 UR_QUEUE_FLAG_SYNC_WITH_DEFAULT_STREAM,
                 IN_ORDER,
             ] {
-                let place = Place::new(flags);
+                let fixture = Fixture::new(flags);
                 if flags == IN_ORDER {
-                    (0..4).for_each(|tag| place.fill(tag, 0, WORDS));
-                    stream_of(place.queue);
+                    (0..4).for_each(|tag| fixture.fill(tag, 0, WORDS));
+                    stream_of(fixture.queue);
                 }
-                let launches = stage.calls("cuLaunchKernelEx", || {
-                    (0..10).for_each(|tag| place.fill(tag, 0, WORDS));
+                let launches = driver.calls("cuLaunchKernelEx", || {
+                    (0..10).for_each(|tag| fixture.fill(tag, 0, WORDS));
                 });
                 assert_eq!(launches, 10, "{flags:?}");
-                place.finish();
-                assert!((0..WORDS).all(|word| place.is(word, 9, word)));
-                place.end(&stage);
+                fixture.finish();
+                assert!((0..WORDS).all(|word| fixture.is(word, 9, word)));
+                fixture.end(&driver);
             }
         },
     );
@@ -259,41 +262,41 @@ fn streams_that_others_use_get_each_by_itself() {
 #[test]
 fn a_launch_that_fails_takes_its_fill_with_it() {
     alone(
-        "tests::posts::a_launch_that_fails_takes_its_fill_with_it",
+        "tests::mailbox::a_launch_that_fails_takes_its_fill_with_it",
         || {
-            let stage = Stage::open();
-            let place = Place::new(IN_ORDER);
+            let driver = FakeDriver::open();
+            let fixture = Fixture::new(IN_ORDER);
             for nth in 1..=2 {
-                let gate = Gate::new(&place);
-                stage.fail_nth("cuLaunchKernelEx", nth, 2);
-                let codes = [0, 1].map(|tag| place.try_fill(tag, 16 * tag as usize, 16));
-                stage.calm();
+                let gate = Gate::new(&fixture);
+                driver.fail_nth("cuLaunchKernelEx", nth, 2);
+                let codes = [0, 1].map(|tag| fixture.try_fill(tag, 16 * tag as usize, 16));
+                driver.reset();
                 let refused = UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
                 assert_eq!(codes[nth as usize - 1], refused, "{codes:?}");
                 assert_eq!(codes[2 - nth as usize], UR_RESULT_SUCCESS);
-                (2..9).for_each(|tag| place.fill(tag, 16 * tag as usize, 16));
+                (2..9).for_each(|tag| fixture.fill(tag, 16 * tag as usize, 16));
                 gate.open();
-                place.finish();
+                fixture.finish();
                 for tag in 0..9 {
-                    let done = (0..16).all(|at| place.is(16 * tag as usize + at, tag, at));
+                    let done = (0..16).all(|at| fixture.is(16 * tag as usize + at, tag, at));
                     assert_eq!(done, tag != nth - 1, "fill {tag}, when the {nth}. failed");
                 }
-                place.memset();
-                place.finish();
+                fixture.memset();
+                fixture.finish();
             }
             // Without memory to post in each goes by itself.
-            let before = place.queue;
-            let fresh = Place {
-                queue: place.ground.queue(IN_ORDER),
-                ..place
+            let before = fixture.queue;
+            let fresh = Fixture {
+                queue: fixture.test_context.queue(IN_ORDER),
+                ..fixture
             };
-            stage.fail_each("cuMemHostAlloc", 2);
+            driver.fail_each("cuMemHostAlloc", 2);
             (0..20).for_each(|tag| fresh.fill(tag, 0, WORDS));
-            stage.calm();
+            driver.reset();
             fresh.finish();
             assert!((0..WORDS).all(|word| fresh.is(word, 19, word)));
             assert_eq!(ur!(Queue.pfnRelease(before)), UR_RESULT_SUCCESS);
-            fresh.end(&stage);
+            fresh.end(&driver);
         },
     );
 }

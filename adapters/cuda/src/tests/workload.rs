@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ur::abi::*;
 
-use super::stage::{adapter, devices, ur};
+use super::fake_driver::{adapter, devices, ur};
 
 /// What each step answered, and what is looked at after each.
 pub struct Steps<'a> {
-    taken: Vec<(&'static str, ur_result_t)>,
+    answers: Vec<(&'static str, ur_result_t)>,
     after: &'a dyn Fn(&'static str),
     /// Whether the data that was read back is right.
     pub right: bool,
@@ -20,22 +20,22 @@ pub struct Steps<'a> {
 impl<'a> Steps<'a> {
     pub fn new(after: &'a dyn Fn(&'static str)) -> Self {
         Self {
-            taken: Vec::new(),
+            answers: Vec::new(),
             after,
             right: false,
         }
     }
 
     /// Notes a step; true if it succeeded.
-    pub fn note(&mut self, name: &'static str, code: ur_result_t) -> bool {
-        self.taken.push((name, code));
+    pub fn record(&mut self, name: &'static str, code: ur_result_t) -> bool {
+        self.answers.push((name, code));
         (self.after)(name);
         code == UR_RESULT_SUCCESS
     }
 
     pub fn failed(&self) -> Vec<(&'static str, ur_result_t)> {
         let failed = |(_, code): &&(_, ur_result_t)| *code != UR_RESULT_SUCCESS;
-        self.taken.iter().filter(failed).copied().collect()
+        self.answers.iter().filter(failed).copied().collect()
     }
 }
 
@@ -47,7 +47,7 @@ macro_rules! make {
     ($steps:ident, $name:literal, $table:ident.$slot:ident($($arg:expr),*)) => {{
         let mut made = null_mut();
         let code = ur!($table.$slot($($arg,)* &mut made));
-        $steps.note($name, code);
+        $steps.record($name, code);
         made
     }};
 }
@@ -60,7 +60,7 @@ macro_rules! enqueue {
         let first = if waits.is_empty() { null() } else { waits.as_ptr() };
         let mut event: ur_event_handle_t = null_mut();
         let code = ur!($table.$slot($($arg,)* waits.len() as u32, first, &mut event));
-        $steps.note($name, code);
+        $steps.record($name, code);
         event
     }};
 }
@@ -98,9 +98,9 @@ pub fn play_on<'a>(after: &'a dyn Fn(&'static str), places: &[usize]) -> Steps<'
     );
     if !context.is_null() {
         with_queues(&mut steps, context, &own);
-        steps.note("urContextRelease", ur!(Context.pfnRelease(context)));
+        steps.record("urContextRelease", ur!(Context.pfnRelease(context)));
     }
-    steps.note("urAdapterRelease", ur!(Adapter.pfnRelease(adapter)));
+    steps.record("urAdapterRelease", ur!(Adapter.pfnRelease(adapter)));
     steps
 }
 
@@ -134,15 +134,15 @@ fn with_queues(steps: &mut Steps, context: ur_context_handle_t, devices: &[ur_de
     }
     for queue in [one, two] {
         if !queue.is_null() {
-            steps.note("urQueueFinish", ur!(Queue.pfnFinish(queue)));
-            steps.note("urQueueRelease", ur!(Queue.pfnRelease(queue)));
+            steps.record("urQueueFinish", ur!(Queue.pfnFinish(queue)));
+            steps.record("urQueueRelease", ur!(Queue.pfnRelease(queue)));
         }
     }
 }
 
 pub fn release(steps: &mut Steps, events: &[ur_event_handle_t]) {
     for event in events.iter().filter(|event| !event.is_null()) {
-        steps.note("urEventRelease", ur!(Event.pfnRelease(*event)));
+        steps.record("urEventRelease", ur!(Event.pfnRelease(*event)));
     }
 }
 
@@ -190,7 +190,7 @@ fn on_usm(
             Enqueue.pfnUSMMemcpy(two, false as _, host, own, SIZE)
         );
         if !copied.is_null() {
-            let waited = steps.note("urEventWait", ur!(Event.pfnWait(1, &copied)));
+            let waited = steps.record("urEventWait", ur!(Event.pfnWait(1, &copied)));
             // SAFETY: host memory of that size, which nothing writes any more.
             let read = unsafe { std::slice::from_raw_parts(host.cast::<u8>(), SIZE) };
             let odd = read[..99].chunks(3).all(|three| three == odd);
@@ -200,9 +200,9 @@ fn on_usm(
         let (mut start, bytes) = (0_u64, size_of::<u64>());
         if !filled.is_null() {
             let name = UR_PROFILING_INFO_COMMAND_START;
-            let ask = (&raw mut start).cast();
-            let code = ur!(Event.pfnGetProfilingInfo(filled, name, bytes, ask, null_mut()));
-            steps.note("urEventGetProfilingInfo", code);
+            let pool_info = (&raw mut start).cast();
+            let code = ur!(Event.pfnGetProfilingInfo(filled, name, bytes, pool_info, null_mut()));
+            steps.record("urEventGetProfilingInfo", code);
         }
         let hint = enqueue!(
             steps,
@@ -214,7 +214,7 @@ fn on_usm(
     }
     for memory in [own, shared, host] {
         if !memory.is_null() {
-            steps.note("urUSMFree", ur!(USM.pfnFree(context, memory)));
+            steps.record("urUSMFree", ur!(USM.pfnFree(context, memory)));
         }
     }
 }
@@ -250,7 +250,7 @@ fn on_buffers(steps: &mut Steps, context: ur_context_handle_t, queue: ur_queue_h
         null_mut(),
         &mut mapped
     ));
-    if steps.note("urEnqueueMemBufferMap", code) {
+    if steps.record("urEnqueueMemBufferMap", code) {
         let unmapped = enqueue!(
             steps,
             "urEnqueueMemUnmap",
@@ -260,8 +260,8 @@ fn on_buffers(steps: &mut Steps, context: ur_context_handle_t, queue: ur_queue_h
         release(steps, &[unmapped]);
     }
     release(steps, &[written]);
-    steps.note("urQueueFinish", ur!(Queue.pfnFinish(queue)));
-    steps.note("urMemRelease", ur!(Mem.pfnRelease(buffer)));
+    steps.record("urQueueFinish", ur!(Queue.pfnFinish(queue)));
+    steps.record("urMemRelease", ur!(Mem.pfnRelease(buffer)));
 }
 
 fn over_host_memory(steps: &mut Steps, context: ur_context_handle_t, queue: ur_queue_handle_t) {
@@ -287,9 +287,9 @@ fn over_host_memory(steps: &mut Steps, context: ur_context_handle_t, queue: ur_q
         Enqueue.pfnMemBufferFill(queue, buffer, (&raw const byte).cast(), 1, 0, SIZE)
     );
     release(steps, &[filled]);
-    steps.note("urMemRelease", ur!(Mem.pfnRelease(buffer)));
+    steps.record("urMemRelease", ur!(Mem.pfnRelease(buffer)));
     // What failed may run still, with the memory.
-    steps.note("urQueueFinish", ur!(Queue.pfnFinish(queue)));
+    steps.record("urQueueFinish", ur!(Queue.pfnFinish(queue)));
 }
 
 fn with_program(
@@ -310,7 +310,7 @@ fn with_program(
     if program.is_null() {
         return;
     }
-    steps.note(
+    steps.record(
         "urProgramBuild",
         ur!(Program.pfnBuild(context, program, null())),
     );
@@ -338,9 +338,9 @@ fn with_program(
             )
         );
         release(steps, &[launched]);
-        steps.note("urKernelRelease", ur!(Kernel.pfnRelease(kernel)));
+        steps.record("urKernelRelease", ur!(Kernel.pfnRelease(kernel)));
     }
-    steps.note("urProgramRelease", ur!(Program.pfnRelease(program)));
+    steps.record("urProgramRelease", ur!(Program.pfnRelease(program)));
 }
 
 /// `own` uses what is a device's.
@@ -368,7 +368,7 @@ fn asynchronous(
                 ur!(EnqueueExp.pfnUSMSharedAllocExp(one, pool, SIZE, null(), 0, null(), to, ready)),
             ),
         };
-        if !steps.note(name, code) {
+        if !steps.record(name, code) {
             continue;
         }
         let two = if round == 0 { own } else { two };
@@ -412,12 +412,12 @@ fn on_the_host(steps: &mut Steps, one: ur_queue_handle_t, two: ur_queue_handle_t
     );
     for event in [done, wall, own] {
         if !event.is_null() {
-            steps.note("urEventWait", ur!(Event.pfnWait(1, &event)));
+            steps.record("urEventWait", ur!(Event.pfnWait(1, &event)));
         }
     }
     // A task whose event was not made may run still.
     for queue in [one, two] {
-        steps.note("urQueueFinish", ur!(Queue.pfnFinish(queue)));
+        steps.record("urQueueFinish", ur!(Queue.pfnFinish(queue)));
     }
     if done.is_null() {
         std::thread::sleep(std::time::Duration::from_millis(20));

@@ -30,15 +30,15 @@ ur::dl::symbols! {
             scripted_fail: unsafe extern "C" fn(Fault, *const c_char),
             scripted_fail_command: extern "C" fn(cl_command_type, Fault),
             scripted_shape: extern "C" fn(Shape),
-            scripted_look: extern "C" fn() -> Answer,
-            scripted_tell: unsafe extern "C" fn(*mut c_char, usize),
+            scripted_query: extern "C" fn() -> Answer,
+            scripted_report: unsafe extern "C" fn(*mut c_char, usize),
         }
         optional {}
     }
 }
 
 /// The scripted library, opened: whoever looks for OpenCL in this process finds it from now on.
-pub struct Stage(Control);
+pub struct FakeDriver(Control);
 
 /// Where Cargo has put it: beside this program.
 pub fn library() -> PathBuf {
@@ -47,7 +47,7 @@ pub fn library() -> PathBuf {
     folder.join("libscripted_opencl.so")
 }
 
-impl Stage {
+impl FakeDriver {
     pub fn open() -> Self {
         let library = Library::open(library(), Binding::Usual).expect("the scripted library");
         Self(Control::from_library(library).expect("its functions"))
@@ -76,18 +76,18 @@ impl Stage {
     }
 
     /// Has every call do what it should.
-    pub fn calm(&self) {
+    pub fn reset(&self) {
         self.fail(0, 0);
     }
 
-    pub fn look(&self) -> Answer {
-        (self.0.scripted_look)()
+    pub fn query(&self) -> Answer {
+        (self.0.scripted_query)()
     }
 
-    pub fn tell(&self) -> String {
+    pub fn report(&self) -> String {
         let mut buffer = vec![0; 4096];
         // SAFETY: room for as many bytes.
-        unsafe { (self.0.scripted_tell)(buffer.as_mut_ptr(), buffer.len()) };
+        unsafe { (self.0.scripted_report)(buffer.as_mut_ptr(), buffer.len()) };
         // SAFETY: ended with zero by the call.
         let text = unsafe { CStr::from_ptr(buffer.as_ptr()) };
         text.to_string_lossy().into_owned()
@@ -95,22 +95,22 @@ impl Stage {
 
     /// That nothing is alive any more, and that no call was one that OpenCL forbids.
     pub fn check_end(&self, when: &str) {
-        self.check_left(0, when);
+        self.check_live(0, when);
     }
 
     /// That so many objects are alive, at the latest when our threads have let go, and that no call was
     /// one that OpenCL forbids.
-    pub fn check_left(&self, left: usize, when: &str) {
+    pub fn check_live(&self, live: usize, when: &str) {
         let end = Instant::now() + Duration::from_secs(10);
-        while self.look().live > left && Instant::now() < end {
+        while self.query().live > live && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(1));
         }
-        let seen = self.look();
+        let seen = self.query();
         assert_eq!(
             (seen.live, seen.broken),
-            (left, 0),
+            (live, 0),
             "{when}: {}",
-            self.tell()
+            self.report()
         );
     }
 }
@@ -154,10 +154,10 @@ pub fn alone(name: &str, variables: &[(&str, OsString)], test: impl FnOnce()) {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
-    let told = String::from_utf8_lossy(&output.stdout);
+    let text = String::from_utf8_lossy(&output.stdout);
     assert!(
-        told.contains("1 passed"),
-        "no test is called {name}: {told}"
+        text.contains("1 passed"),
+        "no test is called {name}: {text}"
     );
 }
 

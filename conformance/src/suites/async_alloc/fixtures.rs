@@ -1,4 +1,4 @@
-//! Situations that many tests start from: a pool without room, and a block whose use is pending.
+//! Shared starting states: a pool without a free block, and a block whose use is pending.
 
 use super::*;
 use crate::check_eq;
@@ -11,9 +11,9 @@ pub struct Full {
 }
 
 impl Full {
-    pub fn new(bench: &Bench, kind: Kind, size: usize) -> Result<Self, Stop> {
-        let pool = bench.pool()?;
-        let queue = bench.in_order()?;
+    pub fn new(setup: &Setup, kind: Kind, size: usize) -> Result<Self, Stop> {
+        let pool = setup.pool()?;
+        let queue = setup.in_order()?;
         let mut filler = vec![queue.alloc(kind, &pool, size, &[])?];
         // A pool takes memory in larger pieces: use up what the first of them holds.
         loop {
@@ -71,14 +71,14 @@ impl Full {
 /// again and copies all of it to `result`: whoever writes into the block too early changes the
 /// copy, and whoever gets it too early is written over. Returns the event of the copy.
 pub fn use_later(
-    bench: &Bench,
+    setup: &Setup,
     queue: &Queue,
     block: Block,
     result: &Usm,
 ) -> Result<(Gate, Event), Stop> {
     let half = block.size / 2;
     queue.fill(block.ptr, A, block.size, &[])?.wait()?;
-    let gate = bench.gate(queue)?;
+    let gate = setup.gate(queue)?;
     let behind: Vec<&Event> = vec![&gate.event];
     let filled = queue.fill(
         block.ptr.wrapping_byte_add(half),
@@ -105,10 +105,10 @@ pub const B: u8 = 0xb2;
 
 impl Doomed {
     /// Dooms a block: its queue holds it back from now on.
-    pub fn new(bench: &Bench, queue: &Queue, block: Block) -> Result<Self, Stop> {
+    pub fn new(setup: &Setup, queue: &Queue, block: Block) -> Result<Self, Stop> {
         let size = block.size;
-        let result = bench.result(size)?;
-        let (gate, _) = use_later(bench, queue, block, &result)?;
+        let result = setup.result(size)?;
+        let (gate, _) = use_later(setup, queue, block, &result)?;
         let death = queue.free_event(block, &[])?;
         Ok(Self {
             gate,

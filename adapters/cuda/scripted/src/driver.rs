@@ -30,7 +30,7 @@ pub const PAGE: usize = 2 << 20;
 const CONTEXT: usize = 0x1000;
 
 /// Most devices there are.
-pub const MOST_DEVICES: usize = 4;
+pub const MAX_DEVICES: usize = 4;
 
 /// Bytes of a device's memory. Half of it is always free.
 pub const MEMORY: usize = 1 << 30;
@@ -44,7 +44,7 @@ pub fn context_of(device: usize) -> usize {
 type Map<V> = HashMap<usize, V, BuildHasherDefault<DefaultHasher>>;
 
 #[derive(Default)]
-pub struct World {
+pub struct FakeDriver {
     pub script: Script,
     next: usize,
     /// Devices beyond the first.
@@ -52,7 +52,7 @@ pub struct World {
     /// What each of them says that it has, if not [`MEMORY`].
     pub memory: Option<usize>,
     /// How often each primary context is retained.
-    pub retained: [usize; MOST_DEVICES],
+    pub retained: [usize; MAX_DEVICES],
     pub streams: BTreeMap<usize, Stream>,
     pub events: Map<Event>,
     pub modules: Map<()>,
@@ -103,31 +103,31 @@ pub fn current() -> usize {
     CURRENT.with(|all| all.borrow().last().copied().unwrap_or(0))
 }
 
-static WORLD: Mutex<Option<World>> = Mutex::new(None);
+static DRIVER: Mutex<Option<FakeDriver>> = Mutex::new(None);
 
-pub struct Held(MutexGuard<'static, Option<World>>);
+pub struct DriverGuard(MutexGuard<'static, Option<FakeDriver>>);
 
-impl std::ops::Deref for Held {
-    type Target = World;
+impl std::ops::Deref for DriverGuard {
+    type Target = FakeDriver;
 
-    fn deref(&self) -> &World {
+    fn deref(&self) -> &FakeDriver {
         self.0.as_ref().expect("made by `hold`")
     }
 }
 
-impl std::ops::DerefMut for Held {
-    fn deref_mut(&mut self) -> &mut World {
+impl std::ops::DerefMut for DriverGuard {
+    fn deref_mut(&mut self) -> &mut FakeDriver {
         self.0.as_mut().expect("made by `hold`")
     }
 }
 
-pub fn hold() -> Held {
-    let mut world = WORLD.lock().unwrap_or_else(PoisonError::into_inner);
-    world.get_or_insert_default();
-    Held(world)
+pub fn hold() -> DriverGuard {
+    let mut driver = DRIVER.lock().unwrap_or_else(PoisonError::into_inner);
+    driver.get_or_insert_default();
+    DriverGuard(driver)
 }
 
-impl World {
+impl FakeDriver {
     pub fn name(&mut self) -> usize {
         self.next += 1;
         FIRST + self.next * 16
@@ -139,7 +139,7 @@ impl World {
     }
 
     /// The context that a call for `own`'s stream or event is refused without, as older drivers do; or
-    /// none, where [`World::anywhere`] has been asked for.
+    /// none, where [`FakeDriver::anywhere`] has been asked for.
     pub fn refuses(&self, own: Option<usize>) -> Option<u32> {
         let other = own.is_some_and(|context| context != current());
         (other && !self.anywhere).then_some(INVALID_CONTEXT)
@@ -164,7 +164,7 @@ impl World {
     /// Begins an entry point that acts on the current context.
     pub fn acts(&mut self, name: &'static str) -> Option<u32> {
         let retained = |device| self.retained[device] > 0 && current() == context_of(device);
-        if !(0..MOST_DEVICES).any(retained) {
+        if !(0..MAX_DEVICES).any(retained) {
             self.script
                 .broken
                 .push(format!("{name} without its context"));
@@ -175,7 +175,7 @@ impl World {
 
     /// Begins a question about a stream, or an event that was recorded there: while a capture forbids it,
     /// it would end that.
-    pub fn asks(&mut self, stream: Option<usize>) -> Option<u32> {
+    pub fn begin_query(&mut self, stream: Option<usize>) -> Option<u32> {
         let captured = self.captured?;
         let own = stream == Some(captured);
         if !own && MODE.get() == RELAXED {

@@ -31,8 +31,8 @@ ur::dl::symbols! {
             cuGraphAddMemsetNode: unsafe extern "C" fn(*mut *mut c_void, *mut c_void, *const *mut c_void, usize, *const Set, *mut c_void) -> u32,
             scripted_elsewhere: extern "C" fn(usize, usize),
             scripted_capture: extern "C" fn(usize),
-            scripted_look: extern "C" fn() -> Answer,
-            scripted_tell: unsafe extern "C" fn(*mut c_char, usize),
+            scripted_query: extern "C" fn() -> Answer,
+            scripted_report: unsafe extern "C" fn(*mut c_char, usize),
             cuCtxGetCurrent: unsafe extern "C" fn(*mut *mut c_void) -> u32,
             cuDevicePrimaryCtxRetain: unsafe extern "C" fn(*mut *mut c_void, i32) -> u32,
             cuDevicePrimaryCtxRelease_v2: extern "C" fn(i32) -> u32,
@@ -56,7 +56,7 @@ pub struct Set {
 }
 
 /// The scripted library, opened: whoever looks for the driver in this process finds it from now on.
-pub struct Stage(Control);
+pub struct FakeDriver(Control);
 
 /// Where Cargo has put it: beside this program.
 fn library() -> PathBuf {
@@ -65,7 +65,7 @@ fn library() -> PathBuf {
     folder.join("libscripted_cuda.so")
 }
 
-impl Stage {
+impl FakeDriver {
     pub fn open() -> Self {
         let library = Library::open(library(), Binding::Usual).expect("the scripted library");
         Self(Control::from_library(library).expect("its functions"))
@@ -101,14 +101,14 @@ impl Stage {
     pub fn calls(&self, name: &str, run: impl FnOnce()) -> u64 {
         self.count(name);
         run();
-        let seen = self.look();
-        assert_eq!(seen.broken, 0, "{}", self.tell());
-        self.calm();
+        let seen = self.query();
+        assert_eq!(seen.broken, 0, "{}", self.report());
+        self.reset();
         seen.calls
     }
 
     /// Has every call do what it should.
-    pub fn calm(&self) {
+    pub fn reset(&self) {
         self.fail(0, 0);
     }
 
@@ -132,14 +132,14 @@ impl Stage {
         (self.0.scripted_capture)(stream.unwrap_or(0));
     }
 
-    pub fn look(&self) -> Answer {
-        (self.0.scripted_look)()
+    pub fn query(&self) -> Answer {
+        (self.0.scripted_query)()
     }
 
-    pub fn tell(&self) -> String {
+    pub fn report(&self) -> String {
         let mut buffer = vec![0; 4096];
         // SAFETY: room for as many bytes.
-        unsafe { (self.0.scripted_tell)(buffer.as_mut_ptr(), buffer.len()) };
+        unsafe { (self.0.scripted_report)(buffer.as_mut_ptr(), buffer.len()) };
         // SAFETY: ended with zero by the call.
         let text = unsafe { CStr::from_ptr(buffer.as_ptr()) };
         text.to_string_lossy().into_owned()
@@ -186,14 +186,14 @@ impl Stage {
     /// was one that the driver forbids.
     pub fn check_end(&self, when: &str) {
         let end = Instant::now() + Duration::from_secs(10);
-        while self.look().live > 0 && Instant::now() < end {
+        while self.query().live > 0 && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(1));
         }
-        let seen = self.look();
+        let seen = self.query();
         assert!(
             seen.live == 0 && seen.broken == 0,
             "{when}: {}",
-            self.tell()
+            self.report()
         );
     }
 }
@@ -245,12 +245,12 @@ pub fn alone_with(name: &str, variables: &[(&str, &str)], test: impl FnOnce()) -
         .env(ALONE, name)
         .envs(variables.iter().copied());
     let output = command.output().expect("a process");
-    let told = String::from_utf8_lossy(&output.stdout);
+    let reported = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}{errors}");
+    assert!(output.status.success(), "{reported}{errors}");
     assert!(
-        told.contains("1 passed"),
-        "no test is called {name}: {told}"
+        reported.contains("1 passed"),
+        "no test is called {name}: {reported}"
     );
     Some(errors.into_owned())
 }

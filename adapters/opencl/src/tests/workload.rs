@@ -1,31 +1,31 @@
 //! A piece of everything that a client does, on one device. It goes on when a step fails, with what
-//! it has, and gives everything back in the end.
+//! it has, and releases everything in the end.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 
 use ur::abi::*;
 
-use super::stage::ur;
+use super::fake_driver::ur;
 
 /// What each step answered.
 #[derive(Default)]
 pub struct Steps {
-    taken: Vec<(&'static str, ur_result_t)>,
+    answers: Vec<(&'static str, ur_result_t)>,
     /// Whether the data that was read back is right.
     pub right: bool,
 }
 
 impl Steps {
     /// Notes a step; true if it succeeded.
-    fn note(&mut self, name: &'static str, code: ur_result_t) -> bool {
-        self.taken.push((name, code));
+    fn record(&mut self, name: &'static str, code: ur_result_t) -> bool {
+        self.answers.push((name, code));
         code == UR_RESULT_SUCCESS
     }
 
     pub fn failed(&self) -> Vec<(&'static str, ur_result_t)> {
         let failed = |(_, code): &&(_, ur_result_t)| *code != UR_RESULT_SUCCESS;
-        self.taken.iter().filter(failed).copied().collect()
+        self.answers.iter().filter(failed).copied().collect()
     }
 }
 
@@ -38,7 +38,7 @@ macro_rules! make {
     ($steps:ident, $name:literal, $table:ident.$slot:ident($($arg:expr),*)) => {{
         let mut made = null_mut();
         let code = ur!($table.$slot($($arg,)* &mut made));
-        $steps.note($name, code);
+        $steps.record($name, code);
         made
     }};
 }
@@ -50,13 +50,13 @@ macro_rules! enqueue {
         let first = if waits.is_empty() { null() } else { waits.as_ptr() };
         let mut event: ur_event_handle_t = null_mut();
         let code = ur!($table.$slot($($arg,)* waits.len() as u32, first, &mut event));
-        $steps.note($name, code);
+        $steps.record($name, code);
         event
     }};
 }
 
 unsafe extern "C" fn task(data: *mut c_void) {
-    // SAFETY: the scene's own counter, which lives until the scene has waited for the task.
+    // SAFETY: the workload's own counter, which lives until the workload has waited for the task.
     let count = unsafe { &*data.cast::<std::sync::atomic::AtomicU32>() };
     count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
 }
@@ -79,7 +79,7 @@ pub fn play(device: ur_device_handle_t) -> Steps {
         return steps;
     }
     with_queues(&mut steps, context, device);
-    steps.note("urContextRelease", ur!(Context.pfnRelease(context)));
+    steps.record("urContextRelease", ur!(Context.pfnRelease(context)));
     steps
 }
 
@@ -117,15 +117,15 @@ fn with_queues(steps: &mut Steps, context: ur_context_handle_t, device: ur_devic
     }
     for queue in [one, two] {
         if !queue.is_null() {
-            steps.note("urQueueFinish", ur!(Queue.pfnFinish(queue)));
-            steps.note("urQueueRelease", ur!(Queue.pfnRelease(queue)));
+            steps.record("urQueueFinish", ur!(Queue.pfnFinish(queue)));
+            steps.record("urQueueRelease", ur!(Queue.pfnRelease(queue)));
         }
     }
 }
 
 fn release(steps: &mut Steps, events: &[ur_event_handle_t]) {
     for event in events.iter().filter(|event| !event.is_null()) {
-        steps.note("urEventRelease", ur!(Event.pfnRelease(*event)));
+        steps.record("urEventRelease", ur!(Event.pfnRelease(*event)));
     }
 }
 
@@ -176,7 +176,7 @@ fn on_usm(
             [copied]
         );
         if !wall.is_null() {
-            steps.note("urEventWait", ur!(Event.pfnWait(1, &wall)));
+            steps.record("urEventWait", ur!(Event.pfnWait(1, &wall)));
             // SAFETY: memory of that many bytes, which nothing writes any more.
             let bytes = unsafe { std::slice::from_raw_parts(host.cast::<u8>(), SIZE) };
             steps.right = bytes[..3] == odd && bytes[SIZE - 1] == pattern;
@@ -186,20 +186,20 @@ fn on_usm(
             let to = (&raw mut time).cast();
             let end = UR_PROFILING_INFO_COMMAND_END;
             let code = ur!(Event.pfnGetProfilingInfo(filled, end, 8, to, &mut ret));
-            steps.note("urEventGetProfilingInfo", code);
+            steps.record("urEventGetProfilingInfo", code);
             let mut handle = 0;
             let code = ur!(Event.pfnGetNativeHandle(filled, &mut handle));
-            steps.note("urEventGetNativeHandle", code);
+            steps.record("urEventGetNativeHandle", code);
         }
         release(steps, &[filled, odd_filled, copied, wall]);
     }
     // What still uses the memory is over before it goes, even if waiting for it failed.
     for queue in [one, two] {
-        steps.note("urQueueFinish", ur!(Queue.pfnFinish(queue)));
+        steps.record("urQueueFinish", ur!(Queue.pfnFinish(queue)));
     }
     for memory in [shared, host] {
         if !memory.is_null() {
-            steps.note("urUSMFree", ur!(USM.pfnFree(context, memory)));
+            steps.record("urUSMFree", ur!(USM.pfnFree(context, memory)));
         }
     }
 }
@@ -245,7 +245,7 @@ fn on_buffers(steps: &mut Steps, context: ur_context_handle_t, queue: ur_queue_h
             steps.right &= data[0] == 9 && data[511] == 9 && data[512] == 3;
         }
         // The data stays until nothing can write to it.
-        steps.note("urQueueFinish", ur!(Queue.pfnFinish(queue)));
+        steps.record("urQueueFinish", ur!(Queue.pfnFinish(queue)));
         let region = ur_buffer_region_t {
             origin: 0,
             size: 64,
@@ -271,7 +271,7 @@ fn on_buffers(steps: &mut Steps, context: ur_context_handle_t, queue: ur_queue_h
             &mut mapped,
             &mut at
         ));
-        if steps.note("urEnqueueMemBufferMap", code) {
+        if steps.record("urEnqueueMemBufferMap", code) {
             let done = enqueue!(
                 steps,
                 "urEnqueueMemUnmap",
@@ -292,15 +292,15 @@ fn on_buffers(steps: &mut Steps, context: ur_context_handle_t, queue: ur_queue_h
             null(),
             &mut command
         ));
-        steps.note("urEnqueueNativeCommandExp", code);
+        steps.record("urEnqueueNativeCommandExp", code);
         release(steps, &[written, copied, filled, read, mapped, command]);
         if !part.is_null() {
-            steps.note("urMemRelease", ur!(Mem.pfnRelease(part)));
+            steps.record("urMemRelease", ur!(Mem.pfnRelease(part)));
         }
     }
     for buffer in [a, b] {
         if !buffer.is_null() {
-            steps.note("urMemRelease", ur!(Mem.pfnRelease(buffer)));
+            steps.record("urMemRelease", ur!(Mem.pfnRelease(buffer)));
         }
     }
 }
@@ -321,7 +321,7 @@ fn with_program(
         return;
     }
     let built = ur!(Program.pfnBuild(context, program, null()));
-    steps.note("urProgramBuild", built);
+    steps.record("urProgramBuild", built);
     let name = c"work".as_ptr();
     let kernel = make!(steps, "urKernelCreate", Kernel.pfnCreate(program, name));
     if !kernel.is_null() {
@@ -338,7 +338,7 @@ fn with_program(
         let code = ur!(
             Kernel.pfnGetSuggestedLocalWorkSize(kernel, queue, 1, &offset, &global, &mut local)
         );
-        steps.note("urKernelGetSuggestedLocalWorkSize", code);
+        steps.record("urKernelGetSuggestedLocalWorkSize", code);
         let none: [ur_event_handle_t; 0] = [];
         let launched = enqueue!(
             steps,
@@ -357,10 +357,10 @@ fn with_program(
             none
         );
         release(steps, &[launched]);
-        steps.note("urKernelRelease", ur!(Kernel.pfnRelease(kernel)));
+        steps.record("urKernelRelease", ur!(Kernel.pfnRelease(kernel)));
     }
     let _ = device;
-    steps.note("urProgramRelease", ur!(Program.pfnRelease(program)));
+    steps.record("urProgramRelease", ur!(Program.pfnRelease(program)));
 }
 
 fn on_the_host(steps: &mut Steps, one: ur_queue_handle_t, two: ur_queue_handle_t) {
@@ -380,7 +380,7 @@ fn on_the_host(steps: &mut Steps, one: ur_queue_handle_t, two: ur_queue_handle_t
         Enqueue.pfnEventsWait(two),
         [ran]
     );
-    if !after.is_null() && steps.note("urEventWait", ur!(Event.pfnWait(1, &after))) {
+    if !after.is_null() && steps.record("urEventWait", ur!(Event.pfnWait(1, &after))) {
         let times = count.load(std::sync::atomic::Ordering::SeqCst);
         steps.right &= ran.is_null() || times == 1;
     }
@@ -423,7 +423,7 @@ fn asynchronous(
         ));
         release(steps, &waits);
         waits = [null_mut()];
-        if !steps.note("urEnqueueUSMDeviceAllocExp", code) {
+        if !steps.record("urEnqueueUSMDeviceAllocExp", code) {
             continue;
         }
         let pattern = 1_u8;
@@ -443,11 +443,11 @@ fn asynchronous(
         if waits[0].is_null() {
             // A refused free leaves it alive.
             let code = ur!(USM.pfnFree(context, memory));
-            steps.note("urUSMFree", code);
+            steps.record("urUSMFree", code);
         }
         release(steps, &[ready, filled]);
     }
     release(steps, &waits);
     let code = ur!(USMExp.pfnPoolDestroyExp(context, device, pool));
-    steps.note("urUSMPoolDestroyExp", code);
+    steps.record("urUSMPoolDestroyExp", code);
 }

@@ -69,7 +69,7 @@ macro_rules! call {
 }
 pub(crate) use call;
 
-pub struct World {
+pub struct Application {
     pub all: ur_dditable_t,
     pub adapter: ur_adapter_handle_t,
     pub platform: ur_platform_handle_t,
@@ -78,11 +78,11 @@ pub struct World {
     pub queue: ur_queue_handle_t,
 }
 
-impl World {
+impl Application {
     /// After `urLoaderInit`.
-    pub fn new() -> World {
+    pub fn new() -> Application {
         let all = tables();
-        let mut world = World {
+        let mut app = Application {
             all,
             adapter: null_mut(),
             platform: null_mut(),
@@ -90,7 +90,7 @@ impl World {
             context: null_mut(),
             queue: null_mut(),
         };
-        let w = &mut world;
+        let w = &mut app;
         let done = [
             call!(all, Adapter.pfnGet(1, &mut w.adapter, null_mut())),
             call!(
@@ -108,13 +108,13 @@ impl World {
             ),
         ];
         assert_eq!(done, [UR_RESULT_SUCCESS; 5]);
-        world
+        app
     }
 
     /// A loader with the environment's layers.
-    pub fn init() -> World {
+    pub fn init() -> Application {
         assert_eq!(loader().init(), UR_RESULT_SUCCESS);
-        World::new()
+        Application::new()
     }
 
     pub fn queue(&self, flags: ur_queue_flags_t) -> ur_queue_handle_t {

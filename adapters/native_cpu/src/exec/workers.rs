@@ -1,20 +1,20 @@
-//! A set of worker numbers that threads change without a lock, and a contiguous span of them.
+//! A set of worker numbers that threads change without a lock, and a contiguous range of them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Workers `first .. first + count`: those that a device may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct WorkerRange {
     pub first: usize,
     pub count: usize,
 }
 
-impl Span {
+impl WorkerRange {
     pub fn contains(self, worker: usize) -> bool {
         worker >= self.first && worker - self.first < self.count
     }
 
-    /// The part of word `index` that belongs to the span.
+    /// The part of word `index` that belongs to the range.
     fn bits(self, index: usize) -> u64 {
         let base = index * 64;
         let from = self.first.max(base) - base;
@@ -38,8 +38,8 @@ impl Span {
     }
 }
 
-/// The set. Every operation is sequentially consistent: a worker that leaves and a thread that
-/// brings work must not miss each other.
+/// A set of workers. Every operation is sequentially consistent: a worker that goes to sleep and a
+/// thread that adds work must not miss each other.
 #[derive(Debug)]
 pub struct Mask {
     words: Box<[AtomicU64]>,
@@ -59,17 +59,18 @@ impl Mask {
         self.words[worker / 64].fetch_and(!(1 << (worker % 64)), Ordering::SeqCst);
     }
 
-    pub fn intersects(&self, span: Span) -> bool {
-        span.words()
-            .any(|index| self.words[index].load(Ordering::SeqCst) & span.bits(index) != 0)
+    pub fn intersects(&self, workers: WorkerRange) -> bool {
+        workers
+            .words()
+            .any(|index| self.words[index].load(Ordering::SeqCst) & workers.bits(index) != 0)
     }
 
-    /// Takes one worker of the span out of the set.
-    pub fn take_one(&self, span: Span) -> Option<usize> {
-        for index in span.words() {
+    /// Removes the range's first worker in the set and returns it.
+    pub fn remove_first(&self, workers: WorkerRange) -> Option<usize> {
+        for index in workers.words() {
             let word = &self.words[index];
             loop {
-                let found = word.load(Ordering::SeqCst) & span.bits(index);
+                let found = word.load(Ordering::SeqCst) & workers.bits(index);
                 if found == 0 {
                     break;
                 }
@@ -88,35 +89,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_span_takes_its_own_and_no_other() {
+    fn a_range_removes_its_own_workers_only() {
         let mask = Mask::new(200);
         for worker in [0, 63, 64, 130, 199] {
             mask.insert(worker);
         }
-        let middle = Span {
+        let part = WorkerRange {
             first: 1,
             count: 129,
         };
-        assert_eq!(mask.take_one(middle), Some(63));
-        assert_eq!(mask.take_one(middle), Some(64));
-        assert_eq!(mask.take_one(middle), None);
-        assert!(!mask.intersects(middle));
-        let all = Span {
+        assert_eq!(mask.remove_first(part), Some(63));
+        assert_eq!(mask.remove_first(part), Some(64));
+        assert_eq!(mask.remove_first(part), None);
+        assert!(!mask.intersects(part));
+        let all = WorkerRange {
             first: 0,
             count: 200,
         };
         mask.remove(0);
-        assert_eq!(mask.take_one(all), Some(130));
-        assert_eq!(mask.take_one(all), Some(199));
-        assert_eq!(mask.take_one(all), None);
+        assert_eq!(mask.remove_first(all), Some(130));
+        assert_eq!(mask.remove_first(all), Some(199));
+        assert_eq!(mask.remove_first(all), None);
     }
 
     #[test]
-    fn a_whole_word_is_a_span_too() {
+    fn a_whole_word_is_a_range_too() {
         let mask = Mask::new(64);
         mask.insert(63);
         assert_eq!(
-            mask.take_one(Span {
+            mask.remove_first(WorkerRange {
                 first: 0,
                 count: 64
             }),

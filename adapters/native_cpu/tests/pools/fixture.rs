@@ -8,8 +8,8 @@ use ur::dl::{Binding, Library, function};
 
 /// Calls a table's function; an error is its code.
 macro_rules! try_ur {
-    ($scene:expr, $table:ident.$function:ident($($argument:expr),* $(,)?)) => {{
-        let function = $scene.ur.$table.$function.expect("no slot is empty");
+    ($fixture:expr, $table:ident.$function:ident($($argument:expr),* $(,)?)) => {{
+        let function = $fixture.ur.$table.$function.expect("no slot is empty");
         // SAFETY: the arguments are live objects and memory of the test.
         match unsafe { function($($argument),*) } {
             UR_RESULT_SUCCESS => Ok(()),
@@ -25,7 +25,7 @@ macro_rules! ok {
 }
 
 /// One context on the CPU.
-pub struct Scene {
+pub struct Fixture {
     pub ur: &'static ur_dditable_t,
     pub adapter: ur_adapter_handle_t,
     pub context: ur_context_handle_t,
@@ -36,7 +36,7 @@ pub struct Scene {
 pub type Queue = ur_queue_handle_t;
 pub type Events<'a> = &'a [ur_event_handle_t];
 
-impl Scene {
+impl Fixture {
     pub fn new() -> Self {
         type Get =
             unsafe extern "C" fn(ur_api_version_t, *mut ur_adapter_dditable_t) -> ur_result_t;
@@ -55,7 +55,7 @@ impl Scene {
         assert_eq!(result, UR_RESULT_SUCCESS);
         // SAFETY: a handle's first word points to its adapter's table, which lives with the library.
         let ur = unsafe { &**adapter.cast::<*const ur_dditable_t>() };
-        let mut scene = Self {
+        let mut fixture = Self {
             ur,
             adapter,
             context: null_mut(),
@@ -64,17 +64,17 @@ impl Scene {
         };
         let mut platform = null_mut();
         ok!(
-            scene,
+            fixture,
             Platform.pfnGet(adapter, 1, &raw mut platform, null_mut())
         );
-        let device = &raw mut scene.device;
+        let device = &raw mut fixture.device;
         ok!(
-            scene,
+            fixture,
             Device.pfnGet(platform, UR_DEVICE_TYPE_CPU, 1, device, null_mut())
         );
-        let (device, context) = (&raw const scene.device, &raw mut scene.context);
-        ok!(scene, Context.pfnCreate(1, device, null(), context));
-        scene
+        let (device, context) = (&raw const fixture.device, &raw mut fixture.context);
+        ok!(fixture, Context.pfnCreate(1, device, null(), context));
+        fixture
     }
 
     pub fn queue(&self, flags: ur_queue_flags_t) -> Queue {
@@ -92,12 +92,12 @@ impl Scene {
         queue
     }
 
-    pub fn pool(&self, most: usize) -> ur_usm_pool_handle_t {
+    pub fn pool(&self, max_bytes: usize) -> ur_usm_pool_handle_t {
         let mut pool = null_mut();
         let limits = ur_usm_pool_limits_desc_t {
             stype: UR_STRUCTURE_TYPE_USM_POOL_LIMITS_DESC,
             pNext: null_mut(),
-            maxPoolableSize: most,
+            maxPoolableSize: max_bytes,
             minDriverAllocSize: usize::MAX,
         };
         let mut desc = ur_usm_pool_desc_t {
@@ -122,8 +122,8 @@ impl Scene {
         self.alloc_to(queue, pool, bytes, waits, null_mut())
     }
 
-    /// The same with an event.
-    pub fn alloc_told(
+    /// Allocates and returns the command's event.
+    pub fn alloc_with_event(
         &self,
         queue: Queue,
         pool: ur_usm_pool_handle_t,

@@ -1,13 +1,12 @@
-//! Programs that do the same over and over, and now and then something else: what an implementation
-//! learns of them must not mix up their memory. Blocks are from a few hundred bytes to several pages
-//! of any kind; each holds a tag of its own at both ends and in the middle, which is copied out before
-//! its free.
+//! Programs that repeat an iteration, and now and then do something else. An implementation that replays
+//! recorded iterations must not mix up their memory. Blocks have a few hundred bytes to several pages of
+//! any kind. Each holds a tag at both ends and in the middle, which is copied out before its free.
 
 use super::*;
 use crate::check_eq;
 
 const SUITE: &str = "async_laps";
-const LAPS: usize = 8;
+const ITERATIONS: usize = 8;
 const BLOCKS: usize = 60;
 /// Bytes of a tag.
 const TAG: usize = 64;
@@ -25,63 +24,63 @@ pub fn all() -> Vec<Test> {
     )
 }
 
-fn the_same_again(bench: &Bench, kind: Kind) -> Done {
-    let mut laps = Laps::new(bench, kind, 1)?;
-    for _ in 0..LAPS {
-        laps.lap(0, &[])?;
+fn the_same_again(setup: &Setup, kind: Kind) -> Done {
+    let mut iterations = Iterations::new(setup, kind, 1)?;
+    for _ in 0..ITERATIONS {
+        iterations.run(0, &[])?;
     }
-    laps.right()
+    iterations.right()
 }
 
-fn with_something_else_between(bench: &Bench, kind: Kind) -> Done {
-    let mut laps = Laps::new(bench, kind, 1)?;
-    for nth in 0..LAPS {
-        // Two laps as ever, then one that is left somewhere in the middle.
+fn with_something_else_between(setup: &Setup, kind: Kind) -> Done {
+    let mut iterations = Iterations::new(setup, kind, 1)?;
+    for nth in 0..ITERATIONS {
+        // Two equal iterations, then one that differs in the middle.
         let odd = [nth * 11 % BLOCKS];
-        laps.lap(0, if nth % 3 == 2 { &odd } else { &[] })?;
+        iterations.run(0, if nth % 3 == 2 { &odd } else { &[] })?;
         if nth % 2 == 0 {
-            laps.queues[0].finish()?;
+            iterations.queues[0].finish()?;
         }
     }
-    laps.right()
+    iterations.right()
 }
 
-fn two_queues(bench: &Bench, kind: Kind) -> Done {
-    let mut laps = Laps::new(bench, kind, 2)?;
-    for nth in 0..LAPS {
-        laps.lap(nth % 2, &[])?;
-        if nth == LAPS / 2 {
+fn two_queues(setup: &Setup, kind: Kind) -> Done {
+    let mut iterations = Iterations::new(setup, kind, 2)?;
+    for nth in 0..ITERATIONS {
+        iterations.run(nth % 2, &[])?;
+        if nth == ITERATIONS / 2 {
             // The other one finds all of it free.
-            laps.queues.iter().try_for_each(Queue::finish)?;
-            laps.lap(nth % 2, &[7])?;
+            iterations.queues.iter().try_for_each(Queue::finish)?;
+            iterations.run(nth % 2, &[7])?;
         }
     }
-    laps.right()
+    iterations.right()
 }
 
-struct Laps {
+struct Iterations {
     kind: Kind,
     pool: Pool,
     queues: Vec<Queue>,
-    /// What the tags of each block freed so far were.
+    /// The tags read from each block freed so far.
     found: Usm,
     tags: Vec<u8>,
 }
 
-impl Laps {
-    fn new(bench: &Bench, kind: Kind, queues: usize) -> Result<Self, Stop> {
-        let queues = (0..queues).map(|_| bench.in_order());
+impl Iterations {
+    fn new(setup: &Setup, kind: Kind, queues: usize) -> Result<Self, Stop> {
+        let queues = (0..queues).map(|_| setup.in_order());
         Ok(Self {
             kind,
-            pool: bench.pool()?,
+            pool: setup.pool()?,
             queues: queues.collect::<Result<_, Stop>>()?,
-            found: bench.result(3 * TAG * (LAPS + 1) * (BLOCKS + 1))?,
+            found: setup.result(3 * TAG * (ITERATIONS + 1) * (BLOCKS + 1))?,
             tags: Vec::new(),
         })
     }
 
-    /// The same blocks in the same order, and one more before each of these.
-    fn lap(&mut self, queue: usize, odd: &[usize]) -> Done {
+    /// One iteration: always the same blocks, and one more before each index in `odd`.
+    fn run(&mut self, queue: usize, odd: &[usize]) -> Done {
         let mut live = Vec::new();
         for nth in 0..BLOCKS {
             if odd.contains(&nth) {
@@ -110,17 +109,17 @@ impl Laps {
         );
         // No two that are live have the same.
         let tag = (self.tags.len() + 31 * live.len()) as u8;
-        for place in places(&block) {
-            queue.fill(place, tag, TAG, &[])?;
+        for target in places(&block) {
+            queue.fill(target, tag, TAG, &[])?;
         }
         Ok((block, tag))
     }
 
     fn free(&mut self, queue: usize, (block, tag): (Block, u8)) -> Done {
         let queue = &self.queues[queue];
-        for (part, place) in places(&block).into_iter().enumerate() {
+        for (part, target) in places(&block).into_iter().enumerate() {
             let to = TAG * (3 * self.tags.len() + part);
-            queue.copy(self.found.ptr.wrapping_byte_add(to), place, TAG, &[])?;
+            queue.copy(self.found.ptr.wrapping_byte_add(to), target, TAG, &[])?;
         }
         self.tags.push(tag);
         queue.free(block, &[])

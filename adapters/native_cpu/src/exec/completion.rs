@@ -1,4 +1,4 @@
-//! Fences: a clock that lanes, threads and callbacks can wait for.
+//! A completion: a clock that lanes, threads and callbacks can wait for.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -8,55 +8,55 @@ use std::time::Duration;
 use ur::timeline::Clock;
 use ur::timeline::sync::{Condvar, Mutex, MutexGuard};
 
-use super::crew::Crew;
-use super::lane::Track;
+use super::lane::LaneCore;
+use super::thread_pool::ThreadPool;
 use super::{Failure, now};
 
 /// Short, never blocks and runs no user code: a worker calls it.
 pub type Call = Box<dyn FnOnce() + Send>;
 
-/// How far something has come, for those who wait for it.
-pub struct Fence {
+/// A clock and its waiters.
+pub struct Completion {
     clock: Arc<Clock>,
-    crew: Arc<Crew>,
-    /// The lane that raises it, whose work a blocked thread may do. None for a host's point.
-    track: OnceLock<Weak<Track>>,
-    /// The least epoch that anybody waits for, so that raising costs nothing when nobody does.
+    thread_pool: Arc<ThreadPool>,
+    /// The lane that raises the clock. A blocked thread may run its work. None for a host's point.
+    core: OnceLock<Weak<LaneCore>>,
+    /// The least awaited epoch. Raising the clock below it wakes nobody and takes no lock.
     awaited: AtomicU64,
     waiters: Mutex<Waiters>,
     changed: Condvar,
 }
 
 enum Waiter {
-    Lane(Arc<Track>),
+    Lane(Arc<LaneCore>),
     Call(Call),
     Thread,
 }
 
 const NOBODY: u64 = u64::MAX;
 
-/// By the epoch that they wait for, then in the order in which they came.
+/// Sorted by the awaited epoch, then by registration order.
 #[derive(Default)]
 struct Waiters {
     all: BTreeMap<(u64, u64), Waiter>,
     came: u64,
 }
 
-/// How long a thread looks before it sleeps: about what sleeping and being woken costs.
+/// How long a thread spins before it sleeps: about the cost of a sleep and a wake-up.
 pub const SPIN_NS: u64 = 30_000;
 
 /// How often a sleeping thread checks that its executor is still there.
 const CHECK: Duration = Duration::from_millis(100);
 
-/// A place in a fence's course that can be waited for.
+/// An epoch of a completion.
 #[derive(Clone)]
 pub struct Marker {
-    fence: Arc<Fence>,
+    completion: Arc<Completion>,
     epoch: u64,
 }
 
 /// Raises a host's point to 1 when dropped.
-pub struct Signal(Arc<Fence>);
+pub struct Signal(Arc<Completion>);
 
 impl Drop for Signal {
     fn drop(&mut self) {
@@ -64,12 +64,12 @@ impl Drop for Signal {
     }
 }
 
-impl Fence {
-    pub(super) fn new(crew: &Arc<Crew>, clock: &Arc<Clock>) -> Arc<Self> {
+impl Completion {
+    pub(super) fn new(thread_pool: &Arc<ThreadPool>, clock: &Arc<Clock>) -> Arc<Self> {
         Arc::new(Self {
             clock: Arc::clone(clock),
-            crew: Arc::clone(crew),
-            track: OnceLock::new(),
+            thread_pool: Arc::clone(thread_pool),
+            core: OnceLock::new(),
             awaited: AtomicU64::new(NOBODY),
             waiters: Mutex::default(),
             changed: Condvar::new(),
@@ -77,14 +77,14 @@ impl Fence {
     }
 
     /// A point that the host signals, once.
-    pub fn host_point(crew: &Arc<Crew>, clock: &Arc<Clock>) -> (Marker, Signal) {
-        let fence = Self::new(crew, clock);
-        (Marker::new(&fence, 1), Signal(fence))
+    pub fn host_point(thread_pool: &Arc<ThreadPool>, clock: &Arc<Clock>) -> (Marker, Signal) {
+        let completion = Self::new(thread_pool, clock);
+        (Marker::new(&completion, 1), Signal(completion))
     }
 
-    pub(super) fn belongs_to(&self, track: &Arc<Track>) {
-        // A fence is made for one lane; a second owner would be a mistake of this module's.
-        let _ = self.track.set(Arc::downgrade(track));
+    pub(super) fn belongs_to(&self, core: &Arc<LaneCore>) {
+        // A completion is made for one lane, so the cell is empty.
+        let _ = self.core.set(Arc::downgrade(core));
     }
 
     pub fn reached(&self, epoch: u64) -> bool {
@@ -94,9 +94,9 @@ impl Fence {
     /// Everything up to `epoch` has completed.
     pub(super) fn raise(&self, epoch: u64) {
         self.clock.raise(epoch);
-        // With the fence in `register`: either this sees the waiter or the waiter sees the epoch.
+        // Pairs with the memory fence in `register`: this sees the waiter, or the waiter sees the epoch.
         fence(Ordering::SeqCst);
-        if self.awaited.load(Ordering::Relaxed) <= epoch && !self.crew.forked() {
+        if self.awaited.load(Ordering::Relaxed) <= epoch && !self.thread_pool.forked() {
             self.wake(epoch);
         }
     }
@@ -110,13 +110,13 @@ impl Fence {
                 None => BTreeMap::new(),
             };
             let reached = std::mem::replace(&mut waiters.all, later);
-            self.note_least(&waiters);
+            self.update_awaited(&waiters);
             reached
         };
         let mut sleepers = false;
         for waiter in reached.into_values() {
             match waiter {
-                Waiter::Lane(track) => track.wake(),
+                Waiter::Lane(core) => core.wake(),
                 Waiter::Call(call) => call(),
                 Waiter::Thread => sleepers = true,
             }
@@ -126,24 +126,24 @@ impl Fence {
         }
     }
 
-    /// Leaves a waiter to [`Fence::raise`], or gives it back if the epoch is reached already.
+    /// Registers a waiter for [`Completion::raise`]. Returns it if the epoch is reached already.
     fn register(&self, epoch: u64, waiter: Waiter) -> Option<Waiter> {
         let mut waiters = self.lock();
         waiters.came += 1;
-        let place = (epoch, waiters.came);
-        waiters.all.insert(place, waiter);
-        self.note_least(&waiters);
+        let key = (epoch, waiters.came);
+        waiters.all.insert(key, waiter);
+        self.update_awaited(&waiters);
         fence(Ordering::SeqCst);
         if !self.reached(epoch) {
             return None;
         }
-        // Still ours: taking it out needs the lock that we hold.
-        let waiter = waiters.all.remove(&place);
-        self.note_least(&waiters);
+        // The waiter is still registered: its removal needs the lock held here.
+        let waiter = waiters.all.remove(&key);
+        self.update_awaited(&waiters);
         waiter
     }
 
-    fn note_least(&self, waiters: &Waiters) {
+    fn update_awaited(&self, waiters: &Waiters) {
         let least = waiters.all.first_key_value().map(|((epoch, _), _)| *epoch);
         self.awaited
             .store(least.unwrap_or(NOBODY), Ordering::Relaxed);
@@ -155,19 +155,19 @@ impl Fence {
 }
 
 impl Marker {
-    pub(super) fn new(fence: &Arc<Fence>, epoch: u64) -> Self {
+    pub(super) fn new(completion: &Arc<Completion>, epoch: u64) -> Self {
         Self {
-            fence: Arc::clone(fence),
+            completion: Arc::clone(completion),
             epoch,
         }
     }
 
-    pub(super) fn is_of(&self, fence: &Arc<Fence>) -> bool {
-        Arc::ptr_eq(&self.fence, fence)
+    pub(super) fn is_of(&self, completion: &Arc<Completion>) -> bool {
+        Arc::ptr_eq(&self.completion, completion)
     }
 
     pub fn reached(&self) -> bool {
-        self.fence.reached(self.epoch)
+        self.completion.reached(self.epoch)
     }
 
     /// Whether the marker is reached; an error if it never will be.
@@ -175,22 +175,21 @@ impl Marker {
         if self.reached() {
             return Ok(true);
         }
-        self.fence.crew.check().map(|()| false)
+        self.completion.thread_pool.check().map(|()| false)
     }
 
     /// Registers a lane to be woken. False if there is nothing to wait for.
-    pub(super) fn wake_later(&self, track: &Arc<Track>) -> bool {
-        let waiter = Waiter::Lane(Arc::clone(track));
-        self.fence.register(self.epoch, waiter).is_none()
+    pub(super) fn wake_later(&self, core: &Arc<LaneCore>) -> bool {
+        let waiter = Waiter::Lane(Arc::clone(core));
+        self.completion.register(self.epoch, waiter).is_none()
     }
 
-    /// Calls `call` as soon as the marker is reached, at once if it is. Hands it back if that can
-    /// never be.
-    pub fn on_reach(&self, call: Call) -> Result<(), Call> {
+    /// Calls `call` when the marker is reached, at once if it is. Returns it if the threads are gone.
+    pub fn on_completion(&self, call: Call) -> Result<(), Call> {
         if self.check().is_err() {
             return Err(call);
         }
-        if let Some(Waiter::Call(call)) = self.fence.register(self.epoch, Waiter::Call(call)) {
+        if let Some(Waiter::Call(call)) = self.completion.register(self.epoch, Waiter::Call(call)) {
             call();
         }
         Ok(())
@@ -201,7 +200,7 @@ impl Marker {
         if self.check()? {
             return Ok(());
         }
-        if self.fence.crew.spins() {
+        if self.completion.thread_pool.spins() {
             let until = now() + SPIN_NS;
             loop {
                 self.help();
@@ -222,19 +221,19 @@ impl Marker {
     }
 
     fn help(&self) {
-        if let Some(track) = self.fence.track.get().and_then(Weak::upgrade) {
-            track.help(self.epoch);
+        if let Some(core) = self.completion.core.get().and_then(Weak::upgrade) {
+            core.help(self.epoch);
         }
     }
 
     fn sleep(&self) -> Result<(), Failure> {
-        let fence = &*self.fence;
-        if fence.register(self.epoch, Waiter::Thread).is_some() {
+        let completion = &*self.completion;
+        if completion.register(self.epoch, Waiter::Thread).is_some() {
             return Ok(());
         }
-        let mut waiters = fence.lock();
+        let mut waiters = completion.lock();
         while !self.check()? {
-            let waited = fence.changed.wait_timeout(waiters, CHECK);
+            let waited = completion.changed.wait_timeout(waiters, CHECK);
             waiters = waited.0;
         }
         Ok(())

@@ -1,7 +1,7 @@
-//! Words of host memory that streams wait for: how the host signals a point to a device.
+//! Semaphore words: host memory that streams wait on, so that the host can signal a point to a device.
 //!
-//! A word only ever rises, and a stream waits until it is at least so much. So a word that was
-//! signalled may serve another point at once, whoever still waits for the older one.
+//! A word only rises, and a stream waits until it is at least a value. So a signalled word can serve
+//! another point at once, even if a stream still waits for the older value.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -12,77 +12,77 @@ use ur::timeline::sync::Mutex;
 
 use crate::cu::{Api, check};
 
-/// Bytes that are got from the driver at once.
+/// Bytes of one allocation from the driver.
 const BLOCK_BYTES: usize = 4096;
 
-/// The words of one context.
+/// The semaphore words of one context.
 #[derive(Default)]
-pub struct Words {
+pub struct SemaphoreWords {
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     blocks: Vec<usize>,
-    free: Vec<Word>,
+    free: Vec<SemaphoreWord>,
 }
 
-/// A word, and what it will be when the point is signalled.
+/// A word, and its value once the point is signalled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Word {
+pub struct SemaphoreWord {
     pub addr: usize,
     pub value: u32,
 }
 
-impl Word {
+impl SemaphoreWord {
     /// The word itself.
     ///
     /// # Safety
-    /// The words that it is one of have not been closed.
+    /// The [`SemaphoreWords`] of this word are not closed.
     unsafe fn cell<'a>(self) -> &'a AtomicU32 {
         let cell: *mut u32 = std::ptr::with_exposed_provenance_mut(self.addr);
-        // SAFETY: aligned memory of ours, which the host reaches through atomics alone.
+        // SAFETY: the word is aligned, its block is alive by the caller's promise, and the host uses atomics only.
         unsafe { AtomicU32::from_ptr(cell) }
     }
 
     /// # Safety
-    /// As for `cell`.
+    /// The [`SemaphoreWords`] of this word are not closed.
     pub unsafe fn signal(self) {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller promises that the words are not closed.
         unsafe { self.cell() }.store(self.value, Ordering::Release);
     }
 }
 
-impl Words {
-    /// A word that nobody has signalled to this value yet. The context is current.
-    pub fn take(&self, api: &Api) -> Result<Word> {
+impl SemaphoreWords {
+    /// A word that was not signalled to its value yet. The context is current.
+    pub fn acquire(&self, api: &Api) -> Result<SemaphoreWord> {
         let mut state = self.state.lock();
         if let Some(word) = state.free.pop() {
             return Ok(word);
         }
         // `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`
         let (mut start, flags): (*mut c_void, _) = (null_mut(), 3);
-        // SAFETY: room for a pointer.
+        // SAFETY: `start` has room for a pointer.
         let code = unsafe { (api.cuMemHostAlloc)(&mut start, BLOCK_BYTES, flags) };
         check(api, code, "cuMemHostAlloc")?;
-        // SAFETY: new memory of that size.
+        // SAFETY: the allocation has that size.
         unsafe { start.cast::<u8>().write_bytes(0, BLOCK_BYTES) };
         let start = start.expose_provenance();
         state.blocks.push(start);
-        let words = (0..BLOCK_BYTES / size_of::<u32>()).map(|at| Word {
+        let words = (0..BLOCK_BYTES / size_of::<u32>()).map(|at| SemaphoreWord {
             addr: start + at * size_of::<u32>(),
             value: 1,
         });
         state.free.extend(words.skip(1));
-        Ok(Word {
+        Ok(SemaphoreWord {
             addr: start,
             value: 1,
         })
     }
 
-    /// Takes a word back that was signalled.
-    pub fn give(&self, word: Word) {
-        let next = Word {
+    /// Returns a signalled word for reuse.
+    pub fn release(&self, word: SemaphoreWord) {
+        let next = SemaphoreWord {
             value: word.value.wrapping_add(1),
             ..word
         };
@@ -90,12 +90,12 @@ impl Words {
         state.free.push(next);
     }
 
-    /// Gives the memory back. Nothing waits any more. The context is current.
+    /// Frees the memory. No stream waits on a word. The context is current.
     pub fn close(&mut self, api: &Api) {
         let state = self.state.get_mut();
         state.free.clear();
         for block in state.blocks.drain(..) {
-            // SAFETY: memory of ours that nothing uses any more.
+            // SAFETY: allocated by `acquire`; the caller promises that no stream waits on it.
             unsafe { (api.cuMemFreeHost)(std::ptr::with_exposed_provenance_mut(block)) };
         }
     }

@@ -1,5 +1,5 @@
-//! The workers: threads that take ready lanes and shared jobs, look for a while when there are
-//! none, and then sleep.
+//! The workers: threads that run ready lanes and shared jobs. A worker without work spins for a while,
+//! then sleeps.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,54 +7,54 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle, Thread};
 
-use super::fence::SPIN_NS;
+use super::completion::SPIN_NS;
 use super::job::Job;
-use super::lane::{Track, Turn};
-use super::mask::{Mask, Span};
+use super::lane::{LaneCore, TimeSlice};
 use super::scratch::Scratch;
+use super::workers::{Mask, WorkerRange};
 use super::{Failure, now};
 use ur::object::{Origin, stack_bytes};
 use ur::timeline::sync::{Mutex, MutexGuard};
 
-/// What lanes and fences know of the workers.
-pub struct Crew {
+/// The workers' queue and state, shared with lanes and completions.
+pub struct ThreadPool {
     width: usize,
     origin: Origin,
-    /// Workers may look for work instead of sleeping: there is more than one core.
+    /// Workers may spin before they sleep: there is more than one core.
     spins: bool,
     stopping: AtomicBool,
     ready: Mutex<Ready>,
-    /// Entries in `ready`, as far as a glance is enough.
+    /// Entries in `ready`, readable without the lock.
     entries: AtomicUsize,
     /// Rises with each entry added.
     version: AtomicU64,
-    looking: Mask,
-    lookers: AtomicUsize,
+    spinning: Mask,
+    spinners: AtomicUsize,
     asleep: Mask,
     threads: OnceLock<Vec<Thread>>,
 }
 
 #[derive(Default)]
 struct Ready {
-    lanes: VecDeque<Arc<Track>>,
+    lanes: VecDeque<Arc<LaneCore>>,
     jobs: VecDeque<Arc<Job>>,
 }
 
 enum Task {
-    Lane(Arc<Track>),
+    Lane(Arc<LaneCore>),
     Job(Arc<Job>),
 }
 
 /// Starts and ends the threads.
 pub struct Executor {
-    crew: Arc<Crew>,
+    thread_pool: Arc<ThreadPool>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Executor {
     /// Starts `width` workers.
     pub fn start(width: usize) -> Result<Self, Failure> {
-        let crew = Arc::new(Crew {
+        let thread_pool = Arc::new(ThreadPool {
             width,
             origin: Origin::here(),
             spins: thread::available_parallelism().is_ok_and(|cores| cores.get() > 1),
@@ -62,22 +62,22 @@ impl Executor {
             ready: Mutex::default(),
             entries: AtomicUsize::new(0),
             version: AtomicU64::new(0),
-            looking: Mask::new(width),
-            lookers: AtomicUsize::new(0),
+            spinning: Mask::new(width),
+            spinners: AtomicUsize::new(0),
             asleep: Mask::new(width),
             threads: OnceLock::new(),
         });
         let executor = Self {
-            crew: Arc::clone(&crew),
+            thread_pool: Arc::clone(&thread_pool),
             threads: Mutex::new(Vec::with_capacity(width)),
         };
         for worker in 0..width {
             let scratch = Scratch::new().ok_or(Failure::Exhausted)?;
-            let crew = Arc::clone(&crew);
+            let thread_pool = Arc::clone(&thread_pool);
             let name = format!("ur-cpu-{worker}");
-            // What was started before a failure ends as the executor is dropped.
-            let thread =
-                spawn(&name, move || crew.work(worker, scratch)).map_err(|_| Failure::Exhausted)?;
+            // After a failure, the executor's drop ends the threads started so far.
+            let thread = spawn(&name, move || thread_pool.work(worker, scratch))
+                .map_err(|_| Failure::Exhausted)?;
             executor.lock().push(thread);
         }
         let threads = executor
@@ -85,23 +85,23 @@ impl Executor {
             .iter()
             .map(|one| one.thread().clone())
             .collect();
-        // Workers that came here first found nothing and will look once more before they sleep.
-        let _ = crew.threads.set(threads);
+        // Workers that started earlier check the queue once more before they sleep.
+        let _ = thread_pool.threads.set(threads);
         Ok(executor)
     }
 
-    pub fn crew(&self) -> &Arc<Crew> {
-        &self.crew
+    pub fn thread_pool(&self) -> &Arc<ThreadPool> {
+        &self.thread_pool
     }
 
-    /// Runs what can run, then ends all threads but the calling one. What waits for a point that
-    /// nobody signals is abandoned.
+    /// Runs all ready work, then ends all threads but the calling one. Work that waits for an unsignalled
+    /// point is abandoned.
     pub fn stop(&self) {
-        if self.crew.forked() {
+        if self.thread_pool.forked() {
             // The threads are the parent's.
             return;
         }
-        self.crew.stopping.store(true, Ordering::SeqCst);
+        self.thread_pool.stopping.store(true, Ordering::SeqCst);
         let threads = std::mem::take(&mut *self.lock());
         for thread in &threads {
             thread.thread().unpark();
@@ -126,7 +126,7 @@ impl Drop for Executor {
     }
 }
 
-impl Crew {
+impl ThreadPool {
     pub fn width(&self) -> usize {
         self.width
     }
@@ -153,38 +153,38 @@ impl Crew {
         self.entries.load(Ordering::Relaxed) > 0
     }
 
-    pub(super) fn add_lane(&self, track: Arc<Track>) {
-        let span = track.span();
-        self.add(span, |ready| ready.lanes.push_back(track));
+    pub(super) fn add_lane(&self, core: Arc<LaneCore>) {
+        let workers = core.workers();
+        self.add(workers, |ready| ready.lanes.push_back(core));
     }
 
     /// Offers a job to other workers; the caller runs it too.
     pub(super) fn add_job(&self, job: &Arc<Job>) {
-        self.add(job.track.span(), |ready| {
+        self.add(job.core.workers(), |ready| {
             ready.jobs.push_back(Arc::clone(job));
         });
     }
 
-    fn add(&self, span: Span, put: impl FnOnce(&mut Ready)) {
+    fn add(&self, workers: WorkerRange, insert: impl FnOnce(&mut Ready)) {
         let mut ready = self.lock();
-        put(&mut ready);
-        self.note(&ready);
+        insert(&mut ready);
+        self.update_entries(&ready);
         self.version.fetch_add(1, Ordering::Release);
         drop(ready);
-        self.call(span);
+        self.call(workers);
     }
 
-    /// Sees to it that a worker of the span comes to look at the queue.
-    fn call(&self, span: Span) {
-        // With the orderings of `Mask`: a worker that stops looking looks once more afterwards.
+    /// Ensures that a worker of the range checks the queue.
+    fn call(&self, workers: WorkerRange) {
+        // With the orderings of `Mask`: a worker that stops spinning checks the queue once more.
         fence(Ordering::SeqCst);
-        if self.looking.intersects(span) {
+        if self.spinning.intersects(workers) {
             return;
         }
         let Some(threads) = self.threads.get() else {
             return;
         };
-        if let Some(worker) = self.asleep.take_one(span) {
+        if let Some(worker) = self.asleep.remove_first(workers) {
             threads[worker].unpark();
         }
     }
@@ -193,16 +193,16 @@ impl Crew {
         let mut lanes_first = true;
         while let Some(task) = self.next(worker, lanes_first) {
             lanes_first = !lanes_first;
-            let turn = Turn::Since(now());
+            let time_slice = TimeSlice::Since(now());
             match task {
-                Task::Lane(track) => {
-                    if track.claim() {
-                        track.run(&mut scratch, turn);
+                Task::Lane(core) => {
+                    if core.claim() {
+                        core.run(&mut scratch, time_slice);
                     }
                 }
                 Task::Job(job) => {
-                    if job.join(&mut scratch, turn) {
-                        job.track.run(&mut scratch, turn);
+                    if job.join(&mut scratch, time_slice) {
+                        job.core.run(&mut scratch, time_slice);
                     }
                 }
             }
@@ -214,15 +214,15 @@ impl Crew {
         loop {
             let seen = self.version.load(Ordering::Acquire);
             let stopping = self.stopping.load(Ordering::SeqCst);
-            let found = self.take(worker, lanes_first, stopping);
+            let found = self.dequeue(worker, lanes_first, stopping);
             if found.is_some() || stopping {
                 return found;
             }
-            if self.look(worker, seen) {
+            if self.spin(worker, seen) {
                 continue;
             }
             self.asleep.insert(worker);
-            let found = self.take(worker, lanes_first, false);
+            let found = self.dequeue(worker, lanes_first, false);
             if found.is_none()
                 && !self.stopping.load(Ordering::SeqCst)
                 && self.threads.get().is_some()
@@ -236,14 +236,14 @@ impl Crew {
         }
     }
 
-    /// Watches the queue for a while; true if something came.
-    fn look(&self, worker: usize, seen: u64) -> bool {
+    /// Spins on the queue's version for a while. True if an entry was added.
+    fn spin(&self, worker: usize, seen: u64) -> bool {
         if !self.spins {
             return false;
         }
         let mut came = false;
-        if self.lookers.fetch_add(1, Ordering::Relaxed) < self.width.div_ceil(2) {
-            self.looking.insert(worker);
+        if self.spinners.fetch_add(1, Ordering::Relaxed) < self.width.div_ceil(2) {
+            self.spinning.insert(worker);
             let until = now() + SPIN_NS;
             while !came && now() < until && !self.stopping.load(Ordering::Relaxed) {
                 for _ in 0..16 {
@@ -251,24 +251,24 @@ impl Crew {
                 }
                 came = self.version.load(Ordering::Acquire) != seen;
             }
-            self.looking.remove(worker);
+            self.spinning.remove(worker);
         }
-        self.lookers.fetch_sub(1, Ordering::Relaxed);
+        self.spinners.fetch_sub(1, Ordering::Relaxed);
         came
     }
 
-    /// Takes what the worker may run, or anything at the end, when others may have left.
-    fn take(&self, worker: usize, lanes_first: bool, anything: bool) -> Option<Task> {
+    /// A task for this worker. `anything`: also one of another range, whose workers may have ended.
+    fn dequeue(&self, worker: usize, lanes_first: bool, anything: bool) -> Option<Task> {
         let mut ready = self.lock();
-        ready.jobs.retain(|job| !job.is_taken());
-        let mine = |span: Span| anything || span.contains(worker);
+        ready.jobs.retain(|job| !job.is_exhausted());
+        let mine = |workers: WorkerRange| anything || workers.contains(worker);
         let lane = |ready: &mut Ready| {
-            let at = ready.lanes.iter().position(|track| mine(track.span()))?;
+            let at = ready.lanes.iter().position(|core| mine(core.workers()))?;
             ready.lanes.remove(at).map(Task::Lane)
         };
         let job = |ready: &mut Ready| {
-            // To the back, so that workers spread over the jobs.
-            let at = ready.jobs.iter().position(|job| mine(job.track.span()))?;
+            // The job moves to the back, so that workers spread over the jobs.
+            let at = ready.jobs.iter().position(|job| mine(job.core.workers()))?;
             let job = ready.jobs.remove(at)?;
             ready.jobs.push_back(Arc::clone(&job));
             Some(Task::Job(job))
@@ -278,17 +278,17 @@ impl Crew {
         } else {
             job(&mut ready).or_else(|| lane(&mut ready))
         };
-        self.note(&ready);
-        // Whoever takes something calls the next worker, if there is more.
-        let more = found.is_some().then(|| ready.first_span()).flatten();
+        self.update_entries(&ready);
+        // A worker with a task calls the next worker if more entries are left.
+        let more = found.is_some().then(|| ready.first_workers()).flatten();
         drop(ready);
-        if let Some(span) = more {
-            self.call(span);
+        if let Some(workers) = more {
+            self.call(workers);
         }
         found
     }
 
-    fn note(&self, ready: &Ready) {
+    fn update_entries(&self, ready: &Ready) {
         let entries = ready.lanes.len() + ready.jobs.len();
         self.entries.store(entries, Ordering::Relaxed);
     }
@@ -299,27 +299,27 @@ impl Crew {
 }
 
 impl Ready {
-    fn first_span(&self) -> Option<Span> {
-        let lane = self.lanes.front().map(|track| track.span());
-        lane.or_else(|| self.jobs.front().map(|job| job.track.span()))
+    fn first_workers(&self) -> Option<WorkerRange> {
+        let lane = self.lanes.front().map(|core| core.workers());
+        lane.or_else(|| self.jobs.front().map(|job| job.core.workers()))
     }
 }
 
-/// Starts a thread that has the stack of a main thread, and leaves signals to the program's own threads.
+/// Starts a thread with a main thread's stack size. Signals are left to the program's own threads.
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    let old = block_signals();
+    let previous = block_signals();
     let thread = thread::Builder::new()
         .name(name.to_owned())
         .stack_size(stack_bytes())
         .spawn(body);
-    // SAFETY: the mask is the one that this thread had.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const old, std::ptr::null_mut()) };
+    // SAFETY: `block_signals` filled `previous`, this thread's mask.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const previous, std::ptr::null_mut()) };
     thread
 }
 
-/// Blocks all signals that do not come from the thread's own doing.
+/// Blocks all signals but those that the thread's own instructions raise.
 fn block_signals() -> libc::sigset_t {
-    let mut old = std::mem::MaybeUninit::zeroed();
+    let mut previous = std::mem::MaybeUninit::zeroed();
     let mut set = std::mem::MaybeUninit::zeroed();
     // SAFETY: both sets are ours; `sigfillset` and `pthread_sigmask` fill them before they are read.
     unsafe {
@@ -334,7 +334,7 @@ fn block_signals() -> libc::sigset_t {
         ] {
             libc::sigdelset(set.as_mut_ptr(), own);
         }
-        libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), old.as_mut_ptr());
-        old.assume_init()
+        libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), previous.as_mut_ptr());
+        previous.assume_init()
     }
 }

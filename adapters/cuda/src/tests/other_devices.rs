@@ -6,8 +6,8 @@ use std::ptr::{null, null_mut};
 
 use ur::abi::*;
 
-use super::ground::Ground;
-use super::stage::{Stage, adapter, alone, devices, ur};
+use super::fake_driver::{FakeDriver, adapter, alone, devices, ur};
+use super::test_context::TestContext;
 
 const BYTES: usize = 4096;
 
@@ -15,7 +15,7 @@ fn ok(code: ur_result_t) {
     assert_eq!(code, UR_RESULT_SUCCESS);
 }
 
-struct Place {
+struct Fixture {
     context: ur_context_handle_t,
     queue: ur_queue_handle_t,
     buffer: ur_mem_handle_t,
@@ -29,13 +29,13 @@ const REGION: ur_rect_region_t = ur_rect_region_t {
     depth: 1,
 };
 
-const CORNER: ur_rect_offset_t = ur_rect_offset_t { x: 0, y: 0, z: 0 };
+const ORIGIN: ur_rect_offset_t = ur_rect_offset_t { x: 0, y: 0, z: 0 };
 
-impl Place {
+impl Fixture {
     /// What each command on that memory answers.
     fn answers(&self, memory: *mut c_void) -> Vec<(&'static str, ur_result_t)> {
         let (q, host, none) = (self.queue, self.host, null_mut());
-        let (buffer, list, flat) = (self.buffer, null(), (CORNER, CORNER, REGION, 8, 0, 8, 0));
+        let (buffer, list, flat) = (self.buffer, null(), (ORIGIN, ORIGIN, REGION, 8, 0, 8, 0));
         let (inside, outside, region, row, slice, other_row, other_slice) = flat;
         let pattern = [1_u8, 2, 3, 4, 5, 6, 7, 8];
         let from = pattern.as_ptr().cast();
@@ -181,10 +181,10 @@ impl Place {
 
 #[test]
 fn memory_of_another_device_is_a_feature() {
-    let name = "tests::reach::memory_of_another_device_is_a_feature";
+    let name = "tests::other_devices::memory_of_another_device_is_a_feature";
     alone(name, || {
-        let stage = Stage::open();
-        stage.devices(2);
+        let driver = FakeDriver::open();
+        driver.devices(2);
         let adapter = adapter();
         let all = devices(adapter);
         let (mut context, mut host) = (null_mut(), null_mut());
@@ -217,7 +217,7 @@ fn memory_of_another_device_is_a_feature() {
             ok(ur!(
                 CommandBufferExp.pfnCreateExp(context, all[at], &what, new)
             ));
-            Place {
+            Fixture {
                 context,
                 queue,
                 buffer,
@@ -250,19 +250,19 @@ fn memory_of_another_device_is_a_feature() {
             )));
             ok(ur!(Queue.pfnFinish(queue)));
         }
-        for (at, place) in places.iter().enumerate() {
+        for (at, fixture) in places.iter().enumerate() {
             let (own, other) = (at, 1 - at);
             for memory in [&fixed, &ordered] {
-                place.check(memory[own], UR_RESULT_SUCCESS, "its own");
-                place.check(
+                fixture.check(memory[own], UR_RESULT_SUCCESS, "its own");
+                fixture.check(
                     memory[other],
                     UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
                     "the other",
                 );
-                place.check(memory[own], UR_RESULT_SUCCESS, "its own again");
+                fixture.check(memory[own], UR_RESULT_SUCCESS, "its own again");
             }
             // Hints may come to nothing.
-            let (q, memory, none) = (place.queue, fixed[other], null_mut());
+            let (q, memory, none) = (fixture.queue, fixed[other], null_mut());
             let flags = ur_usm_migration_flags_t(0);
             ok(ur!(Enqueue.pfnUSMPrefetch(
                 q,
@@ -281,8 +281,8 @@ fn memory_of_another_device_is_a_feature() {
         ok(ur!(
             USMExp.pfnContextMemcpyExp(context, fixed[1], ordered[1], 64)
         ));
-        for (at, place) in places.iter().enumerate() {
-            let (queue, none) = (place.queue, null_mut());
+        for (at, fixture) in places.iter().enumerate() {
+            let (queue, none) = (fixture.queue, null_mut());
             ok(ur!(EnqueueExp.pfnUSMFreeExp(
                 queue,
                 none,
@@ -292,31 +292,31 @@ fn memory_of_another_device_is_a_feature() {
                 null_mut()
             )));
             ok(ur!(Queue.pfnFinish(queue)));
-            ok(ur!(USM.pfnFree(place.context, fixed[at])));
-            ok(ur!(CommandBufferExp.pfnReleaseExp(place.commands)));
-            ok(ur!(Mem.pfnRelease(place.buffer)));
+            ok(ur!(USM.pfnFree(fixture.context, fixed[at])));
+            ok(ur!(CommandBufferExp.pfnReleaseExp(fixture.commands)));
+            ok(ur!(Mem.pfnRelease(fixture.buffer)));
             ok(ur!(Queue.pfnRelease(queue)));
         }
         ok(ur!(USM.pfnFree(context, host)));
         ok(ur!(Context.pfnRelease(context)));
         ok(ur!(Adapter.pfnRelease(adapter)));
-        stage.check_end("the end");
+        driver.check_end("the end");
     });
 }
 
 /// What the adapter does not know to be there the driver tells of, when it refuses a command; a command that
 /// it refuses for another reason is as it was.
 #[test]
-fn the_driver_tells_of_other_memory() {
-    let name = "tests::reach::the_driver_tells_of_other_memory";
+fn the_driver_reports_other_memory() {
+    let name = "tests::other_devices::the_driver_reports_other_memory";
     alone(name, || {
-        let stage = Stage::open();
+        let driver = FakeDriver::open();
         for anywhere in [false, true] {
-            stage.anywhere(anywhere);
-            let ground = Ground::new(BYTES);
-            let (away, host) = (ground.at(1024), ground.memory);
-            stage.elsewhere(away, 1024);
-            let (queue, none) = (ground.queue(Default::default()), null_mut());
+            driver.anywhere(anywhere);
+            let test_context = TestContext::new(BYTES);
+            let (away, host) = (test_context.at(1024), test_context.memory);
+            driver.elsewhere(away, 1024);
+            let (queue, none) = (test_context.queue(Default::default()), null_mut());
             let pattern = [1_u8, 2, 3, 4];
             let from = pattern.as_ptr().cast();
             let answers = |memory| {
@@ -355,17 +355,17 @@ fn the_driver_tells_of_other_memory() {
                     )),
                 ]
             };
-            assert_eq!(answers(ground.at(2048)), [UR_RESULT_SUCCESS; 8]);
+            assert_eq!(answers(test_context.at(2048)), [UR_RESULT_SUCCESS; 8]);
             assert_eq!(answers(away), [UR_RESULT_ERROR_UNSUPPORTED_FEATURE; 8]);
-            stage.elsewhere(null_mut(), 0);
-            stage.fail_each("cuMemcpyAsync", 1);
-            let here = ground.at(2048);
+            driver.elsewhere(null_mut(), 0);
+            driver.fail_each("cuMemcpyAsync", 1);
+            let here = test_context.at(2048);
             let code = ur!(Enqueue.pfnUSMMemcpy(queue, 0, here, host, 64, 0, null(), none));
             assert_eq!(code, UR_RESULT_ERROR_INVALID_VALUE);
-            stage.calm();
+            driver.reset();
             ok(ur!(Queue.pfnFinish(queue)));
             ok(ur!(Queue.pfnRelease(queue)));
-            ground.end(&stage);
+            test_context.end(&driver);
         }
     });
 }
