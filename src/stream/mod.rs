@@ -43,11 +43,13 @@ mod tests;
 pub use api::{Hooks, Runtime};
 pub use context::Context;
 pub use context::usm_pool::UsmPool;
-pub use driver::deferred::{Deferred, HostPoint, Marker, Promise, Shown, Signal, Stream};
+pub use driver::deferred::{
+    Deferred, DeferredEvent, HostPoint, Marker, NativeMarker, Signal, Stream,
+};
 pub use driver::host;
 pub use driver::{
-    Compiled, Devices, Driver, FAILED, Kind, Landing, NativeLimits, NativePool, NativeRecord,
-    Notice, Progress, Step,
+    Compiled, CompletionCallback, Devices, Driver, FAILED, Kind, MappedPointer, NativeLimits,
+    NativePool, NativeRecord, Progress, Step,
 };
 pub use engine::Engine;
 pub use event::Event;
@@ -56,6 +58,6 @@ pub use queue::graph::{ExecutableGraph, Graph};
 pub use queue::native_command::NativeCall;
 pub use recording::command_buffer::{CommandBuffer, RecordedCommand, UPDATES};
 pub use usm::domain::Domain;
-pub use work::launch::{LaunchRequest, PlainLaunch, Wishes};
+pub use work::launch::{LaunchAttributes, LaunchRequest, PlainLaunch};
 pub use work::pattern::Pattern;
-pub use work::{Payload, Pitched, StampSource, Stamps, Work};
+pub use work::{Payload, Pitched, TimestampSource, Timestamps, Work};

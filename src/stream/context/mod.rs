@@ -51,7 +51,7 @@ impl<D: Driver> Context<D> {
     pub fn new(
         engine: &Arc<Engine<D>>,
         devices: Handles<'_, D::Device>,
-        state: D::State,
+        state: D::ContextData,
     ) -> Arc<Object<Self>> {
         let devices: Box<[_]> = devices.iter().map(Object::arc).collect();
         let defaults = devices.iter().map(|_| OnceLock::new()).collect();

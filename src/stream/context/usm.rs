@@ -4,9 +4,9 @@ use crate::abi::*;
 use crate::hal::UsmAllocInfo;
 use crate::object::{Error, InfoOut, Object, Result, chain, ensure};
 use crate::pool::{Acquired, Order, Request};
-use crate::stream::lane::rooms;
+use crate::stream::lane::extents;
 use crate::stream::settings::pool_trace::Trace;
-use crate::stream::usm::memory::Room;
+use crate::stream::usm::memory::Extent;
 use crate::stream::usm::pool_core::Answer;
 use crate::stream::{Context, Driver, Kind, UsmPool};
 use std::cell::RefCell;
@@ -178,7 +178,7 @@ impl<D: Driver> Context<D> {
         addrs: [usize; N],
         bytes: usize,
     ) -> Result<()> {
-        match rooms::have(self.domain().memory.ends.now(), addrs, bytes) {
+        match extents::covers(self.domain().memory.ends.now(), addrs, bytes) {
             true => Ok(()),
             false => addrs
                 .iter()
@@ -191,17 +191,17 @@ impl<D: Driver> Context<D> {
         let memory = &self.domain().memory;
         let since = memory.ends.now();
         let room = match memory.room(addr) {
-            Room::Free => return Ok(()),
-            Room::Strange => usize::MAX,
-            Room::Live(room) => room,
+            Extent::Free => return Ok(()),
+            Extent::Strange => usize::MAX,
+            Extent::Live(room) => room,
         };
-        rooms::keep(since, addr, room);
+        extents::insert(since, addr, room);
         ensure(bytes <= room, UR_RESULT_ERROR_INVALID_SIZE)
     }
 
     /// Whether commands on a device reach what is at these addresses. Memory that is none of ours passes.
     #[inline]
-    pub(crate) fn check_reach<const N: usize>(
+    pub(crate) fn check_access<const N: usize>(
         &self,
         device: &Object<D::Device>,
         addrs: [usize; N],
@@ -217,7 +217,7 @@ impl<D: Driver> Context<D> {
     #[inline(never)]
     fn look_for_reach(&self, device: &Object<D::Device>, addr: usize) -> Result<()> {
         let mut homes = self.domain().memory.homes(addr);
-        let reached = homes.all(|home| D::reaches(device, &home));
+        let reached = homes.all(|home| D::can_access(device, &home));
         ensure(reached, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)
     }
 
@@ -229,7 +229,7 @@ impl<D: Driver> Context<D> {
             .into_iter()
             .find_map(|addr| memory.find(addr)?.part().device.clone());
         let device = owner.as_ref().unwrap_or(&self.devices()[0]);
-        self.check_reach(device, [dst, src])?;
+        self.check_access(device, [dst, src])?;
         self.domain()
             .run_now(device, crate::stream::Work::Copy { dst, src, bytes })
     }
@@ -257,6 +257,6 @@ fn alignment<D: Driver>(desc: &ur_usm_desc_t) -> Result<u64> {
     let device = device.map_or(0, |device| device.flags.0 & UR_USM_DEVICE_MEM_FLAGS_MASK);
     ensure(host | device == 0, UR_RESULT_ERROR_INVALID_ENUMERATION)?;
     let align = u64::from(desc.align);
-    ensure(align <= D::MOST_ALIGN, UR_RESULT_ERROR_INVALID_VALUE)?;
+    ensure(align <= D::MAX_ALIGN_BYTES, UR_RESULT_ERROR_INVALID_VALUE)?;
     Ok(align)
 }

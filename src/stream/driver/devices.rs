@@ -7,14 +7,14 @@ use std::sync::Arc;
 /// The devices of a context, and what the driver keeps with them.
 pub struct Devices<D: Driver> {
     all: Box<[Arc<Object<D::Device>>]>,
-    state: D::State,
+    state: D::ContextData,
     deterministic: bool,
 }
 
 impl<D: Driver> Devices<D> {
     pub(crate) fn new(
         all: Box<[Arc<Object<D::Device>>]>,
-        state: D::State,
+        state: D::ContextData,
         deterministic: bool,
     ) -> Self {
         Self {
@@ -29,7 +29,7 @@ impl<D: Driver> Devices<D> {
         &self.all
     }
 
-    pub fn state(&self) -> &D::State {
+    pub fn state(&self) -> &D::ContextData {
         &self.state
     }
 

@@ -11,7 +11,7 @@ const MOST: usize = 4 << 10;
 
 impl<D: Driver> Work<D> {
     /// Whether it is a copy or fill that the host does sooner than an idle device.
-    pub fn is_little(&self) -> bool {
+    pub fn suits_host(&self) -> bool {
         match *self {
             // What a driver says of overlapping ranges stays its own to say.
             Work::Copy { dst, src, bytes } => {
@@ -24,8 +24,8 @@ impl<D: Driver> Work<D> {
         }
     }
 
-    /// Does what [`Work::is_little`], here and now; nothing else.
-    pub fn run_here(&self) {
+    /// Does what [`Work::suits_host`], here and now; nothing else.
+    pub fn run_on_host(&self) {
         match *self {
             Work::Copy { dst, src, bytes } => move_bytes(dst, src, bytes),
             Work::Fill {

@@ -16,7 +16,7 @@ use crate::abi::*;
 use crate::hal::Backend;
 use crate::object::{Error, Object, Result};
 use crate::stream::work::Payload;
-use crate::stream::{LaunchRequest, PlainLaunch, Stamps, Work};
+use crate::stream::{LaunchRequest, PlainLaunch, Timestamps, Work};
 use crate::timeline::Clock;
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -48,9 +48,9 @@ impl Kind {
 
 /// Where a mapping lies: known when the work is made, or once it was submitted.
 #[derive(Clone, Debug, Default)]
-pub struct Landing(Arc<AtomicUsize>);
+pub struct MappedPointer(Arc<AtomicUsize>);
 
-impl Landing {
+impl MappedPointer {
     pub fn at(addr: usize) -> Self {
         Self(Arc::new(AtomicUsize::new(addr)))
     }
@@ -76,7 +76,8 @@ pub struct Step<'a, D: Driver> {
 pub trait Compiled<D: Driver>: Send + Sync {
     /// Gives a lane all of it as one command, as [`Driver::submit`] does. Never called again before
     /// what was given last is ordered before.
-    fn submit(&self, lane: &D::Lane, epoch: u64, stamps: Option<Arc<Stamps>>) -> Result<()>;
+    fn submit(&self, lane: &D::Lane, epoch: u64, timestamps: Option<Arc<Timestamps>>)
+    -> Result<()>;
 
     /// Takes over new work for one of its commands, counted from its first. What was submitted
     /// before keeps the old. False if it cannot: it is then made anew.
@@ -101,12 +102,12 @@ impl Progress {
         lane: &D::Lane,
         epoch: u64,
         work: Work<D>,
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Timestamps>>,
     ) -> Result<Self> {
-        if stamps.is_none() && D::at_once(lane, &work) {
+        if timestamps.is_none() && D::at_once(lane, &work) {
             return Ok(Self::Done);
         }
-        D::submit(lane, epoch, work, stamps).map(|()| Self::Pending)
+        D::submit(lane, epoch, work, timestamps).map(|()| Self::Pending)
     }
 }
 
@@ -119,12 +120,12 @@ pub trait NativeRecord<D: Driver>: Send + Sync {
 }
 
 /// What runs when a marker is done.
-pub type Notice = Box<dyn FnOnce() + Send>;
+pub type CompletionCallback = Box<dyn FnOnce() + Send>;
 
 /// One backend, as the engine drives it.
 pub trait Driver: Backend + Payload {
     /// What the driver keeps with each context; `()` if nothing.
-    type State: Send + Sync;
+    type ContextData: Send + Sync;
     /// A physical in-order stream of one device. Once a command of it fails, or waits for one that has,
     /// nothing that was submitted behind it runs, and markers tell so, until [`Driver::recover`]. Dropped
     /// only after all of it was seen to have ended.
@@ -166,7 +167,7 @@ pub trait Driver: Backend + Payload {
         lane: &Self::Lane,
         epoch: u64,
         work: Work<Self>,
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Timestamps>>,
     ) -> Result<()>;
 
     /// Does the work itself, now, where the host does it sooner than it could be given to the lane:
@@ -276,7 +277,7 @@ pub trait Driver: Backend + Payload {
     /// Has `then` run once the marker is done, on any thread and at once if it is done already.
     /// `then` is short, never blocks and runs no user code. A driver that cannot tell hands it back,
     /// and the engine blocks a thread of its own instead.
-    fn notify(marker: &Self::Marker, then: Notice) -> Option<Notice> {
+    fn notify(marker: &Self::Marker, then: CompletionCallback) -> Option<CompletionCallback> {
         let _ = marker;
         Some(then)
     }
@@ -338,9 +339,9 @@ pub trait Driver: Backend + Payload {
         kernel: &Object<Self::Kernel>,
         request: &LaunchRequest<'_>,
         checked: &Self::Checked,
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Timestamps>>,
     ) -> Result<()> {
-        let _ = (lane, epoch, kernel, request, checked, stamps);
+        let _ = (lane, epoch, kernel, request, checked, timestamps);
         Err(Error::unsupported())
     }
 
@@ -492,13 +493,13 @@ pub trait Driver: Backend + Payload {
 
     /// Whether commands on a device reach device memory of another one's pools. If not, those that are told
     /// of such memory are refused; a launch is not, whose arguments nobody looks at.
-    fn reaches(device: &Object<Self::Device>, home: &Object<Self::Device>) -> bool {
+    fn can_access(device: &Object<Self::Device>, home: &Object<Self::Device>) -> bool {
         let _ = (device, home);
         true
     }
 
     /// Largest alignment of a synchronous allocation, in bytes. It may cost as much memory again.
-    const MOST_ALIGN: u64 = 2 << 20;
+    const MAX_ALIGN_BYTES: u64 = 2 << 20;
 
     /// The device that this one is a part of.
     fn parent(device: &Object<Self::Device>) -> Option<Arc<Object<Self::Device>>> {
@@ -519,7 +520,7 @@ pub trait Driver: Backend + Payload {
         flags: ur_map_flags_t,
         offset: usize,
         bytes: usize,
-    ) -> Result<(Landing, Work<Self>)> {
+    ) -> Result<(MappedPointer, Work<Self>)> {
         let _ = (mem, device, flags, offset, bytes);
         Err(Error::unsupported())
     }

@@ -4,19 +4,19 @@
 //! complete. Uses `driver`; asks lanes and contexts by the traits [`CompletionSource`] and [`Pending`]. Must never know
 //! a queue, a pool or an event.
 
-pub(crate) mod loans;
-pub(crate) mod reach;
+pub(crate) mod dependencies;
+pub(crate) mod leases;
 mod scope;
 pub(crate) mod threads;
 
 use crate::abi::UR_RESULT_ERROR_DEVICE_LOST;
 use crate::object::{Object, Origin, Result, ensure};
 use crate::stream::driver::{FAILED, is_failure};
-use crate::stream::engine::reach::Reach;
+use crate::stream::engine::dependencies::Dependencies;
 use crate::stream::engine::threads::{Job, Threads};
 use crate::stream::settings::Settings;
 use crate::stream::settings::pool_trace::Trace;
-use crate::stream::{Devices, Driver, Notice};
+use crate::stream::{CompletionCallback, Devices, Driver};
 use crate::timeline::sync::{Mutex, RwLock};
 
 use crate::timeline::{Clock, Failure, Frontier, LaneId, Point, PointRef};
@@ -74,7 +74,7 @@ pub(crate) trait Pending<D: Driver>: Send + Sync {
 /// What a thread blocks for on a lane, and will later.
 struct Blocked<D: Driver> {
     at: u64,
-    later: VecDeque<(Mark<D>, Notice)>,
+    later: VecDeque<(Mark<D>, CompletionCallback)>,
 }
 
 /// A native marker, and the point that it proves complete.
@@ -152,7 +152,7 @@ impl<D: Driver> Engine<D> {
 
     /// A forked child has none of our threads: it gets an error instead of a hang.
     pub(crate) fn check(&self) -> Result<()> {
-        ensure(!self.origin.is_left(), UR_RESULT_ERROR_DEVICE_LOST)
+        ensure(!self.origin.is_forked(), UR_RESULT_ERROR_DEVICE_LOST)
     }
 
     pub(crate) fn add_context(&self, context: Weak<dyn Pending<D>>) {
@@ -277,18 +277,18 @@ impl<D: Driver> Engine<D> {
 
     /// As [`Engine::wait`], of a command that the program waits for: an error if that failed, which is
     /// reported by that.
-    pub(crate) fn wait_reach(&self, reach: &Reach) -> Result<()> {
-        self.wait(&reach.done)?;
-        if reach.failure().is_some() {
+    pub(crate) fn wait_dependencies(&self, deps: &Dependencies) -> Result<()> {
+        self.wait(&deps.done)?;
+        if deps.failure().is_some() {
             // The wait covers what that came after, too.
-            for point in reach.order.points() {
+            for point in deps.order.points() {
                 self.is_done(&Frontier::from(point.to_point()))?;
             }
-            reach.report();
+            deps.report();
             return Err(FAILED);
         }
-        reach.order.mark_awaited();
-        trace_wait(&reach.order);
+        deps.order.mark_awaited();
+        trace_wait(&deps.order);
         Ok(())
     }
 
@@ -297,7 +297,7 @@ impl<D: Driver> Engine<D> {
     /// another follows: a later record could cover what waits for this very job.
     pub(crate) fn when(
         self: &Arc<Self>,
-        before: Reach,
+        before: Dependencies,
         job: impl FnOnce(Option<Arc<Failure>>) + Send + 'static,
     ) -> Result<()> {
         self.check()?;
@@ -327,7 +327,7 @@ impl<D: Driver> Engine<D> {
             let engine = Arc::clone(self);
             let seen = mark.clone();
             // A driver's call back may not ask the driver how the command ended: a thread of ours does.
-            let notice: Notice = Box::new(move || {
+            let callback: CompletionCallback = Box::new(move || {
                 let threads = engine.threads.clone();
                 threads.push(Box::new(move || {
                     if let Err(error) = engine.is_ended(&seen) {
@@ -340,8 +340,8 @@ impl<D: Driver> Engine<D> {
                 // The end has come: dropping the job completes what depends on it.
                 return;
             }
-            if let Some(notice) = D::notify(&mark.marker, notice) {
-                self.block_for(mark, notice);
+            if let Some(callback) = D::notify(&mark.marker, callback) {
+                self.block_for(mark, callback);
             }
             return;
         }
@@ -360,13 +360,13 @@ impl<D: Driver> Engine<D> {
 
     /// Has a thread block for a lane: one for all of its points, in their order. A point before that
     /// which it blocks for has one of its own, as the later one may wait for what it sets off.
-    fn block_for(self: &Arc<Self>, mark: Mark<D>, notice: Notice) {
+    fn block_for(self: &Arc<Self>, mark: Mark<D>, callback: CompletionCallback) {
         let (lane, epoch) = (mark.point.lane(), mark.point.epoch);
         let mut blocked = self.blocked.lock();
         let alone = match blocked.get_mut(&lane) {
             Some(Blocked { at, later }) if *at <= epoch => {
                 let place = later.partition_point(|(other, _)| other.point.epoch <= epoch);
-                later.insert(place, (mark, notice));
+                later.insert(place, (mark, callback));
                 return;
             }
             Some(_) => true,
@@ -384,18 +384,18 @@ impl<D: Driver> Engine<D> {
         }
         let engine = Arc::clone(self);
         self.threads.push(Box::new(move || {
-            let mut next = Some((mark, notice));
-            while let Some((mark, notice)) = next {
+            let mut next = Some((mark, callback));
+            while let Some((mark, callback)) = next {
                 if let Err(error) = engine.ended(&mark, D::block(&mark.marker)) {
                     log::error!("waiting for a lane failed: {:?}", error.code());
                 }
-                notice();
+                callback();
                 next = (!alone).then(|| engine.next_blocked(lane)).flatten();
             }
         }));
     }
 
-    fn next_blocked(&self, lane: LaneId) -> Option<(Mark<D>, Notice)> {
+    fn next_blocked(&self, lane: LaneId) -> Option<(Mark<D>, CompletionCallback)> {
         let mut blocked = self.blocked.lock();
         let Blocked { at, later } = blocked.get_mut(&lane)?;
         let next = later.pop_front();
@@ -415,7 +415,7 @@ impl<D: Driver> Engine<D> {
     /// A new point that the host signals, and that comes after no other one.
     pub(crate) fn host_point(self: &Arc<Self>, scope: &Scope<D>) -> Result<HostPoint<D>> {
         let signal = self.host_signal(scope)?;
-        Ok(self.place_alone(scope, signal))
+        Ok(self.separate_host_point(scope, signal))
     }
 
     /// Makes a signal the next point of a line, which the host signals after all points before it.
@@ -423,25 +423,25 @@ impl<D: Driver> Engine<D> {
         self: &Arc<Self>,
         scope: &Scope<D>,
         signal: HostSignal<D>,
-        line: &mut HostLine,
+        line: &mut HostTimeline,
     ) -> HostPoint<D> {
         line.last += 1;
         let point = Point::new(&line.clock, line.last);
-        self.place_at(scope, signal, point, line.last)
+        self.insert_host_point(scope, signal, point, line.last)
     }
 
     /// Makes a signal the one point of a line.
-    pub(crate) fn place_alone(
+    pub(crate) fn separate_host_point(
         self: &Arc<Self>,
         scope: &Scope<D>,
         signal: HostSignal<D>,
     ) -> HostPoint<D> {
         let point = Point::new(&Clock::of_host(self.deterministic), 1);
-        self.place_at(scope, signal, point, u64::MAX)
+        self.insert_host_point(scope, signal, point, u64::MAX)
     }
 
     /// `end`: how far the line has come once all of its points so far are signalled.
-    fn place_at(
+    fn insert_host_point(
         self: &Arc<Self>,
         scope: &Scope<D>,
         HostSignal { marker, signal }: HostSignal<D>,
@@ -544,12 +544,12 @@ pub(crate) struct HostSignal<D: Driver> {
 }
 
 /// Points that the host signals one after the other. Its end is that of its clock.
-pub(crate) struct HostLine {
+pub(crate) struct HostTimeline {
     clock: Arc<Clock>,
     last: u64,
 }
 
-impl HostLine {
+impl HostTimeline {
     pub fn new<D: Driver>(engine: &Engine<D>) -> Self {
         Self {
             clock: Clock::of_host(engine.deterministic),

@@ -53,7 +53,7 @@ impl<D: Driver> Scope<D> {
     pub(crate) fn new(
         engine: &Arc<Engine<D>>,
         devices: Box<[Arc<Object<D::Device>>]>,
-        state: D::State,
+        state: D::ContextData,
     ) -> Self {
         Self {
             engine: Arc::clone(engine),

@@ -21,9 +21,9 @@ use crate::hal::{self, EventInfo, ProfilingInfo};
 use crate::object::{Body, Error, Handles, InfoOut, Object, Result, ensure};
 use crate::stream::driver::is_failure;
 use crate::stream::engine::ForeignPoint;
-use crate::stream::engine::reach::{Reach, Reached, Reaches};
+use crate::stream::engine::dependencies::{Dependencies, DependencyList, EventDependencies};
 use crate::stream::event::signal::Signal;
-use crate::stream::{Context, Driver, Engine, Stamps};
+use crate::stream::{Context, Driver, Engine, Timestamps};
 use crate::timeline::{Failure, Frontier};
 use std::any::Any;
 use std::borrow::Cow;
@@ -65,7 +65,7 @@ enum Of<D: Driver> {
 /// What an event stands for.
 enum Standing {
     /// A command, for good.
-    Command(Reached, Option<Times>),
+    Command(EventDependencies, Option<Times>),
     /// A recorded command: its present execution.
     Recorded(Box<Signal>),
     /// A command of a graph, by its number: what only the graph's capture can wait for.
@@ -85,7 +85,7 @@ pub(crate) trait CommandQueue<D: Driver>: Send + Sync {
     fn handle(&self) -> *mut c_void;
 
     /// Submits a marker that comes after this: what it reaches.
-    fn mark(&self, after: &Reach) -> Result<Option<Reached>>;
+    fn mark(&self, after: &Dependencies) -> Result<Option<EventDependencies>>;
 
     /// Nobody holds an event any more that reaches this far, and it is complete.
     fn forget(&self, done: &Frontier);
@@ -98,7 +98,7 @@ const CAPTURED: Error = Error::new(UR_RESULT_ERROR_INVALID_OPERATION);
 #[derive(Clone)]
 pub(crate) struct Times {
     pub queued: u64,
-    pub stamps: Arc<Stamps>,
+    pub timestamps: Arc<Timestamps>,
 }
 
 impl<D: Driver> Body for Event<D> {
@@ -111,7 +111,7 @@ impl<D: Driver> Event<D> {
     pub(crate) fn new<Q: Body>(
         queue: &Object<Q>,
         command: ur_command_t,
-        reach: Reached,
+        deps: EventDependencies,
         times: Option<Times>,
     ) -> Self
     where
@@ -120,7 +120,7 @@ impl<D: Driver> Event<D> {
         Self::made(
             Of::Queue(queue.arc()),
             command,
-            Standing::Command(reach, times),
+            Standing::Command(deps, times),
         )
     }
 
@@ -195,7 +195,7 @@ impl<D: Driver> Event<D> {
     }
 
     /// Has the event of a recorded command stand for this execution; none: it failed.
-    pub(crate) fn stand_for(&self, execution: Option<(Reached, Option<Times>)>) {
+    pub(crate) fn stand_for(&self, execution: Option<(EventDependencies, Option<Times>)>) {
         if let Standing::Recorded(signal) = &*self.standing {
             signal.stand_for(execution);
             self.failed.store(false, Ordering::Relaxed);
@@ -203,10 +203,12 @@ impl<D: Driver> Event<D> {
     }
 
     /// How far it reaches now.
-    fn reach(&self) -> Result<Cow<'_, Reach>> {
+    fn dependencies(&self) -> Result<Cow<'_, Dependencies>> {
         match &*self.standing {
-            Standing::Command(reach, _) => Ok(Cow::Borrowed(reach)),
-            Standing::Recorded(signal) => signal.reach().map(|reach| Cow::Owned((*reach).clone())),
+            Standing::Command(deps, _) => Ok(Cow::Borrowed(deps)),
+            Standing::Recorded(signal) => signal
+                .dependencies()
+                .map(|deps| Cow::Owned((*deps).clone())),
             Standing::Captured(..) => Err(CAPTURED),
         }
     }
@@ -216,24 +218,24 @@ impl<D: Driver> Event<D> {
         context: &Object<Context<D>>,
         command: ur_command_t,
         marker: D::Marker,
-        stamps: Option<(u64, Arc<Stamps>)>,
+        timestamps: Option<(u64, Arc<Timestamps>)>,
     ) -> Result<Arc<Object<Self>>> {
         let engine = context.domain().engine();
         engine.check()?;
         let foreign = engine.foreign_point(marker.clone());
         let point = Frontier::from(foreign.point.clone());
-        let reach = Reach {
+        let deps = Dependencies {
             done: point.clone(),
             order: point,
             own: true,
-            ..Reach::default()
+            ..Dependencies::default()
         };
-        let times = stamps.map(|(queued, stamps)| Times { queued, stamps });
+        let times = timestamps.map(|(queued, timestamps)| Times { queued, timestamps });
         let foreign = Some(foreign);
         let mut event = Self::made(
             Of::Context(context.arc()),
             command,
-            Standing::Command(reach.into(), times),
+            Standing::Command(deps.into(), times),
         );
         *event.native = OnceLock::from(Box::new(Native {
             marker,
@@ -249,7 +251,7 @@ impl<D: Driver> Event<D> {
         Ok(hal::new::<D, _>(Self::made(
             Of::Context(context.arc()),
             UR_COMMAND_ENQUEUE_NATIVE_EXP,
-            Standing::Command(Reached::default(), None),
+            Standing::Command(EventDependencies::default(), None),
         )))
     }
 
@@ -272,11 +274,11 @@ impl<D: Driver> Event<D> {
     fn find_marker(&self) -> Result<D::Marker> {
         let engine = self.engine();
         engine.check()?;
-        let Standing::Command(reach, _) = &*self.standing else {
+        let Standing::Command(deps, _) = &*self.standing else {
             // It would stand for one execution, and this event for each in turn.
             return Err(Error::unsupported());
         };
-        let mut rest = reach.done.clone();
+        let mut rest = deps.done.clone();
         rest.prune();
         if let Some(point) = rest.single()
             && let Some(mark) = engine.mark(point)?
@@ -285,8 +287,8 @@ impl<D: Driver> Event<D> {
         }
         if !rest.is_empty()
             && let Some(queue) = self.queue()
-            && let Some(reach) = queue.mark(reach)?
-            && let Some(point) = reach.done.single()
+            && let Some(deps) = queue.mark(deps)?
+            && let Some(point) = deps.done.single()
             && let Some(mark) = engine.mark(point)?
         {
             return Ok(mark.marker);
@@ -340,9 +342,9 @@ impl<D: Driver> Event<D> {
     pub(crate) fn join_list<'a>(
         context: &Object<Context<D>>,
         list: Handles<'a, Self>,
-    ) -> Result<Cow<'a, Reach>> {
+    ) -> Result<Cow<'a, Dependencies>> {
         match list.is_empty() {
-            true => Ok(Cow::Borrowed(Reach::nothing())),
+            true => Ok(Cow::Borrowed(Dependencies::nothing())),
             false => Self::join(context, list.iter()),
         }
     }
@@ -352,41 +354,41 @@ impl<D: Driver> Event<D> {
     pub(crate) fn join<'a>(
         context: &Object<Context<D>>,
         events: impl IntoIterator<Item = &'a Object<Self>>,
-    ) -> Result<Cow<'a, Reach>> {
-        let mut all = Cow::Borrowed(Reach::nothing());
-        Self::for_each(context, events, |reach| match all.is_empty() {
-            true => all = reach,
-            false => all.to_mut().join(&reach),
+    ) -> Result<Cow<'a, Dependencies>> {
+        let mut all = Cow::Borrowed(Dependencies::nothing());
+        Self::for_each(context, events, |deps| match all.is_empty() {
+            true => all = deps,
+            false => all.to_mut().join(&deps),
         })?;
         Ok(all)
     }
 
     /// As [`Event::join_list`], each event by itself: for who looks at each of them once.
-    pub(crate) fn reaches<'a>(
+    pub(crate) fn dependency_list<'a>(
         context: &Object<Context<D>>,
         list: Handles<'a, Self>,
-    ) -> Result<Reaches<'a>> {
-        let mut all = Reaches::new();
-        Self::for_each(context, list.iter(), |reach| all.push(reach))?;
+    ) -> Result<DependencyList<'a>> {
+        let mut all = DependencyList::new();
+        Self::for_each(context, list.iter(), |deps| all.push(deps))?;
         Ok(all)
     }
 
     fn for_each<'a>(
         context: &Object<Context<D>>,
         events: impl IntoIterator<Item = &'a Object<Self>>,
-        mut take: impl FnMut(Cow<'a, Reach>),
+        mut take: impl FnMut(Cow<'a, Dependencies>),
     ) -> Result<()> {
         for event in events {
-            let reach = event.reach()?;
-            let failed = event.failed.load(Ordering::Relaxed) || reach.failure().is_some();
+            let deps = event.dependencies()?;
+            let failed = event.failed.load(Ordering::Relaxed) || deps.failure().is_some();
             ensure(!failed, UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS)?;
-            if reach.done.is_complete() {
+            if deps.done.is_complete() {
                 continue;
             }
             let near = D::SPANS || std::ptr::eq(&**event.context(), context);
             take(match near && !(D::FOREIGN_ON_HOST && event.is_foreign()) {
-                true => reach,
-                false => Cow::Owned(event.stand_in(&reach, context)?),
+                true => deps,
+                false => Cow::Owned(event.stand_in(&deps, context)?),
             });
         }
         Ok(())
@@ -400,19 +402,19 @@ impl<D: Driver> Event<D> {
 
     /// What stands for the event where lanes cannot wait for it themselves: a point that the host
     /// signals once the event has completed.
-    fn stand_in(&self, reach: &Reach, context: &Object<Context<D>>) -> Result<Reach> {
+    fn stand_in(&self, deps: &Dependencies, context: &Object<Context<D>>) -> Result<Dependencies> {
         let engine = self.engine();
         let point = engine.host_point(context.domain())?;
         let done = Frontier::from(point.point.clone());
-        let mut order = reach.order.clone();
+        let mut order = deps.order.clone();
         order.join(&done);
-        engine.when(reach.clone(), move |failure| {
+        engine.when(deps.clone(), move |failure| {
             point.end(failure.map(|_| Failure::new()));
         })?;
-        Ok(Reach {
+        Ok(Dependencies {
             done,
             order,
-            ..Reach::default()
+            ..Dependencies::default()
         })
     }
 
@@ -427,8 +429,8 @@ impl<D: Driver> Event<D> {
         if self.awaited.load(Ordering::Acquire) {
             return Ok(());
         }
-        let reach = self.reach()?;
-        let waited = self.engine().wait_reach(&reach);
+        let deps = self.dependencies()?;
+        let waited = self.engine().wait_dependencies(&deps);
         waited.map_err(|error| match is_failure(error) {
             true => error,
             false => self.fail(),
@@ -459,17 +461,17 @@ impl<D: Driver> Event<D> {
         if self.failed.load(Ordering::Relaxed) {
             return UR_EVENT_STATUS_ERROR;
         }
-        let reach = match &*self.standing {
-            Standing::Command(reach, _) => Reached::clone(reach),
-            Standing::Recorded(signal) => match signal.reach() {
-                Ok(reach) => reach,
+        let deps = match &*self.standing {
+            Standing::Command(deps, _) => EventDependencies::clone(deps),
+            Standing::Recorded(signal) => match signal.dependencies() {
+                Ok(deps) => deps,
                 Err(_) => return UR_EVENT_STATUS_ERROR,
             },
             Standing::Captured(..) => return UR_EVENT_STATUS_QUEUED,
         };
         let engine = self.engine();
-        let done = engine.is_done(&reach.done);
-        if reach.failure().is_some() {
+        let done = engine.is_done(&deps.done);
+        if deps.failure().is_some() {
             return UR_EVENT_STATUS_ERROR;
         }
         match done {
@@ -478,10 +480,10 @@ impl<D: Driver> Event<D> {
                 UR_EVENT_STATUS_ERROR
             }
             Ok(true) => {
-                reach.order.mark_complete();
+                deps.order.mark_complete();
                 UR_EVENT_STATUS_COMPLETE
             }
-            Ok(false) if reach.before().is_done() => UR_EVENT_STATUS_RUNNING,
+            Ok(false) if deps.before().is_done() => UR_EVENT_STATUS_RUNNING,
             Ok(false) => UR_EVENT_STATUS_SUBMITTED,
         }
     }
@@ -492,16 +494,16 @@ impl<D: Driver> Drop for Event<D> {
     fn drop(&mut self) {
         if !D::TRACKS
             && let Some(queue) = self.queue()
-            && let Standing::Command(reach, _) = &*self.standing
-            && reach.done.is_done()
+            && let Standing::Command(deps, _) = &*self.standing
+            && deps.done.is_done()
         {
-            queue.forget(&reach.done);
+            queue.forget(&deps.done);
         }
         match (&mut *self.of, &mut *self.standing, self.native.get()) {
             // SAFETY: nothing else drops them, nobody uses them any more, and there is nothing else to drop:
             // no times, no native object.
-            (Of::Queue(queue), Standing::Command(reach, None), None) => unsafe {
-                ptr::drop_in_place(reach);
+            (Of::Queue(queue), Standing::Command(deps, None), None) => unsafe {
+                ptr::drop_in_place(deps);
                 ptr::drop_in_place(queue);
             },
             _ => self.drop_slowly(),
@@ -581,15 +583,17 @@ impl<D: Driver> Event<D> {
             Standing::Captured(..) => None,
         };
         let times = times.ok_or(unknown)?;
-        times.stamps.refresh();
+        times.timestamps.refresh();
         let stamp = |stamp: &std::sync::atomic::AtomicU64| match stamp.load(Ordering::Acquire) {
             0 => Err(unknown),
             time => Ok(time),
         };
         out.value(match what {
             ProfilingInfo::CommandQueued | ProfilingInfo::CommandSubmit => times.queued,
-            ProfilingInfo::CommandStart => stamp(&times.stamps.start)?,
-            ProfilingInfo::CommandEnd | ProfilingInfo::CommandComplete => stamp(&times.stamps.end)?,
+            ProfilingInfo::CommandStart => stamp(&times.timestamps.start)?,
+            ProfilingInfo::CommandEnd | ProfilingInfo::CommandComplete => {
+                stamp(&times.timestamps.end)?
+            }
         })
     }
 
@@ -600,8 +604,8 @@ impl<D: Driver> Event<D> {
         user_data: *mut c_void,
     ) -> Result<()> {
         let frontier = match status {
-            UR_EXECUTION_INFO_COMPLETE => this.reach()?.done.clone(),
-            UR_EXECUTION_INFO_RUNNING => this.reach()?.before(),
+            UR_EXECUTION_INFO_COMPLETE => this.dependencies()?.done.clone(),
+            UR_EXECUTION_INFO_RUNNING => this.dependencies()?.before(),
             // Every command is submitted when its event is made.
             UR_EXECUTION_INFO_SUBMITTED => Frontier::new(),
             _ => return Err(Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION)),

@@ -8,7 +8,7 @@
 
 use crate::abi::UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS;
 use crate::object::{Error, Result};
-use crate::stream::engine::reach::Reached;
+use crate::stream::engine::dependencies::EventDependencies;
 use crate::stream::event::Times;
 use crate::timeline::sync::Mutex;
 
@@ -21,7 +21,7 @@ pub(crate) struct Signal {
 
 enum State {
     Idle,
-    Submitted(Reached, Option<Times>),
+    Submitted(EventDependencies, Option<Times>),
     Failed,
 }
 
@@ -35,10 +35,10 @@ impl Signal {
     }
 
     /// How far the present execution reaches.
-    pub fn reach(&self) -> Result<Reached> {
+    pub fn dependencies(&self) -> Result<EventDependencies> {
         match &*self.state.lock() {
-            State::Idle => Ok(Reached::default()),
-            State::Submitted(reach, _) => Ok(reach.clone()),
+            State::Idle => Ok(EventDependencies::default()),
+            State::Submitted(deps, _) => Ok(deps.clone()),
             State::Failed => Err(Error::new(UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS)),
         }
     }
@@ -51,9 +51,9 @@ impl Signal {
     }
 
     /// Stands for this execution from now on; none: it failed.
-    pub fn stand_for(&self, execution: Option<(Reached, Option<Times>)>) {
+    pub fn stand_for(&self, execution: Option<(EventDependencies, Option<Times>)>) {
         let next = match execution {
-            Some((reach, times)) => State::Submitted(reach, times),
+            Some((deps, times)) => State::Submitted(deps, times),
             None => State::Failed,
         };
         let before = std::mem::replace(&mut *self.state.lock(), next);

@@ -9,7 +9,7 @@
 //! | runs what it is given | a command of it is known to have failed |
 //! | is stopped, on an in-order queue | the failure is reported |
 
-use super::{Driver, LaneCore, Reach, State};
+use super::{Dependencies, Driver, LaneCore, State};
 use crate::object::Result;
 use crate::stream::driver::{FAILED, is_failure};
 use crate::stream::{Progress, Work};
@@ -28,7 +28,7 @@ pub(super) struct Dependents(Mutex<Vec<Dependent>, { rank::DEPENDENTS }>);
 
 struct Dependent {
     epoch: u64,
-    waits: Reach,
+    waits: Dependencies,
 }
 
 impl<D: Driver> LaneCore<D> {
@@ -46,14 +46,14 @@ impl<D: Driver> LaneCore<D> {
     }
 
     /// Whether a command after `waits` would not run, as far as is known.
-    pub fn drops(&self, waits: &Reach) -> bool {
-        self.record_untold();
+    pub fn drops(&self, waits: &Dependencies) -> bool {
+        self.record_hidden_failures();
         self.is_stopped() || waits.unreported().is_some()
     }
 
     /// The next command waits for these, some of which the stream would not tell of if they failed.
     #[inline]
-    pub(super) fn depend(&self, state: &State<D>, waits: &[impl Borrow<Reach>]) {
+    pub(super) fn depend(&self, state: &State<D>, waits: &[impl Borrow<Dependencies>]) {
         // A host task may fail, and the lane be given to others until then.
         let held = !self.engine.all_signalled();
         if !self.in_order && (D::TELLS_FAILURES || held) {
@@ -62,14 +62,14 @@ impl<D: Driver> LaneCore<D> {
         }
     }
 
-    fn depend_on(&self, state: &State<D>, waits: &Reach, held: bool) {
+    fn depend_on(&self, state: &State<D>, waits: &Dependencies, held: bool) {
         let own = |point: &PointRef<'_>| point.lane() == self.clock.id();
         let untold = |point: PointRef<'_>| !point.is_done() && (held || own(&point));
         if !waits.done.points().any(untold) {
             return;
         }
         // What has failed by now is known before the command is given.
-        self.record_untold();
+        self.record_hidden_failures();
         let mut dependents = self.dependents.0.lock();
         if dependents.len() >= FEW && dependents.len() == dependents.capacity() {
             let completed = self.clock.completed();
@@ -108,7 +108,7 @@ impl<D: Driver> LaneCore<D> {
             // Another thread has recorded it meanwhile.
             return Ok(());
         }
-        self.record_untold();
+        self.record_hidden_failures();
         let why = Failure::new();
         // The end of the last command that did not fail, as far as markers tell commands apart.
         let mut right = self.clock.completed();
@@ -167,11 +167,11 @@ impl<D: Driver> LaneCore<D> {
 
     /// All up to this epoch has ended, its own command well.
     pub fn record_end(&self, epoch: u64) {
-        self.record_untold();
+        self.record_hidden_failures();
         self.clock.raise(epoch);
     }
 
-    fn record_untold(&self) {
+    fn record_hidden_failures(&self) {
         if self.in_order {
             return;
         }

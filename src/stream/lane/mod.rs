@@ -8,34 +8,36 @@
 //! many records, to ask about one. Nobody waits for a lane's lock while holding another's: markers of
 //! other lanes are found before.
 
-pub(crate) mod here;
+pub(crate) mod extents;
 pub(crate) mod lanes;
-pub(crate) mod rooms;
+pub(crate) mod tail;
 
+mod biased_lock;
 mod failures;
-mod guests;
-mod lone;
-mod marks;
+mod foreign;
+mod markers;
 pub(crate) mod part;
-mod turn;
+mod submission;
 
-pub(crate) use turn::Turn;
+pub(crate) use submission::SubmissionGuard;
 
 use crate::abi::ur_queue_flags_t;
 use crate::object::{Object, Origin, Result};
 use crate::pool::{Ends, PoolKey, Stash, Taken};
-use crate::stream::engine::reach::{Issued, Reach, Reached, Recent, Ticket, Tickets};
-use crate::stream::engine::{CompletionSource, HostLine, HostPoint, HostSignal, Mark, Scope};
+use crate::stream::engine::dependencies::{
+    Dependencies, EventDependencies, MarkerRequest, MarkerRequests, OwnMarkerRequest, PendingWaits,
+};
+use crate::stream::engine::{CompletionSource, HostPoint, HostSignal, HostTimeline, Mark, Scope};
 
 use crate::stream::driver::Progress;
-use crate::stream::lane::here::Here;
-use crate::stream::lane::rooms::Rooms;
-use crate::stream::{Driver, Engine, Stamps, Work};
+use crate::stream::lane::extents::ExtentCache;
+use crate::stream::lane::tail::Tail;
+use crate::stream::{Driver, Engine, Timestamps, Work};
 use crate::timeline::{Clock, Frontier, Lane, Point, PointRef};
+use biased_lock::{BiasedLock, BiasedLockGuard};
 use failures::Dependents;
 use lanes::Lanes;
-use lone::{Lone, LoneGuard};
-use marks::Look;
+use markers::MarkerLimit;
 use part::Part;
 use smallvec::SmallVec;
 use std::borrow::Borrow;
@@ -54,7 +56,7 @@ pub(crate) struct LaneCore<D: Driver> {
     /// The engine's.
     origin: Origin,
     /// Whether others can put work on the stream that we never see, from some point on.
-    exposed: AtomicBool,
+    native_shared: AtomicBool,
     /// Whether a command failed that was not reported, on a lane that comes to a stop then.
     stopped: AtomicBool,
     /// Whether there are recorded markers, for who would else take the lock to give none back.
@@ -68,7 +70,7 @@ pub(crate) struct LaneCore<D: Driver> {
     tip_epoch: AtomicU64,
     /// The epoch of the last command.
     last: AtomicU64,
-    state: Lone<State<D>>,
+    state: BiasedLock<State<D>>,
     /// Blocks that it may use again at once, under a lock of its own.
     pub stash: Arc<Stash>,
     pub clock: Arc<Clock>,
@@ -79,7 +81,7 @@ pub(crate) struct LaneCore<D: Driver> {
     /// Commands that depend on others of the lane, as far as that says more than the lane's order.
     dependents: Dependents,
     /// Native commands that put work on the stream now.
-    guests: AtomicUsize,
+    foreign_submitters: AtomicUsize,
     /// Work pending on the lane keeps its context, and so the pools that it uses.
     owner: Arc<dyn LaneOwner<D>>,
 }
@@ -109,17 +111,17 @@ pub(crate) struct State<D: Driver> {
     /// to be recorded, or the lane is parked or stopped.
     attention: bool,
     /// Held by others too while someone may want the last command recorded exactly.
-    ticket: Option<Issued>,
+    request: Option<OwnMarkerRequest>,
     /// What events made at the lane's end share.
-    here: Here,
+    tail: Tail,
     pub order: Lane,
-    recent: Recent,
+    pending_waits: PendingWaits,
     /// Recorded markers, ascending by epoch. Unused where the driver tracks.
     marks: VecDeque<(u64, D::Marker)>,
-    look: Look,
-    rooms: Rooms,
+    look: MarkerLimit,
+    extents: ExtentCache,
     /// What the host is to signal here, if it ever was.
-    hosts: Option<HostLine>,
+    hosts: Option<HostTimeline>,
 }
 
 impl<D: Driver> LaneCore<D> {
@@ -148,13 +150,13 @@ impl<D: Driver> LaneCore<D> {
         let stash = Stash::new(&clock, owner.ends());
         let state = State {
             order,
-            recent: Recent::default(),
+            pending_waits: PendingWaits::default(),
             marks: VecDeque::new(),
-            look: Look::default(),
+            look: MarkerLimit::default(),
             attention: false,
-            ticket: None,
-            here: Here::new(&clock),
-            rooms: Rooms::new(),
+            request: None,
+            tail: Tail::new(&clock),
+            extents: ExtentCache::new(),
             hosts: None,
         };
         let lane = Arc::new(Self {
@@ -162,12 +164,12 @@ impl<D: Driver> LaneCore<D> {
             device: Arc::clone(device),
             engine: Arc::clone(engine),
             native,
-            exposed: AtomicBool::new(false),
+            native_shared: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             in_order,
             dependents: Dependents::default(),
-            guests: AtomicUsize::new(0),
-            state: Lone::new(state),
+            foreign_submitters: AtomicUsize::new(0),
+            state: BiasedLock::new(state),
             stash,
             tip_epoch: AtomicU64::new(0),
             last: AtomicU64::new(0),
@@ -186,23 +188,23 @@ impl<D: Driver> LaneCore<D> {
     /// Gives the lane a command that comes after `waits`. What an event for it reaches, if wanted.
     pub fn submit(
         &self,
-        waits: &Reach,
+        waits: &Dependencies,
         work: Work<D>,
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Timestamps>>,
         wanted: bool,
-    ) -> Result<Option<Reached>> {
+    ) -> Result<Option<EventDependencies>> {
         self.submit_with(&[waits], wanted, |lane, epoch| {
-            Progress::work::<D>(lane, epoch, work, stamps)
+            Progress::work::<D>(lane, epoch, work, timestamps)
         })
     }
 
     /// As [`LaneCore::submit`] after several, where `give` does what [`Driver::submit`] would.
     pub fn submit_with(
         &self,
-        waits: &[impl Borrow<Reach>],
+        waits: &[impl Borrow<Dependencies>],
         wanted: bool,
         give: impl FnOnce(&D::Lane, u64) -> Result<Progress>,
-    ) -> Result<Option<Reached>> {
+    ) -> Result<Option<EventDependencies>> {
         let mut state = self.after_all(waits)?;
         self.depend(&state, waits);
         let failed = waits
@@ -214,26 +216,30 @@ impl<D: Driver> LaneCore<D> {
     /// As [`LaneCore::submit_with`], after nothing but what is on the lane: who has the turn gives the
     /// next command, and ends it.
     #[inline(always)]
-    pub fn turn(&self) -> Turn<'_, D> {
+    pub fn submission(&self) -> SubmissionGuard<'_, D> {
         let state = self.state.lock();
-        Turn { lane: self, state }
+        SubmissionGuard { lane: self, state }
     }
 
     /// Keeps what this thread knows of the room from these addresses on for the next command.
-    pub fn learn(&self, addrs: &[usize]) {
+    pub fn cache_extents(&self, addrs: &[usize]) {
         let state = self.state.lock();
-        let known = addrs.iter().filter_map(|addr| rooms::known(*addr));
-        known.for_each(|room| state.rooms.keep(room));
+        let known = addrs.iter().filter_map(|addr| extents::lookup(*addr));
+        known.for_each(|extent| state.extents.insert(extent));
     }
 
     /// Gives the lane several commands in a row, the first of them after `waits`: how far all that
     /// was given reaches, and whether that is everything.
-    pub fn submit_all(&self, waits: &Reach, parts: &mut [Part<'_, D>]) -> (Reached, Result<()>) {
+    pub fn submit_all(
+        &self,
+        waits: &Dependencies,
+        parts: &mut [Part<'_, D>],
+    ) -> (EventDependencies, Result<()>) {
         // Other lanes' locks come before this one's.
         let found: Result<Vec<_>> = parts.iter().map(|part| self.find(&part.waits)).collect();
         let (found, mut state) = match found.and_then(|found| Ok((found, self.after(waits)?))) {
             Ok(ready) => ready,
-            Err(error) => return (Reached::default(), Err(error)),
+            Err(error) => return (EventDependencies::default(), Err(error)),
         };
         let failed = waits.unreported().is_some();
         let mut give = |state: &mut State<D>| {
@@ -244,22 +250,22 @@ impl<D: Driver> LaneCore<D> {
                 }
                 state.wait_for(&part.waits.order);
                 if let Some(held) = &mut part.held {
-                    let reach = held.place(|signal| self.hold_here(state, signal))?;
-                    part.reach = Some(reach.into());
+                    let deps = held.place(|signal| self.hold_here(state, signal))?;
+                    part.deps = Some(deps.into());
                     continue;
                 }
                 self.depend(state, &[&part.waits]);
                 let failed = failed || part.waits.unreported().is_some();
-                part.reach = self.give(state, part.wanted, failed, |lane, epoch| {
+                part.deps = self.give(state, part.wanted, failed, |lane, epoch| {
                     part.given
-                        .submit(lane, epoch, part.stamps.clone())
+                        .submit(lane, epoch, part.timestamps.clone())
                         .map(|()| Progress::Pending)
                 })?;
             }
             Ok(())
         };
         let result = give(&mut state);
-        (self.reach(&mut state), result)
+        (self.dependencies(&mut state), result)
     }
 
     /// Gives the lane a command; one that depends on what has `failed` is none.
@@ -269,7 +275,7 @@ impl<D: Driver> LaneCore<D> {
         wanted: bool,
         failed: bool,
         give: impl FnOnce(&D::Lane, u64) -> Result<Progress>,
-    ) -> Result<Option<Reached>> {
+    ) -> Result<Option<EventDependencies>> {
         self.record_if_watched(state)?;
         let watched = match failed || self.is_stopped() {
             false => {
@@ -278,7 +284,7 @@ impl<D: Driver> LaneCore<D> {
             }
             true => self.drop_command(state)?,
         };
-        Ok(wanted.then(|| self.reach_here(state, true, watched)))
+        Ok(wanted.then(|| self.tail_dependencies(state, true, watched)))
     }
 
     /// What became of the next command: whether it is still to be watched.
@@ -288,7 +294,7 @@ impl<D: Driver> LaneCore<D> {
             Ok(given) => given,
             Err(error) => {
                 cold_path();
-                self.half_given(state);
+                self.record_refusal(state);
                 return Err(error);
             }
         };
@@ -302,11 +308,11 @@ impl<D: Driver> LaneCore<D> {
 
     /// A command was refused.
     #[cold]
-    fn half_given(&self, state: &mut State<D>) {
+    fn record_refusal(&self, state: &mut State<D>) {
         if !D::TRACKS {
             // A part of it may be there: what comes to pass now includes that.
             state.order.step();
-            state.here.clear();
+            state.tail.clear();
             self.publish(state);
         }
     }
@@ -314,11 +320,11 @@ impl<D: Driver> LaneCore<D> {
     /// There is one command more.
     #[inline(always)]
     fn step(&self, state: &mut State<D>) {
-        let alone = state.recent.is_empty();
+        let alone = state.pending_waits.is_empty();
         state.order.step();
         let epoch = state.order.epoch();
         match alone {
-            true => state.here.step(epoch),
+            true => state.tail.step(epoch),
             false => {
                 cold_path();
                 self.step_joined(state, epoch);
@@ -330,12 +336,12 @@ impl<D: Driver> LaneCore<D> {
     /// There is one command more, and it alone proves what was waited for since the last.
     #[inline(never)]
     fn step_joined(&self, state: &mut State<D>, epoch: u64) {
-        state.here.step_joined(epoch);
-        state.recent.clear();
+        state.tail.step_joined(epoch);
+        state.pending_waits.clear();
     }
 
     /// The part of what is waited for that other lanes have yet to complete, with its markers.
-    fn find(&self, waits: &Reach) -> Result<(Vec<Point>, Marks<D>)> {
+    fn find(&self, waits: &Dependencies) -> Result<(Vec<Point>, Marks<D>)> {
         let foreign =
             |point: &PointRef<'_>| point.lane() != self.clock.id() && !point.is_complete();
         let missing: Missing<'_> = waits.done.points().filter(foreign).collect();
@@ -351,7 +357,7 @@ impl<D: Driver> LaneCore<D> {
         &self,
         state: &mut State<D>,
         missing: impl IntoIterator<Item = PointRef<'a>>,
-        waits: &[impl Borrow<Reach>],
+        waits: &[impl Borrow<Dependencies>],
         marks: &[Mark<D>],
     ) -> Result<()> {
         if !marks.is_empty() {
@@ -360,25 +366,28 @@ impl<D: Driver> LaneCore<D> {
         for mark in marks {
             D::wait(&self.native, &mark.marker)?;
         }
-        state.recent.add(missing);
+        state.pending_waits.add(missing);
         for waits in waits {
-            state.recent.hold(&waits.borrow().tickets);
+            state.pending_waits.hold(&waits.borrow().requests);
         }
-        state.recent.prune();
-        state.here.change();
+        state.pending_waits.prune();
+        state.tail.change();
         self.publish(state);
         Ok(())
     }
 
     /// Makes later commands wait for `waits` and lets `then` look at the order under the lock.
     #[inline]
-    pub fn after(&self, waits: &Reach) -> Result<LoneGuard<'_, State<D>>> {
+    pub fn after(&self, waits: &Dependencies) -> Result<BiasedLockGuard<'_, State<D>>> {
         self.after_all(&[waits])
     }
 
     /// As [`LaneCore::after`], of several.
     #[inline]
-    pub fn after_all(&self, waits: &[impl Borrow<Reach>]) -> Result<LoneGuard<'_, State<D>>> {
+    pub fn after_all(
+        &self,
+        waits: &[impl Borrow<Dependencies>],
+    ) -> Result<BiasedLockGuard<'_, State<D>>> {
         let state = self.state.lock();
         match waits.iter().all(|waits| waits.borrow().done.is_empty()) {
             true => Ok(state),
@@ -388,9 +397,9 @@ impl<D: Driver> LaneCore<D> {
 
     fn after_others<'a>(
         &'a self,
-        mut state: LoneGuard<'a, State<D>>,
-        waits: &[impl Borrow<Reach>],
-    ) -> Result<LoneGuard<'a, State<D>>> {
+        mut state: BiasedLockGuard<'a, State<D>>,
+        waits: &[impl Borrow<Dependencies>],
+    ) -> Result<BiasedLockGuard<'a, State<D>>> {
         let points = waits.iter().flat_map(|waits| waits.borrow().done.points());
         let foreign = points.filter(|point| !state.order.orders_point(*point));
         let mut missing: Missing<'_> = foreign.collect();
@@ -410,7 +419,11 @@ impl<D: Driver> LaneCore<D> {
 
     /// Makes later commands wait for what the host signals: its point, and what the host waits for
     /// itself. That is recorded first, so that it never covers this wait.
-    pub fn hold(&self, waits: &Reach, signal: HostSignal<D>) -> Result<(HostPoint<D>, Reach)> {
+    pub fn hold(
+        &self,
+        waits: &Dependencies,
+        signal: HostSignal<D>,
+    ) -> Result<(HostPoint<D>, Dependencies)> {
         let mut state = self.after(waits)?;
         self.hold_here(&mut state, signal)
     }
@@ -419,79 +432,84 @@ impl<D: Driver> LaneCore<D> {
         &self,
         state: &mut State<D>,
         signal: HostSignal<D>,
-    ) -> Result<(HostPoint<D>, Reach)> {
+    ) -> Result<(HostPoint<D>, Dependencies)> {
         self.cover(state)?;
-        let before = Reach {
+        let before = Dependencies {
             done: state.tip(),
             order: state.order.frontier(),
-            ..Reach::default()
+            ..Dependencies::default()
         };
         if !D::TRACKS && !state.order.current().is_done() {
-            self.keep_mark(state)?;
+            self.insert_marker(state)?;
         }
         D::wait(&self.native, &signal.marker)?;
         // One line for all, each of which comes after those before it, so that many pending ones are
         // as easily told as one.
         let line = state
             .hosts
-            .get_or_insert_with(|| HostLine::new(&self.engine));
+            .get_or_insert_with(|| HostTimeline::new(&self.engine));
         let held = self.engine.place(self.owner.scope(), signal, line);
         let mut order = before.order.clone();
         order.join_point(&held.point);
         state.wait_for(&order);
         // The host waits for all else that is waited for.
-        state.recent.clear();
-        state.recent.add([held.point.by_ref()]);
+        state.pending_waits.clear();
+        state.pending_waits.add([held.point.by_ref()]);
         self.publish(state);
         Ok((held, before))
     }
 
     /// What an event reaches that stands for everything up to here, without a command of its own.
-    pub fn reach(&self, state: &mut State<D>) -> Reached {
+    pub fn dependencies(&self, state: &mut State<D>) -> EventDependencies {
         self.cover_or_log(state);
-        self.reach_here(state, false, true)
+        self.tail_dependencies(state, false, true)
     }
 
     /// What an event made now reaches. With `watched`, it may want the last command recorded exactly.
-    fn reach_here(&self, state: &mut State<D>, own: bool, watched: bool) -> Reached {
+    fn tail_dependencies(
+        &self,
+        state: &mut State<D>,
+        own: bool,
+        watched: bool,
+    ) -> EventDependencies {
         let watched = watched && !D::TRACKS;
         // Others may put work behind the command at any time: its record cannot wait for ours.
         if watched
             && self.is_open()
-            && let Err(error) = self.keep_mark(state)
+            && let Err(error) = self.insert_marker(state)
         {
             log::error!("recording an event failed: {:?}", error.code());
         }
         let State {
-            ticket,
-            here,
+            request,
+            tail,
             attention,
             ..
         } = state;
         *attention |= watched;
-        let ticket: Option<&Ticket> = watched.then(|| &**ticket.get_or_insert_default());
-        match here.again(own, ticket) {
-            Some(reach) => reach,
-            None => Self::reach_anew(state, own, watched),
+        let request: Option<&MarkerRequest> = watched.then(|| &**request.get_or_insert_default());
+        match tail.again(own, request) {
+            Some(deps) => deps,
+            None => Self::new_tail_dependencies(state, own, watched),
         }
     }
 
     #[inline(never)]
-    fn reach_anew(state: &mut State<D>, own: bool, watched: bool) -> Reached {
+    fn new_tail_dependencies(state: &mut State<D>, own: bool, watched: bool) -> EventDependencies {
         let State {
             order,
-            recent,
-            ticket,
-            here,
+            pending_waits,
+            request,
+            tail,
             ..
         } = state;
-        here.renew(|told| {
+        tail.renew(|told| {
             order.tell(&mut told.done, &mut told.order);
-            let points = recent.points().iter();
+            let points = pending_waits.points().iter();
             points.for_each(|point| told.done.join_point(point));
-            let ticket = watched.then(|| Ticket::clone(ticket.get_or_insert_default()));
-            told.tickets = Tickets::of(ticket);
-            told.tickets.join(recent.tickets());
+            let request = watched.then(|| MarkerRequest::clone(request.get_or_insert_default()));
+            told.requests = MarkerRequests::of(request);
+            told.requests.join(pending_waits.requests());
             told.own = own;
             told.failed = None;
         })
@@ -514,13 +532,13 @@ impl<D: Driver> LaneCore<D> {
     }
 
     /// As [`LaneCore::reach`], now, and recorded exactly.
-    pub fn reach_now(&self) -> Result<Reached> {
+    pub fn recorded_dependencies(&self) -> Result<EventDependencies> {
         let mut state = self.state.lock();
-        let reach = self.reach(&mut state);
+        let deps = self.dependencies(&mut state);
         if !D::TRACKS && !state.order.current().is_done() {
-            self.keep_mark(&mut state)?;
+            self.insert_marker(&mut state)?;
         }
-        Ok(reach)
+        Ok(deps)
     }
 
     /// Everything foreign that the lane waits for.
@@ -536,7 +554,7 @@ impl<D: Driver> LaneCore<D> {
     }
 
     /// Whether what is waited for reaches this lane's last command.
-    pub fn is_last_of(&self, waits: &Reach) -> bool {
+    pub fn is_last_of(&self, waits: &Dependencies) -> bool {
         let last = self.last.load(Ordering::Relaxed);
         waits.done.epoch_of(self.clock.id()) == Some(last)
     }
@@ -551,9 +569,9 @@ impl<D: Driver> LaneCore<D> {
     }
 
     /// As [`LaneCore::free`], and what an event of it reaches.
-    pub fn free_told(&self, addr: usize) -> Option<Reached> {
+    pub fn free_with_event(&self, addr: usize) -> Option<EventDependencies> {
         let mut state = self.state.lock();
-        self.free(addr).then(|| self.reach(&mut state))
+        self.free(addr).then(|| self.dependencies(&mut state))
     }
 
     /// The address of a block that died here, from the lane's own store.
@@ -563,10 +581,10 @@ impl<D: Driver> LaneCore<D> {
     }
 
     /// As [`LaneCore::take`], and what an event of it reaches.
-    pub fn take_told(&self, key: PoolKey, bytes: u64) -> Taken<(u64, Reached)> {
+    pub fn alloc_with_event(&self, key: PoolKey, bytes: u64) -> Taken<(u64, EventDependencies)> {
         let mut state = self.state.lock();
         let addr = self.take(key, bytes)?;
-        Ok((addr, self.reach(&mut state)))
+        Ok((addr, self.dependencies(&mut state)))
     }
 
     pub fn flush(&self) -> Result<()> {
@@ -595,7 +613,7 @@ impl<D: Driver> LaneCore<D> {
 
     #[inline]
     fn publish(&self, state: &State<D>) {
-        let alone = state.recent.is_empty();
+        let alone = state.pending_waits.is_empty();
         let last = state.order.epoch();
         self.publish_tip(if alone { last } else { JOINED }, last);
         if self.is_parked() {
@@ -628,12 +646,12 @@ impl<D: Driver> LaneCore<D> {
             return false;
         };
         self.forget_complete(&mut state);
-        if !state.recent.is_empty() {
-            state.recent.prune();
-            state.here.change();
+        if !state.pending_waits.is_empty() {
+            state.pending_waits.prune();
+            state.tail.change();
             self.publish(&state);
         }
-        let idle = self.left() == 0 && state.recent.is_empty() && !self.is_open();
+        let idle = self.left() == 0 && state.pending_waits.is_empty() && !self.is_open();
         if idle {
             self.parked.store(true, Ordering::Relaxed);
             state.attention = true;
@@ -648,24 +666,24 @@ impl<D: Driver> LaneCore<D> {
 
 impl<D: Driver> State<D> {
     pub fn tip(&self) -> Frontier {
-        tip(&self.order, &self.recent)
+        tip(&self.order, &self.pending_waits)
     }
 
     /// All later commands come after this.
     fn wait_for(&mut self, frontier: &Frontier) {
         if !frontier.is_empty() {
             self.order.wait_for(frontier);
-            self.here.change();
+            self.tail.change();
         }
     }
 }
 
-fn tip(order: &Lane, recent: &Recent) -> Frontier {
+fn tip(order: &Lane, pending_waits: &PendingWaits) -> Frontier {
     let mut tip = match order.epoch() {
         0 => Frontier::new(),
         _ => Frontier::from(order.current()),
     };
-    let points = recent.points().iter();
+    let points = pending_waits.points().iter();
     points.for_each(|point| tip.join_point(point));
     tip
 }

@@ -7,7 +7,7 @@
 use crate::abi::*;
 use crate::object::{Error, Handles, Object, OutHandle, Result, ensure};
 use crate::pool::{Acquired, Block, Miss, Order, PoolKey, Request, Story, Taken};
-use crate::stream::engine::reach::{Reach, Reached};
+use crate::stream::engine::dependencies::{Dependencies, EventDependencies};
 use crate::stream::event::Event;
 use crate::stream::lane::LaneCore;
 use crate::stream::queue::out_of_order::OutOfOrder;
@@ -45,20 +45,20 @@ pub(crate) fn alloc<D: Driver>(
                 return Ok(address(addr));
             }
         } else if !this.is_profiled() {
-            let taken = lane.take_told(key, bytes).or_else(|miss| {
+            let taken = lane.alloc_with_event(key, bytes).or_else(|miss| {
                 on_credit(this, pool, (key, bytes), miss, |lane, (key, bytes)| {
-                    lane.take_told(key, bytes)
+                    lane.alloc_with_event(key, bytes)
                 })
             });
-            if let Ok((addr, reach)) = taken {
+            if let Ok((addr, deps)) = taken {
                 event.make(D::table(), || {
-                    Event::new(this, command_of(kind), reach, None)
+                    Event::new(this, command_of(kind), deps, None)
                 });
                 return Ok(address(addr));
             }
         }
     }
-    alloc_slowly(this, kind, pool, size, waits, event)
+    alloc_general(this, kind, pool, size, waits, event)
 }
 
 /// Takes what the lane's own store has but no credit for, if credit can be found.
@@ -84,7 +84,7 @@ fn on_credit<D: Driver, T>(
 
 /// As [`alloc`], where the lane's own store does not serve.
 #[inline(never)]
-fn alloc_slowly<D: Driver>(
+fn alloc_general<D: Driver>(
     this: &Object<Queue<D>>,
     kind: Kind,
     pool: Option<&Object<UsmPool<D>>>,
@@ -106,7 +106,7 @@ fn alloc_slowly<D: Driver>(
         let part = (pool.core(), part);
         return native_alloc::alloc(this, part, command_of(kind), size, &waits, event);
     }
-    let (block, reach) = loop {
+    let (block, deps) = loop {
         let mut entry = entry(this);
         let story = entry.as_ref().map(|_| RefCell::default());
         let ask = Ask {
@@ -133,16 +133,18 @@ fn alloc_slowly<D: Driver>(
             };
             entry.alloc(pool.core().number(), kind, size, block, &story.borrow());
         }
-        if let Served::Block(block, reach) = served? {
-            break (block, reach);
+        if let Served::Block(block, deps) = served? {
+            break (block, deps);
         }
     };
-    if let Some(reach) = reach.filter(|_| event.wanted()) {
-        let (reach, times) = this.timed(Reached::clone(&reach)).inspect_err(|_| {
-            // Nobody gets to know the block.
-            pool.core().release(part, block.addr, reach.done.clone());
-        })?;
-        Queue::deliver(this, command_of(kind), Some(reach), times, event, false)?;
+    if let Some(deps) = deps.filter(|_| event.wanted()) {
+        let (deps, times) = this
+            .timed(EventDependencies::clone(&deps))
+            .inspect_err(|_| {
+                // Nobody gets to know the block.
+                pool.core().release(part, block.addr, deps.done.clone());
+            })?;
+        Queue::deliver(this, command_of(kind), Some(deps), times, event, false)?;
     }
     Ok(address(block.addr))
 }
@@ -187,19 +189,19 @@ pub(crate) fn free<D: Driver>(
                 return Ok(());
             }
         } else if !this.is_profiled()
-            && let Some(reach) = lane.free_told(addr)
+            && let Some(deps) = lane.free_with_event(addr)
         {
             let command = UR_COMMAND_ENQUEUE_USM_FREE_EXP;
-            event.make(D::table(), || Event::new(this, command, reach, None));
+            event.make(D::table(), || Event::new(this, command, deps, None));
             return Ok(());
         }
     }
-    free_slowly(this, addr, waits, event)
+    free_general(this, addr, waits, event)
 }
 
 /// As [`free`], where more is wanted than to give the lane its block back.
 #[inline(never)]
-fn free_slowly<D: Driver>(
+fn free_general<D: Driver>(
     this: &Object<Queue<D>>,
     addr: usize,
     waits: Handles<'_, Event<D>>,
@@ -212,7 +214,7 @@ fn free_slowly<D: Driver>(
     }
     let waits = Event::join_list(this.context(), waits)?;
     let mut entry = entry(this);
-    let reach = match &this.shape {
+    let deps = match &this.shape {
         Shape::InOrder(lane) => {
             // A refused free must not have made the queue wait.
             ensure(waits.done.is_empty() || memory.is_start(addr), unknown)?;
@@ -223,30 +225,32 @@ fn free_slowly<D: Driver>(
             if let Some(entry) = &mut entry {
                 entry.free(addr as u64, &state.tip());
             }
-            event.wanted().then(|| lane.reach(&mut state))
+            event.wanted().then(|| lane.dependencies(&mut state))
         }
         Shape::OutOfOrder(lanes) => {
             let mut lanes = lanes.lock();
-            let reach = lanes.reach_of(&waits);
-            ensure(memory.free(addr, &reach.done), unknown)?;
+            let deps = lanes.dependencies_after(&waits);
+            ensure(memory.free(addr, &deps.done), unknown)?;
             if let Some(entry) = &mut entry {
-                entry.free(addr as u64, &reach.done);
+                entry.free(addr as u64, &deps.done);
             }
-            lanes.add_loose(&reach);
-            Some(Reached::new(reach))
+            lanes.add_off_lane(&deps);
+            Some(EventDependencies::new(deps))
         }
     };
     drop(entry);
-    let Some(reach) = reach.filter(|_| event.wanted()) else {
+    let Some(deps) = deps.filter(|_| event.wanted()) else {
         return Ok(());
     };
     // The block is free, whatever becomes of the event's times.
-    let (reach, times) = match this.is_profiled() {
-        true => this.timed(Reached::clone(&reach)).unwrap_or((reach, None)),
-        false => (reach, None),
+    let (deps, times) = match this.is_profiled() {
+        true => this
+            .timed(EventDependencies::clone(&deps))
+            .unwrap_or((deps, None)),
+        false => (deps, None),
     };
     let command = UR_COMMAND_ENQUEUE_USM_FREE_EXP;
-    Queue::deliver(this, command, Some(reach), times, event, false)
+    Queue::deliver(this, command, Some(deps), times, event, false)
 }
 
 fn address(addr: u64) -> *mut c_void {
@@ -274,7 +278,7 @@ struct Ask<'a, D: Driver> {
 /// What came of an attempt.
 enum Served {
     /// The block, and what the event of its allocation reaches if there will be one.
-    Block(Block, Option<Reached>),
+    Block(Block, Option<EventDependencies>),
     /// Nothing yet: the host has to see this complete first.
     Once(Frontier),
 }
@@ -290,7 +294,7 @@ impl<D: Driver> Ask<'_, D> {
         }
     }
 
-    fn in_order(&self, lane: &LaneCore<D>, waits: &Reach) -> Result<Served> {
+    fn in_order(&self, lane: &LaneCore<D>, waits: &Dependencies) -> Result<Served> {
         let mut state = lane.after(waits)?;
         let request = self.request(Order::Lane(&state.order), true);
         let acquired = match self.pool.acquire(self.part, &request, Some(&lane.stash))? {
@@ -300,7 +304,7 @@ impl<D: Driver> Ask<'_, D> {
         let block = acquired.block();
         if let Acquired::After(_, frontier) = acquired {
             drop(state);
-            let mut death = Reach::default();
+            let mut death = Dependencies::default();
             death.join_frontier(&frontier);
             match lane.after(&death) {
                 Ok(again) => state = again,
@@ -310,24 +314,24 @@ impl<D: Driver> Ask<'_, D> {
                 }
             }
         }
-        let reach = self.wanted.then(|| lane.reach(&mut state));
-        Ok(Served::Block(block, reach))
+        let deps = self.wanted.then(|| lane.dependencies(&mut state));
+        Ok(Served::Block(block, deps))
     }
 
     /// Without an event nothing but the host could wait for a block's death.
-    fn out_of_order(&self, lanes: &mut OutOfOrder<D>, waits: &Reach) -> Result<Served> {
-        let mut reach = lanes.reach_of(waits);
-        let request = self.request(Order::Frontier(&reach.order), self.wanted);
+    fn out_of_order(&self, lanes: &mut OutOfOrder<D>, waits: &Dependencies) -> Result<Served> {
+        let mut deps = lanes.dependencies_after(waits);
+        let request = self.request(Order::Frontier(&deps.order), self.wanted);
         let acquired = match self.pool.acquire(self.part, &request, None)? {
             Answer::Served(acquired) => acquired,
             Answer::Once(wait) => return Ok(Served::Once(wait)),
         };
         if let Acquired::After(_, frontier) = &acquired {
-            reach.join_frontier(frontier);
+            deps.join_frontier(frontier);
         }
-        lanes.add_loose(&reach);
+        lanes.add_off_lane(&deps);
         let block = acquired.block();
-        let reach = self.wanted.then(|| Reached::new(reach));
-        Ok(Served::Block(block, reach))
+        let deps = self.wanted.then(|| EventDependencies::new(deps));
+        Ok(Served::Block(block, deps))
     }
 }

@@ -17,10 +17,10 @@ pub(crate) fn map<D: Driver>(
 ) -> Result<*mut c_void> {
     this.live(waits)?;
     this.site().buffer_range(buffer, offset, bytes)?;
-    let (landing, work) = D::map(buffer, this.device(), flags, offset, bytes)?;
+    let (pointer, work) = D::map(buffer, this.device(), flags, offset, bytes)?;
     let command = UR_COMMAND_MEM_BUFFER_MAP;
     Queue::enqueue(this, command, waits, work, event, blocking)?;
-    Ok(std::ptr::with_exposed_provenance_mut(landing.get()))
+    Ok(std::ptr::with_exposed_provenance_mut(pointer.get()))
 }
 
 /// `urEnqueueMemUnmap`

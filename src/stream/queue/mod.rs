@@ -22,8 +22,8 @@ pub(crate) mod replay;
 use crate::abi::*;
 use crate::hal::{self, QueueInfo};
 use crate::object::{Body, Error, Handles, InfoOut, Object, OutHandle, Result, ensure};
-use crate::stream::engine::loans::Loans;
-use crate::stream::engine::reach::{Reach, Reached};
+use crate::stream::engine::dependencies::{Dependencies, EventDependencies};
+use crate::stream::engine::leases::Leases;
 use crate::stream::engine::{HostPoint, HostSignal};
 use crate::timeline::rank;
 use crate::timeline::sync::Mutex;
@@ -37,7 +37,7 @@ use crate::stream::queue::out_of_order::OutOfOrder;
 use crate::stream::recording::command::Command;
 use crate::stream::recording::command::Site;
 use crate::stream::settings::pool_trace::Trace;
-use crate::stream::{Context, Driver, Engine, Stamps, Work};
+use crate::stream::{Context, Driver, Engine, Timestamps, Work};
 use crate::timeline::{Clock, Failure, Frontier, LaneId};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub struct Queue<D: Driver> {
     /// Where that stands in the context.
     home_at: usize,
     /// Lanes lent to native commands, with the threads whose callbacks run.
-    pub(crate) lent: Loans<LaneCore<D>>,
+    pub(crate) leased: Leases<LaneCore<D>>,
     /// Why host tasks of it did not run.
     failures: Failures,
     /// Whom a trace of pools knows it by; none without one. An in-order queue is its lane.
@@ -110,7 +110,7 @@ impl<D: Driver> Queue<D> {
             flags,
             watched: watched(&shape),
             shape,
-            lent: Loans::default(),
+            leased: Leases::default(),
             failures: Failures::default(),
             capture: Capture::default(),
         }))
@@ -128,7 +128,7 @@ impl<D: Driver> Queue<D> {
         let home = context.device(device)?;
         let (device, context) = (device.arc(), context.arc());
         let lane = LaneCore::over(Arc::clone(&context) as _, &device, true, |_| Ok(lane))?;
-        lane.expose()?;
+        lane.share_native()?;
         let shape = Shape::InOrder(lane);
         Ok(Self::made(Self {
             context,
@@ -138,7 +138,7 @@ impl<D: Driver> Queue<D> {
             flags,
             watched: watched(&shape),
             shape,
-            lent: Loans::default(),
+            leased: Leases::default(),
             failures: Failures::default(),
             capture: Capture::default(),
         }))
@@ -166,13 +166,13 @@ impl<D: Driver> Queue<D> {
     /// Shows the stream beneath, one of several on an out-of-order queue. Work that others put there
     /// from now on is waited for like the queue's own. Within a native command it is that command's
     /// stream, for no longer than the command.
-    pub fn expose<R>(&self, look: impl FnOnce(&D::Lane) -> R) -> Result<R> {
-        if let Some(lane) = self.lent_here() {
-            return Ok(look(lane.lent()));
+    pub fn with_native<R>(&self, look: impl FnOnce(&D::Lane) -> R) -> Result<R> {
+        if let Some(lane) = self.leased_here() {
+            return Ok(look(lane.leased()));
         }
         match &self.shape {
-            Shape::InOrder(lane) => Ok(look(lane.expose()?)),
-            Shape::OutOfOrder(lanes) => Ok(look(lanes.lock().shown()?.expose()?)),
+            Shape::InOrder(lane) => Ok(look(lane.share_native()?)),
+            Shape::OutOfOrder(lanes) => Ok(look(lanes.lock().shown()?.share_native()?)),
         }
     }
 
@@ -196,8 +196,8 @@ impl<D: Driver> Queue<D> {
     }
 
     /// The lane of the native command whose function runs on this thread, the innermost.
-    fn lent_here(&self) -> Option<Arc<LaneCore<D>>> {
-        self.lent.here()
+    fn leased_here(&self) -> Option<Arc<LaneCore<D>>> {
+        self.leased.innermost()
     }
 
     pub(crate) fn site(&self) -> Site<'_, D> {
@@ -256,43 +256,48 @@ impl<D: Driver> Queue<D> {
             return capture::record(this, made, waits, event, Span::Command);
         }
         let Command { kind, work, .. } = made;
-        Self::give_with(this, kind, waits, event, blocking, |lane, epoch, stamps| {
-            Progress::work::<D>(lane, epoch, work, stamps)
-        })
+        Self::submit_with(
+            this,
+            kind,
+            waits,
+            event,
+            blocking,
+            |lane, epoch, timestamps| Progress::work::<D>(lane, epoch, work, timestamps),
+        )
     }
 
     /// Enqueues what `give` has a lane take as the command with an epoch.
     #[inline(always)]
-    pub(crate) fn give_with(
+    pub(crate) fn submit_with(
         this: &Object<Self>,
         command: ur_command_t,
         waits: Handles<'_, Event<D>>,
         event: OutHandle<'_, Event<D>>,
         blocking: bool,
-        give: impl FnOnce(&D::Lane, u64, Option<Arc<Stamps>>) -> Result<Progress>,
+        give: impl FnOnce(&D::Lane, u64, Option<Arc<Timestamps>>) -> Result<Progress>,
     ) -> Result<()> {
         if let Some(lane) = this.next_lane(waits, blocking) {
-            let mut turn = lane.turn();
-            let epoch = turn.epoch();
-            let Some(native) = turn.begin()? else {
-                return Self::skip(this, turn, command, event);
+            let mut guard = lane.submission();
+            let epoch = guard.epoch();
+            let Some(native) = guard.begin()? else {
+                return Self::skip(this, guard, command, event);
             };
             let given = give(native, epoch, None);
-            return Self::end(this, turn, given, command, event);
+            return Self::end(this, guard, given, command, event);
         }
         this.engine().check()?;
-        Self::give_slowly(this, command, waits, event, blocking, give)
+        Self::submit_general(this, command, waits, event, blocking, give)
     }
 
-    /// As [`Queue::give_with`], where there is more to it than the lane.
+    /// As [`Queue::submit_with`], where there is more to it than the lane.
     #[inline(never)]
-    fn give_slowly(
+    fn submit_general(
         this: &Object<Self>,
         command: ur_command_t,
         waits: Handles<'_, Event<D>>,
         event: OutHandle<'_, Event<D>>,
         blocking: bool,
-        give: impl FnOnce(&D::Lane, u64, Option<Arc<Stamps>>) -> Result<Progress>,
+        give: impl FnOnce(&D::Lane, u64, Option<Arc<Timestamps>>) -> Result<Progress>,
     ) -> Result<()> {
         let wanted = event.wanted() || blocking;
         let times = if event.wanted() {
@@ -300,18 +305,20 @@ impl<D: Driver> Queue<D> {
         } else {
             None
         };
-        let stamps = times.as_ref().map(|times| Arc::clone(&times.stamps));
-        let give = |lane: &D::Lane, epoch| give(lane, epoch, stamps);
-        let reach = match &this.shape {
-            Shape::InOrder(lane) => {
-                lane.submit_with(&Event::reaches(this.context(), waits)?, wanted, give)
-            }
+        let timestamps = times.as_ref().map(|times| Arc::clone(&times.timestamps));
+        let give = |lane: &D::Lane, epoch| give(lane, epoch, timestamps);
+        let deps = match &this.shape {
+            Shape::InOrder(lane) => lane.submit_with(
+                &Event::dependency_list(this.context(), waits)?,
+                wanted,
+                give,
+            ),
             Shape::OutOfOrder(lanes) => {
                 let waits = Event::join_list(this.context(), waits)?;
                 lanes.lock().submit_with(&waits, wanted, give)
             }
         }?;
-        Self::deliver(this, command, reach, times, event, blocking)
+        Self::deliver(this, command, deps, times, event, blocking)
     }
 
     /// Hands out the event of a command that reaches this far, and waits for it if that is asked.
@@ -319,32 +326,32 @@ impl<D: Driver> Queue<D> {
     pub(crate) fn deliver(
         this: &Object<Self>,
         command: ur_command_t,
-        reach: Option<Reached>,
+        deps: Option<EventDependencies>,
         times: Option<Times>,
         event: OutHandle<'_, Event<D>>,
         blocking: bool,
     ) -> Result<()> {
-        let Some(reach) = reach else { return Ok(()) };
+        let Some(deps) = deps else { return Ok(()) };
         if blocking {
-            this.engine().wait_reach(&reach)?;
+            this.engine().wait_dependencies(&deps)?;
         }
-        event.make(D::table(), || Event::new(this, command, reach, times));
+        event.make(D::table(), || Event::new(this, command, deps, times));
         Ok(())
     }
 
     /// Gives work to a lane, after `waits` and what the queue's own order demands.
     pub(crate) fn submit(
         &self,
-        waits: &Reach,
+        waits: &Dependencies,
         work: Work<D>,
         times: Option<&Times>,
         wanted: bool,
-    ) -> Result<Option<Reached>> {
+    ) -> Result<Option<EventDependencies>> {
         self.engine().check()?;
-        let stamps = times.map(|times| Arc::clone(&times.stamps));
+        let timestamps = times.map(|times| Arc::clone(&times.timestamps));
         match &self.shape {
-            Shape::InOrder(lane) => lane.submit(waits, work, stamps, wanted),
-            Shape::OutOfOrder(lanes) => lanes.lock().submit(waits, work, stamps, wanted),
+            Shape::InOrder(lane) => lane.submit(waits, work, timestamps, wanted),
+            Shape::OutOfOrder(lanes) => lanes.lock().submit(waits, work, timestamps, wanted),
         }
     }
 
@@ -361,7 +368,7 @@ impl<D: Driver> Queue<D> {
         let queued = D::now(&self.device)?;
         Ok(Some(Times {
             queued,
-            stamps: Arc::new(Stamps::default()),
+            timestamps: Arc::new(Timestamps::default()),
         }))
     }
 
@@ -370,14 +377,14 @@ impl<D: Driver> Queue<D> {
     pub(crate) fn deliver_bookkeeping(
         this: &Object<Self>,
         command: ur_command_t,
-        reach: Option<Reached>,
+        deps: Option<EventDependencies>,
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
-        let Some(reach) = reach.filter(|_| event.wanted()) else {
+        let Some(deps) = deps.filter(|_| event.wanted()) else {
             return Ok(());
         };
-        let (reach, times) = this.timed(reach)?;
-        Self::deliver(this, command, Some(reach), times, event, false)
+        let (deps, times) = this.timed(deps)?;
+        Self::deliver(this, command, Some(deps), times, event, false)
     }
 
     /// `urEnqueueTimestampRecordingExp`
@@ -390,23 +397,26 @@ impl<D: Driver> Queue<D> {
         this.live(waits)?;
         let waits = Event::join_list(this.context(), waits)?;
         let times = this.times(true)?;
-        let reach = this.submit(&waits, Work::Marker, times.as_ref(), true)?;
-        let times = times.map(|Times { queued, stamps }| Times {
+        let deps = this.submit(&waits, Work::Marker, times.as_ref(), true)?;
+        let times = times.map(|Times { queued, timestamps }| Times {
             queued,
-            stamps: Stamps::one(stamps),
+            timestamps: Timestamps::one(timestamps),
         });
         let command = UR_COMMAND_TIMESTAMP_RECORDING_EXP;
-        Self::deliver(this, command, reach, times, event, blocking)
+        Self::deliver(this, command, deps, times, event, blocking)
     }
 
     /// What reaches as far, with its times where the queue keeps them.
-    pub(crate) fn timed(&self, reach: Reached) -> Result<(Reached, Option<Times>)> {
+    pub(crate) fn timed(
+        &self,
+        deps: EventDependencies,
+    ) -> Result<(EventDependencies, Option<Times>)> {
         let times = self.times(false)?;
         let marked = match &times {
-            Some(_) => self.submit(&reach, Work::Marker, times.as_ref(), true)?,
+            Some(_) => self.submit(&deps, Work::Marker, times.as_ref(), true)?,
             None => None,
         };
-        Ok((marked.unwrap_or(reach), times))
+        Ok((marked.unwrap_or(deps), times))
     }
 
     /// An event wait: after the list or, without one, after everything before. A barrier also holds
@@ -430,10 +440,10 @@ impl<D: Driver> Queue<D> {
             return capture::record(this, made, list, event, span);
         }
         let waits = Event::join_list(this.context(), list)?;
-        let reach = match &this.shape {
+        let deps = match &this.shape {
             Shape::InOrder(lane) => {
                 let mut state = lane.after(&waits)?;
-                event.wanted().then(|| lane.reach(&mut state))
+                event.wanted().then(|| lane.dependencies(&mut state))
             }
             Shape::OutOfOrder(lanes) => {
                 let everything = list.is_empty();
@@ -445,15 +455,15 @@ impl<D: Driver> Queue<D> {
                 )
             }
         };
-        Self::deliver_bookkeeping(this, command, reach, event)
+        Self::deliver_bookkeeping(this, command, deps, event)
     }
 
     /// Makes what the host signals part of the queue: its point, and what the host waits for before.
     pub(crate) fn hold(
         &self,
-        waits: &Reach,
+        waits: &Dependencies,
         signal: HostSignal<D>,
-    ) -> Result<(HostPoint<D>, Reach)> {
+    ) -> Result<(HostPoint<D>, Dependencies)> {
         match &self.shape {
             Shape::InOrder(lane) => lane.hold(waits, signal),
             Shape::OutOfOrder(lanes) => Ok(lanes.lock().hold(waits, signal)),
@@ -541,7 +551,7 @@ impl<D: Driver> CommandQueue<D> for Object<Queue<D>> {
         Object::handle(self)
     }
 
-    fn mark(&self, after: &Reach) -> Result<Option<Reached>> {
+    fn mark(&self, after: &Dependencies) -> Result<Option<EventDependencies>> {
         self.submit(after, Work::Marker, None, true)
     }
 

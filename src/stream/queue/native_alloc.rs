@@ -3,7 +3,7 @@
 use crate::abi::*;
 use crate::object::{Error, Handles, Object, OutHandle, Result};
 use crate::stream::driver::Progress;
-use crate::stream::engine::reach::Reach;
+use crate::stream::engine::dependencies::Dependencies;
 use crate::stream::event::Event;
 use crate::stream::queue::Shape;
 use crate::stream::usm::native_pool::Asked;
@@ -19,7 +19,7 @@ pub(crate) fn alloc<D: Driver>(
     (core, part): (&Arc<PoolCore<D>>, usize),
     command: ur_command_t,
     size: usize,
-    waits: &Reach,
+    waits: &Dependencies,
     event: OutHandle<'_, Event<D>>,
 ) -> Result<*mut c_void> {
     let asked = Asked::new(core, part, size)?;
@@ -31,7 +31,7 @@ pub(crate) fn alloc<D: Driver>(
             base = native.serve(|| native.pool.alloc(lane, epoch, size))?;
             Ok(Progress::Pending)
         };
-        let reach = match &this.shape {
+        let deps = match &this.shape {
             Shape::InOrder(lane) => lane.submit_with(&[waits], wanted, give)?,
             Shape::OutOfOrder(lanes) if wanted => lanes.lock().submit_with(waits, wanted, give)?,
             Shape::OutOfOrder(_) => {
@@ -39,22 +39,22 @@ pub(crate) fn alloc<D: Driver>(
                 None
             }
         };
-        Ok((base as u64, reach))
+        Ok((base as u64, deps))
     };
     let served = asked.serve(ask);
-    let (base, reach) = match served {
+    let (base, deps) = match served {
         Err(error) if core.waits_for_native(&error)? => asked.serve(ask)?,
         served => served?,
     };
     let memory = asked.served(base, base);
-    if let Some(reach) = reach.filter(|_| wanted) {
-        let done = reach.done.clone();
-        let (reach, times) = this.timed(reach).inspect_err(|_| {
+    if let Some(deps) = deps.filter(|_| wanted) {
+        let done = deps.done.clone();
+        let (deps, times) = this.timed(deps).inspect_err(|_| {
             // Nobody gets to know the memory.
             let found = (Arc::clone(core), part);
             this.context().domain().free_native(found, base, done);
         })?;
-        Queue::deliver(this, command, Some(reach), times, event, false)?;
+        Queue::deliver(this, command, Some(deps), times, event, false)?;
     }
     Ok(memory)
 }
@@ -80,12 +80,12 @@ pub(crate) fn free<D: Driver>(
         Shape::InOrder(lane) => lane.submit_with(&[waits], wanted, give),
         Shape::OutOfOrder(lanes) => lanes.lock().submit_with(&waits, wanted, give),
     };
-    let reach = given.inspect_err(|_| core.put_back(part, addr, live))?;
-    let Some(reach) = reach.filter(|_| wanted) else {
+    let deps = given.inspect_err(|_| core.put_back(part, addr, live))?;
+    let Some(deps) = deps.filter(|_| wanted) else {
         return Ok(());
     };
     // The memory is free, whatever becomes of the event's times.
-    let (reach, times) = this.timed(reach.clone()).unwrap_or((reach, None));
+    let (deps, times) = this.timed(deps.clone()).unwrap_or((deps, None));
     let command = UR_COMMAND_ENQUEUE_USM_FREE_EXP;
-    Queue::deliver(this, command, Some(reach), times, event, false)
+    Queue::deliver(this, command, Some(deps), times, event, false)
 }

@@ -9,18 +9,18 @@ use crate::abi::ur_queue_flags_t;
 use crate::object::{Object, Result};
 use crate::stream::driver::FAILED;
 use crate::stream::driver::Progress;
-use crate::stream::engine::reach::{Reach, Reached};
+use crate::stream::engine::dependencies::{Dependencies, EventDependencies};
 use crate::stream::engine::{HostPoint, HostSignal};
 use crate::stream::lane::LaneCore;
-use crate::stream::{Context, Driver, Stamps, Work};
+use crate::stream::{Context, Driver, Timestamps, Work};
 use crate::timeline::{Failure, Frontier, Gathered, PointRef};
 use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Lanes for commands that end by themselves, and for those that wait for the same host points.
-const MOST_LANES: usize = 4;
+const MAX_LANES: usize = 4;
 /// Lanes from which on other host points get one each, and that stay when the host holds nothing up.
-const MANY_LANES: usize = 4 * MOST_LANES;
+const MAX_HOST_WAIT_LANES: usize = 4 * MAX_LANES;
 
 pub(crate) struct OutOfOrder<D: Driver> {
     context: Arc<Object<Context<D>>>,
@@ -28,10 +28,10 @@ pub(crate) struct OutOfOrder<D: Driver> {
     flags: ur_queue_flags_t,
     lanes: Vec<Arc<LaneCore<D>>>,
     /// What every later command comes after.
-    barrier: Reach,
+    barrier: Dependencies,
     /// What is pending and does not come with what is on the lanes: host tasks, and what allocations
     /// and frees come after.
-    loose: Gathered<Reach>,
+    off_lane: Gathered<Dependencies>,
 }
 
 impl<D: Driver> OutOfOrder<D> {
@@ -45,8 +45,8 @@ impl<D: Driver> OutOfOrder<D> {
             device: Arc::clone(device),
             flags,
             lanes: Vec::new(),
-            barrier: Reach::default(),
-            loose: Gathered::default(),
+            barrier: Dependencies::default(),
+            off_lane: Gathered::default(),
         }
     }
 
@@ -55,7 +55,7 @@ impl<D: Driver> OutOfOrder<D> {
     }
 
     /// A wait list with what the queue demands besides.
-    fn with_barrier<'a>(&mut self, waits: &'a Reach) -> Cow<'a, Reach> {
+    fn with_barrier<'a>(&mut self, waits: &'a Dependencies) -> Cow<'a, Dependencies> {
         if self.barrier.is_empty() {
             return Cow::Borrowed(waits);
         }
@@ -69,8 +69,8 @@ impl<D: Driver> OutOfOrder<D> {
     }
 
     /// The same as what a command without work reaches.
-    pub fn reach_of(&mut self, waits: &Reach) -> Reach {
-        Reach {
+    pub fn dependencies_after(&mut self, waits: &Dependencies) -> Dependencies {
+        Dependencies {
             // A wait list may be a single event, whose own point this is.
             own: false,
             ..self.with_barrier(waits).into_owned()
@@ -78,33 +78,33 @@ impl<D: Driver> OutOfOrder<D> {
     }
 
     /// A lane for a native command, on which nothing else is placed meanwhile, and what that waits for.
-    pub fn lend(&mut self, waits: &Reach) -> Result<(Arc<LaneCore<D>>, Reach)> {
-        let waits = self.reach_of(waits);
+    pub fn lease(&mut self, waits: &Dependencies) -> Result<(Arc<LaneCore<D>>, Dependencies)> {
+        let waits = self.dependencies_after(waits);
         let at = self.place(&waits)?;
         let lane = &self.lanes[at];
-        lane.lend()?;
+        lane.lease()?;
         Ok((Arc::clone(lane), waits))
     }
 
     pub fn submit(
         &mut self,
-        waits: &Reach,
+        waits: &Dependencies,
         work: Work<D>,
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Timestamps>>,
         wanted: bool,
-    ) -> Result<Option<Reached>> {
+    ) -> Result<Option<EventDependencies>> {
         self.submit_with(waits, wanted, |lane, epoch| {
-            Progress::work::<D>(lane, epoch, work, stamps)
+            Progress::work::<D>(lane, epoch, work, timestamps)
         })
     }
 
     /// As [`LaneCore::submit_with`], on the lane that suits.
     pub fn submit_with(
         &mut self,
-        waits: &Reach,
+        waits: &Dependencies,
         wanted: bool,
         give: impl FnOnce(&D::Lane, u64) -> Result<Progress>,
-    ) -> Result<Option<Reached>> {
+    ) -> Result<Option<EventDependencies>> {
         let all = self.with_barrier(waits);
         let at = self.place(&all)?;
         let lane = &self.lanes[at];
@@ -116,61 +116,70 @@ impl<D: Driver> OutOfOrder<D> {
     }
 
     /// An event wait or a barrier, without a command on any lane.
-    pub fn join_events(&mut self, waits: &Reach, everything: bool, barrier: bool) -> Result<Reach> {
-        let mut reach = self.reach_of(waits);
+    pub fn join_events(
+        &mut self,
+        waits: &Dependencies,
+        everything: bool,
+        barrier: bool,
+    ) -> Result<Dependencies> {
+        let mut deps = self.dependencies_after(waits);
         if everything {
             for lane in &self.lanes {
-                reach.join(&*lane.reach_now()?);
+                deps.join(&*lane.recorded_dependencies()?);
             }
-            self.loose.prune();
-            reach.join(&self.loose.all);
+            self.off_lane.prune();
+            deps.join(&self.off_lane.all);
         }
-        reach.prune();
+        deps.prune();
         if barrier {
-            self.barrier = Reach {
+            self.barrier = Dependencies {
                 everything,
-                ..reach.clone()
+                ..deps.clone()
             };
             if everything {
-                self.loose = Gathered::default();
+                self.off_lane = Gathered::default();
             }
         }
-        self.add_loose(&reach);
-        Ok(reach)
+        self.add_off_lane(&deps);
+        Ok(deps)
     }
 
     /// A host task: its point, pending from now on, and what it waits for.
-    pub fn hold(&mut self, waits: &Reach, signal: HostSignal<D>) -> (HostPoint<D>, Reach) {
-        let before = self.reach_of(waits);
+    pub fn hold(
+        &mut self,
+        waits: &Dependencies,
+        signal: HostSignal<D>,
+    ) -> (HostPoint<D>, Dependencies) {
+        let before = self.dependencies_after(waits);
         let domain = self.context.domain();
-        let held = domain.engine().place_alone(domain, signal);
+        let held = domain.engine().separate_host_point(domain, signal);
         let point = Frontier::from(held.point.clone());
-        self.add_loose(&Reach {
+        self.add_off_lane(&Dependencies {
             done: point.clone(),
             order: point,
-            ..Reach::default()
+            ..Dependencies::default()
         });
         (held, before)
     }
 
     /// Something without a command that `urQueueFinish` and barriers have to cover, which look at the
     /// lanes anyway.
-    pub fn add_loose(&mut self, reach: &Reach) {
+    pub fn add_off_lane(&mut self, deps: &Dependencies) {
         let on_lanes = |point: PointRef<'_>| {
             let mut lanes = self.lanes.iter();
             lanes.any(|lane| lane.clock.id() == point.lane())
         };
         let covered = |point: PointRef<'_>| point.is_complete() || on_lanes(point);
-        if !reach.done.points().all(covered) {
-            self.loose.grow().join(reach);
+        if !deps.done.points().all(covered) {
+            self.off_lane.grow().join(deps);
         }
     }
 
     /// The lane to show to others: the same each time, and none that a native command has.
     pub fn shown(&mut self) -> Result<&Arc<LaneCore<D>>> {
         let mut lanes = self.lanes.iter();
-        let found = lanes.position(|lane| lane.is_exposed());
-        let at = match found.or_else(|| self.lanes.iter().position(|lane| !lane.is_lent())) {
+        let found = lanes.position(|lane| lane.is_native_shared());
+        let at = match found.or_else(|| self.lanes.iter().position(|lane| !lane.is_leased())) {
             Some(at) => at,
             None => self.add_lane()?,
         };
@@ -189,7 +198,7 @@ impl<D: Driver> OutOfOrder<D> {
     }
 
     pub fn everything(&self) -> Frontier {
-        let mut all = self.loose.all.done.clone();
+        let mut all = self.off_lane.all.done.clone();
         all.join(&self.barrier.done);
         for lane in &self.lanes {
             all.join(&lane.tip());
@@ -215,20 +224,20 @@ impl<D: Driver> OutOfOrder<D> {
 
     /// The lane for a command that waits for this, by its place: one whose last command it follows
     /// anyway, one that is idle, a new one, or the one with the least to do.
-    fn place(&mut self, waits: &Reach) -> Result<usize> {
+    fn place(&mut self, waits: &Dependencies) -> Result<usize> {
         if Failure::any() {
             // A lane that something failed on may be one that drops what it is given.
             self.lanes.iter().try_for_each(|lane| lane.poll())?;
         }
         let engine = self.context.domain().engine();
         if !engine.all_signalled() {
-            return self.place_around_hosts(waits);
+            return self.choose_lane_around_hosts(waits);
         }
         // Nothing waits for the host, as mostly: no lane is held by it.
         self.end_idle();
         let (mut best, mut count) = (None, 0);
         for (at, lane) in self.lanes.iter().enumerate() {
-            if lane.is_lent() {
+            if lane.is_leased() {
                 continue;
             }
             let left = lane.left();
@@ -241,26 +250,26 @@ impl<D: Driver> OutOfOrder<D> {
             }
         }
         match best {
-            Some((left, at)) if left == 0 || count >= MOST_LANES => Ok(at),
+            Some((left, at)) if left == 0 || count >= MAX_LANES => Ok(at),
             _ => self.add_lane(),
         }
     }
 
-    fn place_around_hosts(&mut self, waits: &Reach) -> Result<usize> {
+    fn choose_lane_around_hosts(&mut self, waits: &Dependencies) -> Result<usize> {
         let engine = self.context.domain().engine();
         let hosts = engine.unsignalled(&waits.order);
         // Lanes that it may go on, and whether nothing else holds it up than what holds up the lane.
         let mut open = Vec::new();
         for (at, lane) in self.lanes.iter().enumerate() {
             let held = engine.unsignalled(&lane.waited());
-            if !lane.is_lent() && held.points().all(|point| hosts.covers_point(point)) {
+            if !lane.is_leased() && held.points().all(|point| hosts.covers_point(point)) {
                 open.push((at, lane, held.len() == hosts.len()));
             }
         }
         let alike = || open.iter().filter(|(.., alike)| *alike);
-        let most = match !hosts.is_empty() && self.lanes.len() >= MANY_LANES {
+        let most = match !hosts.is_empty() && self.lanes.len() >= MAX_HOST_WAIT_LANES {
             true => 1,
-            false => MOST_LANES,
+            false => MAX_LANES,
         };
         // A lane that it makes wait for more is lost to what waited for less there.
         let room = alike().count() < most;
@@ -284,14 +293,14 @@ impl<D: Driver> OutOfOrder<D> {
 
     /// Ends lanes that were made for what the host held up and that have nothing to do.
     fn end_idle(&mut self) {
-        if self.lanes.len() <= MANY_LANES {
+        if self.lanes.len() <= MAX_HOST_WAIT_LANES {
             return;
         }
-        let mut at = MOST_LANES;
-        while at < self.lanes.len() && self.lanes.len() > MOST_LANES {
+        let mut at = MAX_LANES;
+        while at < self.lanes.len() && self.lanes.len() > MAX_LANES {
             let lane = &self.lanes[at];
             let told = lane.clock.unreported(u64::MAX).is_none();
-            match lane.left() == 0 && told && !lane.is_lent() && !lane.is_exposed() {
+            match lane.left() == 0 && told && !lane.is_leased() && !lane.is_native_shared() {
                 true => self.lanes.swap_remove(at).retire(),
                 false => at += 1,
             }

@@ -7,7 +7,7 @@
 use crate::abi::*;
 use crate::object::{Error, Handles, Object, OutHandle, Result, ensure};
 use crate::stream::driver::Progress;
-use crate::stream::engine::reach::{Reach, Reached};
+use crate::stream::engine::dependencies::{Dependencies, EventDependencies};
 use crate::stream::event::{Event, Times};
 use crate::stream::lane::part::{Given, Held, Part};
 use crate::stream::queue::out_of_order::OutOfOrder;
@@ -15,7 +15,7 @@ use crate::stream::queue::{Shape, host_task};
 use crate::stream::recording::command_buffer::{CommandBuffer, State};
 use crate::stream::recording::replay::{Program, Replay, Unit};
 use crate::stream::work::call::Call;
-use crate::stream::{Driver, Queue, Stamps, Work};
+use crate::stream::{Driver, Queue, Timestamps, Work};
 use std::sync::Arc;
 
 /// `urEnqueueCommandBufferExp`
@@ -43,7 +43,7 @@ pub(crate) fn enqueue<D: Driver>(
     this: &Object<Queue<D>>,
     replay: &mut Replay<D>,
     command: ur_command_t,
-    waits: &Reach,
+    waits: &Dependencies,
     event: OutHandle<'_, Event<D>>,
     profiles: bool,
 ) -> Result<()> {
@@ -52,12 +52,12 @@ pub(crate) fn enqueue<D: Driver>(
             true => this.times(profiles)?,
             false => None,
         };
-        let reach = this.submit(waits, Work::Marker, times.as_ref(), true)?;
-        return Queue::deliver(this, command, reach, times, event, false);
+        let deps = this.submit(waits, Work::Marker, times.as_ref(), true)?;
+        return Queue::deliver(this, command, deps, times, event, false);
     }
     let queued = this.times(profiles)?.map(|times| times.queued);
-    let (reach, times) = replay.submit(this, waits, queued, event.wanted())?;
-    Queue::deliver(this, command, Some(reach), times, event, false)
+    let (deps, times) = replay.submit(this, waits, queued, event.wanted())?;
+    Queue::deliver(this, command, Some(deps), times, event, false)
 }
 
 impl<D: Driver> Replay<D> {
@@ -67,10 +67,10 @@ impl<D: Driver> Replay<D> {
     fn submit(
         &mut self,
         queue: &Object<Queue<D>>,
-        waits: &Reach,
+        waits: &Dependencies,
         queued: Option<u64>,
         wanted: bool,
-    ) -> Result<(Reached, Option<Times>)> {
+    ) -> Result<(EventDependencies, Option<Times>)> {
         queue.engine().check()?;
         let timed = queued.is_some();
         let mut parts = parts(&self.program, queue, timed, wanted)?;
@@ -78,7 +78,7 @@ impl<D: Driver> Replay<D> {
         self.last.prune();
         waits.join(&self.last);
         let units = &self.program.units;
-        let (reach, result) = match &queue.shape {
+        let (deps, result) = match &queue.shape {
             Shape::InOrder(lane) => lane.submit_all(&waits, &mut parts),
             Shape::OutOfOrder(lanes) => spread(units, &mut lanes.lock(), &waits, &mut parts),
         };
@@ -87,17 +87,17 @@ impl<D: Driver> Replay<D> {
         let result = started.fold(result, Result::and);
         // What was given of a failed submission comes before the next one, too.
         match result {
-            Ok(()) => self.last = Reach::clone(&reach),
-            Err(_) => self.last.join(&reach),
+            Ok(()) => self.last = Dependencies::clone(&deps),
+            Err(_) => self.last.join(&deps),
         }
         result?;
         let ends = units.iter().zip(parts).filter(|(unit, _)| unit.is_end());
-        let stamps = ends.filter_map(|(_, part)| part.stamps).collect();
+        let timestamps = ends.filter_map(|(_, part)| part.timestamps).collect();
         let times = queued.filter(|_| wanted).map(|queued| Times {
             queued,
-            stamps: Stamps::over(stamps),
+            timestamps: Timestamps::over(timestamps),
         });
-        Ok((reach, times))
+        Ok((deps, times))
     }
 }
 
@@ -133,10 +133,10 @@ fn part<'a, D: Driver>(
             None => Given::Work(&node.work),
         },
         waits: Event::join(queue.context(), outside)?.into_owned(),
-        stamps: timed.then(Arc::default),
+        timestamps: timed.then(Arc::default),
         held: node.host.map(|call| held(queue, call)).transpose()?,
         wanted: signals,
-        reach: None,
+        deps: None,
     })
 }
 
@@ -146,9 +146,9 @@ fn signal<D: Driver>(program: &Program<D>, parts: &[Part<'_, D>], queued: Option
         let Some(event) = &program.recording.nodes[unit.nodes.start].signal else {
             continue;
         };
-        let times = queued.zip(part.stamps.clone());
-        let times = times.map(|(queued, stamps)| Times { queued, stamps });
-        event.stand_for(part.reach.clone().map(|reach| (reach, times)));
+        let times = queued.zip(part.timestamps.clone());
+        let times = times.map(|(queued, timestamps)| Times { queued, timestamps });
+        event.stand_for(part.deps.clone().map(|deps| (deps, times)));
     }
 }
 
@@ -159,7 +159,7 @@ fn start<D: Driver>(part: &mut Part<'_, D>, queue: &Object<Queue<D>>) -> Result<
             call,
             placed: Some((point, before)),
             ..
-        }) => host_task::start(queue, call, point, part.stamps.clone(), before),
+        }) => host_task::start(queue, call, point, part.timestamps.clone(), before),
         _ => Ok(()),
     }
 }
@@ -173,9 +173,9 @@ fn held<D: Driver>(queue: &Queue<D>, call: Call) -> Result<Held<D>> {
 fn spread<D: Driver>(
     units: &[Unit<D>],
     lanes: &mut OutOfOrder<D>,
-    waits: &Reach,
+    waits: &Dependencies,
     parts: &mut [Part<'_, D>],
-) -> (Reached, Result<()>) {
+) -> (EventDependencies, Result<()>) {
     let mut result = Ok(());
     for (at, unit) in units.iter().enumerate() {
         let (before, rest) = parts.split_at_mut(at);
@@ -184,16 +184,16 @@ fn spread<D: Driver>(
         if unit.after.is_empty() {
             own.join(waits);
         }
-        for reach in unit
+        for deps in unit
             .after
             .iter()
-            .filter_map(|&unit| before[unit as usize].reach.as_ref())
+            .filter_map(|&unit| before[unit as usize].deps.as_ref())
         {
-            own.join(reach);
+            own.join(deps);
         }
         if let Some(held) = &mut part.held {
             match held.place(|signal| Ok(lanes.hold(&own, signal))) {
-                Ok(reach) => part.reach = Some(reach.into()),
+                Ok(deps) => part.deps = Some(deps.into()),
                 Err(error) => {
                     result = Err(error);
                     break;
@@ -202,21 +202,21 @@ fn spread<D: Driver>(
             continue;
         }
         let give = |lane: &D::Lane, epoch| {
-            let given = part.given.submit(lane, epoch, part.stamps.clone());
+            let given = part.given.submit(lane, epoch, part.timestamps.clone());
             given.map(|()| Progress::Pending)
         };
         match lanes.submit_with(&own, true, give) {
-            Ok(reach) => part.reach = reach,
+            Ok(deps) => part.deps = deps,
             Err(error) => {
                 result = Err(error);
                 break;
             }
         }
     }
-    let mut all = Reach::default();
+    let mut all = Dependencies::default();
     for (unit, part) in units.iter().zip(parts) {
-        if let Some(reach) = part.reach.as_ref().filter(|_| unit.leaf || result.is_err()) {
-            all.join(reach);
+        if let Some(deps) = part.deps.as_ref().filter(|_| unit.leaf || result.is_err()) {
+            all.join(deps);
         }
     }
     (all.into(), result)

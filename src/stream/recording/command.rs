@@ -96,7 +96,7 @@ impl<D: Driver> Site<'_, D> {
         dst: *mut c_void,
     ) -> Result<Command<'a, D>> {
         let src = self.buffer_range(buffer, offset, bytes)?;
-        self.reaches([dst.addr()])?;
+        self.check_access([dst.addr()])?;
         let dst = dst.expose_provenance();
         let work = Work::Copy { dst, src, bytes };
         let kind = UR_COMMAND_MEM_BUFFER_READ;
@@ -111,7 +111,7 @@ impl<D: Driver> Site<'_, D> {
         src: *const c_void,
     ) -> Result<Command<'a, D>> {
         let dst = self.buffer_range(buffer, offset, bytes)?;
-        self.reaches([src.addr()])?;
+        self.check_access([src.addr()])?;
         let src = src.expose_provenance();
         let work = Work::Copy { dst, src, bytes };
         let kind = UR_COMMAND_MEM_BUFFER_WRITE;
@@ -128,7 +128,7 @@ impl<D: Driver> Site<'_, D> {
     ) -> Result<Command<'a, D>> {
         let (inside, outside) = (inside.of(region)?, outside.of(region)?);
         let src = self.buffer_box(buffer, &inside)?;
-        self.reaches([dst.addr()])?;
+        self.check_access([dst.addr()])?;
         let dst = outside.at(dst.expose_provenance());
         let region = inside.region;
         let work = Work::CopyRect { dst, src, region };
@@ -146,7 +146,7 @@ impl<D: Driver> Site<'_, D> {
     ) -> Result<Command<'a, D>> {
         let (inside, outside) = (inside.of(region)?, outside.of(region)?);
         let dst = self.buffer_box(buffer, &inside)?;
-        self.reaches([src.addr()])?;
+        self.check_access([src.addr()])?;
         let src = outside.at(src.expose_provenance());
         let region = inside.region;
         let work = Work::CopyRect { dst, src, region };
@@ -207,7 +207,7 @@ impl<D: Driver> Site<'_, D> {
         bytes: usize,
     ) -> Result<Command<'a, D>> {
         self.context.check_ranges([dst.addr(), src.addr()], bytes)?;
-        self.reaches([dst.addr(), src.addr()])?;
+        self.check_access([dst.addr(), src.addr()])?;
         let (dst, src) = (dst.expose_provenance(), src.expose_provenance());
         let work = Work::Copy { dst, src, bytes };
         Ok(Command::new(UR_COMMAND_USM_MEMCPY, work))
@@ -221,7 +221,7 @@ impl<D: Driver> Site<'_, D> {
         bytes: usize,
     ) -> Result<Command<'a, D>> {
         let dst = self.usm_range(dst, bytes)?;
-        self.reaches([dst])?;
+        self.check_access([dst])?;
         let pattern = pattern.into();
         #[rustfmt::skip]
         let work = Work::Fill { dst, pattern, bytes };
@@ -262,7 +262,7 @@ impl<D: Driver> Site<'_, D> {
         height: usize,
     ) -> Result<Command<'a, D>> {
         let dst = self.usm_rows(mem, pitch, width, height)?;
-        self.reaches([dst.addr])?;
+        self.check_access([dst.addr])?;
         let work = Work::FillRect {
             dst,
             pattern: pattern.into(),
@@ -280,7 +280,7 @@ impl<D: Driver> Site<'_, D> {
     ) -> Result<Command<'a, D>> {
         let dst = self.usm_rows(dst.0, dst.1, width, height)?;
         let src = self.usm_rows(src.0, src.1, width, height)?;
-        self.reaches([dst.addr, src.addr])?;
+        self.check_access([dst.addr, src.addr])?;
         let region = [width, height, 1];
         let work = match width {
             0 => Work::Marker,
@@ -299,7 +299,7 @@ impl<D: Driver> Site<'_, D> {
     ) -> Result<Command<'a, D>> {
         let (start, length) = D::global(program, self.device, name)?;
         let dst = transfer::range(start, length, offset, bytes)?;
-        self.reaches([src.addr()])?;
+        self.check_access([src.addr()])?;
         let src = src.expose_provenance();
         let work = Work::Copy { dst, src, bytes };
         Ok(Command::new(UR_COMMAND_DEVICE_GLOBAL_VARIABLE_WRITE, work))
@@ -315,7 +315,7 @@ impl<D: Driver> Site<'_, D> {
     ) -> Result<Command<'a, D>> {
         let (start, length) = D::global(program, self.device, name)?;
         let src = transfer::range(start, length, offset, bytes)?;
-        self.reaches([dst.addr()])?;
+        self.check_access([dst.addr()])?;
         let dst = dst.expose_provenance();
         let work = Work::Copy { dst, src, bytes };
         Ok(Command::new(UR_COMMAND_DEVICE_GLOBAL_VARIABLE_READ, work))
@@ -359,8 +359,8 @@ impl<D: Driver> Site<'_, D> {
 
     /// Whether the device reaches these addresses.
     #[inline]
-    fn reaches<const N: usize>(&self, addrs: [usize; N]) -> Result<()> {
-        self.context.check_reach(self.device, addrs)
+    fn check_access<const N: usize>(&self, addrs: [usize; N]) -> Result<()> {
+        self.context.check_access(self.device, addrs)
     }
 
     /// Rows of USM, checked from the first byte to the last one that is touched.

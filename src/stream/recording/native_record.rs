@@ -12,7 +12,7 @@
 use crate::abi::*;
 use crate::hal::Unwrapped;
 use crate::object::{Object, Out, Result, ensure};
-use crate::stream::engine::loans::Loans;
+use crate::stream::engine::leases::Leases;
 use crate::stream::recording::command::Command;
 use crate::stream::recording::command_buffer::{CommandBuffer, State};
 use crate::stream::recording::{Node, Recording};
@@ -28,14 +28,14 @@ type Record<D> = Arc<dyn NativeRecord<D>>;
 pub(crate) struct Records<D: Driver> {
     own: Mutex<Option<Record<D>>, { rank::NATIVE_RECORDS }>,
     /// Those of native commands whose functions run now.
-    lent: Loans<dyn NativeRecord<D>>,
+    leased: Leases<dyn NativeRecord<D>>,
 }
 
 impl<D: Driver> Default for Records<D> {
     fn default() -> Self {
         Self {
             own: Mutex::default(),
-            lent: Loans::default(),
+            leased: Leases::default(),
         }
     }
 }
@@ -58,17 +58,17 @@ impl<D: Driver> CommandBuffer<D> {
     ) -> Result<()> {
         let after = |recording: &Recording<D>| this.nodes_before(recording, sync_points);
         after(this.state().open()?)?;
-        let (record, loan) = match child {
+        let (record, lease) = match child {
             Some(child) => (this.record_of(child)?, None),
             None => {
                 let record = this.new_record()?;
-                let loan = this.records.lent.lend(&record);
-                (record, Some(loan))
+                let lease = this.records.leased.lease(&record);
+                (record, Some(lease))
             }
         };
         // SAFETY: the user's function with the user's data, called once.
         D::call_user(this.site().device, || unsafe { (call.run)(call.data) })?;
-        drop(loan);
+        drop(lease);
         if let Some(child) = child {
             child.holds_native_alone()?;
         }
@@ -100,7 +100,7 @@ impl<D: Driver> CommandBuffer<D> {
 
     /// `urCommandBufferGetNativeHandleExp`
     pub(crate) fn native_handle(&self) -> Result<ur_native_handle_t> {
-        if let Some(record) = self.records.lent.here() {
+        if let Some(record) = self.records.leased.innermost() {
             return Ok(record.handle());
         }
         self.own_record().map(|record| record.handle())

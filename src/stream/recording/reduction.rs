@@ -2,7 +2,7 @@
 //! be said again. A backend's cost is by the edge: 20,000 commands behind the 64 before each took CUDA
 //! 12 s.
 //!
-//! The transitive reduction (Aho, Garey and Ullman, 1972) takes time by the square of the commands. Here an
+//! The transitive reduction (Aho, Garey and Ullman, 1972) takes time by the square of the commands. Tail an
 //! edge is left out if it is seen to be implied, in time by the edges, in one of two ways. The commands that
 //! one follows are known among the [`WINDOW`] before it, by a bit each, so of edges no longer than that
 //! exactly those remain that are needed. And commands of which each follows the one before form chains: who

@@ -1,6 +1,6 @@
 //! A recording with what is submitted of it at each execution.
 
-use crate::stream::engine::reach::Reach;
+use crate::stream::engine::dependencies::Dependencies;
 use crate::stream::recording::Recording;
 use crate::stream::recording::command::Site;
 use crate::stream::{Compiled, Driver, Engine, Work};
@@ -51,7 +51,7 @@ pub(crate) struct Replay<D: Driver> {
     pub program: Program<D>,
     engine: Arc<Engine<D>>,
     /// What the last submission reaches: the next one comes after it.
-    pub last: Reach,
+    pub last: Dependencies,
 }
 
 /// A recording, and what is submitted of it at each execution.
@@ -66,7 +66,7 @@ impl<D: Driver> Replay<D> {
         Self {
             program: Program { recording, units },
             engine: Arc::clone(site.context.domain().engine()),
-            last: Reach::default(),
+            last: Dependencies::default(),
         }
     }
 
@@ -117,7 +117,7 @@ impl<D: Driver> Drop for Replay<D> {
 /// Drops something when this is complete.
 fn keep_until<D: Driver, T: Send + Sync + 'static>(
     engine: &Arc<Engine<D>>,
-    until: &Reach,
+    until: &Dependencies,
     what: T,
 ) {
     if until.done.is_done() {

@@ -44,7 +44,7 @@ impl<D: Driver> Domain<D> {
     pub(crate) fn new(
         engine: &Arc<Engine<D>>,
         devices: Box<[Arc<Object<D::Device>>]>,
-        state: D::State,
+        state: D::ContextData,
     ) -> Arc<Self> {
         let domain = Arc::new(Self {
             scope: Scope::new(engine, devices, state),

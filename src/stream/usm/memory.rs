@@ -50,7 +50,7 @@ pub(crate) struct Found<D: Driver> {
 }
 
 /// What is at an address.
-pub(crate) enum Room {
+pub(crate) enum Extent {
     /// Memory of no pool.
     Strange,
     /// Of one, but not allocated, as far as the pools know: its lane may take it out again unseen.
@@ -175,14 +175,14 @@ impl<D: Driver> Memory<D> {
 
     /// How many bytes there are from `addr` to the end of its live allocation. Memory that is none of
     /// ours, or not allocated, has no end.
-    pub fn room(&self, addr: usize) -> Room {
+    pub fn room(&self, addr: usize) -> Extent {
         let slabs = self.is_flat().then(|| self.slabs());
         if slabs.is_some_and(|slabs| slabs.owner(addr as u64).is_none()) {
-            return Room::Strange;
+            return Extent::Strange;
         }
-        self.find(addr).map_or(Room::Free, |found| {
+        self.find(addr).map_or(Extent::Free, |found| {
             let start = addr as u64 - found.block.addr;
-            Room::Live((found.block.requested - start) as usize)
+            Extent::Live((found.block.requested - start) as usize)
         })
     }
 

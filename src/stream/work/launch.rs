@@ -28,7 +28,7 @@ pub struct PlainLaunch<'a> {
 
 /// What a launch wants beyond running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wishes {
+pub struct LaunchAttributes {
     /// All work-groups are resident at once.
     pub cooperative: bool,
     /// It may start before the one before has ended, as far as that allows it.
@@ -66,9 +66,12 @@ impl<'a> LaunchRequest<'a> {
 
 impl LaunchRequest<'_> {
     /// What the request wants, all of it within what the device is able to do.
-    pub fn wishes(&self, able: ur_kernel_launch_properties_flags_t) -> Result<Wishes> {
+    pub fn attributes(
+        &self,
+        able: ur_kernel_launch_properties_flags_t,
+    ) -> Result<LaunchAttributes> {
         let Some(head) = self.properties else {
-            return Ok(Wishes::default());
+            return Ok(LaunchAttributes::default());
         };
         let (cluster, group_memory) = (
             UR_STRUCTURE_TYPE_KERNEL_LAUNCH_CLUSTER_PROPERTY,
@@ -84,7 +87,7 @@ impl LaunchRequest<'_> {
         };
         let own = head.stype == UR_STRUCTURE_TYPE_KERNEL_LAUNCH_EXT_PROPERTIES;
         ensure(own && !other, UR_RESULT_ERROR_INVALID_OPERATION)?;
-        let wishes = Wishes {
+        let attributes = LaunchAttributes {
             cooperative: head.flags.contains(UR_KERNEL_LAUNCH_FLAG_COOPERATIVE),
             opportunistic: head
                 .flags
@@ -93,14 +96,14 @@ impl LaunchRequest<'_> {
             group_memory: group_memory.map(|property| property.workgroup_mem_size),
         };
         ensure(
-            wishes.needs() & !able.0 == 0,
+            attributes.needs() & !able.0 == 0,
             UR_RESULT_ERROR_INVALID_OPERATION,
         )?;
-        Ok(wishes)
+        Ok(attributes)
     }
 }
 
-impl Wishes {
+impl LaunchAttributes {
     /// What a device must be able to do for them.
     fn needs(&self) -> u32 {
         let each = [
@@ -137,7 +140,7 @@ mod tests {
     fn ask(
         head: &ur_kernel_launch_ext_properties_t,
         able: ur_kernel_launch_properties_flags_t,
-    ) -> std::result::Result<Wishes, ur_result_t> {
+    ) -> std::result::Result<LaunchAttributes, ur_result_t> {
         let request = LaunchRequest {
             dims: 1,
             offset: [0; 3],
@@ -146,7 +149,7 @@ mod tests {
             args: &[],
             properties: Some(head),
         };
-        request.wishes(able).map_err(Error::code)
+        request.attributes(able).map_err(Error::code)
     }
 
     fn head(chain: *mut c_void) -> ur_kernel_launch_ext_properties_t {
@@ -160,11 +163,11 @@ mod tests {
     fn what_the_device_is_not_able_to_do_is_refused() {
         let refused = Err(UR_RESULT_ERROR_INVALID_OPERATION);
         let mut plain = head(std::ptr::null_mut());
-        assert_eq!(ask(&plain, NOTHING), Ok(Wishes::default()));
+        assert_eq!(ask(&plain, NOTHING), Ok(LaunchAttributes::default()));
         plain.flags = UR_KERNEL_LAUNCH_FLAG_COOPERATIVE;
         assert_eq!(ask(&plain, NOTHING), refused);
         let cooperative = ask(&plain, UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE);
-        assert!(cooperative.is_ok_and(|wishes| wishes.cooperative));
+        assert!(cooperative.is_ok_and(|attributes| attributes.cooperative));
         plain.flags = UR_KERNEL_LAUNCH_FLAG_OPPORTUNISTIC_QUEUE_SERIALIZE;
         let other = UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE;
         assert_eq!(ask(&plain, other), refused);

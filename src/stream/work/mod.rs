@@ -98,26 +98,26 @@ pub struct Pitched {
 
 /// When a profiled command started and ended, in nanoseconds of the device's clock; 0: not yet.
 #[derive(Default)]
-pub struct Stamps {
+pub struct Timestamps {
     pub start: AtomicU64,
     pub end: AtomicU64,
     /// Where a driver that keeps the times itself is asked for them, once they are wanted.
-    source: OnceLock<StampSource>,
+    source: OnceLock<TimestampSource>,
 }
 
 /// Notes times that are known by now.
-pub type StampSource = Box<dyn Fn(&Stamps) + Send + Sync>;
+pub type TimestampSource = Box<dyn Fn(&Timestamps) + Send + Sync>;
 
-impl Stamps {
+impl Timestamps {
     /// Has `source` fill in the times when someone asks for them. Set once.
-    pub fn fill_from(&self, source: StampSource) {
+    pub fn fill_from(&self, source: TimestampSource) {
         // A command is submitted once, so there is never an earlier one.
         let _ = self.source.set(source);
     }
 
     /// The times of several commands as one: the earliest start and the latest end, once all have
     /// ended.
-    pub(crate) fn over(parts: Vec<Arc<Stamps>>) -> Arc<Self> {
+    pub(crate) fn over(parts: Vec<Arc<Timestamps>>) -> Arc<Self> {
         let whole = Self::default();
         whole.fill_from(Box::new(move |whole| {
             let (mut start, mut end) = (u64::MAX, 0);
@@ -136,12 +136,12 @@ impl Stamps {
     }
 
     /// The times between two commands: from the first one's end to the second one's.
-    pub(crate) fn between(first: Arc<Stamps>, second: Arc<Stamps>) -> Arc<Self> {
+    pub(crate) fn between(first: Arc<Timestamps>, second: Arc<Timestamps>) -> Arc<Self> {
         let between = Arc::new(Self::default());
         between.fill_from(Box::new(move |between| {
-            let ended = |stamps: &Stamps| {
-                stamps.refresh();
-                stamps.end.load(Ordering::Acquire)
+            let ended = |timestamps: &Timestamps| {
+                timestamps.refresh();
+                timestamps.end.load(Ordering::Acquire)
             };
             if let (start @ 1.., end @ 1..) = (ended(&first), ended(&second)) {
                 between.start.store(start, Ordering::Relaxed);
@@ -152,7 +152,7 @@ impl Stamps {
     }
 
     /// The times of a command that only notes the time: both its end, as drivers take a while for nothing.
-    pub(crate) fn one(of: Arc<Stamps>) -> Arc<Self> {
+    pub(crate) fn one(of: Arc<Timestamps>) -> Arc<Self> {
         Self::between(Arc::clone(&of), of)
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::object::{Error, Result};
-use ur::stream::{Deferred, HostPoint, Stamps, Work};
+use ur::stream::{Deferred, HostPoint, Timestamps, Work};
 
 use super::fill;
 use super::gpu::{Event, Gpu};
@@ -115,7 +115,7 @@ impl Lane {
         self.raw
     }
 
-    pub fn submit(&self, work: Work<Cuda>, stamps: Option<Arc<Stamps>>) -> Result<()> {
+    pub fn submit(&self, work: Work<Cuda>, stamps: Option<Arc<Timestamps>>) -> Result<()> {
         if stamps.is_none() && !self.stream.keeps() {
             return self.stream.give(work, None);
         }
@@ -124,7 +124,7 @@ impl Lane {
 
     /// As [`Lane::submit`], where work is kept back or its times are wanted.
     #[inline(never)]
-    fn submit_slowly(&self, work: Work<Cuda>, stamps: Option<Arc<Stamps>>) -> Result<()> {
+    fn submit_slowly(&self, work: Work<Cuda>, stamps: Option<Arc<Timestamps>>) -> Result<()> {
         if !self.stream.keeps() {
             return self.stream.give(work, stamps);
         }
@@ -137,7 +137,7 @@ impl Lane {
         &self,
         kernel: &Kernel,
         ready: &Ready,
-        stamps: Option<Arc<Stamps>>,
+        stamps: Option<Arc<Timestamps>>,
     ) -> Result<()> {
         if stamps.is_none() && !self.stream.keeps() {
             let gpu = &self.stream.gpu;
@@ -152,7 +152,7 @@ impl Lane {
         &self,
         kernel: &Kernel,
         ready: &Ready,
-        stamps: Option<Arc<Stamps>>,
+        stamps: Option<Arc<Timestamps>>,
     ) -> Result<()> {
         let stream = &self.stream;
         let now = |stamps| {
@@ -176,7 +176,7 @@ impl Lane {
     ) -> Result<R> {
         let _current = self.stream.gpu.enter()?;
         let mut give = Some(give);
-        let now = self.stream.deferred.look(|keeps| {
+        let now = self.stream.deferred.with_state(|keeps| {
             let give = give.take_if(|_| !keeps)?;
             self.stream.posts.pass();
             Some(give(self.raw))
@@ -253,7 +253,7 @@ impl Lane {
 impl Stream {
     #[inline]
     fn keeps(&self) -> bool {
-        self.deferred.keeps()
+        self.deferred.is_deferring()
     }
 
     fn fill(&self, epoch: u64, dst: usize, pattern: &[u8], bytes: usize) -> Result<()> {
@@ -274,7 +274,7 @@ impl Stream {
     }
 
     /// Gives work to the stream.
-    fn give(&self, work: Work<Cuda>, stamps: Option<Arc<Stamps>>) -> Result<()> {
+    fn give(&self, work: Work<Cuda>, stamps: Option<Arc<Timestamps>>) -> Result<()> {
         self.give_with(stamps, |gpu, stream| work::give(gpu, stream, work))
     }
 
@@ -282,7 +282,7 @@ impl Stream {
     #[inline]
     fn give_with(
         &self,
-        stamps: Option<Arc<Stamps>>,
+        stamps: Option<Arc<Timestamps>>,
         give: impl FnOnce(&Gpu, CUstream) -> Result<()>,
     ) -> Result<()> {
         self.posts.pass();
@@ -302,7 +302,7 @@ impl Stream {
 }
 
 impl ur::stream::Stream for Stream {
-    type Work = (Work<Cuda>, Option<Arc<Stamps>>);
+    type Work = (Work<Cuda>, Option<Arc<Timestamps>>);
     type Event = Arc<Event>;
     type Point = Point;
 
@@ -314,7 +314,7 @@ impl ur::stream::Stream for Stream {
         self.chained
     }
 
-    fn give(&self, (work, stamps): Self::Work) -> Result<()> {
+    fn submit(&self, (work, stamps): Self::Work) -> Result<()> {
         Stream::give(self, work, stamps)
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::object::{Error, Object, Result, ensure};
-use ur::stream::{LaunchRequest, Wishes};
+use ur::stream::{LaunchAttributes, LaunchRequest};
 
 use super::Kernel;
 use super::args::{Args, pack};
@@ -32,7 +32,7 @@ pub struct Ready {
     groups: [u32; 3],
     items: [u32; 3],
     local_bytes: u32,
-    wishes: Wishes,
+    wishes: LaunchAttributes,
 }
 
 /// `CU_LAUNCH_PARAM_END`, `_BUFFER_POINTER` and `_BUFFER_SIZE`: how parameters come side by side.
@@ -70,7 +70,7 @@ impl Kernel {
         ready: &mut Ready,
     ) -> Result<()> {
         if request.properties.is_some() {
-            ready.wishes = request.wishes(device.launch_properties())?;
+            ready.wishes = request.attributes(device.launch_properties())?;
         }
         let place = self.place(device)?;
         let code = &self.codes[place].1;
@@ -229,9 +229,9 @@ impl Ready {
 
     /// Whether there is more to it than sizes and arguments.
     fn is_extended(&self) -> bool {
-        let plain = Wishes {
+        let plain = LaunchAttributes {
             group_memory: self.wishes.group_memory,
-            ..Wishes::default()
+            ..LaunchAttributes::default()
         };
         self.wishes != plain
     }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use opencl_sys::*;
 use ur::abi::*;
 use ur::object::{Error, Object, Result};
-use ur::stream::{Deferred, HostPoint, LaunchRequest, Notice, Stamps, Work};
+use ur::stream::{CompletionCallback, Deferred, HostPoint, LaunchRequest, Timestamps, Work};
 use ur::timeline::rank;
 use ur::timeline::sync::{Mutex, MutexGuard};
 
@@ -195,14 +195,14 @@ impl Lane {
         self: &Arc<Self>,
         epoch: u64,
         work: Work<OpenCl>,
-        stamps: Option<Arc<Stamps>>,
+        stamps: Option<Arc<Timestamps>>,
     ) -> Result<()> {
         if matches!(&work, Work::Native(native) if native.answers) {
             // The queue waits for the host by itself then.
-            Deferred::force(self)?;
+            Deferred::submit_all(self)?;
             return self.give(epoch, stamps, |batch| batch.work(work));
         }
-        if !self.deferred.keeps() {
+        if !self.deferred.is_deferring() {
             return self.give(epoch, stamps, |batch| batch.work(work));
         }
         let later = |(work, stamps)| Ok(Self::later(epoch, work, stamps));
@@ -213,7 +213,7 @@ impl Lane {
         )
     }
 
-    fn later(epoch: u64, work: Work<OpenCl>, stamps: Option<Arc<Stamps>>) -> Later {
+    fn later(epoch: u64, work: Work<OpenCl>, stamps: Option<Arc<Timestamps>>) -> Later {
         Box::new(move |lane| lane.give(epoch, stamps, |batch| batch.work(work)))
     }
 
@@ -222,7 +222,7 @@ impl Lane {
         epoch: u64,
         kernel: &Kernel,
         request: &LaunchRequest<'_>,
-        stamps: Option<Arc<Stamps>>,
+        stamps: Option<Arc<Timestamps>>,
     ) -> Result<()> {
         let now = |stamps| {
             self.give(epoch, stamps, |batch| {
@@ -230,7 +230,7 @@ impl Lane {
                 batch.give(|api, slot| kernel.launch_now(request, api, slot))
             })
         };
-        if !self.deferred.keeps() {
+        if !self.deferred.is_deferring() {
             return now(stamps);
         }
         let later = |stamps| {
@@ -243,7 +243,7 @@ impl Lane {
     fn give(
         &self,
         epoch: u64,
-        stamps: Option<Arc<Stamps>>,
+        stamps: Option<Arc<Timestamps>>,
         run: impl FnOnce(&mut Batch<'_>) -> Result<()>,
     ) -> Result<()> {
         let mut pending = self.pending();
@@ -263,16 +263,16 @@ impl Lane {
 
     /// Does a little work itself, where that takes less time than to give it to an idle device.
     pub fn at_once(&self, work: &Work<OpenCl>) -> bool {
-        if !self.device.shares_addresses() || !work.is_little() {
+        if !self.device.shares_addresses() || !work.suits_host() {
             return false;
         }
         let pending = self.pending();
         let open = self.open.load(Ordering::Relaxed) || !self.in_order;
-        let free = pending.waits.is_empty() && !self.deferred.keeps();
+        let free = pending.waits.is_empty() && !self.deferred.is_deferring();
         if open || !free || !self.outlet.is_quiet() {
             return false;
         }
-        work.run_here();
+        work.run_on_host();
         true
     }
 
@@ -281,7 +281,7 @@ impl Lane {
         &self,
         epoch: u64,
         works: &[Work<OpenCl>],
-        stamps: Option<Arc<Stamps>>,
+        stamps: Option<Arc<Timestamps>>,
         enqueue: impl Fn(&Slot) -> Result<()>,
     ) -> Result<()> {
         let now = |stamps| {
@@ -294,7 +294,7 @@ impl Lane {
                 }
             })
         };
-        if !self.deferred.keeps() {
+        if !self.deferred.is_deferring() {
             return now(stamps);
         }
         let later = |stamps| {
@@ -323,7 +323,7 @@ impl Lane {
         &self,
         pending: &mut Pending,
         notes: Notes,
-        stamps: Option<Arc<Stamps>>,
+        stamps: Option<Arc<Timestamps>>,
     ) -> Result<()> {
         self.outlet.start(!notes.weighs)?;
         if let Some(stamps) = stamps
@@ -405,7 +405,7 @@ impl ur::stream::Stream for Lane {
         self.outlet.chained
     }
 
-    fn give(&self, work: Later) -> Result<()> {
+    fn submit(&self, work: Later) -> Result<()> {
         work(self)
     }
 
@@ -439,7 +439,7 @@ impl ur::stream::Stream for Lane {
         position.block()
     }
 
-    fn notify(position: &Position, then: Notice) -> Option<Notice> {
+    fn notify(position: &Position, then: CompletionCallback) -> Option<CompletionCallback> {
         position.notify(then)
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use opencl_sys::*;
 use ur::abi::*;
 use ur::object::{Error, Handles, Object};
-use ur::stream::{Landing, Pattern, Pitched, Work};
+use ur::stream::{MappedPointer, Pattern, Pitched, Work};
 
 use super::Mem;
 use crate::OpenCl;
@@ -21,8 +21,8 @@ impl Mem {
         flags: ur_map_flags_t,
         offset: usize,
         bytes: usize,
-    ) -> (Landing, Work<OpenCl>) {
-        let landing = Landing::default();
+    ) -> (MappedPointer, Work<OpenCl>) {
+        let landing = MappedPointer::default();
         let (mem, origin) = self.whole();
         let (mem, offset, lands) = (mem.clone(), origin + offset, landing.clone());
         let flags = cl_map_flags::from(flags.0);

@@ -2,7 +2,7 @@
 //!
 //! It is held over the driver's calls, so whoever finds it taken has to sleep. Other such locks ask when
 //! they are given up, by a second atomic step, whether anybody does; which also waits until all has
-//! arrived that the driver has just written, to the device too. Here giving up is a plain store and a look
+//! arrived that the driver has just written, to the device too. Tail giving up is a plain store and a look
 //! at who waits. That look may come too early, so whoever waits wakes up now and then without being called.
 //!
 //! | who finds it taken | until |
@@ -18,44 +18,44 @@ use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-pub type Lone<T> = lock_api::Mutex<Raw, T>;
-pub type LoneGuard<'a, T> = lock_api::MutexGuard<'a, Raw, T>;
+pub type BiasedLock<T> = lock_api::Mutex<RawBiasedLock, T>;
+pub type BiasedLockGuard<'a, T> = lock_api::MutexGuard<'a, RawBiasedLock, T>;
 
 /// How long the first in line looks before it sleeps: as long as a call of the driver's mostly takes.
-const LOOKS: u32 = 100;
+const MAX_SPINS: u32 = 100;
 
 /// How long it sleeps if nobody calls.
-const SLEEP: Duration = Duration::from_micros(500);
+const WAIT_TIMEOUT: Duration = Duration::from_micros(500);
 
 /// From when on it is waited for.
-const LONG: Duration = Duration::from_millis(1);
+const HANDOFF_AFTER: Duration = Duration::from_millis(1);
 
 // What the first in line does.
-const NOTHING: u8 = 0;
-const SLEEPS: u8 = 1;
-const IS_WAITED_FOR: u8 = 2;
+const NO_WAITER: u8 = 0;
+const WAITER_SLEEPS: u8 = 1;
+const HANDOFF: u8 = 2;
 
 /// The lock itself, without what it guards.
-pub struct Raw {
-    taken: AtomicBool,
-    first: AtomicU8,
+pub struct RawBiasedLock {
+    locked: AtomicBool,
+    waiter: AtomicU8,
     /// Held by the first in line.
-    turn: Mutex<()>,
+    line: Mutex<()>,
     /// Where that sleeps.
-    bed: Mutex<()>,
-    bell: Condvar,
+    sleep: Mutex<()>,
+    wakeup: Condvar,
 }
 
 // SAFETY: `taken` goes from false to true in one step, for one thread, and back by that thread's unlocking.
-unsafe impl RawMutex for Raw {
+unsafe impl RawMutex for RawBiasedLock {
     // The trait's own way to begin one.
     #[allow(clippy::declare_interior_mutable_const)]
     const INIT: Self = Self {
-        taken: AtomicBool::new(false),
-        first: AtomicU8::new(NOTHING),
-        turn: Mutex::new(()),
-        bed: Mutex::new(()),
-        bell: Condvar::new(),
+        locked: AtomicBool::new(false),
+        waiter: AtomicU8::new(NO_WAITER),
+        line: Mutex::new(()),
+        sleep: Mutex::new(()),
+        wakeup: Condvar::new(),
     };
 
     type GuardMarker = GuardNoSend;
@@ -63,14 +63,14 @@ unsafe impl RawMutex for Raw {
     #[inline(always)]
     fn lock(&self) {
         rank::enter(rank::LANE);
-        if !self.take() {
+        if !self.try_acquire() {
             self.lock_slowly();
         }
     }
 
     #[inline(always)]
     fn try_lock(&self) -> bool {
-        let taken = self.take();
+        let taken = self.try_acquire();
         if taken {
             rank::enter_at_once(rank::LANE);
         }
@@ -80,51 +80,51 @@ unsafe impl RawMutex for Raw {
     #[inline(always)]
     unsafe fn unlock(&self) {
         rank::leave(rank::LANE);
-        self.taken.store(false, Ordering::Release);
-        if self.first.load(Ordering::Relaxed) != NOTHING {
-            self.call();
+        self.locked.store(false, Ordering::Release);
+        if self.waiter.load(Ordering::Relaxed) != NO_WAITER {
+            self.wake_waiter();
         }
     }
 }
 
-impl Raw {
+impl RawBiasedLock {
     #[inline(always)]
-    fn take(&self) -> bool {
+    fn try_acquire(&self) -> bool {
         let (free, taken) = (Ordering::Relaxed, Ordering::Acquire);
-        self.taken
+        self.locked
             .compare_exchange(false, true, taken, free)
             .is_ok()
     }
 
     #[cold]
     fn lock_slowly(&self) {
-        let _turn = self.turn.lock();
-        for _ in 0..LOOKS {
-            if !self.taken.load(Ordering::Relaxed) && self.take() {
+        let _line = self.line.lock();
+        for _ in 0..MAX_SPINS {
+            if !self.locked.load(Ordering::Relaxed) && self.try_acquire() {
                 return;
             }
             std::hint::spin_loop();
         }
         let since = Instant::now();
-        let mut bed = self.bed.lock();
+        let mut sleep = self.sleep.lock();
         // Before the next try: who gives the lock up after that sees it, but for the moment told above.
-        self.first.store(SLEEPS, Ordering::SeqCst);
-        while !self.take() {
-            if since.elapsed() > LONG {
-                self.first.store(IS_WAITED_FOR, Ordering::Relaxed);
+        self.waiter.store(WAITER_SLEEPS, Ordering::SeqCst);
+        while !self.try_acquire() {
+            if since.elapsed() > HANDOFF_AFTER {
+                self.waiter.store(HANDOFF, Ordering::Relaxed);
             }
-            self.bell.wait_for(&mut bed, SLEEP);
+            self.wakeup.wait_for(&mut sleep, WAIT_TIMEOUT);
         }
-        self.first.store(NOTHING, Ordering::Relaxed);
+        self.waiter.store(NO_WAITER, Ordering::Relaxed);
     }
 
     #[cold]
-    fn call(&self) {
+    fn wake_waiter(&self) {
         // Whoever looked before the lock was given up sleeps once this is had.
-        drop(self.bed.lock());
-        self.bell.notify_all();
+        drop(self.sleep.lock());
+        self.wakeup.notify_all();
         for _ in 0..100 {
-            if self.first.load(Ordering::Relaxed) != IS_WAITED_FOR {
+            if self.waiter.load(Ordering::Relaxed) != HANDOFF {
                 return;
             }
             std::thread::sleep(Duration::from_micros(10));
@@ -140,8 +140,8 @@ mod tests {
 
     #[test]
     fn one_at_a_time() {
-        let counts = Arc::new(Lone::new((0_u64, 0_u64)));
-        let count = |counts: Arc<Lone<(u64, u64)>>| {
+        let counts = Arc::new(BiasedLock::new((0_u64, 0_u64)));
+        let count = |counts: Arc<BiasedLock<(u64, u64)>>| {
             for turn in 0..5_000 {
                 let mut held = counts.lock();
                 held.0 += 1;
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn who_has_it_has_it_alone() {
-        let lock = Lone::new(1);
+        let lock = BiasedLock::new(1);
         let held = lock.lock();
         assert!(lock.try_lock().is_none());
         drop(held);
@@ -178,7 +178,7 @@ mod tests {
     /// A thread that takes it again as soon as it has given it up keeps nobody out.
     #[test]
     fn nobody_is_kept_out() {
-        let lock = Arc::new(Lone::new(false));
+        let lock = Arc::new(BiasedLock::new(false));
         let other = {
             let lock = Arc::clone(&lock);
             thread::spawn(move || *lock.lock() = true)

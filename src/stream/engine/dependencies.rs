@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Held by what may still want the last command of a lane recorded exactly.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ticket(Arc<AtomicBool>);
+pub(crate) struct MarkerRequest(Arc<AtomicBool>);
 
-impl Ticket {
-    pub fn is(&self, other: &Ticket) -> bool {
+impl MarkerRequest {
+    pub fn is(&self, other: &MarkerRequest) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
@@ -31,17 +31,17 @@ impl Ticket {
 /// A lane's own ticket. When it goes, all others of it are void: waits and events that have no end may
 /// keep each other's.
 #[derive(Debug, Default)]
-pub(crate) struct Issued(Ticket);
+pub(crate) struct OwnMarkerRequest(MarkerRequest);
 
-impl Deref for Issued {
-    type Target = Ticket;
+impl Deref for OwnMarkerRequest {
+    type Target = MarkerRequest;
 
-    fn deref(&self) -> &Ticket {
+    fn deref(&self) -> &MarkerRequest {
         &self.0
     }
 }
 
-impl Drop for Issued {
+impl Drop for OwnMarkerRequest {
     fn drop(&mut self) {
         self.0.0.store(true, Ordering::Relaxed);
     }
@@ -49,49 +49,49 @@ impl Drop for Issued {
 
 /// A reach that events share. Without weak references, so that whether it is shared is a look and no
 /// atomic step.
-pub(crate) type Reached = triomphe::Arc<Reach>;
+pub(crate) type EventDependencies = triomphe::Arc<Dependencies>;
 
 /// What the events of a wait list reach that are not complete.
-pub(crate) type Reaches<'a> = SmallVec<[Cow<'a, Reach>; 2]>;
+pub(crate) type DependencyList<'a> = SmallVec<[Cow<'a, Dependencies>; 2]>;
 
-/// Tickets from which on a list looks for ones to forget before it grows.
+/// MarkerRequests from which on a list looks for ones to forget before it grows.
 const MANY: usize = 32;
 
 /// The tickets of a reach. Nearly all have one at most, which lies in place; more are shared until one
 /// is added.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tickets {
-    one: Option<Ticket>,
-    more: Option<Arc<Vec<Ticket>>>,
+pub(crate) struct MarkerRequests {
+    one: Option<MarkerRequest>,
+    more: Option<Arc<Vec<MarkerRequest>>>,
 }
 
-impl Tickets {
-    pub fn of(ticket: Option<Ticket>) -> Self {
+impl MarkerRequests {
+    pub fn of(request: Option<MarkerRequest>) -> Self {
         Self {
-            one: ticket,
+            one: request,
             more: None,
         }
     }
 
     /// The first one.
-    pub fn first(&self) -> Option<&Ticket> {
+    pub fn first(&self) -> Option<&MarkerRequest> {
         self.one.as_ref()
     }
 
-    fn add(&mut self, ticket: Ticket) {
+    fn add(&mut self, request: MarkerRequest) {
         match self.one {
-            None => self.one = Some(ticket),
-            Some(_) => keep(Arc::make_mut(self.more.get_or_insert_default()), ticket),
+            None => self.one = Some(request),
+            Some(_) => keep(Arc::make_mut(self.more.get_or_insert_default()), request),
         }
     }
 
-    pub fn join<'a>(&mut self, others: impl IntoIterator<Item = &'a Ticket>) {
+    pub fn join<'a>(&mut self, others: impl IntoIterator<Item = &'a MarkerRequest>) {
         others
             .into_iter()
-            .for_each(|ticket| self.add(Ticket::clone(ticket)));
+            .for_each(|request| self.add(MarkerRequest::clone(request)));
     }
 
-    fn iter(&self) -> impl Iterator<Item = &Ticket> {
+    fn iter(&self) -> impl Iterator<Item = &MarkerRequest> {
         let more = self.more.as_deref().into_iter().flatten();
         self.one.iter().chain(more)
     }
@@ -102,24 +102,24 @@ impl Tickets {
 }
 
 /// Adds a ticket. One of each is enough, or they would double with every join.
-fn keep(tickets: &mut Vec<Ticket>, ticket: Ticket) {
-    if tickets.len() >= MANY && tickets.len() == tickets.capacity() {
-        tickets.retain(|ticket| !ticket.is_void());
-        tickets.sort_unstable_by_key(|ticket| Arc::as_ptr(&ticket.0));
-        tickets.dedup_by(|one, other| one.is(other));
+fn keep(requests: &mut Vec<MarkerRequest>, request: MarkerRequest) {
+    if requests.len() >= MANY && requests.len() == requests.capacity() {
+        requests.retain(|request| !request.is_void());
+        requests.sort_unstable_by_key(|request| Arc::as_ptr(&request.0));
+        requests.dedup_by(|one, other| one.is(other));
     }
-    tickets.push(ticket);
+    requests.push(request);
 }
 
 /// What a lane was made to wait for since its last command: the least that proves it. Few points, and
 /// mostly for no longer than until the next command.
 #[derive(Debug, Default)]
-pub(crate) struct Recent {
+pub(crate) struct PendingWaits {
     points: Vec<Point>,
-    tickets: Vec<Ticket>,
+    requests: Vec<MarkerRequest>,
 }
 
-impl Recent {
+impl PendingWaits {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.points.is_empty()
@@ -138,52 +138,52 @@ impl Recent {
     }
 
     /// What may want the last commands before these points recorded exactly.
-    pub fn hold(&mut self, tickets: &Tickets) {
-        let kept = |ticket: &Ticket| keep(&mut self.tickets, ticket.clone());
-        tickets.iter().for_each(kept);
+    pub fn hold(&mut self, requests: &MarkerRequests) {
+        let kept = |request: &MarkerRequest| keep(&mut self.requests, request.clone());
+        requests.iter().for_each(kept);
     }
 
     /// Forgets what was observed complete.
     pub fn prune(&mut self) {
         self.points.retain(|point| !point.is_complete());
         if self.points.is_empty() {
-            self.tickets.clear();
+            self.requests.clear();
         }
     }
 
     pub fn clear(&mut self) {
         self.points.clear();
-        self.tickets.clear();
+        self.requests.clear();
     }
 
     pub fn points(&self) -> &[Point] {
         &self.points
     }
 
-    pub fn tickets(&self) -> &[Ticket] {
-        &self.tickets
+    pub fn requests(&self) -> &[MarkerRequest] {
+        &self.requests
     }
 }
 
-impl Prune for Reach {
+impl Prune for Dependencies {
     fn size(&self) -> usize {
         self.done.len().max(self.order.len())
     }
 
     fn prune(&mut self) {
-        Reach::prune(self);
+        Dependencies::prune(self);
     }
 }
 
 /// How far an event, a wait list or a barrier reaches.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Reach {
+pub(crate) struct Dependencies {
     /// The least frontier whose completion proves it all.
     pub done: Frontier,
     /// Everything that has then completed, for elision.
     pub order: Frontier,
     /// Empty where the driver tracks.
-    pub tickets: Tickets,
+    pub requests: MarkerRequests,
     /// Whether `done` is one command's own point, rather than what it shares with others.
     pub own: bool,
     /// Whether it stands for everything up to `done`, as a barrier does, rather than for single commands.
@@ -192,7 +192,7 @@ pub(crate) struct Reach {
     pub failed: Option<Arc<Failure>>,
 }
 
-impl From<Frontier> for Reach {
+impl From<Frontier> for Dependencies {
     /// The frontier alone, however it is proved.
     fn from(done: Frontier) -> Self {
         Self {
@@ -202,11 +202,11 @@ impl From<Frontier> for Reach {
     }
 }
 
-impl Reach {
-    pub fn join(&mut self, other: &Reach) {
+impl Dependencies {
+    pub fn join(&mut self, other: &Dependencies) {
         self.done.join(&other.done);
         self.order.join(&other.order);
-        self.tickets.join(other.tickets.iter());
+        self.requests.join(other.requests.iter());
         if self.failed.is_none() {
             self.failed.clone_from(&other.failed);
         }
@@ -232,7 +232,7 @@ impl Reach {
         }
     }
 
-    /// As [`Reach::failure`], while the program was not told of that by a wait.
+    /// As [`Dependencies::failure`], while the program was not told of that by a wait.
     #[inline]
     pub fn unreported(&self) -> Option<Arc<Failure>> {
         let failure = self.failure();
@@ -270,10 +270,10 @@ impl Reach {
 
     /// What no wait list reaches.
     pub fn nothing() -> &'static Self {
-        static NOTHING: Reach = Reach {
+        static NOTHING: Dependencies = Dependencies {
             done: Frontier::new(),
             order: Frontier::new(),
-            tickets: Tickets {
+            requests: MarkerRequests {
                 one: None,
                 more: None,
             },
@@ -305,7 +305,7 @@ impl Reach {
         self.done.prune();
         self.order.prune();
         if self.done.is_empty() {
-            self.tickets.clear();
+            self.requests.clear();
         }
     }
 }
@@ -317,21 +317,33 @@ mod tests {
     /// As of a queue that only ever waits for others' commands, each with an event.
     #[test]
     fn tickets_of_what_was_recorded_are_let_go() {
-        let (mut recent, mut told) = (Recent::default(), Tickets::default());
-        let idle = Issued::default();
+        let (mut pending_waits, mut told) = (PendingWaits::default(), MarkerRequests::default());
+        let idle = OwnMarkerRequest::default();
         let mut most = 0;
         for _ in 0..10_000 {
-            let issued = Issued::default();
-            let mut waited = Tickets::of(Some(issued.clone()));
+            let issued = OwnMarkerRequest::default();
+            let mut waited = MarkerRequests::of(Some(issued.clone()));
             waited.join([&*idle]);
-            recent.hold(&waited);
+            pending_waits.hold(&waited);
             // What its last event reaches has them too.
-            told = Tickets::of(told.first().cloned());
-            told.join(recent.tickets());
-            most = most.max(recent.tickets().len()).max(told.iter().count());
-            assert!(recent.tickets().iter().any(|ticket| ticket.is(&issued)));
+            told = MarkerRequests::of(told.first().cloned());
+            told.join(pending_waits.requests());
+            most = most
+                .max(pending_waits.requests().len())
+                .max(told.iter().count());
+            assert!(
+                pending_waits
+                    .requests()
+                    .iter()
+                    .any(|request| request.is(&issued))
+            );
         }
-        assert!(most <= 4 * MANY, "{most} tickets");
-        assert!(recent.tickets().iter().any(|ticket| ticket.is(&idle)));
+        assert!(most <= 4 * MANY, "{most} requests");
+        assert!(
+            pending_waits
+                .requests()
+                .iter()
+                .any(|request| request.is(&idle))
+        );
     }
 }

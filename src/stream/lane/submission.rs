@@ -1,23 +1,23 @@
 //! A command on its way to a lane, in one stretch under the lane's lock, and what became of it.
 
-use super::lone::LoneGuard;
-use super::{Driver, LaneCore, Reached, State};
+use super::biased_lock::BiasedLockGuard;
+use super::{Driver, EventDependencies, LaneCore, State};
 use crate::object::Result;
 use crate::stream::driver::Progress;
 use std::hint::cold_path;
 
 /// One's turn to give a lane its next command.
-pub(crate) struct Turn<'a, D: Driver> {
+pub(crate) struct SubmissionGuard<'a, D: Driver> {
     pub(super) lane: &'a LaneCore<D>,
-    pub(super) state: LoneGuard<'a, State<D>>,
+    pub(super) state: BiasedLockGuard<'a, State<D>>,
 }
 
-impl<D: Driver> Turn<'_, D> {
+impl<D: Driver> SubmissionGuard<'_, D> {
     /// Whether it is known that these bytes stay inside what they begin in.
     #[inline(always)]
-    pub fn has_room<const N: usize>(&self, addrs: [usize; N], bytes: usize) -> bool {
+    pub fn is_inside_extent<const N: usize>(&self, addrs: [usize; N], bytes: usize) -> bool {
         let since = self.lane.ends.now();
-        self.state.rooms.have(since, addrs, bytes)
+        self.state.extents.covers(since, addrs, bytes)
     }
 
     /// Makes ready for the next command, which goes to this stream; none if it does not run, as what it
@@ -53,7 +53,7 @@ impl<D: Driver> Turn<'_, D> {
 
     /// What an event for the command reaches.
     #[inline(always)]
-    pub fn reach(mut self, watched: bool) -> Reached {
-        self.lane.reach_here(&mut self.state, true, watched)
+    pub fn dependencies(mut self, watched: bool) -> EventDependencies {
+        self.lane.tail_dependencies(&mut self.state, true, watched)
     }
 }

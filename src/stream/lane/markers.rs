@@ -22,9 +22,9 @@ const FEW: usize = 4;
 const MANY: usize = 32;
 
 /// When a lane looks next: with how many markers.
-pub(super) struct Look(usize);
+pub(super) struct MarkerLimit(usize);
 
-impl Default for Look {
+impl Default for MarkerLimit {
     fn default() -> Self {
         Self(MANY)
     }
@@ -115,7 +115,7 @@ impl<D: Driver> LaneCore<D> {
             self.forget_complete(&mut state);
         }
         match state.marks.len() < FEW {
-            true => self.keep_mark(&mut state),
+            true => self.insert_marker(&mut state),
             false => Ok(()),
         }
     }
@@ -140,31 +140,31 @@ impl<D: Driver> LaneCore<D> {
         if self.is_parked() {
             self.wake();
         }
-        if let Some(ticket) = state.ticket.as_deref()
-            && state.here.is_wanted(ticket)
+        if let Some(request) = state.request.as_deref()
+            && state.tail.is_wanted(request)
         {
             self.record_watched(state)?;
         }
-        state.attention = state.ticket.is_some() || self.is_stopped();
+        state.attention = state.request.is_some() || self.is_stopped();
         Ok(())
     }
 
     #[cold]
     fn record_watched(&self, state: &mut State<D>) -> Result<()> {
-        state.ticket = None;
-        state.here.clear();
-        self.keep_mark(state)
+        state.request = None;
+        state.tail.clear();
+        self.insert_marker(state)
     }
 
     /// A marker of the last command.
     fn record(&self, state: &mut State<D>) -> Result<(u64, D::Marker)> {
-        self.keep_mark(state)?;
+        self.insert_marker(state)?;
         // It was kept just now.
         state.marks.back().cloned().ok_or(Error::unsupported())
     }
 
     /// As [`LaneCore::record`], for whoever asks later.
-    pub(super) fn keep_mark(&self, state: &mut State<D>) -> Result<()> {
+    pub(super) fn insert_marker(&self, state: &mut State<D>) -> Result<()> {
         let epoch = state.order.epoch();
         if state.marks.back().is_none_or(|(at, _)| *at != epoch) {
             if state.marks.len() >= state.look.0 {

@@ -10,15 +10,15 @@
 //! | commands that waited for nothing new | the same with a later epoch, if nobody holds it, else new |
 //! | anything else | new |
 
-use crate::stream::engine::reach::{Reach, Reached, Ticket};
+use crate::stream::engine::dependencies::{Dependencies, EventDependencies, MarkerRequest};
 use crate::timeline::{Clock, Point};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-pub(crate) struct Here {
+pub(crate) struct Tail {
     /// The lane's last command.
     point: Point,
-    last: Option<Reached>,
+    last: Option<EventDependencies>,
     since: Since,
 }
 
@@ -29,7 +29,7 @@ enum Since {
     Waits,
 }
 
-impl Here {
+impl Tail {
     pub fn new(clock: &Arc<Clock>) -> Self {
         Self {
             point: Point::new(clock, 0),
@@ -46,7 +46,7 @@ impl Here {
         self.since = self.since.max(Since::Commands);
     }
 
-    /// As [`Here::step`], where others' points were part of the proof before.
+    /// As [`Tail::step`], where others' points were part of the proof before.
     pub fn step_joined(&mut self, epoch: u64) {
         self.point.epoch = epoch;
         // It may have others' tickets.
@@ -60,68 +60,72 @@ impl Here {
 
     /// Lets go of what the last reach has, and of that if anybody else holds it.
     pub fn clear(&mut self) {
-        match self.last.as_mut().and_then(Reached::get_mut) {
-            Some(unheld) => *unheld = Reach::default(),
+        match self.last.as_mut().and_then(EventDependencies::get_mut) {
+            Some(unheld) => *unheld = Dependencies::default(),
             None => self.last = None,
         }
         self.since = Since::Waits;
     }
 
     /// Whether anybody else has a ticket, or the last reach with it.
-    pub fn is_wanted(&self, ticket: &Ticket) -> bool {
-        let own = |last: &&Reached| {
-            let first = last.tickets.first();
-            first.is_some_and(|first| first.is(ticket))
+    pub fn is_wanted(&self, request: &MarkerRequest) -> bool {
+        let own = |last: &&EventDependencies| {
+            let first = last.requests.first();
+            first.is_some_and(|first| first.is(request))
         };
         let Some(last) = self.last.as_ref().filter(own) else {
-            return ticket.count() > 1;
+            return request.count() > 1;
         };
-        if Reached::strong_count(last) > 1 {
+        if EventDependencies::strong_count(last) > 1 {
             return true;
         }
         // Whoever let go of the reach may have taken a ticket out of it before.
         fence(Ordering::Acquire);
-        ticket.count() > 2
+        request.count() > 2
     }
 
     /// What an event made now reaches, as long as that can be told from the last. `own` and `ticket` are as
     /// its reach is to have them.
     #[inline(always)]
-    pub fn again(&mut self, own: bool, ticket: Option<&Ticket>) -> Option<Reached> {
+    pub fn again(
+        &mut self,
+        own: bool,
+        request: Option<&MarkerRequest>,
+    ) -> Option<EventDependencies> {
         if self.since == Since::Waits {
             return None;
         }
         let last = self.last.as_mut()?;
-        if !same(last.tickets.first(), ticket) {
+        if !same(last.requests.first(), request) {
             return None;
         }
         if self.since != Since::Nothing || last.own != own {
-            let moved = Reached::get_mut(last)?;
+            let moved = EventDependencies::get_mut(last)?;
             moved.done.join_point(&self.point);
             moved.order.join_point(&self.point);
             moved.own = own;
             self.since = Since::Nothing;
         }
-        Some(Reached::clone(last))
+        Some(EventDependencies::clone(last))
     }
 
     /// The same, where `tell` has to tell it, over whatever was told before.
-    pub fn renew(&mut self, tell: impl FnOnce(&mut Reach)) -> Reached {
+    pub fn renew(&mut self, tell: impl FnOnce(&mut Dependencies)) -> EventDependencies {
         self.since = Since::Nothing;
         if let Some(last) = &mut self.last
-            && let Some(unheld) = Reached::get_mut(last)
+            && let Some(unheld) = EventDependencies::get_mut(last)
         {
             tell(unheld);
-            return Reached::clone(last);
+            return EventDependencies::clone(last);
         }
-        let mut reach = Reach::default();
-        tell(&mut reach);
-        Reached::clone(self.last.insert(Reached::new(reach)))
+        let mut deps = Dependencies::default();
+        tell(&mut deps);
+        EventDependencies::clone(self.last.insert(EventDependencies::new(deps)))
     }
 }
 
 #[inline]
-fn same(one: Option<&Ticket>, other: Option<&Ticket>) -> bool {
+fn same(one: Option<&MarkerRequest>, other: Option<&MarkerRequest>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => one.is(other),
         (None, None) => true,
@@ -134,45 +138,56 @@ mod tests {
     use super::*;
     use crate::timeline::Frontier;
 
-    fn at(clock: &Arc<Clock>, epoch: u64, ticket: &Ticket) -> Reach {
+    fn at(clock: &Arc<Clock>, epoch: u64, request: &MarkerRequest) -> Dependencies {
         let point = Frontier::from(Point::new(clock, epoch));
-        Reach {
+        Dependencies {
             done: point.clone(),
             order: point,
-            tickets: crate::stream::engine::reach::Tickets::of(Some(Ticket::clone(ticket))),
+            requests: crate::stream::engine::dependencies::MarkerRequests::of(Some(
+                MarkerRequest::clone(request),
+            )),
             own: true,
             everything: false,
             failed: None,
         }
     }
 
-    fn told(here: &mut Here, own: bool, ticket: &Ticket, tell: impl FnOnce(&mut Reach)) -> Reached {
-        match here.again(own, Some(ticket)) {
-            Some(reach) => reach,
-            None => here.renew(tell),
+    fn told(
+        tail: &mut Tail,
+        own: bool,
+        request: &MarkerRequest,
+        tell: impl FnOnce(&mut Dependencies),
+    ) -> EventDependencies {
+        match tail.again(own, Some(request)) {
+            Some(deps) => deps,
+            None => tail.renew(tell),
         }
     }
 
-    fn never(_: &mut Reach) {
+    fn never(_: &mut Dependencies) {
         unreachable!("it can be told from the last")
     }
 
     #[test]
     fn what_is_held_stays_and_what_is_not_moves_on() {
-        let (clock, ticket) = (Clock::new(), Ticket::default());
-        let mut here = Here::new(&clock);
-        here.step(1);
-        let first = told(&mut here, true, &ticket, |it| *it = at(&clock, 1, &ticket));
-        assert!(Reached::ptr_eq(
+        let (clock, request) = (Clock::new(), MarkerRequest::default());
+        let mut tail = Tail::new(&clock);
+        tail.step(1);
+        let first = told(&mut tail, true, &request, |it| {
+            *it = at(&clock, 1, &request)
+        });
+        assert!(EventDependencies::ptr_eq(
             &first,
-            &told(&mut here, true, &ticket, never)
+            &told(&mut tail, true, &request, never)
         ));
-        here.step(2);
-        let second = told(&mut here, true, &ticket, |it| *it = at(&clock, 2, &ticket));
+        tail.step(2);
+        let second = told(&mut tail, true, &request, |it| {
+            *it = at(&clock, 2, &request)
+        });
         assert_eq!(first.done, Frontier::from(Point::new(&clock, 1)));
         drop(second);
-        (3..6).for_each(|epoch| here.step(epoch));
-        let third = told(&mut here, false, &ticket, never);
+        (3..6).for_each(|epoch| tail.step(epoch));
+        let third = told(&mut tail, false, &request, never);
         let five = Frontier::from(Point::new(&clock, 5));
         assert_eq!((&third.done, &third.order), (&five, &five));
         assert!(!third.own);
@@ -180,45 +195,47 @@ mod tests {
 
     #[test]
     fn what_was_waited_for_is_asked_for_anew() {
-        let (clock, ticket) = (Clock::new(), Ticket::default());
-        let mut here = Here::new(&clock);
+        let (clock, request) = (Clock::new(), MarkerRequest::default());
+        let mut tail = Tail::new(&clock);
         for (since, change) in [(2, true), (3, false)] {
-            drop(told(&mut here, true, &ticket, |it| {
-                *it = at(&clock, 1, &ticket)
+            drop(told(&mut tail, true, &request, |it| {
+                *it = at(&clock, 1, &request)
             }));
             match change {
-                true => here.change(),
-                false => here.step_joined(since),
+                true => tail.change(),
+                false => tail.step_joined(since),
             }
             let mut asked = false;
-            told(&mut here, true, &ticket, |it| {
+            told(&mut tail, true, &request, |it| {
                 asked = true;
-                *it = at(&clock, since, &ticket);
+                *it = at(&clock, since, &request);
             });
             assert!(asked, "after {since}");
-            here.clear();
+            tail.clear();
         }
     }
 
     #[test]
     fn a_ticket_is_wanted_while_anyone_has_it_or_the_reach_with_it() {
-        let (clock, ticket) = (Clock::new(), Ticket::default());
-        let mut here = Here::new(&clock);
-        assert!(!here.is_wanted(&ticket));
-        let reach = told(&mut here, true, &ticket, |it| *it = at(&clock, 1, &ticket));
-        assert!(here.is_wanted(&ticket));
-        let taken = reach.tickets.first().cloned();
-        drop(reach);
-        assert!(here.is_wanted(&ticket));
+        let (clock, request) = (Clock::new(), MarkerRequest::default());
+        let mut tail = Tail::new(&clock);
+        assert!(!tail.is_wanted(&request));
+        let deps = told(&mut tail, true, &request, |it| {
+            *it = at(&clock, 1, &request)
+        });
+        assert!(tail.is_wanted(&request));
+        let taken = deps.requests.first().cloned();
+        drop(deps);
+        assert!(tail.is_wanted(&request));
         drop(taken);
-        assert!(!here.is_wanted(&ticket));
+        assert!(!tail.is_wanted(&request));
         // One that the last reach does not have.
-        let other = Ticket::default();
-        let reach = told(&mut here, true, &ticket, never);
-        assert!(!here.is_wanted(&other));
-        let held = Ticket::clone(&other);
-        drop(reach);
-        assert!(here.is_wanted(&other));
+        let other = MarkerRequest::default();
+        let deps = told(&mut tail, true, &request, never);
+        assert!(!tail.is_wanted(&other));
+        let held = MarkerRequest::clone(&other);
+        drop(deps);
+        assert!(tail.is_wanted(&other));
         drop(held);
     }
 }

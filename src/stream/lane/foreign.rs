@@ -11,10 +11,10 @@ use std::sync::atomic::Ordering;
 
 impl<D: Driver> LaneCore<D> {
     /// The stream itself, on which others may put work from now on.
-    pub fn expose(&self) -> Result<&D::Lane> {
+    pub fn share_native(&self) -> Result<&D::Lane> {
         let mut state = self.state.lock();
         self.record_if_watched(&mut state)?;
-        self.exposed.store(true, Ordering::Relaxed);
+        self.native_shared.store(true, Ordering::Relaxed);
         // Others' work on it is pending without a word to us.
         self.wake();
         D::open(&self.native, true)?;
@@ -22,11 +22,11 @@ impl<D: Driver> LaneCore<D> {
     }
 
     /// Opens the stream for one native command.
-    pub fn lend(&self) -> Result<()> {
+    pub fn lease(&self) -> Result<()> {
         let mut state = self.state.lock();
         self.record_if_watched(&mut state)?;
         D::open(&self.native, true)?;
-        self.guests.fetch_add(1, Ordering::Relaxed);
+        self.foreign_submitters.fetch_add(1, Ordering::Relaxed);
         self.wake();
         Ok(())
     }
@@ -37,36 +37,36 @@ impl<D: Driver> LaneCore<D> {
     }
 
     /// The stream as a native command sees it.
-    pub fn lent(&self) -> &D::Lane {
+    pub fn leased(&self) -> &D::Lane {
         &self.native
     }
 
     /// The native command is over, and a command of ours is behind it.
-    pub fn take_back(&self) -> Result<()> {
+    pub fn end_lease(&self) -> Result<()> {
         let _state = self.state.lock();
-        let others = self.guests.fetch_sub(1, Ordering::Relaxed) > 1;
-        match others || self.is_exposed() {
+        let others = self.foreign_submitters.fetch_sub(1, Ordering::Relaxed) > 1;
+        match others || self.is_native_shared() {
             true => Ok(()),
             false => D::open(&self.native, false),
         }
     }
 
-    pub fn is_lent(&self) -> bool {
-        self.guests.load(Ordering::Relaxed) > 0
+    pub fn is_leased(&self) -> bool {
+        self.foreign_submitters.load(Ordering::Relaxed) > 0
     }
 
     /// Whether this is a child of the process that has the lane.
     #[inline]
-    pub fn is_left(&self) -> bool {
-        self.origin.is_left()
+    pub fn is_forked(&self) -> bool {
+        self.origin.is_forked()
     }
 
-    pub fn is_exposed(&self) -> bool {
-        self.exposed.load(Ordering::Relaxed)
+    pub fn is_native_shared(&self) -> bool {
+        self.native_shared.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_open(&self) -> bool {
-        self.is_exposed() || self.is_lent()
+        self.is_native_shared() || self.is_leased()
     }
 
     /// Where others put work on the stream, puts a command of ours behind all of it: what stands for
