@@ -133,7 +133,7 @@ impl Body for Adapter {
         // Zero unless another thread has just got the adapter anew.
         if this.api_refs() == 0 {
             this.machine.stop();
-            Census::tell();
+            Census::report();
         }
     }
 }

@@ -66,7 +66,7 @@ impl Body for Adapter {
             if let Some(engine) = engine {
                 engine.shut_down();
             }
-            Census::tell();
+            Census::report();
         }
     }
 }

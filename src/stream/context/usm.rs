@@ -6,7 +6,7 @@ use crate::object::{Error, InfoOut, Object, Result, chain, ensure};
 use crate::pool::{Acquired, Order, Request};
 use crate::stream::lane::extents;
 use crate::stream::settings::pool_trace::Trace;
-use crate::stream::usm::memory::Extent;
+use crate::stream::usm::memory::AddressExtent;
 use crate::stream::usm::pool_core::Answer;
 use crate::stream::{Context, Driver, Kind, UsmPool};
 use std::cell::RefCell;
@@ -190,13 +190,13 @@ impl<D: Driver> Context<D> {
     fn look_for_room(&self, addr: usize, bytes: usize) -> Result<()> {
         let memory = &self.domain().memory;
         let since = memory.ends.now();
-        let room = match memory.room(addr) {
-            Extent::Free => return Ok(()),
-            Extent::Strange => usize::MAX,
-            Extent::Live(room) => room,
+        let extent = match memory.extent(addr) {
+            AddressExtent::Free => return Ok(()),
+            AddressExtent::Foreign => usize::MAX,
+            AddressExtent::Live(extent) => extent,
         };
-        extents::insert(since, addr, room);
-        ensure(bytes <= room, UR_RESULT_ERROR_INVALID_SIZE)
+        extents::insert(since, addr, extent);
+        ensure(bytes <= extent, UR_RESULT_ERROR_INVALID_SIZE)
     }
 
     /// Whether commands on a device reach what is at these addresses. Memory that is none of ours passes.

@@ -189,7 +189,7 @@ impl<D: Driver> hal::UsmPool<D> for UsmPool<D> {
             prop_name,
             UsmPoolInfo::ReservedCurrentExp | UsmPoolInfo::ReservedHighExp
         ) {
-            core.look();
+            core.refresh_native();
         }
         match prop_name {
             UsmPoolInfo::ReferenceCount => out.value(this.api_refs()),
@@ -230,7 +230,7 @@ impl<D: Driver> hal::UsmPool<D> for UsmPool<D> {
             }
             UsmPoolInfo::ReservedHighExp => {
                 high()?;
-                this.core.look();
+                this.core.refresh_native();
                 this.core.reserved.reset_high();
             }
             UsmPoolInfo::UsedHighExp => {

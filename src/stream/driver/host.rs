@@ -7,7 +7,7 @@ use std::ptr;
 
 /// Most bytes that the host moves sooner than it could have them moved: to give a command to an idle
 /// device costs more than such a command.
-const MOST: usize = 4 << 10;
+const MAX_HOST_BYTES: usize = 4 << 10;
 
 impl<D: Driver> Work<D> {
     /// Whether it is a copy or fill that the host does sooner than an idle device.
@@ -15,11 +15,11 @@ impl<D: Driver> Work<D> {
         match *self {
             // What a driver says of overlapping ranges stays its own to say.
             Work::Copy { dst, src, bytes } => {
-                (1..=MOST).contains(&bytes) && dst.abs_diff(src) >= bytes
+                (1..=MAX_HOST_BYTES).contains(&bytes) && dst.abs_diff(src) >= bytes
             }
             Work::Fill {
                 ref pattern, bytes, ..
-            } => (1..=MOST).contains(&bytes) && !pattern.is_empty(),
+            } => (1..=MAX_HOST_BYTES).contains(&bytes) && !pattern.is_empty(),
             _ => false,
         }
     }
@@ -49,7 +49,7 @@ pub fn move_bytes(dst: usize, src: usize, bytes: usize) {
 }
 
 /// Bytes that [`fill`] repeats from: they stay in the nearest cache.
-const WINDOW: usize = 4096;
+const WINDOW_BYTES: usize = 4096;
 
 /// Repeats a pattern.
 pub fn fill(dst: usize, pattern: &[u8], bytes: usize) {
@@ -65,7 +65,7 @@ pub fn fill(dst: usize, pattern: &[u8], bytes: usize) {
     if done == 0 {
         return;
     }
-    let window = (WINDOW / done).max(1) * done;
+    let window = (WINDOW_BYTES / done).max(1) * done;
     while done < bytes {
         // Always a whole number of patterns but at the very end, where it does not matter.
         let next = done.min(window).min(bytes - done);

@@ -1,4 +1,5 @@
-//! What comes before something: the frontier that must complete, and all that is known by then.
+//! Dependencies of a command or an event: the frontier that must complete, and the order that its
+//! completion implies.
 
 use crate::timeline::{Failure, Frontier, Point, PointRef, Prune};
 use smallvec::SmallVec;
@@ -8,7 +9,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Held by what may still want the last command of a lane recorded exactly.
+/// A request to record the last command of a lane exactly. Held by events and waits.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MarkerRequest(Arc<AtomicBool>);
 
@@ -17,19 +18,19 @@ impl MarkerRequest {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// How many there are of it, with its lane's own.
+    /// Number of holders, the lane included.
     pub fn count(&self) -> usize {
         Arc::strong_count(&self.0)
     }
 
-    /// Whether its lane has recorded that command, or has ended: then it is worth nothing more.
+    /// Whether the lane has recorded that command or has ended: the request is void then.
     fn is_void(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// A lane's own ticket. When it goes, all others of it are void: waits and events that have no end may
-/// keep each other's.
+/// The request of the lane itself. Dropping it voids all clones, since waits and events may hold
+/// each other's without end.
 #[derive(Debug, Default)]
 pub(crate) struct OwnMarkerRequest(MarkerRequest);
 
@@ -47,18 +48,18 @@ impl Drop for OwnMarkerRequest {
     }
 }
 
-/// A reach that events share. Without weak references, so that whether it is shared is a look and no
-/// atomic step.
+/// Dependencies that events share. No weak references: the check for uniqueness is a load, no
+/// atomic update.
 pub(crate) type EventDependencies = triomphe::Arc<Dependencies>;
 
-/// What the events of a wait list reach that are not complete.
+/// The incomplete dependencies of a wait list, one for each event.
 pub(crate) type DependencyList<'a> = SmallVec<[Cow<'a, Dependencies>; 2]>;
 
-/// MarkerRequests from which on a list looks for ones to forget before it grows.
-const MANY: usize = 32;
+/// Number of requests from which void ones are pruned before the list grows.
+const MIN_REQUESTS_BEFORE_PRUNE: usize = 32;
 
-/// The tickets of a reach. Nearly all have one at most, which lies in place; more are shared until one
-/// is added.
+/// The marker requests of dependencies. Nearly all have at most one, which is stored inline; more
+/// are shared until one is added.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MarkerRequests {
     one: Option<MarkerRequest>,
@@ -81,7 +82,7 @@ impl MarkerRequests {
     fn add(&mut self, request: MarkerRequest) {
         match self.one {
             None => self.one = Some(request),
-            Some(_) => keep(Arc::make_mut(self.more.get_or_insert_default()), request),
+            Some(_) => insert(Arc::make_mut(self.more.get_or_insert_default()), request),
         }
     }
 
@@ -101,9 +102,9 @@ impl MarkerRequests {
     }
 }
 
-/// Adds a ticket. One of each is enough, or they would double with every join.
-fn keep(requests: &mut Vec<MarkerRequest>, request: MarkerRequest) {
-    if requests.len() >= MANY && requests.len() == requests.capacity() {
+/// Inserts a request. Duplicates are removed, or they would double with every join.
+fn insert(requests: &mut Vec<MarkerRequest>, request: MarkerRequest) {
+    if requests.len() >= MIN_REQUESTS_BEFORE_PRUNE && requests.len() == requests.capacity() {
         requests.retain(|request| !request.is_void());
         requests.sort_unstable_by_key(|request| Arc::as_ptr(&request.0));
         requests.dedup_by(|one, other| one.is(other));
@@ -111,8 +112,7 @@ fn keep(requests: &mut Vec<MarkerRequest>, request: MarkerRequest) {
     requests.push(request);
 }
 
-/// What a lane was made to wait for since its last command: the least that proves it. Few points, and
-/// mostly for no longer than until the next command.
+/// Waits of a lane since its last command: the points that prove them. Mostly empty.
 #[derive(Debug, Default)]
 pub(crate) struct PendingWaits {
     points: Vec<Point>,
@@ -125,7 +125,7 @@ impl PendingWaits {
         self.points.is_empty()
     }
 
-    /// Takes in points, one a lane.
+    /// Adds points, one a lane.
     pub fn add<'a>(&mut self, points: impl IntoIterator<Item = PointRef<'a>>) {
         let first = self.points.is_empty();
         self.points
@@ -137,13 +137,13 @@ impl PendingWaits {
         }
     }
 
-    /// What may want the last commands before these points recorded exactly.
-    pub fn hold(&mut self, requests: &MarkerRequests) {
-        let kept = |request: &MarkerRequest| keep(&mut self.requests, request.clone());
+    /// Holds the marker requests of the points.
+    pub fn add_requests(&mut self, requests: &MarkerRequests) {
+        let kept = |request: &MarkerRequest| insert(&mut self.requests, request.clone());
         requests.iter().for_each(kept);
     }
 
-    /// Forgets what was observed complete.
+    /// Removes completed points.
     pub fn prune(&mut self) {
         self.points.retain(|point| !point.is_complete());
         if self.points.is_empty() {
@@ -175,25 +175,25 @@ impl Prune for Dependencies {
     }
 }
 
-/// How far an event, a wait list or a barrier reaches.
+/// The dependencies of an event, a wait list or a barrier.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dependencies {
-    /// The least frontier whose completion proves it all.
+    /// The least frontier whose completion proves all of them.
     pub done: Frontier,
-    /// Everything that has then completed, for elision.
+    /// Everything that is complete then: waits for it can be elided.
     pub order: Frontier,
-    /// Empty where the driver tracks.
+    /// Marker requests; empty if the driver tracks completion.
     pub requests: MarkerRequests,
-    /// Whether `done` is one command's own point, rather than what it shares with others.
+    /// Whether `done` is the point of one command, not shared with others.
     pub own: bool,
-    /// Whether it stands for everything up to `done`, as a barrier does, rather than for single commands.
+    /// Whether it covers everything up to `done`, as a barrier does, and not single commands.
     pub everything: bool,
-    /// Why a command of it failed that `done` has forgotten since it has ended.
+    /// The failure of a command that was pruned from `done` when it had ended.
     pub failed: Option<Arc<Failure>>,
 }
 
 impl From<Frontier> for Dependencies {
-    /// The frontier alone, however it is proved.
+    /// The frontier alone, without an order or requests.
     fn from(done: Frontier) -> Self {
         Self {
             done,
@@ -212,7 +212,7 @@ impl Dependencies {
         }
     }
 
-    /// Why a command of it failed, if one did.
+    /// The failure of a command among them, if there is one.
     #[inline]
     pub fn failure(&self) -> Option<Arc<Failure>> {
         if !Failure::any() {
@@ -232,14 +232,14 @@ impl Dependencies {
         }
     }
 
-    /// As [`Dependencies::failure`], while the program was not told of that by a wait.
+    /// The failure of a command among them that no wait has reported.
     #[inline]
     pub fn unreported(&self) -> Option<Arc<Failure>> {
         let failure = self.failure();
         failure.filter(|failure| !failure.is_reported())
     }
 
-    /// The program was told of all failures in it.
+    /// Marks all failures among them as reported.
     pub fn report(&self) {
         let all = self.done.points().chain(self.order.points());
         let failures = all.filter_map(|point| point.clock.failure(point.epoch));
@@ -253,8 +253,8 @@ impl Dependencies {
         self.order.join(frontier);
     }
 
-    /// What a host-signalled point reaches whose host waits for this.
-    pub fn held_by(&self, point: &Point) -> Self {
+    /// The dependencies of a host point whose host waits for these.
+    pub fn after_host_point(&self, point: &Point) -> Self {
         let mut held = Self {
             done: Frontier::from(point.clone()),
             own: true,
@@ -268,9 +268,9 @@ impl Dependencies {
         self.done.is_empty() && self.order.is_empty() && self.failed.is_none()
     }
 
-    /// What no wait list reaches.
-    pub fn nothing() -> &'static Self {
-        static NOTHING: Dependencies = Dependencies {
+    /// The dependencies of an empty wait list.
+    pub fn none() -> &'static Self {
+        static NONE: Dependencies = Dependencies {
             done: Frontier::new(),
             order: Frontier::new(),
             requests: MarkerRequests {
@@ -281,10 +281,10 @@ impl Dependencies {
             everything: false,
             failed: None,
         };
-        &NOTHING
+        &NONE
     }
 
-    /// What must complete before the command starts. One without a point of its own never runs.
+    /// The frontier that must complete before the command starts.
     pub fn before(&self) -> Frontier {
         let Some(point) = self.done.single().filter(|_| self.own) else {
             return self.done.clone();
@@ -297,7 +297,7 @@ impl Dependencies {
         out
     }
 
-    /// Forgets what was observed complete.
+    /// Removes completed points.
     pub fn prune(&mut self) {
         if self.failed.is_none() {
             self.failed = self.failure();
@@ -314,31 +314,34 @@ impl Dependencies {
 mod tests {
     use super::*;
 
-    /// As of a queue that only ever waits for others' commands, each with an event.
+    /// A queue that only waits for commands of others, each with an event.
     #[test]
-    fn tickets_of_what_was_recorded_are_let_go() {
+    fn recorded_requests_are_pruned() {
         let (mut pending_waits, mut told) = (PendingWaits::default(), MarkerRequests::default());
         let idle = OwnMarkerRequest::default();
-        let mut most = 0;
+        let mut largest = 0;
         for _ in 0..10_000 {
-            let issued = OwnMarkerRequest::default();
-            let mut waited = MarkerRequests::of(Some(issued.clone()));
+            let own = OwnMarkerRequest::default();
+            let mut waited = MarkerRequests::of(Some(own.clone()));
             waited.join([&*idle]);
-            pending_waits.hold(&waited);
-            // What its last event reaches has them too.
+            pending_waits.add_requests(&waited);
+            // Its last event holds them too.
             told = MarkerRequests::of(told.first().cloned());
             told.join(pending_waits.requests());
-            most = most
+            largest = largest
                 .max(pending_waits.requests().len())
                 .max(told.iter().count());
             assert!(
                 pending_waits
                     .requests()
                     .iter()
-                    .any(|request| request.is(&issued))
+                    .any(|request| request.is(&own))
             );
         }
-        assert!(most <= 4 * MANY, "{most} requests");
+        assert!(
+            largest <= 4 * MIN_REQUESTS_BEFORE_PRUNE,
+            "{largest} requests"
+        );
         assert!(
             pending_waits
                 .requests()

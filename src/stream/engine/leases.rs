@@ -1,10 +1,10 @@
-//! What is lent to functions of the user's, each for as long as it runs on its thread.
+//! Leases of native objects to user functions, each while the function runs on its thread.
 
 use crate::timeline::sync::Mutex;
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
-/// In the order in which they were lent, so that a thread's last is its innermost.
+/// Leases in the order in which they began: the last one of a thread is its innermost.
 pub(crate) struct Leases<T: ?Sized>(Mutex<Vec<(ThreadId, Arc<T>)>>);
 
 impl<T: ?Sized> Default for Leases<T> {
@@ -25,7 +25,7 @@ impl<T: ?Sized> Leases<T> {
         }
     }
 
-    /// What the innermost function on this thread has.
+    /// The object leased to the innermost function of this thread.
     pub fn innermost(&self) -> Option<Arc<T>> {
         let here = thread::current().id();
         let leased = self.0.lock();
@@ -34,7 +34,7 @@ impl<T: ?Sized> Leases<T> {
     }
 }
 
-/// Something that a function has, until dropped.
+/// A lease. Ends when dropped.
 pub(crate) struct Lease<'a, T: ?Sized> {
     from: &'a Leases<T>,
     thread: ThreadId,

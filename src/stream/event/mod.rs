@@ -14,7 +14,7 @@
 //! Owns the handle, its callbacks and its native object. Uses `context` and what is below; asks a command's queue by
 //! [`CommandQueue`]. Must never know a queue or a graph.
 
-pub(crate) mod signal;
+pub(crate) mod execution;
 
 use crate::abi::*;
 use crate::hal::{self, EventInfo, ProfilingInfo};
@@ -22,7 +22,7 @@ use crate::object::{Body, Error, Handles, InfoOut, Object, Result, ensure};
 use crate::stream::driver::is_failure;
 use crate::stream::engine::ForeignPoint;
 use crate::stream::engine::dependencies::{Dependencies, DependencyList, EventDependencies};
-use crate::stream::event::signal::Signal;
+use crate::stream::event::execution::RecordedExecution;
 use crate::stream::{Context, Driver, Engine, Timestamps};
 use crate::timeline::{Failure, Frontier};
 use std::any::Any;
@@ -38,8 +38,8 @@ use std::sync::{Arc, OnceLock, Weak};
 /// Small, since one is made for nearly every command: what few have is boxed.
 pub struct Event<D: Driver> {
     // Dropped by `drop`, which knows a short way for most.
-    of: ManuallyDrop<Of<D>>,
-    standing: ManuallyDrop<Standing>,
+    owner: ManuallyDrop<EventOwner<D>>,
+    source: ManuallyDrop<EventSource>,
     /// What stands for it in the backend, once that was asked for.
     native: ManuallyDrop<OnceLock<Box<Native<D>>>>,
     command: ur_command_t,
@@ -57,17 +57,17 @@ struct Native<D: Driver> {
 }
 
 /// Where an event comes from.
-enum Of<D: Driver> {
+enum EventOwner<D: Driver> {
     Queue(Arc<dyn CommandQueue<D>>),
     Context(Arc<Object<Context<D>>>),
 }
 
 /// What an event stands for.
-enum Standing {
+enum EventSource {
     /// A command, for good.
     Command(EventDependencies, Option<Times>),
     /// A recorded command: its present execution.
-    Recorded(Box<Signal>),
+    Recorded(Box<RecordedExecution>),
     /// A command of a graph, by its number: what only the graph's capture can wait for.
     Captured(Weak<AnyGraph>, u32),
 }
@@ -118,17 +118,17 @@ impl<D: Driver> Event<D> {
         Object<Q>: CommandQueue<D>,
     {
         Self::made(
-            Of::Queue(queue.arc()),
+            EventOwner::Queue(queue.arc()),
             command,
-            Standing::Command(deps, times),
+            EventSource::Command(deps, times),
         )
     }
 
     #[inline]
-    fn made(of: Of<D>, command: ur_command_t, standing: Standing) -> Self {
+    fn made(owner: EventOwner<D>, command: ur_command_t, source: EventSource) -> Self {
         Self {
-            of: ManuallyDrop::new(of),
-            standing: ManuallyDrop::new(standing),
+            owner: ManuallyDrop::new(owner),
+            source: ManuallyDrop::new(source),
             native: ManuallyDrop::default(),
             command,
             failed: AtomicBool::new(false),
@@ -143,11 +143,11 @@ impl<D: Driver> Event<D> {
         recording: u64,
         node: u32,
     ) -> Arc<Object<Self>> {
-        let signal = Signal::new(recording, node);
+        let execution = RecordedExecution::new(recording, node);
         hal::new::<D, _>(Self::made(
-            Of::Context(Arc::clone(context)),
+            EventOwner::Context(Arc::clone(context)),
             command,
-            Standing::Recorded(Box::new(signal)),
+            EventSource::Recorded(Box::new(execution)),
         ))
     }
 
@@ -163,22 +163,22 @@ impl<D: Driver> Event<D> {
     {
         let graph = Arc::downgrade(graph) as Weak<AnyGraph>;
         hal::new::<D, _>(Self::made(
-            Of::Queue(queue.arc()),
+            EventOwner::Queue(queue.arc()),
             command,
-            Standing::Captured(graph, node),
+            EventSource::Captured(graph, node),
         ))
     }
 
     pub(crate) fn is_captured(&self) -> bool {
-        matches!(*self.standing, Standing::Captured(..))
+        matches!(*self.source, EventSource::Captured(..))
     }
 
     /// The graph and the number of a captured command; an error if there is no graph any more.
     #[allow(clippy::type_complexity)]
     #[inline]
     pub(crate) fn captured<G: Body>(&self) -> Option<(Result<Arc<Object<G>>>, u32)> {
-        match &*self.standing {
-            Standing::Captured(graph, node) => {
+        match &*self.source {
+            EventSource::Captured(graph, node) => {
                 let graph = graph.upgrade().and_then(|graph| graph.downcast().ok());
                 Some((graph.ok_or(CAPTURED), *node))
             }
@@ -188,28 +188,30 @@ impl<D: Driver> Event<D> {
 
     /// Which command's event it is, if that is of this recording.
     pub(crate) fn node_of(&self, recording: u64) -> Option<u32> {
-        match &*self.standing {
-            Standing::Recorded(signal) if signal.recording == recording => Some(signal.node),
+        match &*self.source {
+            EventSource::Recorded(execution) if execution.recording == recording => {
+                Some(execution.node)
+            }
             _ => None,
         }
     }
 
     /// Has the event of a recorded command stand for this execution; none: it failed.
-    pub(crate) fn stand_for(&self, execution: Option<(EventDependencies, Option<Times>)>) {
-        if let Standing::Recorded(signal) = &*self.standing {
-            signal.stand_for(execution);
+    pub(crate) fn set_execution(&self, execution: Option<(EventDependencies, Option<Times>)>) {
+        if let EventSource::Recorded(recorded) = &*self.source {
+            recorded.set_execution(execution);
             self.failed.store(false, Ordering::Relaxed);
         }
     }
 
     /// How far it reaches now.
     fn dependencies(&self) -> Result<Cow<'_, Dependencies>> {
-        match &*self.standing {
-            Standing::Command(deps, _) => Ok(Cow::Borrowed(deps)),
-            Standing::Recorded(signal) => signal
+        match &*self.source {
+            EventSource::Command(deps, _) => Ok(Cow::Borrowed(deps)),
+            EventSource::Recorded(execution) => execution
                 .dependencies()
                 .map(|deps| Cow::Owned((*deps).clone())),
-            Standing::Captured(..) => Err(CAPTURED),
+            EventSource::Captured(..) => Err(CAPTURED),
         }
     }
 
@@ -233,9 +235,9 @@ impl<D: Driver> Event<D> {
         let times = timestamps.map(|(queued, timestamps)| Times { queued, timestamps });
         let foreign = Some(foreign);
         let mut event = Self::made(
-            Of::Context(context.arc()),
+            EventOwner::Context(context.arc()),
             command,
-            Standing::Command(deps.into(), times),
+            EventSource::Command(deps.into(), times),
         );
         *event.native = OnceLock::from(Box::new(Native {
             marker,
@@ -249,9 +251,9 @@ impl<D: Driver> Event<D> {
     pub(crate) fn complete(context: &Object<Context<D>>) -> Result<Arc<Object<Self>>> {
         context.domain().engine().check()?;
         Ok(hal::new::<D, _>(Self::made(
-            Of::Context(context.arc()),
+            EventOwner::Context(context.arc()),
             UR_COMMAND_ENQUEUE_NATIVE_EXP,
-            Standing::Command(EventDependencies::default(), None),
+            EventSource::Command(EventDependencies::default(), None),
         )))
     }
 
@@ -274,7 +276,7 @@ impl<D: Driver> Event<D> {
     fn find_marker(&self) -> Result<D::Marker> {
         let engine = self.engine();
         engine.check()?;
-        let Standing::Command(deps, _) = &*self.standing else {
+        let EventSource::Command(deps, _) = &*self.source else {
             // It would stand for one execution, and this event for each in turn.
             return Err(Error::unsupported());
         };
@@ -300,16 +302,16 @@ impl<D: Driver> Event<D> {
     }
 
     pub fn context(&self) -> &Arc<Object<Context<D>>> {
-        match &*self.of {
-            Of::Queue(queue) => queue.context(),
-            Of::Context(context) => context,
+        match &*self.owner {
+            EventOwner::Queue(queue) => queue.context(),
+            EventOwner::Context(context) => context,
         }
     }
 
     fn queue(&self) -> Option<&Arc<dyn CommandQueue<D>>> {
-        match &*self.of {
-            Of::Queue(queue) => Some(queue),
-            Of::Context(_) => None,
+        match &*self.owner {
+            EventOwner::Queue(queue) => Some(queue),
+            EventOwner::Context(_) => None,
         }
     }
 
@@ -344,7 +346,7 @@ impl<D: Driver> Event<D> {
         list: Handles<'a, Self>,
     ) -> Result<Cow<'a, Dependencies>> {
         match list.is_empty() {
-            true => Ok(Cow::Borrowed(Dependencies::nothing())),
+            true => Ok(Cow::Borrowed(Dependencies::none())),
             false => Self::join(context, list.iter()),
         }
     }
@@ -355,7 +357,7 @@ impl<D: Driver> Event<D> {
         context: &Object<Context<D>>,
         events: impl IntoIterator<Item = &'a Object<Self>>,
     ) -> Result<Cow<'a, Dependencies>> {
-        let mut all = Cow::Borrowed(Dependencies::nothing());
+        let mut all = Cow::Borrowed(Dependencies::none());
         Self::for_each(context, events, |deps| match all.is_empty() {
             true => all = deps,
             false => all.to_mut().join(&deps),
@@ -388,7 +390,7 @@ impl<D: Driver> Event<D> {
             let near = D::SPANS || std::ptr::eq(&**event.context(), context);
             take(match near && !(D::FOREIGN_ON_HOST && event.is_foreign()) {
                 true => deps,
-                false => Cow::Owned(event.stand_in(&deps, context)?),
+                false => Cow::Owned(event.host_proxy(&deps, context)?),
             });
         }
         Ok(())
@@ -402,7 +404,11 @@ impl<D: Driver> Event<D> {
 
     /// What stands for the event where lanes cannot wait for it themselves: a point that the host
     /// signals once the event has completed.
-    fn stand_in(&self, deps: &Dependencies, context: &Object<Context<D>>) -> Result<Dependencies> {
+    fn host_proxy(
+        &self,
+        deps: &Dependencies,
+        context: &Object<Context<D>>,
+    ) -> Result<Dependencies> {
         let engine = self.engine();
         let point = engine.host_point(context.domain())?;
         let done = Frontier::from(point.point.clone());
@@ -436,7 +442,7 @@ impl<D: Driver> Event<D> {
             false => self.fail(),
         })?;
         // A recorded command's event stands for another execution next.
-        if let Standing::Command(..) = *self.standing {
+        if let EventSource::Command(..) = *self.source {
             self.awaited.store(true, Ordering::Release);
         }
         Ok(())
@@ -461,13 +467,13 @@ impl<D: Driver> Event<D> {
         if self.failed.load(Ordering::Relaxed) {
             return UR_EVENT_STATUS_ERROR;
         }
-        let deps = match &*self.standing {
-            Standing::Command(deps, _) => EventDependencies::clone(deps),
-            Standing::Recorded(signal) => match signal.dependencies() {
+        let deps = match &*self.source {
+            EventSource::Command(deps, _) => EventDependencies::clone(deps),
+            EventSource::Recorded(execution) => match execution.dependencies() {
                 Ok(deps) => deps,
                 Err(_) => return UR_EVENT_STATUS_ERROR,
             },
-            Standing::Captured(..) => return UR_EVENT_STATUS_QUEUED,
+            EventSource::Captured(..) => return UR_EVENT_STATUS_QUEUED,
         };
         let engine = self.engine();
         let done = engine.is_done(&deps.done);
@@ -494,15 +500,15 @@ impl<D: Driver> Drop for Event<D> {
     fn drop(&mut self) {
         if !D::TRACKS
             && let Some(queue) = self.queue()
-            && let Standing::Command(deps, _) = &*self.standing
+            && let EventSource::Command(deps, _) = &*self.source
             && deps.done.is_done()
         {
             queue.forget(&deps.done);
         }
-        match (&mut *self.of, &mut *self.standing, self.native.get()) {
+        match (&mut *self.owner, &mut *self.source, self.native.get()) {
             // SAFETY: nothing else drops them, nobody uses them any more, and there is nothing else to drop:
             // no times, no native object.
-            (Of::Queue(queue), Standing::Command(deps, None), None) => unsafe {
+            (EventOwner::Queue(queue), EventSource::Command(deps, None), None) => unsafe {
                 ptr::drop_in_place(deps);
                 ptr::drop_in_place(queue);
             },
@@ -528,8 +534,8 @@ impl<D: Driver> Event<D> {
         }
         // SAFETY: only `drop` calls this, and does nothing after.
         unsafe {
-            ManuallyDrop::drop(&mut self.of);
-            ManuallyDrop::drop(&mut self.standing);
+            ManuallyDrop::drop(&mut self.owner);
+            ManuallyDrop::drop(&mut self.source);
         }
     }
 }
@@ -577,10 +583,10 @@ impl<D: Driver> Event<D> {
 
     pub(crate) fn profiling_info(&self, what: ProfilingInfo, out: InfoOut<'_>) -> Result<()> {
         let unknown = Error::new(UR_RESULT_ERROR_PROFILING_INFO_NOT_AVAILABLE);
-        let times = match &*self.standing {
-            Standing::Command(_, times) => times.clone(),
-            Standing::Recorded(signal) => signal.times(),
-            Standing::Captured(..) => None,
+        let times = match &*self.source {
+            EventSource::Command(_, times) => times.clone(),
+            EventSource::Recorded(execution) => execution.times(),
+            EventSource::Captured(..) => None,
         };
         let times = times.ok_or(unknown)?;
         times.timestamps.refresh();

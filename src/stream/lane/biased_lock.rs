@@ -1,16 +1,17 @@
-//! A lock that one thread takes again and again, and another seldom: a lane's.
+//! A mutex biased to one thread that takes it often, with rare contention: the lock of a lane.
 //!
-//! It is held over the driver's calls, so whoever finds it taken has to sleep. Other such locks ask when
-//! they are given up, by a second atomic step, whether anybody does; which also waits until all has
-//! arrived that the driver has just written, to the device too. Tail giving up is a plain store and a look
-//! at who waits. That look may come too early, so whoever waits wakes up now and then without being called.
+//! It is held across driver calls, so a waiter sleeps. Common mutexes release by an atomic
+//! exchange, to learn whether a thread waits. That exchange also drains the store buffer, with
+//! everything that the driver has just written to the device. This lock releases by a plain store
+//! and then reads whether a thread waits. The read may come before a waiter is visible, so a waiter
+//! also wakes by timeout.
 //!
-//! | who finds it taken | until |
+//! | stage of a waiter | left when |
 //! |---|---|
-//! | queues up behind the others | it is first in line |
-//! | looks again and again | some microseconds are over |
-//! | sleeps, and is called by who gives the lock up | it has the lock |
-//! | is waited for by who gives the lock up | the same, from a millisecond on |
+//! | queues behind other waiters | it is first in line |
+//! | spins | it has the lock, or some microseconds have passed |
+//! | sleeps until the owner wakes it | it has the lock |
+//! | asks the owner to yield (from a millisecond on) | it has the lock |
 
 use crate::timeline::rank;
 use parking_lot::lock_api::{self, GuardNoSend, RawMutex};
@@ -21,16 +22,16 @@ use std::time::{Duration, Instant};
 pub type BiasedLock<T> = lock_api::Mutex<RawBiasedLock, T>;
 pub type BiasedLockGuard<'a, T> = lock_api::MutexGuard<'a, RawBiasedLock, T>;
 
-/// How long the first in line looks before it sleeps: as long as a call of the driver's mostly takes.
+/// Iterations that the first in line spins: about the duration of a driver call.
 const MAX_SPINS: u32 = 100;
 
-/// How long it sleeps if nobody calls.
+/// Sleep of the first in line without a wake-up.
 const WAIT_TIMEOUT: Duration = Duration::from_micros(500);
 
-/// From when on it is waited for.
+/// Waiting time after which the owner yields to the first in line.
 const HANDOFF_AFTER: Duration = Duration::from_millis(1);
 
-// What the first in line does.
+// States of the first in line.
 const NO_WAITER: u8 = 0;
 const WAITER_SLEEPS: u8 = 1;
 const HANDOFF: u8 = 2;
@@ -41,14 +42,15 @@ pub struct RawBiasedLock {
     waiter: AtomicU8,
     /// Held by the first in line.
     line: Mutex<()>,
-    /// Where that sleeps.
+    /// Protects the sleep of the first in line.
     sleep: Mutex<()>,
     wakeup: Condvar,
 }
 
-// SAFETY: `taken` goes from false to true in one step, for one thread, and back by that thread's unlocking.
+// SAFETY: mutual exclusion (`RawMutex`): `locked` goes from false to true by one atomic exchange,
+// and back only in `unlock` of the owner.
 unsafe impl RawMutex for RawBiasedLock {
-    // The trait's own way to begin one.
+    // `RawMutex` demands a constant for initialisation.
     #[allow(clippy::declare_interior_mutable_const)]
     const INIT: Self = Self {
         locked: AtomicBool::new(false),
@@ -107,7 +109,8 @@ impl RawBiasedLock {
         }
         let since = Instant::now();
         let mut sleep = self.sleep.lock();
-        // Before the next try: who gives the lock up after that sees it, but for the moment told above.
+        // Stored before the next attempt: an owner that releases later sees it, except for the
+        // window described on top.
         self.waiter.store(WAITER_SLEEPS, Ordering::SeqCst);
         while !self.try_acquire() {
             if since.elapsed() > HANDOFF_AFTER {
@@ -120,7 +123,7 @@ impl RawBiasedLock {
 
     #[cold]
     fn wake_waiter(&self) {
-        // Whoever looked before the lock was given up sleeps once this is had.
+        // A waiter that checked before the release is asleep once this lock is held.
         drop(self.sleep.lock());
         self.wakeup.notify_all();
         for _ in 0..100 {
@@ -146,7 +149,7 @@ mod tests {
                 let mut held = counts.lock();
                 held.0 += 1;
                 if turn % 1000 == 0 {
-                    // Long enough for the others to fall asleep.
+                    // Long enough for the other threads to sleep.
                     thread::sleep(Duration::from_millis(1));
                 }
                 held.1 += 1;
@@ -175,7 +178,7 @@ mod tests {
         assert_eq!(*lock.lock(), 2);
     }
 
-    /// A thread that takes it again as soon as it has given it up keeps nobody out.
+    /// A thread that takes the lock again right after its release starves no other.
     #[test]
     fn nobody_is_kept_out() {
         let lock = Arc::new(BiasedLock::new(false));

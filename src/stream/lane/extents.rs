@@ -1,31 +1,30 @@
-//! How far it is from an address to the end of its allocation, as one was last told.
+//! Cache of allocation extents: the bytes from an address to the end of its allocation.
 //!
-//! Each copy and fill asks for its addresses, and mostly for those that it asked for before. An answer
-//! serves as long as no allocation can end earlier: see [`Ends`](crate::pool::Ends). A lane keeps those
-//! of its commands, where the next finds them; each thread keeps those of all others.
+//! Each copy and fill checks its addresses, mostly the same ones as before. An entry is valid while
+//! no allocation can end earlier: see [`Ends`](crate::pool::Ends). A lane caches extents for its
+//! commands; each thread has a cache for all other commands.
 
 use std::cell::Cell;
 
 const SLOTS: usize = 64;
 
-/// One answer.
+/// One entry.
 #[derive(Clone, Copy)]
-pub struct Extent {
-    /// What `Ends` said before one looked; 0 for no answer.
+pub struct CachedExtent {
+    /// Version of [`Ends`](crate::pool::Ends) before the query; 0 for an empty entry.
     since: u64,
     addr: usize,
     bytes: usize,
 }
 
-const NONE: Extent = Extent {
+const NONE: CachedExtent = CachedExtent {
     since: 0,
     addr: 0,
     bytes: 0,
 };
 
-/// Answers, each at the place of its address. Without a destructor: in a thread nothing is registered,
-/// and nothing is ever gone.
-pub struct ExtentCache([Cell<Extent>; SLOTS]);
+/// A direct-mapped cache. It has no destructor, so a thread-local one needs no registration.
+pub struct ExtentCache([Cell<CachedExtent>; SLOTS]);
 
 thread_local! {
     static EXTENTS: ExtentCache = const { ExtentCache::new() };
@@ -36,14 +35,14 @@ impl ExtentCache {
         Self([const { Cell::new(NONE) }; SLOTS])
     }
 
-    /// Neighbours at any power of two lie apart: Fibonacci hashing (Knuth, vol. 3, 6.4).
+    /// Fibonacci hashing (Knuth, vol. 3, 6.4): neighbours at any power of two get different slots.
     #[inline(always)]
-    fn slot(&self, addr: usize) -> &Cell<Extent> {
+    fn slot(&self, addr: usize) -> &Cell<CachedExtent> {
         let hash = (addr as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         &self.0[(hash >> (64 - SLOTS.ilog2())) as usize]
     }
 
-    /// Whether it is known that so many bytes from each address on are inside what they begin in.
+    /// Whether `bytes` from each address on are known to lie inside one allocation.
     #[inline(always)]
     pub fn covers<const N: usize>(&self, since: u64, addrs: [usize; N], bytes: usize) -> bool {
         let mut all = true;
@@ -54,23 +53,23 @@ impl ExtentCache {
         all
     }
 
-    pub fn insert(&self, extent: Extent) {
+    pub fn insert(&self, extent: CachedExtent) {
         self.slot(extent.addr).set(extent);
     }
 }
 
-/// As [`ExtentCache::have`], of this thread.
+/// As [`ExtentCache::covers`], in the cache of the thread.
 pub fn covers<const N: usize>(since: u64, addrs: [usize; N], bytes: usize) -> bool {
     EXTENTS.with(|extents| extents.covers(since, addrs, bytes))
 }
 
-/// Keeps an answer for which one looked after `since`, for this thread.
+/// Inserts an extent that was queried after version `since`, in the cache of the thread.
 pub fn insert(since: u64, addr: usize, bytes: usize) {
-    EXTENTS.with(|extents| extents.insert(Extent { since, addr, bytes }));
+    EXTENTS.with(|extents| extents.insert(CachedExtent { since, addr, bytes }));
 }
 
-/// What this thread was last told of an address.
-pub fn lookup(addr: usize) -> Option<Extent> {
+/// The cached extent of an address, in the cache of the thread.
+pub fn lookup(addr: usize) -> Option<CachedExtent> {
     let extent = EXTENTS.with(|extents| extents.slot(addr).get());
     (extent.addr == addr && extent.since != 0).then_some(extent)
 }

@@ -1,21 +1,21 @@
-//! A lane's stream in others' hands: exposed for good, or lent to native commands.
+//! Foreign submitters on a lane's stream: callers with its native handle, and native commands.
 //!
-//! What they put on it we never see. From then on whatever stands for "everything up to here" is a
-//! command of ours behind it.
+//! The engine never sees their work. While the stream is open to them, a marker of the lane stands
+//! for "everything up to here": it is submitted behind that work.
 
-use super::{Driver, LaneCore, State};
+use super::{Driver, LaneCore, LaneState};
 use crate::object::Result;
 use crate::stream::Work;
 use crate::timeline::Failure;
 use std::sync::atomic::Ordering;
 
 impl<D: Driver> LaneCore<D> {
-    /// The stream itself, on which others may put work from now on.
+    /// Gives the native stream out for good. Foreign code may submit to it from now on.
     pub fn share_native(&self) -> Result<&D::Lane> {
         let mut state = self.state.lock();
         self.record_if_watched(&mut state)?;
         self.native_shared.store(true, Ordering::Relaxed);
-        // Others' work on it is pending without a word to us.
+        // Foreign work is pending without a notice to the engine.
         self.wake();
         D::open(&self.native, true)?;
         Ok(&self.native)
@@ -31,17 +31,17 @@ impl<D: Driver> LaneCore<D> {
         Ok(())
     }
 
-    /// The stream, which stays ours alone.
+    /// The native stream, for comparison only.
     pub fn native(&self) -> &D::Lane {
         &self.native
     }
 
-    /// The stream as a native command sees it.
+    /// The native stream of a leased lane.
     pub fn leased(&self) -> &D::Lane {
         &self.native
     }
 
-    /// The native command is over, and a command of ours is behind it.
+    /// Ends the lease of one native command. A marker of the lane is behind its work.
     pub fn end_lease(&self) -> Result<()> {
         let _state = self.state.lock();
         let others = self.foreign_submitters.fetch_sub(1, Ordering::Relaxed) > 1;
@@ -55,7 +55,7 @@ impl<D: Driver> LaneCore<D> {
         self.foreign_submitters.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether this is a child of the process that has the lane.
+    /// Whether the calling process is a fork of the process that owns the lane.
     #[inline]
     pub fn is_forked(&self) -> bool {
         self.origin.is_forked()
@@ -69,10 +69,10 @@ impl<D: Driver> LaneCore<D> {
         self.is_native_shared() || self.is_leased()
     }
 
-    /// Where others put work on the stream, puts a command of ours behind all of it: what stands for
-    /// everything up to here then does. The same behind a failure that was reported, which is over.
+    /// Submits a marker behind foreign work, or behind a reported failure. Otherwise the last
+    /// command stands for everything up to here.
     #[inline]
-    pub fn cover(&self, state: &mut State<D>) -> Result<()> {
+    pub fn cover(&self, state: &mut LaneState<D>) -> Result<()> {
         match self.is_open() || Failure::any() && self.ends_with_reported(state) {
             true => self.cover_others(state),
             false => Ok(()),
@@ -80,7 +80,7 @@ impl<D: Driver> LaneCore<D> {
     }
 
     #[cold]
-    fn cover_others(&self, state: &mut State<D>) -> Result<()> {
+    fn cover_others(&self, state: &mut LaneState<D>) -> Result<()> {
         self.record_if_watched(state)?;
         D::submit(&self.native, state.order.epoch() + 1, Work::Marker, None)?;
         self.step(state);
@@ -88,7 +88,7 @@ impl<D: Driver> LaneCore<D> {
     }
 
     #[inline]
-    pub(super) fn cover_or_log(&self, state: &mut State<D>) {
+    pub(super) fn cover_or_log(&self, state: &mut LaneState<D>) {
         if let Err(error) = self.cover(state) {
             log::error!("a marker behind native work failed: {:?}", error.code());
         }

@@ -1,38 +1,38 @@
-//! Markers of a lane: what is recorded on it, for whom, and until when it is kept.
+//! Markers of a lane: when one is recorded, and how long it is kept.
 //!
-//! Where the driver tracks its commands none is kept, and a marker is the driver's word for an epoch.
-//! Elsewhere one is recorded when somebody asks, or before the next command while a ticket says that
-//! somebody may, or when a pool that is short of memory looks how far the lane is; it is given back once
-//! the lane was seen past it.
+//! A driver that tracks completion (`TRACKS`) makes a marker from an epoch, and none is kept.
+//! Elsewhere a marker is recorded in three cases: a caller asks for one; a marker request is
+//! pending before the next command; a pool that is short of memory observes the lane. A marker is
+//! released once its epoch was seen complete.
 
-use super::{Driver, LaneCore, Marks, State};
+use super::{Driver, LaneCore, LaneState, Marks};
 use crate::object::{Error, Result};
 use crate::stream::driver::is_failure;
-use crate::stream::engine::{CompletionSource, Mark};
+use crate::stream::engine::{LaneProgress, Mark};
 use crate::timeline::{Point, PointRef};
 use std::hint::cold_path;
 use std::sync::atomic::Ordering;
 
-/// Markers that a lane has at most for who may look again. Where each is asked for some time after it
-/// was recorded, the oldest has mostly been reached.
-const FEW: usize = 4;
+/// Number of kept markers up to which [`LaneCore::observe`] adds one. The oldest has mostly
+/// completed when it is queried next.
+const MAX_OBSERVER_MARKERS: usize = 4;
 
-/// Markers that a lane has before it looks by itself which of them were reached: a program whose queues
-/// wait for each other, and whose host never does, would have one for each wait, for good.
-const MANY: usize = 32;
+/// Number of kept markers from which the lane queries one by itself. Queues that wait for each
+/// other, with a host that never waits, would else keep one marker a wait.
+const MIN_MARKERS_BEFORE_QUERY: usize = 32;
 
-/// When a lane looks next: with how many markers.
+/// Number of kept markers at which the lane next queries one.
 pub(super) struct MarkerLimit(usize);
 
 impl Default for MarkerLimit {
     fn default() -> Self {
-        Self(MANY)
+        Self(MIN_MARKERS_BEFORE_QUERY)
     }
 }
 
 impl<D: Driver> LaneCore<D> {
-    /// A marker that covers the lane up to `epoch`, as exactly as it was recorded; none if that is
-    /// complete already.
+    /// A marker that covers the lane up to `epoch`, recorded as early as possible. None if the
+    /// epoch is complete.
     pub fn mark(&self, epoch: u64) -> Result<Option<Mark<D>>> {
         if D::TRACKS {
             let marker = D::mark(&self.native, epoch)?;
@@ -42,12 +42,13 @@ impl<D: Driver> LaneCore<D> {
             }));
         }
         let mut state = self.state.lock();
-        // Under the lock, where markers are forgotten: a later one may cover what waits for this.
+        // Checked under the lock that guards pruning: a later marker could cover a command that
+        // waits for this one.
         if epoch <= self.clock.completed() {
             return Ok(None);
         }
-        let first = state.marks.partition_point(|(at, _)| *at < epoch);
-        let found = state.marks.get(first).cloned();
+        let first = state.markers.partition_point(|(at, _)| *at < epoch);
+        let found = state.markers.get(first).cloned();
         let (at, marker) = match found {
             Some(found) => found,
             None => self.record(&mut state)?,
@@ -58,23 +59,23 @@ impl<D: Driver> LaneCore<D> {
         }))
     }
 
-    /// Gives the markers of what was seen complete back. One at a time, since that calls the driver.
+    /// Releases markers of completed epochs. One at a time, since each release calls the driver.
     pub fn forget(&self) {
         let oldest = || self.pop_complete(&mut self.state.lock());
-        while self.marked.load(Ordering::Relaxed)
+        while self.has_markers.load(Ordering::Relaxed)
             && let Some(marker) = oldest()
         {
             drop(marker);
         }
     }
 
-    /// Observes how far the lane has come, where the driver does not tell by itself.
+    /// Queries the kept markers and records completion, for drivers that do not track.
     pub fn poll(&self) -> Result<()> {
         loop {
             let oldest = {
                 let mut state = self.state.lock();
                 self.forget_complete(&mut state);
-                state.marks.front().cloned()
+                state.markers.front().cloned()
             };
             let Some((epoch, marker)) = oldest else {
                 return Ok(());
@@ -88,12 +89,12 @@ impl<D: Driver> LaneCore<D> {
         }
     }
 
-    /// The same for who is short of memory and may hold a lane's lock, this one's or another's: without
-    /// waiting for it. A lane that is not idle has a few markers from now on, so that the next look knows
-    /// everything before them.
+    /// Queries completion for a pool that is short of memory, whose thread may hold any lane's
+    /// lock. Never blocks on the lock of this lane. A busy lane gets a few markers, so the next
+    /// query sees earlier commands complete.
     pub fn observe(&self) -> Result<()> {
         let last = self.last.load(Ordering::Acquire);
-        // Others' work on it is nobody's business, nor may a capture of theirs be asked about.
+        // Foreign work is not ours to query, and a foreign capture must not be disturbed.
         if last <= self.clock.completed() || self.is_open() {
             return Ok(());
         }
@@ -104,17 +105,17 @@ impl<D: Driver> LaneCore<D> {
         let Some(mut state) = self.state.try_lock() else {
             return Ok(());
         };
-        while let Some((epoch, marker)) = state.marks.front().cloned() {
+        while let Some((epoch, marker)) = state.markers.front().cloned() {
             match D::is_seen_done(&self.native, &marker) {
                 Ok(true) => self.record_end(epoch),
                 Ok(false) => break,
-                // Recording it blocks: whoever waits for it does that.
+                // Recording a failure blocks: the next wait does that.
                 Err(error) if is_failure(error) => break,
                 Err(error) => return Err(error),
             }
             self.forget_complete(&mut state);
         }
-        match state.marks.len() < FEW {
+        match state.markers.len() < MAX_OBSERVER_MARKERS {
             true => self.insert_marker(&mut state),
             false => Ok(()),
         }
@@ -125,9 +126,10 @@ impl<D: Driver> LaneCore<D> {
         marks.filter_map(Result::transpose).collect()
     }
 
-    /// Before anything else goes onto the lane: records the last command if someone may want it.
+    /// Called before the next command or wait: records a marker of the last command if one is
+    /// requested.
     #[inline]
-    pub(super) fn record_if_watched(&self, state: &mut State<D>) -> Result<()> {
+    pub(super) fn record_if_watched(&self, state: &mut LaneState<D>) -> Result<()> {
         if !state.attention {
             return Ok(());
         }
@@ -135,13 +137,13 @@ impl<D: Driver> LaneCore<D> {
         self.attend(state)
     }
 
-    /// Does what there is to do before the next command, besides.
-    fn attend(&self, state: &mut State<D>) -> Result<()> {
+    /// Handles the rare conditions before the next command: a parked lane, and a requested marker.
+    fn attend(&self, state: &mut LaneState<D>) -> Result<()> {
         if self.is_parked() {
             self.wake();
         }
         if let Some(request) = state.request.as_deref()
-            && state.tail.is_wanted(request)
+            && state.tail.is_requested(request)
         {
             self.record_watched(state)?;
         }
@@ -150,39 +152,39 @@ impl<D: Driver> LaneCore<D> {
     }
 
     #[cold]
-    fn record_watched(&self, state: &mut State<D>) -> Result<()> {
+    fn record_watched(&self, state: &mut LaneState<D>) -> Result<()> {
         state.request = None;
         state.tail.clear();
         self.insert_marker(state)
     }
 
-    /// A marker of the last command.
-    fn record(&self, state: &mut State<D>) -> Result<(u64, D::Marker)> {
+    /// Records a marker of the last command.
+    fn record(&self, state: &mut LaneState<D>) -> Result<(u64, D::Marker)> {
         self.insert_marker(state)?;
-        // It was kept just now.
-        state.marks.back().cloned().ok_or(Error::unsupported())
+        // `insert_marker` has just kept it.
+        state.markers.back().cloned().ok_or(Error::unsupported())
     }
 
-    /// As [`LaneCore::record`], for whoever asks later.
-    pub(super) fn insert_marker(&self, state: &mut State<D>) -> Result<()> {
+    /// Keeps a marker of the last command for later callers.
+    pub(super) fn insert_marker(&self, state: &mut LaneState<D>) -> Result<()> {
         let epoch = state.order.epoch();
-        if state.marks.back().is_none_or(|(at, _)| *at != epoch) {
-            if state.marks.len() >= state.look.0 {
-                self.look(state);
+        if state.markers.back().is_none_or(|(at, _)| *at != epoch) {
+            if state.markers.len() >= state.marker_limit.0 {
+                self.query_middle_marker(state);
             }
             self.forget_complete(state);
             let marker = D::mark(&self.native, epoch)?;
-            state.marks.push_back((epoch, marker));
-            self.marked.store(true, Ordering::Relaxed);
+            state.markers.push_back((epoch, marker));
+            self.has_markers.store(true, Ordering::Relaxed);
         }
         Ok(())
     }
 
-    /// Asks for the marker in the middle. Half of them go, or there will be twice as many at the next look:
-    /// either way one question is for sixteen markers or more.
+    /// Queries the middle marker. Either half of the markers go, or the next query comes at twice
+    /// their number: one query for at least 16 markers.
     #[cold]
-    fn look(&self, state: &mut State<D>) {
-        let middle = state.marks.get(state.marks.len() / 2).cloned();
+    fn query_middle_marker(&self, state: &mut LaneState<D>) {
+        let middle = state.markers.get(state.markers.len() / 2).cloned();
         if let Some((epoch, marker)) = middle {
             let seen = match D::is_seen_done(&self.native, &marker) {
                 Ok(true) => {
@@ -190,7 +192,7 @@ impl<D: Driver> LaneCore<D> {
                     Ok(())
                 }
                 Ok(false) => Ok(()),
-                // Recording it blocks: whoever waits for it does that.
+                // Recording a failure blocks: the next wait does that.
                 Err(error) if is_failure(error) => Ok(()),
                 Err(error) => Err(error),
             };
@@ -199,24 +201,24 @@ impl<D: Driver> LaneCore<D> {
             }
         }
         self.forget_complete(state);
-        state.look.0 = MANY.max(2 * state.marks.len());
+        state.marker_limit.0 = MIN_MARKERS_BEFORE_QUERY.max(2 * state.markers.len());
     }
 
-    pub(super) fn forget_complete(&self, state: &mut State<D>) {
+    pub(super) fn forget_complete(&self, state: &mut LaneState<D>) {
         while self.pop_complete(state).is_some() {}
     }
 
-    fn pop_complete(&self, state: &mut State<D>) -> Option<D::Marker> {
-        let (epoch, _) = state.marks.front()?;
+    fn pop_complete(&self, state: &mut LaneState<D>) -> Option<D::Marker> {
+        let (epoch, _) = state.markers.front()?;
         let complete = *epoch <= self.clock.completed();
-        let (_, marker) = complete.then(|| state.marks.pop_front())??;
-        self.marked
-            .store(!state.marks.is_empty(), Ordering::Relaxed);
+        let (_, marker) = complete.then(|| state.markers.pop_front())??;
+        self.has_markers
+            .store(!state.markers.is_empty(), Ordering::Relaxed);
         Some(marker)
     }
 }
 
-impl<D: Driver> CompletionSource<D> for LaneCore<D> {
+impl<D: Driver> LaneProgress<D> for LaneCore<D> {
     fn mark(&self, epoch: u64) -> Result<Option<Mark<D>>> {
         LaneCore::mark(self, epoch)
     }

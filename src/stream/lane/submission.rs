@@ -1,27 +1,27 @@
-//! A command on its way to a lane, in one stretch under the lane's lock, and what became of it.
+//! The submission of one command under the lane's lock.
 
 use super::biased_lock::BiasedLockGuard;
-use super::{Driver, EventDependencies, LaneCore, State};
+use super::{Driver, EventDependencies, LaneCore, LaneState};
 use crate::object::Result;
 use crate::stream::driver::Progress;
 use std::hint::cold_path;
 
-/// One's turn to give a lane its next command.
+/// The right to submit the next command of a lane. Holds the submission lock.
 pub(crate) struct SubmissionGuard<'a, D: Driver> {
     pub(super) lane: &'a LaneCore<D>,
-    pub(super) state: BiasedLockGuard<'a, State<D>>,
+    pub(super) state: BiasedLockGuard<'a, LaneState<D>>,
 }
 
 impl<D: Driver> SubmissionGuard<'_, D> {
-    /// Whether it is known that these bytes stay inside what they begin in.
+    /// Whether these bytes are known to lie inside their allocations.
     #[inline(always)]
     pub fn is_inside_extent<const N: usize>(&self, addrs: [usize; N], bytes: usize) -> bool {
         let since = self.lane.ends.now();
         self.state.extents.covers(since, addrs, bytes)
     }
 
-    /// Makes ready for the next command, which goes to this stream; none if it does not run, as what it
-    /// depends on has failed.
+    /// Prepares the next command. Returns its stream, or none if the command must not run since a
+    /// dependency failed.
     #[inline(always)]
     pub fn begin(&mut self) -> Result<Option<&D::Lane>> {
         if self.state.attention {
@@ -34,24 +34,25 @@ impl<D: Driver> SubmissionGuard<'_, D> {
         Ok(Some(&self.lane.native))
     }
 
-    /// Takes the place of a command that does not run. Whether it is still to be watched.
+    /// Submits a marker in place of a command that must not run. Returns whether completion is
+    /// still to be observed.
     pub fn skip(&mut self) -> Result<bool> {
         self.lane.drop_command(&mut self.state)
     }
 
-    /// The command's.
+    /// Epoch of the command.
     #[inline(always)]
     pub fn epoch(&self) -> u64 {
         self.state.order.epoch() + 1
     }
 
-    /// Whether the command is still to be watched, unless it was refused.
+    /// Ends the submission. Returns whether completion is still to be observed.
     #[inline(always)]
-    pub fn end(&mut self, given: Result<Progress>) -> Result<bool> {
-        self.lane.given(&mut self.state, given)
+    pub fn end(&mut self, submitted: Result<Progress>) -> Result<bool> {
+        self.lane.record_submission(&mut self.state, submitted)
     }
 
-    /// What an event for the command reaches.
+    /// Dependencies of the command's event.
     #[inline(always)]
     pub fn dependencies(mut self, watched: bool) -> EventDependencies {
         self.lane.tail_dependencies(&mut self.state, true, watched)

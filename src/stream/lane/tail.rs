@@ -1,14 +1,14 @@
-//! Where a lane stands, as events made there tell: events of one place share what they reach, and a
-//! command moves it on in place while nobody holds it.
+//! The dependencies of an event at the end of a lane. Events between two commands share them, and a
+//! command advances them in place while no event holds them.
 //!
-//! Owns the last reach that was handed out, and what has happened since. Knows no driver; its lane's
-//! submission lock guards it.
+//! Owns the last dependencies that were handed out, and what changed since. Knows no driver. The
+//! lane's submission lock guards it.
 //!
-//! | since the last one | the next is |
+//! | since the last event | the next event gets |
 //! |---|---|
-//! | nothing | the same |
-//! | commands that waited for nothing new | the same with a later epoch, if nobody holds it, else new |
-//! | anything else | new |
+//! | nothing | the shared dependencies |
+//! | commands without new waits | the dependencies at a later epoch; a copy if an event holds them |
+//! | anything else | new dependencies |
 
 use crate::stream::engine::dependencies::{Dependencies, EventDependencies, MarkerRequest};
 use crate::timeline::{Clock, Point};
@@ -38,27 +38,26 @@ impl Tail {
         }
     }
 
-    /// There is one command more, which is all that now proves the lane's end, as one was before: a
-    /// later epoch is the one difference.
+    /// Records one more command, whose completion proves all earlier ones. Only the epoch changes.
     #[inline]
     pub fn step(&mut self, epoch: u64) {
         self.point.epoch = epoch;
         self.since = self.since.max(Since::Commands);
     }
 
-    /// As [`Tail::step`], where others' points were part of the proof before.
+    /// Records one more command after waits for other lanes, whose completion it now proves.
     pub fn step_joined(&mut self, epoch: u64) {
         self.point.epoch = epoch;
-        // It may have others' tickets.
+        // The old dependencies may hold marker requests of other lanes.
         self.clear();
     }
 
-    /// What the next event reaches may have become anything else.
+    /// Records that the next event needs new dependencies.
     pub fn change(&mut self) {
         self.since = Since::Waits;
     }
 
-    /// Lets go of what the last reach has, and of that if anybody else holds it.
+    /// Releases the last dependencies, and their contents if no event holds them.
     pub fn clear(&mut self) {
         match self.last.as_mut().and_then(EventDependencies::get_mut) {
             Some(unheld) => *unheld = Dependencies::default(),
@@ -67,8 +66,8 @@ impl Tail {
         self.since = Since::Waits;
     }
 
-    /// Whether anybody else has a ticket, or the last reach with it.
-    pub fn is_wanted(&self, request: &MarkerRequest) -> bool {
+    /// Whether an event or a wait holds the request, or holds the last dependencies with it.
+    pub fn is_requested(&self, request: &MarkerRequest) -> bool {
         let own = |last: &&EventDependencies| {
             let first = last.requests.first();
             first.is_some_and(|first| first.is(request))
@@ -79,15 +78,15 @@ impl Tail {
         if EventDependencies::strong_count(last) > 1 {
             return true;
         }
-        // Whoever let go of the reach may have taken a ticket out of it before.
+        // A thread that released the dependencies may have cloned a request out of them before.
         fence(Ordering::Acquire);
         request.count() > 2
     }
 
-    /// What an event made now reaches, as long as that can be told from the last. `own` and `ticket` are as
-    /// its reach is to have them.
+    /// The dependencies of an event made now, if they follow from the last ones. `own` and
+    /// `request` are the values that they must have.
     #[inline(always)]
-    pub fn again(
+    pub fn reuse(
         &mut self,
         own: bool,
         request: Option<&MarkerRequest>,
@@ -109,17 +108,17 @@ impl Tail {
         Some(EventDependencies::clone(last))
     }
 
-    /// The same, where `tell` has to tell it, over whatever was told before.
-    pub fn renew(&mut self, tell: impl FnOnce(&mut Dependencies)) -> EventDependencies {
+    /// Fills new dependencies by `fill`, in the memory of the last ones if no event holds those.
+    pub fn renew(&mut self, fill: impl FnOnce(&mut Dependencies)) -> EventDependencies {
         self.since = Since::Nothing;
         if let Some(last) = &mut self.last
             && let Some(unheld) = EventDependencies::get_mut(last)
         {
-            tell(unheld);
+            fill(unheld);
             return EventDependencies::clone(last);
         }
         let mut deps = Dependencies::default();
-        tell(&mut deps);
+        fill(&mut deps);
         EventDependencies::clone(self.last.insert(EventDependencies::new(deps)))
     }
 }
@@ -152,20 +151,20 @@ mod tests {
         }
     }
 
-    fn told(
+    fn deps_at(
         tail: &mut Tail,
         own: bool,
         request: &MarkerRequest,
-        tell: impl FnOnce(&mut Dependencies),
+        fill: impl FnOnce(&mut Dependencies),
     ) -> EventDependencies {
-        match tail.again(own, Some(request)) {
+        match tail.reuse(own, Some(request)) {
             Some(deps) => deps,
-            None => tail.renew(tell),
+            None => tail.renew(fill),
         }
     }
 
     fn never(_: &mut Dependencies) {
-        unreachable!("it can be told from the last")
+        unreachable!("it can be deps_at from the last")
     }
 
     #[test]
@@ -173,21 +172,21 @@ mod tests {
         let (clock, request) = (Clock::new(), MarkerRequest::default());
         let mut tail = Tail::new(&clock);
         tail.step(1);
-        let first = told(&mut tail, true, &request, |it| {
+        let first = deps_at(&mut tail, true, &request, |it| {
             *it = at(&clock, 1, &request)
         });
         assert!(EventDependencies::ptr_eq(
             &first,
-            &told(&mut tail, true, &request, never)
+            &deps_at(&mut tail, true, &request, never)
         ));
         tail.step(2);
-        let second = told(&mut tail, true, &request, |it| {
+        let second = deps_at(&mut tail, true, &request, |it| {
             *it = at(&clock, 2, &request)
         });
         assert_eq!(first.done, Frontier::from(Point::new(&clock, 1)));
         drop(second);
         (3..6).for_each(|epoch| tail.step(epoch));
-        let third = told(&mut tail, false, &request, never);
+        let third = deps_at(&mut tail, false, &request, never);
         let five = Frontier::from(Point::new(&clock, 5));
         assert_eq!((&third.done, &third.order), (&five, &five));
         assert!(!third.own);
@@ -198,7 +197,7 @@ mod tests {
         let (clock, request) = (Clock::new(), MarkerRequest::default());
         let mut tail = Tail::new(&clock);
         for (since, change) in [(2, true), (3, false)] {
-            drop(told(&mut tail, true, &request, |it| {
+            drop(deps_at(&mut tail, true, &request, |it| {
                 *it = at(&clock, 1, &request)
             }));
             match change {
@@ -206,7 +205,7 @@ mod tests {
                 false => tail.step_joined(since),
             }
             let mut asked = false;
-            told(&mut tail, true, &request, |it| {
+            deps_at(&mut tail, true, &request, |it| {
                 asked = true;
                 *it = at(&clock, since, &request);
             });
@@ -219,23 +218,23 @@ mod tests {
     fn a_ticket_is_wanted_while_anyone_has_it_or_the_reach_with_it() {
         let (clock, request) = (Clock::new(), MarkerRequest::default());
         let mut tail = Tail::new(&clock);
-        assert!(!tail.is_wanted(&request));
-        let deps = told(&mut tail, true, &request, |it| {
+        assert!(!tail.is_requested(&request));
+        let deps = deps_at(&mut tail, true, &request, |it| {
             *it = at(&clock, 1, &request)
         });
-        assert!(tail.is_wanted(&request));
+        assert!(tail.is_requested(&request));
         let taken = deps.requests.first().cloned();
         drop(deps);
-        assert!(tail.is_wanted(&request));
+        assert!(tail.is_requested(&request));
         drop(taken);
-        assert!(!tail.is_wanted(&request));
-        // One that the last reach does not have.
+        assert!(!tail.is_requested(&request));
+        // A request that the last dependencies do not hold.
         let other = MarkerRequest::default();
-        let deps = told(&mut tail, true, &request, never);
-        assert!(!tail.is_wanted(&other));
+        let deps = deps_at(&mut tail, true, &request, never);
+        assert!(!tail.is_requested(&other));
         let held = MarkerRequest::clone(&other);
         drop(deps);
-        assert!(tail.is_wanted(&other));
+        assert!(tail.is_requested(&other));
         drop(held);
     }
 }

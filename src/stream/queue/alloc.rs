@@ -36,21 +36,21 @@ pub(crate) fn alloc<D: Driver>(
     {
         let bytes = size as u64;
         if !event.wanted() {
-            let miss = match lane.take(key, bytes) {
+            let miss = match lane.alloc(key, bytes) {
                 Ok(addr) => return Ok(address(addr)),
                 Err(miss) => miss,
             };
-            let take = |lane: &LaneCore<D>, (key, bytes)| lane.take(key, bytes);
-            if let Ok(addr) = on_credit(this, pool, (key, bytes), miss, take) {
+            let alloc = |lane: &LaneCore<D>, (key, bytes)| lane.alloc(key, bytes);
+            if let Ok(addr) = on_credit(this, pool, (key, bytes), miss, alloc) {
                 return Ok(address(addr));
             }
         } else if !this.is_profiled() {
-            let taken = lane.alloc_with_event(key, bytes).or_else(|miss| {
+            let allocated = lane.alloc_with_event(key, bytes).or_else(|miss| {
                 on_credit(this, pool, (key, bytes), miss, |lane, (key, bytes)| {
                     lane.alloc_with_event(key, bytes)
                 })
             });
-            if let Ok((addr, deps)) = taken {
+            if let Ok((addr, deps)) = allocated {
                 event.make(D::table(), || {
                     Event::new(this, command_of(kind), deps, None)
                 });
@@ -67,19 +67,23 @@ pub(crate) fn alloc<D: Driver>(
 fn on_credit<D: Driver, T>(
     this: &Queue<D>,
     pool: Option<&Object<UsmPool<D>>>,
-    ask: (PoolKey, u64),
+    request: (PoolKey, u64),
     miss: Miss,
-    take: impl FnOnce(&LaneCore<D>, (PoolKey, u64)) -> Taken<T>,
+    alloc: impl FnOnce(&LaneCore<D>, (PoolKey, u64)) -> Taken<T>,
 ) -> Taken<T> {
     let (Miss::NoCredit(lack), Shape::InOrder(lane)) = (miss, &this.shape) else {
         return Err(miss);
     };
-    let find = |pool: &UsmPool<D>| pool.core().used.find_credit(&lane.stash, ask.0, lack);
+    let find = |pool: &UsmPool<D>| pool.core().used.find_credit(&lane.stash, request.0, lack);
     let found = match pool {
         Some(pool) => find(pool),
         None => Context::current_pool(this.context(), this.home()).is_ok_and(|pool| find(&pool)),
     };
-    if found { take(lane, ask) } else { Err(miss) }
+    if found {
+        alloc(lane, request)
+    } else {
+        Err(miss)
+    }
 }
 
 /// As [`alloc`], where the lane's own store does not serve.
@@ -109,7 +113,7 @@ fn alloc_general<D: Driver>(
     let (block, deps) = loop {
         let mut entry = entry(this);
         let story = entry.as_ref().map(|_| RefCell::default());
-        let ask = Ask {
+        let request = PoolRequest {
             pool: pool.core(),
             part,
             size,
@@ -117,8 +121,8 @@ fn alloc_general<D: Driver>(
             story: story.as_ref(),
         };
         let served = match &this.shape {
-            Shape::InOrder(lane) => ask.in_order(lane, &waits),
-            Shape::OutOfOrder(lanes) => ask.out_of_order(&mut lanes.lock(), &waits),
+            Shape::InOrder(lane) => request.in_order(lane, &waits),
+            Shape::OutOfOrder(lanes) => request.out_of_order(&mut lanes.lock(), &waits),
         };
         if let Ok(Served::Once(wait)) = &served {
             // No lock is held, since what completes may need it.
@@ -266,7 +270,7 @@ fn command_of(kind: Kind) -> ur_command_t {
 }
 
 /// What is asked of a pool, and whom to tell how it served.
-struct Ask<'a, D: Driver> {
+struct PoolRequest<'a, D: Driver> {
     pool: &'a PoolCore<D>,
     part: usize,
     size: usize,
@@ -283,7 +287,7 @@ enum Served {
     Once(Frontier),
 }
 
-impl<D: Driver> Ask<'_, D> {
+impl<D: Driver> PoolRequest<'_, D> {
     fn request<'b>(&'b self, order: Order<'b>, may_wait: bool) -> Request<'b> {
         Request {
             bytes: self.size as u64,
@@ -304,9 +308,9 @@ impl<D: Driver> Ask<'_, D> {
         let block = acquired.block();
         if let Acquired::After(_, frontier) = acquired {
             drop(state);
-            let mut death = Dependencies::default();
-            death.join_frontier(&frontier);
-            match lane.after(&death) {
+            let mut last_use = Dependencies::default();
+            last_use.join_frontier(&frontier);
+            match lane.after(&last_use) {
                 Ok(again) => state = again,
                 Err(error) => {
                     self.pool.release(self.part, block.addr, frontier);

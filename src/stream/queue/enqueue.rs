@@ -37,11 +37,11 @@ impl<D: Driver> Queue<D> {
     pub(crate) fn end(
         this: &Object<Self>,
         mut guard: SubmissionGuard<'_, D>,
-        given: Result<Progress>,
+        submitted: Result<Progress>,
         command: ur_command_t,
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
-        let watched = guard.end(given)?;
+        let watched = guard.end(submitted)?;
         if event.wanted() {
             cold_path();
             let deps = guard.dependencies(watched);
@@ -85,8 +85,8 @@ impl<D: Driver> Queue<D> {
                 let Some(native) = guard.begin()? else {
                     return Self::skip(this, guard, UR_COMMAND_USM_MEMCPY, event);
                 };
-                let given = D::copy(native, epoch, dst, src, bytes);
-                return Self::end(this, guard, given, UR_COMMAND_USM_MEMCPY, event);
+                let submitted = D::copy(native, epoch, dst, src, bytes);
+                return Self::end(this, guard, submitted, UR_COMMAND_USM_MEMCPY, event);
             }
         }
         cold_path();
@@ -103,11 +103,11 @@ impl<D: Driver> Queue<D> {
         waits: Handles<'_, Event<D>>,
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
-        let made = this.site().usm_copy(dst, src, bytes)?;
+        let made = this.target().usm_copy(dst, src, bytes)?;
         if let Some(lane) = this.next_lane(waits, blocking) {
             lane.cache_extents(&[dst.addr(), src.addr()]);
         }
-        Self::give(this, made, waits, event, blocking)
+        Self::submit_command(this, made, waits, event, blocking)
     }
 
     /// `urEnqueueUSMFill`
@@ -128,8 +128,8 @@ impl<D: Driver> Queue<D> {
                 let Some(native) = guard.begin()? else {
                     return Self::skip(this, guard, UR_COMMAND_USM_FILL, event);
                 };
-                let given = D::fill(native, epoch, dst, pattern, bytes);
-                return Self::end(this, guard, given, UR_COMMAND_USM_FILL, event);
+                let submitted = D::fill(native, epoch, dst, pattern, bytes);
+                return Self::end(this, guard, submitted, UR_COMMAND_USM_FILL, event);
             }
         }
         cold_path();
@@ -145,11 +145,11 @@ impl<D: Driver> Queue<D> {
         waits: Handles<'_, Event<D>>,
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
-        let made = this.site().usm_fill(dst, pattern, bytes)?;
+        let made = this.target().usm_fill(dst, pattern, bytes)?;
         if let Some(lane) = this.next_lane(waits, false) {
             lane.cache_extents(&[dst.addr()]);
         }
-        Self::give(this, made, waits, event, false)
+        Self::submit_command(this, made, waits, event, false)
     }
 
     /// `urEnqueueKernelLaunchWithArgsExp`
@@ -184,8 +184,8 @@ impl<D: Driver> Queue<D> {
             let Some(native) = guard.begin()? else {
                 return Self::skip(this, guard, UR_COMMAND_KERNEL_LAUNCH, event);
             };
-            let given = D::submit_plain(native, epoch, &mut plain, make);
-            return Self::end(this, guard, given, UR_COMMAND_KERNEL_LAUNCH, event);
+            let submitted = D::submit_plain(native, epoch, &mut plain, make);
+            return Self::end(this, guard, submitted, UR_COMMAND_KERNEL_LAUNCH, event);
         }
         cold_path();
         Self::launch_general(this, kernel, dims, launch, properties, waits, event)
@@ -245,8 +245,8 @@ impl<D: Driver> Queue<D> {
     ) -> Result<()> {
         let request = LaunchRequest::new(dims, launch, properties)?;
         if !D::LAUNCHES_AT_ONCE || this.is_captured(waits) {
-            let made = this.site().launch(kernel, request)?;
-            return Self::give(this, made, waits, event, false);
+            let made = this.target().launch(kernel, request)?;
+            return Self::submit_command(this, made, waits, event, false);
         }
         let mut checked = D::Checked::default();
         D::check_launch(this.device(), kernel, &request, &mut checked)?;

@@ -9,7 +9,7 @@ use crate::hal::{self, Unwrapped};
 use crate::object::{Body, Error, Handles, Object, OutHandle, Result, ensure};
 use crate::stream::event::Event;
 use crate::stream::queue::replay;
-use crate::stream::recording::command::Site;
+use crate::stream::recording::command::Target;
 use crate::stream::recording::replay::Replay;
 use crate::stream::recording::{Node, Recording};
 use crate::stream::{Context, Driver, Queue};
@@ -26,11 +26,11 @@ use std::time::SystemTime;
 pub struct Graph<D: Driver> {
     context: Arc<Object<Context<D>>>,
     id: u64,
-    state: Mutex<State<D>, { rank::GRAPH }>,
+    state: Mutex<GraphState<D>, { rank::GRAPH }>,
     callbacks: Mutex<Vec<Callback>>,
 }
 
-struct State<D: Driver> {
+struct GraphState<D: Driver> {
     recording: Recording<D>,
     /// Whose queues its commands come from; none before the first capture.
     device: Option<Arc<Object<D::Device>>>,
@@ -61,10 +61,10 @@ impl<D: Driver> Body for ExecutableGraph<D> {
     const KIND: crate::object::Kind = crate::object::Kind::ExecutableGraph;
 }
 
-const NOT_NOW: Error = Error::new(UR_RESULT_ERROR_INVALID_OPERATION);
+const INVALID_OPERATION: Error = Error::new(UR_RESULT_ERROR_INVALID_OPERATION);
 
 /// The reference's answer, the driver's own, where a graph is not in the state that a call needs.
-const NOT_SO: Error = Error::new(UR_RESULT_ERROR_INVALID_ARGUMENT);
+const WRONG_STATE: Error = Error::new(UR_RESULT_ERROR_INVALID_ARGUMENT);
 
 /// A number above all before, and most likely above those of other adapters in the process too.
 fn next_id() -> u64 {
@@ -79,9 +79,9 @@ fn next_id() -> u64 {
 
 /// Takes all references that handles have. The object goes when nothing inside keeps it.
 fn destroy<T: Body>(this: &Object<T>) -> Result<()> {
-    let kept = this.arc();
-    while kept.api_refs() > 0 {
-        kept.release()?;
+    let object = this.arc();
+    while object.api_refs() > 0 {
+        object.release()?;
     }
     Ok(())
 }
@@ -91,7 +91,7 @@ impl<D: Driver> Graph<D> {
         hal::new::<D, _>(Self {
             context: Arc::clone(context),
             id: next_id(),
-            state: Mutex::new(State {
+            state: Mutex::new(GraphState {
                 recording: Recording::default(),
                 device: None,
                 queues: Vec::new(),
@@ -109,7 +109,7 @@ impl<D: Driver> Graph<D> {
         let mut state = self.state.lock();
         state.queues.retain(|queue| queue.strong_count() > 0);
         let fresh = state.queues.is_empty() && state.recording.nodes.is_empty();
-        ensure(fresh, NOT_SO.code())?;
+        ensure(fresh, WRONG_STATE.code())?;
         // A capture of nothing before was no choice of a device.
         state.device = None;
         state.add(queue)
@@ -119,15 +119,15 @@ impl<D: Driver> Graph<D> {
     pub(crate) fn join(&self, queue: &Object<Queue<D>>) -> Result<()> {
         let own = Arc::ptr_eq(self.context.domain(), queue.context().domain());
         let mut state = self.state.lock();
-        ensure(own && state.origin().is_some(), NOT_NOW.code())?;
+        ensure(own && state.origin().is_some(), INVALID_OPERATION.code())?;
         state.add(queue)
     }
 
     /// The capture ends on the queue that it was begun on: the others that joined.
     pub(crate) fn end(&self, queue: &Object<Queue<D>>) -> Result<Vec<Arc<Object<Queue<D>>>>> {
         let mut state = self.state.lock();
-        let first = state.origin().ok_or(NOT_NOW)?;
-        ensure(std::ptr::eq(&*first, queue), NOT_NOW.code())?;
+        let first = state.origin().ok_or(INVALID_OPERATION)?;
+        ensure(std::ptr::eq(&*first, queue), INVALID_OPERATION.code())?;
         let queues = std::mem::take(&mut state.queues);
         drop(state);
         Ok(queues.iter().filter_map(Weak::upgrade).collect())
@@ -136,7 +136,7 @@ impl<D: Driver> Graph<D> {
     /// Adds a command of the capture under way: its number.
     pub(crate) fn push(&self, node: Node<D>) -> Result<u32> {
         let mut state = self.state.lock();
-        ensure(state.origin().is_some(), NOT_NOW.code())?;
+        ensure(state.origin().is_some(), INVALID_OPERATION.code())?;
         state.recording.nodes.push(node);
         Ok(state.recording.nodes.len() as u32 - 1)
     }
@@ -146,16 +146,16 @@ impl<D: Driver> Graph<D> {
         let (recording, device) = {
             let state = this.state.lock();
             let done = state.origin().is_none() && !state.recording.nodes.is_empty();
-            ensure(done, NOT_SO.code())?;
+            ensure(done, WRONG_STATE.code())?;
             // Who has commands has a device.
-            let device = state.device.clone().ok_or(NOT_SO)?;
+            let device = state.device.clone().ok_or(WRONG_STATE)?;
             (state.recording.copied(), device)
         };
-        let site = Site {
+        let target = Target {
             context: &this.context,
             device: &device,
         };
-        let replay = Replay::new(recording, site, false);
+        let replay = Replay::new(recording, target, false);
         Ok(hal::new::<D, _>(ExecutableGraph {
             device,
             replay: Mutex::new(replay),
@@ -166,7 +166,7 @@ impl<D: Driver> Graph<D> {
     /// `urGraphDestroyExp`
     pub(crate) fn destroy(this: &Object<Self>) -> Result<()> {
         let captures = this.state.lock().origin().is_some();
-        ensure(!captures, NOT_NOW.code())?;
+        ensure(!captures, INVALID_OPERATION.code())?;
         destroy(this)
     }
 
@@ -215,7 +215,7 @@ impl<D: Driver> Graph<D> {
     }
 }
 
-impl<D: Driver> State<D> {
+impl<D: Driver> GraphState<D> {
     /// The queue that the capture under way was begun on.
     fn origin(&self) -> Option<Arc<Object<Queue<D>>>> {
         self.queues.first().and_then(Weak::upgrade)
@@ -225,7 +225,10 @@ impl<D: Driver> State<D> {
         let device = self
             .device
             .get_or_insert_with(|| Arc::clone(queue.device()));
-        ensure(Arc::ptr_eq(device, queue.device()), NOT_NOW.code())?;
+        ensure(
+            Arc::ptr_eq(device, queue.device()),
+            INVALID_OPERATION.code(),
+        )?;
         self.queues.push(Arc::downgrade(&queue.arc()));
         Ok(())
     }

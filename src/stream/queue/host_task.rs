@@ -5,7 +5,7 @@ use crate::object::{Handles, Object, OutHandle, Result};
 use crate::stream::engine::HostPoint;
 use crate::stream::engine::dependencies::Dependencies;
 use crate::stream::event::{Event, Times};
-use crate::stream::queue::capture::{self, Span};
+use crate::stream::queue::capture::{self, CaptureOrder};
 use crate::stream::recording::command::Command;
 use crate::stream::work::call::{Call, HostFunction};
 use crate::stream::{Driver, Queue, Work};
@@ -25,11 +25,11 @@ struct Task<D: Driver> {
 
 impl<D: Driver> Task<D> {
     fn call(self) {
-        self.stamp(|timestamps| &timestamps.start);
+        self.record_time(|timestamps| &timestamps.start);
         // SAFETY: the user's function, called once with the user's data.
         let call = || unsafe { (self.call.run)(self.call.data) };
         D::call_user_anyway(self.queue.device(), call);
-        self.stamp(|timestamps| &timestamps.end);
+        self.record_time(|timestamps| &timestamps.end);
         self.point.signal();
     }
 
@@ -40,7 +40,7 @@ impl<D: Driver> Task<D> {
         self.point.fail(&why);
     }
 
-    fn stamp(&self, which: impl Fn(&crate::stream::Timestamps) -> &AtomicU64) {
+    fn record_time(&self, which: impl Fn(&crate::stream::Timestamps) -> &AtomicU64) {
         if let Some(timestamps) = &self.timestamps
             && let Ok(now) = D::now(self.queue.device())
         {
@@ -64,7 +64,7 @@ pub(crate) fn enqueue<D: Driver>(
             host: Some(call),
             ..Command::new(UR_COMMAND_HOST_TASK_EXP, Work::Marker)
         };
-        return capture::record(this, made, waits, event, Span::Command);
+        return capture::record(this, made, waits, event, CaptureOrder::Command);
     }
     let waits = Event::join_list(this.context(), waits)?;
     let times = if event.wanted() {
@@ -74,7 +74,7 @@ pub(crate) fn enqueue<D: Driver>(
     };
     let signal = engine.host_signal(this.context().domain())?;
     let (point, before) = this.hold(&waits, signal)?;
-    let deps = before.held_by(&point.point);
+    let deps = before.after_host_point(&point.point);
     let timestamps = times
         .as_ref()
         .map(|times: &Times| Arc::clone(&times.timestamps));

@@ -16,7 +16,7 @@ pub(crate) fn map<D: Driver>(
     event: OutHandle<'_, Event<D>>,
 ) -> Result<*mut c_void> {
     this.live(waits)?;
-    this.site().buffer_range(buffer, offset, bytes)?;
+    this.target().buffer_range(buffer, offset, bytes)?;
     let (pointer, work) = D::map(buffer, this.device(), flags, offset, bytes)?;
     let command = UR_COMMAND_MEM_BUFFER_MAP;
     Queue::enqueue(this, command, waits, work, event, blocking)?;

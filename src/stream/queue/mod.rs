@@ -32,10 +32,10 @@ use crate::stream::driver::Progress;
 use crate::stream::engine::Failures;
 use crate::stream::event::{CommandQueue, Event, Times};
 use crate::stream::lane::LaneCore;
-use crate::stream::queue::capture::{Capture, Span};
+use crate::stream::queue::capture::{Capture, CaptureOrder};
 use crate::stream::queue::out_of_order::OutOfOrder;
 use crate::stream::recording::command::Command;
-use crate::stream::recording::command::Site;
+use crate::stream::recording::command::Target;
 use crate::stream::settings::pool_trace::Trace;
 use crate::stream::{Context, Driver, Engine, Timestamps, Work};
 use crate::timeline::{Clock, Failure, Frontier, LaneId};
@@ -180,7 +180,7 @@ impl<D: Driver> Queue<D> {
     #[inline]
     pub(crate) fn live(&self, waits: Handles<'_, Event<D>>) -> Result<()> {
         match self.is_captured(waits) {
-            true => Err(capture::NOT_HERE),
+            true => Err(capture::NOT_CAPTURABLE),
             false => Ok(()),
         }
     }
@@ -200,8 +200,8 @@ impl<D: Driver> Queue<D> {
         self.leased.innermost()
     }
 
-    pub(crate) fn site(&self) -> Site<'_, D> {
-        Site {
+    pub(crate) fn target(&self) -> Target<'_, D> {
+        Target {
             context: self.context(),
             device: self.device(),
         }
@@ -240,11 +240,11 @@ impl<D: Driver> Queue<D> {
         event: OutHandle<'_, Event<D>>,
         blocking: bool,
     ) -> Result<()> {
-        Self::give(this, Command::new(command, work), waits, event, blocking)
+        Self::submit_command(this, Command::new(command, work), waits, event, blocking)
     }
 
     /// As [`Queue::enqueue`], with all that is known of the command.
-    pub(crate) fn give(
+    pub(crate) fn submit_command(
         this: &Object<Self>,
         made: Command<'_, D>,
         waits: Handles<'_, Event<D>>,
@@ -253,7 +253,7 @@ impl<D: Driver> Queue<D> {
     ) -> Result<()> {
         if this.is_captured(waits) {
             ensure(!blocking, UR_RESULT_ERROR_INVALID_OPERATION)?;
-            return capture::record(this, made, waits, event, Span::Command);
+            return capture::record(this, made, waits, event, CaptureOrder::Command);
         }
         let Command { kind, work, .. } = made;
         Self::submit_with(
@@ -274,7 +274,7 @@ impl<D: Driver> Queue<D> {
         waits: Handles<'_, Event<D>>,
         event: OutHandle<'_, Event<D>>,
         blocking: bool,
-        give: impl FnOnce(&D::Lane, u64, Option<Arc<Timestamps>>) -> Result<Progress>,
+        submit: impl FnOnce(&D::Lane, u64, Option<Arc<Timestamps>>) -> Result<Progress>,
     ) -> Result<()> {
         if let Some(lane) = this.next_lane(waits, blocking) {
             let mut guard = lane.submission();
@@ -282,11 +282,11 @@ impl<D: Driver> Queue<D> {
             let Some(native) = guard.begin()? else {
                 return Self::skip(this, guard, command, event);
             };
-            let given = give(native, epoch, None);
-            return Self::end(this, guard, given, command, event);
+            let submitted = submit(native, epoch, None);
+            return Self::end(this, guard, submitted, command, event);
         }
         this.engine().check()?;
-        Self::submit_general(this, command, waits, event, blocking, give)
+        Self::submit_general(this, command, waits, event, blocking, submit)
     }
 
     /// As [`Queue::submit_with`], where there is more to it than the lane.
@@ -297,7 +297,7 @@ impl<D: Driver> Queue<D> {
         waits: Handles<'_, Event<D>>,
         event: OutHandle<'_, Event<D>>,
         blocking: bool,
-        give: impl FnOnce(&D::Lane, u64, Option<Arc<Timestamps>>) -> Result<Progress>,
+        submit: impl FnOnce(&D::Lane, u64, Option<Arc<Timestamps>>) -> Result<Progress>,
     ) -> Result<()> {
         let wanted = event.wanted() || blocking;
         let times = if event.wanted() {
@@ -306,16 +306,16 @@ impl<D: Driver> Queue<D> {
             None
         };
         let timestamps = times.as_ref().map(|times| Arc::clone(&times.timestamps));
-        let give = |lane: &D::Lane, epoch| give(lane, epoch, timestamps);
+        let submit = |lane: &D::Lane, epoch| submit(lane, epoch, timestamps);
         let deps = match &this.shape {
             Shape::InOrder(lane) => lane.submit_with(
                 &Event::dependency_list(this.context(), waits)?,
                 wanted,
-                give,
+                submit,
             ),
             Shape::OutOfOrder(lanes) => {
                 let waits = Event::join_list(this.context(), waits)?;
-                lanes.lock().submit_with(&waits, wanted, give)
+                lanes.lock().submit_with(&waits, wanted, submit)
             }
         }?;
         Self::deliver(this, command, deps, times, event, blocking)
@@ -430,14 +430,14 @@ impl<D: Driver> Queue<D> {
     ) -> Result<()> {
         this.engine().check()?;
         if this.is_captured(list) {
-            let span = match (list.is_empty(), barrier) {
-                (true, true) => Span::FullBarrier,
-                (true, false) => Span::Everything,
-                (false, true) => Span::Barrier,
-                (false, false) => Span::Command,
+            let order = match (list.is_empty(), barrier) {
+                (true, true) => CaptureOrder::FullBarrier,
+                (true, false) => CaptureOrder::Everything,
+                (false, true) => CaptureOrder::Barrier,
+                (false, false) => CaptureOrder::Command,
             };
             let made = Command::new(command, Work::Marker);
-            return capture::record(this, made, list, event, span);
+            return capture::record(this, made, list, event, order);
         }
         let waits = Event::join_list(this.context(), list)?;
         let deps = match &this.shape {

@@ -80,7 +80,7 @@ impl<D: Driver> OutOfOrder<D> {
     /// A lane for a native command, on which nothing else is placed meanwhile, and what that waits for.
     pub fn lease(&mut self, waits: &Dependencies) -> Result<(Arc<LaneCore<D>>, Dependencies)> {
         let waits = self.dependencies_after(waits);
-        let at = self.place(&waits)?;
+        let at = self.choose_lane(&waits)?;
         let lane = &self.lanes[at];
         lane.lease()?;
         Ok((Arc::clone(lane), waits))
@@ -103,15 +103,15 @@ impl<D: Driver> OutOfOrder<D> {
         &mut self,
         waits: &Dependencies,
         wanted: bool,
-        give: impl FnOnce(&D::Lane, u64) -> Result<Progress>,
+        submit: impl FnOnce(&D::Lane, u64) -> Result<Progress>,
     ) -> Result<Option<EventDependencies>> {
         let all = self.with_barrier(waits);
-        let at = self.place(&all)?;
+        let at = self.choose_lane(&all)?;
         let lane = &self.lanes[at];
         match all {
-            Cow::Borrowed(waits) => lane.submit_with(&[waits], wanted, give),
+            Cow::Borrowed(waits) => lane.submit_with(&[waits], wanted, submit),
             // Apart, since a failure of what they stand for is found differently.
-            Cow::Owned(_) => lane.submit_with(&[waits, &self.barrier], wanted, give),
+            Cow::Owned(_) => lane.submit_with(&[waits, &self.barrier], wanted, submit),
         }
     }
 
@@ -152,14 +152,14 @@ impl<D: Driver> OutOfOrder<D> {
     ) -> (HostPoint<D>, Dependencies) {
         let before = self.dependencies_after(waits);
         let domain = self.context.domain();
-        let held = domain.engine().separate_host_point(domain, signal);
-        let point = Frontier::from(held.point.clone());
+        let host = domain.engine().separate_host_point(domain, signal);
+        let point = Frontier::from(host.point.clone());
         self.add_off_lane(&Dependencies {
             done: point.clone(),
             order: point,
             ..Dependencies::default()
         });
-        (held, before)
+        (host, before)
     }
 
     /// Something without a command that `urQueueFinish` and barriers have to cover, which look at the
@@ -224,7 +224,7 @@ impl<D: Driver> OutOfOrder<D> {
 
     /// The lane for a command that waits for this, by its place: one whose last command it follows
     /// anyway, one that is idle, a new one, or the one with the least to do.
-    fn place(&mut self, waits: &Dependencies) -> Result<usize> {
+    fn choose_lane(&mut self, waits: &Dependencies) -> Result<usize> {
         if Failure::any() {
             // A lane that something failed on may be one that drops what it is given.
             self.lanes.iter().try_for_each(|lane| lane.poll())?;
@@ -240,17 +240,17 @@ impl<D: Driver> OutOfOrder<D> {
             if lane.is_leased() {
                 continue;
             }
-            let left = lane.left();
-            if left > 0 && lane.is_last_of(waits) {
+            let pending = lane.pending_commands();
+            if pending > 0 && lane.is_last_of(waits) {
                 return Ok(at);
             }
             count += 1;
-            if best.is_none_or(|(least, _)| left < least) {
-                best = Some((left, at));
+            if best.is_none_or(|(least, _)| pending < least) {
+                best = Some((pending, at));
             }
         }
         match best {
-            Some((left, at)) if left == 0 || count >= MAX_LANES => Ok(at),
+            Some((pending, at)) if pending == 0 || count >= MAX_LANES => Ok(at),
             _ => self.add_lane(),
         }
     }
@@ -261,29 +261,29 @@ impl<D: Driver> OutOfOrder<D> {
         // Lanes that it may go on, and whether nothing else holds it up than what holds up the lane.
         let mut open = Vec::new();
         for (at, lane) in self.lanes.iter().enumerate() {
-            let held = engine.unsignalled(&lane.waited());
-            if !lane.is_leased() && held.points().all(|point| hosts.covers_point(point)) {
-                open.push((at, lane, held.len() == hosts.len()));
+            let host = engine.unsignalled(&lane.waited());
+            if !lane.is_leased() && host.points().all(|point| hosts.covers_point(point)) {
+                open.push((at, lane, host.len() == hosts.len()));
             }
         }
-        let alike = || open.iter().filter(|(.., alike)| *alike);
-        let most = match !hosts.is_empty() && self.lanes.len() >= MAX_HOST_WAIT_LANES {
+        let same_hosts = || open.iter().filter(|(.., same_hosts)| *same_hosts);
+        let max = match !hosts.is_empty() && self.lanes.len() >= MAX_HOST_WAIT_LANES {
             true => 1,
             false => MAX_LANES,
         };
         // A lane that it makes wait for more is lost to what waited for less there.
-        let room = alike().count() < most;
-        let fits = |alike: bool| alike || room;
-        let follows = |lane: &LaneCore<D>| lane.left() > 0 && lane.is_last_of(waits);
-        let free = |lane: &LaneCore<D>| lane.left() == 0;
+        let room = same_hosts().count() < max;
+        let fits = |same_hosts: bool| same_hosts || room;
+        let follows = |lane: &LaneCore<D>| lane.pending_commands() > 0 && lane.is_last_of(waits);
+        let free = |lane: &LaneCore<D>| lane.pending_commands() == 0;
         let found = open
             .iter()
-            .find(|(_, lane, alike)| fits(*alike) && follows(lane))
+            .find(|(_, lane, same_hosts)| fits(*same_hosts) && follows(lane))
             .or_else(|| {
                 open.iter()
-                    .find(|(_, lane, alike)| fits(*alike) && free(lane))
+                    .find(|(_, lane, same_hosts)| fits(*same_hosts) && free(lane))
             });
-        let least = || alike().min_by_key(|(_, lane, _)| lane.left());
+        let least = || same_hosts().min_by_key(|(_, lane, _)| lane.pending_commands());
         let found = found.or_else(|| least().filter(|_| !room));
         match found.map(|(at, ..)| *at) {
             Some(at) => Ok(at),
@@ -299,8 +299,12 @@ impl<D: Driver> OutOfOrder<D> {
         let mut at = MAX_LANES;
         while at < self.lanes.len() && self.lanes.len() > MAX_LANES {
             let lane = &self.lanes[at];
-            let told = lane.clock.unreported(u64::MAX).is_none();
-            match lane.left() == 0 && told && !lane.is_leased() && !lane.is_native_shared() {
+            let reported = lane.clock.unreported(u64::MAX).is_none();
+            match lane.pending_commands() == 0
+                && reported
+                && !lane.is_leased()
+                && !lane.is_native_shared()
+            {
                 true => self.lanes.swap_remove(at).retire(),
                 false => at += 1,
             }

@@ -9,10 +9,10 @@ use crate::object::{Error, Handles, Object, OutHandle, Result, ensure};
 use crate::stream::driver::Progress;
 use crate::stream::engine::dependencies::{Dependencies, EventDependencies};
 use crate::stream::event::{Event, Times};
-use crate::stream::lane::part::{Given, Held, Part};
+use crate::stream::lane::part::{HostTask, Part, PartWork};
 use crate::stream::queue::out_of_order::OutOfOrder;
 use crate::stream::queue::{Shape, host_task};
-use crate::stream::recording::command_buffer::{CommandBuffer, State};
+use crate::stream::recording::command_buffer::{BufferState, CommandBuffer};
 use crate::stream::recording::replay::{Program, Replay, Unit};
 use crate::stream::work::call::Call;
 use crate::stream::{Driver, Queue, Timestamps, Work};
@@ -25,13 +25,13 @@ pub(crate) fn command_buffer<D: Driver>(
     waits: Handles<'_, Event<D>>,
     event: OutHandle<'_, Event<D>>,
 ) -> Result<()> {
-    let own = Arc::ptr_eq(this.site().context.domain(), queue.context().domain())
+    let own = Arc::ptr_eq(this.target().context.domain(), queue.context().domain())
         && std::ptr::eq(this.device(), &**queue.device());
     ensure(own, UR_RESULT_ERROR_INVALID_QUEUE)?;
     queue.live(waits)?;
     let waits = Event::join_list(queue.context(), waits)?;
     let mut state = this.state();
-    let State::Finalized(replay) = &mut *state else {
+    let BufferState::Finalized(replay) = &mut *state else {
         return Err(Error::new(UR_RESULT_ERROR_INVALID_OPERATION));
     };
     let command = UR_COMMAND_ENQUEUE_COMMAND_BUFFER_EXP;
@@ -80,7 +80,9 @@ impl<D: Driver> Replay<D> {
         let units = &self.program.units;
         let (deps, result) = match &queue.shape {
             Shape::InOrder(lane) => lane.submit_all(&waits, &mut parts),
-            Shape::OutOfOrder(lanes) => spread(units, &mut lanes.lock(), &waits, &mut parts),
+            Shape::OutOfOrder(lanes) => {
+                submit_to_lanes(units, &mut lanes.lock(), &waits, &mut parts)
+            }
         };
         signal(&self.program, &parts, queued);
         let started = parts.iter_mut().map(|part| start(part, queue));
@@ -128,13 +130,13 @@ fn part<'a, D: Driver>(
     let signals = node.signal.is_some();
     let timed = timed && (signals || wanted && unit.is_end());
     Ok(Part {
-        given: match &unit.compiled {
-            Some(compiled) => Given::Compiled(&**compiled),
-            None => Given::Work(&node.work),
+        work: match &unit.compiled {
+            Some(compiled) => PartWork::Compiled(&**compiled),
+            None => PartWork::Work(&node.work),
         },
         waits: Event::join(queue.context(), outside)?.into_owned(),
         timestamps: timed.then(Arc::default),
-        held: node.host.map(|call| held(queue, call)).transpose()?,
+        host_task: node.host.map(|call| host_task(queue, call)).transpose()?,
         wanted: signals,
         deps: None,
     })
@@ -148,29 +150,29 @@ fn signal<D: Driver>(program: &Program<D>, parts: &[Part<'_, D>], queued: Option
         };
         let times = queued.zip(part.timestamps.clone());
         let times = times.map(|(queued, timestamps)| Times { queued, timestamps });
-        event.stand_for(part.deps.clone().map(|deps| (deps, times)));
+        event.set_execution(part.deps.clone().map(|deps| (deps, times)));
     }
 }
 
 /// Has the host task run when its turn comes.
 fn start<D: Driver>(part: &mut Part<'_, D>, queue: &Object<Queue<D>>) -> Result<()> {
-    match part.held.take() {
-        Some(Held {
+    match part.host_task.take() {
+        Some(HostTask {
             call,
-            placed: Some((point, before)),
+            enqueued: Some((point, before)),
             ..
         }) => host_task::start(queue, call, point, part.timestamps.clone(), before),
         _ => Ok(()),
     }
 }
 
-fn held<D: Driver>(queue: &Queue<D>, call: Call) -> Result<Held<D>> {
+fn host_task<D: Driver>(queue: &Queue<D>, call: Call) -> Result<HostTask<D>> {
     let signal = queue.engine().host_signal(queue.context().domain())?;
-    Ok(Held::new(signal, call))
+    Ok(HostTask::new(signal, call))
 }
 
 /// Gives each unit to a lane of its own choice.
-fn spread<D: Driver>(
+fn submit_to_lanes<D: Driver>(
     units: &[Unit<D>],
     lanes: &mut OutOfOrder<D>,
     waits: &Dependencies,
@@ -191,8 +193,8 @@ fn spread<D: Driver>(
         {
             own.join(deps);
         }
-        if let Some(held) = &mut part.held {
-            match held.place(|signal| Ok(lanes.hold(&own, signal))) {
+        if let Some(host_task) = &mut part.host_task {
+            match host_task.enqueue(|signal| Ok(lanes.hold(&own, signal))) {
                 Ok(deps) => part.deps = Some(deps.into()),
                 Err(error) => {
                     result = Err(error);
@@ -201,11 +203,11 @@ fn spread<D: Driver>(
             }
             continue;
         }
-        let give = |lane: &D::Lane, epoch| {
-            let given = part.given.submit(lane, epoch, part.timestamps.clone());
-            given.map(|()| Progress::Pending)
+        let submit = |lane: &D::Lane, epoch| {
+            let submitted = part.work.submit(lane, epoch, part.timestamps.clone());
+            submitted.map(|()| Progress::Pending)
         };
-        match lanes.submit_with(&own, true, give) {
+        match lanes.submit_with(&own, true, submit) {
             Ok(deps) => part.deps = deps,
             Err(error) => {
                 result = Err(error);

@@ -52,28 +52,28 @@ impl<'a, D: Driver> Command<'a, D> {
 }
 
 /// Where commands are made for: a device, in a context.
-pub(crate) struct Site<'s, D: Driver> {
+pub(crate) struct Target<'s, D: Driver> {
     pub context: &'s Object<Context<D>>,
     pub device: &'s Object<D::Device>,
 }
 
-impl<D: Driver> Clone for Site<'_, D> {
+impl<D: Driver> Clone for Target<'_, D> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<D: Driver> Copy for Site<'_, D> {}
+impl<D: Driver> Copy for Target<'_, D> {}
 
 /// A box of bytes as entry points give it: the corner, and the bytes between its rows and slices.
 #[derive(Clone, Copy)]
-pub(crate) struct Corner {
+pub(crate) struct RectOffset {
     pub origin: ur_rect_offset_t,
     pub row_pitch: usize,
     pub slice_pitch: usize,
 }
 
-impl Corner {
+impl RectOffset {
     pub fn new(origin: ur_rect_offset_t, row_pitch: usize, slice_pitch: usize) -> Self {
         Self {
             origin,
@@ -87,7 +87,7 @@ impl Corner {
     }
 }
 
-impl<D: Driver> Site<'_, D> {
+impl<D: Driver> Target<'_, D> {
     pub fn buffer_read<'a>(
         &self,
         buffer: &'a Object<D::Mem>,
@@ -121,8 +121,8 @@ impl<D: Driver> Site<'_, D> {
     pub fn buffer_read_rect<'a>(
         &self,
         buffer: &'a Object<D::Mem>,
-        inside: Corner,
-        outside: Corner,
+        inside: RectOffset,
+        outside: RectOffset,
         region: ur_rect_region_t,
         dst: *mut c_void,
     ) -> Result<Command<'a, D>> {
@@ -139,8 +139,8 @@ impl<D: Driver> Site<'_, D> {
     pub fn buffer_write_rect<'a>(
         &self,
         buffer: &'a Object<D::Mem>,
-        inside: Corner,
-        outside: Corner,
+        inside: RectOffset,
+        outside: RectOffset,
         region: ur_rect_region_t,
         src: *const c_void,
     ) -> Result<Command<'a, D>> {
@@ -171,8 +171,8 @@ impl<D: Driver> Site<'_, D> {
 
     pub fn buffer_copy_rect<'a>(
         &self,
-        from: (&'a Object<D::Mem>, Corner),
-        to: (&'a Object<D::Mem>, Corner),
+        from: (&'a Object<D::Mem>, RectOffset),
+        to: (&'a Object<D::Mem>, RectOffset),
         region: ur_rect_region_t,
     ) -> Result<Command<'a, D>> {
         let (src, dst) = (from.1.of(region)?, to.1.of(region)?);

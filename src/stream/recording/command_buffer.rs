@@ -8,7 +8,7 @@ use crate::abi::*;
 use crate::hal::{self, CommandBufferInfo};
 use crate::object::{Body, Error, Handles, InfoOut, Object, Out, OutHandle, Result, ensure};
 use crate::stream::event::Event;
-use crate::stream::recording::command::{Command, Site};
+use crate::stream::recording::command::{Command, Target};
 use crate::stream::recording::native_record::Records;
 use crate::stream::recording::replay::Replay;
 use crate::stream::recording::{Node, Recording};
@@ -33,13 +33,13 @@ pub struct CommandBuffer<D: Driver> {
     profiles: bool,
     /// What the numbers of its sync points start from: another buffer's are then most likely none.
     first_sync_point: u32,
-    state: Mutex<State<D>, { rank::COMMAND_BUFFER }>,
+    state: Mutex<BufferState<D>, { rank::COMMAND_BUFFER }>,
     /// Handles given out, which the buffer owns.
     handles: Mutex<Vec<Arc<Object<RecordedCommand<D>>>>>,
     pub(crate) records: Records<D>,
 }
 
-pub(crate) enum State<D: Driver> {
+pub(crate) enum BufferState<D: Driver> {
     Open(Recording<D>),
     Finalized(Replay<D>),
 }
@@ -74,7 +74,7 @@ impl<D: Driver> Body for RecordedCommand<D> {
     const KIND: crate::object::Kind = crate::object::Kind::CommandBufferCommand;
 }
 
-impl<D: Driver> State<D> {
+impl<D: Driver> BufferState<D> {
     /// What may still be appended to.
     pub(crate) fn open(&mut self) -> Result<&mut Recording<D>> {
         match self {
@@ -116,14 +116,14 @@ impl<D: Driver> CommandBuffer<D> {
             profiles: desc.enableProfiling != 0,
             // Multiples of the golden ratio stay far apart.
             first_sync_point: number.wrapping_mul(0x9e37_79b1),
-            state: Mutex::new(State::Open(Recording::default())),
+            state: Mutex::new(BufferState::Open(Recording::default())),
             handles: Mutex::default(),
             records: Records::default(),
         }))
     }
 
-    pub(crate) fn site(&self) -> Site<'_, D> {
-        Site {
+    pub(crate) fn target(&self) -> Target<'_, D> {
+        Target {
             context: &self.context,
             device: &self.device,
         }
@@ -137,14 +137,14 @@ impl<D: Driver> CommandBuffer<D> {
         self.profiles
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, State<D>> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, BufferState<D>> {
         self.state.lock()
     }
 
     /// What an update works on.
-    pub(crate) fn updated<'a>(&self, state: &'a mut State<D>) -> Result<&'a mut Replay<D>> {
+    pub(crate) fn updated<'a>(&self, state: &'a mut BufferState<D>) -> Result<&'a mut Replay<D>> {
         match state {
-            State::Finalized(replay) if self.updatable => Ok(replay),
+            BufferState::Finalized(replay) if self.updatable => Ok(replay),
             _ => Err(Error::new(UR_RESULT_ERROR_INVALID_OPERATION)),
         }
     }
@@ -203,7 +203,7 @@ impl<D: Driver> CommandBuffer<D> {
         let itself = choice.iter().any(|other| std::ptr::eq(other, kernel));
         ensure(!itself, UR_RESULT_ERROR_INVALID_VALUE)?;
         let request = LaunchRequest::new(dims, launch, None)?;
-        let made = this.site().launch(kernel, request)?;
+        let made = this.target().launch(kernel, request)?;
         Self::append(this, made, choice, sync_points, waits, out)
     }
 
@@ -241,7 +241,7 @@ impl<D: Driver> CommandBuffer<D> {
         let recording = state.open()?;
         recording.nodes.extend(self.recorded_natively()?);
         let recording = std::mem::take(recording);
-        *state = State::Finalized(Replay::new(recording, self.site(), self.updatable));
+        *state = BufferState::Finalized(Replay::new(recording, self.target(), self.updatable));
         Ok(())
     }
 

@@ -18,7 +18,7 @@ use crate::abi::*;
 use crate::hal::checks;
 use crate::object::{Body, Error, Object, Result};
 use crate::stream::event::Event;
-use crate::stream::recording::command::{Command, Site};
+use crate::stream::recording::command::{Command, Target};
 use crate::stream::recording::reduction::Reduction;
 use crate::stream::recording::replay::Unit;
 use crate::stream::work::call::Call;
@@ -143,7 +143,7 @@ impl<D: Driver> Recording<D> {
     }
 
     /// What is submitted at each execution, in this order.
-    pub fn plan(&self, site: Site<'_, D>, updatable: bool) -> Vec<Unit<D>> {
+    pub fn plan(&self, target: Target<'_, D>, updatable: bool) -> Vec<Unit<D>> {
         let mut reduction = Reduction::default();
         let needed = |node| {
             let mut after = self.after(node);
@@ -159,7 +159,15 @@ impl<D: Driver> Recording<D> {
         let mut from = 0;
         while from < self.nodes.len() {
             let made = (from < steps.len())
-                .then(|| D::compile(site.context.domain(), site.device, &steps, from, updatable))
+                .then(|| {
+                    D::compile(
+                        target.context.domain(),
+                        target.device,
+                        &steps,
+                        from,
+                        updatable,
+                    )
+                })
                 .flatten();
             let (count, compiled) = match made {
                 Some((count, compiled)) if count > 0 => (count, Some(compiled)),
@@ -217,7 +225,11 @@ impl<D: Driver> Launch<D> {
     }
 
     pub fn make(&self, device: &Object<D::Device>) -> Result<Work<D>> {
-        let args: Vec<_> = self.args.iter().map(|(at, arg)| arg.give(*at)).collect();
+        let args: Vec<_> = self
+            .args
+            .iter()
+            .map(|(at, arg)| arg.to_properties(*at))
+            .collect();
         let request = LaunchRequest {
             dims: self.dims,
             offset: self.offset,
@@ -282,7 +294,7 @@ impl<D: Driver> Arg<D> {
                 }
                 UR_EXP_KERNEL_ARG_TYPE_LOCAL => Self::Local(arg.size),
                 UR_EXP_KERNEL_ARG_TYPE_SAMPLER => {
-                    Self::Sampler(kept::<D, D::Sampler>(arg.value.sampler.cast())?)
+                    Self::Sampler(retained::<D, D::Sampler>(arg.value.sampler.cast())?)
                 }
                 _ => return Err(Error::new(UR_RESULT_ERROR_INVALID_ENUMERATION)),
             })
@@ -296,12 +308,12 @@ impl<D: Driver> Arg<D> {
             return Ok(Self::Mem(None, flags));
         }
         // SAFETY: promised by the caller.
-        let mem = unsafe { kept::<D, D::Mem>(handle.cast()) }?;
+        let mem = unsafe { retained::<D, D::Mem>(handle.cast()) }?;
         Ok(Self::Mem(Some(mem), flags))
     }
 
     /// As a driver's launch takes it; valid as long as this lives.
-    fn give(&self, index: u32) -> ur_exp_kernel_arg_properties_t {
+    fn to_properties(&self, index: u32) -> ur_exp_kernel_arg_properties_t {
         let mut out = ur_exp_kernel_arg_properties_t {
             index,
             ..Default::default()
@@ -344,7 +356,7 @@ impl<D: Driver> Arg<D> {
 
 /// # Safety
 /// The handle is null or of a live object.
-unsafe fn kept<D: Driver, T: Body>(handle: *const std::ffi::c_void) -> Result<Arc<Object<T>>> {
+unsafe fn retained<D: Driver, T: Body>(handle: *const std::ffi::c_void) -> Result<Arc<Object<T>>> {
     // SAFETY: promised by the caller.
     Ok(unsafe { Object::<T>::borrow(handle, D::table()) }?.arc())
 }

@@ -14,7 +14,7 @@ use crate::hal::Unwrapped;
 use crate::object::{Object, Out, Result, ensure};
 use crate::stream::engine::leases::Leases;
 use crate::stream::recording::command::Command;
-use crate::stream::recording::command_buffer::{CommandBuffer, State};
+use crate::stream::recording::command_buffer::{BufferState, CommandBuffer};
 use crate::stream::recording::{Node, Recording};
 use crate::stream::{Driver, NativeRecord, Work};
 use crate::timeline::rank;
@@ -67,7 +67,7 @@ impl<D: Driver> CommandBuffer<D> {
             }
         };
         // SAFETY: the user's function with the user's data, called once.
-        D::call_user(this.site().device, || unsafe { (call.run)(call.data) })?;
+        D::call_user(this.target().device, || unsafe { (call.run)(call.data) })?;
         drop(lease);
         if let Some(child) = child {
             child.holds_native_alone()?;
@@ -83,7 +83,7 @@ impl<D: Driver> CommandBuffer<D> {
     /// What a child's native commands are added to. It must be as if they were added here.
     fn record_of(&self, child: &Object<Self>) -> Result<Record<D>> {
         ensure(D::RECORDS_NEST, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
-        let (own, other) = (self.site(), child.site());
+        let (own, other) = (self.target(), child.target());
         let same = std::ptr::eq(own.context, other.context)
             && std::ptr::eq(own.device, other.device)
             && !std::ptr::eq(self, &**child);
@@ -113,7 +113,7 @@ impl<D: Driver> CommandBuffer<D> {
         if let Some(record) = &*own {
             return Ok(Arc::clone(record));
         }
-        let empty = matches!(&*state, State::Open(recording) if recording.nodes.is_empty());
+        let empty = matches!(&*state, BufferState::Open(recording) if recording.nodes.is_empty());
         ensure(empty, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
         let record = self.new_record()?;
         *own = Some(Arc::clone(&record));
@@ -121,8 +121,8 @@ impl<D: Driver> CommandBuffer<D> {
     }
 
     fn new_record(&self) -> Result<Record<D>> {
-        let site = self.site();
-        D::native_record(site.context.domain(), site.device)
+        let target = self.target();
+        D::native_record(target.context.domain(), target.device)
     }
 
     /// What was added to the buffer's own object, if anybody ever asked for that.

@@ -2,7 +2,7 @@
 
 use crate::stream::engine::dependencies::Dependencies;
 use crate::stream::recording::Recording;
-use crate::stream::recording::command::Site;
+use crate::stream::recording::command::Target;
 use crate::stream::{Compiled, Driver, Engine, Work};
 use std::ops::Range;
 use std::sync::Arc;
@@ -61,11 +61,11 @@ pub(crate) struct Program<D: Driver> {
 }
 
 impl<D: Driver> Replay<D> {
-    pub fn new(recording: Recording<D>, site: Site<'_, D>, updatable: bool) -> Self {
-        let units = recording.plan(site, updatable);
+    pub fn new(recording: Recording<D>, target: Target<'_, D>, updatable: bool) -> Self {
+        let units = recording.plan(target, updatable);
         Self {
             program: Program { recording, units },
-            engine: Arc::clone(site.context.domain().engine()),
+            engine: Arc::clone(target.context.domain().engine()),
             last: Dependencies::default(),
         }
     }
@@ -81,10 +81,10 @@ impl<D: Driver> Replay<D> {
     }
 
     /// Makes anew what is submitted.
-    pub fn plan(&mut self, site: Site<'_, D>, updatable: bool) {
-        let units = self.program.recording.plan(site, updatable);
+    pub fn plan(&mut self, target: Target<'_, D>, updatable: bool) {
+        let units = self.program.recording.plan(target, updatable);
         let before = std::mem::replace(&mut self.program.units, units);
-        self.keep(before);
+        self.retain(before);
     }
 
     /// Has what was made of a command take over its new work. False if it cannot.
@@ -100,8 +100,8 @@ impl<D: Driver> Replay<D> {
     }
 
     /// Keeps what the last submission may still use for as long as that runs.
-    pub fn keep<T: Send + Sync + 'static>(&self, what: T) {
-        keep_until(&self.engine, &self.last, what);
+    pub fn retain<T: Send + Sync + 'static>(&self, what: T) {
+        retain_until(&self.engine, &self.last, what);
     }
 }
 
@@ -110,12 +110,12 @@ impl<D: Driver> Drop for Replay<D> {
     fn drop(&mut self) {
         let nodes = std::mem::take(&mut self.program.recording.nodes);
         let units = std::mem::take(&mut self.program.units);
-        self.keep((nodes, units));
+        self.retain((nodes, units));
     }
 }
 
 /// Drops something when this is complete.
-fn keep_until<D: Driver, T: Send + Sync + 'static>(
+fn retain_until<D: Driver, T: Send + Sync + 'static>(
     engine: &Arc<Engine<D>>,
     until: &Dependencies,
     what: T,
@@ -124,8 +124,8 @@ fn keep_until<D: Driver, T: Send + Sync + 'static>(
         return;
     }
     let what = Arc::new(what);
-    let kept = Arc::clone(&what);
-    if engine.when(until.clone(), move |_| drop(kept)).is_err()
+    let retained = Arc::clone(&what);
+    if engine.when(until.clone(), move |_| drop(retained)).is_err()
         && let Err(error) = engine.wait(&until.done)
     {
         log::error!("what a recording used goes early: {:?}", error.code());

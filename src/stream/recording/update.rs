@@ -46,22 +46,22 @@ pub(crate) fn launches<D: Driver>(
     let made: Vec<_> = made.collect::<Result<_>>()?;
     let mut remade = false;
     for (at, launch, work) in made {
-        remade |= !put(replay, at, launch, work);
+        remade |= !replace_launch(replay, at, launch, work);
     }
     if remade {
-        replay.plan(buffer.site(), true);
+        replay.plan(buffer.target(), true);
     }
     Ok(())
 }
 
 /// Puts a launch in a command's place. False if what is submitted has to be made anew.
-fn put<D: Driver>(
+fn replace_launch<D: Driver>(
     replay: &mut Replay<D>,
     at: usize,
     launch: Box<Launch<D>>,
     work: Work<D>,
 ) -> bool {
-    let taken = replay.update(at, &work);
+    let updated = replay.update(at, &work);
     let node = &mut replay.recording_mut().nodes[at];
     let uses = launch.mems().collect();
     node.launch = Some(launch);
@@ -69,8 +69,8 @@ fn put<D: Driver>(
         std::mem::replace(&mut node.work, work),
         std::mem::replace(&mut node.uses, uses),
     );
-    replay.keep(before);
-    taken
+    replay.retain(before);
+    updated
 }
 
 fn change<D: Driver>(launch: &mut Launch<D>, update: &Desc) -> Result<()> {
@@ -172,7 +172,7 @@ pub(crate) fn signal_event<D: Driver>(
     let recording = buffer.updated(&mut state)?.recording_mut();
     let (id, node) = (recording.id, &mut recording.nodes[at]);
     ensure(node.signal.is_some(), UR_RESULT_ERROR_INVALID_OPERATION)?;
-    let event = Event::recorded(&buffer.site().context.arc(), node.kind, id, at as u32);
+    let event = Event::recorded(&buffer.target().context.arc(), node.kind, id, at as u32);
     node.signal = Some(Arc::clone(&event));
     Ok(event)
 }
@@ -197,6 +197,6 @@ pub(crate) fn wait_events<D: Driver>(
     )?;
     recording.nodes[at].waits = waits.iter().map(Object::arc).collect();
     // What it follows in the buffer may have changed.
-    replay.plan(buffer.site(), true);
+    replay.plan(buffer.target(), true);
     Ok(())
 }

@@ -32,7 +32,11 @@ fn idle_queues_are_asked_nothing<D: AnyFake>() {
         }
         let block = alloc_only(&busy, None, sizes[1], &[&after]).unwrap();
         free_only(&busy, block, &[]).unwrap();
-        assert!(lanes.watched() <= 96, "{} of {label}", lanes.watched());
+        assert!(
+            lanes.busy_count() <= 96,
+            "{} of {label}",
+            lanes.busy_count()
+        );
     }
     // All are there, and one that gets something to do is asked again.
     assert!(lanes.all().len() > CROWD as usize);
@@ -68,7 +72,11 @@ fn idle_queues_are_asked_nothing_by_queues() {
         fixture.driver.run();
         // It is never freed, so that every other one makes the pool grow.
         alloc_only(&busy, None, KIB * KIB, &[]).unwrap();
-        assert!(lanes.watched() <= 96, "{} of {label}", lanes.watched());
+        assert!(
+            lanes.busy_count() <= 96,
+            "{} of {label}",
+            lanes.busy_count()
+        );
     }
     fixture.driver.run();
 }
@@ -80,10 +88,10 @@ fn an_exposed_queue_is_always_asked<D: AnyFake>() {
     let lanes = fixture.context.domain().lanes();
     let everything = || fixture.context.domain().everything();
     assert!(everything().is_empty());
-    assert_eq!(lanes.watched(), 0, "none has anything pending");
+    assert_eq!(lanes.busy_count(), 0, "none has anything pending");
     let all = lanes.all();
     all[3].share_native().unwrap();
-    assert_eq!(lanes.watched(), 1);
+    assert_eq!(lanes.busy_count(), 1);
     (0..3).for_each(|_| assert_eq!(everything().len(), 1, "a marker behind what we cannot see"));
     fixture.driver.run();
     assert_eq!(everything().len(), 1);

@@ -306,7 +306,7 @@ fn its_objects_stay<D: AnyFake>() {
     let queue = fixture.in_order();
     let buffer = buffer(&fixture, false);
     let mem = Object::new(D::table(), FakeMem(64, 64));
-    let made = buffer.site().buffer_fill(&mem, &[1], 0, 64).unwrap();
+    let made = buffer.target().buffer_fill(&mem, &[1], 0, 64).unwrap();
     // SAFETY: null means not wanted.
     let out = unsafe {
         Outputs {
@@ -382,7 +382,7 @@ fn what_is_made_of_several_changes<D: AnyFake>() {
         replay.recording_mut().nodes[at].work = work;
         assert_eq!(taken, label < 50);
         if !taken {
-            replay.plan(buffer.site(), true);
+            replay.plan(buffer.target(), true);
         }
     }
     let [submits, ..] = fixture.driver.calls();

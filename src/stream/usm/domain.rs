@@ -15,14 +15,14 @@ use std::sync::{Arc, Weak};
 #[derive(Default)]
 struct Queues {
     all: Vec<Weak<AnyQueue>>,
-    left: usize,
+    live: usize,
 }
 
 /// A queue, whose type is none of a context's business.
 type AnyQueue = dyn Any + Send + Sync;
 
 /// Ended queues that are not worth looking for.
-const FEW: usize = 32;
+const MAX_ENDED_QUEUES: usize = 32;
 
 /// The devices of a context with all that was made for them.
 pub struct Domain<D: Driver> {
@@ -66,9 +66,9 @@ impl<D: Driver> Domain<D> {
 
     pub(crate) fn add_queue<Q: Body>(&self, queue: &Arc<Object<Q>>) {
         let mut queues = self.queues.lock();
-        if queues.all.len() >= 2 * queues.left + FEW {
+        if queues.all.len() >= 2 * queues.live + MAX_ENDED_QUEUES {
             queues.all.retain(|old| old.strong_count() > 0);
-            queues.left = queues.all.len();
+            queues.live = queues.all.len();
         }
         queues.all.push(Arc::downgrade(queue) as Weak<AnyQueue>);
     }

@@ -23,9 +23,9 @@ pub(crate) struct Memory<D: Driver> {
     /// Live allocations of backends' own pools. Each is a slab of its own.
     natives: AtomicUsize,
     /// How often a pool came to have something that settling may give back.
-    stirs: AtomicU64,
+    dirty: AtomicU64,
     /// How often that was when last no pool had, or could have without a stir.
-    calm: AtomicU64,
+    settled: AtomicU64,
     /// Changes with every allocation, for what is kept of [`Memory::room`].
     pub ends: Arc<Ends>,
 }
@@ -50,9 +50,9 @@ pub(crate) struct Found<D: Driver> {
 }
 
 /// What is at an address.
-pub(crate) enum Extent {
+pub(crate) enum AddressExtent {
     /// Memory of no pool.
-    Strange,
+    Foreign,
     /// Of one, but not allocated, as far as the pools know: its lane may take it out again unseen.
     Free,
     /// So many bytes from there on.
@@ -76,8 +76,8 @@ impl<D: Driver> Default for Memory<D> {
             slabs: RwLock::new(slabs),
             nested: AtomicUsize::new(0),
             natives: AtomicUsize::new(0),
-            stirs: AtomicU64::new(0),
-            calm: AtomicU64::new(0),
+            dirty: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
             ends: Arc::default(),
         }
     }
@@ -86,7 +86,7 @@ impl<D: Driver> Default for Memory<D> {
 impl<D: Driver> Memory<D> {
     pub fn add_pool(&self, core: &Arc<PoolCore<D>>) {
         self.pools.lock().push(Arc::clone(core));
-        self.stir();
+        self.mark_dirty();
     }
 
     pub fn pools(&self) -> Vec<Arc<PoolCore<D>>> {
@@ -161,28 +161,28 @@ impl<D: Driver> Memory<D> {
 
     /// The live allocation that holds `addr`.
     pub fn find(&self, addr: usize) -> Option<Found<D>> {
-        let look = |(core, part): (Arc<PoolCore<D>>, usize)| {
+        let find = |(core, part): (Arc<PoolCore<D>>, usize)| {
             let block = core.parts()[part].lookup(addr as u64)?;
             Some(Found { core, part, block })
         };
         if !self.is_flat() {
-            return self.owners(addr).find_map(look);
+            return self.owners(addr).find_map(find);
         }
         // The slabs' lock is given up before a pool's is taken.
         let owner = self.slabs().owner(addr as u64)?;
-        look(owner)
+        find(owner)
     }
 
     /// How many bytes there are from `addr` to the end of its live allocation. Memory that is none of
     /// ours, or not allocated, has no end.
-    pub fn room(&self, addr: usize) -> Extent {
+    pub fn extent(&self, addr: usize) -> AddressExtent {
         let slabs = self.is_flat().then(|| self.slabs());
         if slabs.is_some_and(|slabs| slabs.owner(addr as u64).is_none()) {
-            return Extent::Strange;
+            return AddressExtent::Foreign;
         }
-        self.find(addr).map_or(Extent::Free, |found| {
+        self.find(addr).map_or(AddressExtent::Free, |found| {
             let start = addr as u64 - found.block.addr;
-            Extent::Live((found.block.requested - start) as usize)
+            AddressExtent::Live((found.block.requested - start) as usize)
         })
     }
 
@@ -209,31 +209,31 @@ impl<D: Driver> Memory<D> {
     }
 
     /// Frees the live allocation that starts at `addr`. False if there is none.
-    pub fn free(&self, addr: usize, death: &Frontier) -> bool {
+    pub fn free(&self, addr: usize, last_use: &Frontier) -> bool {
         self.owners(addr)
-            .any(|(core, part)| core.release(part, addr as u64, death.clone()))
+            .any(|(core, part)| core.release(part, addr as u64, last_use.clone()))
     }
 
     /// To be called after a pool was closed, got a threshold or left addresses behind.
-    pub fn stir(&self) {
-        self.stirs.fetch_add(1, Ordering::AcqRel);
+    pub fn mark_dirty(&self) {
+        self.dirty.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Whether any pool has something to give back. Every wait asks: mostly nothing has stirred, and no
     /// pool need be looked at.
     #[inline]
     pub fn wants_settling(&self) -> bool {
-        let stirs = self.stirs.load(Ordering::Acquire);
-        stirs != self.calm.load(Ordering::Relaxed) && self.is_restless(stirs)
+        let dirty = self.dirty.load(Ordering::Acquire);
+        dirty != self.settled.load(Ordering::Relaxed) && self.is_dirty(dirty)
     }
 
     #[cold]
-    fn is_restless(&self, stirs: u64) -> bool {
+    fn is_dirty(&self, dirty: u64) -> bool {
         let pools = self.pools.lock();
         let wants = pools.iter().any(|core| core.wants_settling());
         // With a threshold, growing alone may be a reason.
         if !wants && pools.iter().all(|core| core.threshold() == u64::MAX) {
-            self.calm.store(stirs, Ordering::Relaxed);
+            self.settled.store(dirty, Ordering::Relaxed);
         }
         wants
     }

@@ -75,9 +75,9 @@ impl<D: Driver> NativePart<D> {
         self.reserved.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn serve(&self, ask: impl FnOnce() -> Result<usize>) -> Result<usize> {
+    pub(crate) fn serve(&self, serve: impl FnOnce() -> Result<usize>) -> Result<usize> {
         self.begun.store(true, Ordering::Release);
-        ask()
+        serve()
     }
 }
 
@@ -90,20 +90,20 @@ impl<D: Driver> Drop for NativePart<D> {
 }
 
 /// An allocation that is counted as used but has no memory yet.
-pub(crate) struct Asked<'a, D: Driver> {
+pub(crate) struct NativeRequest<'a, D: Driver> {
     core: &'a Arc<PoolCore<D>>,
     part: usize,
     pub native: &'a NativePart<D>,
     size: usize,
 }
 
-impl<'a, D: Driver> Asked<'a, D> {
+impl<'a, D: Driver> NativeRequest<'a, D> {
     pub(crate) fn new(core: &'a Arc<PoolCore<D>>, part: usize, size: usize) -> Result<Self> {
         ensure(size > 0, UR_RESULT_ERROR_INVALID_USM_SIZE)?;
         let native = core.parts()[part].native.as_ref();
         let native = native.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
-        let dry = dry(core.parts()[part].kind);
-        ensure(core.admit(size as u64), dry)?;
+        let exhausted = exhausted(core.parts()[part].kind);
+        ensure(core.admit(size as u64), exhausted)?;
         Ok(Self {
             core,
             part,
@@ -113,10 +113,10 @@ impl<'a, D: Driver> Asked<'a, D> {
     }
 
     /// Has memory found and, where there is none, idle memory of ours given back for it.
-    pub(crate) fn serve<R>(&self, mut ask: impl FnMut() -> Result<R>) -> Result<R> {
-        ask().or_else(|error| {
-            let again = is_out_of_memory(&error) && self.core.shed_for(self.part);
-            if again { ask() } else { Err(error) }
+    pub(crate) fn serve<R>(&self, mut serve: impl FnMut() -> Result<R>) -> Result<R> {
+        serve().or_else(|error| {
+            let again = is_out_of_memory(&error) && self.core.release_idle_for(self.part);
+            if again { serve() } else { Err(error) }
         })
     }
 
@@ -131,7 +131,7 @@ impl<'a, D: Driver> Asked<'a, D> {
     }
 }
 
-impl<D: Driver> Drop for Asked<'_, D> {
+impl<D: Driver> Drop for NativeRequest<'_, D> {
     fn drop(&mut self) {
         self.core.used.put(self.size as u64);
     }
@@ -145,7 +145,7 @@ pub(crate) fn is_out_of_memory(error: &Error) -> bool {
     out.contains(&error.code())
 }
 
-fn dry(kind: Kind) -> ur_result_t {
+fn exhausted(kind: Kind) -> ur_result_t {
     match kind {
         Kind::Host => UR_RESULT_ERROR_OUT_OF_HOST_MEMORY,
         Kind::Device | Kind::Shared => UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
@@ -180,7 +180,7 @@ impl<D: Driver> PoolCore<D> {
     }
 
     /// The allocation could not be freed, and is live again.
-    pub(crate) fn put_back(self: &Arc<Self>, part: usize, addr: u64, live: Live) {
+    pub(crate) fn restore_live(self: &Arc<Self>, part: usize, addr: u64, live: Live) {
         self.used.take(&block(addr, live.bytes), None);
         self.add_live(part, addr, live);
     }
@@ -207,19 +207,19 @@ impl<D: Driver> PoolCore<D> {
         size: usize,
         align: u64,
     ) -> Result<*mut c_void> {
-        let asked = Asked::new(self, part, size)?;
+        let request = NativeRequest::new(self, part, size)?;
         // What a backend's pool gives is aligned to no less than this.
         let extra = if align <= 256 { 0 } else { align as usize };
         let bytes = size.checked_add(extra);
-        let bytes = bytes.ok_or(Error::new(dry(self.parts()[part].kind)))?;
-        let native = asked.native;
-        let base = asked.serve(|| native.serve(|| native.pool.alloc_now(bytes)))? as u64;
+        let bytes = bytes.ok_or(Error::new(exhausted(self.parts()[part].kind)))?;
+        let native = request.native;
+        let base = request.serve(|| native.serve(|| native.pool.alloc_now(bytes)))? as u64;
         let addr = if extra == 0 {
             base
         } else {
             base.next_multiple_of(align)
         };
-        Ok(asked.served(base, addr))
+        Ok(request.served(base, addr))
     }
 }
 

@@ -12,49 +12,49 @@ use crate::stream::engine::dependencies::EventDependencies;
 use crate::stream::event::Times;
 use crate::timeline::sync::Mutex;
 
-pub(crate) struct Signal {
+pub(crate) struct RecordedExecution {
     /// The recording and its command.
     pub recording: u64,
     pub node: u32,
-    state: Mutex<State>,
+    state: Mutex<ExecutionState>,
 }
 
-enum State {
+enum ExecutionState {
     Idle,
     Submitted(EventDependencies, Option<Times>),
     Failed,
 }
 
-impl Signal {
+impl RecordedExecution {
     pub fn new(recording: u64, node: u32) -> Self {
         Self {
             recording,
             node,
-            state: Mutex::new(State::Idle),
+            state: Mutex::new(ExecutionState::Idle),
         }
     }
 
     /// How far the present execution reaches.
     pub fn dependencies(&self) -> Result<EventDependencies> {
         match &*self.state.lock() {
-            State::Idle => Ok(EventDependencies::default()),
-            State::Submitted(deps, _) => Ok(deps.clone()),
-            State::Failed => Err(Error::new(UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS)),
+            ExecutionState::Idle => Ok(EventDependencies::default()),
+            ExecutionState::Submitted(deps, _) => Ok(deps.clone()),
+            ExecutionState::Failed => Err(Error::new(UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS)),
         }
     }
 
     pub fn times(&self) -> Option<Times> {
         match &*self.state.lock() {
-            State::Submitted(_, times) => times.clone(),
-            State::Idle | State::Failed => None,
+            ExecutionState::Submitted(_, times) => times.clone(),
+            ExecutionState::Idle | ExecutionState::Failed => None,
         }
     }
 
     /// Stands for this execution from now on; none: it failed.
-    pub fn stand_for(&self, execution: Option<(EventDependencies, Option<Times>)>) {
+    pub fn set_execution(&self, execution: Option<(EventDependencies, Option<Times>)>) {
         let next = match execution {
-            Some((deps, times)) => State::Submitted(deps, times),
-            None => State::Failed,
+            Some((deps, times)) => ExecutionState::Submitted(deps, times),
+            None => ExecutionState::Failed,
         };
         let before = std::mem::replace(&mut *self.state.lock(), next);
         drop(before);
