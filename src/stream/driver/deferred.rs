@@ -1,19 +1,19 @@
-//! Work that a stream is given later: what waits for the host is kept back by the host.
+//! Deferred submission: work that waits for the host is submitted to the stream later.
 //!
-//! A stream could wait for the host by itself where the driver can, but at a price: CUDA's then stops its
-//! channel, and OpenCL's runs what comes behind a wait that failed. So a stream keeps back what it is
-//! given while it waits for a point that the host has yet to signal, and whoever signals gives it to the
-//! stream, or drops it where the point failed. A marker of what is kept back is a promise of an event.
-//! Only where others put work on the stream, too, must it wait by itself.
+//! A stream could wait for the host by itself, at a price: CUDA's then stops its channel, and
+//! OpenCL's runs the commands behind a wait that failed. So a stream defers its work while it waits
+//! for a pending host point. The thread that signals the point submits that work, or drops it if
+//! the point failed. A marker of deferred work is a deferred event. Only a stream that is open to
+//! foreign submitters waits by itself.
 //!
-//! | a stream | until |
+//! | state of a stream | left when |
 //! |---|---|
-//! | is given work at once | it has to wait for a point or a promise that is not there yet |
-//! | keeps work back | all that it waits for is there, or it is opened to others |
-//! | drops work | [`Deferred::recover`]: something that it waits for failed, or kept-back work was refused |
+//! | submits work at once | it has to wait for a pending host point or an unrecorded deferred event |
+//! | defers work | all of its waits are satisfied, or it is opened to foreign submitters |
+//! | drops work: a dependency failed, or deferred work was refused | [`Deferred::recover`] |
 //!
-//! The lock of what is kept back is held while work is given, so that order stays; a promise is kept and
-//! its bell rung after it is let go.
+//! The lock of the deferred state is held during submission, which keeps the order. Deferred events
+//! are set, and their waiters notified, after it is released.
 
 use crate::object::{Error, Result};
 use crate::stream::CompletionCallback;
@@ -25,13 +25,13 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// A backend's stream, as far as giving it work goes.
+/// A backend's stream as deferred submission uses it.
 pub trait Stream: Send + Sync + Sized + 'static {
-    /// What it is given, with all that this needs until it is.
+    /// One piece of work, with everything that it needs until its submission.
     type Work: Send;
     /// A position in a stream. Cheap to clone.
     type Event: Clone + Send + Sync;
-    /// What a stream watches that waits for the host by itself.
+    /// The backend's object that a stream waits on by itself for the host.
     type Point: Send + Sync;
 
     fn deferred(&self) -> &Deferred<Self>;
@@ -39,19 +39,19 @@ pub trait Stream: Send + Sync + Sized + 'static {
     /// Whether each command depends on the one before, as on an in-order queue.
     fn is_chained(&self) -> bool;
 
-    /// Gives it work now.
+    /// Submits work now.
     fn submit(&self, work: Self::Work) -> Result<()>;
 
-    /// The position behind all that it was given.
+    /// Records an event behind all submitted work.
     fn record(&self) -> Result<Self::Event>;
 
-    /// Has it wait by itself for another stream's work, which ends without the host.
+    /// Makes the stream wait for work of another stream, which ends without the host.
     fn wait(&self, event: &Self::Event) -> Result<()>;
 
-    /// Has it wait by itself for the host.
+    /// Makes the stream itself wait for the host.
     fn wait_point(&self, point: &Arc<HostPoint<Self>>) -> Result<()>;
 
-    /// Has those go on that wait for the point by themselves, also where it failed.
+    /// Releases the streams that wait for the point themselves, also if it failed.
     fn signal(point: &Self::Point);
 
     /// As [`Driver::is_done`](crate::stream::Driver::is_done).
@@ -67,75 +67,74 @@ pub trait Stream: Send + Sync + Sized + 'static {
     }
 }
 
-/// What a stream keeps back.
+/// The deferred work of a stream.
 pub struct Deferred<S: Stream> {
-    /// Whether anything is kept back or dropped. What a stream is given comes one at a time, by the
-    /// engine's promise, and nothing else is ever kept back: who gives and finds nothing here needs no
-    /// lock.
+    /// Whether work is deferred or dropped. Submissions come one at a time, by the engine's
+    /// promise, and only they defer work: a submitter that reads false needs no lock.
     deferring: AtomicBool,
-    /// Whether something failed that all that follows comes after.
+    /// Whether a dependency of all later work has failed.
     failed: AtomicBool,
     state: Mutex<DeferredState<S>, { rank::DEFERRED }>,
 }
 
 struct DeferredState<S: Stream> {
-    /// What is kept back, in order. The first is always something to wait for.
+    /// Deferred steps, in order. The first one is always a wait.
     steps: VecDeque<Step<S>>,
     /// Whether others put work on the stream.
     open: bool,
-    /// What the stream waits for by itself since it was opened: what comes once it is closed is kept back
-    /// until that is there, since it may fail.
+    /// Host points that the stream waits for itself since it was opened. Once it is closed, work is
+    /// deferred until they are signalled, since they may fail.
     waits: Vec<Arc<HostPoint<S>>>,
 }
 
 enum Step<S: Stream> {
     Work(S::Work),
     Wait(Marker<S>),
-    /// What the stream was to wait for by itself while it was open.
+    /// A host point that the stream itself waits for since it was open.
     Rewait(Arc<HostPoint<S>>),
     Mark(Arc<DeferredEvent<S>>),
 }
 
-/// What can be waited for.
+/// A position that can be waited for.
 pub enum Marker<S: Stream> {
-    /// Everything that a stream had been given.
+    /// All work that a stream was given, submitted already.
     Event(S::Event),
-    /// The same of a stream whose work is kept back.
+    /// All work that a stream was given, some of it deferred.
     Deferred(Arc<DeferredEvent<S>>),
     Host(Arc<HostPoint<S>>),
 }
 
-/// An event that is recorded once the work before it leaves for the stream.
+/// An event that is recorded once the deferred work before it is submitted.
 pub struct DeferredEvent<S: Stream> {
     stream: Weak<S>,
     outcome: OnceLock<Outcome<S>>,
     notifier: Notifier,
 }
 
-/// What became of a promise.
+/// The outcome of a deferred event.
 enum Outcome<S: Stream> {
     Recorded(S::Event),
-    /// What comes before it failed. What the stream was given before has ended with the event.
+    /// A dependency failed. Earlier submitted work has ended when the event has.
     Failed(S::Event),
     NotRecorded(Error),
 }
 
-/// A point that the host signals.
+/// A host-signalled point.
 pub struct HostPoint<S: Stream> {
     pub point: S::Point,
     failed: AtomicBool,
     notifier: Notifier,
 }
 
-/// The means to signal a point. Dropping it signals too, once.
+/// The right to signal a point. Dropping it signals too, once.
 pub struct Signal<S: Stream>(Arc<HostPoint<S>>);
 
-/// Those who want to know of something that has not come to pass.
+/// Waiters for something that has not happened yet.
 ///
-/// | state | who goes on |
+/// | state | released |
 /// |---|---|
-/// | rung | streams that wait for it: they are told one after the other |
-/// | told | threads that block for it, which find the streams gone on |
+/// | signalled | streams that wait for it, by callbacks, one after the other |
+/// | notified | threads that block for it, which find the streams resumed |
 #[derive(Default)]
 struct Notifier {
     signalled: AtomicBool,
@@ -144,11 +143,11 @@ struct Notifier {
     changed: Condvar,
 }
 
-/// How a stream was told to wait.
+/// The result of telling a stream to wait.
 enum WaitOutcome {
-    /// It waits by itself, or need not.
+    /// The stream waits itself, or need not wait.
     Satisfied,
-    /// It would keep others from going on.
+    /// The wait would block other streams.
     Blocked,
     Failed,
 }
@@ -156,7 +155,7 @@ enum WaitOutcome {
 type ResumeQueue = RefCell<Option<VecDeque<Box<dyn FnOnce()>>>>;
 
 thread_local! {
-    /// Streams that this thread is to let go on, while it does so.
+    /// Streams that this thread has to resume, while it resumes one.
     static RESUMED: ResumeQueue = const { RefCell::new(None) };
 }
 
@@ -185,13 +184,13 @@ impl<S: Stream> Deferred<S> {
         self.state().open
     }
 
-    /// Calls `run`, and tells it whether what the stream is given now is kept back or dropped.
+    /// Calls `run` under the lock, with whether work is deferred or dropped now.
     pub fn with_state<R>(&self, run: impl FnOnce(bool) -> R) -> R {
         let state = self.state();
         run(self.defers(&state))
     }
 
-    /// Gives the stream work by `now`, or keeps back what `later` makes of it, or drops it.
+    /// Submits work by `now`, or defers what `later` makes of it, or drops it.
     pub fn submit<T>(
         &self,
         work: T,
@@ -208,7 +207,7 @@ impl<S: Stream> Deferred<S> {
         Ok(())
     }
 
-    /// What is given from now on is not dropped any more. Whether it was.
+    /// Stops dropping work. Returns whether work was dropped.
     pub fn recover(&self) -> bool {
         let state = self.state();
         let failed = self.failed.swap(false, Ordering::Relaxed);
@@ -216,7 +215,7 @@ impl<S: Stream> Deferred<S> {
         failed
     }
 
-    /// Something failed that what is given from now on comes after.
+    /// Records the failure of a dependency of all later work.
     pub fn fail(&self) {
         self.failed.store(true, Ordering::Relaxed);
         self.deferring.store(true, Ordering::Release);
@@ -230,7 +229,7 @@ impl<S: Stream> Deferred<S> {
         !state.steps.is_empty() || self.has_failed()
     }
 
-    /// Whether what is given now is dropped: what comes before it is not kept back any more.
+    /// Whether work is dropped now: nothing before it is deferred any more.
     fn is_dropped(&self, state: &DeferredState<S>) -> bool {
         state.steps.is_empty() && self.has_failed()
     }
@@ -244,7 +243,7 @@ impl<S: Stream> Deferred<S> {
         self.deferring.store(true, Ordering::Relaxed);
     }
 
-    /// A marker of everything submitted so far.
+    /// A marker of everything submitted so far, deferred work included.
     pub fn mark(this: &Arc<S>) -> Result<Marker<S>> {
         let own = this.deferred();
         if !own.is_deferring() {
@@ -262,7 +261,7 @@ impl<S: Stream> Deferred<S> {
         Ok(Marker::Deferred(event))
     }
 
-    /// Later commands wait for the marker.
+    /// Makes later commands wait for the marker.
     pub fn wait(this: &Arc<S>, marker: &Marker<S>) -> Result<()> {
         let own = this.deferred();
         if let Marker::Event(event) = marker
@@ -274,7 +273,7 @@ impl<S: Stream> Deferred<S> {
         if state.open
             && let Marker::Deferred(event) = marker
         {
-            // What others put on the stream cannot be kept back behind it.
+            // Foreign work cannot be deferred behind the marker.
             drop(state);
             event.submit()?;
             state = own.state();
@@ -298,7 +297,7 @@ impl<S: Stream> Deferred<S> {
         Ok(())
     }
 
-    /// Has the stream go on with what it keeps back once the marker is there.
+    /// Resumes the stream once the marker is ready.
     fn resume_after(this: &Arc<S>, marker: &Marker<S>) {
         let stream = Arc::downgrade(this);
         marker.when_ready(Box::new(move || {
@@ -308,7 +307,7 @@ impl<S: Stream> Deferred<S> {
         }));
     }
 
-    /// Others put work on the stream from now on, or no longer.
+    /// Opens the stream to foreign submitters, or closes it.
     pub fn set_open(this: &Arc<S>, open: bool) -> Result<()> {
         let own = this.deferred();
         own.state().open = open;
@@ -330,15 +329,15 @@ impl<S: Stream> Deferred<S> {
         Ok(())
     }
 
-    /// As [`Deferred::go_on`], and then those that it lets go on, one after the other: chains of them
-    /// may be long.
+    /// Resumes a stream, then the streams that this releases, one after the other: chains may be
+    /// long.
     fn resume_chain(stream: Arc<S>) {
         let mut own: Option<Box<dyn FnOnce()>> = Some(Box::new(move || Self::resume(&stream)));
         let join = |queue: &ResumeQueue| match &mut *queue.borrow_mut() {
             Some(queue) => queue.extend(own.take()),
             none => *none = Some(VecDeque::new()),
         };
-        // Without a line, in a thread that ends, they go on within each other.
+        // Without the thread-local queue, in a thread that ends, they resume recursively.
         let _ = RESUMED.try_with(join);
         let mut next = own;
         let first = next.is_some();
@@ -349,13 +348,13 @@ impl<S: Stream> Deferred<S> {
             next = RESUMED.try_with(pop).unwrap_or_default();
         }
         if first {
-            // A thread that ends has none.
+            // A thread that ends has no queue.
             let _ = RESUMED.try_with(|queue| *queue.borrow_mut() = None);
         }
     }
 
-    /// Gives the stream what was kept back, as far as what it waits for is there. Failures are told
-    /// with the markers behind them.
+    /// Submits deferred work up to the first wait that is not satisfied. Failures are reported by
+    /// the markers behind them.
     fn resume(this: &Arc<S>) {
         let own = this.deferred();
         let mut recorded = Vec::new();
@@ -375,7 +374,8 @@ impl<S: Stream> Deferred<S> {
                         break;
                     }
                     Step::Rewait(point) => {
-                        // Elsewhere what comes now depends on it only if it says so.
+                        // On an unchained stream only work behind an explicit wait depends on the
+                        // point.
                         let depends = this.is_chained() || !state.steps.is_empty();
                         if depends && point.outcome().is_err() {
                             own.fail();
@@ -404,17 +404,17 @@ impl<S: Stream> Deferred<S> {
                     own.fail();
                 }
             }
-            // Whoever sees that it keeps nothing gives behind all this.
+            // A submitter that reads false submits behind all of this.
             own.deferring.store(own.defers(&state), Ordering::Release);
         }
         drop(dropped);
-        // Others may go on now, and no lock of ours is held while they do.
+        // Other streams may resume now: no lock is held.
         for (event, end) in recorded {
             event.set(end);
         }
     }
 
-    /// Gives the stream everything, which then waits by itself: others look at it.
+    /// Submits all deferred work: the stream itself waits, since foreign code looks at it.
     pub fn submit_all(this: &Arc<S>) -> Result<()> {
         let own = this.deferred();
         if !own.is_deferring() {
@@ -429,7 +429,7 @@ impl<S: Stream> Deferred<S> {
             };
             let other = own.state().steps.iter().find_map(pending);
             match other {
-                // What waits for what forms no circle.
+                // Waits form no cycle.
                 Some(event) => event.submit()?,
                 None => break,
             }
@@ -442,7 +442,7 @@ impl<S: Stream> Deferred<S> {
 }
 
 impl<S: Stream> DeferredState<S> {
-    /// As [`Marker::wait_on`], by itself if the stream is open.
+    /// As [`Marker::wait_on`]. An open stream waits itself.
     fn wait_on(&mut self, stream: &S, marker: &Marker<S>) -> Result<WaitOutcome> {
         if self.open
             && let Marker::Host(point) = marker
@@ -479,12 +479,12 @@ impl<S: Stream> DeferredEvent<S> {
     }
 
     fn set(&self, end: Outcome<S>) {
-        // Kept once, by its stream.
+        // Set once, by its stream.
         let _ = self.outcome.set(end);
         self.notifier.signal(|| {});
     }
 
-    /// Has the work before it leave, whatever the stream has to wait for.
+    /// Submits the work before it, whatever the stream has to wait for.
     fn submit(&self) -> Result<()> {
         match self.stream.upgrade() {
             Some(stream) if !self.is_recorded() => Deferred::submit_all(&stream),
@@ -504,7 +504,7 @@ impl<S: Stream> Clone for Marker<S> {
 }
 
 impl<S: Stream> Marker<S> {
-    /// A new point that the host signals, and the means.
+    /// A new host-signalled point, and the right to signal it.
     pub fn host(point: S::Point) -> (Self, Signal<S>) {
         let point = Arc::new(HostPoint {
             point,
@@ -514,7 +514,7 @@ impl<S: Stream> Marker<S> {
         (Self::Host(Arc::clone(&point)), Signal(point))
     }
 
-    /// What stands for it in the backend, which then waits for the host by itself if need be.
+    /// The backend's object for the marker. A stream then waits for the host itself if it must.
     pub fn native(&self) -> Result<NativeMarker<'_, S>> {
         match self {
             Self::Event(event) => Ok(NativeMarker::Event(event)),
@@ -573,7 +573,7 @@ impl<S: Stream> Marker<S> {
         }
     }
 
-    /// Has `then` run when it is done. What cannot tell by itself hands it back.
+    /// Calls `then` when the marker is done. Returns it if the backend has no callback.
     pub fn notify(&self, then: CompletionCallback) -> Option<CompletionCallback> {
         match self {
             Self::Host(point) => {
@@ -585,7 +585,7 @@ impl<S: Stream> Marker<S> {
         }
     }
 
-    /// Has `then` run when a stream can be told to wait for it without stopping others.
+    /// Calls `then` when a stream can wait for the marker without blocking others.
     fn when_ready(&self, then: CompletionCallback) {
         match self {
             Self::Event(_) => then(),
@@ -594,7 +594,7 @@ impl<S: Stream> Marker<S> {
         }
     }
 
-    /// Has a stream wait, if it can without keeping anything else from going on; or anyway, if `open`.
+    /// Makes a stream wait, unless that would block others. `open`: it waits anyway.
     fn wait_on(&self, stream: &S, open: bool) -> Result<WaitOutcome> {
         match self {
             Self::Event(event) => stream.wait(event)?,
@@ -616,7 +616,7 @@ impl<S: Stream> Marker<S> {
     }
 }
 
-/// What stands for a marker in the backend.
+/// The backend's object for a marker.
 pub enum NativeMarker<'a, S: Stream> {
     Event(&'a S::Event),
     Point(&'a HostPoint<S>),
@@ -627,7 +627,7 @@ impl<S: Stream> HostPoint<S> {
         self.notifier.is_signalled()
     }
 
-    /// Once it is signalled.
+    /// The result of a signalled point.
     pub fn outcome(&self) -> Result<()> {
         match self.failed.load(Ordering::Acquire) {
             true => Err(FAILED),
@@ -637,7 +637,7 @@ impl<S: Stream> HostPoint<S> {
 }
 
 impl<S: Stream> Signal<S> {
-    /// Signals that what the point stands for failed.
+    /// Signals the point as failed.
     pub fn fail(self) {
         self.0.failed.store(true, Ordering::Release);
     }
@@ -645,7 +645,8 @@ impl<S: Stream> Signal<S> {
 
 impl<S: Stream> Drop for Signal<S> {
     fn drop(&mut self) {
-        // Between the two, so that no stream is told to wait by itself for what has failed already.
+        // Between signalling and notifying, so that no stream itself waits for a point that has
+        // failed already.
         self.0.notifier.signal(|| S::signal(&self.0.point));
     }
 }
@@ -659,7 +660,7 @@ impl Notifier {
         self.waiting.lock()
     }
 
-    /// Rings, does `then`, and tells those that wait.
+    /// Signals, calls `then`, and notifies the waiters.
     fn signal(&self, then: impl FnOnce()) {
         let waiting = {
             let mut waiting = self.waiting();
@@ -679,7 +680,7 @@ impl Notifier {
         self.notified.load(Ordering::Acquire)
     }
 
-    /// Has `then` run when it rings, at once if it did.
+    /// Calls `then` when it is signalled, at once if it was.
     fn when_signalled(&self, then: CompletionCallback) {
         let mut waiting = self.waiting();
         if !self.is_signalled() {

@@ -1,10 +1,10 @@
-//! What the event of a recorded command stands for: the command's present execution.
+//! The execution that the event of a recorded command stands for.
 //!
 //! | state | when |
 //! |---|---|
-//! | idle | its recording was not submitted since the event was made: it counts as complete |
-//! | submitted | the present execution's reach; each submission puts its own in place |
-//! | failed | the present submission failed before it came to this command |
+//! | idle | the recording was not submitted since the event was made: it counts as complete |
+//! | submitted | the current execution; each submission replaces it |
+//! | failed | the current submission failed before this command |
 
 use crate::abi::UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS;
 use crate::object::{Error, Result};
@@ -13,7 +13,7 @@ use crate::stream::event::Times;
 use crate::timeline::sync::Mutex;
 
 pub(crate) struct RecordedExecution {
-    /// The recording and its command.
+    /// The recording, and the index of the command in it.
     pub recording: u64,
     pub node: u32,
     state: Mutex<ExecutionState>,
@@ -34,7 +34,7 @@ impl RecordedExecution {
         }
     }
 
-    /// How far the present execution reaches.
+    /// Dependencies of the current execution.
     pub fn dependencies(&self) -> Result<EventDependencies> {
         match &*self.state.lock() {
             ExecutionState::Idle => Ok(EventDependencies::default()),
@@ -50,7 +50,7 @@ impl RecordedExecution {
         }
     }
 
-    /// Stands for this execution from now on; none: it failed.
+    /// Binds the event to this execution; none if its submission failed.
     pub fn set_execution(&self, execution: Option<(EventDependencies, Option<Times>)>) {
         let next = match execution {
             Some((deps, times)) => ExecutionState::Submitted(deps, times),

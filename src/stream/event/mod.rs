@@ -1,18 +1,18 @@
-//! Events: handles on what some command reaches.
+//! Events: handles on the completion of commands.
 //!
 //! | state | when |
 //! |---|---|
-//! | queued | of a captured command, always |
-//! | submitted | what comes before the command is not complete |
-//! | running | all before it is complete, it is not |
-//! | complete | everything it reaches was observed complete; so is a recorded command that was not submitted yet: see `signal` |
-//! | error | its command failed, or did not run since what it depends on failed; or the driver is lost |
+//! | queued | always, for a captured command |
+//! | submitted | a dependency of the command is not complete |
+//! | running | all dependencies are complete, the command is not |
+//! | complete | the command was observed complete; also a recorded command that was not submitted yet: see `execution` |
+//! | error | the command failed or did not run since a dependency failed, or the driver is lost |
 //!
-//! States are read off the frontier each time, so that elided commands share completion without
+//! Each query derives the state from the frontier, so elided commands share completion without
 //! sharing a handle.
 //!
-//! Owns the handle, its callbacks and its native object. Uses `context` and what is below; asks a command's queue by
-//! [`CommandQueue`]. Must never know a queue or a graph.
+//! Owns the handle, its callbacks and its native object. Uses `context` and the folders below it;
+//! asks a command's queue by [`CommandQueue`]. Must never know a queue or a graph.
 
 pub(crate) mod execution;
 
@@ -35,47 +35,48 @@ use std::sync::{Arc, OnceLock, Weak};
 
 /// An event's handle.
 ///
-/// Small, since one is made for nearly every command: what few have is boxed.
+/// Small, since nearly every command makes one: rare fields are boxed.
 pub struct Event<D: Driver> {
-    // Dropped by `drop`, which knows a short way for most.
+    // Dropped by hand in `drop`, which has a short way for most events.
     owner: ManuallyDrop<EventOwner<D>>,
     source: ManuallyDrop<EventSource>,
-    /// What stands for it in the backend, once that was asked for.
+    /// The native object, once it was asked for.
     native: ManuallyDrop<OnceLock<Box<Native<D>>>>,
     command: ur_command_t,
     failed: AtomicBool,
-    /// Whether the host has waited for all of it.
+    /// Whether the host has waited for the event.
     awaited: AtomicBool,
 }
 
 struct Native<D: Driver> {
     marker: D::Marker,
-    /// The point of an event that the backend itself made.
+    /// The point of an event that the backend made.
     foreign: Option<ForeignPoint<D>>,
-    /// The queue of such an event's command, once that was asked for.
+    /// The queue of that event's command, once it was asked for.
     queue: OnceLock<Option<Arc<dyn CommandQueue<D>>>>,
 }
 
-/// Where an event comes from.
+/// The object that an event belongs to.
 enum EventOwner<D: Driver> {
     Queue(Arc<dyn CommandQueue<D>>),
     Context(Arc<Object<Context<D>>>),
 }
 
-/// What an event stands for.
+/// The command that an event stands for.
 enum EventSource {
-    /// A command, for good.
+    /// A submitted command.
     Command(EventDependencies, Option<Times>),
-    /// A recorded command: its present execution.
+    /// A recorded command: its current execution.
     Recorded(Box<RecordedExecution>),
-    /// A command of a graph, by its number: what only the graph's capture can wait for.
+    /// A captured command, by its index in the graph. Only commands of the same capture can wait
+    /// for it.
     Captured(Weak<AnyGraph>, u32),
 }
 
-/// A graph, whose type is none of an event's business.
+/// A graph of unknown type.
 type AnyGraph = dyn Any + Send + Sync;
 
-/// The queue that a command went to, as the command's event asks it.
+/// The queue of a command, as the command's event asks it.
 pub(crate) trait CommandQueue<D: Driver>: Send + Sync {
     fn context(&self) -> &Arc<Object<Context<D>>>;
 
@@ -84,10 +85,10 @@ pub(crate) trait CommandQueue<D: Driver>: Send + Sync {
     /// The queue's handle. Adds no reference.
     fn handle(&self) -> *mut c_void;
 
-    /// Submits a marker that comes after this: what it reaches.
+    /// Submits a marker after these dependencies. Returns the dependencies of its event.
     fn mark(&self, after: &Dependencies) -> Result<Option<EventDependencies>>;
 
-    /// Nobody holds an event any more that reaches this far, and it is complete.
+    /// Releases markers up to `done`, which is complete and held by no event.
     fn forget(&self, done: &Frontier);
 }
 
@@ -106,7 +107,7 @@ impl<D: Driver> Body for Event<D> {
 }
 
 impl<D: Driver> Event<D> {
-    /// The event of a command that reaches this far.
+    /// The event of a command with these dependencies.
     #[inline]
     pub(crate) fn new<Q: Body>(
         queue: &Object<Q>,
@@ -173,7 +174,7 @@ impl<D: Driver> Event<D> {
         matches!(*self.source, EventSource::Captured(..))
     }
 
-    /// The graph and the number of a captured command; an error if there is no graph any more.
+    /// The graph of a captured command and its index; an error if the graph has ended.
     #[allow(clippy::type_complexity)]
     #[inline]
     pub(crate) fn captured<G: Body>(&self) -> Option<(Result<Arc<Object<G>>>, u32)> {
@@ -186,7 +187,7 @@ impl<D: Driver> Event<D> {
         }
     }
 
-    /// Which command's event it is, if that is of this recording.
+    /// The index of the command, if it is of this recording.
     pub(crate) fn node_of(&self, recording: u64) -> Option<u32> {
         match &*self.source {
             EventSource::Recorded(execution) if execution.recording == recording => {
@@ -196,7 +197,7 @@ impl<D: Driver> Event<D> {
         }
     }
 
-    /// Has the event of a recorded command stand for this execution; none: it failed.
+    /// Binds the event of a recorded command to this execution; none if its submission failed.
     pub(crate) fn set_execution(&self, execution: Option<(EventDependencies, Option<Times>)>) {
         if let EventSource::Recorded(recorded) = &*self.source {
             recorded.set_execution(execution);
@@ -204,7 +205,7 @@ impl<D: Driver> Event<D> {
         }
     }
 
-    /// How far it reaches now.
+    /// The current dependencies.
     fn dependencies(&self) -> Result<Cow<'_, Dependencies>> {
         match &*self.source {
             EventSource::Command(deps, _) => Ok(Cow::Borrowed(deps)),
@@ -215,7 +216,8 @@ impl<D: Driver> Event<D> {
         }
     }
 
-    /// An event of the backend's own: a lane of one point. `stamps` tells its times, if it has any.
+    /// An event that the backend made: a timeline of one point. `timestamps`: the time of the enqueue,
+    /// and the timestamps.
     pub fn adopt(
         context: &Object<Context<D>>,
         command: ur_command_t,
@@ -247,7 +249,7 @@ impl<D: Driver> Event<D> {
         Ok(hal::new::<D, _>(event))
     }
 
-    /// An event of no command, which is complete.
+    /// A complete event without a command.
     pub(crate) fn complete(context: &Object<Context<D>>) -> Result<Arc<Object<Self>>> {
         context.domain().engine().check()?;
         Ok(hal::new::<D, _>(Self::made(
@@ -257,7 +259,7 @@ impl<D: Driver> Event<D> {
         )))
     }
 
-    /// What stands for the event in the backend, and stays as long as it does.
+    /// The native object of the event, which lives as long as the event.
     pub fn marker(&self) -> Result<D::Marker> {
         if let Some(native) = self.native.get() {
             return Ok(native.marker.clone());
@@ -277,7 +279,7 @@ impl<D: Driver> Event<D> {
         let engine = self.engine();
         engine.check()?;
         let EventSource::Command(deps, _) = &*self.source else {
-            // It would stand for one execution, and this event for each in turn.
+            // The native object would stand for one execution, the event for each in turn.
             return Err(Error::unsupported());
         };
         let mut rest = deps.done.clone();
@@ -295,7 +297,7 @@ impl<D: Driver> Event<D> {
         {
             return Ok(mark.marker);
         }
-        // All of it is complete: a point that is, too.
+        // All is complete: a signalled point stands for it.
         let (marker, signal) = D::host_point(self.context().domain())?;
         D::signal(signal);
         Ok(marker)
@@ -315,7 +317,7 @@ impl<D: Driver> Event<D> {
         }
     }
 
-    /// The queue that its command went to: of an adopted event what `adopted` finds, asked once.
+    /// The queue of its command. For an adopted event the result of `adopted`, asked once.
     fn command_queue(
         &self,
         adopted: impl FnOnce(&D::Marker) -> Result<Option<Arc<dyn CommandQueue<D>>>>,
@@ -339,7 +341,7 @@ impl<D: Driver> Event<D> {
         self.context().domain().engine()
     }
 
-    /// What a wait list reaches: see [`Event::join`].
+    /// The dependencies of a wait list: see [`Event::join`].
     #[inline]
     pub(crate) fn join_list<'a>(
         context: &Object<Context<D>>,
@@ -351,8 +353,8 @@ impl<D: Driver> Event<D> {
         }
     }
 
-    /// What a wait list reaches, as a command of `context` waits for it; an event in it that failed
-    /// is an error.
+    /// The dependencies of a wait list for a command of `context`. An error if an event of the list
+    /// has failed.
     pub(crate) fn join<'a>(
         context: &Object<Context<D>>,
         events: impl IntoIterator<Item = &'a Object<Self>>,
@@ -365,7 +367,7 @@ impl<D: Driver> Event<D> {
         Ok(all)
     }
 
-    /// As [`Event::join_list`], each event by itself: for who looks at each of them once.
+    /// As [`Event::join_list`], one set for each event.
     pub(crate) fn dependency_list<'a>(
         context: &Object<Context<D>>,
         list: Handles<'a, Self>,
@@ -396,14 +398,14 @@ impl<D: Driver> Event<D> {
         Ok(())
     }
 
-    /// Whether the backend itself made it.
+    /// Whether the backend made the event.
     fn is_foreign(&self) -> bool {
         let native = self.native.get();
         native.is_some_and(|native| native.foreign.is_some())
     }
 
-    /// What stands for the event where lanes cannot wait for it themselves: a point that the host
-    /// signals once the event has completed.
+    /// A host point that is signalled once the event has completed, for lanes that cannot wait for
+    /// the event.
     fn host_proxy(
         &self,
         deps: &Dependencies,
@@ -431,7 +433,7 @@ impl<D: Driver> Event<D> {
             !self.failed.load(Ordering::Relaxed),
             UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS,
         )?;
-        // Nothing is left to wait for, or to be learnt from it, the second time.
+        // A second wait has nothing to wait for and learns nothing new.
         if self.awaited.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -441,7 +443,7 @@ impl<D: Driver> Event<D> {
             true => error,
             false => self.fail(),
         })?;
-        // A recorded command's event stands for another execution next.
+        // The event of a recorded command stands for another execution next.
         if let EventSource::Command(..) = *self.source {
             self.awaited.store(true, Ordering::Release);
         }
@@ -518,10 +520,10 @@ impl<D: Driver> Drop for Event<D> {
 }
 
 impl<D: Driver> Event<D> {
-    /// The end of an event that has more than most.
+    /// Drops an event with rare fields.
     #[cold]
     fn drop_slowly(&mut self) {
-        // Others may wait for the point of a foreign event: it stays until it is complete.
+        // Others may wait for the point of a foreign event, so it stays until it is complete.
         if let Some(native) = self.native.take()
             && let Some(foreign) = native.foreign
             && !foreign.point.is_done()
@@ -540,7 +542,7 @@ impl<D: Driver> Event<D> {
     }
 }
 
-/// A user's callback and what it is to be called with.
+/// A user's callback, and its arguments.
 struct Callback<D: Driver> {
     run: <ur_event_callback_t as hal::Unwrapped>::Fn,
     event: Arc<Object<Event<D>>>,

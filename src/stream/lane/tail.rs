@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_stays_and_what_is_not_moves_on() {
+    fn held_dependencies_stay_and_unheld_ones_advance() {
         let (clock, request) = (Clock::new(), MarkerRequest::default());
         let mut tail = Tail::new(&clock);
         tail.step(1);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_waited_for_is_asked_for_anew() {
+    fn waits_make_new_dependencies() {
         let (clock, request) = (Clock::new(), MarkerRequest::default());
         let mut tail = Tail::new(&clock);
         for (since, change) in [(2, true), (3, false)] {
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_is_wanted_while_anyone_has_it_or_the_reach_with_it() {
+    fn a_request_is_pending_while_an_event_or_its_dependencies_hold_it() {
         let (clock, request) = (Clock::new(), MarkerRequest::default());
         let mut tail = Tail::new(&clock);
         assert!(!tail.is_requested(&request));

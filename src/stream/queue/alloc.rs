@@ -1,8 +1,8 @@
 //! Asynchronous allocation: bookkeeping in queue order.
 //!
-//! On an in-order queue without a wait list neither allocation nor free calls the driver; mostly they
-//! take the lock of the lane's stash and nothing else. A pool may
-//! call it to grow, which happens under the lane's lock: the pool has to see the lane's order.
+//! On an in-order queue without a wait list, neither allocation nor free calls the driver. Most of
+//! them take only the lock of the lane's block cache. A pool may call the driver to grow, under the
+//! lane's lock: the pool needs the lane's order.
 
 use crate::abi::*;
 use crate::object::{Error, Handles, Object, OutHandle, Result, ensure};
@@ -61,7 +61,7 @@ pub(crate) fn alloc<D: Driver>(
     alloc_general(this, kind, pool, size, waits, event)
 }
 
-/// Takes what the lane's own store has but no credit for, if credit can be found.
+/// Allocates from the lane's cache after a miss for want of quota, if quota can be found.
 #[cold]
 #[inline(never)]
 fn on_credit<D: Driver, T>(
@@ -86,7 +86,7 @@ fn on_credit<D: Driver, T>(
     }
 }
 
-/// As [`alloc`], where the lane's own store does not serve.
+/// The general case of [`alloc`]: from a pool.
 #[inline(never)]
 fn alloc_general<D: Driver>(
     this: &Object<Queue<D>>,
@@ -125,7 +125,7 @@ fn alloc_general<D: Driver>(
             Shape::OutOfOrder(lanes) => request.out_of_order(&mut lanes.lock(), &waits),
         };
         if let Ok(Served::Once(wait)) = &served {
-            // No lock is held, since what completes may need it.
+            // No lock is held: commands that have to complete may need it.
             drop(entry);
             this.context().domain().engine().wait(wait)?;
             continue;
@@ -145,7 +145,7 @@ fn alloc_general<D: Driver>(
         let (deps, times) = this
             .timed(EventDependencies::clone(&deps))
             .inspect_err(|_| {
-                // Nobody gets to know the block.
+                // The caller never receives the block.
                 pool.core().release(part, block.addr, deps.done.clone());
             })?;
         Queue::deliver(this, command_of(kind), Some(deps), times, event, false)?;
@@ -153,7 +153,7 @@ fn alloc_general<D: Driver>(
     Ok(address(block.addr))
 }
 
-/// What a stash knows the memory by that is asked for, once it was used.
+/// The key of the requested memory in block caches, once it was used.
 #[inline(always)]
 fn key<D: Driver>(
     this: &Queue<D>,
@@ -169,7 +169,7 @@ fn key<D: Driver>(
     }
 }
 
-/// The right to write into a trace, where there is one.
+/// The right to write into the trace, if there is one.
 fn entry<D: Driver>(this: &Queue<D>) -> Option<Entry<'static>> {
     let stream = this.watched?;
     Some(Trace::get()?.begin(Some(stream)))
@@ -203,7 +203,7 @@ pub(crate) fn free<D: Driver>(
     free_general(this, addr, waits, event)
 }
 
-/// As [`free`], where more is wanted than to give the lane its block back.
+/// The general case of [`free`].
 #[inline(never)]
 fn free_general<D: Driver>(
     this: &Object<Queue<D>>,
@@ -220,7 +220,7 @@ fn free_general<D: Driver>(
     let mut entry = entry(this);
     let deps = match &this.shape {
         Shape::InOrder(lane) => {
-            // A refused free must not have made the queue wait.
+            // A refused free must not add waits to the queue.
             ensure(waits.done.is_empty() || memory.is_start(addr), unknown)?;
             let mut state = lane.after(&waits)?;
             lane.cover(&mut state)?;
@@ -246,7 +246,7 @@ fn free_general<D: Driver>(
     let Some(deps) = deps.filter(|_| event.wanted()) else {
         return Ok(());
     };
-    // The block is free, whatever becomes of the event's times.
+    // The block is free even if timestamps fail.
     let (deps, times) = match this.is_profiled() {
         true => this
             .timed(EventDependencies::clone(&deps))
@@ -269,7 +269,7 @@ fn command_of(kind: Kind) -> ur_command_t {
     }
 }
 
-/// What is asked of a pool, and whom to tell how it served.
+/// A request to a pool, and the trace of its decision.
 struct PoolRequest<'a, D: Driver> {
     pool: &'a PoolCore<D>,
     part: usize,
@@ -279,11 +279,11 @@ struct PoolRequest<'a, D: Driver> {
     story: Option<&'a RefCell<Story>>,
 }
 
-/// What came of an attempt.
+/// The result of an attempt.
 enum Served {
-    /// The block, and what the event of its allocation reaches if there will be one.
+    /// The block, and the dependencies of the allocation's event if `wanted`.
     Block(Block, Option<EventDependencies>),
-    /// Nothing yet: the host has to see this complete first.
+    /// No block: the host has to wait for this frontier first.
     Once(Frontier),
 }
 
@@ -322,7 +322,7 @@ impl<D: Driver> PoolRequest<'_, D> {
         Ok(Served::Block(block, deps))
     }
 
-    /// Without an event nothing but the host could wait for a block's death.
+    /// Without an event, only the host could wait for the last use of a block.
     fn out_of_order(&self, lanes: &mut OutOfOrder<D>, waits: &Dependencies) -> Result<Served> {
         let mut deps = lanes.dependencies_after(waits);
         let request = self.request(Order::Frontier(&deps.order), self.wanted);

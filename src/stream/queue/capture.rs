@@ -1,4 +1,4 @@
-//! Capture: commands enqueued on a queue go into a graph instead of running.
+//! Capture: commands enqueued on a queue are recorded into a graph and do not run.
 //!
 //! | state of a queue | from | by |
 //! |---|---|---|
@@ -6,13 +6,13 @@
 //! | capturing | live | a capture begun on it, or a wait for an event of a capturing queue |
 //! | live | capturing | the end of the capture, on the queue that it was begun on |
 //!
-//! A queue's order becomes the graph's: on an in-order queue each command follows the one before, on
-//! any other its wait list and the last barrier. What a command waits for outside the graph, each
-//! execution waits for; a host task runs in each. What needs an answer from the device, or gives
-//! memory, cannot be captured: blocking commands, mappings, timestamps, allocations and frees, other
-//! graphs and command buffers are an `INVALID_OPERATION`.
+//! The order of the queue becomes the order of the graph. On an in-order queue each command follows
+//! the one before; on other queues it follows its wait list and the last barrier. Each execution
+//! waits for events from outside the graph and runs its host tasks. Commands that need an answer
+//! from the device, or that give memory, cannot be captured: blocking commands, mappings,
+//! timestamps, allocations, frees, other graphs and command buffers are an `INVALID_OPERATION`.
 //!
-//! A queue's capture has a lock of its own, taken before its graph's; both come before all others.
+//! The lock of a queue's capture is taken before the lock of its graph, and both before all others.
 
 use crate::abi::*;
 use crate::object::{Error, Handles, Object, OutHandle, Result, ensure};
@@ -29,20 +29,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(super) const NOT_CAPTURABLE: Error = Error::new(UR_RESULT_ERROR_INVALID_OPERATION);
 
-/// A queue's part in a capture. What is asked most comes first.
+/// A queue's part in a capture. The field read most comes first.
 #[repr(C)]
 pub(crate) struct Capture<D: Driver> {
-    /// Whether there is one: what every command asks, and nothing more where there is none.
+    /// Whether a capture is under way. Every command reads this, and nothing else if it is false.
     on: AtomicBool,
     position: Mutex<Option<CapturePosition<D>>, { rank::CAPTURE }>,
 }
 
-/// Where a capturing queue is in its graph.
+/// The position of a capturing queue in its graph.
 struct CapturePosition<D: Driver> {
     graph: Arc<Object<Graph<D>>>,
-    /// What every later command of the queue follows.
+    /// Predecessors of every later command of the queue.
     barrier: Vec<u32>,
-    /// Its commands since then; an in-order queue's are all in the floor.
+    /// Its commands since the barrier. Empty on an in-order queue, whose last command is the
+    /// barrier.
     since: Vec<u32>,
 }
 
@@ -55,7 +56,7 @@ impl<D: Driver> Default for Capture<D> {
     }
 }
 
-/// What a captured command follows besides its wait list, and what follows it.
+/// The order of a captured command on its queue, besides its wait list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CaptureOrder {
     Command,

@@ -1,9 +1,9 @@
-//! What is enqueued most: copies, fills and launches, from the entry point to the driver's call in one
-//! stretch.
+//! The short way of the most frequent commands: copies, fills and launches, from the entry point to
+//! the driver's call.
 //!
-//! Between two commands the driver leaves little of ours in the caches, so that what counts is how many
-//! lines of code and data a command runs through. Where there is nothing to it but the next place on an
-//! in-order queue's lane, no [`Work`] is made of it, and all else is left to functions that stand apart.
+//! Between two commands the driver evicts most of our cache lines, so the cost is the number of
+//! lines of code and data that a command touches. A plain command of an in-order queue makes no
+//! [`Work`]; everything else is in functions of their own.
 
 #![allow(clippy::too_many_arguments)]
 
@@ -18,7 +18,7 @@ use std::ffi::c_void;
 use std::hint::cold_path;
 
 impl<D: Driver> Queue<D> {
-    /// Where the next command goes, if there is no more to it than that lane.
+    /// The lane of the next command, if the short way suffices.
     #[inline(always)]
     pub(crate) fn next_lane(
         &self,
@@ -32,7 +32,7 @@ impl<D: Driver> Queue<D> {
         (alone && !lane.is_forked()).then_some(&**lane)
     }
 
-    /// Ends the turn of a command that [`Queue::next_lane`] was given.
+    /// Ends the submission of a command on the short way.
     #[inline(always)]
     pub(crate) fn end(
         this: &Object<Self>,
@@ -50,7 +50,7 @@ impl<D: Driver> Queue<D> {
         Ok(())
     }
 
-    /// Ends the turn of a command that does not run.
+    /// Ends the submission of a command that must not run.
     #[cold]
     pub(crate) fn skip(
         this: &Object<Self>,

@@ -1,4 +1,4 @@
-//! Host tasks: the user's functions as commands of a queue, run on the engine's threads.
+//! Host tasks: user functions as commands of a queue, run on the engine's threads.
 
 use crate::abi::*;
 use crate::object::{Handles, Object, OutHandle, Result};
@@ -14,7 +14,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A task that waits for its turn. Dropped without having run, it completes all the same.
+/// A pending task. Dropping it completes it.
 struct Task<D: Driver> {
     call: Call,
     timestamps: Option<Arc<crate::stream::Timestamps>>,
@@ -33,7 +33,7 @@ impl<D: Driver> Task<D> {
         self.point.signal();
     }
 
-    /// What it depends on has failed: it does not run, and has failed too.
+    /// A dependency failed: the task does not run and fails too.
     fn fail(self) {
         let why = Failure::new();
         self.queue.add_failure(&why);
@@ -83,7 +83,7 @@ pub(crate) fn enqueue<D: Driver>(
     Queue::deliver(this, UR_COMMAND_HOST_TASK_EXP, deps, times, event, false)
 }
 
-/// Has a task run after `before`; the queue is held by its point already.
+/// Runs a task after `before`. The queue waits for its point already.
 pub(crate) fn start<D: Driver>(
     this: &Object<Queue<D>>,
     call: Call,

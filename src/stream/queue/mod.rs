@@ -1,12 +1,13 @@
-//! Queues: where a command goes, and what it waits for.
+//! Queues: the lane of each command, and its dependencies.
 //!
-//! An in-order queue is one lane. An out-of-order queue is a few, and its own lock keeps choosing a
-//! lane and submitting to it one step, so that nothing slips onto a lane that has just been made to
+//! An in-order queue is one lane. An out-of-order queue has a few. Its lock makes the choice of a
+//! lane and the submission one step, so that no command slips onto a lane that was just made to
 //! wait for the host.
 //!
-//! Owns the handle, and how each kind of command goes to lanes: `enqueue` in one stretch, `alloc` as bookkeeping,
-//! `host_task`, `native_command`, `replay` of a recording, and `capture` into a `graph` instead. Uses every folder
-//! below `api`. Must never know a backend.
+//! Owns the handle and the way of each kind of command to a lane: `enqueue` (the short way of the
+//! most frequent commands), `alloc` as bookkeeping, `host_task`, `native_command`, `replay` of a
+//! recording, and `capture` into a `graph` instead. Uses every folder below `api`. Must never know
+//! a backend.
 
 pub(crate) mod alloc;
 pub(crate) mod capture;
@@ -42,8 +43,8 @@ use crate::timeline::{Clock, Failure, Frontier, LaneId};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// A queue's handle. What every command looks at comes first, on as few cache lines as may be: the
-/// driver leaves little of ours there from one command to the next.
+/// A queue's handle. Fields that every command reads come first, on as few cache lines as possible:
+/// the driver evicts most of ours between two commands.
 #[repr(C)]
 pub struct Queue<D: Driver> {
     pub(crate) shape: Shape<D>,
@@ -51,15 +52,16 @@ pub struct Queue<D: Driver> {
     device: Arc<Object<D::Device>>,
     flags: ur_queue_flags_t,
     pub(crate) capture: Capture<D>,
-    /// The device of the context that this one is, or is a part of: whose memory it uses.
+    /// The device of the context that this device is, or is a part of. Its pools serve the queue.
     home: Arc<Object<D::Device>>,
-    /// Where that stands in the context.
+    /// Index of `home` in the context.
     home_at: usize,
-    /// Lanes lent to native commands, with the threads whose callbacks run.
+    /// Lanes leased to native commands, with the threads that run their functions.
     pub(crate) leased: Leases<LaneCore<D>>,
-    /// Why host tasks of it did not run.
+    /// Failures of its host tasks.
     failures: Failures,
-    /// Whom a trace of pools knows it by; none without one. An in-order queue is its lane.
+    /// The queue's number in a trace of pools; none without a trace. An in-order queue has its
+    /// lane's.
     pub(crate) watched: Option<LaneId>,
 }
 
@@ -72,7 +74,7 @@ impl<D: Driver> Body for Queue<D> {
     const KIND: crate::object::Kind = crate::object::Kind::Queue;
 
     fn released(this: &Object<Self>) {
-        // What it captures may hold its own events, and so the queue.
+        // Captured commands may hold events of the queue, and so the queue.
         if this.capture.is_on() {
             this.capture.clear();
         }
@@ -116,7 +118,7 @@ impl<D: Driver> Queue<D> {
         }))
     }
 
-    /// A queue over a stream of the backend's own, on which work may be that we never see.
+    /// A queue over an existing stream of the backend, which may have foreign work on it.
     pub fn adopt(
         context: &Object<Context<D>>,
         device: &Object<D::Device>,
@@ -151,7 +153,7 @@ impl<D: Driver> Queue<D> {
         made
     }
 
-    /// The queue of a context whose stream, or one of whose streams, is this one.
+    /// The queue of a context that has a stream for which `is` is true.
     pub fn find(
         context: &Object<Context<D>>,
         is: impl Fn(&D::Lane) -> bool,
@@ -163,9 +165,9 @@ impl<D: Driver> Queue<D> {
         context.domain().queues().into_iter().find(has)
     }
 
-    /// Shows the stream beneath, one of several on an out-of-order queue. Work that others put there
-    /// from now on is waited for like the queue's own. Within a native command it is that command's
-    /// stream, for no longer than the command.
+    /// Calls `look` with the native stream, one of several on an out-of-order queue. Foreign work
+    /// that is submitted there from now on is waited for like the queue's own. In the function of a
+    /// native command it is that command's stream, for the duration of the command.
     pub fn with_native<R>(&self, look: impl FnOnce(&D::Lane) -> R) -> Result<R> {
         if let Some(lane) = self.leased_here() {
             return Ok(look(lane.leased()));
@@ -176,7 +178,7 @@ impl<D: Driver> Queue<D> {
         }
     }
 
-    /// For what cannot be captured.
+    /// An error if the command would be captured, for commands that cannot be.
     #[inline]
     pub(crate) fn live(&self, waits: Handles<'_, Event<D>>) -> Result<()> {
         match self.is_captured(waits) {
@@ -195,7 +197,7 @@ impl<D: Driver> Queue<D> {
         waits.iter().any(|event| event.is_captured())
     }
 
-    /// The lane of the native command whose function runs on this thread, the innermost.
+    /// The lane of the innermost native command whose function runs on this thread.
     fn leased_here(&self) -> Option<Arc<LaneCore<D>>> {
         self.leased.innermost()
     }
@@ -243,7 +245,7 @@ impl<D: Driver> Queue<D> {
         Self::submit_command(this, Command::new(command, work), waits, event, blocking)
     }
 
-    /// As [`Queue::enqueue`], with all that is known of the command.
+    /// As [`Queue::enqueue`], with the objects that the command uses.
     pub(crate) fn submit_command(
         this: &Object<Self>,
         made: Command<'_, D>,
@@ -266,7 +268,7 @@ impl<D: Driver> Queue<D> {
         )
     }
 
-    /// Enqueues what `give` has a lane take as the command with an epoch.
+    /// Enqueues a command that `submit` submits to a lane.
     #[inline(always)]
     pub(crate) fn submit_with(
         this: &Object<Self>,
@@ -289,7 +291,7 @@ impl<D: Driver> Queue<D> {
         Self::submit_general(this, command, waits, event, blocking, submit)
     }
 
-    /// As [`Queue::submit_with`], where there is more to it than the lane.
+    /// The general case of [`Queue::submit_with`]: wait lists, profiling, several lanes.
     #[inline(never)]
     fn submit_general(
         this: &Object<Self>,
@@ -321,7 +323,7 @@ impl<D: Driver> Queue<D> {
         Self::deliver(this, command, deps, times, event, blocking)
     }
 
-    /// Hands out the event of a command that reaches this far, and waits for it if that is asked.
+    /// Returns the event of a command, and waits for it if `blocking`.
     #[inline]
     pub(crate) fn deliver(
         this: &Object<Self>,
@@ -339,7 +341,7 @@ impl<D: Driver> Queue<D> {
         Ok(())
     }
 
-    /// Gives work to a lane, after `waits` and what the queue's own order demands.
+    /// Submits work after `waits` and after what the queue's own order demands.
     pub(crate) fn submit(
         &self,
         waits: &Dependencies,
@@ -360,7 +362,7 @@ impl<D: Driver> Queue<D> {
         self.flags.contains(UR_QUEUE_FLAG_PROFILING_ENABLE)
     }
 
-    /// The start of a profiled command's times, on queues that profile or where `always` asks.
+    /// Timestamps of a profiled command, if the queue profiles or `always` is set.
     pub(crate) fn times(&self, always: bool) -> Result<Option<Times>> {
         if !always && !self.is_profiled() {
             return Ok(None);
@@ -372,8 +374,8 @@ impl<D: Driver> Queue<D> {
         }))
     }
 
-    /// A command without work of its own: an event wait, a barrier, an allocation, a free. It needs
-    /// nothing from the device unless its times are wanted.
+    /// Returns the event of a command without work: an event wait, a barrier, an allocation, a
+    /// free. It needs the device only for timestamps.
     pub(crate) fn deliver_bookkeeping(
         this: &Object<Self>,
         command: ur_command_t,
@@ -406,7 +408,8 @@ impl<D: Driver> Queue<D> {
         Self::deliver(this, command, deps, times, event, blocking)
     }
 
-    /// What reaches as far, with its times where the queue keeps them.
+    /// The same dependencies with timestamps, where the queue profiles: a marker command then
+    /// carries them.
     pub(crate) fn timed(
         &self,
         deps: EventDependencies,
@@ -419,8 +422,8 @@ impl<D: Driver> Queue<D> {
         Ok((marked.unwrap_or(deps), times))
     }
 
-    /// An event wait: after the list or, without one, after everything before. A barrier also holds
-    /// back what follows.
+    /// An event wait: after the list or, with an empty list, after all earlier commands. A barrier
+    /// also delays later commands.
     pub(crate) fn join_events(
         this: &Object<Self>,
         command: ur_command_t,
@@ -458,7 +461,8 @@ impl<D: Driver> Queue<D> {
         Self::deliver_bookkeeping(this, command, deps, event)
     }
 
-    /// Makes what the host signals part of the queue: its point, and what the host waits for before.
+    /// Adds a host-signalled point to the queue. Returns the point and the dependencies of the
+    /// host.
     pub(crate) fn hold(
         &self,
         waits: &Dependencies,
@@ -486,8 +490,7 @@ impl<D: Driver> Queue<D> {
         }
     }
 
-    /// Nobody holds an event any more that reaches this far, and it is complete: gives back what the
-    /// backend keeps for it.
+    /// Releases markers up to `done`, which is complete and held by no event.
     pub(crate) fn forget(&self, done: &Frontier) {
         match &self.shape {
             Shape::InOrder(lane) => lane.forget(),
@@ -499,7 +502,7 @@ impl<D: Driver> Queue<D> {
         self.engine().check()?;
         let mut all = self.everything();
         if let Shape::InOrder(lane) = &self.shape {
-            // What is dropped behind a failed command ends before a host task that comes before it.
+            // Commands dropped behind a failure end before an earlier host task.
             all.join(&self.engine().unsignalled(&lane.waited()));
             let pools = || self.context.domain().memory.pools();
             lane.plan(|keys, stash, order| {
@@ -518,7 +521,7 @@ impl<D: Driver> Queue<D> {
         waited.and(failed).and(tasks)
     }
 
-    /// A host task of the queue did not run, since what it depends on failed.
+    /// Records a host task that did not run since a dependency failed.
     pub(crate) fn add_failure(&self, why: &Arc<Failure>) {
         self.failures.add(why);
         self.context.domain().add_failure(why);
@@ -564,7 +567,7 @@ fn watched<D: Driver>(shape: &Shape<D>) -> Option<LaneId> {
     Trace::get()?;
     Some(match shape {
         Shape::InOrder(lane) => lane.clock.id(),
-        // A lane's identity that no lane has.
+        // A lane identity that no lane has.
         Shape::OutOfOrder(_) => Clock::new().id(),
     })
 }

@@ -1,7 +1,7 @@
-//! Native commands: work that the user gives to the stream beneath, as one command of the queue.
+//! Native commands: a user function submits to the native stream, as one command of the queue.
 //!
-//! The lane is open while the user's function runs, so that what others do with it meanwhile counts on
-//! nothing; a command of ours behind the work then stands for it, and the lane is as before.
+//! The lane is open to foreign submitters while the function runs. A marker of the lane behind the
+//! work then stands for it.
 
 use crate::abi::{UR_COMMAND_ENQUEUE_NATIVE_EXP, ur_exp_enqueue_native_command_function_t};
 use crate::hal::Unwrapped;
@@ -15,7 +15,7 @@ use crate::stream::{Driver, Queue, Timestamps, Work};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// A lane that a native command has, until dropped.
+/// The lease of a lane, until dropped.
 struct Borrowed<'a, D: Driver>(Lease<'a, LaneCore<D>>);
 
 impl<D: Driver> Drop for Borrowed<'_, D> {
@@ -26,7 +26,7 @@ impl<D: Driver> Drop for Borrowed<'_, D> {
     }
 }
 
-/// The user's function of a native command, and what it is to be called with.
+/// The user function of a native command, and its data.
 pub struct NativeCall {
     pub run: <ur_exp_enqueue_native_command_function_t as Unwrapped>::Fn,
     pub data: *mut c_void,
@@ -50,8 +50,8 @@ impl NativeCall {
     }
 }
 
-/// Calls `run`, which may give work to the stream that [`Queue::expose`] shows there: between what
-/// the queue's order and the wait list demand before, `bring` included, and what comes after.
+/// Calls `run`, which may submit to the stream of [`Queue::with_native`]. Its work comes after the
+/// queue's order, the wait list and `bring`, and before later commands.
 pub(crate) fn enqueue<D: Driver>(
     this: &Object<Queue<D>>,
     bring: Option<Work<D>>,
@@ -67,8 +67,8 @@ pub(crate) fn enqueue<D: Driver>(
         false => None,
     };
     let lease = lease(this, &waits, bring, queued.as_ref())?;
-    // The user's work cannot be dropped once it is on the stream: a failure that is known only later
-    // reaches the command's event and what comes after it.
+    // Submitted user work cannot be dropped: a failure that is known only later propagates to the
+    // command's event and its dependents.
     if !lease.0.what.drops(&waits) {
         D::call_user(this.device(), run)?;
     }
@@ -76,7 +76,7 @@ pub(crate) fn enqueue<D: Driver>(
     let lane = Arc::clone(&lease.0.what);
     let behind = lane.submit(&waits, Work::Marker, end.clone(), event.wanted());
     let deps = behind.inspect_err(|_| {
-        // Nothing of ours covers the work: the lane stays open.
+        // No marker covers the work: the lane stays open.
         if let Err(error) = lane.share_native() {
             log::error!("native work is lost sight of: {:?}", error.code());
         }
@@ -98,8 +98,8 @@ pub(crate) fn enqueue<D: Driver>(
     )
 }
 
-/// A lane with everything on it that comes before the command. With `times`, that is when the
-/// command starts.
+/// Leases a lane with all dependencies of the command submitted to it. `times` records the start of
+/// the command.
 fn lease<'a, D: Driver>(
     this: &'a Queue<D>,
     waits: &Dependencies,

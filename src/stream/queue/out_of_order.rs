@@ -1,9 +1,8 @@
-//! An out-of-order queue: a few lanes, and which command goes on which.
+//! An out-of-order queue: a few lanes, and the choice of a lane for each command.
 //!
-//! What waits for a point that the host has yet to signal may never end by itself. It goes on a lane
-//! on which nothing independent can come behind it: a lane held by host points takes only commands
-//! that wait for all of those points anyway. There are few lanes for the same points, and those that are
-//! not needed any more end.
+//! A command that waits for a pending host point may never end by itself. It goes on a lane where
+//! no independent command can follow it: a lane held by host points takes only commands that wait
+//! for all of these points anyway. Few lanes serve the same points, and unneeded ones end.
 
 use crate::abi::ur_queue_flags_t;
 use crate::object::{Object, Result};
@@ -17,9 +16,11 @@ use crate::timeline::{Failure, Frontier, Gathered, PointRef};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Lanes for commands that end by themselves, and for those that wait for the same host points.
+/// Number of lanes for commands that end by themselves, and for commands that wait for the same
+/// host points.
 const MAX_LANES: usize = 4;
-/// Lanes from which on other host points get one each, and that stay when the host holds nothing up.
+/// Number of lanes from which further sets of host points get one lane each, and up to which idle
+/// lanes stay.
 const MAX_HOST_WAIT_LANES: usize = 4 * MAX_LANES;
 
 pub(crate) struct OutOfOrder<D: Driver> {
@@ -27,10 +28,10 @@ pub(crate) struct OutOfOrder<D: Driver> {
     device: Arc<Object<D::Device>>,
     flags: ur_queue_flags_t,
     lanes: Vec<Arc<LaneCore<D>>>,
-    /// What every later command comes after.
+    /// Dependencies of every later command.
     barrier: Dependencies,
-    /// What is pending and does not come with what is on the lanes: host tasks, and what allocations
-    /// and frees come after.
+    /// Pending dependencies that are on no lane: host tasks, and the predecessors of allocations
+    /// and frees.
     off_lane: Gathered<Dependencies>,
 }
 
@@ -54,7 +55,7 @@ impl<D: Driver> OutOfOrder<D> {
         self.lanes.iter().map(|lane| &**lane)
     }
 
-    /// A wait list with what the queue demands besides.
+    /// The wait list joined with the barrier.
     fn with_barrier<'a>(&mut self, waits: &'a Dependencies) -> Cow<'a, Dependencies> {
         if self.barrier.is_empty() {
             return Cow::Borrowed(waits);
@@ -68,16 +69,17 @@ impl<D: Driver> OutOfOrder<D> {
         Cow::Owned(all)
     }
 
-    /// The same as what a command without work reaches.
+    /// The dependencies of a command without work.
     pub fn dependencies_after(&mut self, waits: &Dependencies) -> Dependencies {
         Dependencies {
-            // A wait list may be a single event, whose own point this is.
+            // A wait list of one event has that event's own point.
             own: false,
             ..self.with_barrier(waits).into_owned()
         }
     }
 
-    /// A lane for a native command, on which nothing else is placed meanwhile, and what that waits for.
+    /// Leases a lane to a native command, with the dependencies of that. No other command is placed
+    /// there meanwhile.
     pub fn lease(&mut self, waits: &Dependencies) -> Result<(Arc<LaneCore<D>>, Dependencies)> {
         let waits = self.dependencies_after(waits);
         let at = self.choose_lane(&waits)?;
@@ -98,7 +100,7 @@ impl<D: Driver> OutOfOrder<D> {
         })
     }
 
-    /// As [`LaneCore::submit_with`], on the lane that suits.
+    /// As [`LaneCore::submit_with`], on the chosen lane.
     pub fn submit_with(
         &mut self,
         waits: &Dependencies,
@@ -110,7 +112,7 @@ impl<D: Driver> OutOfOrder<D> {
         let lane = &self.lanes[at];
         match all {
             Cow::Borrowed(waits) => lane.submit_with(&[waits], wanted, submit),
-            // Apart, since a failure of what they stand for is found differently.
+            // Separate, since their failures are found differently.
             Cow::Owned(_) => lane.submit_with(&[waits, &self.barrier], wanted, submit),
         }
     }
@@ -144,7 +146,7 @@ impl<D: Driver> OutOfOrder<D> {
         Ok(deps)
     }
 
-    /// A host task: its point, pending from now on, and what it waits for.
+    /// Adds a host task. Returns its pending point and the dependencies of the host.
     pub fn hold(
         &mut self,
         waits: &Dependencies,
@@ -162,8 +164,8 @@ impl<D: Driver> OutOfOrder<D> {
         (host, before)
     }
 
-    /// Something without a command that `urQueueFinish` and barriers have to cover, which look at the
-    /// lanes anyway.
+    /// Adds dependencies on no lane, which `urQueueFinish` and barriers have to cover. Points on
+    /// the lanes are covered anyway.
     pub fn add_off_lane(&mut self, deps: &Dependencies) {
         let on_lanes = |point: PointRef<'_>| {
             let mut lanes = self.lanes.iter();
@@ -175,7 +177,7 @@ impl<D: Driver> OutOfOrder<D> {
         }
     }
 
-    /// The lane to show to others: the same each time, and none that a native command has.
+    /// The lane whose native stream is given out: always the same one, and none that is leased.
     pub fn shown(&mut self) -> Result<&Arc<LaneCore<D>>> {
         let mut lanes = self.lanes.iter();
         let found = lanes.position(|lane| lane.is_native_shared());
@@ -206,7 +208,7 @@ impl<D: Driver> OutOfOrder<D> {
         all
     }
 
-    /// A wait covers all of the queue: an error if a command failed that no wait has reported.
+    /// Reports the failures of the whole queue. An error if one of them was not reported before.
     pub fn report(&mut self) -> Result<()> {
         let barrier = match self.barrier.unreported().is_some_and(|why| why.report()) {
             true => Err(FAILED),
@@ -222,18 +224,18 @@ impl<D: Driver> OutOfOrder<D> {
         }
     }
 
-    /// The lane for a command that waits for this, by its place: one whose last command it follows
-    /// anyway, one that is idle, a new one, or the one with the least to do.
+    /// The index of the lane for a command after `waits`, in this order: a lane whose last command
+    /// it follows, an idle lane, a new lane, the lane with the fewest pending commands.
     fn choose_lane(&mut self, waits: &Dependencies) -> Result<usize> {
         if Failure::any() {
-            // A lane that something failed on may be one that drops what it is given.
+            // A failed lane may drop commands.
             self.lanes.iter().try_for_each(|lane| lane.poll())?;
         }
         let engine = self.context.domain().engine();
         if !engine.all_signalled() {
             return self.choose_lane_around_hosts(waits);
         }
-        // Nothing waits for the host, as mostly: no lane is held by it.
+        // The usual case: no lane waits for the host.
         self.end_idle();
         let (mut best, mut count) = (None, 0);
         for (at, lane) in self.lanes.iter().enumerate() {
@@ -258,7 +260,7 @@ impl<D: Driver> OutOfOrder<D> {
     fn choose_lane_around_hosts(&mut self, waits: &Dependencies) -> Result<usize> {
         let engine = self.context.domain().engine();
         let hosts = engine.unsignalled(&waits.order);
-        // Lanes that it may go on, and whether nothing else holds it up than what holds up the lane.
+        // Lanes that may take the command, and whether their host points are exactly the command's.
         let mut open = Vec::new();
         for (at, lane) in self.lanes.iter().enumerate() {
             let host = engine.unsignalled(&lane.waited());
@@ -271,7 +273,7 @@ impl<D: Driver> OutOfOrder<D> {
             true => 1,
             false => MAX_LANES,
         };
-        // A lane that it makes wait for more is lost to what waited for less there.
+        // A lane that has to wait for more host points is lost to commands that wait for fewer.
         let room = same_hosts().count() < max;
         let fits = |same_hosts: bool| same_hosts || room;
         let follows = |lane: &LaneCore<D>| lane.pending_commands() > 0 && lane.is_last_of(waits);
@@ -291,7 +293,7 @@ impl<D: Driver> OutOfOrder<D> {
         }
     }
 
-    /// Ends lanes that were made for what the host held up and that have nothing to do.
+    /// Ends idle lanes beyond the usual number.
     fn end_idle(&mut self) {
         if self.lanes.len() <= MAX_HOST_WAIT_LANES {
             return;

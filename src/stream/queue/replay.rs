@@ -1,8 +1,8 @@
-//! Submits recorded commands: all of a recording to a queue, as one command of it.
+//! Submits a recording to a queue, as one command of it.
 //!
-//! On an in-order queue that is one lane, given everything in a row. On an out-of-order queue each
-//! unit goes on a lane of its own choice, so that what does not depend on each other runs at once.
-//! There is no event for each command; what is handed out is how far the whole reaches.
+//! An in-order queue submits all units to its lane in a row. An out-of-order queue chooses a lane
+//! for each unit, so that independent ones run at once. There is no event for each command; the
+//! result is the dependencies of the whole.
 
 use crate::abi::*;
 use crate::object::{Error, Handles, Object, OutHandle, Result, ensure};
@@ -61,9 +61,9 @@ pub(crate) fn enqueue<D: Driver>(
 }
 
 impl<D: Driver> Replay<D> {
-    /// Submits everything after `waits` and the submission before: how far that reaches, and its
-    /// times if it was `queued` at one and they are wanted. If it fails on the way, what was given
-    /// runs to its end, and the events of the rest have failed.
+    /// Submits everything after `waits` and after the submission before. Returns the dependencies
+    /// of the whole, and timestamps if it was `queued` at a time and they are wanted. After an
+    /// error, submitted units run to their end, and the events of the others have failed.
     fn submit(
         &mut self,
         queue: &Object<Queue<D>>,
@@ -87,7 +87,7 @@ impl<D: Driver> Replay<D> {
         signal(&self.program, &parts, queued);
         let started = parts.iter_mut().map(|part| start(part, queue));
         let result = started.fold(result, Result::and);
-        // What was given of a failed submission comes before the next one, too.
+        // Submitted units of a failed submission precede the next submission too.
         match result {
             Ok(()) => self.last = Dependencies::clone(&deps),
             Err(_) => self.last.join(&deps),
@@ -103,7 +103,7 @@ impl<D: Driver> Replay<D> {
     }
 }
 
-/// What has to be resolved before anything is given to a lane.
+/// Resolves the dependencies of all units before any of them is submitted.
 fn parts<'a, D: Driver>(
     program: &'a Program<D>,
     queue: &Queue<D>,
@@ -142,7 +142,7 @@ fn part<'a, D: Driver>(
     })
 }
 
-/// Has the events of the commands stand for this execution of them.
+/// Binds the events of the commands to this execution.
 fn signal<D: Driver>(program: &Program<D>, parts: &[Part<'_, D>], queued: Option<u64>) {
     for (unit, part) in program.units.iter().zip(parts) {
         let Some(event) = &program.recording.nodes[unit.nodes.start].signal else {
@@ -154,7 +154,7 @@ fn signal<D: Driver>(program: &Program<D>, parts: &[Part<'_, D>], queued: Option
     }
 }
 
-/// Has the host task run when its turn comes.
+/// Starts the host task of a unit, which waits for its dependencies.
 fn start<D: Driver>(part: &mut Part<'_, D>, queue: &Object<Queue<D>>) -> Result<()> {
     match part.host_task.take() {
         Some(HostTask {
@@ -171,7 +171,7 @@ fn host_task<D: Driver>(queue: &Queue<D>, call: Call) -> Result<HostTask<D>> {
     Ok(HostTask::new(signal, call))
 }
 
-/// Gives each unit to a lane of its own choice.
+/// Submits each unit to a lane of its own choice.
 fn submit_to_lanes<D: Driver>(
     units: &[Unit<D>],
     lanes: &mut OutOfOrder<D>,

@@ -1,4 +1,4 @@
-//! Kernel launches as a driver gets them, and what they may want beyond running.
+//! Kernel launches as a driver receives them, and their attributes.
 
 use crate::abi::*;
 use crate::object::{Result, chain, ensure};
@@ -15,23 +15,23 @@ pub struct LaunchRequest<'a> {
     pub properties: Option<&'a ur_kernel_launch_ext_properties_t>,
 }
 
-/// A launch with no more than sizes and arguments, as nearly all are. The sizes have one to three
-/// dimensions, all the same.
+/// A launch with only sizes and arguments, as nearly all are. All sizes have the same one to three
+/// dimensions.
 #[derive(Clone, Copy)]
 pub struct PlainLaunch<'a> {
     pub offset: Option<&'a [usize]>,
     pub global: &'a [usize],
-    /// As for [`LaunchRequest`].
+    /// Work-group size, or none for the driver's choice.
     pub local: Option<&'a [usize]>,
     pub args: &'a [ur_exp_kernel_arg_properties_t],
 }
 
-/// What a launch wants beyond running.
+/// Attributes of a launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaunchAttributes {
     /// All work-groups are resident at once.
     pub cooperative: bool,
-    /// It may start before the one before has ended, as far as that allows it.
+    /// The launch may start before the launch before it has ended, as far as that one allows it.
     pub opportunistic: bool,
     /// Work-groups of a cluster, slowest-varying dimension first.
     pub cluster: Option<[u32; 3]>,
@@ -40,7 +40,7 @@ pub struct LaunchAttributes {
 }
 
 impl<'a> LaunchRequest<'a> {
-    /// The request of an entry point, whose sizes have `dims` dimensions.
+    /// The request of an entry point with sizes of `dims` dimensions.
     #[inline(always)]
     pub(crate) fn new(
         dims: u32,
@@ -65,7 +65,7 @@ impl<'a> LaunchRequest<'a> {
 }
 
 impl LaunchRequest<'_> {
-    /// What the request wants, all of it within what the device is able to do.
+    /// The attributes of the request. An error if the device lacks one.
     pub fn attributes(
         &self,
         able: ur_kernel_launch_properties_flags_t,
@@ -104,7 +104,7 @@ impl LaunchRequest<'_> {
 }
 
 impl LaunchAttributes {
-    /// What a device must be able to do for them.
+    /// The flags of the properties that a device must have.
     fn needs(&self) -> u32 {
         let each = [
             (

@@ -1,9 +1,9 @@
-//! What a fill repeats.
+//! The pattern of a fill.
 
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Bytes of a pattern, in place if they are few, as nearly all are.
+/// Bytes of a pattern. Up to [`INLINE_BYTES`] are stored inline, as in nearly all fills.
 #[derive(Clone, Debug)]
 pub struct Pattern(Repr);
 
@@ -30,7 +30,7 @@ impl From<&[u8]> for Pattern {
     }
 }
 
-/// Copies exactly so many bytes: a number's mostly, which is a load and a store.
+/// Copies a pattern of exactly `N` bytes, mostly one number: a load and a store.
 #[inline]
 fn copy<const N: usize>(bytes: &[u8], into: &mut [u8; INLINE_BYTES]) -> bool {
     let from = <&[u8; N]>::try_from(bytes);
@@ -39,7 +39,7 @@ fn copy<const N: usize>(bytes: &[u8], into: &mut [u8; INLINE_BYTES]) -> bool {
 }
 
 impl Pattern {
-    /// Of any length.
+    /// A pattern of any length.
     #[inline(never)]
     fn odd(bytes: &[u8]) -> Self {
         let mut inline = [0; INLINE_BYTES];
