@@ -1,4 +1,4 @@
-//! Synchronous USM: shares the pools with the asynchronous kind, but takes only what is complete.
+//! Synchronous USM: uses the pools of asynchronous USM, but only memory whose use is complete.
 
 use crate::abi::*;
 use crate::hal::UsmAllocInfo;
@@ -13,8 +13,8 @@ use std::cell::RefCell;
 use std::ffi::c_void;
 
 impl<D: Driver> Context<D> {
-    /// Memory that may be used at once. `device` is none for host memory; without a pool it is the
-    /// device's default one.
+    /// Allocates memory for immediate use. `device` is none for host memory. `pool` defaults to the
+    /// device's default pool.
     pub fn alloc_now(
         this: &Object<Self>,
         kind: Kind,
@@ -99,7 +99,8 @@ impl<D: Driver> Context<D> {
         ))
     }
 
-    /// Memory of a buffer: the only device's own, or what all devices share.
+    /// Allocates memory of a buffer: device memory of the only device, or memory that all devices
+    /// share.
     pub fn alloc_buffer(this: &Object<Self>, bytes: usize, align: u32) -> Result<*mut c_void> {
         let desc = ur_usm_desc_t {
             align,
@@ -118,7 +119,7 @@ impl<D: Driver> Context<D> {
         })
     }
 
-    /// `urUSMFree`: the block dies when everything enqueued in the context so far has ended.
+    /// `urUSMFree`: the block is free once everything enqueued in the context so far has ended.
     pub fn free_now(&self, addr: usize) -> Result<()> {
         let domain = self.domain();
         domain.poll();
@@ -164,14 +165,13 @@ impl<D: Driver> Context<D> {
         }
     }
 
-    /// Whether these bytes stay inside the allocation that they begin in. Memory that is none of
-    /// ours passes.
+    /// An error if these bytes leave the allocation that they begin in. Foreign memory passes.
     #[inline]
     pub(crate) fn check_range(&self, addr: usize, bytes: usize) -> Result<()> {
         self.check_ranges([addr], bytes)
     }
 
-    /// As [`Context::check_range`], from several addresses on.
+    /// As [`Context::check_range`], for several addresses.
     #[inline]
     pub(crate) fn check_ranges<const N: usize>(
         &self,
@@ -199,7 +199,7 @@ impl<D: Driver> Context<D> {
         ensure(bytes <= extent, UR_RESULT_ERROR_INVALID_SIZE)
     }
 
-    /// Whether commands on a device reach what is at these addresses. Memory that is none of ours passes.
+    /// An error if commands on a device cannot access these addresses. Foreign memory passes.
     #[inline]
     pub(crate) fn check_access<const N: usize>(
         &self,
@@ -235,8 +235,8 @@ impl<D: Driver> Context<D> {
     }
 }
 
-/// The alignment that a descriptor asks for. What is chained to it are wishes that a pool may pass
-/// over, but they must be ones that it knows.
+/// The alignment of a descriptor. Chained structs are hints that a pool may ignore, but unknown
+/// ones are an error.
 fn alignment<D: Driver>(desc: &ur_usm_desc_t) -> Result<u64> {
     const KNOWN: [ur_structure_type_t; 3] = [
         UR_STRUCTURE_TYPE_USM_HOST_DESC,
@@ -244,7 +244,7 @@ fn alignment<D: Driver>(desc: &ur_usm_desc_t) -> Result<u64> {
         UR_STRUCTURE_TYPE_USM_ALLOC_LOCATION_DESC,
     ];
     let first = desc.pNext;
-    // SAFETY: the caller's chain consists of live structs tagged as what they are.
+    // SAFETY: the entry point's caller promises a chain of live structs with correct tags.
     let (other, host, device) = unsafe {
         (
             chain::has_other(first, &KNOWN),

@@ -1,8 +1,8 @@
-//! Graphs: commands captured from queues, and what is made of them to be enqueued.
+//! Graphs of captured commands, and their executable copies.
 //!
-//! Neither is reference counted: destroying one takes all references that handles have. An
-//! executable graph is a copy, and keeps its graph's body, so that the destruction callback comes
-//! when nothing can use what the commands use any more.
+//! Neither is reference counted: a destruction takes all references of handles. An executable graph
+//! is a copy and keeps the body of its graph. So the destruction callback runs when no command can
+//! use its objects any more.
 
 use crate::abi::*;
 use crate::hal::{self, Unwrapped};
@@ -32,9 +32,9 @@ pub struct Graph<D: Driver> {
 
 struct GraphState<D: Driver> {
     recording: Recording<D>,
-    /// Whose queues its commands come from; none before the first capture.
+    /// The device of its queues; none before the first capture.
     device: Option<Arc<Object<D::Device>>>,
-    /// The queues that capture into it now, the one that began first.
+    /// The queues that capture into it now, the first one first.
     queues: Vec<Weak<Object<Queue<D>>>>,
 }
 
@@ -50,7 +50,8 @@ struct Callback {
     data: *mut c_void,
 }
 
-// SAFETY: whoever sets a callback promises that it may run on the thread that ends the graph.
+// SAFETY: the caller of `urGraphSetDestructionCallbackExp` promises that the callback may run on
+// the thread that ends the graph.
 unsafe impl Send for Callback {}
 
 impl<D: Driver> Body for Graph<D> {
@@ -63,10 +64,10 @@ impl<D: Driver> Body for ExecutableGraph<D> {
 
 const INVALID_OPERATION: Error = Error::new(UR_RESULT_ERROR_INVALID_OPERATION);
 
-/// The reference's answer, the driver's own, where a graph is not in the state that a call needs.
+/// The reference's error, the driver's own, for a graph in the wrong state.
 const WRONG_STATE: Error = Error::new(UR_RESULT_ERROR_INVALID_ARGUMENT);
 
-/// A number above all before, and most likely above those of other adapters in the process too.
+/// A number above all earlier ones, and most likely different from those of other adapters.
 fn next_id() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -77,7 +78,7 @@ fn next_id() -> u64 {
     }
 }
 
-/// Takes all references that handles have. The object goes when nothing inside keeps it.
+/// Takes all references of handles. The object ends when no other object keeps it.
 fn destroy<T: Body>(this: &Object<T>) -> Result<()> {
     let object = this.arc();
     while object.api_refs() > 0 {
@@ -110,7 +111,7 @@ impl<D: Driver> Graph<D> {
         state.queues.retain(|queue| queue.strong_count() > 0);
         let fresh = state.queues.is_empty() && state.recording.nodes.is_empty();
         ensure(fresh, WRONG_STATE.code())?;
-        // A capture of nothing before was no choice of a device.
+        // An empty capture chose no device.
         state.device = None;
         state.add(queue)
     }
@@ -123,7 +124,7 @@ impl<D: Driver> Graph<D> {
         state.add(queue)
     }
 
-    /// The capture ends on the queue that it was begun on: the others that joined.
+    /// Ends the capture on the queue that began it. Returns the queues that joined.
     pub(crate) fn end(&self, queue: &Object<Queue<D>>) -> Result<Vec<Arc<Object<Queue<D>>>>> {
         let mut state = self.state.lock();
         let first = state.origin().ok_or(INVALID_OPERATION)?;
@@ -133,7 +134,7 @@ impl<D: Driver> Graph<D> {
         Ok(queues.iter().filter_map(Weak::upgrade).collect())
     }
 
-    /// Adds a command of the capture under way: its number.
+    /// Adds a captured command. Returns its index.
     pub(crate) fn push(&self, node: Node<D>) -> Result<u32> {
         let mut state = self.state.lock();
         ensure(state.origin().is_some(), INVALID_OPERATION.code())?;
@@ -147,7 +148,7 @@ impl<D: Driver> Graph<D> {
             let state = this.state.lock();
             let done = state.origin().is_none() && !state.recording.nodes.is_empty();
             ensure(done, WRONG_STATE.code())?;
-            // Who has commands has a device.
+            // A graph with commands has a device.
             let device = state.device.clone().ok_or(WRONG_STATE)?;
             (state.recording.copied(), device)
         };
@@ -178,7 +179,8 @@ impl<D: Driver> Graph<D> {
         self.id
     }
 
-    /// Has a function called when nothing can use what the commands use any more. Each of several is.
+    /// Adds a callback, called when no command can use its objects any more. Each of several is
+    /// called.
     pub(crate) fn add_callback(
         &self,
         run: <ur_exp_graph_destruction_callback_t as Unwrapped>::Fn,
@@ -187,7 +189,7 @@ impl<D: Driver> Graph<D> {
         self.callbacks.lock().push(Callback { run, data });
     }
 
-    /// Writes a picture of the graph into a file.
+    /// Writes the graph into a file, for Graphviz.
     pub(crate) fn dump(&self, file_path: &CStr) -> Result<()> {
         let path = OsStr::from_bytes(file_path.to_bytes());
         std::fs::write(path, self.describe()).map_err(|error| {
@@ -198,7 +200,7 @@ impl<D: Driver> Graph<D> {
         })
     }
 
-    /// A picture in the language of Graphviz.
+    /// The graph in the language of Graphviz.
     fn describe(&self) -> String {
         let state = self.state.lock();
         let mut out = format!("digraph ur_graph_{} {{\n", self.id);

@@ -1,11 +1,11 @@
-//! Buffers where the host sees them.
+//! Mapping of buffers to the host.
 
 use crate::abi::*;
 use crate::object::{Handles, Object, OutHandle, Result};
 use crate::stream::{Driver, Event, Queue};
 use std::ffi::c_void;
 
-/// `urEnqueueMemBufferMap`, of a `range` that is an offset and a length in bytes.
+/// `urEnqueueMemBufferMap` of a `range`: offset and length in bytes.
 pub(crate) fn map<D: Driver>(
     this: &Object<Queue<D>>,
     buffer: &Object<D::Mem>,

@@ -1,7 +1,6 @@
-//! Commands before they go anywhere: checked, with their work made, and ready for a queue, a command
-//! buffer or a capture alike.
+//! Checked commands, ready for a queue, a command buffer or a capture.
 //!
-//! Owns what an entry point's arguments mean. Knows neither order nor events.
+//! Owns the meaning of an entry point's arguments. Knows neither order nor events.
 
 #![allow(clippy::too_many_arguments)]
 
@@ -12,14 +11,14 @@ use crate::stream::work::transfer::{self, Box3, OUTSIDE};
 use crate::stream::{Context, Driver, LaunchRequest, Pitched, Work};
 use std::ffi::{CStr, c_void};
 
-/// One command, and the objects that it needs for as long as it may run.
+/// One command, and the objects that it uses while it may run.
 pub(crate) struct Command<'a, D: Driver> {
     pub kind: ur_command_t,
     pub work: Work<D>,
     pub mems: [Option<&'a Object<D::Mem>>; 2],
-    /// What a launch was made of: a recording can make it anew.
+    /// The request of a launch, from which a recording can make it again.
     pub launch: Option<(&'a Object<D::Kernel>, LaunchRequest<'a>)>,
-    /// What the host does in its place.
+    /// The host function of a host task.
     pub host: Option<Call>,
 }
 
@@ -51,7 +50,7 @@ impl<'a, D: Driver> Command<'a, D> {
     }
 }
 
-/// Where commands are made for: a device, in a context.
+/// The target of commands: a device in a context.
 pub(crate) struct Target<'s, D: Driver> {
     pub context: &'s Object<Context<D>>,
     pub device: &'s Object<D::Device>,
@@ -65,7 +64,8 @@ impl<D: Driver> Clone for Target<'_, D> {
 
 impl<D: Driver> Copy for Target<'_, D> {}
 
-/// A box of bytes as entry points give it: the corner, and the bytes between its rows and slices.
+/// A box of bytes as entry points receive it: its offset, and the bytes between its rows and
+/// slices.
 #[derive(Clone, Copy)]
 pub(crate) struct RectOffset {
     pub origin: ur_rect_offset_t,
@@ -350,20 +350,20 @@ impl<D: Driver> Target<'_, D> {
         Ok(part.at(start))
     }
 
-    /// Address of bytes that must not leave the allocation that they begin in.
+    /// Address of a range that must lie inside one allocation.
     #[inline]
     fn usm_range(&self, start: *const c_void, bytes: usize) -> Result<usize> {
         self.context.check_range(start.addr(), bytes)?;
         Ok(start.expose_provenance())
     }
 
-    /// Whether the device reaches these addresses.
+    /// An error if the device cannot access these addresses.
     #[inline]
     fn check_access<const N: usize>(&self, addrs: [usize; N]) -> Result<()> {
         self.context.check_access(self.device, addrs)
     }
 
-    /// Rows of USM, checked from the first byte to the last one that is touched.
+    /// Rows of USM, checked from the first byte to the last one that is accessed.
     fn usm_rows(
         &self,
         start: *const c_void,

@@ -1,8 +1,8 @@
-//! Command buffers: commands recorded once, changed if they may be, and submitted many times.
+//! Command buffers: commands recorded once, updated if they may be, and submitted many times.
 //!
 //! | from | to | by |
 //! |---|---|---|
-//! | open | finalized | `urCommandBufferFinalizeExp`: nothing is appended any more, submissions begin |
+//! | open | finalized | `urCommandBufferFinalizeExp`: no command is appended any more, submissions begin |
 
 use crate::abi::*;
 use crate::hal::{self, CommandBufferInfo};
@@ -18,7 +18,7 @@ use crate::timeline::sync::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
-/// What an update can change, on every backend: everything.
+/// The properties of a launch that an update can change: all of them, on every backend.
 pub const UPDATES: ur_device_command_buffer_update_capability_flags_t =
     ur_device_command_buffer_update_capability_flags_t(
         !UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAGS_MASK,
@@ -31,10 +31,10 @@ pub struct CommandBuffer<D: Driver> {
     updatable: bool,
     in_order: bool,
     profiles: bool,
-    /// What the numbers of its sync points start from: another buffer's are then most likely none.
+    /// First number of its sync points: sync points of another buffer are then most likely invalid.
     first_sync_point: u32,
     state: Mutex<BufferState<D>, { rank::COMMAND_BUFFER }>,
-    /// Handles given out, which the buffer owns.
+    /// Handles of its commands, which the buffer owns.
     handles: Mutex<Vec<Arc<Object<RecordedCommand<D>>>>>,
     pub(crate) records: Records<D>,
 }
@@ -44,13 +44,13 @@ pub(crate) enum BufferState<D: Driver> {
     Finalized(Replay<D>),
 }
 
-/// A command's handle. The buffer owns it: it is gone with the buffer's last reference.
+/// A command's handle. The buffer owns it: it ends with the buffer's last reference.
 pub struct RecordedCommand<D: Driver> {
     buffer: Weak<Object<CommandBuffer<D>>>,
     node: usize,
 }
 
-/// What an append gives, besides having appended.
+/// The outputs of an append.
 pub(crate) struct Outputs<'a, D: Driver> {
     pub sync_point: Out<'a, ur_exp_command_buffer_sync_point_t>,
     pub event: OutHandle<'a, Event<D>>,
@@ -75,7 +75,7 @@ impl<D: Driver> Body for RecordedCommand<D> {
 }
 
 impl<D: Driver> BufferState<D> {
-    /// What may still be appended to.
+    /// The recording, while commands can be appended.
     pub(crate) fn open(&mut self) -> Result<&mut Recording<D>> {
         match self {
             Self::Open(recording) => Ok(recording),
@@ -91,7 +91,7 @@ impl<D: Driver> RecordedCommand<D> {
         self.buffer.upgrade().ok_or(NO_COMMAND)
     }
 
-    /// Which command of that buffer it is.
+    /// Index of the command in that buffer.
     pub(crate) fn node_in(&self, buffer: &Object<CommandBuffer<D>>) -> Result<usize> {
         let own = std::ptr::eq(self.buffer.as_ptr(), buffer);
         own.then_some(self.node).ok_or(NO_COMMAND)
@@ -141,7 +141,7 @@ impl<D: Driver> CommandBuffer<D> {
         self.state.lock()
     }
 
-    /// What an update works on.
+    /// The replay that an update changes.
     pub(crate) fn updated<'a>(&self, state: &'a mut BufferState<D>) -> Result<&'a mut Replay<D>> {
         match state {
             BufferState::Finalized(replay) if self.updatable => Ok(replay),
@@ -149,7 +149,8 @@ impl<D: Driver> CommandBuffer<D> {
         }
     }
 
-    /// Records a command behind the sync points. `choice`: kernels that its launch may switch to.
+    /// Records a command after the sync points. `choice`: kernels that an update may switch its
+    /// launch to.
     pub(crate) fn append(
         this: &Object<Self>,
         made: Command<'_, D>,
@@ -207,7 +208,7 @@ impl<D: Driver> CommandBuffer<D> {
         Self::append(this, made, choice, sync_points, waits, out)
     }
 
-    /// Records a command: its sync point.
+    /// Records a command. Returns its sync point.
     pub(crate) fn push(
         &self,
         recording: &mut Recording<D>,
@@ -218,7 +219,7 @@ impl<D: Driver> CommandBuffer<D> {
         self.first_sync_point.wrapping_add(at)
     }
 
-    /// The commands that the next one follows if it names these sync points, ascending.
+    /// Predecessors of a next command with these sync points, ascending.
     pub(crate) fn nodes_before(
         &self,
         recording: &Recording<D>,

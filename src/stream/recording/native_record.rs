@@ -1,12 +1,12 @@
-//! Native commands of command buffers: what others record by the backend's own means, as one command.
+//! Native commands of command buffers: users record them through the backend's own interface.
 //!
-//! A command buffer has no native object: what it holds is ours. So whoever asks for it gets one for
-//! native commands alone, and what was added to that becomes a command of the buffer.
+//! A command buffer has no native object of its own. A request for one gets an object for native
+//! commands alone, whose contents become a command of the buffer.
 //!
-//! | asked for | the object is | and becomes |
+//! | requested | object | becomes |
 //! |---|---|---|
-//! | in the function of a native command without a child | that command's | that command |
-//! | of a buffer without commands | the buffer's, for good | where the backend can have that, a command of whoever names the buffer as its child, as the object is then; and, as it is when the buffer is finalized, one of the buffer, ordered with no other |
+//! | in the function of a native command without a child | the object of that command | that command |
+//! | of a buffer without commands | the object of the buffer, for good | one command of the finalized buffer, ordered with no other; where the backend allows it, a command of a buffer that names this one as its child |
 //! | of another buffer | none | |
 
 use crate::abi::*;
@@ -27,7 +27,7 @@ type Record<D> = Arc<dyn NativeRecord<D>>;
 /// A command buffer's native objects.
 pub(crate) struct Records<D: Driver> {
     own: Mutex<Option<Record<D>>, { rank::NATIVE_RECORDS }>,
-    /// Those of native commands whose functions run now.
+    /// Objects of native commands whose functions run now.
     leased: Leases<dyn NativeRecord<D>>,
 }
 
@@ -40,15 +40,15 @@ impl<D: Driver> Default for Records<D> {
     }
 }
 
-/// The user's function of a native command, and what it is to be called with.
+/// The user function of a native command, and its data.
 pub(crate) struct RecordCall {
     pub run: <ur_exp_command_buffer_native_command_function_t as Unwrapped>::Fn,
     pub data: *mut c_void,
 }
 
 impl<D: Driver> CommandBuffer<D> {
-    /// `urCommandBufferAppendNativeCommandExp`. The function is called if everything else is right, and
-    /// with no lock held.
+    /// `urCommandBufferAppendNativeCommandExp`. Calls the function after all checks, without a
+    /// lock.
     pub(crate) fn append_native(
         this: &Object<Self>,
         call: RecordCall,
@@ -80,7 +80,7 @@ impl<D: Driver> CommandBuffer<D> {
         Ok(())
     }
 
-    /// What a child's native commands are added to. It must be as if they were added here.
+    /// The object of a child, whose commands must behave as if they were added to this buffer.
     fn record_of(&self, child: &Object<Self>) -> Result<Record<D>> {
         ensure(D::RECORDS_NEST, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
         let (own, other) = (self.target(), child.target());
@@ -92,7 +92,7 @@ impl<D: Driver> CommandBuffer<D> {
         child.own_record()
     }
 
-    /// Whether its native object is all that there is of it: what was appended besides would be lost.
+    /// An error if the buffer has other commands than native ones: those would be lost.
     fn holds_native_alone(&self) -> Result<()> {
         let empty = self.state().open()?.nodes.is_empty();
         ensure(empty, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)
@@ -125,7 +125,7 @@ impl<D: Driver> CommandBuffer<D> {
         D::native_record(target.context.domain(), target.device)
     }
 
-    /// What was added to the buffer's own object, if anybody ever asked for that.
+    /// The commands in the buffer's own object, if it was ever requested.
     pub(crate) fn recorded_natively(&self) -> Result<Option<Node<D>>> {
         let own = self.records.own.lock().clone();
         own.map(|record| node(record.work()?)).transpose()

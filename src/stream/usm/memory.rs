@@ -1,7 +1,7 @@
-//! The USM of a context: its pools, and which of them an address belongs to.
+//! The USM of a context: its pools, and the map from addresses to pools.
 //!
-//! A pool over user memory hands out parts of what another pool handed out, so a slab may lie inside
-//! a live block of another: the innermost is asked first.
+//! A pool over user memory allocates from a block of another pool, so its slab lies inside a live
+//! block of that one. Queries visit the innermost pool first.
 
 use crate::object::Object;
 use crate::pool::{Block, Ends};
@@ -15,18 +15,18 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 pub(crate) struct Memory<D: Driver> {
-    /// Every pool that still holds memory or a handle.
+    /// Pools with memory or a handle.
     pools: Mutex<Vec<Arc<PoolCore<D>>>, { rank::POOLS }>,
     slabs: RwLock<Slabs<D>>,
-    /// Slabs over user memory. While there are none, an address is one pool's.
+    /// Number of slabs over user memory. With none, each address belongs to one pool.
     nested: AtomicUsize,
-    /// Live allocations of backends' own pools. Each is a slab of its own.
+    /// Live allocations of the backend's pools. Each counts as a slab.
     natives: AtomicUsize,
-    /// How often a pool came to have something that settling may give back.
+    /// Counts events after which settling may release memory.
     dirty: AtomicU64,
-    /// How often that was when last no pool had, or could have without a stir.
+    /// Value of `dirty` at the last check that found nothing to release.
     settled: AtomicU64,
-    /// Changes with every allocation, for what is kept of [`Memory::room`].
+    /// Version of allocation extents: changes when an extent may shrink.
     pub ends: Arc<Ends>,
 }
 
@@ -42,20 +42,21 @@ struct Entry<D: Driver> {
     part: usize,
 }
 
-/// Where an address was found.
+/// The allocation that holds an address.
 pub(crate) struct Found<D: Driver> {
     pub core: Arc<PoolCore<D>>,
     pub part: usize,
     pub block: Block,
 }
 
-/// What is at an address.
+/// The extent of memory at an address.
 pub(crate) enum AddressExtent {
     /// Memory of no pool.
     Foreign,
-    /// Of one, but not allocated, as far as the pools know: its lane may take it out again unseen.
+    /// Memory of a pool that is not allocated, as far as pools know: a lane may allocate it from
+    /// its cache unseen.
     Free,
-    /// So many bytes from there on.
+    /// Bytes up to the end of the live allocation.
     Live(usize),
 }
 
@@ -118,7 +119,7 @@ impl<D: Driver> Memory<D> {
             slabs.own.insert(base, entry);
         }
         drop(slabs);
-        // Nothing of it was anybody's before, or it was another's.
+        // Its addresses were unused before, or another slab's.
         self.ends.change();
     }
 
@@ -134,19 +135,19 @@ impl<D: Driver> Memory<D> {
         }
     }
 
-    /// An allocation of a native pool is live from now on.
+    /// Adds a live allocation of a native pool.
     pub fn add_native(&self, addr: u64, bytes: u64, core: Weak<PoolCore<D>>, part: usize) {
         self.natives.fetch_add(1, Ordering::AcqRel);
         self.add_slab(addr, bytes, false, core, part);
     }
 
-    /// And no longer.
+    /// Removes a live allocation of a native pool.
     pub fn remove_native(&self, addr: u64, core: &Weak<PoolCore<D>>) {
         self.remove_slab(addr, false, core);
         self.natives.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// The native pool whose live allocation starts at `addr`, if there is one.
+    /// The native pool with a live allocation at `addr`, if there is one.
     pub fn native(&self, addr: usize) -> Option<(Arc<PoolCore<D>>, usize)> {
         if self.natives.load(Ordering::Acquire) == 0 {
             return None;
@@ -173,8 +174,7 @@ impl<D: Driver> Memory<D> {
         find(owner)
     }
 
-    /// How many bytes there are from `addr` to the end of its live allocation. Memory that is none of
-    /// ours, or not allocated, has no end.
+    /// The extent of memory at `addr`. Foreign and free memory has no end.
     pub fn extent(&self, addr: usize) -> AddressExtent {
         let slabs = self.is_flat().then(|| self.slabs());
         if slabs.is_some_and(|slabs| slabs.owner(addr as u64).is_none()) {
@@ -186,7 +186,7 @@ impl<D: Driver> Memory<D> {
         })
     }
 
-    /// The devices whose pools have memory there, the backend's own pools aside.
+    /// The devices whose pools have memory there, native pools excluded.
     pub fn homes(&self, addr: usize) -> impl Iterator<Item = Arc<Object<D::Device>>> + use<D> {
         self.owners(addr).filter_map(|(core, part)| {
             let part = &core.parts()[part];
@@ -203,7 +203,7 @@ impl<D: Driver> Memory<D> {
         })
     }
 
-    /// Whether an address tells by itself which pool it is of.
+    /// Whether each address belongs to one pool.
     pub fn is_flat(&self) -> bool {
         self.nested.load(Ordering::Acquire) == 0
     }
@@ -214,13 +214,13 @@ impl<D: Driver> Memory<D> {
             .any(|(core, part)| core.release(part, addr as u64, last_use.clone()))
     }
 
-    /// To be called after a pool was closed, got a threshold or left addresses behind.
+    /// Called after a pool was closed, got a threshold or left addresses behind.
     pub fn mark_dirty(&self) {
         self.dirty.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Whether any pool has something to give back. Every wait asks: mostly nothing has stirred, and no
-    /// pool need be looked at.
+    /// Whether a pool may have memory to release. Each wait asks; mostly `dirty` has not changed,
+    /// and no pool is visited.
     #[inline]
     pub fn wants_settling(&self) -> bool {
         let dirty = self.dirty.load(Ordering::Acquire);
@@ -231,14 +231,14 @@ impl<D: Driver> Memory<D> {
     fn is_dirty(&self, dirty: u64) -> bool {
         let pools = self.pools.lock();
         let wants = pools.iter().any(|core| core.wants_settling());
-        // With a threshold, growing alone may be a reason.
+        // With a threshold, growth alone may be a reason.
         if !wants && pools.iter().all(|core| core.threshold() == u64::MAX) {
             self.settled.store(dirty, Ordering::Relaxed);
         }
         wants
     }
 
-    /// Lets every pool give back what it holds beyond its threshold, and forgets those that ended.
+    /// Releases memory beyond the thresholds in all pools, and removes ended pools.
     pub fn settle(&self) {
         for core in self.pools() {
             core.settle();
@@ -253,7 +253,7 @@ impl<D: Driver> Memory<D> {
         });
     }
 
-    /// Whose slabs an address lies in, innermost first.
+    /// The pools that have a slab at an address, innermost first.
     fn owners(&self, addr: usize) -> impl Iterator<Item = (Arc<PoolCore<D>>, usize)> + use<D> {
         let addr = addr as u64;
         let slabs = self.slabs();
@@ -271,7 +271,7 @@ impl<D: Driver> Memory<D> {
 }
 
 impl<D: Driver> Slabs<D> {
-    /// Whose slab an address lies in, pools over user memory aside.
+    /// The pool that has a slab at an address, pools over user memory excluded.
     fn owner(&self, addr: u64) -> Option<(Arc<PoolCore<D>>, usize)> {
         let (base, entry) = self.own.range(..=addr).next_back()?;
         entry.owner(*base, addr)
