@@ -350,8 +350,9 @@ fn collect(root: &Path, folder: &Path, out: &mut Vec<Source>) -> Result<()> {
         let entry = entry?;
         let path = entry.path();
         if entry.file_type()?.is_dir() {
-            let skipped = SKIPPED.iter().any(|name| entry.file_name() == *name);
-            if !skipped {
+            let name = entry.file_name();
+            let hidden = name.as_encoded_bytes().starts_with(b".");
+            if !hidden && !SKIPPED.iter().any(|skipped| name == *skipped) {
                 collect(root, &path, out)?;
             }
             continue;

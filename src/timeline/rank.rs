@@ -38,7 +38,7 @@ ranks! {
     OUT_OF_ORDER,
     /// A lane's. The driver is called under it.
     LANE,
-    /// What a lane knows of its commands that depend on each other: the driver is asked under it.
+    /// Which commands of a lane depend on others. The driver is asked for failures under it.
     DEPENDENTS,
     /// The addresses of a pool's pages.
     ADDRESSES,

@@ -6,6 +6,10 @@
 //! the engine to all of these (`driver`, `hooks`). `cu` is the driver itself. Uses the shared layers
 //! in `ur`. Must never know a loader or another adapter.
 //!
+//! The seam for what HIP will share is `cu`: all else names the driver's calls through its list of
+//! symbols (`cu::Api`), its types and its one table of errors. `src/gpu` will hold `exec`, `driver`,
+//! `mem`, `virtual_mem` and `interop` over a vendor trait in that module's place.
+//!
 //! No call leaves another context current on the caller's thread than it found there: see
 //! [`cu::Entered`].
 

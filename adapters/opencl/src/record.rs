@@ -12,7 +12,7 @@ use std::sync::Arc;
 use opencl_sys::*;
 use ur::abi::UR_RESULT_ERROR_UNSUPPORTED_FEATURE;
 use ur::object::{Error, Object, Result, ensure};
-use ur::stream::{Compiled, Devices, Stamps, Step, Work};
+use ur::stream::{Compiled, Devices, Step, Timestamps, Work};
 use ur::timeline::sync::Mutex;
 
 use crate::OpenCl;
@@ -338,7 +338,12 @@ pub fn compile(
 }
 
 impl Compiled<OpenCl> for Recorded {
-    fn submit(&self, lane: &Arc<Lane>, epoch: u64, timestamps: Option<Arc<Stamps>>) -> Result<()> {
+    fn submit(
+        &self,
+        lane: &Arc<Lane>,
+        epoch: u64,
+        timestamps: Option<Arc<Timestamps>>,
+    ) -> Result<()> {
         let works = self.works.lock();
         lane.submit_recorded(epoch, &works, timestamps, |slot| {
             recorded(self.buffer.enqueue(slot))

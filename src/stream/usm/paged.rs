@@ -22,7 +22,7 @@ use std::iter::successors;
 use std::sync::Arc;
 
 /// What a range of addresses is reserved in, at least.
-const WINDOW: usize = 16 << 30;
+const WINDOW_BYTES: usize = 16 << 30;
 
 /// The pages of one pool.
 pub(crate) struct Paged<D: Driver> {
@@ -65,9 +65,9 @@ impl<D: Driver> Paged<D> {
     ) -> Option<Self> {
         let device_body = device.map(|device| &**device);
         let page = D::page(device_body, kind)?;
-        let most = D::largest_page(device_body, kind).unwrap_or(page);
-        let sizes =
-            successors(Some(page), |page| page.checked_mul(2)).take_while(|page| *page <= most);
+        let max_bytes = D::largest_page(device_body, kind).unwrap_or(page);
+        let sizes = successors(Some(page), |page| page.checked_mul(2))
+            .take_while(|page| *page <= max_bytes);
         let size = |page| Size {
             page,
             space: Mutex::default(),
@@ -141,7 +141,7 @@ impl<D: Driver> Paged<D> {
         };
         let (device, kind) = (self.device(), self.kind);
         let mapped = D::map_pages(&self.domain, device, kind, size.page, base as usize, &pages);
-        mapped.inspect_err(|_| space.give(slab))?;
+        mapped.inspect_err(|_| space.free(slab))?;
         for piece in pieces {
             for (addr, page) in space.leave(*piece) {
                 space.old.insert(addr, page);
@@ -149,7 +149,7 @@ impl<D: Driver> Paged<D> {
             }
         }
         if !pieces.is_empty() {
-            self.domain.memory.stir();
+            self.domain.memory.mark_dirty();
         }
         let at = size.steps(slab).zip(pages.iter().copied());
         space.present.extend(at);
@@ -166,7 +166,7 @@ impl<D: Driver> Paged<D> {
             .map(|(_, page)| page)
             .collect();
         D::unmap_pages(&self.domain, slab.base as usize, slab.bytes as usize);
-        space.give(slab);
+        space.free(slab);
         for page in &pages {
             for addr in space.traces.remove(page).unwrap_or_default() {
                 // The address itself stays taken until its whole piece is free.
@@ -176,8 +176,8 @@ impl<D: Driver> Paged<D> {
             }
         }
         D::destroy_pages(&self.domain, &pages);
-        let most = size.present(&space);
-        self.clear_stale(size, &mut space, most);
+        let max_bytes = size.present(&space);
+        self.clear_stale(size, &mut space, max_bytes);
     }
 
     /// Nothing uses the old addresses of a piece any more.
@@ -186,16 +186,16 @@ impl<D: Driver> Paged<D> {
         let mut space = size.space.lock();
         space.stale.push_back(piece);
         space.stale_bytes += piece.bytes;
-        let most = match D::LEAVES_MAPPED {
+        let max_bytes = match D::LEAVES_MAPPED {
             true => size.present(&space),
             false => 0,
         };
-        self.clear_stale(size, &mut space, most);
+        self.clear_stale(size, &mut space, max_bytes);
     }
 
     /// Frees stale addresses until there are no more than `most` bytes of them.
-    fn clear_stale(&self, size: &Size, space: &mut Space, most: u64) {
-        while space.stale_bytes > most
+    fn clear_stale(&self, size: &Size, space: &mut Space, max_bytes: u64) {
+        while space.stale_bytes > max_bytes
             && let Some(piece) = space.stale.pop_front()
         {
             space.stale_bytes -= piece.bytes;
@@ -221,7 +221,7 @@ impl<D: Driver> Paged<D> {
             run = Some((start, bytes + size.page));
         }
         self.unmap_run(run);
-        space.give(piece);
+        space.free(piece);
     }
 
     fn unmap_run(&self, run: Option<(u64, usize)>) -> Option<(u64, usize)> {
@@ -233,12 +233,12 @@ impl<D: Driver> Paged<D> {
     /// Free addresses, those lowest that suffice: growth then mostly continues what there is.
     fn addresses(&self, size: &Size, bytes: u64, window: &dyn Fn(Slab)) -> Result<u64> {
         let mut space = size.space.lock();
-        if let Some(base) = space.take(bytes) {
+        if let Some(base) = space.allocate(bytes) {
             return Ok(base);
         }
         let none = Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES);
         let least = usize::try_from(bytes).map_err(|_| none)?;
-        let wish = least.checked_mul(2).ok_or(none)?.max(WINDOW);
+        let wish = least.checked_mul(2).ok_or(none)?.max(WINDOW_BYTES);
         let wish = wish.checked_next_multiple_of(size.page).ok_or(none)?;
         // A process may be short of addresses too.
         let reserve = |bytes| D::reserve(&self.domain, size.page, bytes).map(|base| (base, bytes));
@@ -247,7 +247,7 @@ impl<D: Driver> Paged<D> {
             Ok(reserved) => reserved,
             Err(error) => {
                 self.clear_stale(size, &mut space, 0);
-                return space.take(bytes).ok_or(error);
+                return space.allocate(bytes).ok_or(error);
             }
         };
         let slab = Slab {
@@ -255,9 +255,9 @@ impl<D: Driver> Paged<D> {
             bytes: reserved.1 as u64,
         };
         space.windows.push(slab);
-        space.give(slab);
+        space.free(slab);
         window(slab);
-        space.take(bytes).ok_or(none)
+        space.allocate(bytes).ok_or(none)
     }
 
     /// Ends all reservations, unless there is memory in them still. Those that ended are told.
@@ -304,7 +304,7 @@ impl Size {
 
 impl Space {
     /// Takes addresses.
-    fn take(&mut self, bytes: u64) -> Option<u64> {
+    fn allocate(&mut self, bytes: u64) -> Option<u64> {
         let fit = self.free.iter().find(|(_, free)| **free >= bytes);
         let (base, free) = fit.map(|(base, free)| (*base, *free))?;
         self.free.remove(&base);
@@ -315,7 +315,7 @@ impl Space {
     }
 
     /// Gives addresses back.
-    fn give(&mut self, mut slab: Slab) {
+    fn free(&mut self, mut slab: Slab) {
         if let Some(after) = self.free.remove(&slab.end()) {
             slab.bytes += after;
         }

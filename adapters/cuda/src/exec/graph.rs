@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use ur::abi::ur_native_handle_t;
 use ur::object::{Error, Result};
-use ur::stream::{Compiled, NativeRecord, Stamps, Step, Work};
+use ur::stream::{Compiled, NativeRecord, Step, Timestamps, Work};
 use ur::timeline::sync::Mutex;
 
 use super::fill;
@@ -279,7 +279,7 @@ pub fn compile(
 }
 
 impl Compiled<Cuda> for Made {
-    fn submit(&self, lane: &Lane, _: u64, timestamps: Option<Arc<Stamps>>) -> Result<()> {
+    fn submit(&self, lane: &Lane, _: u64, timestamps: Option<Arc<Timestamps>>) -> Result<()> {
         let graph = Arc::clone(&self.0);
         let launch = Native::call(move |gpu, stream| graph.graph.launch(graph.raw, gpu, stream));
         lane.submit(Work::Native(launch), timestamps)
