@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_and_wrong_handles_are_told_apart() {
+    fn foreign_and_wrong_handles_are_distinguished() {
         let queue = Object::immortal(table(), Other);
         let foreign: &'static ur_dditable_t = Box::leak(Box::default());
         // SAFETY: null, and a live object.
