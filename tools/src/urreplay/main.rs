@@ -60,7 +60,7 @@ struct Cli {
     perfetto: Option<PathBuf>,
     /// Runs here and prints one outcome: how this program calls itself
     #[arg(long, hide = true)]
-    in_process: bool,
+    here: bool,
     /// The traces
     #[arg(required = true)]
     traces: Vec<PathBuf>,
@@ -107,7 +107,7 @@ impl Cli {
             let text = perfetto::json(&Trace::read(trace, self.scale)?);
             return write(path, &text);
         }
-        if self.in_process {
+        if self.here {
             return self.run_in_process();
         }
         let modes = self.mode.map_or(MODES.to_vec(), |mode| vec![mode]);

@@ -158,10 +158,10 @@ struct Executable {
 }
 
 // SAFETY: the driver's objects may be used from any thread, a graph's by one at a time: whoever submits
-// or updates a recording has it alone, and nothing is updated while it is kept back to be launched.
+// or updates a recording has it alone, and nothing is updated while its launch is deferred.
 unsafe impl Send for Executable {}
 // SAFETY: the driver's objects may be used from any thread, a graph's by one at a time: whoever submits or
-// updates a recording has it alone, and nothing is updated while it is kept back to be launched.
+// updates a recording has it alone, and nothing is updated while its launch is deferred.
 unsafe impl Sync for Executable {}
 
 impl Executable {

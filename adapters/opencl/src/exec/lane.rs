@@ -1,6 +1,6 @@
 //! In-order command queues: opened by us, or the user's own.
 //!
-//! What waits for the host is kept back by the host (`ur::stream::Deferred`): drivers run what comes
+//! The host defers work that waits for it (`ur::stream::Deferred`): drivers run what comes
 //! behind a wait that failed.
 
 use std::collections::VecDeque;
