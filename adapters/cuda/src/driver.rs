@@ -60,8 +60,8 @@ fn gpu<'a>(devices: &'a Devices<Cuda>, device: Option<&Object<Device>>) -> Resul
     found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_DEVICE))
 }
 
-/// Less memory than this is just made, to see whether it is there.
-const LITTLE: usize = 128 << 20;
+/// A smaller allocation is tried to find out whether there is memory.
+const SMALL_REQUEST_BYTES: usize = 128 << 20;
 
 /// Any device: host memory is not asked about one.
 fn any_gpu() -> Option<Arc<Gpu>> {
@@ -317,7 +317,7 @@ impl Driver for Cuda {
         let pages = pages_of(gpu, kind)?.with(page);
         let bytes = count.saturating_mul(pages.bytes);
         let (there, none) = match kind {
-            _ if bytes <= LITTLE => (true, UR_RESULT_ERROR_UNKNOWN),
+            _ if bytes <= SMALL_REQUEST_BYTES => (true, UR_RESULT_ERROR_UNKNOWN),
             Kind::Host => (host_may_have(bytes), UR_RESULT_ERROR_OUT_OF_HOST_MEMORY),
             _ => (gpu.may_have(bytes)?, UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY),
         };

@@ -24,7 +24,7 @@ use crate::cu::sys::*;
 use crate::cu::{Code, Graphing};
 
 /// Fewer commands are not worth a graph.
-const LEAST: usize = 2;
+const MIN_COMMANDS: usize = 2;
 
 /// With this attribute the driver knows memory of any kind by its address. Without it, a graph's copies
 /// must name the kind.
@@ -246,7 +246,7 @@ pub fn compile(
     steps: &[Step<'_, Cuda>],
     from: usize,
 ) -> Option<(usize, Arc<dyn Compiled<Cuda>>)> {
-    if steps.len() - from < LEAST {
+    if steps.len() - from < MIN_COMMANDS {
         return None;
     }
     let _current = gpu.enter().ok()?;
@@ -265,7 +265,7 @@ pub fn compile(
         works.push(step.work.clone());
     }
     let count = nodes.len();
-    if count < LEAST {
+    if count < MIN_COMMANDS {
         return None;
     }
     let raw = graph.ready().ok()?;
