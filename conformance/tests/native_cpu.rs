@@ -9,7 +9,7 @@ use support::{both, clean, libraries, success};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_ur-conformance");
 
 /// Fewer tests than this would mean that suites got lost.
-const LEAST: usize = 1000;
+const MIN_TESTS: usize = 1000;
 
 fn conformance() -> Command {
     let mut command = clean(PROGRAM);
@@ -51,7 +51,7 @@ fn all_suites_pass() {
     assert!(said.contains("251 of 251 functions called"), "{said}");
     let (passed, failed) = totals(&said);
     assert!(
-        passed >= LEAST && failed == 0,
+        passed >= MIN_TESTS && failed == 0,
         "{passed} passed, {failed} failed"
     );
     let run: serde_json::Value =
@@ -81,7 +81,7 @@ fn all_suites_pass_under_validation() {
         .env("UR_LOG_VALIDATION", log);
     let (passed, failed) = totals(&success(&mut command));
     assert!(
-        passed >= LEAST && failed == 0,
+        passed >= MIN_TESTS && failed == 0,
         "{passed} passed, {failed} failed"
     );
     let files = std::fs::read_dir(folder.path()).expect("the folder");

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 /// Runs the body of an entry point. A panic becomes `UNKNOWN`: it never unwinds into C. So does a
 /// code outside of the enumeration, which a driver or a caller's callback may have given.
 pub fn boundary(body: impl FnOnce() -> Result<()>) -> ur_result_t {
-    match catch_unwind(AssertUnwindSafe(|| watched(body))) {
+    match catch_unwind(AssertUnwindSafe(|| checked(body))) {
         Ok(Ok(())) => UR_RESULT_SUCCESS,
         Ok(Err(error)) => listed(error.code()),
         Err(_) => UR_RESULT_ERROR_UNKNOWN,
@@ -26,30 +26,30 @@ fn listed(code: ur_result_t) -> ur_result_t {
 }
 
 /// Something of the calling thread's that is the caller's own, as a number.
-type Look = fn() -> usize;
+type ThreadState = fn() -> usize;
 
-static LOOK: OnceLock<Look> = OnceLock::new();
+static THREAD_STATE: OnceLock<ThreadState> = OnceLock::new();
 
 /// Has debug builds look before and after every entry point, from now on: a call that leaves something
 /// else there than it found panics in the end, so that it fails with `UNKNOWN`.
-pub fn watch(look: Look) {
+pub fn check_thread_state(state: ThreadState) {
     if cfg!(debug_assertions) {
         // The first stays: a library has one adapter.
-        let _ = LOOK.set(look);
+        let _ = THREAD_STATE.set(state);
     }
 }
 
 #[inline]
-fn watched(body: impl FnOnce() -> Result<()>) -> Result<()> {
-    let look = if cfg!(debug_assertions) {
-        LOOK.get()
+fn checked(body: impl FnOnce() -> Result<()>) -> Result<()> {
+    let state = if cfg!(debug_assertions) {
+        THREAD_STATE.get()
     } else {
         None
     };
-    let Some(look) = look else { return body() };
-    let before = look();
+    let Some(state) = state else { return body() };
+    let before = state();
     let result = body();
-    assert_eq!(look(), before, "a call changed what is its caller's");
+    assert_eq!(state(), before, "a call changed what is its caller's");
     result
 }
 

@@ -6,7 +6,7 @@
 //! or drops an object meanwhile.
 
 use super::Kind;
-use super::spare::Spares;
+use super::spare::SpareMemory;
 use std::cell::Cell;
 use std::fmt;
 use std::iter;
@@ -15,15 +15,15 @@ use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 
 /// One thread's counts, and its spare memory, on cache lines of their own.
 #[repr(align(128))]
-pub(super) struct Place {
+pub(super) struct ThreadSlot {
     counts: [AtomicIsize; Kind::ALL.len()],
-    pub spares: Spares,
+    pub spares: SpareMemory,
     taken: AtomicBool,
-    next: OnceLock<&'static Place>,
+    next: OnceLock<&'static ThreadSlot>,
 }
 
-impl Place {
-    const fn taken(spares: Spares) -> Self {
+impl ThreadSlot {
+    const fn taken(spares: SpareMemory) -> Self {
         Self {
             counts: [const { AtomicIsize::new(0) }; Kind::ALL.len()],
             spares,
@@ -46,22 +46,23 @@ impl Place {
     }
 
     /// As many as there ever were threads at once, behind the shared one.
-    fn all() -> impl Iterator<Item = &'static Place> {
-        iter::successors(Some(&SHARED), |place| place.next.get().copied())
+    fn all() -> impl Iterator<Item = &'static ThreadSlot> {
+        iter::successors(Some(&SHARED), |slot| slot.next.get().copied())
     }
 }
 
 /// For threads that have let go of theirs, as they end.
-static SHARED: Place = Place::taken(Spares::none());
+static SHARED: ThreadSlot = ThreadSlot::taken(SpareMemory::none());
 
 /// Whose drop, at its thread's end, gives the thread's place to others.
-struct Own(&'static Place);
+struct OwnSlot(&'static ThreadSlot);
 
-impl Own {
+impl OwnSlot {
     fn take() -> Self {
-        let vacant = |place: &&Place| !place.taken.swap(true, Ordering::Acquire);
-        Self(Place::all().find(vacant).unwrap_or_else(|| {
-            let new: &'static Place = Box::leak(Box::new(Place::taken(Spares::new())));
+        let vacant = |slot: &&ThreadSlot| !slot.taken.swap(true, Ordering::Acquire);
+        Self(ThreadSlot::all().find(vacant).unwrap_or_else(|| {
+            let new: &'static ThreadSlot =
+                Box::leak(Box::new(ThreadSlot::taken(SpareMemory::new())));
             let mut last = &SHARED;
             while !std::ptr::eq(last, new) {
                 last = last.next.get_or_init(|| new);
@@ -71,32 +72,32 @@ impl Own {
     }
 }
 
-impl Drop for Own {
+impl Drop for OwnSlot {
     fn drop(&mut self) {
-        PLACE.set(Some(&SHARED));
+        SLOT.set(Some(&SHARED));
         self.0.taken.store(false, Ordering::Release);
     }
 }
 
 thread_local! {
-    static OWN: Own = Own::take();
+    static OWN: OwnSlot = OwnSlot::take();
     /// The calling thread's, once it is known. Apart from who gives it back, as what needs no drop is found
     /// without a look whether that has run.
-    static PLACE: Cell<Option<&'static Place>> = const { Cell::new(None) };
+    static SLOT: Cell<Option<&'static ThreadSlot>> = const { Cell::new(None) };
 }
 
 /// The calling thread's place. To find it takes a call, so who needs it twice keeps it.
 #[inline]
-pub(super) fn place() -> &'static Place {
-    PLACE.get().unwrap_or_else(first_place)
+pub(super) fn slot() -> &'static ThreadSlot {
+    SLOT.get().unwrap_or_else(first_slot)
 }
 
 #[cold]
 #[inline(never)]
-fn first_place() -> &'static Place {
-    let place = OWN.try_with(|own| own.0).unwrap_or(&SHARED);
-    PLACE.set(Some(place));
-    place
+fn first_slot() -> &'static ThreadSlot {
+    let slot = OWN.try_with(|own| own.0).unwrap_or(&SHARED);
+    SLOT.set(Some(slot));
+    slot
 }
 
 /// The objects alive, immortal ones left out. Displays as `2 Event, 1 Queue`, or as `none`.
@@ -104,9 +105,9 @@ fn first_place() -> &'static Place {
 pub struct Census([isize; Kind::ALL.len()]);
 
 impl Census {
-    pub fn take() -> Self {
+    pub fn count() -> Self {
         Self(std::array::from_fn(|kind| {
-            let counts = Place::all().map(|place| &place.counts[kind]);
+            let counts = ThreadSlot::all().map(|slot| &slot.counts[kind]);
             counts.map(|count| count.load(Ordering::Relaxed)).sum()
         }))
     }
@@ -118,7 +119,7 @@ impl Census {
     /// Tells the log what is still alive; for an adapter whose last reference has gone. Nothing then
     /// belongs to anybody, the adapter itself excepted, so what there is has leaked.
     pub fn report() {
-        let mut alive = Self::take();
+        let mut alive = Self::count();
         alive.0[Kind::Adapter as usize - 1] = 0;
         match alive.0.iter().all(|count| *count == 0) {
             true => log::debug!("objects alive after the last release: none"),
@@ -167,7 +168,7 @@ mod tests {
     #[test]
     fn objects_count_from_their_making_to_their_end_on_any_thread() {
         let table: &'static ur_dditable_t = Box::leak(Box::default());
-        let alive = || Census::take().of(Probe::KIND);
+        let alive = || Census::count().of(Probe::KIND);
         let made = std::thread::spawn(move || [(); 20].map(|()| Object::new(table, Probe)));
         let made = made.join().expect("the thread ends");
         let immortal = Object::immortal(table, Probe);
@@ -182,8 +183,8 @@ mod tests {
 
     #[test]
     fn a_place_serves_one_thread_after_another() {
-        let count = || Place::all().count();
-        let one = || drop(std::thread::spawn(|| place().next.get()).join());
+        let count = || ThreadSlot::all().count();
+        let one = || drop(std::thread::spawn(|| slot().next.get()).join());
         (0..200).for_each(|_| one());
         // Other tests' threads take some, too.
         assert!(count() < 100, "{}", count());

@@ -4,7 +4,7 @@ use crate::abi::*;
 use std::ffi::c_void;
 
 /// Chains longer than this are taken for a loop.
-const LONGEST: usize = 64;
+const MAX_CHAIN_STRUCTS: usize = 64;
 
 /// The first struct of this type in the chain.
 ///
@@ -13,7 +13,7 @@ const LONGEST: usize = 64;
 /// `tag` is a `T`.
 pub unsafe fn find<'a, T>(first: *const c_void, tag: ur_structure_type_t) -> Option<&'a T> {
     let mut next = first.cast::<ur_base_desc_t>();
-    for _ in 0..LONGEST {
+    for _ in 0..MAX_CHAIN_STRUCTS {
         if next.is_null() {
             return None;
         }
@@ -34,7 +34,7 @@ pub unsafe fn find<'a, T>(first: *const c_void, tag: ur_structure_type_t) -> Opt
 /// The chain consists of live structs that begin with a tag and a `pNext`.
 pub unsafe fn has_other(first: *const c_void, known: &[ur_structure_type_t]) -> bool {
     let mut next = first.cast::<ur_base_desc_t>();
-    for _ in 0..LONGEST {
+    for _ in 0..MAX_CHAIN_STRUCTS {
         if next.is_null() {
             return false;
         }

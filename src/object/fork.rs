@@ -29,7 +29,7 @@ impl Origin {
     }
 
     /// Whether this is a child of that process.
-    pub fn is_left(self) -> bool {
+    pub fn is_forked(self) -> bool {
         self.forks != FORKS.load(Ordering::Relaxed)
     }
 }

@@ -10,7 +10,7 @@
 //! | n | n + 1, n - 1 | `retain`, `release` |
 //! | one | none | `release`: `Body::released` runs, the API's Rust reference goes |
 
-use super::spare::Spares;
+use super::spare::SpareMemory;
 use super::{Error, Result, census, ensure};
 use crate::abi::*;
 use std::alloc::Layout;
@@ -125,7 +125,7 @@ impl<T> Deref for Object<T> {
 impl<T: Body> Object<T> {
     /// A new object without API references: hand it out through an output, or keep it inside.
     pub fn new(ddi: &'static ur_dditable_t, body: T) -> Arc<Self> {
-        census::place().count(T::KIND as u32, 1);
+        census::slot().count(T::KIND as u32, 1);
         Arc::new(Self {
             ddi,
             kind: T::KIND as u32,
@@ -177,9 +177,9 @@ impl<T: Body> Object<T> {
     /// `body` is made where it stays.
     #[inline]
     pub fn handed_out(ddi: &'static ur_dditable_t, body: impl FnOnce() -> T) -> *mut c_void {
-        let place = census::place();
-        place.count(T::KIND as u32, 1);
-        let object = Self::memory(&place.spares);
+        let slot = census::slot();
+        slot.count(T::KIND as u32, 1);
+        let object = Self::memory(&slot.spares);
         // SAFETY: new memory for an object, which nobody else knows of; all of it is written. If
         // `body` panics it is lost, and nothing else.
         unsafe {
@@ -193,13 +193,14 @@ impl<T: Body> Object<T> {
     }
 
     /// Whether they come and go so often that their memory is kept for the next: an event for each command.
-    const KEPT: bool = T::KIND as u32 == Kind::Event as u32 && Spares::fits(Layout::new::<Self>());
+    const KEPT: bool =
+        T::KIND as u32 == Kind::Event as u32 && SpareMemory::fits(Layout::new::<Self>());
 
     /// Memory for an object, in an `Arc` of its own.
     #[inline]
-    fn memory(spares: &Spares) -> *mut Self {
+    fn memory(spares: &SpareMemory) -> *mut Self {
         let spare = match Self::KEPT {
-            true => spares.take(Layout::new::<Self>()),
+            true => spares.allocate(Layout::new::<Self>()),
             false => None,
         };
         match spare {
@@ -220,7 +221,7 @@ impl<T: Body> Object<T> {
         let own = unsafe { Arc::from_raw(this) };
         // Of an object that nobody else has only the memory is left, and the `Arc` around it as it was made.
         if Self::KEPT && (sole || is_sole(&own)) {
-            let place = census::place();
+            let slot = census::slot();
             // What those did who let go of theirs comes before. That is less than `Arc::get_mut` does, which
             // also keeps off those who hold it weakly: nobody holds an event so.
             fence(Ordering::Acquire);
@@ -228,9 +229,9 @@ impl<T: Body> Object<T> {
             // SAFETY: nobody else has it; its memory is then given away or freed, and not used. It is mortal,
             // so this is all that its drop does.
             unsafe {
-                place.count(T::KIND as u32, -1);
+                slot.count(T::KIND as u32, -1);
                 (&raw mut (*memory).body).drop_in_place();
-                if !place.spares.give(memory.cast(), Layout::new::<Self>()) {
+                if !slot.spares.free(memory.cast(), Layout::new::<Self>()) {
                     drop(Arc::from_raw(memory.cast::<MaybeUninit<Self>>()));
                 }
             }
@@ -321,7 +322,7 @@ fn is_sole<T>(own: &Arc<T>) -> bool {
 impl<T> Drop for Object<T> {
     fn drop(&mut self) {
         if !self.immortal {
-            census::place().count(self.kind, -1);
+            census::slot().count(self.kind, -1);
         }
     }
 }
@@ -435,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_and_wrong_handles_are_told_apart() {
+    fn foreign_and_wrong_handles_are_distinguished() {
         let queue = Object::immortal(table(), Other);
         let foreign: &'static ur_dditable_t = Box::leak(Box::default());
         // SAFETY: null, and a live object.

@@ -126,7 +126,7 @@ impl Answers {
     }
 
     /// Writes the answer to a question that `ask` knows. Errors are not kept.
-    pub fn give(
+    pub fn write(
         &self,
         question: usize,
         out: InfoOut<'_>,
@@ -252,17 +252,17 @@ mod tests {
         };
         let mut buffer = [9u8; 4];
         for _ in 0..3 {
-            let given = ask(4, Some(&mut buffer), |out| answers.give(1, out, text));
+            let given = ask(4, Some(&mut buffer), |out| answers.write(1, out, text));
             assert_eq!((given, buffer), ((Ok(()), 3), *b"ab\0\x09"));
         }
         assert_eq!(asked.get(), 2, "once for the size, once for the text");
         let short = Err(Error::new(UR_RESULT_ERROR_INVALID_SIZE));
-        let given = ask(2, Some(&mut buffer), |out| answers.give(1, out, text));
+        let given = ask(2, Some(&mut buffer), |out| answers.write(1, out, text));
         assert_eq!(given.0, short);
         let fails = |_: InfoOut<'_>| Err(Error::unsupported());
-        let failed = ask(4, Some(&mut buffer), |out| answers.give(0, out, fails));
+        let failed = ask(4, Some(&mut buffer), |out| answers.write(0, out, fails));
         assert_eq!(failed.0, Err(Error::unsupported()));
-        let given = ask(4, Some(&mut buffer), |out| answers.give(0, out, text));
+        let given = ask(4, Some(&mut buffer), |out| answers.write(0, out, text));
         assert_eq!(given, (Ok(()), 3));
     }
 

@@ -19,7 +19,7 @@ mod out;
 mod spare;
 mod stack;
 
-pub use boundary::{boundary, watch};
+pub use boundary::{boundary, check_thread_state};
 pub use census::Census;
 pub use error::{Error, Result, ensure, last as last_error};
 pub use fork::Origin;

@@ -9,10 +9,10 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 /// How many there are at most.
-const MOST: u32 = 16;
+const MAX_PIECES: u32 = 16;
 
 /// One thread's. Atomics for the sake of those who have the place after each other; no two ever at once.
-pub(super) struct Spares {
+pub(super) struct SpareMemory {
     first: AtomicPtr<Piece>,
     room: AtomicU32,
 }
@@ -23,11 +23,11 @@ struct Piece {
     layout: Layout,
 }
 
-impl Spares {
+impl SpareMemory {
     pub const fn new() -> Self {
         Self {
             first: AtomicPtr::new(null_mut()),
-            room: AtomicU32::new(MOST),
+            room: AtomicU32::new(MAX_PIECES),
         }
     }
 
@@ -46,7 +46,7 @@ impl Spares {
 
     /// The piece that came last, if it has this layout.
     #[inline]
-    pub fn take(&self, layout: Layout) -> Option<*mut u8> {
+    pub fn allocate(&self, layout: Layout) -> Option<*mut u8> {
         let piece = self.first.load(Ordering::Relaxed);
         if piece.is_null() {
             return None;
@@ -67,7 +67,7 @@ impl Spares {
     /// # Safety
     /// Memory of this layout, which fits, and nobody's from now on.
     #[inline]
-    pub unsafe fn give(&self, memory: *mut u8, layout: Layout) -> bool {
+    pub unsafe fn free(&self, memory: *mut u8, layout: Layout) -> bool {
         let room = self.room.load(Ordering::Relaxed);
         if room == 0 {
             return false;
@@ -88,24 +88,24 @@ mod tests {
 
     #[test]
     fn what_was_given_is_taken_by_who_needs_as_much() {
-        let spares = Spares::new();
-        let mut all = [[0_u64; 8]; MOST as usize + 1];
+        let spares = SpareMemory::new();
+        let mut all = [[0_u64; 8]; MAX_PIECES as usize + 1];
         let layout = Layout::new::<[u64; 8]>();
-        assert!(Spares::fits(layout) && !Spares::fits(Layout::new::<u64>()));
-        assert_eq!(spares.take(layout), None);
+        assert!(SpareMemory::fits(layout) && !SpareMemory::fits(Layout::new::<u64>()));
+        assert_eq!(spares.allocate(layout), None);
         let places = all
             .each_mut()
             .map(|own| std::ptr::from_mut(own).cast::<u8>());
         // SAFETY: memory of the test's, which it does not use meanwhile.
-        let kept = places.map(|place| unsafe { spares.give(place, layout) });
-        assert!(kept[..MOST as usize].iter().all(|kept| *kept) && !kept[MOST as usize]);
-        assert_eq!(spares.take(Layout::new::<[u64; 9]>()), None);
-        for place in places[..MOST as usize].iter().rev() {
-            assert_eq!(spares.take(layout), Some(*place));
+        let kept = places.map(|place| unsafe { spares.free(place, layout) });
+        assert!(kept[..MAX_PIECES as usize].iter().all(|kept| *kept) && !kept[MAX_PIECES as usize]);
+        assert_eq!(spares.allocate(Layout::new::<[u64; 9]>()), None);
+        for place in places[..MAX_PIECES as usize].iter().rev() {
+            assert_eq!(spares.allocate(layout), Some(*place));
         }
-        assert_eq!(spares.take(layout), None);
+        assert_eq!(spares.allocate(layout), None);
         // SAFETY: as above.
-        let again = unsafe { spares.give(places[0], layout) };
+        let again = unsafe { spares.free(places[0], layout) };
         assert!(again, "there is room again");
     }
 
@@ -115,6 +115,6 @@ mod tests {
         let layout = Layout::new::<[u64; 8]>();
         let place = std::ptr::from_mut(&mut own).cast();
         // SAFETY: memory of the test's.
-        assert!(!unsafe { Spares::none().give(place, layout) });
+        assert!(!unsafe { SpareMemory::none().free(place, layout) });
     }
 }

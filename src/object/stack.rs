@@ -4,10 +4,10 @@ use std::cell::Cell;
 use std::mem::MaybeUninit;
 
 /// Bytes of stack where the limit is none: what distributions set.
-const UNLIMITED: usize = 8 << 20;
+const UNLIMITED_STACK_BYTES: usize = 8 << 20;
 
 /// Bytes that the frames between a thread's start and the program's code may need, whatever the limit.
-const LEAST: usize = 256 << 10;
+const MIN_STACK_BYTES: usize = 256 << 10;
 
 /// Bytes of stack for a thread that runs a program's code: those of a main thread, which `ulimit -s`
 /// limits, and 8 MiB where it does not. Only pages that are touched cost anything.
@@ -51,8 +51,10 @@ fn own_bytes() -> Option<usize> {
 
 fn of_limit(limit: libc::rlim_t) -> usize {
     match limit {
-        libc::RLIM_INFINITY => UNLIMITED,
-        bytes => usize::try_from(bytes).unwrap_or(usize::MAX).max(LEAST),
+        libc::RLIM_INFINITY => UNLIMITED_STACK_BYTES,
+        bytes => usize::try_from(bytes)
+            .unwrap_or(usize::MAX)
+            .max(MIN_STACK_BYTES),
     }
 }
 
@@ -64,9 +66,9 @@ mod tests {
     fn stacks_follow_the_limit() {
         assert_eq!(of_limit(64 << 20), 64 << 20);
         assert_eq!(of_limit(1 << 20), 1 << 20);
-        assert_eq!(of_limit(libc::RLIM_INFINITY), UNLIMITED);
-        assert_eq!(of_limit(0), LEAST);
-        assert!(stack_bytes() >= LEAST);
+        assert_eq!(of_limit(libc::RLIM_INFINITY), UNLIMITED_STACK_BYTES);
+        assert_eq!(of_limit(0), MIN_STACK_BYTES);
+        assert!(stack_bytes() >= MIN_STACK_BYTES);
     }
 
     /// One with less is told so, too: `adapters/native_cpu/tests/pools/environment.rs` waits on such.

@@ -2,26 +2,26 @@
 //!
 //! Two of them, one that tells how far its lanes are and one that has to be asked.
 
-mod bench;
+mod fake_driver;
+mod fixture;
 pub mod vm;
-mod world;
 
-pub use bench::*;
-pub use world::{FakeLane, Flag, Line, Marker, World};
+pub use fake_driver::{FakeDriver, FakeLane, Flag, Line, Marker};
+pub use fixture::*;
 
 use super::{
-    CommandBuffer, Compiled, Context, Devices, Driver, Event, ExecutableGraph, FAILED, Graph,
-    Hooks, Kind, LaunchRequest, Notice, Payload, Queue, RecordedCommand, Runtime, Stamps, Step,
-    UsmPool, Work,
+    CommandBuffer, Compiled, CompletionCallback, Context, Devices, Driver, Event, ExecutableGraph,
+    FAILED, Graph, Hooks, Kind, LaunchRequest, Payload, Queue, RecordedCommand, Runtime, Step,
+    Timestamps, UsmPool, Work,
 };
 use crate::abi::*;
 use crate::hal::{self, Backend};
 use crate::object::{Body, Error, Object, Result};
 use crate::timeline::Clock;
+use fake_driver::Item;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use world::Item;
 
 pub struct Fake<const TRACKS: bool>;
 pub type Tracked = Fake<true>;
@@ -33,7 +33,13 @@ crate::export!(@table Polled);
 /// Fake backends: what the helpers below need of one.
 pub trait AnyFake:
     Runtime
-    + Driver<State = Arc<World>, Device = FakeDevice, Mem = FakeMem, Launch = u32, Lane = FakeLane>
+    + Driver<
+        ContextData = Arc<FakeDriver>,
+        Device = FakeDevice,
+        Mem = FakeMem,
+        Launch = u32,
+        Lane = FakeLane,
+    >
 {
 }
 impl AnyFake for Tracked {}
@@ -46,8 +52,13 @@ impl<const TRACKS: bool> Compiled<Fake<TRACKS>> for Several
 where
     Fake<TRACKS>: AnyFake,
 {
-    fn submit(&self, lane: &FakeLane, epoch: u64, stamps: Option<Arc<Stamps>>) -> Result<()> {
-        lane.give(epoch, self.0.lock().unwrap().clone(), stamps, TRACKS)
+    fn submit(
+        &self,
+        lane: &FakeLane,
+        epoch: u64,
+        timestamps: Option<Arc<Timestamps>>,
+    ) -> Result<()> {
+        lane.give(epoch, self.0.lock().unwrap().clone(), timestamps, TRACKS)
     }
 
     fn update(&self, at: usize, work: &Work<Fake<TRACKS>>) -> bool {
@@ -107,10 +118,10 @@ macro_rules! fake {
         }
 
         impl Driver for $fake {
-            type State = Arc<World>;
+            type ContextData = Arc<FakeDriver>;
             type Lane = FakeLane;
             type Marker = Marker;
-            type Signal = (Arc<World>, Arc<Flag>);
+            type Signal = (Arc<FakeDriver>, Arc<Flag>);
             type Checked = ();
             type Plain = ();
             const TRACKS: bool = $tracks;
@@ -122,22 +133,22 @@ macro_rules! fake {
                 _flags: ur_queue_flags_t,
                 clock: &Arc<Clock>,
             ) -> Result<FakeLane> {
-                let world = Arc::clone(devices.state());
+                let driver = Arc::clone(devices.state());
                 let line = Arc::new(Line {
-                    number: world.next.fetch_add(1, Ordering::Relaxed),
+                    number: driver.next.fetch_add(1, Ordering::Relaxed),
                     clock: Arc::clone(clock),
                     items: Mutex::default(),
                     done: AtomicU64::new(0),
-                    notices: Mutex::default(),
+                    callbacks: Mutex::default(),
                     failed: AtomicBool::new(false),
                 });
                 if $tracks {
                     // It raises the clock by noticing each epoch; see `submit`.
                     assert_eq!(clock.completed(), 0);
                 }
-                world.lanes.lock().unwrap().push(Arc::clone(&line));
+                driver.lanes.lock().unwrap().push(Arc::clone(&line));
                 let open = AtomicBool::new(false);
-                Ok(FakeLane { world, line, open })
+                Ok(FakeLane { driver, line, open })
             }
 
             fn open(lane: &FakeLane, open: bool) -> Result<()> {
@@ -149,13 +160,13 @@ macro_rules! fake {
                 lane: &FakeLane,
                 epoch: u64,
                 work: Work<Self>,
-                stamps: Option<Arc<Stamps>>,
+                timestamps: Option<Arc<Timestamps>>,
             ) -> Result<()> {
                 let label = match work {
                     Work::Launch(label) => Some(label),
                     _ => None,
                 };
-                lane.give(epoch, label.into_iter().collect(), stamps, $tracks)
+                lane.give(epoch, label.into_iter().collect(), timestamps, $tracks)
             }
 
             fn compile(
@@ -180,10 +191,10 @@ macro_rules! fake {
             }
 
             fn mark(lane: &FakeLane, epoch: u64) -> Result<Marker> {
-                lane.world.marks.fetch_add(1, Ordering::Relaxed);
+                lane.driver.marks.fetch_add(1, Ordering::Relaxed);
                 if $tracks {
                     return Ok(Marker::Epoch(
-                        Arc::clone(&lane.world),
+                        Arc::clone(&lane.driver),
                         Arc::clone(&lane.line),
                         epoch,
                     ));
@@ -194,13 +205,13 @@ macro_rules! fake {
                     .lock()
                     .unwrap()
                     .push_back(Item::Record(Arc::clone(&flag)));
-                Ok(Marker::Flag(Arc::clone(&lane.world), flag))
+                Ok(Marker::Flag(Arc::clone(&lane.driver), flag))
             }
 
             fn wait(lane: &FakeLane, marker: &Marker) -> Result<()> {
-                let own = std::ptr::eq(marker.world(), &*lane.world);
+                let own = std::ptr::eq(marker.driver(), &*lane.driver);
                 assert!(own || Self::SPANS, "a lane waits for another context");
-                lane.world.waits.fetch_add(1, Ordering::Relaxed);
+                lane.driver.waits.fetch_add(1, Ordering::Relaxed);
                 lane.line
                     .items
                     .lock()
@@ -210,7 +221,7 @@ macro_rules! fake {
             }
 
             fn is_done(marker: &Marker) -> Result<bool> {
-                match marker.world().broken.load(Ordering::Relaxed) {
+                match marker.driver().broken.load(Ordering::Relaxed) {
                     true => Err(Error::new(UR_RESULT_ERROR_DEVICE_LOST)),
                     false if marker.is_done() && marker.has_failed() => Err(FAILED),
                     false => Ok(marker.is_done()),
@@ -219,52 +230,52 @@ macro_rules! fake {
 
             fn block(marker: &Marker) -> Result<()> {
                 for _ in 0..5000 {
-                    if marker.world().broken.load(Ordering::Relaxed) {
+                    if marker.driver().broken.load(Ordering::Relaxed) {
                         return Err(Error::new(UR_RESULT_ERROR_DEVICE_LOST));
                     }
                     if marker.is_done() {
                         return Self::is_done(marker).map(drop);
                     }
-                    // Only a host wait of the test's own makes progress; see `Bench::drive`.
+                    // Only a host wait of the test's own makes progress; see `Fixture::drive`.
                     if std::thread::current().name() != Some("ur-host") {
-                        marker.world().run();
+                        marker.driver().run();
                     }
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 // It hangs; whatever the test does next fails.
-                marker.world().broken.store(true, Ordering::Relaxed);
+                marker.driver().broken.store(true, Ordering::Relaxed);
                 Err(Error::new(UR_RESULT_ERROR_UNKNOWN))
             }
 
-            fn notify(marker: &Marker, then: Notice) -> Option<Notice> {
+            fn notify(marker: &Marker, then: CompletionCallback) -> Option<CompletionCallback> {
                 let Marker::Epoch(_, line, epoch) = marker else {
                     let Marker::Flag(_, flag) = marker else {
                         return Some(then);
                     };
-                    let mut notices = flag.notices.lock().unwrap();
+                    let mut callbacks = flag.callbacks.lock().unwrap();
                     if !$tracks {
                         return Some(then);
                     }
                     if !marker.is_done() {
-                        notices.push(then);
+                        callbacks.push(then);
                         return None;
                     }
-                    drop(notices);
+                    drop(callbacks);
                     then();
                     return None;
                 };
-                let mut notices = line.notices.lock().unwrap();
+                let mut callbacks = line.callbacks.lock().unwrap();
                 if !marker.is_done() {
-                    notices.push((*epoch, then));
+                    callbacks.push((*epoch, then));
                     return None;
                 }
-                drop(notices);
+                drop(callbacks);
                 then();
                 None
             }
 
             fn settle(lane: &FakeLane, _: u64) -> Result<()> {
-                lane.world.run();
+                lane.driver.run();
                 Ok(())
             }
 
@@ -274,10 +285,10 @@ macro_rules! fake {
 
             fn host_point(devices: &Devices<Self>) -> Result<(Marker, Self::Signal)> {
                 let flag = Arc::new(Flag::default());
-                let world = Arc::clone(devices.state());
+                let driver = Arc::clone(devices.state());
                 Ok((
-                    Marker::Flag(Arc::clone(&world), Arc::clone(&flag)),
-                    (world, flag),
+                    Marker::Flag(Arc::clone(&driver), Arc::clone(&flag)),
+                    (driver, flag),
                 ))
             }
 
@@ -305,11 +316,11 @@ macro_rules! fake {
                 bytes: usize,
                 zeroed: bool,
             ) -> Result<usize> {
-                let world = devices.state();
-                world.acquires.fetch_add(1, Ordering::Relaxed);
-                let mut slabs = world.slabs.lock().unwrap();
+                let driver = devices.state();
+                driver.acquires.fetch_add(1, Ordering::Relaxed);
+                let mut slabs = driver.slabs.lock().unwrap();
                 let out: usize = slabs.values().map(|(_, bytes)| bytes).sum();
-                if world
+                if driver
                     .room
                     .lock()
                     .unwrap()
@@ -317,10 +328,10 @@ macro_rules! fake {
                 {
                     return Err(Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES));
                 }
-                world
+                driver
                     .zeroed
                     .fetch_add(usize::from(zeroed), Ordering::Relaxed);
-                let base = (world.next.fetch_add(1, Ordering::Relaxed) + 1) << 32;
+                let base = (driver.next.fetch_add(1, Ordering::Relaxed) + 1) << 32;
                 slabs.insert(base, (kind, bytes));
                 Ok(base)
             }
@@ -355,12 +366,12 @@ macro_rules! fake {
                 count: usize,
                 zeroed: bool,
             ) -> Result<Vec<u64>> {
-                let world = devices.state();
-                world.acquires.fetch_add(1, Ordering::Relaxed);
-                world
+                let driver = devices.state();
+                driver.acquires.fetch_add(1, Ordering::Relaxed);
+                driver
                     .zeroed
                     .fetch_add(usize::from(zeroed), Ordering::Relaxed);
-                Ok(world.vm.lock().unwrap().create(count))
+                Ok(driver.vm.lock().unwrap().create(count))
             }
 
             fn destroy_pages(devices: &Devices<Self>, pages: &[u64]) {

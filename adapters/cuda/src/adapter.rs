@@ -38,7 +38,7 @@ pub fn roots() -> Option<&'static Roots> {
         });
         // The current context stays the caller's: debug builds make sure of that in each call.
         API.get_or_init(|| api);
-        ur::object::watch(|| API.get().map_or(0, |api| current(api)));
+        ur::object::check_thread_state(|| API.get().map_or(0, |api| current(api)));
         Some(Roots { adapter, platform })
     };
     ROOTS.get_or_init(find).as_ref()

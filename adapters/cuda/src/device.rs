@@ -191,7 +191,7 @@ impl hal::Device<Cuda> for Device {
             DeviceInfo::ReferenceCount | DeviceInfo::GlobalMemFree => info::get(this, what, out),
             _ => {
                 let query = |out: InfoOut<'_>| info::get(this, what, out);
-                this.answers.give(what as usize, out, query)
+                this.answers.write(what as usize, out, query)
             }
         }
     }

@@ -8,8 +8,8 @@ use ur::abi::*;
 use ur::object::env::Env;
 use ur::object::{Error, Handles, Object, Result, ensure};
 use ur::stream::{
-    Compiled, Devices, Driver, Kind, Landing, LaunchRequest, NativeLimits, NativePool,
-    NativeRecord, Notice, Payload, PlainLaunch, Progress, Stamps, Step, Work,
+    Compiled, CompletionCallback, Devices, Driver, Kind, LaunchRequest, MappedPointer,
+    NativeLimits, NativePool, NativeRecord, Payload, PlainLaunch, Progress, Step, Timestamps, Work,
 };
 use ur::timeline::Clock;
 
@@ -60,8 +60,8 @@ fn gpu<'a>(devices: &'a Devices<Cuda>, device: Option<&Object<Device>>) -> Resul
     found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_DEVICE))
 }
 
-/// Less memory than this is just made, to see whether it is there.
-const LITTLE: usize = 128 << 20;
+/// A smaller allocation is tried to find out whether there is memory.
+const SMALL_REQUEST_BYTES: usize = 128 << 20;
 
 /// Any device: host memory is not asked about one.
 fn any_gpu() -> Option<Arc<Gpu>> {
@@ -93,7 +93,7 @@ impl Payload for Cuda {
 }
 
 impl Driver for Cuda {
-    type State = State;
+    type ContextData = State;
     type Lane = Lane;
     type Marker = Marker;
     type Signal = Signal;
@@ -133,7 +133,7 @@ impl Driver for Cuda {
         lane: &Lane,
         epoch: u64,
         work: Work<Self>,
-        timestamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Timestamps>>,
     ) -> Result<()> {
         match (work, timestamps) {
             (
@@ -176,7 +176,7 @@ impl Driver for Cuda {
         marker.block()
     }
 
-    fn notify(marker: &Marker, then: Notice) -> Option<Notice> {
+    fn notify(marker: &Marker, then: CompletionCallback) -> Option<CompletionCallback> {
         marker.notify(then)
     }
 
@@ -250,7 +250,7 @@ impl Driver for Cuda {
         kernel: &Object<Kernel>,
         _: &LaunchRequest<'_>,
         ready: &Ready,
-        timestamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Timestamps>>,
     ) -> Result<()> {
         lane.launch(kernel, ready, timestamps)
     }
@@ -317,7 +317,7 @@ impl Driver for Cuda {
         let pages = pages_of(gpu, kind)?.with(page);
         let bytes = count.saturating_mul(pages.bytes);
         let (there, none) = match kind {
-            _ if bytes <= LITTLE => (true, UR_RESULT_ERROR_UNKNOWN),
+            _ if bytes <= SMALL_REQUEST_BYTES => (true, UR_RESULT_ERROR_UNKNOWN),
             Kind::Host => (host_may_have(bytes), UR_RESULT_ERROR_OUT_OF_HOST_MEMORY),
             _ => (gpu.may_have(bytes)?, UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY),
         };
@@ -377,7 +377,7 @@ impl Driver for Cuda {
     }
 
     /// Pages are mapped for their own device alone; what the driver allocates it copies between devices.
-    fn reaches(device: &Object<Device>, home: &Object<Device>) -> bool {
+    fn can_access(device: &Object<Device>, home: &Object<Device>) -> bool {
         std::ptr::eq(device, home) || home.gpu().is_ok_and(|gpu| gpu.pages.is_none())
     }
 
@@ -403,7 +403,7 @@ impl Driver for Cuda {
         flags: ur_map_flags_t,
         offset: usize,
         bytes: usize,
-    ) -> Result<(Landing, Work<Self>)> {
+    ) -> Result<(MappedPointer, Work<Self>)> {
         mem.map(flags, offset, bytes)
     }
 

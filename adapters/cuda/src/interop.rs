@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::object::{Error, Object, Result, ensure};
-use ur::stream::{Context, Event, Queue, Shown};
+use ur::stream::{Context, Event, NativeMarker, Queue};
 
 use crate::Cuda;
 use crate::cu::sys::CUstream;
@@ -85,7 +85,7 @@ fn flags(gpu: &Gpu, stream: CUstream) -> Result<ur_queue_flags_t> {
 
 /// The stream that a queue is.
 pub fn queue_handle(this: &Object<Queue<Cuda>>) -> Result<ur_native_handle_t> {
-    this.expose(|lane| lane.stream().expose_provenance())
+    this.with_native(|lane| lane.stream().expose_provenance())
 }
 
 /// An event over one of the driver's.
@@ -105,9 +105,9 @@ pub fn adopt_event(
 
 /// The driver's event of ours. A point that the host has yet to signal has none.
 pub fn event_handle(this: &Object<Event<Cuda>>) -> Result<ur_native_handle_t> {
-    match this.marker()?.shown()? {
-        Shown::Event(event) => Ok(event.raw().expose_provenance()),
-        Shown::Point(point) => {
+    match this.marker()?.native()? {
+        NativeMarker::Event(event) => Ok(event.raw().expose_provenance()),
+        NativeMarker::Point(point) => {
             ensure(point.is_signalled(), UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
             let event = point.point.complete_event()?;
             Ok(event.raw().expose_provenance())

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use ur::abi::*;
 use ur::hal::{self, MemInfo};
 use ur::object::{Body, Error, InfoOut, Kind, Object, Result, ensure};
-use ur::stream::{Context, Driver, Landing, Work};
+use ur::stream::{Context, Driver, MappedPointer, Work};
 use ur::timeline::rank;
 use ur::timeline::sync::{Mutex, MutexGuard};
 
@@ -303,7 +303,7 @@ impl Mem {
         flags: ur_map_flags_t,
         offset: usize,
         bytes: usize,
-    ) -> Result<(Landing, Work<Cuda>)> {
+    ) -> Result<(MappedPointer, Work<Cuda>)> {
         self.free_ended();
         let src = self.range(offset, bytes)?;
         self.begin(Use::Reads)?;
@@ -331,7 +331,7 @@ impl Mem {
                 bytes,
             },
         };
-        Ok((Landing::at(at), work))
+        Ok((MappedPointer::at(at), work))
     }
 
     pub fn unmap(&self, at: usize) -> Result<Work<Cuda>> {

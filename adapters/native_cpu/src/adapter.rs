@@ -80,7 +80,7 @@ impl Machine {
     }
 
     fn running(&self) -> Result<MutexGuard<'_, Running>> {
-        if self.origin.is_left() {
+        if self.origin.is_forked() {
             return Err(error(Failure::Lost));
         }
         Ok(self.running.lock())

@@ -11,8 +11,8 @@ use ur::abi::*;
 use ur::hal::{VirtualMemGranularityInfo, VirtualMemInfo};
 use ur::object::{Error, Handles, InfoOut, Object, Result, ensure};
 use ur::stream::{
-    Context, Devices, Driver, Hooks, Kind, Landing, LaunchRequest, Notice, Payload, Pitched,
-    Stamps, Work,
+    CompletionCallback, Context, Devices, Driver, Hooks, Kind, LaunchRequest, MappedPointer,
+    Payload, Pitched, Timestamps, Work,
 };
 use ur::timeline::Clock;
 
@@ -33,7 +33,7 @@ impl Payload for Cpu {
 }
 
 impl Driver for Cpu {
-    type State = AddressSpace;
+    type ContextData = AddressSpace;
     type Lane = Lane;
     type Marker = Marker;
     type Signal = Signal;
@@ -65,7 +65,7 @@ impl Driver for Cpu {
         lane: &Lane,
         epoch: u64,
         work: Work<Self>,
-        timestamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Timestamps>>,
     ) -> Result<()> {
         let stamp = timestamps.map(|timestamps| Arc::new(Stamped(timestamps)) as Arc<dyn Stamp>);
         lane.submit(epoch, command(work), stamp).map_err(error)
@@ -77,9 +77,9 @@ impl Driver for Cpu {
             work,
             Work::Marker | Work::Prefetch { .. } | Work::Advise { .. }
         );
-        let suits = (nothing || work.is_little()) && lane.is_idle();
+        let suits = (nothing || work.suits_host()) && lane.is_idle();
         if suits {
-            work.run_here();
+            work.run_on_host();
         }
         suits
     }
@@ -100,7 +100,7 @@ impl Driver for Cpu {
         marker.block().map_err(error)
     }
 
-    fn notify(marker: &Marker, then: Notice) -> Option<Notice> {
+    fn notify(marker: &Marker, then: CompletionCallback) -> Option<CompletionCallback> {
         marker.on_completion(then).err()
     }
 
@@ -173,8 +173,8 @@ impl Driver for Cpu {
         _: ur_map_flags_t,
         offset: usize,
         bytes: usize,
-    ) -> Result<(Landing, Work<Self>)> {
-        Ok((Landing::at(mem.range(offset, bytes)?), Work::Marker))
+    ) -> Result<(MappedPointer, Work<Self>)> {
+        Ok((MappedPointer::at(mem.range(offset, bytes)?), Work::Marker))
     }
 
     fn unmap(mem: &Object<Mem>, _: &Object<Device>, address: usize) -> Result<Work<Self>> {
@@ -239,7 +239,7 @@ fn pitched(from: Pitched) -> exec::Pitched {
     }
 }
 
-struct Stamped(Arc<Stamps>);
+struct Stamped(Arc<Timestamps>);
 
 impl Stamp for Stamped {
     fn started(&self, at: u64) {

@@ -59,7 +59,7 @@ impl Kernel {
 
     /// Checks a launch and copies its arguments.
     pub fn launch(&self, device: &Object<Device>, request: &LaunchRequest<'_>) -> Result<Launch> {
-        request.wishes(LAUNCH_PROPERTIES)?;
+        request.attributes(LAUNCH_PROPERTIES)?;
         let range = self.range(device, request)?;
         let args = args(request.args)?;
         ensure(

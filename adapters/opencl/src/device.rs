@@ -356,7 +356,7 @@ impl hal::Device<OpenCl> for Device {
             DeviceInfo::ReferenceCount => info::get(this, what, out),
             _ => {
                 let query = |out: InfoOut<'_>| info::get(this, what, out);
-                this.answers.give(what as usize, out, query)
+                this.answers.write(what as usize, out, query)
             }
         }
     }

@@ -9,8 +9,8 @@ use opencl_sys::*;
 use ur::abi::*;
 use ur::object::{Error, Object, Result};
 use ur::stream::{
-    Compiled, Devices, Driver, Kind, Landing, LaunchRequest, NativeRecord, Notice, Payload, Stamps,
-    Step, Work,
+    Compiled, CompletionCallback, Devices, Driver, Kind, LaunchRequest, MappedPointer,
+    NativeRecord, Payload, Step, Timestamps, Work,
 };
 use ur::timeline::Clock;
 
@@ -33,7 +33,7 @@ impl Payload for OpenCl {
 }
 
 impl Driver for OpenCl {
-    type State = State;
+    type ContextData = State;
     type Lane = Arc<Lane>;
     type Marker = Marker;
     type Signal = Signal;
@@ -44,7 +44,7 @@ impl Driver for OpenCl {
     const TRACKS: bool = false;
 
     /// Drivers take any alignment, so clients may ask for any.
-    const MOST_ALIGN: u64 = 1 << 31;
+    const MAX_ALIGN_BYTES: u64 = 1 << 31;
 
     fn parent(device: &Object<Device>) -> Option<Arc<Object<Device>>> {
         device.parent().cloned()
@@ -70,7 +70,7 @@ impl Driver for OpenCl {
         lane: &Arc<Lane>,
         epoch: u64,
         work: Work<Self>,
-        timestamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Timestamps>>,
     ) -> Result<()> {
         lane.submit(epoch, work, timestamps)
     }
@@ -103,7 +103,7 @@ impl Driver for OpenCl {
         marker.block()
     }
 
-    fn notify(marker: &Marker, then: Notice) -> Option<Notice> {
+    fn notify(marker: &Marker, then: CompletionCallback) -> Option<CompletionCallback> {
         marker.notify(then)
     }
 
@@ -160,7 +160,7 @@ impl Driver for OpenCl {
         kernel: &Object<Kernel>,
         request: &LaunchRequest<'_>,
         _: &(),
-        timestamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Timestamps>>,
     ) -> Result<()> {
         lane.launch(epoch, kernel, request, timestamps)
     }
@@ -213,7 +213,7 @@ impl Driver for OpenCl {
         flags: ur_map_flags_t,
         offset: usize,
         bytes: usize,
-    ) -> Result<(Landing, Work<Self>)> {
+    ) -> Result<(MappedPointer, Work<Self>)> {
         Ok(mem.map(flags, offset, bytes))
     }
 

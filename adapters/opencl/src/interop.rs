@@ -6,7 +6,7 @@ use std::sync::Arc;
 use opencl_sys::*;
 use ur::abi::*;
 use ur::object::{Object, Result, ensure};
-use ur::stream::{Context, Event, Queue, Stamps};
+use ur::stream::{Context, Event, Queue, Timestamps};
 
 use crate::OpenCl;
 use crate::cl::{EventRef, QueueRef};
@@ -74,7 +74,7 @@ pub fn adopt_queue(
 
 /// The queue of OpenCL's that an in-order queue is.
 pub fn queue_handle(this: &Object<Queue<OpenCl>>) -> Result<ur_native_handle_t> {
-    let raw = this.expose(|lane| lane.queue().raw())?;
+    let raw = this.with_native(|lane| lane.queue().raw())?;
     Ok(raw.expose_provenance())
 }
 
@@ -123,7 +123,7 @@ pub fn adopt_event(
     let queue = queue.and_then(Result::ok);
     let position = Position::adopted(event.clone(), queue);
     let timestamps = queued.map(|queued| {
-        let timestamps = Arc::new(Stamps::default());
+        let timestamps = Arc::new(Timestamps::default());
         exec::times(&timestamps, position.clone(), position.clone(), None);
         (queued, timestamps)
     });

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use opencl_sys::*;
 use ur::abi::UR_RESULT_ERROR_UNSUPPORTED_FEATURE;
 use ur::object::{Error, Object, Result, ensure};
-use ur::stream::{Compiled, Devices, Stamps, Step, Work};
+use ur::stream::{Compiled, Devices, Step, Timestamps, Work};
 use ur::timeline::sync::Mutex;
 
 use crate::OpenCl;
@@ -35,7 +35,7 @@ const FIELDS: cl_mutable_dispatch_fields_khr = CL_MUTABLE_DISPATCH_GLOBAL_OFFSET
     | CL_MUTABLE_DISPATCH_ARGUMENTS_KHR;
 
 /// Fewer commands are not worth a buffer.
-const LEAST: usize = 2;
+const MIN_COMMANDS: usize = 2;
 
 /// Whether the device has command buffers as this module uses them.
 pub fn is_offered(device: &Device) -> bool {
@@ -308,7 +308,7 @@ pub fn compile(
         + (from + 1..steps.len())
             .take_while(|at| follows(*at))
             .count();
-    if chain < LEAST {
+    if chain < MIN_COMMANDS {
         return None;
     }
     let context = &devices.state().context;
@@ -323,7 +323,7 @@ pub fn compile(
         works.push(step.work.clone());
         commands.push(command);
     }
-    if works.len() < LEAST {
+    if works.len() < MIN_COMMANDS {
         return None;
     }
     recorded(buffer.finalize()).ok()?;
@@ -338,7 +338,12 @@ pub fn compile(
 }
 
 impl Compiled<OpenCl> for Recorded {
-    fn submit(&self, lane: &Arc<Lane>, epoch: u64, timestamps: Option<Arc<Stamps>>) -> Result<()> {
+    fn submit(
+        &self,
+        lane: &Arc<Lane>,
+        epoch: u64,
+        timestamps: Option<Arc<Timestamps>>,
+    ) -> Result<()> {
         let works = self.works.lock();
         lane.submit_recorded(epoch, &works, timestamps, |slot| {
             recorded(self.buffer.enqueue(slot))

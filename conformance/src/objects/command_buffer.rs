@@ -198,7 +198,7 @@ impl CommandBuffer {
         self.launch_or(kernel, items, args, &[], with)
     }
 
-    /// The same, with kernels that it may be switched to.
+    /// Appends a launch with the kernels that an update may switch it to.
     #[track_caller]
     pub fn launch_or(
         &self,
@@ -252,7 +252,7 @@ impl CommandBuffer {
         })
     }
 
-    /// The same without an event.
+    /// Enqueues the buffer without an event.
     #[track_caller]
     pub fn enqueue_only(&self, queue: &Queue) -> Done {
         self.ur

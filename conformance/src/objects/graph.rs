@@ -99,7 +99,7 @@ impl Executable {
         })
     }
 
-    /// The same without an event.
+    /// Enqueues the graph without an event.
     #[track_caller]
     pub fn enqueue_only(&self, queue: &Queue) -> Done {
         self.ur

@@ -49,7 +49,7 @@ impl Buffer {
         Self::over_at(context, access, memory.as_mut_ptr().cast(), size)
     }
 
-    /// The same by an address.
+    /// A buffer over `size` bytes of host memory at an address.
     #[track_caller]
     pub fn over_at(
         context: &Context,

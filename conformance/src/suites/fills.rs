@@ -84,7 +84,7 @@ impl<'a> Field<'a> {
         Ok(())
     }
 
-    /// The same with a pattern of four bytes, and an event.
+    /// Fills with a pattern of four bytes and returns the command's event.
     fn word(&mut self, queue: &Queue, wait: &[&Event]) -> Result<Event, Stop> {
         let words = self.some();
         let half = self.random as u32;

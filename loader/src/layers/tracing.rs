@@ -132,7 +132,7 @@ fn finish_at_exit() {
 }
 
 extern "C" fn at_exit() {
-    if ORIGIN.get().is_some_and(|origin| origin.is_left()) {
+    if ORIGIN.get().is_some_and(|origin| origin.is_forked()) {
         return;
     }
     events::hold_nothing_back();
@@ -178,7 +178,7 @@ pub fn wanted(function: usize) -> bool {
     WANTED
         .get(function)
         .is_some_and(|wanted| wanted.load(Ordering::Relaxed))
-        && !ORIGIN.get().is_some_and(|origin| origin.is_left())
+        && !ORIGIN.get().is_some_and(|origin| origin.is_forked())
 }
 
 /// The handle that leads to the call's adapter.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// What passes at least. A runtime that finds no device skips nearly everything, silently: the count
 /// is what tells. Intel's own adapter passes one less, and hangs in the one.
-const LEAST: u32 = 1425;
+const MIN_PASSED: u32 = 1425;
 const LIMIT: Duration = Duration::from_secs(1800);
 
 /// Where the tests are, the device, and the libraries that finding it loaded.
@@ -105,8 +105,11 @@ impl Counts {
         if self.deselected > 0 {
             return Err(format!("{} deselected", self.deselected));
         }
-        if self.passed < LEAST {
-            return Err(format!("only {} passed, {LEAST} are expected", self.passed));
+        if self.passed < MIN_PASSED {
+            return Err(format!(
+                "only {} passed, {MIN_PASSED} are expected",
+                self.passed
+            ));
         }
         Ok(())
     }

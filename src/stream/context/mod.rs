@@ -1,7 +1,7 @@
-//! Contexts: devices, default and current pools, queues' birth, and what happens at the end.
+//! Contexts: devices, default and current pools, and deleters.
 //!
-//! Owns the handles of contexts and of pools, and synchronous USM. Uses `usm` and what is below. Must never know a
-//! queue or an event.
+//! Owns the handles of contexts and of pools, and synchronous USM. Uses `usm` and the folders below
+//! it. Must never know a queue or an event.
 
 pub(crate) mod usm;
 pub(crate) mod usm_pool;
@@ -22,12 +22,12 @@ use std::sync::{Arc, OnceLock};
 /// A context's handle.
 pub struct Context<D: Driver> {
     domain: Arc<Domain<D>>,
-    /// By device, as the domain numbers them. Made when first asked for.
+    /// Default pools by device index. Made on demand.
     defaults: Box<[OnceLock<Pool<D>>]>,
-    /// What a null pool stands for, where it is not the default.
+    /// The current pools, which a null pool stands for, where they are not the default.
     current: Mutex<Vec<Option<Pool<D>>>>,
-    /// The keys of what a null pool stands for, by device and kind; 0 when not known yet. Written
-    /// under the lock of `current`, read without.
+    /// Keys of the current pools by device and kind; 0 for unknown. Written under the lock of
+    /// `current`, read without.
     keys: Box<[[AtomicU64; Kind::ALL.len()]]>,
     deleters: Mutex<Vec<Deleter>>,
 }
@@ -39,7 +39,8 @@ struct Deleter {
     data: *mut c_void,
 }
 
-// SAFETY: whoever sets a deleter promises that it may run on the thread that ends the context.
+// SAFETY: the caller that sets a deleter promises that it may run on the thread that ends the
+// context.
 unsafe impl Send for Deleter {}
 
 impl<D: Driver> Body for Context<D> {
@@ -51,7 +52,7 @@ impl<D: Driver> Context<D> {
     pub fn new(
         engine: &Arc<Engine<D>>,
         devices: Handles<'_, D::Device>,
-        state: D::State,
+        state: D::ContextData,
     ) -> Arc<Object<Self>> {
         let devices: Box<[_]> = devices.iter().map(Object::arc).collect();
         let defaults = devices.iter().map(|_| OnceLock::new()).collect();
@@ -79,7 +80,8 @@ impl<D: Driver> Context<D> {
         self.domain.engine().wait(&self.domain.everything())
     }
 
-    /// Has a job run on a thread of ours once everything enqueued in the context so far has ended.
+    /// Runs a job on a thread of the engine once everything enqueued in the context so far has
+    /// ended.
     pub fn when_finished(&self, job: impl FnOnce() + Send + 'static) -> Result<()> {
         let everything = self.domain.everything().into();
         self.domain.engine().when(everything, |_| job())
@@ -119,7 +121,7 @@ impl<D: Driver> Context<D> {
         Ok(pool)
     }
 
-    /// What a stash knows that pool's memory of a kind by, once it was used.
+    /// The key of the current pool in block caches, once it was used.
     pub(crate) fn current_key(&self, device: usize, kind: Kind) -> Option<PoolKey> {
         let key = self.keys[device][kind as usize].load(Ordering::Relaxed);
         (key != 0).then(|| PoolKey::from_raw(key))

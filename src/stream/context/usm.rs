@@ -1,20 +1,20 @@
-//! Synchronous USM: shares the pools with the asynchronous kind, but takes only what is complete.
+//! Synchronous USM: uses the pools of asynchronous USM, but only memory whose use is complete.
 
 use crate::abi::*;
 use crate::hal::UsmAllocInfo;
 use crate::object::{Error, InfoOut, Object, Result, chain, ensure};
 use crate::pool::{Acquired, Order, Request};
-use crate::stream::lane::rooms;
+use crate::stream::lane::extents;
 use crate::stream::settings::pool_trace::Trace;
-use crate::stream::usm::memory::Room;
+use crate::stream::usm::memory::AddressExtent;
 use crate::stream::usm::pool_core::Answer;
 use crate::stream::{Context, Driver, Kind, UsmPool};
 use std::cell::RefCell;
 use std::ffi::c_void;
 
 impl<D: Driver> Context<D> {
-    /// Memory that may be used at once. `device` is none for host memory; without a pool it is the
-    /// device's default one.
+    /// Allocates memory for immediate use. `device` is none for host memory. `pool` defaults to the
+    /// device's default pool.
     pub fn alloc_now(
         this: &Object<Self>,
         kind: Kind,
@@ -99,7 +99,8 @@ impl<D: Driver> Context<D> {
         ))
     }
 
-    /// Memory of a buffer: the only device's own, or what all devices share.
+    /// Allocates memory of a buffer: device memory of the only device, or memory that all devices
+    /// share.
     pub fn alloc_buffer(this: &Object<Self>, bytes: usize, align: u32) -> Result<*mut c_void> {
         let desc = ur_usm_desc_t {
             align,
@@ -118,7 +119,7 @@ impl<D: Driver> Context<D> {
         })
     }
 
-    /// `urUSMFree`: the block dies when everything enqueued in the context so far has ended.
+    /// `urUSMFree`: the block is free once everything enqueued in the context so far has ended.
     pub fn free_now(&self, addr: usize) -> Result<()> {
         let domain = self.domain();
         domain.poll();
@@ -164,21 +165,20 @@ impl<D: Driver> Context<D> {
         }
     }
 
-    /// Whether these bytes stay inside the allocation that they begin in. Memory that is none of
-    /// ours passes.
+    /// An error if these bytes leave the allocation that they begin in. Foreign memory passes.
     #[inline]
     pub(crate) fn check_range(&self, addr: usize, bytes: usize) -> Result<()> {
         self.check_ranges([addr], bytes)
     }
 
-    /// As [`Context::check_range`], from several addresses on.
+    /// As [`Context::check_range`], for several addresses.
     #[inline]
     pub(crate) fn check_ranges<const N: usize>(
         &self,
         addrs: [usize; N],
         bytes: usize,
     ) -> Result<()> {
-        match rooms::have(self.domain().memory.ends.now(), addrs, bytes) {
+        match extents::covers(self.domain().memory.ends.now(), addrs, bytes) {
             true => Ok(()),
             false => addrs
                 .iter()
@@ -190,18 +190,18 @@ impl<D: Driver> Context<D> {
     fn look_for_room(&self, addr: usize, bytes: usize) -> Result<()> {
         let memory = &self.domain().memory;
         let since = memory.ends.now();
-        let room = match memory.room(addr) {
-            Room::Free => return Ok(()),
-            Room::Strange => usize::MAX,
-            Room::Live(room) => room,
+        let extent = match memory.extent(addr) {
+            AddressExtent::Free => return Ok(()),
+            AddressExtent::Foreign => usize::MAX,
+            AddressExtent::Live(extent) => extent,
         };
-        rooms::keep(since, addr, room);
-        ensure(bytes <= room, UR_RESULT_ERROR_INVALID_SIZE)
+        extents::insert(since, addr, extent);
+        ensure(bytes <= extent, UR_RESULT_ERROR_INVALID_SIZE)
     }
 
-    /// Whether commands on a device reach what is at these addresses. Memory that is none of ours passes.
+    /// An error if commands on a device cannot access these addresses. Foreign memory passes.
     #[inline]
-    pub(crate) fn check_reach<const N: usize>(
+    pub(crate) fn check_access<const N: usize>(
         &self,
         device: &Object<D::Device>,
         addrs: [usize; N],
@@ -217,7 +217,7 @@ impl<D: Driver> Context<D> {
     #[inline(never)]
     fn look_for_reach(&self, device: &Object<D::Device>, addr: usize) -> Result<()> {
         let mut homes = self.domain().memory.homes(addr);
-        let reached = homes.all(|home| D::reaches(device, &home));
+        let reached = homes.all(|home| D::can_access(device, &home));
         ensure(reached, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)
     }
 
@@ -229,14 +229,14 @@ impl<D: Driver> Context<D> {
             .into_iter()
             .find_map(|addr| memory.find(addr)?.part().device.clone());
         let device = owner.as_ref().unwrap_or(&self.devices()[0]);
-        self.check_reach(device, [dst, src])?;
+        self.check_access(device, [dst, src])?;
         self.domain()
             .run_now(device, crate::stream::Work::Copy { dst, src, bytes })
     }
 }
 
-/// The alignment that a descriptor asks for. What is chained to it are wishes that a pool may pass
-/// over, but they must be ones that it knows.
+/// The alignment of a descriptor. Chained structs are hints that a pool may ignore, but unknown
+/// ones are an error.
 fn alignment<D: Driver>(desc: &ur_usm_desc_t) -> Result<u64> {
     const KNOWN: [ur_structure_type_t; 3] = [
         UR_STRUCTURE_TYPE_USM_HOST_DESC,
@@ -244,7 +244,7 @@ fn alignment<D: Driver>(desc: &ur_usm_desc_t) -> Result<u64> {
         UR_STRUCTURE_TYPE_USM_ALLOC_LOCATION_DESC,
     ];
     let first = desc.pNext;
-    // SAFETY: the caller's chain consists of live structs tagged as what they are.
+    // SAFETY: the entry point's caller promises a chain of live structs with correct tags.
     let (other, host, device) = unsafe {
         (
             chain::has_other(first, &KNOWN),
@@ -257,6 +257,6 @@ fn alignment<D: Driver>(desc: &ur_usm_desc_t) -> Result<u64> {
     let device = device.map_or(0, |device| device.flags.0 & UR_USM_DEVICE_MEM_FLAGS_MASK);
     ensure(host | device == 0, UR_RESULT_ERROR_INVALID_ENUMERATION)?;
     let align = u64::from(desc.align);
-    ensure(align <= D::MOST_ALIGN, UR_RESULT_ERROR_INVALID_VALUE)?;
+    ensure(align <= D::MAX_ALIGN_BYTES, UR_RESULT_ERROR_INVALID_VALUE)?;
     Ok(align)
 }

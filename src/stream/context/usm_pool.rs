@@ -11,12 +11,12 @@ use crate::timeline::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
-/// A pool's handle. Its memory, the core, outlives it while blocks of it are live or pending.
+/// A pool's handle. Its core outlives it while blocks are live or pending.
 pub struct UsmPool<D: Driver> {
     core: Arc<PoolCore<D>>,
     context: Weak<Object<Context<D>>>,
-    /// The context again, while the user holds the pool. A context keeps its default pools and the
-    /// current ones, which therefore must not keep it.
+    /// The context, while the user holds the pool. Default and current pools belong to the context
+    /// and must not keep it.
     keep: Mutex<Option<Arc<Object<Context<D>>>>>,
     default: bool,
 }
@@ -48,7 +48,7 @@ impl<D: Driver> UsmPool<D> {
         self.default
     }
 
-    /// The pool that a device of the context has from the start. It gives nothing back by itself.
+    /// The default pool of a device. It releases nothing by itself.
     pub(crate) fn default_of(
         context: &Arc<Object<Context<D>>>,
         device: &Arc<Object<D::Device>>,
@@ -68,7 +68,7 @@ impl<D: Driver> UsmPool<D> {
             keep: Mutex::new(None),
             default: true,
         };
-        // The context owns it and lends it: references that a caller takes or gives do not count.
+        // The context owns the pool: references of callers do not count.
         let pool = Object::immortal(D::table(), body);
         core.set_handle(&pool);
         pool
@@ -81,7 +81,7 @@ impl<D: Driver> UsmPool<D> {
         desc: &ur_usm_pool_desc_t,
     ) -> Result<Arc<Object<Self>>> {
         let chained = desc.pNext;
-        // SAFETY: the caller's chain consists of live structs tagged as what they are.
+        // SAFETY: the entry point's caller promises a chain of live structs with correct tags.
         let (limits, buffer) = unsafe {
             (
                 chain::find::<ur_usm_pool_limits_desc_t>(
@@ -124,7 +124,7 @@ impl<D: Driver> UsmPool<D> {
     }
 }
 
-/// Checks a block that the user gives and narrows the pool to its device.
+/// Checks a user's block and narrows the pool to its device.
 fn user_block<D: Driver>(
     context: &Object<Context<D>>,
     devices: &mut Vec<Arc<Object<D::Device>>>,
@@ -140,19 +140,19 @@ fn user_block<D: Driver>(
         UR_USM_TYPE_SHARED => Kind::Shared,
         _ => return Err(Error::new(UR_RESULT_ERROR_INVALID_VALUE)),
     };
-    // Memory of the context must be of that kind, and there must be that much of it.
+    // Memory of the context must have that kind and that length.
     if let Some(found) = context.domain().memory.find(base) {
         ensure(found.part().kind == kind, UR_RESULT_ERROR_INVALID_VALUE)?;
         context.check_range(base, buffer.size)?;
     }
     if !buffer.device.is_null() {
-        // SAFETY: a handle in a descriptor is one of a live object, as any handle.
+        // SAFETY: the entry point's caller promises live handles in descriptors.
         let device = unsafe { Object::<D::Device>::borrow(buffer.device.cast(), D::table()) }?;
         let own = context.device(device)?;
         devices.retain(|other| Arc::ptr_eq(other, &own));
         ensure(!devices.is_empty(), UR_RESULT_ERROR_INVALID_VALUE)?;
     } else if kind != Kind::Host {
-        // Without an owner the block can only be the one device's.
+        // A block of foreign memory can only belong to the one device.
         ensure(devices.len() == 1, UR_RESULT_ERROR_INVALID_VALUE)?;
     }
     Ok((
@@ -189,7 +189,7 @@ impl<D: Driver> hal::UsmPool<D> for UsmPool<D> {
             prop_name,
             UsmPoolInfo::ReservedCurrentExp | UsmPoolInfo::ReservedHighExp
         ) {
-            core.look();
+            core.refresh_native();
         }
         match prop_name {
             UsmPoolInfo::ReferenceCount => out.value(this.api_refs()),
@@ -230,7 +230,7 @@ impl<D: Driver> hal::UsmPool<D> for UsmPool<D> {
             }
             UsmPoolInfo::ReservedHighExp => {
                 high()?;
-                this.core.look();
+                this.core.refresh_native();
                 this.core.reserved.reset_high();
             }
             UsmPoolInfo::UsedHighExp => {

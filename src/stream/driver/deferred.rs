@@ -1,22 +1,22 @@
-//! Work that a stream is given later: what waits for the host is kept back by the host.
+//! Deferred submission: work that waits for the host is submitted to the stream later.
 //!
-//! A stream could wait for the host by itself where the driver can, but at a price: CUDA's then stops its
-//! channel, and OpenCL's runs what comes behind a wait that failed. So a stream keeps back what it is
-//! given while it waits for a point that the host has yet to signal, and whoever signals gives it to the
-//! stream, or drops it where the point failed. A marker of what is kept back is a promise of an event.
-//! Only where others put work on the stream, too, must it wait by itself.
+//! A stream could wait for the host by itself, at a price: CUDA's then stops its channel, and
+//! OpenCL's runs the commands behind a wait that failed. So a stream defers its work while it waits
+//! for a pending host point. The thread that signals the point submits that work, or drops it if
+//! the point failed. A marker of deferred work is a deferred event. Only a stream that is open to
+//! foreign submitters waits by itself.
 //!
-//! | a stream | until |
+//! | state of a stream | left when |
 //! |---|---|
-//! | is given work at once | it has to wait for a point or a promise that is not there yet |
-//! | keeps work back | all that it waits for is there, or it is opened to others |
-//! | drops work | [`Deferred::recover`]: something that it waits for failed, or kept-back work was refused |
+//! | submits work at once | it has to wait for a pending host point or an unrecorded deferred event |
+//! | defers work | all of its waits are satisfied, or it is opened to foreign submitters |
+//! | drops work: a dependency failed, or deferred work was refused | [`Deferred::recover`] |
 //!
-//! The lock of what is kept back is held while work is given, so that order stays; a promise is kept and
-//! its bell rung after it is let go.
+//! The lock of the deferred state is held during submission, which keeps the order. Deferred events
+//! are set, and their waiters notified, after it is released.
 
 use crate::object::{Error, Result};
-use crate::stream::Notice;
+use crate::stream::CompletionCallback;
 use crate::stream::driver::FAILED;
 use crate::timeline::rank;
 use crate::timeline::sync::{Condvar, Mutex, MutexGuard};
@@ -25,13 +25,13 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// A backend's stream, as far as giving it work goes.
+/// A backend's stream as deferred submission uses it.
 pub trait Stream: Send + Sync + Sized + 'static {
-    /// What it is given, with all that this needs until it is.
+    /// One piece of work, with everything that it needs until its submission.
     type Work: Send;
     /// A position in a stream. Cheap to clone.
     type Event: Clone + Send + Sync;
-    /// What a stream watches that waits for the host by itself.
+    /// The backend's object that a stream waits on by itself for the host.
     type Point: Send + Sync;
 
     fn deferred(&self) -> &Deferred<Self>;
@@ -39,19 +39,19 @@ pub trait Stream: Send + Sync + Sized + 'static {
     /// Whether each command depends on the one before, as on an in-order queue.
     fn is_chained(&self) -> bool;
 
-    /// Gives it work now.
-    fn give(&self, work: Self::Work) -> Result<()>;
+    /// Submits work now.
+    fn submit(&self, work: Self::Work) -> Result<()>;
 
-    /// The position behind all that it was given.
+    /// Records an event behind all submitted work.
     fn record(&self) -> Result<Self::Event>;
 
-    /// Has it wait by itself for another stream's work, which ends without the host.
+    /// Makes the stream wait for work of another stream, which ends without the host.
     fn wait(&self, event: &Self::Event) -> Result<()>;
 
-    /// Has it wait by itself for the host.
+    /// Makes the stream itself wait for the host.
     fn wait_point(&self, point: &Arc<HostPoint<Self>>) -> Result<()>;
 
-    /// Has those go on that wait for the point by themselves, also where it failed.
+    /// Releases the streams that wait for the point themselves, also if it failed.
     fn signal(point: &Self::Point);
 
     /// As [`Driver::is_done`](crate::stream::Driver::is_done).
@@ -61,111 +61,110 @@ pub trait Stream: Send + Sync + Sized + 'static {
     fn block(event: &Self::Event) -> Result<()>;
 
     /// As [`Driver::notify`](crate::stream::Driver::notify).
-    fn notify(event: &Self::Event, then: Notice) -> Option<Notice> {
+    fn notify(event: &Self::Event, then: CompletionCallback) -> Option<CompletionCallback> {
         let _ = event;
         Some(then)
     }
 }
 
-/// What a stream keeps back.
+/// The deferred work of a stream.
 pub struct Deferred<S: Stream> {
-    /// Whether anything is kept back or dropped. What a stream is given comes one at a time, by the
-    /// engine's promise, and nothing else is ever kept back: who gives and finds nothing here needs no
-    /// lock.
-    keeps: AtomicBool,
-    /// Whether something failed that all that follows comes after.
+    /// Whether work is deferred or dropped. Submissions come one at a time, by the engine's
+    /// promise, and only they defer work: a submitter that reads false needs no lock.
+    deferring: AtomicBool,
+    /// Whether a dependency of all later work has failed.
     failed: AtomicBool,
-    held: Mutex<Held<S>, { rank::DEFERRED }>,
+    state: Mutex<DeferredState<S>, { rank::DEFERRED }>,
 }
 
-struct Held<S: Stream> {
-    /// What is kept back, in order. The first is always something to wait for.
+struct DeferredState<S: Stream> {
+    /// Deferred steps, in order. The first one is always a wait.
     steps: VecDeque<Step<S>>,
     /// Whether others put work on the stream.
     open: bool,
-    /// What the stream waits for by itself since it was opened: what comes once it is closed is kept back
-    /// until that is there, since it may fail.
+    /// Host points that the stream waits for itself since it was opened. Once it is closed, work is
+    /// deferred until they are signalled, since they may fail.
     waits: Vec<Arc<HostPoint<S>>>,
 }
 
 enum Step<S: Stream> {
     Work(S::Work),
     Wait(Marker<S>),
-    /// What the stream was to wait for by itself while it was open.
-    Again(Arc<HostPoint<S>>),
-    Mark(Arc<Promise<S>>),
+    /// A host point that the stream itself waits for since it was open.
+    Rewait(Arc<HostPoint<S>>),
+    Mark(Arc<DeferredEvent<S>>),
 }
 
-/// What can be waited for.
+/// A position that can be waited for.
 pub enum Marker<S: Stream> {
-    /// Everything that a stream had been given.
+    /// All work that a stream was given, submitted already.
     Event(S::Event),
-    /// The same of a stream whose work is kept back.
-    Promise(Arc<Promise<S>>),
+    /// All work that a stream was given, some of it deferred.
+    Deferred(Arc<DeferredEvent<S>>),
     Host(Arc<HostPoint<S>>),
 }
 
-/// An event that is recorded once the work before it leaves for the stream.
-pub struct Promise<S: Stream> {
+/// An event that is recorded once the deferred work before it is submitted.
+pub struct DeferredEvent<S: Stream> {
     stream: Weak<S>,
-    end: OnceLock<End<S>>,
-    bell: Bell,
+    outcome: OnceLock<Outcome<S>>,
+    notifier: Notifier,
 }
 
-/// What became of a promise.
-enum End<S: Stream> {
-    Kept(S::Event),
-    /// What comes before it failed. What the stream was given before has ended with the event.
+/// The outcome of a deferred event.
+enum Outcome<S: Stream> {
+    Recorded(S::Event),
+    /// A dependency failed. Earlier submitted work has ended when the event has.
     Failed(S::Event),
-    Broken(Error),
+    NotRecorded(Error),
 }
 
-/// A point that the host signals.
+/// A host-signalled point.
 pub struct HostPoint<S: Stream> {
     pub point: S::Point,
     failed: AtomicBool,
-    bell: Bell,
+    notifier: Notifier,
 }
 
-/// The means to signal a point. Dropping it signals too, once.
+/// The right to signal a point. Dropping it signals too, once.
 pub struct Signal<S: Stream>(Arc<HostPoint<S>>);
 
-/// Those who want to know of something that has not come to pass.
+/// Waiters for something that has not happened yet.
 ///
-/// | state | who goes on |
+/// | state | released |
 /// |---|---|
-/// | rung | streams that wait for it: they are told one after the other |
-/// | told | threads that block for it, which find the streams gone on |
+/// | signalled | streams that wait for it, by callbacks, one after the other |
+/// | notified | threads that block for it, which find the streams resumed |
 #[derive(Default)]
-struct Bell {
-    rung: AtomicBool,
-    told: AtomicBool,
-    waiting: Mutex<Vec<Notice>>,
+struct Notifier {
+    signalled: AtomicBool,
+    notified: AtomicBool,
+    waiting: Mutex<Vec<CompletionCallback>>,
     changed: Condvar,
 }
 
-/// How a stream was told to wait.
-enum Waits {
-    /// It waits by itself, or need not.
-    There,
-    /// It would keep others from going on.
-    NotYet,
+/// The result of telling a stream to wait.
+enum WaitOutcome {
+    /// The stream waits itself, or need not wait.
+    Satisfied,
+    /// The wait would block other streams.
+    Blocked,
     Failed,
 }
 
-type Line = RefCell<Option<VecDeque<Box<dyn FnOnce()>>>>;
+type ResumeQueue = RefCell<Option<VecDeque<Box<dyn FnOnce()>>>>;
 
 thread_local! {
-    /// Streams that this thread is to let go on, while it does so.
-    static LINE: Line = const { RefCell::new(None) };
+    /// Streams that this thread has to resume, while it resumes one.
+    static RESUMED: ResumeQueue = const { RefCell::new(None) };
 }
 
 impl<S: Stream> Default for Deferred<S> {
     fn default() -> Self {
         Self {
-            keeps: AtomicBool::new(false),
+            deferring: AtomicBool::new(false),
             failed: AtomicBool::new(false),
-            held: Mutex::new(Held {
+            state: Mutex::new(DeferredState {
                 steps: VecDeque::new(),
                 open: false,
                 waits: Vec::new(),
@@ -176,273 +175,275 @@ impl<S: Stream> Default for Deferred<S> {
 
 impl<S: Stream> Deferred<S> {
     #[inline]
-    pub fn keeps(&self) -> bool {
-        self.keeps.load(Ordering::Acquire)
+    pub fn is_deferring(&self) -> bool {
+        self.deferring.load(Ordering::Acquire)
     }
 
     /// Whether others put work on the stream.
     pub fn is_open(&self) -> bool {
-        self.held().open
+        self.state().open
     }
 
-    /// Calls `run`, and tells it whether what the stream is given now is kept back or dropped.
-    pub fn look<R>(&self, run: impl FnOnce(bool) -> R) -> R {
-        let held = self.held();
-        run(self.is_kept(&held))
+    /// Calls `run` under the lock, with whether work is deferred or dropped now.
+    pub fn with_state<R>(&self, run: impl FnOnce(bool) -> R) -> R {
+        let state = self.state();
+        run(self.defers(&state))
     }
 
-    /// Gives the stream work by `now`, or keeps back what `later` makes of it, or drops it.
+    /// Submits work by `now`, or defers what `later` makes of it, or drops it.
     pub fn submit<T>(
         &self,
         work: T,
         now: impl FnOnce(T) -> Result<()>,
         later: impl FnOnce(T) -> Result<S::Work>,
     ) -> Result<()> {
-        let mut held = self.held();
-        if !self.is_kept(&held) {
+        let mut state = self.state();
+        if !self.defers(&state) {
             return now(work);
         }
-        if !self.is_dropped(&held) {
-            self.keep(&mut held, Step::Work(later(work)?));
+        if !self.is_dropped(&state) {
+            self.defer(&mut state, Step::Work(later(work)?));
         }
         Ok(())
     }
 
-    /// What is given from now on is not dropped any more. Whether it was.
+    /// Stops dropping work. Returns whether work was dropped.
     pub fn recover(&self) -> bool {
-        let held = self.held();
+        let state = self.state();
         let failed = self.failed.swap(false, Ordering::Relaxed);
-        self.keeps.store(self.is_kept(&held), Ordering::Release);
+        self.deferring.store(self.defers(&state), Ordering::Release);
         failed
     }
 
-    /// Something failed that what is given from now on comes after.
+    /// Records the failure of a dependency of all later work.
     pub fn fail(&self) {
         self.failed.store(true, Ordering::Relaxed);
-        self.keeps.store(true, Ordering::Release);
+        self.deferring.store(true, Ordering::Release);
     }
 
     fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
 
-    fn is_kept(&self, held: &Held<S>) -> bool {
-        !held.steps.is_empty() || self.has_failed()
+    fn defers(&self, state: &DeferredState<S>) -> bool {
+        !state.steps.is_empty() || self.has_failed()
     }
 
-    /// Whether what is given now is dropped: what comes before it is not kept back any more.
-    fn is_dropped(&self, held: &Held<S>) -> bool {
-        held.steps.is_empty() && self.has_failed()
+    /// Whether work is dropped now: nothing before it is deferred any more.
+    fn is_dropped(&self, state: &DeferredState<S>) -> bool {
+        state.steps.is_empty() && self.has_failed()
     }
 
-    fn held(&self) -> MutexGuard<'_, Held<S>> {
-        self.held.lock()
+    fn state(&self) -> MutexGuard<'_, DeferredState<S>> {
+        self.state.lock()
     }
 
-    fn keep(&self, held: &mut Held<S>, step: Step<S>) {
-        held.steps.push_back(step);
-        self.keeps.store(true, Ordering::Relaxed);
+    fn defer(&self, state: &mut DeferredState<S>, step: Step<S>) {
+        state.steps.push_back(step);
+        self.deferring.store(true, Ordering::Relaxed);
     }
 
-    /// A marker of everything submitted so far.
+    /// A marker of everything submitted so far, deferred work included.
     pub fn mark(this: &Arc<S>) -> Result<Marker<S>> {
         let own = this.deferred();
-        if !own.keeps() {
+        if !own.is_deferring() {
             return Ok(Marker::Event(this.record()?));
         }
-        let mut held = own.held();
-        if !own.is_kept(&held) {
+        let mut state = own.state();
+        if !own.defers(&state) {
             return Ok(Marker::Event(this.record()?));
         }
-        let promise = Promise::new(this);
-        match own.is_dropped(&held) {
-            true => promise.keep(End::Failed(this.record()?)),
-            false => own.keep(&mut held, Step::Mark(Arc::clone(&promise))),
+        let event = DeferredEvent::new(this);
+        match own.is_dropped(&state) {
+            true => event.set(Outcome::Failed(this.record()?)),
+            false => own.defer(&mut state, Step::Mark(Arc::clone(&event))),
         }
-        Ok(Marker::Promise(promise))
+        Ok(Marker::Deferred(event))
     }
 
-    /// Later commands wait for the marker.
+    /// Makes later commands wait for the marker.
     pub fn wait(this: &Arc<S>, marker: &Marker<S>) -> Result<()> {
         let own = this.deferred();
         if let Marker::Event(event) = marker
-            && !own.keeps()
+            && !own.is_deferring()
         {
             return this.wait(event);
         }
-        let mut held = own.held();
-        if held.open
-            && let Marker::Promise(promise) = marker
+        let mut state = own.state();
+        if state.open
+            && let Marker::Deferred(event) = marker
         {
-            // What others put on the stream cannot be kept back behind it.
-            drop(held);
-            promise.force()?;
-            held = own.held();
+            // Foreign work cannot be deferred behind the marker.
+            drop(state);
+            event.submit()?;
+            state = own.state();
         }
-        if own.is_dropped(&held) {
+        if own.is_dropped(&state) {
             return Ok(());
         }
-        if held.steps.is_empty() {
-            match held.wait_on(this, marker)? {
-                Waits::There => return Ok(()),
-                Waits::NotYet => {}
-                Waits::Failed => {
+        if state.steps.is_empty() {
+            match state.wait_on(this, marker)? {
+                WaitOutcome::Satisfied => return Ok(()),
+                WaitOutcome::Blocked => {}
+                WaitOutcome::Failed => {
                     own.fail();
                     return Ok(());
                 }
             }
         }
-        own.keep(&mut held, Step::Wait(marker.clone()));
-        drop(held);
-        Self::go_on_after(this, marker);
+        own.defer(&mut state, Step::Wait(marker.clone()));
+        drop(state);
+        Self::resume_after(this, marker);
         Ok(())
     }
 
-    /// Has the stream go on with what it keeps back once the marker is there.
-    fn go_on_after(this: &Arc<S>, marker: &Marker<S>) {
+    /// Resumes the stream once the marker is ready.
+    fn resume_after(this: &Arc<S>, marker: &Marker<S>) {
         let stream = Arc::downgrade(this);
-        marker.when_there(Box::new(move || {
+        marker.when_ready(Box::new(move || {
             if let Some(stream) = stream.upgrade() {
-                Self::let_go_on(stream);
+                Self::resume_chain(stream);
             }
         }));
     }
 
-    /// Others put work on the stream from now on, or no longer.
+    /// Opens the stream to foreign submitters, or closes it.
     pub fn set_open(this: &Arc<S>, open: bool) -> Result<()> {
         let own = this.deferred();
-        own.held().open = open;
+        own.state().open = open;
         if open {
-            return Self::force(this);
+            return Self::submit_all(this);
         }
         let waits = {
-            let mut held = own.held();
-            let waits = std::mem::take(&mut held.waits).into_iter();
+            let mut state = own.state();
+            let waits = std::mem::take(&mut state.waits).into_iter();
             let waits: Vec<_> = waits.filter(|point| !point.is_signalled()).collect();
             for point in &waits {
-                own.keep(&mut held, Step::Again(Arc::clone(point)));
+                own.defer(&mut state, Step::Rewait(Arc::clone(point)));
             }
             waits
         };
         for point in waits {
-            Self::go_on_after(this, &Marker::Host(point));
+            Self::resume_after(this, &Marker::Host(point));
         }
         Ok(())
     }
 
-    /// As [`Deferred::go_on`], and then those that it lets go on, one after the other: chains of them
-    /// may be long.
-    fn let_go_on(stream: Arc<S>) {
-        let mut own: Option<Box<dyn FnOnce()>> = Some(Box::new(move || Self::go_on(&stream)));
-        let join = |line: &Line| match &mut *line.borrow_mut() {
-            Some(line) => line.extend(own.take()),
+    /// Resumes a stream, then the streams that this releases, one after the other: chains may be
+    /// long.
+    fn resume_chain(stream: Arc<S>) {
+        let mut own: Option<Box<dyn FnOnce()>> = Some(Box::new(move || Self::resume(&stream)));
+        let join = |queue: &ResumeQueue| match &mut *queue.borrow_mut() {
+            Some(queue) => queue.extend(own.take()),
             none => *none = Some(VecDeque::new()),
         };
-        // Without a line, in a thread that ends, they go on within each other.
-        let _ = LINE.try_with(join);
+        // Without the thread-local queue, in a thread that ends, they resume recursively.
+        let _ = RESUMED.try_with(join);
         let mut next = own;
         let first = next.is_some();
-        while let Some(go_on) = next {
-            go_on();
-            let pop = |line: &Line| line.borrow_mut().as_mut().and_then(VecDeque::pop_front);
-            next = LINE.try_with(pop).unwrap_or_default();
+        while let Some(resume) = next {
+            resume();
+            let pop =
+                |queue: &ResumeQueue| queue.borrow_mut().as_mut().and_then(VecDeque::pop_front);
+            next = RESUMED.try_with(pop).unwrap_or_default();
         }
         if first {
-            // A thread that ends has none.
-            let _ = LINE.try_with(|line| *line.borrow_mut() = None);
+            // A thread that ends has no queue.
+            let _ = RESUMED.try_with(|queue| *queue.borrow_mut() = None);
         }
     }
 
-    /// Gives the stream what was kept back, as far as what it waits for is there. Failures are told
-    /// with the markers behind them.
-    fn go_on(this: &Arc<S>) {
+    /// Submits deferred work up to the first wait that is not satisfied. Failures are reported by
+    /// the markers behind them.
+    fn resume(this: &Arc<S>) {
         let own = this.deferred();
-        let mut kept = Vec::new();
+        let mut recorded = Vec::new();
         let mut dropped = Vec::new();
         {
-            let mut held = own.held();
-            while let Some(step) = held.steps.pop_front() {
+            let mut state = own.state();
+            while let Some(step) = state.steps.pop_front() {
                 let done = match step {
                     Step::Work(work) if own.has_failed() => {
                         dropped.push(work);
                         Ok(())
                     }
-                    Step::Work(work) => this.give(work),
-                    Step::Wait(_) | Step::Again(_) if own.has_failed() => Ok(()),
-                    Step::Again(point) if !point.is_signalled() => {
-                        held.steps.push_front(Step::Again(point));
+                    Step::Work(work) => this.submit(work),
+                    Step::Wait(_) | Step::Rewait(_) if own.has_failed() => Ok(()),
+                    Step::Rewait(point) if !point.is_signalled() => {
+                        state.steps.push_front(Step::Rewait(point));
                         break;
                     }
-                    Step::Again(point) => {
-                        // Elsewhere what comes now depends on it only if it says so.
-                        let depends = this.is_chained() || !held.steps.is_empty();
+                    Step::Rewait(point) => {
+                        // On an unchained stream only work behind an explicit wait depends on the
+                        // point.
+                        let depends = this.is_chained() || !state.steps.is_empty();
                         if depends && point.outcome().is_err() {
                             own.fail();
                         }
                         Ok(())
                     }
-                    Step::Wait(marker) => match held.wait_on(this, &marker) {
-                        Ok(Waits::There) => Ok(()),
-                        Ok(Waits::NotYet) => {
-                            held.steps.push_front(Step::Wait(marker));
+                    Step::Wait(marker) => match state.wait_on(this, &marker) {
+                        Ok(WaitOutcome::Satisfied) => Ok(()),
+                        Ok(WaitOutcome::Blocked) => {
+                            state.steps.push_front(Step::Wait(marker));
                             break;
                         }
-                        Ok(Waits::Failed) => {
+                        Ok(WaitOutcome::Failed) => {
                             own.fail();
                             Ok(())
                         }
                         Err(error) => Err(error),
                     },
-                    Step::Mark(promise) => {
-                        kept.push((promise, End::of(this.record(), own.has_failed())));
+                    Step::Mark(event) => {
+                        recorded.push((event, Outcome::of(this.record(), own.has_failed())));
                         Ok(())
                     }
                 };
                 if let Err(error) = done {
-                    log::error!("work that was kept back failed: {:?}", error.code());
+                    log::error!("deferred work failed: {:?}", error.code());
                     own.fail();
                 }
             }
-            // Whoever sees that it keeps nothing gives behind all this.
-            own.keeps.store(own.is_kept(&held), Ordering::Release);
+            // A submitter that reads false submits behind all of this.
+            own.deferring.store(own.defers(&state), Ordering::Release);
         }
         drop(dropped);
-        // Others may go on now, and no lock of ours is held while they do.
-        for (promise, end) in kept {
-            promise.keep(end);
+        // Other streams may resume now: no lock is held.
+        for (event, end) in recorded {
+            event.set(end);
         }
     }
 
-    /// Gives the stream everything, which then waits by itself: others look at it.
-    pub fn force(this: &Arc<S>) -> Result<()> {
+    /// Submits all deferred work: the stream itself waits, since foreign code looks at it.
+    pub fn submit_all(this: &Arc<S>) -> Result<()> {
         let own = this.deferred();
-        if !own.keeps() {
+        if !own.is_deferring() {
             return Ok(());
         }
         loop {
-            let broken_off = |step: &Step<S>| match step {
-                Step::Wait(Marker::Promise(promise)) if !promise.is_there() => {
-                    Some(Arc::clone(promise))
+            let pending = |step: &Step<S>| match step {
+                Step::Wait(Marker::Deferred(event)) if !event.is_recorded() => {
+                    Some(Arc::clone(event))
                 }
                 _ => None,
             };
-            let other = own.held().steps.iter().find_map(broken_off);
+            let other = own.state().steps.iter().find_map(pending);
             match other {
-                // What waits for what forms no circle.
-                Some(promise) => promise.force()?,
+                // Waits form no cycle.
+                Some(event) => event.submit()?,
                 None => break,
             }
         }
-        let was = std::mem::replace(&mut own.held().open, true);
-        Self::go_on(this);
-        own.held().open = was;
+        let was = std::mem::replace(&mut own.state().open, true);
+        Self::resume(this);
+        own.state().open = was;
         Ok(())
     }
 }
 
-impl<S: Stream> Held<S> {
-    /// As [`Marker::wait_on`], by itself if the stream is open.
-    fn wait_on(&mut self, stream: &S, marker: &Marker<S>) -> Result<Waits> {
+impl<S: Stream> DeferredState<S> {
+    /// As [`Marker::wait_on`]. An open stream waits itself.
+    fn wait_on(&mut self, stream: &S, marker: &Marker<S>) -> Result<WaitOutcome> {
         if self.open
             && let Marker::Host(point) = marker
             && !point.is_signalled()
@@ -454,39 +455,39 @@ impl<S: Stream> Held<S> {
     }
 }
 
-impl<S: Stream> End<S> {
+impl<S: Stream> Outcome<S> {
     fn of(event: Result<S::Event>, failed: bool) -> Self {
         match event {
-            Err(error) => Self::Broken(error),
+            Err(error) => Self::NotRecorded(error),
             Ok(event) if failed => Self::Failed(event),
-            Ok(event) => Self::Kept(event),
+            Ok(event) => Self::Recorded(event),
         }
     }
 }
 
-impl<S: Stream> Promise<S> {
+impl<S: Stream> DeferredEvent<S> {
     fn new(stream: &Arc<S>) -> Arc<Self> {
         Arc::new(Self {
             stream: Arc::downgrade(stream),
-            end: OnceLock::new(),
-            bell: Bell::default(),
+            outcome: OnceLock::new(),
+            notifier: Notifier::default(),
         })
     }
 
-    fn is_there(&self) -> bool {
-        self.end.get().is_some()
+    fn is_recorded(&self) -> bool {
+        self.outcome.get().is_some()
     }
 
-    fn keep(&self, end: End<S>) {
-        // Kept once, by its stream.
-        let _ = self.end.set(end);
-        self.bell.ring(|| {});
+    fn set(&self, end: Outcome<S>) {
+        // Set once, by its stream.
+        let _ = self.outcome.set(end);
+        self.notifier.signal(|| {});
     }
 
-    /// Has the work before it leave, whatever the stream has to wait for.
-    fn force(&self) -> Result<()> {
+    /// Submits the work before it, whatever the stream has to wait for.
+    fn submit(&self) -> Result<()> {
         match self.stream.upgrade() {
-            Some(stream) if !self.is_there() => Deferred::force(&stream),
+            Some(stream) if !self.is_recorded() => Deferred::submit_all(&stream),
             _ => Ok(()),
         }
     }
@@ -496,33 +497,35 @@ impl<S: Stream> Clone for Marker<S> {
     fn clone(&self) -> Self {
         match self {
             Self::Event(event) => Self::Event(event.clone()),
-            Self::Promise(promise) => Self::Promise(Arc::clone(promise)),
+            Self::Deferred(event) => Self::Deferred(Arc::clone(event)),
             Self::Host(point) => Self::Host(Arc::clone(point)),
         }
     }
 }
 
 impl<S: Stream> Marker<S> {
-    /// A new point that the host signals, and the means.
+    /// A new host-signalled point, and the right to signal it.
     pub fn host(point: S::Point) -> (Self, Signal<S>) {
         let point = Arc::new(HostPoint {
             point,
             failed: AtomicBool::new(false),
-            bell: Bell::default(),
+            notifier: Notifier::default(),
         });
         (Self::Host(Arc::clone(&point)), Signal(point))
     }
 
-    /// What stands for it in the backend, which then waits for the host by itself if need be.
-    pub fn shown(&self) -> Result<Shown<'_, S>> {
+    /// The backend's object for the marker. A stream then waits for the host itself if it must.
+    pub fn native(&self) -> Result<NativeMarker<'_, S>> {
         match self {
-            Self::Event(event) => Ok(Shown::Event(event)),
-            Self::Host(point) => Ok(Shown::Point(point)),
-            Self::Promise(promise) => {
-                promise.force()?;
-                match promise.end.get() {
-                    Some(End::Kept(event) | End::Failed(event)) => Ok(Shown::Event(event)),
-                    Some(End::Broken(error)) => Err(*error),
+            Self::Event(event) => Ok(NativeMarker::Event(event)),
+            Self::Host(point) => Ok(NativeMarker::Point(point)),
+            Self::Deferred(event) => {
+                event.submit()?;
+                match event.outcome.get() {
+                    Some(Outcome::Recorded(event) | Outcome::Failed(event)) => {
+                        Ok(NativeMarker::Event(event))
+                    }
+                    Some(Outcome::NotRecorded(error)) => Err(*error),
                     None => Err(Error::unsupported()),
                 }
             }
@@ -532,16 +535,16 @@ impl<S: Stream> Marker<S> {
     pub fn is_done(&self) -> Result<bool> {
         match self {
             Self::Event(event) => S::is_done(event),
-            Self::Promise(promise) => match promise.end.get() {
+            Self::Deferred(event) => match event.outcome.get() {
                 None => Ok(false),
-                Some(End::Kept(event)) => S::is_done(event),
-                Some(End::Failed(event)) => match S::is_done(event)? {
+                Some(Outcome::Recorded(event)) => S::is_done(event),
+                Some(Outcome::Failed(event)) => match S::is_done(event)? {
                     true => Err(FAILED),
                     false => Ok(false),
                 },
-                Some(End::Broken(error)) => Err(*error),
+                Some(Outcome::NotRecorded(error)) => Err(*error),
             },
-            Self::Host(point) => match point.bell.has_told() {
+            Self::Host(point) => match point.notifier.has_notified() {
                 true => point.outcome().map(|()| true),
                 false => Ok(false),
             },
@@ -551,80 +554,80 @@ impl<S: Stream> Marker<S> {
     pub fn block(&self) -> Result<()> {
         match self {
             Self::Event(event) => S::block(event),
-            Self::Promise(promise) => {
-                promise.bell.block();
-                match promise.end.get() {
-                    Some(End::Kept(event)) => S::block(event),
-                    Some(End::Failed(event)) => {
+            Self::Deferred(event) => {
+                event.notifier.block();
+                match event.outcome.get() {
+                    Some(Outcome::Recorded(event)) => S::block(event),
+                    Some(Outcome::Failed(event)) => {
                         S::block(event)?;
                         Err(FAILED)
                     }
-                    Some(End::Broken(error)) => Err(*error),
+                    Some(Outcome::NotRecorded(error)) => Err(*error),
                     None => Err(Error::unsupported()),
                 }
             }
             Self::Host(point) => {
-                point.bell.block();
+                point.notifier.block();
                 point.outcome()
             }
         }
     }
 
-    /// Has `then` run when it is done. What cannot tell by itself hands it back.
-    pub fn notify(&self, then: Notice) -> Option<Notice> {
+    /// Calls `then` when the marker is done. Returns it if the backend has no callback.
+    pub fn notify(&self, then: CompletionCallback) -> Option<CompletionCallback> {
         match self {
             Self::Host(point) => {
-                point.bell.when_rung(then);
+                point.notifier.when_signalled(then);
                 None
             }
             Self::Event(event) => S::notify(event, then),
-            Self::Promise(_) => Some(then),
+            Self::Deferred(_) => Some(then),
         }
     }
 
-    /// Has `then` run when a stream can be told to wait for it without stopping others.
-    fn when_there(&self, then: Notice) {
+    /// Calls `then` when a stream can wait for the marker without blocking others.
+    fn when_ready(&self, then: CompletionCallback) {
         match self {
             Self::Event(_) => then(),
-            Self::Promise(promise) => promise.bell.when_rung(then),
-            Self::Host(point) => point.bell.when_rung(then),
+            Self::Deferred(event) => event.notifier.when_signalled(then),
+            Self::Host(point) => point.notifier.when_signalled(then),
         }
     }
 
-    /// Has a stream wait, if it can without keeping anything else from going on; or anyway, if `open`.
-    fn wait_on(&self, stream: &S, open: bool) -> Result<Waits> {
+    /// Makes a stream wait, unless that would block others. `open`: it waits anyway.
+    fn wait_on(&self, stream: &S, open: bool) -> Result<WaitOutcome> {
         match self {
             Self::Event(event) => stream.wait(event)?,
-            Self::Promise(promise) => match promise.end.get() {
-                None => return Ok(Waits::NotYet),
-                Some(End::Kept(event)) => stream.wait(event)?,
-                Some(End::Failed(_)) => return Ok(Waits::Failed),
-                Some(End::Broken(error)) => return Err(*error),
+            Self::Deferred(event) => match event.outcome.get() {
+                None => return Ok(WaitOutcome::Blocked),
+                Some(Outcome::Recorded(event)) => stream.wait(event)?,
+                Some(Outcome::Failed(_)) => return Ok(WaitOutcome::Failed),
+                Some(Outcome::NotRecorded(error)) => return Err(*error),
             },
             Self::Host(point) if point.is_signalled() => {
                 if point.outcome().is_err() {
-                    return Ok(Waits::Failed);
+                    return Ok(WaitOutcome::Failed);
                 }
             }
-            Self::Host(_) if !open => return Ok(Waits::NotYet),
+            Self::Host(_) if !open => return Ok(WaitOutcome::Blocked),
             Self::Host(point) => stream.wait_point(point)?,
         }
-        Ok(Waits::There)
+        Ok(WaitOutcome::Satisfied)
     }
 }
 
-/// What stands for a marker in the backend.
-pub enum Shown<'a, S: Stream> {
+/// The backend's object for a marker.
+pub enum NativeMarker<'a, S: Stream> {
     Event(&'a S::Event),
     Point(&'a HostPoint<S>),
 }
 
 impl<S: Stream> HostPoint<S> {
     pub fn is_signalled(&self) -> bool {
-        self.bell.is_rung()
+        self.notifier.is_signalled()
     }
 
-    /// Once it is signalled.
+    /// The result of a signalled point.
     pub fn outcome(&self) -> Result<()> {
         match self.failed.load(Ordering::Acquire) {
             true => Err(FAILED),
@@ -634,7 +637,7 @@ impl<S: Stream> HostPoint<S> {
 }
 
 impl<S: Stream> Signal<S> {
-    /// Signals that what the point stands for failed.
+    /// Signals the point as failed.
     pub fn fail(self) {
         self.0.failed.store(true, Ordering::Release);
     }
@@ -642,44 +645,45 @@ impl<S: Stream> Signal<S> {
 
 impl<S: Stream> Drop for Signal<S> {
     fn drop(&mut self) {
-        // Between the two, so that no stream is told to wait by itself for what has failed already.
-        self.0.bell.ring(|| S::signal(&self.0.point));
+        // Between signalling and notifying, so that no stream itself waits for a point that has
+        // failed already.
+        self.0.notifier.signal(|| S::signal(&self.0.point));
     }
 }
 
-impl Bell {
-    fn is_rung(&self) -> bool {
-        self.rung.load(Ordering::Acquire)
+impl Notifier {
+    fn is_signalled(&self) -> bool {
+        self.signalled.load(Ordering::Acquire)
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Vec<Notice>> {
+    fn waiting(&self) -> MutexGuard<'_, Vec<CompletionCallback>> {
         self.waiting.lock()
     }
 
-    /// Rings, does `then`, and tells those that wait.
-    fn ring(&self, then: impl FnOnce()) {
+    /// Signals, calls `then`, and notifies the waiters.
+    fn signal(&self, then: impl FnOnce()) {
         let waiting = {
             let mut waiting = self.waiting();
-            self.rung.store(true, Ordering::Release);
+            self.signalled.store(true, Ordering::Release);
             std::mem::take(&mut *waiting)
         };
         then();
         waiting.into_iter().for_each(|then| then());
         {
             let _waiting = self.waiting();
-            self.told.store(true, Ordering::Release);
+            self.notified.store(true, Ordering::Release);
         }
         self.changed.notify_all();
     }
 
-    fn has_told(&self) -> bool {
-        self.told.load(Ordering::Acquire)
+    fn has_notified(&self) -> bool {
+        self.notified.load(Ordering::Acquire)
     }
 
-    /// Has `then` run when it rings, at once if it did.
-    fn when_rung(&self, then: Notice) {
+    /// Calls `then` when it is signalled, at once if it was.
+    fn when_signalled(&self, then: CompletionCallback) {
         let mut waiting = self.waiting();
-        if !self.is_rung() {
+        if !self.is_signalled() {
             waiting.push(then);
             return;
         }
@@ -689,7 +693,7 @@ impl Bell {
 
     fn block(&self) {
         let mut waiting = self.waiting();
-        while !self.has_told() {
+        while !self.has_notified() {
             waiting = self.changed.wait(waiting);
         }
     }

@@ -1,20 +1,20 @@
-//! What a backend sees of a context.
+//! A backend's view of a context.
 
 use crate::object::Object;
 use crate::stream::Driver;
 use std::sync::Arc;
 
-/// The devices of a context, and what the driver keeps with them.
+/// The devices of a context, and the driver's data for them.
 pub struct Devices<D: Driver> {
     all: Box<[Arc<Object<D::Device>>]>,
-    state: D::State,
+    state: D::ContextData,
     deterministic: bool,
 }
 
 impl<D: Driver> Devices<D> {
     pub(crate) fn new(
         all: Box<[Arc<Object<D::Device>>]>,
-        state: D::State,
+        state: D::ContextData,
         deterministic: bool,
     ) -> Self {
         Self {
@@ -24,16 +24,16 @@ impl<D: Driver> Devices<D> {
         }
     }
 
-    /// The devices, in the order in which the context was given them. At least one.
+    /// The devices in the context's order. At least one.
     pub fn devices(&self) -> &[Arc<Object<D::Device>>] {
         &self.all
     }
 
-    pub fn state(&self) -> &D::State {
+    pub fn state(&self) -> &D::ContextData {
         &self.state
     }
 
-    /// Which of the devices this is, or is a part of.
+    /// Index of the device, or of the device that it is a part of.
     pub fn index_of(&self, device: &Object<D::Device>) -> Option<usize> {
         let index = |device: &Object<D::Device>| {
             self.all.iter().position(|own| std::ptr::eq(&**own, device))
@@ -51,7 +51,7 @@ impl<D: Driver> Devices<D> {
         None
     }
 
-    /// As `UR_POOL_DETERMINISTIC` asks for it.
+    /// Whether `UR_POOL_DETERMINISTIC` is set.
     pub fn is_deterministic(&self) -> bool {
         self.deterministic
     }

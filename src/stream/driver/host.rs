@@ -1,31 +1,32 @@
-//! Copies and fills by the host, on devices that share its memory: addresses are the caller's promise.
+//! Copies and fills by the host, on devices that share its memory. The caller promises that the
+//! addresses are valid.
 //!
-//! Knows neither lanes nor events: a driver says when work may be done here ([`Driver::at_once`]).
+//! Knows neither lanes nor events: the driver decides when work may run here ([`Driver::at_once`]).
 
 use crate::stream::{Driver, Work};
 use std::ptr;
 
-/// Most bytes that the host moves sooner than it could have them moved: to give a command to an idle
-/// device costs more than such a command.
-const MOST: usize = 4 << 10;
+/// Largest transfer in bytes that the host makes faster than an idle device: a submission costs
+/// more.
+const MAX_HOST_BYTES: usize = 4 << 10;
 
 impl<D: Driver> Work<D> {
-    /// Whether it is a copy or fill that the host does sooner than an idle device.
-    pub fn is_little(&self) -> bool {
+    /// Whether it is a copy or a fill that the host makes faster than an idle device.
+    pub fn suits_host(&self) -> bool {
         match *self {
-            // What a driver says of overlapping ranges stays its own to say.
+            // Overlapping ranges are left to the driver.
             Work::Copy { dst, src, bytes } => {
-                (1..=MOST).contains(&bytes) && dst.abs_diff(src) >= bytes
+                (1..=MAX_HOST_BYTES).contains(&bytes) && dst.abs_diff(src) >= bytes
             }
             Work::Fill {
                 ref pattern, bytes, ..
-            } => (1..=MOST).contains(&bytes) && !pattern.is_empty(),
+            } => (1..=MAX_HOST_BYTES).contains(&bytes) && !pattern.is_empty(),
             _ => false,
         }
     }
 
-    /// Does what [`Work::is_little`], here and now; nothing else.
-    pub fn run_here(&self) {
+    /// Runs work that [`Work::suits_host`] here; does nothing else.
+    pub fn run_on_host(&self) {
         match *self {
             Work::Copy { dst, src, bytes } => move_bytes(dst, src, bytes),
             Work::Fill {
@@ -48,8 +49,8 @@ pub fn move_bytes(dst: usize, src: usize, bytes: usize) {
     unsafe { ptr::copy::<u8>(from, to, bytes) }
 }
 
-/// Bytes that [`fill`] repeats from: they stay in the nearest cache.
-const WINDOW: usize = 4096;
+/// Bytes that [`fill`] copies from: they stay in the first-level cache.
+const WINDOW_BYTES: usize = 4096;
 
 /// Repeats a pattern.
 pub fn fill(dst: usize, pattern: &[u8], bytes: usize) {
@@ -60,16 +61,18 @@ pub fn fill(dst: usize, pattern: &[u8], bytes: usize) {
         return;
     }
     let mut done = pattern.len().min(bytes);
-    // SAFETY: as above; `done` never exceeds the range, and the pattern is memory of our own.
+    // SAFETY: the command's caller promises that the range is valid. `done` never exceeds it, and
+    // the pattern is memory of our own.
     unsafe { ptr::copy_nonoverlapping(pattern.as_ptr(), to, done) };
     if done == 0 {
         return;
     }
-    let window = (WINDOW / done).max(1) * done;
+    let window = (WINDOW_BYTES / done).max(1) * done;
     while done < bytes {
-        // Always a whole number of patterns but at the very end, where it does not matter.
+        // A whole number of patterns, except at the end of the range.
         let next = done.min(window).min(bytes - done);
-        // SAFETY: as above; the source ends at or before `done`, where the target begins.
+        // SAFETY: the command's caller promises that the range is valid. The source ends at or
+        // before `done`, where the target begins.
         unsafe { ptr::copy_nonoverlapping(to, to.add(done), next) };
         done += next;
     }

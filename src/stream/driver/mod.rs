@@ -1,11 +1,11 @@
-//! What the stream engine asks of a backend: lanes that run work in order, markers that tell how
-//! far a lane has come, points that the host signals, and slabs of memory.
+//! What the stream engine needs of a backend: lanes that run work in order, markers of positions in
+//! a lane, host-signalled points, and slabs of memory.
 //!
-//! A driver moves work and memory; it decides nothing about order, reuse or events.
+//! A driver runs work and provides memory. It decides nothing about order, reuse or events.
 //!
-//! Owns the trait that a backend implements, what it is told of a context ([`Devices`]), and tools to implement it
-//! with: `deferred` keeps back what waits for the host, `host` copies and fills. Uses `work`. Must never know an
-//! engine, a lane or a handle.
+//! Owns the trait that a backend implements, its view of a context ([`Devices`]), and tools to
+//! implement it with: `deferred` submits work later that waits for the host, `host` copies and
+//! fills. Uses `work`. Must never know an engine, a lane or a handle.
 
 pub(crate) mod deferred;
 mod devices;
@@ -16,7 +16,7 @@ use crate::abi::*;
 use crate::hal::Backend;
 use crate::object::{Error, Object, Result};
 use crate::stream::work::Payload;
-use crate::stream::{LaunchRequest, PlainLaunch, Stamps, Work};
+use crate::stream::{LaunchRequest, PlainLaunch, Timestamps, Work};
 use crate::timeline::Clock;
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub use devices::Devices;
 pub use native_pool::{NativeLimits, NativePool};
 
-/// What a wait answers that covers a failed command, and a driver of a marker whose command failed.
+/// The result of a wait that covers a failed command, and of a query for its marker.
 pub const FAILED: Error = Error::new(UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS);
 
-/// Whether a command failed, rather than the driver's call that asks about it.
+/// Whether the error is a failed command and not a failed query.
 pub(crate) fn is_failure(error: Error) -> bool {
     error.code() == FAILED.code()
 }
@@ -42,15 +42,15 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// In the order of their numbers.
+    /// Ordered by number.
     pub const ALL: [Self; 3] = [Self::Host, Self::Device, Self::Shared];
 }
 
-/// Where a mapping lies: known when the work is made, or once it was submitted.
+/// The host address of a mapping, set when the work is made or after its submission.
 #[derive(Clone, Debug, Default)]
-pub struct Landing(Arc<AtomicUsize>);
+pub struct MappedPointer(Arc<AtomicUsize>);
 
-impl Landing {
+impl MappedPointer {
     pub fn at(addr: usize) -> Self {
         Self(Arc::new(AtomicUsize::new(addr)))
     }
@@ -67,78 +67,79 @@ impl Landing {
 /// One recorded command, as [`Driver::compile`] sees it.
 pub struct Step<'a, D: Driver> {
     pub work: &'a Work<D>,
-    /// The commands that it follows, by their places in the recording; all are before its own. Mostly
-    /// without those that it follows through others of them.
+    /// Indices of its predecessors, all smaller than its own. Mostly without predecessors that
+    /// others of them imply.
     pub after: &'a [u32],
 }
 
-/// Recorded commands as one object of the backend's.
+/// Recorded commands as one native object.
 pub trait Compiled<D: Driver>: Send + Sync {
-    /// Gives a lane all of it as one command, as [`Driver::submit`] does. Never called again before
-    /// what was given last is ordered before.
-    fn submit(&self, lane: &D::Lane, epoch: u64, stamps: Option<Arc<Stamps>>) -> Result<()>;
+    /// Submits all of it to a lane as one command, as [`Driver::submit`] does. A later call comes
+    /// only after the last submission is ordered before it.
+    fn submit(&self, lane: &D::Lane, epoch: u64, timestamps: Option<Arc<Timestamps>>)
+    -> Result<()>;
 
-    /// Takes over new work for one of its commands, counted from its first. What was submitted
-    /// before keeps the old. False if it cannot: it is then made anew.
+    /// Replaces the work of one command, counted from the first one. Earlier submissions keep the
+    /// old work. Returns false if it cannot: the caller then compiles anew.
     fn update(&self, at: usize, work: &Work<D>) -> bool {
         let _ = (at, work);
         false
     }
 }
 
-/// What became of work that a lane was given.
+/// The result of a submission.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     Pending,
-    /// It is complete, and all before it is.
+    /// The work is complete, and so is everything before it.
     Done,
 }
 
 impl Progress {
-    /// Gives work to a lane, or has the host do it at once.
+    /// Submits work to a lane, or runs it on the host at once.
     #[inline(always)]
     pub(crate) fn work<D: Driver>(
         lane: &D::Lane,
         epoch: u64,
         work: Work<D>,
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Timestamps>>,
     ) -> Result<Self> {
-        if stamps.is_none() && D::at_once(lane, &work) {
+        if timestamps.is_none() && D::at_once(lane, &work) {
             return Ok(Self::Done);
         }
-        D::submit(lane, epoch, work, stamps).map(|()| Self::Pending)
+        D::submit(lane, epoch, work, timestamps).map(|()| Self::Pending)
     }
 }
 
-/// A native object that others add commands to.
+/// A native object that users add commands to.
 pub trait NativeRecord<D: Driver>: Send + Sync {
     fn handle(&self) -> ur_native_handle_t;
 
-    /// All that it holds now, as one command.
+    /// Its current commands, as one command.
     fn work(&self) -> Result<Work<D>>;
 }
 
-/// What runs when a marker is done.
-pub type Notice = Box<dyn FnOnce() + Send>;
+/// A callback on the completion of a marker.
+pub type CompletionCallback = Box<dyn FnOnce() + Send>;
 
-/// One backend, as the engine drives it.
+/// One backend as the engine uses it.
 pub trait Driver: Backend + Payload {
-    /// What the driver keeps with each context; `()` if nothing.
-    type State: Send + Sync;
-    /// A physical in-order stream of one device. Once a command of it fails, or waits for one that has,
-    /// nothing that was submitted behind it runs, and markers tell so, until [`Driver::recover`]. Dropped
-    /// only after all of it was seen to have ended.
+    /// Data of the driver in each context; `()` for none.
+    type ContextData: Send + Sync;
+    /// An in-order stream of one device. After a failed command or a wait for one, nothing behind
+    /// it runs and its markers report the failure, until [`Driver::recover`]. Dropped only after
+    /// all of its work was seen to end.
     type Lane: Send + Sync;
     /// A position in a lane that can be waited for. Cheap to clone.
     type Marker: Clone + Send + Sync;
-    /// Completes a host-signalled point when used; dropping it unused completes it too.
+    /// The right to signal a host point. Dropping it signals too.
     type Signal: Send;
-    /// What a launch that goes to a lane at once is, once it was checked.
+    /// A checked launch of [`Driver::submit_launch`].
     type Checked: Default;
-    /// As `Checked`, of a launch that has no more than sizes and arguments.
+    /// A checked launch with no more than sizes and arguments.
     type Plain: Default;
 
-    /// Opens a lane. A driver that sees each command end (`TRACKS`) raises the clock itself.
+    /// Opens a lane. A driver that `TRACKS` raises the clock by itself.
     fn lane(
         devices: &Devices<Self>,
         device: &Object<Self::Device>,
@@ -146,38 +147,38 @@ pub trait Driver: Backend + Payload {
         clock: &Arc<Clock>,
     ) -> Result<Self::Lane>;
 
-    /// Whether the driver raises a lane's clock to a command's epoch as soon as it has completed.
-    /// If not, the engine records markers and asks.
+    /// Whether the driver raises a lane's clock as soon as a command has completed. If not, the
+    /// engine records markers and queries them.
     const TRACKS: bool;
 
-    /// Whether a lane can wait for a marker of another context. If not, a point of its own context
-    /// stands in, which the host signals.
+    /// Whether a lane can wait for a marker of another context. If not, the host signals a point of
+    /// its own context instead.
     const SPANS: bool = false;
 
-    /// Whether what waits for an event of the backend's own is kept back by the host until that has
-    /// ended, since the driver may run it although the event failed.
+    /// Whether the host defers work that waits for an event of the backend, since the driver may
+    /// run it although the event failed.
     const FOREIGN_ON_HOST: bool = false;
 
-    /// Gives work to a lane as the command with this epoch. Returns at once. With `stamps`, the
-    /// driver notes there when the command started and ended. On failure of a driver that tracks
-    /// nothing was given, and the epoch is used again; another may have given a part, which the next
-    /// marker covers.
+    /// Submits work to a lane as the command with this epoch. Returns at once. The driver records
+    /// its start and end in `timestamps`, if given. After an error a driver that tracks has
+    /// submitted nothing, and the epoch is used again. Another driver may have submitted a part,
+    /// which the next marker covers.
     fn submit(
         lane: &Self::Lane,
         epoch: u64,
         work: Work<Self>,
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Timestamps>>,
     ) -> Result<()>;
 
-    /// Does the work itself, now, where the host does it sooner than it could be given to the lane:
-    /// everything on the lane is complete, nothing is waited for, and it is little. Whether it is done.
+    /// Runs the work on the host at once, if that is faster than a submission: the lane is idle,
+    /// nothing is waited for, and the work is small. Returns whether it ran.
     fn at_once(lane: &Self::Lane, work: &Work<Self>) -> bool {
         let _ = (lane, work);
         false
     }
 
-    /// As [`Driver::submit`] of a copy without stamps: what is enqueued most need not be made a piece
-    /// of work first.
+    /// As [`Driver::submit`], for a copy without timestamps: the most frequent command is not made
+    /// a [`Work`] first.
     #[inline(always)]
     fn copy(
         lane: &Self::Lane,
@@ -189,7 +190,7 @@ pub trait Driver: Backend + Payload {
         Progress::work::<Self>(lane, epoch, Work::Copy { dst, src, bytes }, None)
     }
 
-    /// As [`Driver::copy`], of a fill.
+    /// As [`Driver::copy`], for a fill.
     #[inline(always)]
     fn fill(
         lane: &Self::Lane,
@@ -204,105 +205,105 @@ pub trait Driver: Backend + Payload {
         Progress::work::<Self>(lane, epoch, work, None)
     }
 
-    /// Whether a lane has completed all that it was given, if that can be told at once: where the driver
-    /// does not track, this is asked before a pool asks for more memory.
+    /// Whether a lane has completed all of its work, if a query is cheap. A pool asks before it
+    /// grows, where the driver does not track.
     fn is_idle(lane: &Self::Lane) -> Result<bool> {
         let _ = lane;
         Ok(false)
     }
 
-    /// As [`Driver::is_done`], of a marker of this lane, where nobody asked for that: false if asking might
-    /// disturb what others do with the lane.
+    /// As [`Driver::is_done`], without a user's request. Returns false if the query might disturb
+    /// foreign submitters.
     fn is_seen_done(lane: &Self::Lane, marker: &Self::Marker) -> Result<bool> {
         let _ = lane;
         Self::is_done(marker)
     }
 
-    /// Has the device start on everything submitted so far, where a driver may put that off. Who asks
-    /// about a marker, is to be notified of it or has a lane wait for it need not call this.
+    /// Makes the device start all submitted work, where a driver may delay that. Querying, watching
+    /// or waiting for a marker implies it.
     fn flush(lane: &Self::Lane) -> Result<()> {
         let _ = lane;
         Ok(())
     }
 
-    /// A marker of everything submitted to the lane so far, up to `epoch`. A driver that tracks may
-    /// be asked for any past epoch; the others are asked for the last one only.
+    /// A marker of everything submitted to the lane up to `epoch`. A driver that tracks is asked
+    /// for any past epoch, others for the last one only.
     fn mark(lane: &Self::Lane, epoch: u64) -> Result<Self::Marker>;
 
-    /// Later work on the lane waits for the marker, on the device's side. The marker is of the lane's
-    /// own context unless the driver `SPANS` them.
+    /// Makes later work on the lane wait for the marker, on the device. The marker is of the same
+    /// context unless the driver `SPANS` contexts.
     fn wait(lane: &Self::Lane, marker: &Self::Marker) -> Result<()>;
 
-    /// Others give work to the lane from now on, or no longer. While they do, later waits must hold back
-    /// their work too, rather than only the lane's next command.
+    /// `open`: foreign code may submit to this stream, so waits must be enqueued on the stream
+    /// itself. Otherwise a wait may delay only the lane's next command.
     fn open(lane: &Self::Lane, open: bool) -> Result<()> {
         let _ = (lane, open);
         Ok(())
     }
 
-    /// Whether everything before the marker has completed. `IN_EVENT_LIST_EXEC_STATUS` ([`FAILED`])
-    /// once its command has ended by failing, or without having run since what it depends on failed;
-    /// any other error is one of the question, or of a driver that is lost.
+    /// Whether everything before the marker has completed. [`FAILED`] (`IN_EVENT_LIST_EXEC_STATUS`)
+    /// once its command has failed, or has not run since a dependency failed. Any other error is
+    /// one of the query or of a lost driver.
     fn is_done(marker: &Self::Marker) -> Result<bool>;
 
-    /// Blocks the calling thread until then. Errors are those of [`Driver::is_done`].
+    /// Blocks the calling thread until the marker is done. Errors are those of [`Driver::is_done`].
     fn block(marker: &Self::Marker) -> Result<()>;
 
-    /// Blocks until the commands of the lane up to this epoch have ended: called once that one failed,
-    /// as drivers may tell of a failure before earlier commands have ended.
+    /// Blocks until the commands of the lane up to this epoch have ended. Called after a failure,
+    /// as drivers may report one before earlier commands have ended.
     fn settle(lane: &Self::Lane, epoch: u64) -> Result<()> {
         let _ = (lane, epoch);
         Ok(())
     }
 
-    /// Whether commands fail one by one where nothing depends on their order, so that a marker behind
-    /// them does not tell.
+    /// Whether commands of an out-of-order queue fail one by one, so that a later marker does not
+    /// report it.
     const TELLS_FAILURES: bool = false;
 
-    /// On a lane of an out-of-order queue: the epochs of the commands that have failed and that this did
-    /// not name before.
+    /// The epochs of failed commands that no earlier call returned, on a lane of an out-of-order
+    /// queue.
     fn failed(lane: &Self::Lane) -> Vec<u64> {
         let _ = lane;
         Vec::new()
     }
 
-    /// The failure that the lane's markers tell of was recorded: what is submitted from now on runs
-    /// again. Whether what came behind the failed command up to here did not run.
+    /// Makes the lane run later work again after a recorded failure. Returns whether it dropped the
+    /// work behind the failed command.
     fn recover(lane: &Self::Lane) -> bool {
         let _ = lane;
         false
     }
 
-    /// Has `then` run once the marker is done, on any thread and at once if it is done already.
-    /// `then` is short, never blocks and runs no user code. A driver that cannot tell hands it back,
-    /// and the engine blocks a thread of its own instead.
-    fn notify(marker: &Self::Marker, then: Notice) -> Option<Notice> {
+    /// Calls `then` once the marker is done, on any thread, or at once if it is done. `then` is
+    /// short, never blocks and runs no user code. Returns it if the driver has no callback: the
+    /// engine then blocks a thread of its own.
+    fn notify(marker: &Self::Marker, then: CompletionCallback) -> Option<CompletionCallback> {
         let _ = marker;
         Some(then)
     }
 
-    /// A point that the host signals: its marker, which lanes can wait for, and the means.
+    /// A new host-signalled point: a marker that lanes can wait for, and the right to signal it.
     fn host_point(devices: &Devices<Self>) -> Result<(Self::Marker, Self::Signal)>;
 
     /// Completes a host-signalled point.
     fn signal(signal: Self::Signal);
 
-    /// Completes a host-signalled point as failed: a lane that waits for it drops what comes behind,
-    /// as far as the driver lets it.
+    /// Completes a host-signalled point as failed. Lanes that wait for it drop their later work, as
+    /// far as the driver lets them.
     fn fail(signal: Self::Signal) {
         Self::signal(signal);
     }
 
-    /// Calls a function of the user's, which may use the backend's own interface for this device: the
-    /// calling thread is as that wants it meanwhile, and afterwards as it was. If it cannot be made so,
-    /// nothing is called.
+    /// Calls a user function that may use the backend's own interface for this device. The driver
+    /// sets the thread's state for it and restores that afterwards. If it cannot, the function is
+    /// not called.
     fn call_user(device: &Object<Self::Device>, call: impl FnOnce()) -> Result<()> {
         let _ = device;
         call();
         Ok(())
     }
 
-    /// As [`Driver::call_user`], of a function that is called in any case.
+    /// As [`Driver::call_user`], but always calls the function.
     fn call_user_anyway(device: &Object<Self::Device>, call: impl Fn()) {
         if let Err(error) = Self::call_user(device, &call) {
             log::error!("a user's function finds no device: {:?}", error.code());
@@ -310,17 +311,17 @@ pub trait Driver: Backend + Payload {
         }
     }
 
-    /// Checks a launch and makes it ready; nothing is enqueued yet.
+    /// Checks and prepares a launch; enqueues nothing.
     fn launch(
         device: &Object<Self::Device>,
         kernel: &Object<Self::Kernel>,
         request: &LaunchRequest<'_>,
     ) -> Result<Self::Launch>;
 
-    /// Whether a launch goes to a lane by [`Driver::submit_launch`], without being made ready before.
+    /// Whether [`Driver::submit_launch`] submits launches without preparing them first.
     const LAUNCHES_AT_ONCE: bool = false;
 
-    /// Checks a launch that goes to a lane at once, and notes what has to be known then.
+    /// Checks a launch for [`Driver::submit_launch`], and records in `checked` what that needs.
     fn check_launch(
         device: &Object<Self::Device>,
         kernel: &Object<Self::Kernel>,
@@ -331,25 +332,24 @@ pub trait Driver: Backend + Payload {
         Err(Error::unsupported())
     }
 
-    /// Submits a launch that was checked: what only has to last for the call need not be copied.
+    /// Submits a checked launch. Data that only has to last for the call need not be copied.
     fn submit_launch(
         lane: &Self::Lane,
         epoch: u64,
         kernel: &Object<Self::Kernel>,
         request: &LaunchRequest<'_>,
         checked: &Self::Checked,
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Timestamps>>,
     ) -> Result<()> {
-        let _ = (lane, epoch, kernel, request, checked, stamps);
+        let _ = (lane, epoch, kernel, request, checked, timestamps);
         Err(Error::unsupported())
     }
 
-    /// Whether [`Driver::is_plain`] is worth asking.
+    /// Whether the driver implements [`Driver::is_plain`].
     const PLAIN: bool = false;
 
-    /// Whether a launch with no more than sizes and arguments is right and goes to a lane by
-    /// [`Driver::submit_plain`]; notes what has to be known then. If not, it is checked in full and
-    /// goes another way.
+    /// Whether a launch with only sizes and arguments is valid for [`Driver::submit_plain`];
+    /// records in `plain` what that needs. If not, the launch is checked in full.
     #[inline(always)]
     fn is_plain(
         device: &Object<Self::Device>,
@@ -361,8 +361,8 @@ pub trait Driver: Backend + Payload {
         false
     }
 
-    /// Submits a launch that was found plain; its kernel and arguments last for the call. `make` gives
-    /// one that lasts longer.
+    /// Submits a plain launch; its kernel and arguments last for the call. `make` returns one that
+    /// lasts longer.
     #[inline(always)]
     fn submit_plain(
         lane: &Self::Lane,
@@ -375,8 +375,8 @@ pub trait Driver: Backend + Payload {
         Ok(Progress::Pending)
     }
 
-    /// Memory from the system: an address, zeroed if `zeroed`. `device` is none for host memory.
-    /// Not asked of memory that has pages.
+    /// Allocates memory from the system, zeroed if `zeroed`. Returns its address. `device` is none
+    /// for host memory. Not called for memory with pages.
     fn acquire(
         devices: &Devices<Self>,
         device: Option<&Object<Self::Device>>,
@@ -388,41 +388,42 @@ pub trait Driver: Backend + Payload {
         Err(Error::unsupported())
     }
 
-    /// Gives a slab back. All use of it has been observed complete.
+    /// Frees a slab. All use of it has been observed complete.
     fn release(devices: &Devices<Self>, kind: Kind, addr: usize, bytes: usize) {
         let _ = (devices, kind, addr, bytes);
     }
 
-    /// Smallest amount of memory that the system gives, in bytes: slabs are multiples of it.
+    /// Allocation granularity in bytes: slabs are multiples of it.
     fn granularity(device: Option<&Object<Self::Device>>, kind: Kind) -> usize;
 
-    /// The size in bytes, a power of two, of the pages in which memory of this kind can be mapped at
-    /// any address; none if it cannot, and slabs are [`Driver::acquire`]d. With pages, the rest of
-    /// this list is called instead.
+    /// The size in bytes, a power of two, of pages that can be mapped at any address. None if
+    /// memory of this kind has no pages: slabs then come from [`Driver::acquire`]. With pages, the
+    /// following functions replace it.
     fn page(device: Option<&Object<Self::Device>>, kind: Kind) -> Option<usize> {
         let _ = (device, kind);
         None
     }
 
-    /// The largest size of pages worth asking for, in bytes: every multiple of the least up to this may be
-    /// asked for. None if larger ones are no cheaper.
+    /// The largest page size in bytes that is worth asking for: every multiple of the least size up to
+    /// it may be asked for. None if larger pages are no cheaper.
     fn largest_page(device: Option<&Object<Self::Device>>, kind: Kind) -> Option<usize> {
         let _ = (device, kind);
         None
     }
 
-    /// Addresses for pages, none mapped yet: where they start, at a multiple of the least page.
+    /// Reserves addresses for pages. Returns the first one, a multiple of the least page size.
     fn reserve(devices: &Devices<Self>, page: usize, bytes: usize) -> Result<usize> {
         let _ = (devices, page, bytes);
         Err(Error::unsupported())
     }
 
-    /// Gives reserved addresses back. Nothing is mapped there.
+    /// Frees reserved addresses. Nothing is mapped there.
     fn unreserve(devices: &Devices<Self>, addr: usize, bytes: usize) {
         let _ = (devices, addr, bytes);
     }
 
-    /// New pages of this size, a multiple of the least, all with different names, zeroed if `zeroed`.
+    /// Allocates pages of this size, a multiple of the least one, zeroed if `zeroed`. Each has a handle
+    /// of its own.
     fn create_pages(
         devices: &Devices<Self>,
         device: Option<&Object<Self::Device>>,
@@ -435,13 +436,13 @@ pub trait Driver: Backend + Payload {
         Err(Error::unsupported())
     }
 
-    /// Gives pages back, which are mapped nowhere any more.
+    /// Frees pages, which are mapped nowhere.
     fn destroy_pages(devices: &Devices<Self>, pages: &[u64]) {
         let _ = (devices, pages);
     }
 
-    /// Maps pages of this size side by side at reserved addresses where none is mapped. A page may be mapped at
-    /// older addresses too; what it holds need not be seen at the new one.
+    /// Maps pages of this size side by side at reserved, unmapped addresses. A page may stay mapped
+    /// at older addresses; its contents need not be visible at the new one.
     fn map_pages(
         devices: &Devices<Self>,
         device: Option<&Object<Self::Device>>,
@@ -454,17 +455,18 @@ pub trait Driver: Backend + Payload {
         Err(Error::unsupported())
     }
 
-    /// Whether an address that a page has left costs next to nothing while it leads there still, less
-    /// than to unmap it: then as many stay mapped as are in use.
+    /// Whether a stale mapping costs less than to unmap it: as many bytes of stale mappings stay as
+    /// are in use.
     const LEAVES_MAPPED: bool = false;
 
-    /// Unmaps the pages in so many bytes from `addr` on, all use of which there was observed complete.
+    /// Unmaps the pages in `bytes` from `addr` on. All use of these addresses was observed
+    /// complete.
     fn unmap_pages(devices: &Devices<Self>, addr: usize, bytes: usize) {
         let _ = (devices, addr, bytes);
     }
 
-    /// A pool of the backend's own for memory of this kind, asked for a pool that may be served by one.
-    /// None if the backend has none, or the user does not want it: then ours serves.
+    /// A pool of the backend for memory of this kind. None if the backend has none or the user does
+    /// not want it: the pool of this library then serves.
     fn native_pool(
         devices: &Devices<Self>,
         device: Option<&Object<Self::Device>>,
@@ -475,12 +477,12 @@ pub trait Driver: Backend + Payload {
         None
     }
 
-    /// Address and length in bytes of a buffer's memory on the device. Where buffers are no addresses
-    /// it is 0, so that addresses made from it are offsets, and `on_buffers` knows.
+    /// Address and length in bytes of a buffer's memory on the device. The address is 0 where
+    /// buffers have none: addresses in [`Work`] are then offsets, and `on_buffers` resolves them.
     fn buffer(mem: &Object<Self::Mem>, device: &Object<Self::Device>) -> Result<(usize, usize)>;
 
-    /// Work whose target or source lies in these buffers, as [`Driver::buffer`] gave their addresses.
-    /// A driver whose buffers are no addresses puts its own work in place.
+    /// Resolves work on these buffers, made from the addresses of [`Driver::buffer`]. A driver
+    /// whose buffers have no addresses returns native work.
     fn on_buffers(
         work: Work<Self>,
         dst: Option<&Object<Self::Mem>>,
@@ -490,41 +492,41 @@ pub trait Driver: Backend + Payload {
         work
     }
 
-    /// Whether commands on a device reach device memory of another one's pools. If not, those that are told
-    /// of such memory are refused; a launch is not, whose arguments nobody looks at.
-    fn reaches(device: &Object<Self::Device>, home: &Object<Self::Device>) -> bool {
+    /// Whether commands of a device can access device memory of another one's pools. If not,
+    /// commands with such an address are refused. Arguments of launches are not checked.
+    fn can_access(device: &Object<Self::Device>, home: &Object<Self::Device>) -> bool {
         let _ = (device, home);
         true
     }
 
-    /// Largest alignment of a synchronous allocation, in bytes. It may cost as much memory again.
-    const MOST_ALIGN: u64 = 2 << 20;
+    /// Largest alignment of a synchronous allocation, in bytes. It may double the memory used.
+    const MAX_ALIGN_BYTES: u64 = 2 << 20;
 
-    /// The device that this one is a part of.
+    /// The parent of a sub-device.
     fn parent(device: &Object<Self::Device>) -> Option<Arc<Object<Self::Device>>> {
         let _ = device;
         None
     }
 
-    /// Most bytes that one synchronous allocation may have.
+    /// Largest synchronous allocation, in bytes.
     fn max_alloc(device: &Object<Self::Device>) -> usize {
         let _ = device;
         usize::MAX
     }
 
-    /// Where the host sees a range of a buffer, and the work that brings the contents there.
+    /// Maps a range of a buffer: its host pointer, and the work that copies the contents there.
     fn map(
         mem: &Object<Self::Mem>,
         device: &Object<Self::Device>,
         flags: ur_map_flags_t,
         offset: usize,
         bytes: usize,
-    ) -> Result<(Landing, Work<Self>)> {
+    ) -> Result<(MappedPointer, Work<Self>)> {
         let _ = (mem, device, flags, offset, bytes);
         Err(Error::unsupported())
     }
 
-    /// The work that ends a mapping and brings what the host wrote back.
+    /// The work that ends a mapping and copies the host's changes back.
     fn unmap(
         mem: &Object<Self::Mem>,
         device: &Object<Self::Device>,
@@ -544,10 +546,10 @@ pub trait Driver: Backend + Payload {
         Err(Error::unsupported())
     }
 
-    /// Makes one native object of the commands of a recording from `from` on, of as many in a row as
-    /// it can hold; what comes before `from` comes before all of it. None if it holds not even the
-    /// first, or is not worth it: then that one is submitted by itself, each time. Order between
-    /// such objects, events and completion are the engine's.
+    /// Compiles commands of a recording, from index `from` on, into one native object: as many in a
+    /// row as it can hold. Commands before `from` precede the whole object. Returns their number
+    /// and the object. None if it cannot hold the first one or does not pay: that command is then
+    /// submitted by itself each time. The engine keeps order, events and completion.
     fn compile(
         devices: &Devices<Self>,
         device: &Object<Self::Device>,
@@ -559,11 +561,10 @@ pub trait Driver: Backend + Payload {
         None
     }
 
-    /// Whether what others added to one command buffer's native object can become a command of another
-    /// buffer, as it is then.
+    /// Whether the native commands of one command buffer can become a command of another buffer.
     const RECORDS_NEST: bool = false;
 
-    /// A new native object that native commands of a command buffer are recorded into.
+    /// A new native object that the native commands of a command buffer are recorded into.
     fn native_record(
         devices: &Devices<Self>,
         device: &Object<Self::Device>,

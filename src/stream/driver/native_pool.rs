@@ -1,35 +1,35 @@
-//! Pools of the backend's own, as it implements them.
+//! Pools that the backend itself implements.
 
 use crate::object::Result;
 use crate::stream::Driver;
 
-/// A backend's own pool. Dropped when nothing of it is live, whatever is pending.
+/// A pool of the backend. Dropped when no allocation of it is live; commands may be pending.
 pub trait NativePool<D: Driver>: Send + Sync {
-    /// Memory for what the lane is given from now on. It is the lane's command with this epoch.
+    /// Allocates for later commands of the lane, as its command with this epoch.
     fn alloc(&self, lane: &D::Lane, epoch: u64, bytes: usize) -> Result<usize>;
 
-    /// Ends an allocation behind all that the lane was given, as its command with this epoch.
+    /// Frees behind all commands of the lane, as its command with this epoch.
     fn free(&self, lane: &D::Lane, epoch: u64, addr: usize) -> Result<()>;
 
-    /// Memory that may be used at once, in any order. The host may be made to wait.
+    /// Allocates memory for immediate use, in any order. May block the host.
     fn alloc_now(&self, bytes: usize) -> Result<usize>;
 
-    /// Ends an allocation all use of which is over. Never waits.
+    /// Frees an allocation whose use has ended. Never waits.
     fn free_now(&self, addr: usize);
 
-    /// Bytes that it has from the system.
+    /// Bytes reserved from the system.
     fn reserved(&self) -> Result<u64>;
 
-    /// How many bytes it may keep when the host has waited for its work.
+    /// Sets the bytes that may stay reserved when the host has waited for its work.
     fn set_threshold(&self, bytes: u64);
 
-    /// Gives back what is unused until at most so many bytes are reserved.
+    /// Frees unused memory until at most `keep` bytes are reserved.
     fn trim(&self, keep: u64);
 }
 
-/// What is asked of a backend's own pool when it is made.
+/// Limits of a new pool of the backend.
 pub struct NativeLimits {
-    /// Most bytes to reserve; 0 for no limit.
+    /// Maximum bytes to reserve; 0 for no limit.
     pub max_bytes: u64,
     /// Bytes that may stay reserved though unused.
     pub threshold: u64,

@@ -1,22 +1,22 @@
-//! What all contexts of an adapter share: where points come true, and the threads that wait for them.
+//! Completion of points, shared by all contexts of an adapter.
 //!
-//! Owns completion: points of lanes and of the host, the driver's markers for them, and what runs once they are
-//! complete. Uses `driver`; asks lanes and contexts by the traits [`CompletionSource`] and [`Pending`]. Must never know
-//! a queue, a pool or an event.
+//! Owns completion: points of lanes and of the host, the driver's markers for them, and callbacks
+//! on completion. Uses `driver`; asks lanes and contexts by the traits [`LaneProgress`] and
+//! [`Pending`]. Must never know a queue, a pool or an event.
 
-pub(crate) mod loans;
-pub(crate) mod reach;
+pub(crate) mod dependencies;
+pub(crate) mod leases;
 mod scope;
 pub(crate) mod threads;
 
 use crate::abi::UR_RESULT_ERROR_DEVICE_LOST;
 use crate::object::{Object, Origin, Result, ensure};
 use crate::stream::driver::{FAILED, is_failure};
-use crate::stream::engine::reach::Reach;
+use crate::stream::engine::dependencies::Dependencies;
 use crate::stream::engine::threads::{Job, Threads};
 use crate::stream::settings::Settings;
 use crate::stream::settings::pool_trace::Trace;
-use crate::stream::{Devices, Driver, Notice};
+use crate::stream::{CompletionCallback, Devices, Driver};
 use crate::timeline::sync::{Mutex, RwLock};
 
 use crate::timeline::{Clock, Failure, Frontier, LaneId, Point, PointRef};
@@ -26,42 +26,41 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-/// One an adapter: its lanes, its host-signalled points and its threads.
+/// One per adapter: its lanes, its host-signalled points and its threads.
 pub struct Engine<D: Driver> {
-    places: RwLock<FxHashMap<LaneId, Place<D>>>,
-    /// Host-signalled points that were not signalled yet. While there are none, nothing can wait
-    /// for one.
+    sources: RwLock<FxHashMap<LaneId, CompletionSource<D>>>,
+    /// Number of host-signalled points that are pending. With none, no lane can wait for the host.
     unsignalled: AtomicUsize,
     contexts: Mutex<Vec<Weak<dyn Pending<D>>>>,
     threads: Threads,
-    /// What threads of ours block for, where the driver tells of no completion by itself.
+    /// Lanes that a thread of the engine blocks for, where the driver has no completion callback.
     blocked: Mutex<FxHashMap<LaneId, Blocked<D>>>,
     origin: Origin,
-    /// Whether nothing that a program can see may depend on when a completion is seen.
+    /// Whether visible results must not depend on when a completion is observed.
     deterministic: bool,
 }
 
-/// Who can tell when a point is complete.
-enum Place<D: Driver> {
-    Lane(Weak<dyn CompletionSource<D>>),
-    /// What is still to be signalled, ascending by epoch, and how far its line has come without it.
+/// The source of a point's completion.
+enum CompletionSource<D: Driver> {
+    Lane(Weak<dyn LaneProgress<D>>),
+    /// Pending markers, ascending by epoch, and the epoch that is complete without them.
     Host(VecDeque<(u64, D::Marker)>, u64),
 }
 
-/// A lane, as the engine asks it how far it has come.
-pub(crate) trait CompletionSource<D: Driver>: Send + Sync {
-    /// A marker that covers the lane up to `epoch`, as exactly as it was recorded; none if that is
-    /// complete already.
+/// A lane as the engine queries it for progress.
+pub(crate) trait LaneProgress<D: Driver>: Send + Sync {
+    /// A marker that covers the lane up to `epoch`, recorded as early as possible. None if the
+    /// epoch is complete.
     fn mark(&self, epoch: u64) -> Result<Option<Mark<D>>>;
 
-    /// All up to this epoch has ended, its own command well.
+    /// Records that all commands up to this epoch have ended and that the last one succeeded.
     fn record_end(&self, epoch: u64);
 
-    /// The marker of the command with this epoch tells that it failed.
+    /// Records that the marker of the command with this epoch reported a failure.
     fn record_failure(&self, epoch: u64) -> Result<()>;
 }
 
-/// A context, as a wait for one of its devices covers it.
+/// A context as a wait for a device covers it.
 pub(crate) trait Pending<D: Driver>: Send + Sync {
     /// Waits for everything enqueued on the device; an error if a command failed that no wait has
     /// reported.
@@ -71,10 +70,10 @@ pub(crate) trait Pending<D: Driver>: Send + Sync {
     fn settle(&self);
 }
 
-/// What a thread blocks for on a lane, and will later.
+/// The epoch that a thread blocks for on a lane, and later ones in its queue.
 struct Blocked<D: Driver> {
     at: u64,
-    later: VecDeque<(Mark<D>, Notice)>,
+    later: VecDeque<(Mark<D>, CompletionCallback)>,
 }
 
 /// A native marker, and the point that it proves complete.
@@ -95,7 +94,7 @@ impl<D: Driver> Clone for Mark<D> {
 impl<D: Driver> Default for Engine<D> {
     fn default() -> Self {
         Self {
-            places: RwLock::default(),
+            sources: RwLock::default(),
             unsignalled: AtomicUsize::new(0),
             contexts: Mutex::default(),
             threads: Threads::default(),
@@ -145,14 +144,14 @@ impl<D: Driver> Engine<D> {
         self.threads.live()
     }
 
-    /// The process that it began in.
+    /// The process that the engine began in.
     pub(crate) fn origin(&self) -> Origin {
         self.origin
     }
 
-    /// A forked child has none of our threads: it gets an error instead of a hang.
+    /// An error in a forked child, which has none of the engine's threads and would hang.
     pub(crate) fn check(&self) -> Result<()> {
-        ensure(!self.origin.is_left(), UR_RESULT_ERROR_DEVICE_LOST)
+        ensure(!self.origin.is_forked(), UR_RESULT_ERROR_DEVICE_LOST)
     }
 
     pub(crate) fn add_context(&self, context: Weak<dyn Pending<D>>) {
@@ -161,21 +160,21 @@ impl<D: Driver> Engine<D> {
         contexts.push(context);
     }
 
-    pub(crate) fn add_lane(&self, id: LaneId, lane: Weak<dyn CompletionSource<D>>) {
-        self.insert(id, Place::Lane(lane));
+    pub(crate) fn add_lane(&self, id: LaneId, lane: Weak<dyn LaneProgress<D>>) {
+        self.insert(id, CompletionSource::Lane(lane));
     }
 
-    /// A lane has ended: nothing on it is waited for any more.
+    /// Removes a lane that has ended: all of its points are complete.
     pub(crate) fn remove(&self, clock: &Clock) {
         clock.raise(u64::MAX);
-        let mut places = self.places.write();
-        let place = places.remove(&clock.id());
-        drop(places);
-        drop(place);
+        let mut sources = self.sources.write();
+        let source = sources.remove(&clock.id());
+        drop(sources);
+        drop(source);
     }
 
-    fn insert(&self, id: LaneId, place: Place<D>) {
-        self.places.write().insert(id, place);
+    fn insert(&self, id: LaneId, source: CompletionSource<D>) {
+        self.sources.write().insert(id, source);
     }
 
     /// A marker that proves the point complete; none if it is complete already.
@@ -185,12 +184,12 @@ impl<D: Driver> Engine<D> {
             return Ok(None);
         }
         let lane = {
-            let places = self.places.read();
-            match places.get(&point.lane()) {
-                // It has ended since.
+            let sources = self.sources.read();
+            match sources.get(&point.lane()) {
+                // The lane has ended.
                 None => return Ok(None),
-                Some(Place::Host(pending, _)) => {
-                    // What is signalled already comes after one that is not.
+                Some(CompletionSource::Host(pending, _)) => {
+                    // A later signalled point still depends on an earlier pending one.
                     let upto = pending.partition_point(|(epoch, _)| *epoch <= point.epoch);
                     let found = upto.checked_sub(1).and_then(|at| pending.get(at));
                     return Ok(found.map(|(epoch, marker)| Mark {
@@ -198,13 +197,13 @@ impl<D: Driver> Engine<D> {
                         marker: marker.clone(),
                     }));
                 }
-                Some(Place::Lane(lane)) => lane.upgrade(),
+                Some(CompletionSource::Lane(lane)) => lane.upgrade(),
             }
         };
         lane.map_or(Ok(None), |lane| lane.mark(point.epoch))
     }
 
-    /// Whether all of it has completed. Asks the driver where that does not tell by itself.
+    /// Whether the frontier is complete. Queries the driver where it does not track.
     pub(crate) fn is_done(&self, frontier: &Frontier) -> Result<bool> {
         for point in frontier.points() {
             if point.is_done() {
@@ -216,15 +215,15 @@ impl<D: Driver> Engine<D> {
             if let Some(mark) = self.mark(point)? {
                 match D::is_done(&mark.marker) {
                     Ok(false) => return Ok(false),
-                    ended => self.ended(&mark, ended.map(drop))?,
+                    ended => self.record_outcome(&mark, ended.map(drop))?,
                 }
             }
         }
         Ok(true)
     }
 
-    /// Records that what a marker covers has ended, and that its command failed if the driver says so.
-    fn ended(&self, mark: &Mark<D>, how: Result<()>) -> Result<()> {
+    /// Records that the commands under a marker have ended, and a failure that the driver reports.
+    fn record_outcome(&self, mark: &Mark<D>, how: Result<()>) -> Result<()> {
         if (D::TELLS_FAILURES || Failure::any())
             && how.is_ok()
             && let Some(lane) = self.lane_of(&mark.point)
@@ -245,16 +244,16 @@ impl<D: Driver> Engine<D> {
         Ok(())
     }
 
-    fn lane_of(&self, point: &Point) -> Option<Arc<dyn CompletionSource<D>>> {
-        let places = self.places.read();
-        match places.get(&point.lane()) {
-            Some(Place::Lane(lane)) => lane.upgrade(),
+    fn lane_of(&self, point: &Point) -> Option<Arc<dyn LaneProgress<D>>> {
+        let sources = self.sources.read();
+        match sources.get(&point.lane()) {
+            Some(CompletionSource::Lane(lane)) => lane.upgrade(),
             _ => None,
         }
     }
 
-    /// Blocks the host until all of it has ended, failed commands too, since the program asked for that.
-    /// An error if the driver cannot tell; the rest is waited for all the same.
+    /// Blocks until the frontier has ended, failed commands included. An error if the driver cannot
+    /// tell; the other points are waited for all the same.
     pub(crate) fn wait(&self, frontier: &Frontier) -> Result<()> {
         let mut result = Ok(());
         for point in frontier.points() {
@@ -269,39 +268,39 @@ impl<D: Driver> Engine<D> {
             && let Some(mark) = self.mark(point)?
         {
             self.check()?;
-            self.ended(&mark, D::block(&mark.marker))?;
+            self.record_outcome(&mark, D::block(&mark.marker))?;
         }
         point.clock.raise_awaited(point.epoch);
         Ok(())
     }
 
-    /// As [`Engine::wait`], of a command that the program waits for: an error if that failed, which is
-    /// reported by that.
-    pub(crate) fn wait_reach(&self, reach: &Reach) -> Result<()> {
-        self.wait(&reach.done)?;
-        if reach.failure().is_some() {
-            // The wait covers what that came after, too.
-            for point in reach.order.points() {
+    /// As [`Engine::wait`], on behalf of the program: an error if the command failed, and the
+    /// failure counts as reported.
+    pub(crate) fn wait_dependencies(&self, deps: &Dependencies) -> Result<()> {
+        self.wait(&deps.done)?;
+        if deps.failure().is_some() {
+            // The wait also covers earlier commands.
+            for point in deps.order.points() {
                 self.is_done(&Frontier::from(point.to_point()))?;
             }
-            reach.report();
+            deps.report();
             return Err(FAILED);
         }
-        reach.order.mark_awaited();
-        trace_wait(&reach.order);
+        deps.order.mark_awaited();
+        trace_wait(&deps.order);
         Ok(())
     }
 
-    /// Runs a job on a thread of ours once all of it has ended, or the driver is lost: the job is told
-    /// why a command of it failed, if one did. Until then it wants each lane's command recorded before
-    /// another follows: a later record could cover what waits for this very job.
+    /// Runs a job on a thread of the engine once `before` has ended, or the driver is lost. The job
+    /// receives the failure of a command in `before`. Until then the marker requests in `before`
+    /// are held: a later marker could cover a command that waits for this job.
     pub(crate) fn when(
         self: &Arc<Self>,
-        before: Reach,
+        before: Dependencies,
         job: impl FnOnce(Option<Arc<Failure>>) + Send + 'static,
     ) -> Result<()> {
         self.check()?;
-        self.threads.promise()?;
+        self.threads.reserve()?;
         let done = before.done.clone();
         let job = move || {
             let failure = before.failure();
@@ -312,7 +311,7 @@ impl<D: Driver> Engine<D> {
         Ok(())
     }
 
-    /// Follows the frontier point by point. `ours`: on one of our own threads.
+    /// Follows the frontier point by point. `ours`: the caller is a thread of the engine.
     fn follow(self: &Arc<Self>, mut rest: Frontier, job: Job, ours: bool) {
         while let Some(point) = rest.points().next().map(PointRef::to_point) {
             rest.retain(|other| other.lane() != point.lane());
@@ -326,47 +325,48 @@ impl<D: Driver> Engine<D> {
             };
             let engine = Arc::clone(self);
             let seen = mark.clone();
-            // A driver's call back may not ask the driver how the command ended: a thread of ours does.
-            let notice: Notice = Box::new(move || {
+            // A driver's callback must not call the driver, so a thread of the engine queries the
+            // outcome.
+            let callback: CompletionCallback = Box::new(move || {
                 let threads = engine.threads.clone();
                 threads.push(Box::new(move || {
-                    if let Err(error) = engine.is_ended(&seen) {
+                    if let Err(error) = engine.record_reported_end(&seen) {
                         log::error!("asking how a command ended failed: {:?}", error.code());
                     }
                     engine.follow(rest, job, true);
                 }));
             });
-            if ours && self.threads.promise().is_err() {
-                // The end has come: dropping the job completes what depends on it.
+            if ours && self.threads.reserve().is_err() {
+                // The engine is shut down: dropping the job completes its dependents.
                 return;
             }
-            if let Some(notice) = D::notify(&mark.marker, notice) {
-                self.block_for(mark, notice);
+            if let Some(callback) = D::notify(&mark.marker, callback) {
+                self.block_for(mark, callback);
             }
             return;
         }
         if ours { job() } else { self.threads.push(job) }
     }
 
-    /// Records how a command ended whose end the driver told of.
-    fn is_ended(&self, mark: &Mark<D>) -> Result<()> {
+    /// Records the outcome of a command whose end the driver reported.
+    fn record_reported_end(&self, mark: &Mark<D>) -> Result<()> {
         if mark.point.is_done() {
             return Ok(());
         }
-        self.ended(mark, D::is_done(&mark.marker).map(drop))
-            // On a device that is lost all has ended.
+        self.record_outcome(mark, D::is_done(&mark.marker).map(drop))
+            // On a lost device every command counts as ended.
             .inspect_err(|_| mark.point.clock.raise(mark.point.epoch))
     }
 
-    /// Has a thread block for a lane: one for all of its points, in their order. A point before that
-    /// which it blocks for has one of its own, as the later one may wait for what it sets off.
-    fn block_for(self: &Arc<Self>, mark: Mark<D>, notice: Notice) {
+    /// Blocks a thread for a lane, one thread for all points of it in order. An earlier point gets
+    /// a thread of its own, as the later one may depend on its callback.
+    fn block_for(self: &Arc<Self>, mark: Mark<D>, callback: CompletionCallback) {
         let (lane, epoch) = (mark.point.lane(), mark.point.epoch);
         let mut blocked = self.blocked.lock();
         let alone = match blocked.get_mut(&lane) {
             Some(Blocked { at, later }) if *at <= epoch => {
-                let place = later.partition_point(|(other, _)| other.point.epoch <= epoch);
-                later.insert(place, (mark, notice));
+                let source = later.partition_point(|(other, _)| other.point.epoch <= epoch);
+                later.insert(source, (mark, callback));
                 return;
             }
             Some(_) => true,
@@ -377,25 +377,25 @@ impl<D: Driver> Engine<D> {
             }
         };
         drop(blocked);
-        // One promise is for the notice, one for the job that blocks.
-        if self.threads.promise().is_err() {
+        // One reservation is for the callback, one for the blocking job.
+        if self.threads.reserve().is_err() {
             let left = (!alone).then(|| self.blocked.lock().remove(&lane));
             return drop(left);
         }
         let engine = Arc::clone(self);
         self.threads.push(Box::new(move || {
-            let mut next = Some((mark, notice));
-            while let Some((mark, notice)) = next {
-                if let Err(error) = engine.ended(&mark, D::block(&mark.marker)) {
+            let mut next = Some((mark, callback));
+            while let Some((mark, callback)) = next {
+                if let Err(error) = engine.record_outcome(&mark, D::block(&mark.marker)) {
                     log::error!("waiting for a lane failed: {:?}", error.code());
                 }
-                notice();
+                callback();
                 next = (!alone).then(|| engine.next_blocked(lane)).flatten();
             }
         }));
     }
 
-    fn next_blocked(&self, lane: LaneId) -> Option<(Mark<D>, Notice)> {
+    fn next_blocked(&self, lane: LaneId) -> Option<(Mark<D>, CompletionCallback)> {
         let mut blocked = self.blocked.lock();
         let Blocked { at, later } = blocked.get_mut(&lane)?;
         let next = later.pop_front();
@@ -406,55 +406,57 @@ impl<D: Driver> Engine<D> {
         next
     }
 
-    /// What the host is to signal, without a place yet.
+    /// A host signal that is on no timeline yet.
     pub(crate) fn host_signal(&self, devices: &Devices<D>) -> Result<HostSignal<D>> {
         let (marker, signal) = D::host_point(devices)?;
         Ok(HostSignal { marker, signal })
     }
 
-    /// A new point that the host signals, and that comes after no other one.
+    /// A new host-signalled point without predecessors.
     pub(crate) fn host_point(self: &Arc<Self>, scope: &Scope<D>) -> Result<HostPoint<D>> {
         let signal = self.host_signal(scope)?;
-        Ok(self.place_alone(scope, signal))
+        Ok(self.separate_host_point(scope, signal))
     }
 
-    /// Makes a signal the next point of a line, which the host signals after all points before it.
-    pub(crate) fn place(
+    /// Appends a signal to a timeline: the host signals its points in order.
+    pub(crate) fn append_host_point(
         self: &Arc<Self>,
         scope: &Scope<D>,
         signal: HostSignal<D>,
-        line: &mut HostLine,
+        timeline: &mut HostTimeline,
     ) -> HostPoint<D> {
-        line.last += 1;
-        let point = Point::new(&line.clock, line.last);
-        self.place_at(scope, signal, point, line.last)
+        timeline.last += 1;
+        let point = Point::new(&timeline.clock, timeline.last);
+        self.insert_host_point(scope, signal, point, timeline.last)
     }
 
-    /// Makes a signal the one point of a line.
-    pub(crate) fn place_alone(
+    /// Makes a signal the only point of a new timeline.
+    pub(crate) fn separate_host_point(
         self: &Arc<Self>,
         scope: &Scope<D>,
         signal: HostSignal<D>,
     ) -> HostPoint<D> {
         let point = Point::new(&Clock::of_host(self.deterministic), 1);
-        self.place_at(scope, signal, point, u64::MAX)
+        self.insert_host_point(scope, signal, point, u64::MAX)
     }
 
-    /// `end`: how far the line has come once all of its points so far are signalled.
-    fn place_at(
+    /// `end`: the completed epoch of the timeline once all current points are signalled.
+    fn insert_host_point(
         self: &Arc<Self>,
         scope: &Scope<D>,
         HostSignal { marker, signal }: HostSignal<D>,
         point: Point,
         end: u64,
     ) -> HostPoint<D> {
-        let mut places = self.places.write();
-        let none = || Place::Host(VecDeque::new(), 0);
-        if let Place::Host(pending, last) = places.entry(point.lane()).or_insert_with(none) {
+        let mut sources = self.sources.write();
+        let none = || CompletionSource::Host(VecDeque::new(), 0);
+        if let CompletionSource::Host(pending, last) =
+            sources.entry(point.lane()).or_insert_with(none)
+        {
             pending.push_back((point.epoch, marker));
             *last = end;
         }
-        drop(places);
+        drop(sources);
         self.unsignalled.fetch_add(1, Ordering::AcqRel);
         scope.add_host_point(&point);
         HostPoint {
@@ -464,10 +466,10 @@ impl<D: Driver> Engine<D> {
         }
     }
 
-    /// A point was signalled: how far its line has come depends on those before it.
+    /// Records a signalled point. The timeline advances to the first pending one.
     fn signalled(&self, point: &Point) {
-        let mut places = self.places.write();
-        let Some(Place::Host(pending, last)) = places.get_mut(&point.lane()) else {
+        let mut sources = self.sources.write();
+        let Some(CompletionSource::Host(pending, last)) = sources.get_mut(&point.lane()) else {
             return;
         };
         let at = pending.partition_point(|(epoch, _)| *epoch < point.epoch);
@@ -476,17 +478,20 @@ impl<D: Driver> Engine<D> {
             Some((next, _)) => point.clock.raise(next - 1),
             None => {
                 point.clock.raise(*last);
-                drop(places.remove(&point.lane()));
+                drop(sources.remove(&point.lane()));
             }
         }
-        drop(places);
+        drop(sources);
         drop(gone);
     }
 
-    /// A point that something outside completes, as the marker tells.
+    /// A point that is completed outside, as the marker tells.
     pub(crate) fn foreign_point(self: &Arc<Self>, marker: D::Marker) -> ForeignPoint<D> {
         let clock = Clock::of_host(self.deterministic);
-        self.insert(clock.id(), Place::Host(VecDeque::from([(1, marker)]), 1));
+        self.insert(
+            clock.id(),
+            CompletionSource::Host(VecDeque::from([(1, marker)]), 1),
+        );
         self.unsignalled.fetch_add(1, Ordering::AcqRel);
         ForeignPoint {
             point: Point::new(&clock, 1),
@@ -494,12 +499,12 @@ impl<D: Driver> Engine<D> {
         }
     }
 
-    /// Whether there is no point that the host has yet to signal, as far as that may be relied on.
+    /// Whether no host-signalled point is pending. False in a deterministic run.
     pub(crate) fn all_signalled(&self) -> bool {
         !self.deterministic && self.unsignalled.load(Ordering::Acquire) == 0
     }
 
-    /// The points of the frontier that the host has yet to signal.
+    /// The pending host-signalled points of the frontier.
     pub(crate) fn unsignalled(&self, frontier: &Frontier) -> Frontier {
         if self.all_signalled() {
             return Frontier::new();
@@ -508,7 +513,7 @@ impl<D: Driver> Engine<D> {
         frontier.points().filter(hosts).collect()
     }
 
-    /// All points of a context that the host has yet to signal.
+    /// The pending host-signalled points of a context.
     pub(crate) fn unsignalled_of(&self, scope: &Scope<D>) -> Frontier {
         if self.all_signalled() {
             return Frontier::new();
@@ -524,7 +529,7 @@ fn trace_wait(frontier: &Frontier) {
     }
 }
 
-/// A point that something outside completes. Dropped when it was seen complete.
+/// A point that is completed outside. Dropped once it was seen complete.
 pub(crate) struct ForeignPoint<D: Driver> {
     pub point: Point,
     engine: Arc<Engine<D>>,
@@ -537,19 +542,19 @@ impl<D: Driver> Drop for ForeignPoint<D> {
     }
 }
 
-/// What the host is to signal, and what lanes can wait for.
+/// A host signal, and the marker that lanes wait for.
 pub(crate) struct HostSignal<D: Driver> {
     pub marker: D::Marker,
     signal: D::Signal,
 }
 
-/// Points that the host signals one after the other. Its end is that of its clock.
-pub(crate) struct HostLine {
+/// A timeline of points that the host signals in order.
+pub(crate) struct HostTimeline {
     clock: Arc<Clock>,
     last: u64,
 }
 
-impl HostLine {
+impl HostTimeline {
     pub fn new<D: Driver>(engine: &Engine<D>) -> Self {
         Self {
             clock: Clock::of_host(engine.deterministic),
@@ -562,7 +567,7 @@ impl HostLine {
     }
 }
 
-/// A point that the host signals: by [`HostPoint::signal`], or by being dropped.
+/// A point that the host signals by [`HostPoint::signal`], or by dropping it.
 pub(crate) struct HostPoint<D: Driver> {
     pub point: Point,
     signal: Option<D::Signal>,
@@ -574,17 +579,17 @@ impl<D: Driver> HostPoint<D> {
         drop(self);
     }
 
-    /// Completes it as failed: what waits for it does not run.
+    /// Completes it as failed: its dependents do not run.
     pub fn fail(mut self, why: &Arc<Failure>) {
         self.point.fail(why);
         if let Some(own) = self.signal.take() {
-            // First, so that streams have dropped what waits for it once the program is told.
+            // First, so that streams have dropped their dependents when the program learns of it.
             D::fail(own);
-            self.is_over();
+            self.complete();
         }
     }
 
-    /// Signals it, or has it fail for this reason.
+    /// Signals it, or completes it as failed for this reason.
     pub fn end(self, failure: Option<Arc<Failure>>) {
         match failure {
             None => self.signal(),
@@ -592,7 +597,7 @@ impl<D: Driver> HostPoint<D> {
         }
     }
 
-    fn is_over(&self) {
+    fn complete(&self) {
         self.engine.signalled(&self.point);
         self.engine.unsignalled.fetch_sub(1, Ordering::AcqRel);
     }
@@ -601,8 +606,8 @@ impl<D: Driver> HostPoint<D> {
 impl<D: Driver> Drop for HostPoint<D> {
     fn drop(&mut self) {
         if let Some(own) = self.signal.take() {
-            // First, so that nobody sees what waited for it complete before it.
-            self.is_over();
+            // First, so that no dependent is seen complete before the point.
+            self.complete();
             D::signal(own);
         }
     }

@@ -1,4 +1,4 @@
-//! What the engine knows of one context: its devices, and what is pending or has failed on no lane.
+//! The engine's part of one context: its devices, and pending points and failures outside lanes.
 
 use crate::object::{Object, Result};
 use crate::stream::driver::FAILED;
@@ -8,7 +8,7 @@ use crate::timeline::{Failure, Frontier, Gathered, Point};
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Failures of what is on no lane, until they are reported.
+/// Unreported failures outside lanes.
 #[derive(Default)]
 pub(crate) struct Failures(Mutex<Vec<Arc<Failure>>>);
 
@@ -19,7 +19,7 @@ impl Failures {
         all.push(Arc::clone(why));
     }
 
-    /// A wait covers them all: an error if any had not been reported.
+    /// Reports them all. An error if one of them was not reported before.
     pub fn report(&self) -> Result<()> {
         let all = std::mem::take(&mut *self.0.lock());
         match all.iter().filter(|failure| failure.report()).count() {
@@ -29,15 +29,15 @@ impl Failures {
     }
 }
 
-/// The part of a context that lanes and points need.
+/// The part of a context that lanes and points use.
 pub struct Scope<D: Driver> {
     engine: Arc<Engine<D>>,
     devices: Devices<D>,
-    /// Points that the host was to signal when last looked at.
+    /// Host points that were pending at the last prune.
     host_points: Mutex<Gathered<Frontier>>,
-    /// What was pending on queues that ended, in a deterministic run.
+    /// Pending points of queues that ended, in a deterministic run.
     orphans: Mutex<Frontier>,
-    /// Why host tasks did not run.
+    /// Failures of host tasks.
     failures: Failures,
 }
 
@@ -53,7 +53,7 @@ impl<D: Driver> Scope<D> {
     pub(crate) fn new(
         engine: &Arc<Engine<D>>,
         devices: Box<[Arc<Object<D::Device>>]>,
-        state: D::State,
+        state: D::ContextData,
     ) -> Self {
         Self {
             engine: Arc::clone(engine),
@@ -78,8 +78,8 @@ impl<D: Driver> Scope<D> {
         points.all.clone()
     }
 
-    /// A queue has ended with this pending. When that completes depends on time, so that in a
-    /// deterministic run it stays pending until the program awaits it.
+    /// Adds the pending points of a queue that ended. When they complete depends on time, so in a
+    /// deterministic run they stay pending until the program waits for them.
     pub(crate) fn add_orphan(&self, tip: &Frontier) {
         if self.engine.is_deterministic() {
             let mut orphans = self.orphans.lock();
@@ -92,12 +92,12 @@ impl<D: Driver> Scope<D> {
         self.orphans.lock().clone()
     }
 
-    /// A host task of one of the context's queues did not run.
+    /// Adds the failure of a host task.
     pub(crate) fn add_failure(&self, why: &Arc<Failure>) {
         self.failures.add(why);
     }
 
-    /// A wait covers all that is on no lane: an error if something failed that no wait has reported.
+    /// Reports the failures outside lanes. An error if one of them was not reported before.
     pub(crate) fn report(&self) -> Result<()> {
         self.failures.report()
     }

@@ -1,7 +1,7 @@
-//! The engine's own threads, on which user code runs.
+//! The engine's threads, which run user code.
 //!
-//! A job may block, so none waits for another: a job that finds no idle thread gets a new one.
-//! Threads end after idling, and all of them before [`Threads::shut_down`] returns.
+//! A job may block, so a job that finds no idle thread gets a new one. Threads end after
+//! [`MAX_IDLE`], and all of them before [`Threads::shut_down`] returns.
 
 use crate::abi::UR_RESULT_ERROR_OUT_OF_RESOURCES;
 use crate::object::{Error, Result};
@@ -13,27 +13,27 @@ use std::time::Duration;
 
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
-const IDLE: Duration = Duration::from_secs(2);
+const MAX_IDLE: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
-struct State {
+struct ThreadsState {
     jobs: VecDeque<Job>,
     idle: usize,
     live: usize,
-    /// Jobs that will be pushed later; while there are any, the last thread stays.
-    promised: usize,
+    /// Reserved jobs. While there are any, the last thread stays.
+    reserved: usize,
     closed: bool,
     handles: Vec<JoinHandle<()>>,
 }
 
 #[derive(Default)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<ThreadsState>,
     wake: Condvar,
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ThreadsState> {
         self.state.lock()
     }
 }
@@ -42,34 +42,34 @@ impl Shared {
 pub(crate) struct Threads(Arc<Shared>);
 
 impl Threads {
-    /// Promises a later [`Threads::push`] and makes sure that some thread will be there for it.
-    pub fn promise(&self) -> Result<()> {
+    /// Reserves a later [`Threads::push`], and starts a thread for it if there is none.
+    pub fn reserve(&self) -> Result<()> {
         let mut state = self.0.lock();
         if state.live == 0 && (state.closed || !self.grow(&mut state)) {
             return Err(Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES));
         }
-        state.promised += 1;
+        state.reserved += 1;
         Ok(())
     }
 
-    /// Gives a promised job to a thread. After the end it is dropped instead. Never blocks.
+    /// Queues a reserved job. After shut-down the job is dropped. Never blocks.
     pub fn push(&self, job: Job) {
         let mut state = self.0.lock();
-        state.promised = state.promised.saturating_sub(1);
+        state.reserved = state.reserved.saturating_sub(1);
         if state.closed && state.live == 0 {
             drop(state);
             return drop(job);
         }
         state.jobs.push_back(job);
         if state.idle < state.jobs.len() {
-            // If no thread can be made now, one of those that the promise kept comes to it.
+            // If no thread can be started now, a thread kept by the reservation runs the job.
             self.grow(&mut state);
         }
         drop(state);
         self.0.wake.notify_one();
     }
 
-    /// Waits for the jobs that were pushed and ends all threads, a calling one of them excepted.
+    /// Waits for all queued jobs and ends all threads, except a calling one.
     pub fn shut_down(&self) {
         let handles = {
             let mut state = self.0.lock();
@@ -90,13 +90,13 @@ impl Threads {
         self.0.lock().live
     }
 
-    fn grow(&self, state: &mut State) -> bool {
+    fn grow(&self, state: &mut ThreadsState) -> bool {
         let shared = Arc::clone(&self.0);
-        let made = std::thread::Builder::new()
+        let spawned = std::thread::Builder::new()
             .name("ur-host".into())
             .stack_size(crate::object::stack_bytes())
-            .spawn(move || work(&shared));
-        let Ok(handle) = made else { return false };
+            .spawn(move || run_jobs(&shared));
+        let Ok(handle) = spawned else { return false };
         state.live += 1;
         state.handles.retain(|handle| !handle.is_finished());
         state.handles.push(handle);
@@ -104,7 +104,7 @@ impl Threads {
     }
 }
 
-/// Keeps the count of live threads right even if a job panics.
+/// Decrements the number of live threads, even if a job panics.
 struct Live<'a>(&'a Shared);
 
 impl Drop for Live<'_> {
@@ -113,7 +113,7 @@ impl Drop for Live<'_> {
     }
 }
 
-fn work(shared: &Shared) {
+fn run_jobs(shared: &Shared) {
     let live = Live(shared);
     let mut state = shared.lock();
     loop {
@@ -127,15 +127,15 @@ fn work(shared: &Shared) {
             break;
         }
         state.idle += 1;
-        let (again, timed_out) = shared.wake.wait_timeout(state, IDLE);
+        let (again, timed_out) = shared.wake.wait_timeout(state, MAX_IDLE);
         state = again;
         state.idle -= 1;
-        let last = state.live == 1 && state.promised > 0;
+        let last = state.live == 1 && state.reserved > 0;
         if timed_out && state.jobs.is_empty() && !last {
             break;
         }
     }
-    // Under the lock that the decision was made under, so that two last threads do not both go.
+    // The lock is held since the decision, so that two last threads do not both end.
     state.live -= 1;
     drop(state);
     std::mem::forget(live);

@@ -1,29 +1,29 @@
-//! Events: handles on what some command reaches.
+//! Events: handles on the completion of commands.
 //!
 //! | state | when |
 //! |---|---|
-//! | queued | of a captured command, always |
-//! | submitted | what comes before the command is not complete |
-//! | running | all before it is complete, it is not |
-//! | complete | everything it reaches was observed complete; so is a recorded command that was not submitted yet: see `signal` |
-//! | error | its command failed, or did not run since what it depends on failed; or the driver is lost |
+//! | queued | always, for a captured command |
+//! | submitted | a dependency of the command is not complete |
+//! | running | all dependencies are complete, the command is not |
+//! | complete | the command was observed complete; also a recorded command that was not submitted yet: see `execution` |
+//! | error | the command failed or did not run since a dependency failed, or the driver is lost |
 //!
-//! States are read off the frontier each time, so that elided commands share completion without
+//! Each query derives the state from the frontier, so elided commands share completion without
 //! sharing a handle.
 //!
-//! Owns the handle, its callbacks and its native object. Uses `context` and what is below; asks a command's queue by
-//! [`CommandQueue`]. Must never know a queue or a graph.
+//! Owns the handle, its callbacks and its native object. Uses `context` and the folders below it;
+//! asks a command's queue by [`CommandQueue`]. Must never know a queue or a graph.
 
-pub(crate) mod signal;
+pub(crate) mod execution;
 
 use crate::abi::*;
 use crate::hal::{self, EventInfo, ProfilingInfo};
 use crate::object::{Body, Error, Handles, InfoOut, Object, Result, ensure};
 use crate::stream::driver::is_failure;
 use crate::stream::engine::ForeignPoint;
-use crate::stream::engine::reach::{Reach, Reached, Reaches};
-use crate::stream::event::signal::Signal;
-use crate::stream::{Context, Driver, Engine, Stamps};
+use crate::stream::engine::dependencies::{Dependencies, DependencyList, EventDependencies};
+use crate::stream::event::execution::RecordedExecution;
+use crate::stream::{Context, Driver, Engine, Timestamps};
 use crate::timeline::{Failure, Frontier};
 use std::any::Any;
 use std::borrow::Cow;
@@ -35,47 +35,48 @@ use std::sync::{Arc, OnceLock, Weak};
 
 /// An event's handle.
 ///
-/// Small, since one is made for nearly every command: what few have is boxed.
+/// Small, since nearly every command makes one: rare fields are boxed.
 pub struct Event<D: Driver> {
-    // Dropped by `drop`, which knows a short way for most.
-    of: ManuallyDrop<Of<D>>,
-    standing: ManuallyDrop<Standing>,
-    /// What stands for it in the backend, once that was asked for.
+    // Dropped by hand in `drop`, which has a short way for most events.
+    owner: ManuallyDrop<EventOwner<D>>,
+    source: ManuallyDrop<EventSource>,
+    /// The native object, once it was asked for.
     native: ManuallyDrop<OnceLock<Box<Native<D>>>>,
     command: ur_command_t,
     failed: AtomicBool,
-    /// Whether the host has waited for all of it.
+    /// Whether the host has waited for the event.
     awaited: AtomicBool,
 }
 
 struct Native<D: Driver> {
     marker: D::Marker,
-    /// The point of an event that the backend itself made.
+    /// The point of an event that the backend made.
     foreign: Option<ForeignPoint<D>>,
-    /// The queue of such an event's command, once that was asked for.
+    /// The queue of that event's command, once it was asked for.
     queue: OnceLock<Option<Arc<dyn CommandQueue<D>>>>,
 }
 
-/// Where an event comes from.
-enum Of<D: Driver> {
+/// The object that an event belongs to.
+enum EventOwner<D: Driver> {
     Queue(Arc<dyn CommandQueue<D>>),
     Context(Arc<Object<Context<D>>>),
 }
 
-/// What an event stands for.
-enum Standing {
-    /// A command, for good.
-    Command(Reached, Option<Times>),
-    /// A recorded command: its present execution.
-    Recorded(Box<Signal>),
-    /// A command of a graph, by its number: what only the graph's capture can wait for.
+/// The command that an event stands for.
+enum EventSource {
+    /// A submitted command.
+    Command(EventDependencies, Option<Times>),
+    /// A recorded command: its current execution.
+    Recorded(Box<RecordedExecution>),
+    /// A captured command, by its index in the graph. Only commands of the same capture can wait
+    /// for it.
     Captured(Weak<AnyGraph>, u32),
 }
 
-/// A graph, whose type is none of an event's business.
+/// A graph of unknown type.
 type AnyGraph = dyn Any + Send + Sync;
 
-/// The queue that a command went to, as the command's event asks it.
+/// The queue of a command, as the command's event asks it.
 pub(crate) trait CommandQueue<D: Driver>: Send + Sync {
     fn context(&self) -> &Arc<Object<Context<D>>>;
 
@@ -84,10 +85,10 @@ pub(crate) trait CommandQueue<D: Driver>: Send + Sync {
     /// The queue's handle. Adds no reference.
     fn handle(&self) -> *mut c_void;
 
-    /// Submits a marker that comes after this: what it reaches.
-    fn mark(&self, after: &Reach) -> Result<Option<Reached>>;
+    /// Submits a marker after these dependencies. Returns the dependencies of its event.
+    fn mark(&self, after: &Dependencies) -> Result<Option<EventDependencies>>;
 
-    /// Nobody holds an event any more that reaches this far, and it is complete.
+    /// Releases markers up to `done`, which is complete and held by no event.
     fn forget(&self, done: &Frontier);
 }
 
@@ -98,7 +99,7 @@ const CAPTURED: Error = Error::new(UR_RESULT_ERROR_INVALID_OPERATION);
 #[derive(Clone)]
 pub(crate) struct Times {
     pub queued: u64,
-    pub stamps: Arc<Stamps>,
+    pub timestamps: Arc<Timestamps>,
 }
 
 impl<D: Driver> Body for Event<D> {
@@ -106,29 +107,29 @@ impl<D: Driver> Body for Event<D> {
 }
 
 impl<D: Driver> Event<D> {
-    /// The event of a command that reaches this far.
+    /// The event of a command with these dependencies.
     #[inline]
     pub(crate) fn new<Q: Body>(
         queue: &Object<Q>,
         command: ur_command_t,
-        reach: Reached,
+        deps: EventDependencies,
         times: Option<Times>,
     ) -> Self
     where
         Object<Q>: CommandQueue<D>,
     {
         Self::made(
-            Of::Queue(queue.arc()),
+            EventOwner::Queue(queue.arc()),
             command,
-            Standing::Command(reach, times),
+            EventSource::Command(deps, times),
         )
     }
 
     #[inline]
-    fn made(of: Of<D>, command: ur_command_t, standing: Standing) -> Self {
+    fn made(owner: EventOwner<D>, command: ur_command_t, source: EventSource) -> Self {
         Self {
-            of: ManuallyDrop::new(of),
-            standing: ManuallyDrop::new(standing),
+            owner: ManuallyDrop::new(owner),
+            source: ManuallyDrop::new(source),
             native: ManuallyDrop::default(),
             command,
             failed: AtomicBool::new(false),
@@ -143,11 +144,11 @@ impl<D: Driver> Event<D> {
         recording: u64,
         node: u32,
     ) -> Arc<Object<Self>> {
-        let signal = Signal::new(recording, node);
+        let execution = RecordedExecution::new(recording, node);
         hal::new::<D, _>(Self::made(
-            Of::Context(Arc::clone(context)),
+            EventOwner::Context(Arc::clone(context)),
             command,
-            Standing::Recorded(Box::new(signal)),
+            EventSource::Recorded(Box::new(execution)),
         ))
     }
 
@@ -163,22 +164,22 @@ impl<D: Driver> Event<D> {
     {
         let graph = Arc::downgrade(graph) as Weak<AnyGraph>;
         hal::new::<D, _>(Self::made(
-            Of::Queue(queue.arc()),
+            EventOwner::Queue(queue.arc()),
             command,
-            Standing::Captured(graph, node),
+            EventSource::Captured(graph, node),
         ))
     }
 
     pub(crate) fn is_captured(&self) -> bool {
-        matches!(*self.standing, Standing::Captured(..))
+        matches!(*self.source, EventSource::Captured(..))
     }
 
-    /// The graph and the number of a captured command; an error if there is no graph any more.
+    /// The graph of a captured command and its index; an error if the graph has ended.
     #[allow(clippy::type_complexity)]
     #[inline]
     pub(crate) fn captured<G: Body>(&self) -> Option<(Result<Arc<Object<G>>>, u32)> {
-        match &*self.standing {
-            Standing::Captured(graph, node) => {
+        match &*self.source {
+            EventSource::Captured(graph, node) => {
                 let graph = graph.upgrade().and_then(|graph| graph.downcast().ok());
                 Some((graph.ok_or(CAPTURED), *node))
             }
@@ -186,54 +187,59 @@ impl<D: Driver> Event<D> {
         }
     }
 
-    /// Which command's event it is, if that is of this recording.
+    /// The index of the command, if it is of this recording.
     pub(crate) fn node_of(&self, recording: u64) -> Option<u32> {
-        match &*self.standing {
-            Standing::Recorded(signal) if signal.recording == recording => Some(signal.node),
+        match &*self.source {
+            EventSource::Recorded(execution) if execution.recording == recording => {
+                Some(execution.node)
+            }
             _ => None,
         }
     }
 
-    /// Has the event of a recorded command stand for this execution; none: it failed.
-    pub(crate) fn stand_for(&self, execution: Option<(Reached, Option<Times>)>) {
-        if let Standing::Recorded(signal) = &*self.standing {
-            signal.stand_for(execution);
+    /// Binds the event of a recorded command to this execution; none if its submission failed.
+    pub(crate) fn set_execution(&self, execution: Option<(EventDependencies, Option<Times>)>) {
+        if let EventSource::Recorded(recorded) = &*self.source {
+            recorded.set_execution(execution);
             self.failed.store(false, Ordering::Relaxed);
         }
     }
 
-    /// How far it reaches now.
-    fn reach(&self) -> Result<Cow<'_, Reach>> {
-        match &*self.standing {
-            Standing::Command(reach, _) => Ok(Cow::Borrowed(reach)),
-            Standing::Recorded(signal) => signal.reach().map(|reach| Cow::Owned((*reach).clone())),
-            Standing::Captured(..) => Err(CAPTURED),
+    /// The current dependencies.
+    fn dependencies(&self) -> Result<Cow<'_, Dependencies>> {
+        match &*self.source {
+            EventSource::Command(deps, _) => Ok(Cow::Borrowed(deps)),
+            EventSource::Recorded(execution) => execution
+                .dependencies()
+                .map(|deps| Cow::Owned((*deps).clone())),
+            EventSource::Captured(..) => Err(CAPTURED),
         }
     }
 
-    /// An event of the backend's own: a lane of one point. `stamps` tells its times, if it has any.
+    /// An event that the backend made: a timeline of one point. `timestamps`: the time of the enqueue,
+    /// and the timestamps.
     pub fn adopt(
         context: &Object<Context<D>>,
         command: ur_command_t,
         marker: D::Marker,
-        stamps: Option<(u64, Arc<Stamps>)>,
+        timestamps: Option<(u64, Arc<Timestamps>)>,
     ) -> Result<Arc<Object<Self>>> {
         let engine = context.domain().engine();
         engine.check()?;
         let foreign = engine.foreign_point(marker.clone());
         let point = Frontier::from(foreign.point.clone());
-        let reach = Reach {
+        let deps = Dependencies {
             done: point.clone(),
             order: point,
             own: true,
-            ..Reach::default()
+            ..Dependencies::default()
         };
-        let times = stamps.map(|(queued, stamps)| Times { queued, stamps });
+        let times = timestamps.map(|(queued, timestamps)| Times { queued, timestamps });
         let foreign = Some(foreign);
         let mut event = Self::made(
-            Of::Context(context.arc()),
+            EventOwner::Context(context.arc()),
             command,
-            Standing::Command(reach.into(), times),
+            EventSource::Command(deps.into(), times),
         );
         *event.native = OnceLock::from(Box::new(Native {
             marker,
@@ -243,17 +249,17 @@ impl<D: Driver> Event<D> {
         Ok(hal::new::<D, _>(event))
     }
 
-    /// An event of no command, which is complete.
+    /// A complete event without a command.
     pub(crate) fn complete(context: &Object<Context<D>>) -> Result<Arc<Object<Self>>> {
         context.domain().engine().check()?;
         Ok(hal::new::<D, _>(Self::made(
-            Of::Context(context.arc()),
+            EventOwner::Context(context.arc()),
             UR_COMMAND_ENQUEUE_NATIVE_EXP,
-            Standing::Command(Reached::default(), None),
+            EventSource::Command(EventDependencies::default(), None),
         )))
     }
 
-    /// What stands for the event in the backend, and stays as long as it does.
+    /// The native object of the event, which lives as long as the event.
     pub fn marker(&self) -> Result<D::Marker> {
         if let Some(native) = self.native.get() {
             return Ok(native.marker.clone());
@@ -272,11 +278,11 @@ impl<D: Driver> Event<D> {
     fn find_marker(&self) -> Result<D::Marker> {
         let engine = self.engine();
         engine.check()?;
-        let Standing::Command(reach, _) = &*self.standing else {
-            // It would stand for one execution, and this event for each in turn.
+        let EventSource::Command(deps, _) = &*self.source else {
+            // The native object would stand for one execution, the event for each in turn.
             return Err(Error::unsupported());
         };
-        let mut rest = reach.done.clone();
+        let mut rest = deps.done.clone();
         rest.prune();
         if let Some(point) = rest.single()
             && let Some(mark) = engine.mark(point)?
@@ -285,33 +291,33 @@ impl<D: Driver> Event<D> {
         }
         if !rest.is_empty()
             && let Some(queue) = self.queue()
-            && let Some(reach) = queue.mark(reach)?
-            && let Some(point) = reach.done.single()
+            && let Some(deps) = queue.mark(deps)?
+            && let Some(point) = deps.done.single()
             && let Some(mark) = engine.mark(point)?
         {
             return Ok(mark.marker);
         }
-        // All of it is complete: a point that is, too.
+        // All is complete: a signalled point stands for it.
         let (marker, signal) = D::host_point(self.context().domain())?;
         D::signal(signal);
         Ok(marker)
     }
 
     pub fn context(&self) -> &Arc<Object<Context<D>>> {
-        match &*self.of {
-            Of::Queue(queue) => queue.context(),
-            Of::Context(context) => context,
+        match &*self.owner {
+            EventOwner::Queue(queue) => queue.context(),
+            EventOwner::Context(context) => context,
         }
     }
 
     fn queue(&self) -> Option<&Arc<dyn CommandQueue<D>>> {
-        match &*self.of {
-            Of::Queue(queue) => Some(queue),
-            Of::Context(_) => None,
+        match &*self.owner {
+            EventOwner::Queue(queue) => Some(queue),
+            EventOwner::Context(_) => None,
         }
     }
 
-    /// The queue that its command went to: of an adopted event what `adopted` finds, asked once.
+    /// The queue of its command. For an adopted event the result of `adopted`, asked once.
     fn command_queue(
         &self,
         adopted: impl FnOnce(&D::Marker) -> Result<Option<Arc<dyn CommandQueue<D>>>>,
@@ -335,84 +341,88 @@ impl<D: Driver> Event<D> {
         self.context().domain().engine()
     }
 
-    /// What a wait list reaches: see [`Event::join`].
+    /// The dependencies of a wait list: see [`Event::join`].
     #[inline]
     pub(crate) fn join_list<'a>(
         context: &Object<Context<D>>,
         list: Handles<'a, Self>,
-    ) -> Result<Cow<'a, Reach>> {
+    ) -> Result<Cow<'a, Dependencies>> {
         match list.is_empty() {
-            true => Ok(Cow::Borrowed(Reach::nothing())),
+            true => Ok(Cow::Borrowed(Dependencies::none())),
             false => Self::join(context, list.iter()),
         }
     }
 
-    /// What a wait list reaches, as a command of `context` waits for it; an event in it that failed
-    /// is an error.
+    /// The dependencies of a wait list for a command of `context`. An error if an event of the list
+    /// has failed.
     pub(crate) fn join<'a>(
         context: &Object<Context<D>>,
         events: impl IntoIterator<Item = &'a Object<Self>>,
-    ) -> Result<Cow<'a, Reach>> {
-        let mut all = Cow::Borrowed(Reach::nothing());
-        Self::for_each(context, events, |reach| match all.is_empty() {
-            true => all = reach,
-            false => all.to_mut().join(&reach),
+    ) -> Result<Cow<'a, Dependencies>> {
+        let mut all = Cow::Borrowed(Dependencies::none());
+        Self::for_each(context, events, |deps| match all.is_empty() {
+            true => all = deps,
+            false => all.to_mut().join(&deps),
         })?;
         Ok(all)
     }
 
-    /// As [`Event::join_list`], each event by itself: for who looks at each of them once.
-    pub(crate) fn reaches<'a>(
+    /// As [`Event::join_list`], one set for each event.
+    pub(crate) fn dependency_list<'a>(
         context: &Object<Context<D>>,
         list: Handles<'a, Self>,
-    ) -> Result<Reaches<'a>> {
-        let mut all = Reaches::new();
-        Self::for_each(context, list.iter(), |reach| all.push(reach))?;
+    ) -> Result<DependencyList<'a>> {
+        let mut all = DependencyList::new();
+        Self::for_each(context, list.iter(), |deps| all.push(deps))?;
         Ok(all)
     }
 
     fn for_each<'a>(
         context: &Object<Context<D>>,
         events: impl IntoIterator<Item = &'a Object<Self>>,
-        mut take: impl FnMut(Cow<'a, Reach>),
+        mut take: impl FnMut(Cow<'a, Dependencies>),
     ) -> Result<()> {
         for event in events {
-            let reach = event.reach()?;
-            let failed = event.failed.load(Ordering::Relaxed) || reach.failure().is_some();
+            let deps = event.dependencies()?;
+            let failed = event.failed.load(Ordering::Relaxed) || deps.failure().is_some();
             ensure(!failed, UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS)?;
-            if reach.done.is_complete() {
+            if deps.done.is_complete() {
                 continue;
             }
             let near = D::SPANS || std::ptr::eq(&**event.context(), context);
             take(match near && !(D::FOREIGN_ON_HOST && event.is_foreign()) {
-                true => reach,
-                false => Cow::Owned(event.stand_in(&reach, context)?),
+                true => deps,
+                false => Cow::Owned(event.host_proxy(&deps, context)?),
             });
         }
         Ok(())
     }
 
-    /// Whether the backend itself made it.
+    /// Whether the backend made the event.
     fn is_foreign(&self) -> bool {
         let native = self.native.get();
         native.is_some_and(|native| native.foreign.is_some())
     }
 
-    /// What stands for the event where lanes cannot wait for it themselves: a point that the host
-    /// signals once the event has completed.
-    fn stand_in(&self, reach: &Reach, context: &Object<Context<D>>) -> Result<Reach> {
+    /// A host point that is signalled once the event has completed, for lanes that cannot wait for
+    /// the event.
+    fn host_proxy(
+        &self,
+        deps: &Dependencies,
+        context: &Object<Context<D>>,
+    ) -> Result<Dependencies> {
         let engine = self.engine();
         let point = engine.host_point(context.domain())?;
         let done = Frontier::from(point.point.clone());
-        let mut order = reach.order.clone();
+        let mut order = deps.order.clone();
         order.join(&done);
-        engine.when(reach.clone(), move |failure| {
+        engine.when(deps.clone(), move |failure| {
             point.end(failure.map(|_| Failure::new()));
         })?;
-        Ok(Reach {
+        Ok(Dependencies {
             done,
             order,
-            ..Reach::default()
+            ..Dependencies::default()
         })
     }
 
@@ -423,18 +433,18 @@ impl<D: Driver> Event<D> {
             !self.failed.load(Ordering::Relaxed),
             UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS,
         )?;
-        // Nothing is left to wait for, or to be learnt from it, the second time.
+        // A second wait has nothing to wait for and learns nothing new.
         if self.awaited.load(Ordering::Acquire) {
             return Ok(());
         }
-        let reach = self.reach()?;
-        let waited = self.engine().wait_reach(&reach);
+        let deps = self.dependencies()?;
+        let waited = self.engine().wait_dependencies(&deps);
         waited.map_err(|error| match is_failure(error) {
             true => error,
             false => self.fail(),
         })?;
-        // A recorded command's event stands for another execution next.
-        if let Standing::Command(..) = *self.standing {
+        // The event of a recorded command stands for another execution next.
+        if let EventSource::Command(..) = *self.source {
             self.awaited.store(true, Ordering::Release);
         }
         Ok(())
@@ -459,17 +469,17 @@ impl<D: Driver> Event<D> {
         if self.failed.load(Ordering::Relaxed) {
             return UR_EVENT_STATUS_ERROR;
         }
-        let reach = match &*self.standing {
-            Standing::Command(reach, _) => Reached::clone(reach),
-            Standing::Recorded(signal) => match signal.reach() {
-                Ok(reach) => reach,
+        let deps = match &*self.source {
+            EventSource::Command(deps, _) => EventDependencies::clone(deps),
+            EventSource::Recorded(execution) => match execution.dependencies() {
+                Ok(deps) => deps,
                 Err(_) => return UR_EVENT_STATUS_ERROR,
             },
-            Standing::Captured(..) => return UR_EVENT_STATUS_QUEUED,
+            EventSource::Captured(..) => return UR_EVENT_STATUS_QUEUED,
         };
         let engine = self.engine();
-        let done = engine.is_done(&reach.done);
-        if reach.failure().is_some() {
+        let done = engine.is_done(&deps.done);
+        if deps.failure().is_some() {
             return UR_EVENT_STATUS_ERROR;
         }
         match done {
@@ -478,10 +488,10 @@ impl<D: Driver> Event<D> {
                 UR_EVENT_STATUS_ERROR
             }
             Ok(true) => {
-                reach.order.mark_complete();
+                deps.order.mark_complete();
                 UR_EVENT_STATUS_COMPLETE
             }
-            Ok(false) if reach.before().is_done() => UR_EVENT_STATUS_RUNNING,
+            Ok(false) if deps.before().is_done() => UR_EVENT_STATUS_RUNNING,
             Ok(false) => UR_EVENT_STATUS_SUBMITTED,
         }
     }
@@ -492,16 +502,16 @@ impl<D: Driver> Drop for Event<D> {
     fn drop(&mut self) {
         if !D::TRACKS
             && let Some(queue) = self.queue()
-            && let Standing::Command(reach, _) = &*self.standing
-            && reach.done.is_done()
+            && let EventSource::Command(deps, _) = &*self.source
+            && deps.done.is_done()
         {
-            queue.forget(&reach.done);
+            queue.forget(&deps.done);
         }
-        match (&mut *self.of, &mut *self.standing, self.native.get()) {
+        match (&mut *self.owner, &mut *self.source, self.native.get()) {
             // SAFETY: nothing else drops them, nobody uses them any more, and there is nothing else to drop:
             // no times, no native object.
-            (Of::Queue(queue), Standing::Command(reach, None), None) => unsafe {
-                ptr::drop_in_place(reach);
+            (EventOwner::Queue(queue), EventSource::Command(deps, None), None) => unsafe {
+                ptr::drop_in_place(deps);
                 ptr::drop_in_place(queue);
             },
             _ => self.drop_slowly(),
@@ -510,10 +520,10 @@ impl<D: Driver> Drop for Event<D> {
 }
 
 impl<D: Driver> Event<D> {
-    /// The end of an event that has more than most.
+    /// Drops an event with rare fields.
     #[cold]
     fn drop_slowly(&mut self) {
-        // Others may wait for the point of a foreign event: it stays until it is complete.
+        // Others may wait for the point of a foreign event, so it stays until it is complete.
         if let Some(native) = self.native.take()
             && let Some(foreign) = native.foreign
             && !foreign.point.is_done()
@@ -526,13 +536,13 @@ impl<D: Driver> Event<D> {
         }
         // SAFETY: only `drop` calls this, and does nothing after.
         unsafe {
-            ManuallyDrop::drop(&mut self.of);
-            ManuallyDrop::drop(&mut self.standing);
+            ManuallyDrop::drop(&mut self.owner);
+            ManuallyDrop::drop(&mut self.source);
         }
     }
 }
 
-/// A user's callback and what it is to be called with.
+/// A user's callback, and its arguments.
 struct Callback<D: Driver> {
     run: <ur_event_callback_t as hal::Unwrapped>::Fn,
     event: Arc<Object<Event<D>>>,
@@ -575,21 +585,23 @@ impl<D: Driver> Event<D> {
 
     pub(crate) fn profiling_info(&self, what: ProfilingInfo, out: InfoOut<'_>) -> Result<()> {
         let unknown = Error::new(UR_RESULT_ERROR_PROFILING_INFO_NOT_AVAILABLE);
-        let times = match &*self.standing {
-            Standing::Command(_, times) => times.clone(),
-            Standing::Recorded(signal) => signal.times(),
-            Standing::Captured(..) => None,
+        let times = match &*self.source {
+            EventSource::Command(_, times) => times.clone(),
+            EventSource::Recorded(execution) => execution.times(),
+            EventSource::Captured(..) => None,
         };
         let times = times.ok_or(unknown)?;
-        times.stamps.refresh();
+        times.timestamps.refresh();
         let stamp = |stamp: &std::sync::atomic::AtomicU64| match stamp.load(Ordering::Acquire) {
             0 => Err(unknown),
             time => Ok(time),
         };
         out.value(match what {
             ProfilingInfo::CommandQueued | ProfilingInfo::CommandSubmit => times.queued,
-            ProfilingInfo::CommandStart => stamp(&times.stamps.start)?,
-            ProfilingInfo::CommandEnd | ProfilingInfo::CommandComplete => stamp(&times.stamps.end)?,
+            ProfilingInfo::CommandStart => stamp(&times.timestamps.start)?,
+            ProfilingInfo::CommandEnd | ProfilingInfo::CommandComplete => {
+                stamp(&times.timestamps.end)?
+            }
         })
     }
 
@@ -600,8 +612,8 @@ impl<D: Driver> Event<D> {
         user_data: *mut c_void,
     ) -> Result<()> {
         let frontier = match status {
-            UR_EXECUTION_INFO_COMPLETE => this.reach()?.done.clone(),
-            UR_EXECUTION_INFO_RUNNING => this.reach()?.before(),
+            UR_EXECUTION_INFO_COMPLETE => this.dependencies()?.done.clone(),
+            UR_EXECUTION_INFO_RUNNING => this.dependencies()?.before(),
             // Every command is submitted when its event is made.
             UR_EXECUTION_INFO_SUBMITTED => Frontier::new(),
             _ => return Err(Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION)),

@@ -1,15 +1,15 @@
-//! Failed commands of a lane: which they are, and what depends on them.
+//! Failed commands of a lane, and the commands that depend on them.
 //!
-//! On an in-order queue each command depends on the one before, so that a failure stops the lane: what
-//! is submitted behind the failed command does not run, and fails too, until a wait has reported it. On
-//! a lane of an out-of-order queue only what waits for the failed command depends on it.
+//! On an in-order queue each command depends on the command before it, so a failure stops the lane.
+//! Later commands do not run and fail too, until a wait has reported the failure. On a lane of an
+//! out-of-order queue, only commands that wait for the failed one depend on it.
 //!
-//! | a lane | until |
+//! | state of a lane | left when |
 //! |---|---|
-//! | runs what it is given | a command of it is known to have failed |
-//! | is stopped, on an in-order queue | the failure is reported |
+//! | running | one of its commands is known to have failed |
+//! | stopped (in-order queues only) | a wait has reported the failure |
 
-use super::{Driver, LaneCore, Reach, State};
+use super::{Dependencies, Driver, LaneCore, LaneState};
 use crate::object::Result;
 use crate::stream::driver::{FAILED, is_failure};
 use crate::stream::{Progress, Work};
@@ -18,21 +18,22 @@ use crate::timeline::{Failure, PointRef, rank};
 use std::borrow::Borrow;
 use std::sync::atomic::Ordering;
 
-/// Dependents from which on those that have ended are forgotten, whenever there are twice as many.
-const FEW: usize = 16;
+/// Number of dependents from which ended ones are pruned before the list grows.
+const MIN_DEPENDENTS_BEFORE_PRUNE: usize = 16;
 
-/// Commands whose stream does not tell that what they wait for failed: on an out-of-order queue it runs
-/// what comes behind on the same lane, and a lane that others put work on runs what waits for the host.
+/// Commands whose stream does not propagate a failure of their dependencies. The stream of an
+/// out-of-order queue runs the next command after a failure. A stream that is open to foreign
+/// submitters runs commands that wait for a failed host point.
 #[derive(Default)]
 pub(super) struct Dependents(Mutex<Vec<Dependent>, { rank::DEPENDENTS }>);
 
 struct Dependent {
     epoch: u64,
-    waits: Reach,
+    waits: Dependencies,
 }
 
 impl<D: Driver> LaneCore<D> {
-    /// Whether what is submitted now depends on a failed command that the program was not told of.
+    /// Whether the next command depends on a failure that no wait has reported.
     #[inline]
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed) && self.is_still_stopped()
@@ -45,16 +46,17 @@ impl<D: Driver> LaneCore<D> {
         stopped
     }
 
-    /// Whether a command after `waits` would not run, as far as is known.
-    pub fn drops(&self, waits: &Reach) -> bool {
-        self.record_untold();
+    /// Whether a command after `waits` is known not to run.
+    pub fn drops(&self, waits: &Dependencies) -> bool {
+        self.record_hidden_failures();
         self.is_stopped() || waits.unreported().is_some()
     }
 
-    /// The next command waits for these, some of which the stream would not tell of if they failed.
+    /// Records that the next command depends on `waits`, where the stream would not propagate their
+    /// failure.
     #[inline]
-    pub(super) fn depend(&self, state: &State<D>, waits: &[impl Borrow<Reach>]) {
-        // A host task may fail, and the lane be given to others until then.
+    pub(super) fn depend(&self, state: &LaneState<D>, waits: &[impl Borrow<Dependencies>]) {
+        // A host task may fail, and the lane may be opened to foreign submitters before that.
         let held = !self.engine.all_signalled();
         if !self.in_order && (D::TELLS_FAILURES || held) {
             let waits = waits.iter().map(Borrow::borrow);
@@ -62,16 +64,18 @@ impl<D: Driver> LaneCore<D> {
         }
     }
 
-    fn depend_on(&self, state: &State<D>, waits: &Reach, held: bool) {
+    fn depend_on(&self, state: &LaneState<D>, waits: &Dependencies, held: bool) {
         let own = |point: &PointRef<'_>| point.lane() == self.clock.id();
         let untold = |point: PointRef<'_>| !point.is_done() && (held || own(&point));
         if !waits.done.points().any(untold) {
             return;
         }
-        // What has failed by now is known before the command is given.
-        self.record_untold();
+        // Earlier failures must be recorded before the command is submitted.
+        self.record_hidden_failures();
         let mut dependents = self.dependents.0.lock();
-        if dependents.len() >= FEW && dependents.len() == dependents.capacity() {
+        if dependents.len() >= MIN_DEPENDENTS_BEFORE_PRUNE
+            && dependents.len() == dependents.capacity()
+        {
             let completed = self.clock.completed();
             dependents.retain(|dependent| dependent.epoch > completed);
         }
@@ -81,12 +85,12 @@ impl<D: Driver> LaneCore<D> {
         });
     }
 
-    /// What depends on failed commands has failed, too.
+    /// Marks dependents of failed commands as failed.
     fn fail_dependents(&self, dependents: &[Dependent]) {
         if !Failure::any() {
             return;
         }
-        // In the order of commands, so that it reaches what depends on those.
+        // In submission order, so that a failure propagates through chains of dependents.
         for Dependent { epoch, waits } in dependents {
             if let Some(why) = waits.failure()
                 && self.clock.failure(*epoch).is_none()
@@ -96,10 +100,10 @@ impl<D: Driver> LaneCore<D> {
         }
     }
 
-    /// The marker of the command with this epoch tells that it failed.
+    /// Records that the marker of the command with this epoch reported a failure.
     ///
-    /// Blocks for the commands before it, without the lane's lock: what they wait for may be signalled
-    /// by a thread that needs it.
+    /// Blocks until earlier commands have ended. The lane is not locked meanwhile, since the thread
+    /// that signals one of their dependencies may need that lock.
     #[cold]
     pub fn record_failure(&self, epoch: u64) -> Result<()> {
         D::settle(&self.native, epoch)?;
@@ -108,28 +112,28 @@ impl<D: Driver> LaneCore<D> {
             // Another thread has recorded it meanwhile.
             return Ok(());
         }
-        self.record_untold();
+        self.record_hidden_failures();
         let why = Failure::new();
-        // The end of the last command that did not fail, as far as markers tell commands apart.
-        let mut right = self.clock.completed();
-        for (at, marker) in &state.marks {
-            if *at <= right || *at > epoch {
+        // Epoch of the last command that succeeded, as far as markers tell commands apart.
+        let mut succeeded = self.clock.completed();
+        for (at, marker) in &state.markers {
+            if *at <= succeeded || *at > epoch {
                 continue;
             }
             match D::is_done(marker) {
                 Err(error) if is_failure(error) => {
-                    // On an in-order queue all that follows has failed with it.
+                    // On an in-order queue all later commands have failed too.
                     if self.in_order {
                         break;
                     }
                     if self.clock.failure(*at).is_none() {
-                        self.clock.fail(right, *at, &why);
+                        self.clock.fail(succeeded, *at, &why);
                     }
                 }
                 _ if *at == epoch => break,
                 _ => {}
             }
-            right = *at;
+            succeeded = *at;
         }
         let dropped = D::recover(&self.native);
         let last = state.order.epoch();
@@ -138,8 +142,8 @@ impl<D: Driver> LaneCore<D> {
         } else {
             epoch
         };
-        if right < upto && self.clock.failure(upto).is_none() {
-            self.clock.fail(right, upto, &why);
+        if succeeded < upto && self.clock.failure(upto).is_none() {
+            self.clock.fail(succeeded, upto, &why);
         }
         if self.in_order {
             self.stop(state);
@@ -148,34 +152,35 @@ impl<D: Driver> LaneCore<D> {
         Ok(())
     }
 
-    /// The stream drops nothing any more for the sake of what failed by now, since that is reported:
-    /// commands of its own, and what it was told to wait for behind them.
+    /// Makes the stream run commands again after a reported failure. This includes waits that it
+    /// was told to make behind the failed commands.
     #[cold]
     fn recover(&self) {
         let state = self.state.lock();
         let (ended, last) = (self.clock.completed(), state.order.epoch());
-        // What another thread has submitted since the wait began comes after the failure.
+        // Commands that another thread submitted since the wait began come after the failure.
         if D::recover(&self.native) && ended < last && self.clock.failure(last).is_none() {
             self.clock.fail(ended, last, &Failure::new());
         }
     }
 
-    fn stop(&self, state: &mut State<D>) {
+    fn stop(&self, state: &mut LaneState<D>) {
         self.stopped.store(true, Ordering::Relaxed);
         state.attention = true;
     }
 
-    /// All up to this epoch has ended, its own command well.
+    /// Records that all commands up to this epoch have ended and that the last one succeeded.
     pub fn record_end(&self, epoch: u64) {
-        self.record_untold();
+        self.record_hidden_failures();
         self.clock.raise(epoch);
     }
 
-    fn record_untold(&self) {
+    fn record_hidden_failures(&self) {
         if self.in_order {
             return;
         }
-        // Under one lock, so that nobody takes for complete and right what another thread is recording.
+        // One lock covers both steps: no thread may see a command complete before its failure is
+        // recorded.
         let dependents = self.dependents.0.lock();
         if D::TELLS_FAILURES {
             for epoch in D::failed(&self.native) {
@@ -187,12 +192,12 @@ impl<D: Driver> LaneCore<D> {
         self.fail_dependents(&dependents);
     }
 
-    /// A command that does not run, as it depends on a failed one: a place in the lane, and no more.
+    /// Submits a marker in place of a command that does not run because a dependency failed.
     #[cold]
-    pub(super) fn drop_command(&self, state: &mut State<D>) -> Result<bool> {
+    pub(super) fn drop_command(&self, state: &mut LaneState<D>) -> Result<bool> {
         let epoch = state.order.epoch() + 1;
-        let given = D::submit(&self.native, epoch, Work::Marker, None);
-        let watched = self.given(state, given.map(|()| Progress::Pending))?;
+        let submitted = D::submit(&self.native, epoch, Work::Marker, None);
+        let watched = self.record_submission(state, submitted.map(|()| Progress::Pending))?;
         let of_lane = self.clock.unreported(u64::MAX).filter(|_| self.in_order);
         self.clock
             .fail(epoch - 1, epoch, &of_lane.unwrap_or_default());
@@ -202,13 +207,13 @@ impl<D: Driver> LaneCore<D> {
         Ok(watched)
     }
 
-    /// Whether all that failed at the lane's end was reported.
+    /// Whether every failure at the end of the lane was reported.
     #[cold]
-    pub(super) fn ends_with_reported(&self, state: &State<D>) -> bool {
+    pub(super) fn ends_with_reported(&self, state: &LaneState<D>) -> bool {
         state.tip().failure().is_some_and(|why| why.is_reported()) && !self.is_stopped()
     }
 
-    /// A wait covers all of the lane: an error if a command failed that no wait has reported.
+    /// Reports the failures of the whole lane. An error if one of them was not reported before.
     pub fn report(&self) -> Result<()> {
         if self.in_order && Failure::any() {
             self.recover();

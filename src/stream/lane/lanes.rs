@@ -1,11 +1,11 @@
-//! The lanes of a context: those that may have something pending, and those seen idle since.
+//! The lanes of a context, divided into busy and parked ones.
 //!
-//! Owns which lane is where. Questions about everything enqueued are asked of busy lanes alone, so that
-//! idle ones cost nothing, however many there are.
+//! Owns which lane is in which set. Queries about everything enqueued visit busy lanes only, so
+//! idle lanes cost nothing.
 //!
 //! | state of a lane | entered by | left by |
 //! |---|---|---|
-//! | busy | [`Lanes::add`]; its next command or wait ([`Lanes::wake`]) | being parked; its end |
+//! | busy: may have pending commands | [`Lanes::add`]; its next command or wait ([`Lanes::wake`]) | being parked; its end |
 //! | parked: seen idle, with nothing to wait for | [`Lanes::park`] | [`Lanes::wake`]; its end |
 
 use crate::stream::Driver;
@@ -15,24 +15,24 @@ use crate::timeline::sync::Mutex;
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Weak};
 
-/// Busy lanes up to which it is not worth to look for idle ones: what parks one wakes it again.
-const FEW: usize = 32;
+/// Number of busy lanes up to which none is parked: parking a lane costs waking it again.
+const MAX_UNPARKED_LANES: usize = 32;
 
-pub(crate) struct Lanes<D: Driver>(Mutex<Kept<D>>);
+pub(crate) struct Lanes<D: Driver>(Mutex<LaneSets<D>>);
 
-struct Kept<D: Driver> {
-    /// In the order in which they came to be busy.
+struct LaneSets<D: Driver> {
+    /// Ordered by the time at which they became busy.
     busy: Vec<Weak<LaneCore<D>>>,
-    /// How many of them there were when ended ones were last left out.
-    left: usize,
+    /// Number of busy lanes after the last removal of ended ones.
+    live: usize,
     parked: FxHashMap<LaneId, Weak<LaneCore<D>>>,
 }
 
 impl<D: Driver> Default for Lanes<D> {
     fn default() -> Self {
-        Self(Mutex::new(Kept {
+        Self(Mutex::new(LaneSets {
             busy: Vec::new(),
-            left: 0,
+            live: 0,
             parked: FxHashMap::default(),
         }))
     }
@@ -40,11 +40,11 @@ impl<D: Driver> Default for Lanes<D> {
 
 impl<D: Driver> Lanes<D> {
     pub fn add(&self, lane: &Arc<LaneCore<D>>) {
-        let mut kept = self.0.lock();
-        if kept.busy.len() >= 2 * kept.left + FEW {
-            kept.leave_out_ended();
+        let mut sets = self.0.lock();
+        if sets.busy.len() >= 2 * sets.live + MAX_UNPARKED_LANES {
+            sets.remove_ended();
         }
-        kept.busy.push(Arc::downgrade(lane));
+        sets.busy.push(Arc::downgrade(lane));
     }
 
     /// A lane has ended.
@@ -54,35 +54,36 @@ impl<D: Driver> Lanes<D> {
 
     /// All of them.
     pub fn all(&self) -> Vec<Arc<LaneCore<D>>> {
-        let kept = self.0.lock();
-        let all = kept.busy.iter().chain(kept.parked.values());
+        let sets = self.0.lock();
+        let all = sets.busy.iter().chain(sets.parked.values());
         all.filter_map(Weak::upgrade).collect()
     }
 
     /// Those that may have something pending.
     pub fn busy(&self) -> Vec<Arc<LaneCore<D>>> {
-        let mut kept = self.0.lock();
-        let busy: Vec<_> = kept.busy.iter().filter_map(Weak::upgrade).collect();
-        if busy.len() + FEW < kept.busy.len() {
-            kept.leave_out_ended();
+        let mut sets = self.0.lock();
+        let busy: Vec<_> = sets.busy.iter().filter_map(Weak::upgrade).collect();
+        if busy.len() + MAX_UNPARKED_LANES < sets.busy.len() {
+            sets.remove_ended();
         }
         busy
     }
 
     /// Parks what is idle of many busy lanes.
     pub fn park(&self, lanes: &[Arc<LaneCore<D>>]) {
-        if lanes.len() <= FEW || lanes.iter().filter(|lane| lane.park()).count() == 0 {
+        if lanes.len() <= MAX_UNPARKED_LANES || lanes.iter().filter(|lane| lane.park()).count() == 0
+        {
             return;
         }
-        // Let go after the lock: the end of a lane takes it.
+        // Dropped after the lock is released: the drop of a lane takes it.
         let mut held = Vec::new();
-        let mut kept = self.0.lock();
-        let Kept { busy, parked, .. } = &mut *kept;
+        let mut sets = self.0.lock();
+        let LaneSets { busy, parked, .. } = &mut *sets;
         busy.retain(|weak| {
             let Some(lane) = weak.upgrade() else {
                 return false;
             };
-            // It may have been woken again since.
+            // A lane may have been woken since it was parked.
             let stays = !lane.is_parked();
             if !stays {
                 parked.insert(lane.clock.id(), Weak::clone(weak));
@@ -90,28 +91,28 @@ impl<D: Driver> Lanes<D> {
             held.push(lane);
             stays
         });
-        drop(kept);
+        drop(sets);
     }
 
-    /// A lane that was parked is not any more.
+    /// Moves a parked lane back to the busy ones.
     pub fn wake(&self, lane: LaneId) {
-        let mut kept = self.0.lock();
-        // Not there yet if this is while it is being parked: then it stays where it is.
-        if let Some(weak) = kept.parked.remove(&lane) {
-            kept.busy.push(weak);
+        let mut sets = self.0.lock();
+        // The lane is missing here while `park` runs: it then stays busy.
+        if let Some(weak) = sets.parked.remove(&lane) {
+            sets.busy.push(weak);
         }
     }
 
-    /// How many are looked at where everything enqueued is asked for.
+    /// Number of lanes that a query about everything enqueued visits.
     #[cfg(test)]
-    pub fn watched(&self) -> usize {
+    pub fn busy_count(&self) -> usize {
         self.0.lock().busy.len()
     }
 }
 
-impl<D: Driver> Kept<D> {
-    fn leave_out_ended(&mut self) {
+impl<D: Driver> LaneSets<D> {
+    fn remove_ended(&mut self) {
         self.busy.retain(|lane| lane.strong_count() > 0);
-        self.left = self.busy.len();
+        self.live = self.busy.len();
     }
 }

@@ -1,41 +1,44 @@
-//! One physical in-order stream and what is known to come before its next command.
+//! One in-order stream, and the clock and the order of its commands.
 //!
-//! Owns submission: order on the stream, waits for other lanes, markers, failures, and its cache of blocks. Uses
-//! `engine` and `driver`; asks its context by [`LaneOwner`]. Must never know a queue, an event or a pool's handle.
+//! Owns submission: order on the stream, waits for other lanes, markers, failures, and the cache of
+//! blocks. Uses `engine` and `driver`; asks its context by [`LaneOwner`]. Must never know a queue,
+//! an event or a pool's handle.
 //!
-//! The submission lock keeps the order of epochs equal to the order in which the driver receives
-//! commands, so the driver is called under it: to submit, to wait and to record, and, once there are
-//! many records, to ask about one. Nobody waits for a lane's lock while holding another's: markers of
-//! other lanes are found before.
+//! The submission lock keeps epochs in the order in which the driver receives commands. So the
+//! driver is called under it: to submit, to wait, to record a marker and, with many markers, to
+//! query one. No thread waits for a lane's lock while it holds another's: markers of other lanes
+//! are found before.
 
-pub(crate) mod here;
+pub(crate) mod extents;
 pub(crate) mod lanes;
-pub(crate) mod rooms;
+pub(crate) mod tail;
 
+mod biased_lock;
 mod failures;
-mod guests;
-mod lone;
-mod marks;
+mod foreign;
+mod markers;
 pub(crate) mod part;
-mod turn;
+mod submission;
 
-pub(crate) use turn::Turn;
+pub(crate) use submission::SubmissionGuard;
 
 use crate::abi::ur_queue_flags_t;
 use crate::object::{Object, Origin, Result};
 use crate::pool::{Ends, PoolKey, Stash, Taken};
-use crate::stream::engine::reach::{Issued, Reach, Reached, Recent, Ticket, Tickets};
-use crate::stream::engine::{CompletionSource, HostLine, HostPoint, HostSignal, Mark, Scope};
+use crate::stream::engine::dependencies::{
+    Dependencies, EventDependencies, MarkerRequest, MarkerRequests, OwnMarkerRequest, PendingWaits,
+};
+use crate::stream::engine::{HostPoint, HostSignal, HostTimeline, LaneProgress, Mark, Scope};
 
 use crate::stream::driver::Progress;
-use crate::stream::lane::here::Here;
-use crate::stream::lane::rooms::Rooms;
-use crate::stream::{Driver, Engine, Stamps, Work};
+use crate::stream::lane::extents::ExtentCache;
+use crate::stream::lane::tail::Tail;
+use crate::stream::{Driver, Engine, Timestamps, Work};
 use crate::timeline::{Clock, Frontier, Lane, Point, PointRef};
+use biased_lock::{BiasedLock, BiasedLockGuard};
 use failures::Dependents;
 use lanes::Lanes;
-use lone::{Lone, LoneGuard};
-use marks::Look;
+use markers::MarkerLimit;
 use part::Part;
 use smallvec::SmallVec;
 use std::borrow::Borrow;
@@ -45,81 +48,81 @@ use std::hint::cold_path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-/// What every command looks at comes first, as in [`Queue`](crate::stream::Queue).
+/// Fields that every command reads come first, as in [`Queue`](crate::stream::Queue).
 #[repr(C)]
 pub(crate) struct LaneCore<D: Driver> {
     native: D::Lane,
-    /// The domain's: until when `rooms` serve.
+    /// The version of allocation extents in the context: cached `extents` are valid while it stays.
     ends: Arc<Ends>,
-    /// The engine's.
+    /// The process that the engine began in.
     origin: Origin,
-    /// Whether others can put work on the stream that we never see, from some point on.
-    exposed: AtomicBool,
-    /// Whether a command failed that was not reported, on a lane that comes to a stop then.
+    /// Whether the native handle was given out: foreign code may submit from then on.
+    native_shared: AtomicBool,
+    /// Whether an in-order lane has a failure that no wait has reported.
     stopped: AtomicBool,
-    /// Whether there are recorded markers, for who would else take the lock to give none back.
-    marked: AtomicBool,
-    /// Whether the context does not ask it for what is pending: see [`Lanes`](crate::stream::lane::lanes::Lanes).
-    /// Written under the submission lock.
+    /// Whether any marker is kept: releasing events need no lock otherwise.
+    has_markers: AtomicBool,
+    /// Whether the lane is parked: see [`Lanes`](crate::stream::lane::lanes::Lanes). Written under
+    /// the submission lock.
     parked: AtomicBool,
-    /// The epoch of the tip while that is the lane's own last command alone, else [`JOINED`].
-    /// Written under the submission lock. A free that reads it follows, by the caller's own order,
-    /// every command that uses the block, so an older value is never too old.
+    /// The epoch of the last command while it alone proves the lane's end, else [`JOINED`]. Written
+    /// under the submission lock. A free may read an older value: the caller orders the free after
+    /// every command that uses the block.
     tip_epoch: AtomicU64,
-    /// The epoch of the last command.
+    /// Epoch of the last command.
     last: AtomicU64,
-    state: Lone<State<D>>,
-    /// Blocks that it may use again at once, under a lock of its own.
+    state: BiasedLock<LaneState<D>>,
+    /// Blocks that the lane may reuse at once, under a lock of its own.
     pub stash: Arc<Stash>,
     pub clock: Arc<Clock>,
     pub device: Arc<Object<D::Device>>,
     engine: Arc<Engine<D>>,
-    /// Whether each command depends on the one before: it is an in-order queue.
+    /// Whether each command depends on the command before it, as on an in-order queue.
     in_order: bool,
-    /// Commands that depend on others of the lane, as far as that says more than the lane's order.
+    /// Dependencies between commands of the lane that the stream order does not imply.
     dependents: Dependents,
-    /// Native commands that put work on the stream now.
-    guests: AtomicUsize,
-    /// Work pending on the lane keeps its context, and so the pools that it uses.
+    /// Number of native commands that may submit to the stream now.
+    foreign_submitters: AtomicUsize,
+    /// Pending commands keep the context, and so the pools that they use.
     owner: Arc<dyn LaneOwner<D>>,
 }
 
-/// What lanes are opened in and keep as long as work is pending on them: a context.
+/// The context of a lane, kept alive by the lane.
 pub(crate) trait LaneOwner<D: Driver>: Send + Sync {
     fn scope(&self) -> &Scope<D>;
 
     fn lanes(&self) -> &Lanes<D>;
 
-    /// Until when what is known of allocations holds.
+    /// The version of allocation extents.
     fn ends(&self) -> &Arc<Ends>;
 }
 
-/// Points of other lanes that a lane has yet to wait for, one a lane.
+/// Points of other lanes that a lane has not waited for yet, one a lane.
 type Missing<'a> = SmallVec<[PointRef<'a>; 4]>;
 
-/// What proves them.
+/// Markers that prove those points complete.
 type Marks<D> = SmallVec<[Mark<D>; 4]>;
 
-/// No epoch: the lane waits for something that no command of its follows yet.
+/// No epoch: the lane has waited for another lane since its last command.
 const JOINED: u64 = u64::MAX;
 
 #[repr(C)]
-pub(crate) struct State<D: Driver> {
-    /// Whether there may be more to do before the next command than to give it: the last one may have
-    /// to be recorded, or the lane is parked or stopped.
+pub(crate) struct LaneState<D: Driver> {
+    /// Whether a rare condition has to be checked before the next command: a marker request, a
+    /// parked lane, a stopped lane.
     attention: bool,
-    /// Held by others too while someone may want the last command recorded exactly.
-    ticket: Option<Issued>,
-    /// What events made at the lane's end share.
-    here: Here,
+    /// Shared with events that may want the last command recorded exactly.
+    request: Option<OwnMarkerRequest>,
+    /// Dependencies shared by events at the end of the lane.
+    tail: Tail,
     pub order: Lane,
-    recent: Recent,
-    /// Recorded markers, ascending by epoch. Unused where the driver tracks.
-    marks: VecDeque<(u64, D::Marker)>,
-    look: Look,
-    rooms: Rooms,
-    /// What the host is to signal here, if it ever was.
-    hosts: Option<HostLine>,
+    pending_waits: PendingWaits,
+    /// Recorded markers, ascending by epoch. Empty if the driver tracks completion.
+    markers: VecDeque<(u64, D::Marker)>,
+    marker_limit: MarkerLimit,
+    extents: ExtentCache,
+    /// Points of this lane that the host signals, if there was one.
+    host_timeline: Option<HostTimeline>,
 }
 
 impl<D: Driver> LaneCore<D> {
@@ -134,7 +137,7 @@ impl<D: Driver> LaneCore<D> {
         Self::over(owner, device, in_order, make)
     }
 
-    /// A lane over the stream that `make` gives.
+    /// A lane over the native stream that `make` returns.
     pub fn over(
         owner: Arc<dyn LaneOwner<D>>,
         device: &Arc<Object<D::Device>>,
@@ -146,179 +149,192 @@ impl<D: Driver> LaneCore<D> {
         let clock = Arc::clone(order.clock());
         let native = make(&clock)?;
         let stash = Stash::new(&clock, owner.ends());
-        let state = State {
+        let state = LaneState {
             order,
-            recent: Recent::default(),
-            marks: VecDeque::new(),
-            look: Look::default(),
+            pending_waits: PendingWaits::default(),
+            markers: VecDeque::new(),
+            marker_limit: MarkerLimit::default(),
             attention: false,
-            ticket: None,
-            here: Here::new(&clock),
-            rooms: Rooms::new(),
-            hosts: None,
+            request: None,
+            tail: Tail::new(&clock),
+            extents: ExtentCache::new(),
+            host_timeline: None,
         };
         let lane = Arc::new(Self {
             clock,
             device: Arc::clone(device),
             engine: Arc::clone(engine),
             native,
-            exposed: AtomicBool::new(false),
+            native_shared: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             in_order,
             dependents: Dependents::default(),
-            guests: AtomicUsize::new(0),
-            state: Lone::new(state),
+            foreign_submitters: AtomicUsize::new(0),
+            state: BiasedLock::new(state),
             stash,
             tip_epoch: AtomicU64::new(0),
             last: AtomicU64::new(0),
-            marked: AtomicBool::new(false),
+            has_markers: AtomicBool::new(false),
             parked: AtomicBool::new(false),
             ends: Arc::clone(owner.ends()),
             origin: engine.origin(),
             owner,
         });
-        let source = Arc::downgrade(&lane) as Weak<dyn CompletionSource<D>>;
+        let source = Arc::downgrade(&lane) as Weak<dyn LaneProgress<D>>;
         lane.engine.add_lane(lane.clock.id(), source);
         lane.owner.lanes().add(&lane);
         Ok(lane)
     }
 
-    /// Gives the lane a command that comes after `waits`. What an event for it reaches, if wanted.
+    /// Submits a command after `waits`. Returns the dependencies of its event if `wanted`.
     pub fn submit(
         &self,
-        waits: &Reach,
+        waits: &Dependencies,
         work: Work<D>,
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Timestamps>>,
         wanted: bool,
-    ) -> Result<Option<Reached>> {
+    ) -> Result<Option<EventDependencies>> {
         self.submit_with(&[waits], wanted, |lane, epoch| {
-            Progress::work::<D>(lane, epoch, work, stamps)
+            Progress::work::<D>(lane, epoch, work, timestamps)
         })
     }
 
-    /// As [`LaneCore::submit`] after several, where `give` does what [`Driver::submit`] would.
+    /// As [`LaneCore::submit`], after several sets of dependencies. `submit` replaces
+    /// [`Driver::submit`].
     pub fn submit_with(
         &self,
-        waits: &[impl Borrow<Reach>],
+        waits: &[impl Borrow<Dependencies>],
         wanted: bool,
-        give: impl FnOnce(&D::Lane, u64) -> Result<Progress>,
-    ) -> Result<Option<Reached>> {
+        submit: impl FnOnce(&D::Lane, u64) -> Result<Progress>,
+    ) -> Result<Option<EventDependencies>> {
         let mut state = self.after_all(waits)?;
         self.depend(&state, waits);
         let failed = waits
             .iter()
             .any(|waits| waits.borrow().unreported().is_some());
-        self.give(&mut state, wanted, failed, give)
+        self.submit_locked(&mut state, wanted, failed, submit)
     }
 
-    /// As [`LaneCore::submit_with`], after nothing but what is on the lane: who has the turn gives the
-    /// next command, and ends it.
+    /// Begins the submission of a command that waits for nothing outside the lane. The guard holds
+    /// the submission lock.
     #[inline(always)]
-    pub fn turn(&self) -> Turn<'_, D> {
+    pub fn submission(&self) -> SubmissionGuard<'_, D> {
         let state = self.state.lock();
-        Turn { lane: self, state }
+        SubmissionGuard { lane: self, state }
     }
 
-    /// Keeps what this thread knows of the room from these addresses on for the next command.
-    pub fn learn(&self, addrs: &[usize]) {
+    /// Copies the extents of these addresses from the thread's cache to the lane's, for the next
+    /// command.
+    pub fn cache_extents(&self, addrs: &[usize]) {
         let state = self.state.lock();
-        let known = addrs.iter().filter_map(|addr| rooms::known(*addr));
-        known.for_each(|room| state.rooms.keep(room));
+        let known = addrs.iter().filter_map(|addr| extents::lookup(*addr));
+        known.for_each(|extent| state.extents.insert(extent));
     }
 
-    /// Gives the lane several commands in a row, the first of them after `waits`: how far all that
-    /// was given reaches, and whether that is everything.
-    pub fn submit_all(&self, waits: &Reach, parts: &mut [Part<'_, D>]) -> (Reached, Result<()>) {
-        // Other lanes' locks come before this one's.
-        let found: Result<Vec<_>> = parts.iter().map(|part| self.find(&part.waits)).collect();
+    /// Submits several commands in a row, the first of them after `waits`. Returns the dependencies
+    /// of all submitted ones, and whether all were.
+    pub fn submit_all(
+        &self,
+        waits: &Dependencies,
+        parts: &mut [Part<'_, D>],
+    ) -> (EventDependencies, Result<()>) {
+        // Locks of other lanes are taken before the lock of this one.
+        let found: Result<Vec<_>> = parts
+            .iter()
+            .map(|part| self.foreign_points(&part.waits))
+            .collect();
         let (found, mut state) = match found.and_then(|found| Ok((found, self.after(waits)?))) {
             Ok(ready) => ready,
-            Err(error) => return (Reached::default(), Err(error)),
+            Err(error) => return (EventDependencies::default(), Err(error)),
         };
         let failed = waits.unreported().is_some();
-        let mut give = |state: &mut State<D>| {
+        let mut submit_parts = |state: &mut LaneState<D>| {
             for (part, (missing, marks)) in parts.iter_mut().zip(&found) {
                 if !missing.iter().all(|point| state.order.orders_point(point)) {
                     let missing = missing.iter().map(Point::by_ref);
                     self.wait_for(state, missing, &[&part.waits], marks)?;
                 }
                 state.wait_for(&part.waits.order);
-                if let Some(held) = &mut part.held {
-                    let reach = held.place(|signal| self.hold_here(state, signal))?;
-                    part.reach = Some(reach.into());
+                if let Some(task) = &mut part.host_task {
+                    let deps = task.enqueue(|signal| self.hold_locked(state, signal))?;
+                    part.deps = Some(deps.into());
                     continue;
                 }
                 self.depend(state, &[&part.waits]);
                 let failed = failed || part.waits.unreported().is_some();
-                part.reach = self.give(state, part.wanted, failed, |lane, epoch| {
-                    part.given
-                        .submit(lane, epoch, part.stamps.clone())
+                part.deps = self.submit_locked(state, part.wanted, failed, |lane, epoch| {
+                    part.work
+                        .submit(lane, epoch, part.timestamps.clone())
                         .map(|()| Progress::Pending)
                 })?;
             }
             Ok(())
         };
-        let result = give(&mut state);
-        (self.reach(&mut state), result)
+        let result = submit_parts(&mut state);
+        (self.dependencies(&mut state), result)
     }
 
-    /// Gives the lane a command; one that depends on what has `failed` is none.
-    fn give(
+    /// Submits a command under the lock, or a marker in its place if a dependency `failed`.
+    fn submit_locked(
         &self,
-        state: &mut State<D>,
+        state: &mut LaneState<D>,
         wanted: bool,
         failed: bool,
-        give: impl FnOnce(&D::Lane, u64) -> Result<Progress>,
-    ) -> Result<Option<Reached>> {
+        submit: impl FnOnce(&D::Lane, u64) -> Result<Progress>,
+    ) -> Result<Option<EventDependencies>> {
         self.record_if_watched(state)?;
         let watched = match failed || self.is_stopped() {
             false => {
-                let given = give(&self.native, state.order.epoch() + 1);
-                self.given(state, given)?
+                let submitted = submit(&self.native, state.order.epoch() + 1);
+                self.record_submission(state, submitted)?
             }
             true => self.drop_command(state)?,
         };
-        Ok(wanted.then(|| self.reach_here(state, true, watched)))
+        Ok(wanted.then(|| self.tail_dependencies(state, true, watched)))
     }
 
-    /// What became of the next command: whether it is still to be watched.
+    /// Records the result of a submission. Returns whether completion is still to be observed.
     #[inline(always)]
-    fn given(&self, state: &mut State<D>, given: Result<Progress>) -> Result<bool> {
-        let given = match given {
-            Ok(given) => given,
+    fn record_submission(
+        &self,
+        state: &mut LaneState<D>,
+        submitted: Result<Progress>,
+    ) -> Result<bool> {
+        let submitted = match submitted {
+            Ok(submitted) => submitted,
             Err(error) => {
                 cold_path();
-                self.half_given(state);
+                self.record_refusal(state);
                 return Err(error);
             }
         };
         self.step(state);
-        let watched = given == Progress::Pending;
+        let watched = submitted == Progress::Pending;
         if !watched {
             self.clock.raise(state.order.epoch());
         }
         Ok(watched)
     }
 
-    /// A command was refused.
+    /// Records that the driver refused a command.
     #[cold]
-    fn half_given(&self, state: &mut State<D>) {
+    fn record_refusal(&self, state: &mut LaneState<D>) {
         if !D::TRACKS {
-            // A part of it may be there: what comes to pass now includes that.
+            // The driver may have accepted a part: the next epoch covers that.
             state.order.step();
-            state.here.clear();
+            state.tail.clear();
             self.publish(state);
         }
     }
 
-    /// There is one command more.
+    /// Advances the lane by one command.
     #[inline(always)]
-    fn step(&self, state: &mut State<D>) {
-        let alone = state.recent.is_empty();
+    fn step(&self, state: &mut LaneState<D>) {
+        let alone = state.pending_waits.is_empty();
         state.order.step();
         let epoch = state.order.epoch();
         match alone {
-            true => state.here.step(epoch),
+            true => state.tail.step(epoch),
             false => {
                 cold_path();
                 self.step_joined(state, epoch);
@@ -327,15 +343,15 @@ impl<D: Driver> LaneCore<D> {
         self.publish_tip(epoch, epoch);
     }
 
-    /// There is one command more, and it alone proves what was waited for since the last.
+    /// Advances the lane by one command, which now proves all pending waits.
     #[inline(never)]
-    fn step_joined(&self, state: &mut State<D>, epoch: u64) {
-        state.here.step_joined(epoch);
-        state.recent.clear();
+    fn step_joined(&self, state: &mut LaneState<D>, epoch: u64) {
+        state.tail.step_joined(epoch);
+        state.pending_waits.clear();
     }
 
-    /// The part of what is waited for that other lanes have yet to complete, with its markers.
-    fn find(&self, waits: &Reach) -> Result<(Vec<Point>, Marks<D>)> {
+    /// The incomplete points of other lanes in `waits`, with markers for them.
+    fn foreign_points(&self, waits: &Dependencies) -> Result<(Vec<Point>, Marks<D>)> {
         let foreign =
             |point: &PointRef<'_>| point.lane() != self.clock.id() && !point.is_complete();
         let missing: Missing<'_> = waits.done.points().filter(foreign).collect();
@@ -346,12 +362,12 @@ impl<D: Driver> LaneCore<D> {
         ))
     }
 
-    /// Has the stream wait for markers that prove `missing`, which are points of `waits`.
+    /// Makes the stream wait for markers that prove `missing`, which are points of `waits`.
     fn wait_for<'a>(
         &self,
-        state: &mut State<D>,
+        state: &mut LaneState<D>,
         missing: impl IntoIterator<Item = PointRef<'a>>,
-        waits: &[impl Borrow<Reach>],
+        waits: &[impl Borrow<Dependencies>],
         marks: &[Mark<D>],
     ) -> Result<()> {
         if !marks.is_empty() {
@@ -360,25 +376,28 @@ impl<D: Driver> LaneCore<D> {
         for mark in marks {
             D::wait(&self.native, &mark.marker)?;
         }
-        state.recent.add(missing);
+        state.pending_waits.add(missing);
         for waits in waits {
-            state.recent.hold(&waits.borrow().tickets);
+            state.pending_waits.add_requests(&waits.borrow().requests);
         }
-        state.recent.prune();
-        state.here.change();
+        state.pending_waits.prune();
+        state.tail.change();
         self.publish(state);
         Ok(())
     }
 
-    /// Makes later commands wait for `waits` and lets `then` look at the order under the lock.
+    /// Makes later commands wait for `waits`. Returns the locked state, with that order.
     #[inline]
-    pub fn after(&self, waits: &Reach) -> Result<LoneGuard<'_, State<D>>> {
+    pub fn after(&self, waits: &Dependencies) -> Result<BiasedLockGuard<'_, LaneState<D>>> {
         self.after_all(&[waits])
     }
 
-    /// As [`LaneCore::after`], of several.
+    /// As [`LaneCore::after`], for several sets of dependencies.
     #[inline]
-    pub fn after_all(&self, waits: &[impl Borrow<Reach>]) -> Result<LoneGuard<'_, State<D>>> {
+    pub fn after_all(
+        &self,
+        waits: &[impl Borrow<Dependencies>],
+    ) -> Result<BiasedLockGuard<'_, LaneState<D>>> {
         let state = self.state.lock();
         match waits.iter().all(|waits| waits.borrow().done.is_empty()) {
             true => Ok(state),
@@ -388,9 +407,9 @@ impl<D: Driver> LaneCore<D> {
 
     fn after_others<'a>(
         &'a self,
-        mut state: LoneGuard<'a, State<D>>,
-        waits: &[impl Borrow<Reach>],
-    ) -> Result<LoneGuard<'a, State<D>>> {
+        mut state: BiasedLockGuard<'a, LaneState<D>>,
+        waits: &[impl Borrow<Dependencies>],
+    ) -> Result<BiasedLockGuard<'a, LaneState<D>>> {
         let points = waits.iter().flat_map(|waits| waits.borrow().done.points());
         let foreign = points.filter(|point| !state.order.orders_point(*point));
         let mut missing: Missing<'_> = foreign.collect();
@@ -408,92 +427,108 @@ impl<D: Driver> LaneCore<D> {
         Ok(state)
     }
 
-    /// Makes later commands wait for what the host signals: its point, and what the host waits for
-    /// itself. That is recorded first, so that it never covers this wait.
-    pub fn hold(&self, waits: &Reach, signal: HostSignal<D>) -> Result<(HostPoint<D>, Reach)> {
+    /// Makes later commands wait for a host-signalled point. Returns the point and the dependencies
+    /// of the host. Those are recorded first, so that their marker does not cover this wait.
+    pub fn hold(
+        &self,
+        waits: &Dependencies,
+        signal: HostSignal<D>,
+    ) -> Result<(HostPoint<D>, Dependencies)> {
         let mut state = self.after(waits)?;
-        self.hold_here(&mut state, signal)
+        self.hold_locked(&mut state, signal)
     }
 
-    fn hold_here(
+    fn hold_locked(
         &self,
-        state: &mut State<D>,
+        state: &mut LaneState<D>,
         signal: HostSignal<D>,
-    ) -> Result<(HostPoint<D>, Reach)> {
+    ) -> Result<(HostPoint<D>, Dependencies)> {
         self.cover(state)?;
-        let before = Reach {
+        let before = Dependencies {
             done: state.tip(),
             order: state.order.frontier(),
-            ..Reach::default()
+            ..Dependencies::default()
         };
         if !D::TRACKS && !state.order.current().is_done() {
-            self.keep_mark(state)?;
+            self.insert_marker(state)?;
         }
         D::wait(&self.native, &signal.marker)?;
-        // One line for all, each of which comes after those before it, so that many pending ones are
-        // as easily told as one.
-        let line = state
-            .hosts
-            .get_or_insert_with(|| HostLine::new(&self.engine));
-        let held = self.engine.place(self.owner.scope(), signal, line);
+        // All host points of the lane share one timeline, in order: many pending ones cost one lane
+        // in a frontier.
+        let timeline = state
+            .host_timeline
+            .get_or_insert_with(|| HostTimeline::new(&self.engine));
+        let held = self
+            .engine
+            .append_host_point(self.owner.scope(), signal, timeline);
         let mut order = before.order.clone();
         order.join_point(&held.point);
         state.wait_for(&order);
-        // The host waits for all else that is waited for.
-        state.recent.clear();
-        state.recent.add([held.point.by_ref()]);
+        // The host point covers all other pending waits.
+        state.pending_waits.clear();
+        state.pending_waits.add([held.point.by_ref()]);
         self.publish(state);
         Ok((held, before))
     }
 
-    /// What an event reaches that stands for everything up to here, without a command of its own.
-    pub fn reach(&self, state: &mut State<D>) -> Reached {
+    /// Dependencies of an event for everything up to here, without a command of its own.
+    pub fn dependencies(&self, state: &mut LaneState<D>) -> EventDependencies {
         self.cover_or_log(state);
-        self.reach_here(state, false, true)
+        self.tail_dependencies(state, false, true)
     }
 
-    /// What an event made now reaches. With `watched`, it may want the last command recorded exactly.
-    fn reach_here(&self, state: &mut State<D>, own: bool, watched: bool) -> Reached {
+    /// Dependencies of an event made now. If `watched`, the last command may have to be recorded
+    /// exactly.
+    fn tail_dependencies(
+        &self,
+        state: &mut LaneState<D>,
+        own: bool,
+        watched: bool,
+    ) -> EventDependencies {
         let watched = watched && !D::TRACKS;
-        // Others may put work behind the command at any time: its record cannot wait for ours.
+        // Foreign work may follow at any time, so the marker is recorded now.
         if watched
             && self.is_open()
-            && let Err(error) = self.keep_mark(state)
+            && let Err(error) = self.insert_marker(state)
         {
             log::error!("recording an event failed: {:?}", error.code());
         }
-        let State {
-            ticket,
-            here,
+        let LaneState {
+            request,
+            tail,
             attention,
             ..
         } = state;
         *attention |= watched;
-        let ticket: Option<&Ticket> = watched.then(|| &**ticket.get_or_insert_default());
-        match here.again(own, ticket) {
-            Some(reach) => reach,
-            None => Self::reach_anew(state, own, watched),
+        let request: Option<&MarkerRequest> = watched.then(|| &**request.get_or_insert_default());
+        match tail.reuse(own, request) {
+            Some(deps) => deps,
+            None => Self::new_tail_dependencies(state, own, watched),
         }
     }
 
     #[inline(never)]
-    fn reach_anew(state: &mut State<D>, own: bool, watched: bool) -> Reached {
-        let State {
+    fn new_tail_dependencies(
+        state: &mut LaneState<D>,
+        own: bool,
+        watched: bool,
+    ) -> EventDependencies {
+        let LaneState {
             order,
-            recent,
-            ticket,
-            here,
+            pending_waits,
+            request,
+            tail,
             ..
         } = state;
-        here.renew(|told| {
-            order.tell(&mut told.done, &mut told.order);
-            let points = recent.points().iter();
-            points.for_each(|point| told.done.join_point(point));
-            let ticket = watched.then(|| Ticket::clone(ticket.get_or_insert_default()));
-            told.tickets = Tickets::of(ticket);
-            told.tickets.join(recent.tickets());
-            told.own = own;
-            told.failed = None;
+        tail.renew(|deps| {
+            order.tell(&mut deps.done, &mut deps.order);
+            let points = pending_waits.points().iter();
+            points.for_each(|point| deps.done.join_point(point));
+            let request = watched.then(|| MarkerRequest::clone(request.get_or_insert_default()));
+            deps.requests = MarkerRequests::of(request);
+            deps.requests.join(pending_waits.requests());
+            deps.own = own;
+            deps.failed = None;
         })
     }
 
@@ -504,8 +539,8 @@ impl<D: Driver> LaneCore<D> {
         state.tip()
     }
 
-    /// What the lane did may come again: `plan` sees to that while the host waits anyway. It is not
-    /// called if no pool may gain by it.
+    /// Lets `plan` prepare a repetition of the lane's allocations while the host waits. Not called
+    /// if no pool may profit.
     pub fn plan(&self, plan: impl FnOnce(&[PoolKey], &Arc<Stash>, &Lane)) {
         let keys = self.stash.wants_plans();
         if !keys.is_empty() {
@@ -513,36 +548,35 @@ impl<D: Driver> LaneCore<D> {
         }
     }
 
-    /// As [`LaneCore::reach`], now, and recorded exactly.
-    pub fn reach_now(&self) -> Result<Reached> {
+    /// As [`LaneCore::dependencies`], with the last command recorded exactly.
+    pub fn recorded_dependencies(&self) -> Result<EventDependencies> {
         let mut state = self.state.lock();
-        let reach = self.reach(&mut state);
+        let deps = self.dependencies(&mut state);
         if !D::TRACKS && !state.order.current().is_done() {
-            self.keep_mark(&mut state)?;
+            self.insert_marker(&mut state)?;
         }
-        Ok(reach)
+        Ok(deps)
     }
 
-    /// Everything foreign that the lane waits for.
+    /// Points of other lanes that the lane waits for.
     pub fn waited(&self) -> Frontier {
         self.state.lock().order.waited().clone()
     }
 
-    /// How many commands may not be relied on to be complete. Exact for who keeps others from
-    /// submitting.
-    pub fn left(&self) -> u64 {
+    /// Number of commands not known to be complete. Exact while the caller prevents submissions.
+    pub fn pending_commands(&self) -> u64 {
         let last = self.last.load(Ordering::Relaxed);
         last.saturating_sub(self.clock.reliable())
     }
 
-    /// Whether what is waited for reaches this lane's last command.
-    pub fn is_last_of(&self, waits: &Reach) -> bool {
+    /// Whether `waits` names the last command of this lane.
+    pub fn is_last_of(&self, waits: &Dependencies) -> bool {
         let last = self.last.load(Ordering::Relaxed);
         waits.done.epoch_of(self.clock.id()) == Some(last)
     }
 
-    /// Frees a block of the stash: without a wait, an event or any other lane's lock. False if it
-    /// takes more than that, or if work that we never saw may use the block.
+    /// Frees a block of the stash by its lock alone. False if a wait or another lock is needed, or
+    /// if foreign work may use the block.
     #[inline(always)]
     pub fn free(&self, addr: usize) -> bool {
         let epoch = self.tip_epoch.load(Ordering::Relaxed);
@@ -550,34 +584,34 @@ impl<D: Driver> LaneCore<D> {
         known && self.stash.frees(addr as u64, epoch)
     }
 
-    /// As [`LaneCore::free`], and what an event of it reaches.
-    pub fn free_told(&self, addr: usize) -> Option<Reached> {
+    /// As [`LaneCore::free`], with the dependencies of an event.
+    pub fn free_with_event(&self, addr: usize) -> Option<EventDependencies> {
         let mut state = self.state.lock();
-        self.free(addr).then(|| self.reach(&mut state))
+        self.free(addr).then(|| self.dependencies(&mut state))
     }
 
-    /// The address of a block that died here, from the lane's own store.
+    /// Allocates from the lane's own cache of blocks.
     #[inline(always)]
-    pub fn take(&self, key: PoolKey, bytes: u64) -> Taken<u64> {
+    pub fn alloc(&self, key: PoolKey, bytes: u64) -> Taken<u64> {
         self.stash.lock().take(key, bytes, |block| block.addr)
     }
 
-    /// As [`LaneCore::take`], and what an event of it reaches.
-    pub fn take_told(&self, key: PoolKey, bytes: u64) -> Taken<(u64, Reached)> {
+    /// As [`LaneCore::alloc`], with the dependencies of an event.
+    pub fn alloc_with_event(&self, key: PoolKey, bytes: u64) -> Taken<(u64, EventDependencies)> {
         let mut state = self.state.lock();
-        let addr = self.take(key, bytes)?;
-        Ok((addr, self.reach(&mut state)))
+        let addr = self.alloc(key, bytes)?;
+        Ok((addr, self.dependencies(&mut state)))
     }
 
     pub fn flush(&self) -> Result<()> {
         D::flush(&self.native)
     }
 
-    /// Lets the lane go once everything on it has ended, without waiting for that here.
+    /// Drops the lane once all of its commands have ended. Does not wait.
     pub fn retire(self: Arc<Self>) {
         let tip = self.tip();
         self.owner.scope().add_orphan(&tip);
-        // Now, rather than when the lane is dropped, which depends on time.
+        // Now: the time of the drop depends on when completion is seen.
         self.stash.retire();
         if tip.is_done() {
             return;
@@ -594,8 +628,8 @@ impl<D: Driver> LaneCore<D> {
     }
 
     #[inline]
-    fn publish(&self, state: &State<D>) {
-        let alone = state.recent.is_empty();
+    fn publish(&self, state: &LaneState<D>) {
+        let alone = state.pending_waits.is_empty();
         let last = state.order.epoch();
         self.publish_tip(if alone { last } else { JOINED }, last);
         if self.is_parked() {
@@ -606,11 +640,11 @@ impl<D: Driver> LaneCore<D> {
     #[inline]
     fn publish_tip(&self, tip: u64, last: u64) {
         self.tip_epoch.store(tip, Ordering::Relaxed);
-        // What is behind it was given before.
+        // Released after the submission that it counts.
         self.last.store(last, Ordering::Release);
     }
 
-    /// Something may be pending again. Under the submission lock.
+    /// Moves the lane to the busy ones. Called under the submission lock.
     #[cold]
     #[inline(never)]
     fn wake(&self) {
@@ -618,22 +652,23 @@ impl<D: Driver> LaneCore<D> {
         self.owner.lanes().wake(self.clock.id());
     }
 
-    /// Parks an idle lane on which nobody else puts work. True if it is parked. Waits for no lock, as who
-    /// asks may hold a lane's.
+    /// Parks the lane if it is idle and has no foreign submitters. Returns whether it is parked.
+    /// Never blocks, since the caller may hold the lock of a lane.
     pub fn park(&self) -> bool {
-        if self.left() > 0 || self.is_open() {
+        if self.pending_commands() > 0 || self.is_open() {
             return false;
         }
         let Some(mut state) = self.state.try_lock() else {
             return false;
         };
         self.forget_complete(&mut state);
-        if !state.recent.is_empty() {
-            state.recent.prune();
-            state.here.change();
+        if !state.pending_waits.is_empty() {
+            state.pending_waits.prune();
+            state.tail.change();
             self.publish(&state);
         }
-        let idle = self.left() == 0 && state.recent.is_empty() && !self.is_open();
+        let idle =
+            self.pending_commands() == 0 && state.pending_waits.is_empty() && !self.is_open();
         if idle {
             self.parked.store(true, Ordering::Relaxed);
             state.attention = true;
@@ -646,26 +681,26 @@ impl<D: Driver> LaneCore<D> {
     }
 }
 
-impl<D: Driver> State<D> {
+impl<D: Driver> LaneState<D> {
     pub fn tip(&self) -> Frontier {
-        tip(&self.order, &self.recent)
+        tip(&self.order, &self.pending_waits)
     }
 
-    /// All later commands come after this.
+    /// Orders all later commands after the frontier.
     fn wait_for(&mut self, frontier: &Frontier) {
         if !frontier.is_empty() {
             self.order.wait_for(frontier);
-            self.here.change();
+            self.tail.change();
         }
     }
 }
 
-fn tip(order: &Lane, recent: &Recent) -> Frontier {
+fn tip(order: &Lane, pending_waits: &PendingWaits) -> Frontier {
     let mut tip = match order.epoch() {
         0 => Frontier::new(),
         _ => Frontier::from(order.current()),
     };
-    let points = recent.points().iter();
+    let points = pending_waits.points().iter();
     points.for_each(|point| tip.join_point(point));
     tip
 }
@@ -674,8 +709,8 @@ impl<D: Driver> Drop for LaneCore<D> {
     fn drop(&mut self) {
         self.owner.lanes().remove(self.clock.id());
         self.engine.remove(&self.clock);
-        if let Some(hosts) = &self.state.lock().hosts {
-            self.engine.remove(hosts.clock());
+        if let Some(host_timeline) = &self.state.lock().host_timeline {
+            self.engine.remove(host_timeline.clock());
         }
         self.stash.retire();
     }

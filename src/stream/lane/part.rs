@@ -1,65 +1,70 @@
-//! What a lane is given of a recording, all in a row.
+//! Units of a recording that are submitted to one lane in a row.
 
 use crate::object::{Error, Result};
-use crate::stream::engine::reach::{Reach, Reached};
+use crate::stream::engine::dependencies::{Dependencies, EventDependencies};
 use crate::stream::engine::{HostPoint, HostSignal};
 use crate::stream::work::call::Call;
-use crate::stream::{Compiled, Driver, Stamps, Work};
+use crate::stream::{Compiled, Driver, Timestamps, Work};
 use std::sync::Arc;
 
-/// A unit on its way to a lane.
+/// One unit of a submission.
 pub(crate) struct Part<'a, D: Driver> {
-    pub given: Given<'a, D>,
-    /// What it comes after beyond the recording.
-    pub waits: Reach,
-    pub stamps: Option<Arc<Stamps>>,
-    /// For a host task, which is no work of the lane's.
-    pub held: Option<Held<D>>,
+    pub work: PartWork<'a, D>,
+    /// Dependencies outside the recording.
+    pub waits: Dependencies,
+    pub timestamps: Option<Arc<Timestamps>>,
+    /// The host task of the unit, if it is one.
+    pub host_task: Option<HostTask<D>>,
     pub wanted: bool,
-    /// How far it reaches, once it was given and if that was wanted.
-    pub reach: Option<Reached>,
+    /// Dependencies of its event, if `wanted`; set by the submission.
+    pub deps: Option<EventDependencies>,
 }
 
-/// A host task on its way: what it signals, then the point of that and what it waits for.
-pub(crate) struct Held<D: Driver> {
+/// A host task in submission: its signal, then its point and the dependencies of the host.
+pub(crate) struct HostTask<D: Driver> {
     signal: Option<HostSignal<D>>,
     pub call: Call,
-    pub placed: Option<(HostPoint<D>, Reach)>,
+    pub enqueued: Option<(HostPoint<D>, Dependencies)>,
 }
 
-impl<D: Driver> Held<D> {
+impl<D: Driver> HostTask<D> {
     pub fn new(signal: HostSignal<D>, call: Call) -> Self {
         Self {
             signal: Some(signal),
             call,
-            placed: None,
+            enqueued: None,
         }
     }
 
-    /// Has `hold` give it its place, once: what the task reaches.
-    pub fn place(
+    /// Enqueues the task by `hold`, once. Returns the dependencies of its event.
+    pub fn enqueue(
         &mut self,
-        hold: impl FnOnce(HostSignal<D>) -> Result<(HostPoint<D>, Reach)>,
-    ) -> Result<Reach> {
+        hold: impl FnOnce(HostSignal<D>) -> Result<(HostPoint<D>, Dependencies)>,
+    ) -> Result<Dependencies> {
         let signal = self.signal.take().ok_or(Error::unsupported())?;
         let (point, before) = hold(signal)?;
-        let reach = before.held_by(&point.point);
-        self.placed = Some((point, before));
-        Ok(reach)
+        let deps = before.after_host_point(&point.point);
+        self.enqueued = Some((point, before));
+        Ok(deps)
     }
 }
 
-/// What a lane is given.
-pub(crate) enum Given<'a, D: Driver> {
+/// The work of a unit.
+pub(crate) enum PartWork<'a, D: Driver> {
     Work(&'a Work<D>),
     Compiled(&'a dyn Compiled<D>),
 }
 
-impl<D: Driver> Given<'_, D> {
-    pub fn submit(&self, lane: &D::Lane, epoch: u64, stamps: Option<Arc<Stamps>>) -> Result<()> {
+impl<D: Driver> PartWork<'_, D> {
+    pub fn submit(
+        &self,
+        lane: &D::Lane,
+        epoch: u64,
+        timestamps: Option<Arc<Timestamps>>,
+    ) -> Result<()> {
         match self {
-            Self::Work(work) => D::submit(lane, epoch, (*work).clone(), stamps),
-            Self::Compiled(compiled) => compiled.submit(lane, epoch, stamps),
+            Self::Work(work) => D::submit(lane, epoch, (*work).clone(), timestamps),
+            Self::Compiled(compiled) => compiled.submit(lane, epoch, timestamps),
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Asynchronous allocation: bookkeeping in queue order.
 //!
-//! On an in-order queue without a wait list neither allocation nor free calls the driver; mostly they
-//! take the lock of the lane's stash and nothing else. A pool may
-//! call it to grow, which happens under the lane's lock: the pool has to see the lane's order.
+//! On an in-order queue without a wait list, neither allocation nor free calls the driver. Most of
+//! them take only the lock of the lane's block cache. A pool may call the driver to grow, under the
+//! lane's lock: the pool needs the lane's order.
 
 use crate::abi::*;
 use crate::object::{Error, Handles, Object, OutHandle, Result, ensure};
 use crate::pool::{Acquired, Block, Miss, Order, PoolKey, Request, Story, Taken};
-use crate::stream::engine::reach::{Reach, Reached};
+use crate::stream::engine::dependencies::{Dependencies, EventDependencies};
 use crate::stream::event::Event;
 use crate::stream::lane::LaneCore;
 use crate::stream::queue::out_of_order::OutOfOrder;
@@ -36,55 +36,59 @@ pub(crate) fn alloc<D: Driver>(
     {
         let bytes = size as u64;
         if !event.wanted() {
-            let miss = match lane.take(key, bytes) {
+            let miss = match lane.alloc(key, bytes) {
                 Ok(addr) => return Ok(address(addr)),
                 Err(miss) => miss,
             };
-            let take = |lane: &LaneCore<D>, (key, bytes)| lane.take(key, bytes);
-            if let Ok(addr) = on_credit(this, pool, (key, bytes), miss, take) {
+            let alloc = |lane: &LaneCore<D>, (key, bytes)| lane.alloc(key, bytes);
+            if let Ok(addr) = on_credit(this, pool, (key, bytes), miss, alloc) {
                 return Ok(address(addr));
             }
         } else if !this.is_profiled() {
-            let taken = lane.take_told(key, bytes).or_else(|miss| {
+            let allocated = lane.alloc_with_event(key, bytes).or_else(|miss| {
                 on_credit(this, pool, (key, bytes), miss, |lane, (key, bytes)| {
-                    lane.take_told(key, bytes)
+                    lane.alloc_with_event(key, bytes)
                 })
             });
-            if let Ok((addr, reach)) = taken {
+            if let Ok((addr, deps)) = allocated {
                 event.make(D::table(), || {
-                    Event::new(this, command_of(kind), reach, None)
+                    Event::new(this, command_of(kind), deps, None)
                 });
                 return Ok(address(addr));
             }
         }
     }
-    alloc_slowly(this, kind, pool, size, waits, event)
+    alloc_general(this, kind, pool, size, waits, event)
 }
 
-/// Takes what the lane's own store has but no credit for, if credit can be found.
+/// Allocates from the lane's cache after a miss for want of quota, if quota can be found.
 #[cold]
 #[inline(never)]
 fn on_credit<D: Driver, T>(
     this: &Queue<D>,
     pool: Option<&Object<UsmPool<D>>>,
-    ask: (PoolKey, u64),
+    request: (PoolKey, u64),
     miss: Miss,
-    take: impl FnOnce(&LaneCore<D>, (PoolKey, u64)) -> Taken<T>,
+    alloc: impl FnOnce(&LaneCore<D>, (PoolKey, u64)) -> Taken<T>,
 ) -> Taken<T> {
     let (Miss::NoCredit(lack), Shape::InOrder(lane)) = (miss, &this.shape) else {
         return Err(miss);
     };
-    let find = |pool: &UsmPool<D>| pool.core().used.find_credit(&lane.stash, ask.0, lack);
+    let find = |pool: &UsmPool<D>| pool.core().used.find_credit(&lane.stash, request.0, lack);
     let found = match pool {
         Some(pool) => find(pool),
         None => Context::current_pool(this.context(), this.home()).is_ok_and(|pool| find(&pool)),
     };
-    if found { take(lane, ask) } else { Err(miss) }
+    if found {
+        alloc(lane, request)
+    } else {
+        Err(miss)
+    }
 }
 
-/// As [`alloc`], where the lane's own store does not serve.
+/// The general case of [`alloc`]: from a pool.
 #[inline(never)]
-fn alloc_slowly<D: Driver>(
+fn alloc_general<D: Driver>(
     this: &Object<Queue<D>>,
     kind: Kind,
     pool: Option<&Object<UsmPool<D>>>,
@@ -106,10 +110,10 @@ fn alloc_slowly<D: Driver>(
         let part = (pool.core(), part);
         return native_alloc::alloc(this, part, command_of(kind), size, &waits, event);
     }
-    let (block, reach) = loop {
+    let (block, deps) = loop {
         let mut entry = entry(this);
         let story = entry.as_ref().map(|_| RefCell::default());
-        let ask = Ask {
+        let request = PoolRequest {
             pool: pool.core(),
             part,
             size,
@@ -117,11 +121,11 @@ fn alloc_slowly<D: Driver>(
             story: story.as_ref(),
         };
         let served = match &this.shape {
-            Shape::InOrder(lane) => ask.in_order(lane, &waits),
-            Shape::OutOfOrder(lanes) => ask.out_of_order(&mut lanes.lock(), &waits),
+            Shape::InOrder(lane) => request.in_order(lane, &waits),
+            Shape::OutOfOrder(lanes) => request.out_of_order(&mut lanes.lock(), &waits),
         };
         if let Ok(Served::Once(wait)) = &served {
-            // No lock is held, since what completes may need it.
+            // No lock is held: commands that have to complete may need it.
             drop(entry);
             this.context().domain().engine().wait(wait)?;
             continue;
@@ -133,21 +137,23 @@ fn alloc_slowly<D: Driver>(
             };
             entry.alloc(pool.core().number(), kind, size, block, &story.borrow());
         }
-        if let Served::Block(block, reach) = served? {
-            break (block, reach);
+        if let Served::Block(block, deps) = served? {
+            break (block, deps);
         }
     };
-    if let Some(reach) = reach.filter(|_| event.wanted()) {
-        let (reach, times) = this.timed(Reached::clone(&reach)).inspect_err(|_| {
-            // Nobody gets to know the block.
-            pool.core().release(part, block.addr, reach.done.clone());
-        })?;
-        Queue::deliver(this, command_of(kind), Some(reach), times, event, false)?;
+    if let Some(deps) = deps.filter(|_| event.wanted()) {
+        let (deps, times) = this
+            .timed(EventDependencies::clone(&deps))
+            .inspect_err(|_| {
+                // The caller never receives the block.
+                pool.core().release(part, block.addr, deps.done.clone());
+            })?;
+        Queue::deliver(this, command_of(kind), Some(deps), times, event, false)?;
     }
     Ok(address(block.addr))
 }
 
-/// What a stash knows the memory by that is asked for, once it was used.
+/// The key of the requested memory in block caches, once it was used.
 #[inline(always)]
 fn key<D: Driver>(
     this: &Queue<D>,
@@ -163,7 +169,7 @@ fn key<D: Driver>(
     }
 }
 
-/// The right to write into a trace, where there is one.
+/// The right to write into the trace, if there is one.
 fn entry<D: Driver>(this: &Queue<D>) -> Option<Entry<'static>> {
     let stream = this.watched?;
     Some(Trace::get()?.begin(Some(stream)))
@@ -187,19 +193,19 @@ pub(crate) fn free<D: Driver>(
                 return Ok(());
             }
         } else if !this.is_profiled()
-            && let Some(reach) = lane.free_told(addr)
+            && let Some(deps) = lane.free_with_event(addr)
         {
             let command = UR_COMMAND_ENQUEUE_USM_FREE_EXP;
-            event.make(D::table(), || Event::new(this, command, reach, None));
+            event.make(D::table(), || Event::new(this, command, deps, None));
             return Ok(());
         }
     }
-    free_slowly(this, addr, waits, event)
+    free_general(this, addr, waits, event)
 }
 
-/// As [`free`], where more is wanted than to give the lane its block back.
+/// The general case of [`free`].
 #[inline(never)]
-fn free_slowly<D: Driver>(
+fn free_general<D: Driver>(
     this: &Object<Queue<D>>,
     addr: usize,
     waits: Handles<'_, Event<D>>,
@@ -212,9 +218,9 @@ fn free_slowly<D: Driver>(
     }
     let waits = Event::join_list(this.context(), waits)?;
     let mut entry = entry(this);
-    let reach = match &this.shape {
+    let deps = match &this.shape {
         Shape::InOrder(lane) => {
-            // A refused free must not have made the queue wait.
+            // A refused free must not add waits to the queue.
             ensure(waits.done.is_empty() || memory.is_start(addr), unknown)?;
             let mut state = lane.after(&waits)?;
             lane.cover(&mut state)?;
@@ -223,30 +229,32 @@ fn free_slowly<D: Driver>(
             if let Some(entry) = &mut entry {
                 entry.free(addr as u64, &state.tip());
             }
-            event.wanted().then(|| lane.reach(&mut state))
+            event.wanted().then(|| lane.dependencies(&mut state))
         }
         Shape::OutOfOrder(lanes) => {
             let mut lanes = lanes.lock();
-            let reach = lanes.reach_of(&waits);
-            ensure(memory.free(addr, &reach.done), unknown)?;
+            let deps = lanes.dependencies_after(&waits);
+            ensure(memory.free(addr, &deps.done), unknown)?;
             if let Some(entry) = &mut entry {
-                entry.free(addr as u64, &reach.done);
+                entry.free(addr as u64, &deps.done);
             }
-            lanes.add_loose(&reach);
-            Some(Reached::new(reach))
+            lanes.add_off_lane(&deps);
+            Some(EventDependencies::new(deps))
         }
     };
     drop(entry);
-    let Some(reach) = reach.filter(|_| event.wanted()) else {
+    let Some(deps) = deps.filter(|_| event.wanted()) else {
         return Ok(());
     };
-    // The block is free, whatever becomes of the event's times.
-    let (reach, times) = match this.is_profiled() {
-        true => this.timed(Reached::clone(&reach)).unwrap_or((reach, None)),
-        false => (reach, None),
+    // The block is free even if timestamps fail.
+    let (deps, times) = match this.is_profiled() {
+        true => this
+            .timed(EventDependencies::clone(&deps))
+            .unwrap_or((deps, None)),
+        false => (deps, None),
     };
     let command = UR_COMMAND_ENQUEUE_USM_FREE_EXP;
-    Queue::deliver(this, command, Some(reach), times, event, false)
+    Queue::deliver(this, command, Some(deps), times, event, false)
 }
 
 fn address(addr: u64) -> *mut c_void {
@@ -261,8 +269,8 @@ fn command_of(kind: Kind) -> ur_command_t {
     }
 }
 
-/// What is asked of a pool, and whom to tell how it served.
-struct Ask<'a, D: Driver> {
+/// A request to a pool, and the trace of its decision.
+struct PoolRequest<'a, D: Driver> {
     pool: &'a PoolCore<D>,
     part: usize,
     size: usize,
@@ -271,15 +279,15 @@ struct Ask<'a, D: Driver> {
     story: Option<&'a RefCell<Story>>,
 }
 
-/// What came of an attempt.
+/// The result of an attempt.
 enum Served {
-    /// The block, and what the event of its allocation reaches if there will be one.
-    Block(Block, Option<Reached>),
-    /// Nothing yet: the host has to see this complete first.
+    /// The block, and the dependencies of the allocation's event if `wanted`.
+    Block(Block, Option<EventDependencies>),
+    /// No block: the host has to wait for this frontier first.
     Once(Frontier),
 }
 
-impl<D: Driver> Ask<'_, D> {
+impl<D: Driver> PoolRequest<'_, D> {
     fn request<'b>(&'b self, order: Order<'b>, may_wait: bool) -> Request<'b> {
         Request {
             bytes: self.size as u64,
@@ -290,7 +298,7 @@ impl<D: Driver> Ask<'_, D> {
         }
     }
 
-    fn in_order(&self, lane: &LaneCore<D>, waits: &Reach) -> Result<Served> {
+    fn in_order(&self, lane: &LaneCore<D>, waits: &Dependencies) -> Result<Served> {
         let mut state = lane.after(waits)?;
         let request = self.request(Order::Lane(&state.order), true);
         let acquired = match self.pool.acquire(self.part, &request, Some(&lane.stash))? {
@@ -300,9 +308,9 @@ impl<D: Driver> Ask<'_, D> {
         let block = acquired.block();
         if let Acquired::After(_, frontier) = acquired {
             drop(state);
-            let mut death = Reach::default();
-            death.join_frontier(&frontier);
-            match lane.after(&death) {
+            let mut last_use = Dependencies::default();
+            last_use.join_frontier(&frontier);
+            match lane.after(&last_use) {
                 Ok(again) => state = again,
                 Err(error) => {
                     self.pool.release(self.part, block.addr, frontier);
@@ -310,24 +318,24 @@ impl<D: Driver> Ask<'_, D> {
                 }
             }
         }
-        let reach = self.wanted.then(|| lane.reach(&mut state));
-        Ok(Served::Block(block, reach))
+        let deps = self.wanted.then(|| lane.dependencies(&mut state));
+        Ok(Served::Block(block, deps))
     }
 
-    /// Without an event nothing but the host could wait for a block's death.
-    fn out_of_order(&self, lanes: &mut OutOfOrder<D>, waits: &Reach) -> Result<Served> {
-        let mut reach = lanes.reach_of(waits);
-        let request = self.request(Order::Frontier(&reach.order), self.wanted);
+    /// Without an event, only the host could wait for the last use of a block.
+    fn out_of_order(&self, lanes: &mut OutOfOrder<D>, waits: &Dependencies) -> Result<Served> {
+        let mut deps = lanes.dependencies_after(waits);
+        let request = self.request(Order::Frontier(&deps.order), self.wanted);
         let acquired = match self.pool.acquire(self.part, &request, None)? {
             Answer::Served(acquired) => acquired,
             Answer::Once(wait) => return Ok(Served::Once(wait)),
         };
         if let Acquired::After(_, frontier) = &acquired {
-            reach.join_frontier(frontier);
+            deps.join_frontier(frontier);
         }
-        lanes.add_loose(&reach);
+        lanes.add_off_lane(&deps);
         let block = acquired.block();
-        let reach = self.wanted.then(|| Reached::new(reach));
-        Ok(Served::Block(block, reach))
+        let deps = self.wanted.then(|| EventDependencies::new(deps));
+        Ok(Served::Block(block, deps))
     }
 }

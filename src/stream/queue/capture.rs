@@ -1,4 +1,4 @@
-//! Capture: commands enqueued on a queue go into a graph instead of running.
+//! Capture: commands enqueued on a queue are recorded into a graph and do not run.
 //!
 //! | state of a queue | from | by |
 //! |---|---|---|
@@ -6,13 +6,13 @@
 //! | capturing | live | a capture begun on it, or a wait for an event of a capturing queue |
 //! | live | capturing | the end of the capture, on the queue that it was begun on |
 //!
-//! A queue's order becomes the graph's: on an in-order queue each command follows the one before, on
-//! any other its wait list and the last barrier. What a command waits for outside the graph, each
-//! execution waits for; a host task runs in each. What needs an answer from the device, or gives
-//! memory, cannot be captured: blocking commands, mappings, timestamps, allocations and frees, other
-//! graphs and command buffers are an `INVALID_OPERATION`.
+//! The order of the queue becomes the order of the graph. On an in-order queue each command follows
+//! the one before; on other queues it follows its wait list and the last barrier. Each execution
+//! waits for events from outside the graph and runs its host tasks. Commands that need an answer
+//! from the device, or that give memory, cannot be captured: blocking commands, mappings,
+//! timestamps, allocations, frees, other graphs and command buffers are an `INVALID_OPERATION`.
 //!
-//! A queue's capture has a lock of its own, taken before its graph's; both come before all others.
+//! The lock of a queue's capture is taken before the lock of its graph, and both before all others.
 
 use crate::abi::*;
 use crate::object::{Error, Handles, Object, OutHandle, Result, ensure};
@@ -27,22 +27,23 @@ use crate::timeline::sync::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub(super) const NOT_HERE: Error = Error::new(UR_RESULT_ERROR_INVALID_OPERATION);
+pub(super) const NOT_CAPTURABLE: Error = Error::new(UR_RESULT_ERROR_INVALID_OPERATION);
 
-/// A queue's part in a capture. What is asked most comes first.
+/// A queue's part in a capture. The field read most comes first.
 #[repr(C)]
 pub(crate) struct Capture<D: Driver> {
-    /// Whether there is one: what every command asks, and nothing more where there is none.
+    /// Whether a capture is under way. Every command reads this, and nothing else if it is false.
     on: AtomicBool,
-    place: Mutex<Option<Place<D>>, { rank::CAPTURE }>,
+    position: Mutex<Option<CapturePosition<D>>, { rank::CAPTURE }>,
 }
 
-/// Where a capturing queue is in its graph.
-struct Place<D: Driver> {
+/// The position of a capturing queue in its graph.
+struct CapturePosition<D: Driver> {
     graph: Arc<Object<Graph<D>>>,
-    /// What every later command of the queue follows.
-    floor: Vec<u32>,
-    /// Its commands since then; an in-order queue's are all in the floor.
+    /// Predecessors of every later command of the queue.
+    barrier: Vec<u32>,
+    /// Its commands since the barrier. Empty on an in-order queue, whose last command is the
+    /// barrier.
     since: Vec<u32>,
 }
 
@@ -50,14 +51,14 @@ impl<D: Driver> Default for Capture<D> {
     fn default() -> Self {
         Self {
             on: AtomicBool::new(false),
-            place: Mutex::new(None),
+            position: Mutex::new(None),
         }
     }
 }
 
-/// What a captured command follows besides its wait list, and what follows it.
+/// The order of a captured command on its queue, besides its wait list.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Span {
+pub(crate) enum CaptureOrder {
     Command,
     /// Comes after everything on the queue.
     Everything,
@@ -74,18 +75,20 @@ impl<D: Driver> Capture<D> {
     }
 
     pub fn graph(&self) -> Result<Arc<Object<Graph<D>>>> {
-        let place = self.place.lock();
-        let graph = place.as_ref().map(|place| Arc::clone(&place.graph));
-        graph.ok_or(NOT_HERE)
+        let position = self.position.lock();
+        let graph = position
+            .as_ref()
+            .map(|position| Arc::clone(&position.graph));
+        graph.ok_or(NOT_CAPTURABLE)
     }
 
     /// Begins at a graph, unless there is a capture already.
-    fn set(&self, graph: &Arc<Object<Graph<D>>>) -> Result<()> {
-        let mut place = self.place.lock();
-        ensure(place.is_none(), UR_RESULT_ERROR_INVALID_ARGUMENT)?;
-        *place = Some(Place {
+    fn begin_at(&self, graph: &Arc<Object<Graph<D>>>) -> Result<()> {
+        let mut position = self.position.lock();
+        ensure(position.is_none(), UR_RESULT_ERROR_INVALID_ARGUMENT)?;
+        *position = Some(CapturePosition {
             graph: Arc::clone(graph),
-            floor: Vec::new(),
+            barrier: Vec::new(),
             since: Vec::new(),
         });
         self.on.store(true, Ordering::Relaxed);
@@ -94,8 +97,8 @@ impl<D: Driver> Capture<D> {
 
     pub fn clear(&self) {
         self.on.store(false, Ordering::Relaxed);
-        let place = self.place.lock().take();
-        drop(place);
+        let position = self.position.lock().take();
+        drop(position);
     }
 }
 
@@ -109,7 +112,7 @@ pub(crate) fn begin<D: Driver>(
     ensure(own, UR_RESULT_ERROR_INVALID_GRAPH)?;
     ensure(!this.capture.is_on(), UR_RESULT_ERROR_INVALID_ARGUMENT)?;
     graph.begin(this)?;
-    this.capture.set(graph)
+    this.capture.begin_at(graph)
 }
 
 /// `urQueueEndGraphCaptureExp`
@@ -129,7 +132,7 @@ pub(crate) fn record<D: Driver>(
     made: Command<'_, D>,
     waits: Handles<'_, Event<D>>,
     event: OutHandle<'_, Event<D>>,
-    span: Span,
+    order: CaptureOrder,
 ) -> Result<()> {
     this.engine().check()?;
     let mut node = Node::new(made, None)?;
@@ -142,33 +145,33 @@ pub(crate) fn record<D: Driver>(
         let other = other?;
         let graph = graph.get_or_insert_with(|| Ok(Arc::clone(&other)));
         let same = graph.as_ref().is_ok_and(|graph| Arc::ptr_eq(graph, &other));
-        ensure(same, NOT_HERE.code())?;
+        ensure(same, NOT_CAPTURABLE.code())?;
         node.after.push(at);
     }
-    let graph = graph.ok_or(NOT_HERE)??;
+    let graph = graph.ok_or(NOT_CAPTURABLE)??;
     if !this.capture.is_on() {
         graph.join(this)?;
-        this.capture.set(&graph)?;
+        this.capture.begin_at(&graph)?;
     }
-    let mut place = this.capture.place.lock();
-    let place = place.as_mut().ok_or(NOT_HERE)?;
-    node.after.extend(&place.floor);
-    if matches!(span, Span::Everything | Span::FullBarrier) {
-        node.after.extend(&place.since);
+    let mut position = this.capture.position.lock();
+    let position = position.as_mut().ok_or(NOT_CAPTURABLE)?;
+    node.after.extend(&position.barrier);
+    if matches!(order, CaptureOrder::Everything | CaptureOrder::FullBarrier) {
+        node.after.extend(&position.since);
     }
     node.after.sort_unstable();
     node.after.dedup();
     let kind = node.kind;
-    let at = place.graph.push(node)?;
-    let holds = matches!(span, Span::Barrier | Span::FullBarrier);
+    let at = position.graph.push(node)?;
+    let holds = matches!(order, CaptureOrder::Barrier | CaptureOrder::FullBarrier);
     if holds || matches!(this.shape, Shape::InOrder(_)) {
-        place.floor = vec![at];
-        place.since.clear();
+        position.barrier = vec![at];
+        position.since.clear();
     } else {
-        place.since.push(at);
+        position.since.push(at);
     }
     if event.wanted() {
-        event.set(&Event::of_graph(this, kind, &place.graph, at));
+        event.set(&Event::of_graph(this, kind, &position.graph, at));
     }
     Ok(())
 }

@@ -1,9 +1,9 @@
-//! What is enqueued most: copies, fills and launches, from the entry point to the driver's call in one
-//! stretch.
+//! The short way of the most frequent commands: copies, fills and launches, from the entry point to
+//! the driver's call.
 //!
-//! Between two commands the driver leaves little of ours in the caches, so that what counts is how many
-//! lines of code and data a command runs through. Where there is nothing to it but the next place on an
-//! in-order queue's lane, no [`Work`] is made of it, and all else is left to functions that stand apart.
+//! Between two commands the driver evicts most of our cache lines, so the cost is the number of
+//! lines of code and data that a command touches. A plain command of an in-order queue makes no
+//! [`Work`]; everything else is in functions of their own.
 
 #![allow(clippy::too_many_arguments)]
 
@@ -11,14 +11,14 @@ use crate::abi::*;
 use crate::object::{Handles, Object, OutHandle, Result};
 use crate::stream::driver::Progress;
 use crate::stream::event::Event;
-use crate::stream::lane::{LaneCore, Turn};
+use crate::stream::lane::{LaneCore, SubmissionGuard};
 use crate::stream::queue::Shape;
 use crate::stream::{Driver, LaunchRequest, PlainLaunch, Queue, Work};
 use std::ffi::c_void;
 use std::hint::cold_path;
 
 impl<D: Driver> Queue<D> {
-    /// Where the next command goes, if there is no more to it than that lane.
+    /// The lane of the next command, if the short way suffices.
     #[inline(always)]
     pub(crate) fn next_lane(
         &self,
@@ -29,39 +29,39 @@ impl<D: Driver> Queue<D> {
             return None;
         };
         let alone = waits.is_empty() && !blocking && !self.capture.is_on() && !self.is_profiled();
-        (alone && !lane.is_left()).then_some(&**lane)
+        (alone && !lane.is_forked()).then_some(&**lane)
     }
 
-    /// Ends the turn of a command that [`Queue::next_lane`] was given.
+    /// Ends the submission of a command on the short way.
     #[inline(always)]
     pub(crate) fn end(
         this: &Object<Self>,
-        mut turn: Turn<'_, D>,
-        given: Result<Progress>,
+        mut guard: SubmissionGuard<'_, D>,
+        submitted: Result<Progress>,
         command: ur_command_t,
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
-        let watched = turn.end(given)?;
+        let watched = guard.end(submitted)?;
         if event.wanted() {
             cold_path();
-            let reach = turn.reach(watched);
-            event.make(D::table(), || Event::new(this, command, reach, None));
+            let deps = guard.dependencies(watched);
+            event.make(D::table(), || Event::new(this, command, deps, None));
         }
         Ok(())
     }
 
-    /// Ends the turn of a command that does not run.
+    /// Ends the submission of a command that must not run.
     #[cold]
     pub(crate) fn skip(
         this: &Object<Self>,
-        mut turn: Turn<'_, D>,
+        mut guard: SubmissionGuard<'_, D>,
         command: ur_command_t,
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
-        let watched = turn.skip()?;
+        let watched = guard.skip()?;
         if event.wanted() {
-            let reach = turn.reach(watched);
-            event.make(D::table(), || Event::new(this, command, reach, None));
+            let deps = guard.dependencies(watched);
+            event.make(D::table(), || Event::new(this, command, deps, None));
         }
         Ok(())
     }
@@ -79,22 +79,22 @@ impl<D: Driver> Queue<D> {
     ) -> Result<()> {
         if let Some(lane) = this.next_lane(waits, blocking) {
             let (dst, src) = (dst.expose_provenance(), src.expose_provenance());
-            let mut turn = lane.turn();
-            if turn.has_room([dst, src], bytes) {
-                let epoch = turn.epoch();
-                let Some(native) = turn.begin()? else {
-                    return Self::skip(this, turn, UR_COMMAND_USM_MEMCPY, event);
+            let mut guard = lane.submission();
+            if guard.is_inside_extent([dst, src], bytes) {
+                let epoch = guard.epoch();
+                let Some(native) = guard.begin()? else {
+                    return Self::skip(this, guard, UR_COMMAND_USM_MEMCPY, event);
                 };
-                let given = D::copy(native, epoch, dst, src, bytes);
-                return Self::end(this, turn, given, UR_COMMAND_USM_MEMCPY, event);
+                let submitted = D::copy(native, epoch, dst, src, bytes);
+                return Self::end(this, guard, submitted, UR_COMMAND_USM_MEMCPY, event);
             }
         }
         cold_path();
-        Self::copy_slowly(this, blocking, dst, src, bytes, waits, event)
+        Self::copy_general(this, blocking, dst, src, bytes, waits, event)
     }
 
     #[inline(never)]
-    fn copy_slowly(
+    fn copy_general(
         this: &Object<Self>,
         blocking: bool,
         dst: *mut c_void,
@@ -103,11 +103,11 @@ impl<D: Driver> Queue<D> {
         waits: Handles<'_, Event<D>>,
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
-        let made = this.site().usm_copy(dst, src, bytes)?;
+        let made = this.target().usm_copy(dst, src, bytes)?;
         if let Some(lane) = this.next_lane(waits, blocking) {
-            lane.learn(&[dst.addr(), src.addr()]);
+            lane.cache_extents(&[dst.addr(), src.addr()]);
         }
-        Self::give(this, made, waits, event, blocking)
+        Self::submit_command(this, made, waits, event, blocking)
     }
 
     /// `urEnqueueUSMFill`
@@ -122,22 +122,22 @@ impl<D: Driver> Queue<D> {
     ) -> Result<()> {
         if let Some(lane) = this.next_lane(waits, false) {
             let dst = dst.expose_provenance();
-            let mut turn = lane.turn();
-            if turn.has_room([dst], bytes) {
-                let epoch = turn.epoch();
-                let Some(native) = turn.begin()? else {
-                    return Self::skip(this, turn, UR_COMMAND_USM_FILL, event);
+            let mut guard = lane.submission();
+            if guard.is_inside_extent([dst], bytes) {
+                let epoch = guard.epoch();
+                let Some(native) = guard.begin()? else {
+                    return Self::skip(this, guard, UR_COMMAND_USM_FILL, event);
                 };
-                let given = D::fill(native, epoch, dst, pattern, bytes);
-                return Self::end(this, turn, given, UR_COMMAND_USM_FILL, event);
+                let submitted = D::fill(native, epoch, dst, pattern, bytes);
+                return Self::end(this, guard, submitted, UR_COMMAND_USM_FILL, event);
             }
         }
         cold_path();
-        Self::fill_slowly(this, dst, pattern, bytes, waits, event)
+        Self::fill_general(this, dst, pattern, bytes, waits, event)
     }
 
     #[inline(never)]
-    fn fill_slowly(
+    fn fill_general(
         this: &Object<Self>,
         dst: *mut c_void,
         pattern: &[u8],
@@ -145,11 +145,11 @@ impl<D: Driver> Queue<D> {
         waits: Handles<'_, Event<D>>,
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
-        let made = this.site().usm_fill(dst, pattern, bytes)?;
+        let made = this.target().usm_fill(dst, pattern, bytes)?;
         if let Some(lane) = this.next_lane(waits, false) {
-            lane.learn(&[dst.addr()]);
+            lane.cache_extents(&[dst.addr()]);
         }
-        Self::give(this, made, waits, event, false)
+        Self::submit_command(this, made, waits, event, false)
     }
 
     /// `urEnqueueKernelLaunchWithArgsExp`
@@ -179,20 +179,20 @@ impl<D: Driver> Queue<D> {
                     &LaunchRequest::new(dims, launch, None)?,
                 )
             };
-            let mut turn = lane.turn();
-            let epoch = turn.epoch();
-            let Some(native) = turn.begin()? else {
-                return Self::skip(this, turn, UR_COMMAND_KERNEL_LAUNCH, event);
+            let mut guard = lane.submission();
+            let epoch = guard.epoch();
+            let Some(native) = guard.begin()? else {
+                return Self::skip(this, guard, UR_COMMAND_KERNEL_LAUNCH, event);
             };
-            let given = D::submit_plain(native, epoch, &mut plain, make);
-            return Self::end(this, turn, given, UR_COMMAND_KERNEL_LAUNCH, event);
+            let submitted = D::submit_plain(native, epoch, &mut plain, make);
+            return Self::end(this, guard, submitted, UR_COMMAND_KERNEL_LAUNCH, event);
         }
         cold_path();
-        Self::launch_slowly(this, kernel, dims, launch, properties, waits, event)
+        Self::launch_general(this, kernel, dims, launch, properties, waits, event)
     }
 
     #[inline(never)]
-    fn launch_slowly(
+    fn launch_general(
         this: &Object<Self>,
         kernel: &Object<D::Kernel>,
         dims: u32,
@@ -215,15 +215,20 @@ impl<D: Driver> Queue<D> {
                 )
             };
             let command = UR_COMMAND_KERNEL_LAUNCH;
-            return Self::give_with(this, command, waits, event, false, |lane, epoch, stamps| {
-                match stamps {
+            return Self::submit_with(
+                this,
+                command,
+                waits,
+                event,
+                false,
+                |lane, epoch, timestamps| match timestamps {
                     None => D::submit_plain(lane, epoch, &mut plain, make),
-                    stamps => {
-                        D::submit(lane, epoch, Work::Launch(make()?), stamps)?;
+                    timestamps => {
+                        D::submit(lane, epoch, Work::Launch(make()?), timestamps)?;
                         Ok(Progress::Pending)
                     }
-                }
-            });
+                },
+            );
         }
         Self::launch_any(this, kernel, dims, launch, properties, waits, event)
     }
@@ -240,15 +245,22 @@ impl<D: Driver> Queue<D> {
     ) -> Result<()> {
         let request = LaunchRequest::new(dims, launch, properties)?;
         if !D::LAUNCHES_AT_ONCE || this.is_captured(waits) {
-            let made = this.site().launch(kernel, request)?;
-            return Self::give(this, made, waits, event, false);
+            let made = this.target().launch(kernel, request)?;
+            return Self::submit_command(this, made, waits, event, false);
         }
         let mut checked = D::Checked::default();
         D::check_launch(this.device(), kernel, &request, &mut checked)?;
         let command = UR_COMMAND_KERNEL_LAUNCH;
-        Self::give_with(this, command, waits, event, false, |lane, epoch, stamps| {
-            D::submit_launch(lane, epoch, kernel, &request, &checked, stamps)?;
-            Ok(Progress::Pending)
-        })
+        Self::submit_with(
+            this,
+            command,
+            waits,
+            event,
+            false,
+            |lane, epoch, timestamps| {
+                D::submit_launch(lane, epoch, kernel, &request, &checked, timestamps)?;
+                Ok(Progress::Pending)
+            },
+        )
     }
 }

@@ -1,15 +1,15 @@
-//! Graphs: commands captured from queues, and what is made of them to be enqueued.
+//! Graphs of captured commands, and their executable copies.
 //!
-//! Neither is reference counted: destroying one takes all references that handles have. An
-//! executable graph is a copy, and keeps its graph's body, so that the destruction callback comes
-//! when nothing can use what the commands use any more.
+//! Neither is reference counted: a destruction takes all references of handles. An executable graph
+//! is a copy and keeps the body of its graph. So the destruction callback runs when no command can
+//! use its objects any more.
 
 use crate::abi::*;
 use crate::hal::{self, Unwrapped};
 use crate::object::{Body, Error, Handles, Object, OutHandle, Result, ensure};
 use crate::stream::event::Event;
 use crate::stream::queue::replay;
-use crate::stream::recording::command::Site;
+use crate::stream::recording::command::Target;
 use crate::stream::recording::replay::Replay;
 use crate::stream::recording::{Node, Recording};
 use crate::stream::{Context, Driver, Queue};
@@ -26,15 +26,15 @@ use std::time::SystemTime;
 pub struct Graph<D: Driver> {
     context: Arc<Object<Context<D>>>,
     id: u64,
-    state: Mutex<State<D>, { rank::GRAPH }>,
+    state: Mutex<GraphState<D>, { rank::GRAPH }>,
     callbacks: Mutex<Vec<Callback>>,
 }
 
-struct State<D: Driver> {
+struct GraphState<D: Driver> {
     recording: Recording<D>,
-    /// Whose queues its commands come from; none before the first capture.
+    /// The device of its queues; none before the first capture.
     device: Option<Arc<Object<D::Device>>>,
-    /// The queues that capture into it now, the one that began first.
+    /// The queues that capture into it now, the first one first.
     queues: Vec<Weak<Object<Queue<D>>>>,
 }
 
@@ -50,7 +50,8 @@ struct Callback {
     data: *mut c_void,
 }
 
-// SAFETY: whoever sets a callback promises that it may run on the thread that ends the graph.
+// SAFETY: the caller of `urGraphSetDestructionCallbackExp` promises that the callback may run on
+// the thread that ends the graph.
 unsafe impl Send for Callback {}
 
 impl<D: Driver> Body for Graph<D> {
@@ -61,12 +62,12 @@ impl<D: Driver> Body for ExecutableGraph<D> {
     const KIND: crate::object::Kind = crate::object::Kind::ExecutableGraph;
 }
 
-const NOT_NOW: Error = Error::new(UR_RESULT_ERROR_INVALID_OPERATION);
+const INVALID_OPERATION: Error = Error::new(UR_RESULT_ERROR_INVALID_OPERATION);
 
-/// The reference's answer, the driver's own, where a graph is not in the state that a call needs.
-const NOT_SO: Error = Error::new(UR_RESULT_ERROR_INVALID_ARGUMENT);
+/// The reference's error, the driver's own, for a graph in the wrong state.
+const WRONG_STATE: Error = Error::new(UR_RESULT_ERROR_INVALID_ARGUMENT);
 
-/// A number above all before, and most likely above those of other adapters in the process too.
+/// A number above all earlier ones, and most likely different from those of other adapters.
 fn next_id() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -77,11 +78,11 @@ fn next_id() -> u64 {
     }
 }
 
-/// Takes all references that handles have. The object goes when nothing inside keeps it.
+/// Takes all references of handles. The object ends when no other object keeps it.
 fn destroy<T: Body>(this: &Object<T>) -> Result<()> {
-    let kept = this.arc();
-    while kept.api_refs() > 0 {
-        kept.release()?;
+    let object = this.arc();
+    while object.api_refs() > 0 {
+        object.release()?;
     }
     Ok(())
 }
@@ -91,7 +92,7 @@ impl<D: Driver> Graph<D> {
         hal::new::<D, _>(Self {
             context: Arc::clone(context),
             id: next_id(),
-            state: Mutex::new(State {
+            state: Mutex::new(GraphState {
                 recording: Recording::default(),
                 device: None,
                 queues: Vec::new(),
@@ -109,8 +110,8 @@ impl<D: Driver> Graph<D> {
         let mut state = self.state.lock();
         state.queues.retain(|queue| queue.strong_count() > 0);
         let fresh = state.queues.is_empty() && state.recording.nodes.is_empty();
-        ensure(fresh, NOT_SO.code())?;
-        // A capture of nothing before was no choice of a device.
+        ensure(fresh, WRONG_STATE.code())?;
+        // An empty capture chose no device.
         state.device = None;
         state.add(queue)
     }
@@ -119,24 +120,24 @@ impl<D: Driver> Graph<D> {
     pub(crate) fn join(&self, queue: &Object<Queue<D>>) -> Result<()> {
         let own = Arc::ptr_eq(self.context.domain(), queue.context().domain());
         let mut state = self.state.lock();
-        ensure(own && state.origin().is_some(), NOT_NOW.code())?;
+        ensure(own && state.origin().is_some(), INVALID_OPERATION.code())?;
         state.add(queue)
     }
 
-    /// The capture ends on the queue that it was begun on: the others that joined.
+    /// Ends the capture on the queue that began it. Returns the queues that joined.
     pub(crate) fn end(&self, queue: &Object<Queue<D>>) -> Result<Vec<Arc<Object<Queue<D>>>>> {
         let mut state = self.state.lock();
-        let first = state.origin().ok_or(NOT_NOW)?;
-        ensure(std::ptr::eq(&*first, queue), NOT_NOW.code())?;
+        let first = state.origin().ok_or(INVALID_OPERATION)?;
+        ensure(std::ptr::eq(&*first, queue), INVALID_OPERATION.code())?;
         let queues = std::mem::take(&mut state.queues);
         drop(state);
         Ok(queues.iter().filter_map(Weak::upgrade).collect())
     }
 
-    /// Adds a command of the capture under way: its number.
+    /// Adds a captured command. Returns its index.
     pub(crate) fn push(&self, node: Node<D>) -> Result<u32> {
         let mut state = self.state.lock();
-        ensure(state.origin().is_some(), NOT_NOW.code())?;
+        ensure(state.origin().is_some(), INVALID_OPERATION.code())?;
         state.recording.nodes.push(node);
         Ok(state.recording.nodes.len() as u32 - 1)
     }
@@ -146,16 +147,16 @@ impl<D: Driver> Graph<D> {
         let (recording, device) = {
             let state = this.state.lock();
             let done = state.origin().is_none() && !state.recording.nodes.is_empty();
-            ensure(done, NOT_SO.code())?;
-            // Who has commands has a device.
-            let device = state.device.clone().ok_or(NOT_SO)?;
+            ensure(done, WRONG_STATE.code())?;
+            // A graph with commands has a device.
+            let device = state.device.clone().ok_or(WRONG_STATE)?;
             (state.recording.copied(), device)
         };
-        let site = Site {
+        let target = Target {
             context: &this.context,
             device: &device,
         };
-        let replay = Replay::new(recording, site, false);
+        let replay = Replay::new(recording, target, false);
         Ok(hal::new::<D, _>(ExecutableGraph {
             device,
             replay: Mutex::new(replay),
@@ -166,7 +167,7 @@ impl<D: Driver> Graph<D> {
     /// `urGraphDestroyExp`
     pub(crate) fn destroy(this: &Object<Self>) -> Result<()> {
         let captures = this.state.lock().origin().is_some();
-        ensure(!captures, NOT_NOW.code())?;
+        ensure(!captures, INVALID_OPERATION.code())?;
         destroy(this)
     }
 
@@ -178,7 +179,8 @@ impl<D: Driver> Graph<D> {
         self.id
     }
 
-    /// Has a function called when nothing can use what the commands use any more. Each of several is.
+    /// Adds a callback, called when no command can use its objects any more. Each of several is
+    /// called.
     pub(crate) fn add_callback(
         &self,
         run: <ur_exp_graph_destruction_callback_t as Unwrapped>::Fn,
@@ -187,7 +189,7 @@ impl<D: Driver> Graph<D> {
         self.callbacks.lock().push(Callback { run, data });
     }
 
-    /// Writes a picture of the graph into a file.
+    /// Writes the graph into a file, for Graphviz.
     pub(crate) fn dump(&self, file_path: &CStr) -> Result<()> {
         let path = OsStr::from_bytes(file_path.to_bytes());
         std::fs::write(path, self.describe()).map_err(|error| {
@@ -198,7 +200,7 @@ impl<D: Driver> Graph<D> {
         })
     }
 
-    /// A picture in the language of Graphviz.
+    /// The graph in the language of Graphviz.
     fn describe(&self) -> String {
         let state = self.state.lock();
         let mut out = format!("digraph ur_graph_{} {{\n", self.id);
@@ -215,7 +217,7 @@ impl<D: Driver> Graph<D> {
     }
 }
 
-impl<D: Driver> State<D> {
+impl<D: Driver> GraphState<D> {
     /// The queue that the capture under way was begun on.
     fn origin(&self) -> Option<Arc<Object<Queue<D>>>> {
         self.queues.first().and_then(Weak::upgrade)
@@ -225,7 +227,10 @@ impl<D: Driver> State<D> {
         let device = self
             .device
             .get_or_insert_with(|| Arc::clone(queue.device()));
-        ensure(Arc::ptr_eq(device, queue.device()), NOT_NOW.code())?;
+        ensure(
+            Arc::ptr_eq(device, queue.device()),
+            INVALID_OPERATION.code(),
+        )?;
         self.queues.push(Arc::downgrade(&queue.arc()));
         Ok(())
     }

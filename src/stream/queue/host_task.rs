@@ -1,11 +1,11 @@
-//! Host tasks: the user's functions as commands of a queue, run on the engine's threads.
+//! Host tasks: user functions as commands of a queue, run on the engine's threads.
 
 use crate::abi::*;
 use crate::object::{Handles, Object, OutHandle, Result};
 use crate::stream::engine::HostPoint;
-use crate::stream::engine::reach::Reach;
+use crate::stream::engine::dependencies::Dependencies;
 use crate::stream::event::{Event, Times};
-use crate::stream::queue::capture::{self, Span};
+use crate::stream::queue::capture::{self, CaptureOrder};
 use crate::stream::recording::command::Command;
 use crate::stream::work::call::{Call, HostFunction};
 use crate::stream::{Driver, Queue, Work};
@@ -14,10 +14,10 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A task that waits for its turn. Dropped without having run, it completes all the same.
+/// A pending task. Dropping it completes it.
 struct Task<D: Driver> {
     call: Call,
-    stamps: Option<Arc<crate::stream::Stamps>>,
+    timestamps: Option<Arc<crate::stream::Timestamps>>,
     point: HostPoint<D>,
     /// Keeps the queue, its device and its context.
     queue: Arc<Object<Queue<D>>>,
@@ -25,26 +25,26 @@ struct Task<D: Driver> {
 
 impl<D: Driver> Task<D> {
     fn call(self) {
-        self.stamp(|stamps| &stamps.start);
+        self.record_time(|timestamps| &timestamps.start);
         // SAFETY: the user's function, called once with the user's data.
         let call = || unsafe { (self.call.run)(self.call.data) };
         D::call_user_anyway(self.queue.device(), call);
-        self.stamp(|stamps| &stamps.end);
+        self.record_time(|timestamps| &timestamps.end);
         self.point.signal();
     }
 
-    /// What it depends on has failed: it does not run, and has failed too.
+    /// A dependency failed: the task does not run and fails too.
     fn fail(self) {
         let why = Failure::new();
         self.queue.add_failure(&why);
         self.point.fail(&why);
     }
 
-    fn stamp(&self, which: impl Fn(&crate::stream::Stamps) -> &AtomicU64) {
-        if let Some(stamps) = &self.stamps
+    fn record_time(&self, which: impl Fn(&crate::stream::Timestamps) -> &AtomicU64) {
+        if let Some(timestamps) = &self.timestamps
             && let Ok(now) = D::now(self.queue.device())
         {
-            which(stamps).store(now, Ordering::Release);
+            which(timestamps).store(now, Ordering::Release);
         }
     }
 }
@@ -64,7 +64,7 @@ pub(crate) fn enqueue<D: Driver>(
             host: Some(call),
             ..Command::new(UR_COMMAND_HOST_TASK_EXP, Work::Marker)
         };
-        return capture::record(this, made, waits, event, Span::Command);
+        return capture::record(this, made, waits, event, CaptureOrder::Command);
     }
     let waits = Event::join_list(this.context(), waits)?;
     let times = if event.wanted() {
@@ -74,26 +74,26 @@ pub(crate) fn enqueue<D: Driver>(
     };
     let signal = engine.host_signal(this.context().domain())?;
     let (point, before) = this.hold(&waits, signal)?;
-    let reach = before.held_by(&point.point);
-    let stamps = times
+    let deps = before.after_host_point(&point.point);
+    let timestamps = times
         .as_ref()
-        .map(|times: &Times| Arc::clone(&times.stamps));
-    start(this, call, point, stamps, before)?;
-    let reach = event.wanted().then(|| reach.into());
-    Queue::deliver(this, UR_COMMAND_HOST_TASK_EXP, reach, times, event, false)
+        .map(|times: &Times| Arc::clone(&times.timestamps));
+    start(this, call, point, timestamps, before)?;
+    let deps = event.wanted().then(|| deps.into());
+    Queue::deliver(this, UR_COMMAND_HOST_TASK_EXP, deps, times, event, false)
 }
 
-/// Has a task run after `before`; the queue is held by its point already.
+/// Runs a task after `before`. The queue waits for its point already.
 pub(crate) fn start<D: Driver>(
     this: &Object<Queue<D>>,
     call: Call,
     point: HostPoint<D>,
-    stamps: Option<Arc<crate::stream::Stamps>>,
-    before: Reach,
+    timestamps: Option<Arc<crate::stream::Timestamps>>,
+    before: Dependencies,
 ) -> Result<()> {
     let task = Task {
         call,
-        stamps,
+        timestamps,
         point,
         queue: this.arc(),
     };

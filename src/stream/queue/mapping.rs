@@ -1,11 +1,11 @@
-//! Buffers where the host sees them.
+//! Mapping of buffers to the host.
 
 use crate::abi::*;
 use crate::object::{Handles, Object, OutHandle, Result};
 use crate::stream::{Driver, Event, Queue};
 use std::ffi::c_void;
 
-/// `urEnqueueMemBufferMap`, of a `range` that is an offset and a length in bytes.
+/// `urEnqueueMemBufferMap` of a `range`: offset and length in bytes.
 pub(crate) fn map<D: Driver>(
     this: &Object<Queue<D>>,
     buffer: &Object<D::Mem>,
@@ -16,11 +16,11 @@ pub(crate) fn map<D: Driver>(
     event: OutHandle<'_, Event<D>>,
 ) -> Result<*mut c_void> {
     this.live(waits)?;
-    this.site().buffer_range(buffer, offset, bytes)?;
-    let (landing, work) = D::map(buffer, this.device(), flags, offset, bytes)?;
+    this.target().buffer_range(buffer, offset, bytes)?;
+    let (pointer, work) = D::map(buffer, this.device(), flags, offset, bytes)?;
     let command = UR_COMMAND_MEM_BUFFER_MAP;
     Queue::enqueue(this, command, waits, work, event, blocking)?;
-    Ok(std::ptr::with_exposed_provenance_mut(landing.get()))
+    Ok(std::ptr::with_exposed_provenance_mut(pointer.get()))
 }
 
 /// `urEnqueueMemUnmap`

@@ -1,12 +1,13 @@
-//! Queues: where a command goes, and what it waits for.
+//! Queues: the lane of each command, and its dependencies.
 //!
-//! An in-order queue is one lane. An out-of-order queue is a few, and its own lock keeps choosing a
-//! lane and submitting to it one step, so that nothing slips onto a lane that has just been made to
+//! An in-order queue is one lane. An out-of-order queue has a few. Its lock makes the choice of a
+//! lane and the submission one step, so that no command slips onto a lane that was just made to
 //! wait for the host.
 //!
-//! Owns the handle, and how each kind of command goes to lanes: `enqueue` in one stretch, `alloc` as bookkeeping,
-//! `host_task`, `native_command`, `replay` of a recording, and `capture` into a `graph` instead. Uses every folder
-//! below `api`. Must never know a backend.
+//! Owns the handle and the way of each kind of command to a lane: `enqueue` (the short way of the
+//! most frequent commands), `alloc` as bookkeeping, `host_task`, `native_command`, `replay` of a
+//! recording, and `capture` into a `graph` instead. Uses every folder below `api`. Must never know
+//! a backend.
 
 pub(crate) mod alloc;
 pub(crate) mod capture;
@@ -22,8 +23,8 @@ pub(crate) mod replay;
 use crate::abi::*;
 use crate::hal::{self, QueueInfo};
 use crate::object::{Body, Error, Handles, InfoOut, Object, OutHandle, Result, ensure};
-use crate::stream::engine::loans::Loans;
-use crate::stream::engine::reach::{Reach, Reached};
+use crate::stream::engine::dependencies::{Dependencies, EventDependencies};
+use crate::stream::engine::leases::Leases;
 use crate::stream::engine::{HostPoint, HostSignal};
 use crate::timeline::rank;
 use crate::timeline::sync::Mutex;
@@ -32,18 +33,18 @@ use crate::stream::driver::Progress;
 use crate::stream::engine::Failures;
 use crate::stream::event::{CommandQueue, Event, Times};
 use crate::stream::lane::LaneCore;
-use crate::stream::queue::capture::{Capture, Span};
+use crate::stream::queue::capture::{Capture, CaptureOrder};
 use crate::stream::queue::out_of_order::OutOfOrder;
 use crate::stream::recording::command::Command;
-use crate::stream::recording::command::Site;
+use crate::stream::recording::command::Target;
 use crate::stream::settings::pool_trace::Trace;
-use crate::stream::{Context, Driver, Engine, Stamps, Work};
+use crate::stream::{Context, Driver, Engine, Timestamps, Work};
 use crate::timeline::{Clock, Failure, Frontier, LaneId};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// A queue's handle. What every command looks at comes first, on as few cache lines as may be: the
-/// driver leaves little of ours there from one command to the next.
+/// A queue's handle. Fields that every command reads come first, on as few cache lines as possible:
+/// the driver evicts most of ours between two commands.
 #[repr(C)]
 pub struct Queue<D: Driver> {
     pub(crate) shape: Shape<D>,
@@ -51,15 +52,16 @@ pub struct Queue<D: Driver> {
     device: Arc<Object<D::Device>>,
     flags: ur_queue_flags_t,
     pub(crate) capture: Capture<D>,
-    /// The device of the context that this one is, or is a part of: whose memory it uses.
+    /// The device of the context that this device is, or is a part of. Its pools serve the queue.
     home: Arc<Object<D::Device>>,
-    /// Where that stands in the context.
+    /// Index of `home` in the context.
     home_at: usize,
-    /// Lanes lent to native commands, with the threads whose callbacks run.
-    pub(crate) lent: Loans<LaneCore<D>>,
-    /// Why host tasks of it did not run.
+    /// Lanes leased to native commands, with the threads that run their functions.
+    pub(crate) leased: Leases<LaneCore<D>>,
+    /// Failures of its host tasks.
     failures: Failures,
-    /// Whom a trace of pools knows it by; none without one. An in-order queue is its lane.
+    /// The queue's number in a trace of pools; none without a trace. An in-order queue has its
+    /// lane's.
     pub(crate) watched: Option<LaneId>,
 }
 
@@ -72,7 +74,7 @@ impl<D: Driver> Body for Queue<D> {
     const KIND: crate::object::Kind = crate::object::Kind::Queue;
 
     fn released(this: &Object<Self>) {
-        // What it captures may hold its own events, and so the queue.
+        // Captured commands may hold events of the queue, and so the queue.
         if this.capture.is_on() {
             this.capture.clear();
         }
@@ -110,13 +112,13 @@ impl<D: Driver> Queue<D> {
             flags,
             watched: watched(&shape),
             shape,
-            lent: Loans::default(),
+            leased: Leases::default(),
             failures: Failures::default(),
             capture: Capture::default(),
         }))
     }
 
-    /// A queue over a stream of the backend's own, on which work may be that we never see.
+    /// A queue over an existing stream of the backend, which may have foreign work on it.
     pub fn adopt(
         context: &Object<Context<D>>,
         device: &Object<D::Device>,
@@ -128,7 +130,7 @@ impl<D: Driver> Queue<D> {
         let home = context.device(device)?;
         let (device, context) = (device.arc(), context.arc());
         let lane = LaneCore::over(Arc::clone(&context) as _, &device, true, |_| Ok(lane))?;
-        lane.expose()?;
+        lane.share_native()?;
         let shape = Shape::InOrder(lane);
         Ok(Self::made(Self {
             context,
@@ -138,7 +140,7 @@ impl<D: Driver> Queue<D> {
             flags,
             watched: watched(&shape),
             shape,
-            lent: Loans::default(),
+            leased: Leases::default(),
             failures: Failures::default(),
             capture: Capture::default(),
         }))
@@ -151,7 +153,7 @@ impl<D: Driver> Queue<D> {
         made
     }
 
-    /// The queue of a context whose stream, or one of whose streams, is this one.
+    /// The queue of a context that has a stream for which `is` is true.
     pub fn find(
         context: &Object<Context<D>>,
         is: impl Fn(&D::Lane) -> bool,
@@ -163,24 +165,24 @@ impl<D: Driver> Queue<D> {
         context.domain().queues().into_iter().find(has)
     }
 
-    /// Shows the stream beneath, one of several on an out-of-order queue. Work that others put there
-    /// from now on is waited for like the queue's own. Within a native command it is that command's
-    /// stream, for no longer than the command.
-    pub fn expose<R>(&self, look: impl FnOnce(&D::Lane) -> R) -> Result<R> {
-        if let Some(lane) = self.lent_here() {
-            return Ok(look(lane.lent()));
+    /// Calls `look` with the native stream, one of several on an out-of-order queue. Foreign work
+    /// that is submitted there from now on is waited for like the queue's own. In the function of a
+    /// native command it is that command's stream, for the duration of the command.
+    pub fn with_native<R>(&self, look: impl FnOnce(&D::Lane) -> R) -> Result<R> {
+        if let Some(lane) = self.leased_here() {
+            return Ok(look(lane.leased()));
         }
         match &self.shape {
-            Shape::InOrder(lane) => Ok(look(lane.expose()?)),
-            Shape::OutOfOrder(lanes) => Ok(look(lanes.lock().shown()?.expose()?)),
+            Shape::InOrder(lane) => Ok(look(lane.share_native()?)),
+            Shape::OutOfOrder(lanes) => Ok(look(lanes.lock().shown()?.share_native()?)),
         }
     }
 
-    /// For what cannot be captured.
+    /// An error if the command would be captured, for commands that cannot be.
     #[inline]
     pub(crate) fn live(&self, waits: Handles<'_, Event<D>>) -> Result<()> {
         match self.is_captured(waits) {
-            true => Err(capture::NOT_HERE),
+            true => Err(capture::NOT_CAPTURABLE),
             false => Ok(()),
         }
     }
@@ -195,13 +197,13 @@ impl<D: Driver> Queue<D> {
         waits.iter().any(|event| event.is_captured())
     }
 
-    /// The lane of the native command whose function runs on this thread, the innermost.
-    fn lent_here(&self) -> Option<Arc<LaneCore<D>>> {
-        self.lent.here()
+    /// The lane of the innermost native command whose function runs on this thread.
+    fn leased_here(&self) -> Option<Arc<LaneCore<D>>> {
+        self.leased.innermost()
     }
 
-    pub(crate) fn site(&self) -> Site<'_, D> {
-        Site {
+    pub(crate) fn target(&self) -> Target<'_, D> {
+        Target {
             context: self.context(),
             device: self.device(),
         }
@@ -240,11 +242,11 @@ impl<D: Driver> Queue<D> {
         event: OutHandle<'_, Event<D>>,
         blocking: bool,
     ) -> Result<()> {
-        Self::give(this, Command::new(command, work), waits, event, blocking)
+        Self::submit_command(this, Command::new(command, work), waits, event, blocking)
     }
 
-    /// As [`Queue::enqueue`], with all that is known of the command.
-    pub(crate) fn give(
+    /// As [`Queue::enqueue`], with the objects that the command uses.
+    pub(crate) fn submit_command(
         this: &Object<Self>,
         made: Command<'_, D>,
         waits: Handles<'_, Event<D>>,
@@ -253,46 +255,51 @@ impl<D: Driver> Queue<D> {
     ) -> Result<()> {
         if this.is_captured(waits) {
             ensure(!blocking, UR_RESULT_ERROR_INVALID_OPERATION)?;
-            return capture::record(this, made, waits, event, Span::Command);
+            return capture::record(this, made, waits, event, CaptureOrder::Command);
         }
         let Command { kind, work, .. } = made;
-        Self::give_with(this, kind, waits, event, blocking, |lane, epoch, stamps| {
-            Progress::work::<D>(lane, epoch, work, stamps)
-        })
+        Self::submit_with(
+            this,
+            kind,
+            waits,
+            event,
+            blocking,
+            |lane, epoch, timestamps| Progress::work::<D>(lane, epoch, work, timestamps),
+        )
     }
 
-    /// Enqueues what `give` has a lane take as the command with an epoch.
+    /// Enqueues a command that `submit` submits to a lane.
     #[inline(always)]
-    pub(crate) fn give_with(
+    pub(crate) fn submit_with(
         this: &Object<Self>,
         command: ur_command_t,
         waits: Handles<'_, Event<D>>,
         event: OutHandle<'_, Event<D>>,
         blocking: bool,
-        give: impl FnOnce(&D::Lane, u64, Option<Arc<Stamps>>) -> Result<Progress>,
+        submit: impl FnOnce(&D::Lane, u64, Option<Arc<Timestamps>>) -> Result<Progress>,
     ) -> Result<()> {
         if let Some(lane) = this.next_lane(waits, blocking) {
-            let mut turn = lane.turn();
-            let epoch = turn.epoch();
-            let Some(native) = turn.begin()? else {
-                return Self::skip(this, turn, command, event);
+            let mut guard = lane.submission();
+            let epoch = guard.epoch();
+            let Some(native) = guard.begin()? else {
+                return Self::skip(this, guard, command, event);
             };
-            let given = give(native, epoch, None);
-            return Self::end(this, turn, given, command, event);
+            let submitted = submit(native, epoch, None);
+            return Self::end(this, guard, submitted, command, event);
         }
         this.engine().check()?;
-        Self::give_slowly(this, command, waits, event, blocking, give)
+        Self::submit_general(this, command, waits, event, blocking, submit)
     }
 
-    /// As [`Queue::give_with`], where there is more to it than the lane.
+    /// The general case of [`Queue::submit_with`]: wait lists, profiling, several lanes.
     #[inline(never)]
-    fn give_slowly(
+    fn submit_general(
         this: &Object<Self>,
         command: ur_command_t,
         waits: Handles<'_, Event<D>>,
         event: OutHandle<'_, Event<D>>,
         blocking: bool,
-        give: impl FnOnce(&D::Lane, u64, Option<Arc<Stamps>>) -> Result<Progress>,
+        submit: impl FnOnce(&D::Lane, u64, Option<Arc<Timestamps>>) -> Result<Progress>,
     ) -> Result<()> {
         let wanted = event.wanted() || blocking;
         let times = if event.wanted() {
@@ -300,51 +307,53 @@ impl<D: Driver> Queue<D> {
         } else {
             None
         };
-        let stamps = times.as_ref().map(|times| Arc::clone(&times.stamps));
-        let give = |lane: &D::Lane, epoch| give(lane, epoch, stamps);
-        let reach = match &this.shape {
-            Shape::InOrder(lane) => {
-                lane.submit_with(&Event::reaches(this.context(), waits)?, wanted, give)
-            }
+        let timestamps = times.as_ref().map(|times| Arc::clone(&times.timestamps));
+        let submit = |lane: &D::Lane, epoch| submit(lane, epoch, timestamps);
+        let deps = match &this.shape {
+            Shape::InOrder(lane) => lane.submit_with(
+                &Event::dependency_list(this.context(), waits)?,
+                wanted,
+                submit,
+            ),
             Shape::OutOfOrder(lanes) => {
                 let waits = Event::join_list(this.context(), waits)?;
-                lanes.lock().submit_with(&waits, wanted, give)
+                lanes.lock().submit_with(&waits, wanted, submit)
             }
         }?;
-        Self::deliver(this, command, reach, times, event, blocking)
+        Self::deliver(this, command, deps, times, event, blocking)
     }
 
-    /// Hands out the event of a command that reaches this far, and waits for it if that is asked.
+    /// Returns the event of a command, and waits for it if `blocking`.
     #[inline]
     pub(crate) fn deliver(
         this: &Object<Self>,
         command: ur_command_t,
-        reach: Option<Reached>,
+        deps: Option<EventDependencies>,
         times: Option<Times>,
         event: OutHandle<'_, Event<D>>,
         blocking: bool,
     ) -> Result<()> {
-        let Some(reach) = reach else { return Ok(()) };
+        let Some(deps) = deps else { return Ok(()) };
         if blocking {
-            this.engine().wait_reach(&reach)?;
+            this.engine().wait_dependencies(&deps)?;
         }
-        event.make(D::table(), || Event::new(this, command, reach, times));
+        event.make(D::table(), || Event::new(this, command, deps, times));
         Ok(())
     }
 
-    /// Gives work to a lane, after `waits` and what the queue's own order demands.
+    /// Submits work after `waits` and after what the queue's own order demands.
     pub(crate) fn submit(
         &self,
-        waits: &Reach,
+        waits: &Dependencies,
         work: Work<D>,
         times: Option<&Times>,
         wanted: bool,
-    ) -> Result<Option<Reached>> {
+    ) -> Result<Option<EventDependencies>> {
         self.engine().check()?;
-        let stamps = times.map(|times| Arc::clone(&times.stamps));
+        let timestamps = times.map(|times| Arc::clone(&times.timestamps));
         match &self.shape {
-            Shape::InOrder(lane) => lane.submit(waits, work, stamps, wanted),
-            Shape::OutOfOrder(lanes) => lanes.lock().submit(waits, work, stamps, wanted),
+            Shape::InOrder(lane) => lane.submit(waits, work, timestamps, wanted),
+            Shape::OutOfOrder(lanes) => lanes.lock().submit(waits, work, timestamps, wanted),
         }
     }
 
@@ -353,7 +362,7 @@ impl<D: Driver> Queue<D> {
         self.flags.contains(UR_QUEUE_FLAG_PROFILING_ENABLE)
     }
 
-    /// The start of a profiled command's times, on queues that profile or where `always` asks.
+    /// Timestamps of a profiled command, if the queue profiles or `always` is set.
     pub(crate) fn times(&self, always: bool) -> Result<Option<Times>> {
         if !always && !self.is_profiled() {
             return Ok(None);
@@ -361,23 +370,23 @@ impl<D: Driver> Queue<D> {
         let queued = D::now(&self.device)?;
         Ok(Some(Times {
             queued,
-            stamps: Arc::new(Stamps::default()),
+            timestamps: Arc::new(Timestamps::default()),
         }))
     }
 
-    /// A command without work of its own: an event wait, a barrier, an allocation, a free. It needs
-    /// nothing from the device unless its times are wanted.
+    /// Returns the event of a command without work: an event wait, a barrier, an allocation, a
+    /// free. It needs the device only for timestamps.
     pub(crate) fn deliver_bookkeeping(
         this: &Object<Self>,
         command: ur_command_t,
-        reach: Option<Reached>,
+        deps: Option<EventDependencies>,
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
-        let Some(reach) = reach.filter(|_| event.wanted()) else {
+        let Some(deps) = deps.filter(|_| event.wanted()) else {
             return Ok(());
         };
-        let (reach, times) = this.timed(reach)?;
-        Self::deliver(this, command, Some(reach), times, event, false)
+        let (deps, times) = this.timed(deps)?;
+        Self::deliver(this, command, Some(deps), times, event, false)
     }
 
     /// `urEnqueueTimestampRecordingExp`
@@ -390,27 +399,31 @@ impl<D: Driver> Queue<D> {
         this.live(waits)?;
         let waits = Event::join_list(this.context(), waits)?;
         let times = this.times(true)?;
-        let reach = this.submit(&waits, Work::Marker, times.as_ref(), true)?;
-        let times = times.map(|Times { queued, stamps }| Times {
+        let deps = this.submit(&waits, Work::Marker, times.as_ref(), true)?;
+        let times = times.map(|Times { queued, timestamps }| Times {
             queued,
-            stamps: Stamps::one(stamps),
+            timestamps: Timestamps::one(timestamps),
         });
         let command = UR_COMMAND_TIMESTAMP_RECORDING_EXP;
-        Self::deliver(this, command, reach, times, event, blocking)
+        Self::deliver(this, command, deps, times, event, blocking)
     }
 
-    /// What reaches as far, with its times where the queue keeps them.
-    pub(crate) fn timed(&self, reach: Reached) -> Result<(Reached, Option<Times>)> {
+    /// The same dependencies with timestamps, where the queue profiles: a marker command then
+    /// carries them.
+    pub(crate) fn timed(
+        &self,
+        deps: EventDependencies,
+    ) -> Result<(EventDependencies, Option<Times>)> {
         let times = self.times(false)?;
         let marked = match &times {
-            Some(_) => self.submit(&reach, Work::Marker, times.as_ref(), true)?,
+            Some(_) => self.submit(&deps, Work::Marker, times.as_ref(), true)?,
             None => None,
         };
-        Ok((marked.unwrap_or(reach), times))
+        Ok((marked.unwrap_or(deps), times))
     }
 
-    /// An event wait: after the list or, without one, after everything before. A barrier also holds
-    /// back what follows.
+    /// An event wait: after the list or, with an empty list, after all earlier commands. A barrier
+    /// also delays later commands.
     pub(crate) fn join_events(
         this: &Object<Self>,
         command: ur_command_t,
@@ -420,20 +433,20 @@ impl<D: Driver> Queue<D> {
     ) -> Result<()> {
         this.engine().check()?;
         if this.is_captured(list) {
-            let span = match (list.is_empty(), barrier) {
-                (true, true) => Span::FullBarrier,
-                (true, false) => Span::Everything,
-                (false, true) => Span::Barrier,
-                (false, false) => Span::Command,
+            let order = match (list.is_empty(), barrier) {
+                (true, true) => CaptureOrder::FullBarrier,
+                (true, false) => CaptureOrder::Everything,
+                (false, true) => CaptureOrder::Barrier,
+                (false, false) => CaptureOrder::Command,
             };
             let made = Command::new(command, Work::Marker);
-            return capture::record(this, made, list, event, span);
+            return capture::record(this, made, list, event, order);
         }
         let waits = Event::join_list(this.context(), list)?;
-        let reach = match &this.shape {
+        let deps = match &this.shape {
             Shape::InOrder(lane) => {
                 let mut state = lane.after(&waits)?;
-                event.wanted().then(|| lane.reach(&mut state))
+                event.wanted().then(|| lane.dependencies(&mut state))
             }
             Shape::OutOfOrder(lanes) => {
                 let everything = list.is_empty();
@@ -445,15 +458,16 @@ impl<D: Driver> Queue<D> {
                 )
             }
         };
-        Self::deliver_bookkeeping(this, command, reach, event)
+        Self::deliver_bookkeeping(this, command, deps, event)
     }
 
-    /// Makes what the host signals part of the queue: its point, and what the host waits for before.
+    /// Adds a host-signalled point to the queue. Returns the point and the dependencies of the
+    /// host.
     pub(crate) fn hold(
         &self,
-        waits: &Reach,
+        waits: &Dependencies,
         signal: HostSignal<D>,
-    ) -> Result<(HostPoint<D>, Reach)> {
+    ) -> Result<(HostPoint<D>, Dependencies)> {
         match &self.shape {
             Shape::InOrder(lane) => lane.hold(waits, signal),
             Shape::OutOfOrder(lanes) => Ok(lanes.lock().hold(waits, signal)),
@@ -476,8 +490,7 @@ impl<D: Driver> Queue<D> {
         }
     }
 
-    /// Nobody holds an event any more that reaches this far, and it is complete: gives back what the
-    /// backend keeps for it.
+    /// Releases markers up to `done`, which is complete and held by no event.
     pub(crate) fn forget(&self, done: &Frontier) {
         match &self.shape {
             Shape::InOrder(lane) => lane.forget(),
@@ -489,7 +502,7 @@ impl<D: Driver> Queue<D> {
         self.engine().check()?;
         let mut all = self.everything();
         if let Shape::InOrder(lane) = &self.shape {
-            // What is dropped behind a failed command ends before a host task that comes before it.
+            // Commands dropped behind a failure end before an earlier host task.
             all.join(&self.engine().unsignalled(&lane.waited()));
             let pools = || self.context.domain().memory.pools();
             lane.plan(|keys, stash, order| {
@@ -508,7 +521,7 @@ impl<D: Driver> Queue<D> {
         waited.and(failed).and(tasks)
     }
 
-    /// A host task of the queue did not run, since what it depends on failed.
+    /// Records a host task that did not run since a dependency failed.
     pub(crate) fn add_failure(&self, why: &Arc<Failure>) {
         self.failures.add(why);
         self.context.domain().add_failure(why);
@@ -541,7 +554,7 @@ impl<D: Driver> CommandQueue<D> for Object<Queue<D>> {
         Object::handle(self)
     }
 
-    fn mark(&self, after: &Reach) -> Result<Option<Reached>> {
+    fn mark(&self, after: &Dependencies) -> Result<Option<EventDependencies>> {
         self.submit(after, Work::Marker, None, true)
     }
 
@@ -554,7 +567,7 @@ fn watched<D: Driver>(shape: &Shape<D>) -> Option<LaneId> {
     Trace::get()?;
     Some(match shape {
         Shape::InOrder(lane) => lane.clock.id(),
-        // A lane's identity that no lane has.
+        // A lane identity that no lane has.
         Shape::OutOfOrder(_) => Clock::new().id(),
     })
 }

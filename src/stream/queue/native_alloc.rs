@@ -3,10 +3,10 @@
 use crate::abi::*;
 use crate::object::{Error, Handles, Object, OutHandle, Result};
 use crate::stream::driver::Progress;
-use crate::stream::engine::reach::Reach;
+use crate::stream::engine::dependencies::Dependencies;
 use crate::stream::event::Event;
 use crate::stream::queue::Shape;
-use crate::stream::usm::native_pool::Asked;
+use crate::stream::usm::native_pool::NativeRequest;
 use crate::stream::usm::pool_core::PoolCore;
 use crate::stream::{Driver, Queue};
 use std::ffi::c_void;
@@ -19,42 +19,44 @@ pub(crate) fn alloc<D: Driver>(
     (core, part): (&Arc<PoolCore<D>>, usize),
     command: ur_command_t,
     size: usize,
-    waits: &Reach,
+    waits: &Dependencies,
     event: OutHandle<'_, Event<D>>,
 ) -> Result<*mut c_void> {
-    let asked = Asked::new(core, part, size)?;
-    let native = asked.native;
+    let request = NativeRequest::new(core, part, size)?;
+    let native = request.native;
     let wanted = event.wanted();
-    let ask = || {
+    let serve = || {
         let mut base = 0;
-        let give = |lane: &D::Lane, epoch| {
+        let submit = |lane: &D::Lane, epoch| {
             base = native.serve(|| native.pool.alloc(lane, epoch, size))?;
             Ok(Progress::Pending)
         };
-        let reach = match &this.shape {
-            Shape::InOrder(lane) => lane.submit_with(&[waits], wanted, give)?,
-            Shape::OutOfOrder(lanes) if wanted => lanes.lock().submit_with(waits, wanted, give)?,
+        let deps = match &this.shape {
+            Shape::InOrder(lane) => lane.submit_with(&[waits], wanted, submit)?,
+            Shape::OutOfOrder(lanes) if wanted => {
+                lanes.lock().submit_with(waits, wanted, submit)?
+            }
             Shape::OutOfOrder(_) => {
                 base = native.serve(|| native.pool.alloc_now(size))?;
                 None
             }
         };
-        Ok((base as u64, reach))
+        Ok((base as u64, deps))
     };
-    let served = asked.serve(ask);
-    let (base, reach) = match served {
-        Err(error) if core.waits_for_native(&error)? => asked.serve(ask)?,
+    let served = request.serve(serve);
+    let (base, deps) = match served {
+        Err(error) if core.waits_for_native(&error)? => request.serve(serve)?,
         served => served?,
     };
-    let memory = asked.served(base, base);
-    if let Some(reach) = reach.filter(|_| wanted) {
-        let done = reach.done.clone();
-        let (reach, times) = this.timed(reach).inspect_err(|_| {
+    let memory = request.served(base, base);
+    if let Some(deps) = deps.filter(|_| wanted) {
+        let done = deps.done.clone();
+        let (deps, times) = this.timed(deps).inspect_err(|_| {
             // Nobody gets to know the memory.
             let found = (Arc::clone(core), part);
             this.context().domain().free_native(found, base, done);
         })?;
-        Queue::deliver(this, command, Some(reach), times, event, false)?;
+        Queue::deliver(this, command, Some(deps), times, event, false)?;
     }
     Ok(memory)
 }
@@ -72,20 +74,20 @@ pub(crate) fn free<D: Driver>(
     let native = core.native(part).ok_or(unknown)?;
     let live = core.take_live(part, addr).ok_or(unknown)?;
     let (base, wanted) = (live.base as usize, event.wanted());
-    let give = |lane: &D::Lane, epoch| {
+    let submit = |lane: &D::Lane, epoch| {
         native.pool.free(lane, epoch, base)?;
         Ok(Progress::Pending)
     };
-    let given = match &this.shape {
-        Shape::InOrder(lane) => lane.submit_with(&[waits], wanted, give),
-        Shape::OutOfOrder(lanes) => lanes.lock().submit_with(&waits, wanted, give),
+    let submitted = match &this.shape {
+        Shape::InOrder(lane) => lane.submit_with(&[waits], wanted, submit),
+        Shape::OutOfOrder(lanes) => lanes.lock().submit_with(&waits, wanted, submit),
     };
-    let reach = given.inspect_err(|_| core.put_back(part, addr, live))?;
-    let Some(reach) = reach.filter(|_| wanted) else {
+    let deps = submitted.inspect_err(|_| core.restore_live(part, addr, live))?;
+    let Some(deps) = deps.filter(|_| wanted) else {
         return Ok(());
     };
     // The memory is free, whatever becomes of the event's times.
-    let (reach, times) = this.timed(reach.clone()).unwrap_or((reach, None));
+    let (deps, times) = this.timed(deps.clone()).unwrap_or((deps, None));
     let command = UR_COMMAND_ENQUEUE_USM_FREE_EXP;
-    Queue::deliver(this, command, Some(reach), times, event, false)
+    Queue::deliver(this, command, Some(deps), times, event, false)
 }

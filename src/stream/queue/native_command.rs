@@ -1,32 +1,32 @@
-//! Native commands: work that the user gives to the stream beneath, as one command of the queue.
+//! Native commands: a user function submits to the native stream, as one command of the queue.
 //!
-//! The lane is open while the user's function runs, so that what others do with it meanwhile counts on
-//! nothing; a command of ours behind the work then stands for it, and the lane is as before.
+//! The lane is open to foreign submitters while the function runs. A marker of the lane behind the
+//! work then stands for it.
 
 use crate::abi::{UR_COMMAND_ENQUEUE_NATIVE_EXP, ur_exp_enqueue_native_command_function_t};
 use crate::hal::Unwrapped;
 use crate::object::{Handles, Object, OutHandle, Result};
-use crate::stream::engine::loans::Loan;
-use crate::stream::engine::reach::Reach;
+use crate::stream::engine::dependencies::Dependencies;
+use crate::stream::engine::leases::Lease;
 use crate::stream::event::{Event, Times};
 use crate::stream::lane::LaneCore;
 use crate::stream::queue::Shape;
-use crate::stream::{Driver, Queue, Stamps, Work};
+use crate::stream::{Driver, Queue, Timestamps, Work};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// A lane that a native command has, until dropped.
-struct Borrowed<'a, D: Driver>(Loan<'a, LaneCore<D>>);
+/// The lease of a lane, until dropped.
+struct Borrowed<'a, D: Driver>(Lease<'a, LaneCore<D>>);
 
 impl<D: Driver> Drop for Borrowed<'_, D> {
     fn drop(&mut self) {
-        if let Err(error) = self.0.what.take_back() {
+        if let Err(error) = self.0.what.end_lease() {
             log::error!("a lane stays open: {:?}", error.code());
         }
     }
 }
 
-/// The user's function of a native command, and what it is to be called with.
+/// The user function of a native command, and its data.
 pub struct NativeCall {
     pub run: <ur_exp_enqueue_native_command_function_t as Unwrapped>::Fn,
     pub data: *mut c_void,
@@ -50,8 +50,8 @@ impl NativeCall {
     }
 }
 
-/// Calls `run`, which may give work to the stream that [`Queue::expose`] shows there: between what
-/// the queue's order and the wait list demand before, `bring` included, and what comes after.
+/// Calls `run`, which may submit to the stream of [`Queue::with_native`]. Its work comes after the
+/// queue's order, the wait list and `bring`, and before later commands.
 pub(crate) fn enqueue<D: Driver>(
     this: &Object<Queue<D>>,
     bring: Option<Work<D>>,
@@ -66,58 +66,58 @@ pub(crate) fn enqueue<D: Driver>(
         true => this.times(false)?,
         false => None,
     };
-    let loan = lend(this, &waits, bring, queued.as_ref())?;
-    // The user's work cannot be dropped once it is on the stream: a failure that is known only later
-    // reaches the command's event and what comes after it.
-    if !loan.0.what.drops(&waits) {
+    let lease = lease(this, &waits, bring, queued.as_ref())?;
+    // Submitted user work cannot be dropped: a failure that is known only later propagates to the
+    // command's event and its dependents.
+    if !lease.0.what.drops(&waits) {
         D::call_user(this.device(), run)?;
     }
-    let end = queued.as_ref().map(|_| Arc::new(Stamps::default()));
-    let lane = Arc::clone(&loan.0.what);
+    let end = queued.as_ref().map(|_| Arc::new(Timestamps::default()));
+    let lane = Arc::clone(&lease.0.what);
     let behind = lane.submit(&waits, Work::Marker, end.clone(), event.wanted());
-    let reach = behind.inspect_err(|_| {
-        // Nothing of ours covers the work: the lane stays open.
-        if let Err(error) = lane.expose() {
+    let deps = behind.inspect_err(|_| {
+        // No marker covers the work: the lane stays open.
+        if let Err(error) = lane.share_native() {
             log::error!("native work is lost sight of: {:?}", error.code());
         }
     })?;
-    drop(loan);
+    drop(lease);
     let times = queued
         .zip(end)
-        .map(|(Times { queued, stamps }, end)| Times {
+        .map(|(Times { queued, timestamps }, end)| Times {
             queued,
-            stamps: Stamps::between(stamps, end),
+            timestamps: Timestamps::between(timestamps, end),
         });
     Queue::deliver(
         this,
         UR_COMMAND_ENQUEUE_NATIVE_EXP,
-        reach,
+        deps,
         times,
         event,
         false,
     )
 }
 
-/// A lane with everything on it that comes before the command. With `times`, that is when the
-/// command starts.
-fn lend<'a, D: Driver>(
+/// Leases a lane with all dependencies of the command submitted to it. `times` records the start of
+/// the command.
+fn lease<'a, D: Driver>(
     this: &'a Queue<D>,
-    waits: &Reach,
+    waits: &Dependencies,
     bring: Option<Work<D>>,
     times: Option<&Times>,
 ) -> Result<Borrowed<'a, D>> {
     let (lane, waits) = match &this.shape {
         Shape::InOrder(lane) => {
-            lane.lend()?;
+            lane.lease()?;
             (Arc::clone(lane), waits.clone())
         }
-        Shape::OutOfOrder(lanes) => lanes.lock().lend(waits)?,
+        Shape::OutOfOrder(lanes) => lanes.lock().lease(waits)?,
     };
-    let loan = Borrowed(this.lent.lend(&lane));
-    let stamps = times.map(|times| Arc::clone(&times.stamps));
-    match bring.or(stamps.is_some().then_some(Work::Marker)) {
-        Some(work) => drop(loan.0.what.submit(&waits, work, stamps, false)?),
-        None => drop(loan.0.what.after(&waits)?),
+    let lease = Borrowed(this.leased.lease(&lane));
+    let timestamps = times.map(|times| Arc::clone(&times.timestamps));
+    match bring.or(timestamps.is_some().then_some(Work::Marker)) {
+        Some(work) => drop(lease.0.what.submit(&waits, work, timestamps, false)?),
+        None => drop(lease.0.what.after(&waits)?),
     }
-    Ok(loan)
+    Ok(lease)
 }

@@ -1,37 +1,38 @@
-//! An out-of-order queue: a few lanes, and which command goes on which.
+//! An out-of-order queue: a few lanes, and the choice of a lane for each command.
 //!
-//! What waits for a point that the host has yet to signal may never end by itself. It goes on a lane
-//! on which nothing independent can come behind it: a lane held by host points takes only commands
-//! that wait for all of those points anyway. There are few lanes for the same points, and those that are
-//! not needed any more end.
+//! A command that waits for a pending host point may never end by itself. It goes on a lane where
+//! no independent command can follow it: a lane held by host points takes only commands that wait
+//! for all of these points anyway. Few lanes serve the same points, and unneeded ones end.
 
 use crate::abi::ur_queue_flags_t;
 use crate::object::{Object, Result};
 use crate::stream::driver::FAILED;
 use crate::stream::driver::Progress;
-use crate::stream::engine::reach::{Reach, Reached};
+use crate::stream::engine::dependencies::{Dependencies, EventDependencies};
 use crate::stream::engine::{HostPoint, HostSignal};
 use crate::stream::lane::LaneCore;
-use crate::stream::{Context, Driver, Stamps, Work};
+use crate::stream::{Context, Driver, Timestamps, Work};
 use crate::timeline::{Failure, Frontier, Gathered, PointRef};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Lanes for commands that end by themselves, and for those that wait for the same host points.
-const MOST_LANES: usize = 4;
-/// Lanes from which on other host points get one each, and that stay when the host holds nothing up.
-const MANY_LANES: usize = 4 * MOST_LANES;
+/// Number of lanes for commands that end by themselves, and for commands that wait for the same
+/// host points.
+const MAX_LANES: usize = 4;
+/// Number of lanes from which further sets of host points get one lane each, and up to which idle
+/// lanes stay.
+const MAX_HOST_WAIT_LANES: usize = 4 * MAX_LANES;
 
 pub(crate) struct OutOfOrder<D: Driver> {
     context: Arc<Object<Context<D>>>,
     device: Arc<Object<D::Device>>,
     flags: ur_queue_flags_t,
     lanes: Vec<Arc<LaneCore<D>>>,
-    /// What every later command comes after.
-    barrier: Reach,
-    /// What is pending and does not come with what is on the lanes: host tasks, and what allocations
-    /// and frees come after.
-    loose: Gathered<Reach>,
+    /// Dependencies of every later command.
+    barrier: Dependencies,
+    /// Pending dependencies that are on no lane: host tasks, and the predecessors of allocations
+    /// and frees.
+    off_lane: Gathered<Dependencies>,
 }
 
 impl<D: Driver> OutOfOrder<D> {
@@ -45,8 +46,8 @@ impl<D: Driver> OutOfOrder<D> {
             device: Arc::clone(device),
             flags,
             lanes: Vec::new(),
-            barrier: Reach::default(),
-            loose: Gathered::default(),
+            barrier: Dependencies::default(),
+            off_lane: Gathered::default(),
         }
     }
 
@@ -54,8 +55,8 @@ impl<D: Driver> OutOfOrder<D> {
         self.lanes.iter().map(|lane| &**lane)
     }
 
-    /// A wait list with what the queue demands besides.
-    fn with_barrier<'a>(&mut self, waits: &'a Reach) -> Cow<'a, Reach> {
+    /// The wait list joined with the barrier.
+    fn with_barrier<'a>(&mut self, waits: &'a Dependencies) -> Cow<'a, Dependencies> {
         if self.barrier.is_empty() {
             return Cow::Borrowed(waits);
         }
@@ -68,109 +69,119 @@ impl<D: Driver> OutOfOrder<D> {
         Cow::Owned(all)
     }
 
-    /// The same as what a command without work reaches.
-    pub fn reach_of(&mut self, waits: &Reach) -> Reach {
-        Reach {
-            // A wait list may be a single event, whose own point this is.
+    /// The dependencies of a command without work.
+    pub fn dependencies_after(&mut self, waits: &Dependencies) -> Dependencies {
+        Dependencies {
+            // A wait list of one event has that event's own point.
             own: false,
             ..self.with_barrier(waits).into_owned()
         }
     }
 
-    /// A lane for a native command, on which nothing else is placed meanwhile, and what that waits for.
-    pub fn lend(&mut self, waits: &Reach) -> Result<(Arc<LaneCore<D>>, Reach)> {
-        let waits = self.reach_of(waits);
-        let at = self.place(&waits)?;
+    /// Leases a lane to a native command, with the dependencies of that. No other command is placed
+    /// there meanwhile.
+    pub fn lease(&mut self, waits: &Dependencies) -> Result<(Arc<LaneCore<D>>, Dependencies)> {
+        let waits = self.dependencies_after(waits);
+        let at = self.choose_lane(&waits)?;
         let lane = &self.lanes[at];
-        lane.lend()?;
+        lane.lease()?;
         Ok((Arc::clone(lane), waits))
     }
 
     pub fn submit(
         &mut self,
-        waits: &Reach,
+        waits: &Dependencies,
         work: Work<D>,
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Timestamps>>,
         wanted: bool,
-    ) -> Result<Option<Reached>> {
+    ) -> Result<Option<EventDependencies>> {
         self.submit_with(waits, wanted, |lane, epoch| {
-            Progress::work::<D>(lane, epoch, work, stamps)
+            Progress::work::<D>(lane, epoch, work, timestamps)
         })
     }
 
-    /// As [`LaneCore::submit_with`], on the lane that suits.
+    /// As [`LaneCore::submit_with`], on the chosen lane.
     pub fn submit_with(
         &mut self,
-        waits: &Reach,
+        waits: &Dependencies,
         wanted: bool,
-        give: impl FnOnce(&D::Lane, u64) -> Result<Progress>,
-    ) -> Result<Option<Reached>> {
+        submit: impl FnOnce(&D::Lane, u64) -> Result<Progress>,
+    ) -> Result<Option<EventDependencies>> {
         let all = self.with_barrier(waits);
-        let at = self.place(&all)?;
+        let at = self.choose_lane(&all)?;
         let lane = &self.lanes[at];
         match all {
-            Cow::Borrowed(waits) => lane.submit_with(&[waits], wanted, give),
-            // Apart, since a failure of what they stand for is found differently.
-            Cow::Owned(_) => lane.submit_with(&[waits, &self.barrier], wanted, give),
+            Cow::Borrowed(waits) => lane.submit_with(&[waits], wanted, submit),
+            // Separate, since their failures are found differently.
+            Cow::Owned(_) => lane.submit_with(&[waits, &self.barrier], wanted, submit),
         }
     }
 
     /// An event wait or a barrier, without a command on any lane.
-    pub fn join_events(&mut self, waits: &Reach, everything: bool, barrier: bool) -> Result<Reach> {
-        let mut reach = self.reach_of(waits);
+    pub fn join_events(
+        &mut self,
+        waits: &Dependencies,
+        everything: bool,
+        barrier: bool,
+    ) -> Result<Dependencies> {
+        let mut deps = self.dependencies_after(waits);
         if everything {
             for lane in &self.lanes {
-                reach.join(&*lane.reach_now()?);
+                deps.join(&*lane.recorded_dependencies()?);
             }
-            self.loose.prune();
-            reach.join(&self.loose.all);
+            self.off_lane.prune();
+            deps.join(&self.off_lane.all);
         }
-        reach.prune();
+        deps.prune();
         if barrier {
-            self.barrier = Reach {
+            self.barrier = Dependencies {
                 everything,
-                ..reach.clone()
+                ..deps.clone()
             };
             if everything {
-                self.loose = Gathered::default();
+                self.off_lane = Gathered::default();
             }
         }
-        self.add_loose(&reach);
-        Ok(reach)
+        self.add_off_lane(&deps);
+        Ok(deps)
     }
 
-    /// A host task: its point, pending from now on, and what it waits for.
-    pub fn hold(&mut self, waits: &Reach, signal: HostSignal<D>) -> (HostPoint<D>, Reach) {
-        let before = self.reach_of(waits);
+    /// Adds a host task. Returns its pending point and the dependencies of the host.
+    pub fn hold(
+        &mut self,
+        waits: &Dependencies,
+        signal: HostSignal<D>,
+    ) -> (HostPoint<D>, Dependencies) {
+        let before = self.dependencies_after(waits);
         let domain = self.context.domain();
-        let held = domain.engine().place_alone(domain, signal);
-        let point = Frontier::from(held.point.clone());
-        self.add_loose(&Reach {
+        let host = domain.engine().separate_host_point(domain, signal);
+        let point = Frontier::from(host.point.clone());
+        self.add_off_lane(&Dependencies {
             done: point.clone(),
             order: point,
-            ..Reach::default()
+            ..Dependencies::default()
         });
-        (held, before)
+        (host, before)
     }
 
-    /// Something without a command that `urQueueFinish` and barriers have to cover, which look at the
-    /// lanes anyway.
-    pub fn add_loose(&mut self, reach: &Reach) {
+    /// Adds dependencies on no lane, which `urQueueFinish` and barriers have to cover. Points on
+    /// the lanes are covered anyway.
+    pub fn add_off_lane(&mut self, deps: &Dependencies) {
         let on_lanes = |point: PointRef<'_>| {
             let mut lanes = self.lanes.iter();
             lanes.any(|lane| lane.clock.id() == point.lane())
         };
         let covered = |point: PointRef<'_>| point.is_complete() || on_lanes(point);
-        if !reach.done.points().all(covered) {
-            self.loose.grow().join(reach);
+        if !deps.done.points().all(covered) {
+            self.off_lane.grow().join(deps);
         }
     }
 
-    /// The lane to show to others: the same each time, and none that a native command has.
+    /// The lane whose native stream is given out: always the same one, and none that is leased.
     pub fn shown(&mut self) -> Result<&Arc<LaneCore<D>>> {
         let mut lanes = self.lanes.iter();
-        let found = lanes.position(|lane| lane.is_exposed());
-        let at = match found.or_else(|| self.lanes.iter().position(|lane| !lane.is_lent())) {
+        let found = lanes.position(|lane| lane.is_native_shared());
+        let at = match found.or_else(|| self.lanes.iter().position(|lane| !lane.is_leased())) {
             Some(at) => at,
             None => self.add_lane()?,
         };
@@ -189,7 +200,7 @@ impl<D: Driver> OutOfOrder<D> {
     }
 
     pub fn everything(&self) -> Frontier {
-        let mut all = self.loose.all.done.clone();
+        let mut all = self.off_lane.all.done.clone();
         all.join(&self.barrier.done);
         for lane in &self.lanes {
             all.join(&lane.tip());
@@ -197,7 +208,7 @@ impl<D: Driver> OutOfOrder<D> {
         all
     }
 
-    /// A wait covers all of the queue: an error if a command failed that no wait has reported.
+    /// Reports the failures of the whole queue. An error if one of them was not reported before.
     pub fn report(&mut self) -> Result<()> {
         let barrier = match self.barrier.unreported().is_some_and(|why| why.report()) {
             true => Err(FAILED),
@@ -213,68 +224,68 @@ impl<D: Driver> OutOfOrder<D> {
         }
     }
 
-    /// The lane for a command that waits for this, by its place: one whose last command it follows
-    /// anyway, one that is idle, a new one, or the one with the least to do.
-    fn place(&mut self, waits: &Reach) -> Result<usize> {
+    /// The index of the lane for a command after `waits`, in this order: a lane whose last command
+    /// it follows, an idle lane, a new lane, the lane with the fewest pending commands.
+    fn choose_lane(&mut self, waits: &Dependencies) -> Result<usize> {
         if Failure::any() {
-            // A lane that something failed on may be one that drops what it is given.
+            // A failed lane may drop commands.
             self.lanes.iter().try_for_each(|lane| lane.poll())?;
         }
         let engine = self.context.domain().engine();
         if !engine.all_signalled() {
-            return self.place_around_hosts(waits);
+            return self.choose_lane_around_hosts(waits);
         }
-        // Nothing waits for the host, as mostly: no lane is held by it.
+        // The usual case: no lane waits for the host.
         self.end_idle();
         let (mut best, mut count) = (None, 0);
         for (at, lane) in self.lanes.iter().enumerate() {
-            if lane.is_lent() {
+            if lane.is_leased() {
                 continue;
             }
-            let left = lane.left();
-            if left > 0 && lane.is_last_of(waits) {
+            let pending = lane.pending_commands();
+            if pending > 0 && lane.is_last_of(waits) {
                 return Ok(at);
             }
             count += 1;
-            if best.is_none_or(|(least, _)| left < least) {
-                best = Some((left, at));
+            if best.is_none_or(|(least, _)| pending < least) {
+                best = Some((pending, at));
             }
         }
         match best {
-            Some((left, at)) if left == 0 || count >= MOST_LANES => Ok(at),
+            Some((pending, at)) if pending == 0 || count >= MAX_LANES => Ok(at),
             _ => self.add_lane(),
         }
     }
 
-    fn place_around_hosts(&mut self, waits: &Reach) -> Result<usize> {
+    fn choose_lane_around_hosts(&mut self, waits: &Dependencies) -> Result<usize> {
         let engine = self.context.domain().engine();
         let hosts = engine.unsignalled(&waits.order);
-        // Lanes that it may go on, and whether nothing else holds it up than what holds up the lane.
+        // Lanes that may take the command, and whether their host points are exactly the command's.
         let mut open = Vec::new();
         for (at, lane) in self.lanes.iter().enumerate() {
-            let held = engine.unsignalled(&lane.waited());
-            if !lane.is_lent() && held.points().all(|point| hosts.covers_point(point)) {
-                open.push((at, lane, held.len() == hosts.len()));
+            let host = engine.unsignalled(&lane.waited());
+            if !lane.is_leased() && host.points().all(|point| hosts.covers_point(point)) {
+                open.push((at, lane, host.len() == hosts.len()));
             }
         }
-        let alike = || open.iter().filter(|(.., alike)| *alike);
-        let most = match !hosts.is_empty() && self.lanes.len() >= MANY_LANES {
+        let same_hosts = || open.iter().filter(|(.., same_hosts)| *same_hosts);
+        let max = match !hosts.is_empty() && self.lanes.len() >= MAX_HOST_WAIT_LANES {
             true => 1,
-            false => MOST_LANES,
+            false => MAX_LANES,
         };
-        // A lane that it makes wait for more is lost to what waited for less there.
-        let room = alike().count() < most;
-        let fits = |alike: bool| alike || room;
-        let follows = |lane: &LaneCore<D>| lane.left() > 0 && lane.is_last_of(waits);
-        let free = |lane: &LaneCore<D>| lane.left() == 0;
+        // A lane that has to wait for more host points is lost to commands that wait for fewer.
+        let room = same_hosts().count() < max;
+        let fits = |same_hosts: bool| same_hosts || room;
+        let follows = |lane: &LaneCore<D>| lane.pending_commands() > 0 && lane.is_last_of(waits);
+        let free = |lane: &LaneCore<D>| lane.pending_commands() == 0;
         let found = open
             .iter()
-            .find(|(_, lane, alike)| fits(*alike) && follows(lane))
+            .find(|(_, lane, same_hosts)| fits(*same_hosts) && follows(lane))
             .or_else(|| {
                 open.iter()
-                    .find(|(_, lane, alike)| fits(*alike) && free(lane))
+                    .find(|(_, lane, same_hosts)| fits(*same_hosts) && free(lane))
             });
-        let least = || alike().min_by_key(|(_, lane, _)| lane.left());
+        let least = || same_hosts().min_by_key(|(_, lane, _)| lane.pending_commands());
         let found = found.or_else(|| least().filter(|_| !room));
         match found.map(|(at, ..)| *at) {
             Some(at) => Ok(at),
@@ -282,16 +293,20 @@ impl<D: Driver> OutOfOrder<D> {
         }
     }
 
-    /// Ends lanes that were made for what the host held up and that have nothing to do.
+    /// Ends idle lanes beyond the usual number.
     fn end_idle(&mut self) {
-        if self.lanes.len() <= MANY_LANES {
+        if self.lanes.len() <= MAX_HOST_WAIT_LANES {
             return;
         }
-        let mut at = MOST_LANES;
-        while at < self.lanes.len() && self.lanes.len() > MOST_LANES {
+        let mut at = MAX_LANES;
+        while at < self.lanes.len() && self.lanes.len() > MAX_LANES {
             let lane = &self.lanes[at];
-            let told = lane.clock.unreported(u64::MAX).is_none();
-            match lane.left() == 0 && told && !lane.is_lent() && !lane.is_exposed() {
+            let reported = lane.clock.unreported(u64::MAX).is_none();
+            match lane.pending_commands() == 0
+                && reported
+                && !lane.is_leased()
+                && !lane.is_native_shared()
+            {
                 true => self.lanes.swap_remove(at).retire(),
                 false => at += 1,
             }

@@ -1,21 +1,21 @@
-//! Submits recorded commands: all of a recording to a queue, as one command of it.
+//! Submits a recording to a queue, as one command of it.
 //!
-//! On an in-order queue that is one lane, given everything in a row. On an out-of-order queue each
-//! unit goes on a lane of its own choice, so that what does not depend on each other runs at once.
-//! There is no event for each command; what is handed out is how far the whole reaches.
+//! An in-order queue submits all units to its lane in a row. An out-of-order queue chooses a lane
+//! for each unit, so that independent ones run at once. There is no event for each command; the
+//! result is the dependencies of the whole.
 
 use crate::abi::*;
 use crate::object::{Error, Handles, Object, OutHandle, Result, ensure};
 use crate::stream::driver::Progress;
-use crate::stream::engine::reach::{Reach, Reached};
+use crate::stream::engine::dependencies::{Dependencies, EventDependencies};
 use crate::stream::event::{Event, Times};
-use crate::stream::lane::part::{Given, Held, Part};
+use crate::stream::lane::part::{HostTask, Part, PartWork};
 use crate::stream::queue::out_of_order::OutOfOrder;
 use crate::stream::queue::{Shape, host_task};
-use crate::stream::recording::command_buffer::{CommandBuffer, State};
+use crate::stream::recording::command_buffer::{BufferState, CommandBuffer};
 use crate::stream::recording::replay::{Program, Replay, Unit};
 use crate::stream::work::call::Call;
-use crate::stream::{Driver, Queue, Stamps, Work};
+use crate::stream::{Driver, Queue, Timestamps, Work};
 use std::sync::Arc;
 
 /// `urEnqueueCommandBufferExp`
@@ -25,13 +25,13 @@ pub(crate) fn command_buffer<D: Driver>(
     waits: Handles<'_, Event<D>>,
     event: OutHandle<'_, Event<D>>,
 ) -> Result<()> {
-    let own = Arc::ptr_eq(this.site().context.domain(), queue.context().domain())
+    let own = Arc::ptr_eq(this.target().context.domain(), queue.context().domain())
         && std::ptr::eq(this.device(), &**queue.device());
     ensure(own, UR_RESULT_ERROR_INVALID_QUEUE)?;
     queue.live(waits)?;
     let waits = Event::join_list(queue.context(), waits)?;
     let mut state = this.state();
-    let State::Finalized(replay) = &mut *state else {
+    let BufferState::Finalized(replay) = &mut *state else {
         return Err(Error::new(UR_RESULT_ERROR_INVALID_OPERATION));
     };
     let command = UR_COMMAND_ENQUEUE_COMMAND_BUFFER_EXP;
@@ -43,7 +43,7 @@ pub(crate) fn enqueue<D: Driver>(
     this: &Object<Queue<D>>,
     replay: &mut Replay<D>,
     command: ur_command_t,
-    waits: &Reach,
+    waits: &Dependencies,
     event: OutHandle<'_, Event<D>>,
     profiles: bool,
 ) -> Result<()> {
@@ -52,25 +52,25 @@ pub(crate) fn enqueue<D: Driver>(
             true => this.times(profiles)?,
             false => None,
         };
-        let reach = this.submit(waits, Work::Marker, times.as_ref(), true)?;
-        return Queue::deliver(this, command, reach, times, event, false);
+        let deps = this.submit(waits, Work::Marker, times.as_ref(), true)?;
+        return Queue::deliver(this, command, deps, times, event, false);
     }
     let queued = this.times(profiles)?.map(|times| times.queued);
-    let (reach, times) = replay.submit(this, waits, queued, event.wanted())?;
-    Queue::deliver(this, command, Some(reach), times, event, false)
+    let (deps, times) = replay.submit(this, waits, queued, event.wanted())?;
+    Queue::deliver(this, command, Some(deps), times, event, false)
 }
 
 impl<D: Driver> Replay<D> {
-    /// Submits everything after `waits` and the submission before: how far that reaches, and its
-    /// times if it was `queued` at one and they are wanted. If it fails on the way, what was given
-    /// runs to its end, and the events of the rest have failed.
+    /// Submits everything after `waits` and after the submission before. Returns the dependencies
+    /// of the whole, and timestamps if it was `queued` at a time and they are wanted. After an
+    /// error, submitted units run to their end, and the events of the others have failed.
     fn submit(
         &mut self,
         queue: &Object<Queue<D>>,
-        waits: &Reach,
+        waits: &Dependencies,
         queued: Option<u64>,
         wanted: bool,
-    ) -> Result<(Reached, Option<Times>)> {
+    ) -> Result<(EventDependencies, Option<Times>)> {
         queue.engine().check()?;
         let timed = queued.is_some();
         let mut parts = parts(&self.program, queue, timed, wanted)?;
@@ -78,30 +78,32 @@ impl<D: Driver> Replay<D> {
         self.last.prune();
         waits.join(&self.last);
         let units = &self.program.units;
-        let (reach, result) = match &queue.shape {
+        let (deps, result) = match &queue.shape {
             Shape::InOrder(lane) => lane.submit_all(&waits, &mut parts),
-            Shape::OutOfOrder(lanes) => spread(units, &mut lanes.lock(), &waits, &mut parts),
+            Shape::OutOfOrder(lanes) => {
+                submit_to_lanes(units, &mut lanes.lock(), &waits, &mut parts)
+            }
         };
         signal(&self.program, &parts, queued);
         let started = parts.iter_mut().map(|part| start(part, queue));
         let result = started.fold(result, Result::and);
-        // What was given of a failed submission comes before the next one, too.
+        // Submitted units of a failed submission precede the next submission too.
         match result {
-            Ok(()) => self.last = Reach::clone(&reach),
-            Err(_) => self.last.join(&reach),
+            Ok(()) => self.last = Dependencies::clone(&deps),
+            Err(_) => self.last.join(&deps),
         }
         result?;
         let ends = units.iter().zip(parts).filter(|(unit, _)| unit.is_end());
-        let stamps = ends.filter_map(|(_, part)| part.stamps).collect();
+        let timestamps = ends.filter_map(|(_, part)| part.timestamps).collect();
         let times = queued.filter(|_| wanted).map(|queued| Times {
             queued,
-            stamps: Stamps::over(stamps),
+            timestamps: Timestamps::over(timestamps),
         });
-        Ok((reach, times))
+        Ok((deps, times))
     }
 }
 
-/// What has to be resolved before anything is given to a lane.
+/// Resolves the dependencies of all units before any of them is submitted.
 fn parts<'a, D: Driver>(
     program: &'a Program<D>,
     queue: &Queue<D>,
@@ -128,54 +130,54 @@ fn part<'a, D: Driver>(
     let signals = node.signal.is_some();
     let timed = timed && (signals || wanted && unit.is_end());
     Ok(Part {
-        given: match &unit.compiled {
-            Some(compiled) => Given::Compiled(&**compiled),
-            None => Given::Work(&node.work),
+        work: match &unit.compiled {
+            Some(compiled) => PartWork::Compiled(&**compiled),
+            None => PartWork::Work(&node.work),
         },
         waits: Event::join(queue.context(), outside)?.into_owned(),
-        stamps: timed.then(Arc::default),
-        held: node.host.map(|call| held(queue, call)).transpose()?,
+        timestamps: timed.then(Arc::default),
+        host_task: node.host.map(|call| host_task(queue, call)).transpose()?,
         wanted: signals,
-        reach: None,
+        deps: None,
     })
 }
 
-/// Has the events of the commands stand for this execution of them.
+/// Binds the events of the commands to this execution.
 fn signal<D: Driver>(program: &Program<D>, parts: &[Part<'_, D>], queued: Option<u64>) {
     for (unit, part) in program.units.iter().zip(parts) {
         let Some(event) = &program.recording.nodes[unit.nodes.start].signal else {
             continue;
         };
-        let times = queued.zip(part.stamps.clone());
-        let times = times.map(|(queued, stamps)| Times { queued, stamps });
-        event.stand_for(part.reach.clone().map(|reach| (reach, times)));
+        let times = queued.zip(part.timestamps.clone());
+        let times = times.map(|(queued, timestamps)| Times { queued, timestamps });
+        event.set_execution(part.deps.clone().map(|deps| (deps, times)));
     }
 }
 
-/// Has the host task run when its turn comes.
+/// Starts the host task of a unit, which waits for its dependencies.
 fn start<D: Driver>(part: &mut Part<'_, D>, queue: &Object<Queue<D>>) -> Result<()> {
-    match part.held.take() {
-        Some(Held {
+    match part.host_task.take() {
+        Some(HostTask {
             call,
-            placed: Some((point, before)),
+            enqueued: Some((point, before)),
             ..
-        }) => host_task::start(queue, call, point, part.stamps.clone(), before),
+        }) => host_task::start(queue, call, point, part.timestamps.clone(), before),
         _ => Ok(()),
     }
 }
 
-fn held<D: Driver>(queue: &Queue<D>, call: Call) -> Result<Held<D>> {
+fn host_task<D: Driver>(queue: &Queue<D>, call: Call) -> Result<HostTask<D>> {
     let signal = queue.engine().host_signal(queue.context().domain())?;
-    Ok(Held::new(signal, call))
+    Ok(HostTask::new(signal, call))
 }
 
-/// Gives each unit to a lane of its own choice.
-fn spread<D: Driver>(
+/// Submits each unit to a lane of its own choice.
+fn submit_to_lanes<D: Driver>(
     units: &[Unit<D>],
     lanes: &mut OutOfOrder<D>,
-    waits: &Reach,
+    waits: &Dependencies,
     parts: &mut [Part<'_, D>],
-) -> (Reached, Result<()>) {
+) -> (EventDependencies, Result<()>) {
     let mut result = Ok(());
     for (at, unit) in units.iter().enumerate() {
         let (before, rest) = parts.split_at_mut(at);
@@ -184,16 +186,16 @@ fn spread<D: Driver>(
         if unit.after.is_empty() {
             own.join(waits);
         }
-        for reach in unit
+        for deps in unit
             .after
             .iter()
-            .filter_map(|&unit| before[unit as usize].reach.as_ref())
+            .filter_map(|&unit| before[unit as usize].deps.as_ref())
         {
-            own.join(reach);
+            own.join(deps);
         }
-        if let Some(held) = &mut part.held {
-            match held.place(|signal| Ok(lanes.hold(&own, signal))) {
-                Ok(reach) => part.reach = Some(reach.into()),
+        if let Some(host_task) = &mut part.host_task {
+            match host_task.enqueue(|signal| Ok(lanes.hold(&own, signal))) {
+                Ok(deps) => part.deps = Some(deps.into()),
                 Err(error) => {
                     result = Err(error);
                     break;
@@ -201,22 +203,22 @@ fn spread<D: Driver>(
             }
             continue;
         }
-        let give = |lane: &D::Lane, epoch| {
-            let given = part.given.submit(lane, epoch, part.stamps.clone());
-            given.map(|()| Progress::Pending)
+        let submit = |lane: &D::Lane, epoch| {
+            let submitted = part.work.submit(lane, epoch, part.timestamps.clone());
+            submitted.map(|()| Progress::Pending)
         };
-        match lanes.submit_with(&own, true, give) {
-            Ok(reach) => part.reach = reach,
+        match lanes.submit_with(&own, true, submit) {
+            Ok(deps) => part.deps = deps,
             Err(error) => {
                 result = Err(error);
                 break;
             }
         }
     }
-    let mut all = Reach::default();
+    let mut all = Dependencies::default();
     for (unit, part) in units.iter().zip(parts) {
-        if let Some(reach) = part.reach.as_ref().filter(|_| unit.leaf || result.is_err()) {
-            all.join(reach);
+        if let Some(deps) = part.deps.as_ref().filter(|_| unit.leaf || result.is_err()) {
+            all.join(deps);
         }
     }
     (all.into(), result)

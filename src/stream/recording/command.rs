@@ -1,7 +1,6 @@
-//! Commands before they go anywhere: checked, with their work made, and ready for a queue, a command
-//! buffer or a capture alike.
+//! Checked commands, ready for a queue, a command buffer or a capture.
 //!
-//! Owns what an entry point's arguments mean. Knows neither order nor events.
+//! Owns the meaning of an entry point's arguments. Knows neither order nor events.
 
 #![allow(clippy::too_many_arguments)]
 
@@ -12,14 +11,14 @@ use crate::stream::work::transfer::{self, Box3, OUTSIDE};
 use crate::stream::{Context, Driver, LaunchRequest, Pitched, Work};
 use std::ffi::{CStr, c_void};
 
-/// One command, and the objects that it needs for as long as it may run.
+/// One command, and the objects that it uses while it may run.
 pub(crate) struct Command<'a, D: Driver> {
     pub kind: ur_command_t,
     pub work: Work<D>,
     pub mems: [Option<&'a Object<D::Mem>>; 2],
-    /// What a launch was made of: a recording can make it anew.
+    /// The request of a launch, from which a recording can make it again.
     pub launch: Option<(&'a Object<D::Kernel>, LaunchRequest<'a>)>,
-    /// What the host does in its place.
+    /// The host function of a host task.
     pub host: Option<Call>,
 }
 
@@ -51,29 +50,30 @@ impl<'a, D: Driver> Command<'a, D> {
     }
 }
 
-/// Where commands are made for: a device, in a context.
-pub(crate) struct Site<'s, D: Driver> {
+/// The target of commands: a device in a context.
+pub(crate) struct Target<'s, D: Driver> {
     pub context: &'s Object<Context<D>>,
     pub device: &'s Object<D::Device>,
 }
 
-impl<D: Driver> Clone for Site<'_, D> {
+impl<D: Driver> Clone for Target<'_, D> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<D: Driver> Copy for Site<'_, D> {}
+impl<D: Driver> Copy for Target<'_, D> {}
 
-/// A box of bytes as entry points give it: the corner, and the bytes between its rows and slices.
+/// A box of bytes as entry points receive it: its offset, and the bytes between its rows and
+/// slices.
 #[derive(Clone, Copy)]
-pub(crate) struct Corner {
+pub(crate) struct RectOffset {
     pub origin: ur_rect_offset_t,
     pub row_pitch: usize,
     pub slice_pitch: usize,
 }
 
-impl Corner {
+impl RectOffset {
     pub fn new(origin: ur_rect_offset_t, row_pitch: usize, slice_pitch: usize) -> Self {
         Self {
             origin,
@@ -87,7 +87,7 @@ impl Corner {
     }
 }
 
-impl<D: Driver> Site<'_, D> {
+impl<D: Driver> Target<'_, D> {
     pub fn buffer_read<'a>(
         &self,
         buffer: &'a Object<D::Mem>,
@@ -96,7 +96,7 @@ impl<D: Driver> Site<'_, D> {
         dst: *mut c_void,
     ) -> Result<Command<'a, D>> {
         let src = self.buffer_range(buffer, offset, bytes)?;
-        self.reaches([dst.addr()])?;
+        self.check_access([dst.addr()])?;
         let dst = dst.expose_provenance();
         let work = Work::Copy { dst, src, bytes };
         let kind = UR_COMMAND_MEM_BUFFER_READ;
@@ -111,7 +111,7 @@ impl<D: Driver> Site<'_, D> {
         src: *const c_void,
     ) -> Result<Command<'a, D>> {
         let dst = self.buffer_range(buffer, offset, bytes)?;
-        self.reaches([src.addr()])?;
+        self.check_access([src.addr()])?;
         let src = src.expose_provenance();
         let work = Work::Copy { dst, src, bytes };
         let kind = UR_COMMAND_MEM_BUFFER_WRITE;
@@ -121,14 +121,14 @@ impl<D: Driver> Site<'_, D> {
     pub fn buffer_read_rect<'a>(
         &self,
         buffer: &'a Object<D::Mem>,
-        inside: Corner,
-        outside: Corner,
+        inside: RectOffset,
+        outside: RectOffset,
         region: ur_rect_region_t,
         dst: *mut c_void,
     ) -> Result<Command<'a, D>> {
         let (inside, outside) = (inside.of(region)?, outside.of(region)?);
         let src = self.buffer_box(buffer, &inside)?;
-        self.reaches([dst.addr()])?;
+        self.check_access([dst.addr()])?;
         let dst = outside.at(dst.expose_provenance());
         let region = inside.region;
         let work = Work::CopyRect { dst, src, region };
@@ -139,14 +139,14 @@ impl<D: Driver> Site<'_, D> {
     pub fn buffer_write_rect<'a>(
         &self,
         buffer: &'a Object<D::Mem>,
-        inside: Corner,
-        outside: Corner,
+        inside: RectOffset,
+        outside: RectOffset,
         region: ur_rect_region_t,
         src: *const c_void,
     ) -> Result<Command<'a, D>> {
         let (inside, outside) = (inside.of(region)?, outside.of(region)?);
         let dst = self.buffer_box(buffer, &inside)?;
-        self.reaches([src.addr()])?;
+        self.check_access([src.addr()])?;
         let src = outside.at(src.expose_provenance());
         let region = inside.region;
         let work = Work::CopyRect { dst, src, region };
@@ -171,8 +171,8 @@ impl<D: Driver> Site<'_, D> {
 
     pub fn buffer_copy_rect<'a>(
         &self,
-        from: (&'a Object<D::Mem>, Corner),
-        to: (&'a Object<D::Mem>, Corner),
+        from: (&'a Object<D::Mem>, RectOffset),
+        to: (&'a Object<D::Mem>, RectOffset),
         region: ur_rect_region_t,
     ) -> Result<Command<'a, D>> {
         let (src, dst) = (from.1.of(region)?, to.1.of(region)?);
@@ -207,7 +207,7 @@ impl<D: Driver> Site<'_, D> {
         bytes: usize,
     ) -> Result<Command<'a, D>> {
         self.context.check_ranges([dst.addr(), src.addr()], bytes)?;
-        self.reaches([dst.addr(), src.addr()])?;
+        self.check_access([dst.addr(), src.addr()])?;
         let (dst, src) = (dst.expose_provenance(), src.expose_provenance());
         let work = Work::Copy { dst, src, bytes };
         Ok(Command::new(UR_COMMAND_USM_MEMCPY, work))
@@ -221,7 +221,7 @@ impl<D: Driver> Site<'_, D> {
         bytes: usize,
     ) -> Result<Command<'a, D>> {
         let dst = self.usm_range(dst, bytes)?;
-        self.reaches([dst])?;
+        self.check_access([dst])?;
         let pattern = pattern.into();
         #[rustfmt::skip]
         let work = Work::Fill { dst, pattern, bytes };
@@ -262,7 +262,7 @@ impl<D: Driver> Site<'_, D> {
         height: usize,
     ) -> Result<Command<'a, D>> {
         let dst = self.usm_rows(mem, pitch, width, height)?;
-        self.reaches([dst.addr])?;
+        self.check_access([dst.addr])?;
         let work = Work::FillRect {
             dst,
             pattern: pattern.into(),
@@ -280,7 +280,7 @@ impl<D: Driver> Site<'_, D> {
     ) -> Result<Command<'a, D>> {
         let dst = self.usm_rows(dst.0, dst.1, width, height)?;
         let src = self.usm_rows(src.0, src.1, width, height)?;
-        self.reaches([dst.addr, src.addr])?;
+        self.check_access([dst.addr, src.addr])?;
         let region = [width, height, 1];
         let work = match width {
             0 => Work::Marker,
@@ -299,7 +299,7 @@ impl<D: Driver> Site<'_, D> {
     ) -> Result<Command<'a, D>> {
         let (start, length) = D::global(program, self.device, name)?;
         let dst = transfer::range(start, length, offset, bytes)?;
-        self.reaches([src.addr()])?;
+        self.check_access([src.addr()])?;
         let src = src.expose_provenance();
         let work = Work::Copy { dst, src, bytes };
         Ok(Command::new(UR_COMMAND_DEVICE_GLOBAL_VARIABLE_WRITE, work))
@@ -315,7 +315,7 @@ impl<D: Driver> Site<'_, D> {
     ) -> Result<Command<'a, D>> {
         let (start, length) = D::global(program, self.device, name)?;
         let src = transfer::range(start, length, offset, bytes)?;
-        self.reaches([dst.addr()])?;
+        self.check_access([dst.addr()])?;
         let dst = dst.expose_provenance();
         let work = Work::Copy { dst, src, bytes };
         Ok(Command::new(UR_COMMAND_DEVICE_GLOBAL_VARIABLE_READ, work))
@@ -350,20 +350,20 @@ impl<D: Driver> Site<'_, D> {
         Ok(part.at(start))
     }
 
-    /// Address of bytes that must not leave the allocation that they begin in.
+    /// Address of a range that must lie inside one allocation.
     #[inline]
     fn usm_range(&self, start: *const c_void, bytes: usize) -> Result<usize> {
         self.context.check_range(start.addr(), bytes)?;
         Ok(start.expose_provenance())
     }
 
-    /// Whether the device reaches these addresses.
+    /// An error if the device cannot access these addresses.
     #[inline]
-    fn reaches<const N: usize>(&self, addrs: [usize; N]) -> Result<()> {
-        self.context.check_reach(self.device, addrs)
+    fn check_access<const N: usize>(&self, addrs: [usize; N]) -> Result<()> {
+        self.context.check_access(self.device, addrs)
     }
 
-    /// Rows of USM, checked from the first byte to the last one that is touched.
+    /// Rows of USM, checked from the first byte to the last one that is accessed.
     fn usm_rows(
         &self,
         start: *const c_void,

@@ -1,14 +1,14 @@
-//! Command buffers: commands recorded once, changed if they may be, and submitted many times.
+//! Command buffers: commands recorded once, updated if they may be, and submitted many times.
 //!
 //! | from | to | by |
 //! |---|---|---|
-//! | open | finalized | `urCommandBufferFinalizeExp`: nothing is appended any more, submissions begin |
+//! | open | finalized | `urCommandBufferFinalizeExp`: no command is appended any more, submissions begin |
 
 use crate::abi::*;
 use crate::hal::{self, CommandBufferInfo};
 use crate::object::{Body, Error, Handles, InfoOut, Object, Out, OutHandle, Result, ensure};
 use crate::stream::event::Event;
-use crate::stream::recording::command::{Command, Site};
+use crate::stream::recording::command::{Command, Target};
 use crate::stream::recording::native_record::Records;
 use crate::stream::recording::replay::Replay;
 use crate::stream::recording::{Node, Recording};
@@ -18,7 +18,7 @@ use crate::timeline::sync::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
-/// What an update can change, on every backend: everything.
+/// The properties of a launch that an update can change: all of them, on every backend.
 pub const UPDATES: ur_device_command_buffer_update_capability_flags_t =
     ur_device_command_buffer_update_capability_flags_t(
         !UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAGS_MASK,
@@ -31,26 +31,26 @@ pub struct CommandBuffer<D: Driver> {
     updatable: bool,
     in_order: bool,
     profiles: bool,
-    /// What the numbers of its sync points start from: another buffer's are then most likely none.
+    /// First number of its sync points: sync points of another buffer are then most likely invalid.
     first_sync_point: u32,
-    state: Mutex<State<D>, { rank::COMMAND_BUFFER }>,
-    /// Handles given out, which the buffer owns.
+    state: Mutex<BufferState<D>, { rank::COMMAND_BUFFER }>,
+    /// Handles of its commands, which the buffer owns.
     handles: Mutex<Vec<Arc<Object<RecordedCommand<D>>>>>,
     pub(crate) records: Records<D>,
 }
 
-pub(crate) enum State<D: Driver> {
+pub(crate) enum BufferState<D: Driver> {
     Open(Recording<D>),
     Finalized(Replay<D>),
 }
 
-/// A command's handle. The buffer owns it: it is gone with the buffer's last reference.
+/// A command's handle. The buffer owns it: it ends with the buffer's last reference.
 pub struct RecordedCommand<D: Driver> {
     buffer: Weak<Object<CommandBuffer<D>>>,
     node: usize,
 }
 
-/// What an append gives, besides having appended.
+/// The outputs of an append.
 pub(crate) struct Outputs<'a, D: Driver> {
     pub sync_point: Out<'a, ur_exp_command_buffer_sync_point_t>,
     pub event: OutHandle<'a, Event<D>>,
@@ -74,8 +74,8 @@ impl<D: Driver> Body for RecordedCommand<D> {
     const KIND: crate::object::Kind = crate::object::Kind::CommandBufferCommand;
 }
 
-impl<D: Driver> State<D> {
-    /// What may still be appended to.
+impl<D: Driver> BufferState<D> {
+    /// The recording, while commands can be appended.
     pub(crate) fn open(&mut self) -> Result<&mut Recording<D>> {
         match self {
             Self::Open(recording) => Ok(recording),
@@ -91,7 +91,7 @@ impl<D: Driver> RecordedCommand<D> {
         self.buffer.upgrade().ok_or(NO_COMMAND)
     }
 
-    /// Which command of that buffer it is.
+    /// Index of the command in that buffer.
     pub(crate) fn node_in(&self, buffer: &Object<CommandBuffer<D>>) -> Result<usize> {
         let own = std::ptr::eq(self.buffer.as_ptr(), buffer);
         own.then_some(self.node).ok_or(NO_COMMAND)
@@ -116,14 +116,14 @@ impl<D: Driver> CommandBuffer<D> {
             profiles: desc.enableProfiling != 0,
             // Multiples of the golden ratio stay far apart.
             first_sync_point: number.wrapping_mul(0x9e37_79b1),
-            state: Mutex::new(State::Open(Recording::default())),
+            state: Mutex::new(BufferState::Open(Recording::default())),
             handles: Mutex::default(),
             records: Records::default(),
         }))
     }
 
-    pub(crate) fn site(&self) -> Site<'_, D> {
-        Site {
+    pub(crate) fn target(&self) -> Target<'_, D> {
+        Target {
             context: &self.context,
             device: &self.device,
         }
@@ -137,19 +137,20 @@ impl<D: Driver> CommandBuffer<D> {
         self.profiles
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, State<D>> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, BufferState<D>> {
         self.state.lock()
     }
 
-    /// What an update works on.
-    pub(crate) fn updated<'a>(&self, state: &'a mut State<D>) -> Result<&'a mut Replay<D>> {
+    /// The replay that an update changes.
+    pub(crate) fn updated<'a>(&self, state: &'a mut BufferState<D>) -> Result<&'a mut Replay<D>> {
         match state {
-            State::Finalized(replay) if self.updatable => Ok(replay),
+            BufferState::Finalized(replay) if self.updatable => Ok(replay),
             _ => Err(Error::new(UR_RESULT_ERROR_INVALID_OPERATION)),
         }
     }
 
-    /// Records a command behind the sync points. `choice`: kernels that its launch may switch to.
+    /// Records a command after the sync points. `choice`: kernels that an update may switch its
+    /// launch to.
     pub(crate) fn append(
         this: &Object<Self>,
         made: Command<'_, D>,
@@ -203,11 +204,11 @@ impl<D: Driver> CommandBuffer<D> {
         let itself = choice.iter().any(|other| std::ptr::eq(other, kernel));
         ensure(!itself, UR_RESULT_ERROR_INVALID_VALUE)?;
         let request = LaunchRequest::new(dims, launch, None)?;
-        let made = this.site().launch(kernel, request)?;
+        let made = this.target().launch(kernel, request)?;
         Self::append(this, made, choice, sync_points, waits, out)
     }
 
-    /// Records a command: its sync point.
+    /// Records a command. Returns its sync point.
     pub(crate) fn push(
         &self,
         recording: &mut Recording<D>,
@@ -218,7 +219,7 @@ impl<D: Driver> CommandBuffer<D> {
         self.first_sync_point.wrapping_add(at)
     }
 
-    /// The commands that the next one follows if it names these sync points, ascending.
+    /// Predecessors of a next command with these sync points, ascending.
     pub(crate) fn nodes_before(
         &self,
         recording: &Recording<D>,
@@ -241,7 +242,7 @@ impl<D: Driver> CommandBuffer<D> {
         let recording = state.open()?;
         recording.nodes.extend(self.recorded_natively()?);
         let recording = std::mem::take(recording);
-        *state = State::Finalized(Replay::new(recording, self.site(), self.updatable));
+        *state = BufferState::Finalized(Replay::new(recording, self.target(), self.updatable));
         Ok(())
     }
 

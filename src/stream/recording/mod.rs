@@ -1,11 +1,12 @@
-//! Recorded commands: what a command buffer holds, and what a captured graph does.
+//! Recorded commands: the contents of command buffers and of captured graphs.
 //!
-//! Owns what is needed to submit each command again: its work, the commands that it follows, the
-//! events that it waits for and signals, and all objects that it uses; command buffers, their updates and what is
-//! made of a recording for submission. Uses `event` and what is below. Must never know a queue or a lane.
+//! Owns everything that a repeated submission needs: the work of each command, its predecessors,
+//! the events that it waits for and signals, and its objects; also command buffers, their updates
+//! and their compiled form. Uses `event` and the folders below it. Must never know a queue or a
+//! lane.
 //!
-//! Commands are numbered in the order in which they were recorded, and each follows only earlier
-//! ones. So that order is a schedule, and what is made of several in a row keeps it one.
+//! Commands are numbered in recording order, and each follows only earlier ones. So that order is a
+//! schedule, also for compiled runs of commands.
 
 pub(crate) mod command;
 pub(crate) mod command_buffer;
@@ -18,7 +19,7 @@ use crate::abi::*;
 use crate::hal::checks;
 use crate::object::{Body, Error, Object, Result};
 use crate::stream::event::Event;
-use crate::stream::recording::command::{Command, Site};
+use crate::stream::recording::command::{Command, Target};
 use crate::stream::recording::reduction::Reduction;
 use crate::stream::recording::replay::Unit;
 use crate::stream::work::call::Call;
@@ -28,7 +29,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Commands in the order in which they were recorded.
 pub(crate) struct Recording<D: Driver> {
-    /// What tells the events of its commands from others.
+    /// Identity of the recording, for the events of its commands.
     pub id: u64,
     pub nodes: Vec<Node<D>>,
 }
@@ -37,20 +38,20 @@ pub(crate) struct Recording<D: Driver> {
 pub(crate) struct Node<D: Driver> {
     pub kind: ur_command_t,
     pub work: Work<D>,
-    /// Commands that it follows, ascending.
+    /// Its predecessors, ascending.
     pub after: Vec<u32>,
     pub waits: Vec<Arc<Object<Event<D>>>>,
-    /// The event that stands for it in the present execution.
+    /// Its event, bound to the current execution.
     pub signal: Option<Arc<Object<Event<D>>>>,
-    /// What a launch can be made of again, if it may change.
+    /// The launch, if it may change.
     pub launch: Option<Box<Launch<D>>>,
-    /// What the host does in its place.
+    /// The host function of a host task.
     pub host: Option<Call>,
-    /// What the work needs and does not hold itself.
+    /// Objects that the work uses and does not hold itself.
     pub uses: Vec<Arc<Object<D::Mem>>>,
 }
 
-/// A kernel launch that can be made again, with some of it changed.
+/// A kernel launch that can be made again with changes.
 pub(crate) struct Launch<D: Driver> {
     pub kernel: Arc<Object<D::Kernel>>,
     /// The kernels that it may be switched to, its first one included.
@@ -62,7 +63,7 @@ pub(crate) struct Launch<D: Driver> {
     pub args: Vec<(u32, Arg<D>)>,
 }
 
-/// An argument, kept.
+/// An argument with its value.
 pub(crate) enum Arg<D: Driver> {
     Value(Arc<[u8]>),
     Pointer(usize),
@@ -82,8 +83,8 @@ impl<D: Driver> Default for Recording<D> {
 }
 
 impl<D: Driver> Node<D> {
-    /// Takes what a command needs. `choice`: its launch may change later, to one of these kernels
-    /// besides its own.
+    /// Copies what a command needs. `choice`: kernels that its launch may be switched to, besides
+    /// its own.
     pub fn new(made: Command<'_, D>, choice: Option<&[Arc<Object<D::Kernel>>]>) -> Result<Self> {
         let mut uses: Vec<_> = made.mems.iter().flatten().map(|mem| mem.arc()).collect();
         let mut launch = None;
@@ -106,8 +107,8 @@ impl<D: Driver> Node<D> {
 }
 
 impl<D: Driver> Recording<D> {
-    /// The commands that a node follows: those that it was recorded behind, and those of this
-    /// recording whose events it waits for.
+    /// Predecessors of a node: recorded ones, and commands of this recording whose events it waits
+    /// for.
     pub fn after(&self, node: &Node<D>) -> Vec<u32> {
         let own = node.waits.iter().filter_map(|event| event.node_of(self.id));
         let mut after: Vec<u32> = node.after.iter().copied().chain(own).collect();
@@ -116,7 +117,7 @@ impl<D: Driver> Recording<D> {
         after
     }
 
-    /// The same commands, for submissions of their own.
+    /// A copy of the commands, for submissions of its own.
     pub fn copied(&self) -> Self {
         let nodes = self.nodes.iter().map(|node| Node {
             kind: node.kind,
@@ -134,16 +135,16 @@ impl<D: Driver> Recording<D> {
         }
     }
 
-    /// Whether something outside may come between its commands, through an event or a host task:
-    /// then each is submitted by itself.
+    /// Whether outside commands may come between its commands, through an event or a host task.
+    /// Each is then submitted by itself.
     fn is_open(&self) -> bool {
         let open =
             |node: &Node<D>| node.signal.is_some() || node.host.is_some() || !node.waits.is_empty();
         self.nodes.iter().any(open)
     }
 
-    /// What is submitted at each execution, in this order.
-    pub fn plan(&self, site: Site<'_, D>, updatable: bool) -> Vec<Unit<D>> {
+    /// The units of an execution, in submission order.
+    pub fn plan(&self, target: Target<'_, D>, updatable: bool) -> Vec<Unit<D>> {
         let mut reduction = Reduction::default();
         let needed = |node| {
             let mut after = self.after(node);
@@ -159,7 +160,15 @@ impl<D: Driver> Recording<D> {
         let mut from = 0;
         while from < self.nodes.len() {
             let made = (from < steps.len())
-                .then(|| D::compile(site.context.domain(), site.device, &steps, from, updatable))
+                .then(|| {
+                    D::compile(
+                        target.context.domain(),
+                        target.device,
+                        &steps,
+                        from,
+                        updatable,
+                    )
+                })
                 .flatten();
             let (count, compiled) = match made {
                 Some((count, compiled)) if count > 0 => (count, Some(compiled)),
@@ -217,7 +226,11 @@ impl<D: Driver> Launch<D> {
     }
 
     pub fn make(&self, device: &Object<D::Device>) -> Result<Work<D>> {
-        let args: Vec<_> = self.args.iter().map(|(at, arg)| arg.give(*at)).collect();
+        let args: Vec<_> = self
+            .args
+            .iter()
+            .map(|(at, arg)| arg.to_properties(*at))
+            .collect();
         let request = LaunchRequest {
             dims: self.dims,
             offset: self.offset,
@@ -265,8 +278,8 @@ impl<D: Driver> Clone for Arg<D> {
 
 impl<D: Driver> Arg<D> {
     fn new(arg: &ur_exp_kernel_arg_properties_t) -> Result<Self> {
-        // SAFETY: the type says which member of the value holds, and what it points to is there for
-        // the call.
+        // SAFETY: the entry point's caller promises that the type names the valid member, and that
+        // its pointers are valid for the call.
         unsafe {
             Ok(match arg.r#type {
                 UR_EXP_KERNEL_ARG_TYPE_VALUE => {
@@ -282,7 +295,7 @@ impl<D: Driver> Arg<D> {
                 }
                 UR_EXP_KERNEL_ARG_TYPE_LOCAL => Self::Local(arg.size),
                 UR_EXP_KERNEL_ARG_TYPE_SAMPLER => {
-                    Self::Sampler(kept::<D, D::Sampler>(arg.value.sampler.cast())?)
+                    Self::Sampler(retained::<D, D::Sampler>(arg.value.sampler.cast())?)
                 }
                 _ => return Err(Error::new(UR_RESULT_ERROR_INVALID_ENUMERATION)),
             })
@@ -296,12 +309,12 @@ impl<D: Driver> Arg<D> {
             return Ok(Self::Mem(None, flags));
         }
         // SAFETY: promised by the caller.
-        let mem = unsafe { kept::<D, D::Mem>(handle.cast()) }?;
+        let mem = unsafe { retained::<D, D::Mem>(handle.cast()) }?;
         Ok(Self::Mem(Some(mem), flags))
     }
 
-    /// As a driver's launch takes it; valid as long as this lives.
-    fn give(&self, index: u32) -> ur_exp_kernel_arg_properties_t {
+    /// The argument as a driver receives it; valid as long as `self` lives.
+    fn to_properties(&self, index: u32) -> ur_exp_kernel_arg_properties_t {
         let mut out = ur_exp_kernel_arg_properties_t {
             index,
             ..Default::default()
@@ -344,7 +357,7 @@ impl<D: Driver> Arg<D> {
 
 /// # Safety
 /// The handle is null or of a live object.
-unsafe fn kept<D: Driver, T: Body>(handle: *const std::ffi::c_void) -> Result<Arc<Object<T>>> {
+unsafe fn retained<D: Driver, T: Body>(handle: *const std::ffi::c_void) -> Result<Arc<Object<T>>> {
     // SAFETY: promised by the caller.
     Ok(unsafe { Object::<T>::borrow(handle, D::table()) }?.arc())
 }

@@ -1,20 +1,20 @@
-//! Native commands of command buffers: what others record by the backend's own means, as one command.
+//! Native commands of command buffers: users record them through the backend's own interface.
 //!
-//! A command buffer has no native object: what it holds is ours. So whoever asks for it gets one for
-//! native commands alone, and what was added to that becomes a command of the buffer.
+//! A command buffer has no native object of its own. A request for one gets an object for native
+//! commands alone, whose contents become a command of the buffer.
 //!
-//! | asked for | the object is | and becomes |
+//! | requested | object | becomes |
 //! |---|---|---|
-//! | in the function of a native command without a child | that command's | that command |
-//! | of a buffer without commands | the buffer's, for good | where the backend can have that, a command of whoever names the buffer as its child, as the object is then; and, as it is when the buffer is finalized, one of the buffer, ordered with no other |
+//! | in the function of a native command without a child | the object of that command | that command |
+//! | of a buffer without commands | the object of the buffer, for good | one command of the finalized buffer, ordered with no other; where the backend allows it, a command of a buffer that names this one as its child |
 //! | of another buffer | none | |
 
 use crate::abi::*;
 use crate::hal::Unwrapped;
 use crate::object::{Object, Out, Result, ensure};
-use crate::stream::engine::loans::Loans;
+use crate::stream::engine::leases::Leases;
 use crate::stream::recording::command::Command;
-use crate::stream::recording::command_buffer::{CommandBuffer, State};
+use crate::stream::recording::command_buffer::{BufferState, CommandBuffer};
 use crate::stream::recording::{Node, Recording};
 use crate::stream::{Driver, NativeRecord, Work};
 use crate::timeline::rank;
@@ -27,28 +27,28 @@ type Record<D> = Arc<dyn NativeRecord<D>>;
 /// A command buffer's native objects.
 pub(crate) struct Records<D: Driver> {
     own: Mutex<Option<Record<D>>, { rank::NATIVE_RECORDS }>,
-    /// Those of native commands whose functions run now.
-    lent: Loans<dyn NativeRecord<D>>,
+    /// Objects of native commands whose functions run now.
+    leased: Leases<dyn NativeRecord<D>>,
 }
 
 impl<D: Driver> Default for Records<D> {
     fn default() -> Self {
         Self {
             own: Mutex::default(),
-            lent: Loans::default(),
+            leased: Leases::default(),
         }
     }
 }
 
-/// The user's function of a native command, and what it is to be called with.
+/// The user function of a native command, and its data.
 pub(crate) struct RecordCall {
     pub run: <ur_exp_command_buffer_native_command_function_t as Unwrapped>::Fn,
     pub data: *mut c_void,
 }
 
 impl<D: Driver> CommandBuffer<D> {
-    /// `urCommandBufferAppendNativeCommandExp`. The function is called if everything else is right, and
-    /// with no lock held.
+    /// `urCommandBufferAppendNativeCommandExp`. Calls the function after all checks, without a
+    /// lock.
     pub(crate) fn append_native(
         this: &Object<Self>,
         call: RecordCall,
@@ -58,17 +58,17 @@ impl<D: Driver> CommandBuffer<D> {
     ) -> Result<()> {
         let after = |recording: &Recording<D>| this.nodes_before(recording, sync_points);
         after(this.state().open()?)?;
-        let (record, loan) = match child {
+        let (record, lease) = match child {
             Some(child) => (this.record_of(child)?, None),
             None => {
                 let record = this.new_record()?;
-                let loan = this.records.lent.lend(&record);
-                (record, Some(loan))
+                let lease = this.records.leased.lease(&record);
+                (record, Some(lease))
             }
         };
         // SAFETY: the user's function with the user's data, called once.
-        D::call_user(this.site().device, || unsafe { (call.run)(call.data) })?;
-        drop(loan);
+        D::call_user(this.target().device, || unsafe { (call.run)(call.data) })?;
+        drop(lease);
         if let Some(child) = child {
             child.holds_native_alone()?;
         }
@@ -80,10 +80,10 @@ impl<D: Driver> CommandBuffer<D> {
         Ok(())
     }
 
-    /// What a child's native commands are added to. It must be as if they were added here.
+    /// The object of a child, whose commands must behave as if they were added to this buffer.
     fn record_of(&self, child: &Object<Self>) -> Result<Record<D>> {
         ensure(D::RECORDS_NEST, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
-        let (own, other) = (self.site(), child.site());
+        let (own, other) = (self.target(), child.target());
         let same = std::ptr::eq(own.context, other.context)
             && std::ptr::eq(own.device, other.device)
             && !std::ptr::eq(self, &**child);
@@ -92,7 +92,7 @@ impl<D: Driver> CommandBuffer<D> {
         child.own_record()
     }
 
-    /// Whether its native object is all that there is of it: what was appended besides would be lost.
+    /// An error if the buffer has other commands than native ones: those would be lost.
     fn holds_native_alone(&self) -> Result<()> {
         let empty = self.state().open()?.nodes.is_empty();
         ensure(empty, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)
@@ -100,7 +100,7 @@ impl<D: Driver> CommandBuffer<D> {
 
     /// `urCommandBufferGetNativeHandleExp`
     pub(crate) fn native_handle(&self) -> Result<ur_native_handle_t> {
-        if let Some(record) = self.records.lent.here() {
+        if let Some(record) = self.records.leased.innermost() {
             return Ok(record.handle());
         }
         self.own_record().map(|record| record.handle())
@@ -113,7 +113,7 @@ impl<D: Driver> CommandBuffer<D> {
         if let Some(record) = &*own {
             return Ok(Arc::clone(record));
         }
-        let empty = matches!(&*state, State::Open(recording) if recording.nodes.is_empty());
+        let empty = matches!(&*state, BufferState::Open(recording) if recording.nodes.is_empty());
         ensure(empty, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
         let record = self.new_record()?;
         *own = Some(Arc::clone(&record));
@@ -121,11 +121,11 @@ impl<D: Driver> CommandBuffer<D> {
     }
 
     fn new_record(&self) -> Result<Record<D>> {
-        let site = self.site();
-        D::native_record(site.context.domain(), site.device)
+        let target = self.target();
+        D::native_record(target.context.domain(), target.device)
     }
 
-    /// What was added to the buffer's own object, if anybody ever asked for that.
+    /// The commands in the buffer's own object, if it was ever requested.
     pub(crate) fn recorded_natively(&self) -> Result<Option<Node<D>>> {
         let own = self.records.own.lock().clone();
         own.map(|record| node(record.work()?)).transpose()

@@ -1,31 +1,31 @@
-//! Recorded commands follow others; what a command follows anyway, through others that it follows, need not
-//! be said again. A backend's cost is by the edge: 20,000 commands behind the 64 before each took CUDA
+//! Transitive reduction of the order of recorded commands: an edge that other edges imply is left
+//! out. A backend's cost is by the edge: 20,000 commands, each behind the 64 before it, took CUDA
 //! 12 s.
 //!
-//! The transitive reduction (Aho, Garey and Ullman, 1972) takes time by the square of the commands. Here an
-//! edge is left out if it is seen to be implied, in time by the edges, in one of two ways. The commands that
-//! one follows are known among the [`WINDOW`] before it, by a bit each, so of edges no longer than that
-//! exactly those remain that are needed. And commands of which each follows the one before form chains: who
-//! follows one follows all earlier ones of its chain, however far back.
+//! An exact reduction (Aho, Garey and Ullman, 1972) takes quadratic time. This one takes time
+//! linear in the edges and leaves out an edge in two cases. First, each command knows its
+//! predecessors among the last [`WINDOW_COMMANDS`] in a bit set: shorter edges are reduced exactly.
+//! Second, commands that each follow the one before form chains: a command that follows one command
+//! of a chain follows all earlier ones.
 
-/// How far back each command knows all that it follows.
-const WINDOW: usize = 256;
+/// Number of previous commands in a command's bit set.
+const WINDOW_COMMANDS: usize = 256;
 
-const WORDS: usize = WINDOW / 64;
+const WORDS: usize = WINDOW_COMMANDS / 64;
 
-/// Which of the commands before one it follows: bit `n` is for the one that is `n + 1` before it.
+/// Transitive predecessors: bit `n` is the command `n + 1` before.
 #[derive(Clone, Copy, Default)]
-struct Before([u64; WORDS]);
+struct Predecessors([u64; WORDS]);
 
-impl Before {
+impl Predecessors {
     fn has(&self, distance: usize) -> bool {
         let at = distance - 1;
-        at < WINDOW && self.0[at / 64] >> (at % 64) & 1 != 0
+        at < WINDOW_COMMANDS && self.0[at / 64] >> (at % 64) & 1 != 0
     }
 
-    /// Adds a command so far back, and all that it follows.
-    fn add(&mut self, distance: usize, its: &Self) {
-        if distance > WINDOW {
+    /// Adds the command at this distance, and all of its predecessors.
+    fn add(&mut self, distance: usize, other: &Self) {
+        if distance > WINDOW_COMMANDS {
             return;
         }
         let at = distance - 1;
@@ -33,15 +33,15 @@ impl Before {
         let (words, bits) = (distance / 64, distance % 64);
         for to in words..WORDS {
             let from = to - words;
-            self.0[to] |= its.0[from] << bits;
+            self.0[to] |= other.0[from] << bits;
             if bits > 0 && from > 0 {
-                self.0[to] |= its.0[from - 1] >> (64 - bits);
+                self.0[to] |= other.0[from - 1] >> (64 - bits);
             }
         }
     }
 }
 
-/// A chain, and the place in it.
+/// A chain, and a position in it.
 #[derive(Clone, Copy)]
 struct Link {
     chain: usize,
@@ -51,21 +51,22 @@ struct Link {
 /// The commands so far.
 #[derive(Default)]
 pub(crate) struct Reduction {
-    before: Vec<Before>,
+    before: Vec<Predecessors>,
     links: Vec<Link>,
-    /// The last place of each chain.
+    /// The last position of each chain.
     ends: Vec<usize>,
-    /// For each chain, up to which place the present command follows it, and as which command that was noted.
+    /// For each chain: the position up to which the current command follows it, and the command
+    /// that wrote this.
     followed: Vec<(usize, usize)>,
 }
 
 impl Reduction {
-    /// Takes the next command, which follows these earlier ones, ascending: leaves those that it does not
-    /// follow through others of them.
+    /// Adds the next command, with its predecessors ascending in `after`. Leaves the edges that are
+    /// needed.
     pub fn reduce(&mut self, after: &mut Vec<u32>) {
         let own = self.links.len();
-        let mut before = Before::default();
-        // A command can be implied by later ones alone, so the last comes first.
+        let mut before = Predecessors::default();
+        // Only later commands imply a command, so the last one is first.
         let mut kept = after.len();
         for at in (0..after.len()).rev() {
             let other = after[at] as usize;
@@ -86,8 +87,8 @@ impl Reduction {
         self.push(before, after);
     }
 
-    /// The command goes on with a chain that ends with one it follows, or begins one.
-    fn push(&mut self, before: Before, after: &[u32]) {
+    /// Appends the command to a chain that ends with a predecessor, or begins a chain.
+    fn push(&mut self, before: Predecessors, after: &[u32]) {
         let links = after.iter().map(|other| self.links[*other as usize]);
         let mut ends = links.filter(|link| self.ends[link.chain] == link.place);
         let link = match ends.next_back() {
@@ -113,7 +114,7 @@ mod tests {
     use super::*;
     use crate::pool::oracle::Rng;
 
-    /// What remains of the edges of commands.
+    /// The remaining edges.
     fn reduced(all: &[Vec<u32>]) -> Vec<Vec<u32>> {
         let mut reduction = Reduction::default();
         let mut all = all.to_vec();
@@ -125,7 +126,7 @@ mod tests {
         all.iter().map(Vec::len).sum()
     }
 
-    /// All that each command follows.
+    /// Transitive predecessors of each command.
     fn closure(all: &[Vec<u32>]) -> Vec<Vec<bool>> {
         let mut closed: Vec<Vec<bool>> = Vec::new();
         for after in all {
@@ -133,20 +134,20 @@ mod tests {
             for other in after {
                 let other = *other as usize;
                 own[other] = true;
-                let its = own.iter_mut().zip(&closed[other]);
-                its.for_each(|(own, its)| *own |= its);
+                let other = own.iter_mut().zip(&closed[other]);
+                other.for_each(|(own, other)| *own |= other);
             }
             closed.push(own);
         }
         closed
     }
 
-    /// Each of so many commands follows some of the last `far` before it.
-    fn random(dice: &mut Rng, count: u32, far: u32, most: u64) -> Vec<Vec<u32>> {
+    /// Commands with random predecessors among the last `far` before each.
+    fn random(rng: &mut Rng, count: u32, far: u32, max: u64) -> Vec<Vec<u32>> {
         let after = |own: u32| {
             let near = own.min(far);
-            let picks = if near > 0 { dice.below(most + 1) } else { 0 };
-            let one = |_| own - 1 - dice.below(near.into()) as u32;
+            let picks = if near > 0 { rng.below(max + 1) } else { 0 };
+            let one = |_| own - 1 - rng.below(near.into()) as u32;
             let mut after: Vec<u32> = (0..picks).map(one).collect();
             after.sort_unstable();
             after.dedup();
@@ -157,24 +158,24 @@ mod tests {
 
     #[test]
     fn the_order_stays() {
-        let mut dice = Rng::new(1);
+        let mut rng = Rng::new(1);
         for far in [1, 3, 63, 64, 65, 127, 128, 255, 256, 257, 400] {
-            for most in [1, 2, 5, 70] {
-                let all = random(&mut dice, 600, far, most);
+            for max in [1, 2, 5, 70] {
+                let all = random(&mut rng, 600, far, max);
                 let less = reduced(&all);
-                assert_eq!(closure(&less), closure(&all), "{far} {most}");
+                assert_eq!(closure(&less), closure(&all), "{far} {max}");
                 let kept =
                     |(less, all): (&Vec<u32>, &Vec<u32>)| less.iter().all(|at| all.contains(at));
-                assert!(less.iter().zip(&all).all(kept), "{far} {most}");
+                assert!(less.iter().zip(&all).all(kept), "{far} {max}");
             }
         }
     }
 
     #[test]
     fn within_the_window_no_edge_is_left_that_another_implies() {
-        let mut dice = Rng::new(2);
-        for far in [2, 40, 200, WINDOW as u32] {
-            let all = random(&mut dice, 500, far, 9);
+        let mut rng = Rng::new(2);
+        for far in [2, 40, 200, WINDOW_COMMANDS as u32] {
+            let all = random(&mut rng, 500, far, 9);
             let closed = closure(&all);
             let needed = |after: &Vec<u32>| {
                 let implied =
@@ -196,7 +197,7 @@ mod tests {
         }
     }
 
-    /// Chains side by side; in the end of each a command far from what it follows, and one behind all.
+    /// Parallel chains, then a command after all of them, and one after distant members.
     #[test]
     fn what_a_chain_implies_may_be_far_back() {
         const SIDE: u32 = 4;

@@ -1,20 +1,20 @@
-//! A recording with what is submitted of it at each execution.
+//! A recording and its units of submission.
 
-use crate::stream::engine::reach::Reach;
+use crate::stream::engine::dependencies::Dependencies;
 use crate::stream::recording::Recording;
-use crate::stream::recording::command::Site;
+use crate::stream::recording::command::Target;
 use crate::stream::{Compiled, Driver, Engine, Work};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Commands of a recording that are submitted as one.
 pub(crate) struct Unit<D: Driver> {
-    /// One, unless the backend has made an object of several.
+    /// One command, or several in a compiled object.
     pub nodes: Range<usize>,
     pub compiled: Option<Arc<dyn Compiled<D>>>,
-    /// Units that it follows.
+    /// Indices of its predecessors.
     pub after: Vec<u32>,
-    /// Whether nothing follows it.
+    /// Whether no unit follows it.
     pub leaf: bool,
 }
 
@@ -46,27 +46,27 @@ impl<D: Driver> Unit<D> {
     }
 }
 
-/// What can be submitted again and again.
+/// A recording that can be submitted repeatedly.
 pub(crate) struct Replay<D: Driver> {
     pub program: Program<D>,
     engine: Arc<Engine<D>>,
-    /// What the last submission reaches: the next one comes after it.
-    pub last: Reach,
+    /// Dependencies of the last submission, which the next one follows.
+    pub last: Dependencies,
 }
 
-/// A recording, and what is submitted of it at each execution.
+/// A recording, and its units.
 pub(crate) struct Program<D: Driver> {
     pub recording: Recording<D>,
     pub units: Vec<Unit<D>>,
 }
 
 impl<D: Driver> Replay<D> {
-    pub fn new(recording: Recording<D>, site: Site<'_, D>, updatable: bool) -> Self {
-        let units = recording.plan(site, updatable);
+    pub fn new(recording: Recording<D>, target: Target<'_, D>, updatable: bool) -> Self {
+        let units = recording.plan(target, updatable);
         Self {
             program: Program { recording, units },
-            engine: Arc::clone(site.context.domain().engine()),
-            last: Reach::default(),
+            engine: Arc::clone(target.context.domain().engine()),
+            last: Dependencies::default(),
         }
     }
 
@@ -74,20 +74,19 @@ impl<D: Driver> Replay<D> {
         &self.program.recording
     }
 
-    /// For changes: what is made of the commands must then follow, by [`Replay::update`] or
-    /// [`Replay::plan`].
+    /// For changes. The caller then updates the units, by [`Replay::update`] or [`Replay::plan`].
     pub fn recording_mut(&mut self) -> &mut Recording<D> {
         &mut self.program.recording
     }
 
-    /// Makes anew what is submitted.
-    pub fn plan(&mut self, site: Site<'_, D>, updatable: bool) {
-        let units = self.program.recording.plan(site, updatable);
+    /// Compiles the units again.
+    pub fn plan(&mut self, target: Target<'_, D>, updatable: bool) {
+        let units = self.program.recording.plan(target, updatable);
         let before = std::mem::replace(&mut self.program.units, units);
-        self.keep(before);
+        self.retain(before);
     }
 
-    /// Has what was made of a command take over its new work. False if it cannot.
+    /// Updates the unit of a command to its new work. False if it cannot be updated.
     pub fn update(&self, node: usize, work: &Work<D>) -> bool {
         let units = &self.program.units;
         let at = units.partition_point(|unit| unit.nodes.end <= node);
@@ -99,33 +98,33 @@ impl<D: Driver> Replay<D> {
         compiled.is_none_or(|compiled| compiled.update(inside, work))
     }
 
-    /// Keeps what the last submission may still use for as long as that runs.
-    pub fn keep<T: Send + Sync + 'static>(&self, what: T) {
-        keep_until(&self.engine, &self.last, what);
+    /// Retains objects until the last submission has ended.
+    pub fn retain<T: Send + Sync + 'static>(&self, what: T) {
+        retain_until(&self.engine, &self.last, what);
     }
 }
 
 impl<D: Driver> Drop for Replay<D> {
-    /// What is still running keeps what it needs.
+    /// A running submission retains its objects.
     fn drop(&mut self) {
         let nodes = std::mem::take(&mut self.program.recording.nodes);
         let units = std::mem::take(&mut self.program.units);
-        self.keep((nodes, units));
+        self.retain((nodes, units));
     }
 }
 
-/// Drops something when this is complete.
-fn keep_until<D: Driver, T: Send + Sync + 'static>(
+/// Drops `what` once these dependencies are complete.
+fn retain_until<D: Driver, T: Send + Sync + 'static>(
     engine: &Arc<Engine<D>>,
-    until: &Reach,
+    until: &Dependencies,
     what: T,
 ) {
     if until.done.is_done() {
         return;
     }
     let what = Arc::new(what);
-    let kept = Arc::clone(&what);
-    if engine.when(until.clone(), move |_| drop(kept)).is_err()
+    let retained = Arc::clone(&what);
+    if engine.when(until.clone(), move |_| drop(retained)).is_err()
         && let Err(error) = engine.wait(&until.done)
     {
         log::error!("what a recording used goes early: {:?}", error.code());

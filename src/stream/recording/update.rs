@@ -1,5 +1,5 @@
-//! Changes to a finalized command buffer. Each takes effect with the next submission and waits for
-//! none: what was submitted has its own hold on what it runs.
+//! Updates of a finalized command buffer. An update applies from the next submission on and waits
+//! for none: running submissions hold their own objects.
 
 use crate::abi::*;
 use crate::hal::checks;
@@ -15,7 +15,7 @@ type Desc = ur_exp_command_buffer_update_kernel_launch_desc_t;
 
 const NO_LAUNCH: Error = Error::new(UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP);
 
-/// `urCommandBufferUpdateKernelLaunchExp`: all of it or, if anything is wrong, nothing.
+/// `urCommandBufferUpdateKernelLaunchExp`: all updates, or none after an error.
 pub(crate) fn launches<D: Driver>(
     buffer: &Object<CommandBuffer<D>>,
     updates: &[Desc],
@@ -46,22 +46,22 @@ pub(crate) fn launches<D: Driver>(
     let made: Vec<_> = made.collect::<Result<_>>()?;
     let mut remade = false;
     for (at, launch, work) in made {
-        remade |= !put(replay, at, launch, work);
+        remade |= !replace_launch(replay, at, launch, work);
     }
     if remade {
-        replay.plan(buffer.site(), true);
+        replay.plan(buffer.target(), true);
     }
     Ok(())
 }
 
-/// Puts a launch in a command's place. False if what is submitted has to be made anew.
-fn put<D: Driver>(
+/// Replaces the launch of a command. False if the units have to be compiled again.
+fn replace_launch<D: Driver>(
     replay: &mut Replay<D>,
     at: usize,
     launch: Box<Launch<D>>,
     work: Work<D>,
 ) -> bool {
-    let taken = replay.update(at, &work);
+    let updated = replay.update(at, &work);
     let node = &mut replay.recording_mut().nodes[at];
     let uses = launch.mems().collect();
     node.launch = Some(launch);
@@ -69,15 +69,15 @@ fn put<D: Driver>(
         std::mem::replace(&mut node.work, work),
         std::mem::replace(&mut node.uses, uses),
     );
-    replay.keep(before);
-    taken
+    replay.retain(before);
+    updated
 }
 
 fn change<D: Driver>(launch: &mut Launch<D>, update: &Desc) -> Result<()> {
     change_kernel(launch, update)?;
     change_range(launch, update)?;
-    // SAFETY: the caller's lists have as many elements as it says, and what they point to is there
-    // for the call.
+    // SAFETY: the entry point's caller promises that the lists have these lengths, and that their
+    // pointers are valid for the call.
     unsafe {
         let (count, list) = (update.numNewMemObjArgs, update.pNewMemObjArgList);
         for arg in checks::slice(list, count as usize)? {
@@ -106,7 +106,7 @@ fn change<D: Driver>(launch: &mut Launch<D>, update: &Desc) -> Result<()> {
     Ok(())
 }
 
-/// A new kernel starts without arguments: all of them come with it.
+/// A new kernel starts without arguments: the update brings all of them.
 fn change_kernel<D: Driver>(launch: &mut Launch<D>, update: &Desc) -> Result<()> {
     if update.hNewKernel.is_null() {
         return Ok(());
@@ -133,7 +133,7 @@ fn change_range<D: Driver>(launch: &mut Launch<D>, update: &Desc) -> Result<()> 
             return Ok(None);
         }
         ensure(dims > 0, UR_RESULT_ERROR_INVALID_WORK_DIMENSION)?;
-        // SAFETY: a list that is given has as many sizes as there are dimensions.
+        // SAFETY: the entry point's caller promises that a list has one size for each dimension.
         let list = unsafe { checks::slice(list.cast_const(), dims as usize) }?;
         Ok(Some(crate::stream::work::transfer::three(list, rest)))
     };
@@ -172,7 +172,7 @@ pub(crate) fn signal_event<D: Driver>(
     let recording = buffer.updated(&mut state)?.recording_mut();
     let (id, node) = (recording.id, &mut recording.nodes[at]);
     ensure(node.signal.is_some(), UR_RESULT_ERROR_INVALID_OPERATION)?;
-    let event = Event::recorded(&buffer.site().context.arc(), node.kind, id, at as u32);
+    let event = Event::recorded(&buffer.target().context.arc(), node.kind, id, at as u32);
     node.signal = Some(Arc::clone(&event));
     Ok(event)
 }
@@ -196,7 +196,7 @@ pub(crate) fn wait_events<D: Driver>(
         UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
     )?;
     recording.nodes[at].waits = waits.iter().map(Object::arc).collect();
-    // What it follows in the buffer may have changed.
-    replay.plan(buffer.site(), true);
+    // Its predecessors in the buffer may have changed.
+    replay.plan(buffer.target(), true);
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! What the environment says about the pools of this library, read once.
+//! Settings of this library's pools from the environment, read once.
 //!
-//! | variable | words |
+//! | variable | values |
 //! |---|---|
 //! | `UR_POOL_WAITS` | `never`, `bounded` (the default), `always` |
 //! | `UR_POOL_DETERMINISTIC` | a flag: `1`, `0` (the default) |
@@ -9,8 +9,8 @@
 //! | `UR_POOL_REPLAY`, `UR_POOL_SHARED_REPLAY` | flags: `1` (the default), `0` |
 //! | `UR_POOL_TRACE` | a file; `%p` is the process, `%n` the adapter |
 //!
-//! Owns these, and the trace and the log that they turn on. Uses `driver` for the kinds of memory. Must never know
-//! a lane or a pool's handle.
+//! Owns these, and the trace and the log that they turn on. Uses `driver` for the kinds of memory.
+//! Must never know a lane or a pool's handle.
 
 pub(crate) mod pool_log;
 pub(crate) mod pool_trace;
@@ -23,9 +23,9 @@ use std::sync::OnceLock;
 pub(crate) struct Settings {
     /// When a wait may be inserted for an allocation.
     pub waits: WaitPolicy,
-    /// Whether choices look at nothing that depends on time.
+    /// Whether no decision depends on time.
     pub deterministic: bool,
-    /// Where every allocation and free is written.
+    /// The file of the trace of allocations and frees.
     pub trace: Option<String>,
     /// Which mechanisms of the pools are on.
     pub options: Options,

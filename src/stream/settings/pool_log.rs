@@ -1,12 +1,12 @@
-//! A pool's figures and counters as one line of text, and where `UR_LOG_POOL` wants it.
+//! The figures of a pool as one line of text, on the sink of `UR_LOG_POOL`.
 
 use crate::object::log::{Level, LevelFilter, Sink};
 use crate::pool::{Counters, Figures};
 use std::sync::OnceLock;
 
-/// What one pool tells of itself.
+/// The figures of one pool.
 pub(crate) struct Report {
-    /// In the order in which this library made its pools.
+    /// Number of the pool, in the order of creation.
     pub number: u64,
     pub figures: Figures,
     pub counters: Counters,
@@ -45,7 +45,7 @@ impl Report {
     }
 }
 
-/// Whether [`write`] would leave a line: figures cost locks to read.
+/// Whether [`write`] would write a line: figures take locks to read.
 pub(crate) fn is_wanted() -> bool {
     sink().enabled(Level::Info)
 }

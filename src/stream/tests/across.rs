@@ -6,24 +6,24 @@ use crate::stream::Queue;
 use crate::stream::testing::*;
 
 /// Completes what can be in both worlds until `what` holds.
-fn drive<D: AnyFake>(benches: [&Bench<D>; 2], mut what: impl FnMut() -> bool) {
+fn drive<D: AnyFake>(benches: [&Fixture<D>; 2], mut what: impl FnMut() -> bool) {
     until(|| {
-        benches.iter().for_each(|bench| bench.world.run());
+        benches.iter().for_each(|fixture| fixture.driver.run());
         what()
     });
 }
 
 fn a_wait_list_may_name_another_context<D: AnyFake>() {
-    let here = Bench::<D>::new();
+    let here = Fixture::<D>::new();
     let there = here.another();
     for queue in [here.in_order(), here.out_of_order()] {
         let far = launch(&there.in_order(), 1, &[]);
         let near = launch(&queue, 2, &[&far]);
         let both = launch(&queue, 3, &[&far, &near]);
-        let ran = here.world.ran().len();
-        here.world.run();
+        let ran = here.driver.ran().len();
+        here.driver.run();
         assert_eq!(
-            here.world.ran().len(),
+            here.driver.ran().len(),
             ran,
             "nothing overtakes the other context"
         );
@@ -31,7 +31,7 @@ fn a_wait_list_may_name_another_context<D: AnyFake>() {
         drive([&here, &there], || {
             status(&both) == UR_EVENT_STATUS_COMPLETE
         });
-        assert_eq!(here.world.ran()[ran..], [2, 3]);
+        assert_eq!(here.driver.ran()[ran..], [2, 3]);
         queue.finish_here().unwrap();
     }
     here.engine.shut_down();
@@ -49,7 +49,7 @@ fn a_wait_list_may_name_another_context_when_polled() {
 
 /// A command over there that waits for one here, and that for an earlier one there.
 fn contexts_may_wait_for_each_other_in_turn<D: AnyFake>() {
-    let here = Bench::<D>::new();
+    let here = Fixture::<D>::new();
     let there = here.another();
     let (p, q) = (here.in_order(), there.in_order());
     let mut last = launch(&q, 0, &[]);
@@ -60,7 +60,7 @@ fn contexts_may_wait_for_each_other_in_turn<D: AnyFake>() {
     drive([&here, &there], || {
         status(&last) == UR_EVENT_STATUS_COMPLETE
     });
-    assert!(here.world.ran().into_iter().eq(1..20));
+    assert!(here.driver.ran().into_iter().eq(1..20));
     here.engine.shut_down();
 }
 
@@ -76,7 +76,7 @@ fn contexts_may_wait_for_each_other_in_turn_when_polled() {
 
 /// A free that waits for another context's command keeps the block until that has completed.
 fn a_free_after_another_context_is_no_free_before<D: AnyFake>() {
-    let here = Bench::<D>::new();
+    let here = Fixture::<D>::new();
     let there = here.another();
     for queue in [here.in_order(), here.out_of_order()] {
         let far = launch(&there.in_order(), 1, &[]);
@@ -108,7 +108,7 @@ fn a_free_after_another_context_is_no_free_before_when_polled() {
 /// What stands in for the other context's event is a command's dependency like any other: finishing
 /// covers it, and a queue may go while it is pending.
 fn a_queue_may_go_while_it_waits_for_another_context<D: AnyFake>() {
-    let here = Bench::<D>::new();
+    let here = Fixture::<D>::new();
     let there = here.another();
     let far_queue = there.in_order();
     let far = launch(&far_queue, 1, &[]);
@@ -120,7 +120,7 @@ fn a_queue_may_go_while_it_waits_for_another_context<D: AnyFake>() {
     .unwrap();
     launch_only(&queue, 2, &[]);
     drop((far, queue, far_queue));
-    drive([&here, &there], || here.world.ran() == [2]);
+    drive([&here, &there], || here.driver.ran() == [2]);
     here.engine.shut_down();
 }
 

@@ -29,9 +29,9 @@ fn enqueue<D: AnyFake>(graph: &ExecutableArc<D>, queue: &QueueArc<D>) -> EventAr
     done.unwrap().1
 }
 
-fn completes<D: AnyFake>(bench: &Bench<D>, event: &EventArc<D>) {
+fn completes<D: AnyFake>(fixture: &Fixture<D>, event: &EventArc<D>) {
     until(|| {
-        bench.world.run();
+        fixture.driver.run();
         status(event) == UR_EVENT_STATUS_COMPLETE
     });
 }
@@ -42,9 +42,9 @@ on_both! {
 }
 
 fn a_capture_gives_the_driver_nothing<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let queue = bench.in_order();
-    let calls = bench.world.calls();
+    let fixture = Fixture::<D>::new();
+    let queue = fixture.in_order();
+    let calls = fixture.driver.calls();
     begin(&queue);
     for label in 0..3 {
         launch_only(&queue, label, &[]);
@@ -53,12 +53,12 @@ fn a_capture_gives_the_driver_nothing<D: AnyFake>() {
     let refused = alloc_only(&queue, None, 64, &[]);
     assert_eq!(code(refused), Some(UR_RESULT_ERROR_INVALID_OPERATION));
     let graph = capture::end(&queue).unwrap();
-    assert_eq!(bench.world.calls(), calls);
+    assert_eq!(fixture.driver.calls(), calls);
     assert_eq!(status(&captured), UR_EVENT_STATUS_QUEUED);
     let executable = instantiate(&graph);
     let done = enqueue(&executable, &queue);
-    completes(&bench, &done);
-    assert_eq!(bench.world.ran(), [0, 1, 2, 3]);
+    completes(&fixture, &done);
+    assert_eq!(fixture.driver.ran(), [0, 1, 2, 3]);
     let outside = without(&[&captured], |waits, event| {
         ExecutableGraph::enqueue(&executable, &queue, waits, event)
     });
@@ -66,8 +66,12 @@ fn a_capture_gives_the_driver_nothing<D: AnyFake>() {
 }
 
 fn others_join_through_events<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let (p, q, r) = (bench.in_order(), bench.in_order(), bench.out_of_order());
+    let fixture = Fixture::<D>::new();
+    let (p, q, r) = (
+        fixture.in_order(),
+        fixture.in_order(),
+        fixture.out_of_order(),
+    );
     begin(&p);
     let root = launch(&p, 0, &[]);
     launch_only(&q, 1, &[&root]);
@@ -81,9 +85,17 @@ fn others_join_through_events<D: AnyFake>() {
     assert!(!p.capture.is_on() && !q.capture.is_on() && !r.capture.is_on());
     let executable = instantiate(&graph);
     let done = enqueue(&executable, &r);
-    assert!(bench.world.loads().iter().filter(|load| **load > 0).count() >= 2);
-    completes(&bench, &done);
-    let ran = bench.world.ran();
+    assert!(
+        fixture
+            .driver
+            .loads()
+            .iter()
+            .filter(|load| **load > 0)
+            .count()
+            >= 2
+    );
+    completes(&fixture, &done);
+    let ran = fixture.driver.ran();
     let at = |label| ran.iter().position(|ran| *ran == label).unwrap();
     assert!(at(0) == 0 && at(4) == 4 && at(1) < at(2), "{ran:?}");
 }
@@ -94,10 +106,10 @@ extern "C" fn count(data: *mut c_void) {
 }
 
 fn host_tasks_run_in_their_place<D: AnyFake>() {
-    let bench = Bench::<D>::new();
+    let fixture = Fixture::<D>::new();
     let calls = AtomicU32::new(0);
     let data = std::ptr::from_ref(&calls).cast_mut().cast();
-    for (queue, rounds) in [(bench.in_order(), 2), (bench.out_of_order(), 2)] {
+    for (queue, rounds) in [(fixture.in_order(), 2), (fixture.out_of_order(), 2)] {
         begin(&queue);
         let first = launch(&queue, 1, &[]);
         let task = with_event(&[&first], |waits, event| {
@@ -112,21 +124,21 @@ fn host_tasks_run_in_their_place<D: AnyFake>() {
             assert_eq!(
                 calls.load(Ordering::Relaxed),
                 before,
-                "its turn has not come"
+                "its guard has not come"
             );
-            completes(&bench, &done);
+            completes(&fixture, &done);
             assert_eq!(calls.load(Ordering::Relaxed), before + 1);
-            let ran = std::mem::take(&mut *bench.world.ran.lock().unwrap());
+            let ran = std::mem::take(&mut *fixture.driver.ran.lock().unwrap());
             assert_eq!(ran, [1, 2]);
         }
     }
-    bench.engine.shut_down();
+    fixture.engine.shut_down();
 }
 
 /// What a capture holds of its own queue goes when the queue is released.
 fn a_released_queue_frees_its_capture<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let queue = bench.in_order();
+    let fixture = Fixture::<D>::new();
+    let queue = fixture.in_order();
     queue.into_handle();
     let outside = launch(&queue, 0, &[]);
     begin(&queue);
@@ -134,14 +146,14 @@ fn a_released_queue_frees_its_capture<D: AnyFake>() {
     let alive = Arc::downgrade(&queue);
     queue.release().unwrap();
     drop((queue, outside));
-    bench.world.run();
+    fixture.driver.run();
     until(|| alive.upgrade().is_none());
 }
 
 /// A submission that fails before a host task's turn never runs it, and holds nothing up.
 fn a_failed_host_point_leaves_nothing<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let queue = bench.in_order();
+    let fixture = Fixture::<D>::new();
+    let queue = fixture.in_order();
     let calls = AtomicU32::new(0);
     let data = std::ptr::from_ref(&calls).cast_mut().cast();
     begin(&queue);
@@ -152,15 +164,15 @@ fn a_failed_host_point_leaves_nothing<D: AnyFake>() {
     })
     .unwrap();
     let executable = instantiate(&capture::end(&queue).unwrap());
-    *bench.world.fails_after.lock().unwrap() = Some(1);
+    *fixture.driver.fails_after.lock().unwrap() = Some(1);
     let failed = without(&[], |waits, event| {
         ExecutableGraph::enqueue(&executable, &queue, waits, event)
     });
     assert_eq!(code(failed), Some(UR_RESULT_ERROR_OUT_OF_RESOURCES));
-    *bench.world.fails_after.lock().unwrap() = None;
+    *fixture.driver.fails_after.lock().unwrap() = None;
     launch_only(&queue, 3, &[]);
-    bench.world.run();
-    assert_eq!(bench.world.ran(), [1, 3]);
+    fixture.driver.run();
+    assert_eq!(fixture.driver.ran(), [1, 3]);
     assert_eq!(calls.load(Ordering::Relaxed), 0);
-    bench.engine.shut_down();
+    fixture.engine.shut_down();
 }

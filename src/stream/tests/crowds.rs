@@ -7,46 +7,50 @@ const KIB: usize = 1 << 10;
 const CROWD: u32 = 300;
 
 fn idle_queues_are_asked_nothing<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let busy = bench.in_order();
-    let lanes = bench.context.domain().lanes();
+    let fixture = Fixture::<D>::new();
+    let busy = fixture.in_order();
+    let lanes = fixture.context.domain().lanes();
     let mut crowd = Vec::new();
     for label in 0..CROWD {
-        let own = bench.in_order();
+        let own = fixture.in_order();
         let block = alloc_only(&own, None, 4 * KIB, &[]).unwrap();
         let before = launch(&own, label, &[&launch(&busy, label, &[])]);
         free_only(&own, block, &[]).unwrap();
         let after = launch(&busy, label, &[&before]);
         crowd.push(own);
-        bench.world.run();
+        fixture.driver.run();
         // Synchronous calls come after everything: they ask who has something pending.
         let now = |bytes| {
-            let device = Some(&*bench.device);
+            let device = Some(&*fixture.device);
             let kind = crate::stream::Kind::Device;
-            Context::alloc_now(&bench.context, kind, device, None, None, bytes)
+            Context::alloc_now(&fixture.context, kind, device, None, None, bytes)
         };
         let sizes = [64 * KIB, (64 + label as usize % 8) * KIB];
         for bytes in sizes {
             let block = now(bytes).unwrap().addr();
-            bench.context.free_now(block).unwrap();
+            fixture.context.free_now(block).unwrap();
         }
         let block = alloc_only(&busy, None, sizes[1], &[&after]).unwrap();
         free_only(&busy, block, &[]).unwrap();
-        assert!(lanes.watched() <= 96, "{} of {label}", lanes.watched());
+        assert!(
+            lanes.busy_count() <= 96,
+            "{} of {label}",
+            lanes.busy_count()
+        );
     }
     // All are there, and one that gets something to do is asked again.
     assert!(lanes.all().len() > CROWD as usize);
-    bench.context.domain().observe();
+    fixture.context.domain().observe();
     for own in &crowd[..10] {
         launch_only(own, CROWD, &[]);
     }
-    let everything = bench.context.domain().everything();
+    let everything = fixture.context.domain().everything();
     assert_eq!(everything.len(), 10);
-    bench.world.run();
+    fixture.driver.run();
     drop((crowd, busy));
-    let gone = || bench.context.domain().lanes().all().is_empty();
+    let gone = || fixture.context.domain().lanes().all().is_empty();
     until(|| {
-        bench.world.run();
+        fixture.driver.run();
         gone()
     });
 }
@@ -55,39 +59,43 @@ fn idle_queues_are_asked_nothing<D: AnyFake>() {
 /// idle. Where the driver tracks, nothing looks.
 #[test]
 fn idle_queues_are_asked_nothing_by_queues() {
-    let bench = Bench::<Polled>::new();
-    let busy = bench.in_order();
-    let lanes = bench.context.domain().lanes();
+    let fixture = Fixture::<Polled>::new();
+    let busy = fixture.in_order();
+    let lanes = fixture.context.domain().lanes();
     let mut crowd = Vec::new();
     for label in 0..CROWD {
-        let own = bench.in_order();
+        let own = fixture.in_order();
         let block = alloc_only(&own, None, 4 * KIB, &[]).unwrap();
         launch_only(&own, label, &[&launch(&busy, label, &[])]);
         free_only(&own, block, &[]).unwrap();
         crowd.push(own);
-        bench.world.run();
+        fixture.driver.run();
         // It is never freed, so that every other one makes the pool grow.
         alloc_only(&busy, None, KIB * KIB, &[]).unwrap();
-        assert!(lanes.watched() <= 96, "{} of {label}", lanes.watched());
+        assert!(
+            lanes.busy_count() <= 96,
+            "{} of {label}",
+            lanes.busy_count()
+        );
     }
-    bench.world.run();
+    fixture.driver.run();
 }
 
 /// One that others put work on is asked whatever we see of it.
 fn an_exposed_queue_is_always_asked<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let crowd: Vec<_> = (0..100).map(|_| bench.in_order()).collect();
-    let lanes = bench.context.domain().lanes();
-    let everything = || bench.context.domain().everything();
+    let fixture = Fixture::<D>::new();
+    let crowd: Vec<_> = (0..100).map(|_| fixture.in_order()).collect();
+    let lanes = fixture.context.domain().lanes();
+    let everything = || fixture.context.domain().everything();
     assert!(everything().is_empty());
-    assert_eq!(lanes.watched(), 0, "none has anything pending");
+    assert_eq!(lanes.busy_count(), 0, "none has anything pending");
     let all = lanes.all();
-    all[3].expose().unwrap();
-    assert_eq!(lanes.watched(), 1);
+    all[3].share_native().unwrap();
+    assert_eq!(lanes.busy_count(), 1);
     (0..3).for_each(|_| assert_eq!(everything().len(), 1, "a marker behind what we cannot see"));
-    bench.world.run();
+    fixture.driver.run();
     assert_eq!(everything().len(), 1);
-    bench.world.run();
+    fixture.driver.run();
     drop(crowd);
 }
 

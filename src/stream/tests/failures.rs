@@ -12,17 +12,17 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-type Bench = crate::stream::testing::Bench<Polled>;
+type Fixture = crate::stream::testing::Fixture<Polled>;
 
 const FAILED: Option<ur_result_t> = Some(UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS);
 
 /// The label of a launch that fails.
 const BAD: u32 = 1000;
 
-fn bench() -> Bench {
-    let bench = Bench::new();
-    bench.world.failing.lock().unwrap().push(BAD);
-    bench
+fn fixture() -> Fixture {
+    let fixture = Fixture::new();
+    fixture.driver.failing.lock().unwrap().push(BAD);
+    fixture
 }
 
 fn barrier(queue: &QueueArc<Polled>, waits: &[&EventArc<Polled>]) -> EventArc<Polled> {
@@ -42,11 +42,16 @@ enum Wait {
 }
 
 impl Wait {
-    fn run(self, bench: &Bench, queue: &QueueArc<Polled>, last: &EventArc<Polled>) -> Result<()> {
+    fn run(
+        self,
+        fixture: &Fixture,
+        queue: &QueueArc<Polled>,
+        last: &EventArc<Polled>,
+    ) -> Result<()> {
         match self {
             Self::Event => last.wait_here(),
             Self::Queue => queue.finish_here(),
-            Self::Device => bench.engine.wait_device(&bench.device),
+            Self::Device => fixture.engine.wait_device(&fixture.device),
         }
     }
 }
@@ -57,10 +62,10 @@ fn what_depends_on_a_failed_command_does_not_run_and_one_wait_reports_it() {
         for asked in [true, false] {
             for wait in [Wait::Event, Wait::Queue, Wait::Device] {
                 let what = format!("in order {in_order}, an event {asked}, {wait:?}");
-                let bench = bench();
+                let fixture = fixture();
                 let queue = match in_order {
-                    true => bench.in_order(),
-                    false => bench.out_of_order(),
+                    true => fixture.in_order(),
+                    false => fixture.out_of_order(),
                 };
                 let bad = match asked {
                     true => Some(launch(&queue, BAD, &[])),
@@ -72,7 +77,7 @@ fn what_depends_on_a_failed_command_does_not_run_and_one_wait_reports_it() {
                 let waits: Vec<_> = bad.iter().collect();
                 let behind = launch(&queue, 1, &waits);
                 let last = launch(&queue, 2, &[&behind]);
-                assert_eq!(code(wait.run(&bench, &queue, &last)), FAILED, "{what}");
+                assert_eq!(code(wait.run(&fixture, &queue, &last)), FAILED, "{what}");
                 for event in waits.into_iter().chain([&behind, &last]) {
                     assert_eq!(status(event), UR_EVENT_STATUS_ERROR, "{what}");
                     assert_eq!(code(event.wait_here()), FAILED, "{what}");
@@ -84,10 +89,14 @@ fn what_depends_on_a_failed_command_does_not_run_and_one_wait_reports_it() {
                 // Reported, it holds nothing up, and waiting waits.
                 launch_only(&queue, 3, &[]);
                 assert_eq!(queue.finish_here(), Ok(()), "{what}");
-                assert!(bench.world.ran().contains(&3), "{what}");
+                assert!(fixture.driver.ran().contains(&3), "{what}");
                 launch_only(&queue, 4, &[]);
-                assert_eq!(bench.engine.wait_device(&bench.device), Ok(()), "{what}");
-                assert!(bench.world.ran().contains(&4), "{what}");
+                assert_eq!(
+                    fixture.engine.wait_device(&fixture.device),
+                    Ok(()),
+                    "{what}"
+                );
+                assert!(fixture.driver.ran().contains(&4), "{what}");
             }
         }
     }
@@ -96,8 +105,8 @@ fn what_depends_on_a_failed_command_does_not_run_and_one_wait_reports_it() {
 #[test]
 fn at_any_place_in_a_row_what_comes_behind_has_failed() {
     for place in 0..6 {
-        let bench = bench();
-        let queue = bench.in_order();
+        let fixture = fixture();
+        let queue = fixture.in_order();
         let label = |at| if at == place { BAD } else { at };
         let events: Vec<_> = (0..6).map(|at| launch(&queue, label(at), &[])).collect();
         assert_eq!(code(queue.finish_here()), FAILED);
@@ -114,15 +123,15 @@ fn at_any_place_in_a_row_what_comes_behind_has_failed() {
 
 #[test]
 fn until_it_is_reported_nothing_more_runs_behind_it() {
-    let bench = bench();
-    let queue = bench.in_order();
+    let fixture = fixture();
+    let queue = fixture.in_order();
     let bad = launch(&queue, BAD, &[]);
     until(|| {
-        bench.world.run();
+        fixture.driver.run();
         status(&bad) == UR_EVENT_STATUS_ERROR
     });
     // Known, but no wait has reported it.
-    let (behind, other) = (launch(&queue, 1, &[]), bench.in_order());
+    let (behind, other) = (launch(&queue, 1, &[]), fixture.in_order());
     launch_only(&other, 2, &[]);
     let ran = AtomicUsize::new(0);
     let native = with_event(&[], |waits, event| {
@@ -134,22 +143,22 @@ fn until_it_is_reported_nothing_more_runs_behind_it() {
     assert_eq!(other.finish_here(), Ok(()), "a healthy queue");
     assert_eq!(status(&native), UR_EVENT_STATUS_ERROR);
     assert_eq!(code(behind.wait_here()), FAILED);
-    assert_eq!(bench.world.ran(), [2]);
+    assert_eq!(fixture.driver.ran(), [2]);
     assert_eq!(ran.load(Ordering::Relaxed), 0);
     launch_only(&queue, 3, &[]);
     assert_eq!(queue.finish_here(), Ok(()));
-    assert_eq!(bench.world.ran(), [2, 3]);
+    assert_eq!(fixture.driver.ran(), [2, 3]);
 }
 
 #[test]
 fn out_of_order_what_does_not_depend_on_it_runs() {
-    let bench = bench();
-    let queue = bench.out_of_order();
+    let fixture = fixture();
+    let queue = fixture.out_of_order();
     let free: Vec<_> = (0..20).map(|label| launch(&queue, label, &[])).collect();
     let bad = launch(&queue, BAD, &[&free[0]]);
     let behind = launch(&queue, 100, &[&bad]);
     until(|| {
-        bench.world.run();
+        fixture.driver.run();
         status(&bad) == UR_EVENT_STATUS_ERROR
     });
     let more: Vec<_> = (20..40).map(|label| launch(&queue, label, &[])).collect();
@@ -160,7 +169,7 @@ fn out_of_order_what_does_not_depend_on_it_runs() {
             .all(|event| event.wait_here().is_ok())
     );
     assert_eq!(code(behind.wait_here()), FAILED);
-    let mut ran = bench.world.ran();
+    let mut ran = fixture.driver.ran();
     ran.sort_unstable();
     assert_eq!(ran, Vec::from_iter(0..40));
     // A barrier over what failed, before anybody has asked.
@@ -171,8 +180,8 @@ fn out_of_order_what_does_not_depend_on_it_runs() {
     launch_only(&queue, 201, &[]);
     queue.finish_here().ok();
     assert_eq!(queue.finish_here(), Ok(()));
-    assert!(bench.world.ran().contains(&201));
-    assert!(!bench.world.ran().contains(&200));
+    assert!(fixture.driver.ran().contains(&201));
+    assert!(!fixture.driver.ran().contains(&200));
 }
 
 extern "C" fn count(data: *mut c_void) {
@@ -183,10 +192,10 @@ extern "C" fn count(data: *mut c_void) {
 #[test]
 fn a_host_task_behind_it_does_not_run() {
     for in_order in [true, false] {
-        let bench = bench();
+        let fixture = fixture();
         let queue = match in_order {
-            true => bench.in_order(),
-            false => bench.out_of_order(),
+            true => fixture.in_order(),
+            false => fixture.out_of_order(),
         };
         let ran = Arc::new(AtomicUsize::new(0));
         let task = |waits: &[&EventArc<Polled>]| {
@@ -200,32 +209,32 @@ fn a_host_task_behind_it_does_not_run() {
         let held = task(&[&bad]);
         let behind = launch(&queue, 1, &[&held]);
         until(|| {
-            bench.world.run();
+            fixture.driver.run();
             status(&held) == UR_EVENT_STATUS_ERROR
         });
         assert_eq!(code(behind.wait_here()), FAILED, "in order {in_order}");
         assert_eq!(code(held.wait_here()), FAILED);
         queue.finish_here().ok();
         assert_eq!(queue.finish_here(), Ok(()));
-        assert_eq!(bench.engine.wait_device(&bench.device), Ok(()));
+        assert_eq!(fixture.engine.wait_device(&fixture.device), Ok(()));
         let last = task(&[]);
         assert_eq!(last.wait_here(), Ok(()));
         assert_eq!(ran.load(Ordering::SeqCst), 1, "the last one alone");
-        assert!(bench.world.ran().is_empty());
+        assert!(fixture.driver.ran().is_empty());
     }
 }
 
 #[test]
 fn other_queues_and_contexts_that_wait_for_it_fail() {
-    let bench = bench();
-    let other = bench.another();
-    let (first, second, third) = (bench.in_order(), bench.in_order(), other.in_order());
+    let fixture = fixture();
+    let other = fixture.another();
+    let (first, second, third) = (fixture.in_order(), fixture.in_order(), other.in_order());
     let bad = launch(&first, BAD, &[]);
     let near = launch(&second, 1, &[&bad]);
     let far = launch(&third, 2, &[&near]);
     until(|| {
-        bench.world.run();
-        other.world.run();
+        fixture.driver.run();
+        other.driver.run();
         status(&far) == UR_EVENT_STATUS_ERROR
     });
     assert_eq!(code(second.finish_here()), FAILED);
@@ -233,14 +242,14 @@ fn other_queues_and_contexts_that_wait_for_it_fail() {
     // The wait for a command covers what that came after.
     assert_eq!(code(near.wait_here()), FAILED);
     assert_eq!(first.finish_here(), Ok(()));
-    assert!(bench.world.ran().is_empty() && other.world.ran().is_empty());
+    assert!(fixture.driver.ran().is_empty() && other.driver.ran().is_empty());
 }
 
 #[test]
 fn blocking_commands_and_memory_go_on() {
-    let bench = bench();
-    let queue = bench.in_order();
-    let pool = bench.pool(1 << 20, 0);
+    let fixture = fixture();
+    let queue = fixture.in_order();
+    let pool = fixture.pool(1 << 20, 0);
     let (block, _) = alloc(&queue, Some(&pool), 1 << 20, &[]).unwrap();
     launch_only(&queue, BAD, &[]);
     let blocking = without(&[], |waits, out| {

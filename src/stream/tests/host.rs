@@ -37,15 +37,15 @@ fn gate<D: AnyFake>(queue: &QueueArc<D>, waits: &[&EventArc<D>]) -> (Gate, Event
 }
 
 /// Whether it can complete; a polled driver has to be asked twice, since asking may record.
-fn completes<D: AnyFake>(bench: &Bench<D>, event: &EventArc<D>) -> bool {
+fn completes<D: AnyFake>(fixture: &Fixture<D>, event: &EventArc<D>) -> bool {
     status(event);
-    bench.world.run();
+    fixture.driver.run();
     status(event) == UR_EVENT_STATUS_COMPLETE
 }
 
 fn nothing_independent_waits_behind_the_host<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let queue = bench.out_of_order();
+    let fixture = Fixture::<D>::new();
+    let queue = fixture.out_of_order();
     let (gate_a, task_a) = gate(&queue, &[]);
     let (gate_b, task_b) = gate(&queue, &[]);
     let after_a = launch(&queue, 1, &[&task_a]);
@@ -54,29 +54,29 @@ fn nothing_independent_waits_behind_the_host<D: AnyFake>() {
     let after_both = launch(&queue, 4, &[&after_a, &task_b]);
     let free: Vec<_> = (10..30).map(|label| launch(&queue, label, &[])).collect();
     // What waits for the host through another queue is held up too.
-    let other = bench.in_order();
+    let other = fixture.in_order();
     launch_only(&other, 5, &[&after_a]);
     let through = launch(&other, 6, &[]);
     let late = launch(&queue, 7, &[&through]);
     let more: Vec<_> = (30..40).map(|label| launch(&queue, label, &[])).collect();
-    bench.world.run();
+    fixture.driver.run();
     assert!(
         free.iter()
             .chain(&more)
-            .all(|event| completes(&bench, event))
+            .all(|event| completes(&fixture, event))
     );
     gate_b.open.send(()).unwrap();
     until(|| status(&task_b) == UR_EVENT_STATUS_COMPLETE);
-    assert!(completes(&bench, &after_b), "b does not wait for a");
+    assert!(completes(&fixture, &after_b), "b does not wait for a");
     let held = [&after_a, &chained, &after_both, &late];
-    assert!(held.iter().all(|event| !completes(&bench, event)));
+    assert!(held.iter().all(|event| !completes(&fixture, event)));
     gate_a.open.send(()).unwrap();
     queue.finish_here().unwrap();
     assert_eq!(
         gate_a.passed.load(Ordering::SeqCst) + gate_b.passed.load(Ordering::SeqCst),
         2
     );
-    assert!(held.iter().all(|event| completes(&bench, event)));
+    assert!(held.iter().all(|event| completes(&fixture, event)));
     other.finish_here().unwrap();
 }
 
@@ -91,16 +91,16 @@ fn nothing_independent_waits_behind_the_host_when_polled() {
 }
 
 fn host_tasks_are_commands_of_an_in_order_queue<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let queue = bench.in_order();
+    let fixture = Fixture::<D>::new();
+    let queue = fixture.in_order();
     launch_only(&queue, 1, &[]);
     let (first_gate, first) = gate(&queue, &[]);
     let (second_gate, second) = gate(&queue, &[]);
     let after = launch(&queue, 2, &[]);
     drop(second_gate.open);
     assert_eq!(status(&first), UR_EVENT_STATUS_SUBMITTED);
-    bench.world.run();
-    assert_eq!(bench.world.ran(), [1]);
+    fixture.driver.run();
+    assert_eq!(fixture.driver.ran(), [1]);
     assert_eq!(
         second_gate.passed.load(Ordering::SeqCst),
         0,
@@ -112,12 +112,12 @@ fn host_tasks_are_commands_of_an_in_order_queue<D: AnyFake>() {
     assert_eq!(status(&first), UR_EVENT_STATUS_COMPLETE);
     queue.finish_here().unwrap();
     assert_eq!(status(&after), UR_EVENT_STATUS_COMPLETE);
-    assert_eq!(bench.world.ran(), [1, 2]);
+    assert_eq!(fixture.driver.ran(), [1, 2]);
 }
 
 fn finishing_covers_a_host_task_that_nothing_follows<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    for queue in [bench.in_order(), bench.out_of_order()] {
+    let fixture = Fixture::<D>::new();
+    for queue in [fixture.in_order(), fixture.out_of_order()] {
         launch_only(&queue, 1, &[]);
         let (task, event) = gate(&queue, &[]);
         let order = marker(&queue, &[]);
@@ -156,8 +156,12 @@ fn host_tasks_are_commands_of_a_polled_in_order_queue() {
 /// What a host task waits for is taken as it is when the task is enqueued: seen later, it could
 /// cover commands that wait for the task.
 fn a_host_task_waits_for_nothing_later<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let (p, q, r) = (bench.in_order(), bench.in_order(), bench.out_of_order());
+    let fixture = Fixture::<D>::new();
+    let (p, q, r) = (
+        fixture.in_order(),
+        fixture.in_order(),
+        fixture.out_of_order(),
+    );
     let (on_p, on_q) = (launch(&p, 1, &[]), launch(&q, 2, &[]));
     let (open, task) = gate(&r, &[&on_p, &on_q]);
     drop((on_p, on_q, task));
@@ -166,8 +170,8 @@ fn a_host_task_waits_for_nothing_later<D: AnyFake>() {
     launch_only(&p, 3, &[&after]);
     launch_only(&q, 4, &[&after]);
     until(|| {
-        bench.world.run();
-        bench.world.ran().len() == 4
+        fixture.driver.run();
+        fixture.driver.ran().len() == 4
     });
     assert_eq!(open.passed.load(Ordering::SeqCst), 1);
 }
@@ -187,30 +191,30 @@ fn a_host_task_waits_for_nothing_later_when_polled() {
 /// the task.
 #[test]
 fn a_forgotten_marker_is_no_later_one() {
-    let bench = Bench::<Polled>::new();
-    let queue = bench.in_order();
+    let fixture = Fixture::<Polled>::new();
+    let queue = fixture.in_order();
     let Shape::InOrder(lane) = &queue.shape else {
         unreachable!("an in-order queue is one lane");
     };
     let first = launch(&queue, 1, &[]);
     let second = launch(&queue, 2, &[]);
-    bench.world.run();
+    fixture.driver.run();
     assert_eq!(status(&first), UR_EVENT_STATUS_COMPLETE);
     launch_only(&queue, 3, &[]);
     assert!(lane.mark(1).unwrap().is_none(), "complete, and forgotten");
     assert_eq!(lane.mark(2).unwrap().map(|mark| mark.point.epoch), Some(2));
     drop(second);
-    bench.world.run();
+    fixture.driver.run();
 }
 
 /// Lanes of the context that there are.
-fn lanes<D: AnyFake>(bench: &Bench<D>) -> usize {
-    bench.context.domain().lanes().all().len()
+fn lanes<D: AnyFake>(fixture: &Fixture<D>) -> usize {
+    fixture.context.domain().lanes().all().len()
 }
 
 fn what_waits_for_the_same_host_shares_lanes<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let queue = bench.out_of_order();
+    let fixture = Fixture::<D>::new();
+    let queue = fixture.out_of_order();
     let (gate_a, a) = gate(&queue, &[]);
     let (gate_b, b) = gate(&queue, &[]);
     for label in 0..50 {
@@ -219,31 +223,31 @@ fn what_waits_for_the_same_host_shares_lanes<D: AnyFake>() {
         launch_only(&queue, label, &[&chained, &b]);
         launch_only(&queue, label, &[]);
     }
-    assert!(lanes(&bench) <= 16, "{} lanes", lanes(&bench));
+    assert!(lanes(&fixture) <= 16, "{} lanes", lanes(&fixture));
     drop((gate_a.open, gate_b.open));
     queue.finish_here().unwrap();
-    assert_eq!(bench.world.ran().len(), 200);
+    assert_eq!(fixture.driver.ran().len(), 200);
 }
 
 fn lanes_for_what_the_host_held_up_end<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let queue = bench.out_of_order();
+    let fixture = Fixture::<D>::new();
+    let queue = fixture.out_of_order();
     let gates: Vec<_> = (0..40).map(|_| gate(&queue, &[])).collect();
     for (label, (_, task)) in (0..).zip(&gates) {
         launch_only(&queue, label, &[task]);
     }
-    assert!(lanes(&bench) >= 40, "each waits for another host");
+    assert!(lanes(&fixture) >= 40, "each waits for another host");
     drop(gates);
     queue.finish_here().unwrap();
     launch_only(&queue, 100, &[]);
-    bench.world.run();
-    assert_eq!(bench.world.ran().len(), 41);
-    assert!(lanes(&bench) <= 4, "{} lanes", lanes(&bench));
+    fixture.driver.run();
+    assert_eq!(fixture.driver.ran().len(), 41);
+    assert!(lanes(&fixture) <= 4, "{} lanes", lanes(&fixture));
 }
 
 fn many_host_tasks_in_order_are_told_by_the_last<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let queue = bench.in_order();
+    let fixture = Fixture::<D>::new();
+    let queue = fixture.in_order();
     let (first, _) = gate(&queue, &[]);
     let mut rest = Vec::new();
     for label in 0..100 {
@@ -269,19 +273,19 @@ fn many_host_tasks_in_order_are_told_by_the_last<D: AnyFake>() {
             .iter()
             .all(|event| status(event) == UR_EVENT_STATUS_COMPLETE)
     );
-    assert_eq!(bench.world.ran(), (0..100).collect::<Vec<_>>());
+    assert_eq!(fixture.driver.ran(), (0..100).collect::<Vec<_>>());
 }
 
 /// Where the driver tells of no completion, threads block for it: one a lane, not one a point, but for a
 /// point before the one that is blocked for.
 fn many_pending_points_take_few_threads<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let (queue, other) = (bench.in_order(), bench.out_of_order());
+    let fixture = Fixture::<D>::new();
+    let (queue, other) = (fixture.in_order(), fixture.out_of_order());
     let early = launch(&queue, 0, &[]);
     let events: Vec<_> = (1..100).map(|label| launch(&queue, label, &[])).collect();
     let mut gates: Vec<_> = events.iter().map(|event| gate(&other, &[event])).collect();
     gates.push(gate(&other, &[&early]));
-    let live = bench.context.domain().engine().live_threads();
+    let live = fixture.context.domain().engine().live_threads();
     assert!(live <= 4, "{live} threads");
     let passed: Vec<_> = gates.iter().map(|(gate, _)| gate.passed.clone()).collect();
     let passed = || {
@@ -292,7 +296,7 @@ fn many_pending_points_take_few_threads<D: AnyFake>() {
     };
     drop(gates);
     assert_eq!(passed(), 0);
-    bench.world.run();
+    fixture.driver.run();
     other.finish_here().unwrap();
     assert_eq!(passed(), 100);
 }

@@ -7,7 +7,7 @@ use crate::stream::testing::*;
 
 /// A native command that puts foreign work on its lane; with its event.
 fn native<D: AnyFake>(queue: &QueueArc<D>, label: u32, waits: &[&EventArc<D>]) -> EventArc<D> {
-    let run = || queue.expose(|lane| lane.foreign(label)).unwrap();
+    let run = || queue.with_native(|lane| lane.foreign(label)).unwrap();
     let call = |waits: crate::object::Handles<'_, _>, event: crate::object::OutHandle<'_, _>| {
         native_command::enqueue(queue, None, waits, event, run)
     };
@@ -15,23 +15,23 @@ fn native<D: AnyFake>(queue: &QueueArc<D>, label: u32, waits: &[&EventArc<D>]) -
 }
 
 fn a_native_command_is_one_of_its_queue<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let (queue, other) = (bench.in_order(), bench.in_order());
+    let fixture = Fixture::<D>::new();
+    let (queue, other) = (fixture.in_order(), fixture.in_order());
     let far = launch(&other, 1, &[]);
     let before = launch(&queue, 2, &[]);
     let command = native(&queue, 50, &[&far]);
     let after = launch(&queue, 3, &[]);
     assert_eq!(command.command(), UR_COMMAND_ENQUEUE_NATIVE_EXP);
-    let line = bench.world.lanes.lock().unwrap()[0].number;
-    while bench.world.step(line) {}
-    assert_eq!(bench.world.ran(), [2], "it waits for its list");
+    let line = fixture.driver.lanes.lock().unwrap()[0].number;
+    while fixture.driver.step(line) {}
+    assert_eq!(fixture.driver.ran(), [2], "it waits for its list");
     assert_eq!(status(&before), UR_EVENT_STATUS_COMPLETE);
     assert_eq!(status(&command), UR_EVENT_STATUS_SUBMITTED);
-    bench.world.run();
-    assert_eq!(bench.world.ran(), [2, 1, 50, 3]);
+    fixture.driver.run();
+    assert_eq!(fixture.driver.ran(), [2, 1, 50, 3]);
     // Asking may have recorded.
     status(&after);
-    bench.world.run();
+    fixture.driver.run();
     let ends = [status(&command), status(&after)];
     assert_eq!(ends, [UR_EVENT_STATUS_COMPLETE; 2]);
 }
@@ -49,14 +49,14 @@ fn a_native_command_is_one_of_its_queue_when_polled() {
 /// On an out-of-order queue the function sees the lane that has its wait list, whoever asks for the
 /// stream beside it, and nothing else is placed there meanwhile.
 fn an_out_of_order_queue_lends_one_lane<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let queue = bench.out_of_order();
-    let far = launch(&bench.in_order(), 1, &[]);
-    let mut lent = usize::MAX;
+    let fixture = Fixture::<D>::new();
+    let queue = fixture.out_of_order();
+    let far = launch(&fixture.in_order(), 1, &[]);
+    let mut leased = usize::MAX;
     let run = || {
         queue
-            .expose(|lane| {
-                lent = lane.number();
+            .with_native(|lane| {
+                leased = lane.number();
                 lane.foreign(50);
             })
             .unwrap();
@@ -65,33 +65,33 @@ fn an_out_of_order_queue_lends_one_lane<D: AnyFake>() {
         }
         let inner = native(&queue, 60, &[]);
         queue
-            .expose(|lane| assert_eq!(lane.number(), lent))
+            .with_native(|lane| assert_eq!(lane.number(), leased))
             .unwrap();
         let shown = std::thread::scope(|scope| {
-            let ask = || queue.expose(FakeLane::number).unwrap();
+            let ask = || queue.with_native(FakeLane::number).unwrap();
             scope.spawn(ask).join().unwrap()
         });
-        assert_ne!(shown, lent, "another thread is not in the command");
+        assert_ne!(shown, leased, "another thread is not in the command");
         assert_ne!(status(&inner), UR_EVENT_STATUS_COMPLETE);
     };
     let ((), command) = with_event(&[&far], |waits, event| {
         native_command::enqueue(&queue, None, waits, event, run)
     })
     .unwrap();
-    let far_line = bench.world.lanes.lock().unwrap()[0].number;
+    let far_line = fixture.driver.lanes.lock().unwrap()[0].number;
     let others = || -> Vec<usize> {
-        let lanes = bench.world.lanes.lock().unwrap();
+        let lanes = fixture.driver.lanes.lock().unwrap();
         let numbers = lanes.iter().map(|line| line.number);
         numbers.filter(|number| *number != far_line).collect()
     };
-    while others().into_iter().any(|line| bench.world.step(line)) {}
-    let mut ran = bench.world.ran();
+    while others().into_iter().any(|line| fixture.driver.step(line)) {}
+    let mut ran = fixture.driver.ran();
     ran.sort_unstable();
     let independent: Vec<u32> = (10..20).chain([60]).collect();
     assert_eq!(ran, independent, "what is independent did not wait");
     assert_ne!(status(&command), UR_EVENT_STATUS_COMPLETE);
     queue.finish_here().unwrap();
-    assert_eq!(bench.world.ran().last(), Some(&50));
+    assert_eq!(fixture.driver.ran().last(), Some(&50));
     assert_eq!(status(&command), UR_EVENT_STATUS_COMPLETE);
 }
 
@@ -108,21 +108,21 @@ fn an_out_of_order_queue_lends_one_lane_when_polled() {
 /// Memory that native work may use is not handed to others before that work is done; once the command
 /// is over, the lane's own fast ways are open again.
 fn native_work_keeps_its_memory<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let pool = bench.pool(0, usize::MAX);
-    let (queue, other) = (bench.in_order(), bench.in_order());
+    let fixture = Fixture::<D>::new();
+    let pool = fixture.pool(0, usize::MAX);
+    let (queue, other) = (fixture.in_order(), fixture.in_order());
     let block = alloc_only(&queue, Some(&pool), 4 << 20, &[]).unwrap();
     drop(native(&queue, 50, &[]));
     free_only(&queue, block, &[]).unwrap();
     let again = alloc_only(&other, Some(&pool), 4 << 20, &[]).unwrap();
     assert_ne!(block, again, "native work may still use it");
-    let calls = bench.world.calls();
+    let calls = fixture.driver.calls();
     let own = alloc_only(&queue, Some(&pool), 4 << 20, &[]).unwrap();
     free_only(&queue, own, &[]).unwrap();
     assert_eq!(own, block, "its own queue comes after all of it");
-    assert_eq!(bench.world.calls(), calls, "and asks no driver");
+    assert_eq!(fixture.driver.calls(), calls, "and asks no driver");
     queue.finish_here().unwrap();
-    assert_eq!(bench.world.ran(), [50]);
+    assert_eq!(fixture.driver.ran(), [50]);
 }
 
 #[test]
@@ -137,37 +137,37 @@ fn native_work_keeps_its_memory_when_polled() {
 
 /// A stream that was given away stays open: every event and death covers what others put there.
 fn an_exposed_stream_stays_open<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let pool = bench.pool(0, usize::MAX);
-    let (queue, other) = (bench.in_order(), bench.in_order());
+    let fixture = Fixture::<D>::new();
+    let pool = fixture.pool(0, usize::MAX);
+    let (queue, other) = (fixture.in_order(), fixture.in_order());
     let block = alloc_only(&queue, Some(&pool), 4 << 20, &[]).unwrap();
     let early = launch(&queue, 1, &[]);
-    queue.expose(|lane| lane.foreign(50)).unwrap();
+    queue.with_native(|lane| lane.foreign(50)).unwrap();
     let mark = marker(&queue, &[]);
-    queue.expose(|lane| lane.foreign(51)).unwrap();
+    queue.with_native(|lane| lane.foreign(51)).unwrap();
     let freed = free(&queue, block, &[]).unwrap();
     launch_only(&other, 2, &[&mark]);
-    let line = bench.world.lanes.lock().unwrap()[0].number;
+    let line = fixture.driver.lanes.lock().unwrap()[0].number;
     let ran_until =
-        |label| while bench.world.ran().last() != Some(&label) && bench.world.step(line) {};
+        |label| while fixture.driver.ran().last() != Some(&label) && fixture.driver.step(line) {};
     ran_until(1);
     assert_ne!(status(&mark), UR_EVENT_STATUS_COMPLETE);
-    assert_eq!(completes_alone(&bench, &early), UR_EVENT_STATUS_COMPLETE);
+    assert_eq!(completes_alone(&fixture, &early), UR_EVENT_STATUS_COMPLETE);
     ran_until(50);
     assert_ne!(status(&freed), UR_EVENT_STATUS_COMPLETE);
     let again = alloc_only(&other, Some(&pool), 4 << 20, &[]).unwrap();
     assert_ne!(block, again, "foreign work may still use it");
-    bench.world.run();
+    fixture.driver.run();
     assert_eq!(status(&freed), UR_EVENT_STATUS_COMPLETE);
-    assert_eq!(bench.world.ran(), [1, 50, 51, 2]);
+    assert_eq!(fixture.driver.ran(), [1, 50, 51, 2]);
     queue.finish_here().unwrap();
 }
 
 /// Its status, after records that asking may have made.
-fn completes_alone<D: AnyFake>(bench: &Bench<D>, event: &EventArc<D>) -> ur_event_status_t {
+fn completes_alone<D: AnyFake>(fixture: &Fixture<D>, event: &EventArc<D>) -> ur_event_status_t {
     status(event);
-    let line = bench.world.lanes.lock().unwrap()[0].number;
-    bench.world.step(line);
+    let line = fixture.driver.lanes.lock().unwrap()[0].number;
+    fixture.driver.step(line);
     status(event)
 }
 
@@ -183,28 +183,28 @@ fn an_exposed_stream_stays_open_when_polled() {
 
 #[test]
 fn native_work_has_times_of_its_own() {
-    let bench = Bench::<Tracked>::new();
-    let queue = bench.queue(UR_QUEUE_FLAG_PROFILING_ENABLE);
+    let fixture = Fixture::<Tracked>::new();
+    let queue = fixture.queue(UR_QUEUE_FLAG_PROFILING_ENABLE);
     let command = native(&queue, 50, &[]);
     let time = |what| {
         info::<u64>(|out| crate::hal::Event::<Tracked>::get_profiling_info(&command, what, out))
     };
     use crate::hal::ProfilingInfo::{CommandEnd, CommandQueued, CommandStart};
     assert!(time(CommandEnd).is_err());
-    bench.world.run();
+    fixture.driver.run();
     let times = [CommandQueued, CommandStart, CommandEnd].map(|what| time(what).unwrap());
     assert!(times.is_sorted() && times[2] > times[1], "{times:?}");
 }
 
 #[test]
 fn a_native_command_may_bring_what_it_needs() {
-    let bench = Bench::<Polled>::new();
-    let queue = bench.in_order();
-    let run = || queue.expose(|lane| lane.foreign(50)).unwrap();
+    let fixture = Fixture::<Polled>::new();
+    let queue = fixture.in_order();
+    let run = || queue.with_native(|lane| lane.foreign(50)).unwrap();
     without(&[], |waits, event| {
         native_command::enqueue(&queue, Some(Work::Launch(9)), waits, event, run)
     })
     .unwrap();
     queue.finish_here().unwrap();
-    assert_eq!(bench.world.ran(), [9, 50]);
+    assert_eq!(fixture.driver.ran(), [9, 50]);
 }

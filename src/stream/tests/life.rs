@@ -11,26 +11,26 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const MIB: usize = 1 << 20;
 
 fn a_queue_may_be_released_with_work_pending<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let context = Arc::downgrade(&bench.context);
-    for queue in [bench.in_order(), bench.out_of_order()] {
+    let fixture = Fixture::<D>::new();
+    let context = Arc::downgrade(&fixture.context);
+    for queue in [fixture.in_order(), fixture.out_of_order()] {
         launch_only(&queue, 1, &[]);
         let block = alloc_only(&queue, None, MIB, &[]).unwrap();
         free_only(&queue, block, &[]).unwrap();
     }
-    let (world, engine) = (bench.world.clone(), bench.engine.clone());
-    drop(bench);
-    assert_eq!(world.ran(), []);
+    let (driver, engine) = (fixture.driver.clone(), fixture.engine.clone());
+    drop(fixture);
+    assert_eq!(driver.ran(), []);
     assert!(
         context.upgrade().is_some(),
         "what is queued keeps the context"
     );
     until(|| {
-        world.run();
+        driver.run();
         context.upgrade().is_none()
     });
-    assert_eq!(world.ran(), [1, 1]);
-    until(|| world.slabs.lock().unwrap().is_empty() && world.lanes.lock().unwrap().is_empty());
+    assert_eq!(driver.ran(), [1, 1]);
+    until(|| driver.slabs.lock().unwrap().is_empty() && driver.lanes.lock().unwrap().is_empty());
     engine.shut_down();
 }
 
@@ -46,15 +46,15 @@ fn a_queue_may_be_released_with_work_pending_when_polled() {
 
 #[test]
 fn a_pool_s_memory_outlives_its_handle() {
-    let bench = Bench::<Tracked>::new();
-    let queue = bench.in_order();
-    let pool = bench.pool(0, usize::MAX);
+    let fixture = Fixture::<Tracked>::new();
+    let queue = fixture.in_order();
+    let pool = fixture.pool(0, usize::MAX);
     let live = alloc_only(&queue, Some(&pool), 4 * MIB, &[]).unwrap();
     let freed = alloc_only(&queue, Some(&pool), 4 * MIB, &[]).unwrap();
     launch_only(&queue, 1, &[]);
     free_only(&queue, freed, &[]).unwrap();
     drop(pool);
-    let held = || bench.world.slabs.lock().unwrap().len();
+    let held = || fixture.driver.slabs.lock().unwrap().len();
     assert_eq!(held(), 2, "one is live, one is pending");
     queue.finish_here().unwrap();
     assert_eq!(held(), 1);
@@ -64,7 +64,7 @@ fn a_pool_s_memory_outlives_its_handle() {
     queue.finish_here().unwrap();
     assert_eq!(held(), 0);
     assert_eq!(
-        bench.context.domain().memory.pools().len(),
+        fixture.context.domain().memory.pools().len(),
         0,
         "nothing is left of it"
     );
@@ -78,25 +78,27 @@ extern "C" fn deleter(data: *mut c_void) {
 
 #[test]
 fn a_context_ends_with_the_last_object_in_it() {
-    let bench = Bench::<Tracked>::new();
-    let weak = Arc::downgrade(&bench.context);
+    let fixture = Fixture::<Tracked>::new();
+    let weak = Arc::downgrade(&fixture.context);
     for data in [1, 2] {
         let data = std::ptr::without_provenance_mut(data);
-        hal::Context::<Tracked>::set_extended_deleter(&bench.context, deleter, data).unwrap();
+        hal::Context::<Tracked>::set_extended_deleter(&fixture.context, deleter, data).unwrap();
     }
-    let queue = bench.in_order();
+    let queue = fixture.in_order();
     let event = launch(&queue, 1, &[]);
-    let pool = bench.pool(0, 0);
+    let pool = fixture.pool(0, 0);
     // As the API holds it, a pool keeps its context, even when that keeps the pool as its current.
     pool.retain();
-    bench
+    fixture
         .context
-        .set_current_pool(&bench.device, &pool)
+        .set_current_pool(&fixture.device, &pool)
         .unwrap();
-    Context::default_pool(&bench.context, &bench.device).unwrap();
-    bench.world.run();
-    let Bench { context, world, .. } = bench;
-    drop((queue, context, world));
+    Context::default_pool(&fixture.context, &fixture.device).unwrap();
+    fixture.driver.run();
+    let Fixture {
+        context, driver, ..
+    } = fixture;
+    drop((queue, context, driver));
     assert!(weak.upgrade().is_some());
     drop(event);
     assert!(weak.upgrade().is_some(), "the pool's handle is left");
@@ -109,12 +111,12 @@ fn a_context_ends_with_the_last_object_in_it() {
 
 #[test]
 fn threads_use_one_queue_and_one_pool_at_once() {
-    let bench = Bench::<Tracked>::new();
-    let pool = bench.pool(64 * MIB, 0);
-    for queue in [bench.in_order(), bench.out_of_order()] {
+    let fixture = Fixture::<Tracked>::new();
+    let pool = fixture.pool(64 * MIB, 0);
+    for queue in [fixture.in_order(), fixture.out_of_order()] {
         std::thread::scope(|scope| {
             for thread in 0..4 {
-                let (queue, pool, bench) = (&queue, &pool, &bench);
+                let (queue, pool, fixture) = (&queue, &pool, &fixture);
                 scope.spawn(move || {
                     for round in 0..50 {
                         let (block, born) = alloc(queue, Some(pool), MIB, &[]).unwrap();
@@ -122,7 +124,7 @@ fn threads_use_one_queue_and_one_pool_at_once() {
                         let dead = free(queue, block, &[&used]).unwrap();
                         if round % 10 == 0 {
                             dead.wait_here().unwrap();
-                            bench.context.domain().settle();
+                            fixture.context.domain().settle();
                         }
                     }
                 });
@@ -132,14 +134,14 @@ fn threads_use_one_queue_and_one_pool_at_once() {
         assert_eq!(pool.core().used.read().0, 0);
         assert_eq!(pool.core().reserved.current(), 0);
     }
-    assert_eq!(bench.world.ran().len(), 2 * 4 * 50);
+    assert_eq!(fixture.driver.ran().len(), 2 * 4 * 50);
 }
 
 #[test]
 fn devices_and_pools_of_elsewhere_are_refused() {
-    let (bench, other) = (Bench::<Tracked>::new(), Bench::<Tracked>::new());
-    let queue = bench.in_order();
-    let made = Queue::create(&bench.context, &other.device, Default::default());
+    let (fixture, other) = (Fixture::<Tracked>::new(), Fixture::<Tracked>::new());
+    let queue = fixture.in_order();
+    let made = Queue::create(&fixture.context, &other.device, Default::default());
     assert_eq!(code(made), Some(UR_RESULT_ERROR_INVALID_DEVICE));
     let foreign = other.pool(0, 0);
     assert_eq!(
@@ -147,6 +149,6 @@ fn devices_and_pools_of_elsewhere_are_refused() {
         Some(UR_RESULT_ERROR_INVALID_VALUE)
     );
     let device = Some(&*other.device);
-    let made = Context::alloc_now(&bench.context, Kind::Device, device, None, None, 8);
+    let made = Context::alloc_now(&fixture.context, Kind::Device, device, None, None, 8);
     assert_eq!(code(made), Some(UR_RESULT_ERROR_INVALID_DEVICE));
 }

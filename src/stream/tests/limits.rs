@@ -21,31 +21,31 @@ fn set<D: AnyFake>(pool: &PoolArc<D>, what: UsmPoolInfo, value: usize) -> Result
 }
 
 fn a_full_pool_waits_in_queue_order<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let pool = bench.pool(MIB, usize::MAX);
-    let (p, q) = (bench.in_order(), bench.in_order());
+    let fixture = Fixture::<D>::new();
+    let pool = fixture.pool(MIB, usize::MAX);
+    let (p, q) = (fixture.in_order(), fixture.in_order());
     let block = alloc_only(&p, Some(&pool), MIB, &[]).unwrap();
     launch_only(&p, 1, &[]);
     free_only(&p, block, &[]).unwrap();
-    let grown = bench.world.calls()[3];
+    let grown = fixture.driver.calls()[3];
     assert_eq!(alloc_only(&q, Some(&pool), MIB, &[]), Ok(block));
     assert_eq!(
-        (bench.world.waits(), bench.world.calls()[3]),
+        (fixture.driver.waits(), fixture.driver.calls()[3]),
         (1, grown),
         "one wait, no growth"
     );
     launch_only(&q, 2, &[]);
-    let q_line = bench.world.lanes.lock().unwrap()[1].number;
-    assert!(!bench.world.step(q_line), "the use waits for the death");
+    let q_line = fixture.driver.lanes.lock().unwrap()[1].number;
+    assert!(!fixture.driver.step(q_line), "the use waits for the death");
     free_only(&q, block, &[]).unwrap();
     // Out of order the wait goes on the event.
-    let r = bench.out_of_order();
+    let r = fixture.out_of_order();
     let dry = Some(UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
     let (again, event) = alloc(&r, Some(&pool), MIB, &[]).unwrap();
     assert_eq!((again, status(&event)), (block, UR_EVENT_STATUS_SUBMITTED));
     launch_only(&r, 3, &[&event]);
-    bench.world.run();
-    assert_eq!(bench.world.ran(), [1, 2, 3]);
+    fixture.driver.run();
+    assert_eq!(fixture.driver.ran(), [1, 2, 3]);
     assert_eq!(
         code(alloc_only(&p, Some(&pool), MIB, &[])),
         dry,
@@ -59,7 +59,7 @@ fn a_full_pool_waits_in_queue_order<D: AnyFake>() {
     let last = launch(&r, 4, &[&event]);
     free_only(&r, block, &[&last]).unwrap();
     assert_eq!(alloc_only(&r, Some(&pool), MIB, &[]), Ok(block));
-    assert_eq!(bench.world.ran(), [1, 2, 3, 4]);
+    assert_eq!(fixture.driver.ran(), [1, 2, 3, 4]);
 }
 
 #[test]
@@ -76,9 +76,9 @@ fn a_full_pool_waits_in_queue_order_when_polled() {
 /// gives way to a new slab.
 fn quarters_make_room_for_three<D: AnyFake>() {
     for ask in 0..4 {
-        let bench = Bench::<D>::new();
-        let pool = bench.pool(8 * MIB, usize::MAX);
-        let (p, q) = (bench.in_order(), bench.in_order());
+        let fixture = Fixture::<D>::new();
+        let pool = fixture.pool(8 * MIB, usize::MAX);
+        let (p, q) = (fixture.in_order(), fixture.in_order());
         let queues = [&p, &p, &q, &p];
         let blocks = queues.map(|queue| alloc_only(queue, Some(&pool), 2 * MIB, &[]).unwrap());
         launch_only(&p, 1, &[]);
@@ -86,7 +86,7 @@ fn quarters_make_room_for_three<D: AnyFake>() {
         for (queue, block) in queues.iter().zip(blocks) {
             free_only(queue, block, &[]).unwrap();
         }
-        let (asks, size) = (bench.out_of_order(), 6 * MIB);
+        let (asks, size) = (fixture.out_of_order(), 6 * MIB);
         let (asks, event) = match ask {
             0 => (&p, false),
             1 => (&q, true),
@@ -98,7 +98,7 @@ fn quarters_make_room_for_three<D: AnyFake>() {
             false => alloc_only(asks, Some(&pool), size, &[]),
         };
         assert!(block.is_ok(), "{:?}", code(block));
-        assert!(bench.world.ran().contains(&1));
+        assert!(fixture.driver.ran().contains(&1));
         assert_eq!(figure(&pool, UsmPoolInfo::ReservedHighExp), 8 * MIB);
         assert_eq!(pool.core().counters().failed, 0);
         let more = alloc_only(asks, Some(&pool), 4 * MIB, &[]);
@@ -120,9 +120,9 @@ fn quarters_make_room_for_three_when_polled() {
 /// What is pending of other kinds under the maximum, and of other pools where the driver has no more.
 #[test]
 fn the_host_waits_for_memory_of_other_kinds_and_pools() {
-    let bench = Bench::<Polled>::new();
-    let (p, q) = (bench.in_order(), bench.in_order());
-    let pool = bench.pool(4 * MIB, usize::MAX);
+    let fixture = Fixture::<Polled>::new();
+    let (p, q) = (fixture.in_order(), fixture.in_order());
+    let pool = fixture.pool(4 * MIB, usize::MAX);
     let host = |queue: &QueueArc<Polled>, pool: Option<&PoolArc<Polled>>| {
         without(&[], |waits, out| {
             let pool = pool.map(|pool| &**pool);
@@ -133,20 +133,20 @@ fn the_host_waits_for_memory_of_other_kinds_and_pools() {
     launch_only(&p, 1, &[]);
     free_only(&p, device, &[]).unwrap();
     let block = host(&q, Some(&pool)).unwrap();
-    assert_eq!(bench.world.ran(), [1]);
+    assert_eq!(fixture.driver.ran(), [1]);
     launch_only(&q, 2, &[]);
     free_only(&q, block.addr(), &[]).unwrap();
-    *bench.world.room.lock().unwrap() = Some(4 * MIB);
+    *fixture.driver.room.lock().unwrap() = Some(4 * MIB);
     host(&p, None).unwrap();
-    assert_eq!(bench.world.ran(), [1, 2]);
+    assert_eq!(fixture.driver.ran(), [1, 2]);
     assert_eq!(figure(&pool, UsmPoolInfo::ReservedCurrentExp), 0);
 }
 
 #[test]
 fn a_maximum_holds_over_all_kinds_together() {
-    let bench = Bench::<Tracked>::new();
-    let pool = bench.pool(8 * MIB, usize::MAX);
-    let queue = bench.in_order();
+    let fixture = Fixture::<Tracked>::new();
+    let pool = fixture.pool(8 * MIB, usize::MAX);
+    let queue = fixture.in_order();
     let of = |kind| {
         without(&[], |waits, out| {
             alloc::alloc(&queue, kind, Some(&*pool), 4 * MIB, waits, out)
@@ -170,13 +170,13 @@ fn a_maximum_holds_over_all_kinds_together() {
 
 #[test]
 fn a_synchronous_request_waits_on_the_host_for_room() {
-    let bench = Bench::<Tracked>::new();
-    let pool = bench.pool(MIB, usize::MAX);
-    let queue = bench.in_order();
+    let fixture = Fixture::<Tracked>::new();
+    let pool = fixture.pool(MIB, usize::MAX);
+    let queue = fixture.in_order();
     let block = alloc_only(&queue, Some(&pool), MIB, &[]).unwrap();
     let now = |kind| {
-        let device = Some(&*bench.device);
-        Context::alloc_now(&bench.context, kind, device, None, Some(&*pool), MIB)
+        let device = Some(&*fixture.device);
+        Context::alloc_now(&fixture.context, kind, device, None, Some(&*pool), MIB)
             .map(|ptr| ptr.addr())
     };
     assert_eq!(
@@ -186,22 +186,22 @@ fn a_synchronous_request_waits_on_the_host_for_room() {
     launch_only(&queue, 1, &[]);
     free_only(&queue, block, &[]).unwrap();
     assert_eq!(now(Kind::Device), Ok(block));
-    assert_eq!(bench.world.ran(), [1]);
+    assert_eq!(fixture.driver.ran(), [1]);
     launch_only(&queue, 2, &[]);
     free_only(&queue, block, &[]).unwrap();
     assert!(
         now(Kind::Shared).is_ok(),
         "room that another kind gives back"
     );
-    assert_eq!(bench.world.ran(), [1, 2]);
+    assert_eq!(fixture.driver.ran(), [1, 2]);
 }
 
 #[test]
 fn memory_pressure_takes_what_other_pools_hold_idle() {
-    let bench = Bench::<Tracked>::new();
-    *bench.world.room.lock().unwrap() = Some(2 * MIB);
-    let queue = bench.in_order();
-    let pool = bench.pool(0, usize::MAX);
+    let fixture = Fixture::<Tracked>::new();
+    *fixture.driver.room.lock().unwrap() = Some(2 * MIB);
+    let queue = fixture.in_order();
+    let pool = fixture.pool(0, usize::MAX);
     let block = alloc_only(&queue, Some(&pool), 2 * MIB, &[]).unwrap();
     let dry = Some(UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
     assert_eq!(code(alloc_only(&queue, None, MIB, &[])), dry);
@@ -212,8 +212,8 @@ fn memory_pressure_takes_what_other_pools_hold_idle() {
 
 #[test]
 fn thresholds_are_settled_before_a_wait_returns() {
-    let bench = Bench::<Tracked>::new();
-    let queue = bench.in_order();
+    let fixture = Fixture::<Tracked>::new();
+    let queue = fixture.in_order();
     let reserved = |pool: &PoolArc<_>| figure(pool, UsmPoolInfo::ReservedCurrentExp);
     let cycle = |pool: &PoolArc<_>| {
         let block = alloc_only(&queue, Some(pool), 4 * MIB, &[]).unwrap();
@@ -221,9 +221,9 @@ fn thresholds_are_settled_before_a_wait_returns() {
         free(&queue, block, &[]).unwrap()
     };
     let (none, some, all) = (
-        bench.pool(0, 0),
-        bench.pool(0, 4 * MIB),
-        bench.pool(0, usize::MAX),
+        fixture.pool(0, 0),
+        fixture.pool(0, 4 * MIB),
+        fixture.pool(0, usize::MAX),
     );
     for pool in [&none, &some, &all] {
         cycle(pool);
@@ -236,7 +236,7 @@ fn thresholds_are_settled_before_a_wait_returns() {
     <Event<Tracked> as hal::Event<Tracked>>::wait(list::<Tracked, _>(&handles)).unwrap();
     assert_eq!(reserved(&none), 0);
     cycle(&none);
-    bench.engine.wait_device(&bench.device).unwrap();
+    fixture.engine.wait_device(&fixture.device).unwrap();
     assert_eq!(reserved(&none), 0);
     set(&some, UsmPoolInfo::ReleaseThresholdExp, MIB).unwrap();
     assert_eq!(
@@ -254,15 +254,15 @@ fn thresholds_are_settled_before_a_wait_returns() {
 
 #[test]
 fn a_wait_looks_at_pools_again_once_one_was_stirred() {
-    let bench = Bench::<Tracked>::new();
-    let queue = bench.in_order();
-    let pool = bench.pool(0, usize::MAX);
+    let fixture = Fixture::<Tracked>::new();
+    let queue = fixture.in_order();
+    let pool = fixture.pool(0, usize::MAX);
     let reserved = || figure(&pool, UsmPoolInfo::ReservedCurrentExp);
     let cycle = || {
         let block = alloc_only(&queue, Some(&pool), 4 * MIB, &[]).unwrap();
         free(&queue, block, &[]).unwrap()
     };
-    let memory = &bench.context.domain().memory;
+    let memory = &fixture.context.domain().memory;
     let wait = |event: &EventArc<Tracked>| {
         let handles = [event.handle()];
         <Event<Tracked> as hal::Event<Tracked>>::wait(list::<Tracked, _>(&handles)).unwrap();
@@ -291,9 +291,9 @@ fn a_wait_looks_at_pools_again_once_one_was_stirred() {
 
 #[test]
 fn figures_can_be_read_and_highs_reset() {
-    let bench = Bench::<Tracked>::new();
-    let pool = bench.pool(0, usize::MAX);
-    let queue = bench.in_order();
+    let fixture = Fixture::<Tracked>::new();
+    let pool = fixture.pool(0, usize::MAX);
+    let queue = fixture.in_order();
     let kinds = [Kind::Device, Kind::Shared, Kind::Host];
     let blocks = kinds.map(|kind| {
         let made = without(&[], |waits, out| {
@@ -328,19 +328,22 @@ fn figures_can_be_read_and_highs_reset() {
     let fixed = set(&pool, UsmPoolInfo::MaximumSizeExp, 0);
     assert_eq!(code(fixed), Some(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION));
     let of = |what| info::<usize>(|out| hal::UsmPool::<Tracked>::get_info(&pool, what, out));
-    assert_eq!(of(UsmPoolInfo::Context), Ok(bench.context.handle().addr()));
+    assert_eq!(
+        of(UsmPoolInfo::Context),
+        Ok(fixture.context.handle().addr())
+    );
 }
 
 #[test]
 fn figures_are_exact_with_threads() {
-    let bench = Bench::<Tracked>::new();
-    let pool = bench.pool(0, usize::MAX);
+    let fixture = Fixture::<Tracked>::new();
+    let pool = fixture.pool(0, usize::MAX);
     let most = AtomicUsize::new(0);
     let now = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                let queue = bench.in_order();
+                let queue = fixture.in_order();
                 for _ in 0..200 {
                     let block = alloc_only(&queue, Some(&pool), 1 << 16, &[]).unwrap();
                     let level = now.fetch_add(1 << 16, Ordering::SeqCst) + (1 << 16);
@@ -357,7 +360,7 @@ fn figures_are_exact_with_threads() {
 }
 
 fn make(
-    bench: &Bench<Tracked>,
+    fixture: &Fixture<Tracked>,
     flags: ur_usm_pool_flags_t,
     buffer: Option<&ur_usm_pool_buffer_desc_t>,
 ) -> Result<PoolArc<Tracked>> {
@@ -367,43 +370,43 @@ fn make(
         flags,
         ..Default::default()
     };
-    UsmPool::create(&bench.context, vec![bench.device.clone()], &desc)
+    UsmPool::create(&fixture.context, vec![fixture.device.clone()], &desc)
 }
 
 #[test]
 fn zero_initialised_pools_ask_for_zeroed_memory() {
-    let bench = Bench::<Tracked>::new();
-    let queue = bench.in_order();
+    let fixture = Fixture::<Tracked>::new();
+    let queue = fixture.in_order();
     let all = UR_USM_POOL_FLAG_ZERO_INITIALIZE_BLOCK
         | UR_USM_POOL_FLAG_READ_ONLY_EXP
         | UR_USM_POOL_FLAG_USE_NATIVE_MEMORY_POOL_EXP;
-    let zeroed = make(&bench, all, None).unwrap();
+    let zeroed = make(&fixture, all, None).unwrap();
     alloc_only(&queue, Some(&zeroed), MIB, &[]).unwrap();
     alloc_only(&queue, None, MIB, &[]).unwrap();
-    assert_eq!(bench.world.zeroed.load(Ordering::Relaxed), 1);
+    assert_eq!(fixture.driver.zeroed.load(Ordering::Relaxed), 1);
 }
 
 #[test]
 fn pools_over_user_memory_hand_out_that_and_nothing_else() {
-    let bench = Bench::<Tracked>::new();
-    let queue = bench.in_order();
+    let fixture = Fixture::<Tracked>::new();
+    let queue = fixture.in_order();
     let outer = alloc_only(&queue, None, MIB, &[]).unwrap();
     let mut buffer = ur_usm_pool_buffer_desc_t {
         pMem: std::ptr::without_provenance_mut(outer),
         size: MIB,
         memType: UR_USM_TYPE_DEVICE,
-        device: bench.device.handle().cast(),
+        device: fixture.device.handle().cast(),
         ..Default::default()
     };
-    let submits = bench.world.calls()[0];
+    let submits = fixture.driver.calls()[0];
     let pool = make(
-        &bench,
+        &fixture,
         UR_USM_POOL_FLAG_ZERO_INITIALIZE_BLOCK,
         Some(&buffer),
     )
     .unwrap();
-    assert_eq!(bench.world.calls()[0], submits + 1, "zeroed once");
-    let grown = bench.world.calls()[3];
+    assert_eq!(fixture.driver.calls()[0], submits + 1, "zeroed once");
+    let grown = fixture.driver.calls()[3];
     let inner = alloc_only(&queue, Some(&pool), MIB / 2, &[]).unwrap();
     let rest = alloc_only(&queue, Some(&pool), MIB / 2, &[]).unwrap();
     assert_eq!((inner, rest), (outer, outer + MIB / 2));
@@ -425,12 +428,12 @@ fn pools_over_user_memory_hand_out_that_and_nothing_else() {
     free_only(&queue, rest, &[]).unwrap();
     drop(pool);
     free_only(&queue, outer, &[]).unwrap();
-    assert_eq!(bench.world.calls()[3], grown);
+    assert_eq!(fixture.driver.calls()[3], grown);
     buffer.pMem = std::ptr::null_mut();
-    let null = make(&bench, ur_usm_pool_flags_t(0), Some(&buffer));
+    let null = make(&fixture, ur_usm_pool_flags_t(0), Some(&buffer));
     assert_eq!(code(null), Some(UR_RESULT_ERROR_INVALID_NULL_POINTER));
     buffer.pMem = std::ptr::without_provenance_mut(outer);
     buffer.memType = UR_USM_TYPE_UNKNOWN;
-    let unknown = make(&bench, ur_usm_pool_flags_t(0), Some(&buffer));
+    let unknown = make(&fixture, ur_usm_pool_flags_t(0), Some(&buffer));
     assert_eq!(code(unknown), Some(UR_RESULT_ERROR_INVALID_VALUE));
 }

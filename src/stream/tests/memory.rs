@@ -9,17 +9,17 @@ const MIB: usize = 1 << 20;
 
 #[test]
 fn allocation_and_free_do_not_call_the_driver() {
-    let bench = Bench::<Polled>::new();
-    let queue = bench.in_order();
+    let fixture = Fixture::<Polled>::new();
+    let queue = fixture.in_order();
     free_only(&queue, alloc_only(&queue, None, MIB, &[]).unwrap(), &[]).unwrap();
-    let calls = bench.world.calls();
+    let calls = fixture.driver.calls();
     let mut seen = std::collections::BTreeSet::new();
     for _ in 0..100 {
         let block = alloc_only(&queue, None, MIB, &[]).unwrap();
         seen.insert(block);
         free_only(&queue, block, &[]).unwrap();
     }
-    assert_eq!(bench.world.calls(), calls);
+    assert_eq!(fixture.driver.calls(), calls);
     assert_eq!(seen.len(), 1);
     // Not between commands that are pending either.
     launch_only(&queue, 1, &[]);
@@ -27,21 +27,25 @@ fn allocation_and_free_do_not_call_the_driver() {
     launch_only(&queue, 2, &[]);
     free_only(&queue, block, &[]).unwrap();
     assert_eq!(alloc_only(&queue, None, MIB, &[]), Ok(block));
-    let [submits, waits, marks, acquires] = bench.world.calls();
+    let [submits, waits, marks, acquires] = fixture.driver.calls();
     assert_eq!([submits - 2, waits, marks, acquires], calls);
-    bench.world.run();
+    fixture.driver.run();
 }
 
 fn events_carry_reuse_across_queues<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let (p, q, r) = (bench.in_order(), bench.in_order(), bench.out_of_order());
+    let fixture = Fixture::<D>::new();
+    let (p, q, r) = (
+        fixture.in_order(),
+        fixture.in_order(),
+        fixture.out_of_order(),
+    );
     let block = alloc_only(&p, None, MIB, &[]).unwrap();
     launch_only(&p, 1, &[]);
     let death = free(&p, block, &[]).unwrap();
     assert_eq!(death.command(), UR_COMMAND_ENQUEUE_USM_FREE_EXP);
     let refused = alloc_only(&q, None, MIB, &[]).unwrap();
     assert_ne!(refused, block, "nothing orders it");
-    assert_eq!(bench.world.waits(), 0);
+    assert_eq!(fixture.driver.waits(), 0);
     assert_ne!(alloc_only(&r, None, MIB, &[]).unwrap(), block, "nor here");
     let (taken, event) = alloc(&r, None, MIB, &[&death]).unwrap();
     assert_eq!(taken, block);
@@ -52,8 +56,8 @@ fn events_carry_reuse_across_queues<D: AnyFake>() {
         Ok(block),
         "transitively"
     );
-    assert!(bench.world.waits() <= 1);
-    bench.world.run();
+    assert!(fixture.driver.waits() <= 1);
+    fixture.driver.run();
 }
 
 #[test]
@@ -78,17 +82,17 @@ fn completion_carries_reuse_across_queues_when_looked_for() {
 
 /// What they come after is on lanes, which are looked at anyway when all is waited for.
 fn frees_out_of_order_record_nothing<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let (queue, other) = (bench.out_of_order(), bench.in_order());
+    let fixture = Fixture::<D>::new();
+    let (queue, other) = (fixture.out_of_order(), fixture.in_order());
     for label in 0..20 {
         let (block, made) = alloc(&queue, None, 64 << 10, &[]).unwrap();
         let ran = launch(&queue, label, &[&made]);
         free(&queue, block, &[&ran]).unwrap();
     }
-    assert_eq!(bench.world.calls()[2], 0, "nobody has an event any more");
+    assert_eq!(fixture.driver.calls()[2], 0, "nobody has an event any more");
     let all = marker(&queue, &[]);
     assert_ne!(status(&all), UR_EVENT_STATUS_COMPLETE);
-    bench.world.run();
+    fixture.driver.run();
     assert_eq!(status(&all), UR_EVENT_STATUS_COMPLETE);
     // Elsewhere nobody looks.
     let block = alloc_only(&queue, None, 64 << 10, &[]).unwrap();
@@ -98,7 +102,7 @@ fn frees_out_of_order_record_nothing<D: AnyFake>() {
     let all = marker(&queue, &[]);
     assert_ne!(status(&all), UR_EVENT_STATUS_COMPLETE);
     assert_ne!(alloc_only(&queue, None, 64 << 10, &[]), Ok(block));
-    bench.world.run();
+    fixture.driver.run();
     assert_eq!(status(&all), UR_EVENT_STATUS_COMPLETE);
 }
 
@@ -113,22 +117,22 @@ fn frees_out_of_order_record_nothing_when_polled() {
 }
 
 fn completion_carries_reuse_across_queues<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let (p, q) = (bench.in_order(), bench.out_of_order());
+    let fixture = Fixture::<D>::new();
+    let (p, q) = (fixture.in_order(), fixture.out_of_order());
     // All of a page, so that nothing else is free.
     let block = alloc_only(&p, None, 2 * MIB, &[]).unwrap();
     launch_only(&p, 1, &[]);
     free_only(&p, block, &[]).unwrap();
-    bench.world.run();
-    let grown = bench.world.calls()[3];
+    fixture.driver.run();
+    let grown = fixture.driver.calls()[3];
     assert_eq!(alloc_only(&q, None, 2 * MIB, &[]), Ok(block));
-    assert_eq!(bench.world.calls()[3], grown);
+    assert_eq!(fixture.driver.calls()[3], grown);
 }
 
 fn a_lane_that_is_never_idle_tells_how_far_it_is<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let (p, q) = (bench.in_order(), bench.in_order());
-    let line = bench.world.lanes.lock().unwrap()[0].number;
+    let fixture = Fixture::<D>::new();
+    let (p, q) = (fixture.in_order(), fixture.in_order());
+    let line = fixture.driver.lanes.lock().unwrap()[0].number;
     let block = alloc_only(&p, None, 2 * MIB, &[]).unwrap();
     launch_only(&p, 1, &[]);
     free_only(&p, block, &[]).unwrap();
@@ -137,18 +141,18 @@ fn a_lane_that_is_never_idle_tells_how_far_it_is<D: AnyFake>() {
     assert_ne!(other, block);
     launch_only(&p, 2, &[]);
     let steps = if D::TRACKS { 1 } else { 2 };
-    assert!((0..steps).all(|_| bench.world.step(line)));
-    assert_eq!(bench.world.ran(), [1]);
-    let calls = bench.world.calls();
+    assert!((0..steps).all(|_| fixture.driver.step(line)));
+    assert_eq!(fixture.driver.ran(), [1]);
+    let calls = fixture.driver.calls();
     assert_eq!(alloc_only(&q, None, 2 * MIB, &[]), Ok(block));
     // As often as it is asked, a lane has a few markers.
     for _ in 0..10 {
         launch_only(&p, 3, &[]);
         alloc_only(&q, None, 4 * MIB, &[]).unwrap();
     }
-    let marks = bench.world.calls()[2] - calls[2];
+    let marks = fixture.driver.calls()[2] - calls[2];
     assert!(marks <= 5, "{marks} markers");
-    bench.world.run();
+    fixture.driver.run();
     free_only(&q, block, &[]).unwrap();
     free_only(&q, other, &[]).unwrap();
 }
@@ -165,8 +169,8 @@ fn a_lane_that_is_never_idle_tells_how_far_it_is_when_polled() {
 
 #[test]
 fn an_out_of_order_free_is_ordered_by_its_list_and_barriers() {
-    let bench = Bench::<Tracked>::new();
-    let queue = bench.out_of_order();
+    let fixture = Fixture::<Tracked>::new();
+    let queue = fixture.out_of_order();
     let block = alloc_only(&queue, None, MIB, &[]).unwrap();
     let used = launch(&queue, 1, &[]);
     let freed = free(&queue, block, &[&used]).unwrap();
@@ -182,7 +186,7 @@ fn an_out_of_order_free_is_ordered_by_its_list_and_barriers() {
         (status(&freed), status(&event)),
         (UR_EVENT_STATUS_SUBMITTED, UR_EVENT_STATUS_SUBMITTED)
     );
-    bench.world.run();
+    fixture.driver.run();
     assert_eq!(
         (status(&freed), status(&event)),
         (UR_EVENT_STATUS_COMPLETE, UR_EVENT_STATUS_COMPLETE)
@@ -191,8 +195,8 @@ fn an_out_of_order_free_is_ordered_by_its_list_and_barriers() {
 
 #[test]
 fn barriers_and_finish_cover_pending_allocations() {
-    let bench = Bench::<Tracked>::new();
-    let (p, q) = (bench.in_order(), bench.out_of_order());
+    let fixture = Fixture::<Tracked>::new();
+    let (p, q) = (fixture.in_order(), fixture.out_of_order());
     let far = launch(&p, 1, &[]);
     let (_, pending) = alloc(&q, None, MIB, &[&far]).unwrap();
     let command = UR_COMMAND_EVENTS_WAIT_WITH_BARRIER;
@@ -201,10 +205,10 @@ fn barriers_and_finish_cover_pending_allocations() {
     })
     .unwrap();
     let after = launch(&q, 2, &[]);
-    let q_line = bench.world.lanes.lock().unwrap()[1].number;
-    assert!(!bench.world.step(q_line));
+    let q_line = fixture.driver.lanes.lock().unwrap()[1].number;
+    assert!(!fixture.driver.step(q_line));
     q.finish_here().unwrap();
-    assert_eq!(bench.world.ran(), [1, 2]);
+    assert_eq!(fixture.driver.ran(), [1, 2]);
     assert_eq!(
         (status(&pending), status(&after)),
         (UR_EVENT_STATUS_COMPLETE, UR_EVENT_STATUS_COMPLETE)
@@ -214,13 +218,13 @@ fn barriers_and_finish_cover_pending_allocations() {
     let (block, pending) = alloc(&q, None, MIB, &[&far]).unwrap();
     free_only(&q, block, &[&pending]).unwrap();
     q.finish_here().unwrap();
-    assert_eq!(bench.world.ran(), [1, 2, 3]);
+    assert_eq!(fixture.driver.ran(), [1, 2, 3]);
 }
 
 #[test]
 fn unknown_pointers_are_refused_and_enqueue_nothing() {
-    let bench = Bench::<Tracked>::new();
-    let (p, q) = (bench.in_order(), bench.in_order());
+    let fixture = Fixture::<Tracked>::new();
+    let (p, q) = (fixture.in_order(), fixture.in_order());
     let far = launch(&p, 1, &[]);
     let block = alloc_only(&q, None, MIB, &[]).unwrap();
     let invalid = Some(UR_RESULT_ERROR_INVALID_MEM_OBJECT);
@@ -230,20 +234,20 @@ fn unknown_pointers_are_refused_and_enqueue_nothing() {
         invalid,
         "no interior pointer"
     );
-    assert_eq!(bench.world.waits(), 0);
+    assert_eq!(fixture.driver.waits(), 0);
     free_only(&q, block, &[]).unwrap();
     assert_eq!(code(free_only(&q, block, &[])), invalid, "freed already");
-    assert_eq!(code(bench.context.free_now(block)), invalid);
-    bench.world.run();
+    assert_eq!(code(fixture.context.free_now(block)), invalid);
+    fixture.driver.run();
 }
 
 #[test]
 fn synchronous_usm_takes_only_what_is_complete() {
-    let bench = Bench::<Tracked>::new();
-    let (p, q) = (bench.in_order(), bench.out_of_order());
+    let fixture = Fixture::<Tracked>::new();
+    let (p, q) = (fixture.in_order(), fixture.out_of_order());
     let now = || {
-        let device = Some(&*bench.device);
-        let made = Context::alloc_now(&bench.context, Kind::Device, device, None, None, MIB);
+        let device = Some(&*fixture.device);
+        let made = Context::alloc_now(&fixture.context, Kind::Device, device, None, None, MIB);
         made.unwrap().addr()
     };
     let block = alloc_only(&p, None, MIB, &[]).unwrap();
@@ -252,7 +256,7 @@ fn synchronous_usm_takes_only_what_is_complete() {
     let first = now();
     assert_ne!(first, block);
     launch_only(&q, 2, &[]);
-    bench.context.free_now(first).unwrap();
+    fixture.context.free_now(first).unwrap();
     assert_ne!(now(), first, "it dies with all that was enqueued");
     assert_eq!(
         alloc_only(&p, None, MIB, &[]),
@@ -260,11 +264,11 @@ fn synchronous_usm_takes_only_what_is_complete() {
         "queues keep their shortcuts"
     );
     free_only(&p, block, &[]).unwrap();
-    bench.world.run();
-    let grown = bench.world.calls()[3];
+    fixture.driver.run();
+    let grown = fixture.driver.calls()[3];
     let three = [now(), now(), now()];
     assert!(three.contains(&block) && three.contains(&first));
-    assert_eq!(bench.world.calls()[3], grown);
+    assert_eq!(fixture.driver.calls()[3], grown);
     // And a pointer of one kind may be freed the other way.
     free_only(&p, block, &[]).unwrap();
     assert_eq!(alloc_only(&p, None, MIB, &[]), Ok(block));
@@ -272,15 +276,15 @@ fn synchronous_usm_takes_only_what_is_complete() {
 
 #[test]
 fn allocations_are_known_by_any_address_inside() {
-    let bench = Bench::<Tracked>::new();
-    let queue = bench.in_order();
-    let pool = bench.pool(0, usize::MAX);
+    let fixture = Fixture::<Tracked>::new();
+    let queue = fixture.in_order();
+    let pool = fixture.pool(0, usize::MAX);
     let of = |addr: usize, what: UsmAllocInfo| {
-        info::<usize>(|out| Context::alloc_info(&bench.context, addr, what, out))
+        info::<usize>(|out| Context::alloc_info(&fixture.context, addr, what, out))
     };
     let kind = |addr: usize| {
         info::<ur_usm_type_t>(|out| {
-            Context::alloc_info(&bench.context, addr, UsmAllocInfo::Type, out)
+            Context::alloc_info(&fixture.context, addr, UsmAllocInfo::Type, out)
         })
     };
     let block = alloc_only(&queue, Some(&pool), 1000, &[]).unwrap();
@@ -289,7 +293,7 @@ fn allocations_are_known_by_any_address_inside() {
     assert_eq!(of(block, UsmAllocInfo::Size), Ok(1000));
     assert_eq!(
         of(block, UsmAllocInfo::Device),
-        Ok(bench.device.handle().addr())
+        Ok(fixture.device.handle().addr())
     );
     assert_eq!(of(block, UsmAllocInfo::Pool), Ok(pool.handle().addr()));
     assert_eq!(kind(block + 1000), Ok(UR_USM_TYPE_UNKNOWN));
@@ -297,28 +301,28 @@ fn allocations_are_known_by_any_address_inside() {
         code(of(8, UsmAllocInfo::Size)),
         Some(UR_RESULT_ERROR_INVALID_MEM_OBJECT)
     );
-    let host = Context::alloc_now(&bench.context, Kind::Host, None, None, None, 64)
+    let host = Context::alloc_now(&fixture.context, Kind::Host, None, None, None, 64)
         .unwrap()
         .addr();
     assert_eq!(
         (kind(host), of(host, UsmAllocInfo::Device)),
         (Ok(UR_USM_TYPE_HOST), Ok(0))
     );
-    let default = Context::default_pool(&bench.context, &bench.device).unwrap();
+    let default = Context::default_pool(&fixture.context, &fixture.device).unwrap();
     assert_eq!(of(host, UsmAllocInfo::Pool), Ok(default.handle().addr()));
     // Commands must stay inside.
-    assert!(bench.context.check_range(block + 500, 500).is_ok());
+    assert!(fixture.context.check_range(block + 500, 500).is_ok());
     assert_eq!(
-        code(bench.context.check_range(block + 500, 501)),
+        code(fixture.context.check_range(block + 500, 501)),
         Some(UR_RESULT_ERROR_INVALID_SIZE)
     );
 }
 
 #[test]
 fn what_is_known_of_where_memory_ends_is_never_out_of_date() {
-    let bench = Bench::<Tracked>::new();
-    let (queue, other) = (bench.in_order(), bench.in_order());
-    let check = |addr: usize, bytes: usize| code(bench.context.check_range(addr, bytes));
+    let fixture = Fixture::<Tracked>::new();
+    let (queue, other) = (fixture.in_order(), fixture.in_order());
+    let check = |addr: usize, bytes: usize| code(fixture.context.check_range(addr, bytes));
     let outside = Some(UR_RESULT_ERROR_INVALID_SIZE);
     // From the lane's own store, shorter and longer.
     let block = alloc_only(&queue, None, 1000, &[]).unwrap();
@@ -347,17 +351,17 @@ fn what_is_known_of_where_memory_ends_is_never_out_of_date() {
 
 #[test]
 fn default_and_current_pools_are_stable() {
-    let bench = Bench::<Tracked>::new();
-    let queue = bench.in_order();
-    let default = || Context::default_pool(&bench.context, &bench.device).unwrap();
-    let current = || Context::current_pool(&bench.context, &bench.device).unwrap();
+    let fixture = Fixture::<Tracked>::new();
+    let queue = fixture.in_order();
+    let default = || Context::default_pool(&fixture.context, &fixture.device).unwrap();
+    let current = || Context::current_pool(&fixture.context, &fixture.device).unwrap();
     assert!(std::sync::Arc::ptr_eq(&default(), &default()));
     assert!(std::sync::Arc::ptr_eq(&default(), &current()));
-    let pool = bench.pool(0, usize::MAX);
+    let pool = fixture.pool(0, usize::MAX);
     pool.retain();
-    bench
+    fixture
         .context
-        .set_current_pool(&bench.device, &pool)
+        .set_current_pool(&fixture.device, &pool)
         .unwrap();
     assert!(std::sync::Arc::ptr_eq(&current(), &pool));
     assert!(!std::sync::Arc::ptr_eq(&default(), &pool));
@@ -369,16 +373,19 @@ fn default_and_current_pools_are_stable() {
     drop(pool);
     alloc_only(&queue, None, MIB, &[]).unwrap();
     assert!(weak.upgrade().is_some());
-    bench
+    fixture
         .context
-        .set_current_pool(&bench.device, &default())
+        .set_current_pool(&fixture.device, &default())
         .unwrap();
     assert!(weak.upgrade().is_none());
-    let destroy =
-        hal::Context::<Tracked>::usm_pool_destroy_exp(&bench.context, &bench.device, &default());
+    let destroy = hal::Context::<Tracked>::usm_pool_destroy_exp(
+        &fixture.context,
+        &fixture.device,
+        &default(),
+    );
     assert_eq!(code(destroy), Some(UR_RESULT_ERROR_INVALID_VALUE));
-    let other = Bench::<Tracked>::new();
+    let other = Fixture::<Tracked>::new();
     let foreign = other.pool(0, 0);
-    let set = bench.context.set_current_pool(&bench.device, &foreign);
+    let set = fixture.context.set_current_pool(&fixture.device, &foreign);
     assert_eq!(code(set), Some(UR_RESULT_ERROR_INVALID_VALUE));
 }

@@ -17,31 +17,35 @@ fn barrier<D: AnyFake>(queue: &QueueArc<D>, waits: &[&EventArc<D>]) -> EventArc<
 }
 
 fn waiting_is_elided<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let (p, q, r) = (bench.in_order(), bench.in_order(), bench.in_order());
+    let fixture = Fixture::<D>::new();
+    let (p, q, r) = (fixture.in_order(), fixture.in_order(), fixture.in_order());
     let first = launch(&p, 1, &[]);
     let second = launch(&p, 2, &[]);
-    assert_eq!(bench.world.waits(), 0);
+    assert_eq!(fixture.driver.waits(), 0);
     launch_only(&p, 3, &[&first, &second]);
-    assert_eq!(bench.world.waits(), 0, "a lane orders its own");
+    assert_eq!(fixture.driver.waits(), 0, "a lane orders its own");
     let on_q = launch(&q, 4, &[&first, &second]);
     assert_eq!(
-        bench.world.waits(),
+        fixture.driver.waits(),
         1,
         "two points of one lane are one wait"
     );
     launch_only(&q, 5, &[&first]);
     launch_only(&q, 5, &[&second]);
-    assert_eq!(bench.world.waits(), 1, "it waits already");
+    assert_eq!(fixture.driver.waits(), 1, "it waits already");
     launch_only(&r, 6, &[&on_q]);
-    assert_eq!(bench.world.waits(), 2);
+    assert_eq!(fixture.driver.waits(), 2);
     launch_only(&r, 7, &[&second]);
-    assert_eq!(bench.world.waits(), 2, "order is transitive");
-    bench.world.run();
+    assert_eq!(fixture.driver.waits(), 2, "order is transitive");
+    fixture.driver.run();
     assert_eq!(status(&on_q), UR_EVENT_STATUS_COMPLETE);
-    launch_only(&bench.in_order(), 8, &[&on_q, &first]);
-    assert_eq!(bench.world.waits(), 2, "nobody waits for what is complete");
-    bench.world.run();
+    launch_only(&fixture.in_order(), 8, &[&on_q, &first]);
+    assert_eq!(
+        fixture.driver.waits(),
+        2,
+        "nobody waits for what is complete"
+    );
+    fixture.driver.run();
 }
 
 #[test]
@@ -56,43 +60,43 @@ fn waiting_is_elided_with_a_polled_driver() {
 
 #[test]
 fn a_polled_driver_records_only_what_can_be_seen() {
-    let bench = Bench::<Polled>::new();
-    let (p, q) = (bench.in_order(), bench.in_order());
+    let fixture = Fixture::<Polled>::new();
+    let (p, q) = (fixture.in_order(), fixture.in_order());
     for label in 0..10 {
         launch_only(&p, label, &[]);
     }
     drop(launch(&p, 10, &[]));
     launch_only(&p, 11, &[]);
     assert_eq!(
-        bench.world.calls()[2],
+        fixture.driver.calls()[2],
         0,
         "no event alive, nothing recorded"
     );
     let seen = launch(&p, 12, &[]);
-    assert_eq!(bench.world.calls()[2], 0);
+    assert_eq!(fixture.driver.calls()[2], 0);
     launch_only(&p, 13, &[]);
     assert_eq!(
-        bench.world.calls()[2],
+        fixture.driver.calls()[2],
         1,
         "alive when the next command came"
     );
     launch_only(&q, 20, &[&seen]);
-    assert_eq!(bench.world.calls()[2], 1, "and used as it was recorded");
+    assert_eq!(fixture.driver.calls()[2], 1, "and used as it was recorded");
     // The wait does not cover what came after the event.
-    let p_line = bench.world.lanes.lock().unwrap()[0].number;
+    let p_line = fixture.driver.lanes.lock().unwrap()[0].number;
     for _ in 0..14 {
-        assert!(bench.world.step(p_line));
+        assert!(fixture.driver.step(p_line));
     }
-    let q_line = bench.world.lanes.lock().unwrap()[1].number;
-    assert!(bench.world.step(q_line) && bench.world.step(q_line));
-    assert_eq!(bench.world.ran().last(), Some(&20));
-    bench.world.run();
+    let q_line = fixture.driver.lanes.lock().unwrap()[1].number;
+    assert!(fixture.driver.step(q_line) && fixture.driver.step(q_line));
+    assert_eq!(fixture.driver.ran().last(), Some(&20));
+    fixture.driver.run();
 }
 
 #[test]
 fn a_polled_driver_is_asked_once_there_are_many_markers() {
-    let bench = Bench::<Polled>::new();
-    let (p, q, r) = (bench.in_order(), bench.in_order(), bench.in_order());
+    let fixture = Fixture::<Polled>::new();
+    let (p, q, r) = (fixture.in_order(), fixture.in_order(), fixture.in_order());
     let pass_on = |label: u32| {
         let event = launch(&p, label, &[]);
         launch_only(&q, 1000 + label, &[&event]);
@@ -101,17 +105,17 @@ fn a_polled_driver_is_asked_once_there_are_many_markers() {
     // Nothing is done, so nothing may be forgotten.
     let events: Vec<_> = (0..100).map(pass_on).collect();
     launch_only(&r, 2000, &[&events[3]]);
-    assert_eq!(bench.world.waits(), 101);
-    let p_line = bench.world.lanes.lock().unwrap()[0].number;
-    while bench.world.ran().last() != Some(&89) {
-        assert!(bench.world.step(p_line));
+    assert_eq!(fixture.driver.waits(), 101);
+    let p_line = fixture.driver.lanes.lock().unwrap()[0].number;
+    while fixture.driver.ran().last() != Some(&89) {
+        assert!(fixture.driver.step(p_line));
     }
     (100..300).for_each(|label| drop(pass_on(label)));
     launch_only(&r, 2001, &[&events[50]]);
     launch_only(&r, 2002, &[&events[95]]);
-    assert_eq!(bench.world.waits(), 302, "50 is seen to be done by now");
-    bench.world.run();
-    let ran = bench.world.ran();
+    assert_eq!(fixture.driver.waits(), 302, "50 is seen to be done by now");
+    fixture.driver.run();
+    let ran = fixture.driver.ran();
     let at = |label: u32| ran.iter().position(|ran| *ran == label).unwrap();
     assert!((0..300).all(|label| at(label) < at(1000 + label)));
     assert!(at(3) < at(2000) && at(95) < at(2002));
@@ -119,51 +123,55 @@ fn a_polled_driver_is_asked_once_there_are_many_markers() {
 
 #[test]
 fn independent_commands_spread_and_dependent_ones_follow() {
-    let bench = Bench::<Tracked>::new();
-    let queue = bench.out_of_order();
+    let fixture = Fixture::<Tracked>::new();
+    let queue = fixture.out_of_order();
     let heads: Vec<_> = (0..4).map(|label| launch(&queue, label, &[])).collect();
-    assert_eq!(bench.world.loads(), [1, 1, 1, 1]);
+    assert_eq!(fixture.driver.loads(), [1, 1, 1, 1]);
     let tails: Vec<_> = heads
         .iter()
         .rev()
         .map(|head| launch(&queue, 10, &[head]))
         .collect();
-    assert_eq!(bench.world.loads(), [2, 2, 2, 2]);
+    assert_eq!(fixture.driver.loads(), [2, 2, 2, 2]);
     assert_eq!(
-        bench.world.waits(),
+        fixture.driver.waits(),
         0,
         "each follows on its dependency's lane"
     );
     launch_only(&queue, 20, &[]);
-    assert_eq!(bench.world.loads().len(), 4, "no lane beyond the cap");
+    assert_eq!(fixture.driver.loads().len(), 4, "no lane beyond the cap");
     let join = launch(&queue, 30, &[&tails[0], &tails[1], &tails[2], &tails[3]]);
-    assert!((3..=4).contains(&bench.world.waits()));
+    assert!((3..=4).contains(&fixture.driver.waits()));
     assert_eq!(status(&join), UR_EVENT_STATUS_SUBMITTED);
-    bench.world.run();
+    fixture.driver.run();
     assert_eq!(status(&join), UR_EVENT_STATUS_COMPLETE);
     launch_only(&queue, 40, &[]);
-    assert_eq!(bench.world.loads().len(), 4, "an idle lane is used again");
-    bench.world.run();
+    assert_eq!(
+        fixture.driver.loads().len(),
+        4,
+        "an idle lane is used again"
+    );
+    fixture.driver.run();
 }
 
 fn barriers_hold_back_what_follows<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let queue = bench.out_of_order();
+    let fixture = Fixture::<D>::new();
+    let queue = fixture.out_of_order();
     let before: Vec<_> = (0..4).map(|label| launch(&queue, label, &[])).collect();
     let all = marker(&queue, &[]);
     let free = launch(&queue, 5, &[&before[0]]);
     let wall = barrier(&queue, &[]);
     let after = launch(&queue, 10, &[]);
     assert_eq!(status(&wall), UR_EVENT_STATUS_SUBMITTED);
-    let numbers: Vec<_> = bench
-        .world
+    let numbers: Vec<_> = fixture
+        .driver
         .lanes
         .lock()
         .unwrap()
         .iter()
         .map(|line| line.number)
         .collect();
-    while bench.world.step(numbers[0]) {}
+    while fixture.driver.step(numbers[0]) {}
     assert_eq!(
         status(&free),
         UR_EVENT_STATUS_COMPLETE,
@@ -171,20 +179,20 @@ fn barriers_hold_back_what_follows<D: AnyFake>() {
     );
     assert_ne!(status(&after), UR_EVENT_STATUS_COMPLETE);
     assert_ne!(status(&all), UR_EVENT_STATUS_COMPLETE);
-    bench.world.run();
-    let ran = bench.world.ran();
+    fixture.driver.run();
+    let ran = fixture.driver.ran();
     assert_eq!(ran.last(), Some(&10));
     for event in [&all, &wall, &after] {
         assert_eq!(status(event), UR_EVENT_STATUS_COMPLETE);
     }
-    let waits = bench.world.waits();
+    let waits = fixture.driver.waits();
     launch_only(&queue, 11, &[]);
     assert_eq!(
-        bench.world.waits(),
+        fixture.driver.waits(),
         waits,
         "a barrier that is complete costs nothing"
     );
-    bench.world.run();
+    fixture.driver.run();
 }
 
 #[test]
@@ -199,26 +207,30 @@ fn barriers_hold_back_what_follows_when_polled() {
 
 #[test]
 fn a_barrier_with_a_list_waits_for_that_list_only() {
-    let bench = Bench::<Tracked>::new();
-    let queue = bench.out_of_order();
+    let fixture = Fixture::<Tracked>::new();
+    let queue = fixture.out_of_order();
     let listed = launch(&queue, 1, &[]);
     let other = launch(&queue, 2, &[]);
     let wall = barrier(&queue, &[&listed]);
-    let first = bench.world.lanes.lock().unwrap()[0].number;
-    while bench.world.step(first) {}
+    let first = fixture.driver.lanes.lock().unwrap()[0].number;
+    while fixture.driver.step(first) {}
     assert_eq!(status(&wall), UR_EVENT_STATUS_COMPLETE);
     assert_ne!(status(&other), UR_EVENT_STATUS_COMPLETE);
-    bench.world.run();
+    fixture.driver.run();
 }
 
 #[test]
 fn elided_commands_have_events_of_their_own() {
-    let bench = Bench::<Tracked>::new();
-    let queue = bench.in_order();
+    let fixture = Fixture::<Tracked>::new();
+    let queue = fixture.in_order();
     let work = launch(&queue, 1, &[]);
-    let calls = bench.world.calls();
+    let calls = fixture.driver.calls();
     let (one, two) = (marker(&queue, &[]), barrier(&queue, &[]));
-    assert_eq!(bench.world.calls(), calls, "nothing to do for the driver");
+    assert_eq!(
+        fixture.driver.calls(),
+        calls,
+        "nothing to do for the driver"
+    );
     assert!(!std::sync::Arc::ptr_eq(&one, &two));
     assert_eq!(
         (one.command(), two.command()),
@@ -238,27 +250,27 @@ fn elided_commands_have_events_of_their_own() {
         (status(&two), status(&work)),
         (UR_EVENT_STATUS_SUBMITTED, UR_EVENT_STATUS_RUNNING)
     );
-    bench.world.run();
+    fixture.driver.run();
     assert_eq!(status(&two), UR_EVENT_STATUS_COMPLETE);
     let of = |what| info::<usize>(|out| hal::Event::<Tracked>::get_info(&two, what, out));
     assert_eq!(of(hal::EventInfo::CommandQueue), Ok(queue.handle().addr()));
     assert_eq!(
         of(hal::EventInfo::Context),
-        Ok(bench.context.handle().addr())
+        Ok(fixture.context.handle().addr())
     );
 }
 
 #[test]
 fn an_in_order_wait_list_orders_all_that_follows() {
-    let bench = Bench::<Tracked>::new();
-    let (p, q) = (bench.in_order(), bench.in_order());
+    let fixture = Fixture::<Tracked>::new();
+    let (p, q) = (fixture.in_order(), fixture.in_order());
     let far = launch(&p, 1, &[]);
     marker(&q, &[&far]);
     launch_only(&q, 2, &[]);
-    let q_line = bench.world.lanes.lock().unwrap()[1].number;
-    assert!(!bench.world.step(q_line));
-    bench.world.run();
-    assert_eq!(bench.world.ran(), [1, 2]);
+    let q_line = fixture.driver.lanes.lock().unwrap()[1].number;
+    assert!(!fixture.driver.step(q_line));
+    fixture.driver.run();
+    assert_eq!(fixture.driver.ran(), [1, 2]);
 }
 
 static CALLS: AtomicUsize = AtomicUsize::new(0);
@@ -271,8 +283,8 @@ extern "C" fn count(_event: ur_event_handle_t, status: ur_execution_info_t, data
 
 #[test]
 fn callbacks_run_once_on_our_own_threads() {
-    let bench = Bench::<Tracked>::new();
-    let queue = bench.in_order();
+    let fixture = Fixture::<Tracked>::new();
+    let queue = fixture.in_order();
     launch_only(&queue, 1, &[]);
     let event = launch(&queue, 2, &[]);
     let set = |what: ur_execution_info_t| {
@@ -288,15 +300,15 @@ fn callbacks_run_once_on_our_own_threads() {
     set(UR_EXECUTION_INFO_SUBMITTED).unwrap();
     let [complete, running, submitted] = [1, 1 << 8, 1 << 16];
     until(|| CALLS.load(Ordering::SeqCst) == submitted);
-    let line = bench.world.lanes.lock().unwrap()[0].number;
-    assert!(bench.world.step(line));
+    let line = fixture.driver.lanes.lock().unwrap()[0].number;
+    assert!(fixture.driver.step(line));
     until(|| CALLS.load(Ordering::SeqCst) == submitted + running);
     assert_eq!(status(&event), UR_EVENT_STATUS_RUNNING);
-    assert!(bench.world.step(line));
+    assert!(fixture.driver.step(line));
     until(|| CALLS.load(Ordering::SeqCst) == submitted + running + complete);
     set(UR_EXECUTION_INFO_COMPLETE).unwrap();
     until(|| CALLS.load(Ordering::SeqCst) == submitted + running + 2 * complete);
-    bench.engine.shut_down();
+    fixture.engine.shut_down();
     assert_eq!(
         CALLS.load(Ordering::SeqCst),
         submitted + running + 2 * complete
@@ -305,9 +317,9 @@ fn callbacks_run_once_on_our_own_threads() {
 
 #[test]
 fn profiling_is_known_where_the_queue_has_it() {
-    let bench = Bench::<Tracked>::new();
-    let plain = bench.in_order();
-    let profiled = bench.queue(UR_QUEUE_FLAG_PROFILING_ENABLE);
+    let fixture = Fixture::<Tracked>::new();
+    let plain = fixture.in_order();
+    let profiled = fixture.queue(UR_QUEUE_FLAG_PROFILING_ENABLE);
     let time = |event: &EventArc<Tracked>, what| {
         info::<u64>(|out| hal::Event::<Tracked>::get_profiling_info(event, what, out))
     };
@@ -325,7 +337,7 @@ fn profiling_is_known_where_the_queue_has_it() {
         code(time(&with, hal::ProfilingInfo::CommandEnd)),
         Some(unknown)
     );
-    bench.world.run();
+    fixture.driver.run();
     for event in [&with, &wait, &alloc] {
         let times = [
             time(event, hal::ProfilingInfo::CommandQueued).unwrap(),
@@ -342,8 +354,8 @@ fn profiling_is_known_where_the_queue_has_it() {
 /// A driver's marker starts and ends; what is recorded of it is one time.
 #[test]
 fn a_timestamp_is_one_time() {
-    let bench = Bench::<Tracked>::new();
-    for queue in [bench.in_order(), bench.out_of_order()] {
+    let fixture = Fixture::<Tracked>::new();
+    for queue in [fixture.in_order(), fixture.out_of_order()] {
         let before = launch(&queue, 1, &[]);
         let recorded = with_event(&[&before], |waits, event| {
             hal::Queue::<Tracked>::timestamp_recording_exp(&queue, false, waits, event)
@@ -354,7 +366,7 @@ fn a_timestamp_is_one_time() {
         let start = || time(hal::ProfilingInfo::CommandStart);
         let unknown = UR_RESULT_ERROR_PROFILING_INFO_NOT_AVAILABLE;
         assert_eq!(code(start()), Some(unknown));
-        bench.world.run();
+        fixture.driver.run();
         let start = start().unwrap();
         assert_eq!(start, time(hal::ProfilingInfo::CommandEnd).unwrap());
         assert!(time(hal::ProfilingInfo::CommandQueued).unwrap() < start);
@@ -363,10 +375,10 @@ fn a_timestamp_is_one_time() {
 
 #[test]
 fn a_failing_driver_is_an_error_of_the_event() {
-    let bench = Bench::<Polled>::new();
-    let queue = bench.in_order();
+    let fixture = Fixture::<Polled>::new();
+    let queue = fixture.in_order();
     let event = launch(&queue, 1, &[]);
-    bench.world.broken.store(true, Ordering::Relaxed);
+    fixture.driver.broken.store(true, Ordering::Relaxed);
     let failed = UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS;
     assert_eq!(code(event.wait_here()), Some(failed));
     assert_eq!(status(&event), UR_EVENT_STATUS_ERROR);
@@ -383,8 +395,8 @@ fn a_failing_driver_is_an_error_of_the_event() {
 
 #[test]
 fn blocking_commands_return_when_they_are_complete() {
-    let bench = Bench::<Tracked>::new();
-    let queue = bench.in_order();
+    let fixture = Fixture::<Tracked>::new();
+    let queue = fixture.in_order();
     launch_only(&queue, 1, &[]);
     without(&[], |waits, event| {
         Queue::enqueue(
@@ -397,17 +409,17 @@ fn blocking_commands_return_when_they_are_complete() {
         )
     })
     .unwrap();
-    assert_eq!(bench.world.ran(), [1, 2]);
+    assert_eq!(fixture.driver.ran(), [1, 2]);
 }
 
 #[test]
 fn emptiness_follows_completion() {
-    let bench = Bench::<Polled>::new();
-    let queue = bench.out_of_order();
+    let fixture = Fixture::<Polled>::new();
+    let queue = fixture.out_of_order();
     let empty = || info::<u8>(|out| Queue::info(&queue, hal::QueueInfo::Empty, out)).unwrap() == 1;
     assert!(empty());
     launch_only(&queue, 1, &[]);
     assert!(!empty());
-    bench.world.run();
+    fixture.driver.run();
     assert!(empty());
 }

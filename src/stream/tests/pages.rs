@@ -1,4 +1,4 @@
-//! Memory that can be given another address: shared memory of the fake driver has pages.
+//! Pages: shared memory of the fake driver can be mapped at other addresses.
 
 use crate::abi::*;
 use crate::hal::{self, UsmPoolInfo};
@@ -25,31 +25,31 @@ fn reserved<D: AnyFake>(pool: &PoolArc<D>) -> usize {
 }
 
 /// How many pages there are, and how many addresses lead to one.
-fn books<D: AnyFake>(bench: &Bench<D>) -> (usize, usize) {
-    let vm = bench.world.vm.lock().unwrap();
+fn books<D: AnyFake>(fixture: &Fixture<D>) -> (usize, usize) {
+    let vm = fixture.driver.vm.lock().unwrap();
     (vm.pages.len(), vm.mapped.len())
 }
 
 fn what_is_scattered_is_gathered<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let pool = bench.pool(0, usize::MAX);
-    let queue = bench.in_order();
+    let fixture = Fixture::<D>::new();
+    let pool = fixture.pool(0, usize::MAX);
+    let queue = fixture.in_order();
     let blocks = [(); 3].map(|()| shared(&queue, &pool, PAGE).unwrap());
     launch_only(&queue, 1, &[]);
     free_only(&queue, blocks[0], &[]).unwrap();
     free_only(&queue, blocks[2], &[]).unwrap();
-    assert_eq!(books(&bench), (3, 3));
+    assert_eq!(books(&fixture), (3, 3));
     // No more memory, no wait, and the old addresses lead there until the launch is over.
-    let waits = bench.world.waits();
+    let waits = fixture.driver.waits();
     let block = shared(&queue, &pool, 2 * PAGE).unwrap();
     assert!(blocks.iter().all(|old| block != *old));
-    assert_eq!((books(&bench), bench.world.waits()), ((3, 5), waits));
+    assert_eq!((books(&fixture), fixture.driver.waits()), ((3, 5), waits));
     assert_eq!(reserved(&pool), 3 * PAGE);
-    bench.world.run();
+    fixture.driver.run();
     hal::Queue::<D>::finish(&queue).unwrap();
     // Where that costs nothing they do so still.
     let led = if D::LEAVES_MAPPED { 5 } else { 3 };
-    assert_eq!(books(&bench), (3, led));
+    assert_eq!(books(&fixture), (3, led));
     // The addresses serve again.
     free_only(&queue, block, &[]).unwrap();
     let whole = shared(&queue, &pool, 4 * PAGE).unwrap();
@@ -69,7 +69,7 @@ fn what_is_scattered_is_gathered_when_polled() {
 }
 
 /// Frees a block of three pages, scatters them, gathers two, and leaves all three free.
-fn churn<D: AnyFake>(bench: &Bench<D>, queue: &QueueArc<D>, pool: &PoolArc<D>) {
+fn churn<D: AnyFake>(fixture: &Fixture<D>, queue: &QueueArc<D>, pool: &PoolArc<D>) {
     let whole = shared(queue, pool, 3 * PAGE).unwrap();
     free_only(queue, whole, &[]).unwrap();
     let blocks = [(); 3].map(|()| shared(queue, pool, PAGE).unwrap());
@@ -79,31 +79,31 @@ fn churn<D: AnyFake>(bench: &Bench<D>, queue: &QueueArc<D>, pool: &PoolArc<D>) {
     free_only(queue, blocks[1], &[]).unwrap();
     free_only(queue, pair, &[]).unwrap();
     launch_only(queue, 1, &[]);
-    bench.world.run();
+    fixture.driver.run();
     hal::Queue::<D>::finish(queue).unwrap();
 }
 
 fn no_more_addresses_are_stale_than_present<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let world = std::sync::Arc::clone(&bench.world);
-    let pool = bench.pool(0, usize::MAX);
-    let queue = bench.in_order();
+    let fixture = Fixture::<D>::new();
+    let driver = std::sync::Arc::clone(&fixture.driver);
+    let pool = fixture.pool(0, usize::MAX);
+    let queue = fixture.in_order();
     // What the queue may have again, four times what is present, and as much as is present.
     let most = if D::LEAVES_MAPPED { 18 } else { 3 };
     let mut seen = 0;
     for _ in 0..20 {
-        churn(&bench, &queue, &pool);
-        let (pages, led) = books(&bench);
+        churn(&fixture, &queue, &pool);
+        let (pages, led) = books(&fixture);
         assert_eq!(pages, 3);
         assert!(led <= most, "{led} addresses lead to 3 pages");
         seen = seen.max(led);
     }
     assert_eq!(seen > 3, D::LEAVES_MAPPED);
     // With the pages go all addresses that ever led to them.
-    hal::Context::<D>::usm_pool_trim_to_exp(&bench.context, &bench.device, &pool, 0).unwrap();
-    assert_eq!(books(&bench), (0, 0));
-    drop((queue, pool, bench));
-    until(|| world.vm.lock().unwrap().reserved.is_empty());
+    hal::Context::<D>::usm_pool_trim_to_exp(&fixture.context, &fixture.device, &pool, 0).unwrap();
+    assert_eq!(books(&fixture), (0, 0));
+    drop((queue, pool, fixture));
+    until(|| driver.vm.lock().unwrap().reserved.is_empty());
 }
 
 #[test]
@@ -118,26 +118,26 @@ fn no_more_addresses_are_stale_than_present_when_polled() {
 
 #[test]
 fn stale_addresses_serve_where_there_are_no_others() {
-    let bench = Bench::<Polled>::new();
-    let pool = bench.pool(0, usize::MAX);
-    let queue = bench.in_order();
-    bench.world.vm.lock().unwrap().narrow = Some(9 * PAGE);
+    let fixture = Fixture::<Polled>::new();
+    let pool = fixture.pool(0, usize::MAX);
+    let queue = fixture.in_order();
+    fixture.driver.vm.lock().unwrap().narrow = Some(9 * PAGE);
     let [first, between, last] = [2, 1, 2].map(|n| shared(&queue, &pool, n * PAGE).unwrap());
     free_only(&queue, first, &[]).unwrap();
     free_only(&queue, last, &[]).unwrap();
     let four = shared(&queue, &pool, 4 * PAGE).unwrap();
     launch_only(&queue, 1, &[]);
-    bench.world.run();
+    fixture.driver.run();
     hal::Queue::<Polled>::finish(&queue).unwrap();
     // All nine addresses are taken; four of them are stale.
-    assert_eq!(books(&bench), (5, 9));
+    assert_eq!(books(&fixture), (5, 9));
     free_only(&queue, four, &[]).unwrap();
     let singles = [(); 4].map(|()| shared(&queue, &pool, PAGE).unwrap());
     free_only(&queue, singles[0], &[]).unwrap();
     free_only(&queue, singles[2], &[]).unwrap();
     let pair = shared(&queue, &pool, 2 * PAGE).unwrap();
     assert!([first, last].contains(&pair));
-    let made = bench.world.acquires.load(Ordering::Relaxed);
+    let made = fixture.driver.acquires.load(Ordering::Relaxed);
     assert_eq!((made, reserved(&pool)), (3, 5 * PAGE));
     for block in [between, singles[1], singles[3], pair] {
         free_only(&queue, block, &[]).unwrap();
@@ -146,10 +146,10 @@ fn stale_addresses_serve_where_there_are_no_others() {
 
 #[test]
 fn pages_go_one_by_one_and_addresses_with_their_pool() {
-    let bench = Bench::<Tracked>::new();
-    let world = std::sync::Arc::clone(&bench.world);
-    let pool = bench.pool(0, 0);
-    let queue = bench.in_order();
+    let fixture = Fixture::<Tracked>::new();
+    let driver = std::sync::Arc::clone(&fixture.driver);
+    let pool = fixture.pool(0, 0);
+    let queue = fixture.in_order();
     let blocks = [(); 4].map(|()| shared(&queue, &pool, PAGE).unwrap());
     free_only(&queue, blocks[1], &[]).unwrap();
     free_only(&queue, blocks[2], &[]).unwrap();
@@ -158,34 +158,34 @@ fn pages_go_one_by_one_and_addresses_with_their_pool() {
     free_only(&queue, pair, &[]).unwrap();
     free_only(&queue, blocks[0], &[]).unwrap();
     launch_only(&queue, 1, &[]);
-    bench.world.run();
+    fixture.driver.run();
     hal::Queue::<Tracked>::finish(&queue).unwrap();
     // Under a threshold of nothing, only the page in use stays.
-    assert_eq!((books(&bench), reserved(&pool)), ((1, 1), PAGE));
+    assert_eq!((books(&fixture), reserved(&pool)), ((1, 1), PAGE));
     free_only(&queue, blocks[3], &[]).unwrap();
     hal::Queue::<Tracked>::finish(&queue).unwrap();
-    drop((queue, pool, bench));
-    until(|| world.vm.lock().unwrap().reserved.is_empty());
-    assert!(world.vm.lock().unwrap().pages.is_empty());
+    drop((queue, pool, fixture));
+    until(|| driver.vm.lock().unwrap().reserved.is_empty());
+    assert!(driver.vm.lock().unwrap().pages.is_empty());
 }
 
 #[test]
 fn a_mapping_that_fails_costs_nothing() {
-    let bench = Bench::<Tracked>::new();
-    let pool = bench.pool(4 * PAGE, usize::MAX);
-    let queue = bench.in_order();
+    let fixture = Fixture::<Tracked>::new();
+    let pool = fixture.pool(4 * PAGE, usize::MAX);
+    let queue = fixture.in_order();
     let blocks = [(); 3].map(|()| shared(&queue, &pool, PAGE).unwrap());
-    bench.world.vm.lock().unwrap().broken = 100;
+    fixture.driver.vm.lock().unwrap().broken = 100;
     let dry = Some(UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
     assert_eq!(code(shared(&queue, &pool, PAGE)), dry);
-    assert_eq!((books(&bench), reserved(&pool)), ((3, 3), 3 * PAGE));
-    bench.world.vm.lock().unwrap().broken = 0;
+    assert_eq!((books(&fixture), reserved(&pool)), ((3, 3), 3 * PAGE));
+    fixture.driver.vm.lock().unwrap().broken = 0;
     free_only(&queue, blocks[0], &[]).unwrap();
     free_only(&queue, blocks[2], &[]).unwrap();
-    bench.world.vm.lock().unwrap().broken = 100;
+    fixture.driver.vm.lock().unwrap().broken = 100;
     // What could not move is still there.
     assert_eq!(code(shared(&queue, &pool, 2 * PAGE)), dry);
-    bench.world.vm.lock().unwrap().broken = 0;
+    fixture.driver.vm.lock().unwrap().broken = 0;
     let one = shared(&queue, &pool, PAGE).unwrap();
     assert!([blocks[0], blocks[2]].contains(&one));
     assert!(shared(&queue, &pool, 2 * PAGE).is_ok());
@@ -209,26 +209,27 @@ fn climb(queue: &QueueArc<Polled>, pool: &PoolArc<Polled>) -> (Vec<(usize, usize
 
 #[test]
 fn addresses_whose_memory_was_given_back_are_not_had_again() {
-    let bench = Bench::<Polled>::new();
-    let pool = bench.pool(0, usize::MAX);
-    let (queue, other) = (bench.in_order(), bench.in_order());
+    let fixture = Fixture::<Polled>::new();
+    let pool = fixture.pool(0, usize::MAX);
+    let (queue, other) = (fixture.in_order(), fixture.in_order());
     launch_only(&queue, 1, &[]);
     let (_, last) = climb(&queue, &pool);
-    bench.world.run();
+    fixture.driver.run();
     hal::Queue::<Polled>::finish(&queue).unwrap();
     // With that the queue is where it was, and has moved memory meanwhile.
     free_only(&queue, last, &[]).unwrap();
-    let led = books(&bench);
+    let led = books(&fixture);
     assert!(led.1 > led.0, "nothing was moved");
-    hal::Context::<Polled>::usm_pool_trim_to_exp(&bench.context, &bench.device, &pool, 0).unwrap();
-    assert_eq!(books(&bench), (0, 0));
+    hal::Context::<Polled>::usm_pool_trim_to_exp(&fixture.context, &fixture.device, &pool, 0)
+        .unwrap();
+    assert_eq!(books(&fixture), (0, 0));
     // The addresses serve again, and no queue keeps what is there to itself.
     let blocks = [(); 60].map(|()| shared(&other, &pool, PAGE).unwrap());
     for block in blocks {
         free_only(&queue, block, &[]).unwrap();
     }
     let (all, last) = climb(&queue, &pool);
-    let vm = bench.world.vm.lock().unwrap();
+    let vm = fixture.driver.vm.lock().unwrap();
     for (block, pages) in all {
         for page in (block..).step_by(PAGE).take(pages) {
             assert!(vm.mapped.contains_key(&page), "nothing is at {page:#x}");

@@ -28,18 +28,18 @@ struct Live<D: AnyFake> {
 
 /// Each launch's label says whose block it uses; what ran must never return to an earlier owner.
 fn programs<D: AnyFake>(seed: u64) {
-    let bench = Bench::<D>::new();
+    let fixture = Fixture::<D>::new();
     let mut dice = Dice(seed);
     let pool = match dice.roll(2) {
-        0 => bench.pool(0, usize::MAX),
-        _ => bench.pool(6 << 20, 0),
+        0 => fixture.pool(0, usize::MAX),
+        _ => fixture.pool(6 << 20, 0),
     };
     let queues: Vec<_> = (0..4)
         .map(|n| {
             if n < 2 {
-                bench.in_order()
+                fixture.in_order()
             } else {
-                bench.out_of_order()
+                fixture.out_of_order()
             }
         })
         .collect();
@@ -99,8 +99,8 @@ fn programs<D: AnyFake>(seed: u64) {
                 }
             }
             _ => {
-                let lines: Vec<_> = bench
-                    .world
+                let lines: Vec<_> = fixture
+                    .driver
                     .lanes
                     .lock()
                     .unwrap()
@@ -109,7 +109,7 @@ fn programs<D: AnyFake>(seed: u64) {
                     .collect();
                 for _ in 0..dice.roll(20) {
                     if !lines.is_empty() {
-                        bench.world.step(lines[dice.roll(lines.len())]);
+                        fixture.driver.step(lines[dice.roll(lines.len())]);
                     }
                 }
             }
@@ -119,7 +119,7 @@ fn programs<D: AnyFake>(seed: u64) {
         queue.finish_here().unwrap();
     }
     let mut at: HashMap<usize, u32> = HashMap::new();
-    for owner in bench.world.ran() {
+    for owner in fixture.driver.ran() {
         for mib in owners[&owner].clone() {
             let last = at.entry(mib).or_insert(owner);
             assert!(

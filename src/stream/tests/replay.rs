@@ -14,13 +14,13 @@ use std::sync::atomic::Ordering;
 
 type BufferArc<D> = Arc<Object<CommandBuffer<D>>>;
 
-fn buffer<D: AnyFake>(bench: &Bench<D>, in_order: bool) -> BufferArc<D> {
+fn buffer<D: AnyFake>(fixture: &Fixture<D>, in_order: bool) -> BufferArc<D> {
     let desc = ur_exp_command_buffer_desc_t {
         isUpdatable: 1,
         isInOrder: in_order.into(),
         ..Default::default()
     };
-    CommandBuffer::create(&bench.context, &bench.device, &desc).unwrap()
+    CommandBuffer::create(&fixture.context, &fixture.device, &desc).unwrap()
 }
 
 /// Appends a command that leaves its label.
@@ -65,9 +65,9 @@ fn enqueue<D: AnyFake>(
 }
 
 /// Runs everything. A driver that has to be asked records a marker at the first question.
-fn completes<D: AnyFake>(bench: &Bench<D>, event: &EventArc<D>) {
+fn completes<D: AnyFake>(fixture: &Fixture<D>, event: &EventArc<D>) {
     until(|| {
-        bench.world.run();
+        fixture.driver.run();
         status(event) == UR_EVENT_STATUS_COMPLETE
     });
 }
@@ -81,35 +81,35 @@ on_both! {
 }
 
 fn it_goes_on_one_lane_in_a_row<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let (queue, other) = (bench.in_order(), bench.in_order());
-    let buffer = buffer(&bench, false);
+    let fixture = Fixture::<D>::new();
+    let (queue, other) = (fixture.in_order(), fixture.in_order());
+    let buffer = buffer(&fixture, false);
     for label in 0..5 {
         simply(&buffer, label, &[]);
     }
     buffer.finalize().unwrap();
     launch_only(&queue, 10, &[]);
     let first = launch(&other, 11, &[]);
-    let [submits, waits, ..] = bench.world.calls();
+    let [submits, waits, ..] = fixture.driver.calls();
     let done = enqueue(&buffer, &queue, &[&first]).unwrap();
     assert_eq!(
-        bench.world.calls()[0],
+        fixture.driver.calls()[0],
         submits + 5,
         "one submission a command"
     );
-    assert_eq!(bench.world.calls()[1], waits + 1, "one wait for all");
+    assert_eq!(fixture.driver.calls()[1], waits + 1, "one wait for all");
     launch_only(&queue, 12, &[]);
     assert_eq!(status(&done), UR_EVENT_STATUS_SUBMITTED);
-    completes(&bench, &done);
-    let ran = bench.world.ran();
+    completes(&fixture, &done);
+    let ran = fixture.driver.ran();
     let own: Vec<_> = ran.into_iter().filter(|label| *label != 11).collect();
     assert_eq!(own, [10, 0, 1, 2, 3, 4, 12]);
 }
 
 fn independent_commands_spread<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let queue = bench.out_of_order();
-    let buffer = buffer(&bench, false);
+    let fixture = Fixture::<D>::new();
+    let queue = fixture.out_of_order();
+    let buffer = buffer(&fixture, false);
     let root = simply(&buffer, 0, &[]);
     let middle: Vec<_> = (1..4)
         .map(|label| simply(&buffer, label, &[root]))
@@ -117,35 +117,47 @@ fn independent_commands_spread<D: AnyFake>() {
     simply(&buffer, 4, &middle);
     buffer.finalize().unwrap();
     let done = enqueue(&buffer, &queue, &[]).unwrap();
-    assert!(bench.world.loads().len() >= 3, "{:?}", bench.world.loads());
+    assert!(
+        fixture.driver.loads().len() >= 3,
+        "{:?}",
+        fixture.driver.loads()
+    );
     assert_eq!(status(&done), UR_EVENT_STATUS_SUBMITTED);
-    completes(&bench, &done);
-    let ran = bench.world.ran();
+    completes(&fixture, &done);
+    let ran = fixture.driver.ran();
     assert_eq!((ran[0], ran[4]), (0, 4));
 }
 
 fn submissions_follow_each_other<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let (p, q, r) = (bench.in_order(), bench.in_order(), bench.out_of_order());
-    let buffer = buffer(&bench, false);
+    let fixture = Fixture::<D>::new();
+    let (p, q, r) = (
+        fixture.in_order(),
+        fixture.in_order(),
+        fixture.out_of_order(),
+    );
+    let buffer = buffer(&fixture, false);
     let first = simply(&buffer, 0, &[]);
     simply(&buffer, 1, &[first]);
     buffer.finalize().unwrap();
     enqueue(&buffer, &p, &[]).unwrap();
-    let waits = bench.world.waits();
+    let waits = fixture.driver.waits();
     enqueue(&buffer, &p, &[]).unwrap();
-    assert_eq!(bench.world.waits(), waits, "a lane orders its own");
+    assert_eq!(fixture.driver.waits(), waits, "a lane orders its own");
     enqueue(&buffer, &q, &[]).unwrap();
-    assert_eq!(bench.world.waits(), waits + 1, "and another waits for it");
+    assert_eq!(
+        fixture.driver.waits(),
+        waits + 1,
+        "and another waits for it"
+    );
     let done = enqueue(&buffer, &r, &[]).unwrap();
-    completes(&bench, &done);
-    assert_eq!(bench.world.ran(), [0, 1, 0, 1, 0, 1, 0, 1]);
+    completes(&fixture, &done);
+    assert_eq!(fixture.driver.ran(), [0, 1, 0, 1, 0, 1, 0, 1]);
 }
 
 fn events_stand_for_the_last_submission<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let (p, q) = (bench.in_order(), bench.in_order());
-    let buffer = buffer(&bench, true);
+    let fixture = Fixture::<D>::new();
+    let (p, q) = (fixture.in_order(), fixture.in_order());
+    let buffer = buffer(&fixture, true);
     let (_, event) = append(&buffer, 0, &[], &[], true).unwrap();
     let event = event.unwrap();
     simply(&buffer, 1, &[]);
@@ -160,20 +172,24 @@ fn events_stand_for_the_last_submission<D: AnyFake>() {
         );
         let behind = launch(&q, 7, &[&event]);
         assert_eq!(status(&behind), UR_EVENT_STATUS_SUBMITTED);
-        let line = bench.world.lanes.lock().unwrap()[0].number;
+        let line = fixture.driver.lanes.lock().unwrap()[0].number;
         while status(&event) != UR_EVENT_STATUS_COMPLETE {
-            assert!(bench.world.step(line));
+            assert!(fixture.driver.step(line));
         }
-        assert_ne!(bench.world.ran().last(), Some(&1), "its own command only");
-        completes(&bench, &behind);
+        assert_ne!(
+            fixture.driver.ran().last(),
+            Some(&1),
+            "its own command only"
+        );
+        completes(&fixture, &behind);
     }
 }
 
 /// Before its recording was ever submitted, a command's event holds nothing back.
 fn events_are_complete_before_it<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let (p, q) = (bench.in_order(), bench.in_order());
-    let (buffer, other) = (buffer(&bench, false), buffer(&bench, false));
+    let fixture = Fixture::<D>::new();
+    let (p, q) = (fixture.in_order(), fixture.in_order());
+    let (buffer, other) = (buffer(&fixture, false), buffer(&fixture, false));
     let event = append(&buffer, 0, &[], &[], true).unwrap().1.unwrap();
     append(&other, 1, &[], &[&event], false).unwrap();
     other.finalize().unwrap();
@@ -184,47 +200,47 @@ fn events_are_complete_before_it<D: AnyFake>() {
         launch(&q, 2, &[&event]),
         enqueue(&other, &q, &[&event]).unwrap(),
     ];
-    behind.iter().for_each(|behind| completes(&bench, behind));
-    assert_eq!(bench.world.ran(), [2, 1]);
+    behind.iter().for_each(|behind| completes(&fixture, behind));
+    assert_eq!(fixture.driver.ran(), [2, 1]);
     // From then on it stands for the execution.
     enqueue(&buffer, &p, &[]).unwrap();
     assert_ne!(status(&event), UR_EVENT_STATUS_COMPLETE);
     let behind = enqueue(&other, &q, &[]).unwrap();
-    completes(&bench, &behind);
-    assert_eq!(bench.world.ran(), [2, 1, 0, 1]);
+    completes(&fixture, &behind);
+    assert_eq!(fixture.driver.ran(), [2, 1, 0, 1]);
 }
 
 fn only_what_waits_is_held_back<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let (p, q) = (bench.in_order(), bench.in_order());
-    let buffer = buffer(&bench, false);
+    let fixture = Fixture::<D>::new();
+    let (p, q) = (fixture.in_order(), fixture.in_order());
+    let buffer = buffer(&fixture, false);
     let one = launch(&q, 1, &[]);
     simply(&buffer, 0, &[]);
     append(&buffer, 2, &[], &[&one], false).unwrap();
     buffer.finalize().unwrap();
     let done = enqueue(&buffer, &p, &[]).unwrap();
-    let line = bench.world.lanes.lock().unwrap()[0].number;
-    while bench.world.step(line) {}
+    let line = fixture.driver.lanes.lock().unwrap()[0].number;
+    while fixture.driver.step(line) {}
     assert_eq!(
-        bench.world.ran(),
+        fixture.driver.ran(),
         [0],
         "only the one that waits is held back"
     );
-    completes(&bench, &done);
-    assert_eq!(bench.world.ran(), [0, 1, 2]);
+    completes(&fixture, &done);
+    assert_eq!(fixture.driver.ran(), [0, 1, 2]);
 }
 
 fn a_failure_on_the_way<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let queue = bench.in_order();
-    let buffer = buffer(&bench, false);
+    let fixture = Fixture::<D>::new();
+    let queue = fixture.in_order();
+    let buffer = buffer(&fixture, false);
     let event = |label| append(&buffer, label, &[], &[], true).unwrap().1.unwrap();
     let events = [event(0), event(1), event(2)];
     buffer.finalize().unwrap();
-    *bench.world.fails_after.lock().unwrap() = Some(2);
+    *fixture.driver.fails_after.lock().unwrap() = Some(2);
     let failed = enqueue(&buffer, &queue, &[]);
     assert_eq!(code(failed), Some(UR_RESULT_ERROR_OUT_OF_RESOURCES));
-    *bench.world.fails_after.lock().unwrap() = None;
+    *fixture.driver.fails_after.lock().unwrap() = None;
     assert_eq!(status(&events[2]), UR_EVENT_STATUS_ERROR);
     let behind = without(&[&events[2]], |waits, event| {
         submission::command_buffer(&buffer, &queue, waits, event)
@@ -233,40 +249,40 @@ fn a_failure_on_the_way<D: AnyFake>() {
         code(behind),
         Some(UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS)
     );
-    completes(&bench, &events[1]);
-    assert_eq!(bench.world.ran(), [0, 1], "what was given runs");
+    completes(&fixture, &events[1]);
+    assert_eq!(fixture.driver.ran(), [0, 1], "what was given runs");
     let again = enqueue(&buffer, &queue, &[]).unwrap();
-    completes(&bench, &again);
+    completes(&fixture, &again);
     assert_eq!(status(&events[2]), UR_EVENT_STATUS_COMPLETE);
-    assert_eq!(bench.world.ran(), [0, 1, 0, 1, 2]);
+    assert_eq!(fixture.driver.ran(), [0, 1, 0, 1, 2]);
 }
 
 fn a_failure_on_the_way_of_several_lanes<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let (queue, other) = (bench.out_of_order(), bench.in_order());
-    let buffer = buffer(&bench, false);
+    let fixture = Fixture::<D>::new();
+    let (queue, other) = (fixture.out_of_order(), fixture.in_order());
+    let buffer = buffer(&fixture, false);
     let roots = [simply(&buffer, 0, &[]), simply(&buffer, 1, &[])];
     simply(&buffer, 2, &roots);
     buffer.finalize().unwrap();
-    *bench.world.fails_after.lock().unwrap() = Some(2);
+    *fixture.driver.fails_after.lock().unwrap() = Some(2);
     let failed = enqueue(&buffer, &queue, &[]);
     assert_eq!(code(failed), Some(UR_RESULT_ERROR_OUT_OF_RESOURCES));
-    *bench.world.fails_after.lock().unwrap() = None;
+    *fixture.driver.fails_after.lock().unwrap() = None;
     // The next submission follows what was given of this one.
-    let waits = bench.world.waits();
+    let waits = fixture.driver.waits();
     enqueue(&buffer, &other, &[]).unwrap();
-    assert_eq!(bench.world.waits(), waits + 2);
+    assert_eq!(fixture.driver.waits(), waits + 2);
     drop((buffer, queue));
-    bench.world.run();
-    until(|| bench.world.ran().len() == 5);
-    let ran = bench.world.ran();
+    fixture.driver.run();
+    until(|| fixture.driver.ran().len() == 5);
+    let ran = fixture.driver.ran();
     assert_eq!(ran[2..], [0, 1, 2]);
 }
 
 fn its_life<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let queue = bench.in_order();
-    let buffer = buffer(&bench, false);
+    let fixture = Fixture::<D>::new();
+    let queue = fixture.in_order();
+    let buffer = buffer(&fixture, false);
     let refused = |result: Result<()>| {
         assert_eq!(code(result), Some(UR_RESULT_ERROR_INVALID_OPERATION));
     };
@@ -278,19 +294,19 @@ fn its_life<D: AnyFake>() {
     launch_only(&queue, 1, &[]);
     let done = enqueue(&buffer, &queue, &[]).unwrap();
     assert_eq!(status(&done), UR_EVENT_STATUS_SUBMITTED);
-    completes(&bench, &done);
-    let foreign = Bench::<D>::new();
+    completes(&fixture, &done);
+    let foreign = Fixture::<D>::new();
     let elsewhere = enqueue(&buffer, &foreign.in_order(), &[]);
     assert_eq!(code(elsewhere), Some(UR_RESULT_ERROR_INVALID_QUEUE));
 }
 
 /// What a submission uses lives until it has completed, whoever lets go of it before.
 fn its_objects_stay<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let queue = bench.in_order();
-    let buffer = buffer(&bench, false);
+    let fixture = Fixture::<D>::new();
+    let queue = fixture.in_order();
+    let buffer = buffer(&fixture, false);
     let mem = Object::new(D::table(), FakeMem(64, 64));
-    let made = buffer.site().buffer_fill(&mem, &[1], 0, 64).unwrap();
+    let made = buffer.target().buffer_fill(&mem, &[1], 0, 64).unwrap();
     // SAFETY: null means not wanted.
     let out = unsafe {
         Outputs {
@@ -305,13 +321,13 @@ fn its_objects_stay<D: AnyFake>() {
     let alive = Arc::downgrade(&mem);
     drop((mem, buffer));
     assert!(alive.upgrade().is_some());
-    bench.world.run();
+    fixture.driver.run();
     until(|| alive.upgrade().is_none());
 }
 
 fn sync_points_are_its_own<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    let (one, two) = (buffer(&bench, false), buffer(&bench, false));
+    let fixture = Fixture::<D>::new();
+    let (one, two) = (buffer(&fixture, false), buffer(&fixture, false));
     let point = simply(&one, 0, &[]);
     let own = simply(&two, 0, &[]);
     for wrong in [point, own.wrapping_add(1), own.wrapping_sub(1)] {
@@ -330,29 +346,29 @@ fn sync_points_are_its_own<D: AnyFake>() {
 
 /// What the backend can make one object of is one submission; the rest is one each.
 fn several_become_one<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    bench.world.compiles.store(3, Ordering::Relaxed);
-    for queue in [bench.in_order(), bench.out_of_order()] {
-        let buffer = buffer(&bench, true);
+    let fixture = Fixture::<D>::new();
+    fixture.driver.compiles.store(3, Ordering::Relaxed);
+    for queue in [fixture.in_order(), fixture.out_of_order()] {
+        let buffer = buffer(&fixture, true);
         for label in 0..7 {
             simply(&buffer, label, &[]);
         }
         buffer.finalize().unwrap();
-        let [submits, ..] = bench.world.calls();
+        let [submits, ..] = fixture.driver.calls();
         let done = enqueue(&buffer, &queue, &[]).unwrap();
         // Three, three, and one that is not worth an object.
-        assert_eq!(bench.world.calls()[0], submits + 3);
-        completes(&bench, &done);
-        let ran = std::mem::take(&mut *bench.world.ran.lock().unwrap());
+        assert_eq!(fixture.driver.calls()[0], submits + 3);
+        completes(&fixture, &done);
+        let ran = std::mem::take(&mut *fixture.driver.ran.lock().unwrap());
         assert_eq!(ran, [0, 1, 2, 3, 4, 5, 6]);
     }
 }
 
 fn what_is_made_of_several_changes<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    bench.world.compiles.store(4, Ordering::Relaxed);
-    let queue = bench.in_order();
-    let buffer = buffer(&bench, true);
+    let fixture = Fixture::<D>::new();
+    fixture.driver.compiles.store(4, Ordering::Relaxed);
+    let queue = fixture.in_order();
+    let buffer = buffer(&fixture, true);
     for label in 0..4 {
         simply(&buffer, label, &[]);
     }
@@ -366,30 +382,30 @@ fn what_is_made_of_several_changes<D: AnyFake>() {
         replay.recording_mut().nodes[at].work = work;
         assert_eq!(taken, label < 50);
         if !taken {
-            replay.plan(buffer.site(), true);
+            replay.plan(buffer.target(), true);
         }
     }
-    let [submits, ..] = bench.world.calls();
+    let [submits, ..] = fixture.driver.calls();
     enqueue(&buffer, &queue, &[]).unwrap();
-    assert_eq!(bench.world.calls()[0], submits + 1);
-    bench.world.run();
-    assert_eq!(bench.world.ran(), [0, 40, 60, 3]);
+    assert_eq!(fixture.driver.calls()[0], submits + 1);
+    fixture.driver.run();
+    assert_eq!(fixture.driver.ran(), [0, 40, 60, 3]);
 }
 
 /// Something outside may come between commands that wait for events or signal them.
 fn events_keep_commands_apart<D: AnyFake>() {
-    let bench = Bench::<D>::new();
-    bench.world.compiles.store(9, Ordering::Relaxed);
-    let queue = bench.in_order();
-    let buffer = buffer(&bench, true);
+    let fixture = Fixture::<D>::new();
+    fixture.driver.compiles.store(9, Ordering::Relaxed);
+    let queue = fixture.in_order();
+    let buffer = buffer(&fixture, true);
     simply(&buffer, 0, &[]);
     append(&buffer, 1, &[], &[], true).unwrap();
     simply(&buffer, 2, &[]);
     buffer.finalize().unwrap();
-    let [submits, ..] = bench.world.calls();
+    let [submits, ..] = fixture.driver.calls();
     enqueue(&buffer, &queue, &[]).unwrap();
-    assert_eq!(bench.world.calls()[0], submits + 3);
-    bench.world.run();
+    assert_eq!(fixture.driver.calls()[0], submits + 3);
+    fixture.driver.run();
 }
 
 /// A recorded command that fails in its turn: what follows it does not run, and the next execution does.
@@ -399,12 +415,12 @@ fn a_failed_command_of_a_recording() {
     let failed = Some(UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS);
     for in_order in [true, false] {
         for place in 0..3 {
-            let bench = Bench::<Polled>::new();
+            let fixture = Fixture::<Polled>::new();
             let queue = match in_order {
-                true => bench.in_order(),
-                false => bench.out_of_order(),
+                true => fixture.in_order(),
+                false => fixture.out_of_order(),
             };
-            let buffer = buffer(&bench, false);
+            let buffer = buffer(&fixture, false);
             let label = |at| if at == place { BAD } else { at };
             let mut after = Vec::new();
             let mut events = Vec::new();
@@ -414,20 +430,20 @@ fn a_failed_command_of_a_recording() {
                 events.extend(event);
             }
             buffer.finalize().unwrap();
-            bench.world.failing.lock().unwrap().push(BAD);
+            fixture.driver.failing.lock().unwrap().push(BAD);
             let done = enqueue(&buffer, &queue, &[]).unwrap();
             assert_eq!(code(queue.finish_here()), failed, "{place}");
             assert_eq!(code(done.wait_here()), failed, "{place}");
-            assert_eq!(bench.world.ran(), Vec::from_iter(0..place));
+            assert_eq!(fixture.driver.ran(), Vec::from_iter(0..place));
             for (at, event) in (0..).zip(&events) {
                 assert_eq!(event.wait_here().is_ok(), at < place, "{at}, {place}");
             }
-            bench.world.failing.lock().unwrap().clear();
-            bench.world.ran.lock().unwrap().clear();
+            fixture.driver.failing.lock().unwrap().clear();
+            fixture.driver.ran.lock().unwrap().clear();
             enqueue(&buffer, &queue, &[]).unwrap();
             assert_eq!(queue.finish_here(), Ok(()), "{place}");
             let all: Vec<_> = (0..3).map(label).collect();
-            assert_eq!(bench.world.ran(), all, "{place}");
+            assert_eq!(fixture.driver.ran(), all, "{place}");
             assert!(events.iter().all(|event| event.wait_here().is_ok()));
         }
     }

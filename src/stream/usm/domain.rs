@@ -1,4 +1,5 @@
-//! What outlives a context's handle: its devices, the driver's state for them, its lanes and memory.
+//! The state of a context that outlives its handle: devices, the driver's data for them, lanes and
+//! memory.
 
 use crate::object::{Body, Object, Result};
 use crate::stream::engine::{Pending, Scope};
@@ -11,20 +12,20 @@ use std::any::Any;
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
 
-/// The queues of a context, and how many there were when ended ones were last left out.
+/// The queues of a context, and their number after the last removal of ended ones.
 #[derive(Default)]
 struct Queues {
     all: Vec<Weak<AnyQueue>>,
-    left: usize,
+    live: usize,
 }
 
-/// A queue, whose type is none of a context's business.
+/// A queue of unknown type.
 type AnyQueue = dyn Any + Send + Sync;
 
-/// Ended queues that are not worth looking for.
-const FEW: usize = 32;
+/// Number of ended queues up to which they are not removed.
+const MAX_ENDED_QUEUES: usize = 32;
 
-/// The devices of a context with all that was made for them.
+/// The devices of a context, with everything made for them.
 pub struct Domain<D: Driver> {
     scope: Scope<D>,
     lanes: Lanes<D>,
@@ -44,7 +45,7 @@ impl<D: Driver> Domain<D> {
     pub(crate) fn new(
         engine: &Arc<Engine<D>>,
         devices: Box<[Arc<Object<D::Device>>]>,
-        state: D::State,
+        state: D::ContextData,
     ) -> Arc<Self> {
         let domain = Arc::new(Self {
             scope: Scope::new(engine, devices, state),
@@ -66,14 +67,14 @@ impl<D: Driver> Domain<D> {
 
     pub(crate) fn add_queue<Q: Body>(&self, queue: &Arc<Object<Q>>) {
         let mut queues = self.queues.lock();
-        if queues.all.len() >= 2 * queues.left + FEW {
+        if queues.all.len() >= 2 * queues.live + MAX_ENDED_QUEUES {
             queues.all.retain(|old| old.strong_count() > 0);
-            queues.left = queues.all.len();
+            queues.live = queues.all.len();
         }
         queues.all.push(Arc::downgrade(queue) as Weak<AnyQueue>);
     }
 
-    /// The queues that are of this type, as all of a backend's are.
+    /// The queues of this type, which all queues of a backend have.
     pub(crate) fn queues<Q: Body>(&self) -> Vec<Arc<Object<Q>>> {
         let queues = self.queues.lock();
         let all = queues.all.iter().filter_map(Weak::upgrade);
@@ -93,7 +94,7 @@ impl<D: Driver> Domain<D> {
         all
     }
 
-    /// Observes completion, where the driver does not tell by itself.
+    /// Queries completion of all lanes, for drivers that do not track.
     pub(crate) fn poll(&self) {
         if D::TRACKS {
             return;
@@ -107,8 +108,7 @@ impl<D: Driver> Domain<D> {
         self.lanes.park(&lanes);
     }
 
-    /// Observes how far the lanes have come, where the driver does not tell by itself. Waits for no
-    /// lane's lock.
+    /// Queries completion without blocking on a lane's lock, for drivers that do not track.
     pub(crate) fn observe(&self) {
         let lanes = self.lanes.busy();
         for lane in &lanes {
@@ -119,7 +119,7 @@ impl<D: Driver> Domain<D> {
         self.lanes.park(&lanes);
     }
 
-    /// Gives back what pools hold beyond their thresholds, as far as it is complete.
+    /// Releases completed memory beyond the pools' thresholds.
     pub(crate) fn settle(&self) {
         if self.memory.wants_settling() {
             self.poll();
@@ -127,7 +127,7 @@ impl<D: Driver> Domain<D> {
         }
     }
 
-    /// Runs one piece of work on a lane of its own and waits for it.
+    /// Runs work on a lane of its own and waits for it.
     pub(crate) fn run_now(
         &self,
         device: &Object<D::Device>,
@@ -159,7 +159,7 @@ impl<D: Driver> Pending<D> for Domain<D> {
     }
 }
 
-/// Whether a device is this one or a part of it.
+/// Whether `part` is `whole` or a part of it.
 fn is_part<D: Driver>(part: &Object<D::Device>, whole: &Object<D::Device>) -> bool {
     std::ptr::eq(part, whole) || D::parent(part).is_some_and(|parent| is_part::<D>(&parent, whole))
 }

@@ -1,7 +1,7 @@
-//! The USM of a context: its pools, and which of them an address belongs to.
+//! The USM of a context: its pools, and the map from addresses to pools.
 //!
-//! A pool over user memory hands out parts of what another pool handed out, so a slab may lie inside
-//! a live block of another: the innermost is asked first.
+//! A pool over user memory allocates from a block of another pool, so its slab lies inside a live
+//! block of that one. Queries visit the innermost pool first.
 
 use crate::object::Object;
 use crate::pool::{Block, Ends};
@@ -15,18 +15,18 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 pub(crate) struct Memory<D: Driver> {
-    /// Every pool that still holds memory or a handle.
+    /// Pools with memory or a handle.
     pools: Mutex<Vec<Arc<PoolCore<D>>>, { rank::POOLS }>,
     slabs: RwLock<Slabs<D>>,
-    /// Slabs over user memory. While there are none, an address is one pool's.
+    /// Number of slabs over user memory. With none, each address belongs to one pool.
     nested: AtomicUsize,
-    /// Live allocations of backends' own pools. Each is a slab of its own.
+    /// Live allocations of the backend's pools. Each counts as a slab.
     natives: AtomicUsize,
-    /// How often a pool came to have something that settling may give back.
-    stirs: AtomicU64,
-    /// How often that was when last no pool had, or could have without a stir.
-    calm: AtomicU64,
-    /// Changes with every allocation, for what is kept of [`Memory::room`].
+    /// Counts events after which settling may release memory.
+    dirty: AtomicU64,
+    /// Value of `dirty` at the last check that found nothing to release.
+    settled: AtomicU64,
+    /// Version of allocation extents: changes when an extent may shrink.
     pub ends: Arc<Ends>,
 }
 
@@ -42,20 +42,21 @@ struct Entry<D: Driver> {
     part: usize,
 }
 
-/// Where an address was found.
+/// The allocation that holds an address.
 pub(crate) struct Found<D: Driver> {
     pub core: Arc<PoolCore<D>>,
     pub part: usize,
     pub block: Block,
 }
 
-/// What is at an address.
-pub(crate) enum Room {
+/// The extent of memory at an address.
+pub(crate) enum AddressExtent {
     /// Memory of no pool.
-    Strange,
-    /// Of one, but not allocated, as far as the pools know: its lane may take it out again unseen.
+    Foreign,
+    /// Memory of a pool that is not allocated, as far as pools know: a lane may allocate it from
+    /// its cache unseen.
     Free,
-    /// So many bytes from there on.
+    /// Bytes up to the end of the live allocation.
     Live(usize),
 }
 
@@ -76,8 +77,8 @@ impl<D: Driver> Default for Memory<D> {
             slabs: RwLock::new(slabs),
             nested: AtomicUsize::new(0),
             natives: AtomicUsize::new(0),
-            stirs: AtomicU64::new(0),
-            calm: AtomicU64::new(0),
+            dirty: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
             ends: Arc::default(),
         }
     }
@@ -86,7 +87,7 @@ impl<D: Driver> Default for Memory<D> {
 impl<D: Driver> Memory<D> {
     pub fn add_pool(&self, core: &Arc<PoolCore<D>>) {
         self.pools.lock().push(Arc::clone(core));
-        self.stir();
+        self.mark_dirty();
     }
 
     pub fn pools(&self) -> Vec<Arc<PoolCore<D>>> {
@@ -118,7 +119,7 @@ impl<D: Driver> Memory<D> {
             slabs.own.insert(base, entry);
         }
         drop(slabs);
-        // Nothing of it was anybody's before, or it was another's.
+        // Its addresses were unused before, or another slab's.
         self.ends.change();
     }
 
@@ -134,19 +135,19 @@ impl<D: Driver> Memory<D> {
         }
     }
 
-    /// An allocation of a native pool is live from now on.
+    /// Adds a live allocation of a native pool.
     pub fn add_native(&self, addr: u64, bytes: u64, core: Weak<PoolCore<D>>, part: usize) {
         self.natives.fetch_add(1, Ordering::AcqRel);
         self.add_slab(addr, bytes, false, core, part);
     }
 
-    /// And no longer.
+    /// Removes a live allocation of a native pool.
     pub fn remove_native(&self, addr: u64, core: &Weak<PoolCore<D>>) {
         self.remove_slab(addr, false, core);
         self.natives.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// The native pool whose live allocation starts at `addr`, if there is one.
+    /// The native pool with a live allocation at `addr`, if there is one.
     pub fn native(&self, addr: usize) -> Option<(Arc<PoolCore<D>>, usize)> {
         if self.natives.load(Ordering::Acquire) == 0 {
             return None;
@@ -161,32 +162,31 @@ impl<D: Driver> Memory<D> {
 
     /// The live allocation that holds `addr`.
     pub fn find(&self, addr: usize) -> Option<Found<D>> {
-        let look = |(core, part): (Arc<PoolCore<D>>, usize)| {
+        let find = |(core, part): (Arc<PoolCore<D>>, usize)| {
             let block = core.parts()[part].lookup(addr as u64)?;
             Some(Found { core, part, block })
         };
         if !self.is_flat() {
-            return self.owners(addr).find_map(look);
+            return self.owners(addr).find_map(find);
         }
         // The slabs' lock is given up before a pool's is taken.
         let owner = self.slabs().owner(addr as u64)?;
-        look(owner)
+        find(owner)
     }
 
-    /// How many bytes there are from `addr` to the end of its live allocation. Memory that is none of
-    /// ours, or not allocated, has no end.
-    pub fn room(&self, addr: usize) -> Room {
+    /// The extent of memory at `addr`. Foreign and free memory has no end.
+    pub fn extent(&self, addr: usize) -> AddressExtent {
         let slabs = self.is_flat().then(|| self.slabs());
         if slabs.is_some_and(|slabs| slabs.owner(addr as u64).is_none()) {
-            return Room::Strange;
+            return AddressExtent::Foreign;
         }
-        self.find(addr).map_or(Room::Free, |found| {
+        self.find(addr).map_or(AddressExtent::Free, |found| {
             let start = addr as u64 - found.block.addr;
-            Room::Live((found.block.requested - start) as usize)
+            AddressExtent::Live((found.block.requested - start) as usize)
         })
     }
 
-    /// The devices whose pools have memory there, the backend's own pools aside.
+    /// The devices whose pools have memory there, native pools excluded.
     pub fn homes(&self, addr: usize) -> impl Iterator<Item = Arc<Object<D::Device>>> + use<D> {
         self.owners(addr).filter_map(|(core, part)| {
             let part = &core.parts()[part];
@@ -203,42 +203,42 @@ impl<D: Driver> Memory<D> {
         })
     }
 
-    /// Whether an address tells by itself which pool it is of.
+    /// Whether each address belongs to one pool.
     pub fn is_flat(&self) -> bool {
         self.nested.load(Ordering::Acquire) == 0
     }
 
     /// Frees the live allocation that starts at `addr`. False if there is none.
-    pub fn free(&self, addr: usize, death: &Frontier) -> bool {
+    pub fn free(&self, addr: usize, last_use: &Frontier) -> bool {
         self.owners(addr)
-            .any(|(core, part)| core.release(part, addr as u64, death.clone()))
+            .any(|(core, part)| core.release(part, addr as u64, last_use.clone()))
     }
 
-    /// To be called after a pool was closed, got a threshold or left addresses behind.
-    pub fn stir(&self) {
-        self.stirs.fetch_add(1, Ordering::AcqRel);
+    /// Called after a pool was closed, got a threshold or left addresses behind.
+    pub fn mark_dirty(&self) {
+        self.dirty.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Whether any pool has something to give back. Every wait asks: mostly nothing has stirred, and no
-    /// pool need be looked at.
+    /// Whether a pool may have memory to release. Each wait asks; mostly `dirty` has not changed,
+    /// and no pool is visited.
     #[inline]
     pub fn wants_settling(&self) -> bool {
-        let stirs = self.stirs.load(Ordering::Acquire);
-        stirs != self.calm.load(Ordering::Relaxed) && self.is_restless(stirs)
+        let dirty = self.dirty.load(Ordering::Acquire);
+        dirty != self.settled.load(Ordering::Relaxed) && self.is_dirty(dirty)
     }
 
     #[cold]
-    fn is_restless(&self, stirs: u64) -> bool {
+    fn is_dirty(&self, dirty: u64) -> bool {
         let pools = self.pools.lock();
         let wants = pools.iter().any(|core| core.wants_settling());
-        // With a threshold, growing alone may be a reason.
+        // With a threshold, growth alone may be a reason.
         if !wants && pools.iter().all(|core| core.threshold() == u64::MAX) {
-            self.calm.store(stirs, Ordering::Relaxed);
+            self.settled.store(dirty, Ordering::Relaxed);
         }
         wants
     }
 
-    /// Lets every pool give back what it holds beyond its threshold, and forgets those that ended.
+    /// Releases memory beyond the thresholds in all pools, and removes ended pools.
     pub fn settle(&self) {
         for core in self.pools() {
             core.settle();
@@ -253,7 +253,7 @@ impl<D: Driver> Memory<D> {
         });
     }
 
-    /// Whose slabs an address lies in, innermost first.
+    /// The pools that have a slab at an address, innermost first.
     fn owners(&self, addr: usize) -> impl Iterator<Item = (Arc<PoolCore<D>>, usize)> + use<D> {
         let addr = addr as u64;
         let slabs = self.slabs();
@@ -271,7 +271,7 @@ impl<D: Driver> Memory<D> {
 }
 
 impl<D: Driver> Slabs<D> {
-    /// Whose slab an address lies in, pools over user memory aside.
+    /// The pool that has a slab at an address, pools over user memory excluded.
     fn owner(&self, addr: u64) -> Option<(Arc<PoolCore<D>>, usize)> {
         let (base, entry) = self.own.range(..=addr).next_back()?;
         entry.owner(*base, addr)

@@ -1,7 +1,9 @@
-//! USM behind the handles of pools: slabs of a driver's memory, and which pool an address belongs to.
+//! USM below the handles of pools: slabs of the driver's memory, and the map from addresses to
+//! pools.
 //!
-//! Owns what outlives a context's handle (`domain`), each pool's parts, their slabs and their pages. Uses `pool` for
-//! what to reuse, lanes and the engine for what is pending, a driver for memory. Must never know a queue or an event.
+//! Owns the state that outlives a context's handle (`domain`), each pool's parts, their slabs and
+//! their pages. Uses `pool` for reuse, lanes and the engine for pending work, a driver for memory.
+//! Must never know a queue or an event.
 
 pub(crate) mod domain;
 pub(crate) mod memory;

@@ -1,9 +1,9 @@
-//! Memory from a pool of the backend's own, where a user asks for that rather than for ours.
+//! Memory from pools of the backend, where a user prefers them.
 //!
-//! Such a pool serves one kind of memory on one device, a [`Part`] of a pool's handle whose other
-//! kinds may be ours. An allocation is a command of the queue's lane and so is a free; which memory
-//! is used again, and what it waits for, the backend decides. What stays ours: whose an address is,
-//! the figures over all kinds together, and when memory beyond the threshold goes back.
+//! Such a pool serves one kind of memory on one device, as a [`Part`] of a pool's handle; other
+//! parts may be ours. An allocation is a command of the queue's lane, and so is a free. The backend
+//! decides about reuse and waits. This module keeps the map from addresses to pools, the figures
+//! over all kinds, and the release of memory beyond the threshold.
 
 use crate::abi::*;
 use crate::object::{Error, Result, ensure};
@@ -18,19 +18,19 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A part of a pool that the backend serves, and what is live of it.
+/// A part of a pool that the backend serves, and its live allocations.
 pub(crate) struct NativePart<D: Driver> {
     pub pool: Box<dyn NativePool<D>>,
     live: Mutex<BTreeMap<u64, Live>>,
-    /// Whether it has served anything: before, it has nothing to tell or to give back.
+    /// Whether it has served a request; before, it holds nothing.
     begun: AtomicBool,
-    /// What it had when last asked.
+    /// Reserved bytes at the last query.
     reserved: AtomicU64,
 }
 
 #[derive(Clone, Copy)]
 pub(crate) struct Live {
-    /// What the backend knows it by; not above its address.
+    /// Address that the backend returned; not above the aligned one.
     pub base: u64,
     bytes: u64,
 }
@@ -75,9 +75,9 @@ impl<D: Driver> NativePart<D> {
         self.reserved.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn serve(&self, ask: impl FnOnce() -> Result<usize>) -> Result<usize> {
+    pub(crate) fn serve(&self, serve: impl FnOnce() -> Result<usize>) -> Result<usize> {
         self.begun.store(true, Ordering::Release);
-        ask()
+        serve()
     }
 }
 
@@ -89,21 +89,21 @@ impl<D: Driver> Drop for NativePart<D> {
     }
 }
 
-/// An allocation that is counted as used but has no memory yet.
-pub(crate) struct Asked<'a, D: Driver> {
+/// An allocation that counts as used but has no memory yet.
+pub(crate) struct NativeRequest<'a, D: Driver> {
     core: &'a Arc<PoolCore<D>>,
     part: usize,
     pub native: &'a NativePart<D>,
     size: usize,
 }
 
-impl<'a, D: Driver> Asked<'a, D> {
+impl<'a, D: Driver> NativeRequest<'a, D> {
     pub(crate) fn new(core: &'a Arc<PoolCore<D>>, part: usize, size: usize) -> Result<Self> {
         ensure(size > 0, UR_RESULT_ERROR_INVALID_USM_SIZE)?;
         let native = core.parts()[part].native.as_ref();
         let native = native.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
-        let dry = dry(core.parts()[part].kind);
-        ensure(core.admit(size as u64), dry)?;
+        let exhausted = exhausted(core.parts()[part].kind);
+        ensure(core.admit(size as u64), exhausted)?;
         Ok(Self {
             core,
             part,
@@ -112,15 +112,16 @@ impl<'a, D: Driver> Asked<'a, D> {
         })
     }
 
-    /// Has memory found and, where there is none, idle memory of ours given back for it.
-    pub(crate) fn serve<R>(&self, mut ask: impl FnMut() -> Result<R>) -> Result<R> {
-        ask().or_else(|error| {
-            let again = is_out_of_memory(&error) && self.core.shed_for(self.part);
-            if again { ask() } else { Err(error) }
+    /// Allocates by `serve`. If memory is short, releases idle memory of other parts and tries
+    /// again.
+    pub(crate) fn serve<R>(&self, mut serve: impl FnMut() -> Result<R>) -> Result<R> {
+        serve().or_else(|error| {
+            let again = is_out_of_memory(&error) && self.core.release_idle_for(self.part);
+            if again { serve() } else { Err(error) }
         })
     }
 
-    /// It has memory, from `base` on, and begins at `addr`.
+    /// Records the memory from `base` on, whose allocation begins at `addr`.
     pub(crate) fn served(self, base: u64, addr: u64) -> *mut c_void {
         let bytes = self.size as u64;
         let live = Live { base, bytes };
@@ -131,7 +132,7 @@ impl<'a, D: Driver> Asked<'a, D> {
     }
 }
 
-impl<D: Driver> Drop for Asked<'_, D> {
+impl<D: Driver> Drop for NativeRequest<'_, D> {
     fn drop(&mut self) {
         self.core.used.put(self.size as u64);
     }
@@ -145,7 +146,7 @@ pub(crate) fn is_out_of_memory(error: &Error) -> bool {
     out.contains(&error.code())
 }
 
-fn dry(kind: Kind) -> ur_result_t {
+fn exhausted(kind: Kind) -> ur_result_t {
     match kind {
         Kind::Host => UR_RESULT_ERROR_OUT_OF_HOST_MEMORY,
         Kind::Device | Kind::Shared => UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
@@ -168,8 +169,8 @@ impl<D: Driver> PoolCore<D> {
         }
     }
 
-    /// Takes the live allocation at `addr` out, before it is freed: its address may then be another's
-    /// at any time.
+    /// Removes the live allocation at `addr` before its free: its address may be another's right
+    /// after.
     pub(crate) fn take_live(self: &Arc<Self>, part: usize, addr: u64) -> Option<Live> {
         let live = self.native(part)?.live.lock().remove(&addr)?;
         if let Some(domain) = self.domain() {
@@ -179,14 +180,15 @@ impl<D: Driver> PoolCore<D> {
         Some(live)
     }
 
-    /// The allocation could not be freed, and is live again.
-    pub(crate) fn put_back(self: &Arc<Self>, part: usize, addr: u64, live: Live) {
+    /// Restores an allocation whose free was refused.
+    pub(crate) fn restore_live(self: &Arc<Self>, part: usize, addr: u64, live: Live) {
         self.used.take(&block(addr, live.bytes), None);
         self.add_live(part, addr, live);
     }
 
-    /// Has the host wait before a native part fails for want of memory. For everything enqueued: which of
-    /// it makes room only the backend knows. False if nothing is pending or the policy forbids it.
+    /// Waits for everything enqueued before a native part fails for lack of memory: only the
+    /// backend knows which commands would release some. False if nothing is pending or the policy
+    /// forbids waits.
     pub(crate) fn waits_for_native(&self, error: &Error) -> Result<bool> {
         let allowed = Settings::get().waits != WaitPolicy::Never;
         let Some(domain) = self.domain().filter(|_| allowed && is_out_of_memory(error)) else {
@@ -200,26 +202,26 @@ impl<D: Driver> PoolCore<D> {
         Ok(waits)
     }
 
-    /// Memory of a native part that may be used at once.
+    /// Allocates memory of a native part for immediate use.
     pub(crate) fn native_now(
         self: &Arc<Self>,
         part: usize,
         size: usize,
         align: u64,
     ) -> Result<*mut c_void> {
-        let asked = Asked::new(self, part, size)?;
-        // What a backend's pool gives is aligned to no less than this.
+        let request = NativeRequest::new(self, part, size)?;
+        // A backend's pool aligns to no less than this.
         let extra = if align <= 256 { 0 } else { align as usize };
         let bytes = size.checked_add(extra);
-        let bytes = bytes.ok_or(Error::new(dry(self.parts()[part].kind)))?;
-        let native = asked.native;
-        let base = asked.serve(|| native.serve(|| native.pool.alloc_now(bytes)))? as u64;
+        let bytes = bytes.ok_or(Error::new(exhausted(self.parts()[part].kind)))?;
+        let native = request.native;
+        let base = request.serve(|| native.serve(|| native.pool.alloc_now(bytes)))? as u64;
         let addr = if extra == 0 {
             base
         } else {
             base.next_multiple_of(align)
         };
-        Ok(asked.served(base, addr))
+        Ok(request.served(base, addr))
     }
 }
 
@@ -232,7 +234,7 @@ pub(crate) fn block(addr: u64, bytes: u64) -> Block {
 }
 
 impl<D: Driver> Domain<D> {
-    /// Ends an allocation of a native pool once this has completed. False if there is none.
+    /// Frees an allocation of a native pool once this frontier is complete. False if there is none.
     pub(crate) fn free_native(
         &self,
         (core, part): (Arc<PoolCore<D>>, usize),

@@ -22,7 +22,7 @@ use std::sync::Arc;
 const NO_ADDRESSES: Error = Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES);
 
 /// Bytes of addresses that are reserved at once, at least: growth then mostly continues what there is.
-const WINDOW: usize = 16 << 30;
+const WINDOW_BYTES: usize = 16 << 30;
 
 /// The pages of one pool, of any multiple of the least page's size.
 pub(crate) struct Paged<D: Driver> {
@@ -150,7 +150,7 @@ impl<D: Driver> Paged<D> {
         let moved = pieces.iter().flat_map(of).map(|(_, page)| *page);
         let pages: Vec<Page> = moved.chain(new.iter().copied()).collect();
         let mapped = self.map_all(base, &pages);
-        mapped.inspect_err(|_| space.give(slab))?;
+        mapped.inspect_err(|_| space.free_range(slab))?;
         for piece in pieces {
             for (addr, page) in space.leave(*piece) {
                 space.old.insert(addr, page);
@@ -158,7 +158,7 @@ impl<D: Driver> Paged<D> {
             }
         }
         if !pieces.is_empty() {
-            self.domain.memory.stir();
+            self.domain.memory.mark_dirty();
         }
         let mut at = base;
         for page in pages {
@@ -193,7 +193,7 @@ impl<D: Driver> Paged<D> {
         let pages = space.leave(slab);
         let pages: Vec<Page> = pages.into_iter().map(|(_, page)| page).collect();
         D::unmap_pages(&self.domain, slab.base as usize, slab.bytes as usize);
-        space.give(slab);
+        space.free_range(slab);
         for page in &pages {
             for addr in space.traces.remove(&page.name).unwrap_or_default() {
                 // The address itself stays taken until its whole piece is free.
@@ -251,7 +251,7 @@ impl<D: Driver> Paged<D> {
             run.bytes += page.bytes;
         }
         self.unmap(run);
-        space.give(piece);
+        space.free_range(piece);
     }
 
     fn unmap(&self, slab: Slab) {
@@ -265,11 +265,11 @@ impl<D: Driver> Paged<D> {
     fn addresses(&self, bytes: u64, after: Option<u64>, window: &dyn Fn(Slab)) -> Result<u64> {
         let mut space = self.space.lock();
         let continued = after.and_then(|after| space.take_at(after, bytes));
-        if let Some(base) = continued.or_else(|| space.take(bytes)) {
+        if let Some(base) = continued.or_else(|| space.allocate_range(bytes)) {
             return Ok(base);
         }
         let least = usize::try_from(bytes).map_err(|_| NO_ADDRESSES)?;
-        let wish = least.checked_mul(2).ok_or(NO_ADDRESSES)?.max(WINDOW);
+        let wish = least.checked_mul(2).ok_or(NO_ADDRESSES)?.max(WINDOW_BYTES);
         let wish = wish
             .checked_next_multiple_of(self.page)
             .ok_or(NO_ADDRESSES)?;
@@ -280,7 +280,7 @@ impl<D: Driver> Paged<D> {
             Ok(reserved) => reserved,
             Err(error) => {
                 self.clear_stale(&mut space, 0);
-                return space.take(bytes).ok_or(error);
+                return space.allocate_range(bytes).ok_or(error);
             }
         };
         let slab = Slab {
@@ -288,9 +288,9 @@ impl<D: Driver> Paged<D> {
             bytes: reserved.1 as u64,
         };
         space.windows.push(slab);
-        space.give(slab);
+        space.free_range(slab);
         window(slab);
-        space.take(bytes).ok_or(NO_ADDRESSES)
+        space.allocate_range(bytes).ok_or(NO_ADDRESSES)
     }
 
     /// Ends all reservations, unless there is memory in them still. Those that ended are told.
@@ -328,7 +328,7 @@ impl Space {
     }
 
     /// Takes addresses.
-    fn take(&mut self, bytes: u64) -> Option<u64> {
+    fn allocate_range(&mut self, bytes: u64) -> Option<u64> {
         let fit = self.free.iter().find(|(_, free)| **free >= bytes);
         let (base, free) = fit.map(|(base, free)| (*base, *free))?;
         self.free.remove(&base);
@@ -339,7 +339,7 @@ impl Space {
     }
 
     /// Gives addresses back.
-    fn give(&mut self, mut slab: Slab) {
+    fn free_range(&mut self, mut slab: Slab) {
         if let Some(after) = self.free.remove(&slab.end()) {
             slab.bytes += after;
         }

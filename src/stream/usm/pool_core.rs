@@ -282,10 +282,13 @@ impl<D: Driver> PoolCore<D> {
             None => part.pool.acquire(request),
         };
         let mut answer = ask();
-        if is_dry(&answer) && self.shed() {
+        if is_out_of_memory(&answer) && self.release_idle() {
             answer = ask();
         }
-        if is_dry(&answer) && self.is_within(request.bytes) && self.shed_all() {
+        if is_out_of_memory(&answer)
+            && self.is_within(request.bytes)
+            && self.release_idle_everywhere()
+        {
             answer = ask();
         }
         if is_short(&answer)
@@ -293,7 +296,7 @@ impl<D: Driver> PoolCore<D> {
         {
             if wait.is_empty() {
                 // It has completed since.
-                self.shed();
+                self.release_idle();
                 answer = ask();
                 wait = match is_short(&answer) {
                     true => self.awaited(part, request).unwrap_or_default(),
@@ -369,7 +372,7 @@ impl<D: Driver> PoolCore<D> {
     }
 
     pub fn report(&self) -> Report {
-        self.look();
+        self.refresh_native();
         let (used, used_high) = self.used.read();
         Report {
             number: self.number,
@@ -393,13 +396,13 @@ impl<D: Driver> PoolCore<D> {
         parts.for_each(|part| part.pool.set_release_threshold(bytes));
         let natives = self.parts.iter().filter_map(|part| part.native.as_ref());
         natives.for_each(|native| native.pool.set_threshold(bytes));
-        self.stir();
+        self.mark_dirty();
     }
 
-    /// See [`Memory::stir`](crate::stream::usm::memory::Memory::stir).
-    fn stir(&self) {
+    /// See [`Memory::mark_dirty`](crate::stream::usm::memory::Memory::mark_dirty).
+    fn mark_dirty(&self) {
         if let Some(domain) = self.domain.upgrade() {
-            domain.memory.stir();
+            domain.memory.mark_dirty();
         }
     }
 
@@ -422,7 +425,7 @@ impl<D: Driver> PoolCore<D> {
 
     /// Gives back what exceeds the threshold, as far as it is free and complete.
     pub fn settle(&self) {
-        self.look();
+        self.refresh_native();
         if self.lingers() {
             self.parts.iter().for_each(|part| part.pool.expire());
         }
@@ -444,7 +447,7 @@ impl<D: Driver> PoolCore<D> {
                 Some(native) if native.has_begun() => {
                     let own = native.reserved();
                     native.pool.trim(own.saturating_sub(excess));
-                    self.look();
+                    self.refresh_native();
                 }
                 Some(_) => {}
                 None => {
@@ -461,7 +464,7 @@ impl<D: Driver> PoolCore<D> {
         for part in &self.parts {
             part.pool.close();
         }
-        self.stir();
+        self.mark_dirty();
     }
 
     pub fn is_drained(&self) -> bool {
@@ -488,7 +491,7 @@ impl<D: Driver> PoolCore<D> {
     }
 
     /// Gives back everything idle here. True if there was any.
-    pub fn shed(&self) -> bool {
+    pub fn release_idle(&self) -> bool {
         let before = self.reserved.current();
         self.trim(0);
         self.reserved.current() < before
@@ -499,7 +502,7 @@ impl<D: Driver> PoolCore<D> {
     }
 
     /// Brings `reserved` up to date with what native parts have.
-    pub fn look(&self) {
+    pub fn refresh_native(&self) {
         let natives = self.parts.iter().filter_map(|part| part.native.as_ref());
         let mut begun = natives.filter(|native| native.has_begun()).peekable();
         if begun.peek().is_none() {
@@ -530,30 +533,30 @@ impl<D: Driver> PoolCore<D> {
     /// After a native part may have grown: the backend keeps each of them within the maximum, and what
     /// the others have idle must make room.
     pub fn after_growth(&self) {
-        self.look();
+        self.refresh_native();
         if self.max_bytes > 0 && self.reserved.current() > self.max_bytes {
             self.trim(self.max_bytes);
         }
     }
 
     /// Gives back what is idle, so that a native part may have it. True if there was any.
-    pub fn shed_for(&self, part: usize) -> bool {
+    pub fn release_idle_for(&self, part: usize) -> bool {
         let kind = self.parts[part].kind;
         log::debug!("the backend's pool has no {kind:?} memory left");
-        self.shed() | (self.max_bytes == 0 && self.shed_all())
+        self.release_idle() | (self.max_bytes == 0 && self.release_idle_everywhere())
     }
 
-    fn shed_all(&self) -> bool {
+    fn release_idle_everywhere(&self) -> bool {
         let Some(domain) = self.domain.upgrade() else {
             return false;
         };
-        let shed = domain
+        let released = domain
             .memory
             .pools()
             .iter()
-            .filter(|core| core.shed())
+            .filter(|core| core.release_idle())
             .count();
-        shed > 0
+        released > 0
     }
 }
 
@@ -601,14 +604,14 @@ fn config(max_bytes: u64, threshold: u64, user: Option<&UserBlock>) -> Config {
     config
 }
 
-fn is_dry(answer: &std::result::Result<Acquired, PoolError>) -> bool {
+fn is_out_of_memory(answer: &std::result::Result<Acquired, PoolError>) -> bool {
     let dry = [SourceError::OutOfMemory, SourceError::OutOfHostMemory];
     matches!(answer, Err(PoolError::Source(error)) if dry.contains(error))
 }
 
 /// Whether memory is all that the request lacks.
 fn is_short(answer: &std::result::Result<Acquired, PoolError>) -> bool {
-    is_dry(answer) || matches!(answer, Err(PoolError::Exhausted { .. }))
+    is_out_of_memory(answer) || matches!(answer, Err(PoolError::Exhausted { .. }))
 }
 
 fn convert(error: PoolError, kind: Kind) -> Error {

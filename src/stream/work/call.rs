@@ -1,4 +1,4 @@
-//! Functions of the user's as commands.
+//! User functions as commands.
 
 use crate::abi::ur_exp_host_task_function_t;
 use crate::hal::Unwrapped;
@@ -13,7 +13,8 @@ pub(crate) struct Call {
     pub data: *mut c_void,
 }
 
-// SAFETY: whoever enqueues a host task promises that it may run on another thread.
+// SAFETY: the caller of the enqueue promises that the function may run on another thread.
 unsafe impl Send for Call {}
-// SAFETY: as above; a captured task runs once an execution, and those follow each other.
+// SAFETY: shared references only copy the pointers. A captured task runs once an execution, and
+// executions are ordered.
 unsafe impl Sync for Call {}

@@ -1,4 +1,4 @@
-//! Kernel launches as a driver gets them, and what they may want beyond running.
+//! Kernel launches as a driver receives them, and their attributes.
 
 use crate::abi::*;
 use crate::object::{Result, chain, ensure};
@@ -15,23 +15,23 @@ pub struct LaunchRequest<'a> {
     pub properties: Option<&'a ur_kernel_launch_ext_properties_t>,
 }
 
-/// A launch with no more than sizes and arguments, as nearly all are. The sizes have one to three
-/// dimensions, all the same.
+/// A launch with only sizes and arguments, as nearly all are. All sizes have the same one to three
+/// dimensions.
 #[derive(Clone, Copy)]
 pub struct PlainLaunch<'a> {
     pub offset: Option<&'a [usize]>,
     pub global: &'a [usize],
-    /// As for [`LaunchRequest`].
+    /// Work-group size, or none for the driver's choice.
     pub local: Option<&'a [usize]>,
     pub args: &'a [ur_exp_kernel_arg_properties_t],
 }
 
-/// What a launch wants beyond running.
+/// Attributes of a launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wishes {
+pub struct LaunchAttributes {
     /// All work-groups are resident at once.
     pub cooperative: bool,
-    /// It may start before the one before has ended, as far as that allows it.
+    /// The launch may start before the launch before it has ended, as far as that one allows it.
     pub opportunistic: bool,
     /// Work-groups of a cluster, slowest-varying dimension first.
     pub cluster: Option<[u32; 3]>,
@@ -40,7 +40,7 @@ pub struct Wishes {
 }
 
 impl<'a> LaunchRequest<'a> {
-    /// The request of an entry point, whose sizes have `dims` dimensions.
+    /// The request of an entry point with sizes of `dims` dimensions.
     #[inline(always)]
     pub(crate) fn new(
         dims: u32,
@@ -65,10 +65,13 @@ impl<'a> LaunchRequest<'a> {
 }
 
 impl LaunchRequest<'_> {
-    /// What the request wants, all of it within what the device is able to do.
-    pub fn wishes(&self, able: ur_kernel_launch_properties_flags_t) -> Result<Wishes> {
+    /// The attributes of the request. An error if the device lacks one.
+    pub fn attributes(
+        &self,
+        able: ur_kernel_launch_properties_flags_t,
+    ) -> Result<LaunchAttributes> {
         let Some(head) = self.properties else {
-            return Ok(Wishes::default());
+            return Ok(LaunchAttributes::default());
         };
         let (cluster, group_memory) = (
             UR_STRUCTURE_TYPE_KERNEL_LAUNCH_CLUSTER_PROPERTY,
@@ -84,7 +87,7 @@ impl LaunchRequest<'_> {
         };
         let own = head.stype == UR_STRUCTURE_TYPE_KERNEL_LAUNCH_EXT_PROPERTIES;
         ensure(own && !other, UR_RESULT_ERROR_INVALID_OPERATION)?;
-        let wishes = Wishes {
+        let attributes = LaunchAttributes {
             cooperative: head.flags.contains(UR_KERNEL_LAUNCH_FLAG_COOPERATIVE),
             opportunistic: head
                 .flags
@@ -93,15 +96,15 @@ impl LaunchRequest<'_> {
             group_memory: group_memory.map(|property| property.workgroup_mem_size),
         };
         ensure(
-            wishes.needs() & !able.0 == 0,
+            attributes.needs() & !able.0 == 0,
             UR_RESULT_ERROR_INVALID_OPERATION,
         )?;
-        Ok(wishes)
+        Ok(attributes)
     }
 }
 
-impl Wishes {
-    /// What a device must be able to do for them.
+impl LaunchAttributes {
+    /// The flags of the properties that a device must have.
     fn needs(&self) -> u32 {
         let each = [
             (
@@ -137,7 +140,7 @@ mod tests {
     fn ask(
         head: &ur_kernel_launch_ext_properties_t,
         able: ur_kernel_launch_properties_flags_t,
-    ) -> std::result::Result<Wishes, ur_result_t> {
+    ) -> std::result::Result<LaunchAttributes, ur_result_t> {
         let request = LaunchRequest {
             dims: 1,
             offset: [0; 3],
@@ -146,7 +149,7 @@ mod tests {
             args: &[],
             properties: Some(head),
         };
-        request.wishes(able).map_err(Error::code)
+        request.attributes(able).map_err(Error::code)
     }
 
     fn head(chain: *mut c_void) -> ur_kernel_launch_ext_properties_t {
@@ -160,11 +163,11 @@ mod tests {
     fn what_the_device_is_not_able_to_do_is_refused() {
         let refused = Err(UR_RESULT_ERROR_INVALID_OPERATION);
         let mut plain = head(std::ptr::null_mut());
-        assert_eq!(ask(&plain, NOTHING), Ok(Wishes::default()));
+        assert_eq!(ask(&plain, NOTHING), Ok(LaunchAttributes::default()));
         plain.flags = UR_KERNEL_LAUNCH_FLAG_COOPERATIVE;
         assert_eq!(ask(&plain, NOTHING), refused);
         let cooperative = ask(&plain, UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE);
-        assert!(cooperative.is_ok_and(|wishes| wishes.cooperative));
+        assert!(cooperative.is_ok_and(|attributes| attributes.cooperative));
         plain.flags = UR_KERNEL_LAUNCH_FLAG_OPPORTUNISTIC_QUEUE_SERIALIZE;
         let other = UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE;
         assert_eq!(ask(&plain, other), refused);

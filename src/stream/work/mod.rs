@@ -1,7 +1,7 @@
-//! Commands as a lane is given them, and the times that they took.
+//! Commands as a lane receives them, and their timestamps.
 //!
-//! Owns plain data: work, launches, fill patterns, ranges and boxes. Uses the C types alone. Must never know
-//! a driver, an order or an object.
+//! Owns plain data: work, launches, fill patterns, ranges and boxes. Uses the C types alone. Must
+//! never know a driver, an order or an object.
 
 pub(crate) mod call;
 pub(crate) mod launch;
@@ -13,19 +13,19 @@ use crate::stream::Pattern;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// What a backend adds to the commands that every backend has.
+/// The commands that a backend adds to the common ones.
 pub trait Payload: Sized + 'static {
-    /// A kernel with its arguments, ready to be given to a lane. Owns copies of by-value arguments
-    /// and keeps alive what it needs. Cheap to clone: a recorded launch is given again and again.
+    /// A kernel with its arguments, ready for submission. Owns copies of by-value arguments and
+    /// keeps its objects alive. Cheap to clone: a recorded launch is submitted repeatedly.
     type Launch: Clone + Send + Sync;
-    /// Work beyond what every backend has; [`Infallible`](std::convert::Infallible) if there is none.
-    /// Cheap to clone, too.
+    /// Other commands of the backend; [`Infallible`](std::convert::Infallible) for none. Cheap to
+    /// clone.
     type Native: Clone + Send + Sync;
 }
 
-/// Commands without side conditions: what a lane can be given to run.
+/// A command without its order.
 pub enum Work<D: Payload> {
-    /// Nothing: its completion alone matters.
+    /// No work: only its completion matters.
     Marker,
     Copy {
         dst: usize,
@@ -63,7 +63,7 @@ pub enum Work<D: Payload> {
         advice: ur_usm_advice_flags_t,
     },
     Launch(D::Launch),
-    /// What only this backend knows.
+    /// A command of the backend.
     Native(D::Native),
 }
 
@@ -88,7 +88,7 @@ impl<D: Payload> Clone for Work<D> {
     }
 }
 
-/// Address of a region's first byte, and the bytes between its rows and slices.
+/// A pitched region: the address of its first byte, and the bytes between its rows and slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pitched {
     pub addr: usize,
@@ -96,28 +96,27 @@ pub struct Pitched {
     pub slice_pitch: usize,
 }
 
-/// When a profiled command started and ended, in nanoseconds of the device's clock; 0: not yet.
+/// Start and end of a profiled command, in nanoseconds of the device's clock; 0 for not yet.
 #[derive(Default)]
-pub struct Stamps {
+pub struct Timestamps {
     pub start: AtomicU64,
     pub end: AtomicU64,
-    /// Where a driver that keeps the times itself is asked for them, once they are wanted.
-    source: OnceLock<StampSource>,
+    /// Queried for the times, where the driver keeps them.
+    source: OnceLock<TimestampSource>,
 }
 
-/// Notes times that are known by now.
-pub type StampSource = Box<dyn Fn(&Stamps) + Send + Sync>;
+/// Stores the times that are known by now.
+pub type TimestampSource = Box<dyn Fn(&Timestamps) + Send + Sync>;
 
-impl Stamps {
-    /// Has `source` fill in the times when someone asks for them. Set once.
-    pub fn fill_from(&self, source: StampSource) {
-        // A command is submitted once, so there is never an earlier one.
+impl Timestamps {
+    /// Makes `source` fill in the times on demand. Set once.
+    pub fn fill_from(&self, source: TimestampSource) {
+        // A command is submitted once, so no source was set before.
         let _ = self.source.set(source);
     }
 
-    /// The times of several commands as one: the earliest start and the latest end, once all have
-    /// ended.
-    pub(crate) fn over(parts: Vec<Arc<Stamps>>) -> Arc<Self> {
+    /// The times of several commands: the earliest start and the latest end, once all have ended.
+    pub(crate) fn over(parts: Vec<Arc<Timestamps>>) -> Arc<Self> {
         let whole = Self::default();
         whole.fill_from(Box::new(move |whole| {
             let (mut start, mut end) = (u64::MAX, 0);
@@ -135,13 +134,13 @@ impl Stamps {
         Arc::new(whole)
     }
 
-    /// The times between two commands: from the first one's end to the second one's.
-    pub(crate) fn between(first: Arc<Stamps>, second: Arc<Stamps>) -> Arc<Self> {
+    /// The times between two commands: from the end of the first to the end of the second.
+    pub(crate) fn between(first: Arc<Timestamps>, second: Arc<Timestamps>) -> Arc<Self> {
         let between = Arc::new(Self::default());
         between.fill_from(Box::new(move |between| {
-            let ended = |stamps: &Stamps| {
-                stamps.refresh();
-                stamps.end.load(Ordering::Acquire)
+            let ended = |timestamps: &Timestamps| {
+                timestamps.refresh();
+                timestamps.end.load(Ordering::Acquire)
             };
             if let (start @ 1.., end @ 1..) = (ended(&first), ended(&second)) {
                 between.start.store(start, Ordering::Relaxed);
@@ -151,8 +150,9 @@ impl Stamps {
         between
     }
 
-    /// The times of a command that only notes the time: both its end, as drivers take a while for nothing.
-    pub(crate) fn one(of: Arc<Stamps>) -> Arc<Self> {
+    /// The times of a timestamp command: both are its end, as drivers take a while for an empty
+    /// command.
+    pub(crate) fn one(of: Arc<Timestamps>) -> Arc<Self> {
         Self::between(Arc::clone(&of), of)
     }
 

@@ -1,54 +1,54 @@
-//! What a fill repeats.
+//! The pattern of a fill.
 
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Bytes of a pattern, in place if they are few, as nearly all are.
+/// Bytes of a pattern. Up to [`INLINE_BYTES`] are stored inline, as in nearly all fills.
 #[derive(Clone, Debug)]
 pub struct Pattern(Repr);
 
 #[derive(Clone, Debug)]
 enum Repr {
-    Few([u8; MOST], u8),
-    Many(Arc<[u8]>),
+    Inline([u8; INLINE_BYTES], u8),
+    Heap(Arc<[u8]>),
 }
 
-const MOST: usize = 16;
+const INLINE_BYTES: usize = 16;
 
 impl From<&[u8]> for Pattern {
     #[inline]
     fn from(bytes: &[u8]) -> Self {
-        let mut few = [0; MOST];
-        let copied = copy::<4>(bytes, &mut few)
-            || copy::<1>(bytes, &mut few)
-            || copy::<8>(bytes, &mut few)
-            || copy::<2>(bytes, &mut few);
+        let mut inline = [0; INLINE_BYTES];
+        let copied = copy::<4>(bytes, &mut inline)
+            || copy::<1>(bytes, &mut inline)
+            || copy::<8>(bytes, &mut inline)
+            || copy::<2>(bytes, &mut inline);
         match copied {
-            true => Self(Repr::Few(few, bytes.len() as u8)),
+            true => Self(Repr::Inline(inline, bytes.len() as u8)),
             false => Self::odd(bytes),
         }
     }
 }
 
-/// Copies exactly so many bytes: a number's mostly, which is a load and a store.
+/// Copies a pattern of exactly `N` bytes, mostly one number: a load and a store.
 #[inline]
-fn copy<const N: usize>(bytes: &[u8], into: &mut [u8; MOST]) -> bool {
+fn copy<const N: usize>(bytes: &[u8], into: &mut [u8; INLINE_BYTES]) -> bool {
     let from = <&[u8; N]>::try_from(bytes);
     let both = from.ok().zip(into.first_chunk_mut::<N>());
     both.map(|(from, into)| *into = *from).is_some()
 }
 
 impl Pattern {
-    /// Of any length.
+    /// A pattern of any length.
     #[inline(never)]
     fn odd(bytes: &[u8]) -> Self {
-        let mut few = [0; MOST];
-        Self(match few.get_mut(..bytes.len()) {
+        let mut inline = [0; INLINE_BYTES];
+        Self(match inline.get_mut(..bytes.len()) {
             Some(place) => {
                 place.copy_from_slice(bytes);
-                Repr::Few(few, bytes.len() as u8)
+                Repr::Inline(inline, bytes.len() as u8)
             }
-            None => Repr::Many(bytes.into()),
+            None => Repr::Heap(bytes.into()),
         })
     }
 }
@@ -59,8 +59,8 @@ impl Deref for Pattern {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Repr::Few(bytes, length) => &bytes[..usize::from(*length)],
-            Repr::Many(bytes) => bytes,
+            Repr::Inline(bytes, length) => &bytes[..usize::from(*length)],
+            Repr::Heap(bytes) => bytes,
         }
     }
 }

@@ -82,7 +82,7 @@ impl Loader {
             context: null_mut(),
             pool: null_mut(),
         };
-        // SAFETY: the device is live and the output writable; released with the bench.
+        // SAFETY: the device is live and the output writable; released with the session.
         let result = unsafe {
             (ur.urContextCreate)(
                 1,
@@ -128,7 +128,7 @@ impl Drop for Loader {
     }
 }
 
-/// Where a replay runs.
+/// The objects of a replay: one device, its context and pool.
 pub struct Session<'a> {
     ur: &'a Functions,
     adapters: Vec<ur_adapter_handle_t>,

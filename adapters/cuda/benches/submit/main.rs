@@ -257,7 +257,7 @@ impl Fixture {
         self.enqueue_on(self.queue, case, &[], event);
     }
 
-    /// The same for every case, so that none is charged for the others.
+    /// Equal for every case, so that no case pays for another.
     #[inline(always)]
     fn enqueue_on(
         &self,

@@ -1,4 +1,4 @@
-//! All objects, behind one lock. A handle is a number that is never given twice.
+//! The fake driver: all objects, behind one lock. A handle is a number that is never reused.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -40,7 +40,7 @@ pub fn context_of(device: usize) -> usize {
     CONTEXT + device * 0x10
 }
 
-/// The same in every process, unlike the standard library's, so that counts of instructions are.
+/// A map with a fixed hash, so that instruction counts are equal in every process.
 type Map<V> = HashMap<usize, V, BuildHasherDefault<DefaultHasher>>;
 
 #[derive(Default)]

@@ -62,8 +62,8 @@ impl<'a> Entered<'a> {
     }
 }
 
-/// Has `call` do its one call of the driver for what belongs to this context; its code. It does so twice
-/// where the first call is refused, which does nothing.
+/// Makes one call of the driver for an object of this context and returns its code. If the driver refuses
+/// it, the call is repeated with the context current.
 #[inline(always)]
 pub fn anywhere(api: &Api, context: CUcontext, call: impl Fn() -> Code) -> Code {
     let code = call();
@@ -77,7 +77,7 @@ pub fn anywhere(api: &Api, context: CUcontext, call: impl Fn() -> Code) -> Code 
     }
 }
 
-/// The same for a stream of this context.
+/// Makes a call for a stream of this context.
 #[inline(always)]
 pub fn on_stream(api: &Api, context: CUcontext, stream: CUstream, call: impl Fn() -> Code) -> Code {
     if is_default(stream) {

@@ -24,7 +24,7 @@ pub const GROUP: u32 = 256;
 const MAX_GROUPS: u64 = 1024;
 
 /// The longest pattern that a launch takes.
-const LONGEST: usize = 2048;
+const MAX_PATTERN_BYTES: usize = 2048;
 
 /// The kernels, loaded.
 pub struct Fills {
@@ -170,8 +170,8 @@ fn by_kernel(gpu: &Gpu, stream: CUstream, dst: usize, pattern: &[u8], bytes: usi
         let value = Parameter(bytes_of::<64>(pattern));
         let words = Some(size as u32 / 4);
         launch(gpu, stream, fills.words, dst, count(4), &value, words)
-    } else if size <= LONGEST {
-        let value = Parameter(bytes_of::<LONGEST>(pattern));
+    } else if size <= MAX_PATTERN_BYTES {
+        let value = Parameter(bytes_of::<MAX_PATTERN_BYTES>(pattern));
         launch(
             gpu,
             stream,
@@ -194,8 +194,8 @@ fn by_doubling(
     pattern: &[u8],
     bytes: usize,
 ) -> Result<()> {
-    for (at, part) in pattern.chunks(LONGEST).enumerate() {
-        linear(gpu, stream, dst + at * LONGEST, part, part.len())?;
+    for (at, part) in pattern.chunks(MAX_PATTERN_BYTES).enumerate() {
+        linear(gpu, stream, dst + at * MAX_PATTERN_BYTES, part, part.len())?;
     }
     let mut done = pattern.len();
     while done < bytes {

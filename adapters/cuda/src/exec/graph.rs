@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use ur::abi::ur_native_handle_t;
 use ur::object::{Error, Result};
-use ur::stream::{Compiled, NativeRecord, Stamps, Step, Work};
+use ur::stream::{Compiled, NativeRecord, Step, Timestamps, Work};
 use ur::timeline::sync::Mutex;
 
 use super::fill;
@@ -24,7 +24,7 @@ use crate::cu::sys::*;
 use crate::cu::{Code, Graphing};
 
 /// Fewer commands are not worth a graph.
-const LEAST: usize = 2;
+const MIN_COMMANDS: usize = 2;
 
 /// With this attribute the driver knows memory of any kind by its address. Without it, a graph's copies
 /// must name the kind.
@@ -158,10 +158,10 @@ struct Executable {
 }
 
 // SAFETY: the driver's objects may be used from any thread, a graph's by one at a time: whoever submits
-// or updates a recording has it alone, and nothing is updated while it is kept back to be launched.
+// or updates a recording has it alone, and nothing is updated while its launch is deferred.
 unsafe impl Send for Executable {}
 // SAFETY: the driver's objects may be used from any thread, a graph's by one at a time: whoever submits or
-// updates a recording has it alone, and nothing is updated while it is kept back to be launched.
+// updates a recording has it alone, and nothing is updated while its launch is deferred.
 unsafe impl Sync for Executable {}
 
 impl Executable {
@@ -246,7 +246,7 @@ pub fn compile(
     steps: &[Step<'_, Cuda>],
     from: usize,
 ) -> Option<(usize, Arc<dyn Compiled<Cuda>>)> {
-    if steps.len() - from < LEAST {
+    if steps.len() - from < MIN_COMMANDS {
         return None;
     }
     let _current = gpu.enter().ok()?;
@@ -265,7 +265,7 @@ pub fn compile(
         works.push(step.work.clone());
     }
     let count = nodes.len();
-    if count < LEAST {
+    if count < MIN_COMMANDS {
         return None;
     }
     let raw = graph.ready().ok()?;
@@ -279,7 +279,7 @@ pub fn compile(
 }
 
 impl Compiled<Cuda> for Made {
-    fn submit(&self, lane: &Lane, _: u64, timestamps: Option<Arc<Stamps>>) -> Result<()> {
+    fn submit(&self, lane: &Lane, _: u64, timestamps: Option<Arc<Timestamps>>) -> Result<()> {
         let graph = Arc::clone(&self.0);
         let launch = Native::call(move |gpu, stream| graph.graph.launch(graph.raw, gpu, stream));
         lane.submit(Work::Native(launch), timestamps)

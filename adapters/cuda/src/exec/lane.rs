@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::object::{Error, Result};
-use ur::stream::{Deferred, HostPoint, Stamps, Work};
+use ur::stream::{Deferred, HostPoint, Timestamps, Work};
 
 use super::fill;
 use super::gpu::{Event, Gpu};
@@ -115,7 +115,7 @@ impl Lane {
         self.raw
     }
 
-    pub fn submit(&self, work: Work<Cuda>, timestamps: Option<Arc<Stamps>>) -> Result<()> {
+    pub fn submit(&self, work: Work<Cuda>, timestamps: Option<Arc<Timestamps>>) -> Result<()> {
         if timestamps.is_none() && !self.stream.is_deferring() {
             return self.stream.enqueue(work, None);
         }
@@ -124,7 +124,7 @@ impl Lane {
 
     /// [`Lane::submit`], where work is deferred or its times are wanted.
     #[inline(never)]
-    fn submit_slowly(&self, work: Work<Cuda>, timestamps: Option<Arc<Stamps>>) -> Result<()> {
+    fn submit_slowly(&self, work: Work<Cuda>, timestamps: Option<Arc<Timestamps>>) -> Result<()> {
         if !self.stream.is_deferring() {
             return self.stream.enqueue(work, timestamps);
         }
@@ -137,7 +137,7 @@ impl Lane {
         &self,
         kernel: &Kernel,
         ready: &Ready,
-        timestamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Timestamps>>,
     ) -> Result<()> {
         if timestamps.is_none() && !self.stream.is_deferring() {
             let gpu = &self.stream.gpu;
@@ -152,7 +152,7 @@ impl Lane {
         &self,
         kernel: &Kernel,
         ready: &Ready,
-        timestamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Timestamps>>,
     ) -> Result<()> {
         let stream = &self.stream;
         let now = |timestamps| {
@@ -176,8 +176,8 @@ impl Lane {
     ) -> Result<R> {
         let _current = self.stream.gpu.enter()?;
         let mut run = Some(run);
-        let now = self.stream.deferred.look(|keeps| {
-            let run = run.take_if(|_| !keeps)?;
+        let now = self.stream.deferred.with_state(|is_deferring| {
+            let run = run.take_if(|_| !is_deferring)?;
             self.stream.mailbox_fills.pass();
             Some(run(self.raw))
         });
@@ -253,7 +253,7 @@ impl Lane {
 impl Stream {
     #[inline]
     fn is_deferring(&self) -> bool {
-        self.deferred.keeps()
+        self.deferred.is_deferring()
     }
 
     fn fill(&self, epoch: u64, dst: usize, pattern: &[u8], bytes: usize) -> Result<()> {
@@ -275,7 +275,7 @@ impl Stream {
     }
 
     /// Enqueues work on the stream.
-    fn enqueue(&self, work: Work<Cuda>, timestamps: Option<Arc<Stamps>>) -> Result<()> {
+    fn enqueue(&self, work: Work<Cuda>, timestamps: Option<Arc<Timestamps>>) -> Result<()> {
         self.enqueue_with(timestamps, |gpu, stream| work::enqueue(gpu, stream, work))
     }
 
@@ -283,7 +283,7 @@ impl Stream {
     #[inline]
     fn enqueue_with(
         &self,
-        timestamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Timestamps>>,
         run: impl FnOnce(&Gpu, CUstream) -> Result<()>,
     ) -> Result<()> {
         self.mailbox_fills.pass();
@@ -303,7 +303,7 @@ impl Stream {
 }
 
 impl ur::stream::Stream for Stream {
-    type Work = (Work<Cuda>, Option<Arc<Stamps>>);
+    type Work = (Work<Cuda>, Option<Arc<Timestamps>>);
     type Event = Arc<Event>;
     type Point = Point;
 
@@ -315,7 +315,7 @@ impl ur::stream::Stream for Stream {
         self.chained
     }
 
-    fn give(&self, (work, timestamps): Self::Work) -> Result<()> {
+    fn submit(&self, (work, timestamps): Self::Work) -> Result<()> {
         Stream::enqueue(self, work, timestamps)
     }
 
@@ -343,7 +343,7 @@ impl ur::stream::Stream for Stream {
         let wait = wait.ok_or(Error::unsupported())?;
         let word = point.point.word;
         let _current = self.gpu.enter()?;
-        // SAFETY: `self` keeps the stream alive, and the context keeps the word.
+        // SAFETY: `self` is_deferring the stream alive, and the context keeps the word.
         let code = unsafe { wait(self.raw, word.addr as u64, word.value, AT_LEAST) };
         self.gpu.check(code, "cuStreamWaitValue32")
     }

@@ -175,7 +175,7 @@ unsafe impl Send for Mailbox {}
 
 impl Mailbox {
     fn memory(&self) -> &MailboxMemory {
-        // SAFETY: `Mailboxes` keeps the memory until the context closes. The device writes only its atomics.
+        // SAFETY: `Mailboxes` is_deferring the memory until the context closes. The device writes only its atomics.
         unsafe { &*self.memory }
     }
 

@@ -55,7 +55,7 @@ impl Pages {
         Self::at(api, home)
     }
 
-    /// The same with pages of another size, a multiple of these.
+    /// Pages of another size, which is a multiple of this one.
     pub fn with(self, bytes: usize) -> Self {
         Self { bytes, ..self }
     }
@@ -243,7 +243,7 @@ pub(super) fn log_failed(code: Code, call: &str) {
     }
 }
 
-/// The same of the host's memory.
+/// Whether the host has so many bytes of free memory.
 pub fn host_may_have(bytes: usize) -> bool {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let mut lines = text.lines();

@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use ur::object::{Error, Result};
-use ur::stream::Stamps;
+use ur::stream::Timestamps;
 use ur::timeline::rank;
 use ur::timeline::sync::Mutex;
 
@@ -109,7 +109,7 @@ impl Gpu {
 }
 
 /// Has `timestamps` filled in from the events around a command.
-pub fn fill(timestamps: &Stamps, gpu: &Arc<Gpu>, start: Event, end: Event) {
+pub fn fill(timestamps: &Timestamps, gpu: &Arc<Gpu>, start: Event, end: Event) {
     let base = gpu.clock.base.lock().clone();
     let Some(base) = base else { return };
     timestamps.fill_from(Box::new(move |timestamps| {

@@ -196,7 +196,7 @@ fn described(
     }
 }
 
-/// A hint, which the driver takes of managed memory alone: what it refuses is no error.
+/// Prefetches memory. The driver refuses this for unmanaged memory, which is no error.
 fn prefetch(gpu: &Gpu, stream: CUstream, addr: usize, bytes: usize, to_host: bool) {
     if let Some(prefetch) = gpu.api.cuMemPrefetchAsync.filter(|_| bytes > 0) {
         let to = if to_host { HOST } else { gpu.device };
@@ -275,7 +275,8 @@ const ADVICE: [(ur_usm_advice_flags_t, CUmem_advise, bool); 12] = {
     ]
 };
 
-/// As for prefetches. The driver takes hints at once, in no stream's order.
+/// Applies a hint. The driver refuses hints for unmanaged memory, which is no error. It applies them at
+/// once, in no stream's order.
 fn advise(gpu: &Gpu, addr: usize, bytes: usize, advice: ur_usm_advice_flags_t) {
     let Some(advise) = gpu.api.cuMemAdvise.filter(|_| bytes > 0) else {
         return;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::object::{Error, Object, Result, ensure};
-use ur::stream::{LaunchRequest, Wishes};
+use ur::stream::{LaunchAttributes, LaunchRequest};
 
 use super::Kernel;
 use super::args::{Args, pack};
@@ -32,7 +32,7 @@ pub struct Ready {
     groups: [u32; 3],
     items: [u32; 3],
     local_bytes: u32,
-    wishes: Wishes,
+    attributes: LaunchAttributes,
 }
 
 /// `CU_LAUNCH_PARAM_END`, `_BUFFER_POINTER` and `_BUFFER_SIZE`: how parameters come side by side.
@@ -70,7 +70,7 @@ impl Kernel {
         ready: &mut Ready,
     ) -> Result<()> {
         if request.properties.is_some() {
-            ready.wishes = request.wishes(device.launch_properties())?;
+            ready.attributes = request.attributes(device.launch_properties())?;
         }
         let code_index = self.code_index(device)?;
         let code = &self.codes[code_index].1;
@@ -95,7 +95,7 @@ impl Kernel {
         ensure(fits, UR_RESULT_ERROR_INVALID_VALUE)?;
         let offset = offset.map(|offset| offset.map(|axis| axis as u32));
         pack(function, request.args, offset, &mut ready.args)?;
-        let wanted = ready.wishes.group_memory.unwrap_or(0);
+        let wanted = ready.attributes.group_memory.unwrap_or(0);
         let local_bytes = ready
             .args
             .local_bytes
@@ -226,11 +226,11 @@ impl Ready {
 
     /// Whether there is more to it than sizes and arguments.
     fn is_extended(&self) -> bool {
-        let plain = Wishes {
-            group_memory: self.wishes.group_memory,
-            ..Wishes::default()
+        let plain = LaunchAttributes {
+            group_memory: self.attributes.group_memory,
+            ..LaunchAttributes::default()
         };
-        self.wishes != plain
+        self.attributes != plain
     }
 
     fn described<R>(
@@ -318,11 +318,11 @@ impl Ready {
             value,
         };
         let mut all = Vec::new();
-        if self.wishes.cooperative {
+        if self.attributes.cooperative {
             let value = CUlaunchAttributeValue { cooperative: 1 };
             all.push(attribute(CU_LAUNCH_ATTRIBUTE_COOPERATIVE, value));
         }
-        if self.wishes.opportunistic {
+        if self.attributes.opportunistic {
             let value = CUlaunchAttributeValue {
                 programmaticStreamSerializationAllowed: 1,
             };
@@ -331,7 +331,7 @@ impl Ready {
                 value,
             ));
         }
-        if let Some([z, y, x]) = self.wishes.cluster {
+        if let Some([z, y, x]) = self.attributes.cluster {
             let dims = CUlaunchAttributeValue_union__bindgen_ty_1 { x, y, z };
             let value = CUlaunchAttributeValue { clusterDim: dims };
             all.push(attribute(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, value));

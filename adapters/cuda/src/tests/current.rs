@@ -8,7 +8,7 @@ use ur::abi::*;
 use super::fake_driver::{FakeDriver, adapter, alone, device, ur};
 use super::workload;
 
-/// After every call of a scene, and with whatever was current before.
+/// Checks the current context after every call of the workload, whatever was current before.
 #[test]
 fn no_call_changes_it() {
     alone("tests::current::no_call_changes_it", || {

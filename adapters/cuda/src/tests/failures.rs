@@ -1,4 +1,4 @@
-//! Commands that were kept back and that the driver refuses in their turn: what comes behind does not
+//! Deferred commands that the driver refuses when they are submitted: what comes behind does not
 //! run, and one wait reports it.
 
 use std::ffi::c_void;

@@ -1,4 +1,4 @@
-//! Every call of the driver's fails once, one after the other, while a scene is played.
+//! Every call of the driver's fails once, one after the other, while the workload runs.
 
 use ur::abi::*;
 

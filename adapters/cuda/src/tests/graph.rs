@@ -9,7 +9,7 @@ use ur::abi::*;
 use super::fake_driver::{FakeDriver, adapter, alone, device, ur};
 use super::workload::{SIZE, Steps, make, task};
 
-/// What a scene has made, in the order in which it goes again. Null where that failed.
+/// The objects of a test, in the order of their release. Null where the creation failed.
 struct Objects {
     context: ur_context_handle_t,
     queues: [ur_queue_handle_t; 2],
@@ -282,7 +282,7 @@ fn finish(steps: &mut Steps<'_>, queue: ur_queue_handle_t) -> bool {
 const PLAIN: &[u8] = &[7];
 const ODD: &[u8] = &[7, 7, 7, 7, 7, 7, 7, 8];
 
-/// A fill, a launch and a copy; the launch is changed between executions, once while one is kept back.
+/// A fill, a launch and a copy; the launch is changed between executions, once while one is deferred.
 fn play<'a>(after: &'a dyn Fn(&'static str), middle: Option<&[u8]>) -> Steps<'a> {
     let mut steps = Steps::new(after);
     let adapter = adapter();
@@ -322,7 +322,7 @@ fn execute(
         let ran = run(steps, queue, buffer) & finish(steps, queue);
         steps.right &= !(changed && ran) || objects.has_read(0, number);
     }
-    // One that is kept back runs as it was when it was enqueued.
+    // A deferred execution runs the graph as it was when it was enqueued.
     let count = AtomicU32::new(0);
     let data = (&raw const count).cast_mut().cast();
     let mut wait = null_mut();
@@ -364,7 +364,7 @@ fn commands_are_one_graph() {
         let driver = FakeDriver::open();
         driver.make_current(0xabc0);
         let query = |name| assert_eq!(driver.current(), 0xabc0, "after {name}");
-        // On each of two queues one update meets a graph that is kept back, and has it made anew.
+        // On each of two queues one update meets a graph whose launch is deferred, and has it made anew.
         for (call, count) in [
             ("cuGraphLaunch", 8),
             ("cuLaunchKernelEx", 0),

@@ -1,4 +1,4 @@
-//! What tests enqueue on: a context of the first device, with memory that the host sees.
+//! A context on the first device, with memory that the host can access.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -54,7 +54,7 @@ impl TestContext {
         assert_eq!(ur!(Adapter.pfnRelease(self.adapter)), UR_RESULT_SUCCESS);
     }
 
-    /// The same, after which nothing may be left.
+    /// Releases everything and checks that no driver object is left.
     pub fn end(self, driver: &FakeDriver) {
         self.release();
         driver.check_end("the end");

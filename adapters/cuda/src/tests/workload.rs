@@ -1,5 +1,5 @@
 //! A piece of everything that a client does, on one device or several. It goes on when a step fails, with what
-//! it has, and gives everything back in the end, the adapter included.
+//! it has, and releases everything in the end, the adapter included.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -9,7 +9,7 @@ use ur::abi::*;
 
 use super::fake_driver::{adapter, devices, ur};
 
-/// What each step answered, and what is looked at after each.
+/// The result of each step, and a check after each.
 pub struct Steps<'a> {
     answers: Vec<(&'static str, ur_result_t)>,
     after: &'a dyn Fn(&'static str),
@@ -26,7 +26,7 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// Notes a step; true if it succeeded.
+    /// Records a step; true if it succeeded.
     pub fn record(&mut self, name: &'static str, code: ur_result_t) -> bool {
         self.answers.push((name, code));
         (self.after)(name);
@@ -68,7 +68,7 @@ macro_rules! enqueue {
 pub(super) use {enqueue, make};
 
 pub unsafe extern "C" fn task(data: *mut c_void) {
-    // SAFETY: the scene's own counter, which lives until the scene has waited for the task.
+    // SAFETY: the workload's own counter, which lives until the workload has waited for the task.
     let count = unsafe { &*data.cast::<AtomicU32>() };
     std::thread::sleep(std::time::Duration::from_millis(1));
     count.fetch_add(1, Ordering::SeqCst);

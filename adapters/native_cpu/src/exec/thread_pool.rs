@@ -137,7 +137,7 @@ impl ThreadPool {
 
     /// Whether this process is a fork of the workers' own.
     pub fn forked(&self) -> bool {
-        self.origin.is_left()
+        self.origin.is_forked()
     }
 
     /// An error if there are no workers any more.

@@ -276,10 +276,10 @@ fn memory(from: usize, to: &mut [u8]) -> Option<()> {
 
 /// A C string at an address that may be a mistake. Not empty, and no longer than any name.
 fn text(address: usize) -> Option<CString> {
-    const LONGEST: usize = 64 * 1024;
+    const MAX_NAME_BYTES: usize = 64 * 1024;
     const STEP: usize = 256;
     let mut bytes = Vec::new();
-    while bytes.len() < LONGEST {
+    while bytes.len() < MAX_NAME_BYTES {
         let at = address.checked_add(bytes.len())?;
         // Never across the end of a step, so never into a page that the string does not reach.
         let mut step = [0; STEP];

@@ -1,6 +1,6 @@
 //! In-order command queues: opened by us, or the user's own.
 //!
-//! What waits for the host is kept back by the host (`ur::stream::Deferred`): drivers run what comes
+//! The host defers work that waits for it (`ur::stream::Deferred`): drivers run what comes
 //! behind a wait that failed.
 
 use std::collections::VecDeque;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use opencl_sys::*;
 use ur::abi::*;
 use ur::object::{Error, Object, Result};
-use ur::stream::{Deferred, HostPoint, LaunchRequest, Notice, Stamps, Work};
+use ur::stream::{CompletionCallback, Deferred, HostPoint, LaunchRequest, Timestamps, Work};
 use ur::timeline::rank;
 use ur::timeline::sync::{Mutex, MutexGuard};
 
@@ -194,14 +194,14 @@ impl Lane {
         self: &Arc<Self>,
         epoch: u64,
         work: Work<OpenCl>,
-        timestamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Timestamps>>,
     ) -> Result<()> {
         if matches!(&work, Work::Native(native) if native.answers) {
-            // A forced lane enqueues its waits for the host on the queue.
-            Deferred::force(self)?;
+            // That lane enqueues its waits for the host on the queue.
+            Deferred::submit_all(self)?;
             return self.enqueue_batch(epoch, timestamps, |batch| batch.work(work));
         }
-        if !self.deferred.keeps() {
+        if !self.deferred.is_deferring() {
             return self.enqueue_batch(epoch, timestamps, |batch| batch.work(work));
         }
         let later = |(work, timestamps)| Ok(Self::later(epoch, work, timestamps));
@@ -212,7 +212,7 @@ impl Lane {
         )
     }
 
-    fn later(epoch: u64, work: Work<OpenCl>, timestamps: Option<Arc<Stamps>>) -> Later {
+    fn later(epoch: u64, work: Work<OpenCl>, timestamps: Option<Arc<Timestamps>>) -> Later {
         Box::new(move |lane| lane.enqueue_batch(epoch, timestamps, |batch| batch.work(work)))
     }
 
@@ -221,7 +221,7 @@ impl Lane {
         epoch: u64,
         kernel: &Kernel,
         request: &LaunchRequest<'_>,
-        timestamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Timestamps>>,
     ) -> Result<()> {
         let now = |timestamps| {
             self.enqueue_batch(epoch, timestamps, |batch| {
@@ -229,7 +229,7 @@ impl Lane {
                 batch.enqueue(|api, slot| kernel.launch_now(request, api, slot))
             })
         };
-        if !self.deferred.keeps() {
+        if !self.deferred.is_deferring() {
             return now(timestamps);
         }
         let later = |timestamps| {
@@ -242,7 +242,7 @@ impl Lane {
     fn enqueue_batch(
         &self,
         epoch: u64,
-        timestamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Timestamps>>,
         run: impl FnOnce(&mut Batch<'_>) -> Result<()>,
     ) -> Result<()> {
         let mut pending = self.pending();
@@ -267,16 +267,16 @@ impl Lane {
 
     /// Runs a small command on the host, where that is faster than a submission to an idle device.
     pub fn at_once(&self, work: &Work<OpenCl>) -> bool {
-        if !self.device.shares_addresses() || !work.is_little() {
+        if !self.device.shares_addresses() || !work.suits_host() {
             return false;
         }
         let pending = self.pending();
         let open = self.open.load(Ordering::Relaxed) || !self.in_order;
-        let free = pending.waits.is_empty() && !self.deferred.keeps();
+        let free = pending.waits.is_empty() && !self.deferred.is_deferring();
         if open || !free || !self.submissions.is_quiet() {
             return false;
         }
-        work.run_here();
+        work.run_on_host();
         true
     }
 
@@ -285,7 +285,7 @@ impl Lane {
         &self,
         epoch: u64,
         works: &[Work<OpenCl>],
-        timestamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Timestamps>>,
         enqueue: impl Fn(&Slot) -> Result<()>,
     ) -> Result<()> {
         let now = |timestamps| {
@@ -298,7 +298,7 @@ impl Lane {
                 }
             })
         };
-        if !self.deferred.keeps() {
+        if !self.deferred.is_deferring() {
             return now(timestamps);
         }
         let later = |timestamps| {
@@ -327,7 +327,7 @@ impl Lane {
         &self,
         pending: &mut Pending,
         info: BatchInfo,
-        timestamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Timestamps>>,
     ) -> Result<()> {
         self.submissions.flush_if_due(!info.weighs)?;
         if let Some(timestamps) = timestamps
@@ -409,7 +409,7 @@ impl ur::stream::Stream for Lane {
         self.submissions.outcomes.chained
     }
 
-    fn give(&self, work: Later) -> Result<()> {
+    fn submit(&self, work: Later) -> Result<()> {
         work(self)
     }
 
@@ -443,7 +443,7 @@ impl ur::stream::Stream for Lane {
         position.block()
     }
 
-    fn notify(position: &Position, then: Notice) -> Option<Notice> {
+    fn notify(position: &Position, then: CompletionCallback) -> Option<CompletionCallback> {
         position.notify(then)
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use opencl_sys::*;
 use ur::dl::guarded_callback;
 use ur::object::{Error, Result, ensure};
-use ur::stream::{FAILED, HostPoint, Notice, Shown};
+use ur::stream::{CompletionCallback, FAILED, HostPoint, NativeMarker};
 
 use super::{Lane, Submissions};
 use crate::cl::{self, ContextRef, EventRef, QueueRef, check};
@@ -125,7 +125,7 @@ impl Position {
     }
 
     /// Calls `then` when the command has ended. Returns it where the driver cannot.
-    pub fn notify(&self, then: Notice) -> Option<Notice> {
+    pub fn notify(&self, then: CompletionCallback) -> Option<CompletionCallback> {
         if self.is_foreign() || self.flush().is_err() {
             return Some(then);
         }
@@ -153,7 +153,7 @@ impl Position {
 extern "C" fn notice(_: cl_event, _: cl_int, data: *mut c_void) {
     guarded_callback((), || {
         // SAFETY: `notify` passed the box, and the driver calls back once.
-        let then = unsafe { Box::from_raw(data.cast::<Notice>()) };
+        let then = unsafe { Box::from_raw(data.cast::<CompletionCallback>()) };
         then();
     });
 }
@@ -179,12 +179,12 @@ pub(super) fn is_running(event: &EventRef) -> Result<bool> {
 
 /// OpenCL's event of a marker, sent on its way.
 pub fn shown(marker: &Marker) -> Result<&EventRef> {
-    match marker.shown()? {
-        Shown::Event(position) => {
+    match marker.native()? {
+        NativeMarker::Event(position) => {
             position.flush()?;
             Ok(position.event())
         }
-        Shown::Point(point) => Ok(&point.point),
+        NativeMarker::Point(point) => Ok(&point.point),
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use opencl_sys::*;
 use ur::object::{Object, Result};
-use ur::stream::{Notice, Stamps};
+use ur::stream::{CompletionCallback, Timestamps};
 use ur::timeline::sync::Mutex;
 
 use super::Position;
@@ -48,7 +48,7 @@ pub fn queued(device: &Object<Device>) -> Result<Option<u64>> {
 /// Has `timestamps` filled in from a profiled command's events, which a device timed; with the time at which it
 /// was queued where that device's clock cannot be read.
 pub fn times(
-    timestamps: &Stamps,
+    timestamps: &Timestamps,
     first: Position,
     last: Position,
     queued: Option<(Arc<Object<Device>>, u64)>,
@@ -94,13 +94,13 @@ pub fn now(device: &Object<Device>) -> Result<u64> {
 /// Has `timestamps` filled in when a command without times of its own ends: with the time of the call
 /// back, on a clock that runs like the device's.
 pub fn observed(
-    timestamps: &Arc<Stamps>,
+    timestamps: &Arc<Timestamps>,
     marker: &Position,
     device: &Object<Device>,
 ) -> Result<()> {
     let (base, since) = (now(device)?, Instant::now());
     let timestamps = Arc::clone(timestamps);
-    let fill: Notice = Box::new(move || {
+    let fill: CompletionCallback = Box::new(move || {
         let at = base.saturating_add(since.elapsed().as_nanos() as u64);
         timestamps.start.store(at, Ordering::Relaxed);
         timestamps.end.store(at, Ordering::Release);

@@ -97,7 +97,7 @@ impl Kernel {
 
     /// What has to be right of any launch, and that the driver does not find wrong.
     pub fn check_launch(&self, request: &LaunchRequest<'_>) -> Result<()> {
-        request.wishes(SUPPORTED_FLAGS)?;
+        request.attributes(SUPPORTED_FLAGS)?;
         let complete = self.native.has_all(request.args);
         ensure(complete, UR_RESULT_ERROR_INVALID_KERNEL_ARGS)?;
         request

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use opencl_sys::*;
 use ur::abi::*;
 use ur::object::{Error, Handles, Object};
-use ur::stream::{Landing, Pattern, Pitched, Work};
+use ur::stream::{MappedPointer, Pattern, Pitched, Work};
 
 use super::Mem;
 use crate::OpenCl;
@@ -21,10 +21,10 @@ impl Mem {
         flags: ur_map_flags_t,
         offset: usize,
         bytes: usize,
-    ) -> (Landing, Work<OpenCl>) {
-        let landing = Landing::default();
+    ) -> (MappedPointer, Work<OpenCl>) {
+        let mapped = MappedPointer::default();
         let (mem, origin) = self.whole();
-        let (mem, offset, lands) = (mem.clone(), origin + offset, landing.clone());
+        let (mem, offset, lands) = (mem.clone(), origin + offset, mapped.clone());
         let flags = cl_map_flags::from(flags.0);
         let run = move |api: &cl::Api, slot: &Slot| {
             let Slot {
@@ -53,7 +53,7 @@ impl Mem {
             lands.set(at.expose_provenance());
             check(code, "clEnqueueMapBuffer")
         };
-        (landing, Work::Native(Native::that_answers(run)))
+        (mapped, Work::Native(Native::that_answers(run)))
     }
 
     pub fn unmap(&self, addr: usize) -> Work<OpenCl> {

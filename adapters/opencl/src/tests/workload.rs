@@ -17,7 +17,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Notes a step; true if it succeeded.
+    /// Records a step; true if it succeeded.
     fn record(&mut self, name: &'static str, code: ur_result_t) -> bool {
         self.answers.push((name, code));
         code == UR_RESULT_SUCCESS

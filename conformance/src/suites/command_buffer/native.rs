@@ -190,7 +190,7 @@ fn native_commands_of_a_child(fixture: &Fixture) -> Done {
     comes_between(fixture, &Setup::with_children(fixture)?, true)
 }
 
-/// So does what is recorded in the function into the buffer itself.
+/// The function records commands into the buffer itself. They come between the others too.
 fn native_commands_in_their_function(fixture: &Fixture) -> Done {
     comes_between(fixture, &Setup::new(fixture)?, false)
 }

@@ -64,7 +64,7 @@ impl<'a> Setup<'a> {
         self.context.out_of_order(self.fixture)
     }
 
-    /// Sets the bench's memory on a native queue.
+    /// Fills the setup's memory on a native queue.
     fn fill(
         &self,
         queue: ur_native_handle_t,
@@ -105,7 +105,7 @@ impl<'a> Setup<'a> {
         Ok(self.words.ptr.cast::<u32>().wrapping_add(at))
     }
 
-    /// Goes on only if the bench's memory is full of this byte.
+    /// Fails unless the setup's memory is full of this byte.
     fn holds(&self, byte: u8, what: &str) -> Done {
         are_all(self.memory.host(), byte, what)
     }

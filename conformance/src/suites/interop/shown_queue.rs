@@ -24,7 +24,7 @@ pub fn all() -> Vec<Test> {
 /// How long a call may take that is to return at once.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A bench for queues whose native handle is taken.
+/// A setup for queues whose native handle is taken.
 fn shown(fixture: &Fixture) -> Result<(Setup<'_>, Queue), Stop> {
     let setup = Setup::new(fixture)?;
     let queue = setup.in_order()?;

@@ -189,7 +189,7 @@ fn planted_races_are_found_and_nothing_else() {
     lines.reverse();
     for (name, _, expected) in PROGRAMS {
         for part in *expected {
-            // Queue 1 is the world's own; addresses differ from run to run.
+            // Queue 1 is the application's own; addresses differ from run to run.
             let line = lines.pop().unwrap_or("nothing").replace("0x", "");
             let line = (1..9).fold(line, |line, number| {
                 line.replace(&format!("queue {}", number + 1), &format!("queue {number}"))

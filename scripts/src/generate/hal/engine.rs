@@ -93,20 +93,20 @@ const QUEUE: [(&str, How); 38] = [
     ("mem_buffer_write", Command("buffer_write(buffer, offset, size, src)")),
     ("mem_buffer_read_rect", Command("buffer_read_rect(
         buffer,
-        Corner::new(buffer_origin, buffer_row_pitch, buffer_slice_pitch),
-        Corner::new(host_origin, host_row_pitch, host_slice_pitch),
+        RectOffset::new(buffer_origin, buffer_row_pitch, buffer_slice_pitch),
+        RectOffset::new(host_origin, host_row_pitch, host_slice_pitch),
         region,
         dst)")),
     ("mem_buffer_write_rect", Command("buffer_write_rect(
         buffer,
-        Corner::new(buffer_origin, buffer_row_pitch, buffer_slice_pitch),
-        Corner::new(host_origin, host_row_pitch, host_slice_pitch),
+        RectOffset::new(buffer_origin, buffer_row_pitch, buffer_slice_pitch),
+        RectOffset::new(host_origin, host_row_pitch, host_slice_pitch),
         region,
         src)")),
     ("mem_buffer_copy", Command("buffer_copy(buffer_src, buffer_dst, src_offset, dst_offset, size)")),
     ("mem_buffer_copy_rect", Command("buffer_copy_rect(
-        (buffer_src, Corner::new(src_origin, src_row_pitch, src_slice_pitch)),
-        (buffer_dst, Corner::new(dst_origin, dst_row_pitch, dst_slice_pitch)),
+        (buffer_src, RectOffset::new(src_origin, src_row_pitch, src_slice_pitch)),
+        (buffer_dst, RectOffset::new(dst_origin, dst_row_pitch, dst_slice_pitch)),
         region)")),
     ("mem_buffer_fill", Command("buffer_fill(buffer, pattern, offset, size)")),
     ("mem_buffer_map", Engine("mapping::map(this, buffer, blocking_map, map_flags, (offset, size), event_wait_list, event)")),
@@ -167,7 +167,7 @@ const CONTEXT: [(&str, How); 22] = [
         this.device(device)?;
         this.check_pool(pool)?;
         this.domain().poll();
-        pool.core().look();
+        pool.core().refresh_native();
         pool.core().trim(min_bytes_to_keep as u64);
         Ok(())")),
     ("usm_context_memcpy_exp", Engine("this.copy_now(dst.expose_provenance(), src.expose_provenance(), size)")),
@@ -220,19 +220,19 @@ const COMMAND_BUFFER: [(&str, How); 18] = [
     ("append_mem_buffer_write_exp", Command("buffer_write(buffer, offset, size, src)")),
     ("append_mem_buffer_read_exp", Command("buffer_read(buffer, offset, size, dst)")),
     ("append_mem_buffer_copy_rect_exp", Command("buffer_copy_rect(
-        (src_mem, Corner::new(src_origin, src_row_pitch, src_slice_pitch)),
-        (dst_mem, Corner::new(dst_origin, dst_row_pitch, dst_slice_pitch)),
+        (src_mem, RectOffset::new(src_origin, src_row_pitch, src_slice_pitch)),
+        (dst_mem, RectOffset::new(dst_origin, dst_row_pitch, dst_slice_pitch)),
         region)")),
     ("append_mem_buffer_write_rect_exp", Command("buffer_write_rect(
         buffer,
-        Corner::new(buffer_offset, buffer_row_pitch, buffer_slice_pitch),
-        Corner::new(host_offset, host_row_pitch, host_slice_pitch),
+        RectOffset::new(buffer_offset, buffer_row_pitch, buffer_slice_pitch),
+        RectOffset::new(host_offset, host_row_pitch, host_slice_pitch),
         region,
         src)")),
     ("append_mem_buffer_read_rect_exp", Command("buffer_read_rect(
         buffer,
-        Corner::new(buffer_offset, buffer_row_pitch, buffer_slice_pitch),
-        Corner::new(host_offset, host_row_pitch, host_slice_pitch),
+        RectOffset::new(buffer_offset, buffer_row_pitch, buffer_slice_pitch),
+        RectOffset::new(host_offset, host_row_pitch, host_slice_pitch),
         region,
         dst)")),
     ("append_mem_buffer_fill_exp", Command("buffer_fill(buffer, pattern, offset, size)")),
@@ -384,7 +384,7 @@ fn modules() -> String {
             pub(super) use crate::stream::api::hooks::forwarded;
             pub(super) use crate::stream::event::CommandQueue;
             pub(super) use crate::stream::queue::{alloc, capture, host_task, mapping, replay};
-            pub(super) use crate::stream::recording::command::Corner;
+            pub(super) use crate::stream::recording::command::RectOffset;
             pub(super) use crate::stream::recording::command_buffer::Outputs;
             pub(super) use crate::stream::recording::native_record::RecordCall;
             pub(super) use crate::stream::recording::update;
@@ -467,7 +467,7 @@ impl Signature {
         } else {
             "Handles::EMPTY"
         };
-        let made = format!("let made = this.site().{made}?;");
+        let made = format!("let made = this.target().{made}?;");
         if object == "CommandBuffer" {
             return format!(
                 "{made} let out = Outputs {{ sync_point, event, command }};
@@ -479,6 +479,6 @@ impl Signature {
             .iter()
             .find(|(name, _)| name.starts_with("blocking"));
         let blocking = blocking.map_or("false", |(name, _)| name);
-        format!("{made} Self::give(this, made, {waits}, event, {blocking})")
+        format!("{made} Self::submit_command(this, made, {waits}, event, {blocking})")
     }
 }

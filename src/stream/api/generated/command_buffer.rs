@@ -90,7 +90,7 @@ impl<B: Runtime> hal::CommandBuffer<B> for CommandBuffer<B> {
         event: OutHandle<'_, B::Event>,
         command: OutHandle<'_, B::CommandBufferCommand>,
     ) -> Result<()> {
-        let made = this.site().usm_copy(dst, src, size)?;
+        let made = this.target().usm_copy(dst, src, size)?;
         let out = Outputs {
             sync_point,
             event,
@@ -116,7 +116,7 @@ impl<B: Runtime> hal::CommandBuffer<B> for CommandBuffer<B> {
         event: OutHandle<'_, B::Event>,
         command: OutHandle<'_, B::CommandBufferCommand>,
     ) -> Result<()> {
-        let made = this.site().usm_fill(memory, pattern, size)?;
+        let made = this.target().usm_fill(memory, pattern, size)?;
         let out = Outputs {
             sync_point,
             event,
@@ -145,7 +145,7 @@ impl<B: Runtime> hal::CommandBuffer<B> for CommandBuffer<B> {
         command: OutHandle<'_, B::CommandBufferCommand>,
     ) -> Result<()> {
         let made = this
-            .site()
+            .target()
             .buffer_copy(src_mem, dst_mem, src_offset, dst_offset, size)?;
         let out = Outputs {
             sync_point,
@@ -173,7 +173,7 @@ impl<B: Runtime> hal::CommandBuffer<B> for CommandBuffer<B> {
         event: OutHandle<'_, B::Event>,
         command: OutHandle<'_, B::CommandBufferCommand>,
     ) -> Result<()> {
-        let made = this.site().buffer_write(buffer, offset, size, src)?;
+        let made = this.target().buffer_write(buffer, offset, size, src)?;
         let out = Outputs {
             sync_point,
             event,
@@ -200,7 +200,7 @@ impl<B: Runtime> hal::CommandBuffer<B> for CommandBuffer<B> {
         event: OutHandle<'_, B::Event>,
         command: OutHandle<'_, B::CommandBufferCommand>,
     ) -> Result<()> {
-        let made = this.site().buffer_read(buffer, offset, size, dst)?;
+        let made = this.target().buffer_read(buffer, offset, size, dst)?;
         let out = Outputs {
             sync_point,
             event,
@@ -233,10 +233,10 @@ impl<B: Runtime> hal::CommandBuffer<B> for CommandBuffer<B> {
         command: OutHandle<'_, B::CommandBufferCommand>,
     ) -> Result<()> {
         let made = this
-            .site()
+            .target()
             .buffer_copy_rect(
-                (src_mem, Corner::new(src_origin, src_row_pitch, src_slice_pitch)),
-                (dst_mem, Corner::new(dst_origin, dst_row_pitch, dst_slice_pitch)),
+                (src_mem, RectOffset::new(src_origin, src_row_pitch, src_slice_pitch)),
+                (dst_mem, RectOffset::new(dst_origin, dst_row_pitch, dst_slice_pitch)),
                 region,
             )?;
         let out = Outputs {
@@ -271,11 +271,11 @@ impl<B: Runtime> hal::CommandBuffer<B> for CommandBuffer<B> {
         command: OutHandle<'_, B::CommandBufferCommand>,
     ) -> Result<()> {
         let made = this
-            .site()
+            .target()
             .buffer_write_rect(
                 buffer,
-                Corner::new(buffer_offset, buffer_row_pitch, buffer_slice_pitch),
-                Corner::new(host_offset, host_row_pitch, host_slice_pitch),
+                RectOffset::new(buffer_offset, buffer_row_pitch, buffer_slice_pitch),
+                RectOffset::new(host_offset, host_row_pitch, host_slice_pitch),
                 region,
                 src,
             )?;
@@ -311,11 +311,11 @@ impl<B: Runtime> hal::CommandBuffer<B> for CommandBuffer<B> {
         command: OutHandle<'_, B::CommandBufferCommand>,
     ) -> Result<()> {
         let made = this
-            .site()
+            .target()
             .buffer_read_rect(
                 buffer,
-                Corner::new(buffer_offset, buffer_row_pitch, buffer_slice_pitch),
-                Corner::new(host_offset, host_row_pitch, host_slice_pitch),
+                RectOffset::new(buffer_offset, buffer_row_pitch, buffer_slice_pitch),
+                RectOffset::new(host_offset, host_row_pitch, host_slice_pitch),
                 region,
                 dst,
             )?;
@@ -345,7 +345,7 @@ impl<B: Runtime> hal::CommandBuffer<B> for CommandBuffer<B> {
         event: OutHandle<'_, B::Event>,
         command: OutHandle<'_, B::CommandBufferCommand>,
     ) -> Result<()> {
-        let made = this.site().buffer_fill(buffer, pattern, offset, size)?;
+        let made = this.target().buffer_fill(buffer, pattern, offset, size)?;
         let out = Outputs {
             sync_point,
             event,
@@ -371,7 +371,7 @@ impl<B: Runtime> hal::CommandBuffer<B> for CommandBuffer<B> {
         event: OutHandle<'_, B::Event>,
         command: OutHandle<'_, B::CommandBufferCommand>,
     ) -> Result<()> {
-        let made = this.site().usm_prefetch(memory, size, flags)?;
+        let made = this.target().usm_prefetch(memory, size, flags)?;
         let out = Outputs {
             sync_point,
             event,
@@ -397,7 +397,7 @@ impl<B: Runtime> hal::CommandBuffer<B> for CommandBuffer<B> {
         event: OutHandle<'_, B::Event>,
         command: OutHandle<'_, B::CommandBufferCommand>,
     ) -> Result<()> {
-        let made = this.site().usm_advise(memory, size, advice)?;
+        let made = this.target().usm_advise(memory, size, advice)?;
         let out = Outputs {
             sync_point,
             event,

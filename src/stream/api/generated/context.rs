@@ -134,7 +134,7 @@ impl<B: Runtime> hal::Context<B> for Context<B> {
         this.device(device)?;
         this.check_pool(pool)?;
         this.domain().poll();
-        pool.core().look();
+        pool.core().refresh_native();
         pool.core().trim(min_bytes_to_keep as u64);
         Ok(())
     }

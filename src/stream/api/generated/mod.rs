@@ -17,7 +17,7 @@ mod names {
     pub(super) use crate::stream::api::hooks::forwarded;
     pub(super) use crate::stream::event::CommandQueue;
     pub(super) use crate::stream::queue::{alloc, capture, host_task, mapping, replay};
-    pub(super) use crate::stream::recording::command::Corner;
+    pub(super) use crate::stream::recording::command::RectOffset;
     pub(super) use crate::stream::recording::command_buffer::Outputs;
     pub(super) use crate::stream::recording::native_record::RecordCall;
     pub(super) use crate::stream::recording::update;

@@ -53,8 +53,8 @@ impl<B: Runtime> hal::Queue<B> for Queue<B> {
         event_wait_list: Handles<'_, B::Event>,
         event: OutHandle<'_, B::Event>,
     ) -> Result<()> {
-        let made = this.site().buffer_read(buffer, offset, size, dst)?;
-        Self::give(this, made, event_wait_list, event, blocking_read)
+        let made = this.target().buffer_read(buffer, offset, size, dst)?;
+        Self::submit_command(this, made, event_wait_list, event, blocking_read)
     }
     fn mem_buffer_write(
         this: &Object<Self>,
@@ -66,8 +66,8 @@ impl<B: Runtime> hal::Queue<B> for Queue<B> {
         event_wait_list: Handles<'_, B::Event>,
         event: OutHandle<'_, B::Event>,
     ) -> Result<()> {
-        let made = this.site().buffer_write(buffer, offset, size, src)?;
-        Self::give(this, made, event_wait_list, event, blocking_write)
+        let made = this.target().buffer_write(buffer, offset, size, src)?;
+        Self::submit_command(this, made, event_wait_list, event, blocking_write)
     }
     fn mem_buffer_read_rect(
         this: &Object<Self>,
@@ -85,15 +85,15 @@ impl<B: Runtime> hal::Queue<B> for Queue<B> {
         event: OutHandle<'_, B::Event>,
     ) -> Result<()> {
         let made = this
-            .site()
+            .target()
             .buffer_read_rect(
                 buffer,
-                Corner::new(buffer_origin, buffer_row_pitch, buffer_slice_pitch),
-                Corner::new(host_origin, host_row_pitch, host_slice_pitch),
+                RectOffset::new(buffer_origin, buffer_row_pitch, buffer_slice_pitch),
+                RectOffset::new(host_origin, host_row_pitch, host_slice_pitch),
                 region,
                 dst,
             )?;
-        Self::give(this, made, event_wait_list, event, blocking_read)
+        Self::submit_command(this, made, event_wait_list, event, blocking_read)
     }
     fn mem_buffer_write_rect(
         this: &Object<Self>,
@@ -111,15 +111,15 @@ impl<B: Runtime> hal::Queue<B> for Queue<B> {
         event: OutHandle<'_, B::Event>,
     ) -> Result<()> {
         let made = this
-            .site()
+            .target()
             .buffer_write_rect(
                 buffer,
-                Corner::new(buffer_origin, buffer_row_pitch, buffer_slice_pitch),
-                Corner::new(host_origin, host_row_pitch, host_slice_pitch),
+                RectOffset::new(buffer_origin, buffer_row_pitch, buffer_slice_pitch),
+                RectOffset::new(host_origin, host_row_pitch, host_slice_pitch),
                 region,
                 src,
             )?;
-        Self::give(this, made, event_wait_list, event, blocking_write)
+        Self::submit_command(this, made, event_wait_list, event, blocking_write)
     }
     fn mem_buffer_copy(
         this: &Object<Self>,
@@ -132,9 +132,9 @@ impl<B: Runtime> hal::Queue<B> for Queue<B> {
         event: OutHandle<'_, B::Event>,
     ) -> Result<()> {
         let made = this
-            .site()
+            .target()
             .buffer_copy(buffer_src, buffer_dst, src_offset, dst_offset, size)?;
-        Self::give(this, made, event_wait_list, event, false)
+        Self::submit_command(this, made, event_wait_list, event, false)
     }
     fn mem_buffer_copy_rect(
         this: &Object<Self>,
@@ -151,13 +151,19 @@ impl<B: Runtime> hal::Queue<B> for Queue<B> {
         event: OutHandle<'_, B::Event>,
     ) -> Result<()> {
         let made = this
-            .site()
+            .target()
             .buffer_copy_rect(
-                (buffer_src, Corner::new(src_origin, src_row_pitch, src_slice_pitch)),
-                (buffer_dst, Corner::new(dst_origin, dst_row_pitch, dst_slice_pitch)),
+                (
+                    buffer_src,
+                    RectOffset::new(src_origin, src_row_pitch, src_slice_pitch),
+                ),
+                (
+                    buffer_dst,
+                    RectOffset::new(dst_origin, dst_row_pitch, dst_slice_pitch),
+                ),
                 region,
             )?;
-        Self::give(this, made, event_wait_list, event, false)
+        Self::submit_command(this, made, event_wait_list, event, false)
     }
     fn mem_buffer_fill(
         this: &Object<Self>,
@@ -168,8 +174,8 @@ impl<B: Runtime> hal::Queue<B> for Queue<B> {
         event_wait_list: Handles<'_, B::Event>,
         event: OutHandle<'_, B::Event>,
     ) -> Result<()> {
-        let made = this.site().buffer_fill(buffer, pattern, offset, size)?;
-        Self::give(this, made, event_wait_list, event, false)
+        let made = this.target().buffer_fill(buffer, pattern, offset, size)?;
+        Self::submit_command(this, made, event_wait_list, event, false)
     }
     fn mem_buffer_map(
         this: &Object<Self>,
@@ -231,8 +237,8 @@ impl<B: Runtime> hal::Queue<B> for Queue<B> {
         event_wait_list: Handles<'_, B::Event>,
         event: OutHandle<'_, B::Event>,
     ) -> Result<()> {
-        let made = this.site().usm_prefetch(mem, size, flags)?;
-        Self::give(this, made, event_wait_list, event, false)
+        let made = this.target().usm_prefetch(mem, size, flags)?;
+        Self::submit_command(this, made, event_wait_list, event, false)
     }
     fn usm_advise(
         this: &Object<Self>,
@@ -241,8 +247,8 @@ impl<B: Runtime> hal::Queue<B> for Queue<B> {
         advice: ur_usm_advice_flags_t,
         event: OutHandle<'_, B::Event>,
     ) -> Result<()> {
-        let made = this.site().usm_advise(mem, size, advice)?;
-        Self::give(this, made, Handles::EMPTY, event, false)
+        let made = this.target().usm_advise(mem, size, advice)?;
+        Self::submit_command(this, made, Handles::EMPTY, event, false)
     }
     fn usm_fill_2d(
         this: &Object<Self>,
@@ -254,8 +260,8 @@ impl<B: Runtime> hal::Queue<B> for Queue<B> {
         event_wait_list: Handles<'_, B::Event>,
         event: OutHandle<'_, B::Event>,
     ) -> Result<()> {
-        let made = this.site().usm_fill_2d(mem, pitch, pattern, width, height)?;
-        Self::give(this, made, event_wait_list, event, false)
+        let made = this.target().usm_fill_2d(mem, pitch, pattern, width, height)?;
+        Self::submit_command(this, made, event_wait_list, event, false)
     }
     fn usm_memcpy_2d(
         this: &Object<Self>,
@@ -270,9 +276,9 @@ impl<B: Runtime> hal::Queue<B> for Queue<B> {
         event: OutHandle<'_, B::Event>,
     ) -> Result<()> {
         let made = this
-            .site()
+            .target()
             .usm_copy_2d((dst, dst_pitch), (src, src_pitch), width, height)?;
-        Self::give(this, made, event_wait_list, event, blocking)
+        Self::submit_command(this, made, event_wait_list, event, blocking)
     }
     fn device_global_variable_write(
         this: &Object<Self>,
@@ -285,8 +291,8 @@ impl<B: Runtime> hal::Queue<B> for Queue<B> {
         event_wait_list: Handles<'_, B::Event>,
         event: OutHandle<'_, B::Event>,
     ) -> Result<()> {
-        let made = this.site().variable_write(program, name, offset, count, src)?;
-        Self::give(this, made, event_wait_list, event, blocking_write)
+        let made = this.target().variable_write(program, name, offset, count, src)?;
+        Self::submit_command(this, made, event_wait_list, event, blocking_write)
     }
     fn device_global_variable_read(
         this: &Object<Self>,
@@ -299,8 +305,8 @@ impl<B: Runtime> hal::Queue<B> for Queue<B> {
         event_wait_list: Handles<'_, B::Event>,
         event: OutHandle<'_, B::Event>,
     ) -> Result<()> {
-        let made = this.site().variable_read(program, name, offset, count, dst)?;
-        Self::give(this, made, event_wait_list, event, blocking_read)
+        let made = this.target().variable_read(program, name, offset, count, dst)?;
+        Self::submit_command(this, made, event_wait_list, event, blocking_read)
     }
     #[inline(always)]
     fn kernel_launch_with_args_exp(

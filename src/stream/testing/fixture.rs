@@ -1,6 +1,6 @@
 //! What tests call: an engine over the fake driver, and the calls of the interface with their lists.
 
-use super::{AnyFake, FakeDevice, World};
+use super::{AnyFake, FakeDevice, FakeDriver};
 use crate::abi::*;
 use crate::hal;
 use crate::object::{Body, Error, Handles, InfoOut, Object, OutHandle, Result};
@@ -15,25 +15,25 @@ pub type QueueArc<D> = Arc<Object<Queue<D>>>;
 pub type PoolArc<D> = Arc<Object<UsmPool<D>>>;
 
 /// An engine, a context over one device, and their world.
-pub struct Bench<D: AnyFake> {
-    pub world: Arc<World>,
+pub struct Fixture<D: AnyFake> {
+    pub driver: Arc<FakeDriver>,
     pub engine: Arc<Engine<D>>,
     pub device: Arc<Object<FakeDevice>>,
     pub context: Arc<Object<Context<D>>>,
 }
 
-impl<D: AnyFake> Bench<D> {
+impl<D: AnyFake> Fixture<D> {
     pub fn new() -> Self {
         Self::over(&Engine::new())
     }
 
     fn over(engine: &Arc<Engine<D>>) -> Self {
-        let world = Arc::<World>::default();
+        let driver = Arc::<FakeDriver>::default();
         let device = Object::new(D::table(), FakeDevice);
         let handles = [device.handle()];
-        let context = Context::new(engine, list::<D, _>(&handles), Arc::clone(&world));
+        let context = Context::new(engine, list::<D, _>(&handles), Arc::clone(&driver));
         Self {
-            world,
+            driver,
             engine: Arc::clone(engine),
             device,
             context,

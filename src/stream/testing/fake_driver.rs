@@ -3,7 +3,7 @@
 use super::vm;
 use crate::abi::*;
 use crate::object::{Error, Result};
-use crate::stream::{Kind, Notice, Stamps};
+use crate::stream::{CompletionCallback, Kind, Timestamps};
 use crate::timeline::Clock;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 /// What the driver was asked to do, and what it has done.
 #[derive(Default)]
-pub struct World {
+pub struct FakeDriver {
     pub lanes: Mutex<Vec<Arc<Line>>>,
     pub submits: AtomicUsize,
     pub waits: AtomicUsize,
@@ -44,7 +44,7 @@ pub struct Line {
     pub(super) clock: Arc<Clock>,
     pub(super) items: Mutex<VecDeque<Item>>,
     pub(super) done: AtomicU64,
-    pub(super) notices: Mutex<Vec<(u64, Notice)>>,
+    pub(super) callbacks: Mutex<Vec<(u64, CompletionCallback)>>,
     /// Whether a command or what it waits for has failed, since when nothing more runs.
     pub(super) failed: AtomicBool,
 }
@@ -53,7 +53,7 @@ pub(super) enum Item {
     Work {
         epoch: u64,
         labels: Vec<u32>,
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Timestamps>>,
     },
     Wait(Marker),
     Record(Arc<Flag>),
@@ -65,17 +65,17 @@ pub(super) enum Item {
 pub struct Flag {
     set: AtomicBool,
     pub(super) failed: AtomicBool,
-    pub(super) notices: Mutex<Vec<Notice>>,
+    pub(super) callbacks: Mutex<Vec<CompletionCallback>>,
 }
 
 #[derive(Clone)]
 pub enum Marker {
-    Epoch(Arc<World>, Arc<Line>, u64),
-    Flag(Arc<World>, Arc<Flag>),
+    Epoch(Arc<FakeDriver>, Arc<Line>, u64),
+    Flag(Arc<FakeDriver>, Arc<Flag>),
 }
 
 pub struct FakeLane {
-    pub(super) world: Arc<World>,
+    pub(super) driver: Arc<FakeDriver>,
     pub(super) line: Arc<Line>,
     pub(super) open: AtomicBool,
 }
@@ -96,29 +96,29 @@ impl FakeLane {
         &self,
         epoch: u64,
         labels: Vec<u32>,
-        stamps: Option<Arc<Stamps>>,
+        timestamps: Option<Arc<Timestamps>>,
         tracks: bool,
     ) -> Result<()> {
-        if self.world.broken.load(Ordering::Relaxed) {
+        if self.driver.broken.load(Ordering::Relaxed) {
             return Err(Error::new(UR_RESULT_ERROR_DEVICE_LOST));
         }
-        let mut left = self.world.fails_after.lock().unwrap();
+        let mut left = self.driver.fails_after.lock().unwrap();
         match &mut *left {
             Some(0) => return Err(Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES)),
             Some(left) => *left -= 1,
             None => {}
         }
         drop(left);
-        self.world.submits.fetch_add(1, Ordering::Relaxed);
+        self.driver.submits.fetch_add(1, Ordering::Relaxed);
         self.line.items.lock().unwrap().push_back(Item::Work {
             epoch,
             labels,
-            stamps,
+            timestamps,
         });
         if tracks {
             let clock = Arc::clone(&self.line.clock);
-            let raise: Notice = Box::new(move || clock.raise(epoch));
-            self.line.notices.lock().unwrap().push((epoch, raise));
+            let raise: CompletionCallback = Box::new(move || clock.raise(epoch));
+            self.line.callbacks.lock().unwrap().push((epoch, raise));
         }
         Ok(())
     }
@@ -133,10 +133,10 @@ impl Drop for FakeLane {
             Item::Record(_) | Item::Foreign(_) => true,
         });
         assert!(
-            idle || self.world.broken.load(Ordering::Relaxed),
+            idle || self.driver.broken.load(Ordering::Relaxed),
             "a lane was dropped with work on it"
         );
-        self.world
+        self.driver
             .lanes
             .lock()
             .unwrap()
@@ -144,7 +144,7 @@ impl Drop for FakeLane {
     }
 }
 
-impl World {
+impl FakeDriver {
     /// Completes the next command of a lane, if what it waits for is complete.
     pub fn step(&self, number: usize) -> bool {
         let line = self
@@ -180,11 +180,11 @@ impl World {
             Item::Work {
                 epoch,
                 labels,
-                stamps,
+                timestamps,
             } => {
-                if let Some(stamps) = stamps {
-                    stamps.start.store(self.tick(), Ordering::Release);
-                    stamps.end.store(self.tick(), Ordering::Release);
+                if let Some(timestamps) = timestamps {
+                    timestamps.start.store(self.tick(), Ordering::Release);
+                    timestamps.end.store(self.tick(), Ordering::Release);
                 }
                 let failing = self.failing.lock().unwrap().clone();
                 if labels.iter().any(|label| failing.contains(label)) {
@@ -194,14 +194,14 @@ impl World {
                     self.ran.lock().unwrap().extend(labels);
                 }
                 line.done.store(epoch, Ordering::Release);
-                let mut notices = line.notices.lock().unwrap();
-                let (due, rest) = std::mem::take(&mut *notices)
+                let mut callbacks = line.callbacks.lock().unwrap();
+                let (due, rest) = std::mem::take(&mut *callbacks)
                     .into_iter()
                     .partition(|(at, _)| *at <= epoch);
-                *notices = rest;
-                drop(notices);
-                let _: &Vec<(u64, Notice)> = &due;
-                due.into_iter().for_each(|(_, notice)| notice());
+                *callbacks = rest;
+                drop(callbacks);
+                let _: &Vec<(u64, CompletionCallback)> = &due;
+                due.into_iter().for_each(|(_, callback)| callback());
             }
         }
         true
@@ -250,9 +250,9 @@ impl World {
 impl Flag {
     pub(super) fn raise(&self) {
         self.set.store(true, Ordering::Release);
-        std::mem::take(&mut *self.notices.lock().unwrap())
+        std::mem::take(&mut *self.callbacks.lock().unwrap())
             .into_iter()
-            .for_each(|notice| notice());
+            .for_each(|callback| callback());
     }
 }
 
@@ -271,9 +271,9 @@ impl Marker {
         }
     }
 
-    pub(super) fn world(&self) -> &World {
+    pub(super) fn driver(&self) -> &FakeDriver {
         match self {
-            Self::Epoch(world, ..) | Self::Flag(world, _) => world,
+            Self::Epoch(driver, ..) | Self::Flag(driver, _) => driver,
         }
     }
 }

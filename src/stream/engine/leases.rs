@@ -1,54 +1,54 @@
-//! What is lent to functions of the user's, each for as long as it runs on its thread.
+//! Leases of native objects to user functions, each while the function runs on its thread.
 
 use crate::timeline::sync::Mutex;
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
-/// In the order in which they were lent, so that a thread's last is its innermost.
-pub(crate) struct Loans<T: ?Sized>(Mutex<Vec<(ThreadId, Arc<T>)>>);
+/// Leases in the order in which they began: the last one of a thread is its innermost.
+pub(crate) struct Leases<T: ?Sized>(Mutex<Vec<(ThreadId, Arc<T>)>>);
 
-impl<T: ?Sized> Default for Loans<T> {
+impl<T: ?Sized> Default for Leases<T> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<T: ?Sized> Loans<T> {
-    pub fn lend(&self, what: &Arc<T>) -> Loan<'_, T> {
+impl<T: ?Sized> Leases<T> {
+    pub fn lease(&self, what: &Arc<T>) -> Lease<'_, T> {
         let thread = thread::current().id();
         self.0.lock().push((thread, Arc::clone(what)));
         let what = Arc::clone(what);
-        Loan {
+        Lease {
             from: self,
             thread,
             what,
         }
     }
 
-    /// What the innermost function on this thread has.
-    pub fn here(&self) -> Option<Arc<T>> {
+    /// The object leased to the innermost function of this thread.
+    pub fn innermost(&self) -> Option<Arc<T>> {
         let here = thread::current().id();
-        let lent = self.0.lock();
-        let own = lent.iter().rev().find(|(thread, _)| *thread == here);
+        let leased = self.0.lock();
+        let own = leased.iter().rev().find(|(thread, _)| *thread == here);
         own.map(|(_, what)| Arc::clone(what))
     }
 }
 
-/// Something that a function has, until dropped.
-pub(crate) struct Loan<'a, T: ?Sized> {
-    from: &'a Loans<T>,
+/// A lease. Ends when dropped.
+pub(crate) struct Lease<'a, T: ?Sized> {
+    from: &'a Leases<T>,
     thread: ThreadId,
     pub what: Arc<T>,
 }
 
-impl<T: ?Sized> Drop for Loan<'_, T> {
+impl<T: ?Sized> Drop for Lease<'_, T> {
     fn drop(&mut self) {
         let own = |(thread, what): &(ThreadId, Arc<T>)| {
             *thread == self.thread && std::ptr::addr_eq(Arc::as_ptr(what), Arc::as_ptr(&self.what))
         };
-        let mut lent = self.from.0.lock();
-        if let Some(at) = lent.iter().rposition(own) {
-            lent.remove(at);
+        let mut leased = self.from.0.lock();
+        if let Some(at) = leased.iter().rposition(own) {
+            leased.remove(at);
         }
     }
 }
@@ -59,26 +59,26 @@ mod tests {
 
     #[test]
     fn each_thread_has_its_innermost() {
-        let lent = Loans::default();
+        let leased = Leases::default();
         let [one, two, three] = [1, 2, 3].map(Arc::new);
-        let here = || lent.here().map(|what| *what);
+        let here = || leased.innermost().map(|what| *what);
         assert_eq!(here(), None);
         thread::scope(|scope| {
             let (give, given) = std::sync::mpsc::channel::<()>();
             let (tell, told) = std::sync::mpsc::channel::<()>();
-            let (lent, three) = (&lent, &three);
+            let (leased, three) = (&leased, &three);
             let other = scope.spawn(move || {
-                let loan = lent.lend(three);
+                let lease = leased.lease(three);
                 tell.send(()).expect("the test waits");
                 given.recv().expect("the test goes on");
-                assert_eq!(lent.here().map(|what| *what), Some(3));
-                drop(loan);
-                assert_eq!(lent.here(), None);
+                assert_eq!(leased.innermost().map(|what| *what), Some(3));
+                drop(lease);
+                assert_eq!(leased.innermost(), None);
             });
             told.recv().expect("the other thread runs");
             assert_eq!(here(), None, "another thread's");
-            let outer = lent.lend(&one);
-            let inner = lent.lend(&two);
+            let outer = leased.lease(&one);
+            let inner = leased.lease(&two);
             give.send(()).expect("it waits");
             other.join().expect("it ends");
             assert_eq!(here(), Some(2), "whatever others gave back");

@@ -1,0 +1,96 @@
+//! Foreign submitters on a lane's stream: callers with its native handle, and native commands.
+//!
+//! The engine never sees their work. While the stream is open to them, a marker of the lane stands
+//! for "everything up to here": it is submitted behind that work.
+
+use super::{Driver, LaneCore, LaneState};
+use crate::object::Result;
+use crate::stream::Work;
+use crate::timeline::Failure;
+use std::sync::atomic::Ordering;
+
+impl<D: Driver> LaneCore<D> {
+    /// Gives the native stream out for good. Foreign code may submit to it from now on.
+    pub fn share_native(&self) -> Result<&D::Lane> {
+        let mut state = self.state.lock();
+        self.record_if_watched(&mut state)?;
+        self.native_shared.store(true, Ordering::Relaxed);
+        // Foreign work is pending without a notice to the engine.
+        self.wake();
+        D::open(&self.native, true)?;
+        Ok(&self.native)
+    }
+
+    /// Opens the stream for one native command.
+    pub fn lease(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        self.record_if_watched(&mut state)?;
+        D::open(&self.native, true)?;
+        self.foreign_submitters.fetch_add(1, Ordering::Relaxed);
+        self.wake();
+        Ok(())
+    }
+
+    /// The native stream, for comparison only.
+    pub fn native(&self) -> &D::Lane {
+        &self.native
+    }
+
+    /// The native stream of a leased lane.
+    pub fn leased(&self) -> &D::Lane {
+        &self.native
+    }
+
+    /// Ends the lease of one native command. A marker of the lane is behind its work.
+    pub fn end_lease(&self) -> Result<()> {
+        let _state = self.state.lock();
+        let others = self.foreign_submitters.fetch_sub(1, Ordering::Relaxed) > 1;
+        match others || self.is_native_shared() {
+            true => Ok(()),
+            false => D::open(&self.native, false),
+        }
+    }
+
+    pub fn is_leased(&self) -> bool {
+        self.foreign_submitters.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether the calling process is a fork of the process that owns the lane.
+    #[inline]
+    pub fn is_forked(&self) -> bool {
+        self.origin.is_forked()
+    }
+
+    pub fn is_native_shared(&self) -> bool {
+        self.native_shared.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.is_native_shared() || self.is_leased()
+    }
+
+    /// Submits a marker behind foreign work, or behind a reported failure. Otherwise the last
+    /// command stands for everything up to here.
+    #[inline]
+    pub fn cover(&self, state: &mut LaneState<D>) -> Result<()> {
+        match self.is_open() || Failure::any() && self.ends_with_reported(state) {
+            true => self.cover_others(state),
+            false => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn cover_others(&self, state: &mut LaneState<D>) -> Result<()> {
+        self.record_if_watched(state)?;
+        D::submit(&self.native, state.order.epoch() + 1, Work::Marker, None)?;
+        self.step(state);
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn cover_or_log(&self, state: &mut LaneState<D>) {
+        if let Err(error) = self.cover(state) {
+            log::error!("a marker behind native work failed: {:?}", error.code());
+        }
+    }
+}
