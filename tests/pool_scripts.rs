@@ -380,34 +380,6 @@ fn scattered_pages_are_gathered() {
 }
 
 #[test]
-fn what_fewest_others_could_use_goes_first() {
-    // q1 comes after a0's death and not after a1's. The smaller a0 would fit y better.
-    let dies = "w = alloc q1 64; k = run q0; x = alloc q1 3145728 after k; \
-                free q0 a0; run q0; free q0 a1;";
-    check(
-        &format!(
-            "a0 = alloc q0 2097152; a1 = alloc q0 4194304; {dies} \
-             y = alloc q0 1572864; z = alloc q1 2097152"
-        ),
-        "x grows; y in a1; z = a0, no wait",
-    );
-    // With nobody else there, fit decides.
-    check(
-        "a0 = alloc q0 2097152; a1 = alloc q0 4194304; free q0 a0; run q0; free q0 a1; \
-         y = alloc q0 1572864",
-        "y in a0",
-    );
-    // Pages are gathered so, too: those of a1 and one of the others.
-    check(
-        &format!(
-            "pool page 2097152; a0 = alloc q0 4194304; m = alloc q0 2097152; \
-             a1 = alloc q0 4194304; {dies} y = alloc q0 6291456; z = alloc q1 2097152"
-        ),
-        "y fresh; z in a0",
-    );
-}
-
-#[test]
 fn a_deterministic_pool_takes_what_was_awaited_and_nothing_that_was_only_seen() {
     let head = "pool deterministic 1; a0 = alloc q0 64; f0 = free q0 a0;";
     check(

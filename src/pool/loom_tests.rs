@@ -1,7 +1,7 @@
 //! Small models of threads that share a pool. Run as `timeline`'s head says.
 
-use super::oracle::FakeSource;
-use super::{Acquired, Config, Ends, Order, Pool, PoolError, Request, Stash};
+use crate::pool::oracle::FakeSource;
+use crate::pool::{Acquired, Config, Ends, Order, Pool, PoolError, Request, Stash};
 use crate::timeline::sync::{AtomicU64, Ordering};
 use crate::timeline::{Clock, Frontier, Lane, Point};
 use loom::thread;

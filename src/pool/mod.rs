@@ -14,60 +14,60 @@
 //! | gathered: pages of it lead a second life at another address | want of one stretch long enough | as its new address's |
 //! | given back | [`Pool::settle`], [`Pool::trim`], [`Pool::close`], want of room | the source |
 //!
-//! `offsets` places, `index` finds (`starts`, `sizes` and `watch` are the maps that they keep), `store` is both,
-//! `policy` chooses, with `others` and `pages`, `stats` and `meter` count, `ends` tells what is known of
-//! them to be out of date, `stash` is what a lane has for itself, `plan` what it does again and again,
-//! `lending` who has what, `old` which addresses memory has left; this file
-//! locks, keeps limits and talks to the source. Nothing is called under its locks, whose order `timeline::rank` has.
+//! An allocation walks `alloc` (the path), `cache` (a stream's own blocks), `replay` (the addresses it had),
+//! `policy` (the order of choice), `heap` (segments, indexes, search), `growth` and `compaction`. `options` has
+//! all tuning constants, `request` and `source` the values and the provider, `stats` the counters, `host_wait`
+//! and `release` what happens for want of memory. This file frees, keeps limits and gives back. Nothing is
+//! called under its locks, whose order `timeline::rank` has.
 
 #![forbid(unsafe_code)]
 
-mod ends;
-mod index;
-mod lending;
-mod meter;
-mod offsets;
-mod old;
+mod alloc;
+#[cfg(any(test, feature = "oracle"))]
+mod audit;
+mod cache;
+mod compaction;
+mod growth;
+mod heap;
+mod host_wait;
+mod options;
+#[cfg(any(test, feature = "oracle"))]
 #[doc(hidden)]
 pub mod oracle;
-mod others;
-mod pages;
-mod plan;
 mod policy;
+mod release;
+mod replay;
 mod request;
-mod sizes;
 mod source;
-mod starts;
-mod stash;
 mod state;
 mod stats;
-mod store;
-mod table;
-mod watch;
 
 #[cfg(all(test, loom))]
 mod loom_tests;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub use ends::Ends;
-pub use meter::Meter;
+pub use cache::extent_version::Ends;
+pub use cache::usage::Meter;
+pub use cache::{PoolKey, Stash};
+pub use host_wait::Leavable;
+pub use options::{Compaction, Options};
 pub use request::{
     Acquired, Block, Config, Lack, Order, PoolError, Request, Reuse, Story, UnknownPointer,
     WaitPolicy,
 };
 pub use source::{Slab, Source, SourceError};
-pub use stash::{PoolKey, Stash};
-pub use state::Leavable;
 pub use stats::{Counters, Figures};
 
+use crate::timeline::Frontier;
 use crate::timeline::rank;
 use crate::timeline::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
-use crate::timeline::{Frontier, Lane};
-use lending::Lending;
-use policy::{Grain, Need};
-pub(crate) use stash::{Miss, Taken};
-use state::{Attempt, Grown, Leaving, State, Step};
+use cache::table::Lending;
+pub(crate) use cache::{Miss, Taken};
+use growth::Limits;
+use heap::search::Need;
+use release::Leaving;
+use state::State;
 use std::sync::Arc;
 
 /// A pool of memory of one kind from one source. All methods may be called from any thread, and
@@ -93,23 +93,21 @@ impl<S: Source> Pool<S> {
     pub fn with_meter(source: S, config: Config, meter: Arc<Meter>) -> Self {
         let page = source.page();
         let granularity = page.unwrap_or_else(|| source.granularity());
-        let grain = Grain {
+        let limits = Limits {
             granularity,
             alignment: source.alignment(),
-            largest: source
-                .largest_page()
-                .filter(|largest| *largest > granularity),
+            largest_page: source.largest_page(),
             observes: source.observes(),
             leaves_mapped: source.leaves_mapped(),
             paged: page.is_some(),
         };
         let key = PoolKey::fresh();
-        let lending = Lending::new(key, Arc::clone(&meter));
+        let lending = Lending::new(key, Arc::clone(&meter), config.options);
         Self {
             source,
             key,
             meter,
-            state: Mutex::new(State::new(config, grain, page, lending)),
+            state: Mutex::new(State::new(config, limits, page, lending)),
             lingering: AtomicU64::new(0),
             settled: Condvar::new(),
         }
@@ -122,171 +120,6 @@ impl<S: Source> Pool<S> {
 
     pub fn source(&self) -> &S {
         &self.source
-    }
-
-    /// Finds memory for a request, by the order of choice: what died on its own lane, what its order
-    /// dominates, what has completed; then growth within the maximum; then, as the policy and
-    /// `may_wait` allow, what the least wait frees; then the source again after giving it back what
-    /// is idle.
-    pub fn acquire(&self, request: &Request<'_>) -> Result<Acquired, PoolError> {
-        self.serve(request, None)
-    }
-
-    /// The same for the lane whose stash this is and whose order the request has. The block is lent
-    /// to the stash, which may have one of the kind already.
-    pub fn acquire_on(
-        &self,
-        stash: &Arc<Stash>,
-        request: &Request<'_>,
-    ) -> Result<Acquired, PoolError> {
-        match self.cached(stash, request) {
-            Some(block) => Ok(Acquired::Ready(block)),
-            None => self.serve(request, Some(stash)),
-        }
-    }
-
-    /// What the stash of the request's own lane has for it.
-    fn cached(&self, stash: &Arc<Stash>, request: &Request<'_>) -> Option<Block> {
-        if request.align > 1 || request.order.own_lane() != Some(stash.lane()) {
-            return None;
-        }
-        let take = || {
-            let mut inner = stash.lock();
-            match inner.is_joined(self.key) {
-                // Only the pool can tell why that is legal.
-                true => Err(Miss::NoBlock),
-                false => inner.take(self.key, request.bytes, |block| block),
-            }
-        };
-        let cached = match take() {
-            Err(Miss::NoCredit(lack)) if self.meter.find_credit(stash, self.key, lack) => take(),
-            answer => answer,
-        };
-        let cached = match cached {
-            Err(Miss::NoCredit(_)) => self.meter.take_cached(stash, self.key, request.bytes),
-            answer => answer,
-        };
-        let block = cached.ok()?;
-        request.tell(|story| {
-            story.order = request.order.frontier();
-            story.reuse = Some(Reuse::OwnLane);
-        });
-        Some(block)
-    }
-
-    /// For a lane of which [`Stash::wants_plans`] named this pool, while there is time: before the host
-    /// waits. What it did may come again, and then its memory is found already.
-    pub fn plan(&self, stash: &Arc<Stash>, lane: &Lane) {
-        let mut state = self.state.lock();
-        if !state.is_closed() {
-            state.plan(stash, &Order::Lane(lane));
-        }
-    }
-
-    fn serve(
-        &self,
-        request: &Request<'_>,
-        stash: Option<&Arc<Stash>>,
-    ) -> Result<Acquired, PoolError> {
-        request.tell(|story| {
-            *story = Story {
-                order: request.order.frontier(),
-                ..Story::default()
-            };
-        });
-        let mut state = self.state.lock();
-        state.tidy();
-        if let Some(stash) = stash {
-            if let Some(block) = state.take_joint(stash, request) {
-                return Ok(Acquired::Ready(block));
-            }
-            if state.may_join(stash, request) {
-                drop(state);
-                self.source.observe();
-                state = self.state.lock();
-            }
-            if state.turn(stash, request)
-                && let Some(block) = self.cached(stash, request)
-            {
-                return Ok(Acquired::Ready(block));
-            }
-            if let Some(block) = state.take_joint(stash, request) {
-                return Ok(Acquired::Ready(block));
-            }
-        }
-        let need = Need::new(request, state.config().min_align)?;
-        self.find(state, &need, request, stash)
-    }
-
-    fn find<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-        need: &Need,
-        request: &Request<'_>,
-        stash: Option<&Arc<Stash>>,
-    ) -> Result<Acquired, PoolError> {
-        let mut attempt = Attempt::new(stash);
-        loop {
-            match state.step(need, request, &mut attempt) {
-                Step::Done(result) => return result,
-                Step::Grow(growth) => {
-                    drop(state);
-                    let answer = self.insist(|source| match growth.large {
-                        Some(page) => source.gather(&[], growth.bytes, page),
-                        None => source.acquire(growth.bytes),
-                    });
-                    state = self.state.lock();
-                    let grown = state.grown(growth, answer, (need, request), &mut attempt);
-                    self.settled.notify_all();
-                    match grown {
-                        Grown::Served(block) => return Ok(Acquired::Ready(block)),
-                        Grown::Room => {}
-                        Grown::Unfit(slab) => {
-                            drop(state);
-                            self.source.release(slab);
-                            state = self.state.lock();
-                        }
-                    }
-                }
-                Step::Observe => {
-                    drop(state);
-                    self.source.observe();
-                    state = self.state.lock();
-                }
-                Step::Gather(gather) => {
-                    let expired = state.expired();
-                    self.note(&state);
-                    drop(state);
-                    expired.iter().for_each(|old| self.source.retire(*old));
-                    let slabs = gather.slabs();
-                    let (fresh, page) = (gather.fresh, gather.page);
-                    let answer = self.insist(|source| source.gather(&slabs, fresh, page));
-                    state = self.state.lock();
-                    state.gathered(gather, answer, &mut attempt);
-                    self.note(&state);
-                    self.settled.notify_all();
-                }
-                Step::Shed(leaving) => {
-                    drop(state);
-                    state = self.give_back(&leaving);
-                }
-                // Another thread is at the source: what it brings or frees may serve.
-                Step::Pause => state = self.settled.wait(state),
-            }
-        }
-    }
-
-    /// Asks the source; if it refuses, once more without the old addresses that are kept for plans: it
-    /// may be short of what leads to memory, too.
-    fn insist(&self, ask: impl Fn(&S) -> Result<Slab, SourceError>) -> Result<Slab, SourceError> {
-        ask(&self.source).or_else(|error| {
-            let old = self.state.lock().give_up_plans();
-            old.iter().for_each(|old| self.source.retire(*old));
-            match old.is_empty() {
-                true => Err(error),
-                false => ask(&self.source),
-            }
-        })
     }
 
     /// Ends the allocation that starts at `addr`; its memory may be reused after `death`.

@@ -1,429 +1,334 @@
-//! What to take: sizes, the order of choice, and how much to grow.
+//! The order of choice: what serves a request, and what is tried before what.
 //!
-//! Owns decisions and nothing else: it reads a [`Store`] and answers with a [`Place`] or a number.
+//! [`State::step`] reads top to bottom. It decides under the pool's lock; `alloc` does what it says outside
+//! of it, and asks again.
 
-use super::index::Bin;
-use super::offsets::{NIL, Place, Seg, SegId};
-use super::others::Others;
-use super::pages::collect_pending;
-use super::request::{Config, Lack, Order, PoolError, Request, Reuse};
-use super::sizes::BySize;
-use super::source::Slab;
-use super::store::Store;
-use crate::timeline::{Frontier, LaneId};
+use crate::pool::cache::Stash;
+use crate::pool::compaction;
+use crate::pool::growth::Growth;
+use crate::pool::heap::Piece;
+use crate::pool::heap::search::{self, Need};
+use crate::pool::heap::segments::Place;
+use crate::pool::options::{Compaction, SMALL_BYTES, SMALL_SHARE, USEFUL_SHARE};
+use crate::pool::release::Leaving;
+use crate::pool::request::{Acquired, Order, PoolError, Request, Reuse, WaitPolicy};
+use crate::pool::source::{Slab, SourceError};
+use crate::pool::state::{Attempt, State};
+use crate::timeline::Frontier;
 
-/// A request as rounded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Need {
-    pub bytes: u64,
-    pub align: u64,
-    pub requested: u64,
+/// What to do next for a request.
+pub(crate) enum Step {
+    Done(Result<Acquired, PoolError>),
+    /// Have the provider look for what has completed.
+    Observe,
+    /// Ask the provider for new memory.
+    Grow(Growth),
+    /// Ask it to remap these.
+    Compact(Remap),
+    /// Give these back and try again.
+    Release(Leaving),
+    /// Wait for another thread's call to the provider.
+    Pause,
 }
 
-const MIB: u64 = 1 << 20;
-/// Places that are weighed against each other, of one kind: bounded, as the time is.
-const CANDIDATES: usize = 64;
+/// Free pages on their way to another address, and how many new bytes go with them.
+pub(crate) struct Remap {
+    pub pieces: Vec<Piece>,
+    pub pages: u64,
+    pub fresh: Growth,
+    /// Whether the request comes after all that died there.
+    pub ready: bool,
+}
 
-impl Need {
-    pub fn new(request: &Request<'_>, min_align: u64) -> Result<Self, PoolError> {
-        let align = request.align.max(1);
-        if !align.is_power_of_two() {
-            return Err(PoolError::InvalidAlignment);
+impl Remap {
+    pub fn slabs(&self) -> Vec<Slab> {
+        self.pieces.iter().map(|piece| piece.slab).collect()
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.slab.bytes).sum()
+    }
+}
+
+impl State {
+    /// Decides the next step of a request.
+    pub fn step(&mut self, need: &Need, request: &Request<'_>, attempt: &mut Attempt<'_>) -> Step {
+        if self.closed {
+            return Step::Done(Err(PoolError::Closed));
         }
-        let bytes = round(request.bytes, min_align).ok_or(PoolError::InvalidSize)?;
-        if bytes.checked_add(align).is_none() {
-            return Err(PoolError::InvalidAlignment);
+        // 1. What needs no wait.
+        if let Some((place, reuse)) = self.ready(need, request) {
+            let block = self.take(place, need, attempt);
+            let reuse = if attempt.grew { Reuse::Grown } else { reuse };
+            self.serves(reuse, request, attempt);
+            return Step::Done(Ok(Acquired::Ready(block)));
         }
-        Ok(Self {
-            bytes,
-            align: align.max(min_align),
-            requested: request.bytes,
-        })
-    }
-
-    /// Where it would start in `[addr, +len)`.
-    fn fit(&self, addr: u64, len: u64) -> Option<u64> {
-        let start = addr.checked_next_multiple_of(self.align)?;
-        let room = len.checked_sub(start - addr)?;
-        (room >= self.bytes).then_some(start)
-    }
-}
-
-/// Rounds a size up to a multiple of `min_align`, and larger ones to 1/128 of the power of two below
-/// them, at most 1 MiB. That is under 1/8 from 8 `min_align` on (below, `min_align` is the unit of
-/// all sizes), and keeps slivers too small to serve anything from forming behind large blocks.
-#[inline(always)]
-pub(crate) fn round(bytes: u64, min_align: u64) -> Option<u64> {
-    let below = bytes.checked_ilog2()?;
-    let step = ((1 << below) / 128).min(MIB).max(min_align);
-    // A power of two, as `min_align` is: no division on the way of every allocation.
-    Some(bytes.checked_add(step - 1)? & !(step - 1))
-}
-
-/// A place that needs no wait, by the order of choice: the own lane's, what the request's
-/// dependencies order, what completed, and last any mixture of them side by side. Of each kind what
-/// `others` lose least with, then what fits best.
-///
-/// For who has just seen that there is none of [`own`].
-pub(crate) fn ready(
-    store: &mut Store,
-    need: &Need,
-    order: &Order<'_>,
-    others: &Others<'_>,
-) -> Option<(Place, Reuse)> {
-    if store.sweep()
-        && let Some(place) = own(store, need, order, others)
-    {
-        return Some((place, Reuse::OwnLane));
-    }
-    if let Some(place) = dominated(store, need, order, others) {
-        return Some((place, Reuse::Ordered));
-    }
-    if let Some(fit) = by_size(store, &store.index.clear, need, &Others::default(), |_| {
-        true
-    }) {
-        return Some((fit.place, Reuse::Completed));
-    }
-    if matches!(order, Order::Sync) {
-        // What is complete is one segment wherever it is adjacent, so there is no more to find.
-        return None;
-    }
-    mixture(store, need, order).map(|place| (place, Reuse::Ordered))
-}
-
-/// A place, the bytes of the stretch it was found in, and what others lose with it.
-#[derive(Clone, Copy)]
-struct Fit {
-    loss: u64,
-    size: u64,
-    place: Place,
-}
-
-/// The least loss, then the best fit.
-fn better(best: Option<Fit>, fit: Fit) -> Option<Fit> {
-    let least = best.filter(|best| (best.loss, best.size) <= (fit.loss, fit.size));
-    least.or(Some(fit))
-}
-
-/// The first of [`ready`]'s choices alone.
-pub(crate) fn own(
-    store: &Store,
-    need: &Need,
-    order: &Order<'_>,
-    others: &Others<'_>,
-) -> Option<Place> {
-    let lane = order.own_lane()?;
-    let bin = store.index.bin(lane)?;
-    in_bin(store, bin, lane, order.horizon(lane)?, need, others).map(|fit| fit.place)
-}
-
-/// The best over the bins of all lanes that the order reaches.
-fn dominated(store: &Store, need: &Need, order: &Order<'_>, others: &Others<'_>) -> Option<Place> {
-    let mut best: Option<Fit> = None;
-    let mut offer = |fit: Option<Fit>| {
-        if let Some(fit) = fit {
-            best = better(best, fit);
+        // 2. What has completed unseen. All that caches hold was taken back, so nothing else is pending.
+        if self.limits.observes
+            && self.store.index.is_pending()
+            && !std::mem::replace(&mut attempt.observed, true)
+        {
+            return Step::Observe;
         }
-    };
-    let admitted = |seg: &Seg| seg.death().is_some_and(|death| order.admits(death));
-    for point in order.foreign() {
-        if let Some(bin) = store.index.bin(point.lane()) {
-            offer(in_bin(store, bin, point.lane(), point.epoch, need, others));
-            offer(by_size(store, &bin.mixed, need, others, admitted));
+        self.missed(need, request, attempt);
+        if let Some(error) = attempt.refused.filter(|e| *e != SourceError::OutOfMemory) {
+            // Not a lack of memory, so neither waiting nor giving back would mend it.
+            return Step::Done(Err(PoolError::Source(error)));
         }
+        // 3. A wait, where the user prefers waits to growth.
+        let waits = self.waits(request);
+        let always = waits == WaitPolicy::Always;
+        if always && let Some(acquired) = self.take_after(need, request, attempt) {
+            return Step::Done(Ok(acquired));
+        }
+        // 4. Free pages under one new address, where that is better than growth.
+        let growth = self.growth(need, &request.order, attempt);
+        let grows = growth.ok().filter(|_| attempt.refused.is_none());
+        if let Some(remap) = self.remap(need, request, attempt, grows, true) {
+            return Step::Compact(remap);
+        }
+        if always && let Some(remap) = self.remap(need, request, attempt, None, false) {
+            return Step::Compact(remap);
+        }
+        // 5. Growth.
+        if let Some(growth) = grows {
+            self.growing += growth.bytes;
+            return Step::Grow(growth);
+        }
+        // 6. A wait rather than failing.
+        let bounded = waits == WaitPolicy::Bounded;
+        if bounded && let Some(acquired) = self.take_after(need, request, attempt) {
+            return Step::Done(Ok(acquired));
+        }
+        if bounded && let Some(remap) = self.remap(need, request, attempt, None, false) {
+            return Step::Compact(remap);
+        }
+        // 7. Growth in the place of what is idle.
+        let leaving = self.release_idle(growth.err());
+        if !leaving.is_empty() {
+            attempt.refused = None;
+            return Step::Release(leaving);
+        }
+        if self.growing + self.leaving + self.moving > 0 {
+            attempt.refused = None;
+            return Step::Pause;
+        }
+        Step::Done(Err(match attempt.refused {
+            Some(error) => PoolError::Source(error),
+            None => PoolError::Exhausted { need: need.bytes },
+        }))
     }
-    if let Some(bin) = order.own_lane().and_then(|lane| store.index.bin(lane)) {
-        offer(by_size(store, &bin.mixed, need, others, admitted));
-    }
-    best.map(|fit| fit.place)
-}
 
-/// Best fit over single segments.
-fn by_size(
-    store: &Store,
-    set: &BySize,
-    need: &Need,
-    others: &Others<'_>,
-    admitted: impl Fn(&Seg) -> bool,
-) -> Option<Fit> {
-    let mut best = Best::default();
-    set.first(need.bytes, |(size, addr, first)| {
-        let start = need.fit(addr, size)?;
-        let place = Place { first, start };
-        if !admitted(store.offsets.seg(first)) {
+    /// A place without a wait, with what caches hold taken back as far as the order of choice comes to it:
+    /// the own stream's, then what is ordered, what is complete, and all before growth.
+    /// Small requests take no more than one block out of their own stream's cache before growth: to empty
+    /// it costs all its next requests their short way, and little is gained by placing small blocks well.
+    fn ready(&mut self, need: &Need, request: &Request<'_>) -> Option<(Place, Reuse)> {
+        let (order, store, lending) = (&request.order, &mut self.store, &mut self.lending);
+        let small = need.bytes <= SMALL_BYTES.max(self.stats.figures.reserved / SMALL_SHARE);
+        if let Order::Lane(lane) = order {
+            lending.saw(lane);
+        }
+        let alone = order.own_lane().is_some_and(|own| lending.is_alone(own));
+        if let Some(own) = order.own_lane() {
+            if !small {
+                let enough = (need.bytes, need.bytes / USEFUL_SHARE);
+                lending.recall(store, enough, |lane| lane == own, |_, _| true);
+            } else if !search::has_own(store, need, order) {
+                lending.recall_one(store, own, need.bytes);
+            }
+            if (alone || search::has_own(store, need, order))
+                && let Some(found) = search::ready(store, need, order, alone)
+            {
+                return Some(found);
+            }
+        }
+        let other = |lane| order.own_lane() != Some(lane);
+        let enough = (need.bytes, 0);
+        // What died there later than the request reaches is of no use to it, and of use there.
+        let reached = |stash: &Stash, oldest| {
+            let horizon = order.horizon(stash.lane());
+            horizon.is_some_and(|horizon| horizon >= oldest)
+        };
+        lending.recall(store, enough, other, reached);
+        if let Some(found) = search::ready(store, need, order, alone) {
+            return Some(found);
+        }
+        // After what is free for all: a stream that loses blocks to another one misses them next, and
+        // would take that one's in turn.
+        if lending.recall(store, enough, other, Stash::is_complete)
+            && let Some(found) = search::ready(store, need, order, alone)
+        {
+            return Some(found);
+        }
+        let joined = lending.end_joint(store);
+        if !lending.recall(store, (1, 0), |_| true, |_, _| true) && !joined {
             return None;
         }
-        let loss = others.loss(store, place, need.bytes);
-        best.offer(Fit { loss, size, place })
-    });
-    best.fit
-}
-
-/// Of the first few, which fit best, the one with which others lose least.
-#[derive(Default)]
-struct Best {
-    fit: Option<Fit>,
-    seen: usize,
-}
-
-impl Best {
-    /// Some when no more need be offered.
-    fn offer(&mut self, fit: Fit) -> Option<()> {
-        self.fit = better(self.fit, fit);
-        self.seen += 1;
-        let enough = self.fit.is_some_and(|fit| fit.loss == 0) || self.seen == CANDIDATES;
-        enough.then_some(())
+        search::ready(store, need, order, alone)
     }
-}
 
-/// The best over a lane's runs, or over the parts of them that died up to `horizon`.
-fn in_bin(
-    store: &Store,
-    bin: &Bin,
-    lane: LaneId,
-    horizon: u64,
-    need: &Need,
-    others: &Others<'_>,
-) -> Option<Fit> {
-    let whole = bin.newest() <= horizon;
-    let mut best = Best::default();
-    bin.runs.first(need.bytes, |(size, addr, head)| {
-        if whole {
-            let place = place_at(store, head, need.fit(addr, size)?);
-            let loss = others.loss(store, place, need.bytes);
-            return best.offer(Fit { loss, size, place });
+    /// Notes, once, that nothing is ready. Later there may be memory that came for this very request.
+    fn missed(&mut self, need: &Need, request: &Request<'_>, attempt: &mut Attempt<'_>) {
+        if !std::mem::replace(&mut attempt.missed, true) {
+            let used = self.stats.figures.reserved;
+            let used = used.saturating_sub(self.store.free_bytes());
+            self.budget.miss(used, need.bytes);
+            request.tell(|story| {
+                let options = &self.config.options;
+                story.lack = compaction::lack(&self.store, need, &request.order, options);
+            });
         }
-        let mut tight = Tightest::new(need);
-        let mut id = head;
-        while store.index.in_run(&store.offsets, id, lane) {
-            let seg = store.offsets.seg(id);
-            let point = seg.death().and_then(Frontier::single);
-            tight.step(id, seg, point.is_some_and(|p| p.epoch <= horizon));
-            id = seg.next;
-        }
-        let fit = tight.finish(store)?;
-        let loss = others.loss(store, fit.place, need.bytes);
-        best.offer(Fit { loss, ..fit })
-    });
-    best.fit
-}
-
-/// The tightest stretch of adjacent free segments that the order admits, whatever their deaths.
-fn mixture(store: &Store, need: &Need, order: &Order<'_>) -> Option<Place> {
-    let mut tight = Tightest::new(need);
-    for entry in store.offsets.slabs() {
-        if entry.free_bytes < need.bytes {
-            continue;
-        }
-        for (id, seg) in store.offsets.segs_from(entry.first) {
-            let admitted = seg.death().is_some_and(|death| order.admits(death));
-            tight.step(id, seg, admitted);
-        }
-        tight.cut();
-    }
-    tight.finish(store).map(|fit| fit.place)
-}
-
-/// Of the stretches of admitted segments shown to it, keeps the smallest that fits.
-struct Tightest<'a> {
-    need: &'a Need,
-    /// The stretch being built: its first segment, its address and its bytes.
-    head: SegId,
-    addr: u64,
-    bytes: u64,
-    best: Option<(u64, SegId, u64)>,
-}
-
-impl<'a> Tightest<'a> {
-    fn new(need: &'a Need) -> Self {
-        Self {
-            need,
-            head: NIL,
-            addr: 0,
-            bytes: 0,
-            best: None,
+        if std::mem::take(&mut attempt.grew) {
+            // It grew and still nothing fits: the slab is misaligned, unless it lies elsewhere than was
+            // asked, which is so once.
+            if std::mem::take(&mut attempt.elsewhere) {
+                attempt.apart = true;
+            } else if std::mem::replace(&mut attempt.padded, true) {
+                attempt.refused = Some(SourceError::OutOfMemory);
+            }
         }
     }
 
-    fn step(&mut self, id: SegId, seg: &Seg, admitted: bool) {
-        if !admitted {
-            self.cut();
+    fn waits(&self, request: &Request<'_>) -> WaitPolicy {
+        if request.may_wait {
+            self.config.waits
+        } else {
+            WaitPolicy::Never
+        }
+    }
+
+    /// Takes pages out that together will serve the request; with `grows`, only if that is better.
+    fn remap(
+        &mut self,
+        need: &Need,
+        request: &Request<'_>,
+        attempt: &Attempt<'_>,
+        grows: Option<Growth>,
+        ready: bool,
+    ) -> Option<Remap> {
+        let options = self.config.options;
+        let never = options.compaction == Compaction::Never;
+        // As mostly where a program only grows, nothing is free.
+        if never || attempt.scattered || self.store.free_bytes() == 0 {
+            return None;
+        }
+        let always = self.waits(request) == WaitPolicy::Always;
+        let held = self.stats.figures.reserved + self.growing;
+        let aliases = self.limits.leaves_mapped;
+        let better = |pages| match grows.filter(|_| !always) {
+            Some(growth) => {
+                self.budget
+                    .prefers(&options, aliases, need.bytes, pages, held + growth.bytes)
+            }
+            None => true,
+        };
+        if !better(0) {
+            return None;
+        }
+        let room = match attempt.refused {
+            Some(_) => 0,
+            None if ready && always => 0,
+            None => self
+                .config
+                .max_bytes
+                .unwrap_or(u64::MAX)
+                .saturating_sub(held),
+        };
+        let (store, order) = (&self.store, &request.order);
+        let found = match ready {
+            true => compaction::collect(store, need, order, room),
+            false => compaction::collect_pending(store, need, order, room),
+        }?;
+        let pages = found.pages(store);
+        if !better(pages) {
+            return None;
+        }
+        let pieces = self.store.detach_all(&found.pieces);
+        self.growing += found.fresh;
+        let fresh = Growth {
+            bytes: found.fresh,
+            page: self.page_for(found.fresh),
+            after: None,
+        };
+        let remap = Remap {
+            pieces,
+            pages,
+            fresh,
+            ready,
+        };
+        self.moving += remap.bytes();
+        Some(remap)
+    }
+
+    /// Takes in the provider's answer to [`Step::Compact`]. Also if the pool was closed meanwhile: what
+    /// has died but not completed stays until it has.
+    pub fn remapped(
+        &mut self,
+        remap: Remap,
+        answer: Result<Slab, SourceError>,
+        attempt: &mut Attempt<'_>,
+    ) {
+        let moved = remap.bytes();
+        let fresh = remap.fresh.bytes;
+        debug_assert!(
+            self.growing >= fresh && self.moving >= moved,
+            "a move that was not counted"
+        );
+        self.growing -= fresh;
+        self.moving -= moved;
+        let unit = self.config.min_align;
+        let slab = answer.map_err(|error| match fresh {
+            0 => attempt.scattered = true,
+            _ => attempt.refused = Some(error),
+        });
+        let Ok(slab) = slab else {
+            for piece in &remap.pieces {
+                self.store
+                    .add_slab(piece.slab, &piece.runs, unit, &piece.parts);
+            }
             return;
+        };
+        if fresh > 0 {
+            self.stats.reserve(fresh);
+            attempt.grew = remap.ready;
         }
-        if self.head == NIL {
-            (self.head, self.addr, self.bytes) = (id, seg.addr, 0);
+        self.stats.counters.gathers += 1;
+        self.stats.counters.gathered_bytes += moved;
+        self.budget.remapped(remap.pages);
+        let (mut runs, mut parts, mut to) = (Vec::new(), Vec::new(), slab.base);
+        for mut piece in remap.pieces {
+            let mut all = Frontier::new();
+            piece.parts.iter().for_each(|(_, death)| all.join(death));
+            self.lending.moved(piece.slab, to, all);
+            to += piece.slab.bytes;
+            runs.append(&mut piece.runs);
+            parts.append(&mut piece.parts);
         }
-        self.bytes += seg.bytes;
+        runs.extend(remap.fresh.runs());
+        self.store.add_slab(slab, &runs, unit, &parts);
     }
 
-    fn cut(&mut self) {
-        if self.head != NIL
-            && let Some(start) = self.need.fit(self.addr, self.bytes)
-            && self.best.is_none_or(|(least, ..)| self.bytes < least)
-        {
-            self.best = Some((self.bytes, self.head, start));
+    fn take_after(
+        &mut self,
+        need: &Need,
+        request: &Request<'_>,
+        attempt: &Attempt<'_>,
+    ) -> Option<Acquired> {
+        let place = search::least_wait(&self.store, need, &request.order)?;
+        let wait = self.store.missing(place, need.bytes, &request.order);
+        let block = self.take(place, need, attempt);
+        let reuse = match wait.is_empty() {
+            // It completed since it was last looked at.
+            true => Reuse::Completed,
+            false => Reuse::Waited,
+        };
+        self.count(reuse);
+        request.tell(|story| story.reuse = Some(reuse));
+        if wait.is_empty() {
+            return Some(Acquired::Ready(block));
         }
-        self.head = NIL;
+        self.stats.counters.waits += wait.len() as u64;
+        Some(Acquired::After(block, wait))
     }
-
-    fn finish(mut self, store: &Store) -> Option<Fit> {
-        self.cut();
-        let (size, head, start) = self.best?;
-        let place = place_at(store, head, start);
-        Some(Fit {
-            loss: 0,
-            size,
-            place,
-        })
-    }
-}
-
-/// The place of `start`, which lies in `head` or in a segment after it.
-pub(crate) fn place_at(store: &Store, head: SegId, start: u64) -> Place {
-    let mut first = head;
-    while store.offsets.seg(first).end() <= start {
-        first = store.offsets.seg(first).next;
-    }
-    Place { first, start }
-}
-
-/// The place whose wait is least: fewest lanes, then fewest commands outstanding on them, then
-/// least memory. Only windows that cannot lose a segment are looked at: others wait for more.
-pub(crate) fn least_wait(store: &Store, need: &Need, order: &Order<'_>) -> Option<Place> {
-    let mut best: Option<((usize, u64, u64), Place)> = None;
-    for entry in store.offsets.slabs() {
-        if entry.free_bytes < need.bytes {
-            continue;
-        }
-        for (first, seg) in store.offsets.segs_from(entry.first) {
-            let Some(start) = seg.addr.checked_next_multiple_of(need.align) else {
-                continue;
-            };
-            if seg.death().is_none() || start >= seg.end() {
-                continue;
-            }
-            let place = Place { first, start };
-            if let Some(cost) = cost(store, place, need, order)
-                && best.is_none_or(|(least, _)| cost < least)
-            {
-                best = Some((cost, place));
-            }
-        }
-    }
-    best.map(|(_, place)| place)
-}
-
-pub(crate) fn cost(
-    store: &Store,
-    place: Place,
-    need: &Need,
-    order: &Order<'_>,
-) -> Option<(usize, u64, u64)> {
-    let end = place.start.checked_add(need.bytes)?;
-    let segs = store.offsets.segs_from(place.first);
-    let reach = segs
-        .take_while(|(_, seg)| seg.death().is_some())
-        .find(|(_, s)| s.end() >= end)?;
-    let missing = store.missing(place, need.bytes, order);
-    let outstanding = missing
-        .points()
-        .map(|p| p.outstanding())
-        .fold(0, u64::saturating_add);
-    let bytes = reach.1.end() - store.offsets.seg(place.first).addr;
-    Some((missing.len(), outstanding, bytes))
-}
-
-/// Which free memory would have served, and what the order lacks for it: the least.
-pub(crate) fn lack(store: &Store, need: &Need, order: &Order<'_>) -> Option<Lack> {
-    let (pieces, wait) = match least_wait(store, need, order) {
-        Some(place) => {
-            let range = Slab {
-                base: place.start,
-                bytes: need.bytes,
-            };
-            (vec![range], store.missing(place, need.bytes, order))
-        }
-        None => {
-            let mut pages = store.offsets.pages();
-            let found = pages.find_map(|page| collect_pending(store, need, order, 0, page))?;
-            let mut wait = Frontier::new();
-            for (first, slab) in &found.pieces {
-                let (first, start) = (*first, slab.base);
-                wait.join(&store.missing(Place { first, start }, slab.bytes, order));
-            }
-            let pieces = found.pieces.into_iter().map(|(_, slab)| slab);
-            (pieces.collect(), wait)
-        }
-    };
-    (!wait.is_empty()).then_some(Lack { pieces, wait })
-}
-
-/// What a source promises about its slabs, read once.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Grain {
-    pub granularity: u64,
-    pub alignment: u64,
-    /// The largest pages, for a pool that holds much.
-    pub largest: Option<u64>,
-    /// Whether completion is seen only by looking for it.
-    pub observes: bool,
-    /// Whether addresses that memory has left may lead there for long.
-    pub leaves_mapped: bool,
-    /// Whether memory comes in whole pages only, of one granularity each.
-    pub paged: bool,
-}
-
-/// The least that holds the request wherever a slab starts.
-fn floor(need: &Need, grain: Grain, padded: bool) -> u64 {
-    let promised = if padded { 1 } else { grain.alignment.max(1) };
-    let slack = match promised.is_multiple_of(need.align) {
-        true => 0,
-        false => need.align - 1,
-    };
-    need.bytes.saturating_add(slack)
-}
-
-/// The fewest bytes that growth for a request may add. None if they cannot be represented.
-pub(crate) fn least_growth(need: &Need, grain: Grain) -> Option<u64> {
-    let floor = floor(need, grain, false);
-    match grain.paged {
-        true => floor.checked_next_multiple_of(grain.granularity.max(1)),
-        false => Some(floor),
-    }
-}
-
-/// How much to ask a source for, with `committed` bytes reserved or about to be. `tight` asks for no
-/// more than needed; `padded` distrusts the promised alignment. `Err` with the bytes that would be
-/// needed if the maximum leaves too little.
-pub(crate) fn growth(
-    need: &Need,
-    config: &Config,
-    grain: Grain,
-    committed: u64,
-    tight: bool,
-    padded: bool,
-) -> Result<u64, u64> {
-    let floor = floor(need, grain, padded);
-    let room = config
-        .max_bytes
-        .unwrap_or(u64::MAX)
-        .saturating_sub(committed);
-    if floor > room {
-        return Err(floor);
-    }
-    let unit = grain.granularity.max(1);
-    let least = match floor.checked_next_multiple_of(unit) {
-        Some(least) if least <= room => least,
-        _ if grain.paged => return Err(floor),
-        // The maximum leaves less than a unit: the source may still manage what is needed.
-        _ => return Ok(floor),
-    };
-    if tight {
-        return Ok(least);
-    }
-    let wish = floor
-        .max(config.chunk_bytes)
-        .checked_next_multiple_of(unit)
-        .unwrap_or(least);
-    Ok(wish.min(room / unit * unit).max(least))
 }

@@ -1,6 +1,7 @@
 //! What a pool is asked and what it answers. Values only.
 
-use super::source::{Slab, SourceError};
+use crate::pool::options::Options;
+use crate::pool::source::{Slab, SourceError};
 use crate::timeline::{Frontier, Lane, LaneId, PointRef, Points};
 use std::cell::RefCell;
 use std::fmt;
@@ -29,6 +30,14 @@ pub struct Config {
     /// Alignment of every block and unit of every size: a power of two, at most 1 MiB.
     pub min_align: u64,
     pub waits: WaitPolicy,
+    pub options: Options,
+}
+
+impl Config {
+    /// Whether the pool has a limit, and so grows, and gives memory back, as exactly as it can.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.max_bytes.is_some() || self.release_threshold < u64::MAX
+    }
 }
 
 impl Default for Config {
@@ -39,6 +48,7 @@ impl Default for Config {
             chunk_bytes: 2 << 20,
             min_align: 256,
             waits: WaitPolicy::Bounded,
+            options: Options::default(),
         }
     }
 }

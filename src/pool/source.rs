@@ -51,23 +51,29 @@ pub trait Source: Send + Sync {
     /// not yet.
     fn release(&self, slab: Slab);
 
-    /// The size of the pages, a power of two, in which memory can be given another address; none if
-    /// it cannot. All slabs of such a source start at multiples of it and have whole pages.
+    /// The least page, a power of two in bytes: memory comes in such pages, which can be given another
+    /// address; none if it cannot. All slabs of such a source start at multiples of it and have whole pages.
     fn page(&self) -> Option<u64> {
         None
     }
 
-    /// The largest size of pages, for pools that hold much: their number costs time, their size what is
-    /// left over in them. [`Source::gather`] gives them, and all twice as large as one that it gives, up
-    /// to this one.
+    /// The largest page worth having where each page has its price, a multiple of the least.
     fn largest_page(&self) -> Option<u64> {
         None
     }
 
+    /// Gives new memory in pages of `page` bytes, a multiple of the least page, the last one smaller where
+    /// `bytes` want it; from the address `after` on, if that is to be had.
+    fn grow(&self, bytes: u64, page: u64, after: Option<u64>) -> Result<Slab, SourceError> {
+        let _ = (page, after);
+        self.acquire(bytes)
+    }
+
     /// Gives one slab made of the memory of `pieces`, in their order, and `fresh` bytes of new memory
-    /// after it, all in pages of this size. The pieces' own addresses keep leading to that memory, since work already enqueued
-    /// may use them, until [`Source::retire`]. On failure everything is as it was.
-    fn gather(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, SourceError> {
+    /// after it in pages as [`Source::grow`] makes them. The pieces' own addresses keep leading to that
+    /// memory, since work already enqueued may use them, until [`Source::retire`]. On failure everything
+    /// is as it was.
+    fn compact(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, SourceError> {
         let _ = (pieces, fresh, page);
         Err(SourceError::OutOfMemory)
     }
@@ -86,7 +92,7 @@ pub trait Source: Send + Sync {
     /// Looks for completion: before more memory is asked for.
     fn observe(&self) {}
 
-    /// The old addresses of a gathered piece, all use of which was observed complete.
+    /// The old addresses of a remapped piece, all use of which was observed complete.
     fn retire(&self, piece: Slab) {
         let _ = piece;
     }
@@ -100,7 +106,16 @@ pub trait Source: Send + Sync {
     }
 }
 
+/// A shared source is the source.
 impl<S: Source + ?Sized> Source for Arc<S> {
+    fn acquire(&self, bytes: u64) -> Result<Slab, SourceError> {
+        (**self).acquire(bytes)
+    }
+
+    fn release(&self, slab: Slab) {
+        (**self).release(slab);
+    }
+
     fn page(&self) -> Option<u64> {
         (**self).page()
     }
@@ -109,8 +124,12 @@ impl<S: Source + ?Sized> Source for Arc<S> {
         (**self).largest_page()
     }
 
-    fn gather(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, SourceError> {
-        (**self).gather(pieces, fresh, page)
+    fn grow(&self, bytes: u64, page: u64, after: Option<u64>) -> Result<Slab, SourceError> {
+        (**self).grow(bytes, page, after)
+    }
+
+    fn compact(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, SourceError> {
+        (**self).compact(pieces, fresh, page)
     }
 
     fn leaves_mapped(&self) -> bool {
@@ -127,60 +146,6 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 
     fn retire(&self, piece: Slab) {
         (**self).retire(piece);
-    }
-
-    fn acquire(&self, bytes: u64) -> Result<Slab, SourceError> {
-        (**self).acquire(bytes)
-    }
-
-    fn release(&self, slab: Slab) {
-        (**self).release(slab);
-    }
-
-    fn granularity(&self) -> u64 {
-        (**self).granularity()
-    }
-
-    fn alignment(&self) -> u64 {
-        (**self).alignment()
-    }
-}
-
-impl<S: Source + ?Sized> Source for Box<S> {
-    fn page(&self) -> Option<u64> {
-        (**self).page()
-    }
-
-    fn largest_page(&self) -> Option<u64> {
-        (**self).largest_page()
-    }
-
-    fn gather(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, SourceError> {
-        (**self).gather(pieces, fresh, page)
-    }
-
-    fn leaves_mapped(&self) -> bool {
-        (**self).leaves_mapped()
-    }
-
-    fn observes(&self) -> bool {
-        (**self).observes()
-    }
-
-    fn observe(&self) {
-        (**self).observe();
-    }
-
-    fn retire(&self, piece: Slab) {
-        (**self).retire(piece);
-    }
-
-    fn acquire(&self, bytes: u64) -> Result<Slab, SourceError> {
-        (**self).acquire(bytes)
-    }
-
-    fn release(&self, slab: Slab) {
-        (**self).release(slab);
     }
 
     fn granularity(&self) -> u64 {

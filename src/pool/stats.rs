@@ -116,6 +116,7 @@ impl Stats {
     }
 
     pub fn unreserve(&mut self, bytes: u64) {
+        debug_assert!(self.figures.reserved >= bytes, "gave back what it had not");
         self.figures.reserved -= bytes;
         self.counters.trims += 1;
         self.counters.trimmed_bytes += bytes;

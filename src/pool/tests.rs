@@ -1,18 +1,19 @@
 //! Properties of placement and indexes, which hold after any sequence of operations.
 
-use super::Pool;
-use super::offsets::{NIL, Place, Seg, SegId, SlabEntry, State};
-use super::oracle::FakeSource;
-use super::pages::adjacent_as_one;
-use super::policy::{Grain, Need, growth, place_at};
-use super::request::{Block, Config, Order, PoolError, Request};
-use super::sizes::BySize;
-use super::source::Slab;
-use super::stash::Stash;
-use super::store::Store;
+use crate::pool::Pool;
+use crate::pool::cache::Stash;
+use crate::pool::compaction::adjacent_as_one;
+use crate::pool::growth::{Limits, Tail, growth};
+use crate::pool::heap::Store;
+use crate::pool::heap::search::{Need, place_at};
+use crate::pool::heap::segments::Run;
+use crate::pool::heap::segments::{Place, SegId, State};
+use crate::pool::oracle::FakeSource;
+use crate::pool::request::{Block, Config, Order, PoolError, Request};
+use crate::pool::source::Slab;
 use crate::timeline::{Clock, Frontier, Lane, Point};
 use proptest::prelude::*;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const UNIT: u64 = 64;
@@ -64,96 +65,18 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..120)
 }
 
-/// What could leave with a clear segment.
-fn removable(store: &Store, entry: &SlabEntry, seg: &Seg) -> Option<u64> {
-    match store.offsets.page() {
-        Some(_) => {
-            let page = entry.page;
-            let pages = (seg.addr..seg.end()).filter(|addr| addr.is_multiple_of(page));
-            let whole = pages.filter(|addr| addr + page <= seg.end()).count() as u64;
-            (whole > 0).then_some(whole * page)
-        }
-        None => (seg.prev == NIL && seg.next == NIL).then_some(entry.slab.bytes),
-    }
-}
-
 /// Everything that is in the store, read the slow way.
 fn audit(store: &Store, live: &BTreeMap<u64, u64>) {
-    let mut found = BTreeMap::new();
-    let mut clear = BTreeSet::new();
-    let mut idle = BTreeSet::new();
-    let mut runs: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-    let mut mixed: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-    let mut watch: BTreeMap<_, BTreeSet<(u64, SegId)>> = BTreeMap::new();
-    for entry in store.offsets.slabs() {
-        let base = entry.slab.base.next_multiple_of(UNIT);
-        let end = (entry.slab.base + entry.slab.bytes) / UNIT * UNIT;
-        let (mut at, mut prev, mut free) = (base, NIL, 0);
-        let mut before: Option<&Frontier> = None;
-        let mut run: Option<(_, u64, u64, SegId)> = None;
-        for (seg_id, seg) in store.offsets.segs_from(entry.first) {
-            assert_eq!((seg.addr, seg.prev), (at, prev), "a gap or a bad link");
-            assert!(seg.bytes > 0 && seg.bytes.is_multiple_of(UNIT));
-            (at, prev) = (seg.end(), seg_id);
-            let lane = seg.death().and_then(Frontier::single).map(|p| p.lane());
-            if run.is_some_and(|(on, ..)| Some(on) != lane)
-                && let Some((on, bytes, addr, head)) = run.take()
-            {
-                runs.entry(on).or_default().insert((bytes, addr, head));
-            }
-            match &seg.state {
-                State::Vacant => panic!("a vacant segment in a slab"),
-                State::Live { requested, .. } => {
-                    assert!(*requested <= seg.bytes);
-                    found.insert(seg.addr, seg.bytes);
-                }
-                State::Free(death) => {
-                    free += seg.bytes;
-                    assert!(
-                        before != Some(death),
-                        "neighbours of one death did not merge"
-                    );
-                    let key = (seg.bytes, seg.addr, seg_id);
-                    match (death.points().next(), lane) {
-                        (None, _) => {
-                            clear.insert(key);
-                            if let Some(slab) = removable(store, entry, seg) {
-                                idle.insert((slab, seg_id));
-                            }
-                        }
-                        (Some(point), None) => {
-                            mixed.entry(point.lane()).or_default().insert(key);
-                            watch
-                                .entry(point.lane())
-                                .or_default()
-                                .insert((point.epoch, seg_id));
-                        }
-                        (Some(point), Some(lane)) => {
-                            watch.entry(lane).or_default().insert((point.epoch, seg_id));
-                            let (_, bytes, ..) = run.get_or_insert((lane, 0, seg.addr, seg_id));
-                            *bytes += seg.bytes;
-                        }
-                    }
-                }
-            }
-            before = seg.death();
-        }
-        if let Some((on, bytes, addr, head)) = run {
-            runs.entry(on).or_default().insert((bytes, addr, head));
-        }
-        assert_eq!(at, end, "bytes were lost or gained");
-        assert_eq!(free, entry.free_bytes);
-    }
+    assert_eq!(store.audit(), Ok(()));
+    let slabs = store.offsets.slabs();
+    let segs = slabs.flat_map(|entry| store.offsets.segs_from(entry.first));
+    let found = segs.filter(|(_, seg)| matches!(seg.state, State::Live { .. }));
+    let found: BTreeMap<u64, u64> = found.map(|(_, seg)| (seg.addr, seg.bytes)).collect();
     assert_eq!(&found, live);
-    let all = |sizes: &BySize| sizes.from(0).collect::<BTreeSet<_>>();
-    assert_eq!(all(&store.index.clear), clear);
-    assert_eq!(store.idle(), idle);
-    assert!(watch.keys().all(|lane| store.index.bins.contains_key(lane)));
-    for (lane, bin) in &store.index.bins {
-        assert_eq!(all(&bin.runs), runs.remove(lane).unwrap_or_default());
-        assert_eq!(all(&bin.mixed), mixed.remove(lane).unwrap_or_default());
-        assert_eq!(bin.watch.all(), watch.remove(lane).unwrap_or_default());
-    }
+    // What could leave with a clear segment.
+    let clear = store.index.clear.from(0);
+    let idle = clear.filter_map(|(.., id)| Some((store.offsets.removable(id)?.bytes, id)));
+    assert_eq!(store.idle(), idle.collect());
 }
 
 struct Bench {
@@ -168,8 +91,6 @@ impl Bench {
         match op {
             Op::AddSlab { units, skew } => {
                 let page = self.store.offsets.page();
-                // Some have pages four times as large.
-                let page = page.map(|page| if units % 3 == 0 { 4 * page } else { page });
                 let slab = match page {
                     // A third of them touch the one before.
                     Some(page) => Slab {
@@ -187,21 +108,34 @@ impl Bench {
                 };
                 let left = (slab.base + slab.bytes) / UNIT * UNIT;
                 let some = left > slab.base.next_multiple_of(UNIT);
-                let page = page.unwrap_or(0);
-                assert_eq!(self.store.add_slab(slab, page, UNIT, &[]), some);
+                // Some have pages three times as large, and a smaller one behind them.
+                let large = page.map_or(0, |page| 3 * page);
+                let runs: Vec<Run> = match page {
+                    Some(_) if units % 3 == 0 && slab.bytes > large => {
+                        let rest = slab.bytes % large;
+                        vec![(slab.bytes - rest, large), (rest, rest)]
+                    }
+                    Some(page) => vec![(slab.bytes, page)],
+                    None => Vec::new(),
+                };
+                let runs: Vec<Run> = runs.into_iter().filter(|run| run.0 > 0).collect();
+                assert_eq!(self.store.add_slab(slab, &runs, UNIT, &[]), some);
             }
             Op::RemoveIdle { bytes } => {
                 let mut idle = self.store.idle();
                 let fit = idle.iter().find(|(have, _)| have >= bytes);
                 let fit = fit.or(idle.last()).copied();
-                let of = |(_, id): &(u64, SegId)| self.store.offsets.seg(*id).addr;
-                let page = fit.and_then(|fit| self.store.offsets.page_at(of(&fit)));
+                let whole = fit.and_then(|(_, id)| self.store.offsets.removable(id));
+                let paged = self.store.offsets.page().is_some();
+                // As many pages from its end as suffice.
+                let enough = whole.map(|whole| {
+                    let pages = self.store.offsets.pages_in(whole);
+                    let ends = pages.map(|page| whole.end() - page.base);
+                    let enough = ends.filter(|end| *end >= *bytes && *end > 0).min();
+                    enough.filter(|_| paged).unwrap_or(whole.bytes)
+                });
                 let slab = self.store.remove_idle(&mut idle, *bytes);
-                let least = page.map_or(u64::MAX, |page| bytes.next_multiple_of(page).max(page));
-                assert_eq!(
-                    slab.map(|slab| slab.bytes),
-                    fit.map(|(have, _)| least.min(have))
-                );
+                assert_eq!(slab.map(|slab| slab.bytes), enough);
             }
             Op::Take {
                 pick,
@@ -256,9 +190,10 @@ impl Bench {
         let (first, slab) = pages[pick % pages.len()];
         let death = self.store.offsets.death(first).cloned();
         let piece = self.store.detach(first, slab);
-        let page = piece.page;
+        let page = self.store.offsets.page().unwrap_or(1);
         assert_eq!(piece.slab, slab);
-        assert!(slab.base.is_multiple_of(page) && slab.bytes.is_multiple_of(page));
+        let runs = piece.runs.iter().map(|(bytes, _)| bytes);
+        assert_eq!(runs.sum::<u64>(), slab.bytes);
         assert_eq!(piece.parts, [(slab.bytes, death.expect("it is free"))]);
         // Back where it was, or elsewhere.
         let base = if near {
@@ -269,7 +204,7 @@ impl Bench {
         self.next = self.next.max(base + slab.bytes);
         assert!(
             self.store
-                .add_slab(Slab { base, ..slab }, page, UNIT, &piece.parts)
+                .add_slab(Slab { base, ..slab }, &piece.runs, UNIT, &piece.parts)
         );
     }
 
@@ -337,10 +272,10 @@ proptest! {
         bench.store.sweep();
         audit(&bench.store, &bench.live);
         prop_assert_eq!(bench.store.idle().len(), bench.store.offsets.slabs().count());
-        // Slabs of pages that touch and are alike are one.
+        // Slabs of pages that touch are one.
         let slabs = || bench.store.offsets.slabs();
-        let ends: Vec<_> = slabs().map(|entry| (entry.slab.end(), entry.page)).collect();
-        let mut starts = slabs().map(|entry| (entry.slab.base, entry.page));
+        let ends: Vec<_> = slabs().map(|entry| entry.slab.end()).collect();
+        let mut starts = slabs().map(|entry| entry.slab.base);
         prop_assert!(page.is_none() || starts.all(|start| !ends.contains(&start)));
     }
 
@@ -358,7 +293,7 @@ proptest! {
         let parts: Vec<_> = parts.collect();
         let all = Slab { base: 1 << 20, bytes: 32 * page };
         let mut store = Store::new(Some(page), UNIT);
-        prop_assert!(store.add_slab(all, page, UNIT, &parts));
+        prop_assert!(store.add_slab(all, &[(all.bytes, page)], UNIT, &parts));
         let head = store.offsets.slabs().next().expect("it was added").first;
         let pages = (0..32).filter(|at| chosen >> at & 1 == 1);
         let pages = pages.map(|at| Slab { base: all.base + at * page, bytes: page });
@@ -401,10 +336,11 @@ proptest! {
     ) {
         let config = Config { max_bytes: max, chunk_bytes: chunk, ..Config::default() };
         let need = need(bytes, align, config.min_align).expect("valid");
-        let source = Grain { granularity: grain, alignment: grain, largest: None, observes: false, leaves_mapped: false, paged: false };
+        let limits = Limits { granularity: grain, alignment: grain, largest_page: None, observes: false, leaves_mapped: false, paged: false };
         let room = max.unwrap_or(u64::MAX).saturating_sub(committed);
-        match growth(&need, &config, source, committed, tight, padded) {
+        match growth(&need, &config, limits, Tail::default(), committed, (tight, padded)) {
             Ok(ask) => {
+                let ask = ask.bytes;
                 prop_assert!(ask >= need.bytes && ask <= room);
                 let exact = need.bytes + if grain < need.align || padded { need.align - 1 } else { 0 };
                 prop_assert!(ask.is_multiple_of(grain) || ask == exact);
@@ -524,7 +460,7 @@ fn lanes_that_do_nothing_are_forgotten() {
         idle.push(own);
         let block = ask(&busy, 4096 + 64 * (turn % 32));
         assert_eq!(free(&busy, block), Some(block));
-        most = most.max(pool.state.lock().lending.remembered());
+        most = most.max(pool.state.lock().lending.streams());
     }
     assert!(most <= 256, "{most} lanes remembered of {}", idle.len());
     let own = busy.1.lock().cache(pool.key()).is_some();

@@ -163,6 +163,27 @@ impl Lane {
         self.waited = all.seated(self.own(), [frontier, &self.waited], again);
     }
 
+    /// The first invariant that does not hold: what it waits for is other lanes', one point each, and is no
+    /// less than what its last point came after.
+    #[cfg(any(test, feature = "oracle"))]
+    pub fn audit(&self) -> Result<(), String> {
+        let lanes: Vec<LaneId> = self.waited.points().map(|point| point.lane()).collect();
+        if !lanes.is_sorted_by(|a, b| a < b) {
+            return Err(format!("lanes out of order in {:?}", self.waited));
+        }
+        if lanes.contains(&self.id()) {
+            return Err("a lane waits for itself".into());
+        }
+        if self.fresh && !self.waited.covers(&self.settled) {
+            return Err("a lane has forgotten what it waited for".into());
+        }
+        let (all, tip) = (self.frontier(), self.tip());
+        match all.covers(&tip) && all.covers(&self.waited) {
+            true => Ok(()),
+            false => Err("a lane's frontier lacks what it waited for".into()),
+        }
+    }
+
     fn own(&self) -> PointRef<'_> {
         PointRef {
             clock: &self.clock,

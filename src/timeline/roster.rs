@@ -52,6 +52,8 @@ impl Roster {
     /// Of points in a row, with a middle for the epoch of each. No clock sits in it: it may not be met
     /// again.
     pub fn passing(points: &[PointRef<'_>]) -> Self {
+        let ascend = |a: &PointRef<'_>, b: &PointRef<'_>| a.lane() < b.lane();
+        debug_assert!(points.is_sorted_by(ascend), "lanes out of order");
         let seat = |point: &PointRef<'_>| Seat {
             lane: point.lane(),
             middle: columns::middle_for(point.epoch),
@@ -191,6 +193,10 @@ impl Roster {
     }
 
     pub fn insert(&mut self, at: usize, point: PointRef<'_>) {
+        debug_assert!(
+            self.place(point.lane()) == Err(at),
+            "a lane at another's place"
+        );
         self.key = NAMELESS;
         let (lane, middle) = (point.lane(), columns::middle_for(point.epoch));
         self.seats.insert(at, Seat { lane, middle });

@@ -1,10 +1,12 @@
 // Stream-ordered allocators beside each other in one process: this project's through the C interface, the
 // driver's pool, RMM's pool and arena, PyTorch's caching allocator. peers.sh builds and runs it.
 //
-//   UR_ADAPTERS_FORCE_LOAD=.../libur_adapter_cuda.so.0 ./peers [MEASURE...] [trace...]
+//   UR_ADAPTERS_FORCE_LOAD=.../libur_adapter_cuda.so.0 ./peers [ours] [MEASURE...] [PROGRAM...]
 //
-// Traces are text, as tools/traces/README.md says; with MEASUREs (pair, threads, chain, growth), those alone,
-// and traces. Prints one figure a line, which `cargo xtask bench peers` makes tables and plots of: measure,
+// A PROGRAM is a trace, which is repeated, or NAME=trace,trace,... for one that never repeats. Traces are text,
+// as tools/traces/README.md says; `cargo xtask bench pool --programs FOLDER` makes those that never repeat.
+// With MEASUREs (pair, threads, chain, growth, none), those alone, and programs; with `ours`, this project's
+// allocator alone. Prints one figure a line, which `cargo xtask bench peers` makes tables and plots of: measure,
 // allocator, of what, value, with tabs between. Times are of the host.
 //
 // | measure | of | value |
@@ -17,8 +19,9 @@
 // | chain | beside alone | the one beside the other, median of 25 quotients of a turn each |
 // | growth | ms | 256 allocations of 64 MiB from nothing; and what mapping as much takes by itself, in turns with ours; median of 25 |
 // | growth | beside mapping | the one beside the other, median of 25 quotients of a turn each |
-// | first, again | trace | ns an operation of a program that does nothing else, from nothing; of its second run; median of 5 |
-// | held | trace | most bytes held beside most bytes live, each operation followed by a fill of 4 KiB |
+// | first | program | ns an operation of a program that does nothing else, from nothing, median of 5 |
+// | again | program | the slowest of the five or more iterations after it, each the median of 5 |
+// | held | program | most bytes held beside most bytes live, each operation followed by a fill of 4 KiB |
 
 #include <algorithm>
 #include <atomic>
@@ -35,6 +38,7 @@
 #include <rmm/mr/cuda_memory_resource.hpp>
 #include <rmm/mr/pool_memory_resource.hpp>
 #include <set>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <ur_api.h>
@@ -55,6 +59,8 @@ static const size_t WORK = 4096, LINK = 64 << 20;
 static const int TURNS = 25;
 // How often a program starts from nothing: its second run may take less than a third of a millisecond.
 static const int ROUNDS = 5;
+// How often a program runs in a round, at least.
+static const size_t ITERATIONS = 6;
 
 static CUcontext primary;
 static CUstream streams[QUEUES];
@@ -379,48 +385,70 @@ struct Op {
     int queue;
 };
 
-static void replay(const std::string &path, std::vector<std::unique_ptr<Allocator>> &all) {
+// One iteration of a program.
+struct Iteration {
     std::vector<Op> ops;
-    Op op;
-    std::ifstream file(path);
-    size_t ids = 0, live = 0, peak = 0;
-    while (file >> op.kind >> op.id >> op.bytes >> op.queue) {
-        op.queue %= QUEUES;
-        ops.push_back(op);
-        ids = std::max(ids, op.id + 1);
-        live += op.kind == 'a' ? op.bytes : -op.bytes;
-        peak = std::max(peak, live);
+    size_t ids = 0, peak = 0;
+    explicit Iteration(const std::string &path) {
+        Op op;
+        std::ifstream file(path);
+        size_t live = 0;
+        while (file >> op.kind >> op.id >> op.bytes >> op.queue) {
+            op.queue %= QUEUES;
+            ops.push_back(op);
+            ids = std::max(ids, op.id + 1);
+            live += op.kind == 'a' ? op.bytes : -op.bytes;
+            peak = std::max(peak, live);
+        }
     }
-    std::string name = path.substr(path.rfind('/') + 1);
-    name = name.substr(0, name.find('.'));
+    // Nanoseconds an operation. What it leaves live is freed behind it.
+    double run(Allocator &own, bool works) const {
+        std::vector<void *> blocks(ids, nullptr);
+        auto give = [&](const Op &op) { own.give(std::exchange(blocks[op.id], nullptr), op.bytes, op.queue); };
+        auto start = Clock::now();
+        for (auto &op : ops) {
+            if (op.kind == 'a') blocks[op.id] = own.take(op.bytes, op.queue);
+            else give(op);
+            if (works) own.work(op.queue);
+        }
+        double took = since(start) / ops.size();
+        own.wait();
+        for (auto &op : ops)
+            if (op.kind == 'a' && blocks[op.id]) give(op);
+        own.wait();
+        return took;
+    }
+};
+
+// A program is one trace, which is repeated, or NAME=trace,trace,...: an iteration each.
+static void replay(const std::string &program, std::vector<std::unique_ptr<Allocator>> &all) {
+    size_t equals = program.find('=');
+    std::string name = program.substr(0, equals), paths = program;
+    if (equals == std::string::npos) {
+        name = program.substr(program.rfind('/') + 1);
+        name = name.substr(0, name.find('.'));
+    } else {
+        paths = program.substr(equals + 1);
+    }
+    std::vector<Iteration> given;
+    std::stringstream list(paths);
+    for (std::string path; std::getline(list, path, ',');) given.emplace_back(path);
+    size_t peak = 0;
+    for (auto &one : given) peak = std::max(peak, one.peak);
+    const size_t count = std::max(ITERATIONS, given.size());
     for (auto &own : all) {
         if (own->is_fixed()) continue;
-        auto pass = [&](bool works) {
-            std::vector<void *> blocks(ids, nullptr);
-            auto give = [&](const Op &op) { own->give(std::exchange(blocks[op.id], nullptr), op.bytes, op.queue); };
-            auto start = Clock::now();
-            for (auto &op : ops) {
-                if (op.kind == 'a') blocks[op.id] = own->take(op.bytes, op.queue);
-                else give(op);
-                if (works) own->work(op.queue);
-            }
-            double took = since(start) / ops.size();
-            own->wait();
-            for (auto &op : ops)
-                if (op.kind == 'a' && blocks[op.id]) give(op);
-            own->wait();
-            return took;
-        };
-        std::vector<double> first, again;
+        std::vector<std::vector<double>> times(count);
         for (int round = 0; round < ROUNDS; ++round) {
             own->reset();
-            first.push_back(pass(false));
-            again.push_back(pass(false));
+            for (size_t i = 0; i < count; ++i) times[i].push_back(given[i % given.size()].run(*own, false));
         }
-        tell("first", *own, name, middle(first));
-        tell("again", *own, name, middle(again));
+        double again = 0;
+        for (size_t i = 1; i < count; ++i) again = std::max(again, middle(times[i]));
+        tell("first", *own, name, middle(times[0]));
+        tell("again", *own, name, again);
         own->reset();
-        pass(true);
+        for (auto &one : given) one.run(*own, true);
         tell("held", *own, name, (double)own->held() / peak);
         own->reset();
     }
@@ -438,9 +466,14 @@ int main(int argc, char **argv) {
         CHECK(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
         CHECK(cuEventCreate(&marks[i], CU_EVENT_DISABLE_TIMING));
     }
-    const std::string measures[] = {"pair", "threads", "chain", "growth"};
+    const std::string measures[] = {"pair", "threads", "chain", "growth", "none"};
+    bool alone = false;
     std::vector<std::string> wanted, traces;
     for (int i = 1; i < argc; ++i) {
+        if (std::string(argv[i]) == "ours") {
+            alone = true;
+            continue;
+        }
         bool measure = std::count(std::begin(measures), std::end(measures), argv[i]);
         (measure ? wanted : traces).push_back(argv[i]);
     }
@@ -449,10 +482,12 @@ int main(int argc, char **argv) {
     };
     std::vector<std::unique_ptr<Allocator>> all;
     all.push_back(std::make_unique<Ours>());
-    all.push_back(std::make_unique<Driver>());
-    all.push_back(std::make_unique<RmmPool>());
-    all.push_back(std::make_unique<RmmArena>());
-    all.push_back(std::make_unique<Torch>());
+    if (!alone) {
+        all.push_back(std::make_unique<Driver>());
+        all.push_back(std::make_unique<RmmPool>());
+        all.push_back(std::make_unique<RmmArena>());
+        all.push_back(std::make_unique<Torch>());
+    }
     // What the host does at first, before it has come to speed, counts for nobody.
     for (auto &own : all)
         for (int i = 0; i < 100000; ++i) own->give(own->take(4096, 0), 4096, 0);

@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: what this project's libraries cost beside others', measured in one run.
 
+mod ablation;
 mod dispatch;
 mod instructions;
 mod pair;

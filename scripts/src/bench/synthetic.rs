@@ -1,7 +1,7 @@
 //! Random programs over several queues, and what exact reuse holds of them.
 
 use anyhow::{Context as _, Result};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 
 /// A random program of so many operations, another with each seed: at each a queue joins another with probability 0.1; with
@@ -44,6 +44,43 @@ pub(super) fn program(queues: u32, allocations: u64, seed: u64, operations: u32)
         }
     }
     text
+}
+
+/// A program that never repeats itself, of so many allocations: each draws its size and its lifetime,
+/// counted in allocations, from those of a recorded program, and its queue from `queues`. Every block is
+/// freed on its own queue.
+pub(super) fn drawn(recorded: &str, queues: u64, seed: u64, allocations: u64) -> Result<String> {
+    let mut drawn: Vec<(u64, u64)> = Vec::new();
+    let mut live = HashMap::new();
+    for line in recorded.lines().filter(|line| !line.starts_with('#')) {
+        let mut words = line.split(' ');
+        let mut word = || words.next().context("a line of a trace");
+        let (op, id, bytes) = (word()?, word()?, word()?.parse()?);
+        match op {
+            "a" => {
+                live.insert(id, drawn.len());
+                drawn.push((bytes, u64::MAX));
+            }
+            _ => {
+                let at = live.remove(id).context("a free of what is live")?;
+                drawn[at].1 = (drawn.len() - at) as u64;
+            }
+        }
+    }
+    let mut random = Random(0xd7a3 + queues + (seed << 32));
+    let mut text = String::new();
+    let mut due: BTreeMap<u64, Vec<(u64, u64, u64)>> = BTreeMap::new();
+    for id in 0..allocations {
+        let (bytes, lifetime) = drawn[random.below(drawn.len() as u64) as usize];
+        let queue = random.below(queues);
+        writeln!(text, "a {id} {bytes} {queue}")?;
+        let end = id.saturating_add(lifetime).min(allocations);
+        due.entry(end).or_default().push((id, bytes, queue));
+        for (id, bytes, queue) in due.remove(&(id + 1)).unwrap_or_default() {
+            writeln!(text, "f {id} {bytes} {queue}")?;
+        }
+    }
+    Ok(text)
 }
 
 /// One operation as a command of its queue.

@@ -212,14 +212,30 @@ impl Ledger {
         Ok(base)
     }
 
-    fn map(&mut self, numbers: &[u64], page: u64, of: u64) -> Result<Slab, SourceError> {
+    /// Maps the least pages with these numbers, which together make pages of these sizes; at `after` if
+    /// nothing was ever beyond it.
+    fn map(
+        &mut self,
+        numbers: &[u64],
+        page: u64,
+        sizes: &[u64],
+        after: Option<u64>,
+    ) -> Result<Slab, SourceError> {
         let bytes = numbers.len() as u64 * page;
-        let gap = self.calls.is_multiple_of(3);
-        let base = self.addresses(bytes, of, gap)?;
-        self.mapped += bytes / of;
-        if of > page {
-            let steps = (base..base + bytes).step_by(of as usize);
-            self.large.extend(steps.map(|addr| (addr, of)));
+        let base = match after.filter(|after| *after == self.next) {
+            Some(_) => self.addresses(bytes, page, false)?,
+            None => {
+                let gap = self.calls.is_multiple_of(3);
+                self.addresses(bytes, page, gap)?
+            }
+        };
+        self.mapped += sizes.len() as u64;
+        let mut at = base;
+        for size in sizes {
+            if *size > page {
+                self.large.insert(at, *size);
+            }
+            at += size;
         }
         for (addr, number) in (base..).step_by(page as usize).zip(numbers) {
             self.pages.insert(addr, *number);
@@ -236,13 +252,13 @@ impl Ledger {
             .collect()
     }
 
-    /// The pages at a piece's addresses, which they leave.
-    fn leave(&mut self, piece: Slab, page: u64) -> Vec<(u64, u64)> {
+    /// The least pages at a piece's addresses, which they leave, and the sizes of the pages that they make.
+    fn leave(&mut self, piece: Slab, page: u64) -> (Vec<(u64, u64)>, Vec<u64>) {
         let large = self.large.extract_if(piece.base..piece.end(), |_, _| true);
-        let whole: u64 = large.map(|(_, bytes)| bytes).sum();
+        let large: BTreeMap<u64, u64> = large.collect();
         let before = self.large.range(..piece.base).next_back();
         let cut = before.is_some_and(|(addr, bytes)| addr + bytes > piece.base);
-        if cut || whole != 0 && whole != piece.bytes {
+        if cut || large.iter().any(|(addr, bytes)| addr + bytes > piece.end()) {
             self.wrong
                 .push(format!("{piece:?} is a part of a large page"));
         }
@@ -253,8 +269,19 @@ impl Ledger {
                 None => self.wrong.push(format!("{piece:?}: no page at {addr:#x}")),
             }
         }
-        out
+        let (mut sizes, mut at) = (Vec::new(), piece.base);
+        while at < piece.end() {
+            sizes.push(large.get(&at).copied().unwrap_or(page));
+            at += sizes[sizes.len() - 1];
+        }
+        (out, sizes)
     }
+}
+
+/// So many bytes as pages of this size, the last one smaller.
+fn sizes(bytes: u64, of: u64) -> Vec<u64> {
+    let rest = Some(bytes % of).filter(|rest| *rest > 0);
+    (0..bytes / of).map(|_| of).chain(rest).collect()
 }
 
 impl Source for FakeSource {
@@ -268,7 +295,7 @@ impl Source for FakeSource {
                     .push(format!("{bytes} bytes are no whole pages"));
             }
             let numbers = ledger.number(bytes / page);
-            return ledger.map(&numbers, page, page);
+            return ledger.map(&numbers, page, &sizes(bytes, page), None);
         }
         let unit = self.granularity.max(4096);
         let base = ledger.addresses(bytes + self.skew, unit, true)? + self.skew;
@@ -279,7 +306,7 @@ impl Source for FakeSource {
     fn release(&self, slab: Slab) {
         let mut ledger = self.ledger();
         if let Some(page) = self.page {
-            for (_, number) in ledger.leave(slab, page) {
+            for (_, number) in ledger.leave(slab, page).0 {
                 let old = ledger.lingering.extract_if(.., |_, other| *other == number);
                 let old: Vec<u64> = old.map(|(addr, _)| addr).collect();
                 ledger.dangling.extend(old);
@@ -307,19 +334,36 @@ impl Source for FakeSource {
         self.leaves_mapped
     }
 
-    fn gather(&self, pieces: &[Slab], fresh: u64, of: u64) -> Result<Slab, SourceError> {
+    fn grow(&self, bytes: u64, of: u64, after: Option<u64>) -> Result<Slab, SourceError> {
+        let Some(page) = self.page else {
+            return self.acquire(bytes);
+        };
+        let mut ledger = self.ledger();
+        ledger.ask(bytes, self.page)?;
+        if !bytes.is_multiple_of(page) || !of.is_multiple_of(page) {
+            ledger
+                .wrong
+                .push(format!("{bytes} bytes in pages of {of} are no whole pages"));
+        }
+        let numbers = ledger.number(bytes / page);
+        ledger.map(&numbers, page, &sizes(bytes, of), after)
+    }
+
+    fn compact(&self, pieces: &[Slab], fresh: u64, of: u64) -> Result<Slab, SourceError> {
         let page = self.page.ok_or(SourceError::OutOfMemory)?;
         let mut ledger = self.ledger();
         ledger.ask(fresh, self.page)?;
-        let mut numbers = Vec::new();
+        let (mut numbers, mut all) = (Vec::new(), Vec::new());
         for piece in pieces {
-            let left = ledger.leave(*piece, page);
+            let (left, mut sizes) = ledger.leave(*piece, page);
             numbers.extend(left.iter().map(|(_, number)| *number));
+            all.append(&mut sizes);
             ledger.lingering.extend(left);
         }
         let new = ledger.number(fresh / page);
         numbers.extend(new);
-        ledger.map(&numbers, page, of)
+        all.append(&mut sizes(fresh, of));
+        ledger.map(&numbers, page, &all, None)
     }
 
     fn retire(&self, piece: Slab) {

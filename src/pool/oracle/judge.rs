@@ -3,10 +3,10 @@
 use super::fake::Extent;
 use super::model::{By, Past, Places, Range};
 use super::report::{How, Outcome};
-use super::run::Engine;
+use super::run::{Engine, Queue};
 use super::script::Step;
-use crate::pool::{Acquired, Block, Figures, PoolError, Source, Story, WaitPolicy};
-use crate::timeline::Frontier;
+use crate::pool::{Acquired, Block, Compaction, Figures, PoolError, Source, Story, WaitPolicy};
+use crate::timeline::{Frontier, Lane};
 
 /// A request as the judge sees it, with what was reserved before it.
 pub(super) struct Question<'a> {
@@ -108,8 +108,13 @@ impl Engine<'_> {
             Some(_) => self.model.unused(ask.places.extents, usable),
             None => 0,
         };
+        let compaction = config.options.compaction;
+        let page = page.filter(|_| compaction != Compaction::Never);
         let ready = pages(&legal);
-        if page.is_some() && answer.is_ok() && ask.grew > whole.saturating_sub(ready) {
+        // With growth ahead of need it grows by more.
+        let exact = page.is_some() && config.options.growth_share == 0;
+        let always = exact && compaction == Compaction::Always;
+        if always && answer.is_ok() && ask.grew > whole.saturating_sub(ready) {
             return Err("missed: it grew by more than there was no legal page for".into());
         }
         let waits = if ask.may_wait {
@@ -133,7 +138,7 @@ impl Engine<'_> {
             let short = answer.is_err() && whole <= room + all;
             self.model
                 .fits(ask.places, config.min_align, size, |_| true)
-                || page.is_some() && (short || ask.grew > whole.saturating_sub(all))
+                || page.is_some() && (short || exact && ask.grew > whole.saturating_sub(all))
         };
         if !waited
             && (answer.is_err() && waits != WaitPolicy::Never || waits == WaitPolicy::Always)
@@ -214,7 +219,9 @@ impl Engine<'_> {
         }
         let unit = self.script.setup.config.min_align;
         let page = self.source.page();
+        let compaction = self.script.setup.config.options.compaction;
         let page = page.filter(|page| need > *page && ask.align <= *page);
+        let page = page.filter(|_| compaction != Compaction::Never);
         let enough = |usable: &dyn Fn(&Range) -> bool| {
             self.model.fits(ask.places, unit, (need, ask.align), usable)
                 || page.is_some_and(|page| {
@@ -222,7 +229,10 @@ impl Engine<'_> {
                 })
         };
         let Some(lack) = &story.lack else {
-            return match enough(&|_| true) {
+            // Where the pool would rather grow than remap what it may have, nothing is lacking.
+            let legal = |range: &Range| self.model.precedes(&range.past, past, By::Known);
+            let rather = compaction != Compaction::Always && enough(&legal);
+            return match enough(&|_| true) && !rather {
                 true => Err("a miss is not explained".into()),
                 false => Ok(()),
             };
@@ -317,6 +327,13 @@ impl Engine<'_> {
         let max = self.script.setup.config.max_bytes;
         if max.is_some_and(|max| reserved > max) {
             return Err(format!("{reserved} bytes reserved, above the maximum"));
+        }
+        self.pool.audit()?;
+        for queue in self.queues.values() {
+            match queue {
+                Queue::InOrder(lane, _) => lane.audit()?,
+                Queue::OutOfOrder { lanes, .. } => lanes.iter().try_for_each(Lane::audit)?,
+            }
         }
         match self.source.wrong().pop() {
             Some(wrong) => Err(wrong),

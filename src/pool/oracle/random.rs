@@ -1,7 +1,7 @@
 //! Random programs that order their own uses and frees, as a correct caller does.
 
 use super::script::{QueueName, Script, Setup, Step};
-use crate::pool::{Config, WaitPolicy};
+use crate::pool::{Compaction, Config, Options, WaitPolicy};
 
 /// A small generator of random numbers (SplitMix64, Steele et al., 2014), so that a seed is a
 /// program on every machine.
@@ -339,6 +339,20 @@ fn setup(rng: &mut Rng) -> Setup {
     } else {
         &[64, 64, 512]
     };
+    // Copies', so that programs stay as they were without them.
+    let mut other = rng.clone();
+    let compaction = [
+        Compaction::Always,
+        Compaction::Pressure,
+        Compaction::Pressure,
+        Compaction::Never,
+    ];
+    let options = Options {
+        compaction: other.pick(&compaction),
+        growth_share: other.pick(&[0, 0, 4, 32]),
+        slack_share: other.pick(&[0, 4, 24]),
+        ..Options::default()
+    };
     Setup {
         config: Config {
             max_bytes,
@@ -346,6 +360,7 @@ fn setup(rng: &mut Rng) -> Setup {
             chunk_bytes: rng.pick(&[0, 0, 1024, 8192]),
             min_align: 64,
             waits: rng.pick(&[WaitPolicy::Bounded, WaitPolicy::Never, WaitPolicy::Always]),
+            options,
         },
         granularity: rng.pick(grains),
         paged,

@@ -1,6 +1,6 @@
 //! Programs as data, and their one-line notation.
 
-use crate::pool::{Config, WaitPolicy};
+use crate::pool::{Compaction, Config, Options, WaitPolicy};
 use std::collections::HashMap;
 use std::fmt;
 
@@ -105,6 +105,11 @@ impl Default for Setup {
         let config = Config {
             chunk_bytes: 0,
             min_align: 64,
+            options: Options {
+                compaction: Compaction::Always,
+                growth_share: 0,
+                ..Options::default()
+            },
             ..Config::default()
         };
         Self {
@@ -230,6 +235,15 @@ impl Script {
                 "threshold" => config.release_threshold = number_of(value)?,
                 "deterministic" => self.setup.deterministic = number_of(value)? != 0,
                 "blocks" => self.setup.blocks = number_of(value)? != 0,
+                "growth" => config.options.growth_share = number_of(value)?,
+                "compaction" => {
+                    config.options.compaction = match *value {
+                        "never" => Compaction::Never,
+                        "pressure" => Compaction::Pressure,
+                        "always" => Compaction::Always,
+                        _ => return Err("unknown compaction".into()),
+                    }
+                }
                 "mapped" => self.setup.leaves_mapped = number_of(value)? != 0,
                 "grain" | "page" => {
                     self.setup.granularity = number_of(value)?;
@@ -319,6 +333,14 @@ impl fmt::Display for Script {
         }
         if config.release_threshold != u64::MAX {
             write!(f, " threshold {}", config.release_threshold)?;
+        }
+        if config.options.growth_share > 0 {
+            write!(f, " growth {}", config.options.growth_share)?;
+        }
+        match config.options.compaction {
+            Compaction::Never => f.write_str(" compaction never")?,
+            Compaction::Pressure => f.write_str(" compaction pressure")?,
+            Compaction::Always => {}
         }
         if self.setup.leaves_mapped {
             f.write_str(" mapped 1")?;

@@ -404,14 +404,14 @@ pub trait Driver: Backend + Payload {
         None
     }
 
-    /// The largest page size in bytes, a power of two. Every power of two from the least size up to
+    /// The largest page size in bytes that is worth asking for: every multiple of the least size up to
     /// it may be asked for. None if larger pages are no cheaper.
     fn largest_page(device: Option<&Object<Self::Device>>, kind: Kind) -> Option<usize> {
         let _ = (device, kind);
         None
     }
 
-    /// Reserves addresses for pages of this size. Returns the first one, a multiple of `page`.
+    /// Reserves addresses for pages. Returns the first one, a multiple of the least page size.
     fn reserve(devices: &Devices<Self>, page: usize, bytes: usize) -> Result<usize> {
         let _ = (devices, page, bytes);
         Err(Error::unsupported())
@@ -422,7 +422,8 @@ pub trait Driver: Backend + Payload {
         let _ = (devices, addr, bytes);
     }
 
-    /// Allocates pages of this size, zeroed if `zeroed`. Each has a handle of its own.
+    /// Allocates pages of this size, a multiple of the least one, zeroed if `zeroed`. Each has a handle
+    /// of its own.
     fn create_pages(
         devices: &Devices<Self>,
         device: Option<&Object<Self::Device>>,

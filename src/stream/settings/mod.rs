@@ -4,6 +4,9 @@
 //! |---|---|
 //! | `UR_POOL_WAITS` | `never`, `bounded` (the default), `always` |
 //! | `UR_POOL_DETERMINISTIC` | a flag: `1`, `0` (the default) |
+//! | `UR_POOL_COMPACTION` | `pressure` (the default), `always`, `never` |
+//! | `UR_POOL_SLACK_SHARE`, `UR_POOL_GROWTH_SHARE`, `UR_POOL_PAGE_SHARE` | numbers up to 4096; `src/pool/options.rs` says which |
+//! | `UR_POOL_REPLAY`, `UR_POOL_SHARED_REPLAY` | flags: `1` (the default), `0` |
 //! | `UR_POOL_TRACE` | a file; `%p` is the process, `%n` the adapter |
 //!
 //! Owns these, and the trace and the log that they turn on. Uses `driver` for the kinds of memory.
@@ -13,7 +16,7 @@ pub(crate) mod pool_log;
 pub(crate) mod pool_trace;
 
 use crate::object::env::Env;
-use crate::pool::WaitPolicy;
+use crate::pool::{Compaction, Options, WaitPolicy};
 use std::sync::OnceLock;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,12 +27,22 @@ pub(crate) struct Settings {
     pub deterministic: bool,
     /// The file of the trace of allocations and frees.
     pub trace: Option<String>,
+    /// Which mechanisms of the pools are on.
+    pub options: Options,
 }
 
 impl Settings {
     pub fn get() -> &'static Self {
         static SETTINGS: OnceLock<Settings> = OnceLock::new();
-        SETTINGS.get_or_init(|| Self::read(&Env::process()))
+        SETTINGS.get_or_init(|| {
+            let mut settings = Self::read(&Env::process());
+            if cfg!(test) {
+                // The engine's tests are about pages that move, and count them one by one.
+                settings.options.compaction = Compaction::Always;
+                settings.options.growth_share = 0;
+            }
+            settings
+        })
     }
 
     fn read(env: &Env<'_>) -> Self {
@@ -39,7 +52,26 @@ impl Settings {
             waits: env.word("UR_POOL_WAITS", bounded, &others),
             deterministic: env.flag("UR_POOL_DETERMINISTIC", false),
             trace: env.text("UR_POOL_TRACE"),
+            options: options(env),
         }
+    }
+}
+
+fn options(env: &Env<'_>) -> Options {
+    let usual = Options::default();
+    let pressure = ("pressure", Compaction::Pressure);
+    let others = [("always", Compaction::Always), ("never", Compaction::Never)];
+    let share = |name, usual: u64| {
+        let share = env.number(name, 0..=4096, &usual.to_string());
+        share.map_or(usual, |share| share as u64)
+    };
+    Options {
+        compaction: env.word("UR_POOL_COMPACTION", pressure, &others),
+        slack_share: share("UR_POOL_SLACK_SHARE", usual.slack_share),
+        growth_share: share("UR_POOL_GROWTH_SHARE", usual.growth_share),
+        page_share: share("UR_POOL_PAGE_SHARE", usual.page_share),
+        replay: env.flag("UR_POOL_REPLAY", usual.replay),
+        shared_replay: env.flag("UR_POOL_SHARED_REPLAY", usual.shared_replay),
     }
 }
 
@@ -71,6 +103,7 @@ mod tests {
             waits: WaitPolicy::Always,
             deterministic: true,
             trace: Some("/tmp/%p".into()),
+            options: Options::default(),
         };
         assert_eq!((all, none), (wanted, vec![]));
         let (kept, complaints) = parse(&[

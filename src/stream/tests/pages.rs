@@ -186,7 +186,8 @@ fn a_mapping_that_fails_costs_nothing() {
     // What could not move is still there.
     assert_eq!(code(shared(&queue, &pool, 2 * PAGE)), dry);
     fixture.driver.vm.lock().unwrap().broken = 0;
-    assert_eq!(shared(&queue, &pool, PAGE), Ok(blocks[0]));
+    let one = shared(&queue, &pool, PAGE).unwrap();
+    assert!([blocks[0], blocks[2]].contains(&one));
     assert!(shared(&queue, &pool, 2 * PAGE).is_ok());
     assert_eq!(reserved(&pool), 4 * PAGE);
 }

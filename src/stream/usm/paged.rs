@@ -16,28 +16,30 @@ use crate::pool::Slab;
 use crate::stream::{Domain, Driver, Kind};
 use crate::timeline::rank;
 use crate::timeline::sync::Mutex;
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::iter::successors;
 use std::sync::Arc;
 
-/// What a range of addresses is reserved in, at least.
+const NO_ADDRESSES: Error = Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES);
+
+/// Bytes of addresses that are reserved at once, at least: growth then mostly continues what there is.
 const WINDOW_BYTES: usize = 16 << 30;
 
-/// The pages of one pool.
+/// The pages of one pool, of any multiple of the least page's size.
 pub(crate) struct Paged<D: Driver> {
     domain: Arc<Domain<D>>,
     device: Option<Arc<Object<D::Device>>>,
     kind: Kind,
     zeroed: bool,
-    /// Where pages of each size lie, the least first.
-    sizes: Vec<Size>,
+    page: usize,
+    largest: Option<usize>,
+    space: Mutex<Space, { rank::ADDRESSES }>,
 }
 
-/// Pages of one size.
-struct Size {
-    page: usize,
-    space: Mutex<Space, { rank::ADDRESSES }>,
+/// A page of the driver's.
+#[derive(Clone, Copy)]
+struct Page {
+    name: u64,
+    bytes: u64,
 }
 
 #[derive(Default)]
@@ -45,9 +47,10 @@ struct Space {
     windows: Vec<Slab>,
     /// Free addresses: where they start, and how many bytes.
     free: BTreeMap<u64, u64>,
-    present: BTreeMap<u64, u64>,
+    present: BTreeMap<u64, Page>,
+    present_bytes: u64,
     /// Old and stale.
-    old: BTreeMap<u64, u64>,
+    old: BTreeMap<u64, Page>,
     /// The old addresses of each page that has any.
     traces: HashMap<u64, Vec<u64>>,
     /// Stale pieces, the oldest first, and their bytes.
@@ -64,190 +67,220 @@ impl<D: Driver> Paged<D> {
         zeroed: bool,
     ) -> Option<Self> {
         let device_body = device.map(|device| &**device);
-        let page = D::page(device_body, kind)?;
-        let max_bytes = D::largest_page(device_body, kind).unwrap_or(page);
-        let sizes = successors(Some(page), |page| page.checked_mul(2))
-            .take_while(|page| *page <= max_bytes);
-        let size = |page| Size {
-            page,
-            space: Mutex::default(),
-        };
         Some(Self {
             domain: Arc::clone(domain),
             device: device.cloned(),
             kind,
             zeroed,
-            sizes: sizes.map(size).collect(),
+            page: D::page(device_body, kind)?,
+            largest: D::largest_page(device_body, kind),
+            space: Mutex::default(),
         })
     }
 
     pub fn page(&self) -> usize {
-        self.sizes[0].page
+        self.page
     }
 
     pub fn largest_page(&self) -> Option<usize> {
-        self.sizes.last().map(|size| size.page)
+        self.largest
     }
 
-    /// New memory of so many bytes behind that of `pieces`, all in pages of that size. `window` learns
-    /// of each range of addresses that is reserved for it.
-    pub fn gather(
+    /// The memory of `pieces` and behind it so many new bytes, in pages of such a size, the last one smaller;
+    /// from `after` on if those addresses are free. `window` learns of each range of addresses that is
+    /// reserved for it.
+    pub fn map(
         &self,
         pieces: &[Slab],
-        fresh: u64,
-        page: usize,
+        (fresh, page): (u64, u64),
+        after: Option<u64>,
         window: &dyn Fn(Slab),
     ) -> Result<Slab> {
-        let none = Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES);
-        let size = self
-            .sizes
-            .iter()
-            .find(|size| size.page == page)
-            .ok_or(none)?;
-        let count = usize::try_from(fresh).map_err(|_| none)? / page;
-        let new = match count {
-            0 => Vec::new(),
-            _ => {
-                let (device, kind) = (self.device(), self.kind);
-                D::create_pages(&self.domain, device, kind, page, count, self.zeroed)?
-            }
-        };
+        let new = self.create(fresh, page.max(1))?;
         let moved = pieces.iter().map(|piece| piece.bytes).sum::<u64>();
-        let made = self.place(size, pieces, &new, moved + fresh, window);
-        if made.is_err() && !new.is_empty() {
-            D::destroy_pages(&self.domain, &new);
+        let made = self.place(pieces, &new, moved + fresh, after, window);
+        if made.is_err() {
+            self.destroy(&new);
         }
         made
     }
 
+    fn create(&self, fresh: u64, page: u64) -> Result<Vec<Page>> {
+        let rest = fresh % page;
+        let mut new = Vec::new();
+        for (bytes, count) in [(page, fresh / page), (rest, u64::from(rest > 0))] {
+            if count == 0 {
+                continue;
+            }
+            let (device, kind) = (self.device(), self.kind);
+            let sizes = usize::try_from(bytes).ok().zip(usize::try_from(count).ok());
+            let made = sizes.ok_or(NO_ADDRESSES).and_then(|(bytes, count)| {
+                D::create_pages(&self.domain, device, kind, bytes, count, self.zeroed)
+            });
+            match made {
+                Ok(names) => new.extend(names.into_iter().map(|name| Page { name, bytes })),
+                Err(error) => {
+                    self.destroy(&new);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(new)
+    }
+
+    fn destroy(&self, pages: &[Page]) {
+        if !pages.is_empty() {
+            let names: Vec<u64> = pages.iter().map(|page| page.name).collect();
+            D::destroy_pages(&self.domain, &names);
+        }
+    }
+
     fn place(
         &self,
-        size: &Size,
         pieces: &[Slab],
-        new: &[u64],
+        new: &[Page],
         bytes: u64,
+        after: Option<u64>,
         window: &dyn Fn(Slab),
     ) -> Result<Slab> {
-        let base = self.addresses(size, bytes, window)?;
+        let base = self.addresses(bytes, after, window)?;
         let slab = Slab { base, bytes };
-        let mut space = size.space.lock();
-        let pages = match pieces {
-            [] => Cow::Borrowed(new),
-            pieces => {
-                let of = |piece: &Slab| space.present.range(piece.base..piece.end());
-                let moved = pieces.iter().flat_map(of).map(|(_, page)| *page);
-                Cow::Owned(moved.chain(new.iter().copied()).collect())
-            }
-        };
-        let (device, kind) = (self.device(), self.kind);
-        let mapped = D::map_pages(&self.domain, device, kind, size.page, base as usize, &pages);
-        mapped.inspect_err(|_| space.free(slab))?;
+        let mut space = self.space.lock();
+        let of = |piece: &Slab| space.present.range(piece.base..piece.end());
+        let moved = pieces.iter().flat_map(of).map(|(_, page)| *page);
+        let pages: Vec<Page> = moved.chain(new.iter().copied()).collect();
+        let mapped = self.map_all(base, &pages);
+        mapped.inspect_err(|_| space.free_range(slab))?;
         for piece in pieces {
             for (addr, page) in space.leave(*piece) {
                 space.old.insert(addr, page);
-                space.traces.entry(page).or_default().push(addr);
+                space.traces.entry(page.name).or_default().push(addr);
             }
         }
         if !pieces.is_empty() {
             self.domain.memory.mark_dirty();
         }
-        let at = size.steps(slab).zip(pages.iter().copied());
-        space.present.extend(at);
+        let mut at = base;
+        for page in pages {
+            space.present.insert(at, page);
+            at += page.bytes;
+        }
+        space.present_bytes += bytes;
         Ok(slab)
+    }
+
+    /// Maps pages side by side, those of one size together.
+    fn map_all(&self, base: u64, pages: &[Page]) -> Result<()> {
+        let mut at = base;
+        for alike in pages.chunk_by(|a, b| a.bytes == b.bytes) {
+            let names: Vec<u64> = alike.iter().map(|page| page.name).collect();
+            let (device, kind) = (self.device(), self.kind);
+            let bytes = alike[0].bytes;
+            let (size, addr) = (bytes as usize, at as usize);
+            D::map_pages(&self.domain, device, kind, size, addr, &names).inspect_err(|_| {
+                if at > base {
+                    D::unmap_pages(&self.domain, base as usize, (at - base) as usize);
+                }
+            })?;
+            at += bytes * alike.len() as u64;
+        }
+        Ok(())
     }
 
     /// Takes back whole pages that nothing uses, at this address or an older one.
     pub fn release(&self, slab: Slab) {
-        let size = self.size_at(slab.base);
-        let mut space = size.space.lock();
-        let pages: Vec<u64> = space
-            .leave(slab)
-            .into_iter()
-            .map(|(_, page)| page)
-            .collect();
+        let mut space = self.space.lock();
+        let pages = space.leave(slab);
+        let pages: Vec<Page> = pages.into_iter().map(|(_, page)| page).collect();
         D::unmap_pages(&self.domain, slab.base as usize, slab.bytes as usize);
-        space.free(slab);
+        space.free_range(slab);
         for page in &pages {
-            for addr in space.traces.remove(page).unwrap_or_default() {
+            for addr in space.traces.remove(&page.name).unwrap_or_default() {
                 // The address itself stays taken until its whole piece is free.
                 if space.old.remove(&addr).is_some() {
-                    D::unmap_pages(&self.domain, addr as usize, size.page);
+                    D::unmap_pages(&self.domain, addr as usize, page.bytes as usize);
                 }
             }
         }
-        D::destroy_pages(&self.domain, &pages);
-        let max_bytes = size.present(&space);
-        self.clear_stale(size, &mut space, max_bytes);
+        self.destroy(&pages);
+        let most = space.present_bytes;
+        self.clear_stale(&mut space, most);
     }
 
     /// Nothing uses the old addresses of a piece any more.
     pub fn retire(&self, piece: Slab) {
-        let size = self.size_at(piece.base);
-        let mut space = size.space.lock();
+        let mut space = self.space.lock();
         space.stale.push_back(piece);
         space.stale_bytes += piece.bytes;
-        let max_bytes = match D::LEAVES_MAPPED {
-            true => size.present(&space),
+        let most = match D::LEAVES_MAPPED {
+            true => space.present_bytes,
             false => 0,
         };
-        self.clear_stale(size, &mut space, max_bytes);
+        self.clear_stale(&mut space, most);
     }
 
     /// Frees stale addresses until there are no more than `most` bytes of them.
-    fn clear_stale(&self, size: &Size, space: &mut Space, max_bytes: u64) {
-        while space.stale_bytes > max_bytes
+    fn clear_stale(&self, space: &mut Space, most: u64) {
+        while space.stale_bytes > most
             && let Some(piece) = space.stale.pop_front()
         {
             space.stale_bytes -= piece.bytes;
-            self.clear(size, space, piece);
+            self.clear(space, piece);
         }
     }
 
-    /// Frees old addresses.
-    fn clear(&self, size: &Size, space: &mut Space, piece: Slab) {
-        let mut run: Option<(u64, usize)> = None;
-        for addr in size.steps(piece) {
-            let Some(page) = space.old.remove(&addr) else {
-                run = self.unmap_run(run);
-                continue;
-            };
-            if let Some(left) = space.traces.get_mut(&page) {
+    /// Frees old addresses, of which pages that were given back are unmapped already.
+    fn clear(&self, space: &mut Space, piece: Slab) {
+        let all = space.old.extract_if(piece.base..piece.end(), |_, _| true);
+        let all: Vec<(u64, Page)> = all.collect();
+        let mut run = Slab { base: 0, bytes: 0 };
+        for (addr, page) in all {
+            if let Some(left) = space.traces.get_mut(&page.name) {
                 left.retain(|other| *other != addr);
                 if left.is_empty() {
-                    space.traces.remove(&page);
+                    space.traces.remove(&page.name);
                 }
             }
-            let (start, bytes) = run.unwrap_or((addr, 0));
-            run = Some((start, bytes + size.page));
+            if run.end() != addr {
+                self.unmap(run);
+                run = Slab {
+                    base: addr,
+                    bytes: 0,
+                };
+            }
+            run.bytes += page.bytes;
         }
-        self.unmap_run(run);
-        space.free(piece);
+        self.unmap(run);
+        space.free_range(piece);
     }
 
-    fn unmap_run(&self, run: Option<(u64, usize)>) -> Option<(u64, usize)> {
-        let (start, bytes) = run?;
-        D::unmap_pages(&self.domain, start as usize, bytes);
-        None
+    fn unmap(&self, slab: Slab) {
+        if slab.bytes > 0 {
+            D::unmap_pages(&self.domain, slab.base as usize, slab.bytes as usize);
+        }
     }
 
-    /// Free addresses, those lowest that suffice: growth then mostly continues what there is.
-    fn addresses(&self, size: &Size, bytes: u64, window: &dyn Fn(Slab)) -> Result<u64> {
-        let mut space = size.space.lock();
-        if let Some(base) = space.allocate(bytes) {
+    /// Free addresses: from `after` on, or those lowest that suffice, so that growth mostly continues what
+    /// there is.
+    fn addresses(&self, bytes: u64, after: Option<u64>, window: &dyn Fn(Slab)) -> Result<u64> {
+        let mut space = self.space.lock();
+        let continued = after.and_then(|after| space.take_at(after, bytes));
+        if let Some(base) = continued.or_else(|| space.allocate_range(bytes)) {
             return Ok(base);
         }
-        let none = Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES);
-        let least = usize::try_from(bytes).map_err(|_| none)?;
-        let wish = least.checked_mul(2).ok_or(none)?.max(WINDOW_BYTES);
-        let wish = wish.checked_next_multiple_of(size.page).ok_or(none)?;
+        let least = usize::try_from(bytes).map_err(|_| NO_ADDRESSES)?;
+        let wish = least.checked_mul(2).ok_or(NO_ADDRESSES)?.max(WINDOW_BYTES);
+        let wish = wish
+            .checked_next_multiple_of(self.page)
+            .ok_or(NO_ADDRESSES)?;
         // A process may be short of addresses too.
-        let reserve = |bytes| D::reserve(&self.domain, size.page, bytes).map(|base| (base, bytes));
+        let reserve = |bytes| D::reserve(&self.domain, self.page, bytes).map(|base| (base, bytes));
         let reserved = reserve(wish).or_else(|_| reserve(least));
         let reserved = match reserved {
             Ok(reserved) => reserved,
             Err(error) => {
-                self.clear_stale(size, &mut space, 0);
-                return space.allocate(bytes).ok_or(error);
+                self.clear_stale(&mut space, 0);
+                return space.allocate_range(bytes).ok_or(error);
             }
         };
         let slab = Slab {
@@ -255,34 +288,21 @@ impl<D: Driver> Paged<D> {
             bytes: reserved.1 as u64,
         };
         space.windows.push(slab);
-        space.free(slab);
+        space.free_range(slab);
         window(slab);
-        space.allocate(bytes).ok_or(none)
+        space.allocate_range(bytes).ok_or(NO_ADDRESSES)
     }
 
     /// Ends all reservations, unless there is memory in them still. Those that ended are told.
     pub fn close(&self, window: &dyn Fn(Slab)) {
-        for size in &self.sizes {
-            let mut space = size.space.lock();
-            if !space.present.is_empty() {
-                continue;
-            }
-            for slab in std::mem::take(&mut space.windows) {
-                window(slab);
-                D::unreserve(&self.domain, slab.base as usize, slab.bytes as usize);
-            }
+        let mut space = self.space.lock();
+        if !space.present.is_empty() {
+            return;
         }
-    }
-
-    /// The pages that lie around an address. None of one size are among those of another.
-    fn size_at(&self, addr: u64) -> &Size {
-        let has = |size: &&Size| {
-            let space = size.space.lock();
-            let mut windows = space.windows.iter();
-            windows.any(|window| (window.base..window.end()).contains(&addr))
-        };
-        let (least, larger) = (&self.sizes[0], &self.sizes[1..]);
-        larger.iter().find(has).unwrap_or(least)
+        for slab in std::mem::take(&mut space.windows) {
+            window(slab);
+            D::unreserve(&self.domain, slab.base as usize, slab.bytes as usize);
+        }
     }
 
     fn device(&self) -> Option<&Object<D::Device>> {
@@ -290,21 +310,25 @@ impl<D: Driver> Paged<D> {
     }
 }
 
-impl Size {
-    /// Where pages start in a range.
-    fn steps(&self, slab: Slab) -> impl Iterator<Item = u64> + use<> {
-        (slab.base..slab.end()).step_by(self.page)
-    }
-
-    /// How many bytes of pages there are.
-    fn present(&self, space: &Space) -> u64 {
-        (space.present.len() * self.page) as u64
-    }
-}
-
 impl Space {
+    /// Takes addresses from `base` on, if they are free.
+    fn take_at(&mut self, base: u64, bytes: u64) -> Option<u64> {
+        let (start, free) = self.free.range(..=base).next_back()?;
+        let (start, end) = (*start, start + free);
+        if end < base + bytes {
+            return None;
+        }
+        self.free.remove(&start);
+        for (from, to) in [(start, base), (base + bytes, end)] {
+            if from < to {
+                self.free.insert(from, to - from);
+            }
+        }
+        Some(base)
+    }
+
     /// Takes addresses.
-    fn allocate(&mut self, bytes: u64) -> Option<u64> {
+    fn allocate_range(&mut self, bytes: u64) -> Option<u64> {
         let fit = self.free.iter().find(|(_, free)| **free >= bytes);
         let (base, free) = fit.map(|(base, free)| (*base, *free))?;
         self.free.remove(&base);
@@ -315,7 +339,7 @@ impl Space {
     }
 
     /// Gives addresses back.
-    fn free(&mut self, mut slab: Slab) {
+    fn free_range(&mut self, mut slab: Slab) {
         if let Some(after) = self.free.remove(&slab.end()) {
             slab.bytes += after;
         }
@@ -329,9 +353,10 @@ impl Space {
     }
 
     /// The pages present in a range, with their addresses, which they leave.
-    fn leave(&mut self, slab: Slab) -> Vec<(u64, u64)> {
-        self.present
-            .extract_if(slab.base..slab.end(), |_, _| true)
-            .collect()
+    fn leave(&mut self, slab: Slab) -> Vec<(u64, Page)> {
+        let left = self.present.extract_if(slab.base..slab.end(), |_, _| true);
+        let left: Vec<_> = left.collect();
+        self.present_bytes -= left.iter().map(|(_, page)| page.bytes).sum::<u64>();
+        left
     }
 }

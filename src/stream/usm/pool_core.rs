@@ -179,7 +179,8 @@ impl<D: Driver> PoolCore<D> {
         };
         let most = if max_bytes == 0 { u64::MAX } else { max_bytes };
         let reserved = Arc::new(Gauge::new(most));
-        let config = config(max_bytes, user.as_ref().map(|(_, block)| block));
+        let block = user.as_ref().map(|(_, block)| block);
+        let config = config(max_bytes, plan.threshold, block);
         let mut block = user.map(|(_, block)| block);
         let core = Arc::new_cyclic(|core| {
             let mut part = |at: usize, device: Option<Arc<Object<D::Device>>>, kind: Kind| {
@@ -391,6 +392,8 @@ impl<D: Driver> PoolCore<D> {
 
     pub fn set_threshold(&self, bytes: u64) {
         self.threshold.store(bytes, Ordering::Relaxed);
+        let parts = self.parts.iter();
+        parts.for_each(|part| part.pool.set_release_threshold(bytes));
         let natives = self.parts.iter().filter_map(|part| part.native.as_ref());
         natives.for_each(|native| native.pool.set_threshold(bytes));
         self.mark_dirty();
@@ -583,10 +586,12 @@ fn kinds<T>(devices: &[Arc<T>], only: Option<Kind>) -> Vec<(Option<Arc<T>>, Kind
     out
 }
 
-fn config(max_bytes: u64, user: Option<&UserBlock>) -> Config {
+fn config(max_bytes: u64, threshold: u64, user: Option<&UserBlock>) -> Config {
     let mut config = Config {
         max_bytes: (max_bytes > 0).then_some(max_bytes),
+        release_threshold: threshold,
         waits: Settings::get().waits,
+        options: Settings::get().options,
         ..Config::default()
     };
     if let Some(block) = user {

@@ -34,7 +34,7 @@ pub(crate) struct UserBlock {
 impl<D: Driver> Source for SlabSource<D> {
     fn acquire(&self, bytes: u64) -> Result<Slab, SourceError> {
         if let Some(paged) = &self.paged {
-            return self.gather_pages(paged, &[], bytes, paged.page() as u64);
+            return self.pages(paged, &[], (bytes, paged.page() as u64), None);
         }
         let slab = match &self.user {
             Some(block) => block.take(bytes, &self.budget)?,
@@ -97,9 +97,16 @@ impl<D: Driver> Source for SlabSource<D> {
         Some(self.paged.as_ref()?.largest_page()? as u64)
     }
 
-    fn gather(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, SourceError> {
+    fn grow(&self, bytes: u64, page: u64, after: Option<u64>) -> Result<Slab, SourceError> {
         match &self.paged {
-            Some(paged) => self.gather_pages(paged, pieces, fresh, page),
+            Some(paged) => self.pages(paged, &[], (bytes, page), after),
+            None => self.acquire(bytes),
+        }
+    }
+
+    fn compact(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, SourceError> {
+        match &self.paged {
+            Some(paged) => self.pages(paged, pieces, (fresh, page), None),
             None => Err(SourceError::OutOfMemory),
         }
     }
@@ -119,12 +126,13 @@ impl<D: Driver> Source for SlabSource<D> {
 }
 
 impl<D: Driver> SlabSource<D> {
-    fn gather_pages(
+    /// Memory of these pieces and so many new bytes, in pages of such a size.
+    fn pages(
         &self,
         paged: &Paged<D>,
         pieces: &[Slab],
-        fresh: u64,
-        page: u64,
+        (fresh, page): (u64, u64),
+        after: Option<u64>,
     ) -> Result<Slab, SourceError> {
         if !self.budget.add(fresh) {
             return Err(SourceError::OutOfMemory);
@@ -134,7 +142,7 @@ impl<D: Driver> SlabSource<D> {
             let memory = &self.domain.memory;
             memory.add_slab(slab.base, slab.bytes, false, core, self.part);
         };
-        let made = paged.gather(pieces, fresh, page as usize, &window);
+        let made = paged.map(pieces, (fresh, page), after, &window);
         made.map_err(|error| {
             self.budget.sub(fresh);
             source_error(&error)

@@ -55,6 +55,10 @@ struct Cli {
     /// Writes reserved and live bytes after each operation, as CSV
     #[arg(long, value_name = "FILE", requires = "mode")]
     series: Option<PathBuf>,
+    /// Runs the traces one after the other in this process, as iterations of one program, and prints JSON:
+    /// nanoseconds an operation of each, and the most bytes reserved and live
+    #[arg(long, conflicts_with_all = ["mode", "explain", "series", "perfetto"])]
+    iterations: bool,
     /// Writes the trace itself for ui.perfetto.dev, and runs nothing
     #[arg(long, value_name = "FILE", conflicts_with_all = ["mode", "explain", "json"])]
     perfetto: Option<PathBuf>,
@@ -107,6 +111,9 @@ impl Cli {
             let text = perfetto::json(&Trace::read(trace, self.scale)?);
             return write(path, &text);
         }
+        if self.iterations {
+            return self.run_iterations();
+        }
         if self.here {
             return self.run_here();
         }
@@ -140,6 +147,20 @@ impl Cli {
             write(path, &series)?;
         }
         console::outln!("{}", serde_json::to_string(&outcome).unwrap_or_default());
+        Ok(())
+    }
+
+    fn run_iterations(&self) -> Answer<()> {
+        let path = self.loader.clone();
+        let path = path.unwrap_or_else(|| ur::dl::near_program(&LOADERS));
+        let read = |path: &PathBuf| {
+            let mut trace = Trace::read(path, self.scale)?;
+            trace.free_all();
+            Ok(trace)
+        };
+        let traces: Vec<Trace> = self.traces.iter().map(read).collect::<Answer<_>>()?;
+        let found = run::iterate(&api::Loader::open(&path)?, &traces, self.work)?;
+        console::outln!("{}", serde_json::to_string(&found).unwrap_or_default());
         Ok(())
     }
 

@@ -29,6 +29,16 @@ pub struct Outcome {
     pub lacks: Vec<Lack>,
 }
 
+/// What several iterations gave.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Iterations {
+    /// Nanoseconds an operation, of each.
+    pub ns: Vec<f64>,
+    /// None if the adapter does not tell.
+    pub reserved_high: Option<u64>,
+    pub peak_live: u64,
+}
+
 /// Allocations by what served them.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Reuse {

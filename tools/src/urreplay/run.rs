@@ -1,6 +1,7 @@
 //! The replay itself.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use ur::abi::*;
 
 use crate::Answer;
 use crate::api::{Bench, Block, Event, Loader, Queue};
-use crate::outcome::{Outcome, Reuse};
+use crate::outcome::{Iterations, Outcome, Reuse};
 use crate::trace::{self, Kind, Op, Trace};
 
 /// Runs the trace once; what it gave, and reserved and live bytes after each operation as CSV.
@@ -47,9 +48,40 @@ pub fn replay(loader: &Loader, trace: &Trace, work: usize, pace: u64) -> Answer<
     }
     let mut outcome = run.outcome(trace);
     run.settle()?;
+    run.work = 0;
     outcome.warm_ns = run.again(trace)?;
     run.settle()?;
     Ok((outcome, series))
+}
+
+/// Runs the traces one after the other with one pool. All that one leaves live is freed before the next.
+pub fn iterate(loader: &Loader, traces: &[Trace], work: usize) -> Answer<Iterations> {
+    let bench = loader.bench()?;
+    let mut run = Run {
+        bench: &bench,
+        queues: HashMap::new(),
+        work,
+        live: HashMap::new(),
+        events: HashMap::new(),
+        times: Vec::new(),
+    };
+    for stream in traces.iter().flat_map(Trace::streams) {
+        if let Entry::Vacant(vacant) = run.queues.entry(stream) {
+            let (queue, scratch) = (bench.queue()?, bench.alloc(work.max(1), false)?);
+            vacant.insert(Line { queue, scratch });
+        }
+    }
+    let mut ns = Vec::new();
+    for trace in traces {
+        let took = run.again(trace)?;
+        ns.push(took.ok_or("iterations cannot have dependencies")?);
+        run.settle()?;
+    }
+    Ok(Iterations {
+        ns,
+        reserved_high: bench.figure(UR_USM_POOL_INFO_RESERVED_HIGH_EXP),
+        peak_live: traces.iter().map(Trace::peak_live).max().unwrap_or(0),
+    })
 }
 
 /// A queue, and what work follows a free with. That is given back with the context.
@@ -171,7 +203,7 @@ impl Run<'_> {
         }
     }
 
-    /// The mean time of a call once more, with memory that is there and nothing between the calls: the
+    /// The mean time of a call without a look at the clock between calls: the
     /// processor's time for this thread, so that a busy machine does not count.
     /// None where a trace has dependencies, which take calls of their own.
     fn again(&mut self, trace: &Trace) -> Answer<Option<f64>> {
@@ -198,10 +230,15 @@ impl Run<'_> {
         for ((op, line), place) in trace.ops.iter().zip(lines).zip(numbered) {
             let place = &mut blocks[place];
             match op.kind {
-                Kind::Alloc => *place = Some(line.queue.alloc(op.bytes as usize, &[])?),
+                Kind::Alloc => {
+                    let block = line.queue.alloc(op.bytes as usize, &[])?;
+                    self.behind(line, &block, false)?;
+                    *place = Some(block);
+                }
                 Kind::Free | Kind::Wait => {
                     let block = place.take().ok_or("a free of what is not live")?;
                     line.queue.free(block, &[])?;
+                    self.behind(line, &line.scratch, false)?;
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Traces as they are read: what `UR_POOL_TRACE` writes, its first four columns, or MiniMalloc's CSV.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Read as _;
 use std::path::Path;
 
@@ -97,6 +97,25 @@ impl Trace {
                     homes.insert(op.id, op.stream);
                 }
             }
+        }
+    }
+
+    /// Frees at its end all that is live then, in the order of the allocations and on their queues.
+    pub fn free_all(&mut self) {
+        let mut live = BTreeMap::new();
+        for (at, op) in self.ops.iter().enumerate() {
+            match op.kind {
+                Kind::Alloc => drop(live.insert(op.id, at)),
+                Kind::Free => drop(live.remove(&op.id)),
+                Kind::Wait => {}
+            }
+        }
+        let mut left: Vec<usize> = live.into_values().collect();
+        left.sort_unstable();
+        for at in left {
+            let kind = Kind::Free;
+            let op = self.ops[at].clone();
+            self.ops.push(Op { kind, ..op });
         }
     }
 

@@ -22,7 +22,7 @@ const GLOBAL: u32 = 1;
 const PAGES: usize = 1 << 8;
 
 /// No page is larger than this for the sake of their number.
-const MOST_BYTES: usize = 64 << 20;
+const MOST_BYTES: usize = 128 << 20;
 
 /// Virtual memory, for pages of one place.
 #[derive(Clone, Copy)]
@@ -379,7 +379,7 @@ mod tests {
         let of = |gib: usize| largest_page(2 * MIB, gib << 10 << 20) / MIB;
         assert_eq!(
             [of(0), of(1), of(8), of(24), of(141), of(1024)],
-            [2, 4, 32, 64, 64, 64]
+            [2, 4, 32, 64, 128, 128]
         );
         assert_eq!(
             largest_page(32 * MIB, 0),

@@ -6,9 +6,9 @@
 //! what others have idle: of one after the other, until it is enough. If it never is, all idle credit is
 //! called back under all the stashes' locks at once, and only what is really used then raises the high.
 
-use super::plan::{Joint, Shared};
-use super::request::Block;
-use super::stash::{Cache, Inner, Lent, Miss, PoolKey, Stash, Taken};
+use crate::pool::cache::{Cache, Inner, Lent, Miss, PoolKey, Stash, Taken};
+use crate::pool::replay::{Joint, Shared};
+use crate::pool::request::Block;
 use crate::timeline::rank;
 use crate::timeline::sync::{BriefGuard, Mutex};
 use smallvec::SmallVec;
@@ -77,6 +77,35 @@ impl Meter {
         let mut all = All::lock(&mut level.members, &level.joints);
         level.granted = self.call_all_in(&mut all);
         level.high = level.base + level.granted;
+    }
+
+    /// Whether quotas add up, and no high could rise unseen.
+    #[cfg(any(test, feature = "oracle"))]
+    pub(crate) fn audit(&self) -> Result<(), String> {
+        let level = self.level.lock();
+        let (base, granted, high) = (level.base, level.granted, level.high);
+        if base + granted > high {
+            return Err(format!("{base} used and {granted} granted, above {high}"));
+        }
+        let mut sum = 0;
+        for member in &level.members {
+            let mut inner = member.stash.lock();
+            let own = inner.caches_mut().filter(|cache| cache.meter == self.key);
+            let own: u64 = own.map(|cache| cache.credit).sum();
+            if own != member.credit {
+                return Err(format!("{own} granted to a cache, not {}", member.credit));
+            }
+            sum += own;
+        }
+        sum += level
+            .joints
+            .iter()
+            .map(|joint| joint.lock().credit)
+            .sum::<u64>();
+        match sum == granted {
+            true => Ok(()),
+            false => Err(format!("{sum} granted, not {granted}")),
+        }
     }
 
     pub(crate) fn key(&self) -> PoolKey {
@@ -297,6 +326,10 @@ impl Meter {
 impl Level {
     /// What may be granted without a rise of the high.
     fn spare(&self) -> u64 {
+        debug_assert!(
+            self.base + self.granted <= self.high,
+            "granted beyond the high"
+        );
         self.high - self.base - self.granted
     }
 

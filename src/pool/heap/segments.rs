@@ -1,13 +1,14 @@
 //! Address ranges: which segment of which slab lies where, and who its neighbours are.
 //!
 //! Owns placement: segments of a slab tile its usable range in address order, without gap or
-//! overlap, each live or free with a death. Where memory comes in pages that may move, slabs that
-//! touch are one slab, and whole free pages can leave one anywhere. Knows nothing of sizes wanted,
-//! order or policy.
+//! overlap, each live or free with a death. Where memory comes in pages that can be remapped, slabs that
+//! touch are one slab, and whole free pages can leave one anywhere. Pages have any multiple of the least
+//! page's size. Knows nothing of sizes wanted, order or policy.
 
-use super::source::Slab;
-use super::starts::Starts;
+use crate::pool::heap::radix::Starts;
+use crate::pool::source::Slab;
 use crate::timeline::Frontier;
+use std::collections::BTreeMap;
 
 pub(crate) type SegId = u32;
 pub(crate) const NIL: u32 = u32::MAX;
@@ -50,13 +51,14 @@ impl Seg {
     }
 }
 
+/// Bytes of pages of one size side by side, and the size.
+pub(crate) type Run = (u64, u64);
+
 #[derive(Debug)]
 pub(crate) struct SlabEntry {
     pub slab: Slab,
     /// The address of the first segment.
     start: u64,
-    /// The unit in which memory can leave it, or 0 if only all of it can.
-    pub page: u64,
     pub first: SegId,
     pub free_bytes: u64,
 }
@@ -70,10 +72,10 @@ pub(crate) struct Place {
 
 #[derive(Debug)]
 pub(crate) struct Offsets {
-    /// The least unit in which memory can leave a slab, or none if only a whole slab can.
+    /// The least page, or none if only a whole slab can leave.
     page: Option<u64>,
-    /// Larger ones in use, ascending.
-    larger: Vec<u64>,
+    /// Pages of one size side by side: the first one's address, and the size. They tile the slabs.
+    runs: BTreeMap<u64, u64>,
     segs: Vec<Seg>,
     spare_segs: Vec<SegId>,
     /// Ascending by `start`. They are few, or change seldom.
@@ -109,7 +111,7 @@ impl Offsets {
     pub fn new(page: Option<u64>, unit: u64) -> Self {
         Self {
             page,
-            larger: Vec::new(),
+            runs: BTreeMap::new(),
             segs: Vec::new(),
             spare_segs: Vec::new(),
             slabs: Vec::new(),
@@ -121,21 +123,79 @@ impl Offsets {
         self.page
     }
 
-    /// All units in use, ascending.
-    pub fn pages(&self) -> impl Iterator<Item = u64> {
-        self.page.into_iter().chain(self.larger.iter().copied())
+    /// Where the page that holds an address starts, and its size.
+    fn page_at(&self, addr: u64) -> (u64, u64) {
+        let run = self.runs.range(..=addr).next_back();
+        run.map_or((addr, 1), |(start, page)| {
+            (addr - (addr - start) % page, *page)
+        })
     }
 
-    /// The unit of the slab that holds an address.
-    pub fn page_at(&self, addr: u64) -> Option<u64> {
-        if self.larger.is_empty() {
-            return self.page;
+    /// The last start of a page up to an address.
+    pub fn page_floor(&self, addr: u64) -> u64 {
+        self.page_at(addr).0
+    }
+
+    /// The first end of a page from an address on.
+    pub fn page_ceil(&self, addr: u64) -> u64 {
+        match self.page_at(addr) {
+            (start, _) if start == addr => addr,
+            (start, page) => start + page,
         }
-        let at = self.slab_at(addr)?;
-        self.page.map(|_| self.slabs[at].page)
     }
 
-    pub fn slabs(&self) -> impl Iterator<Item = &SlabEntry> {
+    /// The whole pages in `[from, to)` of a slab.
+    pub fn whole_pages(&self, from: u64, to: u64) -> Option<Slab> {
+        let base = self.page_ceil(from);
+        let bytes = self.page_floor(to).checked_sub(base)?;
+        (bytes > 0).then_some(Slab { base, bytes })
+    }
+
+    /// The pages in a range of whole pages.
+    pub fn pages_in(&self, range: Slab) -> impl Iterator<Item = Slab> {
+        let mut at = range.base;
+        std::iter::from_fn(move || {
+            let base = at;
+            let bytes = self.page_at(base).1;
+            at += bytes;
+            (base < range.end()).then_some(Slab { base, bytes })
+        })
+    }
+
+    /// The runs of pages in a range of whole pages: bytes of each, and the size of its pages.
+    pub fn runs_in(&self, range: Slab) -> Vec<Run> {
+        let mut out: Vec<Run> = Vec::new();
+        let mut at = range.base;
+        while at < range.end() {
+            let next = self.runs.range(at + 1..range.end()).next();
+            let end = next.map_or(range.end(), |(start, _)| *start);
+            out.push((end - at, self.page_at(at).1));
+            at = end;
+        }
+        out
+    }
+
+    fn add_runs(&mut self, mut base: u64, runs: &[Run]) {
+        for (bytes, page) in runs {
+            debug_assert!(bytes.is_multiple_of(*page), "a run of no whole pages");
+            // Beside pages of the same size it is the same run.
+            let before = self.runs.range(..base).next_back();
+            let same = before.is_some_and(|(start, other)| {
+                *other == *page && (base - start).is_multiple_of(*page) && self.slab_ends_at(base)
+            });
+            if !same {
+                self.runs.insert(base, *page);
+            }
+            base += bytes;
+        }
+    }
+
+    fn slab_ends_at(&self, addr: u64) -> bool {
+        let before = self.slab_at(addr - 1).map(|at| &self.slabs[at]);
+        before.is_some_and(|entry| entry.slab.end() == addr)
+    }
+
+    pub fn slabs(&self) -> impl DoubleEndedIterator<Item = &SlabEntry> {
         self.slabs.iter()
     }
 
@@ -158,14 +218,18 @@ impl Offsets {
 
     fn add_entry(&mut self, entry: SlabEntry) {
         let at = self.slab_at(entry.start).map_or(0, |before| before + 1);
+        debug_assert!(
+            at == 0 || self.slabs[at - 1].slab.end() <= entry.slab.base,
+            "slabs overlap"
+        );
         self.slabs.insert(at, entry);
     }
 
     /// What could leave with a free segment: its whole pages, or its whole slab if it is all of it.
     pub fn removable(&self, id: SegId) -> Option<Slab> {
         let seg = self.seg(id);
-        match self.page_at(seg.addr) {
-            Some(page) => whole_pages(seg.addr, seg.end(), page),
+        match self.page {
+            Some(_) => self.whole_pages(seg.addr, seg.end()),
             None if seg.prev == NIL && seg.next == NIL => {
                 self.slab_at(seg.addr).map(|at| self.slabs[at].slab)
             }
@@ -187,20 +251,15 @@ impl Offsets {
         })
     }
 
-    /// Adds a slab in pages of `page`, cut to `unit`: free segments of these sizes and deaths one after
+    /// Adds a slab of these runs of pages, cut to `unit`: free segments of these sizes and deaths one after
     /// the other, the rest never used. Returns the segments, none if nothing is left of the slab.
     pub fn add_slab(
         &mut self,
         slab: Slab,
-        page: u64,
+        runs: &[Run],
         unit: u64,
         parts: &[(u64, Frontier)],
     ) -> Vec<SegId> {
-        if self.page.is_some_and(|least| least < page)
-            && let Err(at) = self.larger.binary_search(&page)
-        {
-            self.larger.insert(at, page);
-        }
         let start = slab.base.checked_next_multiple_of(unit);
         let end = slab.base.checked_add(slab.bytes);
         let (Some(start), Some(end)) = (start, end.map(|end| end / unit * unit)) else {
@@ -232,10 +291,12 @@ impl Offsets {
         }
         if let Some(&first) = ids.first() {
             let free_bytes = end - start;
+            if self.page.is_some() {
+                self.add_runs(slab.base, runs);
+            }
             self.add_entry(SlabEntry {
                 slab,
                 start,
-                page,
                 first,
                 free_bytes,
             });
@@ -252,15 +313,10 @@ impl Offsets {
             return;
         };
         let touch = before.slab.end() == at && after.start == at;
-        if self.page.is_none() || !touch || before.page != after.page {
+        if self.page.is_none() || !touch {
             return;
         }
-        // The last live one, or whatever the slab begins with, is not far from its end.
-        let own = |id: &SegId| self.seg(*id).addr >= before.start;
-        let mut last = self.live.before(at - 1).filter(own).unwrap_or(before.first);
-        while self.seg(last).next != NIL {
-            last = self.seg(last).next;
-        }
+        let last = self.last_seg(before);
         let after = self.slabs.remove(place);
         self.link(last, after.first);
         let before = &mut self.slabs[place - 1];
@@ -268,10 +324,26 @@ impl Offsets {
         before.free_bytes += after.free_bytes;
     }
 
+    /// The last segment of a slab.
+    pub fn last_seg(&self, entry: &SlabEntry) -> SegId {
+        // The last live one, or whatever the slab begins with, is not far from its end.
+        let own = |id: &SegId| self.seg(*id).addr >= entry.start;
+        let near = self.live.before(entry.slab.end() - 1).filter(own);
+        let mut last = near.unwrap_or(entry.first);
+        while self.seg(last).next != NIL {
+            last = self.seg(last).next;
+        }
+        last
+    }
+
     /// Takes the free segments from `first` on, whose range is `slab`, out: a whole slab, or whole
     /// pages of one, which is two slabs then. Returns their sizes and deaths.
     pub fn remove(&mut self, first: SegId, slab: Slab) -> Vec<(u64, Frontier)> {
         let before = self.seg(first).prev;
+        let page_after = self.page_at(slab.end()).1;
+        self.runs
+            .extract_if(slab.base..slab.end(), |_, _| true)
+            .for_each(drop);
         let mut parts = Vec::new();
         let mut id = first;
         while id != NIL && self.seg(id).addr < slab.end() {
@@ -287,6 +359,7 @@ impl Offsets {
         let mut entry = self.slabs.remove(at);
         let end = entry.slab.end();
         if id != NIL {
+            self.runs.entry(slab.end()).or_insert(page_after);
             self.seg_mut(id).prev = NIL;
             let rest = self.segs_from(id).map(|(_, seg)| seg);
             let free = rest.filter(|seg| seg.death().is_some());
@@ -298,7 +371,6 @@ impl Offsets {
                     bytes: end - slab.end(),
                 },
                 start: slab.end(),
-                page: entry.page,
                 first: id,
                 free_bytes,
             });
@@ -354,6 +426,7 @@ impl Offsets {
     /// Frees a live segment.
     pub fn free(&mut self, id: SegId, death: Frontier) {
         let seg = self.seg_mut(id);
+        debug_assert!(matches!(seg.state, State::Live { .. }), "freed twice");
         seg.state = State::Free(death);
         let (addr, bytes) = (seg.addr, seg.bytes);
         self.live.remove(addr);
@@ -381,6 +454,8 @@ impl Offsets {
     /// Joins a free segment with the one after it; the first one's death stays.
     pub fn absorb_next(&mut self, id: SegId) {
         let next = self.seg(id).next;
+        debug_assert!(self.seg(id).end() == self.seg(next).addr, "a gap");
+        debug_assert!(self.death(next).is_some(), "a live segment absorbed");
         let (bytes, after) = (self.seg(next).bytes, self.seg(next).next);
         self.seg_mut(id).bytes += bytes;
         self.link(id, after);
@@ -390,6 +465,7 @@ impl Offsets {
     /// Splits a segment at `at`; both parts are live or keep the death. Returns the second.
     pub fn split(&mut self, id: SegId, at: u64) -> SegId {
         let seg = self.seg(id);
+        debug_assert!(seg.addr < at && at < seg.end(), "split outside");
         let state = match seg.state {
             State::Live { requested, lent } => State::Live { requested, lent },
             _ => State::Free(seg.death().cloned().unwrap_or_default()),
@@ -437,11 +513,4 @@ impl Offsets {
         self.seg_mut(id).state = State::Vacant;
         self.spare_segs.push(id);
     }
-}
-
-/// The whole pages in `[from, to)`.
-pub(crate) fn whole_pages(from: u64, to: u64, page: u64) -> Option<Slab> {
-    let base = from.checked_next_multiple_of(page)?;
-    let bytes = (to / page * page).checked_sub(base)?;
-    (bytes > 0).then_some(Slab { base, bytes })
 }

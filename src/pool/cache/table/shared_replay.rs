@@ -1,16 +1,16 @@
 //! The plan of several lanes together: how it comes about, serves and ends.
 
-use super::plans::{Stray, hold};
-use super::{Lending, put_back};
-use crate::pool::offsets::NIL;
-use crate::pool::plan::{
+use crate::pool::cache::table::replay::{Stray, hold};
+use crate::pool::cache::table::{Lending, put_back};
+use crate::pool::cache::{Miss, Stash};
+use crate::pool::heap::Store;
+use crate::pool::heap::segments::NIL;
+use crate::pool::replay::{
     Joint, Lap, NEVER, Patience, Planned, Record, Seat, Shared, extent, is_shared, union,
 };
 use crate::pool::request::{Block, Order, Request, Reuse};
 use crate::pool::source::Slab;
-use crate::pool::stash::{Miss, Stash};
 use crate::pool::stats::Counters;
-use crate::pool::store::Store;
 use crate::timeline::sync::Brief;
 use crate::timeline::{Frontier, LaneId};
 use std::collections::HashMap;
@@ -103,7 +103,8 @@ impl Lending {
 
     /// Notes what a lane got that its stash did not have.
     pub fn got(&mut self, stash: &Stash, reuse: Reuse) {
-        if self.turns.take(stash.lane())
+        if self.options.shared_replay
+            && self.turns.take(stash.lane())
             && reuse == Reuse::Completed
             && let Some(record) = stash.lock().record_mut(self.key)
         {

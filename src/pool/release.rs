@@ -1,8 +1,9 @@
 //! What goes back to the source, and when: idle memory above what is to be kept, or for want of room,
 //! and addresses that nothing can use any more.
 
-use super::{MUCH_KEPT, State};
+use crate::pool::options::ALIAS_RATIO;
 use crate::pool::source::Slab;
+use crate::pool::state::State;
 
 /// What goes back to the source: addresses that nothing leads to any more, then memory.
 #[derive(Default)]
@@ -29,8 +30,8 @@ impl State {
 
     /// Old addresses that nothing can use any more.
     pub fn expired(&mut self) -> Vec<Slab> {
-        let most = match self.grain.leaves_mapped {
-            true => MUCH_KEPT.saturating_mul(self.stats.figures.reserved),
+        let most = match self.limits.leaves_mapped {
+            true => ALIAS_RATIO.saturating_mul(self.stats.figures.reserved),
             false => 0,
         };
         self.lending.expired(&mut self.store, most)
@@ -71,7 +72,7 @@ impl State {
             // Records name addresses there. Without them nothing wants old ones, for which whoever begins
             // anew would only lose what it has by then.
             self.lending.forget_tracks(&mut self.store);
-            self.moves.shrank();
+            self.budget.shrank();
             out.addresses.append(&mut self.expired());
         }
         out
@@ -91,7 +92,7 @@ impl State {
 
     /// Idle slabs worth giving up: for `short` more bytes under the maximum, else all, for a source
     /// that has run dry.
-    pub(super) fn shed(&mut self, short: Option<u64>) -> Leaving {
+    pub(super) fn release_idle(&mut self, short: Option<u64>) -> Leaving {
         let Some(floor) = short else {
             return self.leave(0);
         };

@@ -1,10 +1,18 @@
 //! Placement and indexes together: the memory of one pool, without limits, policy or lock.
 
-use super::index::Index;
-use super::offsets::{HELD, NIL, Offsets, Place, Seg, SegId, SlabEntry, whole_pages};
-use super::request::{Block, Order};
-use super::source::Slab;
-use super::state::Leavable;
+pub(crate) mod aliases;
+pub(crate) mod epoch_queue;
+pub(crate) mod index;
+pub(crate) mod radix;
+pub(crate) mod search;
+pub(crate) mod segments;
+pub(crate) mod size_map;
+
+use crate::pool::heap::index::Index;
+use crate::pool::heap::segments::{HELD, NIL, Offsets, Place, Run, Seg, SegId, SlabEntry};
+use crate::pool::host_wait::Leavable;
+use crate::pool::request::{Block, Order};
+use crate::pool::source::Slab;
 use crate::timeline::Frontier;
 use std::collections::BTreeSet;
 
@@ -18,8 +26,8 @@ pub(crate) struct Store {
 #[derive(Debug)]
 pub(crate) struct Piece {
     pub slab: Slab,
-    /// Of the slab that it was of.
-    pub page: u64,
+    /// Its pages.
+    pub runs: Vec<Run>,
     pub parts: Vec<(u64, Frontier)>,
 }
 
@@ -35,16 +43,16 @@ impl Store {
         }
     }
 
-    /// Adds a slab in pages of `page`, cut to `unit`, that begins with free memory of these sizes and
+    /// Adds a slab of these runs of pages, cut to `unit`, that begins with free memory of these sizes and
     /// deaths. False, and unchanged, if nothing is left of it.
     pub fn add_slab(
         &mut self,
         slab: Slab,
-        page: u64,
+        runs: &[Run],
         unit: u64,
         parts: &[(u64, Frontier)],
     ) -> bool {
-        let ids = self.offsets.add_slab(slab, page, unit, parts);
+        let ids = self.offsets.add_slab(slab, runs, unit, parts);
         for id in &ids {
             self.index.insert(&self.offsets, *id);
         }
@@ -62,14 +70,14 @@ impl Store {
     pub fn add_live(
         &mut self,
         slab: Slab,
-        page: u64,
+        runs: &[Run],
         unit: u64,
         requested: u64,
     ) -> Option<(SegId, Block)> {
         if !slab.base.is_multiple_of(unit) || !slab.bytes.is_multiple_of(unit) {
             return None;
         }
-        let ids = self.offsets.add_slab(slab, page, unit, &[]);
+        let ids = self.offsets.add_slab(slab, runs, unit, &[]);
         let [first] = ids[..] else { return None };
         let place = Place {
             first,
@@ -94,7 +102,7 @@ impl Store {
     pub fn idle(&self) -> BTreeSet<(u64, SegId)> {
         let offsets = &self.offsets;
         let idle = |id| offsets.removable(id).map(|slab| (slab.bytes, id));
-        match offsets.pages().next() {
+        match offsets.page() {
             Some(least) => {
                 let clear = self.index.clear.from(least);
                 clear.filter_map(|(.., id)| idle(id)).collect()
@@ -113,17 +121,20 @@ impl Store {
         idle.remove(&found);
         let (_, id) = found;
         let mut slab = self.offsets.removable(id)?;
-        if let Some(page) = self.offsets.page_at(slab.base) {
-            let keep = slab.bytes.saturating_sub(bytes.max(1)) / page * page;
-            slab.base += keep;
-            slab.bytes -= keep;
+        if self.offsets.page().is_some() {
+            let end = slab.end();
+            slab.base = self.offsets.page_floor(end - bytes.clamp(1, slab.bytes));
+            slab.bytes = end - slab.base;
         }
         Some(self.detach(id, slab).slab)
     }
 
     /// Takes free memory out: a whole slab, or whole pages, from the segment `first` on.
     pub fn detach(&mut self, first: SegId, slab: Slab) -> Piece {
-        let page = self.offsets.page_at(slab.base).unwrap_or(0);
+        let runs = match self.offsets.page() {
+            Some(_) => self.offsets.runs_in(slab),
+            None => Vec::new(),
+        };
         let (mut inner, mut last) = (first, first);
         let mut id = first;
         while id != NIL && self.offsets.seg(id).addr < slab.end() {
@@ -145,7 +156,7 @@ impl Store {
                 self.index.insert(&self.offsets, id);
             }
         }
-        Piece { slab, page, parts }
+        Piece { slab, runs, parts }
     }
 
     /// The same for several pieces, ascending. From the last one on, since one segment may be named for
@@ -349,25 +360,24 @@ impl Store {
         let (Some(first), Some(last)) = (stretch.first(), stretch.last()) else {
             return;
         };
-        let (inside, unit) = match self.offsets.page() {
+        let leaves = match self.offsets.page() {
             Some(_) => {
-                let pages = whole_pages(first.addr, last.end(), entry.page);
-                (pages, entry.page)
+                let inside = self.offsets.whole_pages(first.addr, last.end());
+                inside.map_or_else(Vec::new, |inside| self.offsets.pages_in(inside).collect())
             }
-            None if first.prev == NIL && last.next == NIL => (Some(entry.slab), entry.slab.bytes),
-            None => (None, 0),
+            None if first.prev == NIL && last.next == NIL => vec![entry.slab],
+            None => Vec::new(),
         };
-        let Some(inside) = inside else { return };
-        for base in (inside.base..inside.end()).step_by(unit as usize) {
+        for Slab { base, bytes } in leaves {
             let from = stretch.partition_point(|seg| seg.end() <= base);
             let within = stretch[from..].iter();
-            let within = within.take_while(|seg| seg.addr < base + unit);
+            let within = within.take_while(|seg| seg.addr < base + bytes);
             let mut death = Frontier::new();
             within
                 .filter_map(|seg| seg.death())
                 .for_each(|one| death.join(one));
             death.prune();
-            out.push(Leavable { bytes: unit, death });
+            out.push(Leavable { bytes, death });
         }
     }
 

@@ -4,7 +4,8 @@
 //! something at either end. What comes out of turn is kept beside it, in a tree. With a tree alone an
 //! allocation and its free on an out-of-order queue take 370 instructions more than 6,600.
 
-use super::offsets::{NIL, SegId};
+use crate::pool::heap::segments::{NIL, SegId};
+use crate::pool::options::MIN_GAPS;
 use std::collections::{BTreeSet, VecDeque};
 
 #[derive(Debug, Default)]
@@ -20,9 +21,6 @@ struct Watched {
     key: (u64, SegId),
     gone: bool,
 }
-
-/// Gaps that are not worth to be closed.
-const FEW: usize = 32;
 
 impl Watch {
     #[inline]
@@ -66,7 +64,7 @@ impl Watch {
             self.line.pop_back();
             self.gaps -= 1;
         }
-        if self.gaps > FEW.max(self.line.len() / 2) {
+        if self.gaps > MIN_GAPS.max(self.line.len() / 2) {
             self.line.retain(|watched| !watched.gone);
             self.gaps = 0;
         }
@@ -95,7 +93,7 @@ impl Watch {
         ripe.chain(self.late.range(..=(epoch, NIL)).map(|(_, id)| *id))
     }
 
-    #[cfg(all(test, not(loom)))]
+    #[cfg(any(test, feature = "oracle"))]
     pub fn all(&self) -> BTreeSet<(u64, SegId)> {
         let line = self.line.iter().filter(|watched| !watched.gone);
         let line = line.map(|watched| watched.key);
@@ -143,7 +141,10 @@ mod tests {
                 expected.sort_unstable();
                 assert_eq!(ripe, expected, "{step}");
             }
-            assert!(watch.line.len() <= 2 * set.len() + 2 * FEW + 2, "{step}");
+            assert!(
+                watch.line.len() <= 2 * set.len() + 2 * MIN_GAPS + 2,
+                "{step}"
+            );
         }
     }
 }

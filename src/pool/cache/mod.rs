@@ -15,13 +15,18 @@
 //! lanes that a request comes after whenever they might serve it. How much may become live here
 //! before a high has to be looked at is `credit` (see `meter`).
 
+pub(crate) mod extent_version;
+mod hash;
+pub(crate) mod table;
 mod tracks;
+pub(crate) mod usage;
 
-use super::ends::{Ends, EndsTeller};
-use super::plan::{Busy, Patience, Record, Track};
-use super::policy::round;
-use super::request::Block;
-use super::table::Table;
+use crate::pool::cache::extent_version::{Ends, EndsTeller};
+use crate::pool::cache::hash::Table;
+use crate::pool::heap::search::round;
+use crate::pool::options::{BIN_PROBES, CACHE_BINS, MAX_CUT_RATIO};
+use crate::pool::replay::{Busy, Patience, Record, Track};
+use crate::pool::request::Block;
 use crate::timeline::rank;
 use crate::timeline::sync::{Brief, BriefGuard};
 use crate::timeline::{Clock, Frontier, LaneId, Point};
@@ -57,12 +62,6 @@ const NIL: u32 = u32::MAX;
 /// Of an entry: that no record has it, or that its free stands there already, whoever frees it then.
 const UNNOTED: u32 = 0;
 const NOTED: u32 = u32::MAX;
-/// Sizes cached at once for a pool.
-const BINS: usize = 64;
-/// How many times too large a block may be that is taken out alone to be cut.
-const WASTE: u64 = 4;
-/// Bins that a size may be in.
-const WINDOW: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
 struct Bin {
@@ -127,7 +126,7 @@ impl Entry {
 
 #[derive(Debug)]
 #[repr(align(128))]
-struct Bins([Bin; BINS]);
+struct Bins([Bin; CACHE_BINS]);
 
 /// One pool's blocks in one stash. Aligned as [`Stash`] is.
 #[derive(Debug)]
@@ -151,8 +150,8 @@ pub(crate) struct Cache {
     /// Hits by way of a plan.
     pub planned: u64,
     track: Option<Box<Track>>,
-    /// What its records tell whether they have something live.
-    busy: Busy,
+    /// What its records tell whether they have something live; none without replay.
+    busy: Option<Busy>,
     patience: Patience,
     /// The same, of records.
     calm: Patience,
@@ -226,7 +225,7 @@ impl Stash {
     }
 
     /// A block of that pool which died on this lane, for the lane's next command. `None` sends the
-    /// caller to [`Pool::acquire_on`](super::Pool::acquire_on).
+    /// caller to [`Pool::acquire_on`](crate::pool::Pool::acquire_on).
     #[inline]
     pub fn alloc(&self, key: PoolKey, bytes: u64) -> Option<Block> {
         self.inner.lock().take(key, bytes, |block| block).ok()
@@ -310,7 +309,7 @@ impl Cache {
     /// The bins that a size may be in.
     fn window(&self, bytes: u64) -> impl Iterator<Item = usize> + use<> {
         let at = spread(bytes);
-        (0..WINDOW).map(move |step| (at + step) % BINS)
+        (0..BIN_PROBES).map(move |step| (at + step) % CACHE_BINS)
     }
 }
 
@@ -379,7 +378,7 @@ impl Inner {
         (key, meter): (PoolKey, PoolKey),
         min_align: u64,
         slot: u32,
-        busy: &Busy,
+        busy: Option<&Busy>,
     ) {
         let empty = Bin {
             bytes: 0,
@@ -399,10 +398,10 @@ impl Inner {
             frees: 0,
             planned: 0,
             track: None,
-            busy: busy.clone(),
+            busy: busy.cloned(),
             patience: Patience::default(),
             calm: Patience::default(),
-            bins: Box::new(Bins([empty; BINS])),
+            bins: Box::new(Bins([empty; CACHE_BINS])),
         };
         match self.caches.iter_mut().find(|cache| cache.is_none()) {
             Some(vacant) => *vacant = Some(cache),
@@ -417,9 +416,12 @@ impl Inner {
         if let Some(cache) = &mut self.caches[at] {
             cache.live += block.bytes;
             cache.credit += block.bytes;
-            if cache.track.is_none() && !cache.calm.waits() {
+            if let Some(busy) = &cache.busy
+                && cache.track.is_none()
+                && !cache.calm.waits()
+            {
                 self.records = self.records % (NOTED - 1) + 1;
-                let record = Record::new(self.records, &cache.busy);
+                let record = Record::new(self.records, busy);
                 cache.set_track(Some(Track::Record(record)));
             }
             note(cache, &mut self.entries[id as usize], block, true);
@@ -469,6 +471,44 @@ impl Inner {
         Some((lent, false))
     }
 
+    /// Whether a pool's sums are those of its blocks. Those of a replay plan are not among them.
+    #[cfg(any(test, feature = "oracle"))]
+    pub fn audit(&self, key: PoolKey) -> Result<(), String> {
+        let Some(at) = self.at(key) else {
+            return Ok(());
+        };
+        let Some(cache) = &self.caches[at] else {
+            return Ok(());
+        };
+        let (live, credit) = (cache.live, cache.credit);
+        if live > credit {
+            return Err(format!("{live} bytes live, {credit} granted"));
+        }
+        if self.is_joined(key) || self.has_plan(key) {
+            return Ok(());
+        }
+        let (mut found, mut cached) = (0, 0);
+        for (addr, id) in self.table.all() {
+            let entry = &self.entries[id as usize];
+            if entry.addr != addr {
+                return Err(format!("the block at {addr:#x} is another"));
+            }
+            if entry.cache as usize == at {
+                match entry.state {
+                    Use::Cached => cached += entry.bytes,
+                    Use::Live | Use::Tracked => found += entry.bytes,
+                }
+            }
+        }
+        match (found, cached) == (live, cache.cached) {
+            true => Ok(()),
+            false => Err(format!(
+                "{found} bytes live and {cached} cached, not {live} and {}",
+                cache.cached
+            )),
+        }
+    }
+
     /// Takes out the cached blocks of a pool that have so many bytes.
     pub fn recall(&mut self, key: PoolKey, least: u64, out: &mut Vec<Lent>) {
         let Some(at) = self.at(key) else { return };
@@ -494,7 +534,7 @@ impl Inner {
     pub fn recall_one(&mut self, key: PoolKey, bytes: u64) -> Option<Lent> {
         let at = self.at(key)?;
         let cache = self.caches[at].as_mut()?;
-        let fits = bytes..=bytes.saturating_mul(WASTE);
+        let fits = bytes..=bytes.saturating_mul(MAX_CUT_RATIO);
         let bins = cache.bins.0.iter_mut();
         let bins = bins.filter(|bin| bin.head != NIL && fits.contains(&bin.bytes));
         let bin = bins.min_by_key(|bin| bin.bytes)?;
@@ -541,6 +581,7 @@ fn cache_it(cache: &mut Cache, entry: &mut Entry, id: u32, epoch: u64) -> Option
     } else {
         cache.oldest.min(epoch)
     };
+    debug_assert!(cache.live >= entry.bytes, "freed what was not live");
     cache.live -= entry.bytes;
     cache.cached += entry.bytes;
     cache.frees += 1;
@@ -553,7 +594,7 @@ fn cache_it(cache: &mut Cache, entry: &mut Entry, id: u32, epoch: u64) -> Option
 
 /// Whether there is enough credit.
 #[inline(always)]
-pub(super) fn afford(bytes: u64, credit: u64) -> Taken<()> {
+pub(in crate::pool) fn afford(bytes: u64, credit: u64) -> Taken<()> {
     match bytes.checked_sub(credit) {
         None | Some(0) => Ok(()),
         Some(lack) => Err(Miss::NoCredit(lack)),
@@ -569,6 +610,7 @@ fn take_from(
     (bytes, requested): (u64, u64),
 ) -> Taken<Block> {
     let bin = cache.bin(bytes).ok_or(Miss::NoBlock)?;
+    debug_assert!(cache.live <= cache.credit, "live beyond the quota");
     afford(bytes, cache.credit - cache.live)?;
     cache.live += bytes;
     cache.cached -= bytes;

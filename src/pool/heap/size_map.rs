@@ -3,14 +3,13 @@
 //! Classes of sizes, four to a power of two, and a bit for each that has any; within a class, a short
 //! list in order. A class of many is a tree instead.
 
-use super::offsets::SegId;
+use crate::pool::heap::segments::SegId;
+use crate::pool::options::MAX_LIST_ENTRIES;
 use std::collections::{BTreeSet, VecDeque};
 
 /// Bytes, address, and the segment, or the first of several.
 pub(crate) type Entry = (u64, u64, SegId);
 
-/// What a list grows to before it becomes a tree.
-const LIST: usize = 256;
 const CLASSES: usize = 256;
 
 /// Entries ascend by size, then by address: best fit, lowest first.
@@ -36,7 +35,7 @@ impl BySize {
         }
         self.present[at / 64] |= 1 << (at % 64);
         let class = &mut self.classes[at];
-        if !class.tree.is_empty() || class.list.len() == LIST {
+        if !class.tree.is_empty() || class.list.len() == MAX_LIST_ENTRIES {
             class.tree.extend(class.list.drain(..));
             class.tree.insert(entry);
             return;

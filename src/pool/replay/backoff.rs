@@ -1,7 +1,6 @@
 //! How long to let be what was tried for nothing: twice as long each time.
 
-/// How often at most that is doubled.
-const MOST: u32 = 12;
+use crate::pool::options::MAX_BACKOFF_LEVEL;
 
 /// How often something is to be let pass before what came to nothing is tried again: the laps of a lane
 /// after plans of which none was completed, or its misses after records of which no plan was made.
@@ -29,7 +28,7 @@ impl Patience {
         match served {
             true => *self = Self::default(),
             false => {
-                self.level = (self.level + 1).min(MOST);
+                self.level = (self.level + 1).min(MAX_BACKOFF_LEVEL);
                 self.left = 1 << self.level;
             }
         }

@@ -1,10 +1,11 @@
 //! What the host may wait for before a request fails, where neither a lane nor an event can.
 
-use super::State;
-use crate::pool::pages;
-use crate::pool::policy::{self, Need};
+use crate::pool::compaction;
+use crate::pool::growth::least_growth;
+use crate::pool::heap::search::{self, Need};
+use crate::pool::options::Compaction;
 use crate::pool::request::{Order, Request, WaitPolicy};
-use crate::pool::store::Store;
+use crate::pool::state::State;
 use crate::timeline::Frontier;
 use std::cmp::Reverse;
 
@@ -34,7 +35,7 @@ impl State {
         self.recall();
         self.store.sweep();
         let (store, order) = (&self.store, &request.order);
-        let place = policy::least_wait(store, need, order);
+        let place = search::least_wait(store, need, order);
         let place = place.map(|place| store.missing(place, need.bytes, order));
         let gathered = self.gathered_after(need, order, room.unwrap_or(0));
         let left = self.left_after(need, room, elsewhere);
@@ -44,12 +45,11 @@ impl State {
 
     /// The wait for pages that together serve the request.
     fn gathered_after(&self, need: &Need, order: &Order<'_>, room: u64) -> Option<Frontier> {
-        let store = &self.store;
-        let found = store.offsets.pages().filter_map(|page| {
-            let found = pages::collect_pending(store, need, order, room, page)?;
-            Some(found.missing(store, order))
-        });
-        found.min_by_key(cost)
+        if self.config.options.compaction == Compaction::Never {
+            return None;
+        }
+        let found = compaction::collect_pending(&self.store, need, order, room)?;
+        Some(found.missing(&self.store, order))
     }
 
     /// The wait for slabs that leave enough room for new memory. Without a known `room` the source has
@@ -60,7 +60,7 @@ impl State {
         room: Option<u64>,
         elsewhere: Vec<Leavable>,
     ) -> Option<Frontier> {
-        let floor = policy::least_growth(need, self.grain)?;
+        let floor = least_growth(need, self.limits)?;
         let short = floor.saturating_sub(room.unwrap_or(0));
         let mut all = self.leavable();
         all.extend(elsewhere);
@@ -133,16 +133,4 @@ fn choose(mut all: Vec<Leavable>, short: u64) -> Vec<Leavable> {
 fn cost(wait: &Frontier) -> Cost {
     let outstanding = wait.points().map(|point| point.outstanding());
     (wait.len(), outstanding.fold(0, u64::saturating_add))
-}
-
-impl pages::Collection {
-    /// What the order lacks for these pages.
-    pub(crate) fn missing(&self, store: &Store, order: &Order<'_>) -> Frontier {
-        let mut wait = Frontier::new();
-        for (first, slab) in &self.pieces {
-            let place = policy::place_at(store, *first, slab.base);
-            wait.join(&store.missing(place, slab.bytes, order));
-        }
-        wait
-    }
 }

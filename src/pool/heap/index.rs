@@ -12,9 +12,9 @@
 //! keeps its own epoch for everybody else. `watch` finds, in the order of epochs, what a completion
 //! ripens, so that each segment is looked at once a point.
 
-use super::offsets::{NIL, Offsets, SegId};
-use super::sizes::BySize;
-use super::watch::Watch;
+use crate::pool::heap::epoch_queue::Watch;
+use crate::pool::heap::segments::{NIL, Offsets, SegId};
+use crate::pool::heap::size_map::BySize;
 use crate::timeline::{Clock, Frontier, LaneId, PointRef};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(crate) struct Bin {
     /// (bytes of the run, its address, its first segment).
     pub runs: BySize,
     pub mixed: BySize,
-    pub(super) watch: Watch,
+    pub(in crate::pool) watch: Watch,
 }
 
 impl Bin {
@@ -50,7 +50,7 @@ struct Tag {
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     pub clear: BySize,
-    pub(super) bins: BTreeMap<LaneId, Bin>,
+    pub(in crate::pool) bins: BTreeMap<LaneId, Bin>,
     tags: Vec<Tag>,
 }
 
@@ -187,6 +187,10 @@ impl Index {
         self.set_in_run(id, false);
         let head_addr = offsets.seg(head).addr;
         let before = seg.addr - head_addr;
+        debug_assert!(
+            before + seg.bytes <= bytes,
+            "a run shorter than its segment"
+        );
         let after = bytes - before - seg.bytes;
         if before > 0 {
             self.set_ends(head, seg.prev, before);

@@ -5,13 +5,13 @@
 //! live as the block that is there now. A live block whose memory has left its address is a stray: no
 //! stash has it, its memory stays where it is until it is freed.
 
-use super::{Borrower, Lending, put_back};
-use crate::pool::offsets::SegId;
-use crate::pool::plan::{Held, NEVER, Plan, Planned, Record, Track, extent, ranges, union};
+use crate::pool::cache::Stash;
+use crate::pool::cache::table::{Borrower, Lending, put_back};
+use crate::pool::heap::Store;
+use crate::pool::heap::segments::SegId;
+use crate::pool::replay::{Held, NEVER, Plan, Planned, Record, Track, extent, ranges, union};
 use crate::pool::request::{Block, Order, Request};
 use crate::pool::source::Slab;
-use crate::pool::stash::Stash;
-use crate::pool::store::Store;
 use crate::timeline::Frontier;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -19,38 +19,28 @@
 //! All are kept by the stash, under its lock; a joint plan is shared, under one of its own. The addresses in a record may have been
 //! left by their memory since: see `old`.
 
-mod joint;
-mod patience;
-mod spots;
+mod backoff;
+mod interval_index;
+mod shared;
 
-pub(crate) use joint::{Joint, Lap, Seat, Shared};
-pub(crate) use patience::Patience;
-pub(crate) use spots::{extent, ranges, union};
+pub(crate) use backoff::Patience;
+pub(crate) use interval_index::{extent, ranges, union};
+pub(crate) use shared::{Joint, Lap, Seat, Shared};
 
-use super::offsets::SegId;
-use super::request::Block;
-use super::source::Slab;
-use super::stash::{Miss, Taken, afford};
+use crate::pool::cache::{Miss, Taken, afford};
+use crate::pool::heap::segments::SegId;
+use crate::pool::options::{
+    MAX_HITS_PER_MISS, MAX_OPS_PER_MISS, MAX_TRACE_OPS, MIN_REPLAY_MISSES, MIN_SHARED_ALLOCATIONS,
+    MIN_TRACE_ALLOCATIONS,
+};
+use crate::pool::request::Block;
+use crate::pool::source::Slab;
 use crate::timeline::Frontier;
 use crate::timeline::sync::{AtomicU64, Ordering};
-use spots::Spots;
+use interval_index::Spots;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-/// Misses that a plan is made for at least, and operations for each of them at most: with fewer misses a
-/// stash serves as well.
-const LEAST: usize = 8;
-const WORTH: usize = 64;
-/// Allocations of a lap that got what other lanes had, for a joint plan: with fewer, lanes serve
-/// themselves as well. Models have few.
-const LEAST_SHARED: usize = if cfg!(loom) { 2 } else { 8 };
-/// Allocations without a miss after which a record ends, for each miss before and at least.
-const QUIET: usize = 128;
-const LEAST_QUIET: usize = 1 << 10;
-/// Allocations of a record for each miss, above which no lap of it is worth a plan, after as many as above.
-const SPARSE: usize = WORTH;
-/// Operations that a record has at most.
-const MOST: usize = 1 << 17;
 /// An allocation, among the numbers of blocks that are freed.
 const ALLOC: u32 = u32::MAX;
 
@@ -69,7 +59,7 @@ struct Anchor {
 
 /// Whether lanes that got in a lap, of so many operations, what others had may have a plan together.
 pub(crate) fn is_shared(shared: usize, ops: usize) -> bool {
-    shared >= LEAST_SHARED && shared * WORTH >= ops
+    shared >= MIN_SHARED_ALLOCATIONS && shared * MAX_OPS_PER_MISS >= ops
 }
 
 /// A block of a record, or of a plan.
@@ -184,9 +174,9 @@ impl Record {
 
     /// Whether it is of no use any more.
     pub fn is_spent(&self) -> bool {
-        let quiet = self.quiet > LEAST_QUIET.max(QUIET * self.misses);
-        let sparse = self.blocks.len() > LEAST_QUIET + SPARSE * self.misses;
-        quiet || sparse || self.ops.len() >= MOST
+        let quiet = self.quiet > MIN_TRACE_ALLOCATIONS.max(MAX_HITS_PER_MISS * self.misses);
+        let sparse = self.blocks.len() > MIN_TRACE_ALLOCATIONS + MAX_OPS_PER_MISS * self.misses;
+        quiet || sparse || self.ops.len() >= MAX_TRACE_OPS
     }
 
     /// Notes an allocation; the number of its block.
@@ -242,13 +232,13 @@ impl Record {
         else {
             return;
         };
-        if here.shared - back.shared >= LEAST_SHARED {
+        if here.shared - back.shared >= MIN_SHARED_ALLOCATIONS {
             // What lanes have in turn none can keep for itself: it counts from here.
             *back = here;
         }
         let worth = |anchor: &Anchor| {
             let (ops, misses) = (self.ops.len() - anchor.op, self.misses - anchor.misses);
-            misses >= LEAST && misses * WORTH >= ops
+            misses >= MIN_REPLAY_MISSES && misses * MAX_OPS_PER_MISS >= ops
         };
         self.due = Some(*back).filter(worth);
     }
@@ -306,7 +296,7 @@ impl Record {
     /// Whether with the next free all lanes will have ended a lap in which they shared memory.
     pub fn ends_all(&self) -> bool {
         let last = self.live == 1 && self.share.busy.0.load(Ordering::Relaxed) == 1;
-        last && self.shared() >= LEAST_SHARED && !self.ended
+        last && self.shared() >= MIN_SHARED_ALLOCATIONS && !self.ended
     }
 
     /// Whether all that it has the allocations of is free again.

@@ -3,11 +3,13 @@
 //! A lane that finds all it asks for in its bins has neither, and comes by none of this: what is called
 //! from its ways is marked as cold for its sake.
 
-use super::{Cache, Entry, Inner, Miss, NOTED, Stash, Taken, UNNOTED, Use, cache_it, take_from};
-use crate::pool::plan::{Patience, Plan, Record, Seat, Track};
-use crate::pool::policy::round;
+use crate::pool::cache::PoolKey;
+use crate::pool::cache::{
+    Cache, Entry, Inner, Miss, NOTED, Stash, Taken, UNNOTED, Use, cache_it, take_from,
+};
+use crate::pool::heap::search::round;
+use crate::pool::replay::{Patience, Plan, Record, Seat, Track};
 use crate::pool::request::Block;
-use crate::pool::stash::PoolKey;
 use crate::timeline::Frontier;
 
 impl Stash {

@@ -1,7 +1,7 @@
 //! The lanes that have, or had, something of a pool, each under a number that segments name it by.
 
-use crate::pool::stash::Stash;
-use crate::timeline::{Frontier, LaneId};
+use crate::pool::cache::Stash;
+use crate::timeline::LaneId;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -9,10 +9,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Borrower {
     pub stash: Arc<Stash>,
-    /// What its last request here came after on other lanes, of those that did not find what they
-    /// wanted in its stash. It may come after more by now.
-    pub seen: Frontier,
-    /// Whether it made such a request since it was last looked at, and what its stash had served by then.
+    /// Whether it made a request that its stash did not serve since it was last looked at, and what its
+    /// stash had served by then.
     pub asked: bool,
     pub served: u64,
 }
@@ -21,24 +19,9 @@ impl Borrower {
     pub fn new(stash: &Arc<Stash>) -> Self {
         Self {
             stash: Arc::clone(stash),
-            seen: Frontier::new(),
             asked: true,
             served: 0,
         }
-    }
-
-    /// How far its next request would reach on a lane, as far as is known.
-    pub fn reaches(&self, lane: LaneId) -> Option<u64> {
-        match self.stash.lane() == lane {
-            true => Some(u64::MAX),
-            false => self.seen.epoch_of(lane),
-        }
-    }
-
-    /// Whether its next request would come after a death, as far as is known.
-    pub fn is_after(&self, death: &Frontier) -> bool {
-        let own = self.stash.lane();
-        death.all(|point| point.lane() == own || self.seen.covers_point(point))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Where the blocks of a plan lie, by their addresses.
 
-use super::Planned;
+use crate::pool::replay::Planned;
 use crate::pool::request::Block;
 use crate::pool::source::Slab;
 

@@ -5,10 +5,10 @@
 //! that order comes again and each request comes after what its memory was last: by its dependencies, or
 //! as that has completed.
 
-use super::{ALLOC, Plan, Planned};
+use crate::pool::cache::{Miss, Taken};
+use crate::pool::replay::{ALLOC, Plan, Planned};
 use crate::pool::request::{Block, Order, Reuse};
 use crate::pool::source::Slab;
-use crate::pool::stash::{Miss, Taken};
 use crate::pool::stats::Counters;
 use crate::timeline::rank;
 use crate::timeline::sync::Brief;

@@ -3,29 +3,31 @@
 //! Owns the list of stashes that the pool lent to. To the store a lent block is live, whatever the
 //! stash does with it. Kept under the pool's lock.
 
-mod borrowers;
-mod joint;
-mod plans;
+mod owners;
+mod replay;
+mod shared_replay;
 
-use super::meter::Meter;
-use super::offsets::{NIL, SegId};
-use super::old::Old;
-use super::others::Others;
-use super::plan::{Busy, Patience};
-use super::request::Block;
-use super::source::Slab;
-use super::stash::{Cache, Lent, PoolKey, Stash};
-use super::stats::Counters;
-use super::store::Store;
+use crate::pool::cache::usage::Meter;
+use crate::pool::cache::{Cache, Lent, PoolKey, Stash};
+use crate::pool::heap::Store;
+use crate::pool::heap::aliases::Old;
+use crate::pool::heap::segments::{NIL, SegId};
+use crate::pool::options::MAX_IDLE_STREAMS;
+use crate::pool::options::Options;
+use crate::pool::replay::{Busy, Patience};
+use crate::pool::request::Block;
+use crate::pool::source::Slab;
+use crate::pool::stats::Counters;
 use crate::timeline::{Frontier, Lane, LaneId};
-pub(crate) use borrowers::{Borrower, Borrowers};
-use joint::{Ensemble, Prepared, Turns};
-use plans::Stray;
+pub(crate) use owners::{Borrower, Borrowers};
+use replay::Stray;
+use shared_replay::{Ensemble, Prepared, Turns};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 #[derive(Debug)]
 pub(crate) struct Lending {
+    options: Options,
     key: PoolKey,
     meter: Arc<Meter>,
     /// Segments name them by place.
@@ -61,13 +63,10 @@ pub(crate) struct Lending {
     joined: u64,
 }
 
-/// How many lanes a pool remembers that do nothing, and after how many requests that their stashes did not
-/// serve it looks for more of them: each that it remembers is looked at for each such request.
-const MANY: usize = 32;
-
 impl Lending {
-    pub fn new(key: PoolKey, meter: Arc<Meter>) -> Self {
+    pub fn new(key: PoolKey, meter: Arc<Meter>, options: Options) -> Self {
         Self {
+            options,
             key,
             meter,
             stashes: Borrowers::default(),
@@ -210,21 +209,41 @@ impl Lending {
         }
     }
 
-    /// All lanes but this one; without one, none.
-    pub fn others(&self, lane: Option<LaneId>) -> Others<'_> {
-        match lane {
-            Some(lane) => Others::new(&self.stashes, lane),
-            None => Others::default(),
-        }
+    /// How many streams it remembers.
+    #[cfg(all(test, not(loom)))]
+    pub fn streams(&self) -> usize {
+        self.stashes.len()
     }
 
-    /// Notes how far a lane reaches that makes a request.
+    /// Whether it remembers no other stream.
+    pub fn is_alone(&self, lane: LaneId) -> bool {
+        let mut streams = self.stashes.iter();
+        self.stashes.len() < 2 && streams.all(|own| own.stash.lane() == lane)
+    }
+
+    /// Notes that a lane makes a request.
     pub fn saw(&mut self, lane: &Lane) {
         let slot = self.stashes.find(lane.id());
         if let Some(own) = slot.and_then(|slot| self.stashes.get_mut(slot)) {
-            own.seen = lane.waited().clone();
             own.asked = true;
         }
+    }
+
+    /// Whether each block that is lent is one of its cache's.
+    #[cfg(any(test, feature = "oracle"))]
+    pub fn audit(&self, store: &Store) -> Result<(), String> {
+        for (seg, addr, slot) in store.lent() {
+            let owner = self.stash(slot);
+            let owner = owner.ok_or_else(|| format!("{addr:#x} is lent to nobody"))?;
+            let own = owner.lock().look(addr).is_some_and(|lent| lent.seg == seg);
+            if !own {
+                return Err(format!("{addr:#x} is unknown to the cache that has it"));
+            }
+        }
+        for own in self.stashes.iter() {
+            own.stash.lock().audit(self.key)?;
+        }
+        Ok(())
     }
 
     /// Takes everything back: the pool lends no more.
@@ -237,11 +256,11 @@ impl Lending {
     /// Forgets lanes that do nothing, once there are many: what they cached is free for all, and their live
     /// blocks are no longer lent. A lane that comes back is lent to anew.
     pub fn tidy(&mut self, store: &mut Store) {
-        if self.stashes.len() <= MANY {
+        if self.stashes.len() <= MAX_IDLE_STREAMS {
             return;
         }
         self.asked += 1;
-        if self.asked < MANY {
+        if self.asked < MAX_IDLE_STREAMS {
             return;
         }
         self.asked = 0;
@@ -262,12 +281,6 @@ impl Lending {
                 (own.asked, own.served) = (false, served);
             }
         }
-    }
-
-    /// How many lanes it remembers.
-    #[cfg(all(test, not(loom)))]
-    pub fn remembered(&self) -> usize {
-        self.stashes.len()
     }
 
     /// The counters with what stashes have counted.
@@ -318,7 +331,8 @@ impl Lending {
         let slot = self.stashes.insert(Borrower::new(stash));
         self.meter.attach(stash);
         let keys = (self.key, self.meter.key());
-        stash.lock().open(keys, min_align, slot as u32, &self.busy);
+        let busy = self.options.replay.then_some(&self.busy);
+        stash.lock().open(keys, min_align, slot as u32, busy);
         slot as u32
     }
 

@@ -1,0 +1,246 @@
+//! Growth: how much new memory to ask the provider for, in which pages, and what becomes of it.
+
+use crate::pool::heap::Store;
+use crate::pool::heap::search::Need;
+use crate::pool::heap::segments::{NIL, Run};
+use crate::pool::request::{Block, Config, Order, Request, Reuse};
+use crate::pool::source::{Slab, SourceError};
+use crate::pool::state::{Attempt, State};
+
+/// What a provider promises about its slabs, read once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub granularity: u64,
+    pub alignment: u64,
+    /// The largest page, where the number of pages costs time.
+    pub largest_page: Option<u64>,
+    /// Whether completion is seen only by looking for it.
+    pub observes: bool,
+    /// Whether addresses that memory has left stay mapped at no cost.
+    pub leaves_mapped: bool,
+    /// Whether memory comes in whole pages.
+    pub paged: bool,
+}
+
+/// New memory to ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Growth {
+    pub bytes: u64,
+    /// In pages of this size, the last one smaller.
+    pub page: u64,
+    /// The end of the pool's last slab, which it should continue: free memory there may be part of what
+    /// serves the request.
+    pub after: Option<u64>,
+}
+
+impl Growth {
+    /// The pages that it makes.
+    pub fn runs(&self) -> Vec<Run> {
+        let rest = self.bytes % self.page;
+        let runs = [(self.bytes - rest, self.page), (rest, rest)];
+        runs.into_iter().filter(|(bytes, _)| *bytes > 0).collect()
+    }
+}
+
+/// What came of an answer to [`Step::Grow`](crate::pool::state::Step::Grow).
+pub(crate) enum Grown {
+    /// The request has its block.
+    Served(Block),
+    /// There may be room for it now, or not.
+    Room,
+    /// A slab to hand straight back.
+    Unfit(Slab),
+}
+
+/// What of a request a pool already has at the end of its last slab.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tail {
+    pub bytes: u64,
+    pub end: u64,
+}
+
+/// The free memory at the end of the last slab, as far as a request's order admits it.
+pub(crate) fn tail(store: &Store, need: &Need, order: &Order<'_>) -> Tail {
+    let Some(entry) = store.offsets.slabs().next_back() else {
+        return Tail::default();
+    };
+    let (end, mut from) = (entry.slab.end(), entry.slab.end());
+    let mut last = store.offsets.last_seg(entry);
+    while last != NIL {
+        let seg = store.offsets.seg(last);
+        if !seg.death().is_some_and(|death| order.admits(death)) {
+            break;
+        }
+        (from, last) = (seg.addr, seg.prev);
+    }
+    let start = from.checked_next_multiple_of(need.align).unwrap_or(end);
+    let bytes = end.saturating_sub(start);
+    Tail { bytes, end }
+}
+
+/// The least that holds the request wherever a slab starts.
+fn floor(need: &Need, limits: Limits, padded: bool) -> u64 {
+    let promised = if padded { 1 } else { limits.alignment.max(1) };
+    let slack = match promised.is_multiple_of(need.align) {
+        true => 0,
+        false => need.align - 1,
+    };
+    need.bytes.saturating_add(slack)
+}
+
+/// The fewest bytes that growth for a request may add. None if they cannot be represented.
+pub(crate) fn least_growth(need: &Need, limits: Limits) -> Option<u64> {
+    let floor = floor(need, limits, false);
+    match limits.paged {
+        true => floor.checked_next_multiple_of(limits.granularity.max(1)),
+        false => Some(floor),
+    }
+}
+
+/// How much to ask a provider for, with `committed` bytes reserved or about to be. `tight` asks for no
+/// more than needed; `padded` distrusts the promised alignment. `Err` with the bytes that would be
+/// needed if the maximum leaves too little.
+pub(crate) fn growth(
+    need: &Need,
+    config: &Config,
+    limits: Limits,
+    tail: Tail,
+    committed: u64,
+    (tight, padded): (bool, bool),
+) -> Result<Growth, u64> {
+    // What is given back to make room may be the tail, too.
+    let alone = floor(need, limits, padded);
+    let floor = match tail.bytes {
+        0 => alone,
+        bytes => need.bytes.saturating_sub(bytes).max(1),
+    };
+    let room = config.max_bytes.unwrap_or(u64::MAX);
+    let room = room.saturating_sub(committed);
+    if floor > room {
+        return Err(alone);
+    }
+    let unit = limits.granularity.max(1);
+    let of = |bytes| Growth {
+        bytes,
+        page: unit,
+        after: (tail.end > 0).then_some(tail.end),
+    };
+    let least = match floor.checked_next_multiple_of(unit) {
+        Some(least) if least <= room => least,
+        _ if limits.paged => return Err(alone),
+        // The maximum leaves less than a unit: the provider may still manage what is needed.
+        _ => return Ok(of(floor)),
+    };
+    if tight {
+        return Ok(of(least));
+    }
+    let bound = config.is_bound();
+    let ahead = match limits.paged && !bound {
+        true => committed.checked_div(config.options.growth_share),
+        false => None,
+    };
+    let wish = floor.max(config.chunk_bytes).max(ahead.unwrap_or(0));
+    let wish = wish.checked_next_multiple_of(unit).unwrap_or(least);
+    let bytes = wish.min(room / unit * unit).max(least);
+    let page = page(config, limits, committed + bytes).min(bytes);
+    Ok(Growth { page, ..of(bytes) })
+}
+
+/// The size of new pages for a pool that will hold so many bytes: a power of two times the least page.
+fn page(config: &Config, limits: Limits, held: u64) -> u64 {
+    let least = limits.granularity.max(1);
+    let largest = limits.largest_page.filter(|_| !config.is_bound());
+    let share = held.checked_div(config.options.page_share).unwrap_or(0);
+    let times = share.min(largest.unwrap_or(least)) / least;
+    least << times.max(1).ilog2()
+}
+
+impl State {
+    /// The size of pages for so much new memory.
+    pub(super) fn page_for(&self, bytes: u64) -> u64 {
+        let held = self.stats.figures.reserved + self.growing + bytes;
+        page(&self.config, self.limits, held)
+    }
+
+    /// How a pool would grow for a request.
+    pub(super) fn growth(
+        &self,
+        need: &Need,
+        order: &Order<'_>,
+        attempt: &Attempt<'_>,
+    ) -> Result<Growth, u64> {
+        let tail = match self.limits.paged && !attempt.apart {
+            true => tail(&self.store, need, order),
+            false => Tail::default(),
+        };
+        let committed = self.stats.figures.reserved + self.growing;
+        let how = (attempt.tight, attempt.padded);
+        growth(need, &self.config, self.limits, tail, committed, how)
+    }
+
+    /// Takes in the provider's answer to [`Step::Grow`](crate::pool::state::Step::Grow).
+    pub fn grown(
+        &mut self,
+        asked: Growth,
+        answer: Result<Slab, SourceError>,
+        (need, request): (&Need, &Request<'_>),
+        attempt: &mut Attempt<'_>,
+    ) -> Grown {
+        debug_assert!(self.growing >= asked.bytes, "growth that was not counted");
+        self.growing -= asked.bytes;
+        let answer = answer.map(|slab| self.accept(asked, slab, need, attempt));
+        let error = match answer {
+            Ok(Grown::Unfit(_)) => SourceError::OutOfMemory,
+            Err(error) => error,
+            Ok(taken) => {
+                attempt.grew = true;
+                self.budget.grew(asked.bytes.div_ceil(asked.page));
+                if let Grown::Served(_) = taken {
+                    self.serves(Reuse::Grown, request, attempt);
+                }
+                return taken;
+            }
+        };
+        if error == SourceError::OutOfMemory && !attempt.tight {
+            attempt.tight = true;
+        } else {
+            attempt.refused = Some(error);
+        }
+        answer.unwrap_or(Grown::Room)
+    }
+
+    /// What is as large as the request becomes its block at once: no need to file and to find it.
+    fn accept(
+        &mut self,
+        asked: Growth,
+        slab: Slab,
+        need: &Need,
+        attempt: &mut Attempt<'_>,
+    ) -> Grown {
+        let max = self.config.max_bytes.unwrap_or(u64::MAX);
+        let room = max.saturating_sub(self.stats.figures.reserved + self.growing);
+        if self.closed || !(asked.bytes..=room).contains(&slab.bytes) {
+            return Grown::Unfit(slab);
+        }
+        if asked.after.is_some_and(|after| after != slab.base) {
+            // Other addresses were not to be had there.
+            attempt.elsewhere = true;
+        }
+        let runs = match self.limits.paged {
+            true => asked.runs(),
+            false => Vec::new(),
+        };
+        let unit = self.config.min_align;
+        let whole = slab.bytes == need.bytes && slab.base.is_multiple_of(need.align);
+        let live = whole.then(|| self.store.add_live(slab, &runs, unit, need.requested));
+        if let Some(taken) = live.flatten() {
+            self.stats.reserve(slab.bytes);
+            return Grown::Served(self.lend(taken, attempt));
+        }
+        if !self.store.add_slab(slab, &runs, unit, &[]) {
+            return Grown::Unfit(slab);
+        }
+        self.stats.reserve(slab.bytes);
+        Grown::Room
+    }
+}

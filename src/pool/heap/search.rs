@@ -1,0 +1,281 @@
+//! Where a request fits: best fit among the free memory that its order admits.
+//!
+//! Reads a [`Store`] and answers with a [`Place`].
+
+use crate::pool::heap::Store;
+use crate::pool::heap::index::Bin;
+use crate::pool::heap::segments::{NIL, Place, Seg, SegId};
+use crate::pool::heap::size_map::BySize;
+use crate::pool::request::{Order, PoolError, Request, Reuse};
+use crate::timeline::{Frontier, LaneId};
+
+/// A request as rounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Need {
+    pub bytes: u64,
+    pub align: u64,
+    pub requested: u64,
+}
+
+const MIB: u64 = 1 << 20;
+
+impl Need {
+    pub fn new(request: &Request<'_>, min_align: u64) -> Result<Self, PoolError> {
+        let align = request.align.max(1);
+        if !align.is_power_of_two() {
+            return Err(PoolError::InvalidAlignment);
+        }
+        let bytes = round(request.bytes, min_align).ok_or(PoolError::InvalidSize)?;
+        if bytes.checked_add(align).is_none() {
+            return Err(PoolError::InvalidAlignment);
+        }
+        Ok(Self {
+            bytes,
+            align: align.max(min_align),
+            requested: request.bytes,
+        })
+    }
+
+    /// Where it would start in `[addr, +len)`.
+    fn fit(&self, addr: u64, len: u64) -> Option<u64> {
+        let start = addr.checked_next_multiple_of(self.align)?;
+        let room = len.checked_sub(start - addr)?;
+        (room >= self.bytes).then_some(start)
+    }
+}
+
+/// Rounds a size up to a multiple of `min_align`, and larger ones to 1/128 of the power of two below
+/// them, at most 1 MiB. That is under 1/8 from 8 `min_align` on (below, `min_align` is the unit of
+/// all sizes), and keeps slivers too small to serve anything from forming behind large blocks.
+#[inline(always)]
+pub(crate) fn round(bytes: u64, min_align: u64) -> Option<u64> {
+    let below = bytes.checked_ilog2()?;
+    let step = ((1 << below) / 128).min(MIB).max(min_align);
+    // A power of two, as `min_align` is: no division on the way of every allocation.
+    Some(bytes.checked_add(step - 1)? & !(step - 1))
+}
+
+/// A place that needs no wait: the best fit of the own stream's memory, of what the request's dependencies
+/// order, or of what completed, in this order, and last any mixture of them side by side. A stream that is
+/// `alone` takes the best fit of all, as nobody else can lose what it takes.
+pub(crate) fn ready(
+    store: &mut Store,
+    need: &Need,
+    order: &Order<'_>,
+    alone: bool,
+) -> Option<(Place, Reuse)> {
+    store.sweep();
+    let own = own(store, need, order).map(|fit| (fit, Reuse::OwnLane));
+    if !alone && let Some((fit, reuse)) = own {
+        return Some((fit.place, reuse));
+    }
+    let ordered = dominated(store, need, order).map(|fit| (fit, Reuse::Ordered));
+    if !alone && let Some((fit, reuse)) = ordered {
+        return Some((fit.place, reuse));
+    }
+    let clear = by_size(store, &store.index.clear, need, |_| true);
+    let clear = clear.map(|fit| (fit, Reuse::Completed));
+    let found = own.into_iter().chain(ordered).chain(clear);
+    if let Some((fit, reuse)) = found.min_by_key(|(fit, _)| fit.size) {
+        return Some((fit.place, reuse));
+    }
+    if matches!(order, Order::Sync) {
+        // What is complete is one segment wherever it is adjacent, so there is no more to find.
+        return None;
+    }
+    mixture(store, need, order).map(|place| (place, Reuse::Ordered))
+}
+
+/// A place, and the bytes of the stretch it was found in.
+#[derive(Clone, Copy)]
+struct Fit {
+    size: u64,
+    place: Place,
+}
+
+/// The best fit among what died on the request's own stream.
+fn own(store: &Store, need: &Need, order: &Order<'_>) -> Option<Fit> {
+    let lane = order.own_lane()?;
+    in_bin(
+        store,
+        store.index.bin(lane)?,
+        lane,
+        order.horizon(lane)?,
+        need,
+    )
+}
+
+/// Whether there is any of [`own`].
+pub(crate) fn has_own(store: &Store, need: &Need, order: &Order<'_>) -> bool {
+    own(store, need, order).is_some()
+}
+
+/// The best fit over the bins of all lanes that the order reaches.
+fn dominated(store: &Store, need: &Need, order: &Order<'_>) -> Option<Fit> {
+    let admitted = |seg: &Seg| seg.death().is_some_and(|death| order.admits(death));
+    let foreign = order.foreign().flat_map(|point| {
+        let bin = store.index.bin(point.lane());
+        bin.into_iter().flat_map(move |bin| {
+            let run = in_bin(store, bin, point.lane(), point.epoch, need);
+            [run, by_size(store, &bin.mixed, need, admitted)]
+        })
+    });
+    let own = order.own_lane().and_then(|lane| store.index.bin(lane));
+    let own = own.map(|bin| by_size(store, &bin.mixed, need, admitted));
+    foreign.chain(own).flatten().min_by_key(|fit| fit.size)
+}
+
+/// Best fit over single segments.
+fn by_size(
+    store: &Store,
+    set: &BySize,
+    need: &Need,
+    admitted: impl Fn(&Seg) -> bool,
+) -> Option<Fit> {
+    set.first(need.bytes, |(size, addr, first)| {
+        let start = need.fit(addr, size)?;
+        let place = Place { first, start };
+        admitted(store.offsets.seg(first)).then_some(Fit { size, place })
+    })
+}
+
+/// The best over a lane's runs, or over the parts of them that died up to `horizon`.
+fn in_bin(store: &Store, bin: &Bin, lane: LaneId, horizon: u64, need: &Need) -> Option<Fit> {
+    let whole = bin.newest() <= horizon;
+    bin.runs.first(need.bytes, |(size, addr, head)| {
+        if whole {
+            let place = place_at(store, head, need.fit(addr, size)?);
+            return Some(Fit { size, place });
+        }
+        let mut tight = Tightest::new(need);
+        let mut id = head;
+        while store.index.in_run(&store.offsets, id, lane) {
+            let seg = store.offsets.seg(id);
+            let point = seg.death().and_then(Frontier::single);
+            tight.step(id, seg, point.is_some_and(|p| p.epoch <= horizon));
+            id = seg.next;
+        }
+        tight.finish(store)
+    })
+}
+
+/// The tightest stretch of adjacent free segments that the order admits, whatever their deaths.
+fn mixture(store: &Store, need: &Need, order: &Order<'_>) -> Option<Place> {
+    let mut tight = Tightest::new(need);
+    for entry in store.offsets.slabs() {
+        if entry.free_bytes < need.bytes {
+            continue;
+        }
+        for (id, seg) in store.offsets.segs_from(entry.first) {
+            let admitted = seg.death().is_some_and(|death| order.admits(death));
+            tight.step(id, seg, admitted);
+        }
+        tight.cut();
+    }
+    tight.finish(store).map(|fit| fit.place)
+}
+
+/// Of the stretches of admitted segments shown to it, keeps the smallest that fits.
+struct Tightest<'a> {
+    need: &'a Need,
+    /// The stretch being built: its first segment, its address and its bytes.
+    head: SegId,
+    addr: u64,
+    bytes: u64,
+    best: Option<(u64, SegId, u64)>,
+}
+
+impl<'a> Tightest<'a> {
+    fn new(need: &'a Need) -> Self {
+        Self {
+            need,
+            head: NIL,
+            addr: 0,
+            bytes: 0,
+            best: None,
+        }
+    }
+
+    fn step(&mut self, id: SegId, seg: &Seg, admitted: bool) {
+        if !admitted {
+            self.cut();
+            return;
+        }
+        if self.head == NIL {
+            (self.head, self.addr, self.bytes) = (id, seg.addr, 0);
+        }
+        self.bytes += seg.bytes;
+    }
+
+    fn cut(&mut self) {
+        if self.head != NIL
+            && let Some(start) = self.need.fit(self.addr, self.bytes)
+            && self.best.is_none_or(|(least, ..)| self.bytes < least)
+        {
+            self.best = Some((self.bytes, self.head, start));
+        }
+        self.head = NIL;
+    }
+
+    fn finish(mut self, store: &Store) -> Option<Fit> {
+        self.cut();
+        let (size, head, start) = self.best?;
+        let place = place_at(store, head, start);
+        Some(Fit { size, place })
+    }
+}
+
+/// The place of `start`, which lies in `head` or in a segment after it.
+pub(crate) fn place_at(store: &Store, head: SegId, start: u64) -> Place {
+    let mut first = head;
+    while store.offsets.seg(first).end() <= start {
+        first = store.offsets.seg(first).next;
+    }
+    Place { first, start }
+}
+
+/// The place whose wait is least: fewest lanes, then fewest commands outstanding on them, then
+/// least memory. Only windows that cannot lose a segment are looked at: others wait for more.
+pub(crate) fn least_wait(store: &Store, need: &Need, order: &Order<'_>) -> Option<Place> {
+    let mut best: Option<((usize, u64, u64), Place)> = None;
+    for entry in store.offsets.slabs() {
+        if entry.free_bytes < need.bytes {
+            continue;
+        }
+        for (first, seg) in store.offsets.segs_from(entry.first) {
+            let Some(start) = seg.addr.checked_next_multiple_of(need.align) else {
+                continue;
+            };
+            if seg.death().is_none() || start >= seg.end() {
+                continue;
+            }
+            let place = Place { first, start };
+            if let Some(cost) = cost(store, place, need, order)
+                && best.is_none_or(|(least, _)| cost < least)
+            {
+                best = Some((cost, place));
+            }
+        }
+    }
+    best.map(|(_, place)| place)
+}
+
+pub(crate) fn cost(
+    store: &Store,
+    place: Place,
+    need: &Need,
+    order: &Order<'_>,
+) -> Option<(usize, u64, u64)> {
+    let end = place.start.checked_add(need.bytes)?;
+    let segs = store.offsets.segs_from(place.first);
+    let reach = segs
+        .take_while(|(_, seg)| seg.death().is_some())
+        .find(|(_, s)| s.end() >= end)?;
+    let missing = store.missing(place, need.bytes, order);
+    let outstanding = missing
+        .points()
+        .map(|p| p.outstanding())
+        .fold(0, u64::saturating_add);
+    let bytes = reach.1.end() - store.offsets.seg(place.first).addr;
+    Some((missing.len(), outstanding, bytes))
+}

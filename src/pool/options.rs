@@ -1,0 +1,101 @@
+//! Every tuning constant of the pool, and the switches of its mechanisms.
+//!
+//! A mechanism that buys speed or memory has a variable of the environment (`src/stream/settings.rs` reads
+//! them) and a row in `cargo xtask bench pool --ablation`.
+
+/// Requests up to this size, in bytes, or up to this share of what the pool holds, leave their stream's
+/// cache as it is: to empty it costs the next requests more than good placement of small blocks saves.
+pub(crate) const SMALL_BYTES: u64 = 1 << 20;
+pub(crate) const SMALL_SHARE: u64 = 256;
+
+/// The least share of a larger request for which a cached block is taken back: smaller ones seldom help.
+pub(crate) const USEFUL_SHARE: u64 = 16;
+
+/// The least share of what a pool holds for which free pages are remapped though it could grow: smaller
+/// requests would only scatter what lies together.
+pub(crate) const LARGE_SHARE: u64 = 16;
+
+/// The addresses that remapped memory has left and that replay may use, as a multiple of what the pool
+/// holds. More would only cost the driver's tables.
+pub(crate) const ALIAS_RATIO: u64 = 8;
+
+/// Sizes that a stream's cache has at once of one pool, and bins that a size may be in.
+pub(crate) const CACHE_BINS: usize = 64;
+pub(crate) const BIN_PROBES: usize = 4;
+
+/// How many times too large a cached block may be that is taken out alone to be cut.
+pub(crate) const MAX_CUT_RATIO: u64 = 4;
+
+/// Streams that a pool remembers though they do nothing, and requests after which it looks for more of them:
+/// each that it remembers is looked at for each request that its cache does not serve.
+pub(crate) const MAX_IDLE_STREAMS: usize = 32;
+
+/// Entries of one size class after which a sorted list becomes a tree.
+pub(crate) const MAX_LIST_ENTRIES: usize = 256;
+
+/// Gaps in a queue of epochs that are not worth to be closed.
+pub(crate) const MIN_GAPS: usize = 32;
+
+/// Misses of an iteration for which a replay plan is made, and operations for each of them: with fewer
+/// misses a cache serves as well.
+pub(crate) const MIN_REPLAY_MISSES: usize = 8;
+pub(crate) const MAX_OPS_PER_MISS: usize = 64;
+
+/// Allocations of an iteration that got what other streams had, for a shared plan: with fewer, streams serve
+/// themselves as well.
+pub(crate) const MIN_SHARED_ALLOCATIONS: usize = if cfg!(loom) { 2 } else { 8 };
+
+/// Allocations without a miss after which an allocation trace ends, for each miss before and at least.
+pub(crate) const MAX_HITS_PER_MISS: usize = 128;
+pub(crate) const MIN_TRACE_ALLOCATIONS: usize = 1 << 10;
+
+/// Operations of an allocation trace: its memory is bounded.
+pub(crate) const MAX_TRACE_OPS: usize = 1 << 17;
+
+/// How often the wait after a replay plan that came to nothing is doubled.
+pub(crate) const MAX_BACKOFF_LEVEL: u32 = 12;
+
+/// When free pages are remapped into one range of addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compaction {
+    /// Never, even if a request fails for it.
+    Never,
+    /// Where the pool cannot grow, or would hold much more than was ever in use.
+    #[default]
+    Pressure,
+    /// Before the pool grows.
+    Always,
+}
+
+/// The switches of one pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// `UR_POOL_COMPACTION`: `never`, `pressure`, `always`.
+    pub compaction: Compaction,
+    /// `UR_POOL_SLACK_SHARE`: growth beyond the peak in use by more than this share of it is pressure;
+    /// 0: no growth is. A larger number holds less and remaps more.
+    pub slack_share: u64,
+    /// `UR_POOL_GROWTH_SHARE`: the least share of what a pool holds by which it grows, where memory comes
+    /// in pages; 0: by what is needed. Each call to the provider has its price.
+    pub growth_share: u64,
+    /// `UR_POOL_PAGE_SHARE`: the largest share of what a pool holds that a page may be; 0: pages are the
+    /// least. Fewer pages map faster, and can be remapped and given back less often.
+    pub page_share: u64,
+    /// `UR_POOL_REPLAY`: a stream that repeats its requests gets the addresses it had.
+    pub replay: bool,
+    /// `UR_POOL_SHARED_REPLAY`: the same of several streams together.
+    pub shared_replay: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            compaction: Compaction::default(),
+            slack_share: 32,
+            growth_share: 32,
+            page_share: 16,
+            replay: true,
+            shared_replay: true,
+        }
+    }
+}
