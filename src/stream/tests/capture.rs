@@ -1,4 +1,4 @@
-//! Captures: what goes into a graph, and what comes of it.
+//! Captures: the commands of a graph, and their executions.
 
 use crate::abi::*;
 use crate::hal;

@@ -1,6 +1,6 @@
-//! Failed commands: what depends on one does not run, its event tells, and one wait reports it.
+//! Failed commands: dependents do not run, events report the failure, and one wait reports it.
 //!
-//! The driver here runs nothing on a lane behind a failed command, as streams do.
+//! The fake driver runs nothing on a lane behind a failed command, as streams do.
 
 use crate::abi::*;
 use crate::object::Result;

@@ -1,4 +1,4 @@
-//! What the host runs and signals: host tasks, and who waits behind them.
+//! Host tasks and host-signalled points, and the commands that wait for them.
 
 use crate::abi::*;
 use crate::object::Handles;

@@ -1,4 +1,4 @@
-//! Work that others put on a lane: on exposed streams, and by native commands.
+//! Foreign work: on streams whose native handle was given out, and by native commands.
 
 use crate::abi::*;
 use crate::stream::Work;

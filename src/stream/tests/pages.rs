@@ -1,4 +1,4 @@
-//! Memory that can be given another address: shared memory of the fake driver has pages.
+//! Pages: shared memory of the fake driver can be mapped at other addresses.
 
 use crate::abi::*;
 use crate::hal::{self, UsmPoolInfo};

@@ -1,4 +1,4 @@
-//! Command buffers: what is submitted, in which order, and what becomes of it when that fails.
+//! Command buffers: the submitted units, their order, and failed submissions.
 
 use crate::abi::*;
 use crate::hal;
