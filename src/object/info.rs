@@ -8,6 +8,9 @@ use std::marker::PhantomData;
 use std::sync::OnceLock;
 
 /// Types for which every bit pattern is a value.
+///
+/// # Safety
+/// Every bit pattern is a value, and there is no padding.
 pub unsafe trait Plain: Copy {}
 
 macro_rules! plain {
