@@ -1,14 +1,14 @@
 //! The handle header. A handle is the address of an [`Object`], which always lives in an `Arc`.
 //!
-//! Two counts: `api_refs` is what `ur*Retain` and `ur*Release` move; all API references together
-//! hold one Rust reference. Objects that others keep alive survive their last API release, and a
-//! handle obtained through a query may be retained again.
+//! There are two counts. `api_refs` counts `ur*Retain` and `ur*Release`; all API references
+//! together hold one Rust reference. An object that others keep alive survives its last API
+//! release, and a handle obtained through a query may be retained again.
 //!
 //! | from | to | by |
 //! |---|---|---|
 //! | no API reference | one | `into_handle` of a new object, `retain` |
 //! | n | n + 1, n - 1 | `retain`, `release` |
-//! | one | none | `release`: `Body::released` runs, the API's Rust reference goes |
+//! | one | none | `release`: `Body::released` runs, the API's Rust reference is dropped |
 
 use super::spare::SpareMemory;
 use super::{Error, Result, census, ensure};
@@ -226,8 +226,8 @@ impl<T: Body> Object<T> {
         // Of an object that nobody else has only the memory is left, and the `Arc` around it as it was made.
         if Self::KEPT && (sole || is_sole(&own)) {
             let slot = census::slot();
-            // What those did who let go of theirs comes before. That is less than `Arc::get_mut` does, which
-            // also keeps off those who hold it weakly: nobody holds an event so.
+            // Acquire: pairs with the release of references by other threads. `Arc::get_mut` would
+            // also exclude weak references, which events do not have.
             fence(Ordering::Acquire);
             let memory = Arc::into_raw(own).cast_mut();
             // SAFETY: nobody else has it; its memory is then given away or freed, and not used. It is mortal,
@@ -308,7 +308,8 @@ impl<T: Body> Object<T> {
             Err(_) => Err(Error::new(T::KIND.invalid())),
             Ok(1) => {
                 self.tell_released();
-                // SAFETY: as above, but for others.
+                // SAFETY: the reference that the first `retain` took; other threads hold references
+                // of their own.
                 unsafe { Self::let_go(self, false) };
                 Ok(())
             }
@@ -395,12 +396,12 @@ mod tests {
             assert_eq!(end(handle), Ok(Ok(())));
         }
         assert_eq!(count.load(Ordering::Relaxed), 3, "each is dropped");
-        // What was an event is none until it is one again.
+        // A released event stays invalid until its memory is an event again.
         let gone = Err(Error::new(UR_RESULT_ERROR_INVALID_EVENT));
         assert_eq!(end(all[2]), gone);
         assert_eq!([(); 3].map(|()| make()), [all[2], all[1], all[0]]);
-        // Not of what somebody inside still has.
-        // SAFETY: as above.
+        // Memory that a reference inside holds is not reused.
+        // SAFETY: the handle is that of a live object of the test.
         let inside = unsafe { Object::<Kept>::borrow(all[0], table()) }
             .unwrap()
             .arc();

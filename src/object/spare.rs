@@ -105,7 +105,7 @@ mod tests {
             assert_eq!(spares.allocate(layout), Some(*place));
         }
         assert_eq!(spares.allocate(layout), None);
-        // SAFETY: as above.
+        // SAFETY: memory of the test, which it does not use meanwhile.
         let again = unsafe { spares.free(places[0], layout) };
         assert!(again, "there is room again");
     }
