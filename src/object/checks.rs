@@ -58,7 +58,7 @@ pub unsafe fn slice<'a, T>(first: *const T, count: usize) -> Result<&'a [T]> {
     Ok(unsafe { std::slice::from_raw_parts(first, count) })
 }
 
-/// A caller's array to be written, as [`slice`].
+/// A caller's array to be written, as [`slice()`].
 ///
 /// # Safety
 /// An array that is not null has that many writable elements, which nothing else refers to for as
