@@ -281,7 +281,7 @@ impl<T: Body> Object<T> {
     }
 
     #[inline]
-    fn tell_released(&self) {
+    fn report_released(&self) {
         if !Self::KEPT {
             T::released(self);
         }
@@ -294,7 +294,7 @@ impl<T: Body> Object<T> {
         }
         if self.is_the_callers() {
             self.api_refs.store(0, Ordering::Relaxed);
-            self.tell_released();
+            self.report_released();
             // SAFETY: the reference that the first `retain` took; nothing touches `self` after. What is kept was
             // not told, so nobody can have got another.
             unsafe { Self::let_go(self, Self::KEPT) };
@@ -307,7 +307,7 @@ impl<T: Body> Object<T> {
         {
             Err(_) => Err(Error::new(T::KIND.invalid())),
             Ok(1) => {
-                self.tell_released();
+                self.report_released();
                 // SAFETY: the reference that the first `retain` took; other threads hold references
                 // of their own.
                 unsafe { Self::let_go(self, false) };
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_and_wrong_handles_are_told_apart() {
+    fn foreign_and_wrong_handles_are_distinguished() {
         let queue = Object::immortal(table(), Other);
         let foreign: &'static ur_dditable_t = Box::leak(Box::default());
         // SAFETY: null, and a live object.
