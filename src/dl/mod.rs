@@ -1,7 +1,7 @@
-//! Dynamic libraries: opening them, typed lists of their symbols, and the way back from them.
+//! Dynamic libraries: opening, typed lists of symbols, and driver callbacks.
 //!
-//! Owns every `dlopen` and the one helper through which a driver's callbacks run. It may use
-//! `libloading`; it must never know which library it opens. A missing library or symbol is a value.
+//! Owns every `dlopen` and the guard of driver callbacks. May use `libloading`; must never know
+//! which library it opens. A missing library or symbol is a value.
 
 mod callback;
 mod symbols;
@@ -26,23 +26,23 @@ pub struct Library {
     name: String,
 }
 
-/// As `dlopen` gave it. Kept bare, since asking for a symbol through `libloading` costs half as much
-/// again, and a driver's hundred symbols are asked for in every process that starts.
+/// The handle of `dlopen`. Bare, since a lookup through `libloading` costs half as much again, and
+/// every process resolves a driver's hundred symbols.
 struct Handle(*mut c_void);
 
-// SAFETY: the linker's functions may be called with a handle from any thread.
+// SAFETY: POSIX lets any thread use a handle of `dlopen`.
 unsafe impl Send for Handle {}
-// SAFETY: as above, at once too.
+// SAFETY: POSIX lets threads use a handle of `dlopen` concurrently.
 unsafe impl Sync for Handle {}
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: the handle came from there, and this is its last use.
+        // SAFETY: `dlclose` needs an open handle: it came from `dlopen`, and this is its last use.
         drop(unsafe { unix::Library::from_raw(self.0) });
     }
 }
 
-/// How far a library's own symbols come before the process's.
+/// The symbols that a library's own references prefer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Binding {
     /// Symbols resolve as the dynamic linker does by default.
@@ -52,7 +52,7 @@ pub enum Binding {
     Deep,
 }
 
-/// What could not be loaded.
+/// The library or symbol that could not be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadError {
     /// No candidate could be opened: each with the linker's reason.
@@ -90,8 +90,8 @@ impl Library {
             Binding::Deep => libc::RTLD_DEEPBIND,
         };
         let flags = unix::RTLD_LAZY | unix::RTLD_LOCAL | deep;
-        // SAFETY: running a library's initialisers is what loading it means; whoever names the
-        // library answers for them.
+        // SAFETY: loading runs the library's initialisers. The caller that names the library
+        // vouches for them.
         let opened = unsafe { unix::Library::open(Some(name), flags) };
         let name = name.to_string_lossy().into_owned();
         match opened {
@@ -119,37 +119,37 @@ impl Library {
         Err(LoadError::Library { tried })
     }
 
-    /// Leaves the library loaded until the process ends.
+    /// Keeps the library loaded until the process ends.
     pub fn keep_loaded(self) {
         std::mem::forget(self.handle);
     }
 
-    /// The name under which it was opened.
+    /// The name that opened it.
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// A symbol's address; null if there is none.
     pub fn address(&self, symbol: &CStr) -> *const c_void {
-        // SAFETY: the handle is that of an open library, the name ends where it should.
+        // SAFETY: `dlsym` needs an open handle and a terminated name: both are held by reference.
         unsafe { libc::dlsym(self.handle.0, symbol.as_ptr()) }
     }
 }
 
-/// Where a library of these names is for the running program: near it, or else where the system
-/// looks for the first name.
+/// The path of a library with one of these names for the running program: near it, or else where
+/// the system finds the first name.
 pub fn near_program(names: &[&str]) -> PathBuf {
     let near = folders_near_program();
     let mut places = near
         .iter()
         .flat_map(|folder| names.iter().map(|name| folder.join(name)));
     let found = places.find(|path| path.exists());
-    // The system's search takes a bare name.
+    // The system searches for a bare name only.
     found.unwrap_or_else(|| names.first().map(PathBuf::from).unwrap_or_default())
 }
 
-/// Where the running program's installation may keep libraries: beside it, in `lib` beside its folder,
-/// and in the folders there that Debian has for an architecture each.
+/// Folders of the running program's installation that may hold libraries: its own, `lib` beside
+/// that, and the folders of architectures in there, as Debian has them.
 pub fn folders_near_program() -> Vec<PathBuf> {
     let program = std::env::current_exe().unwrap_or_default();
     let folder = program.parent().unwrap_or(Path::new(""));
@@ -177,6 +177,6 @@ pub unsafe fn function<F: Copy>(address: *const c_void) -> Option<F> {
     if address.is_null() {
         return None;
     }
-    // SAFETY: the sizes agree, the address is not null, and the caller promises the type.
+    // SAFETY: the caller promises the type; the sizes agree, and the address is not null.
     Some(unsafe { std::mem::transmute_copy::<*const c_void, F>(&address) })
 }

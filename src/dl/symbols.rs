@@ -42,7 +42,7 @@ macro_rules! symbols {
         $vis struct $Name {
             $($(#[$req_meta])* pub $req: $Req,)*
             $($(#[$opt_meta])* pub $opt: ::core::option::Option<$Opt>,)*
-            /// Closed after the last use of what was found in it.
+            /// Open as long as its functions may be called.
             _library: ::core::option::Option<$crate::dl::Library>,
         }
 

@@ -1,5 +1,5 @@
-//! What no backend here has yet, in one list for all: whoever gives one of these to every adapter takes
-//! it out here, and the compiler then asks each adapter for its answer.
+//! Features that no backend has yet, in one list. An author who adds one to all adapters removes it
+//! here, and the compiler then asks each adapter for its answer.
 
 /// The pattern of the device queries about features that no adapter has; each answers `false`.
 #[macro_export]

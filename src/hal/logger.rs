@@ -1,13 +1,14 @@
-//! A program's own logger, which every adapter serves alike.
+//! The logger of a program, implemented alike by every adapter.
 
 use crate::abi::*;
 use crate::object::log::{self, Level, LevelFilter};
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
 
-/// This library's messages go to `logger` from now on, or to none.
+/// Sends this library's messages to `logger` from now on; none stops it.
 ///
 /// # Safety
+///
 /// The logger may be called from any thread with `user_data`, as long as it is set.
 pub unsafe fn set_logger(logger: ur_logger_callback_t, user_data: *mut c_void) {
     let user_data = user_data.expose_provenance();
@@ -21,7 +22,7 @@ pub unsafe fn set_logger(logger: ur_logger_callback_t, user_data: *mut c_void) {
     }));
 }
 
-/// The least severe of the messages that go there.
+/// Sets the least severe level that the logger receives.
 pub fn set_logger_level(level: ur_logger_level_t) {
     log::set_callback_level(match level {
         UR_LOGGER_LEVEL_DEBUG => LevelFilter::Debug,

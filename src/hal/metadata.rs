@@ -1,5 +1,5 @@
-//! What a compiler says about a program beside its code, as `urProgramCreateWithBinary` is given it:
-//! entries named `subject@tag`. Owns how they are written; what a tag means is the adapter's.
+//! Program metadata of a compiler, as `urProgramCreateWithBinary` receives it: entries named
+//! `subject@tag`. Owns their encoding; the meaning of a tag is the adapter's.
 
 use super::checks;
 use crate::abi::*;
@@ -9,7 +9,7 @@ use std::ffi::{CStr, CString};
 /// One entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What it is about: a kernel's name, or a variable's id.
+    /// The subject: the name of a kernel, or the id of a variable.
     pub subject: Vec<u8>,
     pub tag: Vec<u8>,
     pub bytes: Vec<u8>,
@@ -43,7 +43,8 @@ pub unsafe fn entries(properties: Option<&ur_program_properties_t>) -> Result<Ve
 /// The bytes of an entry's value.
 ///
 /// # Safety
-/// The entry's type says which member of its value holds, and pointers are good for its size.
+///
+/// The entry's type names the valid member of its value, and pointers are valid for its size.
 unsafe fn value(entry: &ur_program_metadata_t) -> Result<Vec<u8>> {
     // SAFETY: the caller's promise.
     unsafe {
@@ -62,15 +63,16 @@ unsafe fn value(entry: &ur_program_metadata_t) -> Result<Vec<u8>> {
     }
 }
 
-/// Bytes before the data of a byte array, whatever they hold: DPC++ keeps the data's size in bits there.
+/// Bytes before the data of a byte array. Their content is ignored: DPC++ stores the data's size in
+/// bits.
 const BEFORE_DATA: usize = 8;
 
-/// The data of a byte array; none if there is not even what comes before it.
+/// The data of a byte array; none if the array is shorter than its prefix.
 fn data(bytes: &[u8]) -> &[u8] {
     bytes.get(BEFORE_DATA..).unwrap_or_default()
 }
 
-/// A name, up to its first zero if there is one; none if it is empty.
+/// A name up to its first zero; none if it is empty.
 pub fn name(bytes: &[u8]) -> Option<CString> {
     let name = bytes.split(|byte| *byte == 0).next()?;
     let name = CString::new(name).ok()?;

@@ -1,8 +1,8 @@
-//! The hardware abstraction layer: one trait an object, and the C shims in front of them.
+//! The hardware abstraction layer: one trait for each object, and the C shims in front of them.
 //!
-//! Traits and shims are generated from spec/. Here stand what they share: the absent object, the
-//! adapter's own entry, and the macro that exports an adapter's 26 symbols. Uses `object` and
-//! `abi`; knows no backend.
+//! Traits and shims are generated from spec/. This module has the shared parts: the absent object,
+//! the entry of the adapter itself, and the macro that exports an adapter's 26 symbols. Uses
+//! `object` and `abi`; knows no backend.
 
 #[rustfmt::skip]
 mod generated;
@@ -25,16 +25,16 @@ use std::convert::Infallible;
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// Where a backend's table lies: made by [`export!`](crate::export).
+/// The dispatch table of a backend: made by [`export!`](crate::export).
 pub trait Exported {
     /// The table that every handle of this adapter points to.
     fn table() -> &'static ur_dditable_t;
 }
 
-/// The body of an object that a backend does not have; there is never one.
+/// The body of an object that a backend does not have; it has no value.
 pub struct Absent<const KIND: u32>(Infallible);
 
-/// The function behind a callback type that may be null.
+/// The function type of a callback type that may be null.
 pub trait Unwrapped {
     type Fn;
 }
@@ -72,9 +72,10 @@ pub unsafe fn adapter_get<B: Backend>(
     Ok(())
 }
 
-/// Answers one `urGet*ProcAddrTable`: the part of the table that lies at this offset.
+/// One `urGet*ProcAddrTable`: copies the part of the table at this offset.
 ///
 /// # Safety
+///
 /// `to` is null or writable for `bytes`, the size of the part at `offset` of `table`.
 pub unsafe fn get_table(
     version: ur_api_version_t,
@@ -92,7 +93,8 @@ pub unsafe fn get_table(
         offset + bytes <= size_of::<ur_dditable_t>(),
         UR_RESULT_ERROR_INVALID_VALUE,
     )?;
-    // SAFETY: the source lies within the table, the target is writable, and they are distinct.
+    // SAFETY: the caller promises a writable target of this size; the source lies within the table,
+    // and they are distinct.
     unsafe {
         std::ptr::copy_nonoverlapping(
             std::ptr::from_ref(table).byte_add(offset).cast::<u8>(),
@@ -103,7 +105,7 @@ pub unsafe fn get_table(
     Ok(())
 }
 
-/// Gives a backend its table and exports the 26 functions through which a loader asks for it.
+/// Defines a backend's table, and exports the 26 functions through which a loader asks for it.
 #[macro_export]
 macro_rules! export {
     ($backend:ty) => {
@@ -162,7 +164,8 @@ macro_rules! export {
             $crate::object::boundary(|| {
                 let offset = ::std::mem::offset_of!($crate::abi::ur_dditable_t, $member);
                 let whole = <$backend as $crate::hal::Exported>::table();
-                // SAFETY: the part of this name has this type, and the caller's table too.
+                // SAFETY: the loader promises a table of this type; the part of this name has it
+                // too.
                 unsafe { $crate::hal::get_table(version, whole, offset, size_of::<$crate::abi::$part>(), table.cast()) }
             })
         }

@@ -6,10 +6,7 @@ use crate::object::{Error, Result, ensure};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The ranges of one context: each with what its owner, `R`, needs to give it back, and each map of
-/// it with what is mapped, `M`.
-///
-/// What an adapter does to a range happens under the lock, so that what is written down is so.
+/// Adapters change a range under the lock, so the record matches the range.
 pub struct Ranges<R, M> {
     ranges: Mutex<BTreeMap<usize, Range<R, M>>>,
 }

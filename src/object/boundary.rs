@@ -1,12 +1,13 @@
-//! The one place where results go from Rust to C callers: what panics or is no result ends here.
+//! The C boundary: the one place where results go from Rust to C callers. Panics and invalid codes
+//! end here.
 
 use super::Result;
 use crate::abi::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
-/// Runs the body of an entry point. A panic becomes `UNKNOWN`: it never unwinds into C. So does a
-/// code outside of the enumeration, which a driver or a caller's callback may have given.
+/// Runs the body of an entry point. A panic becomes `UNKNOWN` and never unwinds into C. A code
+/// outside of the enumeration, from a driver or a callback, becomes `UNKNOWN` too.
 pub fn boundary(body: impl FnOnce() -> Result<()>) -> ur_result_t {
     match catch_unwind(AssertUnwindSafe(|| checked(body))) {
         Ok(Ok(())) => UR_RESULT_SUCCESS,
@@ -15,7 +16,7 @@ pub fn boundary(body: impl FnOnce() -> Result<()>) -> ur_result_t {
     }
 }
 
-/// The code itself if the enumeration has it.
+/// The code itself if the enumeration has it, else `UNKNOWN`.
 #[cold]
 fn listed(code: ur_result_t) -> ur_result_t {
     if code.name().is_some() {
@@ -25,16 +26,16 @@ fn listed(code: ur_result_t) -> ur_result_t {
     UR_RESULT_ERROR_UNKNOWN
 }
 
-/// Something of the calling thread's that is the caller's own, as a number.
+/// Thread state that must be preserved (CUDA: the current context), for the debug check.
 type ThreadState = fn() -> usize;
 
 static THREAD_STATE: OnceLock<ThreadState> = OnceLock::new();
 
-/// Has debug builds look before and after every entry point, from now on: a call that leaves something
-/// else there than it found panics in the end, so that it fails with `UNKNOWN`.
+/// Makes debug builds compare this state before and after every entry point. A call that changes it
+/// panics at its end, and so fails with `UNKNOWN`.
 pub fn check_thread_state(state: ThreadState) {
     if cfg!(debug_assertions) {
-        // The first stays: a library has one adapter.
+        // The first one stays: a library has one adapter.
         let _ = THREAD_STATE.set(state);
     }
 }
@@ -83,7 +84,8 @@ mod tests {
         let beside = ur_result_t::ALL
             .iter()
             .flat_map(|known| [known.0.wrapping_sub(1), known.0.wrapping_add(1)]);
-        // What drivers use: OpenCL's are negative, CUDA's go on beyond ours, those of Level Zero are large.
+        // Codes of drivers: OpenCL's are negative, CUDA's continue beyond ours, Level Zero's are
+        // large.
         let drivers = [
             (-1001_i32).cast_unsigned(),
             700,

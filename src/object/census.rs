@@ -1,9 +1,8 @@
-//! How many objects of each kind are alive, so that what a program, or this library, leaves behind
-//! shows.
+//! Counts of live objects of each kind, to report leaks of a program or of this library.
 //!
-//! Each thread counts in a place of its own, which another gets when it ends, since a count that
-//! threads share would cost as much as the rest of making an event. Sums are exact once nobody makes
-//! or drops an object meanwhile.
+//! Each thread counts in a slot of its own, which another thread gets when it ends: a shared
+//! counter would cost as much as the rest of making an event. Sums are exact while no other thread
+//! makes or drops an object.
 
 use super::Kind;
 use super::spare::SpareMemory;
@@ -13,7 +12,7 @@ use std::iter;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 
-/// One thread's counts, and its spare memory, on cache lines of their own.
+/// The counters of one thread and its spare memory, on cache lines of their own.
 #[repr(align(128))]
 pub(super) struct ThreadSlot {
     counts: [AtomicIsize; Kind::ALL.len()],
@@ -32,7 +31,7 @@ impl ThreadSlot {
         }
     }
 
-    /// One more object of a kind, given by its number, or one less.
+    /// Adds `by` objects to a kind, given by its number.
     #[inline]
     pub fn count(&self, kind: u32, by: isize) {
         let count = &self.counts[kind as usize - 1];
@@ -40,21 +39,21 @@ impl ThreadSlot {
             true => {
                 count.fetch_add(by, Ordering::Relaxed);
             }
-            // Nobody else writes it.
+            // No other thread writes the counter.
             false => count.store(count.load(Ordering::Relaxed) + by, Ordering::Relaxed),
         }
     }
 
-    /// As many as there ever were threads at once, behind the shared one.
+    /// All slots: the shared one, then one for each thread that ever ran at once.
     fn all() -> impl Iterator<Item = &'static ThreadSlot> {
         iter::successors(Some(&SHARED), |slot| slot.next.get().copied())
     }
 }
 
-/// For threads that have let go of theirs, as they end.
+/// The slot of threads that have released theirs, as they end.
 static SHARED: ThreadSlot = ThreadSlot::taken(SpareMemory::none());
 
-/// Whose drop, at its thread's end, gives the thread's place to others.
+/// The slot of a thread. Its drop, at the thread's end, releases the slot.
 struct OwnSlot(&'static ThreadSlot);
 
 impl OwnSlot {
@@ -81,12 +80,12 @@ impl Drop for OwnSlot {
 
 thread_local! {
     static OWN: OwnSlot = OwnSlot::take();
-    /// The calling thread's, once it is known. Apart from who gives it back, as what needs no drop is found
-    /// without a look whether that has run.
+    /// Cached slot of the calling thread. Separate from its owner: a thread-local without a
+    /// destructor is read without a check.
     static SLOT: Cell<Option<&'static ThreadSlot>> = const { Cell::new(None) };
 }
 
-/// The calling thread's place. To find it takes a call, so who needs it twice keeps it.
+/// The slot of the calling thread. The lookup is a call, so callers keep the result.
 #[inline]
 pub(super) fn slot() -> &'static ThreadSlot {
     SLOT.get().unwrap_or_else(first_slot)
@@ -116,15 +115,15 @@ impl Census {
         self.0[kind as usize - 1]
     }
 
-    /// Tells the log what is still alive; for an adapter whose last reference has gone. Nothing then
-    /// belongs to anybody, the adapter itself excepted, so what there is has leaked.
+    /// Logs the objects that are alive, for an adapter whose last reference has gone. All of them,
+    /// the adapter excepted, have leaked.
     pub fn report() {
         let mut alive = Self::count();
         alive.0[Kind::Adapter as usize - 1] = 0;
         match alive.0.iter().all(|count| *count == 0) {
             true => log::debug!("objects alive after the last release: none"),
-            // What a runtime leaves alive at its end harms nobody, and libsycl shows warnings of an
-            // adapter to every user.
+            // Objects that a runtime leaves at exit are harmless, and libsycl shows adapters'
+            // warnings to every user.
             false => log::info!("objects alive after the last release: {alive}"),
         }
     }

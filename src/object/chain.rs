@@ -3,7 +3,7 @@
 use crate::abi::*;
 use std::ffi::c_void;
 
-/// Chains longer than this are taken for a loop.
+/// Number of structs from which a chain counts as a loop.
 const MAX_CHAIN_STRUCTS: usize = 64;
 
 /// The first struct of this type in the chain.
@@ -20,7 +20,7 @@ pub unsafe fn find<'a, T>(first: *const c_void, tag: ur_structure_type_t) -> Opt
         // SAFETY: promised by the caller.
         let base = unsafe { &*next };
         if base.stype == tag {
-            // SAFETY: the tag says so.
+            // SAFETY: the caller promises that a struct tagged `tag` is a `T`.
             return Some(unsafe { &*next.cast::<T>() });
         }
         next = base.pNext.cast();

@@ -1,24 +1,24 @@
-//! What generated code checks of a caller's raw arguments: an adapter's shims, and the loader's
+//! Checks of a caller's raw arguments by generated code: the adapters' shims, and the loader's
 //! parameter validation.
 
 use super::{Result, ensure};
 use crate::abi::*;
 use std::hint::cold_path;
 
-/// A pointer that must be there.
+/// An error if the pointer is null.
 pub fn pointer<T>(pointer: *const T) -> Result<()> {
     ensure(!pointer.is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)
 }
 
-/// A handle that must be there.
+/// An error if the handle is null.
 pub fn handle<T>(handle: *const T) -> Result<()> {
     ensure(!handle.is_null(), UR_RESULT_ERROR_INVALID_NULL_HANDLE)
 }
 
-/// What is left when `by` is taken from `number` as often as it goes; 0 if `by` is.
+/// The remainder of `number` divided by `by`; 0 if `by` is 0.
 #[inline]
 pub fn rest(number: u64, by: u64) -> u64 {
-    // Sizes are mostly powers of two, and a division takes longer than all other checks of a call.
+    // Sizes are mostly powers of two: a division takes longer than all other checks of a call.
     match by.is_power_of_two() {
         true => number & (by - 1),
         false => {
@@ -35,7 +35,7 @@ pub fn rest(number: u64, by: u64) -> u64 {
 /// A list that is not null has that many readable elements.
 pub unsafe fn handles<T>(list: *const *mut T, count: usize, null: ur_result_t) -> Result<()> {
     ensure(count == 0 || !list.is_null(), null)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that many readable elements.
     let list = unsafe { slice(list, count) }?;
     ensure(list.iter().all(|handle| !handle.is_null()), null)
 }
@@ -53,22 +53,24 @@ pub unsafe fn slice<'a, T>(first: *const T, count: usize) -> Result<&'a [T]> {
         .checked_mul(size_of::<T>())
         .is_some_and(|bytes| bytes <= isize::MAX as usize);
     ensure(fits && first.is_aligned(), UR_RESULT_ERROR_INVALID_VALUE)?;
-    // SAFETY: readable as promised, aligned, and no longer than an object can be.
+    // SAFETY: the caller promises readable elements; the pointer is aligned, and the slice no
+    // longer than an object can be.
     Ok(unsafe { std::slice::from_raw_parts(first, count) })
 }
 
-/// A caller's array to be written, as [`slice`].
+/// A caller's array to be written, as [`slice()`].
 ///
 /// # Safety
 /// An array that is not null has that many writable elements, which nothing else refers to for as
 /// long as the result is used.
 pub unsafe fn slice_mut<'a, T>(first: *mut T, count: usize) -> Result<&'a mut [T]> {
-    // SAFETY: what is writable is readable.
+    // SAFETY: the caller promises writable elements, which are readable too.
     unsafe { slice(first, count) }?;
     if count == 0 {
         return Ok(&mut []);
     }
-    // SAFETY: checked as for reading; writable and exclusive as promised.
+    // SAFETY: the caller promises exclusive writable elements; `slice` has checked alignment and
+    // length.
     Ok(unsafe { std::slice::from_raw_parts_mut(first, count) })
 }
 

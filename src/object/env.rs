@@ -40,8 +40,8 @@ impl<'a> Env<'a> {
         (self.get)(name).filter(|text| !text.is_empty())
     }
 
-    /// What `parse` makes of a variable. `accepted` and `default` are for the complaint if that is
-    /// nothing: the texts that are understood, and what holds without one.
+    /// The value that `parse` finds for a variable. If it finds none, the complaint names
+    /// `accepted`, the valid texts, and `default`, the value that holds.
     pub fn read<T>(
         &self,
         name: &str,
@@ -88,10 +88,10 @@ impl<'a> Env<'a> {
     }
 }
 
-/// What [`flag`] understands, for complaints.
+/// The texts that [`flag`] accepts, for complaints.
 pub const FLAGS: &str = "1, true, yes, 0, false, no";
 
-/// Whether a text says yes or no; nothing if neither.
+/// The flag that a text means; none if it means neither.
 pub fn flag(text: &str) -> Option<bool> {
     let is = |words: &[&str]| words.iter().any(|word| word.eq_ignore_ascii_case(text));
     if is(&["y", "yes", "t", "true", "1"]) {
@@ -165,7 +165,7 @@ mod tests {
 
     use super::{Env, flag, list};
 
-    /// What a closure makes of an environment, and what was complained of.
+    /// The result of a closure in an environment, and its complaints.
     fn within<T>(pairs: &[(&str, &str)], act: impl FnOnce(&Env<'_>) -> T) -> (T, Vec<String>) {
         let said = RefCell::<Vec<String>>::default();
         let get = |name: &str| {

@@ -26,7 +26,7 @@ impl Error {
         self.0
     }
 
-    /// What an adapter does not offer.
+    /// The error of an unsupported feature.
     pub const fn unsupported() -> Self {
         Self(UR_RESULT_ERROR_UNSUPPORTED_FEATURE)
     }
@@ -60,7 +60,7 @@ pub fn ensure(condition: bool, code: ur_result_t) -> Result<()> {
     if condition {
         Ok(())
     } else {
-        // Apart from what runs: checks are many, and failures none of a good program's.
+        // Separate and cold: checks are frequent, and failures are not.
         cold_path();
         Err(Error::new(code))
     }

@@ -1,21 +1,21 @@
-//! Whether this process is a fork of the one that something began in: threads do not survive a fork,
-//! and locks may be held for ever, so that a child must neither wait nor lock.
+//! Detection of forks. Threads do not survive a fork, and locks may stay held for ever, so a forked
+//! child must neither wait nor lock.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Forks between this process and the one that loaded the library.
+/// Number of forks since the process that loaded the library.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// The process in which something began.
+/// The process in which an object began.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin {
     forks: u32,
 }
 
 impl Origin {
-    /// The present process. The first call starts to watch for forks; the C library forgets the
-    /// handler when it unloads this library.
+    /// The current process. The first call registers a fork handler, which the C library removes
+    /// when it unloads this library.
     pub fn here() -> Self {
         static WATCH: Once = Once::new();
         WATCH.call_once(|| {
@@ -28,7 +28,7 @@ impl Origin {
         }
     }
 
-    /// Whether this is a child of that process.
+    /// Whether the current process is a fork of that process.
     pub fn is_forked(self) -> bool {
         self.forks != FORKS.load(Ordering::Relaxed)
     }

@@ -1,14 +1,14 @@
 //! The handle header. A handle is the address of an [`Object`], which always lives in an `Arc`.
 //!
-//! Two counts: `api_refs` is what `ur*Retain` and `ur*Release` move; all API references together
-//! hold one Rust reference. Objects that others keep alive survive their last API release, and a
-//! handle obtained through a query may be retained again.
+//! There are two counts. `api_refs` counts `ur*Retain` and `ur*Release`; all API references
+//! together hold one Rust reference. An object that others keep alive survives its last API
+//! release, and a handle obtained through a query may be retained again.
 //!
 //! | from | to | by |
 //! |---|---|---|
 //! | no API reference | one | `into_handle` of a new object, `retain` |
 //! | n | n + 1, n - 1 | `retain`, `release` |
-//! | one | none | `release`: `Body::released` runs, the API's Rust reference goes |
+//! | one | none | `release`: `Body::released` runs, the API's Rust reference is dropped |
 
 use super::spare::SpareMemory;
 use super::{Error, Result, census, ensure};
@@ -20,7 +20,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-/// What kind of object a handle stands for.
+/// The kind of the object behind a handle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Kind {
@@ -66,7 +66,7 @@ impl Kind {
         Self::ExecutableGraph,
     ];
 
-    /// The error that a handle of another kind or of another adapter is.
+    /// The error for a handle of another kind or of another adapter.
     pub const fn invalid(self) -> ur_result_t {
         match self {
             Self::Platform => UR_RESULT_ERROR_INVALID_PLATFORM,
@@ -88,23 +88,24 @@ impl Kind {
     }
 }
 
-/// What stands behind the header of a handle.
+/// The body of an object, behind the header of its handle.
 pub trait Body: Sized + Send + Sync + 'static {
     const KIND: Kind;
 
-    /// The last API reference is about to go. The object itself lives on while others hold it. Events, which
-    /// come and go with every command, are not told.
+    /// Called when the last API reference is released. The object lives on while others hold it.
+    /// Not called for events, which come and go with every command.
     fn released(_this: &Object<Self>) {}
 }
 
-/// The part that every handle begins with, whatever its body.
+/// The header of every handle.
 #[repr(C)]
 struct Head {
     ddi: &'static ur_dditable_t,
     kind: u32,
 }
 
-/// A handle's target. The loader's word stays first: a pointer to its adapter's own full table.
+/// The target of a handle. The loader's word stays first: a pointer to the adapter's own full
+/// table.
 #[repr(C)]
 pub struct Object<T> {
     ddi: &'static ur_dditable_t,
@@ -123,7 +124,7 @@ impl<T> Deref for Object<T> {
 }
 
 impl<T: Body> Object<T> {
-    /// A new object without API references: hand it out through an output, or keep it inside.
+    /// A new object without API references, to be returned through an output or kept inside.
     pub fn new(ddi: &'static ur_dditable_t, body: T) -> Arc<Self> {
         census::slot().count(T::KIND as u32, 1);
         Arc::new(Self {
@@ -135,8 +136,8 @@ impl<T: Body> Object<T> {
         })
     }
 
-    /// An object that lives as long as its adapter: retaining and releasing it succeed and change
-    /// nothing, and its reference count reads 1.
+    /// An object that lives as long as its adapter: retain and release succeed and change nothing,
+    /// and its reference count reads 1.
     pub fn immortal(ddi: &'static ur_dditable_t, body: T) -> Arc<Self> {
         Arc::new(Self {
             ddi,
@@ -173,8 +174,8 @@ impl<T: Body> Object<T> {
         self.handle()
     }
 
-    /// The handle of a new object that nobody but the API refers to. Its memory comes first, so that
-    /// `body` is made where it stays.
+    /// The handle of a new object that only the API refers to. Its memory is allocated first, so
+    /// that `body` is built in place.
     #[inline]
     pub fn handed_out(ddi: &'static ur_dditable_t, body: impl FnOnce() -> T) -> *mut c_void {
         let slot = census::slot();
@@ -192,7 +193,8 @@ impl<T: Body> Object<T> {
         object.cast()
     }
 
-    /// Whether they come and go so often that their memory is kept for the next: an event for each command.
+    /// Whether spare memory is kept for objects of this kind: events, which come and go with every
+    /// command.
     const KEPT: bool =
         T::KIND as u32 == Kind::Event as u32 && SpareMemory::fits(Layout::new::<Self>());
 
@@ -211,10 +213,12 @@ impl<T: Body> Object<T> {
         }
     }
 
-    /// Lets the API's Rust reference go.
+    /// Drops the API's Rust reference.
     ///
     /// # Safety
-    /// There is one, and the caller does not touch the object any more. If it is `sole`, there is no other.
+    ///
+    /// There is one, and the caller does not touch the object any more. If it is `sole`, there is
+    /// no other.
     #[inline(always)]
     unsafe fn let_go(this: *const Self, sole: bool) {
         // SAFETY: promised by the caller.
@@ -222,8 +226,8 @@ impl<T: Body> Object<T> {
         // Of an object that nobody else has only the memory is left, and the `Arc` around it as it was made.
         if Self::KEPT && (sole || is_sole(&own)) {
             let slot = census::slot();
-            // What those did who let go of theirs comes before. That is less than `Arc::get_mut` does, which
-            // also keeps off those who hold it weakly: nobody holds an event so.
+            // Acquire: pairs with the release of references by other threads. `Arc::get_mut` would
+            // also exclude weak references, which events do not have.
             fence(Ordering::Acquire);
             let memory = Arc::into_raw(own).cast_mut();
             // SAFETY: nobody else has it; its memory is then given away or freed, and not used. It is mortal,
@@ -259,20 +263,20 @@ impl<T: Body> Object<T> {
         Ok(unsafe { &*handle.cast::<Self>() })
     }
 
-    /// One more API reference. The first one takes a Rust reference for all of them.
+    /// Adds an API reference. The first one takes a Rust reference for all of them.
     pub fn retain(&self) {
         if !self.immortal && self.api_refs.fetch_add(1, Ordering::Relaxed) == 0 {
             std::mem::forget(self.arc());
         }
     }
 
-    /// Whether nobody but whoever calls with the handle has a reference, of either kind: nobody else may
-    /// then touch the object, so that its count need not be changed in one step.
+    /// Whether the caller has the only reference, API or Rust. No other thread may then touch the
+    /// object, so its count needs no atomic update.
     #[inline]
     fn is_the_callers(&self) -> bool {
         // SAFETY: as for `arc`; the reference is not dropped.
         let own = unsafe { ManuallyDrop::new(Arc::from_raw(self)) };
-        // Acquire: what those did who released theirs comes before.
+        // Acquire: pairs with the release of references by other threads.
         self.api_refs.load(Ordering::Acquire) == 1 && is_sole(&own)
     }
 
@@ -283,7 +287,7 @@ impl<T: Body> Object<T> {
         }
     }
 
-    /// One API reference less. The last one lets the API's Rust reference go.
+    /// Removes an API reference. The last one drops the API's Rust reference.
     pub fn release(&self) -> Result<()> {
         if self.immortal {
             return Ok(());
@@ -304,7 +308,8 @@ impl<T: Body> Object<T> {
             Err(_) => Err(Error::new(T::KIND.invalid())),
             Ok(1) => {
                 self.report_released();
-                // SAFETY: as above, but for others.
+                // SAFETY: the reference that the first `retain` took; other threads hold references
+                // of their own.
                 unsafe { Self::let_go(self, false) };
                 Ok(())
             }
@@ -313,7 +318,7 @@ impl<T: Body> Object<T> {
     }
 }
 
-/// Whether nobody else has it, weakly neither.
+/// Whether there is no other reference, weak ones included.
 #[inline]
 fn is_sole<T>(own: &Arc<T>) -> bool {
     Arc::strong_count(own) == 1 && Arc::weak_count(own) == 0
@@ -391,12 +396,12 @@ mod tests {
             assert_eq!(end(handle), Ok(Ok(())));
         }
         assert_eq!(count.load(Ordering::Relaxed), 3, "each is dropped");
-        // What was an event is none until it is one again.
+        // A released event stays invalid until its memory is an event again.
         let gone = Err(Error::new(UR_RESULT_ERROR_INVALID_EVENT));
         assert_eq!(end(all[2]), gone);
         assert_eq!([(); 3].map(|()| make()), [all[2], all[1], all[0]]);
-        // Not of what somebody inside still has.
-        // SAFETY: as above.
+        // Memory that a reference inside holds is not reused.
+        // SAFETY: the handle is that of a live object of the test.
         let inside = unsafe { Object::<Kept>::borrow(all[0], table()) }
             .unwrap()
             .arc();

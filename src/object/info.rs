@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
-/// Types that any bytes make a value of.
+/// Types for which every bit pattern is a value.
 ///
 /// # Safety
 /// Every bit pattern is a value, and there is no padding.
@@ -21,7 +21,7 @@ macro_rules! plain {
 }
 plain!(u8 u16 u32 u64 usize i32 ur_kernel_cache_config_t);
 
-/// Where the value of a property goes.
+/// The output of a property.
 pub struct InfoOut<'a> {
     /// Room in bytes, or none where the function has no size argument.
     room: Option<usize>,
@@ -112,20 +112,20 @@ impl InfoOut<'_> {
     }
 }
 
-/// Answers that never change, kept once they were given: queries of a backend can be slow.
+/// Cache of constant properties: queries of a backend can be slow.
 pub struct Answers {
     kept: Box<[OnceLock<Box<[u8]>>]>,
 }
 
 impl Answers {
-    /// For questions that are numbered below `count`.
+    /// A cache of properties numbered below `count`.
     pub fn new(count: usize) -> Self {
         Self {
             kept: (0..count).map(|_| OnceLock::new()).collect(),
         }
     }
 
-    /// Writes the answer to a question that `ask` knows. Errors are not kept.
+    /// Writes a property, which `ask` queries the first time. Errors are not cached.
     pub fn write(
         &self,
         question: usize,

@@ -48,7 +48,7 @@ impl<'a, T: Body> Handles<'a, T> {
         }
     }
 
-    /// Apart, since nearly every entry point has a list, and most calls have none.
+    /// Separate: nearly every entry point has a list, and most calls pass none.
     #[inline(never)]
     unsafe fn borrow_some(
         list: *const *const c_void,
@@ -94,7 +94,7 @@ impl<'a, T: Body> Handles<'a, T> {
     }
 }
 
-/// The usual enumeration: room for some handles, and where the number of all goes.
+/// The outputs of an enumeration: capacity for some handles, and the total number.
 pub struct ListOut<'a, T> {
     room: usize,
     list: *mut *mut c_void,

@@ -66,9 +66,9 @@ pub fn set_callback_level(level: LevelFilter) {
     update_max_level();
 }
 
-/// Writes a line whatever the level, and the same text once a process: for what a user has to know,
-/// such as a setting that cannot be read. A callback that wants errors gets it as one. The sink does,
-/// too, if it wants errors or if there is no such callback: a user reads it once by default.
+/// Writes a line at any level, and an identical text only once a process: for facts that a user has
+/// to know, such as an unreadable setting. A callback that wants errors receives it as one. The
+/// sink receives it if it wants errors or if there is no such callback.
 pub fn once(text: &str) {
     static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
     {
@@ -91,7 +91,7 @@ pub fn once(text: &str) {
     }
 }
 
-/// What is wrong with a text for `UR_LOG_<NAME>`, if anything is. Opens nothing.
+/// The fault of a text for `UR_LOG_<NAME>`, if it has one. Opens nothing.
 pub fn fault(text: &str) -> Option<String> {
     let settings = Settings::parse(text, LevelFilter::Off);
     settings.err().map(|fault| fault.to_string())
@@ -148,8 +148,8 @@ impl ::log::Log for Logger {
     fn flush(&self) {}
 }
 
-/// Where lines of one name go. A library's own is behind the `log` macros; a part of it that has a
-/// name of its own, such as a layer of the loader, opens another.
+/// A sink of lines with one name. A library's own is behind the `log` macros; a part with a name of
+/// its own, such as a layer of the loader, opens another.
 pub struct Sink {
     /// Upper case, as lines show it.
     name: String,
@@ -240,7 +240,7 @@ impl Target {
     fn write(&self, bytes: &[u8]) {
         match self {
             Target::Fd(fd) => write_to(*fd, bytes),
-            // No one is left to be told about a log that cannot be written.
+            // A log that cannot be written has nobody to report to.
             Target::File(file) => {
                 let _ = (&mut &*file).write_all(bytes);
             }

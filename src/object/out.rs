@@ -1,4 +1,4 @@
-//! Outputs of a call: written once, on success, through a type; a null one is "not wanted".
+//! Outputs of a call: typed, written once, on success. A null output is not wanted.
 
 use super::{Body, Object};
 use crate::abi::ur_dditable_t;
@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// Where a plain value goes.
+/// The output of a plain value.
 pub struct Out<'a, T> {
     to: *mut T,
     call: PhantomData<&'a mut T>,
@@ -34,7 +34,7 @@ impl<T: Copy> Out<'_, T> {
     }
 }
 
-/// Where a handle goes, with one API reference.
+/// The output of a handle, which gets one API reference.
 pub struct OutHandle<'a, T> {
     to: *mut *mut c_void,
     call: PhantomData<&'a mut T>,
@@ -54,7 +54,7 @@ impl<T: Body> OutHandle<'_, T> {
         !self.to.is_null()
     }
 
-    /// Makes an object for the handle, if that is wanted.
+    /// Makes an object for the handle, if it is wanted.
     #[inline(always)]
     pub fn make(self, ddi: &'static ur_dditable_t, body: impl FnOnce() -> T) {
         if self.wanted() {

@@ -1,23 +1,23 @@
-//! Memory of objects that are gone, for the next ones: to ask the heap for an event's and to give it back
-//! costs as much as to make the event.
+//! Spare memory of dropped objects, for new ones: an allocation and a free of the heap cost as much
+//! as making an event.
 //!
-//! Owns a few pieces of memory for each thread, in the thread's place of the census; what a thread leaves
-//! there is the next one's. Any object's memory may be there, so each piece says what its layout is.
+//! Owns a few pieces of memory for each thread, in the thread's slot of the census. The next thread
+//! in the slot inherits them. Each piece records its layout, as it may be of any object.
 
 use std::alloc::Layout;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-/// How many there are at most.
+/// Maximum number of spare pieces a thread.
 const MAX_PIECES: u32 = 16;
 
-/// One thread's. Atomics for the sake of those who have the place after each other; no two ever at once.
+/// The spare memory of one thread. Atomic, for threads that have the slot one after the other.
 pub(super) struct SpareMemory {
     first: AtomicPtr<Piece>,
     room: AtomicU32,
 }
 
-/// What stands in memory that is nobody's.
+/// The header of a spare piece.
 struct Piece {
     next: *mut Piece,
     layout: Layout,
@@ -31,7 +31,7 @@ impl SpareMemory {
         }
     }
 
-    /// Where several threads are at once: nothing is ever kept.
+    /// Spare memory that stays empty, for a slot that threads share.
     pub const fn none() -> Self {
         Self {
             first: AtomicPtr::new(null_mut()),
@@ -39,19 +39,19 @@ impl SpareMemory {
         }
     }
 
-    /// Whether objects of this layout can be kept at all.
+    /// Whether memory of this layout can be spare.
     pub const fn fits(layout: Layout) -> bool {
         layout.size() >= size_of::<Piece>() && layout.align() >= align_of::<Piece>()
     }
 
-    /// The piece that came last, if it has this layout.
+    /// Allocates the piece that was freed last, if it has this layout.
     #[inline]
     pub fn allocate(&self, layout: Layout) -> Option<*mut u8> {
         let piece = self.first.load(Ordering::Relaxed);
         if piece.is_null() {
             return None;
         }
-        // SAFETY: `give` wrote it, and nobody has had it since.
+        // SAFETY: `free` wrote the header, and the piece has not been allocated since.
         let found = unsafe { &*piece };
         if found.layout != layout {
             return None;
@@ -62,10 +62,11 @@ impl SpareMemory {
         Some(piece.cast())
     }
 
-    /// Keeps a piece. False if there are enough.
+    /// Frees a piece. False if there are enough.
     ///
     /// # Safety
-    /// Memory of this layout, which fits, and nobody's from now on.
+    ///
+    /// The memory has this layout, which [`SpareMemory::fits`], and is not used any more.
     #[inline]
     pub unsafe fn free(&self, memory: *mut u8, layout: Layout) -> bool {
         let room = self.room.load(Ordering::Relaxed);
@@ -104,7 +105,7 @@ mod tests {
             assert_eq!(spares.allocate(layout), Some(*place));
         }
         assert_eq!(spares.allocate(layout), None);
-        // SAFETY: as above.
+        // SAFETY: memory of the test, which it does not use meanwhile.
         let again = unsafe { spares.free(places[0], layout) };
         assert!(again, "there is room again");
     }

@@ -3,10 +3,10 @@
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 
-/// Bytes of stack where the limit is none: what distributions set.
+/// Stack size in bytes where the limit is none: the default of distributions.
 const UNLIMITED_STACK_BYTES: usize = 8 << 20;
 
-/// Bytes that the frames between a thread's start and the program's code may need, whatever the limit.
+/// Bytes for the frames between a thread's start and the program's code, whatever the limit.
 const MIN_STACK_BYTES: usize = 256 << 10;
 
 /// Bytes of stack for a thread that runs a program's code: those of a main thread, which `ulimit -s`

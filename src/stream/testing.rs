@@ -1,12 +1,12 @@
-//! A driver that runs nothing by itself: tests complete its commands step by step.
+//! A fake driver that runs nothing by itself: tests complete its commands step by step.
 //!
-//! Two of them, one that tells how far its lanes are and one that has to be asked.
+//! It comes in two variants: one tracks the completion of its lanes, the other has to be queried.
 
 mod fake_driver;
 mod fixture;
 pub mod vm;
 
-pub use fake_driver::{FakeDriver, FakeLane, Flag, Line, Marker};
+pub use fake_driver::{FakeDriver, FakeLane, FakeStream, Flag, Marker};
 pub use fixture::*;
 
 use super::{
@@ -58,7 +58,7 @@ where
         epoch: u64,
         timestamps: Option<Arc<Timestamps>>,
     ) -> Result<()> {
-        lane.give(epoch, self.0.lock().unwrap().clone(), timestamps, TRACKS)
+        lane.submit(epoch, self.0.lock().unwrap().clone(), timestamps, TRACKS)
     }
 
     fn update(&self, at: usize, work: &Work<Fake<TRACKS>>) -> bool {
@@ -134,7 +134,7 @@ macro_rules! fake {
                 clock: &Arc<Clock>,
             ) -> Result<FakeLane> {
                 let driver = Arc::clone(devices.state());
-                let line = Arc::new(Line {
+                let line = Arc::new(FakeStream {
                     number: driver.next.fetch_add(1, Ordering::Relaxed),
                     clock: Arc::clone(clock),
                     items: Mutex::default(),
@@ -166,7 +166,7 @@ macro_rules! fake {
                     Work::Launch(label) => Some(label),
                     _ => None,
                 };
-                lane.give(epoch, label.into_iter().collect(), timestamps, $tracks)
+                lane.submit(epoch, label.into_iter().collect(), timestamps, $tracks)
             }
 
             fn compile(

@@ -1,5 +1,5 @@
 //! The synchronisation of this library, so that loom can stand in for it and debug builds check its order. Lanes have
-//! a lock of their own besides (`src/stream/lane/lone.rs`).
+//! a lock of their own besides (`src/stream/lane/biased_lock.rs`).
 //!
 //! Owns nothing. No lock is poisoned: the state behind it is only changed by code that cannot panic
 //! half-way, and an abort of the caller's process is worse. So the locks are ones that do not look

@@ -80,7 +80,7 @@ pub struct Deferred<S: Stream> {
 struct DeferredState<S: Stream> {
     /// Deferred steps, in order. The first one is always a wait.
     steps: VecDeque<Step<S>>,
-    /// Whether others put work on the stream.
+    /// Whether foreign code may submit to the stream.
     open: bool,
     /// Host points that the stream waits for itself since it was opened. Once it is closed, work is
     /// deferred until they are signalled, since they may fail.
@@ -179,7 +179,7 @@ impl<S: Stream> Deferred<S> {
         self.deferring.load(Ordering::Acquire)
     }
 
-    /// Whether others put work on the stream.
+    /// Whether foreign code may submit to the stream.
     pub fn is_open(&self) -> bool {
         self.state().open
     }

@@ -317,7 +317,8 @@ mod tests {
     /// A queue that only waits for commands of others, each with an event.
     #[test]
     fn recorded_requests_are_pruned() {
-        let (mut pending_waits, mut told) = (PendingWaits::default(), MarkerRequests::default());
+        let (mut pending_waits, mut requests) =
+            (PendingWaits::default(), MarkerRequests::default());
         let idle = OwnMarkerRequest::default();
         let mut largest = 0;
         for _ in 0..10_000 {
@@ -326,11 +327,11 @@ mod tests {
             waited.join([&*idle]);
             pending_waits.add_requests(&waited);
             // Its last event holds them too.
-            told = MarkerRequests::of(told.first().cloned());
-            told.join(pending_waits.requests());
+            requests = MarkerRequests::of(requests.first().cloned());
+            requests.join(pending_waits.requests());
             largest = largest
                 .max(pending_waits.requests().len())
-                .max(told.iter().count());
+                .max(requests.iter().count());
             assert!(
                 pending_waits
                     .requests()

@@ -64,22 +64,22 @@ mod tests {
         let here = || leased.innermost().map(|what| *what);
         assert_eq!(here(), None);
         thread::scope(|scope| {
-            let (give, given) = std::sync::mpsc::channel::<()>();
-            let (tell, told) = std::sync::mpsc::channel::<()>();
+            let (resume, resumed) = std::sync::mpsc::channel::<()>();
+            let (start, started) = std::sync::mpsc::channel::<()>();
             let (leased, three) = (&leased, &three);
             let other = scope.spawn(move || {
                 let lease = leased.lease(three);
-                tell.send(()).expect("the test waits");
-                given.recv().expect("the test goes on");
+                start.send(()).expect("the test waits");
+                resumed.recv().expect("the test goes on");
                 assert_eq!(leased.innermost().map(|what| *what), Some(3));
                 drop(lease);
                 assert_eq!(leased.innermost(), None);
             });
-            told.recv().expect("the other thread runs");
+            started.recv().expect("the other thread runs");
             assert_eq!(here(), None, "another thread's");
             let outer = leased.lease(&one);
             let inner = leased.lease(&two);
-            give.send(()).expect("it waits");
+            resume.send(()).expect("it waits");
             other.join().expect("it ends");
             assert_eq!(here(), Some(2), "whatever others gave back");
             drop(inner);

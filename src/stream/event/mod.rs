@@ -550,7 +550,7 @@ struct Callback<D: Driver> {
     data: *mut c_void,
 }
 
-// SAFETY: whoever sets a callback promises that it may run on another thread.
+// SAFETY: the caller of `urEventSetCallback` promises that the callback may run on another thread.
 unsafe impl<D: Driver> Send for Callback<D> {}
 
 impl<D: Driver> Callback<D> {

@@ -12,8 +12,8 @@ use crate::stream::{Driver, Queue};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// [`alloc`](super::alloc::alloc) from a part that the backend serves. Without an event nothing could follow a
-/// command of an out-of-order queue, so that there the memory must be ready on return.
+/// [`alloc`](super::alloc::alloc) from a part that the backend serves. Without an event, no command
+/// could follow the allocation on an out-of-order queue, so the memory is ready on return there.
 pub(crate) fn alloc<D: Driver>(
     this: &Object<Queue<D>>,
     (core, part): (&Arc<PoolCore<D>>, usize),

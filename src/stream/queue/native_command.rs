@@ -33,7 +33,7 @@ pub struct NativeCall {
 }
 
 impl NativeCall {
-    /// Enqueues the function as one command: see [`enqueue`].
+    /// Enqueues the function as one command, which comes after `bring`.
     pub fn enqueue<D: Driver>(
         self,
         queue: &Object<Queue<D>>,

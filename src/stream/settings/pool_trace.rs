@@ -37,7 +37,7 @@ pub(crate) struct Trace {
     book: Mutex<Book, { rank::TRACE }>,
 }
 
-/// What has to be known to name things.
+/// The names of lanes, queues and allocations.
 struct Book {
     file: File,
     next: u64,
@@ -48,7 +48,7 @@ struct Book {
     numbers: HashMap<LaneId, usize>,
 }
 
-/// The right to the next lines.
+/// The right to write the next lines.
 pub(crate) struct Entry<'a> {
     book: MutexGuard<'a, Book>,
     ns: u128,
@@ -88,7 +88,7 @@ impl Trace {
         }
     }
 
-    /// Keeps all other pool calls out until the entry is dropped.
+    /// Excludes all other pool calls until the entry is dropped.
     pub fn begin(&self, stream: Option<LaneId>) -> Entry<'_> {
         Entry {
             book: self.book.lock(),
@@ -97,7 +97,7 @@ impl Trace {
         }
     }
 
-    /// The host has waited for this.
+    /// Records that the host has waited for this frontier.
     pub fn waited(&self, frontier: &Frontier) {
         if frontier.is_empty() {
             return;
@@ -110,7 +110,7 @@ impl Trace {
 }
 
 impl Entry<'_> {
-    /// A request was served, or not.
+    /// Records a request, and its block if it was served.
     pub fn alloc(
         &mut self,
         pool: u64,
@@ -163,7 +163,7 @@ impl Entry<'_> {
         self.write(&line);
     }
 
-    /// The block at this address has died.
+    /// Records the free of the block at this address.
     pub fn free(&mut self, addr: u64, death: &Frontier) {
         let Some((id, block)) = self.book.live.get_mut(&addr).and_then(Vec::pop) else {
             return;
@@ -190,7 +190,7 @@ impl Entry<'_> {
 
     /// Whole lines in one write each, so that they survive a crash.
     fn write(&mut self, line: &str) {
-        // No one is left to be told about a trace that cannot be written.
+        // A trace that cannot be written has nobody to report to.
         let _ = self.book.file.write_all(line.as_bytes());
     }
 }
@@ -209,7 +209,7 @@ impl Book {
         listed(&points)
     }
 
-    /// Whose memory this was last.
+    /// The last owner of this memory.
     fn owners(&self, pieces: &[Slab]) -> String {
         let mut ids: Vec<u64> = Vec::new();
         for piece in pieces {
@@ -224,7 +224,7 @@ impl Book {
         listed(&ids)
     }
 
-    /// From now on this range was last the memory of `owner`, or is live.
+    /// Sets the last owner of a range, or that it is live.
     fn bury(&mut self, range: Slab, owner: Option<u64>) {
         let below = self.dead.range(..range.base).next_back();
         if let Some((&start, &(end, id))) = below.filter(|(_, (end, _))| *end > range.base) {
@@ -271,7 +271,7 @@ mod tests {
         book.bury(range(50, 150), None);
         assert_eq!(book.owners(&[range(50, 150)]), "-");
         assert_eq!(book.owners(&[range(0, 200)]), "1,2");
-        // Out of the middle of one, both its ends are left.
+        // Both ends of a range remain when its middle is removed.
         book.bury(range(160, 170), Some(3));
         let one = |start| book.owners(&[range(start, start + 1)]);
         let found = [49, 50, 149, 150, 160, 170, 199, 200].map(one);

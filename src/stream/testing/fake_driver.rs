@@ -1,4 +1,4 @@
-//! What the driver was asked to do and what it has done: lanes, whose commands tests complete.
+//! The state of the fake driver: its lanes, whose commands tests complete, and counts of its calls.
 
 use super::vm;
 use crate::abi::*;
@@ -9,43 +9,43 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// What the driver was asked to do, and what it has done.
+/// The state of the fake driver.
 #[derive(Default)]
 pub struct FakeDriver {
-    pub lanes: Mutex<Vec<Arc<Line>>>,
+    pub lanes: Mutex<Vec<Arc<FakeStream>>>,
     pub submits: AtomicUsize,
     pub waits: AtomicUsize,
     pub marks: AtomicUsize,
     pub acquires: AtomicUsize,
     pub zeroed: AtomicUsize,
-    /// Slabs out, by address.
+    /// Live slabs, by address.
     pub slabs: Mutex<BTreeMap<usize, (Kind, usize)>>,
     /// The driver's shared memory has pages.
     pub vm: Mutex<vm::Vm>,
-    /// Labels of launches, in the order in which they ran.
+    /// Labels of launches in the order of execution.
     pub ran: Mutex<Vec<u32>>,
     pub broken: AtomicBool,
-    /// Most launches in a row that are made one object; fewer than two are none.
+    /// Largest number of launches that are compiled into one object; below two, none are.
     pub compiles: AtomicUsize,
-    /// Submissions until one fails, none for never.
+    /// Number of submissions before one fails; none for never.
     pub fails_after: Mutex<Option<usize>>,
     /// Labels of launches that fail instead of running.
     pub failing: Mutex<Vec<u32>>,
-    /// Bytes that the system has, none for no end.
+    /// Bytes of system memory; none for no limit.
     pub room: Mutex<Option<usize>>,
     pub(super) next: AtomicUsize,
-    /// One step at a time, whichever thread makes it: a device completes in order.
+    /// Serialises steps of all threads: a device completes in order.
     stepping: Mutex<()>,
 }
 
 /// The commands of a lane.
-pub struct Line {
+pub struct FakeStream {
     pub number: usize,
     pub(super) clock: Arc<Clock>,
     pub(super) items: Mutex<VecDeque<Item>>,
     pub(super) done: AtomicU64,
     pub(super) callbacks: Mutex<Vec<(u64, CompletionCallback)>>,
-    /// Whether a command or what it waits for has failed, since when nothing more runs.
+    /// Whether a command or a dependency of it has failed: nothing runs after that.
     pub(super) failed: AtomicBool,
 }
 
@@ -57,7 +57,7 @@ pub(super) enum Item {
     },
     Wait(Marker),
     Record(Arc<Flag>),
-    /// Work that somebody else gave, by its label.
+    /// Foreign work, by its label.
     Foreign(u32),
 }
 
@@ -70,13 +70,13 @@ pub struct Flag {
 
 #[derive(Clone)]
 pub enum Marker {
-    Epoch(Arc<FakeDriver>, Arc<Line>, u64),
+    Epoch(Arc<FakeDriver>, Arc<FakeStream>, u64),
     Flag(Arc<FakeDriver>, Arc<Flag>),
 }
 
 pub struct FakeLane {
     pub(super) driver: Arc<FakeDriver>,
-    pub(super) line: Arc<Line>,
+    pub(super) line: Arc<FakeStream>,
     pub(super) open: AtomicBool,
 }
 
@@ -85,14 +85,14 @@ impl FakeLane {
         self.line.number
     }
 
-    /// Puts work on the lane behind the engine's back.
+    /// Submits foreign work to the lane.
     pub fn foreign(&self, label: u32) {
         assert!(self.open.load(Ordering::Relaxed), "nobody opened the lane");
         let mut items = self.line.items.lock().unwrap();
         items.push_back(Item::Foreign(label));
     }
 
-    pub(super) fn give(
+    pub(super) fn submit(
         &self,
         epoch: u64,
         labels: Vec<u32>,
@@ -157,7 +157,7 @@ impl FakeDriver {
         line.is_some_and(|line| self.step_line(&line))
     }
 
-    fn step_line(&self, line: &Line) -> bool {
+    fn step_line(&self, line: &FakeStream) -> bool {
         let _one = self.stepping.lock().unwrap();
         let item = {
             let mut items = line.items.lock().unwrap();
@@ -213,7 +213,7 @@ impl FakeDriver {
         while lines().iter().filter(|line| self.step_line(line)).count() > 0 {}
     }
 
-    /// What is queued on each lane, waits and records included.
+    /// Number of queued items on each lane, waits and records included.
     pub fn loads(&self) -> Vec<usize> {
         self.lanes
             .lock()

@@ -1,4 +1,5 @@
-//! What tests call: an engine over the fake driver, and the calls of the interface with their lists.
+//! The fixture of tests: an engine over the fake driver, and calls of the interface with their
+//! lists.
 
 use super::{AnyFake, FakeDevice, FakeDriver};
 use crate::abi::*;
@@ -14,7 +15,7 @@ pub type EventArc<D> = Arc<Object<Event<D>>>;
 pub type QueueArc<D> = Arc<Object<Queue<D>>>;
 pub type PoolArc<D> = Arc<Object<UsmPool<D>>>;
 
-/// An engine, a context over one device, and their world.
+/// An engine, a context over one device, and their fake driver.
 pub struct Fixture<D: AnyFake> {
     pub driver: Arc<FakeDriver>,
     pub engine: Arc<Engine<D>>,
@@ -40,7 +41,7 @@ impl<D: AnyFake> Fixture<D> {
         }
     }
 
-    /// Another context of the same adapter, a world of its own.
+    /// Another context of the same adapter, with a fake driver of its own.
     pub fn another(&self) -> Self {
         Self::over(&self.engine)
     }

@@ -1,4 +1,4 @@
-//! Virtual memory that only keeps its books, and insists that they are kept well.
+//! Virtual memory that only keeps its books and asserts that they are consistent.
 
 use std::collections::{BTreeMap, BTreeSet};
 

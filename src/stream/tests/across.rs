@@ -1,5 +1,5 @@
-//! Wait lists with events of other contexts. The scripted lanes refuse to wait for another world
-//! where the driver does not span them.
+//! Wait lists with events of other contexts. The fake lanes refuse to wait for another fake driver
+//! unless the driver spans contexts.
 
 use crate::abi::*;
 use crate::stream::Queue;

@@ -1,4 +1,4 @@
-//! Captures: what goes into a graph, and what comes of it.
+//! Captures: the commands of a graph, and their executions.
 
 use crate::abi::*;
 use crate::hal;
@@ -135,7 +135,7 @@ fn host_tasks_run_in_their_place<D: AnyFake>() {
     fixture.engine.shut_down();
 }
 
-/// What a capture holds of its own queue goes when the queue is released.
+/// Captured references to the queue end when the queue is released.
 fn a_released_queue_frees_its_capture<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let queue = fixture.in_order();
@@ -150,7 +150,7 @@ fn a_released_queue_frees_its_capture<D: AnyFake>() {
     until(|| alive.upgrade().is_none());
 }
 
-/// A submission that fails before a host task's turn never runs it, and holds nothing up.
+/// A submission that fails before a host task never runs it, and blocks nothing.
 fn a_failed_host_point_leaves_nothing<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let queue = fixture.in_order();

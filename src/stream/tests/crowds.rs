@@ -1,4 +1,4 @@
-//! Many queues, of which few are busy: what a busy one's requests look at stays as small as what is busy.
+//! Many queues, few of them busy: queries visit busy lanes only.
 
 use crate::stream::Context;
 use crate::stream::testing::*;

@@ -1,6 +1,6 @@
-//! Failed commands: what depends on one does not run, its event tells, and one wait reports it.
+//! Failed commands: dependents do not run, events report the failure, and one wait reports it.
 //!
-//! The driver here runs nothing on a lane behind a failed command, as streams do.
+//! The fake driver runs nothing on a lane behind a failed command, as streams do.
 
 use crate::abi::*;
 use crate::object::Result;
@@ -33,7 +33,7 @@ fn barrier(queue: &QueueArc<Polled>, waits: &[&EventArc<Polled>]) -> EventArc<Po
     made.unwrap().1
 }
 
-/// Who waits for a failed command, and how.
+/// The ways to wait for a failed command.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Wait {
     Event,
@@ -264,7 +264,7 @@ fn blocking_commands_and_memory_go_on() {
     });
     assert_eq!(code(blocking), FAILED);
     free_only(&queue, block, &[]).unwrap();
-    // What the failed command used may be used again.
+    // Memory of the failed command may be reused.
     let (again, _) = alloc(&queue, Some(&pool), 1 << 20, &[]).unwrap();
     assert_eq!(again, block);
     free_only(&queue, again, &[]).unwrap();

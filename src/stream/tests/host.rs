@@ -1,4 +1,4 @@
-//! What the host runs and signals: host tasks, and who waits behind them.
+//! Host tasks and host-signalled points, and the commands that wait for them.
 
 use crate::abi::*;
 use crate::object::Handles;
@@ -245,7 +245,7 @@ fn lanes_for_what_the_host_held_up_end<D: AnyFake>() {
     assert!(lanes(&fixture) <= 4, "{} lanes", lanes(&fixture));
 }
 
-fn many_host_tasks_in_order_are_told_by_the_last<D: AnyFake>() {
+fn the_last_of_many_host_tasks_in_order_stands_for_all<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let queue = fixture.in_order();
     let (first, _) = gate(&queue, &[]);
@@ -303,5 +303,5 @@ fn many_pending_points_take_few_threads<D: AnyFake>() {
 
 on_both! {
     many_pending_points_take_few_threads what_waits_for_the_same_host_shares_lanes lanes_for_what_the_host_held_up_end
-    many_host_tasks_in_order_are_told_by_the_last
+    the_last_of_many_host_tasks_in_order_stands_for_all
 }

@@ -1,4 +1,4 @@
-//! Work that others put on a lane: on exposed streams, and by native commands.
+//! Foreign work: on streams whose native handle was given out, and by native commands.
 
 use crate::abi::*;
 use crate::stream::Work;
@@ -135,7 +135,8 @@ fn native_work_keeps_its_memory_when_polled() {
     native_work_keeps_its_memory::<Polled>();
 }
 
-/// A stream that was given away stays open: every event and death covers what others put there.
+/// A stream whose native handle was given out stays open: every event and every free covers foreign
+/// work.
 fn an_exposed_stream_stays_open<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let pool = fixture.pool(0, usize::MAX);

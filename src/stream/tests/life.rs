@@ -1,4 +1,4 @@
-//! Who keeps whom, and that everything ends.
+//! Lifetimes: which object keeps which, and that all of them end.
 
 use crate::abi::*;
 use crate::hal;

@@ -160,7 +160,7 @@ fn a_maximum_holds_over_all_kinds_together() {
     );
     assert_eq!(figure(&pool, UsmPoolInfo::ReservedCurrentExp), 8 * MIB);
     free_only(&queue, device, &[]).unwrap();
-    // What is idle of one kind makes room for another.
+    // Idle memory of one kind makes room for another.
     of(Kind::Host).unwrap();
     assert_eq!(figure(&pool, UsmPoolInfo::ReservedCurrentExp), 8 * MIB);
     assert_eq!(figure(&pool, UsmPoolInfo::ReservedHighExp), 8 * MIB);

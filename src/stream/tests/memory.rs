@@ -80,7 +80,7 @@ fn completion_carries_reuse_across_queues_when_looked_for() {
     completion_carries_reuse_across_queues::<Polled>();
 }
 
-/// What they come after is on lanes, which are looked at anyway when all is waited for.
+/// Their predecessors are on lanes, which a wait for everything covers anyway.
 fn frees_out_of_order_record_nothing<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let (queue, other) = (fixture.out_of_order(), fixture.in_order());

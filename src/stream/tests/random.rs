@@ -7,9 +7,9 @@ use crate::stream::{Event, Queue};
 use std::collections::HashMap;
 
 /// Multiplies and shifts: repeatable, and random enough.
-struct Dice(u64);
+struct RandomChoice(u64);
 
-impl Dice {
+impl RandomChoice {
     fn roll(&mut self, sides: usize) -> usize {
         self.0 = self
             .0
@@ -29,8 +29,8 @@ struct Live<D: AnyFake> {
 /// Each launch's label says whose block it uses; what ran must never return to an earlier owner.
 fn programs<D: AnyFake>(seed: u64) {
     let fixture = Fixture::<D>::new();
-    let mut dice = Dice(seed);
-    let pool = match dice.roll(2) {
+    let mut rng = RandomChoice(seed);
+    let pool = match rng.roll(2) {
         0 => fixture.pool(0, usize::MAX),
         _ => fixture.pool(6 << 20, 0),
     };
@@ -47,14 +47,14 @@ fn programs<D: AnyFake>(seed: u64) {
     let mut owners: HashMap<u32, std::ops::Range<usize>> = HashMap::new();
     let mut next = 0;
     for _ in 0..300 {
-        let queue = &queues[dice.roll(queues.len())];
-        match dice.roll(8) {
+        let queue = &queues[rng.roll(queues.len())];
+        match rng.roll(8) {
             0 | 1 => {
-                let hint = (dice.roll(2) == 0)
+                let hint = (rng.roll(2) == 0)
                     .then(|| live.last().map(|block| block.last.clone()))
                     .flatten();
                 let waits: Vec<_> = hint.iter().collect();
-                let mib = 1 + dice.roll(3);
+                let mib = 1 + rng.roll(3);
                 if let Ok((addr, last)) = alloc(queue, Some(&pool), mib << 20, &waits) {
                     owners.insert(next, addr >> 20..(addr >> 20) + mib);
                     live.push(Live {
@@ -66,7 +66,7 @@ fn programs<D: AnyFake>(seed: u64) {
                 }
             }
             2 | 3 if !live.is_empty() => {
-                let at = dice.roll(live.len());
+                let at = rng.roll(live.len());
                 let block = &mut live[at];
                 block.last = launch(queue, block.owner, &[&block.last]);
             }
@@ -81,7 +81,7 @@ fn programs<D: AnyFake>(seed: u64) {
             }
             // A barrier stands for the event that it waits for.
             5 if !live.is_empty() => {
-                let at = dice.roll(live.len());
+                let at = rng.roll(live.len());
                 let block = &mut live[at];
                 let command = UR_COMMAND_EVENTS_WAIT_WITH_BARRIER;
                 let wall = |waits: Handles<'_, Event<D>>, event: OutHandle<'_, Event<D>>| {
@@ -91,8 +91,8 @@ fn programs<D: AnyFake>(seed: u64) {
                 block.last = launch(queue, block.owner, &[]);
             }
             6 if !live.is_empty() => {
-                let block = live.swap_remove(dice.roll(live.len()));
-                if dice.roll(2) == 0 {
+                let block = live.swap_remove(rng.roll(live.len()));
+                if rng.roll(2) == 0 {
                     free(queue, block.addr, &[&block.last]).unwrap();
                 } else {
                     free_only(queue, block.addr, &[&block.last]).unwrap();
@@ -107,9 +107,9 @@ fn programs<D: AnyFake>(seed: u64) {
                     .iter()
                     .map(|line| line.number)
                     .collect();
-                for _ in 0..dice.roll(20) {
+                for _ in 0..rng.roll(20) {
                     if !lines.is_empty() {
-                        fixture.driver.step(lines[dice.roll(lines.len())]);
+                        fixture.driver.step(lines[rng.roll(lines.len())]);
                     }
                 }
             }

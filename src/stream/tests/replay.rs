@@ -1,4 +1,4 @@
-//! Command buffers: what is submitted, in which order, and what becomes of it when that fails.
+//! Command buffers: the submitted units, their order, and failed submissions.
 
 use crate::abi::*;
 use crate::hal;
@@ -300,7 +300,7 @@ fn its_life<D: AnyFake>() {
     assert_eq!(code(elsewhere), Some(UR_RESULT_ERROR_INVALID_QUEUE));
 }
 
-/// What a submission uses lives until it has completed, whoever lets go of it before.
+/// A submission keeps its objects until it has completed.
 fn its_objects_stay<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let queue = fixture.in_order();
@@ -408,7 +408,7 @@ fn events_keep_commands_apart<D: AnyFake>() {
     fixture.driver.run();
 }
 
-/// A recorded command that fails in its turn: what follows it does not run, and the next execution does.
+/// A recorded command that fails: its dependents do not run, and the next execution does.
 #[test]
 fn a_failed_command_of_a_recording() {
     const BAD: u32 = 40;

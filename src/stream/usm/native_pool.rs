@@ -1,6 +1,6 @@
 //! Memory from pools of the backend, where a user prefers them.
 //!
-//! Such a pool serves one kind of memory on one device, as a [`Part`] of a pool's handle; other
+//! Such a pool serves one kind of memory on one device, as a part of a pool's handle; other
 //! parts may be ours. An allocation is a command of the queue's lane, and so is a free. The backend
 //! decides about reuse and waits. This module keeps the map from addresses to pools, the figures
 //! over all kinds, and the release of memory beyond the threshold.

@@ -19,7 +19,7 @@ use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// Bytes now and at most, with a bound that is never exceeded. Exact, with threads too.
+/// Current and peak bytes, with a maximum that is never exceeded. Exact, with threads too.
 #[derive(Debug)]
 pub(crate) struct Gauge {
     most: u64,
@@ -34,7 +34,7 @@ impl Gauge {
         }
     }
 
-    /// False, and nothing added, if it would exceed the bound.
+    /// Adds bytes. False, with no change, if that would exceed the maximum.
     pub fn add(&self, bytes: u64) -> bool {
         let mut level = self.level.lock();
         match level.0.checked_add(bytes) {
@@ -46,7 +46,7 @@ impl Gauge {
         }
     }
 
-    /// What a part of it was, and is now, whatever the bound.
+    /// Replaces a part of it, whatever the maximum.
     pub fn shift(&self, was: u64, is: u64) {
         let mut level = self.level.lock();
         let sum = level.0.saturating_sub(was).saturating_add(is);
@@ -72,23 +72,23 @@ impl Gauge {
     }
 }
 
-/// How a pool is to be made.
+/// The plan of a new pool.
 pub(crate) struct Plan<D: Driver> {
     pub devices: Vec<Arc<Object<D::Device>>>,
-    /// Most bytes to reserve; 0 for no limit.
+    /// Maximum bytes to reserve; 0 for no limit.
     pub max_bytes: u64,
     /// Bytes that settling leaves reserved.
     pub threshold: u64,
     pub zeroed: bool,
     pub user: Option<(Kind, UserBlock)>,
-    /// Whether a pool of the backend's own may serve.
+    /// Whether a pool of the backend may serve.
     pub native: bool,
 }
 
-/// What came of a request.
+/// The result of a request.
 pub(crate) enum Answer {
     Served(Acquired),
-    /// Nothing changed: to be repeated once the host has seen this complete.
+    /// Nothing changed. The caller repeats the request once the host has waited for this frontier.
     Once(Frontier),
 }
 
@@ -117,7 +117,7 @@ impl<D: Driver> Part<D> {
     }
 }
 
-/// What stashes know the parts by that serve a device: 0 for those that none has anything of.
+/// Keys of the parts that serve a device in block caches; 0 for unused ones.
 struct Keys {
     device: usize,
     kinds: [u64; Kind::ALL.len()],
@@ -137,7 +137,7 @@ impl Keys {
 }
 
 pub(crate) struct PoolCore<D: Driver> {
-    /// In the order in which this library made its pools, from 1.
+    /// Number of the pool, in the order of creation.
     number: u64,
     domain: Weak<Domain<D>>,
     /// Where that is: each allocation asks.
@@ -150,10 +150,11 @@ pub(crate) struct PoolCore<D: Driver> {
     pub reserved: Arc<Gauge>,
     /// Counts all the parts.
     pub used: Arc<Meter>,
-    /// Over user memory, whose addresses are another pool's too: stashes could not tell them apart.
+    /// Whether the pool is over user memory, whose addresses belong to another pool too: block
+    /// caches could not tell them apart.
     nested: bool,
     ends: Arc<Ends>,
-    /// How much of `reserved` is native parts', when last looked at.
+    /// The native parts' share of `reserved` at the last query.
     native: Mutex<u64, { rank::NATIVE_PARTS }>,
     handle: OnceLock<Weak<dyn Any + Send + Sync>>,
 }
@@ -257,7 +258,7 @@ impl<D: Driver> PoolCore<D> {
         self.parts.iter().position(|part| part.serves(kind, device))
     }
 
-    /// What a stash knows the memory by that serves this kind on a device of the pool.
+    /// The key of the part that serves this kind on a device of the pool, in block caches.
     #[inline]
     pub fn key(&self, kind: Kind, device: &Object<D::Device>) -> Option<PoolKey> {
         let device = std::ptr::from_ref(device).addr();
@@ -315,7 +316,7 @@ impl<D: Driver> PoolCore<D> {
         })
     }
 
-    /// What the host may wait for so that a request is served that found no memory.
+    /// The frontier that the host may wait for so that a failed request is served.
     fn awaited(&self, part: &Part<D>, request: &Request<'_>) -> Option<Frontier> {
         let others = self
             .parts
@@ -338,7 +339,7 @@ impl<D: Driver> PoolCore<D> {
         wait
     }
 
-    /// Whether the maximum leaves so much room, so that only the driver can lack memory.
+    /// Whether the request fits under the maximum, so that only the driver can be out of memory.
     fn is_within(&self, bytes: u64) -> bool {
         let room = self.max_bytes.saturating_sub(self.reserved.current());
         self.max_bytes == 0 || bytes <= room
@@ -362,7 +363,7 @@ impl<D: Driver> PoolCore<D> {
         self.parts[part].pool.release(addr, death).is_ok()
     }
 
-    /// All parts together.
+    /// Counters of all parts together.
     pub fn counters(&self) -> Counters {
         let mut all = Counters::default();
         for part in &self.parts {
@@ -410,7 +411,7 @@ impl<D: Driver> PoolCore<D> {
         self.exceeds() || self.lingers()
     }
 
-    /// Whether it holds more than it is to keep.
+    /// Whether it holds more than its threshold.
     fn exceeds(&self) -> bool {
         // Without a threshold, as mostly, nobody need be asked.
         let threshold = self.threshold();
@@ -423,7 +424,7 @@ impl<D: Driver> PoolCore<D> {
         self.parts.iter().any(|part| part.pool.lingers())
     }
 
-    /// Gives back what exceeds the threshold, as far as it is free and complete.
+    /// Releases completed free memory beyond the threshold.
     pub fn settle(&self) {
         self.refresh_native();
         if self.lingers() {
@@ -436,7 +437,7 @@ impl<D: Driver> PoolCore<D> {
         }
     }
 
-    /// Gives back until at most `keep` bytes are reserved, all kinds together.
+    /// Releases memory until at most `keep` bytes are reserved, all kinds together.
     pub fn trim(&self, keep: u64) {
         for part in &self.parts {
             let excess = self.reserved.current().saturating_sub(keep);
@@ -490,7 +491,7 @@ impl<D: Driver> PoolCore<D> {
         self.domain_at == Arc::as_ptr(domain).addr()
     }
 
-    /// Gives back everything idle here. True if there was any.
+    /// Releases all idle memory of this pool. True if there was any.
     pub fn release_idle(&self) -> bool {
         let before = self.reserved.current();
         self.trim(0);
@@ -501,7 +502,7 @@ impl<D: Driver> PoolCore<D> {
         self.domain.upgrade()
     }
 
-    /// Brings `reserved` up to date with what native parts have.
+    /// Updates `reserved` with the native parts' reserved bytes.
     pub fn refresh_native(&self) {
         let natives = self.parts.iter().filter_map(|part| part.native.as_ref());
         let mut begun = natives.filter(|native| native.has_begun()).peekable();
@@ -539,7 +540,7 @@ impl<D: Driver> PoolCore<D> {
         }
     }
 
-    /// Gives back what is idle, so that a native part may have it. True if there was any.
+    /// Releases idle memory for a native part. True if there was any.
     pub fn release_idle_for(&self, part: usize) -> bool {
         let kind = self.parts[part].kind;
         log::debug!("the backend's pool has no {kind:?} memory left");
@@ -565,7 +566,8 @@ impl<D: Driver> Drop for PoolCore<D> {
         let Some(domain) = self.domain.upgrade() else {
             return;
         };
-        // What is live still goes with it, and must not be found where other memory will be.
+        // Live allocations end with the pool, and their addresses must not be found in it once
+        // reused.
         let natives = self.parts.iter().filter_map(|part| part.native.as_ref());
         for addr in natives.flat_map(NativePart::starts) {
             domain.memory.remove_native(addr, &Weak::new());
@@ -609,7 +611,7 @@ fn is_out_of_memory(answer: &std::result::Result<Acquired, PoolError>) -> bool {
     matches!(answer, Err(PoolError::Source(error)) if dry.contains(error))
 }
 
-/// Whether memory is all that the request lacks.
+/// Whether the request fails only for lack of memory.
 fn is_short(answer: &std::result::Result<Acquired, PoolError>) -> bool {
     is_out_of_memory(answer) || matches!(answer, Err(PoolError::Exhausted { .. }))
 }

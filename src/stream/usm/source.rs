@@ -17,7 +17,7 @@ pub(crate) struct SlabSource<D: Driver> {
     pub device: Option<Arc<Object<D::Device>>>,
     pub kind: Kind,
     pub zeroed: bool,
-    /// What the whole pool may reserve, over all its kinds.
+    /// Reserved bytes of the whole pool, over all kinds, with their maximum.
     pub budget: Arc<Gauge>,
     pub user: Option<UserBlock>,
     /// Where the driver's memory can be mapped anywhere.

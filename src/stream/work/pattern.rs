@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Bytes of a pattern. Up to [`INLINE_BYTES`] are stored inline, as in nearly all fills.
+/// Bytes of a pattern. Up to `INLINE_BYTES` are stored inline, as in nearly all fills.
 #[derive(Clone, Debug)]
 pub struct Pattern(Repr);
 
