@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use opencl_sys::*;
 use ur::object::{Object, Result};
-use ur::stream::{CompletionCallback, Timestamps};
+use ur::stream::Timestamps;
 use ur::timeline::sync::Mutex;
 
 use super::Position;
@@ -92,20 +92,30 @@ pub fn now(device: &Object<Device>) -> Result<u64> {
 }
 
 /// Has `timestamps` filled in when a command without times of its own ends: with the time of the call
-/// back, on a clock that runs like the device's.
+/// back, on a clock that runs like the device's. Drivers call back after a wait has returned, so a query
+/// that comes first fills them in.
 pub fn observed(
     timestamps: &Arc<Timestamps>,
     marker: &Position,
     device: &Object<Device>,
 ) -> Result<()> {
     let (base, since) = (now(device)?, Instant::now());
-    let timestamps = Arc::clone(timestamps);
-    let fill: CompletionCallback = Box::new(move || {
+    let fill = move |timestamps: &Timestamps| {
         let at = base.saturating_add(since.elapsed().as_nanos() as u64);
-        timestamps.start.store(at, Ordering::Relaxed);
-        timestamps.end.store(at, Ordering::Release);
-    });
-    marker.notify(fill);
+        let (set, read) = (Ordering::AcqRel, Ordering::Acquire);
+        // Whichever of the two comes first decides.
+        let start = timestamps.start.compare_exchange(0, at, set, read);
+        let start = start.map_or_else(|known| known, |_| at);
+        timestamps.end.store(start, Ordering::Release);
+    };
+    let ended = marker.clone();
+    timestamps.fill_from(Box::new(move |timestamps| {
+        if matches!(ended.is_done(), Ok(true)) {
+            fill(timestamps);
+        }
+    }));
+    let called_back = Arc::clone(timestamps);
+    marker.notify(Box::new(move || fill(&called_back)));
     Ok(())
 }
 
