@@ -93,6 +93,8 @@ enum Step<S: Stream> {
     /// A host point that the stream itself waits for since it was open.
     Rewait(Arc<HostPoint<S>>),
     Mark(Arc<DeferredEvent<S>>),
+    /// An event behind work that was dropped.
+    MarkFailed(Arc<DeferredEvent<S>>),
 }
 
 /// A position that can be waited for.
@@ -207,11 +209,19 @@ impl<S: Stream> Deferred<S> {
         Ok(())
     }
 
-    /// Stops dropping work. Returns whether work was dropped.
+    /// Stops dropping work. Returns whether work was dropped. Work deferred so far comes after the failure:
+    /// it is dropped now.
     pub fn recover(&self) -> bool {
-        let state = self.state();
+        let mut state = self.state();
         let failed = self.failed.swap(false, Ordering::Relaxed);
+        let dropped = if failed {
+            state.drop_work()
+        } else {
+            Vec::new()
+        };
         self.deferring.store(self.defers(&state), Ordering::Release);
+        drop(state);
+        drop(dropped);
         failed
     }
 
@@ -317,7 +327,11 @@ impl<S: Stream> Deferred<S> {
         let waits = {
             let mut state = own.state();
             let waits = std::mem::take(&mut state.waits).into_iter();
-            let waits: Vec<_> = waits.filter(|point| !point.is_signalled()).collect();
+            let (signalled, waits): (Vec<_>, Vec<_>) =
+                waits.partition(|point| point.is_signalled());
+            if this.is_chained() && signalled.iter().any(|point| point.outcome().is_err()) {
+                own.fail();
+            }
             for point in &waits {
                 own.defer(&mut state, Step::Rewait(Arc::clone(point)));
             }
@@ -394,6 +408,10 @@ impl<S: Stream> Deferred<S> {
                         }
                         Err(error) => Err(error),
                     },
+                    Step::MarkFailed(event) => {
+                        recorded.push((event, Outcome::of(this.record(), true)));
+                        Ok(())
+                    }
                     Step::Mark(event) => {
                         recorded.push((event, Outcome::of(this.record(), own.has_failed())));
                         Ok(())
@@ -452,6 +470,20 @@ impl<S: Stream> DeferredState<S> {
             self.waits.push(Arc::clone(point));
         }
         marker.wait_on(stream, self.open)
+    }
+
+    /// Drops deferred work. Its events will report the failure. Returns the work, to be dropped without
+    /// the lock.
+    fn drop_work(&mut self) -> Vec<S::Work> {
+        let mut dropped = Vec::new();
+        for step in std::mem::take(&mut self.steps) {
+            match step {
+                Step::Work(work) => dropped.push(work),
+                Step::Mark(event) => self.steps.push_back(Step::MarkFailed(event)),
+                step => self.steps.push_back(step),
+            }
+        }
+        dropped
     }
 }
 
