@@ -100,9 +100,11 @@ fn adapters(spec: &Spec, root: &Path) -> Result<Vec<Adapter>> {
             methods.contains(&(of.to_owned(), name.to_owned()))
         };
         for (method, hook) in hal::hooks(&entries) {
-            if !has(HOOKS, &hook, &methods) {
-                methods.remove(&method);
-            }
+            // The engine's forwards are a macro's, so that the hook alone says whether the method is there.
+            match has(HOOKS, &hook, &methods) {
+                true => methods.insert(method),
+                false => methods.remove(&method),
+            };
         }
         if !has("Driver", "native_record", &methods) {
             for name in OF_NATIVE_RECORDS {
