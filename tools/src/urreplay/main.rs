@@ -63,7 +63,7 @@ struct Cli {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["mode", "explain", "json"])]
     perfetto: Option<PathBuf>,
     /// Runs here and prints one outcome: how this program calls itself
-    #[arg(long, hide = true)]
+    #[arg(long = "here", hide = true)]
     in_process: bool,
     /// The traces
     #[arg(required = true)]
