@@ -11,6 +11,7 @@ pub(crate) mod threads;
 
 use crate::abi::UR_RESULT_ERROR_DEVICE_LOST;
 use crate::object::{Object, Origin, Result, ensure};
+use crate::pool::Options;
 use crate::stream::driver::{FAILED, is_failure};
 use crate::stream::engine::dependencies::Dependencies;
 use crate::stream::engine::threads::{Job, Threads};
@@ -38,6 +39,8 @@ pub struct Engine<D: Driver> {
     origin: Origin,
     /// Whether visible results must not depend on when a completion is observed.
     deterministic: bool,
+    /// Options of the pools of its contexts.
+    pool_options: Options,
 }
 
 /// The source of a point's completion.
@@ -91,9 +94,15 @@ impl<D: Driver> Clone for Mark<D> {
     }
 }
 
-impl<D: Driver> Default for Engine<D> {
-    fn default() -> Self {
-        Self {
+impl<D: Driver> Engine<D> {
+    /// An engine with the options of the environment.
+    pub fn new() -> Arc<Self> {
+        Self::with_options(Settings::get().options)
+    }
+
+    /// An engine whose pools have these options.
+    pub(crate) fn with_options(pool_options: Options) -> Arc<Self> {
+        Arc::new(Self {
             sources: RwLock::default(),
             unsignalled: AtomicUsize::new(0),
             contexts: Mutex::default(),
@@ -101,13 +110,12 @@ impl<D: Driver> Default for Engine<D> {
             blocked: Mutex::default(),
             origin: Origin::here(),
             deterministic: Settings::get().deterministic,
-        }
+            pool_options,
+        })
     }
-}
 
-impl<D: Driver> Engine<D> {
-    pub fn new() -> Arc<Self> {
-        Arc::default()
+    pub(crate) fn pool_options(&self) -> Options {
+        self.pool_options
     }
 
     /// As `UR_POOL_DETERMINISTIC` asks for it.
@@ -224,7 +232,7 @@ impl<D: Driver> Engine<D> {
 
     /// Records that the commands under a marker have ended, and a failure that the driver reports.
     fn record_outcome(&self, mark: &Mark<D>, how: Result<()>) -> Result<()> {
-        if (D::TELLS_FAILURES || Failure::any())
+        if (D::REPORTS_FAILURES || Failure::any())
             && how.is_ok()
             && let Some(lane) = self.lane_of(&mark.point)
         {

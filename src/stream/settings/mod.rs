@@ -34,15 +34,7 @@ pub(crate) struct Settings {
 impl Settings {
     pub fn get() -> &'static Self {
         static SETTINGS: OnceLock<Settings> = OnceLock::new();
-        SETTINGS.get_or_init(|| {
-            let mut settings = Self::read(&Env::process());
-            if cfg!(test) {
-                // The engine's tests are about pages that move, and count them one by one.
-                settings.options.compaction = Compaction::Always;
-                settings.options.growth_share = 0;
-            }
-            settings
-        })
+        SETTINGS.get_or_init(|| Self::read(&Env::process()))
     }
 
     fn read(env: &Env<'_>) -> Self {

@@ -5,6 +5,7 @@ use super::{AnyFake, FakeDevice, FakeDriver};
 use crate::abi::*;
 use crate::hal;
 use crate::object::{Body, Error, Handles, InfoOut, Object, OutHandle, Result};
+use crate::pool::{Compaction, Options};
 use crate::stream::queue::alloc;
 use crate::stream::{Context, Engine, Event, Kind, Queue, Runtime, UsmPool, Work};
 use std::ffi::c_void;
@@ -25,7 +26,13 @@ pub struct Fixture<D: AnyFake> {
 
 impl<D: AnyFake> Fixture<D> {
     pub fn new() -> Self {
-        Self::over(&Engine::new())
+        // Tests count pages one by one, and many are about pages that move.
+        let options = Options {
+            compaction: Compaction::Always,
+            growth_share: 0,
+            ..Options::default()
+        };
+        Self::over(&Engine::with_options(options))
     }
 
     fn over(engine: &Arc<Engine<D>>) -> Self {

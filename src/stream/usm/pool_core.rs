@@ -181,7 +181,10 @@ impl<D: Driver> PoolCore<D> {
         let most = if max_bytes == 0 { u64::MAX } else { max_bytes };
         let reserved = Arc::new(Gauge::new(most));
         let block = user.as_ref().map(|(_, block)| block);
-        let config = config(max_bytes, plan.threshold, block);
+        let config = Config {
+            options: domain.engine().pool_options(),
+            ..config(max_bytes, plan.threshold, block)
+        };
         let mut block = user.map(|(_, block)| block);
         let core = Arc::new_cyclic(|core| {
             let mut part = |at: usize, device: Option<Arc<Object<D::Device>>>, kind: Kind| {
@@ -593,7 +596,6 @@ fn config(max_bytes: u64, threshold: u64, user: Option<&UserBlock>) -> Config {
         max_bytes: (max_bytes > 0).then_some(max_bytes),
         release_threshold: threshold,
         waits: Settings::get().waits,
-        options: Settings::get().options,
         ..Config::default()
     };
     if let Some(block) = user {
