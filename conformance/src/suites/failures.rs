@@ -18,7 +18,7 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     crate::tests!["failures";
-        reach_what_waits, reach_every_command, reach_recorded_commands, reach_native_commands, reach_other_queues,
+        reach_what_waits, reach_every_command, reach_recorded_commands, reach_native_commands, reach_shown_queues, reach_other_queues,
         leave_the_rest_alone, at_any_place, of_a_blocking_command, before_it_is_waited_for,
     ]
 }
@@ -274,6 +274,29 @@ fn reach_recorded_commands(fixture: &Fixture) -> Done {
             (0..4).all(|at| setup.ran(at)),
             "a recorded command did not run"
         );
+    }
+    Ok(())
+}
+
+/// A queue whose native handle is out waits for the host in the driver, which may run what comes behind a
+/// host task that did not run. The event of that reports the failure.
+fn reach_shown_queues(fixture: &Fixture) -> Done {
+    for in_order in [true, false] {
+        let what = format!("behind a host task, in order {in_order}");
+        let setup = Setup::new(fixture)?;
+        let queue = setup.queue(in_order)?;
+        let doomed = setup.doomed()?;
+        let mut native = 0;
+        let ur = fixture.ur;
+        ur.urQueueGetNativeHandle(queue.raw, null_mut(), &mut native)
+            .ok()?;
+        let task = queue.host_task(|| {}, &[&doomed.event])?;
+        let behind = setup.set(&queue, 0, &[&task])?;
+        doomed.fail();
+        ur.urQueueFinish(queue.raw).fails(FAILED)?;
+        setup.failed(&task, "a host task")?;
+        setup.failed(&behind, &what)?;
+        queue.finish()?;
     }
     Ok(())
 }
