@@ -123,7 +123,7 @@ impl Driver for OpenCl {
         lane.settle(epoch)
     }
 
-    const TELLS_FAILURES: bool = true;
+    const REPORTS_FAILURES: bool = true;
 
     fn failed(lane: &Arc<Lane>) -> Vec<u64> {
         lane.unreported()

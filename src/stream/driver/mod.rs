@@ -258,7 +258,7 @@ pub trait Driver: Backend + Payload {
 
     /// Whether commands of an out-of-order queue fail one by one, so that a later marker does not
     /// report it.
-    const TELLS_FAILURES: bool = false;
+    const REPORTS_FAILURES: bool = false;
 
     /// The epochs of failed commands that no earlier call returned, on a lane of an out-of-order
     /// queue.

@@ -58,7 +58,7 @@ impl<D: Driver> LaneCore<D> {
     pub(super) fn depend(&self, state: &LaneState<D>, waits: &[impl Borrow<Dependencies>]) {
         // A host task may fail, and the lane may be opened to foreign submitters before that.
         let held = !self.engine.all_signalled();
-        if !self.in_order && (D::TELLS_FAILURES || held) {
+        if !self.in_order && (D::REPORTS_FAILURES || held) {
             let waits = waits.iter().map(Borrow::borrow);
             waits.for_each(|waits| self.depend_on(state, waits, held));
         }
@@ -66,8 +66,8 @@ impl<D: Driver> LaneCore<D> {
 
     fn depend_on(&self, state: &LaneState<D>, waits: &Dependencies, held: bool) {
         let own = |point: &PointRef<'_>| point.lane() == self.clock.id();
-        let untold = |point: PointRef<'_>| !point.is_done() && (held || own(&point));
-        if !waits.done.points().any(untold) {
+        let hidden = |point: PointRef<'_>| !point.is_done() && (held || own(&point));
+        if !waits.done.points().any(hidden) {
             return;
         }
         // Earlier failures must be recorded before the command is submitted.
@@ -182,7 +182,7 @@ impl<D: Driver> LaneCore<D> {
         // One lock covers both steps: no thread may see a command complete before its failure is
         // recorded.
         let dependents = self.dependents.0.lock();
-        if D::TELLS_FAILURES {
+        if D::REPORTS_FAILURES {
             for epoch in D::failed(&self.native) {
                 if self.clock.failure(epoch).is_none() {
                     self.clock.fail(epoch - 1, epoch, &Failure::new());

@@ -106,16 +106,16 @@ unsafe extern "C" fn count_native(_: ur_queue_handle_t, ran: *mut c_void) {
 }
 
 #[test]
-fn a_command_that_fails_on_the_device_is_reported_once() {
+fn a_deferred_command_that_the_driver_refuses_is_reported_once() {
     alone(
-        "tests::failures::a_command_that_fails_on_the_device_is_reported_once",
+        "tests::failures::a_deferred_command_that_the_driver_refuses_is_reported_once",
         || {
             let driver = FakeDriver::open();
             for (what, call) in KINDS {
                 for in_order in [true, false] {
-                    for fixture in 0..COUNT {
+                    for place in 0..COUNT {
                         for by_device in [false, true] {
-                            one(&driver, (what, call), in_order, fixture, by_device);
+                            one(&driver, (what, call), in_order, place, by_device);
                         }
                     }
                 }
@@ -128,10 +128,10 @@ fn one(
     driver: &FakeDriver,
     (kind, call): (What, &str),
     in_order: bool,
-    fixture: usize,
+    place: usize,
     by_device: bool,
 ) {
-    let what = format!("{kind:?}, in order {in_order}, {fixture}, device {by_device}");
+    let what = format!("{kind:?}, in order {in_order}, {place}, device {by_device}");
     let test_context = TestContext::new((COUNT + 2) * BYTES);
     // SAFETY: the host's own memory of that size.
     unsafe {
@@ -170,7 +170,7 @@ fn one(
     let buffers: Vec<_> = places
         .map(|at| recorded(&test_context, test_context.at(at * BYTES), source))
         .collect();
-    driver.fail_nth(call, fixture as u64 + 1, REFUSED);
+    driver.fail_nth(call, place as u64 + 1, REFUSED);
     // Each waits for the one before, and the first for the gate.
     let mut waits = vec![open];
     for at in 0..COUNT {
@@ -261,9 +261,9 @@ fn one(
     for at in 0..COUNT {
         // SAFETY: the host's own memory of that size; nothing uses it now.
         let byte = unsafe { test_context.at(at * BYTES).cast::<u8>().read() };
-        assert_eq!(byte == 7, at < fixture, "{at}: {what}");
+        assert_eq!(byte == 7, at < place, "{at}: {what}");
         let code = ur!(Event.pfnWait(1, &waits[at + 1]));
-        assert_eq!(code == UR_RESULT_SUCCESS, at < fixture, "{at}: {what}");
+        assert_eq!(code == UR_RESULT_SUCCESS, at < place, "{at}: {what}");
     }
     for event in [behind, native, last] {
         assert_eq!(ur!(Event.pfnWait(1, &event)), FAILED, "{what}");
