@@ -12,7 +12,8 @@ step() {
     shift 2
     names+=("$name")
     whats[$name]=$what
-    commands[$name]=$*
+    # Quoted, since a clone may lie in a folder with a space in its name.
+    commands[$name]=$(printf '%q ' "$@")
 }
 
 steps() {
@@ -33,7 +34,7 @@ steps() {
     for name in "${wanted[@]}"; do
         printf '\n== %s: %s\n' "$name" "${whats[$name]}"
         began=$SECONDS
-        ${commands[$name]}
+        eval "${commands[$name]}"
         printf '== %s took %s s\n' "$name" $((SECONDS - began))
     done
 }
