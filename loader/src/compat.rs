@@ -170,7 +170,7 @@ fn next() -> Result<&'static ur_dditable_t> {
 fn check_kernel(function: &'static str, kernel: ur_kernel_handle_t) -> Result<()> {
     ensure(app_table().is_some(), UR_RESULT_ERROR_UNINITIALIZED)?;
     ensure(!kernel.is_null(), UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
-    lifetime::vet(function, Kind::Kernel, kernel.cast())
+    lifetime::check_handle(function, Kind::Kernel, kernel.cast())
 }
 
 fn set(kernel: ur_kernel_handle_t, index: u32, argument: Argument) -> Result<()> {
