@@ -47,7 +47,7 @@ struct Command {
     kind: Kind,
     mark: Mark,
     event: Order,
-    /// What it certainly comes after.
+    /// Operation it certainly comes after.
     ancestors: Vec<bool>,
     complete: bool,
 }
