@@ -1,4 +1,4 @@
-//! Against the C library and libm, which are everywhere.
+//! Tests with the C library and libm, which every system has.
 
 use std::ffi::{c_char, c_int};
 

@@ -1,23 +1,23 @@
-//! The environment's variables: how they are read, what their texts mean, and what is said about one
-//! that means nothing.
+//! Environment variables: reading, parsing, and reporting of invalid values.
 //!
-//! Owns the syntax of flags, words, numbers and lists. A variable that is unset or empty has its
-//! default. One that cannot be understood has its default too, and its user is told: once a process
-//! by each library, at any log level, with what is accepted. Pure apart from [`Env::process`]; it
-//! must never know what a variable is for.
+//! Owns the syntax of flags, words, numbers and lists. An unset or empty variable has its default.
+//! An invalid one has its default as well and is reported with the accepted values. Each library
+//! reports it once in a process, at any log level. Pure apart from [`Env::process`]; it must never
+//! know what a variable is for.
 
 use std::fmt;
 use std::ops::RangeInclusive;
 
 use super::log;
 
-/// Where variables come from, and where complaints go: the process and its log, or a test's.
+/// A source of variables and a sink for complaints: the process and its log, or those of a test.
 pub struct Env<'a> {
     get: &'a dyn Fn(&str) -> Option<String>,
     complain: &'a dyn Fn(&str),
 }
 
 impl<'a> Env<'a> {
+    /// An environment that reads by `get` and reports by `complain`.
     pub fn new(get: &'a dyn Fn(&str) -> Option<String>, complain: &'a dyn Fn(&str)) -> Env<'a> {
         Env { get, complain }
     }
@@ -30,7 +30,7 @@ impl<'a> Env<'a> {
         }
     }
 
-    /// Tells the user what is wrong with a variable.
+    /// Reports an invalid variable to the user.
     pub fn complain(&self, text: &str) {
         (self.complain)(text);
     }
@@ -40,8 +40,10 @@ impl<'a> Env<'a> {
         (self.get)(name).filter(|text| !text.is_empty())
     }
 
-    /// The value that `parse` finds for a variable. If it finds none, the complaint names
-    /// `accepted`, the valid texts, and `default`, the value that holds.
+    /// The value that `parse` returns for a variable; none if it is unset or invalid.
+    ///
+    /// The complaint about an invalid value has `accepted`, the valid texts, and `default`, the
+    /// value that is used instead.
     pub fn read<T>(
         &self,
         name: &str,
@@ -59,10 +61,11 @@ impl<'a> Env<'a> {
         value
     }
 
-    /// `y`, `yes`, `t`, `true` and `1`, or their opposites, in any case.
+    /// A flag: `y`, `yes`, `t`, `true` and `1`, or their opposites, in any case.
     pub fn flag(&self, name: &str, default: bool) -> bool {
-        let usual = if default { "1" } else { "0" };
-        self.read(name, FLAGS, usual, flag).unwrap_or(default)
+        let default_text = if default { "1" } else { "0" };
+        self.read(name, FLAGS, default_text, flag)
+            .unwrap_or(default)
     }
 
     /// One of a few words, each with its value.
@@ -74,7 +77,7 @@ impl<'a> Env<'a> {
             .map_or(default.1, |(_, value)| *value)
     }
 
-    /// A whole number within a range; `default` says what holds without one.
+    /// A whole number within a range. `default` describes the value used without one.
     pub fn number(&self, name: &str, range: RangeInclusive<usize>, default: &str) -> Option<usize> {
         let accepted = format!("a number from {} to {}", range.start(), range.end());
         self.read(name, &accepted, default, |text| {
@@ -83,6 +86,7 @@ impl<'a> Env<'a> {
         })
     }
 
+    /// A list of items, with the syntax of [`list`].
     pub fn list(&self, name: &str) -> Option<Result<Vec<String>, ListError>> {
         self.text(name).map(|text| list(&text))
     }
@@ -91,7 +95,7 @@ impl<'a> Env<'a> {
 /// The texts that [`flag`] accepts, for complaints.
 pub const FLAGS: &str = "1, true, yes, 0, false, no";
 
-/// The flag that a text means; none if it means neither.
+/// The value of a flag's text; none if it is invalid.
 pub fn flag(text: &str) -> Option<bool> {
     let is = |words: &[&str]| words.iter().any(|word| word.eq_ignore_ascii_case(text));
     if is(&["y", "yes", "t", "true", "1"]) {
@@ -103,9 +107,10 @@ pub fn flag(text: &str) -> Option<bool> {
     }
 }
 
+/// A syntax error in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListError {
-    /// Offset in bytes of what is wrong.
+    /// Offset of the fault in bytes.
     pub at: usize,
     pub reason: &'static str,
 }
@@ -118,7 +123,7 @@ impl fmt::Display for ListError {
 
 impl std::error::Error for ListError {}
 
-/// Items separated by commas. One that holds `,`, `:` or `;` stands in single or double quotes.
+/// Parses items separated by commas. An item with `,`, `:` or `;` needs single or double quotes.
 pub fn list(text: &str) -> Result<Vec<String>, ListError> {
     let mut items = Vec::new();
     let mut rest = text;
@@ -191,15 +196,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_said_with_what_is() {
+    fn invalid_values_are_reported_with_the_accepted_ones() {
         for default in [false, true] {
             let (value, said) = within(&[("A", "maybe")], |env| env.flag("A", default));
             assert_eq!(value, default);
-            let usual = u8::from(default);
+            let default_text = u8::from(default);
             assert_eq!(
                 said,
                 [format!(
-                    "A: `maybe` is not understood; accepted: 1, true, yes, 0, false, no; used instead: {usual}"
+                    "A: `maybe` is not understood; accepted: 1, true, yes, 0, false, no; used instead: {default_text}"
                 )]
             );
         }

@@ -1,8 +1,8 @@
-//! Handles and the C boundary: the handle header, reference counts, a census of objects, borrowed
-//! handle lists, outputs, info buffers, errors, logging, the environment, the
-//! stack of threads that run a program's code, and the one panic guard.
+//! Handles and the C boundary: the handle header, reference counts, counts of live objects, handle
+//! lists, outputs, info buffers, errors, logging, environment variables, the stack size of threads
+//! that run a program's code, and the panic guard.
 //!
-//! Uses `abi` only. Knows no adapter: what an object is to a backend is in the object's body.
+//! Uses `abi` only. Knows no adapter: a backend's part of an object is the object's body.
 
 mod boundary;
 mod census;
