@@ -1,4 +1,5 @@
-//! The mock's scripts: a script that reads back as itself, or a fault at a line of the text.
+//! Fuzz body for the mock's scripts: a script parses to one that prints to an equal script, or to
+//! an error at a line of the text.
 
 use ur_adapter_mock::script::Script;
 
