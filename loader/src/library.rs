@@ -13,8 +13,8 @@ use ur::dl::{self, Binding, Library, LoadError};
 
 /// A symbol that only adapters of the current table layout export.
 ///
-/// Adapters of 2026.1 report version 0.12 as well, but their tables are larger and would overflow
-/// ours. This symbol tells them apart before any call.
+/// Adapters of 2026.1 report version 0.12 too, but would write past our tables. This symbol tells
+/// them apart before any call.
 const LAYOUT_MARK: &CStr = c"urGetEventExpProcAddrTable";
 
 type ProcAddrTable = unsafe extern "C" fn(ur_api_version_t, *mut c_void) -> ur_result_t;

@@ -2,8 +2,7 @@
 //! refused call must leave no object behind, and every call must return a result.
 //!
 //! Released handles are passed only with the layer that refuses them, since without it they break
-//! the contract. The same holds for invalid lengths. Only the mock gets those, since it never
-//! dereferences them.
+//! the contract. Only the mock gets invalid lengths, since it never dereferences pointers.
 
 #[allow(dead_code)]
 #[path = "../../../tests/arguments/mod.rs"]

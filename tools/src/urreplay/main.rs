@@ -138,7 +138,7 @@ impl Cli {
         let path = path.unwrap_or_else(|| ur::dl::near_program(&LOADERS));
         let mut trace = Trace::read(&self.traces[0], self.scale)?;
         if self.same_queue {
-            trace.forget_dependencies();
+            trace.drop_dependencies();
         }
         let loader = api::Loader::open(&path)?;
         let (outcome, series) = run::replay(&loader, &trace, self.work, self.pace)?;
