@@ -1,4 +1,5 @@
-//! Fuzz body for the mock's scripts: a script parses to one that prints to an equal script, or to
+//! Fuzz body for the mock's scripts. A script prints to text that parses to an equal script. Other
+//! text gives an error at one of its lines.
 //! an error at a line of the text.
 
 use ur_adapter_mock::script::Script;

@@ -1,6 +1,8 @@
-//! Handles and the C boundary: the handle header, reference counts, counts of live objects, handle
-//! lists, outputs, info buffers, errors, logging, environment variables, the stack size of threads
-//! that run a program's code, and the panic guard.
+//! Handles and the C boundary.
+//!
+//! Has the handle header, reference counts and counts of live objects; handle lists, outputs and
+//! info buffers; errors, logging and environment variables; and the panic guard. [`stack_bytes`] is
+//! the stack size of threads that run a program's code.
 //!
 //! Uses `abi` only. Knows no adapter: a backend's part of an object is the object's body.
 

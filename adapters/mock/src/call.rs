@@ -1,13 +1,8 @@
 //! The steps of every call:
-//!
 //! 1. Count the call.
-//!
 //! 2. Apply the script's delays; an error of the script ends the call.
-//!
 //! 3. Run the `before` callback; its error ends the call.
-//!
 //! 4. Run the `replace` callback or, without one, the default answer; an error ends the call.
-//!
 //! 5. Run the `after` callback, whose result is the call's.
 //!
 //! Callbacks get the call's `ur_*_params_t`, whose pointers lead to the arguments. Later callbacks

@@ -1,8 +1,11 @@
 //! The values of properties.
 //!
-//! A query returns the first of these: the script's value; the value that was set when the object
-//! was created or later; a value derived from the object's origin; the value in `device.script`,
-//! which describes the mock's device; and the default of the property's type (`type_of`).
+//! A query returns the first of these that exists:
+//! 1. the script's value;
+//! 2. the value that was set when the object was created, or later;
+//! 3. a value derived from the objects that it was created from;
+//! 4. the value in `device.script`, which describes the mock's device;
+//! 5. the default of the property's type (`type_of`).
 
 use std::ffi::c_void;
 use std::sync::{Arc, LazyLock};
