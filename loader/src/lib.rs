@@ -5,7 +5,8 @@
 //! an adapter only by its library's name.
 //!
 //! ```text
-//! exports ──> the application's table ──> layers ──> dispatch, adapters, compat ──> adapter state
+//! exports ──> the application's table ──> layers ──> dispatch, adapters, compat ──> adapter
+//!                     state
 //! ```
 //!
 //! `state` reads `config`, loads the libraries that `discovery` plans through `library`, and

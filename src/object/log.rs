@@ -5,11 +5,11 @@
 //! entry point, then logs with the `log` crate's macros.
 //!
 //! ```text
-//! UR_LOG_LOADER=level:debug;flush:error;fileline:true;output:file,/tmp/ur-%p.log level     debug,
-//! info, warning, error, quiet          (quiet, or the library's own default) flush     a level;
-//! checked, without effect since nothing is buffered fileline  whether a line ends with its source
-//! location in this project output    stderr, stdout, or file,PATH: %p is the process id, %n the
-//! library's name
+//! UR_LOG_LOADER=level:debug;flush:error;fileline:true;output:file,/tmp/ur-%p.log
+//!   level     debug, info, warning, error, quiet          (quiet, or the library's own default)
+//!   flush     a level; checked, without effect since nothing is buffered
+//!   fileline  whether a line ends with its source location in this project
+//!   output    stderr, stdout, or file,PATH: %p is the process id, %n the library's name
 //! ```
 //!
 //! Each line is one `write` without a lock or a buffer. Lines survive a crash and a fork, and

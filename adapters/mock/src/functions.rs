@@ -4,13 +4,15 @@
 //! The answers are rows of `generated::answers`:
 //!
 //! ```text
-//! PARAMS REFUSALS = ANSWER; REFUSALS  { ERROR lacking [PROPERTY, PROPERTY & FLAG ...] given [ARG =
-//! FIELD ...] (CONDITION) } ANSWER    by_hand(NAME)                  a function of `answers`
-//! nothing()                      success retain(FIELD KIND), release(FIELD KIND) query(FIELD KIND,
-//! FIELD ENUM, FIELD FIELD)   object, property, buffer size and buffer make([ORIGIN ...] OUTPUT
-//! ...)  ORIGIN: a handle or a list that a new object is created from OUTPUT    handle(FIELD KIND),
-//! event(FIELD COMMAND), adopted(FIELD KIND NATIVE), value(FIELD 1), value(FIELD id TYPE),
-//! value(FIELD address HANDLE), value(FIELD default)
+//! PARAMS REFUSALS = ANSWER;
+//! REFUSALS  { ERROR lacking [PROPERTY, PROPERTY & FLAG ...] given [ARG = FIELD ...] (CONDITION) }
+//! ANSWER    by_hand(NAME)                  a function of `answers`
+//!           nothing()                      success
+//!           retain(FIELD KIND), release(FIELD KIND)
+//!           query(FIELD KIND, FIELD ENUM, FIELD FIELD)   object, property, buffer's size and buffer
+//!           make([ORIGIN ...] OUTPUT ...)  ORIGIN: a handle or list that a new object comes from
+//! OUTPUT    handle(FIELD KIND), event(FIELD COMMAND), adopted(FIELD KIND NATIVE),
+//!           value(FIELD 1), value(FIELD id TYPE), value(FIELD address HANDLE), value(FIELD default)
 //! ```
 //!
 //! Unsafe blocks rest on the specification's contract: the caller passes pointers that are null, or

@@ -42,7 +42,7 @@ macro_rules! function {
     };
 }
 
-/// The value of a function's slot in the table: none if no argument leading_table to an adapter.
+/// The value of a function's slot in the table: none if no argument leads to an adapter.
 macro_rules! slot {
     ([] $name:ident) => {
         None

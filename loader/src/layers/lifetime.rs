@@ -81,7 +81,7 @@ fn report_leaks(leaks: &[Leak]) {
         } = leak;
         let plural = if *references == 1 { "" } else { "s" };
         let mut text = format!(
-            "leak: {} {address:#x} has {references} reference{plural}, made by {}",
+            "leak: {} {address:#x} has {references} reference{plural}, created by {}",
             name(*kind),
             origin(made)
         );

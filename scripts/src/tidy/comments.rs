@@ -141,7 +141,7 @@ fn sentences(text: &str) -> Vec<Sentence> {
         let fence = words.is_some_and(|words| words.starts_with("```"));
         in_code = words.is_some() && in_code != fence;
         let prose = words.filter(|words| !in_code && !fence && is_prose(words));
-        let starts = prose.is_none_or(|words| is_item(words));
+        let starts = prose.is_none_or(is_item);
         if starts {
             split(&std::mem::take(&mut paragraph), &mut all);
         }

@@ -312,10 +312,10 @@ mod tests {
         assert_eq!(op.missing, Some((vec![point(1, 4), point(3, 1)], vec![0])));
         assert_eq!((trace.ops[3].kind, trace.ops[3].stream), (Kind::Wait, None));
         assert_eq!((trace.peak_live(), trace.streams()), (128, vec![1, 2]));
-        let in_file = ["b 0 1 2", "a x 1 2", "a 0 1", "a 0 1 2 3", "w - - 1"];
+        let malformed = ["b 0 1 2", "a x 1 2", "a 0 1", "a 0 1 2 3", "w - - 1"];
         let dead = ["f 0 1 2", "a 0 1 2\na 0 1 2", "a 0 1 2\nf 0 1 2\nf 0 1 2"];
-        for in_file in in_file.into_iter().chain(dead) {
-            assert!(lines(in_file).is_err(), "{in_file}");
+        for malformed in malformed.into_iter().chain(dead) {
+            assert!(lines(malformed).is_err(), "{malformed}");
         }
     }
 
@@ -327,8 +327,8 @@ mod tests {
         use Kind::{Alloc, Free};
         assert_eq!(order, [(Alloc, 0), (Free, 0), (Alloc, 1), (Free, 1)]);
         assert_eq!(trace.peak_live(), 20);
-        for in_file in ["id,lower\n", "id,lower,upper,size\nb1,2,2,10\n"] {
-            assert!(intervals(in_file).is_err(), "{in_file}");
+        for malformed in ["id,lower\n", "id,lower,upper,size\nb1,2,2,10\n"] {
+            assert!(intervals(malformed).is_err(), "{malformed}");
         }
     }
 

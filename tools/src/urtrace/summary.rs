@@ -86,13 +86,11 @@ impl Summary {
         self.functions.is_empty()
     }
 
-    /// One row per function, by descending total_ns time, and a row for all.
+    /// One row per function, by descending total time, and a row for all.
     pub fn table(&self) -> Table {
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN);
-        table.set_header([
-            "function", "calls", "failed", "total_ns", "mean", "p99", "max",
-        ]);
+        table.set_header(["function", "calls", "failed", "total", "mean", "p99", "max"]);
         let mut sorted: Vec<_> = self.functions.iter().collect();
         sorted.sort_by_key(|(name, merged)| (std::cmp::Reverse(merged.total_ns), *name));
         let mut all = Merged::default();

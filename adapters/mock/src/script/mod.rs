@@ -20,9 +20,9 @@
 //!
 //! | part | forms |
 //! |---|---|
-//! | function | a name, or a pattern in calls `*` stands for any text |
+//! | function | a name, or a pattern in which `*` stands for any text |
 //! | calls | nothing: all; `@3`: the third; `@2..`: from the second; `@2..5`: the second to the fifth; `@/4`: every fourth. Counted for each statement, over all functions of its pattern |
-//! | action | `delay 10ms` (`ns`, `us`, `ms`, `s`); `error CODE`, a name with or without `UR_RESULT_ERROR_`, calls ends the call |
+//! | action | `delay 10ms` (`ns`, `us`, `ms`, `s`); `error CODE`, a name with or without `UR_RESULT_ERROR_`, which ends the call |
 //! | value | a number, `0x` too; an enumerator; flags joined by `\|`; `true`, `false`; `"text"` with `\"` and `\\`; `[a, b]`; `none`: the property is unsupported |
 //!
 //! The current script is that of `UR_MOCK_SCRIPT`, until one is set through `include/ur_mock.h`.

@@ -89,7 +89,7 @@ fn statement(cursor: &mut Cursor<'_>, script: &mut Script) -> Parsed<()> {
     Ok(())
 }
 
-/// Whether a pattern, in calls `*` matches any text, matches a whole name.
+/// Whether a pattern, in which `*` matches any text, matches a whole name.
 ///
 /// The text between two stars is matched at its first occurrence. A later one would leave less of
 /// the name, so that no backtracking is needed.
@@ -277,7 +277,7 @@ impl<'a> Cursor<'a> {
         self.rest().is_empty() || self.next_is(|letter| matches!(letter, ';' | '\n' | '#'))
     }
 
-    /// Takes the characters from here on for calls `is` holds.
+    /// Takes the characters from here on for which `is` holds.
     fn word(&mut self, is: impl Fn(char) -> bool) -> &'a str {
         let rest = self.rest();
         let end = rest.find(|letter| !is(letter)).unwrap_or(rest.len());
@@ -320,7 +320,7 @@ impl<'a> Cursor<'a> {
         number.map_err(|error| self.error_at(start, format!("a number expected: {error}")))
     }
 
-    /// Takes a number of calls, calls is at least 1.
+    /// Takes a number of calls, which is at least 1.
     fn count(&mut self) -> Parsed<u64> {
         let start = self.at;
         match self.number()? {

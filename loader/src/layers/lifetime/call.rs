@@ -333,12 +333,12 @@ impl Call {
     fn report(&self, kind: Kind, handle: *const c_void, error: &HandleError) {
         let what = format!("{}: {} {handle:p}", self.function, name(kind));
         let why = match error {
-            HandleError::Unknown => "was not given out by any adapter".to_owned(),
+            HandleError::Unknown => "was not returned by any adapter".to_owned(),
             HandleError::OtherKind(other) => {
                 format!("is a handle of another kind: {}", name(*other))
             }
             HandleError::Borrowed { made } => format!(
-                "is released, but the application has no reference to it; known by {}",
+                "is released, but the application has no reference to it; returned by {}",
                 origin_with_caller(made)
             ),
             HandleError::Dead { made, released } => {
@@ -349,9 +349,9 @@ impl Call {
                             origin_with_caller(released)
                         )
                     }
-                    None => "is gone with what it belonged to".to_owned(),
+                    None => "ended with the objects that returned it".to_owned(),
                 };
-                format!("{end}; made by {}", origin_with_caller(made))
+                format!("{end}; created by {}", origin_with_caller(made))
             }
         };
         report::finding(Level::Error, format_args!("{what} {why}"));

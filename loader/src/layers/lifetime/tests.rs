@@ -26,7 +26,7 @@ fn describe(error: &HandleError) -> String {
         HandleError::Borrowed { made } => format!("borrowed by {}", made.function),
         HandleError::Dead { made, released } => {
             let end = released.as_ref().map_or("lender", |end| end.function);
-            format!("made by {}, ended by {end}", made.function)
+            format!("created by {}, ended by {end}", made.function)
         }
     }
 }
@@ -57,7 +57,7 @@ fn references_are_counted() {
     assert_eq!(state(&handles, Kind::Queue, QUEUE), "ok");
     // A release that the adapter refuses changes nothing.
     let pending = release(&handles, Kind::Queue, QUEUE).expect("a reference is left");
-    let dead = "made by create, ended by release";
+    let dead = "created by create, ended by release";
     assert_eq!(state(&handles, Kind::Queue, QUEUE), dead);
     handles.restore(&pending);
     assert_eq!(state(&handles, Kind::Queue, QUEUE), "ok");
@@ -105,13 +105,13 @@ fn a_lent_handle_is_alive_while_its_lender_is() {
     assert!(release(&handles, Kind::Queue, QUEUE).is_ok());
     assert_eq!(
         state(&handles, Kind::Context, CONTEXT),
-        "made by retain, ended by release"
+        "created by retain, ended by release"
     );
     // A new event at the event's address lends nothing.
     handles.made(Kind::Event, EVENT, by("enqueue"));
     assert_eq!(
         state(&handles, Kind::Queue, QUEUE),
-        "made by retain, ended by release"
+        "created by retain, ended by release"
     );
     assert_eq!(handles.clear().len(), 1, "lent handles are no leaks");
 }
@@ -126,11 +126,11 @@ fn lenders_of_each_other_can_end() {
     assert!(release(&handles, Kind::Context, CONTEXT).is_ok());
     assert_eq!(
         state(&handles, Kind::UsmPool, QUEUE),
-        "made by pool, ended by lender"
+        "created by pool, ended by lender"
     );
     assert_eq!(
         state(&handles, Kind::Context, CONTEXT),
-        "made by create, ended by release"
+        "created by create, ended by release"
     );
 }
 
@@ -142,7 +142,7 @@ fn kinds_without_a_count_have_one_reference() {
     assert!(release(&handles, Kind::Graph, QUEUE).is_ok());
     assert_eq!(
         state(&handles, Kind::Graph, QUEUE),
-        "made by create, ended by release"
+        "created by create, ended by release"
     );
 }
 
@@ -155,5 +155,5 @@ fn dead_entries_are_removed_from_a_full_shard() {
         assert!(release(&handles, Kind::Event, address).is_ok());
     }
     assert_eq!(state(&handles, Kind::Event, 1 << 4), "unknown");
-    assert!(state(&handles, Kind::Event, 10_000 << 4).starts_with("made by"));
+    assert!(state(&handles, Kind::Event, 10_000 << 4).starts_with("created by"));
 }

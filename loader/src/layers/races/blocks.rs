@@ -214,7 +214,7 @@ impl fmt::Display for Finding {
 /// The likely cause of a finding, for its message.
 fn hint(first: &Operation) -> &'static str {
     match (first.queue, first.event) {
-        (Some(_), false) => " (it asked for no event)",
+        (Some(_), false) => " (it returned no event)",
         _ => "",
     }
 }

@@ -414,7 +414,7 @@ fn findings_name_both_commands_and_what_is_missing() {
         text("in p; in q; alloc p a; use q a"),
         [
             "race: use on queue 2 uses 0x61000 (64 bytes), allocated by alloc on queue 1; no event \
-             orders the use after the allocation (it asked for no event)"
+             orders the use after the allocation (it returned no event)"
         ]
     );
 }

@@ -21,12 +21,12 @@ fn leaks_are_listed_with_their_origin() {
     assert_eq!(leaks.len(), 2, "{log}");
     assert!(
         leaks[0].contains("leak: queue 0x")
-            && leaks[0].ends_with("has 2 references, made by urQueueCreate"),
+            && leaks[0].ends_with("has 2 references, created by urQueueCreate"),
         "{log}"
     );
     assert!(
         leaks[1].contains("leak: event 0x")
-            && leaks[1].ends_with("has 1 reference, made by urEnqueueEventsWait"),
+            && leaks[1].ends_with("has 1 reference, created by urEnqueueEventsWait"),
         "{log}"
     );
     let place = "    loader::layers::handles::leave_a_queue";
@@ -36,8 +36,7 @@ fn leaks_are_listed_with_their_origin() {
     );
     assert!(log.contains("2 handles are leaked"), "{log}");
     assert!(
-        log.contains("urEventRelease: event 0x")
-            && log.contains("was not given out by any adapter"),
+        log.contains("urEventRelease: event 0x") && log.contains("was not returned by any adapter"),
         "{log}"
     );
 }
@@ -134,10 +133,10 @@ fn dead_and_unknown_handles_are_refused() {
     for part in [
         "urQueueFinish: queue 0x",
         "was released for the last time by urQueueRelease, in loader::layers::handles::scenario_dead",
-        "; made by urQueueCreate, in ",
+        "; created by urQueueCreate, in ",
         "urEnqueueEventsWait: event 0x",
         "urQueueGetInfo: queue 0x",
-        "was not given out by any adapter",
+        "was not returned by any adapter",
         "is a handle of another kind: context",
         "is released, but the application has no reference to it",
         "urKernelSetArgLocal: kernel 0x",
@@ -294,8 +293,8 @@ fn messages_have_the_applications_location() {
     let log = strict("layers::handles::scenario_place", "", &[]);
     for part in [
         "(called at main.sycl:42:7 in submit)",
-        "made by urQueueCreate at main.sycl:42:7 in submit",
-        "has 1 reference, made by urEnqueueEventsWait at main.sycl:42:7 in submit",
+        "created by urQueueCreate at main.sycl:42:7 in submit",
+        "has 1 reference, created by urEnqueueEventsWait at main.sycl:42:7 in submit",
     ] {
         assert!(log.contains(part), "{part} is not in\n{log}");
     }

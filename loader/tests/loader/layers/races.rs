@@ -23,7 +23,7 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
         "another queue, no event",
         "in p; in q; alloc p a; use q a",
         &[
-            "race: urEnqueueUSMFill on queue 2 uses A, allocated by urEnqueueUSMDeviceAllocExp on queue 1; no event orders the use after the allocation (it asked for no event)",
+            "race: urEnqueueUSMFill on queue 2 uses A, allocated by urEnqueueUSMDeviceAllocExp on queue 1; no event orders the use after the allocation (it returned no event)",
         ],
     ),
     (
@@ -35,7 +35,7 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
         "a kernel, and a free that does not wait for it",
         "in p; in q; alloc p a -> e; launch q a after e; free p a",
         &[
-            "race: urEnqueueUSMFreeExp on queue 1 frees A, used by kernel add on queue 2; no event orders the free after the use (it asked for no event)",
+            "race: urEnqueueUSMFreeExp on queue 1 frees A, used by kernel add on queue 2; no event orders the free after the use (it returned no event)",
         ],
     ),
     (
