@@ -204,21 +204,21 @@ mod tests {
     use ur::object::env::Env;
 
     fn plan_for(variables: &[(&str, &str)], own: Option<&str>) -> Plan {
-        let (plan, said) = complaints_of(variables, own);
-        assert_eq!(said, Vec::<String>::new());
+        let (plan, reported) = complaints_of(variables, own);
+        assert_eq!(reported, Vec::<String>::new());
         plan
     }
 
     /// A plan and its complaints.
     fn complaints_of(variables: &[(&str, &str)], own: Option<&str>) -> (Plan, Vec<String>) {
-        let said = RefCell::<Vec<String>>::default();
-        let complain = |text: &str| said.borrow_mut().push(text.to_owned());
+        let reported = RefCell::<Vec<String>>::default();
+        let complain = |text: &str| reported.borrow_mut().push(text.to_owned());
         let get = |name: &str| {
             let found = variables.iter().find(|(key, _)| *key == name);
             found.map(|(_, value)| (*value).to_owned())
         };
         let plan = plan(&Env::new(&get, &complain), || own.map(PathBuf::from));
-        (plan, said.into_inner())
+        (plan, reported.into_inner())
     }
 
     /// The adapters' names, from the last path of each candidate.
@@ -308,10 +308,10 @@ mod tests {
     #[test]
     fn a_malformed_search_path_is_reported_and_ignored() {
         let variables = [("UR_ADAPTERS_SEARCH_PATH", "/a:/b")];
-        let (plan, said) = complaints_of(&variables, Some("/own"));
+        let (plan, reported) = complaints_of(&variables, Some("/own"));
         assert_eq!(plan.candidates[0].paths.len(), 4);
         assert_eq!(
-            said,
+            reported,
             [
                 "UR_ADAPTERS_SEARCH_PATH: an item with `:` or `;` needs quotes (at byte 2); accepted: \
                  folders, separated by commas; none is searched"
@@ -326,17 +326,19 @@ mod tests {
             ("UR_LOADER_PRELOAD_FILTER", "off"),
             ("ONEAPI_DEVICE_SELECTOR", "hip:0"),
         ];
-        let (plan, said) = complaints_of(&variables, None);
+        let (plan, reported) = complaints_of(&variables, None);
         assert_eq!((names(&plan).as_str(), plan.deep_bind), ("hip", false));
         assert!(
-            said[0].starts_with("UR_ADAPTERS_DEEP_BIND: `deep` is not understood; accepted: 1, "),
-            "{said:?}"
+            reported[0]
+                .starts_with("UR_ADAPTERS_DEEP_BIND: `deep` is not understood; accepted: 1, "),
+            "{reported:?}"
         );
         assert!(
-            said[1].starts_with("UR_LOADER_PRELOAD_FILTER: `off` is not understood; accepted: 1, "),
-            "{said:?}"
+            reported[1]
+                .starts_with("UR_LOADER_PRELOAD_FILTER: `off` is not understood; accepted: 1, "),
+            "{reported:?}"
         );
-        assert_eq!(said.len(), 2, "{said:?}");
+        assert_eq!(reported.len(), 2, "{reported:?}");
     }
 
     #[test]
@@ -367,9 +369,12 @@ mod tests {
             MANIFESTS.len()
         );
         let wrong = [("ONEAPI_DEVICE_SELECTOR", "hip:0;cdua:1")];
-        let (malformed, said) = complaints_of(&wrong, None);
+        let (malformed, reported) = complaints_of(&wrong, None);
         assert_eq!(malformed.candidates.len(), MANIFESTS.len());
-        assert!(said[0].ends_with("hip:0;cdua:1\n        ^"), "{said:?}");
+        assert!(
+            reported[0].ends_with("hip:0;cdua:1\n        ^"),
+            "{reported:?}"
+        );
     }
 
     #[test]
@@ -384,8 +389,8 @@ mod tests {
                 Some("/own"),
             )
         };
-        let (plan, said) = forced("/z/libx.so,'/y/lib:b.so'");
-        assert!(said.is_empty(), "{said:?}");
+        let (plan, reported) = forced("/z/libx.so,'/y/lib:b.so'");
+        assert!(reported.is_empty(), "{reported:?}");
         let paths: Vec<_> = plan
             .candidates
             .iter()
@@ -398,10 +403,10 @@ mod tests {
                 [PathBuf::from("/y/lib:b.so")]
             ]
         );
-        let (bad, said) = forced("/z/libx.so,");
+        let (bad, reported) = forced("/z/libx.so,");
         assert!(
-            bad.candidates.is_empty() && said.len() == 1,
-            "{bad:?} {said:?}"
+            bad.candidates.is_empty() && reported.len() == 1,
+            "{bad:?} {reported:?}"
         );
     }
 

@@ -148,7 +148,7 @@ extern "C" fn compare(a: *const std::ffi::c_void, b: *const std::ffi::c_void) ->
     })
 }
 
-/// A payload whose destructor panics too.
+/// A panic payload whose destructor panics.
 struct Bomb;
 
 impl Drop for Bomb {

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn maps_change_as_wholes_up_to_the_first_that_fails() -> Result<()> {
+    fn whole_mappings_change_up_to_the_first_failure() -> Result<()> {
         let ranges = two_maps()?;
         let seen = RefCell::new(Vec::new());
         let note = |at, bytes, what: &u8| {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_goes_when_nothing_is_mapped_in_it() -> Result<()> {
+    fn a_range_without_mappings_can_be_freed() -> Result<()> {
         let ranges = two_maps()?;
         assert!(ranges.freed(0x1000, 0x4000).is_err());
         let undo = |of: &&str, _, _, _: &u8| ensure(*of == "range", INVALID);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_taken_apart_once() -> Result<()> {
+    fn clear_unmaps_and_frees_once() -> Result<()> {
         let mut ranges = two_maps()?;
         let left = RefCell::new(Vec::new());
         for _ in 0..2 {

@@ -172,14 +172,14 @@ mod tests {
 
     /// The result of a closure in an environment, and its complaints.
     fn within<T>(pairs: &[(&str, &str)], act: impl FnOnce(&Env<'_>) -> T) -> (T, Vec<String>) {
-        let said = RefCell::<Vec<String>>::default();
+        let reported = RefCell::<Vec<String>>::default();
         let get = |name: &str| {
             let found = pairs.iter().find(|(own, _)| *own == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        let complain = |text: &str| said.borrow_mut().push(text.to_owned());
+        let complain = |text: &str| reported.borrow_mut().push(text.to_owned());
         let value = act(&Env::new(&get, &complain));
-        (value, said.into_inner())
+        (value, reported.into_inner())
     }
 
     #[test]
@@ -198,11 +198,11 @@ mod tests {
     #[test]
     fn invalid_values_are_reported_with_the_accepted_ones() {
         for default in [false, true] {
-            let (value, said) = within(&[("A", "maybe")], |env| env.flag("A", default));
+            let (value, reported) = within(&[("A", "maybe")], |env| env.flag("A", default));
             assert_eq!(value, default);
             let default_text = u8::from(default);
             assert_eq!(
-                said,
+                reported,
                 [format!(
                     "A: `maybe` is not understood; accepted: 1, true, yes, 0, false, no; used instead: {default_text}"
                 )]
@@ -216,20 +216,20 @@ mod tests {
         assert_eq!(word("a"), (0, vec![]));
         assert_eq!(word("b"), (1, vec![]));
         assert_eq!(word(""), (1, vec![]));
-        let (value, said) = word("C");
+        let (value, reported) = word("C");
         assert_eq!(value, 1);
         assert_eq!(
-            said,
+            reported,
             ["A: `C` is not understood; accepted: b, a, c; used instead: b"]
         );
         let number = |text| within(&[("A", text)], |env| env.number("A", 1..=64, "8"));
         assert_eq!(number(" 64 "), (Some(64), vec![]));
         assert_eq!(number(""), (None, vec![]));
         for bad in ["0", "65", "-1", "1.5", "two", "0x10", "4 threads"] {
-            let (value, said) = number(bad);
+            let (value, reported) = number(bad);
             assert_eq!(value, None, "{bad}");
             assert_eq!(
-                said,
+                reported,
                 [format!(
                     "A: `{bad}` is not understood; accepted: a number from 1 to 64; used instead: 8"
                 )]
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn an_empty_variable_is_unset() {
         let pairs = [("EMPTY", ""), ("FLAG", "yes"), ("LIST", "a,b")];
-        let ((), said) = within(&pairs, |env| {
+        let ((), reported) = within(&pairs, |env| {
             assert_eq!(env.text("EMPTY"), None);
             assert!(env.flag("EMPTY", true) && !env.flag("EMPTY", false));
             assert!(env.list("EMPTY").is_none());
@@ -267,7 +267,7 @@ mod tests {
             );
             assert_eq!(env.text("NONE"), None);
         });
-        assert_eq!(said, Vec::<String>::new());
+        assert_eq!(reported, Vec::<String>::new());
     }
 
     proptest! {

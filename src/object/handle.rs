@@ -393,17 +393,17 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_the_last_is_the_next_one_s() {
+    fn memory_of_a_dropped_event_is_reused() {
         let count = Arc::new(AtomicU32::new(0));
         let make = || Object::<Kept>::new_handle(table(), || Kept(count.clone()));
-        // SAFETY: the handle is alive.
+        // SAFETY: the test holds a reference to the object.
         let end = |handle| unsafe { Object::<Kept>::borrow(handle, table()) }.map(Object::release);
         let all = [(); 3].map(|()| make());
         for handle in all {
             assert_eq!(end(handle), Ok(Ok(())));
         }
         assert_eq!(count.load(Ordering::Relaxed), 3, "each is dropped");
-        // A released event stays invalid until its memory is an event again.
+        // A released handle is refused until its memory holds an event again.
         let gone = Err(Error::new(UR_RESULT_ERROR_INVALID_EVENT));
         assert_eq!(end(all[2]), gone);
         assert_eq!([(); 3].map(|()| make()), [all[2], all[1], all[0]]);
@@ -427,7 +427,7 @@ mod tests {
         let count = Arc::new(AtomicU32::new(0));
         let inside = Object::new(table(), Probe(count.clone()));
         let handle = inside.into_handle();
-        // SAFETY: the handle is alive.
+        // SAFETY: the test holds a reference to the object.
         let seen = unsafe { Object::<Probe>::borrow(handle, table()) }.unwrap();
         seen.retain();
         assert_eq!(seen.api_refs(), 2);
@@ -451,7 +451,7 @@ mod tests {
     fn foreign_and_wrong_handles_are_distinguished() {
         let queue = Object::immortal(table(), Other);
         let foreign: &'static ur_dditable_t = Box::leak(Box::default());
-        // SAFETY: null, and a live object.
+        // SAFETY: null, or the handle of a live object of the test.
         unsafe {
             let code = |result: Result<&Object<Probe>>| result.err().map(Error::code);
             assert_eq!(

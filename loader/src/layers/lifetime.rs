@@ -76,19 +76,19 @@ fn report_leaks(leaks: &[Leak]) {
             kind,
             address,
             references,
-            made,
+            created,
             ..
         } = leak;
         let plural = if *references == 1 { "" } else { "s" };
         let mut text = format!(
             "leak: {} {address:#x} has {references} reference{plural}, created by {}",
             name(*kind),
-            origin(made)
+            origin(created)
         );
-        for line in made
+        for line in created
             .stack
             .iter()
-            .flat_map(|stack| stack.lines(made.function))
+            .flat_map(|stack| stack.lines(created.function))
         {
             text.push_str("\n    ");
             text.push_str(&line);

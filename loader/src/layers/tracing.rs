@@ -7,12 +7,12 @@
 //!
 //! ```text
 //! UR_TRACE_OUTPUT     stderr (also if unset), stdout, none, or a file's path: %p is the process id
-//! UR_TRACE_FORMAT     text: two lines a call, each written at once, so that a crash loses none
-//!                     json: one event a call, for Perfetto; a crash loses what is in the buffer
-//! UR_TRACE_FUNCTIONS  names with * and ?, comma-separated; those after `!` are left out
+//! UR_TRACE_FORMAT     text: two lines per call, each written at once, so that a crash loses none
+//!                     json: one event per call, for Perfetto; a crash loses the buffered events
+//! UR_TRACE_FUNCTIONS  names with * and ?, comma-separated; those after `!` are excluded
 //! UR_TRACE_ADAPTERS   names of adapters such as native_cpu; same syntax
-//! UR_TRACE_MIN_TIME   10us, 1.5ms: shorter calls leave no line; text has one line a call then
-//! UR_TRACE_SUMMARY    a file for the figures of each function, as JSON; counts short calls too
+//! UR_TRACE_MIN_TIME   10us, 1.5ms: shorter calls are not shown; text then has one line per call
+//! UR_TRACE_SUMMARY    a file for the statistics of each function, as JSON; includes short calls
 //! ```
 //!
 //! Arguments are shown before the call, outputs after a successful one. The outputs of a failed

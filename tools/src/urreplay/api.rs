@@ -181,7 +181,7 @@ impl<'a> Session<'a> {
     }
 
     #[inline]
-    /// Frees memory after all work in the context.
+    /// Frees memory on the host.
     pub fn free(&self, block: Block) -> Answer<()> {
         // SAFETY: the block is live, and this call consumes it.
         check("urUSMFree", unsafe {

@@ -187,7 +187,7 @@ impl Call {
     ///
     /// # Safety
     /// The pointer is null or readable. After a success it points to the handle.
-    pub unsafe fn made(
+    pub unsafe fn created(
         &self,
         kind: Kind,
         at: *const *const c_void,
@@ -200,10 +200,10 @@ impl Call {
             return;
         }
         // SAFETY: the caller guarantees a null or readable pointer.
-        let made = unsafe { read(at) };
-        let given = !warned || made != before;
-        if given && !made.is_null() {
-            HANDLES.made(kind, made.addr(), || self.call_site());
+        let created = unsafe { read(at) };
+        let given = !warned || created != before;
+        if given && !created.is_null() {
+            HANDLES.created(kind, created.addr(), || self.call_site());
         }
     }
 
@@ -225,16 +225,16 @@ impl Call {
     ///
     /// # Safety
     /// The pointer is null or points to a handle.
-    pub unsafe fn made_unless(
+    pub unsafe fn created_unless(
         &self,
         kind: Kind,
         at: *const *const c_void,
         previous_output: *const c_void,
     ) {
         // SAFETY: the caller guarantees a pointer that is null or points to a handle.
-        let made = unsafe { read(at) };
-        if !made.is_null() && made != previous_output {
-            HANDLES.made(kind, made.addr(), || self.call_site());
+        let created = unsafe { read(at) };
+        if !created.is_null() && created != previous_output {
+            HANDLES.created(kind, created.addr(), || self.call_site());
         }
     }
 
@@ -269,7 +269,7 @@ impl Call {
         for &handle in list.iter().filter(|handle| !handle.is_null()) {
             match lender {
                 Some(by) => self.lends(kind, handle, by),
-                None => HANDLES.made(kind, handle.addr(), || self.call_site()),
+                None => HANDLES.created(kind, handle.addr(), || self.call_site()),
             }
         }
     }
@@ -337,11 +337,11 @@ impl Call {
             HandleError::OtherKind(other) => {
                 format!("is a handle of another kind: {}", name(*other))
             }
-            HandleError::Borrowed { made } => format!(
+            HandleError::Borrowed { created } => format!(
                 "is released, but the application has no reference to it; returned by {}",
-                origin_with_caller(made)
+                origin_with_caller(created)
             ),
-            HandleError::Dead { made, released } => {
+            HandleError::Dead { created, released } => {
                 let end = match released {
                     Some(released) => {
                         format!(
@@ -351,7 +351,7 @@ impl Call {
                     }
                     None => "ended with the objects that returned it".to_owned(),
                 };
-                format!("{end}; created by {}", origin_with_caller(made))
+                format!("{end}; created by {}", origin_with_caller(created))
             }
         };
         report::finding(Level::Error, format_args!("{what} {why}"));

@@ -44,7 +44,7 @@ struct Entry {
     /// Lent by an object that outlives every use.
     pinned: bool,
     lenders: Vec<Lender>,
-    made: CallSite,
+    created: CallSite,
     released: Option<CallSite>,
 }
 
@@ -59,12 +59,12 @@ pub enum HandleError {
     Unknown,
     OtherKind(Kind),
     Dead {
-        made: CallSite,
+        created: CallSite,
         released: Option<CallSite>,
     },
     /// The handle is alive, but the application has no reference to release.
     Borrowed {
-        made: CallSite,
+        created: CallSite,
     },
 }
 
@@ -74,7 +74,7 @@ pub struct Leak {
     pub address: usize,
     pub references: u32,
     pub serial: u64,
-    pub made: CallSite,
+    pub created: CallSite,
 }
 
 /// A release whose adapter call is in progress. [`Registry::restore`] undoes it.
@@ -84,14 +84,14 @@ pub struct PendingRelease {
 }
 
 impl Entry {
-    fn lent(kind: Kind, serial: u64, made: CallSite) -> Entry {
+    fn lent(kind: Kind, serial: u64, created: CallSite) -> Entry {
         Entry {
             kind,
             references: 0,
             serial,
             pinned: false,
             lenders: Vec::new(),
-            made,
+            created,
             released: None,
         }
     }
@@ -125,7 +125,7 @@ impl Registry {
     }
 
     /// Adds a reference of the application, to a new object or to a known one.
-    pub fn made(&self, kind: Kind, address: usize, by: impl FnOnce() -> CallSite) {
+    pub fn created(&self, kind: Kind, address: usize, by: impl FnOnce() -> CallSite) {
         let mut shard = self.shard(address);
         let existing = shard.get_mut(&address).filter(|entry| entry.kind == kind);
         let entry = match existing {
@@ -147,7 +147,7 @@ impl Registry {
                 pinned: existing.as_ref().is_some_and(|entry| entry.pinned),
                 // Lenders of an earlier object are dead and do no harm.
                 lenders: existing.map_or_else(Vec::new, |entry| std::mem::take(&mut entry.lenders)),
-                made: by(),
+                created: by(),
                 released: None,
             },
         };
@@ -163,13 +163,13 @@ impl Registry {
             && entry.kind == kind
         {
             if entry.references == 0 {
-                entry.made = by();
+                entry.created = by();
                 entry.released = None;
             }
             entry.references = entry.references.saturating_add(1);
             return;
         }
-        self.made(kind, address, by);
+        self.created(kind, address, by);
     }
 
     /// Records a handle that the application has no reference to. It is alive while `lender` is, or
@@ -199,7 +199,7 @@ impl Registry {
         if entry.references == 0 && entry.released.take().is_some() {
             // A released handle that is lent again has a new creation record, though the object may
             // be the old one.
-            entry.made = by();
+            entry.created = by();
         }
         match lender {
             Some(lender) if !entry.lenders.contains(&lender) => {
@@ -228,7 +228,7 @@ impl Registry {
             return Ok(());
         }
         let lenders = entry.lenders.clone();
-        let (made, released) = (entry.made.clone(), entry.released.clone());
+        let (created, released) = (entry.created.clone(), entry.released.clone());
         drop(shard);
         if lenders
             .iter()
@@ -236,7 +236,7 @@ impl Registry {
         {
             return Ok(());
         }
-        Err(HandleError::Dead { made, released })
+        Err(HandleError::Dead { created, released })
     }
 
     fn alive(&self, which: Lender, depth: usize) -> bool {
@@ -275,11 +275,11 @@ impl Registry {
             let serial = entry.serial;
             return Ok(PendingRelease { address, serial });
         }
-        let made = shard.get(&address).map(|entry| entry.made.clone());
+        let created = shard.get(&address).map(|entry| entry.created.clone());
         drop(shard);
         self.check(kind, address)?;
-        match made {
-            Some(made) => Err(HandleError::Borrowed { made }),
+        match created {
+            Some(created) => Err(HandleError::Borrowed { created }),
             None => Err(HandleError::Unknown),
         }
     }
@@ -309,7 +309,7 @@ impl Registry {
                 address,
                 references: entry.references,
                 serial: entry.serial,
-                made: entry.made,
+                created: entry.created,
             }));
         }
         leaks.sort_by_key(|leak| leak.serial);

@@ -467,7 +467,7 @@ unsafe fn call_with_checks<const NUMBER: usize>(
             // adapters return a program that failed to link, for its log.
             let result = if *cleared { UR_RESULT_SUCCESS } else { result };
             // SAFETY: the output is null or holds what the adapter wrote.
-            unsafe { call.made(*kind, arguments.get(*at), before, result) };
+            unsafe { call.created(*kind, arguments.get(*at), before, result) };
         }
     }
     if call.succeeded(result) {
@@ -544,7 +544,7 @@ unsafe fn record_output(
     unsafe {
         match (*role, lender) {
             (Role::Retains(kind), _) => call.retained(kind, arguments.pointer(at)),
-            (Role::Keeps(kind), _) => call.made_unless(kind, arguments.get(at), before),
+            (Role::Keeps(kind), _) => call.created_unless(kind, arguments.get(at), before),
             (Role::Lends(kind), Some(lender)) => call.lent(kind, arguments.get(at), lender),
             (
                 Role::Fills {

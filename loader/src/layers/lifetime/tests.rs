@@ -23,10 +23,10 @@ fn describe(error: &HandleError) -> String {
     match error {
         HandleError::Unknown => "unknown".into(),
         HandleError::OtherKind(kind) => format!("a {}", name(*kind)),
-        HandleError::Borrowed { made } => format!("borrowed by {}", made.function),
-        HandleError::Dead { made, released } => {
+        HandleError::Borrowed { created } => format!("borrowed by {}", created.function),
+        HandleError::Dead { created, released } => {
             let end = released.as_ref().map_or("lender", |end| end.function);
-            format!("created by {}, ended by {end}", made.function)
+            format!("created by {}, ended by {end}", created.function)
         }
     }
 }
@@ -49,7 +49,7 @@ const EVENT: usize = 0x3000;
 fn references_are_counted() {
     let handles = Registry::new();
     assert_eq!(state(&handles, Kind::Queue, QUEUE), "unknown");
-    handles.made(Kind::Queue, QUEUE, by("create"));
+    handles.created(Kind::Queue, QUEUE, by("create"));
     handles.retained(Kind::Queue, QUEUE, by("retain"));
     assert_eq!(state(&handles, Kind::Event, QUEUE), "a queue");
     assert!(release(&handles, Kind::Event, QUEUE).is_err_and(|why| why == "a queue"));
@@ -65,9 +65,9 @@ fn references_are_counted() {
     assert!(release(&handles, Kind::Queue, QUEUE).is_err_and(|why| why == dead));
 
     // A new handle at the address is unrelated to the old one.
-    handles.made(Kind::Queue, QUEUE, by("create"));
+    handles.created(Kind::Queue, QUEUE, by("create"));
     handles.restore(&pending);
-    handles.made(Kind::Context, CONTEXT, by("create"));
+    handles.created(Kind::Context, CONTEXT, by("create"));
     let leaks: Vec<_> = handles
         .clear()
         .iter()
@@ -83,7 +83,7 @@ fn references_are_counted() {
 #[test]
 fn a_lent_handle_is_alive_while_its_lender_is() {
     let handles = Registry::new();
-    handles.made(Kind::Event, EVENT, by("enqueue"));
+    handles.created(Kind::Event, EVENT, by("enqueue"));
     handles.lent(Kind::Queue, QUEUE, Some(EVENT), by("event info"));
     handles.lent(Kind::Context, CONTEXT, Some(QUEUE), by("queue info"));
     assert_eq!(state(&handles, Kind::Context, CONTEXT), "ok");
@@ -108,7 +108,7 @@ fn a_lent_handle_is_alive_while_its_lender_is() {
         "created by retain, ended by release"
     );
     // A new event at the event's address lends nothing.
-    handles.made(Kind::Event, EVENT, by("enqueue"));
+    handles.created(Kind::Event, EVENT, by("enqueue"));
     assert_eq!(
         state(&handles, Kind::Queue, QUEUE),
         "created by retain, ended by release"
@@ -119,7 +119,7 @@ fn a_lent_handle_is_alive_while_its_lender_is() {
 #[test]
 fn lenders_of_each_other_can_end() {
     let handles = Registry::new();
-    handles.made(Kind::Context, CONTEXT, by("create"));
+    handles.created(Kind::Context, CONTEXT, by("create"));
     handles.lent(Kind::UsmPool, QUEUE, Some(CONTEXT), by("pool"));
     handles.lent(Kind::Context, CONTEXT, Some(QUEUE), by("context of pool"));
     assert_eq!(state(&handles, Kind::UsmPool, QUEUE), "ok");
@@ -137,8 +137,8 @@ fn lenders_of_each_other_can_end() {
 #[test]
 fn kinds_without_a_count_have_one_reference() {
     let handles = Registry::new();
-    handles.made(Kind::Graph, QUEUE, by("create"));
-    handles.made(Kind::Graph, QUEUE, by("end of capture"));
+    handles.created(Kind::Graph, QUEUE, by("create"));
+    handles.created(Kind::Graph, QUEUE, by("end of capture"));
     assert!(release(&handles, Kind::Graph, QUEUE).is_ok());
     assert_eq!(
         state(&handles, Kind::Graph, QUEUE),
@@ -151,7 +151,7 @@ fn dead_entries_are_removed_from_a_full_shard() {
     let handles = Registry::new();
     for at in 1..=10_000usize {
         let address = at << 4;
-        handles.made(Kind::Event, address, by("enqueue"));
+        handles.created(Kind::Event, address, by("enqueue"));
         assert!(release(&handles, Kind::Event, address).is_ok());
     }
     assert_eq!(state(&handles, Kind::Event, 1 << 4), "unknown");

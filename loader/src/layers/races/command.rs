@@ -141,11 +141,11 @@ impl Command {
     /// Runs a command that allocates a block.
     ///
     /// # Safety
-    /// After a success `event` is null or points to the event, and `made` is null or points to the
+    /// After a success `event` is null or points to the event, and `created` is null or points to the
     /// block's address.
     pub unsafe fn run_alloc(
         &mut self,
-        made: *const *mut c_void,
+        created: *const *mut c_void,
         size: usize,
         event: *const ur_event_handle_t,
         call: &mut dyn FnMut() -> ur_result_t,
@@ -156,7 +156,7 @@ impl Command {
         let result = call();
         // SAFETY: the caller guarantees both outputs after a success.
         unsafe {
-            self.allocated(result, made, size);
+            self.allocated(result, created, size);
             self.end(result, event);
         }
         result
@@ -274,15 +274,19 @@ impl Command {
             task.is_some() && !enqueued.before.is_unknown() && !captures(self.queue)
         });
         let Some(enqueued) = enqueued else {
-            let own = false;
-            return HostTask { task, data, own };
+            let is_wrapper = false;
+            return HostTask {
+                task,
+                data,
+                is_wrapper,
+            };
         };
         let before = enqueued.before.clone();
         let boxed = Box::new(Task { task, data, before });
         HostTask {
             task: Some(run),
             data: Box::into_raw(boxed).cast(),
-            own: true,
+            is_wrapper: true,
         }
     }
 
@@ -290,8 +294,8 @@ impl Command {
     ///
     /// # Safety
     /// After a success the pointer has the address.
-    unsafe fn allocated(&self, result: ur_result_t, made: *const *mut c_void, size: usize) {
-        let Some(enqueued) = self.enqueued.as_ref().filter(|_| !made.is_null()) else {
+    unsafe fn allocated(&self, result: ur_result_t, created: *const *mut c_void, size: usize) {
+        let Some(enqueued) = self.enqueued.as_ref().filter(|_| !created.is_null()) else {
             return;
         };
         if let Some(mut state) = state_on_success(result) {
@@ -302,7 +306,7 @@ impl Command {
                 implied_by: (!self.in_order && !self.what.event).then(|| enqueued.before.clone()),
             };
             // SAFETY: not null, and the caller guarantees the address after a success.
-            let address = unsafe { *made }.addr();
+            let address = unsafe { *created }.addr();
             state.blocks.allocated(address, size, allocation);
         }
     }
@@ -331,8 +335,8 @@ impl Command {
             state.blocks.complete_free(freed);
         }
         // SAFETY: the caller guarantees the event after a success.
-        let made = unsafe { event.as_ref() }.filter(|event| !event.is_null());
-        if let Some(event) = made {
+        let created = unsafe { event.as_ref() }.filter(|event| !event.is_null());
+        if let Some(event) = created {
             state.signalled(event.addr(), enqueued.event.clone(), self.again);
         }
         if let Some(recorded) = self
@@ -354,7 +358,7 @@ struct HostTask {
     task: ur_exp_host_task_function_t,
     data: *mut c_void,
     /// Whether `data` is a boxed `Task`.
-    own: bool,
+    is_wrapper: bool,
 }
 
 impl HostTask {
@@ -364,7 +368,7 @@ impl HostTask {
     /// The adapter refused the task, so that it will not run.
     /// The adapter refused it, so that it will not run.
     unsafe fn refused(self) {
-        if self.own {
+        if self.is_wrapper {
             // SAFETY: `Command::task` boxed it, and the refused task has the only pointer.
             drop(unsafe { Box::from_raw(self.data.cast::<Task>()) });
         }

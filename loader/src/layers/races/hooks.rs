@@ -14,13 +14,13 @@ use super::{CommandBuffer, QueueProperties, command, report, report_findings, st
 ///
 /// # Safety
 /// After a success the pointer has the queue; the properties are null or readable.
-pub unsafe fn queue_made(
+pub unsafe fn queue_created(
     result: ur_result_t,
-    made: *const ur_queue_handle_t,
+    created: *const ur_queue_handle_t,
     device: ur_device_handle_t,
     properties: *const ur_queue_properties_t,
 ) {
-    if result != UR_RESULT_SUCCESS || made.is_null() {
+    if result != UR_RESULT_SUCCESS || created.is_null() {
         return;
     }
     // SAFETY: the caller guarantees null or readable properties.
@@ -28,7 +28,7 @@ pub unsafe fn queue_made(
     let properties = QueueProperties::new(device, flags);
     if let Some(mut state) = state_on_success(result) {
         // SAFETY: not null, and the caller guarantees the queue after a success.
-        state.add_queue(unsafe { *made }.addr(), properties);
+        state.add_queue(unsafe { *created }.addr(), properties);
     }
 }
 
@@ -45,16 +45,16 @@ pub fn queue_opened(result: ur_result_t, queue: ur_queue_handle_t) {
 ///
 /// # Safety
 /// After a success the pointer has the queue.
-pub unsafe fn open_queue_made(
+pub unsafe fn open_queue_created(
     result: ur_result_t,
-    made: *const ur_queue_handle_t,
+    created: *const ur_queue_handle_t,
     device: ur_device_handle_t,
 ) {
     // SAFETY: the caller guarantees the queue after a success.
-    unsafe { queue_made(result, made, device, std::ptr::null()) };
-    if result == UR_RESULT_SUCCESS && !made.is_null() {
+    unsafe { queue_created(result, created, device, std::ptr::null()) };
+    if result == UR_RESULT_SUCCESS && !created.is_null() {
         // SAFETY: not null, and the caller guarantees the queue after a success.
-        queue_opened(result, unsafe { *made });
+        queue_opened(result, unsafe { *created });
     }
 }
 
@@ -145,7 +145,7 @@ pub unsafe fn event_queried(
     }
 }
 
-/// Records a query of a timestamp: those of the end show completion.
+/// Records a query of a timestamp. The end's timestamps show completion.
 pub fn event_timed(result: ur_result_t, event: ur_event_handle_t, what: ur_profiling_info_t) {
     if matches!(
         what,
@@ -159,13 +159,13 @@ pub fn event_timed(result: ur_result_t, event: ur_event_handle_t, what: ur_profi
 ///
 /// # Safety
 /// The pointer is null or, after a success, has the event.
-pub unsafe fn event_unknown(result: ur_result_t, made: *const ur_event_handle_t) {
-    if made.is_null() {
+pub unsafe fn event_unknown(result: ur_result_t, created: *const ur_event_handle_t) {
+    if created.is_null() {
         return;
     }
     if let Some(mut state) = state_on_success(result) {
         // SAFETY: not null, and the caller guarantees the event after a success.
-        let event = unsafe { *made }.addr();
+        let event = unsafe { *created }.addr();
         state.signalled(event, Order::unknown(), false);
     }
 }
@@ -197,17 +197,17 @@ pub fn event_released(event: ur_event_handle_t) {
 ///
 /// # Safety
 /// After a success the pointer has the kernel; the name is null or a C string.
-pub unsafe fn kernel_made(
+pub unsafe fn kernel_created(
     result: ur_result_t,
-    made: *const ur_kernel_handle_t,
+    created: *const ur_kernel_handle_t,
     name: *const std::ffi::c_char,
 ) {
-    if made.is_null() || name.is_null() {
+    if created.is_null() || name.is_null() {
         return;
     }
     if let Some(mut state) = state_on_success(result) {
         // SAFETY: not null, and the caller guarantees the kernel after a success and a C string.
-        let (kernel, name) = unsafe { (*made, std::ffi::CStr::from_ptr(name)) };
+        let (kernel, name) = unsafe { (*created, std::ffi::CStr::from_ptr(name)) };
         let name = Arc::from(name.to_string_lossy());
         state.kernels.insert(kernel.addr(), name);
     }
@@ -220,16 +220,16 @@ pub unsafe fn kernel_made(
 pub unsafe fn allocated(
     function: &'static str,
     result: ur_result_t,
-    made: *const *mut c_void,
+    created: *const *mut c_void,
     size: usize,
 ) {
-    if made.is_null() {
+    if created.is_null() {
         return;
     }
     let what = host(function);
     if let Some(mut state) = state_on_success(result) {
         // SAFETY: not null, and the caller guarantees the address after a success.
-        let address = unsafe { *made }.addr();
+        let address = unsafe { *created }.addr();
         let allocation = Step::host(what);
         state.blocks.allocated(address, size, allocation);
     }
@@ -239,13 +239,13 @@ pub unsafe fn allocated(
 ///
 /// # Safety
 /// The pointer is null or, after a success, has the address.
-pub unsafe fn replaced(result: ur_result_t, made: *const *mut c_void) {
-    if made.is_null() {
+pub unsafe fn replaced(result: ur_result_t, created: *const *mut c_void) {
+    if created.is_null() {
         return;
     }
     if let Some(mut state) = state_on_success(result) {
         // SAFETY: not null, and the caller guarantees the address after a success.
-        let address = unsafe { *made }.addr();
+        let address = unsafe { *created }.addr();
         state.blocks.forget(address, 1);
     }
 }
@@ -323,16 +323,16 @@ fn host(function: &'static str) -> Operation {
 ///
 /// # Safety
 /// The pointer is null or, after a success, has the command buffer.
-pub unsafe fn command_buffer_made(
+pub unsafe fn command_buffer_created(
     result: ur_result_t,
-    made: *const ur_exp_command_buffer_handle_t,
+    created: *const ur_exp_command_buffer_handle_t,
 ) {
-    if made.is_null() {
+    if created.is_null() {
         return;
     }
     if let Some(mut state) = state_on_success(result) {
         // SAFETY: not null, and the caller guarantees the command buffer after a success.
-        let buffer = unsafe { *made }.addr();
+        let buffer = unsafe { *created }.addr();
         state
             .command_buffers
             .insert(buffer, CommandBuffer::default());
@@ -385,7 +385,7 @@ pub struct Registration {
     pub callback: ur_event_callback_t,
     pub data: *mut c_void,
     /// Whether `data` is a boxed `Watched`.
-    own: bool,
+    is_wrapper: bool,
 }
 
 /// Wraps the application's event callback, so that its call marks the event complete.
@@ -395,11 +395,11 @@ pub fn wrap_callback(
     data: *mut c_void,
 ) -> Registration {
     let Some(state) = state_on_success(UR_RESULT_SUCCESS).filter(|_| callback.is_some()) else {
-        let own = false;
+        let is_wrapper = false;
         return Registration {
             callback,
             data,
-            own,
+            is_wrapper,
         };
     };
     let order = state.order_of(event.addr());
@@ -411,7 +411,7 @@ pub fn wrap_callback(
     Registration {
         callback: Some(notify),
         data: Box::into_raw(watched).cast(),
-        own: true,
+        is_wrapper: true,
     }
 }
 
@@ -422,7 +422,7 @@ impl Registration {
     /// The adapter refused the callback, so that it will not call it.
     /// The adapter refused it, so that it will not be called.
     pub unsafe fn refused(self) {
-        if self.own {
+        if self.is_wrapper {
             // SAFETY: `wrap_callback` boxed it, and the refused registration has the only pointer.
             drop(unsafe { Box::from_raw(self.data.cast::<Watched>()) });
         }

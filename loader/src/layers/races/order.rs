@@ -4,11 +4,10 @@
 //! `ur::timeline`. It must never know a handle, an adapter or an allocation.
 //!
 //! An in-order queue is one lane. An out-of-order queue has a **spine**, a lane on which every
-//! command has an epoch. It also has a lane for each set of mutually ordered commands. A command
-//! takes the lane of a command that precedes it, so that a chain of events costs one lane. A
-//! barrier or marker that waits for everything is a point of the spine, which covers all earlier
-//! commands at once. A command is covered, or complete, if its point on its lane or on the spine
-//! is.
+//! command has an epoch. It also has a lane for each chain of ordered commands: a command takes the
+//! lane of a command that precedes it, if it has one. A barrier or marker that waits for everything
+//! is a point of the spine, which covers all earlier commands at once. A command is covered, or
+//! complete, if its point on its lane or on the spine is.
 //!
 //! Native handles, external semaphores and graphs may order commands unseen. Such an order is
 //! **unknown**: every comparison with it answers "ordered".

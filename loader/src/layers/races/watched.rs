@@ -70,10 +70,10 @@ after! {
     /// Functions that are recorded after the call.
     ANSWERS:
     urQueueCreate ur_queue_create_params_t |p, result| {
-        queue_made(result, *p.pphQueue, *p.phDevice, *p.ppProperties);
+        queue_created(result, *p.pphQueue, *p.phDevice, *p.ppProperties);
     }
     urQueueCreateWithNativeHandle ur_queue_create_with_native_handle_params_t |p, result| {
-        open_queue_made(result, *p.pphQueue, *p.phDevice);
+        open_queue_created(result, *p.pphQueue, *p.phDevice);
     }
     urQueueGetNativeHandle ur_queue_get_native_handle_params_t |p, result| {
         queue_opened(result, *p.phQueue);
@@ -112,7 +112,7 @@ after! {
         event_retained(result, *p.phEvent);
     }
     urKernelCreate ur_kernel_create_params_t |p, result| {
-        kernel_made(result, *p.pphKernel, *p.ppKernelName);
+        kernel_created(result, *p.pphKernel, *p.ppKernelName);
     }
     urUSMHostAlloc ur_usm_host_alloc_params_t |p, result| {
         allocated("urUSMHostAlloc", result, (*p.pppMem).cast(), *p.psize);
@@ -124,7 +124,7 @@ after! {
         allocated("urUSMSharedAlloc", result, (*p.pppMem).cast(), *p.psize);
     }
     urCommandBufferCreateExp ur_command_buffer_create_exp_params_t |p, result| {
-        command_buffer_made(result, *p.pphCommandBuffer);
+        command_buffer_created(result, *p.pphCommandBuffer);
     }
     urCommandBufferUpdateKernelLaunchExp ur_command_buffer_update_kernel_launch_exp_params_t |p, result| {
         updated(result, *p.phCommandBuffer);
