@@ -13,9 +13,9 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     crate::tests!["across_contexts";
-        commands_wait, kernels_wait, markers_and_barriers_wait, barriers_hold_back, host_tasks_wait,
-        contexts_take_turns, an_event_of_both_contexts, free_waits, allocation_waits,
-        a_released_event_still_holds_back, a_complete_event_holds_nothing_back, waiting_for_both,
+        commands_wait, kernels_wait, markers_and_barriers_wait, barriers_block_later_commands, host_tasks_wait,
+        chain_alternates_contexts, wait_list_mixes_contexts, free_waits, allocation_waits,
+        released_event_still_orders, complete_event_does_not_block, host_waits_for_both_contexts,
     ]
 }
 
@@ -65,6 +65,7 @@ fn near(fixture: &Fixture) -> Result<(Context, [Queue; 2]), Stop> {
     Ok((context, queues))
 }
 
+/// A fill and a copy wait for an event of another context.
 fn commands_wait(fixture: &Fixture) -> Done {
     let (context, queues) = near(fixture)?;
     let memory = context.usm(fixture, Kind::Device, 4096)?;
@@ -82,6 +83,7 @@ fn commands_wait(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A kernel launch waits for an event of another context.
 fn kernels_wait(fixture: &Fixture) -> Done {
     let (context, queues) = near(fixture)?;
     let kernel = Program::new(fixture, &context)?.kernel(ADD)?;
@@ -101,6 +103,7 @@ fn kernels_wait(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A marker and a barrier wait for an event of another context.
 fn markers_and_barriers_wait(fixture: &Fixture) -> Done {
     let (_context, queues) = near(fixture)?;
     for queue in queues {
@@ -114,7 +117,8 @@ fn markers_and_barriers_wait(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn barriers_hold_back(fixture: &Fixture) -> Done {
+/// A barrier that waits for another context blocks the later commands of its queue.
+fn barriers_block_later_commands(fixture: &Fixture) -> Done {
     let (context, queues) = near(fixture)?;
     let memory = context.usm(fixture, Kind::Device, 4096)?;
     for queue in queues {
@@ -127,6 +131,7 @@ fn barriers_hold_back(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A host task waits for an event of another context and runs once.
 fn host_tasks_wait(fixture: &Fixture) -> Done {
     let (_context, queues) = near(fixture)?;
     for queue in queues {
@@ -141,8 +146,8 @@ fn host_tasks_wait(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// A chain that changes its context at every step.
-fn contexts_take_turns(fixture: &Fixture) -> Done {
+/// A chain of host tasks that changes its context at every step runs in order.
+fn chain_alternates_contexts(fixture: &Fixture) -> Done {
     let (one, two) = (near(fixture)?, near(fixture)?);
     let queues: Vec<&Queue> = one.1.iter().chain(&two.1).collect();
     let gate = Gate::close(fixture, queues[0])?;
@@ -168,8 +173,8 @@ fn contexts_take_turns(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// A wait list may mix its own context's events with others'.
-fn an_event_of_both_contexts(fixture: &Fixture) -> Done {
+/// A wait list may name events of its own context and of another one.
+fn wait_list_mixes_contexts(fixture: &Fixture) -> Done {
     let (context, [queue, other]) = near(fixture)?;
     let memory = context.usm(fixture, Kind::Device, 4096)?;
     let far = Far::new(fixture)?;
@@ -187,7 +192,7 @@ fn need_async(fixture: &Fixture) -> Done {
     }
 }
 
-/// A block freed after another context's command is not handed out before that has completed.
+/// A block whose free waits for another context is not reused before that free completes.
 fn free_waits(fixture: &Fixture) -> Done {
     need_async(fixture)?;
     let (context, queues) = near(fixture)?;
@@ -211,6 +216,7 @@ fn free_waits(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// An asynchronous allocation waits for an event of another context.
 fn allocation_waits(fixture: &Fixture) -> Done {
     need_async(fixture)?;
     let (context, queues) = near(fixture)?;
@@ -225,7 +231,8 @@ fn allocation_waits(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn a_released_event_still_holds_back(fixture: &Fixture) -> Done {
+/// A command waits for an event of another context that was released after the call.
+fn released_event_still_orders(fixture: &Fixture) -> Done {
     let (context, queues) = near(fixture)?;
     let memory = context.usm(fixture, Kind::Device, 64)?;
     for queue in queues {
@@ -249,7 +256,8 @@ fn a_released_event_still_holds_back(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn a_complete_event_holds_nothing_back(fixture: &Fixture) -> Done {
+/// A complete event of another context does not block a command.
+fn complete_event_does_not_block(fixture: &Fixture) -> Done {
     let (context, queues) = near(fixture)?;
     let memory = context.usm(fixture, Kind::Device, 64)?;
     for queue in queues {
@@ -261,7 +269,8 @@ fn a_complete_event_holds_nothing_back(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn waiting_for_both(fixture: &Fixture) -> Done {
+/// `urEventWait` takes events of two contexts and returns when both are complete.
+fn host_waits_for_both_contexts(fixture: &Fixture) -> Done {
     let (context, [queue, _]) = near(fixture)?;
     let memory = context.usm(fixture, Kind::Device, 64)?;
     let far = Far::new(fixture)?;

@@ -24,7 +24,7 @@ pub fn all() -> Vec<Test> {
         },
     ));
     tests.extend(crate::tests!["platform";
-        platform_get, platform_get_is_stable, api_version, belongs_to_its_adapter, backend_options,
+        get_lists_platforms, lists_are_stable, api_version, belongs_to_its_adapter, backend_options,
         native_handle,
     ]);
     tests.extend(info::tests(
@@ -44,6 +44,7 @@ fn release_all(fixture: &Fixture, list: &[ur_adapter_handle_t]) -> Done {
         .try_for_each(|adapter| fixture.ur.urAdapterRelease(*adapter).ok())
 }
 
+/// `urAdapterGet` reports at least one adapter and refuses a list with room for none.
 fn get_counts(fixture: &Fixture) -> Done {
     let mut count = 0;
     fixture.ur.urAdapterGet(0, null_mut(), &mut count).ok()?;
@@ -57,6 +58,7 @@ fn get_counts(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// `urAdapterGet` fills as many entries as fit, writes no more, and reports the full count.
 fn get_fills_what_fits(fixture: &Fixture) -> Done {
     let mut count = 0;
     fixture.ur.urAdapterGet(0, null_mut(), &mut count).ok()?;
@@ -87,6 +89,7 @@ fn get_fills_what_fits(fixture: &Fixture) -> Done {
     release_all(fixture, &[one])
 }
 
+/// Two calls of `urAdapterGet` list the same handles.
 fn get_is_stable(fixture: &Fixture) -> Done {
     let first = adapters(fixture.ur)?;
     let second = adapters(fixture.ur)?;
@@ -105,6 +108,7 @@ fn references(fixture: &Fixture) -> Result<u32, Stop> {
     })
 }
 
+/// A retain and a release of an adapter change its reference count by one.
 fn counts_references(fixture: &Fixture) -> Done {
     let before = references(fixture)?;
     check!(before > 0, "an adapter in use has no references");
@@ -119,6 +123,7 @@ fn counts_references(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// `urAdapterGetLastError` succeeds without an error and gives null or a terminated string.
 fn last_error(fixture: &Fixture) -> Done {
     let (mut message, mut code) = (null::<c_char>(), 0);
     let status = fixture
@@ -150,6 +155,7 @@ unsafe extern "C" fn count_messages(
 
 static MESSAGES: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
 
+/// A logger callback and every logger level can be set.
 fn logger_callback(fixture: &Fixture) -> Done {
     let data = (&raw const MESSAGES).cast_mut().cast();
     let ur = fixture.ur;
@@ -171,7 +177,8 @@ fn logger_callback(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn platform_get(fixture: &Fixture) -> Done {
+/// `urPlatformGet` lists the platform under test, writes no further entry and refuses wrong sizes.
+fn get_lists_platforms(fixture: &Fixture) -> Done {
     let ur = fixture.ur;
     let mut count = 0;
     ur.urPlatformGet(fixture.adapter, 0, null_mut(), &mut count)
@@ -196,7 +203,8 @@ fn platform_get(fixture: &Fixture) -> Done {
         .fails(UR_RESULT_ERROR_INVALID_VALUE)
 }
 
-fn platform_get_is_stable(fixture: &Fixture) -> Done {
+/// Two calls of `urPlatformGet` list the same handles.
+fn lists_are_stable(fixture: &Fixture) -> Done {
     let first = platforms(fixture.ur, fixture.adapter)?;
     check_eq!(
         first,
@@ -206,6 +214,7 @@ fn platform_get_is_stable(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A platform reports the current API version.
 fn api_version(fixture: &Fixture) -> Done {
     let mut version = ur_api_version_t(0);
     fixture
@@ -220,6 +229,7 @@ fn api_version(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A platform reports its adapter and its backend.
 fn belongs_to_its_adapter(fixture: &Fixture) -> Done {
     let get = |property| {
         info::value::<ur_adapter_handle_t>(|size, value, ret| {
@@ -242,6 +252,7 @@ fn belongs_to_its_adapter(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// The optimisation levels are translated to backend options and an unknown option is refused.
 fn backend_options(fixture: &Fixture) -> Done {
     for option in [c"", c"-O0", c"-O1", c"-O2", c"-O3"] {
         let mut translated = null::<c_char>();
@@ -260,6 +271,7 @@ fn backend_options(fixture: &Fixture) -> Done {
     unknown.fails(UR_RESULT_ERROR_INVALID_VALUE)
 }
 
+/// The native handle of a platform leads back to its handle.
 fn native_handle(fixture: &Fixture) -> Done {
     let mut native = 0;
     let status = fixture

@@ -17,8 +17,8 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     crate::tests!["backlog";
-        tasks_in_order, tasks_of_their_own, tasks_between_commands, commands_behind_one_task,
-        commands_behind_many_tasks, callbacks, waits_that_nothing_follows,
+        ordered_host_tasks, unordered_host_tasks, host_tasks_between_commands, commands_after_one_host_task,
+        commands_after_many_host_tasks, callbacks, waits_without_later_commands,
     ]
 }
 
@@ -52,7 +52,8 @@ impl Seen {
     }
 }
 
-fn tasks_in_order(fixture: &Fixture) -> Done {
+/// Many pending host tasks of an in-order queue run in order, each once.
+fn ordered_host_tasks(fixture: &Fixture) -> Done {
     let queue = Context::new(fixture)?.in_order(fixture)?;
     let (gate, seen) = (Gate::close(fixture, &queue)?, Seen::default());
     for number in 0..count() {
@@ -66,7 +67,8 @@ fn tasks_in_order(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn tasks_of_their_own(fixture: &Fixture) -> Done {
+/// Many pending host tasks of an out-of-order queue run once each after their wait list.
+fn unordered_host_tasks(fixture: &Fixture) -> Done {
     let queue = Context::new(fixture)?.out_of_order(fixture)?;
     let (gate, seen) = (Gate::close(fixture, &queue)?, Seen::default());
     for number in 0..count() {
@@ -78,8 +80,8 @@ fn tasks_of_their_own(fixture: &Fixture) -> Done {
     seen.are_all(count())
 }
 
-/// Every task sees what the command before it wrote, and every command what the task left.
-fn tasks_between_commands(fixture: &Fixture) -> Done {
+/// Each host task among many commands sees the write of the command before it.
+fn host_tasks_between_commands(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     let word = context.usm(fixture, Kind::Host, 4)?;
@@ -105,7 +107,8 @@ fn tasks_between_commands(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn commands_behind_one_task(fixture: &Fixture) -> Done {
+/// Many commands wait for one host task, and an independent command does not.
+fn commands_after_one_host_task(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.out_of_order(fixture)?;
     let words = context.usm(fixture, Kind::Host, 4 * count())?;
@@ -132,7 +135,8 @@ fn commands_behind_one_task(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn commands_behind_many_tasks(fixture: &Fixture) -> Done {
+/// Many commands wait for one host task each, and the queue still works afterwards.
+fn commands_after_many_host_tasks(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let (queue, count) = (context.out_of_order(fixture)?, count().min(500));
     let words = context.usm(fixture, Kind::Host, 4 * count)?;
@@ -154,6 +158,7 @@ fn commands_behind_many_tasks(fixture: &Fixture) -> Done {
     seen.are_all(count)
 }
 
+/// The callbacks of many pending events run once each, and only after completion.
 fn callbacks(fixture: &Fixture) -> Done {
     static CALLS: AtomicUsize = AtomicUsize::new(0);
     unsafe extern "C" fn called(_: ur_event_handle_t, _: ur_execution_info_t, _: *mut c_void) {
@@ -190,8 +195,8 @@ fn callbacks(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// A queue that is only ever told to wait for others' commands.
-fn waits_that_nothing_follows(fixture: &Fixture) -> Done {
+/// A queue may hold many waits for another queue's events and no command.
+fn waits_without_later_commands(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let (queue, other) = (context.in_order(fixture)?, context.in_order(fixture)?);
     let word = context.usm(fixture, Kind::Host, 4)?;

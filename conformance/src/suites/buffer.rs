@@ -10,9 +10,9 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     let mut tests = crate::tests!["buffer";
-        create_with_flags, create_refused, counts_references, belongs, copies_host_memory,
-        write_and_read, read_refused, copy, copy_refused, fill_patterns, fill_refused,
-        parts_share_storage, part_refused, part_outlives_its_parent, commands_outlive_their_buffer, out_of_order_chain,
+        create_with_flags, create_refused, counts_references, reports_its_context, copies_host_memory,
+        write_and_read, read_and_write_refused, copy, copy_refused, fill_patterns, fill_refused,
+        sub_buffers_share_storage, sub_buffer_refused, sub_buffer_outlives_its_parent, pending_commands_keep_buffer, out_of_order_chain,
         native_handle,
     ];
     let buffer = |fixture: &Fixture| Context::new(fixture)?.buffer(4096);
@@ -28,6 +28,7 @@ pub fn all() -> Vec<Test> {
     tests
 }
 
+/// A buffer can be created with each access flag and reports its size.
 fn create_with_flags(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     for flags in [
@@ -42,6 +43,7 @@ fn create_with_flags(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// `urMemBufferCreate` refuses wrong sizes, undefined flags and a missing or needless host pointer.
 fn create_refused(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let mut raw = null_mut();
@@ -77,6 +79,7 @@ fn create_refused(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A retain and a release of a buffer change its reference count by one.
 fn counts_references(fixture: &Fixture) -> Done {
     let buffer = Context::new(fixture)?.buffer(64)?;
     let references = || buffer.get::<u32>(UR_MEM_INFO_REFERENCE_COUNT);
@@ -88,7 +91,8 @@ fn counts_references(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn belongs(fixture: &Fixture) -> Done {
+/// A buffer reports its context.
+fn reports_its_context(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let buffer = context.buffer(64)?;
     check_eq!(
@@ -99,6 +103,7 @@ fn belongs(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A buffer with `ALLOC_COPY_HOST_POINTER` copies the host's data before the call returns.
 fn copies_host_memory(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -113,6 +118,7 @@ fn copies_host_memory(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// Data written to a buffer is read back unchanged, in whole and from an offset.
 fn write_and_read(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -130,7 +136,8 @@ fn write_and_read(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn read_refused(fixture: &Fixture) -> Done {
+/// A read or write past the end of a buffer is refused, also when the sum overflows.
+fn read_and_write_refused(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     let buffer = context.buffer(64)?;
@@ -166,6 +173,7 @@ fn read_refused(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A copy moves the given range between buffers, or within one, and changes no other byte.
 fn copy(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -194,6 +202,7 @@ fn copy(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A copy past the end of either buffer is refused, also when the sum overflows.
 fn copy_refused(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -222,6 +231,7 @@ fn copy_refused(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A fill repeats patterns of 1 to 128 bytes and changes no byte beside its range.
 fn fill_patterns(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -259,6 +269,7 @@ fn fill_patterns(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A fill with a wrong pattern size, offset or size is refused.
 fn fill_refused(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -298,7 +309,8 @@ pub fn alignment(fixture: &Fixture) -> Result<usize, Stop> {
     Ok((bits as usize / 8).max(64))
 }
 
-fn parts_share_storage(fixture: &Fixture) -> Done {
+/// A write to a sub-buffer is seen in its buffer, and the reverse.
+fn sub_buffers_share_storage(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     let step = alignment(fixture)?;
@@ -322,7 +334,8 @@ fn parts_share_storage(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn part_refused(fixture: &Fixture) -> Done {
+/// A sub-buffer that is empty, past the end, or of another sub-buffer is refused.
+fn sub_buffer_refused(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let step = alignment(fixture)?;
     let buffer = context.buffer(step * 2)?;
@@ -350,7 +363,8 @@ fn part_refused(fixture: &Fixture) -> Done {
     cut(&part, 0, 8).fails(UR_RESULT_ERROR_INVALID_MEM_OBJECT)
 }
 
-fn part_outlives_its_parent(fixture: &Fixture) -> Done {
+/// A sub-buffer works after its buffer was released.
+fn sub_buffer_outlives_its_parent(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     let step = alignment(fixture)?;
@@ -367,8 +381,8 @@ fn part_outlives_its_parent(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// What is enqueued uses a buffer that was released since, and nobody else's memory.
-fn commands_outlive_their_buffer(fixture: &Fixture) -> Done {
+/// Pending commands keep a released buffer and touch no buffer made since.
+fn pending_commands_keep_buffer(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let (queue, other) = (context.in_order(fixture)?, context.in_order(fixture)?);
     let ur = fixture.ur;
@@ -407,6 +421,7 @@ fn commands_outlive_their_buffer(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A fill, a copy and a read of an out-of-order queue follow each other by events.
 fn out_of_order_chain(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.out_of_order(fixture)?;
@@ -443,6 +458,7 @@ fn out_of_order_chain(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A buffer gives its native handle or reports that it has none.
 fn native_handle(fixture: &Fixture) -> Done {
     let buffer = Context::new(fixture)?.buffer(64)?;
     let mut native = 0;

@@ -11,9 +11,10 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     crate::tests!["buffer"; map_to_read, map_to_write, map_invalidates, map_refused, uses_host_memory,
-        parts_of_host_memory_anywhere]
+        sub_buffers_of_unaligned_host_memory]
 }
 
+/// A buffer with `USE_HOST_POINTER` maps to the host's memory and leaves its data there.
 fn uses_host_memory(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -53,8 +54,8 @@ fn uses_host_memory(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Host memory need not be aligned as the device wants its buffers: a part of it takes every command.
-fn parts_of_host_memory_anywhere(fixture: &Fixture) -> Done {
+/// Host memory of any alignment serves a buffer whose sub-buffer takes every command.
+fn sub_buffers_of_unaligned_host_memory(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     let step = super::buffer::alignment(fixture)?.max(128);
@@ -192,6 +193,7 @@ fn host<'a>(mapped: *mut c_void, size: usize) -> &'a mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(mapped.cast(), size) }
 }
 
+/// A map to read shows the range's data and leaves the buffer unchanged.
 fn map_to_read(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -207,6 +209,7 @@ fn map_to_read(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// What the host writes into a mapped range is in the buffer after the unmap.
 fn map_to_write(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -231,6 +234,7 @@ fn map_to_write(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A map that invalidates its range takes what the host writes.
 fn map_invalidates(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -245,6 +249,7 @@ fn map_invalidates(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A map past the end of a buffer and an unmap of another pointer are refused.
 fn map_refused(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;

@@ -47,6 +47,7 @@ fn source() -> Vec<u8> {
         .collect()
 }
 
+/// A rectangle read places each row by the origins and pitches of both sides.
 fn read_rect(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -76,7 +77,7 @@ fn read_rect(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Pitches of 0 stand for packed data, here on the host's side.
+/// Host pitches of 0 stand for packed rows.
 fn read_rect_packed(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -118,6 +119,7 @@ fn read_rect_packed(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A rectangle write places each row by the origins and pitches of both sides.
 fn write_rect(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -149,6 +151,7 @@ fn write_rect(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A rectangle copy between buffers places each row by the origins and pitches of both sides.
 fn copy_rect(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -186,6 +189,7 @@ fn copy_rect(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A rectangle with an empty side, a pitch too small or an end past the buffer is refused.
 fn rect_refused(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;

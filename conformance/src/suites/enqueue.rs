@@ -10,10 +10,10 @@ use std::time::Duration;
 
 pub fn all() -> Vec<Test> {
     crate::tests!["enqueue";
-        marker_covers_what_came_before, marker_waits_for_its_list_only, marker_does_not_hold_back,
-        barrier_covers_what_came_before, barrier_holds_back, barrier_with_list_holds_back,
-        wait_list_between_queues, in_order_wait_list_holds_back, long_chain_between_queues,
-        wide_wait_list, without_events, little_between_large,
+        marker_waits_for_earlier_commands, marker_waits_for_its_list_only, marker_does_not_block_later_commands,
+        barrier_waits_for_earlier_commands, barrier_blocks_later_commands, barrier_with_list_blocks_later_commands,
+        wait_list_between_queues, in_order_wait_list_blocks_later_commands, long_chain_between_queues,
+        wide_wait_list, without_events, small_between_large_commands,
     ]
 }
 
@@ -26,7 +26,8 @@ pub fn pending(event: &Event, what: &str) -> Done {
     Ok(())
 }
 
-fn marker_covers_what_came_before(fixture: &Fixture) -> Done {
+/// A marker without a wait list waits for all earlier commands of its queue.
+fn marker_waits_for_earlier_commands(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     for queue in [context.in_order(fixture)?, context.out_of_order(fixture)?] {
         let gate = Gate::close(fixture, &queue)?;
@@ -41,6 +42,7 @@ fn marker_covers_what_came_before(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A marker with a wait list waits for nothing else on an out-of-order queue.
 fn marker_waits_for_its_list_only(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.out_of_order(fixture)?;
@@ -56,7 +58,8 @@ fn marker_waits_for_its_list_only(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn marker_does_not_hold_back(fixture: &Fixture) -> Done {
+/// A marker does not block later commands of an out-of-order queue.
+fn marker_does_not_block_later_commands(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.out_of_order(fixture)?;
     let memory = context.usm(fixture, Kind::Device, 64)?;
@@ -71,7 +74,8 @@ fn marker_does_not_hold_back(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn barrier_covers_what_came_before(fixture: &Fixture) -> Done {
+/// A barrier without a wait list waits for all earlier commands of its queue.
+fn barrier_waits_for_earlier_commands(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     for queue in [context.in_order(fixture)?, context.out_of_order(fixture)?] {
         let gate = Gate::close(fixture, &queue)?;
@@ -86,7 +90,8 @@ fn barrier_covers_what_came_before(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn barrier_holds_back(fixture: &Fixture) -> Done {
+/// A barrier blocks the later commands of its queue until it completes.
+fn barrier_blocks_later_commands(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     for queue in [context.in_order(fixture)?, context.out_of_order(fixture)?] {
         let memory = context.usm(fixture, Kind::Device, 64)?;
@@ -102,7 +107,8 @@ fn barrier_holds_back(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn barrier_with_list_holds_back(fixture: &Fixture) -> Done {
+/// A barrier with a wait list blocks later commands until its list completes.
+fn barrier_with_list_blocks_later_commands(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let other = context.in_order(fixture)?;
     for queue in [context.in_order(fixture)?, context.out_of_order(fixture)?] {
@@ -120,6 +126,7 @@ fn barrier_with_list_holds_back(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A wait list orders a command after one of another queue, for every pair of queue types.
 fn wait_list_between_queues(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queues = [context.in_order(fixture)?, context.out_of_order(fixture)?];
@@ -148,8 +155,8 @@ fn wait_list_between_queues(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// On an in-order queue a wait list orders all later commands too.
-fn in_order_wait_list_holds_back(fixture: &Fixture) -> Done {
+/// On an in-order queue a command's wait list orders all later commands too.
+fn in_order_wait_list_blocks_later_commands(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let (queue, other) = (context.in_order(fixture)?, context.in_order(fixture)?);
     let memory = context.usm(fixture, Kind::Device, 64)?;
@@ -164,6 +171,7 @@ fn in_order_wait_list_holds_back(fixture: &Fixture) -> Done {
     later.wait()
 }
 
+/// A chain of 300 copies over three queues runs in order by events.
 fn long_chain_between_queues(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queues = [
@@ -188,6 +196,7 @@ fn long_chain_between_queues(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A command waits for all 121 events of its list.
 fn wide_wait_list(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queues = (0..6)
@@ -213,7 +222,7 @@ fn wide_wait_list(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Nobody has to ask for events.
+/// Commands without events run in order.
 fn without_events(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -236,8 +245,8 @@ fn without_events(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Copies and fills that an adapter may do at once, between such as take their time.
-fn little_between_large(fixture: &Fixture) -> Done {
+/// Small copies and fills between large ones keep their order.
+fn small_between_large_commands(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let (large, little) = (4 << 20, 64);
     let a = context.usm(fixture, Kind::Device, large)?;

@@ -13,8 +13,8 @@ use ur::abi::*;
 pub fn all() -> Vec<Test> {
     let mut tests = crate::tests!["event";
         status_moves_to_complete, wait_blocks, wait_for_many, wait_for_several_queues,
-        wait_refused, counts_references, release_before_completion, belongs, command_types,
-        native_handle, native_handle_of_none, same_event_in_many_lists,
+        wait_refused, counts_references, release_before_completion, reports_its_context_and_queue, command_types,
+        native_handle, null_native_handle, same_event_in_many_lists,
     ];
     let complete = |fixture: &Fixture| {
         let event = Context::new(fixture)?.in_order(fixture)?.marker(&[])?;
@@ -33,6 +33,7 @@ pub fn all() -> Vec<Test> {
     tests
 }
 
+/// An event is queued or submitted while blocked, and complete after a wait.
 fn status_moves_to_complete(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -53,6 +54,7 @@ fn status_moves_to_complete(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// `urEventWait` returns only when the command is complete.
 fn wait_blocks(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -67,6 +69,7 @@ fn wait_blocks(fixture: &Fixture) -> Done {
     event.wait()
 }
 
+/// `urEventWait` waits for all of 256 events.
 fn wait_for_many(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.out_of_order(fixture)?;
@@ -94,6 +97,7 @@ fn wait_for_many(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// `urEventWait` takes events of several queues.
 fn wait_for_several_queues(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let (first, second) = (context.in_order(fixture)?, context.out_of_order(fixture)?);
@@ -106,6 +110,7 @@ fn wait_for_several_queues(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// `urEventWait` refuses a count of 0 and a null list.
 fn wait_refused(fixture: &Fixture) -> Done {
     let event = Context::new(fixture)?.in_order(fixture)?.marker(&[])?;
     fixture
@@ -118,6 +123,7 @@ fn wait_refused(fixture: &Fixture) -> Done {
         .fails(UR_RESULT_ERROR_INVALID_NULL_POINTER)
 }
 
+/// A retain and a release of an event change its reference count by one.
 fn counts_references(fixture: &Fixture) -> Done {
     let event = Context::new(fixture)?.in_order(fixture)?.marker(&[])?;
     event.wait()?;
@@ -130,6 +136,7 @@ fn counts_references(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A command runs though its event was released before it completed.
 fn release_before_completion(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -147,7 +154,8 @@ fn release_before_completion(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn belongs(fixture: &Fixture) -> Done {
+/// An event reports its context and its queue.
+fn reports_its_context_and_queue(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     let event = queue.marker(&[])?;
@@ -164,6 +172,7 @@ fn belongs(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// The event of each command reports the command's type.
 fn command_types(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -225,6 +234,7 @@ fn command_types(fixture: &Fixture) -> Done {
 
 static PATTERN: u32 = 0x0102_0304;
 
+/// An event can be made from the native handle of another one.
 fn native_handle(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let event = context.in_order(fixture)?.marker(&[])?;
@@ -245,8 +255,8 @@ fn native_handle(fixture: &Fixture) -> Done {
     Event::adopt(fixture.ur, raw).wait()
 }
 
-/// The native handle 0 is that of an event that is complete.
-fn native_handle_of_none(fixture: &Fixture) -> Done {
+/// The native handle 0 makes an event that is complete and belongs to no queue.
+fn null_native_handle(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let ur = fixture.ur;
     let properties = ur_event_native_properties_t {
@@ -296,6 +306,7 @@ fn native_handle_of_none(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// One event may stand in many wait lists, and twice in one of them.
 fn same_event_in_many_lists(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queues = [

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    crate::tests!["event"; callback_on_completion, callback_after_completion, callbacks_add_up, callback_refused, profiling_times_rise, profiling_needs_a_flag, timestamp_recording, timestamps_are_one_time]
+    crate::tests!["event"; callback_on_completion, callback_after_completion, all_callbacks_run, callback_refused, profiling_times_increase, profiling_needs_queue_flag, timestamp_recording, timestamp_start_equals_end]
 }
 
 unsafe extern "C" fn count(
@@ -49,6 +49,7 @@ fn reaches(counter: &AtomicU32, want: u32) -> bool {
     counter.load(Ordering::SeqCst) == want
 }
 
+/// A callback runs once, after its command has completed.
 fn callback_on_completion(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -71,6 +72,7 @@ fn callback_on_completion(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A callback that is set on a complete event runs once.
 fn callback_after_completion(fixture: &Fixture) -> Done {
     let event = Context::new(fixture)?.in_order(fixture)?.marker(&[])?;
     event.wait()?;
@@ -83,7 +85,8 @@ fn callback_after_completion(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn callbacks_add_up(fixture: &Fixture) -> Done {
+/// All callbacks of an event run, also when the event was released.
+fn all_callbacks_run(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     let gate = Gate::close(fixture, &queue)?;
@@ -103,6 +106,7 @@ fn callbacks_add_up(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A callback for another status than `COMPLETE` is refused.
 fn callback_refused(fixture: &Fixture) -> Done {
     let event = Context::new(fixture)?.in_order(fixture)?.marker(&[])?;
     let set = |status| {
@@ -121,7 +125,8 @@ const TIMES: [ur_profiling_info_t; 4] = [
     UR_PROFILING_INFO_COMMAND_END,
 ];
 
-fn profiling_times_rise(fixture: &Fixture) -> Done {
+/// The four times of a command increase, and in-order commands do not overlap.
+fn profiling_times_increase(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = Queue::new(&context, fixture.device, UR_QUEUE_FLAG_PROFILING_ENABLE)?;
     let memory = context.usm(fixture, Kind::Device, 16 << 20)?;
@@ -148,7 +153,8 @@ fn profiling_times_rise(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn profiling_needs_a_flag(fixture: &Fixture) -> Done {
+/// An event of a queue without profiling refuses to report times.
+fn profiling_needs_queue_flag(fixture: &Fixture) -> Done {
     let event = Context::new(fixture)?.in_order(fixture)?.marker(&[])?;
     event.wait()?;
     let mut time = 0_u64;
@@ -163,6 +169,7 @@ fn profiling_needs_a_flag(fixture: &Fixture) -> Done {
     status.fails(UR_RESULT_ERROR_PROFILING_INFO_NOT_AVAILABLE)
 }
 
+/// A recorded timestamp has its command type, and a blocking one is complete on return.
 fn timestamp_recording(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -194,8 +201,8 @@ fn timestamp_recording(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// What is recorded is one time, between those of the commands around it, on any queue.
-fn timestamps_are_one_time(fixture: &Fixture) -> Done {
+/// A recorded timestamp is one time, and successive ones do not decrease.
+fn timestamp_start_equals_end(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let plain = ur_queue_flags_t(0);
     let out_of_order = UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE;

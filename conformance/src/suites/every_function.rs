@@ -152,7 +152,7 @@ pub fn all() -> Vec<Test> {
     });
     here.map(|function| {
         Test::new("every_function", function.name, move |fixture| {
-            check(fixture, function)
+            valid_call(fixture, function)
         })
     })
     .collect()
@@ -166,7 +166,8 @@ fn feature(function: &str) -> Option<ur_device_info_t> {
     found.map(|(_, property)| *property)
 }
 
-fn check(fixture: &Fixture, function: &Function) -> Done {
+/// A call with valid arguments succeeds or fails with an error declared for a valid call.
+fn valid_call(fixture: &Fixture, function: &Function) -> Done {
     let feature = feature(function.name);
     let lacking = match feature {
         Some(property) if !fixture.supports(property)? => Some(property),

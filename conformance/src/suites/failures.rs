@@ -18,8 +18,8 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     crate::tests!["failures";
-        reach_what_waits, reach_every_command, reach_recorded_commands, reach_native_commands, reach_shown_queues, reach_other_queues,
-        leave_the_rest_alone, at_any_place, of_a_blocking_command, before_it_is_waited_for,
+        propagate_to_dependents, propagate_to_every_command_type, propagate_to_command_buffers, propagate_to_native_commands, propagate_on_queues_with_native_handle, propagate_across_queues,
+        do_not_affect_independent_commands, at_any_position_in_a_queue, reported_by_blocking_command, wait_list_with_failed_event,
     ]
 }
 
@@ -120,8 +120,10 @@ impl Wait {
     }
 }
 
-/// In order and out of order, with and without an event of the failed command, waited for in each way.
-fn reach_what_waits(fixture: &Fixture) -> Done {
+/// A failed command fails its dependents, and the wait that covers them reports it once.
+///
+/// Covered are queues of both orders, commands with and without an event, and every kind of wait.
+fn propagate_to_dependents(fixture: &Fixture) -> Done {
     for in_order in [true, false] {
         for asked in [true, false] {
             for wait in Wait::ALL {
@@ -156,8 +158,8 @@ fn reach_what_waits(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// A fill, a copy, a launch, a host task, and what waits for that.
-fn reach_every_command(fixture: &Fixture) -> Done {
+/// A fill, a copy, a launch and a host task do not run after a failed event.
+fn propagate_to_every_command_type(fixture: &Fixture) -> Done {
     for in_order in [true, false] {
         let setup = Setup::new(fixture)?;
         let queue = setup.queue(in_order)?;
@@ -194,14 +196,16 @@ fn reach_every_command(fixture: &Fixture) -> Done {
 }
 
 unsafe extern "C" fn called(_: ur_queue_handle_t, calls: *mut c_void) {
-    // SAFETY: `reach_native_commands` passes its count, and its commands end before that does.
+    // SAFETY: `propagate_to_native_commands` passes its count, and its commands end before that does.
     unsafe { &*calls.cast::<AtomicU32>() }.fetch_add(1, Ordering::SeqCst);
 }
 
-/// A native command's function is called as it is enqueued, unless the failure is known by then; its
-/// event tells either way, and what comes behind does not run. A host task that did not run, too, is
-/// before one, since a queue that others put work on waits for it in another way.
-fn reach_native_commands(fixture: &Fixture) -> Done {
+/// The event of a native command after a failed command fails, and so do its dependents.
+///
+/// The function is called as the command is enqueued, unless the failure is known by then. A host task
+/// that did not run comes before it in half of the cases: a queue whose native handle was given out waits
+/// for a host task in another way.
+fn propagate_to_native_commands(fixture: &Fixture) -> Done {
     let ur = fixture.ur;
     for in_order in [true, false] {
         for task in [false, true] {
@@ -249,7 +253,8 @@ fn reach_native_commands(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn reach_recorded_commands(fixture: &Fixture) -> Done {
+/// A command buffer does not run after a failed event and can be submitted again later.
+fn propagate_to_command_buffers(fixture: &Fixture) -> Done {
     for in_order in [true, false] {
         let setup = Setup::new(fixture)?;
         CommandBuffer::need(fixture, &setup.context)?;
@@ -278,9 +283,11 @@ fn reach_recorded_commands(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// A queue whose native handle is out waits for the host in the driver, which may run what comes behind a
-/// host task that did not run. The event of that reports the failure.
-fn reach_shown_queues(fixture: &Fixture) -> Done {
+/// After a failed host task, events fail also on a queue whose native handle was given out.
+///
+/// Such a queue waits for the host in the driver, which may run the commands after a host task that did
+/// not run.
+fn propagate_on_queues_with_native_handle(fixture: &Fixture) -> Done {
     for in_order in [true, false] {
         let what = format!("behind a host task, in order {in_order}");
         let setup = Setup::new(fixture)?;
@@ -301,8 +308,8 @@ fn reach_shown_queues(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Other queues, and other contexts.
-fn reach_other_queues(fixture: &Fixture) -> Done {
+/// A failure reaches dependents on other queues and in other contexts.
+fn propagate_across_queues(fixture: &Fixture) -> Done {
     let (setup, other) = (Setup::new(fixture)?, Setup::new(fixture)?);
     let queues = [setup.queue(true)?, setup.queue(false)?, other.queue(true)?];
     let doomed = setup.doomed()?;
@@ -324,7 +331,8 @@ fn reach_other_queues(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn leave_the_rest_alone(fixture: &Fixture) -> Done {
+/// A failed command does not affect commands that do not depend on it.
+fn do_not_affect_independent_commands(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let (queue, healthy) = (setup.queue(false)?, setup.queue(true)?);
     let doomed = setup.doomed()?;
@@ -347,7 +355,8 @@ fn leave_the_rest_alone(fixture: &Fixture) -> Done {
     queue.finish()
 }
 
-fn at_any_place(fixture: &Fixture) -> Done {
+/// Commands before the failed one of an in-order queue run, and those after it fail.
+fn at_any_position_in_a_queue(fixture: &Fixture) -> Done {
     const COUNT: usize = 6;
     for failing in 0..COUNT {
         let setup = Setup::new(fixture)?;
@@ -377,7 +386,8 @@ fn at_any_place(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn of_a_blocking_command(fixture: &Fixture) -> Done {
+/// A blocking copy after a failed command returns the failure.
+fn reported_by_blocking_command(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let queue = setup.queue(true)?;
     let doomed = setup.doomed()?;
@@ -391,8 +401,8 @@ fn of_a_blocking_command(fixture: &Fixture) -> Done {
     queue.finish()
 }
 
-/// An event that is known to have failed is no event to wait for.
-fn before_it_is_waited_for(fixture: &Fixture) -> Done {
+/// A wait list with an event that is known to have failed is refused.
+fn wait_list_with_failed_event(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let queue = setup.queue(true)?;
     let doomed = setup.doomed()?;

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::ptr::{null, null_mut};
 
 pub fn all() -> Vec<Test> {
-    crate::tests!["fills"; in_a_row, on_loose_queues, with_commands_between, between_queues, more_than_are_kept, on_a_stream_shown_to_others]
+    crate::tests!["fills"; consecutive, unordered, interleaved_with_commands, ordered_across_queues, on_a_busy_queue, after_native_handle]
 }
 
 /// Words of eight bytes, and the most that a fill has.
@@ -114,7 +114,8 @@ impl<'a> Field<'a> {
     }
 }
 
-fn in_a_row(fixture: &Fixture) -> Done {
+/// Many small fills in a row leave the last pattern in each word.
+fn consecutive(fixture: &Fixture) -> Done {
     let mut field = Field::new(fixture, 1)?;
     let queue = field.context.in_order(fixture)?;
     for count in [1, 2, 3, 5, 20, 100, 300] {
@@ -126,8 +127,8 @@ fn in_a_row(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Where nothing orders them, each has its own words.
-fn on_loose_queues(fixture: &Fixture) -> Done {
+/// Many small fills of disjoint ranges on an out-of-order queue all take effect.
+fn unordered(fixture: &Fixture) -> Done {
     let field = Field::new(fixture, 2)?;
     let queue = field.context.out_of_order(fixture)?;
     for round in 0..20_u64 {
@@ -147,7 +148,8 @@ fn on_loose_queues(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn with_commands_between(fixture: &Fixture) -> Done {
+/// Small fills keep their order with copies, larger fills and markers between them.
+fn interleaved_with_commands(fixture: &Fixture) -> Done {
     let mut field = Field::new(fixture, 3)?;
     let queue = field.context.in_order(fixture)?;
     for round in 0..20 {
@@ -165,8 +167,8 @@ fn with_commands_between(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Each command comes after all that the other queue had before, by an event.
-fn between_queues(fixture: &Fixture) -> Done {
+/// Small fills of two queues keep the order that events give them.
+fn ordered_across_queues(fixture: &Fixture) -> Done {
     let mut field = Field::new(fixture, 4)?;
     let queues = [
         field.context.in_order(fixture)?,
@@ -191,8 +193,8 @@ fn between_queues(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// While the queue is at something that takes long, so that none of them can run.
-fn more_than_are_kept(fixture: &Fixture) -> Done {
+/// A thousand small fills behind long commands take effect in order.
+fn on_a_busy_queue(fixture: &Fixture) -> Done {
     let mut field = Field::new(fixture, 5)?;
     let queue = field.context.in_order(fixture)?;
     let large = field.context.usm(fixture, Kind::Device, 64 << 20)?;
@@ -209,8 +211,8 @@ fn more_than_are_kept(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Once its native handle is known, others may put work between any two commands.
-fn on_a_stream_shown_to_others(fixture: &Fixture) -> Done {
+/// Small fills keep their order after the queue's native handle was given out.
+fn after_native_handle(fixture: &Fixture) -> Done {
     let mut field = Field::new(fixture, 6)?;
     let queue = field.context.in_order(fixture)?;
     for _ in 0..10 {

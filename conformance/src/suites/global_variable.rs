@@ -83,6 +83,7 @@ fn entry((name, bytes): &mut (&'static CStr, Vec<u8>)) -> ur_program_metadata_t 
     }
 }
 
+/// A global variable is found by its name with its size.
 fn is_found_by_name(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let (mut size, mut pointer) = (0, null_mut());
@@ -100,7 +101,9 @@ fn is_found_by_name(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// By the ids that metadata has for its name, behind eight bytes that are no data, whatever they hold.
+/// A global variable is found by the ids that the program's metadata gives it.
+///
+/// The first eight bytes of such an entry are no part of the name, whatever they hold.
 fn is_found_by_id(fixture: &Fixture) -> Done {
     let ids = [c"id_in_bits", c"id_of_nothing", c"id_with_zero"];
     let setup = Setup::with_metadata(fixture, |name| {
@@ -132,6 +135,7 @@ fn is_found_by_id(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A global variable holds what was written to it, in whole and at an offset.
 fn is_written_and_read(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let queue = setup.context.in_order(fixture)?;

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    crate::tests!["host_task"; runs_once, in_order_tasks, sees_and_makes_data, waits_for_list, task_holds_back_in_order, many_tasks_at_once, tasks_do_not_block_kernels_of_others, task_refused, task_type]
+    crate::tests!["host_task"; runs_once, in_order_tasks, reads_and_writes_data, waits_for_list, in_order_task_blocks_later_commands, tasks_run_concurrently, blocked_tasks_do_not_block_other_queues, null_function_refused, command_type]
 }
 
 /// Goes on only if the device runs host tasks.
@@ -34,6 +34,7 @@ fn need_tasks(fixture: &Fixture, queue: &Queue) -> Done {
     })
 }
 
+/// A host task runs once before its event completes.
 fn runs_once(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     for queue in [context.in_order(fixture)?, context.out_of_order(fixture)?] {
@@ -57,6 +58,7 @@ fn runs_once(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// Host tasks of an in-order queue run in order.
 fn in_order_tasks(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -82,7 +84,8 @@ fn in_order_tasks(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn sees_and_makes_data(fixture: &Fixture) -> Done {
+/// A host task sees earlier commands' data, and later commands see what it wrote.
+fn reads_and_writes_data(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     need_tasks(fixture, &queue)?;
@@ -118,6 +121,7 @@ fn sees_and_makes_data(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A host task runs only after its wait list has completed.
 fn waits_for_list(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let (queue, other) = (context.out_of_order(fixture)?, context.in_order(fixture)?);
@@ -145,7 +149,8 @@ fn waits_for_list(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn task_holds_back_in_order(fixture: &Fixture) -> Done {
+/// A pending host task blocks the later commands of its in-order queue.
+fn in_order_task_blocks_later_commands(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     need_tasks(fixture, &queue)?;
@@ -160,8 +165,8 @@ fn task_holds_back_in_order(fixture: &Fixture) -> Done {
     later.wait()
 }
 
-/// Independent host tasks never wait for each other: each of these waits for all.
-fn many_tasks_at_once(fixture: &Fixture) -> Done {
+/// Independent host tasks of four queues run at the same time.
+fn tasks_run_concurrently(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queues = (0..4)
         .map(|_| context.in_order(fixture))
@@ -193,7 +198,8 @@ fn many_tasks_at_once(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn tasks_do_not_block_kernels_of_others(fixture: &Fixture) -> Done {
+/// Sixteen blocked host tasks do not block the commands of another queue.
+fn blocked_tasks_do_not_block_other_queues(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let blocked = (0..16)
         .map(|_| context.in_order(fixture))
@@ -214,7 +220,8 @@ fn tasks_do_not_block_kernels_of_others(fixture: &Fixture) -> Done {
     blocked.iter().try_for_each(Queue::finish)
 }
 
-fn task_refused(fixture: &Fixture) -> Done {
+/// A host task without a function is refused.
+fn null_function_refused(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     need_tasks(fixture, &queue)?;
@@ -223,7 +230,8 @@ fn task_refused(fixture: &Fixture) -> Done {
     none.fails(UR_RESULT_ERROR_INVALID_NULL_POINTER)
 }
 
-fn task_type(fixture: &Fixture) -> Done {
+/// The event of a host task reports its command type.
+fn command_type(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     need_tasks(fixture, &queue)?;

@@ -13,7 +13,7 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     crate::tests!["launch";
-        writes_memory, all_kinds_of_memory, buffers, parts_of_buffers, values, value_is_copied,
+        writes_memory, all_kinds_of_memory, buffer_arguments, sub_buffer_arguments, value_arguments, value_arguments_are_copied,
         chain_in_order, diamond_out_of_order, waits_for_its_list, launches_from_many_threads,
         same_kernel_different_arguments,
     ]
@@ -71,6 +71,7 @@ pub fn counts_up(data: &[u32], base: u32) -> bool {
         .eq((0..data.len() as u32).map(|at| base.wrapping_add(at)))
 }
 
+/// Each work-item of a launch of 1 to 65,536 items writes its own word.
 fn writes_memory(fixture: &Fixture) -> Done {
     let Setup {
         context,
@@ -94,6 +95,7 @@ fn writes_memory(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A kernel writes each kind of USM, and the host sees it where it can.
 fn all_kinds_of_memory(fixture: &Fixture) -> Done {
     let Setup {
         context,
@@ -125,7 +127,8 @@ fn all_kinds_of_memory(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn buffers(fixture: &Fixture) -> Done {
+/// Two kernels in a row work on one buffer argument.
+fn buffer_arguments(fixture: &Fixture) -> Done {
     let Setup {
         context,
         queue,
@@ -142,7 +145,8 @@ fn buffers(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn parts_of_buffers(fixture: &Fixture) -> Done {
+/// A kernel with a sub-buffer argument writes only that part of the buffer.
+fn sub_buffer_arguments(fixture: &Fixture) -> Done {
     let Setup {
         context,
         queue,
@@ -174,7 +178,8 @@ fn parts_of_buffers(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn values(fixture: &Fixture) -> Done {
+/// Value arguments of all sizes, a structure included, reach the kernel.
+fn value_arguments(fixture: &Fixture) -> Done {
     let Setup {
         context,
         queue,
@@ -205,8 +210,8 @@ fn values(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Values belong to the caller again when the call returns.
-fn value_is_copied(fixture: &Fixture) -> Done {
+/// A value argument may change once the launch call has returned.
+fn value_arguments_are_copied(fixture: &Fixture) -> Done {
     let Setup {
         context,
         queue,
@@ -232,6 +237,7 @@ fn value_is_copied(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// Two hundred launches of an in-order queue run one after another.
 fn chain_in_order(fixture: &Fixture) -> Done {
     let Setup {
         context,
@@ -259,6 +265,7 @@ fn chain_in_order(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// Events order a diamond of launches and copies on an out-of-order queue.
 fn diamond_out_of_order(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.out_of_order(fixture)?;
@@ -296,6 +303,7 @@ fn diamond_out_of_order(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A launch waits for its wait list.
 fn waits_for_its_list(fixture: &Fixture) -> Done {
     let Setup {
         context,
@@ -328,6 +336,7 @@ fn waits_for_its_list(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// Threads may launch one kernel at the same time, each with its own arguments.
 fn launches_from_many_threads(fixture: &Fixture) -> Done {
     let Setup {
         context,
@@ -372,7 +381,7 @@ fn launches_from_many_threads(fixture: &Fixture) -> Done {
     results.into_iter().collect()
 }
 
-/// Arguments belong to a launch, not to the kernel.
+/// Pending launches of one kernel keep their own arguments.
 fn same_kernel_different_arguments(fixture: &Fixture) -> Done {
     let Setup {
         context,

@@ -11,10 +11,10 @@ use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    crate::tests!["launch"; bad_dimension, bad_global_size, bad_local_size, bad_arguments, missing_arguments, event_type, arguments_in_any_order]
+    crate::tests!["launch"; invalid_dimension, invalid_global_size, invalid_local_size, invalid_arguments, missing_arguments, command_type, arguments_in_any_order]
 }
 
-/// What a launch lacks is not the last launch's.
+/// A launch that lacks an argument is refused, whatever an earlier launch was given.
 fn missing_arguments(fixture: &Fixture) -> Done {
     let Setup {
         context,
@@ -40,6 +40,7 @@ fn missing_arguments(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A launch may list its arguments in any order.
 fn arguments_in_any_order(fixture: &Fixture) -> Done {
     let Setup {
         context,
@@ -59,7 +60,8 @@ fn arguments_in_any_order(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn bad_dimension(fixture: &Fixture) -> Done {
+/// A launch of 0 or more than 3 dimensions is refused.
+fn invalid_dimension(fixture: &Fixture) -> Done {
     let Setup {
         context,
         queue,
@@ -81,7 +83,8 @@ fn bad_dimension(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn bad_global_size(fixture: &Fixture) -> Done {
+/// A launch with a global size of 0 in any dimension is refused.
+fn invalid_global_size(fixture: &Fixture) -> Done {
     let Setup {
         context,
         queue,
@@ -103,7 +106,8 @@ fn bad_global_size(fixture: &Fixture) -> Done {
     queue.finish()
 }
 
-fn bad_local_size(fixture: &Fixture) -> Done {
+/// A work-group size of 0, too large, or no divisor of the global size is refused.
+fn invalid_local_size(fixture: &Fixture) -> Done {
     let Setup {
         context,
         queue,
@@ -127,7 +131,8 @@ fn bad_local_size(fixture: &Fixture) -> Done {
     queue.finish()
 }
 
-fn bad_arguments(fixture: &Fixture) -> Done {
+/// A null argument list and an unknown argument type are refused.
+fn invalid_arguments(fixture: &Fixture) -> Done {
     let Setup {
         context,
         queue,
@@ -160,7 +165,8 @@ fn bad_arguments(fixture: &Fixture) -> Done {
     call(1, args.as_ptr()).fails(UR_RESULT_ERROR_INVALID_ENUMERATION)
 }
 
-fn event_type(fixture: &Fixture) -> Done {
+/// The event of a launch reports its command type.
+fn command_type(fixture: &Fixture) -> Done {
     let Setup {
         context,
         queue,

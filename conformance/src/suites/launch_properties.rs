@@ -14,7 +14,7 @@ use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    crate::tests!["launch_properties"; none_of_them, cooperative, opportunistic, undefined_flags, cluster, group_memory, unknown_link]
+    crate::tests!["launch_properties"; no_properties, cooperative, opportunistic_serialization, undefined_flags, cluster, work_group_memory, unknown_structure_in_chain]
 }
 
 type Head = ur_kernel_launch_ext_properties_t;
@@ -104,11 +104,13 @@ fn needs(
     })
 }
 
-fn none_of_them(fixture: &Fixture) -> Done {
+/// A launch with an empty property structure runs.
+fn no_properties(fixture: &Fixture) -> Done {
     let nothing = ur_kernel_launch_properties_flags_t(0);
     needs(fixture, nothing, &with_flags(ur_kernel_launch_flags_t(0)))
 }
 
+/// A cooperative launch runs, or is refused without that capability.
 fn cooperative(fixture: &Fixture) -> Done {
     let capability = UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE;
     needs(
@@ -118,12 +120,14 @@ fn cooperative(fixture: &Fixture) -> Done {
     )
 }
 
-fn opportunistic(fixture: &Fixture) -> Done {
+/// A launch with opportunistic queue serialization runs, or is refused without that capability.
+fn opportunistic_serialization(fixture: &Fixture) -> Done {
     let capability = UR_KERNEL_LAUNCH_PROPERTIES_FLAG_OPPORTUNISTIC_QUEUE_SERIALIZE;
     let flag = UR_KERNEL_LAUNCH_FLAG_OPPORTUNISTIC_QUEUE_SERIALIZE;
     needs(fixture, capability, &with_flags(flag))
 }
 
+/// Undefined launch flags are refused with `INVALID_ENUMERATION`.
 fn undefined_flags(fixture: &Fixture) -> Done {
     let Setup {
         context,
@@ -138,6 +142,7 @@ fn undefined_flags(fixture: &Fixture) -> Done {
         .fails(UR_RESULT_ERROR_INVALID_ENUMERATION)
 }
 
+/// A launch with a cluster size runs, or is refused without that capability.
 fn cluster(fixture: &Fixture) -> Done {
     let mut cluster = ur_kernel_launch_cluster_property_t {
         clusterDim: [1, 1, 1],
@@ -147,7 +152,8 @@ fn cluster(fixture: &Fixture) -> Done {
     needs(fixture, capability, &with_chain((&raw mut cluster).cast()))
 }
 
-fn group_memory(fixture: &Fixture) -> Done {
+/// A launch with work-group memory runs, or is refused without that capability.
+fn work_group_memory(fixture: &Fixture) -> Done {
     let mut memory = ur_kernel_launch_workgroup_property_t {
         workgroup_mem_size: 256,
         ..Default::default()
@@ -156,8 +162,8 @@ fn group_memory(fixture: &Fixture) -> Done {
     needs(fixture, capability, &with_chain((&raw mut memory).cast()))
 }
 
-/// A link that no launch knows is refused, wherever it stands.
-fn unknown_link(fixture: &Fixture) -> Done {
+/// A launch with an unknown structure in its property chain is refused.
+fn unknown_structure_in_chain(fixture: &Fixture) -> Done {
     let Setup {
         context,
         queue,

@@ -78,6 +78,7 @@ impl Drop for Config<'_> {
     }
 }
 
+/// A retain and a release of a loader config change its reference count by one.
 fn config_counts_references(fixture: &crate::fixture::Fixture) -> Done {
     let config = Config::new(fixture.ur)?;
     check_eq!(config.references()?, 1, "references of a new config");
@@ -88,6 +89,7 @@ fn config_counts_references(fixture: &crate::fixture::Fixture) -> Done {
     Ok(())
 }
 
+/// Each available layer can be enabled and an unknown one is refused.
 fn config_layers(fixture: &crate::fixture::Fixture) -> Done {
     let config = Config::new(fixture.ur)?;
     let property = UR_LOADER_CONFIG_INFO_AVAILABLE_LAYERS;
@@ -116,6 +118,7 @@ fn count_adapters(ur: &Api) -> Result<u32, Stop> {
     Ok(count)
 }
 
+/// Calls before `urLoaderInit` and after the teardown fail with `UNINITIALIZED`.
 fn uninitialised_before_init(fresh: &Fresh) -> Done {
     let mut count = 7;
     fresh
@@ -135,6 +138,7 @@ fn uninitialised_before_init(fresh: &Fresh) -> Done {
         .fails(UR_RESULT_ERROR_UNINITIALIZED)
 }
 
+/// A loader config can be made before `urLoaderInit` and released after it.
 fn config_before_init(fresh: &Fresh) -> Done {
     let config = Config::new(fresh.ur)?;
     check_eq!(config.references()?, 1, "references");
@@ -147,6 +151,7 @@ fn config_before_init(fresh: &Fresh) -> Done {
     fresh.ur.urLoaderTearDown().ok()
 }
 
+/// `urLoaderInit` accepts device flags and refuses undefined ones.
 fn init_flags(fresh: &Fresh) -> Done {
     let undefined = ur_device_init_flags_t(UR_DEVICE_INIT_FLAGS_MASK);
     fresh
@@ -167,6 +172,7 @@ fn init_flags(fresh: &Fresh) -> Done {
     fresh.ur.urLoaderTearDown().ok()
 }
 
+/// The loader stays initialised until each `urLoaderInit` has its teardown.
 fn init_twice(fresh: &Fresh) -> Done {
     fresh.ur.urLoaderInit(NO_FLAGS, null_mut()).ok()?;
     fresh.ur.urLoaderInit(NO_FLAGS, null_mut()).ok()?;
@@ -182,6 +188,7 @@ fn init_twice(fresh: &Fresh) -> Done {
         .fails(UR_RESULT_ERROR_UNINITIALIZED)
 }
 
+/// A teardown without an initialisation fails with `UNINITIALIZED`.
 fn tear_down_without_init(fresh: &Fresh) -> Done {
     fresh
         .ur
@@ -189,6 +196,7 @@ fn tear_down_without_init(fresh: &Fresh) -> Done {
         .fails(UR_RESULT_ERROR_UNINITIALIZED)
 }
 
+/// The loader can be initialised and used again after a teardown.
 fn init_again_after_tear_down(fresh: &Fresh) -> Done {
     for _ in 0..3 {
         let fixture = fresh.fixture()?;
@@ -200,6 +208,7 @@ fn init_again_after_tear_down(fresh: &Fresh) -> Done {
     Ok(())
 }
 
+/// Threads may initialise and tear down the loader at the same time.
 fn init_from_many_threads(fresh: &Fresh) -> Done {
     let work = || -> Done {
         for _ in 0..10 {
@@ -229,6 +238,7 @@ fn init_from_many_threads(fresh: &Fresh) -> Done {
     fresh.ur.urLoaderTearDown().ok()
 }
 
+/// An unknown layer is refused and leaves the config usable.
 fn unknown_layer(fresh: &Fresh) -> Done {
     let config = Config::new(fresh.ur)?;
     fresh
@@ -239,6 +249,7 @@ fn unknown_layer(fresh: &Fresh) -> Done {
     fresh.ur.urLoaderTearDown().ok()
 }
 
+/// `urDeviceGetSelected` gives the count and the list together and refuses a null platform.
 fn selected_devices(fresh: &Fresh) -> Done {
     let fixture = fresh.fixture()?;
     let ur = fresh.ur;

@@ -2,19 +2,19 @@
 
 mod across_contexts;
 mod adapter;
-mod agreement;
 mod arguments;
 mod async_alloc;
 mod async_validation;
 mod backlog;
 mod buffer;
 mod buffer_map;
-mod buffer_over;
+mod buffer_over_host;
 mod buffer_rect;
 mod command_buffer;
 mod context;
-mod declared;
+mod declared_errors;
 mod device;
+mod device_limits;
 mod enqueue;
 mod event;
 mod event_times;
@@ -26,17 +26,17 @@ mod graph;
 mod host_task;
 mod interop;
 mod kernel;
-mod lacking;
 mod launch;
 mod launch_arguments;
 mod launch_properties;
 mod launch_space;
 mod loader;
-mod outlive;
 mod partition;
 mod program;
 mod queries;
 mod queue;
+mod release_while_pending;
+mod unsupported;
 mod usm;
 mod usm_2d;
 mod usm_commands;
@@ -65,12 +65,12 @@ pub fn all() -> Vec<Test> {
         usm_pool::all,
         buffer::all,
         buffer_map::all,
-        buffer_over::all,
+        buffer_over_host::all,
         buffer_rect::all,
         program::all,
         kernel::all,
-        lacking::all,
-        agreement::all,
+        unsupported::all,
+        device_limits::all,
         launch::all,
         launch_space::all,
         launch_arguments::all,
@@ -79,7 +79,7 @@ pub fn all() -> Vec<Test> {
         across_contexts::all,
         host_task::all,
         backlog::all,
-        outlive::all,
+        release_while_pending::all,
         interop::all,
         failures::all,
         virtual_memory::all,
@@ -87,7 +87,7 @@ pub fn all() -> Vec<Test> {
         graph::all,
         arguments::all,
         every_function::all,
-        declared::all,
+        declared_errors::all,
         global_variable::all,
         queries::all,
         async_alloc::all,

@@ -81,6 +81,7 @@ pub fn in_single_units(fixture: &Fixture) -> Result<Vec<ur_device_handle_t>, Sto
     partition(fixture, &[property(UR_DEVICE_PARTITION_EQUALLY, 1)])
 }
 
+/// A partition into single compute units gives one sub-device for each, with its parent.
 fn partition_equally(fixture: &Fixture) -> Done {
     need_partition(fixture, UR_DEVICE_PARTITION_EQUALLY)?;
     let whole = units(fixture, fixture.device)?;
@@ -103,6 +104,7 @@ fn partition_equally(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A partition by counts gives sub-devices with those counts.
 fn partition_by_counts(fixture: &Fixture) -> Done {
     need_partition(fixture, UR_DEVICE_PARTITION_BY_COUNTS)?;
     let whole = units(fixture, fixture.device)?;
@@ -133,6 +135,7 @@ fn partition_by_counts(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A partition beyond the device's compute units or without properties is refused.
 fn partition_refused(fixture: &Fixture) -> Done {
     let mut count = 0;
     let refuse = |list: &[ur_device_partition_property_t], count: &mut u32| {
@@ -162,6 +165,7 @@ fn partition_refused(fixture: &Fixture) -> Done {
     none.fails(UR_RESULT_ERROR_INVALID_NULL_POINTER)
 }
 
+/// A sub-device has a context, a queue and memory that keep it alive.
 fn sub_device_works(fixture: &Fixture) -> Done {
     need_partition(fixture, UR_DEVICE_PARTITION_EQUALLY)?;
     let parts = partition(fixture, &[property(UR_DEVICE_PARTITION_EQUALLY, 1)])?;

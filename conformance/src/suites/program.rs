@@ -12,8 +12,8 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     let mut tests = crate::tests!["program";
-        create_and_build, counts_references, belongs, create_refused, lists_kernels, build_info,
-        queried_handles_live, compile_and_link, link_refused, function_pointer, unknown_function, unknown_global, native_handle,
+        create_and_build, counts_references, reports_its_context_and_devices, create_refused, lists_kernels, build_info,
+        queried_handles_can_be_retained, compile_and_link, link_refused, function_pointer, unknown_function, unknown_global, native_handle,
         specialization_constants, metadata,
     ];
     let program = |fixture: &Fixture| Program::new(fixture, &Context::new(fixture)?);
@@ -42,6 +42,7 @@ pub fn all() -> Vec<Test> {
     tests
 }
 
+/// A program can be built, and built again with empty options.
 fn create_and_build(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let program = Program::unbuilt(fixture, &context)?;
@@ -55,6 +56,7 @@ fn create_and_build(fixture: &Fixture) -> Done {
         .ok()
 }
 
+/// A retain and a release of a program change its reference count by one.
 fn counts_references(fixture: &Fixture) -> Done {
     let program = Program::new(fixture, &Context::new(fixture)?)?;
     let references = || program.get::<u32>(UR_PROGRAM_INFO_REFERENCE_COUNT);
@@ -66,7 +68,8 @@ fn counts_references(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn belongs(fixture: &Fixture) -> Done {
+/// A program reports its context and its devices.
+fn reports_its_context_and_devices(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let program = Program::new(fixture, &context)?;
     check_eq!(
@@ -88,6 +91,7 @@ fn belongs(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A program is refused without devices, with inconsistent metadata, or from empty code.
 fn create_refused(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     drop(Program::unbuilt(fixture, &context)?);
@@ -134,6 +138,7 @@ fn create_refused(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A program lists the names and the number of its kernels.
 fn lists_kernels(fixture: &Fixture) -> Done {
     let program = Program::new(fixture, &Context::new(fixture)?)?;
     let names = info::text(|size, value, ret| {
@@ -154,6 +159,7 @@ fn lists_kernels(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A built program reports success and an executable binary.
 fn build_info(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let program = Program::unbuilt(fixture, &context)?;
@@ -184,6 +190,7 @@ fn build_info(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// Compiled programs link to a program with their kernels.
 fn compile_and_link(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let program = Program::unbuilt(fixture, &context)?;
@@ -207,9 +214,8 @@ fn compile_and_link(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// What a query tells of may be used and retained while the object that told of it is alive, though
-/// the caller has no reference left.
-fn queried_handles_live(fixture: &Fixture) -> Done {
+/// Handles from a query are valid while the queried object lives.
+fn queried_handles_can_be_retained(fixture: &Fixture) -> Done {
     let ur = fixture.ur;
     let kernel = {
         let context = Context::new(fixture)?;
@@ -248,8 +254,9 @@ fn queried_handles_live(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Whatever a link is refused for, there is no program afterwards; why it failed is the adapter's last
-/// error.
+/// A link with wrong arguments fails and leaves a null program.
+///
+/// If a link itself fails, the adapter's last error says why.
 fn link_refused(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let program = Program::unbuilt(fixture, &context)?;
@@ -324,6 +331,7 @@ fn link_refused(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// The address of a kernel is not null, or is unavailable.
 fn function_pointer(fixture: &Fixture) -> Done {
     let program = Program::new(fixture, &Context::new(fixture)?)?;
     let mut pointer = null_mut();
@@ -340,6 +348,7 @@ fn function_pointer(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// An unknown function name is refused.
 fn unknown_function(fixture: &Fixture) -> Done {
     let program = Program::new(fixture, &Context::new(fixture)?)?;
     let mut pointer = null_mut();
@@ -354,6 +363,7 @@ fn unknown_function(fixture: &Fixture) -> Done {
     ])
 }
 
+/// An unknown global variable is refused.
 fn unknown_global(fixture: &Fixture) -> Done {
     let program = Program::new(fixture, &Context::new(fixture)?)?;
     let (mut size, mut pointer) = (0, null_mut());
@@ -377,6 +387,7 @@ fn unknown_global(fixture: &Fixture) -> Done {
     ])
 }
 
+/// A specialization constant takes effect at the next build, and a wrong id or size is refused.
 fn specialization_constants(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let program = Program::unbuilt(fixture, &context)?;
@@ -437,6 +448,7 @@ fn specialized(fixture: &Fixture, context: &Context, program: &Program) -> Done 
     Ok(())
 }
 
+/// The work-group size that metadata requires is reported, and no other size is accepted.
 fn metadata(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     drop(Program::unbuilt(fixture, &context)?);
@@ -535,6 +547,7 @@ fn required_size_is_kept(fixture: &Fixture, context: &Context, program: &Program
     queue.finish()
 }
 
+/// A program gives its native handle or reports that it has none.
 fn native_handle(fixture: &Fixture) -> Done {
     let program = Program::new(fixture, &Context::new(fixture)?)?;
     let mut native = 0;

@@ -13,10 +13,10 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     let mut tests = crate::tests!["queue";
-        default_is_in_order, flags_are_kept, contradicting_flags, undefined_flags,
-        counts_references, belongs, finish_waits, flush, empty, release_with_pending_work, in_order,
-        out_of_order_waits_for_events, out_of_order_is_not_held_back, enqueue_returns_at_once,
-        priorities, index_properties, native_handle, on_device_properties,
+        default_is_in_order, reports_its_flags, contradicting_flags, undefined_flags,
+        counts_references, reports_its_context_and_device, finish_waits, flush, reports_whether_it_is_empty, release_with_pending_work, in_order,
+        out_of_order_waits_for_events, out_of_order_commands_are_independent, enqueue_does_not_block,
+        hint_flags, index_properties, native_handle, on_device_properties,
     ];
     let queue = |fixture: &Fixture| Context::new(fixture)?.in_order(fixture);
     tests.extend(info::tests(
@@ -44,6 +44,7 @@ fn get_info(
         .urQueueGetInfo(queue.raw, ur_queue_info_t(name), size, value, ret)
 }
 
+/// Properties of device-side queues are answered only by devices with such queues.
 fn on_device_properties(fixture: &Fixture) -> Done {
     let queue = Context::new(fixture)?.in_order(fixture)?;
     for property in ur_queue_info_t::PROPERTIES {
@@ -78,6 +79,7 @@ fn offers_device_queues(fixture: &Fixture) -> Result<bool, Stop> {
     Ok(flags.intersects(UR_QUEUE_FLAG_ON_DEVICE | UR_QUEUE_FLAG_ON_DEVICE_DEFAULT))
 }
 
+/// A queue without properties is in order.
 fn default_is_in_order(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let mut raw = null_mut();
@@ -94,7 +96,8 @@ fn default_is_in_order(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn flags_are_kept(fixture: &Fixture) -> Done {
+/// A queue reports the flags that it was made with.
+fn reports_its_flags(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let wanted = UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE | UR_QUEUE_FLAG_PROFILING_ENABLE;
     let queue = Queue::new(&context, fixture.device, wanted)?;
@@ -124,6 +127,7 @@ fn create_with(fixture: &Fixture, flags: ur_queue_flags_t) -> Result<crate::stat
     Ok(status)
 }
 
+/// Flags that exclude each other are refused.
 fn contradicting_flags(fixture: &Fixture) -> Done {
     let priorities = UR_QUEUE_FLAG_PRIORITY_HIGH | UR_QUEUE_FLAG_PRIORITY_LOW;
     create_with(fixture, priorities)?.fails(UR_RESULT_ERROR_INVALID_QUEUE_PROPERTIES)?;
@@ -131,12 +135,14 @@ fn contradicting_flags(fixture: &Fixture) -> Done {
     create_with(fixture, submissions)?.fails(UR_RESULT_ERROR_INVALID_QUEUE_PROPERTIES)
 }
 
+/// Undefined queue flags are refused.
 fn undefined_flags(fixture: &Fixture) -> Done {
     create_with(fixture, ur_queue_flags_t(UR_QUEUE_FLAGS_MASK))?
         .fails(UR_RESULT_ERROR_INVALID_ENUMERATION)
 }
 
-fn priorities(fixture: &Fixture) -> Done {
+/// Flags that are hints, such as priorities, are accepted.
+fn hint_flags(fixture: &Fixture) -> Done {
     let hints = [
         UR_QUEUE_FLAG_PRIORITY_HIGH,
         UR_QUEUE_FLAG_PRIORITY_LOW,
@@ -149,6 +155,7 @@ fn priorities(fixture: &Fixture) -> Done {
         .try_for_each(|hint| create_with(fixture, hint)?.ok())
 }
 
+/// A queue can be made with the highest compute queue index of the device.
 fn index_properties(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let indices: u32 = fixture.device_info(UR_DEVICE_INFO_MAX_COMPUTE_QUEUE_INDICES)?;
@@ -171,6 +178,7 @@ fn index_properties(fixture: &Fixture) -> Done {
     Queue::adopt(fixture.ur, raw).finish()
 }
 
+/// A retain and a release of a queue change its reference count by one.
 fn counts_references(fixture: &Fixture) -> Done {
     let queue = Context::new(fixture)?.in_order(fixture)?;
     let references = || queue.get::<u32>(UR_QUEUE_INFO_REFERENCE_COUNT);
@@ -182,7 +190,8 @@ fn counts_references(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn belongs(fixture: &Fixture) -> Done {
+/// A queue reports its context and its device.
+fn reports_its_context_and_device(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     check_eq!(
@@ -198,6 +207,7 @@ fn belongs(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// `urQueueFinish` returns only when all commands are complete.
 fn finish_waits(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -217,6 +227,7 @@ fn finish_waits(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A command completes after `urQueueFlush` without another call.
 fn flush(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -230,7 +241,8 @@ fn flush(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn empty(fixture: &Fixture) -> Done {
+/// A queue reports that it is empty exactly when no command is pending.
+fn reports_whether_it_is_empty(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     let empty = || queue.get::<ur_bool_t>(UR_QUEUE_INFO_EMPTY);
@@ -243,6 +255,7 @@ fn empty(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// Pending commands run after their queue was released.
 fn release_with_pending_work(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -259,6 +272,7 @@ fn release_with_pending_work(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// Commands of an in-order queue run one after another.
 fn in_order(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -278,6 +292,7 @@ fn in_order(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// Wait lists order the commands of an out-of-order queue.
 fn out_of_order_waits_for_events(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.out_of_order(fixture)?;
@@ -296,9 +311,8 @@ fn out_of_order_waits_for_events(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// On an out-of-order queue a command that waits for nothing does not queue behind one that may
-/// never end by itself.
-fn out_of_order_is_not_held_back(fixture: &Fixture) -> Done {
+/// A blocked command of an out-of-order queue does not block an independent one.
+fn out_of_order_commands_are_independent(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.out_of_order(fixture)?;
     let memory = context.usm(fixture, Kind::Device, 4096)?;
@@ -322,7 +336,8 @@ fn out_of_order_is_not_held_back(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn enqueue_returns_at_once(fixture: &Fixture) -> Done {
+/// A call that enqueues a command returns while its wait list is pending.
+fn enqueue_does_not_block(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     for queue in [context.in_order(fixture)?, context.out_of_order(fixture)?] {
         let memory = context.usm(fixture, Kind::Device, 100 * 4096)?;
@@ -342,6 +357,7 @@ fn enqueue_returns_at_once(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A queue can be made from the native handle of another one.
 fn native_handle(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;

@@ -50,6 +50,7 @@ fn check_rows(
     Ok(())
 }
 
+/// A 2D fill writes the given rows and no byte between them.
 fn fill_2d(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -88,6 +89,7 @@ fn fill_2d(fixture: &Fixture) -> Done {
     check_rows(&queue, &memory, (100, 13), 5, 0)
 }
 
+/// A 2D copy writes the given rows with the pitches of both sides.
 fn copy_2d(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -130,6 +132,7 @@ fn copy_2d(fixture: &Fixture) -> Done {
     check_rows(&queue, &dst, (101, 17), 7, 1)
 }
 
+/// A 2D fill with a wrong pitch, pattern, width or height is refused.
 fn fill_2d_refused(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -167,6 +170,7 @@ fn fill_2d_refused(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A 2D copy with a wrong pitch or height is refused.
 fn copy_2d_refused(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;

@@ -12,6 +12,7 @@ pub fn all() -> Vec<Test> {
     crate::tests!["usm"; copy_between_kinds, copy_of_plain_memory, copy_refused, fill_patterns, fill_refused, fill_leaves_the_rest, prefetch, advise, blocking_copy]
 }
 
+/// A copy moves unaligned data between each pair of USM kinds.
 fn copy_between_kinds(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -43,6 +44,7 @@ fn copy_between_kinds(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A copy takes plain host memory on both sides.
 fn copy_of_plain_memory(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -65,6 +67,7 @@ fn copy_of_plain_memory(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A copy of 0 bytes is refused and gives no event.
 fn copy_refused(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -81,6 +84,7 @@ fn copy_refused(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A fill repeats patterns of 1 to 1,000 bytes and changes no byte beside its range.
 fn fill_patterns(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -131,6 +135,7 @@ fn fill_part(
     Ok(())
 }
 
+/// A fill with a wrong pattern size or size is refused.
 fn fill_refused(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -153,6 +158,7 @@ fn fill_refused(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// An unaligned fill changes no byte beside its range.
 fn fill_leaves_the_rest(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -168,6 +174,7 @@ fn fill_leaves_the_rest(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A prefetch in each direction leaves the data unchanged, and one of 0 bytes is refused.
 fn prefetch(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -202,6 +209,7 @@ fn prefetch(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// Each advice leaves the data unchanged, and one for 0 bytes is refused.
 fn advise(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -231,6 +239,7 @@ fn advise(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A blocking copy returns only when the data is there.
 fn blocking_copy(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.out_of_order(fixture)?;

@@ -13,11 +13,12 @@ use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    crate::tests!["usm"; between_devices_of_a_platform, between_parts_of_a_device]
+    crate::tests!["usm"; between_devices_of_a_platform, between_sub_devices]
 }
 
 const BYTES: usize = 4096;
 
+/// Commands of one device on another one's memory work or are unsupported.
 fn between_devices_of_a_platform(fixture: &Fixture) -> Done {
     let all = devices(fixture.ur, fixture.platform, UR_DEVICE_TYPE_ALL)?;
     let other = all.iter().find(|device| **device != fixture.device);
@@ -25,7 +26,8 @@ fn between_devices_of_a_platform(fixture: &Fixture) -> Done {
     between(fixture, [fixture.device, *other])
 }
 
-fn between_parts_of_a_device(fixture: &Fixture) -> Done {
+/// Commands of one sub-device on another one's memory work or are unsupported.
+fn between_sub_devices(fixture: &Fixture) -> Done {
     let parts = partition::in_single_units(fixture)?;
     if parts.len() < 2 {
         return Err(Stop::skipped("one compute unit cannot be split"));

@@ -13,7 +13,7 @@ use ur::abi::*;
 pub fn all() -> Vec<Test> {
     let mut tests = crate::tests!["virtual_memory";
         granularity, reserve_and_free, map_and_use, remap_keeps_data, two_mappings_of_one_memory,
-        contiguous_growth, access_mode, bad_sizes, physical_for_others,
+        adjacent_mappings_form_one_range, access_mode, invalid_sizes, physical_for_ipc,
         physical_counts_references,
     ];
     let physical = |fixture: &Fixture| Setup::new(fixture)?.physical(1);
@@ -155,6 +155,7 @@ fn granularity_of(
     })
 }
 
+/// The minimum granularity is a power of two that divides the recommended one.
 fn granularity(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let least = granularity_of(
@@ -171,6 +172,7 @@ fn granularity(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// Two reserved address ranges do not overlap.
 fn reserve_and_free(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let (a, b) = (setup.reserve(4)?, setup.reserve(4)?);
@@ -180,6 +182,7 @@ fn reserve_and_free(fixture: &Fixture) -> Done {
     setup.free(b, 4)
 }
 
+/// Physical memory mapped to a reserved range takes commands.
 fn map_and_use(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let queue = setup.context.in_order(fixture)?;
@@ -193,6 +196,7 @@ fn map_and_use(fixture: &Fixture) -> Done {
     setup.free(start, 2)
 }
 
+/// Physical memory keeps its data when it is mapped to another address.
 fn remap_keeps_data(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let queue = setup.context.in_order(fixture)?;
@@ -212,6 +216,7 @@ fn remap_keeps_data(fixture: &Fixture) -> Done {
     setup.free(second, 1)
 }
 
+/// A write at one address is seen at another mapping of the same memory.
 fn two_mappings_of_one_memory(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let queue = setup.context.in_order(fixture)?;
@@ -232,8 +237,8 @@ fn two_mappings_of_one_memory(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Two memories side by side make one range.
-fn contiguous_growth(fixture: &Fixture) -> Done {
+/// A command may span two adjacent mappings of different physical memory.
+fn adjacent_mappings_form_one_range(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let queue = setup.context.in_order(fixture)?;
     let start = setup.reserve(2)?;
@@ -265,6 +270,7 @@ fn contiguous_growth(fixture: &Fixture) -> Done {
     setup.free(start, 2)
 }
 
+/// A mapping reports its access mode, and the mode can be changed.
 fn access_mode(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let start = setup.reserve(1)?;
@@ -299,7 +305,8 @@ fn access_mode(fixture: &Fixture) -> Done {
     setup.free(start, 1)
 }
 
-fn bad_sizes(fixture: &Fixture) -> Done {
+/// Sizes of 0 or off the granularity are refused and give no handle.
+fn invalid_sizes(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let least = granularity_of(
         fixture,
@@ -333,9 +340,8 @@ fn bad_sizes(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Memory that may be shared with other processes is there wherever memory of this kind is, and is
-/// used as any other.
-fn physical_for_others(fixture: &Fixture) -> Done {
+/// Physical memory made for sharing with other processes is used as any other.
+fn physical_for_ipc(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     for flags in [UR_PHYSICAL_MEM_FLAG_ENABLE_IPC, ur_physical_mem_flags_t(0)] {
         let properties = ur_physical_mem_properties_t {
@@ -362,6 +368,7 @@ fn physical_for_others(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A retain and a release of physical memory change its reference count by one.
 fn physical_counts_references(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let physical = setup.physical(1)?;

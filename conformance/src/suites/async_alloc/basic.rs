@@ -14,7 +14,7 @@ pub fn all() -> Vec<Test> {
         &[
             ("use_of_all_sizes", use_of_all_sizes),
             ("aligned_and_disjoint", aligned_and_disjoint),
-            ("alloc_info", info),
+            ("block_info", block_info),
             ("events", events),
             ("kernels", kernels),
             ("host_access", host_access),
@@ -35,6 +35,7 @@ pub fn all() -> Vec<Test> {
     tests
 }
 
+/// Blocks of 1 byte to 5 MiB hold data, and no byte is used after their frees.
 fn use_of_all_sizes(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     for size in [
@@ -62,6 +63,7 @@ fn use_of_all_sizes(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
+/// Live blocks are aligned to 64 bytes, do not overlap and keep their data.
 fn aligned_and_disjoint(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let mut blocks = Vec::new();
@@ -92,7 +94,8 @@ fn aligned_and_disjoint(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
-fn info(setup: &Setup, kind: Kind) -> Done {
+/// A block reports its kind, base, size, device and pool, and nothing after its free.
+fn block_info(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let block = queue.alloc(kind, &pool, 10_000, &[])?;
     let context = &setup.context;
@@ -125,6 +128,7 @@ fn info(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
+/// The events of an allocation and a free report type, queue, context and references.
 fn events(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let (block, allocated) = queue.alloc_event(kind, &pool, 4096, &[])?;
@@ -171,6 +175,7 @@ fn events(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
+/// Kernels write and verify blocks that are allocated and freed around them.
 fn kernels(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let program = Program::new(setup.fixture, &setup.context)?;
@@ -203,6 +208,7 @@ fn kernels(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
+/// The host reads and writes host and shared blocks.
 fn host_access(setup: &Setup, kind: Kind) -> Done {
     if !kind.host_accessible() {
         return Err(Stop::skipped("the host cannot access device memory"));
@@ -227,6 +233,7 @@ fn host_access(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
+/// An allocation with a null pool comes from the default pool at first.
 fn current_pool(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.default_pool()?);
     let before = pool.used()?;
@@ -244,6 +251,7 @@ fn current_pool(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
+/// Allocation properties are accepted, and undefined flags are refused.
 fn properties(setup: &Setup, kind: Kind) -> Done {
     let queue = setup.in_order()?;
     for flags in [
@@ -287,6 +295,7 @@ fn properties(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
+/// Allocations and frees without events return all memory.
 fn event_is_optional(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     for _ in 0..100 {
@@ -298,6 +307,7 @@ fn event_is_optional(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
+/// A free returns its block to the pool it came from, whatever pool it names.
 fn free_ignores_its_pool(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool, other) = (setup.in_order()?, setup.pool()?, setup.pool()?);
     let block = queue.alloc(kind, &pool, 1000, &[])?;
@@ -313,6 +323,7 @@ fn free_ignores_its_pool(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
+/// A block of 96 MiB is usable to its last byte.
 fn large_block(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let size = 96 * MIB + 4097;
@@ -330,7 +341,7 @@ fn large_block(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
-/// A freed block of one kind never serves another.
+/// A freed block of one kind never serves another kind.
 fn kinds_do_not_mix(setup: &Setup) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     for first in Kind::ALL {
@@ -350,6 +361,7 @@ fn kinds_do_not_mix(setup: &Setup) -> Done {
     queue.finish()
 }
 
+/// A block may be freed on another queue than it was allocated on.
 fn free_on_another_queue(setup: &Setup) -> Done {
     let (first, second, pool) = (setup.in_order()?, setup.in_order()?, setup.pool()?);
     for kind in Kind::ALL {

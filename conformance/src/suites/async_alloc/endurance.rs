@@ -44,18 +44,22 @@ struct Line {
     in_order: bool,
 }
 
+/// Eight threads that share blocks of eight in-order queues find no wrong word.
 fn in_order_queues(setup: &Setup) -> Done {
     play(setup, &[true; THREADS], &WIDE)
 }
 
+/// Eight threads that share blocks of three out-of-order queues find no wrong word.
 fn out_of_order_queues(setup: &Setup) -> Done {
     play(setup, &[false; 3], &WIDE)
 }
 
+/// Eight threads that share blocks of queues of both orders find no wrong word.
 fn all_queues(setup: &Setup) -> Done {
     play(setup, &[true, true, true, true, false, false], &WIDE)
 }
 
+/// Eight threads that share blocks of a pool with a tight maximum find no wrong word.
 fn under_a_maximum(setup: &Setup) -> Done {
     play(
         setup,
@@ -374,7 +378,7 @@ impl Player<'_> {
 /// Growth of the process that is no growth with the number of commands: what the allocator keeps.
 const SLACK: usize = 2 * MIB;
 
-/// Commands, events and queues that have ended leave no memory behind.
+/// Completed commands, events and released queues leave no memory behind.
 fn memory_stays_bounded(fresh: &Fresh) -> Done {
     // scripts/sanitize.sh: a sanitizer keeps what was freed, to know it again.
     let set = |name: &str| std::env::var_os(name).is_some();

@@ -5,7 +5,7 @@
 use super::*;
 use crate::check_eq;
 
-const SUITE: &str = "async_laps";
+const SUITE: &str = "async_iterations";
 const ITERATIONS: usize = 8;
 const BLOCKS: usize = 60;
 /// Bytes of a tag.
@@ -17,14 +17,15 @@ pub fn all() -> Vec<Test> {
     by_kind(
         SUITE,
         &[
-            ("the_same_again", the_same_again),
-            ("with_something_else_between", with_something_else_between),
+            ("identical", identical),
+            ("interrupted", interrupted),
             ("two_queues", two_queues),
         ],
     )
 }
 
-fn the_same_again(setup: &Setup, kind: Kind) -> Done {
+/// Blocks keep their data over identical iterations.
+fn identical(setup: &Setup, kind: Kind) -> Done {
     let mut iterations = Iterations::new(setup, kind, 1)?;
     for _ in 0..ITERATIONS {
         iterations.run(0, &[])?;
@@ -32,7 +33,8 @@ fn the_same_again(setup: &Setup, kind: Kind) -> Done {
     iterations.right()
 }
 
-fn with_something_else_between(setup: &Setup, kind: Kind) -> Done {
+/// Blocks keep their data when an iteration differs in the middle.
+fn interrupted(setup: &Setup, kind: Kind) -> Done {
     let mut iterations = Iterations::new(setup, kind, 1)?;
     for nth in 0..ITERATIONS {
         // Two equal iterations, then one that differs in the middle.
@@ -45,6 +47,7 @@ fn with_something_else_between(setup: &Setup, kind: Kind) -> Done {
     iterations.right()
 }
 
+/// Blocks keep their data when iterations alternate between two queues.
 fn two_queues(setup: &Setup, kind: Kind) -> Done {
     let mut iterations = Iterations::new(setup, kind, 2)?;
     for nth in 0..ITERATIONS {

@@ -14,26 +14,35 @@ pub fn all() -> Vec<Test> {
     let mut tests = by_kind(
         SUITE,
         &[
-            ("larger_than_the_pool", larger_than_the_pool),
-            ("full_pool", full_pool),
-            ("never_exceeded", never_exceeded),
+            ("larger_than_the_maximum", larger_than_the_maximum),
+            ("exhausted_pool_refuses", exhausted_pool_refuses),
+            ("maximum_is_never_exceeded", maximum_is_never_exceeded),
             ("freed_memory_serves_again", freed_memory_serves_again),
             ("pending_free_serves", pending_free_serves),
-            ("pending_free_of_several", pending_free_of_several),
-            ("fragments_are_no_excuse", fragments_are_no_excuse),
+            (
+                "pending_frees_of_several_queues",
+                pending_frees_of_several_queues,
+            ),
+            (
+                "fragments_serve_a_large_block",
+                fragments_serve_a_large_block,
+            ),
             (
                 "pending_free_serves_out_of_order",
                 pending_free_serves_out_of_order,
             ),
-            ("pending_quarters_serve_their_queue", |setup, kind| {
-                pending_quarters(setup, kind, Asks::FirstFreeing)
-            }),
-            ("pending_quarters_serve_in_order", |setup, kind| {
-                pending_quarters(setup, kind, Asks::InOrder)
-            }),
-            ("pending_quarters_serve_out_of_order", |setup, kind| {
-                pending_quarters(setup, kind, Asks::OutOfOrder)
-            }),
+            (
+                "pending_quarters_serve_the_freeing_queue",
+                pending_quarters_serve_the_freeing_queue,
+            ),
+            (
+                "pending_quarters_serve_in_order",
+                pending_quarters_serve_in_order,
+            ),
+            (
+                "pending_quarters_serve_out_of_order",
+                pending_quarters_serve_out_of_order,
+            ),
             (
                 "pending_memory_of_another_kind",
                 pending_memory_of_another_kind,
@@ -66,6 +75,7 @@ fn maximum_of(pool: &Pool) -> Result<usize, Stop> {
     pool.figure(UR_USM_POOL_INFO_MAXIMUM_SIZE_EXP)
 }
 
+/// A pool reports its maximum size, 0 for no limit.
 fn maximum_is_reported(setup: &Setup) -> Done {
     let maximum = maximum_of(&limited(setup, MAXIMUM)?)?;
     check!(
@@ -107,7 +117,8 @@ fn refuse(queue: &Queue, kind: Kind, pool: &Pool, size: usize) -> Done {
     Ok(())
 }
 
-fn larger_than_the_pool(setup: &Setup, kind: Kind) -> Done {
+/// An allocation above the maximum size is refused, and the pool works afterwards.
+fn larger_than_the_maximum(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, limited(setup, MAXIMUM)?);
     let maximum = maximum_of(&pool)?;
     refuse(&queue, kind, &pool, maximum + 1)?;
@@ -136,7 +147,8 @@ fn exhaust(queue: &Queue, kind: Kind, pool: &Pool, size: usize) -> Result<Vec<Bl
     }
 }
 
-fn full_pool(setup: &Setup, kind: Kind) -> Done {
+/// An exhausted pool refuses an allocation and its blocks keep their data.
+fn exhausted_pool_refuses(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, limited(setup, MAXIMUM)?);
     let blocks = exhaust(&queue, kind, &pool, 3 * MIB)?;
     check!(
@@ -155,7 +167,8 @@ fn full_pool(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
-fn never_exceeded(setup: &Setup, kind: Kind) -> Done {
+/// The peak of reserved bytes stays at or below the maximum.
+fn maximum_is_never_exceeded(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, limited(setup, MAXIMUM)?);
     for size in [100, 5000, MIB, 7 * MIB + 1, 64 * KIB] {
         let blocks = exhaust(&queue, kind, &pool, size.max(64 * KIB))?;
@@ -174,6 +187,7 @@ fn never_exceeded(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
+/// An exhausted pool serves as much again after all is freed.
 fn freed_memory_serves_again(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, limited(setup, MAXIMUM)?);
     for _ in 0..10 {
@@ -190,8 +204,7 @@ fn freed_memory_serves_again(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
-/// An allocation that only a pending free can serve: it is granted, the call does not block, and its
-/// use waits for the free.
+/// An allocation that only a pending free can serve is granted and waits on the device.
 fn pending_free_serves(setup: &Setup, kind: Kind) -> Done {
     let (first, second, pool) = (
         setup.in_order()?,
@@ -221,7 +234,8 @@ fn pending_free_serves(setup: &Setup, kind: Kind) -> Done {
     second.finish()
 }
 
-fn pending_free_of_several(setup: &Setup, kind: Kind) -> Done {
+/// Pending frees of several queues serve allocations without disturbing the old use.
+fn pending_frees_of_several_queues(setup: &Setup, kind: Kind) -> Done {
     let queues = (0..3)
         .map(|_| setup.in_order())
         .collect::<Result<Vec<Queue>, Stop>>()?;
@@ -252,8 +266,8 @@ fn pending_free_of_several(setup: &Setup, kind: Kind) -> Done {
     last.finish()
 }
 
-/// When all that is free lies in small pieces whose frees have completed, a large block still fits.
-fn fragments_are_no_excuse(setup: &Setup, kind: Kind) -> Done {
+/// A large block fits when all free memory lies in small completed pieces.
+fn fragments_serve_a_large_block(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, limited(setup, MAXIMUM)?);
     let blocks = exhaust(&queue, kind, &pool, 256 * KIB)?;
     blocks
@@ -267,6 +281,7 @@ fn fragments_are_no_excuse(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
+/// A pending free serves an out-of-order queue after the free's event.
 fn pending_free_serves_out_of_order(setup: &Setup, kind: Kind) -> Done {
     let (first, second, pool) = (
         setup.in_order()?,
@@ -293,8 +308,25 @@ enum Asks {
     OutOfOrder,
 }
 
-/// Four quarters of a pool, used and freed with all of that pending, by one queue or by four: three
-/// quarters can be had, with an event and without, and nothing in use is given away.
+/// The queue that freed the quarters of a full pool gets three of them as one block.
+fn pending_quarters_serve_the_freeing_queue(setup: &Setup, kind: Kind) -> Done {
+    pending_quarters(setup, kind, Asks::FirstFreeing)
+}
+
+/// Another in-order queue gets three pending quarters of a full pool as one block.
+fn pending_quarters_serve_in_order(setup: &Setup, kind: Kind) -> Done {
+    pending_quarters(setup, kind, Asks::InOrder)
+}
+
+/// An out-of-order queue gets three pending quarters of a full pool as one block.
+fn pending_quarters_serve_out_of_order(setup: &Setup, kind: Kind) -> Done {
+    pending_quarters(setup, kind, Asks::OutOfOrder)
+}
+
+/// Allocates three quarters of a pool as one block while the frees of all four quarters are pending.
+///
+/// One queue or four free the quarters. The allocation is made with an event and without. The old
+/// uses' data must stay intact.
 fn pending_quarters(setup: &Setup, kind: Kind, asks: Asks) -> Done {
     for (freeing, wanted) in [(1, false), (1, true), (4, false), (4, true)] {
         let pool = limited(setup, MAXIMUM)?;
@@ -353,7 +385,7 @@ fn pending_quarters(setup: &Setup, kind: Kind, asks: Asks) -> Done {
     Ok(())
 }
 
-/// The maximum is that of all kinds together, and so is what is pending under it.
+/// A pending free of one kind serves another under the common maximum.
 fn pending_memory_of_another_kind(setup: &Setup, kind: Kind) -> Done {
     let other = match kind {
         Kind::Host => Kind::Device,
@@ -375,6 +407,7 @@ fn pending_memory_of_another_kind(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
+/// The maximum of one pool does not limit another.
 fn other_pools_are_not_limited(setup: &Setup) -> Done {
     let (queue, small) = (setup.in_order()?, limited(setup, 2 * MIB)?);
     let blocks = exhaust(&queue, Kind::Device, &small, 256 * KIB)?;

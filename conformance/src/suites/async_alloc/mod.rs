@@ -5,20 +5,20 @@
 mod basic;
 mod endurance;
 mod errors;
-mod figures;
 mod fixtures;
 mod iterations;
 mod limits;
+mod no_reuse;
 mod order;
 mod out_of_order;
-mod own_memory;
 mod pools;
 mod random;
-mod refusal;
 mod reuse;
+mod statistics;
 mod synchronous;
 mod threads;
 mod thresholds;
+mod user_memory;
 
 use crate::check;
 use crate::fixture::Fixture;
@@ -36,13 +36,13 @@ pub fn all() -> Vec<Test> {
         errors::all,
         order::all,
         reuse::all,
-        refusal::all,
+        no_reuse::all,
         out_of_order::all,
         limits::all,
         thresholds::all,
-        figures::all,
+        statistics::all,
         pools::all,
-        own_memory::all,
+        user_memory::all,
         synchronous::all,
         iterations::all,
         random::all,

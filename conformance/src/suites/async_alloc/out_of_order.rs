@@ -40,7 +40,7 @@ pub fn all() -> Vec<Test> {
     tests
 }
 
-/// Allocated once, used on two ways, freed where both meet, and taken again after that.
+/// A block used on two branches is reused after the free that joins them, without growth.
 fn diamond(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.out_of_order()?, setup.pool()?);
     let result = setup.result(SIZE)?;
@@ -70,6 +70,7 @@ fn diamond(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
+/// Kernels in a diamond over three kinds of blocks compute the right words.
 fn kernels_in_a_diamond(setup: &Setup) -> Done {
     let (queue, pool) = (setup.out_of_order()?, setup.pool()?);
     let program = Program::new(setup.fixture, &setup.context)?;
@@ -149,14 +150,17 @@ fn covers(
     completes(&event, &format!("a {what} did not complete"))
 }
 
+/// A barrier waits for pending allocations and frees of its out-of-order queue.
 fn barrier_covers_allocation_and_free(setup: &Setup, kind: Kind) -> Done {
     covers(setup, kind, |queue| queue.barrier(&[]), "barrier")
 }
 
+/// A marker waits for pending allocations and frees of its out-of-order queue.
 fn marker_covers_allocation_and_free(setup: &Setup, kind: Kind) -> Done {
     covers(setup, kind, |queue| queue.marker(&[]), "marker")
 }
 
+/// An allocation does not wait for another command of its out-of-order queue.
 fn independent_allocations_do_not_wait(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.out_of_order()?, setup.pool()?);
     let gate = setup.gate(&queue)?;
@@ -182,6 +186,7 @@ fn independent_allocations_do_not_wait(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
+/// A block freed before a barrier is reused after it, without growth.
 fn reuse_after_barrier(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.out_of_order()?, setup.pool()?);
     let gate = setup.gate(&queue)?;
@@ -204,8 +209,7 @@ fn reuse_after_barrier(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
-/// A random graph of allocations, fills, copies and frees, ordered by events alone; what each block
-/// held is known and looked at before it is freed.
+/// Blocks keep their data in a random graph of commands ordered by events alone.
 fn random_graph(setup: &Setup) -> Done {
     let (queue, pool) = (setup.out_of_order()?, setup.pool()?);
     let mut random = 99_u32;

@@ -24,16 +24,18 @@ pub fn all() -> Vec<Test> {
     tests
 }
 
+/// Blocks of one kind keep their data in random programs over four queues.
 fn programs(setup: &Setup, kind: Kind) -> Done {
     (1..=4).try_for_each(|seed| Program::new(setup, setup.pool()?, seed, vec![kind])?.run())
 }
 
+/// Blocks of all kinds keep their data in random programs over four queues.
 fn mixed_kinds(setup: &Setup) -> Done {
     (11..=14)
         .try_for_each(|seed| Program::new(setup, setup.pool()?, seed, Kind::ALL.to_vec())?.run())
 }
 
-/// Every wait gives memory back, so that it comes and goes all the time.
+/// Blocks keep their data when each wait of a random program releases memory.
 fn with_threshold_0(setup: &Setup) -> Done {
     let limits = Limits {
         maximum: 0,

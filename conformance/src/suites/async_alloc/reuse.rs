@@ -15,8 +15,8 @@ pub fn all() -> Vec<Test> {
             ("same_queue", same_queue),
             ("same_queue_many_times", same_queue_many_times),
             (
-                "across_queues_by_the_frees_event",
-                across_queues_by_the_frees_event,
+                "across_queues_by_the_event_of_the_free",
+                across_queues_by_the_event_of_the_free,
             ),
             (
                 "across_queues_by_a_later_event",
@@ -24,7 +24,7 @@ pub fn all() -> Vec<Test> {
             ),
             ("across_queues_by_a_barrier", across_queues_by_a_barrier),
             ("through_a_third_queue", through_a_third_queue),
-            ("through_a_free_elsewhere", through_a_free_elsewhere),
+            ("on_the_queue_of_the_free", on_the_queue_of_the_free),
             ("after_finish", after_finish),
             ("after_a_wait_for_the_free", after_a_wait_for_the_free),
             ("after_a_status_query", after_a_status_query),
@@ -37,13 +37,17 @@ pub fn all() -> Vec<Test> {
     tests.extend(plain(
         SUITE,
         &[
-            ("join_of_two_deaths", join_of_two_deaths),
+            (
+                "after_a_free_that_joins_two_queues",
+                after_a_free_that_joins_two_queues,
+            ),
             ("mixed_sizes_settle", mixed_sizes_settle),
         ],
     ));
     tests
 }
 
+/// An in-order queue reuses its freed block without growth and without waiting.
 fn same_queue(setup: &Setup, kind: Kind) -> Done {
     let queue = setup.in_order()?;
     let mut full = Full::new(setup, kind, SIZE)?;
@@ -61,6 +65,7 @@ fn same_queue(setup: &Setup, kind: Kind) -> Done {
     full.empty(&queue)
 }
 
+/// One block serves 2,000 allocations of a blocked in-order queue.
 fn same_queue_many_times(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let gate = setup.gate(&queue)?;
@@ -88,7 +93,8 @@ fn same_queue_many_times(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
-fn across_queues_by_the_frees_event(setup: &Setup, kind: Kind) -> Done {
+/// Another queue reuses a block after the event of its free.
+fn across_queues_by_the_event_of_the_free(setup: &Setup, kind: Kind) -> Done {
     let (first, second) = (setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
     let block = full.take()?;
@@ -111,7 +117,7 @@ fn across_queues_by_the_frees_event(setup: &Setup, kind: Kind) -> Done {
     full.empty(&second)
 }
 
-/// Any event after the free will do.
+/// Another queue reuses a block after any event later than its free.
 fn across_queues_by_a_later_event(setup: &Setup, kind: Kind) -> Done {
     let (first, second) = (setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
@@ -126,7 +132,7 @@ fn across_queues_by_a_later_event(setup: &Setup, kind: Kind) -> Done {
     full.empty(&second)
 }
 
-/// A wait earlier on the second queue counts as much as a wait list.
+/// Another queue reuses a block after an earlier barrier on the event of its free.
 fn across_queues_by_a_barrier(setup: &Setup, kind: Kind) -> Done {
     let first = setup.in_order()?;
     for second in [setup.in_order()?, setup.out_of_order()?] {
@@ -145,6 +151,7 @@ fn across_queues_by_a_barrier(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
+/// A third queue reuses a block after an event that depends on its free.
 fn through_a_third_queue(setup: &Setup, kind: Kind) -> Done {
     let (first, second, third) = (setup.in_order()?, setup.out_of_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
@@ -160,8 +167,8 @@ fn through_a_third_queue(setup: &Setup, kind: Kind) -> Done {
     full.empty(&third)
 }
 
-/// The death of a block is where it was freed, whoever allocated it.
-fn through_a_free_elsewhere(setup: &Setup, kind: Kind) -> Done {
+/// The queue that freed another queue's block reuses it, after the block's last use.
+fn on_the_queue_of_the_free(setup: &Setup, kind: Kind) -> Done {
     let (first, second) = (setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
     let block = full.take()?;
@@ -183,6 +190,7 @@ fn through_a_free_elsewhere(setup: &Setup, kind: Kind) -> Done {
     full.empty(&second)
 }
 
+/// Any queue reuses a block after `urQueueFinish` on the queue of its free.
 fn after_finish(setup: &Setup, kind: Kind) -> Done {
     let (first, second) = (setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
@@ -194,6 +202,7 @@ fn after_finish(setup: &Setup, kind: Kind) -> Done {
     full.empty(&second)
 }
 
+/// Any queue reuses a block after a host wait for the event of its free.
 fn after_a_wait_for_the_free(setup: &Setup, kind: Kind) -> Done {
     let (first, second) = (setup.in_order()?, setup.out_of_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
@@ -204,6 +213,7 @@ fn after_a_wait_for_the_free(setup: &Setup, kind: Kind) -> Done {
     full.empty(&second)
 }
 
+/// Any queue reuses a block after a query that saw its free complete.
 fn after_a_status_query(setup: &Setup, kind: Kind) -> Done {
     let (first, second) = (setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
@@ -218,6 +228,7 @@ fn after_a_status_query(setup: &Setup, kind: Kind) -> Done {
     full.empty(&second)
 }
 
+/// Any queue reuses a block after `urDeviceWaitExp`.
 fn after_device_wait(setup: &Setup, kind: Kind) -> Done {
     let fixture = setup.fixture;
     let (first, second) = (setup.in_order()?, setup.in_order()?);
@@ -233,6 +244,7 @@ fn after_device_wait(setup: &Setup, kind: Kind) -> Done {
     full.empty(&second)
 }
 
+/// Smaller blocks reuse the parts of a freed block without growth.
 fn split_of_a_larger_block(setup: &Setup, kind: Kind) -> Done {
     let queue = setup.in_order()?;
     let mut full = Full::new(setup, kind, 4 * MIB)?;
@@ -258,6 +270,7 @@ fn split_of_a_larger_block(setup: &Setup, kind: Kind) -> Done {
     full.empty(&queue)
 }
 
+/// A large block reuses freed neighbours without growth.
 fn merge_of_neighbours(setup: &Setup, kind: Kind) -> Done {
     let queue = setup.in_order()?;
     let mut full = Full::new(setup, kind, 256 * KIB)?;
@@ -273,7 +286,7 @@ fn merge_of_neighbours(setup: &Setup, kind: Kind) -> Done {
     full.empty(&queue)
 }
 
-/// One block goes round three queues by events and never needs a second.
+/// One block goes round three queues by events without growth.
 fn ring_of_queues(setup: &Setup, kind: Kind) -> Done {
     let queues = [setup.in_order()?, setup.out_of_order()?, setup.in_order()?];
     let mut full = Full::new(setup, kind, SIZE)?;
@@ -298,8 +311,8 @@ fn ring_of_queues(setup: &Setup, kind: Kind) -> Done {
     full.empty(&queues[0])
 }
 
-/// A block whose free waited for two queues serves an allocation that waited for both.
-fn join_of_two_deaths(setup: &Setup) -> Done {
+/// A block whose free waited for two queues is reused after the event of that free.
+fn after_a_free_that_joins_two_queues(setup: &Setup) -> Done {
     let (first, second, third) = (setup.in_order()?, setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, Kind::Device, SIZE)?;
     let block = full.take()?;
@@ -324,7 +337,7 @@ fn join_of_two_deaths(setup: &Setup) -> Done {
     full.empty(&fourth)
 }
 
-/// A repeating pattern of sizes reserves nothing after its first rounds.
+/// A repeating pattern of sizes reserves nothing after its third round.
 fn mixed_sizes_settle(setup: &Setup) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let mut settled = 0;

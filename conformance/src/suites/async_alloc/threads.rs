@@ -22,11 +22,14 @@ pub fn all() -> Vec<Test> {
         SUITE,
         &[
             ("one_out_of_order_queue", one_out_of_order_queue),
-            ("blocks_change_hands", blocks_change_hands),
-            ("pools_come_and_go", pools_come_and_go),
-            ("trim_and_figures_meanwhile", trim_and_figures_meanwhile),
+            (
+                "blocks_freed_by_other_threads",
+                blocks_freed_by_other_threads,
+            ),
+            ("pools_created_and_destroyed", pools_created_and_destroyed),
+            ("trim_during_allocation", trim_during_allocation),
             ("under_a_maximum", under_a_maximum),
-            ("queues_come_and_go", queues_come_and_go),
+            ("queues_created_and_released", queues_created_and_released),
         ],
     ));
     tests
@@ -115,6 +118,7 @@ fn size(thread: usize, round: usize) -> usize {
     [256, 4 * KIB, 20 * KIB, 60 * KIB][(thread + round * 7) % 4] + round * 64
 }
 
+/// Eight threads allocate from one pool on queues of their own without a wrong word.
 fn own_queues(setup: &Setup, kind: Kind) -> Done {
     let (pool, tools) = (setup.pool()?, Tools::new(setup)?);
     let queues = (0..THREADS)
@@ -136,6 +140,7 @@ fn own_queues(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
+/// Eight threads allocate on one in-order queue without a wrong word.
 fn one_in_order_queue(setup: &Setup, kind: Kind) -> Done {
     let (pool, tools, queue) = (setup.pool()?, Tools::new(setup)?, setup.in_order()?);
     on_threads(|thread| {
@@ -154,6 +159,7 @@ fn one_in_order_queue(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
+/// Eight threads allocate on one out-of-order queue without a wrong word.
 fn one_out_of_order_queue(setup: &Setup) -> Done {
     let (pool, tools, queue) = (setup.pool()?, Tools::new(setup)?, setup.out_of_order()?);
     on_threads(|thread| {
@@ -175,8 +181,8 @@ fn one_out_of_order_queue(setup: &Setup) -> Done {
     Ok(())
 }
 
-/// Written by one thread, verified and freed by another, on its own queue and after an event.
-fn blocks_change_hands(setup: &Setup) -> Done {
+/// A block written by one thread is verified and freed by another after an event.
+fn blocks_freed_by_other_threads(setup: &Setup) -> Done {
     let (pool, tools) = (setup.pool()?, Tools::new(setup)?);
     let queues = (0..THREADS)
         .map(|_| setup.in_order())
@@ -209,7 +215,8 @@ fn blocks_change_hands(setup: &Setup) -> Done {
     Ok(())
 }
 
-fn pools_come_and_go(setup: &Setup) -> Done {
+/// Threads create and destroy pools while their blocks are in use.
+fn pools_created_and_destroyed(setup: &Setup) -> Done {
     let tools = Tools::new(setup)?;
     let queues = (0..THREADS)
         .map(|_| setup.in_order())
@@ -234,7 +241,8 @@ fn pools_come_and_go(setup: &Setup) -> Done {
     tools.no_word_was_wrong()
 }
 
-fn trim_and_figures_meanwhile(setup: &Setup) -> Done {
+/// A pool is trimmed and queried while other threads allocate.
+fn trim_during_allocation(setup: &Setup) -> Done {
     let (pool, tools) = (setup.pool()?, Tools::new(setup)?);
     let queues = (0..THREADS)
         .map(|_| setup.in_order())
@@ -271,7 +279,7 @@ fn trim_and_figures_meanwhile(setup: &Setup) -> Done {
     Ok(())
 }
 
-/// A pool too small for all threads at once still serves each of them, as each frees what it takes.
+/// A pool too small for all threads at once serves each of them in turn.
 fn under_a_maximum(setup: &Setup) -> Done {
     use crate::objects::Limits;
     let limits = Limits {
@@ -307,7 +315,8 @@ fn under_a_maximum(setup: &Setup) -> Done {
     Ok(())
 }
 
-fn queues_come_and_go(setup: &Setup) -> Done {
+/// Threads release queues while their frees are pending.
+fn queues_created_and_released(setup: &Setup) -> Done {
     let (pool, tools) = (setup.pool()?, Tools::new(setup)?);
     on_threads(|thread| {
         for round in 0..20 {

@@ -13,31 +13,34 @@ pub fn all() -> Vec<Test> {
         SUITE,
         &[
             (
-                "nothing_is_given_back_by_default",
-                nothing_is_given_back_by_default,
+                "nothing_is_released_by_default",
+                nothing_is_released_by_default,
             ),
-            ("finish_gives_back", finish_gives_back),
-            ("event_wait_gives_back", event_wait_gives_back),
-            ("device_wait_gives_back", device_wait_gives_back),
+            ("finish_releases", finish_releases),
+            ("event_wait_releases", event_wait_releases),
+            ("device_wait_releases", device_wait_releases),
             ("threshold_is_kept", threshold_is_kept),
-            ("live_blocks_stay", live_blocks_stay),
-            ("pending_frees_stay", pending_frees_stay),
-            ("threshold_set_later", threshold_set_later),
-            ("trim_gives_back", trim_gives_back),
+            ("live_blocks_are_kept", live_blocks_are_kept),
+            ("pending_frees_are_kept", pending_frees_are_kept),
+            ("threshold_can_be_changed", threshold_can_be_changed),
+            ("trim_releases", trim_releases),
             (
                 "trim_keeps_the_requested_bytes",
                 trim_keeps_the_requested_bytes,
             ),
             ("trim_keeps_live_blocks", trim_keeps_live_blocks),
-            ("trim_leaves_pending_frees", trim_leaves_pending_frees),
-            ("use_after_release", use_after_release),
+            ("trim_keeps_pending_frees", trim_keeps_pending_frees),
+            ("reserves_again_after_release", reserves_again_after_release),
         ],
     );
     tests.extend(plain(
         SUITE,
         &[
             ("threshold_is_reported", threshold_is_reported),
-            ("finish_of_another_queue", finish_of_another_queue),
+            (
+                "finish_of_another_queue_releases",
+                finish_of_another_queue_releases,
+            ),
         ],
     ));
     tests
@@ -70,7 +73,8 @@ fn free_all(queue: &Queue, blocks: Vec<Block>) -> Done {
         .try_for_each(|block| queue.free(block, &[]))
 }
 
-fn nothing_is_given_back_by_default(setup: &Setup, kind: Kind) -> Done {
+/// A pool without a threshold keeps its memory over waits.
+fn nothing_is_released_by_default(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let blocks = some(&queue, kind, &pool, 8)?;
     let reserved = pool.reserved()?;
@@ -89,7 +93,8 @@ fn nothing_is_given_back_by_default(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
-fn finish_gives_back(setup: &Setup, kind: Kind) -> Done {
+/// `urQueueFinish` releases free memory above the threshold.
+fn finish_releases(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, with_threshold(setup, 0)?);
     let blocks = some(&queue, kind, &pool, 8)?;
     free_all(&queue, blocks)?;
@@ -102,7 +107,8 @@ fn finish_gives_back(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
-fn event_wait_gives_back(setup: &Setup, kind: Kind) -> Done {
+/// `urEventWait` releases free memory above the threshold.
+fn event_wait_releases(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, with_threshold(setup, 0)?);
     let blocks = some(&queue, kind, &pool, 8)?;
     free_all(&queue, blocks)?;
@@ -122,7 +128,8 @@ fn event_wait_gives_back(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
-fn device_wait_gives_back(setup: &Setup, kind: Kind) -> Done {
+/// `urDeviceWaitExp` releases free memory above the threshold.
+fn device_wait_releases(setup: &Setup, kind: Kind) -> Done {
     let fixture = setup.fixture;
     fixture.require(UR_DEVICE_INFO_DEVICE_WAIT_SUPPORT_EXP, || {
         fixture.ur.urDeviceWaitExp(fixture.device)
@@ -139,6 +146,7 @@ fn device_wait_gives_back(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
+/// A wait leaves at most the threshold and releases nothing below it.
 fn threshold_is_kept(setup: &Setup, kind: Kind) -> Done {
     let threshold = 4 * BLOCK;
     let (queue, pool) = (setup.in_order()?, with_threshold(setup, threshold)?);
@@ -163,7 +171,8 @@ fn threshold_is_kept(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
-fn live_blocks_stay(setup: &Setup, kind: Kind) -> Done {
+/// A wait releases no live block.
+fn live_blocks_are_kept(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, with_threshold(setup, 0)?);
     let mut blocks = some(&queue, kind, &pool, 8)?;
     let saved = blocks.swap_remove(3);
@@ -186,8 +195,8 @@ fn live_blocks_stay(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
-/// Memory freed but still in use is not given back, whatever else is waited for.
-fn pending_frees_stay(setup: &Setup, kind: Kind) -> Done {
+/// A wait releases no block whose free is pending.
+fn pending_frees_are_kept(setup: &Setup, kind: Kind) -> Done {
     let (first, second, pool) = (
         setup.in_order()?,
         setup.in_order()?,
@@ -210,7 +219,8 @@ fn pending_frees_stay(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
-fn threshold_set_later(setup: &Setup, kind: Kind) -> Done {
+/// A changed threshold takes effect at the next wait.
+fn threshold_can_be_changed(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let blocks = some(&queue, kind, &pool, 8)?;
     free_all(&queue, blocks)?;
@@ -242,7 +252,8 @@ fn threshold_set_later(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
-fn trim_gives_back(setup: &Setup, kind: Kind) -> Done {
+/// A trim to 0 bytes releases all free memory.
+fn trim_releases(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let blocks = some(&queue, kind, &pool, 8)?;
     free_all(&queue, blocks)?;
@@ -259,6 +270,7 @@ fn trim_gives_back(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
+/// A trim keeps at least the requested bytes and releases some of the rest.
 fn trim_keeps_the_requested_bytes(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let blocks = some(&queue, kind, &pool, 16)?;
@@ -280,6 +292,7 @@ fn trim_keeps_the_requested_bytes(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
+/// A trim releases no live block.
 fn trim_keeps_live_blocks(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let mut blocks = some(&queue, kind, &pool, 8)?;
@@ -297,7 +310,8 @@ fn trim_keeps_live_blocks(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
-fn trim_leaves_pending_frees(setup: &Setup, kind: Kind) -> Done {
+/// A trim neither releases a block whose free is pending nor waits for it.
+fn trim_keeps_pending_frees(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let doomed = Doomed::new(setup, &queue, queue.alloc(kind, &pool, BLOCK, &[])?)?;
     pool.trim(0)?;
@@ -316,7 +330,8 @@ fn trim_leaves_pending_frees(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
-fn use_after_release(setup: &Setup, kind: Kind) -> Done {
+/// A pool that has released all memory serves new blocks.
+fn reserves_again_after_release(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, with_threshold(setup, 0)?);
     for round in 0..20 {
         let block = queue.alloc(kind, &pool, BLOCK + round * 4096, &[])?;
@@ -329,6 +344,7 @@ fn use_after_release(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
+/// A pool reports its release threshold.
 fn threshold_is_reported(setup: &Setup) -> Done {
     for threshold in [0, 1, 12_345, 64 * MIB] {
         let pool = with_threshold(setup, threshold)?;
@@ -348,8 +364,8 @@ fn threshold_is_reported(setup: &Setup) -> Done {
     Ok(())
 }
 
-/// A wait on any queue gives back what is over the threshold and seen complete.
-fn finish_of_another_queue(setup: &Setup) -> Done {
+/// A wait on any queue releases completed free memory above the threshold.
+fn finish_of_another_queue_releases(setup: &Setup) -> Done {
     let (first, second, pool) = (
         setup.in_order()?,
         setup.in_order()?,

@@ -13,6 +13,7 @@ pub fn all() -> Vec<Test> {
     crate::tests![SUITE; launches, local_memory, arguments_are_copied]
 }
 
+/// Recorded launches on USM and on buffers run at each submission.
 fn launches(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -44,6 +45,7 @@ fn launches(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A recorded launch has its local memory argument.
 fn local_memory(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -87,7 +89,7 @@ fn local_memory(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// A recorded launch has its arguments for good.
+/// A recorded launch keeps the argument values that it was recorded with.
 fn arguments_are_copied(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;

@@ -13,8 +13,8 @@ use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    crate::tests![SUITE; native_commands, native_commands_of_a_child,
-        native_commands_in_their_function, native_commands_of_its_own, native_buffer_of_an_append,
+    crate::tests![SUITE; native_command, native_commands_in_a_child,
+        native_commands_in_the_buffer, native_commands_before_finalize, native_handle_during_an_append,
         native_children_refused,
     ]
 }
@@ -102,8 +102,8 @@ fn append<'a>(
     tried.ended.map(|()| tried.point)
 }
 
-/// A native command is recorded by a call back within the call, or not at all.
-fn native_commands(fixture: &Fixture) -> Done {
+/// The function of a native command is called once, within the append, or the append is unsupported.
+fn native_command(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;
     let mut calls = 0;
@@ -185,13 +185,13 @@ impl Setup {
     }
 }
 
-/// What is recorded into a child comes after the sync points and before what comes after it.
-fn native_commands_of_a_child(fixture: &Fixture) -> Done {
+/// Native commands in a child run after their sync points and before their dependents.
+fn native_commands_in_a_child(fixture: &Fixture) -> Done {
     comes_between(fixture, &Setup::with_children(fixture)?, true)
 }
 
-/// The function records commands into the buffer itself. They come between the others too.
-fn native_commands_in_their_function(fixture: &Fixture) -> Done {
+/// Native commands recorded into the buffer itself run between its other commands.
+fn native_commands_in_the_buffer(fixture: &Fixture) -> Done {
     comes_between(fixture, &Setup::new(fixture)?, false)
 }
 
@@ -243,8 +243,8 @@ fn comes_between(fixture: &Fixture, setup: &Setup, has_child: bool) -> Done {
     Ok(())
 }
 
-/// What is recorded into the native object of a buffer is part of it, beside what is appended.
-fn native_commands_of_its_own(fixture: &Fixture) -> Done {
+/// Commands recorded into the buffer's native object run beside the appended ones.
+fn native_commands_before_finalize(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let context = &setup.context;
     let queue = context.in_order(fixture)?;
@@ -265,9 +265,8 @@ fn native_commands_of_its_own(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// While its function runs a buffer has a native object, and may have commands: every call of the function
-/// sees its own.
-fn native_buffer_of_an_append(fixture: &Fixture) -> Done {
+/// The buffer has one native handle throughout each append of a native command.
+fn native_handle_during_an_append(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let context = &setup.context;
     let memory = context.usm(fixture, Kind::Host, 2 * SIZE)?;
@@ -307,7 +306,7 @@ fn native_of(buffer: &CommandBuffer) -> Result<ur_native_handle_t, Stop> {
     Ok(native)
 }
 
-/// Nobody is called for what cannot be.
+/// A native command with a child that is finalized, foreign or the buffer itself is refused.
 fn native_children_refused(fixture: &Fixture) -> Done {
     let setup = Setup::with_children(fixture)?;
     let context = &setup.context;

@@ -12,10 +12,10 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     crate::tests!["command_buffer_order";
-        chains, in_order_ignores_points, diamonds, submissions_follow, across_queues,
-        between_commands_of_a_queue, waits_for_its_list, holds_nothing_else_back,
-        signal_events, signal_before_submission, wait_events, events_between_buffers,
-        own_events, event_states, callbacks, profiling, profiling_without_queue, release_while_running,
+        chain, in_order_ignores_points, diamond, submissions_run_in_order, across_queues,
+        between_commands_of_a_queue, waits_for_its_list, does_not_block_independent_commands,
+        signal_event, signal_event_before_submission, wait_events, events_between_buffers,
+        events_of_own_commands, event_states, callback, profiling, profiling_by_the_buffer, release_while_running,
     ]
 }
 
@@ -49,8 +49,8 @@ fn queues(fixture: &Fixture, context: &Context) -> Result<[Queue; 2], Stop> {
     Ok([context.in_order(fixture)?, context.out_of_order(fixture)?])
 }
 
-/// A long chain over two blocks; any command out of place shows in the end.
-fn chains(fixture: &Fixture) -> Done {
+/// Sync points order a chain of launches and copies over two blocks.
+fn chain(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let program = Program::new(fixture, &context)?;
     let add = program.kernel(ADD)?;
@@ -85,6 +85,7 @@ fn chains(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// An in-order command buffer runs its commands in order without sync points.
 fn in_order_ignores_points(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let shape = Shape {
@@ -109,7 +110,8 @@ fn in_order_ignores_points(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn diamonds(fixture: &Fixture) -> Done {
+/// Sync points order five branches between a common start and a common end.
+fn diamond(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let program = Program::new(fixture, &context)?;
     let (iota, add) = (program.kernel(IOTA)?, program.kernel(ADD)?);
@@ -146,8 +148,8 @@ fn diamonds(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Each submission follows the one before, also without an event between them.
-fn submissions_follow(fixture: &Fixture) -> Done {
+/// Submissions of one command buffer run one after another, also without events.
+fn submissions_run_in_order(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let program = Program::new(fixture, &context)?;
     let add = program.kernel(ADD)?;
@@ -169,6 +171,7 @@ fn submissions_follow(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// Submissions of one command buffer to several queues run one after another.
 fn across_queues(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let program = Program::new(fixture, &context)?;
@@ -203,7 +206,7 @@ fn across_queues(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// On an in-order queue it is one command among others.
+/// A submission keeps its place among the commands of an in-order queue.
 fn between_commands_of_a_queue(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -222,6 +225,7 @@ fn between_commands_of_a_queue(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A submission waits for its wait list.
 fn waits_for_its_list(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let other = context.in_order(fixture)?;
@@ -245,8 +249,8 @@ fn waits_for_its_list(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// A submission that waits does not hold back an out-of-order queue.
-fn holds_nothing_else_back(fixture: &Fixture) -> Done {
+/// A blocked submission does not block independent commands of an out-of-order queue.
+fn does_not_block_independent_commands(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let (other, queue) = (context.in_order(fixture)?, context.out_of_order(fixture)?);
     // Nothing orders these: each writes to a place of its own.
@@ -266,8 +270,8 @@ fn holds_nothing_else_back(fixture: &Fixture) -> Done {
     done.wait()
 }
 
-/// A command's event stands for its present execution.
-fn signal_events(fixture: &Fixture) -> Done {
+/// A recorded command's event stands for the command in the present submission.
+fn signal_event(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     need_events(fixture, &context)?;
     let other = context.in_order(fixture)?;
@@ -310,9 +314,8 @@ fn signal_events(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Before the first submission a command's event is complete: whatever waits for it is not held back,
-/// and there is no time to tell.
-fn signal_before_submission(fixture: &Fixture) -> Done {
+/// A recorded command's event is complete before the first submission.
+fn signal_event_before_submission(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     need_events(fixture, &context)?;
     let memory = context.usm(fixture, Kind::Device, 4000)?;
@@ -372,7 +375,7 @@ fn signal_before_submission(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// A command waits for its events, and its buffer's other commands do not.
+/// A recorded command waits for its events, and independent recorded commands do not.
 fn wait_events(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     need_events(fixture, &context)?;
@@ -418,7 +421,7 @@ fn wait_events(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// One buffer waits for a command of another, in each of their executions.
+/// A command buffer waits for a command of another one at each submission.
 fn events_between_buffers(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     need_events(fixture, &context)?;
@@ -446,8 +449,8 @@ fn events_between_buffers(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// An event of the buffer's own command is as good as its sync point.
-fn own_events(fixture: &Fixture) -> Done {
+/// An event of the buffer's own command orders as its sync point does.
+fn events_of_own_commands(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     need_events(fixture, &context)?;
     for queue in queues(fixture, &context)? {
@@ -475,6 +478,7 @@ fn own_events(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// The events of a submission and of its commands are complete exactly when those are.
 fn event_states(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     need_events(fixture, &context)?;
@@ -544,7 +548,8 @@ fn calls_of(seen: &std::sync::atomic::AtomicU32) -> u32 {
     calls()
 }
 
-fn callbacks(fixture: &Fixture) -> Done {
+/// A callback on the event of a submission runs once, after completion.
+fn callback(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     CommandBuffer::need(fixture, &context)?;
     let queue = context.in_order(fixture)?;
@@ -605,7 +610,7 @@ fn profiled(fixture: &Fixture, flags: ur_queue_flags_t, shape: Shape) -> Done {
     Ok(())
 }
 
-/// The times of a submission are those of its first start and its last end.
+/// The times of a submission increase on a queue with profiling.
 fn profiling(fixture: &Fixture) -> Done {
     for order in [
         ur_queue_flags_t(0),
@@ -620,8 +625,8 @@ fn profiling(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// A buffer that profiles does so on any queue.
-fn profiling_without_queue(fixture: &Fixture) -> Done {
+/// A command buffer with profiling has times on a queue without it.
+fn profiling_by_the_buffer(fixture: &Fixture) -> Done {
     let shape = Shape {
         profiled: true,
         ..Shape::default()
@@ -635,6 +640,7 @@ fn profiling_without_queue(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A command buffer may be released while a submission is pending.
 fn release_while_running(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     for queue in queues(fixture, &context)? {

@@ -20,14 +20,17 @@ const BLOCKS: usize = 10;
 const ITEMS: usize = 700;
 const BYTES: usize = ITEMS * 4;
 
+/// Random command buffers leave the data of sequential execution.
 fn programs(fixture: &Fixture) -> Done {
     (1..=6).try_for_each(|seed| Random::new(fixture, seed, false)?.run(60, false))
 }
 
+/// Random in-order command buffers leave the data of sequential execution.
 fn programs_in_order(fixture: &Fixture) -> Done {
     (11..=13).try_for_each(|seed| Random::new(fixture, seed, true)?.run(60, false))
 }
 
+/// Random command buffers with argument updates leave the data of sequential execution.
 fn programs_with_updates(fixture: &Fixture) -> Done {
     let able: ur_device_command_buffer_update_capability_flags_t =
         fixture.device_info(UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP)?;

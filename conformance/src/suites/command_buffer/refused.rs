@@ -12,10 +12,11 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     crate::tests![SUITE;
-        refused_sizes, refused_points, refused_alternatives, refused_handles, refused_queues,
+        refused_sizes, refused_points, refused_kernel_alternatives, refused_handles, refused_queues,
     ]
 }
 
+/// A recorded command with a wrong size is refused and not recorded.
 fn refused_sizes(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let memory = context.usm(fixture, Kind::Device, 64)?;
@@ -78,6 +79,7 @@ fn refused_sizes(fixture: &Fixture) -> Done {
     buffer.enqueue(&context.in_order(fixture)?, &[])?.wait()
 }
 
+/// An unknown sync point is refused.
 fn refused_points(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let memory = context.usm(fixture, Kind::Device, 64)?;
@@ -115,7 +117,8 @@ fn refused_points(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn refused_alternatives(fixture: &Fixture) -> Done {
+/// A list of alternative kernels that contains the kernel itself is refused.
+fn refused_kernel_alternatives(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let program = Program::new(fixture, &context)?;
     let (iota, add) = (program.kernel(IOTA)?, program.kernel(ADD)?);
@@ -171,7 +174,7 @@ fn refused_alternatives(fixture: &Fixture) -> Done {
         .fails_because(UR_RESULT_ERROR_INVALID_VALUE, "contains `hKernel`")
 }
 
-/// Only commands of an updatable buffer have handles.
+/// A command handle is refused in a command buffer that is not updatable.
 fn refused_handles(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let memory = context.usm(fixture, Kind::Device, 64)?;
@@ -198,6 +201,7 @@ fn refused_handles(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A submission to a queue of another context is refused.
 fn refused_queues(fixture: &Fixture) -> Done {
     let (context, other) = (Context::new(fixture)?, Context::new(fixture)?);
     let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;

@@ -14,6 +14,7 @@ pub fn all() -> Vec<Test> {
     ]
 }
 
+/// Recorded fills of USM and buffers repeat patterns of 1 to 300 bytes.
 fn fill_patterns(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -55,6 +56,7 @@ fn fill_patterns(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// Recorded copies move unaligned data between each pair of USM kinds.
 fn copies_between_kinds(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -86,7 +88,7 @@ fn copies_between_kinds(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Host memory is read and written at each execution, not when the command is appended.
+/// Recorded copies read and write host memory at each submission.
 fn host_memory(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -109,6 +111,7 @@ fn host_memory(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// Recorded writes, copies and reads of buffers move the given ranges.
 fn buffers(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -159,6 +162,7 @@ fn buffers(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// Recorded rectangle writes, copies and reads place each row.
 fn buffer_rects(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -252,6 +256,7 @@ fn buffer_rects(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// Recorded prefetches and advice leave the data unchanged.
 fn hints(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;

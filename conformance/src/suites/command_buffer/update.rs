@@ -14,8 +14,8 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     crate::tests!["command_buffer_update";
-        values, pointers, buffers, global_size, offset_and_local_size, dimensions, kernels, kernels_of_one_of_several, several,
-        none_or_all, while_running, released_arguments, signal_event, wait_events,
+        values, pointers, buffers, global_size, offset_and_local_size, dimensions, kernels, kernel_of_one_of_several, several_commands,
+        all_or_nothing, while_running, released_arguments, signal_event, wait_events,
         refused_launches, refused_states, refused_commands, refused_ranges, refused_kernels, refused_events,
     ]
 }
@@ -90,7 +90,7 @@ const KERNEL: ur_device_command_buffer_update_capability_flags_t =
 const EVENTS: ur_device_command_buffer_update_capability_flags_t =
     UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_EVENTS;
 
-/// A launch is checked when it is recorded or changed, and a refused change changes nothing.
+/// A launch is checked when recorded and when updated, and a refused update changes nothing.
 fn refused_launches(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, ARGUMENTS)?;
     let memory = setup.context.usm(fixture, Kind::Device, 4000)?;
@@ -143,6 +143,7 @@ fn refused_launches(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// An update changes a value argument.
 fn values(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, ARGUMENTS)?;
     let memory = setup.context.usm(fixture, Kind::Device, 4000)?;
@@ -161,6 +162,7 @@ fn values(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// An update changes a pointer argument.
 fn pointers(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, ARGUMENTS)?;
     let [a, b] = [(); 2].map(|()| setup.context.usm(fixture, Kind::Device, 4000));
@@ -176,6 +178,7 @@ fn pointers(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// An update changes a buffer argument.
 fn buffers(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, ARGUMENTS)?;
     let kernel = setup.program.kernel(IOTA)?;
@@ -199,6 +202,7 @@ fn buffers(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// An update changes the global size.
 fn global_size(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, GLOBAL)?;
     let memory = setup.context.usm(fixture, Kind::Device, 8000)?;
@@ -229,6 +233,7 @@ fn ids(setup: &Setup, memory: &Usm) -> Result<ur_exp_command_buffer_command_hand
     Ok(made.command)
 }
 
+/// An update changes the offset and the work-group size, alone or together.
 fn offset_and_local_size(fixture: &Fixture) -> Done {
     let setup = Setup::new(
         fixture,
@@ -273,6 +278,7 @@ fn offset_and_local_size(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// An update changes the number of dimensions.
 fn dimensions(fixture: &Fixture) -> Done {
     let setup = Setup::new(
         fixture,
@@ -298,6 +304,7 @@ fn dimensions(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// An update changes the kernel to each of the alternatives and back.
 fn kernels(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, ARGUMENTS | KERNEL)?;
     let (iota, add, sum): (Kernel, Kernel, Kernel) = (
@@ -340,9 +347,8 @@ fn kernels(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Of several commands, which a backend may have made one object, one gets another kernel and then its
-/// first one back.
-fn kernels_of_one_of_several(fixture: &Fixture) -> Done {
+/// An update changes the kernel of one of several launches and back.
+fn kernel_of_one_of_several(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, ARGUMENTS | KERNEL)?;
     let (iota, sum) = (setup.program.kernel(IOTA)?, setup.program.kernel(SUM)?);
     let [a, b, c] = [(); 3].map(|()| setup.context.usm(fixture, Kind::Device, 4000));
@@ -380,7 +386,8 @@ fn kernels_of_one_of_several(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn several(fixture: &Fixture) -> Done {
+/// One call updates several launches.
+fn several_commands(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, ARGUMENTS)?;
     let kernel = setup.program.kernel(IOTA)?;
     let blocks = (0..10)
@@ -415,8 +422,8 @@ fn several(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// One wrong update leaves them all undone.
-fn none_or_all(fixture: &Fixture) -> Done {
+/// One wrong update in a call leaves all commands unchanged.
+fn all_or_nothing(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, ARGUMENTS | KERNEL)?;
     let memory = setup.context.usm(fixture, Kind::Device, 400)?;
     let command = setup.iota(&memory, 100, 1)?;
@@ -433,7 +440,7 @@ fn none_or_all(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// What was submitted before an update runs as it was.
+/// A submission before an update runs with the old arguments.
 fn while_running(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, ARGUMENTS)?;
     let [a, b] = [(); 2].map(|()| setup.context.usm(fixture, Kind::Device, 4000));
@@ -451,7 +458,7 @@ fn while_running(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// A buffer that is an argument lives as long as an execution may use it.
+/// A buffer that is an argument lives as long as a submission may use it.
 fn released_arguments(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, ARGUMENTS)?;
     let (iota, sum) = (setup.program.kernel(IOTA)?, setup.program.kernel(SUM)?);
@@ -489,6 +496,7 @@ fn released_arguments(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// An update replaces the event that a recorded command signals.
 fn signal_event(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, EVENTS)?;
     let memory = setup.context.usm(fixture, Kind::Device, 64)?;
@@ -524,6 +532,7 @@ fn signal_event(fixture: &Fixture) -> Done {
     second.wait()
 }
 
+/// An update replaces the events that a recorded command waits for.
 fn wait_events(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, EVENTS)?;
     let other = setup.context.in_order(fixture)?;
@@ -560,6 +569,7 @@ fn wait_events(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// Updates are refused before the buffer is finalized and in one that is not updatable.
 fn refused_states(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, ARGUMENTS | EVENTS)?;
     let kernel = setup.program.kernel(IOTA)?;
@@ -594,6 +604,7 @@ fn refused_states(fixture: &Fixture) -> Done {
         .fails_because(invalid, "not created updatable")
 }
 
+/// Updates are refused for commands that are no launch or belong to another buffer.
 fn refused_commands(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, ARGUMENTS)?;
     let memory = setup.context.usm(fixture, Kind::Device, 400)?;
@@ -619,6 +630,7 @@ fn refused_commands(fixture: &Fixture) -> Done {
         .fails(UR_RESULT_ERROR_INVALID_NULL_HANDLE)
 }
 
+/// Updates with a wrong dimension or an incomplete range are refused.
 fn refused_ranges(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, GLOBAL)?;
     let memory = setup.context.usm(fixture, Kind::Device, 400)?;
@@ -652,6 +664,7 @@ fn refused_ranges(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// An update to a kernel that is no alternative is refused.
 fn refused_kernels(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, KERNEL)?;
     let memory = setup.context.usm(fixture, Kind::Device, 400)?;
@@ -663,6 +676,7 @@ fn refused_kernels(fixture: &Fixture) -> Done {
         .fails_because(UR_RESULT_ERROR_INVALID_VALUE, "`hNewKernel` is neither")
 }
 
+/// Updates of events that the command was recorded without are refused.
 fn refused_events(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, EVENTS)?;
     let memory = setup.context.usm(fixture, Kind::Device, 64)?;

@@ -14,11 +14,12 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     crate::tests![SUITE;
-        ids, into_a_graph, captured_into_once, executables_are_copies, uses_stay, capture_state,
-        captured_events, destruction_callback, contents, native_handles,
+        ids, capture_into_a_graph, capture_into_a_graph_once, executables_are_copies, keeps_its_objects, capture_state,
+        captured_events, destruction_callback, dump_contents, native_handles,
     ]
 }
 
+/// The ids of graphs increase.
 fn ids(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let mut last = 0;
@@ -31,7 +32,8 @@ fn ids(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn into_a_graph(fixture: &Fixture) -> Done {
+/// A capture into a given graph reports it and fills it.
+fn capture_into_a_graph(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let graph = Graph::new(fixture, &context)?;
     let queue = context.in_order(fixture)?;
@@ -51,8 +53,8 @@ fn into_a_graph(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// What has commands takes no more of them, from the same queue or another.
-fn captured_into_once(fixture: &Fixture) -> Done {
+/// A graph with commands refuses another capture, from the same queue or another.
+fn capture_into_a_graph_once(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let graph = Graph::new(fixture, &context)?;
     let memory = context.usm(fixture, Kind::Device, 64)?;
@@ -71,7 +73,7 @@ fn captured_into_once(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Each of several that were made of one graph does all of it, whatever becomes of the others.
+/// Two executables of one graph are independent of each other.
 fn executables_are_copies(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
@@ -101,8 +103,8 @@ fn executables_are_copies(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// A launch keeps its kernel, and both executions and executables keep all they use.
-fn uses_stay(fixture: &Fixture) -> Done {
+/// An executable keeps the kernels and programs that its commands use.
+fn keeps_its_objects(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
     let queue = context.in_order(fixture)?;
@@ -128,6 +130,7 @@ fn uses_stay(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A queue reports whether it is capturing, and may be released while it is.
 fn capture_state(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
@@ -148,7 +151,7 @@ fn capture_state(fixture: &Fixture) -> Done {
     queue.finish()
 }
 
-/// Nothing outside can wait for a captured command.
+/// The event of a captured command never completes and cannot be waited for outside.
 fn captured_events(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
@@ -185,6 +188,7 @@ unsafe extern "C" fn count(data: *mut c_void) {
     unsafe { &*data.cast::<AtomicU32>() }.fetch_add(1, Ordering::Relaxed);
 }
 
+/// A graph's destruction callback runs once, when the graph is destroyed.
 fn destruction_callback(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -211,7 +215,8 @@ fn destruction_callback(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn contents(fixture: &Fixture) -> Done {
+/// A graph writes its contents to a file and reports a path that cannot be written.
+fn dump_contents(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
     let queue = context.in_order(fixture)?;
@@ -250,6 +255,7 @@ fn contents(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A graph and its executable give their native handles or report that they have none.
 fn native_handles(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;

@@ -16,6 +16,7 @@ const BLOCKS: usize = 8;
 const ITEMS: usize = 700;
 const COMMANDS: usize = 60;
 
+/// Random captures over four queues leave the data of sequential execution.
 fn captures(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;

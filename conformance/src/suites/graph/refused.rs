@@ -10,9 +10,10 @@ use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    crate::tests![SUITE; refused_states, refused_devices, refused_commands, refused_mixtures]
+    crate::tests![SUITE; refused_states, refused_devices, refused_commands, refused_nested_captures]
 }
 
+/// Capture calls in the wrong state, or across contexts, are refused.
 fn refused_states(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let graph = Graph::new(fixture, &context)?;
@@ -66,7 +67,7 @@ fn refused_states(fixture: &Fixture) -> Done {
         .fails_because(UR_RESULT_ERROR_INVALID_QUEUE, "another context")
 }
 
-/// The commands of a graph are for one device.
+/// A capture and a submission refuse a queue of another device.
 fn refused_devices(fixture: &Fixture) -> Done {
     let parts = crate::suites::partition::in_single_units(fixture)?;
     let [one, two, ..] = parts[..] else {
@@ -99,7 +100,7 @@ fn refused_devices(fixture: &Fixture) -> Done {
         .fails_because(UR_RESULT_ERROR_INVALID_QUEUE, "or device")
 }
 
-/// What needs an answer at once, or gives memory, cannot be captured.
+/// A command that blocks or gives memory is refused during a capture.
 fn refused_commands(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
@@ -146,8 +147,8 @@ fn refused_commands(fixture: &Fixture) -> Done {
     queue.fill(memory.ptr, 1_u8, 64, &[])?.wait()
 }
 
-/// Two captures do not mix, and no graph is captured into another.
-fn refused_mixtures(fixture: &Fixture) -> Done {
+/// A capture refuses events of another capture and executable graphs.
+fn refused_nested_captures(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
     let (one, two) = (context.in_order(fixture)?, context.in_order(fixture)?);

@@ -14,11 +14,12 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     crate::tests![SUITE;
-        empty, nothing_runs, replays, out_of_order, barriers, fork_and_join, host_tasks, buffers,
-        waits_from_outside, waits_and_events, across_queues,
+        empty, captured_commands_do_not_run, submissions_repeat_the_commands, out_of_order, barriers, fork_and_join, host_tasks, buffers,
+        waits_outside_the_capture, wait_list_and_event, across_queues,
     ]
 }
 
+/// An empty graph cannot be instantiated and can be captured into.
 fn empty(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let graph = Graph::new(fixture, &context)?;
@@ -45,7 +46,8 @@ fn empty(fixture: &Fixture) -> Done {
     executable.enqueue(&queue, &[])?.wait()
 }
 
-fn nothing_runs(fixture: &Fixture) -> Done {
+/// A captured command does not run, and the queue works afterwards.
+fn captured_commands_do_not_run(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
     for queue in queues(fixture, &context)? {
@@ -68,7 +70,8 @@ fn nothing_runs(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn replays(fixture: &Fixture) -> Done {
+/// Each submission of a graph runs its captured commands in order.
+fn submissions_repeat_the_commands(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
     let program = Program::new(fixture, &context)?;
@@ -95,6 +98,7 @@ fn replays(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// Events order the captured commands of an out-of-order queue.
 fn out_of_order(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
@@ -135,7 +139,7 @@ fn out_of_order(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// A barrier, and a wait for everything, order an out-of-order queue's captured commands.
+/// Barriers and markers order the captured commands of an out-of-order queue.
 fn barriers(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
@@ -161,7 +165,7 @@ fn barriers(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Another queue joins by waiting for an event of the capture.
+/// A queue joins a capture by waiting for one of its events.
 fn fork_and_join(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
@@ -210,7 +214,7 @@ unsafe extern "C" fn add_up(data: *mut c_void) {
     }
 }
 
-/// A host task runs in each execution, in its place.
+/// A captured host task runs in its place at each submission.
 fn host_tasks(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
@@ -249,6 +253,7 @@ fn host_tasks(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A graph keeps the buffers of its captured commands.
 fn buffers(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
@@ -277,8 +282,8 @@ fn buffers(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// What a captured command waits for outside, each execution waits for.
-fn waits_from_outside(fixture: &Fixture) -> Done {
+/// A submission waits for events from outside that its captured commands wait for.
+fn waits_outside_the_capture(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
     let [queue, other] = queues(fixture, &context)?;
@@ -298,7 +303,8 @@ fn waits_from_outside(fixture: &Fixture) -> Done {
     executable.enqueue(&queue, &[])?.wait()
 }
 
-fn waits_and_events(fixture: &Fixture) -> Done {
+/// A submission of a graph waits for its list and gives an event.
+fn wait_list_and_event(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
     let other = context.in_order(fixture)?;
@@ -327,6 +333,7 @@ fn waits_and_events(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// Submissions of a graph to two queues run in the order that events give them.
 fn across_queues(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;

@@ -2,7 +2,7 @@
 //! was taken, on queues and events made of native handles. It is ordered like the queue's own.
 
 mod native_command;
-mod shown_queue;
+mod native_queue;
 
 use crate::check;
 use crate::fixture::Fixture;
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    let suites = [native_command::all, shown_queue::all];
+    let suites = [native_command::all, native_queue::all];
     suites.into_iter().flat_map(|suite| suite()).collect()
 }
 

@@ -14,9 +14,9 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     crate::tests!["native_command";
-        runs_once_and_at_once, in_order, out_of_order, waits_for_its_list, shows_its_own_queue,
-        keeps_memory_objects, without_event, times, command_type, refused, keeps_freed_memory,
-        of_two_threads, finds_its_thread_ready,
+        function_runs_once_within_the_call, in_order, out_of_order, waits_for_its_list, native_handle_is_stable,
+        keeps_memory_objects, without_event, profiling_times, command_type, null_function_refused, freed_block_waits,
+        from_two_threads, function_may_use_the_backend,
     ]
 }
 
@@ -104,7 +104,8 @@ fn command_bench(fixture: &Fixture) -> Result<Setup<'_>, Stop> {
     Setup::new(fixture)
 }
 
-fn runs_once_and_at_once(fixture: &Fixture) -> Done {
+/// The function runs once, on the calling thread, before the call returns.
+fn function_runs_once_within_the_call(fixture: &Fixture) -> Done {
     need_commands(fixture)?;
     let context = Context::new(fixture)?;
     for queue in [context.in_order(fixture)?, context.out_of_order(fixture)?] {
@@ -120,8 +121,8 @@ fn runs_once_and_at_once(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Its function may use the backend as it is called, on a thread that nobody has made ready for that.
-fn finds_its_thread_ready(fixture: &Fixture) -> Done {
+/// The function may call the backend on a thread that has not used it before.
+fn function_may_use_the_backend(fixture: &Fixture) -> Done {
     let setup = command_bench(fixture)?;
     let memory = setup.context.usm(fixture, Kind::Device, SIZE)?;
     for queue in [setup.in_order()?, setup.out_of_order()?] {
@@ -145,7 +146,7 @@ fn finds_its_thread_ready(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Between what was enqueued before and what is enqueued later.
+/// Native work on an in-order queue runs between the commands before and after it.
 fn in_order(fixture: &Fixture) -> Done {
     let setup = command_bench(fixture)?;
     let queue = setup.in_order()?;
@@ -174,7 +175,7 @@ fn in_order(fixture: &Fixture) -> Done {
     queue.finish()
 }
 
-/// Native work on an out-of-order queue orders only what waits for it.
+/// Native work on an out-of-order queue orders only the commands that wait for it.
 fn out_of_order(fixture: &Fixture) -> Done {
     let setup = command_bench(fixture)?;
     let queue = setup.out_of_order()?;
@@ -201,6 +202,7 @@ fn out_of_order(fixture: &Fixture) -> Done {
     setup.holds(2, "native work on an out-of-order queue")
 }
 
+/// Native work runs only after the command's wait list has completed.
 fn waits_for_its_list(fixture: &Fixture) -> Done {
     let setup = command_bench(fixture)?;
     for queue in [setup.in_order()?, setup.out_of_order()?] {
@@ -218,8 +220,8 @@ fn waits_for_its_list(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Within a command the native handle is the stream that has its wait list, each time it is asked.
-fn shows_its_own_queue(fixture: &Fixture) -> Done {
+/// The queue has one native handle throughout the function, also in a nested command.
+fn native_handle_is_stable(fixture: &Fixture) -> Done {
     let setup = command_bench(fixture)?;
     for queue in [setup.in_order()?, setup.out_of_order()?] {
         let mut outer = 0;
@@ -235,6 +237,7 @@ fn shows_its_own_queue(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A native command takes a list of buffers and leaves their data as it was.
 fn keeps_memory_objects(fixture: &Fixture) -> Done {
     need_commands(fixture)?;
     let context = Context::new(fixture)?;
@@ -262,6 +265,7 @@ fn keeps_memory_objects(fixture: &Fixture) -> Done {
     event.wait()
 }
 
+/// A native command without an event is covered by `urQueueFinish`.
 fn without_event(fixture: &Fixture) -> Done {
     let setup = command_bench(fixture)?;
     for (byte, queue) in (1..).zip([setup.in_order()?, setup.out_of_order()?]) {
@@ -274,7 +278,8 @@ fn without_event(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn times(fixture: &Fixture) -> Done {
+/// The profiling times of a native command increase.
+fn profiling_times(fixture: &Fixture) -> Done {
     let setup = command_bench(fixture)?;
     let flags = UR_QUEUE_FLAG_PROFILING_ENABLE;
     let queue = Queue::new(&setup.context, fixture.device, flags)?;
@@ -296,6 +301,7 @@ fn times(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// The event of a native command reports its command type.
 fn command_type(fixture: &Fixture) -> Done {
     need_commands(fixture)?;
     let queue = Context::new(fixture)?.in_order(fixture)?;
@@ -308,14 +314,15 @@ fn command_type(fixture: &Fixture) -> Done {
     event.wait()
 }
 
-fn refused(fixture: &Fixture) -> Done {
+/// A native command without a function is refused.
+fn null_function_refused(fixture: &Fixture) -> Done {
     need_commands(fixture)?;
     let queue = Context::new(fixture)?.in_order(fixture)?;
     nothing(&queue, None).fails(UR_RESULT_ERROR_INVALID_NULL_POINTER)
 }
 
-/// Memory that native work uses is nobody else's before that has ended, freed or not.
-fn keeps_freed_memory(fixture: &Fixture) -> Done {
+/// A freed block is not reused before native work on it has completed.
+fn freed_block_waits(fixture: &Fixture) -> Done {
     let setup = command_bench(fixture)?;
     need_async(fixture)?;
     let queue = setup.in_order()?;
@@ -332,8 +339,8 @@ fn keeps_freed_memory(fixture: &Fixture) -> Done {
     })
 }
 
-/// Native commands of one queue from two threads see lanes of their own or take turns.
-fn of_two_threads(fixture: &Fixture) -> Done {
+/// Native commands of one queue from two threads do not disturb each other.
+fn from_two_threads(fixture: &Fixture) -> Done {
     let setup = command_bench(fixture)?;
     for queue in [setup.in_order()?, setup.out_of_order()?] {
         let half = SIZE / 2;

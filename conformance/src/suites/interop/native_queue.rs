@@ -13,11 +13,11 @@ use std::time::Duration;
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    crate::tests!["shown_queue";
-        later_commands_wait, host_copies_return, markers_cover, barriers_and_finish_cover,
-        out_of_order_finish_covers, earlier_waits_hold_back, freed_memory_waits, own_memory_is_reused,
-        allocations_stay_whole, a_second_queue_over_it, an_event_of_the_backend, an_event_for_the_backend,
-        queue_of_an_adopted_event,
+    crate::tests!["native_queue";
+        later_commands_wait, host_copies_do_not_block, markers_cover_native_work, barriers_and_finish_cover_native_work,
+        out_of_order_finish_covers_native_work, native_work_follows_earlier_waits, freed_block_waits, freed_block_is_reused_in_order,
+        blocks_keep_their_data, two_queues_over_one_native_queue, wait_for_adopted_event, native_work_waits_for_event,
+        adopted_event_reports_its_queue,
     ]
 }
 
@@ -31,6 +31,7 @@ fn shown(fixture: &Fixture) -> Result<(Setup<'_>, Queue), Stop> {
     Ok((setup, queue))
 }
 
+/// Commands wait for native work submitted to their queue before them.
 fn later_commands_wait(fixture: &Fixture) -> Done {
     let (setup, queue) = shown(fixture)?;
     let copy = setup.context.usm(fixture, Kind::Device, SIZE)?;
@@ -43,8 +44,8 @@ fn later_commands_wait(fixture: &Fixture) -> Done {
     queue.finish()
 }
 
-/// A copy that does not block returns before foreign work ends, though all of it is the host's memory.
-fn host_copies_return(fixture: &Fixture) -> Done {
+/// A non-blocking copy between host memory returns while native work is pending.
+fn host_copies_do_not_block(fixture: &Fixture) -> Done {
     let (setup, queue) = shown(fixture)?;
     let copy = setup.context.usm(fixture, Kind::Host, SIZE)?;
     let mut foreign = setup.fill(native(&queue)?, 4, &[], true)?;
@@ -65,8 +66,8 @@ fn host_copies_return(fixture: &Fixture) -> Done {
     queue.finish()
 }
 
-/// The event of a marker covers foreign work; one asked for before does not.
-fn markers_cover(fixture: &Fixture) -> Done {
+/// A marker covers native work submitted before it and none submitted after it.
+fn markers_cover_native_work(fixture: &Fixture) -> Done {
     let (setup, queue) = shown(fixture)?;
     let early = queue.marker(&[])?;
     let foreign = setup.fill(native(&queue)?, 4, &[], true)?;
@@ -84,7 +85,8 @@ fn markers_cover(fixture: &Fixture) -> Done {
     setup.holds(4, "foreign work after a marker behind it")
 }
 
-fn barriers_and_finish_cover(fixture: &Fixture) -> Done {
+/// A barrier and `urQueueFinish` wait for native work, and the queue is not empty.
+fn barriers_and_finish_cover_native_work(fixture: &Fixture) -> Done {
     let (setup, queue) = shown(fixture)?;
     let mut foreign = setup.fill(native(&queue)?, 4, &[], true)?;
     let barrier = queue.barrier(&[])?;
@@ -104,7 +106,8 @@ fn barriers_and_finish_cover(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn out_of_order_finish_covers(fixture: &Fixture) -> Done {
+/// `urQueueFinish` of an out-of-order queue waits for native work.
+fn out_of_order_finish_covers_native_work(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let queue = setup.out_of_order()?;
     queue.fill(setup.memory.ptr, 1_u8, SIZE, &[])?.wait()?;
@@ -124,8 +127,8 @@ fn out_of_order_finish_covers(fixture: &Fixture) -> Done {
     marker.wait()
 }
 
-/// What the queue waits for already holds foreign work back too.
-fn earlier_waits_hold_back(fixture: &Fixture) -> Done {
+/// Native work runs after what its queue already waits for.
+fn native_work_follows_earlier_waits(fixture: &Fixture) -> Done {
     let (setup, queue) = shown(fixture)?;
     let other = setup.in_order()?;
     let gate = Gate::close(fixture, &other)?;
@@ -140,7 +143,8 @@ fn earlier_waits_hold_back(fixture: &Fixture) -> Done {
     setup.holds(2, "foreign work after a wait")
 }
 
-fn freed_memory_waits(fixture: &Fixture) -> Done {
+/// A freed block is not reused by another queue before native work on it has completed.
+fn freed_block_waits(fixture: &Fixture) -> Done {
     need_async(fixture)?;
     let (setup, queue) = shown(fixture)?;
     let handle = native(&queue)?;
@@ -149,8 +153,8 @@ fn freed_memory_waits(fixture: &Fixture) -> Done {
     })
 }
 
-/// The queue's own allocations may take a block at once: they come after the foreign work on it.
-fn own_memory_is_reused(fixture: &Fixture) -> Done {
+/// A queue may reuse its freed block at once, after the native work on it.
+fn freed_block_is_reused_in_order(fixture: &Fixture) -> Done {
     need_async(fixture)?;
     let (setup, queue) = shown(fixture)?;
     let handle = native(&queue)?;
@@ -171,8 +175,8 @@ fn own_memory_is_reused(fixture: &Fixture) -> Done {
     queue.finish()
 }
 
-/// Blocks that come and go while foreign work is put between: each keeps the bytes of its owner.
-fn allocations_stay_whole(fixture: &Fixture) -> Done {
+/// Blocks keep their data while native work and commands alternate on two queues.
+fn blocks_keep_their_data(fixture: &Fixture) -> Done {
     need_async(fixture)?;
     let setup = Setup::new(fixture)?;
     let pool = Pool::new(fixture, &setup.context)?;
@@ -200,8 +204,8 @@ fn allocations_stay_whole(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Two queues over one native queue: each orders its commands behind the other's.
-fn a_second_queue_over_it(fixture: &Fixture) -> Done {
+/// Two queues over one native queue run their commands in submission order.
+fn two_queues_over_one_native_queue(fixture: &Fixture) -> Done {
     let (setup, queue) = shown(fixture)?;
     let mut raw = null_mut();
     let made = fixture.ur.urQueueCreateWithNativeHandle(
@@ -225,8 +229,8 @@ fn a_second_queue_over_it(fixture: &Fixture) -> Done {
     queue.finish()
 }
 
-/// A wait list may name an event that the backend itself made.
-fn an_event_of_the_backend(fixture: &Fixture) -> Done {
+/// A command may wait for an event that the backend itself made.
+fn wait_for_adopted_event(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let source = setup.in_order()?;
     let foreign = setup.fill(native(&source)?, 6, &[], true)?;
@@ -244,8 +248,8 @@ fn an_event_of_the_backend(fixture: &Fixture) -> Done {
     setup.holds(6, "what the backend's event stands for")
 }
 
-/// An event that was adopted tells the queue whose stream its command is on, if the backend knows that.
-fn queue_of_an_adopted_event(fixture: &Fixture) -> Done {
+/// An adopted event reports the queue of its command, if the backend knows it.
+fn adopted_event_reports_its_queue(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let adopted = |native| -> Result<Event, Stop> {
         let mut raw = null_mut();
@@ -282,8 +286,8 @@ fn queue_of_an_adopted_event(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// The backend's own commands may wait for an event of the interface.
-fn an_event_for_the_backend(fixture: &Fixture) -> Done {
+/// Native work may wait for the native handle of an event.
+fn native_work_waits_for_event(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let (queue, source) = (setup.in_order()?, setup.in_order()?);
     let gate = Gate::close(fixture, &source)?;

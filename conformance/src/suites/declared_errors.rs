@@ -13,16 +13,16 @@ use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    let mut tests = crate::tests!["declared";
-        commands_beyond_an_allocation, rows_beyond_an_allocation, copy_in_the_context,
-        recorded_beyond_an_allocation,
-        copy_beyond_a_buffer, box_beyond_a_buffer, part_beyond_a_buffer, another_kind, garbage_as_a_binary,
-        options_that_no_compiler_has, broken_programs,
+    let mut tests = crate::tests!["declared_errors";
+        usm_commands_past_the_end, usm_2d_commands_past_the_end, context_copy_past_the_end,
+        recorded_commands_past_the_end,
+        buffer_copy_and_fill_past_the_end, buffer_rect_past_the_end, sub_buffer_past_the_end, handle_of_another_type, invalid_binary,
+        unknown_build_options, build_failure,
     ];
     for kind in [Kind::Host, Kind::Device, Kind::Shared] {
-        let name = format!("limits_of_{kind:?}_memory").to_lowercase();
-        tests.push(Test::new("declared", name, move |fixture| {
-            limits(fixture, kind)
+        let name = format!("{kind:?}_allocation_limits").to_lowercase();
+        tests.push(Test::new("declared_errors", name, move |fixture| {
+            allocation_limits(fixture, kind)
         }));
     }
     tests
@@ -72,7 +72,8 @@ impl Setup {
     }
 }
 
-fn commands_beyond_an_allocation(fixture: &Fixture) -> Done {
+/// USM commands past the end of an allocation are refused with `INVALID_SIZE`.
+fn usm_commands_past_the_end(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let (ur, q) = (fixture.ur, setup.queue.raw);
     let (small, large) = (setup.small(), setup.large());
@@ -92,8 +93,8 @@ fn commands_beyond_an_allocation(fixture: &Fixture) -> Done {
         .fails_because(INVALID_SIZE, "beyond the end")
 }
 
-/// The two-dimensional commands are there or not.
-fn rows_beyond_an_allocation(fixture: &Fixture) -> Done {
+/// 2D USM commands past the end of an allocation are refused, or are unsupported.
+fn usm_2d_commands_past_the_end(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let (ur, q) = (fixture.ur, setup.queue.raw);
     let (small, large) = (setup.small(), setup.large());
@@ -116,7 +117,8 @@ fn rows_beyond_an_allocation(fixture: &Fixture) -> Done {
     copy(small, large).fails_because(INVALID_SIZE, "from `pDst`")
 }
 
-fn copy_in_the_context(fixture: &Fixture) -> Done {
+/// `urUSMContextMemcpyExp` past the end of an allocation is refused.
+fn context_copy_past_the_end(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let (ur, context) = (fixture.ur, setup.context.raw);
     let copy = |dst, src| ur.urUSMContextMemcpyExp(context, dst, src, BEYOND);
@@ -127,7 +129,8 @@ fn copy_in_the_context(fixture: &Fixture) -> Done {
     copy(setup.large(), setup.small()).fails_because(INVALID_SIZE, "beyond the end")
 }
 
-fn recorded_beyond_an_allocation(fixture: &Fixture) -> Done {
+/// A command buffer refuses USM commands past the end of an allocation.
+fn recorded_commands_past_the_end(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let buffer = CommandBuffer::new(fixture, &setup.context, Shape::default())?;
     let (ur, b) = (fixture.ur, buffer.raw);
@@ -174,7 +177,8 @@ fn buffers(fixture: &Fixture) -> Result<Buffers, Stop> {
     })
 }
 
-fn copy_beyond_a_buffer(fixture: &Fixture) -> Done {
+/// A copy or fill past the end of a buffer is refused with `INVALID_SIZE`.
+fn buffer_copy_and_fill_past_the_end(fixture: &Fixture) -> Done {
     let Buffers {
         queue,
         small,
@@ -192,7 +196,8 @@ fn copy_beyond_a_buffer(fixture: &Fixture) -> Done {
         .fails_because(INVALID_SIZE, "`offset + size`")
 }
 
-fn box_beyond_a_buffer(fixture: &Fixture) -> Done {
+/// A rectangle whose last row is past the end of a buffer is refused.
+fn buffer_rect_past_the_end(fixture: &Fixture) -> Done {
     let Buffers {
         queue,
         small,
@@ -264,7 +269,8 @@ fn box_beyond_a_buffer(fixture: &Fixture) -> Done {
     copy(&large, &small).fails_because(INVALID_SIZE, "`dstOrigin`")
 }
 
-fn part_beyond_a_buffer(fixture: &Fixture) -> Done {
+/// A sub-buffer past the end of its buffer is refused.
+fn sub_buffer_past_the_end(fixture: &Fixture) -> Done {
     let Buffers { small, .. } = buffers(fixture)?;
     let region = ur_buffer_region_t {
         size: SIZE + 1,
@@ -278,8 +284,8 @@ fn part_beyond_a_buffer(fixture: &Fixture) -> Done {
     status.fails_because(UR_RESULT_ERROR_INVALID_BUFFER_SIZE, "beyond the end")
 }
 
-/// The largest size and alignment are accepted or not for want of memory; what is larger is wrong.
-fn limits(fixture: &Fixture, kind: Kind) -> Done {
+/// An allocation of more than the largest size or with too large an alignment is refused.
+fn allocation_limits(fixture: &Fixture, kind: Kind) -> Done {
     let context = Context::new(fixture)?;
     let max: u64 = fixture.device_info(UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE)?;
     let allocate = |desc, size, ptr: &mut *mut c_void| {
@@ -319,8 +325,8 @@ fn refused_or_exhausted(status: Status, code: ur_result_t, words: &str) -> Done 
     ])
 }
 
-/// What is a handle, but of another kind than the function takes.
-fn another_kind(fixture: &Fixture) -> Done {
+/// A function that takes a program refuses a handle of another type.
+fn handle_of_another_type(fixture: &Fixture) -> Done {
     let functions = [
         "urProgramBuild",
         "urProgramCompile",
@@ -349,7 +355,8 @@ fn another_kind(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn garbage_as_a_binary(fixture: &Fixture) -> Done {
+/// A binary of nothing but an ELF header is refused at creation or at the build.
+fn invalid_binary(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     // An object file by its first bytes only.
     let mut data = [0_u8; 256];
@@ -378,8 +385,8 @@ fn garbage_as_a_binary(fixture: &Fixture) -> Done {
     ])
 }
 
-/// What does not compile is a failure of the build, and the program tells why.
-fn broken_programs(fixture: &Fixture) -> Done {
+/// A program that does not compile fails its build, reports the status and gives a log.
+fn build_failure(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let ur = fixture.ur;
     let (devices, options) = ([fixture.device], null());
@@ -421,7 +428,8 @@ fn broken_programs(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn options_that_no_compiler_has(fixture: &Fixture) -> Done {
+/// Unknown build options are ignored or fail with a declared error.
+fn unknown_build_options(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     if !fixture.supports(UR_DEVICE_INFO_COMPILER_AVAILABLE)? {
         return Err(Stop::skipped("the device has no compiler"));

@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    crate::tests!["outlive";
-        copies, launches, launches_on_buffers, parts_of_buffers, maps, asynchronous_memory,
-        command_buffers, graphs, host_tasks, callbacks, other_queues, other_contexts,
+    crate::tests!["release_while_pending";
+        copies, launches, launches_on_buffers, sub_buffers, maps, asynchronous_memory,
+        command_buffers, graphs, host_tasks, callbacks, dependent_queues, dependent_contexts,
     ]
 }
 
@@ -190,6 +190,7 @@ fn released(fixture: &Fixture, enqueue: fn(&Setup<'_>, &Event) -> Done) -> Done 
     Ok(())
 }
 
+/// A pending copy completes after its memory's queue and context were released.
 fn copies(fixture: &Fixture) -> Done {
     released(fixture, |setup, gate| {
         let memory = setup.context.usm(setup.fixture, Kind::Device, BYTES)?;
@@ -201,6 +202,7 @@ fn copies(fixture: &Fixture) -> Done {
     })
 }
 
+/// A pending launch completes after its kernel, program, queue and context were released.
 fn launches(fixture: &Fixture) -> Done {
     released(fixture, |setup, gate| {
         let memory = setup.context.usm(setup.fixture, Kind::Device, BYTES)?;
@@ -212,6 +214,7 @@ fn launches(fixture: &Fixture) -> Done {
     })
 }
 
+/// Pending launches on buffers complete after the buffers were released.
 fn launches_on_buffers(fixture: &Fixture) -> Done {
     released(fixture, |setup, gate| {
         let (buffer, more) = (setup.context.buffer(BYTES)?, setup.context.buffer(BYTES)?);
@@ -228,7 +231,8 @@ fn launches_on_buffers(fixture: &Fixture) -> Done {
     })
 }
 
-fn parts_of_buffers(fixture: &Fixture) -> Done {
+/// A pending launch on a sub-buffer completes after it and its buffer were released.
+fn sub_buffers(fixture: &Fixture) -> Done {
     released(fixture, |setup, gate| {
         let bits: u32 = setup
             .fixture
@@ -244,7 +248,7 @@ fn parts_of_buffers(fixture: &Fixture) -> Done {
     })
 }
 
-/// A mapping that is written back; the host's part is done by a host task.
+/// A pending map, host write and unmap complete after the buffer was released.
 fn maps(fixture: &Fixture) -> Done {
     released(fixture, |setup, gate| {
         let ur = setup.fixture.ur;
@@ -289,6 +293,7 @@ fn maps(fixture: &Fixture) -> Done {
     })
 }
 
+/// A pending allocation, its use and its free complete after the pool was released.
 fn asynchronous_memory(fixture: &Fixture) -> Done {
     released(fixture, |setup, gate| {
         Kind::Device.need(setup.fixture)?;
@@ -304,6 +309,7 @@ fn asynchronous_memory(fixture: &Fixture) -> Done {
     })
 }
 
+/// A pending command buffer completes after it was released.
 fn command_buffers(fixture: &Fixture) -> Done {
     released(fixture, |setup, gate| {
         CommandBuffer::need(setup.fixture, &setup.context)?;
@@ -324,6 +330,7 @@ fn command_buffers(fixture: &Fixture) -> Done {
     })
 }
 
+/// A pending graph completes after it and its executable were released.
 fn graphs(fixture: &Fixture) -> Done {
     released(fixture, |setup, gate| {
         Graph::need(setup.fixture, &setup.context)?;
@@ -342,6 +349,7 @@ fn graphs(fixture: &Fixture) -> Done {
     })
 }
 
+/// A pending host task runs after its queue and context were released.
 fn host_tasks(fixture: &Fixture) -> Done {
     released(fixture, |setup, gate| {
         let destination = Destination(Arc::clone(&setup.destination.0));
@@ -355,6 +363,7 @@ extern "C" fn write(_: ur_event_handle_t, _: ur_execution_info_t, data: *mut c_v
     unsafe { Box::from_raw(data.cast::<Destination>()) }.write();
 }
 
+/// A callback runs after its event, queue and context were released.
 fn callbacks(fixture: &Fixture) -> Done {
     released(fixture, |setup, gate| {
         let done = setup.queue.marker(&[gate])?;
@@ -368,8 +377,8 @@ fn callbacks(fixture: &Fixture) -> Done {
     })
 }
 
-/// Queues that wait for a released queue's commands, by events that are released as well.
-fn other_queues(fixture: &Fixture) -> Done {
+/// Commands of released queues complete in the order that released events give them.
+fn dependent_queues(fixture: &Fixture) -> Done {
     released(fixture, |setup, gate| {
         let memory = setup.context.usm(setup.fixture, Kind::Device, BYTES)?;
         let kernel = Program::new(setup.fixture, &setup.context)?.kernel(IOTA)?;
@@ -386,8 +395,8 @@ fn other_queues(fixture: &Fixture) -> Done {
     })
 }
 
-/// A queue of another context waits for what is released.
-fn other_contexts(fixture: &Fixture) -> Done {
+/// A queue of another context runs its commands after those of a released queue.
+fn dependent_contexts(fixture: &Fixture) -> Done {
     released(fixture, |setup, gate| {
         let begun = setup.queue.marker(&[gate])?;
         let other = Context::new(setup.fixture)?;

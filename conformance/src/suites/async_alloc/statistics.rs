@@ -4,7 +4,7 @@ use super::threads::{THREADS, on_threads};
 use super::*;
 use crate::check_eq;
 
-const SUITE: &str = "async_figures";
+const SUITE: &str = "async_statistics";
 const USED: ur_usm_pool_info_t = UR_USM_POOL_INFO_USED_CURRENT_EXP;
 const USED_HIGH: ur_usm_pool_info_t = UR_USM_POOL_INFO_USED_HIGH_EXP;
 const RESERVED: ur_usm_pool_info_t = UR_USM_POOL_INFO_RESERVED_CURRENT_EXP;
@@ -14,20 +14,20 @@ pub fn all() -> Vec<Test> {
     let mut tests = by_kind(
         SUITE,
         &[
-            ("used_moves_with_the_calls", used_moves_with_the_calls),
+            ("used_changes_with_the_calls", used_changes_with_the_calls),
             ("rounding_is_bounded", rounding_is_bounded),
-            ("highs_are_exact", highs_are_exact),
-            ("highs_are_reset", highs_are_reset),
+            ("peaks_are_exact", peaks_are_exact),
+            ("peaks_are_reset", peaks_are_reset),
             ("reserved_covers_used", reserved_covers_used),
         ],
     );
     tests.extend(plain(
         SUITE,
         &[
-            ("new_pool_has_nothing", new_pool_has_nothing),
+            ("new_pool_is_empty", new_pool_is_empty),
             ("kinds_add_up", kinds_add_up),
-            ("highs_with_threads", highs_with_threads),
-            ("pools_are_apart", pools_are_apart),
+            ("peaks_with_threads", peaks_with_threads),
+            ("pools_are_independent", pools_are_independent),
             ("get_protocol", get_protocol),
             ("set_refused", set_refused),
             ("both_queries_agree", both_queries_agree),
@@ -45,7 +45,8 @@ fn figures(pool: &Pool) -> Result<[usize; 4], Stop> {
     ])
 }
 
-fn new_pool_has_nothing(setup: &Setup) -> Done {
+/// A new pool has no used bytes, and its reserved bytes equal their peak.
+fn new_pool_is_empty(setup: &Setup) -> Done {
     let [used, used_high, reserved, reserved_high] = figures(&setup.pool()?)?;
     check_eq!([used, used_high], [0, 0], "used bytes of a new pool");
     check_eq!(
@@ -56,8 +57,8 @@ fn new_pool_has_nothing(setup: &Setup) -> Done {
     Ok(())
 }
 
-/// Used bytes move when the call is made, not when the work completes.
-fn used_moves_with_the_calls(setup: &Setup, kind: Kind) -> Done {
+/// Used bytes change at the call of an allocation or free, not at its completion.
+fn used_changes_with_the_calls(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let gate = setup.gate(&queue)?;
     let block = queue.alloc(kind, &pool, MIB, &[])?;
@@ -78,7 +79,7 @@ fn used_moves_with_the_calls(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
-/// A block counts as rounded: by less than 1/8, and by less than 1 MiB above 8 MiB.
+/// A block counts for less than 1/8 more than its size, above 8 MiB less than 1 MiB more.
 fn rounding_is_bounded(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     for size in [
@@ -110,7 +111,8 @@ fn rounding_is_bounded(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
-fn highs_are_exact(setup: &Setup, kind: Kind) -> Done {
+/// The peak of used bytes is exact.
+fn peaks_are_exact(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let mut highest = 0;
     let mut blocks = Vec::new();
@@ -134,7 +136,8 @@ fn highs_are_exact(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
-fn highs_are_reset(setup: &Setup, kind: Kind) -> Done {
+/// Each peak is reset to the present value by itself.
+fn peaks_are_reset(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let saved = queue.alloc(kind, &pool, MIB, &[])?;
     let block = queue.alloc(kind, &pool, 20 * MIB, &[])?;
@@ -174,6 +177,7 @@ fn highs_are_reset(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
+/// Requested bytes are at most the used bytes, and those at most the reserved bytes.
 fn reserved_covers_used(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let mut blocks = Vec::new();
@@ -192,6 +196,7 @@ fn reserved_covers_used(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
+/// The statistics of a pool cover all kinds of USM together.
 fn kinds_add_up(setup: &Setup) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let mut sum = 0;
@@ -212,8 +217,8 @@ fn kinds_add_up(setup: &Setup) -> Done {
     queue.finish()
 }
 
-/// The highest is exact also when threads allocate at the same time: all blocks are live at once.
-fn highs_with_threads(setup: &Setup) -> Done {
+/// The peak of used bytes is exact when threads allocate at the same time.
+fn peaks_with_threads(setup: &Setup) -> Done {
     const EACH: usize = 20;
     let pool = setup.pool()?;
     let queues = (0..THREADS)
@@ -249,7 +254,8 @@ fn highs_with_threads(setup: &Setup) -> Done {
     queues.iter().try_for_each(Queue::finish)
 }
 
-fn pools_are_apart(setup: &Setup) -> Done {
+/// A block counts in its own pool and in no other.
+fn pools_are_independent(setup: &Setup) -> Done {
     let (queue, first, second) = (setup.in_order()?, setup.pool()?, setup.pool()?);
     let default = setup.default_pool()?;
     let before = figures(&default)?;
@@ -272,6 +278,7 @@ const ALL: [ur_usm_pool_info_t; 6] = [
     RESERVED_HIGH,
 ];
 
+/// `urUSMPoolGetInfoExp` gives sizes and values and refuses wrong arguments.
 fn get_protocol(setup: &Setup) -> Done {
     let pool = setup.pool()?;
     let ur = setup.fixture.ur;
@@ -301,6 +308,7 @@ fn get_protocol(setup: &Setup) -> Done {
     unknown.fails(UR_RESULT_ERROR_INVALID_ENUMERATION)
 }
 
+/// `urUSMPoolSetInfoExp` refuses read-only properties, wrong values and wrong sizes.
 fn set_refused(setup: &Setup) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let block = queue.alloc(Kind::Device, &pool, MIB, &[])?;
@@ -329,6 +337,7 @@ fn set_refused(setup: &Setup) -> Done {
     queue.finish()
 }
 
+/// Both query functions of a pool give the same values.
 fn both_queries_agree(setup: &Setup) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let block = queue.alloc(Kind::Shared, &pool, MIB, &[])?;

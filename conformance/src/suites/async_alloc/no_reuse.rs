@@ -5,7 +5,7 @@ use super::fixtures::{A, B, Doomed, Full, use_later};
 use super::*;
 use crate::check_eq;
 
-const SUITE: &str = "async_refusal";
+const SUITE: &str = "async_no_reuse";
 const SIZE: usize = 256 * KIB;
 
 pub fn all() -> Vec<Test> {
@@ -22,7 +22,7 @@ pub fn all() -> Vec<Test> {
             ),
             ("parts_of_a_pending_block", parts_of_a_pending_block),
             ("neighbour_of_a_pending_block", neighbour_of_a_pending_block),
-            ("both_of_two_deaths", both_of_two_deaths),
+            ("free_after_two_uses", free_after_two_uses),
             (
                 "out_of_order_without_dependency",
                 out_of_order_without_dependency,
@@ -56,6 +56,7 @@ fn overwrite(doomed: &Doomed, home: &Queue, queue: &Queue, block: Block, wait: &
     freed.wait()
 }
 
+/// A block whose free is pending is not overwritten by an allocation without a dependency.
 fn without_dependency(setup: &Setup, kind: Kind) -> Done {
     let (first, second) = (setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
@@ -65,8 +66,7 @@ fn without_dependency(setup: &Setup, kind: Kind) -> Done {
     full.empty(&second)
 }
 
-/// A pool that may grow does so rather than make an allocation wait for memory that it does not
-/// depend on.
+/// A pool that may grow grows rather than wait for an unrelated queue.
 fn grows_rather_than_waits(setup: &Setup, kind: Kind) -> Done {
     let (first, second) = (setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
@@ -98,7 +98,7 @@ fn grows_rather_than_waits(setup: &Setup, kind: Kind) -> Done {
     full.empty(&second)
 }
 
-/// The wait list of a free belongs to the block's death.
+/// A freed block is not reused before the wait list of its free has completed.
 fn wait_list_of_the_free(setup: &Setup, kind: Kind) -> Done {
     let (user, owner, third) = (setup.in_order()?, setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
@@ -119,7 +119,7 @@ fn wait_list_of_the_free(setup: &Setup, kind: Kind) -> Done {
     owner.finish()
 }
 
-/// An event from before the free orders nothing.
+/// An event from before the free does not order an allocation after it.
 fn event_before_the_free(setup: &Setup, kind: Kind) -> Done {
     let (first, second) = (setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
@@ -130,8 +130,7 @@ fn event_before_the_free(setup: &Setup, kind: Kind) -> Done {
     full.empty(&second)
 }
 
-/// A free on an idle queue that waits for the use elsewhere: the same queue may reuse the block, but
-/// its use waits.
+/// The queue of a free may reuse the block, whose new use waits for the old one.
 fn free_on_idle_queue_of_pending_use(setup: &Setup, kind: Kind) -> Done {
     let (user, owner) = (setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
@@ -151,6 +150,7 @@ fn free_on_idle_queue_of_pending_use(setup: &Setup, kind: Kind) -> Done {
     full.empty(&owner)
 }
 
+/// Parts of a block whose free is pending are not handed out.
 fn parts_of_a_pending_block(setup: &Setup, kind: Kind) -> Done {
     let (first, second) = (setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, 4 * MIB)?;
@@ -169,7 +169,7 @@ fn parts_of_a_pending_block(setup: &Setup, kind: Kind) -> Done {
     full.empty(&second)
 }
 
-/// Neighbours with different deaths do not merge into one block.
+/// A free block does not merge with a neighbour whose free is pending.
 fn neighbour_of_a_pending_block(setup: &Setup, kind: Kind) -> Done {
     let (first, second) = (setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
@@ -190,8 +190,8 @@ fn neighbour_of_a_pending_block(setup: &Setup, kind: Kind) -> Done {
     full.empty(&second)
 }
 
-/// A block with two deaths is not free after one of them.
-fn both_of_two_deaths(setup: &Setup, kind: Kind) -> Done {
+/// A block freed after two uses is not reused after only one of them.
+fn free_after_two_uses(setup: &Setup, kind: Kind) -> Done {
     let queues = [setup.in_order()?, setup.in_order()?, setup.in_order()?];
     let mut full = Full::new(setup, kind, SIZE)?;
     let result = setup.result(SIZE)?;
@@ -212,6 +212,7 @@ fn both_of_two_deaths(setup: &Setup, kind: Kind) -> Done {
     full.empty(&queues[0])
 }
 
+/// An out-of-order queue does not overwrite a block whose free is pending.
 fn out_of_order_without_dependency(setup: &Setup, kind: Kind) -> Done {
     let (first, second) = (setup.in_order()?, setup.out_of_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
@@ -221,8 +222,10 @@ fn out_of_order_without_dependency(setup: &Setup, kind: Kind) -> Done {
     full.empty(&second)
 }
 
-/// Without an event nothing could wait for the allocation: it takes only what is free at once. On an
-/// out-of-order queue even an earlier free of the same queue is no such thing.
+/// An allocation without an event on an out-of-order queue takes no block with a pending free.
+///
+/// No later command could wait for that allocation. On an out-of-order queue this holds for earlier frees
+/// of the same queue too.
 fn out_of_order_without_event(setup: &Setup, kind: Kind) -> Done {
     let queue = setup.out_of_order()?;
     let mut full = Full::new(setup, kind, SIZE)?;
@@ -247,6 +250,7 @@ fn out_of_order_without_event(setup: &Setup, kind: Kind) -> Done {
     full.empty(&queue)
 }
 
+/// Hundreds of blocks with pending frees keep their data beside as many allocations.
 fn many_pending_blocks(setup: &Setup) -> Done {
     const SMALL: usize = 16 * KIB;
     let (first, second) = (setup.in_order()?, setup.in_order()?);
@@ -281,7 +285,7 @@ fn many_pending_blocks(setup: &Setup) -> Done {
     full.empty(&second)
 }
 
-/// Nothing that is in use is ever handed out, however much is freed around it.
+/// A live block is never handed out, however much is freed around it.
 fn live_blocks(setup: &Setup) -> Done {
     let (queue, other, pool) = (setup.in_order()?, setup.in_order()?, setup.pool()?);
     let mut live: Vec<(Block, u8)> = Vec::new();

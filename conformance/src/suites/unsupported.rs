@@ -11,11 +11,11 @@ use crate::status::{Status, provoked};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    crate::tests!["lacking"; features, properties]
+    crate::tests!["unsupported"; features_are_refused, properties_are_refused]
 }
 
-/// Every lack that the device has or can be made to have.
-fn features(fixture: &Fixture) -> Done {
+/// A call that needs a feature which the device lacks is refused with the declared error.
+fn features_are_refused(fixture: &Fixture) -> Done {
     let scripted = Scripted::of(fixture);
     let mut possible = Vec::new();
     for function in FUNCTIONS {
@@ -52,8 +52,8 @@ fn features(fixture: &Fixture) -> Done {
     all_right(&wrong)
 }
 
-/// A property that the device does not know is no value of 0: its query says so.
-fn properties(fixture: &Fixture) -> Done {
+/// A query for a property that the device does not know fails with `UNSUPPORTED_ENUMERATION`.
+fn properties_are_refused(fixture: &Fixture) -> Done {
     let Some(scripted) = Scripted::of(fixture) else {
         return Err(Stop::skipped("the device's properties are as they are"));
     };

@@ -11,16 +11,16 @@ pub fn all() -> Vec<Test> {
     let mut tests = by_kind(
         SUITE,
         &[
-            ("on_own_memory", on_own_memory),
+            ("on_user_memory", on_user_memory),
             (
-                "on_own_memory_serves_one_kind",
-                on_own_memory_serves_one_kind,
+                "on_user_memory_serves_one_kind",
+                on_user_memory_serves_one_kind,
             ),
         ],
     );
     tests.extend(plain(
         SUITE,
-        &[("on_own_memory_refused", on_own_memory_refused)],
+        &[("on_user_memory_refused", on_user_memory_refused)],
     ));
     tests
 }
@@ -46,7 +46,8 @@ fn own(setup: &Setup, kind: Kind, base: &Usm) -> Result<Pool, Stop> {
     Pool::create(setup.fixture, &setup.context, &mut desc)
 }
 
-fn on_own_memory(setup: &Setup, kind: Kind) -> Done {
+/// A pool on the caller's memory serves blocks inside of it and gives it back.
+fn on_user_memory(setup: &Setup, kind: Kind) -> Done {
     let queue = setup.in_order()?;
     let base = setup.context.usm(setup.fixture, kind, 8 * MIB)?;
     let whole = Block {
@@ -95,7 +96,8 @@ fn on_own_memory(setup: &Setup, kind: Kind) -> Done {
     all_bytes(&queue, whole, A)
 }
 
-fn on_own_memory_serves_one_kind(setup: &Setup, kind: Kind) -> Done {
+/// A pool on the caller's memory refuses the other kinds.
+fn on_user_memory_serves_one_kind(setup: &Setup, kind: Kind) -> Done {
     let queue = setup.in_order()?;
     let base = setup.context.usm(setup.fixture, kind, MIB)?;
     let pool = own(setup, kind, &base)?;
@@ -110,7 +112,8 @@ fn on_own_memory_serves_one_kind(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
-fn on_own_memory_refused(setup: &Setup) -> Done {
+/// A pool on memory with a wrong size, kind or pointer is refused.
+fn on_user_memory_refused(setup: &Setup) -> Done {
     let base = setup.context.usm(setup.fixture, Kind::Device, MIB)?;
     let good = ur_usm_pool_buffer_desc_t {
         pMem: base.ptr,

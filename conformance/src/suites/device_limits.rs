@@ -1,6 +1,6 @@
 //! What the device says of itself, and what it then does: each limit is used up, each kind of memory
 //! that it has is there and no other. Features that are there or not are for `every_function` and
-//! `lacking`.
+//! `unsupported`.
 
 use super::launch::{Setup, counts_up, launch};
 use crate::fixture::Fixture;
@@ -13,14 +13,14 @@ use std::ptr::null_mut;
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    crate::tests!["agreement";
-        largest_group, groups_in_each_dimension, local_memory, kinds_of_memory, parts_of_buffers,
-        addresses, sub_devices, profiled_queues,
+    crate::tests!["device_limits";
+        max_work_group_size, max_work_item_sizes, local_memory_size, usm_kinds, sub_buffer_alignment,
+        address_bits, max_sub_devices, timer_resolution,
     ]
 }
 
-/// What a kernel may have in a work-group: no more than the device says, and that much runs.
-fn largest_group(fixture: &Fixture) -> Done {
+/// A kernel's work-group limit is at most the device's, and a work-group of that size runs.
+fn max_work_group_size(fixture: &Fixture) -> Done {
     let Setup {
         context,
         queue,
@@ -54,8 +54,8 @@ fn largest_group(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// A work-group may lie along any dimension, as far as `MAX_WORK_ITEM_SIZES` says.
-fn groups_in_each_dimension(fixture: &Fixture) -> Done {
+/// A work-group may extend along any dimension up to `MAX_WORK_ITEM_SIZES`.
+fn max_work_item_sizes(fixture: &Fixture) -> Done {
     let Setup {
         context,
         queue,
@@ -83,8 +83,8 @@ fn groups_in_each_dimension(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// All of the local memory can be an argument of a kernel that uses none itself.
-fn local_memory(fixture: &Fixture) -> Done {
+/// A kernel that uses no local memory itself can be given all of it as an argument.
+fn local_memory_size(fixture: &Fixture) -> Done {
     let Setup {
         context,
         queue,
@@ -115,8 +115,8 @@ fn local_memory(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// There is memory of the kinds that the device accesses, and of no other.
-fn kinds_of_memory(fixture: &Fixture) -> Done {
+/// The kinds of USM that the device reports can be allocated and all others are refused.
+fn usm_kinds(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let flags = |property| -> Result<u32, Stop> {
         fixture
@@ -143,8 +143,8 @@ fn kinds_of_memory(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// A part of a buffer may begin at any multiple of the alignment that the device tells.
-fn parts_of_buffers(fixture: &Fixture) -> Done {
+/// A sub-buffer may begin at any multiple of the alignment that the device reports.
+fn sub_buffer_alignment(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let bits: u32 = fixture.device_info(UR_DEVICE_INFO_MEM_BASE_ADDR_ALIGN)?;
     check!(
@@ -166,7 +166,8 @@ fn parts_of_buffers(fixture: &Fixture) -> Done {
     ur.urMemRelease(part).ok()
 }
 
-fn addresses(fixture: &Fixture) -> Done {
+/// Addresses of USM fit in the reported number of bits, and a device in use is available.
+fn address_bits(fixture: &Fixture) -> Done {
     let bits: u32 = fixture.device_info(UR_DEVICE_INFO_ADDRESS_BITS)?;
     let context = Context::new(fixture)?;
     let memory = context.usm(fixture, Kind::Device, 64)?;
@@ -180,8 +181,8 @@ fn addresses(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// As many sub-devices can be had as the device says, by the ways that it offers.
-fn sub_devices(fixture: &Fixture) -> Done {
+/// A partition makes no more sub-devices than the device reports.
+fn max_sub_devices(fixture: &Fixture) -> Done {
     let max: u32 = fixture.device_info(UR_DEVICE_INFO_PARTITION_MAX_SUB_DEVICES)?;
     let parts = super::partition::in_single_units(fixture)?;
     let count = parts.len();
@@ -195,8 +196,8 @@ fn sub_devices(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Times are multiples of what the device can tell apart.
-fn profiled_queues(fixture: &Fixture) -> Done {
+/// A command's duration is a multiple of the timer resolution that the device reports.
+fn timer_resolution(fixture: &Fixture) -> Done {
     let resolution: usize = fixture.device_info(UR_DEVICE_INFO_PROFILING_TIMER_RESOLUTION)?;
     check!(resolution > 0, "a timer that never moves");
     let context = Context::new(fixture)?;

@@ -13,8 +13,8 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     crate::tests!["buffer";
-        sees_what_the_host_wrote, gives_back_what_was_written, gives_its_parts_back, over_memory_of_kernels,
-        over_neighbours, over_constants,
+        host_memory_is_read_at_first_use, release_writes_back, release_writes_back_sub_buffers, release_writes_back_kernel_output,
+        adjacent_host_memory, read_only_host_memory,
     ]
 }
 
@@ -23,7 +23,8 @@ const WORDS: usize = 3000;
 /// Where in memory from the heap buffers begin, in words: at its start, which is aligned somehow, and not.
 const STARTS: [usize; 3] = [0, 1, 1500];
 
-fn sees_what_the_host_wrote(fixture: &Fixture) -> Done {
+/// A buffer over host memory sees what the host wrote before the first command.
+fn host_memory_is_read_at_first_use(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     for start in STARTS {
@@ -38,7 +39,8 @@ fn sees_what_the_host_wrote(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn gives_back_what_was_written(fixture: &Fixture) -> Done {
+/// Writes to a buffer over host memory are in that memory after its release.
+fn release_writes_back(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     for start in STARTS {
@@ -72,8 +74,8 @@ fn fill(
         .ok()
 }
 
-/// Released before the buffer or after it.
-fn gives_its_parts_back(fixture: &Fixture) -> Done {
+/// Writes to a sub-buffer reach the host memory, whichever of the two is released first.
+fn release_writes_back_sub_buffers(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     let words = alignment(fixture)? / 4;
@@ -102,7 +104,8 @@ fn gives_its_parts_back(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn over_memory_of_kernels(fixture: &Fixture) -> Done {
+/// What a kernel writes to a buffer over host memory is there after its release.
+fn release_writes_back_kernel_output(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let program = Program::new(fixture, &context)?;
     let (kernel, queue) = (program.kernel(IOTA)?, context.in_order(fixture)?);
@@ -124,8 +127,8 @@ fn over_memory_of_kernels(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Two buffers over memory that lies in the same page.
-fn over_neighbours(fixture: &Fixture) -> Done {
+/// Two buffers over host memory of the same page do not disturb each other.
+fn adjacent_host_memory(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     let mut memory = vec![1_u32; 64];
@@ -144,8 +147,8 @@ fn over_neighbours(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Memory that nobody may write, as long as no command does.
-fn over_constants(fixture: &Fixture) -> Done {
+/// A read-only buffer may lie over memory that cannot be written.
+fn read_only_host_memory(fixture: &Fixture) -> Done {
     static CONSTANT: [u32; 1024] = [7; 1024];
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
