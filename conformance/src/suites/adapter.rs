@@ -4,7 +4,7 @@ use crate::fixture::{Fixture, adapters, platforms};
 use crate::objects::info;
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
-use crate::{check, check_eq};
+use crate::{check, check_all, check_eq};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{null, null_mut};
 use ur::abi::*;
@@ -48,7 +48,7 @@ fn release_all(fixture: &Fixture, list: &[ur_adapter_handle_t]) -> Done {
 fn get_counts(fixture: &Fixture) -> Done {
     let mut count = 0;
     fixture.ur.urAdapterGet(0, null_mut(), &mut count).ok()?;
-    check!(count > 0, "urAdapterGet counts no adapters");
+    check!(count > 0, "urAdapterGet reports no adapter");
     let mut one = null_mut();
     fixture
         .ur
@@ -75,16 +75,17 @@ fn get_fills_what_fits(fixture: &Fixture) -> Done {
         filled
             .iter()
             .all(|adapter| !adapter.is_null() && *adapter != marker),
-        "an adapter is missing"
+        "urAdapterGet left an entry null or unwritten"
     );
-    check!(
-        rest.iter().all(|adapter| *adapter == marker),
-        "handles written beyond the number of adapters"
+    check_all!(
+        rest,
+        marker,
+        "urAdapterGet wrote past the number of adapters"
     );
     release_all(fixture, filled)?;
     let mut one = null_mut();
     fixture.ur.urAdapterGet(1, &mut one, &mut again).ok()?;
-    check_eq!(again, count, "number of adapters, whatever the room");
+    check_eq!(again, count, "number of adapters, with room for one");
     check_eq!(one, filled[0], "first adapter");
     release_all(fixture, &[one])
 }
@@ -135,7 +136,7 @@ fn last_error(fixture: &Fixture) -> Done {
         let text = unsafe { CStr::from_ptr(message) };
         check!(
             text.to_bytes().len() < 1 << 20,
-            "the last error is no sensible text"
+            "the last error has a megabyte or more"
         );
     }
     Ok(())
@@ -183,7 +184,7 @@ fn get_lists_platforms(fixture: &Fixture) -> Done {
     let mut count = 0;
     ur.urPlatformGet(fixture.adapter, 0, null_mut(), &mut count)
         .ok()?;
-    check!(count > 0, "urPlatformGet counts no platforms");
+    check!(count > 0, "urPlatformGet reports no platform");
     let marker = std::ptr::dangling_mut();
     let mut list = vec![marker; count as usize + 1];
     ur.urPlatformGet(fixture.adapter, count + 1, list.as_mut_ptr(), null_mut())
@@ -260,7 +261,7 @@ fn backend_options(fixture: &Fixture) -> Done {
             .ur
             .urPlatformGetBackendOption(fixture.platform, option.as_ptr(), &mut translated)
             .ok()?;
-        check!(!translated.is_null(), "no translation of {option:?}");
+        check!(!translated.is_null(), "null translation of {option:?}");
     }
     let mut translated = null::<c_char>();
     let unknown = fixture.ur.urPlatformGetBackendOption(

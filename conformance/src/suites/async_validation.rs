@@ -1,6 +1,8 @@
-//! The loader's layer that watches asynchronous allocations: planted races on the adapter itself, each
-//! found with both commands named, and the same programs in order, of which nothing is said. A process
-//! each, in which the layer is enabled before the loader is initialised.
+//! The loader's validation layer for asynchronous allocation.
+//!
+//! Programs with planted races must be reported with both commands. The same programs with the right order
+//! must not be reported. Each test has its own process, which enables the layer before it initialises the
+//! loader.
 
 use crate::check;
 use crate::fixture::Fixture;
@@ -16,7 +18,7 @@ use ur::abi::*;
 const SUITE: &str = "async_validation";
 const LAYER: &str = "UR_LAYER_ASYNC_ALLOC_VALIDATION";
 
-/// A program, and what is to be found in it: parts of the lines, in order.
+/// A program and its expected findings: for each line of the log, the texts that it must contain.
 type Planted = (
     &'static str,
     fn(&Setup) -> Done,
@@ -131,7 +133,7 @@ pub fn all() -> Vec<Test> {
 
 const SIZE: usize = 4096;
 
-/// A device with the layer on, and two in-order queues: the first ones, so that they are 1 and 2.
+/// A device with the layer enabled. Its two in-order queues are the first ones, which the log calls 1 and 2.
 struct Setup {
     fixture: Fixture,
     context: Context,
@@ -160,20 +162,20 @@ fn run(fresh: &Fresh, program: fn(&Setup) -> Done, expected: &[&[&str]]) -> Done
     let lines: Vec<&str> = text.lines().collect();
     check!(
         lines.len() == expected.len(),
-        "{} findings instead of {}: {text}",
+        "{} findings, expected {}: {text}",
         lines.len(),
         expected.len()
     );
     for (line, parts) in lines.iter().zip(expected) {
         check!(
             parts.iter().all(|part| line.contains(part)),
-            "{parts:?} is not in {line}"
+            "{line} does not contain {parts:?}"
         );
     }
     Ok(())
 }
 
-/// A loader of someone else may not have the layer.
+/// Skips the test if the loader does not have the layer.
 fn needs_layer(fresh: &Fresh) -> Done {
     let ur = fresh.ur;
     let mut config = null_mut();
@@ -241,7 +243,7 @@ impl Setup {
 
     fn kernel(&self, queue: &Queue, block: Block) -> Done {
         if kernels::provider(self.fixture.backend).is_none() {
-            return Err(Stop::skipped("nobody provides kernels"));
+            return Err(Stop::skipped("no provider has kernels for this backend"));
         }
         let kernel = Program::new(&self.fixture, &self.context)?.kernel(IOTA)?;
         let base = 7_u32;
@@ -250,7 +252,7 @@ impl Setup {
         queue.finish()
     }
 
-    /// The layer refuses it, whatever the adapter would do.
+    /// Makes a free that the layer must refuse.
     fn refused_free(&self, queue: &Queue, block: Block) -> Done {
         let (none, list) = (null_mut(), null());
         self.fixture
@@ -370,7 +372,7 @@ fn host_task_after_the_allocation(setup: &Setup) -> Done {
     let block = setup.alloc()?;
     let (sender, receiver) = std::sync::mpsc::channel();
     let report = move || {
-        // The test has given up by then.
+        // The send fails only after the test has given up.
         let _ = sender.send(());
     };
     setup.p.host_task(report, &[])?;

@@ -1,10 +1,10 @@
-//! Buffers: creation, parts, and every command on them with real data.
+//! Buffers: creation, sub-buffers, and every command on them with real data.
 
 use crate::fixture::Fixture;
 use crate::objects::{Buffer, Context, Gate, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
-use crate::{check, check_eq};
+use crate::{check, check_all, check_eq, check_items};
 use std::ptr::{null, null_mut};
 use ur::abi::*;
 
@@ -109,11 +109,11 @@ fn copies_host_memory(fixture: &Fixture) -> Done {
     let queue = context.in_order(fixture)?;
     let mut data: Vec<u32> = (0..1000).collect();
     let buffer = Buffer::copied(&context, &mut data)?;
-    // The copy was taken when the call returned.
     data.fill(0);
-    check!(
-        buffer.read::<u32>(&queue, 0, 1000)?.into_iter().eq(0..1000),
-        "what was copied"
+    check_items!(
+        buffer.read::<u32>(&queue, 0, 1000)?,
+        0..1000,
+        "copied bytes"
     );
     Ok(())
 }
@@ -126,11 +126,14 @@ fn write_and_read(fixture: &Fixture) -> Done {
         let buffer = context.buffer(size)?;
         let data: Vec<u8> = (0..size).map(|at| (at * 3) as u8).collect();
         buffer.write(&queue, 0, &data)?;
-        check!(buffer.read::<u8>(&queue, 0, size)? == data, "{size} bytes");
+        check!(
+            buffer.read::<u8>(&queue, 0, size)? == data,
+            "{size} bytes were read back changed"
+        );
         let middle = size / 3;
         check!(
             buffer.read::<u8>(&queue, middle, size - middle)? == data[middle..],
-            "{size} bytes from {middle}"
+            "{size} bytes were read back changed from {middle} on"
         );
     }
     Ok(())
@@ -190,14 +193,14 @@ fn copy(fixture: &Fixture) -> Done {
     let found = dst.read::<u8>(&queue, 0, 256)?;
     check!(
         found[..50] == data[10..60] && found[100..150] == data[10..60],
-        "what was copied"
+        "copied bytes"
     );
     check!(
         found[50..100]
             .iter()
             .chain(&found[150..])
             .all(|byte| *byte == 0),
-        "what lies beside it"
+        "bytes beside the copies changed"
     );
     Ok(())
 }
@@ -258,12 +261,12 @@ fn fill_patterns(fixture: &Fixture) -> Done {
             data[size * 3..size * 33]
                 .chunks(size)
                 .all(|chunk| chunk == pattern),
-            "a pattern of {size} bytes"
+            "a pattern of {size} bytes was not repeated"
         );
         let beside = data[..size * 3].iter().chain(&data[size * 33..]);
         check!(
             beside.clone().all(|byte| *byte == 0xee),
-            "what lies beside a fill of {size} bytes"
+            "bytes beside a fill of {size} bytes changed"
         );
     }
     Ok(())
@@ -275,7 +278,7 @@ fn fill_refused(fixture: &Fixture) -> Done {
     let queue = context.in_order(fixture)?;
     let buffer = context.buffer(64)?;
     let pattern = [0_u8; 128];
-    // pattern size, offset, size
+    // Pattern size, offset, size.
     for (pattern_size, offset, size) in [
         (0, 0, 64),
         (4, 0, 0),
@@ -303,7 +306,7 @@ fn fill_refused(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// From a multiple of how many bytes on a part of a buffer may lie.
+/// The alignment in bytes that a sub-buffer's origin needs.
 pub fn alignment(fixture: &Fixture) -> Result<usize, Stop> {
     let bits: u32 = fixture.device_info(UR_DEVICE_INFO_MEM_BASE_ADDR_ALIGN)?;
     Ok((bits as usize / 8).max(64))
@@ -316,20 +319,23 @@ fn sub_buffers_share_storage(fixture: &Fixture) -> Done {
     let step = alignment(fixture)?;
     let buffer = Buffer::copied(&context, &mut vec![1_u8; step * 3])?;
     let part = buffer.part(step, step)?;
-    check_eq!(part.get::<usize>(UR_MEM_INFO_SIZE)?, step, "size of a part");
+    check_eq!(
+        part.get::<usize>(UR_MEM_INFO_SIZE)?,
+        step,
+        "size of a sub-buffer"
+    );
     part.write(&queue, 0, &vec![2_u8; step])?;
     let found = buffer.read::<u8>(&queue, 0, step * 3)?;
     let right = found
         .iter()
         .enumerate()
         .all(|(at, byte)| *byte == if at / step == 1 { 2 } else { 1 });
-    check!(right, "a buffer whose part was written");
+    check!(right, "a write to a sub-buffer is not in its buffer alone");
     buffer.write(&queue, step, &vec![3_u8; step])?;
-    check!(
-        part.read::<u8>(&queue, 0, step)?
-            .iter()
-            .all(|byte| *byte == 3),
-        "a part whose buffer was written"
+    check_all!(
+        part.read::<u8>(&queue, 0, step)?,
+        3,
+        "a sub-buffer whose buffer was written"
     );
     Ok(())
 }
@@ -372,11 +378,10 @@ fn sub_buffer_outlives_its_parent(fixture: &Fixture) -> Done {
     let part = buffer.part(step, step)?;
     drop(buffer);
     part.write(&queue, 0, &vec![9_u8; step])?;
-    check!(
-        part.read::<u8>(&queue, 0, step)?
-            .iter()
-            .all(|byte| *byte == 9),
-        "a part whose parent was released"
+    check_all!(
+        part.read::<u8>(&queue, 0, step)?,
+        9,
+        "a sub-buffer whose parent was released"
     );
     Ok(())
 }
@@ -413,10 +418,13 @@ fn pending_commands_keep_buffer(fixture: &Fixture) -> Done {
     }
     gate.open();
     queue.finish()?;
-    check!(back == data, "what went through a released buffer");
+    check!(
+        back == data,
+        "data written and read through a released buffer changed"
+    );
     for buffer in &others {
         let all = buffer.read::<u8>(&other, 0, size)?;
-        check!(all.iter().all(|byte| *byte == 9), "a buffer made since");
+        check_all!(all, 9, "a buffer made after the release");
     }
     Ok(())
 }
@@ -450,10 +458,7 @@ fn out_of_order_chain(fixture: &Fixture) -> Done {
             null_mut(),
         )
         .ok()?;
-        check!(
-            data.iter().all(|byte| *byte == round),
-            "round {round} of a chain of events"
-        );
+        check_all!(data, round, "round {round} of a chain of events");
     }
     Ok(())
 }

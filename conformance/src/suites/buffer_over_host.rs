@@ -1,5 +1,6 @@
-//! Buffers over the host's memory: it is the host's before the first command, and again after the last
-//! release.
+//! Buffers over host memory.
+//!
+//! The host owns the memory before the first command and after the last release.
 
 use crate::fixture::Fixture;
 use crate::kernels::IOTA;
@@ -7,7 +8,7 @@ use crate::objects::{Arg, Buffer, Context, Program};
 use crate::outcome::Done;
 use crate::registry::Test;
 use crate::suites::buffer::alignment;
-use crate::{check, check_eq};
+use crate::{check_all, check_eq, check_items};
 use std::ptr::null;
 use ur::abi::*;
 
@@ -20,7 +21,7 @@ pub fn all() -> Vec<Test> {
 
 const WORDS: usize = 3000;
 
-/// Where in memory from the heap buffers begin, in words: at its start, which is aligned somehow, and not.
+/// Offsets in words at which the buffers begin in heap memory: aligned and unaligned ones.
 const STARTS: [usize; 3] = [0, 1, 1500];
 
 /// A buffer over host memory sees what the host wrote before the first command.
@@ -32,9 +33,9 @@ fn host_memory_is_read_at_first_use(fixture: &Fixture) -> Done {
         let buffer = Buffer::over(&context, UR_MEM_FLAG_READ_WRITE, &mut memory[start..])?;
         memory.fill(2);
         let words = buffer.read::<u32>(&queue, 0, WORDS - start)?;
-        check!(words.iter().all(|word| *word == 2), "from word {start} on");
+        check_all!(words, 2, "words from {start} on");
         drop(buffer);
-        check!(memory.iter().all(|word| *word == 2), "memory only read");
+        check_all!(memory, 2, "memory that was only read");
     }
     Ok(())
 }
@@ -52,13 +53,13 @@ fn release_writes_back(fixture: &Fixture) -> Done {
         queue.finish()?;
         drop(buffer);
         let own = &memory[start..];
-        check_eq!(own[..7], [2, 2, 3, 2, 2, 4, 2], "from word {start} on");
-        check!(own[7..].iter().all(|word| *word == 2), "the rest");
+        check_eq!(own[..7], [2, 2, 3, 2, 2, 4, 2], "words from {start} on");
+        check_all!(own[7..], 2, "the remaining words");
     }
     Ok(())
 }
 
-/// Fills so many bytes with a word.
+/// Fills `size` bytes at `offset` with a word.
 fn fill(
     buffer: &Buffer,
     queue: &crate::objects::Queue,
@@ -85,7 +86,7 @@ fn release_writes_back_sub_buffers(fixture: &Fixture) -> Done {
         let part = buffer.part(words * 4, words * 4)?;
         memory[words..words * 2].fill(2);
         let seen = part.read::<u32>(&queue, 0, words)?;
-        check!(seen.iter().all(|word| *word == 2), "a part's words");
+        check_all!(seen, 2, "words of a sub-buffer");
         fill(&part, &queue, 3, 0, 8)?;
         queue.finish()?;
         if parent_first {
@@ -98,7 +99,7 @@ fn release_writes_back_sub_buffers(fixture: &Fixture) -> Done {
         check_eq!(
             memory[words - 1..words + 3],
             [1, 3, 3, 2],
-            "where the part begins"
+            "words around the sub-buffer's start"
         );
     }
     Ok(())
@@ -118,11 +119,12 @@ fn release_writes_back_kernel_output(fixture: &Fixture) -> Done {
         queue.finish()?;
         drop(buffer);
         let own = &memory[start..];
-        check!(
-            own[..64].iter().copied().eq(1000..1064),
-            "from word {start} on"
+        check_items!(
+            own[..64].iter().copied(),
+            1000..1064,
+            "words from {start} on"
         );
-        check!(own[64..].iter().all(|word| *word == 2), "the rest");
+        check_all!(own[64..], 2, "the remaining words");
     }
     Ok(())
 }
@@ -138,12 +140,28 @@ fn adjacent_host_memory(fixture: &Fixture) -> Done {
     memory.fill(2);
     fill(&one, &queue, 3, 124, 4)?;
     fill(&other, &queue, 4, 0, 4)?;
-    check_eq!(one.read::<u32>(&queue, 120, 2)?, [2, 3], "the first");
-    check_eq!(other.read::<u32>(&queue, 0, 2)?, [4, 2], "the second");
+    check_eq!(
+        one.read::<u32>(&queue, 120, 2)?,
+        [2, 3],
+        "words of the first buffer"
+    );
+    check_eq!(
+        other.read::<u32>(&queue, 0, 2)?,
+        [4, 2],
+        "words of the second buffer"
+    );
     drop(one);
-    check_eq!(other.read::<u32>(&queue, 0, 2)?, [4, 2], "the second alone");
+    check_eq!(
+        other.read::<u32>(&queue, 0, 2)?,
+        [4, 2],
+        "words of the second buffer after the first one's release"
+    );
     drop(other);
-    check_eq!(memory[30..34], [2, 3, 4, 2], "the memory");
+    check_eq!(
+        memory[30..34],
+        [2, 3, 4, 2],
+        "words of the memory after both releases"
+    );
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Boxes of buffers: reading, writing and copying them with pitches on both sides.
+//! Rectangle reads, writes and copies of buffers, with pitches on both sides.
 
 use crate::fixture::Fixture;
 use crate::objects::{Buffer, Context};
@@ -28,7 +28,7 @@ fn at(origin: ur_rect_offset_t, x: u64, y: u64, z: u64) -> usize {
     (origin.z + z) as usize * SLICE + (origin.y + y) as usize * PITCH + (origin.x + x) as usize
 }
 
-/// What a destination of zeros holds after a copy of the box.
+/// The expected destination, zero before the copy.
 fn boxed(data: &[u8]) -> Vec<u8> {
     let mut want = vec![0; TOTAL];
     for z in 0..REGION.depth {
@@ -73,7 +73,10 @@ fn read_rect(fixture: &Fixture) -> Done {
         null_mut(),
     )
     .ok()?;
-    check!(found == boxed(&data), "a box read from a buffer");
+    check!(
+        found == boxed(&data),
+        "a rectangle read from a buffer is wrong"
+    );
     Ok(())
 }
 
@@ -110,7 +113,7 @@ fn read_rect_packed(fixture: &Fixture) -> Done {
                 check_eq!(
                     packed[index],
                     data[at(FROM, x, y, z)],
-                    "byte {x}, {y}, {z} of a packed box"
+                    "byte {x}, {y}, {z} of a packed rectangle"
                 );
                 index += 1;
             }
@@ -146,7 +149,7 @@ fn write_rect(fixture: &Fixture) -> Done {
     .ok()?;
     check!(
         buffer.read::<u8>(&queue, 0, TOTAL)? == boxed(&data),
-        "a box written to a buffer"
+        "a rectangle written to a buffer is wrong"
     );
     Ok(())
 }
@@ -184,7 +187,7 @@ fn copy_rect(fixture: &Fixture) -> Done {
     );
     check!(
         dst.read::<u8>(&queue, 0, TOTAL)? == boxed(&data),
-        "a box copied between buffers"
+        "a rectangle copied between buffers is wrong"
     );
     Ok(())
 }
@@ -202,7 +205,7 @@ fn rect_refused(fixture: &Fixture) -> Done {
     };
     let far = ur_rect_offset_t { x: 0, y: 0, z: 3 };
     let zero = ur_rect_offset_t::default();
-    // origin, region, buffer row and slice pitch, host row and slice pitch
+    // Origin, region, buffer row and slice pitch, host row and slice pitch.
     let cases = [
         (zero, region(0, 5, 3), PITCH, SLICE, PITCH, SLICE),
         (zero, region(7, 0, 3), PITCH, SLICE, PITCH, SLICE),

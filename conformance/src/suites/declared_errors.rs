@@ -1,5 +1,6 @@
-//! Errors that the specification declares in words: each test provokes some and names them, so that
-//! the coverage knows which.
+//! Errors that the specification declares in words.
+//!
+//! Each test provokes some of them and names them, so that the coverage counts them.
 
 use crate::calls::{FUNCTIONS, UNCHANGED, Valid};
 use crate::fixture::Fixture;
@@ -29,21 +30,22 @@ pub fn all() -> Vec<Test> {
 }
 
 const SIZE: usize = 4096;
-/// Far beyond any rounding.
+/// A size past any rounding of an allocation's size.
 const BEYOND: usize = 64 << 20;
 const INVALID_SIZE: ur_result_t = UR_RESULT_ERROR_INVALID_SIZE;
 
 struct Setup {
-    /// A small allocation and a large one.
+    /// An allocation of `SIZE` bytes and one of `BEYOND` bytes.
     memory: [Usm; 2],
     queue: Queue,
-    /// Ends after what is in it.
+    /// Last, so that it outlives the queue and the memory.
     context: Context,
 }
 
 impl Setup {
-    /// Only the bounds-checking layer looks at where an allocation ends: an adapter would have to find
-    /// it on every command.
+    /// Stops the test unless the loader checks bounds.
+    ///
+    /// An adapter alone does not: it would have to look up the allocation for every command.
     fn new(fixture: &Fixture) -> Result<Self, Stop> {
         let layers = std::env::var("UR_ENABLE_LAYERS").unwrap_or_default();
         let checks = ["UR_LAYER_BOUNDS_CHECKING", "UR_LAYER_FULL_VALIDATION"];
@@ -204,7 +206,7 @@ fn buffer_rect_past_the_end(fixture: &Fixture) -> Done {
         large,
     } = buffers(fixture)?;
     let (ur, q, none) = (fixture.ur, queue.raw, null_mut());
-    // Two rows of a pitch that the small buffer has room for once.
+    // Two rows, of which the small buffer holds one.
     let region = ur_rect_region_t {
         width: 8,
         height: 2,
@@ -305,13 +307,13 @@ fn allocation_limits(fixture: &Fixture, kind: Kind) -> Done {
     };
     let too_aligned = allocate(&desc, 64, &mut ptr);
     if too_aligned.is_ok() {
-        // It supports any.
+        // The device supports any alignment.
         return fixture.ur.urUSMFree(context.raw, ptr).ok();
     }
     refused_or_exhausted(too_aligned, UR_RESULT_ERROR_INVALID_VALUE, "align")
 }
 
-/// The error declared, or one that says that there is no memory for it.
+/// Checks for the declared error, or for one that reports a lack of memory.
 fn refused_or_exhausted(status: Status, code: ur_result_t, words: &str) -> Done {
     if status.code == code {
         return status.fails_because(code, words);
@@ -358,7 +360,7 @@ fn handle_of_another_type(fixture: &Fixture) -> Done {
 /// A binary of nothing but an ELF header is refused at creation or at the build.
 fn invalid_binary(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
-    // An object file by its first bytes only.
+    // Only the first bytes are those of an ELF file.
     let mut data = [0_u8; 256];
     data[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
     let (mut device, mut size) = (fixture.device, data.len());
@@ -374,7 +376,7 @@ fn invalid_binary(fixture: &Fixture) -> Done {
         &mut program,
     );
     if status.is_ok() {
-        // Some look at it only when they build it.
+        // Some adapters check the binary at the build.
         let built = fixture.ur.urProgramBuild(context.raw, program, null());
         fixture.ur.urProgramRelease(program).ok()?;
         return built.refused();
@@ -409,7 +411,10 @@ fn build_failure(fixture: &Fixture) -> Done {
         let (device, name) = (fixture.device, UR_PROGRAM_BUILD_INFO_LOG);
         ur.urProgramGetBuildInfo(built.raw, device, name, size, value, ret)
     })?;
-    check!(!log.is_empty(), "a broken program tells nothing");
+    check!(
+        !log.is_empty(),
+        "the build log of a broken program is empty"
+    );
     let compiled = Program::broken(fixture, &context)?;
     let compile = ur.urProgramCompile(context.raw, compiled.raw, options);
     if !compile.is_unsupported() {

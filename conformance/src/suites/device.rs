@@ -125,12 +125,18 @@ fn memory_is_plausible(fixture: &Fixture) -> Done {
     let total: u64 = fixture.device_info(UR_DEVICE_INFO_GLOBAL_MEM_SIZE)?;
     let largest: u64 = fixture.device_info(UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE)?;
     let local: u64 = fixture.device_info(UR_DEVICE_INFO_LOCAL_MEM_SIZE)?;
-    check!(total > 1 << 20, "global memory of {total} bytes");
+    check!(
+        total > 1 << 20,
+        "global memory of {total} bytes, expected more than 1 MiB"
+    );
     check!(
         largest > 0 && largest <= total,
-        "allocations of up to {largest} bytes in {total}"
+        "allocations of up to {largest} bytes in {total} bytes of global memory"
     );
-    check!(local < total, "local memory of {local} bytes in {total}");
+    check!(
+        local < total,
+        "local memory of {local} bytes beside {total} bytes of global memory"
+    );
     Ok(())
 }
 
@@ -148,7 +154,10 @@ fn work_sizes_are_plausible(fixture: &Fixture) -> Done {
     })?;
     let group: usize = fixture.device_info(UR_DEVICE_INFO_MAX_WORK_GROUP_SIZE)?;
     let units: u32 = fixture.device_info(UR_DEVICE_INFO_MAX_COMPUTE_UNITS)?;
-    check!(dimensions >= 3, "{dimensions} dimensions");
+    check!(
+        dimensions >= 3,
+        "{dimensions} dimensions, expected at least 3"
+    );
     check_eq!(
         sizes.len(),
         dimensions as usize,
@@ -176,7 +185,7 @@ fn queue_flags(fixture: &Fixture) -> Done {
         let made = crate::objects::Queue::new(&context, fixture.device, bit).is_ok();
         check!(
             made || !flags.contains(bit),
-            "the device offers {name} queues, but makes none"
+            "the device reports {name} queues, but refuses one"
         );
     }
     Ok(())

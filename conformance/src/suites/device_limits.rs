@@ -1,6 +1,7 @@
-//! What the device says of itself, and what it then does: each limit is used up, each kind of memory
-//! that it has is there and no other. Features that are there or not are for `every_function` and
-//! `unsupported`.
+//! The limits that a device reports, and their use.
+//!
+//! Each limit is used up, and each reported kind of memory is allocated. The suites `every_function` and
+//! `unsupported` cover optional features.
 
 use super::launch::{Setup, counts_up, launch};
 use crate::fixture::Fixture;
@@ -40,7 +41,7 @@ fn max_work_group_size(fixture: &Fixture) -> Done {
     })?;
     check!(
         (1..=max).contains(&group),
-        "work-groups of {group} of a kernel, {max} of the device"
+        "the kernel allows work-groups of {group}, the device {max}"
     );
     let items = 2 * group;
     let memory = context.usm(fixture, Kind::Device, items * 4)?;
@@ -49,7 +50,7 @@ fn max_work_group_size(fixture: &Fixture) -> Done {
     launch(&queue, &kernel, 1, sizes, &args).ok()?;
     check!(
         counts_up(&queue.read(memory.ptr, items, &[])?, 5),
-        "work-groups of {group}"
+        "work-groups of {group} did not count up from 5"
     );
     Ok(())
 }
@@ -77,7 +78,7 @@ fn max_work_item_sizes(fixture: &Fixture) -> Done {
         let seen = queue.read::<Ids>(memory.ptr, length, &[])?;
         check!(
             (0..).zip(&seen).all(|(at, ids)| ids.local[dimension] == at),
-            "a work-group of {length} in dimension {dimension}"
+            "wrong local ids in a work-group of {length} in dimension {dimension}"
         );
     }
     Ok(())
@@ -102,7 +103,10 @@ fn local_memory_size(fixture: &Fixture) -> Done {
             ret,
         )
     })?;
-    check!(own <= whole, "{own} bytes of local memory used, of {whole}");
+    check!(
+        own <= whole,
+        "a kernel uses {own} bytes of local memory, the device has {whole}"
+    );
     let memory = context.usm(fixture, Kind::Device, 64)?;
     let bytes = usize::try_from(whole - own).unwrap_or(usize::MAX);
     let args = Arg::properties(&[Arg::Pointer(memory.ptr), Arg::Local(bytes)]);
@@ -110,7 +114,7 @@ fn local_memory_size(fixture: &Fixture) -> Done {
     launch(&queue, &kernel, 1, sizes, &args).ok()?;
     check!(
         counts_up(&queue.read(memory.ptr, 16, &[])?, 0),
-        "{bytes} bytes of local memory"
+        "wrong words through {bytes} bytes of local memory"
     );
     Ok(())
 }
@@ -149,7 +153,7 @@ fn sub_buffer_alignment(fixture: &Fixture) -> Done {
     let bits: u32 = fixture.device_info(UR_DEVICE_INFO_MEM_BASE_ADDR_ALIGN)?;
     check!(
         bits.is_multiple_of(8) && (bits / 8).is_power_of_two(),
-        "an alignment of {bits} bits"
+        "the alignment of {bits} bits is no power of two of bytes"
     );
     let align = bits as usize / 8;
     let buffer = context.buffer(4 * align)?;
@@ -173,11 +177,11 @@ fn address_bits(fixture: &Fixture) -> Done {
     let memory = context.usm(fixture, Kind::Device, 64)?;
     check!(
         bits == 64 || memory.ptr.addr() >> bits == 0,
-        "{:?} is no address of {bits} bits",
+        "{:?} does not fit in {bits} bits",
         memory.ptr
     );
     let available: ur_bool_t = fixture.device_info(UR_DEVICE_INFO_AVAILABLE)?;
-    check_eq!(available, 1, "a device in use, whether it is available");
+    check_eq!(available, 1, "availability of a device in use");
     Ok(())
 }
 
@@ -191,7 +195,7 @@ fn max_sub_devices(fixture: &Fixture) -> Done {
     }
     check!(
         count <= max as usize,
-        "{count} sub-devices, {max} are the most"
+        "{count} sub-devices were made, expected at most {max}"
     );
     Ok(())
 }
@@ -199,7 +203,7 @@ fn max_sub_devices(fixture: &Fixture) -> Done {
 /// A command's duration is a multiple of the timer resolution that the device reports.
 fn timer_resolution(fixture: &Fixture) -> Done {
     let resolution: usize = fixture.device_info(UR_DEVICE_INFO_PROFILING_TIMER_RESOLUTION)?;
-    check!(resolution > 0, "a timer that never moves");
+    check!(resolution > 0, "the timer resolution is 0");
     let context = Context::new(fixture)?;
     let queue = Queue::new(&context, fixture.device, UR_QUEUE_FLAG_PROFILING_ENABLE)?;
     let memory = context.usm(fixture, Kind::Device, 1 << 20)?;
@@ -218,7 +222,7 @@ fn timer_resolution(fixture: &Fixture) -> Done {
     );
     check!(
         start <= end && (end - start).is_multiple_of(resolution as u64),
-        "from {start} to {end} in steps of {resolution}"
+        "a command ran from {start} to {end}, no multiple of {resolution}"
     );
     Ok(())
 }

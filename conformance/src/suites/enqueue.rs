@@ -1,10 +1,10 @@
-//! Markers and barriers, and what wait lists promise between queues.
+//! Markers and barriers, and wait lists between queues.
 
-use crate::check;
 use crate::fixture::Fixture;
 use crate::objects::{Context, Event, Gate, Kind, Queue};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
+use crate::{check, check_all, check_items};
 use std::ptr::{null, null_mut};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub fn all() -> Vec<Test> {
     ]
 }
 
-/// A short time in which what must not happen would have happened.
+/// A short time in which a command that does not wait would have completed.
 const MOMENT: Duration = Duration::from_millis(25);
 pub const LONG: Duration = Duration::from_secs(10);
 
@@ -52,7 +52,7 @@ fn marker_waits_for_its_list_only(fixture: &Fixture) -> Done {
     let marker = queue.marker(&[&other])?;
     check!(
         marker.completes_within(LONG)?,
-        "a marker with a list waited for more than that"
+        "a marker waited for more than its list"
     );
     check!(!gate.event.is_complete()?, "the gate opened by itself");
     Ok(())
@@ -68,7 +68,7 @@ fn marker_does_not_block_later_commands(fixture: &Fixture) -> Done {
     let later = queue.fill(memory.ptr, 1_u8, 64, &[])?;
     check!(
         later.completes_within(LONG)?,
-        "a marker held back a later command of an out-of-order queue"
+        "a marker blocked a later command of an out-of-order queue"
     );
     check!(!marker.is_complete()?, "the marker did not wait");
     Ok(())
@@ -146,10 +146,7 @@ fn wait_list_between_queues(fixture: &Fixture) -> Done {
             )?;
             gate.open();
             copied.wait()?;
-            check!(
-                result.host::<u8>().iter().all(|byte| *byte == 0x5e),
-                "data from another queue"
-            );
+            check_all!(result.host::<u8>(), 0x5e, "data filled by another queue");
         }
     }
     Ok(())
@@ -189,9 +186,10 @@ fn long_chain_between_queues(fixture: &Fixture) -> Done {
     pending(&last, "a chain did not wait for its start")?;
     gate.open();
     last.wait()?;
-    check!(
-        memory.host::<u32>().iter().all(|word| *word == 7),
-        "a chain of 300 copies over three queues"
+    check_all!(
+        memory.host::<u32>(),
+        7,
+        "words after 300 copies over three queues"
     );
     Ok(())
 }
@@ -215,9 +213,10 @@ fn wide_wait_list(fixture: &Fixture) -> Done {
     pending(&joined, "a command did not wait for all of its list")?;
     gate.open();
     joined.wait()?;
-    check!(
-        result.host::<u32>().iter().copied().eq(0..120),
-        "a join of 121 events"
+    check_items!(
+        result.host::<u32>().iter().copied(),
+        0..120,
+        "words after a wait for 121 events"
     );
     Ok(())
 }
@@ -238,9 +237,10 @@ fn without_events(fixture: &Fixture) -> Done {
             .ok()?;
     }
     queue.finish()?;
-    check!(
-        memory.host::<u8>().iter().all(|byte| *byte == 99),
-        "100 fills without an event"
+    check_all!(
+        memory.host::<u8>(),
+        99,
+        "bytes after 100 fills without an event"
     );
     Ok(())
 }
@@ -265,7 +265,7 @@ fn small_between_large_commands(fixture: &Fixture) -> Done {
                 is(&data[..little], !round)
                     && is(&data[little..large - little], round)
                     && is(&data[large - little..], !round),
-                "round {round} of little and large commands"
+                "wrong bytes in round {round} of small and large commands"
             );
         }
     }

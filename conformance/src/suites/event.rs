@@ -4,7 +4,7 @@ use crate::fixture::Fixture;
 use crate::objects::{Context, Event, Gate, Kind, Queue, info};
 use crate::outcome::Done;
 use crate::registry::Test;
-use crate::{check, check_eq};
+use crate::{check, check_all, check_eq, check_items};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use std::time::Duration;
@@ -42,7 +42,7 @@ fn status_moves_to_complete(fixture: &Fixture) -> Done {
     let status = event.status()?;
     check!(
         status == UR_EVENT_STATUS_QUEUED || status == UR_EVENT_STATUS_SUBMITTED,
-        "a command that is held back is {status:?}"
+        "a blocked command is {status:?}, expected queued or submitted"
     );
     gate.open();
     event.wait()?;
@@ -64,7 +64,7 @@ fn wait_blocks(fixture: &Fixture) -> Done {
     event.wait()?;
     check!(
         gate.is_open(),
-        "urEventWait returned while the command was held back"
+        "urEventWait returned while the command was blocked"
     );
     event.wait()
 }
@@ -84,9 +84,10 @@ fn wait_for_many(fixture: &Fixture) -> Done {
         .ur
         .urEventWait(raw.len() as u32, raw.as_ptr())
         .ok()?;
-    check!(
-        memory.host::<u32>().iter().copied().eq(0..256),
-        "a command was not complete after the wait"
+    check_items!(
+        memory.host::<u32>().iter().copied(),
+        0..256,
+        "words after the wait"
     );
     for event in &events {
         check!(
@@ -147,9 +148,10 @@ fn release_before_completion(fixture: &Fixture) -> Done {
     }
     gate.open();
     queue.finish()?;
-    check!(
-        memory.host::<u8>().iter().all(|byte| *byte == 0x44),
-        "a command whose event was released did not run"
+    check_all!(
+        memory.host::<u8>(),
+        0x44,
+        "bytes of fills whose events were released"
     );
     Ok(())
 }
@@ -295,7 +297,7 @@ fn null_native_handle(fixture: &Fixture) -> Done {
             continue;
         }
         status.ok()?;
-        // What the backend knows it by is complete, too.
+        // The event made from that event's native handle is complete, too.
         let mut again = null_mut();
         ur.urEventCreateWithNativeHandle(native, context.raw, null(), &mut again)
             .ok()?;

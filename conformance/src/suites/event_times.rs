@@ -1,4 +1,4 @@
-//! What events tell by themselves: callbacks, and the times of their commands.
+//! Callbacks on events, and the times of their commands.
 
 use crate::fixture::Fixture;
 use crate::leak::leak;
@@ -40,7 +40,7 @@ fn watch(event: &Event, counter: &'static AtomicU32) -> Done {
         .ok()
 }
 
-/// Callbacks may come a little after the event is complete.
+/// Waits up to 10 s for the count: a callback may run slightly after the event is complete.
 fn reaches(counter: &AtomicU32, want: u32) -> bool {
     let end = Instant::now() + Duration::from_secs(10);
     while counter.load(Ordering::SeqCst) < want && Instant::now() < end {
@@ -95,7 +95,7 @@ fn all_callbacks_run(fixture: &Fixture) -> Done {
     for _ in 0..10 {
         watch(&event, counter)?;
     }
-    // The callbacks still run when nobody else holds the event.
+    // The callbacks still run when the caller has released the event.
     drop(event);
     gate.open();
     check!(
@@ -139,10 +139,13 @@ fn profiling_times_increase(fixture: &Fixture) -> Done {
             .iter()
             .map(|time| event.time(*time))
             .collect::<Result<Vec<u64>, Stop>>()?;
-        check!(times.is_sorted(), "times of a command: {times:?}");
+        check!(
+            times.is_sorted(),
+            "the times of a command decrease: {times:?}"
+        );
         check!(
             times[3] > times[2],
-            "a fill of 16 MiB took no time: {times:?}"
+            "a fill of 16 MiB started and ended at one time: {times:?}"
         );
         check!(
             times[2] >= last,
@@ -191,7 +194,7 @@ fn timestamp_recording(fixture: &Fixture) -> Done {
     let end = |event: &Event| event.time(UR_PROFILING_INFO_COMMAND_END);
     check!(
         end(&first)? <= end(&second)?,
-        "timestamps of an in-order queue fall"
+        "the timestamps of an in-order queue decrease"
     );
     check_eq!(
         first.get::<ur_command_t>(UR_EVENT_INFO_COMMAND_TYPE)?,
@@ -225,7 +228,7 @@ fn timestamp_start_equals_end(fixture: &Fixture) -> Done {
             })?;
             let mut last = 0;
             for blocking in [0, 1] {
-                // On an idle queue, and behind a command.
+                // Records on an idle queue, and after a command.
                 for fills in [false, true] {
                     let filled = match fills {
                         true => Some(queue.fill(memory.ptr, 1_u8, 1 << 20, &[])?),
@@ -238,9 +241,20 @@ fn timestamp_start_equals_end(fixture: &Fixture) -> Done {
                         .iter()
                         .map(|time| event.time(*time))
                         .collect::<Result<Vec<u64>, Stop>>()?;
-                    check!(times.is_sorted(), "times: {times:?}");
-                    check_eq!(times[2], times[3], "start and end of a timestamp");
-                    check!(last <= times[2], "{last} before {}", times[2]);
+                    check!(
+                        times.is_sorted(),
+                        "the times of a timestamp decrease: {times:?}"
+                    );
+                    check_eq!(
+                        times[2],
+                        times[3],
+                        "start of a timestamp, compared with its end"
+                    );
+                    check!(
+                        last <= times[2],
+                        "a timestamp decreased from {last} to {}",
+                        times[2]
+                    );
                     last = times[3];
                 }
             }

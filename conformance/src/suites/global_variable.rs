@@ -26,7 +26,7 @@ impl Setup {
         Self::with_metadata(fixture, |_| Vec::new())
     }
 
-    /// A program with these entries: names, and byte arrays made of the variable's name.
+    /// A program with metadata: names, and byte arrays made of the variable's name.
     fn with_metadata(
         fixture: &Fixture,
         entries: impl FnOnce(&CStr) -> Vec<(&'static CStr, Vec<u8>)>,
@@ -34,7 +34,9 @@ impl Setup {
         let context = Context::new(fixture)?;
         let variable = kernels::provider(fixture.backend).and_then(|provider| provider.variable());
         let Some(variable) = variable else {
-            return Err(Stop::skipped("no program with a global variable"));
+            return Err(Stop::skipped(
+                "no provider has a program with a global variable",
+            ));
         };
         let (mut device, mut size) = (fixture.device, variable.binary.len());
         let mut binary = variable.binary.as_ptr();
@@ -97,7 +99,11 @@ fn is_found_by_name(fixture: &Fixture) -> Done {
     })?;
     find(&mut size, &mut pointer).ok()?;
     check_eq!(size, setup.size, "size of the variable");
-    check_eq!(pointer.is_null(), false, "a null variable");
+    check_eq!(
+        pointer.is_null(),
+        false,
+        "whether the variable's address is null"
+    );
     Ok(())
 }
 
@@ -130,7 +136,7 @@ fn is_found_by_id(fixture: &Fixture) -> Done {
     for id in ids {
         let mut by_id = null_mut();
         find(id, &mut by_id).ok()?;
-        check_eq!(by_id, by_name, "the variable of {id:?}");
+        check_eq!(by_id, by_name, "address of the variable {id:?}");
     }
     Ok(())
 }
@@ -191,8 +197,8 @@ fn is_written_and_read(fixture: &Fixture) -> Done {
     queue.finish()?;
     let mut after = vec![0_u8; setup.size];
     read(&mut after, null_mut()).ok()?;
-    check_eq!(after[..4], [1, 2, 3, 9], "the variable");
-    // It belongs to others too.
+    check_eq!(after[..4], [1, 2, 3, 9], "bytes of the variable");
+    // Other programs may use the variable, so its value is restored.
     write(&before, 0, null_mut()).ok()?;
     queue.finish()
 }

@@ -5,7 +5,7 @@ use crate::fixture::Fixture;
 use crate::objects::{Context, Gate, Kind, Queue};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
-use crate::{check, check_eq};
+use crate::{check, check_all, check_eq, check_items};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,7 +16,7 @@ pub fn all() -> Vec<Test> {
     crate::tests!["host_task"; runs_once, in_order_tasks, reads_and_writes_data, waits_for_list, in_order_task_blocks_later_commands, tasks_run_concurrently, blocked_tasks_do_not_block_other_queues, null_function_refused, command_type]
 }
 
-/// Goes on only if the device runs host tasks.
+/// Stops the test unless the device runs host tasks.
 fn need_tasks(fixture: &Fixture, queue: &Queue) -> Done {
     unsafe extern "C" fn nothing(_: *mut c_void) {}
     let property = UR_DEVICE_INFO_ENQUEUE_HOST_TASK_SUPPORT_EXP;
@@ -77,8 +77,9 @@ fn in_order_tasks(fixture: &Fixture) -> Done {
     }
     queue.finish()?;
     let order = order.lock().unwrap_or_else(PoisonError::into_inner);
-    check!(
-        order.iter().copied().eq(0..100),
+    check_items!(
+        order.iter().copied(),
+        0..100,
         "host tasks of an in-order queue ran in the order {order:?}"
     );
     Ok(())
@@ -114,10 +115,7 @@ fn reads_and_writes_data(fixture: &Fixture) -> Done {
         0,
         "words that a host task saw before they were written"
     );
-    check!(
-        result.host::<u32>().iter().all(|word| *word == 6),
-        "what a host task wrote"
-    );
+    check_all!(result.host::<u32>(), 6, "words written by a host task");
     Ok(())
 }
 
@@ -182,7 +180,7 @@ fn tasks_run_concurrently(fixture: &Fixture) -> Done {
             while seen.load(Ordering::SeqCst) < 4 && std::time::Instant::now() < end {
                 std::thread::yield_now();
             }
-            // All met, or time ran out: then this one says so.
+            // The task that runs out of time marks the count as wrong.
             if seen.load(Ordering::SeqCst) < 4 {
                 seen.store(1000, Ordering::SeqCst);
             }

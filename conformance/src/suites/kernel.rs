@@ -5,7 +5,7 @@ use crate::kernels::{ADD, ALL, IOTA};
 use crate::objects::{Arg, Context, Kernel, Kind, Program, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
-use crate::{check, check_eq};
+use crate::{check, check_all, check_eq};
 use std::ptr::{null, null_mut};
 use ur::abi::*;
 
@@ -126,12 +126,10 @@ fn pending_launch_keeps_kernel(fixture: &Fixture) -> Done {
         &[],
     )?;
     drop(kernel);
-    check!(
-        queue
-            .read::<u32>(memory.ptr, 100, &[])?
-            .iter()
-            .all(|word| *word == 3),
-        "a kernel released before it ran"
+    check_all!(
+        queue.read::<u32>(memory.ptr, 100, &[])?,
+        3,
+        "words of a kernel released before it ran"
     );
     Ok(())
 }
@@ -190,10 +188,13 @@ fn suggested_local_size(fixture: &Fixture) -> Done {
             .iter()
             .zip(&global)
             .all(|(local, global)| *local > 0 && global % local == 0);
-        check!(divides, "{local:?} is suggested for {global:?}");
+        check!(
+            divides,
+            "the suggested size {local:?} does not divide {global:?}"
+        );
         check!(
             local.iter().product::<usize>() <= largest,
-            "{local:?} is larger than {largest}"
+            "the suggested size {local:?} is larger than {largest}"
         );
         let mut with_args = [0; 3];
         let status = fixture.ur.urKernelGetSuggestedLocalWorkSizeWithArgs(
@@ -209,7 +210,7 @@ fn suggested_local_size(fixture: &Fixture) -> Done {
         status.ok()?;
         check!(
             with_args.iter().all(|local| *local > 0),
-            "{with_args:?} is suggested for {global:?} with arguments"
+            "the suggested size for {global:?} with arguments is {with_args:?}"
         );
     }
     Ok(())
@@ -242,7 +243,7 @@ fn cooperative_groups(fixture: &Fixture) -> Done {
         });
     }
     get_info(1, &mut count).ok()?;
-    check!(count > 0, "no work-group can be launched cooperatively");
+    check!(count > 0, "the cooperative group count is 0");
     get_info(0, &mut count).fails(UR_RESULT_ERROR_INVALID_WORK_DIMENSION)?;
     get_info(4, &mut count).fails(UR_RESULT_ERROR_INVALID_WORK_DIMENSION)
 }

@@ -6,7 +6,7 @@ use crate::objects::{Arg, Context, Gate, Kernel, Kind, Program, Queue};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
 use crate::status::Status;
-use crate::{check, check_eq};
+use crate::{check, check_all, check_eq};
 use std::ptr::{null, null_mut};
 use std::time::Duration;
 use ur::abi::*;
@@ -19,7 +19,7 @@ pub fn all() -> Vec<Test> {
     ]
 }
 
-/// A context, an in-order queue and a program: what nearly every test here starts from.
+/// A context, an in-order queue and the test program.
 pub struct Setup {
     pub context: Context,
     pub queue: Queue,
@@ -39,7 +39,7 @@ impl Setup {
     }
 }
 
-/// A launch in its full form, the answer left to the caller.
+/// A launch with all parameters. The caller checks the status.
 pub fn launch(
     queue: &Queue,
     kernel: &Kernel,
@@ -89,7 +89,7 @@ fn writes_memory(fixture: &Fixture) -> Done {
         )?;
         check!(
             counts_up(&queue.read(memory.ptr, items, &[])?, 42),
-            "{items} work-items"
+            "{items} work-items did not count up from 42"
         );
     }
     Ok(())
@@ -115,12 +115,12 @@ fn all_kinds_of_memory(fixture: &Fixture) -> Done {
             .wait()?;
         check!(
             counts_up(&queue.read(memory.ptr, 1000, &[])?, 7),
-            "{kind} memory"
+            "words in {kind} memory do not count up from 7"
         );
         if kind.host_accessible() {
             check!(
                 counts_up(memory.host(), 7),
-                "{kind} memory as the host sees it"
+                "words in {kind} memory do not count up from 7 for the host"
             );
         }
     }
@@ -140,7 +140,7 @@ fn buffer_arguments(fixture: &Fixture) -> Done {
     queue.launch(&add, 1000, &[Arg::Buffer(&buffer), Arg::of(&10_u32)], &[])?;
     check!(
         counts_up(&buffer.read(&queue, 0, 1000)?, 15),
-        "a buffer written by kernels"
+        "words of a buffer do not count up from 15"
     );
     Ok(())
 }
@@ -166,14 +166,12 @@ fn sub_buffer_arguments(fixture: &Fixture) -> Done {
     )?;
     check!(
         counts_up(&buffer.read(&queue, step, step / 4)?, 9),
-        "the part"
+        "words of the sub-buffer do not count up from 9"
     );
-    check!(
-        buffer
-            .read::<u32>(&queue, 0, step / 4)?
-            .iter()
-            .all(|word| *word == 0),
-        "the rest of the buffer"
+    check_all!(
+        buffer.read::<u32>(&queue, 0, step / 4)?,
+        0,
+        "the words beside the sub-buffer"
     );
     Ok(())
 }
@@ -232,7 +230,7 @@ fn value_arguments_are_copied(fixture: &Fixture) -> Done {
     gate.open();
     check!(
         counts_up(&queue.read(memory.ptr, 100, &[])?, 77),
-        "a value changed after the launch was enqueued"
+        "words do not count up from the value at the call, 77"
     );
     Ok(())
 }
@@ -255,12 +253,10 @@ fn chain_in_order(fixture: &Fixture) -> Done {
             &[],
         )?;
     }
-    check!(
-        queue
-            .read::<u32>(memory.ptr, 1000, &[])?
-            .iter()
-            .all(|word| *word == 200),
-        "200 kernels in order"
+    check_all!(
+        queue.read::<u32>(memory.ptr, 1000, &[])?,
+        200,
+        "words after 200 launches in order"
     );
     Ok(())
 }
@@ -298,7 +294,7 @@ fn diamond_out_of_order(fixture: &Fixture) -> Done {
             .iter()
             .enumerate()
             .all(|(at, word)| *word == 2 * (round + 1 + at as u32));
-        check!(right, "round {round} of a diamond");
+        check!(right, "wrong words in round {round} of a diamond");
     }
     Ok(())
 }
@@ -326,12 +322,10 @@ fn waits_for_its_list(fixture: &Fixture) -> Done {
         "a kernel did not wait for its list"
     );
     gate.open();
-    check!(
-        queue
-            .read::<u32>(memory.ptr, 100, &[])?
-            .iter()
-            .all(|word| *word == 2),
-        "a kernel after a fill of another queue"
+    check_all!(
+        queue.read::<u32>(memory.ptr, 100, &[])?,
+        2,
+        "words of a launch after a fill of another queue"
     );
     Ok(())
 }
@@ -359,7 +353,7 @@ fn launches_from_many_threads(fixture: &Fixture) -> Done {
                 )?;
                 check!(
                     counts_up(&queue.read(block.ptr, 1000, &[])?, base),
-                    "thread {index}, round {round}"
+                    "words of thread {index} are wrong in round {round}"
                 );
             }
             Ok(())
@@ -405,7 +399,7 @@ fn same_kernel_different_arguments(fixture: &Fixture) -> Done {
     for (base, block) in blocks.iter().enumerate() {
         check!(
             counts_up(&queue.read(block.ptr, 100, &[])?, base as u32),
-            "launch {base} of one kernel"
+            "words of launch {base} do not count up from {base}"
         );
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Launches refused, and what else goes with a launch.
+//! Launches with wrong, missing and reordered arguments.
 
 use super::launch::{Setup, counts_up, launch};
 use crate::fixture::Fixture;
@@ -35,7 +35,7 @@ fn missing_arguments(fixture: &Fixture) -> Done {
     launch(&queue, &kernel, 1, sizes, &args).ok()?;
     check!(
         counts_up(&queue.read(memory.ptr, 100, &[])?, 3),
-        "a launch after those that lacked something"
+        "words of a launch after refused ones do not count up from 3"
     );
     Ok(())
 }
@@ -55,7 +55,7 @@ fn arguments_in_any_order(fixture: &Fixture) -> Done {
     launch(&queue, &kernel, 1, [None, Some([100, 1, 1]), None], &args).ok()?;
     check!(
         counts_up(&queue.read(memory.ptr, 100, &[])?, 3),
-        "arguments given last first"
+        "words of a launch with reversed arguments do not count up from 3"
     );
     Ok(())
 }

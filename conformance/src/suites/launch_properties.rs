@@ -1,14 +1,13 @@
-//! What a launch may ask for beyond running: taken where the device says that it can, refused where
-//! it does not.
+//! Optional properties of launches: accepted where the device reports the capability, and refused elsewhere.
 
 use super::launch::{Setup, counts_up};
-use crate::check;
 use crate::fixture::Fixture;
 use crate::kernels::IOTA;
 use crate::objects::{Arg, Kernel, Kind, Queue};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
 use crate::status::Status;
+use crate::{check, check_all};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use ur::abi::*;
@@ -33,7 +32,7 @@ fn with_chain(chain: *mut c_void) -> Head {
     }
 }
 
-/// A launch of groups of one work-item each.
+/// A launch of work-groups with one work-item each.
 fn launch(
     queue: &Queue,
     kernel: &Kernel,
@@ -64,8 +63,10 @@ fn able(fixture: &Fixture) -> Result<ur_kernel_launch_properties_flags_t, Stop> 
     fixture.device_info(UR_DEVICE_INFO_KERNEL_LAUNCH_CAPABILITIES)
 }
 
-/// Launches with properties that need a capability: it runs with that, and is refused without it. One
-/// that asks for cooperation may run without it all the same, since clients ask before they look.
+/// Launches with properties that need a capability.
+///
+/// The launch must run with the capability and be refused without it. A cooperative launch may run without
+/// it, since clients ask before they query.
 fn needs(
     fixture: &Fixture,
     capability: ur_kernel_launch_properties_flags_t,
@@ -86,7 +87,10 @@ fn needs(
     if optional || able(fixture)?.contains(capability) {
         status.ok()?;
         let right = counts_up(&queue.read(memory.ptr, 16, &[])?, base);
-        check!(right, "what a launch with properties left");
+        check!(
+            right,
+            "words of a launch with properties do not count up from {base}"
+        );
         return Ok(());
     }
     status.fails_with(&[
@@ -94,10 +98,7 @@ fn needs(
         UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
     ])?;
     let untouched = queue.read::<u32>(memory.ptr, 16, &[])?;
-    check!(
-        untouched.iter().all(|word| *word == 0),
-        "a refused launch ran"
-    );
+    check_all!(untouched, 0, "words after a refused launch");
     Err(Stop::Unsupported {
         what: format!("{capability:?} is not among the device's, and {status}"),
         documented: true,

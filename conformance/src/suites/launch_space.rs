@@ -1,4 +1,4 @@
-//! Index spaces: what each work-item sees of its place.
+//! Index spaces: the ids and sizes that each work-item sees.
 
 use super::launch::{Setup, launch};
 use crate::fixture::Fixture;
@@ -48,7 +48,7 @@ fn check_ids(
             let size = local.map_or(ids.size[d] as usize, |local| local[d]);
             check!(
                 size > 0 && global[d].is_multiple_of(size),
-                "work-groups of {size} in {}, dimension {d}",
+                "work-groups of {size} do not divide {} in dimension {d}",
                 global[d]
             );
             let seen = [
@@ -116,7 +116,7 @@ fn local_memory(fixture: &Fixture) -> Done {
         data.iter()
             .enumerate()
             .all(|(at, word)| *word as usize == at % 32),
-        "what went through local memory"
+        "wrong local ids through local memory"
     );
     Ok(())
 }
@@ -153,7 +153,7 @@ fn large_range(fixture: &Fixture) -> Done {
     check_eq!(
         wrong.host::<u32>()[0],
         0,
-        "work-items that went wrong, of {items}"
+        "wrong words of {items} work-items"
     );
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The loader itself: configs, and its life in a process of its own.
+//! The loader: configs, and its initialisation and teardown in a process of its own.
 
 use crate::api::Api;
 use crate::fresh::Fresh;
@@ -221,7 +221,7 @@ fn init_from_many_threads(fresh: &Fresh) -> Done {
         }
         Ok(())
     };
-    // Held meanwhile, since neither may race with calls of others.
+    // Keeps the loader initialised, since its initialisation and teardown must not race with other calls.
     fresh.ur.urLoaderInit(NO_FLAGS, null_mut()).ok()?;
     let results: Vec<Done> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();
@@ -262,7 +262,7 @@ fn selected_devices(fresh: &Fresh) -> Done {
     let mut again = 0;
     ur.urDeviceGetSelected(fixture.platform, ty, count, list.as_mut_ptr(), &mut again)
         .ok()?;
-    check_eq!(again, count, "number of devices, with a list too");
+    check_eq!(again, count, "number of devices, queried with the list");
     check!(
         list.iter().all(|device| !device.is_null()),
         "a null device in the list"

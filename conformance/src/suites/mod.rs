@@ -1,4 +1,6 @@
-//! The suites. Each lists its tests; a test is a function from a device to its outcome.
+//! The suites. Each lists its tests. A test is a function from a device to an outcome.
+//!
+//! The doc comment of a test function begins with one sentence that says the rule it checks.
 
 mod across_contexts;
 mod adapter;
@@ -46,7 +48,7 @@ mod virtual_memory;
 
 use crate::registry::Test;
 
-/// Every test, in the order in which a run makes them.
+/// Every test, in the order of a run.
 pub fn all() -> Vec<Test> {
     let suites = [
         loader::all,

@@ -4,7 +4,7 @@ use crate::fixture::Fixture;
 use crate::objects::{Context, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
-use crate::{check, check_eq};
+use crate::{check, check_all, check_eq};
 use std::ptr::{null, null_mut};
 use ur::abi::*;
 
@@ -75,7 +75,9 @@ fn need_partition(fixture: &Fixture, way: ur_device_partition_t) -> Done {
     }
 }
 
-/// Sub-devices of one compute unit each, with a reference to each; stops the test where there are none.
+/// Sub-devices of one compute unit each, with one reference to each.
+///
+/// Stops the test if the device cannot be partitioned.
 pub fn in_single_units(fixture: &Fixture) -> Result<Vec<ur_device_handle_t>, Stop> {
     need_partition(fixture, UR_DEVICE_PARTITION_EQUALLY)?;
     partition(fixture, &[property(UR_DEVICE_PARTITION_EQUALLY, 1)])
@@ -128,7 +130,7 @@ fn partition_by_counts(fixture: &Fixture) -> Done {
         })?;
         check!(
             !way.is_empty(),
-            "a sub-device does not know how it was split off"
+            "a sub-device does not report its partition type"
         );
         fixture.ur.urDeviceRelease(part).ok()?;
     }
@@ -186,12 +188,10 @@ fn sub_device_works(fixture: &Fixture) -> Done {
         null_mut(),
     )?;
     queue.fill(memory.ptr, 0x11_u8, 4096, &[])?;
-    check!(
-        queue
-            .read::<u8>(memory.ptr, 4096, &[])?
-            .iter()
-            .all(|byte| *byte == 0x11),
-        "memory of a sub-device"
+    check_all!(
+        queue.read::<u8>(memory.ptr, 4096, &[])?,
+        0x11,
+        "bytes of a sub-device's memory"
     );
     for part in parts {
         fixture.ur.urDeviceRelease(part).ok()?;

@@ -1,11 +1,11 @@
-//! Programs: creation, building, properties and metadata. Kernels are in `kernel`.
+//! Programs: creation, building, properties and metadata. The suite `kernel` covers kernels.
 
 use crate::fixture::Fixture;
 use crate::kernels::{ALL, IOTA, IOTA_SPECIAL};
 use crate::objects::{Arg, Context, Kind, Program, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
-use crate::{check, check_eq};
+use crate::{check, check_eq, check_items};
 use std::ffi::{CStr, c_void};
 use std::ptr::{null, null_mut};
 use ur::abi::*;
@@ -26,7 +26,7 @@ pub fn all() -> Vec<Test> {
             f.ur.urProgramGetInfo(program.raw, ur_program_info_t(name), size, value, ret)
         },
     ));
-    // The caller's own pointers lie in the buffer of the binaries: no usual property.
+    // The buffer of this query holds pointers of the caller, so the size protocol does not apply.
     tests.retain(|test| test.name != "info_binaries");
     let get_info: info::GetInfo<Program> = |f, program, name, size, value, ret| {
         let name = ur_program_build_info_t(name);
@@ -235,7 +235,11 @@ fn queried_handles_can_be_retained(fixture: &Fixture) -> Done {
     ur.urProgramRelease(program).ok()?;
     let context: ur_context_handle_t =
         info::value(|size, value, ret| of_program(UR_PROGRAM_INFO_CONTEXT, size, value, ret))?;
-    check_eq!(context, own, "the context of a program");
+    check_eq!(
+        context,
+        own,
+        "context of a program, compared with its kernel's"
+    );
     ur.urContextRetain(context).ok()?;
     ur.urContextRelease(context).ok()?;
     let mut list: Vec<ur_device_handle_t> = vec![null_mut(); devices as usize];
@@ -289,10 +293,13 @@ fn link_refused(fixture: &Fixture) -> Done {
     ] {
         for (status, made) in both(count, list) {
             status.refused()?;
-            check!(made.is_null(), "a refused link left {made:p}");
+            check!(
+                made.is_null(),
+                "a refused link wrote {made:p}, expected null"
+            );
         }
     }
-    // Flags that do not exist, and no context.
+    // Undefined flags, and a null context.
     let mut made = std::ptr::dangling_mut();
     let mut devices = [device];
     let flags = ur_exp_program_flags_t(1 << 31);
@@ -307,25 +314,34 @@ fn link_refused(fixture: &Fixture) -> Done {
         &mut made,
     )
     .refused()?;
-    check!(made.is_null(), "a refused link left {made:p}");
+    check!(
+        made.is_null(),
+        "a refused link wrote {made:p}, expected null"
+    );
     made = std::ptr::dangling_mut();
     ur.urProgramLink(none.cast(), 1, &program.raw, null(), &mut made)
         .refused()?;
-    check!(made.is_null(), "a refused link left {made:p}");
-    // What was not compiled need not link. Where it does not, somebody says why.
+    check!(
+        made.is_null(),
+        "a refused link wrote {made:p}, expected null"
+    );
+    // An adapter may or may not link a program that was not compiled. If it does not, it reports why.
     for (status, made) in both(1, &program.raw) {
         if status.is_ok() {
             drop(Program::adopt(ur, made));
             continue;
         }
-        check!(made.is_null(), "a failed link left {made:p}");
+        check!(
+            made.is_null(),
+            "a failed link wrote {made:p}, expected null"
+        );
         if status.code == UR_RESULT_ERROR_PROGRAM_LINK_FAILURE {
             let (mut message, mut code) = (null(), 0);
             ur.urAdapterGetLastError(fixture.adapter, &mut message, &mut code)
                 .ok()?;
             // SAFETY: a string that lives until this thread's next failure.
             let reported = !message.is_null() && !unsafe { CStr::from_ptr(message) }.is_empty();
-            check!(reported, "nothing says why a link failed");
+            check!(reported, "the last error does not say why a link failed");
         }
     }
     Ok(())
@@ -410,10 +426,10 @@ fn specialization_constants(fixture: &Fixture) -> Done {
     specialized(fixture, &context, &program)
 }
 
-/// A constant takes a value of its own size, which the next build puts in its place.
+/// A constant takes a value of its own size, and the next build applies it.
 fn specialized(fixture: &Fixture, context: &Context, program: &Program) -> Done {
     let ur = fixture.ur;
-    // So that there are eight bytes of what is four.
+    // Eight bytes are readable, though the constant has four.
     let value = [1000_u32, 0];
     let set = |size, value| {
         let constant = ur_specialization_constant_info_t {
@@ -441,9 +457,10 @@ fn specialized(fixture: &Fixture, context: &Context, program: &Program) -> Done 
         &[],
     )?;
     let data: Vec<u32> = queue.read(memory.ptr, 64, &[])?;
-    check!(
-        data.iter().copied().eq(1005..1069),
-        "iota with 1000 more: {data:?}"
+    check_items!(
+        data.iter().copied(),
+        1005..1069,
+        "words of iota with its constant set to 1000"
     );
     Ok(())
 }
@@ -453,13 +470,13 @@ fn metadata(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     drop(Program::unbuilt(fixture, &context)?);
     let provider = crate::kernels::provider(fixture.backend)
-        .ok_or_else(|| Stop::skipped("no test kernels"))?;
+        .ok_or_else(|| Stop::skipped("no provider has kernels for this backend"))?;
     let crate::kernels::Source::Binary { data, size } = provider.source(true) else {
         return Err(Stop::skipped(
-            "intermediate code tells what it requires itself",
+            "intermediate code itself states its required work-group size",
         ));
     };
-    // A required work-group size. Its first eight bytes are no data: DPC++ keeps a size in bits there.
+    // A required work-group size after eight bytes that are no data: DPC++ keeps a size in bits there.
     for before in [[64, 0], [0, 0], [u32::MAX, 7]] {
         let [low, high] = before;
         requires(fixture, &context, (data, size), [low, high, 4, 1])?;
@@ -467,7 +484,7 @@ fn metadata(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// A program made with that metadata requires work-groups of four.
+/// Makes a program with metadata that requires work-groups of four.
 fn requires(
     fixture: &Fixture,
     context: &Context,
@@ -512,7 +529,7 @@ fn requires(
     required_size_is_kept(fixture, context, &program)
 }
 
-/// The work-group size that metadata requires is told, and no other is accepted.
+/// The required work-group size is reported, and no other size is accepted.
 fn required_size_is_kept(fixture: &Fixture, context: &Context, program: &Program) -> Done {
     let ur = fixture.ur;
     let kernel = program.kernel(IOTA)?;

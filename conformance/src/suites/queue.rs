@@ -5,7 +5,7 @@ use crate::objects::{Context, Gate, Kind, Queue, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
 use crate::status::Status;
-use crate::{check, check_eq};
+use crate::{check, check_all, check_eq};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub fn all() -> Vec<Test> {
         queue,
         get_info,
     ));
-    // Only queues on a device have these.
+    // Only device-side queues have these properties.
     tests.retain(|test| !matches!(&*test.name, "info_device_default" | "info_size"));
     tests
 }
@@ -104,7 +104,7 @@ fn reports_its_flags(fixture: &Fixture) -> Done {
     let flags: ur_queue_flags_t = queue.get(UR_QUEUE_INFO_FLAGS)?;
     check!(
         flags.contains(wanted),
-        "flags {flags:?}, asked for {wanted:?}"
+        "flags are {flags:?}, expected {wanted:?}"
     );
     Ok(())
 }
@@ -121,7 +121,7 @@ fn create_with(fixture: &Fixture, flags: ur_queue_flags_t) -> Result<crate::stat
         .urQueueCreate(context.raw, fixture.device, &properties, &mut raw);
     check!(
         status.is_ok() != raw.is_null(),
-        "{status} with handle {raw:?}"
+        "urQueueCreate: {status} with the handle {raw:?}"
     );
     drop(Queue::adopt(fixture.ur, raw));
     Ok(status)
@@ -218,7 +218,7 @@ fn finish_waits(fixture: &Fixture) -> Done {
     queue.finish()?;
     check!(
         gate.is_open(),
-        "urQueueFinish returned while the queue was held back"
+        "urQueueFinish returned while the queue was blocked"
     );
     check!(
         last.is_complete()?,
@@ -236,7 +236,7 @@ fn flush(fixture: &Fixture) -> Done {
     fixture.ur.urQueueFlush(queue.raw).ok()?;
     check!(
         event.completes_within(Duration::from_secs(10))?,
-        "a flushed command does not complete by itself"
+        "a flushed command did not complete without another call"
     );
     Ok(())
 }
@@ -248,7 +248,7 @@ fn reports_whether_it_is_empty(fixture: &Fixture) -> Done {
     let empty = || queue.get::<ur_bool_t>(UR_QUEUE_INFO_EMPTY);
     check_eq!(empty()?, 1, "whether a new queue is empty");
     let gate = Gate::close(fixture, &queue)?;
-    check_eq!(empty()?, 0, "whether a queue is empty that is held back");
+    check_eq!(empty()?, 0, "whether a blocked queue is empty");
     gate.open();
     queue.finish()?;
     check_eq!(empty()?, 1, "whether a queue is empty after urQueueFinish");
@@ -265,9 +265,10 @@ fn release_with_pending_work(fixture: &Fixture) -> Done {
     gate.open_after(Duration::from_millis(20));
     drop(queue);
     event.wait()?;
-    check!(
-        memory.host::<u8>().iter().all(|byte| *byte == 0x3c),
-        "work of a released queue did not run"
+    check_all!(
+        memory.host::<u8>(),
+        0x3c,
+        "bytes filled by a released queue"
     );
     Ok(())
 }
@@ -283,9 +284,10 @@ fn in_order(fixture: &Fixture) -> Done {
         queue.copy(result.ptr, memory.ptr, 1 << 20, &[])?;
         if round % 10 == 9 {
             queue.finish()?;
-            check!(
-                result.host::<u8>().iter().all(|byte| *byte == round),
-                "round {round}: commands ran out of order"
+            check_all!(
+                result.host::<u8>(),
+                round,
+                "bytes in round {round} of commands in order"
             );
         }
     }
@@ -303,9 +305,10 @@ fn out_of_order_waits_for_events(fixture: &Fixture) -> Done {
         let filled = queue.fill(memory.ptr, round, 1 << 20, &[&before])?;
         before = queue.copy(result.ptr, memory.ptr, 1 << 20, &[&filled])?;
         before.wait()?;
-        check!(
-            result.host::<u8>().iter().all(|byte| *byte == round),
-            "round {round}: a wait list was ignored"
+        check_all!(
+            result.host::<u8>(),
+            round,
+            "bytes in round {round} of commands with wait lists"
         );
     }
     Ok(())
@@ -321,11 +324,11 @@ fn out_of_order_commands_are_independent(fixture: &Fixture) -> Done {
     let free = queue.fill(memory.ptr, 2_u8, 4096, &[])?;
     check!(
         free.completes_within(Duration::from_secs(10))?,
-        "an independent command waits for one that is held back"
+        "an independent command waits for a blocked one"
     );
     check!(
         !held.is_complete()?,
-        "a command completed before what it waits for"
+        "a command completed before its wait list"
     );
     gate.open();
     queue.finish()?;
@@ -343,13 +346,13 @@ fn enqueue_does_not_block(fixture: &Fixture) -> Done {
         let memory = context.usm(fixture, Kind::Device, 100 * 4096)?;
         let gate = Gate::close(fixture, &queue)?;
         for page in 0..100 {
-            // Each its own: out of order they may run side by side.
+            // Each fill has its own page, since an out-of-order queue may run them concurrently.
             let to = memory.ptr.wrapping_byte_add(page * 4096);
             queue.fill(to, 1_u8, 4096, &[&gate.event])?;
         }
         check!(
             !gate.is_open() && !gate.event.is_complete()?,
-            "an enqueue waited for its wait list"
+            "a call that enqueues waited for its wait list"
         );
         gate.open();
         queue.finish()?;

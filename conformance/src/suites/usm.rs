@@ -1,10 +1,10 @@
-//! Synchronous USM: kinds, alignment, sizes, alloc info, pools, and the commands on pointers.
+//! Synchronous USM: kinds, alignment, sizes, allocation info, pools, and commands on pointers.
 
 use crate::fixture::Fixture;
 use crate::objects::{Context, Kind, Usm, info};
 use crate::outcome::Done;
 use crate::registry::Test;
-use crate::{check, check_eq};
+use crate::{check, check_all, check_eq};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use ur::abi::*;
@@ -66,7 +66,7 @@ fn write_and_read(fixture: &Fixture, kind: Kind) -> Done {
         queue.write(memory.ptr, &data)?;
         check!(
             queue.read::<u8>(memory.ptr, size, &[])? == data,
-            "{size} bytes came back changed"
+            "{size} bytes were read back changed"
         );
     }
     Ok(())
@@ -343,17 +343,16 @@ fn host_memory_is_visible_everywhere(fixture: &Fixture) -> Done {
     let queue = context.in_order(fixture)?;
     let mut memory = context.usm(fixture, Kind::Host, 4096)?;
     memory.host_mut::<u32>().fill(17);
-    check!(
-        queue
-            .read::<u32>(memory.ptr, 1024, &[])?
-            .iter()
-            .all(|word| *word == 17),
-        "host writes"
+    check_all!(
+        queue.read::<u32>(memory.ptr, 1024, &[])?,
+        17,
+        "words read after host writes"
     );
     queue.fill(memory.ptr, 19_u32, 4096, &[])?.wait()?;
-    check!(
-        memory.host::<u32>().iter().all(|word| *word == 19),
-        "device writes"
+    check_all!(
+        memory.host::<u32>(),
+        19,
+        "words seen by the host after device writes"
     );
     Ok(())
 }
@@ -365,17 +364,16 @@ fn shared_memory_migrates(fixture: &Fixture) -> Done {
     let mut memory = context.usm(fixture, Kind::Shared, 1 << 20)?;
     for round in 0..4_u32 {
         memory.host_mut::<u32>().fill(round);
-        check!(
-            queue
-                .read::<u32>(memory.ptr, 1 << 18, &[])?
-                .iter()
-                .all(|word| *word == round),
-            "host writes"
+        check_all!(
+            queue.read::<u32>(memory.ptr, 1 << 18, &[])?,
+            round,
+            "words read after host writes"
         );
         queue.fill(memory.ptr, round + 100, 1 << 20, &[])?.wait()?;
-        check!(
-            memory.host::<u32>().iter().all(|word| *word == round + 100),
-            "device writes"
+        check_all!(
+            memory.host::<u32>(),
+            round + 100,
+            "words seen by the host after device writes"
         );
     }
     Ok(())
@@ -392,18 +390,20 @@ fn free_with_pending_work(fixture: &Fixture) -> Done {
     queue.fill(memory.ptr, 0xaa_u8, size, &[])?;
     queue.copy(result.ptr, memory.ptr, size, &[])?;
     gate.open_after(std::time::Duration::from_millis(50));
-    // May block until the commands have ended.
+    // The free may block until the commands have ended.
     fixture.ur.urUSMFree(context.raw, memory.into_raw()).ok()?;
     let mut other = context.usm(fixture, Kind::Host, size)?;
     other.host_mut::<u8>().fill(0xbb);
     queue.finish()?;
-    check!(
-        other.host::<u8>().iter().all(|byte| *byte == 0xbb),
-        "pending work wrote into a new allocation"
+    check_all!(
+        other.host::<u8>(),
+        0xbb,
+        "bytes of a new allocation after pending work"
     );
-    check!(
-        result.host::<u8>().iter().all(|byte| *byte == 0xaa),
-        "a new allocation wrote into memory still in use"
+    check_all!(
+        result.host::<u8>(),
+        0xaa,
+        "bytes of the freed block, copied by pending work"
     );
     Ok(())
 }
@@ -427,10 +427,7 @@ fn context_copy(fixture: &Fixture) -> Done {
         .ur
         .urUSMContextMemcpyExp(context.raw, dst.ptr, src.ptr, 4096)
         .ok()?;
-    check!(
-        dst.host::<u8>().iter().all(|byte| *byte == 4),
-        "a copy in the context went wrong"
-    );
+    check_all!(dst.host::<u8>(), 4, "bytes of a copy in the context");
     Ok(())
 }
 
@@ -444,14 +441,11 @@ fn import_and_release(fixture: &Fixture) -> Done {
         .urUSMImportExp(context.raw, pointer, plain.len())
         .ok()?;
     fixture.ur.urUSMReleaseExp(context.raw, pointer).ok()?;
-    check!(
-        plain.iter().all(|byte| *byte == 1),
-        "importing changed the memory"
-    );
+    check_all!(plain, 1, "bytes after an import and a release");
     Ok(())
 }
 
-/// Whole pages, as registration may want them.
+/// Whole pages, since a driver may register only those.
 #[repr(align(4096))]
 struct Pages([u8; 1 << 14]);
 
@@ -472,9 +466,6 @@ fn register_host_memory(fixture: &Fixture) -> Done {
     ur.urUSMHostAllocUnregisterExp(context.raw, pointer).ok()?;
     ur.urUSMHostAllocUnregisterExp(context.raw, pointer)
         .fails(UR_RESULT_ERROR_INVALID_VALUE)?;
-    check!(
-        pages.0.iter().all(|byte| *byte == 2),
-        "commands on registered memory"
-    );
+    check_all!(pages.0, 2, "bytes of registered memory after a fill");
     Ok(())
 }

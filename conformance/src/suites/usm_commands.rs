@@ -1,10 +1,10 @@
 //! Commands on USM pointers: copies, fills, prefetches and advice.
 
-use crate::check;
 use crate::fixture::Fixture;
 use crate::objects::{Context, Kind, Queue};
 use crate::outcome::Done;
 use crate::registry::Test;
+use crate::{check, check_all};
 use std::ptr::{null, null_mut};
 use ur::abi::*;
 
@@ -37,7 +37,7 @@ fn copy_between_kinds(fixture: &Fixture) -> Done {
                 .iter()
                 .enumerate()
                 .all(|(at, byte)| *byte == if (3..9_004).contains(&at) { tag } else { 0 });
-            check!(copied, "a copy from {from} to {to} memory went wrong");
+            check!(copied, "a copy from {from} to {to} memory is wrong");
             tag += 1;
         }
     }
@@ -63,7 +63,7 @@ fn copy_of_plain_memory(fixture: &Fixture) -> Done {
             null_mut(),
         )
         .ok()?;
-    check!(to == from, "a copy between plain host memory went wrong");
+    check!(to == from, "a copy between plain host memory is wrong");
     Ok(())
 }
 
@@ -96,7 +96,7 @@ fn fill_patterns(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Fills some memory but for the first patterns and the last one.
+/// Fills a range of an allocation. `first` patterns before it and one after it must stay unchanged.
 fn fill_part(
     fixture: &Fixture,
     context: &Context,
@@ -117,7 +117,7 @@ fn fill_part(
             .ur
             .urEnqueueUSMFill(queue.raw, to, pattern_size, from, size, 0, null(), event)
     })?;
-    // The pattern belongs to the caller again.
+    // The caller may change the pattern after the call.
     let saved = pattern.clone();
     drop(pattern);
     filled.wait()?;
@@ -126,7 +126,7 @@ fn fill_part(
     let (inside, after) = rest.split_at(size);
     check!(
         inside.chunks(pattern_size).all(|chunk| chunk == saved),
-        "{times} times a pattern of {pattern_size} bytes after {first}"
+        "a pattern of {pattern_size} bytes after {first} was not repeated {times} times"
     );
     check!(
         before.iter().chain(after).all(|byte| *byte == 0xee),
@@ -202,10 +202,7 @@ fn prefetch(fixture: &Fixture) -> Done {
         null_mut(),
     );
     empty.fails(UR_RESULT_ERROR_INVALID_SIZE)?;
-    check!(
-        memory.host::<u8>().iter().all(|byte| *byte == 5),
-        "a prefetch changed the memory"
-    );
+    check_all!(memory.host::<u8>(), 5, "bytes after a prefetch");
     Ok(())
 }
 
@@ -232,10 +229,7 @@ fn advise(fixture: &Fixture) -> Done {
             null_mut(),
         )
         .fails(UR_RESULT_ERROR_INVALID_SIZE)?;
-    check!(
-        memory.host::<u8>().iter().all(|byte| *byte == 6),
-        "advice changed the memory"
-    );
+    check_all!(memory.host::<u8>(), 6, "bytes after advice");
     Ok(())
 }
 
@@ -261,9 +255,6 @@ fn blocking_copy(fixture: &Fixture) -> Done {
             null_mut(),
         )
         .ok()?;
-    check!(
-        dst.host::<u8>().iter().all(|byte| *byte == 8),
-        "a blocking copy returned early"
-    );
+    check_all!(dst.host::<u8>(), 8, "bytes after a blocking copy");
     Ok(())
 }

@@ -70,7 +70,7 @@ fn allocation(fixture: &Fixture, kind: Kind) -> Done {
     queue.write(memory.ptr, &[7_u8; 10_000])?;
     check!(
         queue.read::<u8>(memory.ptr, 10_000, &[])? == [7_u8; 10_000],
-        "memory of a pool"
+        "bytes of a pool's memory are wrong"
     );
     Ok(())
 }
@@ -131,7 +131,7 @@ fn allocation_outlives_its_pool(fixture: &Fixture) -> Done {
     queue.write(memory.ptr, &[9_u8; 4096])?;
     check!(
         queue.read::<u8>(memory.ptr, 4096, &[])? == [9_u8; 4096],
-        "memory of a released pool"
+        "bytes of a released pool's memory are wrong"
     );
     Ok(())
 }

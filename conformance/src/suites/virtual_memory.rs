@@ -1,11 +1,11 @@
-//! Reserved addresses and the physical memory behind them.
+//! Reserved address ranges and the physical memory mapped to them.
 
 use crate::api::Api;
 use crate::fixture::Fixture;
 use crate::objects::{Context, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
-use crate::{check, check_eq};
+use crate::{check, check_all, check_eq};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use ur::abi::*;
@@ -163,10 +163,13 @@ fn granularity(fixture: &Fixture) -> Done {
         &setup.context,
         UR_VIRTUAL_MEM_GRANULARITY_INFO_MINIMUM,
     )?;
-    check!(least.is_power_of_two(), "a granularity of {least}");
+    check!(
+        least.is_power_of_two(),
+        "the granularity {least} is no power of two"
+    );
     check!(
         setup.granule.is_multiple_of(least),
-        "recommended {}, minimum {least}",
+        "the recommended granularity {} is no multiple of the minimum {least}",
         setup.granule
     );
     Ok(())
@@ -191,7 +194,7 @@ fn map_and_use(fixture: &Fixture) -> Done {
     setup.map(start, 2, &physical, 0)?;
     queue.fill(start, 0x6b_u8, 2 * setup.granule, &[])?;
     let data = queue.read::<u8>(start, 2 * setup.granule, &[])?;
-    check!(data.iter().all(|byte| *byte == 0x6b), "mapped memory");
+    check_all!(data, 0x6b, "bytes of mapped memory");
     setup.unmap(start, 2)?;
     setup.free(start, 2)
 }
@@ -207,9 +210,10 @@ fn remap_keeps_data(fixture: &Fixture) -> Done {
     setup.unmap(first, 1)?;
     setup.map(second, 1, &physical, 0)?;
     let data = queue.read::<u8>(second, setup.granule, &[])?;
-    check!(
-        data.iter().all(|byte| *byte == 0x17),
-        "physical memory mapped elsewhere"
+    check_all!(
+        data,
+        0x17,
+        "bytes of physical memory mapped to another address"
     );
     setup.unmap(second, 1)?;
     setup.free(first, 1)?;
@@ -226,10 +230,7 @@ fn two_mappings_of_one_memory(fixture: &Fixture) -> Done {
     setup.map(second, 1, &physical, 1)?;
     queue.fill(first, 0x2d_u8, setup.granule, &[])?;
     let data = queue.read::<u8>(second, setup.granule, &[])?;
-    check!(
-        data.iter().all(|byte| *byte == 0x2d),
-        "one memory at two addresses"
-    );
+    check_all!(data, 0x2d, "bytes at the second address");
     for start in [first, second] {
         setup.unmap(start, 1)?;
         setup.free(start, 1)?;
@@ -255,15 +256,11 @@ fn adjacent_mappings_form_one_range(fixture: &Fixture) -> Done {
     )?;
     let data = queue.read::<u8>(start, 2 * setup.granule, &[])?;
     let half = setup.granule / 2;
-    check!(
-        data[..half].iter().all(|byte| *byte == 1),
-        "what was there before the range grew"
-    );
-    check!(
-        data[half..half + setup.granule]
-            .iter()
-            .all(|byte| *byte == 2),
-        "a fill over both memories"
+    check_all!(data[..half], 1, "bytes from before the range grew");
+    check_all!(
+        data[half..half + setup.granule],
+        2,
+        "bytes of a fill over both mappings"
     );
     setup.unmap(start, 1)?;
     setup.unmap(next, 1)?;
@@ -355,13 +352,13 @@ fn physical_for_ipc(fixture: &Fixture) -> Done {
                 .ur
                 .urPhysicalMemGetInfo(physical.raw, what, size, value, ret)
         })?;
-        check_eq!(reported.flags, flags, "the flags that it was made with");
+        check_eq!(reported.flags, flags, "flags of the physical memory");
         let start = setup.reserve(1)?;
         setup.map(start, 1, &physical, 0)?;
         let queue = setup.context.in_order(fixture)?;
         queue.fill(start, 7_u8, setup.granule, &[])?;
         let data: Vec<u8> = queue.read(start, setup.granule, &[])?;
-        check!(data.iter().all(|byte| *byte == 7), "what was filled");
+        check_all!(data, 7, "bytes of a fill");
         setup.unmap(start, 1)?;
         setup.free(start, 1)?;
     }

@@ -1,9 +1,9 @@
-//! Allocation, use and free without anything in the way.
+//! Allocation, use and free with nothing pending.
 
 use super::*;
-use crate::check_eq;
 use crate::kernels::{IOTA, VERIFY};
 use crate::objects::{Arg, Program, alloc_info};
+use crate::{check, check_all, check_eq};
 use std::ffi::c_void;
 
 const SUITE: &str = "async_alloc";
@@ -83,7 +83,6 @@ fn aligned_and_disjoint(setup: &Setup, kind: Kind) -> Done {
         sorted.windows(2).all(|pair| !pair[0].overlaps(&pair[1])),
         "two live blocks overlap"
     );
-    // Each keeps its own data.
     for (index, block) in blocks.iter().enumerate() {
         queue.fill(block.ptr, index as u8, block.size, &[])?;
     }
@@ -217,18 +216,13 @@ fn host_access(setup: &Setup, kind: Kind) -> Done {
     let (block, allocated) = queue.alloc_event(kind, &pool, 4096, &[])?;
     allocated.wait()?;
     block.host::<u32>().fill(77);
-    check!(
-        queue
-            .read::<u32>(block.ptr, 1024, &[])?
-            .iter()
-            .all(|word| *word == 77),
+    check_all!(
+        queue.read::<u32>(block.ptr, 1024, &[])?,
+        77,
         "what the host wrote"
     );
     queue.fill(block.ptr, 78_u32, 4096, &[])?.wait()?;
-    check!(
-        block.host::<u32>().iter().all(|word| *word == 78),
-        "what the device wrote"
-    );
+    check_all!(block.host::<u32>(), 78, "what the device wrote");
     queue.free(block, &[])?;
     queue.finish()
 }
@@ -328,7 +322,7 @@ fn large_block(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let size = 96 * MIB + 4097;
     let block = queue.alloc(kind, &pool, size, &[])?;
-    // Only its ends and a few places within, to be quick.
+    // Reads and writes at a few offsets only, for speed.
     for offset in (0..size - 64).step_by(7 * MIB).chain([size - 64]) {
         queue.fill(block.ptr.wrapping_byte_add(offset), 0x77_u8, 64, &[])?;
     }

@@ -6,7 +6,7 @@ use crate::status::Status;
 
 const SUITE: &str = "async_errors";
 
-/// What running out of memory may be called.
+/// The codes for running out of memory.
 pub const OUT_OF_MEMORY: [ur_result_t; 3] = [
     UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
     UR_RESULT_ERROR_OUT_OF_HOST_MEMORY,
@@ -42,7 +42,7 @@ pub fn all() -> Vec<Test> {
     tests
 }
 
-/// An allocation that is to be refused; sees that nothing was written and nothing counted.
+/// Makes an allocation that must be refused, and checks that it wrote and counted nothing.
 fn refuse(setup: &Setup, kind: Kind, size: usize, check: impl Fn(Status) -> Done) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let (used, reserved) = (pool.used()?, pool.reserved()?);
@@ -107,7 +107,7 @@ fn double_free(setup: &Setup, kind: Kind) -> Done {
     queue.finish()?;
     free(&queue, block.ptr).fails(UR_RESULT_ERROR_INVALID_MEM_OBJECT)?;
     check_eq!(pool.used()?, 0, "used bytes after a double free");
-    // Also while the free is pending.
+    // Refused while the free is pending, too.
     let block = queue.alloc(kind, &pool, 4096, &[])?;
     let gate = setup.gate(&queue)?;
     queue.free(block, &[])?;
@@ -164,11 +164,11 @@ fn wait_lists(setup: &Setup, kind: Kind) -> Done {
 /// Null queues, results and pointers are refused.
 fn null_handles_and_pointers(setup: &Setup, kind: Kind) -> Done {
     let ur = setup.fixture.ur;
-    let nobody = Queue::adopt(ur, null_mut());
+    let null_queue = Queue::adopt(ur, null_mut());
     let queue = setup.in_order()?;
     let mut ptr = null_mut();
     let none = kind.enqueue(
-        &nobody,
+        &null_queue,
         null_mut(),
         64,
         null(),
@@ -189,7 +189,7 @@ fn null_handles_and_pointers(setup: &Setup, kind: Kind) -> Done {
     nowhere.fails(UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     free(&queue, null_mut()).fails(UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     let local = &raw const queue;
-    free(&nobody, local.cast_mut().cast()).fails(UR_RESULT_ERROR_INVALID_NULL_HANDLE)
+    free(&null_queue, local.cast_mut().cast()).fails(UR_RESULT_ERROR_INVALID_NULL_HANDLE)
 }
 
 /// A free of a pointer that is no block is refused and gives no event.

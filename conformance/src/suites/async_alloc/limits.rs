@@ -1,7 +1,7 @@
 //! The maximum size of a pool.
 
 use super::errors::OUT_OF_MEMORY;
-use super::fixtures::{A, B, Doomed};
+use super::fixtures::{A, B, PendingFree};
 use super::*;
 use crate::check_eq;
 use crate::objects::Limits;
@@ -59,7 +59,7 @@ pub fn all() -> Vec<Test> {
     tests
 }
 
-/// A pool that keeps all it has, up to a maximum.
+/// A pool with a maximum size that never releases memory by itself.
 fn limited(setup: &Setup, maximum: usize) -> Result<Pool, Stop> {
     Pool::with_limits(
         setup.fixture,
@@ -72,7 +72,7 @@ fn limited(setup: &Setup, maximum: usize) -> Result<Pool, Stop> {
 }
 
 fn maximum_of(pool: &Pool) -> Result<usize, Stop> {
-    pool.figure(UR_USM_POOL_INFO_MAXIMUM_SIZE_EXP)
+    pool.statistic(UR_USM_POOL_INFO_MAXIMUM_SIZE_EXP)
 }
 
 /// A pool reports its maximum size, 0 for no limit.
@@ -80,7 +80,7 @@ fn maximum_is_reported(setup: &Setup) -> Done {
     let maximum = maximum_of(&limited(setup, MAXIMUM)?)?;
     check!(
         (MAXIMUM..=2 * MAXIMUM).contains(&maximum),
-        "maximum {maximum}, asked for {MAXIMUM}"
+        "maximum {maximum}, expected {MAXIMUM} to twice as much"
     );
     check_eq!(
         maximum_of(&setup.pool()?)?,
@@ -112,7 +112,7 @@ fn refuse(queue: &Queue, kind: Kind, pool: &Pool, size: usize) -> Done {
     check_eq!(pool.used()?, used, "used bytes after a refusal");
     check!(
         pool.reserved()? <= reserved.max(maximum_of(pool)?),
-        "reserved bytes after a refusal"
+        "reserved bytes rose above the maximum at a refusal"
     );
     Ok(())
 }
@@ -127,7 +127,7 @@ fn larger_than_the_maximum(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
-/// Allocates until the pool has no more.
+/// Allocates until the pool refuses.
 fn exhaust(queue: &Queue, kind: Kind, pool: &Pool, size: usize) -> Result<Vec<Block>, Stop> {
     let mut blocks = Vec::new();
     loop {
@@ -141,7 +141,7 @@ fn exhaust(queue: &Queue, kind: Kind, pool: &Pool, size: usize) -> Result<Vec<Bl
         }
         check!(
             blocks.len() <= 4 * MAXIMUM / size,
-            "a limited pool has handed out {} times {size} bytes",
+            "a limited pool has given {} blocks of {size} bytes",
             blocks.len()
         );
     }
@@ -153,7 +153,7 @@ fn exhausted_pool_refuses(setup: &Setup, kind: Kind) -> Done {
     let blocks = exhaust(&queue, kind, &pool, 3 * MIB)?;
     check!(
         blocks.len() >= 7,
-        "{} blocks of 3 MiB fitted in {MAXIMUM} bytes",
+        "{} blocks of 3 MiB fitted in {MAXIMUM} bytes, expected at least 7",
         blocks.len()
     );
     refuse(&queue, kind, &pool, 3 * MIB)?;
@@ -173,7 +173,7 @@ fn maximum_is_never_exceeded(setup: &Setup, kind: Kind) -> Done {
     for size in [100, 5000, MIB, 7 * MIB + 1, 64 * KIB] {
         let blocks = exhaust(&queue, kind, &pool, size.max(64 * KIB))?;
         let (high, maximum) = (
-            pool.figure(UR_USM_POOL_INFO_RESERVED_HIGH_EXP)?,
+            pool.statistic(UR_USM_POOL_INFO_RESERVED_HIGH_EXP)?,
             maximum_of(&pool)?,
         );
         check!(
@@ -194,7 +194,7 @@ fn freed_memory_serves_again(setup: &Setup, kind: Kind) -> Done {
         let blocks = exhaust(&queue, kind, &pool, 2 * MIB)?;
         check!(
             blocks.len() >= 12,
-            "{} blocks of 2 MiB fitted in {MAXIMUM} bytes",
+            "{} blocks of 2 MiB fitted in {MAXIMUM} bytes, expected at least 12",
             blocks.len()
         );
         blocks
@@ -212,23 +212,23 @@ fn pending_free_serves(setup: &Setup, kind: Kind) -> Done {
         limited(setup, MAXIMUM)?,
     );
     let size = MAXIMUM / 4 * 3;
-    let doomed = Doomed::new(setup, &first, first.alloc(kind, &pool, size, &[])?)?;
+    let pending_free = PendingFree::new(setup, &first, first.alloc(kind, &pool, size, &[])?)?;
     let start = Instant::now();
     let (block, allocated) = second.alloc_event(kind, &pool, size, &[])?;
     check!(
-        start.elapsed() < Duration::from_secs(5) && !doomed.gate.is_open(),
+        start.elapsed() < Duration::from_secs(5) && !pending_free.gate.is_open(),
         "an allocation blocked the host"
     );
     let filled = second.fill(block.ptr, B, size, &[])?;
     pending(
         &allocated,
-        "an allocation completed before the free that serves it",
+        "an allocation completed before the free of its memory",
     )?;
     check!(
         !filled.is_complete()?,
-        "a use ran before the free that serves it"
+        "a use ran before the free of its memory"
     );
-    doomed.check_untouched(&first)?;
+    pending_free.open_and_check(&first)?;
     all_bytes(&second, block, B)?;
     second.free(block, &[])?;
     second.finish()
@@ -241,10 +241,10 @@ fn pending_frees_of_several_queues(setup: &Setup, kind: Kind) -> Done {
         .collect::<Result<Vec<Queue>, Stop>>()?;
     let (last, pool) = (setup.in_order()?, limited(setup, MAXIMUM)?);
     let size = MAXIMUM / 8;
-    // Each queue holds some of the pool, freed but pending.
-    let mut doomed = Vec::new();
+    // Each queue has a pending free of an eighth of the pool.
+    let mut pending_free = Vec::new();
     for queue in &queues {
-        doomed.push(Doomed::new(
+        pending_free.push(PendingFree::new(
             setup,
             queue,
             queue.alloc(kind, &pool, size, &[])?,
@@ -254,14 +254,14 @@ fn pending_frees_of_several_queues(setup: &Setup, kind: Kind) -> Done {
     let served = rest.len();
     check!(
         served >= 6,
-        "{served} blocks of an eighth of the pool were served"
+        "{served} blocks of an eighth of the pool were served, expected at least 6"
     );
     for block in rest {
         last.fill(block.ptr, B, size, &[])?;
         last.free(block, &[])?;
     }
-    for (doomed, queue) in doomed.iter().zip(&queues) {
-        doomed.check_untouched(queue)?;
+    for (pending_free, queue) in pending_free.iter().zip(&queues) {
+        pending_free.open_and_check(queue)?;
     }
     last.finish()
 }
@@ -289,18 +289,21 @@ fn pending_free_serves_out_of_order(setup: &Setup, kind: Kind) -> Done {
         limited(setup, MAXIMUM)?,
     );
     let size = MAXIMUM / 4 * 3;
-    let doomed = Doomed::new(setup, &first, first.alloc(kind, &pool, size, &[])?)?;
+    let pending_free = PendingFree::new(setup, &first, first.alloc(kind, &pool, size, &[])?)?;
     let (block, allocated) = second.alloc_event(kind, &pool, size, &[])?;
-    check!(!doomed.gate.is_open(), "an allocation blocked the host");
+    check!(
+        !pending_free.gate.is_open(),
+        "an allocation blocked the host"
+    );
     let filled = second.fill(block.ptr, B, size, &[&allocated])?;
-    pending(&filled, "a use ran before the free that serves it")?;
-    doomed.check_untouched(&first)?;
+    pending(&filled, "a use ran before the free of its memory")?;
+    pending_free.open_and_check(&first)?;
     filled.wait()?;
     second.free(block, &[&filled])?;
     second.finish()
 }
 
-/// Which queue asks for memory that others have pending.
+/// The queue that asks for memory with pending frees.
 #[derive(Clone, Copy)]
 enum Asks {
     FirstFreeing,
@@ -325,8 +328,8 @@ fn pending_quarters_serve_out_of_order(setup: &Setup, kind: Kind) -> Done {
 
 /// Allocates three quarters of a pool as one block while the frees of all four quarters are pending.
 ///
-/// One queue or four free the quarters. The allocation is made with an event and without. The old
-/// uses' data must stay intact.
+/// One queue or four free the quarters. The allocation is made with an event and without. The old data must
+/// stay intact.
 fn pending_quarters(setup: &Setup, kind: Kind, asks: Asks) -> Done {
     for (freeing, wanted) in [(1, false), (1, true), (4, false), (4, true)] {
         let pool = limited(setup, MAXIMUM)?;
@@ -354,7 +357,7 @@ fn pending_quarters(setup: &Setup, kind: Kind, asks: Asks) -> Done {
             of(at).copy(result.ptr, block.ptr, size, &[])?;
             of(at).free(*block, &[])?;
         }
-        // The allocation may wait on the host, so that somebody else has to let the queues go.
+        // The allocation may block the host, so another thread opens the gates.
         for gate in &gates {
             gate.open_after(Duration::from_millis(50));
         }
@@ -375,10 +378,13 @@ fn pending_quarters(setup: &Setup, kind: Kind, asks: Asks) -> Done {
         filled.wait()?;
         all_bytes(queue, block, B)?;
         let (high, maximum) = (
-            pool.figure(UR_USM_POOL_INFO_RESERVED_HIGH_EXP)?,
+            pool.statistic(UR_USM_POOL_INFO_RESERVED_HIGH_EXP)?,
             maximum_of(&pool)?,
         );
-        check!(high <= maximum, "{high} bytes reserved of {maximum}");
+        check!(
+            high <= maximum,
+            "{high} bytes were reserved under a maximum of {maximum}"
+        );
         queue.free(block, &[])?;
         queue.finish()?;
     }
@@ -395,10 +401,10 @@ fn pending_memory_of_another_kind(setup: &Setup, kind: Kind) -> Done {
         let (freeing, pool) = (setup.in_order()?, limited(setup, MAXIMUM)?);
         let size = MAXIMUM / 4 * 3;
         let block = freeing.alloc(other, &pool, size, &[])?;
-        let doomed = Doomed::new(setup, &freeing, block)?;
-        doomed.gate.open_after(Duration::from_millis(50));
+        let pending_free = PendingFree::new(setup, &freeing, block)?;
+        pending_free.gate.open_after(Duration::from_millis(50));
         let block = queue.alloc(kind, &pool, size, &[])?;
-        doomed.check_untouched(&freeing)?;
+        pending_free.open_and_check(&freeing)?;
         queue.fill(block.ptr, B, size, &[])?.wait()?;
         all_bytes(&queue, block, B)?;
         queue.free(block, &[])?;

@@ -1,7 +1,8 @@
-//! What must not be reused: memory whose last use is pending and not ordered before the allocation.
-//! The data tells, whatever the pointers are: pattern A of the old block must reach its copy.
+//! Memory that must not be reused: its last use is pending and not ordered before the allocation.
+//!
+//! The data shows it: pattern `A` of the old block must reach its copy.
 
-use super::fixtures::{A, B, Doomed, Full, use_later};
+use super::fixtures::{A, B, Full, PendingFree, use_later};
 use super::*;
 use crate::check_eq;
 
@@ -40,12 +41,18 @@ pub fn all() -> Vec<Test> {
     tests
 }
 
-/// Fills a new block on a queue as soon as that may run, and sees that the doomed one was safe.
-fn overwrite(doomed: &Doomed, home: &Queue, queue: &Queue, block: Block, wait: &[&Event]) -> Done {
+/// Fills a new block as soon as possible, and checks that the pending use of the old one was not disturbed.
+fn overwrite(
+    pending_free: &PendingFree,
+    home: &Queue,
+    queue: &Queue,
+    block: Block,
+    wait: &[&Event],
+) -> Done {
     let filled = queue.fill(block.ptr, B, block.size, wait)?;
-    // Time enough for a fill that waits for nothing.
+    // Gives a fill that waits for nothing the time to run.
     filled.completes_within(MOMENT)?;
-    doomed.check_untouched(home)?;
+    pending_free.open_and_check(home)?;
     filled.wait()?;
     let data = queue.read::<u8>(block.ptr, block.size, &[])?;
     check!(
@@ -60,9 +67,9 @@ fn overwrite(doomed: &Doomed, home: &Queue, queue: &Queue, block: Block, wait: &
 fn without_dependency(setup: &Setup, kind: Kind) -> Done {
     let (first, second) = (setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
-    let doomed = Doomed::new(setup, &first, full.take()?)?;
+    let pending_free = PendingFree::new(setup, &first, full.take()?)?;
     let block = second.alloc(kind, &full.pool, SIZE, &[])?;
-    overwrite(&doomed, &first, &second, block, &[])?;
+    overwrite(&pending_free, &first, &second, block, &[])?;
     full.empty(&second)
 }
 
@@ -70,15 +77,15 @@ fn without_dependency(setup: &Setup, kind: Kind) -> Done {
 fn grows_rather_than_waits(setup: &Setup, kind: Kind) -> Done {
     let (first, second) = (setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
-    let doomed = Doomed::new(setup, &first, full.take()?)?;
+    let pending_free = PendingFree::new(setup, &first, full.take()?)?;
     let (block, allocated) = second.alloc_event(kind, &full.pool, SIZE, &[])?;
     check!(
-        !block.overlaps(&doomed.block),
-        "a block was handed out whose free is pending"
+        !block.overlaps(&pending_free.block),
+        "an allocation got a block whose free is pending"
     );
     check!(
         full.pool.reserved()? > full.reserved,
-        "a full pool has not grown"
+        "a full pool did not grow"
     );
     completes(
         &allocated,
@@ -90,10 +97,10 @@ fn grows_rather_than_waits(setup: &Setup, kind: Kind) -> Done {
         "a use waits for a queue that it does not depend on",
     )?;
     check!(
-        !doomed.death.is_complete()?,
-        "the free completed though its queue is held back"
+        !pending_free.freed.is_complete()?,
+        "the free completed although its queue is blocked"
     );
-    doomed.check_untouched(&first)?;
+    pending_free.open_and_check(&first)?;
     second.free(block, &[])?;
     full.empty(&second)
 }
@@ -124,9 +131,9 @@ fn event_before_the_free(setup: &Setup, kind: Kind) -> Done {
     let (first, second) = (setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
     let early = first.marker(&[])?;
-    let doomed = Doomed::new(setup, &first, full.take()?)?;
+    let pending_free = PendingFree::new(setup, &first, full.take()?)?;
     let block = second.alloc(kind, &full.pool, SIZE, &[&early])?;
-    overwrite(&doomed, &first, &second, block, &[])?;
+    overwrite(&pending_free, &first, &second, block, &[])?;
     full.empty(&second)
 }
 
@@ -154,7 +161,7 @@ fn free_on_idle_queue_of_pending_use(setup: &Setup, kind: Kind) -> Done {
 fn parts_of_a_pending_block(setup: &Setup, kind: Kind) -> Done {
     let (first, second) = (setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, 4 * MIB)?;
-    let doomed = Doomed::new(setup, &first, full.take()?)?;
+    let pending_free = PendingFree::new(setup, &first, full.take()?)?;
     let mut parts = Vec::new();
     for size in [64, 4 * KIB, 64 * KIB, MIB, 64, 2 * MIB] {
         let part = second.alloc(kind, &full.pool, size, &[])?;
@@ -162,7 +169,7 @@ fn parts_of_a_pending_block(setup: &Setup, kind: Kind) -> Done {
         parts.push(part);
     }
     second.marker(&[])?.completes_within(MOMENT)?;
-    doomed.check_untouched(&first)?;
+    pending_free.open_and_check(&first)?;
     parts
         .into_iter()
         .try_for_each(|part| second.free(part, &[]))?;
@@ -173,18 +180,18 @@ fn parts_of_a_pending_block(setup: &Setup, kind: Kind) -> Done {
 fn neighbour_of_a_pending_block(setup: &Setup, kind: Kind) -> Done {
     let (first, second) = (setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
-    let mut doomed = None;
-    // All but one in the middle die on the idle queue.
+    let mut pending_free = None;
+    // All blocks but one in the middle are freed on the idle queue.
     let middle = full.filler.len() / 2;
     for (index, block) in std::mem::take(&mut full.filler).into_iter().enumerate() {
         match index == middle {
-            true => doomed = Some(Doomed::new(setup, &first, block)?),
+            true => pending_free = Some(PendingFree::new(setup, &first, block)?),
             false => second.free(block, &[])?,
         }
     }
     let large = second.alloc(kind, &full.pool, full.reserved / 4 * 3, &[])?;
-    match doomed {
-        Some(doomed) => overwrite(&doomed, &first, &second, large, &[])?,
+    match pending_free {
+        Some(pending_free) => overwrite(&pending_free, &first, &second, large, &[])?,
         None => return Err(Stop::failed("the pool has no block")),
     }
     full.empty(&second)
@@ -216,9 +223,9 @@ fn free_after_two_uses(setup: &Setup, kind: Kind) -> Done {
 fn out_of_order_without_dependency(setup: &Setup, kind: Kind) -> Done {
     let (first, second) = (setup.in_order()?, setup.out_of_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
-    let doomed = Doomed::new(setup, &first, full.take()?)?;
+    let pending_free = PendingFree::new(setup, &first, full.take()?)?;
     let (block, allocated) = second.alloc_event(kind, &full.pool, SIZE, &[])?;
-    overwrite(&doomed, &first, &second, block, &[&allocated])?;
+    overwrite(&pending_free, &first, &second, block, &[&allocated])?;
     full.empty(&second)
 }
 
@@ -236,7 +243,7 @@ fn out_of_order_without_event(setup: &Setup, kind: Kind) -> Done {
     let other = queue.alloc(kind, &full.pool, SIZE, &[])?;
     check!(
         !other.overlaps(&block),
-        "a block was handed out whose free is pending"
+        "an allocation got a block whose free is pending"
     );
     let overwritten = queue.fill(other.ptr, B, SIZE, &[])?;
     completes(

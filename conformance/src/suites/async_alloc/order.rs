@@ -1,4 +1,4 @@
-//! When allocations and frees complete, and what they hold back.
+//! When allocations and frees complete, and which commands they block.
 
 use super::fixtures::{A, B};
 use super::*;

@@ -1,4 +1,4 @@
-//! Out-of-order queues: diamonds, and what barriers, markers and finish cover.
+//! Out-of-order queues: diamonds, and the commands that barriers, markers and finish wait for.
 
 use super::fixtures::A;
 use super::*;
@@ -119,7 +119,10 @@ fn kernels_in_a_diamond(setup: &Setup) -> Done {
             .iter()
             .enumerate()
             .all(|(at, word)| *word == round + 6 + 2 * at as u32);
-        check!(right, "round {round} of a diamond of kernels");
+        check!(
+            right,
+            "wrong words in round {round} of a diamond of kernels"
+        );
     }
     queue.finish()?;
     check_eq!(pool.used()?, 0, "used bytes");
@@ -223,13 +226,13 @@ fn random_graph(setup: &Setup) -> Done {
     let results = setup.result(600 * SLOT)?;
     let mut live: Vec<(Block, Event, u8)> = Vec::new();
     let mut wanted = Vec::new();
-    let mut deaths: Vec<Event> = Vec::new();
+    let mut frees: Vec<Event> = Vec::new();
     for step in 0..600 {
         let size = [SLOT, 2 * SLOT, 16 * SLOT][next(3)];
-        let death =
-            (!deaths.is_empty() && next(2) == 0).then(|| deaths.swap_remove(next(deaths.len())));
+        let freed =
+            (!frees.is_empty() && next(2) == 0).then(|| frees.swap_remove(next(frees.len())));
         let (block, allocated) =
-            queue.alloc_event(Kind::Device, &pool, size, &death.iter().collect::<Vec<_>>())?;
+            queue.alloc_event(Kind::Device, &pool, size, &freed.iter().collect::<Vec<_>>())?;
         let tag = step as u8;
         let filled = queue.fill(block.ptr, tag, size, &[&allocated])?;
         live.push((block, filled, tag));
@@ -239,7 +242,7 @@ fn random_graph(setup: &Setup) -> Done {
             let from = block.ptr.wrapping_byte_add(block.size - SLOT);
             let copied = queue.copy(target, from, SLOT, &[&ready])?;
             wanted.push(tag);
-            deaths.push(queue.free_event(block, &[&copied])?);
+            frees.push(queue.free_event(block, &[&copied])?);
         }
     }
     queue.finish()?;

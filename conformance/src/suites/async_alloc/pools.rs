@@ -1,6 +1,6 @@
-//! Pools: default, current and created ones, their flags and their end.
+//! Pools: default, current and created ones, their flags and their destruction.
 
-use super::fixtures::{A, B, Doomed};
+use super::fixtures::{A, B, PendingFree};
 use super::*;
 use crate::check_eq;
 use crate::objects::{Limits, alloc_info};
@@ -52,7 +52,7 @@ fn default_is_stable(setup: &Setup) -> Done {
     check_eq!(
         setup.default_pool()?.raw,
         first.raw,
-        "default pool, asked for twice"
+        "default pool, second query"
     );
     check_eq!(
         Pool::current_of(setup.fixture, &setup.context)?.raw,
@@ -65,7 +65,7 @@ fn default_is_stable(setup: &Setup) -> Done {
     check_eq!(
         setup.default_pool()?.raw,
         first.raw,
-        "default pool, asked for again after its use"
+        "default pool, query after its use"
     );
     Ok(())
 }
@@ -135,7 +135,7 @@ fn current_can_be_set(setup: &Setup) -> Done {
         check_eq!(of, pool.raw, "pool of an allocation with a null pool");
         queue.free(block, &[])?;
     }
-    // A block goes back to where it came from.
+    // A block returns to the pool that it came from.
     let before = default.used()?;
     queue.free(early, &[])?;
     check!(
@@ -146,7 +146,7 @@ fn current_can_be_set(setup: &Setup) -> Done {
     check_eq!(
         Pool::current_of(setup.fixture, &setup.context)?.raw,
         default.raw,
-        "current pool, set back"
+        "current pool after its restoration"
     );
     queue.finish()
 }
@@ -172,7 +172,7 @@ fn current_is_kept_alive(setup: &Setup) -> Done {
 /// A zero-initialised pool gives memory of zeros when it first comes from the system.
 fn zero_initialised(setup: &Setup, kind: Kind) -> Done {
     let queue = setup.in_order()?;
-    // Leave something behind for the system to hand out.
+    // Leaves memory with other data for the system to hand out.
     let dirty = Pool::with_limits(
         setup.fixture,
         &setup.context,
@@ -221,7 +221,7 @@ fn flags(setup: &Setup, kind: Kind) -> Done {
         let pool = Pool::with_flags(setup.fixture, &setup.context, flags)?;
         setup.exercise(&queue, kind, &pool, 100_000)?;
     }
-    // As DPC++ makes every pool: the hint, with limits.
+    // DPC++ makes every pool with this flag and with limits.
     let limits = ur_usm_pool_limits_desc_t {
         maxPoolableSize: 16 * MIB,
         minDriverAllocSize: MIB,
@@ -256,11 +256,11 @@ fn destroyed_while_blocks_live(setup: &Setup, kind: Kind) -> Done {
 /// Destroying a pool neither blocks nor disturbs pending work.
 fn destroyed_while_work_is_pending(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
-    let doomed = Doomed::new(setup, &queue, queue.alloc(kind, &pool, MIB, &[])?)?;
+    let pending_free = PendingFree::new(setup, &queue, queue.alloc(kind, &pool, MIB, &[])?)?;
     drop(pool);
     check!(
-        !doomed.gate.is_open(),
-        "destroying a pool waited for its work"
+        !pending_free.gate.is_open(),
+        "destroying a pool waited for pending work"
     );
     let other = setup.pool()?;
     let second = setup.in_order()?;
@@ -268,7 +268,7 @@ fn destroyed_while_work_is_pending(setup: &Setup, kind: Kind) -> Done {
     second
         .fill(block.ptr, B, MIB, &[])?
         .completes_within(MOMENT)?;
-    doomed.check_untouched(&queue)?;
+    pending_free.open_and_check(&queue)?;
     second.free(block, &[])?;
     second.finish()
 }
@@ -338,7 +338,7 @@ fn many_pools(setup: &Setup) -> Done {
         queue.fill(block.ptr, index as u8, 4096, &[])?;
         blocks.push(block);
     }
-    // In an order that mixes pools and blocks.
+    // Destroys the pools while their blocks are live.
     drop(pools);
     for (index, block) in blocks.into_iter().enumerate().rev() {
         all_bytes(&queue, block, index as u8)?;
@@ -356,12 +356,12 @@ fn pool_outlives_its_context(setup: &Setup) -> Done {
     queue.fill(block.ptr, A, MIB, &[])?;
     queue.free(block, &[])?;
     queue.finish()?;
-    // What a query tells may be used without a reference: the pool's destruction takes a context.
+    // The reported context may be used without a reference: destroying a pool takes its context.
     let reported: ur_context_handle_t = crate::objects::info::value(|size, value, ret| {
         let ur = setup.fixture.ur;
         ur.urUSMPoolGetInfo(pool.raw, UR_USM_POOL_INFO_CONTEXT, size, value, ret)
     })?;
-    check!(!reported.is_null(), "a pool without a context");
+    check!(!reported.is_null(), "the context of a pool is null");
     Ok(())
 }
 

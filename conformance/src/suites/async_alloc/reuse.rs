@@ -1,5 +1,6 @@
-//! Reuse that the program's own order allows: without growth, and without waiting for anything. In
-//! each test the block's death is pending, so that order alone can be the reason.
+//! Reuse that the program's own order allows: without growth and without waiting.
+//!
+//! In most tests the block's free is pending, so that only the order can justify the reuse.
 
 use super::fixtures::{A, B, Full};
 use super::*;
@@ -56,9 +57,9 @@ fn same_queue(setup: &Setup, kind: Kind) -> Done {
     queue.fill(block.ptr, A, SIZE, &[])?;
     queue.free(block, &[])?;
     let again = queue.alloc(kind, &full.pool, SIZE, &[])?;
-    full.no_growth()?;
+    full.has_not_grown()?;
     queue.fill(again.ptr, B, SIZE, &[])?;
-    check!(!gate.event.is_complete()?, "reuse waited");
+    check!(!gate.event.is_complete()?, "the reuse waited for the gate");
     gate.open();
     all_bytes(&queue, again, B)?;
     queue.free(again, &[])?;
@@ -76,18 +77,21 @@ fn same_queue_many_times(setup: &Setup, kind: Kind) -> Done {
         }
         queue.free(block, &[])?;
     }
-    let high = pool.figure(UR_USM_POOL_INFO_USED_HIGH_EXP)?;
-    check!(high < 2 * SIZE, "one block at a time used {high} bytes");
+    let high = pool.statistic(UR_USM_POOL_INFO_USED_HIGH_EXP)?;
+    check!(
+        high < 2 * SIZE,
+        "one block at a time used {high} bytes, expected less than two blocks"
+    );
     let one = pool.reserved()?;
     gate.open();
     queue.finish()?;
-    // What one block takes, no more.
+    // As much as one block takes, and no more.
     let fresh = setup.pool()?;
     let block = queue.alloc(kind, &fresh, SIZE, &[])?;
     check_eq!(
         one,
         fresh.reserved()?,
-        "reserved bytes after 2000 rounds, beside those for one block"
+        "reserved bytes after 2000 rounds, compared with one block"
     );
     queue.free(block, &[])?;
     queue.finish()
@@ -104,11 +108,11 @@ fn across_queues_by_the_event_of_the_free(setup: &Setup, kind: Kind) -> Done {
     first.copy(result.ptr, block.ptr, SIZE, &[])?;
     let freed = first.free_event(block, &[])?;
     let again = second.alloc(kind, &full.pool, SIZE, &[&freed])?;
-    full.no_growth()?;
+    full.has_not_grown()?;
     let filled = second.fill(again.ptr, B, SIZE, &[])?;
     pending(
         &filled,
-        "a use of the new block ran before the old one's death",
+        "a use of the new block ran before the old block's free",
     )?;
     gate.open();
     all_bytes(&second, again, B)?;
@@ -126,7 +130,7 @@ fn across_queues_by_a_later_event(setup: &Setup, kind: Kind) -> Done {
     first.free(block, &[])?;
     let later = first.marker(&[])?;
     let again = second.alloc(kind, &full.pool, SIZE, &[&later])?;
-    full.no_growth()?;
+    full.has_not_grown()?;
     gate.open();
     second.free(again, &[])?;
     full.empty(&second)
@@ -142,7 +146,7 @@ fn across_queues_by_a_barrier(setup: &Setup, kind: Kind) -> Done {
         let freed = first.free_event(block, &[])?;
         second.barrier(&[&freed])?;
         let again = second.alloc(kind, &full.pool, SIZE, &[])?;
-        full.no_growth()?;
+        full.has_not_grown()?;
         gate.open();
         second.finish()?;
         second.free(again, &[])?;
@@ -161,7 +165,7 @@ fn through_a_third_queue(setup: &Setup, kind: Kind) -> Done {
     let freed = first.free_event(block, &[])?;
     let between = second.fill(memory.ptr, 1_u8, 64, &[&freed])?;
     let again = third.alloc(kind, &full.pool, SIZE, &[&between])?;
-    full.no_growth()?;
+    full.has_not_grown()?;
     gate.open();
     third.free(again, &[])?;
     full.empty(&third)
@@ -175,13 +179,13 @@ fn on_the_queue_of_the_free(setup: &Setup, kind: Kind) -> Done {
     let gate = setup.gate(&first)?;
     let used = first.fill(block.ptr, A, SIZE, &[])?;
     second.free(block, &[&used])?;
-    // The second queue itself is after the free.
+    // The second queue is ordered after the free.
     let again = second.alloc(kind, &full.pool, SIZE, &[])?;
-    full.no_growth()?;
+    full.has_not_grown()?;
     let filled = second.fill(again.ptr, B, SIZE, &[])?;
     pending(
         &filled,
-        "a use of the new block ran before the old one's last use",
+        "a use of the new block ran before the old block's last use",
     )?;
     gate.open();
     first.finish()?;
@@ -197,7 +201,7 @@ fn after_finish(setup: &Setup, kind: Kind) -> Done {
     first.free(full.take()?, &[])?;
     first.finish()?;
     let again = second.alloc(kind, &full.pool, SIZE, &[])?;
-    full.no_growth()?;
+    full.has_not_grown()?;
     second.free(again, &[])?;
     full.empty(&second)
 }
@@ -208,7 +212,7 @@ fn after_a_wait_for_the_free(setup: &Setup, kind: Kind) -> Done {
     let mut full = Full::new(setup, kind, SIZE)?;
     first.free_event(full.take()?, &[])?.wait()?;
     let again = second.alloc(kind, &full.pool, SIZE, &[])?;
-    full.no_growth()?;
+    full.has_not_grown()?;
     second.free(again, &[])?;
     full.empty(&second)
 }
@@ -223,7 +227,7 @@ fn after_a_status_query(setup: &Setup, kind: Kind) -> Done {
         "a free on an idle queue does not complete by itself",
     )?;
     let again = second.alloc(kind, &full.pool, SIZE, &[])?;
-    full.no_growth()?;
+    full.has_not_grown()?;
     second.free(again, &[])?;
     full.empty(&second)
 }
@@ -239,7 +243,7 @@ fn after_device_wait(setup: &Setup, kind: Kind) -> Done {
     first.free(full.take()?, &[])?;
     fixture.ur.urDeviceWaitExp(fixture.device).ok()?;
     let again = second.alloc(kind, &full.pool, SIZE, &[])?;
-    full.no_growth()?;
+    full.has_not_grown()?;
     second.free(again, &[])?;
     full.empty(&second)
 }
@@ -254,7 +258,7 @@ fn split_of_a_larger_block(setup: &Setup, kind: Kind) -> Done {
     let parts = (0..4)
         .map(|_| queue.alloc(kind, &full.pool, MIB, &[]))
         .collect::<Result<Vec<Block>, Stop>>()?;
-    full.no_growth()?;
+    full.has_not_grown()?;
     for (index, part) in parts.iter().enumerate() {
         check!(
             parts[..index].iter().all(|other| !other.overlaps(part)),
@@ -278,9 +282,9 @@ fn merge_of_neighbours(setup: &Setup, kind: Kind) -> Done {
     for block in std::mem::take(&mut full.filler) {
         queue.free(block, &[])?;
     }
-    // Half of what is free, in one piece.
+    // Half of the free memory, in one block.
     let large = queue.alloc(kind, &full.pool, full.reserved / 2, &[])?;
-    full.no_growth()?;
+    full.has_not_grown()?;
     gate.open();
     queue.free(large, &[])?;
     full.empty(&queue)
@@ -292,19 +296,19 @@ fn ring_of_queues(setup: &Setup, kind: Kind) -> Done {
     let mut full = Full::new(setup, kind, SIZE)?;
     let result = setup.result(SIZE)?;
     let gate = setup.gate(&queues[0])?;
-    let mut death = queues[0].free_event(full.take()?, &[])?;
+    let mut freed = queues[0].free_event(full.take()?, &[])?;
     for round in 0..100 {
         let queue = &queues[round % 3];
-        let (block, allocated) = queue.alloc_event(kind, &full.pool, SIZE, &[&death])?;
+        let (block, allocated) = queue.alloc_event(kind, &full.pool, SIZE, &[&freed])?;
         let filled = queue.fill(block.ptr, round as u8, SIZE, &[&allocated])?;
         let last = if round == 99 {
             queue.copy(result.ptr, block.ptr, SIZE, &[&filled])?
         } else {
             filled
         };
-        death = queue.free_event(block, &[&last])?;
+        freed = queue.free_event(block, &[&last])?;
     }
-    full.no_growth()?;
+    full.has_not_grown()?;
     gate.open();
     queues.iter().try_for_each(Queue::finish)?;
     same_bytes(result.host(), 99)?;
@@ -324,12 +328,12 @@ fn after_a_free_that_joins_two_queues(setup: &Setup) -> Done {
     let freed = third.free_event(block, &[&used[0], &used[1]])?;
     let fourth = setup.in_order()?;
     let again = fourth.alloc(Kind::Device, &full.pool, SIZE, &[&freed])?;
-    full.no_growth()?;
+    full.has_not_grown()?;
     let filled = fourth.fill(again.ptr, B, SIZE, &[])?;
     gates[0].open();
     pending(
         &filled,
-        "a block was used before the second of its uses had ended",
+        "a block was reused before the second of its uses completed",
     )?;
     gates[1].open();
     all_bytes(&fourth, again, B)?;
@@ -357,7 +361,7 @@ fn mixed_sizes_settle(setup: &Setup) -> Done {
     check_eq!(
         pool.reserved()?,
         settled,
-        "reserved bytes after 30 rounds, beside those after 3"
+        "reserved bytes after 30 rounds, compared with 3"
     );
     queue.finish()
 }

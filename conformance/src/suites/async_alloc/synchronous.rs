@@ -1,6 +1,6 @@
-//! Synchronous and asynchronous allocation of the same memory.
+//! Synchronous and asynchronous allocation from the same memory.
 
-use super::fixtures::{A, B, Doomed, Full, use_later};
+use super::fixtures::{A, B, Full, PendingFree, use_later};
 use super::*;
 use crate::check_eq;
 use crate::objects::alloc_info;
@@ -76,7 +76,7 @@ fn asynchronous_free_of_synchronous_block(setup: &Setup, kind: Kind) -> Done {
 fn synchronous_allocation_takes_nothing_pending(setup: &Setup, kind: Kind) -> Done {
     let (queue, other) = (setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
-    let doomed = Doomed::new(setup, &queue, full.take()?)?;
+    let pending_free = PendingFree::new(setup, &queue, full.take()?)?;
     let memory = Usm::new(
         &setup.context,
         setup.fixture.device,
@@ -90,11 +90,11 @@ fn synchronous_allocation_takes_nothing_pending(setup: &Setup, kind: Kind) -> Do
         size: SIZE,
     };
     check!(
-        !block.overlaps(&doomed.block),
+        !block.overlaps(&pending_free.block),
         "a synchronous allocation took a block whose free is pending"
     );
     other.fill(memory.ptr, B, SIZE, &[])?.wait()?;
-    doomed.check_untouched(&queue)?;
+    pending_free.open_and_check(&queue)?;
     all_bytes(&other, block, B)?;
     drop(memory);
     full.empty(&other)

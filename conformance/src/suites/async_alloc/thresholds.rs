@@ -1,6 +1,6 @@
-//! Release thresholds and trimming: what a pool gives back, and when.
+//! Release thresholds and trims: how much memory a pool releases, and when.
 
-use super::fixtures::{A, B, Doomed};
+use super::fixtures::{A, B, PendingFree};
 use super::*;
 use crate::check_eq;
 use crate::objects::Limits;
@@ -57,7 +57,7 @@ fn with_threshold(setup: &Setup, threshold: usize) -> Result<Pool, Stop> {
     )
 }
 
-/// Allocates and uses some blocks.
+/// Allocates and fills `count` blocks.
 fn some(queue: &Queue, kind: Kind, pool: &Pool, count: usize) -> Result<Vec<Block>, Stop> {
     let take = |index| {
         let block = queue.alloc(kind, pool, BLOCK, &[])?;
@@ -80,7 +80,7 @@ fn nothing_is_released_by_default(setup: &Setup, kind: Kind) -> Done {
     let reserved = pool.reserved()?;
     check!(
         reserved >= 8 * BLOCK,
-        "{reserved} bytes are reserved for 8 blocks of {BLOCK}"
+        "{reserved} bytes are reserved for 8 blocks of {BLOCK} bytes"
     );
     free_all(&queue, blocks)?;
     queue.marker(&[])?.wait()?;
@@ -158,7 +158,7 @@ fn threshold_is_kept(setup: &Setup, kind: Kind) -> Done {
         reserved <= threshold,
         "{reserved} bytes are reserved after urQueueFinish, with a threshold of {threshold}"
     );
-    // What is under the threshold stays.
+    // A wait releases nothing below the threshold.
     let blocks = some(&queue, kind, &pool, 1)?;
     let before = pool.reserved()?;
     free_all(&queue, blocks)?;
@@ -202,15 +202,15 @@ fn pending_frees_are_kept(setup: &Setup, kind: Kind) -> Done {
         setup.in_order()?,
         with_threshold(setup, 0)?,
     );
-    let doomed = Doomed::new(setup, &first, first.alloc(kind, &pool, BLOCK, &[])?)?;
+    let pending_free = PendingFree::new(setup, &first, first.alloc(kind, &pool, BLOCK, &[])?)?;
     let blocks = some(&second, kind, &pool, 4)?;
     free_all(&second, blocks)?;
     second.finish()?;
     check!(
         pool.reserved()? >= BLOCK,
-        "memory was given back whose free is pending"
+        "a wait released a block whose free is pending"
     );
-    doomed.check_untouched(&first)?;
+    pending_free.open_and_check(&first)?;
     check_eq!(
         pool.reserved()?,
         0,
@@ -247,7 +247,7 @@ fn threshold_can_be_changed(setup: &Setup, kind: Kind) -> Done {
     check_eq!(
         pool.reserved()?,
         before,
-        "reserved bytes under a threshold without end"
+        "reserved bytes with an unlimited threshold"
     );
     Ok(())
 }
@@ -261,7 +261,7 @@ fn trim_releases(setup: &Setup, kind: Kind) -> Done {
     pool.trim(usize::MAX)?;
     check!(
         pool.reserved()? >= 8 * BLOCK,
-        "trimming to more than there is gave something back"
+        "a trim to more than the reserved bytes released memory"
     );
     pool.trim(0)?;
     check_eq!(pool.reserved()?, 0, "reserved bytes after a trim to 0");
@@ -282,12 +282,12 @@ fn trim_keeps_the_requested_bytes(setup: &Setup, kind: Kind) -> Done {
     let after = pool.reserved()?;
     check!(
         after < before,
-        "a trim from {before} to {keep_bytes} bytes gave nothing back"
+        "a trim from {before} to {keep_bytes} bytes released nothing"
     );
-    // No less than told, no more than the last piece that could not be split.
+    // No less than requested, and no more than the last piece that could not be split.
     check!(
         (keep_bytes..before).contains(&after),
-        "{after} bytes are reserved after a trim to {keep_bytes}"
+        "{after} bytes are reserved after a trim from {before} to {keep_bytes}"
     );
     Ok(())
 }
@@ -303,7 +303,7 @@ fn trim_keeps_live_blocks(setup: &Setup, kind: Kind) -> Done {
     pool.trim(0)?;
     check!(
         pool.reserved()? >= pool.used()?,
-        "more is used than reserved"
+        "more bytes are used than reserved"
     );
     all_bytes(&queue, saved, B)?;
     queue.free(saved, &[])?;
@@ -313,14 +313,14 @@ fn trim_keeps_live_blocks(setup: &Setup, kind: Kind) -> Done {
 /// A trim neither releases a block whose free is pending nor waits for it.
 fn trim_keeps_pending_frees(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
-    let doomed = Doomed::new(setup, &queue, queue.alloc(kind, &pool, BLOCK, &[])?)?;
+    let pending_free = PendingFree::new(setup, &queue, queue.alloc(kind, &pool, BLOCK, &[])?)?;
     pool.trim(0)?;
-    check!(!doomed.gate.is_open(), "a trim waited for a queue");
+    check!(!pending_free.gate.is_open(), "a trim waited for a queue");
     check!(
         pool.reserved()? >= BLOCK,
-        "a trim gave back memory whose free is pending"
+        "a trim released a block whose free is pending"
     );
-    doomed.check_untouched(&queue)?;
+    pending_free.open_and_check(&queue)?;
     pool.trim(0)?;
     check_eq!(
         pool.reserved()?,
@@ -349,14 +349,14 @@ fn threshold_is_reported(setup: &Setup) -> Done {
     for threshold in [0, 1, 12_345, 64 * MIB] {
         let pool = with_threshold(setup, threshold)?;
         check_eq!(
-            pool.figure(UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP)?,
+            pool.statistic(UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP)?,
             threshold,
             "threshold of a new pool"
         );
         pool.set(UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP, threshold + 7)
             .ok()?;
         check_eq!(
-            pool.figure(UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP)?,
+            pool.statistic(UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP)?,
             threshold + 7,
             "threshold after a change"
         );

@@ -1,4 +1,4 @@
-//! Pools on a block of the caller's own.
+//! Pools on the caller's own memory.
 
 use super::errors::OUT_OF_MEMORY;
 use super::fixtures::A;
@@ -25,7 +25,7 @@ pub fn all() -> Vec<Test> {
     tests
 }
 
-/// A pool on a block of the caller's own.
+/// A pool on the caller's own memory.
 fn own(setup: &Setup, kind: Kind, base: &Usm) -> Result<Pool, Stop> {
     let device = if kind == Kind::Host {
         null_mut()
@@ -80,7 +80,7 @@ fn on_user_memory(setup: &Setup, kind: Kind) -> Done {
         }
         check!(
             blocks.len() >= 7,
-            "{} blocks of 1 MiB fitted in 8 MiB, in round {round}",
+            "{} blocks of 1 MiB fitted in 8 MiB in round {round}, expected at least 7",
             blocks.len()
         );
         for (index, block) in blocks.into_iter().enumerate() {
@@ -172,7 +172,7 @@ fn on_user_memory_refused(setup: &Setup) -> Done {
             ur.urUSMPoolCreateExp(setup.context.raw, setup.fixture.device, &mut desc, &mut raw);
         check!(
             !status.is_ok() && raw.is_null(),
-            "a pool on {what}: {status}"
+            "a pool on {what} was not refused: {status}"
         );
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! How command buffers begin and end, what they tell of themselves, and what they keep alive.
+//! The states of command buffers, their info queries, and the objects that they keep alive.
 
 use super::SUITE;
 use crate::fixture::Fixture;
@@ -6,7 +6,7 @@ use crate::kernels::IOTA;
 use crate::objects::{Arg, CommandBuffer, Context, Kind, Program, Shape, With, info};
 use crate::outcome::Done;
 use crate::registry::Test;
-use crate::{check, check_eq};
+use crate::{check_eq, check_items};
 use std::ptr::{null, null_mut};
 use ur::abi::*;
 
@@ -141,9 +141,10 @@ fn keeps_its_objects(fixture: &Fixture) -> Done {
     }
     drop(buffer);
     queue.finish()?;
-    check!(
-        out.host::<u32>().iter().copied().eq(3..103),
-        "what it wrote"
+    check_items!(
+        out.host::<u32>().iter().copied(),
+        3..103,
+        "words read by the submission"
     );
     Ok(())
 }

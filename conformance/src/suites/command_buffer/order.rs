@@ -1,11 +1,11 @@
-//! Command buffers in time: sync points, queues, submissions behind each other, events and profiling.
+//! The order of command buffers: sync points, queues, successive submissions, events and profiling.
 
 use crate::fixture::Fixture;
 use crate::kernels::{ADD, IOTA};
 use crate::objects::{Arg, CommandBuffer, Context, Event, Gate, Kind, Program, Queue, Shape, With};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
-use crate::{check, check_eq};
+use crate::{check, check_all, check_eq};
 use std::ptr::{null, null_mut};
 use std::time::Duration;
 use ur::abi::*;
@@ -75,11 +75,7 @@ fn chain(fixture: &Fixture) -> Done {
         for round in 0..5 {
             let done = buffer.enqueue(&queue, &[])?;
             let data: Vec<u32> = queue.read(a.ptr, 1000, &[&done])?;
-            check!(
-                data.iter().all(|word| *word == 40),
-                "round {round}: {}",
-                data[0]
-            );
+            check_all!(data, 40, "words in round {round}");
         }
     }
     Ok(())
@@ -97,7 +93,7 @@ fn in_order_ignores_points(fixture: &Fixture) -> Done {
         let (a, b) = (a?, b?);
         let buffer = CommandBuffer::new(fixture, &context, shape)?;
         for tag in 1..20_u8 {
-            // A sync point is taken and means nothing.
+            // An in-order buffer accepts a sync point and needs none.
             let filled = buffer.fill(a.ptr, tag, 1 << 20, With::default())?;
             buffer.copy(b.ptr, a.ptr, 1 << 20, With::after(&[filled.point]))?;
             buffer.copy(a.ptr, b.ptr, 1 << 20, With::default())?;
@@ -105,7 +101,7 @@ fn in_order_ignores_points(fixture: &Fixture) -> Done {
         buffer.finalize()?;
         let done = buffer.enqueue(&queue, &[])?;
         let data: Vec<u8> = queue.read(a.ptr, 1 << 20, &[&done])?;
-        check!(data.iter().all(|byte| *byte == 19), "an in-order buffer");
+        check_all!(data, 19, "bytes after an in-order buffer");
     }
     Ok(())
 }
@@ -131,7 +127,7 @@ fn diamond(fixture: &Fixture) -> Done {
             let added = buffer.launch(&add, items, &args, With::after(&[copied.point]))?;
             ends.push(added.point);
         }
-        // Behind all of them, the source may be written again.
+        // After all branches the source may be written again.
         let args = [Arg::Pointer(parts[0].ptr), Arg::of(&5_u32)];
         buffer.launch(&add, items, &args, With::after(&ends))?;
         buffer.finalize()?;
@@ -141,7 +137,7 @@ fn diamond(fixture: &Fixture) -> Done {
                 let base = if at == 0 { 6 } else { 1 + at as u32 * 1000 };
                 let data: Vec<u32> = queue.read(part.ptr, items, &[&done])?;
                 let right = data.into_iter().eq(base..base + items as u32);
-                check!(right, "round {round}, part {at}");
+                check!(right, "words are wrong in round {round}, part {at}");
             }
         }
     }
@@ -166,7 +162,7 @@ fn submissions_run_in_order(fixture: &Fixture) -> Done {
         }
         queue.finish()?;
         let data: Vec<u32> = queue.read(memory.ptr, 100_000, &[])?;
-        check!(data.iter().all(|word| *word == 50), "50 submissions");
+        check_all!(data, 50, "words after 50 submissions");
     }
     Ok(())
 }
@@ -194,15 +190,12 @@ fn across_queues(fixture: &Fixture) -> Done {
     let last = last.ok_or_else(|| Stop::failed("no submission"))?;
     check!(
         !last.completes_within(SHORT)?,
-        "a submission overtook one on a queue that is held back"
+        "a submission overtook one on a blocked queue"
     );
     gate.open();
     last.wait()?;
     let data: Vec<u32> = r.read(memory.ptr, 100_000, &[])?;
-    check!(
-        data.iter().all(|word| *word == 60),
-        "30 submissions of 2 launches"
-    );
+    check_all!(data, 60, "words after 30 submissions of 2 launches");
     Ok(())
 }
 
@@ -220,7 +213,7 @@ fn between_commands_of_a_queue(fixture: &Fixture) -> Done {
         buffer.enqueue_only(&queue)?;
         queue.fill(a.ptr, 0_u8, 1 << 20, &[])?;
         let data: Vec<u8> = queue.read(b.ptr, 1 << 20, &[])?;
-        check!(data.iter().all(|byte| *byte == tag), "round {tag}");
+        check_all!(data, tag, "round {tag}");
     }
     Ok(())
 }
@@ -238,13 +231,13 @@ fn waits_for_its_list(fixture: &Fixture) -> Done {
         let gate = Gate::close(fixture, &other)?;
         let filled = other.fill(memory.ptr, 4_u8, 4000, &[])?;
         let done = buffer.enqueue(&queue, &[&filled])?;
-        check!(!done.completes_within(SHORT)?, "it did not wait");
+        check!(
+            !done.completes_within(SHORT)?,
+            "the submission did not wait for its list"
+        );
         gate.open();
         done.wait()?;
-        check!(
-            out.host::<u8>().iter().all(|byte| *byte == 4),
-            "after its list"
-        );
+        check_all!(out.host::<u8>(), 4, "bytes copied after the wait list");
     }
     Ok(())
 }
@@ -253,7 +246,7 @@ fn waits_for_its_list(fixture: &Fixture) -> Done {
 fn does_not_block_independent_commands(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let (other, queue) = (context.in_order(fixture)?, context.out_of_order(fixture)?);
-    // Nothing orders these: each writes to a place of its own.
+    // Each command writes its own range, since nothing orders them.
     let memory = context.usm(fixture, Kind::Device, 9 * 4000)?;
     let part = |number: usize| memory.ptr.wrapping_byte_add(number * 4000);
     let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;
@@ -299,15 +292,18 @@ fn signal_event(fixture: &Fixture) -> Done {
             let gate = Gate::close(fixture, &other)?;
             let filled = other.fill(a.ptr, tag, 4000, &[])?;
             let done = buffer.enqueue(&queue, &[&filled])?;
-            check!(!copied.is_complete()?, "an event of the last execution");
+            check!(
+                !copied.is_complete()?,
+                "the event of a pending command is complete"
+            );
             let read = other.copy(out.ptr, b.ptr, 4000, &[&copied])?;
             gate.open();
             read.wait()?;
-            check!(copied.is_complete()?, "the event of a command that is done");
             check!(
-                out.host::<u8>().iter().all(|byte| *byte == tag),
-                "round {tag}"
+                copied.is_complete()?,
+                "the event of a completed command is not complete"
             );
+            check_all!(out.host::<u8>(), tag, "round {tag}");
             done.wait()?;
         }
     }
@@ -333,7 +329,10 @@ fn signal_event_before_submission(fixture: &Fixture) -> Done {
         other.copy(out.ptr, memory.ptr, 4000, With::waits(&[&filled]))?;
         other.finalize()?;
         let holds_nothing = || -> Done {
-            check!(filled.is_complete()?, "not complete before a submission");
+            check!(
+                filled.is_complete()?,
+                "the event is not complete before a submission"
+            );
             filled.wait()?;
             fixture
                 .ur
@@ -344,7 +343,7 @@ fn signal_event_before_submission(fixture: &Fixture) -> Done {
             queue.fill(out.ptr, 0_u8, 4000, &[])?.wait()?;
             other.enqueue(&queue, &[&filled])?.wait()?;
             let read = out.host::<u8>().iter().all(|byte| *byte == 1);
-            check!(read, "what a buffer read that was not held back");
+            check!(read, "a copy did not see the earlier fill");
             let (mut time, property) = (0_u64, UR_PROFILING_INFO_COMMAND_END);
             fixture
                 .ur
@@ -358,18 +357,27 @@ fn signal_event_before_submission(fixture: &Fixture) -> Done {
                 .fails(UR_RESULT_ERROR_PROFILING_INFO_NOT_AVAILABLE)?;
             calls_back_at_once(fixture, &filled)
         };
-        // Finalized or not.
+        // The event's state does not depend on whether the buffer is finalized.
         holds_nothing()?;
         buffer.finalize()?;
         holds_nothing()?;
         let gate = Gate::close(fixture, &queue)?;
         buffer.enqueue(&queue, &[&gate.event])?;
-        check!(!filled.is_complete()?, "complete while it is held back");
+        check!(
+            !filled.is_complete()?,
+            "the event is complete while its command is blocked"
+        );
         gate.open();
         filled.wait()?;
-        check!(filled.is_complete()?, "not complete after the execution");
+        check!(
+            filled.is_complete()?,
+            "the event is not complete after the submission"
+        );
         let [_, _, start, end] = times(&filled)?;
-        check!(0 < start && start <= end, "{start} to {end}");
+        check!(
+            0 < start && start <= end,
+            "the command ran from {start} to {end}"
+        );
         queue.finish()?;
     }
     Ok(())
@@ -403,7 +411,7 @@ fn wait_events(fixture: &Fixture) -> Done {
         let done = buffer.enqueue(&queue, &[])?;
         check!(
             free.completes_within(LONG)?,
-            "a command that waits for nothing"
+            "an independent command did not complete"
         );
         check!(
             !done.completes_within(SHORT)?,
@@ -411,11 +419,8 @@ fn wait_events(fixture: &Fixture) -> Done {
         );
         gate.open();
         done.wait()?;
-        check!(
-            b.host::<u8>().iter().all(|byte| *byte == 3),
-            "after the event"
-        );
-        // It is complete by now, and holds nothing back.
+        check_all!(b.host::<u8>(), 3, "bytes copied after the event");
+        // The event is complete now and blocks nothing.
         buffer.enqueue(&queue, &[])?.wait()?;
     }
     Ok(())
@@ -441,10 +446,7 @@ fn events_between_buffers(fixture: &Fixture) -> Done {
     for round in 1..20_u32 {
         one.enqueue_only(&p)?;
         two.enqueue(&q, &[])?.wait()?;
-        check!(
-            out.host::<u32>().iter().all(|word| *word == round),
-            "round {round}"
-        );
+        check_all!(out.host::<u32>(), round, "round {round}");
     }
     Ok(())
 }
@@ -472,7 +474,7 @@ fn events_of_own_commands(fixture: &Fixture) -> Done {
             queue.fill(b.ptr, 0_u8, 1 << 20, &[])?.wait()?;
             let done = buffer.enqueue(&queue, &[])?;
             let data: Vec<u8> = queue.read(b.ptr, 1 << 20, &[&done])?;
-            check!(data.iter().all(|byte| *byte == 7), "round {round}");
+            check_all!(data, 7, "round {round}");
         }
     }
     Ok(())
@@ -491,23 +493,26 @@ fn event_states(fixture: &Fixture) -> Done {
     buffer.finalize()?;
     check!(
         event.is_complete()?,
-        "not complete before the first submission"
+        "the event is not complete before the first submission"
     );
     let gate = Gate::close(fixture, &queue)?;
     let done = buffer.enqueue(&queue, &[])?;
     check!(
         !event.is_complete()? && !done.is_complete()?,
-        "complete while held back"
+        "an event is complete while the queue is blocked"
     );
     gate.open();
     done.wait()?;
     event.wait()?;
     check!(
         event.is_complete()? && done.is_complete()?,
-        "not complete at the end"
+        "an event is not complete after the submission"
     );
     drop(buffer);
-    check!(event.is_complete()?, "the event outlives its buffer");
+    check!(
+        event.is_complete()?,
+        "the event is not complete after its buffer's release"
+    );
     Ok(())
 }
 
@@ -521,7 +526,7 @@ extern "C" fn record_call(
     seen.fetch_add(1, std::sync::atomic::Ordering::Release);
 }
 
-/// That a callback on a complete event runs without anything else happening.
+/// Checks that a callback on a complete event runs without another call.
 fn calls_back_at_once(fixture: &Fixture, event: &Event) -> Done {
     let seen = crate::leak::leak(std::sync::atomic::AtomicU32::new(0));
     let data = std::ptr::from_ref(seen).cast_mut().cast();
@@ -538,7 +543,7 @@ fn calls_back_at_once(fixture: &Fixture, event: &Event) -> Done {
     Ok(())
 }
 
-/// How often a callback was called, as soon as that was once.
+/// The number of a callback's calls, after a wait for the first.
 fn calls_of(seen: &std::sync::atomic::AtomicU32) -> u32 {
     let calls = || seen.load(std::sync::atomic::Ordering::Acquire);
     let start = std::time::Instant::now();
@@ -571,9 +576,9 @@ fn callback(fixture: &Fixture) -> Done {
             data,
         )
         .ok()?;
-    check_eq!(calls(), 0, "calls while held back");
+    check_eq!(calls(), 0, "calls while the queue is blocked");
     gate.open();
-    check_eq!(calls_of(seen), 1, "calls after the end");
+    check_eq!(calls_of(seen), 1, "calls after completion");
     Ok(())
 }
 
@@ -603,7 +608,7 @@ fn profiled(fixture: &Fixture, flags: ur_queue_flags_t, shape: Shape) -> Done {
         let [queued, submitted, start, end] = times(&done)?;
         check!(
             before <= queued && queued <= submitted && submitted <= start && start < end,
-            "round {round}: {before} {queued} {submitted} {start} {end}"
+            "times do not increase in round {round}: {before} {queued} {submitted} {start} {end}"
         );
         before = queued;
     }
@@ -668,10 +673,7 @@ fn release_while_running(fixture: &Fixture) -> Done {
         drop((buffer, mem));
         gate.open();
         done.wait()?;
-        check!(
-            out.host::<u8>().iter().all(|byte| *byte == 5),
-            "what it read"
-        );
+        check_all!(out.host::<u8>(), 5, "bytes read by the submission");
     }
     Ok(())
 }

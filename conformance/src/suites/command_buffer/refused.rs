@@ -1,4 +1,4 @@
-//! What a command buffer refuses to record, or a queue to run.
+//! Commands and submissions that a command buffer refuses.
 
 use super::SUITE;
 use crate::fixture::Fixture;
@@ -74,7 +74,7 @@ fn refused_sizes(fixture: &Fixture) -> Done {
     )
     .fails_because(UR_RESULT_ERROR_INVALID_SIZE, "`offset + size`")?;
     check_eq!(point, 77, "a refused append wrote a sync point");
-    // Nothing was appended.
+    // No command was appended.
     buffer.finalize()?;
     buffer.enqueue(&context.in_order(fixture)?, &[])?.wait()
 }
@@ -110,7 +110,7 @@ fn refused_points(fixture: &Fixture) -> Done {
             .fails_with(&[
                 UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_EXP,
                 UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP,
-                // Some adapters know no better word.
+                // Some adapters have no more specific code.
                 UR_RESULT_ERROR_INVALID_VALUE,
             ])?;
     }

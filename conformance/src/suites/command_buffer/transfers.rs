@@ -1,11 +1,11 @@
-//! Recorded fills, copies and hints, of USM, host memory and buffers.
+//! Recorded fills, copies and hints on USM, host memory and buffers.
 
 use super::SUITE;
 use crate::fixture::Fixture;
 use crate::objects::{CommandBuffer, Context, Kind, Shape, With};
 use crate::outcome::Done;
 use crate::registry::Test;
-use crate::{check, check_eq};
+use crate::{check, check_all, check_eq, check_items};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
@@ -38,19 +38,19 @@ fn fill_patterns(fixture: &Fixture) -> Done {
             )
         })?;
         buffer.finalize()?;
-        // The pattern belongs to the caller again.
+        // The caller may change the pattern after the append.
         let saved = pattern.clone();
         drop(pattern);
         buffer.enqueue_only(&queue)?;
         let data = queue.read::<u8>(memory.ptr, bytes, &[])?;
         check!(
             data.chunks(size).all(|chunk| chunk == saved),
-            "USM, {size} bytes"
+            "a pattern of {size} bytes was not repeated in USM"
         );
         let data = mem.read::<u8>(&queue, 0, bytes)?;
         check!(
             data.chunks(size).all(|chunk| chunk == saved),
-            "a buffer, {size} bytes"
+            "a pattern of {size} bytes was not repeated in a buffer"
         );
     }
     Ok(())
@@ -83,7 +83,7 @@ fn copies_between_kinds(fixture: &Fixture) -> Done {
                     0
                 }
         });
-        check!(right, "a copy from {from} to {kind} memory");
+        check!(right, "a copy from {from} to {kind} memory is wrong");
     }
     Ok(())
 }
@@ -105,7 +105,7 @@ fn host_memory(fixture: &Fixture) -> Done {
         buffer.enqueue(&queue, &[])?.wait()?;
         // SAFETY: no execution is under way; the vectors' own memory.
         let seen = unsafe { std::slice::from_raw_parts(dst, 100) };
-        check!(seen.iter().all(|word| *word == round), "round {round}");
+        check_all!(seen, round, "round {round}");
     }
     drop((from, to));
     Ok(())
@@ -152,13 +152,18 @@ fn buffers(fixture: &Fixture) -> Done {
     })?;
     buffer.finalize()?;
     buffer.enqueue(&queue, &[])?.wait()?;
-    check!(
-        out.iter().copied().eq(10..35),
-        "written, copied and read: {out:?}"
+    check_items!(
+        out.iter().copied(),
+        10..35,
+        "words written, copied and read"
     );
     let copied: Vec<u32> = b.read(&queue, 0, 100)?;
     let want = |at: u32| if (2..42).contains(&at) { at + 8 } else { 0 };
-    check!(copied.iter().copied().eq((0..100).map(want)), "the copy");
+    check_items!(
+        copied.iter().copied(),
+        (0..100).map(want),
+        "words of the copy"
+    );
     Ok(())
 }
 
@@ -288,9 +293,10 @@ fn hints(fixture: &Fixture) -> Done {
     })?;
     buffer.finalize()?;
     buffer.enqueue(&queue, &[])?.wait()?;
-    check!(
-        memory.host::<u8>().iter().all(|byte| *byte == 9),
-        "the memory"
+    check_all!(
+        memory.host::<u8>(),
+        9,
+        "bytes after a prefetch and an advice"
     );
     Ok(())
 }

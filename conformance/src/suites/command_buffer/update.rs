@@ -1,4 +1,4 @@
-//! Changes to finalized command buffers: what a launch is, what a command waits for and signals.
+//! Updates of finalized command buffers: launches, wait lists and signalled events.
 
 use crate::fixture::Fixture;
 use crate::kernels::{ADD, IDS, IOTA, Ids, SUM};
@@ -7,7 +7,7 @@ use crate::objects::{
 };
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
-use crate::{check, check_eq};
+use crate::{check, check_all, check_eq, check_items};
 use std::ptr::{null, null_mut};
 use std::time::Duration;
 use ur::abi::*;
@@ -34,7 +34,7 @@ struct Setup {
 }
 
 impl Setup {
-    /// Goes on only if the device can change all of this.
+    /// Stops the test unless the device can update all of this.
     fn new(
         fixture: &Fixture,
         what: ur_device_command_buffer_update_capability_flags_t,
@@ -57,7 +57,7 @@ impl Setup {
         })
     }
 
-    /// Records one launch of `iota` and finalizes.
+    /// Records one launch of `iota` and finalizes the buffer.
     fn iota(
         &self,
         memory: &Usm,
@@ -138,7 +138,7 @@ fn refused_launches(fixture: &Fixture) -> Done {
     setup.run()?;
     check!(
         setup.counts_from(&memory, 1000, base)?,
-        "a refused change changed something"
+        "a refused update changed the launch"
     );
     Ok(())
 }
@@ -157,7 +157,10 @@ fn values(fixture: &Fixture) -> Done {
                 .ok()?;
         }
         setup.run()?;
-        check!(setup.counts_from(&memory, 1000, base)?, "base {base}");
+        check!(
+            setup.counts_from(&memory, 1000, base)?,
+            "words do not count up from {base}"
+        );
     }
     Ok(())
 }
@@ -173,8 +176,14 @@ fn pointers(fixture: &Fixture) -> Done {
     let update = Update::default().pointer(0, b.ptr).value(1, 70);
     update.apply(&setup.buffer, command).ok()?;
     setup.run()?;
-    check!(setup.counts_from(&a, 1000, 5)?, "the first target");
-    check!(setup.counts_from(&b, 1000, 70)?, "the new target");
+    check!(
+        setup.counts_from(&a, 1000, 5)?,
+        "the first target does not count up from 5"
+    );
+    check!(
+        setup.counts_from(&b, 1000, 70)?,
+        "the new target does not count up from 70"
+    );
     Ok(())
 }
 
@@ -196,9 +205,12 @@ fn buffers(fixture: &Fixture) -> Done {
     let counts = |data: Vec<u32>, base| data.into_iter().eq(base..base + 1000);
     check!(
         counts(a.read(&setup.queue, 0, 1000)?, 5),
-        "the first buffer"
+        "the first buffer does not count up from 5"
     );
-    check!(counts(b.read(&setup.queue, 0, 1000)?, 6), "the new buffer");
+    check!(
+        counts(b.read(&setup.queue, 0, 1000)?, 6),
+        "the new buffer does not count up from 6"
+    );
     Ok(())
 }
 
@@ -214,17 +226,17 @@ fn global_size(fixture: &Fixture) -> Done {
             .apply(&setup.buffer, command)
             .ok()?;
         setup.run()?;
-        check!(setup.counts_from(&memory, items, 3)?, "{items} work-items");
-        let rest: Vec<u32> = setup.queue.read(memory.ptr, 2000, &[])?;
         check!(
-            rest[items..].iter().all(|word| *word == 0),
-            "beyond {items}"
+            setup.counts_from(&memory, items, 3)?,
+            "{items} work-items did not count up from 3"
         );
+        let rest: Vec<u32> = setup.queue.read(memory.ptr, 2000, &[])?;
+        check_all!(rest[items..], 0, "words past {items} work-items");
     }
     Ok(())
 }
 
-/// A recorded launch of `ids` over 64 work-items.
+/// Records one launch of `ids` over 64 work-items and finalizes the buffer.
 fn ids(setup: &Setup, memory: &Usm) -> Result<ur_exp_command_buffer_command_handle_t, Stop> {
     let kernel = setup.program.kernel(IDS)?;
     let args = [Arg::Pointer(memory.ptr)];
@@ -261,7 +273,7 @@ fn offset_and_local_size(fixture: &Fixture) -> Done {
         check_eq!((ids.size[0], ids.local[0]), (8, at % 8), "work-group");
         check_eq!((ids.range[0], ids.offset[0]), (32, 7), "range");
     }
-    // Only the work-group size.
+    // Updates the work-group size alone.
     let update = Update {
         dims: 1,
         local: Some([16, 1, 1]),
@@ -273,7 +285,7 @@ fn offset_and_local_size(fixture: &Fixture) -> Done {
     check!(
         seen.iter()
             .all(|ids| ids.size[0] == 16 && ids.offset[0] == 7),
-        "the rest stays"
+        "an update of the work-group size changed the offset, or did not take effect"
     );
     Ok(())
 }
@@ -299,7 +311,7 @@ fn dimensions(fixture: &Fixture) -> Done {
     let seen: Vec<Ids> = setup.queue.read(memory.ptr, 32, &[])?;
     check!(
         seen.iter().all(|ids| ids.range == [8, 4, 1]),
-        "a launch of two dimensions"
+        "a work-item did not see the range [8, 4, 1]"
     );
     Ok(())
 }
@@ -320,22 +332,29 @@ fn kernels(fixture: &Fixture) -> Done {
         .launch_or(&iota, 1000, &args, &[&add, &sum], With::handle())?;
     setup.buffer.finalize()?;
     setup.run()?;
-    check!(setup.counts_from(&a, 1000, 1)?, "the first kernel");
+    check!(
+        setup.counts_from(&a, 1000, 1)?,
+        "the first kernel's words do not count up from 1"
+    );
     let update = Update::default()
         .of_kernel(&add)
         .pointer(0, a.ptr)
         .value(1, 10);
     update.apply(&setup.buffer, made.command).ok()?;
     setup.run()?;
-    check!(setup.counts_from(&a, 1000, 11)?, "the second kernel");
+    check!(
+        setup.counts_from(&a, 1000, 11)?,
+        "the second kernel's words do not count up from 11"
+    );
     let update = Update::default().of_kernel(&sum);
     let update = update.pointer(0, b.ptr).pointer(1, a.ptr).pointer(2, a.ptr);
     update.apply(&setup.buffer, made.command).ok()?;
     setup.run()?;
     let doubled: Vec<u32> = setup.queue.read(b.ptr, 1000, &[])?;
-    check!(
-        doubled.into_iter().eq((11..1011).map(|word| 2 * word)),
-        "the third kernel"
+    check_items!(
+        doubled,
+        (11..1011).map(|word| 2 * word),
+        "words of the third kernel"
     );
     let update = Update::default()
         .of_kernel(&iota)
@@ -343,7 +362,10 @@ fn kernels(fixture: &Fixture) -> Done {
         .value(1, 4);
     update.apply(&setup.buffer, made.command).ok()?;
     setup.run()?;
-    check!(setup.counts_from(&b, 1000, 4)?, "the first kernel again");
+    check!(
+        setup.counts_from(&b, 1000, 4)?,
+        "words do not count up from 4 after the update back to the first kernel"
+    );
     Ok(())
 }
 
@@ -363,16 +385,20 @@ fn kernel_of_one_of_several(fixture: &Fixture) -> Done {
     }
     setup.buffer.finalize()?;
     setup.run()?;
-    check!(setup.counts_from(&a, 1000, 1)?, "the first kernel");
+    check!(
+        setup.counts_from(&a, 1000, 1)?,
+        "the first kernel's words do not count up from 1"
+    );
     for round in 0..3 {
         let other = Update::default().of_kernel(&sum);
         let other = other.pointer(0, a.ptr).pointer(1, b.ptr).pointer(2, c.ptr);
         other.apply(&setup.buffer, made.command).ok()?;
         setup.run()?;
         let doubled: Vec<u32> = setup.queue.read(a.ptr, 1000, &[])?;
-        check!(
-            doubled.into_iter().eq((5..1005).map(|word| 2 * word)),
-            "the second kernel, round {round}"
+        check_items!(
+            doubled,
+            (5..1005).map(|word| 2 * word),
+            "words of the second kernel in round {round}"
         );
         let back = Update::default().of_kernel(&iota);
         let back = back.pointer(0, a.ptr).value(1, round + 7);
@@ -380,7 +406,7 @@ fn kernel_of_one_of_several(fixture: &Fixture) -> Done {
         setup.run()?;
         check!(
             setup.counts_from(&a, 1000, round + 7)?,
-            "the first kernel again, round {round}"
+            "words of the first kernel are wrong in round {round}"
         );
     }
     Ok(())
@@ -415,7 +441,7 @@ fn several_commands(fixture: &Fixture) -> Done {
             let base = round * 1000 + at as u32;
             check!(
                 setup.counts_from(block, 100, base)?,
-                "round {round}, launch {at}"
+                "words of launch {at} are wrong in round {round}"
             );
         }
     }
@@ -435,7 +461,7 @@ fn all_or_nothing(fixture: &Fixture) -> Done {
     setup.run()?;
     check!(
         setup.counts_from(&memory, 100, 1)?,
-        "a refused update changed something"
+        "a refused update changed the launch"
     );
     Ok(())
 }
@@ -448,13 +474,19 @@ fn while_running(fixture: &Fixture) -> Done {
     let command = setup.iota(&a, 1000, 5)?;
     let gate = Gate::close(fixture, &setup.queue)?;
     setup.run()?;
-    // The update may block until the submission is done.
+    // The update may block until the submission has completed.
     gate.open_after(Duration::from_millis(50));
     let update = Update::default().pointer(0, b.ptr).value(1, 9);
     update.apply(&setup.buffer, command).ok()?;
     setup.run()?;
-    check!(setup.counts_from(&a, 1000, 5)?, "what was submitted before");
-    check!(setup.counts_from(&b, 1000, 9)?, "what was submitted after");
+    check!(
+        setup.counts_from(&a, 1000, 5)?,
+        "the submission before the update does not count up from 5"
+    );
+    check!(
+        setup.counts_from(&b, 1000, 9)?,
+        "the submission after the update does not count up from 9"
+    );
     Ok(())
 }
 
@@ -489,9 +521,10 @@ fn released_arguments(fixture: &Fixture) -> Done {
     }
     setup.run()?;
     let data: Vec<u32> = setup.queue.read(out.ptr, 1000, &[])?;
-    check!(
-        data.into_iter().eq((29..1029).map(|word| 2 * word)),
-        "the last buffer"
+    check_items!(
+        data,
+        (29..1029).map(|word| 2 * word),
+        "words computed from the last buffer"
     );
     Ok(())
 }
@@ -516,17 +549,20 @@ fn signal_event(fixture: &Fixture) -> Done {
             .ur
             .urCommandBufferUpdateSignalEventExp(command, event)
     })?;
-    check!(second.raw != first.raw, "a new event");
+    check!(
+        second.raw != first.raw,
+        "the update gave the same event again"
+    );
     check!(
         second.is_complete()?,
-        "not complete before its first execution"
+        "the new event is not complete before the next submission"
     );
     let gate = Gate::close(fixture, &setup.queue)?;
     setup.run()?;
-    check!(first.is_complete()?, "the old event keeps its state");
+    check!(first.is_complete()?, "the old event is no longer complete");
     check!(
         !second.is_complete()?,
-        "the new event stands for the execution"
+        "the new event is complete while its command is blocked"
     );
     gate.open();
     second.wait()
@@ -557,14 +593,11 @@ fn wait_events(fixture: &Fixture) -> Done {
         let done = setup.buffer.enqueue(&setup.queue, &[])?;
         check!(
             !done.completes_within(Duration::from_millis(20))?,
-            "it did not wait"
+            "the submission did not wait for the command's events"
         );
         gate.open();
         done.wait()?;
-        check!(
-            b.host::<u8>().iter().all(|byte| *byte == tag),
-            "round {tag}"
-        );
+        check_all!(b.host::<u8>(), tag, "round {tag}");
     }
     Ok(())
 }
@@ -584,7 +617,7 @@ fn refused_states(fixture: &Fixture) -> Done {
     let update = Update::default().value(1, 5);
     let invalid = UR_RESULT_ERROR_INVALID_OPERATION;
     let ur = fixture.ur;
-    // Not finalized yet.
+    // The buffer is not finalized yet.
     update
         .apply(&setup.buffer, made.command)
         .fails_because(invalid, "not finalized yet")?;
@@ -596,7 +629,7 @@ fn refused_states(fixture: &Fixture) -> Done {
     check!(event.is_null(), "a refused update gave an event");
     setup.buffer.finalize()?;
     update.apply(&setup.buffer, made.command).ok()?;
-    // Not updatable.
+    // The buffer is not updatable.
     let plain = CommandBuffer::new(fixture, &setup.context, Shape::default())?;
     plain.finalize()?;
     update
@@ -612,11 +645,11 @@ fn refused_commands(fixture: &Fixture) -> Done {
     setup.buffer.finalize()?;
     let update = Update::default().value(1, 5);
     let invalid = UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP;
-    // Not a launch.
+    // A fill is no launch.
     update
         .apply(&setup.buffer, fill.command)
         .fails_because(invalid, "is not a kernel launch")?;
-    // Another buffer's.
+    // The command belongs to another buffer.
     let other = CommandBuffer::new(fixture, &setup.context, UPDATABLE)?;
     let kernel = setup.program.kernel(IOTA)?;
     let args = [Arg::Pointer(memory.ptr), Arg::of(&1_u32)];
@@ -640,7 +673,7 @@ fn refused_ranges(fixture: &Fixture) -> Done {
     for (dims, offset, global, code) in [
         (4, None, Some([10, 1, 1]), dimension),
         (0, None, Some([10, 1, 1]), dimension),
-        // Other dimensions need all of the range.
+        // Another number of dimensions needs the whole range.
         (2, None, Some([10, 1, 1]), value),
         (2, Some([0; 3]), None, value),
     ] {
@@ -659,7 +692,7 @@ fn refused_ranges(fixture: &Fixture) -> Done {
     setup.run()?;
     check!(
         setup.counts_from(&memory, 100, 1)?,
-        "a refused update changed something"
+        "a refused update changed the launch"
     );
     Ok(())
 }
@@ -693,10 +726,10 @@ fn refused_events(fixture: &Fixture) -> Done {
         .into_event()?;
     setup.buffer.finalize()?;
     let ur = fixture.ur;
-    // No event was asked for.
+    // The command was recorded without an event.
     ur.urCommandBufferUpdateSignalEventExp(plain.command, &mut null_mut())
         .fails_because(UR_RESULT_ERROR_INVALID_OPERATION, "`phEvent` was null")?;
-    // It waits for none.
+    // The command was recorded without a wait list.
     ur.urCommandBufferUpdateWaitEventsExp(plain.command, 1, &later.raw)
         .fails_because(
             UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,

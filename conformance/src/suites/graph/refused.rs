@@ -1,4 +1,4 @@
-//! What a capture refuses, and what refuses to become one.
+//! Calls that a capture refuses, and commands that cannot be captured.
 
 use super::SUITE;
 use crate::check;
@@ -31,19 +31,19 @@ fn refused_states(fixture: &Fixture) -> Done {
         .fails_because(operation, "the queue is not capturing")?;
     ur.urQueueBeginCaptureIntoGraphExp(queue.raw, graph.raw)
         .ok()?;
-    // Twice on one queue, twice into one graph.
+    // A second capture on the queue, and a second one into the graph.
     ur.urQueueBeginGraphCaptureExp(queue.raw)
         .fails_because(argument, "is capturing")?;
     ur.urQueueBeginCaptureIntoGraphExp(queue.raw, graph.raw)
         .fails(argument)?;
     ur.urQueueBeginCaptureIntoGraphExp(other.raw, graph.raw)
         .fails_because(argument, "another one into `hGraph`")?;
-    check!(!captures(&other)?, "a refused capture");
+    check!(!captures(&other)?, "a queue captures after a refused call");
     ur.urGraphInstantiateGraphExp(graph.raw, &mut executable)
         .fails_because(argument, "under way")?;
     ur.urGraphDestroyExp(graph.raw)
         .fails_because(operation, "under way")?;
-    // Only the queue that it was begun on ends it.
+    // Only the queue that the capture began on can end it.
     let root = queue.marker(&[])?;
     other.marker(&[&root])?;
     ur.urQueueEndGraphCaptureExp(other.raw, &mut out)
@@ -54,10 +54,10 @@ fn refused_states(fixture: &Fixture) -> Done {
     );
     check!(
         captures(&queue)? && captures(&other)?,
-        "the capture goes on"
+        "a refused call ended the capture"
     );
     ur.urQueueEndGraphCaptureExp(queue.raw, &mut out).ok()?;
-    // A foreign context's queue.
+    // A queue of another context.
     let foreign = Context::new(fixture)?;
     let stranger = foreign.in_order(fixture)?;
     ur.urQueueBeginCaptureIntoGraphExp(stranger.raw, graph.raw)
@@ -92,7 +92,10 @@ fn refused_devices(fixture: &Fixture) -> Done {
     let captured = queues.0.marker(&[])?;
     ur.urEnqueueEventsWait(queues.1.raw, 1, &captured.raw, null_mut())
         .fails(UR_RESULT_ERROR_INVALID_OPERATION)?;
-    check!(!captures(&queues.1)?, "a refused capture");
+    check!(
+        !captures(&queues.1)?,
+        "a queue captures after a refused call"
+    );
     let mut out = null_mut();
     ur.urQueueEndGraphCaptureExp(queues.0.raw, &mut out).ok()?;
     let executable = graph.instantiate()?;
@@ -139,7 +142,7 @@ fn refused_commands(fixture: &Fixture) -> Done {
             .refused()?;
         check!(
             block.is_null() && event.is_null(),
-            "a refused command gave something"
+            "a refused command gave a block or an event"
         );
         Ok(())
     })?;
@@ -167,6 +170,6 @@ fn refused_nested_captures(fixture: &Fixture) -> Done {
         check!(first.is_empty()?, "a refused command was recorded");
         Ok(())
     })?;
-    check!(!second.is_empty()?, "the second capture");
+    check!(!second.is_empty()?, "the second capture is empty");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What is captured, and that each execution does it in its order.
+//! Captured commands, and their order at each submission.
 
 use super::{SUITE, queues};
 use crate::fixture::Fixture;
@@ -6,7 +6,7 @@ use crate::kernels::{ADD, IOTA};
 use crate::objects::{Arg, Context, Gate, Graph, Kind, Program, captures};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
-use crate::{check, check_eq};
+use crate::{check, check_all, check_eq, check_items};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use std::time::Duration;
@@ -23,10 +23,13 @@ pub fn all() -> Vec<Test> {
 fn empty(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let graph = Graph::new(fixture, &context)?;
-    check!(graph.is_empty()?, "a new graph");
+    check!(graph.is_empty()?, "a new graph is not empty");
     let queue = context.in_order(fixture)?;
     let captured = Graph::capture(&queue, || Ok(()))?;
-    check!(captured.is_empty()?, "a capture of nothing");
+    check!(
+        captured.is_empty()?,
+        "a capture without commands is not empty"
+    );
     for graph in [&graph, &captured] {
         let mut executable = null_mut();
         fixture
@@ -35,7 +38,7 @@ fn empty(fixture: &Fixture) -> Done {
             .fails_because(UR_RESULT_ERROR_INVALID_ARGUMENT, "holds no command")?;
         check!(executable.is_null(), "a refused call wrote a handle");
     }
-    // What holds nothing yet can still be captured into.
+    // An empty graph can still be captured into.
     let ur = fixture.ur;
     ur.urQueueBeginCaptureIntoGraphExp(queue.raw, captured.raw)
         .ok()?;
@@ -55,16 +58,14 @@ fn captured_commands_do_not_run(fixture: &Fixture) -> Done {
         queue.fill(memory.ptr, 1_u8, 4096, &[])?.wait()?;
         let graph = Graph::capture(&queue, || queue.fill(memory.ptr, 2_u8, 4096, &[]).map(drop))?;
         queue.finish()?;
-        check!(!graph.is_empty()?, "the graph is empty");
-        check!(
-            memory.host::<u8>().iter().all(|byte| *byte == 1),
-            "a captured fill ran"
-        );
-        // The queue is as before.
+        check!(!graph.is_empty()?, "a graph with a fill is empty");
+        check_all!(memory.host::<u8>(), 1, "bytes after a captured fill");
+        // The queue works as before.
         queue.fill(memory.ptr, 3_u8, 4096, &[])?.wait()?;
-        check!(
-            memory.host::<u8>().iter().all(|byte| *byte == 3),
-            "a fill afterwards"
+        check_all!(
+            memory.host::<u8>(),
+            3,
+            "bytes after a fill that follows the capture"
         );
     }
     Ok(())
@@ -92,7 +93,7 @@ fn submissions_repeat_the_commands(fixture: &Fixture) -> Done {
         for round in 0..5 {
             let done = executable.enqueue(&queue, &[])?;
             let data: Vec<u32> = queue.read(b.ptr, 1000, &[&done])?;
-            check!(data.into_iter().eq(15..1015), "round {round}");
+            check_items!(data, 15..1015, "round {round}");
         }
     }
     Ok(())
@@ -129,10 +130,7 @@ fn out_of_order(fixture: &Fixture) -> Done {
             for (at, block) in blocks.iter().enumerate() {
                 let want = if at == 0 { 101 } else { 1 + at as u32 * 10 };
                 let data: Vec<u32> = queue.read(block.ptr, items, &[&done])?;
-                check!(
-                    data.iter().all(|word| *word == want),
-                    "round {round}, block {at}"
-                );
+                check_all!(data, want, "round {round}, block {at}");
             }
         }
     }
@@ -160,7 +158,7 @@ fn barriers(fixture: &Fixture) -> Done {
     for round in 0..3 {
         let done = executable.enqueue(&queue, &[])?;
         let data: Vec<u8> = queue.read(b.ptr, 4 << 20, &[&done])?;
-        check!(data.iter().all(|byte| *byte == 9), "round {round}");
+        check_all!(data, 9, "round {round}");
     }
     Ok(())
 }
@@ -178,9 +176,12 @@ fn fork_and_join(fixture: &Fixture) -> Done {
     let one = || Arg::of(&1_u32);
     let graph = Graph::capture(&main, || {
         let filled = main.fill(a.ptr, 7_u32, 4000, &[])?;
-        check!(!captures(&other)?, "a queue that has not joined");
+        check!(!captures(&other)?, "a queue captures before it joins");
         other.copy(b.ptr, a.ptr, 4000, &[&filled])?;
-        check!(captures(&other)? && captures(&main)?, "queues that capture");
+        check!(
+            captures(&other)? && captures(&main)?,
+            "a joined queue is not capturing"
+        );
         let left = other.launch(&add, 1000, &[Arg::Pointer(b.ptr), one()], &[])?;
         let right = third.copy(c.ptr, a.ptr, 4000, &[&filled])?;
         main.marker(&[&left, &right])?;
@@ -189,18 +190,14 @@ fn fork_and_join(fixture: &Fixture) -> Done {
     })?;
     check!(
         !captures(&other)? && !captures(&third)?,
-        "a capture that has ended"
+        "a queue captures after the end of the capture"
     );
     let executable = graph.instantiate()?;
     for round in 0..5 {
         executable.enqueue_only(&main)?;
         for (block, want) in [(&a, 8), (&b, 8), (&c, 7)] {
             let data: Vec<u32> = main.read(block.ptr, 1000, &[])?;
-            check!(
-                data.iter().all(|word| *word == want),
-                "round {round}: {}, not {want}",
-                data[0]
-            );
+            check_all!(data, want, "words in round {round}");
         }
     }
     Ok(())
@@ -277,7 +274,10 @@ fn buffers(fixture: &Fixture) -> Done {
     drop((a, b));
     for _ in 0..3 {
         executable.enqueue(&queue, &[])?.wait()?;
-        check!(out.host::<u32>() == data, "through two buffers");
+        check!(
+            out.host::<u32>() == data,
+            "data changed on its way through two buffers"
+        );
     }
     Ok(())
 }
@@ -296,7 +296,7 @@ fn waits_outside_the_capture(fixture: &Fixture) -> Done {
     let done = executable.enqueue(&queue, &[])?;
     check!(
         !done.completes_within(Duration::from_millis(30))?,
-        "it did not wait"
+        "the submission did not wait"
     );
     gate.open();
     done.wait()?;
@@ -321,14 +321,11 @@ fn wait_list_and_event(fixture: &Fixture) -> Done {
         );
         check!(
             !done.completes_within(Duration::from_millis(20))?,
-            "it did not wait"
+            "the submission did not wait"
         );
         gate.open();
         done.wait()?;
-        check!(
-            memory.host::<u8>().iter().all(|byte| *byte == 9),
-            "the fill"
-        );
+        check_all!(memory.host::<u8>(), 9, "bytes of the fill");
     }
     Ok(())
 }
@@ -347,15 +344,11 @@ fn across_queues(fixture: &Fixture) -> Done {
     let executable = graph.instantiate()?;
     let mut last = None;
     for round in 0..40 {
-        // The last one orders the next: the executions of one graph must not overlap.
+        // The wait list orders the submissions, since those of one graph must not overlap.
         let waits: Vec<_> = last.iter().collect();
         last = Some(executable.enqueue([&p, &q][round % 2], &waits)?);
     }
     let data: Vec<u32> = p.read(memory.ptr, 10_000, &last.iter().collect::<Vec<_>>())?;
-    check!(
-        data.iter().all(|word| *word == 40),
-        "40 executions: {}",
-        data[0]
-    );
+    check_all!(data, 40, "words after 40 submissions");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Native commands: work that a function puts on the queue while it is called.
+//! Native commands: a function submits work to the queue while it is called.
 
 use super::{SIZE, Setup, are_all, freed_while, native, need_async};
 use crate::fixture::Fixture;
@@ -20,7 +20,7 @@ pub fn all() -> Vec<Test> {
     ]
 }
 
-/// What a native command's function gets: a closure, and whether it ran.
+/// The data of a native command's function: a closure and the number of its calls.
 struct Task<'a> {
     run: Box<dyn FnMut(ur_queue_handle_t) -> Done + 'a>,
     ran: u32,
@@ -34,7 +34,7 @@ unsafe extern "C" fn call(queue: ur_queue_handle_t, data: *mut c_void) {
     task.ended = (task.run)(queue);
 }
 
-/// A native command that runs a closure; with its event if that is wanted.
+/// Enqueues a native command that runs a closure, with an event unless `event` is null.
 fn command<'a>(
     queue: &Queue,
     wait: &[&Event],
@@ -82,7 +82,7 @@ fn command_event<'a>(
     Ok(Event::adopt(queue.ur, raw))
 }
 
-/// Goes on only if the device takes native commands.
+/// Stops the test unless the device takes native commands.
 fn need_commands(fixture: &Fixture) -> Done {
     let queue = Context::new(fixture)?.in_order(fixture)?;
     fixture.require(UR_DEVICE_INFO_ENQUEUE_NATIVE_COMMAND_SUPPORT_EXP, || {
@@ -111,8 +111,8 @@ fn function_runs_once_within_the_call(fixture: &Fixture) -> Done {
     for queue in [context.in_order(fixture)?, context.out_of_order(fixture)?] {
         let here = std::thread::current().id();
         let event = command_event(&queue, &[], |given| {
-            check_eq!(given, queue.raw, "queue that the function got");
-            check_eq!(std::thread::current().id(), here, "its thread");
+            check_eq!(given, queue.raw, "queue given to the function");
+            check_eq!(std::thread::current().id(), here, "thread of the function");
             Ok(())
         })?;
         event.wait()?;
@@ -134,13 +134,13 @@ fn function_may_use_the_backend(fixture: &Fixture) -> Done {
             command(&queue, &[], null_mut(), |_| {
                 let from = std::ptr::with_exposed_provenance(start);
                 let copied = foreign.copy(native(&queue)?, &mut read, from);
-                let needed = || Stop::skipped("nothing has to be made ready here");
+                let needed = || Stop::skipped("threads need no preparation on this backend");
                 copied.ok_or_else(needed)?.map_err(Stop::failed)
             })
         };
         std::thread::scope(|scope| scope.spawn(on_thread).join())
             .map_err(|_| Stop::failed("the thread panicked"))??;
-        are_all(&read, 3, "what its function copied")?;
+        are_all(&read, 3, "bytes copied by the function")?;
         queue.finish()?;
     }
     Ok(())
@@ -159,19 +159,19 @@ fn in_order(fixture: &Fixture) -> Done {
         Ok(())
     })?;
     let later = queue.copy(copy.ptr, setup.memory.ptr, SIZE, &[])?;
-    pending(&event, "a native command overtook what comes before it")?;
+    pending(&event, "a native command overtook an earlier command")?;
     gate.open();
-    pending(&event, "a native command ended before its work had")?;
+    pending(&event, "a native command completed before its native work")?;
     pending(&later, "a command overtook native work of its queue")?;
-    setup.holds(1, "what came before a native command")?;
+    setup.holds(1, "bytes before the native work")?;
     drop(foreign);
     later.wait()?;
     check!(
         event.is_complete()?,
-        "a native command before a complete one"
+        "a native command is not complete, but a later command is"
     );
     let copied = queue.read(copy.ptr, SIZE, &[])?;
-    are_all(&copied, 2, "what came after a native command saw")?;
+    are_all(&copied, 2, "bytes read after the native work")?;
     queue.finish()
 }
 
@@ -189,14 +189,14 @@ fn out_of_order(fixture: &Fixture) -> Done {
         let independent = queue.fill(other.ptr, 1_u8, SIZE, &[])?;
         check!(
             independent.completes_within(LONG)?,
-            "native work held back what does not depend on it"
+            "native work blocked an independent command"
         );
     }
     let dependent = queue.fill(other.ptr, 1_u8, SIZE, &[&event])?;
     let marker = queue.marker(&[])?;
-    pending(&event, "a native command ended before its work had")?;
+    pending(&event, "a native command completed before its native work")?;
     pending(&dependent, "a command overtook the native work in its list")?;
-    pending(&marker, "a marker did not cover native work")?;
+    pending(&marker, "a marker did not wait for native work")?;
     drop(foreign);
     queue.finish()?;
     setup.holds(2, "native work on an out-of-order queue")
@@ -228,10 +228,14 @@ fn native_handle_is_stable(fixture: &Fixture) -> Done {
         command(&queue, &[], null_mut(), |_| {
             outer = native(&queue)?;
             command(&queue, &[], null_mut(), |_| native(&queue).map(drop))?;
-            check_eq!(native(&queue)?, outer, "native queue within one command");
+            check_eq!(
+                native(&queue)?,
+                outer,
+                "native handle of the queue, second query"
+            );
             Ok(())
         })?;
-        check!(outer != 0, "no native queue within a command");
+        check!(outer != 0, "the native handle of the queue is 0");
         queue.finish()?;
     }
     Ok(())
@@ -261,7 +265,10 @@ fn keeps_memory_objects(fixture: &Fixture) -> Done {
         .ok()?;
     let event = Event::adopt(fixture.ur, raw);
     let read = buffer.read::<u8>(&queue, 0, SIZE)?;
-    check!(read == data, "a buffer that a native command named");
+    check!(
+        read == data,
+        "a native command changed a buffer that it lists"
+    );
     event.wait()
 }
 
@@ -335,7 +342,7 @@ fn freed_block_waits(fixture: &Fixture) -> Done {
         })?;
         foreign
             .take()
-            .ok_or_else(|| Stop::failed("no foreign work"))
+            .ok_or_else(|| Stop::failed("the function submitted no native work"))
     })
 }
 
@@ -367,7 +374,7 @@ fn from_two_threads(fixture: &Fixture) -> Done {
         let bytes = setup.memory.host::<u8>();
         let right = bytes[..half].iter().all(|byte| *byte == 1)
             && bytes[half..].iter().all(|byte| *byte == 2);
-        check!(right, "what two threads' native commands left");
+        check!(right, "two threads' native commands left wrong bytes");
     }
     Ok(())
 }

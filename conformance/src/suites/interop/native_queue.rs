@@ -1,4 +1,4 @@
-//! Queues whose native handle was taken, and queues and events made of native handles.
+//! Queues whose native handle was given out, and queues and events made of native handles.
 
 use super::{SIZE, Setup, are_all, freed_while, native, need_async};
 use crate::fixture::Fixture;
@@ -21,10 +21,10 @@ pub fn all() -> Vec<Test> {
     ]
 }
 
-/// How long a call may take that is to return at once.
+/// Time limit of a call that must not block.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A setup for queues whose native handle is taken.
+/// A setup and an in-order queue whose native handle the test will take.
 fn shown(fixture: &Fixture) -> Result<(Setup<'_>, Queue), Stop> {
     let setup = Setup::new(fixture)?;
     let queue = setup.in_order()?;
@@ -37,10 +37,10 @@ fn later_commands_wait(fixture: &Fixture) -> Done {
     let copy = setup.context.usm(fixture, Kind::Device, SIZE)?;
     let foreign = setup.fill(native(&queue)?, 4, &[], true)?;
     let copied = queue.copy(copy.ptr, setup.memory.ptr, SIZE, &[])?;
-    pending(&copied, "a command overtook foreign work of its queue")?;
+    pending(&copied, "a command overtook native work of its queue")?;
     drop(foreign);
     let copied = queue.read(copy.ptr, SIZE, &[])?;
-    are_all(&copied, 4, "what a command after foreign work saw")?;
+    are_all(&copied, 4, "bytes read after native work")?;
     queue.finish()
 }
 
@@ -50,18 +50,18 @@ fn host_copies_do_not_block(fixture: &Fixture) -> Done {
     let copy = setup.context.usm(fixture, Kind::Host, SIZE)?;
     let mut foreign = setup.fill(native(&queue)?, 4, &[], true)?;
     let (returned, returns) = mpsc::channel();
-    // In the end it lets go anyway, so that a copy that waits comes back.
+    // The native work is released after the time limit, so that a copy that blocks returns at last.
     let opener = std::thread::spawn(move || {
         let came_back = returns.recv_timeout(TIMEOUT).is_ok();
-        foreign.let_go();
+        foreign.release();
         came_back
     });
     let copied = queue.copy(copy.ptr, setup.memory.ptr, SIZE, &[]);
-    // Nobody receives it any more if that took too long.
+    // The send fails if the time limit has passed.
     let _ = returned.send(());
     let came_back = opener.join().is_ok_and(|came_back| came_back);
     copied?.wait()?;
-    are_all(copy.host(), 4, "what a copy after foreign work saw")?;
+    are_all(copy.host(), 4, "bytes copied after native work")?;
     check!(came_back, "a copy between host memory waited for its queue");
     queue.finish()
 }
@@ -74,15 +74,15 @@ fn markers_cover_native_work(fixture: &Fixture) -> Done {
     let marker = queue.marker(&[])?;
     check!(
         early.completes_within(LONG)?,
-        "an earlier event waits for later foreign work"
+        "an earlier event waits for later native work"
     );
-    pending(&marker, "a marker did not cover foreign work")?;
+    pending(&marker, "a marker did not wait for native work")?;
     let other = setup.in_order()?;
     let far = other.marker(&[&marker])?;
-    pending(&far, "another queue did not wait for foreign work")?;
+    pending(&far, "another queue did not wait for native work")?;
     drop(foreign);
     far.wait()?;
-    setup.holds(4, "foreign work after a marker behind it")
+    setup.holds(4, "bytes of native work after a marker")
 }
 
 /// A barrier and `urQueueFinish` wait for native work, and the queue is not empty.
@@ -90,19 +90,22 @@ fn barriers_and_finish_cover_native_work(fixture: &Fixture) -> Done {
     let (setup, queue) = shown(fixture)?;
     let mut foreign = setup.fill(native(&queue)?, 4, &[], true)?;
     let barrier = queue.barrier(&[])?;
-    pending(&barrier, "a barrier did not cover foreign work")?;
+    pending(&barrier, "a barrier did not wait for native work")?;
     check!(
         queue.get::<ur_bool_t>(UR_QUEUE_INFO_EMPTY)? == 0,
-        "a queue with foreign work on it says that it is empty"
+        "a queue with native work reports that it is empty"
     );
     let opener = std::thread::spawn(move || {
         std::thread::sleep(std::time::Duration::from_millis(30));
-        foreign.let_go();
+        foreign.release();
         foreign
     });
     queue.finish()?;
-    setup.holds(4, "foreign work after a finish")?;
-    check!(opener.join().is_ok(), "the thread that lets it go");
+    setup.holds(4, "bytes of native work after urQueueFinish")?;
+    check!(
+        opener.join().is_ok(),
+        "the thread that releases the native work panicked"
+    );
     Ok(())
 }
 
@@ -112,18 +115,21 @@ fn out_of_order_finish_covers_native_work(fixture: &Fixture) -> Done {
     let queue = setup.out_of_order()?;
     queue.fill(setup.memory.ptr, 1_u8, SIZE, &[])?.wait()?;
     let handle = native(&queue)?;
-    check_eq!(native(&queue)?, handle, "native handle asked for again");
+    check_eq!(native(&queue)?, handle, "native handle, second query");
     let mut foreign = setup.fill(handle, 4, &[], true)?;
     let marker = queue.marker(&[])?;
-    pending(&marker, "a marker did not cover foreign work")?;
+    pending(&marker, "a marker did not wait for native work")?;
     let opener = std::thread::spawn(move || {
         std::thread::sleep(std::time::Duration::from_millis(30));
-        foreign.let_go();
+        foreign.release();
         foreign
     });
     queue.finish()?;
-    setup.holds(4, "foreign work after a finish")?;
-    check!(opener.join().is_ok(), "the thread that lets it go");
+    setup.holds(4, "bytes of native work after urQueueFinish")?;
+    check!(
+        opener.join().is_ok(),
+        "the thread that releases the native work panicked"
+    );
     marker.wait()
 }
 
@@ -136,11 +142,11 @@ fn native_work_follows_earlier_waits(fixture: &Fixture) -> Done {
     queue.marker(&[&before])?;
     let foreign = setup.fill(native(&queue)?, 2, &[], false)?;
     let marker = queue.marker(&[])?;
-    pending(&marker, "foreign work overtook a wait of its queue")?;
+    pending(&marker, "native work overtook a wait of its queue")?;
     gate.open();
     marker.wait()?;
     drop(foreign);
-    setup.holds(2, "foreign work after a wait")
+    setup.holds(2, "bytes of native work after a wait")
 }
 
 /// A freed block is not reused by another queue before native work on it has completed.
@@ -166,11 +172,14 @@ fn freed_block_is_reused_in_order(fixture: &Fixture) -> Done {
     let filled = queue.fill(again.ptr, 3_u8, SIZE, &[])?;
     let copied = queue.copy(setup.memory.ptr, again.ptr, SIZE, &[])?;
     if again.overlaps(&block) {
-        pending(&filled, "a block was used before foreign work on it ended")?;
+        pending(
+            &filled,
+            "a block was reused before native work on it completed",
+        )?;
     }
     drop(foreign);
     copied.wait()?;
-    setup.holds(3, "a block that foreign work had before")?;
+    setup.holds(3, "bytes of a block reused after native work")?;
     queue.free(again, &[])?;
     queue.finish()
 }
@@ -198,7 +207,7 @@ fn blocks_keep_their_data(fixture: &Fixture) -> Done {
     queues.iter().try_for_each(Queue::finish)?;
     for (round, bytes) in results.host::<u8>().chunks(64).enumerate() {
         let right = bytes.iter().all(|byte| *byte == round as u8);
-        check!(right, "round {round} of foreign work found {bytes:?}");
+        check!(right, "bytes of round {round} are {bytes:?}");
     }
     check_eq!(pool.used()?, 0, "used bytes at the end");
     Ok(())
@@ -224,7 +233,7 @@ fn two_queues_over_one_native_queue(fixture: &Fixture) -> Done {
     gate.open();
     after.wait()?;
     last.wait()?;
-    setup.holds(3, "three fills over one native queue")?;
+    setup.holds(3, "bytes after three fills over one native queue")?;
     second.finish()?;
     queue.finish()
 }
@@ -245,7 +254,7 @@ fn wait_for_adopted_event(fixture: &Fixture) -> Done {
     drop(foreign);
     waiting.iter().try_for_each(Event::wait)?;
     event.wait()?;
-    setup.holds(6, "what the backend's event stands for")
+    setup.holds(6, "bytes of the native work after its event")
 }
 
 /// An adopted event reports the queue of its command, if the backend knows it.
@@ -279,7 +288,11 @@ fn adopted_event_reports_its_queue(fixture: &Fixture) -> Done {
             .urEventGetNativeHandle(own.raw, &mut native)
             .ok()?;
         let event = adopted(native)?;
-        check_eq!(of(&event)?, right, "queue of an event that comes back");
+        check_eq!(
+            of(&event)?,
+            right,
+            "queue of an event adopted from its own native handle"
+        );
         gate.open();
         queue.finish()?;
     }
@@ -301,10 +314,10 @@ fn native_work_waits_for_event(fixture: &Fixture) -> Done {
     let marker = queue.marker(&[])?;
     pending(
         &marker,
-        "the backend did not wait for an event of the interface",
+        "native work did not wait for an event of the interface",
     )?;
     gate.open();
     marker.wait()?;
     drop(foreign);
-    setup.holds(2, "what the backend did after an event")
+    setup.holds(2, "bytes of native work after an event")
 }
