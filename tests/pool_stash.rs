@@ -1,4 +1,4 @@
-//! What lanes keep of a pool to themselves, as a pool's user sees it.
+//! Blocks that lanes cache. The tests use the public interface of a pool.
 
 mod lanes;
 
@@ -40,7 +40,7 @@ fn used(pool: &TestPool) -> (u64, u64) {
 }
 
 #[test]
-fn a_block_comes_back_to_its_lane_and_counts_as_free_in_between() {
+fn a_cached_block_counts_as_free_and_returns_to_its_lane() {
     let (pool, q) = (pool(), Queue::new());
     let a = q.alloc(&pool, 100);
     assert_eq!((a.bytes, a.requested, used(&pool)), (128, 100, (128, 128)));
@@ -56,7 +56,7 @@ fn a_block_comes_back_to_its_lane_and_counts_as_free_in_between() {
 }
 
 #[test]
-fn any_lane_frees_what_another_one_holds() {
+fn any_lane_frees_a_block_of_another_one() {
     let (pool, q, r) = (pool(), Queue::new(), Queue::new());
     let a = q.alloc(&pool, 64);
     assert_eq!(r.stash.free(a.addr, 1), None, "not its own");
@@ -68,12 +68,12 @@ fn any_lane_frees_what_another_one_holds() {
 }
 
 #[test]
-fn what_is_cached_serves_whoever_may_have_it_before_growth() {
+fn cached_blocks_serve_other_lanes_before_growth() {
     let (pool, q, mut r) = (pool(), Queue::new(), Queue::new());
     let (a, b) = (q.alloc(&pool, 64), q.alloc(&pool, 64));
     q.free(&a);
     q.free(&b);
-    // Pending elsewhere: not for this one yet.
+    // The block is pending on another lane, so this one may not have it yet.
     let c = r.alloc(&pool, 64);
     assert!(c.addr != a.addr && c.addr != b.addr);
     r.lane.wait_for(&q.lane.frontier());
@@ -115,7 +115,7 @@ fn lanes_take_nothing_from_each_other_while_there_is_free_memory() {
 }
 
 #[test]
-fn lanes_that_waited_for_each_other_once_take_nothing_later() {
+fn lanes_that_waited_once_take_no_later_blocks() {
     let pool = pool();
     let mut queues: Vec<Queue> = (0..4).map(|_| Queue::new()).collect();
     let mut last = Frontier::new();
@@ -149,7 +149,7 @@ fn lanes_that_waited_for_each_other_once_take_nothing_later() {
 }
 
 #[test]
-fn highs_follow_what_is_used_and_not_what_lanes_hold() {
+fn peaks_follow_used_bytes_and_not_cached_ones() {
     let (pool, q, r) = (pool(), Queue::new(), Queue::new());
     for _ in 0..10 {
         q.free(&q.alloc(&pool, 64));
@@ -192,7 +192,7 @@ fn a_meter_counts_its_pools_together() {
 }
 
 #[test]
-fn trims_and_ends_reach_what_is_cached() {
+fn trims_and_closing_reach_cached_blocks() {
     let (pool, q) = (pool(), Queue::new());
     let (a, b) = (q.alloc(&pool, 64), q.alloc(&pool, 4096));
     q.free(&a);
@@ -208,7 +208,7 @@ fn trims_and_ends_reach_what_is_cached() {
 }
 
 #[test]
-fn ended_lanes_leave_nothing_behind() {
+fn ended_lanes_leave_no_memory_behind() {
     let (pool, last) = (pool(), Queue::new());
     let mut ended: Option<Arc<Stash>> = None;
     for _ in 0..100 {
@@ -220,7 +220,7 @@ fn ended_lanes_leave_nothing_behind() {
         q.free(&a);
         q.lane.clock().raise(u64::MAX);
         q.stash.retire();
-        // Growth, or a new lane, makes the pool look.
+        // The pool checks for ended lanes when it grows or gets a new lane.
         ended = Some(q.stash);
         let c = last.alloc(&pool, 192);
         assert_eq!(pool.release(b.addr, Frontier::new()), Ok(b));
@@ -233,7 +233,7 @@ fn ended_lanes_leave_nothing_behind() {
 }
 
 #[test]
-fn credit_goes_from_one_lane_to_another_while_no_high_rises() {
+fn credit_moves_between_lanes_while_no_peak_rises() {
     let (meter, source) = (Arc::<Meter>::default(), Arc::new(FakeSource::new(64)));
     let of = |meter: &Arc<Meter>| {
         let config = pool().config();
@@ -248,7 +248,7 @@ fn credit_goes_from_one_lane_to_another_while_no_high_rises() {
     pool.reset_used_high();
     other.reset_used_high();
     q.free(&q.alloc(&pool, 64));
-    // Now all that may be live without a rise may be so on one lane.
+    // Now one lane may have all that can be live without a higher peak.
     assert_eq!((used(&pool), r.stash.alloc(key, 64)), ((0, 64), None));
     assert!(
         !meter.find_credit(&r.stash, other.key(), 64),
@@ -270,8 +270,8 @@ fn credit_goes_from_one_lane_to_another_while_no_high_rises() {
 }
 
 #[test]
-fn highs_are_exact_when_threads_take_turns() {
-    // Each round one more thread holds a block, so the high is known at every step.
+fn peaks_are_exact_when_threads_take_turns() {
+    // In each round one more thread holds a block, so the peak is known at every step.
     const THREADS: usize = 4;
     let (pool, barrier) = (&pool(), &Barrier::new(THREADS));
     std::thread::scope(|scope| {

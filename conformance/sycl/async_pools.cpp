@@ -1,5 +1,5 @@
-// Pools of asynchronous allocation: what each property promises, what a pool tells of itself, how long it
-// lives, and which requests libsycl itself refuses.
+// Pools of asynchronous allocation: the effect of each property, queries, lifetimes, and requests that
+// libsycl itself refuses.
 #include "client.hpp"
 
 #include <sycl/ext/oneapi/experimental/async_alloc/async_alloc.hpp>
@@ -46,7 +46,7 @@ static void kinds() {
   require(sycl::get_pointer_device(memory, context) == device, "its device");
   oneapi::async_free(queue, memory);
   queue.wait();
-  // Errors of libsycl's own.
+  // Errors that libsycl reports itself.
   refused(sycl::errc::feature_not_supported, "shared memory",
           [&] { oneapi::async_malloc(queue, alloc::shared, 1000); });
   refused(sycl::errc::feature_not_supported, "host memory", [&] { oneapi::async_malloc(queue, alloc::host, 1000); });
@@ -57,7 +57,7 @@ static void kinds() {
 
 static void foreign_pointers() {
   sycl::queue queue = ordered();
-  // What came from the one is given back by the other.
+  // A block of one pool is freed by the other's function.
   void *asynchronous = oneapi::async_malloc(queue, alloc::device, 5000);
   queue.memset(asynchronous, 1, 5000).wait();
   sycl::free(asynchronous, queue);
@@ -66,7 +66,7 @@ static void foreign_pointers() {
   oneapi::async_free(queue, plain);
   queue.wait();
   require(sycl::get_pointer_type(plain, queue.get_context()) == alloc::unknown, "the type of freed memory");
-  // What came from nowhere is refused, and the queue goes on.
+  // A free of an unknown pointer is refused, and the queue continues.
   int local = 0;
   bool refused = false;
   try {
@@ -126,7 +126,7 @@ static void maximum() {
   require(pool.get_reserved_size_current() <= 32 * mib, "more reserved than the maximum size");
   for (void *memory : all)
     oneapi::async_free(queue, memory);
-  // What is freed serves again, before the free has completed.
+  // A freed block is reused before its free has completed.
   for (int round = 0; round < 50; round++) {
     void *memory = oneapi::async_malloc_from_pool(queue, 24 * mib, pool);
     queue.memset(memory, round, 1000);
@@ -151,7 +151,7 @@ static void zeroed() {
 static void reuse() {
   sycl::queue queue = ordered();
   memory_pool pool{queue, alloc::device, properties{oneapi::initial_threshold{256 * mib}}};
-  // Sizes that repeat need no more than the first round.
+  // Repeated sizes need no more memory than the first round.
   const size_t sizes[] = {1, 100, 4096, 65536, 100001, mib, 3 * mib + 5};
   size_t reserved = 0;
   for (int round = 0; round < 100; round++) {
@@ -172,7 +172,7 @@ static void reuse() {
 }
 
 static void lifetime() {
-  // A pool goes while its memory is in use; the memory stays until it is freed.
+  // A pool is destroyed while its memory is in use. The memory stays until it is freed.
   sycl::queue queue = ordered();
   std::vector<int> data(1000, 42), back(1000);
   void *memory = nullptr;

@@ -1,4 +1,4 @@
-// Platforms, devices, aspects and their queries: what a program asks before it does anything.
+// Platforms, devices, aspects and their queries.
 #include "client.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ using namespace client;
 namespace info = sycl::info::device;
 namespace intel = sycl::ext::intel::info::device;
 
-// A query that needs an aspect: answers with it, is refused without it.
+// A query that needs an aspect: it succeeds with the aspect and is refused without it.
 template <class Query> void gated(const sycl::device &device, sycl::aspect aspect, const char *name) {
   if (device.has(aspect)) {
     device.get_info<Query>();
@@ -103,7 +103,7 @@ static void aspects() {
     require(device.has(aspect), "a listed aspect is absent: " + std::to_string(static_cast<int>(aspect)));
     set.insert(static_cast<int>(aspect));
   }
-  // Every aspect that this runtime's headers know.
+  // Every aspect in this runtime's headers.
 #define __SYCL_ASPECT(name, value)                                                                                     \
   require(device.has(sycl::aspect::name) == (set.count(value) == 1), "has and the list disagree on " #name);
 #include <sycl/info/aspects.def>

@@ -1,4 +1,4 @@
-// Order and time: what events, barriers, host tasks and profiling promise, on both kinds of queue.
+// Order and time: events, barriers, host tasks and profiling, on both types of queue.
 #include "client.hpp"
 
 #include <sycl/ext/oneapi/experimental/enqueue_functions.hpp>
@@ -18,7 +18,7 @@ static event_command_status status(const sycl::event &event) {
   return event.get_info<sycl::info::event::command_execution_status>();
 }
 
-// What takes a while to set.
+// A size in bytes whose fill takes some time.
 constexpr size_t long_bytes = 32 << 20;
 
 static sycl::queue ordered() { return sycl::queue{rethrow, in_order::in_order{}}; }
@@ -43,7 +43,7 @@ static void statuses() {
 }
 
 static void dependencies() {
-  // Two hundred additions, each depending on the one before, none on the queue's order.
+  // Two hundred additions. Each depends on the one before, and none on the queue's order.
   sycl::queue queue{rethrow};
   int *memory = sycl::malloc_shared<int>(2, queue);
   memory[0] = 0;
@@ -59,7 +59,7 @@ static void dependencies() {
   equal(memory[0], 200, "after two hundred rounds");
   sycl::free(memory, queue);
 
-  // A wide one: many into one, one into many.
+  // A wide graph: many commands into one, and one into many.
   constexpr int count = 64;
   int *wide = sycl::malloc_shared<int>(count, queue), sum = 0;
   std::vector<sycl::event> parts;
@@ -100,7 +100,7 @@ static void in_order_queues() {
   require(queue.ext_oneapi_empty(), "not empty after waiting");
   sycl::free(memory, queue);
 
-  // An event of another queue, that the next command has to wait for.
+  // An event of another queue that the next command has to wait for.
   sycl::queue other{queue.get_context(), queue.get_device(), rethrow};
   char *large = sycl::malloc_device<char>(long_bytes, queue), last = 0;
   for (char round = 1; round <= 5; round++) {
@@ -113,8 +113,10 @@ static void in_order_queues() {
 }
 
 static void barriers() {
-  // Of everything before. Not behind a host task: commands that wait for one libsycl keeps to itself,
-  // and a barrier does not see them.
+  // A barrier for everything before.
+  //
+  // No host task comes before it: libsycl keeps commands that wait for a host task to itself, and a barrier
+  // does not see them.
   sycl::queue queue{rethrow};
   char *large = sycl::malloc_device<char>(long_bytes, queue), last = 0;
   for (char round = 1; round <= 5; round++) {
@@ -126,7 +128,7 @@ static void barriers() {
   }
   queue.wait();
   sycl::free(large, queue);
-  // Of some events only: it waits for these, and not for what else is there.
+  // A barrier for some events only, which waits for nothing else.
   {
     Gate one, two;
     sycl::event first = one.close(queue), second = two.close(queue);
@@ -138,7 +140,7 @@ static void barriers() {
     require(status(second) != event_command_status::complete, "the other gate is open");
     two.open();
   }
-  // On an in-order queue, of an event of another queue.
+  // On an in-order queue, a barrier for an event of another queue.
   {
     sycl::queue line = ordered(), other{line.get_context(), line.get_device(), rethrow};
     Gate gate;
@@ -175,7 +177,7 @@ static void across_queues() {
 }
 
 static void errors() {
-  // An exception in a host task reaches the queue's handler, and nothing else stops.
+  // An exception in a host task reaches the queue's handler, and other commands continue.
   int caught = 0;
   sycl::queue queue{[&](sycl::exception_list list) {
     for (const std::exception_ptr &error : list) {
@@ -252,7 +254,7 @@ static void tags() {
 }
 
 static void without_events() {
-  // The functions that return no event leave more room to the runtime; order must hold all the same.
+  // The functions without an event leave the runtime more freedom, and must keep the order.
   sycl::queue queue = ordered();
   constexpr size_t count = 1000;
   int *memory = sycl::malloc_device<int>(count, queue);
@@ -273,7 +275,7 @@ static void without_events() {
 }
 
 static void device_wait() {
-  // Everything on the device, whichever queue of whichever context it is on.
+  // A wait for everything on the device, on all queues of all contexts.
   sycl::device device;
   if (!device.has(sycl::aspect::ext_oneapi_device_wait))
     skip("no waiting for a device");
@@ -292,7 +294,7 @@ static void device_wait() {
 }
 
 static void host_tasks() {
-  // More host tasks at once than the machine has cores, each waiting for the last to be opened.
+  // More host tasks at a time than the machine has cores. Each waits for the last one to be opened.
   sycl::queue queue{rethrow};
   constexpr int count = 24;
   std::vector<std::unique_ptr<Gate>> gates;

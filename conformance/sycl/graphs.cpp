@@ -1,5 +1,6 @@
-// Graphs of commands: explicit and recorded, repeated, nested, updated. What the device can is asked
-// first: "limited" graphs can be built and run, others can be updated too.
+// Graphs of commands: explicit and recorded, repeated, nested and updated.
+//
+// The device's support is queried first: "limited" graphs can be built and run, others can be updated, too.
 #include "kernels.hpp"
 
 #include <sycl/ext/oneapi/experimental/async_alloc/async_alloc.hpp>
@@ -26,7 +27,7 @@ static sycl::queue make_queue(const sycl::property_list &properties = {}) {
   return queue;
 }
 
-// Memory on the device and its copy on the host.
+// Device memory and its copy on the host.
 struct Memory {
   sycl::context context;
   uint32_t *data;
@@ -123,7 +124,7 @@ static void two_queues_recorded() {
 }
 
 static void repeated() {
-  // A graph that reads what it wrote in its last run: runs of one graph follow each other, on any queue.
+  // A graph that reads what it wrote in its last run. Runs of one graph follow each other on any queue.
   sycl::queue one = make_queue(), two{one.get_context(), one.get_device(), rethrow};
   Memory ring(one);
   std::vector<uint32_t> start(count);
@@ -147,7 +148,7 @@ static void repeated() {
 }
 
 static void with_events() {
-  // What comes before and after a graph, by events alone.
+  // Commands before and after a graph, ordered by events alone.
   sycl::queue queue = make_queue();
   Memory a(queue), b(queue);
   Graph graph{queue};
@@ -331,7 +332,7 @@ static void updated() {
   std::vector<uint32_t> back = b.read(queue);
   equal(back[9], 14u, "within the updated range");
   equal(back[10], 7u, "outside the updated range");
-  // A whole graph's arguments, from another of the same shape.
+  // Updates a whole graph's arguments from another graph of the same shape.
   Graph other{queue};
   other.add([&](handler &h) {
     h.set_args(a.data, uint32_t(20));
@@ -343,7 +344,7 @@ static void updated() {
 }
 
 static void async_memory() {
-  // libsycl lays such memory out itself, in virtual memory that it maps when the graph is finished.
+  // libsycl places such memory itself, in virtual memory that it maps when the graph is finalized.
   sycl::queue queue = make_queue();
   if (!queue.get_device().has(sycl::aspect::ext_oneapi_virtual_mem))
     skip("the device has no virtual memory");
@@ -389,7 +390,7 @@ static void many() {
     graph.end_recording();
     auto run = graph.finalize();
     queue.ext_oneapi_graph(run);
-    // The graph goes while it may still run.
+    // The graph is destroyed while it may still run.
   }
   queue.wait();
   all_equal(b.read(queue), 4919, "what the last of many graphs left");

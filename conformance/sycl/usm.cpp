@@ -1,4 +1,4 @@
-// Memory of all kinds: allocation, copies, fills, hints and what a pointer tells of itself.
+// USM of all kinds: allocation, copies, fills, hints and pointer queries.
 #include "client.hpp"
 
 #include <sycl/ext/oneapi/virtual_mem/physical_mem.hpp>
@@ -110,7 +110,7 @@ static void copies() {
         require(std::equal(source.begin(), source.end(), b.data), "what the host sees");
     }
   }
-  // Parts of memory, at odd places.
+  // Parts of memory, at unaligned offsets.
   Memory<char> bytes(alloc::device, 4096, queue);
   std::string text = "seventeen letters", found(text.size(), ' ');
   queue.memset(bytes.data, 0, 4096).wait();
@@ -171,10 +171,10 @@ static void rectangles() {
         equal(int(back[row * other + column]), column < width ? int(source[row * pitch + column]) : 0xcc,
               "a copied rectangle");
     }
-    // From and to plain host memory too.
+    // From and to plain host memory, too.
     queue.ext_oneapi_memcpy2d(back.data(), other, a.data + 1, pitch, width, height).wait();
     equal(int(back[other + 2]), int(source[pitch + 3]), "a rectangle copied to the host");
-    // On device and shared memory libsycl passes elements where bytes are meant.
+    // On device and shared memory libsycl passes elements where UR expects bytes.
     if (kind != alloc::host)
       continue;
     queue.ext_oneapi_memset2d(a.data, pitch, 3, width, height).wait();
@@ -188,7 +188,7 @@ static void rectangles() {
 }
 
 static void hints() {
-  // In order: libsycl does not pass on what advice depends on, since UR's function takes no wait list.
+  // In order: libsycl does not pass on the dependencies of advice, since UR's function takes no wait list.
   sycl::queue queue{rethrow, sycl::property::queue::in_order{}};
   constexpr size_t count = 4096;
   for (alloc kind : {alloc::shared, alloc::device}) {
@@ -256,7 +256,7 @@ static void virtual_memory() {
     skip("the device has no virtual memory");
   size_t page = oneapi::get_mem_granularity(queue.get_device(), context);
   require(page >= 1 && (page & (page - 1)) == 0, "a granularity that is no power of two");
-  // Two pieces of memory at neighbouring addresses, the second also elsewhere.
+  // Two pieces of memory at adjacent addresses, the second mapped elsewhere, too.
   uintptr_t start = oneapi::reserve_virtual_mem(2 * page, context), other = oneapi::reserve_virtual_mem(page, context);
   oneapi::physical_mem first{queue, page}, second{queue, page};
   equal(first.size(), page, "the size of physical memory");
@@ -322,7 +322,7 @@ int main() {
   program.part("across_contexts", across_contexts);
   program.part("virtual_memory", virtual_memory);
   program.part("threads", threads);
-  // Last: without 2D copies in the adapter libsycl falls back to a kernel, and without device code aborts.
+  // Last: without 2D copies in the adapter libsycl uses a kernel, and aborts without device code.
   program.part("rectangles", rectangles);
   return program.conclude();
 }

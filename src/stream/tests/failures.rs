@@ -86,7 +86,7 @@ fn what_depends_on_a_failed_command_does_not_run_and_one_wait_reports_it() {
                     });
                     assert_eq!(code(more), FAILED, "{what}");
                 }
-                // Reported, it holds nothing up, and waiting waits.
+                // After the report, the failure blocks nothing, and waits succeed.
                 launch_only(&queue, 3, &[]);
                 assert_eq!(queue.finish_here(), Ok(()), "{what}");
                 assert!(fixture.driver.ran().contains(&3), "{what}");
@@ -130,7 +130,7 @@ fn until_it_is_reported_nothing_more_runs_behind_it() {
         fixture.driver.run();
         status(&bad) == UR_EVENT_STATUS_ERROR
     });
-    // Known, but no wait has reported it.
+    // The failure is known, but no wait has reported it.
     let (behind, other) = (launch(&queue, 1, &[]), fixture.in_order());
     launch_only(&other, 2, &[]);
     let ran = AtomicUsize::new(0);
@@ -172,7 +172,7 @@ fn out_of_order_what_does_not_depend_on_it_runs() {
     let mut ran = fixture.driver.ran();
     ran.sort_unstable();
     assert_eq!(ran, Vec::from_iter(0..40));
-    // A barrier over what failed, before anybody has asked.
+    // A barrier over a failed command whose failure is not known yet.
     launch_only(&queue, BAD, &[]);
     let all = barrier(&queue, &[]);
     launch_only(&queue, 200, &[]);
@@ -239,7 +239,7 @@ fn other_queues_and_contexts_that_wait_for_it_fail() {
     });
     assert_eq!(code(second.finish_here()), FAILED);
     assert_eq!(code(third.finish_here()), FAILED);
-    // The wait for a command covers what that came after.
+    // The wait for a command also covers its predecessors.
     assert_eq!(code(near.wait_here()), FAILED);
     assert_eq!(first.finish_here(), Ok(()));
     assert!(fixture.driver.ran().is_empty() && other.driver.ran().is_empty());

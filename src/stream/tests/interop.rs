@@ -1,11 +1,11 @@
-//! Foreign work: on streams whose native handle was given out, and by native commands.
+//! Foreign work: on streams whose native handle was given out, and from native commands.
 
 use crate::abi::*;
 use crate::stream::Work;
 use crate::stream::queue::native_command;
 use crate::stream::testing::*;
 
-/// A native command that puts foreign work on its lane; with its event.
+/// A native command that puts foreign work on its lane, with its event.
 fn native<D: AnyFake>(queue: &QueueArc<D>, label: u32, waits: &[&EventArc<D>]) -> EventArc<D> {
     let run = || queue.with_native(|lane| lane.foreign(label)).unwrap();
     let call = |waits: crate::object::Handles<'_, _>, event: crate::object::OutHandle<'_, _>| {
@@ -29,7 +29,7 @@ fn a_native_command_is_one_of_its_queue<D: AnyFake>() {
     assert_eq!(status(&command), UR_EVENT_STATUS_SUBMITTED);
     fixture.driver.run();
     assert_eq!(fixture.driver.ran(), [2, 1, 50, 3]);
-    // Asking may have recorded.
+    // The query may have recorded a marker.
     status(&after);
     fixture.driver.run();
     let ends = [status(&command), status(&after)];
@@ -46,8 +46,9 @@ fn a_native_command_is_one_of_its_queue_when_polled() {
     a_native_command_is_one_of_its_queue::<Polled>();
 }
 
-/// On an out-of-order queue the function sees the lane that has its wait list, whoever asks for the
-/// stream beside it, and nothing else is placed there meanwhile.
+/// On an out-of-order queue the function gets the lane that has its wait list.
+///
+/// A concurrent request for the stream gets the same lane, and no other command is placed there meanwhile.
 fn an_out_of_order_queue_lends_one_lane<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let queue = fixture.out_of_order();
@@ -105,8 +106,9 @@ fn an_out_of_order_queue_lends_one_lane_when_polled() {
     an_out_of_order_queue_lends_one_lane::<Polled>();
 }
 
-/// Memory that native work may use is not handed to others before that work is done; once the command
-/// is over, the lane's own fast ways are open again.
+/// Memory that native work may use is not reused by others before that work is complete.
+///
+/// Once the command is over, the lane's fast paths are open again.
 fn native_work_keeps_its_memory<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let pool = fixture.pool(0, usize::MAX);
@@ -135,8 +137,7 @@ fn native_work_keeps_its_memory_when_polled() {
     native_work_keeps_its_memory::<Polled>();
 }
 
-/// A stream whose native handle was given out stays open: every event and every free covers foreign
-/// work.
+/// A queue whose native handle was given out stays open: every event and every free covers foreign work.
 fn an_exposed_stream_stays_open<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let pool = fixture.pool(0, usize::MAX);
@@ -164,7 +165,7 @@ fn an_exposed_stream_stays_open<D: AnyFake>() {
     queue.finish_here().unwrap();
 }
 
-/// Its status, after records that asking may have made.
+/// Its status, after the records that the query may have made.
 fn completes_alone<D: AnyFake>(fixture: &Fixture<D>, event: &EventArc<D>) -> ur_event_status_t {
     status(event);
     let line = fixture.driver.lanes.lock().unwrap()[0].number;

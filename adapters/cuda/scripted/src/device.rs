@@ -1,4 +1,4 @@
-//! The driver itself, its devices, which are all alike, and contexts.
+//! The driver's initialisation, its devices, which are all alike, and contexts.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -6,7 +6,7 @@ use crate::driver::*;
 
 const NAME: &[u8] = b"Scripted device\0";
 
-/// Attributes by their numbers; the others are 0.
+/// Attributes by number. All others are 0.
 const ATTRIBUTES: [(c_int, c_int); 25] = [
     (1, 1024),
     (2, 1024),

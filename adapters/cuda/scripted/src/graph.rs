@@ -1,4 +1,4 @@
-//! Graphs: commands that are launched as one, in the order in which they were added.
+//! Graphs: commands that are launched together, in the order in which they were added.
 
 use std::ffi::{c_uint, c_void};
 
@@ -9,13 +9,13 @@ use crate::work::boxed;
 
 type Handle = *mut c_void;
 
-/// Nodes: their names and what each gives a stream.
+/// The numbers of nodes, and the command that each gives a stream.
 #[derive(Clone, Default)]
 pub struct Graph {
     nodes: Vec<(usize, Vec<Command>)>,
 }
 
-/// The driver's first description of a launch.
+/// The driver's first structure for a launch.
 #[repr(C)]
 pub struct Launch {
     function: Handle,
@@ -32,7 +32,7 @@ impl Launch {
     }
 }
 
-/// And of a fill.
+/// The driver's structure for a fill.
 #[repr(C)]
 pub struct Set {
     dst: u64,
@@ -72,7 +72,7 @@ pub extern "C" fn cuGraphDestroy(graph: Handle) -> u32 {
     }
 }
 
-/// Adds a node behind others, which must be of the same graph.
+/// Adds a node after others, which must belong to the same graph.
 fn add(
     name: &'static str,
     node: *mut Handle,
@@ -181,7 +181,7 @@ pub extern "C" fn cuGraphAddEmptyNode(
     })
 }
 
-/// The graph's commands as they are now, in a row.
+/// The graph's present commands in order.
 fn commands_of(driver: &mut FakeDriver, graph: Handle) -> Result<Vec<Command>, u32> {
     match driver.graphs.get(&graph.addr()) {
         Some(graph) => {

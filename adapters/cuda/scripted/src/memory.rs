@@ -1,4 +1,4 @@
-//! Memory: allocations, and pieces that are mapped at reserved addresses.
+//! Memory: allocations, and physical memory mapped to reserved addresses.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ffi::{c_int, c_uint, c_void};
@@ -9,7 +9,7 @@ fn layout(bytes: usize) -> Option<Layout> {
     Layout::from_size_align(bytes.max(1), 4096).ok()
 }
 
-/// Zeroed memory, as far as there is so much.
+/// Zeroed memory, or `None` if there is not enough.
 pub fn allocate(bytes: usize) -> Option<usize> {
     let layout = layout(bytes).filter(|layout| layout.size() <= 1 << 30);
     // SAFETY: not of size zero.
@@ -75,7 +75,7 @@ pub extern "C" fn cuMemFreeHost(start: *mut c_void) -> u32 {
     free(start.addr(), "cuMemFreeHost")
 }
 
-/// `CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED`
+/// `CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED`.
 const ALREADY_REGISTERED: u32 = 712;
 
 #[unsafe(no_mangle)]
@@ -265,8 +265,10 @@ pub extern "C" fn cuMemSetAccess(start: u64, bytes: usize, _: *const c_void, _: 
     }
 }
 
-/// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE` and `_DEVICE_ORDINAL`, of memory that was said to be elsewhere; of
-/// other memory the library knows nothing.
+/// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE` and `_DEVICE_ORDINAL` of memory that a test has moved to the second
+/// device.
+///
+/// The library knows nothing about other memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuPointerGetAttribute(value: *mut c_void, what: c_int, at: u64) -> u32 {
     let value = match (hold().elsewhere.contains(&(at as usize)), what) {

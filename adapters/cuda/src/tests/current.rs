@@ -1,4 +1,4 @@
-//! The caller's current context is its own: what it was before a call, it is after it.
+//! Every call preserves the caller's current context.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -8,7 +8,7 @@ use ur::abi::*;
 use super::fake_driver::{FakeDriver, adapter, alone, device, ur};
 use super::workload;
 
-/// Checks the current context after every call of the workload, whatever was current before.
+/// Checks the current context after every call of the workload, for each context that is current before.
 #[test]
 fn no_call_changes_it() {
     alone("tests::current::no_call_changes_it", || {
@@ -35,7 +35,7 @@ fn no_call_changes_it() {
     });
 }
 
-/// Nor do calls that fail.
+/// A call that fails preserves the context, too.
 #[test]
 fn no_failed_call_changes_it() {
     alone("tests::current::no_failed_call_changes_it", || {
@@ -56,7 +56,7 @@ fn no_failed_call_changes_it() {
     });
 }
 
-/// With drivers that take work for a stream whatever is current, most commands put no context there.
+/// With drivers that accept a stream under any current context, most commands set no context.
 #[test]
 fn most_commands_are_given_anywhere() {
     alone("tests::current::most_commands_are_given_anywhere", || {
@@ -76,8 +76,10 @@ fn most_commands_are_given_anywhere() {
     });
 }
 
-/// On either of two devices and in contexts of both, from threads which each have another context
-/// current, or none: one of ours, which is right there for some of the calls, among them.
+/// The calls concern two devices and contexts of both.
+///
+/// They come from threads with different current contexts or none. One of the contexts is the right one for
+/// some of the calls.
 #[test]
 fn no_call_changes_it_on_any_thread_or_device() {
     let name = "tests::current::no_call_changes_it_on_any_thread_or_device";
@@ -105,8 +107,9 @@ fn no_call_changes_it_on_any_thread_or_device() {
     });
 }
 
-/// As debug builds see it around every entry point: a native command that leaves a context behind makes
-/// its call fail, and no other.
+/// In debug builds every entry point checks the context.
+///
+/// A native command that leaves another context current makes its call fail, and no other call.
 #[test]
 fn a_call_that_changes_it_is_noticed() {
     unsafe extern "C" fn push(_: ur_queue_handle_t, driver: *mut c_void) {

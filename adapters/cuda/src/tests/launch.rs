@@ -1,4 +1,4 @@
-//! The one way in to the driver's two ways of launching.
+//! Launches through the driver's two launch functions.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -11,7 +11,7 @@ use crate::cu::{Api, Code, launch_of};
 
 const ITEMS: usize = 24;
 
-/// Has a kernel write the numbers from `first` on, and reads them.
+/// Launches a kernel that writes the numbers from `first` on, and reads them.
 fn numbers(
     api: &Api,
     test_context: &TestContext,
@@ -26,7 +26,7 @@ fn numbers(
     ];
     let stream = std::ptr::without_provenance_mut(stream_of(queue));
     let config = launch_of([2, 3, 1], [2, 1, 2], stream);
-    // SAFETY: room for each handle; a stream and a function that are alive, and what that one takes.
+    // SAFETY: room for each handle; a live stream and function, and the function's parameters.
     let codes = unsafe {
         [
             (api.cuDevicePrimaryCtxRetain)(&mut context, 0),

@@ -1,4 +1,4 @@
-//! Small fills that follow each other: how many launches they are, and in which order they are done.
+//! Small fills in succession: their number of launches and their order.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -26,7 +26,7 @@ impl Fixture {
             test_context,
             queue,
         };
-        // Kernels are loaded by whoever is first.
+        // The first fill loads the kernels.
         fixture.fill(0, 0, WORDS);
         fixture.memset();
         fixture.finish();
@@ -45,7 +45,7 @@ impl Fixture {
         assert_eq!(self.try_fill(tag, first, words), UR_RESULT_SUCCESS);
     }
 
-    /// Something else, over all of it.
+    /// Another command over all of the memory.
     fn memset(&self) {
         let byte = 0_u8;
         let (from, none) = ((&raw const byte).cast(), null_mut());
@@ -71,7 +71,7 @@ impl Fixture {
         unsafe { std::slice::from_raw_parts(self.test_context.memory.cast(), WORDS) }
     }
 
-    /// What a fill with a tag leaves at a word, by how far that is into it.
+    /// The value of a word after a fill with a tag, by the word's index in the fill.
     fn is(&self, word: usize, tag: u64, at: usize) -> bool {
         self.words()[word] == (tag | (1 + at as u64 % 2) << 40)
     }
@@ -82,7 +82,7 @@ impl Fixture {
     }
 }
 
-/// A stream of the driver's that waits until it is let go, and so do those that wait for it.
+/// A stream of the driver that waits until the test releases it. Streams that depend on it wait, too.
 struct Gate {
     queue: ur_queue_handle_t,
     event: ur_event_handle_t,
@@ -99,10 +99,10 @@ unsafe extern "C" fn wait_at(data: *mut c_void) {
 }
 
 impl Gate {
-    /// Before `fixture`'s queue.
+    /// Blocks `fixture`'s queue.
     fn new(fixture: &Fixture) -> Self {
         let queue = fixture.test_context.queue(IN_ORDER);
-        // Shown to others, its stream waits by itself.
+        // The stream of a queue whose native handle was given out waits by itself.
         stream_of(queue);
         let open = Box::new(AtomicBool::new(false));
         let data = std::ptr::from_ref(&*open).cast_mut().cast();
@@ -151,7 +151,7 @@ fn fills_that_wait_together_are_two_launches() {
                 gate.open();
                 fixture.finish();
                 for word in 0..count as usize + 63 {
-                    // The last that was put over it.
+                    // The tag of the last fill over the word.
                     let tag = word.min(count as usize - 1);
                     assert!(
                         fixture.is(word, tag as u64, word - tag),
@@ -166,7 +166,7 @@ fn fills_that_wait_together_are_two_launches() {
     );
 }
 
-/// A launch that is still to come takes nothing that comes after something else.
+/// A pending launch takes no fills that come after another command.
 #[test]
 fn what_comes_between_stays_between() {
     alone("tests::mailbox::what_comes_between_stays_between", || {
@@ -180,7 +180,7 @@ fn what_comes_between_stays_between() {
         for tag in 6..12 {
             fixture.fill(tag, 10 * (tag as usize - 6), 4);
         }
-        // A wait is something else, too.
+        // A wait counts as another command, too.
         let mut event = null_mut();
         let code = ur!(Enqueue.pfnEventsWaitWithBarrier(gate.queue, 0, null(), &mut event));
         assert_eq!(code, UR_RESULT_SUCCESS);
@@ -204,7 +204,7 @@ fn what_comes_between_stays_between() {
     });
 }
 
-/// Where there is no room for more, they go by themselves, and none is lost.
+/// Fills that the mailbox has no room for are launched by themselves, and none is lost.
 #[test]
 fn more_than_there_is_room_for() {
     alone("tests::mailbox::more_than_there_is_room_for", || {
@@ -214,13 +214,13 @@ fn more_than_there_is_room_for() {
         let launches = driver.calls("cuLaunchKernelEx", || {
             (0..300).for_each(|tag| fixture.fill(tag, tag as usize, 2));
         });
-        // The first, the 128 that are posted as one, the rest.
+        // The first fill, the 128 in one mailbox, and the rest.
         assert_eq!(launches, 1 + 1 + 171);
         gate.open();
         fixture.finish();
         let right = |tag: usize| fixture.is(tag, tag as u64, 0);
         assert!((0..300).all(right));
-        // There is room again.
+        // The mailbox has room again.
         let again = driver.calls("cuMemHostAlloc", || fixture.fill(7, 0, WORDS));
         assert_eq!(again, 0);
         fixture.finish();
@@ -229,7 +229,7 @@ fn more_than_there_is_room_for() {
     });
 }
 
-/// Where others may put work in between, or wait for the default stream, each is a launch.
+/// Where foreign work may come between fills, or wait for the default stream, each fill is a launch.
 #[test]
 fn streams_that_others_use_get_each_by_itself() {
     alone(
@@ -258,7 +258,7 @@ fn streams_that_others_use_get_each_by_itself() {
     );
 }
 
-/// One that is refused is never done, and those after it are.
+/// A refused fill never runs, and those after it do.
 #[test]
 fn a_launch_that_fails_takes_its_fill_with_it() {
     alone(
@@ -284,7 +284,7 @@ fn a_launch_that_fails_takes_its_fill_with_it() {
                 fixture.memset();
                 fixture.finish();
             }
-            // Without memory to post in each goes by itself.
+            // Without memory for a mailbox each fill is launched by itself.
             let before = fixture.queue;
             let fresh = Fixture {
                 queue: fixture.test_context.queue(IN_ORDER),

@@ -7,7 +7,7 @@ use opencl_sys::*;
 
 use crate::driver::{Answer, FakeDriver, Kind, code, enter};
 
-/// Where a range of a buffer lies.
+/// The address of a range of a buffer.
 fn range(driver: &mut FakeDriver, mem: cl_mem, offset: usize, bytes: usize) -> Answer<usize> {
     let mem = driver.get(Kind::Mem, mem.addr())?;
     match offset
@@ -19,13 +19,13 @@ fn range(driver: &mut FakeDriver, mem: cl_mem, offset: usize, bytes: usize) -> A
     }
 }
 
-/// Moves bytes when its turn comes.
+/// Moves bytes when the command runs.
 pub fn mover(dst: usize, src: usize, bytes: usize) -> impl FnOnce() + Send + 'static {
     // SAFETY: whoever enqueued it promised both ranges until it has run.
     move || unsafe { ptr::copy(src as *const u8, dst as *mut u8, bytes) }
 }
 
-/// Repeats a pattern when its turn comes.
+/// Repeats a pattern when the command runs.
 pub fn filler(dst: usize, pattern: Vec<u8>, bytes: usize) -> impl FnOnce() + Send + 'static {
     move || {
         for (at, byte) in pattern.iter().cycle().take(bytes).enumerate() {
@@ -243,7 +243,7 @@ pub unsafe extern "C" fn clEnqueueBarrierWithWaitList(
     }))
 }
 
-/// Commands that the device does not have.
+/// Commands that the device does not support.
 macro_rules! absent {
     ($($name:ident($($ty:ty),*);)*) => { $(
         #[unsafe(no_mangle)]

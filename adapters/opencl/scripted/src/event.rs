@@ -1,4 +1,4 @@
-//! Events: what a caller sees of a command, and what it completes itself.
+//! Events: their status as a caller sees it, and user events.
 
 use std::ffi::c_void;
 

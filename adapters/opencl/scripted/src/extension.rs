@@ -1,4 +1,4 @@
-//! What a platform hands out by name: USM, and host pipes.
+//! Extension functions that a platform returns by name: USM and host pipes.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -130,7 +130,7 @@ unsafe extern "C" fn copy(
     }))
 }
 
-/// What is in each pipe, by name.
+/// The contents of each pipe, by name.
 static PIPES: Mutex<Option<HashMap<CString, Vec<u8>>>> = Mutex::new(None);
 
 fn pipe<R>(name: CString, with: impl FnOnce(&mut Vec<u8>) -> R) -> R {
@@ -138,7 +138,7 @@ fn pipe<R>(name: CString, with: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     with(pipes.get_or_insert_default().entry(name).or_default())
 }
 
-/// Takes bytes out of a pipe; what it lacks is zero.
+/// Takes bytes out of a pipe. Missing bytes are zero.
 unsafe extern "C" fn read_pipe(
     queue: cl_command_queue,
     program: cl_program,

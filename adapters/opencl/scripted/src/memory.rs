@@ -1,4 +1,4 @@
-//! Buffers as plain memory, samplers, and images in name only.
+//! Buffers as plain memory, samplers, and images without contents.
 
 use std::ffi::c_void;
 

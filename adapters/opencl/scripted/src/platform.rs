@@ -1,4 +1,4 @@
-//! The machine: one platform with one device, contexts and queues.
+//! One platform with one device, and its contexts and queues.
 
 use std::ffi::{c_char, c_void};
 use std::slice;
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn clGetDeviceInfo(
             }
             CL_DEVICE_MAX_WORK_ITEM_SIZES => sizes,
             CL_DEVICE_MAX_WORK_GROUP_SIZE => 256_usize.to_ne_bytes().to_vec(),
-            // A number that is 0, as wide as is asked for.
+            // A number that is 0, in the requested width.
             _ => vec![0; if value.is_null() { 4 } else { size.min(8) }],
         };
         write_property(&bytes, size, value, ret)

@@ -1,4 +1,4 @@
-//! What a failed call of OpenCL's is to the caller, and what the adapter tells of it.
+//! The result of a failed OpenCL call for the caller, and the adapter's error report.
 
 use std::ffi::CStr;
 use std::ptr::null;
@@ -9,7 +9,7 @@ use ur::abi::*;
 use super::fake_driver::{FakeDriver, adapter, alone, device, ur};
 use super::workload;
 
-/// A call of OpenCL's, what it fails with, and the step that answers for it, how.
+/// An OpenCL call, its error code, and the step that must return an error with this result.
 type Case = (&'static str, cl_int, &'static str, ur_result_t);
 
 const CASES: [Case; 24] = [

@@ -1,4 +1,4 @@
-//! Host pipes, which no driver here has.
+//! Host pipes. No driver in the tests supports them.
 
 use std::ffi::CStr;
 use std::ptr::{null, null_mut};
