@@ -169,7 +169,7 @@ fn a_pool_survives_a_failure_of_each_call_of_its_source() {
         let (source, pool) = make(FakeSource::new(64), config);
         assert_eq!(scripted(&pool, &source), []);
         let calls = source.calls();
-        assert!(calls > 5, "the script grows too seldom to mean anything");
+        assert!(calls > 5, "the script grows too seldom");
         for nth in 0..calls {
             for error in [SourceError::OutOfHostMemory, SourceError::Other(-997)] {
                 let (source, pool) = make(FakeSource::new(64), config);
@@ -288,26 +288,26 @@ fn the_host_waits_for_no_more_than_makes_room() {
         pool.release(block.addr, death).expect("live");
     }
     let ask = |bytes| pool.awaited(&request(bytes, Order::Sync), Some(0), Vec::new());
-    assert_eq!(ask(64), Some(near.tip()), "the one with least to do");
+    assert_eq!(ask(64), Some(near.tip()), "the lane with the fewest pending commands");
     assert_eq!(ask(128), Some(near.tip()), "two slabs of one lane");
     let mut both = near.tip();
     both.join(&far.tip());
-    assert_eq!(ask(192), Some(both), "not the lane that is far behind");
-    assert_eq!(ask(320), None, "no wait suffices");
+    assert_eq!(ask(192), Some(both), "without the lane with the most pending commands");
+    assert_eq!(ask(320), None, "a wait although none suffices");
     let room = pool.awaited(&request(320, Order::Sync), Some(64), Vec::new());
-    assert_eq!(room.map(|wait| wait.len()), Some(3), "all of it");
+    assert_eq!(room.map(|wait| wait.len()), Some(3), "lanes to wait for");
     let elsewhere = ur::pool::Leavable {
         bytes: 192,
         death: Frontier::new(),
     };
     let room = pool.awaited(&request(256, Order::Sync), Some(0), vec![elsewhere]);
-    assert_eq!(room, Some(near.tip()), "with what another pool has idle");
+    assert_eq!(room, Some(near.tip()), "with idle memory of another pool");
 
     let (_, pool) = make(WaitPolicy::Never);
     let block = sync(&pool, 256).expect("fits");
     pool.release(block.addr, near.tip()).expect("live");
     let wait = pool.awaited(&request(256, Order::Sync), Some(0), Vec::new());
-    assert_eq!(wait, None, "the policy forbids it");
+    assert_eq!(wait, None, "a wait that the policy forbids");
 }
 
 #[test]

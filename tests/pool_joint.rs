@@ -71,7 +71,7 @@ impl Pair {
         let mut pair = Self::new();
         let first = pair.iteration(pool, Between::Awaited);
         pair.finish(pool);
-        assert_eq!(joint(pool), (0, 0), "before anything came again");
+        assert_eq!(joint(pool), (0, 0), "shared plans after one iteration");
         assert_eq!(pair.iteration(pool, Between::Awaited), first);
         pair.finish(pool);
         assert_eq!(joint(pool), (1, 2 * BLOCKS));
@@ -98,7 +98,7 @@ fn a_shared_plan_serves_repeated_iterations() {
             (0, reserved)
         );
     }
-    assert_eq!(source.mapped(), mapped, "memory moved again");
+    assert_eq!(source.mapped(), mapped, "pages mapped after the first iteration");
     let counters = pool.counters();
     let all = 2 * BLOCKS * 6;
     assert_eq!((counters.served(), counters.releases), (all, all));
@@ -127,7 +127,7 @@ fn a_queue_without_a_dependency_gets_no_memory_in_use() {
             let taken: Vec<(u64, u64)> = (0..turn).flat_map(memory).collect();
             for part in (turn..2 * turn).flat_map(memory) {
                 let meets = |own: &(u64, u64)| own.0 < part.0 + part.1 && part.0 < own.0 + own.1;
-                assert!(!taken.iter().any(meets), "still in use");
+                assert!(!taken.iter().any(meets), "memory in use was given away");
             }
         }
         assert_eq!(source.wrong(), [""; 0]);
@@ -146,11 +146,11 @@ fn each_request_counts_as_its_kind_of_reuse() {
     let before = counts(&pool);
     pair.iteration(&pool, Between::Ordered);
     let (ordered, completed) = counts(&pool);
-    assert!(ordered > before.0, "by a dependency");
+    assert!(ordered > before.0, "no request was served by a dependency");
     let before = (ordered, completed);
     pair.finish(&pool);
     pair.iteration(&pool, Between::Awaited);
-    assert!(counts(&pool).1 > before.1, "as it has completed");
+    assert!(counts(&pool).1 > before.1, "no request was served by completion");
     assert_eq!(joint(&pool), (1, 6 * BLOCKS));
 }
 
@@ -187,7 +187,7 @@ fn blocks_of_an_abandoned_iteration_are_found_and_freed() {
         let taken: Vec<(u64, u64)> = live.iter().flat_map(|(_, block)| memory(block)).collect();
         for part in memory(&other) {
             let meets = |own: &(u64, u64)| own.0 < part.0 + part.1 && part.0 < own.0 + own.1;
-            assert!(!taken.iter().any(meets), "two blocks are one");
+            assert!(!taken.iter().any(meets), "two live blocks share memory");
         }
         for (own, block) in &live {
             assert_eq!(pool.lookup(block.addr), Some(*block));
@@ -195,7 +195,7 @@ fn blocks_of_an_abandoned_iteration_are_found_and_freed() {
             assert_eq!(pool.lookup(last), Some(*block));
             pair.0[*own].free(&pool, block);
             assert!(pool.lookup(block.addr).is_none());
-            assert!(pool.release(block.addr, Frontier::new()).is_err(), "twice");
+            assert!(pool.release(block.addr, Frontier::new()).is_err(), "a second release succeeded");
         }
         queue.free(&pool, &other);
         assert_eq!(pool.figures().used, 0);
@@ -221,7 +221,7 @@ fn a_block_freed_by_another_queue_is_not_reused_early() {
     assert_eq!(pool.release(blocks[1].addr, freed_at), Ok(blocks[1]));
     assert!(
         pool.release(blocks[1].addr, Frontier::new()).is_err(),
-        "twice"
+        "a second release succeeded"
     );
     pair.0[0].free(&pool, &blocks[0]);
     pair.finish(&pool);
@@ -232,7 +232,7 @@ fn a_block_freed_by_another_queue_is_not_reused_early() {
         let all = pair.0[iteration % 2].alloc(&pool, reserved);
         for part in memory(&all) {
             let meets = |own: &(u64, u64)| own.0 < part.0 + part.1 && part.0 < own.0 + own.1;
-            assert!(!taken.iter().any(meets), "still in use");
+            assert!(!taken.iter().any(meets), "memory in use was given away");
         }
         pair.0[iteration % 2].free(&pool, &all);
         pair.finish(&pool);

@@ -67,7 +67,7 @@ fn page_sizes_grow_with_the_reserved_bytes() {
         seen.insert(page);
     }
     assert_eq!(seen.len(), 3);
-    assert_eq!(source.slabs().len(), 1, "all of it lies together");
+    assert_eq!(source.slabs().len(), 1, "number of contiguous ranges");
     assert_eq!(source.wrong(), [""; 0]);
 }
 

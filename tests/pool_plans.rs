@@ -31,7 +31,7 @@ fn a_plan_serves_repeated_iterations() {
     let mut queue = Queue::new();
     let first = iteration(&mut queue, &pool);
     let (reserved, mapped) = (pool.figures().reserved, source.mapped());
-    assert!(pool.counters().gathers > 0, "nothing was moved");
+    assert!(pool.counters().gathers > 0, "no page was compacted");
     for done in 1..5 {
         assert_eq!(iteration(&mut queue, &pool), first);
         assert_eq!(plans(&pool), (1, 20 * done));
@@ -40,7 +40,7 @@ fn a_plan_serves_repeated_iterations() {
             (0, reserved)
         );
     }
-    assert_eq!(source.mapped(), mapped, "memory moved again");
+    assert_eq!(source.mapped(), mapped, "pages mapped after the first iteration");
     let counters = pool.counters();
     assert_eq!((counters.served(), counters.releases), (100, 100));
     assert_eq!(source.wrong(), [""; 0]);
@@ -117,12 +117,12 @@ fn blocks_of_an_abandoned_iteration_are_found_and_freed() {
         let taken: Vec<(u64, u64)> = live.iter().flat_map(memory).collect();
         for part in memory(&other) {
             let meets = |own: &(u64, u64)| own.0 < part.0 + part.1 && part.0 < own.0 + own.1;
-            assert!(!taken.iter().any(meets), "two blocks are one");
+            assert!(!taken.iter().any(meets), "two live blocks share memory");
         }
         for block in live.iter().chain([&other]) {
             queue.free(&pool, block);
             assert!(pool.lookup(block.addr).is_none());
-            assert!(pool.release(block.addr, Frontier::new()).is_err(), "twice");
+            assert!(pool.release(block.addr, Frontier::new()).is_err(), "a second release succeeded");
         }
         assert_eq!(pool.figures().used, 0);
         // No plan can be wanted any more, but pending commands still use the old addresses.
@@ -155,7 +155,7 @@ fn frees_in_another_order_give_no_memory_twice() {
             let taken: Vec<(u64, u64)> = live.iter().flat_map(memory).collect();
             for part in memory(&block) {
                 let meets = |own: &(u64, u64)| own.0 < part.0 + part.1 && part.0 < own.0 + own.1;
-                assert!(!taken.iter().any(meets), "two blocks are one");
+                assert!(!taken.iter().any(meets), "two live blocks share memory");
             }
             live.push(block);
             if live.len() > 2 {
@@ -238,7 +238,7 @@ fn a_block_freed_by_another_queue_is_not_reused_early() {
     let freed_at = other.lane.advance();
     let freed = pool.release(block.addr, Frontier::from(freed_at.clone()));
     assert_eq!(freed, Ok(block));
-    assert!(pool.release(block.addr, Frontier::new()).is_err(), "twice");
+    assert!(pool.release(block.addr, Frontier::new()).is_err(), "a second release succeeded");
     queue.finish();
     // The request takes all memory, of which the other queue may still use a part.
     let all = pool.figures().reserved;

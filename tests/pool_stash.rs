@@ -46,12 +46,12 @@ fn a_cached_block_counts_as_free_and_returns_to_its_lane() {
     assert_eq!((a.bytes, a.requested, used(&pool)), (128, 100, (128, 128)));
     q.free(&a);
     assert_eq!((used(&pool), pool.lookup(a.addr)), ((0, 128), None));
-    assert_eq!(q.stash.free(a.addr, 1), None, "freed twice");
-    assert!(pool.release(a.addr, Frontier::new()).is_err(), "and thrice");
+    assert_eq!(q.stash.free(a.addr, 1), None, "a second free in the cache");
+    assert!(pool.release(a.addr, Frontier::new()).is_err(), "a second release succeeded");
     let b = q.alloc(&pool, 127);
     assert_eq!((b.addr, used(&pool)), (a.addr, (128, 128)));
     assert_eq!(pool.lookup(b.addr + 126), Some(b));
-    assert_eq!(pool.lookup(b.addr + 127), None, "beyond what was requested");
+    assert_eq!(pool.lookup(b.addr + 127), None, "an address past the requested bytes");
     assert_eq!((pool.counters().own_lane, pool.counters().releases), (1, 1));
 }
 
@@ -59,12 +59,12 @@ fn a_cached_block_counts_as_free_and_returns_to_its_lane() {
 fn any_lane_frees_a_block_of_another_one() {
     let (pool, q, r) = (pool(), Queue::new(), Queue::new());
     let a = q.alloc(&pool, 64);
-    assert_eq!(r.stash.free(a.addr, 1), None, "not its own");
+    assert_eq!(r.stash.free(a.addr, 1), None, "a free in the cache of another lane");
     let death = Frontier::from(Point::new(r.lane.clock(), 1));
     assert_eq!(pool.release(a.addr, death), Ok(a));
     assert_eq!(q.stash.free(a.addr, 1), None);
     assert_eq!(used(&pool), (0, 64));
-    assert_eq!(r.alloc(&pool, 64).addr, a.addr, "it died there");
+    assert_eq!(r.alloc(&pool, 64).addr, a.addr, "block freed on the same lane");
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn lanes_take_nothing_from_each_other_while_there_is_free_memory() {
         releases: before.releases + 80,
         ..before
     };
-    assert_eq!(after, expected, "each has a block of its own by now");
+    assert_eq!(after, expected, "counters when each lane has a block of its own");
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn lanes_that_waited_once_take_no_later_blocks() {
         queue.free(&block);
         last = queue.lane.frontier();
     }
-    assert_eq!(pool.figures().reserved, 1 << 20, "one block");
+    assert_eq!(pool.figures().reserved, 1 << 20, "reserved bytes for one block at a time");
     let round = |queues: &mut [Queue]| {
         for queue in queues {
             let block = queue.alloc(&pool, 64);
@@ -155,7 +155,7 @@ fn peaks_follow_used_bytes_and_not_cached_ones() {
         q.free(&q.alloc(&pool, 64));
         r.free(&r.alloc(&pool, 64));
     }
-    assert_eq!(used(&pool), (0, 64), "never both at once");
+    assert_eq!(used(&pool), (0, 64), "usage of blocks that are never live together");
     let (a, b) = (q.alloc(&pool, 64), r.alloc(&pool, 64));
     assert_eq!(used(&pool), (128, 128));
     q.free(&a);
@@ -187,7 +187,7 @@ fn a_meter_counts_its_pools_together() {
     assert_eq!(
         meter.read(),
         (256, 512),
-        "what was live when its pool was dropped stays used"
+        "usage after a pool was dropped with a live block"
     );
 }
 
@@ -201,7 +201,7 @@ fn trims_and_closing_reach_cached_blocks() {
     assert_eq!(pool.figures().reserved, 4096);
     pool.close();
     assert_eq!(q.stash.alloc(pool.key(), 64), None);
-    assert_eq!(q.stash.free(b.addr, 1), None, "nothing is lent any more");
+    assert_eq!(q.stash.free(b.addr, 1), None, "a free in the cache of a closed pool");
     assert_eq!(pool.release(b.addr, Frontier::new()), Ok(b));
     assert!(pool.is_drained());
     assert_eq!(Arc::strong_count(&q.stash), 1);
@@ -252,19 +252,19 @@ fn credit_moves_between_lanes_while_no_peak_rises() {
     assert_eq!((used(&pool), r.stash.alloc(key, 64)), ((0, 64), None));
     assert!(
         !meter.find_credit(&r.stash, other.key(), 64),
-        "another meter's"
+        "credit of another meter was found"
     );
-    assert!(!meter.find_credit(&r.stash, key, 128), "too much");
+    assert!(!meter.find_credit(&r.stash, key, 128), "more credit than there is was found");
     assert!(meter.find_credit(&r.stash, key, 64));
     let block = r.stash.alloc(key, 64).expect("there is credit");
     assert_eq!((used(&pool), q.stash.alloc(key, 64)), ((64, 64), None));
-    assert!(!meter.find_credit(&q.stash, key, 64), "it is in use");
+    assert!(!meter.find_credit(&q.stash, key, 64), "credit in use was found");
     r.free(&block);
     assert!(meter.find_credit(&q.stash, key, 64));
     assert!(q.stash.alloc(key, 64).is_some());
     assert!(
         !meter.find_credit(&Queue::new().stash, key, 64),
-        "a stranger"
+        "a new cache found credit"
     );
     assert_eq!((used(&pool), used(&other)), ((64, 64), (0, 0)));
 }

@@ -27,7 +27,7 @@ impl Shadow {
         let below = self.live.range(..end).next_back();
         assert!(
             below.is_none_or(|(_, live_end)| *live_end <= start),
-            "live twice"
+            "two live blocks share memory"
         );
         let over: Vec<u64> = self
             .dead
@@ -43,7 +43,7 @@ impl Shadow {
                 // Free ranges do not overlap, so those below end before `start`.
                 break;
             }
-            assert!(ordered(&freed_at), "reused while in use");
+            assert!(ordered(&freed_at), "memory in use was given away");
             self.dead.remove(&addr);
             if addr < start {
                 self.dead.insert(addr, (start, freed_at.clone()));

@@ -43,7 +43,7 @@ int main() {
     exp::async_free(queue, memory);
     if (!first)
       first = memory;
-    require(memory == first, "freed memory is not used again on its own queue");
+    require(memory == first, "freed memory is not reused on its own queue");
   }
   queue.wait();
   require(back == data, "the data changed on its way");

@@ -87,7 +87,7 @@ static void by_events() {
     equal(int(back[chain][0]), int(39 + chain * 16), "the first byte of a chain");
     equal(int(back[chain][bytes - 1]), int(39 + chain * 16), "the last byte of a chain");
   }
-  equal(pool.get_used_size_current(), size_t(0), "used by nothing");
+  equal(pool.get_used_size_current(), size_t(0), "used bytes at the end");
   // Each chain needs one block. Further memory belongs to other chains' pending frees.
   require(pool.get_reserved_size_current() <= 2 * chains * mib, "more reserved than the chains could use");
 }
@@ -117,7 +117,7 @@ static void pending_free() {
   freed.wait();
   overwritten.wait();
   for (unsigned char byte : back)
-    equal(int(byte), 1, "what was read from a block before its free");
+    equal(int(byte), 1, "data read from a block before its free");
   release(queue, second, {overwritten}).wait();
   queue.wait_and_throw();
 }
@@ -222,7 +222,7 @@ static void random_programs() {
   memory_pool pool{queue, alloc::device, properties{oneapi::initial_threshold{256 * mib}}};
   equal(random_work(queue, &pool, 1, 3000), 0, "wrong blocks");
   equal(random_work(queue, nullptr, 2, 3000), 0, "wrong blocks of the default pool");
-  equal(pool.get_used_size_current(), size_t(0), "used by nothing");
+  equal(pool.get_used_size_current(), size_t(0), "used bytes at the end");
 }
 
 static void threads_apart() {
@@ -245,7 +245,7 @@ static void threads_apart() {
     thread.join();
   equal(wrong.load(), 0, "wrong blocks");
   equal(errors.load(), 0, "threads that ended with an error");
-  equal(pool.get_used_size_current(), size_t(0), "used by nothing");
+  equal(pool.get_used_size_current(), size_t(0), "used bytes at the end");
 }
 
 static void threads_together() {

@@ -32,7 +32,7 @@ static void identity() {
   require(pool.get_context() == queue.get_context(), "a pool's context");
   require(pool.get_device() == queue.get_device(), "a pool's device");
   require(pool.get_alloc_kind() == alloc::device, "a pool's kind");
-  equal(pool.get_used_size_current(), size_t(0), "used by nothing");
+  equal(pool.get_used_size_current(), size_t(0), "used bytes of a new pool");
 }
 
 static void kinds() {
@@ -98,11 +98,11 @@ static void thresholds() {
     equal(pool.get_used_size_current(), size_t(0), "used after the free");
   }
   require(keeps.get_reserved_size_current() >= 8 * mib, "a pool gave back what is below its threshold");
-  equal(gives.get_reserved_size_current(), size_t(0), "kept without a threshold");
+  equal(gives.get_reserved_size_current(), size_t(0), "reserved bytes without a threshold");
   gives.increase_threshold_to(32 * mib);
   equal(gives.get_threshold(), 32 * mib, "a raised threshold");
   gives.increase_threshold_to(mib);
-  equal(gives.get_threshold(), 32 * mib, "a threshold that was to be raised to less");
+  equal(gives.get_threshold(), 32 * mib, "a threshold raised to a smaller value");
   oneapi::async_free(queue, oneapi::async_malloc_from_pool(queue, 8 * mib, gives));
   queue.wait();
   require(gives.get_reserved_size_current() >= 8 * mib, "the raised threshold is not kept");
@@ -168,7 +168,7 @@ static void reuse() {
     equal(pool.get_reserved_size_current(), reserved, "reserved after more rounds of the same");
   }
   queue.wait();
-  equal(pool.get_used_size_current(), size_t(0), "used by nothing");
+  equal(pool.get_used_size_current(), size_t(0), "used bytes at the end");
 }
 
 static void lifetime() {
@@ -184,7 +184,7 @@ static void lifetime() {
   queue.memcpy(back.data(), memory, data.size() * sizeof(int));
   oneapi::async_free(queue, memory);
   queue.wait();
-  require(back == data, "memory of a pool that is gone");
+  require(back == data, "memory of a destroyed pool");
   // Many pools, one after another.
   for (int round = 0; round < 100; round++) {
     memory_pool pool{queue, alloc::device, properties{oneapi::initial_threshold{16 * mib}}};

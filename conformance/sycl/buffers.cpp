@@ -40,7 +40,7 @@ static void lifetime() {
     });
   } // Going, the buffer writes what changed back to where it came from.
   for (size_t at = 0; at < data.size(); at++)
-    equal(data[at], at >= 250 && at < 750 ? -1 : int(at + 1), "what a buffer wrote back");
+    equal(data[at], at >= 250 && at < 750 ? -1 : int(at + 1), "data written back by a buffer");
 
   std::vector<int> other(16, 0);
   {
@@ -163,7 +163,7 @@ static void host_accessors() {
   });
   {
     sycl::host_accessor host(copy, sycl::read_write);
-    equal(host[7][3], 73, "what the host wrote");
+    equal(host[7][3], 73, "data written by the host");
     host[7][3] = 5;
   }
   std::vector<int> back(64);
@@ -172,7 +172,7 @@ static void host_accessors() {
     h.copy(in, back.data());
   });
   queue.wait_and_throw();
-  equal(back[7 * 8 + 3], 5, "what the host changed");
+  equal(back[7 * 8 + 3], 5, "data changed by the host");
 }
 
 static void sub_buffers() {
@@ -203,7 +203,7 @@ static void sub_buffers() {
     equal(host[align * 4 - 1], -2, "the last of the next");
     equal(host[align * 4], int(align * 4 + 1), "after the sub-buffers");
   }
-  equal(data.get()[align * 3], -2, "what sub-buffers wrote back");
+  equal(data.get()[align * 3], -2, "data written back by sub-buffers");
 }
 
 static void host_tasks() {
@@ -312,7 +312,7 @@ static void mapped() {
       host[0] = 77;
     }
   }
-  equal(other[0], 77, "what the host wrote through an accessor");
+  equal(other[0], 77, "data written by the host through an accessor");
 }
 
 #if __has_include(<CL/cl.h>)

@@ -37,7 +37,7 @@ static void platforms() {
   std::unordered_set<sycl::device> set(devices.begin(), devices.end());
   require(set.size() == devices.size(), "a device is listed twice");
   for (const sycl::device &other : own.get_devices())
-    require(set.count(other) == 1, "the same device is another one when asked again");
+    require(set.count(other) == 1, "a second query gives another device");
 }
 
 static void limits() {
@@ -154,7 +154,7 @@ static void sub_devices() {
     queue.fill(memory, 7, 1).wait();
     queue.memcpy(&value, memory, sizeof value).wait();
     sycl::free(memory, queue);
-    equal(value, 7, "what a sub-device copied");
+    equal(value, 7, "data copied by a sub-device");
   }
   refused(sycl::errc::invalid, "more units than there are",
           [&] { device.create_sub_devices<part::partition_property::partition_equally>(units + 1); });
@@ -174,7 +174,7 @@ static void contexts() {
   sycl::context copy = context, other{devices};
   require(copy == context && copy != other, "contexts compared");
   sycl::queue queue{context, device};
-  require(queue.get_context() == context && queue.get_device() == device, "what a queue is made of");
+  require(queue.get_context() == context && queue.get_device() == device, "the context or the device of a queue is wrong");
   refused(sycl::errc::invalid, "a context without devices", [] { sycl::context{std::vector<sycl::device>{}}; });
 }
 
@@ -196,7 +196,7 @@ static void native() {
   int *memory = sycl::malloc_device<int>(1, device, made);
   again.fill(memory, 9, 1).wait();
   again.memcpy(&value, memory, sizeof value).wait();
-  equal(value, 9, "what a queue made from a native one copied");
+  equal(value, 9, "data copied by a queue made from a native one");
   sycl::event event = again.memset(memory, 0, sizeof value);
   event.wait();
   auto events = sycl::get_native<opencl>(event);

@@ -24,7 +24,7 @@ constexpr size_t long_bytes = 32 << 20;
 static sycl::queue ordered() { return sycl::queue{rethrow, in_order::in_order{}}; }
 
 static void statuses() {
-  require(status(sycl::event{}) == event_command_status::complete, "an event of nothing is not complete");
+  require(status(sycl::event{}) == event_command_status::complete, "a default event is not complete");
   sycl::event{}.wait();
   sycl::queue queue{rethrow};
   int *memory = sycl::malloc_shared<int>(1, queue);
@@ -32,12 +32,12 @@ static void statuses() {
   sycl::event held = gate.close(queue);
   sycl::event filled = queue.fill(memory, 3, 1, held);
   require(status(held) != event_command_status::complete, "a waiting host task is complete");
-  require(status(filled) != event_command_status::complete, "what waits for a host task is complete");
+  require(status(filled) != event_command_status::complete, "a command that waits for a host task is complete");
   gate.open();
   filled.wait();
   require(status(filled) == event_command_status::complete && status(held) == event_command_status::complete,
           "not complete after waiting");
-  equal(*memory, 3, "what was filled");
+  equal(*memory, 3, "filled data");
   sycl::event::wait({filled, held});
   sycl::free(memory, queue);
 }
@@ -107,7 +107,7 @@ static void in_order_queues() {
     queue.ext_oneapi_set_external_event(other.memset(large, round, long_bytes));
     queue.memcpy(&last, large + long_bytes - 1, 1);
     queue.wait();
-    equal(int(last), int(round), "what follows an external event");
+    equal(int(last), int(round), "data after an external event");
   }
   sycl::free(large, queue);
 }
@@ -123,7 +123,7 @@ static void barriers() {
     queue.memset(large, round, long_bytes);
     queue.ext_oneapi_submit_barrier();
     queue.memcpy(&last, large + long_bytes - 1, 1).wait();
-    equal(int(last), int(round), "what follows a barrier");
+    equal(int(last), int(round), "data after a barrier");
     queue.ext_oneapi_submit_barrier();
   }
   queue.wait();
@@ -171,8 +171,8 @@ static void across_queues() {
   require(status(last) != event_command_status::complete, "an event of another context is not waited for");
   gate.open();
   b.wait();
-  equal(seen, 4, "what another context's command left");
-  equal(*memory, 0, "what followed");
+  equal(seen, 4, "data of another context's command");
+  equal(*memory, 0, "data of later commands");
   sycl::free(memory, a);
 }
 
@@ -286,8 +286,8 @@ static void device_wait() {
     device.ext_oneapi_wait();
     require(status(one) == event_command_status::complete && status(two) == event_command_status::complete,
             "not complete after waiting for the device");
-    equal(int(first[long_bytes - 1]), int(round), "what one queue left");
-    equal(int(second[long_bytes - 1]), int(round), "what another left");
+    equal(int(first[long_bytes - 1]), int(round), "data of one queue");
+    equal(int(second[long_bytes - 1]), int(round), "data of the other queue");
   }
   sycl::free(first, a);
   sycl::free(second, b);

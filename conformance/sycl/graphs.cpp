@@ -70,8 +70,8 @@ static void explicit_nodes() {
   for (uint32_t round = 0; round < 20; round++) {
     queue.memset(c.data, 1, count * sizeof(uint32_t)).wait();
     queue.ext_oneapi_graph(run).wait();
-    all_equal(c.read(queue), 5, "what the graph copied");
-    all_equal(a.read(queue), 0, "what the graph set");
+    all_equal(c.read(queue), 5, "data copied by the graph");
+    all_equal(a.read(queue), 0, "data set by the graph");
   }
 }
 
@@ -100,10 +100,10 @@ static void recorded() {
     for (int round = 0; round < 20; round++)
       queue.ext_oneapi_graph(run);
     queue.wait();
-    all_equal(b.read(queue), 8, "what the graph copied");
+    all_equal(b.read(queue), 8, "data copied by the graph");
     std::vector<uint32_t> back = a.read(queue);
-    equal(back[count / 2 - 1], 9u, "what the graph filled last");
-    equal(back[count / 2], 8u, "what the graph filled first");
+    equal(back[count / 2 - 1], 9u, "data of the graph's last fill");
+    equal(back[count / 2], 8u, "data of the graph's first fill");
   }
 }
 
@@ -120,7 +120,7 @@ static void two_queues_recorded() {
   graph.end_recording();
   auto run = graph.finalize();
   two.ext_oneapi_graph(run).wait();
-  all_equal(b.read(one), 3, "what two queues recorded");
+  all_equal(b.read(one), 3, "data of commands that two queues recorded");
 }
 
 static void repeated() {
@@ -165,7 +165,7 @@ static void with_events() {
     last = queue.memcpy(back.data(), b.data, count * sizeof(uint32_t), ran);
   }
   last.wait();
-  all_equal(back, 29, "what followed the last run");
+  all_equal(back, 29, "data after the last run");
 }
 
 static void nested() {
@@ -181,8 +181,8 @@ static void nested() {
   auto run = outer.finalize();
   for (int round = 0; round < 5; round++)
     queue.ext_oneapi_graph(run).wait();
-  all_equal(a.read(queue), 7, "what the outer graph filled");
-  all_equal(b.read(queue), 6, "what the inner graph copied");
+  all_equal(a.read(queue), 7, "data filled by the outer graph");
+  all_equal(b.read(queue), 6, "data copied by the inner graph");
 }
 
 static void host_tasks() {
@@ -203,7 +203,7 @@ static void host_tasks() {
   auto run = graph.finalize();
   for (int round = 0; round < 5; round++)
     queue.ext_oneapi_graph(run).wait();
-  all_equal(b.read(queue), 11, "what went through a host task");
+  all_equal(b.read(queue), 11, "data through a host task");
 }
 
 static void hints() {
@@ -219,7 +219,7 @@ static void hints() {
             {node_property::depends_on(advise)});
   auto run = graph.finalize();
   queue.ext_oneapi_graph(run).wait();
-  all_equal(b.read(queue), 2, "what followed hints");
+  all_equal(b.read(queue), 2, "data after hints");
 }
 
 static void buffers() {
@@ -297,7 +297,7 @@ static void kernels() {
   queue.wait();
   std::vector<uint32_t> back = c.read(queue);
   for (size_t at = 0; at < count; at++)
-    equal(back[at], uint32_t(1101 + 2 * at), "what the graph's kernels left");
+    equal(back[at], uint32_t(1101 + 2 * at), "data of the graph's kernels");
 }
 
 static void updated() {
@@ -324,7 +324,7 @@ static void updated() {
   amount.update(uint32_t(7));
   run.update(node);
   queue.ext_oneapi_graph(run).wait();
-  all_equal(a.read(queue), 5, "what is no longer an argument");
+  all_equal(a.read(queue), 5, "data of a replaced argument");
   all_equal(b.read(queue), 7, "after an update of the arguments");
   node.update_range(range<1>(10));
   run.update(node);
@@ -360,7 +360,7 @@ static void async_memory() {
   auto gone = graph.add([&](handler &h) { oneapi::async_free(h, first); }, {node_property::depends_on(read)});
   auto again = graph.add([&](handler &h) { second = oneapi::async_malloc(h, alloc::device, bytes); },
                          {node_property::depends_on(gone)});
-  require(second == first, "freed memory does not serve what depends on its free");
+  require(second == first, "freed memory does not serve a command that depends on its free");
   auto refill = graph.add([&](handler &h) { h.fill(static_cast<uint32_t *>(second), uint32_t(32), count); },
                           {node_property::depends_on(again)});
   auto reread = graph.add([&](handler &h) { h.memcpy(two.data(), second, bytes); }, {node_property::depends_on(refill)});
@@ -369,8 +369,8 @@ static void async_memory() {
   for (int round = 0; round < 10; round++) {
     std::fill(one.begin(), one.end(), 0);
     queue.ext_oneapi_graph(run).wait();
-    all_equal(one, 31, "what went through a graph's memory");
-    all_equal(two, 32, "what went through its second use");
+    all_equal(one, 31, "data through the memory of a graph");
+    all_equal(two, 32, "data of the second use");
   }
   int local = 0;
   refused(sycl::errc::invalid, "a graph frees what it did not make",
@@ -393,7 +393,7 @@ static void many() {
     // The graph is destroyed while it may still run.
   }
   queue.wait();
-  all_equal(b.read(queue), 4919, "what the last of many graphs left");
+  all_equal(b.read(queue), 4919, "data of the last of many graphs");
 }
 
 int main(int argc, char **argv) {

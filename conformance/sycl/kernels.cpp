@@ -33,7 +33,7 @@ static void building() {
     require(kernel.get_context() == context, "a kernel's context");
     require(kernel.get_info<sycl::info::kernel::function_name>() == name, "a kernel's name");
   }
-  require(!bundle.ext_oneapi_has_kernel("nowhere"), "the bundle has what is not there");
+  require(!bundle.ext_oneapi_has_kernel("nowhere"), "the bundle has an unknown kernel");
   client::refused(sycl::errc::runtime, "a kernel that is not there", [&] { bundle.ext_oneapi_get_kernel("nowhere"); });
 
   // A truncated module would crash Intel's driver, so the words are replaced.
@@ -45,7 +45,7 @@ static void building() {
   } catch (const sycl::exception &) {
     refused = true;
   }
-  require(refused, "what is no module was built");
+  require(refused, "an invalid module was built");
 }
 
 static void queries() {
@@ -221,7 +221,7 @@ static void arguments() {
       })
       .wait();
   for (uint32_t at = 0; at < 256; at++)
-    equal(memory[at], at % group, "what went through local memory");
+    equal(memory[at], at % group, "data through local memory");
   sycl::free(memory, queue);
 }
 
@@ -345,7 +345,7 @@ static void threads() {
   }
   for (std::thread &thread : all)
     thread.join();
-  equal(wrong.load(), 0, "launches with another's arguments");
+  equal(wrong.load(), 0, "launches with another thread's arguments");
 }
 
 int main(int argc, char **argv) {

@@ -76,7 +76,7 @@ fn contexts_may_wait_for_each_other_in_turn_when_polled() {
 }
 
 /// A block whose free waits for another context's command is not reused before that has completed.
-fn a_free_after_another_context_is_no_free_before<D: AnyFake>() {
+fn a_free_after_another_context_is_not_reused_before<D: AnyFake>() {
     let here = Fixture::<D>::new();
     let there = here.another();
     for queue in [here.in_order(), here.out_of_order()] {
@@ -97,19 +97,19 @@ fn a_free_after_another_context_is_no_free_before<D: AnyFake>() {
 }
 
 #[test]
-fn a_free_after_another_context_is_no_free_before_when_tracked() {
-    a_free_after_another_context_is_no_free_before::<Tracked>();
+fn a_free_after_another_context_is_not_reused_before_when_tracked() {
+    a_free_after_another_context_is_not_reused_before::<Tracked>();
 }
 
 #[test]
-fn a_free_after_another_context_is_no_free_before_when_polled() {
-    a_free_after_another_context_is_no_free_before::<Polled>();
+fn a_free_after_another_context_is_not_reused_before_when_polled() {
+    a_free_after_another_context_is_not_reused_before::<Polled>();
 }
 
 /// The placeholder of another context's event is a dependency like any other.
 ///
 /// `finish` waits for it, and a queue may be released while it is pending.
-fn a_queue_may_go_while_it_waits_for_another_context<D: AnyFake>() {
+fn a_queue_may_be_released_while_it_waits_for_another_context<D: AnyFake>() {
     let here = Fixture::<D>::new();
     let there = here.another();
     let far_queue = there.in_order();
@@ -127,11 +127,11 @@ fn a_queue_may_go_while_it_waits_for_another_context<D: AnyFake>() {
 }
 
 #[test]
-fn a_queue_may_go_while_it_waits_for_another_context_when_tracked() {
-    a_queue_may_go_while_it_waits_for_another_context::<Tracked>();
+fn a_queue_may_be_released_while_it_waits_for_another_context_when_tracked() {
+    a_queue_may_be_released_while_it_waits_for_another_context::<Tracked>();
 }
 
 #[test]
-fn a_queue_may_go_while_it_waits_for_another_context_when_polled() {
-    a_queue_may_go_while_it_waits_for_another_context::<Polled>();
+fn a_queue_may_be_released_while_it_waits_for_another_context_when_polled() {
+    a_queue_may_be_released_while_it_waits_for_another_context::<Polled>();
 }

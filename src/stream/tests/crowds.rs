@@ -59,7 +59,7 @@ fn idle_queues_are_asked_nothing<D: AnyFake>() {
 ///
 /// A driver that reports completion itself is not queried.
 #[test]
-fn idle_queues_are_asked_nothing_by_queues() {
+fn idle_queues_are_not_queried() {
     let fixture = Fixture::<Polled>::new();
     let busy = fixture.in_order();
     let lanes = fixture.context.domain().lanes();

@@ -57,7 +57,7 @@ impl Wait {
 }
 
 #[test]
-fn what_depends_on_a_failed_command_does_not_run_and_one_wait_reports_it() {
+fn dependents_of_a_failed_command_do_not_run_and_one_wait_reports_it() {
     for in_order in [true, false] {
         for asked in [true, false] {
             for wait in [Wait::Event, Wait::Queue, Wait::Device] {
@@ -103,7 +103,7 @@ fn what_depends_on_a_failed_command_does_not_run_and_one_wait_reports_it() {
 }
 
 #[test]
-fn at_any_place_in_a_row_what_comes_behind_has_failed() {
+fn commands_after_a_failed_one_fail_at_any_position() {
     for place in 0..6 {
         let fixture = fixture();
         let queue = fixture.in_order();
@@ -122,7 +122,7 @@ fn at_any_place_in_a_row_what_comes_behind_has_failed() {
 }
 
 #[test]
-fn until_it_is_reported_nothing_more_runs_behind_it() {
+fn no_dependent_runs_until_the_failure_is_reported() {
     let fixture = fixture();
     let queue = fixture.in_order();
     let bad = launch(&queue, BAD, &[]);
@@ -151,7 +151,7 @@ fn until_it_is_reported_nothing_more_runs_behind_it() {
 }
 
 #[test]
-fn out_of_order_what_does_not_depend_on_it_runs() {
+fn independent_out_of_order_commands_run_after_a_failure() {
     let fixture = fixture();
     let queue = fixture.out_of_order();
     let free: Vec<_> = (0..20).map(|label| launch(&queue, label, &[])).collect();
@@ -190,7 +190,7 @@ extern "C" fn count(data: *mut c_void) {
 }
 
 #[test]
-fn a_host_task_behind_it_does_not_run() {
+fn a_host_task_after_a_failed_command_does_not_run() {
     for in_order in [true, false] {
         let fixture = fixture();
         let queue = match in_order {
@@ -225,7 +225,7 @@ fn a_host_task_behind_it_does_not_run() {
 }
 
 #[test]
-fn other_queues_and_contexts_that_wait_for_it_fail() {
+fn dependents_on_other_queues_and_contexts_fail() {
     let fixture = fixture();
     let other = fixture.another();
     let (first, second, third) = (fixture.in_order(), fixture.in_order(), other.in_order());
@@ -246,7 +246,7 @@ fn other_queues_and_contexts_that_wait_for_it_fail() {
 }
 
 #[test]
-fn blocking_commands_and_memory_go_on() {
+fn blocking_commands_and_memory_work_after_a_failure() {
     let fixture = fixture();
     let queue = fixture.in_order();
     let pool = fixture.pool(1 << 20, 0);

@@ -44,7 +44,7 @@ fn completes<D: AnyFake>(fixture: &Fixture<D>, event: &EventArc<D>) -> bool {
     status(event) == UR_EVENT_STATUS_COMPLETE
 }
 
-fn nothing_independent_waits_behind_the_host<D: AnyFake>() {
+fn independent_commands_do_not_wait_for_the_host<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let queue = fixture.out_of_order();
     let (gate_a, task_a) = gate(&queue, &[]);
@@ -82,13 +82,13 @@ fn nothing_independent_waits_behind_the_host<D: AnyFake>() {
 }
 
 #[test]
-fn nothing_independent_waits_behind_the_host_when_tracked() {
-    nothing_independent_waits_behind_the_host::<Tracked>();
+fn independent_commands_do_not_wait_for_the_host_when_tracked() {
+    independent_commands_do_not_wait_for_the_host::<Tracked>();
 }
 
 #[test]
-fn nothing_independent_waits_behind_the_host_when_polled() {
-    nothing_independent_waits_behind_the_host::<Polled>();
+fn independent_commands_do_not_wait_for_the_host_when_polled() {
+    independent_commands_do_not_wait_for_the_host::<Polled>();
 }
 
 fn host_tasks_are_commands_of_an_in_order_queue<D: AnyFake>() {
@@ -157,7 +157,7 @@ fn host_tasks_are_commands_of_a_polled_in_order_queue() {
 /// A host task's dependencies are taken when the task is enqueued.
 ///
 /// Read later, they could include commands that wait for the task.
-fn a_host_task_waits_for_nothing_later<D: AnyFake>() {
+fn a_host_task_does_not_wait_for_later_commands<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let (p, q, r) = (
         fixture.in_order(),
@@ -179,13 +179,13 @@ fn a_host_task_waits_for_nothing_later<D: AnyFake>() {
 }
 
 #[test]
-fn a_host_task_waits_for_nothing_later_when_tracked() {
-    a_host_task_waits_for_nothing_later::<Tracked>();
+fn a_host_task_does_not_wait_for_later_commands_when_tracked() {
+    a_host_task_does_not_wait_for_later_commands::<Tracked>();
 }
 
 #[test]
-fn a_host_task_waits_for_nothing_later_when_polled() {
-    a_host_task_waits_for_nothing_later::<Polled>();
+fn a_host_task_does_not_wait_for_later_commands_when_polled() {
+    a_host_task_does_not_wait_for_later_commands::<Polled>();
 }
 
 /// A lane may advance between the check of a point and the search for its marker.

@@ -14,7 +14,7 @@ fn native<D: AnyFake>(queue: &QueueArc<D>, label: u32, waits: &[&EventArc<D>]) -
     with_event(waits, call).unwrap().1
 }
 
-fn a_native_command_is_one_of_its_queue<D: AnyFake>() {
+fn a_native_command_is_ordered_with_its_queue<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let (queue, other) = (fixture.in_order(), fixture.in_order());
     let far = launch(&other, 1, &[]);
@@ -37,19 +37,19 @@ fn a_native_command_is_one_of_its_queue<D: AnyFake>() {
 }
 
 #[test]
-fn a_native_command_is_one_of_its_queue_when_tracked() {
-    a_native_command_is_one_of_its_queue::<Tracked>();
+fn a_native_command_is_ordered_with_its_queue_when_tracked() {
+    a_native_command_is_ordered_with_its_queue::<Tracked>();
 }
 
 #[test]
-fn a_native_command_is_one_of_its_queue_when_polled() {
-    a_native_command_is_one_of_its_queue::<Polled>();
+fn a_native_command_is_ordered_with_its_queue_when_polled() {
+    a_native_command_is_ordered_with_its_queue::<Polled>();
 }
 
 /// On an out-of-order queue the function gets the lane that has its wait list.
 ///
 /// A concurrent request for the stream gets the same lane, and no other command is placed there meanwhile.
-fn an_out_of_order_queue_lends_one_lane<D: AnyFake>() {
+fn an_out_of_order_queue_gives_a_native_command_one_lane<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let queue = fixture.out_of_order();
     let far = launch(&fixture.in_order(), 1, &[]);
@@ -97,13 +97,13 @@ fn an_out_of_order_queue_lends_one_lane<D: AnyFake>() {
 }
 
 #[test]
-fn an_out_of_order_queue_lends_one_lane_when_tracked() {
-    an_out_of_order_queue_lends_one_lane::<Tracked>();
+fn an_out_of_order_queue_gives_a_native_command_one_lane_when_tracked() {
+    an_out_of_order_queue_gives_a_native_command_one_lane::<Tracked>();
 }
 
 #[test]
-fn an_out_of_order_queue_lends_one_lane_when_polled() {
-    an_out_of_order_queue_lends_one_lane::<Polled>();
+fn an_out_of_order_queue_gives_a_native_command_one_lane_when_polled() {
+    an_out_of_order_queue_gives_a_native_command_one_lane::<Polled>();
 }
 
 /// Memory that native work may use is not reused by others before that work is complete.
@@ -138,7 +138,7 @@ fn native_work_keeps_its_memory_when_polled() {
 }
 
 /// A queue whose native handle was given out stays open: every event and every free covers foreign work.
-fn an_exposed_stream_stays_open<D: AnyFake>() {
+fn a_stream_with_its_native_handle_given_out_stays_open<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let pool = fixture.pool(0, usize::MAX);
     let (queue, other) = (fixture.in_order(), fixture.in_order());
@@ -174,13 +174,13 @@ fn completes_alone<D: AnyFake>(fixture: &Fixture<D>, event: &EventArc<D>) -> ur_
 }
 
 #[test]
-fn an_exposed_stream_stays_open_when_tracked() {
-    an_exposed_stream_stays_open::<Tracked>();
+fn a_stream_with_its_native_handle_given_out_stays_open_when_tracked() {
+    a_stream_with_its_native_handle_given_out_stays_open::<Tracked>();
 }
 
 #[test]
-fn an_exposed_stream_stays_open_when_polled() {
-    an_exposed_stream_stays_open::<Polled>();
+fn a_stream_with_its_native_handle_given_out_stays_open_when_polled() {
+    a_stream_with_its_native_handle_given_out_stays_open::<Polled>();
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn native_work_has_times_of_its_own() {
 }
 
 #[test]
-fn a_native_command_may_bring_what_it_needs() {
+fn a_native_command_may_have_work_of_its_own() {
     let fixture = Fixture::<Polled>::new();
     let queue = fixture.in_order();
     let run = || queue.with_native(|lane| lane.foreign(50)).unwrap();

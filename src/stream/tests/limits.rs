@@ -75,7 +75,7 @@ fn a_full_pool_waits_in_queue_order_when_polled() {
 /// Four slabs of a quarter each are pending on two queues.
 ///
 /// The host waits for one queue, whose slabs are released for a new one.
-fn quarters_make_room_for_three<D: AnyFake>() {
+fn pending_quarters_make_room_for_three<D: AnyFake>() {
     for ask in 0..4 {
         let fixture = Fixture::<D>::new();
         let pool = fixture.pool(8 * MIB, usize::MAX);
@@ -109,13 +109,13 @@ fn quarters_make_room_for_three<D: AnyFake>() {
 }
 
 #[test]
-fn quarters_make_room_for_three_when_tracked() {
-    quarters_make_room_for_three::<Tracked>();
+fn pending_quarters_make_room_for_three_when_tracked() {
+    pending_quarters_make_room_for_three::<Tracked>();
 }
 
 #[test]
-fn quarters_make_room_for_three_when_polled() {
-    quarters_make_room_for_three::<Polled>();
+fn pending_quarters_make_room_for_three_when_polled() {
+    pending_quarters_make_room_for_three::<Polled>();
 }
 
 /// The wait covers pending memory of other kinds under the maximum, and of other pools where the driver has
@@ -199,7 +199,7 @@ fn a_synchronous_request_waits_on_the_host_for_room() {
 }
 
 #[test]
-fn memory_pressure_takes_what_other_pools_hold_idle() {
+fn memory_pressure_releases_other_pools_idle_memory() {
     let fixture = Fixture::<Tracked>::new();
     *fixture.driver.room.lock().unwrap() = Some(2 * MIB);
     let queue = fixture.in_order();
@@ -255,7 +255,7 @@ fn thresholds_are_settled_before_a_wait_returns() {
 }
 
 #[test]
-fn a_wait_looks_at_pools_again_once_one_was_stirred() {
+fn a_wait_settles_pools_again_once_one_is_dirty() {
     let fixture = Fixture::<Tracked>::new();
     let queue = fixture.in_order();
     let pool = fixture.pool(0, usize::MAX);
@@ -292,7 +292,7 @@ fn a_wait_looks_at_pools_again_once_one_was_stirred() {
 }
 
 #[test]
-fn figures_can_be_read_and_highs_reset() {
+fn statistics_can_be_read_and_peaks_reset() {
     let fixture = Fixture::<Tracked>::new();
     let pool = fixture.pool(0, usize::MAX);
     let queue = fixture.in_order();
@@ -337,7 +337,7 @@ fn figures_can_be_read_and_highs_reset() {
 }
 
 #[test]
-fn figures_are_exact_with_threads() {
+fn statistics_are_exact_with_threads() {
     let fixture = Fixture::<Tracked>::new();
     let pool = fixture.pool(0, usize::MAX);
     let most = AtomicUsize::new(0);
@@ -389,7 +389,7 @@ fn zero_initialised_pools_ask_for_zeroed_memory() {
 }
 
 #[test]
-fn pools_over_user_memory_hand_out_that_and_nothing_else() {
+fn pools_over_user_memory_give_no_other_memory() {
     let fixture = Fixture::<Tracked>::new();
     let queue = fixture.in_order();
     let outer = alloc_only(&queue, None, MIB, &[]).unwrap();

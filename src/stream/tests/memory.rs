@@ -129,7 +129,7 @@ fn completion_carries_reuse_across_queues<D: AnyFake>() {
     assert_eq!(fixture.driver.calls()[3], grown);
 }
 
-fn a_lane_that_is_never_idle_tells_how_far_it_is<D: AnyFake>() {
+fn a_busy_lane_reports_its_progress<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let (p, q) = (fixture.in_order(), fixture.in_order());
     let line = fixture.driver.lanes.lock().unwrap()[0].number;
@@ -158,13 +158,13 @@ fn a_lane_that_is_never_idle_tells_how_far_it_is<D: AnyFake>() {
 }
 
 #[test]
-fn a_lane_that_is_never_idle_tells_how_far_it_is_when_tracked() {
-    a_lane_that_is_never_idle_tells_how_far_it_is::<Tracked>();
+fn a_busy_lane_reports_its_progress_when_tracked() {
+    a_busy_lane_reports_its_progress::<Tracked>();
 }
 
 #[test]
-fn a_lane_that_is_never_idle_tells_how_far_it_is_when_polled() {
-    a_lane_that_is_never_idle_tells_how_far_it_is::<Polled>();
+fn a_busy_lane_reports_its_progress_when_polled() {
+    a_busy_lane_reports_its_progress::<Polled>();
 }
 
 #[test]
@@ -319,7 +319,7 @@ fn allocations_are_known_by_any_address_inside() {
 }
 
 #[test]
-fn what_is_known_of_where_memory_ends_is_never_out_of_date() {
+fn cached_allocation_extents_are_never_stale() {
     let fixture = Fixture::<Tracked>::new();
     let (queue, other) = (fixture.in_order(), fixture.in_order());
     let check = |addr: usize, bytes: usize| code(fixture.context.check_range(addr, bytes));

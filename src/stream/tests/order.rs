@@ -94,7 +94,7 @@ fn a_polled_driver_records_only_what_can_be_seen() {
 }
 
 #[test]
-fn a_polled_driver_is_asked_once_there_are_many_markers() {
+fn a_polled_driver_is_queried_once_there_are_many_markers() {
     let fixture = Fixture::<Polled>::new();
     let (p, q, r) = (fixture.in_order(), fixture.in_order(), fixture.in_order());
     let pass_on = |label: u32| {
@@ -154,7 +154,7 @@ fn independent_commands_spread_and_dependent_ones_follow() {
     fixture.driver.run();
 }
 
-fn barriers_hold_back_what_follows<D: AnyFake>() {
+fn barriers_block_later_commands<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let queue = fixture.out_of_order();
     let before: Vec<_> = (0..4).map(|label| launch(&queue, label, &[])).collect();
@@ -196,13 +196,13 @@ fn barriers_hold_back_what_follows<D: AnyFake>() {
 }
 
 #[test]
-fn barriers_hold_back_what_follows_when_tracked() {
-    barriers_hold_back_what_follows::<Tracked>();
+fn barriers_block_later_commands_when_tracked() {
+    barriers_block_later_commands::<Tracked>();
 }
 
 #[test]
-fn barriers_hold_back_what_follows_when_polled() {
-    barriers_hold_back_what_follows::<Polled>();
+fn barriers_block_later_commands_when_polled() {
+    barriers_block_later_commands::<Polled>();
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn elided_commands_have_events_of_their_own() {
 }
 
 #[test]
-fn an_in_order_wait_list_orders_all_that_follows() {
+fn an_in_order_wait_list_orders_all_later_commands() {
     let fixture = Fixture::<Tracked>::new();
     let (p, q) = (fixture.in_order(), fixture.in_order());
     let far = launch(&p, 1, &[]);

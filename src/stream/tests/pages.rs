@@ -30,7 +30,7 @@ fn books<D: AnyFake>(fixture: &Fixture<D>) -> (usize, usize) {
     (vm.pages.len(), vm.mapped.len())
 }
 
-fn what_is_scattered_is_gathered<D: AnyFake>() {
+fn scattered_pages_are_compacted<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let pool = fixture.pool(0, usize::MAX);
     let queue = fixture.in_order();
@@ -59,13 +59,13 @@ fn what_is_scattered_is_gathered<D: AnyFake>() {
 }
 
 #[test]
-fn what_is_scattered_is_gathered_when_tracked() {
-    what_is_scattered_is_gathered::<Tracked>();
+fn scattered_pages_are_compacted_when_tracked() {
+    scattered_pages_are_compacted::<Tracked>();
 }
 
 #[test]
-fn what_is_scattered_is_gathered_when_polled() {
-    what_is_scattered_is_gathered::<Polled>();
+fn scattered_pages_are_compacted_when_polled() {
+    scattered_pages_are_compacted::<Polled>();
 }
 
 /// Frees a block of three pages, scatters them, compacts two, and leaves all three free.
@@ -145,7 +145,7 @@ fn stale_addresses_serve_where_there_are_no_others() {
 }
 
 #[test]
-fn pages_go_one_by_one_and_addresses_with_their_pool() {
+fn pages_are_released_one_by_one_and_addresses_with_their_pool() {
     let fixture = Fixture::<Tracked>::new();
     let driver = std::sync::Arc::clone(&fixture.driver);
     let pool = fixture.pool(0, 0);
@@ -208,7 +208,7 @@ fn climb(queue: &QueueArc<Polled>, pool: &PoolArc<Polled>) -> (Vec<(usize, usize
 }
 
 #[test]
-fn addresses_whose_memory_was_given_back_are_not_had_again() {
+fn addresses_of_released_memory_are_not_reused() {
     let fixture = Fixture::<Polled>::new();
     let pool = fixture.pool(0, usize::MAX);
     let (queue, other) = (fixture.in_order(), fixture.in_order());

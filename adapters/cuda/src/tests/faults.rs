@@ -61,8 +61,8 @@ fn each_call_fails_with_an_unknown_code() {
 ///
 /// If the right context is current, the refusal is final.
 #[test]
-fn a_refused_command_is_asked_for_again_in_its_context_only() {
-    let name = "tests::faults::a_refused_command_is_asked_for_again_in_its_context_only";
+fn a_refused_command_is_retried_in_its_own_context() {
+    let name = "tests::faults::a_refused_command_is_retried_in_its_own_context";
     alone(name, || {
         let driver = FakeDriver::open();
         driver.anywhere(true);

@@ -385,18 +385,21 @@ fn commands_are_one_graph() {
 
 /// A fill that the driver's memset does not support is submitted by itself, before the graph of the rest.
 #[test]
-fn what_a_graph_cannot_hold_ends_it() {
-    alone("tests::graph::what_a_graph_cannot_hold_ends_it", || {
-        let driver = FakeDriver::open();
-        for (call, count) in [("cuGraphLaunch", 8), ("cuLaunchKernelEx", 8)] {
-            driver.count(call);
-            let steps = play(&|_| {}, Some(ODD));
-            assert_eq!(steps.failed(), []);
-            assert!(steps.right, "what was read back");
-            assert_eq!(driver.query().calls, count, "{call}");
-            driver.check_end("a workload");
-        }
-    });
+fn commands_that_no_graph_can_hold_end_it() {
+    alone(
+        "tests::graph::commands_that_no_graph_can_hold_end_it",
+        || {
+            let driver = FakeDriver::open();
+            for (call, count) in [("cuGraphLaunch", 8), ("cuLaunchKernelEx", 8)] {
+                driver.count(call);
+                let steps = play(&|_| {}, Some(ODD));
+                assert_eq!(steps.failed(), []);
+                assert!(steps.right, "what was read back");
+                assert_eq!(driver.query().calls, count, "{call}");
+                driver.check_end("a workload");
+            }
+        },
+    );
 }
 
 /// Without graphs, or without updates in place, the commands have the same effect.

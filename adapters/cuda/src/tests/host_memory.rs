@@ -132,8 +132,8 @@ fn for_each_answer(name: &str, test: impl Fn(&FakeDriver, &TestContext, ur_queue
 ///
 /// The test covers whole buffers, and sub-buffers released before or after them.
 #[test]
-fn it_is_the_hosts_before_and_after() {
-    let name = "tests::host_memory::it_is_the_hosts_before_and_after";
+fn the_host_owns_the_memory_before_and_after() {
+    let name = "tests::host_memory::the_host_owns_the_memory_before_and_after";
     for_each_answer(name, |_, test_context, queue, _| {
         for parent_first in [false, true] {
             let mut memory = Bytes::new();
@@ -166,8 +166,8 @@ fn it_is_the_hosts_before_and_after() {
 
 /// A kernel gets the buffer, too, and the first command may be a launch.
 #[test]
-fn kernels_see_it() {
-    let name = "tests::host_memory::kernels_see_it";
+fn kernels_see_host_memory() {
+    let name = "tests::host_memory::kernels_see_host_memory";
     for_each_answer(name, |_, test_context, queue, _| {
         let (context, device, text) = (test_context.context, test_context.device, b".version 8.0");
         let (mut devices, mut bytes, mut code) = (device, text.len(), text.as_ptr());
@@ -232,8 +232,8 @@ fn kernels_see_it() {
 
 /// A map returns the host memory itself.
 #[test]
-fn mappings_are_the_memory() {
-    let name = "tests::host_memory::mappings_are_the_memory";
+fn maps_return_the_host_memory() {
+    let name = "tests::host_memory::maps_return_the_host_memory";
     for_each_answer(name, |driver, test_context, queue, registered| {
         let mut memory = Bytes::new();
         let start = memory.at();
@@ -300,8 +300,8 @@ fn mappings_are_the_memory() {
 
 /// Read-only host memory is not written while no command writes to the buffer.
 #[test]
-fn what_is_only_read_may_be_read_only() {
-    let name = "tests::host_memory::what_is_only_read_may_be_read_only";
+fn memory_that_is_only_read_may_be_read_only() {
+    let name = "tests::host_memory::memory_that_is_only_read_may_be_read_only";
     for_each_answer(name, |_, test_context, queue, _| {
         static CONSTANT: Bytes = Bytes([3; BYTES]);
         let memory = CONSTANT.0.as_ptr().cast_mut().cast();
@@ -370,8 +370,8 @@ fn the_last_release_waits_for_its_use() {
 
 /// Devices of one context share the memory. Two buffers over the same memory use it one after the other.
 #[test]
-fn several_devices_and_buffers_share_it() {
-    let name = "tests::host_memory::several_devices_and_buffers_share_it";
+fn several_devices_and_buffers_share_host_memory() {
+    let name = "tests::host_memory::several_devices_and_buffers_share_host_memory";
     alone(name, || {
         let driver = FakeDriver::open();
         driver.devices(2);

@@ -46,21 +46,24 @@ fn numbers(
 }
 
 #[test]
-fn an_older_driver_launches_the_same() {
-    alone("tests::launch::an_older_driver_launches_the_same", || {
-        let driver = FakeDriver::open();
-        let test_context = TestContext::new(4096);
-        let queue = test_context.queue(Default::default());
-        let mut api = Api::find().expect("the scripted driver");
-        for (first, called) in [(7, "cuLaunchKernelEx"), (100, "cuLaunchKernel")] {
-            let calls = driver.calls(called, || {
-                let want: Vec<u32> = (first..).take(ITEMS).collect();
-                assert_eq!(numbers(&api, &test_context, queue, first), want, "{called}");
-            });
-            assert_eq!(calls, 1, "{called}");
-            api.cuLaunchKernelEx = None;
-        }
-        assert_eq!(ur!(Queue.pfnRelease(queue)), UR_RESULT_SUCCESS);
-        test_context.end(&driver);
-    });
+fn an_older_driver_launches_the_same_kernels() {
+    alone(
+        "tests::launch::an_older_driver_launches_the_same_kernels",
+        || {
+            let driver = FakeDriver::open();
+            let test_context = TestContext::new(4096);
+            let queue = test_context.queue(Default::default());
+            let mut api = Api::find().expect("the scripted driver");
+            for (first, called) in [(7, "cuLaunchKernelEx"), (100, "cuLaunchKernel")] {
+                let calls = driver.calls(called, || {
+                    let want: Vec<u32> = (first..).take(ITEMS).collect();
+                    assert_eq!(numbers(&api, &test_context, queue, first), want, "{called}");
+                });
+                assert_eq!(calls, 1, "{called}");
+                api.cuLaunchKernelEx = None;
+            }
+            assert_eq!(ur!(Queue.pfnRelease(queue)), UR_RESULT_SUCCESS);
+            test_context.end(&driver);
+        },
+    );
 }

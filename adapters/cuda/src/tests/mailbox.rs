@@ -132,82 +132,82 @@ impl Gate {
 const IN_ORDER: ur_queue_flags_t = ur_queue_flags_t(0);
 
 #[test]
-fn fills_that_wait_together_are_two_launches() {
+fn pending_fills_are_two_launches() {
+    alone("tests::mailbox::pending_fills_are_two_launches", || {
+        let driver = FakeDriver::open();
+        let fixture = Fixture::new(IN_ORDER);
+        for count in [1, 2, 3, 100] {
+            let gate = Gate::new(&fixture);
+            let launches = driver.calls("cuLaunchKernelEx", || {
+                (0..count).for_each(|tag| fixture.fill(tag, tag as usize, 64));
+            });
+            assert_eq!(launches, count.min(2), "{count} fills");
+            assert!(
+                fixture.words().iter().all(|word| *word == 0),
+                "before its time"
+            );
+            gate.open();
+            fixture.finish();
+            for word in 0..count as usize + 63 {
+                // The tag of the last fill over the word.
+                let tag = word.min(count as usize - 1);
+                assert!(
+                    fixture.is(word, tag as u64, word - tag),
+                    "word {word} of {count}"
+                );
+            }
+            fixture.memset();
+            fixture.finish();
+        }
+        fixture.end(&driver);
+    });
+}
+
+/// A pending launch takes no fills that come after another command.
+#[test]
+fn commands_between_fills_stay_between() {
     alone(
-        "tests::mailbox::fills_that_wait_together_are_two_launches",
+        "tests::mailbox::commands_between_fills_stay_between",
         || {
             let driver = FakeDriver::open();
             let fixture = Fixture::new(IN_ORDER);
-            for count in [1, 2, 3, 100] {
-                let gate = Gate::new(&fixture);
-                let launches = driver.calls("cuLaunchKernelEx", || {
-                    (0..count).for_each(|tag| fixture.fill(tag, tag as usize, 64));
-                });
-                assert_eq!(launches, count.min(2), "{count} fills");
-                assert!(
-                    fixture.words().iter().all(|word| *word == 0),
-                    "before its time"
-                );
-                gate.open();
-                fixture.finish();
-                for word in 0..count as usize + 63 {
-                    // The tag of the last fill over the word.
-                    let tag = word.min(count as usize - 1);
-                    assert!(
-                        fixture.is(word, tag as u64, word - tag),
-                        "word {word} of {count}"
-                    );
-                }
-                fixture.memset();
-                fixture.finish();
+            let gate = Gate::new(&fixture);
+            for tag in 0..6 {
+                fixture.fill(tag, 0, WORDS);
+            }
+            fixture.memset();
+            for tag in 6..12 {
+                fixture.fill(tag, 10 * (tag as usize - 6), 4);
+            }
+            // A wait counts as another command, too.
+            let mut event = null_mut();
+            let code = ur!(Enqueue.pfnEventsWaitWithBarrier(gate.queue, 0, null(), &mut event));
+            assert_eq!(code, UR_RESULT_SUCCESS);
+            let code = ur!(Enqueue.pfnEventsWait(fixture.queue, 1, &event, null_mut()));
+            assert_eq!(code, UR_RESULT_SUCCESS);
+            for tag in 12..15 {
+                fixture.fill(tag, 300, 8);
+            }
+            gate.open();
+            fixture.finish();
+            assert_eq!(ur!(Event.pfnRelease(event)), UR_RESULT_SUCCESS);
+            for (word, found) in fixture.words().iter().enumerate() {
+                let right = match word {
+                    300..308 => fixture.is(word, 14, word - 300),
+                    0..60 if word % 10 < 4 => fixture.is(word, 6 + word as u64 / 10, word % 10),
+                    _ => *found == 0,
+                };
+                assert!(right, "word {word} is {found:x}");
             }
             fixture.end(&driver);
         },
     );
 }
 
-/// A pending launch takes no fills that come after another command.
-#[test]
-fn what_comes_between_stays_between() {
-    alone("tests::mailbox::what_comes_between_stays_between", || {
-        let driver = FakeDriver::open();
-        let fixture = Fixture::new(IN_ORDER);
-        let gate = Gate::new(&fixture);
-        for tag in 0..6 {
-            fixture.fill(tag, 0, WORDS);
-        }
-        fixture.memset();
-        for tag in 6..12 {
-            fixture.fill(tag, 10 * (tag as usize - 6), 4);
-        }
-        // A wait counts as another command, too.
-        let mut event = null_mut();
-        let code = ur!(Enqueue.pfnEventsWaitWithBarrier(gate.queue, 0, null(), &mut event));
-        assert_eq!(code, UR_RESULT_SUCCESS);
-        let code = ur!(Enqueue.pfnEventsWait(fixture.queue, 1, &event, null_mut()));
-        assert_eq!(code, UR_RESULT_SUCCESS);
-        for tag in 12..15 {
-            fixture.fill(tag, 300, 8);
-        }
-        gate.open();
-        fixture.finish();
-        assert_eq!(ur!(Event.pfnRelease(event)), UR_RESULT_SUCCESS);
-        for (word, found) in fixture.words().iter().enumerate() {
-            let right = match word {
-                300..308 => fixture.is(word, 14, word - 300),
-                0..60 if word % 10 < 4 => fixture.is(word, 6 + word as u64 / 10, word % 10),
-                _ => *found == 0,
-            };
-            assert!(right, "word {word} is {found:x}");
-        }
-        fixture.end(&driver);
-    });
-}
-
 /// Fills that the mailbox has no room for are launched by themselves, and none is lost.
 #[test]
-fn more_than_there_is_room_for() {
-    alone("tests::mailbox::more_than_there_is_room_for", || {
+fn more_fills_than_the_mailbox_holds() {
+    alone("tests::mailbox::more_fills_than_the_mailbox_holds", || {
         let driver = FakeDriver::open();
         let fixture = Fixture::new(IN_ORDER);
         let gate = Gate::new(&fixture);
@@ -231,9 +231,9 @@ fn more_than_there_is_room_for() {
 
 /// Where foreign work may come between fills, or wait for the default stream, each fill is a launch.
 #[test]
-fn streams_that_others_use_get_each_by_itself() {
+fn foreign_streams_get_each_fill_by_itself() {
     alone(
-        "tests::mailbox::streams_that_others_use_get_each_by_itself",
+        "tests::mailbox::foreign_streams_get_each_fill_by_itself",
         || {
             let driver = FakeDriver::open();
             for flags in [
@@ -260,43 +260,40 @@ fn streams_that_others_use_get_each_by_itself() {
 
 /// A refused fill never runs, and those after it do.
 #[test]
-fn a_launch_that_fails_takes_its_fill_with_it() {
-    alone(
-        "tests::mailbox::a_launch_that_fails_takes_its_fill_with_it",
-        || {
-            let driver = FakeDriver::open();
-            let fixture = Fixture::new(IN_ORDER);
-            for nth in 1..=2 {
-                let gate = Gate::new(&fixture);
-                driver.fail_nth("cuLaunchKernelEx", nth, 2);
-                let codes = [0, 1].map(|tag| fixture.try_fill(tag, 16 * tag as usize, 16));
-                driver.reset();
-                let refused = UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
-                assert_eq!(codes[nth as usize - 1], refused, "{codes:?}");
-                assert_eq!(codes[2 - nth as usize], UR_RESULT_SUCCESS);
-                (2..9).for_each(|tag| fixture.fill(tag, 16 * tag as usize, 16));
-                gate.open();
-                fixture.finish();
-                for tag in 0..9 {
-                    let done = (0..16).all(|at| fixture.is(16 * tag as usize + at, tag, at));
-                    assert_eq!(done, tag != nth - 1, "fill {tag}, when the {nth}. failed");
-                }
-                fixture.memset();
-                fixture.finish();
-            }
-            // Without memory for a mailbox each fill is launched by itself.
-            let before = fixture.queue;
-            let fresh = Fixture {
-                queue: fixture.test_context.queue(IN_ORDER),
-                ..fixture
-            };
-            driver.fail_each("cuMemHostAlloc", 2);
-            (0..20).for_each(|tag| fresh.fill(tag, 0, WORDS));
+fn a_failed_launch_cancels_its_fills() {
+    alone("tests::mailbox::a_failed_launch_cancels_its_fills", || {
+        let driver = FakeDriver::open();
+        let fixture = Fixture::new(IN_ORDER);
+        for nth in 1..=2 {
+            let gate = Gate::new(&fixture);
+            driver.fail_nth("cuLaunchKernelEx", nth, 2);
+            let codes = [0, 1].map(|tag| fixture.try_fill(tag, 16 * tag as usize, 16));
             driver.reset();
-            fresh.finish();
-            assert!((0..WORDS).all(|word| fresh.is(word, 19, word)));
-            assert_eq!(ur!(Queue.pfnRelease(before)), UR_RESULT_SUCCESS);
-            fresh.end(&driver);
-        },
-    );
+            let refused = UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
+            assert_eq!(codes[nth as usize - 1], refused, "{codes:?}");
+            assert_eq!(codes[2 - nth as usize], UR_RESULT_SUCCESS);
+            (2..9).for_each(|tag| fixture.fill(tag, 16 * tag as usize, 16));
+            gate.open();
+            fixture.finish();
+            for tag in 0..9 {
+                let done = (0..16).all(|at| fixture.is(16 * tag as usize + at, tag, at));
+                assert_eq!(done, tag != nth - 1, "fill {tag}, when the {nth}. failed");
+            }
+            fixture.memset();
+            fixture.finish();
+        }
+        // Without memory for a mailbox each fill is launched by itself.
+        let before = fixture.queue;
+        let fresh = Fixture {
+            queue: fixture.test_context.queue(IN_ORDER),
+            ..fixture
+        };
+        driver.fail_each("cuMemHostAlloc", 2);
+        (0..20).for_each(|tag| fresh.fill(tag, 0, WORDS));
+        driver.reset();
+        fresh.finish();
+        assert!((0..WORDS).all(|word| fresh.is(word, 19, word)));
+        assert_eq!(ur!(Queue.pfnRelease(before)), UR_RESULT_SUCCESS);
+        fresh.end(&driver);
+    });
 }

@@ -97,8 +97,8 @@ fn queues_that_follow_each_other_need_few_events() {
 
 /// Completion is seen beside a capture by foreign code, which continues.
 #[test]
-fn captures_of_others_go_on() {
-    alone("tests::marks::captures_of_others_go_on", || {
+fn foreign_captures_continue() {
+    alone("tests::marks::foreign_captures_continue", || {
         let driver = FakeDriver::open();
         let fixture = Fixture::new(OWN_STREAM);
         driver.capture(OTHER);
@@ -113,9 +113,9 @@ fn captures_of_others_go_on() {
 ///
 /// While foreign code captures it, the adapter makes no query.
 #[test]
-fn a_stream_of_others_is_asked_unless_it_is_captured() {
+fn a_foreign_stream_is_queried_unless_captured() {
     alone(
-        "tests::marks::a_stream_of_others_is_asked_unless_it_is_captured",
+        "tests::marks::a_foreign_stream_is_queried_unless_captured",
         || {
             let driver = FakeDriver::open();
             let fixture = Fixture::new(OWN_STREAM);

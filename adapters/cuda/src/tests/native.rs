@@ -278,8 +278,8 @@ fn at_once(
 }
 
 #[test]
-fn the_drivers_pools_serve_where_they_are_asked_for() {
-    let name = "tests::native::the_drivers_pools_serve_where_they_are_asked_for";
+fn the_drivers_pools_serve_on_request() {
+    let name = "tests::native::the_drivers_pools_serve_on_request";
     alone_with(name, NATIVE_POOLS, || {
         let driver = FakeDriver::open();
         driver.count("cuMemAllocFromPoolAsync");
@@ -308,8 +308,8 @@ fn the_flag_alone_is_a_hint() {
 
 /// With a driver whose pools have device memory alone, the adapter's pool serves the other kinds.
 #[test]
-fn kinds_without_a_pool_are_served_by_ours() {
-    let name = "tests::native::kinds_without_a_pool_are_served_by_ours";
+fn kinds_without_a_driver_pool_use_the_adapters_pool() {
+    let name = "tests::native::kinds_without_a_driver_pool_use_the_adapters_pool";
     alone_with(name, NATIVE_POOLS, || {
         let driver = FakeDriver::open();
         for (failing, from_driver) in [(1, 12), (2, 12), (u64::MAX, 0)] {
@@ -338,8 +338,8 @@ fn kinds_without_a_pool_are_served_by_ours() {
 }
 
 #[test]
-fn figures_and_limits_are_the_same() {
-    let name = "tests::native::figures_and_limits_are_the_same";
+fn statistics_and_limits_are_the_same() {
+    let name = "tests::native::statistics_and_limits_are_the_same";
     alone_with(name, NATIVE_POOLS, || {
         let driver = FakeDriver::open();
         let test_context = TestContext::new();
@@ -392,8 +392,8 @@ fn figures_and_limits_are_the_same() {
 
 /// On a queue that waits for the host, memory is given at once, and its fill and free come later.
 #[test]
-fn a_queue_that_the_host_holds_up_gets_memory() {
-    let name = "tests::native::a_queue_that_the_host_holds_up_gets_memory";
+fn a_queue_blocked_by_the_host_gets_memory() {
+    let name = "tests::native::a_queue_blocked_by_the_host_gets_memory";
     alone_with(name, NATIVE_POOLS, || {
         let driver = FakeDriver::open();
         let test_context = TestContext::new();
@@ -589,8 +589,8 @@ fn each_call_loses_the_device() {
 }
 
 #[test]
-fn a_setting_that_is_none_is_said_once_at_the_default_level() {
-    let name = "tests::native::a_setting_that_is_none_is_said_once_at_the_default_level";
+fn an_invalid_setting_is_reported_once() {
+    let name = "tests::native::an_invalid_setting_is_reported_once";
     let said = alone_with(name, &[("UR_CUDA_NATIVE_POOLS", "native")], || {
         let driver = FakeDriver::open();
         let test_context = TestContext::new();

@@ -180,8 +180,8 @@ impl Fixture {
 }
 
 #[test]
-fn memory_of_another_device_is_a_feature() {
-    let name = "tests::other_devices::memory_of_another_device_is_a_feature";
+fn memory_of_another_device_is_unsupported() {
+    let name = "tests::other_devices::memory_of_another_device_is_unsupported";
     alone(name, || {
         let driver = FakeDriver::open();
         driver.devices(2);

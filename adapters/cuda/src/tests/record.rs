@@ -208,9 +208,9 @@ const QUEUES: [ur_queue_flags_t; 2] = [
 ];
 
 #[test]
-fn they_come_where_they_were_appended_in_one_graph() {
+fn native_commands_are_nodes_of_one_graph() {
     alone(
-        "tests::record::they_come_where_they_were_appended_in_one_graph",
+        "tests::record::native_commands_are_nodes_of_one_graph",
         || {
             let driver = FakeDriver::open();
             let fixture = Fixture::new(&driver, QUEUES[1]);
@@ -239,74 +239,77 @@ fn they_come_where_they_were_appended_in_one_graph() {
 }
 
 #[test]
-fn one_that_is_alone_is_launched_by_itself() {
-    alone(
-        "tests::record::one_that_is_alone_is_launched_by_itself",
-        || {
-            let driver = FakeDriver::open();
-            for flags in QUEUES {
-                let fixture = Fixture::new(&driver, flags);
-                let buffer = fixture.buffer(false);
-                fixture.append(buffer, null_mut(), fixture.set(5, 8, 8), &[]);
-                assert_eq!(fixture.run(buffer, 3), 3);
-                assert_eq!(fixture.bytes(), stretches(&[(8, 0), (8, 5)]));
-                fixture.end();
-            }
-        },
-    );
+fn a_single_fill_is_launched_by_itself() {
+    alone("tests::record::a_single_fill_is_launched_by_itself", || {
+        let driver = FakeDriver::open();
+        for flags in QUEUES {
+            let fixture = Fixture::new(&driver, flags);
+            let buffer = fixture.buffer(false);
+            fixture.append(buffer, null_mut(), fixture.set(5, 8, 8), &[]);
+            assert_eq!(fixture.run(buffer, 3), 3);
+            assert_eq!(fixture.bytes(), stretches(&[(8, 0), (8, 5)]));
+            fixture.end();
+        }
+    });
 }
 
 /// The command has the child's contents at the time of the append.
 #[test]
-fn a_child_may_grow_and_serve_again() {
-    alone("tests::record::a_child_may_grow_and_serve_again", || {
-        let driver = FakeDriver::open();
-        let fixture = Fixture::new(&driver, QUEUES[0]);
-        let (one, two, child) = (
-            fixture.buffer(true),
-            fixture.buffer(true),
-            fixture.buffer(true),
-        );
-        fixture.append(one, child, fixture.set(1, 0, 8), &[]);
-        fixture.append(two, child, fixture.set(2, 8, 8), &[]);
-        fixture
-            .driver
-            .add_set(native(child), &fixture.set(3, 16, 8));
-        assert_eq!(fixture.run(one, 1), 1);
-        assert_eq!(fixture.bytes(), stretches(&[(8, 1)]));
-        assert_eq!(fixture.run(two, 1), 1);
-        assert_eq!(fixture.bytes(), stretches(&[(8, 1), (8, 2)]));
-        // The child by itself is a command buffer like any other.
-        assert_eq!(fixture.run(child, 1), 1);
-        assert_eq!(fixture.bytes(), stretches(&[(8, 1), (8, 2), (8, 3)]));
-        fixture.end();
-    });
+fn a_child_may_be_extended_and_appended_again() {
+    alone(
+        "tests::record::a_child_may_be_extended_and_appended_again",
+        || {
+            let driver = FakeDriver::open();
+            let fixture = Fixture::new(&driver, QUEUES[0]);
+            let (one, two, child) = (
+                fixture.buffer(true),
+                fixture.buffer(true),
+                fixture.buffer(true),
+            );
+            fixture.append(one, child, fixture.set(1, 0, 8), &[]);
+            fixture.append(two, child, fixture.set(2, 8, 8), &[]);
+            fixture
+                .driver
+                .add_set(native(child), &fixture.set(3, 16, 8));
+            assert_eq!(fixture.run(one, 1), 1);
+            assert_eq!(fixture.bytes(), stretches(&[(8, 1)]));
+            assert_eq!(fixture.run(two, 1), 1);
+            assert_eq!(fixture.bytes(), stretches(&[(8, 1), (8, 2)]));
+            // The child by itself is a command buffer like any other.
+            assert_eq!(fixture.run(child, 1), 1);
+            assert_eq!(fixture.bytes(), stretches(&[(8, 1), (8, 2), (8, 3)]));
+            fixture.end();
+        },
+    );
 }
 
 /// Nodes added to a buffer's own graph run beside its other commands.
 #[test]
-fn a_buffer_s_own_object_is_part_of_it() {
-    alone("tests::record::a_buffer_s_own_object_is_part_of_it", || {
-        let driver = FakeDriver::open();
-        let fixture = Fixture::new(&driver, QUEUES[0]);
-        let (buffer, other) = (fixture.buffer(false), fixture.buffer(false));
-        let graph = native(buffer);
-        fixture.fill(buffer, 1, 0, 8, &[]);
-        fixture.driver.add_set(graph, &fixture.set(2, 8, 8));
-        assert_eq!(native(buffer), graph, "it stays the same");
-        assert_eq!(fixture.run(buffer, 1), 1);
-        assert_eq!(fixture.bytes(), stretches(&[(8, 1), (8, 2)]));
-        // A buffer that has commands gets no native object.
-        fixture.fill(other, 1, 0, 8, &[]);
-        assert_eq!(native_of(other), Err(UR_RESULT_ERROR_UNSUPPORTED_FEATURE));
-        fixture.run(other, 1);
-        fixture.end();
-    });
+fn nodes_of_the_native_graph_run_with_the_buffer() {
+    alone(
+        "tests::record::nodes_of_the_native_graph_run_with_the_buffer",
+        || {
+            let driver = FakeDriver::open();
+            let fixture = Fixture::new(&driver, QUEUES[0]);
+            let (buffer, other) = (fixture.buffer(false), fixture.buffer(false));
+            let graph = native(buffer);
+            fixture.fill(buffer, 1, 0, 8, &[]);
+            fixture.driver.add_set(graph, &fixture.set(2, 8, 8));
+            assert_eq!(native(buffer), graph, "it stays the same");
+            assert_eq!(fixture.run(buffer, 1), 1);
+            assert_eq!(fixture.bytes(), stretches(&[(8, 1), (8, 2)]));
+            // A buffer that has commands gets no native object.
+            fixture.fill(other, 1, 0, 8, &[]);
+            assert_eq!(native_of(other), Err(UR_RESULT_ERROR_UNSUPPORTED_FEATURE));
+            fixture.run(other, 1);
+            fixture.end();
+        },
+    );
 }
 
 #[test]
-fn what_is_refused_calls_nobody() {
-    alone("tests::record::what_is_refused_calls_nobody", || {
+fn a_refused_append_calls_no_function() {
+    alone("tests::record::a_refused_append_calls_no_function", || {
         let driver = FakeDriver::open();
         let fixture = Fixture::new(&driver, QUEUES[0]);
         let (buffer, full, elsewhere) = (
@@ -355,9 +358,9 @@ fn what_is_refused_calls_nobody() {
 
 /// Where a graph cannot be a node of another, it is launched between the commands around it.
 #[test]
-fn a_graph_that_fits_in_none_is_launched_between() {
+fn a_graph_that_cannot_be_a_node_is_launched_between_commands() {
     alone(
-        "tests::record::a_graph_that_fits_in_none_is_launched_between",
+        "tests::record::a_graph_that_cannot_be_a_node_is_launched_between_commands",
         || {
             let driver = FakeDriver::open();
             let fixture = Fixture::new(&driver, QUEUES[0]);

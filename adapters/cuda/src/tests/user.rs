@@ -61,8 +61,8 @@ fn ok(code: ur_result_t) {
 }
 
 #[test]
-fn every_function_finds_its_context() {
-    let name = "tests::user::every_function_finds_its_context";
+fn functions_run_in_their_context() {
+    let name = "tests::user::functions_run_in_their_context";
     alone(name, || {
         let driver = FakeDriver::open();
         driver.devices(2);
@@ -191,8 +191,8 @@ fn each(driver: &FakeDriver, at: usize, inside: usize, after: &dyn Fn(&str)) {
 ///
 /// No object is leaked.
 #[test]
-fn no_native_command_runs_without_it() {
-    let name = "tests::user::no_native_command_runs_without_it";
+fn no_native_command_runs_without_its_context() {
+    let name = "tests::user::no_native_command_runs_without_its_context";
     alone(name, || {
         let driver = FakeDriver::open();
         let seen = Seen {

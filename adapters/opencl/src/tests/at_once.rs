@@ -123,9 +123,9 @@ fn an_idle_queue_copies_little_without_the_driver() {
 }
 
 #[test]
-fn times_and_other_memory_are_the_drivers() {
+fn times_and_other_memory_use_the_driver() {
     alone(
-        "tests::at_once::times_and_other_memory_are_the_drivers",
+        "tests::at_once::times_and_other_memory_use_the_driver",
         &[],
         || {
             let fixture = Fixture::new(false);
@@ -144,9 +144,9 @@ unsafe extern "C" fn until_signalled(receiver: *mut c_void) {
 }
 
 #[test]
-fn nothing_is_copied_before_what_it_waits_for() {
+fn no_copy_runs_before_its_dependencies() {
     alone(
-        "tests::at_once::nothing_is_copied_before_what_it_waits_for",
+        "tests::at_once::no_copy_runs_before_its_dependencies",
         &[],
         || {
             let fixture = Fixture::new(true);

@@ -91,22 +91,22 @@ fn without_a_device_there_is_no_adapter() {
 }
 
 #[test]
-fn accelerators_are_left_to_others() {
+fn accelerators_are_not_listed() {
     let shape = Shape {
         accelerator: true,
         ..Shape::default()
     };
     shaped(
-        "tests::discovery::accelerators_are_left_to_others",
+        "tests::discovery::accelerators_are_not_listed",
         shape,
         false,
     );
 }
 
 #[test]
-fn a_device_is_enough() {
+fn a_device_makes_an_adapter() {
     shaped(
-        "tests::discovery::a_device_is_enough",
+        "tests::discovery::a_device_makes_an_adapter",
         Shape::default(),
         true,
     );
@@ -136,8 +136,8 @@ fn without_extensions_there_is_no_shared_memory() {
 ///
 /// The adapter works once calls succeed again.
 #[test]
-fn any_call_may_fail_while_it_looks() {
-    let name = "tests::discovery::any_call_may_fail_while_it_looks";
+fn any_call_may_fail_during_discovery() {
+    let name = "tests::discovery::any_call_may_fail_during_discovery";
     let codes = [CL_OUT_OF_HOST_MEMORY, CL_DEVICE_NOT_FOUND];
     for nth in 1..=24 {
         let nth_and_code = format!("{nth} {}", codes[nth % 2]);

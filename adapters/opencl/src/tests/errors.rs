@@ -174,8 +174,8 @@ fn a_failure_of_each_call_has_its_own_code() {
 }
 
 #[test]
-fn the_last_error_tells_the_native_code_and_the_call() {
-    let name = "tests::errors::the_last_error_tells_the_native_code_and_the_call";
+fn the_last_error_has_the_native_code_and_the_call() {
+    let name = "tests::errors::the_last_error_has_the_native_code_and_the_call";
     alone(name, &[], || {
         let driver = FakeDriver::open();
         let adapter = adapter().expect("an adapter");
