@@ -288,11 +288,19 @@ fn the_host_waits_for_no_more_than_makes_room() {
         pool.release(block.addr, death).expect("live");
     }
     let ask = |bytes| pool.awaited(&request(bytes, Order::Sync), Some(0), Vec::new());
-    assert_eq!(ask(64), Some(near.tip()), "the lane with the fewest pending commands");
+    assert_eq!(
+        ask(64),
+        Some(near.tip()),
+        "the lane with the fewest pending commands"
+    );
     assert_eq!(ask(128), Some(near.tip()), "two slabs of one lane");
     let mut both = near.tip();
     both.join(&far.tip());
-    assert_eq!(ask(192), Some(both), "without the lane with the most pending commands");
+    assert_eq!(
+        ask(192),
+        Some(both),
+        "without the lane with the most pending commands"
+    );
     assert_eq!(ask(320), None, "a wait although none suffices");
     let room = pool.awaited(&request(320, Order::Sync), Some(64), Vec::new());
     assert_eq!(room.map(|wait| wait.len()), Some(3), "lanes to wait for");

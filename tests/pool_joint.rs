@@ -98,7 +98,11 @@ fn a_shared_plan_serves_repeated_iterations() {
             (0, reserved)
         );
     }
-    assert_eq!(source.mapped(), mapped, "pages mapped after the first iteration");
+    assert_eq!(
+        source.mapped(),
+        mapped,
+        "pages mapped after the first iteration"
+    );
     let counters = pool.counters();
     let all = 2 * BLOCKS * 6;
     assert_eq!((counters.served(), counters.releases), (all, all));
@@ -150,7 +154,10 @@ fn each_request_counts_as_its_kind_of_reuse() {
     let before = (ordered, completed);
     pair.finish(&pool);
     pair.iteration(&pool, Between::Awaited);
-    assert!(counts(&pool).1 > before.1, "no request was served by completion");
+    assert!(
+        counts(&pool).1 > before.1,
+        "no request was served by completion"
+    );
     assert_eq!(joint(&pool), (1, 6 * BLOCKS));
 }
 
@@ -195,7 +202,10 @@ fn blocks_of_an_abandoned_iteration_are_found_and_freed() {
             assert_eq!(pool.lookup(last), Some(*block));
             pair.0[*own].free(&pool, block);
             assert!(pool.lookup(block.addr).is_none());
-            assert!(pool.release(block.addr, Frontier::new()).is_err(), "a second release succeeded");
+            assert!(
+                pool.release(block.addr, Frontier::new()).is_err(),
+                "a second release succeeded"
+            );
         }
         queue.free(&pool, &other);
         assert_eq!(pool.figures().used, 0);

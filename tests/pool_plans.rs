@@ -40,7 +40,11 @@ fn a_plan_serves_repeated_iterations() {
             (0, reserved)
         );
     }
-    assert_eq!(source.mapped(), mapped, "pages mapped after the first iteration");
+    assert_eq!(
+        source.mapped(),
+        mapped,
+        "pages mapped after the first iteration"
+    );
     let counters = pool.counters();
     assert_eq!((counters.served(), counters.releases), (100, 100));
     assert_eq!(source.wrong(), [""; 0]);
@@ -122,7 +126,10 @@ fn blocks_of_an_abandoned_iteration_are_found_and_freed() {
         for block in live.iter().chain([&other]) {
             queue.free(&pool, block);
             assert!(pool.lookup(block.addr).is_none());
-            assert!(pool.release(block.addr, Frontier::new()).is_err(), "a second release succeeded");
+            assert!(
+                pool.release(block.addr, Frontier::new()).is_err(),
+                "a second release succeeded"
+            );
         }
         assert_eq!(pool.figures().used, 0);
         // No plan can be wanted any more, but pending commands still use the old addresses.
@@ -238,7 +245,10 @@ fn a_block_freed_by_another_queue_is_not_reused_early() {
     let freed_at = other.lane.advance();
     let freed = pool.release(block.addr, Frontier::from(freed_at.clone()));
     assert_eq!(freed, Ok(block));
-    assert!(pool.release(block.addr, Frontier::new()).is_err(), "a second release succeeded");
+    assert!(
+        pool.release(block.addr, Frontier::new()).is_err(),
+        "a second release succeeded"
+    );
     queue.finish();
     // The request takes all memory, of which the other queue may still use a part.
     let all = pool.figures().reserved;

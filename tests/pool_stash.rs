@@ -47,11 +47,18 @@ fn a_cached_block_counts_as_free_and_returns_to_its_lane() {
     q.free(&a);
     assert_eq!((used(&pool), pool.lookup(a.addr)), ((0, 128), None));
     assert_eq!(q.stash.free(a.addr, 1), None, "a second free in the cache");
-    assert!(pool.release(a.addr, Frontier::new()).is_err(), "a second release succeeded");
+    assert!(
+        pool.release(a.addr, Frontier::new()).is_err(),
+        "a second release succeeded"
+    );
     let b = q.alloc(&pool, 127);
     assert_eq!((b.addr, used(&pool)), (a.addr, (128, 128)));
     assert_eq!(pool.lookup(b.addr + 126), Some(b));
-    assert_eq!(pool.lookup(b.addr + 127), None, "an address past the requested bytes");
+    assert_eq!(
+        pool.lookup(b.addr + 127),
+        None,
+        "an address past the requested bytes"
+    );
     assert_eq!((pool.counters().own_lane, pool.counters().releases), (1, 1));
 }
 
@@ -59,12 +66,20 @@ fn a_cached_block_counts_as_free_and_returns_to_its_lane() {
 fn any_lane_frees_a_block_of_another_one() {
     let (pool, q, r) = (pool(), Queue::new(), Queue::new());
     let a = q.alloc(&pool, 64);
-    assert_eq!(r.stash.free(a.addr, 1), None, "a free in the cache of another lane");
+    assert_eq!(
+        r.stash.free(a.addr, 1),
+        None,
+        "a free in the cache of another lane"
+    );
     let death = Frontier::from(Point::new(r.lane.clock(), 1));
     assert_eq!(pool.release(a.addr, death), Ok(a));
     assert_eq!(q.stash.free(a.addr, 1), None);
     assert_eq!(used(&pool), (0, 64));
-    assert_eq!(r.alloc(&pool, 64).addr, a.addr, "block freed on the same lane");
+    assert_eq!(
+        r.alloc(&pool, 64).addr,
+        a.addr,
+        "block freed on the same lane"
+    );
 }
 
 #[test]
@@ -111,7 +126,10 @@ fn lanes_take_nothing_from_each_other_while_there_is_free_memory() {
         releases: before.releases + 80,
         ..before
     };
-    assert_eq!(after, expected, "counters when each lane has a block of its own");
+    assert_eq!(
+        after, expected,
+        "counters when each lane has a block of its own"
+    );
 }
 
 #[test]
@@ -127,7 +145,11 @@ fn lanes_that_waited_once_take_no_later_blocks() {
         queue.free(&block);
         last = queue.lane.frontier();
     }
-    assert_eq!(pool.figures().reserved, 1 << 20, "reserved bytes for one block at a time");
+    assert_eq!(
+        pool.figures().reserved,
+        1 << 20,
+        "reserved bytes for one block at a time"
+    );
     let round = |queues: &mut [Queue]| {
         for queue in queues {
             let block = queue.alloc(&pool, 64);
@@ -155,7 +177,11 @@ fn peaks_follow_used_bytes_and_not_cached_ones() {
         q.free(&q.alloc(&pool, 64));
         r.free(&r.alloc(&pool, 64));
     }
-    assert_eq!(used(&pool), (0, 64), "usage of blocks that are never live together");
+    assert_eq!(
+        used(&pool),
+        (0, 64),
+        "usage of blocks that are never live together"
+    );
     let (a, b) = (q.alloc(&pool, 64), r.alloc(&pool, 64));
     assert_eq!(used(&pool), (128, 128));
     q.free(&a);
@@ -201,7 +227,11 @@ fn trims_and_closing_reach_cached_blocks() {
     assert_eq!(pool.figures().reserved, 4096);
     pool.close();
     assert_eq!(q.stash.alloc(pool.key(), 64), None);
-    assert_eq!(q.stash.free(b.addr, 1), None, "a free in the cache of a closed pool");
+    assert_eq!(
+        q.stash.free(b.addr, 1),
+        None,
+        "a free in the cache of a closed pool"
+    );
     assert_eq!(pool.release(b.addr, Frontier::new()), Ok(b));
     assert!(pool.is_drained());
     assert_eq!(Arc::strong_count(&q.stash), 1);
@@ -254,11 +284,17 @@ fn credit_moves_between_lanes_while_no_peak_rises() {
         !meter.find_credit(&r.stash, other.key(), 64),
         "credit of another meter was found"
     );
-    assert!(!meter.find_credit(&r.stash, key, 128), "more credit than there is was found");
+    assert!(
+        !meter.find_credit(&r.stash, key, 128),
+        "more credit than there is was found"
+    );
     assert!(meter.find_credit(&r.stash, key, 64));
     let block = r.stash.alloc(key, 64).expect("there is credit");
     assert_eq!((used(&pool), q.stash.alloc(key, 64)), ((64, 64), None));
-    assert!(!meter.find_credit(&q.stash, key, 64), "credit in use was found");
+    assert!(
+        !meter.find_credit(&q.stash, key, 64),
+        "credit in use was found"
+    );
     r.free(&block);
     assert!(meter.find_credit(&q.stash, key, 64));
     assert!(q.stash.alloc(key, 64).is_some());
