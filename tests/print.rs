@@ -504,7 +504,7 @@ fn buffers_get_the_whole_text_or_nothing() {
     );
     assert_eq!((size, buffer[0]), (18, b'#' as c_char));
     assert_eq!(print(buffer.as_mut_ptr(), 18, &mut size), UR_RESULT_SUCCESS);
-    // SAFETY: the text ends in a zero byte.
+    // SAFETY: the text ends with a NUL.
     let written = unsafe { CStr::from_ptr(buffer.as_ptr()) };
     assert_eq!(written, c"UR_RESULT_SUCCESS");
     assert_eq!(buffer[18], b'#' as c_char);

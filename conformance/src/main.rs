@@ -245,7 +245,7 @@ impl Cli {
     fn run_here(&self, plan: &Plan) -> Result<Run, String> {
         let start = Instant::now();
         for (name, value) in &plan.environment {
-            // SAFETY: this process has one thread yet.
+            // SAFETY: this process has one thread so far.
             unsafe { std::env::set_var(name, value) };
         }
         let environment = worker::Environment::Ready(fixture::Fixture::open(plan.target)?);

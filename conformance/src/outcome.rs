@@ -95,7 +95,7 @@ macro_rules! check_items {
     }};
 }
 
-/// Fails the test unless both are equal; says what was compared.
+/// Fails the test unless both are equal. The message says what was compared.
 #[macro_export]
 macro_rules! check_eq {
     ($got:expr, $want:expr, $($what:tt)+) => {{

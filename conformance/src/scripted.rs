@@ -51,7 +51,7 @@ impl Scripted {
     fn set(&self, text: *const c_char) -> Done {
         // SAFETY: the mock's interface is a static of its library, which stays loaded.
         let set = unsafe { self.api.as_ref() }.set_script;
-        // SAFETY: a C string or null, as the interface asks for.
+        // SAFETY: a C string or null, as the interface requires.
         match unsafe { set(text, null_mut()) } {
             UR_RESULT_SUCCESS => Ok(()),
             code => Err(Stop::failed(format!(

@@ -77,7 +77,7 @@ impl Current {
 impl Drop for Current {
     fn drop(&mut self) {
         let mut own = 0;
-        // SAFETY: pushed when this was made.
+        // SAFETY: the constructor pushed the context.
         unsafe { (self.0.cuCtxPopCurrent)(&mut own) };
     }
 }

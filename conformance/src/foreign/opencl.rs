@@ -193,7 +193,7 @@ struct Kernel {
 
 impl Drop for Kernel {
     fn drop(&mut self) {
-        // SAFETY: our own reference.
+        // SAFETY: the one reference of this value.
         unsafe { (self.library.clReleaseKernel)(self.raw) };
     }
 }
@@ -206,7 +206,7 @@ struct Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // SAFETY: our own reference.
+        // SAFETY: the one reference of this value.
         unsafe { (self.library.clReleaseEvent)(self.raw) };
     }
 }

@@ -224,7 +224,7 @@ impl Queue {
             )
         });
         if queued.is_err() {
-            // SAFETY: nothing was enqueued, so the task is still ours.
+            // SAFETY: no task was enqueued, so the box has no other owner.
             drop(unsafe { Box::from_raw(data) });
         }
         queued

@@ -148,7 +148,7 @@ impl Usm {
 
     /// The memory as the host writes it, under the conditions of `host`.
     pub fn host_mut<T: Copy>(&mut self) -> &mut [T] {
-        // SAFETY: as in `host`.
+        // SAFETY: the allocation has `size` bytes, aligned for any `T` used, and `self` is borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.ptr.cast(), self.size / size_of::<T>()) }
     }
 }

@@ -28,6 +28,7 @@ pub fn all() -> Vec<Test> {
     wrong.map(test).collect()
 }
 
+/// Each wrong call of a function is refused with a code that the specification declares for it.
 fn check_function(fixture: &Fixture, function: &'static Function) -> Done {
     let cases = function.cases.iter();
     let needs: Vec<Kind> = cases

@@ -145,7 +145,7 @@ struct Setup {
 fn run(fresh: &Fresh, program: fn(&Setup) -> Done, expected: &[&[&str]]) -> Done {
     needs_layer(fresh)?;
     let log = log_file();
-    // SAFETY: the process has no other thread that looks at the environment.
+    // SAFETY: the process has no other thread that reads the environment.
     unsafe {
         std::env::set_var("UR_ENABLE_LAYERS", LAYER);
         std::env::set_var(

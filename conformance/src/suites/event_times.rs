@@ -22,7 +22,7 @@ unsafe extern "C" fn count(
     data: *mut c_void,
 ) {
     if status == UR_EXECUTION_INFO_COMPLETE {
-        // SAFETY: the tests below pass counters that are kept.
+        // SAFETY: the tests below pass counters that they leak.
         unsafe { &*data.cast::<AtomicU32>() }.fetch_add(1, Ordering::SeqCst);
     }
 }

@@ -339,7 +339,7 @@ fn link_refused(fixture: &Fixture) -> Done {
             let (mut message, mut code) = (null(), 0);
             ur.urAdapterGetLastError(fixture.adapter, &mut message, &mut code)
                 .ok()?;
-            // SAFETY: a string that lives until this thread's next failure.
+            // SAFETY: the string is valid until this thread's next failure.
             let reported = !message.is_null() && !unsafe { CStr::from_ptr(message) }.is_empty();
             check!(reported, "the last error does not say why a link failed");
         }

@@ -362,7 +362,7 @@ fn host_tasks(fixture: &Fixture) -> Done {
 }
 
 extern "C" fn write(_: ur_event_handle_t, _: ur_execution_info_t, data: *mut c_void) {
-    // SAFETY: the test gave this box to the one callback.
+    // SAFETY: the test passes this box to one callback.
     unsafe { Box::from_raw(data.cast::<Destination>()) }.write();
 }
 

@@ -185,7 +185,7 @@ fn independent_out_of_order_commands_run_after_a_failure() {
 }
 
 extern "C" fn count(data: *mut c_void) {
-    // SAFETY: the test's own count, which outlives the task.
+    // SAFETY: the test's counter outlives the task.
     unsafe { &*data.cast::<AtomicUsize>() }.fetch_add(1, Ordering::SeqCst);
 }
 

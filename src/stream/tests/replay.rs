@@ -33,7 +33,7 @@ fn append<D: AnyFake>(
 ) -> Result<(u32, Option<EventArc<D>>)> {
     let handles: Vec<_> = waits.iter().map(|event| event.handle()).collect();
     let (mut point, mut event) = (0, null_mut());
-    // SAFETY: what is not null outlives the call.
+    // SAFETY: pointers that are not null outlive the call.
     let out = unsafe {
         Outputs {
             sync_point: Out::new(&raw mut point),
@@ -44,7 +44,7 @@ fn append<D: AnyFake>(
     let made = Command::new(UR_COMMAND_KERNEL_LAUNCH, Work::Launch(label));
     let waits = list::<D, Event<D>>(&handles);
     CommandBuffer::append(buffer, made, Handles::EMPTY, after, waits, out)?;
-    // SAFETY: a wanted event was set, and the node keeps it.
+    // SAFETY: the event was written, and the node keeps it.
     let event = wanted.then(|| unsafe { Object::<Event<D>>::borrow(event, D::table()) });
     Ok((point, event.transpose()?.map(Object::arc)))
 }
@@ -307,7 +307,7 @@ fn its_objects_stay<D: AnyFake>() {
     let buffer = buffer(&fixture, false);
     let mem = Object::new(D::table(), FakeMem(64, 64));
     let made = buffer.target().buffer_fill(&mem, &[1], 0, 64).unwrap();
-    // SAFETY: null means not wanted.
+    // SAFETY: a null output is not written.
     let out = unsafe {
         Outputs {
             sync_point: Out::new(null_mut()),

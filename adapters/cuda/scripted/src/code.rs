@@ -97,13 +97,13 @@ pub unsafe extern "C" fn cuModuleLoadDataEx(
     if let Some(code) = driver.acts("cuModuleLoadDataEx") {
         return code;
     }
-    // SAFETY: text that ends in a zero.
+    // SAFETY: text that ends with a NUL.
     let text = unsafe { CStr::from_ptr(image) }.to_bytes();
     let broken = text.windows(8).any(|word| word == b"nothing;");
     if broken || !text.starts_with(b".version") {
         let text = c"no such instruction";
         for at in 0..count as usize {
-            // SAFETY: as many options as is said; 5 is the buffer for errors, which has room.
+            // SAFETY: the list has the given number of options. Option 5 is the error buffer, which has room.
             unsafe {
                 if *options.add(at) == 5 {
                     let log = (*values.add(at)).cast::<c_char>();
@@ -215,7 +215,7 @@ pub unsafe extern "C" fn cuLinkCreate_v2(
 ) -> u32 {
     let code = hold().acts("cuLinkCreate").unwrap_or(INVALID_VALUE);
     for at in 0..count as usize {
-        // SAFETY: as many options as is said; the buffer's size is another one, and more than this.
+        // SAFETY: the list has the given number of options. The buffer's size is another option and larger than this.
         unsafe {
             if keys.add(at).read() == JIT_ERROR_LOG_BUFFER {
                 let log = LINK_LOG.to_bytes_with_nul();

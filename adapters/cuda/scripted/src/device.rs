@@ -76,7 +76,7 @@ pub unsafe extern "C" fn cuDeviceGet(device: *mut c_int, number: c_int) -> u32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, capacity: c_int, _: c_int) -> u32 {
     let bytes = NAME.len().min(capacity.max(0) as usize);
-    // SAFETY: room for as many letters as is said.
+    // SAFETY: the output has room for the given number of bytes.
     unsafe { std::ptr::copy_nonoverlapping(NAME.as_ptr().cast(), name, bytes) };
     SUCCESS
 }

@@ -89,7 +89,7 @@ fn add(
         return code(driver.broken("a node of a dead graph"));
     };
     let known = (0..count).all(|at| {
-        // SAFETY: as many nodes as is said.
+        // SAFETY: the list has the given number of nodes.
         let before = unsafe { after.add(at).read() }.addr();
         own.nodes.iter().rev().any(|(name, _)| *name == before)
     });
@@ -105,7 +105,7 @@ fn add(
     if let Some(own) = driver.graphs.get_mut(&graph.addr()) {
         own.nodes.push((handle, commands));
     }
-    // SAFETY: as many nodes as is said.
+    // SAFETY: the list has the given number of nodes.
     unsafe { node.write(std::ptr::without_provenance_mut(handle)) };
     SUCCESS
 }
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn cuGraphAddKernelNode(
     count: usize,
     what: *const Launch,
 ) -> u32 {
-    // SAFETY: the caller's description.
+    // SAFETY: the caller passes a readable description.
     let what = unsafe { &*what };
     add(
         "cuGraphAddKernelNode",
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn cuGraphAddMemsetNode(
     what: *const Set,
     _: Handle,
 ) -> u32 {
-    // SAFETY: the caller's description.
+    // SAFETY: the caller passes a readable description.
     let what = unsafe { &*what };
     add("cuGraphAddMemsetNode", node, graph, after, count, |_| {
         let unit = what.unit as usize;
@@ -274,7 +274,7 @@ pub unsafe extern "C" fn cuGraphExecKernelNodeSetParams(
     if let Some(code) = driver.acts("cuGraphExecKernelNodeSetParams") {
         return code;
     }
-    // SAFETY: the caller's description.
+    // SAFETY: the caller passes a readable description.
     let what = unsafe { &*what };
     let command = match what.made(&mut driver) {
         Ok(command) => command,

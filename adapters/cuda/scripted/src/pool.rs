@@ -89,7 +89,7 @@ impl FakeDriver {
         block.state = if free { State::Free } else { State::Live };
         if free {
             let start: *mut u8 = std::ptr::with_exposed_provenance_mut(at);
-            // SAFETY: a block of ours, which is nobody's now.
+            // SAFETY: a block of the pool without another user.
             unsafe { start.write_bytes(0xdb, bytes) };
             self.bury(pool);
         }
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn cuMemPoolCreate(pool: *mut *mut c_void, what: *const Pr
     if let Some(code) = driver.called("cuMemPoolCreate") {
         return code;
     }
-    // SAFETY: the caller's properties.
+    // SAFETY: the caller passes readable properties.
     let what = unsafe { &*what };
     // Pinned memory of a device or the host, and managed memory without a location.
     if ![(1, 1), (1, 2), (2, 0)].contains(&(what.kind, what.place[0])) || what.handles != 0 {

@@ -78,7 +78,7 @@ impl FakeDriver {
                 event.is_none_or(|event| event.happened >= *count)
             }
             Command::AwaitWord { word, value } => {
-                // SAFETY: pinned memory of the caller's, who keeps it as long as streams watch it.
+                // SAFETY: pinned memory, which the caller keeps while streams wait for it.
                 let word =
                     unsafe { AtomicU32::from_ptr(std::ptr::with_exposed_provenance_mut(*word)) };
                 let there = word.load(Ordering::Acquire);
@@ -118,7 +118,7 @@ impl FakeDriver {
                 for start in kernel.touches(args) {
                     self.touch(start);
                 }
-                // SAFETY: the caller promises what it launches on.
+                // SAFETY: the caller keeps the memory of the launch.
                 unsafe { kernel.run(args, items) };
             }
             Command::Posted { mailbox, launch } => {

@@ -69,7 +69,7 @@ pub unsafe extern "C" fn cuStreamIsCapturing(stream: Handle, status: *mut c_int)
         return code;
     }
     let captured = driver.captured == Some(stream.addr());
-    // SAFETY: room for a word, by the driver's interface.
+    // SAFETY: the driver's interface promises room for a word.
     unsafe { status.write(captured.into()) };
     SUCCESS
 }

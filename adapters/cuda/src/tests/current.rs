@@ -116,7 +116,7 @@ fn no_call_changes_the_context_of_any_thread() {
 #[test]
 fn a_call_that_changes_the_context_is_detected() {
     unsafe extern "C" fn push(_: ur_queue_handle_t, driver: *mut c_void) {
-        // SAFETY: the test's own, which waits for the call.
+        // SAFETY: the test owns it and waits for the call.
         unsafe { &*driver.cast::<FakeDriver>() }.make_current(0xabc0);
     }
     alone(

@@ -89,19 +89,19 @@ fn recorded(
 }
 
 unsafe extern "C" fn until_signalled(reported: *mut c_void) {
-    // SAFETY: the receiver outlives the task, which is waited for.
+    // SAFETY: the test waits for the task, so the receiver outlives it.
     let reported = unsafe { &*reported.cast::<Receiver<()>>() };
     // A sender that is gone has opened the gate.
     let _ = reported.recv();
 }
 
 unsafe extern "C" fn count(ran: *mut c_void) {
-    // SAFETY: the test's own count, which outlives the task.
+    // SAFETY: the test's counter outlives the task.
     unsafe { *ran.cast::<usize>() += 1 };
 }
 
 unsafe extern "C" fn count_native(_: ur_queue_handle_t, ran: *mut c_void) {
-    // SAFETY: passed on.
+    // SAFETY: the caller's promises are passed on.
     unsafe { count(ran) }
 }
 
@@ -133,14 +133,14 @@ fn one(
 ) {
     let what = format!("{kind:?}, in order {in_order}, {place}, device {by_device}");
     let test_context = TestContext::new((COUNT + 2) * BYTES);
-    // SAFETY: the host's own memory of that size.
+    // SAFETY: host memory of that size.
     unsafe {
         test_context
             .memory
             .cast::<u8>()
             .write_bytes(0, (COUNT + 2) * BYTES);
     }
-    // SAFETY: the host's own memory of that size.
+    // SAFETY: host memory of that size.
     unsafe {
         test_context
             .at(COUNT * BYTES)
@@ -259,7 +259,7 @@ fn one(
     assert_eq!(ran, 0, "{what}");
     driver.reset();
     for at in 0..COUNT {
-        // SAFETY: the host's own memory of that size; nothing uses it now.
+        // SAFETY: host memory of that size, which no command uses now.
         let byte = unsafe { test_context.at(at * BYTES).cast::<u8>().read() };
         assert_eq!(byte == 7, at < place, "{at}: {what}");
         let code = ur!(Event.pfnWait(1, &waits[at + 1]));
@@ -269,7 +269,7 @@ fn one(
         assert_eq!(ur!(Event.pfnWait(1, &event)), FAILED, "{what}");
     }
     assert_eq!(called, 1, "{what}");
-    // SAFETY: the host's own memory of that size; nothing uses it now.
+    // SAFETY: host memory of that size, which no command uses now.
     let byte = unsafe { test_context.at((COUNT + 1) * BYTES).cast::<u8>().read() };
     assert_ne!(byte, 7, "the copy behind ran: {what}");
     // The queue works as before.

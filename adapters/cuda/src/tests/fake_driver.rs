@@ -73,7 +73,7 @@ impl FakeDriver {
 
     /// Makes the nth call from now fail, and resets the state.
     pub fn fail(&self, nth: u64, code: u32) {
-        // SAFETY: no name.
+        // SAFETY: the name is null.
         unsafe { (self.0.scripted_fail)(Fault { nth, code }, null()) };
     }
 
@@ -137,9 +137,9 @@ impl FakeDriver {
 
     pub fn report(&self) -> String {
         let mut buffer = vec![0; 4096];
-        // SAFETY: room for as many bytes.
+        // SAFETY: the output has room for this many bytes.
         unsafe { (self.0.scripted_report)(buffer.as_mut_ptr(), buffer.len()) };
-        // SAFETY: ended with zero by the call.
+        // SAFETY: the call terminates the text with a NUL.
         let text = unsafe { CStr::from_ptr(buffer.as_ptr()) };
         text.to_string_lossy().into_owned()
     }
@@ -149,7 +149,7 @@ impl FakeDriver {
         let (mut node, mut context) = (null_mut(), null_mut());
         let mut primary = null_mut();
         let graph = std::ptr::with_exposed_provenance_mut(graph);
-        // SAFETY: room for handles, a live graph, and a description of the test's.
+        // SAFETY: room for handles, a live graph, and a readable description.
         let code = unsafe {
             (self.0.cuDevicePrimaryCtxRetain)(&mut primary, 0);
             (self.0.cuCtxPushCurrent_v2)(primary);
@@ -171,13 +171,13 @@ impl FakeDriver {
 
     /// Makes a context current, as an application may.
     pub fn make_current(&self, context: usize) {
-        // SAFETY: the scripted library looks at no context.
+        // SAFETY: the scripted library does not access contexts.
         unsafe { (self.0.cuCtxPushCurrent_v2)(std::ptr::without_provenance_mut(context)) };
     }
 
     /// Replaces the current context.
     pub fn set_current(&self, context: usize) {
-        // SAFETY: the scripted library looks at no context.
+        // SAFETY: the scripted library does not access contexts.
         unsafe { (self.0.cuCtxSetCurrent)(std::ptr::without_provenance_mut(context)) };
     }
 

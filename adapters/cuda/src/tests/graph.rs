@@ -118,7 +118,7 @@ impl Objects {
 
     /// The data that was read back begins with this number and increases by seven.
     fn has_read(&self, at: usize, number: u32) -> bool {
-        // SAFETY: host memory of that size, which nothing writes any more.
+        // SAFETY: host memory of that size, which no command writes any more.
         let read = unsafe { std::slice::from_raw_parts(self.read[at].cast::<u8>(), SIZE) };
         read[..4] == number.to_ne_bytes() && read[4..].iter().all(|byte| *byte == 7)
     }

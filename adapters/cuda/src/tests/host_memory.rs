@@ -361,7 +361,7 @@ fn the_last_release_waits_for_its_use() {
             none
         )));
         finish(queue);
-        // SAFETY: a byte of ours, which a thread of the adapter's writes.
+        // SAFETY: a byte of the test's memory, which a thread of the adapter writes.
         while unsafe { (&raw const memory.0[0]).read_volatile() } != 7 {
             std::thread::yield_now();
         }

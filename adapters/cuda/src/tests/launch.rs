@@ -41,7 +41,7 @@ fn numbers(
         ]
     };
     assert_eq!(codes, [Code::SUCCESS; 9]);
-    // SAFETY: as many numbers are there, and nobody writes them any more.
+    // SAFETY: the memory has this many numbers, and no command writes them any more.
     unsafe { std::slice::from_raw_parts(to.cast::<u32>(), ITEMS) }.to_vec()
 }
 

@@ -67,7 +67,7 @@ impl Fixture {
     }
 
     fn words(&self) -> &[u64] {
-        // SAFETY: host memory of that size; its own thread alone looks, with nothing pending.
+        // SAFETY: host memory of that size, accessed by its own thread alone, with no command pending.
         unsafe { std::slice::from_raw_parts(self.test_context.memory.cast(), WORDS) }
     }
 
@@ -91,7 +91,7 @@ struct Gate {
 }
 
 unsafe extern "C" fn wait_at(data: *mut c_void) {
-    // SAFETY: the gate's, which stays until the task has ended.
+    // SAFETY: the gate outlives the task.
     let open = unsafe { &*data.cast::<AtomicBool>() };
     while !open.load(Ordering::Acquire) {
         std::thread::sleep(std::time::Duration::from_millis(1));

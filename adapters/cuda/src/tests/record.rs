@@ -29,7 +29,7 @@ struct Call<'a> {
 }
 
 unsafe extern "C" fn record(data: *mut c_void) {
-    // SAFETY: a test's, which waits for the call.
+    // SAFETY: the test owns it and waits for the call.
     let call = unsafe { &mut *data.cast::<Call<'_>>() };
     call.calls += 1;
     if let Some(set) = &call.set {
@@ -173,7 +173,7 @@ impl<'a> Fixture<'a> {
 
     /// The bytes now. They are zero afterwards.
     fn bytes(&self) -> [u8; BYTES] {
-        // SAFETY: host memory of that size, with nothing pending.
+        // SAFETY: host memory of that size, with no command pending.
         unsafe {
             self.test_context
                 .memory

@@ -42,17 +42,17 @@ impl Seen<'_> {
 }
 
 unsafe extern "C" fn alone_with_data(data: *mut c_void) {
-    // SAFETY: a test's, which waits for the call.
+    // SAFETY: the test owns it and waits for the call.
     unsafe { &*data.cast::<Seen<'_>>() }.query();
 }
 
 unsafe extern "C" fn native(_: ur_queue_handle_t, data: *mut c_void) {
-    // SAFETY: a test's, which waits for the call.
+    // SAFETY: the test owns it and waits for the call.
     unsafe { alone_with_data(data) }
 }
 
 unsafe extern "C" fn called_back(_: ur_event_handle_t, _: ur_execution_info_t, data: *mut c_void) {
-    // SAFETY: a test's, which waits for the call.
+    // SAFETY: the test owns it and waits for the call.
     unsafe { alone_with_data(data) }
 }
 

@@ -193,7 +193,7 @@ fn on_usm(
         );
         if !copied.is_null() {
             let waited = steps.record("urEventWait", ur!(Event.pfnWait(1, &copied)));
-            // SAFETY: host memory of that size, which nothing writes any more.
+            // SAFETY: host memory of that size, which no command writes any more.
             let read = unsafe { std::slice::from_raw_parts(host.cast::<u8>(), SIZE) };
             let odd = read[..99].chunks(3).all(|three| three == odd);
             let rest = read[99..].iter().all(|byte| *byte == 7);

@@ -135,7 +135,7 @@ pub fn settle(due: Vec<Due>) {
         data,
     } in due
     {
-        // SAFETY: set by whoever called `clSetEventCallback`, for this.
+        // SAFETY: the caller of `clSetEventCallback` passed the function for this use.
         unsafe { run(event as cl_event, status, data as *mut c_void) };
     }
 }
@@ -152,7 +152,7 @@ pub fn made(answer: Answer<usize>, ret: *mut cl_int) -> *mut c_void {
         Err(code) => (0, code),
     };
     if !ret.is_null() {
-        // SAFETY: the caller's place for a code.
+        // SAFETY: the caller's output has room for a code.
         unsafe { ret.write(code) };
     }
     handle as *mut c_void
@@ -168,7 +168,7 @@ pub fn write_property(bytes: &[u8], size: usize, value: *mut c_void, ret: *mut u
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.cast(), bytes.len()) };
     }
     if !ret.is_null() {
-        // SAFETY: the caller's place for a size.
+        // SAFETY: the caller's output has room for a size.
         unsafe { ret.write(bytes.len()) };
     }
     Ok(())
@@ -303,7 +303,7 @@ impl FakeDriver {
         let Some((bytes, _)) = self.memory.remove(&at) else {
             return false;
         };
-        // SAFETY: allocated so, and forgotten now.
+        // SAFETY: allocated with this layout, and its entry is removed.
         unsafe { dealloc(at as *mut u8, layout(bytes)) };
         true
     }

@@ -22,7 +22,7 @@ fn listed(found: Option<usize>, capacity: cl_uint, to: *mut *mut c_void, count: 
         unsafe { to.write(found as *mut c_void) };
     }
     if !count.is_null() {
-        // SAFETY: the caller's place for a count.
+        // SAFETY: the caller's output has room for a count.
         unsafe { count.write(u32::from(found.is_some())) };
     }
 }
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn clCreateContext(
     ret: *mut cl_int,
 ) -> cl_context {
     let answer = enter("clCreateContext", |driver| {
-        // SAFETY: as many devices as the caller says.
+        // SAFETY: the list has the given number of devices.
         let devices = unsafe { slice::from_raw_parts(devices, count as usize) };
         match devices.iter().all(|device| device.addr() == DEVICE) {
             true => Ok(driver.make(Kind::Context, |_| {})),

@@ -138,7 +138,7 @@ fn times_and_other_memory_use_the_driver() {
 }
 
 unsafe extern "C" fn until_signalled(receiver: *mut c_void) {
-    // SAFETY: the receiver outlives the task, which is waited for.
+    // SAFETY: the test waits for the task, so the receiver outlives it.
     let receiver = unsafe { &*receiver.cast::<Receiver<()>>() };
     receiver.recv().expect("the test tells");
 }

@@ -187,7 +187,7 @@ fn the_last_error_has_the_native_code_and_the_call() {
         let (mut message, mut native) = (null(), 0);
         let code = ur!(Adapter.pfnGetLastError(adapter, &mut message, &mut native));
         assert_eq!((code, native), (UR_RESULT_SUCCESS, -9876));
-        // SAFETY: a message that stays until this thread's next failure.
+        // SAFETY: the message is valid until this thread's next failure.
         let message = unsafe { CStr::from_ptr(message) }.to_string_lossy();
         assert!(
             message.contains("clCreateContext") && message.contains("-9876"),

@@ -69,12 +69,12 @@ fn ok(code: ur_result_t) {
 }
 
 unsafe extern "C" fn count(calls: *mut c_void) {
-    // SAFETY: a count of the fixture's, which outlives its commands.
+    // SAFETY: the fixture's counter outlives its commands.
     unsafe { &*calls.cast::<AtomicUsize>() }.fetch_add(1, Ordering::SeqCst);
 }
 
 unsafe extern "C" fn count_native(_: ur_queue_handle_t, calls: *mut c_void) {
-    // SAFETY: passed on.
+    // SAFETY: the caller's promises are passed on.
     unsafe { count(calls) }
 }
 

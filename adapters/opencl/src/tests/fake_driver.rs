@@ -59,7 +59,7 @@ impl FakeDriver {
 
     /// Makes the nth call from now fail, and resets the state.
     pub fn fail(&self, nth: u64, code: cl_int) {
-        // SAFETY: no name.
+        // SAFETY: the name is null.
         unsafe { (self.0.scripted_fail)(Fault { nth, code }, null()) };
     }
 
@@ -86,9 +86,9 @@ impl FakeDriver {
 
     pub fn report(&self) -> String {
         let mut buffer = vec![0; 4096];
-        // SAFETY: room for as many bytes.
+        // SAFETY: the output has room for this many bytes.
         unsafe { (self.0.scripted_report)(buffer.as_mut_ptr(), buffer.len()) };
-        // SAFETY: ended with zero by the call.
+        // SAFETY: the call terminates the text with a NUL.
         let text = unsafe { CStr::from_ptr(buffer.as_ptr()) };
         text.to_string_lossy().into_owned()
     }

@@ -276,7 +276,7 @@ fn queues_of_events() {
 }
 
 unsafe extern "C" fn count(data: *mut c_void) {
-    // SAFETY: the test's counter, which waits for the call.
+    // SAFETY: the test owns the counter and waits for the call.
     unsafe { *data.cast::<u32>() += 1 };
 }
 

@@ -179,7 +179,7 @@ fn on_usm(
         );
         if !wall.is_null() {
             steps.record("urEventWait", ur!(Event.pfnWait(1, &wall)));
-            // SAFETY: memory of that many bytes, which nothing writes any more.
+            // SAFETY: memory of that many bytes, which no command writes any more.
             let bytes = unsafe { std::slice::from_raw_parts(host.cast::<u8>(), SIZE) };
             steps.right = bytes[..3] == odd && bytes[SIZE - 1] == pattern;
         }

@@ -450,7 +450,7 @@ fn resident() -> Result<usize, Stop> {
         .map_err(|error| Stop::skipped(format!("/proc/self/statm: {error}")))?;
     let pages = text.split(' ').nth(1).and_then(|word| word.parse().ok());
     let pages: usize = pages.ok_or_else(|| Stop::skipped("/proc/self/statm has changed"))?;
-    // SAFETY: a plain query.
+    // SAFETY: `sysconf` has no preconditions.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     Ok(pages * usize::try_from(page).unwrap_or(0))
 }

@@ -157,7 +157,7 @@ fn free_on_idle_queue_of_pending_use(setup: &Setup, kind: Kind) -> Done {
     full.empty(&owner)
 }
 
-/// Parts of a block whose free is pending are not handed out.
+/// Parts of a block whose free is pending are not given to another allocation.
 fn parts_of_a_pending_block(setup: &Setup, kind: Kind) -> Done {
     let (first, second) = (setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, 4 * MIB)?;
@@ -292,7 +292,7 @@ fn many_pending_blocks(setup: &Setup) -> Done {
     full.empty(&second)
 }
 
-/// A live block is never handed out, however much is freed around it.
+/// A live block is never given to another allocation, however much is freed around it.
 fn live_blocks(setup: &Setup) -> Done {
     let (queue, other, pool) = (setup.in_order()?, setup.in_order()?, setup.pool()?);
     let mut live: Vec<(Block, u8)> = Vec::new();

@@ -244,7 +244,7 @@ fn event_callback(setup: &Setup, kind: Kind) -> Done {
         _: ur_execution_info_t,
         data: *mut std::ffi::c_void,
     ) {
-        // SAFETY: the counter below is kept.
+        // SAFETY: the counter below is leaked.
         unsafe { &*data.cast::<AtomicU32>() }.fetch_add(1, Ordering::SeqCst);
     }
     let (queue, pool) = (setup.in_order()?, setup.pool()?);

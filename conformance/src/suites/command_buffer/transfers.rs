@@ -100,10 +100,10 @@ fn host_memory(fixture: &Fixture) -> Done {
     buffer.copy(dst.cast(), memory.ptr, 400, With::after(&[written.point]))?;
     buffer.finalize()?;
     for round in 1..5_u32 {
-        // SAFETY: no execution is under way; the vectors' own memory.
+        // SAFETY: memory of the vectors, and no submission is pending.
         unsafe { std::slice::from_raw_parts_mut(src, 100) }.fill(round);
         buffer.enqueue(&queue, &[])?.wait()?;
-        // SAFETY: no execution is under way; the vectors' own memory.
+        // SAFETY: memory of the vectors, and no submission is pending.
         let seen = unsafe { std::slice::from_raw_parts(dst, 100) };
         check_all!(seen, round, "round {round}");
     }
