@@ -155,7 +155,7 @@ pub struct InfoIn<'a> {
     bytes: &'a [u8],
 }
 
-impl InfoIn<'_> {
+impl<'a> InfoIn<'a> {
     /// # Safety
     /// The value has that many readable bytes; it is not null unless there are none.
     pub unsafe fn new(size: usize, value: *const c_void) -> Result<Self> {
@@ -175,7 +175,7 @@ impl InfoIn<'_> {
         self.bytes.is_empty()
     }
 
-    pub fn bytes(&self) -> &[u8] {
+    pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
