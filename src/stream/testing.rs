@@ -104,6 +104,7 @@ macro_rules! fake {
             type CommandBufferCommand = RecordedCommand<Self>;
             type Graph = Graph<Self>;
             type ExecutableGraph = ExecutableGraph<Self>;
+            const BACKEND: ur_backend_t = UR_BACKEND_UNKNOWN;
 
             fn adapter() -> Result<Option<Arc<Object<Self::Adapter>>>> {
                 Ok(None)

@@ -46,6 +46,8 @@ ranks! {
     DEFERRED,
     /// A driver's own locks under which it takes others of its own.
     DRIVER,
+    /// The arguments of a driver's kernel. The memory that they point to is looked up under it.
+    KERNEL,
     /// A context's list of pools.
     POOLS,
     /// What a pool knows of its native parts: its figures come behind.

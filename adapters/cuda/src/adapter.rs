@@ -2,16 +2,12 @@
 //! platform and its devices. The engine and the primary contexts come and go with the adapter's
 //! references.
 
-use std::ffi::{c_char, c_void};
 use std::sync::{Arc, OnceLock};
 
 use ur::abi::*;
-use ur::hal::{self, AdapterInfo, Exported, Unwrapped};
-use ur::object::{
-    Body, Census, Error, Handles, InfoOut, Kind, ListOut, Object, Result, ensure, last_error,
-};
-use ur::stream::{Context, Engine};
-use ur::timeline::sync::Mutex;
+use ur::hal::{self, Exported};
+use ur::object::{Body, Census, Error, Handles, Kind, ListOut, Object, Result, ensure};
+use ur::stream::{Context, Engine, EngineSlot};
 
 use crate::Cuda;
 use crate::cu::{Api, current};
@@ -34,7 +30,7 @@ pub fn roots() -> Option<&'static Roots> {
         let api: &'static Api = Box::leak(Box::new(Api::find()?));
         let platform = Platform::open(api)?;
         let adapter = hal::new::<Cuda, _>(Adapter {
-            engine: Mutex::default(),
+            engine: EngineSlot::default(),
         });
         // The current context stays the caller's: debug builds make sure of that in each call.
         API.get_or_init(|| api);
@@ -45,14 +41,13 @@ pub fn roots() -> Option<&'static Roots> {
 }
 
 pub struct Adapter {
-    engine: Mutex<Option<Arc<Engine<Cuda>>>>,
+    engine: EngineSlot<Cuda>,
 }
 
 /// The engine, made when first needed and ended with the adapter's last reference.
 pub fn engine() -> Result<Arc<Engine<Cuda>>> {
     let roots = roots().ok_or(Error::new(UR_RESULT_ERROR_UNINITIALIZED))?;
-    let mut engine = roots.adapter.engine.lock();
-    Ok(Arc::clone(engine.get_or_insert_with(Engine::new)))
+    Ok(roots.adapter.engine.get())
 }
 
 impl Body for Adapter {
@@ -61,10 +56,7 @@ impl Body for Adapter {
     fn released(this: &Object<Self>) {
         // Zero unless another thread has just got the adapter anew.
         if this.api_refs() == 0 {
-            let engine = this.engine.lock().take();
-            if let Some(engine) = engine {
-                engine.shut_down();
-            }
+            this.engine.shut_down();
             if let Some(roots) = roots() {
                 roots.platform.let_go();
             }
@@ -73,39 +65,7 @@ impl Body for Adapter {
     }
 }
 
-/// Rises when the adapter's behaviour changes; clients keep lists of known differences by it.
-const REVISION: u32 = 1;
-
 impl hal::Adapter<Cuda> for Adapter {
-    fn get_last_error(_: &Object<Self>) -> Result<(*const c_char, i32)> {
-        let (code, message) = last_error();
-        Ok((message, code))
-    }
-
-    fn get_info(this: &Object<Self>, what: AdapterInfo, out: InfoOut<'_>) -> Result<()> {
-        match what {
-            AdapterInfo::Backend => out.value(UR_BACKEND_CUDA),
-            AdapterInfo::ReferenceCount => out.value(this.api_refs()),
-            AdapterInfo::Version => out.value(REVISION),
-        }
-    }
-
-    fn set_logger_callback(
-        this: &Object<Self>,
-        callback: <ur_logger_callback_t as Unwrapped>::Fn,
-        user_data: *mut c_void,
-        level: ur_logger_level_t,
-    ) -> Result<()> {
-        // SAFETY: whoever sets the callback promises that any thread may call it with this pointer.
-        unsafe { hal::set_logger(Some(callback), user_data) };
-        Self::set_logger_callback_level(this, level)
-    }
-
-    fn set_logger_callback_level(_: &Object<Self>, level: ur_logger_level_t) -> Result<()> {
-        hal::set_logger_level(level);
-        Ok(())
-    }
-
     fn platform_get(_: &Object<Self>, platforms: ListOut<'_, Platform>) -> Result<()> {
         platforms.write(roots().map_or(&[], |roots| std::slice::from_ref(&roots.platform)));
         Ok(())

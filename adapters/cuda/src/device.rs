@@ -6,10 +6,8 @@ use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
 use ur::abi::*;
-use ur::hal::{self, DeviceInfo, Exported, PeerInfo};
-use ur::object::{
-    Answers, Body, Error, Handles, InfoOut, Kind, ListOut, Object, Out, Result, ensure,
-};
+use ur::hal::{self, DeviceInfo, Exported};
+use ur::object::{Answers, Body, Handles, InfoOut, Kind, Object, Out, Result, ensure};
 use ur::stream::Context;
 use ur::timeline::sync::{Mutex, MutexGuard};
 
@@ -196,25 +194,8 @@ impl hal::Device<Cuda> for Device {
         }
     }
 
-    fn partition(
-        _: &Object<Self>,
-        _: &ur_device_partition_properties_t,
-        _: ListOut<'_, Device>,
-    ) -> Result<()> {
-        Err(Error::unsupported())
-    }
-
     fn select_binary(_: &Object<Self>, binaries: &[ur_device_binary_t]) -> Result<u32> {
-        let is_ours = |binary: &ur_device_binary_t| {
-            let target = binary.pDeviceTargetSpec;
-            // SAFETY: a target that is not null is a C string.
-            !target.is_null()
-                && unsafe { CStr::from_ptr(target) } == UR_DEVICE_BINARY_TARGET_NVPTX64
-        };
-        let found = binaries.iter().position(is_ours);
-        found
-            .map(|at| at as u32)
-            .ok_or(Error::new(UR_RESULT_ERROR_INVALID_BINARY))
+        hal::answers::binary_for(binaries, UR_DEVICE_BINARY_TARGET_NVPTX64)
     }
 
     fn get_native_handle(this: &Object<Self>) -> Result<ur_native_handle_t> {
@@ -262,17 +243,6 @@ impl hal::Device<Cuda> for Device {
 
     fn wait_exp(this: &Object<Self>) -> Result<()> {
         engine()?.wait_device(this)
-    }
-
-    fn usm_p2p_peer_access_get_info_exp(
-        _: &Object<Self>,
-        _: &Object<Device>,
-        what: PeerInfo,
-        out: InfoOut<'_>,
-    ) -> Result<()> {
-        match what {
-            PeerInfo::UrPeerAccessSupport | PeerInfo::UrPeerAtomicsSupport => out.value(0i32),
-        }
     }
 }
 

@@ -29,6 +29,7 @@ mod tests;
 mod virtual_mem;
 
 use std::sync::Arc;
+use ur::abi::{UR_BACKEND_CUDA, ur_backend_t};
 use ur::hal;
 use ur::object::{Object, Result};
 use ur::stream;
@@ -55,6 +56,7 @@ impl hal::Backend for Cuda {
     type CommandBufferCommand = stream::RecordedCommand<Self>;
     type Graph = stream::Graph<Self>;
     type ExecutableGraph = stream::ExecutableGraph<Self>;
+    const BACKEND: ur_backend_t = UR_BACKEND_CUDA;
 
     fn adapter() -> Result<Option<Arc<Object<Self::Adapter>>>> {
         ur::object::log::init("cuda");

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use ur::abi::*;
+use ur::hal::answers::{WholeBuffer, buffer_flags, mem_info};
 use ur::hal::{self, MemInfo};
 use ur::object::{Body, Error, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::{Context, Driver, MappedPointer, Work};
@@ -92,15 +93,6 @@ struct Map {
     staged: bool,
 }
 
-const ACCESS: u32 = UR_MEM_FLAG_READ_WRITE.0 | UR_MEM_FLAG_READ_ONLY.0 | UR_MEM_FLAG_WRITE_ONLY.0;
-
-/// The access that flags name, if any; two at once are none.
-fn access(flags: ur_mem_flags_t) -> Result<Option<ur_mem_flags_t>> {
-    let named = ur_mem_flags_t(flags.0 & ACCESS);
-    ensure(named.0.count_ones() <= 1, UR_RESULT_ERROR_INVALID_VALUE)?;
-    Ok((named.0 != 0).then_some(named))
-}
-
 impl Mem {
     /// `urMemBufferCreate`. The shim has checked flags against the host pointer.
     pub fn create(
@@ -109,14 +101,9 @@ impl Mem {
         bytes: usize,
         properties: Option<&ur_buffer_properties_t>,
     ) -> Result<Arc<Object<Self>>> {
+        let flags = buffer_flags(flags)?;
         let uses = flags.contains(UR_MEM_FLAG_USE_HOST_POINTER);
         let copies = flags.contains(UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER);
-        let other = UR_MEM_FLAG_ALLOC_HOST_POINTER | UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER;
-        ensure(
-            !(uses && flags.intersects(other)),
-            UR_RESULT_ERROR_INVALID_VALUE,
-        )?;
-        let own = access(flags)?.unwrap_or(UR_MEM_FLAG_READ_WRITE);
         let host = properties.map_or(null_mut(), |properties| properties.pHost);
         let host = host.expose_provenance();
         let registered = uses && register(context, host, bytes)?;
@@ -126,7 +113,7 @@ impl Mem {
         };
         let mem = Self {
             context: context.arc(),
-            flags: ur_mem_flags_t(flags.0 & !ACCESS | own.0),
+            flags,
             address,
             bytes,
             storage: match uses {
@@ -442,27 +429,17 @@ impl hal::Mem<Cuda> for Mem {
         kind: ur_buffer_create_type_t,
         region: &ur_buffer_region_t,
     ) -> Result<Arc<Object<Mem>>> {
-        ensure(
-            kind == UR_BUFFER_CREATE_TYPE_REGION,
-            UR_RESULT_ERROR_INVALID_ENUMERATION,
-        )?;
-        let nested = matches!(this.storage, Storage::Parent(_));
-        ensure(!nested, UR_RESULT_ERROR_INVALID_MEM_OBJECT)?;
-        ensure(flags.0 & !ACCESS == 0, UR_RESULT_ERROR_INVALID_VALUE)?;
-        let allowed = access(this.flags)?.unwrap_or(UR_MEM_FLAG_READ_WRITE);
-        let wanted = access(flags)?.unwrap_or(allowed);
-        ensure(
-            allowed == UR_MEM_FLAG_READ_WRITE || wanted == allowed,
-            UR_RESULT_ERROR_INVALID_VALUE,
-        )?;
-        let wrong = Error::new(UR_RESULT_ERROR_INVALID_BUFFER_SIZE);
-        ensure(region.size > 0, wrong.code())?;
-        let address = this.range(region.origin, region.size).map_err(|_| wrong)?;
+        let whole = WholeBuffer {
+            flags: this.flags,
+            bytes: this.bytes,
+            is_part: matches!(this.storage, Storage::Parent(_)),
+        };
+        let part = whole.part(flags, kind, region)?;
         Ok(hal::new::<Cuda, _>(Self {
             context: Arc::clone(&this.context),
-            flags: ur_mem_flags_t(this.flags.0 & !ACCESS | wanted.0),
-            address,
-            bytes: region.size,
+            flags: part.flags,
+            address: this.address + part.offset,
+            bytes: part.bytes,
             storage: Storage::Parent(this.arc()),
             used: AtomicU8::new(Use::None as u8),
             maps: Mutex::default(),
@@ -479,10 +456,6 @@ impl hal::Mem<Cuda> for Mem {
     }
 
     fn get_info(this: &Object<Self>, what: MemInfo, out: InfoOut<'_>) -> Result<()> {
-        match what {
-            MemInfo::Size => out.value(this.bytes),
-            MemInfo::Context => out.handle(Some(&this.context)),
-            MemInfo::ReferenceCount => out.value(this.api_refs()),
-        }
+        mem_info::<Cuda>(this, &this.context, || Ok(this.bytes), what, out)
     }
 }

@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char};
 use std::sync::{Arc, OnceLock};
 
 use ur::abi::*;
+use ur::hal::answers::list_devices;
 use ur::hal::{self, Exported, PlatformInfo};
 use ur::object::{Body, Error, InfoOut, Kind, ListOut, Object, Result};
 
@@ -76,10 +77,6 @@ impl hal::Platform<Cuda> for Platform {
         }
     }
 
-    fn get_api_version(_: &Object<Self>) -> Result<ur_api_version_t> {
-        Ok(UR_API_VERSION_CURRENT)
-    }
-
     fn get_backend_option(_: &Object<Self>, option: &CStr) -> Result<*const c_char> {
         match option.to_bytes() {
             b"" | b"-O0" | b"-O1" | b"-O2" | b"-O3" => {}
@@ -95,12 +92,6 @@ impl hal::Platform<Cuda> for Platform {
         kind: ur_device_type_t,
         devices: ListOut<'_, Device>,
     ) -> Result<()> {
-        let all = this.devices();
-        match kind {
-            UR_DEVICE_TYPE_ALL | UR_DEVICE_TYPE_GPU => devices.write(all),
-            UR_DEVICE_TYPE_DEFAULT => devices.write(&all[..all.len().min(1)]),
-            _ => devices.write(&[]),
-        }
-        Ok(())
+        list_devices(this.devices(), UR_DEVICE_TYPE_GPU, kind, devices)
     }
 }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use ur::abi::*;
+use ur::hal::answers::physical_mem_info;
 use ur::hal::{self, PhysicalMemInfo, Ranges};
 use ur::object::{Body, Error, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::Context;
@@ -166,8 +167,7 @@ impl PhysicalMem {
         bytes: usize,
         properties: Option<&ur_physical_mem_properties_t>,
     ) -> Result<Arc<Object<Self>>> {
-        let known = context.domain().index_of(device).is_some();
-        ensure(known, UR_RESULT_ERROR_INVALID_DEVICE)?;
+        context.check_device(device)?;
         let gpu = device.gpu()?;
         let how = pages(&gpu)?;
         check_size(&how, bytes)?;
@@ -195,15 +195,7 @@ impl Body for PhysicalMem {
 
 impl hal::PhysicalMem<Cuda> for PhysicalMem {
     fn get_info(this: &Object<Self>, what: PhysicalMemInfo, out: InfoOut<'_>) -> Result<()> {
-        match what {
-            PhysicalMemInfo::Context => out.handle(Some(&this.context)),
-            PhysicalMemInfo::Device => out.handle(Some(&this.device)),
-            PhysicalMemInfo::Size => out.value(this.bytes),
-            PhysicalMemInfo::Properties => out.value(ur_physical_mem_properties_t {
-                flags: this.flags,
-                ..Default::default()
-            }),
-            PhysicalMemInfo::ReferenceCount => out.value(this.api_refs()),
-        }
+        let place = (&*this.context, &*this.device);
+        physical_mem_info::<Cuda>(this, place, (this.bytes, this.flags), what, out)
     }
 }

@@ -1,12 +1,11 @@
 //! The adapter, what hangs on it as long as the library is loaded, and the threads that come and
 //! go with its references.
 
-use std::ffi::{c_char, c_void};
 use std::sync::{Arc, OnceLock};
 
 use ur::abi::*;
-use ur::hal::{self, AdapterInfo, Exported, Unwrapped};
-use ur::object::{Body, Census, Error, InfoOut, Kind, ListOut, Object, Origin, Result, last_error};
+use ur::hal::{self, Exported};
+use ur::object::{Body, Census, Error, Kind, ListOut, Object, Origin, Result};
 use ur::stream::Engine;
 use ur::timeline::rank;
 use ur::timeline::sync::{Mutex, MutexGuard};
@@ -138,39 +137,7 @@ impl Body for Adapter {
     }
 }
 
-/// Rises when the adapter's behaviour changes.
-const REVISION: u32 = 1;
-
 impl hal::Adapter<Cpu> for Adapter {
-    fn get_last_error(_: &Object<Self>) -> Result<(*const c_char, i32)> {
-        let (code, message) = last_error();
-        Ok((message, code))
-    }
-
-    fn get_info(this: &Object<Self>, what: AdapterInfo, out: InfoOut<'_>) -> Result<()> {
-        match what {
-            AdapterInfo::Backend => out.value(UR_BACKEND_NATIVE_CPU),
-            AdapterInfo::ReferenceCount => out.value(this.api_refs()),
-            AdapterInfo::Version => out.value(REVISION),
-        }
-    }
-
-    fn set_logger_callback(
-        this: &Object<Self>,
-        callback: <ur_logger_callback_t as Unwrapped>::Fn,
-        user_data: *mut c_void,
-        level: ur_logger_level_t,
-    ) -> Result<()> {
-        // SAFETY: whoever sets the callback promises that any thread may call it with this pointer.
-        unsafe { hal::set_logger(Some(callback), user_data) };
-        Self::set_logger_callback_level(this, level)
-    }
-
-    fn set_logger_callback_level(_: &Object<Self>, level: ur_logger_level_t) -> Result<()> {
-        hal::set_logger_level(level);
-        Ok(())
-    }
-
     fn platform_get(_: &Object<Self>, platforms: ListOut<'_, Platform>) -> Result<()> {
         platforms.write(std::slice::from_ref(&roots().platform));
         Ok(())

@@ -154,16 +154,7 @@ impl hal::Device<Cpu> for Device {
     }
 
     fn select_binary(_: &Object<Self>, binaries: &[ur_device_binary_t]) -> Result<u32> {
-        let is_ours = |binary: &ur_device_binary_t| {
-            let target = binary.pDeviceTargetSpec;
-            // SAFETY: a target that is not null is a C string.
-            !target.is_null()
-                && unsafe { CStr::from_ptr(target) } == UR_DEVICE_BINARY_TARGET_NATIVE_CPU
-        };
-        let found = binaries.iter().position(is_ours);
-        found
-            .map(|at| at as u32)
-            .ok_or(Error::new(UR_RESULT_ERROR_INVALID_BINARY))
+        hal::answers::binary_for(binaries, UR_DEVICE_BINARY_TARGET_NATIVE_CPU)
     }
 
     fn get_global_timestamps(

@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString};
 use std::sync::{Arc, OnceLock};
 
 use ur::abi::*;
+use ur::hal::answers::ExecInfo;
 use ur::hal::{self, Exported, KernelExecInfo, KernelGroupInfo, KernelInfo, KernelSubGroupInfo};
 use ur::object::env::Env;
 use ur::object::{Body, Error, InfoIn, InfoOut, Kind, Object, Result, ensure};
@@ -235,11 +236,12 @@ impl hal::Kernel<Cpu> for Kernel {
         }
     }
 
-    fn get_suggested_local_work_size(
+    fn get_suggested_local_work_size_with_args(
         this: &Object<Self>,
         queue: &Object<Queue<Cpu>>,
         _: &[usize],
         global: &[usize],
+        _: &[ur_exp_kernel_arg_properties_t],
         suggested: &mut [usize],
     ) -> Result<()> {
         let mut whole = [1; 3];
@@ -249,35 +251,13 @@ impl hal::Kernel<Cpu> for Kernel {
         Ok(())
     }
 
-    fn get_suggested_local_work_size_with_args(
-        this: &Object<Self>,
-        queue: &Object<Queue<Cpu>>,
-        offset: &[usize],
-        global: &[usize],
-        _: &[ur_exp_kernel_arg_properties_t],
-        suggested: &mut [usize],
-    ) -> Result<()> {
-        Self::get_suggested_local_work_size(this, queue, offset, global, suggested)
-    }
-
     fn set_exec_info(
         _: &Object<Self>,
         what: KernelExecInfo,
         _: Option<&ur_kernel_exec_info_properties_t>,
         value: InfoIn<'_>,
     ) -> Result<()> {
-        // Kernels reach all memory, and caches are the processor's affair.
-        match what {
-            KernelExecInfo::UsmIndirectAccess => value.value::<ur_bool_t>().map(drop),
-            KernelExecInfo::UsmPtrs => {
-                let whole = value.len().is_multiple_of(size_of::<usize>());
-                ensure(whole, UR_RESULT_ERROR_INVALID_SIZE)
-            }
-            KernelExecInfo::CacheConfig => {
-                let config = value.value::<ur_kernel_cache_config_t>()?;
-                let known = ur_kernel_cache_config_t::ALL.contains(&config);
-                ensure(known, UR_RESULT_ERROR_INVALID_ENUMERATION)
-            }
-        }
+        // Kernels reach all memory, and the processor manages its caches itself.
+        ExecInfo::read(what, value).map(drop)
     }
 }

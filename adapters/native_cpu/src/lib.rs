@@ -34,6 +34,7 @@ mod virtual_mem;
 pub mod readers;
 
 use std::sync::Arc;
+use ur::abi::{UR_BACKEND_NATIVE_CPU, ur_backend_t};
 use ur::hal;
 use ur::object::{Object, Result};
 use ur::stream;
@@ -60,6 +61,7 @@ impl hal::Backend for Cpu {
     type CommandBufferCommand = stream::RecordedCommand<Self>;
     type Graph = stream::Graph<Self>;
     type ExecutableGraph = stream::ExecutableGraph<Self>;
+    const BACKEND: ur_backend_t = UR_BACKEND_NATIVE_CPU;
 
     fn adapter() -> Result<Option<Arc<Object<Self::Adapter>>>> {
         ur::object::log::init("native_cpu");

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use opencl_sys::*;
 use ur::abi::*;
-use ur::hal::{self, DeviceInfo, Exported, PeerInfo};
+use ur::hal::{self, DeviceInfo, Exported};
 use ur::object::{
     Answers, Body, Error, Handles, InfoOut, Kind, ListOut, Object, Out, Result, ensure,
 };
@@ -482,16 +482,5 @@ impl hal::Device<OpenCl> for Device {
 
     fn wait_exp(this: &Object<Self>) -> Result<()> {
         engine()?.wait_device(this)
-    }
-
-    fn usm_p2p_peer_access_get_info_exp(
-        _: &Object<Self>,
-        _: &Object<Device>,
-        what: PeerInfo,
-        out: InfoOut<'_>,
-    ) -> Result<()> {
-        match what {
-            PeerInfo::UrPeerAccessSupport | PeerInfo::UrPeerAtomicsSupport => out.value(0i32),
-        }
     }
 }

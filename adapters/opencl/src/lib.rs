@@ -25,6 +25,7 @@ mod sampler;
 mod tests;
 
 use std::sync::Arc;
+use ur::abi::{UR_BACKEND_OPENCL, ur_backend_t};
 use ur::hal;
 use ur::object::{Object, Result};
 use ur::stream;
@@ -51,6 +52,7 @@ impl hal::Backend for OpenCl {
     type CommandBufferCommand = stream::RecordedCommand<Self>;
     type Graph = stream::Graph<Self>;
     type ExecutableGraph = stream::ExecutableGraph<Self>;
+    const BACKEND: ur_backend_t = UR_BACKEND_OPENCL;
 
     fn adapter() -> Result<Option<Arc<Object<Self::Adapter>>>> {
         ur::object::log::init("opencl");

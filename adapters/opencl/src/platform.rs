@@ -110,10 +110,6 @@ impl hal::Platform<OpenCl> for Platform {
         }
     }
 
-    fn get_api_version(_: &Object<Self>) -> Result<ur_api_version_t> {
-        Ok(UR_API_VERSION_CURRENT)
-    }
-
     fn get_native_handle(this: &Object<Self>) -> Result<ur_native_handle_t> {
         Ok(this.raw)
     }

@@ -1,60 +1,23 @@
 //! Every property of a device: which of the driver's attributes it is, and nothing else.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::c_char;
 
 use ur::abi::*;
 use ur::hal::DeviceInfo;
 use ur::object::{Error, InfoOut, Object, Result};
+use ur::stream::device_info::{
+    ALL_ORDERS, ALL_SCOPES, IEEE_754, ORDERS_BELOW_SEQ_CST, QUEUE_FLAGS, plain_device_info,
+    shared_device_info,
+};
 
 use super::Device;
 use crate::cu::check;
 use crate::cu::sys::CUdevice_attribute as Attribute;
 use crate::cu::sys::{CUdevice_attribute::*, CUuuid};
 
-/// Queue flags that mean something here, or that are hints.
-const QUEUE_FLAGS: ur_queue_flags_t = ur_queue_flags_t(
-    UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE.0
-        | UR_QUEUE_FLAG_PROFILING_ENABLE.0
-        | UR_QUEUE_FLAG_DISCARD_EVENTS.0
-        | UR_QUEUE_FLAG_PRIORITY_LOW.0
-        | UR_QUEUE_FLAG_PRIORITY_HIGH.0
-        | UR_QUEUE_FLAG_SUBMISSION_BATCHED.0
-        | UR_QUEUE_FLAG_SUBMISSION_IMMEDIATE.0
-        | UR_QUEUE_FLAG_USE_DEFAULT_STREAM.0
-        | UR_QUEUE_FLAG_SYNC_WITH_DEFAULT_STREAM.0,
-);
-
-/// IEEE 754 in hardware.
-const FLOATS: ur_device_fp_capability_flags_t = ur_device_fp_capability_flags_t(
-    UR_DEVICE_FP_CAPABILITY_FLAG_CORRECTLY_ROUNDED_DIVIDE_SQRT.0
-        | UR_DEVICE_FP_CAPABILITY_FLAG_ROUND_TO_NEAREST.0
-        | UR_DEVICE_FP_CAPABILITY_FLAG_ROUND_TO_ZERO.0
-        | UR_DEVICE_FP_CAPABILITY_FLAG_ROUND_TO_INF.0
-        | UR_DEVICE_FP_CAPABILITY_FLAG_INF_NAN.0
-        | UR_DEVICE_FP_CAPABILITY_FLAG_DENORM.0
-        | UR_DEVICE_FP_CAPABILITY_FLAG_FMA.0,
-);
-
-const fn orders(seq_cst: bool) -> ur_memory_order_capability_flags_t {
-    ur_memory_order_capability_flags_t(
-        UR_MEMORY_ORDER_CAPABILITY_FLAG_RELAXED.0
-            | UR_MEMORY_ORDER_CAPABILITY_FLAG_ACQUIRE.0
-            | UR_MEMORY_ORDER_CAPABILITY_FLAG_RELEASE.0
-            | UR_MEMORY_ORDER_CAPABILITY_FLAG_ACQ_REL.0
-            | if seq_cst {
-                UR_MEMORY_ORDER_CAPABILITY_FLAG_SEQ_CST.0
-            } else {
-                0
-            },
-    )
-}
-
-const SCOPES: ur_memory_scope_capability_flags_t = ur_memory_scope_capability_flags_t(
-    UR_MEMORY_SCOPE_CAPABILITY_FLAG_WORK_ITEM.0
-        | UR_MEMORY_SCOPE_CAPABILITY_FLAG_SUB_GROUP.0
-        | UR_MEMORY_SCOPE_CAPABILITY_FLAG_WORK_GROUP.0
-        | UR_MEMORY_SCOPE_CAPABILITY_FLAG_DEVICE.0
-        | UR_MEMORY_SCOPE_CAPABILITY_FLAG_SYSTEM.0,
+/// The engine's queue flags, and those of CUDA's default stream.
+const OWN_QUEUE_FLAGS: ur_queue_flags_t = ur_queue_flags_t(
+    QUEUE_FLAGS.0 | UR_QUEUE_FLAG_USE_DEFAULT_STREAM.0 | UR_QUEUE_FLAG_SYNC_WITH_DEFAULT_STREAM.0,
 );
 
 const ACCESS: u32 = UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ACCESS.0;
@@ -127,10 +90,6 @@ impl Device {
         Ok(free)
     }
 
-    fn has_images(&self) -> bool {
-        false
-    }
-
     /// Managed memory, which needs the device's page faults to be used from both sides at once.
     fn shared_access(&self) -> Result<u32> {
         Ok(match self.flag(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY)? {
@@ -181,6 +140,8 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
     let limits = &this.limits;
     let usm = |out: InfoOut<'_>, bits| out.value(ur_device_usm_access_capability_flags_t(bits));
     match what {
+        ur::shared_device_info!() => shared_device_info(what, out),
+        ur::plain_device_info!() => plain_device_info(what, out),
         // What it is.
         Is::Type => out.value(UR_DEVICE_TYPE_GPU),
         Is::VendorId => out.value(0x10deu32),
@@ -200,7 +161,6 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::ReferenceCount => out.value(this.api_refs()),
         Is::Available | Is::EndianLittle => out.boolean(true),
         Is::AddressBits => out.value(64u32),
-        Is::BuiltInKernels | Is::IlVersion => out.string(""),
 
         // Parts.
         Is::ParentDevice => out.handle::<Device>(None),
@@ -208,8 +168,6 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::PartitionMaxSubDevices => out.value(0u32),
         Is::PartitionAffinityDomain => out.value(ur_device_affinity_domain_flags_t(0)),
         Is::PartitionType => out.slice::<ur_device_partition_property_t>(&[]),
-        Is::ComponentDevices => out.slice::<*mut c_void>(&[]),
-        Is::CompositeDevice => out.handle::<Device>(None),
 
         // Multiprocessors, work-groups and sub-groups.
         Is::MaxComputeUnits | Is::NumComputeUnits => out.value(limits.processors as u32),
@@ -228,13 +186,12 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::MaxRegistersPerWorkGroup => count(out, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK),
         Is::MaxParameterSize => out.value(4000usize),
         Is::ExecutionCapabilities => out.value(UR_DEVICE_EXEC_CAPABILITY_FLAG_KERNEL),
-        Is::MaxComputeQueueIndices => out.value(1u32),
         Is::KernelLaunchCapabilities => out.value(this.launch_properties()),
 
         // Arithmetic.
-        Is::SingleFpConfig | Is::DoubleFpConfig => out.value(FLOATS),
+        Is::SingleFpConfig | Is::DoubleFpConfig => out.value(IEEE_754),
         Is::HalfFpConfig => out.value(match this.at_least(5, 3) {
-            true => FLOATS,
+            true => IEEE_754,
             false => ur_device_fp_capability_flags_t(0),
         }),
         Is::PreferredVectorWidthChar | Is::NativeVectorWidthChar => out.value(4u32),
@@ -274,17 +231,21 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::UsmSingleSharedSupport | Is::UsmCrossSharedSupport => usm(out, this.shared_access()?),
         Is::UsmSystemSharedSupport => usm(out, this.system_access()?),
         Is::AtomicMemoryOrderCapabilities | Is::AtomicFenceOrderCapabilities => {
-            out.value(orders(this.at_least(7, 0)))
+            out.value(match this.at_least(7, 0) {
+                true => ALL_ORDERS,
+                false => ORDERS_BELOW_SEQ_CST,
+            })
         }
-        Is::AtomicMemoryScopeCapabilities | Is::AtomicFenceScopeCapabilities => out.value(SCOPES),
+        Is::AtomicMemoryScopeCapabilities | Is::AtomicFenceScopeCapabilities => {
+            out.value(ALL_SCOPES)
+        }
         Is::ErrorCorrectionSupport => out.boolean(this.flag(CU_DEVICE_ATTRIBUTE_ECC_ENABLED)?),
         Is::HostUnifiedMemory | Is::IsIntegratedGpu => {
             out.boolean(this.flag(CU_DEVICE_ATTRIBUTE_INTEGRATED)?)
         }
 
         // Queues and time.
-        Is::QueueProperties | Is::QueueOnHostProperties => out.value(QUEUE_FLAGS),
-        Is::QueueOnDeviceProperties => out.value(ur_queue_flags_t(0)),
+        Is::QueueProperties | Is::QueueOnHostProperties => out.value(OWN_QUEUE_FLAGS),
         // Of the numbers; the driver promises half a microsecond.
         Is::ProfilingTimerResolution => out.value(1usize),
 
@@ -295,15 +256,6 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         | Is::CompilerAvailable
         | Is::LinkerAvailable
         | Is::GlobalVariableSupport
-        | Is::UsmPoolSupport
-        | Is::TimestampRecordingSupportExp
-        | Is::AsyncUsmAllocationsSupportExp
-        | Is::CommandBufferSupportExp
-        | Is::GraphRecordAndReplaySupportExp
-        | Is::CommandBufferEventSupportExp
-        | Is::MultiDeviceCompileSupportExp
-        | Is::DeviceWaitSupportExp
-        | Is::UsmContextMemcpySupportExp
         | Is::ClockSubGroupSupportExp
         | Is::ClockWorkGroupSupportExp
         | Is::ClockDeviceSupportExp
@@ -312,59 +264,10 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::CommandBufferSubgraphSupportExp => out.boolean(this.api.graphing().is_some()),
         Is::EnqueueHostTaskSupportExp => out.boolean(this.waits_for_host()),
         Is::UseNativeAssert => out.boolean(true),
-        Is::CommandBufferUpdateCapabilitiesExp => out.value(ur::stream::UPDATES),
 
-        // What there is not, or not yet.
-        Is::ImageSupport => out.boolean(this.has_images()),
-        ur::lacking_features!()
-        | Is::ImageSrgb
-        | Is::ProgramSetSpecializationConstants
-        | Is::MemChannelSupport
-        | Is::HostPipeReadWriteSupport
-        | Is::EsimdSupport
-        | Is::UsmP2pSupportExp
-        | Is::DynamicLinkSupportExp => out.boolean(false),
-        Is::MaxReadImageArgs
-        | Is::MaxWriteImageArgs
-        | Is::MaxReadWriteImageArgs
-        | Is::MaxSamplers
-        | Is::ImagePitchAlignExp
-        | Is::MipmapMaxAnisotropyExp => out.value(0u32),
-        Is::Image2dMaxWidth
-        | Is::Image2dMaxHeight
-        | Is::Image3dMaxWidth
-        | Is::Image3dMaxHeight
-        | Is::Image3dMaxDepth
-        | Is::ImageMaxBufferSize
-        | Is::ImageMaxArraySize
-        | Is::MaxImageLinearWidthExp
-        | Is::MaxImageLinearHeightExp
-        | Is::MaxImageLinearPitchExp => out.value(0usize),
         Is::PrintfBufferSize => out.value(1usize << 20),
-        Is::Is2dBlockArrayCapabilitiesExp => {
-            out.value(ur_exp_device_2d_block_array_capability_flags_t(0))
-        }
 
-        // What the driver has no word for.
-        Is::DeviceId
-        | Is::GpuEuCount
-        | Is::GpuEuSimdWidth
-        | Is::GpuEuSlices
-        | Is::GpuEuCountPerSubslice
-        | Is::GpuSubslicesPerSlice
-        | Is::GpuHwThreadsPerEu
-        | Is::IpVersion
-        | Is::CurrentClockThrottleReasons
-        | Is::FanSpeed
-        | Is::MinPowerLimit
-        | Is::MaxPowerLimit
-        | Is::Luid
-        | Is::NodeMask
-        | Is::XeStackCount
-        | Is::XeRegionsPerStack
-        | Is::XeClustersPerRegion
-        | Is::XeCoresPerCluster
-        | Is::EusPerXeCore
-        | Is::MaxLanesPerHwThread => Err(absent()),
+        // What there is not.
+        Is::UsmP2pSupportExp | Is::DynamicLinkSupportExp => out.boolean(false),
     }
 }

@@ -10,6 +10,7 @@ use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
 use ur::abi::*;
+use ur::hal::answers::ExecInfo;
 use ur::hal::{self, KernelExecInfo, KernelGroupInfo, KernelInfo, KernelSubGroupInfo};
 use ur::object::{Body, Error, InfoIn, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::Queue;
@@ -167,16 +168,6 @@ impl hal::Kernel<Cuda> for Kernel {
         Ok(this.first()?.plain.raw.expose_provenance())
     }
 
-    fn get_suggested_local_work_size(
-        this: &Object<Self>,
-        queue: &Object<Queue<Cuda>>,
-        _: &[usize],
-        global: &[usize],
-        local: &mut [usize],
-    ) -> Result<()> {
-        this.suggest(queue, global, local)
-    }
-
     fn get_suggested_local_work_size_with_args(
         this: &Object<Self>,
         queue: &Object<Queue<Cuda>>,
@@ -217,19 +208,14 @@ impl hal::Kernel<Cuda> for Kernel {
         _: Option<&ur_kernel_exec_info_properties_t>,
         value: InfoIn<'_>,
     ) -> Result<()> {
-        match what {
+        match ExecInfo::read(what, value)? {
             // Kernels reach all memory.
-            KernelExecInfo::UsmIndirectAccess => value.value::<ur_bool_t>().map(drop),
-            KernelExecInfo::UsmPtrs => {
-                let whole = value.len().is_multiple_of(size_of::<usize>());
-                ensure(whole, UR_RESULT_ERROR_INVALID_SIZE)
-            }
-            KernelExecInfo::CacheConfig => {
-                let cache = match value.value::<ur_kernel_cache_config_t>()? {
-                    UR_KERNEL_CACHE_CONFIG_DEFAULT => CUfunc_cache::CU_FUNC_CACHE_PREFER_NONE,
+            ExecInfo::IndirectAccess(_) | ExecInfo::Pointers(_) => Ok(()),
+            ExecInfo::Cache(config) => {
+                let cache = match config {
                     UR_KERNEL_CACHE_CONFIG_LARGE_SLM => CUfunc_cache::CU_FUNC_CACHE_PREFER_SHARED,
                     UR_KERNEL_CACHE_CONFIG_LARGE_DATA => CUfunc_cache::CU_FUNC_CACHE_PREFER_L1,
-                    _ => return Err(Error::new(UR_RESULT_ERROR_INVALID_ENUMERATION)),
+                    _ => CUfunc_cache::CU_FUNC_CACHE_PREFER_NONE,
                 };
                 let each = |(_, code): &(_, Arc<Code>)| code.prefer(cache);
                 this.codes.iter().try_for_each(each)

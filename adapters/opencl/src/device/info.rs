@@ -1,11 +1,10 @@
 //! Every property of a device: which of OpenCL's it is, and nothing else.
 
-use std::ffi::c_void;
-
 use opencl_sys::*;
 use ur::abi::*;
 use ur::hal::DeviceInfo;
 use ur::object::{Error, InfoOut, Object, Result, ensure};
+use ur::stream::device_info::shared_device_info;
 
 use super::Device;
 use crate::cl::Version;
@@ -270,6 +269,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
     let flag = |out: InfoOut<'_>, what| out.boolean(this.flag(what)?);
     let intel = |out: InfoOut<'_>, what| out.value(this.gated::<cl_uint>(INTEL, what)?);
     match what {
+        ur::shared_device_info!() => shared_device_info(what, out),
         // What it is.
         Is::Type => out.value(match this.kind {
             kind if kind & CL_DEVICE_TYPE_CPU != 0 => UR_DEVICE_TYPE_CPU,
@@ -326,8 +326,6 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
             |flag| flag.0,
         )),
         Is::PartitionType => out.slice(&this.partition_type()?),
-        Is::ComponentDevices => out.slice::<*mut c_void>(&[]),
-        Is::CompositeDevice => out.handle::<Device>(None),
 
         // Cores, work-groups and sub-groups.
         Is::MaxComputeUnits | Is::NumComputeUnits => number(out, CL_DEVICE_MAX_COMPUTE_UNITS),
@@ -361,7 +359,6 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
                 |flag| flag.0,
             ))
         }
-        Is::MaxComputeQueueIndices => out.value(1u32),
         Is::KernelLaunchCapabilities => out.value(ur_kernel_launch_properties_flags_t(0)),
         Is::GpuEuCount => {
             let each = |what| this.gated::<cl_uint>(INTEL, what);
@@ -477,7 +474,6 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
             let own = UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE.0;
             out.value(mapped(bits, &table, |flag| flag.0) | own)
         }
-        Is::QueueOnDeviceProperties => out.value(ur_queue_flags_t(0)),
         Is::ProfilingTimerResolution => size(out, CL_DEVICE_PROFILING_TIMER_RESOLUTION),
         Is::PrintfBufferSize => size(out, CL_DEVICE_PRINTF_BUFFER_SIZE),
         Is::PreferredInteropUserSync => flag(out, CL_DEVICE_PREFERRED_INTEROP_USER_SYNC),
@@ -518,50 +514,20 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         ),
 
         // What the engine does on every backend.
-        Is::UsmPoolSupport
-        | Is::TimestampRecordingSupportExp
-        | Is::AsyncUsmAllocationsSupportExp
-        | Is::CommandBufferSupportExp
-        | Is::GraphRecordAndReplaySupportExp
-        | Is::CommandBufferEventSupportExp
-        | Is::MultiDeviceCompileSupportExp
-        | Is::DeviceWaitSupportExp
-        | Is::UsmContextMemcpySupportExp
-        | Is::EnqueueNativeCommandSupportExp
-        | Is::EnqueueHostTaskSupportExp => out.boolean(true),
+        Is::EnqueueNativeCommandSupportExp | Is::EnqueueHostTaskSupportExp => out.boolean(true),
 
         // What OpenCL has no way to.
-        ur::lacking_features!()
-        | Is::CommandBufferSubgraphSupportExp
+        Is::CommandBufferSubgraphSupportExp
         | Is::AsyncBarrier
         | Is::VirtualMemorySupport
         | Is::UsmP2pSupportExp
         | Is::DynamicLinkSupportExp => out.boolean(false),
-        Is::ImagePitchAlignExp | Is::MipmapMaxAnisotropyExp => out.value(0u32),
-        Is::MaxImageLinearWidthExp | Is::MaxImageLinearHeightExp | Is::MaxImageLinearPitchExp => {
-            out.value(0usize)
-        }
-        Is::CommandBufferUpdateCapabilitiesExp => out.value(ur::stream::UPDATES),
-        Is::Is2dBlockArrayCapabilitiesExp => {
-            out.value(ur_exp_device_2d_block_array_capability_flags_t(0))
-        }
 
         // What OpenCL has no word for.
         Is::MemoryClockRate
         | Is::MaxMemoryBandwidth
         | Is::MemoryBusWidth
         | Is::GlobalMemFree
-        | Is::GpuEuSimdWidth
-        | Is::MaxRegistersPerWorkGroup
-        | Is::CurrentClockThrottleReasons
-        | Is::FanSpeed
-        | Is::MinPowerLimit
-        | Is::MaxPowerLimit
-        | Is::XeStackCount
-        | Is::XeRegionsPerStack
-        | Is::XeClustersPerRegion
-        | Is::XeCoresPerCluster
-        | Is::EusPerXeCore
-        | Is::MaxLanesPerHwThread => Err(absent()),
+        | Is::MaxRegistersPerWorkGroup => Err(absent()),
     }
 }

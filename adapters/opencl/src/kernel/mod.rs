@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use opencl_sys::*;
 use ur::abi::*;
+use ur::hal::answers::ExecInfo;
 use ur::hal::{self, KernelExecInfo, KernelGroupInfo, KernelInfo, KernelSubGroupInfo};
 use ur::object::{Body, Error, InfoIn, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::{Context, Queue};
@@ -288,9 +289,9 @@ impl hal::Kernel<OpenCl> for Kernel {
             CL_KERNEL_EXEC_INFO_INDIRECT_DEVICE_ACCESS_INTEL,
             CL_KERNEL_EXEC_INFO_INDIRECT_SHARED_ACCESS_INTEL,
         ];
-        match what {
-            KernelExecInfo::UsmIndirectAccess => {
-                let on = cl_bool::from(value.value::<ur_bool_t>()? != 0);
+        match ExecInfo::read(what, value)? {
+            ExecInfo::IndirectAccess(on) => {
+                let on = cl_bool::from(on);
                 if !this.api().has_usm() {
                     // Shared virtual memory of fine grain needs no telling.
                     return Ok(());
@@ -299,38 +300,20 @@ impl hal::Kernel<OpenCl> for Kernel {
                     |what| this.exec_info(what, size_of::<cl_bool>(), (&raw const on).cast());
                 INDIRECT.into_iter().try_for_each(each)
             }
-            KernelExecInfo::UsmPtrs => {
-                ensure(
-                    value.len().is_multiple_of(size_of::<usize>()),
-                    UR_RESULT_ERROR_INVALID_SIZE,
-                )?;
+            ExecInfo::Pointers(pointers) => {
                 let what = match this.api().has_usm() {
                     true => CL_KERNEL_EXEC_INFO_USM_PTRS_INTEL,
                     false => CL_KERNEL_EXEC_INFO_SVM_PTRS,
                 };
-                this.exec_info(what, value.len(), value.bytes().as_ptr().cast())
+                this.exec_info(what, pointers.len(), pointers.as_ptr().cast())
             }
-            KernelExecInfo::CacheConfig => {
-                // OpenCL has no such setting: a valid wish is no error.
-                let config = value.value::<ur_kernel_cache_config_t>()?;
-                let known = ur_kernel_cache_config_t::ALL.contains(&config);
-                ensure(known, UR_RESULT_ERROR_INVALID_ENUMERATION)
-            }
+            // OpenCL has no such setting. The preference is a hint, so that it is no error.
+            ExecInfo::Cache(_) => Ok(()),
         }
     }
 
     fn get_native_handle(this: &Object<Self>) -> Result<ur_native_handle_t> {
         Ok(this.native.expose().raw().expose_provenance())
-    }
-
-    fn get_suggested_local_work_size(
-        this: &Object<Self>,
-        queue: &Object<Queue<OpenCl>>,
-        offset: &[usize],
-        global: &[usize],
-        local: &mut [usize],
-    ) -> Result<()> {
-        this.suggest(queue, offset, global, &[], local)
     }
 
     fn get_suggested_local_work_size_with_args(

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use opencl_sys::*;
 use ur::abi::*;
+use ur::hal::answers::{WholeBuffer, access_of, mem_info};
 use ur::hal::{self, ImageInfo, MemInfo};
 use ur::object::{Body, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::Context;
@@ -31,14 +32,9 @@ pub struct Mem {
     parent: Option<(Arc<Object<Mem>>, usize)>,
 }
 
-const ACCESS: u32 = UR_MEM_FLAG_READ_WRITE.0 | UR_MEM_FLAG_WRITE_ONLY.0 | UR_MEM_FLAG_READ_ONLY.0;
-
 /// Each flag has the bit that OpenCL gave it.
 fn native_flags(flags: ur_mem_flags_t) -> Result<cl_mem_flags> {
-    ensure(
-        (flags.0 & ACCESS).count_ones() <= 1,
-        UR_RESULT_ERROR_INVALID_VALUE,
-    )?;
+    access_of(flags)?;
     Ok(cl_mem_flags::from(flags.0))
 }
 
@@ -171,21 +167,15 @@ impl hal::Mem<OpenCl> for Mem {
         kind: ur_buffer_create_type_t,
         region: &ur_buffer_region_t,
     ) -> Result<Arc<Object<Mem>>> {
-        ensure(
-            kind == UR_BUFFER_CREATE_TYPE_REGION,
-            UR_RESULT_ERROR_INVALID_ENUMERATION,
-        )?;
-        ensure(this.parent.is_none(), UR_RESULT_ERROR_INVALID_MEM_OBJECT)?;
-        ensure(flags.0 & !ACCESS == 0, UR_RESULT_ERROR_INVALID_VALUE)?;
-        let end = region.origin.checked_add(region.size);
-        let inside = end.is_some_and(|end| this.bytes().is_ok_and(|bytes| end <= bytes));
-        ensure(
-            inside && region.size > 0,
-            UR_RESULT_ERROR_INVALID_BUFFER_SIZE,
-        )?;
-        let part = cl_buffer_region {
-            origin: region.origin,
-            size: region.size,
+        let whole = WholeBuffer {
+            flags: this.flags,
+            bytes: this.bytes().unwrap_or(0),
+            is_part: this.parent.is_some(),
+        };
+        let part = whole.part(flags, kind, region)?;
+        let native_region = cl_buffer_region {
+            origin: part.offset,
+            size: part.bytes,
         };
         let mut code = 0;
         // SAFETY: a live buffer; the region is read by the call.
@@ -196,18 +186,16 @@ impl hal::Mem<OpenCl> for Mem {
                 this.mem.raw(),
                 bits,
                 CL_BUFFER_CREATE_TYPE_REGION,
-                (&raw const part).cast(),
+                (&raw const native_region).cast(),
                 &mut code,
             );
             MemRef::created(this.mem.api(), raw, code, "clCreateSubBuffer")
         }?;
-        let flags = if flags.0 == 0 { this.flags } else { flags };
-        let context = Arc::clone(&this.context);
         Ok(hal::new::<OpenCl, _>(Self {
-            context,
+            context: Arc::clone(&this.context),
             mem,
-            flags,
-            parent: Some((this.arc(), region.origin)),
+            flags: part.flags,
+            parent: Some((this.arc(), part.offset)),
         }))
     }
 
@@ -219,11 +207,7 @@ impl hal::Mem<OpenCl> for Mem {
     }
 
     fn get_info(this: &Object<Self>, what: MemInfo, out: InfoOut<'_>) -> Result<()> {
-        match what {
-            MemInfo::Size => out.value(this.bytes()?),
-            MemInfo::Context => out.handle(Some(&this.context)),
-            MemInfo::ReferenceCount => out.value(this.api_refs()),
-        }
+        mem_info::<OpenCl>(this, &this.context, || this.bytes(), what, out)
     }
 
     fn image_get_info(this: &Object<Self>, what: ImageInfo, out: InfoOut<'_>) -> Result<()> {
