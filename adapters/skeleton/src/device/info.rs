@@ -6,9 +6,7 @@
 use ur::abi::*;
 use ur::hal::DeviceInfo;
 use ur::object::{Error, InfoOut, Object, Result};
-use ur::stream::device_info::{
-    ANY_ACCESS, QUEUE_FLAGS, plain_device_info, shared_device_info,
-};
+use ur::stream::device_info::{ANY_ACCESS, QUEUE_FLAGS, plain_device_info, shared_device_info};
 
 use super::{Device, MEMORY_BYTES};
 use crate::adapter::roots;
