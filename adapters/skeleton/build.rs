@@ -1,5 +1,5 @@
-//! Links the library with its name for the dynamic linker, binds its symbols to itself, and keeps it in
-//! memory: a loader may close the library while its threads run.
+//! Gives the library its name for the dynamic linker, and binds its symbols to itself.
+//! The library stays in memory once loaded, since a loader may close it while its threads run.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

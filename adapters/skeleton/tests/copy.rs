@@ -1,7 +1,7 @@
 //! The guide's steps: a copy of this folder under another name builds and passes the conformance suites.
 //!
-//! The copy lies in a workspace of its own, which stands for a checkout: it depends on the checkout's `ur` by
-//! path, and shares its lock file and its target folder, so that other dependencies are not built again.
+//! The copy lies in its own workspace, which stands for a checkout and depends on this one's `ur` by path.
+//! Lock file and target folder are shared, so that other dependencies are not built again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
