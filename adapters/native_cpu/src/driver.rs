@@ -1,5 +1,5 @@
-//! The bridge from the stream engine to the executor: each call is one step of `exec`, with the
-//! objects of the interface resolved and failures turned into error codes.
+//! The bridge from the stream engine to the executor. Each method calls one function of `exec`,
+//! after it has resolved handles, and converts its failure to an error code.
 
 use std::convert::Infallible;
 use std::ffi::{CStr, c_void};
@@ -72,7 +72,7 @@ impl Driver for Cpu {
     }
 
     fn at_once(lane: &Lane, work: &Work<Self>) -> bool {
-        // What is nothing here is done when what it waits for is.
+        // Such a command has no work of its own: it ends with the commands before it.
         let nothing = matches!(
             work,
             Work::Marker | Work::Prefetch { .. } | Work::Advise { .. }
@@ -200,7 +200,7 @@ impl Driver for Cpu {
 
 fn command(work: Work<Cpu>) -> Command {
     match work {
-        // All memory is near, and nothing about its use need be known before.
+        // Prefetches and advice have no effect: all memory is the host's.
         Work::Marker | Work::Prefetch { .. } | Work::Advise { .. } => Command::Nothing,
         Work::Copy { dst, src, bytes } => Command::Copy { dst, src, bytes },
         Work::CopyRect { dst, src, region } => Command::CopyRect {
@@ -331,7 +331,7 @@ impl Hooks<Cpu> for Cpu {
         Program::link(this, devices.iter(), programs, options)
     }
 
-    /// The system's linker resolves a shared object's symbols when it is loaded.
+    /// Checks the programs only: the system's linker resolves symbols when it loads a shared object.
     fn program_dynamic_link_exp(this: &OfContext, programs: Handles<'_, Program>) -> Result<()> {
         programs
             .iter()

@@ -1,7 +1,7 @@
-//! In-order command queues: opened by us, or the user's own.
+//! In-order command queues: created here, or adopted.
 //!
-//! The host defers work that waits for it (`ur::stream::Deferred`): drivers run what comes
-//! behind a wait that failed.
+//! Work that waits for the host is deferred (`ur::stream::Deferred`), since drivers run the commands
+//! behind a failed wait.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,8 +29,8 @@ const MAX_PENDING_WAITS: usize = 32;
 pub struct Lane {
     pub(super) submissions: Arc<Submissions>,
     profiles: bool,
-    /// Whether the queue itself keeps commands in order. In an adopted out-of-order queue each command
-    /// waits for the one before.
+    /// Whether the queue itself keeps commands in order. Otherwise, in an adopted out-of-order queue, each
+    /// command waits for the command before it.
     pub(super) in_order: bool,
     /// Whether foreign code may submit to the queue, so that waits are enqueued at once.
     pub(super) open: AtomicBool,
@@ -109,7 +109,7 @@ impl Lane {
         let mut code = 0;
         let with_properties = api.core.clCreateCommandQueueWithProperties;
         let modern = with_properties.filter(|_| device.version() >= Version::new(2, 0));
-        // SAFETY: a live context and device, and a property list that ends with zero.
+        // SAFETY: context and device are alive, and the property list ends with 0.
         let queue = unsafe {
             let raw = match modern {
                 Some(create) => {
@@ -147,7 +147,7 @@ impl Lane {
         })
     }
 
-    /// A command queue of the user's own, and its flags.
+    /// Adopts a native command queue. Returns the lane and the queue's flags.
     pub fn adopt(
         queue: QueueRef,
         device: &Object<Device>,
@@ -197,7 +197,7 @@ impl Lane {
         timestamps: Option<Arc<Timestamps>>,
     ) -> Result<()> {
         if matches!(&work, Work::Native(native) if native.answers) {
-            // That lane enqueues its waits for the host on the queue.
+            // Such a lane is open, so that its waits for the host are enqueued on the queue.
             Deferred::submit_all(self)?;
             return self.enqueue_batch(epoch, timestamps, |batch| batch.work(work));
         }
@@ -265,7 +265,7 @@ impl Lane {
         self.finish_batch(&mut pending, info, timestamps)
     }
 
-    /// Runs a small command on the host, where that is faster than a submission to an idle device.
+    /// Runs a small command on the host, if that is faster than a submission to an idle device.
     pub fn at_once(&self, work: &Work<OpenCl>) -> bool {
         if !self.device.shares_addresses() || !work.suits_host() {
             return false;
@@ -421,7 +421,7 @@ impl ur::stream::Stream for Lane {
         pending.last.mark(self).ok_or(Error::unsupported())
     }
 
-    /// Flushes the awaited queue first: it may otherwise hold the command back for ever.
+    /// Flushes the awaited queue first: the driver may otherwise never start the command.
     fn wait(&self, position: &Position) -> Result<()> {
         position.flush()?;
         self.wait_for(position.clone())
@@ -479,7 +479,7 @@ impl Pending {
 }
 
 pub fn queue_property<T: Copy>(queue: &QueueRef, what: cl_command_queue_info) -> Result<T> {
-    // SAFETY: a live queue.
+    // SAFETY: `QueueRef` holds a reference to the queue.
     let query = |size, value, ret| unsafe {
         (queue.api().core.clGetCommandQueueInfo)(queue.raw(), what, size, value, ret)
     };

@@ -1,4 +1,4 @@
-//! What the host does itself on devices that share its memory, and when it must not.
+//! Commands that the host runs itself on devices that share its memory, and cases in which it must not.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -9,7 +9,7 @@ use ur::abi::*;
 
 use super::fake_driver::{FakeDriver, adapter, alone, device, ur};
 
-/// Bytes of a copy that is the host's, and of one that is not.
+/// Bytes of a copy that the host runs, and of one that the driver runs.
 const SMALL: usize = 64;
 const LARGE: usize = 64 << 10;
 
@@ -48,7 +48,7 @@ impl Fixture {
         queue
     }
 
-    /// Copies, and tells how many calls of OpenCL's that took and what there is in the target then.
+    /// Copies. Returns the number of OpenCL calls, and the target's content.
     fn copy(
         &self,
         queue: ur_queue_handle_t,
@@ -73,7 +73,7 @@ impl Fixture {
         ));
         assert_eq!(code, UR_RESULT_SUCCESS);
         let calls = self.driver.query().calls;
-        // What the device may still write to stays.
+        // Memory stays while the device may write to it.
         let seen = to.clone();
         std::mem::forget((from, to));
         (calls, seen)
@@ -110,7 +110,7 @@ fn an_idle_queue_copies_little_without_the_driver() {
                     "the driver copies much"
                 );
             }
-            // Nobody has seen the long copy complete.
+            // The long copy was not observed complete.
             assert!(
                 fixture.copy(queues[0], SMALL, &[]).0 > 0,
                 "behind the driver's"

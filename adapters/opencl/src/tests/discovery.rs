@@ -1,4 +1,4 @@
-//! What the adapter makes of the machine that it finds.
+//! Discovery: libraries that lack functions, and calls that fail.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ fn without_opencl_there_is_no_adapter() {
     alone(name, &[folder.variable()], || assert!(adapter().is_none()));
 }
 
-/// The library without one of its symbols: the name is another one, which nobody looks for.
+/// The library without one of its symbols, whose name is replaced by an unknown one.
 fn without(symbol: &str) -> Vec<u8> {
     let mut bytes = fs::read(library()).expect("the scripted library");
     let whole = [b"\0", symbol.as_bytes(), b"\0"].concat();
@@ -39,7 +39,7 @@ fn without_a_required_symbol_there_is_no_adapter() {
     }
 }
 
-/// The library has few of the optional symbols as it is.
+/// The scripted library has only a few of the optional symbols.
 #[test]
 fn without_an_optional_symbol_all_else_works() {
     let name = "tests::discovery::without_an_optional_symbol_all_else_works";
@@ -61,7 +61,7 @@ fn shaped(name: &str, shape: Shape, there: bool) {
         let driver = FakeDriver::open();
         driver.shape(shape);
         assert_eq!(adapter().is_some(), there);
-        // What it found once it does not look for again.
+        // The adapter does not look for the library a second time.
         driver.shape(Shape::default());
         assert_eq!(adapter().is_some(), there);
     });
@@ -112,7 +112,7 @@ fn a_device_is_enough() {
     );
 }
 
-/// Without its extensions the device has no memory to share, and says so.
+/// A device without extensions has no shared memory and reports that.
 #[test]
 fn without_extensions_there_is_no_shared_memory() {
     let name = "tests::discovery::without_extensions_there_is_no_shared_memory";
@@ -132,8 +132,7 @@ fn without_extensions_there_is_no_shared_memory() {
     });
 }
 
-/// Whatever fails while the machine is looked at, there is an adapter or there is none, and what there
-/// is works once calls succeed again.
+/// A failed call during discovery leaves an adapter or none. An adapter works once calls succeed again.
 #[test]
 fn any_call_may_fail_while_it_looks() {
     let name = "tests::discovery::any_call_may_fail_while_it_looks";

@@ -1,4 +1,4 @@
-//! Host pipes, which no driver here has.
+//! Host pipes, on the scripted driver: no driver of the tests has them.
 
 use std::ffi::CStr;
 use std::ptr::{null, null_mut};

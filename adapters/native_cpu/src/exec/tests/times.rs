@@ -1,4 +1,5 @@
-//! What commands tell of their times.
+//! The timestamps of commands.
+
 
 use super::*;
 use std::sync::atomic::{AtomicU64, Ordering};
