@@ -1,17 +1,15 @@
-//! The CUDA adapter: NVIDIA's devices, through the driver's own library as found at run time.
+//! The CUDA adapter: NVIDIA's devices, by the driver's library that is found at run time.
 //!
-//! Owns the backend: what there is (`adapter`, `platform`, `device`), programs and kernels (`program`,
-//! `kernel`), buffers (`mem`), address ranges and the memory behind them (`virtual_mem`), streams and
-//! events as the stream engine sees them (`exec`), those of others (`interop`), and the bridge from
-//! the engine to all of these (`driver`, `hooks`). `cu` is the driver itself. Uses the shared layers
-//! in `ur`. Must never know a loader or another adapter.
+//! Owns discovery (`adapter`, `platform`, `device`), programs and kernels (`program`, `kernel`), buffers
+//! (`mem`), address ranges and physical memory (`virtual_mem`), lanes and events (`exec`), native streams
+//! and events (`interop`), and the bridge from the stream engine (`driver`, `hooks`). `cu` has the driver's
+//! functions. Uses the shared layers in `ur`. Must never know a loader or another adapter.
 //!
-//! The seam for what HIP will share is `cu`: all else names the driver's calls through its list of
-//! symbols (`cu::Api`), its types and its one table of errors. `src/gpu` will hold `exec`, `driver`,
-//! `mem`, `virtual_mem` and `interop` over a vendor trait in that module's place.
+//! The seam for HIP is `cu`. All other modules call the driver through its list of symbols (`cu::Api`), its
+//! types and its table of errors. `src/gpu` will hold `exec`, `driver`, `mem`, `virtual_mem` and `interop`,
+//! over a vendor trait in place of `cu`.
 //!
-//! No call leaves another context current on the caller's thread than it found there: see
-//! [`cu::Entered`].
+//! Every call leaves the current context of the caller's thread as it was: see [`cu::Entered`].
 
 mod adapter;
 mod cu;

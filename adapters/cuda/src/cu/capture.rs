@@ -1,8 +1,8 @@
-//! What we ask of the driver beside what a caller asked for, while somebody may capture a stream.
+//! Queries of the driver while foreign code may capture a stream.
 //!
-//! Most questions are forbidden to a thread while any thread captures a stream in the global mode, which
-//! is the usual one, and they end that capture. The thread may say beforehand that it knows; what is
-//! asked of the captured stream itself is forbidden even then.
+//! While any thread captures a stream in the global mode, which is the usual one, most queries are
+//! forbidden on every thread and end that capture. The relaxed mode of the querying thread allows them. A
+//! query of the captured stream itself stays forbidden.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -14,12 +14,12 @@ use super::{Api, Code, on_stream};
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`
 const RELAXED: i32 = 2;
 
-/// Captures of other streams do not mind this thread's questions as long as this lives.
+/// While this lives, this thread's queries do not disturb captures of other streams.
 pub struct Asking<'a> {
     api: &'a Api,
     /// The thread's mode before, if it was changed.
     before: Option<i32>,
-    /// The mode is a thread's.
+    /// The mode belongs to the thread.
     _thread: PhantomData<*const ()>,
 }
 
@@ -32,13 +32,13 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// Whether the stream of this context itself is captured, so that nothing may be asked of it. A driver
-    /// that knows of no captures has none.
+    /// Whether this stream itself is captured, so that it must not be queried. False with a driver that has
+    /// no captures.
     pub fn is_captured(&self, context: CUcontext, stream: CUstream) -> bool {
         let status = Cell::new(0);
         self.api.cuStreamIsCapturing.is_some_and(|query| {
             let code = on_stream(self.api, context, stream, || {
-                // SAFETY: a live stream, and room for a word.
+                // SAFETY: the caller passes a live stream, and the status is writable.
                 unsafe { query(stream, status.as_ptr()) }
             });
             !code.is_success() || status.get() != 0
@@ -54,10 +54,10 @@ impl Drop for Asking<'_> {
     }
 }
 
-/// Puts another mode in place: the one before.
+/// Sets the thread's mode. Returns the mode before.
 fn exchange(api: &Api, mode: i32) -> Option<i32> {
     let mut mode = mode;
-    // SAFETY: a word with a mode, for which another is given.
+    // SAFETY: the driver exchanges the valid mode in `mode`.
     let code = api
         .cuThreadExchangeStreamCaptureMode
         .map(|exchange| unsafe { exchange(&mut mode) });

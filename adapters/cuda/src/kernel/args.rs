@@ -8,14 +8,14 @@ use super::code::Function;
 use crate::Cuda;
 use crate::mem::Mem;
 
-/// Words of parameters that need no allocation.
+/// Most words of parameters without an allocation.
 const MAX_INLINE_WORDS: usize = 16;
 
-/// Bytes of all parameters, inline for most launches.
+/// The bytes of all parameters. They are inline for most launches.
 #[derive(Clone, Default)]
 pub struct Packed {
     inline: [u64; MAX_INLINE_WORDS],
-    /// Replaces `inline` where it is too small.
+    /// Replaces `inline` if that is too small.
     heap: Option<Box<[u64]>>,
     bytes: usize,
 }
@@ -23,11 +23,11 @@ pub struct Packed {
 /// Most bytes of parameters on any device.
 const MAX_ARGS_BYTES: usize = 32 << 10;
 
-/// Local memory starts at a multiple of this, or of the size where that is less.
+/// Bytes of alignment of a local argument. A smaller one is aligned to its size, rounded up to a power of 2.
 const LOCAL_ALIGN: usize = 128;
 
 impl Packed {
-    /// Makes room for so many, none of which are written yet.
+    /// Makes room for that many bytes. `INVALID_KERNEL_ARGS` above [`MAX_ARGS_BYTES`].
     fn resize(&mut self, bytes: usize) -> Result<()> {
         ensure(bytes <= MAX_ARGS_BYTES, UR_RESULT_ERROR_INVALID_KERNEL_ARGS)?;
         self.bytes = bytes;
@@ -50,22 +50,22 @@ impl Packed {
     }
 }
 
-/// Where parameters are written to.
+/// The words that parameters are written to.
 struct Words<'a>(&'a mut [u64]);
 
 impl Words<'_> {
     fn write(&mut self, at: usize, bytes: &[u8]) {
         let (start, size) = (self.0.as_mut_ptr().cast::<u8>(), size_of_val(self.0));
         assert!(at + bytes.len() <= size, "places are checked before");
-        // SAFETY: within the words, as just checked; they are ours alone.
+        // SAFETY: the range was just checked, and `self` borrows the words exclusively.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.add(at), bytes.len()) };
     }
 
-    /// An address or a place, as wide as the parameter is.
+    /// Writes an address or an offset, as wide as the parameter is.
     #[inline]
     fn number(&mut self, (at, size): (usize, usize), number: usize) {
         match self.0.get_mut(at / 8) {
-            // As nearly all are.
+            // Nearly all parameters are an aligned word.
             Some(word) if size == 8 && at.is_multiple_of(8) => *word = number as u64,
             _ => {
                 let bytes = number.to_ne_bytes();
@@ -75,8 +75,8 @@ impl Words<'_> {
     }
 }
 
-/// The places of parameters with these sizes, where the driver does not tell them: each at a multiple
-/// of the largest power of two in its size, up to 16.
+/// Offsets and sizes of parameters with these sizes, for a driver that does not report them. A parameter is
+/// aligned to the largest power of two that divides its size, up to 16.
 fn guess(sizes: &[usize]) -> Box<[(usize, usize)]> {
     let mut end = 0;
     let places = sizes.iter().map(|&bytes| {
@@ -88,7 +88,7 @@ fn guess(sizes: &[usize]) -> Box<[(usize, usize)]> {
     places.collect()
 }
 
-/// Bytes that an argument has by itself.
+/// Bytes of an argument's parameter, without a layout.
 fn size(arg: &ur_exp_kernel_arg_properties_t) -> usize {
     match arg.r#type {
         UR_EXP_KERNEL_ARG_TYPE_VALUE => arg.size,
@@ -97,15 +97,15 @@ fn size(arg: &ur_exp_kernel_arg_properties_t) -> usize {
     }
 }
 
-/// Arguments as a launch takes them.
+/// A launch's packed arguments.
 #[derive(Clone, Default)]
 pub struct Args {
     pub packed: Packed,
-    /// Bytes of local memory that they ask for.
+    /// Bytes of local memory of the local arguments.
     pub local_bytes: usize,
 }
 
-/// Packs the arguments into new ones, after which comes the offset if there is one.
+/// Packs the arguments of `list` into `args`, and behind them the offset if there is one.
 pub fn pack(
     function: &Function,
     list: &[ur_exp_kernel_arg_properties_t],
@@ -140,8 +140,8 @@ pub fn pack(
         )?;
         given |= 1 << index.min(63);
         let (at, size) = layout[index];
-        // SAFETY: the type says which member of the value holds, and what it points to is there for
-        // the call.
+        // SAFETY: `type` names the valid member of the value, and the caller keeps memory that it points
+        // to for the call.
         unsafe {
             match arg.r#type {
                 UR_EXP_KERNEL_ARG_TYPE_VALUE => {

@@ -1,5 +1,5 @@
-//! Kernels: their functions on each device (`code`), what a launch gives them (`args`), launches
-//! (`launch`), and those that nearly all are (`plain`).
+//! Kernels: their functions on each device (`code`), packed arguments (`args`), launches (`launch`), and
+//! the short path of most launches (`plain`).
 
 mod args;
 mod code;
@@ -24,15 +24,15 @@ use crate::cu::sys::CUfunc_cache;
 use crate::device::Device;
 use crate::program::{GroupRules, Program};
 
-/// What every launch looks at comes first, here and in [`Code`].
+/// A kernel. Members that every launch reads come first, here and in [`Code`].
 #[repr(C)]
 pub struct Kernel {
-    /// The first of `codes`: mostly there is no other.
+    /// The first of `codes`, which mostly is the only one.
     first: Option<(Arc<Object<Device>>, Arc<Code>)>,
-    /// Whether its rules say nothing.
+    /// Whether `rules` has no rule.
     is_unruled: bool,
     rules: GroupRules,
-    /// For each device of the program that has it; never empty.
+    /// The code for each device of the program that has the kernel. Never empty.
     codes: Vec<(Arc<Object<Device>>, Arc<Code>)>,
     program: Arc<Object<Program>>,
     name: CString,
@@ -55,7 +55,7 @@ impl Kernel {
         })
     }
 
-    /// Where the code for a device stands.
+    /// Index of the code for a device.
     #[inline]
     fn code_index(&self, device: &Object<Device>) -> Result<usize> {
         let mut codes = self.codes.iter();

@@ -1,6 +1,5 @@
 //! The timestamps of commands.
 
-
 use super::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
