@@ -1,4 +1,4 @@
-//! A device's primary context while it is retained, and what is pooled in it.
+//! A device's primary context while it is retained, and its cached objects.
 
 use std::ffi::c_uint;
 use std::ptr::null_mut;
@@ -27,12 +27,12 @@ pub struct Gpu {
     pub(super) clock: Clock,
     pub(super) fills: OnceLock<Fills>,
     pub(super) mailboxes: Mailboxes,
-    /// For calls that must complete at once. Locked while one runs.
+    /// The stream of calls that the host waits for. Locked during a call.
     utility_stream: Mutex<Option<UtilityStream>>,
     /// The device's pages, and the host's.
     pub pages: Option<Pages>,
     pub host_pages: Option<Pages>,
-    /// Bytes of the largest pages of the device's.
+    /// Bytes of the largest page of the device.
     pub largest_page: usize,
 }
 
@@ -65,7 +65,7 @@ impl Spare {
 impl Gpu {
     pub fn retain(api: &'static Api, device: CUdevice) -> Result<Arc<Self>> {
         let mut context = null_mut();
-        // SAFETY: room for one handle.
+        // SAFETY: `raw` is writable.
         let code = unsafe { (api.cuDevicePrimaryCtxRetain)(&mut context, device) };
         check(api, code, "cuDevicePrimaryCtxRetain")?;
         let pages = Pages::of_device(api, device);
@@ -148,7 +148,7 @@ impl Gpu {
             Some(UtilityStream(stream)) => *stream,
             None => {
                 let mut stream = null_mut();
-                // SAFETY: room for one handle; 1 is `CU_STREAM_NON_BLOCKING`.
+                // SAFETY: `stream` is writable; 1 is `CU_STREAM_NON_BLOCKING`.
                 let code = unsafe { (self.api.cuStreamCreateWithPriority)(&mut stream, 1, 0) };
                 self.check(code, "cuStreamCreateWithPriority")?;
                 *utility_stream = Some(UtilityStream(stream));
@@ -156,7 +156,7 @@ impl Gpu {
             }
         };
         run(stream)?;
-        // SAFETY: a live stream.
+        // SAFETY: `utility_stream` keeps the stream alive.
         let code = unsafe { (self.api.cuStreamSynchronize)(stream) };
         self.check(code, "cuStreamSynchronize")
     }
@@ -168,13 +168,13 @@ impl Drop for Gpu {
             self.clock.close(self.api);
             for spare in [&self.events, &self.timed] {
                 while let Some(event) = spare.acquire() {
-                    // SAFETY: an event of ours that nobody uses.
+                    // SAFETY: a spare event has no user.
                     unsafe { (self.api.cuEventDestroy)(event) };
                 }
             }
             let utility_stream = self.utility_stream.get_mut();
             if let Some(UtilityStream(stream)) = utility_stream.take() {
-                // SAFETY: a stream of ours that is idle.
+                // SAFETY: `self` owns the stream, and each call waited for it.
                 unsafe { (self.api.cuStreamDestroy)(stream) };
             }
             self.semaphore_words.close(self.api);
@@ -183,7 +183,7 @@ impl Drop for Gpu {
                 fills.unload(self.api);
             }
         }
-        // SAFETY: retained once.
+        // SAFETY: `Gpu::retain` retained the context once.
         let code = unsafe { (self.api.cuDevicePrimaryCtxRelease)(self.device) };
         if !code.is_success() {
             log::debug!("cuDevicePrimaryCtxRelease failed with {}", code.0);
@@ -191,7 +191,7 @@ impl Drop for Gpu {
     }
 }
 
-/// One of the driver's events.
+/// An event of the driver.
 pub struct Event {
     gpu: Arc<Gpu>,
     raw: CUevent,
@@ -231,7 +231,7 @@ impl Event {
     /// The raw event, which is not returned to the spare events.
     pub(super) fn into_raw(self) -> CUevent {
         let own = std::mem::ManuallyDrop::new(self);
-        // SAFETY: read once, in place of being dropped.
+        // SAFETY: `own` is not dropped, so that this is the only owner of the reference.
         drop(unsafe { std::ptr::read(&own.gpu) });
         own.raw
     }
@@ -248,7 +248,7 @@ impl Event {
     pub fn record(&self, stream: CUstream) -> Result<()> {
         let gpu = &self.gpu;
         let code = on_stream(gpu.api, gpu.context, stream, || {
-            // SAFETY: a live event and stream.
+            // SAFETY: `self` owns the event, and the caller passes a live stream.
             unsafe { (gpu.api.cuEventRecord)(self.raw, stream) }
         });
         gpu.check(code, "cuEventRecord")
@@ -257,7 +257,7 @@ impl Event {
     pub fn is_done(&self) -> Result<bool> {
         let gpu = &self.gpu;
         let code = anywhere(gpu.api, gpu.context, || {
-            // SAFETY: a live event.
+            // SAFETY: `self` keeps the event alive.
             unsafe { (gpu.api.cuEventQuery)(self.raw) }
         });
         match code {
@@ -269,7 +269,7 @@ impl Event {
     pub fn block(&self) -> Result<()> {
         let gpu = &self.gpu;
         let code = anywhere(gpu.api, gpu.context, || {
-            // SAFETY: a live event.
+            // SAFETY: `self` keeps the event alive.
             unsafe { (gpu.api.cuEventSynchronize)(self.raw) }
         });
         gpu.check(code, "cuEventSynchronize")
@@ -283,7 +283,7 @@ impl Drop for Event {
             Owner::Pool { timed: false } => self.gpu.events.release(self.raw),
             Owner::Us => {
                 if let Ok(_current) = self.gpu.enter() {
-                    // SAFETY: handed to us, and used by nobody any more.
+                    // SAFETY: the adapter owns the event, and its last user ends here.
                     unsafe { (self.gpu.api.cuEventDestroy)(self.raw) };
                 }
             }

@@ -1,4 +1,4 @@
-//! The caller's current context is its own: what it was before a call, it is after it.
+//! A call leaves the caller's current context as it was.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -35,7 +35,7 @@ fn no_call_changes_it() {
     });
 }
 
-/// Nor do calls that fail.
+/// Failed calls leave the current context as it was.
 #[test]
 fn no_failed_call_changes_it() {
     alone("tests::current::no_failed_call_changes_it", || {
@@ -56,7 +56,7 @@ fn no_failed_call_changes_it() {
     });
 }
 
-/// With drivers that take work for a stream whatever is current, most commands put no context there.
+/// With drivers that accept a stream under any current context, most commands push no context.
 #[test]
 fn most_commands_are_given_anywhere() {
     alone("tests::current::most_commands_are_given_anywhere", || {
@@ -76,8 +76,8 @@ fn most_commands_are_given_anywhere() {
     });
 }
 
-/// On either of two devices and in contexts of both, from threads which each have another context
-/// current, or none: one of ours, which is right there for some of the calls, among them.
+/// Two devices, each alone and in one context, are used by threads with different current contexts or none.
+/// One of those contexts is a device's primary one, which is the right one for some calls.
 #[test]
 fn no_call_changes_it_on_any_thread_or_device() {
     let name = "tests::current::no_call_changes_it_on_any_thread_or_device";
@@ -105,12 +105,12 @@ fn no_call_changes_it_on_any_thread_or_device() {
     });
 }
 
-/// As debug builds see it around every entry point: a native command that leaves a context behind makes
-/// its call fail, and no other.
+/// Debug builds check the current context around every entry point. A native command that leaves another
+/// context current makes its own call fail, and no other.
 #[test]
 fn a_call_that_changes_it_is_noticed() {
     unsafe extern "C" fn push(_: ur_queue_handle_t, driver: *mut c_void) {
-        // SAFETY: the test's own, which waits for the call.
+        // SAFETY: the pointer is to the test's data, and the test waits for the call.
         unsafe { &*driver.cast::<FakeDriver>() }.make_current(0xabc0);
     }
     alone("tests::current::a_call_that_changes_it_is_noticed", || {

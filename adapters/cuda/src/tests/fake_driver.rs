@@ -1,4 +1,4 @@
-//! The scripted library as a test handles it, and processes for tests to be alone in.
+//! The scripted library's controls, and tests in processes of their own.
 
 use std::env;
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -16,7 +16,7 @@ macro_rules! ur {
     ($table:ident.$slot:ident($($arg:expr),* $(,)?)) => {{
         let table = <crate::Cuda as ur::hal::Exported>::table();
         let function = table.$table.$slot.expect("no slot is null");
-        // SAFETY: live handles and pointers, or ones that the call refuses.
+        // SAFETY: handles and pointers are valid, or such that the call refuses them.
         unsafe { function($($arg),*) }
     }};
 }
@@ -44,7 +44,7 @@ ur::dl::symbols! {
     }
 }
 
-/// A description of the driver's, of a fill.
+/// The driver's description of a fill.
 #[repr(C)]
 pub struct Set {
     pub dst: u64,
@@ -55,10 +55,10 @@ pub struct Set {
     pub height: usize,
 }
 
-/// The scripted library, opened: whoever looks for the driver in this process finds it from now on.
+/// The opened scripted library. Every later search for the driver in this process finds it.
 pub struct FakeDriver(Control);
 
-/// Where Cargo has put it: beside this program.
+/// The library's path: Cargo puts it beside this program.
 fn library() -> PathBuf {
     let own = env::current_exe().expect("this program");
     let folder = own.parent().expect("a folder").to_owned();
@@ -71,23 +71,23 @@ impl FakeDriver {
         Self(Control::from_library(library).expect("its functions"))
     }
 
-    /// Has the nth call from now fail, and forgets what was.
+    /// Makes the nth call from now fail, and resets earlier settings.
     pub fn fail(&self, nth: u64, code: u32) {
-        // SAFETY: no name.
+        // SAFETY: a null name stands for any call.
         unsafe { (self.0.scripted_fail)(Fault { nth, code }, null()) };
     }
 
-    /// Has every call of one function fail.
+    /// Makes every call of one function fail.
     pub fn fail_each(&self, name: &str, code: u32) {
         let name = CString::new(name).expect("a name");
-        // SAFETY: a C string.
+        // SAFETY: the name is a C string.
         unsafe { (self.0.scripted_fail)(Fault { nth: EACH, code }, name.as_ptr()) };
     }
 
-    /// Has the nth call of one function from now fail, and counts the calls of that alone.
+    /// Makes the nth call of one function from now fail, and counts the calls of that function alone.
     pub fn fail_nth(&self, name: &str, nth: u64, code: u32) {
         let name = CString::new(name).expect("a name");
-        // SAFETY: a C string.
+        // SAFETY: the name is a C string.
         unsafe { (self.0.scripted_fail)(Fault { nth, code }, name.as_ptr()) };
     }
 
@@ -96,8 +96,7 @@ impl FakeDriver {
         self.fail_nth(name, 0, 0);
     }
 
-    /// How many times the driver is asked for something while `run` runs. Nothing forbidden may be among
-    /// all that it is asked for.
+    /// Number of calls of one function while `run` runs. Asserts that no call was one that the driver forbids.
     pub fn calls(&self, name: &str, run: impl FnOnce()) -> u64 {
         self.count(name);
         run();
@@ -107,27 +106,27 @@ impl FakeDriver {
         seen.calls
     }
 
-    /// Has every call do what it should.
+    /// Makes every call succeed again.
     pub fn reset(&self) {
         self.fail(0, 0);
     }
 
-    /// Has so many devices. Before the adapter looks for them.
+    /// Sets the number of devices, before the adapter looks for them.
     pub fn devices(&self, count: usize) {
         (self.0.scripted_devices)(count);
     }
 
-    /// Takes streams and events whatever context is current, as newer drivers do; or no longer.
+    /// Sets whether streams and events are accepted under any current context, as by newer drivers.
     pub fn anywhere(&self, anywhere: bool) {
         (self.0.scripted_anywhere)(anywhere);
     }
 
-    /// Has so many bytes be memory of the second device, which streams of others do not reach.
+    /// Makes a range memory of the second device, which streams of other devices do not reach.
     pub fn elsewhere(&self, start: *mut c_void, bytes: usize) {
         (self.0.scripted_elsewhere)(start.expose_provenance(), bytes);
     }
 
-    /// Has somebody capture a stream, one of ours or some other; or end that.
+    /// Begins a foreign capture of a stream of the adapter or of another one, or ends it.
     pub fn capture(&self, stream: Option<usize>) {
         (self.0.scripted_capture)(stream.unwrap_or(0));
     }
@@ -138,19 +137,19 @@ impl FakeDriver {
 
     pub fn report(&self) -> String {
         let mut buffer = vec![0; 4096];
-        // SAFETY: room for as many bytes.
+        // SAFETY: the buffer has that many bytes.
         unsafe { (self.0.scripted_report)(buffer.as_mut_ptr(), buffer.len()) };
-        // SAFETY: ended with zero by the call.
+        // SAFETY: the call ends the text with 0.
         let text = unsafe { CStr::from_ptr(buffer.as_ptr()) };
         text.to_string_lossy().into_owned()
     }
 
-    /// Adds a fill to a graph, behind nothing, as an application may.
+    /// Adds a fill without dependencies to a graph, as an application may.
     pub fn add_set(&self, graph: usize, set: &Set) {
         let (mut node, mut context) = (null_mut(), null_mut());
         let mut primary = null_mut();
         let graph = std::ptr::with_exposed_provenance_mut(graph);
-        // SAFETY: room for handles, a live graph, and a description of the test's.
+        // SAFETY: the graph is alive, the handle is writable, and the description is the test's.
         let code = unsafe {
             (self.0.cuDevicePrimaryCtxRetain)(&mut primary, 0);
             (self.0.cuCtxPushCurrent_v2)(primary);
@@ -165,25 +164,25 @@ impl FakeDriver {
     /// The context that is current on this thread.
     pub fn current(&self) -> usize {
         let mut context = null_mut();
-        // SAFETY: room for a handle.
+        // SAFETY: the handle is writable.
         unsafe { (self.0.cuCtxGetCurrent)(&mut context) };
         context.addr()
     }
 
-    /// Makes a context current, as an application may.
+    /// Pushes a context, as an application may.
     pub fn make_current(&self, context: usize) {
-        // SAFETY: the scripted library looks at no context.
+        // SAFETY: the scripted library dereferences no context.
         unsafe { (self.0.cuCtxPushCurrent_v2)(std::ptr::without_provenance_mut(context)) };
     }
 
-    /// Makes a context current in place of what is.
+    /// Replaces the current context.
     pub fn set_current(&self, context: usize) {
-        // SAFETY: the scripted library looks at no context.
+        // SAFETY: the scripted library dereferences no context.
         unsafe { (self.0.cuCtxSetCurrent)(std::ptr::without_provenance_mut(context)) };
     }
 
-    /// That nothing is alive any more, at the latest when our threads have let go, and that no call
-    /// was one that the driver forbids.
+    /// Asserts that no object is alive once the adapter's threads have released theirs, and that no call was
+    /// one that the driver forbids.
     pub fn check_end(&self, when: &str) {
         let end = Instant::now() + Duration::from_secs(10);
         while self.query().live > 0 && Instant::now() < end {
@@ -198,7 +197,7 @@ impl FakeDriver {
     }
 }
 
-/// The one adapter, with a reference.
+/// The adapter, with a reference.
 pub fn adapter() -> ur_adapter_handle_t {
     let (mut adapter, mut count) = (null_mut(), 0);
     let code = ur!(Adapter.pfnGet(1, &mut adapter, &mut count));
@@ -227,13 +226,13 @@ pub fn devices(adapter: ur_adapter_handle_t) -> Vec<ur_device_handle_t> {
 
 const ALONE: &str = "SCRIPTED_ALONE";
 
-/// Runs a test in a process of its own. `name` is its path in this crate.
+/// Runs a test in its own process. `name` is its path in this crate.
 pub fn alone(name: &str, test: impl FnOnce()) {
     alone_with(name, &[], test);
 }
 
-/// The same with variables in its environment. Gives what that process wrote to standard error; nothing
-/// in that process itself.
+/// Runs a test in its own process with variables in its environment. Returns the process's standard error,
+/// and nothing in that process itself.
 pub fn alone_with(name: &str, variables: &[(&str, &str)], test: impl FnOnce()) -> Option<String> {
     if env::var_os(ALONE).is_some_and(|own| own == name) {
         test();

@@ -1,4 +1,4 @@
-//! Every call of the driver's fails once, one after the other, while the workload runs.
+//! Fault injection: each driver call fails once while the workload runs.
 
 use ur::abi::*;
 
@@ -46,7 +46,7 @@ fn each_call_loses_the_device() {
     each_call_fails_with("tests::faults::each_call_loses_the_device", 700);
 }
 
-/// A code that no version of the driver knows.
+/// An error code that no version of the driver has.
 #[test]
 fn each_call_fails_with_an_unknown_code() {
     each_call_fails_with(
@@ -55,8 +55,8 @@ fn each_call_fails_with_an_unknown_code() {
     );
 }
 
-/// A command that the driver refuses is asked for again where another context was current, which might be
-/// why; where its own was, that is the answer.
+/// A refused command is repeated if another context was current, which may be the reason. With its own
+/// context current, the refusal is the answer.
 #[test]
 fn a_refused_command_is_asked_for_again_in_its_context_only() {
     let name = "tests::faults::a_refused_command_is_asked_for_again_in_its_context_only";

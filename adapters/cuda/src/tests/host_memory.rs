@@ -1,4 +1,4 @@
-//! Buffers over the host's memory, which the driver takes or will not have.
+//! Buffers over the host's memory, which the driver registers or refuses.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -16,7 +16,7 @@ fn ok(code: ur_result_t) {
     assert_eq!(code, UR_RESULT_SUCCESS);
 }
 
-/// The memory, at a page's start, so that registering it may touch no neighbour.
+/// Host memory at a page's start, so that its registration includes no other memory.
 #[repr(C, align(4096))]
 struct Bytes([u8; BYTES]);
 
@@ -107,7 +107,7 @@ fn finish(queue: ur_queue_handle_t) {
     ok(ur!(Queue.pfnFinish(queue)));
 }
 
-/// As each driver does: one that takes memory, and two that will not.
+/// The drivers' answers to a registration: one accepts, two refuse.
 const ANSWERS: [u32; 3] = [0, 712, 801];
 
 /// Runs a test with a queue for each answer.
@@ -128,8 +128,8 @@ fn for_each_answer(name: &str, test: impl Fn(&FakeDriver, &TestContext, ur_queue
     });
 }
 
-/// Its writes before the first command are seen, and it has in the end what the device wrote: of whole
-/// buffers and of parts, that go before the whole or after it.
+/// Commands see the host's writes before the first one, and the host's memory has the device's writes in the
+/// end. Whole buffers and parts, which are released before the whole or after it.
 #[test]
 fn it_is_the_hosts_before_and_after() {
     let name = "tests::host_memory::it_is_the_hosts_before_and_after";
@@ -163,7 +163,7 @@ fn it_is_the_hosts_before_and_after() {
     });
 }
 
-/// A kernel is given the buffer, too, and its first command may be a launch.
+/// Kernels take the buffer, and its first command may be a launch.
 #[test]
 fn kernels_see_it() {
     let name = "tests::host_memory::kernels_see_it";
@@ -229,7 +229,7 @@ fn kernels_see_it() {
     });
 }
 
-/// What is mapped is the memory itself.
+/// A mapping is the host's memory itself.
 #[test]
 fn mappings_are_the_memory() {
     let name = "tests::host_memory::mappings_are_the_memory";
@@ -266,7 +266,7 @@ fn mappings_are_the_memory() {
         )));
         assert_eq!(read(queue, buffer, 101), 7);
         if registered {
-            // Nothing of it was copied but the byte that was read.
+            // Only the byte that was read was copied.
             let copies = driver.calls("cuMemcpyAsync", || {
                 ok(ur!(Enqueue.pfnMemBufferMap(
                     queue,
@@ -297,7 +297,7 @@ fn mappings_are_the_memory() {
     });
 }
 
-/// Memory that may not be written is not, as long as no command writes to the buffer.
+/// Read-only memory is not written unless a command writes the buffer.
 #[test]
 fn what_is_only_read_may_be_read_only() {
     let name = "tests::host_memory::what_is_only_read_may_be_read_only";
@@ -312,8 +312,8 @@ fn what_is_only_read_may_be_read_only() {
     });
 }
 
-/// The last release waits for what uses the memory, which may then go; of a buffer that was never used,
-/// or in a function of the user's, which could wait for itself, it does not.
+/// The last release waits for commands that use the memory, which the caller may free next. It does not wait
+/// for a buffer that was never used, or in a user function, which would wait for itself.
 #[test]
 fn the_last_release_waits_for_its_use() {
     unsafe extern "C" fn let_go(buffer: *mut c_void) {
@@ -321,7 +321,7 @@ fn the_last_release_waits_for_its_use() {
     }
     let name = "tests::host_memory::the_last_release_waits_for_its_use";
     for_each_answer(name, |_, test_context, queue, _| {
-        // What is given back afterwards is for as long as that takes.
+        // The memory is returned later, so that it must stay until then.
         let (memory, count) = (Box::leak(Bytes::new()), AtomicU32::new(0));
         let data = (&raw const count).cast_mut().cast();
         let buffer = over(test_context.context, memory.at(), UR_MEM_FLAG_READ_WRITE);
@@ -358,14 +358,14 @@ fn the_last_release_waits_for_its_use() {
             none
         )));
         finish(queue);
-        // SAFETY: a byte of ours, which a thread of the adapter's writes.
+        // SAFETY: the byte is the test's, and a thread of the adapter may write it.
         while unsafe { (&raw const memory.0[0]).read_volatile() } != 7 {
             std::thread::yield_now();
         }
     });
 }
 
-/// Devices of one context share it; and two buffers over the same memory have it one after the other.
+/// Devices of one context share the memory. Two buffers over it in turn each have its content.
 #[test]
 fn several_devices_and_buffers_share_it() {
     let name = "tests::host_memory::several_devices_and_buffers_share_it";

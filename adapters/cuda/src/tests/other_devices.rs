@@ -1,5 +1,4 @@
-//! Memory of a device's own that another device of the context is told to use: that is a feature which is
-//! not there yet, whatever the command.
+//! Commands on device memory of another device of the context: they are refused as unsupported.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -32,7 +31,7 @@ const REGION: ur_rect_region_t = ur_rect_region_t {
 const ORIGIN: ur_rect_offset_t = ur_rect_offset_t { x: 0, y: 0, z: 0 };
 
 impl Fixture {
-    /// What each command on that memory answers.
+    /// The result of each command on that memory.
     fn answers(&self, memory: *mut c_void) -> Vec<(&'static str, ur_result_t)> {
         let (q, host, none) = (self.queue, self.host, null_mut());
         let (buffer, list, flat) = (self.buffer, null(), (ORIGIN, ORIGIN, REGION, 8, 0, 8, 0));
@@ -168,7 +167,7 @@ impl Fixture {
         ]
     }
 
-    /// That each answers so, more than once.
+    /// Asserts each command's result, several times.
     fn check(&self, memory: *mut c_void, code: ur_result_t, whose: &str) {
         for _ in 0..2 {
             for (name, answer) in self.answers(memory) {
@@ -261,7 +260,7 @@ fn memory_of_another_device_is_a_feature() {
                 );
                 fixture.check(memory[own], UR_RESULT_SUCCESS, "its own again");
             }
-            // Hints may come to nothing.
+            // A hint may have no effect.
             let (q, memory, none) = (fixture.queue, fixed[other], null_mut());
             let flags = ur_usm_migration_flags_t(0);
             ok(ur!(Enqueue.pfnUSMPrefetch(
@@ -304,8 +303,8 @@ fn memory_of_another_device_is_a_feature() {
     });
 }
 
-/// What the adapter does not know to be there the driver tells of, when it refuses a command; a command that
-/// it refuses for another reason is as it was.
+/// For memory that the adapter does not know, the driver's refusal becomes unsupported. Other refusals keep
+/// their code.
 #[test]
 fn the_driver_reports_other_memory() {
     let name = "tests::other_devices::the_driver_reports_other_memory";

@@ -1,4 +1,4 @@
-//! Native commands of command buffers: graphs that others add to, as commands of ours.
+//! Native commands of command buffers: graphs that foreign code adds to become commands.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -19,17 +19,17 @@ struct Fixture<'a> {
     queue: ur_queue_handle_t,
 }
 
-/// What a native command's function is called with.
+/// The data of a native command's function.
 struct Call<'a> {
     driver: &'a FakeDriver,
-    /// Whose native object it adds to.
+    /// The command buffer whose native object the function adds to.
     buffer: Buffer,
     set: Option<Set>,
     calls: u32,
 }
 
 unsafe extern "C" fn record(data: *mut c_void) {
-    // SAFETY: a test's, which waits for the call.
+    // SAFETY: the pointer is to the test's data, and the test waits for the call.
     let call = unsafe { &mut *data.cast::<Call<'_>>() };
     call.calls += 1;
     if let Some(set) = &call.set {
@@ -116,7 +116,7 @@ impl<'a> Fixture<'a> {
         point
     }
 
-    /// A native command; how often its function was called.
+    /// Appends a native command. Returns how often its function was called.
     fn try_append(
         &self,
         buffer: Buffer,
@@ -154,7 +154,7 @@ impl<'a> Fixture<'a> {
         point.expect("appended")
     }
 
-    /// Makes it ready, runs it so often, and lets it go; how many graphs that launched.
+    /// Finalizes the buffer, enqueues it several times and releases it. Returns the number of launched graphs.
     fn run(&self, buffer: Buffer, times: u64) -> u64 {
         let code = ur!(CommandBufferExp.pfnFinalizeExp(buffer));
         assert_eq!(code, UR_RESULT_SUCCESS);
@@ -171,9 +171,9 @@ impl<'a> Fixture<'a> {
         launched
     }
 
-    /// The bytes now, which are zero afterwards.
+    /// Returns the bytes and zeroes them.
     fn bytes(&self) -> [u8; BYTES] {
-        // SAFETY: host memory of that size, with nothing pending.
+        // SAFETY: the host memory has that size, and no command is pending.
         unsafe {
             self.test_context
                 .memory
@@ -193,7 +193,7 @@ fn release(buffer: Buffer) {
     assert_eq!(code, UR_RESULT_SUCCESS);
 }
 
-/// Bytes in stretches of so many.
+/// Bytes in runs of these lengths.
 fn stretches(stretches: &[(usize, u8)]) -> [u8; BYTES] {
     let bytes = stretches
         .iter()
@@ -256,7 +256,7 @@ fn one_that_is_alone_is_launched_by_itself() {
     );
 }
 
-/// A command is what its child held when it was appended.
+/// A command has the content that its child had when it was appended.
 #[test]
 fn a_child_may_grow_and_serve_again() {
     alone("tests::record::a_child_may_grow_and_serve_again", || {
@@ -276,14 +276,14 @@ fn a_child_may_grow_and_serve_again() {
         assert_eq!(fixture.bytes(), stretches(&[(8, 1)]));
         assert_eq!(fixture.run(two, 1), 1);
         assert_eq!(fixture.bytes(), stretches(&[(8, 1), (8, 2)]));
-        // By itself it is a buffer as any other.
+        // The child itself is a buffer like any other.
         assert_eq!(fixture.run(child, 1), 1);
         assert_eq!(fixture.bytes(), stretches(&[(8, 1), (8, 2), (8, 3)]));
         fixture.end();
     });
 }
 
-/// What is added to a buffer's own object runs beside its other commands.
+/// Commands that are added to a buffer's native object run with its other commands.
 #[test]
 fn a_buffer_s_own_object_is_part_of_it() {
     alone("tests::record::a_buffer_s_own_object_is_part_of_it", || {
@@ -296,7 +296,7 @@ fn a_buffer_s_own_object_is_part_of_it() {
         assert_eq!(native(buffer), graph, "it stays the same");
         assert_eq!(fixture.run(buffer, 1), 1);
         assert_eq!(fixture.bytes(), stretches(&[(8, 1), (8, 2)]));
-        // None for what holds commands already.
+        // A buffer with commands has no native object.
         fixture.fill(other, 1, 0, 8, &[]);
         assert_eq!(native_of(other), Err(UR_RESULT_ERROR_UNSUPPORTED_FEATURE));
         fixture.run(other, 1);
@@ -321,7 +321,7 @@ fn what_is_refused_calls_nobody() {
         let point = fixture.fill(full, 1, 0, 8, &[]);
         refused(buffer, &[], UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_EXP);
         refused(full, &[], UR_RESULT_ERROR_UNSUPPORTED_FEATURE);
-        // Nor one that has an object, and commands besides.
+        // A buffer with a native object and other commands is refused as a child, too.
         let both = fixture.buffer(false);
         native(both);
         fixture.fill(both, 1, 0, 8, &[]);
@@ -337,7 +337,7 @@ fn what_is_refused_calls_nobody() {
         release(child);
         driver.fail_each("cuGraphCreate", 2);
         refused(null_mut(), &[], UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
-        // The copy is made of what the function has added.
+        // The graph is copied with the nodes that the function has added.
         driver.fail_each("cuGraphClone", 2);
         let found = fixture.try_append(buffer, null_mut(), None, &[]);
         assert_eq!(found, (Err(UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY), 1));
@@ -353,7 +353,7 @@ fn what_is_refused_calls_nobody() {
     });
 }
 
-/// Where a graph cannot be one node of another, it is launched between the commands around it.
+/// A graph that cannot be a node of another is launched between the commands around it.
 #[test]
 fn a_graph_that_fits_in_none_is_launched_between() {
     alone(
@@ -383,8 +383,7 @@ fn a_graph_that_fits_in_none_is_launched_between() {
     );
 }
 
-/// Of the commands that one waits for, the driver is told of those that it does not follow anyway: its
-/// cost is by the edge.
+/// The driver gets only edges that other edges do not imply, since its cost is per edge.
 #[test]
 fn edges_that_others_imply_are_left_out() {
     const COMMANDS: usize = 2000;
@@ -398,7 +397,7 @@ fn edges_that_others_imply_are_left_out() {
             let before = &points[at.saturating_sub(64)..];
             points.push(fixture.fill(buffer, at as u8, 0, 8, before));
         }
-        // Beside the chain, and behind both.
+        // One command is independent of the chain, and one waits for both.
         let beside = fixture.fill(buffer, 7, 8, 8, &[]);
         fixture.fill(buffer, 9, 16, 8, &[points[3], points[COMMANDS - 1], beside]);
         driver.reset();

@@ -1,5 +1,5 @@
-//! A function of the user's finds the context of what it is about current, and may use the driver. The
-//! thread it ran on has afterwards what it had.
+//! User functions: the context of their subject is current, and they may use the driver. Afterwards the
+//! thread's current context is as it was.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -13,7 +13,7 @@ use super::fake_driver::{FakeDriver, adapter, alone, devices, ur};
 const FIRST: usize = 0x1000;
 const SECOND: usize = 0x1010;
 
-/// What a function saw: the context that was current, and how often it was called.
+/// The current context that a function found, and the number of its calls.
 struct Seen<'a> {
     driver: &'a FakeDriver,
     context: AtomicUsize,
@@ -23,7 +23,7 @@ struct Seen<'a> {
 impl Seen<'_> {
     fn query(&self) {
         self.context.store(self.driver.current(), Ordering::SeqCst);
-        // As a runtime does that is told to use another device.
+        // A runtime that switches to another device does this.
         self.driver.set_current(0xdef0);
         self.calls.fetch_add(1, Ordering::SeqCst);
     }
@@ -32,7 +32,7 @@ impl Seen<'_> {
         std::ptr::from_ref(self).cast_mut().cast()
     }
 
-    /// That one more call was made, with this context.
+    /// Asserts one more call, with this current context.
     fn check(&self, what: &str, context: usize) {
         assert_eq!(self.calls.swap(0, Ordering::SeqCst), 1, "calls of {what}");
         let seen = self.context.swap(0, Ordering::SeqCst);
@@ -41,12 +41,12 @@ impl Seen<'_> {
 }
 
 unsafe extern "C" fn alone_with_data(data: *mut c_void) {
-    // SAFETY: a test's, which waits for the call.
+    // SAFETY: the pointer is to the test's data, and the test waits for the call.
     unsafe { &*data.cast::<Seen<'_>>() }.query();
 }
 
 unsafe extern "C" fn native(_: ur_queue_handle_t, data: *mut c_void) {
-    // SAFETY: a test's, which waits for the call.
+    // SAFETY: the pointer is to the test's data, and the test waits for the call.
     unsafe { alone_with_data(data) }
 }
 
