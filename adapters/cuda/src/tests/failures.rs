@@ -89,9 +89,9 @@ fn recorded(
 }
 
 unsafe extern "C" fn until_signalled(reported: *mut c_void) {
-    // SAFETY: the receiver outlives the task, which is waited for.
+    // SAFETY: the pointer is to the receiver, which outlives the task.
     let reported = unsafe { &*reported.cast::<Receiver<()>>() };
-    // A receiver that is gone has already reported.
+    // A dropped sender counts as a signal.
     let _ = reported.recv();
 }
 

@@ -51,7 +51,7 @@ unsafe extern "C" fn native(_: ur_queue_handle_t, data: *mut c_void) {
 }
 
 unsafe extern "C" fn called_back(_: ur_event_handle_t, _: ur_execution_info_t, data: *mut c_void) {
-    // SAFETY: a test's, which waits for the call.
+    // SAFETY: the pointer is to the test's data, and the test waits for the call.
     unsafe { alone_with_data(data) }
 }
 
@@ -79,7 +79,8 @@ fn every_function_finds_its_context() {
     });
 }
 
-/// Has a function called for each reason that there is, about a device whose context is `inside`.
+/// Makes the adapter call a user function of each kind, on a device whose context is `inside`.
+
 fn each(driver: &FakeDriver, at: usize, inside: usize, after: &dyn Fn(&str)) {
     let seen = Seen {
         driver,
@@ -177,7 +178,7 @@ fn each(driver: &FakeDriver, at: usize, inside: usize, after: &dyn Fn(&str)) {
     ok(ur!(Queue.pfnFinish(queue)));
     ok(ur!(Queue.pfnRelease(queue)));
     ok(ur!(Context.pfnRelease(context)));
-    // A thread of ours may hold the context a little longer.
+    // A thread of the adapter may hold the context a little longer.
     while seen.calls.load(Ordering::SeqCst) == 0 {
         std::thread::yield_now();
     }
@@ -186,8 +187,8 @@ fn each(driver: &FakeDriver, at: usize, inside: usize, after: &dyn Fn(&str)) {
     ok(ur!(Adapter.pfnRelease(adapter)));
 }
 
-/// Where the context cannot be made current, a native command's function is not called, and the command
-/// fails; nothing is left behind.
+/// If the context cannot be made current, a native command's function is not called, and the command fails
+/// and leaks nothing.
 #[test]
 fn no_native_command_runs_without_it() {
     let name = "tests::user::no_native_command_runs_without_it";
