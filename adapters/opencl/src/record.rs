@@ -12,6 +12,7 @@ use opencl_sys::*;
 use ur::abi::UR_RESULT_ERROR_UNSUPPORTED_FEATURE;
 use ur::object::{Error, Object, Result, ensure};
 use ur::stream::{Compiled, Devices, Step, Timestamps, Work};
+use ur::timeline::rank;
 use ur::timeline::sync::Mutex;
 
 use crate::OpenCl;
@@ -281,7 +282,7 @@ struct Recorded {
     /// The native command of each command.
     commands: Vec<Mutable>,
     /// The commands, for a queue on which the driver refuses the buffer. They hold the buffer's resources.
-    works: Mutex<Vec<Work<OpenCl>>>,
+    works: Mutex<Vec<Work<OpenCl>>, { rank::RECORDED }>,
     /// The lane that the buffer was created for.
     _lane: Arc<Lane>,
 }
