@@ -1,24 +1,24 @@
-//! Tests of the adapter through its own table, over the scripted driver of `scripted/`. They need no GPU,
-//! and any call of the driver may fail.
+//! Tests of the adapter through its own table, over the fake driver of `scripted/`.
 //!
-//! `fake_driver` opens the library and runs each test in its own process, since an adapter looks for its
-//! driver once. `test_context` is a context with memory. `workload` calls a part of each function group.
+//! No GPU is needed, and any call of the driver may fail. `fake_driver` opens the library and runs tests in
+//! processes of their own, since an adapter looks for its driver once. `test_context` is a context with
+//! memory. `workload` uses a part of everything that a client uses.
 //!
 //! | module | tests |
 //! |---|---|
 //! | `current` | the current context after each call |
 //! | `failures` | commands that fail on the device |
-//! | `faults` | each driver call failing once |
+//! | `faults` | each call of the driver failing once |
 //! | `graph` | command buffers |
-//! | `host_memory` | buffers over the host's memory |
+//! | `host_memory` | buffers over host memory |
 //! | `launch` | drivers with one launch function or two |
 //! | `link` | links that fail |
 //! | `mailbox` | small fills |
 //! | `marks` | recorded events of streams |
-//! | `native` | the driver's pools |
+//! | `native` | the driver's own pools |
 //! | `other_devices` | memory of other devices |
 //! | `record` | native commands of command buffers |
-//! | `user` | user functions |
+//! | `user` | functions of the user |
 
 mod current;
 mod failures;

@@ -1,8 +1,8 @@
-//! Tests of the adapter through its own table, over the scripted OpenCL of `scripted/`. They need no
-//! driver, and any call of OpenCL may fail.
+//! Tests of the adapter through its own table, over the fake OpenCL library of `scripted/`.
 //!
-//! `fake_driver` opens the library and runs each test in its own process, since an adapter looks for
-//! OpenCL once. `workload` calls a part of each function group.
+//! No driver is needed, and any call of OpenCL may fail. `fake_driver` opens the library and runs tests in
+//! processes of their own, since an adapter looks for OpenCL once. `workload` uses a part of everything that
+//! a client uses.
 
 mod at_once;
 mod discovery;

@@ -1,4 +1,4 @@
-//! The scripted library's controls, and tests in processes of their own.
+//! The fake driver as a test uses it, and tests in processes of their own.
 
 use std::env;
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -16,7 +16,7 @@ macro_rules! ur {
     ($table:ident.$slot:ident($($arg:expr),* $(,)?)) => {{
         let table = <crate::Cuda as ur::hal::Exported>::table();
         let function = table.$table.$slot.expect("no slot is null");
-        // SAFETY: handles and pointers are valid, or such that the call refuses them.
+        // SAFETY: live handles and pointers, or ones that the call refuses.
         unsafe { function($($arg),*) }
     }};
 }
@@ -44,7 +44,7 @@ ur::dl::symbols! {
     }
 }
 
-/// The driver's description of a fill.
+/// The driver's structure for a fill.
 #[repr(C)]
 pub struct Set {
     pub dst: u64,
@@ -55,10 +55,10 @@ pub struct Set {
     pub height: usize,
 }
 
-/// The opened scripted library. Every later search for the driver in this process finds it.
+/// The open fake driver. From now on, a search for the driver in this process finds it.
 pub struct FakeDriver(Control);
 
-/// The library's path: Cargo puts it beside this program.
+/// Cargo puts the library beside this program.
 fn library() -> PathBuf {
     let own = env::current_exe().expect("this program");
     let folder = own.parent().expect("a folder").to_owned();
@@ -71,23 +71,23 @@ impl FakeDriver {
         Self(Control::from_library(library).expect("its functions"))
     }
 
-    /// Makes the nth call from now fail, and resets earlier settings.
+    /// Makes the nth call from now fail, and resets the state.
     pub fn fail(&self, nth: u64, code: u32) {
-        // SAFETY: a null name stands for any call.
+        // SAFETY: the name is null.
         unsafe { (self.0.scripted_fail)(Fault { nth, code }, null()) };
     }
 
     /// Makes every call of one function fail.
     pub fn fail_each(&self, name: &str, code: u32) {
         let name = CString::new(name).expect("a name");
-        // SAFETY: the name is a C string.
+        // SAFETY: a C string.
         unsafe { (self.0.scripted_fail)(Fault { nth: EACH, code }, name.as_ptr()) };
     }
 
-    /// Makes the nth call of one function from now fail, and counts the calls of that function alone.
+    /// Makes the nth call of one function from now fail, and counts the calls of this function alone.
     pub fn fail_nth(&self, name: &str, nth: u64, code: u32) {
         let name = CString::new(name).expect("a name");
-        // SAFETY: the name is a C string.
+        // SAFETY: a C string.
         unsafe { (self.0.scripted_fail)(Fault { nth, code }, name.as_ptr()) };
     }
 
@@ -96,7 +96,7 @@ impl FakeDriver {
         self.fail_nth(name, 0, 0);
     }
 
-    /// Number of calls of one function while `run` runs. Asserts that no call was one that the driver forbids.
+    /// The number of driver calls while `run` runs. None of them may be a forbidden one.
     pub fn calls(&self, name: &str, run: impl FnOnce()) -> u64 {
         self.count(name);
         run();
@@ -111,22 +111,22 @@ impl FakeDriver {
         self.fail(0, 0);
     }
 
-    /// Sets the number of devices, before the adapter looks for them.
+    /// Sets the number of devices. It must be called before the adapter looks for them.
     pub fn devices(&self, count: usize) {
         (self.0.scripted_devices)(count);
     }
 
-    /// Sets whether streams and events are accepted under any current context, as by newer drivers.
+    /// Sets whether streams and events are accepted under any current context, as newer drivers do.
     pub fn anywhere(&self, anywhere: bool) {
         (self.0.scripted_anywhere)(anywhere);
     }
 
-    /// Makes a range memory of the second device, which streams of other devices do not reach.
+    /// Declares a range of memory to be the second device's, which other devices' streams cannot access.
     pub fn elsewhere(&self, start: *mut c_void, bytes: usize) {
         (self.0.scripted_elsewhere)(start.expose_provenance(), bytes);
     }
 
-    /// Begins a foreign capture of a stream of the adapter or of another one, or ends it.
+    /// Begins or ends a capture by foreign code, of a stream of the adapter or of another one.
     pub fn capture(&self, stream: Option<usize>) {
         (self.0.scripted_capture)(stream.unwrap_or(0));
     }
@@ -137,9 +137,9 @@ impl FakeDriver {
 
     pub fn report(&self) -> String {
         let mut buffer = vec![0; 4096];
-        // SAFETY: the buffer has that many bytes.
+        // SAFETY: the output has room for this many bytes.
         unsafe { (self.0.scripted_report)(buffer.as_mut_ptr(), buffer.len()) };
-        // SAFETY: the call ends the text with 0.
+        // SAFETY: the call terminates the text with a NUL.
         let text = unsafe { CStr::from_ptr(buffer.as_ptr()) };
         text.to_string_lossy().into_owned()
     }
@@ -149,7 +149,7 @@ impl FakeDriver {
         let (mut node, mut context) = (null_mut(), null_mut());
         let mut primary = null_mut();
         let graph = std::ptr::with_exposed_provenance_mut(graph);
-        // SAFETY: the graph is alive, the handle is writable, and the description is the test's.
+        // SAFETY: room for handles, a live graph, and a readable description.
         let code = unsafe {
             (self.0.cuDevicePrimaryCtxRetain)(&mut primary, 0);
             (self.0.cuCtxPushCurrent_v2)(primary);
@@ -161,28 +161,27 @@ impl FakeDriver {
         assert_eq!(code, 0);
     }
 
-    /// The context that is current on this thread.
+    /// The calling thread's current context.
     pub fn current(&self) -> usize {
         let mut context = null_mut();
-        // SAFETY: the handle is writable.
+        // SAFETY: room for a handle.
         unsafe { (self.0.cuCtxGetCurrent)(&mut context) };
         context.addr()
     }
 
-    /// Pushes a context, as an application may.
+    /// Makes a context current, as an application may.
     pub fn make_current(&self, context: usize) {
-        // SAFETY: the scripted library dereferences no context.
+        // SAFETY: the scripted library does not access contexts.
         unsafe { (self.0.cuCtxPushCurrent_v2)(std::ptr::without_provenance_mut(context)) };
     }
 
     /// Replaces the current context.
     pub fn set_current(&self, context: usize) {
-        // SAFETY: the scripted library dereferences no context.
+        // SAFETY: the scripted library does not access contexts.
         unsafe { (self.0.cuCtxSetCurrent)(std::ptr::without_provenance_mut(context)) };
     }
 
-    /// Asserts that no object is alive once the adapter's threads have released theirs, and that no call was
-    /// one that the driver forbids.
+    /// Checks that no object is alive, once the adapter's threads have ended, and that no call was forbidden.
     pub fn check_end(&self, when: &str) {
         let end = Instant::now() + Duration::from_secs(10);
         while self.query().live > 0 && Instant::now() < end {
@@ -197,7 +196,7 @@ impl FakeDriver {
     }
 }
 
-/// The adapter, with a reference.
+/// The one adapter, with a reference.
 pub fn adapter() -> ur_adapter_handle_t {
     let (mut adapter, mut count) = (null_mut(), 0);
     let code = ur!(Adapter.pfnGet(1, &mut adapter, &mut count));
@@ -226,13 +225,14 @@ pub fn devices(adapter: ur_adapter_handle_t) -> Vec<ur_device_handle_t> {
 
 const ALONE: &str = "SCRIPTED_ALONE";
 
-/// Runs a test in its own process. `name` is its path in this crate.
+/// Runs a test in a process of its own. `name` is its path in this crate.
 pub fn alone(name: &str, test: impl FnOnce()) {
     alone_with(name, &[], test);
 }
 
-/// Runs a test in its own process with variables in its environment. Returns the process's standard error,
-/// and nothing in that process itself.
+/// Runs a test in a process with these environment variables.
+///
+/// Returns the standard error of that process. Within that process itself it returns `None`.
 pub fn alone_with(name: &str, variables: &[(&str, &str)], test: impl FnOnce()) -> Option<String> {
     if env::var_os(ALONE).is_some_and(|own| own == name) {
         test();

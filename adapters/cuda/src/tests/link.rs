@@ -8,7 +8,7 @@ use ur::abi::*;
 use super::fake_driver::{FakeDriver, alone, ur};
 use super::test_context::TestContext;
 
-/// A refused link creates no program, and the linker's log is the adapter's last error.
+/// A failed link gives no program, and the message of the driver's linker is the adapter's last error.
 #[test]
 fn a_failed_link_says_why() {
     alone("tests::link::a_failed_link_says_why", || {
@@ -49,7 +49,7 @@ fn a_failed_link_says_why() {
             "a program all the same"
         );
         let (code, said) = ur::object::last_error();
-        // SAFETY: the message stays valid until this thread's next failure.
+        // SAFETY: valid until this thread's next failure.
         let said = unsafe { CStr::from_ptr(said) };
         assert_eq!(
             (code, said),

@@ -1,4 +1,5 @@
-//! Commands on device memory of another device of the context: they are refused as unsupported.
+//! Memory of one device used by commands of another one in the context: an unsupported feature, whatever the
+//! command.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -167,7 +168,7 @@ impl Fixture {
         ]
     }
 
-    /// Asserts each command's result, several times.
+    /// Checks the result of each command, several times.
     fn check(&self, memory: *mut c_void, code: ur_result_t, whose: &str) {
         for _ in 0..2 {
             for (name, answer) in self.answers(memory) {
@@ -179,8 +180,8 @@ impl Fixture {
 }
 
 #[test]
-fn memory_of_another_device_is_a_feature() {
-    let name = "tests::other_devices::memory_of_another_device_is_a_feature";
+fn memory_of_another_device_is_unsupported() {
+    let name = "tests::other_devices::memory_of_another_device_is_unsupported";
     alone(name, || {
         let driver = FakeDriver::open();
         driver.devices(2);
@@ -260,7 +261,7 @@ fn memory_of_another_device_is_a_feature() {
                 );
                 fixture.check(memory[own], UR_RESULT_SUCCESS, "its own again");
             }
-            // A hint may have no effect.
+            // Hints may have no effect.
             let (q, memory, none) = (fixture.queue, fixed[other], null_mut());
             let flags = ur_usm_migration_flags_t(0);
             ok(ur!(Enqueue.pfnUSMPrefetch(
@@ -303,8 +304,9 @@ fn memory_of_another_device_is_a_feature() {
     });
 }
 
-/// For memory that the adapter does not know, the driver's refusal becomes unsupported. Other refusals keep
-/// their code.
+/// The driver reports memory unknown to the adapter by refusing a command.
+///
+/// A command that it refuses for another reason keeps its error.
 #[test]
 fn the_driver_reports_other_memory() {
     let name = "tests::other_devices::the_driver_reports_other_memory";

@@ -1,5 +1,6 @@
-//! A client's calls of each function group, on one device or several. After a failed step it continues without
-//! that step's object. In the end it releases everything, the adapter included.
+//! A part of everything that a client uses, on one device or several.
+//!
+//! A step that fails does not stop the workload. In the end it releases everything, including the adapter.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -13,7 +14,7 @@ use super::fake_driver::{adapter, devices, ur};
 pub struct Steps<'a> {
     answers: Vec<(&'static str, ur_result_t)>,
     after: &'a dyn Fn(&'static str),
-    /// Whether the data read back is right.
+    /// Whether the data that was read back is right.
     pub right: bool,
 }
 
@@ -39,10 +40,11 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// Bytes of each piece of memory.
+/// Bytes of each allocation.
 pub const SIZE: usize = 4096;
 
-/// A step that creates an object. It adds the output argument. Null if the call fails.
+/// A step that makes an object: the output is added as its last argument. The handle is null if the step
+/// fails.
 macro_rules! make {
     ($steps:ident, $name:literal, $table:ident.$slot:ident($($arg:expr),*)) => {{
         let mut made = null_mut();
@@ -52,8 +54,7 @@ macro_rules! make {
     }};
 }
 
-/// A step that enqueues a command behind those of these events that are not null. Returns its event, or null
-/// if it failed.
+/// A command that waits for the events that exist. Its event is null if it failed.
 macro_rules! enqueue {
     ($steps:ident, $name:literal, $waits:expr, $table:ident.$slot:ident($($arg:expr),*)) => {{
         let waits: Vec<ur_event_handle_t> = $waits;
@@ -69,7 +70,7 @@ macro_rules! enqueue {
 pub(super) use {enqueue, make};
 
 pub unsafe extern "C" fn task(data: *mut c_void) {
-    // SAFETY: the pointer is to the workload's counter, which outlives the task.
+    // SAFETY: the workload's own counter, which lives until the workload has waited for the task.
     let count = unsafe { &*data.cast::<AtomicU32>() };
     std::thread::sleep(std::time::Duration::from_millis(1));
     count.fetch_add(1, Ordering::SeqCst);
@@ -77,7 +78,7 @@ pub unsafe extern "C" fn task(data: *mut c_void) {
 
 unsafe extern "C" fn native(queue: ur_queue_handle_t, _: *mut c_void) {
     let mut handle = 0;
-    // The script decides whether the call fails.
+    // A failure by script is expected.
     let _ = ur!(Queue.pfnGetNativeHandle(queue, null_mut(), &mut handle));
 }
 
@@ -86,7 +87,7 @@ pub fn play(after: &dyn Fn(&'static str)) -> Steps<'_> {
     play_on(after, &[0])
 }
 
-/// Runs the workload in a context of these devices, with queues on the first and the last.
+/// Runs the workload in a context over some of the devices. Its queues are on the first and the last of them.
 pub fn play_on<'a>(after: &'a dyn Fn(&'static str), places: &[usize]) -> Steps<'a> {
     let mut steps = Steps::new(after);
     let adapter = adapter();
@@ -124,7 +125,7 @@ fn with_queues(steps: &mut Steps, context: ur_context_handle_t, devices: &[ur_de
         Queue.pfnCreate(context, last, &loose)
     );
     if !one.is_null() && !two.is_null() {
-        // A device cannot use another device's memory yet.
+        // A device's memory is not accessible to another device yet.
         let own = if device == last { two } else { one };
         on_usm(steps, (context, device), one, own);
         on_buffers(steps, context, one);
@@ -192,7 +193,7 @@ fn on_usm(
         );
         if !copied.is_null() {
             let waited = steps.record("urEventWait", ur!(Event.pfnWait(1, &copied)));
-            // SAFETY: the host memory has that size, and no command writes it any more.
+            // SAFETY: host memory of that size, which no command writes any more.
             let read = unsafe { std::slice::from_raw_parts(host.cast::<u8>(), SIZE) };
             let odd = read[..99].chunks(3).all(|three| three == odd);
             let rest = read[99..].iter().all(|byte| *byte == 7);
@@ -344,7 +345,7 @@ fn with_program(
     steps.record("urProgramRelease", ur!(Program.pfnRelease(program)));
 }
 
-/// `own`: the queue on the device whose memory commands may use.
+/// `own` uses the memory of a device.
 fn asynchronous(
     steps: &mut Steps,
     one: ur_queue_handle_t,
@@ -416,7 +417,7 @@ fn on_the_host(steps: &mut Steps, one: ur_queue_handle_t, two: ur_queue_handle_t
             steps.record("urEventWait", ur!(Event.pfnWait(1, &event)));
         }
     }
-    // A task without an event may still run.
+    // A task whose event was not made may still run.
     for queue in [one, two] {
         steps.record("urQueueFinish", ur!(Queue.pfnFinish(queue)));
     }

@@ -1,4 +1,4 @@
-//! The scripted library's controls, and tests in processes of their own.
+//! The fake OpenCL library as a test uses it, and tests in processes of their own.
 
 use std::env;
 use std::ffi::{CStr, CString, OsString, c_char};
@@ -18,7 +18,7 @@ macro_rules! ur {
     ($table:ident.$slot:ident($($arg:expr),* $(,)?)) => {{
         let table = <crate::OpenCl as ur::hal::Exported>::table();
         let function = table.$table.$slot.expect("no slot is null");
-        // SAFETY: handles and pointers are valid, or such that the call refuses them.
+        // SAFETY: live handles and pointers, or ones that the call refuses.
         unsafe { function($($arg),*) }
     }};
 }
@@ -37,10 +37,10 @@ ur::dl::symbols! {
     }
 }
 
-/// The opened scripted library. Every later search for OpenCL in this process finds it.
+/// The open fake library. From now on, a search for OpenCL in this process finds it.
 pub struct FakeDriver(Control);
 
-/// The library's path: Cargo puts it beside this program.
+/// Cargo puts the library beside this program.
 pub fn library() -> PathBuf {
     let own = env::current_exe().expect("this program");
     let folder = own.parent().expect("a folder").to_owned();
@@ -57,13 +57,13 @@ impl FakeDriver {
         (self.0.scripted_shape)(shape);
     }
 
-    /// Makes the nth call from now fail, and resets earlier settings.
+    /// Makes the nth call from now fail, and resets the state.
     pub fn fail(&self, nth: u64, code: cl_int) {
-        // SAFETY: a null name stands for any call.
+        // SAFETY: the name is null.
         unsafe { (self.0.scripted_fail)(Fault { nth, code }, null()) };
     }
 
-    /// Makes the nth command of a type from now fail on the device.
+    /// Makes the nth command of a type from now fail when it runs.
     pub fn fail_command(&self, kind: cl_command_type, nth: u64, code: cl_int) {
         (self.0.scripted_fail_command)(kind, Fault { nth, code });
     }
@@ -71,7 +71,7 @@ impl FakeDriver {
     /// Makes every call of one function fail.
     pub fn fail_each(&self, name: &str, code: cl_int) {
         let name = CString::new(name).expect("a name");
-        // SAFETY: the name is a C string.
+        // SAFETY: a C string.
         unsafe { (self.0.scripted_fail)(Fault { nth: EACH, code }, name.as_ptr()) };
     }
 
@@ -86,20 +86,20 @@ impl FakeDriver {
 
     pub fn report(&self) -> String {
         let mut buffer = vec![0; 4096];
-        // SAFETY: the buffer has that many bytes.
+        // SAFETY: the output has room for this many bytes.
         unsafe { (self.0.scripted_report)(buffer.as_mut_ptr(), buffer.len()) };
-        // SAFETY: the call ends the text with 0.
+        // SAFETY: the call terminates the text with a NUL.
         let text = unsafe { CStr::from_ptr(buffer.as_ptr()) };
         text.to_string_lossy().into_owned()
     }
 
-    /// Asserts that no object is alive, and that no call was one that OpenCL forbids.
+    /// Checks that no object is alive and that no call was forbidden.
     pub fn check_end(&self, when: &str) {
         self.check_live(0, when);
     }
 
-    /// Asserts that `count` objects are alive once the adapter's threads have released theirs, and that no
-    /// call was one that OpenCL forbids.
+    /// Checks the number of live objects, once the adapter's threads have ended, and that no call was
+    /// forbidden.
     pub fn check_live(&self, live: usize, when: &str) {
         let end = Instant::now() + Duration::from_secs(10);
         while self.query().live > live && Instant::now() < end {
@@ -115,7 +115,7 @@ impl FakeDriver {
     }
 }
 
-/// The adapter, if there is one.
+/// The one adapter, if OpenCL has a device for it.
 pub fn adapter() -> Option<ur_adapter_handle_t> {
     let (mut adapter, mut count) = (null_mut(), 0);
     let code = ur!(Adapter.pfnGet(1, &mut adapter, &mut count));
@@ -136,8 +136,9 @@ pub fn device(adapter: ur_adapter_handle_t) -> ur_device_handle_t {
 
 const ALONE: &str = "SCRIPTED_ALONE";
 
-/// Runs a test in its own process. `name` is its path in this crate, `variables` the process's
-/// environment.
+/// Runs a test in a process of its own.
+///
+/// `name` is its path in this crate; `variables` are the process's environment variables.
 pub fn alone(name: &str, variables: &[(&str, OsString)], test: impl FnOnce()) {
     if env::var_os(ALONE).is_some_and(|own| own == name) {
         return test();
@@ -161,7 +162,8 @@ pub fn alone(name: &str, variables: &[(&str, OsString)], test: impl FnOnce()) {
     );
 }
 
-/// A folder with a file of OpenCL's name, and the variable by which it is found first. Deleted on drop.
+/// A folder with a file by OpenCL's name, and the variable that makes the loader find it first. It is removed
+/// on drop.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -181,7 +183,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // It lies in the system's folder for temporary files.
+        // The removal may fail, which leaves a file in the temporary folder.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

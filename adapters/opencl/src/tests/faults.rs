@@ -1,4 +1,4 @@
-//! Fault injection: each OpenCL call fails once while the workload runs.
+//! Every call of OpenCL fails once, one after the other, while the workload runs.
 
 use opencl_sys::{CL_INVALID_VALUE, CL_OUT_OF_HOST_MEMORY, CL_OUT_OF_RESOURCES, cl_int};
 
@@ -62,7 +62,7 @@ fn each_call_fails_for_no_reason() {
     each_call_fails_with(name, CL_INVALID_VALUE);
 }
 
-/// An error code that no version of OpenCL has.
+/// A code that no version of OpenCL knows.
 #[test]
 fn each_call_fails_with_an_unknown_code() {
     let name = "tests::faults::each_call_fails_with_an_unknown_code";

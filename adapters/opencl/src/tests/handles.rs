@@ -1,4 +1,4 @@
-//! Native handles: their reference counts, and that a refused one stays its owner's.
+//! Native handles: their references, and that a refused one stays its owner's.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -10,7 +10,7 @@ use ur::dl::{Binding, Library};
 use super::fake_driver::{FakeDriver, adapter, alone, device, library, ur};
 
 ur::dl::symbols! {
-    /// OpenCL as another client calls it.
+    /// OpenCL as its own client calls it.
     struct Client {
         required {
             clCreateUserEvent: unsafe extern "C" fn(cl_context, *mut cl_int) -> cl_event,
@@ -92,7 +92,7 @@ fn owned_borrowed_and_refused(
         assert_eq!(made.map(&end), Some(UR_RESULT_SUCCESS));
         if !owned {
             fixture.driver.check_live(before + 1, "kept by its owner");
-            // SAFETY: the owner has a reference.
+            // SAFETY: the owner's own reference.
             assert_eq!(unsafe { release(native) }, CL_SUCCESS);
         }
         fixture.driver.check_live(before, "gone");
@@ -104,7 +104,7 @@ fn buffers() {
     alone("tests::handles::buffers", &[], || {
         let fixture = Fixture::new();
         let make = |client: &Client| {
-            // SAFETY: the context is alive.
+            // SAFETY: a live context.
             unsafe { (client.clCreateBuffer)(fixture.native, 0, 64, null_mut(), null_mut()) }
         };
         let adopt = |native: *mut c_void, owned: bool| {
@@ -134,7 +134,7 @@ fn queues() {
         let fixture = Fixture::new();
         let make = |client: &Client| {
             let (context, device) = (fixture.native, fixture.native_device);
-            // SAFETY: context and device are alive.
+            // SAFETY: a live context and device.
             unsafe { (client.clCreateCommandQueue)(context, device, 0, null_mut()) }
         };
         let adopt = |native: *mut c_void, owned: bool| {
@@ -164,7 +164,7 @@ fn events() {
     alone("tests::handles::events", &[], || {
         let fixture = Fixture::new();
         let make = |client: &Client| {
-            // SAFETY: context and event are alive, and the event is completed once.
+            // SAFETY: a live context, and then a live event, completed once.
             unsafe {
                 let event = (client.clCreateUserEvent)(fixture.native, null_mut());
                 (client.clSetUserEventStatus)(event, CL_COMPLETE);
@@ -196,8 +196,10 @@ fn events() {
     });
 }
 
-/// An adopted event reports the queue over its command queue: an existing one, else a new one, which
-/// lives as long as the event. An event without a command has no queue.
+/// An adopted event reports the queue over its command queue.
+///
+/// If there is none, the adapter makes one that lives as long as the event. An event without a command
+/// reports no queue.
 #[test]
 fn queues_of_events() {
     alone("tests::handles::queues_of_events", &[], || {
@@ -226,14 +228,14 @@ fn queues_of_events() {
         };
         let marked = |queue: cl_command_queue| {
             let mut event = null_mut();
-            // SAFETY: the queue is alive, there is no list, and the event is writable.
+            // SAFETY: a live queue, no list, room for a handle.
             let code =
                 unsafe { (client.clEnqueueMarkerWithWaitList)(queue, 0, null(), &mut event) };
             assert_eq!(code, CL_SUCCESS);
             event
         };
         let before = fixture.driver.query().live;
-        // SAFETY: context and device are alive.
+        // SAFETY: a live context and device.
         let (native, user) = unsafe {
             let (context, device) = (fixture.native, fixture.native_device);
             (
@@ -247,14 +249,14 @@ fn queues_of_events() {
         let made = queue_of(events[0]);
         assert_eq!(native_of(made), native);
         assert_eq!([queue_of(events[0]), queue_of(events[1])], [made; 2]);
-        // A created queue over the command queue is found, too.
+        // A queue made over it meanwhile is reported as well.
         let (mut own, device) = (null_mut(), fixture.device);
         let code = ur!(Queue.pfnCreate(context, device, null(), &mut own));
         assert_eq!(code, UR_RESULT_SUCCESS);
         let third = marked(native_of(own));
         let last = adopt(third);
         assert_eq!(queue_of(last), own);
-        // SAFETY: the client owns the references, and the event is completed once.
+        // SAFETY: the client's own references; the event is completed once.
         unsafe {
             assert_eq!((client.clSetUserEventStatus)(user, CL_COMPLETE), CL_SUCCESS);
             assert_eq!((client.clReleaseCommandQueue)(native), CL_SUCCESS);
@@ -274,11 +276,11 @@ fn queues_of_events() {
 }
 
 unsafe extern "C" fn count(data: *mut c_void) {
-    // SAFETY: the pointer is to the test's counter, and the test waits for the call.
+    // SAFETY: the test owns the counter and waits for the call.
     unsafe { *data.cast::<u32>() += 1 };
 }
 
-/// Without native command buffers, native commands are refused.
+/// A driver without command buffers takes no native commands.
 #[test]
 fn no_command_buffers() {
     alone("tests::handles::no_command_buffers", &[], || {

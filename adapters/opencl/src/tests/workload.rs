@@ -1,5 +1,6 @@
-//! A client's calls of each function group, on one device. After a failed step it continues without that
-//! step's object. In the end it releases everything.
+//! A part of everything that a client uses, on one device.
+//!
+//! A step that fails does not stop the workload, which releases everything in the end.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -8,11 +9,11 @@ use ur::abi::*;
 
 use super::fake_driver::ur;
 
-/// The results of the steps.
+/// The result of each step.
 #[derive(Default)]
 pub struct Steps {
     answers: Vec<(&'static str, ur_result_t)>,
-    /// Whether the data read back is right.
+    /// Whether the data that was read back is right.
     pub right: bool,
 }
 
@@ -29,11 +30,12 @@ impl Steps {
     }
 }
 
-/// Bytes of each piece of memory.
+/// Bytes of each allocation.
 const SIZE: usize = 4096;
 
-/// A step that creates an object: `make!(steps, Queue.pfnCreate "urQueueCreate", (context, ...))`. It
-/// adds the output argument. Null if the call fails.
+/// A step that makes an object: `make!(steps, Queue.pfnCreate "urQueueCreate", (context, ...))`.
+///
+/// The output is added as the last argument. The handle is null if the step fails.
 macro_rules! make {
     ($steps:ident, $name:literal, $table:ident.$slot:ident($($arg:expr),*)) => {{
         let mut made = null_mut();
@@ -43,7 +45,7 @@ macro_rules! make {
     }};
 }
 
-/// A step that enqueues a command. Returns its event, or null if it failed.
+/// A command. Its event is null if it failed.
 macro_rules! enqueue {
     ($steps:ident, $name:literal, $table:ident.$slot:ident($($arg:expr),*), $waits:expr) => {{
         let waits: Vec<ur_event_handle_t> = $waits.iter().copied().filter(|e: &ur_event_handle_t| !e.is_null()).collect();
@@ -56,14 +58,14 @@ macro_rules! enqueue {
 }
 
 unsafe extern "C" fn task(data: *mut c_void) {
-    // SAFETY: the pointer is to the workload's counter, which outlives the task.
+    // SAFETY: the workload's own counter, which lives until the workload has waited for the task.
     let count = unsafe { &*data.cast::<std::sync::atomic::AtomicU32>() };
     count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
 }
 
 unsafe extern "C" fn native(queue: ur_queue_handle_t, _: *mut c_void) {
     let mut handle = 0;
-    // The script decides whether the call fails.
+    // A failure by script is expected.
     let _ = ur!(Queue.pfnGetNativeHandle(queue, null_mut(), &mut handle));
 }
 
@@ -177,7 +179,7 @@ fn on_usm(
         );
         if !wall.is_null() {
             steps.record("urEventWait", ur!(Event.pfnWait(1, &wall)));
-            // SAFETY: the memory has that many bytes, and no command writes it any more.
+            // SAFETY: memory of that many bytes, which no command writes any more.
             let bytes = unsafe { std::slice::from_raw_parts(host.cast::<u8>(), SIZE) };
             steps.right = bytes[..3] == odd && bytes[SIZE - 1] == pattern;
         }
@@ -193,7 +195,7 @@ fn on_usm(
         }
         release(steps, &[filled, odd_filled, copied, wall]);
     }
-    // Commands that use the memory end before it is freed, even if a wait for them failed.
+    // The commands that use the memory are complete before its free, even if the wait for them failed.
     for queue in [one, two] {
         steps.record("urQueueFinish", ur!(Queue.pfnFinish(queue)));
     }
@@ -244,7 +246,7 @@ fn on_buffers(steps: &mut Steps, context: ur_context_handle_t, queue: ur_queue_h
         if !read.is_null() {
             steps.right &= data[0] == 9 && data[511] == 9 && data[512] == 3;
         }
-        // The data stays until no command can write to it.
+        // The data is kept until no command can write it.
         steps.record("urQueueFinish", ur!(Queue.pfnFinish(queue)));
         let region = ur_buffer_region_t {
             origin: 0,
@@ -364,7 +366,7 @@ fn with_program(
 }
 
 fn on_the_host(steps: &mut Steps, one: ur_queue_handle_t, two: ur_queue_handle_t) {
-    // The counter outlives the task even after a failure.
+    // The data outlives the task, whatever fails.
     let count: &'static std::sync::atomic::AtomicU32 = Box::leak(Box::default());
     let data = (&raw const *count).cast_mut().cast();
     let none: [ur_event_handle_t; 0] = [];
@@ -441,8 +443,7 @@ fn asynchronous(
             [ready, filled]
         )];
         if waits[0].is_null() {
-            // A refused free leaves the allocation alive.
-
+            // A refused free leaves it alive.
             let code = ur!(USM.pfnFree(context, memory));
             steps.record("urUSMFree", code);
         }

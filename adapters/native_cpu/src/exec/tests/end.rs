@@ -58,7 +58,7 @@ fn a_child_gets_an_error_as_its_threads_are_lost() {
         .expect("the executor runs");
     let clock = Clock::new();
     let (point, _signal) = Completion::host_point(executor.thread_pool(), &clock);
-    // SAFETY: the child calls only the executor and exits without destructors.
+    // SAFETY: the child calls what is under test and leaves without running destructors.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let refused = lane.lane.submit(9, Command::Nothing, None) == Err(Failure::Lost)
@@ -74,11 +74,11 @@ fn a_child_gets_an_error_as_its_threads_are_lost() {
             )
             .is_err();
         executor.stop();
-        // SAFETY: `_exit` takes any status.
+        // SAFETY: ends the child here.
         unsafe { libc::_exit(if refused { 0 } else { 1 }) };
     }
     let mut status = -1;
-    // SAFETY: `child` is a child of this process, and the status is writable.
+    // SAFETY: the child is ours.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(status, 0, "the child hung up or was not refused");
     lane.submit(Command::Nothing)

@@ -1,4 +1,4 @@
-//! What a kernel gets for each work-item: its indices, arguments and local memory.
+//! What work-items see: their place, arguments and local memory.
 
 use super::*;
 use std::ffi::c_void;
@@ -127,7 +127,7 @@ fn values_are_aligned_as_their_size_may_need() {
             // SAFETY: each holds its index in its first byte.
             assert_eq!(unsafe { *address.cast::<u8>() }, index as u8);
         }
-        // SAFETY: the test passes ten arguments; the two that it leaves out are null.
+        // SAFETY: the test passes ten arguments, two of which it left out.
         assert!(unsafe { (*args.add(8)).is_null() && (*args.add(7)).is_null() });
     }
     lane.submit(launch(check, line(1, 1), args))
@@ -147,7 +147,7 @@ fn a_function_of_whole_groups_is_called_once_a_group() {
         groups: [3, 2, 1],
         local: [8, 4, 2],
     };
-    // SAFETY: the kernel only records its state.
+    // SAFETY: the kernel only notes its state.
     let launch = unsafe { Launch::new(record_state, Form::Group, range, args, None) };
     let done = lane.submit(Command::Launch(Arc::new(launch)));
     done.block().expect("the executor runs");

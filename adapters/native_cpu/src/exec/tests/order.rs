@@ -1,4 +1,4 @@
-//! Several lanes: their order, waits and callbacks, the memory that they hold, and the workers that they use.
+//! Lanes beside each other: their order, waits and calls, what they hold, and which workers they use.
 
 use super::*;
 use std::ffi::c_void;
@@ -40,7 +40,7 @@ fn lanes_run_in_order_and_waits_hold_across_them() {
         let mut random = Random(seed * 0x9e37_79b9);
         let mut lanes: Vec<TestLane> = (0..6).map(|_| TestLane::new(&executor)).collect();
         order.lock().expect("no panic").clear();
-        // Each number, with the numbers that must come before it.
+        // Numbers, and for each those that must come before it.
         let mut markers: Vec<(usize, Marker)> = Vec::new();
         let mut before: Vec<Vec<usize>> = Vec::new();
         let mut last = [None; 6];
@@ -101,7 +101,7 @@ fn a_lane_is_idle_with_nothing_to_run_or_to_wait_for() {
     let blocked = lane.submit(Command::Nothing);
     drop(signal);
     blocked.block().expect("the executor runs");
-    // The thread that ran the command may not have released the lane yet.
+    // Whoever ran the command may yet have to see that it was the last.
     while !lane.lane.is_idle() {
         std::thread::yield_now();
     }
@@ -155,7 +155,7 @@ fn a_dropped_lane_still_ends_its_work() {
     assert_eq!(cells[0].load(Ordering::Relaxed), 7);
 }
 
-/// Records its drop.
+/// Says when it goes.
 struct Resource(Arc<AtomicBool>);
 
 impl Drop for Resource {

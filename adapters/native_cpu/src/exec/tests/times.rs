@@ -1,4 +1,4 @@
-//! The timestamps of commands.
+//! What commands tell of their times.
 
 use super::*;
 use std::sync::atomic::{AtomicU64, Ordering};
