@@ -84,7 +84,11 @@ pub trait Adapter<B: Backend>: Body {
         user_data: *mut c_void,
         level: ur_logger_level_t,
     ) -> Result<()> {
-        crate::hal::answers::set_logger_and_level(logger_callback, user_data, level)
+        crate::hal::answers::set_logger_and_level(
+            logger_callback,
+            user_data.expose_provenance(),
+            level,
+        )
     }
     /// Changes the least severity that reaches the function set with `urAdapterSetLoggerCallback`; the normal output keeps its own level.
     ///

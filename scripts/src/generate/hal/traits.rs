@@ -21,7 +21,7 @@ const DEFAULTS: [(&str, &str); 7] = [
     ),
     (
         "urAdapterSetLoggerCallback",
-        "crate::hal::answers::set_logger_and_level(logger_callback, user_data, level)",
+        "crate::hal::answers::set_logger_and_level(logger_callback, user_data.expose_provenance(), level)",
     ),
     (
         "urAdapterSetLoggerCallbackLevel",
