@@ -12,7 +12,7 @@ use std::sync::Arc;
 use opencl_sys::*;
 use ur::abi::UR_RESULT_ERROR_UNSUPPORTED_FEATURE;
 use ur::object::{Error, Object, Result, ensure};
-use ur::stream::{Compiled, Devices, Step, Timestamps, Work};
+use ur::stream::{Compiled, Devices, Progress, Step, Timestamps, Work};
 use ur::timeline::sync::Mutex;
 
 use crate::OpenCl;
@@ -343,11 +343,12 @@ impl Compiled<OpenCl> for Recorded {
         lane: &Arc<Lane>,
         epoch: u64,
         timestamps: Option<Arc<Timestamps>>,
-    ) -> Result<()> {
+    ) -> Result<Progress> {
         let works = self.works.lock();
         lane.submit_recorded(epoch, &works, timestamps, |slot| {
             recorded(self.buffer.enqueue(slot))
-        })
+        })?;
+        Ok(Progress::Pending)
     }
 
     fn update(&self, at: usize, work: &Work<OpenCl>) -> bool {

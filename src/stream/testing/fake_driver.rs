@@ -3,7 +3,7 @@
 use super::vm;
 use crate::abi::*;
 use crate::object::{Error, Result};
-use crate::stream::{CompletionCallback, Kind, Timestamps};
+use crate::stream::{CompletionCallback, Kind, Progress, Timestamps};
 use crate::timeline::Clock;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -98,7 +98,7 @@ impl FakeLane {
         labels: Vec<u32>,
         timestamps: Option<Arc<Timestamps>>,
         tracks: bool,
-    ) -> Result<()> {
+    ) -> Result<Progress> {
         if self.driver.broken.load(Ordering::Relaxed) {
             return Err(Error::new(UR_RESULT_ERROR_DEVICE_LOST));
         }
@@ -120,7 +120,7 @@ impl FakeLane {
             let raise: CompletionCallback = Box::new(move || clock.raise(epoch));
             self.line.callbacks.lock().unwrap().push((epoch, raise));
         }
-        Ok(())
+        Ok(Progress::Pending)
     }
 }
 

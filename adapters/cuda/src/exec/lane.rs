@@ -22,7 +22,6 @@ use super::work;
 use crate::Cuda;
 use crate::cu::sys::{CUcontext, CUstream};
 use crate::cu::{Api, Asking, Code, on_stream};
-use crate::kernel::{Kernel, Ready};
 
 /// An in-order stream. The fields that nearly every command reads are copies.
 pub struct Lane {
@@ -115,55 +114,14 @@ impl Lane {
         self.raw
     }
 
-    pub fn submit(&self, work: Work<Cuda>, timestamps: Option<Arc<Timestamps>>) -> Result<()> {
-        if timestamps.is_none() && !self.stream.is_deferring() {
-            return self.stream.enqueue(work, None);
-        }
-        self.submit_slowly(work, timestamps)
-    }
-
-    /// [`Lane::submit`], where work is deferred or its times are wanted.
+    /// Submits work, now or, where the lane waits for the host, later.
     #[inline(never)]
-    fn submit_slowly(&self, work: Work<Cuda>, timestamps: Option<Arc<Timestamps>>) -> Result<()> {
+    fn submit_any(&self, work: Work<Cuda>, timestamps: Option<Arc<Timestamps>>) -> Result<()> {
         if !self.stream.is_deferring() {
             return self.stream.enqueue(work, timestamps);
         }
         let now = |(work, timestamps)| self.stream.enqueue(work, timestamps);
         self.stream.deferred.submit((work, timestamps), now, Ok)
-    }
-
-    /// Submits a launch that was checked in full.
-    pub fn launch(
-        &self,
-        kernel: &Kernel,
-        ready: &Ready,
-        timestamps: Option<Arc<Timestamps>>,
-    ) -> Result<()> {
-        if timestamps.is_none() && !self.stream.is_deferring() {
-            let gpu = &self.stream.gpu;
-            let _current = gpu.enter()?;
-            return ready.enqueue(kernel.code_of(ready), gpu, self.raw);
-        }
-        self.launch_slowly(kernel, ready, timestamps)
-    }
-
-    #[inline(never)]
-    fn launch_slowly(
-        &self,
-        kernel: &Kernel,
-        ready: &Ready,
-        timestamps: Option<Arc<Timestamps>>,
-    ) -> Result<()> {
-        let stream = &self.stream;
-        let now = |timestamps| {
-            let code = kernel.code_of(ready);
-            stream.enqueue_with(timestamps, |gpu, raw| ready.enqueue(code, gpu, raw))
-        };
-        let later = |timestamps| {
-            let launch = Work::Launch(Arc::new(kernel.to_launch(ready.clone())));
-            Ok((launch, timestamps))
-        };
-        stream.deferred.submit(timestamps, now, later)
     }
 
     /// Calls `run` with the stream and returns its result. If the lane defers its work, `run` gets

@@ -5,9 +5,10 @@ use std::hint::cold_path;
 use std::sync::Arc;
 
 use ur::object::Result;
-use ur::stream::{Progress, Work};
+use ur::stream::{Timestamps, Work};
 
 use super::{Lane, fill};
+use crate::Cuda;
 use crate::cu::{Code, Entered, LAUNCH, check, is_default, is_final};
 use crate::kernel::{Launch, Plain};
 
@@ -41,16 +42,34 @@ impl Lane {
         }
     }
 
+    /// Submits work as the command with this epoch.
     #[inline(always)]
-    pub fn copy(&self, dst: usize, src: usize, bytes: usize) -> Result<Progress> {
+    pub fn submit(
+        &self,
+        epoch: u64,
+        work: Work<Cuda>,
+        timestamps: Option<Arc<Timestamps>>,
+    ) -> Result<()> {
+        match work {
+            Work::Copy { dst, src, bytes } if timestamps.is_none() => self.copy(dst, src, bytes),
+            #[rustfmt::skip]
+            Work::Fill { dst, ref pattern, bytes } if timestamps.is_none() => {
+                self.fill(epoch, dst, pattern, bytes)
+            },
+            work => self.submit_any(work, timestamps),
+        }
+    }
+
+    #[inline(always)]
+    fn copy(&self, dst: usize, src: usize, bytes: usize) -> Result<()> {
         let run = (bytes > 0 && dst != src).then_some(|| {
             // SAFETY: the caller promises both ranges until the command has ended.
             unsafe { (self.api.cuMemcpyAsync)(dst as u64, src as u64, bytes, self.raw) }
         });
-        if let Err(refused) = self.call(run) {
-            self.copy_slowly(refused, dst, src, bytes)?;
+        match self.call(run) {
+            Ok(()) => Ok(()),
+            Err(refused) => self.copy_slowly(refused, dst, src, bytes),
         }
-        Ok(Progress::Pending)
     }
 
     #[cold]
@@ -63,11 +82,11 @@ impl Lane {
         bytes: usize,
     ) -> Result<()> {
         self.may_again(refused, "cuMemcpyAsync", &[dst, src])?;
-        self.submit_slowly(Work::Copy { dst, src, bytes }, None)
+        self.submit_any(Work::Copy { dst, src, bytes }, None)
     }
 
     #[inline(always)]
-    pub fn fill(&self, epoch: u64, dst: usize, pattern: &[u8], bytes: usize) -> Result<Progress> {
+    fn fill(&self, epoch: u64, dst: usize, pattern: &[u8], bytes: usize) -> Result<()> {
         let run = fill::word(dst, pattern, bytes).map(|word| {
             move || {
                 let words = bytes / size_of_val(&word);
@@ -75,10 +94,10 @@ impl Lane {
                 unsafe { (self.api.cuMemsetD32Async)(dst as u64, word, words, self.raw) }
             }
         });
-        if let Err(refused) = self.call(run) {
-            self.fill_slowly(refused, (epoch, dst), pattern, bytes)?;
+        match self.call(run) {
+            Ok(()) => Ok(()),
+            Err(refused) => self.fill_slowly(refused, (epoch, dst), pattern, bytes),
         }
-        Ok(Progress::Pending)
     }
 
     /// [`Lane::fill`] for other patterns, or after the driver refused the call.
@@ -97,38 +116,40 @@ impl Lane {
         let pattern = pattern.into();
         #[rustfmt::skip]
         let work = Work::Fill { dst, pattern, bytes };
-        self.submit_slowly(work, None)
+        self.submit_any(work, None)
     }
 
-    /// Submits a launch that lives only for this call. `make` returns one that can be deferred.
+    /// Submits a plain launch. `make` returns one that can be deferred.
     #[inline(always)]
     pub fn launch_plain(
         &self,
         plain: &mut Plain,
+        timestamps: Option<Arc<Timestamps>>,
         make: impl FnOnce() -> Result<Arc<Launch>>,
-    ) -> Result<Progress> {
+    ) -> Result<()> {
         plain.goes_to(self.raw);
-        if let Err(refused) = self.call(Some(|| plain.enqueue(self.api))) {
-            self.launch_plain_slowly(refused, plain, make)?;
+        let run = timestamps.is_none().then_some(|| plain.enqueue(self.api));
+        match self.call(run) {
+            Ok(()) => Ok(()),
+            Err(refused) => self.launch_slowly(refused, plain, timestamps, make),
         }
-        Ok(Progress::Pending)
     }
 
+    /// [`Lane::launch_plain`] of a deferred or timed launch, or after the driver refused the call.
     #[cold]
     #[inline(never)]
-    fn launch_plain_slowly(
+    fn launch_slowly(
         &self,
         refused: Option<Code>,
         plain: &Plain,
+        timestamps: Option<Arc<Timestamps>>,
         make: impl FnOnce() -> Result<Arc<Launch>>,
     ) -> Result<()> {
-        match self.stream.is_deferring() {
-            true => self.submit_slowly(Work::Launch(make()?), None),
-            false => {
-                self.may_again(refused, LAUNCH, &[])?;
-                let _current = Entered::new(self.api, self.context)?;
-                check(self.api, plain.enqueue(self.api), LAUNCH)
-            }
+        if timestamps.is_some() || self.stream.is_deferring() {
+            return self.submit_any(Work::Launch(make()?), timestamps);
         }
+        self.may_again(refused, LAUNCH, &[])?;
+        let _current = Entered::new(self.api, self.context)?;
+        check(self.api, plain.enqueue(self.api), LAUNCH)
     }
 }
