@@ -15,7 +15,7 @@ use ur::stream::{Deferred, HostPoint, Timestamps, Work};
 
 use super::fill;
 use super::gpu::{Event, Gpu};
-use super::mailbox::{MailboxFills, SmallFill};
+use super::mailbox::{self, MailboxFills, SmallFill};
 use super::marker::{Marker, Point};
 use super::times;
 use super::work;
@@ -221,7 +221,7 @@ impl Stream {
             fill::linear(gpu, raw, dst, pattern, bytes)
         };
         match SmallFill::of(dst, pattern, bytes) {
-            Some(small_fill) if self.alone && !self.deferred.is_open() => {
+            Some(small_fill) if self.alone && !self.deferred.is_open() && mailbox::is_enabled() => {
                 self.mailbox_fills
                     .fill(gpu, (raw, epoch), small_fill, alone)
             }
@@ -301,7 +301,7 @@ impl ur::stream::Stream for Stream {
         let wait = wait.ok_or(Error::unsupported())?;
         let word = point.point.word;
         let _current = self.gpu.enter()?;
-        // SAFETY: `self` is_deferring the stream alive, and the context keeps the word.
+        // SAFETY: `self` keeps the stream alive, and the context keeps the word.
         let code = unsafe { wait(self.raw, word.addr as u64, word.value, AT_LEAST) };
         self.gpu.check(code, "cuStreamWaitValue32")
     }
