@@ -8,9 +8,9 @@ use ur::object::{Error, Object, Result, ensure};
 use ur::stream::{Context, Event, NativeMarker, Queue};
 
 use crate::Cuda;
-use crate::cu::sys::CUstream;
 use crate::device::Device;
 use crate::exec::{self, Gpu, Lane, Marker};
+use crate::vendor::RawStream;
 
 /// `CU_STREAM_NON_BLOCKING`
 const NON_BLOCKING: u32 = 1;
@@ -23,7 +23,7 @@ pub fn adopt_queue(
     properties: Option<&ur_queue_native_properties_t>,
 ) -> Result<Arc<Object<Queue<Cuda>>>> {
     let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
-    let stream: CUstream = ptr::with_exposed_provenance_mut(native);
+    let stream: RawStream = ptr::with_exposed_provenance_mut(native);
     let device = match device {
         Some(device) => device.arc(),
         None => owner(this, stream)?,
@@ -35,7 +35,7 @@ pub fn adopt_queue(
 }
 
 /// The device that a stream belongs to.
-fn owner(this: &Object<Context<Cuda>>, stream: CUstream) -> Result<Arc<Object<Device>>> {
+fn owner(this: &Object<Context<Cuda>>, stream: RawStream) -> Result<Arc<Object<Device>>> {
     let devices = this.devices();
     if stream.is_null() {
         return Ok(Arc::clone(&devices[0]));
@@ -55,7 +55,7 @@ fn owner(this: &Object<Context<Cuda>>, stream: CUstream) -> Result<Arc<Object<De
     found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_CONTEXT))
 }
 
-fn flags(gpu: &Gpu, stream: CUstream) -> Result<ur_queue_flags_t> {
+fn flags(gpu: &Gpu, stream: RawStream) -> Result<ur_queue_flags_t> {
     if stream.is_null() {
         return Ok(UR_QUEUE_FLAG_USE_DEFAULT_STREAM);
     }

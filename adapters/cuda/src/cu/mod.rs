@@ -1,5 +1,5 @@
-//! The CUDA driver itself: its functions as found at run time, its errors, and the current context.
-//! Knows the driver's interface and no Unified Runtime object.
+//! The CUDA driver: its functions as found at run time, its errors, and the current context.
+//! Knows the driver's interface and no object of Unified Runtime.
 
 mod api;
 mod capture;

@@ -4,7 +4,7 @@
 //! few channels, and a waiting stream stops all others on its channel. While one waits, calls that wait
 //! for the device, such as freeing memory, do not return.
 
-mod plain;
+mod submit;
 
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -20,14 +20,13 @@ use super::marker::{Marker, Point};
 use super::times;
 use super::work;
 use crate::Cuda;
-use crate::cu::sys::{CUcontext, CUstream};
-use crate::cu::{Api, Asking, Code, on_stream};
+use crate::vendor::{Api, Asking, Code, RawContext, RawStream, on_stream};
 
 /// An in-order stream. The fields that nearly every command reads are copies.
 pub struct Lane {
     api: &'static Api,
-    context: CUcontext,
-    raw: CUstream,
+    context: RawContext,
+    raw: RawStream,
     stream: Arc<Stream>,
 }
 
@@ -38,7 +37,7 @@ unsafe impl Sync for Lane {}
 
 pub struct Stream {
     gpu: Arc<Gpu>,
-    raw: CUstream,
+    raw: RawStream,
     /// Whether the lane owns the stream and destroys it.
     own: bool,
     deferred: Deferred<Self>,
@@ -89,11 +88,11 @@ impl Lane {
     }
 
     /// A foreign stream; `own` if the lane destroys it.
-    pub fn adopt(gpu: &Arc<Gpu>, raw: CUstream, own: bool) -> Self {
+    pub fn adopt(gpu: &Arc<Gpu>, raw: RawStream, own: bool) -> Self {
         Self::new(gpu, raw, (own, false), true)
     }
 
-    fn new(gpu: &Arc<Gpu>, raw: CUstream, (own, alone): (bool, bool), chained: bool) -> Self {
+    fn new(gpu: &Arc<Gpu>, raw: RawStream, (own, alone): (bool, bool), chained: bool) -> Self {
         Self {
             api: gpu.api,
             context: gpu.context(),
@@ -110,27 +109,17 @@ impl Lane {
         }
     }
 
-    pub fn stream(&self) -> CUstream {
+    pub fn stream(&self) -> RawStream {
         self.raw
-    }
-
-    /// Submits work, now or, where the lane waits for the host, later.
-    #[inline(never)]
-    fn submit_any(&self, work: Work<Cuda>, timestamps: Option<Arc<Timestamps>>) -> Result<()> {
-        if !self.stream.is_deferring() {
-            return self.stream.enqueue(work, timestamps);
-        }
-        let now = |(work, timestamps)| self.stream.enqueue(work, timestamps);
-        self.stream.deferred.submit((work, timestamps), now, Ok)
     }
 
     /// Calls `run` with the stream and returns its result. If the lane defers its work, `run` gets
     /// `utility_stream`, on which nothing waits, and later commands wait for that.
     pub fn run_now<R>(
         &self,
-        utility_stream: impl FnOnce() -> Result<CUstream>,
-        run: impl FnOnce(CUstream) -> Result<R>,
-        undo: impl FnOnce(R, CUstream),
+        utility_stream: impl FnOnce() -> Result<RawStream>,
+        run: impl FnOnce(RawStream) -> Result<R>,
+        undo: impl FnOnce(R, RawStream),
     ) -> Result<R> {
         let _current = self.stream.gpu.enter()?;
         let mut run = Some(run);
@@ -242,7 +231,7 @@ impl Stream {
     fn enqueue_with(
         &self,
         timestamps: Option<Arc<Timestamps>>,
-        run: impl FnOnce(&Gpu, CUstream) -> Result<()>,
+        run: impl FnOnce(&Gpu, RawStream) -> Result<()>,
     ) -> Result<()> {
         self.mailbox_fills.pass();
         let gpu = &self.gpu;

@@ -14,24 +14,24 @@ use crate::device::Limits;
 use crate::exec::Gpu;
 use crate::program::Module;
 
-/// One function of the driver's.
+/// A function of the driver.
 #[repr(C)]
 pub struct Function {
     pub raw: CUfunction,
     pub group_items: usize,
     pub local_bytes: usize,
-    /// How many parameters it has, and the bytes of each; more than any launch gives if there are too
-    /// many for that, or the driver does not tell.
+    /// The number of parameters, and the bytes of each. `usize::MAX` if there are more than
+    /// [`MAX_PLAIN_ARGS`], or the driver does not report them: no launch is plain then.
     pub count: usize,
     pub sizes: [u16; MAX_PLAIN_ARGS],
-    /// Where each parameter lies in what a launch is given, and how many bytes it has; none if the
-    /// driver does not tell.
+    /// Offset and size in bytes of each parameter; none if the driver does not report them.
     pub layout: Option<Box<[(usize, usize)]>>,
     pub registers: usize,
     pub private_bytes: usize,
     /// Bytes of shared memory per launch that were set in the driver.
     local_bytes_set: AtomicUsize,
-    telling: Mutex<()>,
+    /// Held while that is set.
+    setting: Mutex<()>,
 }
 
 // SAFETY: the driver's objects may be used from any thread.
@@ -65,11 +65,11 @@ impl Function {
             private_bytes: read(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
             group_items: read(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
             local_bytes_set: AtomicUsize::new(0),
-            telling: Mutex::default(),
+            setting: Mutex::default(),
         })
     }
 
-    /// Sees to it that launches may ask for so much shared memory.
+    /// Allows launches with this many bytes of dynamic shared memory.
     #[inline]
     pub fn allow(&self, gpu: &Gpu, limits: &Limits, bytes: usize) -> Result<()> {
         let usual = limits.local_bytes.min(limits.max_local_bytes);
@@ -92,8 +92,8 @@ impl Function {
             return Ok(());
         }
         let _current = gpu.enter()?;
-        let _one = self.telling.lock();
-        // Less than another launch asked for would be too little for that.
+        let _setting = self.setting.lock();
+        // Another launch may have set more meanwhile, which must stay.
         if bytes <= self.local_bytes_set.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -106,7 +106,7 @@ impl Function {
     }
 }
 
-/// How many parameters there are, and the bytes of each.
+/// The number of parameters, and the bytes of each. None if they are too many or too large.
 fn sizes(layout: &[(usize, usize)]) -> Option<(usize, [u16; MAX_PLAIN_ARGS])> {
     let mut sizes = [0; MAX_PLAIN_ARGS];
     let places = sizes.get_mut(..layout.len())?;
@@ -132,7 +132,7 @@ fn layout(gpu: &Gpu, raw: CUfunction) -> Option<Box<[(usize, usize)]>> {
 pub struct Code {
     pub plain: Function,
     pub module: Arc<Module>,
-    /// For launches with an offset, which comes as one more parameter.
+    /// Runs launches with an offset, which is one more parameter.
     pub with_offset: Option<Function>,
     best: OnceLock<usize>,
 }
@@ -160,7 +160,7 @@ impl Code {
         self.module.gpu()
     }
 
-    /// Work-items of a work-group that keep the device busiest.
+    /// The work-group size with the best occupancy.
     pub fn best_items(&self) -> usize {
         let query = || -> Result<usize> {
             let _current = self.gpu().enter()?;
@@ -176,7 +176,7 @@ impl Code {
             .get_or_init(|| query().unwrap_or(self.plain.group_items.clamp(1, 256)))
     }
 
-    /// Work-groups that the device holds at once.
+    /// The number of work-groups that the device can hold at once.
     pub fn resident_groups(&self, limits: &Limits, items: usize, local: usize) -> Result<u32> {
         self.plain.allow(self.gpu(), limits, local)?;
         let _current = self.gpu().enter()?;

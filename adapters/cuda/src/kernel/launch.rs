@@ -1,4 +1,4 @@
-//! Launches that are ready for a stream.
+//! Launches in full: every check, and copies of the arguments, for any later submission.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -27,7 +27,7 @@ pub struct Launch {
     attributes: LaunchAttributes,
 }
 
-/// `CU_LAUNCH_PARAM_END`, `_BUFFER_POINTER` and `_BUFFER_SIZE`: how parameters come side by side.
+/// `CU_LAUNCH_PARAM_END`, `_BUFFER_POINTER` and `_BUFFER_SIZE`: parameters packed in one buffer.
 const END: *mut c_void = std::ptr::null_mut();
 const BUFFER: *mut c_void = std::ptr::without_provenance_mut(1);
 const BYTES: *mut c_void = std::ptr::without_provenance_mut(2);
@@ -91,7 +91,7 @@ impl Kernel {
         }
     }
 
-    /// As [`Kernel::check_group`], by one rule after the other: which it breaks, if any.
+    /// Checks the work-group size rule by rule. The error names the broken rule.
     #[inline(never)]
     pub(super) fn check_each_rule(
         &self,
@@ -114,7 +114,7 @@ impl Kernel {
                 .is_none_or(|max| (0..3).all(|axis| local[axis] <= max[axis]))
             && rules.max_linear.is_none_or(|max| items <= max);
         ensure(allowed, UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE)?;
-        // What this function's registers leave room for.
+        // The registers of this function limit the size, too.
         ensure(
             items <= function.group_items,
             UR_RESULT_ERROR_OUT_OF_RESOURCES,
@@ -150,7 +150,7 @@ impl Kernel {
 /// The work-groups along each axis, of which there are `dims`: the others have one.
 #[inline(always)]
 fn divide(global: [usize; 3], local: [usize; 3], dims: usize) -> Result<[usize; 3]> {
-    // A division takes longer than all the rest of an axis.
+    // A division takes longer than the rest of an axis.
     let one = |axis: usize| match axis < dims {
         true => global[axis].checked_div(local[axis]).unwrap_or(0),
         false => 1,
@@ -170,7 +170,7 @@ impl Launch {
         }
     }
 
-    /// Whether there is more to it than sizes and arguments.
+    /// Whether it has attributes besides local memory.
     fn is_extended(&self) -> bool {
         let plain = LaunchAttributes {
             group_memory: self.attributes.group_memory,
@@ -232,8 +232,8 @@ impl Launch {
         if self.is_extended() {
             return self.enqueue_extended(gpu, config, function, extra);
         }
-        // SAFETY: a live function and stream, and its parameters as it takes them. What they lead to is
-        // the caller's promise.
+        // SAFETY: the launch keeps its function, the caller the stream. `pack` laid out the parameters as the
+        // function declares them. The caller promises the memory behind pointers.
         let code = unsafe { gpu.api.launch(&config, function, null(), extra) };
         gpu.check(code, cu::LAUNCH)
     }
@@ -250,7 +250,7 @@ impl Launch {
         let mut attributes = self.attributes();
         config.attrs = attributes.as_mut_ptr();
         config.numAttrs = attributes.len() as u32;
-        // SAFETY: as for plain launches, with as many attributes as is said.
+        // SAFETY: the same function, stream and parameters as in `enqueue`; `attributes` outlives the call.
         let code = unsafe { run(&config, function, null(), extra) };
         gpu.check(code, "cuLaunchKernelEx")
     }

@@ -1,5 +1,8 @@
-//! The fast path: a copy, a fill or a launch that is one successful call of the driver's. All other cases
-//! are in functions of their own, which get the call's error code if it was made.
+//! Submission to a stream.
+//!
+//! Nearly every copy, fill and plain launch is one successful call of the driver. That call is inlined into
+//! the engine's code. Everything else is in functions of their own: deferred work, work of several calls, and
+//! calls that the driver refused, which come with its code.
 
 use std::hint::cold_path;
 use std::sync::Arc;
@@ -9,12 +12,12 @@ use ur::stream::{Timestamps, Work};
 
 use super::{Lane, fill};
 use crate::Cuda;
-use crate::cu::{Code, Entered, LAUNCH, check, is_default, is_final};
 use crate::kernel::{Launch, Plain};
+use crate::vendor::{Code, Entered, LAUNCH, check, is_default, is_final};
 
 impl Lane {
-    /// Makes a command's one call, if there is one and the lane defers nothing. Otherwise an error, with the
-    /// code of a failed call.
+    /// Makes the one call of a command, unless it has none or the lane defers work. The error is the code of
+    /// a failed call, none if no call was made.
     #[inline(always)]
     fn call(&self, call: Option<impl FnOnce() -> Code>) -> std::result::Result<(), Option<Code>> {
         if let Some(call) = call
@@ -32,8 +35,8 @@ impl Lane {
         Err(None)
     }
 
-    /// An error if a refused call cannot succeed with the stream's context current either.
-    fn may_again(&self, refused: Option<Code>, name: &str, addrs: &[usize]) -> Result<()> {
+    /// Returns a refused call's error if the call would fail with the stream's context current, too.
+    fn check_refused(&self, refused: Option<Code>, name: &str, addrs: &[usize]) -> Result<()> {
         match refused {
             Some(code) if is_final(self.api, self.context, code) => {
                 self.stream.gpu.check_at(code, name, addrs)
@@ -60,6 +63,16 @@ impl Lane {
         }
     }
 
+    /// Submits any work, or defers it while the lane waits for the host.
+    #[inline(never)]
+    fn submit_any(&self, work: Work<Cuda>, timestamps: Option<Arc<Timestamps>>) -> Result<()> {
+        if !self.stream.is_deferring() {
+            return self.stream.enqueue(work, timestamps);
+        }
+        let now = |(work, timestamps)| self.stream.enqueue(work, timestamps);
+        self.stream.deferred.submit((work, timestamps), now, Ok)
+    }
+
     #[inline(always)]
     fn copy(&self, dst: usize, src: usize, bytes: usize) -> Result<()> {
         let run = (bytes > 0 && dst != src).then_some(|| {
@@ -81,7 +94,7 @@ impl Lane {
         src: usize,
         bytes: usize,
     ) -> Result<()> {
-        self.may_again(refused, "cuMemcpyAsync", &[dst, src])?;
+        self.check_refused(refused, "cuMemcpyAsync", &[dst, src])?;
         self.submit_any(Work::Copy { dst, src, bytes }, None)
     }
 
@@ -109,7 +122,7 @@ impl Lane {
         pattern: &[u8],
         bytes: usize,
     ) -> Result<()> {
-        self.may_again(refused, "cuMemsetD32Async", &[dst])?;
+        self.check_refused(refused, "cuMemsetD32Async", &[dst])?;
         if !self.stream.is_deferring() {
             return self.stream.fill(epoch, dst, pattern, bytes);
         }
@@ -148,7 +161,7 @@ impl Lane {
         if timestamps.is_some() || self.stream.is_deferring() {
             return self.submit_any(Work::Launch(make()?), timestamps);
         }
-        self.may_again(refused, LAUNCH, &[])?;
+        self.check_refused(refused, LAUNCH, &[])?;
         let _current = Entered::new(self.api, self.context)?;
         check(self.api, plain.enqueue(self.api), LAUNCH)
     }
