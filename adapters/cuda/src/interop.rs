@@ -1,4 +1,4 @@
-//! Streams and events as the driver has them, adopted and given away.
+//! Native handles: streams and events of the driver, adopted and given out.
 
 use std::ptr::{self, null_mut};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::vendor::RawStream;
 /// `CU_STREAM_NON_BLOCKING`
 const NON_BLOCKING: u32 = 1;
 
-/// A queue over a stream. No stream is the default one.
+/// A queue over a foreign stream; null is the default stream.
 pub fn adopt_queue(
     this: &Object<Context<Cuda>>,
     native: ur_native_handle_t,
@@ -43,7 +43,7 @@ fn owner(this: &Object<Context<Cuda>>, stream: RawStream) -> Result<Arc<Object<D
     let gpu = devices[0].gpu()?;
     let _current = gpu.enter()?;
     let mut context = null_mut();
-    // SAFETY: the caller says that this is a stream.
+    // SAFETY: the caller promises a live stream.
     let code = unsafe { (gpu.api.cuStreamGetCtx)(stream, &mut context) };
     gpu.check(code, "cuStreamGetCtx")?;
     let own = |device: &&Arc<Object<Device>>| {
@@ -61,7 +61,7 @@ fn flags(gpu: &Gpu, stream: RawStream) -> Result<ur_queue_flags_t> {
     }
     let _current = gpu.enter()?;
     let (mut bits, mut priority, mut context) = (0, 0, null_mut());
-    // SAFETY: the caller says that this is a stream; room for each.
+    // SAFETY: the caller promises a live stream; each output has room.
     unsafe {
         let code = (gpu.api.cuStreamGetCtx)(stream, &mut context);
         gpu.check(code, "cuStreamGetCtx")?;
@@ -83,12 +83,12 @@ fn flags(gpu: &Gpu, stream: RawStream) -> Result<ur_queue_flags_t> {
     })
 }
 
-/// The stream that a queue is.
+/// The stream of a queue.
 pub fn queue_handle(this: &Object<Queue<Cuda>>) -> Result<ur_native_handle_t> {
     this.with_native(|lane| lane.stream().expose_provenance())
 }
 
-/// An event over one of the driver's.
+/// An event over a foreign event of the driver.
 pub fn adopt_event(
     this: &Object<Context<Cuda>>,
     native: ur_native_handle_t,
@@ -98,12 +98,12 @@ pub fn adopt_event(
     let gpu = this.devices()[0].gpu()?;
     let event = exec::Event::adopt(&gpu, ptr::with_exposed_provenance_mut(native), owned);
     let marker = Marker::Event(Arc::new(event));
-    // What is no event fails here.
+    // The query fails if the handle is no event.
     marker.is_done()?;
     Event::adopt(this, UR_COMMAND_ENQUEUE_NATIVE_EXP, marker, None)
 }
 
-/// The driver's event of ours. A point that the host has yet to signal has none.
+/// The driver's event of an event. A point that the host has not signalled has none.
 pub fn event_handle(this: &Object<Event<Cuda>>) -> Result<ur_native_handle_t> {
     match this.marker()?.native()? {
         NativeMarker::Event(event) => Ok(event.raw().expose_provenance()),

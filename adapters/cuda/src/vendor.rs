@@ -10,6 +10,6 @@ pub use crate::cu::sys::{
     CUstream as RawStream,
 };
 pub use crate::cu::{
-    Api, Asking, Code, Entered, LAUNCH, anywhere, check, failure_at, is_default, is_final,
+    Api, Code, Entered, LAUNCH, RelaxedCapture, anywhere, check, failure_at, is_default, is_final,
     on_stream,
 };

@@ -8,7 +8,7 @@ mod error;
 mod launch;
 
 pub use api::{Api, Code, Graphing, Paging, Pooling};
-pub use capture::Asking;
+pub use capture::RelaxedCapture;
 pub use cudarc::driver::sys;
 pub use current::{Entered, anywhere, current, is_default, is_final, on_stream};
 pub use error::{check, failure, failure_at};

@@ -20,7 +20,7 @@ use super::marker::{Marker, Point};
 use super::times;
 use super::work;
 use crate::Cuda;
-use crate::vendor::{Api, Asking, Code, RawContext, RawStream, on_stream};
+use crate::vendor::{Api, Code, RawContext, RawStream, RelaxedCapture, on_stream};
 
 /// An in-order stream. The fields that nearly every command reads are copies.
 pub struct Lane {
@@ -155,7 +155,7 @@ impl Lane {
             return Ok(false);
         }
         let gpu = &stream.gpu;
-        let _asking = Asking::new(gpu.api);
+        let _relaxed = RelaxedCapture::new(gpu.api);
         let code = on_stream(gpu.api, gpu.context(), stream.raw, || {
             // SAFETY: a live stream.
             unsafe { (gpu.api.cuStreamQuery)(stream.raw) }
@@ -168,8 +168,8 @@ impl Lane {
 
     /// Whether a marker of this stream is reached. False while a capture forbids the query.
     pub fn is_seen_done(&self, marker: &Marker) -> Result<bool> {
-        let asking = Asking::new(self.api);
-        match asking.is_captured(self.context, self.raw) {
+        let relaxed = RelaxedCapture::new(self.api);
+        match relaxed.is_captured(self.context, self.raw) {
             true => Ok(false),
             false => marker.is_done(),
         }
