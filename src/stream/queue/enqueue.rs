@@ -40,8 +40,9 @@ impl<D: Driver> Queue<D> {
             let (dst, src) = (dst.expose_provenance(), src.expose_provenance());
             let guard = lane.submission();
             if guard.is_inside_extent([dst, src], bytes) {
-                let work = Work::Copy { dst, src, bytes };
-                let submit = |lane: &D::Lane, epoch| D::submit(lane, epoch, work, None);
+                let submit = |lane: &D::Lane, epoch| {
+                    D::submit(lane, epoch, Work::Copy { dst, src, bytes }, None)
+                };
                 return Self::submit_next(this, guard, UR_COMMAND_USM_MEMCPY, event, submit);
             }
         }
@@ -81,10 +82,12 @@ impl<D: Driver> Queue<D> {
             let dst = dst.expose_provenance();
             let guard = lane.submission();
             if guard.is_inside_extent([dst], bytes) {
-                let pattern = pattern.into();
-                #[rustfmt::skip]
-                let work = Work::Fill { dst, pattern, bytes };
-                let submit = |lane: &D::Lane, epoch| D::submit(lane, epoch, work, None);
+                let submit = |lane: &D::Lane, epoch| {
+                    let pattern = pattern.into();
+                    #[rustfmt::skip]
+                    let work = Work::Fill { dst, pattern, bytes };
+                    D::submit(lane, epoch, work, None)
+                };
                 return Self::submit_next(this, guard, UR_COMMAND_USM_FILL, event, submit);
             }
         }
@@ -130,8 +133,16 @@ impl<D: Driver> Queue<D> {
                 let request = LaunchRequest::new(dims, launch, None)?;
                 D::launch(this.device(), kernel, &request)
             };
+            // Two closures, since one that is called in two places is not inlined.
             let command = UR_COMMAND_KERNEL_LAUNCH;
-            return Self::submit_with(this, command, waits, event, false, |lane, epoch, times| {
+            if let Some(lane) = this.next_lane(waits, false) {
+                let guard = lane.submission();
+                return Self::submit_next(this, guard, command, event, |lane, epoch| {
+                    D::submit_plain(lane, epoch, kernel, &launch, &mut plain, None, make)
+                });
+            }
+            cold_path();
+            return Self::submit_after(this, command, waits, event, false, |lane, epoch, times| {
                 D::submit_plain(lane, epoch, kernel, &launch, &mut plain, times, make)
             });
         }
