@@ -124,35 +124,38 @@ impl<D: Driver> Queue<D> {
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
         let mut plain = D::Plain::default();
-        if properties.is_none()
+        if let Some(lane) = this.next_lane(waits, false)
             && (1..=3).contains(&dims)
-            && !this.is_captured(waits)
+            && properties.is_none()
             && D::is_plain(this.device(), kernel, &launch, &mut plain)
         {
-            let make = || {
-                let request = LaunchRequest::new(dims, launch, None)?;
-                D::launch(this.device(), kernel, &request)
+            let make = || this.make_launch(kernel, dims, launch);
+            let submit = |lane: &D::Lane, epoch| {
+                D::submit_plain(lane, epoch, kernel, &launch, &mut plain, None, make)
             };
-            // Two closures, since one that is called in two places is not inlined.
-            let command = UR_COMMAND_KERNEL_LAUNCH;
-            if let Some(lane) = this.next_lane(waits, false) {
-                let guard = lane.submission();
-                return Self::submit_next(this, guard, command, event, |lane, epoch| {
-                    D::submit_plain(lane, epoch, kernel, &launch, &mut plain, None, make)
-                });
-            }
-            cold_path();
-            return Self::submit_after(this, command, waits, event, false, |lane, epoch, times| {
-                D::submit_plain(lane, epoch, kernel, &launch, &mut plain, times, make)
-            });
+            let guard = lane.submission();
+            return Self::submit_next(this, guard, UR_COMMAND_KERNEL_LAUNCH, event, submit);
         }
         cold_path();
-        Self::launch_general(this, kernel, dims, launch, properties, waits, event)
+        Self::launch_after(this, kernel, dims, launch, properties, waits, event)
     }
 
-    /// A launch that is not plain, or wrong.
+    fn make_launch(
+        &self,
+        kernel: &Object<D::Kernel>,
+        dims: u32,
+        launch: PlainLaunch<'_>,
+    ) -> Result<D::Launch> {
+        D::launch(
+            self.device(),
+            kernel,
+            &LaunchRequest::new(dims, launch, None)?,
+        )
+    }
+
+    /// A launch that is not plain, or not the next command of its lane.
     #[inline(never)]
-    fn launch_general(
+    fn launch_after(
         this: &Object<Self>,
         kernel: &Object<D::Kernel>,
         dims: u32,
@@ -161,6 +164,18 @@ impl<D: Driver> Queue<D> {
         waits: Handles<'_, Event<D>>,
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
+        let mut plain = D::Plain::default();
+        if (1..=3).contains(&dims)
+            && properties.is_none()
+            && !this.is_captured(waits)
+            && D::is_plain(this.device(), kernel, &launch, &mut plain)
+        {
+            let make = || this.make_launch(kernel, dims, launch);
+            let command = UR_COMMAND_KERNEL_LAUNCH;
+            return Self::submit_after(this, command, waits, event, false, |lane, epoch, times| {
+                D::submit_plain(lane, epoch, kernel, &launch, &mut plain, times, make)
+            });
+        }
         let request = LaunchRequest::new(dims, launch, properties)?;
         let made = this.target().launch(kernel, request)?;
         Self::submit_command(this, made, waits, event, false)

@@ -8,7 +8,7 @@ use std::hint::cold_path;
 use std::sync::Arc;
 
 use ur::object::Result;
-use ur::stream::{Timestamps, Work};
+use ur::stream::{Pattern, Timestamps, Work};
 
 use super::{Lane, fill};
 use crate::Cuda;
@@ -54,9 +54,13 @@ impl Lane {
         timestamps: Option<Arc<Timestamps>>,
     ) -> Result<()> {
         match work {
-            Work::Copy { dst, src, bytes } if timestamps.is_none() => self.copy(dst, src, bytes),
+            Work::Copy { dst, src, bytes } if timestamps.is_none() => {
+                // A copy owns nothing, and the glue that drops work is not inlined.
+                std::mem::forget(work);
+                self.copy(dst, src, bytes)
+            }
             #[rustfmt::skip]
-            Work::Fill { dst, ref pattern, bytes } if timestamps.is_none() => {
+            Work::Fill { dst, pattern, bytes } if timestamps.is_none() => {
                 self.fill(epoch, dst, pattern, bytes)
             },
             work => self.submit_any(work, timestamps),
@@ -99,8 +103,8 @@ impl Lane {
     }
 
     #[inline(always)]
-    fn fill(&self, epoch: u64, dst: usize, pattern: &[u8], bytes: usize) -> Result<()> {
-        let run = fill::word(dst, pattern, bytes).map(|word| {
+    fn fill(&self, epoch: u64, dst: usize, pattern: Pattern, bytes: usize) -> Result<()> {
+        let run = fill::word(dst, &pattern, bytes).map(|word| {
             move || {
                 let words = bytes / size_of_val(&word);
                 // SAFETY: the caller promises the range until the command has ended.
@@ -119,14 +123,13 @@ impl Lane {
         &self,
         refused: Option<Code>,
         (epoch, dst): (u64, usize),
-        pattern: &[u8],
+        pattern: Pattern,
         bytes: usize,
     ) -> Result<()> {
         self.check_refused(refused, "cuMemsetD32Async", &[dst])?;
         if !self.stream.is_deferring() {
-            return self.stream.fill(epoch, dst, pattern, bytes);
+            return self.stream.fill(epoch, dst, &pattern, bytes);
         }
-        let pattern = pattern.into();
         #[rustfmt::skip]
         let work = Work::Fill { dst, pattern, bytes };
         self.submit_any(work, None)
