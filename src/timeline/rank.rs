@@ -46,6 +46,8 @@ ranks! {
     DEFERRED,
     /// A driver's own locks under which it takes others of its own.
     DRIVER,
+    /// An OpenCL kernel's arguments: a launch sets them under its lane's lock.
+    KERNEL_ARGUMENTS,
     /// A context's list of pools.
     POOLS,
     /// What a pool knows of its native parts: its figures come behind.

@@ -11,6 +11,7 @@ use ur::abi::*;
 use ur::hal::{self, Exported};
 use ur::object::{Error, Object, Result, ensure};
 use ur::stream::LaunchRequest;
+use ur::timeline::rank;
 use ur::timeline::sync::{Mutex, MutexGuard};
 
 use super::Kernel;
@@ -32,7 +33,7 @@ pub(super) struct Native {
     /// Whether any pointer goes without OpenCL looking up whose memory it leads to: every address of
     /// the host's is one of the devices', too.
     plain: bool,
-    arguments: Mutex<Arguments>,
+    arguments: Mutex<Arguments, { rank::KERNEL_ARGUMENTS }>,
 }
 
 /// What the kernel's arguments are known to be, by their places.
