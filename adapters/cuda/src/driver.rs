@@ -118,7 +118,6 @@ impl Driver for Cuda {
         Lane::open(gpu(devices, Some(device))?, flags)
     }
 
-    #[inline(always)]
     fn submit(
         lane: &Lane,
         epoch: u64,
@@ -127,6 +126,16 @@ impl Driver for Cuda {
     ) -> Result<Progress> {
         lane.submit(epoch, work, timestamps)?;
         Ok(Progress::Pending)
+    }
+
+    #[inline(always)]
+    fn copy(lane: &Lane, _: u64, dst: usize, src: usize, bytes: usize) -> Result<Progress> {
+        lane.copy(dst, src, bytes)
+    }
+
+    #[inline(always)]
+    fn fill(lane: &Lane, epoch: u64, dst: usize, pattern: &[u8], bytes: usize) -> Result<Progress> {
+        lane.fill(epoch, dst, pattern, bytes)
     }
 
     fn is_idle(lane: &Lane) -> Result<bool> {
@@ -212,8 +221,7 @@ impl Driver for Cuda {
         timestamps: Option<Arc<Timestamps>>,
         make: impl FnOnce() -> Result<Arc<Launch>>,
     ) -> Result<Progress> {
-        lane.launch_plain(plain, timestamps, make)?;
-        Ok(Progress::Pending)
+        lane.launch_plain(plain, timestamps, make)
     }
 
     fn acquire(

@@ -145,9 +145,9 @@ pub trait Driver: Backend + Payload {
     /// run it although the event failed.
     const FOREIGN_ON_HOST: bool = false;
 
-    /// Submits work to a lane as the command with this epoch: the one path of all commands, except
-    /// for [`Driver::submit_plain`]. Returns without waiting for the work. The driver records its
-    /// start and end in `timestamps`, if given.
+    /// Submits work to a lane as the command with this epoch: the general path, beside the short one
+    /// of [`Driver::copy`], [`Driver::fill`] and [`Driver::submit_plain`]. Returns without waiting for
+    /// the work. The driver records its start and end in `timestamps`, if given.
     ///
     /// A driver may run small work on the host instead, if the lane is idle and waits for nothing:
     /// [`Progress::Done`].
@@ -160,6 +160,34 @@ pub trait Driver: Backend + Payload {
         work: Work<Self>,
         timestamps: Option<Arc<Timestamps>>,
     ) -> Result<Progress>;
+
+    /// Submits a copy without timestamps, as [`Driver::submit`] does. A driver may save making a
+    /// [`Work`].
+    #[inline(always)]
+    fn copy(
+        lane: &Self::Lane,
+        epoch: u64,
+        dst: usize,
+        src: usize,
+        bytes: usize,
+    ) -> Result<Progress> {
+        Self::submit(lane, epoch, Work::Copy { dst, src, bytes }, None)
+    }
+
+    /// As [`Driver::copy`], for a fill.
+    #[inline(always)]
+    fn fill(
+        lane: &Self::Lane,
+        epoch: u64,
+        dst: usize,
+        pattern: &[u8],
+        bytes: usize,
+    ) -> Result<Progress> {
+        let pattern = pattern.into();
+        #[rustfmt::skip]
+        let work = Work::Fill { dst, pattern, bytes };
+        Self::submit(lane, epoch, work, None)
+    }
 
     /// Whether a lane has completed all of its work, if a query is cheap. A pool asks before it
     /// grows, where the driver does not track.

@@ -20,21 +20,35 @@ impl<D: Driver> SubmissionGuard<'_, D> {
         self.state.extents.covers(since, addrs, bytes)
     }
 
-    /// Submits the next command, or a marker in its place if it must not run since a dependency
-    /// failed. Returns whether completion is still to be observed.
+    /// Prepares the next command. Returns its stream, or none if the command must not run since a
+    /// dependency failed.
     #[inline(always)]
-    pub fn submit(
-        &mut self,
-        submit: impl FnOnce(&D::Lane, u64) -> Result<Progress>,
-    ) -> Result<bool> {
+    pub fn begin(&mut self) -> Result<Option<&D::Lane>> {
         if self.state.attention {
             cold_path();
             self.lane.record_if_watched(&mut self.state)?;
             if self.lane.is_stopped() {
-                return self.lane.drop_command(&mut self.state);
+                return Ok(None);
             }
         }
-        let submitted = submit(&self.lane.native, self.state.order.epoch() + 1);
+        Ok(Some(&self.lane.native))
+    }
+
+    /// Submits a marker in place of a command that must not run. Returns whether completion is
+    /// still to be observed.
+    pub fn skip(&mut self) -> Result<bool> {
+        self.lane.drop_command(&mut self.state)
+    }
+
+    /// Epoch of the command.
+    #[inline(always)]
+    pub fn epoch(&self) -> u64 {
+        self.state.order.epoch() + 1
+    }
+
+    /// Ends the submission. Returns whether completion is still to be observed.
+    #[inline(always)]
+    pub fn end(&mut self, submitted: Result<Progress>) -> Result<bool> {
         self.lane.record_submission(&mut self.state, submitted)
     }
 

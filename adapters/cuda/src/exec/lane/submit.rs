@@ -8,7 +8,7 @@ use std::hint::cold_path;
 use std::sync::Arc;
 
 use ur::object::Result;
-use ur::stream::{Pattern, Timestamps, Work};
+use ur::stream::{Progress, Timestamps, Work};
 
 use super::{Lane, fill};
 use crate::Cuda;
@@ -46,24 +46,19 @@ impl Lane {
     }
 
     /// Submits work as the command with this epoch.
-    #[inline(always)]
     pub fn submit(
         &self,
         epoch: u64,
         work: Work<Cuda>,
         timestamps: Option<Arc<Timestamps>>,
     ) -> Result<()> {
-        match work {
-            Work::Copy { dst, src, bytes } if timestamps.is_none() => {
-                // A copy owns nothing, and the glue that drops work is not inlined.
-                std::mem::forget(work);
-                self.copy(dst, src, bytes)
-            }
+        match (work, timestamps) {
             #[rustfmt::skip]
-            Work::Fill { dst, pattern, bytes } if timestamps.is_none() => {
-                self.fill(epoch, dst, pattern, bytes)
+            (Work::Fill { dst, pattern, bytes }, None) => {
+                self.fill(epoch, dst, &pattern, bytes).map(drop)
             },
-            work => self.submit_any(work, timestamps),
+            (work, None) if !self.stream.is_deferring() => self.stream.enqueue(work, None),
+            (work, timestamps) => self.submit_any(work, timestamps),
         }
     }
 
@@ -78,15 +73,15 @@ impl Lane {
     }
 
     #[inline(always)]
-    fn copy(&self, dst: usize, src: usize, bytes: usize) -> Result<()> {
+    pub fn copy(&self, dst: usize, src: usize, bytes: usize) -> Result<Progress> {
         let run = (bytes > 0 && dst != src).then_some(|| {
             // SAFETY: the caller promises both ranges until the command has ended.
             unsafe { (self.api.cuMemcpyAsync)(dst as u64, src as u64, bytes, self.raw) }
         });
-        match self.call(run) {
-            Ok(()) => Ok(()),
-            Err(refused) => self.copy_slowly(refused, dst, src, bytes),
+        if let Err(refused) = self.call(run) {
+            self.copy_slowly(refused, dst, src, bytes)?;
         }
+        Ok(Progress::Pending)
     }
 
     #[cold]
@@ -103,18 +98,18 @@ impl Lane {
     }
 
     #[inline(always)]
-    fn fill(&self, epoch: u64, dst: usize, pattern: Pattern, bytes: usize) -> Result<()> {
-        let run = fill::word(dst, &pattern, bytes).map(|word| {
+    pub fn fill(&self, epoch: u64, dst: usize, pattern: &[u8], bytes: usize) -> Result<Progress> {
+        let run = fill::word(dst, pattern, bytes).map(|word| {
             move || {
                 let words = bytes / size_of_val(&word);
                 // SAFETY: the caller promises the range until the command has ended.
                 unsafe { (self.api.cuMemsetD32Async)(dst as u64, word, words, self.raw) }
             }
         });
-        match self.call(run) {
-            Ok(()) => Ok(()),
-            Err(refused) => self.fill_slowly(refused, (epoch, dst), pattern, bytes),
+        if let Err(refused) = self.call(run) {
+            self.fill_slowly(refused, (epoch, dst), pattern, bytes)?;
         }
+        Ok(Progress::Pending)
     }
 
     /// [`Lane::fill`] for other patterns, or after the driver refused the call.
@@ -123,13 +118,14 @@ impl Lane {
         &self,
         refused: Option<Code>,
         (epoch, dst): (u64, usize),
-        pattern: Pattern,
+        pattern: &[u8],
         bytes: usize,
     ) -> Result<()> {
         self.check_refused(refused, "cuMemsetD32Async", &[dst])?;
         if !self.stream.is_deferring() {
-            return self.stream.fill(epoch, dst, &pattern, bytes);
+            return self.stream.fill(epoch, dst, pattern, bytes);
         }
+        let pattern = pattern.into();
         #[rustfmt::skip]
         let work = Work::Fill { dst, pattern, bytes };
         self.submit_any(work, None)
@@ -142,13 +138,13 @@ impl Lane {
         plain: &mut Plain,
         timestamps: Option<Arc<Timestamps>>,
         make: impl FnOnce() -> Result<Arc<Launch>>,
-    ) -> Result<()> {
+    ) -> Result<Progress> {
         plain.goes_to(self.raw);
         let run = timestamps.is_none().then_some(|| plain.enqueue(self.api));
-        match self.call(run) {
-            Ok(()) => Ok(()),
-            Err(refused) => self.launch_slowly(refused, plain, timestamps, make),
+        if let Err(refused) = self.call(run) {
+            self.launch_slowly(refused, plain, timestamps, make)?;
         }
+        Ok(Progress::Pending)
     }
 
     /// [`Lane::launch_plain`] of a deferred or timed launch, or after the driver refused the call.
