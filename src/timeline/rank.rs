@@ -42,6 +42,8 @@ ranks! {
     DEPENDENTS,
     /// The addresses of a pool's pages.
     ADDRESSES,
+    /// The works of recorded commands in a native object, held over its submission.
+    RECORDED_WORKS,
     /// What a lane keeps back: the driver's calls are made under it.
     DEFERRED,
     /// A driver's own locks under which it takes others of its own.

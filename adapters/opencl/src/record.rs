@@ -13,6 +13,7 @@ use opencl_sys::*;
 use ur::abi::UR_RESULT_ERROR_UNSUPPORTED_FEATURE;
 use ur::object::{Error, Object, Result, ensure};
 use ur::stream::{Compiled, Devices, Progress, Step, Timestamps, Work};
+use ur::timeline::rank;
 use ur::timeline::sync::Mutex;
 
 use crate::OpenCl;
@@ -284,7 +285,7 @@ struct Recorded {
     commands: Vec<Mutable>,
     /// The same commands, for a queue that the driver does not take the buffer on; they keep what
     /// the buffer uses.
-    works: Mutex<Vec<Work<OpenCl>>>,
+    works: Mutex<Vec<Work<OpenCl>>, { rank::RECORDED_WORKS }>,
     /// Whose properties the buffer was recorded for.
     _lane: Arc<Lane>,
 }
