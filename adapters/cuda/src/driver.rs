@@ -19,7 +19,7 @@ use crate::device::Device;
 use crate::exec::{
     Gpu, Lane, Marker, Native, Pages, Pool, Signal, compile, host_may_have, host_point,
 };
-use crate::kernel::{Kernel, Launch, Plain, Ready};
+use crate::kernel::{Kernel, Launch, Plain};
 use crate::mem::{self, Mem, Use};
 use crate::program::Program;
 use crate::virtual_mem::AddressSpace;
@@ -97,7 +97,6 @@ impl Driver for Cuda {
     type Lane = Lane;
     type Marker = Marker;
     type Signal = Signal;
-    type Checked = Ready;
     type Plain = Plain;
 
     /// Completion is queried: a callback for each command costs more than a rare query.
@@ -119,6 +118,16 @@ impl Driver for Cuda {
         Lane::open(gpu(devices, Some(device))?, flags)
     }
 
+    fn submit(
+        lane: &Lane,
+        epoch: u64,
+        work: Work<Self>,
+        timestamps: Option<Arc<Timestamps>>,
+    ) -> Result<Progress> {
+        lane.submit(epoch, work, timestamps)?;
+        Ok(Progress::Pending)
+    }
+
     #[inline(always)]
     fn copy(lane: &Lane, _: u64, dst: usize, src: usize, bytes: usize) -> Result<Progress> {
         lane.copy(dst, src, bytes)
@@ -127,25 +136,6 @@ impl Driver for Cuda {
     #[inline(always)]
     fn fill(lane: &Lane, epoch: u64, dst: usize, pattern: &[u8], bytes: usize) -> Result<Progress> {
         lane.fill(epoch, dst, pattern, bytes)
-    }
-
-    fn submit(
-        lane: &Lane,
-        epoch: u64,
-        work: Work<Self>,
-        timestamps: Option<Arc<Timestamps>>,
-    ) -> Result<()> {
-        match (work, timestamps) {
-            (
-                Work::Fill {
-                    dst,
-                    pattern,
-                    bytes,
-                },
-                None,
-            ) => lane.fill(epoch, dst, &pattern, bytes).map(drop),
-            (work, timestamps) => lane.submit(work, timestamps),
-        }
     }
 
     fn is_idle(lane: &Lane) -> Result<bool> {
@@ -211,8 +201,6 @@ impl Driver for Cuda {
         kernel.launch(device, request).map(Arc::new)
     }
 
-    const PLAIN: bool = true;
-
     #[inline(always)]
     fn is_plain(
         device: &Object<Device>,
@@ -227,32 +215,13 @@ impl Driver for Cuda {
     fn submit_plain(
         lane: &Lane,
         _: u64,
+        _: &Object<Kernel>,
+        _: &PlainLaunch<'_>,
         plain: &mut Plain,
+        timestamps: Option<Arc<Timestamps>>,
         make: impl FnOnce() -> Result<Arc<Launch>>,
     ) -> Result<Progress> {
-        lane.launch_plain(plain, make)
-    }
-
-    const LAUNCHES_AT_ONCE: bool = true;
-
-    fn check_launch(
-        device: &Object<Device>,
-        kernel: &Object<Kernel>,
-        request: &LaunchRequest<'_>,
-        ready: &mut Ready,
-    ) -> Result<()> {
-        kernel.make_ready(device, request, ready)
-    }
-
-    fn submit_launch(
-        lane: &Lane,
-        _: u64,
-        kernel: &Object<Kernel>,
-        _: &LaunchRequest<'_>,
-        ready: &Ready,
-        timestamps: Option<Arc<Timestamps>>,
-    ) -> Result<()> {
-        lane.launch(kernel, ready, timestamps)
+        lane.launch_plain(plain, timestamps, make)
     }
 
     fn acquire(

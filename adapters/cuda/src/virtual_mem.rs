@@ -12,9 +12,9 @@ use ur::object::{Body, Error, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::Context;
 
 use crate::Cuda;
-use crate::cu::sys::CUmemAccess_flags;
 use crate::device::Device;
 use crate::exec::{Gpu, Pages};
+use crate::vendor::Access;
 
 /// The ranges of one context, each with the device that reserved it, and their mapped pages. A page lives
 /// while it is mapped.
@@ -41,8 +41,8 @@ pub fn pages(gpu: &Gpu) -> Result<Pages> {
     gpu.pages.ok_or(Error::unsupported())
 }
 
-fn native(access: ur_virtual_mem_access_flags_t) -> Result<CUmemAccess_flags> {
-    use CUmemAccess_flags::*;
+fn native(access: ur_virtual_mem_access_flags_t) -> Result<Access> {
+    use Access::*;
     match access {
         UR_VIRTUAL_MEM_ACCESS_FLAG_NONE => Ok(CU_MEM_ACCESS_FLAGS_PROT_NONE),
         UR_VIRTUAL_MEM_ACCESS_FLAG_READ_WRITE => Ok(CU_MEM_ACCESS_FLAGS_PROT_READWRITE),

@@ -12,7 +12,7 @@ use ur::hal::{VirtualMemGranularityInfo, VirtualMemInfo};
 use ur::object::{Error, Handles, InfoOut, Object, Result, ensure};
 use ur::stream::{
     CompletionCallback, Context, Devices, Driver, Hooks, Kind, LaunchRequest, MappedPointer,
-    Payload, Pitched, Timestamps, Work,
+    Payload, Pitched, Progress, Timestamps, Work,
 };
 use ur::timeline::Clock;
 
@@ -37,7 +37,6 @@ impl Driver for Cpu {
     type Lane = Lane;
     type Marker = Marker;
     type Signal = Signal;
-    type Checked = ();
     type Plain = ();
 
     const TRACKS: bool = true;
@@ -66,22 +65,13 @@ impl Driver for Cpu {
         epoch: u64,
         work: Work<Self>,
         timestamps: Option<Arc<Timestamps>>,
-    ) -> Result<()> {
-        let stamp = timestamps.map(|timestamps| Arc::new(Stamped(timestamps)) as Arc<dyn Stamp>);
-        lane.submit(epoch, command(work), stamp).map_err(error)
-    }
-
-    fn at_once(lane: &Lane, work: &Work<Self>) -> bool {
-        // Such a command has no work of its own: it ends with the commands before it.
-        let nothing = matches!(
-            work,
-            Work::Marker | Work::Prefetch { .. } | Work::Advise { .. }
-        );
-        let suits = (nothing || work.suits_host()) && lane.is_idle();
-        if suits {
-            work.run_on_host();
+    ) -> Result<Progress> {
+        if timestamps.is_none() && runs_here(lane, &work) {
+            return Ok(Progress::Done);
         }
-        suits
+        let stamp = timestamps.map(|timestamps| Arc::new(Stamped(timestamps)) as Arc<dyn Stamp>);
+        lane.submit(epoch, command(work), stamp).map_err(error)?;
+        Ok(Progress::Pending)
     }
 
     fn mark(lane: &Lane, epoch: u64) -> Result<Marker> {
@@ -196,6 +186,20 @@ impl Driver for Cpu {
     fn now(_: &Object<Device>) -> Result<u64> {
         Ok(exec::now())
     }
+}
+
+/// Runs small work on the calling thread if the lane is idle. Returns whether it ran.
+fn runs_here(lane: &Lane, work: &Work<Cpu>) -> bool {
+    // Commands without work here are complete once their dependencies are.
+    let empty = matches!(
+        work,
+        Work::Marker | Work::Prefetch { .. } | Work::Advise { .. }
+    );
+    let runs = (empty || work.suits_host()) && lane.is_idle();
+    if runs {
+        work.run_on_host();
+    }
+    runs
 }
 
 fn command(work: Work<Cpu>) -> Command {

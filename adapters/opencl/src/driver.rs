@@ -10,7 +10,7 @@ use ur::abi::*;
 use ur::object::{Error, Object, Result};
 use ur::stream::{
     Compiled, CompletionCallback, Devices, Driver, Kind, LaunchRequest, MappedPointer,
-    NativeRecord, Payload, Step, Timestamps, Work,
+    NativeRecord, Payload, PlainLaunch, Progress, Step, Timestamps, Work,
 };
 use ur::timeline::Clock;
 
@@ -37,7 +37,6 @@ impl Driver for OpenCl {
     type Lane = Arc<Lane>;
     type Marker = Marker;
     type Signal = Signal;
-    type Checked = ();
     type Plain = ();
 
     /// Completion is queried: a callback for each command costs more than a rare query.
@@ -71,12 +70,8 @@ impl Driver for OpenCl {
         epoch: u64,
         work: Work<Self>,
         timestamps: Option<Arc<Timestamps>>,
-    ) -> Result<()> {
+    ) -> Result<Progress> {
         lane.submit(epoch, work, timestamps)
-    }
-
-    fn at_once(lane: &Arc<Lane>, work: &Work<Self>) -> bool {
-        lane.at_once(work)
     }
 
     fn flush(lane: &Arc<Lane>) -> Result<()> {
@@ -143,26 +138,27 @@ impl Driver for OpenCl {
         kernel.launch(device, request).map(Arc::new)
     }
 
-    const LAUNCHES_AT_ONCE: bool = true;
-
-    fn check_launch(
+    fn is_plain(
         _: &Object<Device>,
         kernel: &Object<Kernel>,
-        request: &LaunchRequest<'_>,
+        launch: &PlainLaunch<'_>,
         _: &mut (),
-    ) -> Result<()> {
-        kernel.check_launch(request)
+    ) -> bool {
+        kernel.is_plain(launch.args)
     }
 
-    fn submit_launch(
+    fn submit_plain(
         lane: &Arc<Lane>,
         epoch: u64,
         kernel: &Object<Kernel>,
-        request: &LaunchRequest<'_>,
-        _: &(),
+        launch: &PlainLaunch<'_>,
+        (): &mut (),
         timestamps: Option<Arc<Timestamps>>,
-    ) -> Result<()> {
-        lane.launch(epoch, kernel, request, timestamps)
+        make: impl FnOnce() -> Result<Arc<Launch>>,
+    ) -> Result<Progress> {
+        let request = LaunchRequest::new(launch.global.len() as u32, *launch, None)?;
+        lane.launch(epoch, kernel, &request, timestamps, make)?;
+        Ok(Progress::Pending)
     }
 
     fn acquire(

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use opencl_sys::*;
 use ur::abi::UR_RESULT_ERROR_UNSUPPORTED_FEATURE;
 use ur::object::{Error, Object, Result, ensure};
-use ur::stream::{Compiled, Devices, Step, Timestamps, Work};
+use ur::stream::{Compiled, Devices, Progress, Step, Timestamps, Work};
 use ur::timeline::rank;
 use ur::timeline::sync::Mutex;
 
@@ -281,9 +281,10 @@ struct Recorded {
     buffer: Recorder,
     /// The native command of each command.
     commands: Vec<Mutable>,
-    /// The commands, for a queue on which the driver refuses the buffer. They hold the buffer's resources.
-    works: Mutex<Vec<Work<OpenCl>>, { rank::RECORDED }>,
-    /// The lane that the buffer was created for.
+    /// The same commands, for a queue that the driver does not take the buffer on; they keep what
+    /// the buffer uses.
+    works: Mutex<Vec<Work<OpenCl>>, { rank::RECORDED_WORKS }>,
+    /// Whose properties the buffer was recorded for.
     _lane: Arc<Lane>,
 }
 
@@ -342,11 +343,12 @@ impl Compiled<OpenCl> for Recorded {
         lane: &Arc<Lane>,
         epoch: u64,
         timestamps: Option<Arc<Timestamps>>,
-    ) -> Result<()> {
+    ) -> Result<Progress> {
         let works = self.works.lock();
         lane.submit_recorded(epoch, &works, timestamps, |slot| {
             recorded(self.buffer.enqueue(slot))
-        })
+        })?;
+        Ok(Progress::Pending)
     }
 
     fn update(&self, at: usize, work: &Work<OpenCl>) -> bool {

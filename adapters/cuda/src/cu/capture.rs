@@ -1,8 +1,7 @@
-//! Queries of the driver while foreign code may capture a stream.
+//! Queries of the driver that no caller asked for, while foreign code may capture a stream.
 //!
-//! While any thread captures a stream in the global mode, which is the usual one, most queries are
-//! forbidden on every thread and end that capture. The relaxed mode of the querying thread allows them. A
-//! query of the captured stream itself stays forbidden.
+//! While a thread captures a stream in the global mode, the default, most queries of any thread fail and end
+//! the capture. A thread in the relaxed mode may query, except for the captured stream itself.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -14,16 +13,16 @@ use super::{Api, Code, on_stream};
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`
 const RELAXED: i32 = 2;
 
-/// While this lives, this thread's queries do not disturb captures of other streams.
-pub struct Asking<'a> {
+/// Puts the thread into the relaxed mode until dropped: its queries leave captures of other streams alone.
+pub struct RelaxedCapture<'a> {
     api: &'a Api,
     /// The thread's mode before, if it was changed.
     before: Option<i32>,
-    /// The mode belongs to the thread.
+    /// Not `Send`: each thread has its own mode.
     _thread: PhantomData<*const ()>,
 }
 
-impl<'a> Asking<'a> {
+impl<'a> RelaxedCapture<'a> {
     pub fn new(api: &'a Api) -> Self {
         Self {
             api,
@@ -32,13 +31,13 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// Whether this stream itself is captured, so that it must not be queried. False with a driver that has
-    /// no captures.
+    /// Whether this stream of the context is captured, so that no query of it is allowed. False if the driver
+    /// has no captures.
     pub fn is_captured(&self, context: CUcontext, stream: CUstream) -> bool {
         let status = Cell::new(0);
         self.api.cuStreamIsCapturing.is_some_and(|query| {
             let code = on_stream(self.api, context, stream, || {
-                // SAFETY: the caller passes a live stream, and the status is writable.
+                // SAFETY: the stream is alive, and `status` has room.
                 unsafe { query(stream, status.as_ptr()) }
             });
             !code.is_success() || status.get() != 0
@@ -46,7 +45,7 @@ impl<'a> Asking<'a> {
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for RelaxedCapture<'_> {
     fn drop(&mut self) {
         if let Some(before) = self.before {
             exchange(self.api, before);
@@ -54,10 +53,10 @@ impl Drop for Asking<'_> {
     }
 }
 
-/// Sets the thread's mode. Returns the mode before.
+/// Sets the thread's mode. Returns the one before, none if the driver has no modes.
 fn exchange(api: &Api, mode: i32) -> Option<i32> {
     let mut mode = mode;
-    // SAFETY: the driver exchanges the valid mode in `mode`.
+    // SAFETY: `mode` is a valid mode, and has room for the one before.
     let code = api
         .cuThreadExchangeStreamCaptureMode
         .map(|exchange| unsafe { exchange(&mut mode) });

@@ -1,12 +1,12 @@
 //! The calling thread's current context.
 //!
-//! Most calls of the driver act on it. It belongs to the application, which may use CUDA itself. So the
-//! adapter pushes its context for a call and pops it afterwards. If the context is current already, it
-//! pushes nothing: a query costs a quarter of push and pop.
+//! Most calls of the driver act on it. The application may use CUDA itself, so its context must stay current.
+//! A call of ours pushes its own context and pops it again. If the right context is current, nothing is
+//! pushed: a query costs a quarter of a push and a pop.
 //!
-//! A stream belongs to a context. Drivers (580) accept a launch, a copy, a memset, a record, a wait or an
-//! event's query with any current context. Such calls are made [`anywhere`]. If the driver refuses one, it
-//! is repeated with the context current.
+//! Calls for a stream or an event need no current context, since both belong to one (driver 580: launches,
+//! copies, memsets, records, waits, queries). Such calls are made [`anywhere`], and repeated with the context
+//! current if the driver refuses them.
 
 use std::hint::cold_path;
 use std::marker::PhantomData;
@@ -27,9 +27,9 @@ pub fn current(api: &Api) -> usize {
 
 /// A context that is current on this thread while this lives.
 pub struct Entered<'a> {
-    /// The functions to pop it with, if it was pushed.
+    /// Pops the context, if it was pushed.
     pushed: Option<&'a Api>,
-    /// The current context belongs to the thread.
+    /// Not `Send`: each thread has its own current context.
     _thread: PhantomData<*const ()>,
 }
 
@@ -53,7 +53,7 @@ impl<'a> Entered<'a> {
         })
     }
 
-    /// Pushes the context even if it is current. The pop then also removes a context that replaced it.
+    /// Pushes the context even if it is current, so that a context which replaces it is popped.
     pub fn on_top(api: &'a Api, context: CUcontext) -> Result<Self> {
         Ok(Self {
             pushed: Some(push(api, context)?),
@@ -87,17 +87,17 @@ pub fn on_stream(api: &Api, context: CUcontext, stream: CUstream, call: impl Fn(
     anywhere(api, context, call)
 }
 
-/// Whether a call with this code would return it with the context current, too.
+/// Whether a call that returned this code would return it with that context current, too.
 pub fn is_final(api: &Api, context: CUcontext, code: Code) -> bool {
     code == Code::NOT_READY || current(api) == context.addr()
 }
 
-/// Whether a stream is one of the current context: null, `CU_STREAM_LEGACY` or `CU_STREAM_PER_THREAD`.
+/// Whether the stream is null, `CU_STREAM_LEGACY` or `CU_STREAM_PER_THREAD`: one of the current context.
 pub fn is_default(stream: CUstream) -> bool {
     stream.addr() <= 2
 }
 
-// The functions below are not inlined into the path of every command.
+// Out of line, so that frequent calls stay small.
 
 #[inline(never)]
 fn again(api: &Api, context: CUcontext, call: impl FnOnce() -> Code) -> Code {
@@ -109,7 +109,7 @@ fn again(api: &Api, context: CUcontext, call: impl FnOnce() -> Code) -> Code {
 
 #[inline(never)]
 fn push(api: &Api, context: CUcontext) -> Result<&Api> {
-    // SAFETY: the caller holds a reference to the context.
+    // SAFETY: the caller keeps the context alive.
     let code = unsafe { (api.cuCtxPushCurrent)(context) };
     check(api, code, "cuCtxPushCurrent").map(|()| api)
 }
@@ -117,7 +117,7 @@ fn push(api: &Api, context: CUcontext) -> Result<&Api> {
 #[inline(never)]
 fn pop(api: &Api) {
     let mut own = null_mut();
-    // SAFETY: `own` is writable, and `push` pushed a context.
+    // SAFETY: `own` has room for a handle. `push` pushed the topmost context.
     let code = unsafe { (api.cuCtxPopCurrent)(&mut own) };
     if !code.is_success() {
         log::error!("cuCtxPopCurrent failed with {}", code.0);

@@ -13,10 +13,10 @@ use super::graph::Recorded;
 use crate::Cuda;
 use crate::cu::sys::{self, CUDA_MEMCPY3D, CUmem_advise, CUmemorytype, CUstream};
 
-/// A command that the engine has no form of.
+/// A command that only this backend has.
 #[derive(Clone)]
 pub enum Native {
-    /// A function that is called with its stream. The context is current.
+    /// Called with the stream; the context is current.
     Call(Arc<Run>),
     /// Commands that foreign code recorded.
     Graph(Arc<Recorded>),
@@ -80,7 +80,7 @@ fn copy(gpu: &Gpu, stream: CUstream, dst: usize, src: usize, bytes: usize) -> Re
     gpu.check_at(code, "cuMemcpyAsync", &[dst, src])
 }
 
-/// Number of rows in a slice. None unless the slice pitch is a multiple of the row pitch.
+/// The slice pitch in rows, as the driver takes it; none if it is not a whole number of rows.
 fn rows(at: &Pitched) -> Option<usize> {
     let whole = at.row_pitch > 0 && at.slice_pitch.is_multiple_of(at.row_pitch);
     whole.then(|| at.slice_pitch / at.row_pitch)
@@ -116,7 +116,7 @@ fn copy_rect(
     })
 }
 
-/// Copies a box between memories with so many rows in a slice.
+/// Copies a box. Each end comes with its rows in a slice.
 fn copy_box(
     gpu: &Gpu,
     stream: CUstream,
@@ -130,7 +130,7 @@ fn copy_box(
     gpu.check_at(code, "cuMemcpy3DAsync", &[dst.0.addr, src.0.addr])
 }
 
-/// The driver's description of a copy of at least a byte. None unless it is one box.
+/// Describes a copy of at least a byte that is one box to the driver.
 pub fn whole_box(work: &Work<Cuda>) -> Option<CUDA_MEMCPY3D> {
     let line = |addr, bytes| Pitched {
         addr,
@@ -159,7 +159,7 @@ fn described(
     (src, src_rows): (Pitched, usize),
     [width, height, depth]: [usize; 3],
 ) -> CUDA_MEMCPY3D {
-    // The pitch of a single row is ignored, but the driver requires at least the width.
+    // The pitch of a single row is unused, but the driver requires at least its width.
     let pitch = |at: Pitched| {
         if height == 1 && depth == 1 {
             width
@@ -208,7 +208,7 @@ fn prefetch(gpu: &Gpu, stream: CUstream, addr: usize, bytes: usize, to_host: boo
     }
 }
 
-/// The driver's advice for each hint, and whether it concerns the host.
+/// The driver's advice for each flag, and whether it names the host instead of the device.
 const ADVICE: [(ur_usm_advice_flags_t, CUmem_advise, bool); 12] = {
     use CUmem_advise::*;
     [

@@ -8,7 +8,7 @@ use super::code::Function;
 use crate::Cuda;
 use crate::mem::Mem;
 
-/// Most words of parameters without an allocation.
+/// Largest number of 8-byte words that are stored inline.
 const MAX_INLINE_WORDS: usize = 16;
 
 /// The bytes of all parameters. They are inline for most launches.
@@ -27,7 +27,7 @@ const MAX_ARGS_BYTES: usize = 32 << 10;
 const LOCAL_ALIGN: usize = 128;
 
 impl Packed {
-    /// Makes room for that many bytes. `INVALID_KERNEL_ARGS` above [`MAX_ARGS_BYTES`].
+    /// Makes room for this many bytes, zeroed.
     fn resize(&mut self, bytes: usize) -> Result<()> {
         ensure(bytes <= MAX_ARGS_BYTES, UR_RESULT_ERROR_INVALID_KERNEL_ARGS)?;
         self.bytes = bytes;
@@ -50,7 +50,7 @@ impl Packed {
     }
 }
 
-/// The words that parameters are written to.
+/// The memory of parameters, as `pack` writes it.
 struct Words<'a>(&'a mut [u64]);
 
 impl Words<'_> {
@@ -61,11 +61,11 @@ impl Words<'_> {
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.add(at), bytes.len()) };
     }
 
-    /// Writes an address or an offset, as wide as the parameter is.
+    /// Writes an address or an offset of local memory, as wide as the parameter.
     #[inline]
     fn number(&mut self, (at, size): (usize, usize), number: usize) {
         match self.0.get_mut(at / 8) {
-            // Nearly all parameters are an aligned word.
+            // Nearly all parameters.
             Some(word) if size == 8 && at.is_multiple_of(8) => *word = number as u64,
             _ => {
                 let bytes = number.to_ne_bytes();
@@ -75,8 +75,8 @@ impl Words<'_> {
     }
 }
 
-/// Offsets and sizes of parameters with these sizes, for a driver that does not report them. A parameter is
-/// aligned to the largest power of two that divides its size, up to 16.
+/// A layout of parameters with these sizes, for drivers that do not report it: each is aligned to the
+/// largest power of two in its size, up to 16.
 fn guess(sizes: &[usize]) -> Box<[(usize, usize)]> {
     let mut end = 0;
     let places = sizes.iter().map(|&bytes| {
@@ -88,7 +88,7 @@ fn guess(sizes: &[usize]) -> Box<[(usize, usize)]> {
     places.collect()
 }
 
-/// Bytes of an argument's parameter, without a layout.
+/// The size of an argument's parameter in bytes.
 fn size(arg: &ur_exp_kernel_arg_properties_t) -> usize {
     match arg.r#type {
         UR_EXP_KERNEL_ARG_TYPE_VALUE => arg.size,
@@ -97,15 +97,15 @@ fn size(arg: &ur_exp_kernel_arg_properties_t) -> usize {
     }
 }
 
-/// A launch's packed arguments.
+/// Arguments of a launch.
 #[derive(Clone, Default)]
 pub struct Args {
     pub packed: Packed,
-    /// Bytes of local memory of the local arguments.
+    /// Bytes of local memory in all.
     pub local_bytes: usize,
 }
 
-/// Packs the arguments of `list` into `args`, and behind them the offset if there is one.
+/// Packs arguments, followed by the offset if there is one. `args` is new.
 pub fn pack(
     function: &Function,
     list: &[ur_exp_kernel_arg_properties_t],
@@ -140,8 +140,7 @@ pub fn pack(
         )?;
         given |= 1 << index.min(63);
         let (at, size) = layout[index];
-        // SAFETY: `type` names the valid member of the value, and the caller keeps memory that it points
-        // to for the call.
+        // SAFETY: the type names the valid member, whose memory lasts for the call.
         unsafe {
             match arg.r#type {
                 UR_EXP_KERNEL_ARG_TYPE_VALUE => {

@@ -14,23 +14,24 @@ use crate::device::Limits;
 use crate::exec::Gpu;
 use crate::program::Module;
 
-/// One function of the driver, and its properties.
+/// A function of the driver.
 #[repr(C)]
 pub struct Function {
     pub raw: CUfunction,
     pub group_items: usize,
     pub local_bytes: usize,
-    /// Number of parameters, and the bytes of each. The number is `usize::MAX` if there are more than
-    /// `MAX_PLAIN_ARGS` or the driver does not report them.
+    /// The number of parameters, and the bytes of each. `usize::MAX` if there are more than
+    /// [`MAX_PLAIN_ARGS`], or the driver does not report them: no launch is plain then.
     pub count: usize,
     pub sizes: [u16; MAX_PLAIN_ARGS],
-    /// Offset and bytes of each parameter. None if the driver does not report them.
+    /// Offset and size in bytes of each parameter; none if the driver does not report them.
     pub layout: Option<Box<[(usize, usize)]>>,
     pub registers: usize,
     pub private_bytes: usize,
     /// Bytes of dynamic shared memory that the driver was asked to allow.
     local_bytes_set: AtomicUsize,
-    telling: Mutex<()>,
+    /// Held while that is set.
+    setting: Mutex<()>,
 }
 
 // SAFETY: the driver's objects may be used from any thread.
@@ -64,12 +65,11 @@ impl Function {
             private_bytes: read(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
             group_items: read(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
             local_bytes_set: AtomicUsize::new(0),
-            telling: Mutex::default(),
+            setting: Mutex::default(),
         })
     }
 
-    /// Makes the driver allow launches with this much dynamic shared memory. `OUT_OF_RESOURCES` if the device
-    /// has less.
+    /// Allows launches with this many bytes of dynamic shared memory.
     #[inline]
     pub fn allow(&self, gpu: &Gpu, limits: &Limits, bytes: usize) -> Result<()> {
         let usual = limits.local_bytes.min(limits.max_local_bytes);
@@ -92,8 +92,8 @@ impl Function {
             return Ok(());
         }
         let _current = gpu.enter()?;
-        let _one = self.telling.lock();
-        // Another thread may have set more meanwhile, which must stay.
+        let _setting = self.setting.lock();
+        // Another launch may have set more meanwhile, which must stay.
         if bytes <= self.local_bytes_set.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -106,7 +106,7 @@ impl Function {
     }
 }
 
-/// Number of parameters, and the bytes of each. None if there are more than `MAX_PLAIN_ARGS`.
+/// The number of parameters, and the bytes of each. None if they are too many or too large.
 fn sizes(layout: &[(usize, usize)]) -> Option<(usize, [u16; MAX_PLAIN_ARGS])> {
     let mut sizes = [0; MAX_PLAIN_ARGS];
     let places = sizes.get_mut(..layout.len())?;
@@ -133,7 +133,7 @@ fn layout(gpu: &Gpu, raw: CUfunction) -> Option<Box<[(usize, usize)]>> {
 pub struct Code {
     pub plain: Function,
     pub module: Arc<Module>,
-    /// The variant for launches with an offset, which is one more parameter.
+    /// Runs launches with an offset, which is one more parameter.
     pub with_offset: Option<Function>,
     best: OnceLock<usize>,
 }
@@ -161,7 +161,7 @@ impl Code {
         self.module.gpu()
     }
 
-    /// Work-items of a work-group that give the highest occupancy.
+    /// The work-group size with the best occupancy.
     pub fn best_items(&self) -> usize {
         let query = || -> Result<usize> {
             let _current = self.gpu().enter()?;
@@ -177,7 +177,7 @@ impl Code {
             .get_or_init(|| query().unwrap_or(self.plain.group_items.clamp(1, 256)))
     }
 
-    /// Number of work-groups that run on the device at once.
+    /// The number of work-groups that the device can hold at once.
     pub fn resident_groups(&self, limits: &Limits, items: usize, local: usize) -> Result<u32> {
         self.plain.allow(self.gpu(), limits, local)?;
         let _current = self.gpu().enter()?;

@@ -16,7 +16,7 @@ use ur::object::{Body, Error, InfoIn, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::Queue;
 
 pub use code::Code;
-pub use launch::{Launch, Ready};
+pub use launch::Launch;
 pub use plain::Plain;
 
 use crate::Cuda;
@@ -55,16 +55,12 @@ impl Kernel {
         })
     }
 
-    /// Index of the code for a device.
-    #[inline]
-    fn code_index(&self, device: &Object<Device>) -> Result<usize> {
-        let mut codes = self.codes.iter();
-        let found = codes.position(|(own, _)| std::ptr::eq(&**own, device));
-        found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_KERNEL))
-    }
-
+    /// The code for a device.
     fn code(&self, device: &Object<Device>) -> Result<&Arc<Code>> {
-        Ok(&self.codes[self.code_index(device)?].1)
+        let mut codes = self.codes.iter();
+        let found = codes.find(|(own, _)| std::ptr::eq(&**own, device));
+        let (_, code) = found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_KERNEL))?;
+        Ok(code)
     }
 
     fn first(&self) -> Result<&Arc<Code>> {

@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use opencl_sys::*;
 use ur::abi::*;
 use ur::object::{Error, Object, Result};
-use ur::stream::{CompletionCallback, Deferred, HostPoint, LaunchRequest, Timestamps, Work};
+use ur::stream::{
+    CompletionCallback, Deferred, HostPoint, LaunchRequest, Progress, Timestamps, Work,
+};
 use ur::timeline::rank;
 use ur::timeline::sync::{Mutex, MutexGuard};
 
@@ -20,7 +22,7 @@ use super::{Position, Submissions, event_property, times};
 use crate::OpenCl;
 use crate::cl::{self, Api, ContextRef, EventRef, QueueRef, Version};
 use crate::device::Device;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, Launch};
 
 /// Most waits that are held for the next command's wait list. More become a barrier at once.
 const MAX_PENDING_WAITS: usize = 32;
@@ -195,47 +197,49 @@ impl Lane {
         epoch: u64,
         work: Work<OpenCl>,
         timestamps: Option<Arc<Timestamps>>,
-    ) -> Result<()> {
+    ) -> Result<Progress> {
+        if timestamps.is_none() && self.runs_here(&work) {
+            return Ok(Progress::Done);
+        }
+        let now = |(work, timestamps)| {
+            self.enqueue_batch(epoch, timestamps, |batch: &mut Batch<'_>| batch.work(work))
+        };
         if matches!(&work, Work::Native(native) if native.answers) {
             // Such a lane is open, so that its waits for the host are enqueued on the queue.
             Deferred::submit_all(self)?;
-            return self.enqueue_batch(epoch, timestamps, |batch| batch.work(work));
+            now((work, timestamps))?;
+        } else if self.deferred.is_deferring() {
+            let later = |(work, timestamps)| Ok(Self::later(epoch, work, timestamps));
+            self.deferred.submit((work, timestamps), now, later)?;
+        } else {
+            now((work, timestamps))?;
         }
-        if !self.deferred.is_deferring() {
-            return self.enqueue_batch(epoch, timestamps, |batch| batch.work(work));
-        }
-        let later = |(work, timestamps)| Ok(Self::later(epoch, work, timestamps));
-        self.deferred.submit(
-            (work, timestamps),
-            |(work, timestamps)| self.enqueue_batch(epoch, timestamps, |batch| batch.work(work)),
-            later,
-        )
+        Ok(Progress::Pending)
     }
 
     fn later(epoch: u64, work: Work<OpenCl>, timestamps: Option<Arc<Timestamps>>) -> Later {
         Box::new(move |lane| lane.enqueue_batch(epoch, timestamps, |batch| batch.work(work)))
     }
 
+    /// Submits a plain launch. `make` returns one that can be deferred.
     pub fn launch(
         &self,
         epoch: u64,
         kernel: &Kernel,
         request: &LaunchRequest<'_>,
         timestamps: Option<Arc<Timestamps>>,
+        make: impl FnOnce() -> Result<Arc<Launch>>,
     ) -> Result<()> {
         let now = |timestamps| {
             self.enqueue_batch(epoch, timestamps, |batch| {
                 batch.info.weighs = true;
-                batch.enqueue(|api, slot| kernel.launch_now(request, api, slot))
+                batch.enqueue(|api, slot| kernel.launch_plain(request, api, slot))
             })
         };
         if !self.deferred.is_deferring() {
             return now(timestamps);
         }
-        let later = |timestamps| {
-            let launch = Arc::new(kernel.launch(&self.device, request)?);
-            Ok(Self::later(epoch, Work::Launch(launch), timestamps))
-        };
+        let later = |timestamps| Ok(Self::later(epoch, Work::Launch(make()?), timestamps));
         self.deferred.submit(timestamps, now, later)
     }
 
@@ -265,8 +269,9 @@ impl Lane {
         self.finish_batch(&mut pending, info, timestamps)
     }
 
-    /// Runs a small command on the host, if that is faster than a submission to an idle device.
-    pub fn at_once(&self, work: &Work<OpenCl>) -> bool {
+    /// Runs a small command on the host, where that is faster than a submission to an idle device.
+    /// Returns whether it ran.
+    fn runs_here(&self, work: &Work<OpenCl>) -> bool {
         if !self.device.shares_addresses() || !work.suits_host() {
             return false;
         }

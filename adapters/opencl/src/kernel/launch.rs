@@ -33,7 +33,7 @@ pub(super) struct Native {
     /// Whether all devices share the host's address space. Pointers are then set by the call that looks up
     /// no allocation.
     plain: bool,
-    arguments: Mutex<Arguments, { rank::KERNEL }>,
+    arguments: Mutex<Arguments, { rank::KERNEL_ARGUMENTS }>,
 }
 
 /// The cached arguments of a kernel, by index.
@@ -84,31 +84,29 @@ const SUPPORTED_FLAGS: ur_kernel_launch_properties_flags_t =
     UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE;
 
 impl Kernel {
-    /// Copies a launch and its arguments. It may be enqueued later, and more than once.
+    /// Checks a launch in full and copies its arguments: it may be enqueued later, and repeatedly.
     pub fn launch(&self, device: &Object<Device>, request: &LaunchRequest<'_>) -> Result<Launch> {
-        self.check_launch(request)?;
-        self.check_later(device, request)?;
+        request.attributes(SUPPORTED_FLAGS)?;
+        let complete = self.native.has_all(request.args);
+        ensure(complete, UR_RESULT_ERROR_INVALID_KERNEL_ARGS)?;
         let own = |arg| Arg::of(arg).map(|value| (arg.index, value.to_owned()));
+        let args = request.args.iter().map(own).collect::<Result<_>>()?;
+        self.check_later(device, request)?;
         Ok(Launch {
             native: Arc::clone(&self.native),
-            args: request.args.iter().map(own).collect::<Result<_>>()?,
+            args,
             range: Range::of(request),
         })
     }
 
-    /// Checks of every launch that the driver does not make.
-    pub fn check_launch(&self, request: &LaunchRequest<'_>) -> Result<()> {
-        request.attributes(SUPPORTED_FLAGS)?;
-        let complete = self.native.has_all(request.args);
-        ensure(complete, UR_RESULT_ERROR_INVALID_KERNEL_ARGS)?;
-        request
-            .args
-            .iter()
-            .try_for_each(|arg| Arg::of(arg).map(drop))
+    /// Whether a launch without properties has all arguments, each of a known type. The driver
+    /// checks the rest when the launch is enqueued.
+    pub fn is_plain(&self, args: &[ur_exp_kernel_arg_properties_t]) -> bool {
+        self.native.has_all(args) && args.iter().all(|arg| Arg::of(arg).is_ok())
     }
 
-    /// Enqueues a launch with the caller's arguments, without a copy.
-    pub fn launch_now(&self, request: &LaunchRequest<'_>, api: &Api, slot: &Slot) -> Result<()> {
+    /// Enqueues a plain launch, with its arguments where the caller has them.
+    pub fn launch_plain(&self, request: &LaunchRequest<'_>, api: &Api, slot: &Slot) -> Result<()> {
         let mut arguments = self.native.arguments();
         self.native.set_all(&mut arguments, request.args)?;
         Range::of(request).enqueue(self.raw(), api, slot)
