@@ -170,7 +170,7 @@ fn generated(root: &Path, found: &mut Vec<String>) -> Result<()> {
     for dir in [
         "src/abi",
         "src/hal/generated",
-        "src/stream/api/generated",
+        "src/stream/api/generated.rs",
         "loader/src/generated",
         "conformance/src/generated",
         "adapters/mock/src/generated",
@@ -188,8 +188,11 @@ fn generated(root: &Path, found: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// Every Rust file below a folder, in order.
+/// Every Rust file below a folder, in order; of a file, itself.
 fn rust_files(dir: &Path) -> Result<Vec<(PathBuf, String)>> {
+    if dir.is_file() {
+        return Ok(vec![(dir.to_owned(), fs::read_to_string(dir)?)]);
+    }
     let mut out = Vec::new();
     let mut waiting = vec![dir.to_owned()];
     while let Some(dir) = waiting.pop() {

@@ -11,13 +11,14 @@ mod lacking;
 mod logger;
 pub mod metadata;
 mod ranges;
+mod shims;
 
 pub use crate::object::checks;
-pub use generated::shims::ddi;
-pub use generated::traits::*;
+pub use generated::*;
 pub use info::*;
 pub use logger::{set_logger, set_logger_level};
 pub use ranges::Ranges;
+pub use shims::ddi;
 
 use crate::abi::*;
 use crate::object::{Body, Object, Result, ensure};

@@ -10,16 +10,6 @@ use crate::model::{Dir, Function, Param, Spec};
 use anyhow::{Context as _, Result};
 use std::fmt::Write as _;
 
-/// Outputs that are null after every refusal. To stand before all else, outside of what may return.
-pub fn clears(function: &Function) -> String {
-    let cleared = function.params.iter().filter(|param| param.cleared);
-    let clear = |param: &Param| {
-        let raw = rust::ident(&param.name);
-        format!("if !{raw}.is_null() {{ unsafe {{ {raw}.write(std::ptr::null_mut()) }} }}\n")
-    };
-    cleared.map(clear).collect()
-}
-
 /// Pointers that must be there, to functions too.
 pub fn pointers(spec: &Spec, function: &Function) -> String {
     let mut out = String::new();
@@ -63,7 +53,7 @@ fn range(spec: &Spec, param: &Param) -> String {
     {
         let inner = members(spec, &ty.base, "inner");
         if !inner.is_empty() {
-            return format!("if let Some(inner) = unsafe {{ {raw}.as_ref() }} {{ {inner} }}\n");
+            return format!("if let Some(inner) = {raw}.as_ref() {{ {inner} }}\n");
         }
     }
     String::new()
@@ -75,11 +65,7 @@ pub fn conditions(spec: &Spec, function: &Function) -> Result<String> {
     for case in &function.errors {
         let Some(when) = &case.when else { continue };
         let condition = expr::rust(spec, function, when).with_context(|| function.name.clone())?;
-        let _ = writeln!(
-            out,
-            "ensure(!(unsafe {{ {condition} }}), UR_RESULT_ERROR_{})?;",
-            case.code
-        );
+        let _ = writeln!(out, "refuse({condition}, UR_RESULT_ERROR_{})?;", case.code);
     }
     Ok(out)
 }
@@ -91,10 +77,7 @@ pub fn wait_lists(function: &Function) -> String {
         if let ("phEventWaitList", true, Some(count)) =
             (param.name.as_str(), param.optional, &param.count)
         {
-            let _ = writeln!(
-                out,
-                "ensure(phEventWaitList.is_null() == ({count} == 0), UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST)?;"
-            );
+            let _ = writeln!(out, "wait_list(phEventWaitList, {count})?;");
         }
     }
     out
@@ -117,23 +100,16 @@ pub fn elements(spec: &Spec, param: &Param, list: &str) -> String {
     }
 }
 
-/// The error of a null in a list of handles, or of a null list that has a count.
-pub fn null_in_list(param: &Param) -> &'static str {
-    match param.name.as_str() {
-        "phEventWaitList" => "UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST",
-        _ => "UR_RESULT_ERROR_INVALID_NULL_HANDLE",
-    }
-}
-
 fn members(spec: &Spec, base: &str, holder: &str) -> String {
     let statement = |(member, condition): (String, String)| {
         let holds = condition.replace("{}", &format!("{holder}.{}", rust::ident(&member)));
-        format!("ensure({holds}, UR_RESULT_ERROR_INVALID_ENUMERATION)?;\n")
+        format!("ensure({holds}, UR_RESULT_ERROR_INVALID_ENUMERATION)?;")
     };
     member_values(spec, base)
         .into_iter()
         .map(statement)
-        .collect()
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// A struct's members that are enums or flags, each with the condition under which `{}` is in range.

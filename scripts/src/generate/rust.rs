@@ -52,16 +52,6 @@ pub fn ident(name: &str) -> String {
     }
 }
 
-/// `///` lines of a description.
-pub fn doc(text: &str) -> String {
-    if text.is_empty() {
-        return String::new();
-    }
-    text.lines()
-        .map(|line| format!("#[doc = {:?}]\n", format!(" {line}")))
-        .collect()
-}
-
 /// `a: T, b: U` of an extern function.
 pub fn params(list: &[Param]) -> String {
     list.iter()

@@ -224,58 +224,58 @@ crate::functions::answers! {
     ur_bindless_images_wait_external_semaphore_exp_params_t = make([phQueue Queue, phSemaphore ExternalSemaphore] handle(pphEvent Event));
     ur_bindless_images_signal_external_semaphore_exp_params_t = make([phQueue Queue, phSemaphore ExternalSemaphore] handle(pphEvent Event));
     ur_command_buffer_create_exp_params_t
-        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP] given [pCommandBufferDesc = ppCommandBufferDesc] ((!pCommandBufferDesc.is_null() && (((*pCommandBufferDesc).isUpdatable as u64) != 0u64))) }
+        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP] given [pCommandBufferDesc = ppCommandBufferDesc] (!pCommandBufferDesc.is_null() && ((*pCommandBufferDesc).isUpdatable as u64) != 0) }
         = make([phContext Context, phDevice Device] handle(pphCommandBuffer CommandBuffer));
     ur_command_buffer_retain_exp_params_t = retain(phCommandBuffer CommandBuffer);
     ur_command_buffer_release_exp_params_t = release(phCommandBuffer CommandBuffer);
     ur_command_buffer_finalize_exp_params_t = nothing();
     ur_command_buffer_append_kernel_launch_exp_params_t
-        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP] given [numEventsInWaitList = pnumEventsInWaitList, phEvent = pphEvent] ((!phEvent.is_null() || ((numEventsInWaitList as u64) != 0u64))) }
+        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP] given [numEventsInWaitList = pnumEventsInWaitList, phEvent = pphEvent] (!phEvent.is_null() || numEventsInWaitList != 0) }
         = make([phCommandBuffer CommandBuffer, phKernel Kernel, pphKernelAlternatives pnumKernelAlternatives Kernel] value(ppSyncPoint id u32) handle(pphEvent Event) handle(pphCommand CommandBufferCommand));
     ur_command_buffer_append_kernel_launch_with_args_exp_params_t
-        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP] given [numEventsInWaitList = pnumEventsInWaitList, phEvent = pphEvent] ((!phEvent.is_null() || ((numEventsInWaitList as u64) != 0u64))) }
+        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP] given [numEventsInWaitList = pnumEventsInWaitList, phEvent = pphEvent] (!phEvent.is_null() || numEventsInWaitList != 0) }
         = make([phCommandBuffer CommandBuffer, phKernel Kernel, pphKernelAlternatives pnumKernelAlternatives Kernel] value(ppSyncPoint id u32) handle(pphEvent Event) handle(pphCommand CommandBufferCommand));
     ur_command_buffer_append_usm_memcpy_exp_params_t
-        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP] given [numEventsInWaitList = pnumEventsInWaitList, phEvent = pphEvent] ((!phEvent.is_null() || ((numEventsInWaitList as u64) != 0u64))) }
+        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP] given [numEventsInWaitList = pnumEventsInWaitList, phEvent = pphEvent] (!phEvent.is_null() || numEventsInWaitList != 0) }
         = make([phCommandBuffer CommandBuffer] value(ppSyncPoint id u32) handle(pphEvent Event) handle(pphCommand CommandBufferCommand));
     ur_command_buffer_append_usm_fill_exp_params_t
-        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP] given [numEventsInWaitList = pnumEventsInWaitList, phEvent = pphEvent] ((!phEvent.is_null() || ((numEventsInWaitList as u64) != 0u64))) }
+        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP] given [numEventsInWaitList = pnumEventsInWaitList, phEvent = pphEvent] (!phEvent.is_null() || numEventsInWaitList != 0) }
         = make([phCommandBuffer CommandBuffer] value(ppSyncPoint id u32) handle(pphEvent Event) handle(pphCommand CommandBufferCommand));
     ur_command_buffer_append_mem_buffer_copy_exp_params_t
-        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP] given [numEventsInWaitList = pnumEventsInWaitList, phEvent = pphEvent] ((!phEvent.is_null() || ((numEventsInWaitList as u64) != 0u64))) }
+        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP] given [numEventsInWaitList = pnumEventsInWaitList, phEvent = pphEvent] (!phEvent.is_null() || numEventsInWaitList != 0) }
         = make([phCommandBuffer CommandBuffer, phSrcMem Mem, phDstMem Mem] value(ppSyncPoint id u32) handle(pphEvent Event) handle(pphCommand CommandBufferCommand));
     ur_command_buffer_append_mem_buffer_write_exp_params_t
-        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP] given [numEventsInWaitList = pnumEventsInWaitList, phEvent = pphEvent] ((!phEvent.is_null() || ((numEventsInWaitList as u64) != 0u64))) }
+        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP] given [numEventsInWaitList = pnumEventsInWaitList, phEvent = pphEvent] (!phEvent.is_null() || numEventsInWaitList != 0) }
         = make([phCommandBuffer CommandBuffer, phBuffer Mem] value(ppSyncPoint id u32) handle(pphEvent Event) handle(pphCommand CommandBufferCommand));
     ur_command_buffer_append_mem_buffer_read_exp_params_t
-        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP] given [numEventsInWaitList = pnumEventsInWaitList, phEvent = pphEvent] ((!phEvent.is_null() || ((numEventsInWaitList as u64) != 0u64))) }
+        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP] given [numEventsInWaitList = pnumEventsInWaitList, phEvent = pphEvent] (!phEvent.is_null() || numEventsInWaitList != 0) }
         = make([phCommandBuffer CommandBuffer, phBuffer Mem] value(ppSyncPoint id u32) handle(pphEvent Event) handle(pphCommand CommandBufferCommand));
     ur_command_buffer_append_mem_buffer_copy_rect_exp_params_t
-        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP] given [numEventsInWaitList = pnumEventsInWaitList, phEvent = pphEvent] ((!phEvent.is_null() || ((numEventsInWaitList as u64) != 0u64))) }
+        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP] given [numEventsInWaitList = pnumEventsInWaitList, phEvent = pphEvent] (!phEvent.is_null() || numEventsInWaitList != 0) }
         = make([phCommandBuffer CommandBuffer, phSrcMem Mem, phDstMem Mem] value(ppSyncPoint id u32) handle(pphEvent Event) handle(pphCommand CommandBufferCommand));
     ur_command_buffer_append_mem_buffer_write_rect_exp_params_t
-        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP] given [numEventsInWaitList = pnumEventsInWaitList, phEvent = pphEvent] ((!phEvent.is_null() || ((numEventsInWaitList as u64) != 0u64))) }
+        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP] given [numEventsInWaitList = pnumEventsInWaitList, phEvent = pphEvent] (!phEvent.is_null() || numEventsInWaitList != 0) }
         = make([phCommandBuffer CommandBuffer, phBuffer Mem] value(ppSyncPoint id u32) handle(pphEvent Event) handle(pphCommand CommandBufferCommand));
     ur_command_buffer_append_mem_buffer_read_rect_exp_params_t
-        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP] given [numEventsInWaitList = pnumEventsInWaitList, phEvent = pphEvent] ((!phEvent.is_null() || ((numEventsInWaitList as u64) != 0u64))) }
+        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP] given [numEventsInWaitList = pnumEventsInWaitList, phEvent = pphEvent] (!phEvent.is_null() || numEventsInWaitList != 0) }
         = make([phCommandBuffer CommandBuffer, phBuffer Mem] value(ppSyncPoint id u32) handle(pphEvent Event) handle(pphCommand CommandBufferCommand));
     ur_command_buffer_append_mem_buffer_fill_exp_params_t
-        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP] given [numEventsInWaitList = pnumEventsInWaitList, phEvent = pphEvent] ((!phEvent.is_null() || ((numEventsInWaitList as u64) != 0u64))) }
+        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP] given [numEventsInWaitList = pnumEventsInWaitList, phEvent = pphEvent] (!phEvent.is_null() || numEventsInWaitList != 0) }
         = make([phCommandBuffer CommandBuffer, phBuffer Mem] value(ppSyncPoint id u32) handle(pphEvent Event) handle(pphCommand CommandBufferCommand));
     ur_command_buffer_append_usm_prefetch_exp_params_t
-        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP] given [numEventsInWaitList = pnumEventsInWaitList, phEvent = pphEvent] ((!phEvent.is_null() || ((numEventsInWaitList as u64) != 0u64))) }
+        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP] given [numEventsInWaitList = pnumEventsInWaitList, phEvent = pphEvent] (!phEvent.is_null() || numEventsInWaitList != 0) }
         = make([phCommandBuffer CommandBuffer] value(ppSyncPoint id u32) handle(pphEvent Event) handle(pphCommand CommandBufferCommand));
     ur_command_buffer_append_usm_advise_exp_params_t
-        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP] given [numEventsInWaitList = pnumEventsInWaitList, phEvent = pphEvent] ((!phEvent.is_null() || ((numEventsInWaitList as u64) != 0u64))) }
+        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_EVENT_SUPPORT_EXP] given [numEventsInWaitList = pnumEventsInWaitList, phEvent = pphEvent] (!phEvent.is_null() || numEventsInWaitList != 0) }
         = make([phCommandBuffer CommandBuffer] value(ppSyncPoint id u32) handle(pphEvent Event) handle(pphCommand CommandBufferCommand));
     ur_command_buffer_append_native_command_exp_params_t = by_hand(command_buffer_append_native_command_exp);
     ur_command_buffer_update_kernel_launch_exp_params_t
-        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP & UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_KERNEL_ARGUMENTS] given [pUpdateKernelLaunch = ppUpdateKernelLaunch] ((!pUpdateKernelLaunch.is_null() && ((((((*pUpdateKernelLaunch).numNewMemObjArgs as u64) != 0u64) && !(*pUpdateKernelLaunch).pNewMemObjArgList.is_null()) || ((((*pUpdateKernelLaunch).numNewPointerArgs as u64) != 0u64) && !(*pUpdateKernelLaunch).pNewPointerArgList.is_null())) || ((((*pUpdateKernelLaunch).numNewValueArgs as u64) != 0u64) && !(*pUpdateKernelLaunch).pNewValueArgList.is_null())))) }
-        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP & UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_LOCAL_WORK_SIZE] given [pUpdateKernelLaunch = ppUpdateKernelLaunch] ((!pUpdateKernelLaunch.is_null() && !(*pUpdateKernelLaunch).pNewLocalWorkSize.is_null())) }
-        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP & UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_LOCAL_WORK_SIZE] given [pUpdateKernelLaunch = ppUpdateKernelLaunch] (((!pUpdateKernelLaunch.is_null() && !(*pUpdateKernelLaunch).pNewGlobalWorkSize.is_null()) && (*pUpdateKernelLaunch).pNewLocalWorkSize.is_null())) }
-        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP & UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_GLOBAL_WORK_SIZE] given [pUpdateKernelLaunch = ppUpdateKernelLaunch] ((!pUpdateKernelLaunch.is_null() && !(*pUpdateKernelLaunch).pNewGlobalWorkSize.is_null())) }
-        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP & UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_GLOBAL_WORK_OFFSET] given [pUpdateKernelLaunch = ppUpdateKernelLaunch] ((!pUpdateKernelLaunch.is_null() && !(*pUpdateKernelLaunch).pNewGlobalWorkOffset.is_null())) }
-        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP & UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_KERNEL_HANDLE] given [pUpdateKernelLaunch = ppUpdateKernelLaunch] ((!pUpdateKernelLaunch.is_null() && !(*pUpdateKernelLaunch).hNewKernel.is_null())) }
+        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP & UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_KERNEL_ARGUMENTS] given [pUpdateKernelLaunch = ppUpdateKernelLaunch] (!pUpdateKernelLaunch.is_null() && (((*pUpdateKernelLaunch).numNewMemObjArgs != 0 && !(*pUpdateKernelLaunch).pNewMemObjArgList.is_null()) || ((*pUpdateKernelLaunch).numNewPointerArgs != 0 && !(*pUpdateKernelLaunch).pNewPointerArgList.is_null()) || ((*pUpdateKernelLaunch).numNewValueArgs != 0 && !(*pUpdateKernelLaunch).pNewValueArgList.is_null()))) }
+        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP & UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_LOCAL_WORK_SIZE] given [pUpdateKernelLaunch = ppUpdateKernelLaunch] (!pUpdateKernelLaunch.is_null() && !(*pUpdateKernelLaunch).pNewLocalWorkSize.is_null()) }
+        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP & UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_LOCAL_WORK_SIZE] given [pUpdateKernelLaunch = ppUpdateKernelLaunch] (!pUpdateKernelLaunch.is_null() && !(*pUpdateKernelLaunch).pNewGlobalWorkSize.is_null() && (*pUpdateKernelLaunch).pNewLocalWorkSize.is_null()) }
+        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP & UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_GLOBAL_WORK_SIZE] given [pUpdateKernelLaunch = ppUpdateKernelLaunch] (!pUpdateKernelLaunch.is_null() && !(*pUpdateKernelLaunch).pNewGlobalWorkSize.is_null()) }
+        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP & UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_GLOBAL_WORK_OFFSET] given [pUpdateKernelLaunch = ppUpdateKernelLaunch] (!pUpdateKernelLaunch.is_null() && !(*pUpdateKernelLaunch).pNewGlobalWorkOffset.is_null()) }
+        { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP & UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_KERNEL_HANDLE] given [pUpdateKernelLaunch = ppUpdateKernelLaunch] (!pUpdateKernelLaunch.is_null() && !(*pUpdateKernelLaunch).hNewKernel.is_null()) }
         = nothing();
     ur_command_buffer_update_signal_event_exp_params_t
         { UR_RESULT_ERROR_UNSUPPORTED_FEATURE lacking [UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP & UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_EVENTS] }

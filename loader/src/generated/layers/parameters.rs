@@ -7,425 +7,425 @@ use crate::layers::parameters::{checked, pointee, unchecked};
 use crate::layers::wrappers::rows;
 use std::ffi::c_void;
 use ur::abi::*;
-use ur::object::checks::{pointer, rest};
+use ur::object::checks::{pointer, refuse, rest};
 use ur::object::ensure;
 
 rows! {
     /// What a function asks of its arguments.
     CONDITIONS:
     urAdapterGet ur_adapter_get_params_t |p| {
-        ensure(!((((*p.pNumEntries) as u64) == 0u64) && !(*p.pphAdapters).is_null()), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.pNumEntries) == 0 && !(*p.pphAdapters).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
     }
     urAdapterGetInfo ur_adapter_get_info_params_t |p| {
-        ensure(!((((*p.ppropSize) as u64) == 0u64) && !(*p.ppPropValue).is_null()), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.ppropSize) as u64) != 0u64) && (*p.ppPropValue).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-        ensure(!((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     }
     urPlatformGet ur_platform_get_params_t |p| {
-        ensure(!((((*p.pNumEntries) as u64) == 0u64) && !(*p.pphPlatforms).is_null()), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((*p.ppNumPlatforms).is_null() && (*p.pphPlatforms).is_null()), UR_RESULT_ERROR_INVALID_VALUE)?;
+        refuse((*p.pNumEntries) == 0 && !(*p.pphPlatforms).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.ppNumPlatforms).is_null() && (*p.pphPlatforms).is_null(), UR_RESULT_ERROR_INVALID_VALUE)?;
     }
     urPlatformGetInfo ur_platform_get_info_params_t |p| {
-        ensure(!((((*p.ppropSize) as u64) == 0u64) && !(*p.ppPropValue).is_null()), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.ppropSize) as u64) != 0u64) && (*p.ppPropValue).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-        ensure(!((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     }
     urDeviceGet ur_device_get_params_t |p| {
-        ensure(!((((*p.pNumEntries) as u64) == 0u64) && !(*p.pphDevices).is_null()), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.pNumEntries) as u64) > 0u64) && (*p.pphDevices).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.pNumEntries) == 0 && !(*p.pphDevices).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.pNumEntries) > 0 && (*p.pphDevices).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     }
     urDeviceGetInfo ur_device_get_info_params_t |p| {
-        ensure(!((((*p.ppropSize) as u64) == 0u64) && !(*p.ppPropValue).is_null()), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.ppropSize) as u64) != 0u64) && (*p.ppPropValue).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-        ensure(!((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     }
     urDevicePartition ur_device_partition_params_t |p| {
-        ensure(!(*(*p.ppProperties)).pProperties.is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*(*p.ppProperties)).pProperties.is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     }
     urDeviceSelectBinary ur_device_select_binary_params_t |p| {
-        ensure(!(((*p.pNumBinaries) as u64) == 0u64), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.pNumBinaries) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
     }
     urContextCreate ur_context_create_params_t |p| {
         pointee(*p.ppProperties)?;
-        ensure(!(((*p.pDeviceCount) as u64) == 0u64), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.pDeviceCount) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
     }
     urContextGetInfo ur_context_get_info_params_t |p| {
-        ensure(!((((*p.ppropSize) as u64) == 0u64) && !(*p.ppPropValue).is_null()), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.ppropSize) as u64) != 0u64) && (*p.ppPropValue).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-        ensure(!((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     }
     urMemImageCreate ur_mem_image_create_params_t |p| {
-        ensure(!((!(*p.ppImageDesc).is_null()) && (u64::from(UR_STRUCTURE_TYPE_IMAGE_DESC.0) != u64::from((*(*p.ppImageDesc)).stype.0))), UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
-        ensure(!((!(*p.ppImageFormat).is_null()) && (u64::from(UR_IMAGE_CHANNEL_ORDER_SRGBA.0) < u64::from((*(*p.ppImageFormat)).channelOrder.0))), UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
-        ensure(!((!(*p.ppImageFormat).is_null()) && (u64::from(UR_IMAGE_CHANNEL_TYPE_FLOAT.0) < u64::from((*(*p.ppImageFormat)).channelType.0))), UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
-        ensure(!((!(*p.ppImageDesc).is_null()) && (u64::from(UR_MEM_TYPE_IMAGE1D_ARRAY.0) < u64::from((*(*p.ppImageDesc)).r#type.0))), UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
-        ensure(!((!(*p.ppImageDesc).is_null()) && (((*(*p.ppImageDesc)).numMipLevel as u64) != 0u64)), UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
-        ensure(!((!(*p.ppImageDesc).is_null()) && (((*(*p.ppImageDesc)).numSamples as u64) != 0u64)), UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
-        ensure(!(((!(*p.ppImageDesc).is_null()) && (((*(*p.ppImageDesc)).rowPitch as u64) != 0u64)) && (*p.ppHost).is_null()), UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
-        ensure(!(((!(*p.ppImageDesc).is_null()) && (((*(*p.ppImageDesc)).slicePitch as u64) != 0u64)) && (*p.ppHost).is_null()), UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
-        ensure(!((*p.ppHost).is_null() && ((u64::from((*p.pflags).0) & (u64::from(UR_MEM_FLAG_USE_HOST_POINTER.0) | u64::from(UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER.0))) != 0u64)), UR_RESULT_ERROR_INVALID_HOST_PTR)?;
-        ensure(!(!(*p.ppHost).is_null() && ((u64::from((*p.pflags).0) & (u64::from(UR_MEM_FLAG_USE_HOST_POINTER.0) | u64::from(UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER.0))) == 0u64)), UR_RESULT_ERROR_INVALID_HOST_PTR)?;
+        refuse(!(*p.ppImageDesc).is_null() && UR_STRUCTURE_TYPE_IMAGE_DESC.0 != (*(*p.ppImageDesc)).stype.0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
+        refuse(!(*p.ppImageFormat).is_null() && UR_IMAGE_CHANNEL_ORDER_SRGBA.0 < (*(*p.ppImageFormat)).channelOrder.0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
+        refuse(!(*p.ppImageFormat).is_null() && UR_IMAGE_CHANNEL_TYPE_FLOAT.0 < (*(*p.ppImageFormat)).channelType.0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
+        refuse(!(*p.ppImageDesc).is_null() && UR_MEM_TYPE_IMAGE1D_ARRAY.0 < (*(*p.ppImageDesc)).r#type.0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
+        refuse(!(*p.ppImageDesc).is_null() && (*(*p.ppImageDesc)).numMipLevel != 0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
+        refuse(!(*p.ppImageDesc).is_null() && (*(*p.ppImageDesc)).numSamples != 0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
+        refuse(!(*p.ppImageDesc).is_null() && (*(*p.ppImageDesc)).rowPitch != 0 && (*p.ppHost).is_null(), UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
+        refuse(!(*p.ppImageDesc).is_null() && (*(*p.ppImageDesc)).slicePitch != 0 && (*p.ppHost).is_null(), UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
+        refuse((*p.ppHost).is_null() && (*p.pflags).0 & (UR_MEM_FLAG_USE_HOST_POINTER.0 | UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER.0) != 0, UR_RESULT_ERROR_INVALID_HOST_PTR)?;
+        refuse(!(*p.ppHost).is_null() && (*p.pflags).0 & (UR_MEM_FLAG_USE_HOST_POINTER.0 | UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER.0) == 0, UR_RESULT_ERROR_INVALID_HOST_PTR)?;
     }
     urMemBufferCreate ur_mem_buffer_create_params_t |p| {
-        ensure(!(((*p.psize) as u64) == 0u64), UR_RESULT_ERROR_INVALID_BUFFER_SIZE)?;
-        ensure(!((*p.ppProperties).is_null() && ((u64::from((*p.pflags).0) & (u64::from(UR_MEM_FLAG_USE_HOST_POINTER.0) | u64::from(UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER.0))) != 0u64)), UR_RESULT_ERROR_INVALID_HOST_PTR)?;
-        ensure(!((!(*p.ppProperties).is_null() && (*(*p.ppProperties)).pHost.is_null()) && ((u64::from((*p.pflags).0) & (u64::from(UR_MEM_FLAG_USE_HOST_POINTER.0) | u64::from(UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER.0))) != 0u64)), UR_RESULT_ERROR_INVALID_HOST_PTR)?;
-        ensure(!((!(*p.ppProperties).is_null() && !(*(*p.ppProperties)).pHost.is_null()) && ((u64::from((*p.pflags).0) & (u64::from(UR_MEM_FLAG_USE_HOST_POINTER.0) | u64::from(UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER.0))) == 0u64)), UR_RESULT_ERROR_INVALID_HOST_PTR)?;
+        refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_BUFFER_SIZE)?;
+        refuse((*p.ppProperties).is_null() && (*p.pflags).0 & (UR_MEM_FLAG_USE_HOST_POINTER.0 | UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER.0) != 0, UR_RESULT_ERROR_INVALID_HOST_PTR)?;
+        refuse(!(*p.ppProperties).is_null() && (*(*p.ppProperties)).pHost.is_null() && (*p.pflags).0 & (UR_MEM_FLAG_USE_HOST_POINTER.0 | UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER.0) != 0, UR_RESULT_ERROR_INVALID_HOST_PTR)?;
+        refuse(!(*p.ppProperties).is_null() && !(*(*p.ppProperties)).pHost.is_null() && (*p.pflags).0 & (UR_MEM_FLAG_USE_HOST_POINTER.0 | UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER.0) == 0, UR_RESULT_ERROR_INVALID_HOST_PTR)?;
     }
     urMemBufferPartition ur_mem_buffer_partition_params_t |p| {
-        ensure(!((!(*p.ppRegion).is_null()) && (((*(*p.ppRegion)).size as u64) == 0u64)), UR_RESULT_ERROR_INVALID_BUFFER_SIZE)?;
+        refuse(!(*p.ppRegion).is_null() && (*(*p.ppRegion)).size == 0, UR_RESULT_ERROR_INVALID_BUFFER_SIZE)?;
     }
     urMemGetInfo ur_mem_get_info_params_t |p| {
-        ensure(!((((*p.ppropSize) as u64) == 0u64) && !(*p.ppPropValue).is_null()), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.ppropSize) as u64) != 0u64) && (*p.ppPropValue).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-        ensure(!((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     }
     urMemImageGetInfo ur_mem_image_get_info_params_t |p| {
-        ensure(!((((*p.ppropSize) as u64) == 0u64) && !(*p.ppPropValue).is_null()), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.ppropSize) as u64) != 0u64) && (*p.ppPropValue).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-        ensure(!((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     }
     urSamplerCreate ur_sampler_create_params_t |p| {
         pointee(*p.ppDesc)?;
     }
     urSamplerGetInfo ur_sampler_get_info_params_t |p| {
-        ensure(!((((*p.ppropSize) as u64) == 0u64) && !(*p.ppPropValue).is_null()), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.ppropSize) as u64) != 0u64) && (*p.ppPropValue).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-        ensure(!((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     }
     urUSMHostAlloc ur_usm_host_alloc_params_t |p| {
         pointee(*p.ppUSMDesc)?;
-        ensure(!(((!(*p.ppUSMDesc).is_null()) && (((*(*p.ppUSMDesc)).align as u64) != 0u64)) && ((((*(*p.ppUSMDesc)).align as u64) & ((*(*p.ppUSMDesc)).align as u64).wrapping_sub(1u64)) != 0u64)), UR_RESULT_ERROR_INVALID_VALUE)?;
-        ensure(!(((*p.psize) as u64) == 0u64), UR_RESULT_ERROR_INVALID_USM_SIZE)?;
+        refuse(!(*p.ppUSMDesc).is_null() && (*(*p.ppUSMDesc)).align != 0 && (((*(*p.ppUSMDesc)).align as u64) & ((*(*p.ppUSMDesc)).align as u64).wrapping_sub(1)) != 0, UR_RESULT_ERROR_INVALID_VALUE)?;
+        refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_USM_SIZE)?;
     }
     urUSMDeviceAlloc ur_usm_device_alloc_params_t |p| {
         pointee(*p.ppUSMDesc)?;
-        ensure(!(((!(*p.ppUSMDesc).is_null()) && (((*(*p.ppUSMDesc)).align as u64) != 0u64)) && ((((*(*p.ppUSMDesc)).align as u64) & ((*(*p.ppUSMDesc)).align as u64).wrapping_sub(1u64)) != 0u64)), UR_RESULT_ERROR_INVALID_VALUE)?;
-        ensure(!(((*p.psize) as u64) == 0u64), UR_RESULT_ERROR_INVALID_USM_SIZE)?;
+        refuse(!(*p.ppUSMDesc).is_null() && (*(*p.ppUSMDesc)).align != 0 && (((*(*p.ppUSMDesc)).align as u64) & ((*(*p.ppUSMDesc)).align as u64).wrapping_sub(1)) != 0, UR_RESULT_ERROR_INVALID_VALUE)?;
+        refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_USM_SIZE)?;
     }
     urUSMSharedAlloc ur_usm_shared_alloc_params_t |p| {
         pointee(*p.ppUSMDesc)?;
-        ensure(!(((!(*p.ppUSMDesc).is_null()) && (((*(*p.ppUSMDesc)).align as u64) != 0u64)) && ((((*(*p.ppUSMDesc)).align as u64) & ((*(*p.ppUSMDesc)).align as u64).wrapping_sub(1u64)) != 0u64)), UR_RESULT_ERROR_INVALID_VALUE)?;
-        ensure(!(((*p.psize) as u64) == 0u64), UR_RESULT_ERROR_INVALID_USM_SIZE)?;
+        refuse(!(*p.ppUSMDesc).is_null() && (*(*p.ppUSMDesc)).align != 0 && (((*(*p.ppUSMDesc)).align as u64) & ((*(*p.ppUSMDesc)).align as u64).wrapping_sub(1)) != 0, UR_RESULT_ERROR_INVALID_VALUE)?;
+        refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_USM_SIZE)?;
     }
     urUSMGetMemAllocInfo ur_usm_get_mem_alloc_info_params_t |p| {
-        ensure(!((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     }
     urUSMPoolCreate ur_usm_pool_create_params_t |p| {
         pointee(*p.ppPoolDesc)?;
     }
     urUSMPoolGetInfo ur_usm_pool_get_info_params_t |p| {
-        ensure(!((((*p.ppropSize) as u64) == 0u64) && !(*p.ppPropValue).is_null()), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.ppropSize) as u64) != 0u64) && (*p.ppPropValue).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-        ensure(!((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     }
     urVirtualMemGranularityGetInfo ur_virtual_mem_granularity_get_info_params_t |p| {
-        ensure(!((((*p.ppropSize) as u64) == 0u64) && !(*p.ppPropValue).is_null()), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.ppropSize) as u64) != 0u64) && (*p.ppPropValue).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-        ensure(!((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     }
     urPhysicalMemCreate ur_physical_mem_create_params_t |p| {
         pointee(*p.ppProperties)?;
     }
     urPhysicalMemGetInfo ur_physical_mem_get_info_params_t |p| {
-        ensure(!((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     }
     urProgramCreateWithIL ur_program_create_with_il_params_t |p| {
-        ensure(!((!(*p.ppProperties).is_null() && (((*(*p.ppProperties)).count as u64) > 0u64)) && (*(*p.ppProperties)).pMetadatas.is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-        ensure(!((!(*p.ppProperties).is_null() && !(*(*p.ppProperties)).pMetadatas.is_null()) && (((*(*p.ppProperties)).count as u64) == 0u64)), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!(((*p.plength) as u64) == 0u64), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse(!(*p.ppProperties).is_null() && (*(*p.ppProperties)).count > 0 && (*(*p.ppProperties)).pMetadatas.is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse(!(*p.ppProperties).is_null() && !(*(*p.ppProperties)).pMetadatas.is_null() && (*(*p.ppProperties)).count == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.plength) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
     }
     urProgramCreateWithBinary ur_program_create_with_binary_params_t |p| {
-        ensure(!((!(*p.ppProperties).is_null() && (((*(*p.ppProperties)).count as u64) > 0u64)) && (*(*p.ppProperties)).pMetadatas.is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-        ensure(!((!(*p.ppProperties).is_null() && !(*(*p.ppProperties)).pMetadatas.is_null()) && (((*(*p.ppProperties)).count as u64) == 0u64)), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!(((*p.pnumDevices) as u64) == 0u64), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse(!(*p.ppProperties).is_null() && (*(*p.ppProperties)).count > 0 && (*(*p.ppProperties)).pMetadatas.is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse(!(*p.ppProperties).is_null() && !(*(*p.ppProperties)).pMetadatas.is_null() && (*(*p.ppProperties)).count == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.pnumDevices) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
     }
     urProgramLink ur_program_link_params_t |p| {
-        ensure(!(((*p.pcount) as u64) == 0u64), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.pcount) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
     }
     urProgramGetInfo ur_program_get_info_params_t |p| {
-        ensure(!((((*p.ppropSize) as u64) == 0u64) && !(*p.ppPropValue).is_null()), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.ppropSize) as u64) != 0u64) && (*p.ppPropValue).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-        ensure(!((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     }
     urProgramGetBuildInfo ur_program_get_build_info_params_t |p| {
-        ensure(!((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     }
     urProgramSetSpecializationConstants ur_program_set_specialization_constants_params_t |p| {
-        ensure(!(((*p.pcount) as u64) == 0u64), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.pcount) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
     }
     urQueueGetInfo ur_queue_get_info_params_t |p| {
-        ensure(!((((*p.ppropSize) as u64) == 0u64) && !(*p.ppPropValue).is_null()), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.ppropSize) as u64) != 0u64) && (*p.ppPropValue).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-        ensure(!((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     }
     urQueueCreate ur_queue_create_params_t |p| {
         pointee(*p.ppProperties)?;
-        ensure(!((!(*p.ppProperties).is_null() && ((u64::from((*(*p.ppProperties)).flags.0) & u64::from(UR_QUEUE_FLAG_PRIORITY_HIGH.0)) != 0)) && ((u64::from((*(*p.ppProperties)).flags.0) & u64::from(UR_QUEUE_FLAG_PRIORITY_LOW.0)) != 0)), UR_RESULT_ERROR_INVALID_QUEUE_PROPERTIES)?;
-        ensure(!((!(*p.ppProperties).is_null() && ((u64::from((*(*p.ppProperties)).flags.0) & u64::from(UR_QUEUE_FLAG_SUBMISSION_BATCHED.0)) != 0)) && ((u64::from((*(*p.ppProperties)).flags.0) & u64::from(UR_QUEUE_FLAG_SUBMISSION_IMMEDIATE.0)) != 0)), UR_RESULT_ERROR_INVALID_QUEUE_PROPERTIES)?;
+        refuse(!(*p.ppProperties).is_null() && (*(*p.ppProperties)).flags.0 & UR_QUEUE_FLAG_PRIORITY_HIGH.0 != 0 && (*(*p.ppProperties)).flags.0 & UR_QUEUE_FLAG_PRIORITY_LOW.0 != 0, UR_RESULT_ERROR_INVALID_QUEUE_PROPERTIES)?;
+        refuse(!(*p.ppProperties).is_null() && (*(*p.ppProperties)).flags.0 & UR_QUEUE_FLAG_SUBMISSION_BATCHED.0 != 0 && (*(*p.ppProperties)).flags.0 & UR_QUEUE_FLAG_SUBMISSION_IMMEDIATE.0 != 0, UR_RESULT_ERROR_INVALID_QUEUE_PROPERTIES)?;
     }
     urEventGetInfo ur_event_get_info_params_t |p| {
-        ensure(!((((*p.ppropSize) as u64) == 0u64) && !(*p.ppPropValue).is_null()), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.ppropSize) as u64) != 0u64) && (*p.ppPropValue).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-        ensure(!((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     }
     urEventGetProfilingInfo ur_event_get_profiling_info_params_t |p| {
-        ensure(!((!(*p.ppPropValue).is_null()) && (((*p.ppropSize) as u64) == 0u64)), UR_RESULT_ERROR_INVALID_VALUE)?;
+        refuse(!(*p.ppPropValue).is_null() && (*p.ppropSize) == 0, UR_RESULT_ERROR_INVALID_VALUE)?;
     }
     urEventWait ur_event_wait_params_t |p| {
-        ensure(!(((*p.pnumEvents) as u64) == 0u64), UR_RESULT_ERROR_INVALID_VALUE)?;
+        refuse((*p.pnumEvents) == 0, UR_RESULT_ERROR_INVALID_VALUE)?;
     }
     urEventSetCallback ur_event_set_callback_params_t |p| {
-        ensure(!(u64::from((*p.pexecStatus).0) == u64::from(UR_EXECUTION_INFO_QUEUED.0)), UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION)?;
+        refuse((*p.pexecStatus).0 == UR_EXECUTION_INFO_QUEUED.0, UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION)?;
     }
     urEnqueueMemBufferReadRect ur_enqueue_mem_buffer_read_rect_params_t |p| {
-        ensure(!(((((*p.pregion).width as u64) == 0u64) || (((*p.pregion).height as u64) == 0u64)) || (((*p.pregion).depth as u64) == 0u64)), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.pbufferRowPitch) as u64) != 0u64) && (((*p.pbufferRowPitch) as u64) < ((*p.pregion).width as u64))), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.phostRowPitch) as u64) != 0u64) && (((*p.phostRowPitch) as u64) < ((*p.pregion).width as u64))), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.pbufferSlicePitch) as u64) != 0u64) && (((*p.pbufferSlicePitch) as u64) < ((*p.pregion).height as u64).wrapping_mul((if (((*p.pbufferRowPitch) as u64) != 0u64) { ((*p.pbufferRowPitch) as u64) } else { ((*p.pregion).width as u64) })))), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.pbufferSlicePitch) as u64) != 0u64) && (rest(((*p.pbufferSlicePitch) as u64), (if (((*p.pbufferRowPitch) as u64) != 0u64) { ((*p.pbufferRowPitch) as u64) } else { ((*p.pregion).width as u64) })) != 0u64)), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.phostSlicePitch) as u64) != 0u64) && (((*p.phostSlicePitch) as u64) < ((*p.pregion).height as u64).wrapping_mul((if (((*p.phostRowPitch) as u64) != 0u64) { ((*p.phostRowPitch) as u64) } else { ((*p.pregion).width as u64) })))), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.phostSlicePitch) as u64) != 0u64) && (rest(((*p.phostSlicePitch) as u64), (if (((*p.phostRowPitch) as u64) != 0u64) { ((*p.phostRowPitch) as u64) } else { ((*p.pregion).width as u64) })) != 0u64)), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.pregion).width == 0 || (*p.pregion).height == 0 || (*p.pregion).depth == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.pbufferRowPitch) != 0 && ((*p.pbufferRowPitch) as u64) < (*p.pregion).width, UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.phostRowPitch) != 0 && ((*p.phostRowPitch) as u64) < (*p.pregion).width, UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.pbufferSlicePitch) != 0 && ((*p.pbufferSlicePitch) as u64) < (*p.pregion).height.wrapping_mul(if (*p.pbufferRowPitch) != 0 { (*p.pbufferRowPitch) as u64 } else { (*p.pregion).width }), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.pbufferSlicePitch) != 0 && rest((*p.pbufferSlicePitch) as u64, if (*p.pbufferRowPitch) != 0 { (*p.pbufferRowPitch) as u64 } else { (*p.pregion).width }) != 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.phostSlicePitch) != 0 && ((*p.phostSlicePitch) as u64) < (*p.pregion).height.wrapping_mul(if (*p.phostRowPitch) != 0 { (*p.phostRowPitch) as u64 } else { (*p.pregion).width }), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.phostSlicePitch) != 0 && rest((*p.phostSlicePitch) as u64, if (*p.phostRowPitch) != 0 { (*p.phostRowPitch) as u64 } else { (*p.pregion).width }) != 0, UR_RESULT_ERROR_INVALID_SIZE)?;
     }
     urEnqueueMemBufferWriteRect ur_enqueue_mem_buffer_write_rect_params_t |p| {
-        ensure(!(((((*p.pregion).width as u64) == 0u64) || (((*p.pregion).height as u64) == 0u64)) || (((*p.pregion).depth as u64) == 0u64)), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.pbufferRowPitch) as u64) != 0u64) && (((*p.pbufferRowPitch) as u64) < ((*p.pregion).width as u64))), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.phostRowPitch) as u64) != 0u64) && (((*p.phostRowPitch) as u64) < ((*p.pregion).width as u64))), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.pbufferSlicePitch) as u64) != 0u64) && (((*p.pbufferSlicePitch) as u64) < ((*p.pregion).height as u64).wrapping_mul((if (((*p.pbufferRowPitch) as u64) != 0u64) { ((*p.pbufferRowPitch) as u64) } else { ((*p.pregion).width as u64) })))), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.pbufferSlicePitch) as u64) != 0u64) && (rest(((*p.pbufferSlicePitch) as u64), (if (((*p.pbufferRowPitch) as u64) != 0u64) { ((*p.pbufferRowPitch) as u64) } else { ((*p.pregion).width as u64) })) != 0u64)), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.phostSlicePitch) as u64) != 0u64) && (((*p.phostSlicePitch) as u64) < ((*p.pregion).height as u64).wrapping_mul((if (((*p.phostRowPitch) as u64) != 0u64) { ((*p.phostRowPitch) as u64) } else { ((*p.pregion).width as u64) })))), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.phostSlicePitch) as u64) != 0u64) && (rest(((*p.phostSlicePitch) as u64), (if (((*p.phostRowPitch) as u64) != 0u64) { ((*p.phostRowPitch) as u64) } else { ((*p.pregion).width as u64) })) != 0u64)), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.pregion).width == 0 || (*p.pregion).height == 0 || (*p.pregion).depth == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.pbufferRowPitch) != 0 && ((*p.pbufferRowPitch) as u64) < (*p.pregion).width, UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.phostRowPitch) != 0 && ((*p.phostRowPitch) as u64) < (*p.pregion).width, UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.pbufferSlicePitch) != 0 && ((*p.pbufferSlicePitch) as u64) < (*p.pregion).height.wrapping_mul(if (*p.pbufferRowPitch) != 0 { (*p.pbufferRowPitch) as u64 } else { (*p.pregion).width }), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.pbufferSlicePitch) != 0 && rest((*p.pbufferSlicePitch) as u64, if (*p.pbufferRowPitch) != 0 { (*p.pbufferRowPitch) as u64 } else { (*p.pregion).width }) != 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.phostSlicePitch) != 0 && ((*p.phostSlicePitch) as u64) < (*p.pregion).height.wrapping_mul(if (*p.phostRowPitch) != 0 { (*p.phostRowPitch) as u64 } else { (*p.pregion).width }), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.phostSlicePitch) != 0 && rest((*p.phostSlicePitch) as u64, if (*p.phostRowPitch) != 0 { (*p.phostRowPitch) as u64 } else { (*p.pregion).width }) != 0, UR_RESULT_ERROR_INVALID_SIZE)?;
     }
     urEnqueueMemBufferCopyRect ur_enqueue_mem_buffer_copy_rect_params_t |p| {
-        ensure(!(((((*p.pregion).width as u64) == 0u64) || (((*p.pregion).height as u64) == 0u64)) || (((*p.pregion).depth as u64) == 0u64)), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.psrcRowPitch) as u64) != 0u64) && (((*p.psrcRowPitch) as u64) < ((*p.pregion).width as u64))), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.pdstRowPitch) as u64) != 0u64) && (((*p.pdstRowPitch) as u64) < ((*p.pregion).width as u64))), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.psrcSlicePitch) as u64) != 0u64) && (((*p.psrcSlicePitch) as u64) < ((*p.pregion).height as u64).wrapping_mul((if (((*p.psrcRowPitch) as u64) != 0u64) { ((*p.psrcRowPitch) as u64) } else { ((*p.pregion).width as u64) })))), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.psrcSlicePitch) as u64) != 0u64) && (rest(((*p.psrcSlicePitch) as u64), (if (((*p.psrcRowPitch) as u64) != 0u64) { ((*p.psrcRowPitch) as u64) } else { ((*p.pregion).width as u64) })) != 0u64)), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.pdstSlicePitch) as u64) != 0u64) && (((*p.pdstSlicePitch) as u64) < ((*p.pregion).height as u64).wrapping_mul((if (((*p.pdstRowPitch) as u64) != 0u64) { ((*p.pdstRowPitch) as u64) } else { ((*p.pregion).width as u64) })))), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.pdstSlicePitch) as u64) != 0u64) && (rest(((*p.pdstSlicePitch) as u64), (if (((*p.pdstRowPitch) as u64) != 0u64) { ((*p.pdstRowPitch) as u64) } else { ((*p.pregion).width as u64) })) != 0u64)), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.pregion).width == 0 || (*p.pregion).height == 0 || (*p.pregion).depth == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.psrcRowPitch) != 0 && ((*p.psrcRowPitch) as u64) < (*p.pregion).width, UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.pdstRowPitch) != 0 && ((*p.pdstRowPitch) as u64) < (*p.pregion).width, UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.psrcSlicePitch) != 0 && ((*p.psrcSlicePitch) as u64) < (*p.pregion).height.wrapping_mul(if (*p.psrcRowPitch) != 0 { (*p.psrcRowPitch) as u64 } else { (*p.pregion).width }), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.psrcSlicePitch) != 0 && rest((*p.psrcSlicePitch) as u64, if (*p.psrcRowPitch) != 0 { (*p.psrcRowPitch) as u64 } else { (*p.pregion).width }) != 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.pdstSlicePitch) != 0 && ((*p.pdstSlicePitch) as u64) < (*p.pregion).height.wrapping_mul(if (*p.pdstRowPitch) != 0 { (*p.pdstRowPitch) as u64 } else { (*p.pregion).width }), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.pdstSlicePitch) != 0 && rest((*p.pdstSlicePitch) as u64, if (*p.pdstRowPitch) != 0 { (*p.pdstRowPitch) as u64 } else { (*p.pregion).width }) != 0, UR_RESULT_ERROR_INVALID_SIZE)?;
     }
     urEnqueueMemBufferFill ur_enqueue_mem_buffer_fill_params_t |p| {
-        ensure(!((((*p.ppatternSize) as u64) == 0u64) || (((*p.psize) as u64) == 0u64)), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!(((*p.ppatternSize) as u64) > ((*p.psize) as u64)), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.ppatternSize) as u64) & ((*p.ppatternSize) as u64).wrapping_sub(1u64)) != 0u64), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!(rest(((*p.psize) as u64), ((*p.ppatternSize) as u64)) != 0u64), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!(rest(((*p.poffset) as u64), ((*p.ppatternSize) as u64)) != 0u64), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.ppatternSize) == 0 || (*p.psize) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.ppatternSize) > (*p.psize), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((((*p.ppatternSize) as u64) & ((*p.ppatternSize) as u64).wrapping_sub(1)) != 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse(rest((*p.psize) as u64, (*p.ppatternSize) as u64) != 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse(rest((*p.poffset) as u64, (*p.ppatternSize) as u64) != 0, UR_RESULT_ERROR_INVALID_SIZE)?;
     }
     urEnqueueMemImageRead ur_enqueue_mem_image_read_params_t |p| {
-        ensure(!(((((*p.pregion).width as u64) == 0u64) || (((*p.pregion).height as u64) == 0u64)) || (((*p.pregion).depth as u64) == 0u64)), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.pregion).width == 0 || (*p.pregion).height == 0 || (*p.pregion).depth == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
     }
     urEnqueueMemImageWrite ur_enqueue_mem_image_write_params_t |p| {
-        ensure(!(((((*p.pregion).width as u64) == 0u64) || (((*p.pregion).height as u64) == 0u64)) || (((*p.pregion).depth as u64) == 0u64)), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.pregion).width == 0 || (*p.pregion).height == 0 || (*p.pregion).depth == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
     }
     urEnqueueMemImageCopy ur_enqueue_mem_image_copy_params_t |p| {
-        ensure(!(((((*p.pregion).width as u64) == 0u64) || (((*p.pregion).height as u64) == 0u64)) || (((*p.pregion).depth as u64) == 0u64)), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.pregion).width == 0 || (*p.pregion).height == 0 || (*p.pregion).depth == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
     }
     urEnqueueUSMFill ur_enqueue_usm_fill_params_t |p| {
-        ensure(!((((*p.ppatternSize) as u64) == 0u64) || (((*p.psize) as u64) == 0u64)), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!(((*p.ppatternSize) as u64) > ((*p.psize) as u64)), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!(rest(((*p.psize) as u64), ((*p.ppatternSize) as u64)) != 0u64), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.ppatternSize) == 0 || (*p.psize) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.ppatternSize) > (*p.psize), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse(rest((*p.psize) as u64, (*p.ppatternSize) as u64) != 0, UR_RESULT_ERROR_INVALID_SIZE)?;
     }
     urEnqueueUSMMemcpy ur_enqueue_usm_memcpy_params_t |p| {
-        ensure(!(((*p.psize) as u64) == 0u64), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
     }
     urEnqueueUSMPrefetch ur_enqueue_usm_prefetch_params_t |p| {
-        ensure(!(((*p.psize) as u64) == 0u64), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
     }
     urEnqueueUSMAdvise ur_enqueue_usm_advise_params_t |p| {
-        ensure(!(((*p.psize) as u64) == 0u64), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
     }
     urEnqueueUSMFill2D ur_enqueue_usm_fill_2d_params_t |p| {
-        ensure(!(((*p.ppitch) as u64) == 0u64), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!(((*p.ppitch) as u64) < ((*p.pwidth) as u64)), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!(((*p.ppatternSize) as u64) == 0u64), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!(((*p.ppatternSize) as u64) > ((*p.pwidth) as u64).wrapping_mul(((*p.pheight) as u64))), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.ppatternSize) as u64) != 0u64) && ((((*p.ppatternSize) as u64) & ((*p.ppatternSize) as u64).wrapping_sub(1u64)) != 0u64)), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!(((*p.pwidth) as u64) == 0u64), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!(((*p.pheight) as u64) == 0u64), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!(rest(((*p.pwidth) as u64).wrapping_mul(((*p.pheight) as u64)), ((*p.ppatternSize) as u64)) != 0u64), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.ppitch) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.ppitch) < (*p.pwidth), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.ppatternSize) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse(((*p.ppatternSize) as u64) > ((*p.pwidth) as u64).wrapping_mul((*p.pheight) as u64), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.ppatternSize) != 0 && (((*p.ppatternSize) as u64) & ((*p.ppatternSize) as u64).wrapping_sub(1)) != 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.pwidth) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.pheight) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse(rest(((*p.pwidth) as u64).wrapping_mul((*p.pheight) as u64), (*p.ppatternSize) as u64) != 0, UR_RESULT_ERROR_INVALID_SIZE)?;
     }
     urEnqueueUSMMemcpy2D ur_enqueue_usm_memcpy_2d_params_t |p| {
-        ensure(!(((*p.psrcPitch) as u64) == 0u64), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!(((*p.pdstPitch) as u64) == 0u64), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!(((*p.psrcPitch) as u64) < ((*p.pwidth) as u64)), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!(((*p.pdstPitch) as u64) < ((*p.pwidth) as u64)), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!(((*p.pheight) as u64) == 0u64), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.psrcPitch) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.pdstPitch) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.psrcPitch) < (*p.pwidth), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.pdstPitch) < (*p.pwidth), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.pheight) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
     }
     urEnqueueKernelLaunchWithArgsExp ur_enqueue_kernel_launch_with_args_exp_params_t |p| {
         pointee(*p.plaunchPropList)?;
-        ensure(!((*p.ppArgs).is_null() && (((*p.pnumArgs) as u64) > 0u64)), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-        ensure(!((((*(*p.ppGlobalWorkSize).add(0u64 as usize) as u64) == 0u64) || ((((*p.pworkDim) as u64) >= 2u64) && ((*(*p.ppGlobalWorkSize).add(1u64 as usize) as u64) == 0u64))) || ((((*p.pworkDim) as u64) >= 3u64) && ((*(*p.ppGlobalWorkSize).add(2u64 as usize) as u64) == 0u64))), UR_RESULT_ERROR_INVALID_WORK_DIMENSION)?;
-        ensure(!((!(*p.ppLocalWorkSize).is_null()) && ((((*(*p.ppLocalWorkSize).add(0u64 as usize) as u64) == 0u64) || ((((*p.pworkDim) as u64) >= 2u64) && ((*(*p.ppLocalWorkSize).add(1u64 as usize) as u64) == 0u64))) || ((((*p.pworkDim) as u64) >= 3u64) && ((*(*p.ppLocalWorkSize).add(2u64 as usize) as u64) == 0u64)))), UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE)?;
+        refuse((*p.ppArgs).is_null() && (*p.pnumArgs) > 0, UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse(*(*p.ppGlobalWorkSize).add(0) == 0 || ((*p.pworkDim) >= 2 && *(*p.ppGlobalWorkSize).add(1) == 0) || ((*p.pworkDim) >= 3 && *(*p.ppGlobalWorkSize).add(2) == 0), UR_RESULT_ERROR_INVALID_WORK_DIMENSION)?;
+        refuse(!(*p.ppLocalWorkSize).is_null() && (*(*p.ppLocalWorkSize).add(0) == 0 || ((*p.pworkDim) >= 2 && *(*p.ppLocalWorkSize).add(1) == 0) || ((*p.pworkDim) >= 3 && *(*p.ppLocalWorkSize).add(2) == 0)), UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE)?;
     }
     urKernelGetInfo ur_kernel_get_info_params_t |p| {
-        ensure(!((((*p.ppropSize) as u64) == 0u64) && !(*p.ppPropValue).is_null()), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.ppropSize) as u64) != 0u64) && (*p.ppPropValue).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-        ensure(!((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     }
     urKernelGetGroupInfo ur_kernel_get_group_info_params_t |p| {
-        ensure(!((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     }
     urKernelGetSubGroupInfo ur_kernel_get_sub_group_info_params_t |p| {
-        ensure(!((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     }
     urKernelSetSpecializationConstants ur_kernel_set_specialization_constants_params_t |p| {
-        ensure(!(((*p.pcount) as u64) == 0u64), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.pcount) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
     }
     urKernelGetSuggestedLocalWorkSize ur_kernel_get_suggested_local_work_size_params_t |p| {
-        ensure(!((((*p.pnumWorkDim) as u64) < 1u64) || (((*p.pnumWorkDim) as u64) > 3u64)), UR_RESULT_ERROR_INVALID_WORK_DIMENSION)?;
+        refuse((*p.pnumWorkDim) < 1 || (*p.pnumWorkDim) > 3, UR_RESULT_ERROR_INVALID_WORK_DIMENSION)?;
     }
     urKernelGetSuggestedLocalWorkSizeWithArgs ur_kernel_get_suggested_local_work_size_with_args_params_t |p| {
-        ensure(!((((*p.pnumWorkDim) as u64) < 1u64) || (((*p.pnumWorkDim) as u64) > 3u64)), UR_RESULT_ERROR_INVALID_WORK_DIMENSION)?;
-        ensure(!((*p.ppArgs).is_null() && (((*p.pnumArgs) as u64) > 0u64)), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.pnumWorkDim) < 1 || (*p.pnumWorkDim) > 3, UR_RESULT_ERROR_INVALID_WORK_DIMENSION)?;
+        refuse((*p.ppArgs).is_null() && (*p.pnumArgs) > 0, UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     }
     urKernelSuggestMaxCooperativeGroupCount ur_kernel_suggest_max_cooperative_group_count_params_t |p| {
-        ensure(!((((*p.pworkDim) as u64) < 1u64) || (((*p.pworkDim) as u64) > 3u64)), UR_RESULT_ERROR_INVALID_WORK_DIMENSION)?;
+        refuse((*p.pworkDim) < 1 || (*p.pworkDim) > 3, UR_RESULT_ERROR_INVALID_WORK_DIMENSION)?;
     }
     urEnqueueUSMDeviceAllocExp ur_enqueue_usm_device_alloc_exp_params_t |p| {
         pointee(*p.ppProperties)?;
-        ensure(!(((*p.psize) as u64) == 0u64), UR_RESULT_ERROR_INVALID_USM_SIZE)?;
+        refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_USM_SIZE)?;
     }
     urEnqueueUSMSharedAllocExp ur_enqueue_usm_shared_alloc_exp_params_t |p| {
         pointee(*p.ppProperties)?;
-        ensure(!(((*p.psize) as u64) == 0u64), UR_RESULT_ERROR_INVALID_USM_SIZE)?;
+        refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_USM_SIZE)?;
     }
     urEnqueueUSMHostAllocExp ur_enqueue_usm_host_alloc_exp_params_t |p| {
         pointee(*p.ppProperties)?;
-        ensure(!(((*p.psize) as u64) == 0u64), UR_RESULT_ERROR_INVALID_USM_SIZE)?;
+        refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_USM_SIZE)?;
     }
     urUSMPoolCreateExp ur_usm_pool_create_exp_params_t |p| {
         pointee(*p.ppPoolDesc)?;
     }
     urUSMPoolGetInfoExp ur_usm_pool_get_info_exp_params_t |p| {
-        ensure(!((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     }
     urUSMPitchedAllocExp ur_usm_pitched_alloc_exp_params_t |p| {
         pointee(*p.ppUSMDesc)?;
-        ensure(!(((!(*p.ppUSMDesc).is_null()) && (((*(*p.ppUSMDesc)).align as u64) != 0u64)) && ((((*(*p.ppUSMDesc)).align as u64) & ((*(*p.ppUSMDesc)).align as u64).wrapping_sub(1u64)) != 0u64)), UR_RESULT_ERROR_INVALID_VALUE)?;
-        ensure(!(((*p.pwidthInBytes) as u64) == 0u64), UR_RESULT_ERROR_INVALID_USM_SIZE)?;
+        refuse(!(*p.ppUSMDesc).is_null() && (*(*p.ppUSMDesc)).align != 0 && (((*(*p.ppUSMDesc)).align as u64) & ((*(*p.ppUSMDesc)).align as u64).wrapping_sub(1)) != 0, UR_RESULT_ERROR_INVALID_VALUE)?;
+        refuse((*p.pwidthInBytes) == 0, UR_RESULT_ERROR_INVALID_USM_SIZE)?;
     }
     urBindlessImagesImageAllocateExp ur_bindless_images_image_allocate_exp_params_t |p| {
-        ensure(!((!(*p.ppImageDesc).is_null()) && (u64::from(UR_MEM_TYPE_IMAGE_CUBEMAP_EXP.0) < u64::from((*(*p.ppImageDesc)).r#type.0))), UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
+        refuse(!(*p.ppImageDesc).is_null() && UR_MEM_TYPE_IMAGE_CUBEMAP_EXP.0 < (*(*p.ppImageDesc)).r#type.0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
     }
     urBindlessImagesUnsampledImageCreateExp ur_bindless_images_unsampled_image_create_exp_params_t |p| {
-        ensure(!((!(*p.ppImageDesc).is_null()) && (u64::from(UR_MEM_TYPE_IMAGE_CUBEMAP_EXP.0) < u64::from((*(*p.ppImageDesc)).r#type.0))), UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
+        refuse(!(*p.ppImageDesc).is_null() && UR_MEM_TYPE_IMAGE_CUBEMAP_EXP.0 < (*(*p.ppImageDesc)).r#type.0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
     }
     urBindlessImagesSampledImageCreateExp ur_bindless_images_sampled_image_create_exp_params_t |p| {
         pointee(*p.ppSamplerDesc)?;
-        ensure(!((!(*p.ppImageDesc).is_null()) && (u64::from(UR_MEM_TYPE_IMAGE_CUBEMAP_EXP.0) < u64::from((*(*p.ppImageDesc)).r#type.0))), UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
+        refuse(!(*p.ppImageDesc).is_null() && UR_MEM_TYPE_IMAGE_CUBEMAP_EXP.0 < (*(*p.ppImageDesc)).r#type.0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
     }
     urBindlessImagesImageCopyExp ur_bindless_images_image_copy_exp_params_t |p| {
-        ensure(!((!(*p.ppSrcImageDesc).is_null()) && (u64::from(UR_MEM_TYPE_IMAGE_CUBEMAP_EXP.0) < u64::from((*(*p.ppSrcImageDesc)).r#type.0))), UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
-        ensure(!((!(*p.ppDstImageDesc).is_null()) && (u64::from(UR_MEM_TYPE_IMAGE_CUBEMAP_EXP.0) < u64::from((*(*p.ppDstImageDesc)).r#type.0))), UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
+        refuse(!(*p.ppSrcImageDesc).is_null() && UR_MEM_TYPE_IMAGE_CUBEMAP_EXP.0 < (*(*p.ppSrcImageDesc)).r#type.0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
+        refuse(!(*p.ppDstImageDesc).is_null() && UR_MEM_TYPE_IMAGE_CUBEMAP_EXP.0 < (*(*p.ppDstImageDesc)).r#type.0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
     }
     urBindlessImagesImageGetInfoExp ur_bindless_images_image_get_info_exp_params_t |p| {
-        ensure(!((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     }
     urBindlessImagesMapExternalArrayExp ur_bindless_images_map_external_array_exp_params_t |p| {
-        ensure(!((!(*p.ppImageDesc).is_null()) && (u64::from(UR_MEM_TYPE_IMAGE_CUBEMAP_EXP.0) < u64::from((*(*p.ppImageDesc)).r#type.0))), UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
+        refuse(!(*p.ppImageDesc).is_null() && UR_MEM_TYPE_IMAGE_CUBEMAP_EXP.0 < (*(*p.ppImageDesc)).r#type.0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
     }
     urProgramDynamicLinkExp ur_program_dynamic_link_exp_params_t |p| {
-        ensure(!(((*p.pcount) as u64) == 0u64), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.pcount) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
     }
     urMemoryExportAllocExportableMemoryExp ur_memory_export_alloc_exportable_memory_exp_params_t |p| {
-        ensure(!((((*p.palignment) as u64) != 0u64) && ((((*p.palignment) as u64) & ((*p.palignment) as u64).wrapping_sub(1u64)) != 0u64)), UR_RESULT_ERROR_UNSUPPORTED_ALIGNMENT)?;
-        ensure(!(((*p.psize) as u64) == 0u64), UR_RESULT_ERROR_INVALID_USM_SIZE)?;
+        refuse((*p.palignment) != 0 && (((*p.palignment) as u64) & ((*p.palignment) as u64).wrapping_sub(1)) != 0, UR_RESULT_ERROR_UNSUPPORTED_ALIGNMENT)?;
+        refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_USM_SIZE)?;
     }
     urMemoryExportExportMemoryHandleExp ur_memory_export_export_memory_handle_exp_params_t |p| {
-        ensure(!((*p.ppMemHandleRet).is_null() || (*p.ppMem).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppMemHandleRet).is_null() || (*p.ppMem).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     }
     urProgramLinkExp ur_program_link_exp_params_t |p| {
-        ensure(!(((*p.pcount) as u64) == 0u64), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.pcount) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
     }
     urUSMContextMemcpyExp ur_usm_context_memcpy_exp_params_t |p| {
-        ensure(!(((*p.psize) as u64) == 0u64), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
     }
     urUSMHostAllocRegisterExp ur_usm_host_alloc_register_exp_params_t |p| {
         pointee(*p.ppProperties)?;
-        ensure(!(((*p.psize) as u64) == 0u64), UR_RESULT_ERROR_INVALID_VALUE)?;
+        refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_VALUE)?;
     }
     urUsmP2PPeerAccessGetInfoExp ur_usm_p2p_peer_access_get_info_exp_params_t |p| {
-        ensure(!((((*p.ppropSize) as u64) == 0u64) && !(*p.ppPropValue).is_null()), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.ppropSize) as u64) != 0u64) && (*p.ppPropValue).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-        ensure(!((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     }
     urCommandBufferAppendKernelLaunchExp ur_command_buffer_append_kernel_launch_exp_params_t |p| {
-        ensure(!((*p.pphKernelAlternatives).is_null() && (((*p.pnumKernelAlternatives) as u64) > 0u64)), UR_RESULT_ERROR_INVALID_VALUE)?;
-        ensure(!(!(*p.pphKernelAlternatives).is_null() && (((*p.pnumKernelAlternatives) as u64) == 0u64)), UR_RESULT_ERROR_INVALID_VALUE)?;
-        ensure(!((*p.ppSyncPointWaitList).is_null() && (((*p.pnumSyncPointsInWaitList) as u64) > 0u64)), UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
-        ensure(!(!(*p.ppSyncPointWaitList).is_null() && (((*p.pnumSyncPointsInWaitList) as u64) == 0u64)), UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+        refuse((*p.pphKernelAlternatives).is_null() && (*p.pnumKernelAlternatives) > 0, UR_RESULT_ERROR_INVALID_VALUE)?;
+        refuse(!(*p.pphKernelAlternatives).is_null() && (*p.pnumKernelAlternatives) == 0, UR_RESULT_ERROR_INVALID_VALUE)?;
+        refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+        refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
     }
     urCommandBufferAppendKernelLaunchWithArgsExp ur_command_buffer_append_kernel_launch_with_args_exp_params_t |p| {
-        ensure(!((*p.ppArgs).is_null() && (((*p.pnumArgs) as u64) > 0u64)), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-        ensure(!((*p.pphKernelAlternatives).is_null() && (((*p.pnumKernelAlternatives) as u64) > 0u64)), UR_RESULT_ERROR_INVALID_VALUE)?;
-        ensure(!(!(*p.pphKernelAlternatives).is_null() && (((*p.pnumKernelAlternatives) as u64) == 0u64)), UR_RESULT_ERROR_INVALID_VALUE)?;
-        ensure(!((*p.ppSyncPointWaitList).is_null() && (((*p.pnumSyncPointsInWaitList) as u64) > 0u64)), UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
-        ensure(!(!(*p.ppSyncPointWaitList).is_null() && (((*p.pnumSyncPointsInWaitList) as u64) == 0u64)), UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+        refuse((*p.ppArgs).is_null() && (*p.pnumArgs) > 0, UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.pphKernelAlternatives).is_null() && (*p.pnumKernelAlternatives) > 0, UR_RESULT_ERROR_INVALID_VALUE)?;
+        refuse(!(*p.pphKernelAlternatives).is_null() && (*p.pnumKernelAlternatives) == 0, UR_RESULT_ERROR_INVALID_VALUE)?;
+        refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+        refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
     }
     urCommandBufferAppendUSMMemcpyExp ur_command_buffer_append_usm_memcpy_exp_params_t |p| {
-        ensure(!(((*p.psize) as u64) == 0u64), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((*p.ppSyncPointWaitList).is_null() && (((*p.pnumSyncPointsInWaitList) as u64) > 0u64)), UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
-        ensure(!(!(*p.ppSyncPointWaitList).is_null() && (((*p.pnumSyncPointsInWaitList) as u64) == 0u64)), UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+        refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+        refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
     }
     urCommandBufferAppendUSMFillExp ur_command_buffer_append_usm_fill_exp_params_t |p| {
-        ensure(!((((*p.ppatternSize) as u64) == 0u64) || (((*p.psize) as u64) == 0u64)), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!(((*p.ppatternSize) as u64) > ((*p.psize) as u64)), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!(rest(((*p.psize) as u64), ((*p.ppatternSize) as u64)) != 0u64), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((*p.ppSyncPointWaitList).is_null() && (((*p.pnumSyncPointsInWaitList) as u64) > 0u64)), UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
-        ensure(!(!(*p.ppSyncPointWaitList).is_null() && (((*p.pnumSyncPointsInWaitList) as u64) == 0u64)), UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+        refuse((*p.ppatternSize) == 0 || (*p.psize) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.ppatternSize) > (*p.psize), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse(rest((*p.psize) as u64, (*p.ppatternSize) as u64) != 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+        refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
     }
     urCommandBufferAppendMemBufferCopyExp ur_command_buffer_append_mem_buffer_copy_exp_params_t |p| {
-        ensure(!((*p.ppSyncPointWaitList).is_null() && (((*p.pnumSyncPointsInWaitList) as u64) > 0u64)), UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
-        ensure(!(!(*p.ppSyncPointWaitList).is_null() && (((*p.pnumSyncPointsInWaitList) as u64) == 0u64)), UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+        refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+        refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
     }
     urCommandBufferAppendMemBufferWriteExp ur_command_buffer_append_mem_buffer_write_exp_params_t |p| {
-        ensure(!((*p.ppSyncPointWaitList).is_null() && (((*p.pnumSyncPointsInWaitList) as u64) > 0u64)), UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
-        ensure(!(!(*p.ppSyncPointWaitList).is_null() && (((*p.pnumSyncPointsInWaitList) as u64) == 0u64)), UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+        refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+        refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
     }
     urCommandBufferAppendMemBufferReadExp ur_command_buffer_append_mem_buffer_read_exp_params_t |p| {
-        ensure(!((*p.ppSyncPointWaitList).is_null() && (((*p.pnumSyncPointsInWaitList) as u64) > 0u64)), UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
-        ensure(!(!(*p.ppSyncPointWaitList).is_null() && (((*p.pnumSyncPointsInWaitList) as u64) == 0u64)), UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+        refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+        refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
     }
     urCommandBufferAppendMemBufferCopyRectExp ur_command_buffer_append_mem_buffer_copy_rect_exp_params_t |p| {
-        ensure(!((*p.ppSyncPointWaitList).is_null() && (((*p.pnumSyncPointsInWaitList) as u64) > 0u64)), UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
-        ensure(!(!(*p.ppSyncPointWaitList).is_null() && (((*p.pnumSyncPointsInWaitList) as u64) == 0u64)), UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+        refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+        refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
     }
     urCommandBufferAppendMemBufferWriteRectExp ur_command_buffer_append_mem_buffer_write_rect_exp_params_t |p| {
-        ensure(!((*p.ppSyncPointWaitList).is_null() && (((*p.pnumSyncPointsInWaitList) as u64) > 0u64)), UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
-        ensure(!(!(*p.ppSyncPointWaitList).is_null() && (((*p.pnumSyncPointsInWaitList) as u64) == 0u64)), UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+        refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+        refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
     }
     urCommandBufferAppendMemBufferReadRectExp ur_command_buffer_append_mem_buffer_read_rect_exp_params_t |p| {
-        ensure(!((*p.ppSyncPointWaitList).is_null() && (((*p.pnumSyncPointsInWaitList) as u64) > 0u64)), UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
-        ensure(!(!(*p.ppSyncPointWaitList).is_null() && (((*p.pnumSyncPointsInWaitList) as u64) == 0u64)), UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+        refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+        refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
     }
     urCommandBufferAppendMemBufferFillExp ur_command_buffer_append_mem_buffer_fill_exp_params_t |p| {
-        ensure(!((*p.ppSyncPointWaitList).is_null() && (((*p.pnumSyncPointsInWaitList) as u64) > 0u64)), UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
-        ensure(!(!(*p.ppSyncPointWaitList).is_null() && (((*p.pnumSyncPointsInWaitList) as u64) == 0u64)), UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+        refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+        refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
     }
     urCommandBufferAppendUSMPrefetchExp ur_command_buffer_append_usm_prefetch_exp_params_t |p| {
-        ensure(!((*p.ppSyncPointWaitList).is_null() && (((*p.pnumSyncPointsInWaitList) as u64) > 0u64)), UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
-        ensure(!(!(*p.ppSyncPointWaitList).is_null() && (((*p.pnumSyncPointsInWaitList) as u64) == 0u64)), UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
-        ensure(!(((*p.psize) as u64) == 0u64), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+        refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+        refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
     }
     urCommandBufferAppendUSMAdviseExp ur_command_buffer_append_usm_advise_exp_params_t |p| {
-        ensure(!((*p.ppSyncPointWaitList).is_null() && (((*p.pnumSyncPointsInWaitList) as u64) > 0u64)), UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
-        ensure(!(!(*p.ppSyncPointWaitList).is_null() && (((*p.pnumSyncPointsInWaitList) as u64) == 0u64)), UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
-        ensure(!(((*p.psize) as u64) == 0u64), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+        refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+        refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
     }
     urCommandBufferAppendNativeCommandExp ur_command_buffer_append_native_command_exp_params_t |p| {
-        ensure(!((*p.ppSyncPointWaitList).is_null() && (((*p.pnumSyncPointsInWaitList) as u64) > 0u64)), UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
-        ensure(!(!(*p.ppSyncPointWaitList).is_null() && (((*p.pnumSyncPointsInWaitList) as u64) == 0u64)), UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+        refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+        refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
     }
     urCommandBufferUpdateKernelLaunchExp ur_command_buffer_update_kernel_launch_exp_params_t |p| {
-        ensure(!(*(*p.ppUpdateKernelLaunch)).hCommand.is_null(), UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
-        ensure(!(((*p.pnumKernelUpdates) as u64) == 0u64), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*(*p.ppUpdateKernelLaunch)).newWorkDim as u64) > 3u64) || ((((*(*p.ppUpdateKernelLaunch)).newWorkDim as u64) == 0u64) && ((!(*(*p.ppUpdateKernelLaunch)).pNewGlobalWorkOffset.is_null() || !(*(*p.ppUpdateKernelLaunch)).pNewGlobalWorkSize.is_null()) || !(*(*p.ppUpdateKernelLaunch)).pNewLocalWorkSize.is_null()))), UR_RESULT_ERROR_INVALID_WORK_DIMENSION)?;
+        refuse((*(*p.ppUpdateKernelLaunch)).hCommand.is_null(), UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
+        refuse((*p.pnumKernelUpdates) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*(*p.ppUpdateKernelLaunch)).newWorkDim > 3 || ((*(*p.ppUpdateKernelLaunch)).newWorkDim == 0 && (!(*(*p.ppUpdateKernelLaunch)).pNewGlobalWorkOffset.is_null() || !(*(*p.ppUpdateKernelLaunch)).pNewGlobalWorkSize.is_null() || !(*(*p.ppUpdateKernelLaunch)).pNewLocalWorkSize.is_null())), UR_RESULT_ERROR_INVALID_WORK_DIMENSION)?;
     }
     urCommandBufferGetInfoExp ur_command_buffer_get_info_exp_params_t |p| {
-        ensure(!((((*p.ppropSize) as u64) == 0u64) && !(*p.ppPropValue).is_null()), UR_RESULT_ERROR_INVALID_SIZE)?;
-        ensure(!((((*p.ppropSize) as u64) != 0u64) && (*p.ppPropValue).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-        ensure(!((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null()), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
+        refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     }
     urEnqueueHostTaskExp ur_enqueue_host_task_exp_params_t |p| {
         pointee(*p.ppProperties)?;

@@ -1,14 +1,15 @@
-//! `src/stream/api/generated`: the `hal` traits of the engine's objects, and the hooks of a backend.
+//! `src/stream/api/generated.rs`: the `hal` traits of the engine's objects, and the hooks of a backend.
 //!
 //! The lists here say what answers each method. The engine does, by an expression over the method's parameters, or the
 //! backend does, by a hook of the trait `Hooks`.
 
 use super::plan::{Plan, Shape, associated};
 use super::traits::method_ty;
-use crate::generate::File;
+use super::wrap;
+use crate::generate::{File, rust};
 use crate::model::Spec;
 use How::{Command, Engine, Hook};
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use std::fmt::Write as _;
 
 /// What answers a method.
@@ -25,8 +26,6 @@ enum How {
 struct Answers {
     /// The handle type's trait in the `hal`.
     object: &'static str,
-    /// The module that its implementation is in.
-    module: &'static str,
     methods: &'static [(&'static str, How)],
     /// Whether what is not in the list is a hook of its own name. If not, no backend has it.
     rest_is_hooks: bool,
@@ -38,43 +37,36 @@ const HOT: [&str; 3] = ["usm_fill", "usm_memcpy", "kernel_launch_with_args_exp"]
 const OBJECTS: [Answers; 7] = [
     Answers {
         object: "Queue",
-        module: "queue",
         methods: &QUEUE,
         rest_is_hooks: true,
     },
     Answers {
         object: "Context",
-        module: "context",
         methods: &CONTEXT,
         rest_is_hooks: true,
     },
     Answers {
         object: "Event",
-        module: "event",
         methods: &EVENT,
         rest_is_hooks: false,
     },
     Answers {
         object: "CommandBuffer",
-        module: "command_buffer",
         methods: &COMMAND_BUFFER,
         rest_is_hooks: false,
     },
     Answers {
         object: "CommandBufferCommand",
-        module: "recorded_command",
         methods: &RECORDED_COMMAND,
         rest_is_hooks: false,
     },
     Answers {
         object: "Graph",
-        module: "graph",
         methods: &GRAPH,
         rest_is_hooks: false,
     },
     Answers {
         object: "ExecutableGraph",
-        module: "executable_graph",
         methods: &EXECUTABLE_GRAPH,
         rest_is_hooks: false,
     },
@@ -271,14 +263,10 @@ const GRAPH: [(&str, How); 6] = [
 
 const EXECUTABLE_GRAPH: [(&str, How); 1] = [("destroy_exp", Engine("Self::destroy(this)"))];
 
-pub(super) fn files(spec: &Spec, plans: &[Plan<'_>]) -> Result<Vec<File>> {
-    let mut out = vec![File::rust(
-        "src/stream/api/generated/mod.rs",
-        "What the list in scripts/src/generate/hal/engine.rs says of the engine's objects.",
-        &modules(),
-    )?];
+pub(super) fn file(spec: &Spec, plans: &[Plan<'_>]) -> Result<File> {
     // Hooks by the method's name, object by object, and those by another.
     let (mut alike, mut named) = (String::new(), String::new());
+    let mut answers = String::new();
     for of in &OBJECTS {
         let (mut methods, mut hooks, mut other) = (String::new(), String::new(), String::new());
         let own = || {
@@ -294,9 +282,8 @@ pub(super) fn files(spec: &Spec, plans: &[Plan<'_>]) -> Result<Vec<File>> {
             let hook = |name: &str| {
                 let (params, result) = (signature.params(), &signature.result);
                 let function = &plan.function.name;
-                format!(
-                    "            /// `{function}`\n            fn {name}({params}) -> {result};\n"
-                )
+                let row = wrap(&format!("fn {name}({params}) -> {result};"), 12);
+                format!("            /// `{function}`\n{row}\n")
             };
             let listed = of.methods.iter().find(|(name, _)| *name == plan.method);
             let body = match listed {
@@ -327,11 +314,12 @@ pub(super) fn files(spec: &Spec, plans: &[Plan<'_>]) -> Result<Vec<File>> {
             );
         }
         if of.rest_is_hooks {
-            let _ = writeln!(methods, "{}_hooks!(forwarded);", of.module);
+            let list = rust::snake(of.object) + "_hooks";
+            let _ = writeln!(methods, "{list}!(forwarded);");
             let _ = write!(
                 alike,
-                "\nmacro_rules! {}_hooks {{\n    ($with:ident) => {{\n        $with! {{ {};\n{hooks}        }}\n    }};\n}}\n",
-                of.module, of.object
+                "\nmacro_rules! {list} {{\n    ($with:ident) => {{\n        $with! {{ {};\n{hooks}        }}\n    }};\n}}\n",
+                of.object
             );
         }
         if !other.is_empty() {
@@ -345,59 +333,54 @@ pub(super) fn files(spec: &Spec, plans: &[Plan<'_>]) -> Result<Vec<File>> {
             "CommandBufferCommand" => "RecordedCommand",
             object => object,
         };
-        out.push(File::rust(
-            &format!("src/stream/api/generated/{}.rs", of.module),
-            &format!("The `hal` trait of `{name}`, for every driver."),
-            &format!(
-                "use super::names::*;\nimpl<B: Runtime> hal::{}<B> for {name}<B> {{ {methods} }}",
-                of.object
-            ),
-        )?);
+        let _ = writeln!(
+            answers,
+            "impl<B: Runtime> hal::{}<B> for {name}<B> {{ {methods} }}",
+            of.object
+        );
     }
-    out.push(File::new(
-        "src/stream/api/generated/hooks.rs",
+    let answers = syn::parse_file(&answers).context("the engine's answers do not parse")?;
+    Ok(File::new(
+        "src/stream/api/generated.rs",
         format!(
-            "// Generated by `cargo xtask gen` from spec/. Do not edit.\n{HOOKS_DOC}{alike}
+            "// Generated by `cargo xtask gen` from spec/. Do not edit.\n{HEAD}{alike}
 /// Hooks whose names are not their methods'.
 macro_rules! named_hooks {{\n    ($with:ident) => {{\n{named}    }};\n}}
 
-pub(crate) use {{context_hooks, named_hooks, queue_hooks}};\n"
+pub(crate) use {{context_hooks, named_hooks, queue_hooks}};\n\n{}",
+            prettyplease::unparse(&answers)
         ),
-    ));
-    Ok(out)
+    ))
 }
 
-const HOOKS_DOC: &str = "//! What dispatches on a context, a queue or an event but is no matter of the engine, as lists: each is given to the
-//! macro `$with`, which makes of it what a backend may implement, or the calls of that.
+const HEAD: &str = "\
+//! The `hal` traits of the engine's objects, as the list in scripts/src/generate/hal/engine.rs has them.
+//!
+//! First, as lists, what dispatches on a context, a queue or an event but is no matter of the engine. The
+//! macro `$with` makes of a list what a backend may implement, or the calls that forward to that.
+
+#![allow(unused_variables, clippy::too_many_arguments)]
+
+use crate::abi::*;
+use crate::hal::{
+    self, CommandBufferInfo, ContextInfo, EventInfo, ImageInfo, ProfilingInfo, QueueInfo, Unwrapped,
+    UsmAllocInfo, VirtualMemGranularityInfo, VirtualMemInfo,
+};
+use crate::object::{Handles, InfoOut, Object, Out, OutHandle, Result, ensure};
+use crate::stream::api::hooks::forwarded;
+use crate::stream::event::CommandQueue;
+use crate::stream::queue::{alloc, capture, host_task, mapping, replay};
+use crate::stream::recording::command::RectOffset;
+use crate::stream::recording::command_buffer::Outputs;
+use crate::stream::recording::native_record::RecordCall;
+use crate::stream::recording::update;
+use crate::stream::{
+    CommandBuffer, Context, Event, ExecutableGraph, Graph, Hooks, Kind, PlainLaunch, Queue,
+    RecordedCommand, Runtime, UsmPool,
+};
+use std::ffi::{CStr, c_void};
+use std::sync::Arc;
 ";
-
-fn modules() -> String {
-    let mut out = String::from(
-        "#![allow(unused_variables, clippy::too_many_arguments)]
-        pub(crate) mod hooks;
-        /// What signatures and bodies name.
-        mod names {
-            pub(super) use super::hooks::{context_hooks, queue_hooks};
-            pub(super) use crate::abi::*;
-            pub(super) use crate::hal::{self, CommandBufferInfo, ContextInfo, EventInfo, ImageInfo, ProfilingInfo, QueueInfo, Unwrapped, UsmAllocInfo, VirtualMemGranularityInfo, VirtualMemInfo};
-            pub(super) use crate::object::{Handles, InfoOut, Object, Out, OutHandle, Result, ensure};
-            pub(super) use crate::stream::api::hooks::forwarded;
-            pub(super) use crate::stream::event::CommandQueue;
-            pub(super) use crate::stream::queue::{alloc, capture, host_task, mapping, replay};
-            pub(super) use crate::stream::recording::command::RectOffset;
-            pub(super) use crate::stream::recording::command_buffer::Outputs;
-            pub(super) use crate::stream::recording::native_record::RecordCall;
-            pub(super) use crate::stream::recording::update;
-            pub(super) use crate::stream::{CommandBuffer, Context, Event, ExecutableGraph, Graph, Hooks, Kind, PlainLaunch, Queue, RecordedCommand, Runtime, UsmPool};
-            pub(super) use std::ffi::{CStr, c_void};
-            pub(super) use std::sync::Arc;
-        }\n",
-    );
-    for of in &OBJECTS {
-        let _ = writeln!(out, "mod {};", of.module);
-    }
-    out
-}
 
 /// The methods that a backend alone answers, by a hook: trait and method, and the hook's name.
 pub fn hooks(entries: &[super::Entry]) -> Vec<((String, String), String)> {

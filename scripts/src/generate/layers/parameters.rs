@@ -17,7 +17,7 @@ use crate::layers::parameters::{checked, pointee, unchecked};
 use crate::layers::wrappers::rows;
 use std::ffi::c_void;
 use ur::abi::*;
-use ur::object::checks::{pointer, rest};
+use ur::object::checks::{pointer, refuse, rest};
 use ur::object::ensure;
 ";
 
@@ -51,7 +51,7 @@ fn statements(spec: &Spec, function: &Function) -> Result<Vec<String>> {
         let Some(when) = &case.when else { continue };
         let condition = expr::rust_behind(spec, function, when)?;
         out.push(format!(
-            "ensure(!{condition}, UR_RESULT_ERROR_{})?",
+            "refuse({condition}, UR_RESULT_ERROR_{})?",
             case.code
         ));
     }
