@@ -171,7 +171,7 @@ fn generated(root: &Path, found: &mut Vec<String>) -> Result<()> {
         "src/abi",
         "src/hal/generated",
         "src/stream/api/generated.rs",
-        "loader/src/generated",
+        "loader/src/generated.rs",
         "conformance/src/generated",
         "adapters/mock/src/generated",
     ] {

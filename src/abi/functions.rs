@@ -43,6 +43,11 @@
 //!
 //! `for_each_table!` lists the tables alone: `$table:ident $struct:ident $getter:ident $pfn:ident
 //! $slots:literal`.
+//!
+//! [`ur_function_t`] has the numbers by which tracing tools know functions; they are the reference's.
+
+use super::define::{enumeration, read_as};
+use super::print::{Form, Reads};
 
 /// Every function of the tables, by table, in the order of `ur_dditable_t` and of the slots.
 #[macro_export]
@@ -1565,4 +1570,512 @@ macro_rules! for_each_table {
             DeviceExp ur_device_exp_dditable_t urGetDeviceExpProcAddrTable ur_pfnGetDeviceExpProcAddrTable_t 1
         }
     };
+}
+
+enumeration! {
+    /// Number of each API function, as seen by tracing tools.
+    pub enum ur_function_t {
+        /// `urContextCreate`
+        UR_FUNCTION_CONTEXT_CREATE = 1,
+        /// `urContextRetain`
+        UR_FUNCTION_CONTEXT_RETAIN = 2,
+        /// `urContextRelease`
+        UR_FUNCTION_CONTEXT_RELEASE = 3,
+        /// `urContextGetInfo`
+        UR_FUNCTION_CONTEXT_GET_INFO = 4,
+        /// `urContextGetNativeHandle`
+        UR_FUNCTION_CONTEXT_GET_NATIVE_HANDLE = 5,
+        /// `urContextCreateWithNativeHandle`
+        UR_FUNCTION_CONTEXT_CREATE_WITH_NATIVE_HANDLE = 6,
+        /// `urContextSetExtendedDeleter`
+        UR_FUNCTION_CONTEXT_SET_EXTENDED_DELETER = 7,
+        /// `urDeviceGet`
+        UR_FUNCTION_DEVICE_GET = 8,
+        /// `urDeviceGetInfo`
+        UR_FUNCTION_DEVICE_GET_INFO = 9,
+        /// `urDeviceRetain`
+        UR_FUNCTION_DEVICE_RETAIN = 10,
+        /// `urDeviceRelease`
+        UR_FUNCTION_DEVICE_RELEASE = 11,
+        /// `urDevicePartition`
+        UR_FUNCTION_DEVICE_PARTITION = 12,
+        /// `urDeviceSelectBinary`
+        UR_FUNCTION_DEVICE_SELECT_BINARY = 13,
+        /// `urDeviceGetNativeHandle`
+        UR_FUNCTION_DEVICE_GET_NATIVE_HANDLE = 14,
+        /// `urDeviceCreateWithNativeHandle`
+        UR_FUNCTION_DEVICE_CREATE_WITH_NATIVE_HANDLE = 15,
+        /// `urDeviceGetGlobalTimestamps`
+        UR_FUNCTION_DEVICE_GET_GLOBAL_TIMESTAMPS = 16,
+        /// `urEnqueueEventsWait`
+        UR_FUNCTION_ENQUEUE_EVENTS_WAIT = 18,
+        /// `urEnqueueEventsWaitWithBarrier`
+        UR_FUNCTION_ENQUEUE_EVENTS_WAIT_WITH_BARRIER = 19,
+        /// `urEnqueueMemBufferRead`
+        UR_FUNCTION_ENQUEUE_MEM_BUFFER_READ = 20,
+        /// `urEnqueueMemBufferWrite`
+        UR_FUNCTION_ENQUEUE_MEM_BUFFER_WRITE = 21,
+        /// `urEnqueueMemBufferReadRect`
+        UR_FUNCTION_ENQUEUE_MEM_BUFFER_READ_RECT = 22,
+        /// `urEnqueueMemBufferWriteRect`
+        UR_FUNCTION_ENQUEUE_MEM_BUFFER_WRITE_RECT = 23,
+        /// `urEnqueueMemBufferCopy`
+        UR_FUNCTION_ENQUEUE_MEM_BUFFER_COPY = 24,
+        /// `urEnqueueMemBufferCopyRect`
+        UR_FUNCTION_ENQUEUE_MEM_BUFFER_COPY_RECT = 25,
+        /// `urEnqueueMemBufferFill`
+        UR_FUNCTION_ENQUEUE_MEM_BUFFER_FILL = 26,
+        /// `urEnqueueMemImageRead`
+        UR_FUNCTION_ENQUEUE_MEM_IMAGE_READ = 27,
+        /// `urEnqueueMemImageWrite`
+        UR_FUNCTION_ENQUEUE_MEM_IMAGE_WRITE = 28,
+        /// `urEnqueueMemImageCopy`
+        UR_FUNCTION_ENQUEUE_MEM_IMAGE_COPY = 29,
+        /// `urEnqueueMemBufferMap`
+        UR_FUNCTION_ENQUEUE_MEM_BUFFER_MAP = 30,
+        /// `urEnqueueMemUnmap`
+        UR_FUNCTION_ENQUEUE_MEM_UNMAP = 31,
+        /// `urEnqueueUSMFill`
+        UR_FUNCTION_ENQUEUE_USM_FILL = 32,
+        /// `urEnqueueUSMMemcpy`
+        UR_FUNCTION_ENQUEUE_USM_MEMCPY = 33,
+        /// `urEnqueueUSMPrefetch`
+        UR_FUNCTION_ENQUEUE_USM_PREFETCH = 34,
+        /// `urEnqueueUSMAdvise`
+        UR_FUNCTION_ENQUEUE_USM_ADVISE = 35,
+        /// `urEnqueueDeviceGlobalVariableWrite`
+        UR_FUNCTION_ENQUEUE_DEVICE_GLOBAL_VARIABLE_WRITE = 38,
+        /// `urEnqueueDeviceGlobalVariableRead`
+        UR_FUNCTION_ENQUEUE_DEVICE_GLOBAL_VARIABLE_READ = 39,
+        /// `urEventGetInfo`
+        UR_FUNCTION_EVENT_GET_INFO = 40,
+        /// `urEventGetProfilingInfo`
+        UR_FUNCTION_EVENT_GET_PROFILING_INFO = 41,
+        /// `urEventWait`
+        UR_FUNCTION_EVENT_WAIT = 42,
+        /// `urEventRetain`
+        UR_FUNCTION_EVENT_RETAIN = 43,
+        /// `urEventRelease`
+        UR_FUNCTION_EVENT_RELEASE = 44,
+        /// `urEventGetNativeHandle`
+        UR_FUNCTION_EVENT_GET_NATIVE_HANDLE = 45,
+        /// `urEventCreateWithNativeHandle`
+        UR_FUNCTION_EVENT_CREATE_WITH_NATIVE_HANDLE = 46,
+        /// `urEventSetCallback`
+        UR_FUNCTION_EVENT_SET_CALLBACK = 47,
+        /// `urKernelCreate`
+        UR_FUNCTION_KERNEL_CREATE = 48,
+        /// `urKernelGetInfo`
+        UR_FUNCTION_KERNEL_GET_INFO = 51,
+        /// `urKernelGetGroupInfo`
+        UR_FUNCTION_KERNEL_GET_GROUP_INFO = 52,
+        /// `urKernelGetSubGroupInfo`
+        UR_FUNCTION_KERNEL_GET_SUB_GROUP_INFO = 53,
+        /// `urKernelRetain`
+        UR_FUNCTION_KERNEL_RETAIN = 54,
+        /// `urKernelRelease`
+        UR_FUNCTION_KERNEL_RELEASE = 55,
+        /// `urKernelSetExecInfo`
+        UR_FUNCTION_KERNEL_SET_EXEC_INFO = 57,
+        /// `urKernelSetSpecializationConstants`
+        UR_FUNCTION_KERNEL_SET_SPECIALIZATION_CONSTANTS = 60,
+        /// `urKernelGetNativeHandle`
+        UR_FUNCTION_KERNEL_GET_NATIVE_HANDLE = 61,
+        /// `urKernelCreateWithNativeHandle`
+        UR_FUNCTION_KERNEL_CREATE_WITH_NATIVE_HANDLE = 62,
+        /// `urMemImageCreate`
+        UR_FUNCTION_MEM_IMAGE_CREATE = 63,
+        /// `urMemBufferCreate`
+        UR_FUNCTION_MEM_BUFFER_CREATE = 64,
+        /// `urMemRetain`
+        UR_FUNCTION_MEM_RETAIN = 65,
+        /// `urMemRelease`
+        UR_FUNCTION_MEM_RELEASE = 66,
+        /// `urMemBufferPartition`
+        UR_FUNCTION_MEM_BUFFER_PARTITION = 67,
+        /// `urMemGetNativeHandle`
+        UR_FUNCTION_MEM_GET_NATIVE_HANDLE = 68,
+        /// `urEnqueueReadHostPipe`
+        UR_FUNCTION_ENQUEUE_READ_HOST_PIPE = 69,
+        /// `urMemGetInfo`
+        UR_FUNCTION_MEM_GET_INFO = 70,
+        /// `urMemImageGetInfo`
+        UR_FUNCTION_MEM_IMAGE_GET_INFO = 71,
+        /// `urPlatformGet`
+        UR_FUNCTION_PLATFORM_GET = 72,
+        /// `urPlatformGetInfo`
+        UR_FUNCTION_PLATFORM_GET_INFO = 73,
+        /// `urPlatformGetApiVersion`
+        UR_FUNCTION_PLATFORM_GET_API_VERSION = 74,
+        /// `urPlatformGetNativeHandle`
+        UR_FUNCTION_PLATFORM_GET_NATIVE_HANDLE = 75,
+        /// `urPlatformCreateWithNativeHandle`
+        UR_FUNCTION_PLATFORM_CREATE_WITH_NATIVE_HANDLE = 76,
+        /// `urProgramCreateWithIL`
+        UR_FUNCTION_PROGRAM_CREATE_WITH_IL = 78,
+        /// `urProgramCreateWithBinary`
+        UR_FUNCTION_PROGRAM_CREATE_WITH_BINARY = 79,
+        /// `urProgramBuild`
+        UR_FUNCTION_PROGRAM_BUILD = 80,
+        /// `urProgramCompile`
+        UR_FUNCTION_PROGRAM_COMPILE = 81,
+        /// `urProgramLink`
+        UR_FUNCTION_PROGRAM_LINK = 82,
+        /// `urProgramRetain`
+        UR_FUNCTION_PROGRAM_RETAIN = 83,
+        /// `urProgramRelease`
+        UR_FUNCTION_PROGRAM_RELEASE = 84,
+        /// `urProgramGetFunctionPointer`
+        UR_FUNCTION_PROGRAM_GET_FUNCTION_POINTER = 85,
+        /// `urProgramGetInfo`
+        UR_FUNCTION_PROGRAM_GET_INFO = 86,
+        /// `urProgramGetBuildInfo`
+        UR_FUNCTION_PROGRAM_GET_BUILD_INFO = 87,
+        /// `urProgramSetSpecializationConstants`
+        UR_FUNCTION_PROGRAM_SET_SPECIALIZATION_CONSTANTS = 88,
+        /// `urProgramGetNativeHandle`
+        UR_FUNCTION_PROGRAM_GET_NATIVE_HANDLE = 89,
+        /// `urProgramCreateWithNativeHandle`
+        UR_FUNCTION_PROGRAM_CREATE_WITH_NATIVE_HANDLE = 90,
+        /// `urQueueGetInfo`
+        UR_FUNCTION_QUEUE_GET_INFO = 91,
+        /// `urQueueCreate`
+        UR_FUNCTION_QUEUE_CREATE = 92,
+        /// `urQueueRetain`
+        UR_FUNCTION_QUEUE_RETAIN = 93,
+        /// `urQueueRelease`
+        UR_FUNCTION_QUEUE_RELEASE = 94,
+        /// `urQueueGetNativeHandle`
+        UR_FUNCTION_QUEUE_GET_NATIVE_HANDLE = 95,
+        /// `urQueueCreateWithNativeHandle`
+        UR_FUNCTION_QUEUE_CREATE_WITH_NATIVE_HANDLE = 96,
+        /// `urQueueFinish`
+        UR_FUNCTION_QUEUE_FINISH = 97,
+        /// `urQueueFlush`
+        UR_FUNCTION_QUEUE_FLUSH = 98,
+        /// `urSamplerCreate`
+        UR_FUNCTION_SAMPLER_CREATE = 101,
+        /// `urSamplerRetain`
+        UR_FUNCTION_SAMPLER_RETAIN = 102,
+        /// `urSamplerRelease`
+        UR_FUNCTION_SAMPLER_RELEASE = 103,
+        /// `urSamplerGetInfo`
+        UR_FUNCTION_SAMPLER_GET_INFO = 104,
+        /// `urSamplerGetNativeHandle`
+        UR_FUNCTION_SAMPLER_GET_NATIVE_HANDLE = 105,
+        /// `urSamplerCreateWithNativeHandle`
+        UR_FUNCTION_SAMPLER_CREATE_WITH_NATIVE_HANDLE = 106,
+        /// `urUSMHostAlloc`
+        UR_FUNCTION_USM_HOST_ALLOC = 107,
+        /// `urUSMDeviceAlloc`
+        UR_FUNCTION_USM_DEVICE_ALLOC = 108,
+        /// `urUSMSharedAlloc`
+        UR_FUNCTION_USM_SHARED_ALLOC = 109,
+        /// `urUSMFree`
+        UR_FUNCTION_USM_FREE = 110,
+        /// `urUSMGetMemAllocInfo`
+        UR_FUNCTION_USM_GET_MEM_ALLOC_INFO = 111,
+        /// `urUSMPoolCreate`
+        UR_FUNCTION_USM_POOL_CREATE = 112,
+        /// `urCommandBufferCreateExp`
+        UR_FUNCTION_COMMAND_BUFFER_CREATE_EXP = 113,
+        /// `urPlatformGetBackendOption`
+        UR_FUNCTION_PLATFORM_GET_BACKEND_OPTION = 114,
+        /// `urMemBufferCreateWithNativeHandle`
+        UR_FUNCTION_MEM_BUFFER_CREATE_WITH_NATIVE_HANDLE = 115,
+        /// `urMemImageCreateWithNativeHandle`
+        UR_FUNCTION_MEM_IMAGE_CREATE_WITH_NATIVE_HANDLE = 116,
+        /// `urEnqueueWriteHostPipe`
+        UR_FUNCTION_ENQUEUE_WRITE_HOST_PIPE = 117,
+        /// `urUSMPoolRetain`
+        UR_FUNCTION_USM_POOL_RETAIN = 118,
+        /// `urUSMPoolRelease`
+        UR_FUNCTION_USM_POOL_RELEASE = 119,
+        /// `urUSMPoolGetInfo`
+        UR_FUNCTION_USM_POOL_GET_INFO = 120,
+        /// `urCommandBufferRetainExp`
+        UR_FUNCTION_COMMAND_BUFFER_RETAIN_EXP = 121,
+        /// `urCommandBufferReleaseExp`
+        UR_FUNCTION_COMMAND_BUFFER_RELEASE_EXP = 122,
+        /// `urCommandBufferFinalizeExp`
+        UR_FUNCTION_COMMAND_BUFFER_FINALIZE_EXP = 123,
+        /// `urCommandBufferAppendKernelLaunchExp`
+        UR_FUNCTION_COMMAND_BUFFER_APPEND_KERNEL_LAUNCH_EXP = 125,
+        /// `urUSMPitchedAllocExp`
+        UR_FUNCTION_USM_PITCHED_ALLOC_EXP = 132,
+        /// `urBindlessImagesUnsampledImageHandleDestroyExp`
+        UR_FUNCTION_BINDLESS_IMAGES_UNSAMPLED_IMAGE_HANDLE_DESTROY_EXP = 133,
+        /// `urBindlessImagesSampledImageHandleDestroyExp`
+        UR_FUNCTION_BINDLESS_IMAGES_SAMPLED_IMAGE_HANDLE_DESTROY_EXP = 134,
+        /// `urBindlessImagesImageAllocateExp`
+        UR_FUNCTION_BINDLESS_IMAGES_IMAGE_ALLOCATE_EXP = 135,
+        /// `urBindlessImagesImageFreeExp`
+        UR_FUNCTION_BINDLESS_IMAGES_IMAGE_FREE_EXP = 136,
+        /// `urBindlessImagesUnsampledImageCreateExp`
+        UR_FUNCTION_BINDLESS_IMAGES_UNSAMPLED_IMAGE_CREATE_EXP = 137,
+        /// `urBindlessImagesSampledImageCreateExp`
+        UR_FUNCTION_BINDLESS_IMAGES_SAMPLED_IMAGE_CREATE_EXP = 138,
+        /// `urBindlessImagesImageCopyExp`
+        UR_FUNCTION_BINDLESS_IMAGES_IMAGE_COPY_EXP = 139,
+        /// `urBindlessImagesImageGetInfoExp`
+        UR_FUNCTION_BINDLESS_IMAGES_IMAGE_GET_INFO_EXP = 140,
+        /// `urBindlessImagesMipmapGetLevelExp`
+        UR_FUNCTION_BINDLESS_IMAGES_MIPMAP_GET_LEVEL_EXP = 141,
+        /// `urBindlessImagesMipmapFreeExp`
+        UR_FUNCTION_BINDLESS_IMAGES_MIPMAP_FREE_EXP = 142,
+        /// `urBindlessImagesMapExternalArrayExp`
+        UR_FUNCTION_BINDLESS_IMAGES_MAP_EXTERNAL_ARRAY_EXP = 144,
+        /// `urBindlessImagesReleaseExternalSemaphoreExp`
+        UR_FUNCTION_BINDLESS_IMAGES_RELEASE_EXTERNAL_SEMAPHORE_EXP = 147,
+        /// `urBindlessImagesWaitExternalSemaphoreExp`
+        UR_FUNCTION_BINDLESS_IMAGES_WAIT_EXTERNAL_SEMAPHORE_EXP = 148,
+        /// `urBindlessImagesSignalExternalSemaphoreExp`
+        UR_FUNCTION_BINDLESS_IMAGES_SIGNAL_EXTERNAL_SEMAPHORE_EXP = 149,
+        /// `urEnqueueUSMFill2D`
+        UR_FUNCTION_ENQUEUE_USM_FILL_2D = 151,
+        /// `urEnqueueUSMMemcpy2D`
+        UR_FUNCTION_ENQUEUE_USM_MEMCPY_2D = 152,
+        /// `urVirtualMemGranularityGetInfo`
+        UR_FUNCTION_VIRTUAL_MEM_GRANULARITY_GET_INFO = 153,
+        /// `urVirtualMemReserve`
+        UR_FUNCTION_VIRTUAL_MEM_RESERVE = 154,
+        /// `urVirtualMemFree`
+        UR_FUNCTION_VIRTUAL_MEM_FREE = 155,
+        /// `urVirtualMemMap`
+        UR_FUNCTION_VIRTUAL_MEM_MAP = 156,
+        /// `urVirtualMemUnmap`
+        UR_FUNCTION_VIRTUAL_MEM_UNMAP = 157,
+        /// `urVirtualMemSetAccess`
+        UR_FUNCTION_VIRTUAL_MEM_SET_ACCESS = 158,
+        /// `urVirtualMemGetInfo`
+        UR_FUNCTION_VIRTUAL_MEM_GET_INFO = 159,
+        /// `urPhysicalMemCreate`
+        UR_FUNCTION_PHYSICAL_MEM_CREATE = 160,
+        /// `urPhysicalMemRetain`
+        UR_FUNCTION_PHYSICAL_MEM_RETAIN = 161,
+        /// `urPhysicalMemRelease`
+        UR_FUNCTION_PHYSICAL_MEM_RELEASE = 162,
+        /// `urUSMImportExp`
+        UR_FUNCTION_USM_IMPORT_EXP = 163,
+        /// `urUSMReleaseExp`
+        UR_FUNCTION_USM_RELEASE_EXP = 164,
+        /// `urUsmP2PEnablePeerAccessExp`
+        UR_FUNCTION_USM_P2P_ENABLE_PEER_ACCESS_EXP = 165,
+        /// `urUsmP2PDisablePeerAccessExp`
+        UR_FUNCTION_USM_P2P_DISABLE_PEER_ACCESS_EXP = 166,
+        /// `urUsmP2PPeerAccessGetInfoExp`
+        UR_FUNCTION_USM_P2P_PEER_ACCESS_GET_INFO_EXP = 167,
+        /// `urLoaderConfigCreate`
+        UR_FUNCTION_LOADER_CONFIG_CREATE = 172,
+        /// `urLoaderConfigRelease`
+        UR_FUNCTION_LOADER_CONFIG_RELEASE = 173,
+        /// `urLoaderConfigRetain`
+        UR_FUNCTION_LOADER_CONFIG_RETAIN = 174,
+        /// `urLoaderConfigGetInfo`
+        UR_FUNCTION_LOADER_CONFIG_GET_INFO = 175,
+        /// `urLoaderConfigEnableLayer`
+        UR_FUNCTION_LOADER_CONFIG_ENABLE_LAYER = 176,
+        /// `urAdapterRelease`
+        UR_FUNCTION_ADAPTER_RELEASE = 177,
+        /// `urAdapterGet`
+        UR_FUNCTION_ADAPTER_GET = 178,
+        /// `urAdapterRetain`
+        UR_FUNCTION_ADAPTER_RETAIN = 179,
+        /// `urAdapterGetLastError`
+        UR_FUNCTION_ADAPTER_GET_LAST_ERROR = 180,
+        /// `urAdapterGetInfo`
+        UR_FUNCTION_ADAPTER_GET_INFO = 181,
+        /// `urProgramBuildExp`
+        UR_FUNCTION_PROGRAM_BUILD_EXP = 197,
+        /// `urProgramCompileExp`
+        UR_FUNCTION_PROGRAM_COMPILE_EXP = 198,
+        /// `urProgramLinkExp`
+        UR_FUNCTION_PROGRAM_LINK_EXP = 199,
+        /// `urLoaderConfigSetCodeLocationCallback`
+        UR_FUNCTION_LOADER_CONFIG_SET_CODE_LOCATION_CALLBACK = 200,
+        /// `urLoaderInit`
+        UR_FUNCTION_LOADER_INIT = 201,
+        /// `urLoaderTearDown`
+        UR_FUNCTION_LOADER_TEAR_DOWN = 202,
+        /// `urProgramGetGlobalVariablePointer`
+        UR_FUNCTION_PROGRAM_GET_GLOBAL_VARIABLE_POINTER = 216,
+        /// `urDeviceGetSelected`
+        UR_FUNCTION_DEVICE_GET_SELECTED = 217,
+        /// `urCommandBufferUpdateKernelLaunchExp`
+        UR_FUNCTION_COMMAND_BUFFER_UPDATE_KERNEL_LAUNCH_EXP = 220,
+        /// `urCommandBufferGetInfoExp`
+        UR_FUNCTION_COMMAND_BUFFER_GET_INFO_EXP = 221,
+        /// `urEnqueueTimestampRecordingExp`
+        UR_FUNCTION_ENQUEUE_TIMESTAMP_RECORDING_EXP = 223,
+        /// `urKernelGetSuggestedLocalWorkSize`
+        UR_FUNCTION_KERNEL_GET_SUGGESTED_LOCAL_WORK_SIZE = 225,
+        /// `urBindlessImagesImportExternalMemoryExp`
+        UR_FUNCTION_BINDLESS_IMAGES_IMPORT_EXTERNAL_MEMORY_EXP = 226,
+        /// `urBindlessImagesImportExternalSemaphoreExp`
+        UR_FUNCTION_BINDLESS_IMAGES_IMPORT_EXTERNAL_SEMAPHORE_EXP = 227,
+        /// `urEnqueueNativeCommandExp`
+        UR_FUNCTION_ENQUEUE_NATIVE_COMMAND_EXP = 228,
+        /// `urLoaderConfigSetMockingEnabled`
+        UR_FUNCTION_LOADER_CONFIG_SET_MOCKING_ENABLED = 229,
+        /// `urBindlessImagesReleaseExternalMemoryExp`
+        UR_FUNCTION_BINDLESS_IMAGES_RELEASE_EXTERNAL_MEMORY_EXP = 230,
+        /// `urCommandBufferAppendUSMMemcpyExp`
+        UR_FUNCTION_COMMAND_BUFFER_APPEND_USM_MEMCPY_EXP = 231,
+        /// `urCommandBufferAppendUSMFillExp`
+        UR_FUNCTION_COMMAND_BUFFER_APPEND_USM_FILL_EXP = 232,
+        /// `urCommandBufferAppendMemBufferCopyExp`
+        UR_FUNCTION_COMMAND_BUFFER_APPEND_MEM_BUFFER_COPY_EXP = 233,
+        /// `urCommandBufferAppendMemBufferWriteExp`
+        UR_FUNCTION_COMMAND_BUFFER_APPEND_MEM_BUFFER_WRITE_EXP = 234,
+        /// `urCommandBufferAppendMemBufferReadExp`
+        UR_FUNCTION_COMMAND_BUFFER_APPEND_MEM_BUFFER_READ_EXP = 235,
+        /// `urCommandBufferAppendMemBufferCopyRectExp`
+        UR_FUNCTION_COMMAND_BUFFER_APPEND_MEM_BUFFER_COPY_RECT_EXP = 236,
+        /// `urCommandBufferAppendMemBufferWriteRectExp`
+        UR_FUNCTION_COMMAND_BUFFER_APPEND_MEM_BUFFER_WRITE_RECT_EXP = 237,
+        /// `urCommandBufferAppendMemBufferReadRectExp`
+        UR_FUNCTION_COMMAND_BUFFER_APPEND_MEM_BUFFER_READ_RECT_EXP = 238,
+        /// `urCommandBufferAppendMemBufferFillExp`
+        UR_FUNCTION_COMMAND_BUFFER_APPEND_MEM_BUFFER_FILL_EXP = 239,
+        /// `urCommandBufferAppendUSMPrefetchExp`
+        UR_FUNCTION_COMMAND_BUFFER_APPEND_USM_PREFETCH_EXP = 240,
+        /// `urCommandBufferAppendUSMAdviseExp`
+        UR_FUNCTION_COMMAND_BUFFER_APPEND_USM_ADVISE_EXP = 241,
+        /// `urEnqueueCommandBufferExp`
+        UR_FUNCTION_ENQUEUE_COMMAND_BUFFER_EXP = 242,
+        /// `urCommandBufferUpdateSignalEventExp`
+        UR_FUNCTION_COMMAND_BUFFER_UPDATE_SIGNAL_EVENT_EXP = 243,
+        /// `urCommandBufferUpdateWaitEventsExp`
+        UR_FUNCTION_COMMAND_BUFFER_UPDATE_WAIT_EVENTS_EXP = 244,
+        /// `urBindlessImagesMapExternalLinearMemoryExp`
+        UR_FUNCTION_BINDLESS_IMAGES_MAP_EXTERNAL_LINEAR_MEMORY_EXP = 245,
+        /// `urEnqueueEventsWaitWithBarrierExt`
+        UR_FUNCTION_ENQUEUE_EVENTS_WAIT_WITH_BARRIER_EXT = 246,
+        /// `urPhysicalMemGetInfo`
+        UR_FUNCTION_PHYSICAL_MEM_GET_INFO = 249,
+        /// `urEnqueueUSMDeviceAllocExp`
+        UR_FUNCTION_ENQUEUE_USM_DEVICE_ALLOC_EXP = 250,
+        /// `urEnqueueUSMSharedAllocExp`
+        UR_FUNCTION_ENQUEUE_USM_SHARED_ALLOC_EXP = 251,
+        /// `urEnqueueUSMHostAllocExp`
+        UR_FUNCTION_ENQUEUE_USM_HOST_ALLOC_EXP = 252,
+        /// `urEnqueueUSMFreeExp`
+        UR_FUNCTION_ENQUEUE_USM_FREE_EXP = 253,
+        /// `urUSMPoolCreateExp`
+        UR_FUNCTION_USM_POOL_CREATE_EXP = 254,
+        /// `urUSMPoolDestroyExp`
+        UR_FUNCTION_USM_POOL_DESTROY_EXP = 255,
+        /// `urUSMPoolGetDefaultDevicePoolExp`
+        UR_FUNCTION_USM_POOL_GET_DEFAULT_DEVICE_POOL_EXP = 257,
+        /// `urUSMPoolSetDevicePoolExp`
+        UR_FUNCTION_USM_POOL_SET_DEVICE_POOL_EXP = 259,
+        /// `urUSMPoolGetDevicePoolExp`
+        UR_FUNCTION_USM_POOL_GET_DEVICE_POOL_EXP = 260,
+        /// `urUSMPoolTrimToExp`
+        UR_FUNCTION_USM_POOL_TRIM_TO_EXP = 261,
+        /// `urUSMPoolGetInfoExp`
+        UR_FUNCTION_USM_POOL_GET_INFO_EXP = 262,
+        /// `urCommandBufferAppendNativeCommandExp`
+        UR_FUNCTION_COMMAND_BUFFER_APPEND_NATIVE_COMMAND_EXP = 263,
+        /// `urCommandBufferGetNativeHandleExp`
+        UR_FUNCTION_COMMAND_BUFFER_GET_NATIVE_HANDLE_EXP = 264,
+        /// `urUSMPoolSetInfoExp`
+        UR_FUNCTION_USM_POOL_SET_INFO_EXP = 265,
+        /// `urAdapterSetLoggerCallback`
+        UR_FUNCTION_ADAPTER_SET_LOGGER_CALLBACK = 266,
+        /// `urAdapterSetLoggerCallbackLevel`
+        UR_FUNCTION_ADAPTER_SET_LOGGER_CALLBACK_LEVEL = 267,
+        /// `urBindlessImagesGetImageUnsampledHandleSupportExp`
+        UR_FUNCTION_BINDLESS_IMAGES_GET_IMAGE_UNSAMPLED_HANDLE_SUPPORT_EXP = 268,
+        /// `urBindlessImagesGetImageSampledHandleSupportExp`
+        UR_FUNCTION_BINDLESS_IMAGES_GET_IMAGE_SAMPLED_HANDLE_SUPPORT_EXP = 269,
+        /// `urBindlessImagesGetImageMemoryHandleTypeSupportExp`
+        UR_FUNCTION_BINDLESS_IMAGES_GET_IMAGE_MEMORY_HANDLE_TYPE_SUPPORT_EXP = 270,
+        /// `urBindlessImagesFreeMappedLinearMemoryExp`
+        UR_FUNCTION_BINDLESS_IMAGES_FREE_MAPPED_LINEAR_MEMORY_EXP = 271,
+        /// `urKernelSuggestMaxCooperativeGroupCount`
+        UR_FUNCTION_KERNEL_SUGGEST_MAX_COOPERATIVE_GROUP_COUNT = 272,
+        /// `urUSMContextMemcpyExp`
+        UR_FUNCTION_USM_CONTEXT_MEMCPY_EXP = 273,
+        /// `urMemoryExportAllocExportableMemoryExp`
+        UR_FUNCTION_MEMORY_EXPORT_ALLOC_EXPORTABLE_MEMORY_EXP = 285,
+        /// `urMemoryExportFreeExportableMemoryExp`
+        UR_FUNCTION_MEMORY_EXPORT_FREE_EXPORTABLE_MEMORY_EXP = 286,
+        /// `urMemoryExportExportMemoryHandleExp`
+        UR_FUNCTION_MEMORY_EXPORT_EXPORT_MEMORY_HANDLE_EXP = 287,
+        /// `urBindlessImagesSupportsImportingHandleTypeExp`
+        UR_FUNCTION_BINDLESS_IMAGES_SUPPORTS_IMPORTING_HANDLE_TYPE_EXP = 288,
+        /// `urIPCGetMemHandleExp`
+        UR_FUNCTION_IPC_GET_MEM_HANDLE_EXP = 289,
+        /// `urIPCPutMemHandleExp`
+        UR_FUNCTION_IPC_PUT_MEM_HANDLE_EXP = 290,
+        /// `urIPCOpenMemHandleExp`
+        UR_FUNCTION_IPC_OPEN_MEM_HANDLE_EXP = 291,
+        /// `urIPCCloseMemHandleExp`
+        UR_FUNCTION_IPC_CLOSE_MEM_HANDLE_EXP = 292,
+        /// `urDeviceWaitExp`
+        UR_FUNCTION_DEVICE_WAIT_EXP = 293,
+        /// `urProgramDynamicLinkExp`
+        UR_FUNCTION_PROGRAM_DYNAMIC_LINK_EXP = 294,
+        /// `urEnqueueKernelLaunchWithArgsExp`
+        UR_FUNCTION_ENQUEUE_KERNEL_LAUNCH_WITH_ARGS_EXP = 295,
+        /// `urGraphCreateExp`
+        UR_FUNCTION_GRAPH_CREATE_EXP = 296,
+        /// `urQueueBeginGraphCaptureExp`
+        UR_FUNCTION_QUEUE_BEGIN_GRAPH_CAPTURE_EXP = 297,
+        /// `urQueueBeginCaptureIntoGraphExp`
+        UR_FUNCTION_QUEUE_BEGIN_CAPTURE_INTO_GRAPH_EXP = 298,
+        /// `urQueueEndGraphCaptureExp`
+        UR_FUNCTION_QUEUE_END_GRAPH_CAPTURE_EXP = 299,
+        /// `urGraphDestroyExp`
+        UR_FUNCTION_GRAPH_DESTROY_EXP = 302,
+        /// `urGraphExecutableGraphDestroyExp`
+        UR_FUNCTION_GRAPH_EXECUTABLE_GRAPH_DESTROY_EXP = 303,
+        /// `urQueueIsGraphCaptureEnabledExp`
+        UR_FUNCTION_QUEUE_IS_GRAPH_CAPTURE_ENABLED_EXP = 304,
+        /// `urGraphIsEmptyExp`
+        UR_FUNCTION_GRAPH_IS_EMPTY_EXP = 305,
+        /// `urGraphDumpContentsExp`
+        UR_FUNCTION_GRAPH_DUMP_CONTENTS_EXP = 306,
+        /// `urGraphInstantiateGraphExp`
+        UR_FUNCTION_GRAPH_INSTANTIATE_GRAPH_EXP = 307,
+        /// `urEnqueueGraphExp`
+        UR_FUNCTION_ENQUEUE_GRAPH_EXP = 308,
+        /// `urEnqueueHostTaskExp`
+        UR_FUNCTION_ENQUEUE_HOST_TASK_EXP = 309,
+        /// `urCommandBufferAppendKernelLaunchWithArgsExp`
+        UR_FUNCTION_COMMAND_BUFFER_APPEND_KERNEL_LAUNCH_WITH_ARGS_EXP = 310,
+        /// `urKernelGetSuggestedLocalWorkSizeWithArgs`
+        UR_FUNCTION_KERNEL_GET_SUGGESTED_LOCAL_WORK_SIZE_WITH_ARGS = 311,
+        /// `urUSMHostAllocRegisterExp`
+        UR_FUNCTION_USM_HOST_ALLOC_REGISTER_EXP = 312,
+        /// `urUSMHostAllocUnregisterExp`
+        UR_FUNCTION_USM_HOST_ALLOC_UNREGISTER_EXP = 313,
+        /// `urQueueGetGraphExp`
+        UR_FUNCTION_QUEUE_GET_GRAPH_EXP = 314,
+        /// `urGraphSetDestructionCallbackExp`
+        UR_FUNCTION_GRAPH_SET_DESTRUCTION_CALLBACK_EXP = 315,
+        /// `urIPCGetPhysMemHandleExp`
+        UR_FUNCTION_IPC_GET_PHYS_MEM_HANDLE_EXP = 316,
+        /// `urIPCPutPhysMemHandleExp`
+        UR_FUNCTION_IPC_PUT_PHYS_MEM_HANDLE_EXP = 317,
+        /// `urIPCOpenPhysMemHandleExp`
+        UR_FUNCTION_IPC_OPEN_PHYS_MEM_HANDLE_EXP = 318,
+        /// `urIPCClosePhysMemHandleExp`
+        UR_FUNCTION_IPC_CLOSE_PHYS_MEM_HANDLE_EXP = 319,
+        /// `urGraphGetNativeHandleExp`
+        UR_FUNCTION_GRAPH_GET_NATIVE_HANDLE_EXP = 320,
+        /// `urGraphExecutableGraphGetNativeHandleExp`
+        UR_FUNCTION_GRAPH_EXECUTABLE_GRAPH_GET_NATIVE_HANDLE_EXP = 321,
+        /// `urEventCreateExp`
+        UR_FUNCTION_EVENT_CREATE_EXP = 322,
+        /// `urIPCGetEventHandleExp`
+        UR_FUNCTION_IPC_GET_EVENT_HANDLE_EXP = 323,
+        /// `urIPCPutEventHandleExp`
+        UR_FUNCTION_IPC_PUT_EVENT_HANDLE_EXP = 324,
+        /// `urIPCOpenEventHandleExp`
+        UR_FUNCTION_IPC_OPEN_EVENT_HANDLE_EXP = 325,
+        /// `urGraphGetIdExp`
+        UR_FUNCTION_GRAPH_GET_ID_EXP = 326,
+    }
 }

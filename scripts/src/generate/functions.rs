@@ -47,6 +47,9 @@ pub fn files(spec: &Spec) -> Result<Vec<File>> {
         entry(&mut others, spec, function, numbers.next().unwrap_or(0))?;
     }
     others.push_str("            }\n");
+    let mut ids = String::new();
+    let found = spec.enum_of("ur_function_t").context("no ur_function_t")?;
+    abi::enumeration(&mut ids, found, "");
     Ok(vec![File::new(
         "src/abi/functions.rs",
         format!(
@@ -77,7 +80,7 @@ macro_rules! for_each_table {{
 {getters}        }}
     }};
 }}
-"
+{ids}"
         ),
     )])
 }

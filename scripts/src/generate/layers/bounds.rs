@@ -1,7 +1,7 @@
 //! Bounds checking: what the specification's `bounds` say of a command's ranges, a row a function.
 
 use super::{in_tables, row};
-use crate::generate::{File, expr};
+use crate::generate::expr;
 use crate::model::{Dir, Function, Param, Spec};
 use anyhow::{Context as _, Result, bail};
 
@@ -15,7 +15,7 @@ use crate::layers::wrappers::rows;
 use ur::abi::*;
 ";
 
-pub(super) fn file(spec: &Spec) -> Result<File> {
+pub(super) fn rows(spec: &Spec) -> Result<String> {
     let mut rows = String::new();
     for function in in_tables(spec) {
         let bounded = |param: &Param| {
@@ -25,12 +25,9 @@ pub(super) fn file(spec: &Spec) -> Result<File> {
         let checks: Result<Vec<_>> = function.params.iter().filter_map(bounded).collect();
         row(&mut rows, function, &checks?)?;
     }
-    super::file(
-        "bounds",
-        &format!(
-            "{HEAD}\nrows! {{\n    /// Checks that a function's ranges end within what they are of.\n    BOUNDS:\n{rows}}}\n"
-        ),
-    )
+    Ok(format!(
+        "{HEAD}\nrows! {{\n    /// Checks that a function's ranges end within what they are of.\n    BOUNDS:\n{rows}}}\n"
+    ))
 }
 
 fn check(spec: &Spec, function: &Function, param: &Param, bounds: &[String]) -> Result<String> {

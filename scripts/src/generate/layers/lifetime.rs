@@ -2,9 +2,8 @@
 //! lead to structs with handles in them. All else follows from the list of functions.
 
 use super::in_tables;
-use crate::generate::{File, rust};
+use crate::generate::rust;
 use crate::model::{CType, Dir, Function, Spec};
-use anyhow::Result;
 use std::fmt::Write as _;
 
 const HEAD: &str = "\
@@ -26,7 +25,7 @@ const NESTED: [(&str, &str); 3] = [
     ("ur_usm_pool_desc_t", "PoolDescription"),
 ];
 
-pub(super) fn file(spec: &Spec) -> Result<File> {
+pub(super) fn rows(spec: &Spec) -> String {
     let mut properties = String::new();
     let mut nested = String::new();
     for function in in_tables(spec) {
@@ -46,13 +45,10 @@ pub(super) fn file(spec: &Spec) -> Result<File> {
             }
         }
     }
-    super::file(
-        "lifetime",
-        &format!(
-            "{HEAD}\nproperties! {{\n    /// Properties whose values are handles, by function.\n    PROPERTIES:\n{properties}}}\n\n\
+    format!(
+        "{HEAD}\nproperties! {{\n    /// Properties whose values are handles, by function.\n    PROPERTIES:\n{properties}}}\n\n\
             /// Arguments that lead to structs with handles in them.\n\
             pub const NESTED: &[(usize, &str, Nested)] = &[\n{nested}];\n"
-        ),
     )
 }
 

@@ -2,7 +2,7 @@
 //! arrays must hold. What an argument's role alone asks is `loader/src/layers/parameters.rs`'s.
 
 use super::{in_tables, row};
-use crate::generate::{File, checks, expr, rust};
+use crate::generate::{checks, expr, rust};
 use crate::model::{Dir, Function, Spec};
 use anyhow::{Context as _, Result};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ use ur::object::checks::{pointer, refuse, rest};
 use ur::object::ensure;
 ";
 
-pub(super) fn file(spec: &Spec) -> Result<File> {
+pub(super) fn rows(spec: &Spec) -> Result<String> {
     let mut out = String::from(HEAD);
     let mut rows = String::new();
     for function in in_tables(spec) {
@@ -34,7 +34,7 @@ pub(super) fn file(spec: &Spec) -> Result<File> {
         "\nrows! {{\n    /// What a function asks of its arguments.\n    CONDITIONS:\n{rows}}}\n\n\
         checked! {{\n{checked}}}\n\nunchecked! {{ {unchecked} }}\n"
     );
-    super::file("parameters", &out)
+    Ok(out)
 }
 
 /// Struct members in range, then the conditions of the function's errors.

@@ -5,7 +5,6 @@
 //! a short list by name, in `loader/src/layers/races/watched.rs`.
 
 use super::in_tables;
-use crate::generate::File;
 use crate::model::{Dir, Function, Param, Spec};
 use anyhow::{Context as _, Result};
 use std::fmt::Write as _;
@@ -27,7 +26,7 @@ const BY_NAME: [&str; 5] = [
     "urUSMSharedAlloc",
 ];
 
-pub(super) fn file(spec: &Spec) -> Result<File> {
+pub(super) fn rows(spec: &Spec) -> Result<String> {
     let mut rows = String::new();
     for function in in_tables(spec) {
         let body = match is_command(spec, function) {
@@ -45,12 +44,9 @@ pub(super) fn file(spec: &Spec) -> Result<File> {
         }
         rows.push_str("    }\n");
     }
-    super::file(
-        "races",
-        &format!(
-            "{HEAD}\naround! {{\n    /// What stands around commands, and around calls whose outputs are not followed.\n    COMMANDS:\n{rows}}}\n"
-        ),
-    )
+    Ok(format!(
+        "{HEAD}\naround! {{\n    /// What stands around commands, and around calls whose outputs are not followed.\n    COMMANDS:\n{rows}}}\n"
+    ))
 }
 
 fn is_command(spec: &Spec, function: &Function) -> bool {

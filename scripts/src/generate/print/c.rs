@@ -32,28 +32,30 @@ fn prototype(printer: &Printer) -> String {
     )
 }
 
-pub fn exports(spec: &Spec) -> Result<String> {
-    let lines: Vec<String> = spec
-        .groups
-        .iter()
-        .flat_map(printers)
-        .map(|printer| {
-            let name = printer.name;
-            match printer.subject {
-                Subject::Enumerator(ty) if spec.flags_of(ty).is_some() => {
-                    format!("bit {name}: {ty};")
-                }
-                Subject::Enumerator(ty) => format!("value {name}: {ty};"),
-                Subject::Struct(found) => format!("value {name}: {};", found.name),
-                Subject::Call(function) if function.params.is_empty() => {
-                    format!("call {name}: NoArguments;")
-                }
-                Subject::Call(function) => format!("call {name}: {};", call_struct(function)),
+const EXPORTS: &str = "\
+//! The exported `urPrint*`, a line each; `crate::printers` says what a line becomes.
+
+use crate::printers::printers;
+use ur::abi::print::NoArguments;
+use ur::abi::*;
+";
+
+/// The definitions, as rows of the loader's.
+pub fn exports(spec: &Spec) -> String {
+    let rows = spec.groups.iter().flat_map(printers).map(|printer| {
+        let name = printer.name;
+        match printer.subject {
+            Subject::Enumerator(ty) if spec.flags_of(ty).is_some() => {
+                format!("    bit {name}: {ty};\n")
             }
-        })
-        .collect();
-    render(
-        include_str!("../../../templates/print/exports.rs.j2"),
-        context! { lines },
-    )
+            Subject::Enumerator(ty) => format!("    value {name}: {ty};\n"),
+            Subject::Struct(found) => format!("    value {name}: {};\n", found.name),
+            Subject::Call(function) if function.params.is_empty() => {
+                format!("    call {name}: NoArguments;\n")
+            }
+            Subject::Call(function) => format!("    call {name}: {};\n", call_struct(function)),
+        }
+    });
+    let rows: String = rows.collect();
+    format!("{EXPORTS}\nprinters! {{\n{rows}}}\n")
 }

@@ -10,6 +10,7 @@ mod cpp;
 mod form;
 mod rust;
 
+pub use c::exports;
 pub use form::union_members;
 pub use rust::note;
 
@@ -22,7 +23,6 @@ use minijinja::{Environment, UndefinedBehavior};
 pub fn files(spec: &Spec) -> Result<Vec<File>> {
     Ok(vec![
         rust::unusual(spec)?,
-        File::new("loader/src/generated/print.rs", c::exports(spec)?),
         File::new("include/ur_print.h", c::header(spec)?),
         File::new("include/ur_print.hpp", cpp::header(spec)?),
     ])
