@@ -1,11 +1,13 @@
 //! The specification as data: reads `spec/*.yml` into one model that every generator shares.
 //!
-//! Owns the schema (spec/README.md explains it) and its consistency checks. Knows nothing of what
-//! is generated from it.
+//! Owns the schema, which spec/README.md explains, and its checks. An error names the file and the line.
+//! Knows nothing of what is generated.
 
-use anyhow::{Context as _, Result, bail, ensure};
+mod check;
+mod item;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
 use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// One `spec/*.yml` file.
@@ -19,10 +21,13 @@ pub struct Group {
     pub threads: String,
     pub ordering: String,
     pub items: Vec<Item>,
+    /// The file's text, in which errors are located.
+    #[serde(skip)]
+    text: String,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
+/// A declaration. Its first key tells its kind.
+#[derive(Debug)]
 pub enum Item {
     Handle(Handle),
     Typedef(Typedef),
@@ -341,15 +346,16 @@ impl Function {
 impl Spec {
     /// Reads every file that `spec/ddi.yml` lists and checks that they fit together.
     pub fn load(dir: &Path) -> Result<Self> {
-        let order: DdiOrder = read(&dir.join("ddi.yml"))?;
+        let (order, _): (DdiOrder, _) = read(&dir.join("ddi.yml"))?;
         let mut groups = Vec::new();
         for name in &order.groups {
-            let group: Group = read(&dir.join(format!("{name}.yml")))?;
+            let (mut group, text): (Group, String) = read(&dir.join(format!("{name}.yml")))?;
             ensure!(
                 &group.name == name,
                 "{name}.yml calls itself {}",
                 group.name
             );
+            group.text = text;
             groups.push(group);
         }
         let spec = Self {
@@ -423,106 +429,25 @@ impl Spec {
             .iter()
             .find(|value| value.name == tag)
     }
+}
 
-    fn check(&self) -> Result<()> {
-        let mut slots = BTreeMap::new();
-        for table in &self.tables {
-            for function in &table.slots {
-                slots.insert(function.as_str(), table.name.as_str());
-            }
-        }
-        let ids: BTreeSet<_> = self
-            .enum_of("ur_function_t")
-            .context("no ur_function_t")?
-            .values
-            .iter()
-            .map(|value| value.name.as_str())
-            .collect();
-        for function in self.functions() {
-            let name = &function.name;
-            ensure!(
-                slots.get(name.as_str()).copied() == function.table.as_deref(),
-                "{name}: table and spec/ddi.yml differ"
-            );
-            ensure!(
-                ids.contains(function.id.as_str()),
-                "{name}: unknown id {}",
-                function.id
-            );
-            let params: BTreeSet<_> = function
-                .params
-                .iter()
-                .map(|param| param.name.as_str())
-                .collect();
-            for param in &function.params {
-                if let Some(count) = &param.count {
-                    ensure!(
-                        params.contains(count.as_str()),
-                        "{name}: {} counts by unknown {count}",
-                        param.name
-                    );
-                }
-                for named in param.info.iter().flatten() {
-                    ensure!(
-                        params.contains(named.as_str()),
-                        "{name}: {} names unknown {named}",
-                        param.name
-                    );
-                }
-            }
-            for case in &function.errors {
-                self.check_code(name, &case.code)?;
-                ensure!(
-                    case.when.is_none() || case.lacks.is_empty(),
-                    "{name}: what a device lacks is no condition of arguments"
-                );
-                ensure!(
-                    case.given.is_none() || !case.lacks.is_empty(),
-                    "{name}: `given` belongs to `lacks`"
-                );
-                for (property, flag) in case.lacking() {
-                    self.check_lack(name, property, flag)?;
-                }
-            }
-            for code in &function.may {
-                self.check_code(name, code)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn check_lack(&self, function: &str, property: &str, flag: Option<&str>) -> Result<()> {
-        let properties = self
-            .enum_of("ur_device_info_t")
-            .context("no ur_device_info_t")?;
-        let known = |name: &str, values: &[Value]| values.iter().any(|value| value.name == name);
-        ensure!(
-            known(property, &properties.values),
-            "{function}: no property {property}"
-        );
-        let is_flag = |flag: &str| {
-            self.items()
-                .any(|item| matches!(item, Item::Flags(found) if known(flag, &found.values)))
-        };
-        ensure!(
-            flag.is_none_or(is_flag),
-            "{function}: no flag {}",
-            flag.unwrap_or_default()
-        );
-        Ok(())
-    }
-
-    fn check_code(&self, function: &str, code: &str) -> Result<()> {
-        let full = format!("UR_RESULT_ERROR_{code}");
-        let results = self.enum_of("ur_result_t").context("no ur_result_t")?;
-        if !results.values.iter().any(|value| value.name == full) {
-            bail!("{function}: unknown error {code}");
-        }
-        Ok(())
+/// What a file declares, and its text.
+fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<(T, String)> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).with_context(|| shown.to_string())?;
+    match parse(&text) {
+        Ok(found) => Ok((found, text)),
+        Err((Some(line), error)) => Err(anyhow!("{shown}:{line}: {error}")),
+        Err((None, error)) => Err(anyhow!("{shown}: {error}")),
     }
 }
 
-fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
-    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    yaml_serde::from_str(&text).with_context(|| path.display().to_string())
+/// What a text declares, or the error with its line.
+fn parse<T: serde::de::DeserializeOwned>(
+    text: &str,
+) -> Result<T, (Option<usize>, yaml_serde::Error)> {
+    yaml_serde::from_str(text).map_err(|error| {
+        let location = error.location();
+        (location.map(|location| location.line()), error)
+    })
 }

@@ -50,6 +50,7 @@ impl File {
 }
 
 pub fn all(spec: &Spec, root: &Path) -> Result<Vec<File>> {
+    conditions(spec)?;
     let mut files = Vec::new();
     for family in [
         abi::files,
@@ -67,6 +68,19 @@ pub fn all(spec: &Spec, root: &Path) -> Result<Vec<File>> {
     files.extend(mock::files(spec, root)?);
     files.push(support::readme(spec, root)?);
     Ok(files)
+}
+
+/// Reads every condition of the specification, so that an error names its line.
+fn conditions(spec: &Spec) -> Result<()> {
+    for function in spec.functions() {
+        for case in &function.errors {
+            for text in case.when.iter().chain(&case.given) {
+                expr::parse(spec, function, text)
+                    .map_err(|error| spec.fault(function, text, &format!("`{text}`: {error:#}")))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 pub fn write(root: &Path, files: &[File]) -> Result<usize> {
