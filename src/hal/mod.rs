@@ -1,8 +1,8 @@
 //! The hardware abstraction layer: one trait for each object, and the C shims in front of them.
 //!
-//! Traits and shims are generated from spec/. This module has the shared parts: the absent object,
-//! the entry of the adapter itself, and the macro that exports an adapter's 26 symbols. Uses
-//! `object` and `abi`; knows no backend.
+//! Traits and shims are generated from spec/, a file an object; `shims` has what a row of them becomes.
+//! This module has the shared parts: the absent object, the entry of the adapter itself, and the macro
+//! that exports an adapter's 26 symbols. Uses `object` and `abi`; knows no backend.
 
 #[rustfmt::skip]
 mod generated;

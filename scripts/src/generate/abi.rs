@@ -1,4 +1,4 @@
-//! `src/abi`: the C types, tables and parameter structs as running Rust code sees them.
+//! `src/abi`: the C types, the tables and the parameter structs for running Rust code.
 
 use super::{File, info, print, rust};
 use crate::model::{Callback, Enum, Flags, Function, Item, Param, Spec, Struct, Union, Value};
@@ -69,7 +69,7 @@ fn types(spec: &Spec) -> Result<String> {
                 let (doc, ty) = (doc(&found.desc, ""), rust::ty(&found.ty));
                 let _ = write!(out, "\n{doc}pub type {} = {ty};\n", found.name);
             }
-            // It changes with the list of functions, and stands there.
+            // The numbers of functions are in `functions.rs`, which changes with the list anyway.
             Item::Enum(found) if found.name == "ur_function_t" => {}
             Item::Enum(found) => {
                 let mut queries = info::enums(spec).into_iter();
@@ -119,7 +119,7 @@ fn doc(text: &str, indent: &str) -> String {
 }
 
 pub fn enumeration(out: &mut String, found: &Enum, usage: &str) {
-    // Aliases share a value; only the first can stand in a match.
+    // Enumerators may share a value. A `match` can name the first only.
     let mut seen = std::collections::BTreeSet::new();
     let (first, again): (Vec<_>, Vec<_>) = found
         .values
@@ -197,7 +197,7 @@ fn union(out: &mut String, spec: &Spec, found: &Union) -> Result<()> {
     Ok(())
 }
 
-/// A line a member, below its description.
+/// One line for each member, below its description.
 fn members(members: &[Param], note: impl Fn(&Param) -> Result<String>) -> Result<String> {
     let row = |member: &Param| {
         let (doc, name) = (doc(&member.desc, "        "), rust::ident(&member.name));

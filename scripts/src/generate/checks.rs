@@ -1,16 +1,15 @@
-//! The checks that the specification declares of a call's raw arguments, as Rust text: for an
-//! adapter's shims and for the loader's parameter validation alike.
+//! The checks of a call's raw arguments, as Rust text for the shims.
 //!
-//! Each function gives statements that end in `?` with the error. They go together in the order in
-//! which spec/README.md lists them, in a scope with the parameters under their own names and with
-//! `ur::object::{checks::*, ensure}` and `abi` at hand.
+//! Each function returns statements that end in `?`. A shim has them in the order of spec/README.md, in an
+//! unsafe block where the parameters have their own names and `ur::object::checks` is imported. The loader's
+//! validation layer uses [`member_values`] too.
 
 use super::{expr, rust};
 use crate::model::{Dir, Function, Param, Spec};
 use anyhow::{Context as _, Result};
 use std::fmt::Write as _;
 
-/// Pointers that must be there, to functions too.
+/// Null checks of pointers, function pointers included.
 pub fn pointers(spec: &Spec, function: &Function) -> String {
     let mut out = String::new();
     for param in &function.params {
@@ -31,7 +30,7 @@ pub fn pointers(spec: &Spec, function: &Function) -> String {
     out
 }
 
-/// Enum ranges and flag masks, of parameters and of the members of structs that they point to.
+/// Range checks of enums and flag sets: parameters, and members of structs behind pointers.
 pub fn ranges(spec: &Spec, function: &Function) -> String {
     let params = function.params.iter();
     params.map(|param| range(spec, param)).collect()
@@ -59,7 +58,7 @@ fn range(spec: &Spec, param: &Param) -> String {
     String::new()
 }
 
-/// The conditions that a function's errors name.
+/// Checks of the conditions in a function's `errors`.
 pub fn conditions(spec: &Spec, function: &Function) -> Result<String> {
     let mut out = String::new();
     for case in &function.errors {
@@ -70,7 +69,7 @@ pub fn conditions(spec: &Spec, function: &Function) -> Result<String> {
     Ok(out)
 }
 
-/// Wait lists are null exactly when their count is 0.
+/// Checks that a wait list is null exactly if its count is 0.
 pub fn wait_lists(function: &Function) -> String {
     let mut out = String::new();
     for param in &function.params {
@@ -83,8 +82,8 @@ pub fn wait_lists(function: &Function) -> String {
     out
 }
 
-/// What a list's elements must be: pointers that are there, structs with members in range. `list` is
-/// something to iterate over.
+/// Checks of a list's elements: pointers that must not be null, and members of structs. `list` is an
+/// expression that can be iterated.
 pub fn elements(spec: &Spec, param: &Param, list: &str) -> String {
     let ty = param.c_type();
     if param.count.is_none() || param.dir != Dir::In || spec.is_handle(&ty.base) {
@@ -112,7 +111,7 @@ fn members(spec: &Spec, base: &str, holder: &str) -> String {
         .join(" ")
 }
 
-/// A struct's members that are enums or flags, each with the condition under which `{}` is in range.
+/// The members of a struct that are enums or flag sets, each with the condition for a valid `{}`.
 pub fn member_values(spec: &Spec, base: &str) -> Vec<(String, String)> {
     let Some(found) = spec.struct_of(base) else {
         return Vec::new();
@@ -125,7 +124,7 @@ pub fn member_values(spec: &Spec, base: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// One value of an enum or a flag set.
+/// The check of one enum or flag set.
 pub fn value(spec: &Spec, base: &str, text: &str) -> String {
     match in_range(spec, base) {
         Some(condition) => format!(
@@ -136,7 +135,7 @@ pub fn value(spec: &Spec, base: &str, text: &str) -> String {
     }
 }
 
-/// The condition under which `{}`, an enum or a flag set, is in range.
+/// The condition for a valid `{}` of an enum or flag set.
 fn in_range(spec: &Spec, base: &str) -> Option<String> {
     if let Some(flags) = spec.flags_of(base).filter(|flags| flags.name == base) {
         return Some(format!("{{}}.0 & {} == 0", flags.mask));

@@ -1,29 +1,29 @@
-//! Conditions of the specification (`when:`): read into a tree, written as Rust expressions over a
-//! call's raw parameters, or evaluated over values.
+//! Conditions of the specification, `when` and `given`: parsed into a tree, written as Rust, or evaluated.
 //!
-//! The language: C operators with `and`, `or`, `null` and `.` for members, also behind pointers.
-//! A pointer alone means "not null". Arithmetic is in `u64` and cannot overflow or divide by zero.
+//! The language has C's operators, `and`, `or`, `null`, and `.` for members, behind pointers too. A pointer
+//! alone is true if it is not null. Arithmetic is in `u64`, where sums, differences and products wrap and a
+//! remainder by 0 is 0.
 
 use crate::model::{CType, Function, Spec};
 use anyhow::{Context as _, Result, bail, ensure};
 
-/// Rust for the condition; it may follow pointers, so it belongs in an `unsafe` block after the
-/// null checks of required parameters.
+/// Rust for a condition over the parameters. It may follow pointers, so it belongs in an unsafe block after
+/// the null checks of required parameters.
 pub fn rust(spec: &Spec, function: &Function, text: &str) -> Result<String> {
     parse(spec, function, text)?.truth()
 }
 
-/// As [`rust`], over the members of a parameter struct: `p` is a reference to it.
+/// Rust for a condition over the members of a parameter struct `p`.
 pub fn rust_behind(spec: &Spec, function: &Function, text: &str) -> Result<String> {
     read(spec, function, text, Arguments::Behind)?.truth()
 }
 
-/// Rust for a number, a `u64`, over the members of a parameter struct.
+/// Rust for a number in `u64`, over the members of a parameter struct `p`.
 pub fn number_behind(spec: &Spec, function: &Function, text: &str) -> Result<String> {
     read(spec, function, text, Arguments::Behind)?.number()
 }
 
-/// A condition, read.
+/// Parses a condition.
 pub fn parse(spec: &Spec, function: &Function, text: &str) -> Result<Expr> {
     read(spec, function, text, Arguments::Named)
 }
@@ -53,7 +53,7 @@ fn read(spec: &Spec, function: &Function, text: &str, arguments: Arguments) -> R
         function.name,
         parser.at
     );
-    // What does not type is noticed here, not where it is used.
+    // Reports type errors here rather than at the first use.
     tree.truth()?;
     Ok(tree)
 }
@@ -96,7 +96,7 @@ pub enum Form {
 }
 
 impl Expr {
-    /// Every leaf with its name, in order; that of an element ends with its index.
+    /// Every leaf with its name, in order. The name of an element ends with its index.
     pub fn leaves(&self) -> Vec<(&Leaf, String)> {
         match self {
             Self::Leaf(leaf) => vec![(leaf, leaf.name.clone())],
@@ -112,7 +112,7 @@ impl Expr {
         }
     }
 
-    /// Names of the enumerators that it compares with.
+    /// The enumerators in the expression.
     pub fn constants(&self) -> Vec<&str> {
         match self {
             Self::Constant(name) => vec![name],
@@ -125,8 +125,8 @@ impl Expr {
         }
     }
 
-    /// Its value, where `look` knows leaves (null is 0) and constants. Not known where it depends on
-    /// one that is not; what `and` and `or` need not look at may be unknown.
+    /// The value, where `look` knows leaves and constants; null is 0. It is unknown if an operand is, unless
+    /// `and` or `or` does not need that operand.
     pub fn eval(&self, look: &dyn Fn(&str) -> Option<u64>) -> Option<u64> {
         let truth = |expr: &Self| expr.eval(look).map(|value| value != 0);
         match self {
@@ -335,15 +335,15 @@ impl Expr {
     }
 }
 
-/// The Rust type of a number that needs no conversion where both sides of a comparison have it.
+/// The type of a number that needs no conversion for a comparison with a number of that type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Own {
-    /// A literal's: whatever the other side has.
+    /// A literal takes the other side's type.
     Any,
     Type(&'static str),
 }
 
-/// The type of two numbers that are compared or combined, if one will do.
+/// The common type of two numbers, if no conversion is needed.
 fn unify(left: Option<Own>, right: Option<Own>) -> Option<Own> {
     match (left?, right?) {
         (Own::Any, other) | (other, Own::Any) => Some(other),
@@ -351,7 +351,7 @@ fn unify(left: Option<Own>, right: Option<Own>) -> Option<Own> {
     }
 }
 
-/// The unsigned Rust type of a C number. A signed one is compared as a `u64`, as the language says.
+/// The unsigned Rust type of a C number. A signed number is compared as `u64`.
 fn unsigned(ty: &CType) -> Option<Own> {
     let is_number = ty.is_plain().then(|| super::rust::ctype(ty))?;
     let known = ["u8", "u16", "u32", "u64", "usize"];
@@ -414,7 +414,7 @@ impl Parser<'_> {
         found
     }
 
-    /// Operands joined by any of these signs, from the left.
+    /// Operands joined by any of these signs, left to right.
     fn chain(
         &mut self,
         signs: &[&'static str],

@@ -1,7 +1,7 @@
 //! `src/stream/api/generated.rs`: the `hal` traits of the engine's objects, and the hooks of a backend.
 //!
-//! The lists here say what answers each method. The engine does, by an expression over the method's parameters, or the
-//! backend does, by a hook of the trait `Hooks`.
+//! The lists in this file say who answers each method: the engine, by an expression over the method's
+//! parameters, or the backend, by a method of the trait `Hooks`.
 
 use super::plan::{Plan, Shape, associated};
 use super::traits::method_ty;
@@ -12,26 +12,26 @@ use How::{Command, Engine, Hook};
 use anyhow::{Context as _, Result, ensure};
 use std::fmt::Write as _;
 
-/// What answers a method.
+/// Who answers a method.
 enum How {
-    /// The engine: the method's body.
+    /// The engine, by this body.
     Engine(&'static str),
-    /// The engine, with a command that its site makes: it is enqueued, or appended.
+    /// The engine, by a command that this expression makes. A queue submits it, a command buffer appends it.
     Command(&'static str),
-    /// The backend, by a hook of this name, which is called as `HOOK` in the body.
+    /// The backend, by a hook of this name. The body calls it as `HOOK`.
     Hook(&'static str, &'static str),
 }
 
-/// An object of the engine's, and what answers its methods.
+/// An object of the engine, with the answers of its methods.
 struct Answers {
     /// The handle type's trait in the `hal`.
     object: &'static str,
     methods: &'static [(&'static str, How)],
-    /// Whether what is not in the list is a hook of its own name. If not, no backend has it.
+    /// Whether a method outside the list is a hook of the same name. Otherwise it is unsupported.
     rest_is_hooks: bool,
 }
 
-/// Methods that are inlined from the shim to the driver's call.
+/// Methods that are inlined into the shim.
 const HOT: [&str; 3] = ["usm_fill", "usm_memcpy", "kernel_launch_with_args_exp"];
 
 const OBJECTS: [Answers; 7] = [
@@ -165,10 +165,10 @@ const CONTEXT: [(&str, How); 22] = [
     ("usm_context_memcpy_exp", Engine("this.copy_now(dst.expose_provenance(), src.expose_provenance(), size)")),
     ("command_buffer_create_exp", Engine("CommandBuffer::create(this, device, command_buffer_desc)")),
     ("graph_create_exp", Engine("this.domain().engine().check()?; Ok(Graph::new(&this.arc()))")),
-    // Importing is a hint, and ignoring it is right everywhere.
+    // An import is a hint, which a backend may ignore.
     ("usm_import_exp", Engine("Ok(())")),
     ("usm_release_exp", Engine("Ok(())")),
-    // The handle 0 is no backend's: it stands for an event that is complete.
+    // The handle 0 stands for a completed event on every backend.
     ("event_create_with_native_handle", Hook("event_create_with_native_handle", "
         match native_event {
             0 => Event::complete(this),
@@ -192,8 +192,7 @@ const EVENT: [(&str, How); 5] = [
 #[rustfmt::skip]
 const COMMAND_BUFFER: [(&str, How); 18] = [
     ("finalize_exp", Engine("this.finalize()")),
-    // Kernels hold no arguments of their own: the loader keeps those of older clients, and appends
-    // them with the launch.
+    // A kernel keeps no arguments. The loader keeps those of older clients and passes them with the launch.
     ("append_kernel_launch_exp", Engine("
         let launch = PlainLaunch {
             offset: global_work_offset, global: global_work_size, local: local_work_size, args: &[],
@@ -382,7 +381,7 @@ use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 ";
 
-/// The methods that a backend alone answers, by a hook: trait and method, and the hook's name.
+/// The methods that only a backend answers, as trait and method, each with the hook's name.
 pub fn hooks(entries: &[super::Entry]) -> Vec<((String, String), String)> {
     let methods = entries.iter().filter_map(|entry| entry.method.clone());
     let hook = |method: (String, String)| {
@@ -421,7 +420,7 @@ impl Signature {
         params.collect::<Vec<_>>().join(", ")
     }
 
-    /// The head of a method of this name.
+    /// The signature of a method with this name.
     fn of_self(&self, name: &str) -> String {
         let this = if self.has_this {
             "this: &Object<Self>, "
@@ -435,14 +434,14 @@ impl Signature {
         )
     }
 
-    /// The call of a hook with the same arguments.
+    /// The call of a hook with the method's arguments.
     fn forwarded(&self, hook: &str) -> String {
         let names = self.params.iter().map(|(name, _)| name.as_str());
         let args: Vec<_> = std::iter::once("this").chain(names).collect();
         format!("<B as Hooks<B>>::{hook}({})", args.join(", "))
     }
 
-    /// The body that has the site make a command and gives that on.
+    /// The body that makes a command and submits or appends it.
     fn command(&self, object: &str, made: &str) -> String {
         let has = |name: &str| self.params.iter().any(|(other, _)| other == name);
         let waits = if has("event_wait_list") {

@@ -1,5 +1,7 @@
-//! `src/hal/generated`: a file an object, with its trait and the C shims that check, decode, call one
-//! method of it and encode. `src/stream/api/generated.rs`: the traits as the engine answers them.
+//! `src/hal/generated`: one file for each object, with its trait and its C shims.
+//!
+//! A shim checks and decodes the arguments, calls one method of the trait, and writes its results. The
+//! engine's implementation of the traits is `src/stream/api/generated.rs`.
 
 mod engine;
 mod plan;
@@ -12,7 +14,7 @@ use anyhow::{Context as _, Result};
 use plan::{Plan, Shape, associated};
 use std::fmt::Write as _;
 
-/// Columns of a line that is written here and not by a formatter.
+/// Columns of a line that no formatter breaks.
 const WIDTH: usize = 110;
 
 pub fn files(spec: &Spec) -> Result<Vec<File>> {
@@ -57,7 +59,7 @@ pub fn files(spec: &Spec) -> Result<Vec<File>> {
     Ok(files)
 }
 
-/// A file of the folder. Its lines are as they are written here: no formatter knows rows of macros.
+/// A file of the folder. No formatter handles rows of macros, so lines are broken here.
 fn file(name: &str, text: &str) -> Result<File> {
     syn::parse_file(text).with_context(|| format!("hal/generated/{name}.rs does not parse"))?;
     Ok(File::new(
@@ -97,8 +99,8 @@ use crate::object::{Object, Result};
 use std::sync::Arc;
 ";
 
-/// A statement or an item, indented, with lines of at most [`WIDTH`] columns where its commas and
-/// signs allow it.
+/// An indented statement or item, broken into lines of at most [`WIDTH`] columns where it has commas or
+/// operators.
 fn wrap(text: &str, indent: usize) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -121,8 +123,8 @@ fn wrap(text: &str, indent: usize) -> String {
     }
 }
 
-/// Where a line of at most `room` columns ends: behind a comma or a statement, or before a sign that joins
-/// conditions; within as few brackets as possible, so that an inner call stays on one line.
+/// The end of a line of at most `room` columns: after a comma or a statement, or before `&&` or `||`. A place
+/// within fewer brackets is preferred, so that an inner call stays on one line.
 fn break_before(text: &str, room: usize) -> Option<usize> {
     let ends = |end: usize| {
         let (head, tail) = text.split_at(end);
@@ -152,7 +154,7 @@ fn break_before(text: &str, room: usize) -> Option<usize> {
 
 pub use engine::hooks;
 
-/// A table function and the trait method that answers it, `(trait, method)`; none where the hal does.
+/// A function of a table, and the trait and method that answer it; none if the hal answers it.
 pub struct Entry {
     pub function: String,
     pub method: Option<(String, String)>,

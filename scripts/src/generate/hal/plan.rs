@@ -1,12 +1,12 @@
-//! How one C function becomes a trait method: which object has it, what its arguments and results
-//! are in Rust, and how the shim makes the one from the other.
+//! The plan of a function's trait method: its object, its arguments and results in Rust, and the expressions
+//! that decode the C arguments.
 
 use crate::generate::rust;
 use crate::model::{CType, Dir, Function, Own, Param, Spec};
 use anyhow::{Context as _, Result};
 use std::collections::BTreeSet;
 
-/// A function whose object is only counted: `urQueueRetain`.
+/// Whether a function only counts references, as `urQueueRetain` does.
 fn counts(function: &Function) -> Option<Own> {
     let stem = function.stem().trim_end_matches("Exp");
     let own = function.params.first()?.own?;
@@ -17,20 +17,20 @@ fn counts(function: &Function) -> Option<Own> {
     }
 }
 
-/// How one function becomes a method and a shim.
+/// The method and the shim of one function.
 pub(super) struct Plan<'a> {
     pub function: &'a Function,
-    /// Handle type whose trait has the method.
+    /// The handle type whose trait has the method.
     pub object: String,
     pub method: String,
     pub kind: Shape,
     pub args: Vec<Arg<'a>>,
-    /// Required outputs, which the method returns.
+    /// Required outputs, as results of the method.
     pub returns: Vec<Return<'a>>,
 }
 
 pub(super) enum Shape {
-    /// `urAdapterGet`: answered by the hal itself.
+    /// `urAdapterGet`, which the hal answers.
     AdapterGet,
     Retain,
     Release,
@@ -43,7 +43,7 @@ pub(super) enum Shape {
 pub(super) struct Arg<'a> {
     pub name: String,
     pub ty: String,
-    /// Expression in the shim that makes it; may use `?`.
+    /// The decoding expression in the shim. It may use `?`.
     pub decode: String,
     pub param: &'a Param,
 }
@@ -54,7 +54,7 @@ pub(super) struct Return<'a> {
     pub is_handle: bool,
 }
 
-/// Prefix that a function shares with the name of its object.
+/// The prefix that an object's functions share.
 fn class(handle: &str) -> &'static str {
     match handle {
         "ur_adapter_handle_t" => "Adapter",
@@ -158,7 +158,7 @@ enum Decoded<'a> {
     Return(Return<'a>),
 }
 
-/// Parameters that another one takes in: counts of lists, and the companions of info buffers.
+/// Parameters without an argument of their own: counts of lists, and the sizes beside info buffers.
 fn absorbed<'a>(spec: &Spec, function: &'a Function) -> BTreeSet<&'a str> {
     let mut out = BTreeSet::new();
     for param in &function.params {
@@ -186,7 +186,7 @@ fn absorbed<'a>(spec: &Spec, function: &'a Function) -> BTreeSet<&'a str> {
     out
 }
 
-/// Counts that mean something of their own stay parameters.
+/// Whether a count stays an argument, since it has a meaning of its own.
 fn keeps_count(count: &str) -> bool {
     matches!(count, "workDim")
 }
@@ -196,7 +196,7 @@ fn is_list_out(spec: &Spec, param: &Param) -> bool {
     param.dir == Dir::Out && param.count.is_some() && ty.pointers == 1 && spec.is_handle(&ty.base)
 }
 
-/// The parameter after a handle list that receives how many there are.
+/// The parameter after a list of handles that receives their number.
 fn total_of<'a>(function: &'a Function, list: &Param) -> Option<&'a Param> {
     let at = function
         .params

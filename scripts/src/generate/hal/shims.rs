@@ -1,4 +1,4 @@
-//! The C shims of one object, as rows of `shims!`: checks, the call of the trait method, outputs.
+//! The C shims of one object, as rows of `shims!`.
 
 use super::plan::{Arg, Plan, Return, Shape, arg_name, associated, object_ty};
 use super::wrap;
@@ -7,11 +7,11 @@ use crate::model::{Own, Spec};
 use anyhow::Result;
 use std::fmt::Write as _;
 
-/// Columns by which a row and its body are indented.
+/// Indentation of a row and of its body.
 const ROW: usize = 4;
 const BODY: usize = 8;
 
-/// The rows of all functions that an object answers.
+/// The rows of an object's functions.
 pub(super) fn rows(spec: &Spec, plans: &[&Plan<'_>]) -> Result<String> {
     let mut out = String::from("\nshims! {\n");
     for plan in plans {
@@ -42,7 +42,7 @@ pub(super) fn rows(spec: &Spec, plans: &[&Plan<'_>]) -> Result<String> {
     Ok(out)
 }
 
-/// A shim's body, a statement each.
+/// The statements of a shim's body.
 fn statements(spec: &Spec, plan: &Plan<'_>) -> Result<Vec<String>> {
     let this = match &plan.kind {
         Shape::AdapterGet => {
@@ -83,8 +83,8 @@ fn statements(spec: &Spec, plan: &Plan<'_>) -> Result<Vec<String>> {
     add(checks::ranges(spec, plan.function));
     add(checks::conditions(spec, plan.function)?);
     add(checks::wait_lists(plan.function));
-    // Arguments are decoded in order. One whose elements are checked needs a name, and so does all
-    // that comes before it.
+    // Arguments are decoded in order. An argument whose elements are checked needs a name, and so do all
+    // before it.
     let elements: Vec<_> = others
         .iter()
         .map(|arg| checks::elements(spec, arg.param, &arg.name))
@@ -130,7 +130,7 @@ fn decode(spec: &Spec, arg: &Arg<'_>) -> String {
     }
 }
 
-/// The call, and what it returns written to the outputs.
+/// The call, and the statements that write its results.
 fn encode(plan: &Plan<'_>, call: &str) -> String {
     let mut out = match plan.returns.as_slice() {
         [] => return call.to_owned(),
@@ -144,7 +144,7 @@ fn encode(plan: &Plan<'_>, call: &str) -> String {
         let to = rust::ident(&back.param.name);
         let name = returned(back);
         let value = match (back.is_handle, back.param.own) {
-            // A lent handle comes without a reference of the caller's own.
+            // A lent handle carries no reference for the caller.
             (true, Some(Own::Lend)) => format!("{name}.handle().cast()"),
             (true, _) => format!("{name}.into_handle().cast()"),
             (false, _) => name,
@@ -159,7 +159,7 @@ fn returned(back: &Return<'_>) -> String {
     format!("{}_out", arg_name(&back.param.name))
 }
 
-/// The trait's name, for the head of the object's file.
+/// The head of the object's file.
 pub(super) fn doc(handle: &str) -> String {
     format!(
         "//! The trait behind `{handle}`, and the C functions that `{}` answers.\n",

@@ -1,4 +1,4 @@
-//! The traits, one an object, with default bodies; and the trait `Backend` that names them all.
+//! The traits with their default bodies, and the trait `Backend`, which names their implementations.
 
 use super::plan::{Arg, Plan, Shape, associated};
 use super::wrap;
@@ -29,7 +29,7 @@ pub trait Backend: crate::hal::Exported + Sized + Send + Sync + 'static {{
     )
 }
 
-/// An object's trait, and the type of a backend that lacks the object.
+/// An object's trait, and the type that stands for a missing object.
 pub(super) fn of(spec: &Spec, handle: &Handle, plans: &[&Plan<'_>]) -> String {
     let name = associated(&handle.name);
     let mut methods = String::new();
@@ -76,7 +76,7 @@ pub(super) fn method_ty(spec: &Spec, arg: &Arg<'_>) -> String {
     arg.ty.clone()
 }
 
-/// The module of an object.
+/// The module's name.
 pub(super) fn module(handle: &str) -> String {
     rust::snake(&associated(handle))
 }

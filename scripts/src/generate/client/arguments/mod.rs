@@ -1,8 +1,7 @@
-//! `arguments.rs`: calls with valid arguments, and calls that are wrong in one way each. A condition
-//! of the specification becomes a call through `solve`; what it says in words only is listed.
+//! `arguments.rs`: a valid call of each function, and invalid calls with one fault each.
 //!
-//! `maker` is one function and its conditions, `values` what these see of arguments, `faults` what
-//! can be wrong with a call, `spelled` how the table writes arguments.
+//! `maker` has one function with its conditions, `values` the values of arguments in conditions, `faults` the
+//! faults of a call, `spelled` the text of arguments. Errors that are declared in words only are listed.
 
 mod faults;
 mod maker;
@@ -28,13 +27,13 @@ use std::ffi::{c_char, c_void};
 use ur::abi::*;
 ";
 
-/// Arguments in other words than valid ones, by parameter.
+/// Texts of arguments that differ from the valid call's, by parameter.
 type Overrides = BTreeMap<String, String>;
 
 pub(super) fn file(spec: &Spec) -> Result<File> {
     let (mut rows, mut callbacks) = (String::new(), BTreeSet::new());
     for function in spec.functions() {
-        // The loader's own life is not for calls among others.
+        // Starting and stopping the loader is not tested among other calls.
         if function.dispatch(spec).is_some() || function.table.is_some() {
             add(&mut rows, spec, function)?;
             callbacks.extend(function.params.iter().map(|param| param.c_type().base));
