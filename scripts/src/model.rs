@@ -1,7 +1,7 @@
-//! The specification as data: reads `spec/*.yml` into one model that every generator shares.
+//! The specification as data: one model of `spec/*.yml` for all generators.
 //!
-//! Owns the schema, which spec/README.md explains, and its checks. An error names the file and the line.
-//! Knows nothing of what is generated.
+//! Owns the schema, which spec/README.md explains, and its checks. An error names file and line. Knows
+//! nothing of generated files.
 
 mod check;
 mod item;
@@ -21,7 +21,7 @@ pub struct Group {
     pub threads: String,
     pub ordering: String,
     pub items: Vec<Item>,
-    /// The file's text, in which errors are located.
+    /// The file's text, to locate errors.
     #[serde(skip)]
     text: String,
 }
@@ -77,7 +77,7 @@ pub struct Flags {
     pub bit: String,
     /// Macro of all bits that are not defined.
     pub mask: String,
-    /// Bits that have no name yet and are allowed all the same.
+    /// Bits without a name that are allowed.
     #[serde(default)]
     pub reserved: u32,
     pub desc: String,
@@ -96,7 +96,7 @@ pub struct Value {
     pub optional: bool,
     #[serde(default)]
     pub deprecated: bool,
-    /// The header of ours that declares it, where the reference does not have it.
+    /// Our header that declares it; none if the reference has it.
     pub header: Option<String>,
     pub desc: String,
 }
@@ -154,7 +154,7 @@ pub enum Own {
     Alloc,
     Retain,
     Release,
-    /// The caller gets a handle without a reference of its own.
+    /// The caller gets a handle without a reference.
     Lend,
 }
 
@@ -169,18 +169,18 @@ pub struct Param {
     pub dir: Dir,
     #[serde(default)]
     pub optional: bool,
-    /// Name of the parameter that bounds this list.
+    /// The parameter with the list's length.
     pub count: Option<String>,
-    /// Offset and size that must lie in the object this parameter names.
+    /// Expressions that must lie within this object: see spec/README.md.
     pub bounds: Option<Vec<String>>,
     /// `[propName, propSize]` of an info buffer.
     pub info: Option<Vec<String>>,
-    /// Member that says which member of a union is meant.
+    /// The member that selects among a union's members.
     pub tag: Option<String>,
     pub own: Option<Own>,
     #[serde(default)]
     pub nocheck: bool,
-    /// An output that is null after every refusal: it is written before anything is checked.
+    /// Whether the output is set to null before any check, so that it is null after a refusal.
     #[serde(default)]
     pub cleared: bool,
     pub desc: String,
@@ -191,16 +191,16 @@ pub struct Param {
 pub struct ErrorCase {
     pub code: String,
     pub when: Option<String>,
-    /// Properties of the device, or bits of them (`PROPERTY & FLAG`), of which it has none.
+    /// Properties that the device lacks, or bits of them (`PROPERTY & FLAG`).
     #[serde(default)]
     pub lacks: Vec<String>,
-    /// With `lacks`: the condition on the arguments without which that does not matter.
+    /// With `lacks`: the condition on the arguments under which the device refuses.
     pub given: Option<String>,
     pub desc: String,
 }
 
 impl ErrorCase {
-    /// What the device lacks, as `(property, flag)`; without a flag it is all of the property.
+    /// `(property, flag)` of each feature that the device lacks. Without a flag the whole property is meant.
     pub fn lacking(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
         self.lacks.iter().map(|term| match term.split_once(" & ") {
             Some((property, flag)) => (property, Some(flag)),
@@ -214,7 +214,7 @@ impl ErrorCase {
 pub struct Function {
     #[serde(rename = "function")]
     pub name: String,
-    /// DDI table; none for the functions that only the loader has.
+    /// The DDI table; none for functions of the loader alone.
     pub table: Option<String>,
     pub slot: Option<String>,
     pub id: String,
@@ -228,13 +228,13 @@ pub struct Function {
     pub may: Vec<String>,
 }
 
-/// How the tables of the DDI lie in memory: `spec/ddi.yml`.
+/// The memory order of the DDI tables: `spec/ddi.yml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DdiOrder {
-    /// Groups in the order in which the headers show them.
+    /// Groups in the order of the headers.
     pub groups: Vec<String>,
-    /// Tables in the order of `ur_dditable_t`, each with its slots in order.
+    /// Tables in the order of `ur_dditable_t`, with their slots in order.
     pub tables: Vec<DdiTable>,
 }
 
@@ -260,13 +260,13 @@ impl Param {
         Dir::In
     }
 
-    /// A handle, an opaque pointer or a C pointer, and thus able to be null.
+    /// The parsed type.
     pub fn c_type(&self) -> CType {
         CType::parse(&self.ty)
     }
 }
 
-/// A C type as the specification writes it: a base name under pointers.
+/// A C type in the specification's notation: a base name under pointers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CType {
     pub base: String,
@@ -310,7 +310,7 @@ impl CType {
 }
 
 impl Flags {
-    /// Bits that a set must not have: the value of its mask macro.
+    /// Bits that a set must not have: the value of the mask macro.
     pub fn undefined(&self) -> u32 {
         self.values
             .iter()
@@ -330,8 +330,8 @@ impl Function {
         (!self.params.is_empty()).then(|| format!("ur_{stem}_params_t"))
     }
 
-    /// The parameter whose first word leads a loader to the adapter: the first that must be there,
-    /// is no native handle and is a handle or a list of them.
+    /// The parameter whose first word leads a loader to the adapter: the first required handle, or required
+    /// list of handles.
     pub fn dispatch<'a>(&'a self, spec: &Spec) -> Option<&'a Param> {
         self.params.iter().find(|param| {
             let ty = param.c_type();
@@ -344,7 +344,7 @@ impl Function {
 }
 
 impl Spec {
-    /// Reads every file that `spec/ddi.yml` lists and checks that they fit together.
+    /// Reads the files that `spec/ddi.yml` lists, and checks that they fit together.
     pub fn load(dir: &Path) -> Result<Self> {
         let (order, _): (DdiOrder, _) = read(&dir.join("ddi.yml"))?;
         let mut groups = Vec::new();
@@ -418,7 +418,7 @@ impl Spec {
             .any(|item| matches!(item, Item::Callback(found) if found.name == base))
     }
 
-    /// The structure type whose tag a struct carries, if it has one.
+    /// The structure type that tags a struct; none if it cannot be chained.
     pub fn stype(&self, name: &str) -> Option<&Value> {
         let tag = format!(
             "UR_STRUCTURE_TYPE_{}",
@@ -431,7 +431,7 @@ impl Spec {
     }
 }
 
-/// What a file declares, and its text.
+/// The declarations of a file, and its text.
 fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<(T, String)> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).with_context(|| shown.to_string())?;
@@ -442,7 +442,7 @@ fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<(T, String)> {
     }
 }
 
-/// What a text declares, or the error with its line.
+/// The declarations of a text, or the error with its line.
 fn parse<T: serde::de::DeserializeOwned>(
     text: &str,
 ) -> Result<T, (Option<usize>, yaml_serde::Error)> {

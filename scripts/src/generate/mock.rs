@@ -1,5 +1,6 @@
-//! `adapters/mock/src/generated`: the mock's default answers, a row a function: one written by hand in
-//! `adapters/mock/src/answers`, or else one that follows from the specification.
+//! `adapters/mock/src/generated`: the mock's default answer of each function.
+//!
+//! An answer in `adapters/mock/src/answers` takes precedence over one derived from the specification.
 
 use super::{File, expr, rust};
 use crate::model::{Dir, Function, Own, Param, Spec};
@@ -33,7 +34,7 @@ pub fn files(spec: &Spec, root: &Path) -> Result<Vec<File>> {
     ])
 }
 
-/// Names of the answers that stand in the folder; each must be that of a function.
+/// The names of the handwritten answers.
 fn by_hand(dir: &Path) -> Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     for entry in std::fs::read_dir(dir).with_context(|| dir.display().to_string())? {
@@ -93,7 +94,7 @@ pub const KINDS: &[(&str, ur::object::Kind)] = &[\n{}];\n",
     Ok(out)
 }
 
-/// What a device that lacks something refuses, if the specification says it: a line a case.
+/// The refusals of a device without a feature, a line for each case.
 fn refusals(spec: &Spec, function: &Function) -> Result<String> {
     let mut out = String::new();
     for case in function.errors.iter().filter(|case| !case.lacks.is_empty()) {
@@ -146,14 +147,14 @@ fn kinds(spec: &Spec) -> String {
         .collect()
 }
 
-/// The default answer of one function, from its parameters.
+/// Derives the default answer of a function from its parameters.
 struct Answer<'a> {
     spec: &'a Spec,
     function: &'a Function,
 }
 
 impl Answer<'_> {
-    /// What a row says behind the function's name.
+    /// The answer in the function's row.
     fn row(&self) -> String {
         if let Some(query) = self.query() {
             return query;
@@ -209,8 +210,8 @@ impl Answer<'_> {
         ))
     }
 
-    /// The objects that new ones come from: all handles given but events, which would keep one
-    /// another alive for ever.
+    /// The objects that keep a new one alive: all handles among the inputs, except events, which would keep
+    /// one another alive for ever.
     fn origin(&self) -> Vec<String> {
         let mut out = Vec::new();
         for param in self.function.params.iter().filter(|p| p.dir == Dir::In) {
@@ -250,13 +251,13 @@ impl Answer<'_> {
             },
             (base, 1) if base.ends_with("native_handle_t") => format!("value({to} id usize)"),
             ("ur_exp_command_buffer_sync_point_t", 1) => format!("value({to} id u32)"),
-            // Memory, text and unknown data are for answers written by hand; user data is no output.
+            // Memory, text and untyped data need a handwritten answer. User data is no output.
             ("void" | "char", _) | (_, 2) => return None,
             _ => format!("value({to} default)"),
         })
     }
 
-    /// The native handle that an object is made from.
+    /// The native handle that becomes an object.
     fn native(&self) -> Option<&str> {
         let mut params = self.function.params.iter();
         let native = params.find(|param| {
@@ -265,7 +266,7 @@ impl Answer<'_> {
         Some(&native.name)
     }
 
-    /// What the event of an enqueued command calls it.
+    /// The command type of the event.
     fn command(&self) -> Option<String> {
         let id = self.function.id.strip_prefix("UR_FUNCTION_")?;
         let short = id.strip_prefix("ENQUEUE_").unwrap_or(id);

@@ -1,10 +1,10 @@
-//! Checks that the declarations fit together. Each error begins with the file and the line.
+//! Checks that the declarations fit together. Each error begins with file and line.
 
 use super::{CType, ErrorCase, Function, Group, Item, Param, Spec, Value};
 use anyhow::{Context as _, Error, Result, anyhow};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The types of C that declarations may use.
+/// The C types that need no declaration.
 const BUILT_IN: [&str; 19] = [
     "void",
     "char",
@@ -34,7 +34,7 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// An error about a part of the declaration: the first line of it in which `part` stands.
+    /// An error at the first line of the declaration that contains `part`.
     fn fault(&self, part: &str, message: &str) -> Error {
         let Self { group, name } = self;
         let line = group.line(name, part);
@@ -50,7 +50,7 @@ impl Place<'_> {
 }
 
 impl Group {
-    /// The line of a declaration, or the first below it, and above the next, in which `part` stands.
+    /// The first line of the declaration that contains `part`, or its first line.
     fn line(&self, name: &str, part: &str) -> usize {
         let lines: Vec<&str> = self.text.lines().collect();
         let declares = |line: &&str| {
@@ -83,7 +83,7 @@ impl Item {
     }
 }
 
-/// What declarations may refer to.
+/// Names that declarations may refer to.
 struct Known<'a> {
     types: BTreeSet<&'a str>,
     /// The table of each function that `ddi.yml` lists.
@@ -93,7 +93,7 @@ struct Known<'a> {
 }
 
 impl Spec {
-    /// An error about a part of a function: `spec/queue.yml:12: urQueueCreate: message`.
+    /// An error about a function: `spec/queue.yml:12: urQueueCreate: message`. Its line contains `part`.
     pub fn fault(&self, function: &Function, part: &str, message: &str) -> Error {
         let name = &function.name;
         let declares = |group: &&Group| group.items.iter().any(|item| item.name() == name);
@@ -103,7 +103,7 @@ impl Spec {
         }
     }
 
-    /// Fails with the first declaration that does not fit.
+    /// Fails with the first inconsistent declaration.
     pub(super) fn check(&self) -> Result<()> {
         let mut known = Known {
             types: BUILT_IN.into_iter().collect(),
@@ -255,7 +255,7 @@ impl Known<'_> {
         Ok(())
     }
 
-    /// Types, and names of other parameters or members.
+    /// Checks the types of parameters or members, and their references to one another.
     fn check_params(&self, place: &Place<'_>, params: &[Param]) -> Result<()> {
         let mut names = BTreeSet::new();
         for param in params {
@@ -309,7 +309,7 @@ mod tests {
   - {code: INVALID_SIZE, when: \"size == 0\", desc: \"none\"}
 ";
 
-    /// The error of the items with one text in place of another.
+    /// The error that one changed text causes.
     fn error(old: &str, new: &str) -> String {
         assert!(ITEMS.contains(old), "{old}");
         let text = format!("{HEAD}{}", ITEMS.replacen(old, new, 1));

@@ -1,6 +1,6 @@
 //! Reads a declaration by its first key.
 //!
-//! A derived untagged enum would try one kind after another, and of a misspelt field only say that none fits.
+//! A derived untagged enum would try each kind in turn, and lose the location of a misspelt field.
 
 use super::Item;
 use serde::Deserialize;
@@ -50,7 +50,7 @@ impl<'de> Visitor<'de> for ItemVisitor {
     }
 }
 
-/// A map whose first key was read.
+/// A map whose first key was read already.
 struct WithFirst<A> {
     first: Option<String>,
     rest: A,

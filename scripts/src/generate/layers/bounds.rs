@@ -1,4 +1,4 @@
-//! Bounds checking: what the specification's `bounds` say of a command's ranges, a row a function.
+//! Rows of the bounds layer, from the `bounds` of the specification.
 
 use super::{in_tables, row};
 use crate::generate::expr;
@@ -69,7 +69,7 @@ fn check(spec: &Spec, function: &Function, param: &Param, bounds: &[String]) -> 
     })
 }
 
-/// Where the context of a function's allocations is found.
+/// The expression for the context of a function's allocations.
 fn context(spec: &Spec, function: &Function) -> Result<String> {
     let holder = function.dispatch(spec).context("no dispatch handle")?;
     anyhow::ensure!(holder.dir == Dir::In, "a context from an output");

@@ -1,5 +1,5 @@
-//! Leak checking and lifetime validation: properties whose values are handles, and arguments that
-//! lead to structs with handles in them. All else follows from the list of functions.
+//! Rows of the lifetime layer: properties whose values are handles, and arguments that lead to structs with
+//! handles. The rest follows from the list of functions.
 
 use super::in_tables;
 use crate::generate::rust;
@@ -15,7 +15,7 @@ use ur::abi::*;
 use ur::object::Kind;
 ";
 
-/// Structs with handles in them.
+/// Structs with handles, each with its case in the loader.
 const NESTED: [(&str, &str); 3] = [
     ("ur_exp_kernel_arg_properties_t", "KernelArguments"),
     (
@@ -52,7 +52,7 @@ pub(super) fn rows(spec: &Spec) -> String {
     )
 }
 
-/// ` PROPERTY Kind one|list` of each property of an info query that is a handle.
+/// ` PROPERTY Kind one|list` for each property of an info query that is a handle.
 fn handles(spec: &Spec, function: &Function) -> String {
     let query = || {
         let value = function

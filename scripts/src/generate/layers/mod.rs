@@ -1,5 +1,6 @@
-//! `loader/src/generated.rs`: what layers have to know of functions beyond the list in
-//! `src/abi/functions.rs`, as rows, a module a layer. What stands around a call is the loader's.
+//! `loader/src/generated.rs`: facts about functions that the layers need beyond `src/abi/functions.rs`.
+//!
+//! They are rows, in one module for each layer. The code around a call is the loader's.
 
 mod bounds;
 mod lifetime;
@@ -21,7 +22,7 @@ pub fn files(spec: &Spec) -> Result<Vec<File>> {
     let layers = module("layers", &layers.join("\n"));
     let print = module("print", &print::exports(spec));
     let text = format!("{HEAD}\n{layers}\n{print}");
-    // Rows are one line each, as long as they are: no formatter knows them.
+    // No formatter handles rows of macros, so a row is one line of any length.
     syn::parse_file(&text).context("the loader's rows do not parse")?;
     Ok(vec![File::new(
         "loader/src/generated.rs",
@@ -34,7 +35,7 @@ const HEAD: &str = "\
 //! layer, and the names of the exported printers.
 ";
 
-/// A module from its text, indented.
+/// A module of this text, indented.
 fn module(name: &str, text: &str) -> String {
     let lines = text.lines().map(|line| match line.is_empty() {
         true => "\n".to_owned(),
@@ -48,7 +49,7 @@ fn in_tables(spec: &Spec) -> impl Iterator<Item = &Function> {
     spec.functions().filter(|function| function.table.is_some())
 }
 
-/// A row of `rows!`, if there are statements.
+/// Adds a row of `rows!`, unless there are no statements.
 fn row(out: &mut String, function: &Function, statements: &[String]) -> Result<()> {
     if statements.is_empty() {
         return Ok(());

@@ -1,5 +1,6 @@
-//! Parameter validation: the conditions of the specification, a row a function, and what structs and
-//! arrays must hold. What an argument's role alone asks is `loader/src/layers/parameters.rs`'s.
+//! Rows of parameter validation: a function's conditions, and checks of structs and of elements.
+//!
+//! `loader/src/layers/parameters.rs` derives the checks that follow from an argument's form.
 
 use super::{in_tables, row};
 use crate::generate::{checks, expr, rust};
@@ -37,7 +38,7 @@ pub(super) fn rows(spec: &Spec) -> Result<String> {
     Ok(out)
 }
 
-/// Struct members in range, then the conditions of the function's errors.
+/// Checks of struct members, then the conditions in the function's `errors`.
 fn statements(spec: &Spec, function: &Function) -> Result<Vec<String>> {
     let mut out = Vec::new();
     for param in &function.params {
@@ -58,8 +59,7 @@ fn statements(spec: &Spec, function: &Function) -> Result<Vec<String>> {
     Ok(out)
 }
 
-/// Every struct whose members have ranges and every array element with a check; and the types of
-/// other elements.
+/// The structs and elements with checks, as rows; and the element types without.
 fn checked(spec: &Spec) -> (String, String) {
     let mut checked = BTreeMap::new();
     let mut unchecked = BTreeSet::new();

@@ -1,8 +1,8 @@
-//! Validation of asynchronous allocations: commands with what they wait for and which memory they
-//! use, events of unseen commands, memory of other kinds; a row a function.
+//! Rows of the validation of asynchronous allocations.
 //!
-//! A command is whatever a queue dispatches and an event comes of. What else the layer has to know is
-//! a short list by name, in `loader/src/layers/races/watched.rs`.
+//! A command is a function that dispatches on a queue and returns an event. Its row has its wait list and the
+//! memory that it accesses. Other rows are of events and memory that the layer cannot follow. The remaining
+//! functions of interest are listed in `loader/src/layers/races/watched.rs`.
 
 use super::in_tables;
 use crate::model::{Dir, Function, Param, Spec};
@@ -17,7 +17,7 @@ use crate::layers::races::{Access, Command, Kind, appended, event_unknown, queue
 use ur::abi::*;
 ";
 
-/// Functions with a row of their own in the loader, that [`general`] would have another for.
+/// Functions with a handwritten row in the loader in place of one by [`general`].
 const BY_NAME: [&str; 5] = [
     "urIPCGetEventHandleExp",
     "urEventSetCallback",
@@ -63,19 +63,19 @@ fn event(function: &Function) -> Option<&Param> {
         .find(|param| param.name == "phEvent" && param.dir != Dir::In)
 }
 
-/// Pointers to memory that a command reads or writes when it runs.
+/// Pointers to memory that a command accesses when it runs.
 fn pointers(function: &Function) -> impl Iterator<Item = &Param> {
     function.params.iter().filter(|param| {
         let ty = param.c_type();
         let is_memory = ty.base == "void" && ty.pointers == 1 && param.dir == Dir::In;
-        // Patterns are copied by the call, data is a callback's.
+        // A pattern is copied by the call, and a callback's data is opaque.
         is_memory
             && param.info.is_none()
             && !matches!(param.name.as_str(), "pPattern" | "data" | "pData")
     })
 }
 
-/// The lines around a command.
+/// The lines of a command's row.
 fn command(function: &Function) -> Vec<String> {
     let name = &function.name;
     let has = |wanted: &str| function.params.iter().any(|param| param.name == wanted);
@@ -83,7 +83,7 @@ fn command(function: &Function) -> Vec<String> {
         true => "(*p.pnumEventsInWaitList, *p.pphEventWaitList)",
         false => "(0, std::ptr::null())",
     };
-    // Without a wait list, markers and barriers wait for everything.
+    // A marker or barrier without a wait list waits for every command.
     let kind = match name.as_str() {
         "urEnqueueEventsWait" => {
             "if *p.pnumEventsInWaitList == 0 { Kind::Marker } else { Kind::Plain }"
@@ -97,7 +97,7 @@ fn command(function: &Function) -> Vec<String> {
     let frees = name == "urEnqueueUSMFreeExp";
     for param in pointers(function) {
         let of = format!("*p.p{}", param.name);
-        // The other side of a copy, and what buffers are read to, may be the application's own.
+        // The host's side of a transfer may be the application's memory.
         let access = match param.bounds.is_some() && !name.contains("Memcpy") {
             true => "Access::Usm",
             false => "Access::Any",
@@ -149,7 +149,7 @@ fn command(function: &Function) -> Vec<String> {
     lines
 }
 
-/// Appended commands, events of unseen commands, memory of other kinds.
+/// The row of a function that appends a command, or returns events or memory that the layer cannot follow.
 fn general(function: &Function) -> Option<Vec<String>> {
     let mut after = Vec::new();
     if function.name.starts_with("urCommandBufferAppend") {

@@ -1,4 +1,4 @@
-//! The C functions: prototypes in `ur_print.h`, definitions in the loader.
+//! The C printers: prototypes in `ur_print.h`, and rows for the loader's definitions.
 
 use super::{Printer, Subject, call_struct, printers, render};
 use crate::model::Spec;
@@ -40,7 +40,7 @@ use ur::abi::print::NoArguments;
 use ur::abi::*;
 ";
 
-/// The definitions, as rows of the loader's.
+/// The rows of the loader's definitions.
 pub fn exports(spec: &Spec) -> String {
     let rows = spec.groups.iter().flat_map(printers).map(|printer| {
         let name = printer.name;

@@ -1,5 +1,6 @@
-//! What the printers of `src/abi/print` cannot tell from types: notes beside members in the
-//! declarations of structures, and `unusual.rs` for arguments of calls and properties.
+//! The forms that the printers of `src/abi/print` cannot derive from types.
+//!
+//! These are notes beside members of structs, and `unusual.rs` for arguments and properties.
 
 use super::form::{self, Form, Property};
 use super::{properties, property_enums};
@@ -8,14 +9,14 @@ use crate::model::{CType, Function, Param, Spec};
 use anyhow::{Context as _, Result, bail};
 use std::fmt::Write as _;
 
-/// What a structure's declaration says of how a member reads, where its type does not tell.
+/// The note on a member's form; none if its type tells.
 pub fn note(spec: &Spec, owner: &str, member: &Param) -> Result<Option<String>> {
     let form = form::member(spec, owner, member);
     if form == of_type(spec, &member.c_type()) {
         return Ok(None);
     }
     Ok(match form {
-        // By its name.
+        // The member's name tells.
         Form::Chain => None,
         Form::List(_, count) => Some(format!("list {}", rust::ident(&count))),
         Form::Union { tag, .. } => Some(format!("by {}", rust::ident(&tag))),
@@ -25,7 +26,7 @@ pub fn note(spec: &Spec, owner: &str, member: &Param) -> Result<Option<String>> 
     })
 }
 
-/// How a value reads if only its type in Rust is known, where aliases are what they stand for.
+/// The form by the Rust type alone, in which an alias is the type that it stands for.
 fn of_type(spec: &Spec, ty: &CType) -> Form {
     if ty.array.is_some() {
         let element = CType {
@@ -55,8 +56,8 @@ fn target(ty: &CType) -> CType {
     }
 }
 
-/// How an argument reads by its type and by what the list of functions says of it: what
-/// `src/abi/print/calls.rs` makes of the two.
+/// The form by the argument's type and its entry in the list of functions, as `src/abi/print/calls.rs`
+/// derives it.
 fn of_role(spec: &Spec, function: &Function, param: &Param) -> Result<Form> {
     let ty = param.c_type();
     let role = functions::form(spec, function, param)?;
@@ -105,7 +106,7 @@ pub fn unusual(spec: &Spec) -> Result<File> {
     let mut values = String::new();
     for found in property_enums(spec) {
         for (property, names) in properties(spec, found) {
-            // As `src/abi/info.rs` gives the type: a pointer, or what is no text in spite of `char`.
+            // `src/abi/info.rs` gives these types as a pointer, or as bytes in spite of `char`.
             let form = match property {
                 Property::One(Form::Pointer(form)) if *form == Form::Truth => {
                     "PropertyForm::One(Form::Pointer(&Form::Truth))"
@@ -161,7 +162,7 @@ pub const fn unusual_property(property: &str) -> Option<PropertyForm> {{
     ))
 }
 
-/// A form as a Rust constant; other arguments by their places.
+/// A form as a Rust constant. Other arguments are given by position.
 fn expression(form: &Form, function: &Function) -> Result<String> {
     let place = |name: &str| {
         let mut params = function.params.iter();
