@@ -353,10 +353,10 @@ pub(crate) use {{context_hooks, named_hooks, queue_hooks}};\n\n{}",
 }
 
 const HEAD: &str = "\
-//! The `hal` traits of the engine's objects, as the list in scripts/src/generate/hal/engine.rs has them.
+//! The `hal` traits of the engine's objects, from the list in scripts/src/generate/hal/engine.rs.
 //!
-//! First, as lists, what dispatches on a context, a queue or an event but is no matter of the engine. The
-//! macro `$with` makes of a list what a backend may implement, or the calls that forward to that.
+//! The first part lists the hooks: methods of contexts, queues and events that only a backend can answer.
+//! A macro `$with` expands a list to the methods of `Hooks`, or to the calls that forward to them.
 
 #![allow(unused_variables, clippy::too_many_arguments)]
 

@@ -69,15 +69,16 @@ fn file(name: &str, text: &str) -> Result<File> {
 }
 
 const HEAD: &str = "\
-//! One trait an object: what a backend may implement. Each method stands for the C function that its
-//! documentation names; a method that a backend leaves out answers `UNSUPPORTED_FEATURE`. Below each trait
-//! are the functions: they check, decode, call and encode. `crate::hal::shims` says what a row means.
+//! The traits of objects, which backends implement, and the C functions that call them, a file an object.
+//!
+//! A method's documentation begins with its C function. A method that a backend leaves out returns
+//! `UNSUPPORTED_FEATURE`. `crate::hal::shims` explains a row of the functions.
 
 #![allow(unused_variables, clippy::too_many_arguments)]
 ";
 
 const NAMES: &str = "\
-/// What the traits and rows name.
+/// Names in the traits and rows.
 mod names {
     pub(super) use super::Backend;
     pub(super) use crate::abi::*;

@@ -6,7 +6,7 @@ use crate::model::{Dir, Function, Param, Spec};
 use anyhow::{Context as _, Result, bail};
 
 const HEAD: &str = "\
-//! Which range of an object or an allocation a call uses.
+//! The ranges of objects and allocations that calls access.
 
 #![allow(unused_parens, clippy::double_parens, clippy::unnecessary_cast)]
 

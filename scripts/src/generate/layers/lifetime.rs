@@ -7,7 +7,7 @@ use crate::model::{CType, Dir, Function, Spec};
 use std::fmt::Write as _;
 
 const HEAD: &str = "\
-//! Handles that no argument's role tells of.
+//! Handles that the form of an argument does not tell.
 
 use crate::layers::lifetime::roles::{Nested, Property, properties};
 use crate::layers::wrappers::number;

@@ -31,8 +31,8 @@ pub fn files(spec: &Spec) -> Result<Vec<File>> {
 }
 
 const HEAD: &str = "\
-//! What the loader has to know of functions beyond the list in `ur::abi`: rows by function, a module a
-//! layer, and the names of the exported printers.
+//! Facts about functions that the loader needs beyond the list in `ur::abi`: a module of rows for each
+//! layer, and the exported printers.
 ";
 
 /// A module of this text, indented.

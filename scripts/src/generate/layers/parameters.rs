@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 const HEAD: &str = "\
-//! What the specification forbids of a call's arguments, beyond what their roles say.
+//! The specification's conditions on arguments, beyond those that follow from an argument's form.
 
 #![allow(unused_parens, clippy::double_parens, clippy::unnecessary_cast, clippy::nonminimal_bool)]
 

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use std::fmt::Write as _;
 
 const HEAD: &str = "\
-//! Commands and what they use; calls that make events or memory which the layer does not follow.
+//! Commands with the memory that they access; calls whose events or memory the layer cannot follow.
 
 use crate::layers::races::watched::around;
 use crate::layers::races::{Access, Command, Kind, appended, event_unknown, queue_opened, replaced};

@@ -33,7 +33,7 @@ fn prototype(printer: &Printer) -> String {
 }
 
 const EXPORTS: &str = "\
-//! The exported `urPrint*`, a line each; `crate::printers` says what a line becomes.
+//! The exported `urPrint*`. `crate::printers` explains a line.
 
 use crate::printers::printers;
 use ur::abi::print::NoArguments;
