@@ -62,7 +62,7 @@ sanitizer() {
     # does not follow fences, so these frees are declared ordered. (std's Arc loads instead.)
     local known=$folder/known
     printf 'race:%s\n' 'triomphe::arc::Arc*drop_slow' 'object::handle::Object*let_go' \
-        'suites::outlive::Landing' >"$known"
+        'suites::release_while_pending::Destination' >"$known"
     # An ended thread that was not joined is no finding. A worker of ur-conformance keeps its adapter until
     # the process ends, and the last release joins the threads.
     export ASAN_OPTIONS=log_path=$reports/address TSAN_OPTIONS=log_path=$reports/thread:report_thread_leaks=0:suppressions=$known

@@ -3,8 +3,8 @@
 //! The rows are generated: `call`, `bit` or `value`, the function's name, and the type that it takes. A
 //! call's arguments come by a pointer, and one bit of a flag set has its own text.
 //!
-//! Callers promise what `ur_print.h` says: pointers in a value may be read where the interface lets a
-//! callee read them, `buffer` has `buff_size` bytes.
+//! Callers guarantee the contract of `ur_print.h`: pointers in a value are readable where a callee may
+//! read them, and `buffer` has `buff_size` bytes.
 
 #![allow(clippy::missing_safety_doc)]
 
@@ -27,7 +27,7 @@ pub unsafe fn write(
 ) -> ur_result_t {
     boundary(|| {
         let value = value.ok_or(UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-        // SAFETY: what the callers of every function here promise.
+        // SAFETY: callers guarantee the contract of `ur_print.h`.
         match unsafe { to_buffer(value, buffer, size, size_ret) } {
             UR_RESULT_SUCCESS => Ok(()),
             code => Err(code.into()),
@@ -60,7 +60,7 @@ macro_rules! printed {
 }
 pub(crate) use printed;
 
-// A symbol's version stands beside the function: elsewhere the linker would lose it.
+// A `.symver` directive stands beside its function: elsewhere the linker loses the version.
 macro_rules! printers {
     ($($kind:ident $name:ident: $Type:ty;)*) => {$(
         #[unsafe(no_mangle)]
@@ -94,9 +94,9 @@ pub unsafe extern "C" fn urPrintFunctionParams(
     if params.is_null() {
         return UR_RESULT_ERROR_INVALID_NULL_POINTER;
     }
-    // SAFETY: not null, so the parameter struct of the function.
+    // SAFETY: not null, and callers guarantee the parameter struct of the function.
     match unsafe { arguments(function, params) } {
-        // SAFETY: what every caller here promises.
+        // SAFETY: callers guarantee the contract of `ur_print.h`.
         Some(call) => unsafe { write(Some(call), buffer, buff_size, out_size) },
         None => UR_RESULT_ERROR_INVALID_ENUMERATION,
     }
