@@ -5,8 +5,8 @@
 //! the order that spec/README.md lists, call one trait method, and write its outputs. An output that is
 //! cleared is null after a refusal too.
 //!
-//! Unsafe code in rows rests on what the specification asks of a caller: a pointer that is not null may be
-//! read, or written, for what its parameter says; a handle is null or that of a live object.
+//! The caller guarantees what the specification asks of it. A pointer that is not null is readable, or
+//! writable, for what its parameter says. A handle is null or that of a live object.
 
 use super::Backend;
 use crate::abi::*;
@@ -72,7 +72,7 @@ pub fn unsupported<T>() -> Result<T> {
 /// The handle is null or that of a live object, of any adapter and kind.
 #[inline(always)]
 pub unsafe fn object<'a, B: Backend, T: Body>(handle: *mut impl Sized) -> Result<&'a Object<T>> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees null or a live object.
     unsafe { Object::borrow(handle.cast(), B::table()) }
 }
 
@@ -87,7 +87,7 @@ pub unsafe fn optional_object<'a, B: Backend, T: Body>(
     if handle.is_null() {
         return Ok(None);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees a live object, as the handle is not null.
     unsafe { object::<B, T>(handle) }.map(Some)
 }
 
@@ -102,7 +102,7 @@ pub unsafe fn handles<'a, B: Backend, T: Body>(
     count: u32,
 ) -> Result<Handles<'a, T>> {
     let null = UR_RESULT_ERROR_INVALID_NULL_HANDLE;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees `count` handles, each null or of a live object.
     unsafe { Handles::borrow(list.cast(), count as usize, B::table(), null) }
 }
 
@@ -116,7 +116,7 @@ pub unsafe fn waits<'a, B: Backend>(
     count: u32,
 ) -> Result<Handles<'a, B::Event>> {
     let null = UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees `count` handles, each null or of a live event.
     unsafe { Handles::borrow(list.cast(), count as usize, B::table(), null) }
 }
 
@@ -129,7 +129,7 @@ pub unsafe fn optional_slice<'a, T>(first: *const T, count: usize) -> Result<Opt
     if first.is_null() {
         return Ok(None);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees `count` readable elements, as the pointer is not null.
     unsafe { checks::slice(first, count) }.map(Some)
 }
 
@@ -142,7 +142,7 @@ pub unsafe fn optional_text<'a>(text: *const c_char) -> Option<&'a CStr> {
     if text.is_null() {
         return None;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees a text that ends in 0 and outlives the result.
     Some(unsafe { CStr::from_ptr(text) })
 }
 
