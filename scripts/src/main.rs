@@ -1,4 +1,4 @@
-//! `cargo xtask`: the project's own tools. `gen` turns spec/ into code and headers.
+//! `cargo xtask`: the project's own tools.
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -17,41 +17,40 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Writes every generated file from spec/.
+    /// Generates code and headers from spec/.
     Gen {
-        /// Changes nothing; fails when a file would change.
+        /// Changes nothing, and fails if a file would change.
         #[arg(long)]
         check: bool,
     },
-    /// Prints everything that one function of the interface becomes.
+    /// Prints everything that is made from one function of the interface.
     Expand {
-        /// As in C: urEnqueueUSMFill.
+        /// The C name, such as urEnqueueUSMFill.
         name: String,
     },
     /// Fails if README's table denies an adapter a function that a conformance run used.
     Supported {
-        /// What `ur-conformance --json` wrote.
+        /// Files that `ur-conformance --json` wrote.
         #[arg(required = true)]
         reports: Vec<PathBuf>,
     },
-    /// Checks the design's invariants on the tree.
+    /// Checks the design's invariants on the source text.
     Tidy,
-    /// Builds everything, runs the conformance suite on an adapter through the loader, then the C
-    /// program on it.
+    /// Builds everything, then runs the conformance suite and a C program on an adapter through the loader.
     Demo {
         #[arg(long, default_value = "native_cpu")]
         adapter: String,
     },
-    /// Builds everything and lays it out under a prefix: lib, include, bin.
+    /// Builds everything and installs it under a prefix: lib, include, bin.
     Install {
         #[arg(long)]
         prefix: PathBuf,
     },
-    /// Builds everything and makes a Debian package and a Python wheel of it.
+    /// Builds everything and makes a Debian package and a Python wheel.
     Package(package::Options),
     /// Runs SYCL programs and dpctl's tests on Intel's libsycl, over our adapters.
     RealClient(real_client::Options),
-    /// Measures beside others, in one run.
+    /// Measures our libraries beside others, in one run.
     Bench {
         #[command(subcommand)]
         bench: bench::Bench,
@@ -116,7 +115,7 @@ fn run(command: Command) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The project's main job, on what a user would install.
+/// Runs the conformance suite and a C program on an installed tree.
 fn demo(adapter: &str) -> Result<()> {
     let root = repository();
     let prefix = install::below_target(&root)?;
