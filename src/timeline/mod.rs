@@ -24,19 +24,16 @@
 #![forbid(unsafe_code)]
 
 mod clock;
-mod columns;
 mod failure;
 mod frontier;
 mod gathered;
 mod lane;
 pub mod rank;
-mod roster;
 pub mod sync;
-mod table;
 
-pub use clock::{Clock, LaneId, Point, PointRef};
+pub use clock::{Clock, LaneId, Point};
 pub use failure::Failure;
-pub use frontier::{Frontier, Points};
+pub use frontier::Frontier;
 pub use gathered::{Gathered, Prune};
 pub use lane::Lane;
 

@@ -1,14 +1,13 @@
-//! Frontiers and lanes against plain maps: whatever form a frontier took on its way, and whatever
-//! roster its lanes share, it says what a map from lanes to epochs would.
+//! Frontiers and lanes against plain maps from lanes to epochs, over random programs.
 
-use super::{Clock, Frontier, Lane, Point, PointRef};
+use super::{Clock, Frontier, Lane, Point};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 type Map = BTreeMap<usize, u64>;
 
-/// Enough for rosters that are sparse, and those that are not.
+/// More than a search compares one by one.
 const LANES: usize = 96;
 const SHELVES: usize = 6;
 
@@ -16,7 +15,6 @@ const SHELVES: usize = 6;
 enum Step {
     /// A lane's next command.
     Run(usize),
-    /// So many that columns of epochs may need other bases.
     Leap(usize, u64),
     /// A lane waits for what lies on a shelf.
     Wait(usize, usize),
@@ -56,11 +54,11 @@ fn step() -> impl Strategy<Value = Step> {
 
 struct World {
     lanes: Vec<Lane>,
-    /// What each waited for, and what of that its current point implies.
+    /// What each waited for, and whether its current point does not imply all of that.
     waited: Vec<Map>,
-    settled: Vec<Map>,
+    waits: Vec<bool>,
     shelves: Vec<(Frontier, Map)>,
-    /// What shares tables with the above must not change with them.
+    /// Frontiers that must not change with later steps.
     kept: Vec<(Frontier, Map)>,
 }
 
@@ -69,7 +67,7 @@ impl World {
         Self {
             lanes: (0..LANES).map(|_| Lane::new()).collect(),
             waited: vec![Map::new(); LANES],
-            settled: vec![Map::new(); LANES],
+            waits: vec![false; LANES],
             shelves: vec![Default::default(); SHELVES],
             kept: Vec::new(),
         }
@@ -79,7 +77,7 @@ impl World {
         self.lanes[lane].clock()
     }
 
-    fn index(&self, point: PointRef<'_>) -> usize {
+    fn index(&self, point: &Point) -> usize {
         let found = self.lanes.iter().position(|lane| lane.id() == point.lane());
         found.expect("a lane of this world")
     }
@@ -87,6 +85,11 @@ impl World {
     fn map(&self, frontier: &Frontier) -> Map {
         let points = frontier.points().map(|p| (self.index(p), p.epoch));
         points.collect()
+    }
+
+    fn waited_map(&self, lane: usize) -> Map {
+        let points = self.lanes[lane].waited();
+        points.map(|p| (self.index(p), p.epoch)).collect()
     }
 
     fn complete(&self, (lane, epoch): (&usize, &u64)) -> bool {
@@ -102,11 +105,11 @@ impl World {
         match step {
             Step::Run(lane) => {
                 self.lanes[lane].step();
-                self.settled[lane] = self.waited[lane].clone();
+                self.waits[lane] = false;
             }
             Step::Leap(lane, commands) => {
                 self.lanes[lane].leap(commands);
-                self.settled[lane] = self.waited[lane].clone();
+                self.waits[lane] = false;
             }
             Step::Wait(lane, shelf) => {
                 let (frontier, map) = &self.shelves[shelf];
@@ -114,6 +117,7 @@ impl World {
                 let mut map = map.clone();
                 map.remove(&lane);
                 join(&mut self.waited[lane], &map);
+                self.waits[lane] = true;
             }
             Step::Put(lane, shelf) => {
                 let mut map = self.waited[lane].clone();
@@ -131,11 +135,10 @@ impl World {
                 self.shelves[shelf] = (frontier, map);
             }
             Step::PutTip(lane, shelf) => {
-                let (waited, settled) = (&self.waited[lane], &self.settled[lane]);
-                let fresh = waited
-                    .iter()
-                    .filter(|(at, epoch)| beyond(settled, **at, **epoch));
-                let mut map = self.running(&fresh.map(|(at, epoch)| (*at, *epoch)).collect());
+                let mut map = match self.waits[lane] {
+                    true => self.running(&self.waited[lane]),
+                    false => Map::new(),
+                };
                 let alone = map.is_empty().then(|| self.lanes[lane].epoch());
                 assert_eq!(self.lanes[lane].tip_epoch(), alone);
                 join(&mut map, &self.own(lane));
@@ -150,7 +153,7 @@ impl World {
             }
             Step::Missing(one, other, to) => {
                 let ((own, mine), (all, theirs)) = (&self.shelves[one], &self.shelves[other]);
-                let odd = |p: PointRef<'_>| self.index(p) % 2 == 1;
+                let odd = |p: &Point| self.index(p) % 2 == 1;
                 let found = own.missing(all, odd);
                 let left = theirs.iter().map(|(lane, epoch)| (*lane, *epoch));
                 let map = left.filter(|(lane, epoch)| lane % 2 == 1 && beyond(mine, *lane, *epoch));
@@ -183,7 +186,8 @@ impl World {
     fn check(&self) {
         for (frontier, map) in self.shelves.iter().chain(&self.kept) {
             assert_eq!(&self.map(frontier), map);
-            assert!(frontier.points().is_sorted_by_key(|point| point.lane()));
+            let lanes = frontier.points().map(Point::lane);
+            assert!(lanes.is_sorted_by(|a, b| a < b));
             assert_eq!(
                 (frontier.len(), frontier.is_empty()),
                 (map.len(), map.is_empty())
@@ -212,7 +216,7 @@ impl World {
 
     fn check_lane(&self, at: usize) {
         let (lane, waited) = (&self.lanes[at], &self.waited[at]);
-        let kept = self.map(lane.waited());
+        let kept = self.waited_map(at);
         assert_eq!(self.running(&kept), self.running(waited));
         assert!(kept.iter().all(|(of, epoch)| !beyond(waited, *of, *epoch)));
         for (frontier, map) in &self.shelves {

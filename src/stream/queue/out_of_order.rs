@@ -12,7 +12,7 @@ use crate::stream::engine::dependencies::{Dependencies, EventDependencies};
 use crate::stream::engine::{HostPoint, HostSignal};
 use crate::stream::lane::LaneCore;
 use crate::stream::{Context, Driver, Timestamps, Work};
-use crate::timeline::{Failure, Frontier, Gathered, PointRef};
+use crate::timeline::{Failure, Frontier, Gathered, Point};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -167,11 +167,11 @@ impl<D: Driver> OutOfOrder<D> {
     /// Adds dependencies on no lane, which `urQueueFinish` and barriers have to cover. Points on
     /// the lanes are covered anyway.
     pub fn add_off_lane(&mut self, deps: &Dependencies) {
-        let on_lanes = |point: PointRef<'_>| {
+        let on_lanes = |point: &Point| {
             let mut lanes = self.lanes.iter();
             lanes.any(|lane| lane.clock.id() == point.lane())
         };
-        let covered = |point: PointRef<'_>| point.is_complete() || on_lanes(point);
+        let covered = |point: &Point| point.is_complete() || on_lanes(point);
         if !deps.done.points().all(covered) {
             self.off_lane.grow().join(deps);
         }
