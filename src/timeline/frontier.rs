@@ -172,12 +172,15 @@ impl Frontier {
         let mut other = &other.0[..];
         self.0.reserve(own.len() + other.len());
         while let Some((first, rest)) = other.split_first() {
-            let order = own.peek().map_or(Ordering::Greater, |own| own.lane().cmp(&first.lane()));
+            let order = own
+                .peek()
+                .map_or(Ordering::Greater, |own| own.lane().cmp(&first.lane()));
             match order {
                 Ordering::Less => self.0.extend(own.next()),
                 Ordering::Equal => {
                     let epoch = own.next().map_or(0, |own| own.epoch);
-                    self.0.push(Point::new(&first.clock, epoch.max(first.epoch)));
+                    self.0
+                        .push(Point::new(&first.clock, epoch.max(first.epoch)));
                     other = rest;
                 }
                 Ordering::Greater => {

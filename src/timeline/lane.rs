@@ -3,17 +3,17 @@
 use super::{Clock, Frontier, LaneId, Point};
 use std::sync::Arc;
 
-/// Commands until a lane looks for completed points among so many: a look costs each of them, and so does
-/// each wait that they lengthen.
+/// Commands until a lane looks for completed points among so many. A look costs time for each point, and
+/// each completed point lengthens every wait.
 fn prune_interval(points: usize) -> u64 {
     let points = points as u64;
     (16 * points).clamp(256, (points / 8).max(1024))
 }
 
-/// What a lane was given so far and what it was made to wait for. Owned behind its queue's lock.
+/// The commands submitted to a stream and the points that it waits for. Its queue's lock guards it.
 ///
-/// The caller's side of the bargain: commands reach the stream in the order of their epochs, and
-/// [`Lane::wait_for`] is called only when the stream really waits before any later command.
+/// The caller submits commands to the stream in the order of their epochs. It calls [`Lane::wait_for`]
+/// only when the stream really waits before any later command.
 #[derive(Debug)]
 pub struct Lane {
     clock: Arc<Clock>,
@@ -71,18 +71,18 @@ impl Lane {
         self.current()
     }
 
-    /// One command more, whose point nobody wants.
+    /// Counts one more command.
     #[inline]
     pub fn step(&mut self) {
         self.epoch += 1;
-        // What was waited for comes before the current point, too.
+        // The current point implies all earlier waits.
         self.waited = false;
         if self.epoch >= self.prune_at {
             self.prune();
         }
     }
 
-    /// So many commands, whose points nobody wants.
+    /// Counts so many more commands.
     #[cfg(all(test, not(loom)))]
     pub(super) fn leap(&mut self, commands: u64) {
         self.epoch += commands - 1;
@@ -98,7 +98,7 @@ impl Lane {
         self.placed();
     }
 
-    /// The known points may have moved.
+    /// Finds this lane's point again, and the time of the next prune.
     fn placed(&mut self) {
         self.own = self.known.find(&self.clock).unwrap_or_default();
         self.prune_at = match self.known.len() {
@@ -121,7 +121,7 @@ impl Lane {
         self.waited = true;
     }
 
-    /// As [`Lane::wait_for`], where not all lanes are known.
+    /// Waits for points of lanes that are not known yet.
     #[cold]
     fn wait_for_others(&mut self, frontier: &Frontier) {
         let mut pending = frontier.clone();
@@ -131,7 +131,7 @@ impl Lane {
         self.placed();
     }
 
-    /// The first invariant that does not hold: it knows one point of each lane, this one included.
+    /// Reports the first broken invariant: it knows one point of each lane, this one included.
     #[cfg(any(test, feature = "oracle"))]
     pub fn audit(&self) -> Result<(), String> {
         if !self.known.points().is_sorted_by(|a, b| a.lane() < b.lane()) {
@@ -147,8 +147,8 @@ impl Lane {
         }
     }
 
-    /// Everything known to come before the next command: the current point and all that was waited
-    /// for. An event carries this.
+    /// Everything known to come before the next command: the current point and all waits. An event
+    /// carries it.
     #[inline]
     pub fn frontier(&self) -> Frontier {
         let mut order = Frontier::new();
@@ -156,10 +156,10 @@ impl Lane {
         order
     }
 
-    /// Has an event tell of the last command: `done`, the point that proves it, and `order`, as of
-    /// [`Lane::frontier`]. One made for this lane before is told anew at less cost than another is made.
+    /// Writes the last command's point to `done` and [`Lane::frontier`] to `order`. It costs less where
+    /// they hold an earlier command of this lane.
     #[inline]
-    pub fn tell(&self, done: &mut Frontier, order: &mut Frontier) {
+    pub fn record(&self, done: &mut Frontier, order: &mut Frontier) {
         done.become_point(&self.clock, self.epoch);
         self.write_order(order);
     }
@@ -177,9 +177,9 @@ impl Lane {
         }
     }
 
-    /// A frontier whose completion proves [`Lane::frontier`]: the current point and what was
-    /// waited for since, for earlier waits are implied by it. A death is this, joined with the wait
-    /// list's frontiers: a free may rest on a wait that no command of this lane follows yet.
+    /// A frontier whose completion proves [`Lane::frontier`]. It is the current point alone unless the
+    /// lane waited since, as the point implies earlier waits. A death is this, joined with the wait list's
+    /// frontiers.
     pub fn tip(&self) -> Frontier {
         let mut tip = Frontier::new();
         if self.waited {

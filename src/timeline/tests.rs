@@ -180,8 +180,7 @@ fn frontiers_are_maps_from_lanes_to_epochs() {
         let odd = |at: &usize| at % 2 == 1;
         let mut beyond = b.clone();
         beyond.retain(|at, epoch| odd(at) && a.get(at).is_none_or(|own| own < epoch));
-        let index =
-            |point: &Point| clocks.iter().position(|clock| clock.id() == point.lane());
+        let index = |point: &Point| clocks.iter().position(|clock| clock.id() == point.lane());
         let wanted = |point: &Point| index(point).is_some_and(|at| odd(&at));
         assert_eq!(own.missing(&other, wanted), of(&beyond));
         let mut both = a.clone();
@@ -216,20 +215,20 @@ fn a_lane_that_keeps_waiting_for_another_hands_out_its_events() {
 }
 
 #[test]
-fn what_an_event_told_before_does_not_matter() {
+fn an_event_is_recorded_anew_whatever_it_held() {
     let [mut own, mut other] = std::array::from_fn(|_| Lane::new());
     other.step();
-    let mut told = vec![(Frontier::new(), Frontier::new())];
+    let mut events = vec![(Frontier::new(), Frontier::new())];
     for turn in 0..6 {
-        for (done, order) in &mut told {
-            own.tell(done, order);
+        for (done, order) in &mut events {
+            own.record(done, order);
             let point = own.current();
             let points = if turn == 0 { vec![] } else { vec![point] };
             assert_eq!(*done, points.into_iter().collect(), "{turn}");
             assert_eq!(*order, own.frontier(), "{turn}");
         }
-        told.push((other.frontier(), own.frontier()));
-        told.push((own.frontier(), other.frontier()));
+        events.push((other.frontier(), own.frontier()));
+        events.push((own.frontier(), other.frontier()));
         if turn % 2 == 1 {
             own.wait_for(&other.frontier());
             other.step();
@@ -259,9 +258,9 @@ fn what_a_lane_knows_stays_as_small_as_what_is_pending() {
         busy.clock().raise(busy.epoch());
         crowd.push(other);
     }
-    assert!(most[0] <= 96 && most[1] <= 96, "{most:?} lanes told of");
-    let seats = crowd.iter().map(|other| other.waited().count());
-    assert!(seats.max() <= Some(96));
+    assert!(most[0] <= 96 && most[1] <= 96, "{most:?} lanes known");
+    let lens = crowd.iter().map(|other| other.waited().count());
+    assert!(lens.max() <= Some(96));
 }
 
 /// What was pending all at once is forgotten soon after it has completed, whoever keeps the lanes.

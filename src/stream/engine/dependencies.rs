@@ -128,8 +128,7 @@ impl PendingWaits {
     /// Adds points, one a lane.
     pub fn add<'a>(&mut self, points: impl IntoIterator<Item = &'a Point>) {
         let first = self.points.is_empty();
-        self.points
-            .extend(points.into_iter().cloned());
+        self.points.extend(points.into_iter().cloned());
         if !first {
             self.points
                 .sort_unstable_by_key(|point| (point.lane(), Reverse(point.epoch)));

@@ -352,14 +352,10 @@ impl<D: Driver> LaneCore<D> {
 
     /// The incomplete points of other lanes in `waits`, with markers for them.
     fn foreign_points(&self, waits: &Dependencies) -> Result<(Vec<Point>, Marks<D>)> {
-        let foreign =
-            |point: &&Point| point.lane() != self.clock.id() && !point.is_complete();
+        let foreign = |point: &&Point| point.lane() != self.clock.id() && !point.is_complete();
         let missing: Missing<'_> = waits.done.points().filter(foreign).collect();
         let marks = self.marks_of(&missing)?;
-        Ok((
-            missing.iter().copied().cloned().collect(),
-            marks,
-        ))
+        Ok((missing.iter().copied().cloned().collect(), marks))
     }
 
     /// Makes the stream wait for markers that prove `missing`, which are points of `waits`.
@@ -521,7 +517,7 @@ impl<D: Driver> LaneCore<D> {
             ..
         } = state;
         tail.renew(|deps| {
-            order.tell(&mut deps.done, &mut deps.order);
+            order.record(&mut deps.done, &mut deps.order);
             let points = pending_waits.points().iter();
             points.for_each(|point| deps.done.join_point(point));
             let request = watched.then(|| MarkerRequest::clone(request.get_or_insert_default()));

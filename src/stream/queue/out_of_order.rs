@@ -12,7 +12,7 @@ use crate::stream::engine::dependencies::{Dependencies, EventDependencies};
 use crate::stream::engine::{HostPoint, HostSignal};
 use crate::stream::lane::LaneCore;
 use crate::stream::{Context, Driver, Timestamps, Work};
-use crate::timeline::{Failure, Frontier, Gathered, Point};
+use crate::timeline::{Failure, Frontier, Point, Pruned};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(crate) struct OutOfOrder<D: Driver> {
     barrier: Dependencies,
     /// Pending dependencies that are on no lane: host tasks, and the predecessors of allocations
     /// and frees.
-    off_lane: Gathered<Dependencies>,
+    off_lane: Pruned<Dependencies>,
 }
 
 impl<D: Driver> OutOfOrder<D> {
@@ -47,7 +47,7 @@ impl<D: Driver> OutOfOrder<D> {
             flags,
             lanes: Vec::new(),
             barrier: Dependencies::default(),
-            off_lane: Gathered::default(),
+            off_lane: Pruned::default(),
         }
     }
 
@@ -139,7 +139,7 @@ impl<D: Driver> OutOfOrder<D> {
                 ..deps.clone()
             };
             if everything {
-                self.off_lane = Gathered::default();
+                self.off_lane = Pruned::default();
             }
         }
         self.add_off_lane(&deps);
