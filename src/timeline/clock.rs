@@ -102,7 +102,7 @@ impl Clock {
         self.failures.of(epoch)
     }
 
-    /// A failure of a command up to this epoch that the program was not told of.
+    /// A failure of a command up to this epoch that no wait has reported.
     pub fn unreported(&self, epoch: u64) -> Option<Arc<Failure>> {
         self.failures.unreported(epoch)
     }
