@@ -6,7 +6,7 @@
 //! The ranks of all layers stand here, since an order is only one. An adapter's locks come behind the engine's, which
 //! calls the driver under a lane's lock.
 
-/// What the locks of [`super::sync`] are told to be by a number.
+/// The rank of a lock of [`super::sync`], as a number.
 pub type Rank = u8;
 
 macro_rules! ranks {

@@ -15,7 +15,7 @@
 use crate::pool::heap::epoch_queue::Watch;
 use crate::pool::heap::segments::{NIL, Offsets, SegId};
 use crate::pool::heap::size_map::BySize;
-use crate::timeline::{Clock, Frontier, LaneId, PointRef};
+use crate::timeline::{Clock, Frontier, LaneId, Point};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -56,8 +56,8 @@ pub(crate) struct Index {
 
 enum Filed<'a> {
     Clear,
-    Run(PointRef<'a>),
-    Mixed(PointRef<'a>),
+    Run(&'a Point),
+    Mixed(&'a Point),
 }
 
 fn filed(death: &Frontier) -> Filed<'_> {
@@ -132,22 +132,22 @@ impl Index {
         }
     }
 
-    fn bin_mut(&mut self, point: PointRef<'_>) -> &mut Bin {
+    fn bin_mut(&mut self, point: &Point) -> &mut Bin {
         self.bins.entry(point.lane()).or_insert_with(|| Bin {
-            clock: Arc::clone(point.clock),
+            clock: Arc::clone(&point.clock),
             runs: BySize::default(),
             mixed: BySize::default(),
             watch: Watch::default(),
         })
     }
 
-    fn unwatch(&mut self, point: PointRef<'_>, id: SegId) {
+    fn unwatch(&mut self, point: &Point, id: SegId) {
         if let Some(bin) = self.bins.get_mut(&point.lane()) {
             bin.watch.remove(point.epoch, id);
         }
     }
 
-    fn join_run(&mut self, offsets: &Offsets, id: SegId, point: PointRef<'_>) {
+    fn join_run(&mut self, offsets: &Offsets, id: SegId, point: &Point) {
         let seg = offsets.seg(id);
         let (mut head, mut tail, mut bytes) = (id, id, seg.bytes);
         let mut gone = [None, None];
@@ -173,7 +173,7 @@ impl Index {
         bin.watch.insert(point.epoch, id);
     }
 
-    fn leave_run(&mut self, offsets: &Offsets, id: SegId, point: PointRef<'_>) {
+    fn leave_run(&mut self, offsets: &Offsets, id: SegId, point: &Point) {
         let seg = offsets.seg(id);
         // Completion mostly eats a run from one of its ends, and from there the head is known.
         let last = !self.in_run(offsets, seg.next, point.lane());

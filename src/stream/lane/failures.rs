@@ -32,7 +32,7 @@ use crate::object::Result;
 use crate::stream::Work;
 use crate::stream::driver::{FAILED, is_failure};
 use crate::timeline::sync::Mutex;
-use crate::timeline::{Failure, PointRef, rank};
+use crate::timeline::{Failure, Point, rank};
 use std::borrow::Borrow;
 use std::sync::atomic::Ordering;
 
@@ -83,8 +83,8 @@ impl<D: Driver> LaneCore<D> {
     }
 
     fn depend_on(&self, state: &LaneState<D>, waits: &Dependencies, held: bool) {
-        let own = |point: &PointRef<'_>| point.lane() == self.clock.id();
-        let hidden = |point: PointRef<'_>| !point.is_done() && (held || own(&point));
+        let own = |point: &Point| point.lane() == self.clock.id();
+        let hidden = |point: &Point| !point.is_done() && (held || own(point));
         if !waits.done.points().any(hidden) {
             return;
         }

@@ -1,20 +1,20 @@
-//! What grows with each thing noted, and is kept as small as what is pending.
+//! A collection that drops its completed members as it grows.
 
 use super::Frontier;
 
-/// A collection that is looked through for what has completed before each addition while it is small, else
-/// only after as many additions as that left it: to look each time costs all that is pending.
+/// A collection that drops completed members before an addition: before each while it is small, else after
+/// as many additions as the last search left members. Additions so cost amortised constant time.
 #[derive(Debug, Default)]
-pub struct Gathered<T> {
+pub struct Pruned<T> {
     pub all: T,
     left: usize,
     added: usize,
 }
 
-/// What [`Gathered`] keeps small.
+/// A collection that [`Pruned`] keeps small.
 pub trait Prune {
     fn size(&self) -> usize;
-    /// Forgets what has completed.
+    /// Drops completed members.
     fn prune(&mut self);
 }
 
@@ -28,8 +28,8 @@ impl Prune for Frontier {
     }
 }
 
-impl<T: Prune> Gathered<T> {
-    /// To add to.
+impl<T: Prune> Pruned<T> {
+    /// The collection, for one addition.
     pub fn grow(&mut self) -> &mut T {
         if self.left <= FEW || self.added >= self.left {
             self.prune();
@@ -44,7 +44,7 @@ impl<T: Prune> Gathered<T> {
     }
 }
 
-/// Points that cost little to look through.
+/// Members up to which each addition searches.
 const FEW: usize = 16;
 
 #[cfg(all(test, not(loom)))]
@@ -53,19 +53,19 @@ mod tests {
     use crate::timeline::{Clock, Point};
 
     #[test]
-    fn what_is_gathered_forgets_what_has_completed() {
-        let mut gathered = Gathered::<Frontier>::default();
+    fn a_pruned_collection_drops_completed_points() {
+        let mut pruned = Pruned::<Frontier>::default();
         let pending: Vec<_> = (0..100).map(|_| Point::new(&Clock::new(), 1)).collect();
         for point in &pending {
-            gathered.grow().join_point(point);
+            pruned.grow().join_point(point);
         }
         for _ in 0..10_000 {
             let point = Point::new(&Clock::new(), 1);
-            gathered.grow().join_point(&point);
+            pruned.grow().join_point(&point);
             point.clock.raise(1);
-            assert!(gathered.all.len() <= 3 * pending.len());
+            assert!(pruned.all.len() <= 3 * pending.len());
         }
-        gathered.prune();
-        assert_eq!(gathered.all.len(), pending.len());
+        pruned.prune();
+        assert_eq!(pruned.all.len(), pending.len());
     }
 }
