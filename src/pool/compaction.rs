@@ -6,7 +6,7 @@
 use crate::pool::heap::Store;
 use crate::pool::heap::search::{self, Need, place_at};
 use crate::pool::heap::segments::SegId;
-use crate::pool::options::{Compaction, LARGE_SHARE, Options};
+use crate::pool::options::{Compaction, Options};
 use crate::pool::request::{Lack, Order};
 use crate::pool::source::Slab;
 use crate::timeline::Frontier;
@@ -211,6 +211,12 @@ impl Budget {
         self.peak = 0;
     }
 
+    /// Whether a wait is better than to hold `held` bytes.
+    pub fn prefers_wait(&self, options: &Options, held: u64) -> bool {
+        let slack = self.peak.checked_div(options.wait_share);
+        slack.is_some_and(|slack| held > self.peak.saturating_add(slack))
+    }
+
     /// Whether to remap so many pages rather than hold `held` bytes. `aliases` says whether the addresses
     /// that memory has left stay mapped, so that replay plans survive.
     pub fn prefers(
@@ -227,8 +233,9 @@ impl Budget {
             Compaction::Pressure => {
                 let slack = self.peak.checked_div(options.slack_share);
                 let most = slack.map_or(u64::MAX, |slack| self.peak.saturating_add(slack));
-                let large = bytes >= held / LARGE_SHARE;
-                aliases && large && held > most && pages <= self.pages
+                let large = bytes >= held.checked_div(options.large_share).unwrap_or(0);
+                let affordable = !options.compaction_budget || pages <= self.pages;
+                aliases && large && held > most && affordable
             }
         }
     }

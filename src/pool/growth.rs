@@ -139,7 +139,12 @@ pub(crate) fn growth(
         true => committed.checked_div(config.options.growth_share),
         false => None,
     };
-    let wish = floor.max(config.chunk_bytes).max(ahead.unwrap_or(0));
+    let least_ahead = match limits.largest_page.is_some() && !bound {
+        true => config.options.growth_mib << 20,
+        false => 0,
+    };
+    let ahead = ahead.unwrap_or(0).max(least_ahead);
+    let wish = floor.max(config.chunk_bytes).max(ahead);
     let wish = wish.checked_next_multiple_of(unit).unwrap_or(least);
     let bytes = wish.min(room / unit * unit).max(least);
     let page = page(config, limits, committed + bytes).min(bytes);
@@ -151,6 +156,7 @@ fn page(config: &Config, limits: Limits, held: u64) -> u64 {
     let least = limits.granularity.max(1);
     let largest = limits.largest_page.filter(|_| !config.is_bound());
     let share = held.checked_div(config.options.page_share).unwrap_or(0);
+    let share = share.max(config.options.page_mib << 20);
     let times = share.min(largest.unwrap_or(least)) / least;
     least << times.max(1).ilog2()
 }

@@ -11,10 +11,6 @@ pub(crate) const SMALL_SHARE: u64 = 256;
 /// The least share of a larger request for which a cached block is taken back: smaller ones seldom help.
 pub(crate) const USEFUL_SHARE: u64 = 16;
 
-/// The least share of what a pool holds for which free pages are remapped though it could grow: smaller
-/// requests would only scatter what lies together.
-pub(crate) const LARGE_SHARE: u64 = 16;
-
 /// The addresses that remapped memory has left and that replay may use, as a multiple of what the pool
 /// holds. More would only cost the driver's tables.
 pub(crate) const ALIAS_RATIO: u64 = 8;
@@ -81,6 +77,20 @@ pub struct Options {
     /// `UR_POOL_PAGE_SHARE`: the largest share of what a pool holds that a page may be; 0: pages are the
     /// least. Fewer pages map faster, and can be remapped and given back less often.
     pub page_share: u64,
+    /// `UR_POOL_GROWTH_MIB`: the least growth in MiB, where the provider has larger pages; 0: what is needed.
+    pub growth_mib: u64,
+    /// `UR_POOL_PAGE_MIB`: the least page in MiB, where the provider has larger pages; 0: the provider's least.
+    pub page_mib: u64,
+    /// `UR_POOL_LARGE_SHARE`: the least share of what a pool holds for which free pages are remapped though
+    /// it could grow. Smaller requests would only scatter what lies together.
+    pub large_share: u64,
+    /// `UR_POOL_COMPACTION_BUDGET`: no more pages are remapped than growth has mapped, unless for a limit.
+    pub compaction_budget: bool,
+    /// `UR_POOL_WAIT_SHARE`: growth beyond the peak in use by more than this share of it gives way to a wait
+    /// on the stream, where the provider has larger pages; 0: no growth does.
+    pub wait_share: u64,
+    /// `UR_POOL_OWN_FIRST`: a stream takes its own memory before a better fit among what has completed.
+    pub own_first: bool,
     /// `UR_POOL_REPLAY`: a stream that repeats its requests gets the addresses it had.
     pub replay: bool,
     /// `UR_POOL_SHARED_REPLAY`: the same of several streams together.
@@ -94,6 +104,12 @@ impl Default for Options {
             slack_share: 32,
             growth_share: 32,
             page_share: 16,
+            growth_mib: 0,
+            page_mib: 0,
+            large_share: 16,
+            compaction_budget: true,
+            wait_share: 0,
+            own_first: true,
             replay: true,
             shared_replay: true,
         }

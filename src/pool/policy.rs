@@ -92,6 +92,14 @@ impl State {
         }
         // 5. Growth.
         if let Some(growth) = grows {
+            let held = self.stats.figures.reserved + self.growing + growth.bytes;
+            if waits != WaitPolicy::Never
+                && self.limits.largest_page.is_some()
+                && self.budget.prefers_wait(&self.config.options, held)
+                && let Some(acquired) = self.take_after(need, request, attempt)
+            {
+                return Step::Done(Ok(acquired));
+            }
             self.growing += growth.bytes;
             return Step::Grow(growth);
         }
@@ -129,7 +137,8 @@ impl State {
         if let Order::Lane(lane) = order {
             lending.saw(lane);
         }
-        let alone = order.own_lane().is_some_and(|own| lending.is_alone(own));
+        let alone = !self.config.options.own_first
+            || order.own_lane().is_some_and(|own| lending.is_alone(own));
         if let Some(own) = order.own_lane() {
             if !small {
                 let enough = (need.bytes, need.bytes / USEFUL_SHARE);

@@ -62,6 +62,12 @@ fn options(env: &Env<'_>) -> Options {
         slack_share: share("UR_POOL_SLACK_SHARE", usual.slack_share),
         growth_share: share("UR_POOL_GROWTH_SHARE", usual.growth_share),
         page_share: share("UR_POOL_PAGE_SHARE", usual.page_share),
+        growth_mib: share("UR_POOL_GROWTH_MIB", usual.growth_mib),
+        page_mib: share("UR_POOL_PAGE_MIB", usual.page_mib),
+        large_share: share("UR_POOL_LARGE_SHARE", usual.large_share),
+        compaction_budget: env.flag("UR_POOL_COMPACTION_BUDGET", usual.compaction_budget),
+        wait_share: share("UR_POOL_WAIT_SHARE", usual.wait_share),
+        own_first: env.flag("UR_POOL_OWN_FIRST", usual.own_first),
         replay: env.flag("UR_POOL_REPLAY", usual.replay),
         shared_replay: env.flag("UR_POOL_SHARED_REPLAY", usual.shared_replay),
     }
