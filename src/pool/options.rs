@@ -11,6 +11,10 @@ pub(crate) const SMALL_SHARE: u64 = 256;
 /// The least share of a larger request for which a cached block is taken back: smaller ones seldom help.
 pub(crate) const USEFUL_SHARE: u64 = 16;
 
+/// Requests of at least this share of the reserved bytes have free pages remapped though the pool could grow.
+/// Remapping for smaller requests scatters adjacent memory.
+pub(crate) const LARGE_SHARE: u64 = 16;
+
 /// The addresses that remapped memory has left and that replay may use, as a multiple of what the pool
 /// holds. More would only cost the driver's tables.
 pub(crate) const ALIAS_RATIO: u64 = 8;
@@ -25,12 +29,6 @@ pub(crate) const MAX_CUT_RATIO: u64 = 4;
 /// Streams that a pool remembers though they do nothing, and requests after which it looks for more of them:
 /// each that it remembers is looked at for each request that its cache does not serve.
 pub(crate) const MAX_IDLE_STREAMS: usize = 32;
-
-/// Entries of one size class after which a sorted list becomes a tree.
-pub(crate) const MAX_LIST_ENTRIES: usize = 256;
-
-/// Gaps in a queue of epochs that are not worth to be closed.
-pub(crate) const MIN_GAPS: usize = 32;
 
 /// Misses of an iteration for which a replay plan is made, and operations for each of them: with fewer
 /// misses a cache serves as well.
@@ -68,8 +66,8 @@ pub enum Compaction {
 pub struct Options {
     /// `UR_POOL_COMPACTION`: `never`, `pressure`, `always`.
     pub compaction: Compaction,
-    /// `UR_POOL_SLACK_SHARE`: growth beyond the peak in use by more than this share of it is pressure;
-    /// 0: no growth is. A larger number holds less and remaps more.
+    /// `UR_POOL_SLACK_SHARE`: growth that exceeds the peak in use by more than this share of the peak is
+    /// pressure; 0: no growth is. A larger number holds less and remaps more.
     pub slack_share: u64,
     /// `UR_POOL_GROWTH_SHARE`: the least share of what a pool holds by which it grows, where memory comes
     /// in pages; 0: by what is needed. Each call to the provider has its price.
@@ -77,20 +75,12 @@ pub struct Options {
     /// `UR_POOL_PAGE_SHARE`: the largest share of what a pool holds that a page may be; 0: pages are the
     /// least. Fewer pages map faster, and can be remapped and given back less often.
     pub page_share: u64,
-    /// `UR_POOL_GROWTH_MIB`: the least growth in MiB, where the provider has larger pages; 0: what is needed.
+    /// `UR_POOL_GROWTH_MIB`: the least growth in MiB, but no more than the pool holds, where each page has its
+    /// price; 0: what is needed. Each call to the provider costs some 50 µs on a GPU.
     pub growth_mib: u64,
-    /// `UR_POOL_PAGE_MIB`: the least page in MiB, where the provider has larger pages; 0: the provider's least.
+    /// `UR_POOL_PAGE_MIB`: the least page in MiB, but no more than the growth, where each page has its price;
+    /// 0: the provider's least. Each page costs some 20 µs on a GPU.
     pub page_mib: u64,
-    /// `UR_POOL_LARGE_SHARE`: the least share of what a pool holds for which free pages are remapped though
-    /// it could grow. Smaller requests would only scatter what lies together.
-    pub large_share: u64,
-    /// `UR_POOL_COMPACTION_BUDGET`: no more pages are remapped than growth has mapped, unless for a limit.
-    pub compaction_budget: bool,
-    /// `UR_POOL_WAIT_SHARE`: growth beyond the peak in use by more than this share of it gives way to a wait
-    /// on the stream, where the provider has larger pages; 0: no growth does.
-    pub wait_share: u64,
-    /// `UR_POOL_OWN_FIRST`: a stream takes its own memory before a better fit among what has completed.
-    pub own_first: bool,
     /// `UR_POOL_REPLAY`: a stream that repeats its requests gets the addresses it had.
     pub replay: bool,
     /// `UR_POOL_SHARED_REPLAY`: the same of several streams together.
@@ -104,12 +94,8 @@ impl Default for Options {
             slack_share: 32,
             growth_share: 32,
             page_share: 16,
-            growth_mib: 0,
-            page_mib: 0,
-            large_share: 16,
-            compaction_budget: true,
-            wait_share: 0,
-            own_first: true,
+            growth_mib: 32,
+            page_mib: 32,
             replay: true,
             shared_replay: true,
         }

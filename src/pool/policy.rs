@@ -1,7 +1,7 @@
 //! The order of choice: what serves a request, and what is tried before what.
 //!
-//! [`State::step`] reads top to bottom. It decides under the pool's lock; `alloc` does what it says outside
-//! of it, and asks again.
+//! [`State::step`] reads top to bottom. It decides under the pool's lock; `alloc` executes the step outside the
+//! lock, and asks again.
 
 use crate::pool::cache::Stash;
 use crate::pool::compaction;
@@ -92,14 +92,6 @@ impl State {
         }
         // 5. Growth.
         if let Some(growth) = grows {
-            let held = self.stats.figures.reserved + self.growing + growth.bytes;
-            if waits != WaitPolicy::Never
-                && self.limits.largest_page.is_some()
-                && self.budget.prefers_wait(&self.config.options, held)
-                && let Some(acquired) = self.take_after(need, request, attempt)
-            {
-                return Step::Done(Ok(acquired));
-            }
             self.growing += growth.bytes;
             return Step::Grow(growth);
         }
@@ -127,18 +119,16 @@ impl State {
         }))
     }
 
-    /// A place without a wait, with what caches hold taken back as far as the order of choice comes to it:
-    /// the own stream's, then what is ordered, what is complete, and all before growth.
-    /// Small requests take no more than one block out of their own stream's cache before growth: to empty
-    /// it costs all its next requests their short way, and little is gained by placing small blocks well.
+    /// A place without a wait. Cached blocks are recalled step by step: the request's own stream's, those that
+    /// its dependencies order, completed ones, and all before growth. A small request recalls at most one block
+    /// of its own stream's cache before growth: an empty cache slows the next requests, and good placement
+    /// of small blocks saves little.
     fn ready(&mut self, need: &Need, request: &Request<'_>) -> Option<(Place, Reuse)> {
         let (order, store, lending) = (&request.order, &mut self.store, &mut self.lending);
         let small = need.bytes <= SMALL_BYTES.max(self.stats.figures.reserved / SMALL_SHARE);
         if let Order::Lane(lane) = order {
             lending.saw(lane);
         }
-        let alone = !self.config.options.own_first
-            || order.own_lane().is_some_and(|own| lending.is_alone(own));
         if let Some(own) = order.own_lane() {
             if !small {
                 let enough = (need.bytes, need.bytes / USEFUL_SHARE);
@@ -146,27 +136,25 @@ impl State {
             } else if !search::has_own(store, need, order) {
                 lending.recall_one(store, own, need.bytes);
             }
-            if (alone || search::has_own(store, need, order))
-                && let Some(found) = search::ready(store, need, order, alone)
-            {
-                return Some(found);
-            }
+        }
+        if let Some(found) = search::ready(store, need, order) {
+            return Some(found);
         }
         let other = |lane| order.own_lane() != Some(lane);
         let enough = (need.bytes, 0);
-        // What died there later than the request reaches is of no use to it, and of use there.
+        // A block that died later than the order reaches does not serve, and may serve its own stream.
         let reached = |stash: &Stash, oldest| {
             let horizon = order.horizon(stash.lane());
             horizon.is_some_and(|horizon| horizon >= oldest)
         };
         lending.recall(store, enough, other, reached);
-        if let Some(found) = search::ready(store, need, order, alone) {
+        if let Some(found) = search::ready(store, need, order) {
             return Some(found);
         }
-        // After what is free for all: a stream that loses blocks to another one misses them next, and
-        // would take that one's in turn.
+        // After memory that is free for all: a stream that loses blocks misses them next, and would take
+        // others' in turn.
         if lending.recall(store, enough, other, Stash::is_complete)
-            && let Some(found) = search::ready(store, need, order, alone)
+            && let Some(found) = search::ready(store, need, order)
         {
             return Some(found);
         }
@@ -174,7 +162,7 @@ impl State {
         if !lending.recall(store, (1, 0), |_| true, |_, _| true) && !joined {
             return None;
         }
-        search::ready(store, need, order, alone)
+        search::ready(store, need, order)
     }
 
     /// Notes, once, that nothing is ready. Later there may be memory that came for this very request.
@@ -182,7 +170,7 @@ impl State {
         if !std::mem::replace(&mut attempt.missed, true) {
             let used = self.stats.figures.reserved;
             let used = used.saturating_sub(self.store.free_bytes());
-            self.budget.miss(used, need.bytes);
+            self.pressure.record_miss(used, need.bytes);
             request.tell(|story| {
                 let options = &self.config.options;
                 story.lack = compaction::lack(&self.store, need, &request.order, options);
@@ -227,8 +215,9 @@ impl State {
         let aliases = self.limits.leaves_mapped;
         let better = |pages| match grows.filter(|_| !always) {
             Some(growth) => {
-                self.budget
-                    .prefers(&options, aliases, need.bytes, pages, held + growth.bytes)
+                let held = held + growth.bytes;
+                let pressure = &self.pressure;
+                pressure.prefers_compaction(&options, aliases, need.bytes, pages, held)
             }
             None => true,
         };
@@ -249,7 +238,7 @@ impl State {
             true => compaction::collect(store, need, order, room),
             false => compaction::collect_pending(store, need, order, room),
         }?;
-        let pages = found.pages(store);
+        let pages = found.pages(&self.store);
         if !better(pages) {
             return None;
         }
@@ -304,7 +293,7 @@ impl State {
         }
         self.stats.counters.gathers += 1;
         self.stats.counters.gathered_bytes += moved;
-        self.budget.remapped(remap.pages);
+        self.pressure.record_compaction(remap.pages);
         let (mut runs, mut parts, mut to) = (Vec::new(), Vec::new(), slab.base);
         for mut piece in remap.pieces {
             let mut all = Frontier::new();

@@ -6,7 +6,7 @@
 
 use crate::pool::cache::Stash;
 use crate::pool::cache::table::Lending;
-use crate::pool::compaction::Budget;
+use crate::pool::compaction::Pressure;
 use crate::pool::growth::Limits;
 use crate::pool::heap::Store;
 use crate::pool::heap::search::Need;
@@ -29,7 +29,7 @@ pub(crate) struct State {
     pub(super) leaving: u64,
     /// Bytes that are being remapped.
     pub(super) moving: u64,
-    pub(super) budget: Budget,
+    pub(super) pressure: Pressure,
 }
 
 /// What one request has been through.
@@ -70,7 +70,7 @@ impl State {
     pub fn new(config: Config, limits: Limits, page: Option<u64>, lending: Lending) -> Self {
         let min_align = config.min_align.clamp(1, 1 << 20).next_power_of_two();
         Self {
-            store: Store::new(page, min_align),
+            store: Store::new(page),
             stats: Stats::default(),
             lending,
             config: Config {
@@ -84,7 +84,7 @@ impl State {
             growing: 0,
             leaving: 0,
             moving: 0,
-            budget: Budget::default(),
+            pressure: Pressure::default(),
         }
     }
 
@@ -109,7 +109,7 @@ impl State {
         self.closed
             && self.stats.figures.reserved == 0
             && self.growing == 0
-            && self.lending.old.is_empty()
+            && self.lending.aliases.is_empty()
     }
 
     /// See [`Lending::tidy`].
@@ -141,7 +141,7 @@ impl State {
 
     /// How many old addresses may still be used, or will be left.
     pub fn lingering(&self) -> u64 {
-        self.lending.old.pending() + u64::from(self.moving > 0)
+        self.lending.aliases.pending() + u64::from(self.moving > 0)
     }
 
     /// A block is ready without a wait.

@@ -68,14 +68,14 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 /// Everything that is in the store, read the slow way.
 fn audit(store: &Store, live: &BTreeMap<u64, u64>) {
     assert_eq!(store.audit(), Ok(()));
-    let slabs = store.offsets.slabs();
-    let segs = slabs.flat_map(|entry| store.offsets.segs_from(entry.first));
+    let slabs = store.segments.slabs();
+    let segs = slabs.flat_map(|entry| store.segments.segs_from(entry.first));
     let found = segs.filter(|(_, seg)| matches!(seg.state, State::Live { .. }));
     let found: BTreeMap<u64, u64> = found.map(|(_, seg)| (seg.addr, seg.bytes)).collect();
     assert_eq!(&found, live);
     // What could leave with a clear segment.
-    let clear = store.index.clear.from(0);
-    let idle = clear.filter_map(|(.., id)| Some((store.offsets.removable(id)?.bytes, id)));
+    let clear = store.index.clear.iter().copied();
+    let idle = clear.filter_map(|(.., id)| Some((store.segments.removable(id)?.bytes, id)));
     assert_eq!(store.idle(), idle.collect());
 }
 
@@ -90,7 +90,7 @@ impl Bench {
     fn apply(&mut self, op: &Op) {
         match op {
             Op::AddSlab { units, skew } => {
-                let page = self.store.offsets.page();
+                let page = self.store.segments.page();
                 let slab = match page {
                     // A third of them touch the one before.
                     Some(page) => Slab {
@@ -125,11 +125,11 @@ impl Bench {
                 let mut idle = self.store.idle();
                 let fit = idle.iter().find(|(have, _)| have >= bytes);
                 let fit = fit.or(idle.last()).copied();
-                let whole = fit.and_then(|(_, id)| self.store.offsets.removable(id));
-                let paged = self.store.offsets.page().is_some();
+                let whole = fit.and_then(|(_, id)| self.store.segments.removable(id));
+                let paged = self.store.segments.page().is_some();
                 // As many pages from its end as suffice.
                 let enough = whole.map(|whole| {
-                    let pages = self.store.offsets.pages_in(whole);
+                    let pages = self.store.segments.pages_in(whole);
                     let ends = pages.map(|page| whole.end() - page.base);
                     let enough = ends.filter(|end| *end >= *bytes && *end > 0).min();
                     enough.filter(|_| paged).unwrap_or(whole.bytes)
@@ -162,12 +162,12 @@ impl Bench {
                 assert!(
                     self.store
                         .index
-                        .bins
+                        .lanes
                         .values()
-                        .all(|bin| !bin.watch.is_empty())
+                        .all(|index| !index.pending.is_empty())
                 );
-                let slabs = self.store.offsets.slabs();
-                let segs = slabs.flat_map(|e| self.store.offsets.segs_from(e.first));
+                let slabs = self.store.segments.slabs();
+                let segs = slabs.flat_map(|e| self.store.segments.segs_from(e.first));
                 let mut deaths = segs.filter_map(|(_, seg)| seg.death());
                 // Of each death the watched point at least is not complete.
                 assert!(deaths.all(|d| d.points().next().is_none_or(|p| !p.is_complete())));
@@ -176,21 +176,21 @@ impl Bench {
     }
 
     fn move_pages(&mut self, pick: usize, near: bool) {
-        if self.store.offsets.page().is_none() {
+        if self.store.segments.page().is_none() {
             return;
         }
-        let slabs = self.store.offsets.slabs();
-        let segs = slabs.flat_map(|e| self.store.offsets.segs_from(e.first));
+        let slabs = self.store.segments.slabs();
+        let segs = slabs.flat_map(|e| self.store.segments.segs_from(e.first));
         let pages = segs.filter(|(_, seg)| seg.death().is_some());
-        let pages = pages.filter_map(|(id, _)| Some((id, self.store.offsets.removable(id)?)));
+        let pages = pages.filter_map(|(id, _)| Some((id, self.store.segments.removable(id)?)));
         let pages: Vec<(SegId, Slab)> = pages.collect();
         if pages.is_empty() {
             return;
         }
         let (first, slab) = pages[pick % pages.len()];
-        let death = self.store.offsets.death(first).cloned();
+        let death = self.store.segments.death(first).cloned();
         let piece = self.store.detach(first, slab);
-        let page = self.store.offsets.page().unwrap_or(1);
+        let page = self.store.segments.page().unwrap_or(1);
         assert_eq!(piece.slab, slab);
         let runs = piece.runs.iter().map(|(bytes, _)| bytes);
         assert_eq!(runs.sum::<u64>(), slab.bytes);
@@ -209,8 +209,8 @@ impl Bench {
     }
 
     fn take(&mut self, pick: usize, offset: u64, bytes: u64) {
-        let slabs = self.store.offsets.slabs();
-        let segs = slabs.flat_map(|e| self.store.offsets.segs_from(e.first));
+        let slabs = self.store.segments.slabs();
+        let segs = slabs.flat_map(|e| self.store.segments.segs_from(e.first));
         let free: Vec<SegId> = segs
             .filter(|(_, s)| s.death().is_some())
             .map(|(i, _)| i)
@@ -219,12 +219,12 @@ impl Bench {
             return;
         }
         let first = free[pick % free.len()];
-        let seg = self.store.offsets.seg(first);
+        let seg = self.store.segments.seg(first);
         let start = seg.addr + (offset * UNIT) % seg.bytes;
         let mut id = first;
-        while self.store.offsets.seg(id).end() < start + bytes {
-            id = self.store.offsets.seg(id).next;
-            if self.store.offsets.death(id).is_none() {
+        while self.store.segments.seg(id).end() < start + bytes {
+            id = self.store.segments.seg(id).next;
+            if self.store.segments.death(id).is_none() {
                 return;
             }
         }
@@ -252,7 +252,7 @@ proptest! {
         page in prop_oneof![Just(None), Just(Some(4 * UNIT))],
     ) {
         let mut bench = Bench {
-            store: Store::new(page, UNIT),
+            store: Store::new(page),
             clocks: (0..LANES).map(|_| Clock::new()).collect(),
             live: BTreeMap::new(),
             next: 1 << 20,
@@ -271,9 +271,9 @@ proptest! {
         }
         bench.store.sweep();
         audit(&bench.store, &bench.live);
-        prop_assert_eq!(bench.store.idle().len(), bench.store.offsets.slabs().count());
+        prop_assert_eq!(bench.store.idle().len(), bench.store.segments.slabs().count());
         // Slabs of pages that touch are one.
-        let slabs = || bench.store.offsets.slabs();
+        let slabs = || bench.store.segments.slabs();
         let ends: Vec<_> = slabs().map(|entry| entry.slab.end()).collect();
         let mut starts = slabs().map(|entry| entry.slab.base);
         prop_assert!(page.is_none() || starts.all(|start| !ends.contains(&start)));
@@ -292,9 +292,9 @@ proptest! {
         let parts = parts.into_iter().map(|(units, lane)| (units * UNIT, death(lane).unwrap_or_default()));
         let parts: Vec<_> = parts.collect();
         let all = Slab { base: 1 << 20, bytes: 32 * page };
-        let mut store = Store::new(Some(page), UNIT);
+        let mut store = Store::new(Some(page));
         prop_assert!(store.add_slab(all, &[(all.bytes, page)], UNIT, &parts));
-        let head = store.offsets.slabs().next().expect("it was added").first;
+        let head = store.segments.slabs().next().expect("it was added").first;
         let pages = (0..32).filter(|at| chosen >> at & 1 == 1);
         let pages = pages.map(|at| Slab { base: all.base + at * page, bytes: page });
         let pieces = pages.map(|slab| (place_at(&store, head, slab.base).first, slab));
@@ -307,7 +307,7 @@ proptest! {
         for piece in &gone {
             prop_assert_eq!(piece.parts.iter().map(|(bytes, _)| bytes).sum::<u64>(), piece.slab.bytes);
         }
-        let left: u64 = store.offsets.slabs().map(|entry| entry.free_bytes).sum();
+        let left: u64 = store.segments.slabs().map(|entry| entry.free_bytes).sum();
         prop_assert_eq!(left, u64::from(32 - chosen.count_ones()) * page);
     }
 

@@ -10,7 +10,7 @@ mod shared_replay;
 use crate::pool::cache::usage::Meter;
 use crate::pool::cache::{Cache, Lent, PoolKey, Stash};
 use crate::pool::heap::Store;
-use crate::pool::heap::aliases::Old;
+use crate::pool::heap::aliases::AddressAliases;
 use crate::pool::heap::segments::{NIL, SegId};
 use crate::pool::options::MAX_IDLE_STREAMS;
 use crate::pool::options::Options;
@@ -51,7 +51,7 @@ pub(crate) struct Lending {
     /// Live blocks that lie elsewhere than their addresses say.
     strays: BTreeMap<u64, Stray>,
     /// Addresses that memory has left.
-    pub old: Old,
+    pub aliases: AddressAliases,
     /// Counted by stashes that are gone.
     hits: u64,
     frees: u64,
@@ -80,7 +80,7 @@ impl Lending {
             patience: Patience::default(),
             turns: Turns::default(),
             strays: BTreeMap::new(),
-            old: Old::default(),
+            aliases: AddressAliases::default(),
             hits: 0,
             frees: 0,
             planned: 0,
@@ -104,7 +104,7 @@ impl Lending {
         };
         let slot = self.slot(store, stash, min_align);
         if self.meter.take(block, Some((stash, self.key, seg))) {
-            store.offsets.set_live(seg, block.requested, slot);
+            store.segments.set_live(seg, block.requested, slot);
         }
     }
 
@@ -112,7 +112,7 @@ impl Lending {
     pub fn moved(&mut self, from: Slab, to: u64, death: Frontier) {
         self.prepared = None;
         self.turns.meet();
-        self.old.moved(from, to, death);
+        self.aliases.add(from, to, death);
     }
 
     /// Frees the live block that starts at `addr`, if there is one.
@@ -213,12 +213,6 @@ impl Lending {
     #[cfg(all(test, not(loom)))]
     pub fn streams(&self) -> usize {
         self.stashes.len()
-    }
-
-    /// Whether it remembers no other stream.
-    pub fn is_alone(&self, lane: LaneId) -> bool {
-        let mut streams = self.stashes.iter();
-        self.stashes.len() < 2 && streams.all(|own| own.stash.lane() == lane)
     }
 
     /// Notes that a lane makes a request.
@@ -362,7 +356,7 @@ fn put_back(store: &mut Store, stash: &Stash, blocks: impl IntoIterator<Item = L
     for lent in blocks {
         match lent.died {
             Some(epoch) => store.free_at(lent.seg, stash.death(epoch)),
-            None => store.offsets.set_live(lent.seg, lent.requested, NIL),
+            None => store.segments.set_live(lent.seg, lent.requested, NIL),
         }
     }
 }

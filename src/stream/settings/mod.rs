@@ -5,7 +5,7 @@
 //! | `UR_POOL_WAITS` | `never`, `bounded` (the default), `always` |
 //! | `UR_POOL_DETERMINISTIC` | a flag: `1`, `0` (the default) |
 //! | `UR_POOL_COMPACTION` | `pressure` (the default), `always`, `never` |
-//! | `UR_POOL_SLACK_SHARE`, `UR_POOL_GROWTH_SHARE`, `UR_POOL_PAGE_SHARE` | numbers up to 4096; `src/pool/options.rs` says which |
+//! | `UR_POOL_SLACK_SHARE`, `UR_POOL_GROWTH_SHARE`, `UR_POOL_PAGE_SHARE`, `UR_POOL_GROWTH_MIB`, `UR_POOL_PAGE_MIB` | numbers up to 4096; `src/pool/options.rs` says which |
 //! | `UR_POOL_REPLAY`, `UR_POOL_SHARED_REPLAY` | flags: `1` (the default), `0` |
 //! | `UR_POOL_TRACE` | a file; `%p` is the process, `%n` the adapter |
 //!
@@ -64,10 +64,6 @@ fn options(env: &Env<'_>) -> Options {
         page_share: share("UR_POOL_PAGE_SHARE", usual.page_share),
         growth_mib: share("UR_POOL_GROWTH_MIB", usual.growth_mib),
         page_mib: share("UR_POOL_PAGE_MIB", usual.page_mib),
-        large_share: share("UR_POOL_LARGE_SHARE", usual.large_share),
-        compaction_budget: env.flag("UR_POOL_COMPACTION_BUDGET", usual.compaction_budget),
-        wait_share: share("UR_POOL_WAIT_SHARE", usual.wait_share),
-        own_first: env.flag("UR_POOL_OWN_FIRST", usual.own_first),
         replay: env.flag("UR_POOL_REPLAY", usual.replay),
         shared_replay: env.flag("UR_POOL_SHARED_REPLAY", usual.shared_replay),
     }

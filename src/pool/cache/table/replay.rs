@@ -101,7 +101,7 @@ impl Lending {
     pub(super) fn memory_of<'a>(&self, blocks: impl Iterator<Item = &'a Block>) -> Vec<Slab> {
         let mut now = Vec::new();
         for slab in ranges(blocks) {
-            self.old.present(slab, &mut now);
+            self.aliases.resolve(slab, &mut now);
         }
         // By way of several addresses some memory may be there twice.
         union(now)
@@ -134,8 +134,8 @@ impl Lending {
         let (mut strays, mut kept) = (0, Vec::new());
         for (block, segs) in self.give_back(store, &plan, died, death) {
             match (&segs[..], lent) {
-                ([seg], Some(slot)) if store.offsets.seg(*seg).addr == block.addr => {
-                    store.offsets.set_live(*seg, block.requested, slot);
+                ([seg], Some(slot)) if store.segments.seg(*seg).addr == block.addr => {
+                    store.segments.set_live(*seg, block.requested, slot);
                     kept.push((block, *seg));
                 }
                 _ => {
@@ -198,7 +198,7 @@ impl Lending {
         let mut parts = Vec::new();
         let mut cover = |canvas: &mut Canvas, block: &Block, paint| {
             parts.clear();
-            self.old.present(extent(block), &mut parts);
+            self.aliases.resolve(extent(block), &mut parts);
             parts.iter().for_each(|part| canvas.paint(*part, paint));
         };
         for (index, planned) in plan.blocks.iter().enumerate() {
@@ -240,7 +240,7 @@ impl Lending {
                 base: 0,
                 bytes: u64::MAX,
             };
-            self.old.used(everywhere, last);
+            self.aliases.extend_use(everywhere, last);
         }
     }
 
@@ -256,7 +256,7 @@ impl Lending {
         }
         if let Some(Stray { block, segs }) = self.strays.remove(&addr) {
             self.meter.put(block.bytes);
-            self.old.used(extent(&block), death);
+            self.aliases.extend_use(extent(&block), death);
             for seg in segs {
                 store.free_at(seg, death.clone());
             }
@@ -289,15 +289,15 @@ impl Lending {
     /// Old addresses that can be given back. Those that records and plans name stay while there are any,
     /// up to `most` bytes of them.
     pub fn expired(&mut self, store: &mut Store, most: u64) -> Vec<Slab> {
-        self.old.expire();
+        self.aliases.expire();
         let tracked = |own: &Borrower| own.stash.lock().is_tracked(self.key);
-        if self.old.kept_bytes() <= most && self.stashes.iter().any(tracked) {
+        if self.aliases.kept_bytes() <= most && self.stashes.iter().any(tracked) {
             return Vec::new();
         }
         self.forget_tracks(store);
-        self.old.expire();
+        self.aliases.expire();
         let strays = &self.strays;
-        self.old.give_up(|slab| {
+        self.aliases.take_unused(|slab| {
             let before = strays.range(..slab.end()).next_back();
             before.is_some_and(|(_, stray)| extent(&stray.block).end() > slab.base)
         })

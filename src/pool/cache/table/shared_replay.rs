@@ -167,7 +167,8 @@ impl Lending {
             self.turns.apart = true;
             return None;
         }
-        let find = |block: &Block, slabs: &mut Vec<Slab>| self.old.present(extent(block), slabs);
+        let find =
+            |block: &Block, slabs: &mut Vec<Slab>| self.aliases.resolve(extent(block), slabs);
         let lanes = stashes.iter().map(|own| Arc::clone(own.clock())).collect();
         Some(Prepared {
             starts: laps.iter().map(Lap::start).collect(),
@@ -267,8 +268,8 @@ impl Lending {
         let death = |free| deaths.get(&free).cloned().unwrap_or_default();
         for (block, segs) in self.give_back(store, &joint.plan, died, death) {
             match &segs[..] {
-                [seg] if store.offsets.seg(*seg).addr == block.addr => {
-                    store.offsets.set_live(*seg, block.requested, NIL);
+                [seg] if store.segments.seg(*seg).addr == block.addr => {
+                    store.segments.set_live(*seg, block.requested, NIL);
                 }
                 _ => {
                     self.strays.insert(block.addr, Stray { block, segs });
