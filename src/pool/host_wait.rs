@@ -9,7 +9,7 @@ use crate::pool::state::State;
 use crate::timeline::Frontier;
 use std::cmp::Reverse;
 
-/// Memory that can go back to its source once `death` is complete.
+/// Memory that can go back to its provider once `death` is complete.
 #[derive(Clone, Debug)]
 pub struct Leavable {
     pub bytes: u64,
@@ -52,7 +52,7 @@ impl State {
         Some(found.missing(&self.store, order))
     }
 
-    /// The wait for slabs that leave enough room for new memory. Without a known `room` the source has
+    /// The wait for slabs that leave enough room for new memory. Without a known `room` the provider has
     /// refused: as much as the request needs, or all that there is.
     fn left_after(
         &self,
@@ -74,7 +74,7 @@ impl State {
         Some(wait)
     }
 
-    /// What could go back to the source, now or later.
+    /// What could go back to the provider, now or later.
     pub fn leavable(&self) -> Vec<Leavable> {
         self.store.leavable()
     }

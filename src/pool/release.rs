@@ -1,11 +1,11 @@
-//! What goes back to the source, and when: idle memory above what is to be kept, or for want of room,
+//! What goes back to the provider, and when: idle memory above what is to be kept, or for want of room,
 //! and addresses that nothing can use any more.
 
 use crate::pool::options::ALIAS_RATIO;
-use crate::pool::source::Slab;
+use crate::pool::provider::Slab;
 use crate::pool::state::State;
 
-/// What goes back to the source: addresses that nothing leads to any more, then memory.
+/// What goes back to the provider: addresses that nothing leads to any more, then memory.
 #[derive(Default)]
 pub(crate) struct Leaving {
     pub addresses: Vec<Slab>,
@@ -34,14 +34,14 @@ impl State {
             true => ALIAS_RATIO.saturating_mul(self.stats.figures.reserved),
             false => 0,
         };
-        self.lending.expired(&mut self.store, most)
+        self.table.expired(&mut self.store, most)
     }
 
     /// The old addresses that are kept for plans, which end.
     pub fn give_up_plans(&mut self) -> Vec<Slab> {
-        match self.lending.old.kept_bytes() {
+        match self.table.old.kept_bytes() {
             0 => Vec::new(),
-            _ => self.lending.expired(&mut self.store, 0),
+            _ => self.table.expired(&mut self.store, 0),
         }
     }
 
@@ -71,14 +71,14 @@ impl State {
         if !out.slabs.is_empty() {
             // Records name addresses there. Without them nothing wants old ones, for which whoever begins
             // anew would only lose what it has by then.
-            self.lending.forget_tracks(&mut self.store);
+            self.table.forget_replay(&mut self.store);
             self.budget.shrank();
             out.addresses.append(&mut self.expired());
         }
         out
     }
 
-    /// The slabs of [`State::leave`] have reached the source.
+    /// The slabs of [`State::leave`] have reached the provider.
     pub fn left(&mut self, slabs: &[Slab]) {
         for slab in slabs {
             self.leaving -= slab.bytes;
@@ -90,7 +90,7 @@ impl State {
         self.stats.figures.reserved - self.leaving
     }
 
-    /// Idle slabs worth giving up: for `short` more bytes under the maximum, else all, for a source
+    /// Idle slabs worth giving up: for `short` more bytes under the maximum, else all, for a provider
     /// that has run dry.
     pub(super) fn release_idle(&mut self, short: Option<u64>) -> Leaving {
         let Some(floor) = short else {

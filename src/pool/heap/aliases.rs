@@ -4,7 +4,7 @@
 //! nothing uses it, except that records and plans name addresses of their time: as long as there are
 //! any, all of them stay and lead where they led. No address means two pages meanwhile.
 
-use crate::pool::source::Slab;
+use crate::pool::provider::Slab;
 use crate::timeline::Frontier;
 use std::collections::BTreeMap;
 

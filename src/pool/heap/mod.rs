@@ -11,8 +11,8 @@ pub(crate) mod size_map;
 use crate::pool::heap::index::Index;
 use crate::pool::heap::segments::{HELD, NIL, Offsets, Place, Run, Seg, SegId, SlabEntry};
 use crate::pool::host_wait::Leavable;
+use crate::pool::provider::Slab;
 use crate::pool::request::{Block, Order};
-use crate::pool::source::Slab;
 use crate::timeline::Frontier;
 use std::collections::BTreeSet;
 
@@ -97,7 +97,7 @@ impl Store {
         self.offsets.slabs().map(|entry| entry.free_bytes).sum()
     }
 
-    /// What nothing uses and could go back to the source, by how many bytes could. Looked for: it is
+    /// What nothing uses and could go back to the provider, by how many bytes could. Looked for: it is
     /// seldom asked, and to keep it up to date would cost every allocation.
     pub fn idle(&self) -> BTreeSet<(u64, SegId)> {
         let offsets = &self.offsets;
@@ -282,7 +282,7 @@ impl Store {
         out
     }
 
-    /// Frees the live block that starts at `addr`, which no stash holds any more.
+    /// Frees the live block that starts at `addr`, which no cache holds any more.
     pub fn free(&mut self, addr: u64, death: Frontier) -> Option<Block> {
         let (block, _) = self
             .live_around(addr)
@@ -291,14 +291,14 @@ impl Store {
         Some(block)
     }
 
-    /// Frees a live segment, which no stash holds any more.
+    /// Frees a live segment, which no cache holds any more.
     pub fn free_at(&mut self, id: SegId, mut death: Frontier) {
         death.prune();
         self.offsets.free(id, death);
         self.file(id);
     }
 
-    /// The live block that holds `addr`, and the stash that it is lent to or [`NIL`].
+    /// The live block that holds `addr`, and the cache that it is lent to or [`NIL`].
     pub fn live_around(&self, addr: u64) -> Option<(Block, u32)> {
         let (id, requested, lent) = self.offsets.live_around(addr)?;
         if lent == HELD {

@@ -6,13 +6,13 @@
 //! page's size. Knows nothing of sizes wanted, order or policy.
 
 use crate::pool::heap::radix::Starts;
-use crate::pool::source::Slab;
+use crate::pool::provider::Slab;
 use crate::timeline::Frontier;
 use std::collections::BTreeMap;
 
 pub(crate) type SegId = u32;
 pub(crate) const NIL: u32 = u32::MAX;
-/// In the place of a stash, of a live segment that is no block.
+/// In the place of a cache, of a live segment that is no block.
 pub(crate) const HELD: u32 = u32::MAX - 1;
 
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(crate) enum State {
     Vacant,
     Live {
         requested: u64,
-        /// The stash that it is lent to, as the pool numbers them, or [`NIL`]. That one then knows
+        /// The cache that it is lent to, as the pool numbers them, or [`NIL`]. That one then knows
         /// what was requested, and whether the block is live at all.
         lent: u32,
     },
@@ -435,7 +435,7 @@ impl Offsets {
         }
     }
 
-    /// The live segment that holds `addr`, what was requested of it, and the stash it is lent to.
+    /// The live segment that holds `addr`, what was requested of it, and the cache it is lent to.
     pub fn live_around(&self, addr: u64) -> Option<(SegId, u64, u32)> {
         let id = self.live.get(addr).or_else(|| self.live.before(addr))?;
         match self.seg(id).state {
@@ -446,7 +446,7 @@ impl Offsets {
         }
     }
 
-    /// Notes what was requested of a live block, and the stash it is lent to.
+    /// Notes what was requested of a live block, and the cache it is lent to.
     pub fn set_live(&mut self, id: SegId, requested: u64, lent: u32) {
         self.seg_mut(id).state = State::Live { requested, lent };
     }
