@@ -19,7 +19,7 @@
 //! | replay state of a stream in a pool | entered by | left by |
 //! |---|---|---|
 //! | none | the start; the end of a trace or a plan | a miss, unless the backoff waits |
-//! | tracing | a miss | a plan; few misses; a length limit; a long iteration that is not begun again |
+//! | tracing | a miss | a plan; few misses; a length limit; a long iteration that left nothing live and is not begun again |
 //! | planning | the first request of an iteration again, or a host wait before it | the plan, or its failure |
 //! | replaying | the memory of the whole iteration is free for it | another request; a want of memory |
 //!

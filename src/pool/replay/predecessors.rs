@@ -41,6 +41,13 @@ impl LastUses {
         found: &mut Vec<(u32, u32)>,
         unused: &mut Vec<(Slab, u32)>,
     ) {
+        if let Some((end, other)) = self.0.get_mut(&slab.base)
+            && *end == slab.end()
+        {
+            // Mostly: a block of that size again.
+            found.push((block, std::mem::replace(other, block)));
+            return;
+        }
         let mut skip = |base, end: u64| {
             let bytes = end - base;
             unused.push((Slab { base, bytes }, block));

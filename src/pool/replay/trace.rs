@@ -101,7 +101,7 @@ pub(crate) struct Trace {
     freed: bool,
     /// The stream is where it was at this anchor.
     repeated: Option<Anchor>,
-    /// A long iteration was not begun again.
+    /// A long iteration that left nothing live was not begun again.
     failed: bool,
     /// Where the iteration of all streams began, if no earlier block was freed since.
     iteration: Option<Anchor>,
@@ -217,7 +217,9 @@ impl Trace {
         if self.blocks[anchor.block].requested == requested {
             return true;
         }
-        self.failed |= self.blocks.len() - anchor.block >= MIN_FAILED_ALLOCATIONS;
+        let is_long = self.blocks.len() - anchor.block >= MIN_FAILED_ALLOCATIONS;
+        // Iterations within others come back to live blocks, and may belong to one that does repeat.
+        self.failed |= is_long && self.live == 0;
         let here = self.here();
         if let Some(last) = self.anchors.last_mut() {
             *last = here;
