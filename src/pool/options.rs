@@ -52,9 +52,9 @@ pub(crate) const MIN_TRACE_ALLOCATIONS: usize = 1 << 10;
 /// Operations of an allocation trace: its memory is bounded.
 pub(crate) const MAX_TRACE_OPS: usize = 1 << 17;
 
-/// Allocations of an iteration that ends its trace if it is not begun again: shorter ones cost little, and
-/// longer ones begin and end with them.
-pub(crate) const MIN_FAILED_ALLOCATIONS: usize = 256;
+/// Allocations of a long iteration. One that is not begun again ends its trace, and as many that a plan served
+/// end the backoff: shorter iterations come again by chance, and cost little.
+pub(crate) const LONG_ITERATION_ALLOCATIONS: usize = 256;
 
 /// Misses that pass untraced after a failure, for each allocation that it cost: 8, and eight times as many with
 /// each failure in a row, up to this many times.

@@ -410,7 +410,7 @@ fn who_seldom_misses_is_seldom_watched() {
             let freed = freed.map_or_else(|| pool.release(block.addr, lane.tip()), Ok);
             assert_eq!(freed, Ok(block));
         }
-        watched.push(cache.lock().record(pool.key()).is_some());
+        watched.push(cache.lock().trace(pool.key()).is_some());
     }
     assert!((1000..1050).contains(&misses), "{misses}");
     let last = &watched[500..];

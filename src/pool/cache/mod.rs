@@ -148,7 +148,7 @@ pub(crate) struct Cache {
     pub oldest: u64,
     pub hits: u64,
     pub frees: u64,
-    replay: Option<Box<Replay>>,
+    replay: Option<Replay>,
     /// The traces of the pool; none without replay.
     traces: Option<LiveTraces>,
     /// Misses of traces that came to nothing, until the backoff counts them.
@@ -427,7 +427,7 @@ impl Inner {
                 if !backoff.waits() {
                     self.traces = self.traces % (FREE_TRACED - 1) + 1;
                     let trace = Trace::new(self.traces, traces);
-                    cache.set_replay(Some(Replay::Tracing(trace)));
+                    cache.set_replay(Some(Replay::Tracing(Box::new(trace))));
                 }
             }
             cache.trace(&mut self.entries[id as usize], block, true);
@@ -464,7 +464,7 @@ impl Inner {
         let entry = &mut self.entries[id as usize];
         if let Some(cache) = &mut self.caches[entry.cache as usize] {
             cache.live -= lent.bytes;
-            if let Some(Replay::Tracing(trace)) = cache.replay.as_deref_mut()
+            if let Some(Replay::Tracing(trace)) = cache.replay.as_mut()
                 && entry.trace == trace.number
             {
                 if trace.ends_all() {

@@ -15,7 +15,7 @@ impl StreamCache {
     /// The pools that could make a replay plan of what the lane did.
     pub fn replayable(&self) -> Vec<PoolKey> {
         let inner = self.inner.lock();
-        let is_due = |cache: &&Cache| match cache.replay.as_deref() {
+        let is_due = |cache: &&Cache| match cache.replay.as_ref() {
             Some(Replay::Tracing(trace)) => {
                 trace.is_repeated() || trace.shared() > 0 && trace.is_at_rest()
             }
@@ -32,14 +32,14 @@ impl Cache {
             Some(_) => PoolKey::NONE,
             None => self.key,
         };
-        self.replay = replay.map(Box::new);
+        self.replay = replay;
     }
 
     /// Adds to the trace, if there is one, that a block is live now.
     #[cold]
     #[inline(never)]
     pub(super) fn trace(&mut self, entry: &mut Entry, block: &Block, missed: bool) {
-        let Some(Replay::Tracing(trace)) = self.replay.as_deref_mut() else {
+        let Some(Replay::Tracing(trace)) = self.replay.as_mut() else {
             return;
         };
         entry.nth = trace.allocate(block, missed);
@@ -51,7 +51,7 @@ impl Cache {
     }
 
     fn participant(&self) -> Option<&Participant> {
-        match self.replay.as_deref()? {
+        match self.replay.as_ref()? {
             Replay::Replaying(participant) => Some(participant),
             Replay::Tracing(_) | Replay::Planning { .. } => None,
         }
@@ -65,7 +65,8 @@ impl Inner {
     pub(super) fn alloc_replayed(&mut self, key: PoolKey, requested: u64) -> Taken<Block> {
         let at = self.at(key).ok_or(Miss::NoBlock)?;
         let cache = self.caches[at].as_mut().ok_or(Miss::NoBlock)?;
-        match cache.replay.as_deref_mut() {
+        // Where the lane begins again, the pool makes a plan of what it did, or of what all streams did.
+        let is_pools = match cache.replay.as_mut() {
             Some(Replay::Replaying(own)) => {
                 let served = own.plan.lock().allocate(own.index, requested, None);
                 // The pool asks again, with the request's order.
@@ -77,15 +78,13 @@ impl Inner {
             }
             Some(Replay::Planning { touched }) => {
                 *touched = true;
-                return Err(Miss::NoBlock);
+                true
             }
-            Some(Replay::Tracing(trace)) => {
-                if trace.begins_again(requested) || trace.is_ended() {
-                    // The pool makes a plan of it, or of what all streams did.
-                    return Err(Miss::NoBlock);
-                }
-            }
-            None => {}
+            Some(Replay::Tracing(trace)) => trace.begins_again(requested) || trace.is_ended(),
+            None => false,
+        };
+        if is_pools {
+            return Err(Miss::NoBlock);
         }
         let bytes = round(requested, cache.min_align).ok_or(Miss::NoBlock)?;
         let sizes = (bytes, requested);
@@ -106,7 +105,7 @@ impl Inner {
         }
         let cache = self.caches[entry.cache as usize].as_mut()?;
         if entry.trace != FREE_TRACED {
-            match cache.replay.as_deref_mut() {
+            match cache.replay.as_mut() {
                 Some(Replay::Tracing(trace)) => {
                     let own = entry.trace == trace.number;
                     if own && trace.ends_all() {
@@ -161,14 +160,14 @@ impl Inner {
     }
 
     pub fn trace(&self, key: PoolKey) -> Option<&Trace> {
-        match self.cache(key)?.replay.as_deref()? {
+        match self.cache(key)?.replay.as_ref()? {
             Replay::Tracing(trace) => Some(trace),
             Replay::Planning { .. } | Replay::Replaying(_) => None,
         }
     }
 
     pub fn trace_mut(&mut self, key: PoolKey) -> Option<&mut Trace> {
-        match self.cache_mut(key)?.replay.as_deref_mut()? {
+        match self.cache_mut(key)?.replay.as_mut()? {
             Replay::Tracing(trace) => Some(trace),
             Replay::Planning { .. } | Replay::Replaying(_) => None,
         }
@@ -194,7 +193,7 @@ impl Inner {
             return false;
         };
         let untouched = matches!(
-            cache.replay.as_deref(),
+            cache.replay.as_ref(),
             Some(Replay::Planning { touched: false })
         );
         cache.set_replay(untouched.then_some(Replay::Replaying(participant)));

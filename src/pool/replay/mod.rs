@@ -42,7 +42,7 @@ pub(crate) use trace::{Iteration, LiveTraces, Start, Trace, is_shared};
 /// The replay state of a stream in a pool.
 #[derive(Debug)]
 pub(crate) enum Replay {
-    Tracing(Trace),
+    Tracing(Box<Trace>),
     /// The pool makes a plan; whether the stream did anything meanwhile.
     Planning {
         touched: bool,

@@ -1,8 +1,8 @@
 //! Allocation traces: what a stream asked of a pool, in order, and what it got.
 
 use crate::pool::options::{
-    MAX_HITS_PER_MISS, MAX_OPS_PER_MISS, MAX_TRACE_OPS, MIN_FAILED_ALLOCATIONS, MIN_REPLAY_MISSES,
-    MIN_SHARED_ALLOCATIONS, MIN_TRACE_ALLOCATIONS,
+    LONG_ITERATION_ALLOCATIONS, MAX_HITS_PER_MISS, MAX_OPS_PER_MISS, MAX_TRACE_OPS,
+    MIN_REPLAY_MISSES, MIN_SHARED_ALLOCATIONS, MIN_TRACE_ALLOCATIONS,
 };
 use crate::pool::request::Block;
 use crate::timeline::sync::{AtomicU64, Ordering};
@@ -217,7 +217,7 @@ impl Trace {
         if self.blocks[anchor.block].requested == requested {
             return true;
         }
-        let is_long = self.blocks.len() - anchor.block >= MIN_FAILED_ALLOCATIONS;
+        let is_long = self.blocks.len() - anchor.block >= LONG_ITERATION_ALLOCATIONS;
         // Iterations within others come back to live blocks, and may belong to one that does repeat.
         self.failed |= is_long && self.live == 0;
         let here = self.here();

@@ -9,6 +9,7 @@ use crate::pool::cache::table::{CacheTable, Owner, put_back};
 use crate::pool::cache::{Miss, StreamCache};
 use crate::pool::heap::Store;
 use crate::pool::heap::segments::{NIL, SegId};
+use crate::pool::options::LONG_ITERATION_ALLOCATIONS;
 use crate::pool::provider::Slab;
 use crate::pool::replay::{
     Held, Iteration, LastUse, NEVER, Participant, Plan, SharedPlan, Start, extent, is_shared,
@@ -338,9 +339,10 @@ impl CacheTable {
         }
         self.usage.detach_plan(&plan);
         let plan = plan.lock();
-        match plan.has_served() {
-            true => self.backoff.succeeded(),
-            false => self.backoff.failed(plan.blocks.len() as u64),
+        if !plan.has_served() {
+            self.backoff.failed(plan.blocks.len() as u64);
+        } else if plan.served.replayed >= LONG_ITERATION_ALLOCATIONS as u64 {
+            self.backoff.succeeded();
         }
         self.served += plan.served;
         let map = self.last_uses(&plan);
