@@ -1,16 +1,16 @@
-//! Faults and ends: sources that fail, pools that close, requests that make no sense.
+//! Faults and ends: providers that fail, pools that close, requests that make no sense.
 
 use std::sync::Arc;
-use ur::pool::oracle::{FakeSource, Rng};
+use ur::pool::oracle::{FakeProvider, Rng};
 use ur::pool::*;
 use ur::timeline::{Frontier, Lane};
 
-type TestPool = Pool<Arc<FakeSource>>;
+type TestPool = Pool<Arc<FakeProvider>>;
 
-fn make(source: FakeSource, config: Config) -> (Arc<FakeSource>, TestPool) {
-    let source = Arc::new(source);
+fn make(provider: FakeProvider, config: Config) -> (Arc<FakeProvider>, TestPool) {
+    let provider = Arc::new(provider);
     let pool = Pool::new(
-        Arc::clone(&source),
+        Arc::clone(&provider),
         Config {
             min_align: 64,
             options: Options {
@@ -21,7 +21,7 @@ fn make(source: FakeSource, config: Config) -> (Arc<FakeSource>, TestPool) {
             ..config
         },
     );
-    (source, pool)
+    (provider, pool)
 }
 
 fn small() -> Config {
@@ -37,7 +37,7 @@ fn request(bytes: u64, order: Order<'_>) -> Request<'_> {
         align: 0,
         order,
         may_wait: true,
-        story: None,
+        decision: None,
     }
 }
 
@@ -54,7 +54,7 @@ fn busy() -> Lane {
 }
 
 /// Allocates and frees on two lanes so that growth, reuse and trims all happen; returns the errors.
-fn scripted(pool: &TestPool, source: &FakeSource) -> Vec<PoolError> {
+fn scripted(pool: &TestPool, provider: &FakeProvider) -> Vec<PoolError> {
     let mut lanes = [busy(), busy()];
     let mut rng = Rng::new(7);
     let mut live = Vec::new();
@@ -84,7 +84,7 @@ fn scripted(pool: &TestPool, source: &FakeSource) -> Vec<PoolError> {
             pool.trim(4096);
         }
         let figures = pool.figures();
-        assert_eq!(figures.reserved, source.bytes_out());
+        assert_eq!(figures.reserved, provider.bytes_out());
         assert_eq!(
             figures.used,
             live.iter().map(|block| block.bytes).sum::<u64>()
@@ -101,25 +101,25 @@ fn scripted(pool: &TestPool, source: &FakeSource) -> Vec<PoolError> {
         .for_each(|lane| lane.frontier().mark_complete());
     pool.close();
     assert!(pool.is_drained());
-    assert_eq!((source.bytes_out(), source.wrong()), (0, vec![]));
+    assert_eq!((provider.bytes_out(), provider.wrong()), (0, vec![]));
     let counters = pool.counters();
     assert_eq!(counters.grown_bytes, counters.trimmed_bytes);
-    assert!(source.page().is_some() || counters.growths == counters.trims);
+    assert!(provider.page().is_some() || counters.growths == counters.trims);
     errors
 }
 
 #[test]
 fn gathering_fails_at_every_call_in_turn() {
-    let (source, pool) = make(FakeSource::paged(256), small());
-    assert_eq!(scripted(&pool, &source), []);
-    let calls = source.calls();
-    assert!(pool.counters().gathers > 5, "{:?}", pool.counters());
+    let (provider, pool) = make(FakeProvider::paged(256), small());
+    assert_eq!(scripted(&pool, &provider), []);
+    let calls = provider.calls();
+    assert!(pool.counters().compactions > 5, "{:?}", pool.counters());
     for nth in 0..calls {
-        for error in [SourceError::OutOfMemory, SourceError::Other(-997)] {
-            let (source, pool) = make(FakeSource::paged(256), small());
-            source.fail_at(nth, error);
-            let failed = scripted(&pool, &source);
-            let one = failed.is_empty() || failed == [PoolError::Source(error)];
+        for error in [ProviderError::OutOfMemory, ProviderError::Other(-997)] {
+            let (provider, pool) = make(FakeProvider::paged(256), small());
+            provider.fail_at(nth, error);
+            let failed = scripted(&pool, &provider);
+            let one = failed.is_empty() || failed == [PoolError::Provider(error)];
             assert!(one, "call {nth}: {failed:?}");
         }
     }
@@ -131,7 +131,7 @@ fn what_could_not_be_gathered_is_where_it_was_as_it_died() {
         max_bytes: Some(6 * 256),
         ..small()
     };
-    let (source, pool) = make(FakeSource::paged(256), config);
+    let (provider, pool) = make(FakeProvider::paged(256), config);
     let (lane, other) = (busy(), busy());
     let on = |lane, bytes| {
         pool.acquire(&Request {
@@ -143,10 +143,10 @@ fn what_could_not_be_gathered_is_where_it_was_as_it_died() {
     for block in [blocks[0], blocks[2]] {
         assert_eq!(pool.release(block.addr, lane.tip()), Ok(block));
     }
-    source.fail_at(0, SourceError::OutOfMemory);
+    provider.fail_at(0, ProviderError::OutOfMemory);
     let grown = on(&lane, 512).expect("there is room to grow").block();
     assert_eq!(
-        (pool.counters().gathers, pool.figures().reserved),
+        (pool.counters().compactions, pool.figures().reserved),
         (0, 6 * 256)
     );
     assert_eq!(on(&other, 256), Err(PoolError::Exhausted { need: 256 }));
@@ -154,7 +154,7 @@ fn what_could_not_be_gathered_is_where_it_was_as_it_died() {
     assert_eq!(pool.release(grown.addr, Frontier::new()), Ok(grown));
     assert!(on(&lane, 1024).is_ok());
     assert_eq!(
-        (pool.counters().gathers, pool.figures().reserved),
+        (pool.counters().compactions, pool.figures().reserved),
         (1, 6 * 256)
     );
 }
@@ -166,24 +166,24 @@ fn the_source_fails_at_every_call_in_turn() {
             chunk_bytes,
             ..Config::default()
         };
-        let (source, pool) = make(FakeSource::new(64), config);
-        assert_eq!(scripted(&pool, &source), []);
-        let calls = source.calls();
+        let (provider, pool) = make(FakeProvider::new(64), config);
+        assert_eq!(scripted(&pool, &provider), []);
+        let calls = provider.calls();
         assert!(calls > 5, "the script grows too seldom to mean anything");
         for nth in 0..calls {
-            for error in [SourceError::OutOfHostMemory, SourceError::Other(-997)] {
-                let (source, pool) = make(FakeSource::new(64), config);
-                source.fail_at(nth, error);
+            for error in [ProviderError::OutOfHostMemory, ProviderError::Other(-997)] {
+                let (provider, pool) = make(FakeProvider::new(64), config);
+                provider.fail_at(nth, error);
                 assert_eq!(
-                    scripted(&pool, &source),
-                    [PoolError::Source(error)],
+                    scripted(&pool, &provider),
+                    [PoolError::Provider(error)],
                     "call {nth}"
                 );
             }
             // One refusal of memory is survived: asking for less is another call.
-            let (source, pool) = make(FakeSource::new(64), config);
-            source.fail_at(nth, SourceError::OutOfMemory);
-            assert_eq!(scripted(&pool, &source), [], "call {nth}");
+            let (provider, pool) = make(FakeProvider::new(64), config);
+            provider.fail_at(nth, ProviderError::OutOfMemory);
+            assert_eq!(scripted(&pool, &provider), [], "call {nth}");
         }
     }
 }
@@ -191,37 +191,40 @@ fn the_source_fails_at_every_call_in_turn() {
 #[test]
 fn a_dry_source_is_survived_as_a_maximum_is() {
     for capacity in (2048..16384).step_by(512) {
-        let (source, pool) = make(
-            FakeSource::new(64),
+        let (provider, pool) = make(
+            FakeProvider::new(64),
             Config {
                 chunk_bytes: 4096,
                 ..small()
             },
         );
-        source.set_capacity(Some(capacity));
-        for error in scripted(&pool, &source) {
-            assert_eq!(error, PoolError::Source(SourceError::OutOfMemory));
+        provider.set_capacity(Some(capacity));
+        for error in scripted(&pool, &provider) {
+            assert_eq!(error, PoolError::Provider(ProviderError::OutOfMemory));
         }
     }
 }
 
 #[test]
 fn a_dry_source_makes_pending_frees_serve() {
-    let (source, pool) = make(FakeSource::new(64), small());
-    source.set_capacity(Some(128));
+    let (provider, pool) = make(FakeProvider::new(64), small());
+    provider.set_capacity(Some(128));
     let (owner, other) = (busy(), busy());
     let block = pool
         .acquire(&request(128, Order::Lane(&owner)))
         .expect("fits")
         .block();
     let refused = pool.acquire(&request(64, Order::Lane(&other)));
-    assert_eq!(refused, Err(PoolError::Source(SourceError::OutOfMemory)));
+    assert_eq!(
+        refused,
+        Err(PoolError::Provider(ProviderError::OutOfMemory))
+    );
     pool.release(block.addr, owner.tip()).expect("live");
     let mut nowait = request(64, Order::Lane(&other));
     nowait.may_wait = false;
     assert_eq!(
         pool.acquire(&nowait),
-        Err(PoolError::Source(SourceError::OutOfMemory))
+        Err(PoolError::Provider(ProviderError::OutOfMemory))
     );
     let after = pool
         .acquire(&request(64, Order::Lane(&other)))
@@ -232,8 +235,8 @@ fn a_dry_source_makes_pending_frees_serve() {
 
 #[test]
 fn idle_slabs_go_back_before_a_dry_source_is_an_error() {
-    let (source, pool) = make(FakeSource::new(64), small());
-    source.set_capacity(Some(256));
+    let (provider, pool) = make(FakeProvider::new(64), small());
+    provider.set_capacity(Some(256));
     let blocks = [
         sync(&pool, 128).expect("fits"),
         sync(&pool, 128).expect("fits"),
@@ -248,7 +251,7 @@ fn idle_slabs_go_back_before_a_dry_source_is_an_error() {
 #[test]
 fn pending_slabs_can_be_waited_for_by_the_host() {
     let (_, pool) = make(
-        FakeSource::new(64),
+        FakeProvider::new(64),
         Config {
             max_bytes: Some(256),
             ..small()
@@ -270,7 +273,7 @@ fn pending_slabs_can_be_waited_for_by_the_host() {
 fn the_host_waits_for_no_more_than_makes_room() {
     let make = |waits| {
         make(
-            FakeSource::new(64),
+            FakeProvider::new(64),
             Config {
                 max_bytes: Some(256),
                 waits,
@@ -312,7 +315,7 @@ fn the_host_waits_for_no_more_than_makes_room() {
 
 #[test]
 fn requests_that_make_no_sense_change_nothing() {
-    let (source, pool) = make(FakeSource::new(64), small());
+    let (provider, pool) = make(FakeProvider::new(64), small());
     let odd = |bytes, align| {
         pool.acquire(&Request {
             align,
@@ -325,17 +328,17 @@ fn requests_that_make_no_sense_change_nothing() {
     assert_eq!(odd(1 << 63, 1 << 63), Err(PoolError::InvalidAlignment));
     assert_eq!(
         odd(1 << 62, 0),
-        Err(PoolError::Source(SourceError::OutOfMemory))
+        Err(PoolError::Provider(ProviderError::OutOfMemory))
     );
     assert_eq!(
-        (source.bytes_out(), pool.figures()),
+        (provider.bytes_out(), pool.figures()),
         (0, Figures::default())
     );
 }
 
 #[test]
 fn only_the_start_of_a_live_block_can_be_released() {
-    let (_, pool) = make(FakeSource::new(64), small());
+    let (_, pool) = make(FakeProvider::new(64), small());
     let block = sync(&pool, 100).expect("fits");
     assert_eq!((block.bytes, block.requested), (128, 100));
     for addr in [0, block.addr - 1, block.addr + 1, block.addr + 64, u64::MAX] {
@@ -357,7 +360,7 @@ fn only_the_start_of_a_live_block_can_be_released() {
 
 #[test]
 fn highs_are_reset_to_what_is_current() {
-    let (_, pool) = make(FakeSource::new(64), small());
+    let (_, pool) = make(FakeProvider::new(64), small());
     let blocks = [64, 128].map(|bytes| sync(&pool, bytes).expect("fits"));
     pool.release(blocks[1].addr, Frontier::new()).expect("live");
     let high = Figures {
@@ -390,39 +393,39 @@ fn highs_are_reset_to_what_is_current() {
 
 #[test]
 fn a_closed_pool_drains_as_deaths_are_observed() {
-    let (source, pool) = make(FakeSource::new(64), small());
+    let (provider, pool) = make(FakeProvider::new(64), small());
     let lane = busy();
     let [idle, dying, live] = [64, 128, 256].map(|bytes| sync(&pool, bytes).expect("fits"));
     pool.release(idle.addr, Frontier::new()).expect("live");
     pool.release(dying.addr, lane.tip()).expect("live");
     pool.close();
-    assert_eq!(source.bytes_out(), 384);
+    assert_eq!(provider.bytes_out(), 384);
     assert_eq!(sync(&pool, 64), Err(PoolError::Closed));
     lane.clock().raise(1);
     pool.settle();
-    assert_eq!(source.bytes_out(), 256);
+    assert_eq!(provider.bytes_out(), 256);
     assert!(!pool.is_drained());
     assert_eq!(pool.lookup(live.addr), Some(live));
     pool.release(live.addr, lane.tip()).expect("live");
     assert!(pool.is_drained());
-    assert_eq!(source.bytes_out(), 0);
+    assert_eq!(provider.bytes_out(), 0);
 }
 
 #[test]
 fn a_dropped_pool_keeps_its_hands_off_what_is_in_use() {
-    let (source, pool) = make(FakeSource::new(64), small());
+    let (provider, pool) = make(FakeProvider::new(64), small());
     let lane = busy();
     let [idle, dying, _live] = [64, 128, 256].map(|bytes| sync(&pool, bytes).expect("fits"));
     pool.release(idle.addr, Frontier::new()).expect("live");
     pool.release(dying.addr, lane.tip()).expect("live");
     drop(pool);
-    assert_eq!(source.bytes_out(), 128 + 256);
+    assert_eq!(provider.bytes_out(), 128 + 256);
 }
 
 #[test]
 fn a_source_that_breaks_its_promises_is_coped_with() {
     // Bases one byte off: every slab loses a unit, and alignment needs padding.
-    let (source, pool) = make(FakeSource::skewed(4096, 1), small());
+    let (provider, pool) = make(FakeProvider::skewed(4096, 1), small());
     for align in [0, 64, 4096, 1 << 16] {
         let block = pool.acquire(&Request {
             align,
@@ -433,15 +436,15 @@ fn a_source_that_breaks_its_promises_is_coped_with() {
         pool.release(block.addr, Frontier::new()).expect("live");
     }
     pool.close();
-    assert_eq!((pool.is_drained(), source.bytes_out()), (true, 0));
+    assert_eq!((pool.is_drained(), provider.bytes_out()), (true, 0));
 }
 
 /// Gives so many quarters of what it is asked for.
 #[derive(Debug)]
-struct Quarters(FakeSource, u64);
+struct Quarters(FakeProvider, u64);
 
-impl Source for Quarters {
-    fn acquire(&self, bytes: u64) -> Result<Slab, SourceError> {
+impl SlabProvider for Quarters {
+    fn acquire(&self, bytes: u64) -> Result<Slab, ProviderError> {
         self.0.acquire(bytes / 4 * self.1)
     }
     fn release(&self, slab: Slab) {
@@ -460,16 +463,16 @@ fn a_slab_of_the_wrong_size_is_handed_back() {
         ..small()
     };
     for quarters in [2, 5] {
-        let pool = Pool::new(Quarters(FakeSource::new(64), quarters), config);
+        let pool = Pool::new(Quarters(FakeProvider::new(64), quarters), config);
         let answer = pool.acquire(&request(4096, Order::Sync));
-        assert_eq!(answer, Err(PoolError::Source(SourceError::OutOfMemory)));
+        assert_eq!(answer, Err(PoolError::Provider(ProviderError::OutOfMemory)));
         assert_eq!(
-            (pool.source().0.bytes_out(), pool.figures().reserved),
+            (pool.provider().0.bytes_out(), pool.figures().reserved),
             (0, 0)
         );
     }
     // More than asked for, within the maximum, is welcome.
-    let pool = Pool::new(Quarters(FakeSource::new(64), 5), config);
+    let pool = Pool::new(Quarters(FakeProvider::new(64), 5), config);
     assert!(pool.acquire(&request(2048, Order::Sync)).is_ok());
     assert_eq!(pool.figures().reserved, 2560);
 }
@@ -482,12 +485,12 @@ fn memory_of_the_users_own_is_a_source_of_one_slab() {
         chunk_bytes: 1000,
         ..Config::default()
     };
-    let (source, pool) = make(FakeSource::new(1), config);
+    let (provider, pool) = make(FakeProvider::new(1), config);
     let block = sync(&pool, 500).expect("fits");
-    assert_eq!((source.calls(), pool.figures().reserved), (1, 1000));
+    assert_eq!((provider.calls(), pool.figures().reserved), (1, 1000));
     assert!(sync(&pool, 400).is_ok());
     assert_eq!(sync(&pool, 400), Err(PoolError::Exhausted { need: 448 }));
     pool.release(block.addr, Frontier::new()).expect("live");
     assert!(sync(&pool, 400).is_ok());
-    assert_eq!(source.calls(), 1);
+    assert_eq!(provider.calls(), 1);
 }

@@ -29,8 +29,8 @@ impl Line {
     }
 }
 
-impl Source for Line {
-    fn acquire(&self, bytes: u64) -> Result<Slab, SourceError> {
+impl SlabProvider for Line {
+    fn acquire(&self, bytes: u64) -> Result<Slab, ProviderError> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let base = self.next.fetch_add(bytes, Ordering::Relaxed);
         Ok(Slab { base, bytes })
@@ -65,33 +65,37 @@ fn pool(base: u64) -> Pool<Line> {
     Pool::new(Line::from(base), config)
 }
 
-fn alloc(pool: &Pool<Line>, order: Order<'_>, (bytes, align): (u64, u64)) -> (Block, Story) {
-    let story = std::cell::RefCell::default();
+fn alloc(
+    pool: &Pool<Line>,
+    order: Order<'_>,
+    (bytes, align): (u64, u64),
+) -> (Block, DecisionTrace) {
+    let decision = std::cell::RefCell::default();
     let request = Request {
         bytes,
         align,
         order,
         may_wait: false,
-        story: Some(&story),
+        decision: Some(&decision),
     };
     let block = pool.acquire(&request).expect("there is memory").block();
-    (block, story.into_inner())
+    (block, decision.into_inner())
 }
 
 #[test]
 fn memory_that_comes_for_a_request_is_its_block() {
     let pool = pool(16 * PAGE);
     for nth in 0..3 {
-        let (block, story) = alloc(&pool, Order::Sync, (PAGE, 0));
+        let (block, decision) = alloc(&pool, Order::Sync, (PAGE, 0));
         assert_eq!((block.addr, block.bytes), ((16 + nth) * PAGE, PAGE));
-        assert_eq!(story.reuse, Some(Reuse::Grown));
+        assert_eq!(decision.reuse, Some(Reuse::Grown));
         assert_eq!(pool.lookup(block.addr + PAGE - 1), Some(block));
     }
     let figures = pool.figures();
     assert_eq!((figures.reserved, figures.used), (3 * PAGE, 3 * PAGE));
     assert_eq!(pool.counters().grown, 3);
     // All is live, so that there is nothing whose completion could help.
-    assert_eq!(pool.source().asked(), (3, 0));
+    assert_eq!(pool.provider().asked(), (3, 0));
 }
 
 #[test]
@@ -103,7 +107,7 @@ fn completion_is_looked_for_while_something_pends() {
     // It died on a queue that this does not come after.
     let (other, _) = alloc(&pool, Order::Sync, (PAGE, 0));
     assert_ne!(other.addr, block.addr);
-    assert_eq!(pool.source().asked(), (2, 1));
+    assert_eq!(pool.provider().asked(), (2, 1));
 }
 
 #[test]

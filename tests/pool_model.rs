@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read as _;
 use std::sync::{Arc, Mutex};
-use ur::pool::oracle::FakeSource;
+use ur::pool::oracle::FakeProvider;
 use ur::pool::*;
 use ur::timeline::{Clock, Lane};
 
@@ -34,7 +34,7 @@ struct Device {
 }
 
 struct Modelled {
-    fake: FakeSource,
+    fake: FakeProvider,
     device: Mutex<Device>,
 }
 
@@ -46,7 +46,7 @@ impl Modelled {
     }
 }
 
-impl Source for Modelled {
+impl SlabProvider for Modelled {
     fn observes(&self) -> bool {
         true
     }
@@ -60,7 +60,7 @@ impl Source for Modelled {
         }
     }
 
-    fn acquire(&self, bytes: u64) -> Result<Slab, SourceError> {
+    fn acquire(&self, bytes: u64) -> Result<Slab, ProviderError> {
         self.fake.acquire(bytes)
     }
 
@@ -76,14 +76,14 @@ impl Source for Modelled {
         self.fake.largest_page()
     }
 
-    fn grow(&self, bytes: u64, page: u64, after: Option<u64>) -> Result<Slab, SourceError> {
+    fn grow(&self, bytes: u64, page: u64, after: Option<u64>) -> Result<Slab, ProviderError> {
         let before = self.fake.mapped();
         let grown = self.fake.grow(bytes, page, after);
         self.charge(before);
         grown
     }
 
-    fn compact(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, SourceError> {
+    fn compact(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, ProviderError> {
         let before = self.fake.mapped();
         let slab = self.fake.compact(pieces, fresh, page);
         self.charge(before);
@@ -125,8 +125,8 @@ fn multistream() -> Vec<Op> {
 /// Nanoseconds an operation, and bytes reserved beside bytes live at most. With `works`, a command follows each
 /// operation.
 fn run(ops: &[Op], options: Options, works: bool) -> (f64, f64) {
-    let source = Arc::new(Modelled {
-        fake: FakeSource::mixed(2 * MIB, 128 * MIB).leaving_mapped(),
+    let provider = Arc::new(Modelled {
+        fake: FakeProvider::mixed(2 * MIB, 128 * MIB).leaving_mapped(),
         device: Mutex::default(),
     });
     let config = Config {
@@ -134,34 +134,34 @@ fn run(ops: &[Op], options: Options, works: bool) -> (f64, f64) {
         options,
         ..Config::default()
     };
-    let pool = Pool::new(Arc::clone(&source), config);
+    let pool = Pool::new(Arc::clone(&provider), config);
     let mut queues = Vec::new();
     for _ in 0..4 {
         let mut lane = Lane::new();
         lane.advance();
         lane.clock().raise(lane.epoch());
-        source.device.lock().unwrap().lanes.push(Progress {
+        provider.device.lock().unwrap().lanes.push(Progress {
             clock: Arc::clone(lane.clock()),
             last: lane.epoch(),
             busy_until: 0.0,
         });
-        let stash = Stash::new(lane.clock(), &Arc::default());
-        queues.push((lane, stash));
+        let cache = StreamCache::new(lane.clock(), &Arc::default());
+        queues.push((lane, cache));
     }
     let (mut blocks, mut live, mut peak) = (HashMap::new(), 0, 0);
     for (made, id, bytes, queue) in ops {
-        let (lane, stash) = &mut queues[*queue];
+        let (lane, cache) = &mut queues[*queue];
         if *made {
-            let block = stash.alloc(pool.key(), *bytes).unwrap_or_else(|| {
-                source.device.lock().unwrap().now += MISS_US;
+            let block = cache.alloc(pool.key(), *bytes).unwrap_or_else(|| {
+                provider.device.lock().unwrap().now += MISS_US;
                 let request = Request {
                     bytes: *bytes,
                     align: 0,
                     order: Order::Lane(lane),
                     may_wait: true,
-                    story: None,
+                    decision: None,
                 };
-                let acquired = pool.acquire_on(stash, &request).expect("no limit");
+                let acquired = pool.acquire_on(cache, &request).expect("no limit");
                 assert!(acquired.wait().is_none(), "no wait unless asked for");
                 acquired.block()
             });
@@ -170,13 +170,13 @@ fn run(ops: &[Op], options: Options, works: bool) -> (f64, f64) {
             peak = peak.max(live);
         } else {
             let block = blocks.remove(id).expect("it was made");
-            if stash.free(block.addr, lane.epoch()).is_none() {
+            if cache.free(block.addr, lane.epoch()).is_none() {
                 let freed = pool.release(block.addr, lane.tip());
                 freed.expect("it is live");
             }
             live -= bytes;
         }
-        let mut device = source.device.lock().unwrap();
+        let mut device = provider.device.lock().unwrap();
         device.now += HIT_US;
         if works {
             lane.advance();
@@ -187,8 +187,8 @@ fn run(ops: &[Op], options: Options, works: bool) -> (f64, f64) {
             progress.busy_until = progress.busy_until.max(now) + COMMAND_US;
         }
     }
-    assert_eq!(source.fake.wrong(), [""; 0]);
-    let took = source.device.lock().unwrap().now * 1000.0 / ops.len() as f64;
+    assert_eq!(provider.fake.wrong(), [""; 0]);
+    let took = provider.device.lock().unwrap().now * 1000.0 / ops.len() as f64;
     (took, pool.figures().reserved_high as f64 / peak as f64)
 }
 

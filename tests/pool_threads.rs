@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use ur::pool::oracle::{FakeSource, Rng};
+use ur::pool::oracle::{FakeProvider, Rng};
 use ur::pool::*;
 use ur::timeline::{Frontier, Lane};
 
@@ -12,7 +12,7 @@ const THREADS: usize = 8;
 const MAX: u64 = 256 << 10;
 
 /// Who has what, kept beside the pool: live ranges of memory, and the deaths of those before them.
-/// By the numbers that the source gives to memory, which stay when its address changes.
+/// By the numbers that the provider gives to memory, which stay when its address changes.
 #[derive(Default)]
 struct Shadow {
     live: BTreeMap<u64, u64>,
@@ -60,35 +60,39 @@ impl Shadow {
     }
 }
 
-struct Stage {
-    pool: Pool<Arc<FakeSource>>,
+struct Setup {
+    pool: Pool<Arc<FakeProvider>>,
     shadow: Mutex<Shadow>,
     failed: AtomicU64,
     /// Whether lanes keep blocks to themselves.
-    stashes: bool,
+    caches: bool,
 }
 
-impl Stage {
+impl Setup {
     fn shadow(&self) -> std::sync::MutexGuard<'_, Shadow> {
         self.shadow.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn memory(&self, block: &Block) -> Vec<(u64, u64)> {
-        let source = self.pool.source();
-        source.memory_at(block.addr, block.addr + block.bytes)
+        let provider = self.pool.provider();
+        provider.memory_at(block.addr, block.addr + block.bytes)
     }
 
-    fn acquire(&self, stash: &Arc<Stash>, request: &Request<'_>) -> Result<Acquired, PoolError> {
-        if !self.stashes {
+    fn acquire(
+        &self,
+        cache: &Arc<StreamCache>,
+        request: &Request<'_>,
+    ) -> Result<Acquired, PoolError> {
+        if !self.caches {
             return self.pool.acquire(request);
         }
-        match stash.alloc(self.pool.key(), request.bytes) {
+        match cache.alloc(self.pool.key(), request.bytes) {
             Some(block) => Ok(Acquired::Ready(block)),
-            None => self.pool.acquire_on(stash, request),
+            None => self.pool.acquire_on(cache, request),
         }
     }
 
-    fn allocate(&self, lane: &mut Lane, stash: &Arc<Stash>, rng: &mut Rng) -> Option<Block> {
+    fn allocate(&self, lane: &mut Lane, cache: &Arc<StreamCache>, rng: &mut Rng) -> Option<Block> {
         let most = if rng.chance(5) { 32768 } else { 2048 };
         let bytes = 1 + rng.below(most);
         let order = Order::Lane(lane);
@@ -98,9 +102,9 @@ impl Stage {
             align: 0,
             order,
             may_wait,
-            story: None,
+            decision: None,
         };
-        match self.acquire(stash, &request) {
+        match self.acquire(cache, &request) {
             Ok(acquired) => {
                 acquired
                     .wait()
@@ -123,15 +127,15 @@ impl Stage {
         }
     }
 
-    fn free(&self, lane: &Lane, stash: &Stash, block: &Block) {
+    fn free(&self, lane: &Lane, cache: &StreamCache, block: &Block) {
         let death = lane.tip();
         // Before the pool knows, since another thread may have it at once.
         let memory = self.memory(block);
         let mut shadow = self.shadow();
         memory.iter().for_each(|part| shadow.leave(*part, &death));
         drop(shadow);
-        let alone = lane.tip_epoch().filter(|_| self.stashes);
-        let cached = alone.and_then(|epoch| stash.free(block.addr, epoch));
+        let alone = lane.tip_epoch().filter(|_| self.caches);
+        let cached = alone.and_then(|epoch| cache.free(block.addr, epoch));
         let freed = cached.map_or_else(|| self.pool.release(block.addr, death), Ok);
         assert_eq!(freed, Ok(*block));
     }
@@ -139,15 +143,15 @@ impl Stage {
 
 type Parcel = (Block, Frontier);
 
-fn work(stage: &Stage, seed: u64, to: &Sender<Parcel>, from: &Receiver<Parcel>, rounds: usize) {
+fn work(setup: &Setup, seed: u64, to: &Sender<Parcel>, from: &Receiver<Parcel>, rounds: usize) {
     let mut rng = Rng::new(seed);
     let mut lane = Lane::new();
-    let stash = Stash::new(lane.clock(), &Arc::default());
+    let cache = StreamCache::new(lane.clock(), &Arc::default());
     let mut held: Vec<Block> = Vec::new();
     for _ in 0..rounds {
         lane.advance();
         match rng.below(100) {
-            0..45 if held.len() < 24 => held.extend(stage.allocate(&mut lane, &stash, &mut rng)),
+            0..45 if held.len() < 24 => held.extend(setup.allocate(&mut lane, &cache, &mut rng)),
             45..60 if !held.is_empty() => {
                 let block = held.swap_remove(rng.below(held.len() as u64) as usize);
                 // A neighbour frees it, after what happened here.
@@ -156,58 +160,58 @@ fn work(stage: &Stage, seed: u64, to: &Sender<Parcel>, from: &Receiver<Parcel>, 
             60..64 => lane
                 .clock()
                 .raise(lane.epoch().saturating_sub(rng.below(20))),
-            64 => stage.pool.trim(rng.below(MAX)),
-            65 => stage.pool.settle(),
-            _ if !held.is_empty() => stage.free(&lane, &stash, &held.swap_remove(0)),
+            64 => setup.pool.trim(rng.below(MAX)),
+            65 => setup.pool.settle(),
+            _ if !held.is_empty() => setup.free(&lane, &cache, &held.swap_remove(0)),
             _ => {}
         }
         for (block, event) in from.try_iter() {
             lane.wait_for(&event);
-            stage.free(&lane, &stash, &block);
+            setup.free(&lane, &cache, &block);
         }
     }
     held.iter()
-        .for_each(|block| stage.free(&lane, &stash, block));
+        .for_each(|block| setup.free(&lane, &cache, block));
     lane.clock().raise(u64::MAX);
-    stash.retire();
+    cache.retire();
 }
 
 #[test]
 fn threads_share_a_pool_without_sharing_memory() {
-    share(false, FakeSource::new(4096));
+    share(false, FakeProvider::new(4096));
 }
 
 #[test]
 fn threads_that_keep_blocks_share_a_pool_without_sharing_memory() {
-    share(true, FakeSource::new(4096));
+    share(true, FakeProvider::new(4096));
 }
 
 #[test]
 fn threads_share_pages_that_move() {
     let gathers =
-        share(true, FakeSource::paged(1024)) + share(false, FakeSource::mixed(1024, 2048));
+        share(true, FakeProvider::paged(1024)) + share(false, FakeProvider::mixed(1024, 2048));
     assert!(gathers > 0);
 }
 
 /// Returns how often pages were gathered.
-fn share(stashes: bool, source: FakeSource) -> u64 {
+fn share(caches: bool, provider: FakeProvider) -> u64 {
     let rounds = if std::env::var_os("UR_LONG").is_some() {
         500_000
     } else {
         5_000
     };
-    let source = Arc::new(source);
+    let provider = Arc::new(provider);
     let config = Config {
         max_bytes: Some(MAX),
         chunk_bytes: 16384,
         release_threshold: MAX / 2,
         ..Config::default()
     };
-    let stage = Stage {
-        pool: Pool::new(Arc::clone(&source), config),
+    let setup = Setup {
+        pool: Pool::new(Arc::clone(&provider), config),
         shadow: Mutex::default(),
         failed: AtomicU64::new(0),
-        stashes,
+        caches,
     };
     let (mut to, mut from): (Vec<_>, Vec<_>) = (0..THREADS).map(|_| channel()).unzip();
     to.rotate_left(1);
@@ -217,15 +221,15 @@ fn share(stashes: bool, source: FakeSource) -> u64 {
             .zip(from.drain(..))
             .enumerate()
             .map(|(seed, (to, from))| {
-                let stage = &stage;
+                let setup = &setup;
                 scope.spawn(move || {
-                    work(stage, seed as u64, &to, &from, rounds);
+                    work(setup, seed as u64, &to, &from, rounds);
                     drop(to);
                     // What the neighbour sends after this thread's last round.
                     let lane = Lane::new();
-                    let stash = Stash::new(lane.clock(), &Arc::default());
+                    let cache = StreamCache::new(lane.clock(), &Arc::default());
                     for (block, _) in from {
-                        stage.free(&lane, &stash, &block);
+                        setup.free(&lane, &cache, &block);
                     }
                 })
             })
@@ -236,31 +240,31 @@ fn share(stashes: bool, source: FakeSource) -> u64 {
             .collect()
     });
     assert!(leftover.is_empty(), "a thread failed");
-    finish(&stage, &source);
-    stage.pool.counters().gathers
+    finish(&setup, &provider);
+    setup.pool.counters().compactions
 }
 
-fn finish(stage: &Stage, source: &FakeSource) {
-    let pool = &stage.pool;
+fn finish(setup: &Setup, provider: &FakeProvider) {
+    let pool = &setup.pool;
     let (figures, counters) = (pool.figures(), pool.counters());
     assert_eq!(figures.used, 0);
-    assert_eq!(figures.reserved, source.bytes_out());
+    assert_eq!(figures.reserved, provider.bytes_out());
     assert!(figures.reserved_high <= MAX && figures.used_high <= figures.reserved_high);
     assert_eq!(counters.served(), counters.releases);
-    assert_eq!(counters.failed, stage.failed.load(Ordering::Relaxed));
+    assert_eq!(counters.failed, setup.failed.load(Ordering::Relaxed));
     // How often lanes meet depends on how the threads run, so not every kind is certain.
     let crossed = counters.ordered + counters.completed + counters.waited;
     assert!(counters.own_lane > 0 && crossed > 0, "{counters:?}");
     pool.close();
     assert!(pool.is_drained());
-    assert_eq!((source.bytes_out(), source.wrong()), (0, vec![]));
+    assert_eq!((provider.bytes_out(), provider.wrong()), (0, vec![]));
 }
 
 #[test]
 fn highs_are_exact_when_threads_race() {
     // Every thread holds one block at a barrier: the high is their sum, not an estimate.
     let pool = Pool::new(
-        FakeSource::new(64),
+        FakeProvider::new(64),
         Config {
             min_align: 64,
             ..Config::default()
@@ -279,7 +283,7 @@ fn highs_are_exact_when_threads_race() {
                         align: 0,
                         order,
                         may_wait: false,
-                        story: None,
+                        decision: None,
                     };
                     let block = pool.acquire(&request).expect("no limit").block();
                     barrier.wait();

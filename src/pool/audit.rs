@@ -5,7 +5,7 @@
 use crate::pool::Pool;
 use crate::pool::heap::Store;
 use crate::pool::heap::segments::{HELD, NIL, SegId, State};
-use crate::pool::source::Source;
+use crate::pool::provider::SlabProvider;
 use crate::timeline::{Frontier, LaneId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ macro_rules! hold {
 
 type Entries = BTreeSet<(u64, u64, SegId)>;
 
-impl<S: Source> Pool<S> {
+impl<S: SlabProvider> Pool<S> {
     /// The first invariant that does not hold. Only while no other thread is in a call.
     pub fn audit(&self) -> Result<(), String> {
         let state = self.state.lock();
@@ -41,8 +41,8 @@ impl<S: Source> Pool<S> {
         let max = state.config.max_bytes.unwrap_or(u64::MAX);
         hold!(reserved <= max, "{reserved} bytes reserved, {max} at most");
         store.audit()?;
-        state.lending.audit(store)?;
-        self.meter.audit()
+        state.table.audit(store)?;
+        self.usage.audit()
     }
 }
 

@@ -21,8 +21,8 @@ use crate::pool::heap::Store;
 use crate::pool::heap::search::{self, Need, place_at};
 use crate::pool::heap::segments::SegId;
 use crate::pool::options::{Compaction, LARGE_SHARE, Options};
-use crate::pool::request::{Lack, Order};
-use crate::pool::source::Slab;
+use crate::pool::provider::Slab;
+use crate::pool::request::{MissingDependency, Order};
 use crate::timeline::Frontier;
 
 /// Whole free pages, to become one slab with `fresh` new bytes.
@@ -171,7 +171,7 @@ pub(crate) fn lack(
     need: &Need,
     order: &Order<'_>,
     options: &Options,
-) -> Option<Lack> {
+) -> Option<MissingDependency> {
     let (pieces, wait) = match search::least_wait(store, need, order) {
         Some(place) => {
             let range = Slab {
@@ -188,7 +188,7 @@ pub(crate) fn lack(
             (pieces.collect(), wait)
         }
     };
-    (!wait.is_empty()).then_some(Lack { pieces, wait })
+    (!wait.is_empty()).then_some(MissingDependency { pieces, wait })
 }
 
 /// The most that was ever in use, beside which the pool's size is measured.

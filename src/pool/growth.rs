@@ -22,8 +22,8 @@
 use crate::pool::heap::Store;
 use crate::pool::heap::search::Need;
 use crate::pool::heap::segments::{NIL, Run};
+use crate::pool::provider::{ProviderError, Slab};
 use crate::pool::request::{Block, Config, Order, Request, Reuse};
-use crate::pool::source::{Slab, SourceError};
 use crate::pool::state::{Attempt, State};
 
 /// What a provider promises about its slabs, read once.
@@ -213,7 +213,7 @@ impl State {
     pub fn grown(
         &mut self,
         asked: Growth,
-        answer: Result<Slab, SourceError>,
+        answer: Result<Slab, ProviderError>,
         (need, request): (&Need, &Request<'_>),
         attempt: &mut Attempt<'_>,
     ) -> Grown {
@@ -221,7 +221,7 @@ impl State {
         self.growing -= asked.bytes;
         let answer = answer.map(|slab| self.accept(asked, slab, need, attempt));
         let error = match answer {
-            Ok(Grown::Unfit(_)) => SourceError::OutOfMemory,
+            Ok(Grown::Unfit(_)) => ProviderError::OutOfMemory,
             Err(error) => error,
             Ok(taken) => {
                 attempt.grew = true;
@@ -233,7 +233,7 @@ impl State {
                 return taken;
             }
         };
-        if error == SourceError::OutOfMemory && !attempt.tight {
+        if error == ProviderError::OutOfMemory && !attempt.tight {
             attempt.tight = true;
         } else {
             attempt.refused = Some(error);
@@ -265,9 +265,11 @@ impl State {
         let unit = self.config.min_align;
         let whole = slab.bytes == need.bytes && slab.base.is_multiple_of(need.align);
         let live = whole.then(|| self.store.add_live(slab, &runs, unit, need.requested));
-        if let Some(taken) = live.flatten() {
+        if let Some((seg, block)) = live.flatten() {
             self.stats.reserve(slab.bytes);
-            return Grown::Served(self.lend(taken, attempt));
+            let entry = (seg, &block);
+            self.table.insert(&mut self.store, entry, attempt.cache);
+            return Grown::Served(block);
         }
         if !self.store.add_slab(slab, &runs, unit, &[]) {
             return Grown::Unfit(slab);

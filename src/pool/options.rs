@@ -46,8 +46,14 @@ pub(crate) const MIN_TRACE_ALLOCATIONS: usize = 1 << 10;
 /// Operations of an allocation trace: its memory is bounded.
 pub(crate) const MAX_TRACE_OPS: usize = 1 << 17;
 
-/// How often the wait after a replay plan that came to nothing is doubled.
-pub(crate) const MAX_BACKOFF_LEVEL: u32 = 12;
+/// Allocations of a long iteration. One that is not begun again ends its trace, and as many that a plan served
+/// end the backoff: shorter iterations come again by chance, and cost little.
+pub(crate) const LONG_ITERATION_ALLOCATIONS: usize = 256;
+
+/// Misses that pass untraced after a failure, for each allocation that it cost: 8, and eight times as many with
+/// each failure in a row, up to this many times.
+pub(crate) const BACKOFF_FACTOR_LOG2: u32 = 3;
+pub(crate) const MAX_BACKOFF_LEVEL: u32 = 10;
 
 /// When free pages are remapped into one range of addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //! the provider.
 
 use crate::pool::options::ALIAS_RATIO;
-use crate::pool::source::Slab;
+use crate::pool::provider::Slab;
 use crate::pool::state::State;
 
 /// What is returned to the provider: aliases first, then memory.
@@ -34,14 +34,14 @@ impl State {
             true => ALIAS_RATIO.saturating_mul(self.stats.figures.reserved),
             false => 0,
         };
-        self.lending.expired(&mut self.store, most)
+        self.table.expired(&mut self.store, most)
     }
 
     /// Aliases that are kept for replay plans, which end.
     pub fn give_up_plans(&mut self) -> Vec<Slab> {
-        match self.lending.aliases.kept_bytes() {
+        match self.table.aliases.kept_bytes() {
             0 => Vec::new(),
-            _ => self.lending.expired(&mut self.store, 0),
+            _ => self.table.expired(&mut self.store, 0),
         }
     }
 
@@ -70,7 +70,7 @@ impl State {
         }
         if !out.slabs.is_empty() {
             // Allocation traces name addresses of the released memory.
-            self.lending.forget_tracks(&mut self.store);
+            self.table.forget_replay(&mut self.store);
             self.pressure.reset();
             out.addresses.append(&mut self.expired());
         }

@@ -1,16 +1,16 @@
 //! Properties of placement and indexes, which hold after any sequence of operations.
 
 use crate::pool::Pool;
-use crate::pool::cache::Stash;
+use crate::pool::cache::StreamCache;
 use crate::pool::compaction::adjacent_as_one;
 use crate::pool::growth::{Limits, Tail, growth};
 use crate::pool::heap::Store;
 use crate::pool::heap::search::{Need, place_at};
 use crate::pool::heap::segments::Run;
 use crate::pool::heap::segments::{Place, SegId, State};
-use crate::pool::oracle::FakeSource;
+use crate::pool::oracle::FakeProvider;
+use crate::pool::provider::Slab;
 use crate::pool::request::{Block, Config, Order, PoolError, Request};
-use crate::pool::source::Slab;
 use crate::timeline::{Clock, Frontier, Lane, Point};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -357,7 +357,7 @@ fn need(bytes: u64, align: u64, unit: u64) -> Result<Need, PoolError> {
         align,
         order: Order::Sync,
         may_wait: false,
-        story: None,
+        decision: None,
     };
     Need::new(&request, unit)
 }
@@ -375,7 +375,7 @@ fn sizes_and_alignments_that_make_no_sense_are_errors() {
     );
 }
 
-/// Two lanes take turns with a block, a few hundred times each: what they have their stashes for anyway is
+/// Two lanes take turns with a block, a few hundred times each: what they have their caches for anyway is
 /// not worth to be watched for good.
 #[test]
 fn who_seldom_misses_is_seldom_watched() {
@@ -383,66 +383,69 @@ fn who_seldom_misses_is_seldom_watched() {
         max_bytes: Some(6000),
         ..Config::default()
     };
-    let pool = Pool::new(FakeSource::new(UNIT), config);
+    let pool = Pool::new(FakeProvider::new(UNIT), config);
     let lanes = [(); 2].map(|()| {
         let lane = Lane::new();
-        let stash = Stash::new(lane.clock(), &Arc::default());
-        (lane, stash)
+        let cache = StreamCache::new(lane.clock(), &Arc::default());
+        (lane, cache)
     });
     let (mut watched, mut misses) = (Vec::new(), 0);
     for turn in 0..1000 {
-        let (lane, stash) = &lanes[turn % 2];
+        let (lane, cache) = &lanes[turn % 2];
         let request = Request {
             bytes: 4096,
             align: 0,
             order: Order::Lane(lane),
             may_wait: false,
-            story: None,
+            decision: None,
         };
         for _ in 0..200 {
-            let hit = stash.alloc(pool.key(), request.bytes);
+            let hit = cache.alloc(pool.key(), request.bytes);
             let block = hit.unwrap_or_else(|| {
                 misses += 1;
-                let acquired = pool.acquire_on(stash, &request);
+                let acquired = pool.acquire_on(cache, &request);
                 acquired.expect("there is room").block()
             });
-            let freed = stash.free(block.addr, lane.epoch());
+            let freed = cache.free(block.addr, lane.epoch());
             let freed = freed.map_or_else(|| pool.release(block.addr, lane.tip()), Ok);
             assert_eq!(freed, Ok(block));
         }
-        watched.push(stash.lock().record(pool.key()).is_some());
+        watched.push(cache.lock().trace(pool.key()).is_some());
     }
     assert!((1000..1050).contains(&misses), "{misses}");
     let last = &watched[500..];
     let count = last.iter().filter(|watched| **watched).count();
     assert!(watched[0] && count < last.len() / 8, "{count}");
-    assert_eq!((pool.counters().plans, pool.counters().joint_plans), (0, 0));
+    assert_eq!(
+        (pool.counters().replay_plans, pool.counters().shared_plans),
+        (0, 0)
+    );
 }
 
 /// Thousands of lanes that each had something, and some of them still do: a busy one's request looks at few
 /// of them, and all that is live ends as it should.
 #[test]
 fn lanes_that_do_nothing_are_forgotten() {
-    let pool = Pool::new(FakeSource::new(UNIT), Config::default());
+    let pool = Pool::new(FakeProvider::new(UNIT), Config::default());
     let lane = || {
         let mut lane = Lane::new();
         lane.advance();
-        let stash = Stash::new(lane.clock(), &Arc::default());
-        (lane, stash)
+        let cache = StreamCache::new(lane.clock(), &Arc::default());
+        (lane, cache)
     };
-    let ask = |(lane, stash): &(Lane, Arc<Stash>), bytes| {
+    let ask = |(lane, cache): &(Lane, Arc<StreamCache>), bytes| {
         let request = Request {
             bytes,
             align: 0,
             order: Order::Lane(lane),
             may_wait: false,
-            story: None,
+            decision: None,
         };
-        let hit = stash.alloc(pool.key(), bytes);
-        hit.unwrap_or_else(|| pool.acquire_on(stash, &request).expect("it grows").block())
+        let hit = cache.alloc(pool.key(), bytes);
+        hit.unwrap_or_else(|| pool.acquire_on(cache, &request).expect("it grows").block())
     };
-    let free = |(lane, stash): &(Lane, Arc<Stash>), block: Block| {
-        let freed = stash.free(block.addr, lane.epoch());
+    let free = |(lane, cache): &(Lane, Arc<StreamCache>), block: Block| {
+        let freed = cache.free(block.addr, lane.epoch());
         freed.or_else(|| pool.release(block.addr, lane.tip()).ok())
     };
     let busy = lane();
@@ -460,7 +463,7 @@ fn lanes_that_do_nothing_are_forgotten() {
         idle.push(own);
         let block = ask(&busy, 4096 + 64 * (turn % 32));
         assert_eq!(free(&busy, block), Some(block));
-        most = most.max(pool.state.lock().lending.streams());
+        most = most.max(pool.state.lock().table.streams());
     }
     assert!(most <= 256, "{most} lanes remembered of {}", idle.len());
     let own = busy.1.lock().cache(pool.key()).is_some();

@@ -52,8 +52,8 @@ const RETIRED: &[(&str, &str)] = &[
     ("world", "fake driver or setup"),
 ];
 
-/// Folders that are not yet cleaned: the pool and the timeline, and all that uses their names.
-const UNCLEAN: &[&str] = &["src/pool", "src/stream", "src/timeline", "tests"];
+/// Folders that are not yet cleaned.
+const UNCLEAN: &[&str] = &["src/timeline"];
 
 /// Folders with Rust files of the project.
 const FOLDERS: &[&str] = &[

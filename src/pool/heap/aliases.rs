@@ -3,7 +3,7 @@
 //! An alias is retired once no submitted command uses it. Aliases that a replay plan or an allocation trace
 //! may name are kept, within a limit. No address leads to two pages at once.
 
-use crate::pool::source::Slab;
+use crate::pool::provider::Slab;
 use crate::timeline::Frontier;
 use std::collections::BTreeMap;
 

@@ -26,8 +26,8 @@ pub(crate) mod segments;
 use crate::pool::heap::index::{Index, from_size};
 use crate::pool::heap::segments::{HELD, NIL, Place, Run, Seg, SegId, Segments, SlabEntry};
 use crate::pool::host_wait::Leavable;
+use crate::pool::provider::Slab;
 use crate::pool::request::{Block, Order};
-use crate::pool::source::Slab;
 use crate::timeline::Frontier;
 use std::collections::BTreeSet;
 

@@ -5,7 +5,7 @@
 //! free pages can be removed anywhere. The size of a page is a multiple of the least page's. Must never know
 //! a request, an order or a policy.
 
-use crate::pool::source::Slab;
+use crate::pool::provider::Slab;
 use crate::timeline::Frontier;
 use std::collections::BTreeMap;
 

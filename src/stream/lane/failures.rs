@@ -4,6 +4,24 @@
 //! Later commands do not run and fail too, until a wait has reported the failure. On a lane of an
 //! out-of-order queue, only commands that wait for the failed one depend on it.
 //!
+//! An event's wait reports its failure each time. A wait for a queue or a device reports the failures
+//! that no wait has reported. An event that is known to have failed is refused in a wait list.
+//!
+//! | backend | a command fails | consequence |
+//! |---|---|---|
+//! | native_cpu | never: a wrong command is refused when it is enqueued | |
+//! | OpenCL | its event ends with an error, or it waits for a foreign event that does | each event is asked once; work behind foreign events is deferred until they have ended, since drivers run what follows a failed wait |
+//! | CUDA | it was deferred, and the driver refuses it later | the commands behind it are dropped |
+//! | CUDA | the device faults | the context is lost: every wait and call reports that from then on |
+//!
+//! A native command's function is called when it is enqueued, since its work cannot be deferred. It is
+//! not called if a failure that it depends on is known then. If one becomes known later, the native work
+//! runs nevertheless, as does deferred work before it, which is submitted first; their events report the
+//! failure, and the commands behind them do not run. After a queue's native handle was given out, the
+//! driver runs the commands behind a host task that did not run. Their events report that on OpenCL and
+//! on out-of-order queues; on an in-order queue of CUDA only the host task's event does. A driver may
+//! also run a command that it receives before the previous one has failed.
+//!
 //! | state of a lane | left when |
 //! |---|---|
 //! | running | one of its commands is known to have failed |

@@ -7,6 +7,19 @@
 //!
 //! Commands are numbered in recording order, and each follows only earlier ones. So that order is a
 //! schedule, also for compiled runs of commands.
+//!
+//! | file | has |
+//! |---|---|
+//! | `command` | the meaning of an entry point's arguments, decided once; a queue submits the command, a command buffer keeps it |
+//! | `reduction` | removal of edges that other edges imply |
+//! | `replay` | submission of a recording as one: in a row on an in-order queue, on a lane each otherwise |
+//! | `update` | changes of launches, which are made anew and wait for nothing |
+//! | `native_record` | a caller's native commands as one command |
+//!
+//! The event of a recorded command stands for its present execution, and counts as complete before the
+//! first. A capture puts a queue's commands into a graph's recording; an executable graph is a copy of
+//! it. A backend that can make one native object of several commands does so in `Driver::compile`;
+//! order, events and completion stay the engine's.
 
 pub(crate) mod command;
 pub(crate) mod command_buffer;

@@ -9,6 +9,11 @@
 //! | `UR_POOL_REPLAY`, `UR_POOL_SHARED_REPLAY` | flags: `1` (the default), `0` |
 //! | `UR_POOL_TRACE` | a file; `%p` is the process, `%n` the adapter |
 //!
+//! A choice may rest on the program's own calls and on completion, and completion passes through one
+//! place, `Clock::reliable`. In a deterministic run a clock keeps what the program awaited apart from
+//! what was observed. `is_complete` means the former and `is_done` the latter; only markers, an event's
+//! status and the release of native objects ask `is_done`.
+//!
 //! Owns these, and the trace and the log that they turn on. Uses `driver` for the kinds of memory.
 //! Must never know a lane or a pool's handle.
 

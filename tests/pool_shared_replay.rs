@@ -1,12 +1,12 @@
 //! Lanes that take turns with the same memory have it again together, as a pool's user sees it.
 
+#[path = "lanes/iterations.rs"]
+mod iterations;
 mod lanes;
-#[path = "lanes/laps.rs"]
-mod laps;
 
+use iterations::{paged, pool_of};
 use lanes::{Queue, TestPool};
-use laps::{paged, pool_of};
-use ur::pool::oracle::FakeSource;
+use ur::pool::oracle::FakeProvider;
 use ur::pool::*;
 use ur::timeline::Frontier;
 
@@ -16,7 +16,7 @@ const TURN: u64 = 12;
 /// Two queues, of which the second one's sizes are others.
 struct Pair([Queue; 2]);
 
-/// How a lap goes.
+/// How an iteration goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turns {
     /// Whoever has had a turn is awaited.
@@ -37,7 +37,7 @@ impl Pair {
     }
 
     /// A turn of each queue, one block after the other, each freed when two more are live; where they were.
-    fn lap(&mut self, pool: &TestPool, turns: Turns) -> Vec<u64> {
+    fn iteration(&mut self, pool: &TestPool, turns: Turns) -> Vec<u64> {
         let mut all = Vec::new();
         for own in 0..2 {
             if turns == Turns::Ordered && own == 1 {
@@ -56,8 +56,8 @@ impl Pair {
     /// As the host does before it waits for all, and after.
     fn finish(&self, pool: &TestPool) {
         for queue in &self.0 {
-            if queue.stash.wants_plans().contains(&pool.key()) {
-                pool.plan(&queue.stash, &queue.lane);
+            if queue.cache.replayable().contains(&pool.key()) {
+                pool.plan(&queue.cache, &queue.lane);
             }
         }
         self.0.iter().for_each(Queue::finish);
@@ -66,59 +66,59 @@ impl Pair {
     /// Laps until one comes that all have a plan for.
     fn settle(pool: &TestPool) -> (Self, Vec<u64>) {
         let mut pair = Self::new();
-        let first = pair.lap(pool, Turns::Awaited);
+        let first = pair.iteration(pool, Turns::Awaited);
         pair.finish(pool);
-        assert_eq!(joint(pool), (0, 0), "before anything came again");
-        assert_eq!(pair.lap(pool, Turns::Awaited), first);
+        assert_eq!(shared(pool), (0, 0), "before anything came again");
+        assert_eq!(pair.iteration(pool, Turns::Awaited), first);
         pair.finish(pool);
-        assert_eq!(joint(pool), (1, 2 * TURN));
+        assert_eq!(shared(pool), (1, 2 * TURN));
         (pair, first)
     }
 }
 
-fn joint(pool: &TestPool) -> (u64, u64) {
+fn shared(pool: &TestPool) -> (u64, u64) {
     let counters = pool.counters();
-    (counters.joint_plans, counters.planned_jointly)
+    (counters.shared_plans, counters.replayed_shared)
 }
 
 #[test]
 fn lanes_have_the_same_again_together() {
-    let (source, pool) = paged();
+    let (provider, pool) = paged();
     let (mut pair, first) = Pair::settle(&pool);
-    let (reserved, mapped) = (pool.figures().reserved, source.mapped());
-    for laps in 2..6 {
-        assert_eq!(pair.lap(&pool, Turns::Awaited), first);
+    let (reserved, mapped) = (pool.figures().reserved, provider.mapped());
+    for iterations in 2..6 {
+        assert_eq!(pair.iteration(&pool, Turns::Awaited), first);
         // It lasts, whether or not the host waits.
-        assert_eq!(joint(&pool), (1, 2 * TURN * laps));
+        assert_eq!(shared(&pool), (1, 2 * TURN * iterations));
         assert_eq!(
             (pool.figures().used, pool.figures().reserved),
             (0, reserved)
         );
     }
-    assert_eq!(source.mapped(), mapped, "memory moved again");
+    assert_eq!(provider.mapped(), mapped, "memory moved again");
     let counters = pool.counters();
     let all = 2 * TURN * 6;
     assert_eq!((counters.served(), counters.releases), (all, all));
     assert!(counters.completed >= TURN * 5, "{counters:?}");
-    assert_eq!(source.wrong(), [""; 0]);
+    assert_eq!(provider.wrong(), [""; 0]);
 }
 
 /// As long as the other may still use it.
 #[test]
 fn who_comes_too_soon_gets_none_of_it() {
     for (turns, joins) in [(Turns::Ordered, true), (Turns::Loose, false)] {
-        let (source, pool) = paged();
+        let (provider, pool) = paged();
         let (mut pair, first) = Pair::settle(&pool);
-        let again = pair.lap(&pool, turns);
+        let again = pair.iteration(&pool, turns);
         assert_eq!(again == first, joins);
-        let (_, planned) = joint(&pool);
+        let (_, planned) = shared(&pool);
         let all = 4 * TURN;
         assert!(planned == all || !joins && planned < all, "{planned}");
         if !joins {
             // What the second one has is not the first one's.
             let memory = |at: usize| {
                 let bytes = Pair::bytes(at / TURN as usize, at as u64 % TURN);
-                source.memory_at(again[at], again[at] + bytes)
+                provider.memory_at(again[at], again[at] + bytes)
             };
             let turn = TURN as usize;
             let taken: Vec<(u64, u64)> = (0..turn).flat_map(memory).collect();
@@ -127,13 +127,13 @@ fn who_comes_too_soon_gets_none_of_it() {
                 assert!(!taken.iter().any(meets), "still in use");
             }
         }
-        assert_eq!(source.wrong(), [""; 0]);
+        assert_eq!(provider.wrong(), [""; 0]);
     }
 }
 
 /// What is told of each request is what makes it legal.
 #[test]
-fn reuse_is_told_as_it_is() {
+fn reuse_is_recorded_as_it_is() {
     let (_, pool) = paged();
     let (mut pair, _) = Pair::settle(&pool);
     let counts = |pool: &TestPool| {
@@ -141,21 +141,21 @@ fn reuse_is_told_as_it_is() {
         (counters.ordered, counters.completed)
     };
     let before = counts(&pool);
-    pair.lap(&pool, Turns::Ordered);
+    pair.iteration(&pool, Turns::Ordered);
     let (ordered, completed) = counts(&pool);
     assert!(ordered > before.0, "by a dependency");
     let before = (ordered, completed);
     pair.finish(&pool);
-    pair.lap(&pool, Turns::Awaited);
+    pair.iteration(&pool, Turns::Awaited);
     assert!(counts(&pool).1 > before.1, "as it has completed");
-    assert_eq!(joint(&pool), (1, 6 * TURN));
+    assert_eq!(shared(&pool), (1, 6 * TURN));
 }
 
-/// The lap is left after each of its steps in turn, by either queue or a third.
+/// The iteration is left after each of its steps in turn, by either queue or a third.
 #[test]
 fn what_is_left_in_the_middle_is_found_and_freed_as_ever() {
     for (count, who) in (1..2 * TURN).flat_map(|count| (0..3).map(move |who| (count, who))) {
-        let (source, pool) = paged();
+        let (provider, pool) = paged();
         let (mut pair, first) = Pair::settle(&pool);
         let third = Queue::new();
         let mut live: Vec<(usize, Block)> = Vec::new();
@@ -180,7 +180,7 @@ fn what_is_left_in_the_middle_is_found_and_freed_as_ever() {
         let queue = pair.0.get(who).unwrap_or(&third);
         let other = queue.alloc(&pool, 64 * 1000);
         assert_eq!(pool.figures().used, used + 64_000);
-        let memory = |block: &Block| source.memory_at(block.addr, block.addr + block.bytes);
+        let memory = |block: &Block| provider.memory_at(block.addr, block.addr + block.bytes);
         let taken: Vec<(u64, u64)> = live.iter().flat_map(|(_, block)| memory(block)).collect();
         for part in memory(&other) {
             let meets = |own: &(u64, u64)| own.0 < part.0 + part.1 && part.0 < own.0 + own.1;
@@ -199,17 +199,17 @@ fn what_is_left_in_the_middle_is_found_and_freed_as_ever() {
         pair.finish(&pool);
         third.finish();
         pool.trim(0);
-        assert_eq!((pool.figures().reserved, source.bytes_out()), (0, 0));
-        assert_eq!(source.wrong(), [""; 0]);
+        assert_eq!((pool.figures().reserved, provider.bytes_out()), (0, 0));
+        assert_eq!(provider.wrong(), [""; 0]);
         // From here on as if nothing had been.
-        pair.lap(&pool, Turns::Awaited);
+        pair.iteration(&pool, Turns::Awaited);
         assert_eq!(pool.figures().used, 0);
     }
 }
 
 #[test]
 fn what_is_freed_elsewhere_or_earlier_is_not_had_before_it_is_left() {
-    let (source, pool) = paged();
+    let (provider, pool) = paged();
     let (pair, _) = Pair::settle(&pool);
     let mut other = Queue::new();
     let blocks = [0, 1].map(|nth| pair.0[0].alloc(&pool, Pair::bytes(0, nth)));
@@ -222,30 +222,30 @@ fn what_is_freed_elsewhere_or_earlier_is_not_had_before_it_is_left() {
     );
     pair.0[0].free(&pool, &blocks[0]);
     pair.finish(&pool);
-    let memory = |block: &Block| source.memory_at(block.addr, block.addr + block.bytes);
+    let memory = |block: &Block| provider.memory_at(block.addr, block.addr + block.bytes);
     let taken = memory(&blocks[1]);
-    for lap in 0..3 {
+    for iteration in 0..3 {
         let reserved = pool.figures().reserved;
-        let all = pair.0[lap % 2].alloc(&pool, reserved);
+        let all = pair.0[iteration % 2].alloc(&pool, reserved);
         for part in memory(&all) {
             let meets = |own: &(u64, u64)| own.0 < part.0 + part.1 && part.0 < own.0 + own.1;
             assert!(!taken.iter().any(meets), "still in use");
         }
-        pair.0[lap % 2].free(&pool, &all);
+        pair.0[iteration % 2].free(&pool, &all);
         pair.finish(&pool);
     }
-    assert_eq!(source.wrong(), [""; 0]);
+    assert_eq!(provider.wrong(), [""; 0]);
 }
 
 #[test]
 fn a_pool_takes_back_what_is_held_before_it_grows() {
-    let (_, pool) = pool_of(FakeSource::new(64));
+    let (_, pool) = pool_of(FakeProvider::new(64));
     let (mut pair, _) = Pair::settle(&pool);
     let reserved = pool.figures().reserved;
     let third = Queue::new();
     let largest = third.alloc(&pool, Pair::bytes(1, TURN - 1));
     assert_eq!(pool.figures().reserved, reserved);
-    pair.lap(&pool, Turns::Awaited);
+    pair.iteration(&pool, Turns::Awaited);
     assert_eq!(pool.lookup(largest.addr), Some(largest));
     third.free(&pool, &largest);
     assert_eq!(pool.figures().used, 0);
@@ -254,7 +254,7 @@ fn a_pool_takes_back_what_is_held_before_it_grows() {
 #[test]
 fn nothing_is_held_back_from_a_trim_nor_after_the_end() {
     for end in 0..3 {
-        let (source, pool) = paged();
+        let (provider, pool) = paged();
         let (pair, _) = Pair::settle(&pool);
         let block = pair.0[0].alloc(&pool, Pair::bytes(0, 0));
         pair.0[0].free(&pool, &block);
@@ -263,14 +263,14 @@ fn nothing_is_held_back_from_a_trim_nor_after_the_end() {
             0 => pool.close(),
             1 => pool.trim(0),
             _ => {
-                pair.0.iter().for_each(|queue| queue.stash.retire());
+                pair.0.iter().for_each(|queue| queue.cache.retire());
                 pool.trim(0);
             }
         }
         pool.expire();
-        assert_eq!((source.bytes_out(), pool.figures().reserved), (0, 0));
-        assert_eq!((pool.is_drained(), pool.lingers()), (end == 0, false));
-        assert_eq!(source.wrong(), [""; 0]);
+        assert_eq!((provider.bytes_out(), pool.figures().reserved), (0, 0));
+        assert_eq!((pool.is_drained(), pool.has_aliases()), (end == 0, false));
+        assert_eq!(provider.wrong(), [""; 0]);
     }
 }
 
@@ -280,17 +280,17 @@ fn lanes_that_share_nothing_have_nothing_together() {
     let (_, pool) = paged();
     let mut pair = Pair::new();
     for _ in 0..4 {
-        pair.lap(&pool, Turns::Loose);
+        pair.iteration(&pool, Turns::Loose);
         pair.finish(&pool);
     }
-    assert_eq!(joint(&pool), (0, 0));
-    assert_eq!(pool.counters().plans, 2);
+    assert_eq!(shared(&pool), (0, 0));
+    assert_eq!(pool.counters().replay_plans, 2);
 }
 
 /// What is complete is anybody's, also where each lane has memory of its own again and again.
 #[test]
 fn lanes_that_could_share_and_do_not_have_plans_of_their_own() {
-    let (source, pool) = paged();
+    let (provider, pool) = paged();
     let pair = Pair::new();
     for _ in 0..6 {
         // More sizes than a lane can keep for itself, all live at once.
@@ -305,21 +305,21 @@ fn lanes_that_could_share_and_do_not_have_plans_of_their_own() {
         ends.for_each(|(own, block)| pair.0[*own].free(&pool, block));
         pair.finish(&pool);
     }
-    assert_eq!(joint(&pool), (0, 0));
-    assert_eq!(pool.counters().plans, 2, "{:?}", pool.counters());
-    assert_eq!(source.wrong(), [""; 0]);
+    assert_eq!(shared(&pool), (0, 0));
+    assert_eq!(pool.counters().replay_plans, 2, "{:?}", pool.counters());
+    assert_eq!(provider.wrong(), [""; 0]);
 }
 
-/// Who is not served a whole lap has to repeat itself twice as often before the next plan.
+/// Who is not served a whole iteration has to repeat itself twice as often before the next plan.
 #[test]
 fn who_never_comes_to_an_end_hardly_ever_begins() {
     let (_, pool) = paged();
     let (mut pair, _) = Pair::settle(&pool);
     for _ in 0..100 {
-        pair.lap(&pool, Turns::Loose);
+        pair.iteration(&pool, Turns::Loose);
         pair.finish(&pool);
-        pair.lap(&pool, Turns::Awaited);
+        pair.iteration(&pool, Turns::Awaited);
         pair.finish(&pool);
     }
-    assert!(joint(&pool).0 < 10, "{:?}", joint(&pool));
+    assert!(shared(&pool).0 < 10, "{:?}", shared(&pool));
 }

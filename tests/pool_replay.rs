@@ -1,17 +1,17 @@
 //! Lanes that do the same again and again have the same memory again, as a pool's user sees it.
 
+#[path = "lanes/iterations.rs"]
+mod iterations;
 mod lanes;
-#[path = "lanes/laps.rs"]
-mod laps;
 
+use iterations::{paged, pool_of};
 use lanes::{Queue, TestPool};
-use laps::{paged, pool_of};
-use ur::pool::oracle::FakeSource;
+use ur::pool::oracle::FakeProvider;
 use ur::pool::*;
 use ur::timeline::Frontier;
 
 /// Twenty blocks of rising sizes, each freed when two more are live; where they were.
-fn lap(queue: &mut Queue, pool: &TestPool) -> Vec<u64> {
+fn iteration(queue: &mut Queue, pool: &TestPool) -> Vec<u64> {
     steps(queue, pool, 20)
 }
 
@@ -21,28 +21,28 @@ fn steps(queue: &mut Queue, pool: &TestPool, count: u64) -> Vec<u64> {
 
 fn plans(pool: &TestPool) -> (u64, u64) {
     let counters = pool.counters();
-    (counters.plans, counters.planned)
+    (counters.replay_plans, counters.replayed)
 }
 
 #[test]
 fn a_lane_has_the_same_again() {
-    let (source, pool) = paged();
+    let (provider, pool) = paged();
     let mut queue = Queue::new();
-    let first = lap(&mut queue, &pool);
-    let (reserved, mapped) = (pool.figures().reserved, source.mapped());
-    assert!(pool.counters().gathers > 0, "nothing was moved");
-    for laps in 1..5 {
-        assert_eq!(lap(&mut queue, &pool), first);
-        assert_eq!(plans(&pool), (1, 20 * laps));
+    let first = iteration(&mut queue, &pool);
+    let (reserved, mapped) = (pool.figures().reserved, provider.mapped());
+    assert!(pool.counters().compactions > 0, "nothing was moved");
+    for iterations in 1..5 {
+        assert_eq!(iteration(&mut queue, &pool), first);
+        assert_eq!(plans(&pool), (1, 20 * iterations));
         assert_eq!(
             (pool.figures().used, pool.figures().reserved),
             (0, reserved)
         );
     }
-    assert_eq!(source.mapped(), mapped, "memory moved again");
+    assert_eq!(provider.mapped(), mapped, "memory moved again");
     let counters = pool.counters();
     assert_eq!((counters.served(), counters.releases), (100, 100));
-    assert_eq!(source.wrong(), [""; 0]);
+    assert_eq!(provider.wrong(), [""; 0]);
 }
 
 #[test]
@@ -54,11 +54,11 @@ fn what_stays_from_before_does_not_matter() {
     let other = queue.alloc(&pool, 10_000);
     queue.free(&pool, &other);
     let used = pool.figures().used;
-    let first = lap(&mut queue, &pool);
-    assert!((1..5).all(|_| lap(&mut queue, &pool) == first));
+    let first = iteration(&mut queue, &pool);
+    assert!((1..5).all(|_| iteration(&mut queue, &pool) == first));
     assert_eq!(plans(&pool), (1, 80));
     assert_eq!(pool.figures().used, used);
-    // They end in the middle of a lap, which is none then.
+    // They end in the middle of an iteration, which is none then.
     let block = queue.alloc(&pool, 64 * 3);
     weights.iter().for_each(|block| queue.free(&pool, block));
     assert_eq!(queue.alloc(&pool, 64 * 8).bytes, 512);
@@ -69,22 +69,22 @@ fn what_stays_from_before_does_not_matter() {
 fn a_plan_may_be_made_while_the_host_waits() {
     let (_, pool) = paged();
     let mut queue = Queue::new();
-    assert!(queue.stash.wants_plans().is_empty());
-    let first = lap(&mut queue, &pool);
-    assert_eq!(queue.stash.wants_plans(), [pool.key()]);
-    pool.plan(&queue.stash, &queue.lane);
-    assert_eq!((plans(&pool), queue.stash.wants_plans().len()), ((1, 0), 0));
-    assert_eq!(lap(&mut queue, &pool), first);
+    assert!(queue.cache.replayable().is_empty());
+    let first = iteration(&mut queue, &pool);
+    assert_eq!(queue.cache.replayable(), [pool.key()]);
+    pool.plan(&queue.cache, &queue.lane);
+    assert_eq!((plans(&pool), queue.cache.replayable().len()), ((1, 0), 0));
+    assert_eq!(iteration(&mut queue, &pool), first);
     assert_eq!(plans(&pool), (1, 20));
 }
 
-/// A lap is left after each of its steps in turn.
+/// An iteration is left after each of its steps in turn.
 #[test]
 fn what_a_lane_leaves_in_the_middle_is_found_and_freed_as_ever() {
     for count in 1..20 {
-        let (source, pool) = paged();
+        let (provider, pool) = paged();
         let mut queue = Queue::new();
-        let first = lap(&mut queue, &pool);
+        let first = iteration(&mut queue, &pool);
         queue.finish();
         queue.lane.advance();
         let (mut live, mut all) = (Vec::new(), Vec::new());
@@ -112,7 +112,7 @@ fn what_a_lane_leaves_in_the_middle_is_found_and_freed_as_ever() {
         assert_eq!(pool.figures().used, used + 64);
         found(&pool);
         assert_eq!(pool.lookup(other.addr), Some(other));
-        let memory = |block: &Block| source.memory_at(block.addr, block.addr + block.bytes);
+        let memory = |block: &Block| provider.memory_at(block.addr, block.addr + block.bytes);
         let taken: Vec<(u64, u64)> = live.iter().flat_map(memory).collect();
         for part in memory(&other) {
             let meets = |own: &(u64, u64)| own.0 < part.0 + part.1 && part.0 < own.0 + own.1;
@@ -125,30 +125,30 @@ fn what_a_lane_leaves_in_the_middle_is_found_and_freed_as_ever() {
         }
         assert_eq!(pool.figures().used, 0);
         // Nobody can want a plan any more, but what was enqueued uses old addresses still.
-        queue.stash.retire();
+        queue.cache.retire();
         pool.trim(0);
         pool.expire();
-        for old in source.take_retired() {
+        for old in provider.take_retired() {
             let meets = |own: &Block| own.addr < old.end() && own.addr + own.bytes > old.base;
             assert!(!all.iter().any(meets), "{old:?} is in use");
         }
         queue.finish();
         pool.trim(0);
-        assert_eq!((pool.figures().reserved, source.bytes_out()), (0, 0));
+        assert_eq!((pool.figures().reserved, provider.bytes_out()), (0, 0));
         pool.expire();
-        assert!(!pool.lingers());
-        assert_eq!(source.wrong(), [""; 0]);
+        assert!(!pool.has_aliases());
+        assert_eq!(provider.wrong(), [""; 0]);
     }
 }
 
 #[test]
 fn who_frees_in_another_order_gets_no_memory_twice() {
     for odd in 2..19 {
-        let (source, pool) = paged();
+        let (provider, pool) = paged();
         let mut queue = Queue::new();
-        lap(&mut queue, &pool);
+        iteration(&mut queue, &pool);
         let mut live: Vec<Block> = Vec::new();
-        let memory = |block: &Block| source.memory_at(block.addr, block.addr + block.bytes);
+        let memory = |block: &Block| provider.memory_at(block.addr, block.addr + block.bytes);
         for nth in 0..20 {
             let block = queue.alloc(&pool, 64 * (3 + 5 * nth));
             let taken: Vec<(u64, u64)> = live.iter().flat_map(memory).collect();
@@ -161,7 +161,7 @@ fn who_frees_in_another_order_gets_no_memory_twice() {
                 queue.free(&pool, &live.remove(usize::from(nth == odd)));
             }
         }
-        assert_eq!(pool.counters().plans, 1);
+        assert_eq!(pool.counters().replay_plans, 1);
     }
 }
 
@@ -187,28 +187,28 @@ fn frees_may_come_in_another_order_between_two_requests() {
     bursts(&mut queue, &pool, [0, 1, 2, 3]);
     let first = bursts(&mut queue, &pool, [0, 1, 2, 3]);
     assert_eq!(plans(&pool), (1, 21));
-    for (lap, order) in [[3, 2, 1, 0], [1, 0, 3, 2], [2, 3, 0, 1], [0, 3, 1, 2]]
+    for (iteration, order) in [[3, 2, 1, 0], [1, 0, 3, 2], [2, 3, 0, 1], [0, 3, 1, 2]]
         .into_iter()
         .enumerate()
     {
         assert_eq!(bursts(&mut queue, &pool, order), first);
-        assert_eq!(plans(&pool), (1, 21 * (lap as u64 + 2)), "{order:?}");
+        assert_eq!(plans(&pool), (1, 21 * (iteration as u64 + 2)), "{order:?}");
     }
     assert_eq!(pool.figures().used, 0);
 }
 
 #[test]
 fn no_plan_is_made_of_what_another_queue_may_still_use() {
-    let (_, pool) = pool_of(FakeSource::new(64));
+    let (_, pool) = pool_of(FakeProvider::new(64));
     let (mut queue, mut other) = (Queue::new(), Queue::new());
-    lap(&mut queue, &pool);
+    iteration(&mut queue, &pool);
     queue.finish();
     let request = Request {
         bytes: 64 * (3 + 5 * 19),
         align: 0,
         order: Order::Sync,
         may_wait: false,
-        story: None,
+        decision: None,
     };
     let reserved = pool.figures().reserved;
     let taken = pool.acquire(&request).expect("there is room").block();
@@ -231,7 +231,7 @@ fn no_plan_is_made_of_what_another_queue_may_still_use() {
 fn a_block_that_dies_elsewhere_is_not_had_again_before() {
     let (_, pool) = paged();
     let (mut queue, mut other) = (Queue::new(), Queue::new());
-    lap(&mut queue, &pool);
+    iteration(&mut queue, &pool);
     let block = queue.alloc(&pool, 64 * 3);
     assert_eq!(plans(&pool), (1, 1));
     let death = other.lane.advance();
@@ -252,9 +252,9 @@ fn a_block_that_dies_elsewhere_is_not_had_again_before() {
 
 #[test]
 fn a_pool_takes_back_what_is_held_before_it_grows() {
-    let (_, pool) = pool_of(FakeSource::new(64));
+    let (_, pool) = pool_of(FakeProvider::new(64));
     let (mut queue, other) = (Queue::new(), Queue::new());
-    lap(&mut queue, &pool);
+    iteration(&mut queue, &pool);
     let block = queue.alloc(&pool, 64 * 3);
     assert_eq!(plans(&pool), (1, 1));
     queue.free(&pool, &block);
@@ -262,8 +262,8 @@ fn a_pool_takes_back_what_is_held_before_it_grows() {
     let reserved = pool.figures().reserved;
     let largest = other.alloc(&pool, 64 * (3 + 5 * 19));
     assert_eq!(pool.figures().reserved, reserved);
-    // What the first one does now is no lap, or one of which the memory is elsewhere.
-    lap(&mut queue, &pool);
+    // What the first one does now is no iteration, or one of which the memory is elsewhere.
+    iteration(&mut queue, &pool);
     assert_eq!(pool.lookup(largest.addr), Some(largest));
     other.free(&pool, &largest);
     assert_eq!(pool.figures().used, 0);
@@ -272,9 +272,9 @@ fn a_pool_takes_back_what_is_held_before_it_grows() {
 #[test]
 fn nothing_is_held_back_from_a_trim_nor_after_the_end() {
     for close in [false, true] {
-        let (source, pool) = paged();
+        let (provider, pool) = paged();
         let mut queue = Queue::new();
-        lap(&mut queue, &pool);
+        iteration(&mut queue, &pool);
         let block = queue.alloc(&pool, 64 * 3);
         assert_eq!(plans(&pool), (1, 1));
         queue.free(&pool, &block);
@@ -282,20 +282,20 @@ fn nothing_is_held_back_from_a_trim_nor_after_the_end() {
         match close {
             true => pool.close(),
             false => {
-                queue.stash.retire();
+                queue.cache.retire();
                 pool.trim(0);
                 pool.expire();
             }
         }
-        assert_eq!((source.bytes_out(), pool.figures().reserved), (0, 0));
+        assert_eq!((provider.bytes_out(), pool.figures().reserved), (0, 0));
         assert_eq!(pool.is_drained(), close);
-        assert_eq!(source.wrong(), [""; 0]);
+        assert_eq!(provider.wrong(), [""; 0]);
     }
 }
 
 #[test]
 fn what_is_left_from_before_a_trim_ends_no_record_after_it() {
-    let (source, pool) = paged();
+    let (provider, pool) = paged();
     let mut queue = Queue::new();
     let programs = [160, 80, 40, 20];
     for (nth, count) in (1..).zip(programs) {
@@ -304,10 +304,10 @@ fn what_is_left_from_before_a_trim_ends_no_record_after_it() {
         assert_eq!(plans(&pool).0, nth, "of {count} steps");
         queue.finish();
         pool.trim(0);
-        assert_eq!((source.bytes_out(), pool.lingers()), (0, false));
+        assert_eq!((provider.bytes_out(), pool.has_aliases()), (0, false));
     }
     assert_eq!(plans(&pool).1, programs.iter().sum::<u64>());
-    assert_eq!(source.wrong(), [""; 0]);
+    assert_eq!(provider.wrong(), [""; 0]);
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn who_failed_with_a_plan_begins_anew_after_a_trim() {
     for trims in [false, true] {
         let (_, pool) = paged();
         let mut queue = Queue::new();
-        lap(&mut queue, &pool);
+        iteration(&mut queue, &pool);
         steps(&mut queue, &pool, 7);
         let other = queue.alloc(&pool, 64);
         queue.free(&pool, &other);
@@ -324,8 +324,8 @@ fn who_failed_with_a_plan_begins_anew_after_a_trim() {
         if trims {
             pool.trim(0);
         }
-        lap(&mut queue, &pool);
-        lap(&mut queue, &pool);
+        iteration(&mut queue, &pool);
+        iteration(&mut queue, &pool);
         let more = u64::from(trims);
         assert_eq!(plans(&pool), (1 + more, 7 + 20 * more));
     }
@@ -333,7 +333,7 @@ fn who_failed_with_a_plan_begins_anew_after_a_trim() {
 
 #[test]
 fn who_hardly_ever_repeats_itself_hardly_ever_gets_a_plan() {
-    let (_, pool) = pool_of(FakeSource::new(64));
+    let (_, pool) = pool_of(FakeProvider::new(64));
     let mut queue = Queue::new();
     for round in 0..400 {
         // The same to begin with.
