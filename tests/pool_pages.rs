@@ -24,6 +24,9 @@ fn make_with(
         max_bytes,
         options: Options {
             compaction,
+            // Pages are small here.
+            growth_mib: 0,
+            page_mib: 0,
             ..Options::default()
         },
         ..Config::default()
@@ -148,6 +151,9 @@ fn churn(compaction: Compaction, max_bytes: Option<u64>) -> (u64, u64, u64) {
         max_bytes,
         options: Options {
             compaction,
+            // Pages are small here.
+            growth_mib: 0,
+            page_mib: 0,
             ..Options::default()
         },
         ..Config::default()
