@@ -4,27 +4,28 @@
 /// @file ur_api.h
 /// The C interface of Unified Runtime 0.12: types, macros and functions.
 ///
-/// Conventions, not repeated at each function:
+/// Conventions of all functions:
 ///
 /// - Every function returns a `ur_result_t`. A call that is refused for its arguments changes
 ///   nothing and writes no output.
 /// - A parameter is an input unless marked `out` or `in,out`. One marked `optional` may be null.
-///   Null elsewhere is `INVALID_NULL_HANDLE` for a handle and `INVALID_NULL_POINTER` for a pointer.
-///   A wait list that contradicts its count or holds a null event is `INVALID_EVENT_WAIT_LIST`.
+///   Another null handle is `INVALID_NULL_HANDLE`, another null pointer `INVALID_NULL_POINTER`.
+///   A wait list that contradicts its count or has a null event is `INVALID_EVENT_WAIT_LIST`.
 /// - A value that its enum does not define, or a flag in the `_MASK` of its set, is
 ///   `INVALID_ENUMERATION`.
-/// - `Errors` lists what else a function reports, without the prefix `UR_RESULT_ERROR_`. Any
-///   function may also report `UNINITIALIZED`, `DEVICE_LOST`, `OUT_OF_HOST_MEMORY`,
-///   `OUT_OF_RESOURCES`, `UNSUPPORTED_FEATURE` for what the adapter lacks, the `INVALID_` of an
-///   object that is not valid there (`INVALID_CONTEXT`, `INVALID_QUEUE` and so on), and
-///   `ADAPTER_SPECIFIC`, whose details `urAdapterGetLastError` gives.
-/// - `Order` and `Threads` are said at a part below or at a function. Where they are not, a
-///   function takes effect on the host before it returns and involves no queue, and any threads may
-///   call it at once, on the same objects too; only releasing a handle must not race with its use.
+/// - `Errors` lists a function's further results, without the prefix `UR_RESULT_ERROR_`. Any
+///   function may also return `UNINITIALIZED`, `DEVICE_LOST`, `OUT_OF_HOST_MEMORY`,
+///   `OUT_OF_RESOURCES`, `UNSUPPORTED_FEATURE` if the adapter lacks a feature, the `INVALID_` error
+///   of an object that is not valid there (`INVALID_CONTEXT`, `INVALID_QUEUE` and so on), and
+///   `ADAPTER_SPECIFIC`, whose details `urAdapterGetLastError` returns.
+/// - `Order` and `Threads` are described for a section or a function. Without `Order`, a function
+///   takes effect on the host before it returns and involves no queue. Without `Threads`, any number
+///   of threads may call it at once, even on one object. The release of a handle must not race with
+///   a use of it.
 /// - `[type]` before a property's description is the type of its value, which the caller's buffer
-///   must have; `type[]` is a list, and `char[]` a string that ends in a zero byte. Not every
-///   adapter has a property marked `optional`.
-/// - A structure that begins with `stype` and `pNext` may be chained: `stype` is the structure's
+///   must fit; `type[]` is a list, and `char[]` a string that ends in a zero byte. Adapters may lack
+///   a property marked `optional`.
+/// - A structure that starts with `stype` and `pNext` may be chained: `stype` is the structure's
 ///   tag, `pNext` the next structure of the chain or null.
 ///
 /// Parameters without a description of their own:
@@ -50,7 +51,7 @@
 /// - `propName`: property to query
 /// - `propSize`: size in bytes of the buffer at `pPropValue`
 ///
-/// Errors of such parameters, wherever they stand:
+/// Errors of these parameters in any function:
 ///
 /// - `INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP`: a list of sync points is given but the
 ///   count is 0
@@ -96,7 +97,7 @@ extern "C" {
 #endif
 #endif
 
-/// Visibility of what an adapter exports.
+/// Visibility of the functions that an adapter exports.
 #ifndef UR_DLLEXPORT
 #if defined(_WIN32)
 #define UR_DLLEXPORT __declspec(dllexport)

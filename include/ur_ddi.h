@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 /// @file ur_ddi.h
-/// The tables of functions by which a loader reaches an adapter.
+/// The function tables through which a loader calls an adapter.
 ///
-/// An adapter exports one `urGet<Table>ProcAddrTable` a table and nothing else. Before version 1.0
-/// the version asked for must equal the adapter's, else the call is `UNSUPPORTED_VERSION`. The first
-/// machine word of every handle that an adapter makes points to its own full `ur_dditable_t`.
-/// A null slot counts as a function that returns `UNINITIALIZED`.
+/// An adapter exports one `urGet<Table>ProcAddrTable` per table and nothing else. Before version 1.0
+/// the requested version must equal the adapter's, else the call returns `UNSUPPORTED_VERSION`. The
+/// first machine word of every handle that an adapter creates points to its full `ur_dditable_t`.
+/// A null slot stands for a function that returns `UNINITIALIZED`.
 
 #ifndef UR_DDI_H_INCLUDED
 #define UR_DDI_H_INCLUDED

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 /// @file ur_pool.h
-/// What our memory pools tell beyond the reference: how requests were served, as properties of
-/// `urUSMPoolGetInfo` and `urUSMPoolGetInfoExp`.
+/// Properties of this project's memory pools beyond the reference, for `urUSMPoolGetInfo` and
+/// `urUSMPoolGetInfoExp`: how requests were served.
 ///
-/// Another adapter answers UNSUPPORTED_ENUMERATION or INVALID_ENUMERATION. Counters begin with the
-/// pool, cover its device, shared and host memory together, and never go back. Each is exact; what
-/// other threads do between two queries lies between their answers.
+/// Other adapters return UNSUPPORTED_ENUMERATION or INVALID_ENUMERATION. A counter starts at 0 with
+/// its pool, covers the pool's device, shared and host memory together, and never decreases. Each
+/// counter is exact. Two queries do not form a snapshot: other threads may change counters between.
 #ifndef UR_POOL_H_INCLUDED
 #define UR_POOL_H_INCLUDED
 

@@ -2,16 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 /// @file ur_print.h
-/// Values of the interface as text, for C; `ur_print.hpp` has the same for C++ streams.
+/// Values of the interface as text, for C. `ur_print.hpp` writes these texts to C++ streams.
 ///
 /// Every function writes the text of its first parameter and a zero byte to `buffer`, and the size of
-/// both in bytes to `out_size`, which may be null. `buffer` may be null to ask for the size. A
-/// `buff_size` that is too small is `UR_RESULT_ERROR_INVALID_SIZE`; `out_size` is set even so, and
-/// nothing else is written. A null `params` is `UR_RESULT_ERROR_INVALID_NULL_POINTER`.
+/// both in bytes to `out_size`, which may be null. `buffer` may be null to query the size. A
+/// `buff_size` that is too small is `UR_RESULT_ERROR_INVALID_SIZE`: only `out_size` is then written.
+/// A null `params` is `UR_RESULT_ERROR_INVALID_NULL_POINTER`.
 ///
-/// Pointers are followed where the interface says what they point to, so whatever a call may read
-/// must be readable here. An enum prints its enumerator's name, a set of flags the names of its bits,
-/// a structure `(struct tag){.member = text, ...}`, a call `.argument = text, ...`.
+/// Pointers are dereferenced if the interface defines what they point to. Memory that a call may read
+/// must therefore be readable here. An enum prints its enumerator's name, a set of flags the names of
+/// its bits, a structure `(struct tag){.member = text, ...}`, a call `.argument = text, ...`.
 
 #ifndef UR_PRINT_H
 #define UR_PRINT_H
@@ -26,7 +26,7 @@ extern "C" {
 struct ur_loader_tear_down_params_t;
 
 /// Prints the arguments of any call: `params` points to the parameter structure of `function`.
-/// A number that is no function's is `UR_RESULT_ERROR_INVALID_ENUMERATION`.
+/// An unknown function is `UR_RESULT_ERROR_INVALID_ENUMERATION`.
 UR_APIEXPORT ur_result_t UR_APICALL urPrintFunctionParams(enum ur_function_t function, const void *params, char *buffer,
                                                           const size_t buff_size, size_t *out_size);
 

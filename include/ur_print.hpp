@@ -201,10 +201,10 @@ template <> struct is_handle<ur_exp_graph_handle_t> : std::true_type {};
 template <> struct is_handle<ur_exp_executable_graph_handle_t> : std::true_type {};
 template <typename T> inline constexpr bool is_handle_v = is_handle<T>::value;
 
-/// What an undefined enumerator prints.
+/// The text of an undefined enumerator.
 inline constexpr const char *unknown = "unknown enumerator";
 
-/// Structures of a chain that are printed before the rest is left out: a cycle ends there.
+/// Maximum number of structures of a chain that are printed. It ends cycles.
 inline constexpr long chainLimit = 32;
 
 template <typename T> ur_result_t printPtr(std::ostream &os, const T *ptr);
@@ -218,7 +218,7 @@ inline std::ostream &operator<<(std::ostream &os, Bare bare) {
   return bare.ptr ? os << bare.ptr : os << '0';
 }
 
-/// A value as it reads wherever it stands.
+/// Prints a value.
 template <typename T> void print(std::ostream &os, const T &value) {
   if constexpr (std::is_same_v<T, ur_bool_t>) {
     os << (value ? "true" : "false");
@@ -229,7 +229,7 @@ template <typename T> void print(std::ostream &os, const T &value) {
   }
 }
 
-/// An address, and behind it the value, unless that is opaque; null is `nullptr`.
+/// Prints an address and, unless its type is opaque, the value behind it; null is `nullptr`.
 template <typename T> ur_result_t printPtr(std::ostream &os, const T *ptr) {
   if (!ptr) {
     os << "nullptr";
@@ -1904,14 +1904,14 @@ inline ur_result_t printTagged(std::ostream &os, const void *ptr, enum ur_exp_pe
 inline ur_result_t printTagged(std::ostream &os, const void *ptr, enum ur_exp_command_buffer_info_t value, std::size_t size);
 inline ur_result_t printTagged(std::ostream &os, const void *ptr, enum ur_exp_command_buffer_command_info_t value, std::size_t size);
 
-/// Writes `.name = text` again and again: the members of a structure or the arguments of a call.
+/// Writes `.name = text` for each member of a structure or argument of a call.
 class Members {
 public:
   explicit Members(std::ostream &stream) : os(stream) {}
 
   Members(std::ostream &stream, const char *tag) : os(stream), end("}") { os << "(struct " << tag << "){"; }
 
-  /// Anything whose type says how it reads.
+  /// Prints a value whose type determines its text.
   template <typename T> Members &value(const char *name, const T &member) {
     print(label(name), member);
     return *this;
@@ -1922,7 +1922,7 @@ public:
     return *this;
   }
 
-  /// An integer that stands for an address.
+  /// Prints an integer that is an address.
   Members &native(const char *name, uintptr_t address) {
     printPtr(label(name), reinterpret_cast<const void *>(address));
     return *this;
@@ -1992,7 +1992,7 @@ template <typename T> void printProperty(std::ostream &os, const void *ptr, std:
   os << ")";
 }
 
-/// The bytes of a property as a list; `As` says how its values read.
+/// The bytes of a property as a list of values of type `As`.
 template <typename T, typename As = T>
 void printProperties(std::ostream &os, const void *ptr, std::size_t size) {
   os << "{";
@@ -6481,7 +6481,7 @@ inline ur_result_t printLink(std::ostream &os, const void *ptr) {
 }
 
 inline ur_result_t printStruct(std::ostream &os, const void *ptr) {
-  /// Counts the links behind which the stream is.
+  /// Counts the links of the chain that were printed.
   struct Depth {
     std::ostream &os;
     const int slot;

@@ -1,4 +1,4 @@
-//! Links the loader as the reference is linked: same soname, same symbol version.
+//! Links the loader with the soname and the symbol version of the reference.
 
 use std::path::Path;
 
@@ -8,8 +8,8 @@ fn main() {
         return;
     };
     let script = Path::new(&out).join("versions");
-    // rustc's own script says what is exported; this one only brings the version into being, which
-    // each exported function names with a `.symver` directive of its own.
+    // rustc's own script lists the exports. This script only declares the version that each
+    // export's `.symver` directive names.
     if let Err(error) = std::fs::write(&script, "LIBUR_LOADER_0.12 { };\n") {
         println!("cargo::error=cannot write {}: {error}", script.display());
         return;

@@ -1,5 +1,5 @@
-//! Gives the library its name for the dynamic linker, binds its own symbols to itself, and keeps it
-//! in memory once loaded: callbacks and scripts set through one loader are there for the next.
+//! Sets the library's soname, binds its symbols locally, and keeps it loaded. Callbacks and scripts
+//! that were set through one loader are there for the next.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

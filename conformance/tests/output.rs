@@ -1,4 +1,4 @@
-//! `ur-conformance` where its output takes no more.
+//! `ur-conformance` when its output cannot be written.
 
 #[path = "support/streams.rs"]
 mod streams;
@@ -38,7 +38,7 @@ fn texts_lists_and_runs() {
     }
 }
 
-/// Nobody is left to be told: the code is the usual one.
+/// The reader is gone, so the exit code is the usual one.
 #[test]
 fn complaints() {
     for stream in [full, closed] {

@@ -1,73 +1,75 @@
-//! What this project's programs write to their standard streams, without a panic.
+//! Output of this project's programs to their standard streams, without a panic.
 //!
-//! Owns what a stream means that takes no more. Standard output whose reader has gone, as in
-//! `program | head -1`, is no fault: the rest is not written, and the program ends with the code that
-//! it would have ended with. Any other failure is one, such as a full disk: the program goes on, and
-//! [`end`] tells of it and gives the program's exit code for faults. Where standard error takes
-//! nothing, nobody is left to be told.
+//! Owns the handling of write errors. If the reader of standard output has closed it, as in
+//! `program | head -1`, the rest is dropped and the exit code does not change. After any other
+//! error, such as a full disk, the program continues. [`end`] then reports the error and returns
+//! the program's exit code for faults. Errors of standard error are ignored, since they cannot be
+//! reported.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Write as _};
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
-/// Why standard output takes no more.
-static LOST: OnceLock<io::Error> = OnceLock::new();
+/// The first error of standard output.
+static WRITE_ERROR: OnceLock<io::Error> = OnceLock::new();
 
-/// Formats a text to standard output.
+/// Prints formatted text to standard output.
 #[macro_export]
 macro_rules! out {
     ($($text:tt)*) => { $crate::write_out(format_args!($($text)*)) };
 }
 
-/// Formats a line to standard output.
+/// Prints a formatted line to standard output.
 #[macro_export]
 macro_rules! outln {
     ($($text:tt)*) => { $crate::out!("{}\n", format_args!($($text)*)) };
 }
 
-/// Formats a line to standard error.
+/// Prints a formatted line to standard error.
 #[macro_export]
 macro_rules! errln {
     ($($text:tt)*) => { $crate::write_error(format_args!($($text)*)) };
 }
 
-/// Writes bytes, which need not be UTF-8, to standard output.
+/// Writes bytes, which may be invalid UTF-8, to standard output.
 pub fn write(bytes: &[u8]) {
-    if LOST.get().is_none() {
-        keep(io::stdout().write_all(bytes));
+    if WRITE_ERROR.get().is_none() {
+        record(io::stdout().write_all(bytes));
     }
 }
 
-/// What [`out`] does.
+/// Writes formatted text to standard output, for [`out`].
 pub fn write_out(text: fmt::Arguments<'_>) {
-    if LOST.get().is_none() {
-        keep(io::stdout().write_fmt(text));
+    if WRITE_ERROR.get().is_none() {
+        record(io::stdout().write_fmt(text));
     }
 }
 
-/// What [`errln`] does. A line is one write, so that those of several processes stay whole.
+/// Writes a line to standard error, for [`errln`]. A line is one write, so that lines of several
+/// processes do not mix.
 pub fn write_error(text: fmt::Arguments<'_>) {
     let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
-/// The command line; or, after a help text, a version or a complaint, the code to exit with. `fault`
-/// is the program's code for what goes wrong.
+/// Parses the command line. After a help text, a version or an error it returns the exit code.
+///
+/// `fault` is the program's exit code for faults.
 pub fn parse<C: clap::Parser>(fault: u8) -> Result<C, ExitCode> {
     C::try_parse().map_err(|result| {
         let printed = result.print();
         if !result.use_stderr() {
-            keep(printed);
+            record(printed);
         }
         let code = u8::try_from(result.exit_code()).unwrap_or(fault);
         end(C::command().get_name(), ExitCode::from(code), fault)
     })
 }
 
-/// The code that `program` exits with: `code`, or `fault` if something it wrote is lost.
+/// The exit code of `program`: `code`, or `fault` if output was lost.
 pub fn end(program: &str, code: ExitCode, fault: u8) -> ExitCode {
-    keep(io::stdout().flush());
-    match LOST.get() {
+    record(io::stdout().flush());
+    match WRITE_ERROR.get() {
         Some(error) if error.kind() != ErrorKind::BrokenPipe => {
             errln!("{program}: standard output: {error}");
             ExitCode::from(fault)
@@ -76,9 +78,9 @@ pub fn end(program: &str, code: ExitCode, fault: u8) -> ExitCode {
     }
 }
 
-/// The first failure is the one that is told.
-fn keep(result: io::Result<()>) {
+/// Stores the first error.
+fn record(result: io::Result<()>) {
     if let Err(error) = result {
-        let _ = LOST.set(error);
+        let _ = WRITE_ERROR.set(error);
     }
 }

@@ -1,11 +1,12 @@
-//! The loader's texts: the device selector, lists in the environment, log and trace settings.
+//! Fuzz bodies for the loader's texts: the device selector, lists in the environment, log and trace
+//! settings.
 
 use ur::object::env::{self, Env};
 use ur_loader::layers::tracing;
 use ur_loader::selector::{Backend, Duplicates, Kind, Selector};
 
-/// `ONEAPI_DEVICE_SELECTOR`: a selector or a fault at a place of the text; and what the filter before
-/// loading leaves out, nothing selects afterwards.
+/// `ONEAPI_DEVICE_SELECTOR`: parses to a selector or to an error inside of the text. A device of an
+/// adapter that the filter drops is never selected.
 pub fn selector(text: &str) {
     for duplicates in [Duplicates::Reject, Duplicates::Merge] {
         match Selector::parse(text, duplicates) {
@@ -26,7 +27,7 @@ pub fn selector(text: &str) {
     }
 }
 
-/// `UR_ADAPTERS_FORCE_LOAD` and its like, `UR_LOG_*`, and the tracing layer's variables.
+/// The lists of `UR_ADAPTERS_*`, `UR_LOG_*`, and the variables of the tracing layer.
 pub fn settings(text: &str) {
     match env::list(text) {
         Ok(items) => assert!(items.iter().all(|item| !item.is_empty()), "{text:?}"),

@@ -1,4 +1,6 @@
-//! The mock's scripts: a script that reads back as itself, or a fault at a line of the text.
+//! Fuzz body for the mock's scripts. A script prints to text that parses to an equal script. Other
+//! text gives an error at one of its lines.
+//! an error at a line of the text.
 
 use ur_adapter_mock::script::Script;
 

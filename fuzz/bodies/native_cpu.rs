@@ -1,14 +1,14 @@
-//! What the native CPU is given as a program: shared objects as bytes, tables and paths, and metadata.
+//! Fuzz bodies for programs of native_cpu: shared objects as bytes, tables and paths, and metadata.
 
 use std::ffi::CString;
 
 use ur::abi::*;
 use ur_adapter_native_cpu::readers;
 
-/// A shared object whose every field may lie. It is read, not loaded: what is well formed is run by
-/// the dynamic linker, which trusts it.
+/// A shared object with arbitrary fields. It is parsed and not loaded, since the dynamic linker
+/// trusts well-formed objects.
 pub fn program(bytes: &[u8]) {
-    // Behind a good start, so that more than its first bytes are looked at.
+    // A valid start, so that the parser reads beyond the first bytes.
     let mut object = vec![0; 64];
     object[..7].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1]);
     object[16] = 3;
@@ -22,17 +22,17 @@ pub fn program(bytes: &[u8]) {
     object.extend_from_slice(&bytes[fields..]);
     for object in [bytes, &object] {
         if let Ok(names) = readers::shared_object(object) {
-            // An entry is 24 bytes.
+            // A symbol table's entry has 24 bytes.
             assert!(names <= object.len() / 24);
         }
     }
     if !bytes.starts_with(b"\x7fELF") && !bytes.contains(&b'/') {
-        // SAFETY: it is no shared object, nor the path of one.
+        // SAFETY: the bytes are no shared object, nor the path of one.
         unsafe { readers::image(bytes) };
     }
 }
 
-/// Entries cut out of the bytes: name, type, size and value of each.
+/// Metadata entries from the bytes: name, type, size and value of each.
 pub fn metadata(bytes: &[u8]) {
     const TAGS: [&str; 4] = [
         "kernel@reqd_work_group_size",
@@ -53,7 +53,7 @@ pub fn metadata(bytes: &[u8]) {
             None => CString::new(value.to_vec()),
         };
         names.push(tag.unwrap_or_default());
-        // Whole words, the last byte null, so that each kind of value can be read from them.
+        // Whole words that end with a zero byte, so that every kind of value can be read.
         let mut words: Vec<u64> = value
             .chunks(8)
             .map(|part| {
@@ -89,6 +89,7 @@ pub fn metadata(bytes: &[u8]) {
         pMetadatas: entries.as_ptr(),
         ..Default::default()
     };
-    // SAFETY: names end, values have their sizes or a null byte, and all of it lives here.
+    // SAFETY: names are C strings, values have their sizes or a zero byte, and all outlive the
+    // call.
     unsafe { readers::metadata(&properties) };
 }

@@ -1,12 +1,15 @@
-//! The traces that urreplay reads: what `UR_POOL_TRACE` writes, shorter lines, MiniMalloc's CSV. The
-//! file that holds this module has urreplay's `trace` and `perfetto` beside it, which are no library.
+//! Fuzz body for the traces that urreplay reads: lines of `UR_POOL_TRACE`, shorter lines,
+//! MiniMalloc's CSV.
+//!
+//! The file that includes this module includes urreplay's `trace`, `outcome` and `perfetto` as
+//! well, since they are in no library.
 
 use std::collections::HashSet;
 
 use crate::trace::{self, Kind, Trace};
 use crate::{outcome, perfetto};
 
-/// A trace that can be replayed, or an error.
+/// Parses to a trace that can be replayed, or to an error.
 pub fn trace(bytes: &[u8]) {
     let Ok(mut trace) = Trace::parse(bytes.to_vec()) else {
         return;
@@ -30,10 +33,10 @@ pub fn trace(bytes: &[u8]) {
     let shown: serde_json::Value = serde_json::from_str(&perfetto::json(&trace)).expect("JSON");
     let events = shown["traceEvents"].as_array().map_or(0, Vec::len);
     assert!(events >= trace.ops.len());
-    for lack in outcome::lacks(&trace, &trace) {
-        assert!(lack.allocations > 0);
+    for missing in outcome::missing_dependencies(&trace, &trace) {
+        assert!(missing.allocations > 0);
     }
-    trace.forget_dependencies();
+    trace.drop_dependencies();
     assert!(
         trace
             .ops

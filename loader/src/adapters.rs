@@ -1,8 +1,8 @@
 //! `urAdapterGet`: the adapters of all libraries as one list.
 //!
-//! Owns the aggregation. An adapter that fails is logged and not counted, so that a program can use the
-//! others. An adapter that is counted but then returns no handle leaves a null handle in the caller's
-//! list, since the caller may rely on the count.
+//! A library whose `urAdapterGet` fails is logged and skipped, so that programs can use the others.
+//! An adapter that is counted but returns no handle leaves a null handle in the caller's list,
+//! since the caller may rely on the count.
 
 use std::ffi::c_void;
 
@@ -16,7 +16,10 @@ use crate::state;
 
 type Get = unsafe extern "C" fn(u32, *mut ur_adapter_handle_t, *mut u32) -> ur_result_t;
 
-/// The table's `urAdapterGet`. No adapter at all is success with a count of 0.
+/// The `urAdapterGet` of the base table. Success with a count of 0 if there is no adapter.
+///
+/// Errors: `INVALID_SIZE` for a list without entries, `UNINITIALIZED` while the loader is torn
+/// down.
 ///
 /// # Safety
 /// `phAdapters` is null or has room for `NumEntries` handles; `pNumAdapters` is null or writable.
@@ -35,10 +38,11 @@ pub unsafe extern "C" fn adapter_get(
         let found = collect(&libraries, capacity);
         let nulls = std::iter::repeat_n(std::ptr::null_mut(), found.lost as usize);
         for (at, handle) in found.handles.into_iter().chain(nulls).enumerate() {
-            // SAFETY: at most `capacity` handles were requested.
+            // SAFETY: `collect` returns at most `capacity` handles, and the caller guarantees room
+            // for them.
             unsafe { phAdapters.add(at).write(handle) };
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `pNumAdapters` is null or writable.
         unsafe { Out::new(pNumAdapters) }.set(found.total);
         Ok(())
     })
@@ -47,7 +51,7 @@ pub unsafe extern "C" fn adapter_get(
 #[derive(Default)]
 struct Found {
     handles: Vec<ur_adapter_handle_t>,
-    /// Handles that were counted and requested, but not returned.
+    /// Handles that the library counted but did not return.
     lost: u32,
     total: u32,
 }
@@ -55,7 +59,7 @@ struct Found {
 fn collect(libraries: &[AdapterLibrary], capacity: u32) -> Found {
     let mut all = Found::default();
     for library in libraries {
-        // A library without the function was refused when it was opened.
+        // `AdapterLibrary::open` rejects a library without the function.
         let Some(get) = library.table.Adapter.pfnGet else {
             continue;
         };
@@ -72,20 +76,20 @@ fn collect(libraries: &[AdapterLibrary], capacity: u32) -> Found {
     all
 }
 
-/// Up to `capacity` handles of one library.
+/// Up to `capacity` adapter handles of one library.
 fn adapters_of(get: Get, capacity: u32) -> Result<Found, ur_result_t> {
     let mut found = Found::default();
-    // SAFETY: handles are not wanted; the count is writable.
+    // SAFETY: a null list with no entries is valid; the count is a local variable.
     check(unsafe { get(0, std::ptr::null_mut(), &mut found.total) })?;
     let wanted = found.total.min(capacity);
     if wanted == 0 {
         return Ok(found);
     }
     let mut handles = vec![std::ptr::null_mut(); wanted as usize];
-    // SAFETY: there is room for as many handles as are asked for.
+    // SAFETY: `handles` has room for `wanted` entries.
     let result = unsafe { get(wanted, handles.as_mut_ptr(), &mut found.total) };
     if result == UR_RESULT_SUCCESS {
-        // SAFETY: a handle that an adapter just gave is live.
+        // SAFETY: the adapter returned the handle just now, so it is live.
         handles.retain(|handle| unsafe { table_of(handle.cast::<c_void>()) }.is_ok());
         found.handles = handles;
     }

@@ -1,9 +1,9 @@
 //! The six functions that 2026.2 dropped and `libsycl.so.9` of 2026.1 still imports:
 //! `urKernelSetArg{Value,Local,Pointer,Sampler,MemObj}` and `urEnqueueKernelLaunch`.
 //!
-//! Owns their entry points and the intercepts that make the rest of the interface aware of them. The
-//! loader keeps each kernel's arguments and hands them over at launch, through the present tables:
-//! an adapter knows nothing of this. Arguments persist between launches, as they did.
+//! Owns their entry points and the intercepts that keep the rest of the interface consistent with
+//! them. The loader stores each kernel's arguments and passes them at launch to the current
+//! functions. Adapters are not involved. Arguments persist between launches, as they did in 2026.1.
 
 mod arguments;
 
@@ -18,18 +18,18 @@ use crate::entry::versioned;
 use crate::layers::lifetime;
 use crate::state::app_table;
 
-pub use self::arguments::forget_all;
+pub use self::arguments::clear as clear_arguments;
 
-/// What the intercepts call: the base table as it was before them.
+/// The table that the intercepts call: the base table without them.
 static NEXT: AtomicPtr<ur_dditable_t> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Says what the intercepts call from now on.
-pub fn over(next: &'static ur_dditable_t) {
+/// Sets the table that the intercepts call.
+pub fn set_next(next: &'static ur_dditable_t) {
     NEXT.store(std::ptr::from_ref(next).cast_mut(), Ordering::Release);
 }
 
-/// Puts the intercepts into the base table.
-pub fn hook(table: &mut ur_dditable_t) {
+/// Installs the intercepts in the base table.
+pub fn install(table: &mut ur_dditable_t) {
     table.Kernel.pfnCreate = Some(kernel_create);
     table.Kernel.pfnCreateWithNativeHandle = Some(kernel_create_with_native_handle);
     table.Kernel.pfnRetain = Some(kernel_retain);
@@ -41,8 +41,11 @@ pub fn hook(table: &mut ur_dditable_t) {
 versioned! {
     /// Copies `argSize` bytes as the argument's value.
     ///
+    /// Errors: `UNINITIALIZED`, `INVALID_NULL_HANDLE`, `INVALID_NULL_POINTER`,
+    /// `INVALID_KERNEL_ARGUMENT_SIZE` for a size of 0 or above `isize::MAX`.
+    ///
     /// # Safety
-    /// The kernel is null or live; the value is null or has that many readable bytes.
+    /// The kernel is null or live; the value is null or has `argSize` readable bytes.
     fn urKernelSetArgValue(
         hKernel: ur_kernel_handle_t,
         argIndex: u32,
@@ -50,16 +53,17 @@ versioned! {
         _pProperties: *const ur_kernel_arg_value_properties_t,
         pArgValue: *const c_void,
     ) {
-        usable("urKernelSetArgValue", hKernel)?;
+        check_kernel("urKernelSetArgValue", hKernel)?;
         ensure(!pArgValue.is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
         let fits = argSize > 0 && argSize <= isize::MAX.cast_unsigned();
         ensure(fits, UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE)?;
-        // SAFETY: not null, and the caller promises as many readable bytes.
+        // SAFETY: not null, and the caller guarantees `argSize` readable bytes.
         let bytes = unsafe { std::slice::from_raw_parts(pArgValue.cast::<u8>(), argSize) };
         set(hKernel, argIndex, Argument::Value(Value::new(bytes)))
     }
 
-    /// Gives the argument `argSize` bytes of each work-group's local memory.
+    /// Sets an argument to `argSize` bytes of local memory for each work-group. Errors:
+    /// `UNINITIALIZED`, `INVALID_NULL_HANDLE`.
     ///
     /// # Safety
     /// The kernel is null or live.
@@ -69,11 +73,11 @@ versioned! {
         argSize: usize,
         _pProperties: *const ur_kernel_arg_local_properties_t,
     ) {
-        usable("urKernelSetArgLocal", hKernel)?;
+        check_kernel("urKernelSetArgLocal", hKernel)?;
         set(hKernel, argIndex, Argument::Local(argSize))
     }
 
-    /// Sets a USM pointer, which may be null.
+    /// Sets a USM pointer, which may be null. Errors: `UNINITIALIZED`, `INVALID_NULL_HANDLE`.
     ///
     /// # Safety
     /// The kernel is null or live.
@@ -83,11 +87,11 @@ versioned! {
         _pProperties: *const ur_kernel_arg_pointer_properties_t,
         pArgValue: *const c_void,
     ) {
-        usable("urKernelSetArgPointer", hKernel)?;
+        check_kernel("urKernelSetArgPointer", hKernel)?;
         set(hKernel, argIndex, Argument::Pointer(Opaque(pArgValue.cast_mut())))
     }
 
-    /// Sets a sampler.
+    /// Sets a sampler. Errors: `UNINITIALIZED`, `INVALID_NULL_HANDLE` for a null kernel or sampler.
     ///
     /// # Safety
     /// The kernel is null or live.
@@ -97,12 +101,15 @@ versioned! {
         _pProperties: *const ur_kernel_arg_sampler_properties_t,
         hArgValue: ur_sampler_handle_t,
     ) {
-        usable("urKernelSetArgSampler", hKernel)?;
+        check_kernel("urKernelSetArgSampler", hKernel)?;
         ensure(!hArgValue.is_null(), UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
         set(hKernel, argIndex, Argument::Sampler(Opaque(hArgValue.cast())))
     }
 
-    /// Sets a buffer or image, which may be null; read and written unless the properties say less.
+    /// Sets a buffer or image, which may be null. Access is read and write without properties.
+    ///
+    /// Errors: `UNINITIALIZED`, `INVALID_NULL_HANDLE` for a null kernel, `INVALID_ENUMERATION` for
+    /// unknown access flags.
     ///
     /// # Safety
     /// The kernel is null or live; the properties are null or readable.
@@ -112,18 +119,19 @@ versioned! {
         pProperties: *const ur_kernel_arg_mem_obj_properties_t,
         hArgValue: ur_mem_handle_t,
     ) {
-        usable("urKernelSetArgMemObj", hKernel)?;
-        // SAFETY: the caller's promise.
+        check_kernel("urKernelSetArgMemObj", hKernel)?;
+        // SAFETY: the caller guarantees that the properties are null or readable.
         let properties = unsafe { pProperties.as_ref() };
-        let access = properties.map_or(UR_MEM_FLAG_READ_WRITE, |given| given.memoryAccess);
+        let access = properties.map_or(UR_MEM_FLAG_READ_WRITE, |properties| properties.memoryAccess);
         ensure(access.0 & UR_MEM_FLAGS_MASK == 0, UR_RESULT_ERROR_INVALID_ENUMERATION)?;
         set(hKernel, argIndex, Argument::MemObj { handle: Opaque(hArgValue.cast()), access })
     }
 
-    /// Launches a kernel with the arguments that were set.
+    /// Launches a kernel with its stored arguments. Errors: those of
+    /// `urEnqueueKernelLaunchWithArgsExp`.
     ///
     /// # Safety
-    /// As for `urEnqueueKernelLaunchWithArgsExp`.
+    /// The arguments meet the contract of `urEnqueueKernelLaunchWithArgsExp`.
     fn urEnqueueKernelLaunch(
         hQueue: ur_queue_handle_t,
         hKernel: ur_kernel_handle_t,
@@ -140,7 +148,8 @@ versioned! {
         let launch = launch.ok_or(Error::new(UR_RESULT_ERROR_UNINITIALIZED))?;
         ensure(!hQueue.is_null() && !hKernel.is_null(), UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
         with_list(arguments::of(hKernel).as_deref(), |count, list| {
-            // SAFETY: the caller's promise; the list lives until the call returns.
+            // SAFETY: the caller guarantees the contract of `urEnqueueKernelLaunchWithArgsExp`; the
+            // list outlives the call.
             unsafe {
                 launch(
                     hQueue, hKernel, workDim, pGlobalWorkOffset, pGlobalWorkSize, pLocalWorkSize,
@@ -157,10 +166,11 @@ fn next() -> Result<&'static ur_dditable_t> {
         .ok_or(Error::new(UR_RESULT_ERROR_UNINITIALIZED))
 }
 
-fn usable(function: &'static str, kernel: ur_kernel_handle_t) -> Result<()> {
+/// Fails unless the loader is initialised and the kernel can be used.
+fn check_kernel(function: &'static str, kernel: ur_kernel_handle_t) -> Result<()> {
     ensure(app_table().is_some(), UR_RESULT_ERROR_UNINITIALIZED)?;
     ensure(!kernel.is_null(), UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
-    lifetime::vet(function, Kind::Kernel, kernel.cast())
+    lifetime::check_handle(function, Kind::Kernel, kernel.cast())
 }
 
 fn set(kernel: ur_kernel_handle_t, index: u32, argument: Argument) -> Result<()> {
@@ -168,13 +178,13 @@ fn set(kernel: ur_kernel_handle_t, index: u32, argument: Argument) -> Result<()>
     Ok(())
 }
 
-/// The kernel's reference count, or 1 if it does not tell.
+/// The kernel's reference count, or 1 if the adapter cannot report it.
 fn references_of(kernel: ur_kernel_handle_t) -> u32 {
     let mut count = 1u32;
     if let Ok(Some(get_info)) = next().map(|table| table.Kernel.pfnGetInfo) {
         let value = (&raw mut count).cast();
         let what = UR_KERNEL_INFO_REFERENCE_COUNT;
-        // SAFETY: the kernel is live, as the entry points ask; the value is as large as its type asks.
+        // SAFETY: the entry points require a live kernel; `count` has the size of this property.
         let result =
             unsafe { get_info(kernel, what, size_of::<u32>(), value, std::ptr::null_mut()) };
         if result != UR_RESULT_SUCCESS {
@@ -184,7 +194,7 @@ fn references_of(kernel: ur_kernel_handle_t) -> u32 {
     count
 }
 
-/// Calls `launch` with the arguments as a list, empty and null if there are none.
+/// Calls `launch` with the arguments as a list; with 0 and null if there are none.
 fn with_list(
     arguments: Option<&Arguments>,
     launch: impl FnOnce(u32, *const ur_exp_kernel_arg_properties_t) -> ur_result_t,
@@ -208,7 +218,7 @@ fn done(result: ur_result_t) -> Result<()> {
     }
 }
 
-/// A slot of a table, which an adapter may have left null.
+/// The function of a table's slot. `UNINITIALIZED` if the adapter left it null.
 fn slot<F>(function: Option<F>) -> Result<F> {
     function.ok_or(Error::new(UR_RESULT_ERROR_UNINITIALIZED))
 }
@@ -221,9 +231,10 @@ unsafe extern "C" fn kernel_create(
 ) -> ur_result_t {
     boundary(|| {
         let create = slot(next()?.Kernel.pfnCreate)?;
-        // SAFETY: the caller's arguments, passed on.
+        // SAFETY: the caller's arguments are forwarded unchanged, under the specification's
+        // contract.
         done(unsafe { create(hProgram, pKernelName, phKernel) })?;
-        // SAFETY: the adapter just wrote the handle, unless none was wanted.
+        // SAFETY: null, or a handle that the adapter has written.
         unsafe { phKernel.as_ref() }
             .copied()
             .into_iter()
@@ -242,9 +253,10 @@ unsafe extern "C" fn kernel_create_with_native_handle(
 ) -> ur_result_t {
     boundary(|| {
         let create = slot(next()?.Kernel.pfnCreateWithNativeHandle)?;
-        // SAFETY: the caller's arguments, passed on.
+        // SAFETY: the caller's arguments are forwarded unchanged, under the specification's
+        // contract.
         done(unsafe { create(hNativeKernel, hContext, hProgram, pProperties, phKernel) })?;
-        // SAFETY: the adapter just wrote the handle, unless none was wanted.
+        // SAFETY: null, or a handle that the adapter has written.
         unsafe { phKernel.as_ref() }
             .copied()
             .into_iter()
@@ -257,7 +269,8 @@ unsafe extern "C" fn kernel_create_with_native_handle(
 unsafe extern "C" fn kernel_retain(hKernel: ur_kernel_handle_t) -> ur_result_t {
     boundary(|| {
         let retain = slot(next()?.Kernel.pfnRetain)?;
-        // SAFETY: the caller's arguments, passed on.
+        // SAFETY: the caller's arguments are forwarded unchanged, under the specification's
+        // contract.
         done(unsafe { retain(hKernel) })?;
         arguments::retained(hKernel);
         Ok(())
@@ -268,14 +281,15 @@ unsafe extern "C" fn kernel_retain(hKernel: ur_kernel_handle_t) -> ur_result_t {
 unsafe extern "C" fn kernel_release(hKernel: ur_kernel_handle_t) -> ur_result_t {
     boundary(|| {
         let release = slot(next()?.Kernel.pfnRelease)?;
-        // Before the call: after it, the address may be another kernel's.
+        // Release first: after the call another kernel may have the address.
         arguments::released(hKernel);
-        // SAFETY: the caller's arguments, passed on.
+        // SAFETY: the caller's arguments are forwarded unchanged, under the specification's
+        // contract.
         done(unsafe { release(hKernel) })
     })
 }
 
-/// The suggestion may depend on arguments (local memory), so that they go along.
+/// Passes the stored arguments along, since local memory may change the suggestion.
 #[allow(non_snake_case)]
 unsafe extern "C" fn suggested_local_work_size(
     hKernel: ur_kernel_handle_t,
@@ -289,7 +303,8 @@ unsafe extern "C" fn suggested_local_work_size(
         if let Some(arguments) = arguments::of(hKernel) {
             let suggest = slot(next()?.Kernel.pfnGetSuggestedLocalWorkSizeWithArgs)?;
             let result = with_list(Some(&*arguments), |count, list| {
-                // SAFETY: the caller's arguments; the list lives until the call returns.
+                // SAFETY: the caller's arguments are forwarded under the specification's contract;
+                // the list outlives the call.
                 unsafe {
                     suggest(
                         hKernel,
@@ -303,13 +318,14 @@ unsafe extern "C" fn suggested_local_work_size(
                     )
                 }
             });
-            // An adapter that cannot use arguments may still have an answer.
+            // An adapter without this function may answer the query without arguments.
             if result != Err(Error::unsupported()) {
                 return result;
             }
         }
         let suggest = slot(next()?.Kernel.pfnGetSuggestedLocalWorkSize)?;
-        // SAFETY: the caller's arguments, passed on.
+        // SAFETY: the caller's arguments are forwarded unchanged, under the specification's
+        // contract.
         done(unsafe {
             suggest(
                 hKernel,
@@ -345,7 +361,8 @@ unsafe extern "C" fn append_kernel_launch(
         if let Some(arguments) = arguments::of(hKernel) {
             let append = slot(next()?.CommandBufferExp.pfnAppendKernelLaunchWithArgsExp)?;
             return with_list(Some(&*arguments), |count, list| {
-                // SAFETY: the caller's arguments; the list lives until the call returns.
+                // SAFETY: the caller's arguments are forwarded under the specification's contract;
+                // the list outlives the call.
                 unsafe {
                     append(
                         hCommandBuffer,
@@ -370,7 +387,8 @@ unsafe extern "C" fn append_kernel_launch(
             });
         }
         let append = slot(next()?.CommandBufferExp.pfnAppendKernelLaunchExp)?;
-        // SAFETY: the caller's arguments, passed on.
+        // SAFETY: the caller's arguments are forwarded unchanged, under the specification's
+        // contract.
         done(unsafe {
             append(
                 hCommandBuffer,

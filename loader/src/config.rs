@@ -1,7 +1,7 @@
-//! `ur_loader_config_handle_t`: what an application asks of the loader before it is initialised.
+//! `ur_loader_config_handle_t`: options that an application sets before `urLoaderInit`.
 //!
 //! Owns the seven `urLoaderConfig*` functions and their object. It may use `abi` and the layers'
-//! names; it must never know the loader's state.
+//! names. It must never know the loader's state.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,19 +13,20 @@ use ur::object::{Error, InfoOut, Result};
 use crate::entry::versioned;
 use crate::layers::{self, CodeLocation};
 
-/// The object behind a handle. No other function takes it, so that it needs no table.
+/// The object behind a handle. Only the loader's own functions take it, so that it has no table
+/// pointer.
 struct Config {
     references: AtomicU32,
     settings: Mutex<Settings>,
 }
 
-/// What was asked for.
+/// The options of a configuration.
 #[derive(Clone, Default)]
 pub struct Settings {
-    /// Names of layers, in the order of asking.
+    /// Names of layers, in the order in which they were enabled.
     pub layers: Vec<String>,
     pub code_location: Option<CodeLocation>,
-    /// The mock adapter alone, instead of the real ones.
+    /// Whether the mock adapter replaces the real ones.
     pub mocking: bool,
 }
 
@@ -35,12 +36,12 @@ impl Config {
     }
 }
 
-/// A copy of what `handle` asks for; a null handle asks for nothing.
+/// A copy of the settings of `handle`; the defaults for a null handle.
 ///
 /// # Safety
 /// `handle` is null or a live configuration.
 pub unsafe fn settings_of(handle: ur_loader_config_handle_t) -> Settings {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees a null or live configuration.
     let config = unsafe { borrow(handle) };
     config.map_or_else(|_| Settings::default(), |config| config.settings().clone())
 }
@@ -48,39 +49,45 @@ pub unsafe fn settings_of(handle: ur_loader_config_handle_t) -> Settings {
 /// # Safety
 /// `handle` is null or a live configuration, which outlives the borrow.
 unsafe fn borrow<'a>(handle: ur_loader_config_handle_t) -> Result<&'a Config> {
-    // SAFETY: every handle that is not null was made by `urLoaderConfigCreate` and is live.
+    // SAFETY: `urLoaderConfigCreate` made every handle but null, and the caller guarantees that it
+    // is live.
     unsafe { handle.cast::<Config>().as_ref() }
         .ok_or(Error::new(UR_RESULT_ERROR_INVALID_NULL_HANDLE))
 }
 
 versioned! {
-    /// A new configuration with one reference.
+    /// Creates a configuration with one reference. `INVALID_NULL_POINTER` without an output.
     ///
     /// # Safety
-    /// As `urLoaderConfigCreate` says: the pointer is null or writable.
+    /// The pointer is null or writable.
     fn urLoaderConfigCreate(phLoaderConfig: *mut ur_loader_config_handle_t) {
         if phLoaderConfig.is_null() {
             return Err(Error::new(UR_RESULT_ERROR_INVALID_NULL_POINTER));
         }
         let config = Config { references: AtomicU32::new(1), settings: Mutex::default() };
-        // SAFETY: not null, and the caller promises that it can be written.
+        // SAFETY: not null, and the caller guarantees that it is writable.
         unsafe { phLoaderConfig.write(Box::into_raw(Box::new(config)).cast()) };
         Ok(())
     }
 
+    /// Adds a reference. `INVALID_NULL_HANDLE` for a null handle.
+    ///
     /// # Safety
     /// The handle is null or live.
     fn urLoaderConfigRetain(hLoaderConfig: ur_loader_config_handle_t) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees a null or live configuration.
         let config = unsafe { borrow(hLoaderConfig) }?;
         config.references.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
+    /// Releases a reference; the last one frees the configuration. `INVALID_NULL_HANDLE` for a null
+    /// handle.
+    ///
     /// # Safety
     /// The handle is null or live, and dead after its last release.
     fn urLoaderConfigRelease(hLoaderConfig: ur_loader_config_handle_t) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees a null or live configuration.
         let config = unsafe { borrow(hLoaderConfig) }?;
         if config.references.fetch_sub(1, Ordering::AcqRel) == 1 {
             // SAFETY: this was the last reference, and `urLoaderConfigCreate` boxed it.
@@ -89,10 +96,15 @@ versioned! {
         Ok(())
     }
 
-    /// The names of all layers, or the number of references.
+    /// Writes the names of all layers, separated by semicolons, or the reference count.
+    ///
+    /// A value buffer may be larger than the value. Errors: `INVALID_NULL_HANDLE`,
+    /// `INVALID_NULL_POINTER` without an output, `INVALID_SIZE` for a short buffer,
+    /// `INVALID_ENUMERATION`.
     ///
     /// # Safety
-    /// The handle is null or live; the value has `propSize` writable bytes, or is null.
+    /// The handle is null or live; the value is null or has `propSize` writable bytes; the size is
+    /// null or writable.
     fn urLoaderConfigGetInfo(
         hLoaderConfig: ur_loader_config_handle_t,
         propName: ur_loader_config_info_t,
@@ -100,12 +112,13 @@ versioned! {
         pPropValue: *mut c_void,
         pPropSizeRet: *mut usize,
     ) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees a null or live configuration.
         let config = unsafe { borrow(hLoaderConfig) }?;
         if pPropValue.is_null() && (propSize != 0 || pPropSizeRet.is_null()) {
             return Err(Error::new(UR_RESULT_ERROR_INVALID_NULL_POINTER));
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees `propSize` writable bytes or null, and a writable size or
+        // null.
         let out = unsafe { InfoOut::new(Some(propSize), pPropValue, pPropSizeRet) };
         match propName {
             UR_LOADER_CONFIG_INFO_AVAILABLE_LAYERS => out.string(&layers::names().join(";")),
@@ -116,7 +129,7 @@ versioned! {
         }
     }
 
-    /// Enables a layer by its exact name; `LAYER_NOT_PRESENT` if the loader does not have it.
+    /// Enables a layer by its exact name. `LAYER_NOT_PRESENT` if the loader does not have it.
     ///
     /// # Safety
     /// The handle is null or live; the name is null or a C string.
@@ -124,12 +137,12 @@ versioned! {
         hLoaderConfig: ur_loader_config_handle_t,
         pLayerName: *const c_char,
     ) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees a null or live configuration.
         let config = unsafe { borrow(hLoaderConfig) }?;
         if pLayerName.is_null() {
             return Err(Error::new(UR_RESULT_ERROR_INVALID_NULL_POINTER));
         }
-        // SAFETY: not null, and the caller promises a C string.
+        // SAFETY: not null, and the caller guarantees a C string.
         let name = unsafe { CStr::from_ptr(pLayerName) }.to_str();
         let name = name.ok().filter(|name| layers::is_known(name));
         let name = name.ok_or(UR_RESULT_ERROR_LAYER_NOT_PRESENT)?;
@@ -137,6 +150,8 @@ versioned! {
         Ok(())
     }
 
+    /// Sets the callback that returns the source location of a call, for the tracing layer.
+    ///
     /// # Safety
     /// The handle is null or live; the callback may be called from any thread.
     fn urLoaderConfigSetCodeLocationCallback(
@@ -144,7 +159,7 @@ versioned! {
         pfnCodeloc: ur_code_location_callback_t,
         pUserData: *mut c_void,
     ) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees a null or live configuration.
         let config = unsafe { borrow(hLoaderConfig) }?;
         let callback = pfnCodeloc.ok_or(UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
         let location = CodeLocation { callback, user_data: pUserData };
@@ -152,7 +167,8 @@ versioned! {
         Ok(())
     }
 
-    /// The next `urLoaderInit` with this configuration loads the mock adapter, and no other.
+    /// Enables or disables mocking: the next `urLoaderInit` with this configuration loads the mock
+    /// adapter only.
     ///
     /// # Safety
     /// The handle is null or live.
@@ -160,7 +176,7 @@ versioned! {
         hLoaderConfig: ur_loader_config_handle_t,
         enable: ur_bool_t,
     ) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees a null or live configuration.
         let config = unsafe { borrow(hLoaderConfig) }?;
         config.settings().mocking = enable != 0;
         Ok(())

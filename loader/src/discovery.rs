@@ -1,7 +1,7 @@
-//! Which adapter libraries to try, and where.
+//! Plans which adapter libraries to load, and from where.
 //!
-//! Owns the known adapters' names and the order of places. Pure: it takes the environment's texts
-//! and the loader's directory, and gives a plan. It must never open a library.
+//! Owns the names of the known adapters and the order of search. Pure: it maps environment
+//! variables and the loader's directory to a plan. It must never open a library.
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -17,12 +17,12 @@ struct Manifest {
     kinds: &'static [Kind],
 }
 
-/// Is loaded only when asked for, and then alone.
+/// Loaded only with mocking enabled, and then alone.
 const MOCK: &str = "mock";
 
 const ANY_KIND: &[Kind] = &[Kind::Cpu, Kind::Gpu, Kind::Fpga, Kind::Other];
 
-/// In the lexicographic order of their libraries' names, which is the order of adapters.
+/// In the lexicographic order of the library names, which is the order of the adapters.
 const MANIFESTS: [Manifest; 7] = [
     Manifest {
         name: "cuda",
@@ -61,21 +61,22 @@ const MANIFESTS: [Manifest; 7] = [
     },
 ];
 
-/// One adapter and where its library may be; the first acceptable one is taken.
+/// One adapter and the paths to try for its library; the first acceptable library is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     pub paths: Vec<PathBuf>,
 }
 
-/// What to load, in order.
+/// The libraries to load, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     pub candidates: Vec<Candidate>,
-    /// `UR_ADAPTERS_DEEP_BIND`.
+    /// `UR_ADAPTERS_DEEP_BIND`: a library prefers its own symbols.
     pub deep_bind: bool,
 }
 
-/// Reads the environment; `own_directory` gives the loader's, and is asked only where it matters.
+/// Plans from the environment. `own_directory` returns the loader's directory; it is called only if
+/// needed.
 pub fn plan(env: &Env<'_>, own_directory: impl FnOnce() -> Option<PathBuf>) -> Plan {
     let mut plan = Plan {
         deep_bind: env.flag("UR_ADAPTERS_DEEP_BIND", false),
@@ -89,7 +90,7 @@ pub fn plan(env: &Env<'_>, own_directory: impl FnOnce() -> Option<PathBuf>) -> P
     plan
 }
 
-/// The mock adapter alone, whatever else is installed, named or selected.
+/// A plan of the mock adapter alone, whatever the environment selects.
 pub fn mock(env: &Env<'_>, own_directory: impl FnOnce() -> Option<PathBuf>) -> Plan {
     let mut plan = Plan {
         deep_bind: env.flag("UR_ADAPTERS_DEEP_BIND", false),
@@ -101,7 +102,7 @@ pub fn mock(env: &Env<'_>, own_directory: impl FnOnce() -> Option<PathBuf>) -> P
 }
 
 impl Plan {
-    /// Exactly the libraries named, in their order, whatever is installed or selected.
+    /// Plans the named libraries only, in their order, whatever is selected.
     fn force(&mut self, env: &Env<'_>, paths: Result<Vec<String>, ListError>) {
         match paths {
             Ok(paths) => {
@@ -119,7 +120,7 @@ impl Plan {
 
     fn search(&mut self, env: &Env<'_>, filters: bool, own_directory: Option<PathBuf>) {
         let directories = directories(env, own_directory);
-        let filter = filters.then(|| prefilter(env)).flatten();
+        let filter = filters.then(|| selector_filter(env)).flatten();
         let listed = MANIFESTS.iter().filter(|manifest| {
             filter
                 .as_ref()
@@ -131,7 +132,7 @@ impl Plan {
     }
 }
 
-/// Where adapters are looked for first.
+/// The directories to search before the dynamic linker's.
 fn directories(env: &Env<'_>, own_directory: Option<PathBuf>) -> Vec<PathBuf> {
     let mut directories: Vec<PathBuf> = match env.list("UR_ADAPTERS_SEARCH_PATH") {
         None => Vec::new(),
@@ -148,16 +149,16 @@ fn directories(env: &Env<'_>, own_directory: Option<PathBuf>) -> Vec<PathBuf> {
     directories
 }
 
-/// The selector that thins out adapters before they are loaded. A wrong one thins out nothing here:
-/// `urDeviceGetSelected` fails by it.
-fn prefilter(env: &Env<'_>) -> Option<Selector> {
+/// The selector that drops adapters before they are loaded; none if it is malformed. The error is
+/// then reported by `urDeviceGetSelected`.
+fn selector_filter(env: &Env<'_>) -> Option<Selector> {
     let text = env.text("ONEAPI_DEVICE_SELECTOR")?;
     Selector::parse(&text, Duplicates::Merge)
         .inspect_err(|error| env.complain(&format!("ONEAPI_DEVICE_SELECTOR: {error}")))
         .ok()
 }
 
-/// In each place the installed name first, then that of a build tree.
+/// The paths of an adapter: in each directory the installed name, then the name in a build tree.
 fn candidate(adapter: &str, directories: &[PathBuf]) -> Candidate {
     let names = [
         format!("libur_adapter_{adapter}.so.0"),
@@ -166,14 +167,14 @@ fn candidate(adapter: &str, directories: &[PathBuf]) -> Candidate {
     let in_directories = directories
         .iter()
         .flat_map(|directory| names.iter().map(|name| directory.join(name)));
-    // A path without a directory is what the dynamic linker searches for.
+    // The dynamic linker searches its own path for a name without a directory.
     let by_linker = names.iter().map(PathBuf::from);
     Candidate {
         paths: in_directories.chain(by_linker).collect(),
     }
 }
 
-/// The directory of the library or program that holds this code.
+/// The directory of the library or program that contains this code.
 pub fn own_directory() -> Option<PathBuf> {
     let mut info = libc::Dl_info {
         dli_fname: std::ptr::null(),
@@ -182,12 +183,13 @@ pub fn own_directory() -> Option<PathBuf> {
         dli_saddr: std::ptr::null_mut(),
     };
     let here = own_directory as fn() -> Option<PathBuf> as *const libc::c_void;
-    // SAFETY: `info` is writable for the call; any address may be asked about.
+    // SAFETY: `dladdr` accepts any address; `info` is a local variable.
     let found = unsafe { libc::dladdr(here, &mut info) };
     if found == 0 || info.dli_fname.is_null() {
         return None;
     }
-    // SAFETY: the linker's name of a loaded object is a C string, and we are inside that object.
+    // SAFETY: `dladdr` found the object, whose name is a C string while it is loaded, as it is
+    // here.
     let name = unsafe { CStr::from_ptr(info.dli_fname) };
     let path = Path::new(OsStr::from_bytes(name.to_bytes()));
     path.canonicalize().ok()?.parent().map(Path::to_owned)
@@ -202,24 +204,24 @@ mod tests {
     use ur::object::env::Env;
 
     fn plan_for(variables: &[(&str, &str)], own: Option<&str>) -> Plan {
-        let (plan, said) = complaints_of(variables, own);
-        assert_eq!(said, Vec::<String>::new());
+        let (plan, reported) = complaints_of(variables, own);
+        assert_eq!(reported, Vec::<String>::new());
         plan
     }
 
-    /// A plan, and what was complained of.
+    /// A plan and its complaints.
     fn complaints_of(variables: &[(&str, &str)], own: Option<&str>) -> (Plan, Vec<String>) {
-        let said = RefCell::<Vec<String>>::default();
-        let complain = |text: &str| said.borrow_mut().push(text.to_owned());
+        let reported = RefCell::<Vec<String>>::default();
+        let complain = |text: &str| reported.borrow_mut().push(text.to_owned());
         let get = |name: &str| {
             let found = variables.iter().find(|(key, _)| *key == name);
             found.map(|(_, value)| (*value).to_owned())
         };
         let plan = plan(&Env::new(&get, &complain), || own.map(PathBuf::from));
-        (plan, said.into_inner())
+        (plan, reported.into_inner())
     }
 
-    /// The adapters' names, read back from the last path of each candidate.
+    /// The adapters' names, from the last path of each candidate.
     fn names(plan: &Plan) -> String {
         let name = |path: Option<&PathBuf>| {
             let text = path
@@ -276,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn places_in_order() {
+    fn directories_are_searched_in_order() {
         let variables = [
             ("UR_ADAPTERS_SEARCH_PATH", "/a,\"/b:c\""),
             ("UR_ADAPTERS_DEEP_BIND", "1"),
@@ -304,12 +306,12 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_search_path_is_said_and_left_out() {
+    fn a_malformed_search_path_is_reported_and_ignored() {
         let variables = [("UR_ADAPTERS_SEARCH_PATH", "/a:/b")];
-        let (plan, said) = complaints_of(&variables, Some("/own"));
+        let (plan, reported) = complaints_of(&variables, Some("/own"));
         assert_eq!(plan.candidates[0].paths.len(), 4);
         assert_eq!(
-            said,
+            reported,
             [
                 "UR_ADAPTERS_SEARCH_PATH: an item with `:` or `;` needs quotes (at byte 2); accepted: \
                  folders, separated by commas; none is searched"
@@ -318,27 +320,29 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_that_says_nothing_is_said_and_left_at_its_default() {
+    fn an_invalid_flag_is_reported_and_keeps_its_default() {
         let variables = [
             ("UR_ADAPTERS_DEEP_BIND", "deep"),
             ("UR_LOADER_PRELOAD_FILTER", "off"),
             ("ONEAPI_DEVICE_SELECTOR", "hip:0"),
         ];
-        let (plan, said) = complaints_of(&variables, None);
+        let (plan, reported) = complaints_of(&variables, None);
         assert_eq!((names(&plan).as_str(), plan.deep_bind), ("hip", false));
         assert!(
-            said[0].starts_with("UR_ADAPTERS_DEEP_BIND: `deep` is not understood; accepted: 1, "),
-            "{said:?}"
+            reported[0]
+                .starts_with("UR_ADAPTERS_DEEP_BIND: `deep` is not understood; accepted: 1, "),
+            "{reported:?}"
         );
         assert!(
-            said[1].starts_with("UR_LOADER_PRELOAD_FILTER: `off` is not understood; accepted: 1, "),
-            "{said:?}"
+            reported[1]
+                .starts_with("UR_LOADER_PRELOAD_FILTER: `off` is not understood; accepted: 1, "),
+            "{reported:?}"
         );
-        assert_eq!(said.len(), 2, "{said:?}");
+        assert_eq!(reported.len(), 2, "{reported:?}");
     }
 
     #[test]
-    fn the_selector_thins_out_adapters() {
+    fn the_selector_filters_adapters() {
         let listed =
             |selector: &str| names(&plan_for(&[("ONEAPI_DEVICE_SELECTOR", selector)], None));
         assert_eq!(listed("opencl:cpu;cuda:0,1"), "cuda opencl");
@@ -365,13 +369,16 @@ mod tests {
             MANIFESTS.len()
         );
         let wrong = [("ONEAPI_DEVICE_SELECTOR", "hip:0;cdua:1")];
-        let (malformed, said) = complaints_of(&wrong, None);
+        let (malformed, reported) = complaints_of(&wrong, None);
         assert_eq!(malformed.candidates.len(), MANIFESTS.len());
-        assert!(said[0].ends_with("hip:0;cdua:1\n        ^"), "{said:?}");
+        assert!(
+            reported[0].ends_with("hip:0;cdua:1\n        ^"),
+            "{reported:?}"
+        );
     }
 
     #[test]
-    fn forced_libraries_are_taken_as_they_are() {
+    fn forced_libraries_are_not_filtered() {
         let forced = |text: &str| {
             complaints_of(
                 &[
@@ -382,8 +389,8 @@ mod tests {
                 Some("/own"),
             )
         };
-        let (plan, said) = forced("/z/libx.so,'/y/lib:b.so'");
-        assert!(said.is_empty(), "{said:?}");
+        let (plan, reported) = forced("/z/libx.so,'/y/lib:b.so'");
+        assert!(reported.is_empty(), "{reported:?}");
         let paths: Vec<_> = plan
             .candidates
             .iter()
@@ -396,10 +403,10 @@ mod tests {
                 [PathBuf::from("/y/lib:b.so")]
             ]
         );
-        let (bad, said) = forced("/z/libx.so,");
+        let (bad, reported) = forced("/z/libx.so,");
         assert!(
-            bad.candidates.is_empty() && said.len() == 1,
-            "{bad:?} {said:?}"
+            bad.candidates.is_empty() && reported.len() == 1,
+            "{bad:?} {reported:?}"
         );
     }
 

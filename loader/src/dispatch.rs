@@ -1,8 +1,8 @@
-//! From a handle to its adapter's functions.
+//! Dispatch from a handle to its adapter's functions.
 //!
-//! Owns the one rule of dispatch: the first word of every handle points to its adapter's table. The
-//! functions that follow it are an expansion of the list in `ur::abi`; they cost the same for one
-//! adapter and for many.
+//! Owns the rule of dispatch: the first word of every handle points to its adapter's table. The
+//! functions expand from the list in `ur::abi`. Their cost does not depend on the number of
+//! adapters.
 
 pub mod functions;
 
@@ -10,11 +10,11 @@ use std::ffi::c_void;
 
 use ur::abi::*;
 
-/// Nulls an output that is null after every refusal, before anything is checked.
+/// Writes null to an output that must be null after every refusal, before any check.
 macro_rules! clear {
     ($arg:ident [$need:ident output $kind:ident clear]) => {
         if !$arg.is_null() {
-            // SAFETY: not null, and the caller promises that it can be written.
+            // SAFETY: not null, and the caller guarantees that it is writable.
             unsafe { $arg.write(std::ptr::null_mut()) }
         }
     };
@@ -22,8 +22,10 @@ macro_rules! clear {
 }
 pub(crate) use clear;
 
-/// The code, for a function whose export calls its dispatch directly while no layer is on. Those are
-/// what programs call most; the loader puts nothing of its own into these tables.
+/// Expands to the code for tables whose exports call dispatch directly while no layer is in use.
+///
+/// These tables hold the functions that programs call most. The loader replaces none of their
+/// functions.
 macro_rules! if_direct {
     ($table:ident [] $($code:tt)*) => {};
     (Enqueue $leader:tt $($code:tt)*) => { $($code)* };
@@ -33,8 +35,9 @@ macro_rules! if_direct {
 }
 pub(crate) use if_direct;
 
-/// The table of a handle's adapter. `INVALID_NULL_HANDLE` for a null handle; `UNINITIALIZED` for an
-/// object without a table.
+/// The table of a handle's adapter.
+///
+/// Errors: `INVALID_NULL_HANDLE` for a null handle, `UNINITIALIZED` for an object without a table.
 ///
 /// # Safety
 /// `handle` is null or a live handle of a loaded adapter.
@@ -43,17 +46,19 @@ pub unsafe fn table_of(handle: *const c_void) -> Result<&'static ur_dditable_t, 
     if handle.is_null() {
         return Err(UR_RESULT_ERROR_INVALID_NULL_HANDLE);
     }
-    // SAFETY: a live handle starts with a pointer to a table, which lives as long as the adapter's
-    // library, and that stays loaded.
+    // SAFETY: the caller guarantees a live handle, which starts with a pointer to its adapter's
+    // table. `AdapterLibrary` keeps the library, and so the table, loaded.
     unsafe { (*handle.cast::<*const ur_dditable_t>()).as_ref() }
         .ok_or(UR_RESULT_ERROR_UNINITIALIZED)
 }
 
-/// As [`table_of`], for the first handle of a list. A null list is `INVALID_NULL_POINTER`, one
-/// without elements is `empty`.
+/// The table of the adapter that owns the first handle of a list.
+///
+/// Errors: `INVALID_NULL_POINTER` for a null list, `empty` for one without elements,
+/// `INVALID_NULL_HANDLE` and `UNINITIALIZED` for its first handle as for [`table_of`].
 ///
 /// # Safety
-/// `list` is null or holds `count` handles, each as [`table_of`] asks.
+/// `list` is null or holds `count` handles, each null or a live handle of a loaded adapter.
 #[inline]
 pub unsafe fn table_of_first(
     count: u32,
@@ -66,7 +71,7 @@ pub unsafe fn table_of_first(
     if count == 0 {
         return Err(empty);
     }
-    // SAFETY: the list has a first element, and the caller promises what it is.
+    // SAFETY: the list has a first element, which the caller guarantees to be null or live.
     unsafe { table_of(*list) }
 }
 
@@ -85,7 +90,8 @@ mod tests {
         let empty = UR_RESULT_ERROR_INVALID_VALUE;
         let address =
             |found: Result<&'static ur_dditable_t, ur_result_t>| found.map(std::ptr::from_ref);
-        // SAFETY: every handle is null or starts with a null pointer or one to a static table.
+        // SAFETY: each handle of the test is null or starts with null or a pointer to a static
+        // table.
         unsafe {
             assert_eq!(address(table_of(handle)), Ok(table));
             assert_eq!(

@@ -1,10 +1,11 @@
-//! How the loader's hand-written entry points are declared.
+//! Declaration of the loader's hand-written entry points.
 //!
-//! Owns the export macro only. Entry points of the tables are generated instead.
+//! Owns the export macro only. Entry points of the tables are generated.
 
-/// Declares exported functions: unmangled, versioned, with the panic guard around the body. The
-/// symbol's version stands beside the function because the linker loses it when both end up in
-/// different objects.
+/// Declares exported functions: unmangled, versioned, with the panic guard around the body.
+///
+/// The `.symver` directive stands beside its function. The linker loses the version when the two
+/// end up in different objects.
 macro_rules! versioned {
     ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $Arg:ty),* $(,)?) $body:block)*) => {$(
         $(#[$meta])*

@@ -1,9 +1,8 @@
-//! What the library exports for applications: every function of the tables, through the table in
-//! force.
+//! The library's exports: every function of the tables, dispatched through the application's table.
 //!
-//! Functions that programs call most skip that table while no layer is on: [`if_direct`] says which.
-//! A symbol's version directive stands in the function's own module: elsewhere unoptimised builds
-//! would drop it.
+//! Frequently called functions skip that table while no layer is in use; [`if_direct`] names them.
+//! A symbol's `.symver` directive stands in the function's own module, since unoptimised builds
+//! drop it elsewhere.
 
 #![allow(non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
 
@@ -37,13 +36,15 @@ macro_rules! exports {
         pub unsafe extern "C" fn $name($( $arg: $ty ),*) -> ur_result_t {
             $( clear!($arg $form); )*
             if_direct! { $table $leader
-                if state::is_plain() {
-                    // SAFETY: the caller's arguments.
+                if state::is_direct() {
+                    // SAFETY: the caller's arguments are forwarded unchanged, under the
+                    // specification's contract.
                     return unsafe { functions::$name($( $arg ),*) };
                 }
             }
             match state::app_table().and_then(|table| table.$table.$slot) {
-                // SAFETY: the caller's arguments.
+                // SAFETY: the caller's arguments are forwarded unchanged, under the specification's
+                // contract.
                 Some(function) => unsafe { function($( $arg ),*) },
                 None => UR_RESULT_ERROR_UNINITIALIZED,
             }
@@ -60,7 +61,7 @@ macro_rules! getters {
             version: ur_api_version_t,
             pDdiTable: *mut $struct,
         ) -> ur_result_t {
-            // SAFETY: the caller's pointer.
+            // SAFETY: the caller guarantees that `pDdiTable` is null or writable.
             unsafe { state::copy_table(version, pDdiTable, |table| &table.$table) }
         }
         version!($getter);

@@ -1,18 +1,19 @@
-//! Layers: code that stands between the application and the dispatch, at no cost when there is none.
+//! Layers: code between the application and dispatch, at no cost while none is in use.
 //!
 //! Owns the layers' names, their order and the chain. A layer replaces functions of a table and
-//! calls the ones that it replaced; it may use `abi`, `object` and `dl`, and the lifetime layer
-//! `timeline` too. The chain must never know what a layer does.
+//! calls those that it replaced. It may use `abi`, `object` and `dl`; the lifetime layer may use
+//! `timeline` as well. The chain must never know what a layer does.
 //!
-//! Order, from the inside out: asynchronous allocations, bounds, lifetime, parameters, tracing. The outermost sees a call first: nulls are refused before a handle is looked up, and a
-//! dead handle before it is asked for anything.
+//! The order from the inside out: asynchronous allocations, bounds, lifetime, parameters, tracing.
+//! The outermost layer sees a call first. Null arguments are thus refused before a handle is looked
+//! up, and dead handles before they are queried.
 //!
-//! To add one: a module here writes the body of a wrapper as a macro, expands it over the list of
-//! functions with [`wrappers`], implements [`Layer`] over the result, and [`KNOWN`] names it. What a
-//! body needs beyond the list is generated as rows by `scripts/src/generate/layers`. A wrapper has no
-//! argument for its layer's state, which is static; [`Layer::wrap`] starts it anew,
-//! [`Layer::teardown`] ends it. Messages go to a [`ur::object::log::Sink`] of the
-//! layer's own name.
+//! To add a layer, write the body of a wrapper as a macro in a module here and expand it with
+//! [`wrappers`] over the list of functions. Implement [`Layer`] over the result and add it to
+//! [`KNOWN`]. Data that a body needs beyond the list is generated as rows by
+//! `scripts/src/generate/layers`. A wrapper has no argument for its layer's state, so that the
+//! state is static: [`Layer::wrap`] resets it and [`Layer::teardown`] ends it. Messages go to a
+//! [`ur::object::log::Sink`] with the layer's name.
 
 mod below;
 pub mod bounds;
@@ -27,10 +28,10 @@ use ur::abi::*;
 
 pub use self::below::{Below, intern};
 
-/// What a layer may know of the loader's configuration.
+/// The part of the loader's configuration that layers may read.
 #[derive(Clone, Copy, Default)]
 pub struct LayerContext {
-    /// Asks the application where in its source a call came from.
+    /// Returns the source location of the application's current call.
     pub code_location: Option<CodeLocation>,
 }
 
@@ -41,17 +42,17 @@ pub struct CodeLocation {
     pub user_data: *mut std::ffi::c_void,
 }
 
-// SAFETY: `urLoaderConfigSetCodeLocationCallback` asks for a callback that any thread may call with
-// its argument.
+// SAFETY: `urLoaderConfigSetCodeLocationCallback` has the application allow calls from any thread.
 unsafe impl Send for CodeLocation {}
-// SAFETY: `urLoaderConfigSetCodeLocationCallback` asks for a callback that any thread may call with its
-// argument.
+// SAFETY: `urLoaderConfigSetCodeLocationCallback` has the application allow calls from any thread.
 unsafe impl Sync for CodeLocation {}
 
 /// One layer of the chain.
 pub trait Layer: Send {
-    /// Puts the layer's functions into `table`, which holds what they are to call. `names` are those
-    /// of the layer's names that were asked for.
+    /// Replaces functions of `table`, which holds the functions to call next. `names` are the
+    /// layer's enabled names.
+    ///
+    /// An error fails `urLoaderInit`.
     fn wrap(
         &mut self,
         table: &mut ur_dditable_t,
@@ -59,18 +60,18 @@ pub trait Layer: Send {
         context: &LayerContext,
     ) -> Result<(), ur_result_t>;
 
-    /// The application has torn the loader down. Called in the reverse order of `wrap`.
+    /// Ends the layer when the loader is torn down. Layers end in the reverse order of `wrap`.
     fn teardown(&mut self);
 }
 
-/// A layer of this loader.
+/// A layer that this loader has.
 pub struct Known {
-    /// Names that ask for it: one layer may do more or less.
+    /// Names that enable the layer. A layer with several may do a part of its work for each.
     pub names: &'static [&'static str],
     pub make: fn() -> Box<dyn Layer>,
 }
 
-/// Asks for every validation layer.
+/// Enables every validation layer.
 const FULL: &str = "UR_LAYER_FULL_VALIDATION";
 
 /// From the inside out.
@@ -101,7 +102,7 @@ pub const KNOWN: &[Known] = &[
     },
 ];
 
-/// Every name that a configuration may enable, each once.
+/// Every name that a configuration may enable, without duplicates.
 pub fn names() -> Vec<&'static str> {
     let mut names: Vec<&str> = Vec::new();
     for name in KNOWN.iter().flat_map(|known| known.names).copied() {
@@ -124,7 +125,9 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Wraps `table` in the layers of `known` that `names` ask for. One that fails ends what was
+    /// Wraps `table` in those layers of `known` that `names` enable.
+    ///
+    /// If a layer fails, those built before it are torn down and its error is returned.
     /// built and is the error.
     pub fn build(
         known: &[Known],

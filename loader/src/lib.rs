@@ -1,15 +1,17 @@
-//! `libur_loader.so.0`: finds adapter libraries and dispatches every call to the one that a handle
-//! belongs to.
+//! `libur_loader.so.0`: finds adapter libraries and dispatches each call to the adapter that owns
+//! the handle.
 //!
-//! May use `ur::abi`, `ur::object` and `ur::dl` only; knows no adapter beyond its library's name.
+//! May use `ur::abi`, `ur::object`, `ur::dl` and, in the lifetime layer, `ur::timeline`. It knows
+//! an adapter only by its library's name.
 //!
 //! ```text
 //! exports ──> the application's table ──> layers ──> dispatch, adapters, compat ──> adapter
 //!                     state
 //! ```
 //!
-//! `state` loads what `discovery` plans through `library`; `config` is asked first. `selected` puts
-//! `selector` to work over the same table that applications call.
+//! `state` reads `config`, loads the libraries that `discovery` plans through `library`, and
+//! publishes the application's table. `selected` applies the device selector of `selector` through
+//! that table.
 
 pub mod adapters;
 pub mod compat;

@@ -1,7 +1,7 @@
-//! One adapter library: opened, judged, its tables read.
+//! Opens an adapter library, checks it and reads its tables.
 //!
-//! Owns the rules by which a library is refused. It may use `dl` and `abi`; it must never know
-//! what an adapter is called or where it came from. A refusal is a value and never fatal.
+//! Owns the rules by which a library is refused. It may use `dl` and `abi`. It must never know what
+//! an adapter is called or where its file was found. A refused library is an `Err`, never fatal.
 
 use std::ffi::{CStr, c_void};
 use std::fmt;
@@ -11,8 +11,10 @@ use std::path::Path;
 use ur::abi::*;
 use ur::dl::{self, Binding, Library, LoadError};
 
-/// Only adapters of the present table layout have it. Those of 2026.1 call themselves 0.12 as well,
-/// and would write past the tables that we give them: they are told apart before any call.
+/// A symbol that only adapters of the current table layout export.
+///
+/// Adapters of 2026.1 report version 0.12 too, but would write past our tables. This symbol tells
+/// them apart before any call.
 const LAYOUT_MARK: &CStr = c"urGetEventExpProcAddrTable";
 
 type ProcAddrTable = unsafe extern "C" fn(ur_api_version_t, *mut c_void) -> ur_result_t;
@@ -44,7 +46,7 @@ const PARTS: [Part; 26] = parts! {
     MemoryExportExp UsmP2PExp VirtualMem Device DeviceExp
 };
 
-/// The parts are all there is: a forgotten one would stay null.
+/// A part that `PARTS` lacks would stay null.
 const _: () = {
     let (mut at, mut total) = (0, 0);
     while at < PARTS.len() {
@@ -54,25 +56,26 @@ const _: () = {
     assert!(total == size_of::<ur_dditable_t>());
 };
 
-/// An adapter library that passed. Its code stays loaded for the life of the process: threads and
-/// thread-local destructors may still be inside it when the loader is torn down, and loading it
-/// again costs nothing.
+/// An adapter library that passed all checks.
+///
+/// Its code stays loaded for the life of the process. Threads and thread-local destructors may
+/// still run in it when the loader is torn down.
 pub struct AdapterLibrary {
     pub name: String,
-    /// Its own answer to every `urGet*ProcAddrTable`.
+    /// The tables that its `urGet*ProcAddrTable` functions filled.
     pub table: ur_dditable_t,
 }
 
-/// Why a library is not an adapter that we can use.
+/// Why a library cannot be used as an adapter.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It could not be opened; the usual case for adapters that are not installed.
+    /// The library could not be opened; usual for adapters that are not installed.
     Missing(LoadError),
-    /// It is no adapter, or one of another table layout.
+    /// A table function is missing: not an adapter, or one of another table layout.
     Layout { symbol: String },
     /// A table function failed; `UNSUPPORTED_VERSION` for an adapter of another version.
     Table { symbol: String, result: ur_result_t },
-    /// It has no `urAdapterGet`.
+    /// The Adapter table has no `urAdapterGet`.
     NoAdapters,
 }
 
@@ -93,6 +96,8 @@ impl fmt::Display for Refusal {
 }
 
 impl AdapterLibrary {
+    /// Opens the library at `path` and reads its tables. `deep_bind` has the library prefer its own
+    /// symbols.
     pub fn open(path: &Path, deep_bind: bool) -> Result<AdapterLibrary, Refusal> {
         let binding = if deep_bind {
             Binding::Deep
@@ -116,17 +121,18 @@ fn read_tables(library: &Library) -> Result<ur_dditable_t, Refusal> {
     }
     let mut table = ur_dditable_t::default();
     for part in &PARTS {
-        // SAFETY: a symbol of this name has this type in every adapter; all tables are passed by
-        // pointer, so that one type stands for all.
+        // SAFETY: `AdapterLibrary::open` treats the file as an adapter, whose symbol of this name
+        // takes a version and a pointer to its table. Pointers to all tables are passed alike.
         let get = unsafe { dl::function::<ProcAddrTable>(library.address(part.symbol)) };
         let Some(get) = get else {
             return Err(Refusal::Layout {
                 symbol: shown(part.symbol),
             });
         };
-        // SAFETY: the offset is that of this part, inside `table`.
+        // SAFETY: `Part::offset` comes from `offset_of!` on this type.
         let out = unsafe { (&raw mut table).byte_add(part.offset) };
-        // SAFETY: the library has the present layout, so that it writes this part and no more.
+        // SAFETY: `LAYOUT_MARK` shows the current layout, so that the adapter writes this part
+        // only.
         let result = unsafe { get(UR_API_VERSION_CURRENT, out.cast()) };
         if result != UR_RESULT_SUCCESS {
             return Err(Refusal::Table {

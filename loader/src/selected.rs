@@ -1,12 +1,12 @@
-//! `urDeviceGetSelected`: a platform's devices as `ONEAPI_DEVICE_SELECTOR` chooses them.
+//! `urDeviceGetSelected`: the devices of a platform that `ONEAPI_DEVICE_SELECTOR` selects.
 //!
-//! Owns the walk over roots, sub-devices and their sub-devices; what is selected is the selector's
-//! to say. Goes through the application's table like any caller. The order is: root devices, then
-//! sub-devices, then sub-sub-devices, each by number.
+//! Owns the walk over root devices, sub-devices and sub-sub-devices; the selector decides what is
+//! selected. Calls go through the application's table, as an application's do. Root devices come
+//! first, then sub-devices, then sub-sub-devices, each by number.
 //!
-//! Root numbers count all devices of a platform, whatever type is asked for, after those of the
-//! same adapter's earlier platforms. Sub-devices are those of the next affinity domain that divides
-//! a device; a device that cannot be divided so has none.
+//! Root numbers count all devices of a platform, whatever type is requested. They continue those of
+//! the same adapter's earlier platforms. Sub-devices are the parts by `NEXT_PARTITIONABLE` affinity
+//! domain. A device that cannot be partitioned so has none.
 
 use std::ffi::c_void;
 
@@ -20,7 +20,11 @@ use crate::state::app_table;
 use ur::object::env::Env;
 
 versioned! {
-    /// `INVALID_VALUE` for a selector that cannot be read; the log says where.
+    /// Writes up to `NumEntries` selected devices, each with a reference, and their total number.
+    ///
+    /// Errors: `INVALID_VALUE` for a malformed selector, whose fault is logged;
+    /// `INVALID_ENUMERATION` for an unknown type; `INVALID_NULL_HANDLE`; `INVALID_NULL_POINTER` or
+    /// `INVALID_SIZE` without an output; `UNINITIALIZED`.
     ///
     /// # Safety
     /// The platform is null or live; `phDevices` is null or has room for `NumEntries` handles;
@@ -45,10 +49,10 @@ versioned! {
         let total = u32::try_from(devices.len());
         let total = total.map_err(|_| Error::new(UR_RESULT_ERROR_OUT_OF_HOST_MEMORY))?;
         for (at, device) in devices.into_iter().take(NumEntries as usize).enumerate() {
-            // SAFETY: `at` is below the room that the caller promises.
+            // SAFETY: `at` is below `NumEntries`, for which the caller guarantees room.
             unsafe { phDevices.add(at).write(device.into_handle()) };
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `pNumDevices` is null or writable.
         unsafe { Out::new(pNumDevices) }.set(total);
         Ok(())
     }
@@ -62,14 +66,14 @@ fn selector(env: &Env<'_>) -> Result<Selector> {
     })
 }
 
-/// A device handle with the reference that comes with it.
+/// A device handle that owns a reference.
 struct Device {
     handle: ur_device_handle_t,
     table: &'static ur_dditable_t,
 }
 
 impl Device {
-    /// Hands the reference over to the caller.
+    /// Passes the reference to the caller.
     fn into_handle(self) -> ur_device_handle_t {
         let handle = self.handle;
         std::mem::forget(self);
@@ -80,13 +84,13 @@ impl Device {
 impl Drop for Device {
     fn drop(&mut self) {
         if let Some(release) = self.table.Device.pfnRelease {
-            // SAFETY: the handle is live by the reference that ends here.
+            // SAFETY: the handle is live by the reference that is released here.
             unsafe { release(self.handle) };
         }
     }
 }
 
-/// A device with its place in the numbering.
+/// A device with its numbers and its root's kind.
 struct Numbered {
     device: Device,
     path: Vec<u32>,
@@ -121,7 +125,7 @@ impl Walk {
         Ok(chosen)
     }
 
-    /// The root devices of the type asked for, with their numbers among all.
+    /// The root devices of type `which`, each with its number among all types.
     fn roots(&self, selection: &Selection, which: ur_device_type_t) -> Result<Vec<Numbered>> {
         let all = self.devices(self.platform, UR_DEVICE_TYPE_ALL)?;
         let numbers: Vec<ur_device_handle_t> = all.iter().map(|device| device.handle).collect();
@@ -136,7 +140,7 @@ impl Walk {
             0
         };
         let numbered = of_type.into_iter().filter_map(|device| {
-            // An adapter gives the same handles in every list of devices.
+            // Adapters return the same handles in every device list.
             let at = numbers.iter().position(|&handle| handle == device.handle)?;
             let number = start.checked_add(u32::try_from(at).ok()?)?;
             Some((device, number))
@@ -152,12 +156,13 @@ impl Walk {
         numbered.map(root).collect()
     }
 
-    /// How many devices the same adapter's platforms before this one have.
+    /// The number of devices of the same adapter's earlier platforms.
     fn first_number(&self) -> Result<u32> {
         let adapter: ur_adapter_handle_t = self.platform_info(UR_PLATFORM_INFO_ADAPTER)?;
         let get = slot(self.table.Platform.pfnGet)?;
         let platforms: Vec<ur_platform_handle_t> = enumerate(|capacity, list, total| {
-            // SAFETY: the list has that much room; the adapter is live as its platform is.
+            // SAFETY: `enumerate` passes a list of `capacity` entries; a live platform keeps its
+            // adapter live.
             unsafe { get(adapter, capacity, list, total) }
         })?;
         let get = slot(self.table.Device.pfnGet)?;
@@ -167,7 +172,7 @@ impl Walk {
             .take_while(|&other| other != self.platform)
         {
             let mut count = 0;
-            // SAFETY: no handle is wanted; the count is writable.
+            // SAFETY: a null list with no entries is valid; the count is a local variable.
             let result = unsafe {
                 get(
                     platform,
@@ -179,7 +184,7 @@ impl Walk {
             };
             match result {
                 UR_RESULT_SUCCESS => before = before.saturating_add(count),
-                // A platform without devices.
+                // This platform has no devices.
                 UR_RESULT_ERROR_DEVICE_NOT_FOUND => {}
                 other => return Err(Error::new(other)),
             }
@@ -187,7 +192,7 @@ impl Walk {
         Ok(before)
     }
 
-    /// What partitioning gives, numbered; nothing if the device has no parts.
+    /// The sub-devices of a device; none if it cannot be partitioned.
     fn parts(&self, whole: &Numbered) -> Result<Vec<Numbered>> {
         let partition = slot(self.table.Device.pfnPartition)?;
         let property = ur_device_partition_property_t {
@@ -202,7 +207,8 @@ impl Walk {
             ..ur_device_partition_properties_t::default()
         };
         let handles = enumerate(|capacity, list, total| {
-            // SAFETY: the list has that much room; the properties live until the call returns.
+            // SAFETY: `enumerate` passes a list of `capacity` entries; the properties outlive the
+            // call.
             unsafe { partition(whole.device.handle, &properties, capacity, list, total) }
         });
         let handles = handles.unwrap_or_else(|reason| {
@@ -227,7 +233,8 @@ impl Walk {
     ) -> Result<Vec<Device>> {
         let get = slot(self.table.Device.pfnGet)?;
         let handles = enumerate(|capacity, list, total| {
-            // SAFETY: the list has that much room; the platform is live.
+            // SAFETY: `enumerate` passes a list of `capacity` entries; the caller guarantees a live
+            // platform.
             unsafe { get(platform, which, capacity, list, total) }
         });
         match handles {
@@ -245,7 +252,7 @@ impl Walk {
     fn kind(&self, device: &Device) -> Result<Kind> {
         let get = slot(self.table.Device.pfnGetInfo)?;
         let kind: ur_device_type_t = info(|size, value| {
-            // SAFETY: the value has that size; the device is live.
+            // SAFETY: `info` passes a buffer of `size` bytes; `device` holds a reference.
             unsafe {
                 get(
                     device.handle,
@@ -267,7 +274,8 @@ impl Walk {
     fn platform_info<T: Plain>(&self, what: ur_platform_info_t) -> Result<T> {
         let get = slot(self.table.Platform.pfnGetInfo)?;
         info(|size, value| {
-            // SAFETY: the value has that size; the platform is live.
+            // SAFETY: `info` passes a buffer of `size` bytes; the caller guarantees a live
+            // platform.
             unsafe { get(self.platform, what, size, value, std::ptr::null_mut()) }
         })
     }
@@ -297,7 +305,7 @@ fn check(result: ur_result_t) -> Result<()> {
     }
 }
 
-/// Types that an info query may overwrite with any bytes.
+/// Types for which every bit pattern is valid, so that an info query may fill them.
 trait Plain: Copy {
     const ZERO: Self;
 }
@@ -320,7 +328,7 @@ fn info<T: Plain>(get: impl FnOnce(usize, *mut c_void) -> ur_result_t) -> Result
     Ok(value)
 }
 
-/// Asks for the number, then for as many handles.
+/// Calls `get` for the number of handles, then for the handles. Null handles are dropped.
 fn enumerate<T>(get: impl Fn(u32, *mut *mut T, *mut u32) -> ur_result_t) -> Result<Vec<*mut T>> {
     let mut total = 0;
     check(get(0, std::ptr::null_mut(), &mut total))?;

@@ -1,7 +1,7 @@
-//! `ONEAPI_DEVICE_SELECTOR`: which devices a user wants to see.
+//! `ONEAPI_DEVICE_SELECTOR`: the devices that a user wants to see.
 //!
-//! Owns the grammar and its meaning, as pure functions over text and numbers. It may use nothing
-//! but the standard library; it must never know a handle, an adapter or the environment.
+//! Owns the grammar and its meaning, as pure functions over text and numbers. It may use the
+//! standard library only. It must never know a handle, an adapter or the environment.
 //!
 //! ```text
 //! selector = term { ";" term }
@@ -12,12 +12,12 @@
 //! index    = "*" | number                              only "*" may follow "*."
 //! ```
 //!
-//! Words are case-insensitive. A backend stands at most once among the accepting terms and once
-//! among the discarding ones (those with `!`).
+//! Words are case-insensitive. A backend may have one accepting term and one discarding term (with
+//! `!`).
 //!
-//! A device is selected when an accepting item of its own depth matches it and no discarding item
-//! matches it or a device that it is part of: discards win, wherever they stand. A selector without
-//! any accepting term accepts every root device.
+//! A device is selected if an accepting item of its depth matches it and no discarding item matches
+//! it or one of its ancestors. Discarding items take precedence wherever they stand. A selector
+//! without accepting terms accepts every root device.
 
 mod parse;
 #[cfg(test)]
@@ -25,7 +25,7 @@ mod tests;
 
 pub use parse::ParseError;
 
-/// What a platform runs on, as a selector names it.
+/// A backend by the name that selectors use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
     LevelZero,
@@ -46,6 +46,7 @@ impl Backend {
         Backend::Offload,
     ];
 
+    /// The backend's name in a selector.
     pub fn name(self) -> &'static str {
         match self {
             Backend::LevelZero => "level_zero",
@@ -58,13 +59,13 @@ impl Backend {
     }
 }
 
-/// The kind of a root device. Sub-devices have their root's kind.
+/// The type of a root device. Sub-devices have the type of their root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Cpu,
     Gpu,
     Fpga,
-    /// Selected by number or `*` only.
+    /// A type that selectors cannot name; matched by number or `*` only.
     Other,
 }
 
@@ -81,7 +82,7 @@ enum Index {
     Number(u32),
 }
 
-/// One item: a root device, its sub-devices or their sub-devices.
+/// One item: matches root devices, sub-devices or sub-sub-devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Item {
     root: Root,
@@ -92,7 +93,7 @@ struct Item {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Term {
     discard: bool,
-    /// `None` is `*`.
+    /// `None` matches every backend (`*`).
     backend: Option<Backend>,
     items: Vec<Item>,
 }
@@ -103,7 +104,7 @@ pub struct Selector {
     terms: Vec<Term>,
 }
 
-/// How to take a backend that has two terms of the same sign.
+/// How to treat a backend with two accepting or two discarding terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplicates {
     Reject,
@@ -111,23 +112,28 @@ pub enum Duplicates {
 }
 
 impl Selector {
-    /// Parses `text`; an empty one selects every root device.
+    /// Parses `text`. An empty text selects every root device.
     pub fn parse(text: &str, duplicates: Duplicates) -> Result<Selector, ParseError> {
         parse::selector(text, duplicates)
     }
 
-    /// Whether an adapter for `backend` whose devices can be of `kinds` could have a selected
-    /// device. Errs on the side of keeping: a discard by number cannot empty an adapter.
+    /// Whether an adapter for `backend` with devices of `kinds` may have a selected device.
+    ///
+    /// The answer may be yes without need: a discarded number does not show that an adapter has no
+    /// other device.
     pub fn keeps_adapter(&self, backend: Backend, kinds: &[Kind]) -> bool {
         let selection = self.for_backend(Some(backend));
         kinds.iter().any(|&kind| {
-            selection.accepts.iter().any(|item| item.root.may_be(kind))
+            selection
+                .accepts
+                .iter()
+                .any(|item| item.root.may_match(kind))
                 && !selection.discards.iter().any(|item| item.covers_all(kind))
         })
     }
 
-    /// The part of the selector that speaks of `backend`'s devices; of a backend without a name
-    /// here, only `*` does.
+    /// The items that apply to devices of `backend`. Only `*` applies to a backend that selectors
+    /// cannot name.
     pub fn for_backend(&self, backend: Option<Backend>) -> Selection {
         let items = |discard: bool| -> Vec<Item> {
             self.terms
@@ -148,7 +154,7 @@ impl Selector {
     }
 }
 
-/// What a selector says about one backend's devices.
+/// A selector's items for one backend.
 #[derive(Clone, Debug)]
 pub struct Selection {
     accepts: Vec<Item>,
@@ -156,12 +162,12 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// No device of the backend can be selected.
+    /// Whether no device of the backend can be selected.
     pub fn is_empty(&self) -> bool {
         self.accepts.is_empty()
     }
 
-    /// Some item names a root device by number, so that numbers must be known.
+    /// Whether an item names a root device by number.
     pub fn uses_root_numbers(&self) -> bool {
         let numbered = |item: &Item| matches!(item.root, Root::Number(_));
         self.accepts.iter().any(numbered) || self.discards.iter().any(numbered)
@@ -173,7 +179,7 @@ impl Selection {
         self.accepts.iter().any(accepted) && !self.discarded(path, kind)
     }
 
-    /// Whether a device beneath `path` may be selected, so that partitioning it is worth while.
+    /// Whether a part of the device at `path` may be selected, so that it must be partitioned.
     pub fn descends(&self, path: &[u32], kind: Kind) -> bool {
         let deeper = |item: &Item| item.depth() > path.len() && item.matches(path, kind);
         self.accepts.iter().any(deeper) && !self.discarded(path, kind)
@@ -197,7 +203,7 @@ impl Item {
         1 + usize::from(self.sub.is_some()) + usize::from(self.subsub.is_some())
     }
 
-    /// Agrees with `path` in every component that both have.
+    /// Whether the item agrees with `path` in every component that both have.
     fn matches(&self, path: &[u32], kind: Kind) -> bool {
         let root = match (self.root, path.first()) {
             (Root::Any, _) | (_, None) => true,
@@ -211,7 +217,7 @@ impl Item {
         root && component(self.sub, path.get(1)) && component(self.subsub, path.get(2))
     }
 
-    /// Certainly matches every root device of `kind`.
+    /// Whether the item matches every root device of `kind`.
     fn covers_all(&self, kind: Kind) -> bool {
         let root = match self.root {
             Root::Any => true,
@@ -223,7 +229,7 @@ impl Item {
 }
 
 impl Root {
-    fn may_be(self, kind: Kind) -> bool {
+    fn may_match(self, kind: Kind) -> bool {
         match self {
             Root::Any | Root::Number(_) => true,
             Root::Kind(own) => own == kind,

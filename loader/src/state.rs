@@ -5,12 +5,12 @@
 //! | torn down   | 0            | null   | none     | the first `urLoaderInit`              |
 //! | initialised | 1 or more    | set    | a list   | as many `urLoaderTearDown` as inits   |
 //!
-//! The table is read by every call of every thread without a lock, so that it is never freed: it is
-//! static, or leaked when layers make one of their own. A call that races with the last teardown
-//! finds a null table, or a table whose functions still work.
+//! Every call of every thread reads the table without a lock, so that a table is never freed. It is
+//! static, or leaked when layers build their own. A call that races with the last teardown finds a
+//! null table, or a table whose functions still work.
 //!
-//! Owns both entry points; may use every part of the loader; must never know what a layer or an
-//! adapter does.
+//! Owns both entry points. It may use every part of the loader. It must never know what a layer or
+//! an adapter does.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -29,26 +29,26 @@ use crate::layers::{self, Chain, KNOWN, LayerContext};
 use crate::library::{AdapterLibrary, Refusal};
 use crate::{adapters, compat};
 
-/// What applications call; null while the loader is torn down.
+/// The table that applications call; null while the loader is torn down.
 static TABLE: AtomicPtr<ur_dditable_t> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Whether that is the table without layers: then what it leads to may be had without it.
-static PLAIN: AtomicBool = AtomicBool::new(false);
+/// Whether [`TABLE`] is [`BASE`], so that exports may call the functions of [`DISPATCH`] directly.
+static DIRECT: AtomicBool = AtomicBool::new(false);
 
-/// Held from the beginning of an initialisation or a teardown to its end.
+/// Locked for the whole of an initialisation or a teardown.
 static STATE: Mutex<State> = Mutex::new(State {
     references: 0,
     layers: None,
 });
 
-/// Apart from the state, so that a layer may look for adapters while it begins or ends.
+/// Has its own lock, so that a layer may list adapters while it starts or ends.
 static ADAPTERS: Mutex<Option<Arc<[AdapterLibrary]>>> = Mutex::new(None);
 
-/// The table without layers: dispatch by handle, with the hand-written functions put in.
+/// The table without layers: dispatch by handle, with the loader's own functions in place.
 static BASE: LazyLock<ur_dditable_t> = LazyLock::new(|| {
     let mut table = DISPATCH;
     table.Adapter.pfnGet = Some(adapters::adapter_get);
-    compat::hook(&mut table);
+    compat::install(&mut table);
     table
 });
 
@@ -61,26 +61,28 @@ fn lock<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The table that exported functions call; `None` before the first `urLoaderInit` and after the
-/// last `urLoaderTearDown`.
+/// The table that exported functions call; `None` while the loader is torn down.
 #[inline]
 pub fn app_table() -> Option<&'static ur_dditable_t> {
-    // SAFETY: null, or a table that is static or leaked; it was complete when it was stored.
+    // SAFETY: null, or a table that is static or leaked and was complete when it was stored.
     unsafe { TABLE.load(Ordering::Acquire).as_ref() }
 }
 
-/// Whether a function of [`DISPATCH`] that the loader did not replace is what applications call.
+/// Whether exports may call the functions of [`DISPATCH`] directly: no layer or mock is in use.
 #[inline(always)]
-pub fn is_plain() -> bool {
-    PLAIN.load(Ordering::Acquire)
+pub fn is_direct() -> bool {
+    DIRECT.load(Ordering::Acquire)
 }
 
-/// The loaded adapters, in order.
+/// The loaded adapters, in order; `None` while the loader is torn down.
 pub fn adapters() -> Option<Arc<[AdapterLibrary]>> {
     lock(&ADAPTERS).clone()
 }
 
-/// What `urGet<Table>ProcAddrTable` does: copies one part of the application's table.
+/// The body of every `urGet<Table>ProcAddrTable`: copies one part of the application's table.
+///
+/// Errors: `INVALID_NULL_POINTER`, `UNSUPPORTED_VERSION` for any but the current version,
+/// `UNINITIALIZED` while the loader is torn down.
 ///
 /// # Safety
 /// `out` is null or writable.
@@ -98,13 +100,16 @@ pub unsafe fn copy_table<T: Copy>(
     let Some(table) = app_table() else {
         return UR_RESULT_ERROR_UNINITIALIZED;
     };
-    // SAFETY: not null, and the caller promises that it can be written.
+    // SAFETY: not null, and the caller guarantees that it is writable.
     unsafe { out.write(*part(table)) };
     UR_RESULT_SUCCESS
 }
 
 versioned! {
-    /// The first call finds the adapters and builds the layers; later ones count.
+    /// Initialises the loader: the first call loads the adapters and builds the layers; later calls
+    /// add a reference.
+    ///
+    /// Errors: `INVALID_ENUMERATION` for unknown flags, or the error of a layer that did not start.
     ///
     /// # Safety
     /// The configuration is null or live.
@@ -116,12 +121,15 @@ versioned! {
             device_flags.0 & UR_DEVICE_INIT_FLAGS_MASK == 0,
             UR_RESULT_ERROR_INVALID_ENUMERATION,
         )?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees a null or live configuration.
         let settings = unsafe { config::settings_of(hLoaderConfig) };
         ur::object::log::init("loader");
         lock(&STATE).init(settings, &Env::process())
     }
 
+    /// Releases a reference; the last one ends the layers and drops the tables. `UNINITIALIZED`
+    /// without a matching `urLoaderInit`.
+    ///
     /// # Safety
     /// No other thread is inside a call whose adapter's last reference is gone.
     fn urLoaderTearDown() {
@@ -147,7 +155,7 @@ impl State {
             } else {
                 (&*BASE, &DISPATCH)
             };
-            compat::over(below);
+            compat::set_next(below);
             *lock(&ADAPTERS) = Some(adapters);
             let mut table = *base;
             let chain = Chain::build(KNOWN, &names, &mut table, &context)
@@ -159,7 +167,7 @@ impl State {
             };
             self.layers = Some(chain);
             TABLE.store(std::ptr::from_ref(table).cast_mut(), Ordering::Release);
-            PLAIN.store(std::ptr::eq(table, &*BASE), Ordering::Release);
+            DIRECT.store(std::ptr::eq(table, &*BASE), Ordering::Release);
         }
         let references = self.references.checked_add(1);
         self.references = references.ok_or(Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES))?;
@@ -170,12 +178,12 @@ impl State {
         let remaining = self.references.checked_sub(1);
         self.references = remaining.ok_or(Error::new(UR_RESULT_ERROR_UNINITIALIZED))?;
         if self.references == 0 {
-            PLAIN.store(false, Ordering::Release);
+            DIRECT.store(false, Ordering::Release);
             TABLE.store(std::ptr::null_mut(), Ordering::Release);
             if let Some(mut layers) = self.layers.take() {
                 layers.teardown();
             }
-            compat::forget_all();
+            compat::clear_arguments();
             *lock(&ADAPTERS) = None;
             debug!("torn down");
         }
@@ -183,9 +191,10 @@ impl State {
     }
 }
 
-/// The base table, and what lies below its intercepts: the mock's own table. It is the only adapter,
-/// so that nothing needs dispatch, and a test may pass handles that it made up. The usual tables,
-/// without adapters, if the mock is not installed.
+/// The mock's base table, and the table that the loader's intercepts call: the mock's own.
+///
+/// The mock is the only adapter, so that nothing needs dispatch and tests may pass made-up handles.
+/// Without an installed mock these are the usual tables.
 fn mock_tables(adapters: &[AdapterLibrary]) -> (&'static ur_dditable_t, &'static ur_dditable_t) {
     let Some(mock) = adapters.first() else {
         ur::object::log::once("mocking is enabled, but the mock adapter is not installed");
@@ -193,19 +202,20 @@ fn mock_tables(adapters: &[AdapterLibrary]) -> (&'static ur_dditable_t, &'static
     };
     let below: &'static ur_dditable_t = Box::leak(Box::new(mock.table));
     let mut table = *below;
-    compat::hook(&mut table);
+    compat::install(&mut table);
     (Box::leak(Box::new(table)), below)
 }
 
 /// The environment's layers, then the configuration's.
 fn layer_names(mut configured: Vec<String>, env: &Env<'_>) -> Vec<String> {
-    let mut names = layers_of(env);
+    let mut names = layers_from_env(env);
     names.append(&mut configured);
     names
 }
 
-/// What `UR_ENABLE_LAYERS` asks for, and this loader has. The rest is said, with all that it has.
-fn layers_of(env: &Env<'_>) -> Vec<String> {
+/// The layers of `UR_ENABLE_LAYERS` that this loader has. Unknown names are logged with a list of
+/// all layers.
+fn layers_from_env(env: &Env<'_>) -> Vec<String> {
     const VARIABLE: &str = "UR_ENABLE_LAYERS";
     let complain = |fault: String, consequence: &str| {
         let accepted = layers::names().join(", ");
@@ -246,7 +256,7 @@ fn load(plan: &Plan) -> Arc<[AdapterLibrary]> {
     adapters
 }
 
-/// The first library of a candidate that is there and fits.
+/// The first library of a candidate that exists and is accepted.
 fn load_first(candidate: &Candidate, deep_bind: bool) -> Option<AdapterLibrary> {
     candidate
         .paths
@@ -293,7 +303,7 @@ mod tests {
     }
     ur::for_each_function! { direct }
 
-    /// Exports call these functions of [`DISPATCH`] without a look at the table.
+    /// Exports call these functions of [`DISPATCH`] without reading the table.
     #[test]
     fn the_loader_replaces_no_function_that_exports_call_directly() {
         let all = direct(&DISPATCH);

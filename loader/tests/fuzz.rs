@@ -1,11 +1,11 @@
-//! The fuzz targets of the loader's texts, on stable: see fuzz/.
+//! The loader's fuzz targets with random text, on stable Rust: see fuzz/.
 
 #[path = "../../fuzz/bodies/loader.rs"]
 mod body;
 
 use proptest::prelude::*;
 
-/// Pieces of what means something, and anything.
+/// Random mixtures of meaningful words and arbitrary text.
 fn text(words: &'static [&'static str]) -> impl Strategy<Value = String> {
     let word = prop_oneof![
         6 => proptest::sample::select(words).prop_map(str::to_owned),

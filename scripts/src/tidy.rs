@@ -3,6 +3,7 @@
 //! Owns the list of what may import what. Works on lines, not on syntax: a rule that a reader can
 //! check with grep stays one that grep can check.
 
+mod comments;
 mod loops;
 mod words;
 
@@ -59,6 +60,7 @@ pub fn check(root: &Path) -> Result<()> {
     adapters(root, &mut found)?;
     generated(root, &mut found)?;
     words::check(root, &mut found)?;
+    comments::check(root, &mut found)?;
     if !found.is_empty() {
         bail!("the tree breaks its own rules:\n  {}", found.join("\n  "));
     }

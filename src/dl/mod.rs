@@ -1,7 +1,7 @@
 //! Dynamic libraries: opening, typed lists of symbols, and driver callbacks.
 //!
-//! Owns every `dlopen` and the guard of driver callbacks. May use `libloading`; must never know
-//! which library it opens. A missing library or symbol is a value.
+//! Owns every `dlopen` and the guard of driver callbacks. May use `libloading`. Must never know
+//! which library it opens. A missing library or symbol is an `Err`.
 
 mod callback;
 mod symbols;
@@ -26,8 +26,8 @@ pub struct Library {
     name: String,
 }
 
-/// The handle of `dlopen`. Bare, since a lookup through `libloading` costs half as much again, and
-/// every process resolves a driver's hundred symbols.
+/// The handle of `dlopen`. Symbols are looked up without `libloading`, whose lookup takes 1.5 times
+/// as long: every process resolves a driver's hundred symbols.
 struct Handle(*mut c_void);
 
 // SAFETY: POSIX lets any thread use a handle of `dlopen`.
@@ -37,7 +37,8 @@ unsafe impl Sync for Handle {}
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: `dlclose` needs an open handle: it came from `dlopen`, and this is its last use.
+        // SAFETY: the handle is open, since `Library::open` got it from `dlopen`, and it is not
+        // used after.
         drop(unsafe { unix::Library::from_raw(self.0) });
     }
 }
@@ -90,8 +91,8 @@ impl Library {
             Binding::Deep => libc::RTLD_DEEPBIND,
         };
         let flags = unix::RTLD_LAZY | unix::RTLD_LOCAL | deep;
-        // SAFETY: loading runs the library's initialisers. The caller that names the library
-        // vouches for them.
+        // SAFETY: loading runs the library's initialisers. The caller guarantees that those of the
+        // named library are sound.
         let opened = unsafe { unix::Library::open(Some(name), flags) };
         let name = name.to_string_lossy().into_owned();
         match opened {
@@ -124,32 +125,32 @@ impl Library {
         std::mem::forget(self.handle);
     }
 
-    /// The name that opened it.
+    /// The name or path that opened the library.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A symbol's address; null if there is none.
+    /// The address of a symbol; null if the library lacks it.
     pub fn address(&self, symbol: &CStr) -> *const c_void {
-        // SAFETY: `dlsym` needs an open handle and a terminated name: both are held by reference.
+        // SAFETY: the handle is open while `self` lives, and `symbol` is a C string.
         unsafe { libc::dlsym(self.handle.0, symbol.as_ptr()) }
     }
 }
 
-/// The path of a library with one of these names for the running program: near it, or else where
-/// the system finds the first name.
+/// The path of a library for the running program: in a folder near it, or else the first name for
+/// the system's search.
 pub fn near_program(names: &[&str]) -> PathBuf {
     let near = folders_near_program();
-    let mut places = near
+    let mut paths = near
         .iter()
         .flat_map(|folder| names.iter().map(|name| folder.join(name)));
-    let found = places.find(|path| path.exists());
+    let found = paths.find(|path| path.exists());
     // The system searches for a bare name only.
     found.unwrap_or_else(|| names.first().map(PathBuf::from).unwrap_or_default())
 }
 
-/// Folders of the running program's installation that may hold libraries: its own, `lib` beside
-/// that, and the folders of architectures in there, as Debian has them.
+/// Folders of the running program's installation that may have libraries: its own, `lib` beside it,
+/// and the folders of architectures in `lib`, as Debian has them.
 pub fn folders_near_program() -> Vec<PathBuf> {
     let program = std::env::current_exe().unwrap_or_default();
     let folder = program.parent().unwrap_or(Path::new(""));
@@ -177,6 +178,6 @@ pub unsafe fn function<F: Copy>(address: *const c_void) -> Option<F> {
     if address.is_null() {
         return None;
     }
-    // SAFETY: the caller promises the type; the sizes agree, and the address is not null.
+    // SAFETY: not null, and the caller guarantees that `F` is the function's type.
     Some(unsafe { std::mem::transmute_copy::<*const c_void, F>(&address) })
 }

@@ -22,12 +22,12 @@ use std::ffi::CStr;
 /// ```
 ///
 /// The struct gets:
-/// * `load(names)`: opens the first of `names` that opens, and keeps it open;
-/// * `from_library(library)`: the same for an open library;
-/// * `resolve(lookup, from)`: for functions that a driver hands out itself
-///   (`clGetExtensionFunctionAddressForPlatform`, `cuGetProcAddress`): `lookup` gives an address or
-///   null, `from` names the place in errors;
-/// * `SYMBOLS`: the symbols' names, and whether they are required.
+/// - `load(names)`: opens the first of `names` that can be opened, and keeps it open;
+/// - `from_library(library)`: takes an open library;
+/// - `resolve(lookup, from)`: for drivers that return functions themselves
+///   (`clGetExtensionFunctionAddressForPlatform`, `cuGetProcAddress`). `lookup` returns an address
+///   or null; `from` names the source in errors;
+/// - `SYMBOLS`: the symbols' names, and whether they are required.
 #[macro_export]
 macro_rules! symbols {
     (
@@ -42,7 +42,7 @@ macro_rules! symbols {
         $vis struct $Name {
             $($(#[$req_meta])* pub $req: $Req,)*
             $($(#[$opt_meta])* pub $opt: ::core::option::Option<$Opt>,)*
-            /// Open as long as its functions may be called.
+            /// Keeps the library open while its functions may be called.
             _library: ::core::option::Option<$crate::dl::Library>,
         }
 
@@ -69,10 +69,10 @@ macro_rules! symbols {
                 mut lookup: impl ::core::ops::FnMut(&::core::ffi::CStr) -> *const ::core::ffi::c_void,
                 from: &str,
             ) -> ::core::result::Result<Self, $crate::dl::LoadError> {
-                // A list without required symbols has no error to name it in.
+                // `from` is unused in a list without required symbols.
                 let _ = from;
                 $(
-                    // SAFETY: the list's author promises the symbol's type.
+                    // SAFETY: the list's author guarantees the symbol's type.
                     let $req = unsafe {
                         $crate::dl::function::<$Req>(lookup(
                             const { $crate::dl::symbol_name($crate::symbols!(@symbol $req $($req_symbol)?)) }
@@ -87,7 +87,7 @@ macro_rules! symbols {
                 )*
                 ::core::result::Result::Ok(Self {
                     $($req,)*
-                    // SAFETY: the list's author promises the symbol's type.
+                    // SAFETY: the list's author guarantees the symbol's type.
                     $($opt: unsafe {
                         $crate::dl::function::<$Opt>(lookup(
                             const { $crate::dl::symbol_name($crate::symbols!(@symbol $opt $($opt_symbol)?)) }
@@ -104,7 +104,7 @@ macro_rules! symbols {
     (@symbol $name:ident $symbol:literal) => { ::core::concat!($symbol, "\0") };
 }
 
-/// A literal that ends in NUL, as a C string. Only for [`symbols!`], at compile time.
+/// Converts a literal that ends in NUL to a C string at compile time, for [`symbols!`].
 #[doc(hidden)]
 pub const fn symbol_name(text: &'static str) -> &'static CStr {
     match CStr::from_bytes_with_nul(text.as_bytes()) {

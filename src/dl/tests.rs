@@ -1,4 +1,4 @@
-//! Against the C library and libm, which are everywhere.
+//! Tests with the C library and libm, which every system has.
 
 use std::ffi::{c_char, c_int};
 
@@ -148,7 +148,7 @@ extern "C" fn compare(a: *const std::ffi::c_void, b: *const std::ffi::c_void) ->
     })
 }
 
-/// A payload whose destructor panics too.
+/// A panic payload whose destructor panics.
 struct Bomb;
 
 impl Drop for Bomb {

@@ -1,4 +1,5 @@
-//! Properties as Rust enums, so that a query is a match without a wildcard: the list of `abi`.
+//! Properties as Rust enums, expanded from the list of `abi`, so that a query is a match without a
+//! wildcard.
 
 use crate::abi::info::for_each_property;
 use crate::abi::*;

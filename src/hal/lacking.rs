@@ -1,7 +1,8 @@
-//! Features that no backend has yet, in one list. An author who adds one to all adapters removes it
-//! here, and the compiler then asks each adapter for its answer.
+//! Features that no backend has, in one list. Removing one here makes the compiler require an
+//! answer from every adapter.
 
-/// The pattern of the device queries about features that no adapter has; each answers `false`.
+/// A pattern of the device queries about features that no adapter has. Each adapter answers
+/// `false`.
 #[macro_export]
 macro_rules! lacking_features {
     () => {

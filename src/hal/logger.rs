@@ -1,22 +1,22 @@
-//! The logger of a program, implemented alike by every adapter.
+//! The logger callback of a program, for every adapter.
 
 use crate::abi::*;
 use crate::object::log::{self, Level, LevelFilter};
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
 
-/// Sends this library's messages to `logger` from now on; none stops it.
+/// Sends this library's messages to `logger`, or to no callback if it is none.
 ///
 /// # Safety
 ///
-/// The logger may be called from any thread with `user_data`, as long as it is set.
+/// Any thread may call the logger with `user_data` while it is set.
 pub unsafe fn set_logger(logger: ur_logger_callback_t, user_data: *mut c_void) {
     let user_data = user_data.expose_provenance();
     log::set_callback(logger.map(|logger| -> log::Callback {
         Arc::new(move |level, text| {
             let Ok(text) = CString::new(text) else { return };
             let user_data = std::ptr::with_exposed_provenance_mut(user_data);
-            // SAFETY: promised by the caller.
+            // SAFETY: the caller of `set_logger` guarantees that any thread may call the logger.
             unsafe { logger(ur_level(level), text.as_ptr(), user_data) }
         })
     }));

@@ -1,5 +1,7 @@
 //! Program metadata of a compiler, as `urProgramCreateWithBinary` receives it: entries named
-//! `subject@tag`. Owns their encoding; the meaning of a tag is the adapter's.
+//! `subject@tag`.
+//!
+//! Owns their encoding; adapters interpret the tags.
 
 use super::checks;
 use crate::abi::*;
@@ -15,19 +17,23 @@ pub struct Entry {
     pub bytes: Vec<u8>,
 }
 
-/// All entries that have a tag.
+/// The entries whose name has a tag.
+///
+/// Errors: `INVALID_NULL_POINTER` for a missing name or value, `INVALID_ENUMERATION` for an unknown
+/// type.
 ///
 /// # Safety
-/// The entries, their names and what they point to are as they say, for the call.
+/// The entries, their names and their values are readable, with the sizes and types that they
+/// state.
 pub unsafe fn entries(properties: Option<&ur_program_properties_t>) -> Result<Vec<Entry>> {
     let Some(properties) = properties else {
         return Ok(Vec::new());
     };
     let mut all = Vec::new();
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees `count` readable entries.
     for entry in unsafe { checks::slice(properties.pMetadatas, properties.count as usize) }? {
         checks::pointer(entry.pName)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: not null, and the caller guarantees a C string and a value of the stated type.
         let (name, bytes) = unsafe { (CStr::from_ptr(entry.pName).to_bytes(), value(entry)?) };
         if let Some(at) = name.iter().rposition(|&byte| byte == b'@') {
             all.push(Entry {
@@ -46,7 +52,7 @@ pub unsafe fn entries(properties: Option<&ur_program_properties_t>) -> Result<Ve
 ///
 /// The entry's type names the valid member of its value, and pointers are valid for its size.
 unsafe fn value(entry: &ur_program_metadata_t) -> Result<Vec<u8>> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees the member and its size.
     unsafe {
         Ok(match entry.r#type {
             UR_PROGRAM_METADATA_TYPE_UINT32 => entry.value.data32.to_ne_bytes().to_vec(),
@@ -63,13 +69,13 @@ unsafe fn value(entry: &ur_program_metadata_t) -> Result<Vec<u8>> {
     }
 }
 
-/// Bytes before the data of a byte array. Their content is ignored: DPC++ stores the data's size in
-/// bits.
-const BEFORE_DATA: usize = 8;
+/// Number of bytes before the data of a byte array. They are ignored: DPC++ stores the data's size
+/// in bits there.
+const PREFIX_BYTES: usize = 8;
 
 /// The data of a byte array; none if the array is shorter than its prefix.
 fn data(bytes: &[u8]) -> &[u8] {
-    bytes.get(BEFORE_DATA..).unwrap_or_default()
+    bytes.get(PREFIX_BYTES..).unwrap_or_default()
 }
 
 /// A name up to its first zero; none if it is empty.
@@ -79,7 +85,7 @@ pub fn name(bytes: &[u8]) -> Option<CString> {
     (!name.is_empty()).then_some(name)
 }
 
-/// One to three 32-bit numbers above 0, the rest 1.
+/// One to three 32-bit numbers above 0; missing ones are 1. None for other lengths or a 0.
 pub fn sizes(bytes: &[u8]) -> Option<[usize; 3]> {
     let (numbers, []) = bytes.as_chunks::<4>() else {
         return None;
@@ -112,7 +118,7 @@ mod tests {
             pMetadatas: &raw const entry,
             ..Default::default()
         };
-        // SAFETY: all of it lives here.
+        // SAFETY: the entry and its value live in this function.
         let all = unsafe { entries(Some(&properties)) }?;
         Ok(all.into_iter().flat_map(|entry| entry.bytes).collect())
     }

@@ -25,7 +25,7 @@ use std::convert::Infallible;
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// The dispatch table of a backend: made by [`export!`](crate::export).
+/// A backend with a dispatch table; [`export!`](crate::export) implements it.
 pub trait Exported {
     /// The table that every handle of this adapter points to.
     fn table() -> &'static ur_dditable_t;
@@ -43,12 +43,14 @@ impl<F> Unwrapped for Option<F> {
     type Fn = F;
 }
 
-/// A new object of this backend, without API references yet.
+/// Creates an object of this backend without API references.
 pub fn new<B: Backend, T: Body>(body: T) -> Arc<Object<T>> {
     Object::new(B::table(), body)
 }
 
-/// `urAdapterGet`: the one adapter of a backend, or none.
+/// `urAdapterGet`: writes the one adapter of a backend, or none without a driver.
+///
+/// `INVALID_SIZE` for a list without room.
 ///
 /// # Safety
 /// The list is null or has room for `room` handles; the total is null or writable.
@@ -62,20 +64,22 @@ pub unsafe fn adapter_get<B: Backend>(
     if let Some(adapter) = &adapter
         && !list.is_null()
     {
-        // SAFETY: there is room for at least one.
+        // SAFETY: not null, and the caller guarantees room for at least one handle.
         unsafe { list.write(adapter.into_handle().cast()) };
     }
     if !total.is_null() {
-        // SAFETY: promised by the caller.
+        // SAFETY: not null, and the caller guarantees that it is writable.
         unsafe { total.write(u32::from(adapter.is_some())) };
     }
     Ok(())
 }
 
-/// One `urGet*ProcAddrTable`: copies the part of the table at this offset.
+/// The body of every `urGet*ProcAddrTable`: copies the part of the table at this offset.
+///
+/// Errors: `INVALID_NULL_POINTER`, `UNSUPPORTED_VERSION` for any but the current version,
+/// `INVALID_VALUE` for a part beyond the table.
 ///
 /// # Safety
-///
 /// `to` is null or writable for `bytes`, the size of the part at `offset` of `table`.
 pub unsafe fn get_table(
     version: ur_api_version_t,
@@ -93,8 +97,8 @@ pub unsafe fn get_table(
         offset + bytes <= size_of::<ur_dditable_t>(),
         UR_RESULT_ERROR_INVALID_VALUE,
     )?;
-    // SAFETY: the caller promises a writable target of this size; the source lies within the table,
-    // and they are distinct.
+    // SAFETY: the caller guarantees a writable target of this size. The source lies within the
+    // table, and does not overlap the target.
     unsafe {
         std::ptr::copy_nonoverlapping(
             std::ptr::from_ref(table).byte_add(offset).cast::<u8>(),
@@ -105,14 +109,14 @@ pub unsafe fn get_table(
     Ok(())
 }
 
-/// Defines a backend's table, and exports the 26 functions through which a loader asks for it.
+/// Defines a backend's table, and exports the 26 functions that a loader calls for its parts.
 #[macro_export]
 macro_rules! export {
     ($backend:ty) => {
         $crate::export!(@table $backend);
         $crate::export!(@all $backend);
     };
-    // For an adapter that has its own table.
+    // Exports the functions of an adapter that implements `Exported` itself.
     (@all $backend:ty) => {
         $crate::export!(@functions $backend;
             urGetAdapterProcAddrTable Adapter ur_adapter_dditable_t,
@@ -152,7 +156,7 @@ macro_rules! export {
         }
     };
     (@functions $backend:ty; $($symbol:ident $member:ident $part:ident,)*) => { $(
-        /// Fills one table for a loader of the same version.
+        /// Copies one part of the table, for a loader of the same version.
         ///
         /// # Safety
         /// The table is null or writable.
@@ -164,8 +168,8 @@ macro_rules! export {
             $crate::object::boundary(|| {
                 let offset = ::std::mem::offset_of!($crate::abi::ur_dditable_t, $member);
                 let whole = <$backend as $crate::hal::Exported>::table();
-                // SAFETY: the loader promises a table of this type; the part of this name has it
-                // too.
+                // SAFETY: the caller guarantees a table of this type, which is that of the part at
+                // this offset.
                 unsafe { $crate::hal::get_table(version, whole, offset, size_of::<$crate::abi::$part>(), table.cast()) }
             })
         }

@@ -1,12 +1,14 @@
-//! Address ranges as a caller arranges them with `urVirtualMem*`: which there are, what is mapped
-//! where and with what access. What reserving, mapping and protecting are is the adapter's affair.
+//! Address ranges of `urVirtualMem*`: their bounds, their mappings and the access to each. Adapters
+//! implement reserving, mapping and protecting.
 
 use crate::abi::*;
 use crate::object::{Error, Result, ensure};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Adapters change a range under the lock, so the record matches the range.
+/// The reserved ranges of a context.
+///
+/// Adapters change a range under the lock, so that the record matches the range.
 pub struct Ranges<R, M> {
     ranges: Mutex<BTreeMap<usize, Range<R, M>>>,
 }
@@ -14,7 +16,7 @@ pub struct Ranges<R, M> {
 struct Range<R, M> {
     bytes: usize,
     of: R,
-    /// By its start.
+    /// Mappings by their start.
     maps: BTreeMap<usize, Map<M>>,
 }
 
@@ -24,7 +26,7 @@ struct Map<M> {
     what: M,
 }
 
-const WRONG: ur_result_t = UR_RESULT_ERROR_INVALID_VALUE;
+const INVALID: ur_result_t = UR_RESULT_ERROR_INVALID_VALUE;
 
 impl<R, M> Default for Ranges<R, M> {
     fn default() -> Self {
@@ -35,25 +37,28 @@ impl<R, M> Default for Ranges<R, M> {
 }
 
 impl<R, M> Ranges<R, M> {
-    /// Addresses that have just been reserved.
+    /// Records a reserved range.
     pub fn reserved(&self, start: usize, bytes: usize, of: R) {
         let maps = BTreeMap::new();
         self.lock().insert(start, Range { bytes, of, maps });
     }
 
-    /// Gives a range up if it is exactly that and nothing is mapped in it; the caller gives the
-    /// addresses back.
+    /// Removes a range that has exactly these bounds and no mappings. The caller then frees the
+    /// addresses.
+    ///
+    /// `INVALID_VALUE` for other bounds, or if something is mapped.
     pub fn freed(&self, start: usize, bytes: usize) -> Result<R> {
         let mut ranges = self.lock();
         let whole = ranges
             .get(&start)
             .is_some_and(|range| range.bytes == bytes && range.maps.is_empty());
-        ensure(whole, WRONG)?;
-        let range = ranges.remove(&start).ok_or(Error::new(WRONG))?;
+        ensure(whole, INVALID)?;
+        let range = ranges.remove(&start).ok_or(Error::new(INVALID))?;
         Ok(range.of)
     }
 
-    /// Maps by `make` where nothing is mapped yet.
+    /// Maps addresses of a reserved range by `make`. `INVALID_VALUE` if some are mapped or not
+    /// reserved.
     pub fn map(
         &self,
         start: usize,
@@ -65,7 +70,7 @@ impl<R, M> Ranges<R, M> {
         let range = Self::find(&mut ranges, start, bytes)?;
         let below = range.maps.range(..start + bytes).next_back();
         let free = below.is_none_or(|(&at, map)| at + map.bytes <= start);
-        ensure(free, WRONG)?;
+        ensure(free, INVALID)?;
         let what = make()?;
         range.maps.insert(
             start,
@@ -78,8 +83,10 @@ impl<R, M> Ranges<R, M> {
         Ok(())
     }
 
-    /// Unmaps by `undo` each map of those that together are exactly these addresses; the first that
-    /// fails is the last tried.
+    /// Unmaps by `undo` the mappings that together have exactly these addresses, up to the first
+    /// that fails.
+    ///
+    /// `INVALID_VALUE` if the addresses cut a mapping or are not mapped.
     pub fn unmap(
         &self,
         start: usize,
@@ -97,7 +104,10 @@ impl<R, M> Ranges<R, M> {
         Ok(())
     }
 
-    /// Changes access by `protect`, as [`Ranges::unmap`] unmaps.
+    /// Changes the access by `protect` of the mappings that together have exactly these addresses,
+    /// up to the first that fails.
+    ///
+    /// `INVALID_VALUE` if the addresses cut a mapping or are not mapped.
     pub fn set_access(
         &self,
         start: usize,
@@ -116,7 +126,8 @@ impl<R, M> Ranges<R, M> {
         Ok(())
     }
 
-    /// The access to a range, by its start: none where nothing is mapped.
+    /// The access to the start of a range; none if it is not mapped. `INVALID_VALUE` if it is not
+    /// reserved.
     pub fn access(&self, start: usize, bytes: usize) -> Result<ur_virtual_mem_access_flags_t> {
         let mut ranges = self.lock();
         let range = Self::find(&mut ranges, start, bytes)?;
@@ -125,7 +136,7 @@ impl<R, M> Ranges<R, M> {
         Ok(map.map_or(UR_VIRTUAL_MEM_ACCESS_FLAG_NONE, |(_, map)| map.access))
     }
 
-    /// Takes everything apart: what is mapped by `unmap`, then its range by `free`.
+    /// Removes all ranges: calls `unmap` for each mapping, then `free` for its range.
     pub fn clear(&mut self, unmap: impl Fn(&R, usize, usize, &M), free: impl Fn(&R, usize, usize)) {
         for (start, range) in std::mem::take(&mut *self.lock()) {
             for (&at, map) in &range.maps {
@@ -135,17 +146,17 @@ impl<R, M> Ranges<R, M> {
         }
     }
 
-    /// The range that all of these addresses lie in.
+    /// The range that contains all of these addresses.
     fn find(
         ranges: &mut BTreeMap<usize, Range<R, M>>,
         start: usize,
         bytes: usize,
     ) -> Result<&mut Range<R, M>> {
-        let wrong = Error::new(WRONG);
-        let (&at, range) = ranges.range_mut(..=start).next_back().ok_or(wrong)?;
-        let end = start.checked_add(bytes).ok_or(wrong)?;
+        let invalid = Error::new(INVALID);
+        let (&at, range) = ranges.range_mut(..=start).next_back().ok_or(invalid)?;
+        let end = start.checked_add(bytes).ok_or(invalid)?;
         let inside = bytes > 0 && end <= at + range.bytes;
-        if inside { Ok(range) } else { Err(wrong) }
+        if inside { Ok(range) } else { Err(invalid) }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, Range<R, M>>> {
@@ -154,15 +165,15 @@ impl<R, M> Ranges<R, M> {
 }
 
 impl<R, M> Range<R, M> {
-    /// The maps that together are exactly these addresses.
+    /// The starts of the mappings that together have exactly these addresses.
     fn pieces(&self, start: usize, bytes: usize) -> Result<Vec<usize>> {
         let (mut pieces, mut next) = (Vec::new(), start);
         while next < start + bytes {
-            let map = self.maps.get(&next).ok_or(Error::new(WRONG))?;
+            let map = self.maps.get(&next).ok_or(Error::new(INVALID))?;
             pieces.push(next);
             next += map.bytes;
         }
-        ensure(next == start + bytes, WRONG)?;
+        ensure(next == start + bytes, INVALID)?;
         Ok(pieces)
     }
 }
@@ -208,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn maps_change_as_wholes_up_to_the_first_that_fails() -> Result<()> {
+    fn whole_mappings_change_up_to_the_first_failure() -> Result<()> {
         let ranges = two_maps()?;
         let seen = RefCell::new(Vec::new());
         let note = |at, bytes, what: &u8| {
@@ -225,10 +236,10 @@ mod tests {
     }
 
     #[test]
-    fn a_range_goes_when_nothing_is_mapped_in_it() -> Result<()> {
+    fn a_range_without_mappings_can_be_freed() -> Result<()> {
         let ranges = two_maps()?;
         assert!(ranges.freed(0x1000, 0x4000).is_err());
-        let undo = |of: &&str, _, _, _: &u8| ensure(*of == "range", WRONG);
+        let undo = |of: &&str, _, _, _: &u8| ensure(*of == "range", INVALID);
         ranges.unmap(0x1000, 0x3000, undo)?;
         assert!(ranges.unmap(0x1000, 0x1000, undo).is_err());
         assert!(ranges.freed(0x1000, 0x1000).is_err());
@@ -238,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_taken_apart_once() -> Result<()> {
+    fn clear_unmaps_and_frees_once() -> Result<()> {
         let mut ranges = two_maps()?;
         let left = RefCell::new(Vec::new());
         for _ in 0..2 {

@@ -1,13 +1,15 @@
-//! The C boundary: the one place where results go from Rust to C callers. Panics and invalid codes
-//! end here.
+//! The C boundary: the only place where results pass from Rust to C callers. Panics and invalid
+//! codes end here.
 
 use super::Result;
 use crate::abi::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
-/// Runs the body of an entry point. A panic becomes `UNKNOWN` and never unwinds into C. A code
-/// outside of the enumeration, from a driver or a callback, becomes `UNKNOWN` too.
+/// Runs the body of an entry point and returns its result.
+///
+/// A panic becomes `UNKNOWN`, since it must not unwind into C. A code outside of the enumeration,
+/// from a driver or a callback, becomes `UNKNOWN` as well.
 pub fn boundary(body: impl FnOnce() -> Result<()>) -> ur_result_t {
     match catch_unwind(AssertUnwindSafe(|| checked(body))) {
         Ok(Ok(())) => UR_RESULT_SUCCESS,
@@ -16,7 +18,7 @@ pub fn boundary(body: impl FnOnce() -> Result<()>) -> ur_result_t {
     }
 }
 
-/// The code itself if the enumeration has it, else `UNKNOWN`.
+/// The code if the enumeration has it, else `UNKNOWN`.
 #[cold]
 fn listed(code: ur_result_t) -> ur_result_t {
     if code.name().is_some() {
@@ -31,8 +33,9 @@ type ThreadState = fn() -> usize;
 
 static THREAD_STATE: OnceLock<ThreadState> = OnceLock::new();
 
-/// Makes debug builds compare this state before and after every entry point. A call that changes it
-/// panics at its end, and so fails with `UNKNOWN`.
+/// Makes debug builds compare this state before and after every entry point.
+///
+/// A call that changes the state panics at its end, and so fails with `UNKNOWN`.
 pub fn check_thread_state(state: ThreadState) {
     if cfg!(debug_assertions) {
         // The first one stays: a library has one adapter.
@@ -50,7 +53,7 @@ fn checked(body: impl FnOnce() -> Result<()>) -> Result<()> {
     let Some(state) = state else { return body() };
     let before = state();
     let result = body();
-    assert_eq!(state(), before, "a call changed what is its caller's");
+    assert_eq!(state(), before, "a call changed its caller's thread state");
     result
 }
 
@@ -84,7 +87,7 @@ mod tests {
         let beside = ur_result_t::ALL
             .iter()
             .flat_map(|known| [known.0.wrapping_sub(1), known.0.wrapping_add(1)]);
-        // Codes of drivers: OpenCL's are negative, CUDA's continue beyond ours, Level Zero's are
+        // Codes of drivers: OpenCL's are negative, CUDA's exceed the enumeration, Level Zero's are
         // large.
         let drivers = [
             (-1001_i32).cast_unsigned(),

@@ -1,8 +1,8 @@
 //! Counts of live objects of each kind, to report leaks of a program or of this library.
 //!
-//! Each thread counts in a slot of its own, which another thread gets when it ends: a shared
-//! counter would cost as much as the rest of making an event. Sums are exact while no other thread
-//! makes or drops an object.
+//! Each thread counts in its own slot, since a shared counter would double the cost of an event.
+//! Another thread takes the slot when its thread ends. Sums are exact while no other thread creates
+//! or drops an object.
 
 use super::Kind;
 use super::spare::SpareMemory;
@@ -12,7 +12,7 @@ use std::iter;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 
-/// The counters of one thread and its spare memory, on cache lines of their own.
+/// The counters of one thread and its spare memory. The alignment avoids false sharing.
 #[repr(align(128))]
 pub(super) struct ThreadSlot {
     counts: [AtomicIsize; Kind::ALL.len()],
@@ -31,7 +31,7 @@ impl ThreadSlot {
         }
     }
 
-    /// Adds `by` objects to a kind, given by its number.
+    /// Adds `by` to the count of a kind, given by its number.
     #[inline]
     pub fn count(&self, kind: u32, by: isize) {
         let count = &self.counts[kind as usize - 1];
@@ -99,11 +99,13 @@ fn first_slot() -> &'static ThreadSlot {
     slot
 }
 
-/// The objects alive, immortal ones left out. Displays as `2 Event, 1 Queue`, or as `none`.
+/// Numbers of live objects by kind, without immortal ones. Displays as `2 Event, 1 Queue`, or as
+/// `none`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Census([isize; Kind::ALL.len()]);
 
 impl Census {
+    /// Sums the counters of all threads.
     pub fn count() -> Self {
         Self(std::array::from_fn(|kind| {
             let counts = ThreadSlot::all().map(|slot| &slot.counts[kind]);
@@ -111,12 +113,13 @@ impl Census {
         }))
     }
 
+    /// The number of live objects of a kind.
     pub fn of(&self, kind: Kind) -> isize {
         self.0[kind as usize - 1]
     }
 
-    /// Logs the objects that are alive, for an adapter whose last reference has gone. All of them,
-    /// the adapter excepted, have leaked.
+    /// Logs the live objects, for an adapter whose last reference was released. All of them but the
+    /// adapter have leaked.
     pub fn report() {
         let mut alive = Self::count();
         alive.0[Kind::Adapter as usize - 1] = 0;
@@ -154,18 +157,18 @@ mod tests {
     struct Probe;
 
     impl Body for Probe {
-        // No other test of this crate makes any of these.
+        // No other test of this crate creates objects of these kinds.
         const KIND: Kind = Kind::ExternalSemaphore;
     }
 
     #[test]
-    fn kinds_stand_at_their_numbers() {
+    fn kinds_are_indexed_by_their_numbers() {
         let numbers = Kind::ALL.map(|kind| kind as usize - 1);
         assert_eq!(numbers, std::array::from_fn(|index| index));
     }
 
     #[test]
-    fn objects_count_from_their_making_to_their_end_on_any_thread() {
+    fn objects_are_counted_on_any_thread() {
         let table: &'static ur_dditable_t = Box::leak(Box::default());
         let alive = || Census::count().of(Probe::KIND);
         let made = std::thread::spawn(move || [(); 20].map(|()| Object::new(table, Probe)));
@@ -181,11 +184,11 @@ mod tests {
     }
 
     #[test]
-    fn a_place_serves_one_thread_after_another() {
+    fn a_slot_serves_successive_threads() {
         let count = || ThreadSlot::all().count();
         let one = || drop(std::thread::spawn(|| slot().next.get()).join());
         (0..200).for_each(|_| one());
-        // Other tests' threads take some, too.
+        // Other tests' threads take slots as well.
         assert!(count() < 100, "{}", count());
     }
 }

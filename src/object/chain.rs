@@ -1,9 +1,9 @@
-//! Extension chains: structs linked through `pNext`, told apart by their tags.
+//! Extension chains: structs linked through `pNext`, whose types their tags tell.
 
 use crate::abi::*;
 use std::ffi::c_void;
 
-/// Number of structs from which a chain counts as a loop.
+/// Maximum number of structs in a chain. A longer one counts as a loop.
 const MAX_CHAIN_STRUCTS: usize = 64;
 
 /// The first struct of this type in the chain.
@@ -17,10 +17,11 @@ pub unsafe fn find<'a, T>(first: *const c_void, tag: ur_structure_type_t) -> Opt
         if next.is_null() {
             return None;
         }
-        // SAFETY: promised by the caller.
+        // SAFETY: not null, and the caller guarantees live structs that start with a tag and
+        // `pNext`.
         let base = unsafe { &*next };
         if base.stype == tag {
-            // SAFETY: the caller promises that a struct tagged `tag` is a `T`.
+            // SAFETY: the caller guarantees that a struct tagged `tag` is a `T`.
             return Some(unsafe { &*next.cast::<T>() });
         }
         next = base.pNext.cast();
@@ -28,7 +29,7 @@ pub unsafe fn find<'a, T>(first: *const c_void, tag: ur_structure_type_t) -> Opt
     None
 }
 
-/// Whether some struct of the chain has none of these tags.
+/// Whether a struct of the chain has none of these tags, or the chain is a loop.
 ///
 /// # Safety
 /// The chain consists of live structs that begin with a tag and a `pNext`.
@@ -38,7 +39,8 @@ pub unsafe fn has_other(first: *const c_void, known: &[ur_structure_type_t]) -> 
         if next.is_null() {
             return false;
         }
-        // SAFETY: promised by the caller.
+        // SAFETY: not null, and the caller guarantees live structs that start with a tag and
+        // `pNext`.
         let base = unsafe { &*next };
         if !known.contains(&base.stype) {
             return true;
@@ -64,7 +66,7 @@ mod tests {
             ..Default::default()
         };
         let first = (&raw const desc).cast();
-        // SAFETY: both structs live on this stack and are tagged as what they are.
+        // SAFETY: both structs live on this stack and have their types' tags.
         unsafe {
             let found: Option<&ur_usm_pool_limits_desc_t> =
                 find(first, UR_STRUCTURE_TYPE_USM_POOL_LIMITS_DESC);

@@ -1,24 +1,24 @@
-//! Checks of a caller's raw arguments by generated code: the adapters' shims, and the loader's
-//! parameter validation.
+//! Checks of raw arguments, for generated code: the adapters' shims and the loader's parameter
+//! validation.
 
 use super::{Result, ensure};
 use crate::abi::*;
 use std::hint::cold_path;
 
-/// An error if the pointer is null.
+/// `INVALID_NULL_POINTER` if the pointer is null.
 pub fn pointer<T>(pointer: *const T) -> Result<()> {
     ensure(!pointer.is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)
 }
 
-/// An error if the handle is null.
+/// `INVALID_NULL_HANDLE` if the handle is null.
 pub fn handle<T>(handle: *const T) -> Result<()> {
     ensure(!handle.is_null(), UR_RESULT_ERROR_INVALID_NULL_HANDLE)
 }
 
-/// The remainder of `number` divided by `by`; 0 if `by` is 0.
+/// The remainder of `number` divided by `by`, or 0 if `by` is 0.
 #[inline]
 pub fn rest(number: u64, by: u64) -> u64 {
-    // Sizes are mostly powers of two: a division takes longer than all other checks of a call.
+    // Most sizes are powers of two. A division takes longer than all other checks of a call.
     match by.is_power_of_two() {
         true => number & (by - 1),
         false => {
@@ -28,22 +28,23 @@ pub fn rest(number: u64, by: u64) -> u64 {
     }
 }
 
-/// A list of handles, none of which may be null. `null` is the error of a null list with a count,
-/// of a null element.
+/// Checks a list of handles: no handle may be null, nor the list if it has elements. `null` is the
+/// error.
 ///
 /// # Safety
-/// A list that is not null has that many readable elements.
+/// The list is null or has `count` readable elements.
 pub unsafe fn handles<T>(list: *const *mut T, count: usize, null: ur_result_t) -> Result<()> {
     ensure(count == 0 || !list.is_null(), null)?;
-    // SAFETY: the caller promises that many readable elements.
+    // SAFETY: the caller guarantees `count` readable elements.
     let list = unsafe { slice(list, count) }?;
     ensure(list.iter().all(|handle| !handle.is_null()), null)
 }
 
-/// A caller's array. Null with a count is an error; without one it is empty.
+/// A caller's array. `INVALID_NULL_POINTER` if it is null and has elements, `INVALID_VALUE` if it
+/// is misaligned or too large.
 ///
 /// # Safety
-/// An array that is not null has that many readable elements for as long as the result is used.
+/// The array is null or has `count` readable elements for as long as the result is used.
 pub unsafe fn slice<'a, T>(first: *const T, count: usize) -> Result<&'a [T]> {
     if count == 0 {
         return Ok(&[]);
@@ -53,23 +54,23 @@ pub unsafe fn slice<'a, T>(first: *const T, count: usize) -> Result<&'a [T]> {
         .checked_mul(size_of::<T>())
         .is_some_and(|bytes| bytes <= isize::MAX as usize);
     ensure(fits && first.is_aligned(), UR_RESULT_ERROR_INVALID_VALUE)?;
-    // SAFETY: the caller promises readable elements; the pointer is aligned, and the slice no
-    // longer than an object can be.
+    // SAFETY: the caller guarantees readable elements. The pointer is aligned, and the slice is not
+    // larger than `isize::MAX`.
     Ok(unsafe { std::slice::from_raw_parts(first, count) })
 }
 
-/// A caller's array to be written, as [`slice()`].
+/// A caller's writable array, with the errors of [`slice()`].
 ///
 /// # Safety
-/// An array that is not null has that many writable elements, which nothing else refers to for as
-/// long as the result is used.
+/// The array is null or has `count` writable elements, which nothing else refers to for as long as
+/// the result is used.
 pub unsafe fn slice_mut<'a, T>(first: *mut T, count: usize) -> Result<&'a mut [T]> {
-    // SAFETY: the caller promises writable elements, which are readable too.
+    // SAFETY: the caller guarantees writable elements, which are readable.
     unsafe { slice(first, count) }?;
     if count == 0 {
         return Ok(&mut []);
     }
-    // SAFETY: the caller promises exclusive writable elements; `slice` has checked alignment and
+    // SAFETY: the caller guarantees exclusive writable elements. `slice` has checked alignment and
     // length.
     Ok(unsafe { std::slice::from_raw_parts_mut(first, count) })
 }
@@ -79,7 +80,7 @@ mod tests {
     use super::rest;
 
     #[test]
-    fn what_is_left_is_that_of_a_division() {
+    fn rest_is_the_remainder_of_a_division() {
         for number in (0..200).chain([u64::MAX, u64::MAX - 1]) {
             assert_eq!(rest(number, 0), 0);
             (1..70).for_each(|by| assert_eq!(rest(number, by), number % by, "{number} by {by}"));

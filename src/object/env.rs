@@ -1,23 +1,23 @@
-//! The environment's variables: how they are read, what their texts mean, and what is said about one
-//! that means nothing.
+//! Environment variables: reading, parsing, and reporting of invalid values.
 //!
-//! Owns the syntax of flags, words, numbers and lists. A variable that is unset or empty has its
-//! default. One that cannot be understood has its default too, and its user is told: once a process
-//! by each library, at any log level, with what is accepted. Pure apart from [`Env::process`]; it
-//! must never know what a variable is for.
+//! Owns the syntax of flags, words, numbers and lists. An unset or empty variable has its default.
+//! An invalid one has its default as well and is reported with the accepted values. Each library
+//! reports it once in a process, at any log level. Pure apart from [`Env::process`]; it must never
+//! know what a variable is for.
 
 use std::fmt;
 use std::ops::RangeInclusive;
 
 use super::log;
 
-/// Where variables come from, and where complaints go: the process and its log, or a test's.
+/// A source of variables and a sink for complaints: the process and its log, or those of a test.
 pub struct Env<'a> {
     get: &'a dyn Fn(&str) -> Option<String>,
     complain: &'a dyn Fn(&str),
 }
 
 impl<'a> Env<'a> {
+    /// An environment that reads by `get` and reports by `complain`.
     pub fn new(get: &'a dyn Fn(&str) -> Option<String>, complain: &'a dyn Fn(&str)) -> Env<'a> {
         Env { get, complain }
     }
@@ -30,7 +30,7 @@ impl<'a> Env<'a> {
         }
     }
 
-    /// Tells the user what is wrong with a variable.
+    /// Reports an invalid variable to the user.
     pub fn complain(&self, text: &str) {
         (self.complain)(text);
     }
@@ -40,8 +40,10 @@ impl<'a> Env<'a> {
         (self.get)(name).filter(|text| !text.is_empty())
     }
 
-    /// The value that `parse` finds for a variable. If it finds none, the complaint names
-    /// `accepted`, the valid texts, and `default`, the value that holds.
+    /// The value that `parse` returns for a variable; none if it is unset or invalid.
+    ///
+    /// The complaint about an invalid value has `accepted`, the valid texts, and `default`, the
+    /// value that is used instead.
     pub fn read<T>(
         &self,
         name: &str,
@@ -59,10 +61,11 @@ impl<'a> Env<'a> {
         value
     }
 
-    /// `y`, `yes`, `t`, `true` and `1`, or their opposites, in any case.
+    /// A flag: `y`, `yes`, `t`, `true` and `1`, or their opposites, in any case.
     pub fn flag(&self, name: &str, default: bool) -> bool {
-        let usual = if default { "1" } else { "0" };
-        self.read(name, FLAGS, usual, flag).unwrap_or(default)
+        let default_text = if default { "1" } else { "0" };
+        self.read(name, FLAGS, default_text, flag)
+            .unwrap_or(default)
     }
 
     /// One of a few words, each with its value.
@@ -74,7 +77,7 @@ impl<'a> Env<'a> {
             .map_or(default.1, |(_, value)| *value)
     }
 
-    /// A whole number within a range; `default` says what holds without one.
+    /// A whole number within a range. `default` describes the value used without one.
     pub fn number(&self, name: &str, range: RangeInclusive<usize>, default: &str) -> Option<usize> {
         let accepted = format!("a number from {} to {}", range.start(), range.end());
         self.read(name, &accepted, default, |text| {
@@ -83,6 +86,7 @@ impl<'a> Env<'a> {
         })
     }
 
+    /// A list of items, with the syntax of [`list`].
     pub fn list(&self, name: &str) -> Option<Result<Vec<String>, ListError>> {
         self.text(name).map(|text| list(&text))
     }
@@ -91,7 +95,7 @@ impl<'a> Env<'a> {
 /// The texts that [`flag`] accepts, for complaints.
 pub const FLAGS: &str = "1, true, yes, 0, false, no";
 
-/// The flag that a text means; none if it means neither.
+/// The value of a flag's text; none if it is invalid.
 pub fn flag(text: &str) -> Option<bool> {
     let is = |words: &[&str]| words.iter().any(|word| word.eq_ignore_ascii_case(text));
     if is(&["y", "yes", "t", "true", "1"]) {
@@ -103,9 +107,10 @@ pub fn flag(text: &str) -> Option<bool> {
     }
 }
 
+/// A syntax error in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListError {
-    /// Offset in bytes of what is wrong.
+    /// Offset of the fault in bytes.
     pub at: usize,
     pub reason: &'static str,
 }
@@ -118,7 +123,7 @@ impl fmt::Display for ListError {
 
 impl std::error::Error for ListError {}
 
-/// Items separated by commas. One that holds `,`, `:` or `;` stands in single or double quotes.
+/// Parses items separated by commas. An item with `,`, `:` or `;` needs single or double quotes.
 pub fn list(text: &str) -> Result<Vec<String>, ListError> {
     let mut items = Vec::new();
     let mut rest = text;
@@ -167,14 +172,14 @@ mod tests {
 
     /// The result of a closure in an environment, and its complaints.
     fn within<T>(pairs: &[(&str, &str)], act: impl FnOnce(&Env<'_>) -> T) -> (T, Vec<String>) {
-        let said = RefCell::<Vec<String>>::default();
+        let reported = RefCell::<Vec<String>>::default();
         let get = |name: &str| {
             let found = pairs.iter().find(|(own, _)| *own == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        let complain = |text: &str| said.borrow_mut().push(text.to_owned());
+        let complain = |text: &str| reported.borrow_mut().push(text.to_owned());
         let value = act(&Env::new(&get, &complain));
-        (value, said.into_inner())
+        (value, reported.into_inner())
     }
 
     #[test]
@@ -191,15 +196,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_said_with_what_is() {
+    fn invalid_values_are_reported_with_the_accepted_ones() {
         for default in [false, true] {
-            let (value, said) = within(&[("A", "maybe")], |env| env.flag("A", default));
+            let (value, reported) = within(&[("A", "maybe")], |env| env.flag("A", default));
             assert_eq!(value, default);
-            let usual = u8::from(default);
+            let default_text = u8::from(default);
             assert_eq!(
-                said,
+                reported,
                 [format!(
-                    "A: `maybe` is not understood; accepted: 1, true, yes, 0, false, no; used instead: {usual}"
+                    "A: `maybe` is not understood; accepted: 1, true, yes, 0, false, no; used instead: {default_text}"
                 )]
             );
         }
@@ -211,20 +216,20 @@ mod tests {
         assert_eq!(word("a"), (0, vec![]));
         assert_eq!(word("b"), (1, vec![]));
         assert_eq!(word(""), (1, vec![]));
-        let (value, said) = word("C");
+        let (value, reported) = word("C");
         assert_eq!(value, 1);
         assert_eq!(
-            said,
+            reported,
             ["A: `C` is not understood; accepted: b, a, c; used instead: b"]
         );
         let number = |text| within(&[("A", text)], |env| env.number("A", 1..=64, "8"));
         assert_eq!(number(" 64 "), (Some(64), vec![]));
         assert_eq!(number(""), (None, vec![]));
         for bad in ["0", "65", "-1", "1.5", "two", "0x10", "4 threads"] {
-            let (value, said) = number(bad);
+            let (value, reported) = number(bad);
             assert_eq!(value, None, "{bad}");
             assert_eq!(
-                said,
+                reported,
                 [format!(
                     "A: `{bad}` is not understood; accepted: a number from 1 to 64; used instead: 8"
                 )]
@@ -251,7 +256,7 @@ mod tests {
     #[test]
     fn an_empty_variable_is_unset() {
         let pairs = [("EMPTY", ""), ("FLAG", "yes"), ("LIST", "a,b")];
-        let ((), said) = within(&pairs, |env| {
+        let ((), reported) = within(&pairs, |env| {
             assert_eq!(env.text("EMPTY"), None);
             assert!(env.flag("EMPTY", true) && !env.flag("EMPTY", false));
             assert!(env.list("EMPTY").is_none());
@@ -262,7 +267,7 @@ mod tests {
             );
             assert_eq!(env.text("NONE"), None);
         });
-        assert_eq!(said, Vec::<String>::new());
+        assert_eq!(reported, Vec::<String>::new());
     }
 
     proptest! {

@@ -1,5 +1,5 @@
-//! Errors as small values: a result code, and per thread the native code and message behind the
-//! latest one for `urAdapterGetLastError`.
+//! Errors as small values: a result code. The native code and message of a thread's latest failure
+//! are stored for `urAdapterGetLastError`.
 
 use crate::abi::*;
 use std::cell::RefCell;
@@ -13,7 +13,7 @@ pub struct Error(ur_result_t);
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// An error with this code. Success is no error and reads as `UNKNOWN`.
+    /// An error with this code. `SUCCESS` is no error and becomes `UNKNOWN`.
     pub const fn new(code: ur_result_t) -> Self {
         if code.0 == UR_RESULT_SUCCESS.0 {
             Self(UR_RESULT_ERROR_UNKNOWN)
@@ -31,14 +31,14 @@ impl Error {
         Self(UR_RESULT_ERROR_UNSUPPORTED_FEATURE)
     }
 
-    /// A failure of the backend: keeps its own code and message for `urAdapterGetLastError`.
+    /// A failure of the backend. Stores its code and message for `urAdapterGetLastError`.
     pub fn native(code: ur_result_t, native: i32, message: &str) -> Self {
         set_last(native, message);
         Self::new(code)
     }
 
-    /// The failure, with what the backend says of it as the message for `urAdapterGetLastError`. Its
-    /// own code stays that of the latest failure.
+    /// Stores the backend's message for `urAdapterGetLastError`, and keeps the stored native code.
+    /// An empty text stores nothing.
     pub fn explained(self, text: &str) -> Self {
         let text = text.trim_matches(['\0', ' ', '\n']);
         if !text.is_empty() {
@@ -60,7 +60,7 @@ pub fn ensure(condition: bool, code: ur_result_t) -> Result<()> {
     if condition {
         Ok(())
     } else {
-        // Separate and cold: checks are frequent, and failures are not.
+        // Marked cold, since checks are frequent and failures are not.
         cold_path();
         Err(Error::new(code))
     }
@@ -78,11 +78,12 @@ thread_local! {
 fn set_last(native: i32, message: &str) {
     let clean: String = message.chars().filter(|&letter| letter != '\0').collect();
     let message = CString::new(clean).unwrap_or_default();
-    // A thread that is ending has no storage left; its last error is lost with it.
+    // A thread that is ending has no storage. Its last error is lost.
     let _ = LAST.try_with(|last| *last.borrow_mut() = Some(Last { native, message }));
 }
 
-/// The thread's latest native error: valid until its next failure. Zero and empty before any.
+/// The code and message of this thread's latest native error, valid until its next failure. 0 and
+/// empty without one.
 pub fn last() -> (i32, *const std::ffi::c_char) {
     LAST.try_with(|last| match &*last.borrow() {
         Some(last) => (last.native, last.message.as_ptr()),
@@ -100,7 +101,7 @@ mod tests {
         let error = Error::native(UR_RESULT_ERROR_DEVICE_LOST, 7, "it\0 broke");
         assert_eq!(error.code(), UR_RESULT_ERROR_DEVICE_LOST);
         let (native, text) = last();
-        // SAFETY: `last` returns a string that lives until this thread's next failure.
+        // SAFETY: `last` returns a string that is valid until this thread's next failure.
         assert_eq!((native, unsafe { CStr::from_ptr(text) }), (7, c"it broke"));
         assert_eq!(std::thread::spawn(|| last().0).join().ok(), Some(0));
     }
@@ -110,7 +111,7 @@ mod tests {
         let error = Error::native(UR_RESULT_ERROR_PROGRAM_LINK_FAILURE, -17, "it failed");
         let said = || {
             let (native, text) = last();
-            // SAFETY: valid until this thread's next failure.
+            // SAFETY: `last` returns a string that is valid until this thread's next failure.
             (native, unsafe { CStr::from_ptr(text) }.to_owned())
         };
         assert_eq!(error.explained(" \n\0"), error);

@@ -1,5 +1,5 @@
-//! Detection of forks. Threads do not survive a fork, and locks may stay held for ever, so a forked
-//! child must neither wait nor lock.
+//! Detection of forks. A forked child has one thread, and locks may stay locked for ever. It must
+//! therefore neither wait nor lock.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Number of forks since the process that loaded the library.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// The process in which an object began.
+/// The process in which an object was created.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin {
     forks: u32,
@@ -19,8 +19,8 @@ impl Origin {
     pub fn here() -> Self {
         static WATCH: Once = Once::new();
         WATCH.call_once(|| {
-            // SAFETY: the handler only touches an atomic, as a child of a threaded process may.
-            // Without memory for the registration forks go unnoticed; nothing else depends on it.
+            // SAFETY: the handler only increments an atomic, which POSIX allows in the child of a
+            // threaded process. If the registration fails, forks are not detected.
             unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
         });
         Self {

@@ -104,7 +104,7 @@ struct Head {
     kind: u32,
 }
 
-/// The target of a handle. The loader's word stays first: a pointer to the adapter's own full
+/// The object behind a handle. Its first word is read by the loader and points to the adapter's
 /// table.
 #[repr(C)]
 pub struct Object<T> {
@@ -150,8 +150,8 @@ impl<T: Body> Object<T> {
 
     /// Another Rust reference to this object.
     pub fn arc(&self) -> Arc<Self> {
-        // SAFETY: `new` and `immortal` are the only constructors and put every object in an `Arc`;
-        // `self` proves that it is alive.
+        // SAFETY: `new` and `immortal` are the only constructors and create every object in an
+        // `Arc`. `self` is a live reference.
         unsafe {
             Arc::increment_strong_count(self);
             Arc::from_raw(self)
@@ -174,15 +174,15 @@ impl<T: Body> Object<T> {
         self.handle()
     }
 
-    /// The handle of a new object that only the API refers to. Its memory is allocated first, so
-    /// that `body` is built in place.
+    /// The handle of a new object with one API reference. Its memory is allocated first, so that
+    /// `body` is constructed in place.
     #[inline]
-    pub fn handed_out(ddi: &'static ur_dditable_t, body: impl FnOnce() -> T) -> *mut c_void {
+    pub fn new_handle(ddi: &'static ur_dditable_t, body: impl FnOnce() -> T) -> *mut c_void {
         let slot = census::slot();
         slot.count(T::KIND as u32, 1);
         let object = Self::memory(&slot.spares);
-        // SAFETY: new memory for an object, which nobody else knows of; all of it is written. If
-        // `body` panics it is lost, and nothing else.
+        // SAFETY: the memory is new and has no other reference; all fields are written. A panic in
+        // `body` leaks the memory.
         unsafe {
             (&raw mut (*object).ddi).write(ddi);
             (&raw mut (*object).kind).write(T::KIND as u32);
@@ -193,15 +193,15 @@ impl<T: Body> Object<T> {
         object.cast()
     }
 
-    /// Whether spare memory is kept for objects of this kind: events, which come and go with every
-    /// command.
-    const KEPT: bool =
+    /// Whether the memory of dropped objects is reused: only that of events, which are created with
+    /// every command.
+    const REUSES_MEMORY: bool =
         T::KIND as u32 == Kind::Event as u32 && SpareMemory::fits(Layout::new::<Self>());
 
-    /// Memory for an object, in an `Arc` of its own.
+    /// Uninitialised memory for an object, in an `Arc`.
     #[inline]
     fn memory(spares: &SpareMemory) -> *mut Self {
-        let spare = match Self::KEPT {
+        let spare = match Self::REUSES_MEMORY {
             true => spares.allocate(Layout::new::<Self>()),
             false => None,
         };
@@ -216,22 +216,22 @@ impl<T: Body> Object<T> {
     /// Drops the API's Rust reference.
     ///
     /// # Safety
-    ///
-    /// There is one, and the caller does not touch the object any more. If it is `sole`, there is
+    /// The caller owns the API's Rust reference and does not use the object any more. If `sole` is
+    /// set, it is the only reference.
     /// no other.
     #[inline(always)]
-    unsafe fn let_go(this: *const Self, sole: bool) {
-        // SAFETY: promised by the caller.
+    unsafe fn drop_api_reference(this: *const Self, sole: bool) {
+        // SAFETY: the caller guarantees that it owns this reference.
         let own = unsafe { Arc::from_raw(this) };
-        // Of an object that nobody else has only the memory is left, and the `Arc` around it as it was made.
-        if Self::KEPT && (sole || is_sole(&own)) {
+        // Without other references, only the memory and its `Arc` header are left of the object.
+        if Self::REUSES_MEMORY && (sole || is_sole(&own)) {
             let slot = census::slot();
             // Acquire: pairs with the release of references by other threads. `Arc::get_mut` would
-            // also exclude weak references, which events do not have.
+            // exclude weak references as well, which events do not have.
             fence(Ordering::Acquire);
             let memory = Arc::into_raw(own).cast_mut();
-            // SAFETY: nobody else has it; its memory is then given away or freed, and not used. It is mortal,
-            // so this is all that its drop does.
+            // SAFETY: this was the only reference, and the memory is not used after it is freed.
+            // The object is mortal, so that these are all effects of its drop.
             unsafe {
                 slot.count(T::KIND as u32, -1);
                 (&raw mut (*memory).body).drop_in_place();
@@ -242,39 +242,44 @@ impl<T: Body> Object<T> {
         }
     }
 
-    /// The object behind a handle, if it is one of this adapter and of this kind.
+    /// The object behind a handle.
+    ///
+    /// Errors: `INVALID_NULL_HANDLE` for a null handle, the kind's error for a handle of another
+    /// adapter or kind.
     ///
     /// # Safety
-    /// A handle that is not null points to a live object of some adapter.
+    /// The handle is null or points to a live object of some adapter.
     pub unsafe fn borrow<'a>(
         handle: *const c_void,
         ddi: &'static ur_dditable_t,
     ) -> Result<&'a Self> {
         ensure(!handle.is_null(), UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
         ensure(handle.is_aligned_to_word(), T::KIND.invalid())?;
-        // SAFETY: every adapter's handles begin with the pointer to its table.
+        // SAFETY: the caller guarantees a live object, and every adapter's objects start with a
+        // pointer to a table.
         let table = unsafe { handle.cast::<*const ur_dditable_t>().read() };
         ensure(std::ptr::eq(table, ddi), T::KIND.invalid())?;
-        // SAFETY: the table is ours, so the handle is one of our objects and has our header.
+        // SAFETY: the table is this adapter's, so that the object has this header.
         let head = unsafe { &*handle.cast::<Head>() };
         debug_assert!(std::ptr::eq(head.ddi, ddi));
         ensure(head.kind == T::KIND as u32, T::KIND.invalid())?;
-        // SAFETY: table and kind agree, and each kind has one body type in an adapter.
+        // SAFETY: table and kind agree, and an adapter has one body type for each kind.
         Ok(unsafe { &*handle.cast::<Self>() })
     }
 
-    /// Adds an API reference. The first one takes a Rust reference for all of them.
+    /// Adds an API reference. The first one takes the Rust reference that all API references share.
     pub fn retain(&self) {
         if !self.immortal && self.api_refs.fetch_add(1, Ordering::Relaxed) == 0 {
             std::mem::forget(self.arc());
         }
     }
 
-    /// Whether the caller has the only reference, API or Rust. No other thread may then touch the
-    /// object, so its count needs no atomic update.
+    /// Whether the caller has the only reference, API or Rust. No other thread can then use the
+    /// object, so that its count needs no atomic update.
     #[inline]
-    fn is_the_callers(&self) -> bool {
-        // SAFETY: as for `arc`; the reference is not dropped.
+    fn is_the_only_reference(&self) -> bool {
+        // SAFETY: `new` and `immortal` create every object in an `Arc`; this reference is not
+        // dropped.
         let own = unsafe { ManuallyDrop::new(Arc::from_raw(self)) };
         // Acquire: pairs with the release of references by other threads.
         self.api_refs.load(Ordering::Acquire) == 1 && is_sole(&own)
@@ -282,22 +287,24 @@ impl<T: Body> Object<T> {
 
     #[inline]
     fn report_released(&self) {
-        if !Self::KEPT {
+        if !Self::REUSES_MEMORY {
             T::released(self);
         }
     }
 
-    /// Removes an API reference. The last one drops the API's Rust reference.
+    /// Removes an API reference. The last one drops the API's Rust reference. The kind's error
+    /// without an API reference.
     pub fn release(&self) -> Result<()> {
         if self.immortal {
             return Ok(());
         }
-        if self.is_the_callers() {
+        if self.is_the_only_reference() {
             self.api_refs.store(0, Ordering::Relaxed);
             self.report_released();
-            // SAFETY: the reference that the first `retain` took; nothing touches `self` after. What is kept was
-            // not told, so nobody can have got another.
-            unsafe { Self::let_go(self, Self::KEPT) };
+            // SAFETY: the API reference owns the Rust reference of the first `retain`, and `self`
+            // is not used after. For events `released` is not called, so that nothing can have
+            // added a reference.
+            unsafe { Self::drop_api_reference(self, Self::REUSES_MEMORY) };
             return Ok(());
         }
         let less = |count: u32| count.checked_sub(1);
@@ -308,9 +315,9 @@ impl<T: Body> Object<T> {
             Err(_) => Err(Error::new(T::KIND.invalid())),
             Ok(1) => {
                 self.report_released();
-                // SAFETY: the reference that the first `retain` took; other threads hold references
-                // of their own.
-                unsafe { Self::let_go(self, false) };
+                // SAFETY: the API references owned the Rust reference of the first `retain`. Other
+                // threads have their own.
+                unsafe { Self::drop_api_reference(self, false) };
                 Ok(())
             }
             Ok(_) => Ok(()),
@@ -318,7 +325,7 @@ impl<T: Body> Object<T> {
     }
 }
 
-/// Whether there is no other reference, weak ones included.
+/// Whether there is no other reference, strong or weak.
 #[inline]
 fn is_sole<T>(own: &Arc<T>) -> bool {
     Arc::strong_count(own) == 1 && Arc::weak_count(own) == 0
@@ -386,21 +393,21 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_the_last_is_the_next_one_s() {
+    fn memory_of_a_dropped_event_is_reused() {
         let count = Arc::new(AtomicU32::new(0));
-        let make = || Object::<Kept>::handed_out(table(), || Kept(count.clone()));
-        // SAFETY: the handle is alive.
+        let make = || Object::<Kept>::new_handle(table(), || Kept(count.clone()));
+        // SAFETY: the test holds a reference to the object.
         let end = |handle| unsafe { Object::<Kept>::borrow(handle, table()) }.map(Object::release);
         let all = [(); 3].map(|()| make());
         for handle in all {
             assert_eq!(end(handle), Ok(Ok(())));
         }
         assert_eq!(count.load(Ordering::Relaxed), 3, "each is dropped");
-        // A released event stays invalid until its memory is an event again.
+        // A released handle is refused until its memory holds an event again.
         let gone = Err(Error::new(UR_RESULT_ERROR_INVALID_EVENT));
         assert_eq!(end(all[2]), gone);
         assert_eq!([(); 3].map(|()| make()), [all[2], all[1], all[0]]);
-        // Memory that a reference inside holds is not reused.
+        // Memory is not reused while a Rust reference exists.
         // SAFETY: the handle is that of a live object of the test.
         let inside = unsafe { Object::<Kept>::borrow(all[0], table()) }
             .unwrap()
@@ -416,11 +423,11 @@ mod tests {
     }
 
     #[test]
-    fn the_last_api_release_frees_unless_someone_inside_holds_on() {
+    fn the_last_release_frees_without_inner_references() {
         let count = Arc::new(AtomicU32::new(0));
         let inside = Object::new(table(), Probe(count.clone()));
         let handle = inside.into_handle();
-        // SAFETY: the handle is alive.
+        // SAFETY: the test holds a reference to the object.
         let seen = unsafe { Object::<Probe>::borrow(handle, table()) }.unwrap();
         seen.retain();
         assert_eq!(seen.api_refs(), 2);
@@ -444,7 +451,7 @@ mod tests {
     fn foreign_and_wrong_handles_are_distinguished() {
         let queue = Object::immortal(table(), Other);
         let foreign: &'static ur_dditable_t = Box::leak(Box::default());
-        // SAFETY: null, and a live object.
+        // SAFETY: null, or the handle of a live object of the test.
         unsafe {
             let code = |result: Result<&Object<Probe>>| result.err().map(Error::code);
             assert_eq!(

@@ -1,4 +1,4 @@
-//! Property buffers: the size protocol of every `ur*GetInfo`, in one place.
+//! Property buffers: the size protocol of every `ur*GetInfo`.
 
 use super::checks::slice;
 use super::{Body, Error, Object, Result};
@@ -23,7 +23,7 @@ plain!(u8 u16 u32 u64 usize i32 ur_kernel_cache_config_t);
 
 /// The output of a property.
 pub struct InfoOut<'a> {
-    /// Room in bytes, or none where the function has no size argument.
+    /// The size of the value's buffer in bytes; none where the function has no size argument.
     room: Option<usize>,
     value: *mut u8,
     size: *mut usize,
@@ -31,9 +31,11 @@ pub struct InfoOut<'a> {
 }
 
 impl InfoOut<'_> {
+    /// An output of a property.
+    ///
     /// # Safety
-    /// The value is null or has that much room (enough for the property where there is no size);
-    /// the size is null or writable.
+    /// The value is null or has `room` writable bytes, or enough for the property if `room` is
+    /// none. The size is null or writable.
     pub unsafe fn new(room: Option<usize>, value: *mut c_void, size: *mut usize) -> Self {
         Self {
             room,
@@ -43,30 +45,32 @@ impl InfoOut<'_> {
         }
     }
 
-    /// One value of a fixed size.
+    /// Writes a value of a fixed size.
     pub fn value<T: Copy>(self, value: T) -> Result<()> {
         self.slice(&[value])
     }
 
-    /// `ur_bool_t`.
+    /// Writes a `ur_bool_t`.
     pub fn boolean(self, value: bool) -> Result<()> {
         self.value(u8::from(value))
     }
 
-    /// A handle, null for none. Adds no reference.
+    /// Writes a handle, or null for none. Adds no reference.
     pub fn handle<T: Body>(self, object: Option<&Object<T>>) -> Result<()> {
         self.value(object.map_or(std::ptr::null_mut(), Object::handle))
     }
 
-    /// Text, with its terminating zero.
+    /// Writes text with its terminating zero.
     pub fn string(self, text: &str) -> Result<()> {
         let mut bytes: Vec<u8> = text.bytes().filter(|&byte| byte != 0).collect();
         bytes.push(0);
         self.slice(&bytes)
     }
 
-    /// Several buffers of bytes: the value is an array of pointers, and each that is not null
+    /// Writes several buffers of bytes. The value is an array of pointers; each that is not null
     /// receives its buffer.
+    ///
+    /// `INVALID_SIZE` if the array is too small.
     ///
     /// # Safety
     /// Each pointer is null or has room for its buffer.
@@ -77,75 +81,76 @@ impl InfoOut<'_> {
                 return Err(Error::new(UR_RESULT_ERROR_INVALID_SIZE));
             }
             for (at, buffer) in buffers.iter().map(AsRef::as_ref).enumerate() {
-                // SAFETY: the value holds as many pointers as there are buffers.
+                // SAFETY: the value was checked to hold a pointer for each buffer.
                 let to = unsafe { self.value.cast::<*mut u8>().add(at).read_unaligned() };
                 if !to.is_null() {
-                    // SAFETY: the caller promises the room.
+                    // SAFETY: the caller guarantees that `to` has room for its buffer.
                     unsafe { std::ptr::copy_nonoverlapping(buffer.as_ptr(), to, buffer.len()) }
                 }
             }
         }
         if !self.size.is_null() {
-            // SAFETY: `new` was promised that it is writable.
+            // SAFETY: not null, and the caller of `new` guaranteed that it is writable.
             unsafe { self.size.write(bytes) }
         }
         Ok(())
     }
 
-    /// An array, all of it.
+    /// Writes an array. `INVALID_SIZE` if the buffer is too small.
     pub fn slice<T: Copy>(self, values: &[T]) -> Result<()> {
         let bytes = size_of_val(values);
         if !self.value.is_null() {
             if self.room.is_some_and(|room| room < bytes) {
                 return Err(Error::new(UR_RESULT_ERROR_INVALID_SIZE));
             }
-            // SAFETY: `new` was promised this much room, and the buffers are distinct.
+            // SAFETY: the caller of `new` guaranteed a buffer of `room` bytes, which does not
+            // overlap `values`.
             unsafe {
                 std::ptr::copy_nonoverlapping(values.as_ptr().cast::<u8>(), self.value, bytes)
             }
         }
         if !self.size.is_null() {
-            // SAFETY: `new` was promised that it is writable.
+            // SAFETY: not null, and the caller of `new` guaranteed that it is writable.
             unsafe { self.size.write(bytes) }
         }
         Ok(())
     }
 }
 
-/// Cache of constant properties: queries of a backend can be slow.
+/// A cache of constant properties, since queries of a backend can be slow.
 pub struct Answers {
-    kept: Box<[OnceLock<Box<[u8]>>]>,
+    cached: Box<[OnceLock<Box<[u8]>>]>,
 }
 
 impl Answers {
     /// A cache of properties numbered below `count`.
     pub fn new(count: usize) -> Self {
         Self {
-            kept: (0..count).map(|_| OnceLock::new()).collect(),
+            cached: (0..count).map(|_| OnceLock::new()).collect(),
         }
     }
 
-    /// Writes a property, which `ask` queries the first time. Errors are not cached.
+    /// Writes a property. `ask` queries it the first time; errors are not cached.
     pub fn write(
         &self,
-        question: usize,
+        property: usize,
         out: InfoOut<'_>,
         ask: impl Fn(InfoOut<'_>) -> Result<()>,
     ) -> Result<()> {
-        let Some(kept) = self.kept.get(question) else {
+        let Some(cached) = self.cached.get(property) else {
             return ask(out);
         };
-        if let Some(answer) = kept.get() {
+        if let Some(answer) = cached.get() {
             return out.slice(answer);
         }
         let mut size = 0;
-        // SAFETY: room for a size.
+        // SAFETY: the value is null, and the size is a local variable.
         ask(unsafe { InfoOut::new(Some(0), std::ptr::null_mut(), &mut size) })?;
         let mut answer = vec![0u8; size];
-        // SAFETY: as much room as is said.
+        // SAFETY: `answer` has `size` bytes, and the size is a local variable.
         ask(unsafe { InfoOut::new(Some(size), answer.as_mut_ptr().cast(), &mut size) })?;
         answer.truncate(size);
-        out.slice(kept.get_or_init(|| answer.into_boxed_slice()))
+        out.slice(cached.get_or_init(|| answer.into_boxed_slice()))
     }
 }
 
@@ -156,13 +161,15 @@ pub struct InfoIn<'a> {
 }
 
 impl InfoIn<'_> {
+    /// An input of a property. Empty for a null value or a size of 0.
+    ///
     /// # Safety
-    /// The value has that many readable bytes; it is not null unless there are none.
+    /// The value is null or has `size` readable bytes.
     pub unsafe fn new(size: usize, value: *const c_void) -> Result<Self> {
         if value.is_null() || size == 0 {
             return Ok(Self { bytes: &[] });
         }
-        // SAFETY: promised by the caller.
+        // SAFETY: not null, and the caller guarantees `size` readable bytes.
         let bytes = unsafe { slice(value.cast(), size) }?;
         Ok(Self { bytes })
     }
@@ -179,12 +186,12 @@ impl InfoIn<'_> {
         self.bytes
     }
 
-    /// The value, if the size is exactly that of its type.
+    /// The value. `INVALID_SIZE` unless the size is that of its type.
     pub fn value<T: Plain>(&self) -> Result<T> {
         if self.bytes.len() != size_of::<T>() {
             return Err(Error::new(UR_RESULT_ERROR_INVALID_SIZE));
         }
-        // SAFETY: as many bytes as the type has, and any bytes make a value of it.
+        // SAFETY: the size is that of the type, for which every bit pattern is a value.
         Ok(unsafe { self.bytes.as_ptr().cast::<T>().read_unaligned() })
     }
 }
@@ -194,10 +201,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_value_is_longer_than_memory_can_be() {
+    fn a_value_larger_than_memory_is_refused() {
         let number = 7_u32;
         let value = |size: usize| {
-            // SAFETY: four bytes, or more than is read.
+            // SAFETY: the array has four bytes, and the test reads no more.
             let value = unsafe { InfoIn::new(size, (&raw const number).cast()) };
             value.and_then(|value| value.value::<u32>())
         };
@@ -243,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_asked_for_once_and_an_error_again() {
+    fn values_are_cached_and_errors_are_not() {
         let asked = std::cell::Cell::new(0);
         let answers = Answers::new(2);
         let text = |out: InfoOut<'_>| {

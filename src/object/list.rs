@@ -1,4 +1,4 @@
-//! Lists of handles that cross the boundary.
+//! Lists of handles in arguments and outputs.
 
 use super::{Body, Error, Object, Result};
 use crate::abi::*;
@@ -7,7 +7,7 @@ use std::hint::cold_path;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// A caller's list of handles, checked: each is a live object of this adapter and kind.
+/// A caller's list of handles, each checked to be a live object of this adapter and kind.
 pub struct Handles<'a, T> {
     raw: &'a [*const c_void],
     kind: PhantomData<&'a Object<T>>,
@@ -27,10 +27,11 @@ impl<'a, T: Body> Handles<'a, T> {
         kind: PhantomData,
     };
 
-    /// Checks every handle. `null` is the error of a null list with a count, of a null element.
+    /// Checks every handle. `null` is the error for a null handle, and for a null list with
+    /// elements. A handle of another adapter or kind has the kind's error.
     ///
     /// # Safety
-    /// A list that is not null holds `count` handles, each null or of a live object.
+    /// The list is null or has `count` handles, each null or of a live object.
     #[inline(always)]
     pub unsafe fn borrow(
         list: *const *const c_void,
@@ -42,13 +43,13 @@ impl<'a, T: Body> Handles<'a, T> {
             0 => Ok(Self::EMPTY),
             _ => {
                 cold_path();
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller guarantees the list.
                 unsafe { Self::borrow_some(list, count, ddi, null) }
             }
         }
     }
 
-    /// Separate: nearly every entry point has a list, and most calls pass none.
+    /// Separate from `borrow`: nearly every entry point has a list, and most calls pass none.
     #[inline(never)]
     unsafe fn borrow_some(
         list: *const *const c_void,
@@ -59,13 +60,13 @@ impl<'a, T: Body> Handles<'a, T> {
         if list.is_null() {
             return Err(Error::new(null));
         }
-        // SAFETY: promised by the caller.
+        // SAFETY: not null, and the caller guarantees `count` elements.
         let raw = unsafe { std::slice::from_raw_parts(list, count) };
         for &handle in raw {
             if handle.is_null() {
                 return Err(Error::new(null));
             }
-            // SAFETY: promised by the caller.
+            // SAFETY: not null, and the caller guarantees a live object.
             unsafe { Object::<T>::borrow(handle, ddi) }?;
         }
         Ok(Self {
@@ -87,14 +88,14 @@ impl<'a, T: Body> Handles<'a, T> {
     }
 
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a Object<T>> + use<'a, T> {
-        // SAFETY: `borrow` checked each to be a live object of this kind.
+        // SAFETY: `borrow` checked that each handle is a live object of this kind.
         self.raw
             .iter()
             .map(|&handle| unsafe { &*handle.cast::<Object<T>>() })
     }
 }
 
-/// The outputs of an enumeration: capacity for some handles, and the total number.
+/// The outputs of an enumeration: room for handles, and their total number.
 pub struct ListOut<'a, T> {
     room: usize,
     list: *mut *mut c_void,
@@ -103,8 +104,10 @@ pub struct ListOut<'a, T> {
 }
 
 impl<T: Body> ListOut<'_, T> {
+    /// Outputs for up to `room` handles.
+    ///
     /// # Safety
-    /// The list is null or has room for that many handles; the total is null or writable.
+    /// The list is null or has room for `room` handles; the total is null or writable.
     pub unsafe fn new(room: u32, list: *mut *mut c_void, total: *mut u32) -> Self {
         Self {
             room: room as usize,
@@ -114,19 +117,19 @@ impl<T: Body> ListOut<'_, T> {
         }
     }
 
-    /// How many handles can be written.
+    /// The number of handles that can be written.
     pub fn room(&self) -> usize {
         if self.list.is_null() { 0 } else { self.room }
     }
 
-    /// Writes as many as fit, each with an API reference, and the number of all.
+    /// Writes the handles that fit, each with an API reference, and the total number.
     pub fn write(self, objects: &[Arc<Object<T>>]) {
         for (at, object) in objects.iter().take(self.room()).enumerate() {
-            // SAFETY: `at` is below the room that `new` was promised.
+            // SAFETY: not null, and the caller of `new` guaranteed room for more than `at` handles.
             unsafe { self.list.add(at).write(object.into_handle()) }
         }
         if !self.total.is_null() {
-            // SAFETY: `new` was promised that it is writable.
+            // SAFETY: not null, and the caller of `new` guaranteed that it is writable.
             unsafe { self.total.write(objects.len() as u32) }
         }
     }

@@ -1,19 +1,19 @@
-//! The sink behind the `log` facade: one per library, set by `UR_LOG_<NAME>`.
+//! The log of a library: a sink behind the `log` crate, configured by `UR_LOG_<NAME>`.
 //!
-//! Owns the variable's syntax, the line's format and where lines go. It may use the standard
-//! library and `libc`; it must never know who logs. A library calls [`init`] on its first entry,
-//! then logs with the `log` crate's macros.
+//! Owns the variable's syntax, the format of lines and their output. It may use the standard
+//! library and `libc`. It must never know what is logged. A library calls [`init`] in its first
+//! entry point, then logs with the `log` crate's macros.
 //!
 //! ```text
 //! UR_LOG_LOADER=level:debug;flush:error;fileline:true;output:file,/tmp/ur-%p.log
 //!   level     debug, info, warning, error, quiet          (quiet, or the library's own default)
-//!   flush     the same words; checked, but nothing is ever held back
-//!   fileline  whether a line ends with the place in our source that wrote it
+//!   flush     a level; checked, without effect since nothing is buffered
+//!   fileline  whether a line ends with its source location in this project
 //!   output    stderr, stdout, or file,PATH: %p is the process id, %n the library's name
 //! ```
 //!
-//! Each line is one `write`, without a lock and without a buffer: lines survive a crash and a fork,
-//! and threads whose thread-locals are gone may still log.
+//! Each line is one `write` without a lock or a buffer. Lines survive a crash and a fork, and
+//! threads without thread-locals may log.
 
 use std::fmt::{self, Write as _};
 use std::fs::{File, OpenOptions};
@@ -34,49 +34,53 @@ pub type Callback = Arc<dyn Fn(Level, &str) + Send + Sync>;
 static SINK: OnceLock<Sink> = OnceLock::new();
 static LOGGER: Logger = Logger;
 static CALLBACK: RwLock<Option<Callback>> = RwLock::new(None);
-/// A `LevelFilter` as a number; off until someone asks for more.
+/// The `LevelFilter` of the callback as a number; off by default.
 static CALLBACK_LEVEL: AtomicUsize = AtomicUsize::new(0);
 
-/// Sets this library's sink up from `UR_LOG_<NAME>`, silent by default. Later calls do nothing.
+/// Opens this library's sink from `UR_LOG_<NAME>`, silent by default. Later calls do nothing.
 pub fn init(name: &str) {
     init_with(name, LevelFilter::Off);
 }
 
-/// As [`init`], for a library that is not silent by default.
+/// Opens this library's sink from `UR_LOG_<NAME>`, at the level `default` without it. Later calls
+/// do nothing.
 pub fn init_with(name: &str, default: LevelFilter) {
     SINK.get_or_init(|| Sink::open(name, default));
-    // Only a second logger in the same library can fail this, and then the first one stays.
+    // This fails only if the library has another logger, which then stays.
     let _ = ::log::set_logger(&LOGGER);
     update_max_level();
 }
 
-/// Messages go to `callback` too, at the level of [`set_callback_level`].
+/// Sends messages to `callback` as well, at the level of [`set_callback_level`].
 pub fn set_callback(callback: Option<Callback>) {
     let old = {
         let mut slot = CALLBACK.write().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *slot, callback)
     };
-    // Dropped after the lock: its captures are not ours, and may log.
+    // Dropped without the lock, since a callback's captures may log.
     drop(old);
     update_max_level();
 }
 
+/// Sets the level of messages that the callback receives.
 pub fn set_callback_level(level: LevelFilter) {
     CALLBACK_LEVEL.store(level as usize, Ordering::Relaxed);
     update_max_level();
 }
 
-/// Writes a line at any level, and an identical text only once a process: for facts that a user has
-/// to know, such as an unreadable setting. A callback that wants errors receives it as one. The
-/// sink receives it if it wants errors or if there is no such callback.
+/// Logs a text at any level, once in a process. For facts that a user must know, such as an invalid
+/// setting.
+///
+/// A callback that receives errors receives the text as an error. The sink receives it if its level
+/// includes errors, or if no callback received it.
 pub fn once(text: &str) {
-    static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    static LOGGED: Mutex<Vec<String>> = Mutex::new(Vec::new());
     {
-        let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
-        if said.iter().any(|other| other == text) {
+        let mut logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.iter().any(|other| other == text) {
             return;
         }
-        said.push(text.to_owned());
+        logged.push(text.to_owned());
     }
     let Some(sink) = SINK.get() else {
         return write_to(libc::STDERR_FILENO, format!("{text}\n").as_bytes());
@@ -91,7 +95,7 @@ pub fn once(text: &str) {
     }
 }
 
-/// The fault of a text for `UR_LOG_<NAME>`, if it has one. Opens nothing.
+/// The fault in a value of `UR_LOG_<NAME>`; none if it is valid. Opens no file.
 pub fn fault(text: &str) -> Option<String> {
     let settings = Settings::parse(text, LevelFilter::Off);
     settings.err().map(|fault| fault.to_string())
@@ -104,7 +108,7 @@ fn update_max_level() {
     ::log::set_max_level(sink.max(callback_level()));
 }
 
-/// The callback, if it wants lines of this level. A clone, so that it may log or change the callback.
+/// A clone of the callback if it receives this level. It may then log, or change the callback.
 fn callback(level: Level) -> Option<Callback> {
     if level > callback_level() {
         return None;
@@ -148,19 +152,20 @@ impl ::log::Log for Logger {
     fn flush(&self) {}
 }
 
-/// A sink of lines with one name. A library's own is behind the `log` macros; a part with a name of
-/// its own, such as a layer of the loader, opens another.
+/// A sink of lines with one name. The `log` macros write to the library's own. A part with its own
+/// name, such as a layer of the loader, opens another.
 pub struct Sink {
-    /// Upper case, as lines show it.
+    /// The name as lines show it, in upper case.
     name: String,
     settings: Settings,
     target: Target,
 }
 
 impl Sink {
-    /// The sink that `UR_LOG_<NAME>` describes, at the level `default` if it says nothing.
+    /// Opens the sink of `UR_LOG_<NAME>`, at the level `default` without it. An invalid value is
+    /// reported on stderr.
     pub fn open(name: &str, default: LevelFilter) -> Sink {
-        // Plain steps, as every process that starts takes them.
+        // This path runs at the start of every process, so that it stays short.
         let variable = ["UR_LOG_", &name.to_ascii_uppercase()].concat();
         let Some(text) = std::env::var_os(&variable) else {
             let stderr = Target::Fd(libc::STDERR_FILENO);
@@ -178,11 +183,12 @@ impl Sink {
         })
     }
 
+    /// Whether the sink writes lines of this level.
     pub fn enabled(&self, level: Level) -> bool {
         level <= self.settings.level
     }
 
-    /// Writes one line, if the sink wants lines of this level.
+    /// Writes a line, if the sink writes lines of this level.
     pub fn log(&self, level: Level, text: fmt::Arguments<'_>) {
         if self.enabled(level) {
             let mut line = self.line(level, text, None);
@@ -191,7 +197,7 @@ impl Sink {
         }
     }
 
-    /// Writes text as it is: no name, no level, no line end. Whole lines in one call stay whole.
+    /// Writes text without a name, a level or a line end. The lines of one call stay together.
     pub fn write(&self, text: &str) {
         self.target.write(text.as_bytes());
     }
@@ -211,7 +217,7 @@ impl Sink {
             Output::Stdout => Target::Fd(libc::STDOUT_FILENO),
             Output::File(pattern) => {
                 let path = expand_path(pattern, name);
-                // Appending, since libraries of one process may share a file.
+                // Appends, since libraries of one process may share a file.
                 let file = OpenOptions::new().create(true).append(true).open(&path);
                 Target::File(file.map_err(|error| Fault(format!("cannot open `{path}`: {error}")))?)
             }
@@ -222,7 +228,7 @@ impl Sink {
     fn line(&self, level: Level, text: fmt::Arguments<'_>, place: Option<(&str, u32)>) -> String {
         let mut line = String::new();
         let text = format_args!("<{}>[{}]: {text}", self.name, level_name(level));
-        // An argument's own `Display` may fail; what it wrote until then is still worth reading.
+        // An argument's `Display` may fail. Its text up to there is still logged.
         let _ = line.write_fmt(text);
         if let (true, Some((file, number))) = (self.settings.fileline, place) {
             let _ = write!(line, " <{file}:{number}>");
@@ -240,7 +246,7 @@ impl Target {
     fn write(&self, bytes: &[u8]) {
         match self {
             Target::Fd(fd) => write_to(*fd, bytes),
-            // A log that cannot be written has nobody to report to.
+            // A failed write to the log cannot be reported.
             Target::File(file) => {
                 let _ = (&mut &*file).write_all(bytes);
             }
@@ -248,15 +254,14 @@ impl Target {
     }
 }
 
-/// Writes past the process's own buffers: a library does not own those, and they take locks.
+/// Writes without the process's buffers, which the program owns and which take locks.
 fn write_to(fd: RawFd, bytes: &[u8]) {
-    // SAFETY: the descriptor is only borrowed, as it is never closed through this file; a closed one
-    // gives an error.
+    // SAFETY: `ManuallyDrop` keeps the file from closing the descriptor, which the program owns.
     let file = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
     let _ = (&*file).write_all(bytes);
 }
 
-/// `%p` is the process id, `%n` the name, `%%` a percent sign. Also for names of trace files.
+/// Replaces `%p` by the process id, `%n` by the name and `%%` by a percent sign.
 pub fn expand_path(pattern: &str, name: &str) -> String {
     let mut path = String::new();
     let mut rest = pattern.chars();
@@ -299,7 +304,7 @@ enum Output {
     File(String),
 }
 
-/// Why a `UR_LOG_<NAME>` was not understood.
+/// Why a value of `UR_LOG_<NAME>` is invalid.
 #[derive(Debug, PartialEq, Eq)]
 struct Fault(String);
 

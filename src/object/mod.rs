@@ -1,8 +1,10 @@
-//! Handles and the C boundary: the handle header, reference counts, a census of objects, borrowed
-//! handle lists, outputs, info buffers, errors, logging, the environment, the
-//! stack of threads that run a program's code, and the one panic guard.
+//! Handles and the C boundary.
 //!
-//! Uses `abi` only. Knows no adapter: what an object is to a backend is in the object's body.
+//! Has the handle header, reference counts and counts of live objects; handle lists, outputs and
+//! info buffers; errors, logging and environment variables; and the panic guard. [`stack_bytes`] is
+//! the stack size of threads that run a program's code.
+//!
+//! Uses `abi` only. Knows no adapter: a backend's part of an object is the object's body.
 
 mod boundary;
 mod census;

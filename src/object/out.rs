@@ -1,4 +1,4 @@
-//! Outputs of a call: typed, written once, on success. A null output is not wanted.
+//! Outputs of a call: typed, written once, on success. A null output is ignored.
 
 use super::{Body, Object};
 use crate::abi::ur_dditable_t;
@@ -6,15 +6,16 @@ use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// The output of a plain value.
+/// The output of a value.
 pub struct Out<'a, T> {
     to: *mut T,
     call: PhantomData<&'a mut T>,
 }
 
 impl<T: Copy> Out<'_, T> {
+    /// An output at `to`.
+    ///
     /// # Safety
-    /// The pointer is null or writable for the duration of the call.
     pub unsafe fn new(to: *mut T) -> Self {
         Self {
             to,
@@ -22,13 +23,15 @@ impl<T: Copy> Out<'_, T> {
         }
     }
 
+    /// Whether the output is not null.
     pub fn wanted(&self) -> bool {
         !self.to.is_null()
     }
 
+    /// Writes the value.
     pub fn set(self, value: T) {
         if self.wanted() {
-            // SAFETY: not null, and `new` was promised that it is writable.
+            // SAFETY: not null, and the caller of `new` guaranteed that it is writable.
             unsafe { self.to.write(value) }
         }
     }
@@ -41,8 +44,9 @@ pub struct OutHandle<'a, T> {
 }
 
 impl<T: Body> OutHandle<'_, T> {
+    /// An output at `to`.
+    ///
     /// # Safety
-    /// The pointer is null or writable for the duration of the call.
     pub unsafe fn new(to: *mut *mut c_void) -> Self {
         Self {
             to,
@@ -50,22 +54,24 @@ impl<T: Body> OutHandle<'_, T> {
         }
     }
 
+    /// Whether the output is not null.
     pub fn wanted(&self) -> bool {
         !self.to.is_null()
     }
 
-    /// Makes an object for the handle, if it is wanted.
+    /// Creates an object and writes its handle, unless the output is null.
     #[inline(always)]
     pub fn make(self, ddi: &'static ur_dditable_t, body: impl FnOnce() -> T) {
         if self.wanted() {
-            // SAFETY: not null, and `new` was promised that it is writable.
-            unsafe { self.to.write(Object::handed_out(ddi, body)) }
+            // SAFETY: not null, and the caller of `new` guaranteed that it is writable.
+            unsafe { self.to.write(Object::new_handle(ddi, body)) }
         }
     }
 
+    /// Writes the object's handle and adds an API reference.
     pub fn set(self, object: &Arc<Object<T>>) {
         if self.wanted() {
-            // SAFETY: not null, and `new` was promised that it is writable.
+            // SAFETY: not null, and the caller of `new` guaranteed that it is writable.
             unsafe { self.to.write(object.into_handle()) }
         }
     }

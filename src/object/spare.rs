@@ -1,17 +1,17 @@
-//! Spare memory of dropped objects, for new ones: an allocation and a free of the heap cost as much
-//! as making an event.
+//! Memory of dropped objects, reused for new ones. A heap allocation and free would double the cost
+//! of an event.
 //!
-//! Owns a few pieces of memory for each thread, in the thread's slot of the census. The next thread
-//! in the slot inherits them. Each piece records its layout, as it may be of any object.
+//! Owns a few pieces of memory for each thread, in the thread's slot of `census`. The slot's next
+//! thread inherits them. A piece records its layout, since objects differ in size.
 
 use std::alloc::Layout;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-/// Maximum number of spare pieces a thread.
+/// Maximum number of a thread's spare pieces.
 const MAX_PIECES: u32 = 16;
 
-/// The spare memory of one thread. Atomic, for threads that have the slot one after the other.
+/// The spare memory of one thread. Atomic, since successive threads use the slot.
 pub(super) struct SpareMemory {
     first: AtomicPtr<Piece>,
     room: AtomicU32,
@@ -39,7 +39,7 @@ impl SpareMemory {
         }
     }
 
-    /// Whether memory of this layout can be spare.
+    /// Whether memory of this layout can hold a piece's header.
     pub const fn fits(layout: Layout) -> bool {
         layout.size() >= size_of::<Piece>() && layout.align() >= align_of::<Piece>()
     }
@@ -62,11 +62,11 @@ impl SpareMemory {
         Some(piece.cast())
     }
 
-    /// Frees a piece. False if there are enough.
+    /// Adds a piece. False if the thread has the maximum number; the caller then frees the memory.
     ///
     /// # Safety
     ///
-    /// The memory has this layout, which [`SpareMemory::fits`], and is not used any more.
+    /// The memory is unused and has this layout, for which [`SpareMemory::fits`] holds.
     #[inline]
     pub unsafe fn free(&self, memory: *mut u8, layout: Layout) -> bool {
         let room = self.room.load(Ordering::Relaxed);
@@ -75,7 +75,7 @@ impl SpareMemory {
         }
         let piece = memory.cast::<Piece>();
         let next = self.first.load(Ordering::Relaxed);
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller guarantees unused memory of a layout that fits a header.
         unsafe { piece.write(Piece { next, layout }) };
         self.first.store(piece, Ordering::Relaxed);
         self.room.store(room - 1, Ordering::Relaxed);
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_given_is_taken_by_who_needs_as_much() {
+    fn a_freed_piece_serves_an_equal_layout() {
         let spares = SpareMemory::new();
         let mut all = [[0_u64; 8]; MAX_PIECES as usize + 1];
         let layout = Layout::new::<[u64; 8]>();
@@ -97,7 +97,7 @@ mod tests {
         let places = all
             .each_mut()
             .map(|own| std::ptr::from_mut(own).cast::<u8>());
-        // SAFETY: memory of the test's, which it does not use meanwhile.
+        // SAFETY: the test allocated the memory and does not use it meanwhile.
         let kept = places.map(|place| unsafe { spares.free(place, layout) });
         assert!(kept[..MAX_PIECES as usize].iter().all(|kept| *kept) && !kept[MAX_PIECES as usize]);
         assert_eq!(spares.allocate(Layout::new::<[u64; 9]>()), None);
@@ -105,17 +105,17 @@ mod tests {
             assert_eq!(spares.allocate(layout), Some(*place));
         }
         assert_eq!(spares.allocate(layout), None);
-        // SAFETY: memory of the test, which it does not use meanwhile.
+        // SAFETY: the test allocated the memory and does not use it meanwhile.
         let again = unsafe { spares.free(places[0], layout) };
         assert!(again, "there is room again");
     }
 
     #[test]
-    fn where_several_are_nothing_is_kept() {
+    fn a_shared_slot_keeps_no_memory() {
         let mut own = [0_u64; 8];
         let layout = Layout::new::<[u64; 8]>();
         let place = std::ptr::from_mut(&mut own).cast();
-        // SAFETY: memory of the test's.
+        // SAFETY: the test allocated the memory.
         assert!(!unsafe { SpareMemory::none().free(place, layout) });
     }
 }

@@ -8,7 +8,7 @@ use crate::pool::heap::search::Need;
 use crate::pool::policy::Step;
 use crate::pool::provider::{ProviderError, Slab, SlabProvider};
 use crate::pool::request::{Acquired, Block, DecisionTrace, Order, PoolError, Request, Reuse};
-use crate::pool::state::Attempt;
+use crate::pool::state::{Attempt, State};
 use crate::timeline::Lane;
 use std::sync::Arc;
 
@@ -67,9 +67,9 @@ impl<S: SlabProvider> Pool<S> {
             cached = self.usage.alloc_cached(cache, self.key, request.bytes);
         }
         let block = cached.ok()?;
-        request.record(|trace| {
-            trace.order = request.order.frontier();
-            trace.reuse = Some(Reuse::OwnLane);
+        request.record(|decision| {
+            decision.order = request.order.frontier();
+            decision.reuse = Some(Reuse::OwnLane);
         });
         Some(block)
     }
@@ -80,21 +80,25 @@ impl<S: SlabProvider> Pool<S> {
         request: &Request<'_>,
         cache: Option<&Arc<StreamCache>>,
     ) -> Result<Acquired, PoolError> {
-        request.record(|trace| {
-            *trace = DecisionTrace {
+        request.record(|decision| {
+            *decision = DecisionTrace {
                 order: request.order.frontier(),
                 ..DecisionTrace::default()
             };
         });
         let mut state = self.state.lock();
-        state.forget_idle();
+        let State { table, store, .. } = &mut *state;
+        table.forget_idle(store);
         if let Some(cache) = cache {
-            if state.may_begin_shared(cache, request) {
+            // Once all has completed, streams that begin again with this request have a plan together.
+            if state.limits.observes && state.table.may_begin_shared(cache, request.bytes) {
                 drop(state);
                 self.provider.observe();
                 state = self.state.lock();
             }
-            if let Some(block) = state.replay(cache, request) {
+            let State { table, store, .. } = &mut *state;
+            if let Some((block, reuse)) = table.replay(store, cache, request) {
+                request.record(|decision| decision.reuse = Some(reuse));
                 return Ok(Acquired::Ready(block));
             }
         }

@@ -10,7 +10,7 @@ use crate::pool::compaction::Pressure;
 use crate::pool::growth::Limits;
 use crate::pool::heap::Store;
 use crate::pool::provider::ProviderError;
-use crate::pool::request::{Block, Config, Request};
+use crate::pool::request::{Block, Config};
 use crate::pool::stats::Stats;
 use crate::timeline::Frontier;
 use std::sync::Arc;
@@ -106,29 +106,6 @@ impl State {
             && self.stats.figures.reserved == 0
             && self.growing == 0
             && self.table.aliases.is_empty()
-    }
-
-    /// Forgets streams that do nothing.
-    pub fn forget_idle(&mut self) {
-        self.table.forget_idle(&mut self.store);
-    }
-
-    /// Whether it is worth to look for completion: once all has completed, streams that begin again with this
-    /// request have a plan together.
-    pub fn may_begin_shared(&self, cache: &StreamCache, request: &Request<'_>) -> bool {
-        self.limits.observes && self.table.may_begin_shared(cache, request.bytes)
-    }
-
-    /// Serves a request from the stream's replay plan, or from one that begins with it.
-    pub fn replay(&mut self, cache: &Arc<StreamCache>, request: &Request<'_>) -> Option<Block> {
-        let (table, store) = (&mut self.table, &mut self.store);
-        let mut served = table.replay(store, cache, request);
-        if served.is_none() && table.begin_plan(store, cache, &request.order, Some(request.bytes)) {
-            served = table.replay(store, cache, request);
-        }
-        let (block, reuse) = served?;
-        request.record(|trace| trace.reuse = Some(reuse));
-        Some(block)
     }
 
     /// How many address aliases may still be used, or will be made.

@@ -1,4 +1,4 @@
-//! The fuzz target of urreplay's traces, on stable: see fuzz/.
+//! The fuzz body of urreplay's traces with random text, on stable Rust: see fuzz/.
 
 #[path = "../../fuzz/bodies/replay.rs"]
 mod body;
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 type Answer<T> = Result<T, String>;
 
-/// Numbers, of which most are the same few.
+/// Numbers, most of them from a small set.
 fn number() -> impl Strategy<Value = String> {
     prop_oneof![
         8 => (0u64..6).prop_map(|number| number.to_string()),

@@ -1,5 +1,5 @@
-//! What programs make of an output that takes no more: a reader that has gone is no fault, a full disk
-//! is one, and neither is a panic.
+//! Write errors of standard output: a closed reader is no fault, a full disk is one, and neither
+//! panics.
 
 #[path = "../../conformance/tests/support/streams.rs"]
 mod streams;
@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use streams::{check, closed, full};
 use support::{clean, libraries};
 
-/// Each program, and its code for what goes wrong.
+/// Each program with its exit code for faults.
 const PROGRAMS: [(&str, i32); 4] = [
     (env!("CARGO_BIN_EXE_urinfo"), 2),
     (env!("CARGO_BIN_EXE_urtrace"), 125),
@@ -72,7 +72,7 @@ fn replays() {
 
 #[test]
 fn variables() {
-    // ur-env looks for an installation around itself.
+    // ur-env searches for an installation around itself.
     let folder = tempfile::tempdir().expect("a temporary folder");
     let place = |name: &str| -> PathBuf { folder.path().join(name) };
     std::fs::create_dir_all(place("bin")).expect("a folder");
@@ -91,7 +91,7 @@ fn variables() {
 
 #[test]
 fn complaints() {
-    // Nobody is left to be told: the codes are the usual ones.
+    // Standard error cannot be written, so that the exit codes do not change.
     for stream in [full, closed] {
         let status = |command: &mut Command| {
             let status = command.stdout(Stdio::null()).stderr(stream()).status();

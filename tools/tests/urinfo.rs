@@ -23,7 +23,7 @@ fn urinfo(arguments: &[&str]) -> Command {
     command
 }
 
-/// The exit code, and both streams.
+/// The exit code, standard output and standard error.
 fn outcome(mut command: Command) -> (Option<i32>, String) {
     let output = command.output().expect("the program starts");
     (output.status.code(), both(&output))
@@ -147,7 +147,7 @@ fn no_adapter_and_no_loader_have_exit_codes() {
     assert!(text.contains("/no/such/loader.so"), "{text}");
 }
 
-/// An adapter that answers almost nothing.
+/// An adapter that answers few queries.
 #[test]
 fn failing_queries_end_nothing() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_urreplay");
 
-/// Two queues: the second follows the first's free once, and once it does not.
+/// Two queues. The second follows the first's free once, and once it does not.
 const TWO: &str = "a 0 4194304 1 - grown\nf 0 4194304 1 1@2 -\n\
                    a 1 4194304 2 - grown\nf 1 4194304 2 2@2 -\n\
                    a 2 4194304 2 2@3,1@2 own\na 3 4194304 2 2@4,1@2 ordered\n";
@@ -64,7 +64,7 @@ fn dependencies_decide_what_is_reused() {
     assert_eq!(ordered["reserved_high"], 8 << 20);
     assert_eq!(ordered["peak_live"], 8 << 20);
     assert_eq!(ordered["operations"], 6);
-    // The second queue's first allocation would have had the first queue's block.
+    // The second queue's first allocation could have reused the first queue's block.
     let lack = &ordered["lacks"][0];
     assert_eq!(
         (&lack["allocations"], &lack["largest"]),
@@ -96,7 +96,7 @@ fn a_trace_of_a_replay_replays_alike() {
         .env("UR_POOL_DETERMINISTIC", "1");
     let out: Value = serde_json::from_str(&success(command.arg(&first))).expect("it is JSON");
     let found = outcomes(urreplay(&["--json", "--mode", "ordered"]).arg(&second));
-    // The work's own memory is in the trace too: one block a queue more.
+    // The trace includes the memory of the replay's own work: one block per queue.
     let [own, ordered, completed, waited, grown] = reuse(&out);
     let [
         more_own,

@@ -1,4 +1,4 @@
-//! `urtrace` around programs that use the built loader, some that do not, and one that crashes.
+//! `urtrace` with programs that use the built loader, programs that do not, and one that crashes.
 
 #[path = "../../conformance/tests/support/mod.rs"]
 mod support;
@@ -27,7 +27,7 @@ fn urtrace(arguments: &[&str]) -> Command {
     command
 }
 
-/// The C example, linked as a user links it: it finds no loader by itself.
+/// The C example, linked as a user links it. It does not find a loader by itself.
 fn example() -> &'static str {
     static BUILT: OnceLock<(TempDir, String)> = OnceLock::new();
     let (_, program) = BUILT.get_or_init(|| {
@@ -57,7 +57,7 @@ fn texts(output: &Output) -> (String, String) {
     (text(&output.stdout), text(&output.stderr))
 }
 
-/// A function's row of the table: calls and failures.
+/// The calls and failures in a function's row of the table.
 fn row(table: &str, name: &str) -> Option<(u64, u64)> {
     let line = table
         .lines()
@@ -220,7 +220,7 @@ fn exit_codes_are_the_commands() {
     assert_eq!(run(&["/no/such/program"]).0, Some(127));
     assert_eq!(run(&["/"]).0, Some(126));
     assert_eq!(run(&["--no-such-option", "true"]).0, Some(2));
-    // Options after the command are its own.
+    // Options after the command belong to the command.
     assert_eq!(
         run(&["sh", "-c", "exit $#", "-s", "--summary", "x"]).0,
         Some(2)

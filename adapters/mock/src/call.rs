@@ -1,14 +1,13 @@
-//! What happens around every call.
+//! The steps of every call:
+//! 1. Count the call.
+//! 2. Apply the script's delays; an error of the script ends the call.
+//! 3. Run the `before` callback; its error ends the call.
+//! 4. Run the `replace` callback or, without one, the default answer; an error ends the call.
+//! 5. Run the `after` callback, whose result is the call's.
 //!
-//! 1. the call is counted;
-//! 2. the script's delays pass; an error it asks for ends the call;
-//! 3. the `before` callback; its error ends the call;
-//! 4. the `replace` callback or, without one, the default answer; an error ends the call;
-//! 5. the `after` callback, whose result is the call's.
-//!
-//! Callbacks get the call's `ur_*_params_t`, whose pointers lead to the arguments: what they change
-//! there is what the later ones, and the answer, see. No lock is held while one runs, so that it may
-//! call the interface, or set callbacks.
+//! Callbacks get the call's `ur_*_params_t`, whose pointers lead to the arguments. Later callbacks
+//! and the answer see what a callback changes there. No lock is held while a callback runs, so that
+//! it may call the interface or set callbacks.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -21,7 +20,7 @@ use ur::object::{Error, Result, boundary};
 use crate::functions::NAMES;
 use crate::script;
 
-/// A callback of a test.
+/// A callback that a test sets.
 pub type Function = unsafe extern "C" fn(*mut c_void, *mut c_void) -> ur_result_t;
 
 #[derive(Clone, Copy)]
@@ -30,7 +29,7 @@ pub struct Callback {
     pub user_data: usize,
 }
 
-/// When a callback runs; indexes `Callbacks`.
+/// The step at which a callback runs; the index in `Callbacks`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum When {
     Before,
@@ -42,31 +41,35 @@ type Callbacks = [Option<Callback>; 3];
 
 static COUNTS: [AtomicU64; NAMES.len()] = [const { AtomicU64::new(0) }; NAMES.len()];
 static CALLBACKS: RwLock<BTreeMap<usize, Callbacks>> = RwLock::new(BTreeMap::new());
-/// Whether there is any callback: without, a call takes no lock for them.
-static HOOKED: AtomicBool = AtomicBool::new(false);
+/// Whether any callback is set; without one, a call takes no lock.
+static HAS_CALLBACKS: AtomicBool = AtomicBool::new(false);
 
-/// One call of the function at `index` of `NAMES`.
+/// Runs one call of the function at `index` of `NAMES`.
 ///
 /// # Safety
-/// `params` points to that function's arguments, each pointer in it to a live variable.
+/// `params` points to the parameter struct of that function, whose pointers lead to live variables.
 pub unsafe fn call<P>(index: usize, params: *mut P, answer: fn(&P) -> Result<()>) -> ur_result_t {
     boundary(|| {
         COUNTS[index].fetch_add(1, Ordering::Relaxed);
         script::current().apply(index)?;
         let [before, replace, after] = callbacks(index);
-        // SAFETY: `params` is what callbacks of this function expect.
+        // SAFETY: the caller guarantees the parameter struct that callbacks of this function take.
         unsafe { run(before, params.cast()) }?;
         match replace {
-            // SAFETY: `params` is what callbacks of this function expect.
+            // SAFETY: the caller guarantees the parameter struct that callbacks of this function
+            // take.
             Some(_) => unsafe { run(replace, params.cast()) }?,
-            // SAFETY: live for the call; what callbacks may change lies behind its pointers.
+            // SAFETY: the caller guarantees a live struct. Callbacks only change the variables
+            // behind its pointers.
             None => answer(unsafe { &*params })?,
         }
-        // SAFETY: `params` is what callbacks of this function expect.
+        // SAFETY: the caller guarantees the parameter struct that callbacks of this function take.
         unsafe { run(after, params.cast()) }
     })
 }
 
+/// Runs a callback, if it is set.
+///
 /// # Safety
 /// `params` is what the callback expects.
 unsafe fn run(callback: Option<Callback>, params: *mut c_void) -> Result<()> {
@@ -77,8 +80,8 @@ unsafe fn run(callback: Option<Callback>, params: *mut c_void) -> Result<()> {
     else {
         return Ok(());
     };
-    // SAFETY: whoever set the callback promised that it takes this function's arguments and may be
-    // called from any thread with this pointer.
+    // SAFETY: `set_callback` of `ur_mock.h` has the test guarantee that the callback takes this
+    // function's parameters, from any thread, with this user data.
     let result = unsafe { function(params, std::ptr::with_exposed_provenance_mut(user_data)) };
     if result == UR_RESULT_SUCCESS {
         Ok(())
@@ -88,37 +91,37 @@ unsafe fn run(callback: Option<Callback>, params: *mut c_void) -> Result<()> {
 }
 
 fn callbacks(index: usize) -> Callbacks {
-    if !HOOKED.load(Ordering::Acquire) {
+    if !HAS_CALLBACKS.load(Ordering::Acquire) {
         return [None; 3];
     }
     let callbacks = CALLBACKS.read().unwrap_or_else(PoisonError::into_inner);
     callbacks.get(&index).copied().unwrap_or_default()
 }
 
-/// Sets a callback, or takes it away.
+/// Sets or removes a callback.
 pub fn set(index: usize, when: When, callback: Option<Callback>) {
     let mut callbacks = CALLBACKS.write().unwrap_or_else(PoisonError::into_inner);
     callbacks.entry(index).or_default()[when as usize] = callback;
     callbacks.retain(|_, set| set.iter().any(Option::is_some));
-    HOOKED.store(!callbacks.is_empty(), Ordering::Release);
+    HAS_CALLBACKS.store(!callbacks.is_empty(), Ordering::Release);
 }
 
-/// Takes all callbacks away and counts from 0 again.
+/// Removes all callbacks and resets all counts.
 pub fn reset() {
     let mut callbacks = CALLBACKS.write().unwrap_or_else(PoisonError::into_inner);
     callbacks.clear();
-    HOOKED.store(false, Ordering::Release);
+    HAS_CALLBACKS.store(false, Ordering::Release);
     for count in &COUNTS {
         count.store(0, Ordering::Relaxed);
     }
 }
 
-/// How often a function was called.
+/// The number of calls of a function.
 pub fn count(index: usize) -> u64 {
     COUNTS[index].load(Ordering::Relaxed)
 }
 
-/// The function of that name, as its index in `NAMES`.
+/// The index in `NAMES` of a function.
 pub fn index_of(name: &str) -> Option<usize> {
     NAMES.iter().position(|known| *known == name)
 }
@@ -131,8 +134,8 @@ mod tests {
         ur_result_t(code.addr() as u32)
     }
 
-    /// Whatever a callback answers, at whichever of its three moments, each function has a result of
-    /// the enumeration.
+    /// For every function, callbacks at all three steps may return any result, and the call returns
+    /// a result of the enumeration.
     #[test]
     fn callbacks_answer_results() {
         let codes = [78_u32, 0xfff, 0x1004, 0x7fff_ffff, u32::MAX];
@@ -144,7 +147,7 @@ mod tests {
                         user_data: code as usize,
                     };
                     set(index, when, Some(callback));
-                    // SAFETY: the callback does not look at the parameters.
+                    // SAFETY: the callback does not read the parameters.
                     let result = unsafe { call(index, &mut (), |()| Ok(())) };
                     assert_eq!(result, UR_RESULT_ERROR_UNKNOWN, "{name}: {code:#x}");
                 }

@@ -1,8 +1,8 @@
-//! The mock's own interface, for tests: callbacks, scripts, counts. `include/ur_mock.h` declares it.
+//! The mock's own interface for tests: callbacks, scripts and counts. `include/ur_mock.h` declares
+//! it.
 //!
-//! An adapter exports its tables and nothing else, so that this is reached as every backend's own
-//! interface is: through a native handle. That of the platform points to [`API`], whatever loader,
-//! layers and other adapters are in between.
+//! An adapter exports its tables only. This interface is therefore reached through a native handle:
+//! that of the platform points to [`API`], whatever loader, layers and adapters are in between.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +14,7 @@ use crate::call::{self, Callback, Function, When};
 use crate::objects;
 use crate::script::{self, Script};
 
-/// Rises when members are added at the end.
+/// Incremented when members are added at the end.
 const VERSION: u32 = 1;
 
 /// `ur_mock_api_t`.
@@ -38,6 +38,8 @@ pub static API: Api = Api {
     get_live,
 };
 
+/// Sets or removes a callback of a function.
+///
 /// # Safety
 /// The name is null or a C string; the callback may be called from any thread with the user data.
 unsafe extern "C" fn set_callback(
@@ -47,7 +49,7 @@ unsafe extern "C" fn set_callback(
     user_data: *mut c_void,
 ) -> ur_result_t {
     boundary(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the name is null or a C string.
         let index = unsafe { function_named(function) }?;
         let when = match when {
             0 => When::Before,
@@ -65,9 +67,11 @@ unsafe extern "C" fn set_callback(
     })
 }
 
-/// What was wrong with the latest script that could not be read.
+/// The error of the last script that was refused.
 static REASON: Mutex<Option<CString>> = Mutex::new(None);
 
+/// Sets a script, or the environment's script for a null text.
+///
 /// # Safety
 /// The text is null, for the environment's script, or a C string; the output is null or writable.
 unsafe extern "C" fn set_script(text: *const c_char, reason: *mut *const c_char) -> ur_result_t {
@@ -76,7 +80,7 @@ unsafe extern "C" fn set_script(text: *const c_char, reason: *mut *const c_char)
             script::reset();
             return ensure(!script::is_broken(), UR_RESULT_ERROR_INVALID_VALUE);
         }
-        // SAFETY: not null, and the caller promises a C string.
+        // SAFETY: not null, and the caller guarantees a C string.
         let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
         match Script::parse(&text) {
             Ok(read) => {
@@ -85,15 +89,16 @@ unsafe extern "C" fn set_script(text: *const c_char, reason: *mut *const c_char)
             }
             Err(error) => {
                 let mut kept = REASON.lock().unwrap_or_else(PoisonError::into_inner);
-                let said = kept.insert(CString::new(error.to_string()).unwrap_or_default());
-                // SAFETY: the caller's promise.
-                unsafe { Out::new(reason) }.set(said.as_ptr());
+                let reason_text = kept.insert(CString::new(error.to_string()).unwrap_or_default());
+                // SAFETY: the caller guarantees that the output is null or writable.
+                unsafe { Out::new(reason) }.set(reason_text.as_ptr());
                 Err(Error::new(UR_RESULT_ERROR_INVALID_VALUE))
             }
         }
     })
 }
 
+/// Removes all callbacks, resets all counts, and restores the environment's script.
 unsafe extern "C" fn reset() -> ur_result_t {
     boundary(|| {
         call::reset();
@@ -102,44 +107,52 @@ unsafe extern "C" fn reset() -> ur_result_t {
     })
 }
 
+/// Writes the number of calls of a function.
+///
 /// # Safety
 /// The name is null or a C string; the output is null or writable.
 unsafe extern "C" fn get_calls(function: *const c_char, calls: *mut u64) -> ur_result_t {
     boundary(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the name is null or a C string.
         let index = unsafe { function_named(function) }?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the output is null or writable.
         unsafe { Out::new(calls) }.set(call::count(index));
         Ok(())
     })
 }
 
+/// Writes the number of live objects of a handle type.
+///
 /// # Safety
 /// The name is null or a C string; the output is null or writable.
 unsafe extern "C" fn get_live(handle_type: *const c_char, live: *mut u64) -> ur_result_t {
     boundary(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the name is null or a C string.
         let kind = kind_named(unsafe { text(handle_type) }?)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the output is null or writable.
         unsafe { Out::new(live) }.set(objects::live(kind) as u64);
         Ok(())
     })
 }
 
+/// A text argument. `INVALID_VALUE` if it is null or not UTF-8.
+///
 /// # Safety
 /// The text is null or a C string, which outlives the borrow.
 unsafe fn text<'a>(text: *const c_char) -> Result<&'a str> {
     ensure(!text.is_null(), UR_RESULT_ERROR_INVALID_VALUE)?;
-    // SAFETY: not null, and the caller promises a C string.
+    // SAFETY: not null, and the caller guarantees a C string.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str()
         .map_err(|_| Error::new(UR_RESULT_ERROR_INVALID_VALUE))
 }
 
+/// The index of a function in `NAMES`. `INVALID_VALUE` for an unknown name.
+///
 /// # Safety
-/// As for [`text`].
+/// The text is null or a C string.
 unsafe fn function_named(name: *const c_char) -> Result<usize> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that the name is null or a C string.
     let name = unsafe { text(name) }?;
     call::index_of(name).ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))
 }

@@ -1,5 +1,5 @@
-//! Every function of the tables, from the list of functions. Each hands its arguments, as the struct
-//! of pointers that callbacks get, to `call`, together with its default answer.
+//! Every function of the tables, expanded from the list of functions. Each passes its parameter
+//! struct and its default answer to `call`.
 //!
 //! The answers are rows of `generated::answers`:
 //!
@@ -9,14 +9,14 @@
 //! ANSWER    by_hand(NAME)                  a function of `answers`
 //!           nothing()                      success
 //!           retain(FIELD KIND), release(FIELD KIND)
-//!           query(FIELD KIND, FIELD ENUM, FIELD FIELD)   of what, the property, its room and buffer
-//!           make([ORIGIN ...] OUTPUT ...)  ORIGIN: a handle or a list that a new object comes from
+//!           query(FIELD KIND, FIELD ENUM, FIELD FIELD)   object, property, buffer's size and buffer
+//!           make([ORIGIN ...] OUTPUT ...)  ORIGIN: a handle or list that a new object comes from
 //! OUTPUT    handle(FIELD KIND), event(FIELD COMMAND), adopted(FIELD KIND NATIVE),
 //!           value(FIELD 1), value(FIELD id TYPE), value(FIELD address HANDLE), value(FIELD default)
 //! ```
 //!
-//! Unsafe blocks rest on what the specification asks of a caller: a pointer is null, or readable or
-//! writable for what its parameter says.
+//! Unsafe blocks rest on the specification's contract: the caller passes pointers that are null, or
+//! readable or writable as their parameter says.
 
 #![allow(non_snake_case)]
 
@@ -28,18 +28,18 @@ use ur::object::Result;
 
 use crate::call::call;
 
-/// The default answer to a call with these arguments.
+/// The default answer to a call.
 pub trait Answer: Sized {
     /// # Safety
-    /// Each member points to the argument, which is what the specification asks of a caller.
+    /// Each member points to an argument, which meets the specification's contract.
     unsafe fn answer(p: &Self) -> Result<()>;
 }
 
-/// Takes what a caller would find in an output after a refusal.
+/// Writes null to an output that must be null after a refusal.
 macro_rules! clear {
     ($arg:ident [$need:ident output $kind:ident clear]) => {
         if !$arg.is_null() {
-            // SAFETY: an output is null or writable.
+            // SAFETY: the specification has the caller pass an output that is null or writable.
             unsafe { $arg.write(std::ptr::null_mut()) }
         }
     };
@@ -56,12 +56,13 @@ macro_rules! entries {
             unsafe extern "C" fn $name($(mut $arg: $ty),*) -> ur_result_t {
                 $(clear! { $arg $role })*
                 let mut params = $params { $($field: &raw mut $arg),* };
-                // SAFETY: the parameters lie in this frame; what they lead to is the caller's promise.
+                // SAFETY: `params` and the arguments are variables of this frame; the caller's
+                // arguments meet the specification's contract.
                 unsafe { call($number, &raw mut params, |p| Answer::answer(p)) }
             }
         )*)*
 
-        /// All functions; the index is what `call` knows one by.
+        /// The names of all functions, by the index that `call` takes.
         pub const NAMES: [&str; [$($($number),*),*].len()] = [$($(stringify!($name)),*),*];
 
         /// The mock's own table, to which its handles point.
@@ -84,7 +85,8 @@ macro_rules! answers {
                 reason = "conditions name arguments as C does, and not every answer needs a pointer"
             )]
             unsafe fn answer(p: &Self) -> ur::object::Result<()> {
-                // SAFETY: what the top of the module says.
+                // SAFETY: the caller guarantees that the arguments meet the specification's
+                // contract.
                 unsafe {
                     $($crate::functions::refuse!(p $($refusal)*);)*
                     $crate::functions::answer!(p $answer $($row)*)

@@ -1,8 +1,11 @@
-//! Properties: what the mock answers to a query.
+//! The values of properties.
 //!
-//! In this order: what the script says; what was said when the object was made, or set since; what
-//! follows from where it came from; what `device.script` says of the mock's own device; and, for the
-//! rest, the default of the property's type (`type_of`).
+//! A query returns the first of these that exists:
+//! 1. the script's value;
+//! 2. the value that was set when the object was created, or later;
+//! 3. a value derived from the objects that it was created from;
+//! 4. the value in `device.script`, which describes the mock's device;
+//! 5. the default of the property's type (`type_of`).
 
 use std::ffi::c_void;
 use std::sync::{Arc, LazyLock};
@@ -19,53 +22,52 @@ use crate::script::{self, Script};
 /// The type of a property's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
-    /// A number of that many bytes, or an enumerator, a set of flags or a truth value; and what it is
-    /// by default.
+    /// A number, an enumerator, flags or a truth value: its size in bytes and its default.
     Number(usize, u64),
     Text,
-    /// So many numbers of a size.
+    /// An array: the size of an element in bytes and the number of elements.
     Numbers(usize, usize),
-    /// Any number of numbers of a size.
+    /// A list of any length: the size of an element in bytes.
     List(usize),
     Handle(Kind),
     Handles(Kind),
-    /// Buffers of the caller's, which receive the value.
+    /// Buffers of the caller that receive the value.
     Buffers,
-    /// So many bytes of another type; zero.
+    /// A value of another type, all zeros: its size in bytes.
     Bytes(usize),
 }
 
-/// Answers a query about the object behind a handle.
+/// Answers a query of an object's property.
 pub fn answer<T>(
     handle: *const T,
     kind: Kind,
     properties: &'static [Property],
-    value: u32,
+    number: u32,
     out: InfoOut<'_>,
 ) -> Result<()> {
-    let property = property(properties, value)?;
+    let property = property(properties, number)?;
     if let Some(scripted) = script::current().property(property.name) {
         return scripted_value(scripted, out);
     }
     let Some(object) = objects::find(handle, kind) else {
-        return usual(property, out);
+        return default_value(property, out);
     };
-    if let Some(fact) = object.fact(property.name) {
-        return out.slice(&fact);
+    if let Some(value) = object.stored(property.name) {
+        return out.slice(&value);
     }
     match property.name {
-        "UR_PROFILING_INFO_COMMAND_QUEUED" => return out.value(object.made_at),
-        "UR_PROFILING_INFO_COMMAND_SUBMIT" => return out.value(object.made_at + 1),
-        "UR_PROFILING_INFO_COMMAND_START" => return out.value(object.made_at + 2),
-        "UR_PROFILING_INFO_COMMAND_END" => return out.value(object.made_at + 3),
-        "UR_PROFILING_INFO_COMMAND_COMPLETE" => return out.value(object.made_at + 4),
+        "UR_PROFILING_INFO_COMMAND_QUEUED" => return out.value(object.created_ns),
+        "UR_PROFILING_INFO_COMMAND_SUBMIT" => return out.value(object.created_ns + 1),
+        "UR_PROFILING_INFO_COMMAND_START" => return out.value(object.created_ns + 2),
+        "UR_PROFILING_INFO_COMMAND_END" => return out.value(object.created_ns + 3),
+        "UR_PROFILING_INFO_COMMAND_COMPLETE" => return out.value(object.created_ns + 4),
         "UR_PROGRAM_INFO_BINARY_SIZES" => {
             return out.slice(&vec![0usize; devices_of(&object).len()]);
         }
-        // As many buffers as devices, each of no bytes.
+        // One empty buffer for each device.
         "UR_PROGRAM_INFO_BINARIES" => {
             let none = vec![[0u8; 0]; devices_of(&object).len()];
-            // SAFETY: nothing is written to any of the buffers.
+            // SAFETY: each value is empty, so that nothing is written to the buffers.
             return unsafe { out.buffers(&none) };
         }
         name if name.ends_with("_REFERENCE_COUNT") => return out.value(object.api_refs()),
@@ -87,22 +89,22 @@ pub fn answer<T>(
                 .collect();
             out.slice(&devices)
         }
-        _ => usual(property, out),
+        _ => default_value(property, out),
     }
 }
 
-/// Answers a query about a piece of memory.
+/// Answers a query of an allocation's property.
 pub fn of_memory(
     memory: *const c_void,
     properties: &'static [Property],
-    value: u32,
+    number: u32,
     out: InfoOut<'_>,
 ) -> Result<()> {
-    let property = property(properties, value)?;
+    let property = property(properties, number)?;
     if let Some(scripted) = script::current().property(property.name) {
         return scripted_value(scripted, out);
     }
-    let block = memory::around(memory);
+    let block = memory::block_at(memory);
     let block = block.as_deref();
     match property.name {
         "UR_USM_ALLOC_INFO_TYPE" => out.value(block.map_or(UR_USM_TYPE_UNKNOWN, |block| block.ty)),
@@ -112,17 +114,17 @@ pub fn of_memory(
             out.value(address(block.and_then(|block| block.device.as_ref())))
         }
         "UR_USM_ALLOC_INFO_POOL" => out.value(address(block.and_then(|block| block.pool.as_ref()))),
-        _ => usual(property, out),
+        _ => default_value(property, out),
     }
 }
 
-/// Whether the device has none of these: bits of its properties, by name. A property that is
-/// unsupported has none.
+/// Whether the device lacks all of these bits of its properties. An unsupported property has no
+/// bits.
 pub fn lacks(terms: &[(&str, u64)]) -> bool {
     terms.iter().all(|(name, bits)| number(name) & bits == 0)
 }
 
-/// A property of the device, as a number.
+/// A property of the device as a number.
 fn number(name: &str) -> u64 {
     let current = script::current();
     let scripted = current
@@ -141,7 +143,8 @@ fn number(name: &str) -> u64 {
     }
 }
 
-/// The property of that number. The size of one that nobody knows cannot be known either.
+/// The property with that number. `INVALID_ENUMERATION` for an unknown one, whose size is unknown
+/// as well.
 pub fn property(properties: &'static [Property], value: u32) -> Result<&'static Property> {
     let found = properties.iter().find(|property| property.value == value);
     found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_ENUMERATION))
@@ -153,7 +156,7 @@ pub fn find(name: &str) -> Option<(&'static str, Type)> {
     Some((property.name, type_of(property)))
 }
 
-/// The properties that an adapter is asked for: all but the loader's own.
+/// The properties that adapters answer: all but the loader's own.
 pub fn all() -> impl Iterator<Item = &'static Property> {
     let all = property::ALL.iter().copied().flatten();
     all.filter(|property| !property.name.starts_with("UR_LOADER_CONFIG_"))
@@ -177,14 +180,14 @@ pub fn type_of(property: &Property) -> Type {
     }
 }
 
-/// The kind of a handle.
+/// The kind of a handle type; none for other types.
 fn handle(of: property::Type) -> Option<Kind> {
     let found = KINDS.iter().find(|(name, _)| *name == of.name);
     found.map(|(_, kind)| *kind)
 }
 
-/// A default: what is asked whether it is supported is, abilities are all there, an enumeration has its
-/// first value, and the rest is 0.
+/// The default number: 1 for whether a feature is supported, all bits of capabilities, the first
+/// enumerator, and 0 for the rest.
 fn default(name: &str, of: property::Type) -> u64 {
     match of.kind {
         property::Kind::Truth => {
@@ -202,7 +205,7 @@ fn default(name: &str, of: property::Type) -> u64 {
     }
 }
 
-/// A value that a script gives, or its word that there is none.
+/// Answers with a script's value, or `UNSUPPORTED_ENUMERATION` for `none`.
 fn scripted_value(value: &Option<Vec<u8>>, out: InfoOut<'_>) -> Result<()> {
     match value {
         Some(bytes) => out.slice(bytes),
@@ -210,7 +213,8 @@ fn scripted_value(value: &Option<Vec<u8>>, out: InfoOut<'_>) -> Result<()> {
     }
 }
 
-fn usual(property: &Property, out: InfoOut<'_>) -> Result<()> {
+/// Answers with the value of the mock's device, or the default of the type.
+fn default_value(property: &Property, out: InfoOut<'_>) -> Result<()> {
     if let Some(value) = device_script().property(property.name) {
         return scripted_value(value, out);
     }
@@ -224,7 +228,7 @@ fn usual(property: &Property, out: InfoOut<'_>) -> Result<()> {
     }
 }
 
-/// The mock's own device, in the words of a script.
+/// The properties of the mock's device, as a script.
 fn device_script() -> &'static Script {
     static SCRIPT: LazyLock<Script> =
         LazyLock::new(|| Script::parse(include_str!("device.script")).unwrap_or_default());

@@ -1,18 +1,18 @@
-//! The mock adapter: every function of the interface answers, and nothing is behind it. For tests of
+//! The mock adapter: answers every function of the interface without a backend. For tests of
 //! programs that call the interface.
 //!
-//! A call succeeds, hands out fresh handles, real memory and plausible properties; commands complete
-//! at once and do nothing. What a call shall do instead is said by callbacks (`control`,
-//! include/ur_mock.h), or without any code by a script (`script`):
+//! A call succeeds and returns new handles, real memory and plausible properties. Commands complete
+//! at once and do nothing. A test changes this by callbacks (`control`, include/ur_mock.h), or
+//! without code by a script (`script`):
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `UR_MOCK_SCRIPT` | a script, or `@` and the name of a file that holds one |
+//! | `UR_MOCK_SCRIPT` | a script, or `@` and the name of a file that contains one |
 //! | `UR_LOG_MOCK` | logging |
 //!
-//! It stands directly behind the tables, not on `hal`: it judges no argument, since what a wrong one
-//! means is for the validation layer to say, and callbacks must see every argument as it came. Handles
-//! and memory are looked up before they are touched, so that a test may pass what it likes.
+//! The mock implements the tables directly instead of `hal`. It checks no argument: that is the
+//! validation layer's part, and callbacks must see every argument unchanged. Handles and memory are
+//! looked up before they are used, so that a test may pass any value.
 //!
 //! ```text
 //! functions ──> call: count, script, before, replace or answer, after
@@ -37,7 +37,7 @@ pub mod script;
 use ur::abi::ur_dditable_t;
 use ur::hal::Exported;
 
-/// What the tables are exported for.
+/// The type that the tables are exported for.
 pub struct Mock;
 
 impl Exported for Mock {

@@ -1,5 +1,5 @@
-//! Memory that the mock hands out: real, zeroed, and known by its first byte's address until it is
-//! freed. A pointer that is not known is never touched.
+//! Memory that the mock allocates: real, zeroed, and registered by its first address until it is
+//! freed. Unregistered pointers are never dereferenced.
 
 use std::alloc::Layout;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use ur::object::{Error, Result};
 
 use crate::objects::Handle;
 
-/// One piece of memory.
+/// One allocation.
 pub struct Block {
     pub base: usize,
     pub size: usize,
@@ -27,24 +27,26 @@ fn blocks() -> MutexGuard<'static, BTreeMap<usize, Arc<Block>>> {
     BLOCKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is asked of a piece of memory.
+/// The parameters of an allocation.
 pub struct Request {
     pub size: usize,
-    /// 0 for the usual.
+    /// The alignment in bytes; 0 for the default.
     pub align: usize,
     pub ty: ur_usm_type_t,
     pub device: Option<Arc<Handle>>,
     pub pool: Option<Arc<Handle>>,
 }
 
-const USUAL_ALIGN: usize = 64;
+const DEFAULT_ALIGN_BYTES: usize = 64;
 
+/// Allocates zeroed memory. Errors: `INVALID_VALUE` for an invalid alignment or size,
+/// `OUT_OF_HOST_MEMORY`.
 pub fn alloc(request: Request) -> Result<*mut c_void> {
-    let align = request.align.max(USUAL_ALIGN);
-    // Each piece has an address of its own, also an empty one.
+    let align = request.align.max(DEFAULT_ALIGN_BYTES);
+    // An empty allocation has its own address as well.
     let layout = Layout::from_size_align(request.size.max(1), align)
         .map_err(|_| Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
-    // SAFETY: the size is not 0.
+    // SAFETY: the layout's size is at least 1.
     let memory = unsafe { std::alloc::alloc_zeroed(layout) };
     if memory.is_null() {
         return Err(Error::new(UR_RESULT_ERROR_OUT_OF_HOST_MEMORY));
@@ -62,7 +64,7 @@ pub fn alloc(request: Request) -> Result<*mut c_void> {
     Ok(memory.cast())
 }
 
-/// Frees a piece by its first byte; whatever else is an invalid value.
+/// Frees the allocation that starts at `memory`. `INVALID_VALUE` for any other pointer.
 pub fn free(memory: *const c_void) -> Result<()> {
     let block = blocks().remove(&memory.addr());
     block
@@ -70,8 +72,8 @@ pub fn free(memory: *const c_void) -> Result<()> {
         .ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))
 }
 
-/// The piece that an address lies in.
-pub fn around(memory: *const c_void) -> Option<Arc<Block>> {
+/// The allocation that contains an address.
+pub fn block_at(memory: *const c_void) -> Option<Arc<Block>> {
     let address = memory.addr();
     let blocks = blocks();
     let (_, block) = blocks.range(..=address).next_back()?;
@@ -82,7 +84,7 @@ pub fn around(memory: *const c_void) -> Option<Arc<Block>> {
 impl Drop for Block {
     fn drop(&mut self) {
         let memory = std::ptr::with_exposed_provenance_mut::<u8>(self.base);
-        // SAFETY: allocated with this layout, and the last to know of it is gone.
+        // SAFETY: `alloc` allocated `base` with this layout, and this is the last reference.
         unsafe { std::alloc::dealloc(memory, self.layout) }
     }
 }

@@ -1,13 +1,13 @@
-//! The handles of the mock: what they are, where they came from, and which of them live.
+//! The mock's objects: their kind, their origin, and which of them are live.
 //!
-//! A handle is an `Object` like every adapter's, with its reference count. Nothing here follows a
-//! caller's handle: it is looked up in the registry by its address, so that a handle that a test made
-//! up, or released, is only unknown.
+//! A handle is an `Object` with a reference count, as in every adapter. A caller's handle is never
+//! dereferenced but looked up by its address, so that a made-up or released handle is merely
+//! unknown.
 //!
 //! | from | to | by |
 //! |---|---|---|
-//! | - | live, 1 reference | a function that hands it out |
-//! | live | dead | its last reference goes, and no live object came from it |
+//! | - | live, 1 reference | a function that returns it |
+//! | live | dead | the release of its last reference, if no live object came from it |
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,31 +19,32 @@ use ur::object::{Body, Error, Kind, Object, Result};
 
 use crate::Mock;
 
-/// A handle's target.
-pub type Handle = Object<Thing>;
+/// The object behind a handle.
+pub type Handle = Object<MockBody>;
 
-/// What stands behind every handle, whatever its kind.
-pub struct Thing {
+/// The body of every object, whatever its kind.
+pub struct MockBody {
     pub kind: Kind,
-    /// The objects that it was made from, which it keeps alive.
+    /// The objects that it was created from, which it keeps alive.
     pub origin: Origin,
-    /// When it was made, on the mock's clock.
-    pub made_at: u64,
-    /// A number of its own.
+    /// The time of its creation on the mock's clock, in nanoseconds.
+    pub created_ns: u64,
+    /// A number that no other object has.
     pub id: u64,
-    /// Values of properties that were given when it was made, or set since.
-    facts: Mutex<BTreeMap<&'static str, Vec<u8>>>,
-    /// Objects that it currently refers to, by their part in it.
+    /// Values of properties, set at creation or later.
+    stored: Mutex<BTreeMap<&'static str, Vec<u8>>>,
+    /// Objects that it refers to, by role.
     links: Mutex<BTreeMap<&'static str, Arc<Handle>>>,
-    /// What is called when it ends.
-    farewells: Mutex<Vec<Farewell>>,
+    /// Callbacks to run when the object ends.
+    end_callbacks: Mutex<Vec<EndCallback>>,
     address: OnceLock<usize>,
 }
 
-type Farewell = Box<dyn FnOnce() + Send>;
+type EndCallback = Box<dyn FnOnce() + Send>;
 
-/// One body serves all kinds, so that the header's kind is the same for all; the thing knows better.
-impl Body for Thing {
+/// All kinds share one body type, so that the header's kind is of no use; [`MockBody::kind`] tells them
+/// apart.
+impl Body for MockBody {
     const KIND: Kind = Kind::Adapter;
 }
 
@@ -54,7 +55,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A number that was not given out before.
+/// A number that was not returned before.
 pub fn next_id() -> u64 {
     IDS.fetch_add(1, Ordering::Relaxed)
 }
@@ -65,18 +66,18 @@ pub fn now() -> u64 {
     u64::try_from(START.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A new object, without references yet.
+/// Creates an object without references.
 pub fn create(kind: Kind, origin: Origin) -> Arc<Handle> {
     let object = Object::new(
         Mock::table(),
-        Thing {
+        MockBody {
             kind,
             origin,
-            made_at: now(),
+            created_ns: now(),
             id: next_id(),
-            facts: Mutex::default(),
+            stored: Mutex::default(),
             links: Mutex::default(),
-            farewells: Mutex::default(),
+            end_callbacks: Mutex::default(),
             address: OnceLock::new(),
         },
     );
@@ -86,19 +87,19 @@ pub fn create(kind: Kind, origin: Origin) -> Arc<Handle> {
     object
 }
 
-/// The live object of this kind behind a handle, if there is one.
+/// The live object of this kind behind a handle.
 pub fn find<T>(handle: *const T, kind: Kind) -> Option<Arc<Handle>> {
     let (found, object) = lock(&REGISTRY).get(&handle.addr()).cloned()?;
-    // After the lock: to drop the last reference takes it again.
+    // Upgrade after unlocking: dropping the last reference locks the registry.
     object.upgrade().filter(|_| found == kind)
 }
 
-/// The live object of this kind; the kind's error for any other handle.
+/// The live object of this kind behind a handle, or the kind's error for an unknown handle.
 pub fn known<T>(handle: *const T, kind: Kind) -> Result<Arc<Handle>> {
     find(handle, kind).ok_or(Error::new(kind.invalid()))
 }
 
-/// How many objects of a kind have references of callers.
+/// The number of a kind's objects to which callers have references.
 pub fn live(kind: Kind) -> usize {
     let all: Vec<_> = lock(&REGISTRY).values().cloned().collect();
     let of_kind = all.into_iter().filter(|(found, _)| *found == kind);
@@ -108,30 +109,34 @@ pub fn live(kind: Kind) -> usize {
         .count()
 }
 
-/// Releases a reference; the kind's error for what has none.
+/// Releases a reference. The kind's error for a handle without references.
 pub fn release<T>(handle: *const T, kind: Kind) -> Result<()> {
     let object = known(handle, kind)?;
     object.release().map_err(|_| Error::new(kind.invalid()))
 }
 
-impl Thing {
-    pub fn fact(&self, property: &str) -> Option<Vec<u8>> {
-        lock(&self.facts).get(property).cloned()
+impl MockBody {
+    /// The stored value of a property.
+    pub fn stored(&self, property: &str) -> Option<Vec<u8>> {
+        lock(&self.stored).get(property).cloned()
     }
 
-    pub fn set_fact(&self, property: &'static str, value: &[u8]) {
-        lock(&self.facts).insert(property, value.to_vec());
+    /// Stores the value of a property.
+    pub fn store(&self, property: &'static str, value: &[u8]) {
+        lock(&self.stored).insert(property, value.to_vec());
     }
 
+    /// The object that this one refers to in a role.
     pub fn link(&self, part: &str) -> Option<Arc<Handle>> {
         lock(&self.links).get(part).cloned()
     }
 
-    /// The object of that part, made if there is none.
+    /// The object in a role; `make` creates it if there is none.
     pub fn link_or(&self, part: &'static str, make: impl FnOnce() -> Arc<Handle>) -> Arc<Handle> {
         Arc::clone(lock(&self.links).entry(part).or_insert_with(make))
     }
 
+    /// Sets or removes the object in a role, and returns the one before.
     pub fn set_link(&self, part: &'static str, to: Option<Arc<Handle>>) -> Option<Arc<Handle>> {
         let mut links = lock(&self.links);
         match to {
@@ -140,12 +145,12 @@ impl Thing {
         }
     }
 
-    /// Calls `farewell` when the object ends.
-    pub fn on_end(&self, farewell: impl FnOnce() + Send + 'static) {
-        lock(&self.farewells).push(Box::new(farewell));
+    /// Runs `callback` when the object ends.
+    pub fn on_end(&self, callback: impl FnOnce() + Send + 'static) {
+        lock(&self.end_callbacks).push(Box::new(callback));
     }
 
-    /// The objects of a kind that this one, or what it came from, was made from.
+    /// The objects of a kind from which this one or its ancestors were created.
     pub fn related(&self, kind: Kind) -> Vec<Arc<Handle>> {
         let own: Vec<_> = self.origin.of(kind).cloned().collect();
         if !own.is_empty() {
@@ -159,36 +164,36 @@ impl Thing {
     }
 }
 
-impl Drop for Thing {
+impl Drop for MockBody {
     fn drop(&mut self) {
         if let Some(address) = self.address.get() {
             lock(&REGISTRY).remove(address);
         }
-        for farewell in std::mem::take(&mut *lock(&self.farewells)) {
-            farewell();
+        for callback in std::mem::take(&mut *lock(&self.end_callbacks)) {
+            callback();
         }
     }
 }
 
-/// The objects that a new one is made from.
+/// The objects that a new one is created from.
 #[derive(Clone, Default)]
 pub struct Origin(Vec<Arc<Handle>>);
 
 impl Origin {
-    /// With the object behind a handle, if it is known.
+    /// Adds the object behind a handle, if it is known.
     pub fn with<T>(mut self, handle: *const T, kind: Kind) -> Self {
         self.0.extend(find(handle, kind));
         self
     }
 
-    /// With those of a list.
+    /// Adds the objects of a list that are known.
     ///
     /// # Safety
-    /// A list that is not null holds that many handles.
+    /// The list is null or has `count` handles.
     pub unsafe fn list<T>(mut self, list: *const *mut T, count: u32, kind: Kind) -> Self {
         if !list.is_null() {
             for at in 0..count as usize {
-                // SAFETY: the caller's promise.
+                // SAFETY: not null, and the caller guarantees `count` handles.
                 self.0.extend(find(unsafe { *list.add(at) }, kind));
             }
         }
@@ -200,7 +205,7 @@ impl Origin {
     }
 }
 
-/// The adapter, its platform and the platform's device, which are there from the beginning.
+/// The adapter, its platform and the platform's device, which always exist.
 pub struct Roots {
     pub adapter: Arc<Handle>,
     pub platform: Arc<Handle>,
@@ -221,7 +226,7 @@ pub fn roots() -> &'static Roots {
     &ROOTS
 }
 
-/// The one of a kind that is there from the beginning.
+/// The object of a kind that always exists.
 pub fn root(kind: Kind) -> Option<Arc<Handle>> {
     let roots = roots();
     match kind {

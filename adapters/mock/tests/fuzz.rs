@@ -1,4 +1,4 @@
-//! The fuzz target of the mock's scripts, on stable: see fuzz/.
+//! The fuzz body of the mock's scripts with random text, on stable Rust: see fuzz/.
 
 #[path = "../../../fuzz/bodies/mock.rs"]
 mod body;

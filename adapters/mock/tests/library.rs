@@ -1,5 +1,5 @@
-//! Every function called with arguments that nobody checked. Nothing may crash, and whatever comes
-//! back is a result that C knows.
+//! Calls every function with unchecked arguments. No call may crash, and every result must be in
+//! the enumeration.
 
 #[allow(non_snake_case)]
 #[path = "../../../tests/sweep/mod.rs"]
@@ -13,10 +13,10 @@ use ur::abi::*;
 use ur::hal::Exported;
 use ur_adapter_mock::Mock;
 
-/// Where the arguments of a call come from.
+/// A source of a call's arguments.
 pub trait Source {
     fn number(&mut self) -> u64;
-    /// Any number too: nobody follows it.
+    /// Any number, since the mock never dereferences it.
     fn size(&mut self) -> u64 {
         self.number()
     }
@@ -26,7 +26,7 @@ pub trait Source {
     fn memory(&mut self) -> *mut c_void;
 }
 
-/// Arguments by a list of random choices, used round and round.
+/// Arguments from a list of random choices, used cyclically.
 struct Choices<'a> {
     choices: &'a [u32],
     at: usize,
@@ -74,7 +74,7 @@ impl Source for Choices<'_> {
     }
 }
 
-/// A live handle of each kind that a context gives, and what is none.
+/// A live handle of each kind that is created from a context, and one that is no handle.
 fn handles() -> Vec<*mut c_void> {
     let table = Mock::table();
     let mut handles = vec![
@@ -120,7 +120,7 @@ fn unchecked_arguments_are_answered_by_a_result() {
         let choices = proptest::collection::vec(any::<u32>(), 1..24);
         runner
             .run(&choices, |choices| {
-                // Calls release what they are given, so that each gets its own.
+                // Calls may release their handles, so that each gets new ones.
                 let handles = handles();
                 let mut memory = memory.borrow_mut();
                 memory.fill(0);

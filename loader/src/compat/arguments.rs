@@ -1,8 +1,8 @@
-//! The arguments of kernels that were set one at a time.
+//! Kernel arguments that were set one at a time.
 //!
-//! Owns the side table from kernel to arguments. An entry begins with the kernel's first argument
-//! and ends with the kernel: at its last release, when a new kernel has its address, or when the
-//! loader is torn down. Programs that set no argument so pay for one load of a counter.
+//! Owns the table from kernel to arguments. The kernel's first argument creates an entry. The entry
+//! ends at the kernel's last release, when a new kernel gets its address, or when the loader is
+//! torn down. Programs that set no argument this way pay one load of a counter.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -13,12 +13,12 @@ use ur::abi::*;
 
 static KERNELS: Mutex<BTreeMap<usize, Kernel>> = Mutex::new(BTreeMap::new());
 
-/// How many kernels have an entry, so that others need no lock.
+/// The number of entries in [`KERNELS`]; at 0 no lock is taken.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 struct Kernel {
-    /// The application's references, as far as they are known. When in doubt there are too many:
-    /// an entry that stays too long is replaced, one that went too early would lose arguments.
+    /// An upper bound of the application's references to the kernel. A stale entry does no harm,
+    /// since a new kernel replaces it. An entry removed too early would lose arguments.
     references: u32,
     arguments: Arc<Arguments>,
 }
@@ -32,7 +32,7 @@ pub struct Arguments {
 #[derive(Clone)]
 pub enum Argument {
     Value(Value),
-    /// A USM pointer: the pointer itself.
+    /// A USM pointer.
     Pointer(Opaque),
     MemObj {
         handle: Opaque,
@@ -43,26 +43,26 @@ pub enum Argument {
     Sampler(Opaque),
 }
 
-/// Plain data, copied to where any kernel's argument type is aligned.
+/// Plain data, copied to storage aligned for every kernel argument type.
 #[derive(Clone)]
 pub struct Value {
     storage: Box<[u128]>,
     size: usize,
 }
 
-/// A pointer or handle that is only passed on.
+/// A pointer or handle that is forwarded and never dereferenced.
 #[derive(Clone, Copy)]
 pub struct Opaque(pub *mut c_void);
 
-// SAFETY: nothing is reached through it here, and UR handles may be used on any thread.
+// SAFETY: the pointer is never dereferenced, and the specification allows handles on every thread.
 unsafe impl Send for Opaque {}
-// SAFETY: nothing is reached through it here, and UR handles may be used on any thread.
+// SAFETY: the pointer is never dereferenced, and the specification allows handles on every thread.
 unsafe impl Sync for Opaque {}
 
 impl Value {
     pub fn new(bytes: &[u8]) -> Value {
         let mut storage = vec![0u128; bytes.len().div_ceil(size_of::<u128>())].into_boxed_slice();
-        // SAFETY: the storage has at least as many bytes, and is not the source.
+        // SAFETY: `storage` has at least `bytes.len()` bytes and is a new allocation.
         unsafe {
             storage
                 .as_mut_ptr()
@@ -77,7 +77,7 @@ impl Value {
 }
 
 impl Arguments {
-    /// The list that the present launch functions take, by ascending index. It points into `self`.
+    /// The list for the current launch functions, by ascending index. It points into `self`.
     pub fn list(&self) -> Vec<ur_exp_kernel_arg_properties_t> {
         self.by_index
             .iter()
@@ -137,15 +137,16 @@ impl Argument {
     }
 }
 
-/// Sets an argument. `references` asks for the kernel's present count, for its first argument.
+/// Sets an argument. `references` queries the kernel's reference count; it is called for the first
+/// argument only.
 pub fn set(
     kernel: ur_kernel_handle_t,
     index: u32,
     argument: Argument,
     references: impl FnOnce() -> u32,
 ) {
-    // Counted before the question is asked: a reference that comes or goes meanwhile waits at the
-    // lock, and at worst is counted twice.
+    // Count the entry before the query. A concurrent retain or release then waits for the lock, and
+    // is at worst counted twice.
     COUNT.fetch_add(1, Ordering::SeqCst);
     let mut kernels = lock();
     let entry = kernels.entry(key(kernel)).or_insert_with(|| Kernel {
@@ -158,7 +159,7 @@ pub fn set(
     COUNT.store(kernels.len(), Ordering::SeqCst);
 }
 
-/// The kernel's arguments, if any was set so.
+/// The kernel's stored arguments; none if no argument was set.
 pub fn of(kernel: ur_kernel_handle_t) -> Option<Arc<Arguments>> {
     if COUNT.load(Ordering::SeqCst) == 0 {
         return None;
@@ -168,7 +169,7 @@ pub fn of(kernel: ur_kernel_handle_t) -> Option<Arc<Arguments>> {
         .map(|entry| Arc::clone(&entry.arguments))
 }
 
-/// The application took a reference.
+/// Counts a reference that the application has added.
 pub fn retained(kernel: ur_kernel_handle_t) {
     if COUNT.load(Ordering::SeqCst) != 0
         && let Some(entry) = lock().get_mut(&key(kernel))
@@ -177,7 +178,7 @@ pub fn retained(kernel: ur_kernel_handle_t) {
     }
 }
 
-/// The application is giving a reference back.
+/// Counts a reference that the application is about to release.
 pub fn released(kernel: ur_kernel_handle_t) {
     if COUNT.load(Ordering::SeqCst) == 0 {
         return;
@@ -192,7 +193,7 @@ pub fn released(kernel: ur_kernel_handle_t) {
     }
 }
 
-/// A kernel that is new has no arguments, whatever had its address before.
+/// Drops the arguments of an earlier kernel at the address of a new one.
 pub fn created(kernel: ur_kernel_handle_t) {
     if COUNT.load(Ordering::SeqCst) != 0 {
         let mut kernels = lock();
@@ -201,7 +202,7 @@ pub fn created(kernel: ur_kernel_handle_t) {
     }
 }
 
-pub fn forget_all() {
+pub fn clear() {
     let mut kernels = lock();
     kernels.clear();
     COUNT.store(0, Ordering::SeqCst);

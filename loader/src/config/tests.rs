@@ -1,4 +1,4 @@
-//! The seven functions as a C caller meets them.
+//! The seven functions as a C caller uses them.
 
 use std::ffi::{CStr, c_void};
 
@@ -32,7 +32,7 @@ fn references_are_counted() {
         let mut count = 0u32;
         let what = UR_LOADER_CONFIG_INFO_REFERENCE_COUNT;
         let mut size = 0;
-        // SAFETY: the value has as many bytes as are given.
+        // SAFETY: the value has `size_of` its type.
         let result =
             unsafe { urLoaderConfigGetInfo(handle, what, 4, (&raw mut count).cast(), &mut size) };
         assert_eq!((result, size), (UR_RESULT_SUCCESS, 4));
@@ -52,12 +52,12 @@ fn layers_are_listed_and_enabled_by_exact_name() {
     let handle = create();
     let what = UR_LOADER_CONFIG_INFO_AVAILABLE_LAYERS;
     let mut size = 0;
-    // SAFETY: only the size is asked for.
+    // SAFETY: a null value with a size of 0 is valid.
     let result = unsafe { urLoaderConfigGetInfo(handle, what, 0, std::ptr::null_mut(), &mut size) };
     assert_eq!(result, UR_RESULT_SUCCESS);
     let mut text = vec![0xffu8; size + 1];
     let value: *mut c_void = text.as_mut_ptr().cast();
-    // SAFETY: the value has at least as many bytes as are given.
+    // SAFETY: the value has at least the given size.
     unsafe {
         let short = urLoaderConfigGetInfo(handle, what, size - 1, value, std::ptr::null_mut());
         assert_eq!(short, UR_RESULT_ERROR_INVALID_SIZE);
@@ -87,7 +87,7 @@ fn layers_are_listed_and_enabled_by_exact_name() {
         c"UR_LAYER",
         c"",
         c"UR_LAYER_TRACING;UR_LAYER_LEAK_CHECKING",
-        // Layers of the reference's that this loader does not have.
+        // Layers of the reference that this loader lacks.
         c"UR_LAYER_ASAN",
         c"UR_LAYER_MSAN",
         c"UR_LAYER_TSAN",
@@ -106,7 +106,7 @@ fn layers_are_listed_and_enabled_by_exact_name() {
 }
 
 #[test]
-fn the_code_location_callback_is_kept() {
+fn the_code_location_callback_is_stored() {
     let handle = create();
     let data = std::ptr::without_provenance_mut(77);
     // SAFETY: the handle is live, the callback takes any argument.
@@ -144,7 +144,7 @@ fn bad_arguments() {
     let mut value = 0u32;
     let mut size = 0usize;
     let to: *mut c_void = (&raw mut value).cast();
-    // SAFETY: handles are null or live; outputs are null or as large as is said.
+    // SAFETY: handles are null or live; outputs are null or have the given size.
     unsafe {
         #[rustfmt::skip]
         let results = [
@@ -172,7 +172,7 @@ fn bad_arguments() {
         );
     }
     assert_eq!((value, size), (1, 0), "an error writes nothing");
-    // SAFETY: a null handle is allowed here.
+    // SAFETY: a null handle is valid.
     assert!(unsafe { settings_of(null) }.layers.is_empty());
     release(handle);
 }

@@ -1,5 +1,5 @@
-//! The application's table without layers: each function follows its handle's first word to the
-//! adapter's own table.
+//! The base table's functions: each reads its adapter's table from its handle and calls the
+//! function there.
 
 #![allow(non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
 
@@ -9,8 +9,8 @@ use ur::abi::*;
 
 use super::{clear, table_of, table_of_first};
 
-/// The table that a function's leading handle leads to.
-macro_rules! leads {
+/// Looks up the table of a function's leading handle, or of the first handle of a list.
+macro_rules! leading_table {
     ($handle:ident) => {
         table_of($handle.cast())
     };
@@ -19,7 +19,7 @@ macro_rules! leads {
     };
 }
 
-/// A function that dispatches by handle. Inlined where an export calls it directly.
+/// Defines a function that dispatches by handle, inlined where an export calls it directly.
 macro_rules! function {
     ([] $($rest:tt)*) => {};
     ([$($leader:tt)+] $table:ident $slot:ident $name:ident (
@@ -28,10 +28,11 @@ macro_rules! function {
         #[inline(always)]
         pub unsafe extern "C" fn $name($( $arg: $ty ),*) -> ur_result_t {
             $( clear!($arg $form); )*
-            // SAFETY: the caller promises a handle that is null or live.
-            match unsafe { leads!($($leader)+) } {
+            // SAFETY: the specification has the caller pass a null or live handle.
+            match unsafe { leading_table!($($leader)+) } {
                 Ok(table) => match table.$table.$slot {
-                    // SAFETY: the caller's arguments.
+                    // SAFETY: the caller's arguments are forwarded unchanged, under the
+                    // specification's contract.
                     Some(function) => unsafe { function($( $arg ),*) },
                     None => UR_RESULT_ERROR_UNINITIALIZED,
                 },
@@ -41,7 +42,7 @@ macro_rules! function {
     };
 }
 
-/// A function's slot in the table.
+/// The value of a function's slot in the table: none if no argument leads to an adapter.
 macro_rules! slot {
     ([] $name:ident) => {
         None
@@ -57,7 +58,7 @@ macro_rules! functions {
     )* } )*) => {
         $( $( function! { $leader $table $slot $name $arguments } )* )*
 
-        /// Every function that dispatches by handle. The others are left empty for the loader to fill.
+        /// Every function that dispatches by handle. The loader fills the other slots itself.
         pub static DISPATCH: ur_dditable_t = ur_dditable_t {
             $( $table: $struct { $( $slot: slot!($leader $name) ),* } ),*
         };

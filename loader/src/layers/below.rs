@@ -1,8 +1,8 @@
 //! Tables that layers wrap.
 //!
-//! Owns their lifetime: calls read a table without a lock, and may still be inside it when the loader
-//! is torn down, so that none is ever freed. Equal ones are kept once: initialising again and again
-//! does not grow the process.
+//! A table is never freed: calls read it without a lock, and may still use it when the loader is
+//! torn down. Equal tables are stored once, so that repeated initialisation does not grow the
+//! process.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -11,7 +11,7 @@ use ur::abi::ur_dditable_t;
 
 static TABLES: Mutex<Vec<&'static ur_dditable_t>> = Mutex::new(Vec::new());
 
-/// A table of the same functions that lives for ever.
+/// A table with the same functions that is never freed.
 pub fn intern(table: &ur_dditable_t) -> &'static ur_dditable_t {
     let mut tables = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(same) = tables.iter().find(|same| slots(same) == slots(table)) {
@@ -25,13 +25,15 @@ pub fn intern(table: &ur_dditable_t) -> &'static ur_dditable_t {
 const SLOTS: usize = size_of::<ur_dditable_t>() / size_of::<usize>();
 
 fn slots(table: &ur_dditable_t) -> [usize; SLOTS] {
-    // SAFETY: a table is function pointers and nothing else, each a word that may be null, so that
-    // it has no padding.
+    // SAFETY: the generator declares `ur_dditable_t` as `repr(C)` structs of optional function
+    // pointers only. Each is one word, so that there is no padding.
     unsafe { std::mem::transmute_copy(table) }
 }
 
-/// The table that a layer wraps: a layer's functions have no argument of their own to find it by.
-/// What was wrapped last stays, for calls that race with a teardown.
+/// The table that a layer wraps. It is static, since a layer's functions have no argument that
+/// could carry it.
+///
+/// The last table stays set, for calls that race with a teardown.
 pub struct Below(AtomicPtr<ur_dditable_t>);
 
 impl Default for Below {
@@ -45,16 +47,17 @@ impl Below {
         Below(AtomicPtr::new(std::ptr::null_mut()))
     }
 
+    /// Sets the table that the layer's functions call.
     pub fn set(&self, table: &ur_dditable_t) {
         let table = intern(table);
         self.0
             .store(std::ptr::from_ref(table).cast_mut(), Ordering::Release);
     }
 
-    /// `None` before the layer was ever asked for.
+    /// The wrapped table; `None` until the layer is first enabled.
     #[inline]
     pub fn table(&self) -> Option<&'static ur_dditable_t> {
-        // SAFETY: null, or a table that is kept for ever and was complete when it was stored.
+        // SAFETY: null, or a table that [`intern`] returned and never frees.
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 }
@@ -69,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_tables_are_kept_once() {
+    fn equal_tables_are_stored_once() {
         let mut table = ur_dditable_t::default();
         let empty = intern(&table);
         table.DeviceExp.pfnWaitExp = Some(wait);

@@ -1,8 +1,9 @@
-//! `UR_LAYER_BOUNDS_CHECKING`: commands that go beyond the end of a buffer, an image or a USM
-//! allocation are refused with `INVALID_SIZE`, whatever the adapter would do with them.
+//! `UR_LAYER_BOUNDS_CHECKING`: refuses commands that exceed a buffer, an image or a USM allocation.
+//! They fail with `INVALID_SIZE` on every adapter.
 //!
-//! Owns the questions to the adapter and the arithmetic; which argument is bounded by what is
-//! generated, a row a function. What the adapter does not answer, and memory that it does not know, passes.
+//! Owns the queries to the adapter and the arithmetic. The ranges of each function's arguments are
+//! generated as rows. A size that the adapter cannot report, or memory that it does not know,
+//! passes.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -16,8 +17,8 @@ use super::wrappers::{argument, number, wrappers};
 use super::{Layer, LayerContext, report};
 use crate::generated::layers::bounds::BOUNDS;
 
-/// The contexts of command buffers, which do not tell. An entry stays until a new command buffer has
-/// its address.
+/// The context of each command buffer, which no query returns. An entry stays until a new command
+/// buffer has its address.
 static CONTEXTS: LazyLock<Mutex<HashMap<usize, usize>>> = LazyLock::new(Mutex::default);
 
 struct Bounds;
@@ -58,16 +59,18 @@ pub const fn place(function: &'static str, argument: &'static str) -> Place {
     Place { function, argument }
 }
 
-/// The body of a function of this layer.
+/// The body of a function of this layer: its check, then the call.
 macro_rules! bounded {
     ($number:literal urCommandBufferCreateExp $params:ident $leader:tt $below:ident (
         $( $arg:ident : $ty:ty = $field:ident $form:tt ),*
     )) => {{
-        // SAFETY: the caller's arguments.
+        // SAFETY: the caller's arguments are forwarded unchanged, under the specification's
+        // contract.
         let result = unsafe { $below($( $arg ),*) };
         if result == UR_RESULT_SUCCESS {
             let params = $params { $( $field: argument(&$arg) ),* };
-            // SAFETY: the parameter struct leads to the arguments; the output was written.
+            // SAFETY: `params` points to the arguments, and the call succeeded, so that the output
+            // is written.
             unsafe { command_buffer_created(*params.phContext, *params.pphCommandBuffer) }
         }
         result
@@ -80,10 +83,11 @@ macro_rules! bounded {
                 return Ok(());
             };
             let params = $params { $( $field: argument(&$arg) ),* };
-            // SAFETY: the function's own parameter struct.
+            // SAFETY: `params` is the function's parameter struct.
             unsafe { check((&raw const params).cast()) }
         }) {
-            // SAFETY: the caller's arguments.
+            // SAFETY: the caller's arguments are forwarded unchanged, under the specification's
+            // contract.
             UR_RESULT_SUCCESS => unsafe { $below($( $arg ),*) },
             error => error,
         }
@@ -91,24 +95,25 @@ macro_rules! bounded {
 }
 ur::for_each_function! { wrappers bounded }
 
-/// Functions with ranges. A command buffer does not tell its context: the layer keeps it.
+/// Functions with ranges, and the creation of command buffers, which records their context.
 const fn wants(number: usize) -> bool {
     BOUNDS[number].is_some() || number == number::urCommandBufferCreateExp
 }
 
-/// Bytes `offset..offset + size` of a buffer, or of physical memory.
+/// Checks that bytes `offset..offset + size` lie in a buffer or in physical memory.
 ///
 /// # Safety
 /// The handle is null or live.
 pub unsafe fn buffer(place: &Place, mem: ur_mem_handle_t, offset: u64, size: u64) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees a null or live handle.
     let Some(whole) = (unsafe { buffer_size(mem) }) else {
         return Ok(());
     };
     within(place, offset.checked_add(size), whole)
 }
 
-/// A box of a buffer, with pitches of 0 for packed rows and slices.
+/// Checks that a box lies in a buffer. Origin, region and pitches are in bytes, rows and slices; a
+/// pitch of 0 means packed.
 ///
 /// # Safety
 /// The handle is null or live.
@@ -120,7 +125,7 @@ pub unsafe fn buffer_box(
     row_pitch: u64,
     slice_pitch: u64,
 ) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees a null or live handle.
     let Some(whole) = (unsafe { buffer_size(mem) }) else {
         return Ok(());
     };
@@ -131,7 +136,7 @@ pub unsafe fn buffer_box(
     )
 }
 
-/// A box of an image, in pixels.
+/// Checks that a box lies in an image; all lengths are in pixels.
 ///
 /// # Safety
 /// The handle is null or live.
@@ -141,7 +146,7 @@ pub unsafe fn image(
     origin: ur_rect_offset_t,
     region: ur_rect_region_t,
 ) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees a null or live handle.
     let Some([width, height, depth]) = (unsafe { image_extent(image) }) else {
         return Ok(());
     };
@@ -155,7 +160,7 @@ pub unsafe fn image(
     Ok(())
 }
 
-/// Bytes of a USM allocation, `offset..offset + size` from a pointer into it.
+/// Checks that bytes `offset..offset + size` from `pointer` lie in its USM allocation.
 ///
 /// # Safety
 /// The context is live.
@@ -166,14 +171,15 @@ pub unsafe fn usm(
     offset: u64,
     size: u64,
 ) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees a live context.
     let Some(left) = (unsafe { usm_remaining(context, pointer) }) else {
         return Ok(());
     };
     within(place, offset.checked_add(size), left)
 }
 
-/// Rows of a USM allocation: `height` of them, each `pitch` bytes, the last one too.
+/// Checks that `height` rows of `pitch` bytes each, from `offset` bytes after `pointer`, lie in its
+/// USM allocation.
 ///
 /// # Safety
 /// The context is live.
@@ -185,7 +191,7 @@ pub unsafe fn usm_rows(
     pitch: u64,
     height: u64,
 ) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees a live context.
     let Some(left) = (unsafe { usm_remaining(context, pointer) }) else {
         return Ok(());
     };
@@ -195,7 +201,7 @@ pub unsafe fn usm_rows(
     within(place, end, left)
 }
 
-/// A command buffer was made.
+/// Records the context of a new command buffer.
 ///
 /// # Safety
 /// The pointer is null or readable.
@@ -203,12 +209,13 @@ pub unsafe fn command_buffer_created(
     context: ur_context_handle_t,
     made: *const ur_exp_command_buffer_handle_t,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees a null or readable pointer.
     if let Some(made) = unsafe { made.as_ref() } {
         contexts().insert(made.addr(), context.addr());
     }
 }
 
+/// The context of a command buffer that was created while the layer was in use.
 pub fn context_of_command_buffer(
     buffer: ur_exp_command_buffer_handle_t,
 ) -> Option<ur_context_handle_t> {
@@ -216,12 +223,15 @@ pub fn context_of_command_buffer(
     Some(std::ptr::with_exposed_provenance_mut(context))
 }
 
+/// The context of a queue, if the adapter reports it.
+///
 /// # Safety
 /// The queue is null or live.
 pub unsafe fn context_of_queue(queue: ur_queue_handle_t) -> Option<ur_context_handle_t> {
     let get_info = BELOW.table()?.Queue.pfnGetInfo?;
     query(std::ptr::null_mut(), |size, value| {
-        // SAFETY: the value has that size; the caller promises the queue.
+        // SAFETY: `query` passes a buffer of `size` bytes; the caller guarantees a null or live
+        // queue.
         unsafe {
             get_info(
                 queue,
@@ -235,18 +245,22 @@ pub unsafe fn context_of_queue(queue: ur_queue_handle_t) -> Option<ur_context_ha
     .filter(|context: &ur_context_handle_t| !context.is_null() && !queue.is_null())
 }
 
+/// The size of a buffer in bytes, if the adapter reports it.
+///
 /// # Safety
 /// The handle is null or live.
 unsafe fn buffer_size(mem: ur_mem_handle_t) -> Option<u64> {
     let get_info = BELOW.table()?.Mem.pfnGetInfo?;
     let size: usize = query(0, |size, value| {
-        // SAFETY: the value has that size; the caller promises the handle.
+        // SAFETY: `query` passes a buffer of `size` bytes; the caller guarantees a null or live
+        // handle.
         unsafe { get_info(mem, UR_MEM_INFO_SIZE, size, value, std::ptr::null_mut()) }
     })?;
     Some(size as u64)
 }
 
-/// Width, height and depth in pixels; layers count as the dimension after the image's own.
+/// Width, height and depth of an image in pixels. The number of layers is the dimension after the
+/// image's own.
 ///
 /// # Safety
 /// The handle is null or live.
@@ -254,7 +268,8 @@ unsafe fn image_extent(image: ur_mem_handle_t) -> Option<[u64; 3]> {
     let get_info = BELOW.table()?.Mem.pfnImageGetInfo?;
     let number = |what| {
         query(0usize, |size, value| {
-            // SAFETY: the value has that size; the caller promises the handle.
+            // SAFETY: `query` passes a buffer of `size` bytes; the caller guarantees a null or live
+            // handle.
             unsafe { get_info(image, what, size, value, std::ptr::null_mut()) }
         })
     };
@@ -270,7 +285,7 @@ unsafe fn image_extent(image: ur_mem_handle_t) -> Option<[u64; 3]> {
     Some(extent.map(|length| length as u64))
 }
 
-/// The bytes from a pointer to the end of its allocation; `None` if it lies in none.
+/// The bytes from a pointer to the end of its USM allocation; `None` outside of all allocations.
 ///
 /// # Safety
 /// The context is live.
@@ -281,7 +296,7 @@ unsafe fn usm_remaining(
     let get_info = BELOW.table()?.USM.pfnGetMemAllocInfo?;
     let context = context?;
     let query_usm = |what, size, value| {
-        // SAFETY: the value has that size; the caller promises the context.
+        // SAFETY: `query` passes a buffer of `size` bytes; the caller guarantees a live context.
         unsafe { get_info(context, pointer, what, size, value, std::ptr::null_mut()) }
     };
     let kind = query(UR_USM_TYPE_UNKNOWN, |size, value| {
@@ -300,20 +315,20 @@ unsafe fn usm_remaining(
     Some(whole.saturating_sub(before) as u64)
 }
 
-/// A property of a fixed size, if it is answered.
+/// Queries a property of a fixed size; `None` if the query fails.
 fn query<T>(mut value: T, query: impl FnOnce(usize, *mut c_void) -> ur_result_t) -> Option<T> {
     let result = query(size_of::<T>(), (&raw mut value).cast());
     (result == UR_RESULT_SUCCESS).then_some(value)
 }
 
-/// The first byte after a box; `None` beyond all numbers.
+/// The offset in bytes after a box; `None` on overflow.
 fn box_end(
     origin: ur_rect_offset_t,
     region: ur_rect_region_t,
     row_pitch: u64,
     slice_pitch: u64,
 ) -> Option<u64> {
-    let or = |given: u64, packed: u64| if given == 0 { packed } else { given };
+    let or = |pitch: u64, packed: u64| if pitch == 0 { packed } else { pitch };
     let row_pitch = or(row_pitch, region.width);
     let slice_pitch = or(slice_pitch, row_pitch.checked_mul(region.height)?);
     if region.width == 0 || region.height == 0 || region.depth == 0 {
@@ -350,7 +365,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn boxes_end_where_their_last_row_ends() {
+    fn the_last_row_of_a_box_sets_its_end() {
         let end = |[x, y, z]: [u64; 3], [width, height, depth]: [u64; 3], row, slice| {
             let region = ur_rect_region_t {
                 width,

@@ -1,12 +1,12 @@
-//! `UR_LAYER_LEAK_CHECKING` and `UR_LAYER_LIFETIME_VALIDATION`: which handles the application has.
+//! `UR_LAYER_LEAK_CHECKING` and `UR_LAYER_LIFETIME_VALIDATION`: tracks the application's handles.
 //!
-//! Leak checking lists at teardown every handle that the application still has a reference to, and
-//! where it got it. Lifetime validation does so too, and refuses handles that no adapter gave out or
-//! that were released, with the error of their kind, before an adapter could touch them.
+//! At teardown, leak checking lists every handle to which the application still has a reference,
+//! and the call that returned it. Lifetime validation also refuses released handles and handles
+//! that no adapter returned. The error is that of the handle's kind, and the adapter is not called.
 //!
-//! Owns the registry of one initialisation; what each function uses, gives out and gives back follows
-//! from its arguments (`roles`). An object that one which is alive tells of (a queue its context) may be used without a
-//! reference; that never counts as one.
+//! Owns the registry of one initialisation. The handles that a function uses, creates and releases
+//! follow from its arguments (`roles`). A query of a live object may return a handle without a
+//! reference, such as a queue's context. The application may use it, but not release it.
 
 mod call;
 mod registry;
@@ -22,14 +22,14 @@ use ur::abi::*;
 use ur::object::log::Level;
 use ur::object::{Kind, Result};
 
-use self::registry::{Leak, Record, Registry};
+use self::registry::{CallSite, Leak, Registry};
 use super::{Layer, LayerContext, report};
 
 const OFF: u8 = 0;
-/// Counts references.
-const COUNTS: u8 = 1;
-/// Counts references and refuses what is not alive.
-const VETS: u8 = 2;
+/// Counts references, for leak checking.
+const COUNTS_REFERENCES: u8 = 1;
+/// Counts references and refuses handles that are not alive.
+const VALIDATES: u8 = 2;
 
 static MODE: AtomicU8 = AtomicU8::new(OFF);
 static HANDLES: Registry = Registry::new();
@@ -50,7 +50,14 @@ impl Layer for Lifetime {
         report::begin(context);
         HANDLES.clear();
         let leaks_only = names == ["UR_LAYER_LEAK_CHECKING"];
-        MODE.store(if leaks_only { COUNTS } else { VETS }, Ordering::Release);
+        MODE.store(
+            if leaks_only {
+                COUNTS_REFERENCES
+            } else {
+                VALIDATES
+            },
+            Ordering::Release,
+        );
         roles::wrap(table);
         Ok(())
     }
@@ -62,26 +69,26 @@ impl Layer for Lifetime {
     }
 }
 
-/// Reports the handles that are alive at teardown.
+/// Logs the handles that are alive at teardown.
 fn report_leaks(leaks: &[Leak]) {
     for leak in leaks {
         let Leak {
             kind,
             address,
             references,
-            made,
+            created,
             ..
         } = leak;
         let plural = if *references == 1 { "" } else { "s" };
         let mut text = format!(
-            "leak: {} {address:#x} has {references} reference{plural}, made by {}",
+            "leak: {} {address:#x} has {references} reference{plural}, created by {}",
             name(*kind),
-            origin(made)
+            origin(created)
         );
-        for line in made
+        for line in created
             .stack
             .iter()
-            .flat_map(|stack| stack.lines(made.function))
+            .flat_map(|stack| stack.lines(created.function))
         {
             text.push_str("\n    ");
             text.push_str(&line);
@@ -95,16 +102,16 @@ fn report_leaks(leaks: &[Leak]) {
     }
 }
 
-/// `urQueueCreate at main.cpp:7`.
-fn origin(record: &Record) -> String {
+/// The function and its source location: `urQueueCreate at main.cpp:7`.
+fn origin(record: &CallSite) -> String {
     match &record.place {
         Some(place) => format!("{} at {place}", record.function),
         None => record.function.to_owned(),
     }
 }
 
-/// The origin with the frame of its caller.
-fn origin_with_caller(record: &Record) -> String {
+/// The function, its source location and the frame of its caller.
+fn origin_with_caller(record: &CallSite) -> String {
     let caller = record
         .stack
         .as_ref()
@@ -138,11 +145,11 @@ fn name(kind: Kind) -> &'static str {
     }
 }
 
-/// Whether a handle may be used; yes unless lifetime validation is on. For entry points that are no
-/// table functions.
-pub fn vet(function: &'static str, kind: Kind, handle: *const c_void) -> Result<()> {
+/// Fails if lifetime validation is on and the handle may not be used. For entry points outside the
+/// tables.
+pub fn check_handle(function: &'static str, kind: Kind, handle: *const c_void) -> Result<()> {
     let call = Call::new(function);
-    if call.vets() {
+    if call.validates() {
         call.uses(kind, handle)
     } else {
         Ok(())

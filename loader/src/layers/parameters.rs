@@ -1,8 +1,9 @@
-//! `UR_LAYER_PARAMETER_VALIDATION`: arguments that the specification forbids come back as errors,
-//! whatever adapter they were for.
+//! `UR_LAYER_PARAMETER_VALIDATION`: refuses arguments that the specification forbids, for every
+//! adapter.
 //!
-//! Owns the layer. What an argument's role asks is here; what the specification says beyond that is
-//! generated, as tables of conditions. The order is spec/README.md's, an adapter's own.
+//! Owns the checks that follow from an argument's role. Further conditions of the specification are
+//! generated as tables. The order of checks is that of spec/README.md, which adapters of this
+//! project follow too.
 
 use ur::abi::*;
 use ur::object::checks::{handle, handles, pointer, slice};
@@ -36,7 +37,7 @@ impl Layer for Parameters {
     }
 }
 
-/// Logs a refusal, which the application sees as a result anyway.
+/// Logs a refused call. The application sees its result in any case.
 #[cold]
 fn refused(function: &str, result: ur_result_t) -> ur_result_t {
     let name = result.name().unwrap_or("an unknown result");
@@ -44,7 +45,7 @@ fn refused(function: &str, result: ur_result_t) -> ur_result_t {
     result
 }
 
-/// A pointer, or a function, that must be there.
+/// Checks that required pointers and callbacks are not null.
 macro_rules! needed {
     ($arg:ident [optional $($form:tt)*]) => {};
     ($arg:ident [required callback]) => {
@@ -61,7 +62,7 @@ macro_rules! needed {
     };
 }
 
-/// A handle that must be there.
+/// Checks that required handles are not null.
 macro_rules! needed_handle {
     ($arg:ident [required handle $kind:ident $own:ident]) => {
         handle($arg)?;
@@ -69,7 +70,7 @@ macro_rules! needed_handle {
     ($arg:ident $form:tt) => {};
 }
 
-/// Enumerators and flags.
+/// Checks enumerators and flags.
 macro_rules! range {
     ($arg:ident [$need:ident choice]) => {
         ensure($arg.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
@@ -80,7 +81,7 @@ macro_rules! range {
     ($arg:ident $form:tt) => {};
 }
 
-/// A wait list is null exactly if its count is 0.
+/// Checks that a wait list is null exactly if its count is 0.
 macro_rules! wait_list {
     ($arg:ident [optional handles Event $count:ident]) => {
         ensure(
@@ -91,13 +92,13 @@ macro_rules! wait_list {
     ($arg:ident $form:tt) => {};
 }
 
-/// What an adapter checks as it decodes an argument.
+/// Checks what an adapter's shim checks when it decodes an argument.
 macro_rules! decoded {
     ($arg:ident [$need:ident property]) => {
         ensure($arg.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
     };
     ($arg:ident [$need:ident handles Event $count:ident]) => {
-        // SAFETY: the caller promises a list of that length.
+        // SAFETY: the caller guarantees a list of `$count` handles.
         unsafe {
             handles(
                 $arg,
@@ -107,17 +108,17 @@ macro_rules! decoded {
         }?;
     };
     ($arg:ident [$need:ident handles $kind:ident $count:ident]) => {
-        // SAFETY: the caller promises a list of that length.
+        // SAFETY: the caller guarantees a list of `$count` handles.
         unsafe { handles($arg, $count as usize, UR_RESULT_ERROR_INVALID_NULL_HANDLE) }?;
     };
     ($arg:ident [$need:ident list $count:ident]) => {
-        // SAFETY: the caller promises a list of that length.
+        // SAFETY: the caller guarantees a list of `$count` elements.
         unsafe { elements($arg, $count as usize) }?;
     };
     ($arg:ident $form:tt) => {};
 }
 
-/// The body of a function of this layer.
+/// The body of a function of this layer: all checks, then the call.
 macro_rules! validated {
     ($number:literal $name:ident $params:ident $leader:tt $below:ident (
         $( $arg:ident : $ty:ty = $field:ident $form:tt ),*
@@ -128,14 +129,16 @@ macro_rules! validated {
             $( range!($arg $form); )*
             if let Some(check) = const { CONDITIONS[$number] } {
                 let params = $params { $( $field: argument(&$arg) ),* };
-                // SAFETY: the function's own parameter struct; pointers that must be there are.
+                // SAFETY: `params` is the function's parameter struct, and required pointers are
+                // not null.
                 unsafe { check((&raw const params).cast()) }?;
             }
             $( wait_list!($arg $form); )*
             $( decoded!($arg $form); )*
             Ok(())
         }) {
-            // SAFETY: the caller's arguments.
+            // SAFETY: the caller's arguments are forwarded unchanged, under the specification's
+            // contract.
             UR_RESULT_SUCCESS => unsafe { $below($( $arg ),*) },
             error => refused(stringify!($name), error),
         }
@@ -143,20 +146,20 @@ macro_rules! validated {
 }
 ur::for_each_function! { wrappers validated }
 
-/// Every function has an argument that can be wrong.
+/// Every function has an argument that can be invalid.
 const fn wants(_: usize) -> bool {
     true
 }
 
-/// What a caller's array consists of, or a struct that a pointer leads to.
+/// Elements of an array, or structs behind a pointer, that can be checked.
 pub trait Checked {
-    /// Whether there is anything to check.
+    /// Whether the type has a check.
     const ANY: bool = true;
 
     fn check(&self) -> Result<()>;
 }
 
-/// Types with a check: `Type |this| { ... }`.
+/// Implements [`Checked`] for types with a check: `Type |this| { ... }`.
 macro_rules! checked {
     ($( $ty:ty |$this:ident| $body:block )*) => { $(
         impl $crate::layers::parameters::Checked for $ty {
@@ -170,7 +173,7 @@ macro_rules! checked {
 }
 pub(crate) use checked;
 
-/// Types of elements without one.
+/// Implements [`Checked`] for element types without a check.
 macro_rules! unchecked {
     ($( $ty:ty ),*) => { $(
         impl $crate::layers::parameters::Checked for $ty {
@@ -184,23 +187,23 @@ macro_rules! unchecked {
 }
 pub(crate) use unchecked;
 
-/// Checks what a pointer leads to, if it is not null.
+/// Checks the value behind a pointer that is not null.
 ///
 /// # Safety
 /// The pointer is null or readable.
 pub unsafe fn pointee<T: Checked>(pointer: *const T) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees a null or readable pointer.
     unsafe { pointer.as_ref() }.map_or(Ok(()), T::check)
 }
 
-/// Checks each element of an array, if it is not null.
+/// Checks each element of an array that is not null.
 ///
 /// # Safety
-/// The array is null or has that many readable elements.
+/// The array is null or has `count` readable elements.
 unsafe fn elements<T: Checked>(list: *const T, count: usize) -> Result<()> {
     if !T::ANY || list.is_null() {
         return Ok(());
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, and the caller guarantees `count` readable elements.
     unsafe { slice(list, count) }?.iter().try_for_each(T::check)
 }

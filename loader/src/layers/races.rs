@@ -1,17 +1,17 @@
-//! `UR_LAYER_ASYNC_ALLOC_VALIDATION`: memory that is used or freed without being ordered after its
-//! allocation and before its free, on any adapter.
+//! `UR_LAYER_ASYNC_ALLOC_VALIDATION`: reports memory that is used or freed in no defined order with
+//! its allocation and its free, on any adapter.
 //!
-//! Owns what the layer knows of one initialisation: queues, events and command buffers as orders
-//! (`order`), blocks (`blocks`). The functions that it watches stand in
-//! `watched`. It tells what it finds and
-//! lets the call go on, except for a second free, which is `INVALID_MEM_OBJECT`.
+//! Owns the state of one initialisation: queues, events and command buffers with their orders
+//! (`order`), and USM blocks (`blocks`). `watched` lists the functions that the layer wraps. The
+//! layer reports findings and forwards the call. Only a second free is refused, with
+//! `INVALID_MEM_OBJECT`.
 //!
-//! What the program ordered is program order on in-order queues, wait lists, barriers and what the
-//! host saw complete: waits, blocking calls, queries, callbacks, host tasks. Where it may have ordered
-//! more than is seen, nothing is said. Memory that a kernel reaches through other pointers than its
-//! arguments is neither reported nor cleared.
+//! The program's order is the order of in-order queues, wait lists, barriers, and what the host has
+//! observed complete by waits, blocking calls, queries, callbacks and host tasks. The layer reports
+//! nothing where the program may have ordered more than is visible. Memory that a kernel reaches
+//! through pointers other than its arguments is not checked.
 //!
-//! One lock, the state's own; nothing outside is called while it is held.
+//! The state has one lock. Nothing outside is called while it is held.
 
 mod blocks;
 mod command;
@@ -42,23 +42,23 @@ static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
 
 #[derive(Default)]
 struct State {
-    queues: HashMap<usize, Known>,
-    /// How many queues were seen.
-    numbers: u64,
+    queues: HashMap<usize, KnownQueue>,
+    /// The number of queues created so far.
+    queues_created: u64,
     events: HashMap<usize, Event>,
     kernels: HashMap<usize, Arc<str>>,
-    command_buffers: HashMap<usize, Recorded>,
+    command_buffers: HashMap<usize, CommandBuffer>,
     blocks: Blocks,
-    /// What queues that are gone had taken, by device.
+    /// All commands of queues whose handle was reused, by device.
     retired: HashMap<usize, Gathered<Order>>,
 }
 
-/// A queue by its handle.
-struct Known {
+/// A queue that the application uses.
+struct KnownQueue {
     queue: Queue,
     number: u64,
     device: usize,
-    /// Commands may use memory that is no USM.
+    /// Whether commands may use memory that is not USM.
     system: bool,
 }
 
@@ -67,10 +67,10 @@ struct Event {
     references: u32,
 }
 
-/// A command buffer: what its commands use, and what its last submission stands for.
+/// A command buffer: the memory that its commands use, and the order of its last submission.
 #[derive(Default)]
-struct Recorded {
-    /// By address; `true` if a kernel's argument, which may be updated.
+struct CommandBuffer {
+    /// By address; `true` for a kernel's argument, which may be updated.
     uses: BTreeMap<usize, bool>,
     last: Order,
 }
@@ -106,8 +106,8 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The state, if the layer is on and the call succeeded.
-fn after(result: ur_result_t) -> Option<MutexGuard<'static, State>> {
+/// The state, if the call succeeded and the layer is on.
+fn state_on_success(result: ur_result_t) -> Option<MutexGuard<'static, State>> {
     (result == UR_RESULT_SUCCESS && ON.load(Ordering::Acquire)).then(state)
 }
 
@@ -118,19 +118,20 @@ fn report_findings(findings: Vec<Finding>) {
 }
 
 impl State {
-    /// What an event stands for.
+    /// The order that an event stands for; unknown for an event that was not seen.
     fn order_of(&self, event: usize) -> Order {
         let known = self.events.get(&event);
         known.map_or_else(Order::unknown, |event| event.order.clone())
     }
 
+    /// Records that an event was observed complete.
     fn complete(&self, event: usize) {
         if let Some(event) = self.events.get(&event) {
             event.order.complete();
         }
     }
 
-    /// A new event, or one that is signalled again.
+    /// Records a new event, or with `again` one that is signalled anew.
     fn signalled(&mut self, event: usize, order: Order, again: bool) {
         match self.events.get_mut(&event).filter(|_| again) {
             Some(known) => known.order = order,
@@ -141,17 +142,18 @@ impl State {
         }
     }
 
-    fn add_queue(&mut self, queue: usize, facts: QueueFacts) {
-        self.numbers += 1;
-        let mut new = Queue::new(facts.in_order);
-        if facts.open {
+    /// Records a queue, which may replace an earlier one at its address.
+    fn add_queue(&mut self, queue: usize, properties: QueueProperties) {
+        self.queues_created += 1;
+        let mut new = Queue::new(properties.in_order);
+        if properties.open {
             new.open();
         }
-        let known = Known {
+        let known = KnownQueue {
             queue: new,
-            number: self.numbers,
-            device: facts.device,
-            system: facts.system,
+            number: self.queues_created,
+            device: properties.device,
+            system: properties.system,
         };
         if let Some(old) = self.queues.insert(queue, known) {
             let retired = self.retired.entry(old.device).or_default();
@@ -160,36 +162,37 @@ impl State {
     }
 }
 
-/// What the layer has to know of a queue.
-struct QueueFacts {
+/// The properties of a queue that the layer needs.
+struct QueueProperties {
     device: usize,
     in_order: bool,
     open: bool,
     system: bool,
 }
 
-impl QueueFacts {
-    fn new(device: ur_device_handle_t, flags: ur_queue_flags_t) -> QueueFacts {
+impl QueueProperties {
+    fn new(device: ur_device_handle_t, flags: ur_queue_flags_t) -> QueueProperties {
         let has = |flag: ur_queue_flags_t| flags.0 & flag.0 != 0;
-        QueueFacts {
+        QueueProperties {
             device: device.addr(),
             in_order: !has(UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE),
-            // Ordered with streams that are not seen.
+            // Default streams have commands that the layer does not see.
             open: has(UR_QUEUE_FLAG_USE_DEFAULT_STREAM)
                 || has(UR_QUEUE_FLAG_SYNC_WITH_DEFAULT_STREAM),
             system: system_memory(device),
         }
     }
 
-    /// Of a queue whose making was not seen.
-    fn query(queue: ur_queue_handle_t) -> QueueFacts {
+    /// The properties of a queue whose creation the layer did not see.
+    fn query(queue: ur_queue_handle_t) -> QueueProperties {
         let get = BELOW.table().and_then(|table| table.Queue.pfnGetInfo);
         let mut device: ur_device_handle_t = std::ptr::null_mut();
         let mut flags = ur_queue_flags_t(0);
         let answered = get.is_some_and(|get| {
             let value = (&raw mut device).cast();
             let none = std::ptr::null_mut();
-            // SAFETY: the values have the sizes of their properties; the application uses the queue.
+            // SAFETY: the values have the sizes of their properties, and the application passed a
+            // live queue.
             let results = unsafe {
                 [
                     get(
@@ -210,13 +213,14 @@ impl QueueFacts {
             };
             results == [UR_RESULT_SUCCESS; 2]
         });
-        let mut facts = QueueFacts::new(device, flags);
-        facts.open |= !answered;
-        facts
+        let mut properties = QueueProperties::new(device, flags);
+        properties.open |= !answered;
+        properties
     }
 }
 
-/// Whether commands of a device may use any memory of the process; so too when it does not say.
+/// Whether commands of a device may use any memory of the process. Yes if the device does not
+/// report it.
 fn system_memory(device: ur_device_handle_t) -> bool {
     let get = BELOW.table().and_then(|table| table.Device.pfnGetInfo);
     let Some(get) = get.filter(|_| !device.is_null()) else {
@@ -225,7 +229,7 @@ fn system_memory(device: ur_device_handle_t) -> bool {
     let mut access = ur_device_usm_access_capability_flags_t(0);
     let what = UR_DEVICE_INFO_USM_SYSTEM_SHARED_SUPPORT;
     let value = (&raw mut access).cast();
-    // SAFETY: the value has the property's size; the application uses the device.
+    // SAFETY: the value has the size of its property, and the application passed a live device.
     let result = unsafe {
         get(
             device,

@@ -1,8 +1,8 @@
-//! What validation layers say: lines at `UR_LOG_VALIDATION`, with the place in the application's
-//! source where its code-location callback tells one.
+//! Log lines of the validation layers, with the source location of the call if the application
+//! reports it.
 //!
-//! Owns the sink and the callback; may use `abi` and `object`. Whoever asks for a layer wants to hear
-//! of what it finds, so that errors and warnings are written unless the variable says otherwise.
+//! Owns the sink `UR_LOG_VALIDATION` and the code-location callback; may use `abi` and `object`. A
+//! user who enables a layer wants its findings, so that errors and warnings are logged by default.
 
 use std::ffi::{CStr, c_char};
 use std::fmt;
@@ -16,13 +16,13 @@ use super::{CodeLocation, LayerContext};
 static SINK: OnceLock<Sink> = OnceLock::new();
 static LOCATION: RwLock<Option<CodeLocation>> = RwLock::new(None);
 
-/// To be called by each layer as it begins.
+/// Opens the sink and sets the callback. Each layer calls this when it starts.
 pub fn begin(context: &LayerContext) {
     sink();
     *LOCATION.write().unwrap_or_else(PoisonError::into_inner) = context.code_location;
 }
 
-/// The application's callback may be gone from here on.
+/// Drops the callback, which the application may free after the teardown.
 pub fn end() {
     *LOCATION.write().unwrap_or_else(PoisonError::into_inner) = None;
 }
@@ -31,7 +31,7 @@ fn sink() -> &'static Sink {
     SINK.get_or_init(|| Sink::open("validation", LevelFilter::Warn))
 }
 
-/// A finding about the call that this thread is in.
+/// Logs a finding about this thread's current call.
 pub fn finding(level: Level, text: fmt::Arguments<'_>) {
     let sink = sink();
     if !sink.enabled(level) {
@@ -43,20 +43,20 @@ pub fn finding(level: Level, text: fmt::Arguments<'_>) {
     }
 }
 
-/// A line that is about no call.
+/// Logs a line that belongs to no call.
 pub fn line(level: Level, text: fmt::Arguments<'_>) {
     sink().log(level, text);
 }
 
-/// Where the application says that it is: `file:line:column in function`.
+/// The source location of the current call, from the application: `file:line:column in function`.
 pub fn location() -> Option<String> {
     let callback = *LOCATION.read().unwrap_or_else(PoisonError::into_inner);
     let CodeLocation {
         callback,
         user_data,
     } = callback?;
-    // SAFETY: the callback may be called from any thread with its own argument, as
-    // `urLoaderConfigSetCodeLocationCallback` asks.
+    // SAFETY: `urLoaderConfigSetCodeLocationCallback` has the application allow calls from any
+    // thread.
     describe(unsafe { callback(user_data) })
 }
 
@@ -81,7 +81,7 @@ fn text(from: *const c_char) -> Option<String> {
     if from.is_null() {
         return None;
     }
-    // SAFETY: not null, and the callback promises a C string.
+    // SAFETY: not null, and `ur_code_location_callback_t` has the application return C strings.
     let text = unsafe { CStr::from_ptr(from) }.to_string_lossy();
     (!text.is_empty()).then(|| text.into_owned())
 }
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_described_as_far_as_they_are_known() {
+    fn known_parts_of_a_location_are_described() {
         let place = |file: Option<&'static CStr>, function: Option<&'static CStr>, line, column| {
             describe(ur_code_location_t {
                 functionName: function.map_or(std::ptr::null(), CStr::as_ptr),

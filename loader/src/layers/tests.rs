@@ -1,4 +1,4 @@
-//! Chains of layers that only count.
+//! Tests of the chain, with layers that only count.
 
 use std::ffi::c_void;
 use std::sync::Mutex;
@@ -124,7 +124,7 @@ fn chains_are_ordered_inside_out_and_end_in_reverse() {
     assert!(chain.is_ok_and(|chain| chain.is_empty()));
     assert_eq!(result, UR_RESULT_ERROR_DEVICE_LOST, "nothing was wrapped");
 
-    // The order is the chain's, not the one in which names were given.
+    // The chain's order counts, not the order of the names.
     let (chain, result) = build(&["SECOND", "FIRST_MORE", "SECOND"]);
     let mut chain = chain.expect("both layers wrap");
     assert_eq!(result, UR_RESULT_SUCCESS);
@@ -152,13 +152,13 @@ fn known_names() {
             .all(|name| is_known(name) && name.starts_with("UR_LAYER_"))
     );
     assert!(names.contains(&"UR_LAYER_TRACING"));
-    // A part of a name, or of the list, is no name.
+    // Parts of a name, and lists of names, are unknown.
     assert!(
         !is_known("UR_LAYER")
             && !is_known("")
             && !is_known("UR_LAYER_TRACING;UR_LAYER_LEAK_CHECKING")
     );
-    // The reference's sanitizers are not here.
+    // The sanitizers of the reference do not exist here.
     for sanitizer in ["UR_LAYER_ASAN", "UR_LAYER_MSAN", "UR_LAYER_TSAN"] {
         assert!(!is_known(sanitizer), "{sanitizer}");
     }

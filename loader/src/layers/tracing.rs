@@ -1,21 +1,22 @@
-//! `UR_LAYER_TRACING`: calls with their arguments, results and times, as text or for Perfetto.
+//! `UR_LAYER_TRACING`: traces calls with their arguments, results and times, as text or for
+//! Perfetto.
 //!
-//! Owns what a call leaves behind: lines or events, and the figures of each function. Its functions
-//! are macros over the list, values print themselves. It must never change a call: what goes wrong here is said
-//! once and costs the trace, not the program.
+//! Owns the output of a call, as lines or events, and the statistics of each function. Its
+//! functions are macros over the list of functions, and values print themselves. It must never
+//! change a call. An error of the trace is logged once and costs the trace only.
 //!
 //! ```text
 //! UR_TRACE_OUTPUT     stderr (also if unset), stdout, none, or a file's path: %p is the process id
-//! UR_TRACE_FORMAT     text: two lines a call, each written at once, so that a crash loses none
-//!                     json: one event a call, for Perfetto; a crash loses what is in the buffer
-//! UR_TRACE_FUNCTIONS  names with * and ?, comma-separated; those after `!` are left out
-//! UR_TRACE_ADAPTERS   the same of adapters, such as native_cpu
-//! UR_TRACE_MIN_TIME   10us, 1.5ms: shorter calls leave no line; text has one line a call then
-//! UR_TRACE_SUMMARY    a file for the figures of each function, as JSON; counts short calls too
+//! UR_TRACE_FORMAT     text: two lines per call, each written at once, so that a crash loses none
+//!                     json: one event per call, for Perfetto; a crash loses the buffered events
+//! UR_TRACE_FUNCTIONS  names with * and ?, comma-separated; those after `!` are excluded
+//! UR_TRACE_ADAPTERS   names of adapters such as native_cpu; same syntax
+//! UR_TRACE_MIN_TIME   10us, 1.5ms: shorter calls are not shown; text then has one line per call
+//! UR_TRACE_SUMMARY    a file for the statistics of each function, as JSON; includes short calls
 //! ```
 //!
-//! Arguments are shown before the call, outputs after it, and only if it succeeded: what a call that
-//! failed has left there is nobody's promise. A forked child leaves no trace.
+//! Arguments are shown before the call, outputs after a successful one. The outputs of a failed
+//! call are undefined. A forked child writes no trace.
 
 mod adapter;
 mod events;
@@ -40,16 +41,16 @@ use ur::object::env::Env;
 
 use span::{Span, first, written};
 
-/// What is in force between `wrap` and `teardown`.
+/// The tracer between `wrap` and `teardown`.
 static TRACER: RwLock<Option<Arc<Tracer>>> = RwLock::new(None);
 
-/// Functions that leave a trace; none outside of the layer's life.
-static WANTED: [AtomicBool; NAMES.len()] = [const { AtomicBool::new(false) }; NAMES.len()];
+/// Whether each function is traced; no function is while the layer is off.
+static TRACED: [AtomicBool; NAMES.len()] = [const { AtomicBool::new(false) }; NAMES.len()];
 
-/// The process in which the layer first began.
+/// The process in which the layer was first enabled.
 static ORIGIN: OnceLock<Origin> = OnceLock::new();
 
-/// Complains of what is wrong with the variables that this layer reads.
+/// Reports invalid values of the layer's variables.
 pub fn check(env: &Env<'_>) {
     Settings::read(env);
 }
@@ -82,8 +83,8 @@ impl Layer for Tracing {
     ) -> Result<(), ur_result_t> {
         let settings = Settings::read(&Env::process());
         ORIGIN.get_or_init(Origin::here);
-        for (function, wanted) in NAMES.iter().zip(&WANTED) {
-            wanted.store(settings.functions.admits(function), Ordering::Relaxed);
+        for (function, traced) in NAMES.iter().zip(&TRACED) {
+            traced.store(settings.functions.matches(function), Ordering::Relaxed);
         }
         let tracer = Tracer {
             writer: Writer::open(&settings),
@@ -91,7 +92,7 @@ impl Layer for Tracing {
             code_location: context.code_location,
             settings,
         };
-        // The file says from the beginning that the process is traced.
+        // An empty summary shows from the start that the process is traced.
         tracer.finish_summary();
         finish_at_exit();
         replace(Some(Arc::new(tracer)));
@@ -100,8 +101,8 @@ impl Layer for Tracing {
     }
 
     fn teardown(&mut self) {
-        for wanted in &WANTED {
-            wanted.store(false, Ordering::Relaxed);
+        for traced in &TRACED {
+            traced.store(false, Ordering::Relaxed);
         }
         if let Some(tracer) = replace(None) {
             tracer.finish();
@@ -121,11 +122,11 @@ fn tracer() -> Option<Arc<Tracer>> {
         .clone()
 }
 
-/// A program that never tears the loader down ends its trace all the same.
+/// Ends the trace of a program that does not tear the loader down.
 fn finish_at_exit() {
     static REGISTERED: Once = Once::new();
-    // SAFETY: the handler touches nothing of a library that may be gone: the C library runs it when
-    // this one is unloaded, or when the process ends.
+    // SAFETY: the C library runs the handler before this library is unloaded, or when the process
+    // ends.
     REGISTERED.call_once(|| unsafe {
         libc::atexit(at_exit);
     });
@@ -135,9 +136,10 @@ extern "C" fn at_exit() {
     if ORIGIN.get().is_some_and(|origin| origin.is_forked()) {
         return;
     }
-    events::hold_nothing_back();
-    summary::hold_nothing_back();
-    // A thread that holds the lock for writing is inside `wrap` or `teardown`, which finishes.
+    events::disable_buffering();
+    summary::disable_buffering();
+    // A thread that holds the write lock is in `wrap` or `teardown`, which end the trace
+    // themselves.
     let tracer = TRACER.try_read().ok().and_then(|slot| slot.clone());
     if let Some(tracer) = tracer {
         tracer.finish();
@@ -172,17 +174,17 @@ impl Tracer {
     }
 }
 
-/// Whether calls of a function leave a trace.
+/// Whether calls of a function are traced in this process.
 #[inline]
-pub fn wanted(function: usize) -> bool {
-    WANTED
+pub fn is_traced(function: usize) -> bool {
+    TRACED
         .get(function)
-        .is_some_and(|wanted| wanted.load(Ordering::Relaxed))
+        .is_some_and(|traced| traced.load(Ordering::Relaxed))
         && !ORIGIN.get().is_some_and(|origin| origin.is_forked())
 }
 
-/// The handle that leads to the call's adapter.
-macro_rules! leads {
+/// The handle that the call is dispatched by; null if there is none.
+macro_rules! leading_handle {
     () => {
         std::ptr::null()
     };
@@ -194,39 +196,43 @@ macro_rules! leads {
     };
 }
 
-/// Limits an output's room to what the call has filled.
+/// Shadows an output's capacity with the size that the call has written.
 macro_rules! filled {
     ($result:ident $params:ident [$need:ident info $property:ident -]) => {};
     ($result:ident $params:ident [$need:ident info $property:ident $size:ident]) => {
-        // SAFETY: the parameter struct leads to the arguments; an output is written after success.
+        // SAFETY: `$params` points to the arguments; the adapter has written the output after a
+        // success.
         let $size = unsafe { written($result, $size, *$params.ppPropSizeRet) };
     };
     ($result:ident $params:ident [$need:ident outputs $kind:ident $count:ident $own:ident -]) => {};
     ($result:ident $params:ident [$need:ident outputs $kind:ident $count:ident $own:ident $total:ident]) => {
-        // SAFETY: an output is written after success.
+        // SAFETY: the adapter has written the output after a success.
         let $count = unsafe { written($result, $count, $total) };
     };
     ($result:ident $params:ident $form:tt) => {};
 }
 
-/// The body of a function of this layer.
+/// The body of a function of this layer: the call inside of a span.
 macro_rules! traced {
     ($number:literal $name:ident $params:ident [$($leader:tt)*] $below:ident (
         $( $arg:ident : $ty:ty = $field:ident $form:tt ),*
     )) => {{
-        if !wanted($number) {
-            // SAFETY: the caller's arguments.
+        if !is_traced($number) {
+            // SAFETY: the caller's arguments are forwarded unchanged, under the specification's
+            // contract.
             return unsafe { $below($( $arg ),*) };
         }
         let params = $params { $( $field: argument(&$arg) ),* };
-        // SAFETY: the parameter struct leads to the arguments; the caller promises the handle.
-        let span = unsafe { Span::begin($number, leads!($($leader)*), &params) };
-        // SAFETY: the caller's arguments.
+        // SAFETY: `params` points to the arguments, which meet the specification's contract.
+        let span = unsafe { Span::begin($number, leading_handle!($($leader)*), &params) };
+        // SAFETY: the caller's arguments are forwarded unchanged, under the specification's
+        // contract.
         let result = unsafe { $below($( $arg ),*) };
-        // A shadowed argument stays where it is: `params` still points to the caller's.
+        // Shadowing does not change the argument: `params` still points to the caller's value.
         $( filled!(result params $form); )*
         let outputs = $params { $( $field: argument(&$arg) ),* };
-        // SAFETY: both structs lead to arguments; rooms in `outputs` are what was filled.
+        // SAFETY: both structs point to arguments; sizes in `outputs` are those that the call has
+        // written.
         unsafe { span.end(result, &params, &outputs) };
         result
     }};
@@ -238,12 +244,12 @@ const fn wants(_: usize) -> bool {
     true
 }
 
-/// Results by their names, unknown ones by their numbers.
+/// A result's name, or its number if it is unknown.
 fn result_name(result: ur_result_t) -> String {
     format!("{result:?}")
 }
 
-/// The kernel's number of this thread, which debuggers show too.
+/// The kernel's id of this thread, as debuggers show it.
 fn thread() -> i32 {
     thread_local! {
         static ID: i32 = own_thread();
@@ -252,6 +258,6 @@ fn thread() -> i32 {
 }
 
 fn own_thread() -> i32 {
-    // SAFETY: the call takes nothing and cannot fail.
+    // SAFETY: `gettid` has no arguments and cannot fail.
     unsafe { libc::gettid() }
 }

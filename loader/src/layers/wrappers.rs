@@ -1,13 +1,14 @@
-//! The frame that all layers share: what stands around each function of the tables.
+//! Code that all layers share: the wrapper around each function of the tables.
 //!
-//! Owns [`wrappers`], which makes a layer's functions, and [`rows`], a table by function for what
-//! follows neither from its arguments' types nor from their roles. Must never know what a layer does.
+//! Owns [`wrappers`], which defines a layer's functions, and [`rows`], a table of checks by
+//! function. The checks are those that neither an argument's type nor its role implies. Must never
+//! know what a layer does.
 
 use std::ffi::c_void;
 
 use ur::object::Result;
 
-/// The address of an argument, as parameter structs take it.
+/// A pointer to an argument, as parameter structs hold it.
 #[inline]
 pub fn argument<T>(argument: &T) -> *mut T {
     std::ptr::from_ref(argument).cast_mut()
@@ -29,15 +30,16 @@ macro_rules! functions {
 }
 ur::for_each_function! { functions }
 
-/// Number of functions.
+/// The number of functions.
 pub const COUNT: usize = NAMES.len();
 
-/// A check of a call's arguments, given its parameter struct.
+/// A check of a call's arguments, which takes a pointer to the function's parameter struct.
 pub type Check = unsafe fn(*const c_void) -> Result<()>;
 
-/// A table of checks, one a function or none: `urX params_struct |p| { ... }`, `?` included.
+/// A table of checks by function: `urX params_struct |p| { ... }`. The block may use `?`.
 ///
-/// A check may follow pointers as the specification lets a callee, after the null checks.
+/// Checks run after the null checks. They may dereference the pointers that the specification has a
+/// caller provide.
 macro_rules! rows {
     ($(#[$meta:meta])* $table:ident: $(
         $name:ident $params:ident |$p:ident| $body:block
@@ -50,8 +52,8 @@ macro_rules! rows {
                 rows[$crate::layers::wrappers::number::$name] = Some({
                     #[inline(always)]
                     unsafe fn check(params: *const std::ffi::c_void) -> ur::object::Result<()> {
-                        // SAFETY: the caller passes the function's parameter struct, and promises
-                        // what the specification asks of a caller.
+                        // SAFETY: the wrapper passes the function's parameter struct, whose
+                        // arguments meet the specification's contract.
                         unsafe {
                             let $p = &*params.cast::<$params>();
                             $body
@@ -67,11 +69,11 @@ macro_rules! rows {
 }
 pub(crate) use rows;
 
-/// Declares a layer's `BELOW`, the table that it wraps, its functions, and `wrap`, which puts those
-/// of them for which `wants(number)` holds into a table. Calls of others pass the layer by.
+/// Declares a layer's `BELOW` table, its functions, and `wrap`, which installs the functions for
+/// which `wants(number)` holds. Calls of other functions skip the layer.
 ///
-/// `$body!` is a function's body, given `number name params_struct [leader] below (arg: type =
-/// field form, ...)`: `below` is the wrapped function; the result is the call's.
+/// `$body!` expands to a function's body. It takes `number name params_struct [leader] below (arg:
+/// type = field form, ...)`, where `below` is the wrapped function. Its value is the call's result.
 macro_rules! wrappers {
     ($body:ident $( $table:ident $struct:ident { $(
         $number:literal $name:ident $slot:ident $pfn:ident $params:ident $leader:tt (
@@ -99,7 +101,7 @@ macro_rules! wrappers {
             )* )*
         }
 
-        /// Puts the layer over `table`.
+        /// Installs the layer's functions in `table`, which becomes the table below.
         pub fn wrap(table: &mut ur_dditable_t) {
             BELOW.set(table);
             $( $(

@@ -1,22 +1,22 @@
-//! The selector's grammar. Every error carries the byte at which reading stopped making sense.
+//! The selector's parser. Every error has the byte offset at which the text stops being valid.
 
 use std::fmt;
 
 use super::{Backend, Duplicates, Index, Item, Kind, Root, Selector, Term};
 
-/// Why a selector could not be read, and where.
+/// A syntax error in a selector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
     text: String,
-    /// Offset in bytes; the text's length when something is missing at its end.
+    /// Offset in bytes; the text's length if something is missing at its end.
     pub at: usize,
     pub reason: String,
 }
 
 impl fmt::Display for ParseError {
-    /// The reason, the text, and a caret beneath the character meant.
+    /// Writes the reason, the text, and a caret below the faulty character.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Both quote what was given: neither may break the three lines.
+        // Control characters of the input would break the layout of three lines.
         let shown = |text: &str| -> String {
             let plain = |c: char| if c.is_control() { '?' } else { c };
             text.chars().map(plain).collect()
@@ -35,7 +35,7 @@ impl fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
-/// An offset and a reason; the text joins them at the top.
+/// An offset and a reason. [`selector`] adds the text.
 struct Fault {
     at: usize,
     reason: String,
@@ -43,7 +43,7 @@ struct Fault {
 
 type Parsed<T> = Result<T, Fault>;
 
-/// A part of the text that knows where it stands.
+/// A part of the text and its offset in bytes.
 #[derive(Clone, Copy)]
 struct Span<'a> {
     text: &'a str,
@@ -94,7 +94,7 @@ fn term(part: Span<'_>) -> Parsed<Term> {
         if part.text.is_empty() {
             return Err(part.fault("expected `backend:devices`"));
         }
-        // A misspelt backend is the likelier mistake than a forgotten colon.
+        // Report an unknown backend first: it is likelier than a missing colon.
         backend(part)?;
         return Err(part
             .skip(part.text.len())
@@ -153,7 +153,7 @@ fn item(part: Span<'_>) -> Parsed<Item> {
     let subsub = next("a sub-sub-device")?;
     match components.next() {
         None => Ok(Item { root, sub, subsub }),
-        // The dot itself is what does not belong here.
+        // The fault is at the dot before the extra component.
         Some(extra) => Err(Fault {
             at: extra.at - 1,
             reason: "a device has at most three components".to_owned(),
@@ -227,7 +227,7 @@ impl<'a> Span<'a> {
         })
     }
 
-    /// The rest after `bytes`, which end at a character that was found in the text.
+    /// The text after the first `bytes`, which must end at a character boundary.
     fn skip(self, bytes: usize) -> Span<'a> {
         Span {
             text: self.text.get(bytes..).unwrap_or(""),

@@ -1,4 +1,4 @@
-//! Tables of selectors: what they keep, what they select, where they are wrong.
+//! Tables of selectors: the adapters and devices that they select, and their errors.
 
 use proptest::prelude::*;
 
@@ -8,8 +8,7 @@ fn parse(text: &str) -> Selector {
     Selector::parse(text, Duplicates::Reject).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Two CPUs' worth of numbering: 0 and 1 are GPUs of two tiles with two parts each, 2 is a CPU with
-/// two domains, 3 is an FPGA.
+/// 0 and 1 are GPUs of two tiles with two parts each, 2 is a CPU with two domains, 3 is an FPGA.
 const TREE: &[(&[u32], Kind)] = &[
     (&[0], Kind::Gpu),
     (&[0, 0], Kind::Gpu),
@@ -68,7 +67,7 @@ fn selection_by_table() {
         ("*:cpu", "2"),
         ("*:cpu;opencl:0", "0 2"),
         ("opencl:9", ""),
-        // Sub-devices, at exactly the depth asked for.
+        // Sub-devices are selected at the depth of the item.
         ("opencl:*.*", "0.0 0.1 1.0 1.1 2.0 2.1"),
         ("opencl:0.*", "0.0 0.1"),
         ("opencl:0.1", "0.1"),
@@ -76,13 +75,13 @@ fn selection_by_table() {
         ("opencl:cpu.*", "2.0 2.1"),
         ("opencl:*.*.*", "0.0.0 0.0.1 0.1.0 0.1.1 1.1.0 1.1.1"),
         ("opencl:0.*.*", "0.0.0 0.0.1 0.1.0 0.1.1"),
-        // The middle component counts.
+        // The middle component is compared.
         ("opencl:0.1.0", "0.1.0"),
         ("opencl:1.1.1", "1.1.1"),
         ("opencl:1.0.1", ""),
         ("opencl:gpu.1.*", "0.1.0 0.1.1 1.1.0 1.1.1"),
         ("opencl:0,0.1,1.1.0", "0 0.1 1.1.0"),
-        // Discards win, whatever the order.
+        // Discarding items take precedence in any order.
         ("!opencl:cpu", "0 1 3"),
         ("!opencl:0", "1 2 3"),
         ("!opencl:*", ""),
@@ -93,13 +92,13 @@ fn selection_by_table() {
         ("opencl:gpu;!opencl:0", "1"),
         ("*:*;!opencl:gpu,fpga", "2"),
         ("opencl:*;!*:cpu", "0 1 3"),
-        // A discarded device takes its parts along, not its whole.
+        // A discarded device discards its parts, not its parent.
         ("opencl:*.*;!opencl:0", "1.0 1.1 2.0 2.1"),
         ("opencl:*.*;!opencl:0.1", "0.0 1.0 1.1 2.0 2.1"),
         ("opencl:*.*.*;!opencl:0.1", "0.0.0 0.0.1 1.1.0 1.1.1"),
         ("opencl:gpu;!opencl:*.*", "0 1"),
         ("opencl:*.*;!opencl:cpu", "0.0 0.1 1.0 1.1"),
-        // An accepting term for another backend ends the implicit one.
+        // An accepting term for another backend replaces the implicit one.
         ("cuda:*;!opencl:0", ""),
     ];
     for (text, expected) in table {
@@ -140,7 +139,7 @@ fn descent_follows_accepting_items_only() {
 }
 
 #[test]
-fn root_numbers_are_noticed() {
+fn root_numbers_are_detected() {
     let numbered = |text: &str| {
         parse(text)
             .for_backend(Some(Backend::OpenCl))
@@ -156,7 +155,7 @@ fn root_numbers_are_noticed() {
 }
 
 #[test]
-fn prefilter_by_table() {
+fn adapter_filter_by_table() {
     let all = [Kind::Cpu, Kind::Gpu, Kind::Fpga, Kind::Other];
     let gpu = [Kind::Gpu];
     let cpu = [Kind::Cpu];
@@ -180,7 +179,7 @@ fn prefilter_by_table() {
         ("!*:gpu", Backend::Cuda, &gpu, false),
         ("*:*;!cuda:*", Backend::Cuda, &gpu, false),
         ("cuda:*;!opencl:cpu", Backend::OpenCl, &all, false),
-        // A discard that may leave something is no reason to leave out the adapter.
+        // An adapter is kept if a discarding item may leave devices.
         ("!cuda:0", Backend::Cuda, &gpu, true),
         ("!cuda:*.*", Backend::Cuda, &gpu, true),
     ];
@@ -245,10 +244,10 @@ fn the_message_carries_a_caret() {
     let lines: Vec<String> = error.to_string().lines().map(str::to_owned).collect();
     assert_eq!(lines[1], "  opencl:*;größe:0");
     assert_eq!(lines[2], "           ^");
-    // Columns are characters, and a control character takes one.
+    // Columns are characters; a control character takes one.
     let error = Selector::parse("opencl:0,\t,ä", Duplicates::Reject).expect_err("bad");
     assert_eq!(error.to_string().lines().nth(1), Some("  opencl:0,?,ä"));
-    // What the reason quotes breaks no line either. (Found by the fuzz target.)
+    // Quoted input in the reason has no line breaks. (Found by the fuzz target.)
     let error = Selector::parse("\0\nup", Duplicates::Reject).expect_err("bad");
     assert_eq!(error.to_string().lines().count(), 3, "{error}");
 }
@@ -265,7 +264,7 @@ fn merging_takes_both_terms() {
     );
 }
 
-/// Strings near the grammar, and any strings at all.
+/// Strings close to the grammar, and arbitrary strings.
 fn text() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "*",
@@ -308,7 +307,7 @@ proptest! {
                         let selection = selector.for_backend(Some(backend));
                         let kept = selector.keeps_adapter(backend, &[Kind::Cpu, Kind::Gpu]);
                         for kind in [Kind::Cpu, Kind::Gpu] {
-                            // What the filter leaves out, nothing may select afterwards.
+                            // Devices of a dropped adapter must not be selected.
                             prop_assert!(kept || !selection.selects(&path, kind));
                             prop_assert!(kept || !selection.descends(&path, kind));
                         }

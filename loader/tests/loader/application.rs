@@ -1,4 +1,4 @@
-//! An application of `strict.c`: the tables that the loader gives out, and one object of most kinds.
+//! An application over `strict.c`: the loader's tables, and one object of most kinds.
 
 use std::ffi::{CStr, CString, c_int};
 use std::path::Path;
@@ -10,7 +10,7 @@ use ur::dl::{Binding, Library, function};
 
 use crate::common::{build_library, child, directory, loader, loader_path, null as null_mut};
 
-/// Runs a scenario over `strict.c` with these layers. Gives its standard error.
+/// Runs a scenario over `strict.c` with these layers, and returns its standard error.
 pub fn strict(scenario: &str, layers: &str, more: &[(&str, &str)]) -> String {
     static ADAPTER: OnceLock<String> = OnceLock::new();
     let adapter =
@@ -26,7 +26,7 @@ pub fn strict(scenario: &str, layers: &str, more: &[(&str, &str)]) -> String {
 
 macro_rules! tables {
     ($($field:ident: $symbol:literal),* $(,)?) => {
-        /// Every function as the loader gives it out: through the layers.
+        /// All functions as the loader exports them, through its layers.
         pub fn tables() -> ur_dditable_t {
             let library = Library::open(loader_path(), Binding::Usual).expect("the loader was built");
             let mut all = ur_dditable_t::default();
@@ -50,20 +50,20 @@ tables! {
 fn get<T>(library: &Library, name: &str, to: &mut T) {
     type Get<T> = unsafe extern "C" fn(ur_api_version_t, *mut T) -> ur_result_t;
     let symbol = CString::new(format!("urGet{name}ProcAddrTable")).expect("no NUL");
-    // SAFETY: `tables` pairs each symbol with the part of its name.
+    // SAFETY: `tables` pairs each symbol with the part that it fills.
     let get = unsafe { function::<Get<T>>(library.address(&symbol)) }.expect("exported");
-    // SAFETY: the part is writable.
+    // SAFETY: `to` is writable.
     let result = unsafe { get(UR_API_VERSION_CURRENT, to) };
     assert_eq!(result, UR_RESULT_SUCCESS, "{name}");
 }
 
-/// A slot of a table, which the loader never leaves empty.
+/// Calls a function of a table. The loader leaves no slot empty.
 macro_rules! call {
     ($table:expr, $part:ident . $slot:ident ( $($argument:expr),* $(,)? )) => {{
         let function = $table.$part.$slot.expect(stringify!($slot));
         #[allow(unused_unsafe)]
-        // SAFETY: the scenario gives pointers that are null or right for their parameter; what is
-        // wrong with handles is the layer's to find.
+        // SAFETY: the scenario passes pointers that are null or valid. Layers refuse invalid
+        // handles.
         unsafe { function($($argument),*) }
     }};
 }
@@ -79,7 +79,7 @@ pub struct Application {
 }
 
 impl Application {
-    /// After `urLoaderInit`.
+    /// An application after `urLoaderInit`.
     pub fn new() -> Application {
         let all = tables();
         let mut app = Application {
@@ -111,7 +111,7 @@ impl Application {
         app
     }
 
-    /// A loader with the environment's layers.
+    /// Initialises the loader with the environment's layers.
     pub fn init() -> Application {
         assert_eq!(loader().init(), UR_RESULT_SUCCESS);
         Application::new()
@@ -193,7 +193,7 @@ impl Application {
         pointer
     }
 
-    /// Gives back what `new` took, and tears down.
+    /// Releases the objects of `new`, and tears the loader down.
     pub fn end(self) {
         let done = [
             call!(self.all, Queue.pfnRelease(self.queue)),
@@ -206,7 +206,7 @@ impl Application {
     }
 }
 
-/// A switch or a figure of `strict.c` itself.
+/// Control functions of `strict.c`.
 pub struct Strict(Library);
 
 impl Strict {
@@ -216,29 +216,29 @@ impl Strict {
     }
 
     fn call<F: Copy>(&self, name: &CStr) -> F {
-        // SAFETY: the callers below name the types of `strict.c`.
+        // SAFETY: callers pass the type that the function has in `strict.c`.
         unsafe { function::<F>(self.0.address(name)) }.expect("strict.c exports it")
     }
 
     pub fn live(&self) -> c_int {
-        // SAFETY: the function takes nothing.
+        // SAFETY: the function has no arguments.
         unsafe { self.call::<unsafe extern "C" fn() -> c_int>(c"strict_live")() }
     }
 
-    /// Whether events say that they are complete.
+    /// Sets whether events report completion.
     pub fn complete(&self, yes: bool) {
-        // SAFETY: the function takes a number.
+        // SAFETY: the function takes an integer.
         unsafe { self.call::<unsafe extern "C" fn(c_int)>(c"strict_complete")(yes.into()) }
     }
 
     pub fn forget_blocks(&self) {
-        // SAFETY: the function takes nothing.
+        // SAFETY: the function has no arguments.
         unsafe { self.call::<unsafe extern "C" fn()>(c"strict_forget_blocks")() }
     }
 
-    /// The next release, callback or host task is refused.
+    /// Has the next release, callback or host task refused.
     pub fn fail_release(&self) {
-        // SAFETY: the function takes a number.
+        // SAFETY: the function takes an integer.
         unsafe { self.call::<unsafe extern "C" fn(c_int)>(c"strict_fail_release")(1) }
     }
 }

@@ -1,4 +1,4 @@
-//! Building adapters, running scenarios, and the loader's functions by name.
+//! Builds adapters, runs scenarios, and looks up the loader's functions.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ pub fn null<T>() -> *mut T {
     std::ptr::null_mut()
 }
 
-/// The loader that this build made; `LOADER` names a copy of it.
+/// The loader of this build, or the copy that `LOADER` names.
 pub fn loader_path() -> PathBuf {
     if let Some(path) = std::env::var_os("LOADER") {
         return path.into();
@@ -78,7 +78,7 @@ impl Loader {
     }
 
     pub fn tear_down(&self) -> ur_result_t {
-        // SAFETY: nothing of the loader is in use on other threads.
+        // SAFETY: no other thread uses the loader.
         unsafe { (self.urLoaderTearDown)() }
     }
 
@@ -91,20 +91,20 @@ impl Loader {
         } else {
             list.as_mut_ptr()
         };
-        // SAFETY: there is room for as many handles as are asked for.
+        // SAFETY: the list has room for `capacity` handles.
         let result = unsafe { (self.urAdapterGet)(capacity, start, &mut total) };
         list.retain(|handle| !handle.is_null());
         (result, list, total)
     }
 }
 
-/// Fills one part of a table by the function that an application asks for it.
+/// Fills one part of a table with the loader's function for it.
 fn fill<T>(library: &Library, name: &str, part: &mut T) {
     let name = CString::new(format!("urGet{name}ProcAddrTable")).expect("a name");
     type Get<T> = unsafe extern "C" fn(ur_api_version_t, *mut T) -> ur_result_t;
-    // SAFETY: the callers below name the part whose type it is.
+    // SAFETY: callers pass the part that the named function fills.
     let get = unsafe { function::<Get<T>>(library.address(&name)) }.expect("exported");
-    // SAFETY: the output is writable.
+    // SAFETY: `part` is writable.
     let result = unsafe { get(UR_API_VERSION_CURRENT, part) };
     assert_eq!(result, UR_RESULT_SUCCESS, "{name:?}");
 }
@@ -115,7 +115,7 @@ macro_rules! fill_all {
     };
 }
 
-/// All functions that the loader hands out now: what an application calls.
+/// All functions that the loader currently returns.
 pub fn table() -> ur_dditable_t {
     let library = Library::open(loader_path(), Binding::Usual).expect("the loader was built");
     let mut table = ur_dditable_t::default();
@@ -127,19 +127,19 @@ pub fn table() -> ur_dditable_t {
     table
 }
 
-/// A directory for one test's files, which its next run replaces.
+/// An empty directory for one test's files.
 pub fn directory(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&path).expect("directory");
     path
 }
 
-/// Compiles `adapter.c` with these definitions as `path`.
+/// Compiles `adapter.c` with these definitions to `path`.
 pub fn build_adapter(path: &Path, definitions: &[&str]) -> String {
     build_library("adapter.c", path, definitions)
 }
 
-/// Compiles a C file of this folder as a library at `path`.
+/// Compiles a C file of this folder to a library at `path`.
 pub fn build_library(source: &str, path: &Path, definitions: &[&str]) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
@@ -167,8 +167,8 @@ pub fn build_library(source: &str, path: &Path, definitions: &[&str]) -> String 
     path.display().to_string()
 }
 
-/// Runs the ignored test `scenario` in a process of its own and gives its standard error. Variables
-/// that would change the loader's behaviour are the test's alone.
+/// Runs the ignored test `scenario` in its own process and returns its standard error. Variables
+/// that change the loader's behaviour are removed, unless the test sets them.
 pub fn child(scenario: &str, variables: &[(&str, &str)]) -> String {
     let output = child_output(scenario, variables);
     let out = String::from_utf8_lossy(&output.stdout);
@@ -182,7 +182,7 @@ pub fn child(scenario: &str, variables: &[(&str, &str)]) -> String {
     err
 }
 
-/// As [`child`], for a scenario that need not succeed.
+/// Runs the ignored test `scenario` in its own process, which may fail.
 pub fn child_output(scenario: &str, variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(std::env::current_exe().expect("own path"));
     command.args([
@@ -198,7 +198,7 @@ pub fn child_output(scenario: &str, variables: &[(&str, &str)]) -> Output {
             command.env_remove(name);
         }
     }
-    // Cargo puts the build folder on it, where real adapters lie.
+    // Cargo adds the build folder, which contains real adapters.
     command.env_remove("LD_LIBRARY_PATH");
     command
         .envs(variables.iter().copied())
@@ -206,28 +206,28 @@ pub fn child_output(scenario: &str, variables: &[(&str, &str)]) -> Output {
         .expect("child runs")
 }
 
-/// What an adapter of `adapter.c` tells about itself, beside the interface.
+/// Control functions of `adapter.c`.
 pub struct Fake(Library);
 
 impl Fake {
-    /// An adapter that the loader has loaded already.
+    /// Opens an adapter that the loader has loaded.
     pub fn open(path: &str) -> Fake {
         Fake(Library::open(path, Binding::Usual).expect("built by the test"))
     }
 
     fn call<F: Copy>(&self, name: &CStr) -> F {
-        // SAFETY: the callers below name the types of `adapter.c`.
+        // SAFETY: callers pass the type that the function has in `adapter.c`.
         unsafe { function::<F>(self.0.address(name)) }.expect("adapter.c exports it")
     }
 
     pub fn live_devices(&self) -> c_int {
-        // SAFETY: the function takes nothing.
+        // SAFETY: the function has no arguments.
         unsafe { self.call::<unsafe extern "C" fn() -> c_int>(c"fake_live_devices")() }
     }
 
     pub fn last_launch(&self) -> String {
         let call = self.call::<unsafe extern "C" fn() -> *const c_char>(c"fake_last_launch");
-        // SAFETY: the function gives a C string that stays until the next launch.
+        // SAFETY: the function returns a C string that is valid until the next launch.
         unsafe { CStr::from_ptr(call()) }
             .to_string_lossy()
             .into_owned()
@@ -235,20 +235,20 @@ impl Fake {
 
     pub fn tag(&self, adapter: ur_adapter_handle_t) -> c_int {
         let call = self.call::<unsafe extern "C" fn(*mut c_void) -> c_int>(c"fake_tag");
-        // SAFETY: the handle is one of this library's.
+        // SAFETY: `adapter.c` compares the handle with its own adapters.
         unsafe { call(adapter.cast()) }
     }
 
     pub fn platform(&self, at: c_int) -> ur_platform_handle_t {
         let call = self.call::<unsafe extern "C" fn(c_int) -> *mut c_void>(c"fake_platform");
-        // SAFETY: there are three platforms.
+        // SAFETY: `adapter.c` has three platforms.
         unsafe { call(at) }.cast()
     }
 
-    /// Anything with a table in front.
+    /// A queue: any object that starts with a table.
     pub fn queue(&self) -> ur_queue_handle_t {
         let call = self.call::<unsafe extern "C" fn() -> *mut c_void>(c"fake_queue");
-        // SAFETY: the function takes nothing.
+        // SAFETY: the function has no arguments.
         unsafe { call() }.cast()
     }
 }

@@ -1,4 +1,4 @@
-//! The functions that 2026.2 dropped, over an adapter that has only the present ones.
+//! The functions that 2026.2 dropped, over an adapter that has only current functions.
 
 use std::ffi::CStr;
 
@@ -36,14 +36,14 @@ impl Fixture {
     fn kernel(&self, name: &CStr) -> ur_kernel_handle_t {
         let mut kernel = std::ptr::null_mut();
         let program = self.fake.queue().cast();
-        // SAFETY: adapter.c takes any object with a table as a program.
+        // SAFETY: adapter.c accepts any object with a table as a program.
         let result = unsafe { (self.loader.urKernelCreate)(program, name.as_ptr(), &mut kernel) };
         assert_eq!(result, UR_RESULT_SUCCESS);
         kernel
     }
 
     fn value(&self, kernel: ur_kernel_handle_t, index: u32, bytes: &[u8]) {
-        // SAFETY: the value is as long as is said.
+        // SAFETY: the size is that of `bytes`.
         let result = unsafe {
             (self.loader.urKernelSetArgValue)(
                 kernel,
@@ -58,7 +58,7 @@ impl Fixture {
 
     fn launch(&self, kernel: ur_kernel_handle_t) -> String {
         let size = 7;
-        // SAFETY: adapter.c takes any object with a table as a queue.
+        // SAFETY: adapter.c accepts any object with a table as a queue.
         let result = unsafe {
             (self.loader.urEnqueueKernelLaunch)(
                 self.fake.queue(),
@@ -79,7 +79,7 @@ impl Fixture {
 
     fn append(&self, kernel: ur_kernel_handle_t) -> (String, u32) {
         let (size, mut point) = (7, 0);
-        // SAFETY: adapter.c takes any object with a table as a command buffer.
+        // SAFETY: adapter.c accepts any object with a table as a command buffer.
         let result = unsafe {
             (self.loader.urCommandBufferAppendKernelLaunchExp)(
                 self.fake.queue().cast(),
@@ -149,7 +149,7 @@ fn scenario_launch() {
         ..ur_kernel_arg_mem_obj_properties_t::default()
     };
     let address = std::ptr::without_provenance_mut::<u8>;
-    // SAFETY: the kernel is live; adapter.c looks behind none of the handles.
+    // SAFETY: the kernel is live; adapter.c dereferences no other handle.
     let results = unsafe {
         [
             (loader.urKernelSetArgPointer)(kernel, 0, std::ptr::null(), address(0xab00).cast()),
@@ -200,13 +200,13 @@ fn scenario_lifetime() {
         assert_eq!(fixture.launch(kernel), "launch k0 1: v0=01");
         assert_eq!(release(kernel), UR_RESULT_SUCCESS);
     }
-    // adapter.c's objects are never freed, so that the dead kernel can be looked at.
+    // adapter.c never frees objects, so that the dead kernel can be launched.
     assert_eq!(fixture.launch(kernel), "launch k0 0 null:");
     assert_eq!(fixture.launch(other), "launch k1 1: v0=02");
-    // A new kernel at an address that was never released begins without arguments.
+    // A new kernel has no arguments, even if the kernel before it was never released.
     assert_eq!(fixture.kernel(c"k1"), other);
     assert_eq!(fixture.launch(other), "launch k1 0 null:");
-    // So does one in the loader's next life.
+    // Arguments end with the loader's teardown.
     fixture.value(other, 0, &[3]);
     assert_eq!(fixture.loader.tear_down(), UR_RESULT_SUCCESS);
     assert_eq!(fixture.loader.init(), UR_RESULT_SUCCESS);

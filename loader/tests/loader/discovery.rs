@@ -1,4 +1,4 @@
-//! Which adapters are found, in which order, and which are refused.
+//! Discovery of adapters: which are found, in which order, and which are refused.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -7,7 +7,7 @@ use ur::abi::*;
 
 use crate::common::{Fake, build_adapter, child, directory, loader, loader_path, null};
 
-/// A copy of the loader in a folder of its own, so that it finds no adapter beside it.
+/// A copy of the loader in its own folder, which contains no adapter.
 fn isolated_loader() -> &'static str {
     static COPY: OnceLock<String> = OnceLock::new();
     COPY.get_or_init(|| {
@@ -17,7 +17,7 @@ fn isolated_loader() -> &'static str {
     })
 }
 
-/// Runs [`scenario_list`]: the tags of the adapters found must be `expected`.
+/// Runs [`scenario_list`] and compares the tags of the adapters found.
 fn expect(expected: &str, adapters: &[String], variables: &[(&str, &str)]) -> String {
     let joined = adapters.join(",");
     let mut all = vec![
@@ -42,7 +42,7 @@ fn scenario_list() {
         .map(Fake::open)
         .collect();
     let tag = |&adapter: &ur_adapter_handle_t| {
-        // Each library knows its own adapters, and has -1 for those of others.
+        // A library returns -1 for adapters of other libraries.
         let tags = fakes.iter().map(|fake| fake.tag(adapter));
         tags.filter(|tag| *tag >= 0)
             .map(|tag| tag.to_string())
@@ -130,7 +130,7 @@ fn scenario_mute() {
     let get = |capacity: u32| {
         let mut list = [sentinel; 4];
         let mut total = 77;
-        // SAFETY: there is room for as many handles as are asked for.
+        // SAFETY: the list has room for `capacity` handles.
         let result = unsafe { (loader.urAdapterGet)(capacity, list.as_mut_ptr(), &mut total) };
         assert_eq!(result, UR_RESULT_SUCCESS);
         (list, total)
@@ -143,7 +143,7 @@ fn scenario_mute() {
     assert_eq!(get(1), ([null(), sentinel, sentinel, sentinel], 2));
 }
 
-/// Fills a directory with adapters by file name, each with its tag.
+/// Installs adapters in a directory: file names with the adapters' tags.
 fn install(name: &str, files: &[(&str, &str)]) -> (PathBuf, Vec<String>) {
     let directory = directory(name);
     let build = |&(file, definition): &(&str, &str)| {
@@ -176,8 +176,8 @@ fn the_search_path_is_searched_in_order() {
     adapters.extend(more);
     let path = format!("{},{},/no/such/place", first.display(), second.display());
     let place = ("UR_ADAPTERS_SEARCH_PATH", path.as_str());
-    // The order is that of names, not of places; the first cuda is refused, so that the next is
-    // taken; an installed name comes before a build tree's in one place, not across places.
+    // The order is that of names, not of directories. The first cuda adapter is refused, so that
+    // the next is used. An installed name precedes a build tree's name in the same directory only.
     expect("4 5 1", &adapters, &[place]);
     expect(
         "5",

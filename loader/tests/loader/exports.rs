@@ -1,4 +1,4 @@
-//! The hand-written exports carry the reference's symbol version.
+//! Symbol versions of the hand-written exports.
 
 use std::ffi::{CStr, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -27,11 +27,11 @@ const BY_HAND: [&CStr; 16] = [
 #[test]
 fn symbols_have_their_version() {
     let path = std::ffi::CString::new(loader_path().as_os_str().as_bytes()).expect("a path");
-    // SAFETY: the loader's initialisers do nothing.
+    // SAFETY: the loader has no initialisers.
     let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
     assert!(!library.is_null());
     let find = |name: &CStr, version: &CStr| -> *mut c_void {
-        // SAFETY: the library is open, both names are C strings.
+        // SAFETY: the library is open, and both names are C strings.
         unsafe { libc::dlvsym(library, name.as_ptr(), version.as_ptr()) }
     };
     for name in BY_HAND {

@@ -1,4 +1,4 @@
-//! Layers over a foreign adapter that aborts when a bad handle reaches it.
+//! Layers over `strict.c`, which aborts when it gets an invalid handle.
 
 mod arguments;
 mod bounds;

@@ -1,4 +1,4 @@
-//! Initialisation and teardown, and calls outside of them.
+//! Initialisation, teardown, and calls outside of an initialisation.
 
 use ur::abi::*;
 
@@ -7,7 +7,7 @@ use crate::common::{build_adapter, child, directory, loader, null};
 const NONE: &[(&str, &str)] = &[("UR_ADAPTERS_FORCE_LOAD", "/no/such/adapter.so")];
 
 #[test]
-fn calls_outside_of_a_life_are_uninitialized() {
+fn calls_without_initialisation_are_refused() {
     child("life::scenario_outside", NONE);
 }
 
@@ -34,13 +34,13 @@ fn scenario_outside() {
     };
     expect_outside();
     for bad in [0x20, 0xffff_ffff] {
-        // SAFETY: no configuration is given.
+        // SAFETY: a null configuration is allowed.
         let result =
             unsafe { (loader.urLoaderInit)(ur_device_init_flags_t(bad), std::ptr::null_mut()) };
         assert_eq!(result, UR_RESULT_ERROR_INVALID_ENUMERATION);
     }
     expect_outside();
-    // SAFETY: no configuration is given.
+    // SAFETY: a null configuration is allowed.
     let result =
         unsafe { (loader.urLoaderInit)(ur_device_init_flags_t(0x1f), std::ptr::null_mut()) };
     assert_eq!(result, UR_RESULT_SUCCESS);
@@ -147,7 +147,7 @@ fn scenario_bad_handles() {
 }
 
 #[test]
-fn lives_of_many_threads_overlap() {
+fn threads_initialise_concurrently() {
     let directory = directory("life-threads");
     let first = build_adapter(&directory.join("a.so"), &["TAG=10"]);
     let second = build_adapter(&directory.join("b.so"), &["TAG=20"]);
@@ -177,13 +177,13 @@ fn scenario_threads() {
     assert_eq!(loader().tear_down(), UR_RESULT_ERROR_UNINITIALIZED);
 }
 
-/// What the loader has, as its complaints say.
+/// The layers that this loader has, as its messages list them.
 const ACCEPTED: &str = "accepted, separated by commas: UR_LAYER_ASYNC_ALLOC_VALIDATION, \
     UR_LAYER_FULL_VALIDATION, UR_LAYER_BOUNDS_CHECKING, UR_LAYER_LEAK_CHECKING, \
     UR_LAYER_LIFETIME_VALIDATION, UR_LAYER_PARAMETER_VALIDATION, UR_LAYER_TRACING";
 
 #[test]
-fn a_wrong_list_of_layers_is_said_once_at_the_default_level() {
+fn an_invalid_list_of_layers_is_reported_once() {
     let none = "it enables none";
     for (layers, fault, consequence) in [
         ("UR_LAYER_TRACNG", "unknown: `UR_LAYER_TRACNG`", none),
@@ -220,7 +220,7 @@ fn a_wrong_list_of_layers_is_said_once_at_the_default_level() {
 }
 
 #[test]
-fn a_flag_or_a_time_that_is_none_is_said_once_at_the_default_level() {
+fn an_invalid_flag_or_time_is_reported_once() {
     for (name, value, accepted, instead) in [
         (
             "UR_ADAPTERS_DEEP_BIND",
@@ -259,7 +259,7 @@ fn a_flag_or_a_time_that_is_none_is_said_once_at_the_default_level() {
 }
 
 #[test]
-fn a_log_setting_that_is_none_is_said_once_with_what_is_accepted() {
+fn an_invalid_log_setting_is_reported_once() {
     for (value, accepted) in [
         (
             "level:DEBUG",
@@ -296,7 +296,7 @@ fn scenario_layers() {
             enable(config, c"UR_LAYER_FULL_VALIDATION".as_ptr()),
             UR_RESULT_SUCCESS
         );
-        // A layer of the reference's that this loader does not have.
+        // A layer of the reference that this loader lacks.
         assert_eq!(
             enable(config, c"UR_LAYER_ASAN".as_ptr()),
             UR_RESULT_ERROR_LAYER_NOT_PRESENT
@@ -309,7 +309,7 @@ fn scenario_layers() {
     }
     assert_eq!(loader.adapters(0).0, UR_RESULT_SUCCESS);
     assert_eq!(loader.tear_down(), UR_RESULT_SUCCESS);
-    // In a second life nothing is said again.
+    // A second initialisation does not repeat the message.
     assert_eq!(loader.init(), UR_RESULT_SUCCESS);
     assert_eq!(loader.tear_down(), UR_RESULT_SUCCESS);
 }

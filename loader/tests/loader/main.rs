@@ -1,7 +1,7 @@
-//! The loader as applications meet it: `libur_loader.so`, opened by path, with small C adapters.
+//! The loader as an application uses it: `libur_loader.so`, opened by path, over small C adapters.
 //!
-//! The environment is read when the loader is initialised, so that each scenario runs in a process
-//! of its own: a test that is otherwise ignored, run by [`common::child`].
+//! The environment is read at initialisation, so that each scenario runs in its own process: an
+//! ignored test that [`common::child`] runs.
 
 mod application;
 mod common;

@@ -1,4 +1,4 @@
-//! `urDeviceGetSelected` against `adapter.c`'s tree of devices.
+//! `urDeviceGetSelected` over `adapter.c`'s tree of devices.
 
 use ur::abi::*;
 
@@ -41,7 +41,7 @@ impl Fixture {
             list.as_mut_ptr()
         };
         let platform = self.fake.platform(platform);
-        // SAFETY: there is room for as many handles as are asked for.
+        // SAFETY: the list has room for `capacity` handles.
         let result = unsafe {
             (self.loader.urDeviceGetSelected)(platform, which, capacity, start, &mut total)
         };
@@ -53,10 +53,10 @@ impl Fixture {
         )
     }
 
-    /// A device's name; gives its reference back.
+    /// A device's name; releases the device.
     fn take(&self, device: ur_device_handle_t) -> String {
         let mut name = [0u8; 16];
-        // SAFETY: the device is live; the name has room for adapter.c's.
+        // SAFETY: the device is live; the buffer is longer than the names of `adapter.c`.
         unsafe {
             let value = name.as_mut_ptr().cast();
             let get = self.loader.urDeviceGetInfo;
@@ -69,9 +69,9 @@ impl Fixture {
             .to_owned()
     }
 
-    /// Sets the selector, asks for the number and for the devices, and checks the references.
+    /// Sets the selector, queries the number and the devices, and checks the references.
     fn select(&self, selector: &str, platform: i32, which: ur_device_type_t) -> String {
-        // SAFETY: the process has one thread that looks at the environment.
+        // SAFETY: no other thread reads the environment.
         unsafe { std::env::set_var("ONEAPI_DEVICE_SELECTOR", selector) };
         let (result, _, counted) = self.call(platform, which, 0);
         assert_eq!(result, UR_RESULT_SUCCESS, "{selector}");
@@ -105,8 +105,8 @@ fn devices_by_selector() {
 #[ignore = "runs in a child process"]
 fn scenario_by_selector() {
     let fixture = Fixture::start();
-    // Platform 2 is the one with a GPU of two tiles, a CPU and an FPGA. Platform 0 has one device,
-    // so that its numbers start at 1.
+    // Platform 2 has a GPU of two tiles, a CPU and an FPGA. Its numbers start at 1, after the
+    // device of platform 0.
     #[rustfmt::skip]
     let table = [
         ("", "g c f"),
@@ -140,14 +140,14 @@ fn scenario_by_selector() {
             "{selector}"
         );
     }
-    // The type thins out roots and leaves their numbers.
+    // The type filters root devices and does not change their numbers.
     assert_eq!(fixture.select("hip:2", 2, UR_DEVICE_TYPE_CPU), "c");
     assert_eq!(fixture.select("hip:1", 2, UR_DEVICE_TYPE_CPU), "");
     assert_eq!(fixture.select("hip:*", 2, UR_DEVICE_TYPE_FPGA), "f");
     assert_eq!(fixture.select("hip:*", 2, UR_DEVICE_TYPE_DEFAULT), "g");
     assert_eq!(fixture.select("hip:*", 2, UR_DEVICE_TYPE_MCA), "");
     assert_eq!(fixture.select("hip:*.*", 2, UR_DEVICE_TYPE_CPU), "");
-    // Numbers go on from platform to platform.
+    // Numbers continue from platform to platform.
     assert_eq!(fixture.select("hip:0", 0, UR_DEVICE_TYPE_ALL), "first");
     assert_eq!(fixture.select("hip:1", 0, UR_DEVICE_TYPE_ALL), "");
     assert_eq!(fixture.select("hip:*", 1, UR_DEVICE_TYPE_ALL), "");
@@ -195,7 +195,7 @@ fn scenario_bad() {
     let call = fixture.loader.urDeviceGetSelected;
     let mut device = null();
     let mut count = 77;
-    // SAFETY: handles are null or live, outputs null or with the room that is given.
+    // SAFETY: handles are null or live; outputs are null or have room for the given number.
     unsafe {
         #[rustfmt::skip]
         let results = [
@@ -203,7 +203,7 @@ fn scenario_bad() {
             (call(platform, UR_DEVICE_TYPE_ALL, 1, null(), &mut count), UR_RESULT_ERROR_INVALID_NULL_POINTER),
             (call(platform, UR_DEVICE_TYPE_ALL, 0, null(), null()), UR_RESULT_ERROR_INVALID_SIZE),
             (call(platform, UR_DEVICE_TYPE_ALL, 0, &mut device, null()), UR_RESULT_ERROR_INVALID_SIZE),
-            // What there is no room for comes before the kind of device.
+            // The size is checked before the type.
             (call(platform, ur_device_type_t(!0), 0, &mut device, null()), UR_RESULT_ERROR_INVALID_SIZE),
             (call(platform, UR_DEVICE_TYPE_VPU, 1, &mut device, &mut count), UR_RESULT_ERROR_INVALID_ENUMERATION),
             (call(platform, ur_device_type_t(0), 1, &mut device, &mut count), UR_RESULT_ERROR_INVALID_ENUMERATION),
@@ -213,7 +213,7 @@ fn scenario_bad() {
             assert_eq!(result, expected, "call {at}");
         }
         assert!(count == 77 && device.is_null(), "an error writes nothing");
-        // Room for none, or for fewer than there are: the count is that of all.
+        // With room for fewer devices, the count is that of all.
         std::env::set_var("ONEAPI_DEVICE_SELECTOR", "*:*");
         assert_eq!(
             call(platform, UR_DEVICE_TYPE_ALL, 0, &mut device, &mut count),

@@ -1,9 +1,8 @@
-//! Every function through the loader, with random arguments, on adapters of ours: what is refused
-//! leaves nothing behind, and what is not ends with a result.
+//! Calls every function through the loader with random arguments, on this project's adapters. A
+//! refused call must leave no object behind, and every call must return a result.
 //!
-//! Handles that were released are given to the layer that refuses them; without it they are a broken
-//! promise. So are lengths that memory does not have: the mock never follows them, and what has a
-//! device behind it gets others.
+//! Released handles are passed only with the layer that refuses them, since without it they break
+//! the contract. Only the mock gets invalid lengths, since it never dereferences pointers.
 
 #[allow(dead_code)]
 #[path = "../../../tests/arguments/mod.rs"]
@@ -23,10 +22,11 @@ use crate::application::{Application, call};
 use crate::common::{child, loader, null as null_mut};
 use arguments::CALLS;
 
-/// Says to a scenario that it has a device behind it.
+/// Variable that tells a scenario that its adapter has a device.
 const DEVICE: &str = "SWEEP_DEVICE";
 
-/// A scenario over one of our adapters, with these layers. Gives what the layers said.
+/// Runs a scenario over one of this project's adapters with these layers. Returns the layers'
+/// messages.
 fn sweep(scenario: &str, adapter: &str, layers: &str) -> String {
     let device = if adapter == "mock" { "0" } else { "1" };
     let adapter = support::libraries().join(format!("libur_adapter_{adapter}.so"));
@@ -70,7 +70,7 @@ fn anything_but_what_is_released_ends_without_a_layer() {
     }
 }
 
-/// Objects of the kinds that need no device code.
+/// Creates objects of the kinds that need no device code.
 fn objects(app: &Application) -> Vec<*mut c_void> {
     let mut made: Vec<*mut c_void> = vec![
         app.queue(UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE)
@@ -96,7 +96,7 @@ fn objects(app: &Application) -> Vec<*mut c_void> {
     made
 }
 
-/// Gives back what `objects` made; a waiting event keeps nothing.
+/// Releases the objects of `objects`.
 fn release(app: &Application, made: &[*mut c_void]) {
     let all = &app.all;
     let done = [
@@ -111,9 +111,10 @@ fn release(app: &Application, made: &[*mut c_void]) {
     assert_eq!(done, [UR_RESULT_SUCCESS; 7]);
 }
 
-/// Each function with many random lists of choices; the watchdog ends what hangs.
+/// Calls each function with many random lists of choices. A watchdog ends the process if a call
+/// hangs.
 fn each(mut check: impl FnMut(&str, arguments::Call, &[u32]) -> Result<(), TestCaseError>) {
-    // SAFETY: sets a timer of this process, whose default action ends it.
+    // SAFETY: `alarm` sets a timer of this process; its default action ends the process.
     unsafe { libc::alarm(300) };
     let config = ProptestConfig {
         cases: 64,
@@ -123,7 +124,7 @@ fn each(mut check: impl FnMut(&str, arguments::Call, &[u32]) -> Result<(), TestC
     for &(name, function) in CALLS {
         let choices = proptest::collection::vec(any::<u32>(), 1..24);
         let check = std::cell::RefCell::new(&mut check);
-        // A new one each, since it counts its cases over all runs.
+        // Each function has its own runner, since a runner counts its cases over all runs.
         TestRunner::new(config.clone())
             .run(&choices, |choices| {
                 check.borrow_mut()(name, function, &choices)
@@ -138,8 +139,8 @@ fn scenario_dead() {
     let app = Application::init();
     let dead = objects(&app);
     release(&app, &dead);
-    // One that the adapter could have made, but did not.
-    // SAFETY: the first word of a live handle is its table.
+    // A handle of the adapter's form that the adapter did not create.
+    // SAFETY: the first word of a live handle points to its table.
     let table = unsafe { *app.queue.cast::<*mut c_void>() };
     let own: &'static mut [*mut c_void; 64] = Box::leak(Box::new([table; 64]));
     let mut handles = dead;
@@ -147,7 +148,7 @@ fn scenario_dead() {
     let mut arguments = arguments::ArgumentSource::new(handles);
     let mut calls = 0;
     each(|name, function, choices| {
-        // It takes no handle, and counts.
+        // This function takes no handle.
         if name == "urAdapterGet" {
             return Ok(());
         }
@@ -155,7 +156,7 @@ fn scenario_dead() {
         let result = arguments.call(&app.all, function, choices);
         let result = result.ok_or_else(|| TestCaseError::fail("an empty slot"))?;
         prop_assert!(result.name().is_some(), "{result:?}");
-        // To write no file is the one thing that UNKNOWN says otherwise.
+        // This function returns UNKNOWN if it cannot write its file.
         let writes = name == "urGraphDumpContentsExp";
         prop_assert!(writes || result != UR_RESULT_ERROR_UNKNOWN, "panicked");
         prop_assert!(result != UR_RESULT_SUCCESS, "took a dead handle");
@@ -171,7 +172,7 @@ fn scenario_anything() {
     assert_eq!(loader().init(), UR_RESULT_SUCCESS);
     let set = |name: &str, text: &str| std::env::var(name).is_ok_and(|value| value == text);
     let (device, guarded) = (set(DEVICE, "1"), !set("UR_ENABLE_LAYERS", ""));
-    // Without a layer the mock hands out whatever amount it is asked for.
+    // Without a layer, the mock allocates any size.
     let mut arguments = match device || !guarded {
         true => arguments::ArgumentSource::with_memory(Vec::new()),
         false => arguments::ArgumentSource::new(Vec::new()),
@@ -184,7 +185,7 @@ fn scenario_anything() {
             return Ok(());
         }
         if last != name {
-            // Calls before may have released everything.
+            // Earlier calls may have released the objects.
             let app = Application::new();
             let mut handles = Vec::new();
             if guarded {
@@ -212,13 +213,13 @@ fn scenario_anything() {
         let result = arguments.call(&app.all, function, choices);
         let result = result.ok_or_else(|| TestCaseError::fail("an empty slot"))?;
         prop_assert!(result.name().is_some(), "{result:?}");
-        // To write no file is the one thing that UNKNOWN says otherwise.
+        // This function returns UNKNOWN if it cannot write its file.
         let writes = name == "urGraphDumpContentsExp";
         prop_assert!(writes || result != UR_RESULT_ERROR_UNKNOWN, "panicked");
         done += usize::from(result == UR_RESULT_SUCCESS);
         Ok(())
     });
-    // Some were right by chance, so that what is made and kept was tried too.
+    // Enough calls succeeded that created and retained objects were tested.
     assert!(done > 100, "only {done} calls succeeded");
     assert_eq!(loader().tear_down(), UR_RESULT_SUCCESS);
 }

@@ -1,4 +1,4 @@
-//! `UR_LAYER_TRACING` as a program meets it: what it writes, where, and when.
+//! `UR_LAYER_TRACING` as a program uses it: the output, its destination and its time.
 
 mod every;
 mod files;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use ur::abi::*;
 use ur::dl::{Binding, Library, function};
 
-/// The adapter of `willing.c`, and the handle that stands for all of its objects.
+/// The adapter of `willing.c`, and the handle that all of its objects share.
 struct Willing {
     library: Library,
 }
@@ -35,7 +35,7 @@ impl Willing {
 
     fn handle(&self) -> *mut c_void {
         type Give = unsafe extern "C" fn() -> *mut c_void;
-        // SAFETY: the types are those of `willing.c`.
+        // SAFETY: the type is that of the function in `willing.c`.
         unsafe { function::<Give>(self.library.address(c"willing_handle")).expect("exported")() }
     }
 
@@ -44,7 +44,7 @@ impl Willing {
     }
 }
 
-/// The layer and these settings, over one willing adapter.
+/// Variables that enable the layer over one willing adapter, with further settings.
 fn traced<'a>(adapter: &'a str, more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
     let mut variables = vec![
         ("UR_ADAPTERS_FORCE_LOAD", adapter),
@@ -54,7 +54,7 @@ fn traced<'a>(adapter: &'a str, more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'
     variables
 }
 
-/// A file of a test, which is not there yet.
+/// The path of a test's file, which does not exist yet.
 fn fresh(folder: &str, name: &str) -> PathBuf {
     let path = directory(folder).join(name);
     let _ = std::fs::remove_file(&path);
@@ -69,7 +69,7 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The calls that a trace of lines shows: `(arrow, function, the whole line)`.
+/// The calls in a text trace: `(arrow, function, the whole line)`.
 fn lines(trace: &str) -> Vec<(&str, &str, &str)> {
     let parse = |line| {
         let at = str::find(line, "--->").or_else(|| str::find(line, "<---"))?;
@@ -79,7 +79,7 @@ fn lines(trace: &str) -> Vec<(&str, &str, &str)> {
     trace.lines().filter_map(parse).collect()
 }
 
-/// A few calls with known outcomes: 10 retains, 3 of them refused, around a native command that
+/// Calls with known outcomes: 10 retains, of which 3 are refused, around a native command that
 /// takes 20 ms and calls back twice.
 #[test]
 #[ignore = "runs in a child process"]
@@ -109,7 +109,7 @@ fn work(queue: ur_queue_handle_t) {
     let native = table.EnqueueExp.pfnNativeCommandExp.expect("traced");
     let mut count = 0;
     let get = table.Adapter.pfnGet.expect("traced");
-    // SAFETY: handles are null or live, lists are empty, outputs null or writable.
+    // SAFETY: handles are null or live, lists are empty, outputs are null or writable.
     unsafe {
         for at in 0..10 {
             let queue = if at < 3 { null() } else { queue };
@@ -148,7 +148,7 @@ unsafe extern "C" fn within(queue: ur_queue_handle_t, _: *mut c_void) {
     }
 }
 
-/// Calls of `work`.
+/// The number of calls that `work` makes.
 const CALLS_A_THREAD: usize = 14;
 
 #[test]
@@ -199,7 +199,7 @@ fn filters_leave_out_functions_adapters_and_short_calls() {
     assert_eq!(count(&found, "urQueueFlush"), 4, "{trace}");
     assert_eq!(found.len(), 8, "{trace}");
 
-    // What goes to no single adapter stays.
+    // Calls without an adapter are not filtered.
     let (found, trace) = names(&[("UR_TRACE_ADAPTERS", "other")]);
     assert_eq!(count(&found, "urAdapterGet"), 4, "{trace}");
     assert_eq!(
@@ -224,7 +224,7 @@ fn filters_leave_out_functions_adapters_and_short_calls() {
 }
 
 #[test]
-fn faults_in_settings_are_said() {
+fn invalid_settings_are_reported() {
     let adapter = Willing::build("tracing-faults");
     let variables = [
         ("UR_TRACE_FORMAT", "xml"),
@@ -255,7 +255,7 @@ unsafe extern "C" fn locate(_: *mut c_void) -> ur_code_location_t {
 #[ignore = "runs in a child process"]
 fn scenario_located() {
     let mut config = null();
-    // SAFETY: outputs are writable, and the configuration is live until it is released.
+    // SAFETY: outputs are writable, and the configuration is live until its release.
     unsafe {
         let create = loader().urLoaderConfigCreate;
         assert_eq!(create(&mut config), UR_RESULT_SUCCESS);
@@ -270,7 +270,7 @@ fn scenario_located() {
 }
 
 #[test]
-fn places_in_the_source_are_shown() {
+fn source_locations_are_shown() {
     let adapter = Willing::build("tracing-located");
     let trace = child("tracing::scenario_located", &traced(&adapter, &[]));
     let enter = trace
@@ -286,7 +286,7 @@ fn scenario_fork() {
     assert_eq!(loader().init(), UR_RESULT_SUCCESS);
     let willing = Willing::open();
     let retain = table().Queue.pfnRetain.expect("traced");
-    // SAFETY: the child makes a few calls and ends; the handles are live.
+    // SAFETY: the handles are live; the child makes a few calls and exits.
     unsafe {
         retain(willing.queue());
         let child = libc::fork();
@@ -323,7 +323,7 @@ fn scenario_off() {
     let address = |table: &ur_dditable_t| table.Queue.pfnRetain.map(|call| call as usize);
     let life = |layer: Option<&std::ffi::CStr>| {
         let mut config = null();
-        // SAFETY: outputs are writable and the configuration live.
+        // SAFETY: outputs are writable and the configuration is live.
         unsafe {
             assert_eq!(
                 (loader().urLoaderConfigCreate)(&mut config),
@@ -347,7 +347,7 @@ fn scenario_off() {
 }
 
 #[test]
-fn off_it_is_not_there() {
+fn without_the_layer_nothing_is_traced() {
     let adapter = Willing::build("tracing-off");
     child(
         "tracing::scenario_off",

@@ -1,4 +1,5 @@
-//! The syntax by table, and the whole path in child processes, since a sink is set up once.
+//! Tables of settings, and child processes for whole scenarios, since a library opens its sink
+//! once.
 
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -55,7 +56,7 @@ fn settings_by_table() {
 }
 
 #[test]
-fn lines_name_the_library_and_the_place() {
+fn lines_have_the_library_and_the_source_location() {
     let mut sink = Sink::from_text("level_zero", "level:info", LevelFilter::Off).expect("valid");
     let line = |sink: &Sink, level| {
         let place = Some(("queue.rs", 7));
@@ -74,7 +75,7 @@ fn lines_name_the_library_and_the_place() {
 }
 
 #[test]
-fn paths_take_the_process_and_the_name() {
+fn paths_have_the_process_and_the_name() {
     let id = std::process::id();
     assert_eq!(
         expand_path("/tmp/%n-%p.log", "cuda"),
@@ -84,7 +85,7 @@ fn paths_take_the_process_and_the_name() {
     assert_eq!(expand_path("%q%", "x"), "%q%");
 }
 
-/// Runs the ignored test `scenario` of this file in a process of its own.
+/// Runs the ignored test `scenario` of this file in its own process.
 fn child(scenario: &str, variable: &str) -> (String, String) {
     let output = Command::new(std::env::current_exe().expect("own path"))
         .args(["--exact", "--ignored", "--nocapture", "--test-threads=1"])
@@ -159,7 +160,7 @@ fn callbacks_have_their_own_level() {
 }
 
 #[test]
-fn what_a_user_has_to_know_is_written_once_at_any_level() {
+fn once_writes_at_any_level() {
     const LINE: &str = "<SCENARIO>[ERROR]: has to be known\n";
     for variable in ["", "level:quiet", "level:error"] {
         let (_, err) = child("scenario_once", variable);
@@ -170,7 +171,7 @@ fn what_a_user_has_to_know_is_written_once_at_any_level() {
         (out.matches(LINE).count(), err.matches(LINE).count()),
         (1, 0)
     );
-    // A callback that wants errors is where a user reads by default.
+    // A callback that receives errors replaces the default output.
     let (_, err) = child("scenario_once_callback", "");
     assert!(!err.contains("has to be known"), "{err}");
     let (_, err) = child("scenario_once_callback", "level:error");
@@ -234,7 +235,7 @@ fn scenario_callback() {
 #[ignore = "runs in a child process"]
 fn scenario_once() {
     init("scenario");
-    // A callback that asks for nothing takes nothing away.
+    // A callback that receives no errors does not replace it.
     set_callback(Some(Arc::new(|_, _| {})));
     once("has to be known");
     once("has to be known");

@@ -1,26 +1,26 @@
-//! Where this program's installation keeps its loader and adapters.
+//! The loader and the adapters of this program's installation.
 
 use std::path::{Path, PathBuf};
 
 const LOADER: &str = "libur_loader.so.0";
 
-/// A folder below that of the libraries with nothing but the loader, for LD_LIBRARY_PATH: a system's
-/// library folder there would come before every program's own.
+/// A folder below the libraries' folder that has the loader only, for LD_LIBRARY_PATH. The
+/// libraries' folder itself, if it is the system's, would precede every program's own libraries.
 const ALONE: &str = "unified-runtime";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installation {
-    /// The folder that brings our loader and nothing else that could shadow a library.
+    /// The folder for LD_LIBRARY_PATH, which has the loader and shadows no other library.
     pub loader: PathBuf,
-    /// Names and libraries, by name.
+    /// Names and paths of the adapters, sorted by name.
     pub adapters: Vec<(String, PathBuf)>,
 }
 
 impl Installation {
-    /// The one that this program belongs to.
+    /// Finds the installation that this program belongs to.
     pub fn find() -> Result<Self, String> {
-        let places = ur::dl::folders_near_program();
-        let found = places.iter().find(|place| place.join(LOADER).exists());
+        let folders = ur::dl::folders_near_program();
+        let found = folders.iter().find(|folder| folder.join(LOADER).exists());
         match found {
             Some(lib) => Self::read(lib),
             None => Err(format!("no {LOADER} beside this program or in ../lib")),
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn adapters_are_what_lies_beside_the_loader() {
+    fn adapters_are_found_beside_the_loader() {
         let folder = tempfile::tempdir().unwrap();
         let lib = folder.path().join("lib/x86_64-linux-gnu");
         std::fs::create_dir_all(lib.join(ALONE)).unwrap();

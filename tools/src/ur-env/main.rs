@@ -1,7 +1,8 @@
-//! `ur-env`: the environment in which a SYCL program runs on this installation's adapters.
+//! `ur-env`: sets the environment in which a SYCL program runs on this installation's adapters.
 //!
-//! Owns what has to be set for which `libsycl`, and where that is looked for. It opens no loader and
-//! knows no adapter: what lies beside the loader is what there is.
+//! Owns the variables that each `libsycl` needs, and the search for `libsycl`. It opens no loader
+//! and knows no adapter by name but the mock and native_cpu; the adapters are the files beside the
+//! loader.
 
 mod installation;
 mod plan;
@@ -19,35 +20,35 @@ use installation::Installation;
 use plan::{Plan, Variable};
 use runtime::Runtime;
 
-/// Prints the variables that put this installation's adapters under an installed libsycl, for
-/// `eval "$(ur-env)"`, or runs a command with them.
+/// Prints the variables that run an installed libsycl on this installation's adapters, for `eval
+/// "$(ur-env)"`, or runs a command with them.
 ///
-/// Loaders are told of the adapters by path. For a libsycl that links libur_loader.so.0, as 2026.1's,
-/// rather than having a loader of its own inside, as 2026.2's, this installation's loader comes first
-/// on LD_LIBRARY_PATH.
+/// Loaders get the adapters by path. A libsycl that links libur_loader.so.0, such as 2026.1, also
+/// gets this installation's loader, first on LD_LIBRARY_PATH. A libsycl with its own loader inside,
+/// such as 2026.2, keeps it.
 ///
-/// A program's default device stays what it was, with libsycl 2026.2 and no GPU the CPU through OpenCL:
-/// of devices that it scores alike, libsycl takes that of the first adapter, and native_cpu comes last.
-/// It is the default where there is no other device, with --adapter native_cpu, or where
-/// ONEAPI_DEVICE_SELECTOR selects it, as native_cpu:cpu does.
+/// A program's default device does not change: with libsycl 2026.2 and no GPU it is the CPU through
+/// OpenCL. Of devices with equal scores libsycl takes the first adapter's, and native_cpu comes
+/// last. It is the default if there is no other device, with --adapter native_cpu, or if
+/// ONEAPI_DEVICE_SELECTOR selects it, for example by native_cpu:cpu.
 ///
-/// Exits with 1 if a named adapter or libsycl is not there, with 127 or 126 if there
-/// is no such command or it cannot be run.
+/// Exits with 1 if a named adapter or libsycl does not exist, with 127 if the command does not
+/// exist, and with 126 if it cannot be run.
 #[derive(Parser)]
 #[command(name = "ur-env", version)]
 struct Cli {
-    /// Adapters to use, in this order, such as native_cpu; by default all that are installed but the
-    /// mock, native_cpu last
+    /// Adapters to use, in this order, such as native_cpu; by default all installed ones but the
+    /// mock, with native_cpu last
     #[arg(long, short, value_name = "NAMES", value_delimiter = ',')]
     adapter: Vec<String>,
-    /// The libsycl to run on; by default the first in LD_LIBRARY_PATH or the lib folder of the virtual
-    /// environment, conda environment or compiler that is active
+    /// The libsycl to run on; by default the first in LD_LIBRARY_PATH or in the lib folder of the
+    /// active virtual environment, conda environment or compiler
     #[arg(long, value_name = "PATH")]
     libsycl: Option<PathBuf>,
-    /// A folder in which libsycl is looked for before all others
+    /// A folder to search for libsycl before all others
     #[arg(long, value_name = "FOLDER", hide = true)]
     search: Vec<PathBuf>,
-    /// Command to run, with its arguments
+    /// The command to run, with its arguments
     #[arg(trailing_var_arg = true)]
     command: Vec<OsString>,
 }
@@ -77,7 +78,7 @@ impl Cli {
         };
         if runtime.is_none() {
             console::errln!(
-                "ur-env: found no libsycl; these variables serve all, --libsycl PATH names one"
+                "ur-env: found no libsycl; the variables suit every version, --libsycl PATH names one"
             );
         }
         let plan = Plan {
@@ -101,7 +102,7 @@ fn print(variables: &[Variable]) {
         let mut line = format!("export {name}='").into_bytes();
         for byte in value.as_bytes() {
             match byte {
-                // A quote ends the quoting, stands for itself, and begins it again.
+                // A quote is written as `'\''`: end of quoting, the quote, start of quoting.
                 b'\'' => line.extend(b"'\\''"),
                 byte => line.push(*byte),
             }
@@ -111,7 +112,7 @@ fn print(variables: &[Variable]) {
     }
 }
 
-/// Becomes the command; returns only if that fails.
+/// Replaces this process by the command. Returns an exit code only on failure.
 fn exec(program: &OsString, arguments: &[OsString], variables: &[Variable]) -> ExitCode {
     let mut command = Command::new(program);
     command.args(arguments);

@@ -1,4 +1,4 @@
-//! What has to be set. Pure, but for looking at what lies beside `libsycl`.
+//! Computes the variables. Pure, but for a look at the files beside `libsycl`.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -8,36 +8,38 @@ use super::runtime::Runtime;
 
 pub type Variable = (&'static str, OsString);
 
-/// Answers without a device, so it is used only when it is asked for.
+/// Needs no device, so that it is used only by name.
 const MOCK: &str = "mock";
 
-/// Comes last unless a place is asked for. libsycl scores the CPU as high by one adapter as by
-/// another, and of what scores alike takes the first: a program's default device stays what it is
-/// without this installation, the CPU through OpenCL if there is no GPU.
+/// Comes last, unless adapters are named. libsycl gives the CPU the same score through every
+/// adapter, and takes the first of equal scores. A program's default device thus stays what it is
+/// without this installation: the CPU through OpenCL if there is no GPU.
 const NATIVE_CPU: &str = "native_cpu";
 
 pub struct Plan<'a> {
     pub installation: &'a Installation,
-    /// Nothing if it is not known.
+    /// None if no libsycl was found.
     pub runtime: Option<&'a Runtime>,
-    /// In this order; none named means all.
+    /// The adapters to use, in this order; all if none is named.
     pub adapters: &'a [String],
 }
 
 impl Plan<'_> {
-    /// `var` is the environment so far.
+    /// The variables to set. `var` reads the current environment.
+    ///
+    /// An error names an adapter that does not exist.
     pub fn variables(
         &self,
         var: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Vec<Variable>, String> {
         let linked = self.runtime.is_none_or(|runtime| runtime.links_loader);
-        // Our loader would find what lies beside it, but also what lies beside libsycl.
+        // Without this variable the loader would also find the adapters beside libsycl.
         let mut variables = vec![("UR_ADAPTERS_FORCE_LOAD", list(&self.chosen()?))];
         let mut folders = Vec::new();
         if linked {
             folders.push(self.installation.loader.clone());
         }
-        // What our OpenCL adapter opens, libsycl's own adapter finds beside itself.
+        // This project's OpenCL adapter opens the OpenCL library that lies beside libsycl.
         if let Some(runtime) = self.runtime
             && runtime.beside("libOpenCL.so.1").is_some()
         {
@@ -74,7 +76,7 @@ impl Plan<'_> {
     }
 }
 
-/// Paths as loaders take them: separated by commas, in quotes where they hold what separates.
+/// Paths as loaders read them: separated by commas, in quotes where they contain a separator.
 fn list(paths: &[&Path]) -> OsString {
     let mut text = OsString::new();
     for (at, path) in paths.iter().enumerate() {
@@ -88,7 +90,7 @@ fn list(paths: &[&Path]) -> OsString {
     text
 }
 
-/// Folders before those of a path, each once.
+/// A search path with `folders` before the folders of `path`, without duplicates.
 fn before(folders: &[PathBuf], path: &OsStr) -> Result<OsString, String> {
     let previous = std::env::split_paths(path);
     let previous =

@@ -1,4 +1,4 @@
-//! An installed `libsycl`: where it lies, and whether it takes its loader from a library.
+//! An installed `libsycl`: its folder, and whether it links a loader library.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,15 @@ use object::read::elf::{Dyn as _, ElfFile64, FileHeader as _};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Runtime {
     pub folder: PathBuf,
-    /// It links `libur_loader.so.0`, rather than having a loader inside.
+    /// Whether it links `libur_loader.so.0` instead of having its own loader inside.
     pub links_loader: bool,
 }
 
-/// Variables that name the root of what is active.
+/// Variables that name the root of an active environment.
 const ROOTS: [&str; 3] = ["VIRTUAL_ENV", "CONDA_PREFIX", "CMPLR_ROOT"];
 
 impl Runtime {
+    /// Reads a libsycl at a path. An error if it is no ELF library.
     pub fn read(path: &Path) -> Result<Self, String> {
         let fault = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let path = std::path::absolute(path).map_err(|error| fault(&error))?;
@@ -30,7 +31,7 @@ impl Runtime {
         })
     }
 
-    /// The first that can be read, where a program would find one.
+    /// The first readable libsycl: in `first`, in LD_LIBRARY_PATH, or in an active environment.
     pub fn search(first: &[PathBuf], var: impl Fn(&str) -> Option<OsString>) -> Option<Self> {
         let mut folders = first.to_vec();
         if let Some(path) = var("LD_LIBRARY_PATH") {
@@ -43,13 +44,13 @@ impl Runtime {
         libraries.filter_map(|path| Self::read(&path).ok()).next()
     }
 
-    /// A library beside it.
+    /// The path of a file in libsycl's folder, if it exists.
     pub fn beside(&self, name: &str) -> Option<PathBuf> {
         Some(self.folder.join(name)).filter(|path| path.exists())
     }
 }
 
-/// The newest `libsycl.so.N` of a folder.
+/// The `libsycl.so.N` with the highest number in a folder.
 fn library(folder: &Path) -> Option<PathBuf> {
     let entries = std::fs::read_dir(folder).ok()?.flatten();
     let numbered = entries.filter_map(|entry| {
@@ -60,7 +61,7 @@ fn library(folder: &Path) -> Option<PathBuf> {
     numbered.max().map(|(_, path)| path)
 }
 
-/// Whether a library is linked to one whose name begins so.
+/// Whether a library links one whose name starts with `prefix`.
 fn needs(data: &[u8], prefix: &[u8]) -> object::Result<bool> {
     let file = ElfFile64::<Endianness>::parse(data)?;
     let endian = file.endian();
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_library_is_linked_to() {
+    fn linked_libraries_are_found() {
         let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         assert_eq!(needs(&own, b"libc.so."), Ok(true));
         assert_eq!(needs(&own, b"libur_loader.so."), Ok(false));
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn places_in_order() {
+    fn folders_are_searched_in_order() {
         let folder = tempfile::tempdir().unwrap();
         let own = std::env::current_exe().unwrap();
         for name in ["a", "b/lib"] {

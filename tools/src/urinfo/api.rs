@@ -1,6 +1,8 @@
-//! The loader's functions that list and query, safe to call: handles come from the loader itself.
+//! Safe wrappers of the loader's functions that list and query objects. All handles come from the
+//! loader.
 //!
-//! Owns every unsafe call of this program. A driver's answer is never trusted with its size.
+//! Owns every unsafe call of this program. Sizes that a driver returns are limited before they are
+//! used.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -40,12 +42,12 @@ type Devices = unsafe extern "C" fn(
     *mut u32,
 ) -> ur_result_t;
 
-/// No property is longer; what claims to be is a driver's mistake.
+/// Maximum size of a property. A driver that returns a larger one is faulty.
 const MAX_PROPERTY_BYTES: usize = 1 << 24;
-/// No machine has more adapters, platforms or devices.
+/// Maximum number of adapters, platforms or devices.
 const MAX_HANDLES: u32 = 1 << 16;
 
-/// What was asked for, or the error that came instead.
+/// The result of a query.
 pub type Answer<T> = Result<T, ur_result_t>;
 
 /// An initialised loader; torn down on drop.
@@ -59,15 +61,16 @@ impl Loader {
         let library = Library::open(path, Binding::Usual).map_err(|error| error.to_string())?;
         let functions =
             Functions::from_library(library).map_err(|error: LoadError| error.to_string())?;
-        // SAFETY: no configuration is given.
+        // SAFETY: a null configuration is allowed.
         match unsafe { (functions.urLoaderInit)(ur_device_init_flags_t(0), null_mut()) } {
             UR_RESULT_SUCCESS => Ok(Loader { functions }),
             error => Err(format!("urLoaderInit: {error:?}")),
         }
     }
 
+    /// The loader's adapters.
     pub fn adapters(&self) -> Answer<Vec<Adapter<'_>>> {
-        // SAFETY: there is room for as many handles as the list says.
+        // SAFETY: `list` passes an array of `room` handles and a writable count.
         let handles = list(|room, first, count| unsafe {
             (self.functions.urAdapterGet)(room, first, count)
         })?;
@@ -78,17 +81,17 @@ impl Loader {
         Ok(handles.into_iter().map(wrap).collect())
     }
 
-    /// A property of a loader configuration; the loader's layers are one.
+    /// A property of a loader configuration, such as the loader's layers.
     pub fn info(&self, property: u32) -> Answer<Vec<u8>> {
         let mut config = null_mut();
-        // SAFETY: the output is writable.
+        // SAFETY: the output is a local variable.
         check(unsafe { (self.functions.urLoaderConfigCreate)(&mut config) })?;
         let property = ur_loader_config_info_t(property);
-        // SAFETY: the configuration is live and `bytes` gives as much room as it says.
+        // SAFETY: the configuration is live, and `bytes` passes a buffer of `size` bytes.
         let answer = bytes(|size, value, needed| unsafe {
             (self.functions.urLoaderConfigGetInfo)(config, property, size, value, needed)
         });
-        // SAFETY: the configuration is live, and not used again.
+        // SAFETY: the configuration is live and not used after.
         unsafe { (self.functions.urLoaderConfigRelease)(config) };
         answer
     }
@@ -96,7 +99,7 @@ impl Loader {
 
 impl Drop for Loader {
     fn drop(&mut self) {
-        // SAFETY: this program has one thread, and what was lent by the loader borrows it.
+        // SAFETY: this program has one thread, and all wrappers of handles borrow the loader.
         unsafe { (self.functions.urLoaderTearDown)() };
     }
 }
@@ -108,16 +111,18 @@ pub struct Adapter<'a> {
 }
 
 impl Adapter<'_> {
+    /// A property's bytes.
     pub fn info(&self, property: u32) -> Answer<Vec<u8>> {
         let property = ur_adapter_info_t(property);
-        // SAFETY: the adapter is live and `bytes` gives as much room as it says.
+        // SAFETY: the adapter is live, and `bytes` passes a buffer of `size` bytes.
         bytes(|size, value, needed| unsafe {
             (self.loader.functions.urAdapterGetInfo)(self.handle, property, size, value, needed)
         })
     }
 
+    /// The adapter's platforms.
     pub fn platforms(&self) -> Answer<Vec<Platform<'_>>> {
-        // SAFETY: the adapter is live, and there is room for as many handles as the list says.
+        // SAFETY: the adapter is live, and `list` passes an array of `room` handles.
         let handles = list(|room, first, count| unsafe {
             (self.loader.functions.urPlatformGet)(self.handle, room, first, count)
         })?;
@@ -131,51 +136,53 @@ impl Adapter<'_> {
 
 impl Drop for Adapter<'_> {
     fn drop(&mut self) {
-        // SAFETY: the adapter is live, and what came from it borrowed it.
+        // SAFETY: the adapter is live, and its platforms borrow it.
         unsafe { (self.loader.functions.urAdapterRelease)(self.handle) };
     }
 }
 
-/// A platform; it lives as long as its adapter.
+/// A platform, which lives as long as its adapter.
 pub struct Platform<'a> {
     handle: ur_platform_handle_t,
     loader: &'a Loader,
 }
 
 impl<'a> Platform<'a> {
+    /// A property's bytes.
     pub fn info(&self, property: u32) -> Answer<Vec<u8>> {
         let property = ur_platform_info_t(property);
-        // SAFETY: the platform is live and `bytes` gives as much room as it says.
+        // SAFETY: the platform is live, and `bytes` passes a buffer of `size` bytes.
         bytes(|size, value, needed| unsafe {
             (self.loader.functions.urPlatformGetInfo)(self.handle, property, size, value, needed)
         })
     }
 
+    /// The version of the interface that the platform implements.
     pub fn api_version(&self) -> Answer<ur_api_version_t> {
         let mut version = ur_api_version_t::default();
-        // SAFETY: the platform is live and the output writable.
+        // SAFETY: the platform is live, and the output is a local variable.
         check(unsafe {
             (self.loader.functions.urPlatformGetApiVersion)(self.handle, &mut version)
         })?;
         Ok(version)
     }
 
-    /// All root devices, in the order that numbers them.
+    /// All root devices, in the order of their numbers.
     pub fn devices(&self) -> Answer<Vec<Device<'a>>> {
         self.listed(self.loader.functions.urDeviceGet)
     }
 
-    /// The devices that ONEAPI_DEVICE_SELECTOR leaves.
+    /// The devices that ONEAPI_DEVICE_SELECTOR selects.
     pub fn selected(&self) -> Answer<Vec<Device<'a>>> {
         self.listed(self.loader.functions.urDeviceGetSelected)
     }
 
     fn listed(&self, get: Devices) -> Answer<Vec<Device<'a>>> {
-        // SAFETY: the platform is live, and there is room for as many handles as the list says.
+        // SAFETY: the platform is live, and `list` passes an array of `room` handles.
         let handles = match list(|room, first, count| unsafe {
             get(self.handle, UR_DEVICE_TYPE_ALL, room, first, count)
         }) {
-            // Some adapters say so of a platform without devices.
+            // Some adapters return this for a platform without devices.
             Err(UR_RESULT_ERROR_DEVICE_NOT_FOUND) => Vec::new(),
             handles => handles?,
         };
@@ -194,14 +201,16 @@ pub struct Device<'a> {
 }
 
 impl Device<'_> {
+    /// A property's bytes.
     pub fn info(&self, property: u32) -> Answer<Vec<u8>> {
         let property = ur_device_info_t(property);
-        // SAFETY: the device is live and `bytes` gives as much room as it says.
+        // SAFETY: the device is live, and `bytes` passes a buffer of `size` bytes.
         bytes(|size, value, needed| unsafe {
             (self.loader.functions.urDeviceGetInfo)(self.handle, property, size, value, needed)
         })
     }
 
+    /// Whether both have one handle.
     pub fn is_same(&self, other: &Device) -> bool {
         self.handle == other.handle
     }
@@ -209,7 +218,7 @@ impl Device<'_> {
 
 impl Drop for Device<'_> {
     fn drop(&mut self) {
-        // SAFETY: the device is live and not used again.
+        // SAFETY: the device is live and not used after.
         unsafe { (self.loader.functions.urDeviceRelease)(self.handle) };
     }
 }
@@ -221,8 +230,8 @@ fn check(result: ur_result_t) -> Answer<()> {
     }
 }
 
-/// Asks for a count, then for as many handles. The two are never asked for together: Intel's loader
-/// answers that with an error.
+/// Queries a count, then that many handles. One call never queries both, since Intel's loader
+/// refuses that.
 fn list<H>(call: impl Fn(u32, *mut *mut H, *mut u32) -> ur_result_t) -> Answer<Vec<*mut H>> {
     let mut count = 0;
     check(call(0, null_mut(), &mut count))?;
@@ -236,14 +245,14 @@ fn list<H>(call: impl Fn(u32, *mut *mut H, *mut u32) -> ur_result_t) -> Answer<V
     Ok(handles)
 }
 
-/// Asks for a size, then for as many bytes.
+/// Queries a size, then that many bytes. `INVALID_SIZE` above [`MAX_PROPERTY_BYTES`].
 fn bytes(call: impl Fn(usize, *mut c_void, *mut usize) -> ur_result_t) -> Answer<Vec<u8>> {
     let mut size = 0;
     check(call(0, null_mut(), &mut size))?;
     if size > MAX_PROPERTY_BYTES {
         return Err(UR_RESULT_ERROR_INVALID_SIZE);
     }
-    // Words, so that a driver finds its value aligned.
+    // An array of words, so that the driver's value is aligned.
     let mut words = vec![0_u64; size.div_ceil(size_of::<u64>())];
     if size > 0 {
         check(call(size, words.as_mut_ptr().cast(), null_mut()))?;
@@ -252,9 +261,9 @@ fn bytes(call: impl Fn(usize, *mut c_void, *mut usize) -> ur_result_t) -> Answer
     Ok(bytes.take(size).collect())
 }
 
-/// Hides ONEAPI_DEVICE_SELECTOR from the loader, which reads it with the C library's `getenv`.
-pub fn forget_selector() {
-    // SAFETY: called before the loader is opened, while this process has one thread.
+/// Removes ONEAPI_DEVICE_SELECTOR from the environment, from which the loader reads it by `getenv`.
+pub fn unset_selector() {
+    // SAFETY: `main` calls this while the process has one thread, before it opens the loader.
     unsafe { std::env::remove_var(SELECTOR) };
 }
 

@@ -1,7 +1,7 @@
-//! What there is: adapters, their platforms, their devices, each with its properties, as plain data.
+//! The adapters, platforms and devices with their properties, as plain data.
 //!
-//! Owns the walk and the numbering of devices. A call that fails leaves its error where its answer
-//! would be, and the walk goes on.
+//! Owns the walk and the numbering of devices. The error of a failed call is stored in place of its
+//! result, and the walk continues.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,18 +17,18 @@ use crate::value::{self, Missing, Value};
 #[derive(Debug, Default, Serialize)]
 pub struct Properties {
     pub info: BTreeMap<&'static str, Value>,
-    /// Those that have no value, with the reason.
+    /// Properties without a value, with the reason.
     pub missing: BTreeMap<&'static str, Missing>,
     /// All names, in the order of the specification.
     #[serde(skip)]
     pub order: Vec<&'static str>,
 }
 
-/// A loader and what it leads to.
+/// A loader with its adapters.
 #[derive(Debug, Serialize)]
 pub struct Inventory {
     pub loader: String,
-    /// ONEAPI_DEVICE_SELECTOR as it stood.
+    /// The value of ONEAPI_DEVICE_SELECTOR.
     pub selector: Option<String>,
     #[serde(flatten)]
     pub properties: Properties,
@@ -51,12 +51,12 @@ pub struct Adapter {
 
 #[derive(Debug, Serialize)]
 pub struct Platform {
-    /// The version of the interface that its adapter implements.
+    /// The version of the interface that the adapter implements.
     pub api_version: Option<String>,
     #[serde(flatten)]
     pub properties: Properties,
     pub devices: Vec<Device>,
-    /// Devices that the selector hides.
+    /// The number of devices that the selector hides.
     pub hidden: usize,
     /// Why its devices could not be listed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,19 +65,19 @@ pub struct Platform {
 
 #[derive(Debug, Serialize)]
 pub struct Device {
-    /// Terms of ONEAPI_DEVICE_SELECTOR that the device answers to; only a root device has the
-    /// second one, its number.
+    /// Terms of ONEAPI_DEVICE_SELECTOR that select the device. Only a root device has the second
+    /// one, its number.
     pub selectors: Vec<String>,
     #[serde(flatten)]
     pub properties: Properties,
 }
 
 impl Properties {
-    fn read(table: &[Property], ask: impl Fn(u32) -> Answer<Vec<u8>>) -> Properties {
+    fn read(table: &[Property], query: impl Fn(u32) -> Answer<Vec<u8>>) -> Properties {
         let mut found = Properties::default();
         for property in table {
-            let value = ask(property.value)
-                .map_err(refusal)
+            let value = query(property.value)
+                .map_err(missing)
                 .and_then(|bytes| value::read(property.form, &bytes).ok_or(Missing::Malformed(bytes.len())));
             match value {
                 Ok(value) => drop(found.info.insert(property.name, value)),
@@ -96,7 +96,7 @@ impl Properties {
             .unwrap_or_default()
     }
 
-    /// An enumerator without its prefix, in small letters.
+    /// An enumerator without its prefix, in lower case.
     fn word(&self, name: &str, prefix: &str) -> String {
         let text = self.text(name);
         let word = text.strip_prefix(prefix).unwrap_or("unknown");
@@ -104,7 +104,8 @@ impl Properties {
     }
 }
 
-fn refusal(result: ur_result_t) -> Missing {
+/// Why a query has no value: an unsupported property, or a failure.
+fn missing(result: ur_result_t) -> Missing {
     match result {
         UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION
         | UR_RESULT_ERROR_UNSUPPORTED_FEATURE
@@ -113,7 +114,7 @@ fn refusal(result: ur_result_t) -> Missing {
     }
 }
 
-/// The values of a list, or none and the sentence that says why.
+/// The elements of a list, or none and a sentence with the error.
 fn listed<T>(what: &str, answer: Answer<Vec<T>>) -> (Vec<T>, Option<String>) {
     match answer {
         Ok(list) => (list, None),
@@ -122,13 +123,14 @@ fn listed<T>(what: &str, answer: Answer<Vec<T>>) -> (Vec<T>, Option<String>) {
 }
 
 impl Inventory {
-    pub fn take(loader: &api::Loader, path: &Path, selector: Option<String>) -> Inventory {
+    /// Reads everything that `loader` lists.
+    pub fn read(loader: &api::Loader, path: &Path, selector: Option<String>) -> Inventory {
         let (adapters, error) = listed("urAdapterGet", loader.adapters());
         Inventory {
             loader: path.display().to_string(),
             selector,
             properties: Properties::read(ur_loader_config_info_t::PROPERTIES, |property| loader.info(property)),
-            adapters: adapters.iter().map(Adapter::take).collect(),
+            adapters: adapters.iter().map(Adapter::read).collect(),
             error,
         }
     }
@@ -141,7 +143,7 @@ impl Inventory {
         self.adapters.iter().flat_map(|adapter| &adapter.platforms)
     }
 
-    /// What could not be listed, and why.
+    /// The errors of lists.
     pub fn errors(&self) -> impl Iterator<Item = &str> {
         let adapters = self.adapters.iter().filter_map(|one| one.error.as_deref());
         let platforms = self.platforms().filter_map(|one| one.error.as_deref());
@@ -154,14 +156,14 @@ impl Inventory {
 }
 
 impl Adapter {
-    fn take(adapter: &api::Adapter<'_>) -> Adapter {
+    fn read(adapter: &api::Adapter<'_>) -> Adapter {
         let properties = Properties::read(ur_adapter_info_t::PROPERTIES, |property| adapter.info(property));
         let backend = properties.word("UR_ADAPTER_INFO_BACKEND", "UR_BACKEND_");
         let (platforms, error) = listed(&format!("{backend}: urPlatformGet"), adapter.platforms());
         // A selector's numbers count over all platforms of an adapter.
         let mut first = 0;
         let platforms = platforms.iter();
-        let platforms = platforms.map(|platform| Platform::take(platform, &backend, &mut first));
+        let platforms = platforms.map(|platform| Platform::read(platform, &backend, &mut first));
         Adapter {
             platforms: platforms.collect(),
             backend,
@@ -172,7 +174,7 @@ impl Adapter {
 }
 
 impl Platform {
-    fn take(platform: &api::Platform<'_>, backend: &str, first: &mut usize) -> Platform {
+    fn read(platform: &api::Platform<'_>, backend: &str, first: &mut usize) -> Platform {
         let (all, failed) = listed(&format!("{backend}: urDeviceGet"), platform.devices());
         let (selected, refused) = listed(
             &format!("{backend}: urDeviceGetSelected"),
@@ -181,7 +183,7 @@ impl Platform {
         let number = |device: &api::Device<'_>| all.iter().position(|one| one.is_same(device));
         let devices: Vec<Device> = selected
             .iter()
-            .map(|device| Device::take(device, backend, number(device).map(|at| *first + at)))
+            .map(|device| Device::read(device, backend, number(device).map(|at| *first + at)))
             .collect();
         let shown = |one: &&api::Device<'_>| selected.iter().any(|other| other.is_same(one));
         let hidden = match refused {
@@ -202,7 +204,7 @@ impl Platform {
 }
 
 impl Device {
-    fn take(device: &api::Device<'_>, backend: &str, number: Option<usize>) -> Device {
+    fn read(device: &api::Device<'_>, backend: &str, number: Option<usize>) -> Device {
         let properties = Properties::read(ur_device_info_t::PROPERTIES, |property| device.info(property));
         let kind = properties.word("UR_DEVICE_INFO_TYPE", "UR_DEVICE_TYPE_");
         let mut selectors = vec![format!("{backend}:{kind}")];

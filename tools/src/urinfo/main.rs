@@ -1,7 +1,7 @@
 //! `urinfo`: lists the adapters, platforms and devices that a loader finds.
 //!
-//! It may use `ur::abi` and `ur::dl`, and is a consumer like any other: the loader is opened at run
-//! time and no adapter is known.
+//! It may use `ur::abi` and `ur::dl`. It opens the loader at run time, as every program may, and
+//! knows no adapter.
 
 mod api;
 #[rustfmt::skip]
@@ -15,12 +15,13 @@ use std::process::ExitCode;
 use clap::Parser;
 use inventory::Inventory;
 
-/// Lists the devices that Unified Runtime finds, one a line: the terms of ONEAPI_DEVICE_SELECTOR
+/// Lists the devices that Unified Runtime finds, one per line: the terms of ONEAPI_DEVICE_SELECTOR
 /// that select it, its platform, its name, version and driver.
 ///
-/// The environment chooses as for any program: UR_ADAPTERS_FORCE_LOAD, UR_ADAPTERS_SEARCH_PATH and
-/// ONEAPI_DEVICE_SELECTOR. Exits with 0 if a device was listed, 1 if there is none, 2 if the loader
-/// cannot be used or the output takes no more. That a reader closes its end is no fault.
+/// The loader reads the environment as for any program: UR_ADAPTERS_FORCE_LOAD,
+/// UR_ADAPTERS_SEARCH_PATH and ONEAPI_DEVICE_SELECTOR. Exits with 0 if a device was listed, with 1
+/// if there is none, and with 2 if the loader cannot be used or the output cannot be written. A
+/// reader that closes the output early is no error.
 #[derive(Parser)]
 #[command(name = "urinfo", version)]
 struct Cli {
@@ -49,7 +50,7 @@ fn main() -> ExitCode {
         Err(code) => return code,
     };
     if cli.all {
-        api::forget_selector();
+        api::unset_selector();
     }
     console::end("urinfo", cli.run(), NO_LOADER)
 }
@@ -66,7 +67,7 @@ impl Cli {
                 return ExitCode::from(NO_LOADER);
             }
         };
-        let inventory = Inventory::take(&loader, &path, selector);
+        let inventory = Inventory::read(&loader, &path, selector);
         drop(loader);
         console::out!("{}", self.show(&inventory));
         explain(&inventory)
@@ -74,7 +75,7 @@ impl Cli {
 
     fn show(&self, inventory: &Inventory) -> String {
         if self.json {
-            // Strings and numbers only: nothing that JSON could not take.
+            // The inventory has strings and numbers only, so that the conversion cannot fail.
             serde_json::to_string_pretty(inventory).unwrap_or_default() + "\n"
         } else if self.verbose {
             report::Long(inventory).to_string()
@@ -84,7 +85,7 @@ impl Cli {
     }
 }
 
-/// Says what is not listed, and why.
+/// Reports what is not listed and why, and returns the exit code.
 fn explain(inventory: &Inventory) -> ExitCode {
     for error in inventory.errors() {
         console::errln!("urinfo: {error}");
@@ -99,7 +100,9 @@ fn explain(inventory: &Inventory) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let reason = match (&inventory.selector, inventory.adapters.is_empty()) {
-        (_, true) => "no adapter was found; UR_LOG_LOADER=level:info says where the loader looked",
+        (_, true) => {
+            "no adapter was found; UR_LOG_LOADER=level:info shows where the loader searched"
+        }
         (Some(_), false) => "no device is selected",
         (None, false) => "no device was found",
     };

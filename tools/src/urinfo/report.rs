@@ -1,10 +1,10 @@
-//! An inventory as text.
+//! Prints an inventory as text.
 
 use std::fmt::{self, Display};
 
 use crate::inventory::{Device, Inventory, Platform, Properties};
 
-/// One line a device: what it answers to, its platform, its name and versions.
+/// Prints one line per device: its selectors, platform, name and versions.
 pub struct Short<'a>(pub &'a Inventory);
 
 impl Display for Short<'_> {
@@ -18,7 +18,7 @@ impl Display for Short<'_> {
     }
 }
 
-/// Every property of everything.
+/// Prints every property of every object.
 pub struct Long<'a>(pub &'a Inventory);
 
 impl Display for Long<'_> {

@@ -1,6 +1,6 @@
-//! From a property's bytes to a value that reads, as text and as JSON.
+//! Converts a property's bytes to a readable value, for text and JSON.
 //!
-//! Owns how each kind of C type shows; which form a property has is for `ur::abi` to say.
+//! Owns the form of each kind of C type. `ur::abi` knows the type of each property.
 
 use std::fmt;
 use std::mem::size_of;
@@ -9,7 +9,8 @@ use serde::Serialize;
 use ur::abi::property::{Form, Kind, Type};
 use ur::abi::ur_result_t;
 
-/// A value as it reads. In JSON a set is a list of names, an address a string and a null one null.
+/// A readable value. In JSON a set is a list of names, an address a string, and a null address
+/// null.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Value {
@@ -40,12 +41,12 @@ impl fmt::Display for Value {
     }
 }
 
-/// The value in a property's bytes; none where they are of another size than the form says.
+/// The value in a property's bytes; none if their number does not fit the form.
 pub fn read(form: Form, bytes: &[u8]) -> Option<Value> {
     match form {
         Form::Text => Some(text(bytes)),
         Form::One(of) => one(of, bytes),
-        // Bytes mean nothing singly: they are an identity.
+        // A list of bytes is an identifier, such as a UUID.
         Form::List(of) | Form::Array(_, of) if of.size == 1 => Some(digits(bytes)),
         Form::List(of) | Form::Array(_, of) => {
             let chunks = bytes.chunks_exact(of.size);
@@ -56,7 +57,7 @@ pub fn read(form: Form, bytes: &[u8]) -> Option<Value> {
     }
 }
 
-/// Exactly one value.
+/// A single value; none if the size is another.
 fn one(of: Type, bytes: &[u8]) -> Option<Value> {
     if bytes.len() != of.size {
         return None;
@@ -81,7 +82,7 @@ fn one(of: Type, bytes: &[u8]) -> Option<Value> {
     })
 }
 
-/// Up to eight bytes as an integer, those that are missing filled with the sign.
+/// Up to eight bytes as an integer, sign-extended if it is signed.
 fn integer(bytes: &[u8], signed: bool) -> Option<u64> {
     let last = *bytes.last()?;
     let fill = if signed && last >= 0x80 { 0xff } else { 0 };
@@ -103,7 +104,7 @@ fn set(bits: &[(u32, &str)], set: u32) -> Value {
     Value::Set(names)
 }
 
-/// Text up to a zero byte.
+/// Text up to the first zero byte.
 fn text(bytes: &[u8]) -> Value {
     let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
     Value::Text(String::from_utf8_lossy(text).into_owned())
@@ -116,10 +117,10 @@ fn digits(bytes: &[u8]) -> Value {
 /// Why a property has no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// The adapter does not have it.
+    /// The adapter does not support it.
     Unsupported(ur_result_t),
     Failed(ur_result_t),
-    /// Bytes that are no value of the property's type: their number.
+    /// The size in bytes does not fit the property's type.
     Malformed(usize),
 }
 
@@ -151,7 +152,7 @@ mod tests {
     use ur::abi::*;
 
     #[test]
-    fn values_read_as_their_types_say() {
+    fn values_follow_their_types() {
         let check = |value: Option<Value>, text: &str, json: &str| {
             let value = value.expect("well-formed");
             assert_eq!(value.to_string(), text);
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_another_size_are_no_value() {
+    fn other_sizes_have_no_value() {
         assert_eq!(read(one::<u32>(), &[0; 3]), None);
         assert_eq!(read(one::<u64>(), &[]), None);
         assert_eq!(read(list::<u32>(), &[0; 6]), None);

@@ -1,7 +1,8 @@
-//! What a replay calls, safe to call: one device, one context, one pool, and queues.
+//! Safe wrappers of the functions that a replay calls: one device, one context, one pool, and
+//! queues.
 //!
-//! Owns every unsafe call of this program. A block is freed once and work stays inside it, which
-//! [`Block`] sees to.
+//! Owns every unsafe call of this program. [`Block`] ensures that memory is freed once and that
+//! work stays inside of it.
 
 use std::ffi::c_void;
 use std::path::Path;
@@ -57,17 +58,18 @@ impl Loader {
         let library = Library::open(path, Binding::Usual).map_err(|error| error.to_string())?;
         let functions =
             Functions::from_library(library).map_err(|error: LoadError| error.to_string())?;
-        // SAFETY: no configuration is given.
+        // SAFETY: a null configuration is allowed.
         let result = unsafe { (functions.urLoaderInit)(ur_device_init_flags_t(0), null_mut()) };
         check("urLoaderInit", result)?;
         Ok(Self { functions })
     }
 
-    /// A context on the first selected device, with a pool of its own.
+    /// Creates a context on the first selected device, with its own pool. An error if no device is
+    /// selected.
     pub fn session(&self) -> Answer<Session<'_>> {
         let ur = &self.functions;
         let (mut count, mut adapters) = (0, vec![null_mut(); 16]);
-        // SAFETY: there is room for as many handles as is said.
+        // SAFETY: `adapters` has room for 16 handles, and the count is a local variable.
         let result = unsafe { (ur.urAdapterGet)(16, adapters.as_mut_ptr(), &raw mut count) };
         check("urAdapterGet", result)?;
         adapters.truncate(count as usize);
@@ -82,7 +84,7 @@ impl Loader {
             context: null_mut(),
             pool: null_mut(),
         };
-        // SAFETY: the device is live and the output writable; released with the session.
+        // SAFETY: the device is live, and the output is a field of `session`.
         let result = unsafe {
             (ur.urContextCreate)(
                 1,
@@ -96,7 +98,7 @@ impl Loader {
             stype: UR_STRUCTURE_TYPE_USM_POOL_DESC,
             ..Default::default()
         };
-        // SAFETY: the context and the descriptor are live.
+        // SAFETY: the context is live, and the descriptor is a local variable.
         let result =
             unsafe { (ur.urUSMPoolCreate)(session.context, &raw mut desc, &raw mut session.pool) };
         check("urUSMPoolCreate", result)?;
@@ -106,12 +108,13 @@ impl Loader {
     fn first_device(&self, adapter: ur_adapter_handle_t) -> Option<ur_device_handle_t> {
         let ur = &self.functions;
         let (mut count, mut platforms) = (0, vec![null_mut(); 16]);
-        // SAFETY: the adapter is live, and there is room for as many handles as is said.
+        // SAFETY: the adapter is live, `platforms` has room for 16 handles, and the count is a
+        // local variable.
         unsafe { (ur.urPlatformGet)(adapter, 16, platforms.as_mut_ptr(), &raw mut count) };
         platforms.truncate(count as usize);
         platforms.into_iter().find_map(|platform| {
             let mut device = null_mut();
-            // SAFETY: the platform is live, and there is room for one handle.
+            // SAFETY: the platform is live, and the output is one local handle.
             let result = unsafe {
                 let out = &raw mut device;
                 (ur.urDeviceGetSelected)(platform, UR_DEVICE_TYPE_ALL, 1, out, null_mut())
@@ -123,7 +126,7 @@ impl Loader {
 
 impl Drop for Loader {
     fn drop(&mut self) {
-        // SAFETY: this program has one thread, and what was lent by the loader borrows it.
+        // SAFETY: this program has one thread, and all wrappers of handles borrow the loader.
         unsafe { (self.functions.urLoaderTearDown)() };
     }
 }
@@ -137,13 +140,13 @@ pub struct Session<'a> {
     pool: ur_usm_pool_handle_t,
 }
 
-/// An in-order queue. Its work ends before it does.
+/// An in-order queue. Its drop waits for its work.
 pub struct Queue<'a> {
     session: &'a Session<'a>,
     handle: ur_queue_handle_t,
 }
 
-/// Device memory, to be given back to [`Session::free`] or [`Queue::free`].
+/// Device memory, to be freed by [`Session::free`] or [`Queue::free`].
 pub struct Block {
     at: *mut c_void,
     bytes: usize,
@@ -157,7 +160,7 @@ pub struct Event<'a> {
 impl<'a> Session<'a> {
     pub fn queue(&'a self) -> Answer<Queue<'a>> {
         let mut handle = null_mut();
-        // SAFETY: context and device are live, the output writable.
+        // SAFETY: context and device are live, and the output is a local variable.
         let result =
             unsafe { (self.ur.urQueueCreate)(self.context, self.device, null(), &raw mut handle) };
         check("urQueueCreate", result)?;
@@ -165,11 +168,11 @@ impl<'a> Session<'a> {
         Ok(Queue { session, handle })
     }
 
-    /// Memory that the pool of the replay does not count, or that it does.
+    /// Allocates device memory in order with the host, from the replay's pool if `counted`.
     pub fn alloc(&self, bytes: usize, counted: bool) -> Answer<Block> {
         let pool = if counted { self.pool } else { null_mut() };
         let mut at = null_mut();
-        // SAFETY: all handles are live, the output writable.
+        // SAFETY: all handles are live or null, and the output is a local variable.
         let result = unsafe {
             let out = &raw mut at;
             (self.ur.urUSMDeviceAlloc)(self.context, self.device, null(), pool, bytes, out)
@@ -178,34 +181,36 @@ impl<'a> Session<'a> {
     }
 
     #[inline]
+    /// Frees memory on the host.
     pub fn free(&self, block: Block) -> Answer<()> {
-        // SAFETY: the block is live, and gone now.
+        // SAFETY: the block is live, and this call consumes it.
         check("urUSMFree", unsafe {
             (self.ur.urUSMFree)(self.context, block.at)
         })
     }
 
+    /// Waits for events on the host.
     pub fn wait(&self, events: &[&Event<'_>]) -> Answer<()> {
         let list: Vec<_> = events.iter().map(|event| event.handle).collect();
         if list.is_empty() {
             return Ok(());
         }
-        // SAFETY: the events are live.
+        // SAFETY: the borrowed events are live.
         let result = unsafe { (self.ur.urEventWait)(list.len() as u32, list.as_ptr()) };
         check("urEventWait", result)
     }
 
-    /// A figure of the pool as its type has it, if the adapter has such a figure.
-    pub fn figure(&self, what: ur_usm_pool_info_t) -> Option<u64> {
+    /// A property of the pool as an integer; none if the adapter cannot report it.
+    pub fn pool_property(&self, what: ur_usm_pool_info_t) -> Option<u64> {
         let mut value = 0_u64;
         let at = (&raw mut value).cast();
-        // SAFETY: the pool is live, and all figures asked for are words of this size.
+        // SAFETY: the pool is live, and callers query properties of 8 bytes.
         let result = unsafe { (self.ur.urUSMPoolGetInfo)(self.pool, what, 8, at, null_mut()) };
         if result == UR_RESULT_SUCCESS {
             return Some(value);
         }
-        // Some adapters answer one of the two queries only.
-        // SAFETY: the pool is live, and all figures asked for are words of this size.
+        // Some adapters implement only one of the two queries.
+        // SAFETY: the pool is live, and callers query properties of 8 bytes.
         let result = unsafe { (self.ur.urUSMPoolGetInfoExp)(self.pool, what, at, null_mut()) };
         (result == UR_RESULT_SUCCESS).then_some(value)
     }
@@ -214,7 +219,7 @@ impl<'a> Session<'a> {
         let mut text = vec![0_u8; 1024];
         let at = text.as_mut_ptr().cast();
         let mut size = 0;
-        // SAFETY: there is as much room as is said.
+        // SAFETY: `text` has `text.len()` bytes, and the size is a local variable.
         let result = unsafe {
             let out = &raw mut size;
             (self.ur.urDeviceGetInfo)(self.device, UR_DEVICE_INFO_NAME, text.len(), at, out)
@@ -229,7 +234,7 @@ impl<'a> Session<'a> {
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        // SAFETY: each handle is released once; a null one was never made.
+        // SAFETY: each handle is live or null, and is released once.
         unsafe {
             if !self.pool.is_null() {
                 (self.ur.urUSMPoolRelease)(self.pool);
@@ -246,11 +251,12 @@ impl Drop for Session<'_> {
 }
 
 impl<'a> Queue<'a> {
+    /// Allocates memory in the queue's order.
     #[inline]
     pub fn alloc(&self, bytes: usize, waits: &[ur_event_handle_t]) -> Answer<Block> {
         let mut at = null_mut();
         let (count, list) = list(waits);
-        // SAFETY: all handles are live, the output writable.
+        // SAFETY: all handles are live, and the output is a local variable.
         let result = unsafe {
             (self.session.ur.urEnqueueUSMDeviceAllocExp)(
                 self.handle,
@@ -266,10 +272,11 @@ impl<'a> Queue<'a> {
         check("urEnqueueUSMDeviceAllocExp", result).map(|()| Block { at, bytes })
     }
 
+    /// Frees memory in the queue's order.
     #[inline]
     pub fn free(&self, block: Block, waits: &[ur_event_handle_t]) -> Answer<()> {
         let (count, list) = list(waits);
-        // SAFETY: all handles are live, and the block is gone now.
+        // SAFETY: all handles are live, and this call consumes the block.
         let result = unsafe {
             let (queue, pool) = (self.handle, self.session.pool);
             (self.session.ur.urEnqueueUSMFreeExp)(queue, pool, block.at, count, list, null_mut())
@@ -277,13 +284,13 @@ impl<'a> Queue<'a> {
         check("urEnqueueUSMFreeExp", result)
     }
 
-    /// Work on a block, up to so many bytes of it, and its event if that is wanted.
-    pub fn fill(&self, block: &Block, most: usize, wanted: bool) -> Answer<Option<Event<'a>>> {
+    /// Submits a fill of at most `max_bytes` of a block. Returns its event if `wanted`.
+    pub fn fill(&self, block: &Block, max_bytes: usize, wanted: bool) -> Answer<Option<Event<'a>>> {
         let pattern = 0x5a_u8;
         let mut handle = null_mut();
         let event = if wanted { &raw mut handle } else { null_mut() };
-        let bytes = block.bytes.min(most);
-        // SAFETY: the block is live and at least that large; the pattern is read before the return.
+        let bytes = block.bytes.min(max_bytes);
+        // SAFETY: the block is live and has at least `bytes`; the call copies the pattern.
         let result = unsafe {
             let from = (&raw const pattern).cast();
             let fill = self.session.ur.urEnqueueUSMFill;
@@ -294,6 +301,7 @@ impl<'a> Queue<'a> {
         Ok(wanted.then_some(Event { session, handle }))
     }
 
+    /// Waits for all work of the queue.
     pub fn finish(&self) -> Answer<()> {
         // SAFETY: the queue is live.
         check("urQueueFinish", unsafe {
@@ -304,7 +312,7 @@ impl<'a> Queue<'a> {
 
 impl Drop for Queue<'_> {
     fn drop(&mut self) {
-        // SAFETY: the queue is live and not used again.
+        // SAFETY: the queue is live and not used after.
         unsafe {
             (self.session.ur.urQueueFinish)(self.handle);
             (self.session.ur.urQueueRelease)(self.handle);
@@ -320,7 +328,7 @@ impl Event<'_> {
 
 impl Drop for Event<'_> {
     fn drop(&mut self) {
-        // SAFETY: the event is live and not used again.
+        // SAFETY: the event is live and not used after.
         unsafe { (self.session.ur.urEventRelease)(self.handle) };
     }
 }

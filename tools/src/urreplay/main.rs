@@ -1,8 +1,8 @@
-//! `urreplay`: runs a trace of allocations again, on any adapter, and tells what the pool made of it.
+//! `urreplay`: replays a trace of allocations on any adapter, and reports how the pool served it.
 //!
-//! It may use `ur::abi` and `ur::dl`, and is a consumer like any other. `trace` reads, `api` calls,
-//! `run` replays, `outcome` is what a run gives, `perfetto` shows a trace in time. Each way of running
-//! has a process of its own, since an adapter reads its environment once.
+//! It may use `ur::abi` and `ur::dl`, and opens the loader at run time. `trace` parses traces, `api`
+//! wraps the interface, `run` replays, `outcome` has the results and `perfetto` draws a trace over
+//! time. Each mode runs in its own process, since an adapter reads its environment once.
 
 mod api;
 mod outcome;
@@ -18,35 +18,34 @@ use clap::{Parser, ValueEnum};
 use outcome::Outcome;
 use trace::Trace;
 
-/// Runs recorded allocations and frees again through Unified Runtime, each followed by work on its
-/// queue, and prints what that cost: time, memory held beside memory needed, what was reused and why.
+/// Replays recorded allocations and frees through Unified Runtime, each followed by work on its
+/// queue, and prints their cost: times, reserved and live memory, and how allocations were served.
 ///
-/// A trace is what UR_POOL_TRACE writes, or its first four columns, as text, gzip or MiniMalloc's CSV.
-/// Ordered reuse alone is what an adapter does under UR_POOL_DETERMINISTIC=1, where nothing is reused
-/// because it was seen complete; other adapters than this project's may not know that variable.
+/// A trace is the output of UR_POOL_TRACE, or its first four columns, as text or gzip, or MiniMalloc's
+/// CSV. The mode `ordered` sets UR_POOL_DETERMINISTIC=1, under which memory is not reused because its
+/// use was observed complete. Adapters of other projects may ignore that variable.
 #[derive(Parser)]
 #[command(name = "urreplay", version)]
 struct Cli {
     /// Loader library; by default libur_loader.so.0 beside this program, in ../lib or of the system
     #[arg(long, value_name = "PATH")]
     loader: Option<PathBuf>,
-    /// What may be reused; by default each in turn
+    /// Memory that may be reused; by default both modes run in turn
     #[arg(long, value_enum)]
     mode: Option<Mode>,
-    /// Bytes of a fill behind each operation; 0 for no work
+    /// Bytes of a fill after each operation; 0 for no work
     #[arg(long, value_name = "BYTES", default_value_t = 4096)]
     work: usize,
-    /// Microseconds from one operation's start to the next one's, at least: how long the program itself
-    /// takes between them
+    /// Least microseconds between the starts of two operations, as the program's own time
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 0)]
     pace: u64,
-    /// Leaves the traces' dependencies between queues out; each block dies on the queue it was made on
+    /// Ignores dependencies between queues; each block is freed on the queue of its allocation
     #[arg(long)]
     same_queue: bool,
-    /// Makes all sizes so many times larger
+    /// Multiplies all sizes
     #[arg(long, value_name = "TIMES", default_value_t = 1)]
     scale: u64,
-    /// Lists the dependencies whose lack cost most memory
+    /// Lists the missing dependencies that cost most memory
     #[arg(long)]
     explain: bool,
     /// Prints JSON instead of a table
@@ -55,14 +54,14 @@ struct Cli {
     /// Writes reserved and live bytes after each operation, as CSV
     #[arg(long, value_name = "FILE", requires = "mode")]
     series: Option<PathBuf>,
-    /// Runs the traces one after the other in this process, as iterations of one program, and prints JSON:
-    /// nanoseconds an operation of each, and the most bytes reserved and live
+    /// Runs the traces one after the other in this process, as iterations of one program. Prints JSON:
+    /// nanoseconds per operation of each trace, and the maximum of reserved and live bytes
     #[arg(long, conflicts_with_all = ["mode", "explain", "series", "perfetto"])]
     iterations: bool,
-    /// Writes the trace itself for ui.perfetto.dev, and runs nothing
+    /// Converts the trace for ui.perfetto.dev, and runs nothing
     #[arg(long, value_name = "FILE", conflicts_with_all = ["mode", "explain", "json"])]
     perfetto: Option<PathBuf>,
-    /// Runs here and prints one outcome: how this program calls itself
+    /// Runs in this process and prints one outcome; for this program's child processes
     #[arg(long = "here", hide = true)]
     in_process: bool,
     /// The traces
@@ -72,9 +71,9 @@ struct Cli {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Mode {
-    /// Reuse that the program's own order allows
+    /// Memory whose last use precedes the request in the program's order
     Ordered,
-    /// That, and of memory whose use was seen complete
+    /// Also memory whose last use was observed complete
     Completed,
 }
 
@@ -106,7 +105,7 @@ impl Cli {
     fn run(&self) -> Answer<()> {
         if let Some(path) = &self.perfetto {
             let [trace] = &self.traces[..] else {
-                return Err("one trace makes one file".to_owned());
+                return Err("--perfetto takes one trace".to_owned());
             };
             let text = perfetto::json(&Trace::read(trace, self.scale)?);
             return write(path, &text);
@@ -125,7 +124,7 @@ impl Cli {
             }
         }
         let text = match self.json {
-            // Strings and numbers only: nothing that JSON could not take.
+            // Outcomes have strings and numbers only, so that the conversion cannot fail.
             true => serde_json::to_string_pretty(&outcomes).unwrap_or_default() + "\n",
             false => outcome::table(&outcomes, self.explain),
         };
@@ -133,13 +132,13 @@ impl Cli {
         Ok(())
     }
 
-    /// Runs in this process, whose environment says how.
+    /// Replays in this process, whose environment sets the mode.
     fn run_in_process(&self) -> Answer<()> {
         let path = self.loader.clone();
         let path = path.unwrap_or_else(|| ur::dl::near_program(&LOADERS));
         let mut trace = Trace::read(&self.traces[0], self.scale)?;
         if self.same_queue {
-            trace.forget_dependencies();
+            trace.drop_dependencies();
         }
         let loader = api::Loader::open(&path)?;
         let (outcome, series) = run::replay(&loader, &trace, self.work, self.pace)?;
@@ -167,13 +166,13 @@ impl Cli {
     fn child(&self, trace: &Path, mode: Mode) -> Answer<Outcome> {
         let mut outcome = self.child_once(trace, mode, None)?;
         if self.explain {
-            // Apart from the run that is measured: writing takes time.
+            // A separate run, since writing a trace takes time.
             let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
             let own = folder.path().join("trace");
             self.child_once(trace, mode, Some(&own))?;
             if own.exists() {
                 let input = Trace::read(trace, self.scale)?;
-                outcome.lacks = outcome::lacks(&Trace::read(&own, 1)?, &input);
+                outcome.lacks = outcome::missing_dependencies(&Trace::read(&own, 1)?, &input);
             }
         }
         Ok(outcome)

@@ -1,4 +1,4 @@
-//! What a replay gave, as a table for people.
+//! Results of replays, as a table and as JSON.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -12,34 +12,34 @@ use crate::trace::{Kind, Trace};
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
     pub trace: String,
-    /// Whether nothing was reused because it was seen complete.
+    /// Whether the run was in the mode `ordered`.
     pub ordered_alone: bool,
     pub device: String,
     pub operations: u64,
     pub mean_ns: f64,
     pub median_ns: u64,
     pub p999_ns: u64,
-    /// The mean of a second pass without work or clock.
+    /// The mean of a second pass without work, timed as a whole.
     pub warm_ns: Option<f64>,
     /// None if the adapter does not tell.
     pub reserved_high: Option<u64>,
     pub peak_live: u64,
     pub reuse: Option<Reuse>,
-    /// Those that cost most memory.
+    /// Missing dependencies, by descending bytes.
     pub lacks: Vec<MissingDependency>,
 }
 
-/// What several iterations gave.
+/// Results of several iterations.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Iterations {
-    /// Nanoseconds an operation, of each.
+    /// Nanoseconds per operation of each iteration.
     pub ns: Vec<f64>,
     /// None if the adapter does not tell.
     pub reserved_high: Option<u64>,
     pub peak_live: u64,
 }
 
-/// Allocations by what served them.
+/// Numbers of allocations by how they were served.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Reuse {
     pub own: u64,
@@ -49,26 +49,26 @@ pub struct Reuse {
     pub grown: u64,
 }
 
-/// A dependency that the program did not have, and what it would have spared.
+/// A dependency that the program lacks, with the memory that it would have saved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MissingDependency {
-    /// The queue that did not wait, and what for; -1 is the host.
+    /// The queue that did not wait, and the queue that it did not wait for; -1 is the host.
     pub stream: i64,
     pub lane: u64,
-    /// Allocations that grew, waited or failed for it, and their bytes.
+    /// The number of allocations that grew the pool, waited or failed without it, and their bytes.
     pub allocations: u64,
     pub bytes: u64,
-    /// The largest of them, the point that it lacked, and whose memory it would have had.
+    /// The largest of these allocations, the point that it lacked, and the blocks it could have reused.
     pub largest: u64,
     pub largest_bytes: u64,
     pub epoch: u64,
     pub owners: Vec<u64>,
 }
 
-/// Sums up what the trace of a replay lacked, by pairs of queues, the most bytes first; in the numbers
-/// of the trace that was replayed.
-pub fn lacks(trace: &Trace, input: &Trace) -> Vec<MissingDependency> {
-    // The replay's own memory comes first, one block a queue.
+/// Sums up the missing dependencies in the trace of a replay by pairs of queues, by descending bytes.
+/// Queues and blocks have the numbers of `input`, the replayed trace.
+pub fn missing_dependencies(trace: &Trace, input: &Trace) -> Vec<MissingDependency> {
+    // The replay's own memory is allocated first, one block per queue.
     let before = input.streams().len() as u64;
     let on_queue = |trace: &Trace| -> Vec<u64> {
         let ops = trace.ops.iter().filter(|op| op.kind != Kind::Wait);
@@ -118,7 +118,7 @@ pub fn lacks(trace: &Trace, input: &Trace) -> Vec<MissingDependency> {
     all
 }
 
-/// How a trace is called: its file's name without what follows a dot, but with a number there.
+/// A trace's name: its file name without the endings `.gz`, `.trace` and `.csv`.
 pub fn name(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let name = name.trim_end_matches(".gz").trim_end_matches(".trace");
@@ -199,9 +199,9 @@ fn explained(outcome: &Outcome) -> String {
     };
     let mut text = format!("\n{}, {reuse} reuse: ", outcome.trace);
     if outcome.lacks.is_empty() {
-        return text + "no dependency would have spared memory\n";
+        return text + "no dependency would have saved memory\n";
     }
-    text.push_str("what the program did not wait for\n");
+    text.push_str("dependencies that the program lacks\n");
     for missing in outcome.lacks.iter().take(5) {
         let owners: Vec<String> = missing.owners.iter().take(4).map(u64::to_string).collect();
         let _ = writeln!(
@@ -217,7 +217,7 @@ fn explained(outcome: &Outcome) -> String {
             missing.lane,
             missing.epoch,
             if owners.is_empty() {
-                "nobody yet".to_owned()
+                "no earlier block".to_owned()
             } else {
                 owners.join(", ")
             },
@@ -231,10 +231,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lacks_add_up_by_pairs_of_queues() {
+    fn missing_dependencies_add_up_by_pairs_of_queues() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("one.trace");
-        // The queues were 7, 5 and 6, and each has a block of the replay's before.
+        // The queues were 7, 5 and 6. Each has a block of the replay, allocated first.
         let text = "a 0 1 -1 - grown\na 1 1 -1 - grown\na 2 1 -1 - grown\n\
                     a 3 8 1 - grown\nf 3 8 1 1@1 -\na 4 4 2 - grown lacks=1@1:3\n\
                     a 5 6 2 - grown lacks=1@1:3\na 6 1 3 - grown\n";
@@ -243,7 +243,7 @@ mod tests {
             std::fs::write(&path, text).expect("written");
             Trace::read(&path, 1).expect("it can be read")
         };
-        let found = lacks(&read(text), &read(input));
+        let found = missing_dependencies(&read(text), &read(input));
         assert_eq!(found.len(), 1);
         let missing = &found[0];
         assert_eq!(

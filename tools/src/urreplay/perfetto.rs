@@ -1,5 +1,5 @@
-//! A trace in time, in the JSON that Chrome and ui.perfetto.dev read: a span for each allocation's
-//! life, an instant for each request, and the bytes live of each queue.
+//! Converts a trace to JSON for Chrome and ui.perfetto.dev: a span for each block's lifetime, an
+//! instant for each request, and a counter of live bytes for each queue.
 
 use std::collections::HashMap;
 
@@ -10,22 +10,22 @@ use crate::trace::{Kind, Op, Trace};
 pub fn json(trace: &Trace) -> String {
     let mut events: Vec<Value> = Vec::new();
     let mut live: HashMap<i64, u64> = HashMap::new();
-    // A free may come on another queue than the allocation.
-    let mut homes: HashMap<u64, i64> = HashMap::new();
+    // A block may be freed on another queue than it was allocated on.
+    let mut alloc_queues: HashMap<u64, i64> = HashMap::new();
     for (at, op) in (0..).zip(&trace.ops) {
-        // A microsecond each where times were not recorded.
+        // Operations without a time are one microsecond apart.
         let ts = op.ns.map_or(at as f64, |ns| ns as f64 / 1000.0);
         let tid = op.stream.map_or(-1, |stream| stream as i64);
         match op.kind {
             Kind::Alloc => {
-                homes.insert(op.id, tid);
+                alloc_queues.insert(op.id, tid);
                 let bytes = live.entry(tid).or_default();
                 *bytes = bytes.saturating_add(op.bytes);
                 events.push(instant(op, ts, tid));
                 events.push(span("b", op, ts, tid));
             }
             Kind::Free => {
-                let home = homes.remove(&op.id).unwrap_or(tid);
+                let home = alloc_queues.remove(&op.id).unwrap_or(tid);
                 let bytes = live.entry(home).or_default();
                 *bytes = bytes.saturating_sub(op.bytes);
                 events.push(span("e", op, ts, home));

@@ -1,4 +1,4 @@
-//! The replay itself.
+//! Replays of traces.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,7 +12,11 @@ use crate::api::{Block, Event, Loader, Queue, Session};
 use crate::outcome::{Iterations, Outcome, Reuse};
 use crate::trace::{self, Kind, Op, Trace};
 
-/// Runs the trace once; what it gave, and reserved and live bytes after each operation as CSV.
+/// Runs a trace once. Returns its outcome, and a CSV of reserved and live bytes after each
+/// operation.
+///
+/// `work` is the size of a fill after each operation in bytes; `pace` is the least time between two
+/// operations in microseconds.
 pub fn replay(loader: &Loader, trace: &Trace, work: usize, pace: u64) -> Answer<(Outcome, String)> {
     let session = loader.session()?;
     let mut run = Run {
@@ -24,8 +28,8 @@ pub fn replay(loader: &Loader, trace: &Trace, work: usize, pace: u64) -> Answer<
         times: Vec::with_capacity(trace.ops.len()),
     };
     for stream in trace.streams() {
-        let (queue, scratch) = (session.queue()?, session.alloc(work.max(1), false)?);
-        run.queues.insert(stream, Line { queue, scratch });
+        let (handle, scratch) = (session.queue()?, session.alloc(work.max(1), false)?);
+        run.queues.insert(stream, ReplayQueue { handle, scratch });
     }
     let waits = trace::dependencies(trace);
     let mut wanted = vec![false; trace.ops.len()];
@@ -40,21 +44,22 @@ pub fn replay(loader: &Loader, trace: &Trace, work: usize, pace: u64) -> Answer<
             Kind::Free => live = live.saturating_sub(op.bytes),
             Kind::Wait => {}
         }
-        let reserved = session.figure(UR_USM_POOL_INFO_RESERVED_CURRENT_EXP);
+        let reserved = session.pool_property(UR_USM_POOL_INFO_RESERVED_CURRENT_EXP);
         let _ = writeln!(series, "{at},{},{live}", reserved.unwrap_or_default());
         while start.elapsed() < pace {
             std::hint::spin_loop();
         }
     }
     let mut outcome = run.outcome(trace);
-    run.settle()?;
+    run.drain_all()?;
     run.work = 0;
-    outcome.warm_ns = run.again(trace)?;
-    run.settle()?;
+    outcome.warm_ns = run.warm_pass(trace)?;
+    run.drain_all()?;
     Ok((outcome, series))
 }
 
-/// Runs the traces one after the other with one pool. All that one leaves live is freed before the next.
+/// Runs traces one after the other with one pool. Memory that a trace leaves live is freed before
+/// the next one.
 pub fn iterate(loader: &Loader, traces: &[Trace], work: usize) -> Answer<Iterations> {
     let session = loader.session()?;
     let mut run = Run {
@@ -67,85 +72,85 @@ pub fn iterate(loader: &Loader, traces: &[Trace], work: usize) -> Answer<Iterati
     };
     for stream in traces.iter().flat_map(Trace::streams) {
         if let Entry::Vacant(vacant) = run.queues.entry(stream) {
-            let (queue, scratch) = (session.queue()?, session.alloc(work.max(1), false)?);
-            vacant.insert(Line { queue, scratch });
+            let (handle, scratch) = (session.queue()?, session.alloc(work.max(1), false)?);
+            vacant.insert(ReplayQueue { handle, scratch });
         }
     }
     let mut ns = Vec::new();
     for trace in traces {
-        let took = run.again(trace)?;
+        let took = run.warm_pass(trace)?;
         ns.push(took.ok_or("iterations cannot have dependencies")?);
-        run.settle()?;
+        run.drain_all()?;
     }
     Ok(Iterations {
         ns,
-        reserved_high: session.figure(UR_USM_POOL_INFO_RESERVED_HIGH_EXP),
+        reserved_high: session.pool_property(UR_USM_POOL_INFO_RESERVED_HIGH_EXP),
         peak_live: traces.iter().map(Trace::peak_live).max().unwrap_or(0),
     })
 }
 
-/// A queue, and what work follows a free with. That is given back with the context.
-struct Line<'a> {
-    queue: Queue<'a>,
+/// A queue with memory for the work that follows a free. The context's release frees that memory.
+struct ReplayQueue<'a> {
+    handle: Queue<'a>,
     scratch: Block,
 }
 
 struct Run<'a> {
     session: &'a Session<'a>,
-    queues: HashMap<u64, Line<'a>>,
+    queues: HashMap<u64, ReplayQueue<'a>>,
     work: usize,
     live: HashMap<u64, Block>,
-    /// Of those operations that others wait for.
+    /// Events of operations that others wait for.
     events: HashMap<usize, Event<'a>>,
-    /// What each call took, in nanoseconds.
+    /// The time of each call in nanoseconds.
     times: Vec<u64>,
 }
 
 impl Run<'_> {
     fn op(&mut self, at: usize, op: &Op, waits: &[usize], wanted: bool) -> Answer<()> {
         let events = waits.iter().filter_map(|at| self.events.get(at));
-        let line = op.stream.and_then(|stream| self.queues.get(&stream));
-        let (Some(line), false) = (line, op.kind == Kind::Wait) else {
+        let queue = op.stream.and_then(|stream| self.queues.get(&stream));
+        let (Some(queue), false) = (queue, op.kind == Kind::Wait) else {
             let events: Vec<&Event<'_>> = events.collect();
             self.session.wait(&events)?;
-            return self.op_of_host(op);
+            return self.host_op(op);
         };
         let handles: Vec<_> = events.map(Event::handle).collect();
         let bytes = op.bytes as usize;
         let event = if op.kind == Kind::Alloc {
             let start = Instant::now();
-            let block = line.queue.alloc(bytes, &handles)?;
+            let block = queue.handle.alloc(bytes, &handles)?;
             self.times.push(start.elapsed().as_nanos() as u64);
-            let event = self.behind(line, &block, wanted)?;
+            let event = self.submit_work(queue, &block, wanted)?;
             self.live.insert(op.id, block);
             event
         } else {
             let block = self
                 .live
                 .remove(&op.id)
-                .ok_or("a free of what is not live")?;
+                .ok_or("a free of memory that is not live")?;
             let start = Instant::now();
-            line.queue.free(block, &handles)?;
+            queue.handle.free(block, &handles)?;
             self.times.push(start.elapsed().as_nanos() as u64);
-            self.behind(line, &line.scratch, wanted)?
+            self.submit_work(queue, &queue.scratch, wanted)?
         };
         self.events.extend(event.map(|event| (at, event)));
         Ok(())
     }
 
-    fn behind<'a>(
+    fn submit_work<'a>(
         &self,
-        line: &Line<'a>,
+        queue: &ReplayQueue<'a>,
         block: &Block,
         wanted: bool,
     ) -> Answer<Option<Event<'a>>> {
         match self.work == 0 && !wanted {
             true => Ok(None),
-            false => line.queue.fill(block, self.work.max(1), wanted),
+            false => queue.handle.fill(block, self.work.max(1), wanted),
         }
     }
 
-    fn op_of_host(&mut self, op: &Op) -> Answer<()> {
+    fn host_op(&mut self, op: &Op) -> Answer<()> {
         let start = Instant::now();
         match op.kind {
             Kind::Alloc => {
@@ -156,7 +161,7 @@ impl Run<'_> {
                 let block = self
                     .live
                     .remove(&op.id)
-                    .ok_or("a free of what is not live")?;
+                    .ok_or("a free of memory that is not live")?;
                 self.session.free(block)?;
             }
             Kind::Wait => return Ok(()),
@@ -166,7 +171,7 @@ impl Run<'_> {
     }
 
     fn outcome(&mut self, trace: &Trace) -> Outcome {
-        let figure = |what| self.session.figure(what);
+        let pool_property = |what| self.session.pool_property(what);
         let cost = clock_cost();
         let times = &mut self.times;
         times
@@ -179,9 +184,9 @@ impl Run<'_> {
                 .copied()
         };
         let sum: u64 = times.iter().sum();
-        let own = figure(UR_USM_POOL_INFO_HITS_OWN_EXT);
+        let own = pool_property(UR_USM_POOL_INFO_HITS_OWN_EXT);
         let reuse = own.map(|own| {
-            let count = |what| figure(what).unwrap_or_default();
+            let count = |what| pool_property(what).unwrap_or_default();
             Reuse {
                 own,
                 ordered: count(UR_USM_POOL_INFO_HITS_ORDERED_EXT),
@@ -196,49 +201,50 @@ impl Run<'_> {
             mean_ns: sum as f64 / times.len().max(1) as f64,
             median_ns: at(0.5).unwrap_or_default(),
             p999_ns: at(0.999).unwrap_or_default(),
-            reserved_high: figure(UR_USM_POOL_INFO_RESERVED_HIGH_EXP),
+            reserved_high: pool_property(UR_USM_POOL_INFO_RESERVED_HIGH_EXP),
             peak_live: trace.peak_live(),
             reuse,
             ..Outcome::default()
         }
     }
 
-    /// The mean time of a call without a look at the clock between calls: the
-    /// processor's time for this thread, so that a busy machine does not count.
-    /// None where a trace has dependencies, which take calls of their own.
-    fn again(&mut self, trace: &Trace) -> Answer<Option<f64>> {
+    /// Runs the trace once more, and returns the mean time of an operation in nanoseconds.
+    ///
+    /// The time is the processor time of this thread, read once, so that other processes do not
+    /// count. None for a trace with dependencies, which need further calls.
+    fn warm_pass(&mut self, trace: &Trace) -> Answer<Option<f64>> {
         let plain = |op: &Op| op.stream.is_some() && op.after.is_empty();
         if !trace.ops.iter().all(plain) {
             return Ok(None);
         }
-        // Looked up before.
-        let lines: Vec<&Line<'_>> = trace
+        // Looked up in advance, so that the lookups are not measured.
+        let queues: Vec<&ReplayQueue<'_>> = trace
             .ops
             .iter()
             .filter_map(|op| self.queues.get(&op.stream?))
             .collect();
-        // A place for each number, which may be any, also looked up before.
-        let mut places = HashMap::new();
+        // Ids may be any numbers. They are mapped to slots in advance.
+        let mut slots = HashMap::new();
         let numbered = trace.ops.iter().map(|op| {
-            let next = places.len();
-            *places.entry(op.id).or_insert(next)
+            let next = slots.len();
+            *slots.entry(op.id).or_insert(next)
         });
         let numbered: Vec<usize> = numbered.collect();
         let mut blocks: Vec<Option<Block>> = Vec::new();
-        blocks.resize_with(places.len(), || None);
+        blocks.resize_with(slots.len(), || None);
         let start = thread_time();
-        for ((op, line), slot) in trace.ops.iter().zip(lines).zip(numbered) {
+        for ((op, queue), slot) in trace.ops.iter().zip(queues).zip(numbered) {
             let slot = &mut blocks[slot];
             match op.kind {
                 Kind::Alloc => {
-                    let block = line.queue.alloc(op.bytes as usize, &[])?;
-                    self.behind(line, &block, false)?;
+                    let block = queue.handle.alloc(op.bytes as usize, &[])?;
+                    self.submit_work(queue, &block, false)?;
                     *slot = Some(block);
                 }
                 Kind::Free | Kind::Wait => {
-                    let block = slot.take().ok_or("a free of what is not live")?;
-                    line.queue.free(block, &[])?;
-                    self.behind(line, &line.scratch, false)?;
+                    let block = slot.take().ok_or("a free of memory that is not live")?;
+                    queue.handle.free(block, &[])?;
+                    self.submit_work(queue, &queue.scratch, false)?;
                 }
             }
         }
@@ -248,10 +254,10 @@ impl Run<'_> {
         Ok(Some(took / trace.ops.len().max(1) as f64))
     }
 
-    /// Nothing is pending or live any more.
-    fn settle(&mut self) -> Answer<()> {
-        for line in self.queues.values() {
-            line.queue.finish()?;
+    /// Waits for all work, and frees all live memory.
+    fn drain_all(&mut self) -> Answer<()> {
+        for queue in self.queues.values() {
+            queue.handle.finish()?;
         }
         self.events.clear();
         self.live
@@ -260,18 +266,18 @@ impl Run<'_> {
     }
 }
 
-/// Nanoseconds that the processor has spent on this thread.
+/// The processor time of this thread in nanoseconds.
 fn thread_time() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the output is writable.
+    // SAFETY: `time` is a local variable.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// What two looks at the clock cost by themselves, in nanoseconds.
+/// The time of reading the clock twice, in nanoseconds.
 fn clock_cost() -> u64 {
     let mut times: Vec<u64> = (0..1001)
         .map(|_| Instant::now().elapsed().as_nanos() as u64)

@@ -1,4 +1,4 @@
-//! Traces as they are read: what `UR_POOL_TRACE` writes, its first four columns, or MiniMalloc's CSV.
+//! Parses traces: the lines of `UR_POOL_TRACE`, their first four columns, or MiniMalloc's CSV.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Read as _;
@@ -8,16 +8,16 @@ use flate2::read::GzDecoder;
 
 use crate::Answer;
 
-/// What a trace's line is.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Alloc,
     Free,
-    /// The host waits.
+    /// The host waits for points.
     Wait,
 }
 
-/// Everything on a lane up to an epoch.
+/// All commands of a lane up to an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
     pub lane: u64,
@@ -29,14 +29,15 @@ pub struct Op {
     pub kind: Kind,
     pub id: u64,
     pub bytes: u64,
-    /// None: the host.
+    /// The queue's number; none for the host.
     pub stream: Option<u64>,
     pub after: Vec<Point>,
-    /// When it was recorded.
+    /// The time of the operation in nanoseconds, if it was recorded.
     pub ns: Option<u64>,
-    /// How it was served, where that was recorded.
+    /// How an allocation was served, if it was recorded.
     pub reuse: Option<String>,
-    /// What it came too early for, and whose memory that was.
+    /// The points that the operation did not follow, and the ids of the blocks that it could then
+    /// have reused.
     pub missing: Option<(Vec<Point>, Vec<u64>)>,
 }
 
@@ -46,17 +47,19 @@ pub struct Trace {
 }
 
 impl Trace {
+    /// Reads a trace from a file, with all sizes multiplied by `scale`.
     pub fn read(path: &Path, scale: u64) -> Answer<Self> {
-        let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let raw = std::fs::read(path).map_err(|error| wrong(&error))?;
-        let mut trace = Self::parse(raw).map_err(|error| wrong(&error))?;
+        let in_file = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let raw = std::fs::read(path).map_err(|error| in_file(&error))?;
+        let mut trace = Self::parse(raw).map_err(|error| in_file(&error))?;
         for op in &mut trace.ops {
             op.bytes = op.bytes.saturating_mul(scale);
         }
         Ok(trace)
     }
 
-    /// A file's bytes. Each block of it is made once while it lives, and freed only then.
+    /// Parses the bytes of a file. An error if an id is allocated while it is live, or freed while
+    /// it is not.
     pub fn parse(raw: Vec<u8>) -> Answer<Self> {
         let mut text = String::new();
         if raw.starts_with(&[0x1f, 0x8b]) {
@@ -71,7 +74,7 @@ impl Trace {
         }
     }
 
-    /// The most bytes that were live at once, as asked for.
+    /// The maximum of live bytes, as requested.
     pub fn peak_live(&self) -> u64 {
         let (mut live, mut peak) = (0_u64, 0);
         for op in &self.ops {
@@ -85,22 +88,23 @@ impl Trace {
         peak
     }
 
-    /// Leaves out what orders queues. Blocks then die on their own queues, as their uses are there.
-    pub fn forget_dependencies(&mut self) {
+    /// Removes the dependencies between queues. Blocks are then freed on the queues that use them.
+    pub fn drop_dependencies(&mut self) {
         self.ops.retain(|op| op.kind != Kind::Wait);
-        let mut homes = HashMap::new();
+        let mut alloc_queues = HashMap::new();
         for op in &mut self.ops {
             op.after.clear();
             match op.kind {
-                Kind::Free => op.stream = homes.remove(&op.id).unwrap_or(op.stream),
+                Kind::Free => op.stream = alloc_queues.remove(&op.id).unwrap_or(op.stream),
                 _ => {
-                    homes.insert(op.id, op.stream);
+                    alloc_queues.insert(op.id, op.stream);
                 }
             }
         }
     }
 
-    /// Frees at its end all that is live then, in the order of the allocations and on their queues.
+    /// Appends frees of all blocks that are live at the end, in the order of their allocations and
+    /// on their queues.
     pub fn free_all(&mut self) {
         let mut live = BTreeMap::new();
         for (at, op) in self.ops.iter().enumerate() {
@@ -119,6 +123,7 @@ impl Trace {
         }
     }
 
+    /// The numbers of all queues, in ascending order.
     pub fn streams(&self) -> Vec<u64> {
         let mut streams: Vec<u64> = self.ops.iter().filter_map(|op| op.stream).collect();
         streams.sort_unstable();
@@ -127,6 +132,7 @@ impl Trace {
     }
 }
 
+/// Parses the lines of `UR_POOL_TRACE`.
 fn lines(text: &str) -> Answer<Trace> {
     let mut ops = Vec::new();
     let mut live = HashSet::new();
@@ -153,7 +159,7 @@ fn lines(text: &str) -> Answer<Trace> {
     Ok(Trace { ops })
 }
 
-/// None if it cannot be read; nothing for an allocation that failed.
+/// One operation. None if the line is malformed, `Some(None)` for an allocation that failed.
 fn line(text: &str) -> Option<Option<Op>> {
     let words: Vec<&str> = text.split_ascii_whitespace().collect();
     let kind = match *words.first()? {
@@ -170,7 +176,7 @@ fn line(text: &str) -> Option<Option<Op>> {
     };
     let stream = match *words.get(3)? {
         "-1" => None,
-        // Only the host waits.
+        // A wait belongs to the host.
         _ if kind == Kind::Wait => return None,
         stream => Some(stream.parse().ok()?),
     };
@@ -213,7 +219,8 @@ fn points(text: &str) -> Option<Vec<Point>> {
     text.split(',').map(point).collect()
 }
 
-/// MiniMalloc's `id,lower,upper,size`: a buffer lives from `lower` until before `upper`.
+/// Parses MiniMalloc's CSV, `id,lower,upper,size`: a buffer lives from `lower` until before
+/// `upper`.
 fn intervals(text: &str) -> Answer<Trace> {
     let mut header = text.lines().next().unwrap_or_default().split(',');
     let names: Vec<&str> = header.by_ref().collect();
@@ -232,7 +239,7 @@ fn intervals(text: &str) -> Answer<Trace> {
         if lower >= upper {
             return Err(format!("row {row} ends before it begins"));
         }
-        // What ends at a time goes before what begins there.
+        // Frees at a time precede allocations at that time.
         moments.push((lower, 1, id, size));
         moments.push((upper, 0, id, size));
     }
@@ -252,8 +259,8 @@ fn intervals(text: &str) -> Answer<Trace> {
     })
 }
 
-/// For each operation those earlier ones, by place, that it has to wait for, since it came after them
-/// without being on their lane.
+/// For each operation the indices of earlier operations that it must wait for: those of its points
+/// on other queues.
 pub fn dependencies(trace: &Trace) -> Vec<Vec<usize>> {
     let mut lanes: HashMap<u64, Vec<(u64, usize)>> = HashMap::new();
     let mut out = Vec::with_capacity(trace.ops.len());
@@ -271,7 +278,7 @@ pub fn dependencies(trace: &Trace) -> Vec<Vec<usize>> {
         waits.dedup();
         out.push(waits);
         if op.kind != Kind::Wait && op.stream.is_some() {
-            // A queue without a lane of its own stands on all that it comes after.
+            // Without a point on its own queue, an operation is recorded on all lanes that it follows.
             let of_lane = op.after.iter().find(own);
             let places = of_lane.map_or(&op.after[..], std::slice::from_ref);
             for point in places {
@@ -305,10 +312,10 @@ mod tests {
         assert_eq!(op.missing, Some((vec![point(1, 4), point(3, 1)], vec![0])));
         assert_eq!((trace.ops[3].kind, trace.ops[3].stream), (Kind::Wait, None));
         assert_eq!((trace.peak_live(), trace.streams()), (128, vec![1, 2]));
-        let wrong = ["b 0 1 2", "a x 1 2", "a 0 1", "a 0 1 2 3", "w - - 1"];
+        let malformed = ["b 0 1 2", "a x 1 2", "a 0 1", "a 0 1 2 3", "w - - 1"];
         let dead = ["f 0 1 2", "a 0 1 2\na 0 1 2", "a 0 1 2\nf 0 1 2\nf 0 1 2"];
-        for wrong in wrong.into_iter().chain(dead) {
-            assert!(lines(wrong).is_err(), "{wrong}");
+        for malformed in malformed.into_iter().chain(dead) {
+            assert!(lines(malformed).is_err(), "{malformed}");
         }
     }
 
@@ -320,8 +327,8 @@ mod tests {
         use Kind::{Alloc, Free};
         assert_eq!(order, [(Alloc, 0), (Free, 0), (Alloc, 1), (Free, 1)]);
         assert_eq!(trace.peak_live(), 20);
-        for wrong in ["id,lower\n", "id,lower,upper,size\nb1,2,2,10\n"] {
-            assert!(intervals(wrong).is_err(), "{wrong}");
+        for malformed in ["id,lower\n", "id,lower,upper,size\nb1,2,2,10\n"] {
+            assert!(intervals(malformed).is_err(), "{malformed}");
         }
     }
 
@@ -329,7 +336,7 @@ mod tests {
     fn without_dependencies_blocks_die_at_home() {
         let text = "a 0 1 1 - grown\nf 0 1 2 1@4,2@1 -\nw - - -1 2@2 -\n";
         let mut trace = lines(text).expect("it can be read");
-        trace.forget_dependencies();
+        trace.drop_dependencies();
         let left: Vec<_> = trace
             .ops
             .iter()

@@ -1,7 +1,7 @@
-//! `urtrace`: runs a program with the loader's tracing layer on, and sums up what it called.
+//! `urtrace`: runs a program with the loader's tracing layer enabled, and summarises its calls.
 //!
-//! Owns the way from options to the layer's environment variables; what they mean is the layer's.
-//! The program and everything that it starts inherit them.
+//! Owns the mapping from options to the layer's environment variables, whose meaning the layer
+//! defines. The program and its child processes inherit them.
 
 mod summary;
 
@@ -18,32 +18,33 @@ use summary::Summary;
 
 /// Runs a command with every Unified Runtime call traced, then prints a table of the calls.
 ///
-/// Arguments are shown as a call begins, its result, outputs and time as it ends. The command uses
-/// the loader of this installation, if it uses libur_loader.so.0: SYCL programs on libsycl 2026.1 do.
-/// libsycl 2026.2 has a loader of its own inside, which has no such layer: nothing is traced there.
+/// Arguments are shown when a call starts; its result, outputs and time when it ends. A command
+/// that uses libur_loader.so.0 gets the loader of this installation: SYCL programs on libsycl
+/// 2026.1 do. libsycl 2026.2 has its own loader inside, which has no tracing layer, so that nothing
+/// is traced.
 ///
-/// Exits as the command does: with its code, or 128 and the number of the signal that ended it; with
-/// 127 or 126 if there is no such command or it cannot be run.
+/// Exits as the command does: with its code, or with 128 and the number of the signal that ended
+/// it. Exits with 127 if the command does not exist, and with 126 if it cannot be run.
 #[derive(Parser)]
 #[command(name = "urtrace", version)]
 struct Cli {
-    /// Where the trace goes: a file (%p is the process id), stderr or stdout. By default stderr, or
+    /// Output of the trace: a file (%p is the process id), stderr or stdout. By default stderr, or
     /// urtrace-%p.json for Perfetto
     #[arg(long, short)]
     output: Option<String>,
-    /// How the trace is written
+    /// Format of the trace
     #[arg(long, short, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Functions to trace: names with * and ?, comma-separated; those after ! are left out
+    /// Functions to trace: names with * and ?, separated by commas; those after ! are excluded
     #[arg(long, value_name = "GLOBS")]
     functions: Option<String>,
     /// Adapters to trace, such as native_cpu or !opencl
     #[arg(long, value_name = "GLOBS")]
     adapters: Option<String>,
-    /// Shows calls that took at least that long, such as 10us or 1.5ms; the table counts all
+    /// Shows only calls that took at least this long, such as 10us or 1.5ms; the table counts all
     #[arg(long, value_name = "TIME")]
     min_time: Option<String>,
-    /// Prints the table alone
+    /// Prints only the table
     #[arg(long, short, conflicts_with_all = ["output", "format", "no_summary", "min_time"])]
     summary: bool,
     /// Prints no table
@@ -52,7 +53,7 @@ struct Cli {
     /// Loader library; by default libur_loader.so.0 beside this program, in ../lib or of the system
     #[arg(long, value_name = "PATH", conflicts_with = "keep_loader")]
     loader: Option<PathBuf>,
-    /// Leaves LD_LIBRARY_PATH alone: the command finds its own loader
+    /// Does not change LD_LIBRARY_PATH: the command finds its own loader
     #[arg(long)]
     keep_loader: bool,
     /// The command and its arguments
@@ -62,9 +63,9 @@ struct Cli {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// Lines for people
+    /// Text lines
     Text,
-    /// Chrome's JSON, for ui.perfetto.dev
+    /// JSON of the Chrome trace format, for ui.perfetto.dev
     #[value(alias = "json")]
     Perfetto,
 }
@@ -96,7 +97,7 @@ impl Cli {
         let mut command = Command::new(program);
         command.args(arguments);
         self.configure(&mut command, folder.path(), &output)?;
-        // Lines are appended, so that processes may share a file.
+        // The layer appends lines, so that processes may share a file.
         if self.format == Format::Text && is_one_file(&output) {
             std::fs::File::create(&output)?;
         }
@@ -108,7 +109,7 @@ impl Cli {
                 return Ok(ExitCode::from(if missing { NOT_FOUND } else { NOT_RUN }));
             }
         };
-        outlive(child.id());
+        wait_through_signals(child.id());
         let status = child.wait()?;
         self.report(&Summary::read(folder.path()), status, &output);
         Ok(code(status))
@@ -123,7 +124,8 @@ impl Cli {
         }
     }
 
-    /// Sets what the layer reads. Relative paths are made absolute: the command may go elsewhere.
+    /// Sets the layer's variables. Relative paths become absolute, since the command may change its
+    /// directory.
     fn configure(&self, command: &mut Command, folder: &Path, output: &str) -> io::Result<()> {
         let mut layers = std::env::var("UR_ENABLE_LAYERS").unwrap_or_default();
         if !layers.split(',').any(|layer| layer == LAYER) {
@@ -159,13 +161,13 @@ impl Cli {
         Ok(())
     }
 
-    /// A folder with nothing but the loader, under the names that programs look for, before what
-    /// was there.
+    /// A search path that starts with a folder which has only the loader, under the names that
+    /// programs open.
     fn library_path(&self, folder: &Path) -> io::Result<OsString> {
         let loader = self.loader.clone();
         let loader = loader.unwrap_or_else(|| ur::dl::near_program(&LOADERS));
         let mut path = OsString::new();
-        // A bare name is the system's to find, and found without help.
+        // The system finds a bare name by itself.
         if loader.components().count() > 1 || loader.exists() {
             let loader = std::fs::canonicalize(&loader).map_err(|error| {
                 io::Error::new(error.kind(), format!("{}: {error}", loader.display()))
@@ -186,7 +188,7 @@ impl Cli {
         if summary.processes.is_empty() {
             console::errln!(
                 "urtrace: nothing was traced: no process of the command used a loader that has {LAYER} \
-                 (the one inside of libsycl 2026.2 has not)"
+                 (the one inside of libsycl 2026.2 lacks it)"
             );
             return;
         }
@@ -202,16 +204,16 @@ impl Cli {
         match (summary.is_empty(), status.signal()) {
             (false, _) => console::errln!("{}", summary.table()),
             (true, Some(_)) => {
-                console::errln!("urtrace: the program ended before its figures were written")
+                console::errln!("urtrace: the program ended before its summary was written")
             }
             (true, None) => {
-                console::errln!("urtrace: no call was made, or none that the filters want")
+                console::errln!("urtrace: no call was made, or none that passes the filters")
             }
         }
     }
 }
 
-/// Whether all processes write to the same path.
+/// Whether all processes write to one file.
 fn is_one_file(output: &str) -> bool {
     !matches!(output, "none" | "stderr" | "stdout") && !output.contains("%p")
 }
@@ -224,27 +226,28 @@ fn code(status: ExitStatus) -> ExitCode {
     )
 }
 
-/// The command's process, for signals that are passed on.
+/// The command's process, to which signals are forwarded.
 static CHILD: AtomicI32 = AtomicI32::new(0);
 
-/// Stays until the command has ended: what a terminal sends reaches the command by itself, what is
-/// sent to this process alone is passed on.
-fn outlive(child: u32) {
+/// Keeps this process alive until the command ends. A terminal's signals reach the command
+/// directly; SIGTERM and SIGHUP to this process are forwarded.
+fn wait_through_signals(child: u32) {
     CHILD.store(i32::try_from(child).unwrap_or(0), Ordering::Relaxed);
-    let pass_on = pass_on as extern "C" fn(i32);
-    // SAFETY: the handler only loads an atomic and calls `kill`, as handlers may.
+    let forward = forward as extern "C" fn(i32);
+    // SAFETY: the handler only loads an atomic and calls `kill`, which POSIX allows in signal
+    // handlers.
     unsafe {
         libc::signal(libc::SIGINT, libc::SIG_IGN);
         libc::signal(libc::SIGQUIT, libc::SIG_IGN);
-        libc::signal(libc::SIGTERM, pass_on as libc::sighandler_t);
-        libc::signal(libc::SIGHUP, pass_on as libc::sighandler_t);
+        libc::signal(libc::SIGTERM, forward as libc::sighandler_t);
+        libc::signal(libc::SIGHUP, forward as libc::sighandler_t);
     }
 }
 
-extern "C" fn pass_on(signal: i32) {
+extern "C" fn forward(signal: i32) {
     let child = CHILD.load(Ordering::Relaxed);
     if child > 0 {
-        // SAFETY: the call takes numbers.
+        // SAFETY: `kill` takes numbers only.
         unsafe { libc::kill(child, signal) };
     }
 }

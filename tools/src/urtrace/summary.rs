@@ -1,6 +1,6 @@
-//! The figures of all traced processes, as a table.
+//! The statistics of all traced processes, as a table.
 //!
-//! Owns reading and merging what the tracing layer writes to UR_TRACE_SUMMARY.
+//! Owns reading and merging the files that the tracing layer writes to UR_TRACE_SUMMARY.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,14 +8,14 @@ use std::path::Path;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Deserialize;
 
-/// One process's file.
+/// The file of one process.
 #[derive(Debug, Deserialize)]
 struct Process {
     pid: u32,
     functions: Vec<Function>,
 }
 
-/// The figures of a function. Times are in nanoseconds.
+/// The statistics of a function. Times are in nanoseconds.
 #[derive(Debug, Deserialize)]
 struct Function {
     name: String,
@@ -23,14 +23,14 @@ struct Function {
     failed: u64,
     total_ns: u64,
     max_ns: u64,
-    /// A time, and the calls that took about that long.
+    /// Pairs of a time and the number of calls that took about that long.
     times: Vec<(u64, u64)>,
 }
 
-/// What the traced processes did together.
+/// The merged statistics of all traced processes.
 #[derive(Debug, Default)]
 pub struct Summary {
-    /// Processes that were traced.
+    /// The ids of the traced processes.
     pub processes: Vec<u32>,
     functions: BTreeMap<String, Merged>,
 }
@@ -39,13 +39,13 @@ pub struct Summary {
 struct Merged {
     calls: u64,
     failed: u64,
-    total: u64,
-    longest: u64,
+    total_ns: u64,
+    max_ns: u64,
     times: BTreeMap<u64, u64>,
 }
 
 impl Summary {
-    /// Reads every file of a folder; what cannot be read is left out, and said.
+    /// Reads every file of a folder. Unreadable files are reported and skipped.
     pub fn read(folder: &Path) -> Summary {
         let mut summary = Summary::default();
         let Ok(files) = std::fs::read_dir(folder) else {
@@ -74,8 +74,8 @@ impl Summary {
             let merged = self.functions.entry(function.name).or_default();
             merged.calls += function.calls;
             merged.failed += function.failed;
-            merged.total += function.total_ns;
-            merged.longest = merged.longest.max(function.max_ns);
+            merged.total_ns += function.total_ns;
+            merged.max_ns = merged.max_ns.max(function.max_ns);
             for (time, calls) in function.times {
                 *merged.times.entry(time).or_default() += calls;
             }
@@ -86,13 +86,13 @@ impl Summary {
         self.functions.is_empty()
     }
 
-    /// A line a function, the one with the longest total first, and a line for all.
+    /// One row per function, by descending total time, and a row for all.
     pub fn table(&self) -> Table {
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN);
         table.set_header(["function", "calls", "failed", "total", "mean", "p99", "max"]);
         let mut sorted: Vec<_> = self.functions.iter().collect();
-        sorted.sort_by_key(|(name, merged)| (std::cmp::Reverse(merged.total), *name));
+        sorted.sort_by_key(|(name, merged)| (std::cmp::Reverse(merged.total_ns), *name));
         let mut all = Merged::default();
         for (name, merged) in sorted {
             table.add_row(merged.row(name));
@@ -110,8 +110,8 @@ impl Merged {
     fn add(&mut self, other: &Merged) {
         self.calls += other.calls;
         self.failed += other.failed;
-        self.total += other.total;
-        self.longest = self.longest.max(other.longest);
+        self.total_ns += other.total_ns;
+        self.max_ns = self.max_ns.max(other.max_ns);
         for (time, calls) in &other.times {
             *self.times.entry(*time).or_default() += calls;
         }
@@ -122,28 +122,28 @@ impl Merged {
             name.to_owned(),
             self.calls.to_string(),
             self.failed.to_string(),
-            shown(self.total),
-            shown(self.total / self.calls.max(1)),
+            shown(self.total_ns),
+            shown(self.total_ns / self.calls.max(1)),
             shown(self.percentile(99)),
-            shown(self.longest),
+            shown(self.max_ns),
         ]
     }
 
-    /// The time that so many calls of a hundred did not exceed.
+    /// The time in nanoseconds that `percent` of the calls did not exceed.
     fn percentile(&self, percent: u64) -> u64 {
         let rank = self.calls.saturating_mul(percent).div_ceil(100);
         let mut seen = 0;
         for (time, calls) in &self.times {
             seen += calls;
             if seen >= rank {
-                return (*time).min(self.longest);
+                return (*time).min(self.max_ns);
             }
         }
-        self.longest
+        self.max_ns
     }
 }
 
-/// Three digits and the unit that fits.
+/// A time with three digits and the unit that fits.
 fn shown(nanos: u64) -> String {
     #[allow(clippy::cast_precision_loss)] // Three digits are shown.
     let value = nanos as f64;
@@ -207,7 +207,7 @@ mod tests {
         let times = BTreeMap::from([(10, 1), (20, 1), (30, 1)]);
         let figures = Merged {
             calls: 3,
-            longest: 29,
+            max_ns: 29,
             times,
             ..Merged::default()
         };

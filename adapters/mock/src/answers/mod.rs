@@ -1,10 +1,11 @@
-//! Answers that the specification alone does not give. A function here, named after one of the
-//! interface, is the answer of that one: `cargo xtask gen` looks at the names, and makes the others'
-//! answers from the specification.
+//! Answers that do not follow from the specification alone.
 //!
-//! Each takes its call's arguments as they are after the `before` callback. Outputs are written where
-//! they are wanted; unsafe blocks rest on what the interface asks of its callers: a pointer is null,
-//! or readable or writable for what its parameter says.
+//! A function here answers the interface function of its name: `cargo xtask gen` reads the names,
+//! and generates the other answers.
+//!
+//! An answer takes the call's arguments as the `before` callback left them. Null outputs are not
+//! written. Unsafe blocks rest on the specification's contract: the caller passes pointers that are
+//! null, or readable or writable as their parameter says.
 
 mod memory;
 mod objects;

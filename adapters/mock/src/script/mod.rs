@@ -1,5 +1,5 @@
-//! Scripts: what calls shall do instead of succeeding, said in text, so that a program can be tested
-//! against errors, slowness and other devices without any code.
+//! Scripts: text that changes what calls do. A program can be tested without code against errors,
+//! delays and other devices.
 //!
 //! ```text
 //! # the third copy fails; every launch takes a while
@@ -25,8 +25,8 @@
 //! | action | `delay 10ms` (`ns`, `us`, `ms`, `s`); `error CODE`, a name with or without `UR_RESULT_ERROR_`, which ends the call |
 //! | value | a number, `0x` too; an enumerator; flags joined by `\|`; `true`, `false`; `"text"` with `\"` and `\\`; `[a, b]`; `none`: the property is unsupported |
 //!
-//! The script in force is that of `UR_MOCK_SCRIPT`, until one is set through `include/ur_mock.h`.
-//! This module owns the language; `parse` reads it, `value` turns values into a property's bytes.
+//! The current script is that of `UR_MOCK_SCRIPT`, until one is set through `include/ur_mock.h`.
+//! This module owns the language: `parse` reads it, `value` converts values to a property's bytes.
 
 mod parse;
 mod show;
@@ -47,28 +47,28 @@ use crate::functions::NAMES;
 
 pub use parse::ParseError;
 
-/// A script, read.
+/// A parsed script.
 #[derive(Debug, Default)]
 pub struct Script {
     rules: Vec<Rule>,
-    /// By property: its bytes, or none for one that is unsupported.
+    /// The bytes of each property; none for an unsupported one.
     values: BTreeMap<&'static str, Option<Vec<u8>>>,
 }
 
-/// What some calls of some functions do.
+/// The actions of some calls of some functions.
 #[derive(Debug)]
 struct Rule {
     pattern: String,
-    /// Indices in `NAMES` of the functions that the pattern fits.
+    /// Indices in `NAMES` of the functions that match the pattern.
     functions: Vec<usize>,
-    which: Which,
+    calls: Calls,
     actions: Vec<Action>,
-    seen: AtomicU64,
+    call_count: AtomicU64,
 }
 
-/// Which calls, counted from 1.
+/// The calls that a rule applies to, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Which {
+enum Calls {
     All,
     From(u64),
     FromTo(u64, u64),
@@ -81,8 +81,8 @@ enum Action {
     Error(ur_result_t),
 }
 
-impl Which {
-    fn holds(self, call: u64) -> bool {
+impl Calls {
+    fn includes(self, call: u64) -> bool {
         match self {
             Self::All => true,
             Self::From(first) => call >= first,
@@ -93,7 +93,7 @@ impl Which {
 }
 
 impl Script {
-    /// Reads a script, or says what is wrong with it and where.
+    /// Parses a script. The error has the position and the reason.
     pub fn parse(text: &str) -> std::result::Result<Self, ParseError> {
         parse::script(text)
     }
@@ -105,8 +105,8 @@ impl Script {
             .iter()
             .filter(|rule| rule.functions.contains(&index))
         {
-            let call = rule.seen.fetch_add(1, Ordering::Relaxed) + 1;
-            if !rule.which.holds(call) {
+            let call = rule.call_count.fetch_add(1, Ordering::Relaxed) + 1;
+            if !rule.calls.includes(call) {
                 continue;
             }
             for action in &rule.actions {
@@ -123,7 +123,7 @@ impl Script {
         Ok(())
     }
 
-    /// The value of a property, if the script gives one; the inner none says that it is unsupported.
+    /// The script's value of a property. The inner `None` means that the property is unsupported.
     pub fn property(&self, name: &str) -> Option<&Option<Vec<u8>>> {
         self.values.get(name)
     }
@@ -131,26 +131,26 @@ impl Script {
 
 struct Current {
     script: Arc<Script>,
-    /// The environment's script could not be read.
+    /// Whether the environment's script has an error.
     broken: bool,
 }
 
 static CURRENT: LazyLock<RwLock<Current>> = LazyLock::new(|| RwLock::new(from_environment()));
 
-/// The script in force.
+/// The current script.
 pub fn current() -> Arc<Script> {
     let current = CURRENT.read().unwrap_or_else(PoisonError::into_inner);
     Arc::clone(&current.script)
 }
 
-/// Whether the environment's script could not be read and none was set since. The adapter then does
-/// not open: a test must not pass because its script was overlooked.
+/// Whether the environment's script has an error, and none was set since. The adapter then does not
+/// open, since a test must not pass because its script was ignored.
 pub fn is_broken() -> bool {
     let current = CURRENT.read().unwrap_or_else(PoisonError::into_inner);
     current.broken
 }
 
-/// Puts a script in force; its counts begin anew.
+/// Sets the current script, whose counts start at 0.
 pub fn set(script: Script) {
     let mut current = CURRENT.write().unwrap_or_else(PoisonError::into_inner);
     *current = Current {
@@ -159,7 +159,7 @@ pub fn set(script: Script) {
     };
 }
 
-/// Puts the environment's script in force again.
+/// Restores the environment's script.
 pub fn reset() {
     let anew = from_environment();
     *CURRENT.write().unwrap_or_else(PoisonError::into_inner) = anew;

@@ -1,4 +1,4 @@
-//! From text to script: a cursor over the text, and a function for each part of the language.
+//! The parser: a cursor over the text, and a function for each part of the language.
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -7,16 +7,16 @@ use std::time::Duration;
 use ur::abi::*;
 
 use super::value::{self, Value};
-use super::{Action, Rule, Script, Which};
+use super::{Action, Calls, Rule, Script};
 use crate::functions::NAMES;
 use crate::info;
 
-/// What is wrong with a script, and where.
+/// A syntax error and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
-    /// Counted from 1.
+    /// From 1.
     pub line: usize,
-    /// In characters, counted from 1.
+    /// In characters, from 1.
     pub column: usize,
     pub reason: String,
 }
@@ -73,7 +73,7 @@ fn statement(cursor: &mut Cursor<'_>, script: &mut Script) -> Parsed<()> {
     if functions.is_empty() {
         return Err(cursor.error_at(start, format!("no function `{word}`")));
     }
-    let which = which(cursor)?;
+    let calls = calls(cursor)?;
     cursor.expect(':')?;
     let mut actions = vec![action(cursor)?];
     while cursor.take(',') {
@@ -82,15 +82,17 @@ fn statement(cursor: &mut Cursor<'_>, script: &mut Script) -> Parsed<()> {
     script.rules.push(Rule {
         pattern: word.to_owned(),
         functions,
-        which,
+        calls,
         actions,
-        seen: AtomicU64::new(0),
+        call_count: AtomicU64::new(0),
     });
     Ok(())
 }
 
-/// Whether a pattern, in which `*` stands for any text, is that of a whole name. What lies between two
-/// of them is taken where it is first found, as any later place leaves less, so that time is bounded.
+/// Whether a pattern, in which `*` matches any text, matches a whole name.
+///
+/// The text between two stars is matched at its first occurrence. A later one would leave less of
+/// the name, so that no backtracking is needed.
 fn fits(pattern: &str, name: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else {
         return pattern == name;
@@ -106,26 +108,26 @@ fn fits(pattern: &str, name: &str) -> bool {
     left.is_some()
 }
 
-fn which(cursor: &mut Cursor<'_>) -> Parsed<Which> {
+fn calls(cursor: &mut Cursor<'_>) -> Parsed<Calls> {
     if !cursor.take('@') {
-        return Ok(Which::All);
+        return Ok(Calls::All);
     }
     if cursor.take('/') {
-        return Ok(Which::Every(cursor.count()?));
+        return Ok(Calls::Every(cursor.count()?));
     }
     let first = cursor.count()?;
     if !cursor.take_text("..") {
-        return Ok(Which::FromTo(first, first));
+        return Ok(Calls::FromTo(first, first));
     }
     if !cursor.next_is(|letter| letter.is_ascii_digit()) {
-        return Ok(Which::From(first));
+        return Ok(Calls::From(first));
     }
     let begin = cursor.at;
     let last = cursor.count()?;
     if last < first {
         return Err(cursor.error_at(begin, "the last call comes before the first".to_owned()));
     }
-    Ok(Which::FromTo(first, last))
+    Ok(Calls::FromTo(first, last))
 }
 
 fn action(cursor: &mut Cursor<'_>) -> Parsed<Action> {
@@ -255,12 +257,12 @@ impl<'a> Cursor<'a> {
         self.rest().chars().next().is_some_and(is)
     }
 
-    /// Blanks, but no line end.
+    /// Skips blanks within a line.
     fn skip_blanks(&mut self) {
         self.word(|letter| letter == ' ' || letter == '\t' || letter == '\r');
     }
 
-    /// What may stand between statements.
+    /// Skips blanks, separators and comments between statements.
     fn skip_between(&mut self) {
         loop {
             self.word(|letter| letter.is_whitespace() || letter == ';');
@@ -275,7 +277,7 @@ impl<'a> Cursor<'a> {
         self.rest().is_empty() || self.next_is(|letter| matches!(letter, ';' | '\n' | '#'))
     }
 
-    /// The letters from here on that are such.
+    /// Takes the characters from here on for which `is` holds.
     fn word(&mut self, is: impl Fn(char) -> bool) -> &'a str {
         let rest = self.rest();
         let end = rest.find(|letter| !is(letter)).unwrap_or(rest.len());
@@ -283,7 +285,7 @@ impl<'a> Cursor<'a> {
         &rest[..end]
     }
 
-    /// Takes a sign, with blanks before it, if it comes next.
+    /// Takes a character, and blanks before it, if it comes next.
     fn take(&mut self, sign: char) -> bool {
         let before = self.at;
         self.skip_blanks();
@@ -307,7 +309,7 @@ impl<'a> Cursor<'a> {
         Err(self.error(&format!("`{sign}` expected")))
     }
 
-    /// Digits, or `0x` and hexadecimal ones.
+    /// Takes decimal digits, or `0x` and hexadecimal digits.
     fn number(&mut self) -> Parsed<u64> {
         let start = self.at;
         let number = if self.take_text("0x") {
@@ -318,7 +320,7 @@ impl<'a> Cursor<'a> {
         number.map_err(|error| self.error_at(start, format!("a number expected: {error}")))
     }
 
-    /// A number of calls, which is not 0.
+    /// Takes a number of calls, which is at least 1.
     fn count(&mut self) -> Parsed<u64> {
         let start = self.at;
         match self.number()? {

@@ -1,9 +1,9 @@
-//! A script as text that reads as the same script.
+//! Prints a script as text that parses to an equal script.
 
 use std::fmt;
 use std::time::Duration;
 
-use super::{Action, Rule, Script, Which};
+use super::{Action, Calls, Rule, Script};
 use crate::info::{self, Type};
 
 impl fmt::Display for Script {
@@ -26,12 +26,12 @@ impl fmt::Display for Script {
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.pattern)?;
-        match self.which {
-            Which::All => {}
-            Which::From(first) => write!(f, "@{first}..")?,
-            Which::FromTo(first, last) if first == last => write!(f, "@{first}")?,
-            Which::FromTo(first, last) => write!(f, "@{first}..{last}")?,
-            Which::Every(count) => write!(f, "@/{count}")?,
+        match self.calls {
+            Calls::All => {}
+            Calls::From(first) => write!(f, "@{first}..")?,
+            Calls::FromTo(first, last) if first == last => write!(f, "@{first}")?,
+            Calls::FromTo(first, last) => write!(f, "@{first}..{last}")?,
+            Calls::Every(count) => write!(f, "@/{count}")?,
         }
         let mut sign = ':';
         for action in &self.actions {

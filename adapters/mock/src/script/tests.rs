@@ -68,7 +68,7 @@ fn a_pattern_is_that_of_a_whole_name() {
     for none in ["urUSMFre", "rUSMFree", "urUSMFree*e", "urUSMFreeurUSMFree"] {
         assert_eq!(names(none), 0, "{none}");
     }
-    // All ways to share a name between many stars would be too many to try. (Found by the fuzz target.)
+    // Trying all matches of many stars would take too long. (Found by the fuzz target.)
     assert_eq!(names(&format!("u{}i", "*".repeat(40))), 0);
     assert_eq!(names(&format!("u{}i", "*e".repeat(40))), 0);
 }
@@ -109,7 +109,7 @@ fn values_take_the_form_of_their_property() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place() {
+fn errors_have_their_position() {
     for (text, expected) in [
         (
             "urFoo: error UNKNOWN",
@@ -222,7 +222,7 @@ fn a_value() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn what_is_shown_reads_as_the_same(
+    fn a_printed_script_parses_to_an_equal_one(
         statements in prop::collection::vec(prop_oneof![a_rule(), a_value()], 0..8),
         separator in prop_oneof![Just("\n"), Just("; "), Just(" # why\n")],
     ) {
@@ -234,7 +234,7 @@ proptest! {
         prop_assert_eq!(again.values, script.values);
         prop_assert_eq!(again.rules.len(), script.rules.len());
         for (left, right) in again.rules.iter().zip(&script.rules) {
-            prop_assert_eq!((&left.functions, left.which, &left.actions), (&right.functions, right.which, &right.actions));
+            prop_assert_eq!((&left.functions, left.calls, &left.actions), (&right.functions, right.calls, &right.actions));
         }
     }
 

@@ -1,8 +1,8 @@
-//! Values of a script as the bytes of a property.
+//! Converts values of a script to the bytes of a property.
 
 use crate::info::Type;
 
-/// A value, as it stands in the script.
+/// A value in a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     Number(u64),
@@ -11,7 +11,7 @@ pub(super) enum Value {
     None,
 }
 
-/// The bytes of a property of this type, or why the value is none of it.
+/// The bytes of the value for a property of this type, or why it does not fit.
 pub(super) fn bytes(value: &Value, ty: Type) -> Result<Vec<u8>, String> {
     match (ty, value) {
         (Type::Number(size, _), Value::Number(number)) => cut(*number, size),
@@ -37,7 +37,7 @@ fn all(list: &[u64], size: usize) -> Result<Vec<u8>, String> {
     Ok(parts?.concat())
 }
 
-/// The low bytes of a number, which are all that is not zero.
+/// The low bytes of a number. An error if a high byte is not 0.
 fn cut(number: u64, size: usize) -> Result<Vec<u8>, String> {
     let mut bytes = number.to_le_bytes().to_vec();
     let high = bytes.split_off(size.min(bytes.len()));

@@ -1,4 +1,5 @@
-//! One call as the walk over its arguments tells it: handles that it uses, gives out and gives back.
+//! One call: the handles that it uses, returns and releases, as the walk over its arguments finds
+//! them.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -9,8 +10,8 @@ use ur::object::checks::slice;
 use ur::object::log::Level;
 use ur::object::{Kind, Result, chain};
 
-use super::registry::{PendingRelease, Record, Trouble};
-use super::{HANDLES, MODE, OFF, VETS, name, origin_with_caller, report, stacks};
+use super::registry::{CallSite, HandleError, PendingRelease};
+use super::{HANDLES, MODE, OFF, VALIDATES, name, origin_with_caller, report, stacks};
 
 /// One call of a table function.
 pub struct Call {
@@ -18,7 +19,7 @@ pub struct Call {
     mode: u8,
 }
 
-/// Who lends a handle.
+/// The object whose query returned a handle without a reference.
 type By = (Kind, *const c_void);
 
 impl Call {
@@ -28,47 +29,52 @@ impl Call {
         Call { function, mode }
     }
 
+    /// Whether dead and unknown handles are refused.
     #[inline]
-    pub fn vets(&self) -> bool {
-        self.mode == VETS
+    pub fn validates(&self) -> bool {
+        self.mode == VALIDATES
     }
 
-    /// The call succeeded, and what is there to be noted may be.
+    /// Whether the call's outputs must be recorded: it succeeded and the layer is on.
     #[inline]
-    pub fn gave(&self, result: ur_result_t) -> bool {
+    pub fn succeeded(&self, result: ur_result_t) -> bool {
         self.mode != OFF && result == UR_RESULT_SUCCESS
     }
 
-    fn record(&self) -> Record {
-        Record {
+    /// This call's function, stack and source location.
+    fn call_site(&self) -> CallSite {
+        CallSite {
             function: self.function,
-            stack: Some(stacks::here()),
+            stack: Some(stacks::capture()),
             place: report::location().map(Arc::from),
         }
     }
 
-    /// As [`Call::record`], of an end: only told of when a dead handle is used.
-    fn last_record(&self) -> Record {
-        if self.vets() {
-            return self.record();
+    /// The call site of a release. Only lifetime validation reports it, so that leak checking skips
+    /// the stack.
+    fn release_site(&self) -> CallSite {
+        if self.validates() {
+            return self.call_site();
         }
-        Record {
+        CallSite {
             function: self.function,
             stack: None,
             place: None,
         }
     }
 
-    /// A handle that the call uses. A null one is not this layer's matter.
+    /// Fails if the call may not use this handle. Null handles pass: other checks are for them.
     pub fn uses(&self, kind: Kind, handle: *const c_void) -> Result<()> {
         if handle.is_null() {
             return Ok(());
         }
         HANDLES
             .check(kind, handle.addr())
-            .map_err(|trouble| self.refuse(kind, handle, trouble).into())
+            .map_err(|error| self.refuse(kind, handle, error).into())
     }
 
+    /// Fails if the call may not use one of these handles.
+    ///
     /// # Safety
     /// The list is null or has that many readable elements.
     pub unsafe fn uses_list(
@@ -80,15 +86,15 @@ impl Call {
         if list.is_null() {
             return Ok(());
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: not null, and the caller guarantees `count` readable elements.
         let list = unsafe { slice(list, count) }?;
         list.iter().try_for_each(|handle| self.uses(kind, *handle))
     }
 
-    /// Objects among a kernel's arguments.
+    /// Fails if a kernel argument has an object that the call may not use.
     ///
     /// # Safety
-    /// The list is null or has that many readable elements, whose tags are right.
+    /// The list is null or has `count` readable elements, each with the right type tag.
     pub unsafe fn uses_arguments(
         &self,
         list: *const ur_exp_kernel_arg_properties_t,
@@ -97,16 +103,16 @@ impl Call {
         if list.is_null() {
             return Ok(());
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: not null, and the caller guarantees `count` readable elements.
         for argument in unsafe { slice(list, count) }? {
             match argument.r#type {
                 UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ => {
-                    // SAFETY: the type says which member is meant.
+                    // SAFETY: the caller guarantees that the tag names the union's member.
                     let memory = unsafe { argument.value.memObjTuple.hMem };
                     self.uses(Kind::Mem, memory.cast())?;
                 }
                 UR_EXP_KERNEL_ARG_TYPE_SAMPLER => {
-                    // SAFETY: the type says which member is meant.
+                    // SAFETY: the caller guarantees that the tag names the union's member.
                     let sampler = unsafe { argument.value.sampler };
                     self.uses(Kind::Sampler, sampler.cast())?;
                 }
@@ -116,10 +122,10 @@ impl Call {
         Ok(())
     }
 
-    /// Objects in the updates of a command buffer.
+    /// Fails if an update of a command buffer has an object that the call may not use.
     ///
     /// # Safety
-    /// The list is null or has that many readable elements, with readable lists of their own.
+    /// The list is null or has `count` readable elements, with readable lists of their own.
     pub unsafe fn uses_updates(
         &self,
         list: *const ur_exp_command_buffer_update_kernel_launch_desc_t,
@@ -128,14 +134,14 @@ impl Call {
         if list.is_null() {
             return Ok(());
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: not null, and the caller guarantees `count` readable elements.
         for update in unsafe { slice(list, count) }? {
             self.uses(Kind::CommandBufferCommand, update.hCommand.cast())?;
             self.uses(Kind::Kernel, update.hNewKernel.cast())?;
             if update.pNewMemObjArgList.is_null() {
                 continue;
             }
-            // SAFETY: the caller's promise.
+            // SAFETY: not null, and the caller guarantees that the element's list is readable.
             let memory =
                 unsafe { slice(update.pNewMemObjArgList, update.numNewMemObjArgs as usize) }?;
             for argument in memory {
@@ -145,12 +151,13 @@ impl Call {
         Ok(())
     }
 
-    /// The device of a pool over memory of the caller's.
+    /// Fails if the description of a pool over the caller's memory has a device that the call may
+    /// not use.
     ///
     /// # Safety
-    /// The chain is null or consists of readable structs with the right tags.
+    /// The chain is null or consists of readable structs, each with the right type tag.
     pub unsafe fn uses_pool_desc(&self, desc: *const ur_usm_pool_desc_t) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees a readable chain with the right type tags.
         let buffer = unsafe {
             chain::find::<ur_usm_pool_buffer_desc_t>(
                 desc.cast(),
@@ -162,49 +169,50 @@ impl Call {
         })
     }
 
-    /// What stands where a handle is to be put.
+    /// The value of a handle output before the call.
     ///
     /// # Safety
-    /// The pointer is null or readable, though perhaps never written.
+    /// The pointer is null or readable, perhaps uninitialised.
     #[inline]
     pub unsafe fn before(&self, to: *const *const c_void) -> *const c_void {
         if self.mode == OFF || to.is_null() || !to.is_aligned() {
             return std::ptr::null();
         }
-        // SAFETY: the caller's promise. The value is only compared with what is there later.
+        // SAFETY: the caller guarantees a readable pointer. The value is only compared with a later
+        // one.
         unsafe { to.read_volatile() }
     }
 
-    /// The application got a reference with its new handle.
+    /// Records a new handle with its reference.
     ///
     /// # Safety
-    /// The pointer is null or readable; after a success it has the handle.
-    pub unsafe fn made(
+    /// The pointer is null or readable. After a success it points to the handle.
+    pub unsafe fn created(
         &self,
         kind: Kind,
         at: *const *const c_void,
         before: *const c_void,
         result: ur_result_t,
     ) {
-        // Adapters warn so, too: then the output was written.
+        // Adapters report a warning with this error, and may have written the output.
         let warned = result == UR_RESULT_ERROR_ADAPTER_SPECIFIC;
         if self.mode == OFF || !(warned || result == UR_RESULT_SUCCESS) {
             return;
         }
-        // SAFETY: the caller's promise.
-        let made = unsafe { read(at) };
-        let given = !warned || made != before;
-        if given && !made.is_null() {
-            HANDLES.made(kind, made.addr(), || self.record());
+        // SAFETY: the caller guarantees a null or readable pointer.
+        let created = unsafe { read(at) };
+        let given = !warned || created != before;
+        if given && !created.is_null() {
+            HANDLES.created(kind, created.addr(), || self.call_site());
         }
     }
 
-    /// A handle of the caller's in an output that may hold one.
+    /// The handle in an output that may hold one of the caller's; null if it is no live handle.
     ///
     /// # Safety
-    /// As for [`Call::before`].
+    /// The pointer is null or readable, perhaps uninitialised.
     pub unsafe fn previous_output(&self, kind: Kind, at: *const *const c_void) -> *const c_void {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees a null or readable pointer.
         let previous_output = unsafe { self.before(at) };
         if !previous_output.is_null() && HANDLES.check(kind, previous_output.addr()).is_ok() {
             return previous_output;
@@ -212,37 +220,38 @@ impl Call {
         std::ptr::null()
     }
 
-    /// As [`Call::made`] after a success, unless the handle is the one that was held before.
+    /// Records a new handle after a success, unless it is the one that the output held before the
+    /// call.
     ///
     /// # Safety
-    /// The pointer is null or has a handle.
-    pub unsafe fn made_unless(
+    /// The pointer is null or points to a handle.
+    pub unsafe fn created_unless(
         &self,
         kind: Kind,
         at: *const *const c_void,
         previous_output: *const c_void,
     ) {
-        // SAFETY: the caller's promise.
-        let made = unsafe { read(at) };
-        if !made.is_null() && made != previous_output {
-            HANDLES.made(kind, made.addr(), || self.record());
+        // SAFETY: the caller guarantees a pointer that is null or points to a handle.
+        let created = unsafe { read(at) };
+        if !created.is_null() && created != previous_output {
+            HANDLES.created(kind, created.addr(), || self.call_site());
         }
     }
 
-    /// The application got a handle without a reference.
+    /// Records a handle that the application got without a reference.
     ///
     /// # Safety
-    /// The pointer is null or has a handle, or null.
+    /// The pointer is null, or points to a handle or null.
     pub unsafe fn lent(&self, kind: Kind, at: *const *const c_void, by: By) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees a null or readable pointer.
         let handle = unsafe { read(at) };
         self.lends(kind, handle, by);
     }
 
-    /// A list of handles, each with a reference, or lent.
+    /// Records a list of handles. Each has a reference, unless a lender is named.
     ///
     /// # Safety
-    /// The list is null or has that many handles; some may be null.
+    /// The list is null or has `count` handles, of which some may be null.
     pub unsafe fn filled(
         &self,
         kind: Kind,
@@ -253,28 +262,28 @@ impl Call {
         if list.is_null() {
             return;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: not null, and the caller guarantees `count` handles.
         let Ok(list) = (unsafe { slice(list, count) }) else {
             return;
         };
         for &handle in list.iter().filter(|handle| !handle.is_null()) {
             match lender {
                 Some(by) => self.lends(kind, handle, by),
-                None => HANDLES.made(kind, handle.addr(), || self.record()),
+                None => HANDLES.created(kind, handle.addr(), || self.call_site()),
             }
         }
     }
 
-    /// Handles that are the value of a property.
+    /// Records the handles in a property's value, which have no references.
     ///
     /// # Safety
-    /// The value is null or has that many readable bytes.
+    /// The value is null or has `bytes` readable bytes.
     pub unsafe fn queried(&self, kind: Kind, value: *const c_void, bytes: usize, by: By) {
         if value.is_null() {
             return;
         }
         for at in 0..bytes / size_of::<*const c_void>() {
-            // SAFETY: within the bytes that the caller promises.
+            // SAFETY: the element lies in the bytes that the caller guarantees.
             let handle = unsafe { value.cast::<*const c_void>().add(at).read_unaligned() };
             self.lends(kind, handle, by);
         }
@@ -282,18 +291,21 @@ impl Call {
 
     fn lends(&self, kind: Kind, handle: *const c_void, (holder, by): By) {
         if !handle.is_null() {
-            // An object keeps what it was made from; of its equals it only knows.
+            // An object keeps its parents alive, but not objects of its own kind.
             let lender = (holder != kind).then(|| by.addr());
-            HANDLES.lent(kind, handle.addr(), lender, || self.record());
+            HANDLES.lent(kind, handle.addr(), lender, || self.call_site());
         }
     }
 
-    /// A retain that succeeded.
+    /// Records a successful retain.
     pub fn retained(&self, kind: Kind, handle: *const c_void) {
-        HANDLES.retained(kind, handle.addr(), || self.record());
+        HANDLES.retained(kind, handle.addr(), || self.call_site());
     }
 
-    /// A release that is about to happen.
+    /// Records a release before the adapter is called. [`Release::ended`] must follow with the
+    /// result.
+    ///
+    /// Errors: that of the handle's kind, if lifetime validation refuses the handle.
     pub fn release(
         &self,
         kind: Kind,
@@ -302,32 +314,34 @@ impl Call {
         if self.mode == OFF || handle.is_null() {
             return Ok(Release(None));
         }
-        match HANDLES.release(kind, handle.addr(), || self.last_record()) {
+        match HANDLES.release(kind, handle.addr(), || self.release_site()) {
             Ok(pending) => Ok(Release(Some(pending))),
-            Err(trouble) if self.vets() => Err(self.refuse(kind, handle, trouble)),
-            Err(trouble) => {
-                self.say(kind, handle, &trouble);
+            Err(error) if self.validates() => Err(self.refuse(kind, handle, error)),
+            Err(error) => {
+                self.report(kind, handle, &error);
                 Ok(Release(None))
             }
         }
     }
 
-    fn refuse(&self, kind: Kind, handle: *const c_void, trouble: Trouble) -> ur_result_t {
-        self.say(kind, handle, &trouble);
+    fn refuse(&self, kind: Kind, handle: *const c_void, error: HandleError) -> ur_result_t {
+        self.report(kind, handle, &error);
         kind.invalid()
     }
 
     #[cold]
-    fn say(&self, kind: Kind, handle: *const c_void, trouble: &Trouble) {
+    fn report(&self, kind: Kind, handle: *const c_void, error: &HandleError) {
         let what = format!("{}: {} {handle:p}", self.function, name(kind));
-        let why = match trouble {
-            Trouble::Unknown => "was not given out by any adapter".to_owned(),
-            Trouble::OtherKind(other) => format!("is a handle of another kind: {}", name(*other)),
-            Trouble::Borrowed { made } => format!(
-                "is released, but the application has no reference to it; known by {}",
-                origin_with_caller(made)
+        let why = match error {
+            HandleError::Unknown => "was not returned by any adapter".to_owned(),
+            HandleError::OtherKind(other) => {
+                format!("is a handle of another kind: {}", name(*other))
+            }
+            HandleError::Borrowed { created } => format!(
+                "is released, but the application has no reference to it; returned by {}",
+                origin_with_caller(created)
             ),
-            Trouble::Dead { made, released } => {
+            HandleError::Dead { created, released } => {
                 let end = match released {
                     Some(released) => {
                         format!(
@@ -335,30 +349,32 @@ impl Call {
                             origin_with_caller(released)
                         )
                     }
-                    None => "is gone with what it belonged to".to_owned(),
+                    None => "ended with the objects that returned it".to_owned(),
                 };
-                format!("{end}; made by {}", origin_with_caller(made))
+                format!("{end}; created by {}", origin_with_caller(created))
             }
         };
         report::finding(Level::Error, format_args!("{what} {why}"));
     }
 }
 
+/// Reads a handle; null through a null pointer.
+///
 /// # Safety
 /// The pointer is null or readable.
 unsafe fn read(at: *const *const c_void) -> *const c_void {
     if at.is_null() {
         return std::ptr::null();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: not null, and the caller guarantees a readable pointer.
     unsafe { at.read_unaligned() }
 }
 
-/// A release under way.
+/// A release whose adapter call is in progress.
 pub struct Release(Option<PendingRelease>);
 
 impl Release {
-    /// The adapter's answer.
+    /// Ends the release with the adapter's result. A failed release is undone.
     pub fn ended(self, result: ur_result_t) {
         if let Some(pending) = &self.0
             && result != UR_RESULT_SUCCESS

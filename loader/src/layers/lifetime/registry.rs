@@ -1,4 +1,4 @@
-//! Handles by address: which are alive, who made them, and who gave them back.
+//! Handles by address: which are alive, and the calls that created and released them.
 //!
 //! | state | `references` | `lenders` | may be used | left by |
 //! |---|---|---|---|---|
@@ -6,9 +6,10 @@
 //! | lent | 0 | one that is alive, or `pinned` | yes, but not released | the end of all lenders |
 //! | dead | 0 | none alive | no | a new handle at its address |
 //!
-//! A dead handle's entry stays, so that its story can be told, until a new handle has its address or
-//! the shard has too many entries. An entry is changed under its shard's lock alone; no two locks are
-//! held at once, and none while anything outside is called.
+//! A lender is the object whose query returned the handle. A dead handle's entry stays for error
+//! messages, until a new handle has its address or the shard has too many entries. An entry is
+//! changed under its shard's lock only. A thread holds one lock at a time, and none while it calls
+//! outside.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
@@ -21,15 +22,15 @@ use super::stacks::Stack;
 
 const SHARDS: usize = 64;
 
-/// Most entries of a shard. Beyond, released ones are removed.
+/// Maximum number of a shard's entries. Beyond it, dead ones are removed.
 const MAX_SHARD_ENTRIES: usize = if cfg!(test) { 1 << 6 } else { 1 << 14 };
 
-/// Lenders that lend to each other end here.
-const DEEPEST: usize = 8;
+/// Maximum length of a chain of lenders. It ends cycles of lenders.
+const MAX_LENDER_DEPTH: usize = 8;
 
-/// Who did something, and where.
+/// A call of the application: its function, stack and source location.
 #[derive(Clone)]
-pub struct Record {
+pub struct CallSite {
     pub function: &'static str,
     pub stack: Option<Arc<Stack>>,
     pub place: Option<Arc<str>>,
@@ -38,13 +39,13 @@ pub struct Record {
 struct Entry {
     kind: Kind,
     references: u32,
-    /// Tells apart handles that had the same address.
+    /// Distinguishes handles that had the same address.
     serial: u64,
-    /// Lent by something that outlives every use.
+    /// Lent by an object that outlives every use.
     pinned: bool,
     lenders: Vec<Lender>,
-    made: Record,
-    released: Option<Record>,
+    created: CallSite,
+    released: Option<CallSite>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,43 +55,43 @@ struct Lender {
 }
 
 /// Why a handle cannot be used.
-pub enum Trouble {
+pub enum HandleError {
     Unknown,
     OtherKind(Kind),
     Dead {
-        made: Record,
-        released: Option<Record>,
+        created: CallSite,
+        released: Option<CallSite>,
     },
-    /// Alive, but none of the references are the application's.
+    /// The handle is alive, but the application has no reference to release.
     Borrowed {
-        made: Record,
+        created: CallSite,
     },
 }
 
-/// A handle that nobody released.
+/// A handle that the application did not release.
 pub struct Leak {
     pub kind: Kind,
     pub address: usize,
     pub references: u32,
     pub serial: u64,
-    pub made: Record,
+    pub created: CallSite,
 }
 
-/// A release in progress, which is undone if it fails.
+/// A release whose adapter call is in progress. [`Registry::restore`] undoes it.
 pub struct PendingRelease {
     address: usize,
     serial: u64,
 }
 
 impl Entry {
-    fn lent(kind: Kind, serial: u64, made: Record) -> Entry {
+    fn lent(kind: Kind, serial: u64, created: CallSite) -> Entry {
         Entry {
             kind,
             references: 0,
             serial,
             pinned: false,
             lenders: Vec::new(),
-            made,
+            created,
             released: None,
         }
     }
@@ -112,7 +113,7 @@ impl Registry {
     }
 
     fn shard(&self, address: usize) -> MutexGuard<'_, HashMap<usize, Entry>> {
-        // Objects are far apart: the lowest bits say nothing.
+        // Objects are at least 16 bytes apart, so that the lowest bits are equal.
         let at = (address >> 4) ^ (address >> 12);
         self.shards[at % SHARDS]
             .lock()
@@ -123,13 +124,13 @@ impl Registry {
         self.serials.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The application got a reference, to a new object or to one that it knew.
-    pub fn made(&self, kind: Kind, address: usize, by: impl FnOnce() -> Record) {
+    /// Adds a reference of the application, to a new object or to a known one.
+    pub fn created(&self, kind: Kind, address: usize, by: impl FnOnce() -> CallSite) {
         let mut shard = self.shard(address);
         let existing = shard.get_mut(&address).filter(|entry| entry.kind == kind);
         let entry = match existing {
             Some(entry) if entry.references > 0 => {
-                // A kind without a count is there once: this is the same reference.
+                // A kind without a reference count has one reference: this one.
                 if counted(kind) {
                     entry.references = entry.references.saturating_add(1);
                 }
@@ -138,49 +139,55 @@ impl Registry {
             existing => Entry {
                 kind,
                 references: 1,
-                // What was only lent until now is the same object; what was released is not.
+                // A lent handle is the same object; a released one is not.
                 serial: match &existing {
                     Some(entry) if entry.released.is_none() => entry.serial,
                     _ => self.serial(),
                 },
                 pinned: existing.as_ref().is_some_and(|entry| entry.pinned),
-                // Those of an earlier object are dead.
+                // Lenders of an earlier object are dead and do no harm.
                 lenders: existing.map_or_else(Vec::new, |entry| std::mem::take(&mut entry.lenders)),
-                made: by(),
+                created: by(),
                 released: None,
             },
         };
         if shard.len() >= MAX_SHARD_ENTRIES {
-            forget_dead(&mut shard);
+            remove_dead(&mut shard);
         }
         shard.insert(address, entry);
     }
 
-    /// The application took a further reference to a handle that it had.
-    pub fn retained(&self, kind: Kind, address: usize, by: impl FnOnce() -> Record) {
+    /// Adds a reference to a handle that the application had.
+    pub fn retained(&self, kind: Kind, address: usize, by: impl FnOnce() -> CallSite) {
         if let Some(entry) = self.shard(address).get_mut(&address)
             && entry.kind == kind
         {
             if entry.references == 0 {
-                entry.made = by();
+                entry.created = by();
                 entry.released = None;
             }
             entry.references = entry.references.saturating_add(1);
             return;
         }
-        self.made(kind, address, by);
+        self.created(kind, address, by);
     }
 
-    /// The application got a handle that it has no reference to. It may use it while `lender` lives,
-    /// or always if there is none.
-    pub fn lent(&self, kind: Kind, address: usize, lender: Option<usize>, by: impl Fn() -> Record) {
+    /// Records a handle that the application has no reference to. It is alive while `lender` is, or
+    /// always without a lender.
+    pub fn lent(
+        &self,
+        kind: Kind,
+        address: usize,
+        lender: Option<usize>,
+        by: impl Fn() -> CallSite,
+    ) {
         let lender = lender.and_then(|address| {
             let serial = self.shard(address).get(&address)?.serial;
             Some(Lender { address, serial })
         });
         let mut shard = self.shard(address);
         if shard.len() >= MAX_SHARD_ENTRIES {
-            forget_dead(&mut shard);
+            remove_dead(&mut shard);
         }
         let entry = match shard.entry(address) {
             MapEntry::Occupied(entry) => entry.into_mut(),
@@ -190,12 +197,13 @@ impl Registry {
             *entry = Entry::lent(kind, self.serial(), by());
         }
         if entry.references == 0 && entry.released.take().is_some() {
-            // Of a new life, though perhaps of the old object, only the loan is known.
-            entry.made = by();
+            // A released handle that is lent again has a new creation record, though the object may
+            // be the old one.
+            entry.created = by();
         }
         match lender {
             Some(lender) if !entry.lenders.contains(&lender) => {
-                // Those of an address whose handle changed are of no use any more.
+                // A lender with the address of this one has ended.
                 entry
                     .lenders
                     .retain(|existing| existing.address != lender.address);
@@ -206,26 +214,29 @@ impl Registry {
         }
     }
 
-    /// Whether the application may use this handle as one of `kind`.
-    pub fn check(&self, kind: Kind, address: usize) -> Result<(), Trouble> {
+    /// Fails unless the application may use this handle as one of `kind`.
+    pub fn check(&self, kind: Kind, address: usize) -> Result<(), HandleError> {
         let shard = self.shard(address);
-        let entry = shard.get(&address).ok_or(Trouble::Unknown)?;
+        let entry = shard.get(&address).ok_or(HandleError::Unknown)?;
         if entry.references > 0 && entry.kind == kind {
             return Ok(());
         }
         if entry.kind != kind {
-            return Err(Trouble::OtherKind(entry.kind));
+            return Err(HandleError::OtherKind(entry.kind));
         }
         if entry.pinned {
             return Ok(());
         }
         let lenders = entry.lenders.clone();
-        let (made, released) = (entry.made.clone(), entry.released.clone());
+        let (created, released) = (entry.created.clone(), entry.released.clone());
         drop(shard);
-        if lenders.iter().any(|lender| self.alive(*lender, DEEPEST)) {
+        if lenders
+            .iter()
+            .any(|lender| self.alive(*lender, MAX_LENDER_DEPTH))
+        {
             return Ok(());
         }
-        Err(Trouble::Dead { made, released })
+        Err(HandleError::Dead { created, released })
     }
 
     fn alive(&self, which: Lender, depth: usize) -> bool {
@@ -244,14 +255,14 @@ impl Registry {
         depth > 0 && lenders.iter().any(|lender| self.alive(*lender, depth - 1))
     }
 
-    /// The application is about to give a reference back. To be called before the adapter is: after
-    /// its last release, the address may be another handle's.
+    /// Removes a reference of the application. It must be called before the adapter, since another
+    /// handle may get the address after the last release.
     pub fn release(
         &self,
         kind: Kind,
         address: usize,
-        by: impl FnOnce() -> Record,
-    ) -> Result<PendingRelease, Trouble> {
+        by: impl FnOnce() -> CallSite,
+    ) -> Result<PendingRelease, HandleError> {
         let mut shard = self.shard(address);
         if let Some(entry) = shard.get_mut(&address)
             && entry.kind == kind
@@ -264,16 +275,16 @@ impl Registry {
             let serial = entry.serial;
             return Ok(PendingRelease { address, serial });
         }
-        let made = shard.get(&address).map(|entry| entry.made.clone());
+        let created = shard.get(&address).map(|entry| entry.created.clone());
         drop(shard);
         self.check(kind, address)?;
-        match made {
-            Some(made) => Err(Trouble::Borrowed { made }),
-            None => Err(Trouble::Unknown),
+        match created {
+            Some(created) => Err(HandleError::Borrowed { created }),
+            None => Err(HandleError::Unknown),
         }
     }
 
-    /// The release failed: the application has its reference still.
+    /// Undoes a release that failed.
     pub fn restore(&self, pending: &PendingRelease) {
         if let Some(entry) = self.shard(pending.address).get_mut(&pending.address)
             && entry.serial == pending.serial
@@ -283,7 +294,8 @@ impl Registry {
         }
     }
 
-    /// Forgets everything, and gives what the application has references to, oldest first.
+    /// Removes all entries, and returns the handles that the application has references to, oldest
+    /// first.
     pub fn clear(&self) -> Vec<Leak> {
         let mut leaks = Vec::new();
         for shard in self.shards.iter() {
@@ -297,7 +309,7 @@ impl Registry {
                 address,
                 references: entry.references,
                 serial: entry.serial,
-                made: entry.made,
+                created: entry.created,
             }));
         }
         leaks.sort_by_key(|leak| leak.serial);
@@ -305,11 +317,12 @@ impl Registry {
     }
 }
 
-/// Kinds that are destroyed rather than released: a handle that comes again is the same reference.
+/// Whether a kind has a reference count. Kinds without one are destroyed, and a handle returned
+/// again is the same reference.
 fn counted(kind: Kind) -> bool {
     !matches!(kind, Kind::Graph | Kind::ExecutableGraph)
 }
 
-fn forget_dead(shard: &mut HashMap<usize, Entry>) {
+fn remove_dead(shard: &mut HashMap<usize, Entry>) {
     shard.retain(|_, entry| entry.references > 0 || entry.pinned || !entry.lenders.is_empty());
 }

@@ -1,7 +1,7 @@
-//! What each argument of each function is to this layer, and the walk over them around a call.
+//! The role of each argument of each function, and the walk over the arguments around a call.
 //!
-//! The table follows from the list of functions, with two additions that are generated: properties
-//! whose values are handles, and arguments that lead to structs with handles in them.
+//! The roles follow from the list of functions. Two generated tables complete it: properties whose
+//! values are handles, and arguments that point to structs with handles.
 
 use std::ffi::{c_char, c_void};
 
@@ -12,74 +12,75 @@ use super::Call;
 use crate::generated::layers::lifetime::{NESTED, PROPERTIES};
 use crate::layers::wrappers::{NAMES, wrappers};
 
-/// The role of an argument. Numbers are other arguments' positions.
+/// The role of an argument. Numbers are positions of other arguments.
 #[derive(Clone, Copy)]
 enum Role {
-    /// No matter of this layer.
+    /// The argument has no handles.
     None,
     Uses(Kind),
     Retains(Kind),
     Releases(Kind),
     UsesList(Kind, Count),
-    /// Where a new handle is put: with a reference. `cleared`: null after a refusal.
-    Makes {
+    /// Receives a new handle with a reference. `cleared`: the output is null after a refusal.
+    Creates {
         kind: Kind,
         cleared: bool,
     },
-    /// Where a new handle is put, unless one is there already, which stays the caller's.
+    /// Receives a new handle, unless it already holds a handle of the caller.
     Keeps(Kind),
-    /// Where a handle is put that the caller gets no reference to.
+    /// Receives a handle without a reference.
     Lends(Kind),
-    /// Room for handles, and the output that receives how many there are.
+    /// Receives a list of handles; `total` is the output for their number.
     Fills {
         kind: Kind,
         room: Count,
         lent: bool,
         total: Option<usize>,
     },
-    /// The value of a property that may be a handle.
-    Tells {
+    /// Receives a property's value, which may be a handle.
+    Queries {
         properties: &'static [Property],
         property: usize,
         size: Option<Size>,
     },
-    /// A struct with handles in it, or a list of such.
+    /// A struct with handles, or a list of such structs.
     UsesNested(Nested, Option<Count>),
 }
 
-/// The arguments that say how large a value may be and receive how large it is, in bytes.
+/// The arguments with the size of a value's buffer and for the size of the value, in bytes.
 #[derive(Clone, Copy)]
 struct Size {
     room: usize,
     written: usize,
 }
 
-/// The argument that says how many elements a list has.
+/// The argument with the number of a list's elements.
 #[derive(Clone, Copy)]
 struct Count {
     at: usize,
-    /// Of its type, in bytes.
+    /// The size of the argument's type in bytes.
     size: usize,
 }
 
 /// An argument's position and role.
 type Placed = (usize, Role);
 
-/// The arguments of a function that are a matter of this layer, in order.
+/// The arguments of a function that have handles, in order.
 struct Roles {
-    /// Handles that must be alive.
+    /// Arguments with handles that must be alive.
     uses: &'static [Placed],
-    /// Handles that are given out or given back.
-    gives: &'static [Placed],
-    /// The handle that leads to the adapter, with its position: it keeps what is lent.
+    /// Arguments that return or release handles.
+    transfers: &'static [Placed],
+    /// The handle that calls are dispatched by, with its position. It is the lender of lent
+    /// handles.
     leader: Option<(Kind, usize)>,
 }
 
-/// Which list of [`Roles`] a role is in. Some are in both.
+/// A list of [`Roles`]. A role may be in both.
 #[derive(Clone, Copy)]
 enum Part {
     Uses,
-    Gives,
+    Transfers,
 }
 
 const fn is_in(role: &Role, part: Part) -> bool {
@@ -87,7 +88,7 @@ const fn is_in(role: &Role, part: Part) -> bool {
         Role::None => false,
         Role::Retains(_) => true,
         Role::Uses(_) | Role::UsesList(..) | Role::UsesNested(..) => matches!(part, Part::Uses),
-        _ => matches!(part, Part::Gives),
+        _ => matches!(part, Part::Transfers),
     }
 }
 
@@ -115,7 +116,7 @@ const fn pick<const LENGTH: usize>(roles: &[Role], part: Part) -> [Placed; LENGT
     picked
 }
 
-/// The leading handle at a position, unless it is a list.
+/// The leading handle at a position; none for a list.
 const fn leader(roles: &[Role], at: usize) -> Option<(Kind, usize)> {
     match roles[at] {
         Role::Uses(kind) => Some((kind, at)),
@@ -153,7 +154,7 @@ macro_rules! properties {
 }
 pub(crate) use properties;
 
-/// A struct with handles in it.
+/// The struct types with handles.
 #[derive(Clone, Copy)]
 pub enum Nested {
     KernelArguments,
@@ -161,20 +162,20 @@ pub enum Nested {
     PoolDescription,
 }
 
-/// Most handles that a function gives out or back.
-const MAX_GIVEN: usize = {
-    let mut most = 0;
+/// Maximum number of a function's arguments that return or release handles.
+const MAX_TRANSFERS: usize = {
+    let mut max = 0;
     let mut at = 0;
     while at < ROLES.len() {
-        if ROLES[at].gives.len() > most {
-            most = ROLES[at].gives.len();
+        if ROLES[at].transfers.len() > max {
+            max = ROLES[at].transfers.len();
         }
         at += 1;
     }
-    most
+    max
 };
 
-/// The position of a name among arguments, each with its size. A stray name fails the build.
+/// The position of a name in a list of arguments with their sizes. An unknown name fails the build.
 const fn position(arguments: &[(&str, usize)], name: &str) -> usize {
     let mut at = 0;
     while !same(arguments[at].0, name) {
@@ -200,7 +201,7 @@ const fn count(arguments: &[(&str, usize)], name: &str) -> Count {
     }
 }
 
-/// The role of a pointer or a list.
+/// The role of a pointer or a list: that of a nested struct, or none.
 const fn nested(number: usize, arg: &str, count: Option<Count>) -> Role {
     let mut at = 0;
     while at < NESTED.len() {
@@ -213,11 +214,11 @@ const fn nested(number: usize, arg: &str, count: Option<Count>) -> Role {
     Role::None
 }
 
-/// The role of a property's value.
-const fn tells(number: usize, property: usize, size: Option<Size>) -> Role {
+/// The role of a property's value, if the function has properties with handles.
+const fn queries(number: usize, property: usize, size: Option<Size>) -> Role {
     match PROPERTIES[number] {
         [] => Role::None,
-        properties => Role::Tells {
+        properties => Role::Queries {
             properties,
             property,
             size,
@@ -245,7 +246,7 @@ macro_rules! role {
         Role::Lends(Kind::$kind)
     };
     ($number:literal $arg:ident $arguments:ident [$need:ident output $kind:ident $own:ident]) => {
-        Role::Makes {
+        Role::Creates {
             kind: Kind::$kind,
             cleared: same(stringify!($own), "clear"),
         }
@@ -259,10 +260,10 @@ macro_rules! role {
         }
     };
     ($number:literal $arg:ident $arguments:ident [$need:ident info $property:ident -]) => {
-        tells($number, position($arguments, stringify!($property)), None)
+        queries($number, position($arguments, stringify!($property)), None)
     };
     ($number:literal $arg:ident $arguments:ident [$need:ident info $property:ident $size:ident]) => {
-        tells(
+        queries(
             $number,
             position($arguments, stringify!($property)),
             Some(Size {
@@ -292,7 +293,7 @@ macro_rules! place {
     };
 }
 
-/// The leading handle.
+/// A function's leading handle; none without a leader.
 macro_rules! leader {
     ($arguments:ident $roles:ident []) => {
         None
@@ -308,13 +309,13 @@ macro_rules! roles {
             $( $arg:ident : $ty:ty = $mutability:tt $field:ident $form:tt ),*
         )
     )* } )*) => {
-        /// Every function's arguments, by number.
+        /// The roles of every function's arguments, by number.
         static ROLES: &[Roles] = &[$( $( {
             const ARGUMENTS: &[(&str, usize)] = &[$( (stringify!($arg), size_of::<$ty>()) ),*];
             const ROLES: &[Role] = &[$( role!($number $arg ARGUMENTS $form) ),*];
             Roles {
                 uses: const { &pick::<{ length(ROLES, Part::Uses) }>(ROLES, Part::Uses) },
-                gives: const { &pick::<{ length(ROLES, Part::Gives) }>(ROLES, Part::Gives) },
+                transfers: const { &pick::<{ length(ROLES, Part::Transfers) }>(ROLES, Part::Transfers) },
                 leader: leader!(ARGUMENTS ROLES $leader),
             }
         }, )* )*];
@@ -323,25 +324,25 @@ macro_rules! roles {
 
 ur::for_each_function! { roles }
 
-/// The body of a function of this layer.
+/// The body of a function of this layer: the walk around the call.
 macro_rules! watched {
     ($number:literal $name:ident $params:ident $leader:tt $below:ident (
         $( $arg:ident : $ty:ty = $field:ident $form:tt ),*
     )) => {{
         let params = $params { $( $field: &raw mut $arg ),* };
-        // SAFETY: the caller's arguments. They are read behind the pointers, since the walk replaces
-        // an output that the caller does not want.
+        // SAFETY: the arguments meet the specification's contract. They are read through the
+        // pointers, since the walk may replace an output that the caller passed as null.
         let mut call = || unsafe { $below($( params.$field.read() ),*) };
         let arguments = [$( params.$field as *mut c_void ),*];
-        // SAFETY: these are the function's arguments.
-        unsafe { around::<$number>(&arguments, &mut call) }
+        // SAFETY: `arguments` has the addresses of all arguments of this function.
+        unsafe { call_with_checks::<$number>(&arguments, &mut call) }
     }};
 }
 ur::for_each_function! { wrappers watched }
 
-/// Functions with handles among their arguments.
+/// Functions with handles in their arguments.
 const fn wants(number: usize) -> bool {
-    !ROLES[number].uses.is_empty() || !ROLES[number].gives.is_empty()
+    !ROLES[number].uses.is_empty() || !ROLES[number].transfers.is_empty()
 }
 
 /// The addresses of a call's arguments.
@@ -349,26 +350,31 @@ const fn wants(number: usize) -> bool {
 struct Arguments<'a>(&'a [*mut c_void]);
 
 impl Arguments<'_> {
+    /// The value of the argument at a position.
+    ///
     /// # Safety
     /// The argument at that position is of type `T`.
     unsafe fn get<T: Copy>(self, at: usize) -> T {
-        // SAFETY: each address is that of an argument, which the caller promises to be of that type.
+        // SAFETY: the wrapper passes addresses of its own variables, and the caller guarantees the
+        // type.
         unsafe { self.0[at].cast::<T>().read() }
     }
 
-    /// A handle, or any pointer.
+    /// A pointer or handle argument.
     ///
     /// # Safety
     /// The argument at that position is a pointer.
     unsafe fn pointer(self, at: usize) -> *const c_void {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the argument is a pointer.
         unsafe { self.get(at) }
     }
 
+    /// The value of a count argument.
+    ///
     /// # Safety
     /// The argument is an integer of that size.
     unsafe fn count(self, count: Count) -> usize {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees an integer of `count.size` bytes.
         unsafe {
             match count.size {
                 4 => self.get::<u32>(count.at) as usize,
@@ -377,21 +383,22 @@ impl Arguments<'_> {
         }
     }
 
-    /// What an output received: an argument at that position points to it.
+    /// The value behind an output argument; none if it is null.
     ///
     /// # Safety
     /// The argument is a pointer to a `T`, null or readable.
     unsafe fn written<T: Copy>(self, at: usize) -> Option<T> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the argument is a pointer, null or readable.
         unsafe { self.get::<*const T>(at).as_ref() }.copied()
     }
 
-    /// Has an output that the caller does not want written to `to`.
+    /// Redirects an output that the caller passed as null to `to`.
     ///
     /// # Safety
     /// The argument is a pointer to a `T`; `to` outlives the call.
     unsafe fn want<T>(self, at: usize, to: &mut T) {
-        // SAFETY: the caller's promise; the argument is the wrapper's own variable.
+        // SAFETY: the caller guarantees a pointer argument, and `to` outlives the call. The
+        // argument is the wrapper's own variable.
         unsafe {
             let output = self.0[at].cast::<*mut T>();
             if output.read().is_null() {
@@ -401,47 +408,49 @@ impl Arguments<'_> {
     }
 }
 
-/// Makes a call, and notes which handles it uses, gives out and gives back. A function's roles are
-/// constants: inlined, the walk is unrolled and takes no more instructions than code for each
-/// function.
+/// Makes a call, and records the handles that it uses, returns and releases.
+///
+/// A function's roles are constants: inlined, the walk is unrolled and as short as code written for
+/// each function.
 ///
 /// # Safety
-/// `arguments` are the addresses of the function's arguments, which `below` passes on.
+/// `arguments` are the addresses of the function's arguments, which `below` forwards.
 #[inline(always)]
-unsafe fn around<const NUMBER: usize>(
+unsafe fn call_with_checks<const NUMBER: usize>(
     arguments: &[*mut c_void],
     below: &mut impl FnMut() -> ur_result_t,
 ) -> ur_result_t {
     let function = const { &ROLES[NUMBER] };
     let arguments = Arguments(arguments);
     let call = Call::new(const { NAMES[NUMBER] });
-    if call.vets() {
-        // SAFETY: the caller's promise.
-        let vetted = boundary(|| unsafe { uses_all(&call, arguments, function.uses) });
-        if vetted != UR_RESULT_SUCCESS {
-            return vetted;
+    if call.validates() {
+        // SAFETY: the caller guarantees that the arguments are the function's.
+        let checked = boundary(|| unsafe { uses_all(&call, arguments, function.uses) });
+        if checked != UR_RESULT_SUCCESS {
+            return checked;
         }
     }
-    if function.gives.is_empty() {
+    if function.transfers.is_empty() {
         return below();
     }
     let mut release = None;
-    let mut before = [std::ptr::null(); MAX_GIVEN];
+    let mut before = [std::ptr::null(); MAX_TRANSFERS];
     let (mut elements, mut bytes) = (0u32, 0usize);
-    for ((at, role), before) in function.gives.iter().zip(&mut before) {
-        // SAFETY: the roles are those of the function's arguments; outputs are null or readable.
+    for ((at, role), before) in function.transfers.iter().zip(&mut before) {
+        // SAFETY: `ROLES` has the types of the function's arguments; the specification has outputs
+        // null or readable.
         unsafe {
             match role {
                 Role::Releases(kind) => match call.release(*kind, arguments.pointer(*at)) {
                     Ok(under_way) => release = Some(under_way),
                     Err(error) => return error,
                 },
-                Role::Makes { .. } => *before = call.before(arguments.get(*at)),
+                Role::Creates { .. } => *before = call.before(arguments.get(*at)),
                 Role::Keeps(kind) => *before = call.previous_output(*kind, arguments.get(*at)),
                 Role::Fills {
                     total: Some(total), ..
                 } if !arguments.pointer(*at).is_null() => arguments.want(*total, &mut elements),
-                Role::Tells {
+                Role::Queries {
                     size: Some(size), ..
                 } if !arguments.pointer(*at).is_null() => arguments.want(size.written, &mut bytes),
                 _ => {}
@@ -452,23 +461,23 @@ unsafe fn around<const NUMBER: usize>(
     if let Some(release) = release {
         release.ended(result);
     }
-    for ((at, role), before) in function.gives.iter().zip(before) {
-        if let Role::Makes { kind, cleared } = role {
-            // Where a refusal leaves null, what is there was given out: some adapters give a program
-            // that did not link, for its log.
+    for ((at, role), before) in function.transfers.iter().zip(before) {
+        if let Role::Creates { kind, cleared } = role {
+            // An output that is null after a refusal has a new handle if it is not null. Some
+            // adapters return a program that failed to link, for its log.
             let result = if *cleared { UR_RESULT_SUCCESS } else { result };
-            // SAFETY: the output is null or has what the adapter has written.
-            unsafe { call.made(*kind, arguments.get(*at), before, result) };
+            // SAFETY: the output is null or holds what the adapter wrote.
+            unsafe { call.created(*kind, arguments.get(*at), before, result) };
         }
     }
-    if call.gave(result) {
+    if call.succeeded(result) {
         boundary(|| {
-            // SAFETY: the argument is a handle.
+            // SAFETY: `leader` is the position of a handle.
             let handle = |at| unsafe { arguments.pointer(at) };
             let lender = function.leader.map(|(kind, at)| (kind, handle(at)));
-            for ((at, role), before) in function.gives.iter().zip(before) {
-                // SAFETY: the call succeeded: what it promises to write is written.
-                unsafe { gave(&call, arguments, *at, role, before, lender) };
+            for ((at, role), before) in function.transfers.iter().zip(before) {
+                // SAFETY: the call succeeded, so that the adapter has written its outputs.
+                unsafe { record_output(&call, arguments, *at, role, before, lender) };
             }
             Ok(())
         });
@@ -476,24 +485,27 @@ unsafe fn around<const NUMBER: usize>(
     result
 }
 
+/// Checks all handles that a call uses.
+///
 /// # Safety
+/// Each role is that of the argument at its position, which meets the specification's contract.
 /// As for [`uses`], of all arguments.
 #[inline(always)]
 unsafe fn uses_all(call: &Call, arguments: Arguments<'_>, roles: &[Placed]) -> Result<()> {
     for (at, role) in roles {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees the roles and the arguments.
         unsafe { uses(call, arguments, *at, role) }?;
     }
     Ok(())
 }
 
-/// Refuses a handle that may not be used.
+/// Fails if the call may not use a handle of this argument.
 ///
 /// # Safety
-/// The role is that of the argument at that position, which is as the specification asks.
+/// The role is that of the argument at that position, which meets the specification's contract.
 #[inline(always)]
 unsafe fn uses(call: &Call, arguments: Arguments<'_>, at: usize, role: &Role) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that the argument has the type of its role.
     unsafe {
         match *role {
             Role::Uses(kind) | Role::Retains(kind) => call.uses(kind, arguments.pointer(at)),
@@ -513,12 +525,13 @@ unsafe fn uses(call: &Call, arguments: Arguments<'_>, at: usize, role: &Role) ->
     }
 }
 
-/// Notes what a call that succeeded has given out.
+/// Records the handles that a successful call returned through an argument.
 ///
 /// # Safety
-/// As for [`uses`], after a success.
+/// The call succeeded. The role is that of the argument at that position, which meets the
+/// specification's contract.
 #[inline(always)]
-unsafe fn gave(
+unsafe fn record_output(
     call: &Call,
     arguments: Arguments<'_>,
     at: usize,
@@ -526,11 +539,12 @@ unsafe fn gave(
     before: *const c_void,
     lender: Option<(Kind, *const c_void)>,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that the argument has the type of its role, and that outputs
+    // are written.
     unsafe {
         match (*role, lender) {
             (Role::Retains(kind), _) => call.retained(kind, arguments.pointer(at)),
-            (Role::Keeps(kind), _) => call.made_unless(kind, arguments.get(at), before),
+            (Role::Keeps(kind), _) => call.created_unless(kind, arguments.get(at), before),
             (Role::Lends(kind), Some(lender)) => call.lent(kind, arguments.get(at), lender),
             (
                 Role::Fills {
@@ -547,7 +561,7 @@ unsafe fn gave(
                 call.filled(kind, arguments.get(at), filled, lender.filter(|_| lent));
             }
             (
-                Role::Tells {
+                Role::Queries {
                     properties,
                     property,
                     size,

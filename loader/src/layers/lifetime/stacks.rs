@@ -1,28 +1,28 @@
-//! Where calls came from, cheaply: every distinct stack is resolved at most once, when it is shown.
+//! Call stacks of the application. A stack is symbolised at most once, when it is shown.
 //!
-//! Owns the stacks of the process. Taking one costs an unwind of a few frames and a look-up; only a
-//! stack that was never seen before costs memory.
+//! Owns the distinct stacks of the process. A capture costs an unwind of [`MAX_FRAMES`] frames and
+//! a lookup. Only new stacks cost memory.
 
 use std::backtrace::Backtrace;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-/// Frames that tell two stacks apart, from the inside.
-const DEPTH: usize = 26;
+/// Number of innermost frames that identify a stack.
+const MAX_FRAMES: usize = 26;
 
-/// Frames that are shown.
-const SHOWN: usize = 12;
+/// Maximum number of frames shown.
+const MAX_SHOWN_FRAMES: usize = 12;
 
-/// A place in the application, as a stack of calls.
+/// A call stack of the application.
 pub struct Stack(Backtrace);
 
-type Frames = [usize; DEPTH];
+type Frames = [usize; MAX_FRAMES];
 
 static STACKS: LazyLock<Mutex<HashMap<Frames, Arc<Stack>>>> = LazyLock::new(Mutex::default);
 
-/// This thread's stack.
-pub fn here() -> Arc<Stack> {
+/// The calling thread's stack.
+pub fn capture() -> Arc<Stack> {
     let mut stacks = STACKS.lock().unwrap_or_else(PoisonError::into_inner);
     let stack = stacks
         .entry(frames())
@@ -31,21 +31,21 @@ pub fn here() -> Arc<Stack> {
 }
 
 fn frames() -> Frames {
-    let mut frames = [std::ptr::null_mut::<c_void>(); DEPTH];
-    // SAFETY: there is room for as many addresses as are asked for.
-    unsafe { libc::backtrace(frames.as_mut_ptr(), DEPTH as libc::c_int) };
+    let mut frames = [std::ptr::null_mut::<c_void>(); MAX_FRAMES];
+    // SAFETY: `frames` has room for `MAX_FRAMES` addresses.
+    unsafe { libc::backtrace(frames.as_mut_ptr(), MAX_FRAMES as libc::c_int) };
     frames.map(|frame| frame.addr())
 }
 
 impl Stack {
-    /// One line a frame, from the caller of `function` outwards.
+    /// One line per frame, from the caller of `function` outwards.
     pub fn lines(&self, function: &str) -> Vec<String> {
         trimmed(&self.0.to_string(), function)
     }
 }
 
-/// The frames outside of the loader: after the exported function of that name, or else after the
-/// last frame that is the loader's own.
+/// The frames outside of the loader: those after the exported function of that name, or after the
+/// loader's outermost frame.
 fn trimmed(text: &str, function: &str) -> Vec<String> {
     let frames = split(text);
     let exported = frames.iter().position(|(name, _)| name == function);
@@ -54,7 +54,7 @@ fn trimmed(text: &str, function: &str) -> Vec<String> {
         frames.iter().rposition(|(name, _)| of_loader(name))
     };
     let skipped = exported.or_else(own).map_or(0, |at| at + 1);
-    let shown = frames.into_iter().skip(skipped).take(SHOWN);
+    let shown = frames.into_iter().skip(skipped).take(MAX_SHOWN_FRAMES);
     shown
         .map(|(name, place)| match place {
             Some(place) => format!("{name} at {place}"),
@@ -63,7 +63,7 @@ fn trimmed(text: &str, function: &str) -> Vec<String> {
         .collect()
 }
 
-/// A backtrace's text as names, each with its place if that is known.
+/// The frames of a backtrace's text: names, with source locations where known.
 fn split(text: &str) -> Vec<(String, Option<String>)> {
     let mut frames: Vec<(String, Option<String>)> = Vec::new();
     for line in text.lines() {
@@ -97,7 +97,7 @@ mod tests {
 ";
 
     #[test]
-    fn frames_begin_outside_of_the_loader() {
+    fn frames_start_outside_of_the_loader() {
         let outside = ["make_queue at ./main.c:12:5", "main"];
         assert_eq!(trimmed(TEXT, "urQueueCreate"), outside);
         let by_table = ["urQueueCreate", outside[0], outside[1]];
@@ -108,11 +108,11 @@ mod tests {
 
     #[inline(never)]
     fn take() -> Arc<Stack> {
-        here()
+        capture()
     }
 
     #[test]
-    fn equal_stacks_are_kept_once() {
+    fn equal_stacks_are_stored_once() {
         let taken: Vec<_> = (0..3).map(|_| take()).collect();
         assert!(Arc::ptr_eq(&taken[0], &taken[1]) && Arc::ptr_eq(&taken[1], &taken[2]));
         assert!(
@@ -121,7 +121,7 @@ mod tests {
         );
         let lines = taken[0].lines("urX").join("\n");
         assert!(
-            lines.contains("equal_stacks_are_kept_once") || lines.contains("FnOnce"),
+            lines.contains("equal_stacks_are_stored_once") || lines.contains("FnOnce"),
             "{lines}"
         );
     }

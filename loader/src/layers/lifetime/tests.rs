@@ -1,32 +1,32 @@
-//! The registry alone: what is alive, and whose fault it is.
+//! Tests of the registry alone.
 
-use super::registry::{PendingRelease, Trouble};
+use super::registry::{HandleError, PendingRelease};
 use super::*;
 
-fn by(function: &'static str) -> impl Fn() -> Record {
-    move || Record {
+fn by(function: &'static str) -> impl Fn() -> CallSite {
+    move || CallSite {
         function,
         stack: None,
         place: None,
     }
 }
 
-/// `ok`, or the trouble with a handle.
+/// `ok`, or why the handle cannot be used.
 fn state(handles: &Registry, kind: Kind, address: usize) -> String {
     match handles.check(kind, address) {
         Ok(()) => "ok".into(),
-        Err(trouble) => describe(&trouble),
+        Err(error) => describe(&error),
     }
 }
 
-fn describe(trouble: &Trouble) -> String {
-    match trouble {
-        Trouble::Unknown => "unknown".into(),
-        Trouble::OtherKind(kind) => format!("a {}", name(*kind)),
-        Trouble::Borrowed { made } => format!("borrowed by {}", made.function),
-        Trouble::Dead { made, released } => {
+fn describe(error: &HandleError) -> String {
+    match error {
+        HandleError::Unknown => "unknown".into(),
+        HandleError::OtherKind(kind) => format!("a {}", name(*kind)),
+        HandleError::Borrowed { created } => format!("borrowed by {}", created.function),
+        HandleError::Dead { created, released } => {
             let end = released.as_ref().map_or("lender", |end| end.function);
-            format!("made by {}, ended by {end}", made.function)
+            format!("created by {}, ended by {end}", created.function)
         }
     }
 }
@@ -38,7 +38,7 @@ fn release(
 ) -> std::result::Result<PendingRelease, String> {
     handles
         .release(kind, address, by("release"))
-        .map_err(|trouble| describe(&trouble))
+        .map_err(|error| describe(&error))
 }
 
 const QUEUE: usize = 0x1000;
@@ -49,25 +49,25 @@ const EVENT: usize = 0x3000;
 fn references_are_counted() {
     let handles = Registry::new();
     assert_eq!(state(&handles, Kind::Queue, QUEUE), "unknown");
-    handles.made(Kind::Queue, QUEUE, by("create"));
+    handles.created(Kind::Queue, QUEUE, by("create"));
     handles.retained(Kind::Queue, QUEUE, by("retain"));
     assert_eq!(state(&handles, Kind::Event, QUEUE), "a queue");
     assert!(release(&handles, Kind::Event, QUEUE).is_err_and(|why| why == "a queue"));
     assert!(release(&handles, Kind::Queue, QUEUE).is_ok());
     assert_eq!(state(&handles, Kind::Queue, QUEUE), "ok");
-    // One that the adapter refuses changes nothing.
+    // A release that the adapter refuses changes nothing.
     let pending = release(&handles, Kind::Queue, QUEUE).expect("a reference is left");
-    let dead = "made by create, ended by release";
+    let dead = "created by create, ended by release";
     assert_eq!(state(&handles, Kind::Queue, QUEUE), dead);
     handles.restore(&pending);
     assert_eq!(state(&handles, Kind::Queue, QUEUE), "ok");
     assert!(release(&handles, Kind::Queue, QUEUE).is_ok());
     assert!(release(&handles, Kind::Queue, QUEUE).is_err_and(|why| why == dead));
 
-    // A new handle at the address has nothing to do with the old one.
-    handles.made(Kind::Queue, QUEUE, by("create"));
+    // A new handle at the address is unrelated to the old one.
+    handles.created(Kind::Queue, QUEUE, by("create"));
     handles.restore(&pending);
-    handles.made(Kind::Context, CONTEXT, by("create"));
+    handles.created(Kind::Context, CONTEXT, by("create"));
     let leaks: Vec<_> = handles
         .clear()
         .iter()
@@ -81,16 +81,16 @@ fn references_are_counted() {
 }
 
 #[test]
-fn what_is_lent_lives_as_long_as_its_lender() {
+fn a_lent_handle_is_alive_while_its_lender_is() {
     let handles = Registry::new();
-    handles.made(Kind::Event, EVENT, by("enqueue"));
+    handles.created(Kind::Event, EVENT, by("enqueue"));
     handles.lent(Kind::Queue, QUEUE, Some(EVENT), by("event info"));
     handles.lent(Kind::Context, CONTEXT, Some(QUEUE), by("queue info"));
     assert_eq!(state(&handles, Kind::Context, CONTEXT), "ok");
     let borrowed = release(&handles, Kind::Context, CONTEXT);
     assert!(borrowed.is_err_and(|why| why == "borrowed by queue info"));
 
-    // A reference taken and given back leaves it lent.
+    // A retain and a release leave the handle lent.
     handles.retained(Kind::Context, CONTEXT, by("retain"));
     assert!(release(&handles, Kind::Context, CONTEXT).is_ok());
     assert_eq!(state(&handles, Kind::Context, CONTEXT), "ok");
@@ -105,55 +105,55 @@ fn what_is_lent_lives_as_long_as_its_lender() {
     assert!(release(&handles, Kind::Queue, QUEUE).is_ok());
     assert_eq!(
         state(&handles, Kind::Context, CONTEXT),
-        "made by retain, ended by release"
+        "created by retain, ended by release"
     );
-    // The event's address comes again: it is another event, which lends nothing.
-    handles.made(Kind::Event, EVENT, by("enqueue"));
+    // A new event at the event's address lends nothing.
+    handles.created(Kind::Event, EVENT, by("enqueue"));
     assert_eq!(
         state(&handles, Kind::Queue, QUEUE),
-        "made by retain, ended by release"
+        "created by retain, ended by release"
     );
     assert_eq!(handles.clear().len(), 1, "lent handles are no leaks");
 }
 
 #[test]
-fn lenders_of_each_other_do_not_live_for_ever() {
+fn lenders_of_each_other_can_end() {
     let handles = Registry::new();
-    handles.made(Kind::Context, CONTEXT, by("create"));
+    handles.created(Kind::Context, CONTEXT, by("create"));
     handles.lent(Kind::UsmPool, QUEUE, Some(CONTEXT), by("pool"));
     handles.lent(Kind::Context, CONTEXT, Some(QUEUE), by("context of pool"));
     assert_eq!(state(&handles, Kind::UsmPool, QUEUE), "ok");
     assert!(release(&handles, Kind::Context, CONTEXT).is_ok());
     assert_eq!(
         state(&handles, Kind::UsmPool, QUEUE),
-        "made by pool, ended by lender"
+        "created by pool, ended by lender"
     );
     assert_eq!(
         state(&handles, Kind::Context, CONTEXT),
-        "made by create, ended by release"
+        "created by create, ended by release"
     );
 }
 
 #[test]
-fn kinds_without_a_count_are_there_once() {
+fn kinds_without_a_count_have_one_reference() {
     let handles = Registry::new();
-    handles.made(Kind::Graph, QUEUE, by("create"));
-    handles.made(Kind::Graph, QUEUE, by("end of capture"));
+    handles.created(Kind::Graph, QUEUE, by("create"));
+    handles.created(Kind::Graph, QUEUE, by("end of capture"));
     assert!(release(&handles, Kind::Graph, QUEUE).is_ok());
     assert_eq!(
         state(&handles, Kind::Graph, QUEUE),
-        "made by create, ended by release"
+        "created by create, ended by release"
     );
 }
 
 #[test]
-fn the_dead_are_forgotten_when_there_are_too_many() {
+fn dead_entries_are_removed_from_a_full_shard() {
     let handles = Registry::new();
     for at in 1..=10_000usize {
         let address = at << 4;
-        handles.made(Kind::Event, address, by("enqueue"));
+        handles.created(Kind::Event, address, by("enqueue"));
         assert!(release(&handles, Kind::Event, address).is_ok());
     }
     assert_eq!(state(&handles, Kind::Event, 1 << 4), "unknown");
-    assert!(state(&handles, Kind::Event, 10_000 << 4).starts_with("made by"));
+    assert!(state(&handles, Kind::Event, 10_000 << 4).starts_with("created by"));
 }

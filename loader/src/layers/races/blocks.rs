@@ -1,11 +1,12 @@
-//! USM blocks: who allocated, used and freed each, and whether the program ordered that.
+//! USM blocks: the commands that allocated, used and freed each, and whether the program ordered
+//! them.
 //!
-//! Owns the records and the findings; what is ordered, `order` says. A block that is dead stays known
-//! until its address is allocated again, or may be anyone's memory again.
+//! Owns the records and the findings; `order` decides what is ordered. A freed block stays recorded
+//! until its address is allocated again, or may belong to memory that is not USM.
 //!
-//! A use that a later use comes after may be forgotten: a free that comes after the later one comes
-//! after both. They are looked for once as many were added as were left, so that thousands of uses which
-//! nothing orders cost no more each than a few.
+//! A use that precedes a later use may be dropped: a free after the later one is after both. Uses
+//! are pruned when their number has doubled, so that a use costs amortised constant time even where
+//! thousands are unordered.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,20 +14,20 @@ use std::sync::Arc;
 
 use super::order::{Mark, Order};
 
-/// What a command is, for those who read about it.
+/// A command, as findings describe it.
 #[derive(Clone, Debug)]
-pub struct What {
+pub struct Operation {
     pub function: &'static str,
     pub kernel: Option<Arc<str>>,
-    /// Counted from 1; none for what takes effect on the host.
+    /// The queue's number, from 1; none for an operation of the host.
     pub queue: Option<u64>,
-    /// An event was asked for.
+    /// Whether the command returned an event.
     pub event: bool,
-    /// Where the application says that it was.
+    /// The source location that the application reports.
     pub place: Option<Arc<str>>,
 }
 
-impl fmt::Display for What {
+impl fmt::Display for Operation {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kernel {
             Some(kernel) => write!(out, "kernel {kernel}")?,
@@ -42,27 +43,28 @@ impl fmt::Display for What {
     }
 }
 
-/// Something that happened to a block.
+/// An allocation, a use or a free of a block.
 #[derive(Clone, Debug)]
 pub struct Step {
-    pub what: What,
-    /// None for what took effect on the host at once.
+    pub what: Operation,
+    /// None for an operation that took effect on the host at once.
     pub mark: Option<Mark>,
-    /// What comes after this may count on it too: an allocation that nothing can wait for takes only
-    /// what is free after all that comes before it.
-    pub instead: Option<Order>,
+    /// An operation after all of this order is after this step. Set for an allocation that returns
+    /// no event: it may only use memory that is free after all earlier commands.
+    pub implied_by: Option<Order>,
 }
 
 impl Step {
-    /// Something that takes effect on the host.
-    pub fn host(what: What) -> Step {
+    /// A step that takes effect on the host at once.
+    pub fn host(what: Operation) -> Step {
         Step {
             what,
             mark: None,
-            instead: None,
+            implied_by: None,
         }
     }
 
+    /// Whether the step precedes a command with this order.
     fn before(&self, order: &Order) -> bool {
         let marked = self
             .mark
@@ -70,7 +72,7 @@ impl Step {
             .is_none_or(|mark| order.comes_after(mark));
         marked
             || self
-                .instead
+                .implied_by
                 .as_ref()
                 .is_some_and(|all| order.comes_after_all(all))
     }
@@ -85,25 +87,25 @@ struct Block {
     size: usize,
     /// Distinguishes blocks that had the same address.
     serial: u64,
-    born: Step,
+    allocation: Step,
     uses: Uses,
     freed: Option<Step>,
-    reported: Vec<Trouble>,
+    reported: Vec<FindingKind>,
 }
 
-/// What used a block, in the order in which it was enqueued.
+/// The commands that used a block, in the order of submission.
 #[derive(Debug, Default)]
 struct Uses {
     steps: Vec<Step>,
-    /// From so many on, uses that a later one comes after are removed.
+    /// At this number, uses that precede a later one are removed.
     prune_at: usize,
 }
 
-/// Fewer uses of a block are not pruned.
+/// Minimum number of a block's uses before they are pruned.
 const MIN_PRUNED_USES: usize = 16;
 
 impl Uses {
-    /// Adds a use that comes after `before`.
+    /// Adds a use that is ordered after `before`.
     fn add(&mut self, step: Step, before: &Order) {
         if self.steps.len() >= self.prune_at.max(MIN_PRUNED_USES) {
             self.steps.retain(|earlier| !earlier.before(before));
@@ -117,23 +119,24 @@ impl Uses {
         self.steps.retain(|step| !is_it(step));
     }
 
-    /// The last that does not come before. What comes before others that do not is not it.
+    /// The last use that does not precede `before`. A pruned use precedes one that is kept.
     fn racing(&self, before: &Order) -> Option<&Step> {
         self.steps.iter().rev().find(|used| !used.before(before))
     }
 }
 
-/// How an argument reaches memory.
+/// The memory that an argument may point to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Only USM is allowed there.
+    /// Only USM is allowed.
     Usm,
-    /// The application's own memory is allowed there too.
+    /// USM and the application's other memory are allowed.
     Any,
 }
 
+/// The kinds of findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum FindingKind {
     UseBeforeAllocation,
     UseAfterFree,
     UseAndFree,
@@ -143,16 +146,16 @@ pub enum Trouble {
     DoubleFreeAtOnce,
 }
 
-/// Something wrong with what a program does to a block.
+/// An error in the order of a program's operations on a block.
 #[derive(Debug)]
 pub struct Finding {
-    pub trouble: Trouble,
+    pub kind: FindingKind,
     pub address: usize,
     pub size: usize,
-    /// What is being done now.
-    pub now: What,
-    /// What it is in conflict with.
-    pub then: What,
+    /// The command that is submitted now.
+    pub now: Operation,
+    /// The earlier command that it conflicts with.
+    pub then: Operation,
 }
 
 impl fmt::Display for Finding {
@@ -165,42 +168,42 @@ impl fmt::Display for Finding {
             ..
         } = self;
         let memory = format_args!("{address:#x} ({size} bytes)");
-        match self.trouble {
-            Trouble::UseBeforeAllocation => write!(
+        match self.kind {
+            FindingKind::UseBeforeAllocation => write!(
                 out,
                 "race: {now} uses {memory}, allocated by {then}; no event orders the use after the \
                  allocation{}",
                 hint(then)
             ),
-            Trouble::UseAfterFree => {
+            FindingKind::UseAfterFree => {
                 write!(
                     out,
                     "use after free: {now} uses {memory}, freed by {then} before"
                 )
             }
-            Trouble::UseAndFree => write!(
+            FindingKind::UseAndFree => write!(
                 out,
                 "race: {now} uses {memory}, freed by {then}; no event orders them"
             ),
-            Trouble::FreeBeforeAllocation => write!(
+            FindingKind::FreeBeforeAllocation => write!(
                 out,
                 "race: {now} frees {memory}, allocated by {then}; no event orders the free after the \
                  allocation{}",
                 hint(then)
             ),
-            Trouble::FreeBeforeUse => write!(
+            FindingKind::FreeBeforeUse => write!(
                 out,
                 "race: {now} frees {memory}, used by {then}; no event orders the free after the \
                  use{}",
                 hint(then)
             ),
-            Trouble::DoubleFree => {
+            FindingKind::DoubleFree => {
                 write!(
                     out,
                     "double free: {now} frees {memory}, freed by {then} before"
                 )
             }
-            Trouble::DoubleFreeAtOnce => write!(
+            FindingKind::DoubleFreeAtOnce => write!(
                 out,
                 "double free: {now} frees {memory}, freed by {then} too; no event orders them"
             ),
@@ -208,43 +211,43 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What is missing most simply.
-fn hint(first: &What) -> &'static str {
+/// The likely cause of a finding, for its message.
+fn hint(first: &Operation) -> &'static str {
     match (first.queue, first.event) {
-        (Some(_), false) => " (it asked for no event)",
+        (Some(_), false) => " (it returned no event)",
         _ => "",
     }
 }
 
-/// A free that was noted, to be taken back if it fails.
+/// A recorded free, which is reverted if the adapter refuses it.
 pub struct Freed {
     address: usize,
     serial: u64,
 }
 
-/// What a free is of.
+/// The block that a free is for.
 pub enum Free {
     Unknown,
-    Noted(Freed),
-    /// Something that is dead already.
-    Twice,
+    Recorded(Freed),
+    /// A block that is already freed.
+    AlreadyFreed,
 }
 
 #[derive(Debug, Default)]
 pub struct Blocks {
     by_address: BTreeMap<usize, Block>,
-    /// Blocks in which a pool of the application's allocates.
+    /// Blocks that are the memory of the application's own pools.
     outer: BTreeMap<usize, Block>,
     serials: u64,
 }
 
-/// Most recorded blocks. Beyond, freed ones are removed.
+/// Maximum number of recorded blocks. Beyond it, freed ones are removed.
 const MAX_BLOCKS: usize = 1 << 16;
 
 impl Blocks {
-    /// The program got a block. Whatever was known of its addresses is no longer true, except that
-    /// a live block around it is a pool's memory.
-    pub fn allocated(&mut self, address: usize, size: usize, born: Step) {
+    /// Records a new block. It replaces records of its addresses, except for a live block around
+    /// it, which is the memory of a pool.
+    pub fn allocated(&mut self, address: usize, size: usize, allocation: Step) {
         let around = find(&mut self.by_address, address);
         let pool = around.filter(|(base, block)| {
             block.freed.is_none() && base + block.size >= address.saturating_add(size)
@@ -261,7 +264,7 @@ impl Blocks {
         let block = Block {
             size,
             serial: self.serials,
-            born,
+            allocation,
             uses: Uses::default(),
             freed: None,
             reported: Vec::new(),
@@ -269,7 +272,7 @@ impl Blocks {
         self.by_address.insert(address, block);
     }
 
-    /// These addresses are someone else's.
+    /// Removes the blocks that overlap a range which is used for other memory.
     pub fn forget(&mut self, address: usize, size: usize) {
         let end = address.saturating_add(size.max(1));
         let overlapping: Vec<usize> = self
@@ -286,13 +289,14 @@ impl Blocks {
         }
     }
 
-    fn around(&mut self, address: usize) -> Option<(usize, &mut Block)> {
+    /// The block at an address: an allocation, or the memory of a pool.
+    fn block_at(&mut self, address: usize) -> Option<(usize, &mut Block)> {
         let inner = find(&mut self.by_address, address);
         inner.or_else(|| find(&mut self.outer, address))
     }
 
-    /// Before a free of a pool's memory: what the pool allocated is gone with it.
-    fn take_out(&mut self, address: usize) {
+    /// Before the memory of a pool is freed, ends the allocations in it.
+    fn promote_pool_memory(&mut self, address: usize) {
         let inner = self.by_address.get(&address);
         if inner.is_none_or(|block| block.freed.is_some())
             && let Some(block) = self.outer.remove(&address)
@@ -302,7 +306,7 @@ impl Blocks {
         }
     }
 
-    /// A command uses what lies at `address`.
+    /// Records that a command uses the memory at `address`.
     pub fn used(
         &mut self,
         address: usize,
@@ -310,24 +314,29 @@ impl Blocks {
         by: Step,
         before: &Order,
     ) -> Option<Finding> {
-        let (base, block) = self.around(address)?;
+        let (base, block) = self.block_at(address)?;
         if let Some(freed) = &block.freed {
             if access == Access::Any && freed.is_complete() {
-                // Memory that was given back may be the application's by now.
+                // The memory was returned, and may now be the application's own.
                 self.by_address.remove(&base);
                 return None;
             }
-            let trouble = match freed.before(before) {
-                true => Trouble::UseAfterFree,
-                false => Trouble::UseAndFree,
+            let kind = match freed.before(before) {
+                true => FindingKind::UseAfterFree,
+                false => FindingKind::UseAndFree,
             };
             let then = freed.what.clone();
-            return block.report(trouble, base, by.what, then);
+            return block.report(kind, base, by.what, then);
         }
         let mut finding = None;
-        if !block.born.before(before) {
-            let then = block.born.what.clone();
-            finding = block.report(Trouble::UseBeforeAllocation, base, by.what.clone(), then);
+        if !block.allocation.before(before) {
+            let then = block.allocation.what.clone();
+            finding = block.report(
+                FindingKind::UseBeforeAllocation,
+                base,
+                by.what.clone(),
+                then,
+            );
         }
         if by.mark.is_some() {
             block.uses.add(by, before);
@@ -335,20 +344,20 @@ impl Blocks {
         finding
     }
 
-    /// How many uses of a block are kept.
+    /// The number of a block's recorded uses.
     #[cfg(test)]
     pub fn uses(&self, address: usize) -> usize {
         self.by_address[&address].uses.steps.len()
     }
 
-    /// A command that was noted was not taken after all.
-    pub fn unused(&mut self, address: usize, by: &Mark) {
-        if let Some((_, block)) = self.around(address) {
+    /// Removes a use by a command that the adapter refused.
+    pub fn remove_use(&mut self, address: usize, by: &Mark) {
+        if let Some((_, block)) = self.block_at(address) {
             block.uses.remove(by);
         }
     }
 
-    /// A block is about to be freed.
+    /// Records a free before the adapter is called.
     pub fn freed(
         &mut self,
         address: usize,
@@ -356,47 +365,48 @@ impl Blocks {
         before: &Order,
         findings: &mut Vec<Finding>,
     ) -> Free {
-        self.take_out(address);
+        self.promote_pool_memory(address);
         let Some(block) = self.by_address.get_mut(&address) else {
             return Free::Unknown;
         };
         if let Some(freed) = &block.freed {
-            let trouble = match freed.before(before) {
-                true => Trouble::DoubleFree,
-                false => Trouble::DoubleFreeAtOnce,
+            let kind = match freed.before(before) {
+                true => FindingKind::DoubleFree,
+                false => FindingKind::DoubleFreeAtOnce,
             };
             let then = freed.what.clone();
-            findings.extend(block.report(trouble, address, by.what, then));
-            return Free::Twice;
+            findings.extend(block.report(kind, address, by.what, then));
+            return Free::AlreadyFreed;
         }
-        // A free on the host waits for what was enqueued, or makes no one else's memory of it.
+        // A free on the host waits for earlier commands, or does not reuse the memory before they
+        // end.
         if by.mark.is_some() {
-            if !block.born.before(before) {
-                let then = block.born.what.clone();
-                let trouble = Trouble::FreeBeforeAllocation;
-                findings.extend(block.report(trouble, address, by.what.clone(), then));
+            if !block.allocation.before(before) {
+                let then = block.allocation.what.clone();
+                let kind = FindingKind::FreeBeforeAllocation;
+                findings.extend(block.report(kind, address, by.what.clone(), then));
             }
             let racing = block.uses.racing(before);
             if let Some(then) = racing.map(|used| used.what.clone()) {
-                let trouble = Trouble::FreeBeforeUse;
-                findings.extend(block.report(trouble, address, by.what.clone(), then));
+                let kind = FindingKind::FreeBeforeUse;
+                findings.extend(block.report(kind, address, by.what.clone(), then));
             }
         }
         block.freed = Some(by);
         let serial = block.serial;
-        Free::Noted(Freed { address, serial })
+        Free::Recorded(Freed { address, serial })
     }
 
-    /// The free failed: the block is alive.
-    pub fn restore(&mut self, freed: &Freed) {
+    /// Reverts a free that failed: the block is alive.
+    pub fn revert_free(&mut self, freed: &Freed) {
         let block = self.by_address.get_mut(&freed.address);
         if let Some(block) = block.filter(|block| block.serial == freed.serial) {
             block.freed = None;
         }
     }
 
-    /// A free is over: of what it used, nothing is needed any more.
-    pub fn settle(&mut self, freed: &Freed) {
+    /// Completes a free: the block's uses are not needed any more.
+    pub fn complete_free(&mut self, freed: &Freed) {
         let block = self.by_address.get_mut(&freed.address);
         if let Some(block) = block.filter(|block| block.serial == freed.serial) {
             block.uses = Uses::default();
@@ -404,27 +414,27 @@ impl Blocks {
     }
 }
 
-/// The block that an address lies in.
+/// The block that contains an address.
 fn find(blocks: &mut BTreeMap<usize, Block>, address: usize) -> Option<(usize, &mut Block)> {
     let (base, block) = blocks.range_mut(..=address).next_back()?;
     (address - base < block.size).then_some((*base, block))
 }
 
 impl Block {
-    /// Each trouble with a block is told once.
+    /// A finding, unless one of this kind was reported for the block.
     fn report(
         &mut self,
-        trouble: Trouble,
+        kind: FindingKind,
         address: usize,
-        now: What,
-        then: What,
+        now: Operation,
+        then: Operation,
     ) -> Option<Finding> {
-        if self.reported.contains(&trouble) {
+        if self.reported.contains(&kind) {
             return None;
         }
-        self.reported.push(trouble);
+        self.reported.push(kind);
         Some(Finding {
-            trouble,
+            kind,
             address,
             size: self.size,
             now,

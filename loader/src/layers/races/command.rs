@@ -1,8 +1,8 @@
-//! One call that a queue takes: gathered, noted before the adapter gets it, and settled with its
-//! answer.
+//! One command: collected from its call, recorded before the adapter gets it, and completed with
+//! the call's result.
 //!
-//! Noted before, because a free's block may be another's as soon as the adapter has it; what the
-//! adapter refuses is taken back.
+//! It is recorded before the call, since a freed block may be allocated again as soon as the
+//! adapter has the free. A refused command is reverted.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use std::sync::Arc;
 use ur::abi::*;
 use ur::timeline::Prune;
 
-use super::blocks::{Access, Finding, Free, Freed, Step, What};
+use super::blocks::{Access, Finding, Free, Freed, Operation, Step};
 use super::order::{Enqueued, Kind, Order};
 use super::watched::BELOW;
-use super::{QueueFacts, State, after, report, report_findings, state};
+use super::{QueueProperties, State, report, report_findings, state, state_on_success};
 
-/// A command on its way into a queue.
+/// A command that is being submitted.
 pub struct Command {
     queue: ur_queue_handle_t,
-    what: What,
+    what: Operation,
     kind: Kind,
     waits: Vec<usize>,
     uses: Vec<(usize, Access)>,
@@ -27,17 +27,19 @@ pub struct Command {
     in_order: bool,
     enqueued: Option<Enqueued>,
     freed: Option<Freed>,
-    /// What is wrong with a free, if the adapter takes it.
+    /// Findings about a free, which are reported if the adapter accepts it.
     findings: Vec<Finding>,
-    /// The event may be one that was there before.
+    /// Whether the event may be an existing one.
     again: bool,
-    /// The call returns once the command has run.
+    /// Whether the call returns after the command has run.
     blocking: bool,
 }
 
 impl Command {
+    /// A command of `queue` that waits for a list of events.
+    ///
     /// # Safety
-    /// The wait list is null or has that many elements.
+    /// The wait list is null or has `count` elements.
     pub unsafe fn new(
         function: &'static str,
         queue: ur_queue_handle_t,
@@ -46,11 +48,11 @@ impl Command {
         event: bool,
     ) -> Command {
         let count = if list.is_null() { 0 } else { count as usize };
-        // SAFETY: the caller's promise.
+        // SAFETY: not null, and the caller guarantees `count` elements.
         let waits = (0..count).map(|at| unsafe { *list.add(at) }.addr());
         Command {
             queue,
-            what: What {
+            what: Operation {
                 function,
                 kernel: None,
                 queue: None,
@@ -71,16 +73,18 @@ impl Command {
         }
     }
 
+    /// Adds memory that the command uses.
     pub fn uses(&mut self, pointer: *const c_void, access: Access) {
         if !pointer.is_null() {
             self.uses.push((pointer.addr(), access));
         }
     }
 
-    /// A launch of a kernel with its arguments.
+    /// Sets the kernel that is launched, and adds the memory of its arguments.
     ///
     /// # Safety
-    /// The kernel is null or live; the list is null or has that many elements, whose tags are right.
+    /// The kernel is null or live; the list is null or has `count` elements with the right type
+    /// tags.
     pub unsafe fn launches(
         &mut self,
         kernel: ur_kernel_handle_t,
@@ -88,34 +92,38 @@ impl Command {
         list: *const ur_exp_kernel_arg_properties_t,
     ) {
         self.what.kernel = Some(name_of(kernel));
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees `count` elements with the right type tags.
         for address in unsafe { pointers_among(count, list) } {
             self.uses.push((address, Access::Usm));
         }
     }
 
-    /// A submission of a command buffer, which uses what its commands use.
+    /// Sets the command buffer that is submitted, with the memory that its commands use.
     pub fn submits(&mut self, buffer: ur_exp_command_buffer_handle_t) {
         self.buffer = Some(buffer.addr());
     }
 
+    /// Sets the block that is freed.
     pub fn frees(&mut self, memory: *const c_void) {
         self.frees = Some(memory.addr());
     }
 
+    /// The event may be an existing one, which the command signals anew.
     pub fn may_keep_event(&mut self) {
         self.again = true;
     }
 
+    /// Sets whether the call returns after the command has run.
     pub fn blocks(&mut self, blocking: bool) {
         self.blocking = blocking;
     }
 
-    /// Has the adapter take the command. The result is the call's, or the error for which the adapter
-    /// does not get it.
+    /// Records the command and calls the adapter.
+    ///
+    /// Returns the call's result, or the error for which the adapter was not called.
     ///
     /// # Safety
-    /// After a success of the call the event's pointer is null or has the event.
+    /// After a success `event` is null or points to the event.
     pub unsafe fn run(
         &mut self,
         event: *const ur_event_handle_t,
@@ -125,18 +133,19 @@ impl Command {
             return error;
         }
         let result = call();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees the event after a success.
         unsafe { self.end(result, event) };
         result
     }
 
-    /// [`Command::run`] for one that allocates a block.
+    /// Runs a command that allocates a block.
     ///
     /// # Safety
-    /// The promise of [`Command::run`], and `made` is null or has the block's address after a success.
+    /// After a success `event` is null or points to the event, and `created` is null or points to the
+    /// block's address.
     pub unsafe fn run_alloc(
         &mut self,
-        made: *const *mut c_void,
+        created: *const *mut c_void,
         size: usize,
         event: *const ur_event_handle_t,
         call: &mut dyn FnMut() -> ur_result_t,
@@ -145,18 +154,20 @@ impl Command {
             return error;
         }
         let result = call();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees both outputs after a success.
         unsafe {
-            self.allocated(result, made, size);
+            self.allocated(result, created, size);
             self.end(result, event);
         }
         result
     }
 
-    /// [`Command::run`] for a host task: what `call` passes on is another, which runs it.
+    /// Runs a host task. `call` forwards a wrapper that runs the task and marks what precedes it
+    /// complete.
     ///
     /// # Safety
-    /// The promise of [`Command::run`]; the task and its data are writable, and `call` reads them.
+    /// After a success `event` is null or points to the event. The task and its data are writable,
+    /// and `call` reads them.
     pub unsafe fn run_task(
         &mut self,
         function: *mut ur_exp_host_task_function_t,
@@ -167,7 +178,8 @@ impl Command {
         if let Err(error) = self.begin() {
             return error;
         }
-        // SAFETY: the caller's promise; a task that the adapter refused will not run.
+        // SAFETY: the caller guarantees writable arguments. A task that the adapter refused will
+        // not run.
         unsafe {
             let task = self.task(*function, *data);
             *function = task.task;
@@ -181,16 +193,17 @@ impl Command {
         }
     }
 
-    /// Notes the command and tells what is wrong with it. An error: it must not reach the adapter.
+    /// Records the command and reports findings. The adapter must not be called after an error.
     fn begin(&mut self) -> Result<(), ur_result_t> {
         let queue = self.queue.addr();
-        let is_known = after(UR_RESULT_SUCCESS).map(|state| state.queues.contains_key(&queue));
+        let is_known =
+            state_on_success(UR_RESULT_SUCCESS).map(|state| state.queues.contains_key(&queue));
         match is_known.filter(|_| queue != 0) {
             None => return Ok(()),
             Some(true) => {}
             Some(false) => {
-                let facts = QueueFacts::query(self.queue);
-                state().add_queue(queue, facts);
+                let properties = QueueProperties::query(self.queue);
+                state().add_queue(queue, properties);
             }
         }
         self.what.place = report::location().map(Arc::from);
@@ -210,7 +223,7 @@ impl Command {
             waits.join(&state.order_of(*event));
         }
         if let Some(recorded) = self.buffer.and_then(|at| state.command_buffers.get(&at)) {
-            // Submissions of one command buffer come one after another.
+            // Submissions of one command buffer run one after another.
             waits.join(&recorded.last);
             let uses = recorded.uses.keys();
             self.uses
@@ -226,7 +239,7 @@ impl Command {
         let step = || Step {
             what: self.what.clone(),
             mark: Some(enqueued.mark.clone()),
-            instead: None,
+            implied_by: None,
         };
         for (address, access) in &self.uses {
             let access = if known.system { Access::Any } else { *access };
@@ -240,8 +253,8 @@ impl Command {
             let blocks = &mut state.blocks;
             match blocks.freed(address, step(), &enqueued.before, &mut found) {
                 Free::Unknown => {}
-                Free::Noted(freed) => self.freed = Some(freed),
-                Free::Twice => {
+                Free::Recorded(freed) => self.freed = Some(freed),
+                Free::AlreadyFreed => {
                     findings.append(&mut found);
                     return Err(UR_RESULT_ERROR_INVALID_MEM_OBJECT);
                 }
@@ -252,73 +265,78 @@ impl Command {
         Ok(())
     }
 
-    /// What runs instead of a host task: by then, all that comes before it is complete. A captured one
-    /// runs as often as its graph does, and stays as it is; so does what comes after things unseen, which
-    /// may be a capture.
+    /// The wrapper of a host task. When it runs, all commands that precede it are complete.
+    ///
+    /// A task is not wrapped if the queue captures, since a captured task runs once for each
+    /// execution of its graph. Nor is it after unknown commands, which may include a capture.
     fn task(&self, task: ur_exp_host_task_function_t, data: *mut c_void) -> HostTask {
         let enqueued = self.enqueued.as_ref().filter(|enqueued| {
             task.is_some() && !enqueued.before.is_unknown() && !captures(self.queue)
         });
         let Some(enqueued) = enqueued else {
-            let own = false;
-            return HostTask { task, data, own };
+            let is_wrapper = false;
+            return HostTask {
+                task,
+                data,
+                is_wrapper,
+            };
         };
         let before = enqueued.before.clone();
         let boxed = Box::new(Task { task, data, before });
         HostTask {
             task: Some(run),
             data: Box::into_raw(boxed).cast(),
-            own: true,
+            is_wrapper: true,
         }
     }
 
-    /// The command allocated a block.
+    /// Records the block that the command allocated.
     ///
     /// # Safety
     /// After a success the pointer has the address.
-    unsafe fn allocated(&self, result: ur_result_t, made: *const *mut c_void, size: usize) {
-        let Some(enqueued) = self.enqueued.as_ref().filter(|_| !made.is_null()) else {
+    unsafe fn allocated(&self, result: ur_result_t, created: *const *mut c_void, size: usize) {
+        let Some(enqueued) = self.enqueued.as_ref().filter(|_| !created.is_null()) else {
             return;
         };
-        if let Some(mut state) = after(result) {
-            let born = Step {
+        if let Some(mut state) = state_on_success(result) {
+            let allocation = Step {
                 what: self.what.clone(),
                 mark: Some(enqueued.mark.clone()),
-                // Nothing could wait for it, on an out-of-order queue.
-                instead: (!self.in_order && !self.what.event).then(|| enqueued.before.clone()),
+                // On an out-of-order queue, no command can wait for an allocation without an event.
+                implied_by: (!self.in_order && !self.what.event).then(|| enqueued.before.clone()),
             };
-            // SAFETY: the caller's promise.
-            let address = unsafe { *made }.addr();
-            state.blocks.allocated(address, size, born);
+            // SAFETY: not null, and the caller guarantees the address after a success.
+            let address = unsafe { *created }.addr();
+            state.blocks.allocated(address, size, allocation);
         }
     }
 
-    /// The adapter's answer.
+    /// Completes the record with the adapter's result.
     ///
     /// # Safety
-    /// After a success the event's pointer is null or has the event.
+    /// After a success `event` is null or points to the event.
     unsafe fn end(&mut self, result: ur_result_t, event: *const ur_event_handle_t) {
         let Some(enqueued) = &self.enqueued else {
             return;
         };
-        let Some(mut state) = after(UR_RESULT_SUCCESS) else {
+        let Some(mut state) = state_on_success(UR_RESULT_SUCCESS) else {
             return;
         };
         if result != UR_RESULT_SUCCESS {
             for (address, _) in &self.uses {
-                state.blocks.unused(*address, &enqueued.mark);
+                state.blocks.remove_use(*address, &enqueued.mark);
             }
             if let Some(freed) = &self.freed {
-                state.blocks.restore(freed);
+                state.blocks.revert_free(freed);
             }
             return;
         }
         if let Some(freed) = &self.freed {
-            state.blocks.settle(freed);
+            state.blocks.complete_free(freed);
         }
-        // SAFETY: the caller's promise.
-        let made = unsafe { event.as_ref() }.filter(|event| !event.is_null());
-        if let Some(event) = made {
+        // SAFETY: the caller guarantees the event after a success.
+        let created = unsafe { event.as_ref() }.filter(|event| !event.is_null());
+        if let Some(event) = created {
             state.signalled(event.addr(), enqueued.event.clone(), self.again);
         }
         if let Some(recorded) = self
@@ -335,26 +353,29 @@ impl Command {
     }
 }
 
-/// What is enqueued for a host task of the application's.
+/// The host task that the adapter gets.
 struct HostTask {
     task: ur_exp_host_task_function_t,
     data: *mut c_void,
-    /// `data` is a `Task`.
-    own: bool,
+    /// Whether `data` is a boxed `Task`.
+    is_wrapper: bool,
 }
 
 impl HostTask {
+    /// Frees the wrapper of a host task that was refused.
+    ///
     /// # Safety
+    /// The adapter refused the task, so that it will not run.
     /// The adapter refused it, so that it will not run.
     unsafe fn refused(self) {
-        if self.own {
-            // SAFETY: `Command::task` boxed it, and no one else has it.
+        if self.is_wrapper {
+            // SAFETY: `Command::task` boxed it, and the refused task has the only pointer.
             drop(unsafe { Box::from_raw(self.data.cast::<Task>()) });
         }
     }
 }
 
-/// A host task of the application's.
+/// The application's host task, and the order of its command.
 struct Task {
     task: ur_exp_host_task_function_t,
     data: *mut c_void,
@@ -362,30 +383,30 @@ struct Task {
 }
 
 unsafe extern "C" fn run(task: *mut c_void) {
-    // SAFETY: `Command::task` boxed it, and a host task runs once.
+    // SAFETY: `Command::task` boxed it, and the adapter runs a host task once.
     let task = unsafe { Box::from_raw(task.cast::<Task>()) };
     task.before.complete();
     if let Some(function) = task.task {
-        // SAFETY: the application's function, with the application's argument.
+        // SAFETY: the application passed the function to be called with its data.
         unsafe { function(task.data) };
     }
 }
 
-/// Whether commands of the queue go into a graph.
+/// Whether the queue's commands are captured into a graph.
 fn captures(queue: ur_queue_handle_t) -> bool {
     let query = BELOW
         .table()
         .and_then(|table| table.QueueExp.pfnIsGraphCaptureEnabledExp);
     let mut answer = 0;
-    // SAFETY: the queue takes a command of the application's; room for the answer.
+    // SAFETY: the application passed a live queue; the answer is a local variable.
     let code = query.map(|query| unsafe { query(queue, &mut answer) });
     code == Some(UR_RESULT_SUCCESS) && answer != 0
 }
 
-/// The addresses among a kernel's arguments.
+/// The non-null USM pointers in a kernel's arguments.
 ///
 /// # Safety
-/// The list is null or has that many elements, whose tags are right.
+/// The list is null or has `count` elements with the right type tags.
 pub unsafe fn pointers_among(
     count: u32,
     list: *const ur_exp_kernel_arg_properties_t,
@@ -393,10 +414,10 @@ pub unsafe fn pointers_among(
     let count = if list.is_null() { 0 } else { count as usize };
     let mut addresses = Vec::new();
     for at in 0..count {
-        // SAFETY: the caller's promise.
+        // SAFETY: not null, and the caller guarantees `count` elements.
         let argument = unsafe { &*list.add(at) };
         if argument.r#type == UR_EXP_KERNEL_ARG_TYPE_POINTER {
-            // SAFETY: the type says which member is meant.
+            // SAFETY: the caller guarantees that the tag names the union's member.
             let pointer = unsafe { argument.value.pointer };
             addresses.extend((!pointer.is_null()).then(|| pointer.addr()));
         }
@@ -404,7 +425,7 @@ pub unsafe fn pointers_among(
     addresses
 }
 
-/// A kernel's name, from its creation or from the adapter.
+/// A kernel's name, from its creation or from a query.
 fn name_of(kernel: ur_kernel_handle_t) -> Arc<str> {
     if let Some(name) = state().kernels.get(&kernel.addr()) {
         return Arc::clone(name);
@@ -419,7 +440,7 @@ fn query_name(kernel: ur_kernel_handle_t) -> Option<String> {
     let mut text = vec![0u8; 1024];
     let mut size = 0;
     let what = UR_KERNEL_INFO_FUNCTION_NAME;
-    // SAFETY: the value has that much room; the application launches the kernel.
+    // SAFETY: the value has `text.len()` bytes, and the application passed a live kernel.
     let result = unsafe {
         get(
             kernel,

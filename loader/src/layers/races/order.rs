@@ -1,27 +1,27 @@
-//! What comes before what, as far as the program itself said so: queues and their commands as lanes.
+//! The order of commands that the program itself defines: queues and their commands as lanes.
 //!
-//! Owns the translation of queues into lanes, points and frontiers; the rule is `ur::timeline`'s. It
-//! must never know a handle, an adapter or an allocation.
+//! Owns the translation of queues into lanes, points and frontiers, whose rules are those of
+//! `ur::timeline`. It must never know a handle, an adapter or an allocation.
 //!
-//! An in-order queue is one lane. An out-of-order queue is a **spine**, on which every command has an
-//! epoch, and as many lanes as commands that nothing orders; a command goes on the lane of one that it
-//! comes after, so that a chain of events costs one lane. A barrier or a marker that waits for
-//! everything is the spine's point: it covers all earlier commands at once. A mark therefore is
-//! covered through its lane or through its spine, and complete likewise.
+//! An in-order queue is one lane. An out-of-order queue has a **spine**, a lane on which every
+//! command has an epoch. It also has a lane for each chain of ordered commands: a command takes the
+//! lane of a command that precedes it, if it has one. A barrier or marker that waits for everything
+//! is a point of the spine, which covers all earlier commands at once. A command is covered, or
+//! complete, if its point on its lane or on the spine is.
 //!
-//! What the program may have ordered by means that are not seen here (native handles, external
-//! semaphores, graphs) is **unknown**: it makes every answer "ordered", never "not ordered".
+//! Native handles, external semaphores and graphs may order commands unseen. Such an order is
+//! **unknown**: every comparison with it answers "ordered".
 
 use std::collections::HashMap;
 
 use ur::timeline::{Frontier, Gathered, Lane, LaneId, Point, Prune};
 
-/// A command's place.
+/// A command's position.
 #[derive(Clone, Debug)]
 pub struct Mark {
     own: Point,
     spine: Option<Point>,
-    /// Its queue may be ordered by what is not seen.
+    /// Whether its queue may be ordered by unseen commands.
     unknown: bool,
 }
 
@@ -31,21 +31,22 @@ impl Mark {
         self.own.is_complete() || spine.is_some_and(Point::is_complete)
     }
 
+    /// Whether both are marks of one command.
     pub fn is(&self, other: &Mark) -> bool {
         self.own == other.own
     }
 }
 
-/// What a command comes after, or what an event stands for.
+/// The commands that precede a command, or that an event covers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Order {
     frontier: Frontier,
-    /// Perhaps more than is known.
+    /// Whether unseen commands may precede as well.
     unknown: bool,
 }
 
 impl Order {
-    /// After something that is not seen.
+    /// An order after unseen commands.
     pub fn unknown() -> Order {
         Order {
             frontier: Frontier::new(),
@@ -57,7 +58,7 @@ impl Order {
         self.unknown
     }
 
-    /// Whether a command at `mark` certainly, or possibly by unseen means, comes before.
+    /// Whether the command at `mark` precedes, certainly or by unseen commands.
     pub fn comes_after(&self, mark: &Mark) -> bool {
         let covers = |point: &Point| self.frontier.covers_point(point);
         self.unknown
@@ -67,17 +68,18 @@ impl Order {
             || mark.spine.as_ref().is_some_and(covers)
     }
 
-    /// Whether all that `other` comes after comes before.
+    /// Whether every command of `other` precedes.
     pub fn comes_after_all(&self, other: &Order) -> bool {
         self.unknown || other.unknown || self.frontier.covers(&other.frontier)
     }
 
+    /// Adds the commands of `other`.
     pub fn join(&mut self, other: &Order) {
         self.frontier.join(&other.frontier);
         self.unknown |= other.unknown;
     }
 
-    /// It was observed complete.
+    /// Records that all commands of this order were observed complete.
     pub fn complete(&self) {
         self.frontier.mark_complete();
     }
@@ -113,11 +115,11 @@ impl Prune for Order {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Plain,
-    /// Waits for everything before it.
+    /// Waits for all earlier commands.
     Marker,
-    /// Everything later waits for it.
+    /// All later commands wait for it.
     Barrier {
-        /// It waits for everything before it.
+        /// Whether it waits for all earlier commands.
         all: bool,
     },
 }
@@ -126,9 +128,9 @@ pub enum Kind {
 #[derive(Clone, Debug)]
 pub struct Enqueued {
     pub mark: Mark,
-    /// What it comes after.
+    /// The commands that precede it.
     pub before: Order,
-    /// What its event stands for.
+    /// The commands that its event covers.
     pub event: Order,
 }
 
@@ -136,9 +138,9 @@ pub struct Enqueued {
 #[derive(Debug)]
 pub struct Queue {
     lanes: Lanes,
-    /// It may be ordered by what is not seen.
+    /// Whether unseen commands may be on the queue.
     open: bool,
-    /// What comes next comes after something that is not seen.
+    /// Whether the next command follows unseen commands.
     unknown: bool,
 }
 
@@ -151,17 +153,17 @@ enum Lanes {
 #[derive(Debug, Default)]
 struct OutOfOrder {
     spine: Lane,
-    /// What every later command comes after.
+    /// The commands that precede every later command.
     base: Order,
-    /// What commands since the last barrier waited for.
+    /// The orders that commands since the last barrier waited for.
     reach: Gathered<Order>,
-    /// Each with the spine's epoch of its last command.
+    /// Each lane with the spine's epoch of its last command.
     lanes: HashMap<LaneId, (Lane, u64)>,
-    /// The spine's epoch that every later command comes after.
+    /// The spine's epoch that precedes every later command.
     spine_completed: u64,
-    /// Lanes that perhaps any later command may follow on.
+    /// Lanes that any later command may be able to use.
     spare: Vec<LaneId>,
-    /// From so many lanes on, complete ones are removed.
+    /// At this number of lanes, those with only complete commands are made reusable.
     prune_at: usize,
 }
 
@@ -182,31 +184,31 @@ impl Queue {
         matches!(self.lanes, Lanes::InOrder(_))
     }
 
-    /// From now on the queue may be ordered by what is not seen, and its commands may be complete.
+    /// Records that unseen commands may be on the queue. Its commands count as complete.
     pub fn open(&mut self) {
         self.open = true;
         self.complete();
     }
 
-    /// Takes a command that waits for `waits`.
+    /// Adds a command that waits for `waits`.
     pub fn enqueue(&mut self, waits: &Order, kind: Kind) -> Enqueued {
         let mut enqueued = match &mut self.lanes {
             Lanes::InOrder(lane) => in_order(lane, waits),
             Lanes::OutOfOrder(queue) => queue.enqueue(waits, kind),
         };
-        let later_too = match (&self.lanes, kind) {
+        let orders_later = match (&self.lanes, kind) {
             (Lanes::InOrder(_), _) | (_, Kind::Barrier { .. }) => true,
             (_, Kind::Plain | Kind::Marker) => false,
         };
         let unknown = self.open || self.unknown || waits.unknown;
-        self.unknown |= waits.unknown && later_too;
+        self.unknown |= waits.unknown && orders_later;
         enqueued.mark.unknown = self.open;
         enqueued.before.unknown = unknown;
         enqueued.event.unknown = unknown;
         enqueued
     }
 
-    /// Everything enqueued so far.
+    /// The order of all commands so far.
     pub fn all(&self) -> Order {
         let frontier = match &self.lanes {
             Lanes::InOrder(lane) => lane.frontier(),
@@ -231,7 +233,7 @@ impl Queue {
         }
     }
 
-    /// Everything enqueued was observed complete.
+    /// Records that all commands so far were observed complete.
     pub fn complete(&mut self) {
         self.all().complete();
         if let Lanes::OutOfOrder(queue) = &mut self.lanes {
@@ -277,14 +279,14 @@ impl OutOfOrder {
         before.prune();
         self.reach.grow().join(waits);
         let spine = self.spine.advance();
-        let own = self.place(&before, spine.epoch);
+        let own = self.next_point(&before, spine.epoch);
         let event = before.with(&own);
         match kind {
             Kind::Plain | Kind::Marker => {}
             Kind::Barrier { all: false } => self.base = event.clone(),
             Kind::Barrier { all: true } => {
                 self.base = event.clone();
-                self.hold_back(&spine);
+                self.order_all_after(&spine);
             }
         }
         Enqueued {
@@ -298,8 +300,9 @@ impl OutOfOrder {
         }
     }
 
-    /// All later commands come after all earlier ones: the spine says so, and no lane needs to.
-    fn hold_back(&mut self, spine: &Point) {
+    /// Has all later commands follow all earlier ones. The spine expresses this, so that the points
+    /// of other lanes are dropped.
+    fn order_all_after(&mut self, spine: &Point) {
         let lanes = &self.lanes;
         self.reach = Gathered::default();
         let base = &mut self.base.frontier;
@@ -309,13 +312,13 @@ impl OutOfOrder {
         self.spare = self.lanes.keys().copied().collect();
     }
 
-    /// The next point of a lane whose last command comes before, or of a new one.
-    fn place(&mut self, before: &Order, spine: u64) -> Point {
+    /// Advances a lane whose last command precedes, or a new lane.
+    fn next_point(&mut self, before: &Order, spine: u64) -> Point {
         let followed = before.frontier.points().map(|p| p.lane()).find(|id| {
             let lane = self.lanes.get(id);
             lane.is_some_and(|(lane, _)| before.covers(&lane.current()))
         });
-        let id = followed.or_else(|| self.unused());
+        let id = followed.or_else(|| self.free_lane());
         let (lane, last) = match id.and_then(|id| self.lanes.get_mut(&id)) {
             Some(lane) => lane,
             None => {
@@ -327,8 +330,8 @@ impl OutOfOrder {
         lane.advance()
     }
 
-    /// A lane that every command may follow on.
-    fn unused(&mut self) -> Option<LaneId> {
+    /// A lane that any command may use.
+    fn free_lane(&mut self) -> Option<LaneId> {
         let free = |(lane, last): &(Lane, u64), spine_completed| {
             *last <= spine_completed || lane.current().is_complete()
         };

@@ -1,13 +1,14 @@
-//! Programs as text over queues and blocks alone, and the order against a brute-force closure.
+//! Programs as text over queues and blocks alone. The oracle compares orders with a brute-force
+//! closure.
 
 mod oracle;
 
 use std::collections::HashMap;
 
-use super::blocks::{Access, Blocks, Finding, Free, Step, Trouble, What};
+use super::blocks::{Access, Blocks, Finding, FindingKind, Free, Operation, Step};
 use super::order::{Kind, Order, Queue};
 
-/// Runs a program, gives what is found in it, in order.
+/// Runs a program and returns its findings in order.
 ///
 /// ```text
 /// in q | out q                            a queue
@@ -32,8 +33,8 @@ struct Simulation {
     blocks: Blocks,
 }
 
-fn what(function: &'static str, queue: Option<u64>, event: bool) -> What {
-    What {
+fn what(function: &'static str, queue: Option<u64>, event: bool) -> Operation {
+    Operation {
         function,
         kernel: None,
         queue,
@@ -42,7 +43,7 @@ fn what(function: &'static str, queue: Option<u64>, event: bool) -> What {
     }
 }
 
-/// Blocks are named by one letter.
+/// A block's name is one letter.
 fn address(name: &str) -> usize {
     0x1000 * usize::from(name.as_bytes()[0])
 }
@@ -114,7 +115,7 @@ impl Simulation {
         let step = Step {
             what: what(function, Some(*number), event),
             mark: Some(enqueued.mark),
-            instead: (word == "alloc" && !in_order && !event).then(|| enqueued.before.clone()),
+            implied_by: (word == "alloc" && !in_order && !event).then(|| enqueued.before.clone()),
         };
         let at = block.map(address).unwrap_or_default();
         match word {
@@ -129,8 +130,9 @@ impl Simulation {
                     .used(at + 8, Access::Any, step, &enqueued.before),
             ),
             "free" => {
-                if let Free::Noted(freed) = self.blocks.freed(at, step, &enqueued.before, found) {
-                    self.blocks.settle(&freed);
+                if let Free::Recorded(freed) = self.blocks.freed(at, step, &enqueued.before, found)
+                {
+                    self.blocks.complete_free(&freed);
                 }
             }
             _ => {}
@@ -143,10 +145,10 @@ fn host(function: &'static str) -> Step {
     Step::host(what(function, None, true))
 }
 
-/// Expected findings read `TROUBLE now / then`, commands with the numbers of their queues.
+/// Expected findings read `KIND now / then`, commands with the numbers of their queues.
 #[track_caller]
 fn check(program: &str, expected: &[&str]) {
-    let short = |what: &What| {
+    let short = |what: &Operation| {
         let queue = what
             .queue
             .map_or_else(String::new, |queue| queue.to_string());
@@ -156,7 +158,7 @@ fn check(program: &str, expected: &[&str]) {
         .iter()
         .map(|found| {
             let (now, then) = (short(&found.now), short(&found.then));
-            format!("{:?} {now} / {then}", found.trouble)
+            format!("{:?} {now} / {then}", found.kind)
         })
         .collect();
     assert_eq!(found, expected, "{program}");
@@ -176,7 +178,7 @@ fn in_order_queues_need_no_events() {
         "in p; in q; alloc p a -> e; use q a after e -> f; free p a after f",
         &[],
     );
-    // The wait list holds for what comes later, too.
+    // A wait list orders later commands as well.
     check(
         "in p; in q; alloc p a -> e; marker q after e; use q a -> f; marker p after f; free p a",
         &[],
@@ -192,7 +194,7 @@ fn in_order_queues_need_no_events() {
             "FreeBeforeUse free2 / use1",
         ],
     );
-    // An event names a point: what comes after it is not covered.
+    // An event is a point: commands after it are not covered.
     check(
         "in p; in q; alloc p a -> e; use p a; free q a after e",
         &["FreeBeforeUse free2 / use1"],
@@ -201,7 +203,7 @@ fn in_order_queues_need_no_events() {
 }
 
 #[test]
-fn dead_blocks_are_not_used() {
+fn freed_blocks_are_not_used() {
     check(
         "in p; alloc p a; free p a; use p a",
         &["UseAfterFree use1 / free1"],
@@ -227,14 +229,14 @@ fn dead_blocks_are_not_used() {
         &["UseAfterFree use1 / delete"],
     );
     check("new a; delete a; delete a", &["DoubleFree delete / delete"]);
-    // The same address, another block: a use of the old one is not ordered after the new one's
+    // A new block at the same address: uses of the old block are not compared with the new
     // allocation.
     check("in p; alloc p a; free p a; alloc p a; use p a", &[]);
     check(
         "in p; in q; alloc p a -> e; marker q after e; free p a; alloc p a; use q a",
         &["UseBeforeAllocation use2 / alloc1"],
     );
-    // What may be the application's own memory by now is no one's business.
+    // Memory that may be the application's own is not checked.
     check(
         "in p; alloc p a; free p a; finish p; read p a; use p a",
         &[],
@@ -265,7 +267,8 @@ fn out_of_order_queues_need_events_or_barriers() {
         "out p; alloc p a -> e; use p a after e; free p a after e",
         &["FreeBeforeUse free1 / use1"],
     );
-    // A marker orders only who names it, a barrier of some events only what they cover.
+    // A marker orders only commands that wait for it, a barrier of some events only the commands
+    // that they cover.
     check("out p; alloc p a -> e; marker p; use p a", &unordered);
     check("out p; alloc p a -> e; marker p -> m; use p a after m", &[]);
     check(
@@ -287,12 +290,12 @@ fn out_of_order_queues_need_events_or_barriers() {
     );
 }
 
-/// An allocation that returns no event takes only what nothing has to wait for.
+/// An allocation that returns no event only uses memory that needs no wait.
 #[test]
-fn out_of_order_allocations_without_an_event_are_there_at_once() {
+fn allocations_without_an_event_are_ready_at_once() {
     check("out p; alloc p a; use p a; barrier p; free p a", &[]);
     check("out p; out q; alloc p a; use q a", &[]);
-    // As far as nothing comes before the allocation itself.
+    // It is ready at once only if no command precedes the allocation.
     check(
         "out p; in q; use q b -> e; alloc p a after e; use p a",
         &["UseBeforeAllocation use1 / alloc1"],
@@ -311,9 +314,9 @@ fn out_of_order_allocations_without_an_event_are_there_at_once() {
     );
 }
 
-/// A pool over a block of the application's hands out parts of it.
+/// A pool over a block of the application allocates parts of it.
 #[test]
-fn a_pools_own_memory_is_freed_after_what_it_held() {
+fn the_memory_of_a_pool_is_freed_after_its_allocations() {
     check(
         "in p; new a; inner p a; use p a; free p a; inner p a; free p a; delete a",
         &[],
@@ -330,7 +333,7 @@ fn a_pools_own_memory_is_freed_after_what_it_held() {
 }
 
 #[test]
-fn the_host_orders_by_what_it_saw() {
+fn observed_completion_orders() {
     check(
         "in p; in q; alloc p a; finish p; use q a; finish q; free p a",
         &[],
@@ -343,7 +346,7 @@ fn the_host_orders_by_what_it_saw() {
         "in p; in q; alloc p a; finish q; use q a",
         &["UseBeforeAllocation use2 / alloc1"],
     );
-    // An event proves what its queue waited for.
+    // An event covers the commands that its queue waited for.
     check(
         "in p; in q; alloc p a -> e; use q b after e -> f; wait f; out r; use r a",
         &[],
@@ -355,20 +358,20 @@ fn the_host_orders_by_what_it_saw() {
 }
 
 #[test]
-fn where_more_may_be_ordered_nothing_is_said() {
+fn unknown_orders_are_not_reported() {
     check("in p; in q; open q; alloc p a; use q a; free p a", &[]);
     check("in p; in q; open p; alloc p a; use q a; free q a", &[]);
-    // But a dead block is dead.
+    // A freed block stays freed.
     check(
         "in p; in q; open q; alloc p a; free p a; use q a",
         &["UseAfterFree use2 / free1"],
     );
 }
 
-/// Of uses that come one after another few are kept; of uses that nothing orders all are, and the last
-/// of those that race is named.
+/// Few uses of a chain are kept, and all that are unordered. The finding names the last use that
+/// conflicts.
 #[test]
-fn uses_that_later_ones_come_after_are_forgotten() {
+fn uses_that_precede_later_ones_are_pruned() {
     let mut simulation = Simulation::default();
     let mut do_all = |program: &str| {
         let mut found = Vec::new();
@@ -387,13 +390,13 @@ fn uses_that_later_ones_come_after_are_forgotten() {
     let (_, kept) = do_all("use p a");
     assert!(kept > 1000, "{kept} of 1000 that nothing orders");
     let (found, _) = do_all("free r a");
-    assert_eq!(found[0].trouble, Trouble::FreeBeforeUse);
+    assert_eq!(found[0].kind, FindingKind::FreeBeforeUse);
     assert_eq!(found[0].then.queue, Some(1));
     assert_eq!(found.len(), 1);
 }
 
 #[test]
-fn each_trouble_is_reported_once() {
+fn each_kind_is_reported_once() {
     let found = run("in p; in q; alloc p a; use q a; use q a; use q a; free p a");
     assert_eq!(found.len(), 2);
 }
@@ -411,7 +414,7 @@ fn findings_name_both_commands_and_what_is_missing() {
         text("in p; in q; alloc p a; use q a"),
         [
             "race: use on queue 2 uses 0x61000 (64 bytes), allocated by alloc on queue 1; no event \
-             orders the use after the allocation (it asked for no event)"
+             orders the use after the allocation (it returned no event)"
         ]
     );
 }

@@ -1,5 +1,4 @@
-//! The functions that this layer watches: commands, whose rows are generated, and what else it has to
-//! know, a short list by name.
+//! The functions that this layer wraps: commands, whose rows are generated, and others by name.
 
 use std::ffi::c_void;
 
@@ -9,13 +8,13 @@ use super::hooks::*;
 use crate::generated::layers::races::COMMANDS;
 use crate::layers::wrappers::{COUNT, wrappers};
 
-/// What stands around a call, given its parameter struct and the call itself.
+/// The code around a call, which takes the parameter struct and the call.
 pub type Around = unsafe fn(*const c_void, &mut dyn FnMut() -> ur_result_t) -> ur_result_t;
 
-/// A table of what stands around calls: `urX params_struct |p, call| { ... result }`.
+/// A table of code around calls: `urX params_struct |p, call| { ... result }`.
 ///
-/// What `p` leads to is the call's own: an argument that is replaced there before `call()` reaches
-/// the adapter.
+/// `p` points to the wrapper's own arguments. A replaced argument reaches the adapter if it is
+/// written before `call()`.
 macro_rules! around {
     ($(#[$meta:meta])* $table:ident: $(
         $name:ident $params:ident |$p:ident, $call:ident| $body:block
@@ -33,9 +32,9 @@ macro_rules! around {
                         params: *const std::ffi::c_void,
                         $call: &mut dyn FnMut() -> ur_result_t,
                     ) -> ur_result_t {
-                        // SAFETY: the caller passes the function's parameter struct, and promises
-                        // what the specification asks of a caller; after a success the adapter has
-                        // written what it promises.
+                        // SAFETY: the wrapper passes the function's parameter struct, whose
+                        // arguments meet the specification's contract. After a success the adapter
+                        // has written its outputs.
                         unsafe {
                             let $p = &*params.cast::<$params>();
                             $body
@@ -50,7 +49,7 @@ macro_rules! around {
 }
 pub(crate) use around;
 
-/// [`around`] where something follows the call only: `urX params_struct |p, result| { ... }`.
+/// A table of code that follows calls only: `urX params_struct |p, result| { ... }`.
 macro_rules! after {
     ($(#[$meta:meta])* $table:ident: $(
         $name:ident $params:ident |$p:ident, $result:ident| $body:block
@@ -68,13 +67,13 @@ macro_rules! after {
 }
 
 after! {
-    /// What the layer learns from a call's answer.
+    /// Functions that are recorded after the call.
     ANSWERS:
     urQueueCreate ur_queue_create_params_t |p, result| {
-        queue_made(result, *p.pphQueue, *p.phDevice, *p.ppProperties);
+        queue_created(result, *p.pphQueue, *p.phDevice, *p.ppProperties);
     }
     urQueueCreateWithNativeHandle ur_queue_create_with_native_handle_params_t |p, result| {
-        open_queue_made(result, *p.pphQueue, *p.phDevice);
+        open_queue_created(result, *p.pphQueue, *p.phDevice);
     }
     urQueueGetNativeHandle ur_queue_get_native_handle_params_t |p, result| {
         queue_opened(result, *p.phQueue);
@@ -113,7 +112,7 @@ after! {
         event_retained(result, *p.phEvent);
     }
     urKernelCreate ur_kernel_create_params_t |p, result| {
-        kernel_made(result, *p.pphKernel, *p.ppKernelName);
+        kernel_created(result, *p.pphKernel, *p.ppKernelName);
     }
     urUSMHostAlloc ur_usm_host_alloc_params_t |p, result| {
         allocated("urUSMHostAlloc", result, (*p.pppMem).cast(), *p.psize);
@@ -125,7 +124,7 @@ after! {
         allocated("urUSMSharedAlloc", result, (*p.pppMem).cast(), *p.psize);
     }
     urCommandBufferCreateExp ur_command_buffer_create_exp_params_t |p, result| {
-        command_buffer_made(result, *p.pphCommandBuffer);
+        command_buffer_created(result, *p.pphCommandBuffer);
     }
     urCommandBufferUpdateKernelLaunchExp ur_command_buffer_update_kernel_launch_exp_params_t |p, result| {
         updated(result, *p.phCommandBuffer);
@@ -133,7 +132,7 @@ after! {
 }
 
 around! {
-    /// What the layer has to know before the adapter has the call.
+    /// Functions that are recorded before the call, or whose arguments are replaced.
     CALLS:
     urEventRelease ur_event_release_params_t |p, call| {
         event_released(*p.phEvent);
@@ -165,7 +164,7 @@ around! {
     }
 }
 
-/// What stands around a function's calls. No function is in two of the tables.
+/// The code around a function's calls. Each function is in one table only.
 const fn row(number: usize) -> Option<Around> {
     match (COMMANDS[number], ANSWERS[number], CALLS[number]) {
         (Some(row), None, None) | (None, Some(row), None) | (None, None, Some(row)) => Some(row),
@@ -174,7 +173,7 @@ const fn row(number: usize) -> Option<Around> {
     }
 }
 
-/// Functions that the layer watches.
+/// Functions that the layer wraps.
 const fn wants(number: usize) -> bool {
     assert!(number < COUNT);
     row(number).is_some()
@@ -186,10 +185,10 @@ macro_rules! watched {
         $( $arg:ident : $ty:ty = $field:ident $form:tt ),*
     )) => {{
         let params = $params { $( $field: &raw mut $arg ),* };
-        // SAFETY: the caller's arguments, or what stands for them by now.
+        // SAFETY: the arguments meet the specification's contract, or are the layer's replacements.
         let mut call = || unsafe { $below($( params.$field.read() ),*) };
         match const { row($number) } {
-            // SAFETY: the function's own parameter struct.
+            // SAFETY: `params` is the function's parameter struct.
             Some(around) => unsafe { around((&raw const params).cast(), &mut call) },
             None => call(),
         }

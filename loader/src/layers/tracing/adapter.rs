@@ -1,7 +1,7 @@
-//! Names of adapters: `native_cpu` of a handle whose table lies in `libur_adapter_native_cpu.so.0`.
+//! Names of adapters: `native_cpu` for a handle whose table is in `libur_adapter_native_cpu.so.0`.
 //!
-//! Owns the way from a handle to the library of its table. With one adapter no handle is read, so
-//! that tracing adds no risk to a call with a dead one.
+//! Owns the mapping from a handle to its adapter's name. With one adapter no handle is read, so
+//! that tracing adds no risk to a call with a dead handle.
 
 use std::ffi::{CStr, c_void};
 use std::path::Path;
@@ -11,7 +11,7 @@ use ur::abi::ur_dditable_t;
 
 use super::pattern::Patterns;
 
-/// Names by the address of the table, found once each and never many.
+/// Names by the address of the table. There are few tables, and each is looked up once.
 static NAMES: RwLock<Vec<(usize, &'static str)>> = RwLock::new(Vec::new());
 
 pub struct Adapters {
@@ -19,21 +19,23 @@ pub struct Adapters {
 }
 
 impl Adapters {
-    /// Those that the loader has now.
+    /// The adapters that are loaded now.
     pub fn loaded() -> Adapters {
         let count = crate::state::adapters().map_or(0, |list| list.len());
         Adapters { several: count > 1 }
     }
 
-    /// The adapter of a handle, if there is more than one or someone asks; none for a null handle.
+    /// The name of a handle's adapter. None for a null handle, or if there is one adapter and no
+    /// filter.
     ///
     /// # Safety
     /// The handle is null or begins with a pointer to a table.
-    pub unsafe fn of(&self, handle: *const c_void, asked: &Patterns) -> Option<&'static str> {
-        if handle.is_null() || (!self.several && asked.is_empty()) {
+    pub unsafe fn of(&self, handle: *const c_void, filter: &Patterns) -> Option<&'static str> {
+        if handle.is_null() || (!self.several && filter.is_empty()) {
             return None;
         }
-        // SAFETY: not null; the caller's promise.
+        // SAFETY: not null, and the caller guarantees a handle that starts with a pointer to a
+        // table.
         let table = unsafe { handle.cast::<*const ur_dditable_t>().read() };
         if table.is_null() {
             return None;
@@ -41,7 +43,8 @@ impl Adapters {
         if let Some(name) = known(&NAMES.read().unwrap_or_else(PoisonError::into_inner), table) {
             return Some(name);
         }
-        // SAFETY: a handle's table is complete for as long as its library is loaded.
+        // SAFETY: a handle's table is readable while its library is loaded, and the loader keeps it
+        // loaded.
         let name = unsafe { library(table) }?;
         let mut names = NAMES.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(name) = known(&names, table) {
@@ -58,13 +61,14 @@ fn known(names: &[(usize, &'static str)], table: *const ur_dditable_t) -> Option
     found.map(|(_, name)| *name)
 }
 
-/// The name of the library in which a table's functions lie.
+/// The name of the library that contains a table's functions.
 ///
 /// # Safety
 /// The table is readable.
 unsafe fn library(table: *const ur_dditable_t) -> Option<String> {
     let words = size_of::<ur_dditable_t>() / size_of::<usize>();
-    // SAFETY: a table is function pointers, each a word that may be null.
+    // SAFETY: the caller guarantees a readable table, which the generator declares as function
+    // pointers only.
     let slots = unsafe { std::slice::from_raw_parts(table.cast::<usize>(), words) };
     let function = slots.iter().find(|slot| **slot != 0)?;
     let mut found = libc::Dl_info {
@@ -73,17 +77,17 @@ unsafe fn library(table: *const ur_dditable_t) -> Option<String> {
         dli_sname: std::ptr::null(),
         dli_saddr: std::ptr::null_mut(),
     };
-    // SAFETY: the address is only looked up; the output is writable.
+    // SAFETY: `dladdr` accepts any address; `found` is a local variable.
     let known = unsafe { libc::dladdr(*function as *const c_void, &mut found) };
     if known == 0 || found.dli_fname.is_null() {
         return None;
     }
-    // SAFETY: not null, so the library's name, which lives as long as the library.
+    // SAFETY: `dladdr` found the library, whose name is a C string while it is loaded.
     let path = unsafe { CStr::from_ptr(found.dli_fname) }.to_string_lossy();
     Some(short(&path))
 }
 
-/// `native_cpu` of `/x/libur_adapter_native_cpu.so.0`; other names without folder and ending.
+/// `native_cpu` for `/x/libur_adapter_native_cpu.so.0`; the file's stem for other names.
 fn short(path: &str) -> String {
     let file = Path::new(path).file_name().unwrap_or_default();
     let file = file.to_string_lossy();

@@ -1,14 +1,14 @@
-//! Calls as events of the Chrome trace format, which Perfetto reads: one complete event a call, with
-//! its arguments, and the names of process and threads.
+//! Calls as events of the Chrome trace format, which Perfetto reads. A call is one complete event
+//! with its arguments; metadata events name the process and its threads.
 //!
 //! | State    | file ends with           | left by                                   |
 //! |----------|--------------------------|-------------------------------------------|
 //! | open     | an event, or part of one | a full buffer: writes, stays open         |
 //! | finished | the list's end           | the next event: takes the end back        |
 //!
-//! Owns the file and its buffer. A file that this process has begun is continued when the layer
-//! begins again; one that another process left is replaced. Viewers read a list without its end,
-//! so that a crash costs the buffer and no more.
+//! Owns the file and its buffer. A layer that is enabled again continues the file of this process.
+//! The file of another process is replaced. Viewers read a list without its end, so that a crash
+//! loses the buffer only.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -22,40 +22,40 @@ use ur::abi::ur_result_t;
 
 use super::members::Member;
 use super::settings::Output;
-use super::span::{Place, Stamp};
+use super::span::{CallInfo, Timestamp};
 use super::{NAMES, lines, result_name, thread};
 
-/// Bytes that are written together.
-const BUFFER: usize = 1 << 16;
+/// Size at which the buffer is written.
+const BUFFER_BYTES: usize = 1 << 16;
 
 const END: &[u8] = b"\n]\n";
 
-/// The process is ending: nothing may stay in a buffer any more.
-static UNHELD: AtomicBool = AtomicBool::new(false);
+/// Whether events are written at once, because the process is ending.
+static UNBUFFERED: AtomicBool = AtomicBool::new(false);
 
-/// The path last opened in this process, and what is there.
+/// The output last opened in this process, and its events.
 static OPENED: Mutex<Option<(Output, Arc<Events>)>> = Mutex::new(None);
 
 pub struct Events(Mutex<State>);
 
 struct State {
     file: File,
-    /// The end of the list can be taken back.
+    /// Whether the file can be sought, so that the list's end can be overwritten.
     regular: bool,
     buffer: Vec<u8>,
     begun: bool,
     finished: bool,
-    /// Threads that have been named.
+    /// Threads whose name is written.
     threads: BTreeSet<i32>,
 }
 
-/// From now on every event is written at once.
-pub fn hold_nothing_back() {
-    UNHELD.store(true, Ordering::Relaxed);
+/// Has every later event written at once.
+pub fn disable_buffering() {
+    UNBUFFERED.store(true, Ordering::Relaxed);
 }
 
 impl Events {
-    /// None if nothing is wanted or nothing can be written, which it says.
+    /// Opens the output. None without an output, or on an error, which is logged.
     pub fn open(output: &Output) -> Option<Arc<Events>> {
         let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, events)) = opened.as_ref().filter(|(own, _)| own == output) {
@@ -67,7 +67,7 @@ impl Events {
         let events = Arc::new(Events(Mutex::new(State {
             file,
             regular,
-            buffer: Vec::with_capacity(BUFFER + 4096),
+            buffer: Vec::with_capacity(BUFFER_BYTES + 4096),
             begun: false,
             finished: false,
             threads: BTreeSet::new(),
@@ -76,27 +76,28 @@ impl Events {
         Some(events)
     }
 
+    /// Adds a call.
     pub fn add(
         &self,
-        place: &Place,
+        info: &CallInfo,
         members: &[Member],
         result: ur_result_t,
-        start: Stamp,
+        start: Timestamp,
         time: Duration,
     ) {
         let thread = thread();
-        let event = event(place, members, result, start, time, thread);
+        let event = event(info, members, result, start, time, thread);
         let mut state = self.lock();
         if state.threads.insert(thread) {
             state.name(thread);
         }
         state.append(&event);
-        if UNHELD.load(Ordering::Relaxed) {
+        if UNBUFFERED.load(Ordering::Relaxed) {
             state.finish();
         }
     }
 
-    /// Writes what is buffered, and the list's end.
+    /// Writes the buffer and the list's end.
     pub fn finish(&self) {
         self.lock().finish();
     }
@@ -110,7 +111,7 @@ impl State {
     fn append(&mut self, event: &str) {
         if self.finished && self.regular {
             let end = i64::try_from(END.len()).unwrap_or(0);
-            // If that fails the list has an end too many, which viewers forgive.
+            // After a failed seek the list has a second end, which viewers accept.
             let _ = self.file.seek(SeekFrom::End(-end));
         }
         self.finished = false;
@@ -118,7 +119,7 @@ impl State {
             .extend_from_slice(if self.begun { b",\n" } else { b"[\n" });
         self.begun = true;
         self.buffer.extend_from_slice(event.as_bytes());
-        if self.buffer.len() >= BUFFER {
+        if self.buffer.len() >= BUFFER_BYTES {
             self.write();
         }
     }
@@ -131,8 +132,8 @@ impl State {
             self.buffer.push(b'[');
             self.begun = true;
         }
-        // What cannot be taken back is left out until the process ends.
-        if self.regular || UNHELD.load(Ordering::Relaxed) {
+        // In a file that cannot be sought, the list's end is written when the process ends.
+        if self.regular || UNBUFFERED.load(Ordering::Relaxed) {
             self.buffer.extend_from_slice(END);
             self.finished = true;
         }
@@ -140,12 +141,12 @@ impl State {
     }
 
     fn write(&mut self) {
-        // A trace that cannot be written is not worth the program.
+        // A failed write loses the trace, not the program.
         let _ = self.file.write_all(&self.buffer);
         self.buffer.clear();
     }
 
-    /// Names a thread, and before the first one the process.
+    /// Writes the name of a thread, and before the first one that of the process.
     fn name(&mut self, thread: i32) {
         if !self.begun {
             self.append(&name("process_name", thread, "/proc/self/comm"));
@@ -155,7 +156,7 @@ impl State {
     }
 }
 
-/// An event that gives a name, which stands in a file.
+/// A metadata event whose name is the content of a file.
 fn name(what: &str, thread: i32, path: &str) -> String {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     format!(
@@ -166,10 +167,10 @@ fn name(what: &str, thread: i32, path: &str) -> String {
 }
 
 fn event(
-    place: &Place,
+    info: &CallInfo,
     members: &[Member],
     result: ur_result_t,
-    start: Stamp,
+    start: Timestamp,
     time: Duration,
     thread: i32,
 ) -> String {
@@ -177,13 +178,13 @@ fn event(
     for (name, text) in members {
         let _ = write!(args, "\"{name}\":{},", Quoted(text));
     }
-    if let Some(source) = &place.source {
+    if let Some(source) = &info.source {
         let _ = write!(args, "\"source\":{},", Quoted(source));
     }
     format!(
         "{{\"name\":\"{}\",\"cat\":\"{}\",\"ph\":\"X\",\"ts\":{},\"dur\":{},\"pid\":{},\"tid\":{thread},\"args\":{{{args}\"result\":{}}}}}",
-        NAMES.get(place.function).copied().unwrap_or("?"),
-        place.adapter.unwrap_or("ur"),
+        NAMES.get(info.function).copied().unwrap_or("?"),
+        info.adapter.unwrap_or("ur"),
         Micros(u128::from(start.0)),
         Micros(time.as_nanos()),
         std::process::id(),
@@ -191,7 +192,7 @@ fn event(
     )
 }
 
-/// Nanoseconds as microseconds, without a float's rounding.
+/// Nanoseconds printed as microseconds, without rounding.
 struct Micros(u128);
 
 impl std::fmt::Display for Micros {
@@ -200,7 +201,7 @@ impl std::fmt::Display for Micros {
     }
 }
 
-/// A string of JSON.
+/// Prints a string of JSON.
 pub struct Quoted<'a>(pub &'a str);
 
 impl std::fmt::Display for Quoted<'_> {

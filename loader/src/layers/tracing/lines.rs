@@ -1,11 +1,11 @@
-//! Calls as text: a line when one begins, a line when it ends.
+//! Calls as text: a line when a call starts, a line when it ends.
 //!
 //! ```text
 //! seconds since the trace began, thread, adapter if there are several, call
 //!     0.001234 4242 ---> urQueueRetain(.hQueue = 0x55d0c0de)
 //!     0.001239 4242 <--- urQueueRetain() -> UR_RESULT_SUCCESS in 2.1 us
 //! ```
-//!
+//! Owns the form of the lines and their output. A line is one `write`, without a lock or a buffer.
 //! Owns the lines' form and where they go. Each is one `write`, without a lock or a buffer.
 
 use std::fs::{File, OpenOptions};
@@ -16,51 +16,54 @@ use std::time::Duration;
 use ur::abi::ur_result_t;
 
 use super::settings::Output;
-use super::span::{Place, Stamp};
+use super::span::{CallInfo, Timestamp};
 use super::{NAMES, result_name, thread};
 
 pub struct Lines {
     file: File,
-    began: Stamp,
+    began: Timestamp,
 }
 
 impl Lines {
-    /// None if nothing is wanted or nothing can be written, which it says.
+    /// Opens the output. None without an output, or on an error, which is logged.
     pub fn open(output: &Output) -> Option<Lines> {
         let file = open(output, OpenOptions::new().create(true).append(true))?;
-        let began = Stamp::now();
+        let began = Timestamp::now();
         Some(Lines { file, began })
     }
 
-    pub fn enter(&self, place: &Place, inputs: &str) {
-        let source = place.source.as_deref();
+    /// Writes the line of a call that starts.
+    pub fn enter(&self, info: &CallInfo, inputs: &str) {
+        let source = info.source.as_deref();
         let source = source.map_or_else(String::new, |source| format!(" at {source}"));
-        self.write(place, &format!("---> {}({inputs}){source}", name(place)));
+        self.write(info, &format!("---> {}({inputs}){source}", name(info)));
     }
 
-    pub fn leave(&self, place: &Place, shown: &str, result: ur_result_t, time: Duration) {
+    /// Writes the line of a call that ended.
+    pub fn leave(&self, info: &CallInfo, shown: &str, result: ur_result_t, time: Duration) {
         let result = result_name(result);
         let line = format!(
             "<--- {}({shown}) -> {result} in {}",
-            name(place),
+            name(info),
             Shown(time)
         );
-        self.write(place, &line);
+        self.write(info, &line);
     }
 
-    fn write(&self, place: &Place, text: &str) {
-        let now = Stamp::now().since(self.began).as_secs_f64();
-        let adapter = place
+    fn write(&self, info: &CallInfo, text: &str) {
+        let now = Timestamp::now().since(self.began).as_secs_f64();
+        let adapter = info
             .adapter
             .map_or_else(String::new, |name| format!(" {name}"));
-        let indent = "  ".repeat(place.depth.min(16));
+        let indent = "  ".repeat(info.depth.min(16));
         let line = format!("{now:12.6} {}{adapter} {indent}{text}\n", thread());
-        // A trace that cannot be written is not worth the program.
+        // A failed write loses the trace, not the program.
         let _ = (&self.file).write_all(line.as_bytes());
     }
 }
 
-/// The file of an output; `how` opens a path.
+/// The file of an output. `how` are the options for opening a path. None without an output, or on
+/// an error, which is logged.
 pub fn open(output: &Output, how: &mut OpenOptions) -> Option<File> {
     let opened = match output {
         Output::Nothing => return None,
@@ -74,11 +77,11 @@ pub fn open(output: &Output, how: &mut OpenOptions) -> Option<File> {
     opened.inspect_err(report).ok()
 }
 
-fn name(place: &Place) -> &'static str {
-    NAMES.get(place.function).copied().unwrap_or("?")
+fn name(info: &CallInfo) -> &'static str {
+    NAMES.get(info.function).copied().unwrap_or("?")
 }
 
-/// A time with three digits and the unit that fits.
+/// Prints a time with three digits and the unit that fits.
 struct Shown(Duration);
 
 impl std::fmt::Display for Shown {

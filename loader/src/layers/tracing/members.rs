@@ -1,21 +1,21 @@
 //! The arguments of a call as text.
 //!
-//! Owns the rule of what is shown when: inputs always, outputs by their addresses until they were
-//! written.
+//! Owns the rule that inputs are always shown, and outputs by their address until the call has
+//! written them.
 
 use ur::abi::print::{Call, Out, Print};
 
 /// An argument's name and text.
 pub type Member = (&'static str, String);
 
-/// All arguments; outputs by their addresses, or as `written` has them.
+/// All arguments. Outputs are addresses, or the values of `written` if it is given.
 ///
 /// # Safety
-/// The arguments are as the specification asks of the caller; `written` is the same call after its
-/// success, in which room is no larger than what was filled.
+/// The arguments of `call` meet the specification's contract. `written` has the arguments of the
+/// call after its success, with sizes of outputs that the call has written.
 pub unsafe fn all(call: &dyn Call, written: Option<&dyn Call>) -> Vec<Member> {
     let mut members: Vec<Member> = Vec::new();
-    // SAFETY: the caller's promise; only inputs are printed here.
+    // SAFETY: the caller guarantees valid arguments; outputs are not read here.
     unsafe {
         call.each(&mut |passed| {
             let text = match passed.output {
@@ -29,7 +29,7 @@ pub unsafe fn all(call: &dyn Call, written: Option<&dyn Call>) -> Vec<Member> {
         return members;
     };
     let mut at = members.iter_mut();
-    // SAFETY: the caller's promise: the outputs were written.
+    // SAFETY: the caller guarantees that the call has written the outputs.
     unsafe {
         written.each(&mut |passed| {
             if let (Some((_, text)), Some(_)) = (at.next(), passed.output) {
@@ -40,13 +40,14 @@ pub unsafe fn all(call: &dyn Call, written: Option<&dyn Call>) -> Vec<Member> {
     members
 }
 
-/// The outputs that were asked for.
+/// The outputs that the caller passed as not null.
 ///
 /// # Safety
-/// As for `written` of [`all`].
+/// `written` has the arguments of a call after its success, with sizes of outputs that the call has
+/// written.
 pub unsafe fn outputs(written: &dyn Call) -> Vec<Member> {
     let mut members: Vec<Member> = Vec::new();
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that the call has written the outputs.
     unsafe {
         written.each(&mut |passed| {
             if passed.output.is_some_and(|address| address != 0) {
@@ -57,7 +58,7 @@ pub unsafe fn outputs(written: &dyn Call) -> Vec<Member> {
     members
 }
 
-/// As a call is written: `.name = text`, apart by commas.
+/// The arguments as text: `.name = text`, separated by commas.
 pub fn joined(members: &[Member]) -> String {
     let texts = members
         .iter()
@@ -65,11 +66,13 @@ pub fn joined(members: &[Member]) -> String {
     texts.collect::<Vec<_>>().join(", ")
 }
 
+/// A value as text.
+///
 /// # Safety
 /// Pointers in the value that are to be read are null or readable.
 unsafe fn print(value: &dyn Print) -> String {
     let mut out = Out::brief();
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that the value's pointers are null or readable.
     unsafe { value.print(&mut out) };
     out.into_text()
 }

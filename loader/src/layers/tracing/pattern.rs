@@ -1,13 +1,13 @@
-//! Which names are wanted: patterns with `*` and `?`, and those to leave out after `!`.
+//! Filters of names: patterns with `*` and `?`. Patterns after `!` exclude.
 //!
 //! Pure functions over text.
 
-/// Names that are admitted: those that some pattern fits, or all if there is none, without those
-/// that a pattern after `!` fits.
+/// A filter of names. A name matches if a pattern matches it, or if there is none, and no pattern
+/// after `!` does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Patterns {
-    wanted: Vec<String>,
-    unwanted: Vec<String>,
+    included: Vec<String>,
+    excluded: Vec<String>,
 }
 
 impl Patterns {
@@ -15,26 +15,28 @@ impl Patterns {
         let mut patterns = Patterns::default();
         for item in list {
             match item.strip_prefix('!') {
-                Some(item) => patterns.unwanted.push(item.to_owned()),
-                None => patterns.wanted.push(item),
+                Some(item) => patterns.excluded.push(item.to_owned()),
+                None => patterns.included.push(item),
             }
         }
         patterns
     }
 
-    /// Nothing is asked for: every name is admitted.
+    /// Whether there is no pattern, so that every name matches.
     pub fn is_empty(&self) -> bool {
-        self.wanted.is_empty() && self.unwanted.is_empty()
+        self.included.is_empty() && self.excluded.is_empty()
     }
 
-    pub fn admits(&self, name: &str) -> bool {
+    /// Whether a name passes the filter.
+    pub fn matches(&self, name: &str) -> bool {
         let fits = |pattern: &String| fits(pattern.as_bytes(), name.as_bytes());
-        (self.wanted.is_empty() || self.wanted.iter().any(fits)) && !self.unwanted.iter().any(fits)
+        (self.included.is_empty() || self.included.iter().any(fits))
+            && !self.excluded.iter().any(fits)
     }
 }
 
-/// `*` stands for any text, `?` for one byte. Goes back to the last `*` only, so that time is at
-/// most the product of the lengths.
+/// Matches `*` with any text and `?` with one byte. It backtracks to the last `*` only, so that the
+/// time is at most the product of the lengths.
 fn fits(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut next) = (0, 0);
     let mut star = None;
@@ -67,10 +69,10 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn patterns_admit() {
+    fn patterns_match() {
         let check = |list: &[&str], name: &str, admitted: bool| {
             let patterns = Patterns::new(list.iter().map(|&item| item.to_owned()));
-            assert_eq!(patterns.admits(name), admitted, "{list:?} {name}");
+            assert_eq!(patterns.matches(name), admitted, "{list:?} {name}");
         };
         check(&[], "urQueueCreate", true);
         check(&["urQueueCreate"], "urQueueCreate", true);

@@ -1,6 +1,6 @@
-//! The layer's settings, from the environment.
+//! The layer's settings.
 //!
-//! Owns the variables' meaning.
+//! Owns the meaning of the environment variables.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub struct Settings {
     pub functions: Patterns,
     pub adapters: Patterns,
     pub min_time: Duration,
-    /// A path, ready to open.
+    /// A path, with the process id inserted.
     pub summary: Option<String>,
 }
 
@@ -24,7 +24,7 @@ pub enum Output {
     Nothing,
     Stderr,
     Stdout,
-    /// A path, ready to open.
+    /// A path, with the process id inserted.
     File(String),
 }
 
@@ -71,7 +71,7 @@ fn expanded(path: &str) -> String {
     path.replace("%p", &std::process::id().to_string())
 }
 
-/// A number and its unit: ns, us, ms or s.
+/// Parses a number with its unit: ns, us, ms or s.
 fn duration(text: &str) -> Option<Duration> {
     let (number, scale) = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)]
         .iter()
@@ -122,10 +122,10 @@ mod tests {
         assert_eq!(settings.output, Output::File(format!("/tmp/x-{own}.json")));
         assert_eq!(settings.format, Format::Json);
         assert!(
-            settings.functions.admits("urQueueCreate")
-                && !settings.functions.admits("urQueueRelease")
+            settings.functions.matches("urQueueCreate")
+                && !settings.functions.matches("urQueueRelease")
         );
-        assert!(settings.adapters.admits("cuda") && !settings.adapters.admits("hip"));
+        assert!(settings.adapters.matches("cuda") && !settings.adapters.matches("hip"));
         assert_eq!(settings.min_time, Duration::from_micros(1500));
         assert_eq!(settings.summary, Some(format!("s-{own}")));
         assert_eq!(
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_said_and_change_nothing() {
+    fn invalid_values_are_reported_and_ignored() {
         let (settings, faults) = read(&[
             ("UR_TRACE_FORMAT", "xml"),
             ("UR_TRACE_FUNCTIONS", "a,,b"),

@@ -1,13 +1,14 @@
-//! The figures of each function: calls, failures, total and longest time, and how times spread.
+//! Statistics of each function: calls, failures, total and maximum time, and a histogram of times.
 //!
-//! Owns counters that live as long as the process, over several lives of the layer, so that a file
-//! of figures is always about the whole process. Counting takes no lock.
+//! Owns counters that live as long as the process. The layer may be enabled several times, and the
+//! file is always about the whole process. Counting takes no lock.
 //!
 //! ```text
 //! {"pid": 1, "functions": [{"name": "urQueueRetain", "calls": 2, "failed": 0, "total_ns": 300,
 //!   "max_ns": 200, "times": [[100, 1], [203, 1]]}]}
 //! ```
-//! `times` are pairs of a time in nanoseconds and the calls that took that long or up to 3 % less.
+//! `times` are pairs of a time in nanoseconds and the number of calls that took that long or up to
+//! 3 % less.
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;
@@ -18,62 +19,65 @@ use ur::abi::{UR_RESULT_SUCCESS, ur_result_t};
 
 use super::NAMES;
 
-/// Bits of a time that are kept: buckets are at most 1/32 wide.
+/// Significant bits of a time: a bucket's width is at most 1/32 of its times.
 const PRECISION: u32 = 5;
 const STEPS: usize = 1 << PRECISION;
 const BUCKETS: usize = (u64::BITS - PRECISION + 1) as usize * STEPS;
 
-static FIGURES: [OnceLock<Box<Figures>>; NAMES.len()] = [const { OnceLock::new() }; NAMES.len()];
+static STATISTICS: [OnceLock<Box<Statistics>>; NAMES.len()] =
+    [const { OnceLock::new() }; NAMES.len()];
 
-/// The process is ending: figures that change are written at once.
-static UNHELD: AtomicBool = AtomicBool::new(false);
+/// Whether statistics are written after every call, because the process is ending.
+static UNBUFFERED: AtomicBool = AtomicBool::new(false);
 
-struct Figures {
+struct Statistics {
     calls: AtomicU64,
     failed: AtomicU64,
-    total: AtomicU64,
-    longest: AtomicU64,
-    spread: [AtomicU64; BUCKETS],
+    total_ns: AtomicU64,
+    max_ns: AtomicU64,
+    histogram: [AtomicU64; BUCKETS],
 }
 
-impl Figures {
-    fn new() -> Box<Figures> {
-        Box::new(Figures {
+impl Statistics {
+    fn new() -> Box<Statistics> {
+        Box::new(Statistics {
             calls: AtomicU64::new(0),
             failed: AtomicU64::new(0),
-            total: AtomicU64::new(0),
-            longest: AtomicU64::new(0),
-            spread: [const { AtomicU64::new(0) }; BUCKETS],
+            total_ns: AtomicU64::new(0),
+            max_ns: AtomicU64::new(0),
+            histogram: [const { AtomicU64::new(0) }; BUCKETS],
         })
     }
 }
 
-pub fn hold_nothing_back() {
-    UNHELD.store(true, Ordering::Relaxed);
+/// Has the statistics written after every later call.
+pub fn disable_buffering() {
+    UNBUFFERED.store(true, Ordering::Relaxed);
 }
 
-pub fn is_unheld() -> bool {
-    UNHELD.load(Ordering::Relaxed)
+pub fn is_unbuffered() -> bool {
+    UNBUFFERED.load(Ordering::Relaxed)
 }
 
+/// Counts a call.
 pub fn count(function: usize, time: Duration, result: ur_result_t) {
-    let Some(figures) = FIGURES.get(function) else {
+    let Some(statistics) = STATISTICS.get(function) else {
         return;
     };
-    let figures = figures.get_or_init(Figures::new);
+    let statistics = statistics.get_or_init(Statistics::new);
     let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    figures.calls.fetch_add(1, Ordering::Relaxed);
+    statistics.calls.fetch_add(1, Ordering::Relaxed);
     if result != UR_RESULT_SUCCESS {
-        figures.failed.fetch_add(1, Ordering::Relaxed);
+        statistics.failed.fetch_add(1, Ordering::Relaxed);
     }
-    figures.total.fetch_add(nanos, Ordering::Relaxed);
-    figures.longest.fetch_max(nanos, Ordering::Relaxed);
-    if let Some(bucket) = figures.spread.get(bucket(nanos)) {
+    statistics.total_ns.fetch_add(nanos, Ordering::Relaxed);
+    statistics.max_ns.fetch_max(nanos, Ordering::Relaxed);
+    if let Some(bucket) = statistics.histogram.get(bucket(nanos)) {
         bucket.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Replaces the file at `path` with the figures as they are.
+/// Replaces the file at `path` with the current statistics.
 pub fn write(path: &str) {
     if let Err(error) = std::fs::write(path, text()) {
         ur::object::log::once(&format!("UR_TRACE_SUMMARY: {path}: {error}"));
@@ -83,24 +87,24 @@ pub fn write(path: &str) {
 fn text() -> String {
     let mut out = format!("{{\"pid\":{},\"functions\":[", std::process::id());
     let mut separator = "";
-    for (name, figures) in NAMES.iter().zip(&FIGURES) {
-        let Some(figures) = figures.get() else {
+    for (name, statistics) in NAMES.iter().zip(&STATISTICS) {
+        let Some(statistics) = statistics.get() else {
             continue;
         };
-        let read = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let _ = write!(
             out,
             "{separator}\n{{\"name\":\"{name}\",\"calls\":{},\"failed\":{},\"total_ns\":{},\"max_ns\":{},\"times\":[",
-            read(&figures.calls),
-            read(&figures.failed),
-            read(&figures.total),
-            read(&figures.longest),
+            read(&statistics.calls),
+            read(&statistics.failed),
+            read(&statistics.total_ns),
+            read(&statistics.max_ns),
         );
-        let spread = figures.spread.iter().enumerate();
-        let filled = spread.map(|(at, count)| (at, read(count)));
+        let histogram = statistics.histogram.iter().enumerate();
+        let filled = histogram.map(|(at, count)| (at, read(count)));
         let times = filled
             .filter(|(_, count)| *count > 0)
-            .map(|(at, count)| format!("[{},{count}]", longest_in(at)));
+            .map(|(at, count)| format!("[{},{count}]", max_of(at)));
         out.push_str(&times.collect::<Vec<_>>().join(","));
         out.push_str("]}");
         separator = ",";
@@ -109,15 +113,15 @@ fn text() -> String {
     out
 }
 
-/// The bucket of a time: each power of two has as many as there are steps.
+/// The bucket of a time: each power of two has `STEPS` buckets.
 fn bucket(nanos: u64) -> usize {
     let magnitude = (u64::BITS - nanos.leading_zeros()).saturating_sub(PRECISION + 1);
     let step = usize::try_from(nanos >> magnitude).unwrap_or(0);
     magnitude as usize * STEPS + step
 }
 
-/// The longest time of a bucket.
-fn longest_in(bucket: usize) -> u64 {
+/// The maximum time of a bucket in nanoseconds.
+fn max_of(bucket: usize) -> u64 {
     let magnitude = (bucket / STEPS).saturating_sub(1);
     let step = bucket - magnitude * STEPS;
     let next = (step as u128 + 1) << magnitude;
@@ -133,22 +137,22 @@ mod tests {
     fn buckets_cover_every_time() {
         assert_eq!(bucket(0), 0);
         assert_eq!(bucket(63), 63);
-        assert_eq!(longest_in(63), 63);
+        assert_eq!(max_of(63), 63);
         assert_eq!(bucket(64), 64);
-        assert_eq!(longest_in(64), 65);
+        assert_eq!(max_of(64), 65);
         assert!(bucket(u64::MAX) < BUCKETS);
-        assert_eq!(longest_in(bucket(u64::MAX)), u64::MAX);
+        assert_eq!(max_of(bucket(u64::MAX)), u64::MAX);
     }
 
     proptest! {
         #[test]
         fn a_time_is_in_its_bucket(nanos in any::<u64>(), shift in 0_u32..64) {
             let nanos = nanos >> shift;
-            let longest = longest_in(bucket(nanos));
-            prop_assert!(longest >= nanos);
-            prop_assert!(longest - nanos <= nanos / 32);
-            prop_assert!(bucket(longest) == bucket(nanos));
-            prop_assert!(longest == u64::MAX || bucket(longest + 1) == bucket(nanos) + 1);
+            let max_ns = max_of(bucket(nanos));
+            prop_assert!(max_ns >= nanos);
+            prop_assert!(max_ns - nanos <= nanos / 32);
+            prop_assert!(bucket(max_ns) == bucket(nanos));
+            prop_assert!(max_ns == u64::MAX || bucket(max_ns + 1) == bucket(nanos) + 1);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Parameter validation: what the adapter would crash on never reaches it.
+//! Parameter validation: invalid arguments do not reach the adapter, which would crash.
 
 use std::ptr::null;
 
@@ -125,7 +125,7 @@ fn scenario() {
         made.is_null() && event.is_null() && size == 0,
         "nothing was written"
     );
-    // What is right goes through.
+    // Valid arguments are forwarded.
     let result = call!(all, Queue.pfnGetInfo(queue, info, 8, value, &mut size));
     assert_eq!((result, size), (UR_RESULT_SUCCESS, 8));
     app.end();

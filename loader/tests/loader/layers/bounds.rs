@@ -1,4 +1,4 @@
-//! Bounds checking, by itself.
+//! Bounds checking alone.
 
 use std::ffi::c_void;
 use std::ptr::null;
@@ -103,7 +103,7 @@ fn buffers(app: &Application) {
 
 fn images(app: &Application) {
     let all = app.all;
-    // 16 by 8 pixels, and 4 layers of 16.
+    // An image of 16 × 8 pixels, and one of 4 layers of 16 pixels.
     let (plane, layers) = (app.buffer(64), app.buffer(65));
     let host = [0u8; 1];
     let read = |image, [x, y]: [u64; 2], [width, height]: [u64; 2]| {
@@ -207,7 +207,7 @@ fn usm(app: &Application) {
         fill(at(255), 1),
         copy(at(128), at(0), 128),
         copy(host, at(248), 8),
-        // The layer does not know where host memory ends.
+        // The layer does not know the size of host memory.
         copy(host, at(0), 256),
         fill(host, 1 << 40),
         rows(at(0), 64, 64, 4),
@@ -223,7 +223,7 @@ fn usm(app: &Application) {
         copy(at(0), at(129), 128),
         copy(at(200), host, 57),
         rows(at(0), 64, 64, 5),
-        // The last row's pitch counts, of source and target alike.
+        // The pitch of the last row counts, in source and destination.
         rows(at(32), 64, 32, 4),
         rows(at(0), usize::MAX, 1, 2),
         copy_rows(at(0), 64, at(129), 64, 2),

@@ -11,7 +11,7 @@ use crate::common::{loader, null as null_mut};
 const OK: ur_result_t = UR_RESULT_SUCCESS;
 
 #[test]
-fn leaks_are_listed_with_where_they_were_made() {
+fn leaks_are_listed_with_their_origin() {
     let log = strict(
         "layers::handles::scenario_leaks",
         "UR_LAYER_LEAK_CHECKING",
@@ -21,12 +21,12 @@ fn leaks_are_listed_with_where_they_were_made() {
     assert_eq!(leaks.len(), 2, "{log}");
     assert!(
         leaks[0].contains("leak: queue 0x")
-            && leaks[0].ends_with("has 2 references, made by urQueueCreate"),
+            && leaks[0].ends_with("has 2 references, created by urQueueCreate"),
         "{log}"
     );
     assert!(
         leaks[1].contains("leak: event 0x")
-            && leaks[1].ends_with("has 1 reference, made by urEnqueueEventsWait"),
+            && leaks[1].ends_with("has 1 reference, created by urEnqueueEventsWait"),
         "{log}"
     );
     let place = "    loader::layers::handles::leave_a_queue";
@@ -36,8 +36,7 @@ fn leaks_are_listed_with_where_they_were_made() {
     );
     assert!(log.contains("2 handles are leaked"), "{log}");
     assert!(
-        log.contains("urEventRelease: event 0x")
-            && log.contains("was not given out by any adapter"),
+        log.contains("urEventRelease: event 0x") && log.contains("was not returned by any adapter"),
         "{log}"
     );
 }
@@ -70,22 +69,22 @@ fn scenario_leaks() {
         "asked, not referenced"
     );
     app.event();
-    // Leak checking says what is wrong and does not stand in the way.
+    // Leak checking reports the error and forwards the call.
     let released = call!(app.all, Event.pfnRelease(null_mut()));
     assert_eq!(released, UR_RESULT_ERROR_INVALID_NULL_HANDLE);
-    let object = stranger();
+    let object = non_handle();
     let released = call!(app.all, Event.pfnRelease(object.as_ptr().cast_mut().cast()));
     assert_eq!(released, UR_RESULT_ERROR_UNINITIALIZED, "its table is null");
     app.end();
 }
 
-/// Something that is no handle, but looks harmless to the loader.
-fn stranger() -> [usize; 8] {
+/// Memory that is no handle, with null in place of a table.
+fn non_handle() -> [usize; 8] {
     [0; 8]
 }
 
 #[test]
-fn nothing_is_said_of_a_program_without_leaks() {
+fn a_program_without_leaks_gets_no_report() {
     for layers in ["UR_LAYER_LEAK_CHECKING", "UR_LAYER_FULL_VALIDATION"] {
         let log = strict("layers::handles::scenario_clean", layers, &[]);
         assert!(!log.contains("<VALIDATION>"), "{log}");
@@ -101,11 +100,11 @@ fn nothing_is_said_of_a_program_without_leaks() {
 #[test]
 #[ignore = "runs in a child process"]
 fn scenario_clean() {
-    // Twice: the second life begins with nothing.
+    // Runs twice: the second initialisation starts without handles.
     for _ in 0..2 {
         let app = Application::init();
         let event = app.event();
-        // More room than there are devices, and no count.
+        // The list is longer than the number of devices, and has no count.
         let mut list = [null_mut::<ur_device_handle_t_>().cast(); 3];
         let any = UR_DEVICE_TYPE_ALL;
         let results = [
@@ -125,7 +124,7 @@ fn scenario_clean() {
 }
 
 #[test]
-fn dead_and_strange_handles_are_refused() {
+fn dead_and_unknown_handles_are_refused() {
     let log = strict(
         "layers::handles::scenario_dead",
         "UR_LAYER_LIFETIME_VALIDATION",
@@ -134,10 +133,10 @@ fn dead_and_strange_handles_are_refused() {
     for part in [
         "urQueueFinish: queue 0x",
         "was released for the last time by urQueueRelease, in loader::layers::handles::scenario_dead",
-        "; made by urQueueCreate, in ",
+        "; created by urQueueCreate, in ",
         "urEnqueueEventsWait: event 0x",
         "urQueueGetInfo: queue 0x",
-        "was not given out by any adapter",
+        "was not returned by any adapter",
         "is a handle of another kind: context",
         "is released, but the application has no reference to it",
         "urKernelSetArgLocal: kernel 0x",
@@ -166,13 +165,13 @@ fn scenario_dead() {
         UR_RESULT_ERROR_INVALID_QUEUE
     );
 
-    // In a list, and beneath a live queue.
+    // Dead handles in a list, and as an argument after a live queue.
     assert_eq!(call!(all, Event.pfnRelease(event)), OK);
     let wait = call!(all, Enqueue.pfnEventsWait(app.queue, 1, &event, null_mut()));
     assert_eq!(wait, UR_RESULT_ERROR_INVALID_EVENT);
 
-    // Nothing of the kind, nothing at all, something of another kind.
-    let strange = stranger();
+    // An unknown handle, a pointer to zeros, and a handle of another kind.
+    let unknown = non_handle();
     let mut size = 0;
     let mut query = |queue: *const c_void| {
         let info = UR_QUEUE_INFO_CONTEXT;
@@ -182,7 +181,7 @@ fn scenario_dead() {
         )
     };
     for queue in [
-        strange.as_ptr().cast(),
+        unknown.as_ptr().cast(),
         std::ptr::without_provenance(8),
         std::ptr::without_provenance(usize::MAX),
         app.context.cast_const().cast(),
@@ -196,7 +195,7 @@ fn scenario_dead() {
     app.end();
 }
 
-/// A handle that a query told lives as long as what told it.
+/// A handle without a reference is alive as long as the object whose query returned it.
 fn lent(app: &Application) {
     let all = app.all;
     let queue = app.queue(ur_queue_flags_t(0));
@@ -226,7 +225,7 @@ fn lent(app: &Application) {
     assert_eq!(finish(queried), UR_RESULT_ERROR_INVALID_QUEUE);
 }
 
-/// A release that the adapter refuses is none.
+/// A release that the adapter refuses does not count.
 fn failed_release(app: &Application) {
     let all = app.all;
     let event = app.event();
@@ -241,7 +240,7 @@ fn failed_release(app: &Application) {
     assert_eq!(results, [failed, OK, OK, UR_RESULT_ERROR_INVALID_EVENT]);
 }
 
-/// Functions that are in no table, and objects among a kernel's arguments.
+/// Functions outside of the tables, and objects among a kernel's arguments.
 fn kernels(app: &Application) {
     let all = app.all;
     let kernel = app.kernel();
@@ -281,7 +280,7 @@ fn kernels(app: &Application) {
     assert_eq!(call!(all, Mem.pfnRelease(memory)), OK);
     assert_eq!(launch(), UR_RESULT_ERROR_INVALID_MEM_OBJECT);
     let set = || {
-        // SAFETY: what is wrong with the handle is the layer's to find.
+        // SAFETY: the layer refuses invalid handles.
         unsafe { (loader().urKernelSetArgLocal)(kernel, 0, 8, null()) }
     };
     assert_eq!(set(), OK);
@@ -290,12 +289,12 @@ fn kernels(app: &Application) {
 }
 
 #[test]
-fn messages_say_where_the_application_says_that_it_is() {
+fn messages_have_the_applications_location() {
     let log = strict("layers::handles::scenario_place", "", &[]);
     for part in [
         "(called at main.sycl:42:7 in submit)",
-        "made by urQueueCreate at main.sycl:42:7 in submit",
-        "has 1 reference, made by urEnqueueEventsWait at main.sycl:42:7 in submit",
+        "created by urQueueCreate at main.sycl:42:7 in submit",
+        "has 1 reference, created by urEnqueueEventsWait at main.sycl:42:7 in submit",
     ] {
         assert!(log.contains(part), "{part} is not in\n{log}");
     }
@@ -305,7 +304,7 @@ unsafe extern "C" fn place(line: *mut c_void) -> ur_code_location_t {
     ur_code_location_t {
         functionName: c"submit".as_ptr(),
         sourceFile: c"main.sycl".as_ptr(),
-        // SAFETY: the scenario gives a number.
+        // SAFETY: the scenario passes a pointer to a number.
         lineNumber: unsafe { *line.cast::<u32>() },
         columnNumber: 7,
     }
@@ -317,8 +316,8 @@ fn scenario_place() {
     let loader = loader();
     let mut line = 42u32;
     let mut config = null_mut();
-    // SAFETY: the configuration is live between create and release; the callback's argument lives
-    // until the teardown.
+    // SAFETY: the configuration is live until its release; the callback's argument outlives the
+    // teardown.
     let results = unsafe {
         [
             (loader.urLoaderConfigCreate)(&mut config),

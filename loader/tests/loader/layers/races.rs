@@ -1,4 +1,4 @@
-//! Validation of asynchronous allocations: planted races, and programs without any.
+//! Validation of asynchronous allocations: programs with races, and programs without.
 
 mod program;
 
@@ -12,7 +12,7 @@ use ur::abi::*;
 const OK: ur_result_t = UR_RESULT_SUCCESS;
 const LAYER: &str = "UR_LAYER_ASYNC_ALLOC_VALIDATION";
 
-/// What is found in each program: a part of the line, or nothing.
+/// Programs, each with a part of every expected line.
 const PROGRAMS: &[(&str, &str, &[&str])] = &[
     (
         "in order",
@@ -23,7 +23,7 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
         "another queue, no event",
         "in p; in q; alloc p a; use q a",
         &[
-            "race: urEnqueueUSMFill on queue 2 uses A, allocated by urEnqueueUSMDeviceAllocExp on queue 1; no event orders the use after the allocation (it asked for no event)",
+            "race: urEnqueueUSMFill on queue 2 uses A, allocated by urEnqueueUSMDeviceAllocExp on queue 1; no event orders the use after the allocation (it returned no event)",
         ],
     ),
     (
@@ -35,7 +35,7 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
         "a kernel, and a free that does not wait for it",
         "in p; in q; alloc p a -> e; launch q a after e; free p a",
         &[
-            "race: urEnqueueUSMFreeExp on queue 1 frees A, used by kernel add on queue 2; no event orders the free after the use (it asked for no event)",
+            "race: urEnqueueUSMFreeExp on queue 1 frees A, used by kernel add on queue 2; no event orders the free after the use (it returned no event)",
         ],
     ),
     (
@@ -189,7 +189,7 @@ fn planted_races_are_found_and_nothing_else() {
     lines.reverse();
     for (name, _, expected) in PROGRAMS {
         for part in *expected {
-            // Queue 1 is the application's own; addresses differ from run to run.
+            // Queue 1 is the application's own. Addresses differ from run to run.
             let line = lines.pop().unwrap_or("nothing").replace("0x", "");
             let line = (1..9).fold(line, |line, number| {
                 line.replace(&format!("queue {}", number + 1), &format!("queue {number}"))
@@ -221,12 +221,12 @@ fn scenario() {
 }
 
 #[test]
-fn nothing_is_said_of_what_may_be_ordered_unseen() {
+fn unknown_orders_are_not_reported() {
     let log = strict("layers::races::scenario_unseen", LAYER, &[]);
     assert!(!log.contains("<VALIDATION>"), "{log}");
 }
 
-/// Queues and events that reach, or come from, beyond the interface.
+/// Queues and events that share native handles.
 #[test]
 #[ignore = "runs in a child process"]
 fn scenario_unseen() {
@@ -245,7 +245,7 @@ fn scenario_unseen() {
         assert_eq!(got, OK);
         program.run("alloc p a; use q a; free p a");
     }
-    // An event that someone else may have waited for, and one that someone else signals.
+    // An event that may have been waited for unseen, and one that is signalled unseen.
     let mut program = Program::new(&app);
     program.step(&["in", "p"], &vec![], false);
     program.step(&["in", "q"], &vec![], false);
@@ -274,16 +274,16 @@ fn callbacks_and_host_tasks_show_what_is_complete() {
 }
 
 unsafe extern "C" fn notified(_: ur_event_handle_t, _: ur_execution_info_t, count: *mut c_void) {
-    // SAFETY: the scenario gives a number that outlives the call.
+    // SAFETY: the scenario passes a pointer to a number that outlives the call.
     unsafe { *count.cast::<u32>() += 1 };
 }
 
 unsafe extern "C" fn task(count: *mut c_void) {
-    // SAFETY: the scenario gives a number that outlives the call.
+    // SAFETY: the scenario passes a pointer to a number that outlives the call.
     unsafe { *count.cast::<u32>() += 1 };
 }
 
-/// strict.c calls both at once, as an adapter may; the second time it refuses.
+/// strict.c calls both at once, as an adapter may. The second time it refuses them.
 #[test]
 #[ignore = "runs in a child process"]
 fn scenario_callbacks() {
@@ -308,7 +308,7 @@ fn scenario_callbacks() {
         assert_eq!(count, u32::from(!refuses));
         program.events.insert("e".into(), event);
         program.step(&["use", "q", "a"], &vec![], false);
-        // What a host task comes after is complete when it runs.
+        // The commands that precede a host task are complete when it runs.
         if refuses {
             Strict::open().fail_release();
         }

@@ -1,5 +1,5 @@
-//! Random programs over handles that may be alive, dead, of another kind or no handles at all: the
-//! layer answers as the count of references says, and nothing bad reaches the adapter, which would
+//! Random programs over handles that are alive, dead, of another kind, or unknown. The layer must
+//! answer as the reference counts require. No invalid handle may reach the adapter, which would
 //! abort.
 
 use std::collections::HashMap;
@@ -43,10 +43,10 @@ fn scenario() {
     }
 }
 
-/// Small, and good enough to choose with.
-struct Dice(u64);
+/// A small generator of pseudo-random numbers.
+struct Random(u64);
 
-impl Dice {
+impl Random {
     fn below(&mut self, end: usize) -> usize {
         self.0 = self
             .0
@@ -58,13 +58,13 @@ impl Dice {
 
 type Handle = *mut c_void;
 
-/// The application's references by handle.
+/// The number of the application's references, by handle.
 type Owned = HashMap<Handle, (Kind, u32)>;
 
 const KINDS: [Kind; 4] = [Kind::Queue, Kind::Event, Kind::Mem, Kind::Kernel];
 
 fn program(app: &Application, seed: u64) -> Owned {
-    let mut dice = Dice(seed);
+    let mut random = Random(seed);
     let mut owned = Owned::new();
     let noise = vec![0xa5a5_a5a5_a5a5_a5a5usize; 64];
     let mut known: Vec<Handle> = vec![
@@ -75,15 +75,15 @@ fn program(app: &Application, seed: u64) -> Owned {
         std::ptr::without_provenance_mut(0xdead_0000),
     ];
     for step in 0..600 {
-        let kind = KINDS[dice.below(KINDS.len())];
-        let handle = known[dice.below(known.len())];
+        let kind = KINDS[random.below(KINDS.len())];
+        let handle = known[random.below(known.len())];
         let alive = owned.get(&handle).is_some_and(|(own, _)| *own == kind);
         let expected = if alive {
             UR_RESULT_SUCCESS
         } else {
             kind.invalid()
         };
-        let (what, result) = match dice.below(5) {
+        let (what, result) = match random.below(5) {
             0 => {
                 let made = make(app, kind);
                 assert!(
@@ -95,7 +95,7 @@ fn program(app: &Application, seed: u64) -> Owned {
             }
             1 => ("release", release(app, kind, handle)),
             2 => ("retain", retain(app, kind, handle)),
-            _ => ("use", touch(app, kind, handle, &mut dice)),
+            _ => ("use", touch(app, kind, handle, &mut random)),
         };
         assert_eq!(
             result, expected,
@@ -142,12 +142,12 @@ fn release(app: &Application, kind: Kind, handle: Handle) -> ur_result_t {
     }
 }
 
-/// A call that uses the handle, first or further back.
-fn touch(app: &Application, kind: Kind, handle: Handle, dice: &mut Dice) -> ur_result_t {
+/// A call that takes the handle as its first or a later argument.
+fn touch(app: &Application, kind: Kind, handle: Handle, random: &mut Random) -> ur_result_t {
     let all = app.all;
     let mut host = 0u8;
     let to: *mut c_void = (&raw mut host).cast();
-    match (kind, dice.below(2)) {
+    match (kind, random.below(2)) {
         (Kind::Queue, 0) => call!(all, Queue.pfnFinish(handle.cast())),
         (Kind::Queue, _) => {
             call!(
@@ -164,7 +164,7 @@ fn touch(app: &Application, kind: Kind, handle: Handle, dice: &mut Dice) -> ur_r
             all,
             Enqueue.pfnMemBufferRead(app.queue, handle.cast(), 0, 0, 1, to, 0, null(), null_mut())
         ),
-        // SAFETY: what is wrong with the handle is the layer's to find.
+        // SAFETY: the layer refuses invalid handles.
         (_, 0) => unsafe { (loader().urKernelSetArgLocal)(handle.cast(), 0, 8, null()) },
         (..) => {
             let size = 1usize;
@@ -199,7 +199,7 @@ fn many_threads_at_once() {
     );
 }
 
-/// Threads share a context and a queue, and make and release objects of their own.
+/// Threads share a context and a queue. Each creates and releases objects of its own.
 #[test]
 #[ignore = "runs in a child process"]
 fn scenario_threads() {
@@ -208,7 +208,7 @@ fn scenario_threads() {
         app.context.expose_provenance(),
         app.queue.expose_provenance(),
     );
-    // strict.c has no locks: one thread at a time is inside, each on its own terms.
+    // strict.c has no locks, so that calls which change objects are serialised.
     let serial = std::sync::Mutex::new(());
     std::thread::scope(|scope| {
         for _ in 0..6 {
@@ -232,7 +232,7 @@ fn scenario_threads() {
                     ];
                     assert_eq!(results, [UR_RESULT_SUCCESS; 5]);
                     drop(serial);
-                    // What only looks may be called by all of them at once.
+                    // Calls that change nothing are made concurrently.
                     assert_eq!(call!(all, Queue.pfnFinish(queue)), UR_RESULT_SUCCESS);
                 }
             });

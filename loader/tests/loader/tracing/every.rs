@@ -1,4 +1,4 @@
-//! Every function leaves its lines, with plenty and with nothing.
+//! Every function is traced, with valid memory and with nulls.
 
 use super::{Willing, lines, traced};
 use crate::common::{child, loader, null, table};
@@ -6,7 +6,7 @@ use crate::sweep::arguments::{CALLS, Source};
 use std::ffi::c_void;
 use ur::abi::*;
 
-/// Every call gets an object, lists and memory full of zeros.
+/// Passes an object, lists and memory full of zeros to every call.
 struct Plenty {
     handle: *mut c_void,
     list: [*mut c_void; 4],
@@ -27,13 +27,13 @@ impl Source for Plenty {
         self.list.as_mut_ptr().cast()
     }
     fn memory(&mut self) -> *mut c_void {
-        // What an earlier call wrote means nothing to this one.
+        // Clears what an earlier call wrote.
         self.memory.fill(0);
         self.memory.as_mut_ptr().cast()
     }
 }
 
-/// Every call gets nothing.
+/// Passes nulls and zeros to every call.
 struct Nulls;
 
 impl Source for Nulls {
@@ -54,7 +54,7 @@ impl Source for Nulls {
     }
 }
 
-/// Does what no sweep may: it ends the process.
+/// A function that ends the process in `willing.c`.
 const CRASHES: &str = "urDeviceWaitExp";
 
 #[test]

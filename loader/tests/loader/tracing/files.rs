@@ -1,23 +1,23 @@
-//! What is written to files: events as JSON, what of them a crash leaves, and the summary.
+//! Files of the layer: JSON events, their loss in a crash, and the summary.
 
 use super::{CALLS_A_THREAD, Willing, fresh, lines, read, text, traced};
 use crate::common::{child, child_output, loader, table};
 use serde_json::Value;
 use ur::abi::*;
 
-/// Events of calls.
+/// The complete events of a trace: its calls.
 pub(super) fn spans(trace: &Value) -> Vec<&Value> {
     let events = trace.as_array().expect("a list of events");
     events.iter().filter(|event| event["ph"] == "X").collect()
 }
 
-/// Begin and end in nanoseconds.
+/// Start and end in nanoseconds.
 fn extent(span: &Value) -> (u64, u64) {
     let nanos = |name: &str| (span[name].as_f64().expect("a number") * 1000.0).round() as u64;
     (nanos("ts"), nanos("ts") + nanos("dur"))
 }
 
-/// Any two spans of a thread are apart, or one is inside the other.
+/// Checks that any two spans of a thread are disjoint or nested.
 fn check_nesting(trace: &Value) -> usize {
     let spans = spans(trace);
     let mut nested = 0;
@@ -121,7 +121,7 @@ fn a_crash_loses_a_buffer_of_events_and_no_line() {
         .0;
     let trace: Value = serde_json::from_str(&format!("{whole}]")).expect("valid but for its end");
     let count = spans(&trace).len();
-    // 64 KiB hold some 400 events.
+    // 64 KiB hold about 400 events.
     assert!((2000..3000).contains(&count), "{count}");
 
     let path = fresh("tracing-crash", "trace.txt");

@@ -94,8 +94,22 @@ impl Sharing {
 }
 
 impl CacheTable {
-    /// Serves a request of a lane that replays. If it is not the plan's next one, the plan ends.
+    /// Serves a request that the lane's cache did not serve from its plan, or from one that begins with it.
     pub fn replay(
+        &mut self,
+        store: &mut Store,
+        cache: &Arc<StreamCache>,
+        request: &Request<'_>,
+    ) -> Option<(Block, Reuse)> {
+        let served = self.replay_next(store, cache, request);
+        if served.is_none() && self.begin_plan(store, cache, &request.order, Some(request.bytes)) {
+            return self.replay_next(store, cache, request);
+        }
+        served
+    }
+
+    /// Serves the next request of a lane's plan. If it is another, the plan ends.
+    fn replay_next(
         &mut self,
         store: &mut Store,
         cache: &Arc<StreamCache>,

@@ -1,11 +1,11 @@
-//! Random programs, in which every pair of commands is ordered exactly when the transitive closure of
-//! what the program said is.
+//! Random programs. Two commands must be ordered exactly if the transitive closure of the program's
+//! waits orders them.
 
 use proptest::prelude::*;
 
 use super::super::order::{Kind, Mark, Order, Queue};
 
-/// One step: what, on which queue, after which of the last events.
+/// One step: an operation, its queue, and the recent events that it waits for.
 #[derive(Clone, Debug)]
 enum Op {
     Command {
@@ -47,7 +47,7 @@ struct Command {
     kind: Kind,
     mark: Mark,
     event: Order,
-    /// What it certainly comes after.
+    /// The commands that precede it, by index.
     ancestors: Vec<bool>,
     complete: bool,
 }
@@ -97,7 +97,7 @@ fn run(program: &[Op]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// With a wait list, a marker is a command like others and a barrier waits for its events alone.
+/// With a wait list, a marker is a plain command and a barrier waits for its events only.
 fn with_waits(kind: Kind, waits: &[usize]) -> Kind {
     let all = waits.is_empty();
     match kind {
@@ -124,7 +124,7 @@ fn complete(commands: &mut [Command], done: &[usize]) {
     }
 }
 
-/// The ancestors of a new command.
+/// The indices of the commands that precede a new command.
 fn closure(commands: &[Command], queue: usize, kind: Kind, waits: &[usize]) -> Vec<bool> {
     let everything =
         is_in_order(queue) || matches!(kind, Kind::Marker | Kind::Barrier { all: true });
@@ -146,7 +146,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
     #[test]
-    fn order_is_the_closure_of_what_was_said(program in prop::collection::vec(op(), 1..120)) {
+    fn order_is_the_closure_of_all_waits(program in prop::collection::vec(op(), 1..120)) {
         run(&program)?;
     }
 }

@@ -1,4 +1,4 @@
-//! Programs of queues and memory in one line, run against the interface: `in p; alloc p a -> e`.
+//! Programs of queues and memory in one line, run through the C interface: `in p; alloc p a -> e`.
 
 use super::OK;
 use crate::application::{Application, Strict, call};
@@ -50,7 +50,7 @@ impl Program<'_> {
         self.end();
     }
 
-    /// The event, if one was asked for.
+    /// Runs one step. Returns its event if one is wanted, else null.
     pub(super) fn step(
         &mut self,
         words: &[&str],
