@@ -60,8 +60,8 @@ ranks! {
     USAGE,
     /// A lane's cache of blocks. Several are taken in the order of their lanes.
     CACHE,
-    /// A plan that several lanes share.
-    JOINT_PLAN,
+    /// A replay plan.
+    REPLAY_PLAN,
     /// A lock under which no other is taken.
     LEAF,
 }
@@ -73,9 +73,10 @@ pub(crate) struct Held {
     rank: Rank,
 }
 
-/// The one rank of which a thread may hold several locks, as these have an order among themselves.
+/// The ranks of which a thread may hold several locks: caches, which have an order among themselves, and replay
+/// plans, of which only the holder of [`USAGE`] takes a second.
 #[cfg(debug_assertions)]
-const ORDERED: Rank = CACHE;
+const ORDERED: [Rank; 2] = [CACHE, REPLAY_PLAN];
 
 impl Held {
     /// Before a lock is waited for.
@@ -152,7 +153,7 @@ mod held {
     pub fn enter(rank: Rank, waits: bool) {
         HELD.with(|held| {
             let mut counts = held.get();
-            let first = usize::from(rank) + usize::from(rank == ORDERED);
+            let first = usize::from(rank) + usize::from(ORDERED.contains(&rank));
             let rank = usize::from(rank);
             let above = counts[first..].iter().position(|count| *count > 0);
             if let Some(other) = above.filter(|_| waits) {

@@ -53,7 +53,7 @@ const RETIRED: &[(&str, &str)] = &[
 ];
 
 /// Folders with retired words that remain.
-const UNCLEAN: &[&str] = &["src/pool", "src/stream", "tests"];
+const UNCLEAN: &[&str] = &[];
 
 /// Folders with the project's Rust files.
 const FOLDERS: &[&str] = &[

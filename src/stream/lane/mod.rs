@@ -24,7 +24,7 @@ pub(crate) use submission::SubmissionGuard;
 
 use crate::abi::ur_queue_flags_t;
 use crate::object::{Object, Origin, Result};
-use crate::pool::{Ends, PoolKey, Stash, Taken};
+use crate::pool::{ExtentVersion, PoolKey, StreamCache, Taken};
 use crate::stream::engine::dependencies::{
     Dependencies, EventDependencies, MarkerRequest, MarkerRequests, OwnMarkerRequest, PendingWaits,
 };
@@ -53,7 +53,7 @@ use std::sync::{Arc, Weak};
 pub(crate) struct LaneCore<D: Driver> {
     native: D::Lane,
     /// The version of allocation extents in the context: cached `extents` are valid while it stays.
-    ends: Arc<Ends>,
+    extent_version: Arc<ExtentVersion>,
     /// The process that the engine began in.
     origin: Origin,
     /// Whether the native handle was given out: foreign code may submit from then on.
@@ -73,7 +73,7 @@ pub(crate) struct LaneCore<D: Driver> {
     last: AtomicU64,
     state: BiasedLock<LaneState<D>>,
     /// Blocks that the lane may reuse at once, under a lock of its own.
-    pub stash: Arc<Stash>,
+    pub cache: Arc<StreamCache>,
     pub clock: Arc<Clock>,
     pub device: Arc<Object<D::Device>>,
     engine: Arc<Engine<D>>,
@@ -94,7 +94,7 @@ pub(crate) trait LaneOwner<D: Driver>: Send + Sync {
     fn lanes(&self) -> &Lanes<D>;
 
     /// The version of allocation extents.
-    fn ends(&self) -> &Arc<Ends>;
+    fn extent_version(&self) -> &Arc<ExtentVersion>;
 }
 
 /// Points of other lanes that a lane has not waited for yet, one a lane.
@@ -148,7 +148,7 @@ impl<D: Driver> LaneCore<D> {
         let order = Lane::with(Clock::of(engine.is_deterministic()));
         let clock = Arc::clone(order.clock());
         let native = make(&clock)?;
-        let stash = Stash::new(&clock, owner.ends());
+        let cache = StreamCache::new(&clock, owner.extent_version());
         let state = LaneState {
             order,
             pending_waits: PendingWaits::default(),
@@ -171,12 +171,12 @@ impl<D: Driver> LaneCore<D> {
             dependents: Dependents::default(),
             foreign_submitters: AtomicUsize::new(0),
             state: BiasedLock::new(state),
-            stash,
+            cache,
             tip_epoch: AtomicU64::new(0),
             last: AtomicU64::new(0),
             has_markers: AtomicBool::new(false),
             parked: AtomicBool::new(false),
-            ends: Arc::clone(owner.ends()),
+            extent_version: Arc::clone(owner.extent_version()),
             origin: engine.origin(),
             owner,
         });
@@ -535,10 +535,10 @@ impl<D: Driver> LaneCore<D> {
 
     /// Lets `plan` prepare a repetition of the lane's allocations while the host waits. Not called
     /// if no pool may profit.
-    pub fn plan(&self, plan: impl FnOnce(&[PoolKey], &Arc<Stash>, &Lane)) {
-        let keys = self.stash.wants_plans();
+    pub fn plan(&self, plan: impl FnOnce(&[PoolKey], &Arc<StreamCache>, &Lane)) {
+        let keys = self.cache.replayable();
         if !keys.is_empty() {
-            plan(&keys, &self.stash, &self.state.lock().order);
+            plan(&keys, &self.cache, &self.state.lock().order);
         }
     }
 
@@ -569,13 +569,13 @@ impl<D: Driver> LaneCore<D> {
         waits.done.epoch_of(self.clock.id()) == Some(last)
     }
 
-    /// Frees a block of the stash by its lock alone. False if a wait or another lock is needed, or
+    /// Frees a block of the cache by its lock alone. False if a wait or another lock is needed, or
     /// if foreign work may use the block.
     #[inline(always)]
     pub fn free(&self, addr: usize) -> bool {
         let epoch = self.tip_epoch.load(Ordering::Relaxed);
         let known = epoch != JOINED && !self.is_open();
-        known && self.stash.frees(addr as u64, epoch)
+        known && self.cache.try_free(addr as u64, epoch)
     }
 
     /// As [`LaneCore::free`], with the dependencies of an event.
@@ -587,7 +587,7 @@ impl<D: Driver> LaneCore<D> {
     /// Allocates from the lane's own cache of blocks.
     #[inline(always)]
     pub fn alloc(&self, key: PoolKey, bytes: u64) -> Taken<u64> {
-        self.stash.lock().take(key, bytes, |block| block.addr)
+        self.cache.lock().alloc(key, bytes, |block| block.addr)
     }
 
     /// As [`LaneCore::alloc`], with the dependencies of an event.
@@ -606,7 +606,7 @@ impl<D: Driver> LaneCore<D> {
         let tip = self.tip();
         self.owner.scope().add_orphan(&tip);
         // Now: the time of the drop depends on when completion is seen.
-        self.stash.retire();
+        self.cache.retire();
         if tip.is_done() {
             return;
         }
@@ -706,6 +706,6 @@ impl<D: Driver> Drop for LaneCore<D> {
         if let Some(host_timeline) = &self.state.lock().host_timeline {
             self.engine.remove(host_timeline.clock());
         }
-        self.stash.retire();
+        self.cache.retire();
     }
 }

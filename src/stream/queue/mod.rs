@@ -396,10 +396,10 @@ impl<D: Driver> Queue<D> {
             // Commands dropped behind a failure end before an earlier host task.
             all.join(&self.engine().unsignalled(&lane.waited()));
             let pools = || self.context.domain().memory.pools();
-            lane.plan(|keys, stash, order| {
+            lane.plan(|keys, cache, order| {
                 pools()
                     .iter()
-                    .for_each(|core| core.plan(keys, stash, order));
+                    .for_each(|core| core.plan(keys, cache, order));
             });
         }
         let waited = self.engine().wait(&all);

@@ -72,8 +72,8 @@ fn file(name: &str, text: &str) -> Result<File> {
 const HEAD: &str = "\
 //! The traits of objects, which backends implement, and the C functions that call them, a file an object.
 //!
-//! A method's documentation begins with its C function. A method that a backend leaves out returns
-//! `UNSUPPORTED_FEATURE`. `crate::hal::shims` explains a row of the functions.
+//! A method's documentation begins with its C function. A method that a backend leaves out has the answer that
+//! all backends share (`answers`), else `UNSUPPORTED_FEATURE`. `crate::hal::shims` explains a row of the functions.
 
 #![allow(unused_variables, clippy::too_many_arguments)]
 ";

@@ -61,7 +61,7 @@ pub(super) fn backend(handles: &[&Handle]) -> String {
 pub trait Backend: crate::hal::Exported + Sized + Send + Sync + 'static {{
 {types}
     /// The backend that the adapter drives.
-    const BACKEND: ur_backend_t;
+    const BACKEND: crate::abi::ur_backend_t;
     /// Rises when the adapter's behaviour changes. Clients keep lists of known differences by it.
     const REVISION: u32 = 1;
     /// The adapter that `urAdapterGet` hands out, made ready; none where the backend finds no driver,

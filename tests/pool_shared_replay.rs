@@ -7,7 +7,7 @@ mod lanes;
 
 use iterations::{paged, pool_of};
 use lanes::{Queue, TestPool};
-use ur::pool::oracle::FakeSource;
+use ur::pool::oracle::FakeProvider;
 use ur::pool::*;
 use ur::timeline::Frontier;
 
@@ -59,8 +59,8 @@ impl Pair {
     /// Makes the plans that a host does while it waits for all queues, and completes the queues.
     fn finish(&self, pool: &TestPool) {
         for queue in &self.0 {
-            if queue.stash.wants_plans().contains(&pool.key()) {
-                pool.plan(&queue.stash, &queue.lane);
+            if queue.cache.replayable().contains(&pool.key()) {
+                pool.plan(&queue.cache, &queue.lane);
             }
         }
         self.0.iter().for_each(Queue::finish);
@@ -81,14 +81,14 @@ impl Pair {
 
 fn joint(pool: &TestPool) -> (u64, u64) {
     let counters = pool.counters();
-    (counters.joint_plans, counters.planned_jointly)
+    (counters.shared_plans, counters.replayed_shared)
 }
 
 #[test]
 fn a_shared_plan_serves_repeated_iterations() {
-    let (source, pool) = paged();
+    let (provider, pool) = paged();
     let (mut pair, first) = Pair::settle(&pool);
-    let (reserved, mapped) = (pool.figures().reserved, source.mapped());
+    let (reserved, mapped) = (pool.figures().reserved, provider.mapped());
     for done in 2..6 {
         assert_eq!(pair.iteration(&pool, Between::Awaited), first);
         // The plan lasts, whether or not the host waits.
@@ -99,7 +99,7 @@ fn a_shared_plan_serves_repeated_iterations() {
         );
     }
     assert_eq!(
-        source.mapped(),
+        provider.mapped(),
         mapped,
         "pages mapped after the first iteration"
     );
@@ -107,14 +107,14 @@ fn a_shared_plan_serves_repeated_iterations() {
     let all = 2 * BLOCKS * 6;
     assert_eq!((counters.served(), counters.releases), (all, all));
     assert!(counters.completed >= BLOCKS * 5, "{counters:?}");
-    assert_eq!(source.wrong(), [""; 0]);
+    assert_eq!(provider.wrong(), [""; 0]);
 }
 
 /// A queue gets the memory of the shared plan only if it may use it: the other queue may still do.
 #[test]
 fn a_queue_without_a_dependency_gets_no_memory_in_use() {
     for (between, joins) in [(Between::Ordered, true), (Between::Unordered, false)] {
-        let (source, pool) = paged();
+        let (provider, pool) = paged();
         let (mut pair, first) = Pair::settle(&pool);
         let again = pair.iteration(&pool, between);
         assert_eq!(again == first, joins);
@@ -125,7 +125,7 @@ fn a_queue_without_a_dependency_gets_no_memory_in_use() {
             // The second queue's memory is not the first one's.
             let memory = |at: usize| {
                 let bytes = Pair::bytes(at / BLOCKS as usize, at as u64 % BLOCKS);
-                source.memory_at(again[at], again[at] + bytes)
+                provider.memory_at(again[at], again[at] + bytes)
             };
             let turn = BLOCKS as usize;
             let taken: Vec<(u64, u64)> = (0..turn).flat_map(memory).collect();
@@ -134,7 +134,7 @@ fn a_queue_without_a_dependency_gets_no_memory_in_use() {
                 assert!(!taken.iter().any(meets), "memory in use was given away");
             }
         }
-        assert_eq!(source.wrong(), [""; 0]);
+        assert_eq!(provider.wrong(), [""; 0]);
     }
 }
 
@@ -165,7 +165,7 @@ fn each_request_counts_as_its_kind_of_reuse() {
 #[test]
 fn blocks_of_an_abandoned_iteration_are_found_and_freed() {
     for (count, who) in (1..2 * BLOCKS).flat_map(|count| (0..3).map(move |who| (count, who))) {
-        let (source, pool) = paged();
+        let (provider, pool) = paged();
         let (mut pair, first) = Pair::settle(&pool);
         let third = Queue::new();
         let mut live: Vec<(usize, Block)> = Vec::new();
@@ -190,7 +190,7 @@ fn blocks_of_an_abandoned_iteration_are_found_and_freed() {
         let queue = pair.0.get(who).unwrap_or(&third);
         let other = queue.alloc(&pool, 64 * 1000);
         assert_eq!(pool.figures().used, used + 64_000);
-        let memory = |block: &Block| source.memory_at(block.addr, block.addr + block.bytes);
+        let memory = |block: &Block| provider.memory_at(block.addr, block.addr + block.bytes);
         let taken: Vec<(u64, u64)> = live.iter().flat_map(|(_, block)| memory(block)).collect();
         for part in memory(&other) {
             let meets = |own: &(u64, u64)| own.0 < part.0 + part.1 && part.0 < own.0 + own.1;
@@ -212,8 +212,8 @@ fn blocks_of_an_abandoned_iteration_are_found_and_freed() {
         pair.finish(&pool);
         third.finish();
         pool.trim(0);
-        assert_eq!((pool.figures().reserved, source.bytes_out()), (0, 0));
-        assert_eq!(source.wrong(), [""; 0]);
+        assert_eq!((pool.figures().reserved, provider.bytes_out()), (0, 0));
+        assert_eq!(provider.wrong(), [""; 0]);
         // The pool works as before.
         pair.iteration(&pool, Between::Awaited);
         assert_eq!(pool.figures().used, 0);
@@ -222,7 +222,7 @@ fn blocks_of_an_abandoned_iteration_are_found_and_freed() {
 
 #[test]
 fn a_block_freed_by_another_queue_is_not_reused_early() {
-    let (source, pool) = paged();
+    let (provider, pool) = paged();
     let (pair, _) = Pair::settle(&pool);
     let mut other = Queue::new();
     let blocks = [0, 1].map(|nth| pair.0[0].alloc(&pool, Pair::bytes(0, nth)));
@@ -235,7 +235,7 @@ fn a_block_freed_by_another_queue_is_not_reused_early() {
     );
     pair.0[0].free(&pool, &blocks[0]);
     pair.finish(&pool);
-    let memory = |block: &Block| source.memory_at(block.addr, block.addr + block.bytes);
+    let memory = |block: &Block| provider.memory_at(block.addr, block.addr + block.bytes);
     let taken = memory(&blocks[1]);
     for iteration in 0..3 {
         let reserved = pool.figures().reserved;
@@ -247,12 +247,12 @@ fn a_block_freed_by_another_queue_is_not_reused_early() {
         pair.0[iteration % 2].free(&pool, &all);
         pair.finish(&pool);
     }
-    assert_eq!(source.wrong(), [""; 0]);
+    assert_eq!(provider.wrong(), [""; 0]);
 }
 
 #[test]
 fn a_pool_takes_planned_memory_before_it_grows() {
-    let (_, pool) = pool_of(FakeSource::new(64));
+    let (_, pool) = pool_of(FakeProvider::new(64));
     let (mut pair, _) = Pair::settle(&pool);
     let reserved = pool.figures().reserved;
     let third = Queue::new();
@@ -267,7 +267,7 @@ fn a_pool_takes_planned_memory_before_it_grows() {
 #[test]
 fn trims_and_closing_release_planned_memory() {
     for end in 0..3 {
-        let (source, pool) = paged();
+        let (provider, pool) = paged();
         let (pair, _) = Pair::settle(&pool);
         let block = pair.0[0].alloc(&pool, Pair::bytes(0, 0));
         pair.0[0].free(&pool, &block);
@@ -276,14 +276,14 @@ fn trims_and_closing_release_planned_memory() {
             0 => pool.close(),
             1 => pool.trim(0),
             _ => {
-                pair.0.iter().for_each(|queue| queue.stash.retire());
+                pair.0.iter().for_each(|queue| queue.cache.retire());
                 pool.trim(0);
             }
         }
         pool.expire();
-        assert_eq!((source.bytes_out(), pool.figures().reserved), (0, 0));
-        assert_eq!((pool.is_drained(), pool.lingers()), (end == 0, false));
-        assert_eq!(source.wrong(), [""; 0]);
+        assert_eq!((provider.bytes_out(), pool.figures().reserved), (0, 0));
+        assert_eq!((pool.is_drained(), pool.has_aliases()), (end == 0, false));
+        assert_eq!(provider.wrong(), [""; 0]);
     }
 }
 
@@ -297,13 +297,13 @@ fn lanes_without_shared_memory_get_plans_of_their_own() {
         pair.finish(&pool);
     }
     assert_eq!(joint(&pool), (0, 0));
-    assert_eq!(pool.counters().plans, 2);
+    assert_eq!(pool.counters().replay_plans, 2);
 }
 
 /// Completed memory may serve any lane, but each lane keeps using its own.
 #[test]
 fn lanes_that_may_share_but_do_not_get_plans_of_their_own() {
-    let (source, pool) = paged();
+    let (provider, pool) = paged();
     let pair = Pair::new();
     for _ in 0..6 {
         // More sizes than a lane can cache, all live at once.
@@ -319,8 +319,8 @@ fn lanes_that_may_share_but_do_not_get_plans_of_their_own() {
         pair.finish(&pool);
     }
     assert_eq!(joint(&pool), (0, 0));
-    assert_eq!(pool.counters().plans, 2, "{:?}", pool.counters());
-    assert_eq!(source.wrong(), [""; 0]);
+    assert_eq!(pool.counters().replay_plans, 2, "{:?}", pool.counters());
+    assert_eq!(provider.wrong(), [""; 0]);
 }
 
 /// A plan that did not serve a whole iteration doubles the repetitions needed before the next one.

@@ -2,7 +2,7 @@
 
 use crate::abi::*;
 use crate::object::{Error, Object};
-use crate::pool::{Slab, Source, SourceError};
+use crate::pool::{ProviderError, Slab, SlabProvider};
 use crate::stream::usm::paged::Paged;
 use crate::stream::usm::pool_core::{Gauge, PoolCore};
 use crate::stream::{Domain, Driver, Kind};
@@ -31,8 +31,8 @@ pub(crate) struct UserBlock {
     pub taken: AtomicBool,
 }
 
-impl<D: Driver> Source for SlabSource<D> {
-    fn acquire(&self, bytes: u64) -> Result<Slab, SourceError> {
+impl<D: Driver> SlabProvider for SlabSource<D> {
+    fn acquire(&self, bytes: u64) -> Result<Slab, ProviderError> {
         if let Some(paged) = &self.paged {
             return self.pages(paged, &[], (bytes, paged.page() as u64), None);
         }
@@ -97,17 +97,17 @@ impl<D: Driver> Source for SlabSource<D> {
         Some(self.paged.as_ref()?.largest_page()? as u64)
     }
 
-    fn grow(&self, bytes: u64, page: u64, after: Option<u64>) -> Result<Slab, SourceError> {
+    fn grow(&self, bytes: u64, page: u64, after: Option<u64>) -> Result<Slab, ProviderError> {
         match &self.paged {
             Some(paged) => self.pages(paged, &[], (bytes, page), after),
             None => self.acquire(bytes),
         }
     }
 
-    fn compact(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, SourceError> {
+    fn compact(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, ProviderError> {
         match &self.paged {
             Some(paged) => self.pages(paged, pieces, (fresh, page), None),
-            None => Err(SourceError::OutOfMemory),
+            None => Err(ProviderError::OutOfMemory),
         }
     }
 
@@ -133,9 +133,9 @@ impl<D: Driver> SlabSource<D> {
         pieces: &[Slab],
         (fresh, page): (u64, u64),
         after: Option<u64>,
-    ) -> Result<Slab, SourceError> {
+    ) -> Result<Slab, ProviderError> {
         if !self.budget.add(fresh) {
-            return Err(SourceError::OutOfMemory);
+            return Err(ProviderError::OutOfMemory);
         }
         let window = |slab: Slab| {
             let core = Weak::clone(&self.core);
@@ -149,10 +149,10 @@ impl<D: Driver> SlabSource<D> {
         })
     }
 
-    fn ask_driver(&self, bytes: u64) -> Result<Slab, SourceError> {
-        let size = usize::try_from(bytes).map_err(|_| SourceError::OutOfMemory)?;
+    fn ask_driver(&self, bytes: u64) -> Result<Slab, ProviderError> {
+        let size = usize::try_from(bytes).map_err(|_| ProviderError::OutOfMemory)?;
         if !self.budget.add(bytes) {
-            return Err(SourceError::OutOfMemory);
+            return Err(ProviderError::OutOfMemory);
         }
         let device = self.device.as_deref();
         match D::acquire(&self.domain, device, self.kind, size, self.zeroed) {
@@ -177,20 +177,20 @@ impl<D: Driver> Drop for SlabSource<D> {
     }
 }
 
-fn source_error(error: &Error) -> SourceError {
+fn source_error(error: &Error) -> ProviderError {
     match error.code() {
         UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY
         | UR_RESULT_ERROR_OUT_OF_HOST_MEMORY
-        | UR_RESULT_ERROR_OUT_OF_RESOURCES => SourceError::OutOfMemory,
-        code => SourceError::Other(code.0 as i32),
+        | UR_RESULT_ERROR_OUT_OF_RESOURCES => ProviderError::OutOfMemory,
+        code => ProviderError::Other(code.0 as i32),
     }
 }
 
 impl UserBlock {
-    fn take(&self, bytes: u64, budget: &Gauge) -> Result<Slab, SourceError> {
+    fn take(&self, bytes: u64, budget: &Gauge) -> Result<Slab, ProviderError> {
         let whole = self.bytes as u64;
         if bytes > whole || self.taken.swap(true, Ordering::AcqRel) {
-            return Err(SourceError::OutOfMemory);
+            return Err(ProviderError::OutOfMemory);
         }
         budget.add(whole);
         Ok(Slab {

@@ -7,7 +7,7 @@ mod lanes;
 
 use iterations::{paged, pool_of};
 use lanes::{Queue, TestPool};
-use ur::pool::oracle::FakeSource;
+use ur::pool::oracle::FakeProvider;
 use ur::pool::*;
 use ur::timeline::Frontier;
 
@@ -22,16 +22,16 @@ fn steps(queue: &mut Queue, pool: &TestPool, count: u64) -> Vec<u64> {
 
 fn plans(pool: &TestPool) -> (u64, u64) {
     let counters = pool.counters();
-    (counters.plans, counters.planned)
+    (counters.replay_plans, counters.replayed)
 }
 
 #[test]
 fn a_plan_serves_repeated_iterations() {
-    let (source, pool) = paged();
+    let (provider, pool) = paged();
     let mut queue = Queue::new();
     let first = iteration(&mut queue, &pool);
-    let (reserved, mapped) = (pool.figures().reserved, source.mapped());
-    assert!(pool.counters().gathers > 0, "no page was compacted");
+    let (reserved, mapped) = (pool.figures().reserved, provider.mapped());
+    assert!(pool.counters().compactions > 0, "no page was compacted");
     for done in 1..5 {
         assert_eq!(iteration(&mut queue, &pool), first);
         assert_eq!(plans(&pool), (1, 20 * done));
@@ -41,13 +41,13 @@ fn a_plan_serves_repeated_iterations() {
         );
     }
     assert_eq!(
-        source.mapped(),
+        provider.mapped(),
         mapped,
         "pages mapped after the first iteration"
     );
     let counters = pool.counters();
     assert_eq!((counters.served(), counters.releases), (100, 100));
-    assert_eq!(source.wrong(), [""; 0]);
+    assert_eq!(provider.wrong(), [""; 0]);
 }
 
 #[test]
@@ -74,11 +74,11 @@ fn live_blocks_from_before_do_not_prevent_a_plan() {
 fn a_plan_may_be_made_while_the_host_waits() {
     let (_, pool) = paged();
     let mut queue = Queue::new();
-    assert!(queue.stash.wants_plans().is_empty());
+    assert!(queue.cache.replayable().is_empty());
     let first = iteration(&mut queue, &pool);
-    assert_eq!(queue.stash.wants_plans(), [pool.key()]);
-    pool.plan(&queue.stash, &queue.lane);
-    assert_eq!((plans(&pool), queue.stash.wants_plans().len()), ((1, 0), 0));
+    assert_eq!(queue.cache.replayable(), [pool.key()]);
+    pool.plan(&queue.cache, &queue.lane);
+    assert_eq!((plans(&pool), queue.cache.replayable().len()), ((1, 0), 0));
     assert_eq!(iteration(&mut queue, &pool), first);
     assert_eq!(plans(&pool), (1, 20));
 }
@@ -87,7 +87,7 @@ fn a_plan_may_be_made_while_the_host_waits() {
 #[test]
 fn blocks_of_an_abandoned_iteration_are_found_and_freed() {
     for count in 1..20 {
-        let (source, pool) = paged();
+        let (provider, pool) = paged();
         let mut queue = Queue::new();
         let first = iteration(&mut queue, &pool);
         queue.finish();
@@ -117,7 +117,7 @@ fn blocks_of_an_abandoned_iteration_are_found_and_freed() {
         assert_eq!(pool.figures().used, used + 64);
         found(&pool);
         assert_eq!(pool.lookup(other.addr), Some(other));
-        let memory = |block: &Block| source.memory_at(block.addr, block.addr + block.bytes);
+        let memory = |block: &Block| provider.memory_at(block.addr, block.addr + block.bytes);
         let taken: Vec<(u64, u64)> = live.iter().flat_map(memory).collect();
         for part in memory(&other) {
             let meets = |own: &(u64, u64)| own.0 < part.0 + part.1 && part.0 < own.0 + own.1;
@@ -133,30 +133,30 @@ fn blocks_of_an_abandoned_iteration_are_found_and_freed() {
         }
         assert_eq!(pool.figures().used, 0);
         // No plan can be wanted any more, but pending commands still use the old addresses.
-        queue.stash.retire();
+        queue.cache.retire();
         pool.trim(0);
         pool.expire();
-        for old in source.take_retired() {
+        for old in provider.take_retired() {
             let meets = |own: &Block| own.addr < old.end() && own.addr + own.bytes > old.base;
             assert!(!all.iter().any(meets), "{old:?} is in use");
         }
         queue.finish();
         pool.trim(0);
-        assert_eq!((pool.figures().reserved, source.bytes_out()), (0, 0));
+        assert_eq!((pool.figures().reserved, provider.bytes_out()), (0, 0));
         pool.expire();
-        assert!(!pool.lingers());
-        assert_eq!(source.wrong(), [""; 0]);
+        assert!(!pool.has_aliases());
+        assert_eq!(provider.wrong(), [""; 0]);
     }
 }
 
 #[test]
 fn frees_in_another_order_give_no_memory_twice() {
     for odd in 2..19 {
-        let (source, pool) = paged();
+        let (provider, pool) = paged();
         let mut queue = Queue::new();
         iteration(&mut queue, &pool);
         let mut live: Vec<Block> = Vec::new();
-        let memory = |block: &Block| source.memory_at(block.addr, block.addr + block.bytes);
+        let memory = |block: &Block| provider.memory_at(block.addr, block.addr + block.bytes);
         for nth in 0..20 {
             let block = queue.alloc(&pool, 64 * (3 + 5 * nth));
             let taken: Vec<(u64, u64)> = live.iter().flat_map(memory).collect();
@@ -169,7 +169,7 @@ fn frees_in_another_order_give_no_memory_twice() {
                 queue.free(&pool, &live.remove(usize::from(nth == odd)));
             }
         }
-        assert_eq!(pool.counters().plans, 1);
+        assert_eq!(pool.counters().replay_plans, 1);
     }
 }
 
@@ -207,7 +207,7 @@ fn frees_may_come_in_another_order_between_two_requests() {
 
 #[test]
 fn no_plan_has_memory_that_another_queue_may_use() {
-    let (_, pool) = pool_of(FakeSource::new(64));
+    let (_, pool) = pool_of(FakeProvider::new(64));
     let (mut queue, mut other) = (Queue::new(), Queue::new());
     iteration(&mut queue, &pool);
     queue.finish();
@@ -216,7 +216,7 @@ fn no_plan_has_memory_that_another_queue_may_use() {
         align: 0,
         order: Order::Sync,
         may_wait: false,
-        story: None,
+        decision: None,
     };
     let reserved = pool.figures().reserved;
     let taken = pool.acquire(&request).expect("there is room").block();
@@ -263,7 +263,7 @@ fn a_block_freed_by_another_queue_is_not_reused_early() {
 
 #[test]
 fn a_pool_takes_planned_memory_before_it_grows() {
-    let (_, pool) = pool_of(FakeSource::new(64));
+    let (_, pool) = pool_of(FakeProvider::new(64));
     let (mut queue, other) = (Queue::new(), Queue::new());
     iteration(&mut queue, &pool);
     let block = queue.alloc(&pool, 64 * 3);
@@ -283,7 +283,7 @@ fn a_pool_takes_planned_memory_before_it_grows() {
 #[test]
 fn trims_and_closing_release_planned_memory() {
     for close in [false, true] {
-        let (source, pool) = paged();
+        let (provider, pool) = paged();
         let mut queue = Queue::new();
         iteration(&mut queue, &pool);
         let block = queue.alloc(&pool, 64 * 3);
@@ -293,20 +293,20 @@ fn trims_and_closing_release_planned_memory() {
         match close {
             true => pool.close(),
             false => {
-                queue.stash.retire();
+                queue.cache.retire();
                 pool.trim(0);
                 pool.expire();
             }
         }
-        assert_eq!((source.bytes_out(), pool.figures().reserved), (0, 0));
+        assert_eq!((provider.bytes_out(), pool.figures().reserved), (0, 0));
         assert_eq!(pool.is_drained(), close);
-        assert_eq!(source.wrong(), [""; 0]);
+        assert_eq!(provider.wrong(), [""; 0]);
     }
 }
 
 #[test]
 fn a_record_from_before_a_trim_does_not_end_a_later_one() {
-    let (source, pool) = paged();
+    let (provider, pool) = paged();
     let mut queue = Queue::new();
     let programs = [160, 80, 40, 20];
     for (nth, count) in (1..).zip(programs) {
@@ -315,10 +315,10 @@ fn a_record_from_before_a_trim_does_not_end_a_later_one() {
         assert_eq!(plans(&pool).0, nth, "of {count} steps");
         queue.finish();
         pool.trim(0);
-        assert_eq!((source.bytes_out(), pool.lingers()), (0, false));
+        assert_eq!((provider.bytes_out(), pool.has_aliases()), (0, false));
     }
     assert_eq!(plans(&pool).1, programs.iter().sum::<u64>());
-    assert_eq!(source.wrong(), [""; 0]);
+    assert_eq!(provider.wrong(), [""; 0]);
 }
 
 #[test]
@@ -344,7 +344,7 @@ fn a_trim_resets_the_backoff_of_a_failed_plan() {
 
 #[test]
 fn programs_that_rarely_repeat_get_few_plans() {
-    let (_, pool) = pool_of(FakeSource::new(64));
+    let (_, pool) = pool_of(FakeProvider::new(64));
     let mut queue = Queue::new();
     for round in 0..400 {
         // All rounds begin with equal steps.

@@ -4,7 +4,7 @@ mod lanes;
 
 use lanes::{Queue, TestPool};
 use std::sync::{Arc, Barrier};
-use ur::pool::oracle::FakeSource;
+use ur::pool::oracle::FakeProvider;
 use ur::pool::*;
 use ur::timeline::{Frontier, Point};
 
@@ -14,12 +14,12 @@ fn pool() -> TestPool {
         chunk_bytes: 0,
         ..Config::default()
     };
-    Pool::new(Arc::new(FakeSource::new(64)), config)
+    Pool::new(Arc::new(FakeProvider::new(64)), config)
 }
 
 impl Queue {
     fn free(&self, block: &Block) {
-        let freed = self.stash.free(block.addr, self.lane.epoch());
+        let freed = self.cache.free(block.addr, self.lane.epoch());
         assert_eq!(freed, Some(*block));
     }
 }
@@ -30,7 +30,7 @@ fn sync(pool: &TestPool, bytes: u64) -> Result<Block, PoolError> {
         align: 0,
         order: Order::Sync,
         may_wait: false,
-        story: None,
+        decision: None,
     };
     pool.acquire(&request).map(|acquired| acquired.block())
 }
@@ -46,7 +46,7 @@ fn a_cached_block_counts_as_free_and_returns_to_its_lane() {
     assert_eq!((a.bytes, a.requested, used(&pool)), (128, 100, (128, 128)));
     q.free(&a);
     assert_eq!((used(&pool), pool.lookup(a.addr)), ((0, 128), None));
-    assert_eq!(q.stash.free(a.addr, 1), None, "a second free in the cache");
+    assert_eq!(q.cache.free(a.addr, 1), None, "a second free in the cache");
     assert!(
         pool.release(a.addr, Frontier::new()).is_err(),
         "a second release succeeded"
@@ -67,13 +67,13 @@ fn any_lane_frees_a_block_of_another_one() {
     let (pool, q, r) = (pool(), Queue::new(), Queue::new());
     let a = q.alloc(&pool, 64);
     assert_eq!(
-        r.stash.free(a.addr, 1),
+        r.cache.free(a.addr, 1),
         None,
         "a free in the cache of another lane"
     );
     let death = Frontier::from(Point::new(r.lane.clock(), 1));
     assert_eq!(pool.release(a.addr, death), Ok(a));
-    assert_eq!(q.stash.free(a.addr, 1), None);
+    assert_eq!(q.cache.free(a.addr, 1), None);
     assert_eq!(used(&pool), (0, 64));
     assert_eq!(
         r.alloc(&pool, 64).addr,
@@ -108,7 +108,7 @@ fn lanes_take_nothing_from_each_other_while_there_is_free_memory() {
         chunk_bytes: 1 << 20,
         ..Config::default()
     };
-    let pool: TestPool = Pool::new(Arc::new(FakeSource::new(64)), config);
+    let pool: TestPool = Pool::new(Arc::new(FakeProvider::new(64)), config);
     let queues: Vec<Queue> = (0..8).map(|_| Queue::new()).collect();
     let round = || {
         for queue in &queues {
@@ -195,23 +195,23 @@ fn peaks_follow_used_bytes_and_not_cached_ones() {
 }
 
 #[test]
-fn a_meter_counts_its_pools_together() {
-    let meter = Arc::<Meter>::default();
+fn shared_usage_counts_its_pools_together() {
+    let usage = Arc::<Usage>::default();
     let make = || {
-        let source = Arc::new(FakeSource::new(64));
-        Pool::with_meter(source, Config::default(), Arc::clone(&meter))
+        let provider = Arc::new(FakeProvider::new(64));
+        Pool::with_usage(provider, Config::default(), Arc::clone(&usage))
     };
     let (one, two, q) = (make(), make(), Queue::new());
     let a = q.alloc(&one, 256);
     q.free(&a);
     let b = q.alloc(&two, 256);
-    assert_eq!(meter.read(), (256, 256));
+    assert_eq!(usage.read(), (256, 256));
     let c = q.alloc(&one, 256);
-    assert_eq!((c.addr, meter.read()), (a.addr, (512, 512)));
+    assert_eq!((c.addr, usage.read()), (a.addr, (512, 512)));
     drop(one);
     q.free(&b);
     assert_eq!(
-        meter.read(),
+        usage.read(),
         (256, 512),
         "usage after a pool was dropped with a live block"
     );
@@ -226,32 +226,32 @@ fn trims_and_closing_reach_cached_blocks() {
     pool.trim(0);
     assert_eq!(pool.figures().reserved, 4096);
     pool.close();
-    assert_eq!(q.stash.alloc(pool.key(), 64), None);
+    assert_eq!(q.cache.alloc(pool.key(), 64), None);
     assert_eq!(
-        q.stash.free(b.addr, 1),
+        q.cache.free(b.addr, 1),
         None,
         "a free in the cache of a closed pool"
     );
     assert_eq!(pool.release(b.addr, Frontier::new()), Ok(b));
     assert!(pool.is_drained());
-    assert_eq!(Arc::strong_count(&q.stash), 1);
+    assert_eq!(Arc::strong_count(&q.cache), 1);
 }
 
 #[test]
 fn ended_lanes_leave_no_memory_behind() {
     let (pool, last) = (pool(), Queue::new());
-    let mut ended: Option<Arc<Stash>> = None;
+    let mut ended: Option<Arc<StreamCache>> = None;
     for _ in 0..100 {
         let q = Queue::new();
         let (a, b) = (q.alloc(&pool, 64), q.alloc(&pool, 128));
-        if let Some(stash) = ended.take() {
-            assert_eq!(Arc::strong_count(&stash), 1);
+        if let Some(cache) = ended.take() {
+            assert_eq!(Arc::strong_count(&cache), 1);
         }
         q.free(&a);
         q.lane.clock().raise(u64::MAX);
-        q.stash.retire();
+        q.cache.retire();
         // The pool checks for ended lanes when it grows or gets a new lane.
-        ended = Some(q.stash);
+        ended = Some(q.cache);
         let c = last.alloc(&pool, 192);
         assert_eq!(pool.release(b.addr, Frontier::new()), Ok(b));
         assert!(pool.release(c.addr, last.lane.tip()).is_ok());
@@ -264,12 +264,12 @@ fn ended_lanes_leave_no_memory_behind() {
 
 #[test]
 fn credit_moves_between_lanes_while_no_peak_rises() {
-    let (meter, source) = (Arc::<Meter>::default(), Arc::new(FakeSource::new(64)));
-    let of = |meter: &Arc<Meter>| {
+    let (usage, provider) = (Arc::<Usage>::default(), Arc::new(FakeProvider::new(64)));
+    let of = |usage: &Arc<Usage>| {
         let config = pool().config();
-        Pool::with_meter(Arc::clone(&source), config, Arc::clone(meter))
+        Pool::with_usage(Arc::clone(&provider), config, Arc::clone(usage))
     };
-    let (pool, other) = (of(&meter), of(&Arc::default()));
+    let (pool, other) = (of(&usage), of(&Arc::default()));
     let (q, r, key) = (Queue::new(), Queue::new(), pool.key());
     let blocks = [(&q, 64), (&r, 64), (&r, 128)].map(|(own, bytes)| (own, own.alloc(&pool, bytes)));
     blocks.iter().for_each(|(own, block)| own.free(block));
@@ -279,27 +279,27 @@ fn credit_moves_between_lanes_while_no_peak_rises() {
     other.reset_used_high();
     q.free(&q.alloc(&pool, 64));
     // Now one lane may have all that can be live without a higher peak.
-    assert_eq!((used(&pool), r.stash.alloc(key, 64)), ((0, 64), None));
+    assert_eq!((used(&pool), r.cache.alloc(key, 64)), ((0, 64), None));
     assert!(
-        !meter.find_credit(&r.stash, other.key(), 64),
-        "credit of another meter was found"
+        !usage.find_quota(&r.cache, other.key(), 64),
+        "credit of another usage was found"
     );
     assert!(
-        !meter.find_credit(&r.stash, key, 128),
+        !usage.find_quota(&r.cache, key, 128),
         "more credit than there is was found"
     );
-    assert!(meter.find_credit(&r.stash, key, 64));
-    let block = r.stash.alloc(key, 64).expect("there is credit");
-    assert_eq!((used(&pool), q.stash.alloc(key, 64)), ((64, 64), None));
+    assert!(usage.find_quota(&r.cache, key, 64));
+    let block = r.cache.alloc(key, 64).expect("there is credit");
+    assert_eq!((used(&pool), q.cache.alloc(key, 64)), ((64, 64), None));
     assert!(
-        !meter.find_credit(&q.stash, key, 64),
+        !usage.find_quota(&q.cache, key, 64),
         "credit in use was found"
     );
     r.free(&block);
-    assert!(meter.find_credit(&q.stash, key, 64));
-    assert!(q.stash.alloc(key, 64).is_some());
+    assert!(usage.find_quota(&q.cache, key, 64));
+    assert!(q.cache.alloc(key, 64).is_some());
     assert!(
-        !meter.find_credit(&Queue::new().stash, key, 64),
+        !usage.find_quota(&Queue::new().cache, key, 64),
         "a new cache found credit"
     );
     assert_eq!((used(&pool), used(&other)), ((64, 64), (0, 0)));
