@@ -64,9 +64,14 @@ fn reduce(log: &str) -> Vec<String> {
         if text == "no adapter was found" {
             continue;
         }
-        let Some((path, adapter, reason)) = not_loaded(text) else {
+        let Some((path, reason)) = not_loaded(text) else {
             lines.extend(missing.take().map(|missing| missing.line()));
             lines.push(format!("{}: {text}", name.to_lowercase()));
+            continue;
+        };
+        let Some(adapter) = adapter(path) else {
+            lines.extend(missing.take().map(|missing| missing.line()));
+            lines.push(format!("{}: {reason}", path.display()));
             continue;
         };
         let folder = path.parent().and_then(Path::to_str).unwrap_or("");
@@ -97,19 +102,20 @@ fn parse(line: &str) -> Option<(&str, &str)> {
     Some((name, text))
 }
 
-/// The path, the adapter's name and the linker's reason in the loader's message of a library that
-/// it did not load. None for another message, or a library that is not named as adapters are.
-fn not_loaded(text: &str) -> Option<(&Path, &str, &str)> {
+/// The path and the linker's reason in the loader's message of a library that it did not load. None
+/// for another message.
+fn not_loaded(text: &str) -> Option<(&Path, &str)> {
     let (name, reason) = text.strip_prefix("not loaded: ")?.split_once(": ")?;
     // The linker's own text starts with the name again.
     let repeated = reason.strip_prefix(name);
-    let reason = repeated
-        .and_then(|rest| rest.strip_prefix(": "))
-        .unwrap_or(reason);
-    let path = Path::new(name);
+    let stripped = repeated.and_then(|rest| rest.strip_prefix(": "));
+    Some((Path::new(name), stripped.unwrap_or(reason)))
+}
+
+/// The adapter whose library has this path. None if its file is not named as adapters are.
+fn adapter(path: &Path) -> Option<&str> {
     let file = path.file_name()?.to_str()?;
-    let adapter = file.strip_prefix("libur_adapter_")?.split_once(".so")?.0;
-    Some((path, adapter, reason))
+    Some(file.strip_prefix("libur_adapter_")?.split_once(".so")?.0)
 }
 
 #[cfg(test)]
@@ -140,7 +146,7 @@ urinfo: no device was found
                 "hip, in /own: cannot open",
                 "loader: refused /own/libur_adapter_x.so: no adapter",
                 "opencl: OpenCL has no platform (-1001)",
-                "loader: not loaded: /other/driver.so: cannot open: No such file",
+                "/other/driver.so: cannot open: No such file",
             ]
         );
         assert_eq!(reduce("<>[x\n<A>[B]\n<\n\n"), Vec::<String>::new());
