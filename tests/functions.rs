@@ -1,4 +1,4 @@
-//! The list of functions agrees with the tables and the parameter structs that stand beside it.
+//! The list of functions agrees with the tables and with the parameter structs.
 
 #![allow(non_snake_case)]
 
@@ -8,7 +8,7 @@ use std::mem::{offset_of, size_of};
 use ur::abi::*;
 use ur::{for_each_function, for_each_loader_function};
 
-/// Number, name, and the types of arguments, written out.
+/// Number, name and argument types, written by hand.
 type Entry = (usize, &'static str, Vec<&'static str>);
 
 macro_rules! entries {
@@ -22,7 +22,7 @@ macro_rules! entries {
                 ($number, stringify!($name), Vec::from([ $( std::any::type_name::<$ty>() ),* ]))
             ),* ),* ])
         }
-        /// Each function's arguments, as its pointer type has them.
+        /// Each function's arguments, according to its pointer type.
         fn signatures() -> usize {
             $( $( {
                 unsafe extern "C" fn same($( $arg: $ty ),*) -> ur_result_t {
@@ -53,7 +53,7 @@ macro_rules! slots {
             $( $arg:ident : $ty:ty = $mutability:tt $field:ident $form:tt ),*
         )
     )* } )*) => {
-        /// Each table's slots, by their offsets, and the sizes of parameter structs.
+        /// Each table's slots by offset, and the sizes of the parameter structs.
         fn slots() -> Vec<(&'static str, Vec<usize>)> {
             Vec::from([ $( (stringify!($table), Vec::from([ $( offset_of!($struct, $slot) ),* ])) ),* ])
         }

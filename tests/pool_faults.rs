@@ -1,4 +1,4 @@
-//! Faults and ends: sources that fail, pools that close, requests that make no sense.
+//! Faults and ends: sources that fail, pools that close, and invalid requests.
 
 use std::sync::Arc;
 use ur::pool::oracle::{FakeSource, Rng};
@@ -46,14 +46,14 @@ fn sync(pool: &TestPool, bytes: u64) -> Result<Block, PoolError> {
         .map(|acquired| acquired.block())
 }
 
-/// A lane with one command in flight.
+/// A lane with one pending command.
 fn busy() -> Lane {
     let mut lane = Lane::new();
     lane.advance();
     lane
 }
 
-/// Allocates and frees on two lanes so that growth, reuse and trims all happen; returns the errors.
+/// Allocates and frees on two lanes so that growth, reuse and trims occur. Returns the errors.
 fn scripted(pool: &TestPool, source: &FakeSource) -> Vec<PoolError> {
     let mut lanes = [busy(), busy()];
     let mut rng = Rng::new(7);
@@ -76,7 +76,7 @@ fn scripted(pool: &TestPool, source: &FakeSource) -> Vec<PoolError> {
             }
         } else {
             let block = live.swap_remove(rng.below(live.len() as u64) as usize);
-            // The test's blocks are free of uses on the other lane.
+            // The other lane does not use the block.
             assert_eq!(pool.release(block.addr, lane.tip()), Ok(block));
         }
         if round % 40 == 39 {
@@ -109,7 +109,7 @@ fn scripted(pool: &TestPool, source: &FakeSource) -> Vec<PoolError> {
 }
 
 #[test]
-fn gathering_fails_at_every_call_in_turn() {
+fn compaction_survives_a_failure_of_each_call() {
     let (source, pool) = make(FakeSource::paged(256), small());
     assert_eq!(scripted(&pool, &source), []);
     let calls = source.calls();
@@ -126,7 +126,7 @@ fn gathering_fails_at_every_call_in_turn() {
 }
 
 #[test]
-fn what_could_not_be_gathered_is_where_it_was_as_it_died() {
+fn a_failed_compaction_leaves_blocks_and_dependencies() {
     let config = Config {
         max_bytes: Some(6 * 256),
         ..small()
@@ -150,7 +150,7 @@ fn what_could_not_be_gathered_is_where_it_was_as_it_died() {
         (0, 6 * 256)
     );
     assert_eq!(on(&other, 256), Err(PoolError::Exhausted { need: 256 }));
-    // To its own lane it is free, and now it moves.
+    // Its own lane finds it free, and now its pages move.
     assert_eq!(pool.release(grown.addr, Frontier::new()), Ok(grown));
     assert!(on(&lane, 1024).is_ok());
     assert_eq!(
@@ -160,7 +160,7 @@ fn what_could_not_be_gathered_is_where_it_was_as_it_died() {
 }
 
 #[test]
-fn the_source_fails_at_every_call_in_turn() {
+fn a_pool_survives_a_failure_of_each_call_of_its_source() {
     for chunk_bytes in [0, 8192] {
         let config = Config {
             chunk_bytes,
@@ -169,7 +169,7 @@ fn the_source_fails_at_every_call_in_turn() {
         let (source, pool) = make(FakeSource::new(64), config);
         assert_eq!(scripted(&pool, &source), []);
         let calls = source.calls();
-        assert!(calls > 5, "the script grows too seldom to mean anything");
+        assert!(calls > 5, "the script grows too seldom");
         for nth in 0..calls {
             for error in [SourceError::OutOfHostMemory, SourceError::Other(-997)] {
                 let (source, pool) = make(FakeSource::new(64), config);
@@ -180,7 +180,7 @@ fn the_source_fails_at_every_call_in_turn() {
                     "call {nth}"
                 );
             }
-            // One refusal of memory is survived: asking for less is another call.
+            // The pool survives one refusal of memory: it asks for less in another call.
             let (source, pool) = make(FakeSource::new(64), config);
             source.fail_at(nth, SourceError::OutOfMemory);
             assert_eq!(scripted(&pool, &source), [], "call {nth}");
@@ -189,7 +189,7 @@ fn the_source_fails_at_every_call_in_turn() {
 }
 
 #[test]
-fn a_dry_source_is_survived_as_a_maximum_is() {
+fn an_exhausted_source_acts_as_a_maximum() {
     for capacity in (2048..16384).step_by(512) {
         let (source, pool) = make(
             FakeSource::new(64),
@@ -206,7 +206,7 @@ fn a_dry_source_is_survived_as_a_maximum_is() {
 }
 
 #[test]
-fn a_dry_source_makes_pending_frees_serve() {
+fn pending_frees_serve_when_the_source_is_exhausted() {
     let (source, pool) = make(FakeSource::new(64), small());
     source.set_capacity(Some(128));
     let (owner, other) = (busy(), busy());
@@ -231,7 +231,7 @@ fn a_dry_source_makes_pending_frees_serve() {
 }
 
 #[test]
-fn idle_slabs_go_back_before_a_dry_source_is_an_error() {
+fn idle_slabs_are_released_before_an_exhausted_source_fails_a_request() {
     let (source, pool) = make(FakeSource::new(64), small());
     source.set_capacity(Some(256));
     let blocks = [
@@ -246,7 +246,7 @@ fn idle_slabs_go_back_before_a_dry_source_is_an_error() {
 }
 
 #[test]
-fn pending_slabs_can_be_waited_for_by_the_host() {
+fn the_host_can_wait_for_pending_slabs() {
     let (_, pool) = make(
         FakeSource::new(64),
         Config {
@@ -288,30 +288,38 @@ fn the_host_waits_for_no_more_than_makes_room() {
         pool.release(block.addr, death).expect("live");
     }
     let ask = |bytes| pool.awaited(&request(bytes, Order::Sync), Some(0), Vec::new());
-    assert_eq!(ask(64), Some(near.tip()), "the one with least to do");
+    assert_eq!(
+        ask(64),
+        Some(near.tip()),
+        "the lane with the fewest pending commands"
+    );
     assert_eq!(ask(128), Some(near.tip()), "two slabs of one lane");
     let mut both = near.tip();
     both.join(&far.tip());
-    assert_eq!(ask(192), Some(both), "not the lane that is far behind");
-    assert_eq!(ask(320), None, "no wait suffices");
+    assert_eq!(
+        ask(192),
+        Some(both),
+        "without the lane with the most pending commands"
+    );
+    assert_eq!(ask(320), None, "a wait although none suffices");
     let room = pool.awaited(&request(320, Order::Sync), Some(64), Vec::new());
-    assert_eq!(room.map(|wait| wait.len()), Some(3), "all of it");
+    assert_eq!(room.map(|wait| wait.len()), Some(3), "lanes to wait for");
     let elsewhere = ur::pool::Leavable {
         bytes: 192,
         death: Frontier::new(),
     };
     let room = pool.awaited(&request(256, Order::Sync), Some(0), vec![elsewhere]);
-    assert_eq!(room, Some(near.tip()), "with what another pool has idle");
+    assert_eq!(room, Some(near.tip()), "with idle memory of another pool");
 
     let (_, pool) = make(WaitPolicy::Never);
     let block = sync(&pool, 256).expect("fits");
     pool.release(block.addr, near.tip()).expect("live");
     let wait = pool.awaited(&request(256, Order::Sync), Some(0), Vec::new());
-    assert_eq!(wait, None, "the policy forbids it");
+    assert_eq!(wait, None, "a wait that the policy forbids");
 }
 
 #[test]
-fn requests_that_make_no_sense_change_nothing() {
+fn invalid_requests_change_nothing() {
     let (source, pool) = make(FakeSource::new(64), small());
     let odd = |bytes, align| {
         pool.acquire(&Request {
@@ -356,7 +364,7 @@ fn only_the_start_of_a_live_block_can_be_released() {
 }
 
 #[test]
-fn highs_are_reset_to_what_is_current() {
+fn peaks_are_reset_to_the_present_values() {
     let (_, pool) = make(FakeSource::new(64), small());
     let blocks = [64, 128].map(|bytes| sync(&pool, bytes).expect("fits"));
     pool.release(blocks[1].addr, Frontier::new()).expect("live");
@@ -389,7 +397,7 @@ fn highs_are_reset_to_what_is_current() {
 }
 
 #[test]
-fn a_closed_pool_drains_as_deaths_are_observed() {
+fn a_closed_pool_drains_as_frees_complete() {
     let (source, pool) = make(FakeSource::new(64), small());
     let lane = busy();
     let [idle, dying, live] = [64, 128, 256].map(|bytes| sync(&pool, bytes).expect("fits"));
@@ -409,7 +417,7 @@ fn a_closed_pool_drains_as_deaths_are_observed() {
 }
 
 #[test]
-fn a_dropped_pool_keeps_its_hands_off_what_is_in_use() {
+fn a_dropped_pool_leaves_memory_in_use_alone() {
     let (source, pool) = make(FakeSource::new(64), small());
     let lane = busy();
     let [idle, dying, _live] = [64, 128, 256].map(|bytes| sync(&pool, bytes).expect("fits"));
@@ -420,8 +428,8 @@ fn a_dropped_pool_keeps_its_hands_off_what_is_in_use() {
 }
 
 #[test]
-fn a_source_that_breaks_its_promises_is_coped_with() {
-    // Bases one byte off: every slab loses a unit, and alignment needs padding.
+fn a_source_that_breaks_its_contract_does_no_harm() {
+    // The bases are one byte off, so each slab loses a unit and alignment needs padding.
     let (source, pool) = make(FakeSource::skewed(4096, 1), small());
     for align in [0, 64, 4096, 1 << 16] {
         let block = pool.acquire(&Request {
@@ -436,7 +444,7 @@ fn a_source_that_breaks_its_promises_is_coped_with() {
     assert_eq!((pool.is_drained(), source.bytes_out()), (true, 0));
 }
 
-/// Gives so many quarters of what it is asked for.
+/// Gives this many quarters of the requested size.
 #[derive(Debug)]
 struct Quarters(FakeSource, u64);
 
@@ -453,7 +461,7 @@ impl Source for Quarters {
 }
 
 #[test]
-fn a_slab_of_the_wrong_size_is_handed_back() {
+fn a_slab_of_the_wrong_size_is_released() {
     let config = Config {
         max_bytes: Some(4096),
         min_align: 64,
@@ -468,15 +476,15 @@ fn a_slab_of_the_wrong_size_is_handed_back() {
             (0, 0)
         );
     }
-    // More than asked for, within the maximum, is welcome.
+    // The pool accepts more than it requested, within the maximum.
     let pool = Pool::new(Quarters(FakeSource::new(64), 5), config);
     assert!(pool.acquire(&request(2048, Order::Sync)).is_ok());
     assert_eq!(pool.figures().reserved, 2560);
 }
 
 #[test]
-fn memory_of_the_users_own_is_a_source_of_one_slab() {
-    // A maximum and a chunk of its size make the pool take it whole and never more.
+fn user_memory_is_a_source_of_one_slab() {
+    // With a maximum of one chunk the pool takes it whole and never more.
     let config = Config {
         max_bytes: Some(1000),
         chunk_bytes: 1000,

@@ -1,4 +1,4 @@
-//! How a pool grows: whom it asks what before, and what becomes of memory that comes for one request.
+//! How a pool grows: its queries before growth, and its use of memory that comes for one request.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use ur::pool::*;
@@ -6,32 +6,32 @@ use ur::timeline::Lane;
 
 const PAGE: u64 = 4096;
 
-/// Memory one piece behind the other from here on, where completion has to be looked for.
-struct Line {
+/// Contiguous memory from a base on, with completion that must be queried.
+struct LinearSource {
     next: AtomicU64,
-    asked: AtomicU64,
-    looked: AtomicU64,
+    requests: AtomicU64,
+    queries: AtomicU64,
 }
 
-impl Line {
+impl LinearSource {
     fn from(base: u64) -> Self {
         Self {
             next: AtomicU64::new(base),
-            asked: AtomicU64::new(0),
-            looked: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            queries: AtomicU64::new(0),
         }
     }
 
-    /// How often it was asked for memory, and to look for completion.
-    fn asked(&self) -> (u64, u64) {
+    /// The numbers of requests for memory and of queries for completion.
+    fn requests(&self) -> (u64, u64) {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        (load(&self.asked), load(&self.looked))
+        (load(&self.requests), load(&self.queries))
     }
 }
 
-impl Source for Line {
+impl Source for LinearSource {
     fn acquire(&self, bytes: u64) -> Result<Slab, SourceError> {
-        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.requests.fetch_add(1, Ordering::Relaxed);
         let base = self.next.fetch_add(bytes, Ordering::Relaxed);
         Ok(Slab { base, bytes })
     }
@@ -43,29 +43,33 @@ impl Source for Line {
     }
 
     fn observe(&self) {
-        self.looked.fetch_add(1, Ordering::Relaxed);
+        self.queries.fetch_add(1, Ordering::Relaxed);
     }
 
     fn granularity(&self) -> u64 {
         PAGE
     }
 
-    /// Not always true, as the contract allows.
+    /// Not always kept, as the contract of `Source` allows.
     fn alignment(&self) -> u64 {
         2 * PAGE
     }
 }
 
-fn pool(base: u64) -> Pool<Line> {
+fn pool(base: u64) -> Pool<LinearSource> {
     let config = Config {
         min_align: 256,
         chunk_bytes: 0,
         ..Config::default()
     };
-    Pool::new(Line::from(base), config)
+    Pool::new(LinearSource::from(base), config)
 }
 
-fn alloc(pool: &Pool<Line>, order: Order<'_>, (bytes, align): (u64, u64)) -> (Block, Story) {
+fn alloc(
+    pool: &Pool<LinearSource>,
+    order: Order<'_>,
+    (bytes, align): (u64, u64),
+) -> (Block, Story) {
     let story = std::cell::RefCell::default();
     let request = Request {
         bytes,
@@ -79,7 +83,7 @@ fn alloc(pool: &Pool<Line>, order: Order<'_>, (bytes, align): (u64, u64)) -> (Bl
 }
 
 #[test]
-fn memory_that_comes_for_a_request_is_its_block() {
+fn memory_acquired_for_a_request_is_its_block() {
     let pool = pool(16 * PAGE);
     for nth in 0..3 {
         let (block, story) = alloc(&pool, Order::Sync, (PAGE, 0));
@@ -90,24 +94,24 @@ fn memory_that_comes_for_a_request_is_its_block() {
     let figures = pool.figures();
     assert_eq!((figures.reserved, figures.used), (3 * PAGE, 3 * PAGE));
     assert_eq!(pool.counters().grown, 3);
-    // All is live, so that there is nothing whose completion could help.
-    assert_eq!(pool.source().asked(), (3, 0));
+    // All blocks are live, so a query for completion cannot help.
+    assert_eq!(pool.source().requests(), (3, 0));
 }
 
 #[test]
-fn completion_is_looked_for_while_something_pends() {
+fn completion_is_queried_while_frees_are_pending() {
     let (pool, mut lane) = (pool(16 * PAGE), Lane::new());
     lane.advance();
     let (block, _) = alloc(&pool, Order::Sync, (PAGE, 0));
     pool.release(block.addr, lane.tip()).expect("it is live");
-    // It died on a queue that this does not come after.
+    // The block was freed on a queue that this request does not follow.
     let (other, _) = alloc(&pool, Order::Sync, (PAGE, 0));
     assert_ne!(other.addr, block.addr);
-    assert_eq!(pool.source().asked(), (2, 1));
+    assert_eq!(pool.source().requests(), (2, 1));
 }
 
 #[test]
-fn memory_that_lies_askew_is_not_handed_out_whole() {
+fn unaligned_memory_is_not_used_whole() {
     let pool = pool(17 * PAGE);
     let (block, _) = alloc(&pool, Order::Sync, (2 * PAGE, 2 * PAGE));
     assert!(block.addr.is_multiple_of(2 * PAGE), "{:#x}", block.addr);

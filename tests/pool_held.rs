@@ -1,5 +1,6 @@
-//! What recorded programs make a pool hold, and map, where pages have their price and completion is seen only
-//! by looking for it: no more than is wanted, whatever has completed when.
+//! Memory that recorded programs make a pool reserve and map, with pages of several sizes.
+//!
+//! Completion is visible only to a query. The limits hold whenever commands complete.
 
 mod lanes;
 
@@ -16,7 +17,7 @@ use ur::timeline::{Clock, Frontier};
 
 const MIB: u64 = 1 << 20;
 
-/// As CUDA's: a look finds a lane idle, or learns nothing.
+/// A source with a query like CUDA's: it finds the lane idle or learns nothing.
 struct Watched {
     fake: FakeSource,
     lane: Mutex<Option<(Arc<Clock>, u64)>>,
@@ -73,7 +74,7 @@ impl Source for Watched {
     }
 }
 
-/// An operation of a program of one queue: the block, and its bytes if it is made.
+/// An operation of a program with one queue: the block's number, and its size in bytes if it allocates.
 type Op = (u64, Option<u64>);
 
 fn program(name: &str) -> Vec<Op> {
@@ -95,7 +96,7 @@ fn program(name: &str) -> Vec<Op> {
     text.lines().map(op).collect()
 }
 
-/// A pool that held 16 GiB once and gave all of it back.
+/// A pool that reserved 16 GiB once and released all of it.
 fn pool() -> (Arc<Watched>, Pool<Arc<Watched>>) {
     let source = Arc::new(Watched {
         fake: FakeSource::mixed(2 * MIB, 128 * MIB).leaving_mapped(),
@@ -127,8 +128,9 @@ fn pool() -> (Arc<Watched>, Pool<Arc<Watched>>) {
     (source, pool)
 }
 
-/// Bytes held at most beside bytes live at most, pages mapped and compactions, where one operation in so many
-/// finds its queue idle.
+/// Runs a program in which one of `one_in` operations finds its queue idle.
+///
+/// Returns peak reserved bytes over peak live bytes, mapped pages and compactions.
 fn held(program: &[Op], seed: u64, one_in: u64) -> (f64, u64, u64) {
     let (source, pool) = pool();
     let before = source.fake.mapped();
@@ -163,7 +165,7 @@ fn held(program: &[Op], seed: u64, one_in: u64) -> (f64, u64, u64) {
 }
 
 #[test]
-fn recorded_programs_hold_little_whatever_completes_when() {
+fn recorded_programs_reserve_little_whenever_commands_complete() {
     for (name, seeds, most, pages) in [
         ("gpt2_train", 12, 1.05, 250),
         ("resnet50_train", 24, 1.08, 170),

@@ -1,30 +1,31 @@
-//! Lanes that take turns with the same memory have it again together, as a pool's user sees it.
+//! Shared replay: lanes that repeat an iteration together get the same memory again. The tests use the public
+//! interface of a pool.
 
+#[path = "lanes/iterations.rs"]
+mod iterations;
 mod lanes;
-#[path = "lanes/laps.rs"]
-mod laps;
 
+use iterations::{paged, pool_of};
 use lanes::{Queue, TestPool};
-use laps::{paged, pool_of};
 use ur::pool::oracle::FakeSource;
 use ur::pool::*;
 use ur::timeline::Frontier;
 
-/// Blocks that each queue asks for in its turn.
-const TURN: u64 = 12;
+/// Blocks that each queue allocates in one iteration.
+const BLOCKS: u64 = 12;
 
-/// Two queues, of which the second one's sizes are others.
+/// Two queues that allocate different sizes.
 struct Pair([Queue; 2]);
 
-/// How a lap goes.
+/// The order between the queues of one iteration.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Turns {
-    /// Whoever has had a turn is awaited.
+enum Between {
+    /// The host waits for each queue after its part.
     Awaited,
-    /// The second queue comes after the first one by a dependency.
+    /// The second queue waits for the first one by a dependency.
     Ordered,
-    /// Nobody waits for anybody.
-    Loose,
+    /// Neither waits.
+    Unordered,
 }
 
 impl Pair {
@@ -36,24 +37,26 @@ impl Pair {
         64 * (3 + 5 * nth + own as u64)
     }
 
-    /// A turn of each queue, one block after the other, each freed when two more are live; where they were.
-    fn lap(&mut self, pool: &TestPool, turns: Turns) -> Vec<u64> {
+    /// One iteration: each queue allocates its blocks and frees each when two later ones are live.
+    ///
+    /// Returns the addresses.
+    fn iteration(&mut self, pool: &TestPool, between: Between) -> Vec<u64> {
         let mut all = Vec::new();
         for own in 0..2 {
-            if turns == Turns::Ordered && own == 1 {
+            if between == Between::Ordered && own == 1 {
                 let before = self.0[0].lane.frontier();
                 self.0[1].lane.wait_for(&before);
             }
             let queue = &mut self.0[own];
-            all.extend(queue.turn(pool, (0..TURN).map(|nth| Self::bytes(own, nth))));
-            if turns == Turns::Awaited {
+            all.extend(queue.iterate(pool, (0..BLOCKS).map(|nth| Self::bytes(own, nth))));
+            if between == Between::Awaited {
                 queue.finish();
             }
         }
         all
     }
 
-    /// As the host does before it waits for all, and after.
+    /// Makes the plans that a host does while it waits for all queues, and completes the queues.
     fn finish(&self, pool: &TestPool) {
         for queue in &self.0 {
             if queue.stash.wants_plans().contains(&pool.key()) {
@@ -63,15 +66,15 @@ impl Pair {
         self.0.iter().for_each(Queue::finish);
     }
 
-    /// Laps until one comes that all have a plan for.
+    /// Repeats iterations until a shared plan serves all of one.
     fn settle(pool: &TestPool) -> (Self, Vec<u64>) {
         let mut pair = Self::new();
-        let first = pair.lap(pool, Turns::Awaited);
+        let first = pair.iteration(pool, Between::Awaited);
         pair.finish(pool);
-        assert_eq!(joint(pool), (0, 0), "before anything came again");
-        assert_eq!(pair.lap(pool, Turns::Awaited), first);
+        assert_eq!(joint(pool), (0, 0), "shared plans after one iteration");
+        assert_eq!(pair.iteration(pool, Between::Awaited), first);
         pair.finish(pool);
-        assert_eq!(joint(pool), (1, 2 * TURN));
+        assert_eq!(joint(pool), (1, 2 * BLOCKS));
         (pair, first)
     }
 }
@@ -82,58 +85,62 @@ fn joint(pool: &TestPool) -> (u64, u64) {
 }
 
 #[test]
-fn lanes_have_the_same_again_together() {
+fn a_shared_plan_serves_repeated_iterations() {
     let (source, pool) = paged();
     let (mut pair, first) = Pair::settle(&pool);
     let (reserved, mapped) = (pool.figures().reserved, source.mapped());
-    for laps in 2..6 {
-        assert_eq!(pair.lap(&pool, Turns::Awaited), first);
-        // It lasts, whether or not the host waits.
-        assert_eq!(joint(&pool), (1, 2 * TURN * laps));
+    for done in 2..6 {
+        assert_eq!(pair.iteration(&pool, Between::Awaited), first);
+        // The plan lasts, whether or not the host waits.
+        assert_eq!(joint(&pool), (1, 2 * BLOCKS * done));
         assert_eq!(
             (pool.figures().used, pool.figures().reserved),
             (0, reserved)
         );
     }
-    assert_eq!(source.mapped(), mapped, "memory moved again");
+    assert_eq!(
+        source.mapped(),
+        mapped,
+        "pages mapped after the first iteration"
+    );
     let counters = pool.counters();
-    let all = 2 * TURN * 6;
+    let all = 2 * BLOCKS * 6;
     assert_eq!((counters.served(), counters.releases), (all, all));
-    assert!(counters.completed >= TURN * 5, "{counters:?}");
+    assert!(counters.completed >= BLOCKS * 5, "{counters:?}");
     assert_eq!(source.wrong(), [""; 0]);
 }
 
-/// As long as the other may still use it.
+/// A queue gets the memory of the shared plan only if it may use it: the other queue may still do.
 #[test]
-fn who_comes_too_soon_gets_none_of_it() {
-    for (turns, joins) in [(Turns::Ordered, true), (Turns::Loose, false)] {
+fn a_queue_without_a_dependency_gets_no_memory_in_use() {
+    for (between, joins) in [(Between::Ordered, true), (Between::Unordered, false)] {
         let (source, pool) = paged();
         let (mut pair, first) = Pair::settle(&pool);
-        let again = pair.lap(&pool, turns);
+        let again = pair.iteration(&pool, between);
         assert_eq!(again == first, joins);
         let (_, planned) = joint(&pool);
-        let all = 4 * TURN;
+        let all = 4 * BLOCKS;
         assert!(planned == all || !joins && planned < all, "{planned}");
         if !joins {
-            // What the second one has is not the first one's.
+            // The second queue's memory is not the first one's.
             let memory = |at: usize| {
-                let bytes = Pair::bytes(at / TURN as usize, at as u64 % TURN);
+                let bytes = Pair::bytes(at / BLOCKS as usize, at as u64 % BLOCKS);
                 source.memory_at(again[at], again[at] + bytes)
             };
-            let turn = TURN as usize;
+            let turn = BLOCKS as usize;
             let taken: Vec<(u64, u64)> = (0..turn).flat_map(memory).collect();
             for part in (turn..2 * turn).flat_map(memory) {
                 let meets = |own: &(u64, u64)| own.0 < part.0 + part.1 && part.0 < own.0 + own.1;
-                assert!(!taken.iter().any(meets), "still in use");
+                assert!(!taken.iter().any(meets), "memory in use was given away");
             }
         }
         assert_eq!(source.wrong(), [""; 0]);
     }
 }
 
-/// What is told of each request is what makes it legal.
+/// Each request counts as the kind of reuse that makes it legal.
 #[test]
-fn reuse_is_told_as_it_is() {
+fn each_request_counts_as_its_kind_of_reuse() {
     let (_, pool) = paged();
     let (mut pair, _) = Pair::settle(&pool);
     let counts = |pool: &TestPool| {
@@ -141,32 +148,35 @@ fn reuse_is_told_as_it_is() {
         (counters.ordered, counters.completed)
     };
     let before = counts(&pool);
-    pair.lap(&pool, Turns::Ordered);
+    pair.iteration(&pool, Between::Ordered);
     let (ordered, completed) = counts(&pool);
-    assert!(ordered > before.0, "by a dependency");
+    assert!(ordered > before.0, "no request was served by a dependency");
     let before = (ordered, completed);
     pair.finish(&pool);
-    pair.lap(&pool, Turns::Awaited);
-    assert!(counts(&pool).1 > before.1, "as it has completed");
-    assert_eq!(joint(&pool), (1, 6 * TURN));
+    pair.iteration(&pool, Between::Awaited);
+    assert!(
+        counts(&pool).1 > before.1,
+        "no request was served by completion"
+    );
+    assert_eq!(joint(&pool), (1, 6 * BLOCKS));
 }
 
-/// The lap is left after each of its steps in turn, by either queue or a third.
+/// The iteration is left after each of its steps, by either queue or by a third.
 #[test]
-fn what_is_left_in_the_middle_is_found_and_freed_as_ever() {
-    for (count, who) in (1..2 * TURN).flat_map(|count| (0..3).map(move |who| (count, who))) {
+fn blocks_of_an_abandoned_iteration_are_found_and_freed() {
+    for (count, who) in (1..2 * BLOCKS).flat_map(|count| (0..3).map(move |who| (count, who))) {
         let (source, pool) = paged();
         let (mut pair, first) = Pair::settle(&pool);
         let third = Queue::new();
         let mut live: Vec<(usize, Block)> = Vec::new();
         for (nth, addr) in (0..count).zip(&first) {
-            let own = (nth / TURN) as usize;
-            if nth == TURN {
+            let own = (nth / BLOCKS) as usize;
+            if nth == BLOCKS {
                 let ends = live.drain(..);
                 ends.for_each(|(_, block)| pair.0[0].free(&pool, &block));
                 pair.0[0].finish();
             }
-            let block = pair.0[own].alloc(&pool, Pair::bytes(own, nth % TURN));
+            let block = pair.0[own].alloc(&pool, Pair::bytes(own, nth % BLOCKS));
             pair.0[own].lane.advance();
             assert_eq!(block.addr, *addr);
             live.push((own, block));
@@ -176,7 +186,7 @@ fn what_is_left_in_the_middle_is_found_and_freed_as_ever() {
         }
         let used: u64 = live.iter().map(|(_, block)| block.bytes).sum();
         assert_eq!(pool.figures().used, used);
-        // Another size than ever, and more than there is.
+        // A new size, larger than all free memory.
         let queue = pair.0.get(who).unwrap_or(&third);
         let other = queue.alloc(&pool, 64 * 1000);
         assert_eq!(pool.figures().used, used + 64_000);
@@ -184,7 +194,7 @@ fn what_is_left_in_the_middle_is_found_and_freed_as_ever() {
         let taken: Vec<(u64, u64)> = live.iter().flat_map(|(_, block)| memory(block)).collect();
         for part in memory(&other) {
             let meets = |own: &(u64, u64)| own.0 < part.0 + part.1 && part.0 < own.0 + own.1;
-            assert!(!taken.iter().any(meets), "two blocks are one");
+            assert!(!taken.iter().any(meets), "two live blocks share memory");
         }
         for (own, block) in &live {
             assert_eq!(pool.lookup(block.addr), Some(*block));
@@ -192,7 +202,10 @@ fn what_is_left_in_the_middle_is_found_and_freed_as_ever() {
             assert_eq!(pool.lookup(last), Some(*block));
             pair.0[*own].free(&pool, block);
             assert!(pool.lookup(block.addr).is_none());
-            assert!(pool.release(block.addr, Frontier::new()).is_err(), "twice");
+            assert!(
+                pool.release(block.addr, Frontier::new()).is_err(),
+                "a second release succeeded"
+            );
         }
         queue.free(&pool, &other);
         assert_eq!(pool.figures().used, 0);
@@ -201,58 +214,58 @@ fn what_is_left_in_the_middle_is_found_and_freed_as_ever() {
         pool.trim(0);
         assert_eq!((pool.figures().reserved, source.bytes_out()), (0, 0));
         assert_eq!(source.wrong(), [""; 0]);
-        // From here on as if nothing had been.
-        pair.lap(&pool, Turns::Awaited);
+        // The pool works as before.
+        pair.iteration(&pool, Between::Awaited);
         assert_eq!(pool.figures().used, 0);
     }
 }
 
 #[test]
-fn what_is_freed_elsewhere_or_earlier_is_not_had_before_it_is_left() {
+fn a_block_freed_by_another_queue_is_not_reused_early() {
     let (source, pool) = paged();
     let (pair, _) = Pair::settle(&pool);
     let mut other = Queue::new();
     let blocks = [0, 1].map(|nth| pair.0[0].alloc(&pool, Pair::bytes(0, nth)));
-    // Before its time, and by a queue that is not done with it.
-    let death = Frontier::from(other.lane.advance());
-    assert_eq!(pool.release(blocks[1].addr, death), Ok(blocks[1]));
+    // Freed early, and by a queue that may still use it.
+    let freed_at = Frontier::from(other.lane.advance());
+    assert_eq!(pool.release(blocks[1].addr, freed_at), Ok(blocks[1]));
     assert!(
         pool.release(blocks[1].addr, Frontier::new()).is_err(),
-        "twice"
+        "a second release succeeded"
     );
     pair.0[0].free(&pool, &blocks[0]);
     pair.finish(&pool);
     let memory = |block: &Block| source.memory_at(block.addr, block.addr + block.bytes);
     let taken = memory(&blocks[1]);
-    for lap in 0..3 {
+    for iteration in 0..3 {
         let reserved = pool.figures().reserved;
-        let all = pair.0[lap % 2].alloc(&pool, reserved);
+        let all = pair.0[iteration % 2].alloc(&pool, reserved);
         for part in memory(&all) {
             let meets = |own: &(u64, u64)| own.0 < part.0 + part.1 && part.0 < own.0 + own.1;
-            assert!(!taken.iter().any(meets), "still in use");
+            assert!(!taken.iter().any(meets), "memory in use was given away");
         }
-        pair.0[lap % 2].free(&pool, &all);
+        pair.0[iteration % 2].free(&pool, &all);
         pair.finish(&pool);
     }
     assert_eq!(source.wrong(), [""; 0]);
 }
 
 #[test]
-fn a_pool_takes_back_what_is_held_before_it_grows() {
+fn a_pool_takes_planned_memory_before_it_grows() {
     let (_, pool) = pool_of(FakeSource::new(64));
     let (mut pair, _) = Pair::settle(&pool);
     let reserved = pool.figures().reserved;
     let third = Queue::new();
-    let largest = third.alloc(&pool, Pair::bytes(1, TURN - 1));
+    let largest = third.alloc(&pool, Pair::bytes(1, BLOCKS - 1));
     assert_eq!(pool.figures().reserved, reserved);
-    pair.lap(&pool, Turns::Awaited);
+    pair.iteration(&pool, Between::Awaited);
     assert_eq!(pool.lookup(largest.addr), Some(largest));
     third.free(&pool, &largest);
     assert_eq!(pool.figures().used, 0);
 }
 
 #[test]
-fn nothing_is_held_back_from_a_trim_nor_after_the_end() {
+fn trims_and_closing_release_planned_memory() {
     for end in 0..3 {
         let (source, pool) = paged();
         let (pair, _) = Pair::settle(&pool);
@@ -274,26 +287,26 @@ fn nothing_is_held_back_from_a_trim_nor_after_the_end() {
     }
 }
 
-/// With memory of their own each has a plan of its own.
+/// Each lane uses its own memory and gets its own plan.
 #[test]
-fn lanes_that_share_nothing_have_nothing_together() {
+fn lanes_without_shared_memory_get_plans_of_their_own() {
     let (_, pool) = paged();
     let mut pair = Pair::new();
     for _ in 0..4 {
-        pair.lap(&pool, Turns::Loose);
+        pair.iteration(&pool, Between::Unordered);
         pair.finish(&pool);
     }
     assert_eq!(joint(&pool), (0, 0));
     assert_eq!(pool.counters().plans, 2);
 }
 
-/// What is complete is anybody's, also where each lane has memory of its own again and again.
+/// Completed memory may serve any lane, but each lane keeps using its own.
 #[test]
-fn lanes_that_could_share_and_do_not_have_plans_of_their_own() {
+fn lanes_that_may_share_but_do_not_get_plans_of_their_own() {
     let (source, pool) = paged();
     let pair = Pair::new();
     for _ in 0..6 {
-        // More sizes than a lane can keep for itself, all live at once.
+        // More sizes than a lane can cache, all live at once.
         let live: Vec<(usize, Block)> = (0..160)
             .map(|nth| {
                 let own = nth as usize % 2;
@@ -310,15 +323,15 @@ fn lanes_that_could_share_and_do_not_have_plans_of_their_own() {
     assert_eq!(source.wrong(), [""; 0]);
 }
 
-/// Who is not served a whole lap has to repeat itself twice as often before the next plan.
+/// A plan that did not serve a whole iteration doubles the repetitions needed before the next one.
 #[test]
-fn who_never_comes_to_an_end_hardly_ever_begins() {
+fn abandoned_plans_back_off() {
     let (_, pool) = paged();
     let (mut pair, _) = Pair::settle(&pool);
     for _ in 0..100 {
-        pair.lap(&pool, Turns::Loose);
+        pair.iteration(&pool, Between::Unordered);
         pair.finish(&pool);
-        pair.lap(&pool, Turns::Awaited);
+        pair.iteration(&pool, Between::Awaited);
         pair.finish(&pool);
     }
     assert!(joint(&pool).0 < 10, "{:?}", joint(&pool));

@@ -1,7 +1,7 @@
-//! Random programs on the pool and on the oracle: no illegal reuse, no missed one, right figures.
+//! Random programs on the pool and on the oracle: no illegal reuse, no missed reuse, and correct statistics.
 //!
-//! `UR_LONG=1` raises 10^5 operations to 10^7. A failure prints the shortest program that still
-//! fails, ready to become a line of `pool_scripts.rs`.
+//! `UR_LONG=1` raises 10^5 operations to 10^7. A failure prints the shortest program that still fails, in the
+//! notation of `pool_scripts.rs`.
 
 use std::collections::BTreeMap;
 use ur::pool::WaitPolicy;
@@ -15,7 +15,7 @@ fn refuted(script: &Script, stashes: bool) -> Option<String> {
 
 fn programs(first_seed: u64, operations: usize, length: usize) {
     let seen = all_legal(first_seed, operations, length, Random::script);
-    // A program that never does something proves nothing about it.
+    // A program that never reaches a feature proves nothing about it.
     let floor = (operations * scale() / 1000) as u64;
     let special = |kind: &str| kind.contains("plan") || kind.contains("host");
     let mut usual = seen.iter().filter(|(kind, _)| !special(kind));
@@ -33,7 +33,7 @@ fn all_legal(
     let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
     for seed in 0..(operations * scale() / length) as u64 {
         let script = program(first_seed + seed, length);
-        // Blocks that lanes keep to themselves must not make a difference to what is legal or found.
+        // Blocks that lanes cache must not change which reuse is legal or found.
         let stashes = seed % 4 != 0;
         match oracle::run_with(&script, stashes) {
             Ok(report) => {
@@ -78,9 +78,9 @@ fn scale() -> usize {
     }
 }
 
-/// What a lane has again by a plan is as legal as anything else.
+/// Memory that a replay plan gives a lane is as legal as any other.
 #[test]
-fn programs_that_do_the_same_over_and_over() {
+fn programs_that_repeat_iterations() {
     let operations = 60_000;
     let seen = all_legal(1 << 34, operations, 800, Random::laps);
     println!("{seen:?}");
@@ -91,9 +91,9 @@ fn programs_that_do_the_same_over_and_over() {
     );
 }
 
-/// So is what several lanes have again together.
+/// Memory that a shared plan gives several lanes is as legal as any other.
 #[test]
-fn programs_whose_queues_share_their_memory_over_and_over() {
+fn programs_whose_queues_repeat_iterations_together() {
     let operations = 60_000;
     let seen = all_legal(1 << 35, operations, 800, Random::laps_together);
     println!("{seen:?}");
@@ -104,10 +104,11 @@ fn programs_whose_queues_share_their_memory_over_and_over() {
     );
 }
 
-/// Programs whose pool has mostly pending memory, under a maximum: before a request fails, the host
-/// waits.
+/// Programs whose pool has mostly pending memory under a maximum.
+///
+/// The host waits before a request fails.
 #[test]
-fn programs_short_of_memory() {
+fn programs_under_a_maximum() {
     let seen = all_legal(5_000_000, 40_000, 60, |seed, length| {
         let mut script = Random::script(seed, length);
         let setup = &mut script.setup;

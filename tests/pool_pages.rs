@@ -44,7 +44,7 @@ fn alloc(pool: &Pool<Arc<FakeSource>>, bytes: u64) -> Result<Block, PoolError> {
 }
 
 #[test]
-fn pages_grow_with_what_a_pool_holds() {
+fn page_sizes_grow_with_the_reserved_bytes() {
     let (source, pool) = make(None, LARGE);
     let mut seen = BTreeSet::new();
     for _ in 0..200 {
@@ -67,7 +67,7 @@ fn pages_grow_with_what_a_pool_holds() {
         seen.insert(page);
     }
     assert_eq!(seen.len(), 3);
-    assert_eq!(source.slabs().len(), 1, "all of it lies together");
+    assert_eq!(source.slabs().len(), 1, "number of contiguous ranges");
     assert_eq!(source.wrong(), [""; 0]);
 }
 
@@ -84,13 +84,13 @@ fn a_maximum_is_used_to_its_last_page() {
 }
 
 #[test]
-fn pages_of_all_sizes_are_gathered_and_given_back_whole() {
+fn pages_of_all_sizes_are_compacted_and_released_whole() {
     let mut sizes = BTreeSet::new();
     for seed in 0..20 {
         let (source, pool) = make_with(None, 16 * LARGE, Compaction::Always);
         let (mut rng, mut live) = (Rng::new(seed), BTreeMap::new());
         for step in 0..3_000 {
-            // Mostly much of it, now and then hardly any.
+            // Most of the time much is live, and sometimes hardly anything.
             let much = step % 1_000 < 700;
             if live.is_empty() || rng.chance(if much { 55 } else { 25 }) {
                 let now = || {
@@ -139,8 +139,10 @@ fn pages_of_all_sizes_are_gathered_and_given_back_whole() {
     assert!(sizes.len() > 3, "{sizes:?}");
 }
 
-/// Of a program that goes on as it begins: pages that growth mapped, pages that were remapped, and memory held
-/// beside the most that was in use, in hundredths.
+/// Runs a program with a steady mix of sizes.
+///
+/// Returns the pages that growth mapped, the pages that were remapped, and peak reserved over peak used bytes
+/// in percent.
 fn churn(compaction: Compaction, max_bytes: Option<u64>) -> (u64, u64, u64) {
     let source = Arc::new(FakeSource::mixed(PAGE, 2 * PAGE).leaving_mapped());
     let config = Config {
@@ -176,23 +178,23 @@ fn churn(compaction: Compaction, max_bytes: Option<u64>) -> (u64, u64, u64) {
 }
 
 #[test]
-fn compaction_is_for_pressure() {
+fn compaction_runs_only_under_pressure() {
     let (grown, remapped, held) = churn(Compaction::Always, None);
     assert!(
         remapped > 10 * grown && held <= 108,
         "{grown} {remapped} {held}"
     );
-    // No request is a large part of what the pool holds.
+    // No request is a large part of the reserved bytes.
     let never = churn(Compaction::Never, None);
     assert!(never.1 == 0 && never.2 <= 150, "{never:?}");
     assert_eq!(churn(Compaction::Pressure, None), never);
-    // A maximum is pressure, whatever that costs.
+    // A maximum is pressure.
     let (grown, remapped, held) = churn(Compaction::Pressure, Some(330 * PAGE));
     assert!(remapped > grown && held <= 110, "{grown} {remapped} {held}");
 }
 
 #[test]
-fn growth_by_much_maps_few_pages() {
+fn large_growth_maps_few_pages() {
     let mib = 1 << 20;
     let source = Arc::new(FakeSource::mixed(2 * mib, 64 * mib));
     let pool = Pool::new(Arc::clone(&source), Config::default());

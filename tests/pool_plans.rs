@@ -1,22 +1,23 @@
-//! Lanes that do the same again and again have the same memory again, as a pool's user sees it.
+//! Replay: a lane that repeats an iteration gets the same memory again. The tests use the public interface of
+//! a pool.
 
+#[path = "lanes/iterations.rs"]
+mod iterations;
 mod lanes;
-#[path = "lanes/laps.rs"]
-mod laps;
 
+use iterations::{paged, pool_of};
 use lanes::{Queue, TestPool};
-use laps::{paged, pool_of};
 use ur::pool::oracle::FakeSource;
 use ur::pool::*;
 use ur::timeline::Frontier;
 
-/// Twenty blocks of rising sizes, each freed when two more are live; where they were.
-fn lap(queue: &mut Queue, pool: &TestPool) -> Vec<u64> {
+/// Twenty blocks of rising sizes, each freed when two later ones are live. Returns the addresses.
+fn iteration(queue: &mut Queue, pool: &TestPool) -> Vec<u64> {
     steps(queue, pool, 20)
 }
 
 fn steps(queue: &mut Queue, pool: &TestPool, count: u64) -> Vec<u64> {
-    queue.turn(pool, (0..count).map(|nth| 64 * (3 + 5 * nth)))
+    queue.iterate(pool, (0..count).map(|nth| 64 * (3 + 5 * nth)))
 }
 
 fn plans(pool: &TestPool) -> (u64, u64) {
@@ -25,40 +26,44 @@ fn plans(pool: &TestPool) -> (u64, u64) {
 }
 
 #[test]
-fn a_lane_has_the_same_again() {
+fn a_plan_serves_repeated_iterations() {
     let (source, pool) = paged();
     let mut queue = Queue::new();
-    let first = lap(&mut queue, &pool);
+    let first = iteration(&mut queue, &pool);
     let (reserved, mapped) = (pool.figures().reserved, source.mapped());
-    assert!(pool.counters().gathers > 0, "nothing was moved");
-    for laps in 1..5 {
-        assert_eq!(lap(&mut queue, &pool), first);
-        assert_eq!(plans(&pool), (1, 20 * laps));
+    assert!(pool.counters().gathers > 0, "no page was compacted");
+    for done in 1..5 {
+        assert_eq!(iteration(&mut queue, &pool), first);
+        assert_eq!(plans(&pool), (1, 20 * done));
         assert_eq!(
             (pool.figures().used, pool.figures().reserved),
             (0, reserved)
         );
     }
-    assert_eq!(source.mapped(), mapped, "memory moved again");
+    assert_eq!(
+        source.mapped(),
+        mapped,
+        "pages mapped after the first iteration"
+    );
     let counters = pool.counters();
     assert_eq!((counters.served(), counters.releases), (100, 100));
     assert_eq!(source.wrong(), [""; 0]);
 }
 
 #[test]
-fn what_stays_from_before_does_not_matter() {
+fn live_blocks_from_before_do_not_prevent_a_plan() {
     let (_, pool) = paged();
     let mut queue = Queue::new();
     let weights: Vec<Block> = (1..9).map(|n| queue.alloc(&pool, 640 * n)).collect();
-    // Something else first, once.
+    // One different block before the first iteration.
     let other = queue.alloc(&pool, 10_000);
     queue.free(&pool, &other);
     let used = pool.figures().used;
-    let first = lap(&mut queue, &pool);
-    assert!((1..5).all(|_| lap(&mut queue, &pool) == first));
+    let first = iteration(&mut queue, &pool);
+    assert!((1..5).all(|_| iteration(&mut queue, &pool) == first));
     assert_eq!(plans(&pool), (1, 80));
     assert_eq!(pool.figures().used, used);
-    // They end in the middle of a lap, which is none then.
+    // These frees end the iteration before its end.
     let block = queue.alloc(&pool, 64 * 3);
     weights.iter().for_each(|block| queue.free(&pool, block));
     assert_eq!(queue.alloc(&pool, 64 * 8).bytes, 512);
@@ -70,21 +75,21 @@ fn a_plan_may_be_made_while_the_host_waits() {
     let (_, pool) = paged();
     let mut queue = Queue::new();
     assert!(queue.stash.wants_plans().is_empty());
-    let first = lap(&mut queue, &pool);
+    let first = iteration(&mut queue, &pool);
     assert_eq!(queue.stash.wants_plans(), [pool.key()]);
     pool.plan(&queue.stash, &queue.lane);
     assert_eq!((plans(&pool), queue.stash.wants_plans().len()), ((1, 0), 0));
-    assert_eq!(lap(&mut queue, &pool), first);
+    assert_eq!(iteration(&mut queue, &pool), first);
     assert_eq!(plans(&pool), (1, 20));
 }
 
-/// A lap is left after each of its steps in turn.
+/// The iteration is left after each of its steps.
 #[test]
-fn what_a_lane_leaves_in_the_middle_is_found_and_freed_as_ever() {
+fn blocks_of_an_abandoned_iteration_are_found_and_freed() {
     for count in 1..20 {
         let (source, pool) = paged();
         let mut queue = Queue::new();
-        let first = lap(&mut queue, &pool);
+        let first = iteration(&mut queue, &pool);
         queue.finish();
         queue.lane.advance();
         let (mut live, mut all) = (Vec::new(), Vec::new());
@@ -107,7 +112,7 @@ fn what_a_lane_leaves_in_the_middle_is_found_and_freed_as_ever() {
             }
         };
         found(&pool);
-        // Another size than ever.
+        // A size that the plan does not have.
         let other = queue.alloc(&pool, 64);
         assert_eq!(pool.figures().used, used + 64);
         found(&pool);
@@ -116,15 +121,18 @@ fn what_a_lane_leaves_in_the_middle_is_found_and_freed_as_ever() {
         let taken: Vec<(u64, u64)> = live.iter().flat_map(memory).collect();
         for part in memory(&other) {
             let meets = |own: &(u64, u64)| own.0 < part.0 + part.1 && part.0 < own.0 + own.1;
-            assert!(!taken.iter().any(meets), "two blocks are one");
+            assert!(!taken.iter().any(meets), "two live blocks share memory");
         }
         for block in live.iter().chain([&other]) {
             queue.free(&pool, block);
             assert!(pool.lookup(block.addr).is_none());
-            assert!(pool.release(block.addr, Frontier::new()).is_err(), "twice");
+            assert!(
+                pool.release(block.addr, Frontier::new()).is_err(),
+                "a second release succeeded"
+            );
         }
         assert_eq!(pool.figures().used, 0);
-        // Nobody can want a plan any more, but what was enqueued uses old addresses still.
+        // No plan can be wanted any more, but pending commands still use the old addresses.
         queue.stash.retire();
         pool.trim(0);
         pool.expire();
@@ -142,11 +150,11 @@ fn what_a_lane_leaves_in_the_middle_is_found_and_freed_as_ever() {
 }
 
 #[test]
-fn who_frees_in_another_order_gets_no_memory_twice() {
+fn frees_in_another_order_give_no_memory_twice() {
     for odd in 2..19 {
         let (source, pool) = paged();
         let mut queue = Queue::new();
-        lap(&mut queue, &pool);
+        iteration(&mut queue, &pool);
         let mut live: Vec<Block> = Vec::new();
         let memory = |block: &Block| source.memory_at(block.addr, block.addr + block.bytes);
         for nth in 0..20 {
@@ -154,7 +162,7 @@ fn who_frees_in_another_order_gets_no_memory_twice() {
             let taken: Vec<(u64, u64)> = live.iter().flat_map(memory).collect();
             for part in memory(&block) {
                 let meets = |own: &(u64, u64)| own.0 < part.0 + part.1 && part.0 < own.0 + own.1;
-                assert!(!taken.iter().any(meets), "two blocks are one");
+                assert!(!taken.iter().any(meets), "two live blocks share memory");
             }
             live.push(block);
             if live.len() > 2 {
@@ -165,7 +173,7 @@ fn who_frees_in_another_order_gets_no_memory_twice() {
     }
 }
 
-/// Five times four blocks, freed together in some order, while another is live.
+/// Five times four blocks, freed in the given order while another block is live. Returns the addresses.
 fn bursts(queue: &mut Queue, pool: &TestPool, order: [usize; 4]) -> Vec<u64> {
     let other = queue.alloc(pool, 32);
     let mut all = vec![other.addr];
@@ -187,21 +195,21 @@ fn frees_may_come_in_another_order_between_two_requests() {
     bursts(&mut queue, &pool, [0, 1, 2, 3]);
     let first = bursts(&mut queue, &pool, [0, 1, 2, 3]);
     assert_eq!(plans(&pool), (1, 21));
-    for (lap, order) in [[3, 2, 1, 0], [1, 0, 3, 2], [2, 3, 0, 1], [0, 3, 1, 2]]
+    for (iteration, order) in [[3, 2, 1, 0], [1, 0, 3, 2], [2, 3, 0, 1], [0, 3, 1, 2]]
         .into_iter()
         .enumerate()
     {
         assert_eq!(bursts(&mut queue, &pool, order), first);
-        assert_eq!(plans(&pool), (1, 21 * (lap as u64 + 2)), "{order:?}");
+        assert_eq!(plans(&pool), (1, 21 * (iteration as u64 + 2)), "{order:?}");
     }
     assert_eq!(pool.figures().used, 0);
 }
 
 #[test]
-fn no_plan_is_made_of_what_another_queue_may_still_use() {
+fn no_plan_has_memory_that_another_queue_may_use() {
     let (_, pool) = pool_of(FakeSource::new(64));
     let (mut queue, mut other) = (Queue::new(), Queue::new());
-    lap(&mut queue, &pool);
+    iteration(&mut queue, &pool);
     queue.finish();
     let request = Request {
         bytes: 64 * (3 + 5 * 19),
@@ -213,8 +221,8 @@ fn no_plan_is_made_of_what_another_queue_may_still_use() {
     let reserved = pool.figures().reserved;
     let taken = pool.acquire(&request).expect("there is room").block();
     assert_eq!(pool.figures().reserved, reserved);
-    let death = Frontier::from(other.lane.advance());
-    pool.release(taken.addr, death).expect("it is live");
+    let freed_at = Frontier::from(other.lane.advance());
+    pool.release(taken.addr, freed_at).expect("it is live");
     let (mut live, end) = (Vec::new(), taken.addr + taken.bytes);
     for nth in 0..20 {
         let block = queue.alloc(&pool, 64 * (3 + 5 * nth));
@@ -228,18 +236,21 @@ fn no_plan_is_made_of_what_another_queue_may_still_use() {
 }
 
 #[test]
-fn a_block_that_dies_elsewhere_is_not_had_again_before() {
+fn a_block_freed_by_another_queue_is_not_reused_early() {
     let (_, pool) = paged();
     let (mut queue, mut other) = (Queue::new(), Queue::new());
-    lap(&mut queue, &pool);
+    iteration(&mut queue, &pool);
     let block = queue.alloc(&pool, 64 * 3);
     assert_eq!(plans(&pool), (1, 1));
-    let death = other.lane.advance();
-    let freed = pool.release(block.addr, Frontier::from(death.clone()));
+    let freed_at = other.lane.advance();
+    let freed = pool.release(block.addr, Frontier::from(freed_at.clone()));
     assert_eq!(freed, Ok(block));
-    assert!(pool.release(block.addr, Frontier::new()).is_err(), "twice");
+    assert!(
+        pool.release(block.addr, Frontier::new()).is_err(),
+        "a second release succeeded"
+    );
     queue.finish();
-    // All memory there is, which the other queue has not left yet.
+    // The request takes all memory, of which the other queue may still use a part.
     let all = pool.figures().reserved;
     let whole = queue.alloc(&pool, all);
     assert!(pool.figures().reserved > all);
@@ -251,10 +262,10 @@ fn a_block_that_dies_elsewhere_is_not_had_again_before() {
 }
 
 #[test]
-fn a_pool_takes_back_what_is_held_before_it_grows() {
+fn a_pool_takes_planned_memory_before_it_grows() {
     let (_, pool) = pool_of(FakeSource::new(64));
     let (mut queue, other) = (Queue::new(), Queue::new());
-    lap(&mut queue, &pool);
+    iteration(&mut queue, &pool);
     let block = queue.alloc(&pool, 64 * 3);
     assert_eq!(plans(&pool), (1, 1));
     queue.free(&pool, &block);
@@ -262,19 +273,19 @@ fn a_pool_takes_back_what_is_held_before_it_grows() {
     let reserved = pool.figures().reserved;
     let largest = other.alloc(&pool, 64 * (3 + 5 * 19));
     assert_eq!(pool.figures().reserved, reserved);
-    // What the first one does now is no lap, or one of which the memory is elsewhere.
-    lap(&mut queue, &pool);
+    // The first queue's next iteration does not match the plan, or needs memory that is elsewhere.
+    iteration(&mut queue, &pool);
     assert_eq!(pool.lookup(largest.addr), Some(largest));
     other.free(&pool, &largest);
     assert_eq!(pool.figures().used, 0);
 }
 
 #[test]
-fn nothing_is_held_back_from_a_trim_nor_after_the_end() {
+fn trims_and_closing_release_planned_memory() {
     for close in [false, true] {
         let (source, pool) = paged();
         let mut queue = Queue::new();
-        lap(&mut queue, &pool);
+        iteration(&mut queue, &pool);
         let block = queue.alloc(&pool, 64 * 3);
         assert_eq!(plans(&pool), (1, 1));
         queue.free(&pool, &block);
@@ -294,7 +305,7 @@ fn nothing_is_held_back_from_a_trim_nor_after_the_end() {
 }
 
 #[test]
-fn what_is_left_from_before_a_trim_ends_no_record_after_it() {
+fn a_record_from_before_a_trim_does_not_end_a_later_one() {
     let (source, pool) = paged();
     let mut queue = Queue::new();
     let programs = [160, 80, 40, 20];
@@ -311,11 +322,11 @@ fn what_is_left_from_before_a_trim_ends_no_record_after_it() {
 }
 
 #[test]
-fn who_failed_with_a_plan_begins_anew_after_a_trim() {
+fn a_trim_resets_the_backoff_of_a_failed_plan() {
     for trims in [false, true] {
         let (_, pool) = paged();
         let mut queue = Queue::new();
-        lap(&mut queue, &pool);
+        iteration(&mut queue, &pool);
         steps(&mut queue, &pool, 7);
         let other = queue.alloc(&pool, 64);
         queue.free(&pool, &other);
@@ -324,19 +335,19 @@ fn who_failed_with_a_plan_begins_anew_after_a_trim() {
         if trims {
             pool.trim(0);
         }
-        lap(&mut queue, &pool);
-        lap(&mut queue, &pool);
+        iteration(&mut queue, &pool);
+        iteration(&mut queue, &pool);
         let more = u64::from(trims);
         assert_eq!(plans(&pool), (1 + more, 7 + 20 * more));
     }
 }
 
 #[test]
-fn who_hardly_ever_repeats_itself_hardly_ever_gets_a_plan() {
+fn programs_that_rarely_repeat_get_few_plans() {
     let (_, pool) = pool_of(FakeSource::new(64));
     let mut queue = Queue::new();
     for round in 0..400 {
-        // The same to begin with.
+        // All rounds begin with equal steps.
         steps(&mut queue, &pool, 17 + round % 7);
     }
     let (made, _) = plans(&pool);

@@ -1,4 +1,4 @@
-//! The pool's behaviour as scripts: what is reused when, and when it grows, waits or gives up.
+//! The pool's behaviour as scripts: which memory is reused, and when the pool grows, waits or fails.
 
 use ur::pool::oracle;
 
@@ -20,7 +20,7 @@ fn reuse_follows_the_programs_order() {
         "a0 = alloc q0 64; e = free q0 a0; a1 = alloc q1 64 after e",
         "a1 = a0, no wait",
     );
-    // The command that the free followed proves as much as the free.
+    // The event of the command before the free proves as much as that of the free.
     check(
         "k = run q0; a0 = alloc q0 64; j = run q0 a0; free q0 a0; a1 = alloc q1 64 after k; \
          a2 = alloc q1 64 after j",
@@ -29,7 +29,7 @@ fn reuse_follows_the_programs_order() {
 }
 
 #[test]
-fn what_is_ordered_goes_before_what_anybody_could_have() {
+fn ordered_memory_is_preferred_to_completed() {
     check(
         "pool chunk 192; a0 = alloc q0 64; e = free q0 a0; a1 = alloc q1 64 after e; \
          a2 = alloc q1 64; a3 = alloc q0 64",
@@ -51,7 +51,7 @@ fn order_is_transitive() {
 }
 
 #[test]
-fn observed_completion_frees_for_everybody() {
+fn observed_completion_frees_for_every_queue() {
     check(
         "a0 = alloc q0 64; e = free q0 a0; wait e; a1 = alloc q1 64",
         "a1 = a0, no wait",
@@ -64,7 +64,7 @@ fn observed_completion_frees_for_everybody() {
         "a0 = alloc q0 64; free q0 a0; a1 = alloc host 64",
         "a1 grows",
     );
-    // A wait proves what its command had waited for, on other queues too.
+    // A wait also proves what its command had waited for on other queues.
     check(
         "a0 = alloc q0 64; e = free q0 a0; k = run q1 after e; wait k; a1 = alloc host 64",
         "a1 = a0, no wait",
@@ -78,7 +78,7 @@ fn a_free_carries_waits_that_no_command_follows() {
          a1 = alloc q2 64; a2 = alloc q0 64",
         "a1 grows; a2 = a0, no wait",
     );
-    // On an in-order queue an earlier free's wait list holds for a later free as well.
+    // On an in-order queue an earlier free's wait list applies to a later free as well.
     check(
         "a0 = alloc q0 64; b0 = alloc q0 128; k = run q1 a0 b0 after b0; free q0 a0 after k; \
          free q0 b0; a1 = alloc q2 128",
@@ -126,7 +126,7 @@ fn a_diamond_needs_both_sides() {
 }
 
 #[test]
-fn neighbours_serve_as_one_as_far_as_their_deaths_allow() {
+fn neighbours_merge_as_far_as_their_frees_allow() {
     let head = "pool chunk 128; a0 = alloc q0 64; a1 = alloc q0 64;";
     check(
         &format!("{head} free q0 a0; run q0; free q0 a1; a2 = alloc q0 128"),
@@ -138,12 +138,12 @@ fn neighbours_serve_as_one_as_far_as_their_deaths_allow() {
         &format!("{apart} a2 = alloc q1 128 after f"),
         "a2 = a0, no wait",
     );
-    // What died earlier can be had alone.
+    // The block that was freed earlier can be reused alone.
     check(
         &format!("{apart} a2 = alloc q1 64 after e"),
         "a2 = a0, no wait",
     );
-    // One died here, the other has completed, a third was waited for.
+    // One was freed on this queue, one has completed, and one was waited for.
     let mixed = "pool chunk 192; a0 = alloc q0 64; a1 = alloc q0 64; a2 = alloc q0 64; \
                  k = run q1; f0 = free q1 a0 after k a0; wait f0; free q0 a1; \
                  k = run q2 a2 after a2; f2 = free q2 a2;";
@@ -155,13 +155,13 @@ fn neighbours_serve_as_one_as_far_as_their_deaths_allow() {
 }
 
 #[test]
-fn remainders_stay_free_with_their_death() {
+fn remainders_keep_the_dependencies_of_their_free() {
     check(
         "a0 = alloc q0 256; e = free q0 a0; a1 = alloc q0 64; a2 = alloc q1 128 after e; \
          a3 = alloc q2 64; a4 = alloc q0 64",
         "a1 = a0, no wait; a2 in a0; a3 grows; a4 in a0",
     );
-    // The tightest of several.
+    // The tightest of several free blocks is taken.
     check(
         "a0 = alloc q0 512; a1 = alloc q0 128; free q0 a0; free q0 a1; a2 = alloc q0 128; \
          a3 = alloc q0 512",
@@ -170,7 +170,7 @@ fn remainders_stay_free_with_their_death() {
 }
 
 #[test]
-fn of_a_run_the_tightest_part_is_taken() {
+fn the_tightest_part_of_a_free_range_is_taken() {
     check(
         "pool chunk 384; a0 = alloc q0 192; a1 = alloc q0 64; a2 = alloc q0 128; free q0 a0; \
          e = free q0 a2; run q0; free q0 a1; a3 = alloc q1 128 after e; a4 = alloc q0 256",
@@ -204,7 +204,7 @@ fn the_maximum_binds_and_pending_frees_serve_under_it() {
         &format!("{head} free q0 a0; a1 = alloc host 64"),
         "a1 = a0, waits",
     );
-    // The wait orders what follows.
+    // The wait orders later requests too.
     check(
         &format!("{head} free q0 a0; a1 = alloc q1 64; a2 = alloc q1 64"),
         "a1 = a0, waits; a2 in a0",
@@ -217,7 +217,7 @@ fn the_maximum_binds_and_pending_frees_serve_under_it() {
         "pool waits always; a0 = alloc q0 128; free q0 a0; a1 = alloc q1 64",
         "a1 = a0, waits",
     );
-    // Growth is cut to what is left.
+    // Growth is cut to the remaining bytes.
     check(
         "pool max 192 chunk 128; a0 = alloc q0 128; a1 = alloc q0 64",
         "a1 grows",
@@ -226,13 +226,13 @@ fn the_maximum_binds_and_pending_frees_serve_under_it() {
 
 #[test]
 fn the_least_wait_is_chosen() {
-    // One lane rather than two.
+    // A wait for one lane is preferred to a wait for two.
     check(
         "pool max 256; a0 = alloc q0 128; a1 = alloc q0 128; k = run q1 a0 after a1; \
          free q0 a0 after k; free q1 a1 after k; a2 = alloc q2 128",
         "a2 = a1, waits",
     );
-    // The shorter way to completion.
+    // The lane with fewer pending commands is preferred.
     check(
         "pool max 256; a0 = alloc q0 128; a1 = alloc q1 128; run q0; run q0; run q0; \
          free q0 a0; free q1 a1; a2 = alloc q2 128",
@@ -241,7 +241,7 @@ fn the_least_wait_is_chosen() {
 }
 
 #[test]
-fn idle_slabs_make_room_for_what_they_are_too_small_for() {
+fn idle_slabs_are_released_for_a_larger_one() {
     check(
         "pool max 256; a0 = alloc q0 128; a1 = alloc q0 128; free q0 a0; free q0 a1; finish q0; \
          a2 = alloc q0 256",
@@ -254,7 +254,8 @@ fn idle_slabs_make_room_for_what_they_are_too_small_for() {
     );
 }
 
-/// Four quarters of the maximum, each grown for by itself, and freed by these queues with that pending.
+/// Allocates four quarters of the maximum in slabs of their own, and frees them on these queues with their
+/// uses pending.
 fn quarters(memory: &str, queues: [&str; 4]) -> String {
     let mut out = format!("pool max 4096 blocks 1 {memory};");
     for (at, queue) in queues.iter().enumerate() {
@@ -267,7 +268,7 @@ fn quarters(memory: &str, queues: [&str; 4]) -> String {
 }
 
 #[test]
-fn before_a_request_fails_the_host_waits_for_the_least_that_suffices() {
+fn before_a_request_fails_the_host_waits_for_as_little_as_suffices() {
     let one = ["q1"; 4];
     let two = ["q1", "q2", "q2", "q2"];
     let several = ["q1", "q2", "o1", "o2"];
@@ -277,28 +278,28 @@ fn before_a_request_fails_the_host_waits_for_the_least_that_suffices() {
             true => ask.to_string(),
             false => format!("{ask} 3072"),
         };
-        // Slabs apart: those of the fewest lanes go back for a new one.
+        // The slabs are not contiguous: those of the fewest lanes are released for a new one.
         for (queues, lanes) in [(one, 1), (two, 1), (several, 3)] {
             let script = format!("{}; x = alloc {ask}", quarters("grain 1024", queues));
             check(&script, &format!("x grows, blocks {lanes}"));
             let never = script.replace("blocks 1", "blocks 1 waits never");
             check(&never, "x exhausted");
         }
-        // Pages lie together or are gathered: without the host where the lane or the event can wait.
+        // Pages are contiguous or are remapped. The host waits only if neither the lane nor the event can.
         for (queues, lanes) in [(one, 1), (two, 1), (several, 3)] {
             let script = format!("{}; x = alloc {ask}", quarters("page 256", queues));
             let blocks = if ask.contains("nowait") { lanes } else { 0 };
             check(&script, &format!("x served, blocks {blocks}"));
         }
     }
-    // Some of it is live, and one more quarter than is left suffices for no wait.
+    // One quarter is live, and no wait makes room for one more than the rest.
     check(
         "pool max 4096 blocks 1 grain 1024; a = alloc q0 1024; b = alloc q0 1024; c = alloc q0 1024; \
          d = alloc q0 1024; k = run q0 a b c d; free q0 a; free q0 b; x = alloc q1 3072; \
          y = alloc q1 2048",
         "x exhausted; y grows, blocks 1",
     );
-    // One slab that is free in parts: no growth, and what has to complete is waited for.
+    // One slab is free in parts: it does not grow, and the host waits for the pending parts.
     check(
         "pool max 4096 blocks 1 grain 4096; a = alloc q0 1024; b = alloc q1 1024; c = alloc q0 1024; \
          d = alloc q0 1024; k = run q1 b after b; free q0 a; free q1 b; free q0 c; \
@@ -308,8 +309,8 @@ fn before_a_request_fails_the_host_waits_for_the_least_that_suffices() {
 }
 
 #[test]
-fn thresholds_and_trims_give_back_no_more_than_is_idle() {
-    // The runner compares what is reserved with the ledger after each of these.
+fn thresholds_and_trims_release_only_idle_memory() {
+    // The runner compares the reserved bytes with its model after each of these steps.
     check(
         "pool threshold 0; a0 = alloc q0 64; free q0 a0; settle; a1 = alloc q0 64",
         "a1 = a0, no wait",
@@ -354,8 +355,8 @@ fn the_notation_survives_a_round_trip() {
 }
 
 #[test]
-fn scattered_pages_are_gathered() {
-    // ARCHITECTURE.md's worked example, in MiB of 1024.
+fn scattered_pages_are_compacted() {
+    // A worked example, in units of 1024 bytes for a MiB.
     let example = "pool page 2048; a = alloc q0 3072; b = alloc q0 1024; c = alloc q0 2048; \
         k = run q0 a b c; free q0 a; e = free q0 c; d = alloc q1 5120; x = alloc q0 4096; \
         free q1 d; y = alloc q0 5120 after e";
@@ -366,12 +367,12 @@ fn scattered_pages_are_gathered() {
     let follows = example.replace("free q1 d", "f = free q1 d");
     let follows = follows.replace("after e", "after f");
     check(&follows, "x fresh; y = d, no wait");
-    // What lies together is taken as it is, and one page needs no company.
+    // Contiguous pages are taken as they are, and a single page needs no other.
     check(
         "pool page 1024; a = alloc q0 1024; b = alloc q0 1024; free q0 a; free q0 b; c = alloc q0 2048",
         "b grows; c = a, no wait",
     );
-    // Under a maximum, pages that have to be waited for move too.
+    // Under a maximum, pages with pending uses move too.
     check(
         "pool page 1024 max 3072; a = alloc q0 1024; b = alloc q0 1024; c = alloc q0 1024; \
          free q0 a; free q0 c; d = alloc q1 2048 nowait; e = alloc q1 2048",
@@ -380,7 +381,7 @@ fn scattered_pages_are_gathered() {
 }
 
 #[test]
-fn a_deterministic_pool_takes_what_was_awaited_and_nothing_that_was_only_seen() {
+fn a_deterministic_pool_reuses_only_after_waits() {
     let head = "pool deterministic 1; a0 = alloc q0 64; f0 = free q0 a0;";
     check(
         &format!("{head} k = run q1; k = run q1; a1 = alloc q1 64"),

@@ -1,4 +1,4 @@
-//! What lanes keep of a pool to themselves, as a pool's user sees it.
+//! Blocks that lanes cache. The tests use the public interface of a pool.
 
 mod lanes;
 
@@ -40,40 +40,55 @@ fn used(pool: &TestPool) -> (u64, u64) {
 }
 
 #[test]
-fn a_block_comes_back_to_its_lane_and_counts_as_free_in_between() {
+fn a_cached_block_counts_as_free_and_returns_to_its_lane() {
     let (pool, q) = (pool(), Queue::new());
     let a = q.alloc(&pool, 100);
     assert_eq!((a.bytes, a.requested, used(&pool)), (128, 100, (128, 128)));
     q.free(&a);
     assert_eq!((used(&pool), pool.lookup(a.addr)), ((0, 128), None));
-    assert_eq!(q.stash.free(a.addr, 1), None, "freed twice");
-    assert!(pool.release(a.addr, Frontier::new()).is_err(), "and thrice");
+    assert_eq!(q.stash.free(a.addr, 1), None, "a second free in the cache");
+    assert!(
+        pool.release(a.addr, Frontier::new()).is_err(),
+        "a second release succeeded"
+    );
     let b = q.alloc(&pool, 127);
     assert_eq!((b.addr, used(&pool)), (a.addr, (128, 128)));
     assert_eq!(pool.lookup(b.addr + 126), Some(b));
-    assert_eq!(pool.lookup(b.addr + 127), None, "beyond what was requested");
+    assert_eq!(
+        pool.lookup(b.addr + 127),
+        None,
+        "an address past the requested bytes"
+    );
     assert_eq!((pool.counters().own_lane, pool.counters().releases), (1, 1));
 }
 
 #[test]
-fn any_lane_frees_what_another_one_holds() {
+fn any_lane_frees_a_block_of_another_one() {
     let (pool, q, r) = (pool(), Queue::new(), Queue::new());
     let a = q.alloc(&pool, 64);
-    assert_eq!(r.stash.free(a.addr, 1), None, "not its own");
+    assert_eq!(
+        r.stash.free(a.addr, 1),
+        None,
+        "a free in the cache of another lane"
+    );
     let death = Frontier::from(Point::new(r.lane.clock(), 1));
     assert_eq!(pool.release(a.addr, death), Ok(a));
     assert_eq!(q.stash.free(a.addr, 1), None);
     assert_eq!(used(&pool), (0, 64));
-    assert_eq!(r.alloc(&pool, 64).addr, a.addr, "it died there");
+    assert_eq!(
+        r.alloc(&pool, 64).addr,
+        a.addr,
+        "block freed on the same lane"
+    );
 }
 
 #[test]
-fn what_is_cached_serves_whoever_may_have_it_before_growth() {
+fn cached_blocks_serve_other_lanes_before_growth() {
     let (pool, q, mut r) = (pool(), Queue::new(), Queue::new());
     let (a, b) = (q.alloc(&pool, 64), q.alloc(&pool, 64));
     q.free(&a);
     q.free(&b);
-    // Pending elsewhere: not for this one yet.
+    // The block is pending on another lane, so this one may not have it yet.
     let c = r.alloc(&pool, 64);
     assert!(c.addr != a.addr && c.addr != b.addr);
     r.lane.wait_for(&q.lane.frontier());
@@ -111,11 +126,14 @@ fn lanes_take_nothing_from_each_other_while_there_is_free_memory() {
         releases: before.releases + 80,
         ..before
     };
-    assert_eq!(after, expected, "each has a block of its own by now");
+    assert_eq!(
+        after, expected,
+        "counters when each lane has a block of its own"
+    );
 }
 
 #[test]
-fn lanes_that_waited_for_each_other_once_take_nothing_later() {
+fn lanes_that_waited_once_take_no_later_blocks() {
     let pool = pool();
     let mut queues: Vec<Queue> = (0..4).map(|_| Queue::new()).collect();
     let mut last = Frontier::new();
@@ -127,7 +145,11 @@ fn lanes_that_waited_for_each_other_once_take_nothing_later() {
         queue.free(&block);
         last = queue.lane.frontier();
     }
-    assert_eq!(pool.figures().reserved, 1 << 20, "one block");
+    assert_eq!(
+        pool.figures().reserved,
+        1 << 20,
+        "reserved bytes for one block at a time"
+    );
     let round = |queues: &mut [Queue]| {
         for queue in queues {
             let block = queue.alloc(&pool, 64);
@@ -149,13 +171,17 @@ fn lanes_that_waited_for_each_other_once_take_nothing_later() {
 }
 
 #[test]
-fn highs_follow_what_is_used_and_not_what_lanes_hold() {
+fn peaks_follow_used_bytes_and_not_cached_ones() {
     let (pool, q, r) = (pool(), Queue::new(), Queue::new());
     for _ in 0..10 {
         q.free(&q.alloc(&pool, 64));
         r.free(&r.alloc(&pool, 64));
     }
-    assert_eq!(used(&pool), (0, 64), "never both at once");
+    assert_eq!(
+        used(&pool),
+        (0, 64),
+        "usage of blocks that are never live together"
+    );
     let (a, b) = (q.alloc(&pool, 64), r.alloc(&pool, 64));
     assert_eq!(used(&pool), (128, 128));
     q.free(&a);
@@ -187,12 +213,12 @@ fn a_meter_counts_its_pools_together() {
     assert_eq!(
         meter.read(),
         (256, 512),
-        "what was live when its pool was dropped stays used"
+        "usage after a pool was dropped with a live block"
     );
 }
 
 #[test]
-fn trims_and_ends_reach_what_is_cached() {
+fn trims_and_closing_reach_cached_blocks() {
     let (pool, q) = (pool(), Queue::new());
     let (a, b) = (q.alloc(&pool, 64), q.alloc(&pool, 4096));
     q.free(&a);
@@ -201,14 +227,18 @@ fn trims_and_ends_reach_what_is_cached() {
     assert_eq!(pool.figures().reserved, 4096);
     pool.close();
     assert_eq!(q.stash.alloc(pool.key(), 64), None);
-    assert_eq!(q.stash.free(b.addr, 1), None, "nothing is lent any more");
+    assert_eq!(
+        q.stash.free(b.addr, 1),
+        None,
+        "a free in the cache of a closed pool"
+    );
     assert_eq!(pool.release(b.addr, Frontier::new()), Ok(b));
     assert!(pool.is_drained());
     assert_eq!(Arc::strong_count(&q.stash), 1);
 }
 
 #[test]
-fn ended_lanes_leave_nothing_behind() {
+fn ended_lanes_leave_no_memory_behind() {
     let (pool, last) = (pool(), Queue::new());
     let mut ended: Option<Arc<Stash>> = None;
     for _ in 0..100 {
@@ -220,7 +250,7 @@ fn ended_lanes_leave_nothing_behind() {
         q.free(&a);
         q.lane.clock().raise(u64::MAX);
         q.stash.retire();
-        // Growth, or a new lane, makes the pool look.
+        // The pool checks for ended lanes when it grows or gets a new lane.
         ended = Some(q.stash);
         let c = last.alloc(&pool, 192);
         assert_eq!(pool.release(b.addr, Frontier::new()), Ok(b));
@@ -233,7 +263,7 @@ fn ended_lanes_leave_nothing_behind() {
 }
 
 #[test]
-fn credit_goes_from_one_lane_to_another_while_no_high_rises() {
+fn credit_moves_between_lanes_while_no_peak_rises() {
     let (meter, source) = (Arc::<Meter>::default(), Arc::new(FakeSource::new(64)));
     let of = |meter: &Arc<Meter>| {
         let config = pool().config();
@@ -248,30 +278,36 @@ fn credit_goes_from_one_lane_to_another_while_no_high_rises() {
     pool.reset_used_high();
     other.reset_used_high();
     q.free(&q.alloc(&pool, 64));
-    // Now all that may be live without a rise may be so on one lane.
+    // Now one lane may have all that can be live without a higher peak.
     assert_eq!((used(&pool), r.stash.alloc(key, 64)), ((0, 64), None));
     assert!(
         !meter.find_credit(&r.stash, other.key(), 64),
-        "another meter's"
+        "credit of another meter was found"
     );
-    assert!(!meter.find_credit(&r.stash, key, 128), "too much");
+    assert!(
+        !meter.find_credit(&r.stash, key, 128),
+        "more credit than there is was found"
+    );
     assert!(meter.find_credit(&r.stash, key, 64));
     let block = r.stash.alloc(key, 64).expect("there is credit");
     assert_eq!((used(&pool), q.stash.alloc(key, 64)), ((64, 64), None));
-    assert!(!meter.find_credit(&q.stash, key, 64), "it is in use");
+    assert!(
+        !meter.find_credit(&q.stash, key, 64),
+        "credit in use was found"
+    );
     r.free(&block);
     assert!(meter.find_credit(&q.stash, key, 64));
     assert!(q.stash.alloc(key, 64).is_some());
     assert!(
         !meter.find_credit(&Queue::new().stash, key, 64),
-        "a stranger"
+        "a new cache found credit"
     );
     assert_eq!((used(&pool), used(&other)), ((64, 64), (0, 0)));
 }
 
 #[test]
-fn highs_are_exact_when_threads_take_turns() {
-    // Each round one more thread holds a block, so the high is known at every step.
+fn peaks_are_exact_when_threads_take_turns() {
+    // In each round one more thread holds a block, so the peak is known at every step.
     const THREADS: usize = 4;
     let (pool, barrier) = (&pool(), &Barrier::new(THREADS));
     std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Threads that share one pool, each with its own lane, freeing each other's blocks.
+//! Threads that share one pool. Each has its own lane and frees blocks of the others.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,8 +11,9 @@ use ur::timeline::{Frontier, Lane};
 const THREADS: usize = 8;
 const MAX: u64 = 256 << 10;
 
-/// Who has what, kept beside the pool: live ranges of memory, and the deaths of those before them.
-/// By the numbers that the source gives to memory, which stay when its address changes.
+/// A model of the memory: live ranges, and the frees of the ranges before them.
+///
+/// The keys are the source's numbers of memory, which stay when its address changes.
 #[derive(Default)]
 struct Shadow {
     live: BTreeMap<u64, u64>,
@@ -20,13 +21,13 @@ struct Shadow {
 }
 
 impl Shadow {
-    /// Enters a block; what died there must come before `ordered`'s moment.
+    /// Adds a block. Earlier frees of its memory must be ordered before the allocation.
     fn enter(&mut self, (start, bytes): (u64, u64), ordered: impl Fn(&Frontier) -> bool) {
         let end = start + bytes;
         let below = self.live.range(..end).next_back();
         assert!(
             below.is_none_or(|(_, live_end)| *live_end <= start),
-            "live twice"
+            "two live blocks share memory"
         );
         let over: Vec<u64> = self
             .dead
@@ -35,40 +36,40 @@ impl Shadow {
             .map(|(addr, _)| *addr)
             .collect();
         for addr in over {
-            let Some((dead_end, death)) = self.dead.get(&addr).cloned() else {
+            let Some((dead_end, freed_at)) = self.dead.get(&addr).cloned() else {
                 continue;
             };
             if dead_end <= start {
-                // Dead ranges do not overlap, so those below end lower still.
+                // Free ranges do not overlap, so those below end before `start`.
                 break;
             }
-            assert!(ordered(&death), "reused while in use");
+            assert!(ordered(&freed_at), "memory in use was given away");
             self.dead.remove(&addr);
             if addr < start {
-                self.dead.insert(addr, (start, death.clone()));
+                self.dead.insert(addr, (start, freed_at.clone()));
             }
             if dead_end > end {
-                self.dead.insert(end, (dead_end, death));
+                self.dead.insert(end, (dead_end, freed_at));
             }
         }
         self.live.insert(start, end);
     }
 
-    fn leave(&mut self, (start, bytes): (u64, u64), death: &Frontier) {
+    fn leave(&mut self, (start, bytes): (u64, u64), freed_at: &Frontier) {
         assert_eq!(self.live.remove(&start), Some(start + bytes));
-        self.dead.insert(start, (start + bytes, death.clone()));
+        self.dead.insert(start, (start + bytes, freed_at.clone()));
     }
 }
 
-struct Stage {
+struct SharedPool {
     pool: Pool<Arc<FakeSource>>,
     shadow: Mutex<Shadow>,
     failed: AtomicU64,
-    /// Whether lanes keep blocks to themselves.
+    /// Whether lanes cache blocks.
     stashes: bool,
 }
 
-impl Stage {
+impl SharedPool {
     fn shadow(&self) -> std::sync::MutexGuard<'_, Shadow> {
         self.shadow.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -110,7 +111,7 @@ impl Stage {
                 let memory = self.memory(&block);
                 let mut shadow = self.shadow();
                 for part in memory {
-                    shadow.enter(part, |death| lane.ordered(death));
+                    shadow.enter(part, |freed_at| lane.ordered(freed_at));
                 }
                 Some(block)
             }
@@ -124,22 +125,30 @@ impl Stage {
     }
 
     fn free(&self, lane: &Lane, stash: &Stash, block: &Block) {
-        let death = lane.tip();
-        // Before the pool knows, since another thread may have it at once.
+        let freed_at = lane.tip();
+        // The model changes before the pool, since another thread may get the block at once.
         let memory = self.memory(block);
         let mut shadow = self.shadow();
-        memory.iter().for_each(|part| shadow.leave(*part, &death));
+        memory
+            .iter()
+            .for_each(|part| shadow.leave(*part, &freed_at));
         drop(shadow);
         let alone = lane.tip_epoch().filter(|_| self.stashes);
         let cached = alone.and_then(|epoch| stash.free(block.addr, epoch));
-        let freed = cached.map_or_else(|| self.pool.release(block.addr, death), Ok);
+        let freed = cached.map_or_else(|| self.pool.release(block.addr, freed_at), Ok);
         assert_eq!(freed, Ok(*block));
     }
 }
 
-type Parcel = (Block, Frontier);
+type SentBlock = (Block, Frontier);
 
-fn work(stage: &Stage, seed: u64, to: &Sender<Parcel>, from: &Receiver<Parcel>, rounds: usize) {
+fn work(
+    shared: &SharedPool,
+    seed: u64,
+    to: &Sender<SentBlock>,
+    from: &Receiver<SentBlock>,
+    rounds: usize,
+) {
     let mut rng = Rng::new(seed);
     let mut lane = Lane::new();
     let stash = Stash::new(lane.clock(), &Arc::default());
@@ -147,27 +156,27 @@ fn work(stage: &Stage, seed: u64, to: &Sender<Parcel>, from: &Receiver<Parcel>, 
     for _ in 0..rounds {
         lane.advance();
         match rng.below(100) {
-            0..45 if held.len() < 24 => held.extend(stage.allocate(&mut lane, &stash, &mut rng)),
+            0..45 if held.len() < 24 => held.extend(shared.allocate(&mut lane, &stash, &mut rng)),
             45..60 if !held.is_empty() => {
                 let block = held.swap_remove(rng.below(held.len() as u64) as usize);
-                // A neighbour frees it, after what happened here.
+                // Another thread frees the block after this point.
                 let _ = to.send((block, lane.frontier()));
             }
             60..64 => lane
                 .clock()
                 .raise(lane.epoch().saturating_sub(rng.below(20))),
-            64 => stage.pool.trim(rng.below(MAX)),
-            65 => stage.pool.settle(),
-            _ if !held.is_empty() => stage.free(&lane, &stash, &held.swap_remove(0)),
+            64 => shared.pool.trim(rng.below(MAX)),
+            65 => shared.pool.settle(),
+            _ if !held.is_empty() => shared.free(&lane, &stash, &held.swap_remove(0)),
             _ => {}
         }
         for (block, event) in from.try_iter() {
             lane.wait_for(&event);
-            stage.free(&lane, &stash, &block);
+            shared.free(&lane, &stash, &block);
         }
     }
     held.iter()
-        .for_each(|block| stage.free(&lane, &stash, block));
+        .for_each(|block| shared.free(&lane, &stash, block));
     lane.clock().raise(u64::MAX);
     stash.retire();
 }
@@ -178,7 +187,7 @@ fn threads_share_a_pool_without_sharing_memory() {
 }
 
 #[test]
-fn threads_that_keep_blocks_share_a_pool_without_sharing_memory() {
+fn threads_with_caches_share_a_pool_without_sharing_memory() {
     share(true, FakeSource::new(4096));
 }
 
@@ -189,7 +198,7 @@ fn threads_share_pages_that_move() {
     assert!(gathers > 0);
 }
 
-/// Returns how often pages were gathered.
+/// Runs the threads and returns the number of compactions.
 fn share(stashes: bool, source: FakeSource) -> u64 {
     let rounds = if std::env::var_os("UR_LONG").is_some() {
         500_000
@@ -203,7 +212,7 @@ fn share(stashes: bool, source: FakeSource) -> u64 {
         release_threshold: MAX / 2,
         ..Config::default()
     };
-    let stage = Stage {
+    let shared = SharedPool {
         pool: Pool::new(Arc::clone(&source), config),
         shadow: Mutex::default(),
         failed: AtomicU64::new(0),
@@ -217,15 +226,15 @@ fn share(stashes: bool, source: FakeSource) -> u64 {
             .zip(from.drain(..))
             .enumerate()
             .map(|(seed, (to, from))| {
-                let stage = &stage;
+                let shared = &shared;
                 scope.spawn(move || {
-                    work(stage, seed as u64, &to, &from, rounds);
+                    work(shared, seed as u64, &to, &from, rounds);
                     drop(to);
-                    // What the neighbour sends after this thread's last round.
+                    // Blocks that arrive after this thread's last round.
                     let lane = Lane::new();
                     let stash = Stash::new(lane.clock(), &Arc::default());
                     for (block, _) in from {
-                        stage.free(&lane, &stash, &block);
+                        shared.free(&lane, &stash, &block);
                     }
                 })
             })
@@ -236,19 +245,19 @@ fn share(stashes: bool, source: FakeSource) -> u64 {
             .collect()
     });
     assert!(leftover.is_empty(), "a thread failed");
-    finish(&stage, &source);
-    stage.pool.counters().gathers
+    finish(&shared, &source);
+    shared.pool.counters().gathers
 }
 
-fn finish(stage: &Stage, source: &FakeSource) {
-    let pool = &stage.pool;
+fn finish(shared: &SharedPool, source: &FakeSource) {
+    let pool = &shared.pool;
     let (figures, counters) = (pool.figures(), pool.counters());
     assert_eq!(figures.used, 0);
     assert_eq!(figures.reserved, source.bytes_out());
     assert!(figures.reserved_high <= MAX && figures.used_high <= figures.reserved_high);
     assert_eq!(counters.served(), counters.releases);
-    assert_eq!(counters.failed, stage.failed.load(Ordering::Relaxed));
-    // How often lanes meet depends on how the threads run, so not every kind is certain.
+    assert_eq!(counters.failed, shared.failed.load(Ordering::Relaxed));
+    // Contention depends on the threads' timing, so no single kind of reuse is certain.
     let crossed = counters.ordered + counters.completed + counters.waited;
     assert!(counters.own_lane > 0 && crossed > 0, "{counters:?}");
     pool.close();
@@ -257,8 +266,8 @@ fn finish(stage: &Stage, source: &FakeSource) {
 }
 
 #[test]
-fn highs_are_exact_when_threads_race() {
-    // Every thread holds one block at a barrier: the high is their sum, not an estimate.
+fn peaks_are_exact_when_threads_race() {
+    // Every thread holds one block at a barrier, so the peak is exactly their sum.
     let pool = Pool::new(
         FakeSource::new(64),
         Config {

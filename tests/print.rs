@@ -1,5 +1,6 @@
-//! The printers against the reference: texts recorded from its C++ printer, our C++ printer and our
-//! Rust printer say the same of the same values (scripts/tests/print.cpp builds them in C++).
+//! The Rust printer, the project's C++ printer and recorded texts of the reference printer agree.
+//!
+//! scripts/tests/print.cpp makes the same values in C++.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_void};
@@ -24,7 +25,7 @@ fn texts(lines: &str) -> Texts {
         .collect()
 }
 
-/// Addresses of objects differ from run to run; those of made-up handles are short.
+/// Removes the addresses of objects, which differ between runs. Those of made-up handles are short.
 fn hide_addresses(text: &str) -> String {
     let mut parts = text.split("0x");
     let mut out = parts.next().unwrap_or_default().to_owned();
@@ -42,11 +43,11 @@ fn hide_addresses(text: &str) -> String {
 }
 
 fn text(value: &dyn Print) -> String {
-    // SAFETY: every value of these tests points to live objects of theirs, or its handles are opaque.
+    // SAFETY: every value of these tests points to live objects, or its handles are opaque.
     unsafe { print::text(value) }
 }
 
-/// The C++ program, compiled once; none without a C++ compiler.
+/// The C++ program, compiled once; `None` without a C++ compiler.
 fn program() -> Option<&'static Path> {
     static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
     PROGRAM.get_or_init(compile).as_deref()
@@ -85,7 +86,7 @@ fn compile() -> Option<PathBuf> {
     Some(program)
 }
 
-/// What the C++ program prints.
+/// The output of the C++ program.
 fn cpp(arguments: &[&str]) -> Option<String> {
     let ran = Command::new(program()?)
         .args(arguments)
@@ -442,7 +443,7 @@ fn names<T: Print>(out: &mut String, end: u32, make: fn(u32) -> T) {
     }
 }
 
-/// Everything that can be counted through, in the order of the C++ program.
+/// All values that can be enumerated, in the order of the C++ program.
 fn sweep() -> String {
     let mut out = String::new();
     names(&mut out, 0x1000, ur_function_t);
@@ -490,7 +491,7 @@ fn cpp_and_rust_agree_on_every_call_and_chain() {
 fn buffers_get_the_whole_text_or_nothing() {
     let mut buffer = [b'#' as c_char; 32];
     let mut size = 0;
-    // SAFETY: the buffer is as long as said, the size is writable.
+    // SAFETY: the buffer has the given length, and the size is writable.
     let print = |buffer: *mut c_char, length, size: &mut usize| unsafe {
         print::to_buffer(&UR_RESULT_SUCCESS, buffer, length, size)
     };
@@ -503,7 +504,7 @@ fn buffers_get_the_whole_text_or_nothing() {
     );
     assert_eq!((size, buffer[0]), (18, b'#' as c_char));
     assert_eq!(print(buffer.as_mut_ptr(), 18, &mut size), UR_RESULT_SUCCESS);
-    // SAFETY: the text ends in a zero byte.
+    // SAFETY: the text ends with a NUL.
     let written = unsafe { CStr::from_ptr(buffer.as_ptr()) };
     assert_eq!(written, c"UR_RESULT_SUCCESS");
     assert_eq!(buffer[18], b'#' as c_char);

@@ -1,6 +1,7 @@
-//! Every generated shim, driven with random arguments over a backend that offers nothing: null and
-//! foreign handles, handles of the wrong kind, lists with and without counts, any number for any
-//! enum, flag or size. Nothing may crash, and whatever comes back is a result that C knows.
+//! Every generated shim, called with random arguments over a backend without abilities.
+//!
+//! The arguments include null and foreign handles, handles of the wrong kind, lists with wrong counts, and
+//! any number for an enum, a flag or a size. No call may crash, and each must return a result that C knows.
 
 #[allow(dead_code)]
 mod arguments;
@@ -29,6 +30,7 @@ macro_rules! bare {
         )*
         impl Backend for Null {
             $(type $name = Bare<{ Kind::$name as u32 }>;)*
+            const BACKEND: ur_backend_t = UR_BACKEND_UNKNOWN;
             fn adapter() -> Result<Option<Arc<Object<Self::Adapter>>>> {
                 Ok(None)
             }
@@ -70,7 +72,7 @@ fn every_function_refuses_nothing_at_all() {
     assert_eq!(CALLS.len(), 241);
     let null = source.null();
     for &(name, function) in CALLS {
-        // The choice that makes every handle null, whatever it makes of the rest.
+        // The choice that makes every handle null.
         let result = call(name, function, &[null], &mut source);
         let fine = name == "urAdapterGet";
         assert!(
@@ -80,7 +82,7 @@ fn every_function_refuses_nothing_at_all() {
     }
 }
 
-/// The handle kinds' own errors, and the errors of checks, are all that a shim may answer here.
+/// The errors that a shim may return here: those of the handle kinds and of the argument checks.
 #[test]
 fn random_arguments_are_answered_by_a_result() {
     let mut source = ArgumentSource::new(handles());
@@ -93,7 +95,7 @@ fn random_arguments_are_answered_by_a_result() {
         let choices = proptest::collection::vec(any::<u32>(), 1..24);
         let source = std::cell::RefCell::new(&mut source);
         let calls = std::cell::RefCell::new(&mut calls);
-        // A new one each, since it counts its cases over all runs.
+        // One runner for each function, since a runner counts its cases over all runs.
         TestRunner::new(config.clone())
             .run(&choices, |choices| {
                 **calls.borrow_mut() += 1;

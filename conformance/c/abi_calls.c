@@ -1,6 +1,6 @@
-/* What C passes in ways of its own: structs by value, unions, bool, enums, and callbacks, through the
- * loader to the adapter that the environment chooses. Prints "ok" and exits with 0, or says what
- * went wrong and exits with 1. */
+/* The forms that C passes in its own ways: structs by value, unions, bool, enums and callbacks, through
+ * the loader to the adapter of the environment. Prints "ok" and exits with 0, or prints the error and
+ * exits with 1. */
 #define _POSIX_C_SOURCE 200809L
 #include "ur_api.h"
 
@@ -84,7 +84,7 @@ static void structs_by_value(void) {
   CALL(urMemRelease, buffer);
 }
 
-/* A union in a struct: the way of splitting a device, and its value. */
+/* A union in a struct: the type of a partition, and its value. */
 static void unions(void) {
   ur_device_partition_t ways[16];
   size_t size = 0, i;
@@ -142,7 +142,7 @@ static void callbacks(void) {
   CALL(urEnqueueEventsWait, queue, 0, NULL, &event);
   CALL(urEventSetCallback, event, UR_EXECUTION_INFO_COMPLETE, on_event, &s);
   CALL(urQueueFinish, queue);
-  /* A callback may come a little after the wait. */
+  /* A callback may run slightly after the wait. */
   for (waited = 0; !s.count && waited < 10000; waited++)
     nanosleep(&(struct timespec){0, 1000000}, NULL);
   require(s.count == 1, "the event's callback did not run once");
@@ -163,7 +163,7 @@ static void callbacks(void) {
   CALL(urAdapterSetLoggerCallbackLevel, adapter, UR_LOGGER_LEVEL_QUIET);
 }
 
-/* An enumeration or a bool with a value that is none comes back as an error. */
+/* A value outside an enumeration or a bool is refused with an error. */
 static void values_that_are_none(void) {
   ur_event_handle_t event;
   size_t size;

@@ -1,10 +1,9 @@
-/* Asynchronous allocation from C, start to end: two queues, a kernel, copies, and memory that moves
- * from one queue to the other by an event.
+/* Asynchronous allocation from C, from start to end: two queues, a kernel, copies, and memory that one queue
+ * frees and the other reuses after an event.
  *
- * The adapter is chosen through the environment alone: ONEAPI_DEVICE_SELECTOR,
- * UR_ADAPTERS_SEARCH_PATH or UR_ADAPTERS_FORCE_LOAD. The kernels below are for the native CPU, whose
- * programs are tables of functions in the host program. Prints "ok" and exits with 0, or says what
- * went wrong and exits with 1.
+ * The environment chooses the adapter: ONEAPI_DEVICE_SELECTOR, UR_ADAPTERS_SEARCH_PATH or
+ * UR_ADAPTERS_FORCE_LOAD. The kernels are for the native CPU, whose programs are tables of functions in the
+ * host program. Prints "ok" and exits with 0, or prints the error and exits with 1.
  *
  *   cc async_alloc.c $(pkg-config --cflags --libs libur_loader) && ./a.out
  */
@@ -32,8 +31,8 @@ static void check(ur_result_t result, const char *function) {
 
 #define CALL(function, ...) check(function(__VA_ARGS__), #function)
 
-/* --- kernels: a work-item finds its place in the state; a pointer argument is the pointer itself, a
- * value is the address of its bytes --- */
+/* --- kernels: the state has the work-item's position; an argument is a pointer itself, or the address of
+ * a value's bytes --- */
 
 typedef struct native_cpu_state {
   size_t global_id[3], global_range[3], group_size[3], group_id[3], local_id[3], groups[3], offset[3];
@@ -145,8 +144,8 @@ static size_t figure(const bench *b, ur_usm_pool_info_t property) {
 
 /* --- the work --- */
 
-/* One block goes from queue to queue: each round allocates it where the last one has freed it, after
- * the event of that free, and leaves its result in `out`. No wait on the host comes between. */
+/* One block moves between the queues: each round allocates it after the event of the last round's free,
+ * and writes its result to `out`. The host does not wait in between. */
 static void hand_over(const bench *b, uint32_t *out, void **first, void **last, size_t *reserved) {
   const size_t bytes = COUNT * sizeof(uint32_t);
   ur_event_handle_t freed = NULL, next;
@@ -179,7 +178,7 @@ int main(void) {
   uint32_t round, i, wrong = 0;
   set_up(&b);
   CALL(urUSMHostAlloc, b.context, NULL, NULL, (size_t)ROUNDS * COUNT * sizeof(uint32_t), &host);
-  /* The host memory may come from the same pool. */
+  /* Host memory may come from the same pool. */
   used = figure(&b, UR_USM_POOL_INFO_USED_CURRENT_EXP);
   hand_over(&b, host, &first, &last, &reserved);
   for (round = 0; round < ROUNDS; round++)

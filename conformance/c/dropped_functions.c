@@ -1,7 +1,7 @@
-/* The six functions that the reference dropped after 2026.1 and that libsycl of 2026.1 still calls:
- * arguments set on a kernel one by one, and the launch that uses them. The loader keeps them; no
- * header declares them any more. Prints "ok" and exits with 0, or says what went wrong and exits
- * with 1. The kernels are for the native CPU, as in async_alloc.c. */
+/* The six functions that the reference dropped after 2026.1 and that libsycl of 2026.1 still calls: those
+ * that set a kernel's arguments one by one, and the launch that uses them. The loader keeps them, and no
+ * header declares them. Prints "ok" and exits with 0, or prints the error and exits with 1. The kernels
+ * are for the native CPU, as in async_alloc.c. */
 #include "ur_api.h"
 
 #include <stdint.h>
@@ -96,7 +96,7 @@ int main(void) {
   CALL(urKernelSetArgValue, kernel, 2, sizeof add, NULL, &add);
   CALL(urKernelSetArgLocal, kernel, 3, GROUP * sizeof(uint32_t), NULL);
   CALL(urEnqueueKernelLaunch, queue, kernel, 1, NULL, &global, &local, NULL, 0, NULL, &first);
-  /* The value was copied when it was set; the next launch takes what is set then. */
+  /* The call copied the value. The next launch uses the value that is set then. */
   add = 7;
   CALL(urEventWait, 1, &first);
   out = memory;

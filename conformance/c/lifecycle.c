@@ -1,10 +1,9 @@
-/* A consumer's view of the life cycle: initialising, tearing down, threads, fork.
+/* A client's view of the life cycle: initialisation, teardown, threads, fork.
  *
  *   lifecycle TEST LOADER [LOADER]
  *
- * The adapter is chosen through the environment. Prints "ok TEST" and exits with 0, or says what
- * went wrong and exits with 1. Loaders are opened by path, so that two copies of one are two
- * loaders over one adapter library.
+ * The environment chooses the adapter. Prints "ok TEST" and exits with 0, or prints the error and exits
+ * with 1. Loaders are opened by path, so that two copies of one are two loaders over one adapter library.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "ur_api.h"
@@ -147,7 +146,7 @@ static void pause_ms(long ms) {
   nanosleep(&time, NULL);
 }
 
-/* Two loaders over one adapter library: each ends without taking it from the other. */
+/* Two loaders over one adapter library: the teardown of one leaves the library usable for the other. */
 static void two_loaders(const loader_t *a, const loader_t *b) {
   session_t first, second;
   check(a->init(0, NULL), "first urLoaderInit");
@@ -163,7 +162,8 @@ static void two_loaders(const loader_t *a, const loader_t *b) {
   whole_life(a);
 }
 
-/* Calls outside the life are refused; every life is as good as the first. */
+/* Calls before the initialisation and after the teardown are refused, and a later initialisation works as
+ * the first. */
 static void again(const loader_t *l) {
   uint32_t count = 0;
   int round;
@@ -207,7 +207,7 @@ static void *work_of_a_thread(void *argument) {
   return NULL;
 }
 
-/* Threads that initialise and tear down at once, and threads that end after the teardown. */
+/* Threads that initialise and tear down at the same time, and threads that end after the teardown. */
 static void many_threads(loader_t *l) {
   pthread_t thread[8];
   int i;
@@ -226,7 +226,7 @@ static void many_threads(loader_t *l) {
   check(l->tear_down(), "urLoaderTearDown");
 }
 
-/* How long the way from nothing to the first device takes; a figure, not a test. */
+/* The time from urLoaderInit to the first device. It is printed and not checked. */
 static void startup(const loader_t *l) {
   struct timespec begin, end;
   ur_adapter_handle_t adapter;
@@ -254,7 +254,7 @@ static void startup(const loader_t *l) {
   printf("best of 20: %.3f ms\n", best);
 }
 
-/* A forked child is told that the device is lost; it does not hang. The parent goes on. */
+/* Calls of a forked child fail with DEVICE_LOST and do not hang. The parent continues. */
 static void forked(const loader_t *l) {
   session_t s;
   pid_t child;

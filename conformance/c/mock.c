@@ -1,10 +1,10 @@
-/* The mock adapter as a test's author uses it: include/ur_mock.h, and nothing else.
+/* The mock adapter as the author of a test uses it, with include/ur_mock.h alone.
  *
  *   mock [forced]
  *
- * Enables mocking and initialises the loader; with `forced` the environment loads the mock instead
- * (UR_ADAPTERS_FORCE_LOAD), as it must for a loader that does not look for it. Prints "ok" and exits
- * with 0, or says what went wrong and exits with 1.
+ * Enables mocking and initialises the loader. With `forced` the environment loads the mock instead
+ * (UR_ADAPTERS_FORCE_LOAD), as a loader that does not look for it needs. Prints "ok" and exits with 0, or
+ * prints the error and exits with 1.
  */
 #include "ur_mock.h"
 
@@ -26,7 +26,7 @@ static const ur_mock_api_t *mock;
 static ur_context_handle_t context;
 static ur_device_handle_t device;
 
-/* What ran, in order: one letter each. */
+/* The callbacks that ran, in order, one letter for each. */
 static char trace[16];
 
 static void append(char letter) {
@@ -61,7 +61,7 @@ static void callbacks_run_in_order(void) {
   CHECK(!strcmp(trace, "ba") && queue != NULL);
   OK(urQueueRelease(queue));
 
-  /* Instead of the answer: nothing is written. */
+  /* A replacement suppresses the mock's answer, so no output is written. */
   queue = NULL;
   OK(mock->setCallback("urQueueCreate", UR_MOCK_REPLACE, note, "r"));
   OK(create(&queue));
@@ -75,7 +75,7 @@ static void callbacks_run_in_order(void) {
   OK(mock->setCallback("urQueueCreate", UR_MOCK_BEFORE, refuse, &full));
   CHECK(create(&queue) == full && !strcmp(trace, "!"));
 
-  /* Others are not touched, and all can be taken away. */
+  /* Other functions keep their answers, and all callbacks can be removed. */
   OK(urContextRetain(context));
   OK(urContextRelease(context));
   OK(mock->setCallback("urQueueCreate", UR_MOCK_BEFORE, NULL, NULL));
@@ -176,7 +176,7 @@ static void calls_and_handles_are_counted(void) {
   OK(urQueueGetInfo(queue, UR_QUEUE_INFO_CONTEXT, sizeof of, &of, NULL));
   CHECK(of == context);
 
-  /* An event keeps its queue, which is live no more once its references are gone. */
+  /* An event keeps its queue until the event's last reference is released. */
   OK(urEnqueueEventsWait(queue, 0, NULL, &event));
   OK(urQueueRelease(queue));
   OK(urQueueRelease(queue));
@@ -207,7 +207,7 @@ static void *work(void *data) {
     OK(urUSMDeviceAlloc(context, device, NULL, NULL, 64, &memory));
     OK(urUSMFree(context, memory));
     OK(urQueueRelease(queue));
-    /* Callbacks come and go meanwhile. */
+    /* Callbacks are set and removed meanwhile. */
     OK(mock->setCallback("urQueueFinish", UR_MOCK_AFTER, round % 2 ? count : NULL, data));
   }
   return NULL;

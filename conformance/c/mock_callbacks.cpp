@@ -39,7 +39,7 @@ int main() {
   callbacks.set_before_callback(name, before);
   callbacks.set_replace_callback(name, &instead);
   void *memory = nullptr;
-  // Handles may be made up: the mock is the only adapter, so that nothing follows them.
+  // Handles may be made up: only the mock is loaded, and it does not access them.
   auto context = reinterpret_cast<ur_context_handle_t>(0x10);
   auto device = reinterpret_cast<ur_device_handle_t>(0x20);
   ur_result_t result = urUSMDeviceAlloc(context, device, nullptr, nullptr, 77, &memory);

@@ -1,15 +1,15 @@
 /* A libOpenCL.so.1 that counts the objects which an OpenCL adapter creates, retains and releases, and
- * leaves the rest to the real one.
+ * forwards everything to the real library.
  *
- * It stands before the real library on LD_LIBRARY_PATH and needs it by its path, so that whatever is
- * not here is found there:
+ * It precedes the real library on LD_LIBRARY_PATH and links to it by its path, so that functions missing
+ * here are found there:
  *
  *   real=/usr/lib/x86_64-linux-gnu/libOpenCL.so.1
  *   cc -shared -o stub.so -x c /dev/null -Wl,-soname,$real
  *   cc -shared -fPIC -o libOpenCL.so.1 opencl_counter.c stub.so -Wl,--no-as-needed
  *
- * `opencl_counters` is what rounds.c reads. References count: an object is gone when as many were
- * given back as were created and taken. Needs no header of OpenCL's.
+ * rounds.c reads `opencl_counters`. It counts references: all objects of a type are gone when its creations
+ * and retains equal its releases. Needs no header of OpenCL.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -61,7 +61,7 @@ static void *real(const char *name) {
     memcpy(&(pointer), &known, sizeof known); \
   } while (0)
 
-/* A function that gives an object, or null. */
+/* A function that returns an object, or null. */
 #define GIVES(kind, name, parameters, arguments) \
   object name parameters { \
     object (*call) parameters; \
@@ -150,7 +150,7 @@ ENQUEUES(clEnqueueBarrierWithWaitList, (object q, WAITS), (q, WAITED))
 ENQUEUES(clEnqueueSVMMemcpy, (object q, u32 k, object d, list s, size_t z, WAITS), (q, k, d, s, z, WAITED))
 ENQUEUES(clEnqueueSVMMemFill, (object q, object d, list p, size_t z, size_t s, WAITS), (q, d, p, z, s, WAITED))
 
-/* Maps return the address, and the code through their last parameter. */
+/* Maps return the address and write the code through their last parameter. */
 #define MAPS(name, parameters, arguments) \
   object name parameters { \
     object (*call) parameters; \
@@ -187,7 +187,7 @@ void clSVMFree(object context, object memory) {
     atomic_fetch_sub(&usm_count, 1);
 }
 
-/* --- extensions: a platform's own functions, of one platform only --- */
+/* --- extension functions, of one platform only --- */
 
 static _Atomic(void *) host_alloc, device_alloc, shared_alloc, mem_free, blocking_free, fill, copy, migrate, advise;
 
@@ -248,7 +248,7 @@ ENQUEUES_BY(advise, (object q, list p, size_t s, u32 a, WAITS), (q, p, s, a, WAI
 
 typedef void (*function)(void);
 
-/* The counting function of a name, once its place knows the real one. */
+/* The counting function of a name, once its entry knows the real function. */
 static void *counting(const char *name, void *found) {
   static const struct extension {
     const char *name;

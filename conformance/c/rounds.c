@@ -1,13 +1,13 @@
-/* Rounds of an asynchronous allocation, a fill, a copy and a free, from four threads, each with an
- * in-order queue of its own: the pool must not grow after the first round, every byte that was copied
- * must be right, and nothing may be left behind.
+/* Rounds of an asynchronous allocation, a fill, a copy and a free, from four threads with an in-order queue
+ * each. The pool must not grow after the first round, every copied byte must be right, and no object may be
+ * left.
  *
  *   rounds [ROUNDS [BYTES]]
  *
- * The adapter is chosen through the environment. What is left behind is asked of whoever counts:
- * our adapters tell their log when the last reference goes, and libOpenCL.so.1 may be the counting
- * one (opencl_counter.c). With ROUNDS_NEED=objects,driver it is an error if either does not count.
- * Prints "ok" and what it counted and exits with 0, or says what went wrong and exits with 1.
+ * The environment chooses the adapter. The adapters of this project log their live objects when the last
+ * reference is released, and libOpenCL.so.1 may be the counting one (opencl_counter.c). With
+ * ROUNDS_NEED=objects,driver it is an error if either does not count. Prints "ok" and the counts and exits
+ * with 0, or prints the error and exits with 1.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "ur_api.h"
@@ -18,8 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* KEPT: how many references of a kind more or fewer there may be between two rounds, as the commands of
- * a queue since it was last looked at are remembered. A leak would be one a round. */
+/* KEPT: the allowed difference in references of a type between two rounds, since a queue remembers its
+ * commands until the next query. A leak would add one in each round. */
 enum { THREADS = 4, BATCH = 10, KEPT = 4 * BATCH * THREADS };
 
 static void require(int condition, const char *what) {
@@ -46,9 +46,9 @@ static ur_context_handle_t context;
 static ur_usm_pool_handle_t pool;
 static pthread_barrier_t barrier;
 
-/* --- what is left behind --- */
+/* --- objects left --- */
 
-/* What the adapter said of its objects at its last release. */
+/* The adapter's log of its objects at its last release. */
 static char alive[256];
 
 static void on_log(ur_logger_level_t level, const char *message, void *data) {
@@ -65,7 +65,7 @@ typedef struct counter {
   long (*alive)(void);
 } counter;
 
-/* The counters of the counting libOpenCL.so.1, if that is what the adapter has opened. */
+/* The counters of the counting libOpenCL.so.1, if the adapter has opened it. */
 static const counter *driver_counters(void) {
   void *library = dlopen("libOpenCL.so.1", RTLD_LAZY | RTLD_NOLOAD);
   return library ? dlsym(library, "opencl_counters") : NULL;
@@ -81,7 +81,7 @@ static int count_driver(long *counts) {
   return counters != NULL;
 }
 
-/* No more than `slack` objects of each kind have come since `before`. */
+/* Checks that at most `slack` objects of each type were added since `before`. */
 static void compare_driver(const long *before, long slack, const char *what) {
   const counter *counters = driver_counters();
   long now[KINDS] = {0};
@@ -131,8 +131,8 @@ typedef struct worker {
 
 static unsigned char pattern_of(const worker *w, long round) { return (unsigned char)(1 + w->index * 61 + round * 7); }
 
-/* Allocates, fills, copies to the round's place on the host, and frees; odd rounds ask for the events
- * of all commands, even ones for none. `held` is called while the block is live. */
+/* Allocates, fills, copies to the round's range of the host memory, and frees. Odd rounds ask for the
+ * events of all commands, even rounds for none. `held` is called while the block is live. */
 static void one_round(const worker *w, long round, void (*held)(void)) {
   unsigned char pattern = pattern_of(w, round), *place = w->host + (size_t)(round % BATCH) * bytes;
   ur_event_handle_t events[4] = {NULL, NULL, NULL, NULL};
@@ -153,7 +153,7 @@ static void one_round(const worker *w, long round, void (*held)(void)) {
   }
 }
 
-/* Finishes the queue and looks at every byte that was copied since the last time. */
+/* Finishes the queue and checks every byte that was copied since the last time. */
 static void verify(const worker *w, long first, long end) {
   long round;
   size_t i;

@@ -1,7 +1,7 @@
 //! Every public function of a loader, by name.
 //!
-//! The methods are safe to name although C promises nothing about their arguments: each call is
-//! itself what is under test, and what a callee breaks stays in the process that runs the test.
+//! The methods are safe although C promises nothing about their arguments. Each call is itself under test,
+//! and a fault stays in the process that runs the test.
 
 use crate::status::{Calls, Status};
 use std::ffi::{CStr, c_char, c_void};
@@ -9,7 +9,7 @@ use ur::abi::*;
 use ur::dl::{Library, function};
 use ur::{for_each_function, for_each_loader_function};
 
-/// A loader library, opened, with a count of the calls made to each of its functions.
+/// An open loader library, with a count of the calls to each of its functions.
 pub struct Api {
     symbols: Symbols,
     calls: Calls,
@@ -17,7 +17,7 @@ pub struct Api {
 }
 
 impl Api {
-    /// Looks up all functions of an open library; a missing one is an error when it is called.
+    /// Looks up all functions of an open library. A call of a missing one is an error.
     pub fn new(library: Library) -> Self {
         Self {
             symbols: Symbols::of(&library),
@@ -31,7 +31,7 @@ impl Api {
     }
 }
 
-/// Calls a function with an array of arguments, each as the words in which its value lies.
+/// Calls a function with an array of arguments, each given as the words of its value.
 pub type Caller = fn(&Api, &[Vec<u64>]) -> Status;
 
 /// An argument's value, of a C type without invalid values.
@@ -40,7 +40,7 @@ fn read<T>(words: &[u64]) -> T {
         size_of::<T>() <= size_of_val(words),
         "a value of its argument's type"
     );
-    // SAFETY: the words are at least as many bytes, and aligned for C types; any bytes are a value.
+    // SAFETY: the words have at least as many bytes, aligned for C types, and any bytes are a valid value.
     unsafe { words.as_ptr().cast::<T>().read() }
 }
 
@@ -75,13 +75,13 @@ macro_rules! functions {
         #[allow(non_snake_case, clippy::too_many_arguments)]
         impl Api { $( $(
             pub fn $name(&self, $( $arg: $ty ),*) -> Status {
-                // SAFETY: none; what a callee does with such arguments is what is tested.
+                // SAFETY: none. The behaviour of the callee with such arguments is under test.
                 let result = self.symbols.$name.map(|call| unsafe { call($( $arg ),*) });
                 self.calls.record($number, result)
             }
         )* )* }
 
-        /// The functions as callers. Those of the loader's own life are not called in this way.
+        /// The functions as callers, except those of the loader's initialisation and teardown.
         #[allow(dead_code, non_snake_case)]
         pub mod callers {
             use super::*;

@@ -1,9 +1,9 @@
-//! What a run has covered of the specification: functions that were called with valid arguments, and
-//! error conditions that were provoked; and why the rest was not.
+//! The coverage of the specification by a run: functions called with valid arguments, error conditions
+//! provoked, and the reasons for the rest.
 //!
-//! A condition counts when a test met it and was answered as it should be: a generated case
-//! (`suites::arguments`), or a test that names it (`Status::fails_because`). One that is declared in
-//! words, and whose code the function declares nowhere else, counts when the code was returned.
+//! A condition counts when a test met it and got the expected answer. The test is a generated case
+//! (`suites::arguments`) or one that names the condition (`Status::fails_because`). A condition declared in
+//! words counts when its code was returned, if the function declares this code nowhere else.
 
 use crate::api;
 use crate::calls::{FUNCTIONS, Function, Kind, Said, UNCHANGED};
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use ur::abi::*;
 
-/// How a function was called, the best first.
+/// How a function was called, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum How {
@@ -31,7 +31,7 @@ pub enum How {
 pub struct FunctionRow {
     pub function: String,
     pub how: How,
-    /// Why it was not called with valid arguments.
+    /// The reason why it was not called with valid arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -42,7 +42,7 @@ pub struct ConditionRow {
     pub code: String,
     pub what: String,
     pub provoked: bool,
-    /// Why it was not.
+    /// The reason why it was not provoked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -74,8 +74,8 @@ impl Coverage {
         (provoked, self.conditions.len())
     }
 
-    /// What is printed: functions by adapters, conditions by adapters, and what is missing in all of
-    /// them, with the reasons of each.
+    /// The printed report: functions by adapter, conditions by adapter, and everything missing in all of them
+    /// with the reasons.
     fn print(columns: &[(String, Self)]) {
         let width = api::FUNCTIONS
             .iter()
@@ -133,19 +133,20 @@ impl Coverage {
         );
     }
 
-    /// Of the declared error conditions, how many were provoked.
+    /// The number of declared error conditions that were provoked.
     fn percent(&self) -> f64 {
         let (provoked, conditions) = self.provoked();
         100.0 * provoked as f64 / conditions.max(1) as f64
     }
 
-    /// Whether all functions were called with valid arguments, and so many conditions provoked.
+    /// Whether all functions were called with valid arguments, and at least this share of the conditions
+    /// provoked.
     fn reaches(&self, percent: f64) -> bool {
         let (succeeded, refused) = self.called();
         succeeded + refused == self.functions.len() && self.percent() >= percent
     }
 
-    /// What any of the columns covers.
+    /// The coverage of all columns together.
     fn union(columns: &[(String, Self)]) -> Self {
         let mut all = columns
             .first()
@@ -192,7 +193,8 @@ impl Coverage {
         format!("{provoked}/{}", of_function().count())
     }
 
-    /// By reason: that of every column, since what one does not support another may not be asked.
+    /// Missing entries by reason. The reasons of all columns count, since columns may differ in their
+    /// support.
     fn missing(&self, columns: &[(String, Self)]) -> BTreeMap<String, Vec<String>> {
         let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for row in self.functions.iter().filter(|row| row.reason.is_some()) {
@@ -216,7 +218,7 @@ impl Coverage {
         all
     }
 
-    /// An earlier run's, with what it is called.
+    /// An earlier run's coverage, with its label.
     fn read(path: &Path) -> Result<(String, Self), String> {
         #[derive(Deserialize)]
         struct Saved {
@@ -230,7 +232,7 @@ impl Coverage {
         Ok((saved.label, saved.coverage))
     }
 
-    /// Prints a run's coverage beside that of earlier ones. Whether they reach the goal together.
+    /// Prints a run's coverage beside that of earlier ones. Returns whether they reach the goal together.
     pub fn report(run: &Run, other_runs: &[PathBuf], goal: Option<f64>) -> Result<bool, String> {
         let mut columns = vec![(run.label.clone(), run.coverage.clone())];
         for path in other_runs {
@@ -252,7 +254,7 @@ impl ConditionRow {
     }
 }
 
-/// The columns' reasons, each with the names of those that have it where they differ.
+/// The columns' reasons, each with the labels of its columns where they differ.
 fn reasons<'a>(
     columns: &'a [(String, Coverage)],
     reason: impl Fn(&'a Coverage) -> Option<&'a str>,
@@ -276,7 +278,7 @@ fn reasons<'a>(
     }
 }
 
-/// What a run knows of its calls.
+/// The recorded calls of a run.
 struct Facts<'a> {
     calls: BTreeMap<&'a str, &'a Called>,
     /// Kinds of handle of which the device had one.
@@ -398,7 +400,7 @@ impl<'a> Facts<'a> {
 const BOUNDS: &str = "only UR_LAYER_BOUNDS_CHECKING looks at where an allocation ends";
 const SUPPORTED: &str = "the feature is supported here";
 
-/// Why some conditions are not provoked on any device, by words in them.
+/// Reasons why some conditions are not provoked on any device, by words in them.
 const WHY_NOT: [(&str, &str); 10] = [
     (
         "`launchPropList` holds a property",
@@ -442,7 +444,7 @@ fn row(function: &str, code: ur_result_t, what: &str, reason: Option<String>) ->
     }
 }
 
-/// Whether a function declares a code for one reason alone.
+/// Whether a function declares a code for one condition alone.
 fn is_only_one(function: &Function, code: ur_result_t) -> bool {
     let in_cases = function.cases.iter();
     let in_cases = in_cases.filter(|case| case.codes.contains(&code)).count();
@@ -450,7 +452,7 @@ fn is_only_one(function: &Function, code: ur_result_t) -> bool {
     in_cases + in_words.count() == 1
 }
 
-/// What adapters have.
+/// The functions that adapters have.
 fn in_tables() -> impl Iterator<Item = &'static Function> {
     FUNCTIONS.iter().filter(|function| function.in_tables)
 }

@@ -1,5 +1,6 @@
-//! What an adapter is known to lack or to do wrong, read from a file, and the judgement of a test's
-//! end by it. An entry that no longer holds fails the run, so that the files stay true.
+//! Known gaps and faults of an adapter, read from a file, and the judgement of a test's outcome by them.
+//!
+//! An entry that no longer holds fails the run, so that the files stay correct.
 
 use crate::outcome::Raw;
 use serde::{Deserialize, Serialize};
@@ -23,7 +24,7 @@ pub enum Kind {
     Fails,
 }
 
-/// What a test counts as in the end.
+/// The final result of a test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "outcome", content = "message")]
 pub enum Verdict {
@@ -39,7 +40,7 @@ pub struct Expectations {
     entries: Vec<Expectation>,
 }
 
-/// The files that come with the program, by adapter.
+/// The files compiled into the program, by adapter.
 const EMBEDDED: &[(&str, &str)] = &[
     ("cuda", include_str!("../expectations/cuda.yml")),
     ("native_cpu", include_str!("../expectations/native_cpu.yml")),
@@ -55,7 +56,7 @@ impl Expectations {
         })
     }
 
-    /// Those that come with the program for an adapter; none if there is no file.
+    /// The compiled-in expectations for an adapter; empty if there is no file.
     pub fn embedded(adapter: &str) -> Result<Self, String> {
         match EMBEDDED.iter().find(|(name, _)| *name == adapter) {
             Some((name, text)) => {
@@ -65,12 +66,12 @@ impl Expectations {
         }
     }
 
-    /// Adds another file's entries; of two for a test, the earlier file's holds.
+    /// Adds another file's entries. If two match a test, the earlier file's applies.
     pub fn append(&mut self, mut other: Self) {
         self.entries.append(&mut other.entries);
     }
 
-    /// Judges the end of a test.
+    /// Judges the outcome of a test.
     pub fn judge(&self, test: &str, raw: Raw) -> Verdict {
         let entry = self.entries.iter().find(|entry| matches(&entry.test, test));
         match (raw, entry) {

@@ -1,5 +1,6 @@
-//! The device under test: a loader opened and initialised, one adapter, platform and device of it.
-//! Everything else that a test needs it makes itself, through `objects`.
+//! The device under test: an open, initialised loader with one adapter, platform and device of it.
+//!
+//! A test makes all other objects itself, through `objects`.
 
 use crate::api::Api;
 use crate::leak::leak;
@@ -12,14 +13,14 @@ use std::ptr::null_mut;
 use ur::abi::*;
 use ur::dl::{Binding, Library};
 
-/// Which loader, and which of the devices that it offers.
+/// The loader, and the index of the device to test.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub loader: PathBuf,
     pub device: usize,
 }
 
-/// The device under test, by name; what expectations and reports go by.
+/// The names of the device under test, for expectations and reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     pub adapter: String,
@@ -86,7 +87,7 @@ impl Fixture {
         )))
     }
 
-    /// Gives everything back and tears the loader down, so that whoever watches for leaks sees none.
+    /// Releases everything and tears the loader down, so that leak checkers find nothing.
     pub fn close(self) -> Done {
         drop(self.devices);
         for adapter in self.adapters {
@@ -108,7 +109,7 @@ impl Fixture {
         }
     }
 
-    /// Whether a yes-or-no property of the device is there and true.
+    /// Whether the device has a boolean property and it is true.
     pub fn supports(&self, property: ur_device_info_t) -> Result<bool, Stop> {
         match self.device_info::<ur_bool_t>(property) {
             Ok(answer) => Ok(answer != 0),
@@ -117,8 +118,9 @@ impl Fixture {
         }
     }
 
-    /// Goes on only if the device has a feature. If its query says that it has not, `refusal` must
-    /// be refused as unsupported, and the test ends as that.
+    /// Returns if the device has a feature.
+    ///
+    /// Otherwise `refusal` must be refused as unsupported, and the test ends as unsupported.
     pub fn require(&self, property: ur_device_info_t, refusal: impl FnOnce() -> Status) -> Done {
         if self.supports(property)? {
             return Ok(());
@@ -144,7 +146,7 @@ impl Fixture {
     }
 }
 
-/// Opens a loader library. It stays open for the life of the process.
+/// Opens a loader library, which stays open for the life of the process.
 pub fn load(path: &Path) -> Result<&'static Api, String> {
     let library = Library::open(path, Binding::Usual).map_err(|error| error.to_string())?;
     Ok(leak(Api::new(library)))
@@ -176,7 +178,7 @@ pub fn platforms(
     Ok(list)
 }
 
-/// Devices with a reference to each, given back on drop.
+/// Devices with a reference to each, released on drop.
 pub struct Devices {
     ur: &'static Api,
     list: Vec<ur_device_handle_t>,
@@ -198,7 +200,7 @@ impl Drop for Devices {
     }
 }
 
-/// The devices of a platform of one type; none of that type is no failure.
+/// The devices of a platform with one type. The list may be empty.
 pub fn devices(
     ur: &'static Api,
     platform: ur_platform_handle_t,
@@ -223,7 +225,7 @@ pub fn devices(
     Ok(devices)
 }
 
-/// `native_cpu` of `UR_BACKEND_NATIVE_CPU`: the name of expectation files and libraries.
+/// `native_cpu` of `UR_BACKEND_NATIVE_CPU`: the name in expectation files and libraries.
 pub fn adapter_name(backend: ur_backend_t) -> String {
     let name = backend.name().unwrap_or("UR_BACKEND_UNKNOWN");
     name.trim_start_matches("UR_BACKEND_").to_lowercase()

@@ -1,4 +1,4 @@
-//! A process of its own for tests of the loader's life: nothing has been initialised in it.
+//! A process of its own for tests of the loader's initialisation. Nothing is initialised in it.
 
 use crate::api::Api;
 use crate::fixture::{Fixture, Target, load};

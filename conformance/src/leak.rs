@@ -1,6 +1,6 @@
 //! Values that live as long as the process: loaders, and data that a callback may use after its test.
 //!
-//! A list references them, so that a leak checker does not report them.
+//! A list refers to them, so that a leak checker does not report them.
 
 use std::any::Any;
 use std::sync::{Mutex, PoisonError};

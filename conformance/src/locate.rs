@@ -1,10 +1,10 @@
-//! Where the loader is, and where its adapters are.
+//! The paths of the loader and its adapters.
 
 use std::path::{Path, PathBuf};
 
 const LOADER_NAMES: [&str; 2] = ["libur_loader.so.0", "libur_loader.so"];
 
-/// The loader asked for or, without one, that beside this program, in `../lib` or of the system.
+/// The given loader. Without one: the loader beside this program, in `../lib` or of the system.
 pub fn loader(asked: Option<&Path>) -> Result<PathBuf, String> {
     if let Some(path) = asked {
         return match path.exists() {

@@ -44,8 +44,8 @@ use std::time::{Duration, Instant};
 /// Checks a Unified Runtime loader and an adapter against the specification.
 ///
 /// Without --adapter the environment chooses: UR_ADAPTERS_FORCE_LOAD, UR_ADAPTERS_SEARCH_PATH and
-/// ONEAPI_DEVICE_SELECTOR. Exits with 0 if all went as expected, 1 if not, 2 if nothing could run or
-/// the output takes no more. That a reader closes its end is no fault.
+/// ONEAPI_DEVICE_SELECTOR. Exits with 0 if every test ended as expected, 1 if not, 2 if no test could run or
+/// the output could not be written. A reader that closes its end of the output is no error.
 #[derive(Parser)]
 #[command(version)]
 struct Cli {
@@ -73,19 +73,19 @@ struct Cli {
     /// Writes results and the calls made to a file, as JSON
     #[arg(long)]
     json: Option<PathBuf>,
-    /// Prints which functions were called with valid arguments, which declared error conditions were
-    /// provoked, and why the rest was not
+    /// Prints the functions called with valid arguments, the declared error conditions provoked, and the
+    /// reasons for the rest
     #[arg(long)]
     coverage: bool,
-    /// With --coverage: prints the coverage of an earlier run beside, from the file that its --json
-    /// wrote; may be given several times
+    /// With --coverage: prints the coverage of an earlier run beside, from the file that its --json wrote;
+    /// may be given several times
     #[arg(long, value_name = "JSON", requires = "coverage")]
     with: Vec<PathBuf>,
-    /// What coverage calls this run, instead of the adapter's name
+    /// The label of this run in the coverage, instead of the adapter's name
     #[arg(long, value_name = "NAME")]
     label: Option<String>,
-    /// With --coverage: fails unless all functions were called with valid arguments, and of the
-    /// declared error conditions so many were provoked, by all the runs together
+    /// With --coverage: fails unless all functions were called with valid arguments, and this percentage of
+    /// the declared error conditions was provoked, by all the runs together
     #[arg(long, value_name = "PERCENT", requires = "coverage")]
     goal: Option<f64>,
     /// Expectations file, instead of the one that comes with this program for the adapter; may be
@@ -95,7 +95,7 @@ struct Cli {
     /// Processes that run tests at the same time
     #[arg(long)]
     jobs: Option<usize>,
-    /// Seconds after which a test counts as hung; 60 if not said, 600 where UR_LONG makes tests long
+    /// Seconds after which a test counts as hung; by default 60, or 600 with UR_LONG
     #[arg(long)]
     timeout: Option<u64>,
     /// Prints every test, not only those that did not pass
@@ -110,9 +110,9 @@ struct Cli {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum WorkerKind {
-    /// The loader is initialised for all tests.
+    /// The worker initialises the loader for all tests.
     Ready,
-    /// The loader is left to the one test.
+    /// The one test initialises the loader.
     Fresh,
 }
 
@@ -252,7 +252,7 @@ impl Cli {
     fn run_here(&self, plan: &Plan) -> Result<Run, String> {
         let start = Instant::now();
         for (name, value) in &plan.environment {
-            // SAFETY: this process has one thread yet.
+            // SAFETY: this process has one thread so far.
             unsafe { std::env::set_var(name, value) };
         }
         let environment = worker::Environment::Ready(fixture::Fixture::open(plan.target)?);
@@ -310,7 +310,7 @@ impl Cli {
         Ok(identity)
     }
 
-    /// An adapter asked for by name has that name, whatever backend it speaks for.
+    /// An adapter that was given by name has this name, whatever its backend reports.
     fn name_adapter(&self, identity: &mut fixture::Identity) {
         if let Some(name) = &self.adapter {
             identity.adapter.clone_from(name);
@@ -399,7 +399,7 @@ fn judge(tests: &[Test], expected: &Expectations, ended: Ended) -> Row {
     }
 }
 
-/// A bar on a terminal. Elsewhere [`Progress`] writes lines, and the bar counts only.
+/// A progress bar on a terminal. Elsewhere [`Progress`] writes lines, and the bar counts only.
 fn progress(count: usize) -> ProgressBar {
     if !std::io::stdout().is_terminal() {
         return ProgressBar::hidden();

@@ -1,22 +1,24 @@
-//! How a test ends. A test stops early with a `Stop`; what that means for the run is decided by the
-//! expectations, not here.
+//! The outcome of a test.
+//!
+//! A test stops early with a `Stop`. The expectations, not this module, decide its meaning for the run.
 
 use crate::status::here;
 use serde::{Deserialize, Serialize};
 
-/// What a test function returns.
+/// The result of a test function.
 pub type Done = Result<(), Stop>;
 
-/// Why a test ended before its end.
+/// The reason why a test stopped early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
     Failed(String),
-    /// The device cannot do it. `documented`: its info query says so, and it refused as it should.
+    /// The device does not support it. `documented`: its info query says so, and it refused with the declared
+    /// error.
     Unsupported {
         what: String,
         documented: bool,
     },
-    /// The test could not be made here.
+    /// The test cannot run on this device.
     Skipped(String),
 }
 
@@ -31,7 +33,7 @@ impl Stop {
     }
 }
 
-/// What a test did, before expectations are applied.
+/// The outcome of a test before expectations are applied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Raw {
@@ -52,7 +54,7 @@ impl From<Done> for Raw {
     }
 }
 
-/// Fails the test, with a message, unless the condition holds.
+/// Fails the test with a message unless the condition holds.
 #[macro_export]
 macro_rules! check {
     ($condition:expr, $($message:tt)+) => {
@@ -62,7 +64,38 @@ macro_rules! check {
     };
 }
 
-/// Fails the test unless both are equal; says what was compared.
+/// Fails the test unless every element of a slice has the value. The message names the first other one.
+#[macro_export]
+macro_rules! check_all {
+    ($data:expr, $want:expr, $($what:tt)+) => {{
+        let (data, want) = (&$data, $want);
+        if let Some((at, got)) = data.iter().enumerate().find(|(_, got)| **got != want) {
+            let what = format!($($what)+);
+            let message = format!("{what}: element {at} is {got:?}, expected {want:?}");
+            return Err($crate::outcome::Stop::failed(message));
+        }
+    }};
+}
+
+/// Fails the test unless two sequences are equal. The message names the first difference.
+#[macro_export]
+macro_rules! check_items {
+    ($got:expr, $want:expr, $($what:tt)+) => {{
+        let (mut got, mut want) = ($got.into_iter(), $want.into_iter());
+        let mut pairs = (0_usize..).map(|at| (at, got.next(), want.next()));
+        let end = |(_, got, want): &(usize, Option<_>, Option<_>)| got.is_none() && want.is_none();
+        let differs = |(_, got, want): &(usize, Option<_>, Option<_>)| got != want;
+        if let Some((at, got, want)) = pairs.find(|pair| end(pair) || differs(pair))
+            && got != want
+        {
+            let what = format!($($what)+);
+            let message = format!("{what}: element {at} is {got:?}, expected {want:?}");
+            return Err($crate::outcome::Stop::failed(message));
+        }
+    }};
+}
+
+/// Fails the test unless both are equal. The message says what was compared.
 #[macro_export]
 macro_rules! check_eq {
     ($got:expr, $want:expr, $($what:tt)+) => {{

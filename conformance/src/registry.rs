@@ -1,4 +1,4 @@
-//! What a test is: a suite, a name and a function. Knows no test and no adapter.
+//! A test: a suite, a name and a function. This module knows no test and no adapter.
 
 use crate::fixture::Fixture;
 use crate::fresh::Fresh;
@@ -8,11 +8,11 @@ use std::borrow::Cow;
 type DeviceTest = Box<dyn Fn(&Fixture) -> Done + Send + Sync>;
 type ProcessTest = Box<dyn Fn(&Fresh) -> Done + Send + Sync>;
 
-/// What a test runs on.
+/// The function of a test and its surroundings.
 pub enum Body {
-    /// A device of an initialised loader, which it shares with other tests.
+    /// A device of an initialised loader, shared with other tests.
     Device(DeviceTest),
-    /// A process of its own, in which the loader has not been initialised.
+    /// A process of its own, in which the loader is not initialised.
     Process(ProcessTest),
 }
 
@@ -57,7 +57,9 @@ impl Test {
     }
 }
 
-/// `tests!["suite"; one, two]`: the named functions as device tests.
+/// `tests!["suite"; one, two]` makes device tests of the named functions.
+///
+/// The doc comment of each function begins with one sentence that says the rule it checks.
 #[macro_export]
 macro_rules! tests {
     ($suite:expr; $($test:ident),+ $(,)?) => {

@@ -1,4 +1,4 @@
-//! What a run tells: lines on the terminal, JUnit XML and JSON.
+//! The report of a run: lines on the terminal, JUnit XML and JSON.
 
 use crate::coverage::Coverage;
 use crate::expectations::Verdict;
@@ -24,7 +24,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// The line that tells of it.
+    /// The line about the test.
     pub fn line(&self) -> String {
         let (word, message) = match &self.verdict {
             Verdict::Passed => ("ok", ""),
@@ -48,7 +48,7 @@ impl Row {
     }
 }
 
-/// How many tests ended in which way.
+/// The number of tests by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Totals {
@@ -94,7 +94,7 @@ impl fmt::Display for Totals {
 #[derive(Debug, Serialize)]
 pub struct Run {
     pub loader: String,
-    /// What coverage calls it.
+    /// The label in the coverage.
     pub label: String,
     #[serde(flatten)]
     pub identity: Identity,

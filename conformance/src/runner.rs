@@ -1,5 +1,6 @@
-//! Runs tests in worker processes, several at a time. A worker that dies or does not answer fails
-//! the test that it was running, and another takes its place.
+//! Runs tests in worker processes, several at a time.
+//!
+//! A worker that dies or does not answer fails its present test, and another worker takes its place.
 
 use crate::fixture::{Identity, Target};
 use crate::outcome::Raw;
@@ -16,13 +17,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What to run, and how.
+/// The tests to run and their surroundings.
 pub struct Plan<'a> {
     pub tests: &'a [Test],
     /// Indices of the tests to run, in order.
     pub chosen: Vec<usize>,
     pub target: &'a Target,
-    /// Environment of the workers, besides our own.
+    /// Environment of the workers, in addition to this process's.
     pub environment: Vec<(String, String)>,
     pub jobs: usize,
     pub timeout: Duration,
@@ -33,13 +34,13 @@ pub struct Ended {
     pub test: usize,
     pub outcome: Raw,
     pub time: Duration,
-    /// What its process wrote to standard error meanwhile, at most a few kilobytes of it.
+    /// The last kilobytes that its process wrote to standard error.
     pub output: String,
 }
 
 impl Plan<'_> {
-    /// Starts a worker and returns what it runs on, or why it cannot. Without a device the error
-    /// has a line for each adapter that the loader looked for.
+    /// Starts a worker and returns the names of its device, or the reason why it could not start.
+    /// Without a device the reason has a line for each adapter that the loader looked for.
     pub fn identify(&self) -> Result<Identity, String> {
         let mut worker = Worker::start(self, false)?;
         match worker.answer(self.timeout)? {
@@ -71,7 +72,7 @@ impl Plan<'_> {
         Ok(command)
     }
 
-    /// Runs the chosen tests and hands over each end as it comes, then returns all calls made.
+    /// Runs the chosen tests, passes on each end as it comes, and returns all calls made.
     pub fn run(&self, ended: &(dyn Fn(Ended) + Sync)) -> Vec<Called> {
         let next = AtomicUsize::new(0);
         let calls = Mutex::new(BTreeMap::new());
@@ -97,7 +98,7 @@ impl Plan<'_> {
         while let Some(&index) = self.chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
             let start = Instant::now();
             let own = self.tests[index].needs_own_process();
-            // The shared worker stays for the tests after one with a process of its own.
+            // The shared worker is kept for the tests after one with its own process.
             let worker = match if own { None } else { shared.take() } {
                 Some(worker) => Ok(worker),
                 None => {
@@ -161,7 +162,7 @@ impl Worker {
                 .flat_map(|stream| BufReader::new(stream).lines())
                 .map_while(Result::ok)
             {
-                // What is no message was printed by a library, before the streams were separated.
+                // A line that is no message was printed by a library before the streams were separated.
                 if serde_json::from_str(&line).is_ok_and(|message| sender.send(message).is_err()) {
                     return;
                 }
@@ -218,7 +219,7 @@ impl Worker {
                 }
             }
         }
-        // A worker that does not end by itself is ended on drop.
+        // The worker is killed on drop if it does not end by itself.
         let end = Instant::now() + Duration::from_secs(5);
         while Instant::now() < end && !matches!(self.child.try_wait(), Ok(Some(_))) {
             std::thread::sleep(Duration::from_millis(1));
@@ -248,7 +249,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // Both fail only if it has ended already.
+        // Both fail only if the process has ended.
         drop(self.child.kill());
         drop(self.child.wait());
     }

@@ -1,5 +1,6 @@
-//! Devices whose properties a test can change for a while: the mock's, through the interface that its
-//! platform's native handle leads to (include/ur_mock.h).
+//! Devices whose properties a test can change for a while.
+//!
+//! Only the mock has them, through the interface of its platform's native handle (include/ur_mock.h).
 
 use crate::fixture::Fixture;
 use crate::objects::info;
@@ -8,7 +9,7 @@ use std::ffi::{CString, c_char, c_void};
 use std::ptr::{NonNull, null, null_mut};
 use ur::abi::*;
 
-/// The beginning of `ur_mock_api_t`.
+/// The first members of `ur_mock_api_t`.
 #[repr(C)]
 struct Api {
     version: u32,
@@ -21,7 +22,7 @@ pub struct Scripted {
 }
 
 impl Scripted {
-    /// That of the device under test, if it has one.
+    /// The script interface of the device under test, if it has one.
     pub fn of(fixture: &Fixture) -> Option<Self> {
         let (ur, platform) = (fixture.ur, fixture.platform);
         let name = info::text(|size, value, ret| {
@@ -38,7 +39,7 @@ impl Scripted {
         Some(Self { api })
     }
 
-    /// Runs a test under a script, and puts the former one in force again.
+    /// Runs a closure under a script, and restores the previous script.
     pub fn with(&self, script: &str, run: impl FnOnce() -> Done) -> Done {
         let text = CString::new(script).map_err(|_| Stop::failed("a NUL in a script"))?;
         self.set(text.as_ptr())?;
@@ -50,7 +51,7 @@ impl Scripted {
     fn set(&self, text: *const c_char) -> Done {
         // SAFETY: the mock's interface is a static of its library, which stays loaded.
         let set = unsafe { self.api.as_ref() }.set_script;
-        // SAFETY: a C string or null, as the interface asks for.
+        // SAFETY: a C string or null, as the interface requires.
         match unsafe { set(text, null_mut()) } {
             UR_RESULT_SUCCESS => Ok(()),
             code => Err(Stop::failed(format!(

@@ -1,5 +1,6 @@
-//! The answer of one call, tied to the name of the function that gave it, and the count of calls.
-//! A test says what it expects of a `Status`; the message of a failure is made here.
+//! The status of one call with the name of its function, and the count of calls.
+//!
+//! A test says which status it expects, and this module makes the message of a failure.
 
 use crate::calls;
 use crate::outcome::Stop;
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use ur::abi::*;
 
-/// What a function answered; a library that lacks the function answers `UNINITIALIZED`.
+/// The status of a call. A library that lacks the function gives `UNINITIALIZED`.
 #[derive(Clone, Copy)]
 #[must_use]
 pub struct Status {
@@ -20,7 +21,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// Success, or the reason to stop: an unsupported feature is not the same as a failure.
+    /// Requires success. An unsupported feature stops the test as unsupported, not as failed.
     #[track_caller]
     pub fn ok(self) -> Result<(), Stop> {
         match self.code {
@@ -35,13 +36,13 @@ impl Status {
         }
     }
 
-    /// Exactly this error.
+    /// Requires exactly this error.
     #[track_caller]
     pub fn fails(self, code: ur_result_t) -> Result<(), Stop> {
         self.fails_with(&[code])
     }
 
-    /// One of these errors.
+    /// Requires one of these errors.
     #[track_caller]
     pub fn fails_with(self, codes: &[ur_result_t]) -> Result<(), Stop> {
         if codes.contains(&self.code) {
@@ -54,8 +55,9 @@ impl Status {
         )))
     }
 
-    /// Exactly this error, for the reason that the specification gives in these words. What is shown
-    /// by a test in this way counts as covered; a bare code might have had another reason.
+    /// Requires exactly this error, for the condition that the specification states in these words.
+    ///
+    /// A condition named in this way counts as covered. A bare code may have another cause.
     #[track_caller]
     pub fn fails_because(self, code: ur_result_t, words: &str) -> Result<(), Stop> {
         self.fails(code)?;
@@ -72,7 +74,7 @@ impl Status {
         Ok(())
     }
 
-    /// Any error at all.
+    /// Requires any error.
     #[track_caller]
     pub fn refused(self) -> Result<(), Stop> {
         if self.code != UR_RESULT_SUCCESS {
@@ -85,7 +87,7 @@ impl Status {
         self.code == UR_RESULT_SUCCESS
     }
 
-    /// The adapter says that it cannot do this.
+    /// Whether the adapter reports the call as unsupported.
     pub fn is_unsupported(self) -> bool {
         self.code == UR_RESULT_ERROR_UNSUPPORTED_FEATURE
     }
@@ -100,19 +102,19 @@ impl fmt::Display for Status {
     }
 }
 
-/// What of the specification the tests of this process have provoked, by function.
+/// The conditions of the specification that this process has provoked, by function.
 static PROVOKED: Mutex<BTreeSet<(&'static str, &'static str)>> = Mutex::new(BTreeSet::new());
 
-/// A call whose arguments were all valid, as a condition among others.
+/// The condition of a call whose arguments were all valid.
 pub const VALID: &str = "valid arguments";
 
-/// Notes that a condition of the specification was met, and answered as it should.
+/// Records that a condition of the specification was met and answered as expected.
 pub fn provoked(function: &'static str, what: &'static str) {
     let mut all = PROVOKED.lock().unwrap_or_else(PoisonError::into_inner);
     all.insert((function, what));
 }
 
-/// How often each function was called, and which errors it returned.
+/// The number of calls of each function, and the errors they returned.
 pub struct Calls {
     names: &'static [&'static str],
     counts: Vec<AtomicU64>,
@@ -131,7 +133,7 @@ impl Calls {
         }
     }
 
-    /// Notes one call of the function at `index`; no result means that there is no such function.
+    /// Records one call of the function at `index`. `None` stands for a missing function.
     pub fn record(&self, index: usize, result: Option<ur_result_t>) -> Status {
         let function = self.names[index];
         self.counts[index].fetch_add(1, Ordering::Relaxed);
@@ -149,8 +151,7 @@ impl Calls {
         }
     }
 
-    /// Functions called so far, each with its number of calls, the names of its errors and what was
-    /// provoked of its conditions.
+    /// The functions called so far, each with its number of calls, its errors and its provoked conditions.
     pub fn snapshot(&self) -> Vec<Called> {
         let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
         let provoked = PROVOKED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -186,12 +187,12 @@ pub struct Called {
     pub calls: u64,
     pub successes: u64,
     pub errors: BTreeSet<String>,
-    /// Conditions of the specification.
+    /// Provoked conditions of the specification.
     pub provoked: BTreeSet<String>,
 }
 
 impl Called {
-    /// With the calls that another process made to the same function.
+    /// Adds the calls that another process made to the same function.
     pub fn add(&mut self, other: Self) {
         self.calls += other.calls;
         self.successes += other.successes;

@@ -1,6 +1,8 @@
-//! The process that runs tests. Tests come in as numbers, one a line, and their ends go out as JSON,
-//! so that a crash or a hang costs one test and not the run. Standard output belongs to the
-//! protocol; whatever libraries print there goes to standard error instead.
+//! The process that runs tests.
+//!
+//! Tests arrive as numbers, one on each line, and their outcomes leave as JSON, so that a crash or a hang
+//! fails one test and not the run. Standard output belongs to the protocol. Text that libraries print there
+//! goes to standard error.
 
 use crate::fixture::{Fixture, Identity, Target};
 use crate::fresh::Fresh;
@@ -14,17 +16,17 @@ use std::io::{BufRead as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What a worker tells.
+/// A message of a worker.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Message {
-    /// Tests may come.
+    /// The worker can take tests.
     Ready(Option<Identity>),
-    /// There is nothing to run tests on.
+    /// There is no device to run tests on.
     Unable(String),
-    /// A test's end.
+    /// A test has ended.
     Ended { test: usize, outcome: Raw },
-    /// The calls made, when no more tests come.
+    /// The calls made, sent after the last test.
     Calls(Vec<Called>),
 }
 
@@ -64,7 +66,7 @@ pub fn serve(tests: &[Test], target: &Target, fresh: bool) -> std::io::Result<()
     Ok(())
 }
 
-/// What tests run on.
+/// The surroundings of the tests.
 pub enum Environment {
     Ready(Fixture),
     Fresh(Fresh),
@@ -85,15 +87,15 @@ impl Environment {
         }
     }
 
-    /// No more tests come.
+    /// Standard input has ended.
     pub fn end(self) {
         if let Environment::Ready(fixture) = self {
-            // No one is left to be told.
+            // The reader of the message may be gone.
             let _ = fixture.close();
         }
     }
 
-    /// Runs one test; a panic in it is a failure of the test.
+    /// Runs one test. A panic counts as a failure.
     pub fn run(&self, test: &Test) -> Raw {
         failed_releases();
         let ended = catch_unwind(AssertUnwindSafe(|| match (&test.body, self) {
@@ -127,7 +129,7 @@ fn report(out: &mut File, message: &Message) -> std::io::Result<()> {
     out.flush()
 }
 
-/// Moves standard output aside: file descriptor 1 becomes standard error.
+/// Moves standard output away: file descriptor 1 becomes standard error.
 fn protocol_stream() -> std::io::Result<File> {
     let kept = std::io::stdout().as_fd().try_clone_to_owned()?;
     let (from, to) = (std::io::stderr().as_raw_fd(), std::io::stdout().as_raw_fd());

@@ -1,6 +1,7 @@
-// A SYCL program on Intel's own runtime: asynchronous allocation from a pool, copies, reuse, and a
-// host task, on whatever device the selector names. Built by the host compiler alone, so it has no
-// device code. Prints "ok" and exits with 0.
+// A SYCL program on Intel's own runtime: asynchronous allocation from a pool, copies, reuse and a host task,
+// on the selected device.
+//
+// The host compiler builds it alone, so it has no device code. Prints "ok" and exits with 0.
 #include <sycl/sycl.hpp>
 
 #include <sycl/ext/oneapi/experimental/async_alloc/async_alloc.hpp>
@@ -42,7 +43,7 @@ int main() {
     exp::async_free(queue, memory);
     if (!first)
       first = memory;
-    require(memory == first, "freed memory is not used again on its own queue");
+    require(memory == first, "freed memory is not reused on its own queue");
   }
   queue.wait();
   require(back == data, "the data changed on its way");

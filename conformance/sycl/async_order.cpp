@@ -1,5 +1,7 @@
-// Asynchronous allocation and what orders it: in-order and out-of-order queues, events, host tasks,
-// several queues, several threads. The data tells whether a block was given away too early.
+// The order of asynchronous allocation: in-order and out-of-order queues, events, host tasks, several queues
+// and several threads.
+//
+// The data shows whether a block was reused too early.
 #include "client.hpp"
 
 #include <sycl/ext/oneapi/experimental/async_alloc/async_alloc.hpp>
@@ -30,7 +32,7 @@ static sycl::queue make_queue(bool in_order) {
   return queue;
 }
 
-// An allocation or a free as a command of its own, that depends on others and returns an event.
+// An allocation or a free as a command of its own, with dependencies and an event.
 static sycl::event allocate(sycl::queue &queue, void **memory, size_t size, const memory_pool &pool,
                             const std::vector<sycl::event> &after = {}) {
   return queue.submit([&](handler &h) {
@@ -65,7 +67,7 @@ static void in_order() {
 }
 
 static void by_events() {
-  // Chains on an out-of-order queue, side by side, ordered by their events alone.
+  // Concurrent chains on an out-of-order queue, ordered by their events alone.
   sycl::queue queue = make_queue(false);
   memory_pool pool{queue, alloc::device, properties{oneapi::initial_threshold{256 * mib}}};
   constexpr size_t bytes = 500000, chains = 8;
@@ -85,14 +87,15 @@ static void by_events() {
     equal(int(back[chain][0]), int(39 + chain * 16), "the first byte of a chain");
     equal(int(back[chain][bytes - 1]), int(39 + chain * 16), "the last byte of a chain");
   }
-  equal(pool.get_used_size_current(), size_t(0), "used by nothing");
-  // Each chain needs one block; what is more is other chains' not yet freed.
+  equal(pool.get_used_size_current(), size_t(0), "used bytes at the end");
+  // Each chain needs one block. Further memory belongs to other chains' pending frees.
   require(pool.get_reserved_size_current() <= 2 * chains * mib, "more reserved than the chains could use");
 }
 
 static void pending_free() {
-  // A free that waits for a gate must not give its block to those who do not wait for it. Alone in its
-  // context, so that the default pool has nothing else.
+  // A block whose free waits for a gate must not be reused by a command that does not wait for it.
+  //
+  // The test has its own context, so that the default pool has no other memory.
   sycl::device device;
   sycl::context context{device};
   sycl::queue queue{context, device, rethrow};
@@ -114,13 +117,13 @@ static void pending_free() {
   freed.wait();
   overwritten.wait();
   for (unsigned char byte : back)
-    equal(int(byte), 1, "what was read from a block before its free");
+    equal(int(byte), 1, "data read from a block before its free");
   release(queue, second, {overwritten}).wait();
   queue.wait_and_throw();
 }
 
 static void host_tasks() {
-  // Commands behind a host task wait in libsycl, and reach the adapter late and from another thread.
+  // libsycl keeps commands that depend on a host task, and submits them late and from another thread.
   sycl::queue queue = make_queue(true);
   std::atomic<int> good{0};
   for (int round = 0; round < 50; round++) {
@@ -139,8 +142,9 @@ static void host_tasks() {
 }
 
 static void across_queues() {
-  // Made on one queue, used on another, freed on a third, each ordered by events; and the memory of the
-  // last round serves the next, whichever queue that is on.
+  // A block is allocated on one queue, used on another and freed on a third, each ordered by events.
+  //
+  // The memory of the last round serves the next, whichever queue that is on.
   std::vector<sycl::queue> queues{make_queue(true), make_queue(false), make_queue(true), make_queue(false)};
   memory_pool pool{queues[0], alloc::device, properties{oneapi::initial_threshold{256 * mib}}};
   constexpr size_t bytes = 700000;
@@ -167,8 +171,8 @@ static void across_queues() {
     queue.wait_and_throw();
 }
 
-// Many programs' worth of random work on one queue: every block is filled with its own number, held for a
-// while and checked before it is freed.
+// Random work on one queue: every block is filled with its own number, kept for a while and checked before
+// its free.
 static int random_work(sycl::queue &queue, const memory_pool *pool, unsigned seed, int rounds) {
   struct Block {
     void *memory;
@@ -218,11 +222,11 @@ static void random_programs() {
   memory_pool pool{queue, alloc::device, properties{oneapi::initial_threshold{256 * mib}}};
   equal(random_work(queue, &pool, 1, 3000), 0, "wrong blocks");
   equal(random_work(queue, nullptr, 2, 3000), 0, "wrong blocks of the default pool");
-  equal(pool.get_used_size_current(), size_t(0), "used by nothing");
+  equal(pool.get_used_size_current(), size_t(0), "used bytes at the end");
 }
 
 static void threads_apart() {
-  // Each thread has its queue; the pool is one.
+  // Each thread has its own queue. The pool is shared.
   sycl::queue first = make_queue(true);
   memory_pool pool{first, alloc::device, properties{oneapi::initial_threshold{256 * mib}}};
   std::atomic<int> wrong{0}, errors{0};
@@ -241,11 +245,11 @@ static void threads_apart() {
     thread.join();
   equal(wrong.load(), 0, "wrong blocks");
   equal(errors.load(), 0, "threads that ended with an error");
-  equal(pool.get_used_size_current(), size_t(0), "used by nothing");
+  equal(pool.get_used_size_current(), size_t(0), "used bytes at the end");
 }
 
 static void threads_together() {
-  // One in-order queue for all threads: their commands interleave, and each block is one thread's.
+  // One in-order queue for all threads. Their commands interleave, and each block belongs to one thread.
   sycl::queue queue = make_queue(true);
   std::atomic<int> wrong{0};
   std::vector<std::thread> all;
@@ -269,7 +273,7 @@ static void threads_together() {
 }
 
 static void contexts() {
-  // Many contexts and queues that come and go, each with allocations on their way.
+  // Contexts and queues that are created and released with allocations pending.
   sycl::device device;
   for (int round = 0; round < 30; round++) {
     sycl::context context{device};

@@ -1,5 +1,5 @@
-// Pools of asynchronous allocation: what each property promises, what a pool tells of itself, how long it
-// lives, and which requests libsycl itself refuses.
+// Pools of asynchronous allocation: the effect of each property, queries, lifetimes, and requests that
+// libsycl itself refuses.
 #include "client.hpp"
 
 #include <sycl/ext/oneapi/experimental/async_alloc/async_alloc.hpp>
@@ -32,7 +32,7 @@ static void identity() {
   require(pool.get_context() == queue.get_context(), "a pool's context");
   require(pool.get_device() == queue.get_device(), "a pool's device");
   require(pool.get_alloc_kind() == alloc::device, "a pool's kind");
-  equal(pool.get_used_size_current(), size_t(0), "used by nothing");
+  equal(pool.get_used_size_current(), size_t(0), "used bytes of a new pool");
 }
 
 static void kinds() {
@@ -46,7 +46,7 @@ static void kinds() {
   require(sycl::get_pointer_device(memory, context) == device, "its device");
   oneapi::async_free(queue, memory);
   queue.wait();
-  // Errors of libsycl's own.
+  // Errors that libsycl reports itself.
   refused(sycl::errc::feature_not_supported, "shared memory",
           [&] { oneapi::async_malloc(queue, alloc::shared, 1000); });
   refused(sycl::errc::feature_not_supported, "host memory", [&] { oneapi::async_malloc(queue, alloc::host, 1000); });
@@ -57,7 +57,7 @@ static void kinds() {
 
 static void foreign_pointers() {
   sycl::queue queue = ordered();
-  // What came from the one is given back by the other.
+  // A block of one pool is freed by the other's function.
   void *asynchronous = oneapi::async_malloc(queue, alloc::device, 5000);
   queue.memset(asynchronous, 1, 5000).wait();
   sycl::free(asynchronous, queue);
@@ -66,7 +66,7 @@ static void foreign_pointers() {
   oneapi::async_free(queue, plain);
   queue.wait();
   require(sycl::get_pointer_type(plain, queue.get_context()) == alloc::unknown, "the type of freed memory");
-  // What came from nowhere is refused, and the queue goes on.
+  // A free of an unknown pointer is refused, and the queue continues.
   int local = 0;
   bool refused = false;
   try {
@@ -98,11 +98,11 @@ static void thresholds() {
     equal(pool.get_used_size_current(), size_t(0), "used after the free");
   }
   require(keeps.get_reserved_size_current() >= 8 * mib, "a pool gave back what is below its threshold");
-  equal(gives.get_reserved_size_current(), size_t(0), "kept without a threshold");
+  equal(gives.get_reserved_size_current(), size_t(0), "reserved bytes without a threshold");
   gives.increase_threshold_to(32 * mib);
   equal(gives.get_threshold(), 32 * mib, "a raised threshold");
   gives.increase_threshold_to(mib);
-  equal(gives.get_threshold(), 32 * mib, "a threshold that was to be raised to less");
+  equal(gives.get_threshold(), 32 * mib, "a threshold raised to a smaller value");
   oneapi::async_free(queue, oneapi::async_malloc_from_pool(queue, 8 * mib, gives));
   queue.wait();
   require(gives.get_reserved_size_current() >= 8 * mib, "the raised threshold is not kept");
@@ -126,7 +126,7 @@ static void maximum() {
   require(pool.get_reserved_size_current() <= 32 * mib, "more reserved than the maximum size");
   for (void *memory : all)
     oneapi::async_free(queue, memory);
-  // What is freed serves again, before the free has completed.
+  // A freed block is reused before its free has completed.
   for (int round = 0; round < 50; round++) {
     void *memory = oneapi::async_malloc_from_pool(queue, 24 * mib, pool);
     queue.memset(memory, round, 1000);
@@ -151,7 +151,7 @@ static void zeroed() {
 static void reuse() {
   sycl::queue queue = ordered();
   memory_pool pool{queue, alloc::device, properties{oneapi::initial_threshold{256 * mib}}};
-  // Sizes that repeat need no more than the first round.
+  // Repeated sizes need no more memory than the first round.
   const size_t sizes[] = {1, 100, 4096, 65536, 100001, mib, 3 * mib + 5};
   size_t reserved = 0;
   for (int round = 0; round < 100; round++) {
@@ -168,11 +168,11 @@ static void reuse() {
     equal(pool.get_reserved_size_current(), reserved, "reserved after more rounds of the same");
   }
   queue.wait();
-  equal(pool.get_used_size_current(), size_t(0), "used by nothing");
+  equal(pool.get_used_size_current(), size_t(0), "used bytes at the end");
 }
 
 static void lifetime() {
-  // A pool goes while its memory is in use; the memory stays until it is freed.
+  // A pool is destroyed while its memory is in use. The memory stays until it is freed.
   sycl::queue queue = ordered();
   std::vector<int> data(1000, 42), back(1000);
   void *memory = nullptr;
@@ -184,7 +184,7 @@ static void lifetime() {
   queue.memcpy(back.data(), memory, data.size() * sizeof(int));
   oneapi::async_free(queue, memory);
   queue.wait();
-  require(back == data, "memory of a pool that is gone");
+  require(back == data, "memory of a destroyed pool");
   // Many pools, one after another.
   for (int round = 0; round < 100; round++) {
     memory_pool pool{queue, alloc::device, properties{oneapi::initial_threshold{16 * mib}}};

@@ -1,5 +1,5 @@
-// Buffers without kernels: copies between accessors of all shapes, host accessors, host tasks, and
-// what moves where when several queues and contexts use one buffer.
+// Buffers without kernels: copies between accessors of all shapes, host accessors, host tasks, and one buffer
+// in several queues and contexts.
 #include "client.hpp"
 
 #include <numeric>
@@ -40,7 +40,7 @@ static void lifetime() {
     });
   } // Going, the buffer writes what changed back to where it came from.
   for (size_t at = 0; at < data.size(); at++)
-    equal(data[at], at >= 250 && at < 750 ? -1 : int(at + 1), "what a buffer wrote back");
+    equal(data[at], at >= 250 && at < 750 ? -1 : int(at + 1), "data written back by a buffer");
 
   std::vector<int> other(16, 0);
   {
@@ -98,7 +98,7 @@ template <int D> void copies_of(range<D> size, range<D> part, id<D> from, id<D> 
   std::string name = std::to_string(D) + " dimensions";
   require(back == wanted, "part to part in " + name);
   require(piece == wanted_piece, "part to host in " + name);
-  // And from the host to a part.
+  // From the host to a part of the buffer, too.
   queue.submit([&](handler &h) {
     sycl::accessor out(b, h, part, from, sycl::write_only);
     h.copy(piece.data(), out);
@@ -131,7 +131,7 @@ static void fills() {
   equal(host[22], 4, "the last of a filled part");
   equal(host[23], 3, "after a filled part");
 
-  // The largest pattern that libsycl hands to UR; others it fills by a kernel, which needs device code.
+  // The largest pattern that libsycl passes to UR. It fills larger ones by a kernel, which needs device code.
   struct Text {
     char bytes[16];
   };
@@ -163,7 +163,7 @@ static void host_accessors() {
   });
   {
     sycl::host_accessor host(copy, sycl::read_write);
-    equal(host[7][3], 73, "what the host wrote");
+    equal(host[7][3], 73, "data written by the host");
     host[7][3] = 5;
   }
   std::vector<int> back(64);
@@ -172,14 +172,14 @@ static void host_accessors() {
     h.copy(in, back.data());
   });
   queue.wait_and_throw();
-  equal(back[7 * 8 + 3], 5, "what the host changed");
+  equal(back[7 * 8 + 3], 5, "data changed by the host");
 }
 
 static void sub_buffers() {
   sycl::queue queue{rethrow};
   size_t align = queue.get_device().get_info<sycl::info::device::mem_base_addr_align>() / 8 / sizeof(int);
   align = std::max(align, size_t(1));
-  // Intel's driver wants the memory itself aligned, not only the offset.
+  // Intel's driver requires the memory itself to be aligned, not only the offset.
   size_t count = align * 8;
   std::unique_ptr<int, void (*)(void *)> data(static_cast<int *>(std::aligned_alloc(4096, 4096 * sizeof(int))), std::free);
   require(count <= 4096, "an alignment of more than 2 KiB");
@@ -203,7 +203,7 @@ static void sub_buffers() {
     equal(host[align * 4 - 1], -2, "the last of the next");
     equal(host[align * 4], int(align * 4 + 1), "after the sub-buffers");
   }
-  equal(data.get()[align * 3], -2, "what sub-buffers wrote back");
+  equal(data.get()[align * 3], -2, "data written back by sub-buffers");
 }
 
 static void host_tasks() {
@@ -312,7 +312,7 @@ static void mapped() {
       host[0] = 77;
     }
   }
-  equal(other[0], 77, "what the host wrote through an accessor");
+  equal(other[0], 77, "data written by the host through an accessor");
 }
 
 #if __has_include(<CL/cl.h>)

@@ -1,5 +1,7 @@
-// What the programs of this folder share: a program is a list of parts, each of which passes, fails or
-// is skipped; the report is one line a part, which `cargo xtask real-client` reads. Knows SYCL only.
+// Shared code of the programs in this folder.
+//
+// A program is a list of parts, each of which passes, fails or is skipped. It prints one line for each part,
+// which `cargo xtask real-client` reads. This file knows SYCL only.
 #pragma once
 
 #include <sycl/sycl.hpp>
@@ -51,7 +53,7 @@ template <class F> void refused(sycl::errc code, const std::string &what, F &&ca
   throw std::runtime_error(what + ": not refused");
 }
 
-// Errors that a queue's asynchronous handler was given; none must be left unread.
+// The errors given to a queue's asynchronous handler. None may be left unread.
 inline void rethrow(sycl::exception_list errors) {
   for (const std::exception_ptr &error : errors)
     std::rethrow_exception(error);
@@ -81,8 +83,9 @@ public:
     std::fflush(stdout);
   }
 
-  // The exit status. Names the libraries of Unified Runtime that ran, since nothing else shows
-  // whose they were.
+  // The exit status.
+  //
+  // Prints the libraries of Unified Runtime that ran, since nothing else shows which ones they were.
   int conclude() const {
     std::set<std::string> names;
     std::ifstream maps("/proc/self/maps");
@@ -102,8 +105,9 @@ private:
   int passed = 0, skipped = 0, failed = 0;
 };
 
-// A host task that holds back what depends on it until opened; opens by itself when it goes, so that
-// a failed check leaves nothing waiting.
+// A host task that blocks its dependents until it is opened.
+//
+// It opens by itself when it is destroyed, so that a failed check does not hang.
 class Gate {
 public:
   Gate() : state(std::make_shared<State>()) {}

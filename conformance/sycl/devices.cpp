@@ -1,4 +1,4 @@
-// Platforms, devices, aspects and their queries: what a program asks before it does anything.
+// Platforms, devices, aspects and their queries.
 #include "client.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ using namespace client;
 namespace info = sycl::info::device;
 namespace intel = sycl::ext::intel::info::device;
 
-// A query that needs an aspect: answers with it, is refused without it.
+// A query that needs an aspect: it succeeds with the aspect and is refused without it.
 template <class Query> void gated(const sycl::device &device, sycl::aspect aspect, const char *name) {
   if (device.has(aspect)) {
     device.get_info<Query>();
@@ -37,7 +37,7 @@ static void platforms() {
   std::unordered_set<sycl::device> set(devices.begin(), devices.end());
   require(set.size() == devices.size(), "a device is listed twice");
   for (const sycl::device &other : own.get_devices())
-    require(set.count(other) == 1, "the same device is another one when asked again");
+    require(set.count(other) == 1, "a second query gives another device");
 }
 
 static void limits() {
@@ -103,7 +103,7 @@ static void aspects() {
     require(device.has(aspect), "a listed aspect is absent: " + std::to_string(static_cast<int>(aspect)));
     set.insert(static_cast<int>(aspect));
   }
-  // Every aspect that this runtime's headers know.
+  // Every aspect in this runtime's headers.
 #define __SYCL_ASPECT(name, value)                                                                                     \
   require(device.has(sycl::aspect::name) == (set.count(value) == 1), "has and the list disagree on " #name);
 #include <sycl/info/aspects.def>
@@ -154,7 +154,7 @@ static void sub_devices() {
     queue.fill(memory, 7, 1).wait();
     queue.memcpy(&value, memory, sizeof value).wait();
     sycl::free(memory, queue);
-    equal(value, 7, "what a sub-device copied");
+    equal(value, 7, "data copied by a sub-device");
   }
   refused(sycl::errc::invalid, "more units than there are",
           [&] { device.create_sub_devices<part::partition_property::partition_equally>(units + 1); });
@@ -174,7 +174,7 @@ static void contexts() {
   sycl::context copy = context, other{devices};
   require(copy == context && copy != other, "contexts compared");
   sycl::queue queue{context, device};
-  require(queue.get_context() == context && queue.get_device() == device, "what a queue is made of");
+  require(queue.get_context() == context && queue.get_device() == device, "the context or the device of a queue is wrong");
   refused(sycl::errc::invalid, "a context without devices", [] { sycl::context{std::vector<sycl::device>{}}; });
 }
 
@@ -196,7 +196,7 @@ static void native() {
   int *memory = sycl::malloc_device<int>(1, device, made);
   again.fill(memory, 9, 1).wait();
   again.memcpy(&value, memory, sizeof value).wait();
-  equal(value, 9, "what a queue made from a native one copied");
+  equal(value, 9, "data copied by a queue made from a native one");
   sycl::event event = again.memset(memory, 0, sizeof value);
   event.wait();
   auto events = sycl::get_native<opencl>(event);

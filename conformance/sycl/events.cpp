@@ -1,4 +1,4 @@
-// Order and time: what events, barriers, host tasks and profiling promise, on both kinds of queue.
+// Order and time: events, barriers, host tasks and profiling, on both types of queue.
 #include "client.hpp"
 
 #include <sycl/ext/oneapi/experimental/enqueue_functions.hpp>
@@ -18,13 +18,13 @@ static event_command_status status(const sycl::event &event) {
   return event.get_info<sycl::info::event::command_execution_status>();
 }
 
-// What takes a while to set.
+// A size in bytes whose fill takes some time.
 constexpr size_t long_bytes = 32 << 20;
 
 static sycl::queue ordered() { return sycl::queue{rethrow, in_order::in_order{}}; }
 
 static void statuses() {
-  require(status(sycl::event{}) == event_command_status::complete, "an event of nothing is not complete");
+  require(status(sycl::event{}) == event_command_status::complete, "a default event is not complete");
   sycl::event{}.wait();
   sycl::queue queue{rethrow};
   int *memory = sycl::malloc_shared<int>(1, queue);
@@ -32,18 +32,18 @@ static void statuses() {
   sycl::event held = gate.close(queue);
   sycl::event filled = queue.fill(memory, 3, 1, held);
   require(status(held) != event_command_status::complete, "a waiting host task is complete");
-  require(status(filled) != event_command_status::complete, "what waits for a host task is complete");
+  require(status(filled) != event_command_status::complete, "a command that waits for a host task is complete");
   gate.open();
   filled.wait();
   require(status(filled) == event_command_status::complete && status(held) == event_command_status::complete,
           "not complete after waiting");
-  equal(*memory, 3, "what was filled");
+  equal(*memory, 3, "filled data");
   sycl::event::wait({filled, held});
   sycl::free(memory, queue);
 }
 
 static void dependencies() {
-  // Two hundred additions, each depending on the one before, none on the queue's order.
+  // Two hundred additions. Each depends on the one before, and none on the queue's order.
   sycl::queue queue{rethrow};
   int *memory = sycl::malloc_shared<int>(2, queue);
   memory[0] = 0;
@@ -59,7 +59,7 @@ static void dependencies() {
   equal(memory[0], 200, "after two hundred rounds");
   sycl::free(memory, queue);
 
-  // A wide one: many into one, one into many.
+  // A wide graph: many commands into one, and one into many.
   constexpr int count = 64;
   int *wide = sycl::malloc_shared<int>(count, queue), sum = 0;
   std::vector<sycl::event> parts;
@@ -100,33 +100,35 @@ static void in_order_queues() {
   require(queue.ext_oneapi_empty(), "not empty after waiting");
   sycl::free(memory, queue);
 
-  // An event of another queue, that the next command has to wait for.
+  // An event of another queue that the next command has to wait for.
   sycl::queue other{queue.get_context(), queue.get_device(), rethrow};
   char *large = sycl::malloc_device<char>(long_bytes, queue), last = 0;
   for (char round = 1; round <= 5; round++) {
     queue.ext_oneapi_set_external_event(other.memset(large, round, long_bytes));
     queue.memcpy(&last, large + long_bytes - 1, 1);
     queue.wait();
-    equal(int(last), int(round), "what follows an external event");
+    equal(int(last), int(round), "data after an external event");
   }
   sycl::free(large, queue);
 }
 
 static void barriers() {
-  // Of everything before. Not behind a host task: commands that wait for one libsycl keeps to itself,
-  // and a barrier does not see them.
+  // A barrier for everything before.
+  //
+  // No host task comes before it: libsycl keeps commands that wait for a host task to itself, and a barrier
+  // does not see them.
   sycl::queue queue{rethrow};
   char *large = sycl::malloc_device<char>(long_bytes, queue), last = 0;
   for (char round = 1; round <= 5; round++) {
     queue.memset(large, round, long_bytes);
     queue.ext_oneapi_submit_barrier();
     queue.memcpy(&last, large + long_bytes - 1, 1).wait();
-    equal(int(last), int(round), "what follows a barrier");
+    equal(int(last), int(round), "data after a barrier");
     queue.ext_oneapi_submit_barrier();
   }
   queue.wait();
   sycl::free(large, queue);
-  // Of some events only: it waits for these, and not for what else is there.
+  // A barrier for some events only, which waits for nothing else.
   {
     Gate one, two;
     sycl::event first = one.close(queue), second = two.close(queue);
@@ -138,7 +140,7 @@ static void barriers() {
     require(status(second) != event_command_status::complete, "the other gate is open");
     two.open();
   }
-  // On an in-order queue, of an event of another queue.
+  // On an in-order queue, a barrier for an event of another queue.
   {
     sycl::queue line = ordered(), other{line.get_context(), line.get_device(), rethrow};
     Gate gate;
@@ -169,13 +171,13 @@ static void across_queues() {
   require(status(last) != event_command_status::complete, "an event of another context is not waited for");
   gate.open();
   b.wait();
-  equal(seen, 4, "what another context's command left");
-  equal(*memory, 0, "what followed");
+  equal(seen, 4, "data of another context's command");
+  equal(*memory, 0, "data of later commands");
   sycl::free(memory, a);
 }
 
 static void errors() {
-  // An exception in a host task reaches the queue's handler, and nothing else stops.
+  // An exception in a host task reaches the queue's handler, and other commands continue.
   int caught = 0;
   sycl::queue queue{[&](sycl::exception_list list) {
     for (const std::exception_ptr &error : list) {
@@ -252,7 +254,7 @@ static void tags() {
 }
 
 static void without_events() {
-  // The functions that return no event leave more room to the runtime; order must hold all the same.
+  // The functions without an event leave the runtime more freedom, and must keep the order.
   sycl::queue queue = ordered();
   constexpr size_t count = 1000;
   int *memory = sycl::malloc_device<int>(count, queue);
@@ -273,7 +275,7 @@ static void without_events() {
 }
 
 static void device_wait() {
-  // Everything on the device, whichever queue of whichever context it is on.
+  // A wait for everything on the device, on all queues of all contexts.
   sycl::device device;
   if (!device.has(sycl::aspect::ext_oneapi_device_wait))
     skip("no waiting for a device");
@@ -284,15 +286,15 @@ static void device_wait() {
     device.ext_oneapi_wait();
     require(status(one) == event_command_status::complete && status(two) == event_command_status::complete,
             "not complete after waiting for the device");
-    equal(int(first[long_bytes - 1]), int(round), "what one queue left");
-    equal(int(second[long_bytes - 1]), int(round), "what another left");
+    equal(int(first[long_bytes - 1]), int(round), "data of one queue");
+    equal(int(second[long_bytes - 1]), int(round), "data of the other queue");
   }
   sycl::free(first, a);
   sycl::free(second, b);
 }
 
 static void host_tasks() {
-  // More host tasks at once than the machine has cores, each waiting for the last to be opened.
+  // More host tasks at a time than the machine has cores. Each waits for the last one to be opened.
   sycl::queue queue{rethrow};
   constexpr int count = 24;
   std::vector<std::unique_ptr<Gate>> gates;

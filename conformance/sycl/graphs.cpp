@@ -1,5 +1,6 @@
-// Graphs of commands: explicit and recorded, repeated, nested, updated. What the device can is asked
-// first: "limited" graphs can be built and run, others can be updated too.
+// Graphs of commands: explicit and recorded, repeated, nested and updated.
+//
+// The device's support is queried first: "limited" graphs can be built and run, others can be updated, too.
 #include "kernels.hpp"
 
 #include <sycl/ext/oneapi/experimental/async_alloc/async_alloc.hpp>
@@ -26,7 +27,7 @@ static sycl::queue make_queue(const sycl::property_list &properties = {}) {
   return queue;
 }
 
-// Memory on the device and its copy on the host.
+// Device memory and its copy on the host.
 struct Memory {
   sycl::context context;
   uint32_t *data;
@@ -69,8 +70,8 @@ static void explicit_nodes() {
   for (uint32_t round = 0; round < 20; round++) {
     queue.memset(c.data, 1, count * sizeof(uint32_t)).wait();
     queue.ext_oneapi_graph(run).wait();
-    all_equal(c.read(queue), 5, "what the graph copied");
-    all_equal(a.read(queue), 0, "what the graph set");
+    all_equal(c.read(queue), 5, "data copied by the graph");
+    all_equal(a.read(queue), 0, "data set by the graph");
   }
 }
 
@@ -99,10 +100,10 @@ static void recorded() {
     for (int round = 0; round < 20; round++)
       queue.ext_oneapi_graph(run);
     queue.wait();
-    all_equal(b.read(queue), 8, "what the graph copied");
+    all_equal(b.read(queue), 8, "data copied by the graph");
     std::vector<uint32_t> back = a.read(queue);
-    equal(back[count / 2 - 1], 9u, "what the graph filled last");
-    equal(back[count / 2], 8u, "what the graph filled first");
+    equal(back[count / 2 - 1], 9u, "data of the graph's last fill");
+    equal(back[count / 2], 8u, "data of the graph's first fill");
   }
 }
 
@@ -119,11 +120,11 @@ static void two_queues_recorded() {
   graph.end_recording();
   auto run = graph.finalize();
   two.ext_oneapi_graph(run).wait();
-  all_equal(b.read(one), 3, "what two queues recorded");
+  all_equal(b.read(one), 3, "data of commands that two queues recorded");
 }
 
 static void repeated() {
-  // A graph that reads what it wrote in its last run: runs of one graph follow each other, on any queue.
+  // A graph that reads what it wrote in its last run. Runs of one graph follow each other on any queue.
   sycl::queue one = make_queue(), two{one.get_context(), one.get_device(), rethrow};
   Memory ring(one);
   std::vector<uint32_t> start(count);
@@ -147,7 +148,7 @@ static void repeated() {
 }
 
 static void with_events() {
-  // What comes before and after a graph, by events alone.
+  // Commands before and after a graph, ordered by events alone.
   sycl::queue queue = make_queue();
   Memory a(queue), b(queue);
   Graph graph{queue};
@@ -164,7 +165,7 @@ static void with_events() {
     last = queue.memcpy(back.data(), b.data, count * sizeof(uint32_t), ran);
   }
   last.wait();
-  all_equal(back, 29, "what followed the last run");
+  all_equal(back, 29, "data after the last run");
 }
 
 static void nested() {
@@ -180,8 +181,8 @@ static void nested() {
   auto run = outer.finalize();
   for (int round = 0; round < 5; round++)
     queue.ext_oneapi_graph(run).wait();
-  all_equal(a.read(queue), 7, "what the outer graph filled");
-  all_equal(b.read(queue), 6, "what the inner graph copied");
+  all_equal(a.read(queue), 7, "data filled by the outer graph");
+  all_equal(b.read(queue), 6, "data copied by the inner graph");
 }
 
 static void host_tasks() {
@@ -202,7 +203,7 @@ static void host_tasks() {
   auto run = graph.finalize();
   for (int round = 0; round < 5; round++)
     queue.ext_oneapi_graph(run).wait();
-  all_equal(b.read(queue), 11, "what went through a host task");
+  all_equal(b.read(queue), 11, "data through a host task");
 }
 
 static void hints() {
@@ -218,7 +219,7 @@ static void hints() {
             {node_property::depends_on(advise)});
   auto run = graph.finalize();
   queue.ext_oneapi_graph(run).wait();
-  all_equal(b.read(queue), 2, "what followed hints");
+  all_equal(b.read(queue), 2, "data after hints");
 }
 
 static void buffers() {
@@ -296,7 +297,7 @@ static void kernels() {
   queue.wait();
   std::vector<uint32_t> back = c.read(queue);
   for (size_t at = 0; at < count; at++)
-    equal(back[at], uint32_t(1101 + 2 * at), "what the graph's kernels left");
+    equal(back[at], uint32_t(1101 + 2 * at), "data of the graph's kernels");
 }
 
 static void updated() {
@@ -323,7 +324,7 @@ static void updated() {
   amount.update(uint32_t(7));
   run.update(node);
   queue.ext_oneapi_graph(run).wait();
-  all_equal(a.read(queue), 5, "what is no longer an argument");
+  all_equal(a.read(queue), 5, "data of a replaced argument");
   all_equal(b.read(queue), 7, "after an update of the arguments");
   node.update_range(range<1>(10));
   run.update(node);
@@ -331,7 +332,7 @@ static void updated() {
   std::vector<uint32_t> back = b.read(queue);
   equal(back[9], 14u, "within the updated range");
   equal(back[10], 7u, "outside the updated range");
-  // A whole graph's arguments, from another of the same shape.
+  // Updates a whole graph's arguments from another graph of the same shape.
   Graph other{queue};
   other.add([&](handler &h) {
     h.set_args(a.data, uint32_t(20));
@@ -343,7 +344,7 @@ static void updated() {
 }
 
 static void async_memory() {
-  // libsycl lays such memory out itself, in virtual memory that it maps when the graph is finished.
+  // libsycl places such memory itself, in virtual memory that it maps when the graph is finalized.
   sycl::queue queue = make_queue();
   if (!queue.get_device().has(sycl::aspect::ext_oneapi_virtual_mem))
     skip("the device has no virtual memory");
@@ -359,7 +360,7 @@ static void async_memory() {
   auto gone = graph.add([&](handler &h) { oneapi::async_free(h, first); }, {node_property::depends_on(read)});
   auto again = graph.add([&](handler &h) { second = oneapi::async_malloc(h, alloc::device, bytes); },
                          {node_property::depends_on(gone)});
-  require(second == first, "freed memory does not serve what depends on its free");
+  require(second == first, "freed memory does not serve a command that depends on its free");
   auto refill = graph.add([&](handler &h) { h.fill(static_cast<uint32_t *>(second), uint32_t(32), count); },
                           {node_property::depends_on(again)});
   auto reread = graph.add([&](handler &h) { h.memcpy(two.data(), second, bytes); }, {node_property::depends_on(refill)});
@@ -368,8 +369,8 @@ static void async_memory() {
   for (int round = 0; round < 10; round++) {
     std::fill(one.begin(), one.end(), 0);
     queue.ext_oneapi_graph(run).wait();
-    all_equal(one, 31, "what went through a graph's memory");
-    all_equal(two, 32, "what went through its second use");
+    all_equal(one, 31, "data through the memory of a graph");
+    all_equal(two, 32, "data of the second use");
   }
   int local = 0;
   refused(sycl::errc::invalid, "a graph frees what it did not make",
@@ -389,10 +390,10 @@ static void many() {
     graph.end_recording();
     auto run = graph.finalize();
     queue.ext_oneapi_graph(run);
-    // The graph goes while it may still run.
+    // The graph is destroyed while it may still run.
   }
   queue.wait();
-  all_equal(b.read(queue), 4919, "what the last of many graphs left");
+  all_equal(b.read(queue), 4919, "data of the last of many graphs");
 }
 
 int main(int argc, char **argv) {

@@ -1,5 +1,5 @@
-// Kernels from SPIR-V, without a device compiler: the ways to launch them, all kinds of arguments, what
-// they tell of themselves, and that they keep to the order of what surrounds them.
+// Kernels from SPIR-V, without a device compiler: launches, all kinds of arguments, queries, and order with
+// the commands around them.
 #include "kernels.hpp"
 
 #include <sycl/ext/oneapi/experimental/async_alloc/async_alloc.hpp>
@@ -33,10 +33,10 @@ static void building() {
     require(kernel.get_context() == context, "a kernel's context");
     require(kernel.get_info<sycl::info::kernel::function_name>() == name, "a kernel's name");
   }
-  require(!bundle.ext_oneapi_has_kernel("nowhere"), "the bundle has what is not there");
+  require(!bundle.ext_oneapi_has_kernel("nowhere"), "the bundle has an unknown kernel");
   client::refused(sycl::errc::runtime, "a kernel that is not there", [&] { bundle.ext_oneapi_get_kernel("nowhere"); });
 
-  // Not half a module: that crashes Intel's driver.
+  // A truncated module would crash Intel's driver, so the words are replaced.
   std::vector<std::byte> broken(kernels_file().size(), std::byte{7});
   auto source = oneapi::create_kernel_bundle_from_source(context, oneapi::source_language::spirv, broken);
   bool refused = false;
@@ -45,7 +45,7 @@ static void building() {
   } catch (const sycl::exception &) {
     refused = true;
   }
-  require(refused, "what is no module was built");
+  require(refused, "an invalid module was built");
 }
 
 static void queries() {
@@ -195,7 +195,7 @@ static void arguments() {
       .wait();
   uint64_t wanted = 200 + 60000 + 4000000000u + (uint64_t(1) << 50) + 3 + (uint64_t(1) << 40) + 500;
   equal(wide[63], wanted, "the sum of all arguments");
-  // Raw bytes in place of typed values.
+  // Raw bytes instead of typed values.
   uint32_t word = 9;
   queue
       .submit([&](handler &h) {
@@ -221,12 +221,12 @@ static void arguments() {
       })
       .wait();
   for (uint32_t at = 0; at < 256; at++)
-    equal(memory[at], at % group, "what went through local memory");
+    equal(memory[at], at % group, "data through local memory");
   sycl::free(memory, queue);
 }
 
 static void order() {
-  // Kernels between copies and fills, on both kinds of queue.
+  // Kernels between copies and fills, on both types of queue.
   sycl::context context{sycl::device{}};
   Executable bundle = build_kernels(context);
   sycl::kernel add = bundle.ext_oneapi_get_kernel("add"), verify = bundle.ext_oneapi_get_kernel("verify");
@@ -345,7 +345,7 @@ static void threads() {
   }
   for (std::thread &thread : all)
     thread.join();
-  equal(wrong.load(), 0, "launches with another's arguments");
+  equal(wrong.load(), 0, "launches with another thread's arguments");
 }
 
 int main(int argc, char **argv) {

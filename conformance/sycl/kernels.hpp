@@ -1,5 +1,6 @@
-// The kernels of `ur-conformance --write-kernels FILE` as SYCL kernels; conformance/src/kernels says what
-// each does. The file's name is the program's first argument.
+// The kernels of `ur-conformance --write-kernels FILE` as SYCL kernels.
+//
+// conformance/src/kernels documents each. The program's first argument is the file's name.
 #pragma once
 
 #include "client.hpp"
@@ -30,7 +31,7 @@ inline bool has_kernels(sycl::device device) {
   return !kernels_file().empty() && device.ext_oneapi_can_build(oneapi::source_language::spirv);
 }
 
-// The kernels built for a context; skips the part where there can be none.
+// The kernels built for a context. Skips the part where the device takes no kernels.
 inline Executable build_kernels(const sycl::context &context) {
   if (kernels_file().empty())
     skip("no file of kernels is given");
@@ -42,7 +43,7 @@ inline Executable build_kernels(const sycl::context &context) {
   try {
     return oneapi::build(source);
   } catch (const sycl::exception &error) {
-    // libsycl asks for the backend, not for what the driver takes.
+    // libsycl checks the backend, not the driver's support for SPIR-V.
     if (std::string(error.what()).find("COMPILER_NOT_AVAILABLE") == std::string::npos)
       throw;
     skip("the driver takes no SPIR-V");

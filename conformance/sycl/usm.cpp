@@ -1,4 +1,4 @@
-// Memory of all kinds: allocation, copies, fills, hints and what a pointer tells of itself.
+// USM of all kinds: allocation, copies, fills, hints and pointer queries.
 #include "client.hpp"
 
 #include <sycl/ext/oneapi/virtual_mem/physical_mem.hpp>
@@ -83,7 +83,7 @@ static void limits() {
   sycl::queue queue{rethrow};
   size_t most = queue.get_device().get_info<sycl::info::device::max_mem_alloc_size>();
   for (alloc kind : kinds)
-    require(sycl::malloc(most + (size_t(1) << 30), queue, kind) == nullptr, "more than the largest allocation is given");
+    require(sycl::malloc(most + (size_t(1) << 30), queue, kind) == nullptr, "an allocation above the largest size succeeds");
   void *none = sycl::malloc_device(0, queue);
   sycl::free(none, queue);
   sycl::free(nullptr, queue);
@@ -107,10 +107,10 @@ static void copies() {
       queue.wait();
       require(back == source, std::string("copied from ") + name(from) + " to " + name(to));
       if (to != alloc::device)
-        require(std::equal(source.begin(), source.end(), b.data), "what the host sees");
+        require(std::equal(source.begin(), source.end(), b.data), "data seen by the host");
     }
   }
-  // Parts of memory, at odd places.
+  // Parts of memory, at unaligned offsets.
   Memory<char> bytes(alloc::device, 4096, queue);
   std::string text = "seventeen letters", found(text.size(), ' ');
   queue.memset(bytes.data, 0, 4096).wait();
@@ -171,10 +171,10 @@ static void rectangles() {
         equal(int(back[row * other + column]), column < width ? int(source[row * pitch + column]) : 0xcc,
               "a copied rectangle");
     }
-    // From and to plain host memory too.
+    // From and to plain host memory, too.
     queue.ext_oneapi_memcpy2d(back.data(), other, a.data + 1, pitch, width, height).wait();
     equal(int(back[other + 2]), int(source[pitch + 3]), "a rectangle copied to the host");
-    // On device and shared memory libsycl passes elements where bytes are meant.
+    // On device and shared memory libsycl passes elements where UR expects bytes.
     if (kind != alloc::host)
       continue;
     queue.ext_oneapi_memset2d(a.data, pitch, 3, width, height).wait();
@@ -188,7 +188,7 @@ static void rectangles() {
 }
 
 static void hints() {
-  // In order: libsycl does not pass on what advice depends on, since UR's function takes no wait list.
+  // In order: libsycl does not pass on the dependencies of advice, since UR's function takes no wait list.
   sycl::queue queue{rethrow, sycl::property::queue::in_order{}};
   constexpr size_t count = 4096;
   for (alloc kind : {alloc::shared, alloc::device}) {
@@ -198,7 +198,7 @@ static void hints() {
     queue.mem_advise(memory.data, count * sizeof(int), 0);
     int last = 0;
     queue.memcpy(&last, memory.data + count - 1, sizeof last).wait();
-    equal(last, 11, "what follows hints");
+    equal(last, 11, "data after hints");
     // A part of it, in a command group of its own.
     queue.submit([&](sycl::handler &h) { h.prefetch(memory.data + 100, 64); }).wait();
     queue.submit([&](sycl::handler &h) { h.mem_advise(memory.data + 100, 64, 0); }).wait();
@@ -209,7 +209,7 @@ static void hints() {
   sycl::event filled = unordered.fill(shared.data, 12, count);
   sycl::event fetched = unordered.prefetch(shared.data, count * sizeof(int), filled);
   unordered.memcpy(&first, shared.data, sizeof first, fetched).wait();
-  equal(first, 12, "what follows a prefetch");
+  equal(first, 12, "data after a prefetch");
 }
 
 static void prepared() {
@@ -221,7 +221,7 @@ static void prepared() {
   queue.fill(memory.data, 4, count).wait();
   queue.memcpy(own.data(), memory.data, own.size() * sizeof(int)).wait();
   sycl::ext::oneapi::experimental::release_from_device_copy(own.data(), queue);
-  equal(own.back(), 4, "what was copied to prepared memory");
+  equal(own.back(), 4, "data copied to prepared memory");
 }
 
 static void containers() {
@@ -245,7 +245,7 @@ static void across_contexts() {
   sycl::event filled = a.fill(first.data, 6, count);
   sycl::event moved = b.memcpy(back.data(), first.data, count * sizeof(int), filled);
   b.memcpy(second.data, back.data(), count * sizeof(int), moved).wait();
-  equal(second.data[count - 1], 6, "what came from another context");
+  equal(second.data[count - 1], 6, "data of another context");
 }
 
 static void virtual_memory() {
@@ -256,7 +256,7 @@ static void virtual_memory() {
     skip("the device has no virtual memory");
   size_t page = oneapi::get_mem_granularity(queue.get_device(), context);
   require(page >= 1 && (page & (page - 1)) == 0, "a granularity that is no power of two");
-  // Two pieces of memory at neighbouring addresses, the second also elsewhere.
+  // Two pieces of memory at adjacent addresses, the second mapped elsewhere, too.
   uintptr_t start = oneapi::reserve_virtual_mem(2 * page, context), other = oneapi::reserve_virtual_mem(page, context);
   oneapi::physical_mem first{queue, page}, second{queue, page};
   equal(first.size(), page, "the size of physical memory");
@@ -268,18 +268,18 @@ static void virtual_memory() {
   queue.memset(low, 7, 2 * page).wait();
   std::vector<unsigned char> back(page);
   queue.memcpy(back.data(), alias, page).wait();
-  equal(int(back[0]), 7, "what was written at another address");
-  equal(int(back[page - 1]), 7, "what was written at another address");
+  equal(int(back[0]), 7, "data written at another address");
+  equal(int(back[page - 1]), 7, "data written at another address");
   require(oneapi::get_access_mode(low, page, context) == both, "the mode of mapped memory");
   oneapi::set_access_mode(low, page, oneapi::address_access_mode::read, context);
   queue.memcpy(back.data(), low, page).wait();
-  equal(int(back[page / 2]), 7, "what can only be read");
+  equal(int(back[page / 2]), 7, "read-only data");
   oneapi::unmap(low, page, context);
   oneapi::unmap(high, page, context);
   queue.memset(alias, 8, page).wait();
   high = second.map(start, page, both);
   queue.memcpy(back.data(), high, page).wait();
-  equal(int(back[page - 1]), 8, "what was mapped again");
+  equal(int(back[page - 1]), 8, "data of memory mapped again");
   oneapi::unmap(high, page, context);
   oneapi::unmap(alias, page, context);
   oneapi::free_virtual_mem(start, 2 * page, context);
@@ -322,7 +322,7 @@ int main() {
   program.part("across_contexts", across_contexts);
   program.part("virtual_memory", virtual_memory);
   program.part("threads", threads);
-  // Last: without 2D copies in the adapter libsycl falls back to a kernel, and without device code aborts.
+  // Last: without 2D copies in the adapter libsycl uses a kernel, and aborts without device code.
   program.part("rectangles", rectangles);
   return program.conclude();
 }

@@ -9,7 +9,7 @@ use std::process::Command;
 use support::{both, clean, libraries, success};
 use tempfile::TempDir;
 
-/// A program, and the folder with the loader under the names that linker and system look for.
+/// A program, and the folder with the loader under the names that the linker and the system search.
 struct Built {
     folder: TempDir,
     program: PathBuf,
@@ -58,7 +58,7 @@ impl Built {
         command
     }
 
-    /// Runs on an adapter named by its path.
+    /// A command that forces an adapter by its path.
     fn forced(&self) -> Command {
         let mut command = self.command();
         command.env(
@@ -80,7 +80,7 @@ fn says_ok(output: &str) {
 fn asynchronous_allocation() {
     let built = Built::new("async_alloc");
     says_ok(&success(&mut built.forced()));
-    // Through discovery, with the selector.
+    // Through discovery, with a device selector.
     let mut found = built.command();
     found
         .env("UR_ADAPTERS_SEARCH_PATH", libraries())
@@ -109,8 +109,10 @@ fn calls_in_cs_own_ways() {
     says_ok(&success(&mut Built::new("abi_calls").forced()));
 }
 
-/// Every life ends cleanly: from several threads, after a fork, and with two loaders (copies of one,
-/// which the system takes for two) over one adapter library.
+/// Each life cycle ends cleanly: from several threads, after a fork, and with two loaders over one adapter
+/// library.
+///
+/// The second loader is a copy, which the system takes for another library.
 #[test]
 fn life_cycle() {
     let built = Built::new("lifecycle");
@@ -138,7 +140,8 @@ fn functions_that_the_reference_dropped() {
     says_ok(&success(&mut Built::new("dropped_functions").forced()));
 }
 
-/// Callbacks, scripts, counts and threads: with mocking enabled, and forced beside a real adapter.
+/// Callbacks, scripts, counts and threads: with mocking enabled, and with the mock forced beside a real
+/// adapter.
 #[test]
 fn the_mock() {
     let built = Built::new("mock");
@@ -158,8 +161,8 @@ fn the_mock() {
     says_ok(&success(forced.arg("forced")));
 }
 
-/// A script in the environment speaks before any code of the test; one that cannot be read lets
-/// nothing pass.
+/// A script in the environment applies before any code of the test. A script with a mistake makes every call
+/// fail.
 #[test]
 fn the_mock_by_script() {
     let built = Built::new("async_alloc");

@@ -1,4 +1,4 @@
-//! Every function of the tables on the mock adapter: each answers success to a valid call.
+//! Every function of the tables on the mock adapter: each returns success for a valid call.
 
 mod support;
 
@@ -13,7 +13,7 @@ fn every_function_answers() {
         folder.path().join("run.json"),
         folder.path().join("none.yml"),
     );
-    // The mock calls itself an OpenCL adapter, and is not expected what that is.
+    // The mock reports the OpenCL backend, whose expectations do not apply to it.
     std::fs::write(&none, "[]\n").expect("a file");
     let mut command = clean(PROGRAM);
     command

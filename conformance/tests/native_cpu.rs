@@ -8,7 +8,7 @@ use support::{both, clean, libraries, success};
 /// The program under test.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_ur-conformance");
 
-/// Fewer tests than this would mean that suites got lost.
+/// Fewer tests would mean that suites are missing.
 const MIN_TESTS: usize = 1000;
 
 fn conformance() -> Command {
@@ -47,7 +47,7 @@ fn all_suites_pass() {
         .arg("--json")
         .arg(&json);
     let said = success(&mut command);
-    // Those of every process, whichever comes last.
+    // The functions called by all processes together.
     assert!(said.contains("251 of 251 functions called"), "{said}");
     let (passed, failed) = totals(&said);
     assert!(
@@ -67,9 +67,10 @@ fn all_suites_pass() {
     );
 }
 
-/// The loader's validation layers find nothing wrong with what the suites do, except where a test frees
-/// something twice or a default pool, gives another kind of handle, or goes beyond a buffer, to be
-/// refused.
+/// The loader's validation layers find no error of the suites, except where a test provokes it.
+///
+/// Such tests free a block or a default pool twice, pass a handle of another kind, or go past the end of a
+/// buffer.
 #[test]
 fn all_suites_pass_under_validation() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -103,8 +104,9 @@ fn all_suites_pass_under_validation() {
     assert!(text.contains("is used up to 65, but ends at 64"), "{text}");
 }
 
-/// Nothing is left out but for a reason that lies with the device: a valid call, or an error
-/// condition, that no test thought of fails here.
+/// Everything is covered, or missing for a reason of the device.
+///
+/// A valid call or an error condition without a test fails here.
 fn everything_is_covered(coverage: &serde_json::Value) {
     let forgotten = |rows: &serde_json::Value| -> Vec<String> {
         let rows = rows.as_array().expect("rows").iter();
@@ -124,8 +126,9 @@ fn everything_is_covered(coverage: &serde_json::Value) {
     );
 }
 
-/// Eight threads that play with blocks over queues of both kinds, what they wrote verified by kernels
-/// and copies: 8,000 commands a test among all suites, 4 * 10^6 here.
+/// Eight threads that share blocks over queues of both types, verified by kernels and copies.
+///
+/// A test makes 8,000 commands in a run of all suites, and 4 * 10^6 here.
 #[test]
 fn millions_of_commands() {
     if std::env::var_os("UR_LONG").is_none() {

@@ -1,4 +1,4 @@
-//! `ur-conformance` where its output takes no more.
+//! `ur-conformance` when its output cannot be written.
 
 #[path = "support/streams.rs"]
 mod streams;
@@ -54,7 +54,7 @@ fn man_page_and_completions() {
     }
 }
 
-/// Nobody is left to be told: the code is the usual one.
+/// The reader is gone, so the exit code is the usual one.
 #[test]
 fn complaints() {
     for stream in [full, closed] {

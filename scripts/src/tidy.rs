@@ -51,6 +51,21 @@ const NOT_IN_ADAPTERS: [(&str, &str); 5] = [
     ),
 ];
 
+/// Modules of the CUDA adapter that HIP will share: they name the driver through its module `vendor`.
+const SHARED_WITH_HIP: [&str; 11] = [
+    "driver.rs",
+    "hooks.rs",
+    "interop.rs",
+    "mem.rs",
+    "virtual_mem.rs",
+    "exec/gpu.rs",
+    "exec/lane.rs",
+    "exec/lane/submit.rs",
+    "exec/marker.rs",
+    "exec/semaphore_words.rs",
+    "exec/times.rs",
+];
+
 /// Fails with every violation, one a line.
 pub fn check(root: &Path) -> Result<()> {
     let mut found = Vec::new();
@@ -58,6 +73,7 @@ pub fn check(root: &Path) -> Result<()> {
     loops::check(root, &mut found)?;
     clients(root, &mut found)?;
     adapters(root, &mut found)?;
+    shared_with_hip(root, &mut found)?;
     generated(root, &mut found)?;
     words::check(root, &mut found)?;
     comments::check(root, &mut found)?;
@@ -153,6 +169,32 @@ fn adapters(root: &Path, found: &mut Vec<String>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn shared_with_hip(root: &Path, found: &mut Vec<String>) -> Result<()> {
+    let dir = root.join("adapters/cuda/src");
+    for name in SHARED_WITH_HIP {
+        let path = dir.join(name);
+        let text = fs::read_to_string(&path)?;
+        for (at, line) in code_lines(&text).filter(|(_, line)| names_cuda(line)) {
+            found.push(format!(
+                "{}:{at}: HIP will share it, so it names the driver through `vendor`: {}",
+                show(root, &path),
+                line.trim()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a line imports the driver's module or names a type of the driver's, such as `CUstream`.
+fn names_cuda(line: &str) -> bool {
+    let words = line.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+    let is_type = |word: &str| {
+        let rest = word.strip_prefix("CU");
+        rest.is_some_and(|rest| rest.starts_with(|letter: char| letter.is_ascii_lowercase()))
+    };
+    line.contains("cu::") || words.into_iter().any(is_type)
 }
 
 /// What stands by hand beside generated files: macros that expand them, and what walks their tables.

@@ -4,10 +4,10 @@
 //! the entry of the adapter itself, and the macro that exports an adapter's 26 symbols. Uses
 //! `object` and `abi`; knows no backend.
 
+pub mod answers;
 #[rustfmt::skip]
 mod generated;
 mod info;
-mod lacking;
 mod logger;
 pub mod metadata;
 mod ranges;

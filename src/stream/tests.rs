@@ -1,6 +1,6 @@
 //! The engine over the scripted driver of `testing`.
 
-/// Tests for a driver of either sort.
+/// Tests of drivers that report completion themselves and of drivers that must be polled.
 macro_rules! on_both {
     ($($name:ident)*) => { $(
         mod $name {

@@ -42,10 +42,14 @@ ranks! {
     DEPENDENTS,
     /// The addresses of a pool's pages.
     ADDRESSES,
+    /// The works of recorded commands in a native object, held over its submission.
+    RECORDED_WORKS,
     /// What a lane keeps back: the driver's calls are made under it.
     DEFERRED,
     /// A driver's own locks under which it takes others of its own.
     DRIVER,
+    /// An OpenCL kernel's arguments: a launch sets them under its lane's lock.
+    KERNEL_ARGUMENTS,
     /// A context's list of pools.
     POOLS,
     /// What a pool knows of its native parts: its figures come behind.

@@ -1,6 +1,7 @@
-//! Random arguments for every table function, for whoever has a table: numbers at the edges of what
-//! fields hold, handles from a given collection, and memory of zeros, so that embedded pointers are null
-//! and strings end.
+//! Random arguments for every table function.
+//!
+//! Numbers lie at the edges of the fields' ranges. Handles come from a given collection. Memory is zero, so
+//! that embedded pointers are null and strings are empty.
 
 #[allow(non_snake_case)]
 #[path = "../sweep/mod.rs"]
@@ -11,7 +12,7 @@ use ur::abi::*;
 
 pub use sweep::{CALLS, Call};
 
-/// Where the arguments of a call come from.
+/// The source of a call's arguments.
 pub trait Source {
     /// A number for an enum or a flag set.
     fn number(&mut self) -> u64;
@@ -19,33 +20,33 @@ pub trait Source {
     fn size(&mut self) -> u64 {
         self.number()
     }
-    /// How many elements a list has.
+    /// The number of elements in a list.
     fn count(&mut self) -> u32;
-    /// A handle: null, of some kind, or of another adapter.
+    /// A handle: null, of any kind, or of another adapter.
     fn handle(&mut self) -> *mut c_void;
-    /// A list of at least as many handles as `count` gives, or null.
+    /// A list of at least `count` handles, or null.
     fn list(&mut self) -> *mut c_void;
-    /// Null, or readable and writable memory.
+    /// Null, or the address of readable and writable memory.
     fn memory(&mut self) -> *mut c_void;
 }
 
-/// Arguments by a list of random choices, used round and round.
+/// Arguments chosen by a list of random numbers, which is repeated.
 struct Choices<'a> {
     choices: &'a [u32],
     at: usize,
     source: &'a mut ArgumentSource,
 }
 
-/// What arguments can point to.
+/// The memory that arguments can point to.
 pub struct ArgumentSource {
     handles: Vec<*mut c_void>,
     lists: Vec<[*mut c_void; 4]>,
     memory: Box<[u64]>,
-    /// How many of the numbers may be sizes.
+    /// The first so many numbers may be sizes.
     sizes: usize,
 }
 
-/// Numbers at the edges of what fields hold.
+/// Numbers at the edges of the fields' ranges.
 const NUMBERS: [u64; 12] = [
     0,
     1,
@@ -61,13 +62,14 @@ const NUMBERS: [u64; 12] = [
     u64::MAX,
 ];
 const MOST: u32 = 4;
-/// Words of memory that are zero before each call.
+/// Words of memory, zero before each call.
 const CLEAR: usize = 1 << 13;
-/// Sizes among the numbers that memory can have: all up to 4096.
+/// The sizes among the numbers that fit in the memory: all up to 4096.
 const SMALL: usize = 8;
 
 impl ArgumentSource {
-    /// These handles, null, and those of nobody: one with a table of null functions, one with none.
+    /// A collection of these handles, null and two that belong to no adapter: one with a table of null
+    /// functions, one without a table.
     pub fn new(handles: Vec<*mut c_void>) -> Self {
         let mut source = Self {
             handles: Vec::new(),
@@ -79,8 +81,9 @@ impl ArgumentSource {
         source
     }
 
-    /// As `new`, with memory for all that sizes may be, for those who follow them: as many rows as a
-    /// row may be wide, and some.
+    /// A collection like that of `new`, with memory for callees that use the sizes.
+    ///
+    /// There is room for as many rows as a row may be wide, and some more.
     pub fn with_memory(handles: Vec<*mut c_void>) -> Self {
         let mut source = Self::new(handles);
         let most = NUMBERS[SMALL - 1] as usize;
@@ -89,7 +92,7 @@ impl ArgumentSource {
         source
     }
 
-    /// Other handles, and the same memory.
+    /// Replaces the handles and keeps the memory.
     pub fn replace(&mut self, mut handles: Vec<*mut c_void>) {
         let strange: &'static ur_dditable_t = Box::leak(Box::default());
         let strange: &'static [*const c_void; 8] =
@@ -114,7 +117,7 @@ impl ArgumentSource {
         self.handles.len() as u32 - 2
     }
 
-    /// Calls a function of a table with arguments that these choices make.
+    /// Calls a function of a table with arguments made from these choices.
     pub fn call(
         &mut self,
         table: &ur_dditable_t,

@@ -5,7 +5,7 @@ use ur::pool::oracle::FakeSource;
 use ur::pool::*;
 use ur::timeline::Lane;
 
-// Not every file of tests has one.
+// Not every test file uses the type.
 #[allow(dead_code)]
 pub type TestPool = Pool<Arc<FakeSource>>;
 

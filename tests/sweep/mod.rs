@@ -1,11 +1,12 @@
-//! One caller a table function, its arguments drawn from a source of values, so that a test can drive
-//! every shim with whatever it likes. The module above says what a `Source` is.
+//! One caller for each table function, with arguments drawn from a source of values.
+//!
+//! The including module defines `Source`.
 
 use super::Source;
 use std::ffi::{c_char, c_void};
 use ur::abi::*;
 
-/// Calls one function of a table; none where its slot is empty.
+/// Calls one function of a table; `None` where its slot is empty.
 pub type Call = fn(&ur_dditable_t, &mut dyn Source) -> Option<ur_result_t>;
 
 /// Arguments that are numbers, or structures of numbers.
@@ -41,7 +42,7 @@ fn word<T: Copy>(source: &mut dyn Source) -> T {
     unsafe { std::mem::transmute_copy(&word) }
 }
 
-/// What a source gives for an argument of a form of `for_each_function!`.
+/// The value that a source gives for an argument of a form of `for_each_function!`.
 macro_rules! draw {
     ($source:ident value) => {
         Drawn::drawn($source)
@@ -85,7 +86,7 @@ macro_rules! calls {
         pub const CALLS: &[(&str, Call)] = &[$($((stringify!($name), |table, source| {
             let call = table.$table.$slot?;
             $(let $arg: $ty = draw!(source $($form)*);)*
-            // SAFETY: none; what a callee does with such arguments is what is tested.
+            // SAFETY: none. The behaviour of the callee with such arguments is under test.
             Some(unsafe { call($($arg),*) })
         })),*),*];
     };

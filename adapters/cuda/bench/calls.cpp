@@ -1,18 +1,18 @@
-// What calls cost over the driver's own, in one process and in turns: launches, copies, fills, pairs of
+//   c++ -O2The cost of calls over the driver's own, in one process and in turns: launches, copies, fills, pairs of
 // allocation and free. Needs a GPU, a CUDA toolkit and a loader beside its CUDA adapter:
 //
-//   c++ -O2 -std=c++17 -I../../../include -I$CUDA/include calls.cpp -o calls -L. -lur_loader -lcuda -ldl
+// |n c++ -O2 -std=c++17 -I../../../include -I$CUDA/include calls.cpp -o calls -L. -lur_loader -lcuda -ldl
 //   UR_ADAPTERS_FORCE_LOAD=.../libur_adapter_cuda.so.0 ./calls [CALL...]
 //
-// With CALLs, only those whose names begin so. Times are of the host, in nanoseconds: medians of 128 samples
-// of 400 calls, the stream empty at the start of each. What a call costs over the driver's is the median
-// difference of two samples side by side, as the host's speed changes.
+// With CALLs, only those whose names begin so. Times are host times in nanoseconds: medians of 128 samples of
+// 400 calls, with an empty stream at the start of each. The cost of a call over the driver's is the median
+// difference of two successive samples, since the host's speed changes.
 //
-// The driver's own call takes up to 127 ns more on one stream than on another; why is not known. The driver
-// spreads streams over eight connections to the device, if not told otherwise. So there are eight streams of
-// the driver's, eight queues, and eight streams more, made in turns so that each kind should have all of those;
-// each stream meets each queue, in any order. What the driver's call takes on the other eight over the first
-// ones is printed too: that much is noise.
+// The driver's own call takes up to 127 ns more on one stream than on another, for an unknown reason. By
+// default the driver spreads streams over eight connections to the device. So there are eight streams of the
+// driver, eight queues, and eight more streams. They are made in turns, so that each kind has all
+// connections. Each stream is compared with each queue, in any order. The difference between the two kinds of
+// streams is printed, too: it is noise.
 
 #include <algorithm>
 #include <atomic>
@@ -42,7 +42,7 @@ static void cu(CUresult code, const char *call) {
 #define UR(call) ur(call, #call)
 #define CU(call) cu(call, #call)
 
-// What is launched: to[i] = a[i] + b[i] + c[i], of one block.
+// The launched kernel: to[i] = a[i] + b[i] + c[i], with one block.
 static const char kernels[] = R"(
 .version 7.0
 .target sm_70
@@ -72,12 +72,12 @@ static const char kernels[] = R"(
 
 struct Measure {
     const char *name;
-    // Empty where nothing of the driver's compares.
+    // Empty where the driver has no comparable call.
     std::function<void()> bare, ours;
     std::vector<double> bare_times, our_times, over, noise;
 };
 
-// How many streams or queues of a kind there are, and how many samples let each meet each twice.
+// Number of streams or queues of a kind, and number of samples in which each pair occurs twice.
 static const int sides = 8, samples = 2 * sides * sides;
 
 static double sample(const std::function<void()> &call, const std::function<void()> &drain) {
@@ -90,7 +90,7 @@ static double sample(const std::function<void()> &call, const std::function<void
     return took.count() / calls;
 }
 
-// Millions a second of what `threads` threads do together, each for its own number.
+// Millions of calls in a second by `threads` threads together, each with its own number.
 static double together(int threads, const std::function<void(int)> &call) {
     const int calls = 500000;
     std::atomic<int> ready{0};
@@ -139,7 +139,7 @@ int main(int argc, char **argv) {
     UR(urDeviceGet(platform, UR_DEVICE_TYPE_ALL, 1, &device, nullptr));
     ur_context_handle_t context;
     UR(urContextCreate(1, &device, nullptr, &context));
-    // Those that the next calls are for.
+    // The streams or queues of the next calls.
     CUstream stream, bare_streams[sides], more_streams[sides];
     ur_queue_handle_t queue, queues[sides], loose;
     for (int i = 0; i < sides; ++i) {
@@ -214,7 +214,7 @@ int main(int argc, char **argv) {
         }
         UR(urEventRelease(ran));
     };
-    // Four queues, each of whose launches waits for the last of two others and has an event of its own.
+    // Four queues. Each launch waits for the last launches of two other queues and has its own event.
     const int webbed = 4, kept = 64;
     ur_queue_handle_t web[webbed];
     ur_event_handle_t last[webbed];
@@ -237,7 +237,7 @@ int main(int argc, char **argv) {
         launch(web[own], 2, list, &last[own]);
         UR(urEventRelease(before));
     };
-    // The same with events that are there already, and used again.
+    // The launches of four queues with existing events, which are used again.
     auto bare_joined = [&] {
         int own = bare_turn % webbed, round = bare_turn / webbed;
         ++bare_turn;
@@ -270,7 +270,7 @@ int main(int argc, char **argv) {
         [&] { UR(urEnqueueUSMMemcpy(queue, false, memory, far, 64, 0, nullptr, nullptr)); });
     add("fill, 1 B pattern", [&] { CU(cuMemsetD8Async((CUdeviceptr)memory, 1, 4096, stream)); }, [&] { fill(1); });
     add("fill, 4 B pattern", [&] { CU(cuMemsetD32Async((CUdeviceptr)memory, 1, 1024, stream)); }, [&] { fill(4); });
-    // The driver has nothing for these but a column for each four bytes.
+    // The driver has no such fill, except one column of four bytes at a time.
     auto columns = [&](int words) {
         for (int i = 0; i < words; ++i)
             CU(cuMemsetD2D32Async((CUdeviceptr)memory + 4 * i, 4 * words, i, 1, 1024 / words, stream));
@@ -327,7 +327,7 @@ int main(int argc, char **argv) {
         for (auto one : streams) CU(cuStreamSynchronize(one));
         finish();
     };
-    // What the host does at first, before it has come to speed, counts for nobody.
+    // The first samples are discarded, since the host has not reached its full speed.
     for (int round = 0; round < 10; ++round) {
         for (auto &one : all) {
             stream = bare_streams[round % sides], queue = queues[round % sides];

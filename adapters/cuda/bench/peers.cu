@@ -1,27 +1,27 @@
-// Stream-ordered allocators beside each other in one process: this project's through the C interface, the
-// driver's pool, RMM's pool and arena, PyTorch's caching allocator. peers.sh builds and runs it.
+// Stream-ordered allocators compared in one process: this project's through the C interface, the driver's pool,
+// RMM's pool and arena, PyTorch's caching allocator. peers.sh builds and runs it.
 //
 //   UR_ADAPTERS_FORCE_LOAD=.../libur_adapter_cuda.so.0 ./peers [ours] [MEASURE...] [PROGRAM...]
 //
 // A PROGRAM is a trace, which is repeated, or NAME=trace,trace,... for one that never repeats. Traces are text,
 // as tools/traces/README.md says; `cargo xtask bench pool --programs FOLDER` makes those that never repeat.
-// With MEASUREs (pair, threads, chain, growth, none), those alone, and programs; with `ours`, this project's
-// allocator alone. Prints one figure a line, which `cargo xtask bench peers` makes tables and plots of: measure,
-// allocator, of what, value, with tabs between. Times are of the host.
+// With MEASUREs (pair, threads, chain, growth, none), only those and the programs are measured; with `ours`,
+// this project's allocator alone. Prints one figure on each line: measure, allocator, parameter and value, with
+// tabs between. `cargo xtask bench peers` makes tables and plots from them. Times are host times.
 //
-// | measure | of | value |
-// |---------|----|-------|
+// | measure | parameter | value |
+// |---------|-----------|-------|
 // | pair | bytes | ns for an allocation and its free on one queue, median of 9 times 2,000 |
-// | threads | how many | million pairs of 4 KiB a second, each thread on its own queue, median of 9 |
+// | threads | number | million pairs of 4 KiB in a second, each thread on its own queue, median of 9 |
 // | chain | blocks | different addresses among 200 allocations of 64 MiB over four queues, each after the last free |
-// | chain | ms | what these take with a fill of each block, median of 25 |
-// | chain | ms alone | the fills in the same order and one block that was allocated before, in turns with that |
-// | chain | beside alone | the one beside the other, median of 25 quotients of a turn each |
-// | growth | ms | 256 allocations of 64 MiB from nothing; and what mapping as much takes by itself, in turns with ours; median of 25 |
-// | growth | beside mapping | the one beside the other, median of 25 quotients of a turn each |
-// | first | program | ns an operation of a program that does nothing else, from nothing, median of 5 |
+// | chain | ms | time of that chain with a fill of each block, median of 25 |
+// | chain | ms alone | time of the fills in the same order on one existing block, in turns with the chain |
+// | chain | beside alone | quotient of both times, median of 25 turns |
+// | growth | ms | 256 allocations of 64 MiB from an empty pool, and a mapping of as much memory, in turns; median of 25 |
+// | growth | beside mapping | quotient of both times, median of 25 turns |
+// | first | program | ns for an operation of a program without other work, from an empty pool, median of 5 |
 // | again | program | the slowest of the five or more iterations after it, each the median of 5 |
-// | held | program | most bytes held beside most bytes live, each operation followed by a fill of 4 KiB |
+// | held | program | peak reserved bytes over peak live bytes, each operation followed by a fill of 4 KiB |
 
 #include <algorithm>
 #include <atomic>
@@ -55,11 +55,11 @@ template <class Code> static void check(Code code, const char *call) {
 
 static const int QUEUES = 8;
 static const size_t WORK = 4096, LINK = 64 << 20;
-// What is compared within a tenth or less is measured so often.
+// Number of samples where a tenth or less is to be compared.
 static const int TURNS = 25;
-// How often a program starts from nothing: its second run may take less than a third of a millisecond.
+// Number of runs of a program from an empty pool: its second run may take less than a third of a millisecond.
 static const int ROUNDS = 5;
-// How often a program runs in a round, at least.
+// Least number of iterations of a program in a round.
 static const size_t ITERATIONS = 6;
 
 static CUcontext primary;
@@ -67,24 +67,24 @@ static CUstream streams[QUEUES];
 static CUevent marks[QUEUES];
 static CUdeviceptr scratch;
 
-// What is measured, on queues by number. The driver's streams, unless an allocator has queues of its own.
+// An allocator under measurement, on queues by number. Their streams are the driver's, unless it has its own.
 struct Allocator {
     std::string name;
     explicit Allocator(std::string name) : name(std::move(name)) {}
     virtual ~Allocator() = default;
     virtual void *take(size_t bytes, int queue) = 0;
     virtual void give(void *block, size_t bytes, int queue) = 0;
-    // Gives back what is idle and counts anew.
+    // Releases idle memory and resets the peak.
     virtual void reset() {}
-    // The most bytes held since then, or 0 if that is not known.
+    // The peak of reserved bytes since then, or 0 if unknown.
     virtual size_t held() { return 0; }
-    // Whether it neither grows nor gives back, nor tells what it holds.
+    // Whether it neither grows nor releases, nor reports its memory.
     virtual bool is_fixed() { return false; }
 
     virtual void wait() { CHECK(cuCtxSynchronize()); }
     virtual void work(int queue) { CHECK(cuMemsetD8Async(scratch, 1, WORK, streams[queue])); }
-    // One link of a chain: after the last one, whichever queue that was on. In a block of its own, or in
-    // `given`, if there is one.
+    // One link of a chain: it runs after the last one, on whichever queue that was. It uses its own block, or
+    // `given` if that is not null.
     virtual void *link(int queue, void *given) {
         CHECK(cuStreamWaitEvent(streams[queue], last, 0));
         void *block = given ? given : take(LINK, queue);
@@ -234,7 +234,7 @@ struct Ours : Allocator {
     }
 };
 
-// Memory that is mapped in the same steps, by whoever has no pool: for the growth alone.
+// Memory mapped in the same steps without a pool, for the growth alone.
 struct Mapping : Allocator {
     static const size_t STEPS = 256;
     CUdeviceptr range, next;
@@ -278,7 +278,7 @@ static double median(const Sample &sample) {
     for (int turn = 0; turn < 9; ++turn) all.push_back(sample());
     return middle(all);
 }
-// Samples of two in turns, and each of the one beside the next of the other, as the host's speed changes.
+// Samples of two in turns, and the quotients of successive ones, since the host's speed changes.
 struct Compared {
     double one, other, quotient;
     Compared(const Sample &sample, const Sample &beside) {
@@ -308,7 +308,7 @@ static void pairs(Allocator &own) {
     }
 }
 
-// Thread by thread, each from when all have made a pair.
+// Starts the threads' time when all of them have made a pair.
 static void threads(Allocator &own) {
     for (int count : {1, 2, 4, 8}) {
         tell("threads", own, std::to_string(count), median([&] {
@@ -339,7 +339,7 @@ static void threads(Allocator &own) {
 static void chain(Allocator &own) {
     std::set<void *> blocks;
     auto links = [&](bool allocates) {
-        // The allocator's too, since where memory lies shows in how fast it is filled.
+        // Includes the allocator's memory, since its placement affects the speed of fills.
         void *given = allocates ? nullptr : own.take(LINK, 0);
         own.wait();
         auto start = Clock::now();
@@ -371,7 +371,7 @@ static double grow(Allocator &own) {
     return took / 1e6;
 }
 
-// Each in turns with the mapping, which is told beside the first: so both follow who gave as much back.
+// Each in turns with the mapping, which is reported first, so that both follow a release of as much memory.
 static void growth(Mapping &mapping, Allocator &own, bool first) {
     Compared took([&] { return grow(own); }, [&] { return grow(mapping); });
     tell("growth", own, "ms", took.one);
@@ -401,7 +401,7 @@ struct Iteration {
             peak = std::max(peak, live);
         }
     }
-    // Nanoseconds an operation. What it leaves live is freed behind it.
+    // Nanoseconds of an operation. Blocks left live are freed afterwards.
     double run(Allocator &own, bool works) const {
         std::vector<void *> blocks(ids, nullptr);
         auto give = [&](const Op &op) { own.give(std::exchange(blocks[op.id], nullptr), op.bytes, op.queue); };
@@ -420,7 +420,7 @@ struct Iteration {
     }
 };
 
-// A program is one trace, which is repeated, or NAME=trace,trace,...: an iteration each.
+// A program is one trace, which is repeated, or NAME=trace,trace,... with one iteration each.
 static void replay(const std::string &program, std::vector<std::unique_ptr<Allocator>> &all) {
     size_t equals = program.find('=');
     std::string name = program.substr(0, equals), paths = program;
@@ -488,7 +488,7 @@ int main(int argc, char **argv) {
         all.push_back(std::make_unique<RmmArena>());
         all.push_back(std::make_unique<Torch>());
     }
-    // What the host does at first, before it has come to speed, counts for nobody.
+    // The first samples are discarded, since the host has not reached its full speed.
     for (auto &own : all)
         for (int i = 0; i < 100000; ++i) own->give(own->take(4096, 0), 4096, 0);
     for (auto &own : all)

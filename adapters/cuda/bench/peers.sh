@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
 # Builds peers.cu on a machine with a GPU, a CUDA toolkit and PyTorch, and runs it over the recorded programs.
-# Usage: peers.sh FOLDER [WHEELS [MEASURE...]]   FOLDER has libur_loader.so.0 and libur_adapter_cuda.so.0, as
-# built or installed; WHEELS the packages of RMM, which are fetched if it is not said; MEASUREs are those of
-# peers.cu, without which all are made, over the recorded programs too.
+#
+#   peers.sh FOLDER [WHEELS [MEASURE...]]
+#
+# FOLDER has libur_loader.so.0 and libur_adapter_cuda.so.0, as built or installed. WHEELS has the packages of
+# RMM, which are fetched if it is missing. MEASUREs are those of peers.cu; without one all are made, also over
+# the recorded programs.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)

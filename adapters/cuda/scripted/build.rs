@@ -1,5 +1,6 @@
-//! Gives the library the driver's name for the dynamic linker: once a test has opened it by its path,
-//! whoever asks for `libcuda.so.1` gets it.
+//! Gives the library the driver's name for the dynamic linker.
+//!
+//! Once a test has opened it by its path, a later request for `libcuda.so.1` gets this library.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,25 +1,24 @@
-//! The adapter through its own table, over the scripted driver of `scripted/`: no GPU is needed, and
-//! any call of the driver's may fail.
+//! Tests of the adapter through its own table, over the fake driver of `scripted/`.
 //!
-//! `fake_driver` opens the library and runs tests in processes of their own, since an adapter looks for
-//! its driver once. `test_context` is a context with memory, `workload` a piece of everything that a
-//! client does.
+//! No GPU is needed, and any call of the driver may fail. `fake_driver` opens the library and runs tests in
+//! processes of their own, since an adapter looks for its driver once. `test_context` is a context with
+//! memory. `workload` uses a part of everything that a client uses.
 //!
 //! | module | tests |
 //! |---|---|
-//! | `current` | which context is current after each call |
+//! | `current` | the current context after each call |
 //! | `failures` | commands that fail on the device |
-//! | `faults` | each call of the driver's failing once |
+//! | `faults` | each call of the driver failing once |
 //! | `graph` | command buffers |
-//! | `host_memory` | buffers over the host's memory |
-//! | `launch` | drivers with one way of launching or two |
+//! | `host_memory` | buffers over host memory |
+//! | `launch` | drivers with one launch function or two |
 //! | `link` | links that fail |
 //! | `mailbox` | small fills |
 //! | `marks` | recorded events of streams |
 //! | `native` | the driver's own pools |
 //! | `other_devices` | memory of other devices |
 //! | `record` | native commands of command buffers |
-//! | `user` | the user's functions |
+//! | `user` | functions of the user |
 
 mod current;
 mod failures;

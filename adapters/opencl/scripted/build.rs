@@ -1,5 +1,6 @@
-//! Gives the library OpenCL's name for the dynamic linker: once a test has opened it by its path,
-//! whoever asks for `libOpenCL.so.1` gets it.
+//! Gives the library OpenCL's name for the dynamic linker.
+//!
+//! Once a test has opened it by its path, a later request for `libOpenCL.so.1` gets this library.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,8 +1,8 @@
-//! The adapter through its own table, over the scripted OpenCL of `scripted/`: no driver is needed,
-//! and any call of OpenCL's may fail.
+//! Tests of the adapter through its own table, over the fake OpenCL library of `scripted/`.
 //!
-//! `fake_driver` opens the library and runs tests in processes of their own, since an adapter looks for
-//! OpenCL once; `workload` is a piece of everything that a client does.
+//! No driver is needed, and any call of OpenCL may fail. `fake_driver` opens the library and runs tests in
+//! processes of their own, since an adapter looks for OpenCL once. `workload` uses a part of everything that
+//! a client uses.
 
 mod at_once;
 mod discovery;

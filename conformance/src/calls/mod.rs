@@ -1,9 +1,11 @@
-//! Calls as data. A row of the generated table has a valid value for each argument of a function,
-//! and for each condition of the specification the arguments that others replace, so that the call is
-//! wrong for that reason alone. Here are the rows, and the one routine that makes a call from them.
+//! Calls as data.
 //!
-//! `valid` has the handles that calls take, `value` what arguments are and how they lie in memory,
-//! `table` the macro that reads the generated rows.
+//! A row of the generated table has a valid value for each argument of a function. For each condition of the
+//! specification it has replacements that make the call wrong for that reason alone. This module has the rows
+//! and the one routine that makes a call from them.
+//!
+//! `valid` has the handles that calls take. `value` describes arguments and their memory layout. `table` has
+//! the macro that reads the generated rows.
 
 mod table;
 mod valid;
@@ -19,22 +21,21 @@ use crate::status::Status;
 use ur::abi::*;
 use value::Memory;
 
-/// A function, a call of it whose arguments are all valid as far as their types and conditions say,
-/// and what would be wrong.
+/// A function, a call of it with arguments that are valid by type and by condition, and its wrong calls.
 pub struct Function {
     pub name: &'static str,
-    /// Adapters have it; the others are the loader's own.
+    /// True for functions of adapters, false for the loader's own.
     pub in_tables: bool,
     pub caller: Caller,
     /// Valid arguments.
     pub values: &'static [Value],
-    /// Errors that the specification allows the valid call all the same.
+    /// Errors that the specification allows for the valid call.
     pub may: &'static [ur_result_t],
-    /// It ends something, so that no valid argument stays valid.
+    /// The function releases something, so that a valid argument does not stay valid.
     pub consumes: bool,
-    /// Handles that it makes, and the position of the output that receives each.
+    /// Handles that the call makes, each with the position of the output that receives it.
     pub made: &'static [(Kind, usize)],
-    /// The handle that gets one more reference.
+    /// The handle that gets another reference.
     pub retains: Option<Kind>,
     pub cases: &'static [Case],
     pub lacks: &'static [Lack],
@@ -43,16 +44,16 @@ pub struct Function {
 
 /// A call that must be refused.
 pub struct Case {
-    /// What is wrong with it.
+    /// The condition that the call meets.
     pub what: &'static str,
-    /// The answers that are right.
+    /// The expected codes.
     pub codes: &'static [ur_result_t],
     pub changes: Changes,
 }
 
-/// A call that a device must refuse which lacks something.
+/// A call that a device must refuse because it lacks something.
 pub struct Lack {
-    /// What the device lacks, in the words of the specification.
+    /// The missing feature in the words of the specification.
     pub what: &'static str,
     pub code: ur_result_t,
     /// Properties of which the device has none of the bits.
@@ -63,28 +64,28 @@ pub struct Lack {
 /// An error that the specification declares and that no generated call provokes.
 pub struct Said {
     pub code: ur_result_t,
-    /// When it is returned.
+    /// The condition under which it is returned.
     pub what: &'static str,
 }
 
-/// Values in place of valid ones, by position.
+/// Values that replace valid ones, by position.
 pub type Changes = &'static [(usize, Value)];
 
-/// The valid call.
+/// No change: the valid call.
 pub const UNCHANGED: Changes = &[];
 
-/// The row of a function; none of the loader's own life.
+/// The row of a function. The functions of the loader's initialisation and teardown have none.
 pub fn function(name: &str) -> Option<&'static Function> {
     FUNCTIONS.iter().find(|function| function.name == name)
 }
 
-/// What a function declares in words.
+/// The errors that a function declares in words.
 pub fn said(name: &str) -> &'static [Said] {
     function(name).map_or(&[], |function| function.said)
 }
 
 impl Function {
-    /// Calls the function with valid arguments but for these changes.
+    /// Calls the function with valid arguments, except for these changes.
     pub fn call(&self, ur: &Api, valid: &Valid, changes: &[(usize, Value)]) -> Status {
         let mut memory = Memory::of(valid);
         let arguments: Vec<Vec<u64>> = self
@@ -95,7 +96,7 @@ impl Function {
         (self.caller)(ur, &arguments)
     }
 
-    /// Kinds of handle that such a call takes, without which it would be wrong in a second way.
+    /// Kinds of handle that such a call takes. Without them it would be wrong in a second way.
     pub fn needs(&self, changes: &[(usize, Value)]) -> Vec<Kind> {
         let mut kinds = Vec::new();
         for value in self.with(changes) {
@@ -120,7 +121,7 @@ mod tests {
     use std::path::Path;
     use ur::dl::{Binding, Library};
 
-    /// A library without any function of a loader, so that a call goes as far as its arguments.
+    /// A library without any function of a loader, so that a call ends after its arguments are built.
     fn nowhere() -> Api {
         let library = Library::open(Path::new("libc.so.6"), Binding::Usual);
         Api::new(library.expect("the C library"))

@@ -1,5 +1,6 @@
-//! The macros that read the generated table, and what they need at compile time. They are expanded
-//! where `crate::calls`, `crate::api::callers` and `ur::abi` are imported.
+//! The macros that read the generated table, and their helpers at compile time.
+//!
+//! They are expanded where `crate::calls`, `crate::api::callers` and `ur::abi` are imported.
 
 use super::Function;
 
@@ -8,7 +9,7 @@ pub const fn size_of_member<T, M>(_: fn(&T) -> &M) -> usize {
     size_of::<M>()
 }
 
-/// The position of a name among others. A table with a name that is not there does not compile.
+/// The position of a name among others. A table with an unknown name does not compile.
 pub const fn position(names: &[&str], name: &str) -> usize {
     let mut at = 0;
     while !is_same(names[at].as_bytes(), name.as_bytes()) {
@@ -27,7 +28,7 @@ const fn is_same(one: &[u8], other: &[u8]) -> bool {
     same
 }
 
-/// What a row does not mention is as here.
+/// The values of a row that does not mention them.
 pub const PLAIN: Function = Function {
     name: "",
     in_tables: true,
@@ -42,7 +43,7 @@ pub const PLAIN: Function = Function {
     said: &[],
 };
 
-/// Functions that do nothing, by the callback types that they are of.
+/// Functions that do nothing, one for each callback type.
 macro_rules! callbacks {
     ($($Type:ident($($of:ty),*) -> $returns:ty;)*) => {
         mod callbacks {
@@ -56,9 +57,10 @@ macro_rules! callbacks {
 }
 pub(crate) use callbacks;
 
-/// A value of the table: `null`, `memory`, `text`, a number, a kind of handle, a list of handles
-/// (`[Event]`, `[null]`) or sizes, an enumerator, the undefined bits of a set of flags, a callback, a
-/// structure, or a pointer to one.
+/// A value of the table.
+///
+/// It is `null`, `memory`, `text`, a number, a kind of handle, a list of handles (`[Event]`, `[null]`) or
+/// sizes, an enumerator, the undefined bits of a set of flags, a callback, a structure, or a pointer to one.
 macro_rules! value {
     (null) => { Value::Null };
     (memory) => { Value::Memory };
@@ -102,8 +104,10 @@ macro_rules! bits {
 }
 pub(crate) use bits;
 
-/// The table: a row a function, and below it a row for each wrong call, for each that a device may
-/// refuse, and for each error that is declared in words alone.
+/// The table: one row for each function.
+///
+/// Below it stand a row for each wrong call, a row for each call that a device may refuse, and a row for each
+/// error declared in words alone.
 macro_rules! functions {
     ($(
         call $name:ident($($parameter:ident: $value:tt),*) { $($attribute:ident: $given:expr),* }
@@ -112,8 +116,8 @@ macro_rules! functions {
             ($($lacking:ident = $lacks:tt),*))*
         $(said $said_code:ident: $said:literal)*
     )*) => {
-        /// Every function that takes a handle of an adapter, and the configurations' of the loader,
-        /// in the order of the specification.
+        /// Every function that takes a handle of an adapter, and the loader's functions for configs, in the
+        /// order of the specification.
         pub static FUNCTIONS: &[Function] = &[$({
             #[allow(dead_code)]
             const PARAMETERS: &[&str] = &[$(stringify!($parameter)),*];

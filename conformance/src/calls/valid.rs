@@ -1,4 +1,4 @@
-//! Handles and memory that a test has for calls.
+//! Handles and memory for the calls of a test.
 
 use std::ffi::c_void;
 use ur::abi::*;
@@ -9,7 +9,7 @@ macro_rules! kinds {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Kind { $($Kind),* }
 
-        /// One live handle of each kind that the device offers, and memory to point at.
+        /// One live handle of each kind that the device offers, and memory to point to.
         pub struct Valid {
             $(pub $field: $handle,)*
             pub scratch: *mut c_void,

@@ -1,4 +1,4 @@
-//! What arguments are, and the words in which they lie when a function is called.
+//! The values of arguments, and the words in which they lie when a function is called.
 
 use super::valid::{Kind, Valid};
 use std::ffi::c_void;
@@ -20,7 +20,7 @@ pub enum Value {
     List(Kind),
     /// A list of a null handle alone.
     NullList,
-    /// A list of sizes, one a dimension.
+    /// A list of sizes, one for each dimension.
     Sizes([u64; 3]),
     /// The address of a function that does nothing.
     Callback(fn() -> *const c_void),
@@ -36,7 +36,7 @@ pub struct Structure {
     pub members: &'static [Member],
 }
 
-/// A member's place, in bytes, and its value.
+/// A member's offset in bytes, and its value.
 pub struct Member {
     pub offset: usize,
     pub size: usize,
@@ -58,7 +58,7 @@ impl Value {
     }
 }
 
-/// What the pointers of one call lead to.
+/// The memory that the pointers of one call lead to.
 pub struct Memory<'a> {
     valid: &'a Valid,
     pointed: Vec<Vec<u64>>,
@@ -70,7 +70,7 @@ impl<'a> Memory<'a> {
         Self { valid, pointed }
     }
 
-    /// The words in which the value of an argument lies, or of a member of that argument.
+    /// The words of an argument's value, or of a member of that argument.
     pub fn words(&mut self, value: Value, position: usize) -> Vec<u64> {
         let word = match value {
             Value::Null => 0,
@@ -115,10 +115,10 @@ fn address<T>(pointer: *const T) -> u64 {
     pointer.expose_provenance() as u64
 }
 
-/// The words of a structure as it is by default.
+/// The words of a structure with default values.
 pub fn default<T: Default>() -> Vec<u64> {
     let mut words = vec![0; size_of::<T>().div_ceil(size_of::<u64>())];
-    // SAFETY: there is room for it, aligned for C types.
+    // SAFETY: the buffer has room for the structure, aligned for C types.
     unsafe { words.as_mut_ptr().cast::<T>().write(T::default()) };
     words
 }
@@ -148,17 +148,17 @@ mod tests {
         assert_eq!(word(value!(memory)), address(valid.at(2)));
         assert_eq!(word(value!(Event)), 0x40);
         let list = std::ptr::with_exposed_provenance::<usize>(word(value!([Event])) as usize);
-        // SAFETY: `memory` has the list.
+        // SAFETY: `memory` owns the list.
         assert_eq!(unsafe { list.read() }, 0x40);
         let sizes = std::ptr::with_exposed_provenance::<[u64; 3]>(word(value!([1, 0, 2])) as usize);
-        // SAFETY: `memory` has the list.
+        // SAFETY: `memory` owns the list.
         assert_eq!(unsafe { sizes.read() }, [1, 0, 2]);
         let region = memory.words(value!({ur_rect_region_t width = 3, depth = 1}), 2);
         assert_eq!(region, [3, 0, 1]);
         let pointer = value!({&ur_image_desc_t r#type = (UR_MEM_TYPE_IMAGE3D), numSamples = 7});
         let pointer = memory.words(pointer, 2)[0];
         let desc = std::ptr::with_exposed_provenance::<ur_image_desc_t>(pointer as usize);
-        // SAFETY: `memory` has the structure.
+        // SAFETY: `memory` owns the structure.
         let desc = unsafe { desc.read() };
         assert_eq!(desc.stype, UR_STRUCTURE_TYPE_IMAGE_DESC);
         assert_eq!((desc.r#type, desc.numSamples), (UR_MEM_TYPE_IMAGE3D, 7));

@@ -53,7 +53,7 @@ fn checked(code: u32, call: &str) -> Result<(), String> {
     }
 }
 
-/// A stream's context, current on this thread as long as this lives.
+/// A stream's context, current on this thread while the value lives.
 struct Current(&'static Library);
 
 impl Current {
@@ -77,7 +77,7 @@ impl Current {
 impl Drop for Current {
     fn drop(&mut self) {
         let mut own = 0;
-        // SAFETY: pushed when this was made.
+        // SAFETY: the constructor pushed the context.
         unsafe { (self.0.cuCtxPopCurrent)(&mut own) };
     }
 }
@@ -87,20 +87,20 @@ struct Gate(usize);
 
 impl Gate {
     fn open(&self) {
-        // SAFETY: the test's word, which outlives this and is reached through atomics only.
+        // SAFETY: the test's word, which outlives this value and is accessed through atomics only.
         let word = unsafe { AtomicU32::from_ptr(std::ptr::with_exposed_provenance_mut(self.0)) };
         word.store(1, Ordering::Release);
     }
 }
 
-/// A fill, and what holds it.
+/// A fill, and the word that blocks it.
 struct Filled {
     gate: Option<Gate>,
     event: usize,
 }
 
 impl Command for Filled {
-    fn let_go(&mut self) {
+    fn release(&mut self) {
         if let Some(gate) = &self.gate {
             gate.open();
         }
@@ -113,8 +113,8 @@ impl Command for Filled {
 
 impl Drop for Filled {
     fn drop(&mut self) {
-        // The event stays: who adopted it counts on that, as the driver counts no references.
-        self.let_go();
+        // The event is not destroyed: an adopter relies on it, and the driver counts no references.
+        self.release();
     }
 }
 
@@ -124,7 +124,7 @@ impl Foreign for Cuda {
         let _current = Current::of(library, fill.queue)?;
         let gate = fill.held.map(|word| Gate(word.expose_provenance()));
         let mut event = 0;
-        // SAFETY: room for a handle; 2 is without times.
+        // SAFETY: room for a handle; flag 2 disables timing.
         let code = unsafe { (library.cuEventCreate)(&mut event, 2) };
         checked(code, "cuEventCreate")?;
         let filled = Filled { gate, event };

@@ -1,4 +1,4 @@
-//! Work that tests put on a backend's own queue, past the interface: one provider a backend.
+//! Native work: commands that tests submit to a backend itself. Each backend has one provider.
 
 mod cuda;
 mod opencl;
@@ -6,23 +6,25 @@ mod opencl;
 use std::ffi::c_void;
 use ur::abi::*;
 
-/// Bytes that the backend itself is to set, as a command of its own.
+/// A fill that the backend itself runs as a command.
 #[derive(Clone, Copy)]
 pub struct Fill<'a> {
     /// The backend's queue.
     pub queue: ur_native_handle_t,
-    /// USM.
+    /// Address of USM.
     pub memory: *mut c_void,
     pub byte: u8,
     pub bytes: usize,
     /// The backend's events that it waits for.
     pub waits: &'a [ur_native_handle_t],
-    /// Whether it stays where it is until the test lets it go. For backends whose queues wait for memory
-    /// it is a word of host USM, 0 and nobody else's, which outlives the command.
+    /// Blocks the command until the test releases it.
+    ///
+    /// For backends whose queues wait for memory this is a word of host USM. It is 0, used by nothing else,
+    /// and outlives the command.
     pub held: Option<*mut u32>,
 }
 
-/// Bytes that the backend itself is to set, as a command of a recording.
+/// A fill that the backend itself records.
 #[derive(Clone, Copy)]
 pub struct Recorded {
     /// The backend's recording, and its context.
@@ -33,17 +35,17 @@ pub struct Recorded {
     pub bytes: usize,
 }
 
-/// A command of the backend's that was enqueued. Dropping it lets it go and forgets it.
+/// An enqueued command of the backend. Dropping it releases and forgets the command.
 pub trait Command {
-    /// Lets a held one run.
-    fn let_go(&mut self);
-    /// The backend's event of it; the caller gets no reference.
+    /// Releases a blocked command.
+    fn release(&mut self);
+    /// The backend's event of the command, without a reference for the caller.
     fn event(&self) -> ur_native_handle_t;
 }
 
-/// An event of the backend's that is neither complete nor failed. Dropping it completes it.
+/// An event of the backend that is neither complete nor failed. Dropping it completes the event.
 pub trait Pending {
-    /// The backend's event; the caller gets no reference.
+    /// The backend's event, without a reference for the caller.
     fn event(&self) -> ur_native_handle_t;
     fn fail(self: Box<Self>);
 }
@@ -57,8 +59,9 @@ pub trait Foreign: Sync {
 
     fn fill(&self, fill: &Fill) -> Result<Box<dyn Command + Send>, String>;
 
-    /// Copies USM to memory that the backend knows nothing of, and is done when it returns. It takes the
-    /// calling thread as it is. None where nothing about a thread has to be made ready for that.
+    /// Copies USM to memory unknown to the backend and returns when the copy is complete.
+    ///
+    /// The call uses the calling thread's state as it is. Returns `None` on backends without thread state.
     fn copy(
         &self,
         queue: ur_native_handle_t,
@@ -74,7 +77,7 @@ pub trait Foreign: Sync {
         false
     }
 
-    /// Has the backend's own recording set bytes of USM, behind nothing that is in it.
+    /// Records a fill of USM into the backend's own recording, without dependencies.
     fn record(&self, what: &Recorded) -> Result<(), String> {
         let _ = what;
         Err("the backend's own recordings are unknown here".to_owned())

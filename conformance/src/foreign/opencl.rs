@@ -83,7 +83,7 @@ const FILL: &CStr = c"clEnqueueMemFillINTEL";
 const SET_POINTER: &CStr = c"clSetKernelArgMemPointerINTEL";
 const RECORD_LAUNCH: &CStr = c"clCommandNDRangeKernelKHR";
 
-/// Sets bytes: a launch is what recordings of every version can hold, and may use USM.
+/// The kernel that sets bytes. Recordings of every version accept a launch, and it may access USM.
 const SOURCE: &CStr =
     c"kernel void set(global uchar *to, uchar byte) { to[get_global_id(0)] = byte; }";
 
@@ -100,7 +100,7 @@ fn checked(code: i32, call: &str) -> Result<(), String> {
     }
 }
 
-/// A property that is a handle.
+/// A property whose value is a handle.
 fn handle(
     get_info: impl FnOnce(usize, *mut c_void, *mut usize) -> i32,
     call: &str,
@@ -120,7 +120,7 @@ impl Library {
         handle(get_info, "clGetCommandQueueInfo")
     }
 
-    /// What sets bytes of USM: Intel's extension, else shared virtual memory.
+    /// The function that fills USM: Intel's extension, or that for shared virtual memory.
     fn set_bytes(&self, queue: usize) -> Result<SetBytes, String> {
         let device = self.of_queue(queue, QUEUE_DEVICE)?;
         // SAFETY: the function's type is the extension's.
@@ -132,7 +132,7 @@ impl Library {
     /// A function of the extensions of a device's platform.
     ///
     /// # Safety
-    /// Its type is `F`.
+    /// The function has the type `F`.
     unsafe fn extension<F: Copy>(&self, device: usize, name: &CStr) -> Result<Option<F>, String> {
         // SAFETY: a live device.
         let get_info = |size, value, ret| unsafe {
@@ -150,7 +150,7 @@ impl Library {
     fn device_of(&self, context: usize) -> Result<usize, String> {
         let mut devices = [0_usize; 64];
         let (size, to) = (size_of_val(&devices), devices.as_mut_ptr().cast());
-        // SAFETY: a live context, by the test, and room for so much.
+        // SAFETY: a live context, by the test, and an output of this size.
         let code =
             unsafe { (self.clGetContextInfo)(context, CONTEXT_DEVICES, size, to, null_mut()) };
         checked(code, "clGetContextInfo").map(|()| devices[0])
@@ -159,7 +159,7 @@ impl Library {
     /// The kernel that sets bytes.
     fn kernel(&'static self, context: usize) -> Result<Kernel, String> {
         let (line, mut code) = (SOURCE.as_ptr(), 0);
-        // SAFETY: a live context and one string; then a live program.
+        // SAFETY: a live context and one string, then a live program.
         unsafe {
             let program = (self.clCreateProgramWithSource)(context, 1, &line, null(), &mut code);
             checked(code, "clCreateProgramWithSource")?;
@@ -193,7 +193,7 @@ struct Kernel {
 
 impl Drop for Kernel {
     fn drop(&mut self) {
-        // SAFETY: our own reference.
+        // SAFETY: the one reference of this value.
         unsafe { (self.library.clReleaseKernel)(self.raw) };
     }
 }
@@ -206,19 +206,19 @@ struct Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // SAFETY: our own reference.
+        // SAFETY: the one reference of this value.
         unsafe { (self.library.clReleaseEvent)(self.raw) };
     }
 }
 
-/// A fill, and what holds it.
+/// A fill, and the user event that blocks it.
 struct Filled {
     gate: Option<Event>,
     event: Event,
 }
 
 impl Command for Filled {
-    fn let_go(&mut self) {
+    fn release(&mut self) {
         if let Some(gate) = self.gate.take() {
             // SAFETY: a live user event, completed once.
             unsafe { (gate.library.clSetUserEventStatus)(gate.raw, 0) };
@@ -232,11 +232,11 @@ impl Command for Filled {
 
 impl Drop for Filled {
     fn drop(&mut self) {
-        self.let_go();
+        self.release();
     }
 }
 
-/// A user event that was not completed yet.
+/// A user event that is not complete yet.
 struct Undecided(Option<Event>);
 
 impl Undecided {
@@ -329,7 +329,7 @@ impl Foreign for OpenCl {
         let kernel = library.kernel(what.context)?;
         let byte = (&raw const what.byte).cast();
         let (size, none) = (what.bytes, null());
-        // SAFETY: a live kernel and recording, by the test, which keeps the memory for each execution; the
+        // SAFETY: a live kernel and recording, by the test, which keeps the memory for each submission. The
         // recording keeps the kernel with its arguments.
         unsafe {
             checked(pointer(kernel.raw, 0, what.memory), "setting a pointer")?;

@@ -1,16 +1,16 @@
-//! Kernels for CUDA: PTX, made ahead from `cuda/kernels.cu`.
+//! Kernels for CUDA: PTX, compiled ahead from `cuda/kernels.cu`.
 
 use super::{KernelProvider, Source, Variable};
 
 pub struct Cuda;
 
-/// Ends in no zero: an adapter is told the length.
+/// The text has no terminating NUL: an adapter is given its length.
 const PTX: &str = include_str!("cuda/kernels.ptx");
 
 /// A program that does not compile.
 const BROKEN: &str = include_str!("cuda/broken.ptx");
 
-/// A program with a variable and nothing else.
+/// A program with one variable and nothing else.
 const VARIABLE: &str = include_str!("cuda/variable.ptx");
 
 impl KernelProvider for Cuda {

@@ -1,5 +1,6 @@
-//! The kernels that tests launch, and who provides them: one provider a backend. A test names a
-//! kernel and never knows in what form a backend takes it.
+//! The kernels that tests launch. Each backend has one provider.
+//!
+//! A test names a kernel and does not know the form that a backend takes.
 
 mod cuda;
 mod native_cpu;
@@ -10,7 +11,7 @@ use ur::abi::*;
 
 /// `iota(u32 *out, u32 base)`: `out[i] = base + i`.
 pub const IOTA: &CStr = c"iota";
-/// In intermediate code, a specialization constant, 0 unless it is set, that `iota` adds: 32 bits.
+/// The specialization constant of 32 bits that `iota` adds in intermediate code; 0 unless set.
 pub const IOTA_SPECIAL: u32 = 7;
 /// `add(u32 *data, u32 amount)`: `data[i] += amount`.
 pub const ADD: &CStr = c"add";
@@ -26,10 +27,10 @@ pub const THROUGH_LOCAL: &CStr = c"through_local";
 /// `mixed(u64 *out, u8 a, u16 b, u32 c, u64 d, Triple e)`: writes the sum of all its arguments.
 pub const MIXED: &CStr = c"mixed";
 
-/// All kernels, in the order in which they stand in a program.
+/// All kernels, in their order in a program.
 pub const ALL: [&CStr; 7] = [IOTA, ADD, SUM, VERIFY, IDS, THROUGH_LOCAL, MIXED];
 
-/// What `IDS` writes for a work-item.
+/// The record that `IDS` writes for a work-item.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ids {
@@ -51,7 +52,7 @@ pub struct Triple {
     pub c: u16,
 }
 
-/// A program as a backend takes it.
+/// A program in a backend's form.
 pub enum Source {
     /// For `urProgramCreateWithBinary`.
     Binary { data: *const c_void, size: usize },
@@ -65,28 +66,28 @@ pub enum Source {
 
 /// The test kernels in the form of one backend.
 pub trait KernelProvider: Sync {
-    /// `accepts_il`: whether the device takes intermediate code.
+    /// The kernels. `accepts_il`: whether the device takes intermediate code.
     fn source(&self, accepts_il: bool) -> Source;
 
-    /// A program that no compiler of the backend takes.
+    /// A program that no compiler of the backend accepts.
     fn broken(&self) -> Option<Source> {
         None
     }
 
-    /// A program with a global variable, where one can be had without a compiler.
+    /// A program with a global variable, if the backend takes one without a compiler.
     fn variable(&self) -> Option<Variable> {
         None
     }
 }
 
-/// A binary, and a global variable in it.
+/// A binary with a global variable.
 pub struct Variable {
     pub binary: Vec<u8>,
     pub name: &'static CStr,
     pub size: usize,
 }
 
-/// The kernels as a SPIR-V module, for programs that bring no kernels of their own.
+/// The kernels as a SPIR-V module, for programs without kernels of their own.
 pub fn spirv() -> Vec<u8> {
     let words = opencl::words().iter();
     words.flat_map(|word| word.to_le_bytes()).collect()

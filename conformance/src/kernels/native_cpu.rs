@@ -1,5 +1,7 @@
-//! Kernels for the host's own CPU: functions of this program, in a table of names and pointers that
-//! ends with a null entry, as DPC++ emits it. The layout of the state is that of its runtime.
+//! Kernels for the host's CPU: functions of this program.
+//!
+//! They stand in a table of names and pointers that ends with a null entry, as DPC++ emits it. The state has
+//! the layout of DPC++'s runtime.
 
 use super::{ALL, Ids, KernelProvider, Source, Triple, Variable};
 use std::ffi::{c_char, c_void};
@@ -15,8 +17,10 @@ impl KernelProvider for NativeCpu {
         }
     }
 
-    /// A program may be the path of a shared object, whose variables are global ones. The C library
-    /// is one that is always there; `opterr` is an `int` in it that nothing here reads.
+    /// The C library as a program, with `opterr` as its global variable.
+    ///
+    /// A program may be the path of a shared object. The C library always exists, and nothing here reads
+    /// `opterr`.
     fn variable(&self) -> Option<Variable> {
         let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
         let paths = maps
@@ -33,7 +37,7 @@ impl KernelProvider for NativeCpu {
     }
 }
 
-/// Where a work-item is, as the runtime tells its kernel.
+/// A work-item's position, as the runtime gives it to the kernel.
 #[repr(C)]
 pub struct State {
     global_id: [usize; 3],
@@ -49,7 +53,7 @@ pub struct State {
     sub_group_size: u32,
 }
 
-/// A pointer argument is the pointer itself; a value is the address of its bytes.
+/// An argument: a pointer argument itself, or the address of a value's bytes.
 type Function = unsafe extern "C" fn(args: *const *mut c_void, state: *mut State);
 
 #[repr(C)]
@@ -87,7 +91,7 @@ static TABLE: [Entry; ALL.len() + 1] = [
 /// # Safety
 /// `args` has more than `index` entries, and that one is a pointer argument.
 unsafe fn pointer<T>(args: *const *mut c_void, index: usize) -> *mut T {
-    // SAFETY: as promised by the caller.
+    // SAFETY: promised by the caller.
     unsafe { *args.add(index) }.cast()
 }
 
@@ -96,16 +100,16 @@ unsafe fn pointer<T>(args: *const *mut c_void, index: usize) -> *mut T {
 /// # Safety
 /// `args` has more than `index` entries, and that one is a `T` by value.
 unsafe fn value<T: Copy>(args: *const *mut c_void, index: usize) -> T {
-    // SAFETY: as promised by the caller.
+    // SAFETY: promised by the caller.
     unsafe { (*args.add(index)).cast::<T>().read_unaligned() }
 }
 
-/// The linear position of a work-item, its offset left aside.
+/// The linear position of a work-item, without its offset.
 ///
 /// # Safety
 /// `state` points to the work-item's state.
 unsafe fn position(state: *const State) -> usize {
-    // SAFETY: as promised by the caller.
+    // SAFETY: promised by the caller.
     let state = unsafe { &*state };
     let at = |d: usize| state.global_id[d] - state.offset[d];
     (at(2) * state.global_range[1] + at(1)) * state.global_range[0] + at(0)
@@ -143,8 +147,8 @@ unsafe extern "C" fn sum(args: *const *mut c_void, state: *mut State) {
 }
 
 unsafe extern "C" fn verify(args: *const *mut c_void, state: *mut State) {
-    // SAFETY: launched as `verify(u32 *data, u32 base, u32 *wrong)`, an element for every work-item
-    // and an aligned counter that is only reached through atomics meanwhile.
+    // SAFETY: launched as `verify(u32 *data, u32 base, u32 *wrong)`, with an element for every work-item and
+    // an aligned counter that is accessed through atomics only.
     unsafe {
         let at = position(state);
         let want = value::<u32>(args, 1).wrapping_add(at as u32);
@@ -175,7 +179,7 @@ unsafe extern "C" fn ids(args: *const *mut c_void, state: *mut State) {
 }
 
 unsafe extern "C" fn through_local(args: *const *mut c_void, state: *mut State) {
-    // SAFETY: launched as `through_local(u32 *out, u32 *scratch)` with an element of `out` for every
+    // SAFETY: launched as `through_local(u32 *out, u32 *scratch)`, with an element of `out` for every
     // work-item and one of `scratch` for every work-item of a group.
     unsafe {
         let local = (*state).local_id[0];

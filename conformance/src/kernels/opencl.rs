@@ -1,5 +1,6 @@
-//! Kernels for OpenCL, as SPIR-V that is put together here instruction by instruction. A device that
-//! takes none gets OpenCL C, through a program that OpenCL itself makes.
+//! Kernels for OpenCL, as SPIR-V assembled here instruction by instruction.
+//!
+//! A device that does not take SPIR-V gets OpenCL C, through a program made by OpenCL itself.
 
 use super::{ALL, IOTA_SPECIAL, KernelProvider, Source};
 use rspirv::binary::Assemble as _;
@@ -36,7 +37,7 @@ pub fn words() -> &'static [u32] {
 }
 
 ur::dl::symbols! {
-    /// What makes a program from OpenCL C.
+    /// Makes a program from OpenCL C.
     struct Library {
         required {
             clCreateProgramWithSource: unsafe extern "C" fn(
@@ -55,7 +56,7 @@ fn from_c(context: ur_native_handle_t) -> Result<ur_native_handle_t, String> {
     from_text(context, C)
 }
 
-/// A program in a context of OpenCL; the caller gets its one reference.
+/// A program in an OpenCL context, with one reference for the caller.
 fn from_text(context: ur_native_handle_t, text: &CStr) -> Result<ur_native_handle_t, String> {
     static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
     let load = || Library::load(&["libOpenCL.so.1"]).map_err(|error| error.to_string());
@@ -203,7 +204,7 @@ impl Module {
         self.pointer(StorageClass::CrossWorkgroup, of)
     }
 
-    /// Begins a kernel: its parameters.
+    /// Begins a kernel with these parameters.
     fn begin(&mut self, index: usize, parameters: &[Id]) -> Vec<Id> {
         let kind = self.to.type_function(self.void, parameters.to_vec());
         let function = made(
@@ -234,7 +235,7 @@ impl Module {
         made(self.to.composite_extract(self.u64, None, all, [dimension]))
     }
 
-    /// The linear position of the work-item, its offset left aside.
+    /// The linear position of the work-item, without its offset.
     fn position(&mut self) -> Id {
         let [x, y, z] = [0, 1, 2].map(|dimension| {
             let id = self.built_in(GLOBAL_ID, dimension);
@@ -411,7 +412,7 @@ impl Module {
     }
 }
 
-/// What the builder refuses is a mistake in this file.
+/// The builder refuses only mistakes of this file.
 fn made<T>(built: Result<T, rspirv::dr::Error>) -> T {
     built.expect("instructions in an order that SPIR-V allows")
 }

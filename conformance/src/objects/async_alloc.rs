@@ -10,7 +10,7 @@ use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use ur::abi::*;
 
-/// A block that was allocated in queue order. It is freed by the test, in queue order again.
+/// An asynchronously allocated block. The test frees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Block {
     pub ptr: *mut c_void,
@@ -21,16 +21,16 @@ pub struct Block {
 unsafe impl Send for Block {}
 
 impl Block {
-    /// The two share a byte.
+    /// Whether two blocks have a byte in common.
     pub fn overlaps(&self, other: &Block) -> bool {
         let (a, b) = (self.ptr.addr(), other.ptr.addr());
         a < b + other.size && b < a + self.size
     }
 
-    /// The memory as the host sees it, for kinds that it can access; good until the block is freed.
+    /// The memory as the host sees it, for kinds that it can access; valid until the block is freed.
     pub fn host<'a, T: Copy>(self) -> &'a mut [T] {
-        // SAFETY: the block has `size` bytes at an address aligned for any `T` used; the test has
-        // chosen a kind that the host may access and waited for the commands that use it.
+        // SAFETY: the block has `size` bytes at an address aligned for any `T` used. The test has chosen a
+        // kind that the host may access and waited for the commands that use it.
         unsafe { std::slice::from_raw_parts_mut(self.ptr.cast(), self.size / size_of::<T>()) }
     }
 }
@@ -74,7 +74,7 @@ impl Queue {
         self.try_alloc(kind, pool.raw, size, wait, null_mut()).1
     }
 
-    /// Allocates, with an event.
+    /// Allocates with an event.
     #[track_caller]
     pub fn alloc_event(
         &self,
@@ -97,7 +97,7 @@ impl Queue {
         self.try_alloc(kind, null_mut(), size, &[], null_mut()).1
     }
 
-    /// Allocates, with the answer of the call.
+    /// Allocates, and returns the status beside the block.
     #[track_caller]
     pub fn try_alloc(
         &self,
@@ -139,7 +139,7 @@ impl Queue {
             .ok()
     }
 
-    /// Frees, with an event.
+    /// Frees with an event.
     #[track_caller]
     pub fn free_event(&self, block: Block, wait: &[&Event]) -> Result<Event, Stop> {
         let wait = WaitList::new(wait);
@@ -158,7 +158,7 @@ pub struct Limits {
     pub threshold: usize,
 }
 
-/// A pool for asynchronous allocations; given up on drop if the test made it.
+/// A pool for asynchronous allocations; released on drop if the test made it.
 pub struct Pool {
     pub ur: &'static Api,
     pub raw: ur_usm_pool_handle_t,
@@ -263,9 +263,9 @@ impl Pool {
         })
     }
 
-    /// A figure of the pool, in bytes.
+    /// A statistic of the pool in bytes.
     #[track_caller]
-    pub fn figure(&self, property: ur_usm_pool_info_t) -> Result<usize, Stop> {
+    pub fn statistic(&self, property: ur_usm_pool_info_t) -> Result<usize, Stop> {
         let mut value = usize::MAX;
         self.ur
             .urUSMPoolGetInfoExp(self.raw, property, (&raw mut value).cast(), null_mut())
@@ -275,12 +275,12 @@ impl Pool {
 
     #[track_caller]
     pub fn reserved(&self) -> Result<usize, Stop> {
-        self.figure(UR_USM_POOL_INFO_RESERVED_CURRENT_EXP)
+        self.statistic(UR_USM_POOL_INFO_RESERVED_CURRENT_EXP)
     }
 
     #[track_caller]
     pub fn used(&self) -> Result<usize, Stop> {
-        self.figure(UR_USM_POOL_INFO_USED_CURRENT_EXP)
+        self.statistic(UR_USM_POOL_INFO_USED_CURRENT_EXP)
     }
 
     pub fn set(&self, property: ur_usm_pool_info_t, value: usize) -> Status {

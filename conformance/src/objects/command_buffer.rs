@@ -14,7 +14,7 @@ owned!(
     CommandBuffer, ur_exp_command_buffer_handle_t, urCommandBufferRetainExp, urCommandBufferReleaseExp
 );
 
-/// How a command buffer is to be made.
+/// The descriptor's options.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Shape {
     pub updatable: bool,
@@ -22,7 +22,7 @@ pub struct Shape {
     pub profiled: bool,
 }
 
-/// What goes with an append besides its command.
+/// The options of an append beside its command.
 #[derive(Clone, Copy, Default)]
 pub struct With<'a> {
     pub after: &'a [u32],
@@ -61,7 +61,7 @@ impl<'a> With<'a> {
     }
 }
 
-/// What an append gave.
+/// The results of an append.
 pub struct Appended {
     pub point: u32,
     pub event: Option<Event>,
@@ -78,14 +78,14 @@ pub struct Slots {
 }
 
 impl Appended {
-    /// The event that was asked for.
+    /// The event, which the append must have asked for.
     pub fn into_event(self) -> Result<Event, Stop> {
         self.event.ok_or_else(|| Stop::failed("no event"))
     }
 }
 
 impl CommandBuffer {
-    /// Goes on only if the device has command buffers.
+    /// Stops the test unless the device has command buffers.
     pub fn need(fixture: &Fixture, context: &Context) -> Done {
         fixture.require(UR_DEVICE_INFO_COMMAND_BUFFER_SUPPORT_EXP, || {
             let desc = ur_exp_command_buffer_desc_t::default();
@@ -121,7 +121,7 @@ impl CommandBuffer {
         })
     }
 
-    /// Calls an append function with the arguments that they all end with.
+    /// Calls an append function with the arguments that all of them end with.
     #[track_caller]
     pub fn append(
         &self,
@@ -186,7 +186,7 @@ impl CommandBuffer {
         })
     }
 
-    /// A launch over one dimension, the work-group size left to the adapter.
+    /// Appends a launch over one dimension. The adapter chooses the work-group size.
     #[track_caller]
     pub fn launch(
         &self,
@@ -252,7 +252,7 @@ impl CommandBuffer {
         })
     }
 
-    /// Enqueues the buffer without an event.
+    /// Submits the buffer without an event.
     #[track_caller]
     pub fn enqueue_only(&self, queue: &Queue) -> Done {
         self.ur
@@ -261,7 +261,7 @@ impl CommandBuffer {
     }
 }
 
-/// Changes to one recorded launch, and what they point to.
+/// Changes to one recorded launch, and the values that they point to.
 #[derive(Default)]
 pub struct Update {
     pub kernel: ur_kernel_handle_t,
@@ -391,7 +391,7 @@ struct Lists {
     values: Vec<ur_exp_command_buffer_update_value_arg_desc_t>,
 }
 
-/// Null when empty, as the interface wants it.
+/// The address of a list; null when empty, as the interface requires.
 fn list<T>(list: &[T]) -> *const T {
     if list.is_empty() {
         null()

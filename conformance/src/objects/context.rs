@@ -1,4 +1,4 @@
-//! Contexts, and what is made in them.
+//! Contexts, and the objects made in them.
 
 use super::{Buffer, Event, Kind, Queue, Usm, owned};
 use crate::fixture::Fixture;
@@ -37,7 +37,7 @@ impl Context {
         )
     }
 
-    /// An event of ours over one of the backend's, which keeps it.
+    /// An event made from one of the backend's, which stays the backend's.
     #[track_caller]
     pub fn adopt_event(&self, native: ur_native_handle_t) -> Result<Event, Stop> {
         let mut raw = null_mut();
@@ -47,7 +47,7 @@ impl Context {
         Ok(Event::adopt(self.ur, raw))
     }
 
-    /// A synchronous allocation with all defaults.
+    /// A synchronous allocation with default options.
     #[track_caller]
     pub fn usm(&self, fixture: &Fixture, kind: Kind, size: usize) -> Result<Usm, Stop> {
         Usm::new(self, fixture.device, kind, size, 0, null_mut())

@@ -1,4 +1,4 @@
-//! Events: waiting for them, and asking how far they are.
+//! Events: waits and queries.
 
 use super::{info, owned};
 use crate::outcome::{Done, Stop};
@@ -31,7 +31,7 @@ impl Event {
         Ok(self.status()? == UR_EVENT_STATUS_COMPLETE)
     }
 
-    /// Whether the event completes within a time, without a wait that could never end.
+    /// Whether the event completes within a time, without a wait that might never end.
     #[track_caller]
     pub fn completes_within(&self, time: Duration) -> Result<bool, Stop> {
         let end = Instant::now() + time;
@@ -56,7 +56,7 @@ impl Event {
     }
 }
 
-/// Handles of a wait list; empty becomes the null list that the interface wants.
+/// The handles of a wait list. An empty list has the null address that the interface requires.
 pub struct WaitList(Vec<ur_event_handle_t>);
 
 impl WaitList {

@@ -1,5 +1,6 @@
-//! Graphs, captures on queues, and what is made of graphs to be enqueued. They are destroyed, not
-//! released: neither is counted.
+//! Graphs, captures on queues, and executable graphs.
+//!
+//! Both kinds are destroyed rather than released, since they have no reference count.
 
 use super::event::WaitList;
 use super::{Context, Event, Queue, released};
@@ -22,7 +23,7 @@ pub struct Executable {
 }
 
 impl Graph {
-    /// Goes on only if the device records graphs.
+    /// Stops the test unless the device records graphs.
     pub fn need(fixture: &Fixture, context: &Context) -> Done {
         fixture.require(UR_DEVICE_INFO_GRAPH_RECORD_AND_REPLAY_SUPPORT_EXP, || {
             fixture.ur.urGraphCreateExp(context.raw, &mut null_mut())
@@ -40,7 +41,7 @@ impl Graph {
         })
     }
 
-    /// Captures what `record` enqueues on a queue.
+    /// Captures the commands that `record` enqueues on a queue.
     #[track_caller]
     pub fn capture(queue: &Queue, record: impl FnOnce() -> Done) -> Result<Self, Stop> {
         queue.ur.urQueueBeginGraphCaptureExp(queue.raw).ok()?;
@@ -99,7 +100,7 @@ impl Executable {
         })
     }
 
-    /// Enqueues the graph without an event.
+    /// Submits the graph without an event.
     #[track_caller]
     pub fn enqueue_only(&self, queue: &Queue) -> Done {
         self.ur
@@ -108,7 +109,7 @@ impl Executable {
     }
 }
 
-/// Whether commands on the queue are recorded now.
+/// Whether the queue is capturing.
 #[track_caller]
 pub fn captures(queue: &Queue) -> Result<bool, Stop> {
     let mut on = 7;

@@ -12,7 +12,7 @@ use std::ptr::null_mut;
 use ur::abi::property::{Form, Kind, Property};
 use ur::abi::*;
 
-/// A value of one size.
+/// A value of fixed size.
 #[track_caller]
 pub fn value<T: Copy>(query: impl Fn(usize, *mut c_void, *mut usize) -> Status) -> Result<T, Stop> {
     let mut value = MaybeUninit::<T>::zeroed();
@@ -26,8 +26,7 @@ pub fn value<T: Copy>(query: impl Fn(usize, *mut c_void, *mut usize) -> Status) 
             size_of::<T>()
         )));
     }
-    // SAFETY: the callee has written all of it, as its size says; the types used here have no
-    // invalid values.
+    // SAFETY: the callee has written all of it, as the size says; the types used here have no invalid values.
     Ok(unsafe { value.assume_init() })
 }
 
@@ -55,10 +54,10 @@ pub fn text(query: impl Fn(usize, *mut c_void, *mut usize) -> Status) -> Result<
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The query of one property of an object: its number, then what every query takes.
+/// The query of one property of an object: the property's number, then the arguments of every query.
 pub type GetInfo<T> = fn(&Fixture, &T, u32, usize, *mut c_void, *mut usize) -> Status;
 
-/// One test of the size protocol for each property of a kind of object, named after the property.
+/// Tests of the size protocol, one for each property of a type of object, named after the property.
 pub fn tests<T: 'static>(
     suite: &'static str,
     prefix: &str,
@@ -85,9 +84,9 @@ pub fn tests<T: 'static>(
     properties.iter().map(test).collect()
 }
 
-/// The condition of queries that refuse to be asked for nothing.
+/// The condition of queries that refuse a call without any output.
 const NO_OUTPUT: &str = "pPropValue == null and pPropSizeRet == null";
-/// The condition of queries that refuse a size without a buffer of that size.
+/// The condition of queries that refuse a size without a buffer.
 const SIZE_WITHOUT_BUFFER: &str = "propSize != 0 and pPropValue == null";
 /// The condition of queries to which a buffer of no bytes is an invalid value, not an invalid size.
 const ZERO_SIZE: &str = "pPropValue and propSize == 0";
@@ -101,7 +100,9 @@ fn declares(function: &str, condition: &str) -> bool {
 const CANARY: u8 = 0xa5;
 const MARGIN: usize = 16;
 
-/// Asks for a property in every way that the size protocol allows and forbids.
+/// A query follows the size protocol: it accepts and refuses each combination of size and buffer.
+///
+/// This is the rule of every test that `tests` makes. The value is checked against its property's type.
 pub fn protocol(
     property: &Property,
     query: impl Fn(usize, *mut c_void, *mut usize) -> Status,
@@ -199,7 +200,7 @@ fn longer(
         property.name
     );
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    // What lies between the value's end and the buffer's is the callee's to write.
+    // The callee may write between the value's end and the buffer's.
     let beyond = &bytes[size + MARGIN / 2..];
     check!(
         beyond.iter().all(|byte| *byte == CANARY),
@@ -220,7 +221,7 @@ fn shorter(
     let mut words = vec![u64::from_ne_bytes([CANARY; 8]); size / 8 + 1];
     let status = query(size - 1, words.as_mut_ptr().cast(), null_mut());
     status.fails(UR_RESULT_ERROR_INVALID_SIZE)?;
-    // Of an info query, that is what the specification says of this code in words.
+    // The specification gives this code, in words, for info queries.
     let mut said = calls::said(status.function).iter();
     if let Some(said) = said.find(|said| said.code == UR_RESULT_ERROR_INVALID_SIZE) {
         provoked(status.function, said.what);
@@ -237,7 +238,7 @@ fn shorter(
     Ok(())
 }
 
-/// The value is one that the property's type can have.
+/// Checks that the value is valid for the property's type.
 fn meaning(property: &Property, bytes: &[u8]) -> Done {
     let name = property.name;
     let Some(of) = property.form.element() else {

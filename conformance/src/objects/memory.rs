@@ -7,7 +7,7 @@ use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 owned!(
-    /// A buffer or a part of one.
+    /// A buffer or a sub-buffer.
     Buffer, ur_mem_handle_t, urMemRetain, urMemRelease
 );
 
@@ -38,7 +38,7 @@ impl Buffer {
         Ok(Self::adopt(context.ur, raw))
     }
 
-    /// A buffer that is memory of the host's.
+    /// A buffer over host memory.
     #[track_caller]
     pub fn over<T: Copy>(
         context: &Context,
@@ -69,7 +69,7 @@ impl Buffer {
         Ok(Self::adopt(context.ur, raw))
     }
 
-    /// A part of the buffer that shares its storage.
+    /// A sub-buffer that shares the buffer's storage.
     #[track_caller]
     pub fn part(&self, origin: usize, size: usize) -> Result<Self, Stop> {
         let region = ur_buffer_region_t {
@@ -96,7 +96,7 @@ impl Buffer {
         info::value(|size, value, ret| self.ur.urMemGetInfo(self.raw, property, size, value, ret))
     }
 
-    /// Writes at an offset in bytes, and waits for it.
+    /// Writes at an offset in bytes and waits for it.
     #[track_caller]
     pub fn write<T: Copy>(&self, queue: &Queue, offset: usize, data: &[T]) -> Done {
         let src = data.as_ptr().cast();
@@ -115,7 +115,7 @@ impl Buffer {
             .ok()
     }
 
-    /// Reads from an offset in bytes, and waits for it.
+    /// Reads from an offset in bytes and waits for it.
     #[track_caller]
     pub fn read<T: Copy + Default>(
         &self,

@@ -1,5 +1,6 @@
-//! Objects of the interface that release themselves, and the calls on them that most tests make.
-//! A release that fails is noted here, and the test in which it happened fails.
+//! Objects of the interface that release themselves, and the calls that most tests make on them.
+//!
+//! A release that fails is recorded here, and the test in which it happened fails.
 
 mod async_alloc;
 mod command_buffer;
@@ -27,7 +28,7 @@ use std::sync::{Mutex, PoisonError};
 
 static FAILED_RELEASES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Notes a release that was refused.
+/// Records a release that was refused.
 pub fn released(status: Status) {
     if !status.is_ok() {
         let mut failed = FAILED_RELEASES
@@ -46,7 +47,7 @@ pub fn failed_releases() -> Vec<String> {
     )
 }
 
-/// A struct of one handle and the loader that it came from, released on drop.
+/// A struct of one handle and its loader, released on drop.
 macro_rules! owned {
     ($(#[$doc:meta])* $name:ident, $raw:ty, $retain:ident, $release:ident) => {
         $(#[$doc])*
@@ -55,10 +56,10 @@ macro_rules! owned {
             pub raw: $raw,
         }
 
-        // SAFETY: the interface lets any thread use its objects; only the last release must not
-        // race with other uses, which Rust's ownership ensures.
+        // SAFETY: the interface lets any thread use its objects. Only the last release must not race with
+        // other uses, which Rust's ownership ensures.
         unsafe impl Send for $name {}
-        // SAFETY: the interface lets any thread use its objects; only the last release must not race with
+        // SAFETY: the interface lets any thread use its objects. Only the last release must not race with
         // other uses, which Rust's ownership ensures.
         unsafe impl Sync for $name {}
 

@@ -30,7 +30,7 @@ owned!(
 );
 
 impl Program {
-    /// The test kernels for the device's backend, built; skips the test if there are none.
+    /// The built test kernels for the device's backend. Skips the test if there are none.
     #[track_caller]
     pub fn new(fixture: &Fixture, context: &Context) -> Result<Self, Stop> {
         let program = Self::unbuilt(fixture, context)?;
@@ -49,7 +49,7 @@ impl Program {
         Self::of(fixture, context, provider.source(accepts_il(fixture)?))
     }
 
-    /// A program that does not build; skips the test where nobody has one.
+    /// A program that does not build. Skips the test if no provider has one.
     #[track_caller]
     pub fn broken(fixture: &Fixture, context: &Context) -> Result<Self, Stop> {
         let source = kernels::provider(fixture.backend).and_then(KernelProvider::broken);
@@ -122,7 +122,7 @@ impl Kernel {
         })
     }
 
-    /// Goes on only if the adapter knows which arguments the kernel takes.
+    /// Stops the test unless the adapter knows which arguments the kernel takes.
     pub fn need_arguments(&self) -> Done {
         match self.get::<u32>(UR_KERNEL_INFO_NUM_ARGS) {
             Err(Stop::Unsupported { .. }) => Err(Stop::skipped(

@@ -108,7 +108,7 @@ impl Queue {
         })
     }
 
-    /// A marker: after the wait list or, without one, after everything before it.
+    /// A marker, after the wait list or, without one, after everything before it.
     #[track_caller]
     pub fn marker(&self, wait: &[&Event]) -> Result<Event, Stop> {
         let wait = WaitList::new(wait);
@@ -127,7 +127,7 @@ impl Queue {
         })
     }
 
-    /// A launch over one dimension, the work-group size left to the adapter.
+    /// A launch over one dimension. The adapter chooses the work-group size.
     #[track_caller]
     pub fn launch(
         &self,
@@ -156,7 +156,7 @@ impl Queue {
         })
     }
 
-    /// Reads memory of any kind, once everything before it in an in-order queue has run.
+    /// Reads memory of any kind, after the wait list or the earlier commands of an in-order queue.
     #[track_caller]
     pub fn read<T: Copy + Default>(
         &self,
@@ -224,7 +224,7 @@ impl Queue {
             )
         });
         if queued.is_err() {
-            // SAFETY: nothing was enqueued, so the task is still ours.
+            // SAFETY: no task was enqueued, so the box has no other owner.
             drop(unsafe { Box::from_raw(data) });
         }
         queued
@@ -237,8 +237,9 @@ unsafe extern "C" fn run_task(data: *mut c_void) {
     task();
 }
 
-/// Holds a queue back: a host task that ends when the gate is opened. It opens by itself when the
-/// gate is dropped, or after a time, so that a failed test does not hang.
+/// A host task that blocks a queue until the gate is opened.
+///
+/// The gate opens by itself when it is dropped or after a time limit, so that a failed test does not hang.
 pub struct Gate {
     state: Arc<(Mutex<bool>, Condvar)>,
     /// Completes once the gate is open.
@@ -249,8 +250,10 @@ pub struct Gate {
 const GATE_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Gate {
-    /// Everything enqueued later on an in-order queue waits for the gate; on an out-of-order queue
-    /// what waits for its event does.
+    /// Enqueues a gate.
+    ///
+    /// On an in-order queue it blocks all later commands, on an out-of-order queue those that wait for its
+    /// event.
     #[track_caller]
     pub fn close(fixture: &Fixture, queue: &Queue) -> Result<Self, Stop> {
         if !fixture.supports(UR_DEVICE_INFO_ENQUEUE_HOST_TASK_SUPPORT_EXP)? {

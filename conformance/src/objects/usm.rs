@@ -39,7 +39,7 @@ impl Kind {
         }
     }
 
-    /// The device property that says what can be done with this kind.
+    /// The device property with the capabilities for this kind.
     pub fn capability(self) -> ur_device_info_t {
         match self {
             Kind::Device => UR_DEVICE_INFO_USM_DEVICE_SUPPORT,
@@ -48,7 +48,7 @@ impl Kind {
         }
     }
 
-    /// The host may read and write the memory through its pointer.
+    /// Whether the host may access the memory through its pointer.
     pub fn host_accessible(self) -> bool {
         self != Kind::Device
     }
@@ -60,7 +60,7 @@ impl Kind {
         Ok(access.contains(UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ACCESS))
     }
 
-    /// Goes on only if it has.
+    /// Stops the test unless the device has this kind of USM.
     pub fn need(self, fixture: &Fixture) -> Result<(), Stop> {
         match self.is_there(fixture)? {
             true => Ok(()),
@@ -134,22 +134,21 @@ impl Usm {
         })
     }
 
-    /// Leaves the allocation to the caller.
+    /// Gives the allocation up to the caller, who must free it.
     pub fn into_raw(mut self) -> *mut c_void {
         std::mem::replace(&mut self.ptr, null_mut())
     }
 
-    /// The memory as the host sees it; only for kinds that it can access, and while nothing else
-    /// uses it.
+    /// The memory as the host sees it, for kinds that it can access. No other use may run at the time.
     pub fn host<T: Copy>(&self) -> &[T] {
-        // SAFETY: the allocation has `size` bytes at an address aligned for any `T` used, and the
-        // test has chosen a kind that the host may access.
+        // SAFETY: the allocation has `size` bytes at an address aligned for any `T` used, and the test has
+        // chosen a kind that the host may access.
         unsafe { std::slice::from_raw_parts(self.ptr.cast(), self.size / size_of::<T>()) }
     }
 
-    /// As `host`, to write.
+    /// The memory as the host writes it, under the conditions of `host`.
     pub fn host_mut<T: Copy>(&mut self) -> &mut [T] {
-        // SAFETY: as in `host`.
+        // SAFETY: the allocation has `size` bytes, aligned for any `T` used, and `self` is borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.ptr.cast(), self.size / size_of::<T>()) }
     }
 }

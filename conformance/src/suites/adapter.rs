@@ -4,7 +4,7 @@ use crate::fixture::{Fixture, adapters, platforms};
 use crate::objects::info;
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
-use crate::{check, check_eq};
+use crate::{check, check_all, check_eq};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{null, null_mut};
 use ur::abi::*;
@@ -24,7 +24,7 @@ pub fn all() -> Vec<Test> {
         },
     ));
     tests.extend(crate::tests!["platform";
-        platform_get, platform_get_is_stable, api_version, belongs_to_its_adapter, backend_options,
+        get_lists_platforms, lists_are_stable, api_version, belongs_to_its_adapter, backend_options,
         native_handle,
     ]);
     tests.extend(info::tests(
@@ -44,10 +44,11 @@ fn release_all(fixture: &Fixture, list: &[ur_adapter_handle_t]) -> Done {
         .try_for_each(|adapter| fixture.ur.urAdapterRelease(*adapter).ok())
 }
 
+/// `urAdapterGet` reports at least one adapter and refuses a list with room for none.
 fn get_counts(fixture: &Fixture) -> Done {
     let mut count = 0;
     fixture.ur.urAdapterGet(0, null_mut(), &mut count).ok()?;
-    check!(count > 0, "urAdapterGet counts no adapters");
+    check!(count > 0, "urAdapterGet reports no adapter");
     let mut one = null_mut();
     fixture
         .ur
@@ -57,6 +58,7 @@ fn get_counts(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// `urAdapterGet` fills as many entries as fit, writes no more, and reports the full count.
 fn get_fills_what_fits(fixture: &Fixture) -> Done {
     let mut count = 0;
     fixture.ur.urAdapterGet(0, null_mut(), &mut count).ok()?;
@@ -73,20 +75,22 @@ fn get_fills_what_fits(fixture: &Fixture) -> Done {
         filled
             .iter()
             .all(|adapter| !adapter.is_null() && *adapter != marker),
-        "an adapter is missing"
+        "urAdapterGet left an entry null or unwritten"
     );
-    check!(
-        rest.iter().all(|adapter| *adapter == marker),
-        "handles written beyond the number of adapters"
+    check_all!(
+        rest,
+        marker,
+        "urAdapterGet wrote past the number of adapters"
     );
     release_all(fixture, filled)?;
     let mut one = null_mut();
     fixture.ur.urAdapterGet(1, &mut one, &mut again).ok()?;
-    check_eq!(again, count, "number of adapters, whatever the room");
+    check_eq!(again, count, "number of adapters, with room for one");
     check_eq!(one, filled[0], "first adapter");
     release_all(fixture, &[one])
 }
 
+/// Two calls of `urAdapterGet` list the same handles.
 fn get_is_stable(fixture: &Fixture) -> Done {
     let first = adapters(fixture.ur)?;
     let second = adapters(fixture.ur)?;
@@ -105,6 +109,7 @@ fn references(fixture: &Fixture) -> Result<u32, Stop> {
     })
 }
 
+/// A retain and a release of an adapter change its reference count by one.
 fn counts_references(fixture: &Fixture) -> Done {
     let before = references(fixture)?;
     check!(before > 0, "an adapter in use has no references");
@@ -119,6 +124,7 @@ fn counts_references(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// `urAdapterGetLastError` succeeds without an error and gives null or a terminated string.
 fn last_error(fixture: &Fixture) -> Done {
     let (mut message, mut code) = (null::<c_char>(), 0);
     let status = fixture
@@ -130,7 +136,7 @@ fn last_error(fixture: &Fixture) -> Done {
         let text = unsafe { CStr::from_ptr(message) };
         check!(
             text.to_bytes().len() < 1 << 20,
-            "the last error is no sensible text"
+            "the last error has a megabyte or more"
         );
     }
     Ok(())
@@ -150,6 +156,7 @@ unsafe extern "C" fn count_messages(
 
 static MESSAGES: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
 
+/// A logger callback and every logger level can be set.
 fn logger_callback(fixture: &Fixture) -> Done {
     let data = (&raw const MESSAGES).cast_mut().cast();
     let ur = fixture.ur;
@@ -171,12 +178,13 @@ fn logger_callback(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn platform_get(fixture: &Fixture) -> Done {
+/// `urPlatformGet` lists the platform under test, writes no further entry and refuses wrong sizes.
+fn get_lists_platforms(fixture: &Fixture) -> Done {
     let ur = fixture.ur;
     let mut count = 0;
     ur.urPlatformGet(fixture.adapter, 0, null_mut(), &mut count)
         .ok()?;
-    check!(count > 0, "urPlatformGet counts no platforms");
+    check!(count > 0, "urPlatformGet reports no platform");
     let marker = std::ptr::dangling_mut();
     let mut list = vec![marker; count as usize + 1];
     ur.urPlatformGet(fixture.adapter, count + 1, list.as_mut_ptr(), null_mut())
@@ -196,7 +204,8 @@ fn platform_get(fixture: &Fixture) -> Done {
         .fails(UR_RESULT_ERROR_INVALID_VALUE)
 }
 
-fn platform_get_is_stable(fixture: &Fixture) -> Done {
+/// Two calls of `urPlatformGet` list the same handles.
+fn lists_are_stable(fixture: &Fixture) -> Done {
     let first = platforms(fixture.ur, fixture.adapter)?;
     check_eq!(
         first,
@@ -206,6 +215,7 @@ fn platform_get_is_stable(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A platform reports the current API version.
 fn api_version(fixture: &Fixture) -> Done {
     let mut version = ur_api_version_t(0);
     fixture
@@ -220,6 +230,7 @@ fn api_version(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A platform reports its adapter and its backend.
 fn belongs_to_its_adapter(fixture: &Fixture) -> Done {
     let get = |property| {
         info::value::<ur_adapter_handle_t>(|size, value, ret| {
@@ -242,6 +253,7 @@ fn belongs_to_its_adapter(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// The optimisation levels are translated to backend options and an unknown option is refused.
 fn backend_options(fixture: &Fixture) -> Done {
     for option in [c"", c"-O0", c"-O1", c"-O2", c"-O3"] {
         let mut translated = null::<c_char>();
@@ -249,7 +261,7 @@ fn backend_options(fixture: &Fixture) -> Done {
             .ur
             .urPlatformGetBackendOption(fixture.platform, option.as_ptr(), &mut translated)
             .ok()?;
-        check!(!translated.is_null(), "no translation of {option:?}");
+        check!(!translated.is_null(), "null translation of {option:?}");
     }
     let mut translated = null::<c_char>();
     let unknown = fixture.ur.urPlatformGetBackendOption(
@@ -260,6 +272,7 @@ fn backend_options(fixture: &Fixture) -> Done {
     unknown.fails(UR_RESULT_ERROR_INVALID_VALUE)
 }
 
+/// The native handle of a platform leads back to its handle.
 fn native_handle(fixture: &Fixture) -> Done {
     let mut native = 0;
     let status = fixture

@@ -1,5 +1,7 @@
-//! Wrong arguments of every function: each call of the generated table is wrong in one way, and must
-//! be refused with the code of the specification. One test a function.
+//! Wrong arguments of every function.
+//!
+//! Each call of the generated table is wrong in one way. It must be refused with the code of the
+//! specification. There is one test for each function, named after it.
 
 use crate::calls::{Case, FUNCTIONS, Function, Kind, Valid};
 use crate::fixture::Fixture;
@@ -26,6 +28,7 @@ pub fn all() -> Vec<Test> {
     wrong.map(test).collect()
 }
 
+/// Each wrong call of a function is refused with a code that the specification declares for it.
 fn check_function(fixture: &Fixture, function: &'static Function) -> Done {
     let cases = function.cases.iter();
     let needs: Vec<Kind> = cases
@@ -82,9 +85,9 @@ pub(super) struct Objects {
     command_buffer: Option<CommandBuffer>,
     command: ur_exp_command_buffer_command_handle_t,
     executable: Option<Executable>,
-    /// What the executable graph was made from, which outlives it.
+    /// The graph that `executable` was made from. It must outlive the executable.
     _captured: Option<Graph>,
-    /// Empty, for captures.
+    /// An empty graph, for captures.
     graph: Option<Graph>,
     external_mem: ur_exp_external_mem_handle_t,
     external_semaphore: ur_exp_external_semaphore_handle_t,
@@ -93,7 +96,7 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    /// A program and a kernel, which take a compiler, only if they are needed.
+    /// Makes the objects, and a program and a kernel only if `needs` lists them: they take a compiler.
     pub(super) fn new(fixture: &Fixture, needs: &[Kind]) -> Result<Self, Stop> {
         let context = Context::new(fixture)?;
         let queue = context.in_order(fixture)?;
@@ -113,7 +116,7 @@ impl Objects {
             .map(|program| program.kernel(IOTA))
             .transpose()?;
         let (mut physical, mut sampler, mut config) = (null_mut(), null_mut(), null_mut());
-        // What the device does not have stays null.
+        // An object that the device does not offer stays null.
         let _ = fixture.ur.urPhysicalMemCreate(
             context.raw,
             fixture.device,
@@ -156,8 +159,7 @@ impl Objects {
         })
     }
 
-    /// Waits until nothing that was enqueued can touch a test's memory any more. A capture that a
-    /// call began ends here.
+    /// Waits until no enqueued command can access a test's memory, and ends a capture that a call began.
     pub(super) fn settle(&self) -> Done {
         if self.graph.is_some() && captures(&self.queue)? {
             let ended = Graph::end(&self.queue)?;
@@ -166,7 +168,7 @@ impl Objects {
                 .as_ref()
                 .is_some_and(|graph| graph.raw == ended.raw)
             {
-                // It is ours already.
+                // This set owns the graph already.
                 std::mem::forget(ended);
             }
         }
@@ -208,7 +210,7 @@ impl Objects {
     }
 }
 
-/// A command buffer, open, with a launch in it that has a handle; it is never run.
+/// An open command buffer with a launch that has a handle. It is never submitted.
 fn recorded(
     fixture: &Fixture,
     context: &Context,
@@ -233,8 +235,9 @@ fn recorded(
     Ok((Some(buffer), command.unwrap_or(null_mut())))
 }
 
-/// Memory and a semaphore of another interface. There is nothing to import here, so that only a
-/// device that asks for nothing gives handles.
+/// Imported memory and an imported semaphore.
+///
+/// The test has no file descriptor to import, so only a device that accepts any descriptor gives handles.
 fn external(
     fixture: &Fixture,
     context: &Context,

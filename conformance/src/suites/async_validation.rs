@@ -1,6 +1,8 @@
-//! The loader's layer that watches asynchronous allocations: planted races on the adapter itself, each
-//! found with both commands named, and the same programs in order, of which nothing is said. A process
-//! each, in which the layer is enabled before the loader is initialised.
+//! The loader's validation layer for asynchronous allocation.
+//!
+//! Programs with planted races must be reported with both commands. The same programs with the right order
+//! must not be reported. Each test has its own process, which enables the layer before it initialises the
+//! loader.
 
 use crate::check;
 use crate::fixture::Fixture;
@@ -16,7 +18,7 @@ use ur::abi::*;
 const SUITE: &str = "async_validation";
 const LAYER: &str = "UR_LAYER_ASYNC_ALLOC_VALIDATION";
 
-/// A program, and what is to be found in it: parts of the lines, in order.
+/// A program and its expected findings: for each line of the log, the texts that it must contain.
 type Planted = (
     &'static str,
     fn(&Setup) -> Done,
@@ -25,61 +27,38 @@ type Planted = (
 
 const RACES: &[Planted] = &[
     (
-        "use_elsewhere",
-        |setup| setup.q.fill(setup.alloc()?.ptr, 1_u8, SIZE, &[]).map(drop),
+        "use_on_another_queue",
+        use_on_another_queue,
         &[&[
             "race: urEnqueueUSMFill on queue 2 uses",
             "allocated by urEnqueueUSMDeviceAllocExp on queue 1; no event orders the use after the allocation",
         ]],
     ),
     (
-        "use_elsewhere_in_order",
-        |setup| {
-            let (block, allocated) = setup.alloc_event(&setup.p)?;
-            let filled = setup.q.fill(block.ptr, 1_u8, SIZE, &[&allocated])?;
-            setup.p.free(block, &[&filled])
-        },
+        "use_on_another_queue_after_event",
+        use_on_another_queue_after_event,
         &[],
     ),
     (
         "kernel_after_free",
-        |setup| {
-            let (block, allocated) = setup.alloc_event(&setup.p)?;
-            setup.q.marker(&[&allocated])?;
-            setup.p.free(block, &[])?;
-            setup.kernel(&setup.q, block)
-        },
+        kernel_after_free,
         &[&[
             "race: kernel iota on queue 2 uses",
             "freed by urEnqueueUSMFreeExp on queue 1; no event orders them",
         ]],
     ),
+    ("kernel_before_free", kernel_before_free, &[]),
     (
-        "kernel_before_free",
-        |setup| {
-            let (block, allocated) = setup.alloc_event(&setup.p)?;
-            setup.q.marker(&[&allocated])?;
-            setup.kernel(&setup.q, block)?;
-            let used = setup.q.marker(&[])?;
-            setup.p.free(block, &[&used])
-        },
-        &[],
-    ),
-    (
-        "free_does_not_wait",
-        |setup| {
-            let (block, allocated) = setup.alloc_event(&setup.p)?;
-            setup.q.fill(block.ptr, 1_u8, SIZE, &[&allocated])?;
-            setup.p.free(block, &[])
-        },
+        "free_without_event_of_use",
+        free_without_event_of_use,
         &[&[
             "race: urEnqueueUSMFreeExp on queue 1 frees",
             "used by urEnqueueUSMFill on queue 2; no event orders the free after the use",
         ]],
     ),
     (
-        "free_does_not_wait_for_allocation",
-        |setup| setup.q.free(setup.alloc()?, &[]),
+        "free_without_event_of_allocation",
+        free_without_event_of_allocation,
         &[&[
             "race: urEnqueueUSMFreeExp on queue 2 frees",
             "allocated by urEnqueueUSMDeviceAllocExp on queue 1",
@@ -87,11 +66,7 @@ const RACES: &[Planted] = &[
     ),
     (
         "use_after_free",
-        |setup| {
-            let block = setup.alloc()?;
-            setup.p.free(block, &[])?;
-            setup.p.fill(block.ptr, 1_u8, SIZE, &[]).map(drop)
-        },
+        use_after_free,
         &[&[
             "use after free: urEnqueueUSMFill on queue 1 uses",
             "freed by urEnqueueUSMFreeExp on queue 1",
@@ -99,23 +74,15 @@ const RACES: &[Planted] = &[
     ),
     (
         "double_free",
-        |setup| {
-            let block = setup.alloc()?;
-            setup.p.free(block, &[])?;
-            setup.refused_free(&setup.p, block)
-        },
+        double_free,
         &[&[
             "double free: urEnqueueUSMFreeExp on queue 1 frees",
             "freed by urEnqueueUSMFreeExp on queue 1 before",
         ]],
     ),
     (
-        "double_free_elsewhere",
-        |setup| {
-            let block = setup.alloc()?;
-            setup.p.free(block, &[])?;
-            setup.refused_free(&setup.q, block)
-        },
+        "double_free_on_another_queue",
+        double_free_on_another_queue,
         &[&[
             "double free: urEnqueueUSMFreeExp on queue 2 frees",
             "no event orders them",
@@ -123,13 +90,7 @@ const RACES: &[Planted] = &[
     ),
     (
         "out_of_order",
-        |setup| {
-            let queue = setup.out_of_order()?;
-            let (block, _allocated) = setup.alloc_event(&queue)?;
-            queue.fill(block.ptr, 1_u8, SIZE, &[])?;
-            queue.finish()?;
-            queue.free(block, &[])
-        },
+        out_of_order,
         &[&[
             "race: urEnqueueUSMFill on queue 3 uses",
             "allocated by urEnqueueUSMDeviceAllocExp on queue 3",
@@ -137,89 +98,30 @@ const RACES: &[Planted] = &[
     ),
     (
         "out_of_order_with_barriers",
-        |setup| {
-            let queue = setup.out_of_order()?;
-            let (block, _allocated) = setup.alloc_event(&queue)?;
-            queue.barrier(&[])?;
-            queue.fill(block.ptr, 1_u8, SIZE, &[])?;
-            queue.barrier(&[])?;
-            queue.free(block, &[])
-        },
+        out_of_order_with_barriers,
         &[],
     ),
-    (
-        "out_of_order_with_events",
-        |setup| {
-            let queue = setup.out_of_order()?;
-            let (block, allocated) = setup.alloc_event(&queue)?;
-            let filled = queue.fill(block.ptr, 1_u8, SIZE, &[&allocated])?;
-            queue.free(block, &[&filled])
-        },
-        &[],
-    ),
-    (
-        "host_waits",
-        |setup| {
-            let (block, allocated) = setup.alloc_event(&setup.p)?;
-            allocated.wait()?;
-            setup.q.fill(block.ptr, 1_u8, SIZE, &[])?;
-            setup.q.finish()?;
-            setup.p.free(block, &[])
-        },
-        &[],
-    ),
+    ("out_of_order_with_events", out_of_order_with_events, &[]),
+    ("host_waits", host_waits, &[]),
     (
         "host_waits_for_the_wrong_queue",
-        |setup| {
-            let block = setup.alloc()?;
-            setup.q.finish()?;
-            setup.q.fill(block.ptr, 1_u8, SIZE, &[]).map(drop)
-        },
+        host_waits_for_the_wrong_queue,
         &[&["race: urEnqueueUSMFill on queue 2 uses"]],
     ),
     (
         "host_task_after_the_allocation",
-        |setup| {
-            let block = setup.alloc()?;
-            let (sender, receiver) = std::sync::mpsc::channel();
-            let report = move || {
-                // The test has given up by then.
-                let _ = sender.send(());
-            };
-            setup.p.host_task(report, &[])?;
-            let ran = receiver.recv_timeout(std::time::Duration::from_secs(10));
-            check!(ran.is_ok(), "the host task did not run");
-            setup.q.fill(block.ptr, 1_u8, SIZE, &[])?;
-            setup.q.finish()?;
-            setup.q.free(block, &[])
-        },
+        host_task_after_the_allocation,
         &[],
     ),
     (
-        "ordinary_memory_freed_elsewhere",
-        |setup| {
-            let memory = setup.context.usm(&setup.fixture, Kind::Device, SIZE)?;
-            setup.p.fill(memory.ptr, 1_u8, SIZE, &[])?;
-            let (ptr, size) = (memory.into_raw(), SIZE);
-            setup.q.free(Block { ptr, size }, &[])
-        },
+        "synchronous_block_freed_on_another_queue",
+        synchronous_block_freed_on_another_queue,
         &[&[
             "race: urEnqueueUSMFreeExp on queue 2 frees",
             "used by urEnqueueUSMFill on queue 1",
         ]],
     ),
-    (
-        "reused_in_order",
-        |setup| {
-            for _ in 0..10 {
-                let block = setup.alloc()?;
-                setup.p.fill(block.ptr, 1_u8, SIZE, &[])?;
-                setup.p.free(block, &[])?;
-            }
-            Ok(())
-        },
-        &[],
-    ),
+    ("reused_in_order", reused_in_order, &[]),
 ];
 
 pub fn all() -> Vec<Test> {
@@ -231,7 +133,7 @@ pub fn all() -> Vec<Test> {
 
 const SIZE: usize = 4096;
 
-/// A device with the layer on, and two in-order queues: the first ones, so that they are 1 and 2.
+/// A device with the layer enabled. Its two in-order queues are the first ones, which the log calls 1 and 2.
 struct Setup {
     fixture: Fixture,
     context: Context,
@@ -243,7 +145,7 @@ struct Setup {
 fn run(fresh: &Fresh, program: fn(&Setup) -> Done, expected: &[&[&str]]) -> Done {
     needs_layer(fresh)?;
     let log = log_file();
-    // SAFETY: the process has no other thread that looks at the environment.
+    // SAFETY: the process has no other thread that reads the environment.
     unsafe {
         std::env::set_var("UR_ENABLE_LAYERS", LAYER);
         std::env::set_var(
@@ -260,20 +162,20 @@ fn run(fresh: &Fresh, program: fn(&Setup) -> Done, expected: &[&[&str]]) -> Done
     let lines: Vec<&str> = text.lines().collect();
     check!(
         lines.len() == expected.len(),
-        "{} findings instead of {}: {text}",
+        "{} findings, expected {}: {text}",
         lines.len(),
         expected.len()
     );
     for (line, parts) in lines.iter().zip(expected) {
         check!(
             parts.iter().all(|part| line.contains(part)),
-            "{parts:?} is not in {line}"
+            "{line} does not contain {parts:?}"
         );
     }
     Ok(())
 }
 
-/// A loader of someone else may not have the layer.
+/// Skips the test if the loader does not have the layer.
 fn needs_layer(fresh: &Fresh) -> Done {
     let ur = fresh.ur;
     let mut config = null_mut();
@@ -341,7 +243,7 @@ impl Setup {
 
     fn kernel(&self, queue: &Queue, block: Block) -> Done {
         if kernels::provider(self.fixture.backend).is_none() {
-            return Err(Stop::skipped("nobody provides kernels"));
+            return Err(Stop::skipped("no provider has kernels for this backend"));
         }
         let kernel = Program::new(&self.fixture, &self.context)?.kernel(IOTA)?;
         let base = 7_u32;
@@ -350,7 +252,7 @@ impl Setup {
         queue.finish()
     }
 
-    /// The layer refuses it, whatever the adapter would do.
+    /// Makes a free that the layer must refuse.
     fn refused_free(&self, queue: &Queue, block: Block) -> Done {
         let (none, list) = (null_mut(), null());
         self.fixture
@@ -358,4 +260,143 @@ impl Setup {
             .urEnqueueUSMFreeExp(queue.raw, none, block.ptr, 0, list, null_mut())
             .fails(UR_RESULT_ERROR_INVALID_MEM_OBJECT)
     }
+}
+
+/// A use on another queue without an event of the allocation is reported as a race.
+fn use_on_another_queue(setup: &Setup) -> Done {
+    setup.q.fill(setup.alloc()?.ptr, 1_u8, SIZE, &[]).map(drop)
+}
+
+/// A use on another queue after the event of the allocation is not reported.
+fn use_on_another_queue_after_event(setup: &Setup) -> Done {
+    let (block, allocated) = setup.alloc_event(&setup.p)?;
+    let filled = setup.q.fill(block.ptr, 1_u8, SIZE, &[&allocated])?;
+    setup.p.free(block, &[&filled])
+}
+
+/// A kernel on another queue after a free without an event between them is reported as a race.
+fn kernel_after_free(setup: &Setup) -> Done {
+    let (block, allocated) = setup.alloc_event(&setup.p)?;
+    setup.q.marker(&[&allocated])?;
+    setup.p.free(block, &[])?;
+    setup.kernel(&setup.q, block)
+}
+
+/// A kernel on another queue before a free that waits for it is not reported.
+fn kernel_before_free(setup: &Setup) -> Done {
+    let (block, allocated) = setup.alloc_event(&setup.p)?;
+    setup.q.marker(&[&allocated])?;
+    setup.kernel(&setup.q, block)?;
+    let used = setup.q.marker(&[])?;
+    setup.p.free(block, &[&used])
+}
+
+/// A free without an event of a use on another queue is reported as a race.
+fn free_without_event_of_use(setup: &Setup) -> Done {
+    let (block, allocated) = setup.alloc_event(&setup.p)?;
+    setup.q.fill(block.ptr, 1_u8, SIZE, &[&allocated])?;
+    setup.p.free(block, &[])
+}
+
+/// A free on another queue without an event of the allocation is reported as a race.
+fn free_without_event_of_allocation(setup: &Setup) -> Done {
+    setup.q.free(setup.alloc()?, &[])
+}
+
+/// A use after the free on the same queue is reported.
+fn use_after_free(setup: &Setup) -> Done {
+    let block = setup.alloc()?;
+    setup.p.free(block, &[])?;
+    setup.p.fill(block.ptr, 1_u8, SIZE, &[]).map(drop)
+}
+
+/// A second free on the same queue is refused and reported.
+fn double_free(setup: &Setup) -> Done {
+    let block = setup.alloc()?;
+    setup.p.free(block, &[])?;
+    setup.refused_free(&setup.p, block)
+}
+
+/// A second free on another queue is refused and reported.
+fn double_free_on_another_queue(setup: &Setup) -> Done {
+    let block = setup.alloc()?;
+    setup.p.free(block, &[])?;
+    setup.refused_free(&setup.q, block)
+}
+
+/// A use on an out-of-order queue without an event of the allocation is reported as a race.
+fn out_of_order(setup: &Setup) -> Done {
+    let queue = setup.out_of_order()?;
+    let (block, _allocated) = setup.alloc_event(&queue)?;
+    queue.fill(block.ptr, 1_u8, SIZE, &[])?;
+    queue.finish()?;
+    queue.free(block, &[])
+}
+
+/// Commands of an out-of-order queue with barriers between them are not reported.
+fn out_of_order_with_barriers(setup: &Setup) -> Done {
+    let queue = setup.out_of_order()?;
+    let (block, _allocated) = setup.alloc_event(&queue)?;
+    queue.barrier(&[])?;
+    queue.fill(block.ptr, 1_u8, SIZE, &[])?;
+    queue.barrier(&[])?;
+    queue.free(block, &[])
+}
+
+/// Commands of an out-of-order queue that events order are not reported.
+fn out_of_order_with_events(setup: &Setup) -> Done {
+    let queue = setup.out_of_order()?;
+    let (block, allocated) = setup.alloc_event(&queue)?;
+    let filled = queue.fill(block.ptr, 1_u8, SIZE, &[&allocated])?;
+    queue.free(block, &[&filled])
+}
+
+/// Commands of two queues with host waits between them are not reported.
+fn host_waits(setup: &Setup) -> Done {
+    let (block, allocated) = setup.alloc_event(&setup.p)?;
+    allocated.wait()?;
+    setup.q.fill(block.ptr, 1_u8, SIZE, &[])?;
+    setup.q.finish()?;
+    setup.p.free(block, &[])
+}
+
+/// A host wait for an unrelated queue does not hide a race.
+fn host_waits_for_the_wrong_queue(setup: &Setup) -> Done {
+    let block = setup.alloc()?;
+    setup.q.finish()?;
+    setup.q.fill(block.ptr, 1_u8, SIZE, &[]).map(drop)
+}
+
+/// A use after a host task that followed the allocation and was waited for is not reported.
+fn host_task_after_the_allocation(setup: &Setup) -> Done {
+    let block = setup.alloc()?;
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let report = move || {
+        // The send fails only after the test has given up.
+        let _ = sender.send(());
+    };
+    setup.p.host_task(report, &[])?;
+    let ran = receiver.recv_timeout(std::time::Duration::from_secs(10));
+    check!(ran.is_ok(), "the host task did not run");
+    setup.q.fill(block.ptr, 1_u8, SIZE, &[])?;
+    setup.q.finish()?;
+    setup.q.free(block, &[])
+}
+
+/// A free of a synchronous block without an event of its use on another queue is a race.
+fn synchronous_block_freed_on_another_queue(setup: &Setup) -> Done {
+    let memory = setup.context.usm(&setup.fixture, Kind::Device, SIZE)?;
+    setup.p.fill(memory.ptr, 1_u8, SIZE, &[])?;
+    let (ptr, size) = (memory.into_raw(), SIZE);
+    setup.q.free(Block { ptr, size }, &[])
+}
+
+/// Repeated allocation, use and free on one in-order queue is not reported.
+fn reused_in_order(setup: &Setup) -> Done {
+    for _ in 0..10 {
+        let block = setup.alloc()?;
+        setup.p.fill(block.ptr, 1_u8, SIZE, &[])?;
+        setup.p.free(block, &[])?;
+    }
+    Ok(())
 }

@@ -1,13 +1,13 @@
-//! Much that is pending at once: host tasks, callbacks and commands in numbers. What each costs must not
-//! depend on how many there are, or this takes longer than a test may.
+//! Many pending host tasks, callbacks and commands.
 //!
-//! `UR_LONG=1` raises some hundreds to some ten thousands.
+//! The cost of each must not depend on how many are pending, or a test exceeds its time limit. `UR_LONG=1`
+//! raises their number from 300 to 20,000.
 
 use crate::fixture::Fixture;
 use crate::objects::{Context, Event, Gate, Kind, Queue};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
-use crate::{check, check_eq};
+use crate::{check, check_eq, check_items};
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,8 +17,8 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     crate::tests!["backlog";
-        tasks_in_order, tasks_of_their_own, tasks_between_commands, commands_behind_one_task,
-        commands_behind_many_tasks, callbacks, waits_that_nothing_follows,
+        ordered_host_tasks, unordered_host_tasks, host_tasks_between_commands, commands_after_one_host_task,
+        commands_after_many_host_tasks, callbacks, waits_without_later_commands,
     ]
 }
 
@@ -29,12 +29,12 @@ fn count() -> usize {
     }
 }
 
-/// Numbers in the order in which they came.
+/// Numbers in the order in which the host tasks ran.
 #[derive(Clone, Default)]
 struct Seen(Arc<Mutex<Vec<usize>>>);
 
 impl Seen {
-    /// A host task that notes its number.
+    /// Enqueues a host task that records its number.
     fn task(&self, queue: &Queue, number: usize, wait: &[&Event]) -> Result<Event, Stop> {
         let seen = self.clone();
         queue.host_task(move || seen.lock().push(number), wait)
@@ -47,39 +47,47 @@ impl Seen {
     fn are_all(&self, count: usize) -> Done {
         let mut seen = self.lock().clone();
         seen.sort_unstable();
-        check!(seen.into_iter().eq(0..count), "each host task runs once");
+        check_items!(seen, 0..count, "host tasks that ran, sorted");
         Ok(())
     }
 }
 
-fn tasks_in_order(fixture: &Fixture) -> Done {
+/// Many pending host tasks of an in-order queue run in order, each once.
+fn ordered_host_tasks(fixture: &Fixture) -> Done {
     let queue = Context::new(fixture)?.in_order(fixture)?;
     let (gate, seen) = (Gate::close(fixture, &queue)?, Seen::default());
     for number in 0..count() {
         drop(seen.task(&queue, number, &[])?);
     }
-    check!(seen.lock().is_empty(), "host tasks wait for the first");
+    check!(
+        seen.lock().is_empty(),
+        "a host task ran before the gate opened"
+    );
     gate.open();
     queue.finish()?;
     let seen = seen.lock();
-    check!(seen.iter().copied().eq(0..count()), "they run in order");
+    check_items!(seen.iter().copied(), 0..count(), "order of the host tasks");
     Ok(())
 }
 
-fn tasks_of_their_own(fixture: &Fixture) -> Done {
+/// Many pending host tasks of an out-of-order queue run once each after their wait list.
+fn unordered_host_tasks(fixture: &Fixture) -> Done {
     let queue = Context::new(fixture)?.out_of_order(fixture)?;
     let (gate, seen) = (Gate::close(fixture, &queue)?, Seen::default());
     for number in 0..count() {
         drop(seen.task(&queue, number, &[&gate.event])?);
     }
-    check!(seen.lock().is_empty(), "host tasks wait for their list");
+    check!(
+        seen.lock().is_empty(),
+        "a host task ran before its wait list completed"
+    );
     gate.open();
     queue.finish()?;
     seen.are_all(count())
 }
 
-/// Every task sees what the command before it wrote, and every command what the task left.
-fn tasks_between_commands(fixture: &Fixture) -> Done {
+/// Each host task among many commands sees the write of the command before it.
+fn host_tasks_between_commands(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     let word = context.usm(fixture, Kind::Host, 4)?;
@@ -89,7 +97,7 @@ fn tasks_between_commands(fixture: &Fixture) -> Done {
         let (address, wrong) = (word.ptr.expose_provenance(), Arc::clone(&wrong));
         let task = move || {
             let word = std::ptr::with_exposed_provenance::<u32>(address);
-            // SAFETY: host memory that lives until the queue has finished, and nothing else runs now.
+            // SAFETY: host memory that lives until the queue has finished. No other command accesses it now.
             let found = unsafe { word.read_volatile() };
             wrong.fetch_add(usize::from(found != number as u32), Ordering::Relaxed);
         };
@@ -100,12 +108,13 @@ fn tasks_between_commands(fixture: &Fixture) -> Done {
     check_eq!(
         wrong.load(Ordering::Relaxed),
         0,
-        "host tasks that saw another word"
+        "host tasks that saw a wrong word"
     );
     Ok(())
 }
 
-fn commands_behind_one_task(fixture: &Fixture) -> Done {
+/// Many commands wait for one host task, and an independent command does not.
+fn commands_after_one_host_task(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.out_of_order(fixture)?;
     let words = context.usm(fixture, Kind::Host, 4 * count())?;
@@ -114,25 +123,23 @@ fn commands_behind_one_task(fixture: &Fixture) -> Done {
         let word = words.ptr.wrapping_byte_add(4 * number);
         drop(queue.fill(word, number as u32, 4, &[&gate.event])?);
     }
-    // What waits for nothing goes past them.
+    // A command without dependencies does not wait for them.
     let free = context.usm(fixture, Kind::Host, 4)?;
     let past = queue.fill(free.ptr, 7_u32, 4, &[])?;
     check!(
         past.completes_within(Duration::from_secs(10))?,
-        "a command behind no host task ends"
+        "an independent command did not complete"
     );
-    check!(!gate.is_open(), "the gate is closed still");
+    check!(!gate.is_open(), "the gate opened by itself");
     gate.open();
     queue.finish()?;
     let words = queue.read::<u32>(words.ptr, count(), &[])?;
-    check!(
-        words.into_iter().eq(0..count() as u32),
-        "what was written behind the task"
-    );
+    check_items!(words, 0..count() as u32, "words written after the task");
     Ok(())
 }
 
-fn commands_behind_many_tasks(fixture: &Fixture) -> Done {
+/// Many commands wait for one host task each, and the queue still works afterwards.
+fn commands_after_many_host_tasks(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let (queue, count) = (context.out_of_order(fixture)?, count().min(500));
     let words = context.usm(fixture, Kind::Host, 4 * count)?;
@@ -144,16 +151,14 @@ fn commands_behind_many_tasks(fixture: &Fixture) -> Done {
     }
     gate.open();
     queue.finish()?;
-    // With nothing held back, the queue goes on as before.
+    // The queue works as before once nothing is blocked.
     let last = queue.fill(words.ptr, 0_u32, 4, &[])?;
     let words = queue.read::<u32>(words.ptr, count, &[&last])?;
-    check!(
-        words.into_iter().eq(0..count as u32),
-        "what was written behind the tasks"
-    );
+    check_items!(words, 0..count as u32, "words written after the tasks");
     seen.are_all(count)
 }
 
+/// The callbacks of many pending events run once each, and only after completion.
 fn callbacks(fixture: &Fixture) -> Done {
     static CALLS: AtomicUsize = AtomicUsize::new(0);
     unsafe extern "C" fn called(_: ur_event_handle_t, _: ur_execution_info_t, _: *mut c_void) {
@@ -165,7 +170,7 @@ fn callbacks(fixture: &Fixture) -> Done {
         let gate = Gate::close(fixture, &queue)?;
         CALLS.store(0, Ordering::SeqCst);
         for number in 0..count() {
-            // Each its own: on the second queue nothing orders them.
+            // Each fill has its own word, since the second queue does not order them.
             let word = words.ptr.wrapping_byte_add(4 * number);
             let event = queue.fill(word, number as u32, 4, &[&gate.event])?;
             let complete = UR_EXECUTION_INFO_COMPLETE;
@@ -177,7 +182,7 @@ fn callbacks(fixture: &Fixture) -> Done {
         check_eq!(
             CALLS.load(Ordering::SeqCst),
             0,
-            "callbacks of pending events"
+            "callbacks run for pending events"
         );
         gate.open();
         queue.finish()?;
@@ -185,13 +190,13 @@ fn callbacks(fixture: &Fixture) -> Done {
         while CALLS.load(Ordering::SeqCst) < count() && std::time::Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }
-        check_eq!(CALLS.load(Ordering::SeqCst), count(), "callbacks");
+        check_eq!(CALLS.load(Ordering::SeqCst), count(), "callbacks run");
     }
     Ok(())
 }
 
-/// A queue that is only ever told to wait for others' commands.
-fn waits_that_nothing_follows(fixture: &Fixture) -> Done {
+/// A queue may hold many waits for another queue's events and no command.
+fn waits_without_later_commands(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let (queue, other) = (context.in_order(fixture)?, context.in_order(fixture)?);
     let word = context.usm(fixture, Kind::Host, 4)?;
@@ -204,10 +209,6 @@ fn waits_that_nothing_follows(fixture: &Fixture) -> Done {
     }
     queue.finish()?;
     let word = queue.read::<u32>(word.ptr, 1, &[])?;
-    check_eq!(
-        word[0] as usize,
-        count() - 1,
-        "the last word that was waited for"
-    );
+    check_eq!(word[0] as usize, count() - 1, "word after the last wait");
     Ok(())
 }

@@ -1,18 +1,18 @@
-//! Buffers: creation, parts, and every command on them with real data.
+//! Buffers: creation, sub-buffers, and every command on them with real data.
 
 use crate::fixture::Fixture;
 use crate::objects::{Buffer, Context, Gate, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
-use crate::{check, check_eq};
+use crate::{check, check_all, check_eq, check_items};
 use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     let mut tests = crate::tests!["buffer";
-        create_with_flags, create_refused, counts_references, belongs, copies_host_memory,
-        write_and_read, read_refused, copy, copy_refused, fill_patterns, fill_refused,
-        parts_share_storage, part_refused, part_outlives_its_parent, commands_outlive_their_buffer, out_of_order_chain,
+        create_with_flags, create_refused, counts_references, reports_its_context, copies_host_memory,
+        write_and_read, read_and_write_refused, copy, copy_refused, fill_patterns, fill_refused,
+        sub_buffers_share_storage, sub_buffer_refused, sub_buffer_outlives_its_parent, pending_commands_keep_buffer, out_of_order_chain,
         native_handle,
     ];
     let buffer = |fixture: &Fixture| Context::new(fixture)?.buffer(4096);
@@ -28,6 +28,7 @@ pub fn all() -> Vec<Test> {
     tests
 }
 
+/// A buffer can be created with each access flag and reports its size.
 fn create_with_flags(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     for flags in [
@@ -42,6 +43,7 @@ fn create_with_flags(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// `urMemBufferCreate` refuses wrong sizes, undefined flags and a missing or needless host pointer.
 fn create_refused(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let mut raw = null_mut();
@@ -77,6 +79,7 @@ fn create_refused(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A retain and a release of a buffer change its reference count by one.
 fn counts_references(fixture: &Fixture) -> Done {
     let buffer = Context::new(fixture)?.buffer(64)?;
     let references = || buffer.get::<u32>(UR_MEM_INFO_REFERENCE_COUNT);
@@ -88,7 +91,8 @@ fn counts_references(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn belongs(fixture: &Fixture) -> Done {
+/// A buffer reports its context.
+fn reports_its_context(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let buffer = context.buffer(64)?;
     check_eq!(
@@ -99,20 +103,22 @@ fn belongs(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A buffer with `ALLOC_COPY_HOST_POINTER` copies the host's data before the call returns.
 fn copies_host_memory(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     let mut data: Vec<u32> = (0..1000).collect();
     let buffer = Buffer::copied(&context, &mut data)?;
-    // The copy was taken when the call returned.
     data.fill(0);
-    check!(
-        buffer.read::<u32>(&queue, 0, 1000)?.into_iter().eq(0..1000),
-        "what was copied"
+    check_items!(
+        buffer.read::<u32>(&queue, 0, 1000)?,
+        0..1000,
+        "copied bytes"
     );
     Ok(())
 }
 
+/// Data written to a buffer is read back unchanged, in whole and from an offset.
 fn write_and_read(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -120,17 +126,21 @@ fn write_and_read(fixture: &Fixture) -> Done {
         let buffer = context.buffer(size)?;
         let data: Vec<u8> = (0..size).map(|at| (at * 3) as u8).collect();
         buffer.write(&queue, 0, &data)?;
-        check!(buffer.read::<u8>(&queue, 0, size)? == data, "{size} bytes");
+        check!(
+            buffer.read::<u8>(&queue, 0, size)? == data,
+            "{size} bytes were read back changed"
+        );
         let middle = size / 3;
         check!(
             buffer.read::<u8>(&queue, middle, size - middle)? == data[middle..],
-            "{size} bytes from {middle}"
+            "{size} bytes were read back changed from {middle} on"
         );
     }
     Ok(())
 }
 
-fn read_refused(fixture: &Fixture) -> Done {
+/// A read or write past the end of a buffer is refused, also when the sum overflows.
+fn read_and_write_refused(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     let buffer = context.buffer(64)?;
@@ -166,6 +176,7 @@ fn read_refused(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A copy moves the given range between buffers, or within one, and changes no other byte.
 fn copy(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -182,18 +193,19 @@ fn copy(fixture: &Fixture) -> Done {
     let found = dst.read::<u8>(&queue, 0, 256)?;
     check!(
         found[..50] == data[10..60] && found[100..150] == data[10..60],
-        "what was copied"
+        "copied bytes"
     );
     check!(
         found[50..100]
             .iter()
             .chain(&found[150..])
             .all(|byte| *byte == 0),
-        "what lies beside it"
+        "bytes beside the copies changed"
     );
     Ok(())
 }
 
+/// A copy past the end of either buffer is refused, also when the sum overflows.
 fn copy_refused(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -222,6 +234,7 @@ fn copy_refused(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A fill repeats patterns of 1 to 128 bytes and changes no byte beside its range.
 fn fill_patterns(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -248,23 +261,24 @@ fn fill_patterns(fixture: &Fixture) -> Done {
             data[size * 3..size * 33]
                 .chunks(size)
                 .all(|chunk| chunk == pattern),
-            "a pattern of {size} bytes"
+            "a pattern of {size} bytes was not repeated"
         );
         let beside = data[..size * 3].iter().chain(&data[size * 33..]);
         check!(
             beside.clone().all(|byte| *byte == 0xee),
-            "what lies beside a fill of {size} bytes"
+            "bytes beside a fill of {size} bytes changed"
         );
     }
     Ok(())
 }
 
+/// A fill with a wrong pattern size, offset or size is refused.
 fn fill_refused(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     let buffer = context.buffer(64)?;
     let pattern = [0_u8; 128];
-    // pattern size, offset, size
+    // Pattern size, offset, size.
     for (pattern_size, offset, size) in [
         (0, 0, 64),
         (4, 0, 0),
@@ -292,37 +306,42 @@ fn fill_refused(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// From a multiple of how many bytes on a part of a buffer may lie.
+/// The alignment in bytes that a sub-buffer's origin needs.
 pub fn alignment(fixture: &Fixture) -> Result<usize, Stop> {
     let bits: u32 = fixture.device_info(UR_DEVICE_INFO_MEM_BASE_ADDR_ALIGN)?;
     Ok((bits as usize / 8).max(64))
 }
 
-fn parts_share_storage(fixture: &Fixture) -> Done {
+/// A write to a sub-buffer is seen in its buffer, and the reverse.
+fn sub_buffers_share_storage(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     let step = alignment(fixture)?;
     let buffer = Buffer::copied(&context, &mut vec![1_u8; step * 3])?;
     let part = buffer.part(step, step)?;
-    check_eq!(part.get::<usize>(UR_MEM_INFO_SIZE)?, step, "size of a part");
+    check_eq!(
+        part.get::<usize>(UR_MEM_INFO_SIZE)?,
+        step,
+        "size of a sub-buffer"
+    );
     part.write(&queue, 0, &vec![2_u8; step])?;
     let found = buffer.read::<u8>(&queue, 0, step * 3)?;
     let right = found
         .iter()
         .enumerate()
         .all(|(at, byte)| *byte == if at / step == 1 { 2 } else { 1 });
-    check!(right, "a buffer whose part was written");
+    check!(right, "a write to a sub-buffer is not in its buffer alone");
     buffer.write(&queue, step, &vec![3_u8; step])?;
-    check!(
-        part.read::<u8>(&queue, 0, step)?
-            .iter()
-            .all(|byte| *byte == 3),
-        "a part whose buffer was written"
+    check_all!(
+        part.read::<u8>(&queue, 0, step)?,
+        3,
+        "a sub-buffer whose buffer was written"
     );
     Ok(())
 }
 
-fn part_refused(fixture: &Fixture) -> Done {
+/// A sub-buffer that is empty, past the end, or of another sub-buffer is refused.
+fn sub_buffer_refused(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let step = alignment(fixture)?;
     let buffer = context.buffer(step * 2)?;
@@ -350,7 +369,8 @@ fn part_refused(fixture: &Fixture) -> Done {
     cut(&part, 0, 8).fails(UR_RESULT_ERROR_INVALID_MEM_OBJECT)
 }
 
-fn part_outlives_its_parent(fixture: &Fixture) -> Done {
+/// A sub-buffer works after its buffer was released.
+fn sub_buffer_outlives_its_parent(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     let step = alignment(fixture)?;
@@ -358,17 +378,16 @@ fn part_outlives_its_parent(fixture: &Fixture) -> Done {
     let part = buffer.part(step, step)?;
     drop(buffer);
     part.write(&queue, 0, &vec![9_u8; step])?;
-    check!(
-        part.read::<u8>(&queue, 0, step)?
-            .iter()
-            .all(|byte| *byte == 9),
-        "a part whose parent was released"
+    check_all!(
+        part.read::<u8>(&queue, 0, step)?,
+        9,
+        "a sub-buffer whose parent was released"
     );
     Ok(())
 }
 
-/// What is enqueued uses a buffer that was released since, and nobody else's memory.
-fn commands_outlive_their_buffer(fixture: &Fixture) -> Done {
+/// Pending commands keep a released buffer and touch no buffer made since.
+fn pending_commands_keep_buffer(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let (queue, other) = (context.in_order(fixture)?, context.in_order(fixture)?);
     let ur = fixture.ur;
@@ -399,14 +418,18 @@ fn commands_outlive_their_buffer(fixture: &Fixture) -> Done {
     }
     gate.open();
     queue.finish()?;
-    check!(back == data, "what went through a released buffer");
+    check!(
+        back == data,
+        "data written and read through a released buffer changed"
+    );
     for buffer in &others {
         let all = buffer.read::<u8>(&other, 0, size)?;
-        check!(all.iter().all(|byte| *byte == 9), "a buffer made since");
+        check_all!(all, 9, "a buffer made after the release");
     }
     Ok(())
 }
 
+/// A fill, a copy and a read of an out-of-order queue follow each other by events.
 fn out_of_order_chain(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.out_of_order(fixture)?;
@@ -435,14 +458,12 @@ fn out_of_order_chain(fixture: &Fixture) -> Done {
             null_mut(),
         )
         .ok()?;
-        check!(
-            data.iter().all(|byte| *byte == round),
-            "round {round} of a chain of events"
-        );
+        check_all!(data, round, "round {round} of a chain of events");
     }
     Ok(())
 }
 
+/// A buffer gives its native handle or reports that it has none.
 fn native_handle(fixture: &Fixture) -> Done {
     let buffer = Context::new(fixture)?.buffer(64)?;
     let mut native = 0;

@@ -1,19 +1,20 @@
-//! Buffers in the host's address space: mapped, or made of the host's own memory.
+//! Buffers in the host's address space: mapped, or made over host memory.
 
 use crate::fixture::Fixture;
 use crate::objects::{Buffer, Context, Queue};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
-use crate::{check, check_eq};
+use crate::{check, check_all, check_eq};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     crate::tests!["buffer"; map_to_read, map_to_write, map_invalidates, map_refused, uses_host_memory,
-        parts_of_host_memory_anywhere]
+        sub_buffers_of_unaligned_host_memory]
 }
 
+/// A buffer with `USE_HOST_POINTER` maps to the host's memory and leaves its data there.
 fn uses_host_memory(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -29,12 +30,10 @@ fn uses_host_memory(fixture: &Fixture) -> Done {
         .urMemBufferCreate(context.raw, flags, 4000, &properties, &mut raw)
         .ok()?;
     let buffer = Buffer::adopt(fixture.ur, raw);
-    check!(
-        buffer
-            .read::<u32>(&queue, 0, 1000)?
-            .iter()
-            .all(|word| *word == 3),
-        "what the host memory held"
+    check_all!(
+        buffer.read::<u32>(&queue, 0, 1000)?,
+        3,
+        "data of the host memory"
     );
     buffer.write(&queue, 0, &[4_u32; 1000])?;
     let mapped = map(&queue, &buffer, UR_MAP_FLAG_READ, 0, 4000)?;
@@ -46,22 +45,19 @@ fn uses_host_memory(fixture: &Fixture) -> Done {
     unmap(&queue, &buffer, mapped)?;
     queue.finish()?;
     drop(buffer);
-    check!(
-        data.iter().all(|word| *word == 4),
-        "used host memory after the buffer's end"
-    );
+    check_all!(data, 4, "used host memory after the buffer's release");
     Ok(())
 }
 
-/// Host memory need not be aligned as the device wants its buffers: a part of it takes every command.
-fn parts_of_host_memory_anywhere(fixture: &Fixture) -> Done {
+/// Host memory of any alignment serves a buffer whose sub-buffer takes every command.
+fn sub_buffers_of_unaligned_host_memory(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     let step = super::buffer::alignment(fixture)?.max(128);
     let ur = fixture.ur;
     for off in [0, 1, 4, 16, step / 2, step] {
         let mut data = vec![1_u8; 6 * step];
-        // `off` bytes beyond what the device would want.
+        // `off` bytes past the device's alignment.
         let skew = data.as_ptr().align_offset(step) + off;
         let host_at = data[skew..].as_mut_ptr();
         let properties = ur_buffer_properties_t {
@@ -120,7 +116,7 @@ fn parts_of_host_memory_anywhere(fixture: &Fixture) -> Done {
         check_eq!(
             mapped.addr(),
             host_at.addr() + step,
-            "mapped address of a part of used host memory"
+            "mapped address of a sub-buffer of used host memory"
         );
         host(mapped, 96)[32] = 4;
         unmap(&queue, &part, mapped)?;
@@ -129,19 +125,22 @@ fn parts_of_host_memory_anywhere(fixture: &Fixture) -> Done {
         want[step + 24..step + 32].fill(3);
         let copied = want[step..step + 32].to_vec();
         want[2 * step..2 * step + 32].copy_from_slice(&copied);
-        // Of two rows of 16 bytes, the second of which is as it was.
+        // Two rows of 4 bytes with a pitch of 16. The second one equals what was there before.
         want[step + 72..step + 76].fill(3);
         want[step + 32] = 4;
         check!(
             part.read::<u8>(&queue, 0, 2 * step)? == want[step..3 * step],
-            "a part of host memory {off} bytes beyond what is aligned"
+            "a sub-buffer {off} bytes past an aligned address has wrong data"
         );
         check!(
             buffer.read::<u8>(&queue, 0, size)? == want,
-            "the whole of it"
+            "the whole buffer has wrong data, {off} bytes past an aligned address"
         );
         let mapped = map(&queue, &buffer, UR_MAP_FLAG_READ, 0, size)?;
-        check!(host(mapped, size) == want, "the host memory itself");
+        check!(
+            host(mapped, size) == want,
+            "the host memory has wrong data, {off} bytes past an aligned address"
+        );
         unmap(&queue, &buffer, mapped)?;
         queue.finish()?;
     }
@@ -187,11 +186,12 @@ fn unmap(queue: &Queue, buffer: &Buffer, mapped: *mut c_void) -> Done {
 
 /// The mapped range as the host sees it.
 fn host<'a>(mapped: *mut c_void, size: usize) -> &'a mut [u8] {
-    // SAFETY: a blocking map has returned `mapped`, which is `size` bytes until it is unmapped; the
-    // tests below do not keep the slice longer.
+    // SAFETY: a blocking map returned `mapped`, which has `size` bytes until the unmap. The tests below do
+    // not keep the slice longer.
     unsafe { std::slice::from_raw_parts_mut(mapped.cast(), size) }
 }
 
+/// A map to read shows the range's data and leaves the buffer unchanged.
 fn map_to_read(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -202,11 +202,12 @@ fn map_to_read(fixture: &Fixture) -> Done {
     unmap(&queue, &buffer, mapped)?;
     check!(
         buffer.read::<u8>(&queue, 0, 200)? == data,
-        "the buffer after a map to read"
+        "the buffer changed by a map to read"
     );
     Ok(())
 }
 
+/// What the host writes into a mapped range is in the buffer after the unmap.
 fn map_to_write(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -219,7 +220,7 @@ fn map_to_write(fixture: &Fixture) -> Done {
         100,
     )?;
     let range = host(mapped, 100);
-    check!(range.iter().all(|byte| *byte == 1), "the mapped range");
+    check_all!(range, 1, "the mapped range");
     range[10..20].fill(2);
     unmap(&queue, &buffer, mapped)?;
     let found = buffer.read::<u8>(&queue, 0, 200)?;
@@ -227,10 +228,14 @@ fn map_to_write(fixture: &Fixture) -> Done {
         .iter()
         .enumerate()
         .all(|(at, byte)| *byte == if (60..70).contains(&at) { 2 } else { 1 });
-    check!(right, "the buffer after a map to write");
+    check!(
+        right,
+        "the buffer does not have what was written to its map"
+    );
     Ok(())
 }
 
+/// A map that invalidates its range takes what the host writes.
 fn map_invalidates(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -240,11 +245,12 @@ fn map_invalidates(fixture: &Fixture) -> Done {
     unmap(&queue, &buffer, mapped)?;
     check!(
         buffer.read::<u8>(&queue, 0, 200)? == [3_u8; 200],
-        "the buffer after a map that overwrote it"
+        "the buffer does not have what was written to its map"
     );
     Ok(())
 }
 
+/// A map past the end of a buffer and an unmap of another pointer are refused.
 fn map_refused(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;

@@ -1,4 +1,4 @@
-//! Boxes of buffers: reading, writing and copying them with pitches on both sides.
+//! Rectangle reads, writes and copies of buffers, with pitches on both sides.
 
 use crate::fixture::Fixture;
 use crate::objects::{Buffer, Context};
@@ -28,7 +28,7 @@ fn at(origin: ur_rect_offset_t, x: u64, y: u64, z: u64) -> usize {
     (origin.z + z) as usize * SLICE + (origin.y + y) as usize * PITCH + (origin.x + x) as usize
 }
 
-/// What a destination of zeros holds after a copy of the box.
+/// The expected destination, zero before the copy.
 fn boxed(data: &[u8]) -> Vec<u8> {
     let mut want = vec![0; TOTAL];
     for z in 0..REGION.depth {
@@ -47,6 +47,7 @@ fn source() -> Vec<u8> {
         .collect()
 }
 
+/// A rectangle read places each row by the origins and pitches of both sides.
 fn read_rect(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -72,11 +73,14 @@ fn read_rect(fixture: &Fixture) -> Done {
         null_mut(),
     )
     .ok()?;
-    check!(found == boxed(&data), "a box read from a buffer");
+    check!(
+        found == boxed(&data),
+        "a rectangle read from a buffer is wrong"
+    );
     Ok(())
 }
 
-/// Pitches of 0 stand for packed data, here on the host's side.
+/// Host pitches of 0 stand for packed rows.
 fn read_rect_packed(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -109,7 +113,7 @@ fn read_rect_packed(fixture: &Fixture) -> Done {
                 check_eq!(
                     packed[index],
                     data[at(FROM, x, y, z)],
-                    "byte {x}, {y}, {z} of a packed box"
+                    "byte {x}, {y}, {z} of a packed rectangle"
                 );
                 index += 1;
             }
@@ -118,6 +122,7 @@ fn read_rect_packed(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A rectangle write places each row by the origins and pitches of both sides.
 fn write_rect(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -144,11 +149,12 @@ fn write_rect(fixture: &Fixture) -> Done {
     .ok()?;
     check!(
         buffer.read::<u8>(&queue, 0, TOTAL)? == boxed(&data),
-        "a box written to a buffer"
+        "a rectangle written to a buffer is wrong"
     );
     Ok(())
 }
 
+/// A rectangle copy between buffers places each row by the origins and pitches of both sides.
 fn copy_rect(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -181,11 +187,12 @@ fn copy_rect(fixture: &Fixture) -> Done {
     );
     check!(
         dst.read::<u8>(&queue, 0, TOTAL)? == boxed(&data),
-        "a box copied between buffers"
+        "a rectangle copied between buffers is wrong"
     );
     Ok(())
 }
 
+/// A rectangle with an empty side, a pitch too small or an end past the buffer is refused.
 fn rect_refused(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -198,7 +205,7 @@ fn rect_refused(fixture: &Fixture) -> Done {
     };
     let far = ur_rect_offset_t { x: 0, y: 0, z: 3 };
     let zero = ur_rect_offset_t::default();
-    // origin, region, buffer row and slice pitch, host row and slice pitch
+    // Origin, region, buffer row and slice pitch, host row and slice pitch.
     let cases = [
         (zero, region(0, 5, 3), PITCH, SLICE, PITCH, SLICE),
         (zero, region(7, 0, 3), PITCH, SLICE, PITCH, SLICE),

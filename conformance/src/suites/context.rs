@@ -12,7 +12,7 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     let mut tests = crate::tests!["context";
-        create, create_refused, counts_references, devices, outlives_its_handle, extended_deleter,
+        create, create_refused, counts_references, devices, objects_keep_their_context, extended_deleter,
         native_handle,
     ];
     tests.extend(info::tests(
@@ -27,6 +27,7 @@ pub fn all() -> Vec<Test> {
     tests
 }
 
+/// A context can be created with and without properties, each with a handle of its own.
 fn create(fixture: &Fixture) -> Done {
     let properties = ur_context_properties_t::default();
     let mut raw = null_mut();
@@ -42,6 +43,7 @@ fn create(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// `urContextCreate` refuses undefined flags, no devices and a null device.
 fn create_refused(fixture: &Fixture) -> Done {
     let mut raw = null_mut();
     let undefined = ur_context_properties_t {
@@ -74,6 +76,7 @@ fn references(context: &Context) -> Result<u32, crate::outcome::Stop> {
     })
 }
 
+/// A retain and a release of a context change its reference count by one.
 fn counts_references(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     check_eq!(references(&context)?, 1, "references of a new context");
@@ -84,6 +87,7 @@ fn counts_references(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A context lists its devices.
 fn devices(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let list = info::list::<usize>(|size, value, ret| {
@@ -95,8 +99,8 @@ fn devices(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// What is made in a context keeps it alive.
-fn outlives_its_handle(fixture: &Fixture) -> Done {
+/// A queue keeps its released context alive.
+fn objects_keep_their_context(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let memory = context.usm(fixture, Kind::Host, 64)?;
     let queue = context.in_order(fixture)?;
@@ -120,6 +124,7 @@ unsafe extern "C" fn count(data: *mut c_void) {
 
 static DELETED: AtomicU32 = AtomicU32::new(0);
 
+/// Every extended deleter runs once, when the last reference to the context is released.
 fn extended_deleter(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     DELETED.store(0, Ordering::Relaxed);
@@ -148,6 +153,7 @@ fn extended_deleter(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A context can be made from the native handle of another one.
 fn native_handle(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let mut native = 0;

@@ -26,6 +26,7 @@ pub fn all() -> Vec<Test> {
     tests
 }
 
+/// `urDeviceGet` lists the device under test, and the default devices are among all devices.
 fn get_lists_all(fixture: &Fixture) -> Done {
     let all = devices(fixture.ur, fixture.platform, UR_DEVICE_TYPE_ALL)?;
     check!(
@@ -40,6 +41,7 @@ fn get_lists_all(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// `urDeviceGet` with a type lists the devices that report this type and no others.
 fn get_by_type(fixture: &Fixture) -> Done {
     let all = devices(fixture.ur, fixture.platform, UR_DEVICE_TYPE_ALL)?;
     for ty in [
@@ -66,6 +68,7 @@ fn get_by_type(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// `urDeviceGet` refuses wrong sizes and writes no entry beyond the last device.
 fn get_sizes(fixture: &Fixture) -> Done {
     let ty = UR_DEVICE_TYPE_ALL;
     let mut device = null_mut();
@@ -99,6 +102,7 @@ fn get_sizes(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A root device can be retained and released and reports a reference.
 fn retain_and_release(fixture: &Fixture) -> Done {
     fixture.ur.urDeviceRetain(fixture.device).ok()?;
     fixture.ur.urDeviceRelease(fixture.device).ok()?;
@@ -107,6 +111,7 @@ fn retain_and_release(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A device reports its platform, and a root device has no parent.
 fn belongs_to_its_platform(fixture: &Fixture) -> Done {
     let platform: ur_platform_handle_t = fixture.device_info(UR_DEVICE_INFO_PLATFORM)?;
     check_eq!(platform, fixture.platform, "platform of the device");
@@ -115,19 +120,27 @@ fn belongs_to_its_platform(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// The largest allocation and the local memory fit in the global memory.
 fn memory_is_plausible(fixture: &Fixture) -> Done {
     let total: u64 = fixture.device_info(UR_DEVICE_INFO_GLOBAL_MEM_SIZE)?;
     let largest: u64 = fixture.device_info(UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE)?;
     let local: u64 = fixture.device_info(UR_DEVICE_INFO_LOCAL_MEM_SIZE)?;
-    check!(total > 1 << 20, "global memory of {total} bytes");
+    check!(
+        total > 1 << 20,
+        "global memory of {total} bytes, expected more than 1 MiB"
+    );
     check!(
         largest > 0 && largest <= total,
-        "allocations of up to {largest} bytes in {total}"
+        "allocations of up to {largest} bytes in {total} bytes of global memory"
     );
-    check!(local < total, "local memory of {local} bytes in {total}");
+    check!(
+        local < total,
+        "local memory of {local} bytes beside {total} bytes of global memory"
+    );
     Ok(())
 }
 
+/// A device has three dimensions, a size limit for each, and at least one compute unit.
 fn work_sizes_are_plausible(fixture: &Fixture) -> Done {
     let dimensions: u32 = fixture.device_info(UR_DEVICE_INFO_MAX_WORK_ITEM_DIMENSIONS)?;
     let sizes = info::list::<usize>(|size, value, ret| {
@@ -141,7 +154,10 @@ fn work_sizes_are_plausible(fixture: &Fixture) -> Done {
     })?;
     let group: usize = fixture.device_info(UR_DEVICE_INFO_MAX_WORK_GROUP_SIZE)?;
     let units: u32 = fixture.device_info(UR_DEVICE_INFO_MAX_COMPUTE_UNITS)?;
-    check!(dimensions >= 3, "{dimensions} dimensions");
+    check!(
+        dimensions >= 3,
+        "{dimensions} dimensions, expected at least 3"
+    );
     check_eq!(
         sizes.len(),
         dimensions as usize,
@@ -158,6 +174,7 @@ fn work_sizes_are_plausible(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A queue can be made with each flag that the device reports.
 fn queue_flags(fixture: &Fixture) -> Done {
     let flags: ur_queue_flags_t = fixture.device_info(UR_DEVICE_INFO_QUEUE_ON_HOST_PROPERTIES)?;
     let context = Context::new(fixture)?;
@@ -168,7 +185,7 @@ fn queue_flags(fixture: &Fixture) -> Done {
         let made = crate::objects::Queue::new(&context, fixture.device, bit).is_ok();
         check!(
             made || !flags.contains(bit),
-            "the device offers {name} queues, but makes none"
+            "the device reports {name} queues, but refuses one"
         );
     }
     Ok(())
@@ -193,6 +210,7 @@ fn binary(spec: &'static std::ffi::CStr) -> ur_device_binary_t {
     }
 }
 
+/// `urDeviceSelectBinary` chooses the binary of the device's target and refuses an empty list.
 fn select_binary(fixture: &Fixture) -> Done {
     let binaries = [
         binary(UR_DEVICE_BINARY_TARGET_UNKNOWN),
@@ -210,6 +228,7 @@ fn select_binary(fixture: &Fixture) -> Done {
         .fails(UR_RESULT_ERROR_INVALID_SIZE)
 }
 
+/// `urDeviceSelectBinary` fails with `INVALID_BINARY` if no binary matches.
 fn select_binary_without_match(fixture: &Fixture) -> Done {
     let binaries = [binary(UR_DEVICE_BINARY_TARGET_UNKNOWN)];
     let mut chosen = u32::MAX;
@@ -219,6 +238,7 @@ fn select_binary_without_match(fixture: &Fixture) -> Done {
         .fails(UR_RESULT_ERROR_INVALID_BINARY)
 }
 
+/// A device can be made from its native handle.
 fn native_handle(fixture: &Fixture) -> Done {
     let mut native = 0;
     let status = fixture
@@ -240,6 +260,7 @@ fn native_handle(fixture: &Fixture) -> Done {
     fixture.ur.urDeviceRelease(device).ok()
 }
 
+/// The device's and the host's timestamps advance, and the host's count nanoseconds.
 fn timestamps(fixture: &Fixture) -> Done {
     let (mut device, mut host) = (0, 0);
     fixture
@@ -271,6 +292,7 @@ fn timestamps(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// An unknown property is refused with `INVALID_ENUMERATION`.
 fn unknown_property(fixture: &Fixture) -> Done {
     let mut size = 0;
     let status = fixture.ur.urDeviceGetInfo(

@@ -1,23 +1,23 @@
-//! Markers and barriers, and what wait lists promise between queues.
+//! Markers and barriers, and wait lists between queues.
 
-use crate::check;
 use crate::fixture::Fixture;
 use crate::objects::{Context, Event, Gate, Kind, Queue};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
+use crate::{check, check_all, check_items};
 use std::ptr::{null, null_mut};
 use std::time::Duration;
 
 pub fn all() -> Vec<Test> {
     crate::tests!["enqueue";
-        marker_covers_what_came_before, marker_waits_for_its_list_only, marker_does_not_hold_back,
-        barrier_covers_what_came_before, barrier_holds_back, barrier_with_list_holds_back,
-        wait_list_between_queues, in_order_wait_list_holds_back, long_chain_between_queues,
-        wide_wait_list, without_events, little_between_large,
+        marker_waits_for_earlier_commands, marker_waits_for_its_list_only, marker_does_not_block_later_commands,
+        barrier_waits_for_earlier_commands, barrier_blocks_later_commands, barrier_with_list_blocks_later_commands,
+        wait_list_between_queues, in_order_wait_list_blocks_later_commands, long_chain_between_queues,
+        wide_wait_list, without_events, small_between_large_commands,
     ]
 }
 
-/// A short time in which what must not happen would have happened.
+/// A short time in which a command that does not wait would have completed.
 const MOMENT: Duration = Duration::from_millis(25);
 pub const LONG: Duration = Duration::from_secs(10);
 
@@ -26,7 +26,8 @@ pub fn pending(event: &Event, what: &str) -> Done {
     Ok(())
 }
 
-fn marker_covers_what_came_before(fixture: &Fixture) -> Done {
+/// A marker without a wait list waits for all earlier commands of its queue.
+fn marker_waits_for_earlier_commands(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     for queue in [context.in_order(fixture)?, context.out_of_order(fixture)?] {
         let gate = Gate::close(fixture, &queue)?;
@@ -41,6 +42,7 @@ fn marker_covers_what_came_before(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A marker with a wait list waits for nothing else on an out-of-order queue.
 fn marker_waits_for_its_list_only(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.out_of_order(fixture)?;
@@ -50,13 +52,14 @@ fn marker_waits_for_its_list_only(fixture: &Fixture) -> Done {
     let marker = queue.marker(&[&other])?;
     check!(
         marker.completes_within(LONG)?,
-        "a marker with a list waited for more than that"
+        "a marker waited for more than its list"
     );
     check!(!gate.event.is_complete()?, "the gate opened by itself");
     Ok(())
 }
 
-fn marker_does_not_hold_back(fixture: &Fixture) -> Done {
+/// A marker does not block later commands of an out-of-order queue.
+fn marker_does_not_block_later_commands(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.out_of_order(fixture)?;
     let memory = context.usm(fixture, Kind::Device, 64)?;
@@ -65,13 +68,14 @@ fn marker_does_not_hold_back(fixture: &Fixture) -> Done {
     let later = queue.fill(memory.ptr, 1_u8, 64, &[])?;
     check!(
         later.completes_within(LONG)?,
-        "a marker held back a later command of an out-of-order queue"
+        "a marker blocked a later command of an out-of-order queue"
     );
     check!(!marker.is_complete()?, "the marker did not wait");
     Ok(())
 }
 
-fn barrier_covers_what_came_before(fixture: &Fixture) -> Done {
+/// A barrier without a wait list waits for all earlier commands of its queue.
+fn barrier_waits_for_earlier_commands(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     for queue in [context.in_order(fixture)?, context.out_of_order(fixture)?] {
         let gate = Gate::close(fixture, &queue)?;
@@ -86,7 +90,8 @@ fn barrier_covers_what_came_before(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn barrier_holds_back(fixture: &Fixture) -> Done {
+/// A barrier blocks the later commands of its queue until it completes.
+fn barrier_blocks_later_commands(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     for queue in [context.in_order(fixture)?, context.out_of_order(fixture)?] {
         let memory = context.usm(fixture, Kind::Device, 64)?;
@@ -102,7 +107,8 @@ fn barrier_holds_back(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn barrier_with_list_holds_back(fixture: &Fixture) -> Done {
+/// A barrier with a wait list blocks later commands until its list completes.
+fn barrier_with_list_blocks_later_commands(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let other = context.in_order(fixture)?;
     for queue in [context.in_order(fixture)?, context.out_of_order(fixture)?] {
@@ -120,6 +126,7 @@ fn barrier_with_list_holds_back(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A wait list orders a command after one of another queue, for every pair of queue types.
 fn wait_list_between_queues(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queues = [context.in_order(fixture)?, context.out_of_order(fixture)?];
@@ -139,17 +146,14 @@ fn wait_list_between_queues(fixture: &Fixture) -> Done {
             )?;
             gate.open();
             copied.wait()?;
-            check!(
-                result.host::<u8>().iter().all(|byte| *byte == 0x5e),
-                "data from another queue"
-            );
+            check_all!(result.host::<u8>(), 0x5e, "data filled by another queue");
         }
     }
     Ok(())
 }
 
-/// On an in-order queue a wait list orders all later commands too.
-fn in_order_wait_list_holds_back(fixture: &Fixture) -> Done {
+/// On an in-order queue a command's wait list orders all later commands too.
+fn in_order_wait_list_blocks_later_commands(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let (queue, other) = (context.in_order(fixture)?, context.in_order(fixture)?);
     let memory = context.usm(fixture, Kind::Device, 64)?;
@@ -164,6 +168,7 @@ fn in_order_wait_list_holds_back(fixture: &Fixture) -> Done {
     later.wait()
 }
 
+/// A chain of 300 copies over three queues runs in order by events.
 fn long_chain_between_queues(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queues = [
@@ -181,13 +186,15 @@ fn long_chain_between_queues(fixture: &Fixture) -> Done {
     pending(&last, "a chain did not wait for its start")?;
     gate.open();
     last.wait()?;
-    check!(
-        memory.host::<u32>().iter().all(|word| *word == 7),
-        "a chain of 300 copies over three queues"
+    check_all!(
+        memory.host::<u32>(),
+        7,
+        "words after 300 copies over three queues"
     );
     Ok(())
 }
 
+/// A command waits for all 121 events of its list.
 fn wide_wait_list(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queues = (0..6)
@@ -206,14 +213,15 @@ fn wide_wait_list(fixture: &Fixture) -> Done {
     pending(&joined, "a command did not wait for all of its list")?;
     gate.open();
     joined.wait()?;
-    check!(
-        result.host::<u32>().iter().copied().eq(0..120),
-        "a join of 121 events"
+    check_items!(
+        result.host::<u32>().iter().copied(),
+        0..120,
+        "words after a wait for 121 events"
     );
     Ok(())
 }
 
-/// Nobody has to ask for events.
+/// Commands without events run in order.
 fn without_events(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -229,15 +237,16 @@ fn without_events(fixture: &Fixture) -> Done {
             .ok()?;
     }
     queue.finish()?;
-    check!(
-        memory.host::<u8>().iter().all(|byte| *byte == 99),
-        "100 fills without an event"
+    check_all!(
+        memory.host::<u8>(),
+        99,
+        "bytes after 100 fills without an event"
     );
     Ok(())
 }
 
-/// Copies and fills that an adapter may do at once, between such as take their time.
-fn little_between_large(fixture: &Fixture) -> Done {
+/// Small copies and fills between large ones keep their order.
+fn small_between_large_commands(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let (large, little) = (4 << 20, 64);
     let a = context.usm(fixture, Kind::Device, large)?;
@@ -256,7 +265,7 @@ fn little_between_large(fixture: &Fixture) -> Done {
                 is(&data[..little], !round)
                     && is(&data[little..large - little], round)
                     && is(&data[large - little..], !round),
-                "round {round} of little and large commands"
+                "wrong bytes in round {round} of small and large commands"
             );
         }
     }

@@ -4,7 +4,7 @@ use crate::fixture::Fixture;
 use crate::objects::{Context, Event, Gate, Kind, Queue, info};
 use crate::outcome::Done;
 use crate::registry::Test;
-use crate::{check, check_eq};
+use crate::{check, check_all, check_eq, check_items};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use std::time::Duration;
@@ -13,8 +13,8 @@ use ur::abi::*;
 pub fn all() -> Vec<Test> {
     let mut tests = crate::tests!["event";
         status_moves_to_complete, wait_blocks, wait_for_many, wait_for_several_queues,
-        wait_refused, counts_references, release_before_completion, belongs, command_types,
-        native_handle, native_handle_of_none, same_event_in_many_lists,
+        wait_refused, counts_references, release_before_completion, reports_its_context_and_queue, command_types,
+        native_handle, null_native_handle, same_event_in_many_lists,
     ];
     let complete = |fixture: &Fixture| {
         let event = Context::new(fixture)?.in_order(fixture)?.marker(&[])?;
@@ -33,6 +33,7 @@ pub fn all() -> Vec<Test> {
     tests
 }
 
+/// An event is queued or submitted while blocked, and complete after a wait.
 fn status_moves_to_complete(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -41,7 +42,7 @@ fn status_moves_to_complete(fixture: &Fixture) -> Done {
     let status = event.status()?;
     check!(
         status == UR_EVENT_STATUS_QUEUED || status == UR_EVENT_STATUS_SUBMITTED,
-        "a command that is held back is {status:?}"
+        "a blocked command is {status:?}, expected queued or submitted"
     );
     gate.open();
     event.wait()?;
@@ -53,6 +54,7 @@ fn status_moves_to_complete(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// `urEventWait` returns only when the command is complete.
 fn wait_blocks(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -62,11 +64,12 @@ fn wait_blocks(fixture: &Fixture) -> Done {
     event.wait()?;
     check!(
         gate.is_open(),
-        "urEventWait returned while the command was held back"
+        "urEventWait returned while the command was blocked"
     );
     event.wait()
 }
 
+/// `urEventWait` waits for all of 256 events.
 fn wait_for_many(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.out_of_order(fixture)?;
@@ -81,9 +84,10 @@ fn wait_for_many(fixture: &Fixture) -> Done {
         .ur
         .urEventWait(raw.len() as u32, raw.as_ptr())
         .ok()?;
-    check!(
-        memory.host::<u32>().iter().copied().eq(0..256),
-        "a command was not complete after the wait"
+    check_items!(
+        memory.host::<u32>().iter().copied(),
+        0..256,
+        "words after the wait"
     );
     for event in &events {
         check!(
@@ -94,6 +98,7 @@ fn wait_for_many(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// `urEventWait` takes events of several queues.
 fn wait_for_several_queues(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let (first, second) = (context.in_order(fixture)?, context.out_of_order(fixture)?);
@@ -106,6 +111,7 @@ fn wait_for_several_queues(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// `urEventWait` refuses a count of 0 and a null list.
 fn wait_refused(fixture: &Fixture) -> Done {
     let event = Context::new(fixture)?.in_order(fixture)?.marker(&[])?;
     fixture
@@ -118,6 +124,7 @@ fn wait_refused(fixture: &Fixture) -> Done {
         .fails(UR_RESULT_ERROR_INVALID_NULL_POINTER)
 }
 
+/// A retain and a release of an event change its reference count by one.
 fn counts_references(fixture: &Fixture) -> Done {
     let event = Context::new(fixture)?.in_order(fixture)?.marker(&[])?;
     event.wait()?;
@@ -130,6 +137,7 @@ fn counts_references(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A command runs though its event was released before it completed.
 fn release_before_completion(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -140,14 +148,16 @@ fn release_before_completion(fixture: &Fixture) -> Done {
     }
     gate.open();
     queue.finish()?;
-    check!(
-        memory.host::<u8>().iter().all(|byte| *byte == 0x44),
-        "a command whose event was released did not run"
+    check_all!(
+        memory.host::<u8>(),
+        0x44,
+        "bytes of fills whose events were released"
     );
     Ok(())
 }
 
-fn belongs(fixture: &Fixture) -> Done {
+/// An event reports its context and its queue.
+fn reports_its_context_and_queue(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     let event = queue.marker(&[])?;
@@ -164,6 +174,7 @@ fn belongs(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// The event of each command reports the command's type.
 fn command_types(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -225,6 +236,7 @@ fn command_types(fixture: &Fixture) -> Done {
 
 static PATTERN: u32 = 0x0102_0304;
 
+/// An event can be made from the native handle of another one.
 fn native_handle(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let event = context.in_order(fixture)?.marker(&[])?;
@@ -245,8 +257,8 @@ fn native_handle(fixture: &Fixture) -> Done {
     Event::adopt(fixture.ur, raw).wait()
 }
 
-/// The native handle 0 is that of an event that is complete.
-fn native_handle_of_none(fixture: &Fixture) -> Done {
+/// The native handle 0 makes an event that is complete and belongs to no queue.
+fn null_native_handle(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let ur = fixture.ur;
     let properties = ur_event_native_properties_t {
@@ -285,7 +297,7 @@ fn native_handle_of_none(fixture: &Fixture) -> Done {
             continue;
         }
         status.ok()?;
-        // What the backend knows it by is complete, too.
+        // The event made from that event's native handle is complete, too.
         let mut again = null_mut();
         ur.urEventCreateWithNativeHandle(native, context.raw, null(), &mut again)
             .ok()?;
@@ -296,6 +308,7 @@ fn native_handle_of_none(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// One event may stand in many wait lists, and twice in one of them.
 fn same_event_in_many_lists(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queues = [

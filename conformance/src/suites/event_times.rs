@@ -1,4 +1,4 @@
-//! What events tell by themselves: callbacks, and the times of their commands.
+//! Callbacks on events, and the times of their commands.
 
 use crate::fixture::Fixture;
 use crate::leak::leak;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    crate::tests!["event"; callback_on_completion, callback_after_completion, callbacks_add_up, callback_refused, profiling_times_rise, profiling_needs_a_flag, timestamp_recording, timestamps_are_one_time]
+    crate::tests!["event"; callback_on_completion, callback_after_completion, all_callbacks_run, callback_refused, profiling_times_increase, profiling_needs_queue_flag, timestamp_recording, timestamp_start_equals_end]
 }
 
 unsafe extern "C" fn count(
@@ -22,7 +22,7 @@ unsafe extern "C" fn count(
     data: *mut c_void,
 ) {
     if status == UR_EXECUTION_INFO_COMPLETE {
-        // SAFETY: the tests below pass counters that are kept.
+        // SAFETY: the tests below pass counters that they leak.
         unsafe { &*data.cast::<AtomicU32>() }.fetch_add(1, Ordering::SeqCst);
     }
 }
@@ -40,7 +40,7 @@ fn watch(event: &Event, counter: &'static AtomicU32) -> Done {
         .ok()
 }
 
-/// Callbacks may come a little after the event is complete.
+/// Waits up to 10 s for the count: a callback may run slightly after the event is complete.
 fn reaches(counter: &AtomicU32, want: u32) -> bool {
     let end = Instant::now() + Duration::from_secs(10);
     while counter.load(Ordering::SeqCst) < want && Instant::now() < end {
@@ -49,6 +49,7 @@ fn reaches(counter: &AtomicU32, want: u32) -> bool {
     counter.load(Ordering::SeqCst) == want
 }
 
+/// A callback runs once, after its command has completed.
 fn callback_on_completion(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -71,6 +72,7 @@ fn callback_on_completion(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A callback that is set on a complete event runs once.
 fn callback_after_completion(fixture: &Fixture) -> Done {
     let event = Context::new(fixture)?.in_order(fixture)?.marker(&[])?;
     event.wait()?;
@@ -83,7 +85,8 @@ fn callback_after_completion(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn callbacks_add_up(fixture: &Fixture) -> Done {
+/// All callbacks of an event run, also when the event was released.
+fn all_callbacks_run(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     let gate = Gate::close(fixture, &queue)?;
@@ -92,7 +95,7 @@ fn callbacks_add_up(fixture: &Fixture) -> Done {
     for _ in 0..10 {
         watch(&event, counter)?;
     }
-    // The callbacks still run when nobody else holds the event.
+    // The callbacks still run when the caller has released the event.
     drop(event);
     gate.open();
     check!(
@@ -103,6 +106,7 @@ fn callbacks_add_up(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A callback for another status than `COMPLETE` is refused.
 fn callback_refused(fixture: &Fixture) -> Done {
     let event = Context::new(fixture)?.in_order(fixture)?.marker(&[])?;
     let set = |status| {
@@ -121,7 +125,8 @@ const TIMES: [ur_profiling_info_t; 4] = [
     UR_PROFILING_INFO_COMMAND_END,
 ];
 
-fn profiling_times_rise(fixture: &Fixture) -> Done {
+/// The four times of a command increase, and in-order commands do not overlap.
+fn profiling_times_increase(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = Queue::new(&context, fixture.device, UR_QUEUE_FLAG_PROFILING_ENABLE)?;
     let memory = context.usm(fixture, Kind::Device, 16 << 20)?;
@@ -134,10 +139,13 @@ fn profiling_times_rise(fixture: &Fixture) -> Done {
             .iter()
             .map(|time| event.time(*time))
             .collect::<Result<Vec<u64>, Stop>>()?;
-        check!(times.is_sorted(), "times of a command: {times:?}");
+        check!(
+            times.is_sorted(),
+            "the times of a command decrease: {times:?}"
+        );
         check!(
             times[3] > times[2],
-            "a fill of 16 MiB took no time: {times:?}"
+            "a fill of 16 MiB started and ended at one time: {times:?}"
         );
         check!(
             times[2] >= last,
@@ -148,7 +156,8 @@ fn profiling_times_rise(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn profiling_needs_a_flag(fixture: &Fixture) -> Done {
+/// An event of a queue without profiling refuses to report times.
+fn profiling_needs_queue_flag(fixture: &Fixture) -> Done {
     let event = Context::new(fixture)?.in_order(fixture)?.marker(&[])?;
     event.wait()?;
     let mut time = 0_u64;
@@ -163,6 +172,7 @@ fn profiling_needs_a_flag(fixture: &Fixture) -> Done {
     status.fails(UR_RESULT_ERROR_PROFILING_INFO_NOT_AVAILABLE)
 }
 
+/// A recorded timestamp has its command type, and a blocking one is complete on return.
 fn timestamp_recording(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -184,7 +194,7 @@ fn timestamp_recording(fixture: &Fixture) -> Done {
     let end = |event: &Event| event.time(UR_PROFILING_INFO_COMMAND_END);
     check!(
         end(&first)? <= end(&second)?,
-        "timestamps of an in-order queue fall"
+        "the timestamps of an in-order queue decrease"
     );
     check_eq!(
         first.get::<ur_command_t>(UR_EVENT_INFO_COMMAND_TYPE)?,
@@ -194,8 +204,8 @@ fn timestamp_recording(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// What is recorded is one time, between those of the commands around it, on any queue.
-fn timestamps_are_one_time(fixture: &Fixture) -> Done {
+/// A recorded timestamp is one time, and successive ones do not decrease.
+fn timestamp_start_equals_end(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let plain = ur_queue_flags_t(0);
     let out_of_order = UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE;
@@ -218,7 +228,7 @@ fn timestamps_are_one_time(fixture: &Fixture) -> Done {
             })?;
             let mut last = 0;
             for blocking in [0, 1] {
-                // On an idle queue, and behind a command.
+                // Records on an idle queue, and after a command.
                 for fills in [false, true] {
                     let filled = match fills {
                         true => Some(queue.fill(memory.ptr, 1_u8, 1 << 20, &[])?),
@@ -231,9 +241,20 @@ fn timestamps_are_one_time(fixture: &Fixture) -> Done {
                         .iter()
                         .map(|time| event.time(*time))
                         .collect::<Result<Vec<u64>, Stop>>()?;
-                    check!(times.is_sorted(), "times: {times:?}");
-                    check_eq!(times[2], times[3], "start and end of a timestamp");
-                    check!(last <= times[2], "{last} before {}", times[2]);
+                    check!(
+                        times.is_sorted(),
+                        "the times of a timestamp decrease: {times:?}"
+                    );
+                    check_eq!(
+                        times[2],
+                        times[3],
+                        "start of a timestamp, compared with its end"
+                    );
+                    check!(
+                        last <= times[2],
+                        "a timestamp decreased from {last} to {}",
+                        times[2]
+                    );
                     last = times[3];
                 }
             }

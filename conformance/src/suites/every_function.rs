@@ -1,7 +1,8 @@
-//! Every function of the tables, called once with valid arguments, on whatever the device offers: it
-//! succeeds, or answers an error that the specification allows to a valid call. Where the device says
-//! that it lacks the feature, the refusal must be the documented one. What a function does is for the
-//! other suites.
+//! One call of every function with valid arguments.
+//!
+//! The call succeeds or fails with an error that the specification allows for valid arguments. Where the
+//! device reports that it lacks the feature, the call must fail with the documented error. The other suites
+//! check the effect of the functions.
 
 use super::arguments::Objects;
 use crate::calls::{FUNCTIONS, Function, Kind, UNCHANGED};
@@ -13,8 +14,10 @@ use crate::status::{VALID, provoked};
 use std::ffi::c_void;
 use ur::abi::*;
 
-/// Left to suites that know more than types: what changes the device for tests after this one, what
-/// runs a kernel without its arguments, and what needs particular values.
+/// Functions left to suites that know more than types.
+///
+/// They would change the device for later tests, run a kernel without its arguments, or need particular
+/// values.
 const NOT_HERE: [&str; 16] = [
     "urAdapterSetLoggerCallback",
     "urAdapterSetLoggerCallbackLevel",
@@ -34,10 +37,10 @@ const NOT_HERE: [&str; 16] = [
     "urGraphDumpContentsExp",
 ];
 
-/// Functions for whose arguments types are not enough: a native handle to start from, a program that
-/// was not built before, copies that do not overlap, a format that the device knows, a graph
-/// with commands. They are called,
-/// and may be refused; other suites know how.
+/// Functions whose valid arguments need more than types.
+///
+/// Examples are an existing native handle, an unbuilt program, copies that do not overlap, a supported format
+/// and a graph with commands. They are called and may fail; other suites call them with suitable arguments.
 const ANY_ANSWER: [&str; 9] = [
     "urProgramLink",
     "CreateWithNativeHandle",
@@ -50,7 +53,7 @@ const ANY_ANSWER: [&str; 9] = [
     "urGraphInstantiateGraphExp",
 ];
 
-/// Functions by the beginning of their names, with the property that says whether they work.
+/// The beginnings of function names, each with the property that says whether the functions work.
 const FEATURES: [(&str, ur_device_info_t); 35] = [
     ("urProgramGetGlobal", UR_DEVICE_INFO_GLOBAL_VARIABLE_SUPPORT),
     ("urVirtualMem", UR_DEVICE_INFO_VIRTUAL_MEMORY_SUPPORT),
@@ -144,15 +147,15 @@ const FEATURES: [(&str, ur_device_info_t); 35] = [
 ];
 
 pub fn all() -> Vec<Test> {
-    // What ends an object, or frees memory, is called by whoever made it. It is here only to be
-    // refused.
+    // Functions that release an object or free memory run when the test drops its objects. They are called
+    // here only where the device must refuse them.
     let here = FUNCTIONS.iter().filter(|function| {
         let ends = function.consumes && feature(function.name).is_none();
         function.in_tables && !ends && !NOT_HERE.contains(&function.name)
     });
     here.map(|function| {
         Test::new("every_function", function.name, move |fixture| {
-            check(fixture, function)
+            valid_call(fixture, function)
         })
     })
     .collect()
@@ -166,7 +169,8 @@ fn feature(function: &str) -> Option<ur_device_info_t> {
     found.map(|(_, property)| *property)
 }
 
-fn check(fixture: &Fixture, function: &Function) -> Done {
+/// A call with valid arguments succeeds or fails with an error declared for a valid call.
+fn valid_call(fixture: &Fixture, function: &Function) -> Done {
     let feature = feature(function.name);
     let lacking = match feature {
         Some(property) if !fixture.supports(property)? => Some(property),
@@ -220,7 +224,7 @@ fn check(fixture: &Fixture, function: &Function) -> Done {
     status.ok()
 }
 
-/// What a call's pointers lead to: the host's own memory, or, for commands on USM, some of that.
+/// The memory that a call's pointers lead to: plain host memory, or host USM for commands on USM.
 enum Scratch {
     Own(Vec<u64>),
     Usm(Usm),
@@ -247,7 +251,7 @@ impl Scratch {
     }
 }
 
-/// What any function may answer that needs memory or a device.
+/// Whether the code means that memory or another resource ran out.
 fn is_resource(code: ur_result_t) -> bool {
     [
         UR_RESULT_ERROR_OUT_OF_HOST_MEMORY,
@@ -257,8 +261,10 @@ fn is_resource(code: ur_result_t) -> bool {
     .contains(&code)
 }
 
-/// Gives an object back that a call made. Commands belong to their buffer and platforms to their
-/// adapter; external objects are not made without a file descriptor from outside.
+/// Releases an object that a call made.
+///
+/// Commands belong to their buffer and platforms to their adapter. External objects cannot be made without a
+/// file descriptor from another process.
 fn release(fixture: &Fixture, kind: Kind, handle: *mut c_void) -> Done {
     let ur = fixture.ur;
     let status = match kind {

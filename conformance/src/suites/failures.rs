@@ -1,7 +1,8 @@
-//! Failed commands: what depends on one does not run, its event tells, and the wait that covers it
-//! reports it once; afterwards all is as before.
+//! Failed commands.
 //!
-//! What fails here waits for an event of the backend's own that fails.
+//! A dependent of a failed command does not run, its event reports the failure, and the wait that covers it
+//! reports it once. The queue works afterwards. A command fails here because it waits for a failed event of
+//! the backend.
 
 use crate::fixture::Fixture;
 use crate::foreign::{Pending, provider};
@@ -18,8 +19,8 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     crate::tests!["failures";
-        reach_what_waits, reach_every_command, reach_recorded_commands, reach_native_commands, reach_shown_queues, reach_other_queues,
-        leave_the_rest_alone, at_any_place, of_a_blocking_command, before_it_is_waited_for,
+        propagate_to_dependents, propagate_to_every_command_type, propagate_to_command_buffers, propagate_to_native_commands, propagate_on_queues_with_native_handle, propagate_across_queues,
+        do_not_affect_independent_commands, at_any_position_in_a_queue, reported_by_blocking_command, wait_list_with_failed_event,
     ]
 }
 
@@ -27,20 +28,20 @@ const WORDS: usize = 64;
 const BYTES: usize = WORDS * size_of::<u32>();
 const FAILED: ur_result_t = UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS;
 
-/// A context with memory that the host sees.
+/// A context with host memory.
 struct Setup<'a> {
     fixture: &'a Fixture,
     memory: Usm,
     context: Context,
 }
 
-/// An event that fails when the test says so.
-struct Doomed {
+/// An event that fails when the test calls `fail`.
+struct FailingEvent {
     pending: Box<dyn Pending>,
     event: Event,
 }
 
-impl Doomed {
+impl FailingEvent {
     fn fail(self) {
         self.pending.fail();
     }
@@ -65,21 +66,21 @@ impl<'a> Setup<'a> {
         }
     }
 
-    fn doomed(&self) -> Result<Doomed, Stop> {
+    fn failing_event(&self) -> Result<FailingEvent, Stop> {
         let ur = self.fixture.ur;
-        let nobody = || Stop::skipped("nothing can be made to fail on this backend");
-        let foreign = provider(self.fixture.backend).ok_or_else(nobody)?;
-        // Its own queue, so that no other one's native handle is out.
+        let no_provider = || Stop::skipped("no provider makes failing events on this backend");
+        let foreign = provider(self.fixture.backend).ok_or_else(no_provider)?;
+        // This queue is made for the event alone, so that no other queue's native handle is given out.
         let queue = self.context.in_order(self.fixture)?;
         let mut native = 0;
         ur.urQueueGetNativeHandle(queue.raw, null_mut(), &mut native)
             .ok()?;
-        let pending = foreign.pending(native).map_err(|_| nobody())?;
+        let pending = foreign.pending(native).map_err(|_| no_provider())?;
         let event = self.context.adopt_event(pending.event())?;
-        Ok(Doomed { pending, event })
+        Ok(FailingEvent { pending, event })
     }
 
-    /// Sets one word, as a command.
+    /// Enqueues a fill of one word.
     fn set(&self, queue: &Queue, at: usize, waits: &[&Event]) -> Result<Event, Stop> {
         queue.fill(self.word(at), at as u32 + 1, size_of::<u32>(), waits)
     }
@@ -120,16 +121,18 @@ impl Wait {
     }
 }
 
-/// In order and out of order, with and without an event of the failed command, waited for in each way.
-fn reach_what_waits(fixture: &Fixture) -> Done {
+/// A failed command fails its dependents, and the wait that covers them reports it once.
+///
+/// Covered are queues of both orders, commands with and without an event, and every kind of wait.
+fn propagate_to_dependents(fixture: &Fixture) -> Done {
     for in_order in [true, false] {
         for asked in [true, false] {
             for wait in Wait::ALL {
                 let what = format!("in order {in_order}, an event {asked}, {wait:?}");
                 let setup = Setup::new(fixture)?;
                 let queue = setup.queue(in_order)?;
-                let doomed = setup.doomed()?;
-                let first = setup.set(&queue, 0, &[&doomed.event])?;
+                let failing = setup.failing_event()?;
+                let first = setup.set(&queue, 0, &[&failing.event])?;
                 let behind = match asked {
                     true => setup.set(&queue, 1, &[&first])?,
                     false => {
@@ -138,17 +141,20 @@ fn reach_what_waits(fixture: &Fixture) -> Done {
                         setup.set(&queue, 1, &[&all])?
                     }
                 };
-                doomed.fail();
+                failing.fail();
                 wait.reports(fixture, &queue, &behind)?;
                 check!(!setup.ran(0) && !setup.ran(1), "a command ran: {what}");
                 setup.failed(&behind, &what)?;
-                // It was reported: waiting waits, and commands run.
+                // After the report, waits succeed and commands run.
                 setup.set(&queue, 2, &[])?;
                 queue.finish()?;
-                check!(setup.ran(2), "waiting did not wait: {what}");
+                check!(setup.ran(2), "a wait returned before its command: {what}");
                 let last = setup.set(&queue, 3, &[])?;
                 fixture.ur.urDeviceWaitExp(fixture.device).ok()?;
-                check!(setup.ran(3), "waiting for the device did not wait: {what}");
+                check!(
+                    setup.ran(3),
+                    "a wait for the device returned before its command: {what}"
+                );
                 last.wait()?;
             }
         }
@@ -156,13 +162,13 @@ fn reach_what_waits(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// A fill, a copy, a launch, a host task, and what waits for that.
-fn reach_every_command(fixture: &Fixture) -> Done {
+/// A fill, a copy, a launch and a host task do not run after a failed event.
+fn propagate_to_every_command_type(fixture: &Fixture) -> Done {
     for in_order in [true, false] {
         let setup = Setup::new(fixture)?;
         let queue = setup.queue(in_order)?;
-        let doomed = setup.doomed()?;
-        let waits = [&doomed.event];
+        let failing = setup.failing_event()?;
+        let waits = [&failing.event];
         let kernel = Program::new(fixture, &setup.context)?.kernel(IOTA)?;
         let args = [Arg::Pointer(setup.word(8)), Arg::of(&1_u32)];
         let ran = Arc::new(AtomicU32::new(0));
@@ -180,13 +186,16 @@ fn reach_every_command(fixture: &Fixture) -> Done {
             ("a host task", queue.host_task(count, &waits)?),
         ];
         let last = setup.set(&queue, 2, &[&events[3].1])?;
-        events.push(("what waits for a host task", last));
-        doomed.fail();
+        events.push(("a fill after a host task", last));
+        failing.fail();
         fixture.ur.urQueueFinish(queue.raw).fails(FAILED)?;
         for (what, event) in &events {
             setup.failed(event, what)?;
         }
-        check!((0..40).all(|at| !setup.ran(at)), "a command ran");
+        check!(
+            (0..40).all(|at| !setup.ran(at)),
+            "a dependent of a failed event ran"
+        );
         check_eq!(ran.load(Ordering::SeqCst), 0, "host tasks that ran");
         queue.finish()?;
     }
@@ -194,24 +203,26 @@ fn reach_every_command(fixture: &Fixture) -> Done {
 }
 
 unsafe extern "C" fn called(_: ur_queue_handle_t, calls: *mut c_void) {
-    // SAFETY: `reach_native_commands` passes its count, and its commands end before that does.
+    // SAFETY: `propagate_to_native_commands` passes its counter, which outlives its commands.
     unsafe { &*calls.cast::<AtomicU32>() }.fetch_add(1, Ordering::SeqCst);
 }
 
-/// A native command's function is called as it is enqueued, unless the failure is known by then; its
-/// event tells either way, and what comes behind does not run. A host task that did not run, too, is
-/// before one, since a queue that others put work on waits for it in another way.
-fn reach_native_commands(fixture: &Fixture) -> Done {
+/// The event of a native command after a failed command fails, and so do its dependents.
+///
+/// The function is called as the command is enqueued, unless the failure is known by then. A host task
+/// that did not run comes before it in half of the cases: a queue whose native handle was given out waits
+/// for a host task in another way.
+fn propagate_to_native_commands(fixture: &Fixture) -> Done {
     let ur = fixture.ur;
     for in_order in [true, false] {
         for task in [false, true] {
             let what = format!("in order {in_order}, behind a host task {task}");
             let setup = Setup::new(fixture)?;
             let queue = setup.queue(in_order)?;
-            let doomed = setup.doomed()?;
+            let failing = setup.failing_event()?;
             let first = match task {
-                false => setup.set(&queue, 0, &[&doomed.event])?,
-                true => queue.host_task(|| {}, &[&doomed.event])?,
+                false => setup.set(&queue, 0, &[&failing.event])?,
+                true => queue.host_task(|| {}, &[&failing.event])?,
             };
             let saved = setup.set(&queue, 1, &[&first])?;
             let calls = AtomicU32::new(0);
@@ -231,43 +242,47 @@ fn reach_native_commands(fixture: &Fixture) -> Done {
                 )
             })?;
             let behind = setup.set(&queue, 2, &[&native])?;
-            doomed.fail();
+            failing.fail();
             ur.urQueueFinish(queue.raw).fails(FAILED)?;
             for (name, event) in [("before", &saved), ("it", &native), ("behind", &behind)] {
                 setup.failed(event, &format!("a native command, {name}, {what}"))?;
             }
-            check!(!setup.ran(2), "a command behind ran: {what}");
+            check!(!setup.ran(2), "a dependent ran: {what}");
             check!(
                 calls.load(Ordering::SeqCst) <= 1,
-                "it was called again: {what}"
+                "the function was called twice: {what}"
             );
             queue.finish()?;
             setup.set(&queue, 3, &[])?.wait()?;
-            check!(setup.ran(3), "waiting did not wait: {what}");
+            check!(setup.ran(3), "a wait returned before its command: {what}");
         }
     }
     Ok(())
 }
 
-fn reach_recorded_commands(fixture: &Fixture) -> Done {
+/// A command buffer does not run after a failed event and can be submitted again later.
+fn propagate_to_command_buffers(fixture: &Fixture) -> Done {
     for in_order in [true, false] {
         let setup = Setup::new(fixture)?;
         CommandBuffer::need(fixture, &setup.context)?;
         let queue = setup.queue(in_order)?;
-        let doomed = setup.doomed()?;
+        let failing = setup.failing_event()?;
         let buffer = CommandBuffer::new(fixture, &setup.context, Shape::default())?;
         for at in 0..4 {
             let (word, value) = (setup.word(at), at as u32 + 1);
             buffer.fill(word, value, size_of::<u32>(), With::default())?;
         }
         buffer.finalize()?;
-        let done = buffer.enqueue(&queue, &[&doomed.event])?;
+        let done = buffer.enqueue(&queue, &[&failing.event])?;
         let behind = setup.set(&queue, 4, &[&done])?;
-        doomed.fail();
-        setup.failed(&behind, "what waits for a command buffer")?;
+        failing.fail();
+        setup.failed(&behind, "a fill after a command buffer")?;
         setup.failed(&done, "a command buffer")?;
-        check!((0..5).all(|at| !setup.ran(at)), "a command ran");
-        // Reported with the wait for what came behind.
+        check!(
+            (0..5).all(|at| !setup.ran(at)),
+            "a dependent of a failed event ran"
+        );
+        // The wait for the dependent has reported the failure.
         queue.finish()?;
         buffer.enqueue(&queue, &[])?.wait()?;
         check!(
@@ -278,21 +293,23 @@ fn reach_recorded_commands(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// A queue whose native handle is out waits for the host in the driver, which may run what comes behind a
-/// host task that did not run. The event of that reports the failure.
-fn reach_shown_queues(fixture: &Fixture) -> Done {
+/// After a failed host task, events fail also on a queue whose native handle was given out.
+///
+/// Such a queue waits for the host in the driver, which may run the commands after a host task that did
+/// not run.
+fn propagate_on_queues_with_native_handle(fixture: &Fixture) -> Done {
     for in_order in [true, false] {
         let what = format!("behind a host task, in order {in_order}");
         let setup = Setup::new(fixture)?;
         let queue = setup.queue(in_order)?;
-        let doomed = setup.doomed()?;
+        let failing = setup.failing_event()?;
         let mut native = 0;
         let ur = fixture.ur;
         ur.urQueueGetNativeHandle(queue.raw, null_mut(), &mut native)
             .ok()?;
-        let task = queue.host_task(|| {}, &[&doomed.event])?;
+        let task = queue.host_task(|| {}, &[&failing.event])?;
         let behind = setup.set(&queue, 0, &[&task])?;
-        doomed.fail();
+        failing.fail();
         ur.urQueueFinish(queue.raw).fails(FAILED)?;
         setup.failed(&task, "a host task")?;
         setup.failed(&behind, &what)?;
@@ -301,75 +318,80 @@ fn reach_shown_queues(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Other queues, and other contexts.
-fn reach_other_queues(fixture: &Fixture) -> Done {
+/// A failure reaches dependents on other queues and in other contexts.
+fn propagate_across_queues(fixture: &Fixture) -> Done {
     let (setup, other) = (Setup::new(fixture)?, Setup::new(fixture)?);
     let queues = [setup.queue(true)?, setup.queue(false)?, other.queue(true)?];
-    let doomed = setup.doomed()?;
-    let first = setup.set(&queues[0], 0, &[&doomed.event])?;
+    let failing = setup.failing_event()?;
+    let first = setup.set(&queues[0], 0, &[&failing.event])?;
     let second = setup.set(&queues[1], 1, &[&first])?;
     let third = other.set(&queues[2], 2, &[&second])?;
-    doomed.fail();
+    failing.fail();
     setup.failed(&third, "a command of another context")?;
     setup.failed(&second, "a command of another queue")?;
     check!(
         !setup.ran(0) && !setup.ran(1) && !other.ran(2),
-        "a command ran"
+        "a dependent of a failed event ran"
     );
     for queue in &queues {
-        // Each failure that no wait has covered is reported here, once.
+        // This call reports a failure that no wait has covered yet.
         let _ = fixture.ur.urQueueFinish(queue.raw);
         queue.finish()?;
     }
     Ok(())
 }
 
-fn leave_the_rest_alone(fixture: &Fixture) -> Done {
+/// A failed command does not affect commands that do not depend on it.
+fn do_not_affect_independent_commands(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let (queue, healthy) = (setup.queue(false)?, setup.queue(true)?);
-    let doomed = setup.doomed()?;
+    let failing = setup.failing_event()?;
     let before: Vec<_> = (0..10)
         .map(|at| setup.set(&queue, at, &[]))
         .collect::<Result<_, Stop>>()?;
-    let bad = setup.set(&queue, 20, &[&doomed.event])?;
+    let bad = setup.set(&queue, 20, &[&failing.event])?;
     let beside: Vec<_> = (10..20)
         .map(|at| setup.set(&queue, at, &[]))
         .collect::<Result<_, Stop>>()?;
-    doomed.fail();
+    failing.fail();
     let other = setup.set(&healthy, 21, &[])?;
     for event in before.iter().chain(&beside).chain([&other]) {
         event.wait()?;
     }
-    check!((0..20).all(|at| setup.ran(at)), "a command did not run");
-    setup.failed(&bad, "the command that waits")?;
-    check!(!setup.ran(20), "what waits for what failed ran");
+    check!(
+        (0..20).all(|at| setup.ran(at)),
+        "an independent command did not run"
+    );
+    setup.failed(&bad, "the dependent fill")?;
+    check!(!setup.ran(20), "a dependent of a failed event ran");
     healthy.finish()?;
     queue.finish()
 }
 
-fn at_any_place(fixture: &Fixture) -> Done {
+/// Commands before the failed one of an in-order queue run, and those after it fail.
+fn at_any_position_in_a_queue(fixture: &Fixture) -> Done {
     const COUNT: usize = 6;
-    for failing in 0..COUNT {
+    for failed_index in 0..COUNT {
         let setup = Setup::new(fixture)?;
         let queue = setup.queue(true)?;
-        let doomed = setup.doomed()?;
+        let failing = setup.failing_event()?;
         let mut events = Vec::new();
         for at in 0..COUNT {
-            let waits = [&doomed.event];
-            let waits = if at == failing { &waits[..] } else { &[] };
+            let waits = [&failing.event];
+            let waits = if at == failed_index { &waits[..] } else { &[] };
             events.push(setup.set(&queue, at, waits)?);
         }
-        doomed.fail();
+        failing.fail();
         fixture.ur.urQueueFinish(queue.raw).fails(FAILED)?;
         for (at, event) in events.iter().enumerate() {
             check_eq!(
                 setup.ran(at),
-                at < failing,
-                "command {at} ran, {failing} fails"
+                at < failed_index,
+                "whether command {at} ran when {failed_index} fails"
             );
-            match at < failing {
+            match at < failed_index {
                 true => event.wait()?,
-                false => setup.failed(event, "a command behind")?,
+                false => setup.failed(event, "a later command")?,
             }
         }
         queue.finish()?;
@@ -377,33 +399,34 @@ fn at_any_place(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn of_a_blocking_command(fixture: &Fixture) -> Done {
+/// A blocking copy after a failed command returns the failure.
+fn reported_by_blocking_command(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let queue = setup.queue(true)?;
-    let doomed = setup.doomed()?;
-    let first = setup.set(&queue, 0, &[&doomed.event])?;
-    doomed.fail();
+    let failing = setup.failing_event()?;
+    let first = setup.set(&queue, 0, &[&failing.event])?;
+    failing.fail();
     let ur = fixture.ur;
     let (to, from) = (setup.word(1), setup.word(40));
     ur.urEnqueueUSMMemcpy(queue.raw, 1, to, from, 4, 0, null(), null_mut())
         .fails(FAILED)?;
-    setup.failed(&first, "what came before")?;
+    setup.failed(&first, "an earlier fill")?;
     queue.finish()
 }
 
-/// An event that is known to have failed is no event to wait for.
-fn before_it_is_waited_for(fixture: &Fixture) -> Done {
+/// A wait list with an event that is known to have failed is refused.
+fn wait_list_with_failed_event(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let queue = setup.queue(true)?;
-    let doomed = setup.doomed()?;
-    let raw = doomed.event.raw;
-    let Doomed { pending, event } = doomed;
+    let failing = setup.failing_event()?;
+    let raw = failing.event.raw;
+    let FailingEvent { pending, event } = failing;
     pending.fail();
     setup.failed(&event, "an event of the backend's")?;
     let ur = fixture.ur;
     ur.urEnqueueEventsWait(queue.raw, 1, &raw, null_mut())
         .fails(FAILED)?;
     setup.set(&queue, 0, &[])?.wait()?;
-    check!(setup.ran(0), "a healthy queue's command did not run");
+    check!(setup.ran(0), "a command after the refused one did not run");
     queue.finish()
 }

@@ -1,5 +1,6 @@
-//! Small fills that follow each other, over the same memory, with other commands in between: an adapter may
-//! make few of many, and what it makes must be what each in its turn would have been.
+//! Small fills in succession over the same memory, with other commands between them.
+//!
+//! An adapter may merge fills. The result must equal that of separate fills.
 
 use crate::check;
 use crate::fixture::Fixture;
@@ -10,24 +11,24 @@ use std::ops::Range;
 use std::ptr::{null, null_mut};
 
 pub fn all() -> Vec<Test> {
-    crate::tests!["fills"; in_a_row, on_loose_queues, with_commands_between, between_queues, more_than_are_kept, on_a_stream_shown_to_others]
+    crate::tests!["fills"; consecutive, unordered, interleaved_with_commands, ordered_across_queues, on_a_busy_queue, after_native_handle]
 }
 
-/// Words of eight bytes, and the most that a fill has.
+/// Number of 8-byte words, and most words of one fill.
 const WORDS: usize = 4096;
 const MAX_ELEMENTS: usize = 512;
 
-/// Memory, and what is in it once all is done.
-struct Field<'a> {
+/// Device memory and a model of its final content.
+struct TestMemory<'a> {
     fixture: &'a Fixture,
     memory: Usm,
     model: Vec<u64>,
     random: u64,
-    /// Last, so that it is there when the memory is freed.
+    /// Last, so that it exists when the memory is freed.
     context: Context,
 }
 
-impl<'a> Field<'a> {
+impl<'a> TestMemory<'a> {
     fn new(fixture: &'a Fixture, seed: u64) -> Result<Self, Stop> {
         let context = Context::new(fixture)?;
         let memory = context.usm(fixture, Kind::Device, 8 * WORDS)?;
@@ -42,8 +43,8 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// A number below `end`. Knuth's linear congruential generator, its upper bits.
-    fn below(&mut self, end: usize) -> usize {
+    /// A number below `end`, from the upper bits of Knuth's linear congruential generator.
+    fn random_below(&mut self, end: usize) -> usize {
         self.random = self
             .random
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -51,10 +52,10 @@ impl<'a> Field<'a> {
         (self.random >> 33) as usize % end
     }
 
-    /// Some words, an even number of them.
-    fn some(&mut self) -> Range<usize> {
-        let count = 2 * (1 + self.below(MAX_ELEMENTS / 2));
-        let first = self.below(WORDS - count);
+    /// A random range with an even number of words.
+    fn random_range(&mut self) -> Range<usize> {
+        let count = 2 * (1 + self.random_below(MAX_ELEMENTS / 2));
+        let first = self.random_below(WORDS - count);
         first..first + count
     }
 
@@ -62,11 +63,11 @@ impl<'a> Field<'a> {
         self.memory.ptr.wrapping_byte_add(8 * word)
     }
 
-    /// A fill of some words with a pattern of eight or sixteen bytes, without an event.
+    /// Fills a random range with a pattern of 8 or 16 bytes, without an event.
     fn fill(&mut self, queue: &Queue) -> Done {
-        let words = self.some();
+        let words = self.random_range();
         let mut pattern = [0, 1].map(|half| self.random.rotate_left(17 * (half + 1)));
-        let size = match self.below(2) {
+        let size = match self.random_below(2) {
             0 => 16,
             _ => {
                 pattern[1] = pattern[0];
@@ -84,20 +85,20 @@ impl<'a> Field<'a> {
         Ok(())
     }
 
-    /// Fills with a pattern of four bytes and returns the command's event.
-    fn word(&mut self, queue: &Queue, wait: &[&Event]) -> Result<Event, Stop> {
-        let words = self.some();
+    /// Fills a random range with a pattern of 4 bytes and returns the event.
+    fn fill_words(&mut self, queue: &Queue, wait: &[&Event]) -> Result<Event, Stop> {
+        let words = self.random_range();
         let half = self.random as u32;
         let event = queue.fill(self.at(words.start), half, 8 * words.len(), wait)?;
         self.model[words].fill(u64::from(half) << 32 | u64::from(half));
         Ok(event)
     }
 
-    /// Copies some words to where others are.
+    /// Copies random words from the first half to the second.
     fn copy(&mut self, queue: &Queue, wait: &[&Event]) -> Result<Event, Stop> {
-        let count = 1 + self.below(MAX_ELEMENTS);
-        let from = self.below(WORDS / 2 - count);
-        let to = WORDS / 2 + self.below(WORDS / 2 - count);
+        let count = 1 + self.random_below(MAX_ELEMENTS);
+        let from = self.random_below(WORDS / 2 - count);
+        let to = WORDS / 2 + self.random_below(WORDS / 2 - count);
         let event = queue.copy(self.at(to), self.at(from), 8 * count, wait)?;
         self.model.copy_within(from..from + count, to);
         Ok(event)
@@ -114,8 +115,9 @@ impl<'a> Field<'a> {
     }
 }
 
-fn in_a_row(fixture: &Fixture) -> Done {
-    let mut field = Field::new(fixture, 1)?;
+/// Many small fills in a row leave the last pattern in each word.
+fn consecutive(fixture: &Fixture) -> Done {
+    let mut field = TestMemory::new(fixture, 1)?;
     let queue = field.context.in_order(fixture)?;
     for count in [1, 2, 3, 5, 20, 100, 300] {
         for _ in 0..count {
@@ -126,9 +128,9 @@ fn in_a_row(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Where nothing orders them, each has its own words.
-fn on_loose_queues(fixture: &Fixture) -> Done {
-    let field = Field::new(fixture, 2)?;
+/// Many small fills of disjoint ranges on an out-of-order queue all take effect.
+fn unordered(fixture: &Fixture) -> Done {
+    let field = TestMemory::new(fixture, 2)?;
     let queue = field.context.out_of_order(fixture)?;
     for round in 0..20_u64 {
         let mut all = Vec::new();
@@ -147,16 +149,17 @@ fn on_loose_queues(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn with_commands_between(fixture: &Fixture) -> Done {
-    let mut field = Field::new(fixture, 3)?;
+/// Small fills keep their order with copies, larger fills and markers between them.
+fn interleaved_with_commands(fixture: &Fixture) -> Done {
+    let mut field = TestMemory::new(fixture, 3)?;
     let queue = field.context.in_order(fixture)?;
     for round in 0..20 {
         for _ in 0..200 {
-            match field.below(20) {
-                0 => drop(field.word(&queue, &[])?),
+            match field.random_below(20) {
+                0 => drop(field.fill_words(&queue, &[])?),
                 1 => drop(field.copy(&queue, &[])?),
                 2 => drop(queue.marker(&[])?),
-                3 if field.below(10) == 0 => queue.finish()?,
+                3 if field.random_below(10) == 0 => queue.finish()?,
                 _ => field.fill(&queue)?,
             }
         }
@@ -165,9 +168,9 @@ fn with_commands_between(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Each command comes after all that the other queue had before, by an event.
-fn between_queues(fixture: &Fixture) -> Done {
-    let mut field = Field::new(fixture, 4)?;
+/// Small fills of two queues keep the order that events give them.
+fn ordered_across_queues(fixture: &Fixture) -> Done {
+    let mut field = TestMemory::new(fixture, 4)?;
     let queues = [
         field.context.in_order(fixture)?,
         field.context.in_order(fixture)?,
@@ -175,15 +178,15 @@ fn between_queues(fixture: &Fixture) -> Done {
     for round in 0..20 {
         for turn in 0..40 {
             let (own, other) = (&queues[turn % 2], &queues[1 - turn % 2]);
-            for _ in 0..=field.below(6) {
+            for _ in 0..=field.random_below(6) {
                 field.fill(own)?;
             }
-            let done = match field.below(3) {
+            let done = match field.random_below(3) {
                 0 => own.marker(&[])?,
-                1 => field.word(own, &[])?,
+                1 => field.fill_words(own, &[])?,
                 _ => field.copy(own, &[])?,
             };
-            // What comes next there is after that, and so is a fill.
+            // The other queue's next command runs after this event.
             other.marker(&[&done])?;
         }
         field.check(&queues[0], &format!("in round {round}"))?;
@@ -191,13 +194,13 @@ fn between_queues(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// While the queue is at something that takes long, so that none of them can run.
-fn more_than_are_kept(fixture: &Fixture) -> Done {
-    let mut field = Field::new(fixture, 5)?;
+/// A thousand small fills behind long commands take effect in order.
+fn on_a_busy_queue(fixture: &Fixture) -> Done {
+    let mut field = TestMemory::new(fixture, 5)?;
     let queue = field.context.in_order(fixture)?;
     let large = field.context.usm(fixture, Kind::Device, 64 << 20)?;
     for round in 0..3_u8 {
-        // Long enough that the fills are there before it has ended.
+        // Takes long enough that the fills are enqueued before it has completed.
         for _ in 0..4 {
             queue.fill(large.ptr, round, 64 << 20, &[])?;
         }
@@ -209,9 +212,9 @@ fn more_than_are_kept(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Once its native handle is known, others may put work between any two commands.
-fn on_a_stream_shown_to_others(fixture: &Fixture) -> Done {
-    let mut field = Field::new(fixture, 6)?;
+/// Small fills keep their order after the queue's native handle was given out.
+fn after_native_handle(fixture: &Fixture) -> Done {
+    let mut field = TestMemory::new(fixture, 6)?;
     let queue = field.context.in_order(fixture)?;
     for _ in 0..10 {
         field.fill(&queue)?;

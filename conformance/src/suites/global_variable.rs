@@ -26,7 +26,7 @@ impl Setup {
         Self::with_metadata(fixture, |_| Vec::new())
     }
 
-    /// A program with these entries: names, and byte arrays made of the variable's name.
+    /// A program with metadata: names, and byte arrays made of the variable's name.
     fn with_metadata(
         fixture: &Fixture,
         entries: impl FnOnce(&CStr) -> Vec<(&'static CStr, Vec<u8>)>,
@@ -34,7 +34,9 @@ impl Setup {
         let context = Context::new(fixture)?;
         let variable = kernels::provider(fixture.backend).and_then(|provider| provider.variable());
         let Some(variable) = variable else {
-            return Err(Stop::skipped("no program with a global variable"));
+            return Err(Stop::skipped(
+                "no provider has a program with a global variable",
+            ));
         };
         let (mut device, mut size) = (fixture.device, variable.binary.len());
         let mut binary = variable.binary.as_ptr();
@@ -83,6 +85,7 @@ fn entry((name, bytes): &mut (&'static CStr, Vec<u8>)) -> ur_program_metadata_t 
     }
 }
 
+/// A global variable is found by its name with its size.
 fn is_found_by_name(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let (mut size, mut pointer) = (0, null_mut());
@@ -96,11 +99,17 @@ fn is_found_by_name(fixture: &Fixture) -> Done {
     })?;
     find(&mut size, &mut pointer).ok()?;
     check_eq!(size, setup.size, "size of the variable");
-    check_eq!(pointer.is_null(), false, "a null variable");
+    check_eq!(
+        pointer.is_null(),
+        false,
+        "whether the variable's address is null"
+    );
     Ok(())
 }
 
-/// By the ids that metadata has for its name, behind eight bytes that are no data, whatever they hold.
+/// A global variable is found by the ids that the program's metadata gives it.
+///
+/// The first eight bytes of such an entry are no part of the name, whatever they hold.
 fn is_found_by_id(fixture: &Fixture) -> Done {
     let ids = [c"id_in_bits", c"id_of_nothing", c"id_with_zero"];
     let setup = Setup::with_metadata(fixture, |name| {
@@ -127,11 +136,12 @@ fn is_found_by_id(fixture: &Fixture) -> Done {
     for id in ids {
         let mut by_id = null_mut();
         find(id, &mut by_id).ok()?;
-        check_eq!(by_id, by_name, "the variable of {id:?}");
+        check_eq!(by_id, by_name, "address of the variable {id:?}");
     }
     Ok(())
 }
 
+/// A global variable holds what was written to it, in whole and at an offset.
 fn is_written_and_read(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let queue = setup.context.in_order(fixture)?;
@@ -187,8 +197,8 @@ fn is_written_and_read(fixture: &Fixture) -> Done {
     queue.finish()?;
     let mut after = vec![0_u8; setup.size];
     read(&mut after, null_mut()).ok()?;
-    check_eq!(after[..4], [1, 2, 3, 9], "the variable");
-    // It belongs to others too.
+    check_eq!(after[..4], [1, 2, 3, 9], "bytes of the variable");
+    // Other programs may use the variable, so its value is restored.
     write(&before, 0, null_mut()).ok()?;
     queue.finish()
 }

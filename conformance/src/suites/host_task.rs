@@ -5,7 +5,7 @@ use crate::fixture::Fixture;
 use crate::objects::{Context, Gate, Kind, Queue};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
-use crate::{check, check_eq};
+use crate::{check, check_all, check_eq, check_items};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    crate::tests!["host_task"; runs_once, in_order_tasks, sees_and_makes_data, waits_for_list, task_holds_back_in_order, many_tasks_at_once, tasks_do_not_block_kernels_of_others, task_refused, task_type]
+    crate::tests!["host_task"; runs_once, in_order_tasks, reads_and_writes_data, waits_for_list, in_order_task_blocks_later_commands, tasks_run_concurrently, blocked_tasks_do_not_block_other_queues, null_function_refused, command_type]
 }
 
-/// Goes on only if the device runs host tasks.
+/// Stops the test unless the device runs host tasks.
 fn need_tasks(fixture: &Fixture, queue: &Queue) -> Done {
     unsafe extern "C" fn nothing(_: *mut c_void) {}
     let property = UR_DEVICE_INFO_ENQUEUE_HOST_TASK_SUPPORT_EXP;
@@ -34,6 +34,7 @@ fn need_tasks(fixture: &Fixture, queue: &Queue) -> Done {
     })
 }
 
+/// A host task runs once before its event completes.
 fn runs_once(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     for queue in [context.in_order(fixture)?, context.out_of_order(fixture)?] {
@@ -57,6 +58,7 @@ fn runs_once(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// Host tasks of an in-order queue run in order.
 fn in_order_tasks(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -75,14 +77,16 @@ fn in_order_tasks(fixture: &Fixture) -> Done {
     }
     queue.finish()?;
     let order = order.lock().unwrap_or_else(PoisonError::into_inner);
-    check!(
-        order.iter().copied().eq(0..100),
+    check_items!(
+        order.iter().copied(),
+        0..100,
         "host tasks of an in-order queue ran in the order {order:?}"
     );
     Ok(())
 }
 
-fn sees_and_makes_data(fixture: &Fixture) -> Done {
+/// A host task sees earlier commands' data, and later commands see what it wrote.
+fn reads_and_writes_data(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     need_tasks(fixture, &queue)?;
@@ -111,13 +115,11 @@ fn sees_and_makes_data(fixture: &Fixture) -> Done {
         0,
         "words that a host task saw before they were written"
     );
-    check!(
-        result.host::<u32>().iter().all(|word| *word == 6),
-        "what a host task wrote"
-    );
+    check_all!(result.host::<u32>(), 6, "words written by a host task");
     Ok(())
 }
 
+/// A host task runs only after its wait list has completed.
 fn waits_for_list(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let (queue, other) = (context.out_of_order(fixture)?, context.in_order(fixture)?);
@@ -145,7 +147,8 @@ fn waits_for_list(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn task_holds_back_in_order(fixture: &Fixture) -> Done {
+/// A pending host task blocks the later commands of its in-order queue.
+fn in_order_task_blocks_later_commands(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     need_tasks(fixture, &queue)?;
@@ -160,8 +163,8 @@ fn task_holds_back_in_order(fixture: &Fixture) -> Done {
     later.wait()
 }
 
-/// Independent host tasks never wait for each other: each of these waits for all.
-fn many_tasks_at_once(fixture: &Fixture) -> Done {
+/// Independent host tasks of four queues run at the same time.
+fn tasks_run_concurrently(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queues = (0..4)
         .map(|_| context.in_order(fixture))
@@ -177,7 +180,7 @@ fn many_tasks_at_once(fixture: &Fixture) -> Done {
             while seen.load(Ordering::SeqCst) < 4 && std::time::Instant::now() < end {
                 std::thread::yield_now();
             }
-            // All met, or time ran out: then this one says so.
+            // The task that runs out of time marks the count as wrong.
             if seen.load(Ordering::SeqCst) < 4 {
                 seen.store(1000, Ordering::SeqCst);
             }
@@ -193,7 +196,8 @@ fn many_tasks_at_once(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn tasks_do_not_block_kernels_of_others(fixture: &Fixture) -> Done {
+/// Sixteen blocked host tasks do not block the commands of another queue.
+fn blocked_tasks_do_not_block_other_queues(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let blocked = (0..16)
         .map(|_| context.in_order(fixture))
@@ -214,7 +218,8 @@ fn tasks_do_not_block_kernels_of_others(fixture: &Fixture) -> Done {
     blocked.iter().try_for_each(Queue::finish)
 }
 
-fn task_refused(fixture: &Fixture) -> Done {
+/// A host task without a function is refused.
+fn null_function_refused(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     need_tasks(fixture, &queue)?;
@@ -223,7 +228,8 @@ fn task_refused(fixture: &Fixture) -> Done {
     none.fails(UR_RESULT_ERROR_INVALID_NULL_POINTER)
 }
 
-fn task_type(fixture: &Fixture) -> Done {
+/// The event of a host task reports its command type.
+fn command_type(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     need_tasks(fixture, &queue)?;

@@ -5,13 +5,13 @@ use crate::kernels::{ADD, ALL, IOTA};
 use crate::objects::{Arg, Context, Kernel, Kind, Program, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
-use crate::{check, check_eq};
+use crate::{check, check_all, check_eq};
 use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     let mut tests = crate::tests!["kernel";
-        create, unknown_name, counts_references, belongs, outlives_its_program, exec_info,
+        create, unknown_name, counts_references, reports_its_context_and_program, pending_launch_keeps_kernel, exec_info,
         suggested_local_size, cooperative_groups, native_handle,
     ];
     let kernel = |fixture: &Fixture| Program::new(fixture, &Context::new(fixture)?)?.kernel(IOTA);
@@ -49,6 +49,7 @@ pub fn all() -> Vec<Test> {
     tests
 }
 
+/// A kernel can be made for each name in its program and reports that name.
 fn create(fixture: &Fixture) -> Done {
     let program = Program::new(fixture, &Context::new(fixture)?)?;
     for name in ALL {
@@ -67,6 +68,7 @@ fn create(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// An unknown kernel name is refused with `INVALID_KERNEL_NAME`.
 fn unknown_name(fixture: &Fixture) -> Done {
     let program = Program::new(fixture, &Context::new(fixture)?)?;
     for name in [c"no_such_kernel", c"", c"iot", c"iota "] {
@@ -80,6 +82,7 @@ fn unknown_name(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A retain and a release of a kernel change its reference count by one.
 fn counts_references(fixture: &Fixture) -> Done {
     let kernel = Program::new(fixture, &Context::new(fixture)?)?.kernel(IOTA)?;
     let references = || kernel.get::<u32>(UR_KERNEL_INFO_REFERENCE_COUNT);
@@ -91,7 +94,8 @@ fn counts_references(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn belongs(fixture: &Fixture) -> Done {
+/// A kernel reports its context and its program.
+fn reports_its_context_and_program(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let program = Program::new(fixture, &context)?;
     let kernel = program.kernel(IOTA)?;
@@ -108,7 +112,8 @@ fn belongs(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn outlives_its_program(fixture: &Fixture) -> Done {
+/// A pending launch keeps its released kernel and program.
+fn pending_launch_keeps_kernel(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     let kernel = Program::new(fixture, &context)?.kernel(ADD)?;
@@ -121,16 +126,15 @@ fn outlives_its_program(fixture: &Fixture) -> Done {
         &[],
     )?;
     drop(kernel);
-    check!(
-        queue
-            .read::<u32>(memory.ptr, 100, &[])?
-            .iter()
-            .all(|word| *word == 3),
-        "a kernel released before it ran"
+    check_all!(
+        queue.read::<u32>(memory.ptr, 100, &[])?,
+        3,
+        "words of a kernel released before it ran"
     );
     Ok(())
 }
 
+/// Each kind of kernel execution information is accepted.
 fn exec_info(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let kernel = Program::new(fixture, &context)?.kernel(IOTA)?;
@@ -162,6 +166,7 @@ fn exec_info(fixture: &Fixture) -> Done {
     .ok()
 }
 
+/// The suggested work-group size divides the global size and fits the device's limit.
 fn suggested_local_size(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -183,10 +188,13 @@ fn suggested_local_size(fixture: &Fixture) -> Done {
             .iter()
             .zip(&global)
             .all(|(local, global)| *local > 0 && global % local == 0);
-        check!(divides, "{local:?} is suggested for {global:?}");
+        check!(
+            divides,
+            "the suggested size {local:?} does not divide {global:?}"
+        );
         check!(
             local.iter().product::<usize>() <= largest,
-            "{local:?} is larger than {largest}"
+            "the suggested size {local:?} is larger than {largest}"
         );
         let mut with_args = [0; 3];
         let status = fixture.ur.urKernelGetSuggestedLocalWorkSizeWithArgs(
@@ -202,12 +210,13 @@ fn suggested_local_size(fixture: &Fixture) -> Done {
         status.ok()?;
         check!(
             with_args.iter().all(|local| *local > 0),
-            "{with_args:?} is suggested for {global:?} with arguments"
+            "the suggested size for {global:?} with arguments is {with_args:?}"
         );
     }
     Ok(())
 }
 
+/// The cooperative group count is positive, or unsupported without that launch capability.
 fn cooperative_groups(fixture: &Fixture) -> Done {
     let kernel = Program::new(fixture, &Context::new(fixture)?)?.kernel(IOTA)?;
     let local = [1, 1, 1];
@@ -234,11 +243,12 @@ fn cooperative_groups(fixture: &Fixture) -> Done {
         });
     }
     get_info(1, &mut count).ok()?;
-    check!(count > 0, "no work-group can be launched cooperatively");
+    check!(count > 0, "the cooperative group count is 0");
     get_info(0, &mut count).fails(UR_RESULT_ERROR_INVALID_WORK_DIMENSION)?;
     get_info(4, &mut count).fails(UR_RESULT_ERROR_INVALID_WORK_DIMENSION)
 }
 
+/// A kernel gives its native handle or reports that it has none.
 fn native_handle(fixture: &Fixture) -> Done {
     let kernel = Program::new(fixture, &Context::new(fixture)?)?.kernel(IOTA)?;
     let mut native = 0;

@@ -6,20 +6,20 @@ use crate::objects::{Arg, Context, Gate, Kernel, Kind, Program, Queue};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
 use crate::status::Status;
-use crate::{check, check_eq};
+use crate::{check, check_all, check_eq};
 use std::ptr::{null, null_mut};
 use std::time::Duration;
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     crate::tests!["launch";
-        writes_memory, all_kinds_of_memory, buffers, parts_of_buffers, values, value_is_copied,
+        writes_memory, all_kinds_of_memory, buffer_arguments, sub_buffer_arguments, value_arguments, value_arguments_are_copied,
         chain_in_order, diamond_out_of_order, waits_for_its_list, launches_from_many_threads,
         same_kernel_different_arguments,
     ]
 }
 
-/// A context, an in-order queue and a program: what nearly every test here starts from.
+/// A context, an in-order queue and the test program.
 pub struct Setup {
     pub context: Context,
     pub queue: Queue,
@@ -39,7 +39,7 @@ impl Setup {
     }
 }
 
-/// A launch in its full form, the answer left to the caller.
+/// A launch with all parameters. The caller checks the status.
 pub fn launch(
     queue: &Queue,
     kernel: &Kernel,
@@ -71,6 +71,7 @@ pub fn counts_up(data: &[u32], base: u32) -> bool {
         .eq((0..data.len() as u32).map(|at| base.wrapping_add(at)))
 }
 
+/// Each work-item of a launch of 1 to 65,536 items writes its own word.
 fn writes_memory(fixture: &Fixture) -> Done {
     let Setup {
         context,
@@ -88,12 +89,13 @@ fn writes_memory(fixture: &Fixture) -> Done {
         )?;
         check!(
             counts_up(&queue.read(memory.ptr, items, &[])?, 42),
-            "{items} work-items"
+            "{items} work-items did not count up from 42"
         );
     }
     Ok(())
 }
 
+/// A kernel writes each kind of USM, and the host sees it where it can.
 fn all_kinds_of_memory(fixture: &Fixture) -> Done {
     let Setup {
         context,
@@ -113,19 +115,20 @@ fn all_kinds_of_memory(fixture: &Fixture) -> Done {
             .wait()?;
         check!(
             counts_up(&queue.read(memory.ptr, 1000, &[])?, 7),
-            "{kind} memory"
+            "words in {kind} memory do not count up from 7"
         );
         if kind.host_accessible() {
             check!(
                 counts_up(memory.host(), 7),
-                "{kind} memory as the host sees it"
+                "words in {kind} memory do not count up from 7 for the host"
             );
         }
     }
     Ok(())
 }
 
-fn buffers(fixture: &Fixture) -> Done {
+/// Two kernels in a row work on one buffer argument.
+fn buffer_arguments(fixture: &Fixture) -> Done {
     let Setup {
         context,
         queue,
@@ -137,12 +140,13 @@ fn buffers(fixture: &Fixture) -> Done {
     queue.launch(&add, 1000, &[Arg::Buffer(&buffer), Arg::of(&10_u32)], &[])?;
     check!(
         counts_up(&buffer.read(&queue, 0, 1000)?, 15),
-        "a buffer written by kernels"
+        "words of a buffer do not count up from 15"
     );
     Ok(())
 }
 
-fn parts_of_buffers(fixture: &Fixture) -> Done {
+/// A kernel with a sub-buffer argument writes only that part of the buffer.
+fn sub_buffer_arguments(fixture: &Fixture) -> Done {
     let Setup {
         context,
         queue,
@@ -162,19 +166,18 @@ fn parts_of_buffers(fixture: &Fixture) -> Done {
     )?;
     check!(
         counts_up(&buffer.read(&queue, step, step / 4)?, 9),
-        "the part"
+        "words of the sub-buffer do not count up from 9"
     );
-    check!(
-        buffer
-            .read::<u32>(&queue, 0, step / 4)?
-            .iter()
-            .all(|word| *word == 0),
-        "the rest of the buffer"
+    check_all!(
+        buffer.read::<u32>(&queue, 0, step / 4)?,
+        0,
+        "the words beside the sub-buffer"
     );
     Ok(())
 }
 
-fn values(fixture: &Fixture) -> Done {
+/// Value arguments of all sizes, a structure included, reach the kernel.
+fn value_arguments(fixture: &Fixture) -> Done {
     let Setup {
         context,
         queue,
@@ -205,8 +208,8 @@ fn values(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Values belong to the caller again when the call returns.
-fn value_is_copied(fixture: &Fixture) -> Done {
+/// A value argument may change once the launch call has returned.
+fn value_arguments_are_copied(fixture: &Fixture) -> Done {
     let Setup {
         context,
         queue,
@@ -227,11 +230,12 @@ fn value_is_copied(fixture: &Fixture) -> Done {
     gate.open();
     check!(
         counts_up(&queue.read(memory.ptr, 100, &[])?, 77),
-        "a value changed after the launch was enqueued"
+        "words do not count up from the value at the call, 77"
     );
     Ok(())
 }
 
+/// Two hundred launches of an in-order queue run one after another.
 fn chain_in_order(fixture: &Fixture) -> Done {
     let Setup {
         context,
@@ -249,16 +253,15 @@ fn chain_in_order(fixture: &Fixture) -> Done {
             &[],
         )?;
     }
-    check!(
-        queue
-            .read::<u32>(memory.ptr, 1000, &[])?
-            .iter()
-            .all(|word| *word == 200),
-        "200 kernels in order"
+    check_all!(
+        queue.read::<u32>(memory.ptr, 1000, &[])?,
+        200,
+        "words after 200 launches in order"
     );
     Ok(())
 }
 
+/// Events order a diamond of launches and copies on an out-of-order queue.
 fn diamond_out_of_order(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.out_of_order(fixture)?;
@@ -291,11 +294,12 @@ fn diamond_out_of_order(fixture: &Fixture) -> Done {
             .iter()
             .enumerate()
             .all(|(at, word)| *word == 2 * (round + 1 + at as u32));
-        check!(right, "round {round} of a diamond");
+        check!(right, "wrong words in round {round} of a diamond");
     }
     Ok(())
 }
 
+/// A launch waits for its wait list.
 fn waits_for_its_list(fixture: &Fixture) -> Done {
     let Setup {
         context,
@@ -318,16 +322,15 @@ fn waits_for_its_list(fixture: &Fixture) -> Done {
         "a kernel did not wait for its list"
     );
     gate.open();
-    check!(
-        queue
-            .read::<u32>(memory.ptr, 100, &[])?
-            .iter()
-            .all(|word| *word == 2),
-        "a kernel after a fill of another queue"
+    check_all!(
+        queue.read::<u32>(memory.ptr, 100, &[])?,
+        2,
+        "words of a launch after a fill of another queue"
     );
     Ok(())
 }
 
+/// Threads may launch one kernel at the same time, each with its own arguments.
 fn launches_from_many_threads(fixture: &Fixture) -> Done {
     let Setup {
         context,
@@ -350,7 +353,7 @@ fn launches_from_many_threads(fixture: &Fixture) -> Done {
                 )?;
                 check!(
                     counts_up(&queue.read(block.ptr, 1000, &[])?, base),
-                    "thread {index}, round {round}"
+                    "words of thread {index} are wrong in round {round}"
                 );
             }
             Ok(())
@@ -372,7 +375,7 @@ fn launches_from_many_threads(fixture: &Fixture) -> Done {
     results.into_iter().collect()
 }
 
-/// Arguments belong to a launch, not to the kernel.
+/// Pending launches of one kernel keep their own arguments.
 fn same_kernel_different_arguments(fixture: &Fixture) -> Done {
     let Setup {
         context,
@@ -396,7 +399,7 @@ fn same_kernel_different_arguments(fixture: &Fixture) -> Done {
     for (base, block) in blocks.iter().enumerate() {
         check!(
             counts_up(&queue.read(block.ptr, 100, &[])?, base as u32),
-            "launch {base} of one kernel"
+            "words of launch {base} do not count up from {base}"
         );
     }
     Ok(())

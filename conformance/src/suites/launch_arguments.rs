@@ -1,4 +1,4 @@
-//! Launches refused, and what else goes with a launch.
+//! Launches with wrong, missing and reordered arguments.
 
 use super::launch::{Setup, counts_up, launch};
 use crate::fixture::Fixture;
@@ -11,10 +11,10 @@ use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    crate::tests!["launch"; bad_dimension, bad_global_size, bad_local_size, bad_arguments, missing_arguments, event_type, arguments_in_any_order]
+    crate::tests!["launch"; invalid_dimension, invalid_global_size, invalid_local_size, invalid_arguments, missing_arguments, command_type, arguments_in_any_order]
 }
 
-/// What a launch lacks is not the last launch's.
+/// A launch that lacks an argument is refused, whatever an earlier launch was given.
 fn missing_arguments(fixture: &Fixture) -> Done {
     let Setup {
         context,
@@ -35,11 +35,12 @@ fn missing_arguments(fixture: &Fixture) -> Done {
     launch(&queue, &kernel, 1, sizes, &args).ok()?;
     check!(
         counts_up(&queue.read(memory.ptr, 100, &[])?, 3),
-        "a launch after those that lacked something"
+        "words of a launch after refused ones do not count up from 3"
     );
     Ok(())
 }
 
+/// A launch may list its arguments in any order.
 fn arguments_in_any_order(fixture: &Fixture) -> Done {
     let Setup {
         context,
@@ -54,12 +55,13 @@ fn arguments_in_any_order(fixture: &Fixture) -> Done {
     launch(&queue, &kernel, 1, [None, Some([100, 1, 1]), None], &args).ok()?;
     check!(
         counts_up(&queue.read(memory.ptr, 100, &[])?, 3),
-        "arguments given last first"
+        "words of a launch with reversed arguments do not count up from 3"
     );
     Ok(())
 }
 
-fn bad_dimension(fixture: &Fixture) -> Done {
+/// A launch of 0 or more than 3 dimensions is refused.
+fn invalid_dimension(fixture: &Fixture) -> Done {
     let Setup {
         context,
         queue,
@@ -81,7 +83,8 @@ fn bad_dimension(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn bad_global_size(fixture: &Fixture) -> Done {
+/// A launch with a global size of 0 in any dimension is refused.
+fn invalid_global_size(fixture: &Fixture) -> Done {
     let Setup {
         context,
         queue,
@@ -103,7 +106,8 @@ fn bad_global_size(fixture: &Fixture) -> Done {
     queue.finish()
 }
 
-fn bad_local_size(fixture: &Fixture) -> Done {
+/// A work-group size of 0, too large, or no divisor of the global size is refused.
+fn invalid_local_size(fixture: &Fixture) -> Done {
     let Setup {
         context,
         queue,
@@ -127,7 +131,8 @@ fn bad_local_size(fixture: &Fixture) -> Done {
     queue.finish()
 }
 
-fn bad_arguments(fixture: &Fixture) -> Done {
+/// A null argument list and an unknown argument type are refused.
+fn invalid_arguments(fixture: &Fixture) -> Done {
     let Setup {
         context,
         queue,
@@ -160,7 +165,8 @@ fn bad_arguments(fixture: &Fixture) -> Done {
     call(1, args.as_ptr()).fails(UR_RESULT_ERROR_INVALID_ENUMERATION)
 }
 
-fn event_type(fixture: &Fixture) -> Done {
+/// The event of a launch reports its command type.
+fn command_type(fixture: &Fixture) -> Done {
     let Setup {
         context,
         queue,

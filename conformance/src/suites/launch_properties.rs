@@ -1,20 +1,19 @@
-//! What a launch may ask for beyond running: taken where the device says that it can, refused where
-//! it does not.
+//! Optional properties of launches: accepted where the device reports the capability, and refused elsewhere.
 
 use super::launch::{Setup, counts_up};
-use crate::check;
 use crate::fixture::Fixture;
 use crate::kernels::IOTA;
 use crate::objects::{Arg, Kernel, Kind, Queue};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
 use crate::status::Status;
+use crate::{check, check_all};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    crate::tests!["launch_properties"; none_of_them, cooperative, opportunistic, undefined_flags, cluster, group_memory, unknown_link]
+    crate::tests!["launch_properties"; no_properties, cooperative, opportunistic_serialization, undefined_flags, cluster, work_group_memory, unknown_structure_in_chain]
 }
 
 type Head = ur_kernel_launch_ext_properties_t;
@@ -33,7 +32,7 @@ fn with_chain(chain: *mut c_void) -> Head {
     }
 }
 
-/// A launch of groups of one work-item each.
+/// A launch of work-groups with one work-item each.
 fn launch(
     queue: &Queue,
     kernel: &Kernel,
@@ -64,8 +63,10 @@ fn able(fixture: &Fixture) -> Result<ur_kernel_launch_properties_flags_t, Stop> 
     fixture.device_info(UR_DEVICE_INFO_KERNEL_LAUNCH_CAPABILITIES)
 }
 
-/// Launches with properties that need a capability: it runs with that, and is refused without it. One
-/// that asks for cooperation may run without it all the same, since clients ask before they look.
+/// Launches with properties that need a capability.
+///
+/// The launch must run with the capability and be refused without it. A cooperative launch may run without
+/// it, since clients ask before they query.
 fn needs(
     fixture: &Fixture,
     capability: ur_kernel_launch_properties_flags_t,
@@ -86,7 +87,10 @@ fn needs(
     if optional || able(fixture)?.contains(capability) {
         status.ok()?;
         let right = counts_up(&queue.read(memory.ptr, 16, &[])?, base);
-        check!(right, "what a launch with properties left");
+        check!(
+            right,
+            "words of a launch with properties do not count up from {base}"
+        );
         return Ok(());
     }
     status.fails_with(&[
@@ -94,21 +98,20 @@ fn needs(
         UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
     ])?;
     let untouched = queue.read::<u32>(memory.ptr, 16, &[])?;
-    check!(
-        untouched.iter().all(|word| *word == 0),
-        "a refused launch ran"
-    );
+    check_all!(untouched, 0, "words after a refused launch");
     Err(Stop::Unsupported {
         what: format!("{capability:?} is not among the device's, and {status}"),
         documented: true,
     })
 }
 
-fn none_of_them(fixture: &Fixture) -> Done {
+/// A launch with an empty property structure runs.
+fn no_properties(fixture: &Fixture) -> Done {
     let nothing = ur_kernel_launch_properties_flags_t(0);
     needs(fixture, nothing, &with_flags(ur_kernel_launch_flags_t(0)))
 }
 
+/// A cooperative launch runs, or is refused without that capability.
 fn cooperative(fixture: &Fixture) -> Done {
     let capability = UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE;
     needs(
@@ -118,12 +121,14 @@ fn cooperative(fixture: &Fixture) -> Done {
     )
 }
 
-fn opportunistic(fixture: &Fixture) -> Done {
+/// A launch with opportunistic queue serialization runs, or is refused without that capability.
+fn opportunistic_serialization(fixture: &Fixture) -> Done {
     let capability = UR_KERNEL_LAUNCH_PROPERTIES_FLAG_OPPORTUNISTIC_QUEUE_SERIALIZE;
     let flag = UR_KERNEL_LAUNCH_FLAG_OPPORTUNISTIC_QUEUE_SERIALIZE;
     needs(fixture, capability, &with_flags(flag))
 }
 
+/// Undefined launch flags are refused with `INVALID_ENUMERATION`.
 fn undefined_flags(fixture: &Fixture) -> Done {
     let Setup {
         context,
@@ -138,6 +143,7 @@ fn undefined_flags(fixture: &Fixture) -> Done {
         .fails(UR_RESULT_ERROR_INVALID_ENUMERATION)
 }
 
+/// A launch with a cluster size runs, or is refused without that capability.
 fn cluster(fixture: &Fixture) -> Done {
     let mut cluster = ur_kernel_launch_cluster_property_t {
         clusterDim: [1, 1, 1],
@@ -147,7 +153,8 @@ fn cluster(fixture: &Fixture) -> Done {
     needs(fixture, capability, &with_chain((&raw mut cluster).cast()))
 }
 
-fn group_memory(fixture: &Fixture) -> Done {
+/// A launch with work-group memory runs, or is refused without that capability.
+fn work_group_memory(fixture: &Fixture) -> Done {
     let mut memory = ur_kernel_launch_workgroup_property_t {
         workgroup_mem_size: 256,
         ..Default::default()
@@ -156,8 +163,8 @@ fn group_memory(fixture: &Fixture) -> Done {
     needs(fixture, capability, &with_chain((&raw mut memory).cast()))
 }
 
-/// A link that no launch knows is refused, wherever it stands.
-fn unknown_link(fixture: &Fixture) -> Done {
+/// A launch with an unknown structure in its property chain is refused.
+fn unknown_structure_in_chain(fixture: &Fixture) -> Done {
     let Setup {
         context,
         queue,

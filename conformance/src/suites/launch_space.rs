@@ -1,4 +1,4 @@
-//! Index spaces: what each work-item sees of its place.
+//! Index spaces: the ids and sizes that each work-item sees.
 
 use super::launch::{Setup, launch};
 use crate::fixture::Fixture;
@@ -48,7 +48,7 @@ fn check_ids(
             let size = local.map_or(ids.size[d] as usize, |local| local[d]);
             check!(
                 size > 0 && global[d].is_multiple_of(size),
-                "work-groups of {size} in {}, dimension {d}",
+                "work-groups of {size} do not divide {} in dimension {d}",
                 global[d]
             );
             let seen = [
@@ -73,23 +73,27 @@ fn check_ids(
     Ok(())
 }
 
+/// Work-items see their ids and sizes in 1, 2 and 3 dimensions.
 fn three_dimensions(fixture: &Fixture) -> Done {
     check_ids(fixture, 1, [0; 3], [100, 1, 1], None)?;
     check_ids(fixture, 2, [0; 3], [12, 10, 1], None)?;
     check_ids(fixture, 3, [0; 3], [6, 5, 4], None)
 }
 
+/// Global ids begin at the launch's offset.
 fn offsets(fixture: &Fixture) -> Done {
     check_ids(fixture, 1, [1000, 0, 0], [64, 1, 1], None)?;
     check_ids(fixture, 3, [3, 20, 100], [4, 6, 8], Some([2, 3, 4]))
 }
 
+/// Work-groups have the size that the launch asks for.
 fn chosen_local_size(fixture: &Fixture) -> Done {
     check_ids(fixture, 1, [0; 3], [96, 1, 1], Some([8, 1, 1]))?;
     check_ids(fixture, 2, [0; 3], [12, 8, 1], Some([3, 4, 1]))?;
     check_ids(fixture, 3, [0; 3], [4, 4, 4], Some([4, 2, 1]))
 }
 
+/// A local memory argument is shared within each work-group.
 fn local_memory(fixture: &Fixture) -> Done {
     let Setup {
         context,
@@ -112,11 +116,12 @@ fn local_memory(fixture: &Fixture) -> Done {
         data.iter()
             .enumerate()
             .all(|(at, word)| *word as usize == at % 32),
-        "what went through local memory"
+        "wrong local ids through local memory"
     );
     Ok(())
 }
 
+/// A launch of 2^20 work-items runs each of them.
 fn large_range(fixture: &Fixture) -> Done {
     let Setup {
         context,
@@ -148,7 +153,7 @@ fn large_range(fixture: &Fixture) -> Done {
     check_eq!(
         wrong.host::<u32>()[0],
         0,
-        "work-items that went wrong, of {items}"
+        "wrong words of {items} work-items"
     );
     Ok(())
 }

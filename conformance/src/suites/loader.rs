@@ -1,4 +1,4 @@
-//! The loader itself: configs, and its life in a process of its own.
+//! The loader: configs, and its initialisation and teardown in a process of its own.
 
 use crate::api::Api;
 use crate::fresh::Fresh;
@@ -78,6 +78,7 @@ impl Drop for Config<'_> {
     }
 }
 
+/// A retain and a release of a loader config change its reference count by one.
 fn config_counts_references(fixture: &crate::fixture::Fixture) -> Done {
     let config = Config::new(fixture.ur)?;
     check_eq!(config.references()?, 1, "references of a new config");
@@ -88,6 +89,7 @@ fn config_counts_references(fixture: &crate::fixture::Fixture) -> Done {
     Ok(())
 }
 
+/// Each available layer can be enabled and an unknown one is refused.
 fn config_layers(fixture: &crate::fixture::Fixture) -> Done {
     let config = Config::new(fixture.ur)?;
     let property = UR_LOADER_CONFIG_INFO_AVAILABLE_LAYERS;
@@ -116,6 +118,7 @@ fn count_adapters(ur: &Api) -> Result<u32, Stop> {
     Ok(count)
 }
 
+/// Calls before `urLoaderInit` and after the teardown fail with `UNINITIALIZED`.
 fn uninitialised_before_init(fresh: &Fresh) -> Done {
     let mut count = 7;
     fresh
@@ -135,6 +138,7 @@ fn uninitialised_before_init(fresh: &Fresh) -> Done {
         .fails(UR_RESULT_ERROR_UNINITIALIZED)
 }
 
+/// A loader config can be made before `urLoaderInit` and released after it.
 fn config_before_init(fresh: &Fresh) -> Done {
     let config = Config::new(fresh.ur)?;
     check_eq!(config.references()?, 1, "references");
@@ -147,6 +151,7 @@ fn config_before_init(fresh: &Fresh) -> Done {
     fresh.ur.urLoaderTearDown().ok()
 }
 
+/// `urLoaderInit` accepts device flags and refuses undefined ones.
 fn init_flags(fresh: &Fresh) -> Done {
     let undefined = ur_device_init_flags_t(UR_DEVICE_INIT_FLAGS_MASK);
     fresh
@@ -167,6 +172,7 @@ fn init_flags(fresh: &Fresh) -> Done {
     fresh.ur.urLoaderTearDown().ok()
 }
 
+/// The loader stays initialised until each `urLoaderInit` has its teardown.
 fn init_twice(fresh: &Fresh) -> Done {
     fresh.ur.urLoaderInit(NO_FLAGS, null_mut()).ok()?;
     fresh.ur.urLoaderInit(NO_FLAGS, null_mut()).ok()?;
@@ -182,6 +188,7 @@ fn init_twice(fresh: &Fresh) -> Done {
         .fails(UR_RESULT_ERROR_UNINITIALIZED)
 }
 
+/// A teardown without an initialisation fails with `UNINITIALIZED`.
 fn tear_down_without_init(fresh: &Fresh) -> Done {
     fresh
         .ur
@@ -189,6 +196,7 @@ fn tear_down_without_init(fresh: &Fresh) -> Done {
         .fails(UR_RESULT_ERROR_UNINITIALIZED)
 }
 
+/// The loader can be initialised and used again after a teardown.
 fn init_again_after_tear_down(fresh: &Fresh) -> Done {
     for _ in 0..3 {
         let fixture = fresh.fixture()?;
@@ -200,6 +208,7 @@ fn init_again_after_tear_down(fresh: &Fresh) -> Done {
     Ok(())
 }
 
+/// Threads may initialise and tear down the loader at the same time.
 fn init_from_many_threads(fresh: &Fresh) -> Done {
     let work = || -> Done {
         for _ in 0..10 {
@@ -212,7 +221,7 @@ fn init_from_many_threads(fresh: &Fresh) -> Done {
         }
         Ok(())
     };
-    // Held meanwhile, since neither may race with calls of others.
+    // Keeps the loader initialised, since its initialisation and teardown must not race with other calls.
     fresh.ur.urLoaderInit(NO_FLAGS, null_mut()).ok()?;
     let results: Vec<Done> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();
@@ -229,6 +238,7 @@ fn init_from_many_threads(fresh: &Fresh) -> Done {
     fresh.ur.urLoaderTearDown().ok()
 }
 
+/// An unknown layer is refused and leaves the config usable.
 fn unknown_layer(fresh: &Fresh) -> Done {
     let config = Config::new(fresh.ur)?;
     fresh
@@ -239,6 +249,7 @@ fn unknown_layer(fresh: &Fresh) -> Done {
     fresh.ur.urLoaderTearDown().ok()
 }
 
+/// `urDeviceGetSelected` gives the count and the list together and refuses a null platform.
 fn selected_devices(fresh: &Fresh) -> Done {
     let fixture = fresh.fixture()?;
     let ur = fresh.ur;
@@ -251,7 +262,7 @@ fn selected_devices(fresh: &Fresh) -> Done {
     let mut again = 0;
     ur.urDeviceGetSelected(fixture.platform, ty, count, list.as_mut_ptr(), &mut again)
         .ok()?;
-    check_eq!(again, count, "number of devices, with a list too");
+    check_eq!(again, count, "number of devices, queried with the list");
     check!(
         list.iter().all(|device| !device.is_null()),
         "a null device in the list"

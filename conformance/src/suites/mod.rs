@@ -1,20 +1,22 @@
-//! The suites. Each lists its tests; a test is a function from a device to its outcome.
+//! The suites. Each lists its tests. A test is a function from a device to an outcome.
+//!
+//! The doc comment of a test function begins with one sentence that says the rule it checks.
 
 mod across_contexts;
 mod adapter;
-mod agreement;
 mod arguments;
 mod async_alloc;
 mod async_validation;
 mod backlog;
 mod buffer;
 mod buffer_map;
-mod buffer_over;
+mod buffer_over_host;
 mod buffer_rect;
 mod command_buffer;
 mod context;
-mod declared;
+mod declared_errors;
 mod device;
+mod device_limits;
 mod enqueue;
 mod event;
 mod event_times;
@@ -26,17 +28,17 @@ mod graph;
 mod host_task;
 mod interop;
 mod kernel;
-mod lacking;
 mod launch;
 mod launch_arguments;
 mod launch_properties;
 mod launch_space;
 mod loader;
-mod outlive;
 mod partition;
 mod program;
 mod queries;
 mod queue;
+mod release_while_pending;
+mod unsupported;
 mod usm;
 mod usm_2d;
 mod usm_commands;
@@ -46,7 +48,7 @@ mod virtual_memory;
 
 use crate::registry::Test;
 
-/// Every test, in the order in which a run makes them.
+/// Every test, in the order of a run.
 pub fn all() -> Vec<Test> {
     let suites = [
         loader::all,
@@ -65,12 +67,12 @@ pub fn all() -> Vec<Test> {
         usm_pool::all,
         buffer::all,
         buffer_map::all,
-        buffer_over::all,
+        buffer_over_host::all,
         buffer_rect::all,
         program::all,
         kernel::all,
-        lacking::all,
-        agreement::all,
+        unsupported::all,
+        device_limits::all,
         launch::all,
         launch_space::all,
         launch_arguments::all,
@@ -79,7 +81,7 @@ pub fn all() -> Vec<Test> {
         across_contexts::all,
         host_task::all,
         backlog::all,
-        outlive::all,
+        release_while_pending::all,
         interop::all,
         failures::all,
         virtual_memory::all,
@@ -87,7 +89,7 @@ pub fn all() -> Vec<Test> {
         graph::all,
         arguments::all,
         every_function::all,
-        declared::all,
+        declared_errors::all,
         global_variable::all,
         queries::all,
         async_alloc::all,

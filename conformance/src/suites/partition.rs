@@ -4,7 +4,7 @@ use crate::fixture::Fixture;
 use crate::objects::{Context, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
-use crate::{check, check_eq};
+use crate::{check, check_all, check_eq};
 use std::ptr::{null, null_mut};
 use ur::abi::*;
 
@@ -75,12 +75,15 @@ fn need_partition(fixture: &Fixture, way: ur_device_partition_t) -> Done {
     }
 }
 
-/// Sub-devices of one compute unit each, with a reference to each; stops the test where there are none.
+/// Sub-devices of one compute unit each, with one reference to each.
+///
+/// Stops the test if the device cannot be partitioned.
 pub fn in_single_units(fixture: &Fixture) -> Result<Vec<ur_device_handle_t>, Stop> {
     need_partition(fixture, UR_DEVICE_PARTITION_EQUALLY)?;
     partition(fixture, &[property(UR_DEVICE_PARTITION_EQUALLY, 1)])
 }
 
+/// A partition into single compute units gives one sub-device for each, with its parent.
 fn partition_equally(fixture: &Fixture) -> Done {
     need_partition(fixture, UR_DEVICE_PARTITION_EQUALLY)?;
     let whole = units(fixture, fixture.device)?;
@@ -103,6 +106,7 @@ fn partition_equally(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A partition by counts gives sub-devices with those counts.
 fn partition_by_counts(fixture: &Fixture) -> Done {
     need_partition(fixture, UR_DEVICE_PARTITION_BY_COUNTS)?;
     let whole = units(fixture, fixture.device)?;
@@ -126,13 +130,14 @@ fn partition_by_counts(fixture: &Fixture) -> Done {
         })?;
         check!(
             !way.is_empty(),
-            "a sub-device does not know how it was split off"
+            "a sub-device does not report its partition type"
         );
         fixture.ur.urDeviceRelease(part).ok()?;
     }
     Ok(())
 }
 
+/// A partition beyond the device's compute units or without properties is refused.
 fn partition_refused(fixture: &Fixture) -> Done {
     let mut count = 0;
     let refuse = |list: &[ur_device_partition_property_t], count: &mut u32| {
@@ -162,6 +167,7 @@ fn partition_refused(fixture: &Fixture) -> Done {
     none.fails(UR_RESULT_ERROR_INVALID_NULL_POINTER)
 }
 
+/// A sub-device has a context, a queue and memory that keep it alive.
 fn sub_device_works(fixture: &Fixture) -> Done {
     need_partition(fixture, UR_DEVICE_PARTITION_EQUALLY)?;
     let parts = partition(fixture, &[property(UR_DEVICE_PARTITION_EQUALLY, 1)])?;
@@ -182,12 +188,10 @@ fn sub_device_works(fixture: &Fixture) -> Done {
         null_mut(),
     )?;
     queue.fill(memory.ptr, 0x11_u8, 4096, &[])?;
-    check!(
-        queue
-            .read::<u8>(memory.ptr, 4096, &[])?
-            .iter()
-            .all(|byte| *byte == 0x11),
-        "memory of a sub-device"
+    check_all!(
+        queue.read::<u8>(memory.ptr, 4096, &[])?,
+        0x11,
+        "bytes of a sub-device's memory"
     );
     for part in parts {
         fixture.ur.urDeviceRelease(part).ok()?;

@@ -1,19 +1,19 @@
-//! Programs: creation, building, properties and metadata. Kernels are in `kernel`.
+//! Programs: creation, building, properties and metadata. The suite `kernel` covers kernels.
 
 use crate::fixture::Fixture;
 use crate::kernels::{ALL, IOTA, IOTA_SPECIAL};
 use crate::objects::{Arg, Context, Kind, Program, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
-use crate::{check, check_eq};
+use crate::{check, check_eq, check_items};
 use std::ffi::{CStr, c_void};
 use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     let mut tests = crate::tests!["program";
-        create_and_build, counts_references, belongs, create_refused, lists_kernels, build_info,
-        queried_handles_live, compile_and_link, link_refused, function_pointer, unknown_function, unknown_global, native_handle,
+        create_and_build, counts_references, reports_its_context_and_devices, create_refused, lists_kernels, build_info,
+        queried_handles_can_be_retained, compile_and_link, link_refused, function_pointer, unknown_function, unknown_global, native_handle,
         specialization_constants, metadata,
     ];
     let program = |fixture: &Fixture| Program::new(fixture, &Context::new(fixture)?);
@@ -26,7 +26,7 @@ pub fn all() -> Vec<Test> {
             f.ur.urProgramGetInfo(program.raw, ur_program_info_t(name), size, value, ret)
         },
     ));
-    // The caller's own pointers lie in the buffer of the binaries: no usual property.
+    // The buffer of this query holds pointers of the caller, so the size protocol does not apply.
     tests.retain(|test| test.name != "info_binaries");
     let get_info: info::GetInfo<Program> = |f, program, name, size, value, ret| {
         let name = ur_program_build_info_t(name);
@@ -42,6 +42,7 @@ pub fn all() -> Vec<Test> {
     tests
 }
 
+/// A program can be built, and built again with empty options.
 fn create_and_build(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let program = Program::unbuilt(fixture, &context)?;
@@ -55,6 +56,7 @@ fn create_and_build(fixture: &Fixture) -> Done {
         .ok()
 }
 
+/// A retain and a release of a program change its reference count by one.
 fn counts_references(fixture: &Fixture) -> Done {
     let program = Program::new(fixture, &Context::new(fixture)?)?;
     let references = || program.get::<u32>(UR_PROGRAM_INFO_REFERENCE_COUNT);
@@ -66,7 +68,8 @@ fn counts_references(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn belongs(fixture: &Fixture) -> Done {
+/// A program reports its context and its devices.
+fn reports_its_context_and_devices(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let program = Program::new(fixture, &context)?;
     check_eq!(
@@ -88,6 +91,7 @@ fn belongs(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A program is refused without devices, with inconsistent metadata, or from empty code.
 fn create_refused(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     drop(Program::unbuilt(fixture, &context)?);
@@ -134,6 +138,7 @@ fn create_refused(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A program lists the names and the number of its kernels.
 fn lists_kernels(fixture: &Fixture) -> Done {
     let program = Program::new(fixture, &Context::new(fixture)?)?;
     let names = info::text(|size, value, ret| {
@@ -154,6 +159,7 @@ fn lists_kernels(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A built program reports success and an executable binary.
 fn build_info(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let program = Program::unbuilt(fixture, &context)?;
@@ -184,6 +190,7 @@ fn build_info(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// Compiled programs link to a program with their kernels.
 fn compile_and_link(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let program = Program::unbuilt(fixture, &context)?;
@@ -207,9 +214,8 @@ fn compile_and_link(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// What a query tells of may be used and retained while the object that told of it is alive, though
-/// the caller has no reference left.
-fn queried_handles_live(fixture: &Fixture) -> Done {
+/// Handles from a query are valid while the queried object lives.
+fn queried_handles_can_be_retained(fixture: &Fixture) -> Done {
     let ur = fixture.ur;
     let kernel = {
         let context = Context::new(fixture)?;
@@ -229,7 +235,11 @@ fn queried_handles_live(fixture: &Fixture) -> Done {
     ur.urProgramRelease(program).ok()?;
     let context: ur_context_handle_t =
         info::value(|size, value, ret| of_program(UR_PROGRAM_INFO_CONTEXT, size, value, ret))?;
-    check_eq!(context, own, "the context of a program");
+    check_eq!(
+        context,
+        own,
+        "context of a program, compared with its kernel's"
+    );
     ur.urContextRetain(context).ok()?;
     ur.urContextRelease(context).ok()?;
     let mut list: Vec<ur_device_handle_t> = vec![null_mut(); devices as usize];
@@ -248,8 +258,9 @@ fn queried_handles_live(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Whatever a link is refused for, there is no program afterwards; why it failed is the adapter's last
-/// error.
+/// A link with wrong arguments fails and leaves a null program.
+///
+/// If a link itself fails, the adapter's last error says why.
 fn link_refused(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let program = Program::unbuilt(fixture, &context)?;
@@ -282,10 +293,13 @@ fn link_refused(fixture: &Fixture) -> Done {
     ] {
         for (status, made) in both(count, list) {
             status.refused()?;
-            check!(made.is_null(), "a refused link left {made:p}");
+            check!(
+                made.is_null(),
+                "a refused link wrote {made:p}, expected null"
+            );
         }
     }
-    // Flags that do not exist, and no context.
+    // Undefined flags, and a null context.
     let mut made = std::ptr::dangling_mut();
     let mut devices = [device];
     let flags = ur_exp_program_flags_t(1 << 31);
@@ -300,30 +314,40 @@ fn link_refused(fixture: &Fixture) -> Done {
         &mut made,
     )
     .refused()?;
-    check!(made.is_null(), "a refused link left {made:p}");
+    check!(
+        made.is_null(),
+        "a refused link wrote {made:p}, expected null"
+    );
     made = std::ptr::dangling_mut();
     ur.urProgramLink(none.cast(), 1, &program.raw, null(), &mut made)
         .refused()?;
-    check!(made.is_null(), "a refused link left {made:p}");
-    // What was not compiled need not link. Where it does not, somebody says why.
+    check!(
+        made.is_null(),
+        "a refused link wrote {made:p}, expected null"
+    );
+    // An adapter may or may not link a program that was not compiled. If it does not, it reports why.
     for (status, made) in both(1, &program.raw) {
         if status.is_ok() {
             drop(Program::adopt(ur, made));
             continue;
         }
-        check!(made.is_null(), "a failed link left {made:p}");
+        check!(
+            made.is_null(),
+            "a failed link wrote {made:p}, expected null"
+        );
         if status.code == UR_RESULT_ERROR_PROGRAM_LINK_FAILURE {
             let (mut message, mut code) = (null(), 0);
             ur.urAdapterGetLastError(fixture.adapter, &mut message, &mut code)
                 .ok()?;
-            // SAFETY: a string that lives until this thread's next failure.
+            // SAFETY: the string is valid until this thread's next failure.
             let reported = !message.is_null() && !unsafe { CStr::from_ptr(message) }.is_empty();
-            check!(reported, "nothing says why a link failed");
+            check!(reported, "the last error does not say why a link failed");
         }
     }
     Ok(())
 }
 
+/// The address of a kernel is not null, or is unavailable.
 fn function_pointer(fixture: &Fixture) -> Done {
     let program = Program::new(fixture, &Context::new(fixture)?)?;
     let mut pointer = null_mut();
@@ -340,6 +364,7 @@ fn function_pointer(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// An unknown function name is refused.
 fn unknown_function(fixture: &Fixture) -> Done {
     let program = Program::new(fixture, &Context::new(fixture)?)?;
     let mut pointer = null_mut();
@@ -354,6 +379,7 @@ fn unknown_function(fixture: &Fixture) -> Done {
     ])
 }
 
+/// An unknown global variable is refused.
 fn unknown_global(fixture: &Fixture) -> Done {
     let program = Program::new(fixture, &Context::new(fixture)?)?;
     let (mut size, mut pointer) = (0, null_mut());
@@ -377,6 +403,7 @@ fn unknown_global(fixture: &Fixture) -> Done {
     ])
 }
 
+/// A specialization constant takes effect at the next build, and a wrong id or size is refused.
 fn specialization_constants(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let program = Program::unbuilt(fixture, &context)?;
@@ -399,10 +426,10 @@ fn specialization_constants(fixture: &Fixture) -> Done {
     specialized(fixture, &context, &program)
 }
 
-/// A constant takes a value of its own size, which the next build puts in its place.
+/// A constant takes a value of its own size, and the next build applies it.
 fn specialized(fixture: &Fixture, context: &Context, program: &Program) -> Done {
     let ur = fixture.ur;
-    // So that there are eight bytes of what is four.
+    // Eight bytes are readable, though the constant has four.
     let value = [1000_u32, 0];
     let set = |size, value| {
         let constant = ur_specialization_constant_info_t {
@@ -430,24 +457,26 @@ fn specialized(fixture: &Fixture, context: &Context, program: &Program) -> Done 
         &[],
     )?;
     let data: Vec<u32> = queue.read(memory.ptr, 64, &[])?;
-    check!(
-        data.iter().copied().eq(1005..1069),
-        "iota with 1000 more: {data:?}"
+    check_items!(
+        data.iter().copied(),
+        1005..1069,
+        "words of iota with its constant set to 1000"
     );
     Ok(())
 }
 
+/// The work-group size that metadata requires is reported, and no other size is accepted.
 fn metadata(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     drop(Program::unbuilt(fixture, &context)?);
     let provider = crate::kernels::provider(fixture.backend)
-        .ok_or_else(|| Stop::skipped("no test kernels"))?;
+        .ok_or_else(|| Stop::skipped("no provider has kernels for this backend"))?;
     let crate::kernels::Source::Binary { data, size } = provider.source(true) else {
         return Err(Stop::skipped(
-            "intermediate code tells what it requires itself",
+            "intermediate code itself states its required work-group size",
         ));
     };
-    // A required work-group size. Its first eight bytes are no data: DPC++ keeps a size in bits there.
+    // A required work-group size after eight bytes that are no data: DPC++ keeps a size in bits there.
     for before in [[64, 0], [0, 0], [u32::MAX, 7]] {
         let [low, high] = before;
         requires(fixture, &context, (data, size), [low, high, 4, 1])?;
@@ -455,7 +484,7 @@ fn metadata(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// A program made with that metadata requires work-groups of four.
+/// Makes a program with metadata that requires work-groups of four.
 fn requires(
     fixture: &Fixture,
     context: &Context,
@@ -500,7 +529,7 @@ fn requires(
     required_size_is_kept(fixture, context, &program)
 }
 
-/// The work-group size that metadata requires is told, and no other is accepted.
+/// The required work-group size is reported, and no other size is accepted.
 fn required_size_is_kept(fixture: &Fixture, context: &Context, program: &Program) -> Done {
     let ur = fixture.ur;
     let kernel = program.kernel(IOTA)?;
@@ -535,6 +564,7 @@ fn required_size_is_kept(fixture: &Fixture, context: &Context, program: &Program
     queue.finish()
 }
 
+/// A program gives its native handle or reports that it has none.
 fn native_handle(fixture: &Fixture) -> Done {
     let program = Program::new(fixture, &Context::new(fixture)?)?;
     let mut native = 0;

@@ -1,5 +1,6 @@
-//! The size protocol of queries whose objects have no suite of their own: samplers, images, ranges
-//! of addresses, profiling times and peers.
+//! The size protocol of queries whose objects have no suite of their own.
+//!
+//! These are samplers, images, address ranges, profiling times and peers.
 
 use crate::api::Api;
 use crate::fixture::Fixture;
@@ -78,7 +79,7 @@ pub fn all() -> Vec<Test> {
     tests
 }
 
-/// A handle, and how it is given back.
+/// A handle with its release function.
 struct Made<T: Copy> {
     ur: &'static Api,
     raw: T,
@@ -140,7 +141,7 @@ fn image(fixture: &Fixture) -> Result<Made<ur_mem_handle_t>, Stop> {
     })
 }
 
-/// A reserved range.
+/// A reserved address range.
 struct Addresses {
     ur: &'static Api,
     context: Context,
@@ -173,7 +174,7 @@ fn addresses(fixture: &Fixture) -> Result<Addresses, Stop> {
     })
 }
 
-/// The event of a command on a queue that takes times.
+/// The event of a command on a queue with profiling.
 fn event(fixture: &Fixture) -> Result<Event, Stop> {
     let context = Context::new(fixture)?;
     let queue = Queue::new(&context, fixture.device, UR_QUEUE_FLAG_PROFILING_ENABLE)?;
@@ -182,7 +183,7 @@ fn event(fixture: &Fixture) -> Result<Event, Stop> {
     Ok(event)
 }
 
-/// A device is its own peer. Where there are no peers, the query may say so instead of refusing.
+/// Stops the test where the device refuses peer queries. A device is its own peer here.
 fn peer(fixture: &Fixture) -> Result<(), Stop> {
     let mut size = 0;
     let (ur, device) = (fixture.ur, fixture.device);

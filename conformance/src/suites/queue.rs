@@ -5,7 +5,7 @@ use crate::objects::{Context, Gate, Kind, Queue, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
 use crate::status::Status;
-use crate::{check, check_eq};
+use crate::{check, check_all, check_eq};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use std::time::Duration;
@@ -13,10 +13,10 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     let mut tests = crate::tests!["queue";
-        default_is_in_order, flags_are_kept, contradicting_flags, undefined_flags,
-        counts_references, belongs, finish_waits, flush, empty, release_with_pending_work, in_order,
-        out_of_order_waits_for_events, out_of_order_is_not_held_back, enqueue_returns_at_once,
-        priorities, index_properties, native_handle, on_device_properties,
+        default_is_in_order, reports_its_flags, contradicting_flags, undefined_flags,
+        counts_references, reports_its_context_and_device, finish_waits, flush, reports_whether_it_is_empty, release_with_pending_work, in_order,
+        out_of_order_waits_for_events, out_of_order_commands_are_independent, enqueue_does_not_block,
+        hint_flags, index_properties, native_handle, on_device_properties,
     ];
     let queue = |fixture: &Fixture| Context::new(fixture)?.in_order(fixture);
     tests.extend(info::tests(
@@ -26,7 +26,7 @@ pub fn all() -> Vec<Test> {
         queue,
         get_info,
     ));
-    // Only queues on a device have these.
+    // Only device-side queues have these properties.
     tests.retain(|test| !matches!(&*test.name, "info_device_default" | "info_size"));
     tests
 }
@@ -44,6 +44,7 @@ fn get_info(
         .urQueueGetInfo(queue.raw, ur_queue_info_t(name), size, value, ret)
 }
 
+/// Properties of device-side queues are answered only by devices with such queues.
 fn on_device_properties(fixture: &Fixture) -> Done {
     let queue = Context::new(fixture)?.in_order(fixture)?;
     for property in ur_queue_info_t::PROPERTIES {
@@ -78,6 +79,7 @@ fn offers_device_queues(fixture: &Fixture) -> Result<bool, Stop> {
     Ok(flags.intersects(UR_QUEUE_FLAG_ON_DEVICE | UR_QUEUE_FLAG_ON_DEVICE_DEFAULT))
 }
 
+/// A queue without properties is in order.
 fn default_is_in_order(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let mut raw = null_mut();
@@ -94,14 +96,15 @@ fn default_is_in_order(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn flags_are_kept(fixture: &Fixture) -> Done {
+/// A queue reports the flags that it was made with.
+fn reports_its_flags(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let wanted = UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE | UR_QUEUE_FLAG_PROFILING_ENABLE;
     let queue = Queue::new(&context, fixture.device, wanted)?;
     let flags: ur_queue_flags_t = queue.get(UR_QUEUE_INFO_FLAGS)?;
     check!(
         flags.contains(wanted),
-        "flags {flags:?}, asked for {wanted:?}"
+        "flags are {flags:?}, expected {wanted:?}"
     );
     Ok(())
 }
@@ -118,12 +121,13 @@ fn create_with(fixture: &Fixture, flags: ur_queue_flags_t) -> Result<crate::stat
         .urQueueCreate(context.raw, fixture.device, &properties, &mut raw);
     check!(
         status.is_ok() != raw.is_null(),
-        "{status} with handle {raw:?}"
+        "urQueueCreate: {status} with the handle {raw:?}"
     );
     drop(Queue::adopt(fixture.ur, raw));
     Ok(status)
 }
 
+/// Flags that exclude each other are refused.
 fn contradicting_flags(fixture: &Fixture) -> Done {
     let priorities = UR_QUEUE_FLAG_PRIORITY_HIGH | UR_QUEUE_FLAG_PRIORITY_LOW;
     create_with(fixture, priorities)?.fails(UR_RESULT_ERROR_INVALID_QUEUE_PROPERTIES)?;
@@ -131,12 +135,14 @@ fn contradicting_flags(fixture: &Fixture) -> Done {
     create_with(fixture, submissions)?.fails(UR_RESULT_ERROR_INVALID_QUEUE_PROPERTIES)
 }
 
+/// Undefined queue flags are refused.
 fn undefined_flags(fixture: &Fixture) -> Done {
     create_with(fixture, ur_queue_flags_t(UR_QUEUE_FLAGS_MASK))?
         .fails(UR_RESULT_ERROR_INVALID_ENUMERATION)
 }
 
-fn priorities(fixture: &Fixture) -> Done {
+/// Flags that are hints, such as priorities, are accepted.
+fn hint_flags(fixture: &Fixture) -> Done {
     let hints = [
         UR_QUEUE_FLAG_PRIORITY_HIGH,
         UR_QUEUE_FLAG_PRIORITY_LOW,
@@ -149,6 +155,7 @@ fn priorities(fixture: &Fixture) -> Done {
         .try_for_each(|hint| create_with(fixture, hint)?.ok())
 }
 
+/// A queue can be made with the highest compute queue index of the device.
 fn index_properties(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let indices: u32 = fixture.device_info(UR_DEVICE_INFO_MAX_COMPUTE_QUEUE_INDICES)?;
@@ -171,6 +178,7 @@ fn index_properties(fixture: &Fixture) -> Done {
     Queue::adopt(fixture.ur, raw).finish()
 }
 
+/// A retain and a release of a queue change its reference count by one.
 fn counts_references(fixture: &Fixture) -> Done {
     let queue = Context::new(fixture)?.in_order(fixture)?;
     let references = || queue.get::<u32>(UR_QUEUE_INFO_REFERENCE_COUNT);
@@ -182,7 +190,8 @@ fn counts_references(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn belongs(fixture: &Fixture) -> Done {
+/// A queue reports its context and its device.
+fn reports_its_context_and_device(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     check_eq!(
@@ -198,6 +207,7 @@ fn belongs(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// `urQueueFinish` returns only when all commands are complete.
 fn finish_waits(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -208,7 +218,7 @@ fn finish_waits(fixture: &Fixture) -> Done {
     queue.finish()?;
     check!(
         gate.is_open(),
-        "urQueueFinish returned while the queue was held back"
+        "urQueueFinish returned while the queue was blocked"
     );
     check!(
         last.is_complete()?,
@@ -217,6 +227,7 @@ fn finish_waits(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A command completes after `urQueueFlush` without another call.
 fn flush(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -225,24 +236,26 @@ fn flush(fixture: &Fixture) -> Done {
     fixture.ur.urQueueFlush(queue.raw).ok()?;
     check!(
         event.completes_within(Duration::from_secs(10))?,
-        "a flushed command does not complete by itself"
+        "a flushed command did not complete without another call"
     );
     Ok(())
 }
 
-fn empty(fixture: &Fixture) -> Done {
+/// A queue reports that it is empty exactly when no command is pending.
+fn reports_whether_it_is_empty(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     let empty = || queue.get::<ur_bool_t>(UR_QUEUE_INFO_EMPTY);
     check_eq!(empty()?, 1, "whether a new queue is empty");
     let gate = Gate::close(fixture, &queue)?;
-    check_eq!(empty()?, 0, "whether a queue is empty that is held back");
+    check_eq!(empty()?, 0, "whether a blocked queue is empty");
     gate.open();
     queue.finish()?;
     check_eq!(empty()?, 1, "whether a queue is empty after urQueueFinish");
     Ok(())
 }
 
+/// Pending commands run after their queue was released.
 fn release_with_pending_work(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -252,13 +265,15 @@ fn release_with_pending_work(fixture: &Fixture) -> Done {
     gate.open_after(Duration::from_millis(20));
     drop(queue);
     event.wait()?;
-    check!(
-        memory.host::<u8>().iter().all(|byte| *byte == 0x3c),
-        "work of a released queue did not run"
+    check_all!(
+        memory.host::<u8>(),
+        0x3c,
+        "bytes filled by a released queue"
     );
     Ok(())
 }
 
+/// Commands of an in-order queue run one after another.
 fn in_order(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -269,15 +284,17 @@ fn in_order(fixture: &Fixture) -> Done {
         queue.copy(result.ptr, memory.ptr, 1 << 20, &[])?;
         if round % 10 == 9 {
             queue.finish()?;
-            check!(
-                result.host::<u8>().iter().all(|byte| *byte == round),
-                "round {round}: commands ran out of order"
+            check_all!(
+                result.host::<u8>(),
+                round,
+                "bytes in round {round} of commands in order"
             );
         }
     }
     Ok(())
 }
 
+/// Wait lists order the commands of an out-of-order queue.
 fn out_of_order_waits_for_events(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.out_of_order(fixture)?;
@@ -288,17 +305,17 @@ fn out_of_order_waits_for_events(fixture: &Fixture) -> Done {
         let filled = queue.fill(memory.ptr, round, 1 << 20, &[&before])?;
         before = queue.copy(result.ptr, memory.ptr, 1 << 20, &[&filled])?;
         before.wait()?;
-        check!(
-            result.host::<u8>().iter().all(|byte| *byte == round),
-            "round {round}: a wait list was ignored"
+        check_all!(
+            result.host::<u8>(),
+            round,
+            "bytes in round {round} of commands with wait lists"
         );
     }
     Ok(())
 }
 
-/// On an out-of-order queue a command that waits for nothing does not queue behind one that may
-/// never end by itself.
-fn out_of_order_is_not_held_back(fixture: &Fixture) -> Done {
+/// A blocked command of an out-of-order queue does not block an independent one.
+fn out_of_order_commands_are_independent(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.out_of_order(fixture)?;
     let memory = context.usm(fixture, Kind::Device, 4096)?;
@@ -307,11 +324,11 @@ fn out_of_order_is_not_held_back(fixture: &Fixture) -> Done {
     let free = queue.fill(memory.ptr, 2_u8, 4096, &[])?;
     check!(
         free.completes_within(Duration::from_secs(10))?,
-        "an independent command waits for one that is held back"
+        "an independent command waits for a blocked one"
     );
     check!(
         !held.is_complete()?,
-        "a command completed before what it waits for"
+        "a command completed before its wait list"
     );
     gate.open();
     queue.finish()?;
@@ -322,19 +339,20 @@ fn out_of_order_is_not_held_back(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn enqueue_returns_at_once(fixture: &Fixture) -> Done {
+/// A call that enqueues a command returns while its wait list is pending.
+fn enqueue_does_not_block(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     for queue in [context.in_order(fixture)?, context.out_of_order(fixture)?] {
         let memory = context.usm(fixture, Kind::Device, 100 * 4096)?;
         let gate = Gate::close(fixture, &queue)?;
         for page in 0..100 {
-            // Each its own: out of order they may run side by side.
+            // Each fill has its own page, since an out-of-order queue may run them concurrently.
             let to = memory.ptr.wrapping_byte_add(page * 4096);
             queue.fill(to, 1_u8, 4096, &[&gate.event])?;
         }
         check!(
             !gate.is_open() && !gate.event.is_complete()?,
-            "an enqueue waited for its wait list"
+            "a call that enqueues waited for its wait list"
         );
         gate.open();
         queue.finish()?;
@@ -342,6 +360,7 @@ fn enqueue_returns_at_once(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A queue can be made from the native handle of another one.
 fn native_handle(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;

@@ -1,10 +1,10 @@
-//! Synchronous USM: kinds, alignment, sizes, alloc info, pools, and the commands on pointers.
+//! Synchronous USM: kinds, alignment, sizes, allocation info, pools, and commands on pointers.
 
 use crate::fixture::Fixture;
 use crate::objects::{Context, Kind, Usm, info};
 use crate::outcome::Done;
 use crate::registry::Test;
-use crate::{check, check_eq};
+use crate::{check, check_all, check_eq};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use ur::abi::*;
@@ -15,14 +15,14 @@ pub fn all() -> Vec<Test> {
         ("write_and_read", write_and_read),
         ("alignment", alignment),
         ("large_alignment", large_alignment),
-        ("bad_alignment", bad_alignment),
+        ("invalid_alignment", invalid_alignment),
         ("size_0", size_0),
         ("huge_size", huge_size),
         ("many_are_disjoint", many_are_disjoint),
         ("alloc_info", alloc_info),
         ("free_refused", free_refused),
         ("descriptors", descriptors),
-        ("bad_descriptors", bad_descriptors),
+        ("invalid_descriptors", invalid_descriptors),
     ];
     let mut tests = Vec::new();
     for (name, test) in by_kind {
@@ -49,13 +49,14 @@ pub fn all() -> Vec<Test> {
         },
     ));
     tests.extend(crate::tests!["usm";
-        info_of_unknown_pointer, info_of_inner_pointer, host_memory_is_visible_everywhere,
+        info_of_unknown_pointer, info_of_interior_pointer, host_memory_is_visible_everywhere,
         shared_memory_migrates, free_with_pending_work, context_copy, import_and_release,
         register_host_memory,
     ]);
     tests
 }
 
+/// Data written to USM is read back unchanged.
 fn write_and_read(fixture: &Fixture, kind: Kind) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -65,12 +66,13 @@ fn write_and_read(fixture: &Fixture, kind: Kind) -> Done {
         queue.write(memory.ptr, &data)?;
         check!(
             queue.read::<u8>(memory.ptr, size, &[])? == data,
-            "{size} bytes came back changed"
+            "{size} bytes were read back changed"
         );
     }
     Ok(())
 }
 
+/// An allocation has the alignment that it asks for, from 1 to 4,096 bytes.
 fn alignment(fixture: &Fixture, kind: Kind) -> Done {
     let context = Context::new(fixture)?;
     for power in 0..=12 {
@@ -85,7 +87,7 @@ fn alignment(fixture: &Fixture, kind: Kind) -> Done {
     Ok(())
 }
 
-/// A large alignment is kept or refused.
+/// An alignment from 8 KiB to 64 MiB is kept or refused.
 fn large_alignment(fixture: &Fixture, kind: Kind) -> Done {
     let context = Context::new(fixture)?;
     for power in 13..=26 {
@@ -112,7 +114,8 @@ fn large_alignment(fixture: &Fixture, kind: Kind) -> Done {
     Ok(())
 }
 
-fn bad_alignment(fixture: &Fixture, kind: Kind) -> Done {
+/// An alignment that is no power of two is refused.
+fn invalid_alignment(fixture: &Fixture, kind: Kind) -> Done {
     let context = Context::new(fixture)?;
     for align in [3, 5, 24, 4095] {
         let desc = ur_usm_desc_t {
@@ -130,6 +133,7 @@ fn bad_alignment(fixture: &Fixture, kind: Kind) -> Done {
     Ok(())
 }
 
+/// An allocation of 0 bytes is refused with `INVALID_USM_SIZE`.
 fn size_0(fixture: &Fixture, kind: Kind) -> Done {
     let context = Context::new(fixture)?;
     let mut ptr = null_mut();
@@ -137,6 +141,7 @@ fn size_0(fixture: &Fixture, kind: Kind) -> Done {
     status.fails(UR_RESULT_ERROR_INVALID_USM_SIZE)
 }
 
+/// An allocation beyond all memory is refused and writes no pointer.
 fn huge_size(fixture: &Fixture, kind: Kind) -> Done {
     let context = Context::new(fixture)?;
     for size in [usize::MAX, usize::MAX - 4096, 1 << 60] {
@@ -153,6 +158,7 @@ fn huge_size(fixture: &Fixture, kind: Kind) -> Done {
     Ok(())
 }
 
+/// Live allocations do not overlap.
 fn many_are_disjoint(fixture: &Fixture, kind: Kind) -> Done {
     let context = Context::new(fixture)?;
     let mut blocks = Vec::new();
@@ -171,6 +177,7 @@ fn many_are_disjoint(fixture: &Fixture, kind: Kind) -> Done {
     Ok(())
 }
 
+/// An allocation reports its kind, base, size and device.
 fn alloc_info(fixture: &Fixture, kind: Kind) -> Done {
     use crate::objects::alloc_info as get;
     let context = Context::new(fixture)?;
@@ -198,6 +205,7 @@ fn alloc_info(fixture: &Fixture, kind: Kind) -> Done {
     Ok(())
 }
 
+/// A free of an interior, already freed or unknown pointer is refused.
 fn free_refused(fixture: &Fixture, kind: Kind) -> Done {
     let context = Context::new(fixture)?;
     let ur = fixture.ur;
@@ -212,6 +220,7 @@ fn free_refused(fixture: &Fixture, kind: Kind) -> Done {
         .fails(UR_RESULT_ERROR_INVALID_MEM_OBJECT)
 }
 
+/// Hints, placement flags and alignments in the descriptor chain are accepted.
 fn descriptors(fixture: &Fixture, kind: Kind) -> Done {
     let context = Context::new(fixture)?;
     let location = ur_usm_alloc_location_desc_t {
@@ -258,8 +267,8 @@ fn descriptors(fixture: &Fixture, kind: Kind) -> Done {
     .fails(UR_RESULT_ERROR_INVALID_ENUMERATION)
 }
 
-/// What is chained but unknown, and flags that no descriptor has, are refused.
-fn bad_descriptors(fixture: &Fixture, kind: Kind) -> Done {
+/// Unknown structures in the descriptor chain and undefined flags are refused.
+fn invalid_descriptors(fixture: &Fixture, kind: Kind) -> Done {
     let context = Context::new(fixture)?;
     let refused = |chain: *const c_void, error| {
         let desc = ur_usm_desc_t {
@@ -297,6 +306,7 @@ fn bad_descriptors(fixture: &Fixture, kind: Kind) -> Done {
     )
 }
 
+/// A pointer that is no live allocation has the type `UNKNOWN`.
 fn info_of_unknown_pointer(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let local = Box::new(0_u64);
@@ -310,7 +320,8 @@ fn info_of_unknown_pointer(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn info_of_inner_pointer(fixture: &Fixture) -> Done {
+/// A pointer into an allocation reports its base.
+fn info_of_interior_pointer(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let memory = context.usm(fixture, Kind::Shared, 10_000)?;
     for offset in [1, 4096, 9_999] {
@@ -326,49 +337,49 @@ fn info_of_inner_pointer(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// Host memory carries data between the host and the device in both directions.
 fn host_memory_is_visible_everywhere(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     let mut memory = context.usm(fixture, Kind::Host, 4096)?;
     memory.host_mut::<u32>().fill(17);
-    check!(
-        queue
-            .read::<u32>(memory.ptr, 1024, &[])?
-            .iter()
-            .all(|word| *word == 17),
-        "host writes"
+    check_all!(
+        queue.read::<u32>(memory.ptr, 1024, &[])?,
+        17,
+        "words read after host writes"
     );
     queue.fill(memory.ptr, 19_u32, 4096, &[])?.wait()?;
-    check!(
-        memory.host::<u32>().iter().all(|word| *word == 19),
-        "device writes"
+    check_all!(
+        memory.host::<u32>(),
+        19,
+        "words seen by the host after device writes"
     );
     Ok(())
 }
 
+/// Shared memory carries data between the host and the device in both directions.
 fn shared_memory_migrates(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     let mut memory = context.usm(fixture, Kind::Shared, 1 << 20)?;
     for round in 0..4_u32 {
         memory.host_mut::<u32>().fill(round);
-        check!(
-            queue
-                .read::<u32>(memory.ptr, 1 << 18, &[])?
-                .iter()
-                .all(|word| *word == round),
-            "host writes"
+        check_all!(
+            queue.read::<u32>(memory.ptr, 1 << 18, &[])?,
+            round,
+            "words read after host writes"
         );
         queue.fill(memory.ptr, round + 100, 1 << 20, &[])?.wait()?;
-        check!(
-            memory.host::<u32>().iter().all(|word| *word == round + 100),
-            "device writes"
+        check_all!(
+            memory.host::<u32>(),
+            round + 100,
+            "words seen by the host after device writes"
         );
     }
     Ok(())
 }
 
-/// A block freed while commands still use it does not serve another allocation before they end.
+/// A block freed while commands use it serves no other allocation before they end.
 fn free_with_pending_work(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -379,22 +390,25 @@ fn free_with_pending_work(fixture: &Fixture) -> Done {
     queue.fill(memory.ptr, 0xaa_u8, size, &[])?;
     queue.copy(result.ptr, memory.ptr, size, &[])?;
     gate.open_after(std::time::Duration::from_millis(50));
-    // May block until the commands have ended.
+    // The free may block until the commands have ended.
     fixture.ur.urUSMFree(context.raw, memory.into_raw()).ok()?;
     let mut other = context.usm(fixture, Kind::Host, size)?;
     other.host_mut::<u8>().fill(0xbb);
     queue.finish()?;
-    check!(
-        other.host::<u8>().iter().all(|byte| *byte == 0xbb),
-        "pending work wrote into a new allocation"
+    check_all!(
+        other.host::<u8>(),
+        0xbb,
+        "bytes of a new allocation after pending work"
     );
-    check!(
-        result.host::<u8>().iter().all(|byte| *byte == 0xaa),
-        "a new allocation wrote into memory still in use"
+    check_all!(
+        result.host::<u8>(),
+        0xaa,
+        "bytes of the freed block, copied by pending work"
     );
     Ok(())
 }
 
+/// `urUSMContextMemcpyExp` copies within its context and refuses a size of 0.
 fn context_copy(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let (mut src, dst) = (
@@ -413,13 +427,11 @@ fn context_copy(fixture: &Fixture) -> Done {
         .ur
         .urUSMContextMemcpyExp(context.raw, dst.ptr, src.ptr, 4096)
         .ok()?;
-    check!(
-        dst.host::<u8>().iter().all(|byte| *byte == 4),
-        "a copy in the context went wrong"
-    );
+    check_all!(dst.host::<u8>(), 4, "bytes of a copy in the context");
     Ok(())
 }
 
+/// Importing and releasing host memory leaves its data unchanged.
 fn import_and_release(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let mut plain = vec![1_u8; 1 << 16];
@@ -429,17 +441,15 @@ fn import_and_release(fixture: &Fixture) -> Done {
         .urUSMImportExp(context.raw, pointer, plain.len())
         .ok()?;
     fixture.ur.urUSMReleaseExp(context.raw, pointer).ok()?;
-    check!(
-        plain.iter().all(|byte| *byte == 1),
-        "importing changed the memory"
-    );
+    check_all!(plain, 1, "bytes after an import and a release");
     Ok(())
 }
 
-/// Whole pages, as registration may want them.
+/// Whole pages, since a driver may register only those.
 #[repr(align(4096))]
 struct Pages([u8; 1 << 14]);
 
+/// Registered host memory takes commands, and a second unregistration is refused.
 fn register_host_memory(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -456,9 +466,6 @@ fn register_host_memory(fixture: &Fixture) -> Done {
     ur.urUSMHostAllocUnregisterExp(context.raw, pointer).ok()?;
     ur.urUSMHostAllocUnregisterExp(context.raw, pointer)
         .fails(UR_RESULT_ERROR_INVALID_VALUE)?;
-    check!(
-        pages.0.iter().all(|byte| *byte == 2),
-        "commands on registered memory"
-    );
+    check_all!(pages.0, 2, "bytes of registered memory after a fill");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Commands on rows of USM with a pitch between them.
+//! 2D commands on USM: rows with a pitch between them.
 
 use crate::check_eq;
 use crate::fixture::Fixture;
@@ -28,7 +28,7 @@ fn context_says(
     Ok(answer != 0)
 }
 
-/// What a 2D command has to leave: `inside` in the first `width` bytes of the first `height` rows.
+/// Checks for `inside` in the first `width` bytes of the first `height` rows, and `outside` elsewhere.
 fn check_rows(
     queue: &Queue,
     memory: &Usm,
@@ -50,6 +50,7 @@ fn check_rows(
     Ok(())
 }
 
+/// A 2D fill writes the given rows and no byte between them.
 fn fill_2d(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -88,6 +89,7 @@ fn fill_2d(fixture: &Fixture) -> Done {
     check_rows(&queue, &memory, (100, 13), 5, 0)
 }
 
+/// A 2D copy writes the given rows with the pitches of both sides.
 fn copy_2d(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -130,12 +132,13 @@ fn copy_2d(fixture: &Fixture) -> Done {
     check_rows(&queue, &dst, (101, 17), 7, 1)
 }
 
+/// A 2D fill with a wrong pitch, pattern, width or height is refused.
 fn fill_2d_refused(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     let memory = context.usm(fixture, Kind::Device, 4096)?;
     let pattern = [0_u8; 64];
-    // pitch, pattern size, width, height
+    // Pitch, pattern size, width, height.
     for (pitch, pattern_size, width, height) in [
         (0, 1, 8, 8),
         (7, 1, 8, 8),
@@ -167,6 +170,7 @@ fn fill_2d_refused(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A 2D copy with a wrong pitch or height is refused.
 fn copy_2d_refused(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -174,7 +178,7 @@ fn copy_2d_refused(fixture: &Fixture) -> Done {
         context.usm(fixture, Kind::Device, 4096)?,
         context.usm(fixture, Kind::Device, 4096)?,
     );
-    // destination pitch, source pitch, width, height
+    // Destination pitch, source pitch, width, height.
     for (dst_pitch, src_pitch, width, height) in [
         (0, 64, 8, 8),
         (64, 0, 8, 8),

@@ -1,10 +1,10 @@
 //! Commands on USM pointers: copies, fills, prefetches and advice.
 
-use crate::check;
 use crate::fixture::Fixture;
 use crate::objects::{Context, Kind, Queue};
 use crate::outcome::Done;
 use crate::registry::Test;
+use crate::{check, check_all};
 use std::ptr::{null, null_mut};
 use ur::abi::*;
 
@@ -12,6 +12,7 @@ pub fn all() -> Vec<Test> {
     crate::tests!["usm"; copy_between_kinds, copy_of_plain_memory, copy_refused, fill_patterns, fill_refused, fill_leaves_the_rest, prefetch, advise, blocking_copy]
 }
 
+/// A copy moves unaligned data between each pair of USM kinds.
 fn copy_between_kinds(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -36,13 +37,14 @@ fn copy_between_kinds(fixture: &Fixture) -> Done {
                 .iter()
                 .enumerate()
                 .all(|(at, byte)| *byte == if (3..9_004).contains(&at) { tag } else { 0 });
-            check!(copied, "a copy from {from} to {to} memory went wrong");
+            check!(copied, "a copy from {from} to {to} memory is wrong");
             tag += 1;
         }
     }
     Ok(())
 }
 
+/// A copy takes plain host memory on both sides.
 fn copy_of_plain_memory(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -61,10 +63,11 @@ fn copy_of_plain_memory(fixture: &Fixture) -> Done {
             null_mut(),
         )
         .ok()?;
-    check!(to == from, "a copy between plain host memory went wrong");
+    check!(to == from, "a copy between plain host memory is wrong");
     Ok(())
 }
 
+/// A copy of 0 bytes is refused and gives no event.
 fn copy_refused(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -81,6 +84,7 @@ fn copy_refused(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A fill repeats patterns of 1 to 1,000 bytes and changes no byte beside its range.
 fn fill_patterns(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -92,7 +96,7 @@ fn fill_patterns(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Fills some memory but for the first patterns and the last one.
+/// Fills a range of an allocation. `first` patterns before it and one after it must stay unchanged.
 fn fill_part(
     fixture: &Fixture,
     context: &Context,
@@ -113,7 +117,7 @@ fn fill_part(
             .ur
             .urEnqueueUSMFill(queue.raw, to, pattern_size, from, size, 0, null(), event)
     })?;
-    // The pattern belongs to the caller again.
+    // The caller may change the pattern after the call.
     let saved = pattern.clone();
     drop(pattern);
     filled.wait()?;
@@ -122,7 +126,7 @@ fn fill_part(
     let (inside, after) = rest.split_at(size);
     check!(
         inside.chunks(pattern_size).all(|chunk| chunk == saved),
-        "{times} times a pattern of {pattern_size} bytes after {first}"
+        "a pattern of {pattern_size} bytes after {first} was not repeated {times} times"
     );
     check!(
         before.iter().chain(after).all(|byte| *byte == 0xee),
@@ -131,6 +135,7 @@ fn fill_part(
     Ok(())
 }
 
+/// A fill with a wrong pattern size or size is refused.
 fn fill_refused(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -153,6 +158,7 @@ fn fill_refused(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// An unaligned fill changes no byte beside its range.
 fn fill_leaves_the_rest(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -168,6 +174,7 @@ fn fill_leaves_the_rest(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A prefetch in each direction leaves the data unchanged, and one of 0 bytes is refused.
 fn prefetch(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -195,13 +202,11 @@ fn prefetch(fixture: &Fixture) -> Done {
         null_mut(),
     );
     empty.fails(UR_RESULT_ERROR_INVALID_SIZE)?;
-    check!(
-        memory.host::<u8>().iter().all(|byte| *byte == 5),
-        "a prefetch changed the memory"
-    );
+    check_all!(memory.host::<u8>(), 5, "bytes after a prefetch");
     Ok(())
 }
 
+/// Each advice leaves the data unchanged, and one for 0 bytes is refused.
 fn advise(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -224,13 +229,11 @@ fn advise(fixture: &Fixture) -> Done {
             null_mut(),
         )
         .fails(UR_RESULT_ERROR_INVALID_SIZE)?;
-    check!(
-        memory.host::<u8>().iter().all(|byte| *byte == 6),
-        "advice changed the memory"
-    );
+    check_all!(memory.host::<u8>(), 6, "bytes after advice");
     Ok(())
 }
 
+/// A blocking copy returns only when the data is there.
 fn blocking_copy(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.out_of_order(fixture)?;
@@ -252,9 +255,6 @@ fn blocking_copy(fixture: &Fixture) -> Done {
             null_mut(),
         )
         .ok()?;
-    check!(
-        dst.host::<u8>().iter().all(|byte| *byte == 8),
-        "a blocking copy returned early"
-    );
+    check_all!(dst.host::<u8>(), 8, "bytes after a blocking copy");
     Ok(())
 }

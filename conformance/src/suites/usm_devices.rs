@@ -1,5 +1,6 @@
-//! A device's memory, used by commands of another device of the context: they do it right, or the feature
-//! is refused.
+//! Commands of one device on the memory of another device of the context.
+//!
+//! They work, or the feature is refused.
 
 use crate::fixture::{Fixture, devices};
 use crate::objects::{Context, Queue};
@@ -7,17 +8,18 @@ use crate::outcome::{Done, Stop};
 use crate::registry::Test;
 use crate::status::Status;
 use crate::suites::partition;
-use crate::{check, check_eq};
+use crate::{check_all, check_eq};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    crate::tests!["usm"; between_devices_of_a_platform, between_parts_of_a_device]
+    crate::tests!["usm"; between_devices_of_a_platform, between_sub_devices]
 }
 
 const BYTES: usize = 4096;
 
+/// Commands of one device on another one's memory work or are unsupported.
 fn between_devices_of_a_platform(fixture: &Fixture) -> Done {
     let all = devices(fixture.ur, fixture.platform, UR_DEVICE_TYPE_ALL)?;
     let other = all.iter().find(|device| **device != fixture.device);
@@ -25,7 +27,8 @@ fn between_devices_of_a_platform(fixture: &Fixture) -> Done {
     between(fixture, [fixture.device, *other])
 }
 
-fn between_parts_of_a_device(fixture: &Fixture) -> Done {
+/// Commands of one sub-device on another one's memory work or are unsupported.
+fn between_sub_devices(fixture: &Fixture) -> Done {
     let parts = partition::in_single_units(fixture)?;
     if parts.len() < 2 {
         return Err(Stop::skipped("one compute unit cannot be split"));
@@ -35,7 +38,7 @@ fn between_parts_of_a_device(fixture: &Fixture) -> Done {
     done.and(parts.into_iter().try_for_each(release))
 }
 
-/// Whether a command was done; if not, the feature was refused.
+/// Whether a command was accepted. If not, it was refused as unsupported.
 fn is_done(status: Status) -> Result<bool, Stop> {
     match status.is_unsupported() {
         true => Ok(false),
@@ -58,7 +61,7 @@ fn between(fixture: &Fixture, both: [ur_device_handle_t; 2]) -> Done {
     done.and(ur.urUSMFree(context.raw, memory).ok())
 }
 
-/// Commands on one queue with memory of the other's device.
+/// Enqueues commands on one queue with memory of the other queue's device.
 fn commands(own: &Queue, other: &Queue, memory: *mut c_void) -> Done {
     let (ur, q, list, none) = (own.ur, own.raw, null(), null_mut());
     other.fill(memory, 1_u8, BYTES, &[])?;
@@ -67,7 +70,11 @@ fn commands(own: &Queue, other: &Queue, memory: *mut c_void) -> Done {
     let from = (&raw const pattern).cast();
     if is_done(ur.urEnqueueUSMFill(q, memory, 1, from, 64, 0, list, none))? {
         own.finish()?;
-        check_eq!(other.read::<u8>(memory, 65, &[])?[63..], [2, 1], "a fill");
+        check_eq!(
+            other.read::<u8>(memory, 65, &[])?[63..],
+            [2, 1],
+            "bytes around the end of a fill"
+        );
     }
     let from = eight.as_ptr().cast();
     if is_done(ur.urEnqueueUSMFill(q, memory, 8, from, 64, 0, list, none))? {
@@ -75,7 +82,7 @@ fn commands(own: &Queue, other: &Queue, memory: *mut c_void) -> Done {
         check_eq!(
             other.read::<u8>(memory, 65, &[])?[63..],
             [3, 1],
-            "a fill of eight"
+            "bytes around the end of a fill with a pattern of eight bytes"
         );
     }
     let data = [4_u8; 64];
@@ -84,25 +91,19 @@ fn commands(own: &Queue, other: &Queue, memory: *mut c_void) -> Done {
         check_eq!(
             other.read::<u8>(memory, 65, &[])?[63..],
             [4, 1],
-            "a copy there"
+            "bytes around the end of a copy to the other device"
         );
     }
     let mut back = [0_u8; 64];
     let (to, from) = (back.as_mut_ptr().cast(), memory.wrapping_byte_add(64));
     if is_done(ur.urEnqueueUSMMemcpy(q, 1, to, from, 64, 0, list, none))? {
-        check!(
-            back.iter().all(|byte| *byte == 1),
-            "a copy from there: {back:?}"
-        );
+        check_all!(back, 1, "bytes of a copy from the other device");
     }
     let from = memory.wrapping_byte_add(64);
     back.fill(0);
     if is_done(ur.urEnqueueUSMMemcpy2D(q, 1, to, 8, from, 8, 8, 8, 0, list, none))? {
-        check!(
-            back.iter().all(|byte| *byte == 1),
-            "a copy of rows: {back:?}"
-        );
+        check_all!(back, 1, "bytes of a 2D copy from the other device");
     }
-    // What was refused has left the queue as it was.
+    // A refused command has left the queue as it was.
     own.finish()
 }

@@ -9,14 +9,14 @@ use std::ptr::null_mut;
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    let mut tests = crate::tests!["usm_pool"; counts_references, refused, outlived_by_its_memory];
+    let mut tests = crate::tests!["usm_pool"; counts_references, undefined_flags_refused, allocation_outlives_its_pool];
     for kind in Kind::ALL {
         tests.push(Test::new(
             "usm_pool",
-            format!("{kind}_memory"),
+            format!("{kind}_allocation"),
             move |fixture| {
                 kind.need(fixture)?;
-                memory(fixture, kind)
+                allocation(fixture, kind)
             },
         ));
     }
@@ -58,7 +58,8 @@ impl Drop for SyncPool {
     }
 }
 
-fn memory(fixture: &Fixture, kind: Kind) -> Done {
+/// An allocation from a pool holds data and reports its pool.
+fn allocation(fixture: &Fixture, kind: Kind) -> Done {
     let context = Context::new(fixture)?;
     let pool = SyncPool::new(fixture, &context)?;
     let queue = context.in_order(fixture)?;
@@ -69,11 +70,12 @@ fn memory(fixture: &Fixture, kind: Kind) -> Done {
     queue.write(memory.ptr, &[7_u8; 10_000])?;
     check!(
         queue.read::<u8>(memory.ptr, 10_000, &[])? == [7_u8; 10_000],
-        "memory of a pool"
+        "bytes of a pool's memory are wrong"
     );
     Ok(())
 }
 
+/// A retain and a release of a pool change its reference count by one.
 fn counts_references(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let pool = SyncPool::new(fixture, &context)?;
@@ -102,7 +104,8 @@ fn counts_references(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn refused(fixture: &Fixture) -> Done {
+/// Undefined pool flags are refused.
+fn undefined_flags_refused(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     drop(SyncPool::new(fixture, &context)?);
     let mut desc = ur_usm_pool_desc_t {
@@ -118,7 +121,8 @@ fn refused(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn outlived_by_its_memory(fixture: &Fixture) -> Done {
+/// An allocation works after its pool was released.
+fn allocation_outlives_its_pool(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     let pool = SyncPool::new(fixture, &context)?;
@@ -127,7 +131,7 @@ fn outlived_by_its_memory(fixture: &Fixture) -> Done {
     queue.write(memory.ptr, &[9_u8; 4096])?;
     check!(
         queue.read::<u8>(memory.ptr, 4096, &[])? == [9_u8; 4096],
-        "memory of a released pool"
+        "bytes of a released pool's memory are wrong"
     );
     Ok(())
 }

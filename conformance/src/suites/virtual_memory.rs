@@ -1,11 +1,11 @@
-//! Reserved addresses and the physical memory behind them.
+//! Reserved address ranges and the physical memory mapped to them.
 
 use crate::api::Api;
 use crate::fixture::Fixture;
 use crate::objects::{Context, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
-use crate::{check, check_eq};
+use crate::{check, check_all, check_eq};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use ur::abi::*;
@@ -13,7 +13,7 @@ use ur::abi::*;
 pub fn all() -> Vec<Test> {
     let mut tests = crate::tests!["virtual_memory";
         granularity, reserve_and_free, map_and_use, remap_keeps_data, two_mappings_of_one_memory,
-        contiguous_growth, access_mode, bad_sizes, physical_for_others,
+        adjacent_mappings_form_one_range, access_mode, invalid_sizes, physical_for_ipc,
         physical_counts_references,
     ];
     let physical = |fixture: &Fixture| Setup::new(fixture)?.physical(1);
@@ -155,6 +155,7 @@ fn granularity_of(
     })
 }
 
+/// The minimum granularity is a power of two that divides the recommended one.
 fn granularity(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let least = granularity_of(
@@ -162,15 +163,19 @@ fn granularity(fixture: &Fixture) -> Done {
         &setup.context,
         UR_VIRTUAL_MEM_GRANULARITY_INFO_MINIMUM,
     )?;
-    check!(least.is_power_of_two(), "a granularity of {least}");
+    check!(
+        least.is_power_of_two(),
+        "the granularity {least} is no power of two"
+    );
     check!(
         setup.granule.is_multiple_of(least),
-        "recommended {}, minimum {least}",
+        "the recommended granularity {} is no multiple of the minimum {least}",
         setup.granule
     );
     Ok(())
 }
 
+/// Two reserved address ranges do not overlap.
 fn reserve_and_free(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let (a, b) = (setup.reserve(4)?, setup.reserve(4)?);
@@ -180,6 +185,7 @@ fn reserve_and_free(fixture: &Fixture) -> Done {
     setup.free(b, 4)
 }
 
+/// Physical memory mapped to a reserved range takes commands.
 fn map_and_use(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let queue = setup.context.in_order(fixture)?;
@@ -188,11 +194,12 @@ fn map_and_use(fixture: &Fixture) -> Done {
     setup.map(start, 2, &physical, 0)?;
     queue.fill(start, 0x6b_u8, 2 * setup.granule, &[])?;
     let data = queue.read::<u8>(start, 2 * setup.granule, &[])?;
-    check!(data.iter().all(|byte| *byte == 0x6b), "mapped memory");
+    check_all!(data, 0x6b, "bytes of mapped memory");
     setup.unmap(start, 2)?;
     setup.free(start, 2)
 }
 
+/// Physical memory keeps its data when it is mapped to another address.
 fn remap_keeps_data(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let queue = setup.context.in_order(fixture)?;
@@ -203,15 +210,17 @@ fn remap_keeps_data(fixture: &Fixture) -> Done {
     setup.unmap(first, 1)?;
     setup.map(second, 1, &physical, 0)?;
     let data = queue.read::<u8>(second, setup.granule, &[])?;
-    check!(
-        data.iter().all(|byte| *byte == 0x17),
-        "physical memory mapped elsewhere"
+    check_all!(
+        data,
+        0x17,
+        "bytes of physical memory mapped to another address"
     );
     setup.unmap(second, 1)?;
     setup.free(first, 1)?;
     setup.free(second, 1)
 }
 
+/// A write at one address is seen at another mapping of the same memory.
 fn two_mappings_of_one_memory(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let queue = setup.context.in_order(fixture)?;
@@ -221,10 +230,7 @@ fn two_mappings_of_one_memory(fixture: &Fixture) -> Done {
     setup.map(second, 1, &physical, 1)?;
     queue.fill(first, 0x2d_u8, setup.granule, &[])?;
     let data = queue.read::<u8>(second, setup.granule, &[])?;
-    check!(
-        data.iter().all(|byte| *byte == 0x2d),
-        "one memory at two addresses"
-    );
+    check_all!(data, 0x2d, "bytes at the second address");
     for start in [first, second] {
         setup.unmap(start, 1)?;
         setup.free(start, 1)?;
@@ -232,8 +238,8 @@ fn two_mappings_of_one_memory(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Two memories side by side make one range.
-fn contiguous_growth(fixture: &Fixture) -> Done {
+/// A command may span two adjacent mappings of different physical memory.
+fn adjacent_mappings_form_one_range(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let queue = setup.context.in_order(fixture)?;
     let start = setup.reserve(2)?;
@@ -250,21 +256,18 @@ fn contiguous_growth(fixture: &Fixture) -> Done {
     )?;
     let data = queue.read::<u8>(start, 2 * setup.granule, &[])?;
     let half = setup.granule / 2;
-    check!(
-        data[..half].iter().all(|byte| *byte == 1),
-        "what was there before the range grew"
-    );
-    check!(
-        data[half..half + setup.granule]
-            .iter()
-            .all(|byte| *byte == 2),
-        "a fill over both memories"
+    check_all!(data[..half], 1, "bytes from before the range grew");
+    check_all!(
+        data[half..half + setup.granule],
+        2,
+        "bytes of a fill over both mappings"
     );
     setup.unmap(start, 1)?;
     setup.unmap(next, 1)?;
     setup.free(start, 2)
 }
 
+/// A mapping reports its access mode, and the mode can be changed.
 fn access_mode(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let start = setup.reserve(1)?;
@@ -299,7 +302,8 @@ fn access_mode(fixture: &Fixture) -> Done {
     setup.free(start, 1)
 }
 
-fn bad_sizes(fixture: &Fixture) -> Done {
+/// Sizes of 0 or off the granularity are refused and give no handle.
+fn invalid_sizes(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let least = granularity_of(
         fixture,
@@ -333,9 +337,8 @@ fn bad_sizes(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Memory that may be shared with other processes is there wherever memory of this kind is, and is
-/// used as any other.
-fn physical_for_others(fixture: &Fixture) -> Done {
+/// Physical memory made for sharing with other processes is used as any other.
+fn physical_for_ipc(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     for flags in [UR_PHYSICAL_MEM_FLAG_ENABLE_IPC, ur_physical_mem_flags_t(0)] {
         let properties = ur_physical_mem_properties_t {
@@ -349,19 +352,20 @@ fn physical_for_others(fixture: &Fixture) -> Done {
                 .ur
                 .urPhysicalMemGetInfo(physical.raw, what, size, value, ret)
         })?;
-        check_eq!(reported.flags, flags, "the flags that it was made with");
+        check_eq!(reported.flags, flags, "flags of the physical memory");
         let start = setup.reserve(1)?;
         setup.map(start, 1, &physical, 0)?;
         let queue = setup.context.in_order(fixture)?;
         queue.fill(start, 7_u8, setup.granule, &[])?;
         let data: Vec<u8> = queue.read(start, setup.granule, &[])?;
-        check!(data.iter().all(|byte| *byte == 7), "what was filled");
+        check_all!(data, 7, "bytes of a fill");
         setup.unmap(start, 1)?;
         setup.free(start, 1)?;
     }
     Ok(())
 }
 
+/// A retain and a release of physical memory change its reference count by one.
 fn physical_counts_references(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let physical = setup.physical(1)?;

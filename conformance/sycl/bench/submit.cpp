@@ -1,7 +1,8 @@
-// What calls cost through Intel's libsycl: the program that `ur-bench --sycl` runs over each adapter. It
-// answers each line of its input, a measure's name, with nanoseconds a call. A sample is the mean of some
-// calls in a row; what they leave behind is cleared away outside the time. The first argument names the
-// file of the kernel. Knows SYCL only.
+// The cost of calls through Intel's libsycl: the program that `ur-bench --sycl` runs over each adapter.
+//
+// It answers each line of its input, a measure's name, with nanoseconds for each call. A sample is the mean
+// of several successive calls; clean-up is outside the time. The first argument names the file of the kernel.
+// The program knows SYCL only.
 #include <sycl/sycl.hpp>
 
 #include <chrono>
@@ -29,7 +30,7 @@ template <class F> static double timed(F &&call) {
   return std::chrono::duration<double, std::nano>(Clock::now() - begun).count() / calls;
 }
 
-// A sample of another adapter than the one that was asked for would prove nothing.
+// A sample of another adapter than the requested one would prove nothing.
 static void check_adapter() {
   const char *wanted = std::getenv("UR_ADAPTERS_FORCE_LOAD");
   std::ifstream maps("/proc/self/maps");
@@ -65,7 +66,7 @@ struct Bench {
     return queue.memcpy(target + at * elements, source + at * elements, elements * sizeof(uint32_t));
   }
 
-  // The enqueuing alone.
+  // The submission alone.
   double copies(sycl::queue &queue) {
     double sample = timed([&](int at) { copy(queue, at); });
     queue.wait();

@@ -1,5 +1,5 @@
-// The device that a SYCL program gets when it names none, and the one that it gets as any CPU; then the
-// adapters that were loaded.
+// The device that a SYCL program gets when it names none, the one that it gets as any CPU, and the adapters
+// that were loaded.
 #include <fstream>
 #include <iostream>
 #include <string>

@@ -1,9 +1,10 @@
-// What a SYCL program sees of the mock adapter, behind Intel's own runtime: its device, memory and
-// commands; and, with UR_MOCK_SCRIPT set, a device of another name, and a copy that fails.
+// A SYCL program's view of the mock adapter, behind Intel's own runtime: its device, memory and commands.
+//
+// With UR_MOCK_SCRIPT set, it expects a device of another name and a copy that fails.
 //
 //   devices [NAME]
 //
-// NAME is the device expected; a program given one expects the copy's error as well.
+// NAME is the expected device. A program with a NAME expects the copy's error as well.
 #include <iostream>
 #include <string>
 #include <sycl/sycl.hpp>

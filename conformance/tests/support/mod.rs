@@ -9,7 +9,7 @@ pub fn libraries() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
         let test = std::env::current_exe().expect("own path");
-        // Tests lie in `deps`, beside which everything else is.
+        // Cargo puts test programs in `deps`, beside which all other outputs lie.
         let folder = test
             .ancestors()
             .nth(2)
@@ -43,7 +43,7 @@ pub fn libraries() -> &'static Path {
     })
 }
 
-/// A command in which nothing from outside chooses adapters, devices or logs.
+/// A command whose environment chooses no adapters, devices or logs.
 pub fn clean(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars() {
@@ -54,7 +54,7 @@ pub fn clean(program: impl AsRef<std::ffi::OsStr>) -> Command {
     command
 }
 
-/// What a command printed; panics with all of it unless it succeeded.
+/// The output of a command. Panics with the output unless the command succeeded.
 pub fn success(command: &mut Command) -> String {
     let output = command.output().expect("the command starts");
     assert!(
@@ -66,7 +66,7 @@ pub fn success(command: &mut Command) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Both streams of a process.
+/// The output of both streams of a process.
 pub fn both(output: &Output) -> String {
     format!(
         "{}{}",

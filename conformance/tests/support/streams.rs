@@ -1,30 +1,32 @@
-//! Outputs that take no more: shared with the tests of tools/.
+//! Outputs that cannot be written, shared with the tests of tools/.
 
 use std::fs::OpenOptions;
 use std::process::{Command, Stdio};
 
-/// A disk that is full.
+/// A full disk.
 pub fn full() -> Stdio {
     let file = OpenOptions::new().write(true).open("/dev/full");
     file.expect("Linux has it").into()
 }
 
-/// A pipe that nobody reads.
+/// A pipe without a reader.
 pub fn closed() -> Stdio {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
     writer.into()
 }
 
-/// The exit code, and what stands on standard error.
+/// The exit code and the text on standard error.
 fn outcome(command: &mut Command, out: Stdio) -> (Option<i32>, String) {
     let output = command.stdout(out).output().expect("the program starts");
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     (output.status.code(), text)
 }
 
-/// Runs a command whose output nobody reads, which is no fault: it says nothing and exits with `usual`.
-/// Then one whose disk is full: that is all it says, and it exits with `fault`.
+/// Checks a command without a reader and with a full disk.
+///
+/// Without a reader it prints nothing and exits with `usual`. With a full disk it prints only that and exits
+/// with `fault`.
 pub fn check(make: impl Fn() -> Command, usual: i32, fault: i32) {
     let (code, text) = outcome(&mut make(), closed());
     assert_eq!((code, text.as_str()), (Some(usual), ""), "{:?}", make());

@@ -112,10 +112,11 @@ fn adapters(spec: &Spec, root: &Path) -> Result<Vec<Adapter>> {
             }
         }
         let supported = entries.iter().filter(|entry| {
-            entry
-                .method
-                .as_ref()
-                .is_none_or(|method| methods.contains(method))
+            hal::has_default(&entry.function)
+                || entry
+                    .method
+                    .as_ref()
+                    .is_none_or(|method| methods.contains(method))
         });
         let functions = supported.map(|entry| entry.function.clone()).collect();
         adapters.push(Adapter { name, functions });

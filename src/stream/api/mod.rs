@@ -9,6 +9,7 @@
 #[rustfmt::skip]
 mod generated;
 
+pub mod device_info;
 pub(crate) mod hooks;
 
 pub use hooks::Hooks;

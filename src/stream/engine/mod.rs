@@ -7,6 +7,7 @@
 pub(crate) mod dependencies;
 pub(crate) mod leases;
 mod scope;
+mod slot;
 pub(crate) mod threads;
 
 use crate::abi::UR_RESULT_ERROR_DEVICE_LOST;
@@ -23,6 +24,7 @@ use crate::timeline::sync::{Mutex, RwLock};
 use crate::timeline::{Clock, Failure, Frontier, LaneId, Point, PointRef};
 use rustc_hash::FxHashMap;
 pub(crate) use scope::{Failures, Scope};
+pub use slot::EngineSlot;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};

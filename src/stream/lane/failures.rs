@@ -29,8 +29,8 @@
 
 use super::{Dependencies, Driver, LaneCore, LaneState};
 use crate::object::Result;
+use crate::stream::Work;
 use crate::stream::driver::{FAILED, is_failure};
-use crate::stream::{Progress, Work};
 use crate::timeline::sync::Mutex;
 use crate::timeline::{Failure, PointRef, rank};
 use std::borrow::Borrow;
@@ -215,7 +215,7 @@ impl<D: Driver> LaneCore<D> {
     pub(super) fn drop_command(&self, state: &mut LaneState<D>) -> Result<bool> {
         let epoch = state.order.epoch() + 1;
         let submitted = D::submit(&self.native, epoch, Work::Marker, None);
-        let watched = self.record_submission(state, submitted.map(|()| Progress::Pending))?;
+        let watched = self.record_submission(state, submitted)?;
         let of_lane = self.clock.unreported(u64::MAX).filter(|_| self.in_order);
         self.clock
             .fail(epoch - 1, epoch, &of_lane.unwrap_or_default());

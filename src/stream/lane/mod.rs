@@ -195,7 +195,7 @@ impl<D: Driver> LaneCore<D> {
         wanted: bool,
     ) -> Result<Option<EventDependencies>> {
         self.submit_with(&[waits], wanted, |lane, epoch| {
-            Progress::work::<D>(lane, epoch, work, timestamps)
+            D::submit(lane, epoch, work, timestamps)
         })
     }
 
@@ -263,9 +263,7 @@ impl<D: Driver> LaneCore<D> {
                 self.depend(state, &[&part.waits]);
                 let failed = failed || part.waits.unreported().is_some();
                 part.deps = self.submit_locked(state, part.wanted, failed, |lane, epoch| {
-                    part.work
-                        .submit(lane, epoch, part.timestamps.clone())
-                        .map(|()| Progress::Pending)
+                    part.work.submit(lane, epoch, part.timestamps.clone())
                 })?;
             }
             Ok(())

@@ -96,7 +96,7 @@ impl<D: Driver> OutOfOrder<D> {
         wanted: bool,
     ) -> Result<Option<EventDependencies>> {
         self.submit_with(waits, wanted, |lane, epoch| {
-            Progress::work::<D>(lane, epoch, work, timestamps)
+            D::submit(lane, epoch, work, timestamps)
         })
     }
 

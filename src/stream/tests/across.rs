@@ -1,11 +1,12 @@
-//! Wait lists with events of other contexts. The fake lanes refuse to wait for another fake driver
-//! unless the driver spans contexts.
+//! Wait lists with events of other contexts.
+//!
+//! The fake lanes refuse to wait for another fake driver unless the driver spans contexts.
 
 use crate::abi::*;
 use crate::stream::Queue;
 use crate::stream::testing::*;
 
-/// Completes what can be in both worlds until `what` holds.
+/// Completes everything that can complete in both drivers until `what` holds.
 fn drive<D: AnyFake>(benches: [&Fixture<D>; 2], mut what: impl FnMut() -> bool) {
     until(|| {
         benches.iter().for_each(|fixture| fixture.driver.run());
@@ -47,7 +48,7 @@ fn a_wait_list_may_name_another_context_when_polled() {
     a_wait_list_may_name_another_context::<Polled>();
 }
 
-/// A command over there that waits for one here, and that for an earlier one there.
+/// A command of the other context waits for one here, which waits for an earlier one there.
 fn contexts_may_wait_for_each_other_in_turn<D: AnyFake>() {
     let here = Fixture::<D>::new();
     let there = here.another();
@@ -74,8 +75,8 @@ fn contexts_may_wait_for_each_other_in_turn_when_polled() {
     contexts_may_wait_for_each_other_in_turn::<Polled>();
 }
 
-/// A free that waits for another context's command keeps the block until that has completed.
-fn a_free_after_another_context_is_no_free_before<D: AnyFake>() {
+/// A block whose free waits for another context's command is not reused before that has completed.
+fn a_free_after_another_context_is_not_reused_before<D: AnyFake>() {
     let here = Fixture::<D>::new();
     let there = here.another();
     for queue in [here.in_order(), here.out_of_order()] {
@@ -96,18 +97,19 @@ fn a_free_after_another_context_is_no_free_before<D: AnyFake>() {
 }
 
 #[test]
-fn a_free_after_another_context_is_no_free_before_when_tracked() {
-    a_free_after_another_context_is_no_free_before::<Tracked>();
+fn a_free_after_another_context_is_not_reused_before_when_tracked() {
+    a_free_after_another_context_is_not_reused_before::<Tracked>();
 }
 
 #[test]
-fn a_free_after_another_context_is_no_free_before_when_polled() {
-    a_free_after_another_context_is_no_free_before::<Polled>();
+fn a_free_after_another_context_is_not_reused_before_when_polled() {
+    a_free_after_another_context_is_not_reused_before::<Polled>();
 }
 
-/// What stands in for the other context's event is a command's dependency like any other: finishing
-/// covers it, and a queue may go while it is pending.
-fn a_queue_may_go_while_it_waits_for_another_context<D: AnyFake>() {
+/// The placeholder of another context's event is a dependency like any other.
+///
+/// `finish` waits for it, and a queue may be released while it is pending.
+fn a_queue_may_be_released_while_it_waits_for_another_context<D: AnyFake>() {
     let here = Fixture::<D>::new();
     let there = here.another();
     let far_queue = there.in_order();
@@ -125,11 +127,11 @@ fn a_queue_may_go_while_it_waits_for_another_context<D: AnyFake>() {
 }
 
 #[test]
-fn a_queue_may_go_while_it_waits_for_another_context_when_tracked() {
-    a_queue_may_go_while_it_waits_for_another_context::<Tracked>();
+fn a_queue_may_be_released_while_it_waits_for_another_context_when_tracked() {
+    a_queue_may_be_released_while_it_waits_for_another_context::<Tracked>();
 }
 
 #[test]
-fn a_queue_may_go_while_it_waits_for_another_context_when_polled() {
-    a_queue_may_go_while_it_waits_for_another_context::<Polled>();
+fn a_queue_may_be_released_while_it_waits_for_another_context_when_polled() {
+    a_queue_may_be_released_while_it_waits_for_another_context::<Polled>();
 }

@@ -1,4 +1,4 @@
-//! Captures: the commands of a graph, and their executions.
+//! Captures: the commands of a graph, and its submissions.
 
 use crate::abi::*;
 use crate::hal;

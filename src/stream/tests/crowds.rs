@@ -1,4 +1,4 @@
-//! Many queues, few of them busy: queries visit busy lanes only.
+//! Many queues of which few are busy: queries visit busy lanes only.
 
 use crate::stream::Context;
 use crate::stream::testing::*;
@@ -19,7 +19,7 @@ fn idle_queues_are_asked_nothing<D: AnyFake>() {
         let after = launch(&busy, label, &[&before]);
         crowd.push(own);
         fixture.driver.run();
-        // Synchronous calls come after everything: they ask who has something pending.
+        // A synchronous call comes after everything, so it queries the lanes with pending work.
         let now = |bytes| {
             let device = Some(&*fixture.device);
             let kind = crate::stream::Kind::Device;
@@ -38,7 +38,7 @@ fn idle_queues_are_asked_nothing<D: AnyFake>() {
             lanes.busy_count()
         );
     }
-    // All are there, and one that gets something to do is asked again.
+    // All lanes are known now, and one that gets work is queried again.
     assert!(lanes.all().len() > CROWD as usize);
     fixture.context.domain().observe();
     for own in &crowd[..10] {
@@ -55,10 +55,11 @@ fn idle_queues_are_asked_nothing<D: AnyFake>() {
     });
 }
 
-/// The same where no synchronous call is made: what looks for completion before a pool grows sees who is
-/// idle. Where the driver tracks, nothing looks.
+/// Without synchronous calls, the query for completion before a pool grows finds the idle lanes.
+///
+/// A driver that reports completion itself is not queried.
 #[test]
-fn idle_queues_are_asked_nothing_by_queues() {
+fn idle_queues_are_not_queried() {
     let fixture = Fixture::<Polled>::new();
     let busy = fixture.in_order();
     let lanes = fixture.context.domain().lanes();
@@ -70,7 +71,7 @@ fn idle_queues_are_asked_nothing_by_queues() {
         free_only(&own, block, &[]).unwrap();
         crowd.push(own);
         fixture.driver.run();
-        // It is never freed, so that every other one makes the pool grow.
+        // The block is never freed, so that every second one makes the pool grow.
         alloc_only(&busy, None, KIB * KIB, &[]).unwrap();
         assert!(
             lanes.busy_count() <= 96,
@@ -81,7 +82,7 @@ fn idle_queues_are_asked_nothing_by_queues() {
     fixture.driver.run();
 }
 
-/// One that others put work on is asked whatever we see of it.
+/// A lane that foreign work may be on is queried whatever is known about it.
 fn an_exposed_queue_is_always_asked<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let crowd: Vec<_> = (0..100).map(|_| fixture.in_order()).collect();

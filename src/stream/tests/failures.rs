@@ -57,7 +57,7 @@ impl Wait {
 }
 
 #[test]
-fn what_depends_on_a_failed_command_does_not_run_and_one_wait_reports_it() {
+fn dependents_of_a_failed_command_do_not_run_and_one_wait_reports_it() {
     for in_order in [true, false] {
         for asked in [true, false] {
             for wait in [Wait::Event, Wait::Queue, Wait::Device] {
@@ -86,7 +86,7 @@ fn what_depends_on_a_failed_command_does_not_run_and_one_wait_reports_it() {
                     });
                     assert_eq!(code(more), FAILED, "{what}");
                 }
-                // Reported, it holds nothing up, and waiting waits.
+                // After the report, the failure blocks nothing, and waits succeed.
                 launch_only(&queue, 3, &[]);
                 assert_eq!(queue.finish_here(), Ok(()), "{what}");
                 assert!(fixture.driver.ran().contains(&3), "{what}");
@@ -103,7 +103,7 @@ fn what_depends_on_a_failed_command_does_not_run_and_one_wait_reports_it() {
 }
 
 #[test]
-fn at_any_place_in_a_row_what_comes_behind_has_failed() {
+fn commands_after_a_failed_one_fail_at_any_position() {
     for place in 0..6 {
         let fixture = fixture();
         let queue = fixture.in_order();
@@ -122,7 +122,7 @@ fn at_any_place_in_a_row_what_comes_behind_has_failed() {
 }
 
 #[test]
-fn until_it_is_reported_nothing_more_runs_behind_it() {
+fn no_dependent_runs_until_the_failure_is_reported() {
     let fixture = fixture();
     let queue = fixture.in_order();
     let bad = launch(&queue, BAD, &[]);
@@ -130,7 +130,7 @@ fn until_it_is_reported_nothing_more_runs_behind_it() {
         fixture.driver.run();
         status(&bad) == UR_EVENT_STATUS_ERROR
     });
-    // Known, but no wait has reported it.
+    // The failure is known, but no wait has reported it.
     let (behind, other) = (launch(&queue, 1, &[]), fixture.in_order());
     launch_only(&other, 2, &[]);
     let ran = AtomicUsize::new(0);
@@ -151,7 +151,7 @@ fn until_it_is_reported_nothing_more_runs_behind_it() {
 }
 
 #[test]
-fn out_of_order_what_does_not_depend_on_it_runs() {
+fn independent_out_of_order_commands_run_after_a_failure() {
     let fixture = fixture();
     let queue = fixture.out_of_order();
     let free: Vec<_> = (0..20).map(|label| launch(&queue, label, &[])).collect();
@@ -172,7 +172,7 @@ fn out_of_order_what_does_not_depend_on_it_runs() {
     let mut ran = fixture.driver.ran();
     ran.sort_unstable();
     assert_eq!(ran, Vec::from_iter(0..40));
-    // A barrier over what failed, before anybody has asked.
+    // A barrier over a failed command whose failure is not known yet.
     launch_only(&queue, BAD, &[]);
     let all = barrier(&queue, &[]);
     launch_only(&queue, 200, &[]);
@@ -185,12 +185,12 @@ fn out_of_order_what_does_not_depend_on_it_runs() {
 }
 
 extern "C" fn count(data: *mut c_void) {
-    // SAFETY: the test's own count, which outlives the task.
+    // SAFETY: the test's counter outlives the task.
     unsafe { &*data.cast::<AtomicUsize>() }.fetch_add(1, Ordering::SeqCst);
 }
 
 #[test]
-fn a_host_task_behind_it_does_not_run() {
+fn a_host_task_after_a_failed_command_does_not_run() {
     for in_order in [true, false] {
         let fixture = fixture();
         let queue = match in_order {
@@ -225,7 +225,7 @@ fn a_host_task_behind_it_does_not_run() {
 }
 
 #[test]
-fn other_queues_and_contexts_that_wait_for_it_fail() {
+fn dependents_on_other_queues_and_contexts_fail() {
     let fixture = fixture();
     let other = fixture.another();
     let (first, second, third) = (fixture.in_order(), fixture.in_order(), other.in_order());
@@ -239,14 +239,14 @@ fn other_queues_and_contexts_that_wait_for_it_fail() {
     });
     assert_eq!(code(second.finish_here()), FAILED);
     assert_eq!(code(third.finish_here()), FAILED);
-    // The wait for a command covers what that came after.
+    // The wait for a command also covers its predecessors.
     assert_eq!(code(near.wait_here()), FAILED);
     assert_eq!(first.finish_here(), Ok(()));
     assert!(fixture.driver.ran().is_empty() && other.driver.ran().is_empty());
 }
 
 #[test]
-fn blocking_commands_and_memory_go_on() {
+fn blocking_commands_and_memory_work_after_a_failure() {
     let fixture = fixture();
     let queue = fixture.in_order();
     let pool = fixture.pool(1 << 20, 0);

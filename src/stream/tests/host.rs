@@ -10,7 +10,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-/// A host task that ends when told to.
+/// A host task that runs until the test opens it.
 struct Gate {
     open: mpsc::Sender<()>,
     passed: std::sync::Arc<AtomicUsize>,
@@ -21,7 +21,7 @@ struct Passage(mpsc::Receiver<()>, std::sync::Arc<AtomicUsize>);
 extern "C" fn pass(data: *mut c_void) {
     // SAFETY: `gate` boxed it for this one call.
     let passage = unsafe { Box::from_raw(data.cast::<Passage>()) };
-    // A gate that is gone is open.
+    // A gate that is dropped is open.
     let _ = passage.0.recv();
     passage.1.fetch_add(1, Ordering::SeqCst);
 }
@@ -36,14 +36,15 @@ fn gate<D: AnyFake>(queue: &QueueArc<D>, waits: &[&EventArc<D>]) -> (Gate, Event
     (Gate { open, passed }, with_event(waits, task).unwrap().1)
 }
 
-/// Whether it can complete; a polled driver has to be asked twice, since asking may record.
+/// Whether the event can complete. A polled driver is queried twice, since the first query may record a
+/// marker.
 fn completes<D: AnyFake>(fixture: &Fixture<D>, event: &EventArc<D>) -> bool {
     status(event);
     fixture.driver.run();
     status(event) == UR_EVENT_STATUS_COMPLETE
 }
 
-fn nothing_independent_waits_behind_the_host<D: AnyFake>() {
+fn independent_commands_do_not_wait_for_the_host<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let queue = fixture.out_of_order();
     let (gate_a, task_a) = gate(&queue, &[]);
@@ -53,7 +54,7 @@ fn nothing_independent_waits_behind_the_host<D: AnyFake>() {
     let after_b = launch(&queue, 3, &[&task_b]);
     let after_both = launch(&queue, 4, &[&after_a, &task_b]);
     let free: Vec<_> = (10..30).map(|label| launch(&queue, label, &[])).collect();
-    // What waits for the host through another queue is held up too.
+    // A command that waits for the host through another queue is blocked, too.
     let other = fixture.in_order();
     launch_only(&other, 5, &[&after_a]);
     let through = launch(&other, 6, &[]);
@@ -81,13 +82,13 @@ fn nothing_independent_waits_behind_the_host<D: AnyFake>() {
 }
 
 #[test]
-fn nothing_independent_waits_behind_the_host_when_tracked() {
-    nothing_independent_waits_behind_the_host::<Tracked>();
+fn independent_commands_do_not_wait_for_the_host_when_tracked() {
+    independent_commands_do_not_wait_for_the_host::<Tracked>();
 }
 
 #[test]
-fn nothing_independent_waits_behind_the_host_when_polled() {
-    nothing_independent_waits_behind_the_host::<Polled>();
+fn independent_commands_do_not_wait_for_the_host_when_polled() {
+    independent_commands_do_not_wait_for_the_host::<Polled>();
 }
 
 fn host_tasks_are_commands_of_an_in_order_queue<D: AnyFake>() {
@@ -153,9 +154,10 @@ fn host_tasks_are_commands_of_a_polled_in_order_queue() {
     host_tasks_are_commands_of_an_in_order_queue::<Polled>();
 }
 
-/// What a host task waits for is taken as it is when the task is enqueued: seen later, it could
-/// cover commands that wait for the task.
-fn a_host_task_waits_for_nothing_later<D: AnyFake>() {
+/// A host task's dependencies are taken when the task is enqueued.
+///
+/// Read later, they could include commands that wait for the task.
+fn a_host_task_does_not_wait_for_later_commands<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let (p, q, r) = (
         fixture.in_order(),
@@ -177,18 +179,19 @@ fn a_host_task_waits_for_nothing_later<D: AnyFake>() {
 }
 
 #[test]
-fn a_host_task_waits_for_nothing_later_when_tracked() {
-    a_host_task_waits_for_nothing_later::<Tracked>();
+fn a_host_task_does_not_wait_for_later_commands_when_tracked() {
+    a_host_task_does_not_wait_for_later_commands::<Tracked>();
 }
 
 #[test]
-fn a_host_task_waits_for_nothing_later_when_polled() {
-    a_host_task_waits_for_nothing_later::<Polled>();
+fn a_host_task_does_not_wait_for_later_commands_when_polled() {
+    a_host_task_does_not_wait_for_later_commands::<Polled>();
 }
 
-/// Between the look at a point and the search for its marker, the lane may have come further and
-/// forgotten it. A later marker must not take its place: a host task would wait for what waits for
-/// the task.
+/// A lane may advance between the check of a point and the search for its marker.
+///
+/// The marker may be gone by then. A later one must not replace it, since the host task would wait for
+/// commands that wait for it.
 #[test]
 fn a_forgotten_marker_is_no_later_one() {
     let fixture = Fixture::<Polled>::new();
@@ -207,7 +210,7 @@ fn a_forgotten_marker_is_no_later_one() {
     fixture.driver.run();
 }
 
-/// Lanes of the context that there are.
+/// The number of lanes in the context.
 fn lanes<D: AnyFake>(fixture: &Fixture<D>) -> usize {
     fixture.context.domain().lanes().all().len()
 }
@@ -260,7 +263,7 @@ fn the_last_of_many_host_tasks_in_order_stands_for_all<D: AnyFake>() {
     let (tip, waited) = (lane.tip().len(), lane.waited().len());
     assert!(tip <= 2 && waited <= 2, "{tip} points, {waited} waited for");
     let last = rest.last().map(|(gate, _)| gate.passed.clone()).unwrap();
-    // They open in another order than the queue's.
+    // The gates open in another order than the queue's.
     rest.reverse();
     let events: Vec<_> = rest.into_iter().map(|(_, event)| event).collect();
     assert_eq!(last.load(Ordering::SeqCst), 0, "the first is still closed");
@@ -276,8 +279,10 @@ fn the_last_of_many_host_tasks_in_order_stands_for_all<D: AnyFake>() {
     assert_eq!(fixture.driver.ran(), (0..100).collect::<Vec<_>>());
 }
 
-/// Where the driver tells of no completion, threads block for it: one a lane, not one a point, but for a
-/// point before the one that is blocked for.
+/// Where the driver reports no completion, threads block for it.
+///
+/// There is one thread for each lane, and a further one only for a point before the one that is being waited
+/// for.
 fn many_pending_points_take_few_threads<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let (queue, other) = (fixture.in_order(), fixture.out_of_order());

@@ -1,11 +1,11 @@
-//! Foreign work: on streams whose native handle was given out, and by native commands.
+//! Foreign work: on streams whose native handle was given out, and from native commands.
 
 use crate::abi::*;
 use crate::stream::Work;
 use crate::stream::queue::native_command;
 use crate::stream::testing::*;
 
-/// A native command that puts foreign work on its lane; with its event.
+/// A native command that puts foreign work on its lane, with its event.
 fn native<D: AnyFake>(queue: &QueueArc<D>, label: u32, waits: &[&EventArc<D>]) -> EventArc<D> {
     let run = || queue.with_native(|lane| lane.foreign(label)).unwrap();
     let call = |waits: crate::object::Handles<'_, _>, event: crate::object::OutHandle<'_, _>| {
@@ -14,7 +14,7 @@ fn native<D: AnyFake>(queue: &QueueArc<D>, label: u32, waits: &[&EventArc<D>]) -
     with_event(waits, call).unwrap().1
 }
 
-fn a_native_command_is_one_of_its_queue<D: AnyFake>() {
+fn a_native_command_is_ordered_with_its_queue<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let (queue, other) = (fixture.in_order(), fixture.in_order());
     let far = launch(&other, 1, &[]);
@@ -29,7 +29,7 @@ fn a_native_command_is_one_of_its_queue<D: AnyFake>() {
     assert_eq!(status(&command), UR_EVENT_STATUS_SUBMITTED);
     fixture.driver.run();
     assert_eq!(fixture.driver.ran(), [2, 1, 50, 3]);
-    // Asking may have recorded.
+    // The query may have recorded a marker.
     status(&after);
     fixture.driver.run();
     let ends = [status(&command), status(&after)];
@@ -37,18 +37,19 @@ fn a_native_command_is_one_of_its_queue<D: AnyFake>() {
 }
 
 #[test]
-fn a_native_command_is_one_of_its_queue_when_tracked() {
-    a_native_command_is_one_of_its_queue::<Tracked>();
+fn a_native_command_is_ordered_with_its_queue_when_tracked() {
+    a_native_command_is_ordered_with_its_queue::<Tracked>();
 }
 
 #[test]
-fn a_native_command_is_one_of_its_queue_when_polled() {
-    a_native_command_is_one_of_its_queue::<Polled>();
+fn a_native_command_is_ordered_with_its_queue_when_polled() {
+    a_native_command_is_ordered_with_its_queue::<Polled>();
 }
 
-/// On an out-of-order queue the function sees the lane that has its wait list, whoever asks for the
-/// stream beside it, and nothing else is placed there meanwhile.
-fn an_out_of_order_queue_lends_one_lane<D: AnyFake>() {
+/// On an out-of-order queue the function gets the lane that has its wait list.
+///
+/// A concurrent request for the stream gets the same lane, and no other command is placed there meanwhile.
+fn an_out_of_order_queue_gives_a_native_command_one_lane<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let queue = fixture.out_of_order();
     let far = launch(&fixture.in_order(), 1, &[]);
@@ -96,17 +97,18 @@ fn an_out_of_order_queue_lends_one_lane<D: AnyFake>() {
 }
 
 #[test]
-fn an_out_of_order_queue_lends_one_lane_when_tracked() {
-    an_out_of_order_queue_lends_one_lane::<Tracked>();
+fn an_out_of_order_queue_gives_a_native_command_one_lane_when_tracked() {
+    an_out_of_order_queue_gives_a_native_command_one_lane::<Tracked>();
 }
 
 #[test]
-fn an_out_of_order_queue_lends_one_lane_when_polled() {
-    an_out_of_order_queue_lends_one_lane::<Polled>();
+fn an_out_of_order_queue_gives_a_native_command_one_lane_when_polled() {
+    an_out_of_order_queue_gives_a_native_command_one_lane::<Polled>();
 }
 
-/// Memory that native work may use is not handed to others before that work is done; once the command
-/// is over, the lane's own fast ways are open again.
+/// Memory that native work may use is not reused by others before that work is complete.
+///
+/// Once the command is over, the lane's fast paths are open again.
 fn native_work_keeps_its_memory<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let pool = fixture.pool(0, usize::MAX);
@@ -135,9 +137,8 @@ fn native_work_keeps_its_memory_when_polled() {
     native_work_keeps_its_memory::<Polled>();
 }
 
-/// A stream whose native handle was given out stays open: every event and every free covers foreign
-/// work.
-fn an_exposed_stream_stays_open<D: AnyFake>() {
+/// A queue whose native handle was given out stays open: every event and every free covers foreign work.
+fn a_stream_with_its_native_handle_given_out_stays_open<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let pool = fixture.pool(0, usize::MAX);
     let (queue, other) = (fixture.in_order(), fixture.in_order());
@@ -164,7 +165,7 @@ fn an_exposed_stream_stays_open<D: AnyFake>() {
     queue.finish_here().unwrap();
 }
 
-/// Its status, after records that asking may have made.
+/// Its status, after the records that the query may have made.
 fn completes_alone<D: AnyFake>(fixture: &Fixture<D>, event: &EventArc<D>) -> ur_event_status_t {
     status(event);
     let line = fixture.driver.lanes.lock().unwrap()[0].number;
@@ -173,13 +174,13 @@ fn completes_alone<D: AnyFake>(fixture: &Fixture<D>, event: &EventArc<D>) -> ur_
 }
 
 #[test]
-fn an_exposed_stream_stays_open_when_tracked() {
-    an_exposed_stream_stays_open::<Tracked>();
+fn a_stream_with_its_native_handle_given_out_stays_open_when_tracked() {
+    a_stream_with_its_native_handle_given_out_stays_open::<Tracked>();
 }
 
 #[test]
-fn an_exposed_stream_stays_open_when_polled() {
-    an_exposed_stream_stays_open::<Polled>();
+fn a_stream_with_its_native_handle_given_out_stays_open_when_polled() {
+    a_stream_with_its_native_handle_given_out_stays_open::<Polled>();
 }
 
 #[test]
@@ -198,7 +199,7 @@ fn native_work_has_times_of_its_own() {
 }
 
 #[test]
-fn a_native_command_may_bring_what_it_needs() {
+fn a_native_command_may_have_work_of_its_own() {
     let fixture = Fixture::<Polled>::new();
     let queue = fixture.in_order();
     let run = || queue.with_native(|lane| lane.foreign(50)).unwrap();

@@ -87,7 +87,7 @@ fn a_context_ends_with_the_last_object_in_it() {
     let queue = fixture.in_order();
     let event = launch(&queue, 1, &[]);
     let pool = fixture.pool(0, 0);
-    // As the API holds it, a pool keeps its context, even when that keeps the pool as its current.
+    // A pool handle keeps its context alive, even while the context keeps the pool as its current one.
     pool.retain();
     fixture
         .context

@@ -1,4 +1,4 @@
-//! Maximum sizes, thresholds, figures, zero-init and pools over user memory.
+//! Maximum sizes, thresholds, statistics, zero-initialised pools and pools over user memory.
 
 use crate::abi::*;
 use crate::hal::{self, UsmPoolInfo};
@@ -38,7 +38,7 @@ fn a_full_pool_waits_in_queue_order<D: AnyFake>() {
     let q_line = fixture.driver.lanes.lock().unwrap()[1].number;
     assert!(!fixture.driver.step(q_line), "the use waits for the death");
     free_only(&q, block, &[]).unwrap();
-    // Out of order the wait goes on the event.
+    // On an out-of-order queue the event carries the wait.
     let r = fixture.out_of_order();
     let dry = Some(UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
     let (again, event) = alloc(&r, Some(&pool), MIB, &[]).unwrap();
@@ -55,7 +55,7 @@ fn a_full_pool_waits_in_queue_order<D: AnyFake>() {
         alloc::alloc(&p, Kind::Host, Some(&*pool), MIB, waits, out)
     });
     assert_eq!(code(host), Some(UR_RESULT_ERROR_OUT_OF_HOST_MEMORY));
-    // Without an event it goes to the host.
+    // Without an event the host waits.
     let last = launch(&r, 4, &[&event]);
     free_only(&r, block, &[&last]).unwrap();
     assert_eq!(alloc_only(&r, Some(&pool), MIB, &[]), Ok(block));
@@ -72,9 +72,10 @@ fn a_full_pool_waits_in_queue_order_when_polled() {
     a_full_pool_waits_in_queue_order::<Polled>();
 }
 
-/// Four slabs of a quarter each, pending on two queues: the host waits for one of them, and what it has
-/// gives way to a new slab.
-fn quarters_make_room_for_three<D: AnyFake>() {
+/// Four slabs of a quarter each are pending on two queues.
+///
+/// The host waits for one queue, whose slabs are released for a new one.
+fn pending_quarters_make_room_for_three<D: AnyFake>() {
     for ask in 0..4 {
         let fixture = Fixture::<D>::new();
         let pool = fixture.pool(8 * MIB, usize::MAX);
@@ -108,16 +109,17 @@ fn quarters_make_room_for_three<D: AnyFake>() {
 }
 
 #[test]
-fn quarters_make_room_for_three_when_tracked() {
-    quarters_make_room_for_three::<Tracked>();
+fn pending_quarters_make_room_for_three_when_tracked() {
+    pending_quarters_make_room_for_three::<Tracked>();
 }
 
 #[test]
-fn quarters_make_room_for_three_when_polled() {
-    quarters_make_room_for_three::<Polled>();
+fn pending_quarters_make_room_for_three_when_polled() {
+    pending_quarters_make_room_for_three::<Polled>();
 }
 
-/// What is pending of other kinds under the maximum, and of other pools where the driver has no more.
+/// The wait covers pending memory of other kinds under the maximum, and of other pools where the driver has
+/// no more.
 #[test]
 fn the_host_waits_for_memory_of_other_kinds_and_pools() {
     let fixture = Fixture::<Polled>::new();
@@ -160,7 +162,7 @@ fn a_maximum_holds_over_all_kinds_together() {
     );
     assert_eq!(figure(&pool, UsmPoolInfo::ReservedCurrentExp), 8 * MIB);
     free_only(&queue, device, &[]).unwrap();
-    // Idle memory of one kind makes room for another.
+    // Idle memory of one kind is released for another.
     of(Kind::Host).unwrap();
     assert_eq!(figure(&pool, UsmPoolInfo::ReservedCurrentExp), 8 * MIB);
     assert_eq!(figure(&pool, UsmPoolInfo::ReservedHighExp), 8 * MIB);
@@ -197,7 +199,7 @@ fn a_synchronous_request_waits_on_the_host_for_room() {
 }
 
 #[test]
-fn memory_pressure_takes_what_other_pools_hold_idle() {
+fn memory_pressure_releases_other_pools_idle_memory() {
     let fixture = Fixture::<Tracked>::new();
     *fixture.driver.room.lock().unwrap() = Some(2 * MIB);
     let queue = fixture.in_order();
@@ -253,7 +255,7 @@ fn thresholds_are_settled_before_a_wait_returns() {
 }
 
 #[test]
-fn a_wait_looks_at_pools_again_once_one_was_stirred() {
+fn a_wait_settles_pools_again_once_one_is_dirty() {
     let fixture = Fixture::<Tracked>::new();
     let queue = fixture.in_order();
     let pool = fixture.pool(0, usize::MAX);
@@ -290,7 +292,7 @@ fn a_wait_looks_at_pools_again_once_one_was_stirred() {
 }
 
 #[test]
-fn figures_can_be_read_and_highs_reset() {
+fn statistics_can_be_read_and_peaks_reset() {
     let fixture = Fixture::<Tracked>::new();
     let pool = fixture.pool(0, usize::MAX);
     let queue = fixture.in_order();
@@ -335,7 +337,7 @@ fn figures_can_be_read_and_highs_reset() {
 }
 
 #[test]
-fn figures_are_exact_with_threads() {
+fn statistics_are_exact_with_threads() {
     let fixture = Fixture::<Tracked>::new();
     let pool = fixture.pool(0, usize::MAX);
     let most = AtomicUsize::new(0);
@@ -387,7 +389,7 @@ fn zero_initialised_pools_ask_for_zeroed_memory() {
 }
 
 #[test]
-fn pools_over_user_memory_hand_out_that_and_nothing_else() {
+fn pools_over_user_memory_give_no_other_memory() {
     let fixture = Fixture::<Tracked>::new();
     let queue = fixture.in_order();
     let outer = alloc_only(&queue, None, MIB, &[]).unwrap();
@@ -422,7 +424,7 @@ fn pools_over_user_memory_hand_out_that_and_nothing_else() {
         Some(UR_RESULT_ERROR_INVALID_VALUE),
         "it is of one kind"
     );
-    // The innermost allocation at an address is meant, then the one around it.
+    // The innermost allocation at an address is used first, and then the one around it.
     free_only(&queue, inner, &[]).unwrap();
     assert_eq!(figure(&pool, UsmPoolInfo::UsedCurrentExp), MIB / 2);
     free_only(&queue, rest, &[]).unwrap();

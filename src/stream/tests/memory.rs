@@ -21,7 +21,7 @@ fn allocation_and_free_do_not_call_the_driver() {
     }
     assert_eq!(fixture.driver.calls(), calls);
     assert_eq!(seen.len(), 1);
-    // Not between commands that are pending either.
+    // Nor while commands are pending.
     launch_only(&queue, 1, &[]);
     let block = alloc_only(&queue, None, MIB, &[]).unwrap();
     launch_only(&queue, 2, &[]);
@@ -80,7 +80,7 @@ fn completion_carries_reuse_across_queues_when_looked_for() {
     completion_carries_reuse_across_queues::<Polled>();
 }
 
-/// Their predecessors are on lanes, which a wait for everything covers anyway.
+/// The predecessors are on lanes, which a wait for everything covers anyway.
 fn frees_out_of_order_record_nothing<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let (queue, other) = (fixture.out_of_order(), fixture.in_order());
@@ -94,7 +94,7 @@ fn frees_out_of_order_record_nothing<D: AnyFake>() {
     assert_ne!(status(&all), UR_EVENT_STATUS_COMPLETE);
     fixture.driver.run();
     assert_eq!(status(&all), UR_EVENT_STATUS_COMPLETE);
-    // Elsewhere nobody looks.
+    // No query follows elsewhere.
     let block = alloc_only(&queue, None, 64 << 10, &[]).unwrap();
     let ran = launch(&other, 20, &[]);
     free_only(&queue, block, &[&ran]).unwrap();
@@ -119,7 +119,7 @@ fn frees_out_of_order_record_nothing_when_polled() {
 fn completion_carries_reuse_across_queues<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let (p, q) = (fixture.in_order(), fixture.out_of_order());
-    // All of a page, so that nothing else is free.
+    // All of a page, so that no other memory is free.
     let block = alloc_only(&p, None, 2 * MIB, &[]).unwrap();
     launch_only(&p, 1, &[]);
     free_only(&p, block, &[]).unwrap();
@@ -129,14 +129,14 @@ fn completion_carries_reuse_across_queues<D: AnyFake>() {
     assert_eq!(fixture.driver.calls()[3], grown);
 }
 
-fn a_lane_that_is_never_idle_tells_how_far_it_is<D: AnyFake>() {
+fn a_busy_lane_reports_its_progress<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let (p, q) = (fixture.in_order(), fixture.in_order());
     let line = fixture.driver.lanes.lock().unwrap()[0].number;
     let block = alloc_only(&p, None, 2 * MIB, &[]).unwrap();
     launch_only(&p, 1, &[]);
     free_only(&p, block, &[]).unwrap();
-    // Nothing of it has completed: another block. Where nobody tells, a marker is recorded.
+    // No use has completed, so another block is given. A driver that must be polled records a marker.
     let other = alloc_only(&q, None, 2 * MIB, &[]).unwrap();
     assert_ne!(other, block);
     launch_only(&p, 2, &[]);
@@ -145,7 +145,7 @@ fn a_lane_that_is_never_idle_tells_how_far_it_is<D: AnyFake>() {
     assert_eq!(fixture.driver.ran(), [1]);
     let calls = fixture.driver.calls();
     assert_eq!(alloc_only(&q, None, 2 * MIB, &[]), Ok(block));
-    // As often as it is asked, a lane has a few markers.
+    // A lane has few markers, however often it is queried.
     for _ in 0..10 {
         launch_only(&p, 3, &[]);
         alloc_only(&q, None, 4 * MIB, &[]).unwrap();
@@ -158,13 +158,13 @@ fn a_lane_that_is_never_idle_tells_how_far_it_is<D: AnyFake>() {
 }
 
 #[test]
-fn a_lane_that_is_never_idle_tells_how_far_it_is_when_tracked() {
-    a_lane_that_is_never_idle_tells_how_far_it_is::<Tracked>();
+fn a_busy_lane_reports_its_progress_when_tracked() {
+    a_busy_lane_reports_its_progress::<Tracked>();
 }
 
 #[test]
-fn a_lane_that_is_never_idle_tells_how_far_it_is_when_polled() {
-    a_lane_that_is_never_idle_tells_how_far_it_is::<Polled>();
+fn a_busy_lane_reports_its_progress_when_polled() {
+    a_busy_lane_reports_its_progress::<Polled>();
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn barriers_and_finish_cover_pending_allocations() {
         (status(&pending), status(&after)),
         (UR_EVENT_STATUS_COMPLETE, UR_EVENT_STATUS_COMPLETE)
     );
-    // Finish alone covers them too.
+    // `finish` alone covers them, too.
     let far = launch(&p, 3, &[]);
     let (block, pending) = alloc(&q, None, MIB, &[&far]).unwrap();
     free_only(&q, block, &[&pending]).unwrap();
@@ -269,7 +269,7 @@ fn synchronous_usm_takes_only_what_is_complete() {
     let three = [now(), now(), now()];
     assert!(three.contains(&block) && three.contains(&first));
     assert_eq!(fixture.driver.calls()[3], grown);
-    // And a pointer of one kind may be freed the other way.
+    // A pointer of one kind may be freed by the other function, too.
     free_only(&p, block, &[]).unwrap();
     assert_eq!(alloc_only(&p, None, MIB, &[]), Ok(block));
 }
@@ -310,7 +310,7 @@ fn allocations_are_known_by_any_address_inside() {
     );
     let default = Context::default_pool(&fixture.context, &fixture.device).unwrap();
     assert_eq!(of(host, UsmAllocInfo::Pool), Ok(default.handle().addr()));
-    // Commands must stay inside.
+    // Commands must stay inside the allocation.
     assert!(fixture.context.check_range(block + 500, 500).is_ok());
     assert_eq!(
         code(fixture.context.check_range(block + 500, 501)),
@@ -319,17 +319,17 @@ fn allocations_are_known_by_any_address_inside() {
 }
 
 #[test]
-fn what_is_known_of_where_memory_ends_is_never_out_of_date() {
+fn cached_allocation_extents_are_never_stale() {
     let fixture = Fixture::<Tracked>::new();
     let (queue, other) = (fixture.in_order(), fixture.in_order());
     let check = |addr: usize, bytes: usize| code(fixture.context.check_range(addr, bytes));
     let outside = Some(UR_RESULT_ERROR_INVALID_SIZE);
-    // From the lane's own store, shorter and longer.
+    // From the lane's own cache, shorter and longer.
     let block = alloc_only(&queue, None, 1000, &[]).unwrap();
     assert_eq!(check(block, 1000), None);
     for bytes in [1000, 900, 901, 800, 1000] {
         free_only(&queue, block, &[]).unwrap();
-        // Free memory has no end, whatever comes there.
+        // Free memory has no bounds, whatever is allocated there later.
         assert_eq!(check(block, 1 << 20), None);
         assert_eq!(alloc_only(&queue, None, bytes, &[]), Ok(block));
         assert_eq!(
@@ -341,11 +341,11 @@ fn what_is_known_of_where_memory_ends_is_never_out_of_date() {
             (None, outside)
         );
     }
-    // Through the pool.
+    // Allocated through the pool.
     let death = free(&queue, block, &[]).unwrap();
     let block = alloc_only(&other, None, 30, &[&death]).unwrap();
     assert_eq!((check(block, 30), check(block, 31)), (None, outside));
-    // Memory that is none of ours.
+    // Memory that this context did not allocate.
     assert_eq!((check(8, 1 << 20), check(8, 1 << 20)), (None, None));
 }
 
@@ -367,7 +367,7 @@ fn default_and_current_pools_are_stable() {
     assert!(!std::sync::Arc::ptr_eq(&default(), &pool));
     alloc_only(&queue, None, MIB, &[]).unwrap();
     assert_eq!(pool.core().used.read().0 as usize, MIB);
-    // The context keeps it.
+    // The context keeps the pool.
     let weak = std::sync::Arc::downgrade(&pool);
     pool.release().unwrap();
     drop(pool);

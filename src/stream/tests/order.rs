@@ -82,7 +82,7 @@ fn a_polled_driver_records_only_what_can_be_seen() {
     );
     launch_only(&q, 20, &[&seen]);
     assert_eq!(fixture.driver.calls()[2], 1, "and used as it was recorded");
-    // The wait does not cover what came after the event.
+    // The wait does not cover commands after the event.
     let p_line = fixture.driver.lanes.lock().unwrap()[0].number;
     for _ in 0..14 {
         assert!(fixture.driver.step(p_line));
@@ -94,7 +94,7 @@ fn a_polled_driver_records_only_what_can_be_seen() {
 }
 
 #[test]
-fn a_polled_driver_is_asked_once_there_are_many_markers() {
+fn a_polled_driver_is_queried_once_there_are_many_markers() {
     let fixture = Fixture::<Polled>::new();
     let (p, q, r) = (fixture.in_order(), fixture.in_order(), fixture.in_order());
     let pass_on = |label: u32| {
@@ -102,7 +102,7 @@ fn a_polled_driver_is_asked_once_there_are_many_markers() {
         launch_only(&q, 1000 + label, &[&event]);
         event
     };
-    // Nothing is done, so nothing may be forgotten.
+    // No command is complete, so no dependency may be dropped.
     let events: Vec<_> = (0..100).map(pass_on).collect();
     launch_only(&r, 2000, &[&events[3]]);
     assert_eq!(fixture.driver.waits(), 101);
@@ -154,7 +154,7 @@ fn independent_commands_spread_and_dependent_ones_follow() {
     fixture.driver.run();
 }
 
-fn barriers_hold_back_what_follows<D: AnyFake>() {
+fn barriers_block_later_commands<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let queue = fixture.out_of_order();
     let before: Vec<_> = (0..4).map(|label| launch(&queue, label, &[])).collect();
@@ -196,13 +196,13 @@ fn barriers_hold_back_what_follows<D: AnyFake>() {
 }
 
 #[test]
-fn barriers_hold_back_what_follows_when_tracked() {
-    barriers_hold_back_what_follows::<Tracked>();
+fn barriers_block_later_commands_when_tracked() {
+    barriers_block_later_commands::<Tracked>();
 }
 
 #[test]
-fn barriers_hold_back_what_follows_when_polled() {
-    barriers_hold_back_what_follows::<Polled>();
+fn barriers_block_later_commands_when_polled() {
+    barriers_block_later_commands::<Polled>();
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn elided_commands_have_events_of_their_own() {
 }
 
 #[test]
-fn an_in_order_wait_list_orders_all_that_follows() {
+fn an_in_order_wait_list_orders_all_later_commands() {
     let fixture = Fixture::<Tracked>::new();
     let (p, q) = (fixture.in_order(), fixture.in_order());
     let far = launch(&p, 1, &[]);
@@ -330,7 +330,7 @@ fn profiling_is_known_where_the_queue_has_it() {
     );
     assert_eq!(code(time(&without, end)), Some(unknown));
     let with = launch(&profiled, 2, &[]);
-    // What needs no work otherwise gets a marker for its times.
+    // A command without work of its own gets a marker for its times.
     let wait = marker(&profiled, &[]);
     let (_, alloc) = alloc(&profiled, None, 64, &[]).unwrap();
     assert_eq!(
@@ -351,7 +351,7 @@ fn profiling_is_known_where_the_queue_has_it() {
     }
 }
 
-/// A driver's marker starts and ends; what is recorded of it is one time.
+/// A driver's marker has a start and an end; a recorded timestamp is one time.
 #[test]
 fn a_timestamp_is_one_time() {
     let fixture = Fixture::<Tracked>::new();

@@ -1,4 +1,4 @@
-//! Pages: shared memory of the fake driver can be mapped at other addresses.
+//! Pages: the fake driver's shared memory can be mapped at other addresses.
 
 use crate::abi::*;
 use crate::hal::{self, UsmPoolInfo};
@@ -24,13 +24,13 @@ fn reserved<D: AnyFake>(pool: &PoolArc<D>) -> usize {
     info::<usize>(|out| <UsmPool<D> as hal::UsmPool<D>>::get_info_exp(pool, what, out)).unwrap()
 }
 
-/// How many pages there are, and how many addresses lead to one.
+/// The number of pages, and of addresses that lead to one.
 fn books<D: AnyFake>(fixture: &Fixture<D>) -> (usize, usize) {
     let vm = fixture.driver.vm.lock().unwrap();
     (vm.pages.len(), vm.mapped.len())
 }
 
-fn what_is_scattered_is_gathered<D: AnyFake>() {
+fn scattered_pages_are_compacted<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let pool = fixture.pool(0, usize::MAX);
     let queue = fixture.in_order();
@@ -39,7 +39,7 @@ fn what_is_scattered_is_gathered<D: AnyFake>() {
     free_only(&queue, blocks[0], &[]).unwrap();
     free_only(&queue, blocks[2], &[]).unwrap();
     assert_eq!(books(&fixture), (3, 3));
-    // No more memory, no wait, and the old addresses lead there until the launch is over.
+    // No more memory and no wait is needed, and the old addresses stay mapped until the launch is complete.
     let waits = fixture.driver.waits();
     let block = shared(&queue, &pool, 2 * PAGE).unwrap();
     assert!(blocks.iter().all(|old| block != *old));
@@ -47,10 +47,10 @@ fn what_is_scattered_is_gathered<D: AnyFake>() {
     assert_eq!(reserved(&pool), 3 * PAGE);
     fixture.driver.run();
     hal::Queue::<D>::finish(&queue).unwrap();
-    // Where that costs nothing they do so still.
+    // They stay mapped afterwards where that costs nothing.
     let led = if D::LEAVES_MAPPED { 5 } else { 3 };
     assert_eq!(books(&fixture), (3, led));
-    // The addresses serve again.
+    // The addresses are used again.
     free_only(&queue, block, &[]).unwrap();
     let whole = shared(&queue, &pool, 4 * PAGE).unwrap();
     assert_eq!(reserved(&pool), 5 * PAGE);
@@ -59,16 +59,16 @@ fn what_is_scattered_is_gathered<D: AnyFake>() {
 }
 
 #[test]
-fn what_is_scattered_is_gathered_when_tracked() {
-    what_is_scattered_is_gathered::<Tracked>();
+fn scattered_pages_are_compacted_when_tracked() {
+    scattered_pages_are_compacted::<Tracked>();
 }
 
 #[test]
-fn what_is_scattered_is_gathered_when_polled() {
-    what_is_scattered_is_gathered::<Polled>();
+fn scattered_pages_are_compacted_when_polled() {
+    scattered_pages_are_compacted::<Polled>();
 }
 
-/// Frees a block of three pages, scatters them, gathers two, and leaves all three free.
+/// Frees a block of three pages, scatters them, compacts two, and leaves all three free.
 fn churn<D: AnyFake>(fixture: &Fixture<D>, queue: &QueueArc<D>, pool: &PoolArc<D>) {
     let whole = shared(queue, pool, 3 * PAGE).unwrap();
     free_only(queue, whole, &[]).unwrap();
@@ -88,7 +88,7 @@ fn no_more_addresses_are_stale_than_present<D: AnyFake>() {
     let driver = std::sync::Arc::clone(&fixture.driver);
     let pool = fixture.pool(0, usize::MAX);
     let queue = fixture.in_order();
-    // What the queue may have again, four times what is present, and as much as is present.
+    // The queue may have its memory again: four addresses for each page, and as much memory as there is.
     let most = if D::LEAVES_MAPPED { 18 } else { 3 };
     let mut seen = 0;
     for _ in 0..20 {
@@ -99,7 +99,7 @@ fn no_more_addresses_are_stale_than_present<D: AnyFake>() {
         seen = seen.max(led);
     }
     assert_eq!(seen > 3, D::LEAVES_MAPPED);
-    // With the pages go all addresses that ever led to them.
+    // With the pages all addresses that ever led to them are released.
     hal::Context::<D>::usm_pool_trim_to_exp(&fixture.context, &fixture.device, &pool, 0).unwrap();
     assert_eq!(books(&fixture), (0, 0));
     drop((queue, pool, fixture));
@@ -129,7 +129,7 @@ fn stale_addresses_serve_where_there_are_no_others() {
     launch_only(&queue, 1, &[]);
     fixture.driver.run();
     hal::Queue::<Polled>::finish(&queue).unwrap();
-    // All nine addresses are taken; four of them are stale.
+    // All nine addresses are taken, and four of them are stale.
     assert_eq!(books(&fixture), (5, 9));
     free_only(&queue, four, &[]).unwrap();
     let singles = [(); 4].map(|()| shared(&queue, &pool, PAGE).unwrap());
@@ -145,7 +145,7 @@ fn stale_addresses_serve_where_there_are_no_others() {
 }
 
 #[test]
-fn pages_go_one_by_one_and_addresses_with_their_pool() {
+fn pages_are_released_one_by_one_and_addresses_with_their_pool() {
     let fixture = Fixture::<Tracked>::new();
     let driver = std::sync::Arc::clone(&fixture.driver);
     let pool = fixture.pool(0, 0);
@@ -160,7 +160,7 @@ fn pages_go_one_by_one_and_addresses_with_their_pool() {
     launch_only(&queue, 1, &[]);
     fixture.driver.run();
     hal::Queue::<Tracked>::finish(&queue).unwrap();
-    // Under a threshold of nothing, only the page in use stays.
+    // With a threshold of 0 only the page in use stays.
     assert_eq!((books(&fixture), reserved(&pool)), ((1, 1), PAGE));
     free_only(&queue, blocks[3], &[]).unwrap();
     hal::Queue::<Tracked>::finish(&queue).unwrap();
@@ -183,7 +183,7 @@ fn a_mapping_that_fails_costs_nothing() {
     free_only(&queue, blocks[0], &[]).unwrap();
     free_only(&queue, blocks[2], &[]).unwrap();
     fixture.driver.vm.lock().unwrap().broken = 100;
-    // What could not move is still there.
+    // The memory that could not move is still there.
     assert_eq!(code(shared(&queue, &pool, 2 * PAGE)), dry);
     fixture.driver.vm.lock().unwrap().broken = 0;
     let one = shared(&queue, &pool, PAGE).unwrap();
@@ -192,7 +192,7 @@ fn a_mapping_that_fails_costs_nothing() {
     assert_eq!(reserved(&pool), 4 * PAGE);
 }
 
-/// Blocks of these many pages, three live at once, with nothing live at the end but the last.
+/// Allocates blocks of these numbers of pages, three live at a time, with only the last one live at the end.
 fn climb(queue: &QueueArc<Polled>, pool: &PoolArc<Polled>) -> (Vec<(usize, usize)>, usize) {
     let (mut all, mut live) = (Vec::new(), Vec::new());
     for pages in [1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 1] {
@@ -208,7 +208,7 @@ fn climb(queue: &QueueArc<Polled>, pool: &PoolArc<Polled>) -> (Vec<(usize, usize
 }
 
 #[test]
-fn addresses_whose_memory_was_given_back_are_not_had_again() {
+fn addresses_of_released_memory_are_not_reused() {
     let fixture = Fixture::<Polled>::new();
     let pool = fixture.pool(0, usize::MAX);
     let (queue, other) = (fixture.in_order(), fixture.in_order());
@@ -216,14 +216,14 @@ fn addresses_whose_memory_was_given_back_are_not_had_again() {
     let (_, last) = climb(&queue, &pool);
     fixture.driver.run();
     hal::Queue::<Polled>::finish(&queue).unwrap();
-    // With that the queue is where it was, and has moved memory meanwhile.
+    // The queue is at the beginning of its iteration again, and has moved memory meanwhile.
     free_only(&queue, last, &[]).unwrap();
     let led = books(&fixture);
     assert!(led.1 > led.0, "nothing was moved");
     hal::Context::<Polled>::usm_pool_trim_to_exp(&fixture.context, &fixture.device, &pool, 0)
         .unwrap();
     assert_eq!(books(&fixture), (0, 0));
-    // The addresses serve again, and no queue keeps what is there to itself.
+    // The addresses are used again, and no queue caches the memory.
     let blocks = [(); 60].map(|()| shared(&other, &pool, PAGE).unwrap());
     for block in blocks {
         free_only(&queue, block, &[]).unwrap();

@@ -1,4 +1,4 @@
-//! Random programs, run in random order: no use of a block ever overlaps another owner's.
+//! Random programs, run in random order: no use of a block overlaps another owner's use.
 
 use crate::abi::UR_COMMAND_EVENTS_WAIT_WITH_BARRIER;
 use crate::object::{Handles, OutHandle};
@@ -6,7 +6,7 @@ use crate::stream::testing::*;
 use crate::stream::{Event, Queue};
 use std::collections::HashMap;
 
-/// Multiplies and shifts: repeatable, and random enough.
+/// A multiplicative generator: repeatable and random enough.
 struct RandomChoice(u64);
 
 impl RandomChoice {
@@ -22,11 +22,11 @@ impl RandomChoice {
 struct Live<D: AnyFake> {
     addr: usize,
     owner: u32,
-    /// What a use of it has to come after: the allocation's event, and then each use's.
+    /// The events that a use must follow: the allocation's, and those of the earlier uses.
     last: EventArc<D>,
 }
 
-/// Each launch's label says whose block it uses; what ran must never return to an earlier owner.
+/// Each launch's label says whose block it uses. The launches that ran must not return to an earlier owner.
 fn programs<D: AnyFake>(seed: u64) {
     let fixture = Fixture::<D>::new();
     let mut rng = RandomChoice(seed);
@@ -70,7 +70,7 @@ fn programs<D: AnyFake>(seed: u64) {
                 let block = &mut live[at];
                 block.last = launch(queue, block.owner, &[&block.last]);
             }
-            // In order, no event is needed between an allocation, its uses and its free.
+            // On an in-order queue no event is needed between an allocation, its uses and its free.
             4 if std::ptr::eq(&**queue, &*queues[0]) => {
                 if let Ok(addr) = alloc_only(queue, Some(&pool), 2 << 20, &[]) {
                     owners.insert(next, addr >> 20..(addr >> 20) + 2);

@@ -33,7 +33,7 @@ fn append<D: AnyFake>(
 ) -> Result<(u32, Option<EventArc<D>>)> {
     let handles: Vec<_> = waits.iter().map(|event| event.handle()).collect();
     let (mut point, mut event) = (0, null_mut());
-    // SAFETY: what is not null outlives the call.
+    // SAFETY: pointers that are not null outlive the call.
     let out = unsafe {
         Outputs {
             sync_point: Out::new(&raw mut point),
@@ -44,7 +44,7 @@ fn append<D: AnyFake>(
     let made = Command::new(UR_COMMAND_KERNEL_LAUNCH, Work::Launch(label));
     let waits = list::<D, Event<D>>(&handles);
     CommandBuffer::append(buffer, made, Handles::EMPTY, after, waits, out)?;
-    // SAFETY: a wanted event was set, and the node keeps it.
+    // SAFETY: the event was written, and the node keeps it.
     let event = wanted.then(|| unsafe { Object::<Event<D>>::borrow(event, D::table()) });
     Ok((point, event.transpose()?.map(Object::arc)))
 }
@@ -64,7 +64,7 @@ fn enqueue<D: AnyFake>(
     done.map(|((), event)| event)
 }
 
-/// Runs everything. A driver that has to be asked records a marker at the first question.
+/// Runs everything. A driver that must be polled records a marker at the first query.
 fn completes<D: AnyFake>(fixture: &Fixture<D>, event: &EventArc<D>) {
     until(|| {
         fixture.driver.run();
@@ -77,7 +77,7 @@ on_both! {
     events_stand_for_the_last_submission events_are_complete_before_it only_what_waits_is_held_back
     a_failure_on_the_way a_failure_on_the_way_of_several_lanes its_life its_objects_stay
     sync_points_are_its_own several_become_one what_is_made_of_several_changes
-    events_keep_commands_apart
+    events_keep_commands_apart work_that_runs_at_once_is_complete
 }
 
 fn it_goes_on_one_lane_in_a_row<D: AnyFake>() {
@@ -185,7 +185,7 @@ fn events_stand_for_the_last_submission<D: AnyFake>() {
     }
 }
 
-/// Before its recording was ever submitted, a command's event holds nothing back.
+/// Before the first submission a recorded command's event blocks nothing.
 fn events_are_complete_before_it<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let (p, q) = (fixture.in_order(), fixture.in_order());
@@ -202,7 +202,7 @@ fn events_are_complete_before_it<D: AnyFake>() {
     ];
     behind.iter().for_each(|behind| completes(&fixture, behind));
     assert_eq!(fixture.driver.ran(), [2, 1]);
-    // From then on it stands for the execution.
+    // From then on the event stands for the command in the submission.
     enqueue(&buffer, &p, &[]).unwrap();
     assert_ne!(status(&event), UR_EVENT_STATUS_COMPLETE);
     let behind = enqueue(&other, &q, &[]).unwrap();
@@ -268,7 +268,7 @@ fn a_failure_on_the_way_of_several_lanes<D: AnyFake>() {
     let failed = enqueue(&buffer, &queue, &[]);
     assert_eq!(code(failed), Some(UR_RESULT_ERROR_OUT_OF_RESOURCES));
     *fixture.driver.fails_after.lock().unwrap() = None;
-    // The next submission follows what was given of this one.
+    // The next submission follows the submitted part of this one.
     let waits = fixture.driver.waits();
     enqueue(&buffer, &other, &[]).unwrap();
     assert_eq!(fixture.driver.waits(), waits + 2);
@@ -290,7 +290,7 @@ fn its_life<D: AnyFake>() {
     buffer.finalize().unwrap();
     refused(buffer.finalize());
     refused(append(&buffer, 0, &[], &[], false).map(drop));
-    // An empty one is a marker.
+    // An empty command buffer acts as a marker.
     launch_only(&queue, 1, &[]);
     let done = enqueue(&buffer, &queue, &[]).unwrap();
     assert_eq!(status(&done), UR_EVENT_STATUS_SUBMITTED);
@@ -307,7 +307,7 @@ fn its_objects_stay<D: AnyFake>() {
     let buffer = buffer(&fixture, false);
     let mem = Object::new(D::table(), FakeMem(64, 64));
     let made = buffer.target().buffer_fill(&mem, &[1], 0, 64).unwrap();
-    // SAFETY: null means not wanted.
+    // SAFETY: a null output is not written.
     let out = unsafe {
         Outputs {
             sync_point: Out::new(null_mut()),
@@ -344,7 +344,7 @@ fn sync_points_are_its_own<D: AnyFake>() {
     assert_eq!(info.unwrap().isUpdatable, 1);
 }
 
-/// What the backend can make one object of is one submission; the rest is one each.
+/// Commands that the backend can make one object of are one submission. All others are one submission each.
 fn several_become_one<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     fixture.driver.compiles.store(3, Ordering::Relaxed);
@@ -356,7 +356,7 @@ fn several_become_one<D: AnyFake>() {
         buffer.finalize().unwrap();
         let [submits, ..] = fixture.driver.calls();
         let done = enqueue(&buffer, &queue, &[]).unwrap();
-        // Three, three, and one that is not worth an object.
+        // Three commands, three commands, and one that is not worth an object.
         assert_eq!(fixture.driver.calls()[0], submits + 3);
         completes(&fixture, &done);
         let ran = std::mem::take(&mut *fixture.driver.ran.lock().unwrap());
@@ -373,7 +373,7 @@ fn what_is_made_of_several_changes<D: AnyFake>() {
         simply(&buffer, label, &[]);
     }
     buffer.finalize().unwrap();
-    // The object takes over the first change, and is made anew for the second.
+    // The object takes over the first update, and is made anew for the second.
     for (at, label) in [(1, 40), (2, 60)] {
         let mut state = buffer.state();
         let replay = buffer.updated(&mut state).unwrap();
@@ -392,7 +392,7 @@ fn what_is_made_of_several_changes<D: AnyFake>() {
     assert_eq!(fixture.driver.ran(), [0, 40, 60, 3]);
 }
 
-/// Something outside may come between commands that wait for events or signal them.
+/// Other work may come between commands that wait for events or signal them.
 fn events_keep_commands_apart<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     fixture.driver.compiles.store(9, Ordering::Relaxed);
@@ -408,7 +408,7 @@ fn events_keep_commands_apart<D: AnyFake>() {
     fixture.driver.run();
 }
 
-/// A recorded command that fails: its dependents do not run, and the next execution does.
+/// The dependents of a failed recorded command do not run, and the next submission does.
 #[test]
 fn a_failed_command_of_a_recording() {
     const BAD: u32 = 40;
@@ -446,5 +446,32 @@ fn a_failed_command_of_a_recording() {
             assert_eq!(fixture.driver.ran(), all, "{place}");
             assert!(events.iter().all(|event| event.wait_here().is_ok()));
         }
+    }
+}
+
+/// A driver may run work within its submission. The command is complete then, also as one of a
+/// command buffer; a command that waits is not run.
+fn work_that_runs_at_once_is_complete<D: AnyFake>() {
+    let fixture = Fixture::<D>::new();
+    let other = fixture.in_order();
+    for queue in [fixture.in_order(), fixture.out_of_order()] {
+        let buffer = buffer(&fixture, false);
+        let first = simply(&buffer, 1, &[]);
+        simply(&buffer, 2, &[first]);
+        buffer.finalize().unwrap();
+        fixture.driver.ran.lock().unwrap().clear();
+        fixture.driver.immediate.store(true, Ordering::Relaxed);
+        let alone = launch(&queue, 0, &[]);
+        assert_eq!(status(&alone), UR_EVENT_STATUS_COMPLETE);
+        let all = enqueue(&buffer, &queue, &[&alone]).unwrap();
+        assert_eq!(status(&all), UR_EVENT_STATUS_COMPLETE);
+        assert_eq!(fixture.driver.ran(), [0, 1, 2]);
+        fixture.driver.immediate.store(false, Ordering::Relaxed);
+        let pending = launch(&other, 3, &[]);
+        fixture.driver.immediate.store(true, Ordering::Relaxed);
+        let after = launch(&queue, 4, &[&pending]);
+        assert_eq!(status(&after), UR_EVENT_STATUS_SUBMITTED);
+        completes(&fixture, &after);
+        assert_eq!(fixture.driver.ran(), [0, 1, 2, 3, 4]);
     }
 }

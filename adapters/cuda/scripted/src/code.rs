@@ -1,5 +1,7 @@
-//! Modules and kernels. The adapter's own, which repeat patterns, run, and so do a few of ur-conformance's;
-//! every other name but `missing` is a kernel without parameters that does nothing.
+//! Modules and kernels.
+//!
+//! The adapter's own kernels, which repeat patterns, run. Some of ur-conformance's run, too. Every other name
+//! except `missing` is a kernel without parameters that does nothing.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
@@ -10,19 +12,19 @@ type Handle = *mut c_void;
 
 const JIT_ERROR_LOG_BUFFER: c_int = 5;
 
-/// What the linker says of whatever it is given.
+/// The linker's message for any input.
 const LINK_LOG: &CStr = c"error : Undefined reference to 'absent'";
 
-/// Kernels over words, each work-item at its own. Numbers count up from a base.
+/// Kernels over 32-bit words. Each work-item handles the word at its index. Numbers count up from a base.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kernel {
     /// Writes numbers.
     Iota,
-    /// Adds one number to all words.
+    /// Adds one number to every word.
     Add,
-    /// Adds two lists of words.
+    /// Adds two arrays of words.
     Sum,
-    /// Counts words that are not the numbers.
+    /// Counts the words that differ from the numbers.
     Verify,
 }
 
@@ -37,7 +39,7 @@ impl Kernel {
         })
     }
 
-    /// Where each lies, and how many bytes it has.
+    /// The address and the size in bytes of each variable.
     fn parameters(self) -> &'static [(usize, usize)] {
         match self {
             Self::Iota | Self::Add => &[(0, 8), (8, 4)],
@@ -46,7 +48,7 @@ impl Kernel {
         }
     }
 
-    /// What it reads and writes, at its start.
+    /// The input or output of a kernel, at its start.
     pub fn touches(self, [one, two, three]: [usize; 3]) -> Vec<usize> {
         match self {
             Self::Iota | Self::Add => vec![one],
@@ -56,7 +58,7 @@ impl Kernel {
     }
 
     /// # Safety
-    /// The addresses have as many words.
+    /// Each address has the given number of words.
     pub unsafe fn run(self, [one, two, three]: [usize; 3], items: usize) {
         let at = |start: usize, item: usize| -> *mut u32 {
             std::ptr::with_exposed_provenance_mut(start + 4 * item)
@@ -95,13 +97,13 @@ pub unsafe extern "C" fn cuModuleLoadDataEx(
     if let Some(code) = driver.acts("cuModuleLoadDataEx") {
         return code;
     }
-    // SAFETY: text that ends in a zero.
+    // SAFETY: text that ends with a NUL.
     let text = unsafe { CStr::from_ptr(image) }.to_bytes();
     let broken = text.windows(8).any(|word| word == b"nothing;");
     if broken || !text.starts_with(b".version") {
         let text = c"no such instruction";
         for at in 0..count as usize {
-            // SAFETY: as many options as is said; 5 is the buffer for errors, which has room.
+            // SAFETY: the list has the given number of options. Option 5 is the error buffer, which has room.
             unsafe {
                 if *options.add(at) == 5 {
                     let log = (*values.add(at)).cast::<c_char>();
@@ -109,7 +111,7 @@ pub unsafe extern "C" fn cuModuleLoadDataEx(
                 }
             }
         }
-        // `CUDA_ERROR_INVALID_PTX`
+        // `CUDA_ERROR_INVALID_PTX`.
         return 218;
     }
     let name = driver.name();
@@ -159,7 +161,7 @@ pub unsafe extern "C" fn cuModuleGetFunction(
     SUCCESS
 }
 
-/// `.visible .global .align A .b8 NAME[BYTES] = {VALUES};`
+/// Parses `.visible .global .align A .b8 NAME[BYTES] = {VALUES};`.
 fn variables_of(text: &str) -> Vec<(String, Box<[u8]>)> {
     let lines = text.lines();
     let lines = lines.filter_map(|line| line.trim().strip_prefix(".visible .global"));
@@ -213,7 +215,7 @@ pub unsafe extern "C" fn cuLinkCreate_v2(
 ) -> u32 {
     let code = hold().acts("cuLinkCreate").unwrap_or(INVALID_VALUE);
     for at in 0..count as usize {
-        // SAFETY: as many options as is said; the buffer's size is another one, and more than this.
+        // SAFETY: the list has the given number of options. The buffer's size is another option and larger than this.
         unsafe {
             if keys.add(at).read() == JIT_ERROR_LOG_BUFFER {
                 let log = LINK_LOG.to_bytes_with_nul();
@@ -246,7 +248,7 @@ pub unsafe extern "C" fn cuFuncGetAttribute(value: *mut c_int, what: c_int, _: H
     if let Some(code) = driver.acts("cuFuncGetAttribute") {
         return code;
     }
-    // SAFETY: the caller's output has room for a number. Attribute 0 is the most work-items of a work-group.
+    // SAFETY: the caller's output has room for a number. Attribute 0 is the largest work-group.
     unsafe { value.write(if what == 0 { 1024 } else { 0 }) };
     SUCCESS
 }
@@ -341,7 +343,7 @@ pub unsafe extern "C" fn cuLaunchKernel(
     )
 }
 
-/// What the driver's newer launch takes.
+/// The configuration of the driver's newer launch function.
 #[repr(C)]
 pub struct Config {
     sizes: [c_uint; 6],
@@ -388,12 +390,12 @@ fn launch(
     }
 }
 
-/// All work-items of a launch.
+/// The number of work-items of a launch.
 pub fn items_of(sizes: [c_uint; 6]) -> usize {
     sizes.iter().map(|size| *size as usize).product()
 }
 
-/// What a launch gives its stream, if it does anything.
+/// The command that a launch adds to its stream; `None` for a kernel that does nothing.
 pub fn made(
     driver: &mut FakeDriver,
     function: Handle,
@@ -408,8 +410,8 @@ pub fn made(
         let mut args = [0; 3];
         for (index, (arg, (at, bytes))) in args.iter_mut().zip(kernel.parameters()).enumerate() {
             let mut number = [0; 8];
-            // SAFETY: parameters side by side at the second pointer of `extra`, or each where its own
-            // points to.
+            // SAFETY: the parameters lie in the buffer at the second pointer of `extra`, or each at its own
+            // address.
             unsafe {
                 let from = match extra.is_null() {
                     true => (*params.add(index)).cast::<u8>(),

@@ -1,4 +1,4 @@
-//! The driver itself, its devices, which are all alike, and contexts.
+//! The driver's initialisation, its devices, which are all alike, and contexts.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -6,7 +6,7 @@ use crate::driver::*;
 
 const NAME: &[u8] = b"Scripted device\0";
 
-/// Attributes by their numbers; the others are 0.
+/// Attributes by number. All others are 0.
 const ATTRIBUTES: [(c_int, c_int); 25] = [
     (1, 1024),
     (2, 1024),
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn cuDeviceGet(device: *mut c_int, number: c_int) -> u32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, capacity: c_int, _: c_int) -> u32 {
     let bytes = NAME.len().min(capacity.max(0) as usize);
-    // SAFETY: room for as many letters as is said.
+    // SAFETY: the output has room for the given number of bytes.
     unsafe { std::ptr::copy_nonoverlapping(NAME.as_ptr().cast(), name, bytes) };
     SUCCESS
 }

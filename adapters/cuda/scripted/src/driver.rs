@@ -11,7 +11,7 @@ use crate::pool::{Block, Pool};
 use crate::script::Script;
 use crate::stream::{Event, Stream};
 
-/// The driver's codes that are used here.
+/// The driver's error codes in use.
 pub const SUCCESS: u32 = 0;
 pub const INVALID_VALUE: u32 = 1;
 pub const OUT_OF_MEMORY: u32 = 2;
@@ -21,15 +21,15 @@ pub const NOT_FOUND: u32 = 500;
 pub const NOT_READY: u32 = 600;
 pub const CAPTURE_UNSUPPORTED: u32 = 900;
 
-/// What all names come behind. Default streams have their contexts' names.
+/// Handles are numbered from here. A context's default streams have the context's number.
 const FIRST: usize = 0x7000_0000;
 
 pub const PAGE: usize = 2 << 20;
 
-/// The first device's primary context. The others' come behind it.
+/// The first device's primary context. Those of further devices follow it.
 const CONTEXT: usize = 0x1000;
 
-/// Most devices there are.
+/// Largest number of devices.
 pub const MAX_DEVICES: usize = 4;
 
 /// Bytes of a device's memory. Half of it is always free.
@@ -47,39 +47,39 @@ type Map<V> = HashMap<usize, V, BuildHasherDefault<DefaultHasher>>;
 pub struct FakeDriver {
     pub script: Script,
     next: usize,
-    /// Devices beyond the first.
+    /// Number of devices beyond the first.
     pub more_devices: usize,
-    /// What each of them says that it has, if not [`MEMORY`].
+    /// Bytes of memory that each of them reports, if not [`MEMORY`].
     pub memory: Option<usize>,
-    /// How often each primary context is retained.
+    /// Number of retains of each primary context.
     pub retained: [usize; MAX_DEVICES],
     pub streams: BTreeMap<usize, Stream>,
     pub events: Map<Event>,
     pub modules: Map<()>,
-    /// Names of functions, and how many local bytes each was told.
+    /// Names of functions, and the local bytes that each was allowed.
     pub functions: Map<String>,
-    /// Allocations: their bytes.
+    /// Sizes of allocations in bytes, by address.
     pub blocks: BTreeMap<usize, usize>,
-    /// Memory of the host's that devices reach: its bytes.
+    /// Sizes of host memory that devices access, by address.
     pub registered: BTreeMap<usize, usize>,
-    /// Reserved addresses: their bytes.
+    /// Sizes of reserved address ranges, by address.
     pub ranges: BTreeMap<usize, usize>,
-    /// Pieces of memory, and where they are mapped.
+    /// Physical memory, and the addresses at which it is mapped.
     pub pieces: Map<Piece>,
     pub maps: BTreeMap<usize, (usize, usize)>,
-    /// Graphs, and what was made ready of them.
+    /// Graphs, and the executable graphs made from them.
     pub graphs: Map<Graph>,
     pub launchable: Map<Graph>,
-    /// Whether streams and events are taken whatever context is current, as newer drivers do.
+    /// Whether streams and events are accepted under any current context, as newer drivers do.
     pub anywhere: bool,
     pub pools: BTreeMap<usize, Pool>,
-    /// Blocks of pools, free ones too.
+    /// Blocks of pools, including free ones.
     pub pooled: BTreeMap<usize, Block>,
-    /// Whether a thread captures a stream in the global mode: its handle, 1 for one that we never see.
+    /// The stream that a thread captures in the global mode, or 1 for a stream of foreign code.
     pub captured: Option<usize>,
-    /// Where memory is the second device's, which streams of others do not reach.
+    /// Memory of the second device, which other devices' streams cannot access.
     pub elsewhere: std::ops::Range<usize>,
-    /// What programs may look for in modules, by name: bytes.
+    /// Contents of the variables that programs may look up, by name.
     pub variables: BTreeMap<(usize, String), Box<[u8]>>,
 }
 
@@ -89,13 +89,13 @@ pub struct Piece {
     pub mapped: usize,
 }
 
-/// `CU_STREAM_CAPTURE_MODE_RELAXED`
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`.
 const RELAXED: i32 = 2;
 
 thread_local! {
-    /// The thread's contexts, the current one last.
+    /// The thread's context stack, the current one last.
     pub static CURRENT: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
-    /// Its capture mode: 0 global, 2 relaxed.
+    /// The thread's capture mode: 0 global, 2 relaxed.
     pub static MODE: Cell<i32> = const { Cell::new(0) };
 }
 
@@ -133,19 +133,20 @@ impl FakeDriver {
         FIRST + self.next * 16
     }
 
-    /// Begins an entry point: the code that it is to fail with.
+    /// Begins an entry point. Returns the code that the script gives it.
     pub fn called(&mut self, name: &'static str) -> Option<u32> {
         self.script.called(name)
     }
 
-    /// The context that a call for `own`'s stream or event is refused without, as older drivers do; or
-    /// none, where [`FakeDriver::anywhere`] has been asked for.
+    /// The context that a call for a stream or event of `own` needs, as older drivers do.
+    ///
+    /// `None` if the test has set [`FakeDriver::anywhere`].
     pub fn refuses(&self, own: Option<usize>) -> Option<u32> {
         let other = own.is_some_and(|context| context != current());
         (other && !self.anywhere).then_some(INVALID_CONTEXT)
     }
 
-    /// Begins an entry point for something of a context. Without that, it acts on the current one.
+    /// Begins an entry point for an object of the context, or of the current one if that is `None`.
     pub fn belongs(&mut self, name: &'static str, own: Option<usize>) -> Option<u32> {
         match own {
             Some(_) => self.refuses(own).or_else(|| self.called(name)),
@@ -161,7 +162,7 @@ impl FakeDriver {
         self.events.get(&event.addr()).map(|own| own.context)
     }
 
-    /// Begins an entry point that acts on the current context.
+    /// Begins an entry point for the current context.
     pub fn acts(&mut self, name: &'static str) -> Option<u32> {
         let retained = |device| self.retained[device] > 0 && current() == context_of(device);
         if !(0..MAX_DEVICES).any(retained) {
@@ -173,8 +174,9 @@ impl FakeDriver {
         self.called(name)
     }
 
-    /// Begins a question about a stream, or an event that was recorded there: while a capture forbids it,
-    /// it would end that.
+    /// Begins a query of a stream, or of an event recorded there.
+    ///
+    /// While a capture forbids the query, the real one would end the capture.
     pub fn begin_query(&mut self, stream: Option<usize>) -> Option<u32> {
         let captured = self.captured?;
         let own = stream == Some(captured);
@@ -218,7 +220,7 @@ impl FakeDriver {
     }
 }
 
-/// What an entry point returns.
+/// The return value of an entry point.
 pub fn code(result: Result<(), u32>) -> u32 {
     result.err().unwrap_or(SUCCESS)
 }

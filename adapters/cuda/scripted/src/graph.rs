@@ -1,4 +1,4 @@
-//! Graphs: commands that are launched as one, in the order in which they were added.
+//! Graphs: commands that are launched together, in the order in which they were added.
 
 use std::ffi::{c_uint, c_void};
 
@@ -9,13 +9,13 @@ use crate::work::boxed;
 
 type Handle = *mut c_void;
 
-/// Nodes: their names and what each gives a stream.
+/// The numbers of nodes, and the command that each gives a stream.
 #[derive(Clone, Default)]
 pub struct Graph {
     nodes: Vec<(usize, Vec<Command>)>,
 }
 
-/// The driver's first description of a launch.
+/// The driver's first structure for a launch.
 #[repr(C)]
 pub struct Launch {
     function: Handle,
@@ -32,7 +32,7 @@ impl Launch {
     }
 }
 
-/// And of a fill.
+/// The driver's structure for a fill.
 #[repr(C)]
 pub struct Set {
     dst: u64,
@@ -72,7 +72,7 @@ pub extern "C" fn cuGraphDestroy(graph: Handle) -> u32 {
     }
 }
 
-/// Adds a node behind others, which must be of the same graph.
+/// Adds a node after others, which must belong to the same graph.
 fn add(
     name: &'static str,
     node: *mut Handle,
@@ -89,7 +89,7 @@ fn add(
         return code(driver.broken("a node of a dead graph"));
     };
     let known = (0..count).all(|at| {
-        // SAFETY: as many nodes as is said.
+        // SAFETY: the list has the given number of nodes.
         let before = unsafe { after.add(at).read() }.addr();
         own.nodes.iter().rev().any(|(name, _)| *name == before)
     });
@@ -105,7 +105,7 @@ fn add(
     if let Some(own) = driver.graphs.get_mut(&graph.addr()) {
         own.nodes.push((handle, commands));
     }
-    // SAFETY: as many nodes as is said.
+    // SAFETY: the list has the given number of nodes.
     unsafe { node.write(std::ptr::without_provenance_mut(handle)) };
     SUCCESS
 }
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn cuGraphAddKernelNode(
     count: usize,
     what: *const Launch,
 ) -> u32 {
-    // SAFETY: the caller's description.
+    // SAFETY: the caller passes a readable description.
     let what = unsafe { &*what };
     add(
         "cuGraphAddKernelNode",
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn cuGraphAddMemsetNode(
     what: *const Set,
     _: Handle,
 ) -> u32 {
-    // SAFETY: the caller's description.
+    // SAFETY: the caller passes a readable description.
     let what = unsafe { &*what };
     add("cuGraphAddMemsetNode", node, graph, after, count, |_| {
         let unit = what.unit as usize;
@@ -181,7 +181,7 @@ pub extern "C" fn cuGraphAddEmptyNode(
     })
 }
 
-/// The graph's commands as they are now, in a row.
+/// The graph's present commands in order.
 fn commands_of(driver: &mut FakeDriver, graph: Handle) -> Result<Vec<Command>, u32> {
     match driver.graphs.get(&graph.addr()) {
         Some(graph) => {
@@ -274,7 +274,7 @@ pub unsafe extern "C" fn cuGraphExecKernelNodeSetParams(
     if let Some(code) = driver.acts("cuGraphExecKernelNodeSetParams") {
         return code;
     }
-    // SAFETY: the caller's description.
+    // SAFETY: the caller passes a readable description.
     let what = unsafe { &*what };
     let command = match what.made(&mut driver) {
         Ok(command) => command,

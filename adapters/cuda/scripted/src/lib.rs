@@ -1,11 +1,12 @@
-//! A test aid: a library that answers as the CUDA driver does, with devices that do nothing but
-//! move bytes, and that fails where a test's script says so.
+//! A test aid: a fake CUDA driver whose devices only move bytes, and which fails where a test's script says
+//! so.
 //!
-//! Owns the objects behind the driver's handles, so that a leak, a use after the end or a call in the
-//! wrong context is seen (`driver`); what streams run and when (`stream`); and the entry points
-//! (`device`, `memory`, `pool`, `work`, `graph`, `code`). `script` is what a test tells it. Must never know who calls.
+//! It owns the objects behind the driver's handles, and so detects a leak, a use after destruction or a call
+//! in the wrong context (`driver`). It also owns the execution of streams (`stream`) and the entry points
+//! (`device`, `memory`, `pool`, `work`, `graph`, `code`). Tests control it through `script`. It must never
+//! know its caller.
 
-// Entry points take what the driver's callers pass; each says nothing that its manual does not.
+// Entry points take the arguments of the driver's interface. The driver's manual documents them.
 #![allow(clippy::missing_safety_doc, non_snake_case, clippy::too_many_arguments)]
 
 mod code;

@@ -1,4 +1,4 @@
-//! Memory: allocations, and pieces that are mapped at reserved addresses.
+//! Memory: allocations, and physical memory mapped to reserved addresses.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ffi::{c_int, c_uint, c_void};
@@ -9,10 +9,10 @@ fn layout(bytes: usize) -> Option<Layout> {
     Layout::from_size_align(bytes.max(1), 4096).ok()
 }
 
-/// Zeroed memory, as far as there is so much.
+/// Zeroed memory, or `None` if there is not enough.
 pub fn allocate(bytes: usize) -> Option<usize> {
     let layout = layout(bytes).filter(|layout| layout.size() <= 1 << 30);
-    // SAFETY: not of size zero.
+    // SAFETY: the size is not 0.
     let start = unsafe { alloc_zeroed(layout?) };
     (!start.is_null()).then(|| start.expose_provenance())
 }
@@ -75,7 +75,7 @@ pub extern "C" fn cuMemFreeHost(start: *mut c_void) -> u32 {
     free(start.addr(), "cuMemFreeHost")
 }
 
-/// `CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED`
+/// `CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED`.
 const ALREADY_REGISTERED: u32 = 712;
 
 #[unsafe(no_mangle)]
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn cuMemAddressReserve(
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let none = std::ptr::null_mut();
     let slack = alignment.max(PAGE);
-    // SAFETY: a new mapping, wherever there is room.
+    // SAFETY: a new mapping at an address that the system chooses.
     let all = unsafe { libc::mmap(none, bytes + slack, libc::PROT_NONE, flags, -1, 0) };
     if all == libc::MAP_FAILED {
         return OUT_OF_MEMORY;
@@ -139,12 +139,12 @@ pub unsafe extern "C" fn cuMemAddressReserve(
     let at = all.next_multiple_of(slack);
     for (from, to) in [(all, at), (at + bytes, all + bytes + slack)] {
         if from < to {
-            // SAFETY: what lies before and behind the part that is kept.
+            // SAFETY: the parts of the mapping before and behind the aligned one, which are unused.
             unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(from), to - from) };
         }
     }
     driver.ranges.insert(at, bytes);
-    // SAFETY: what lies before and behind the part that is kept.
+    // SAFETY: the driver's interface promises room for each output.
     unsafe { start.write(at as u64) };
     SUCCESS
 }
@@ -157,7 +157,7 @@ pub extern "C" fn cuMemAddressFree(start: u64, bytes: usize) -> u32 {
         return code(driver.broken("addresses given back that are in use, or not reserved"));
     }
     driver.ranges.remove(&start);
-    // SAFETY: a reservation that is given up.
+    // SAFETY: a whole reservation without any use.
     unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(start), bytes) };
     SUCCESS
 }
@@ -180,7 +180,7 @@ pub unsafe extern "C" fn cuMemCreate(
         mapped: 0,
     };
     driver.pieces.insert(name, piece);
-    // SAFETY: a reservation that is given up.
+    // SAFETY: a whole reservation without any use.
     unsafe { handle.write(name as u64) };
     SUCCESS
 }
@@ -243,7 +243,7 @@ pub extern "C" fn cuMemUnmap(start: u64, bytes: usize) -> u32 {
         }
     }
     let start = std::ptr::with_exposed_provenance_mut(start);
-    // SAFETY: a part of a reservation, all use of which is over.
+    // SAFETY: a part of a reservation, all uses of which are complete.
     unsafe {
         libc::madvise(start, bytes, libc::MADV_DONTNEED);
         libc::mprotect(start, bytes, libc::PROT_NONE);
@@ -265,8 +265,10 @@ pub extern "C" fn cuMemSetAccess(start: u64, bytes: usize, _: *const c_void, _: 
     }
 }
 
-/// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE` and `_DEVICE_ORDINAL`, of memory that was said to be elsewhere; of
-/// other memory the library knows nothing.
+/// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE` and `_DEVICE_ORDINAL` of memory that a test has moved to the second
+/// device.
+///
+/// The library knows nothing about other memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuPointerGetAttribute(value: *mut c_void, what: c_int, at: u64) -> u32 {
     let value = match (hold().elsewhere.contains(&(at as usize)), what) {
@@ -275,7 +277,7 @@ pub unsafe extern "C" fn cuPointerGetAttribute(value: *mut c_void, what: c_int, 
         _ => None,
     }
     .map(|answer: c_int| {
-        // SAFETY: room for a number, by the driver's interface.
+        // SAFETY: the driver's interface promises room for a number.
         unsafe { value.cast::<c_int>().write(answer) };
     });
     value.map_or(INVALID_VALUE, |()| SUCCESS)

@@ -1,5 +1,7 @@
-//! Pools, which allocate and free in a stream's order: a block may be used once its stream has come to
-//! its allocation and until it comes to its free, and whoever touches it otherwise broke a rule.
+//! Pools, which allocate and free in stream order.
+//!
+//! A block may be used after its stream has reached its allocation and before it reaches its free. Any other
+//! use is recorded as an error.
 
 use std::ffi::{c_int, c_void};
 
@@ -10,28 +12,28 @@ use crate::stream::Command;
 pub struct Pool {
     max: usize,
     threshold: u64,
-    /// Destroyed, and here as long as blocks of it are.
+    /// Whether the pool is destroyed. It exists until its last block is free.
     dead: bool,
 }
 
-/// A block of a pool's.
+/// A block of a pool.
 pub struct Block {
     pool: usize,
     bytes: usize,
     state: State,
-    /// Whether its free was given to a stream.
+    /// Whether its free was submitted to a stream.
     freed: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Asked for, but its stream has not come there.
+    /// Allocated, but not reached by its stream yet.
     Coming,
     Live,
     Free,
 }
 
-/// The numbers of `CUmemPoolProps` that count here: kind, place and most bytes.
+/// The fields of `CUmemPoolProps` in use: kind, location and maximum size.
 #[repr(C)]
 pub struct Properties {
     kind: c_int,
@@ -50,7 +52,7 @@ impl FakeDriver {
         own.map(|block| block.bytes).sum()
     }
 
-    /// Gives free blocks back until so many bytes are left.
+    /// Releases free blocks until at most this many bytes are left.
     fn trim(&mut self, pool: usize, keep: usize) {
         while self.reserved(pool) > keep {
             let free = self
@@ -66,7 +68,7 @@ impl FakeDriver {
         }
     }
 
-    /// What the driver does when the host has waited.
+    /// Releases memory as the driver does after a host wait.
     pub fn trim_pools(&mut self) {
         let all: Vec<_> = self
             .pools
@@ -78,7 +80,7 @@ impl FakeDriver {
         }
     }
 
-    /// A stream has reached an allocation or a free of this block.
+    /// Called when a stream has reached the allocation or the free of a block.
     pub fn change_block(&mut self, at: usize, free: bool) {
         let Some(block) = self.pooled.get_mut(&at) else {
             return;
@@ -87,13 +89,13 @@ impl FakeDriver {
         block.state = if free { State::Free } else { State::Live };
         if free {
             let start: *mut u8 = std::ptr::with_exposed_provenance_mut(at);
-            // SAFETY: a block of ours, which is nobody's now.
+            // SAFETY: a block of the pool without another user.
             unsafe { start.write_bytes(0xdb, bytes) };
             self.bury(pool);
         }
     }
 
-    /// A dead pool goes when its last block is free.
+    /// Removes a destroyed pool when its last block is free.
     fn bury(&mut self, name: usize) {
         let used = |block: &Block| block.pool == name && block.state != State::Free;
         let dead = self.pools.get(&name).is_some_and(|pool| pool.dead);
@@ -103,7 +105,7 @@ impl FakeDriver {
         }
     }
 
-    /// Notes it if a command touches a block that is not there for it.
+    /// Records an error if a command uses a block outside its life.
     pub fn touch(&mut self, at: usize) {
         let found = self.pooled.range(..=at).next_back();
         if let Some((start, block)) = found
@@ -121,9 +123,9 @@ pub unsafe extern "C" fn cuMemPoolCreate(pool: *mut *mut c_void, what: *const Pr
     if let Some(code) = driver.called("cuMemPoolCreate") {
         return code;
     }
-    // SAFETY: the caller's properties.
+    // SAFETY: the caller passes readable properties.
     let what = unsafe { &*what };
-    // Pinned memory of a device or the host, and managed memory of no place.
+    // Pinned memory of a device or the host, and managed memory without a location.
     if ![(1, 1), (1, 2), (2, 0)].contains(&(what.kind, what.place[0])) || what.handles != 0 {
         return INVALID_VALUE;
     }

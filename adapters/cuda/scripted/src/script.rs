@@ -1,4 +1,4 @@
-//! What a test tells the library, and asks of it.
+//! The interface through which a test controls the library and queries it.
 
 use std::ffi::{CStr, c_char};
 
@@ -8,32 +8,32 @@ use crate::driver::{MAX_DEVICES, hold};
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct Fault {
-    /// The how-manieth call from now, counted from 1; 0 for none, [`EACH`] for every one.
+    /// The index of the call from now, from 1; 0 for none, [`EACH`] for every one.
     pub nth: u64,
-    /// The driver's code.
+    /// The driver's error code.
     pub code: u32,
 }
 
 /// Every call fails.
 pub const EACH: u64 = u64::MAX;
 
-/// What there is to see.
+/// The state that a test can see.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Answer {
-    /// Calls since the script was set that could fail.
+    /// Number of calls since the script was set that could fail.
     pub calls: u64,
-    /// Whether the fault was met.
+    /// Whether the fault was reached.
     pub met: bool,
-    /// Objects alive.
+    /// Number of live objects.
     pub live: usize,
-    /// Calls that the driver forbids: with dead handles, without the right context.
+    /// Number of calls that the driver forbids: with dead handles or without the right context.
     pub broken: u64,
-    /// Since the script was set: how many nodes nodes of graphs were put behind, all together.
+    /// Total dependencies of the graph nodes added since the script was set.
     pub edges: u64,
 }
 
-/// The script, and how far it has come.
+/// The script and its progress.
 #[derive(Default)]
 pub struct Script {
     fault: Fault,
@@ -45,7 +45,7 @@ pub struct Script {
     pub edges: u64,
 }
 
-/// Calls that never fail by script: what a failure would lose, nobody could give back.
+/// Calls that never fail by script, since a caller could not recover the objects that a failure would leak.
 fn is_spared(name: &str) -> bool {
     let spared = [
         "cuCtx",
@@ -68,7 +68,7 @@ fn is_spared(name: &str) -> bool {
 }
 
 impl Script {
-    /// Counts a call; the code that it is to fail with.
+    /// Counts a call and returns the code that it must fail with.
     pub fn called(&mut self, name: &'static str) -> Option<u32> {
         let chosen = !self.only.is_empty();
         if (!chosen && is_spared(name)) || (chosen && self.only != name) {
@@ -83,7 +83,7 @@ impl Script {
     }
 }
 
-/// Sets the fault, of calls of any name or of one, and starts to count anew.
+/// Sets the fault, for calls of one name or of any, and resets the count.
 ///
 /// # Safety
 /// `only` is null or a C string.
@@ -104,38 +104,39 @@ pub unsafe extern "C" fn scripted_fail(fault: Fault, only: *const c_char) {
     };
 }
 
-/// Has so many devices, from 1 to 4, from the next look for them on.
+/// Sets the number of devices, 1 to 4, from the next enumeration on.
 #[unsafe(no_mangle)]
 pub extern "C" fn scripted_devices(count: usize) {
     hold().more_devices = count.clamp(1, MAX_DEVICES) - 1;
 }
 
-/// Has devices say that they have so much memory. Half of it is always free.
+/// Sets the memory size that devices report. Half of it is always free.
 #[unsafe(no_mangle)]
 pub extern "C" fn scripted_memory(bytes: usize) {
     hold().memory = Some(bytes);
 }
 
-/// Whether streams and events are taken whatever context is current, as newer drivers do.
+/// Sets whether streams and events are accepted under any current context, as newer drivers do.
 #[unsafe(no_mangle)]
 pub extern "C" fn scripted_anywhere(anywhere: bool) {
     hold().anywhere = anywhere;
 }
 
-/// Has so many bytes be memory of the second device, which streams of others do not reach.
+/// Declares a range of memory to be the second device's, which other devices' streams cannot access.
 #[unsafe(no_mangle)]
 pub extern "C" fn scripted_elsewhere(start: usize, bytes: usize) {
     hold().elsewhere = start..start + bytes;
 }
 
-/// Has a thread capture a stream in the global mode: one of ours by its handle, or with 1 some other; with
-/// 0 none does any longer.
+/// Makes a thread capture a stream in the global mode.
+///
+/// The stream is given by its handle. 1 stands for a stream of foreign code, 0 ends the capture.
 #[unsafe(no_mangle)]
 pub extern "C" fn scripted_capture(stream: usize) {
     hold().captured = (stream != 0).then_some(stream);
 }
 
-/// Looks.
+/// Returns the state.
 #[unsafe(no_mangle)]
 pub extern "C" fn scripted_query() -> Answer {
     let driver = hold();
@@ -148,7 +149,7 @@ pub extern "C" fn scripted_query() -> Answer {
     }
 }
 
-/// Writes what there is to say about it, cut to the buffer and ended with zero.
+/// Writes a description of the state, cut to the buffer and terminated with a NUL.
 ///
 /// # Safety
 /// `buffer` has room for `size` bytes.

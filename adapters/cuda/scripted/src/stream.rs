@@ -1,4 +1,4 @@
-//! Streams and their commands: each entry point runs all commands that can run.
+//! Streams and their commands. Each entry point runs all commands that can run.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ pub enum Command {
         src: usize,
         bytes: usize,
     },
-    /// Repeats up to sixteen bytes.
+    /// A fill with a pattern of up to sixteen bytes.
     Fill {
         dst: usize,
         pattern: Vec<u8>,
@@ -27,19 +27,19 @@ pub enum Command {
     },
     /// The fills of a mailbox, up to those of a launch.
     Posted { mailbox: usize, launch: u32 },
-    /// The event has happened, for the how-manieth time.
+    /// Records the event for the given time, counted from 1.
     Record { event: usize, count: u64 },
-    /// Waits for that.
+    /// Waits for that record of the event.
     Await { event: usize, count: u64 },
-    /// A block of a pool's may be used from here on, or no longer.
+    /// Begins or ends the life of a pool's block.
     ChangeBlock { at: usize, free: bool },
-    /// Waits until the word is at least so much.
+    /// Waits until the word is at least this value.
     AwaitWord { word: usize, value: u32 },
 }
 
 #[derive(Default)]
 pub struct Stream {
-    /// Whose it is.
+    /// The context of the stream.
     pub context: usize,
     pub commands: std::collections::VecDeque<Command>,
 }
@@ -49,14 +49,14 @@ pub struct Event {
     pub timed: bool,
     pub context: usize,
     pub recorded: u64,
-    /// Where, the last time.
+    /// The stream of the last record.
     pub on: Option<usize>,
     pub happened: u64,
     pub at: Option<Instant>,
 }
 
 impl FakeDriver {
-    /// Runs what can run.
+    /// Runs all commands that can run.
     pub fn pump(&mut self) {
         loop {
             let ready = self.streams.iter().find_map(|(name, stream)| {
@@ -78,7 +78,7 @@ impl FakeDriver {
                 event.is_none_or(|event| event.happened >= *count)
             }
             Command::AwaitWord { word, value } => {
-                // SAFETY: pinned memory of the caller's, who keeps it as long as streams watch it.
+                // SAFETY: pinned memory, which the caller keeps while streams wait for it.
                 let word =
                     unsafe { AtomicU32::from_ptr(std::ptr::with_exposed_provenance_mut(*word)) };
                 let there = word.load(Ordering::Acquire);
@@ -118,7 +118,7 @@ impl FakeDriver {
                 for start in kernel.touches(args) {
                     self.touch(start);
                 }
-                // SAFETY: the caller promises what it launches on.
+                // SAFETY: the caller keeps the memory of the launch.
                 unsafe { kernel.run(args, items) };
             }
             Command::Posted { mailbox, launch } => {
@@ -196,7 +196,7 @@ unsafe fn mailbox_fills(mailbox: usize, launch: u32) -> Vec<(usize, [u8; 16], us
     found
 }
 
-/// Waits, with the driver unlocked in between, until something holds.
+/// Waits until a condition holds. The driver is unlocked in between.
 pub fn wait_until(mut done: impl FnMut(&mut FakeDriver) -> bool) -> DriverGuard {
     loop {
         let mut driver = hold();

@@ -1,4 +1,4 @@
-//! Streams, events and what streams are given.
+//! Streams, events and the commands submitted to streams.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn cuStreamIsCapturing(stream: Handle, status: *mut c_int)
         return code;
     }
     let captured = driver.captured == Some(stream.addr());
-    // SAFETY: room for a word, by the driver's interface.
+    // SAFETY: the driver's interface promises room for a word.
     unsafe { status.write(captured.into()) };
     SUCCESS
 }
@@ -281,8 +281,7 @@ pub extern "C" fn cuMemcpyAsync(dst: u64, src: u64, bytes: usize, stream: Handle
     submit("cuMemcpyAsync", stream, Command::Copy { dst, src, bytes })
 }
 
-/// A box that is copied row by row: the numbers of `CUDA_MEMCPY3D` that count here, by their places in
-/// words.
+/// A rectangle copied row by row: the fields of `CUDA_MEMCPY3D` in use, by their offsets in words.
 pub fn boxed(what: *const usize) -> Vec<Command> {
     // SAFETY: the struct has 25 words.
     let word = |at: usize| unsafe { what.add(at).read() };

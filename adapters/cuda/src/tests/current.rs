@@ -1,4 +1,4 @@
-//! The caller's current context is its own: what it was before a call, it is after it.
+//! Every call preserves the caller's current context.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -8,10 +8,10 @@ use ur::abi::*;
 use super::fake_driver::{FakeDriver, adapter, alone, device, ur};
 use super::workload;
 
-/// Checks the current context after every call of the workload, whatever was current before.
+/// Checks the current context after every call of the workload, for each context that is current before.
 #[test]
-fn no_call_changes_it() {
-    alone("tests::current::no_call_changes_it", || {
+fn no_call_changes_the_context() {
+    alone("tests::current::no_call_changes_the_context", || {
         let driver = FakeDriver::open();
         driver.reset();
         let cases = [
@@ -35,10 +35,10 @@ fn no_call_changes_it() {
     });
 }
 
-/// Nor do calls that fail.
+/// A call that fails preserves the context, too.
 #[test]
-fn no_failed_call_changes_it() {
-    alone("tests::current::no_failed_call_changes_it", || {
+fn no_failed_call_changes_the_context() {
+    alone("tests::current::no_failed_call_changes_the_context", || {
         let driver = FakeDriver::open();
         driver.make_current(0xabc0);
         for call in [
@@ -56,31 +56,36 @@ fn no_failed_call_changes_it() {
     });
 }
 
-/// With drivers that take work for a stream whatever is current, most commands put no context there.
+/// With drivers that accept a stream under any current context, most commands set no context.
 #[test]
-fn most_commands_are_given_anywhere() {
-    alone("tests::current::most_commands_are_given_anywhere", || {
-        let driver = FakeDriver::open();
-        let pushed = |anywhere| {
-            driver.anywhere(anywhere);
-            driver.count("cuCtxPushCurrent");
-            let steps = workload::play(&|_| ());
-            assert_eq!(steps.failed(), []);
-            assert!(steps.right, "what was read back");
-            let calls = driver.query().calls;
-            driver.check_end("a workload");
-            calls
-        };
-        let (newer, older) = (pushed(true), pushed(false));
-        assert!(newer + 10 < older, "{newer} {older}");
-    });
+fn most_commands_need_no_current_context() {
+    alone(
+        "tests::current::most_commands_need_no_current_context",
+        || {
+            let driver = FakeDriver::open();
+            let pushed = |anywhere| {
+                driver.anywhere(anywhere);
+                driver.count("cuCtxPushCurrent");
+                let steps = workload::play(&|_| ());
+                assert_eq!(steps.failed(), []);
+                assert!(steps.right, "what was read back");
+                let calls = driver.query().calls;
+                driver.check_end("a workload");
+                calls
+            };
+            let (newer, older) = (pushed(true), pushed(false));
+            assert!(newer + 10 < older, "{newer} {older}");
+        },
+    );
 }
 
-/// On either of two devices and in contexts of both, from threads which each have another context
-/// current, or none: one of ours, which is right there for some of the calls, among them.
+/// The calls concern two devices and contexts of both.
+///
+/// They come from threads with different current contexts or none. One of the contexts is the right one for
+/// some of the calls.
 #[test]
-fn no_call_changes_it_on_any_thread_or_device() {
-    let name = "tests::current::no_call_changes_it_on_any_thread_or_device";
+fn no_call_changes_the_context_of_any_thread() {
+    let name = "tests::current::no_call_changes_the_context_of_any_thread";
     alone(name, || {
         let driver = FakeDriver::open();
         driver.devices(2);
@@ -105,44 +110,48 @@ fn no_call_changes_it_on_any_thread_or_device() {
     });
 }
 
-/// As debug builds see it around every entry point: a native command that leaves a context behind makes
-/// its call fail, and no other.
+/// In debug builds every entry point checks the context.
+///
+/// A native command that leaves another context current makes its call fail, and no other call.
 #[test]
-fn a_call_that_changes_it_is_noticed() {
+fn a_call_that_changes_the_context_is_detected() {
     unsafe extern "C" fn push(_: ur_queue_handle_t, driver: *mut c_void) {
-        // SAFETY: the test's own, which waits for the call.
+        // SAFETY: the test owns it and waits for the call.
         unsafe { &*driver.cast::<FakeDriver>() }.make_current(0xabc0);
     }
-    alone("tests::current::a_call_that_changes_it_is_noticed", || {
-        let driver = FakeDriver::open();
-        let (adapter, mut context, mut queue) = (adapter(), null_mut(), null_mut());
-        let device = device(adapter);
-        let code = ur!(Context.pfnCreate(1, &device, null(), &mut context));
-        assert_eq!(code, UR_RESULT_SUCCESS);
-        let code = ur!(Queue.pfnCreate(context, device, null(), &mut queue));
-        assert_eq!(code, UR_RESULT_SUCCESS);
-        let (data, none) = ((&raw const driver).cast_mut().cast(), null());
-        let run = Some(push as _);
-        let code = ur!(EnqueueExp.pfnNativeCommandExp(
-            queue,
-            run,
-            data,
-            0,
-            none,
-            null(),
-            0,
-            null(),
-            null_mut()
-        ));
-        assert_eq!(code, UR_RESULT_ERROR_UNKNOWN);
-        assert_eq!(ur!(Queue.pfnFinish(queue)), UR_RESULT_SUCCESS);
-        for code in [
-            ur!(Queue.pfnRelease(queue)),
-            ur!(Context.pfnRelease(context)),
-            ur!(Adapter.pfnRelease(adapter)),
-        ] {
+    alone(
+        "tests::current::a_call_that_changes_the_context_is_detected",
+        || {
+            let driver = FakeDriver::open();
+            let (adapter, mut context, mut queue) = (adapter(), null_mut(), null_mut());
+            let device = device(adapter);
+            let code = ur!(Context.pfnCreate(1, &device, null(), &mut context));
             assert_eq!(code, UR_RESULT_SUCCESS);
-        }
-        driver.check_end("the end");
-    });
+            let code = ur!(Queue.pfnCreate(context, device, null(), &mut queue));
+            assert_eq!(code, UR_RESULT_SUCCESS);
+            let (data, none) = ((&raw const driver).cast_mut().cast(), null());
+            let run = Some(push as _);
+            let code = ur!(EnqueueExp.pfnNativeCommandExp(
+                queue,
+                run,
+                data,
+                0,
+                none,
+                null(),
+                0,
+                null(),
+                null_mut()
+            ));
+            assert_eq!(code, UR_RESULT_ERROR_UNKNOWN);
+            assert_eq!(ur!(Queue.pfnFinish(queue)), UR_RESULT_SUCCESS);
+            for code in [
+                ur!(Queue.pfnRelease(queue)),
+                ur!(Context.pfnRelease(context)),
+                ur!(Adapter.pfnRelease(adapter)),
+            ] {
+                assert_eq!(code, UR_RESULT_SUCCESS);
+            }
+            driver.check_end("the end");
+        },
+    );
 }

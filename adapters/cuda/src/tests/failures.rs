@@ -1,5 +1,5 @@
-//! Deferred commands that the driver refuses when they are submitted: what comes behind does not
-//! run, and one wait reports it.
+//! Deferred commands that the driver refuses at their submission: later commands do not run, and one wait
+//! reports the failure.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -14,7 +14,7 @@ const COUNT: usize = 5;
 const BYTES: usize = 64;
 const FAILED: ur_result_t = UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS;
 
-/// `CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES`, which no device is lost by.
+/// `CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES`, after which the device still works.
 const REFUSED: u32 = 701;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -25,7 +25,7 @@ enum What {
     Recorded,
 }
 
-/// What is enqueued, and the driver's call that each is in its turn.
+/// The commands, and the driver's call that submits each.
 const KINDS: [(What, &str); 4] = [
     (What::Copy, "cuMemcpyAsync"),
     (What::Fill, "cuMemsetD8Async"),
@@ -55,7 +55,7 @@ fn counting(test_context: &TestContext) -> (ur_program_handle_t, ur_kernel_handl
     (program, kernel)
 }
 
-/// A command buffer of two copies, which are one graph.
+/// A command buffer of two copies, which form one graph.
 fn recorded(
     test_context: &TestContext,
     to: *mut c_void,
@@ -89,19 +89,19 @@ fn recorded(
 }
 
 unsafe extern "C" fn until_signalled(reported: *mut c_void) {
-    // SAFETY: the receiver outlives the task, which is waited for.
+    // SAFETY: the test waits for the task, so the receiver outlives it.
     let reported = unsafe { &*reported.cast::<Receiver<()>>() };
-    // Whoever has gone has told.
+    // A sender that is gone has opened the gate.
     let _ = reported.recv();
 }
 
 unsafe extern "C" fn count(ran: *mut c_void) {
-    // SAFETY: the test's own count, which outlives the task.
+    // SAFETY: the test's counter outlives the task.
     unsafe { *ran.cast::<usize>() += 1 };
 }
 
 unsafe extern "C" fn count_native(_: ur_queue_handle_t, ran: *mut c_void) {
-    // SAFETY: passed on.
+    // SAFETY: the caller's promises are passed on.
     unsafe { count(ran) }
 }
 
@@ -133,14 +133,14 @@ fn one(
 ) {
     let what = format!("{kind:?}, in order {in_order}, {place}, device {by_device}");
     let test_context = TestContext::new((COUNT + 2) * BYTES);
-    // SAFETY: the host's own memory of that size.
+    // SAFETY: host memory of that size.
     unsafe {
         test_context
             .memory
             .cast::<u8>()
             .write_bytes(0, (COUNT + 2) * BYTES);
     }
-    // SAFETY: the host's own memory of that size.
+    // SAFETY: host memory of that size.
     unsafe {
         test_context
             .at(COUNT * BYTES)
@@ -171,7 +171,7 @@ fn one(
         .map(|at| recorded(&test_context, test_context.at(at * BYTES), source))
         .collect();
     driver.fail_nth(call, place as u64 + 1, REFUSED);
-    // Each waits for the one before, and the first for the gate.
+    // Each command waits for the one before, and the first for the gate.
     let mut waits = vec![open];
     for at in 0..COUNT {
         let (to, from) = (test_context.at(at * BYTES), test_context.at(COUNT * BYTES));
@@ -229,7 +229,7 @@ fn one(
         &mut behind
     ));
     assert_eq!(code, UR_RESULT_SUCCESS, "{what}");
-    // A native command behind it all: its function is called at once, and its event tells.
+    // A native command comes last. Its function is called at once, and its event reports the failure.
     let (mut called, mut native, mut last) = (0_usize, null_mut(), null_mut());
     let code = ur!(EnqueueExp.pfnNativeCommandExp(
         queue,
@@ -259,7 +259,7 @@ fn one(
     assert_eq!(ran, 0, "{what}");
     driver.reset();
     for at in 0..COUNT {
-        // SAFETY: the host's own memory of that size; nothing uses it now.
+        // SAFETY: host memory of that size, which no command uses now.
         let byte = unsafe { test_context.at(at * BYTES).cast::<u8>().read() };
         assert_eq!(byte == 7, at < place, "{at}: {what}");
         let code = ur!(Event.pfnWait(1, &waits[at + 1]));
@@ -269,10 +269,10 @@ fn one(
         assert_eq!(ur!(Event.pfnWait(1, &event)), FAILED, "{what}");
     }
     assert_eq!(called, 1, "{what}");
-    // SAFETY: the host's own memory of that size; nothing uses it now.
+    // SAFETY: host memory of that size, which no command uses now.
     let byte = unsafe { test_context.at((COUNT + 1) * BYTES).cast::<u8>().read() };
     assert_ne!(byte, 7, "the copy behind ran: {what}");
-    // The queue is as it was.
+    // The queue works as before.
     let (to, from) = (
         test_context.at((COUNT + 1) * BYTES),
         test_context.at(COUNT * BYTES),

@@ -1,4 +1,4 @@
-//! The scripted library as a test handles it, and processes for tests to be alone in.
+//! The fake driver as a test uses it, and tests in processes of their own.
 
 use std::env;
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -44,7 +44,7 @@ ur::dl::symbols! {
     }
 }
 
-/// A description of the driver's, of a fill.
+/// The driver's structure for a fill.
 #[repr(C)]
 pub struct Set {
     pub dst: u64,
@@ -55,10 +55,10 @@ pub struct Set {
     pub height: usize,
 }
 
-/// The scripted library, opened: whoever looks for the driver in this process finds it from now on.
+/// The open fake driver. From now on, a search for the driver in this process finds it.
 pub struct FakeDriver(Control);
 
-/// Where Cargo has put it: beside this program.
+/// Cargo puts the library beside this program.
 fn library() -> PathBuf {
     let own = env::current_exe().expect("this program");
     let folder = own.parent().expect("a folder").to_owned();
@@ -71,20 +71,20 @@ impl FakeDriver {
         Self(Control::from_library(library).expect("its functions"))
     }
 
-    /// Has the nth call from now fail, and forgets what was.
+    /// Makes the nth call from now fail, and resets the state.
     pub fn fail(&self, nth: u64, code: u32) {
-        // SAFETY: no name.
+        // SAFETY: the name is null.
         unsafe { (self.0.scripted_fail)(Fault { nth, code }, null()) };
     }
 
-    /// Has every call of one function fail.
+    /// Makes every call of one function fail.
     pub fn fail_each(&self, name: &str, code: u32) {
         let name = CString::new(name).expect("a name");
         // SAFETY: a C string.
         unsafe { (self.0.scripted_fail)(Fault { nth: EACH, code }, name.as_ptr()) };
     }
 
-    /// Has the nth call of one function from now fail, and counts the calls of that alone.
+    /// Makes the nth call of one function from now fail, and counts the calls of this function alone.
     pub fn fail_nth(&self, name: &str, nth: u64, code: u32) {
         let name = CString::new(name).expect("a name");
         // SAFETY: a C string.
@@ -96,8 +96,7 @@ impl FakeDriver {
         self.fail_nth(name, 0, 0);
     }
 
-    /// How many times the driver is asked for something while `run` runs. Nothing forbidden may be among
-    /// all that it is asked for.
+    /// The number of driver calls while `run` runs. None of them may be a forbidden one.
     pub fn calls(&self, name: &str, run: impl FnOnce()) -> u64 {
         self.count(name);
         run();
@@ -107,27 +106,27 @@ impl FakeDriver {
         seen.calls
     }
 
-    /// Has every call do what it should.
+    /// Makes every call succeed again.
     pub fn reset(&self) {
         self.fail(0, 0);
     }
 
-    /// Has so many devices. Before the adapter looks for them.
+    /// Sets the number of devices. It must be called before the adapter looks for them.
     pub fn devices(&self, count: usize) {
         (self.0.scripted_devices)(count);
     }
 
-    /// Takes streams and events whatever context is current, as newer drivers do; or no longer.
+    /// Sets whether streams and events are accepted under any current context, as newer drivers do.
     pub fn anywhere(&self, anywhere: bool) {
         (self.0.scripted_anywhere)(anywhere);
     }
 
-    /// Has so many bytes be memory of the second device, which streams of others do not reach.
+    /// Declares a range of memory to be the second device's, which other devices' streams cannot access.
     pub fn elsewhere(&self, start: *mut c_void, bytes: usize) {
         (self.0.scripted_elsewhere)(start.expose_provenance(), bytes);
     }
 
-    /// Has somebody capture a stream, one of ours or some other; or end that.
+    /// Begins or ends a capture by foreign code, of a stream of the adapter or of another one.
     pub fn capture(&self, stream: Option<usize>) {
         (self.0.scripted_capture)(stream.unwrap_or(0));
     }
@@ -138,19 +137,19 @@ impl FakeDriver {
 
     pub fn report(&self) -> String {
         let mut buffer = vec![0; 4096];
-        // SAFETY: room for as many bytes.
+        // SAFETY: the output has room for this many bytes.
         unsafe { (self.0.scripted_report)(buffer.as_mut_ptr(), buffer.len()) };
-        // SAFETY: ended with zero by the call.
+        // SAFETY: the call terminates the text with a NUL.
         let text = unsafe { CStr::from_ptr(buffer.as_ptr()) };
         text.to_string_lossy().into_owned()
     }
 
-    /// Adds a fill to a graph, behind nothing, as an application may.
+    /// Adds a fill without dependencies to a graph, as an application may.
     pub fn add_set(&self, graph: usize, set: &Set) {
         let (mut node, mut context) = (null_mut(), null_mut());
         let mut primary = null_mut();
         let graph = std::ptr::with_exposed_provenance_mut(graph);
-        // SAFETY: room for handles, a live graph, and a description of the test's.
+        // SAFETY: room for handles, a live graph, and a readable description.
         let code = unsafe {
             (self.0.cuDevicePrimaryCtxRetain)(&mut primary, 0);
             (self.0.cuCtxPushCurrent_v2)(primary);
@@ -162,7 +161,7 @@ impl FakeDriver {
         assert_eq!(code, 0);
     }
 
-    /// The context that is current on this thread.
+    /// The calling thread's current context.
     pub fn current(&self) -> usize {
         let mut context = null_mut();
         // SAFETY: room for a handle.
@@ -172,18 +171,17 @@ impl FakeDriver {
 
     /// Makes a context current, as an application may.
     pub fn make_current(&self, context: usize) {
-        // SAFETY: the scripted library looks at no context.
+        // SAFETY: the scripted library does not access contexts.
         unsafe { (self.0.cuCtxPushCurrent_v2)(std::ptr::without_provenance_mut(context)) };
     }
 
-    /// Makes a context current in place of what is.
+    /// Replaces the current context.
     pub fn set_current(&self, context: usize) {
-        // SAFETY: the scripted library looks at no context.
+        // SAFETY: the scripted library does not access contexts.
         unsafe { (self.0.cuCtxSetCurrent)(std::ptr::without_provenance_mut(context)) };
     }
 
-    /// That nothing is alive any more, at the latest when our threads have let go, and that no call
-    /// was one that the driver forbids.
+    /// Checks that no object is alive, once the adapter's threads have ended, and that no call was forbidden.
     pub fn check_end(&self, when: &str) {
         let end = Instant::now() + Duration::from_secs(10);
         while self.query().live > 0 && Instant::now() < end {
@@ -232,8 +230,9 @@ pub fn alone(name: &str, test: impl FnOnce()) {
     alone_with(name, &[], test);
 }
 
-/// The same with variables in its environment. Gives what that process wrote to standard error; nothing
-/// in that process itself.
+/// Runs a test in a process with these environment variables.
+///
+/// Returns the standard error of that process. Within that process itself it returns `None`.
 pub fn alone_with(name: &str, variables: &[(&str, &str)], test: impl FnOnce()) -> Option<String> {
     if env::var_os(ALONE).is_some_and(|own| own == name) {
         test();

@@ -1,4 +1,4 @@
-//! Every call of the driver's fails once, one after the other, while the workload runs.
+//! Every call of the driver fails once, one after the other, while the workload runs.
 
 use ur::abi::*;
 
@@ -6,8 +6,9 @@ use super::fake_driver::{FakeDriver, alone, ur};
 use super::test_context::TestContext;
 use super::workload;
 
-/// A scene in which nothing fails, and then ones in which one call after the other does. Whatever
-/// fails, nothing is lost, nothing is used that is gone, and what nobody complained about is right.
+/// Runs the workload without a failure, then once for each call with that call failing.
+///
+/// No failure may leak an object, use a released one or return a wrong result as a success.
 fn each_call_fails_with(name: &str, code: u32) {
     alone(name, || {
         let driver = FakeDriver::open();
@@ -55,18 +56,20 @@ fn each_call_fails_with_an_unknown_code() {
     );
 }
 
-/// A command that the driver refuses is asked for again where another context was current, which might be
-/// why; where its own was, that is the answer.
+/// If the driver refuses a command while another context is current, which may be the cause, the adapter
+/// tries again.
+///
+/// If the right context is current, the refusal is final.
 #[test]
-fn a_refused_command_is_asked_for_again_in_its_context_only() {
-    let name = "tests::faults::a_refused_command_is_asked_for_again_in_its_context_only";
+fn a_refused_command_is_retried_in_its_own_context() {
+    let name = "tests::faults::a_refused_command_is_retried_in_its_own_context";
     alone(name, || {
         let driver = FakeDriver::open();
         driver.anywhere(true);
         let test_context = TestContext::new(4);
         let (queue, to) = (test_context.queue(ur_queue_flags_t(0)), test_context.memory);
-        // What is known of an address has one place of few, which may be that of `to`. Of these two it is
-        // at most one's, as they are 32 bytes apart.
+        // The cache of address attributes has few slots, and these two addresses, 32 bytes apart, share at
+        // most one with `to`.
         let words = [7_u32; 9];
         let froms = [0, 8].map(|at| (&raw const words[at]).cast());
         let none = (0, std::ptr::null(), std::ptr::null_mut());
@@ -83,7 +86,7 @@ fn a_refused_command_is_asked_for_again_in_its_context_only() {
         let served = (UR_RESULT_SUCCESS, 2);
         let mut copies = Vec::new();
         for from in froms {
-            // The first ones learn where memory lies.
+            // The first commands learn where the memory lies.
             assert_eq!((fill(), copy(from)), (UR_RESULT_SUCCESS, UR_RESULT_SUCCESS));
             driver.make_current(0x1000);
             assert_eq!(calls("cuMemsetD32Async", &fill), refused);

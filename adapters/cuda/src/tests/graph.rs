@@ -9,7 +9,7 @@ use ur::abi::*;
 use super::fake_driver::{FakeDriver, adapter, alone, device, ur};
 use super::workload::{SIZE, Steps, make, task};
 
-/// The objects of a test, in the order of their release. Null where the creation failed.
+/// The objects of a test, in the order of their release. They are null if the creation failed.
 struct Objects {
     context: ur_context_handle_t,
     queues: [ur_queue_handle_t; 2],
@@ -116,9 +116,9 @@ impl Objects {
         }
     }
 
-    /// What was read back begins with this number and goes on in sevens.
+    /// The data that was read back begins with this number and increases by seven.
     fn has_read(&self, at: usize, number: u32) -> bool {
-        // SAFETY: host memory of that size, which nothing writes any more.
+        // SAFETY: host memory of that size, which no command writes any more.
         let read = unsafe { std::slice::from_raw_parts(self.read[at].cast::<u8>(), SIZE) };
         read[..4] == number.to_ne_bytes() && read[4..].iter().all(|byte| *byte == 7)
     }
@@ -127,7 +127,7 @@ impl Objects {
 type Buffer = ur_exp_command_buffer_handle_t;
 type SyncPoint = ur_exp_command_buffer_sync_point_t;
 
-/// A buffer being recorded, its commands each behind the one before.
+/// A buffer being recorded. Each command follows the one before.
 struct Recorder {
     buffer: Buffer,
     last: Vec<SyncPoint>,
@@ -200,7 +200,7 @@ impl Recorder {
         self.record(steps, code, point);
     }
 
-    /// A launch that writes a number; what it can be changed by.
+    /// A launch that writes a number, and the handle by which it can be updated.
     fn store(
         &mut self,
         steps: &mut Steps<'_>,
@@ -251,7 +251,7 @@ fn run(steps: &mut Steps<'_>, queue: ur_queue_handle_t, buffer: Buffer) -> bool 
     steps.record("urEnqueueCommandBufferExp", code)
 }
 
-/// Has a launch write another number.
+/// Updates a launch to write another number.
 fn change(
     steps: &mut Steps<'_>,
     buffer: Buffer,
@@ -278,11 +278,13 @@ fn finish(steps: &mut Steps<'_>, queue: ur_queue_handle_t) -> bool {
     steps.record("urQueueFinish", ur!(Queue.pfnFinish(queue)))
 }
 
-/// Patterns: one that the driver's own memset knows, and one that it does not.
+/// Patterns that the driver's own memset supports, and one that it does not.
 const PLAIN: &[u8] = &[7];
 const ODD: &[u8] = &[7, 7, 7, 7, 7, 7, 7, 8];
 
-/// A fill, a launch and a copy; the launch is changed between executions, once while one is deferred.
+/// A fill, a launch and a copy.
+///
+/// The launch is updated between submissions, once while a submission is deferred.
 fn play<'a>(after: &'a dyn Fn(&'static str), middle: Option<&[u8]>) -> Steps<'a> {
     let mut steps = Steps::new(after);
     let adapter = adapter();
@@ -322,7 +324,7 @@ fn execute(
         let ran = run(steps, queue, buffer) & finish(steps, queue);
         steps.right &= !(changed && ran) || objects.has_read(0, number);
     }
-    // A deferred execution runs the graph as it was when it was enqueued.
+    // A deferred submission runs the graph as it was when it was enqueued.
     let count = AtomicU32::new(0);
     let data = (&raw const count).cast_mut().cast();
     let mut wait = null_mut();
@@ -364,7 +366,8 @@ fn commands_are_one_graph() {
         let driver = FakeDriver::open();
         driver.make_current(0xabc0);
         let query = |name| assert_eq!(driver.current(), 0xabc0, "after {name}");
-        // On each of two queues one update meets a graph whose launch is deferred, and has it made anew.
+        // On each of two queues, one update finds a graph whose launch is deferred, and the graph is made
+        // anew.
         for (call, count) in [
             ("cuGraphLaunch", 8),
             ("cuLaunchKernelEx", 0),
@@ -380,23 +383,26 @@ fn commands_are_one_graph() {
     });
 }
 
-/// A fill that no memset of the driver's does is submitted by itself, before the graph of the rest.
+/// A fill that the driver's memset does not support is submitted by itself, before the graph of the rest.
 #[test]
-fn what_a_graph_cannot_hold_ends_it() {
-    alone("tests::graph::what_a_graph_cannot_hold_ends_it", || {
-        let driver = FakeDriver::open();
-        for (call, count) in [("cuGraphLaunch", 8), ("cuLaunchKernelEx", 8)] {
-            driver.count(call);
-            let steps = play(&|_| {}, Some(ODD));
-            assert_eq!(steps.failed(), []);
-            assert!(steps.right, "what was read back");
-            assert_eq!(driver.query().calls, count, "{call}");
-            driver.check_end("a workload");
-        }
-    });
+fn commands_that_no_graph_can_hold_end_it() {
+    alone(
+        "tests::graph::commands_that_no_graph_can_hold_end_it",
+        || {
+            let driver = FakeDriver::open();
+            for (call, count) in [("cuGraphLaunch", 8), ("cuLaunchKernelEx", 8)] {
+                driver.count(call);
+                let steps = play(&|_| {}, Some(ODD));
+                assert_eq!(steps.failed(), []);
+                assert!(steps.right, "what was read back");
+                assert_eq!(driver.query().calls, count, "{call}");
+                driver.check_end("a workload");
+            }
+        },
+    );
 }
 
-/// Without graphs, or without changes in place, the commands do the same.
+/// Without graphs, or without updates in place, the commands have the same effect.
 #[test]
 fn a_driver_without_graphs_does_the_same() {
     alone(

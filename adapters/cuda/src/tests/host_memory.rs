@@ -1,4 +1,4 @@
-//! Buffers over the host's memory, which the driver takes or will not have.
+//! Buffers over host memory, which the driver may register or refuse.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -16,7 +16,7 @@ fn ok(code: ur_result_t) {
     assert_eq!(code, UR_RESULT_SUCCESS);
 }
 
-/// The memory, at a page's start, so that registering it may touch no neighbour.
+/// Memory that begins at a page's start, so that registering it affects no neighbour.
 #[repr(C, align(4096))]
 struct Bytes([u8; BYTES]);
 
@@ -107,10 +107,10 @@ fn finish(queue: ur_queue_handle_t) {
     ok(ur!(Queue.pfnFinish(queue)));
 }
 
-/// As each driver does: one that takes memory, and two that will not.
+/// The drivers: one that registers memory, and two that refuse it.
 const ANSWERS: [u32; 3] = [0, 712, 801];
 
-/// Runs a test with a queue for each answer.
+/// Runs a test with a queue, once for each driver.
 fn for_each_answer(name: &str, test: impl Fn(&FakeDriver, &TestContext, ur_queue_handle_t, bool)) {
     alone(name, || {
         let driver = FakeDriver::open();
@@ -128,11 +128,12 @@ fn for_each_answer(name: &str, test: impl Fn(&FakeDriver, &TestContext, ur_queue
     });
 }
 
-/// Its writes before the first command are seen, and it has in the end what the device wrote: of whole
-/// buffers and of parts, that go before the whole or after it.
+/// The host's writes before the first command are seen, and the device's writes are there at the end.
+///
+/// The test covers whole buffers, and sub-buffers released before or after them.
 #[test]
-fn it_is_the_hosts_before_and_after() {
-    let name = "tests::host_memory::it_is_the_hosts_before_and_after";
+fn the_host_owns_the_memory_before_and_after() {
+    let name = "tests::host_memory::the_host_owns_the_memory_before_and_after";
     for_each_answer(name, |_, test_context, queue, _| {
         for parent_first in [false, true] {
             let mut memory = Bytes::new();
@@ -163,10 +164,10 @@ fn it_is_the_hosts_before_and_after() {
     });
 }
 
-/// A kernel is given the buffer, too, and its first command may be a launch.
+/// A kernel gets the buffer, too, and the first command may be a launch.
 #[test]
-fn kernels_see_it() {
-    let name = "tests::host_memory::kernels_see_it";
+fn kernels_see_host_memory() {
+    let name = "tests::host_memory::kernels_see_host_memory";
     for_each_answer(name, |_, test_context, queue, _| {
         let (context, device, text) = (test_context.context, test_context.device, b".version 8.0");
         let (mut devices, mut bytes, mut code) = (device, text.len(), text.as_ptr());
@@ -229,10 +230,10 @@ fn kernels_see_it() {
     });
 }
 
-/// What is mapped is the memory itself.
+/// A map returns the host memory itself.
 #[test]
-fn mappings_are_the_memory() {
-    let name = "tests::host_memory::mappings_are_the_memory";
+fn maps_return_the_host_memory() {
+    let name = "tests::host_memory::maps_return_the_host_memory";
     for_each_answer(name, |driver, test_context, queue, registered| {
         let mut memory = Bytes::new();
         let start = memory.at();
@@ -266,7 +267,7 @@ fn mappings_are_the_memory() {
         )));
         assert_eq!(read(queue, buffer, 101), 7);
         if registered {
-            // Nothing of it was copied but the byte that was read.
+            // Only the byte that was read was copied.
             let copies = driver.calls("cuMemcpyAsync", || {
                 ok(ur!(Enqueue.pfnMemBufferMap(
                     queue,
@@ -297,10 +298,10 @@ fn mappings_are_the_memory() {
     });
 }
 
-/// Memory that may not be written is not, as long as no command writes to the buffer.
+/// Read-only host memory is not written while no command writes to the buffer.
 #[test]
-fn what_is_only_read_may_be_read_only() {
-    let name = "tests::host_memory::what_is_only_read_may_be_read_only";
+fn memory_that_is_only_read_may_be_read_only() {
+    let name = "tests::host_memory::memory_that_is_only_read_may_be_read_only";
     for_each_answer(name, |_, test_context, queue, _| {
         static CONSTANT: Bytes = Bytes([3; BYTES]);
         let memory = CONSTANT.0.as_ptr().cast_mut().cast();
@@ -312,8 +313,10 @@ fn what_is_only_read_may_be_read_only() {
     });
 }
 
-/// The last release waits for what uses the memory, which may then go; of a buffer that was never used,
-/// or in a function of the user's, which could wait for itself, it does not.
+/// The last release waits for the uses of the memory, which may be freed then.
+///
+/// It does not wait for a buffer without uses. Nor does it wait in a function of the user, which could wait
+/// for itself.
 #[test]
 fn the_last_release_waits_for_its_use() {
     unsafe extern "C" fn let_go(buffer: *mut c_void) {
@@ -321,7 +324,7 @@ fn the_last_release_waits_for_its_use() {
     }
     let name = "tests::host_memory::the_last_release_waits_for_its_use";
     for_each_answer(name, |_, test_context, queue, _| {
-        // What is given back afterwards is for as long as that takes.
+        // The memory is leaked, since the last write-back may come after the release has returned.
         let (memory, count) = (Box::leak(Bytes::new()), AtomicU32::new(0));
         let data = (&raw const count).cast_mut().cast();
         let buffer = over(test_context.context, memory.at(), UR_MEM_FLAG_READ_WRITE);
@@ -358,17 +361,17 @@ fn the_last_release_waits_for_its_use() {
             none
         )));
         finish(queue);
-        // SAFETY: a byte of ours, which a thread of the adapter's writes.
+        // SAFETY: a byte of the test's memory, which a thread of the adapter writes.
         while unsafe { (&raw const memory.0[0]).read_volatile() } != 7 {
             std::thread::yield_now();
         }
     });
 }
 
-/// Devices of one context share it; and two buffers over the same memory have it one after the other.
+/// Devices of one context share the memory. Two buffers over the same memory use it one after the other.
 #[test]
-fn several_devices_and_buffers_share_it() {
-    let name = "tests::host_memory::several_devices_and_buffers_share_it";
+fn several_devices_and_buffers_share_host_memory() {
+    let name = "tests::host_memory::several_devices_and_buffers_share_host_memory";
     alone(name, || {
         let driver = FakeDriver::open();
         driver.devices(2);

@@ -1,4 +1,4 @@
-//! The one way in to the driver's two ways of launching.
+//! Launches through the driver's two launch functions.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -11,7 +11,7 @@ use crate::cu::{Api, Code, launch_of};
 
 const ITEMS: usize = 24;
 
-/// Has a kernel write the numbers from `first` on, and reads them.
+/// Launches a kernel that writes the numbers from `first` on, and reads them.
 fn numbers(
     api: &Api,
     test_context: &TestContext,
@@ -26,7 +26,7 @@ fn numbers(
     ];
     let stream = std::ptr::without_provenance_mut(stream_of(queue));
     let config = launch_of([2, 3, 1], [2, 1, 2], stream);
-    // SAFETY: room for each handle; a stream and a function that are alive, and what that one takes.
+    // SAFETY: room for each handle; a live stream and function, and the function's parameters.
     let codes = unsafe {
         [
             (api.cuDevicePrimaryCtxRetain)(&mut context, 0),
@@ -41,26 +41,29 @@ fn numbers(
         ]
     };
     assert_eq!(codes, [Code::SUCCESS; 9]);
-    // SAFETY: as many numbers are there, and nobody writes them any more.
+    // SAFETY: the memory has this many numbers, and no command writes them any more.
     unsafe { std::slice::from_raw_parts(to.cast::<u32>(), ITEMS) }.to_vec()
 }
 
 #[test]
-fn an_older_driver_launches_the_same() {
-    alone("tests::launch::an_older_driver_launches_the_same", || {
-        let driver = FakeDriver::open();
-        let test_context = TestContext::new(4096);
-        let queue = test_context.queue(Default::default());
-        let mut api = Api::find().expect("the scripted driver");
-        for (first, called) in [(7, "cuLaunchKernelEx"), (100, "cuLaunchKernel")] {
-            let calls = driver.calls(called, || {
-                let want: Vec<u32> = (first..).take(ITEMS).collect();
-                assert_eq!(numbers(&api, &test_context, queue, first), want, "{called}");
-            });
-            assert_eq!(calls, 1, "{called}");
-            api.cuLaunchKernelEx = None;
-        }
-        assert_eq!(ur!(Queue.pfnRelease(queue)), UR_RESULT_SUCCESS);
-        test_context.end(&driver);
-    });
+fn an_older_driver_launches_the_same_kernels() {
+    alone(
+        "tests::launch::an_older_driver_launches_the_same_kernels",
+        || {
+            let driver = FakeDriver::open();
+            let test_context = TestContext::new(4096);
+            let queue = test_context.queue(Default::default());
+            let mut api = Api::find().expect("the scripted driver");
+            for (first, called) in [(7, "cuLaunchKernelEx"), (100, "cuLaunchKernel")] {
+                let calls = driver.calls(called, || {
+                    let want: Vec<u32> = (first..).take(ITEMS).collect();
+                    assert_eq!(numbers(&api, &test_context, queue, first), want, "{called}");
+                });
+                assert_eq!(calls, 1, "{called}");
+                api.cuLaunchKernelEx = None;
+            }
+            assert_eq!(ur!(Queue.pfnRelease(queue)), UR_RESULT_SUCCESS);
+            test_context.end(&driver);
+        },
+    );
 }

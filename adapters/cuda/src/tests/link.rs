@@ -8,7 +8,7 @@ use ur::abi::*;
 use super::fake_driver::{FakeDriver, alone, ur};
 use super::test_context::TestContext;
 
-/// No program comes of it, and what the driver's linker says is the adapter's last error.
+/// A failed link gives no program, and the message of the driver's linker is the adapter's last error.
 #[test]
 fn a_failed_link_says_why() {
     alone("tests::link::a_failed_link_says_why", || {

@@ -1,4 +1,4 @@
-//! Small fills that follow each other: how many launches they are, and in which order they are done.
+//! Small fills in succession: their number of launches and their order.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -26,7 +26,7 @@ impl Fixture {
             test_context,
             queue,
         };
-        // Kernels are loaded by whoever is first.
+        // The first fill loads the kernels.
         fixture.fill(0, 0, WORDS);
         fixture.memset();
         fixture.finish();
@@ -45,7 +45,7 @@ impl Fixture {
         assert_eq!(self.try_fill(tag, first, words), UR_RESULT_SUCCESS);
     }
 
-    /// Something else, over all of it.
+    /// Another command over all of the memory.
     fn memset(&self) {
         let byte = 0_u8;
         let (from, none) = ((&raw const byte).cast(), null_mut());
@@ -67,11 +67,11 @@ impl Fixture {
     }
 
     fn words(&self) -> &[u64] {
-        // SAFETY: host memory of that size; its own thread alone looks, with nothing pending.
+        // SAFETY: host memory of that size, accessed by its own thread alone, with no command pending.
         unsafe { std::slice::from_raw_parts(self.test_context.memory.cast(), WORDS) }
     }
 
-    /// What a fill with a tag leaves at a word, by how far that is into it.
+    /// The value of a word after a fill with a tag, by the word's index in the fill.
     fn is(&self, word: usize, tag: u64, at: usize) -> bool {
         self.words()[word] == (tag | (1 + at as u64 % 2) << 40)
     }
@@ -82,7 +82,7 @@ impl Fixture {
     }
 }
 
-/// A stream of the driver's that waits until it is let go, and so do those that wait for it.
+/// A stream of the driver that waits until the test releases it. Streams that depend on it wait, too.
 struct Gate {
     queue: ur_queue_handle_t,
     event: ur_event_handle_t,
@@ -91,7 +91,7 @@ struct Gate {
 }
 
 unsafe extern "C" fn wait_at(data: *mut c_void) {
-    // SAFETY: the gate's, which stays until the task has ended.
+    // SAFETY: the gate outlives the task.
     let open = unsafe { &*data.cast::<AtomicBool>() };
     while !open.load(Ordering::Acquire) {
         std::thread::sleep(std::time::Duration::from_millis(1));
@@ -99,10 +99,10 @@ unsafe extern "C" fn wait_at(data: *mut c_void) {
 }
 
 impl Gate {
-    /// Before `fixture`'s queue.
+    /// Blocks `fixture`'s queue.
     fn new(fixture: &Fixture) -> Self {
         let queue = fixture.test_context.queue(IN_ORDER);
-        // Shown to others, its stream waits by itself.
+        // The stream of a queue whose native handle was given out waits by itself.
         stream_of(queue);
         let open = Box::new(AtomicBool::new(false));
         let data = std::ptr::from_ref(&*open).cast_mut().cast();
@@ -132,95 +132,95 @@ impl Gate {
 const IN_ORDER: ur_queue_flags_t = ur_queue_flags_t(0);
 
 #[test]
-fn fills_that_wait_together_are_two_launches() {
+fn pending_fills_are_two_launches() {
+    alone("tests::mailbox::pending_fills_are_two_launches", || {
+        let driver = FakeDriver::open();
+        let fixture = Fixture::new(IN_ORDER);
+        for count in [1, 2, 3, 100] {
+            let gate = Gate::new(&fixture);
+            let launches = driver.calls("cuLaunchKernelEx", || {
+                (0..count).for_each(|tag| fixture.fill(tag, tag as usize, 64));
+            });
+            assert_eq!(launches, count.min(2), "{count} fills");
+            assert!(
+                fixture.words().iter().all(|word| *word == 0),
+                "before its time"
+            );
+            gate.open();
+            fixture.finish();
+            for word in 0..count as usize + 63 {
+                // The tag of the last fill over the word.
+                let tag = word.min(count as usize - 1);
+                assert!(
+                    fixture.is(word, tag as u64, word - tag),
+                    "word {word} of {count}"
+                );
+            }
+            fixture.memset();
+            fixture.finish();
+        }
+        fixture.end(&driver);
+    });
+}
+
+/// A pending launch takes no fills that come after another command.
+#[test]
+fn commands_between_fills_stay_between() {
     alone(
-        "tests::mailbox::fills_that_wait_together_are_two_launches",
+        "tests::mailbox::commands_between_fills_stay_between",
         || {
             let driver = FakeDriver::open();
             let fixture = Fixture::new(IN_ORDER);
-            for count in [1, 2, 3, 100] {
-                let gate = Gate::new(&fixture);
-                let launches = driver.calls("cuLaunchKernelEx", || {
-                    (0..count).for_each(|tag| fixture.fill(tag, tag as usize, 64));
-                });
-                assert_eq!(launches, count.min(2), "{count} fills");
-                assert!(
-                    fixture.words().iter().all(|word| *word == 0),
-                    "before its time"
-                );
-                gate.open();
-                fixture.finish();
-                for word in 0..count as usize + 63 {
-                    // The last that was put over it.
-                    let tag = word.min(count as usize - 1);
-                    assert!(
-                        fixture.is(word, tag as u64, word - tag),
-                        "word {word} of {count}"
-                    );
-                }
-                fixture.memset();
-                fixture.finish();
+            let gate = Gate::new(&fixture);
+            for tag in 0..6 {
+                fixture.fill(tag, 0, WORDS);
+            }
+            fixture.memset();
+            for tag in 6..12 {
+                fixture.fill(tag, 10 * (tag as usize - 6), 4);
+            }
+            // A wait counts as another command, too.
+            let mut event = null_mut();
+            let code = ur!(Enqueue.pfnEventsWaitWithBarrier(gate.queue, 0, null(), &mut event));
+            assert_eq!(code, UR_RESULT_SUCCESS);
+            let code = ur!(Enqueue.pfnEventsWait(fixture.queue, 1, &event, null_mut()));
+            assert_eq!(code, UR_RESULT_SUCCESS);
+            for tag in 12..15 {
+                fixture.fill(tag, 300, 8);
+            }
+            gate.open();
+            fixture.finish();
+            assert_eq!(ur!(Event.pfnRelease(event)), UR_RESULT_SUCCESS);
+            for (word, found) in fixture.words().iter().enumerate() {
+                let right = match word {
+                    300..308 => fixture.is(word, 14, word - 300),
+                    0..60 if word % 10 < 4 => fixture.is(word, 6 + word as u64 / 10, word % 10),
+                    _ => *found == 0,
+                };
+                assert!(right, "word {word} is {found:x}");
             }
             fixture.end(&driver);
         },
     );
 }
 
-/// A launch that is still to come takes nothing that comes after something else.
+/// Fills that the mailbox has no room for are launched by themselves, and none is lost.
 #[test]
-fn what_comes_between_stays_between() {
-    alone("tests::mailbox::what_comes_between_stays_between", || {
-        let driver = FakeDriver::open();
-        let fixture = Fixture::new(IN_ORDER);
-        let gate = Gate::new(&fixture);
-        for tag in 0..6 {
-            fixture.fill(tag, 0, WORDS);
-        }
-        fixture.memset();
-        for tag in 6..12 {
-            fixture.fill(tag, 10 * (tag as usize - 6), 4);
-        }
-        // A wait is something else, too.
-        let mut event = null_mut();
-        let code = ur!(Enqueue.pfnEventsWaitWithBarrier(gate.queue, 0, null(), &mut event));
-        assert_eq!(code, UR_RESULT_SUCCESS);
-        let code = ur!(Enqueue.pfnEventsWait(fixture.queue, 1, &event, null_mut()));
-        assert_eq!(code, UR_RESULT_SUCCESS);
-        for tag in 12..15 {
-            fixture.fill(tag, 300, 8);
-        }
-        gate.open();
-        fixture.finish();
-        assert_eq!(ur!(Event.pfnRelease(event)), UR_RESULT_SUCCESS);
-        for (word, found) in fixture.words().iter().enumerate() {
-            let right = match word {
-                300..308 => fixture.is(word, 14, word - 300),
-                0..60 if word % 10 < 4 => fixture.is(word, 6 + word as u64 / 10, word % 10),
-                _ => *found == 0,
-            };
-            assert!(right, "word {word} is {found:x}");
-        }
-        fixture.end(&driver);
-    });
-}
-
-/// Where there is no room for more, they go by themselves, and none is lost.
-#[test]
-fn more_than_there_is_room_for() {
-    alone("tests::mailbox::more_than_there_is_room_for", || {
+fn more_fills_than_the_mailbox_holds() {
+    alone("tests::mailbox::more_fills_than_the_mailbox_holds", || {
         let driver = FakeDriver::open();
         let fixture = Fixture::new(IN_ORDER);
         let gate = Gate::new(&fixture);
         let launches = driver.calls("cuLaunchKernelEx", || {
             (0..300).for_each(|tag| fixture.fill(tag, tag as usize, 2));
         });
-        // The first, the 128 that are posted as one, the rest.
+        // The first fill, the 128 in one mailbox, and the rest.
         assert_eq!(launches, 1 + 1 + 171);
         gate.open();
         fixture.finish();
         let right = |tag: usize| fixture.is(tag, tag as u64, 0);
         assert!((0..300).all(right));
-        // There is room again.
+        // The mailbox has room again.
         let again = driver.calls("cuMemHostAlloc", || fixture.fill(7, 0, WORDS));
         assert_eq!(again, 0);
         fixture.finish();
@@ -229,11 +229,11 @@ fn more_than_there_is_room_for() {
     });
 }
 
-/// Where others may put work in between, or wait for the default stream, each is a launch.
+/// Where foreign work may come between fills, or wait for the default stream, each fill is a launch.
 #[test]
-fn streams_that_others_use_get_each_by_itself() {
+fn foreign_streams_get_each_fill_by_itself() {
     alone(
-        "tests::mailbox::streams_that_others_use_get_each_by_itself",
+        "tests::mailbox::foreign_streams_get_each_fill_by_itself",
         || {
             let driver = FakeDriver::open();
             for flags in [
@@ -258,45 +258,65 @@ fn streams_that_others_use_get_each_by_itself() {
     );
 }
 
-/// One that is refused is never done, and those after it are.
+/// A refused fill never runs, and those after it do.
 #[test]
-fn a_launch_that_fails_takes_its_fill_with_it() {
-    alone(
-        "tests::mailbox::a_launch_that_fails_takes_its_fill_with_it",
-        || {
-            let driver = FakeDriver::open();
-            let fixture = Fixture::new(IN_ORDER);
-            for nth in 1..=2 {
-                let gate = Gate::new(&fixture);
-                driver.fail_nth("cuLaunchKernelEx", nth, 2);
-                let codes = [0, 1].map(|tag| fixture.try_fill(tag, 16 * tag as usize, 16));
-                driver.reset();
-                let refused = UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
-                assert_eq!(codes[nth as usize - 1], refused, "{codes:?}");
-                assert_eq!(codes[2 - nth as usize], UR_RESULT_SUCCESS);
-                (2..9).for_each(|tag| fixture.fill(tag, 16 * tag as usize, 16));
-                gate.open();
-                fixture.finish();
-                for tag in 0..9 {
-                    let done = (0..16).all(|at| fixture.is(16 * tag as usize + at, tag, at));
-                    assert_eq!(done, tag != nth - 1, "fill {tag}, when the {nth}. failed");
-                }
-                fixture.memset();
-                fixture.finish();
-            }
-            // Without memory to post in each goes by itself.
-            let before = fixture.queue;
-            let fresh = Fixture {
-                queue: fixture.test_context.queue(IN_ORDER),
-                ..fixture
-            };
-            driver.fail_each("cuMemHostAlloc", 2);
-            (0..20).for_each(|tag| fresh.fill(tag, 0, WORDS));
+fn a_failed_launch_cancels_its_fills() {
+    alone("tests::mailbox::a_failed_launch_cancels_its_fills", || {
+        let driver = FakeDriver::open();
+        let fixture = Fixture::new(IN_ORDER);
+        for nth in 1..=2 {
+            let gate = Gate::new(&fixture);
+            driver.fail_nth("cuLaunchKernelEx", nth, 2);
+            let codes = [0, 1].map(|tag| fixture.try_fill(tag, 16 * tag as usize, 16));
             driver.reset();
-            fresh.finish();
-            assert!((0..WORDS).all(|word| fresh.is(word, 19, word)));
-            assert_eq!(ur!(Queue.pfnRelease(before)), UR_RESULT_SUCCESS);
-            fresh.end(&driver);
-        },
-    );
+            let refused = UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
+            assert_eq!(codes[nth as usize - 1], refused, "{codes:?}");
+            assert_eq!(codes[2 - nth as usize], UR_RESULT_SUCCESS);
+            (2..9).for_each(|tag| fixture.fill(tag, 16 * tag as usize, 16));
+            gate.open();
+            fixture.finish();
+            for tag in 0..9 {
+                let done = (0..16).all(|at| fixture.is(16 * tag as usize + at, tag, at));
+                assert_eq!(done, tag != nth - 1, "fill {tag}, when the {nth}. failed");
+            }
+            fixture.memset();
+            fixture.finish();
+        }
+        // Without memory for a mailbox each fill is launched by itself.
+        let before = fixture.queue;
+        let fresh = Fixture {
+            queue: fixture.test_context.queue(IN_ORDER),
+            ..fixture
+        };
+        driver.fail_each("cuMemHostAlloc", 2);
+        (0..20).for_each(|tag| fresh.fill(tag, 0, WORDS));
+        driver.reset();
+        fresh.finish();
+        assert!((0..WORDS).all(|word| fresh.is(word, 19, word)));
+        assert_eq!(ur!(Queue.pfnRelease(before)), UR_RESULT_SUCCESS);
+        fresh.end(&driver);
+    });
+}
+
+/// With `UR_CUDA_MAILBOX_FILLS=0` each fill is a launch, and no memory is shared with the device.
+#[test]
+fn the_variable_turns_mailboxes_off() {
+    alone("tests::mailbox::the_variable_turns_mailboxes_off", || {
+        // SAFETY: no other thread of this process runs yet.
+        unsafe { std::env::set_var("UR_CUDA_MAILBOX_FILLS", "0") };
+        let driver = FakeDriver::open();
+        let fixture = Fixture::new(IN_ORDER);
+        let gate = Gate::new(&fixture);
+        let allocations = driver.calls("cuMemHostAlloc", || {
+            let launches = driver.calls("cuLaunchKernelEx", || {
+                (0..10).for_each(|tag| fixture.fill(tag, 0, WORDS));
+            });
+            assert_eq!(launches, 10);
+        });
+        assert_eq!(allocations, 0);
+        gate.open();
+        fixture.finish();
+        assert!((0..WORDS).all(|word| fixture.is(word, 9, word)));
+        fixture.end(&driver);
+    });
 }

@@ -1,5 +1,5 @@
-//! Records of streams: how many a program needs that never waits, and what is asked about them while
-//! somebody captures a stream.
+//! Records of streams: their number in a program that never waits, and the queries about them during a
+//! foreign capture.
 
 use std::ptr::{null, null_mut};
 
@@ -14,7 +14,7 @@ const TIMES: usize = 1000;
 
 const OWN_STREAM: ur_queue_flags_t = ur_queue_flags_t(0);
 
-/// A stream of nobody's here.
+/// A stream of foreign code.
 const OTHER: Option<usize> = Some(1);
 
 struct Fixture {
@@ -32,7 +32,7 @@ impl Fixture {
         }
     }
 
-    /// A command after an event, if there is one; and one of its own.
+    /// Enqueues a command, after an event if there is one, and returns its event.
     fn enqueue(&self, index: usize, after: ur_event_handle_t) -> ur_event_handle_t {
         let (count, waits) = match after.is_null() {
             true => (0, null()),
@@ -57,7 +57,7 @@ impl Fixture {
         release(last);
     }
 
-    /// Commands of one queue, whose events are gone at once.
+    /// Commands of one queue, whose events are released at once.
     fn enqueue_released(&self, index: usize, times: usize) {
         (0..times).for_each(|_| release(self.enqueue(index, null_mut())));
     }
@@ -95,10 +95,10 @@ fn queues_that_follow_each_other_need_few_events() {
     );
 }
 
-/// What is done is seen to be beside a capture of others', which goes on.
+/// Completion is seen beside a capture by foreign code, which continues.
 #[test]
-fn captures_of_others_go_on() {
-    alone("tests::marks::captures_of_others_go_on", || {
+fn foreign_captures_continue() {
+    alone("tests::marks::foreign_captures_continue", || {
         let driver = FakeDriver::open();
         let fixture = Fixture::new(OWN_STREAM);
         driver.capture(OTHER);
@@ -109,11 +109,13 @@ fn captures_of_others_go_on() {
     });
 }
 
-/// A stream that others use is recorded for each event. While they capture it, nothing is asked.
+/// A stream whose native handle was given out is recorded for each event.
+///
+/// While foreign code captures it, the adapter makes no query.
 #[test]
-fn a_stream_of_others_is_asked_unless_it_is_captured() {
+fn a_foreign_stream_is_queried_unless_captured() {
     alone(
-        "tests::marks::a_stream_of_others_is_asked_unless_it_is_captured",
+        "tests::marks::a_foreign_stream_is_queried_unless_captured",
         || {
             let driver = FakeDriver::open();
             let fixture = Fixture::new(OWN_STREAM);
@@ -131,7 +133,7 @@ fn a_stream_of_others_is_asked_unless_it_is_captured() {
     );
 }
 
-/// What an event tells, as a number.
+/// The status of an event as a number.
 fn reported(event: ur_event_handle_t, what: ur_event_info_t) -> u32 {
     let mut reported = u32::MAX;
     let to = (&raw mut reported).cast();
@@ -140,8 +142,8 @@ fn reported(event: ur_event_handle_t, what: ur_event_info_t) -> u32 {
     reported
 }
 
-/// The native handle 0 stands for an event that is complete, and the driver has one for that, as for any
-/// event that is complete.
+/// The native handle 0 stands for a complete event, and the driver gives a handle for it as for any complete
+/// event.
 #[test]
 fn complete_events_have_a_handle() {
     alone("tests::marks::complete_events_have_a_handle", || {

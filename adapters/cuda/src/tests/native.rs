@@ -11,14 +11,14 @@ use super::workload::{SIZE, Steps, enqueue, make, release, task};
 
 const NATIVE_POOLS: &[(&str, &str)] = &[("UR_CUDA_NATIVE_POOLS", "1")];
 
-/// What the scripted driver gives memory in.
+/// The granularity of the scripted driver's memory.
 const PIECE: usize = 2 << 20;
 
 const KINDS: [ur_usm_type_t; 3] = [UR_USM_TYPE_DEVICE, UR_USM_TYPE_HOST, UR_USM_TYPE_SHARED];
 
 type Fixture = (ur_context_handle_t, ur_device_handle_t);
 
-/// A context on the one device, which is given back with the adapter.
+/// A context on the one device, released together with the adapter.
 struct TestContext {
     adapter: ur_adapter_handle_t,
     at: Fixture,
@@ -61,7 +61,7 @@ impl TestContext {
     }
 }
 
-/// A pool that the driver may serve, with these limits: most bytes, and bytes to keep.
+/// A pool that the driver may serve, with a maximum size and a threshold in bytes.
 fn make_pool(
     (context, device): Fixture,
     limits: Option<(usize, usize)>,
@@ -109,7 +109,7 @@ fn used(pool: ur_usm_pool_handle_t) -> [usize; 2] {
     .map(|what| pool_info(pool, what))
 }
 
-/// An allocation of a kind; its event, if that is wanted.
+/// An allocation of a kind, with its event if it is wanted.
 fn alloc(
     queue: ur_queue_handle_t,
     pool: ur_usm_pool_handle_t,
@@ -151,7 +151,7 @@ fn fill(queue: ur_queue_handle_t, memory: *mut c_void, byte: u8) {
 const IN_ORDER: ur_queue_flags_t = ur_queue_flags_t(0);
 const LOOSE: ur_queue_flags_t = UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE;
 
-/// Each kind on both sorts of queues, chained by events; what was written is read back.
+/// Each kind on both types of queues, ordered by events. The data is read back.
 fn play(after: &dyn Fn(&'static str)) -> Steps<'_> {
     let mut steps = Steps::new(after);
     let adapter = adapter();
@@ -278,8 +278,8 @@ fn at_once(
 }
 
 #[test]
-fn the_drivers_pools_serve_where_they_are_asked_for() {
-    let name = "tests::native::the_drivers_pools_serve_where_they_are_asked_for";
+fn the_drivers_pools_serve_on_request() {
+    let name = "tests::native::the_drivers_pools_serve_on_request";
     alone_with(name, NATIVE_POOLS, || {
         let driver = FakeDriver::open();
         driver.count("cuMemAllocFromPoolAsync");
@@ -293,7 +293,7 @@ fn the_drivers_pools_serve_where_they_are_asked_for() {
     });
 }
 
-/// The flag alone, which DPC++ always sets, is no wish.
+/// The flag alone, which DPC++ always sets, does not ask for the driver's pool.
 #[test]
 fn the_flag_alone_is_a_hint() {
     alone("tests::native::the_flag_alone_is_a_hint", || {
@@ -306,10 +306,10 @@ fn the_flag_alone_is_a_hint() {
     });
 }
 
-/// A driver that has pools of device memory alone: ours serve the other kinds of the same pool.
+/// With a driver whose pools have device memory alone, the adapter's pool serves the other kinds.
 #[test]
-fn kinds_without_a_pool_are_served_by_ours() {
-    let name = "tests::native::kinds_without_a_pool_are_served_by_ours";
+fn kinds_without_a_driver_pool_use_the_adapters_pool() {
+    let name = "tests::native::kinds_without_a_driver_pool_use_the_adapters_pool";
     alone_with(name, NATIVE_POOLS, || {
         let driver = FakeDriver::open();
         for (failing, from_driver) in [(1, 12), (2, 12), (u64::MAX, 0)] {
@@ -338,8 +338,8 @@ fn kinds_without_a_pool_are_served_by_ours() {
 }
 
 #[test]
-fn figures_and_limits_are_the_same() {
-    let name = "tests::native::figures_and_limits_are_the_same";
+fn statistics_and_limits_are_the_same() {
+    let name = "tests::native::statistics_and_limits_are_the_same";
     alone_with(name, NATIVE_POOLS, || {
         let driver = FakeDriver::open();
         let test_context = TestContext::new();
@@ -360,7 +360,7 @@ fn figures_and_limits_are_the_same() {
         let two = get(UR_USM_TYPE_HOST, PIECE + 1).expect("memory");
         assert_eq!(reserved(pool), [3 * PIECE; 2]);
         assert_eq!(used(pool), [SIZE + PIECE + 1; 2]);
-        // All kinds together keep to the maximum.
+        // All kinds together stay within the maximum.
         let dry = UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
         assert_eq!(get(UR_USM_TYPE_DEVICE, 2 * PIECE), Err(dry));
         let dry = UR_RESULT_ERROR_OUT_OF_HOST_MEMORY;
@@ -369,7 +369,7 @@ fn figures_and_limits_are_the_same() {
         assert_eq!(free(queue, two), UR_RESULT_SUCCESS);
         assert_eq!(free(queue, two), UR_RESULT_ERROR_INVALID_MEM_OBJECT);
         assert_eq!(used(pool)[0], SIZE);
-        // What other kinds have idle makes room.
+        // Idle memory of other kinds is released.
         let three = get(UR_USM_TYPE_SHARED, 2 * PIECE).expect("memory");
         assert_eq!(reserved(pool), [3 * PIECE, 5 * PIECE]);
         let (what, zero) = (UR_USM_POOL_INFO_RESERVED_HIGH_EXP, 0_usize);
@@ -390,10 +390,10 @@ fn figures_and_limits_are_the_same() {
     });
 }
 
-/// On a queue that waits for the host, memory is there at once, and its fill and free come later.
+/// On a queue that waits for the host, memory is given at once, and its fill and free come later.
 #[test]
-fn a_queue_that_the_host_holds_up_gets_memory() {
-    let name = "tests::native::a_queue_that_the_host_holds_up_gets_memory";
+fn a_queue_blocked_by_the_host_gets_memory() {
+    let name = "tests::native::a_queue_blocked_by_the_host_gets_memory";
     alone_with(name, NATIVE_POOLS, || {
         let driver = FakeDriver::open();
         let test_context = TestContext::new();
@@ -430,7 +430,7 @@ fn a_queue_that_the_host_holds_up_gets_memory() {
     });
 }
 
-/// The driver's pool has no memory while work is pending: the host waits for that, and asks again.
+/// The driver's pool has no memory while work is pending. The host waits for the work and tries again.
 #[test]
 fn pending_work_is_waited_for_before_an_allocation_fails() {
     let name = "tests::native::pending_work_is_waited_for_before_an_allocation_fails";
@@ -455,7 +455,7 @@ fn pending_work_is_waited_for_before_an_allocation_fails() {
             assert_eq!(count.load(Ordering::Relaxed), 1, "the host has waited");
             assert_eq!(free(queue, again), UR_RESULT_SUCCESS);
             finish(queue);
-            // Nothing is pending: it fails.
+            // No work is pending, so the allocation fails.
             driver.fail_each("cuMemAllocFromPoolAsync", 2);
             let last = alloc(queue, pool, UR_USM_TYPE_DEVICE, SIZE, null_mut());
             assert_eq!(last, Err(UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY));
@@ -471,7 +471,7 @@ fn pending_work_is_waited_for_before_an_allocation_fails() {
     });
 }
 
-/// What is live when its pool goes stays; what is live when its context goes, goes with that.
+/// Live blocks outlive their pool, and end with their context.
 #[test]
 fn memory_outlives_its_pool() {
     let name = "tests::native::memory_outlives_its_pool";
@@ -499,7 +499,7 @@ fn memory_outlives_its_pool() {
     });
 }
 
-/// Threads on queues of their own share a pool.
+/// Threads with queues of their own share a pool.
 #[test]
 fn threads_share_a_pool() {
     let name = "tests::native::threads_share_a_pool";
@@ -589,8 +589,8 @@ fn each_call_loses_the_device() {
 }
 
 #[test]
-fn a_setting_that_is_none_is_said_once_at_the_default_level() {
-    let name = "tests::native::a_setting_that_is_none_is_said_once_at_the_default_level";
+fn an_invalid_setting_is_reported_once() {
+    let name = "tests::native::an_invalid_setting_is_reported_once";
     let said = alone_with(name, &[("UR_CUDA_NATIVE_POOLS", "native")], || {
         let driver = FakeDriver::open();
         let test_context = TestContext::new();

@@ -1,5 +1,5 @@
-//! Memory of a device's own that another device of the context is told to use: that is a feature which is
-//! not there yet, whatever the command.
+//! Memory of one device used by commands of another one in the context: an unsupported feature, whatever the
+//! command.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -32,7 +32,7 @@ const REGION: ur_rect_region_t = ur_rect_region_t {
 const ORIGIN: ur_rect_offset_t = ur_rect_offset_t { x: 0, y: 0, z: 0 };
 
 impl Fixture {
-    /// What each command on that memory answers.
+    /// The result of each command on that memory.
     fn answers(&self, memory: *mut c_void) -> Vec<(&'static str, ur_result_t)> {
         let (q, host, none) = (self.queue, self.host, null_mut());
         let (buffer, list, flat) = (self.buffer, null(), (ORIGIN, ORIGIN, REGION, 8, 0, 8, 0));
@@ -168,7 +168,7 @@ impl Fixture {
         ]
     }
 
-    /// That each answers so, more than once.
+    /// Checks the result of each command, several times.
     fn check(&self, memory: *mut c_void, code: ur_result_t, whose: &str) {
         for _ in 0..2 {
             for (name, answer) in self.answers(memory) {
@@ -180,8 +180,8 @@ impl Fixture {
 }
 
 #[test]
-fn memory_of_another_device_is_a_feature() {
-    let name = "tests::other_devices::memory_of_another_device_is_a_feature";
+fn memory_of_another_device_is_unsupported() {
+    let name = "tests::other_devices::memory_of_another_device_is_unsupported";
     alone(name, || {
         let driver = FakeDriver::open();
         driver.devices(2);
@@ -261,7 +261,7 @@ fn memory_of_another_device_is_a_feature() {
                 );
                 fixture.check(memory[own], UR_RESULT_SUCCESS, "its own again");
             }
-            // Hints may come to nothing.
+            // Hints may have no effect.
             let (q, memory, none) = (fixture.queue, fixed[other], null_mut());
             let flags = ur_usm_migration_flags_t(0);
             ok(ur!(Enqueue.pfnUSMPrefetch(
@@ -304,8 +304,9 @@ fn memory_of_another_device_is_a_feature() {
     });
 }
 
-/// What the adapter does not know to be there the driver tells of, when it refuses a command; a command that
-/// it refuses for another reason is as it was.
+/// The driver reports memory unknown to the adapter by refusing a command.
+///
+/// A command that it refuses for another reason keeps its error.
 #[test]
 fn the_driver_reports_other_memory() {
     let name = "tests::other_devices::the_driver_reports_other_memory";

@@ -1,4 +1,4 @@
-//! Native commands of command buffers: graphs that others add to, as commands of ours.
+//! Native commands of command buffers: graphs that foreign code adds to, as commands of the buffer.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -19,17 +19,17 @@ struct Fixture<'a> {
     queue: ur_queue_handle_t,
 }
 
-/// What a native command's function is called with.
+/// The data of a native command's function.
 struct Call<'a> {
     driver: &'a FakeDriver,
-    /// Whose native object it adds to.
+    /// The buffer whose native object the function adds to.
     buffer: Buffer,
     set: Option<Set>,
     calls: u32,
 }
 
 unsafe extern "C" fn record(data: *mut c_void) {
-    // SAFETY: a test's, which waits for the call.
+    // SAFETY: the test owns it and waits for the call.
     let call = unsafe { &mut *data.cast::<Call<'_>>() };
     call.calls += 1;
     if let Some(set) = &call.set {
@@ -79,7 +79,7 @@ impl<'a> Fixture<'a> {
         buffer
     }
 
-    /// Bytes as a node of a graph.
+    /// Adds a fill as a node of a graph.
     fn set(&self, byte: u8, first: usize, bytes: usize) -> Set {
         Set {
             dst: self.test_context.at(first).addr() as u64,
@@ -116,7 +116,7 @@ impl<'a> Fixture<'a> {
         point
     }
 
-    /// A native command; how often its function was called.
+    /// Appends a native command. Returns the number of calls of its function.
     fn try_append(
         &self,
         buffer: Buffer,
@@ -154,7 +154,7 @@ impl<'a> Fixture<'a> {
         point.expect("appended")
     }
 
-    /// Makes it ready, runs it so often, and lets it go; how many graphs that launched.
+    /// Finalizes the buffer, submits it several times and releases it. Returns the number of graph launches.
     fn run(&self, buffer: Buffer, times: u64) -> u64 {
         let code = ur!(CommandBufferExp.pfnFinalizeExp(buffer));
         assert_eq!(code, UR_RESULT_SUCCESS);
@@ -171,9 +171,9 @@ impl<'a> Fixture<'a> {
         launched
     }
 
-    /// The bytes now, which are zero afterwards.
+    /// The bytes now. They are zero afterwards.
     fn bytes(&self) -> [u8; BYTES] {
-        // SAFETY: host memory of that size, with nothing pending.
+        // SAFETY: host memory of that size, with no command pending.
         unsafe {
             self.test_context
                 .memory
@@ -193,7 +193,7 @@ fn release(buffer: Buffer) {
     assert_eq!(code, UR_RESULT_SUCCESS);
 }
 
-/// Bytes in stretches of so many.
+/// The bytes, in parts of equal size.
 fn stretches(stretches: &[(usize, u8)]) -> [u8; BYTES] {
     let bytes = stretches
         .iter()
@@ -208,9 +208,9 @@ const QUEUES: [ur_queue_flags_t; 2] = [
 ];
 
 #[test]
-fn they_come_where_they_were_appended_in_one_graph() {
+fn native_commands_are_nodes_of_one_graph() {
     alone(
-        "tests::record::they_come_where_they_were_appended_in_one_graph",
+        "tests::record::native_commands_are_nodes_of_one_graph",
         || {
             let driver = FakeDriver::open();
             let fixture = Fixture::new(&driver, QUEUES[1]);
@@ -239,74 +239,77 @@ fn they_come_where_they_were_appended_in_one_graph() {
 }
 
 #[test]
-fn one_that_is_alone_is_launched_by_itself() {
+fn a_single_fill_is_launched_by_itself() {
+    alone("tests::record::a_single_fill_is_launched_by_itself", || {
+        let driver = FakeDriver::open();
+        for flags in QUEUES {
+            let fixture = Fixture::new(&driver, flags);
+            let buffer = fixture.buffer(false);
+            fixture.append(buffer, null_mut(), fixture.set(5, 8, 8), &[]);
+            assert_eq!(fixture.run(buffer, 3), 3);
+            assert_eq!(fixture.bytes(), stretches(&[(8, 0), (8, 5)]));
+            fixture.end();
+        }
+    });
+}
+
+/// The command has the child's contents at the time of the append.
+#[test]
+fn a_child_may_be_extended_and_appended_again() {
     alone(
-        "tests::record::one_that_is_alone_is_launched_by_itself",
+        "tests::record::a_child_may_be_extended_and_appended_again",
         || {
             let driver = FakeDriver::open();
-            for flags in QUEUES {
-                let fixture = Fixture::new(&driver, flags);
-                let buffer = fixture.buffer(false);
-                fixture.append(buffer, null_mut(), fixture.set(5, 8, 8), &[]);
-                assert_eq!(fixture.run(buffer, 3), 3);
-                assert_eq!(fixture.bytes(), stretches(&[(8, 0), (8, 5)]));
-                fixture.end();
-            }
+            let fixture = Fixture::new(&driver, QUEUES[0]);
+            let (one, two, child) = (
+                fixture.buffer(true),
+                fixture.buffer(true),
+                fixture.buffer(true),
+            );
+            fixture.append(one, child, fixture.set(1, 0, 8), &[]);
+            fixture.append(two, child, fixture.set(2, 8, 8), &[]);
+            fixture
+                .driver
+                .add_set(native(child), &fixture.set(3, 16, 8));
+            assert_eq!(fixture.run(one, 1), 1);
+            assert_eq!(fixture.bytes(), stretches(&[(8, 1)]));
+            assert_eq!(fixture.run(two, 1), 1);
+            assert_eq!(fixture.bytes(), stretches(&[(8, 1), (8, 2)]));
+            // The child by itself is a command buffer like any other.
+            assert_eq!(fixture.run(child, 1), 1);
+            assert_eq!(fixture.bytes(), stretches(&[(8, 1), (8, 2), (8, 3)]));
+            fixture.end();
         },
     );
 }
 
-/// A command is what its child held when it was appended.
+/// Nodes added to a buffer's own graph run beside its other commands.
 #[test]
-fn a_child_may_grow_and_serve_again() {
-    alone("tests::record::a_child_may_grow_and_serve_again", || {
-        let driver = FakeDriver::open();
-        let fixture = Fixture::new(&driver, QUEUES[0]);
-        let (one, two, child) = (
-            fixture.buffer(true),
-            fixture.buffer(true),
-            fixture.buffer(true),
-        );
-        fixture.append(one, child, fixture.set(1, 0, 8), &[]);
-        fixture.append(two, child, fixture.set(2, 8, 8), &[]);
-        fixture
-            .driver
-            .add_set(native(child), &fixture.set(3, 16, 8));
-        assert_eq!(fixture.run(one, 1), 1);
-        assert_eq!(fixture.bytes(), stretches(&[(8, 1)]));
-        assert_eq!(fixture.run(two, 1), 1);
-        assert_eq!(fixture.bytes(), stretches(&[(8, 1), (8, 2)]));
-        // By itself it is a buffer as any other.
-        assert_eq!(fixture.run(child, 1), 1);
-        assert_eq!(fixture.bytes(), stretches(&[(8, 1), (8, 2), (8, 3)]));
-        fixture.end();
-    });
-}
-
-/// What is added to a buffer's own object runs beside its other commands.
-#[test]
-fn a_buffer_s_own_object_is_part_of_it() {
-    alone("tests::record::a_buffer_s_own_object_is_part_of_it", || {
-        let driver = FakeDriver::open();
-        let fixture = Fixture::new(&driver, QUEUES[0]);
-        let (buffer, other) = (fixture.buffer(false), fixture.buffer(false));
-        let graph = native(buffer);
-        fixture.fill(buffer, 1, 0, 8, &[]);
-        fixture.driver.add_set(graph, &fixture.set(2, 8, 8));
-        assert_eq!(native(buffer), graph, "it stays the same");
-        assert_eq!(fixture.run(buffer, 1), 1);
-        assert_eq!(fixture.bytes(), stretches(&[(8, 1), (8, 2)]));
-        // None for what holds commands already.
-        fixture.fill(other, 1, 0, 8, &[]);
-        assert_eq!(native_of(other), Err(UR_RESULT_ERROR_UNSUPPORTED_FEATURE));
-        fixture.run(other, 1);
-        fixture.end();
-    });
+fn nodes_of_the_native_graph_run_with_the_buffer() {
+    alone(
+        "tests::record::nodes_of_the_native_graph_run_with_the_buffer",
+        || {
+            let driver = FakeDriver::open();
+            let fixture = Fixture::new(&driver, QUEUES[0]);
+            let (buffer, other) = (fixture.buffer(false), fixture.buffer(false));
+            let graph = native(buffer);
+            fixture.fill(buffer, 1, 0, 8, &[]);
+            fixture.driver.add_set(graph, &fixture.set(2, 8, 8));
+            assert_eq!(native(buffer), graph, "it stays the same");
+            assert_eq!(fixture.run(buffer, 1), 1);
+            assert_eq!(fixture.bytes(), stretches(&[(8, 1), (8, 2)]));
+            // A buffer that has commands gets no native object.
+            fixture.fill(other, 1, 0, 8, &[]);
+            assert_eq!(native_of(other), Err(UR_RESULT_ERROR_UNSUPPORTED_FEATURE));
+            fixture.run(other, 1);
+            fixture.end();
+        },
+    );
 }
 
 #[test]
-fn what_is_refused_calls_nobody() {
-    alone("tests::record::what_is_refused_calls_nobody", || {
+fn a_refused_append_calls_no_function() {
+    alone("tests::record::a_refused_append_calls_no_function", || {
         let driver = FakeDriver::open();
         let fixture = Fixture::new(&driver, QUEUES[0]);
         let (buffer, full, elsewhere) = (
@@ -321,7 +324,7 @@ fn what_is_refused_calls_nobody() {
         let point = fixture.fill(full, 1, 0, 8, &[]);
         refused(buffer, &[], UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_EXP);
         refused(full, &[], UR_RESULT_ERROR_UNSUPPORTED_FEATURE);
-        // Nor one that has an object, and commands besides.
+        // Nor does one that has both an object and commands.
         let both = fixture.buffer(false);
         native(both);
         fixture.fill(both, 1, 0, 8, &[]);
@@ -337,7 +340,7 @@ fn what_is_refused_calls_nobody() {
         release(child);
         driver.fail_each("cuGraphCreate", 2);
         refused(null_mut(), &[], UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
-        // The copy is made of what the function has added.
+        // The copy contains the nodes that the function has added.
         driver.fail_each("cuGraphClone", 2);
         let found = fixture.try_append(buffer, null_mut(), None, &[]);
         assert_eq!(found, (Err(UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY), 1));
@@ -353,11 +356,11 @@ fn what_is_refused_calls_nobody() {
     });
 }
 
-/// Where a graph cannot be one node of another, it is launched between the commands around it.
+/// Where a graph cannot be a node of another, it is launched between the commands around it.
 #[test]
-fn a_graph_that_fits_in_none_is_launched_between() {
+fn a_graph_that_cannot_be_a_node_is_launched_between_commands() {
     alone(
-        "tests::record::a_graph_that_fits_in_none_is_launched_between",
+        "tests::record::a_graph_that_cannot_be_a_node_is_launched_between_commands",
         || {
             let driver = FakeDriver::open();
             let fixture = Fixture::new(&driver, QUEUES[0]);
@@ -383,8 +386,8 @@ fn a_graph_that_fits_in_none_is_launched_between() {
     );
 }
 
-/// Of the commands that one waits for, the driver is told of those that it does not follow anyway: its
-/// cost is by the edge.
+/// A node gets only those dependencies that do not follow from others, since the driver's cost grows with the
+/// edges.
 #[test]
 fn edges_that_others_imply_are_left_out() {
     const COMMANDS: usize = 2000;
@@ -398,7 +401,7 @@ fn edges_that_others_imply_are_left_out() {
             let before = &points[at.saturating_sub(64)..];
             points.push(fixture.fill(buffer, at as u8, 0, 8, before));
         }
-        // Beside the chain, and behind both.
+        // One node beside the chain, and one after both.
         let beside = fixture.fill(buffer, 7, 8, 8, &[]);
         fixture.fill(buffer, 9, 16, 8, &[points[3], points[COMMANDS - 1], beside]);
         driver.reset();

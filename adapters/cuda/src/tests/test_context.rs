@@ -42,7 +42,7 @@ impl TestContext {
         queue
     }
 
-    /// Where the memory goes on after so many bytes.
+    /// The address this many bytes into the memory.
     pub fn at(&self, bytes: usize) -> *mut c_void {
         self.memory.wrapping_byte_add(bytes)
     }
@@ -61,7 +61,7 @@ impl TestContext {
     }
 }
 
-/// The stream of a queue, which from now on others may use.
+/// The stream of a queue. Its native handle is given out from now on.
 pub fn stream_of(queue: ur_queue_handle_t) -> usize {
     let mut native = 0;
     let code = ur!(Queue.pfnGetNativeHandle(queue, null_mut(), &mut native));

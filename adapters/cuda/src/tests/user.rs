@@ -1,5 +1,6 @@
-//! A function of the user's finds the context of what it is about current, and may use the driver. The
-//! thread it ran on has afterwards what it had.
+//! A function of the user runs with the context of its object current, and may use the driver.
+//!
+//! The thread has its previous context afterwards.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -13,7 +14,7 @@ use super::fake_driver::{FakeDriver, adapter, alone, devices, ur};
 const FIRST: usize = 0x1000;
 const SECOND: usize = 0x1010;
 
-/// What a function saw: the context that was current, and how often it was called.
+/// The current context that a function saw, and the number of its calls.
 struct Seen<'a> {
     driver: &'a FakeDriver,
     context: AtomicUsize,
@@ -23,7 +24,7 @@ struct Seen<'a> {
 impl Seen<'_> {
     fn query(&self) {
         self.context.store(self.driver.current(), Ordering::SeqCst);
-        // As a runtime does that is told to use another device.
+        // Switches the device, as a runtime may.
         self.driver.set_current(0xdef0);
         self.calls.fetch_add(1, Ordering::SeqCst);
     }
@@ -32,7 +33,7 @@ impl Seen<'_> {
         std::ptr::from_ref(self).cast_mut().cast()
     }
 
-    /// That one more call was made, with this context.
+    /// Checks that there was one more call, with this context.
     fn check(&self, what: &str, context: usize) {
         assert_eq!(self.calls.swap(0, Ordering::SeqCst), 1, "calls of {what}");
         let seen = self.context.swap(0, Ordering::SeqCst);
@@ -41,17 +42,17 @@ impl Seen<'_> {
 }
 
 unsafe extern "C" fn alone_with_data(data: *mut c_void) {
-    // SAFETY: a test's, which waits for the call.
+    // SAFETY: the test owns it and waits for the call.
     unsafe { &*data.cast::<Seen<'_>>() }.query();
 }
 
 unsafe extern "C" fn native(_: ur_queue_handle_t, data: *mut c_void) {
-    // SAFETY: a test's, which waits for the call.
+    // SAFETY: the test owns it and waits for the call.
     unsafe { alone_with_data(data) }
 }
 
 unsafe extern "C" fn called_back(_: ur_event_handle_t, _: ur_execution_info_t, data: *mut c_void) {
-    // SAFETY: a test's, which waits for the call.
+    // SAFETY: the test owns it and waits for the call.
     unsafe { alone_with_data(data) }
 }
 
@@ -60,8 +61,8 @@ fn ok(code: ur_result_t) {
 }
 
 #[test]
-fn every_function_finds_its_context() {
-    let name = "tests::user::every_function_finds_its_context";
+fn functions_run_in_their_context() {
+    let name = "tests::user::functions_run_in_their_context";
     alone(name, || {
         let driver = FakeDriver::open();
         driver.devices(2);
@@ -79,7 +80,7 @@ fn every_function_finds_its_context() {
     });
 }
 
-/// Has a function called for each reason that there is, about a device whose context is `inside`.
+/// Calls a function for each reason there is, about a device whose context is `inside`.
 fn each(driver: &FakeDriver, at: usize, inside: usize, after: &dyn Fn(&str)) {
     let seen = Seen {
         driver,
@@ -177,7 +178,7 @@ fn each(driver: &FakeDriver, at: usize, inside: usize, after: &dyn Fn(&str)) {
     ok(ur!(Queue.pfnFinish(queue)));
     ok(ur!(Queue.pfnRelease(queue)));
     ok(ur!(Context.pfnRelease(context)));
-    // A thread of ours may hold the context a little longer.
+    // A thread of the adapter may keep the context for a short time.
     while seen.calls.load(Ordering::SeqCst) == 0 {
         std::thread::yield_now();
     }
@@ -186,11 +187,12 @@ fn each(driver: &FakeDriver, at: usize, inside: usize, after: &dyn Fn(&str)) {
     ok(ur!(Adapter.pfnRelease(adapter)));
 }
 
-/// Where the context cannot be made current, a native command's function is not called, and the command
-/// fails; nothing is left behind.
+/// Where the context cannot be made current, a native command's function is not called and the command fails.
+///
+/// No object is leaked.
 #[test]
-fn no_native_command_runs_without_it() {
-    let name = "tests::user::no_native_command_runs_without_it";
+fn no_native_command_runs_without_its_context() {
+    let name = "tests::user::no_native_command_runs_without_its_context";
     alone(name, || {
         let driver = FakeDriver::open();
         let seen = Seen {

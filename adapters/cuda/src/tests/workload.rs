@@ -1,5 +1,6 @@
-//! A piece of everything that a client does, on one device or several. It goes on when a step fails, with what
-//! it has, and releases everything in the end, the adapter included.
+//! A part of everything that a client uses, on one device or several.
+//!
+//! A step that fails does not stop the workload. In the end it releases everything, including the adapter.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -39,10 +40,11 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// Bytes of each piece of memory.
+/// Bytes of each allocation.
 pub const SIZE: usize = 4096;
 
-/// A step that makes an object: its last argument added; null if it fails.
+/// A step that makes an object: the output is added as its last argument. The handle is null if the step
+/// fails.
 macro_rules! make {
     ($steps:ident, $name:literal, $table:ident.$slot:ident($($arg:expr),*)) => {{
         let mut made = null_mut();
@@ -52,7 +54,7 @@ macro_rules! make {
     }};
 }
 
-/// A command that waits for these events, as far as there are any: its event, null if it failed.
+/// A command that waits for the events that exist. Its event is null if it failed.
 macro_rules! enqueue {
     ($steps:ident, $name:literal, $waits:expr, $table:ident.$slot:ident($($arg:expr),*)) => {{
         let waits: Vec<ur_event_handle_t> = $waits;
@@ -76,16 +78,16 @@ pub unsafe extern "C" fn task(data: *mut c_void) {
 
 unsafe extern "C" fn native(queue: ur_queue_handle_t, _: *mut c_void) {
     let mut handle = 0;
-    // That it may fail, the script decides.
+    // A failure by script is expected.
     let _ = ur!(Queue.pfnGetNativeHandle(queue, null_mut(), &mut handle));
 }
 
-/// Plays it, looking after each step.
+/// Runs the workload, with a check after each step.
 pub fn play(after: &dyn Fn(&'static str)) -> Steps<'_> {
     play_on(after, &[0])
 }
 
-/// Plays it in a context over some of the devices, with its queues on the first and the last of them.
+/// Runs the workload in a context over some of the devices. Its queues are on the first and the last of them.
 pub fn play_on<'a>(after: &'a dyn Fn(&'static str), places: &[usize]) -> Steps<'a> {
     let mut steps = Steps::new(after);
     let adapter = adapter();
@@ -123,7 +125,7 @@ fn with_queues(steps: &mut Steps, context: ur_context_handle_t, devices: &[ur_de
         Queue.pfnCreate(context, last, &loose)
     );
     if !one.is_null() && !two.is_null() {
-        // A device's memory is no other's yet.
+        // A device's memory is not accessible to another device yet.
         let own = if device == last { two } else { one };
         on_usm(steps, (context, device), one, own);
         on_buffers(steps, context, one);
@@ -191,7 +193,7 @@ fn on_usm(
         );
         if !copied.is_null() {
             let waited = steps.record("urEventWait", ur!(Event.pfnWait(1, &copied)));
-            // SAFETY: host memory of that size, which nothing writes any more.
+            // SAFETY: host memory of that size, which no command writes any more.
             let read = unsafe { std::slice::from_raw_parts(host.cast::<u8>(), SIZE) };
             let odd = read[..99].chunks(3).all(|three| three == odd);
             let rest = read[99..].iter().all(|byte| *byte == 7);
@@ -288,7 +290,7 @@ fn over_host_memory(steps: &mut Steps, context: ur_context_handle_t, queue: ur_q
     );
     release(steps, &[filled]);
     steps.record("urMemRelease", ur!(Mem.pfnRelease(buffer)));
-    // What failed may run still, with the memory.
+    // A failed command may still run and use the memory.
     steps.record("urQueueFinish", ur!(Queue.pfnFinish(queue)));
 }
 
@@ -343,7 +345,7 @@ fn with_program(
     steps.record("urProgramRelease", ur!(Program.pfnRelease(program)));
 }
 
-/// `own` uses what is a device's.
+/// `own` uses the memory of a device.
 fn asynchronous(
     steps: &mut Steps,
     one: ur_queue_handle_t,
@@ -415,7 +417,7 @@ fn on_the_host(steps: &mut Steps, one: ur_queue_handle_t, two: ur_queue_handle_t
             steps.record("urEventWait", ur!(Event.pfnWait(1, &event)));
         }
     }
-    // A task whose event was not made may run still.
+    // A task whose event was not made may still run.
     for queue in [one, two] {
         steps.record("urQueueFinish", ur!(Queue.pfnFinish(queue)));
     }

@@ -7,7 +7,7 @@ use opencl_sys::*;
 
 use crate::driver::{Answer, FakeDriver, Kind, code, enter};
 
-/// Where a range of a buffer lies.
+/// The address of a range of a buffer.
 fn range(driver: &mut FakeDriver, mem: cl_mem, offset: usize, bytes: usize) -> Answer<usize> {
     let mem = driver.get(Kind::Mem, mem.addr())?;
     match offset
@@ -19,17 +19,17 @@ fn range(driver: &mut FakeDriver, mem: cl_mem, offset: usize, bytes: usize) -> A
     }
 }
 
-/// Moves bytes when its turn comes.
+/// Moves bytes when the command runs.
 pub fn mover(dst: usize, src: usize, bytes: usize) -> impl FnOnce() + Send + 'static {
-    // SAFETY: whoever enqueued it promised both ranges until it has run.
+    // SAFETY: the caller of the enqueue function keeps both ranges until the command has run.
     move || unsafe { ptr::copy(src as *const u8, dst as *mut u8, bytes) }
 }
 
-/// Repeats a pattern when its turn comes.
+/// Repeats a pattern when the command runs.
 pub fn filler(dst: usize, pattern: Vec<u8>, bytes: usize) -> impl FnOnce() + Send + 'static {
     move || {
         for (at, byte) in pattern.iter().cycle().take(bytes).enumerate() {
-            // SAFETY: whoever enqueued it promised the range until it has run.
+            // SAFETY: the caller of the enqueue function keeps the range until the command has run.
             unsafe { ((dst + at) as *mut u8).write(*byte) };
         }
     }
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn clEnqueueReadBuffer(
             bytes,
         );
         let kind = CL_COMMAND_READ_BUFFER;
-        // SAFETY: the caller's lists.
+        // SAFETY: the caller promises readable lists of the given lengths.
         unsafe { driver.enqueue(queue, kind, (count, waits, event), run) }
     }))
 }
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn clEnqueueWriteBuffer(
             bytes,
         );
         let kind = CL_COMMAND_WRITE_BUFFER;
-        // SAFETY: the caller's lists.
+        // SAFETY: the caller promises readable lists of the given lengths.
         unsafe { driver.enqueue(queue, kind, (count, waits, event), run) }
     }))
 }
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn clEnqueueCopyBuffer(
         let from = range(driver, src, src_offset, bytes)?;
         let run = mover(range(driver, dst, dst_offset, bytes)?, from, bytes);
         let kind = CL_COMMAND_COPY_BUFFER;
-        // SAFETY: the caller's lists.
+        // SAFETY: the caller promises readable lists of the given lengths.
         unsafe { driver.enqueue(queue, kind, (count, waits, event), run) }
     }))
 }
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn clEnqueueFillBuffer(
         // SAFETY: the caller's pattern.
         let run = filler(at, unsafe { pattern(from, size) }, bytes);
         let kind = CL_COMMAND_FILL_BUFFER;
-        // SAFETY: the caller's lists.
+        // SAFETY: the caller promises readable lists of the given lengths.
         unsafe { driver.enqueue(queue, kind, (count, waits, event), run) }
     }))
 }
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn clEnqueueMapBuffer(
     let answer = enter("clEnqueueMapBuffer", |driver| {
         let at = range(driver, mem, offset, bytes)?;
         let kind = CL_COMMAND_MAP_BUFFER;
-        // SAFETY: the caller's lists.
+        // SAFETY: the caller promises readable lists of the given lengths.
         unsafe { driver.enqueue(queue, kind, (count, waits, event), || {}) }?;
         Ok(at)
     });
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn clEnqueueUnmapMemObject(
     code(enter("clEnqueueUnmapMemObject", |driver| {
         driver.get(Kind::Mem, mem.addr())?;
         let kind = CL_COMMAND_UNMAP_MEM_OBJECT;
-        // SAFETY: the caller's lists.
+        // SAFETY: the caller promises readable lists of the given lengths.
         unsafe { driver.enqueue(queue, kind, (count, waits, event), || {}) }
     }))
 }
@@ -186,13 +186,13 @@ pub unsafe extern "C" fn clEnqueueMigrateMemObjects(
     event: *mut cl_event,
 ) -> cl_int {
     code(enter("clEnqueueMigrateMemObjects", |driver| {
-        // SAFETY: as many objects as the caller says.
+        // SAFETY: the list has the given number of objects.
         let mems = unsafe { std::slice::from_raw_parts(mems, number as usize) };
         for mem in mems {
             driver.get(Kind::Mem, mem.addr())?;
         }
         let kind = CL_COMMAND_MIGRATE_MEM_OBJECTS;
-        // SAFETY: the caller's lists.
+        // SAFETY: the caller promises readable lists of the given lengths.
         unsafe { driver.enqueue(queue, kind, (count, waits, event), || {}) }
     }))
 }
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn clEnqueueNDRangeKernel(
     code(enter("clEnqueueNDRangeKernel", |driver| {
         driver.get(Kind::Kernel, kernel.addr())?;
         let kind = CL_COMMAND_NDRANGE_KERNEL;
-        // SAFETY: the caller's lists.
+        // SAFETY: the caller promises readable lists of the given lengths.
         unsafe { driver.enqueue(queue, kind, (count, waits, event), || {}) }
     }))
 }
@@ -225,7 +225,7 @@ pub unsafe extern "C" fn clEnqueueMarkerWithWaitList(
     event: *mut cl_event,
 ) -> cl_int {
     code(enter("clEnqueueMarkerWithWaitList", |driver| {
-        // SAFETY: the caller's lists.
+        // SAFETY: the caller promises readable lists of the given lengths.
         unsafe { driver.enqueue(queue, CL_COMMAND_MARKER, (count, waits, event), || {}) }
     }))
 }
@@ -238,12 +238,12 @@ pub unsafe extern "C" fn clEnqueueBarrierWithWaitList(
     event: *mut cl_event,
 ) -> cl_int {
     code(enter("clEnqueueBarrierWithWaitList", |driver| {
-        // SAFETY: the caller's lists.
+        // SAFETY: the caller promises readable lists of the given lengths.
         unsafe { driver.enqueue(queue, CL_COMMAND_BARRIER, (count, waits, event), || {}) }
     }))
 }
 
-/// Commands that the device does not have.
+/// Commands that the device does not support.
 macro_rules! absent {
     ($($name:ident($($ty:ty),*);)*) => { $(
         #[unsafe(no_mangle)]

@@ -10,7 +10,7 @@ use opencl_sys::*;
 use crate::queue::{Commands, Due};
 use crate::script::Script;
 
-/// What an entry point answers: a value, or OpenCL's code.
+/// The result of an entry point: a value, or OpenCL's error code.
 pub type Answer<T = ()> = Result<T, cl_int>;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,7 +25,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What OpenCL answers to a handle that is none of this kind.
+    /// OpenCL's error code for a handle of another kind.
     pub fn invalid(self) -> cl_int {
         match self {
             Kind::Context => CL_INVALID_CONTEXT,
@@ -39,11 +39,11 @@ impl Kind {
     }
 }
 
-/// One object. Those that have none of a field leave it as it is.
+/// One object. Objects without a field leave it at its default.
 pub struct Object {
     pub kind: Kind,
     pub refs: u32,
-    /// The context that it belongs to, by handle.
+    /// The handle of its context.
     pub context: usize,
     pub queue: usize,
     /// Flags, properties or the command's type.
@@ -51,7 +51,7 @@ pub struct Object {
     /// An event's status.
     pub status: cl_int,
     pub times: [u64; 4],
-    /// A buffer's bytes: where they lie, and how many.
+    /// The address and the size of a buffer's bytes.
     pub at: usize,
     pub bytes: usize,
     /// The object that this one retains.
@@ -59,23 +59,23 @@ pub struct Object {
     pub name: CString,
 }
 
-/// Everything that the library has.
+/// The library's state.
 #[derive(Default)]
 pub struct FakeDriver {
     pub script: Script,
     objects: HashMap<usize, Object>,
     pub commands: Commands,
-    /// Memory handed out: its length and whether it is USM.
+    /// Allocated memory: its length, and whether it is USM.
     memory: BTreeMap<usize, (usize, bool)>,
     next: usize,
     clock: u64,
 }
 
 static DRIVER: Mutex<Option<FakeDriver>> = Mutex::new(None);
-/// Something has completed.
+/// Signals that a command has completed.
 pub static CHANGED: Condvar = Condvar::new();
 
-/// The driver, locked.
+/// The locked driver.
 pub struct DriverGuard(MutexGuard<'static, Option<FakeDriver>>);
 
 impl std::ops::Deref for DriverGuard {
@@ -94,7 +94,7 @@ impl std::ops::DerefMut for DriverGuard {
 }
 
 impl DriverGuard {
-    /// Waits until something completes, for a tenth of a second at most.
+    /// Waits until a command completes, for at most a tenth of a second.
     pub fn wait(self) -> Self {
         let (guard, _) = CHANGED
             .wait_timeout(self.0, std::time::Duration::from_millis(100))
@@ -109,8 +109,10 @@ pub fn hold() -> DriverGuard {
     DriverGuard(guard)
 }
 
-/// An entry point: counted, failed if the script says so, else `body`; then the device runs what it
-/// can, and callbacks are called without the lock.
+/// Runs an entry point.
+///
+/// The call is counted and fails if the script says so. Otherwise `body` runs, and then all commands that can
+/// run. Callbacks are called without the lock.
 pub fn enter<T>(name: &'static str, body: impl FnOnce(&mut FakeDriver) -> Answer<T>) -> Answer<T> {
     let mut driver = hold();
     let answer = match driver.script.called(name) {
@@ -123,7 +125,7 @@ pub fn enter<T>(name: &'static str, body: impl FnOnce(&mut FakeDriver) -> Answer
     answer
 }
 
-/// Calls what is due.
+/// Calls the pending callbacks.
 pub fn settle(due: Vec<Due>) {
     CHANGED.notify_all();
     for Due {
@@ -133,24 +135,24 @@ pub fn settle(due: Vec<Due>) {
         data,
     } in due
     {
-        // SAFETY: set by whoever called `clSetEventCallback`, for this.
+        // SAFETY: the caller of `clSetEventCallback` passed the function for this use.
         unsafe { run(event as cl_event, status, data as *mut c_void) };
     }
 }
 
-/// An entry point that answers with a code.
+/// An entry point that returns a code.
 pub fn code(answer: Answer) -> cl_int {
     answer.err().unwrap_or(CL_SUCCESS)
 }
 
-/// An entry point that answers with a handle, and a code beside it.
+/// An entry point that returns a handle and writes a code.
 pub fn made(answer: Answer<usize>, ret: *mut cl_int) -> *mut c_void {
     let (handle, code) = match answer {
         Ok(handle) => (handle, CL_SUCCESS),
         Err(code) => (0, code),
     };
     if !ret.is_null() {
-        // SAFETY: the caller's place for a code.
+        // SAFETY: the caller's output has room for a code.
         unsafe { ret.write(code) };
     }
     handle as *mut c_void
@@ -166,13 +168,13 @@ pub fn write_property(bytes: &[u8], size: usize, value: *mut c_void, ret: *mut u
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.cast(), bytes.len()) };
     }
     if !ret.is_null() {
-        // SAFETY: the caller's place for a size.
+        // SAFETY: the caller's output has room for a size.
         unsafe { ret.write(bytes.len()) };
     }
     Ok(())
 }
 
-/// Text as OpenCL gives it.
+/// Text as OpenCL returns it.
 pub fn text(text: &str) -> Vec<u8> {
     [text.as_bytes(), b"\0"].concat()
 }
@@ -230,7 +232,7 @@ impl FakeDriver {
         self.objects.get(&handle)
     }
 
-    /// The object, if it is still there.
+    /// The object, if it is alive.
     pub fn find(&mut self, handle: usize) -> Option<&mut Object> {
         self.objects.get_mut(&handle)
     }
@@ -269,12 +271,12 @@ impl FakeDriver {
         Ok(())
     }
 
-    /// Objects that are alive, memory of the USM kind counted as one each.
+    /// The number of live objects. Each USM allocation counts as one.
     pub fn live(&self) -> usize {
         self.objects.len() + self.memory.values().filter(|(_, usm)| *usm).count()
     }
 
-    /// What is alive, for a message.
+    /// The live objects, for a message.
     pub fn report(&self) -> String {
         let mut lines: Vec<String> = self
             .objects
@@ -296,12 +298,12 @@ impl FakeDriver {
         at
     }
 
-    /// False if nothing begins there.
+    /// Frees memory. Returns false if no allocation begins there.
     pub fn free(&mut self, at: usize) -> bool {
         let Some((bytes, _)) = self.memory.remove(&at) else {
             return false;
         };
-        // SAFETY: allocated so, and forgotten now.
+        // SAFETY: allocated with this layout, and its entry is removed.
         unsafe { dealloc(at as *mut u8, layout(bytes)) };
         true
     }

@@ -1,4 +1,4 @@
-//! Events: what a caller sees of a command, and what it completes itself.
+//! Events: their status as a caller sees it, and user events.
 
 use std::ffi::c_void;
 
@@ -10,7 +10,7 @@ use crate::queue::list;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clWaitForEvents(count: cl_uint, events: *const cl_event) -> cl_int {
     let result = enter("clWaitForEvents", |driver| {
-        // SAFETY: as many events as the caller says.
+        // SAFETY: the list has the given number of events.
         unsafe { list(driver, count, events) }
     });
     let events = match result {

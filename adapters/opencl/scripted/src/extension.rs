@@ -1,4 +1,4 @@
-//! What a platform hands out by name: USM, and host pipes.
+//! Extension functions that a platform returns by name: USM and host pipes.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -108,7 +108,7 @@ unsafe extern "C" fn fill(
         // SAFETY: the caller's pattern.
         let pattern = unsafe { pattern(from, size) };
         let run = filler(to.expose_provenance(), pattern, bytes);
-        // SAFETY: the caller's lists.
+        // SAFETY: the caller promises readable lists of the given lengths.
         unsafe { driver.enqueue(queue, CL_COMMAND_MEMFILL_INTEL, (count, waits, event), run) }
     }))
 }
@@ -125,12 +125,12 @@ unsafe extern "C" fn copy(
 ) -> cl_int {
     code(enter("clEnqueueMemcpyINTEL", |driver| {
         let run = mover(to.expose_provenance(), from.expose_provenance(), bytes);
-        // SAFETY: the caller's lists.
+        // SAFETY: the caller promises readable lists of the given lengths.
         unsafe { driver.enqueue(queue, CL_COMMAND_MEMCPY_INTEL, (count, waits, event), run) }
     }))
 }
 
-/// What is in each pipe, by name.
+/// The contents of each pipe, by name.
 static PIPES: Mutex<Option<HashMap<CString, Vec<u8>>>> = Mutex::new(None);
 
 fn pipe<R>(name: CString, with: impl FnOnce(&mut Vec<u8>) -> R) -> R {
@@ -138,7 +138,7 @@ fn pipe<R>(name: CString, with: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     with(pipes.get_or_insert_default().entry(name).or_default())
 }
 
-/// Takes bytes out of a pipe; what it lacks is zero.
+/// Takes bytes out of a pipe. Missing bytes are zero.
 unsafe extern "C" fn read_pipe(
     queue: cl_command_queue,
     program: cl_program,
@@ -161,11 +161,11 @@ unsafe extern "C" fn read_pipe(
                 pipe.drain(..capacity).collect()
             });
             for (at, byte) in read.iter().enumerate() {
-                // SAFETY: whoever enqueued it promised the range until it has run.
+                // SAFETY: the caller of the enqueue function keeps the range until the command has run.
                 unsafe { ((to + at) as *mut u8).write(*byte) };
             }
         };
-        // SAFETY: the caller's lists.
+        // SAFETY: the caller promises readable lists of the given lengths.
         unsafe { driver.enqueue(queue, 0x4214, (count, waits, event), run) }
     }))
 }
@@ -188,11 +188,11 @@ unsafe extern "C" fn write_pipe(
         let name = unsafe { CStr::from_ptr(name) }.to_owned();
         let from = from.expose_provenance();
         let run = move || {
-            // SAFETY: whoever enqueued it promised the range until it has run.
+            // SAFETY: the caller of the enqueue function keeps the range until the command has run.
             let data = unsafe { std::slice::from_raw_parts(from as *const u8, bytes) };
             pipe(name, |pipe| pipe.extend_from_slice(data));
         };
-        // SAFETY: the caller's lists.
+        // SAFETY: the caller promises readable lists of the given lengths.
         unsafe { driver.enqueue(queue, 0x4215, (count, waits, event), run) }
     }))
 }

@@ -1,12 +1,12 @@
-//! A test aid: a library that answers as OpenCL does, with one device that does nothing but move
-//! bytes, and that fails where a test's script says so.
+//! A test aid: a fake OpenCL library whose one device only moves bytes, and which fails where a test's script
+//! says so.
 //!
-//! Owns the objects behind OpenCL's handles, so that a leak, a use after the last release or a call
-//! that the interface forbids is seen (`driver`); what the device runs and when (`queue`); and the
-//! entry points (`platform`, `memory`, `program`, `event`, `command`, `extension`), typed as OpenCL's
-//! headers have them (`types`). `script` is what a test tells it. Must never know who calls.
+//! It owns the objects behind OpenCL's handles, and so detects a leak, a use after the last release or a
+//! forbidden call (`driver`). It also owns the execution of commands (`queue`) and the entry points
+//! (`platform`, `memory`, `program`, `event`, `command`, `extension`), whose types `types` checks against
+//! OpenCL's headers. Tests control it through `script`. It must never know its caller.
 
-// Entry points take what OpenCL's callers pass; each says nothing that OpenCL's manual does not.
+// Entry points take the arguments of OpenCL's interface. OpenCL's manual documents them.
 #![allow(clippy::missing_safety_doc, non_snake_case, clippy::too_many_arguments)]
 
 mod command;

@@ -1,4 +1,4 @@
-//! Buffers as plain memory, samplers, and images in name only.
+//! Buffers as plain memory, samplers, and images without contents.
 
 use std::ffi::c_void;
 
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn clCreateSubBuffer(
     ret: *mut cl_int,
 ) -> cl_mem {
     let answer = enter("clCreateSubBuffer", |driver| {
-        // SAFETY: the caller's region, of the one type that there is.
+        // SAFETY: the caller passes a readable region, the only type there is.
         let region = unsafe { region.cast::<cl_buffer_region>().read() };
         let of = driver.get(Kind::Mem, whole.addr())?;
         let (context, at) = (of.context, of.at + region.origin);

@@ -1,4 +1,4 @@
-//! The machine: one platform with one device, contexts and queues.
+//! One platform with one device, and its contexts and queues.
 
 use std::ffi::{c_char, c_void};
 use std::slice;
@@ -22,7 +22,7 @@ fn listed(found: Option<usize>, capacity: cl_uint, to: *mut *mut c_void, count: 
         unsafe { to.write(found as *mut c_void) };
     }
     if !count.is_null() {
-        // SAFETY: the caller's place for a count.
+        // SAFETY: the caller's output has room for a count.
         unsafe { count.write(u32::from(found.is_some())) };
     }
 }
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn clGetDeviceInfo(
             }
             CL_DEVICE_MAX_WORK_ITEM_SIZES => sizes,
             CL_DEVICE_MAX_WORK_GROUP_SIZE => 256_usize.to_ne_bytes().to_vec(),
-            // A number that is 0, as wide as is asked for.
+            // A number that is 0, in the requested width.
             _ => vec![0; if value.is_null() { 4 } else { size.min(8) }],
         };
         write_property(&bytes, size, value, ret)
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn clCreateContext(
     ret: *mut cl_int,
 ) -> cl_context {
     let answer = enter("clCreateContext", |driver| {
-        // SAFETY: as many devices as the caller says.
+        // SAFETY: the list has the given number of devices.
         let devices = unsafe { slice::from_raw_parts(devices, count as usize) };
         match devices.iter().all(|device| device.addr() == DEVICE) {
             true => Ok(driver.make(Kind::Context, |_| {})),

@@ -1,4 +1,4 @@
-//! Programs with one kernel in them, called `work`, which does nothing.
+//! Programs with one kernel, `work`, which does nothing.
 
 use std::ffi::{CStr, c_char, c_void};
 

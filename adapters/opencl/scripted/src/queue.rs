@@ -1,5 +1,5 @@
-//! What the device does: the commands of each queue in order, each once what it waits for is
-//! complete. Nothing takes time.
+//! The execution of commands: each queue in order, each command once its wait list is complete. Commands take
+//! no time.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,7 +9,7 @@ use crate::driver::{Answer, FakeDriver, Kind};
 
 type Callback = unsafe extern "C" fn(cl_event, cl_int, *mut std::ffi::c_void);
 
-/// A callback that is to be called.
+/// A callback to call.
 pub struct Due {
     pub run: Callback,
     pub event: usize,
@@ -17,13 +17,13 @@ pub struct Due {
     pub data: usize,
 }
 
-/// A command that waits for its turn.
+/// A command that has not run.
 struct Command {
     event: usize,
     kind: cl_command_type,
     waits: Vec<usize>,
     run: Box<dyn FnOnce() + Send>,
-    /// Whether a command before it on its queue failed.
+    /// Whether an earlier command of its queue failed.
     behind_failed: bool,
 }
 
@@ -64,10 +64,10 @@ pub unsafe fn list(
 }
 
 impl FakeDriver {
-    /// Enqueues a command; its event's one reference is the caller's if that wants it.
+    /// Enqueues a command. Its event's one reference is the caller's if it wants the event.
     ///
     /// # Safety
-    /// `waits` is `count` events or null, `event` a place for one or null.
+    /// `waits` is `count` events or null, and `event` an output for one or null.
     pub unsafe fn enqueue(
         &mut self,
         queue: cl_command_queue,
@@ -92,7 +92,7 @@ impl FakeDriver {
             own.status = CL_QUEUED;
             own.times[0] = queued;
         });
-        // The device keeps what it has to do with.
+        // The device retains the objects that the command uses.
         for kept in waits.iter().chain([&own]) {
             self.retain(Kind::Event, *kept)?;
         }
@@ -119,7 +119,7 @@ impl FakeDriver {
         }
     }
 
-    /// Runs what can be run; what is due then.
+    /// Runs all commands that can run and returns the callbacks to call.
     pub fn run(&mut self) -> Vec<Due> {
         loop {
             let ready = self.commands.queues.iter().find_map(|(queue, commands)| {
@@ -157,19 +157,19 @@ impl FakeDriver {
             }
         };
         if status < 0 {
-            // What is in the queue by now depends on it; what is given later does not.
+            // Commands that are in the queue now depend on this one. Later ones do not.
             let rest = self.commands.queues.get_mut(&queue).into_iter().flatten();
             rest.for_each(|later| later.behind_failed = true);
         }
         self.complete(command.event, status);
         for event in command.waits.iter().chain([&command.event]) {
-            // What the device kept is there.
+            // The device retained these objects.
             let _ = self.release(Kind::Event, *event);
         }
         let _ = self.release(Kind::Queue, queue);
     }
 
-    /// An event has come to its end.
+    /// Completes an event.
     pub fn complete(&mut self, handle: usize, status: cl_int) {
         if let Some(event) = self.find(handle) {
             event.status = status;
@@ -202,7 +202,7 @@ impl FakeDriver {
         }
     }
 
-    /// Whether a queue has nothing to do any more.
+    /// Whether a queue has no pending command.
     pub fn is_idle(&self, queue: usize) -> bool {
         let line = self.commands.queues.get(&queue);
         line.is_none_or(VecDeque::is_empty)

@@ -1,4 +1,4 @@
-//! What a test tells the library, and asks of it.
+//! The interface through which a test controls the library and queries it.
 
 use std::ffi::{CStr, c_char};
 
@@ -10,30 +10,30 @@ use crate::driver::hold;
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct Fault {
-    /// The how-manieth call from now, counted from 1; 0 for none, [`EACH`] for every one.
+    /// The index of the call from now, from 1; 0 for none, [`EACH`] for every one.
     pub nth: u64,
-    /// OpenCL's code.
+    /// OpenCL's error code.
     pub code: cl_int,
 }
 
 /// Every call fails.
 pub const EACH: u64 = u64::MAX;
 
-/// What there is to see.
+/// The state that a test can see.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Answer {
-    /// Calls since the script was set that could fail.
+    /// Number of calls since the script was set that could fail.
     pub calls: u64,
-    /// Whether the fault was met.
+    /// Whether the fault was reached.
     pub met: bool,
-    /// Objects alive.
+    /// Number of live objects.
     pub live: usize,
-    /// Calls that OpenCL forbids: with dead handles, with bad lists.
+    /// Number of calls that OpenCL forbids: with dead handles or bad lists.
     pub broken: u64,
 }
 
-/// The script, and how far it has come.
+/// The script and its progress.
 #[derive(Default)]
 pub struct Script {
     fault: Fault,
@@ -42,27 +42,27 @@ pub struct Script {
     calls: u64,
     met: Option<&'static str>,
     broken: Vec<String>,
-    /// A command of one type that fails when its turn comes, and how many of the type have had theirs.
+    /// A type of command of which one fails when it runs, and how many of the type have run.
     command: (cl_command_type, Fault),
     commands: u64,
     pub shape: Shape,
 }
 
-/// What the library finds on the machine.
+/// The properties of the machine.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[repr(C)]
 pub struct Shape {
     pub no_platform: bool,
     pub no_device: bool,
-    /// The one device is an accelerator.
+    /// The device is an accelerator.
     pub accelerator: bool,
-    /// No extension function is handed out.
+    /// The platform returns no extension function.
     pub no_extensions: bool,
-    /// Every address of the host's is one of the device's, too.
+    /// The device can access every host address.
     pub shared_addresses: bool,
 }
 
-/// Calls that never fail by script: what a failure would lose, nobody could give back.
+/// Calls that never fail by script, since a caller could not recover the objects that a failure would leak.
 fn is_spared(name: &str) -> bool {
     let spared = [
         "clRetain",
@@ -75,7 +75,7 @@ fn is_spared(name: &str) -> bool {
 }
 
 impl Script {
-    /// Counts a call; the code that it is to fail with.
+    /// Counts a call and returns the code that it must fail with.
     pub fn called(&mut self, name: &'static str) -> Option<cl_int> {
         if is_spared(name) || (!self.only.is_empty() && self.only != name) {
             return None;
@@ -88,7 +88,7 @@ impl Script {
         hit.then_some(self.fault.code)
     }
 
-    /// Counts a command whose turn has come; the status that it is to fail with.
+    /// Counts a command that runs and returns the status that it must fail with.
     pub fn runs_command(&mut self, kind: cl_command_type) -> Option<cl_int> {
         let (wanted, fault) = self.command;
         if kind != wanted {
@@ -103,7 +103,7 @@ impl Script {
     }
 }
 
-/// Sets the fault, of calls of any name or of one, and starts to count anew.
+/// Sets the fault, for calls of one name or of any, and resets the count.
 ///
 /// # Safety
 /// `only` is null or a C string.
@@ -123,20 +123,20 @@ pub unsafe extern "C" fn scripted_fail(fault: Fault, only: *const c_char) {
     script.broken.clear();
 }
 
-/// Has the nth command of a type from now fail when its turn comes.
+/// Makes the nth command of a type from now fail when it runs.
 #[unsafe(no_mangle)]
 pub extern "C" fn scripted_fail_command(kind: cl_command_type, fault: Fault) {
     let mut driver = hold();
     (driver.script.command, driver.script.commands) = ((kind, fault), 0);
 }
 
-/// What the library finds on the machine from now on.
+/// Sets the properties of the machine.
 #[unsafe(no_mangle)]
 pub extern "C" fn scripted_shape(shape: Shape) {
     hold().script.shape = shape;
 }
 
-/// Looks.
+/// Returns the state.
 #[unsafe(no_mangle)]
 pub extern "C" fn scripted_query() -> Answer {
     let driver = hold();
@@ -148,7 +148,7 @@ pub extern "C" fn scripted_query() -> Answer {
     }
 }
 
-/// Writes what there is to say about it, cut to the buffer and ended with zero.
+/// Writes a description of the state, cut to the buffer and terminated with a NUL.
 ///
 /// # Safety
 /// `buffer` has room for `size` bytes.

@@ -1,4 +1,4 @@
-//! That each entry point has the type that OpenCL's headers give it.
+//! Checks at compile time that each entry point has the type of OpenCL's headers.
 
 use opencl_sys::cl_function_types::*;
 

@@ -1,4 +1,4 @@
-//! What the host does itself on devices that share its memory, and when it must not.
+//! Commands that the host runs itself on devices that share its memory, and the conditions that forbid it.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -9,7 +9,7 @@ use ur::abi::*;
 
 use super::fake_driver::{FakeDriver, adapter, alone, device, ur};
 
-/// Bytes of a copy that is the host's, and of one that is not.
+/// Bytes of a copy that the host makes, and of one that it leaves to the device.
 const SMALL: usize = 64;
 const LARGE: usize = 64 << 10;
 
@@ -48,7 +48,7 @@ impl Fixture {
         queue
     }
 
-    /// Copies, and tells how many calls of OpenCL's that took and what there is in the target then.
+    /// Copies, and returns the number of OpenCL calls and the data in the target.
     fn copy(
         &self,
         queue: ur_queue_handle_t,
@@ -73,7 +73,7 @@ impl Fixture {
         ));
         assert_eq!(code, UR_RESULT_SUCCESS);
         let calls = self.driver.query().calls;
-        // What the device may still write to stays.
+        // Memory that the device may still write is left to the device.
         let seen = to.clone();
         std::mem::forget((from, to));
         (calls, seen)
@@ -102,7 +102,7 @@ fn an_idle_queue_copies_little_without_the_driver() {
             let queues = [0, UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE.0]
                 .map(|flags| fixture.queue(ur_queue_flags_t(flags)));
             for queue in queues {
-                // An out-of-order queue opens its first lane.
+                // An out-of-order queue makes its first lane.
                 fixture.copy(queue, SMALL, &[]);
                 assert_eq!(fixture.copy(queue, SMALL, &[]), (0, vec![7; SMALL]));
                 assert!(
@@ -110,7 +110,7 @@ fn an_idle_queue_copies_little_without_the_driver() {
                     "the driver copies much"
                 );
             }
-            // Nobody has seen the long copy complete.
+            // The completion of the long copy has not been observed.
             assert!(
                 fixture.copy(queues[0], SMALL, &[]).0 > 0,
                 "behind the driver's"
@@ -123,9 +123,9 @@ fn an_idle_queue_copies_little_without_the_driver() {
 }
 
 #[test]
-fn times_and_other_memory_are_the_drivers() {
+fn times_and_other_memory_use_the_driver() {
     alone(
-        "tests::at_once::times_and_other_memory_are_the_drivers",
+        "tests::at_once::times_and_other_memory_use_the_driver",
         &[],
         || {
             let fixture = Fixture::new(false);
@@ -138,15 +138,15 @@ fn times_and_other_memory_are_the_drivers() {
 }
 
 unsafe extern "C" fn until_signalled(receiver: *mut c_void) {
-    // SAFETY: the receiver outlives the task, which is waited for.
+    // SAFETY: the test waits for the task, so the receiver outlives it.
     let receiver = unsafe { &*receiver.cast::<Receiver<()>>() };
     receiver.recv().expect("the test tells");
 }
 
 #[test]
-fn nothing_is_copied_before_what_it_waits_for() {
+fn no_copy_runs_before_its_dependencies() {
     alone(
-        "tests::at_once::nothing_is_copied_before_what_it_waits_for",
+        "tests::at_once::no_copy_runs_before_its_dependencies",
         &[],
         || {
             let fixture = Fixture::new(true);

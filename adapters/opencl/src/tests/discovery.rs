@@ -1,4 +1,4 @@
-//! What the adapter makes of the machine that it finds.
+//! The adapter on machines with missing or failing parts.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ fn without_opencl_there_is_no_adapter() {
     alone(name, &[folder.variable()], || assert!(adapter().is_none()));
 }
 
-/// The library without one of its symbols: the name is another one, which nobody looks for.
+/// A copy of the library without one of its symbols, whose name is overwritten.
 fn without(symbol: &str) -> Vec<u8> {
     let mut bytes = fs::read(library()).expect("the scripted library");
     let whole = [b"\0", symbol.as_bytes(), b"\0"].concat();
@@ -39,7 +39,7 @@ fn without_a_required_symbol_there_is_no_adapter() {
     }
 }
 
-/// The library has few of the optional symbols as it is.
+/// The library has few of the optional symbols.
 #[test]
 fn without_an_optional_symbol_all_else_works() {
     let name = "tests::discovery::without_an_optional_symbol_all_else_works";
@@ -61,7 +61,7 @@ fn shaped(name: &str, shape: Shape, there: bool) {
         let driver = FakeDriver::open();
         driver.shape(shape);
         assert_eq!(adapter().is_some(), there);
-        // What it found once it does not look for again.
+        // The adapter does not repeat a search that succeeded.
         driver.shape(Shape::default());
         assert_eq!(adapter().is_some(), there);
     });
@@ -91,28 +91,28 @@ fn without_a_device_there_is_no_adapter() {
 }
 
 #[test]
-fn accelerators_are_left_to_others() {
+fn accelerators_are_not_listed() {
     let shape = Shape {
         accelerator: true,
         ..Shape::default()
     };
     shaped(
-        "tests::discovery::accelerators_are_left_to_others",
+        "tests::discovery::accelerators_are_not_listed",
         shape,
         false,
     );
 }
 
 #[test]
-fn a_device_is_enough() {
+fn a_device_makes_an_adapter() {
     shaped(
-        "tests::discovery::a_device_is_enough",
+        "tests::discovery::a_device_makes_an_adapter",
         Shape::default(),
         true,
     );
 }
 
-/// Without its extensions the device has no memory to share, and says so.
+/// Without its extensions the device has no USM and reports so.
 #[test]
 fn without_extensions_there_is_no_shared_memory() {
     let name = "tests::discovery::without_extensions_there_is_no_shared_memory";
@@ -132,11 +132,12 @@ fn without_extensions_there_is_no_shared_memory() {
     });
 }
 
-/// Whatever fails while the machine is looked at, there is an adapter or there is none, and what there
-/// is works once calls succeed again.
+/// Whatever fails during discovery, there is an adapter or there is none.
+///
+/// The adapter works once calls succeed again.
 #[test]
-fn any_call_may_fail_while_it_looks() {
-    let name = "tests::discovery::any_call_may_fail_while_it_looks";
+fn any_call_may_fail_during_discovery() {
+    let name = "tests::discovery::any_call_may_fail_during_discovery";
     let codes = [CL_OUT_OF_HOST_MEMORY, CL_DEVICE_NOT_FOUND];
     for nth in 1..=24 {
         let nth_and_code = format!("{nth} {}", codes[nth % 2]);

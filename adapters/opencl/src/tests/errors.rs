@@ -1,4 +1,4 @@
-//! What a failed call of OpenCL's is to the caller, and what the adapter tells of it.
+//! The result of a failed OpenCL call for the caller, and the adapter's error report.
 
 use std::ffi::CStr;
 use std::ptr::null;
@@ -9,7 +9,7 @@ use ur::abi::*;
 use super::fake_driver::{FakeDriver, adapter, alone, device, ur};
 use super::workload;
 
-/// A call of OpenCL's, what it fails with, and the step that answers for it, how.
+/// An OpenCL call, its error code, and the step that must return an error with this result.
 type Case = (&'static str, cl_int, &'static str, ur_result_t);
 
 const CASES: [Case; 24] = [
@@ -174,8 +174,8 @@ fn a_failure_of_each_call_has_its_own_code() {
 }
 
 #[test]
-fn the_last_error_tells_the_native_code_and_the_call() {
-    let name = "tests::errors::the_last_error_tells_the_native_code_and_the_call";
+fn the_last_error_has_the_native_code_and_the_call() {
+    let name = "tests::errors::the_last_error_has_the_native_code_and_the_call";
     alone(name, &[], || {
         let driver = FakeDriver::open();
         let adapter = adapter().expect("an adapter");
@@ -187,7 +187,7 @@ fn the_last_error_tells_the_native_code_and_the_call() {
         let (mut message, mut native) = (null(), 0);
         let code = ur!(Adapter.pfnGetLastError(adapter, &mut message, &mut native));
         assert_eq!((code, native), (UR_RESULT_SUCCESS, -9876));
-        // SAFETY: a message that stays until this thread's next failure.
+        // SAFETY: the message is valid until this thread's next failure.
         let message = unsafe { CStr::from_ptr(message) }.to_string_lossy();
         assert!(
             message.contains("clCreateContext") && message.contains("-9876"),

@@ -1,5 +1,6 @@
-//! Commands that fail when their turn comes, of each kind, at any place, on either kind of queue: every
-//! failure is reported once by a wait that covers it, and by the events that depend on it.
+//! Commands of each kind that fail when they run, at any position, on either type of queue.
+//!
+//! Every failure is reported once by a wait that covers it, and by the events that depend on it.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -26,7 +27,7 @@ enum What {
     Native,
 }
 
-/// Each kind once, so that one of them stands at each place by turns.
+/// Each kind once. The list is rotated so that each kind stands at each position.
 const CHAIN: [What; 6] = [
     What::Copy,
     What::HostTask,
@@ -37,7 +38,7 @@ const CHAIN: [What; 6] = [
 ];
 
 impl What {
-    /// The driver's commands that it is: their type and number. Only those can fail.
+    /// The driver's command: its type, and its number among the type. Only these can fail.
     fn commands(self) -> Option<(cl_command_type, u64)> {
         match self {
             Self::Copy => Some((CL_COMMAND_MEMCPY_INTEL, 1)),
@@ -59,7 +60,7 @@ struct Fixture {
     buffer: ur_exp_command_buffer_handle_t,
     from: Vec<u8>,
     to: Vec<u8>,
-    /// How often the function at each place was called.
+    /// The number of calls of the function at each position.
     calls: Vec<AtomicUsize>,
 }
 
@@ -68,12 +69,12 @@ fn ok(code: ur_result_t) {
 }
 
 unsafe extern "C" fn count(calls: *mut c_void) {
-    // SAFETY: a count of the fixture's, which outlives its commands.
+    // SAFETY: the fixture's counter outlives its commands.
     unsafe { &*calls.cast::<AtomicUsize>() }.fetch_add(1, Ordering::SeqCst);
 }
 
 unsafe extern "C" fn count_native(_: ur_queue_handle_t, calls: *mut c_void) {
-    // SAFETY: passed on.
+    // SAFETY: the caller's promises are passed on.
     unsafe { count(calls) }
 }
 
@@ -124,7 +125,7 @@ impl Fixture {
         fixture
     }
 
-    /// A command buffer of two copies, to the chain's place of that kind.
+    /// A command buffer of two copies, to the position of that kind.
     fn record(&mut self) {
         let desc = ur_exp_command_buffer_desc_t::default();
         let mut buffer = null_mut();
@@ -158,7 +159,7 @@ impl Fixture {
         self.to[at * BYTES..].as_mut_ptr().cast()
     }
 
-    /// Enqueues a command that waits for those events; its event, if that is wanted, or the error.
+    /// Enqueues a command that waits for the events. Returns its event, if it is wanted, or the error.
     fn enqueue(
         &mut self,
         what: What,
@@ -241,11 +242,11 @@ impl Fixture {
         }
     }
 
-    /// Whether a command left its trace; a launch of the scripted driver's leaves none.
+    /// Whether a command left its data. A launch of the fake driver leaves none.
     fn ran(&self, what: What, at: usize) -> Option<bool> {
         match what {
             What::Copy | What::Fill => Some(self.to[at * BYTES] == 7),
-            // Its first command: the second does not wait for that one.
+            // The first of its commands failed. The second does not depend on it.
             What::Recorded => Some(self.to[CHAIN.len() * BYTES] == 7),
             What::HostTask | What::Native => match self.calls[at].load(Ordering::SeqCst) {
                 0 => Some(false),
@@ -266,7 +267,7 @@ impl Fixture {
     }
 }
 
-/// What a case is about. The commands wait for each other in a row, or not at all.
+/// A case. The commands wait for each other in a chain, or not at all.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     in_order: bool,
@@ -276,7 +277,7 @@ struct Case {
     by_device: bool,
 }
 
-/// The driver finishes each command before the next one is submitted.
+/// The driver completes each command before the next one is submitted.
 #[test]
 fn a_failed_command_is_reported_at_any_place() {
     alone(
@@ -359,9 +360,10 @@ fn one(case: Case, chain: &[What]) {
             true => at < case.position,
             false => at != case.position,
         };
-        // A native command's function is called as it is enqueued, unless the failure is known by then, and
-        // has the driver wait by itself for host tasks that are to come before. What fails behind one may
-        // do so between the question whether it has and the next command.
+        // A native command's function is called as it is enqueued, unless the failure is known by then.
+        //
+        // The driver itself waits for the host tasks before it. A command behind such a task may fail between
+        // the query of the task's status and the next command.
         let late = chain[..case.position].contains(&What::HostTask);
         let forced = chain[at..].contains(&What::Native);
         let shows = right || !(late || forced);

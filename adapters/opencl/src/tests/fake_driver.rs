@@ -1,4 +1,4 @@
-//! The scripted library as a test handles it, and processes for tests to be alone in.
+//! The fake OpenCL library as a test uses it, and tests in processes of their own.
 
 use std::env;
 use std::ffi::{CStr, CString, OsString, c_char};
@@ -37,10 +37,10 @@ ur::dl::symbols! {
     }
 }
 
-/// The scripted library, opened: whoever looks for OpenCL in this process finds it from now on.
+/// The open fake library. From now on, a search for OpenCL in this process finds it.
 pub struct FakeDriver(Control);
 
-/// Where Cargo has put it: beside this program.
+/// Cargo puts the library beside this program.
 pub fn library() -> PathBuf {
     let own = env::current_exe().expect("this program");
     let folder = own.parent().expect("a folder").to_owned();
@@ -57,25 +57,25 @@ impl FakeDriver {
         (self.0.scripted_shape)(shape);
     }
 
-    /// Has the nth call from now fail, and forgets what was.
+    /// Makes the nth call from now fail, and resets the state.
     pub fn fail(&self, nth: u64, code: cl_int) {
-        // SAFETY: no name.
+        // SAFETY: the name is null.
         unsafe { (self.0.scripted_fail)(Fault { nth, code }, null()) };
     }
 
-    /// Has the nth command of a type from now fail when its turn comes.
+    /// Makes the nth command of a type from now fail when it runs.
     pub fn fail_command(&self, kind: cl_command_type, nth: u64, code: cl_int) {
         (self.0.scripted_fail_command)(kind, Fault { nth, code });
     }
 
-    /// Has every call of one function fail.
+    /// Makes every call of one function fail.
     pub fn fail_each(&self, name: &str, code: cl_int) {
         let name = CString::new(name).expect("a name");
         // SAFETY: a C string.
         unsafe { (self.0.scripted_fail)(Fault { nth: EACH, code }, name.as_ptr()) };
     }
 
-    /// Has every call do what it should.
+    /// Makes every call succeed again.
     pub fn reset(&self) {
         self.fail(0, 0);
     }
@@ -86,20 +86,20 @@ impl FakeDriver {
 
     pub fn report(&self) -> String {
         let mut buffer = vec![0; 4096];
-        // SAFETY: room for as many bytes.
+        // SAFETY: the output has room for this many bytes.
         unsafe { (self.0.scripted_report)(buffer.as_mut_ptr(), buffer.len()) };
-        // SAFETY: ended with zero by the call.
+        // SAFETY: the call terminates the text with a NUL.
         let text = unsafe { CStr::from_ptr(buffer.as_ptr()) };
         text.to_string_lossy().into_owned()
     }
 
-    /// That nothing is alive any more, and that no call was one that OpenCL forbids.
+    /// Checks that no object is alive and that no call was forbidden.
     pub fn check_end(&self, when: &str) {
         self.check_live(0, when);
     }
 
-    /// That so many objects are alive, at the latest when our threads have let go, and that no call was
-    /// one that OpenCL forbids.
+    /// Checks the number of live objects, once the adapter's threads have ended, and that no call was
+    /// forbidden.
     pub fn check_live(&self, live: usize, when: &str) {
         let end = Instant::now() + Duration::from_secs(10);
         while self.query().live > live && Instant::now() < end {
@@ -115,7 +115,7 @@ impl FakeDriver {
     }
 }
 
-/// The one adapter, if OpenCL gives reason for one.
+/// The one adapter, if OpenCL has a device for it.
 pub fn adapter() -> Option<ur_adapter_handle_t> {
     let (mut adapter, mut count) = (null_mut(), 0);
     let code = ur!(Adapter.pfnGet(1, &mut adapter, &mut count));
@@ -136,8 +136,9 @@ pub fn device(adapter: ur_adapter_handle_t) -> ur_device_handle_t {
 
 const ALONE: &str = "SCRIPTED_ALONE";
 
-/// Runs a test in a process of its own. `name` is its path in this crate; `variables` are for that
-/// process.
+/// Runs a test in a process of its own.
+///
+/// `name` is its path in this crate; `variables` are the process's environment variables.
 pub fn alone(name: &str, variables: &[(&str, OsString)], test: impl FnOnce()) {
     if env::var_os(ALONE).is_some_and(|own| own == name) {
         return test();
@@ -161,7 +162,8 @@ pub fn alone(name: &str, variables: &[(&str, OsString)], test: impl FnOnce()) {
     );
 }
 
-/// A folder with a file by OpenCL's name, and the variable that has it found first. Gone when dropped.
+/// A folder with a file by OpenCL's name, and the variable that makes the loader find it first. It is removed
+/// on drop.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -181,7 +183,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // It is in the system's own place for what nobody misses.
+        // The removal may fail, which leaves a file in the temporary folder.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

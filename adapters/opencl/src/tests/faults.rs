@@ -1,4 +1,4 @@
-//! Every call of OpenCL's fails once, one after the other, while the workload runs.
+//! Every call of OpenCL fails once, one after the other, while the workload runs.
 
 use opencl_sys::{CL_INVALID_VALUE, CL_OUT_OF_HOST_MEMORY, CL_OUT_OF_RESOURCES, cl_int};
 

@@ -1,4 +1,4 @@
-//! Native handles: who has a reference when, and that a refused one stays its owner's.
+//! Native handles: their references, and that a refused one stays its owner's.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -10,7 +10,7 @@ use ur::dl::{Binding, Library};
 use super::fake_driver::{FakeDriver, adapter, alone, device, library, ur};
 
 ur::dl::symbols! {
-    /// OpenCL as a client of its own calls it.
+    /// OpenCL as its own client calls it.
     struct Client {
         required {
             clCreateUserEvent: unsafe extern "C" fn(cl_context, *mut cl_int) -> cl_event,
@@ -196,8 +196,10 @@ fn events() {
     });
 }
 
-/// An adopted event tells the queue over its command queue: one that is there, else a new one, which lives
-/// as long as the event. One that no command has tells none.
+/// An adopted event reports the queue over its command queue.
+///
+/// If there is none, the adapter makes one that lives as long as the event. An event without a command
+/// reports no queue.
 #[test]
 fn queues_of_events() {
     alone("tests::handles::queues_of_events", &[], || {
@@ -247,7 +249,7 @@ fn queues_of_events() {
         let made = queue_of(events[0]);
         assert_eq!(native_of(made), native);
         assert_eq!([queue_of(events[0]), queue_of(events[1])], [made; 2]);
-        // A queue of ours that is over it by then is as good.
+        // A queue made over it meanwhile is reported as well.
         let (mut own, device) = (null_mut(), fixture.device);
         let code = ur!(Queue.pfnCreate(context, device, null(), &mut own));
         assert_eq!(code, UR_RESULT_SUCCESS);
@@ -274,11 +276,11 @@ fn queues_of_events() {
 }
 
 unsafe extern "C" fn count(data: *mut c_void) {
-    // SAFETY: the test's counter, which waits for the call.
+    // SAFETY: the test owns the counter and waits for the call.
     unsafe { *data.cast::<u32>() += 1 };
 }
 
-/// A driver without command buffers has none to add native commands to.
+/// A driver without command buffers takes no native commands.
 #[test]
 fn no_command_buffers() {
     alone("tests::handles::no_command_buffers", &[], || {

@@ -1,4 +1,4 @@
-//! Host pipes, which no driver here has.
+//! Host pipes. No driver in the tests supports them.
 
 use std::ffi::CStr;
 use std::ptr::{null, null_mut};
@@ -106,8 +106,8 @@ fn command_type(event: ur_event_handle_t) -> ur_command_t {
 }
 
 #[test]
-fn what_goes_in_comes_out_in_order() {
-    alone("tests::pipes::what_goes_in_comes_out_in_order", &[], || {
+fn pipes_keep_the_order_of_bytes() {
+    alone("tests::pipes::pipes_keep_the_order_of_bytes", &[], || {
         let driver = FakeDriver::open();
         let fixture = Fixture::new();
         let (mut first, mut second) = (null_mut(), null_mut());

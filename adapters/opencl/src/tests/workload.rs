@@ -1,5 +1,6 @@
-//! A piece of everything that a client does, on one device. It goes on when a step fails, with what
-//! it has, and releases everything in the end.
+//! A part of everything that a client uses, on one device.
+//!
+//! A step that fails does not stop the workload, which releases everything in the end.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -8,7 +9,7 @@ use ur::abi::*;
 
 use super::fake_driver::ur;
 
-/// What each step answered.
+/// The result of each step.
 #[derive(Default)]
 pub struct Steps {
     answers: Vec<(&'static str, ur_result_t)>,
@@ -29,11 +30,12 @@ impl Steps {
     }
 }
 
-/// Bytes of each piece of memory.
+/// Bytes of each allocation.
 const SIZE: usize = 4096;
 
-/// A step that makes an object: `make!(steps, Queue.pfnCreate "urQueueCreate", (context, ...))`, its
-/// last argument added; null if it fails.
+/// A step that makes an object: `make!(steps, Queue.pfnCreate "urQueueCreate", (context, ...))`.
+///
+/// The output is added as the last argument. The handle is null if the step fails.
 macro_rules! make {
     ($steps:ident, $name:literal, $table:ident.$slot:ident($($arg:expr),*)) => {{
         let mut made = null_mut();
@@ -43,7 +45,7 @@ macro_rules! make {
     }};
 }
 
-/// A command: its event, null if it failed.
+/// A command. Its event is null if it failed.
 macro_rules! enqueue {
     ($steps:ident, $name:literal, $table:ident.$slot:ident($($arg:expr),*), $waits:expr) => {{
         let waits: Vec<ur_event_handle_t> = $waits.iter().copied().filter(|e: &ur_event_handle_t| !e.is_null()).collect();
@@ -63,11 +65,11 @@ unsafe extern "C" fn task(data: *mut c_void) {
 
 unsafe extern "C" fn native(queue: ur_queue_handle_t, _: *mut c_void) {
     let mut handle = 0;
-    // That it may fail, the script decides.
+    // A failure by script is expected.
     let _ = ur!(Queue.pfnGetNativeHandle(queue, null_mut(), &mut handle));
 }
 
-/// Plays it.
+/// Runs the workload.
 pub fn play(device: ur_device_handle_t) -> Steps {
     let mut steps = Steps::default();
     let context = make!(
@@ -177,7 +179,7 @@ fn on_usm(
         );
         if !wall.is_null() {
             steps.record("urEventWait", ur!(Event.pfnWait(1, &wall)));
-            // SAFETY: memory of that many bytes, which nothing writes any more.
+            // SAFETY: memory of that many bytes, which no command writes any more.
             let bytes = unsafe { std::slice::from_raw_parts(host.cast::<u8>(), SIZE) };
             steps.right = bytes[..3] == odd && bytes[SIZE - 1] == pattern;
         }
@@ -193,7 +195,7 @@ fn on_usm(
         }
         release(steps, &[filled, odd_filled, copied, wall]);
     }
-    // What still uses the memory is over before it goes, even if waiting for it failed.
+    // The commands that use the memory are complete before its free, even if the wait for them failed.
     for queue in [one, two] {
         steps.record("urQueueFinish", ur!(Queue.pfnFinish(queue)));
     }
@@ -244,7 +246,7 @@ fn on_buffers(steps: &mut Steps, context: ur_context_handle_t, queue: ur_queue_h
         if !read.is_null() {
             steps.right &= data[0] == 9 && data[511] == 9 && data[512] == 3;
         }
-        // The data stays until nothing can write to it.
+        // The data is kept until no command can write it.
         steps.record("urQueueFinish", ur!(Queue.pfnFinish(queue)));
         let region = ur_buffer_region_t {
             origin: 0,
@@ -364,7 +366,7 @@ fn with_program(
 }
 
 fn on_the_host(steps: &mut Steps, one: ur_queue_handle_t, two: ur_queue_handle_t) {
-    // It outlives the task whatever fails.
+    // The data outlives the task, whatever fails.
     let count: &'static std::sync::atomic::AtomicU32 = Box::leak(Box::default());
     let data = (&raw const *count).cast_mut().cast();
     let none: [ur_event_handle_t; 0] = [];

@@ -1,4 +1,4 @@
-//! The functions that are measured, and what is needed around them.
+//! The measured functions, and helpers around them.
 
 use std::path::Path;
 use ur::abi::*;
@@ -45,7 +45,7 @@ symbols! {
 }
 
 impl Calls {
-    /// The functions of a loader, which stays loaded as long as the process lives.
+    /// The functions of a loader, which stays loaded for the life of the process.
     pub fn open(loader: &Path) -> Result<&'static Self, String> {
         let library = Library::open(loader, Binding::Usual).map_err(|error| error.to_string())?;
         let calls = Self::from_library(library).map_err(|error| error.to_string())?;

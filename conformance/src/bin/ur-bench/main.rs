@@ -1,8 +1,8 @@
-//! `ur-bench`: what calls cost through two loaders, side by side in one run.
+//! `ur-bench`: the cost of calls through two loaders, side by side in one run.
 //!
-//! Each loader lives in a process of its own, where nothing of the other can disturb it; the two take
-//! turns, a short sample each, so that whatever else the machine does falls on both. Start-up gets a
-//! new process for every sample. It may use `ur::abi` and `ur::dl`; it knows no adapter.
+//! Each loader has its own process. The two take turns with short samples, so that other load on the machine
+//! affects both. A start-up sample takes a new process. The program uses `ur::abi` and `ur::dl` and knows no
+//! adapter.
 
 mod calls;
 mod kernel;
@@ -19,9 +19,8 @@ use std::process::ExitCode;
 
 /// Measures calls of the Unified Runtime through a loader, beside another one in the same run.
 ///
-/// Variables of the environment hold for both, ONEAPI_DEVICE_SELECTOR above all; with --adapter ours
-/// gets UR_ADAPTERS_FORCE_LOAD besides. Exits with 0 if every target was met, 1 if not, 2 if it
-/// could not measure.
+/// The environment applies to both, ONEAPI_DEVICE_SELECTOR above all. With --adapter our side also gets
+/// UR_ADAPTERS_FORCE_LOAD. Exits with 0 if every target was met, 1 if not, 2 if it could not measure.
 #[derive(Parser)]
 #[command(version)]
 struct Cli {
@@ -32,29 +31,29 @@ struct Cli {
     /// Adapter library that our loader is to load, and no other
     #[arg(long)]
     adapter: Option<PathBuf>,
-    /// What the table calls the sides, separated by a comma
+    /// Names of the two sides in the table, separated by a comma
     #[arg(long, value_delimiter = ',', default_values = ["ours", "theirs"])]
     names: Vec<String>,
     /// Samples of each call on each side, in each process
     #[arg(long, default_value_t = 21)]
     rounds: usize,
-    /// Processes on each side: where memory and threads come to lie differs between them
+    /// Processes on each side: the placement of memory and threads differs between them
     #[arg(long, default_value_t = 11)]
     processes: usize,
-    /// Samples of the start on each side, each a process
+    /// Start-up samples on each side, each in its own process
     #[arg(long, default_value_t = 21)]
     starts: usize,
-    /// Measures only what has this in its name; may be given several times
+    /// Measures only names that contain this; may be given several times
     #[arg(long)]
     filter: Vec<String>,
-    /// The SYCL program (conformance/sycl/bench) on a libsycl with a loader in it: measured over our
-    /// adapter and over libsycl's own
+    /// The SYCL program (conformance/sycl/bench) on a libsycl with a loader in it: measured over our adapter
+    /// and over libsycl's own
     #[arg(long, requires = "adapter")]
     sycl: Option<PathBuf>,
     /// Answers requests on standard input, for the process that compares
     #[arg(long, hide = true)]
     worker: bool,
-    /// Libraries that a worker loads before it measures how its loader starts
+    /// Libraries that a worker loads before it measures the start of its loader
     #[arg(long, hide = true)]
     beside: Vec<PathBuf>,
     /// Runs one measure this many times and prints nothing, for profilers
@@ -123,7 +122,7 @@ impl Cli {
         Ok(table.met())
     }
 
-    /// The same through libsycl, which has the loader and the adapter that ours is compared with.
+    /// The same measures through libsycl, with its own loader and adapter on the other side.
     fn compare_sycl(&self, program: &Path, table: &mut Table) -> Result<(), String> {
         let kernel = program.with_extension("spv");
         let words = kernel::words().map_err(|error| error.to_string())?;
@@ -141,7 +140,7 @@ impl Cli {
         Ok(())
     }
 
-    /// Starts in turns: of each side, and of the second once more, to be compared with itself.
+    /// Start-up samples in turns: one of each side, and a second one of the other side as a control.
     fn start(
         &self,
         (name, again): (&'static str, &'static str),
@@ -168,7 +167,7 @@ impl Cli {
         Ok(())
     }
 
-    /// Samples of these calls, in new processes.
+    /// Takes samples of these calls in new processes.
     fn sample(
         &self,
         sides: &mut [Side],
@@ -182,7 +181,7 @@ impl Cli {
         for side in &mut *sides {
             side.open()?;
         }
-        // The first round warms up what is made when first used.
+        // The first round warms up caches and is discarded.
         for round in 0..=self.rounds {
             for name in &chosen {
                 take_turns(round, sides, |at, side| {
@@ -209,7 +208,7 @@ impl Cli {
     }
 }
 
-/// Each side once, the first one first in every other round.
+/// One sample of each side. The side that goes first alternates between rounds.
 fn take_turns(
     round: usize,
     sides: &mut [Side],

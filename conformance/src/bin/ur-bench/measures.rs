@@ -1,7 +1,7 @@
-//! What is measured, and how a sample of it is taken.
+//! The measures, and how a sample is taken.
 //!
-//! A sample is the mean of some calls in a row, so that reading the clock weighs nothing; what has to
-//! be there before and what has to be cleared away after is left out of the time.
+//! A sample is the mean of several successive calls, so that reading the clock does not matter. Setup and
+//! clean-up are outside the time.
 
 use crate::calls::{Calls, ok};
 use crate::kernel;
@@ -10,27 +10,29 @@ use std::ptr::{null, null_mut};
 use std::time::Instant;
 use ur::abi::*;
 
-/// What a figure should reach.
+/// The target of a measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Target {
-    /// This share of the other side's.
+    /// At most this share of the other side's time.
     AtMost(f64),
-    /// This share of what the other side takes for another measure.
+    /// At most this share of the other side's time for another measure.
     AtMostOf(f64, &'static str),
-    /// None: it is there to show that no cost was moved to where nobody looks.
+    /// No target. The measure shows that no cost was moved elsewhere.
     Shown,
 }
 
 pub struct Measure {
     pub name: &'static str,
     pub target: Target,
-    /// Nanoseconds a call; none where the call is not offered.
+    /// Nanoseconds of a call; `None` where the call is not offered.
     pub sample: fn(&Setup) -> Result<Option<f64>, String>,
 }
 
-/// What every sample needs a new process for, and the row in which the other side is compared with
-/// itself: what is left of the differences when nothing differs. For the first, all loaders that are
-/// compared have been loaded before, so that what they are linked to weighs on none.
+/// Measures that take a new process for each sample, and the control row that compares the other side with
+/// itself.
+///
+/// For the first measure all compared loaders have been loaded before, so that their dependencies cost
+/// nothing.
 pub const STARTS: [(&str, &str); 2] = [
     (START, "urLoaderInit …, theirs beside theirs"),
     (LOAD, "… loading the loader, theirs beside theirs"),
@@ -39,8 +41,9 @@ pub const START: &str = "urLoaderInit to the first device";
 pub const LOAD: &str = "the same, and loading the loader";
 const SYNCHRONOUS: &str = "urUSMDeviceAlloc and urUSMFree, 1 MiB";
 
-/// What conformance/sycl/bench measures, all of it at most what the other side takes. The first needs a
-/// new process for every sample.
+/// The measures of conformance/sycl/bench, each with the other side's time as its target.
+///
+/// The first takes a new process for each sample.
 pub const SYCL_START: (&str, &str) = (
     "SYCL: start to the first device",
     "SYCL: start …, theirs beside theirs",
@@ -102,7 +105,7 @@ pub fn target(name: &str) -> Target {
     }
 }
 
-/// A loader's calls, and what they are made on.
+/// A loader's calls and the objects for them.
 pub struct Setup {
     ur: &'static Calls,
     device: ur_device_handle_t,
@@ -110,7 +113,7 @@ pub struct Setup {
     in_order: ur_queue_handle_t,
     out_of_order: ur_queue_handle_t,
     kernel: ur_kernel_handle_t,
-    /// `COMMANDS` places of `COPY` bytes each.
+    /// Memory with room for `COMMANDS` copies of `COPY` bytes each.
     target: *mut c_void,
     source: *mut c_void,
 }
@@ -194,7 +197,7 @@ impl Setup {
         let words = kernel::words().map_err(|error| error.to_string())?;
         let (code, bytes) = (words.as_ptr().cast(), size_of_val(words.as_slice()));
         let (mut program, mut made) = (null_mut(), null_mut());
-        // SAFETY: a live context, and as many bytes of code as are told.
+        // SAFETY: a live context, and code of the given number of bytes.
         unsafe {
             ok((self.ur.urProgramCreateWithIL)(
                 self.context,
@@ -224,11 +227,11 @@ impl Setup {
         event: *mut ur_event_handle_t,
     ) -> ur_result_t {
         let (to, from) = (self.at(self.target, place), self.at(self.source, place));
-        // SAFETY: a live queue, both places inside their allocations; no wait list.
+        // SAFETY: a live queue, both ranges inside their allocations, and no wait list.
         unsafe { (self.ur.urEnqueueUSMMemcpy)(queue, 0, to, from, COPY, 0, null(), event) }
     }
 
-    /// Four other arguments than the launch before had.
+    /// A launch with four arguments that differ from the previous launch's.
     fn launch_other(
         &self,
         queue: ur_queue_handle_t,
@@ -277,7 +280,7 @@ impl Setup {
             number(3, &shift),
         ];
         let (offset, size) = (0, COPY / size_of::<u32>());
-        // SAFETY: a live queue and kernel, four arguments of its, one dimension; no wait list.
+        // SAFETY: a live queue and kernel, the kernel's four arguments, one dimension, no wait list.
         unsafe {
             (self.ur.urEnqueueKernelLaunchWithArgsExp)(
                 queue,
@@ -320,8 +323,10 @@ impl Setup {
         })
     }
 
-    /// The enqueuing alone; what it made is waited for and released outside the time. A launch before
-    /// wakes the device's threads, whatever was measured last and did or did not need them.
+    /// Measures the enqueue calls alone.
+    ///
+    /// Waits and releases are outside the time. A launch before wakes the device's threads, so that the
+    /// previous measure has no influence.
     fn submit(
         &self,
         queue: ur_queue_handle_t,
@@ -346,7 +351,7 @@ impl Setup {
         Ok(sample)
     }
 
-    /// Events of commands that have ended.
+    /// Events of completed commands.
     fn finished(&self) -> Result<[ur_event_handle_t; COMMANDS], String> {
         let mut events = [null_mut(); COMMANDS];
         for (at, event) in events.iter_mut().enumerate() {
@@ -477,7 +482,7 @@ impl Setup {
     }
 }
 
-/// The mean time of so many calls, in nanoseconds.
+/// The mean time of `count` calls in nanoseconds.
 fn timed(
     calls: usize,
     mut call: impl FnMut(usize) -> Result<(), String>,

@@ -1,10 +1,10 @@
-//! Samples, and the table that they become.
+//! Samples, and the table made from them.
 
 use crate::measures::{self, Target};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-/// Samples by measure and side, in nanoseconds a call; `None` where a side does not offer the call.
+/// Samples by measure and side, in nanoseconds for each call; `None` where a side does not offer the call.
 pub struct Table {
     sides: usize,
     rows: Vec<&'static str>,
@@ -43,8 +43,9 @@ impl Table {
         samples.iter().copied().flatten().reduce(f64::min)
     }
 
-    /// Ours to theirs: the median over all turns, each of which took one sample of either side within
-    /// a moment, so that what else the machine does falls on both.
+    /// The ratio of our time to theirs: the median over all turns.
+    ///
+    /// Each turn took one sample of either side in quick succession, so that other load affects both.
     fn ratio(&self, row: &str) -> Option<f64> {
         let of = match measures::target(row) {
             Target::AtMostOf(_, other) => other,
@@ -77,7 +78,7 @@ impl Table {
     pub fn text(&self, sides: &[String]) -> String {
         let mut text = String::new();
         let mut line = |cells: Vec<String>| {
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "| {} |", cells.join(" | "));
         };
         let mut head = vec!["call".to_owned()];
@@ -119,7 +120,7 @@ fn median(mut samples: Vec<f64>) -> Option<f64> {
     Some((low + high) / 2.0)
 }
 
-/// Nanoseconds with three digits that count, in a unit that suits them.
+/// Nanoseconds with three significant digits and a suitable unit.
 fn time(nanoseconds: Option<f64>) -> String {
     let Some(ns) = nanoseconds else {
         return "not offered".to_owned();

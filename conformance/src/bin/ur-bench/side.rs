@@ -1,4 +1,4 @@
-//! One of the two that are compared: a process with a loader in it, that answers with samples.
+//! One side of the comparison: a process with a loader that answers with samples.
 
 use crate::calls::Calls;
 use crate::measures::{self, Setup};
@@ -13,11 +13,11 @@ pub struct Side {
     worker: Option<Worker>,
 }
 
-/// What answers.
+/// The program of a side.
 enum Program {
-    /// This program, with a loader; and what is loaded before the start is measured.
+    /// This program with a loader, and the libraries to load before a start is measured.
     Own(PathBuf, Vec<PathBuf>),
-    /// The SYCL program, with the file of its kernel.
+    /// The SYCL program with the file of its kernel.
     Sycl(PathBuf, PathBuf),
 }
 
@@ -27,7 +27,7 @@ struct Worker {
     answers: BufReader<ChildStdout>,
 }
 
-/// What a worker says of a call that its side does not offer.
+/// The answer of a worker for a call that its side does not offer.
 const NOT_OFFERED: &str = "not offered";
 
 impl Side {
@@ -36,7 +36,7 @@ impl Side {
         Self::of(Program::Own(loader.to_owned(), beside), adapter)
     }
 
-    /// The SYCL program, over an adapter or libsycl's own.
+    /// The SYCL program over an adapter or over libsycl's own.
     pub fn sycl(program: &Path, adapter: Option<&Path>, kernel: &Path) -> Self {
         Self::of(
             Program::Sycl(program.to_owned(), kernel.to_owned()),
@@ -52,19 +52,19 @@ impl Side {
         }
     }
 
-    /// A new process that samples are taken in.
+    /// A new process for samples.
     pub fn open(&mut self) -> Result<(), String> {
         self.worker = Some(self.spawn()?);
         Ok(())
     }
 
-    /// One sample of a measure, in nanoseconds a call.
+    /// One sample of a measure in nanoseconds for each call.
     pub fn sample(&mut self, measure: &str) -> Result<Option<f64>, String> {
         let worker = self.worker.as_mut().ok_or("the worker is not open")?;
         worker.get_info(measure)
     }
 
-    /// A sample that takes a process of its own.
+    /// A sample that takes its own process.
     pub fn start(&self, measure: &str) -> Result<Option<f64>, String> {
         self.spawn()?.get_info(measure)
     }
@@ -120,7 +120,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It may have ended by itself; there is nothing to do about a child that cannot be ended.
+        // The child may have ended by itself, so a failed kill is ignored.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,7 +1,7 @@
-//! The calls that are measured, each through the loader's export and through the adapter's table.
+//! The measured calls, each through the loader's export and through the adapter's table.
 //!
-//! They cost the adapter little, so that what the loader adds can be seen; those with many arguments
-//! are refused for a null one before anything is done.
+//! They cost the adapter little, so that the loader's share is visible. Those with many arguments are refused
+//! for a null one at once.
 
 use std::cell::UnsafeCell;
 use std::path::Path;
@@ -44,7 +44,7 @@ pub struct Setup {
     table: &'static ur_dditable_t,
     context: ur_context_handle_t,
     queue: ur_queue_handle_t,
-    /// Where an output goes.
+    /// Memory for an output.
     place: UnsafeCell<u32>,
 }
 
@@ -56,7 +56,7 @@ pub enum Way {
 
 pub struct Call {
     pub name: &'static str,
-    /// Calls so many times; a result that is not the expected one is an error.
+    /// Makes the call `count` times. An unexpected result is an error.
     pub run: fn(&Setup, Way, usize) -> Result<(), String>,
 }
 
@@ -70,7 +70,7 @@ macro_rules! calls {
                     Way::Loader => $setup.exports.$export,
                     Way::Direct => $setup.table.$table.$slot.ok_or("an empty slot")?,
                 };
-                // Else the optimiser may see what is called, and when.
+                // Hides the call from the optimiser.
                 let function = std::hint::black_box(function);
                 let mut wrong = None;
                 for _ in 0..times {
@@ -108,7 +108,7 @@ calls! {
 }
 
 impl Call {
-    /// Nanoseconds a call, over so many.
+    /// Nanoseconds for each of `count` calls.
     pub fn time(&self, setup: &Setup, way: Way, times: usize) -> Result<f64, String> {
         let begun = Instant::now();
         (self.run)(setup, way, times)?;
@@ -122,8 +122,8 @@ impl Setup {
         let exports = Exports::from_library(library).map_err(|error| error.to_string())?;
         let (mut adapter, mut platform, mut device) = (null_mut(), null_mut(), null_mut());
         let (mut context, mut queue) = (null_mut(), null_mut());
-        // SAFETY: the loader's functions have these types; handles are those that it gave, outputs
-        // are this function's variables.
+        // SAFETY: the loader's functions have these types. The handles come from it, and the outputs are
+        // local variables.
         let table = unsafe {
             ok((exports.urLoaderInit)(Default::default(), null_mut()))?;
             ok((exports.urAdapterGet)(1, &raw mut adapter, null_mut()))?;

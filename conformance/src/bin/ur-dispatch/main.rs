@@ -1,8 +1,9 @@
-//! `ur-dispatch`: what a loader adds to a call, over a direct call through the adapter's own table.
+//! `ur-dispatch`: the time that a loader adds to a call, compared with a direct call through the adapter's
+//! table.
 //!
-//! Every configuration, a loader with some adapters and layers, is measured in processes of its own,
-//! which take turns, so that whatever else the machine does falls on all. Within a process, samples
-//! through the loader and direct ones alternate. It may use `ur::abi` and `ur::dl`; it knows no adapter.
+//! Every configuration, a loader with adapters and layers, has its own processes. They take turns, so that
+//! other load affects all. Within a process, samples through the loader and direct ones alternate. The
+//! program uses `ur::abi` and `ur::dl` and knows no adapter.
 
 mod calls;
 
@@ -12,9 +13,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Measures what loaders add to calls, in nanoseconds over a direct call of the same function.
+/// Measures the time that loaders add to calls, in nanoseconds over a direct call of the same function.
 ///
-/// Exits with 0 if ours adds at most what theirs adds, 1 if it adds more, 2 if it could not measure.
+/// Exits with 0 if ours adds at most as much as theirs, 1 if it adds more, 2 if it could not measure.
 #[derive(Parser)]
 #[command(version)]
 struct Cli {
@@ -22,11 +23,11 @@ struct Cli {
     ours: PathBuf,
     /// The loader to compare it with
     theirs: Option<PathBuf>,
-    /// Adapter libraries, comma-separated; the first is the one that is called. More are loaded besides
-    /// for the configurations with several
+    /// Adapter libraries, comma-separated; the first is called, the others are loaded besides for the
+    /// configurations with several
     #[arg(long, required = true, value_delimiter = ',')]
     adapters: Vec<PathBuf>,
-    /// Layers of ours to measure as well, each for itself
+    /// Layers of ours to measure as well, one at a time
     #[arg(long, value_delimiter = ',')]
     layers: Vec<String>,
     /// Processes of each configuration
@@ -42,7 +43,7 @@ struct Cli {
     /// Calls this function and prints nothing, to count instructions
     #[arg(long, hide = true)]
     repeat: Option<String>,
-    /// With --repeat: how often
+    /// With --repeat: number of calls
     #[arg(long, hide = true, default_value_t = 100_000)]
     times: usize,
     /// With --repeat: through the table rather than the loader
@@ -56,7 +57,7 @@ const CANNOT_RUN: u8 = 2;
 /// Calls in a sample.
 const BATCH: usize = 20_000;
 
-/// Timing differs by this much between runs of the same code: what is more is a difference.
+/// Timing differs by up to this many nanoseconds between runs of the same code.
 const NOISE: f64 = 0.15;
 
 fn main() -> ExitCode {
@@ -110,7 +111,7 @@ impl Cli {
             for round in 0..=self.rounds {
                 let loader = call.time(&setup, Way::Loader, BATCH)?;
                 let direct = call.time(&setup, Way::Direct, BATCH)?;
-                // The first warms up.
+                // The first sample warms up caches and is discarded.
                 if round > 0 {
                     console::outln!("{}\t{loader}\t{direct}", call.name);
                 }
@@ -157,7 +158,7 @@ impl Cli {
         Ok(fine)
     }
 
-    /// How many numbers of adapters are tried: one, and all.
+    /// The numbers of adapters to try: one, and all.
     fn counts(&self) -> usize {
         self.adapters.len().min(2)
     }
@@ -206,7 +207,7 @@ impl Cli {
         command.env("UR_ADAPTERS_FORCE_LOAD", &adapters);
         command.env_remove("UR_ENABLE_LAYERS");
         if let Some(layer) = configuration.layer {
-            // What is written costs more than the layer.
+            // Writing the log costs more than the layer, so it is switched off.
             command
                 .env("UR_ENABLE_LAYERS", layer)
                 .env("UR_TRACE_OUTPUT", "none");

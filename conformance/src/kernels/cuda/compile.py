@@ -40,7 +40,7 @@ def compile_file(nvrtc, path):
     check(nvrtc.nvrtcGetPTXSize(program, ctypes.byref(size)))
     text = ctypes.create_string_buffer(size.value)
     check(nvrtc.nvrtcGetPTX(program, text))
-    # The compiler's own tables and the name of its build are nobody's concern.
+    # Removes the compiler's own tables and the name of its build.
     unwanted = lambda line: line.startswith("//") or (line.startswith(".global") and "_INTERNAL_" in line)
     lines = [line for line in text.value.decode().splitlines() if not unwanted(line)]
     with open(os.path.splitext(path)[0] + ".ptx", "w") as file:

@@ -1,8 +1,8 @@
-// The test kernels for CUDA. `kernels.ptx` is this, as compile.py makes it.
+// The test kernels for CUDA. compile.py makes `kernels.ptx` from this file.
 //
-// A kernel comes twice, as DPC++ makes them: for launches without a global offset, and, named
-// `_with_offset`, for those with one, which is then the last parameter. Local memory is a place in the
-// work-group's shared memory.
+// A kernel comes twice, as DPC++ makes them: for launches without a global offset, and, named `_with_offset`,
+// for those with one, which is then the last parameter. Local memory is an offset into the work-group's
+// shared memory.
 
 struct Offset { unsigned int of[3]; };
 struct Triple { unsigned char a; unsigned long long b; unsigned short c; };
@@ -10,7 +10,7 @@ struct Ids { unsigned int global[3], local[3], group[3], range[3], size[3], grou
 
 extern __shared__ unsigned char shared[];
 
-// The linear position of the work-item, its offset left aside.
+// The linear position of the work-item, without its offset.
 __device__ unsigned long long position() {
     unsigned long long x = blockIdx.x * (unsigned long long)blockDim.x + threadIdx.x;
     unsigned long long y = blockIdx.y * (unsigned long long)blockDim.y + threadIdx.y;
@@ -20,7 +20,7 @@ __device__ unsigned long long position() {
     return (z * height + y) * width + x;
 }
 
-// Both forms of a kernel that does not look at its offset.
+// Both forms of a kernel that does not use its offset.
 #define TWICE(name, parameters, ...)                                                               \
     extern "C" __global__ void name(INSIDE parameters) { __VA_ARGS__ }                             \
     extern "C" __global__ void name##_with_offset(INSIDE parameters, Offset) { __VA_ARGS__ }

@@ -1,9 +1,9 @@
-//! Allocation, use and free without anything in the way.
+//! Allocation, use and free with nothing pending.
 
 use super::*;
-use crate::check_eq;
 use crate::kernels::{IOTA, VERIFY};
 use crate::objects::{Arg, Program, alloc_info};
+use crate::{check, check_all, check_eq};
 use std::ffi::c_void;
 
 const SUITE: &str = "async_alloc";
@@ -14,7 +14,7 @@ pub fn all() -> Vec<Test> {
         &[
             ("use_of_all_sizes", use_of_all_sizes),
             ("aligned_and_disjoint", aligned_and_disjoint),
-            ("alloc_info", info),
+            ("block_info", block_info),
             ("events", events),
             ("kernels", kernels),
             ("host_access", host_access),
@@ -35,6 +35,7 @@ pub fn all() -> Vec<Test> {
     tests
 }
 
+/// Blocks of 1 byte to 5 MiB hold data, and no byte is used after their frees.
 fn use_of_all_sizes(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     for size in [
@@ -62,6 +63,7 @@ fn use_of_all_sizes(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
+/// Live blocks are aligned to 64 bytes, do not overlap and keep their data.
 fn aligned_and_disjoint(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let mut blocks = Vec::new();
@@ -81,7 +83,6 @@ fn aligned_and_disjoint(setup: &Setup, kind: Kind) -> Done {
         sorted.windows(2).all(|pair| !pair[0].overlaps(&pair[1])),
         "two live blocks overlap"
     );
-    // Each keeps its own data.
     for (index, block) in blocks.iter().enumerate() {
         queue.fill(block.ptr, index as u8, block.size, &[])?;
     }
@@ -92,7 +93,8 @@ fn aligned_and_disjoint(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
-fn info(setup: &Setup, kind: Kind) -> Done {
+/// A block reports its kind, base, size, device and pool, and nothing after its free.
+fn block_info(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let block = queue.alloc(kind, &pool, 10_000, &[])?;
     let context = &setup.context;
@@ -125,6 +127,7 @@ fn info(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
+/// The events of an allocation and a free report type, queue, context and references.
 fn events(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let (block, allocated) = queue.alloc_event(kind, &pool, 4096, &[])?;
@@ -171,6 +174,7 @@ fn events(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
+/// Kernels write and verify blocks that are allocated and freed around them.
 fn kernels(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let program = Program::new(setup.fixture, &setup.context)?;
@@ -203,6 +207,7 @@ fn kernels(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
+/// The host reads and writes host and shared blocks.
 fn host_access(setup: &Setup, kind: Kind) -> Done {
     if !kind.host_accessible() {
         return Err(Stop::skipped("the host cannot access device memory"));
@@ -211,22 +216,18 @@ fn host_access(setup: &Setup, kind: Kind) -> Done {
     let (block, allocated) = queue.alloc_event(kind, &pool, 4096, &[])?;
     allocated.wait()?;
     block.host::<u32>().fill(77);
-    check!(
-        queue
-            .read::<u32>(block.ptr, 1024, &[])?
-            .iter()
-            .all(|word| *word == 77),
+    check_all!(
+        queue.read::<u32>(block.ptr, 1024, &[])?,
+        77,
         "what the host wrote"
     );
     queue.fill(block.ptr, 78_u32, 4096, &[])?.wait()?;
-    check!(
-        block.host::<u32>().iter().all(|word| *word == 78),
-        "what the device wrote"
-    );
+    check_all!(block.host::<u32>(), 78, "what the device wrote");
     queue.free(block, &[])?;
     queue.finish()
 }
 
+/// An allocation with a null pool comes from the default pool at first.
 fn current_pool(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.default_pool()?);
     let before = pool.used()?;
@@ -244,6 +245,7 @@ fn current_pool(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
+/// Allocation properties are accepted, and undefined flags are refused.
 fn properties(setup: &Setup, kind: Kind) -> Done {
     let queue = setup.in_order()?;
     for flags in [
@@ -287,6 +289,7 @@ fn properties(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
+/// Allocations and frees without events return all memory.
 fn event_is_optional(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     for _ in 0..100 {
@@ -298,6 +301,7 @@ fn event_is_optional(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
+/// A free returns its block to the pool it came from, whatever pool it names.
 fn free_ignores_its_pool(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool, other) = (setup.in_order()?, setup.pool()?, setup.pool()?);
     let block = queue.alloc(kind, &pool, 1000, &[])?;
@@ -313,11 +317,12 @@ fn free_ignores_its_pool(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
+/// A block of 96 MiB is usable to its last byte.
 fn large_block(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let size = 96 * MIB + 4097;
     let block = queue.alloc(kind, &pool, size, &[])?;
-    // Only its ends and a few places within, to be quick.
+    // Reads and writes at a few offsets only, for speed.
     for offset in (0..size - 64).step_by(7 * MIB).chain([size - 64]) {
         queue.fill(block.ptr.wrapping_byte_add(offset), 0x77_u8, 64, &[])?;
     }
@@ -330,7 +335,7 @@ fn large_block(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
-/// A freed block of one kind never serves another.
+/// A freed block of one kind never serves another kind.
 fn kinds_do_not_mix(setup: &Setup) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     for first in Kind::ALL {
@@ -350,6 +355,7 @@ fn kinds_do_not_mix(setup: &Setup) -> Done {
     queue.finish()
 }
 
+/// A block may be freed on another queue than it was allocated on.
 fn free_on_another_queue(setup: &Setup) -> Done {
     let (first, second, pool) = (setup.in_order()?, setup.in_order()?, setup.pool()?);
     for kind in Kind::ALL {

@@ -1,10 +1,10 @@
-//! Endurance: threads that play at random with the blocks of many queues, and memory that must not
-//! grow with the number of commands.
+//! Endurance: threads that use blocks of many queues at random, and memory that must not grow with the number
+//! of commands.
 //!
-//! `UR_LONG=1` raises 8,000 commands a test to 4 * 10^6, and those whose memory is watched from
-//! 10^5 to 10^7; tests then have longer before they count as hung.
+//! `UR_LONG=1` raises 8,000 commands a test to 4 * 10^6, and the commands of the memory test from 10^5 to
+//! 10^7. The time limit of a test rises with it.
 
-use super::threads::{THREADS, Tools, on_threads};
+use super::threads::{Checker, THREADS, on_threads};
 use super::*;
 use crate::fresh::Fresh;
 use crate::{check, check_eq};
@@ -38,54 +38,58 @@ fn commands(few: usize, many: usize) -> usize {
     }
 }
 
-/// A queue, and whether it keeps commands in order by itself.
-struct Line {
+/// A queue and whether it is in order.
+struct TestQueue {
     queue: Queue,
     in_order: bool,
 }
 
+/// Eight threads that share blocks of eight in-order queues find no wrong word.
 fn in_order_queues(setup: &Setup) -> Done {
-    play(setup, &[true; THREADS], &WIDE)
+    run_threads(setup, &[true; THREADS], &WIDE)
 }
 
+/// Eight threads that share blocks of three out-of-order queues find no wrong word.
 fn out_of_order_queues(setup: &Setup) -> Done {
-    play(setup, &[false; 3], &WIDE)
+    run_threads(setup, &[false; 3], &WIDE)
 }
 
+/// Eight threads that share blocks of queues of both orders find no wrong word.
 fn all_queues(setup: &Setup) -> Done {
-    play(setup, &[true, true, true, true, false, false], &WIDE)
+    run_threads(setup, &[true, true, true, true, false, false], &WIDE)
 }
 
+/// Eight threads that share blocks of a pool with a tight maximum find no wrong word.
 fn under_a_maximum(setup: &Setup) -> Done {
-    play(
+    run_threads(
         setup,
         &[true, true, true, true, true, true, false, false],
         &TIGHT,
     )
 }
 
-/// What is played with.
-struct Game {
+/// The parameters of a run.
+struct Parameters {
     sizes: &'static [usize],
     kinds: &'static [Kind],
-    /// Most bytes of the pool; 0 for no limit.
+    /// Maximum size of the pool in bytes; 0 for no limit.
     maximum: usize,
 }
 
-const WIDE: Game = Game {
+const WIDE: Parameters = Parameters {
     sizes: &[256, 3 * KIB, 20 * KIB, 72 * KIB],
     kinds: &Kind::ALL,
     maximum: 0,
 };
 
-/// Little more than all may hold at once: what is freed and pending must be waited for.
-const TIGHT: Game = Game {
+/// Slightly more than all threads hold at once, so that allocations need pending frees.
+const TIGHT: Parameters = Parameters {
     sizes: &[64 * KIB],
     kinds: &[Kind::Device],
     maximum: (THREADS * (MAX_LIVE_BLOCKS + 2)).next_multiple_of(32) * 64 * KIB,
 };
 
-/// A pool that a backend's own may serve, where the user asks for that.
+/// A pool that may use the backend's own pool if the user asks for that.
 fn pool(setup: &Setup, maximum: usize) -> Result<Pool, Stop> {
     let limits = ur_usm_pool_limits_desc_t {
         maxPoolableSize: maximum,
@@ -103,64 +107,69 @@ fn pool(setup: &Setup, maximum: usize) -> Result<Pool, Stop> {
     Pool::create(setup.fixture, &setup.context, &mut desc)
 }
 
-/// Has all threads play on all of the queues, with one pool and a table to pass blocks over.
-fn play(setup: &Setup, in_order: &[bool], game: &Game) -> Done {
-    let (pool, tools) = (pool(setup, game.maximum)?, Tools::new(setup)?);
-    let line = |&in_order: &bool| -> Result<Line, Stop> {
+/// Runs all threads on all queues, with one pool and one table for blocks that threads exchange.
+fn run_threads(setup: &Setup, in_order: &[bool], parameters: &Parameters) -> Done {
+    let (pool, checker) = (pool(setup, parameters.maximum)?, Checker::new(setup)?);
+    let test_queue = |&in_order: &bool| -> Result<TestQueue, Stop> {
         let queue = match in_order {
             true => setup.in_order()?,
             false => setup.out_of_order()?,
         };
-        Ok(Line { queue, in_order })
+        Ok(TestQueue { queue, in_order })
     };
-    let lines = in_order.iter().map(line).collect::<Result<Vec<_>, _>>()?;
+    let test_queues = in_order
+        .iter()
+        .map(test_queue)
+        .collect::<Result<Vec<_>, _>>()?;
     let table = Mutex::new(Vec::new());
     let share = commands(8_000, 4_000_000) / THREADS;
     let enqueued = AtomicUsize::new(0);
     on_threads(|thread| {
         let random = (thread as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let player = Player {
+        let worker = Worker {
             pool: &pool,
-            tools: &tools,
-            lines: &lines,
+            checker: &checker,
+            test_queues: &test_queues,
             table: &table,
-            host: setup.result(game.sizes.iter().copied().max().unwrap_or(0))?,
-            game,
+            host: setup.result(parameters.sizes.iter().copied().max().unwrap_or(0))?,
+            parameters,
             live: Vec::new(),
-            deaths: Vec::new(),
+            frees: Vec::new(),
             random,
             enqueued: 0,
         };
-        enqueued.fetch_add(player.run(share)?, Ordering::Relaxed);
+        enqueued.fetch_add(worker.run(share)?, Ordering::Relaxed);
         Ok(())
     })?;
     let left = table.into_inner().unwrap_or_else(PoisonError::into_inner);
     for held in left {
-        let line = &lines[0];
-        line.queue.free(held.block, &[&held.last])?;
+        let test_queue = &test_queues[0];
+        test_queue.queue.free(held.block, &[&held.last])?;
     }
-    lines.iter().try_for_each(|line| line.queue.finish())?;
-    tools.no_word_was_wrong()?;
+    test_queues
+        .iter()
+        .try_for_each(|test_queue| test_queue.queue.finish())?;
+    checker.no_word_was_wrong()?;
     check_eq!(pool.used()?, 0, "used bytes");
     report(&format!(
         "{} commands by {THREADS} threads on {} queues, no word wrong",
         enqueued.into_inner(),
-        lines.len()
+        test_queues.len()
     ));
     Ok(())
 }
 
-/// What a passing test writes is not shown, but stands in what `--json` writes.
+/// Writes a line to standard error. A passing test does not show it, but `--json` contains it.
 fn report(what: &str) {
     eprintln!("{what}");
 }
 
 /// Most blocks that a thread holds.
 const MAX_LIVE_BLOCKS: usize = 12;
-/// Commands after which a thread waits, so that not all of them are pending at once.
+/// A thread waits after this many commands, which bounds the number of pending ones.
 const PAUSE: usize = 200;
 
-/// A block whose words count up from `base` once `last`, on the line `at`, has completed.
+/// A block whose words count up from `base` once `last`, a command of the queue at index `at`, has completed.
 struct LiveBlock {
     block: Block,
     base: u32,
@@ -168,21 +177,21 @@ struct LiveBlock {
     at: usize,
 }
 
-struct Player<'a> {
+struct Worker<'a> {
     pool: &'a Pool,
-    tools: &'a Tools,
-    lines: &'a [Line],
+    checker: &'a Checker,
+    test_queues: &'a [TestQueue],
     table: &'a Mutex<Vec<LiveBlock>>,
-    game: &'a Game,
+    parameters: &'a Parameters,
     host: Usm,
     live: Vec<LiveBlock>,
-    deaths: Vec<Event>,
+    frees: Vec<Event>,
     random: u64,
     enqueued: usize,
 }
 
-impl Player<'_> {
-    /// Returns how many commands it has enqueued.
+impl Worker<'_> {
+    /// Runs the thread and returns the number of commands it enqueued.
     fn run(mut self, share: usize) -> Result<usize, Stop> {
         let mut pause = PAUSE;
         while self.enqueued < share {
@@ -212,37 +221,48 @@ impl Player<'_> {
         (self.random >> 11) as usize % bound
     }
 
-    /// Which of the live blocks to do something with.
+    /// A random index of a live block.
     fn pick(&mut self) -> Option<usize> {
         let count = self.live.len();
         (count > 0).then(|| self.below(count))
     }
 
-    /// Whether a command there comes after what a block went through without saying so; chance has
-    /// some of them say it all the same.
+    /// Whether a command of that queue needs no event of the block, since the queue's order suffices.
+    ///
+    /// A quarter of such commands name the event all the same.
     fn follows(&mut self, at: usize, held: usize) -> bool {
-        self.lines[at].in_order && self.live[held].at == at && self.below(4) > 0
+        self.test_queues[at].in_order && self.live[held].at == at && self.below(4) > 0
     }
 
     fn allocate(&mut self) -> Done {
-        let (sizes, kinds) = (self.game.sizes, self.game.kinds);
-        let (at, size) = (self.below(self.lines.len()), sizes[self.below(sizes.len())]);
+        let (sizes, kinds) = (self.parameters.sizes, self.parameters.kinds);
+        let (at, size) = (
+            self.below(self.test_queues.len()),
+            sizes[self.below(sizes.len())],
+        );
         let kind = kinds[self.below(kinds.len())];
         let before = match self.below(2) {
-            0 => self.deaths.pop(),
+            0 => self.frees.pop(),
             _ => None,
         };
         let wait: Vec<&Event> = before.iter().collect();
-        let line = &self.lines[at];
+        let test_queue = &self.test_queues[at];
         let base = (self.random as u32) | 1;
-        let (block, last) = match line.in_order {
+        let (block, last) = match test_queue.in_order {
             true => {
-                let block = line.queue.alloc(kind, self.pool, size, &wait)?;
-                (block, self.tools.write(&line.queue, block, base, &[])?)
+                let block = test_queue.queue.alloc(kind, self.pool, size, &wait)?;
+                (
+                    block,
+                    self.checker.write(&test_queue.queue, block, base, &[])?,
+                )
             }
             false => {
-                let (block, made) = line.queue.alloc_event(kind, self.pool, size, &wait)?;
-                (block, self.tools.write(&line.queue, block, base, &[&made])?)
+                let (block, made) = test_queue.queue.alloc_event(kind, self.pool, size, &wait)?;
+                (
+                    block,
+                    self.checker
+                        .write(&test_queue.queue, block, base, &[&made])?,
+                )
             }
         };
         self.enqueued += 2;
@@ -261,21 +281,21 @@ impl Player<'_> {
         let Some(held) = self.pick() else {
             return Ok(());
         };
-        let at = self.below(self.lines.len());
+        let at = self.below(self.test_queues.len());
         let follows = self.follows(at, held);
         let LiveBlock {
             block, base, last, ..
         } = &self.live[held];
         let wait: &[&Event] = if follows { &[] } else { &[last] };
         let verified = self
-            .tools
-            .verify(&self.lines[at].queue, *block, *base, wait)?;
+            .checker
+            .verify(&self.test_queues[at].queue, *block, *base, wait)?;
         (self.live[held].last, self.live[held].at) = (verified, at);
         self.enqueued += 1;
         Ok(())
     }
 
-    /// Copies a block over another one of its size.
+    /// Copies a block to another one of the same size.
     fn copy(&mut self) -> Done {
         let Some(from) = self.pick() else {
             return Ok(());
@@ -285,14 +305,14 @@ impl Player<'_> {
         let Some((to, _)) = self.live.iter().enumerate().find(fits) else {
             return Ok(());
         };
-        let at = self.below(self.lines.len());
+        let at = self.below(self.test_queues.len());
         let follows = self.follows(at, from) && self.follows(at, to);
         let (source, target) = (&self.live[from], &self.live[to]);
         let wait: &[&Event] = match follows {
             true => &[],
             false => &[&source.last, &target.last],
         };
-        let queue = &self.lines[at].queue;
+        let queue = &self.test_queues[at].queue;
         let copied = queue.copy(target.block.ptr, source.block.ptr, size, wait)?;
         let shared = copied.share()?;
         self.live[to].base = self.live[from].base;
@@ -302,16 +322,16 @@ impl Player<'_> {
         Ok(())
     }
 
-    /// Reads a block and looks at every word on the host.
+    /// Reads a block and compares every word on the host.
     fn read(&mut self) -> Done {
         let Some(held) = self.pick() else {
             return Ok(());
         };
-        let at = self.below(self.lines.len());
+        let at = self.below(self.test_queues.len());
         let LiveBlock {
             block, base, last, ..
         } = &self.live[held];
-        let queue = &self.lines[at].queue;
+        let queue = &self.test_queues[at].queue;
         queue
             .copy(self.host.ptr, block.ptr, block.size, &[last])?
             .wait()?;
@@ -319,13 +339,13 @@ impl Player<'_> {
         let right = |(index, word): (usize, &u32)| *word == base.wrapping_add(index as u32);
         check!(
             words.iter().enumerate().all(right),
-            "a copy holds something else than its block's words"
+            "a copy differs from its block"
         );
         self.enqueued += 1;
         Ok(())
     }
 
-    /// Leaves a block to the other threads and takes one of theirs.
+    /// Exchanges a block with another thread.
     fn swap(&mut self) {
         let Some(held) = self.pick() else { return };
         let shared = self.live.swap_remove(held);
@@ -342,16 +362,16 @@ impl Player<'_> {
         let Some(held) = self.pick() else {
             return Ok(());
         };
-        let at = self.below(self.lines.len());
+        let at = self.below(self.test_queues.len());
         let follows = self.follows(at, held);
         let wants_event = self.below(2) == 0;
         let LiveBlock { block, last, .. } = self.live.swap_remove(held);
         let wait: &[&Event] = if follows { &[] } else { &[&last] };
-        let queue = &self.lines[at].queue;
+        let queue = &self.test_queues[at].queue;
         if wants_event {
-            let death = queue.free_event(block, wait)?;
-            if self.deaths.len() < MAX_LIVE_BLOCKS {
-                self.deaths.push(death);
+            let freed = queue.free_event(block, wait)?;
+            if self.frees.len() < MAX_LIVE_BLOCKS {
+                self.frees.push(freed);
             }
         } else {
             queue.free(block, wait)?;
@@ -364,19 +384,19 @@ impl Player<'_> {
         match self.live.last() {
             Some(held) if self.random.is_multiple_of(2) => held.last.wait(),
             _ => {
-                let at = self.below(self.lines.len());
-                self.lines[at].queue.finish()
+                let at = self.below(self.test_queues.len());
+                self.test_queues[at].queue.finish()
             }
         }
     }
 }
 
-/// Growth of the process that is no growth with the number of commands: what the allocator keeps.
+/// Allowed growth of the process in bytes, for memory that the C allocator caches.
 const SLACK: usize = 2 * MIB;
 
-/// Commands, events and queues that have ended leave no memory behind.
+/// Completed commands, events and released queues leave no memory behind.
 fn memory_stays_bounded(fresh: &Fresh) -> Done {
-    // scripts/sanitize.sh: a sanitizer keeps what was freed, to know it again.
+    // A sanitizer (scripts/sanitize.sh) quarantines freed memory.
     let set = |name: &str| std::env::var_os(name).is_some();
     if set("ASAN_OPTIONS") || set("TSAN_OPTIONS") {
         return Err(Stop::skipped("a sanitizer's own memory grows"));
@@ -388,9 +408,9 @@ fn memory_stays_bounded(fresh: &Fresh) -> Done {
     let in_order = setup.in_order()?;
     let rounds = commands(100_000, 10_000_000) / 4;
     let mut begin = 0;
-    let mut death: Option<Event> = None;
+    let mut last_free: Option<Event> = None;
     for round in 0..rounds {
-        let wait: Vec<&Event> = death.iter().collect();
+        let wait: Vec<&Event> = last_free.iter().collect();
         let (block, made) = first.alloc_event(Kind::Device, &pool, 4 * KIB, &wait)?;
         let filled = first.fill(block.ptr, round as u32, 4 * KIB, &[&made])?;
         let moved = block.ptr.wrapping_byte_add(2 * KIB);
@@ -405,7 +425,7 @@ fn memory_stays_bounded(fresh: &Fresh) -> Done {
         if round % 1000 == 0 {
             first = setup.out_of_order()?;
         }
-        death = Some(freed);
+        last_free = Some(freed);
         if round == rounds / 5 {
             begin = resident()?;
         }
@@ -424,13 +444,13 @@ fn memory_stays_bounded(fresh: &Fresh) -> Done {
     Ok(())
 }
 
-/// Bytes of this process in memory.
+/// The resident memory of this process in bytes.
 fn resident() -> Result<usize, Stop> {
     let text = std::fs::read_to_string("/proc/self/statm")
         .map_err(|error| Stop::skipped(format!("/proc/self/statm: {error}")))?;
     let pages = text.split(' ').nth(1).and_then(|word| word.parse().ok());
     let pages: usize = pages.ok_or_else(|| Stop::skipped("/proc/self/statm has changed"))?;
-    // SAFETY: a plain query.
+    // SAFETY: `sysconf` has no preconditions.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     Ok(pages * usize::try_from(page).unwrap_or(0))
 }

@@ -6,7 +6,7 @@ use crate::status::Status;
 
 const SUITE: &str = "async_errors";
 
-/// What running out of memory may be called.
+/// The codes for running out of memory.
 pub const OUT_OF_MEMORY: [ur_result_t; 3] = [
     UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
     UR_RESULT_ERROR_OUT_OF_HOST_MEMORY,
@@ -33,16 +33,16 @@ pub fn all() -> Vec<Test> {
                 "free_of_another_contexts_block",
                 free_of_another_contexts_block,
             ),
-            ("free_refused_keeps_the_block", free_refused_keeps_the_block),
-            ("double_free_by_two_ways", double_free_by_two_ways),
+            ("refused_free_keeps_the_block", refused_free_keeps_the_block),
+            ("double_free_sync_and_async", double_free_sync_and_async),
             ("pool_of_another_context", pool_of_another_context),
-            ("queue_goes_on_after_errors", queue_goes_on_after_errors),
+            ("queue_works_after_errors", queue_works_after_errors),
         ],
     ));
     tests
 }
 
-/// An allocation that is to be refused; sees that nothing was written and nothing counted.
+/// Makes an allocation that must be refused, and checks that it wrote and counted nothing.
 fn refuse(setup: &Setup, kind: Kind, size: usize, check: impl Fn(Status) -> Done) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let (used, reserved) = (pool.used()?, pool.reserved()?);
@@ -68,12 +68,14 @@ fn refuse(setup: &Setup, kind: Kind, size: usize, check: impl Fn(Status) -> Done
     queue.finish()
 }
 
+/// An allocation of 0 bytes is refused with `INVALID_USM_SIZE`.
 fn size_0(setup: &Setup, kind: Kind) -> Done {
     refuse(setup, kind, 0, |status| {
         status.fails(UR_RESULT_ERROR_INVALID_USM_SIZE)
     })
 }
 
+/// An allocation beyond all memory is refused and changes no statistic.
 fn huge_sizes(setup: &Setup, kind: Kind) -> Done {
     let mut allowed = OUT_OF_MEMORY.to_vec();
     allowed.push(UR_RESULT_ERROR_INVALID_USM_SIZE);
@@ -96,6 +98,7 @@ fn free(queue: &Queue, ptr: *mut std::ffi::c_void) -> Status {
         .urEnqueueUSMFreeExp(queue.raw, null_mut(), ptr, 0, null(), null_mut())
 }
 
+/// A second free is refused, while the first is pending and afterwards.
 fn double_free(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let block = queue.alloc(kind, &pool, 4096, &[])?;
@@ -104,7 +107,7 @@ fn double_free(setup: &Setup, kind: Kind) -> Done {
     queue.finish()?;
     free(&queue, block.ptr).fails(UR_RESULT_ERROR_INVALID_MEM_OBJECT)?;
     check_eq!(pool.used()?, 0, "used bytes after a double free");
-    // Also while the free is pending.
+    // Refused while the free is pending, too.
     let block = queue.alloc(kind, &pool, 4096, &[])?;
     let gate = setup.gate(&queue)?;
     queue.free(block, &[])?;
@@ -113,6 +116,7 @@ fn double_free(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
+/// A free of a pointer into a block is refused.
 fn interior_free(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let block = queue.alloc(kind, &pool, 64 * KIB, &[])?;
@@ -126,6 +130,7 @@ fn interior_free(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
+/// An allocation and a free refuse a malformed wait list.
 fn wait_lists(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let event = queue.marker(&[])?;
@@ -156,13 +161,14 @@ fn wait_lists(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
+/// Null queues, results and pointers are refused.
 fn null_handles_and_pointers(setup: &Setup, kind: Kind) -> Done {
     let ur = setup.fixture.ur;
-    let nobody = Queue::adopt(ur, null_mut());
+    let null_queue = Queue::adopt(ur, null_mut());
     let queue = setup.in_order()?;
     let mut ptr = null_mut();
     let none = kind.enqueue(
-        &nobody,
+        &null_queue,
         null_mut(),
         64,
         null(),
@@ -183,9 +189,10 @@ fn null_handles_and_pointers(setup: &Setup, kind: Kind) -> Done {
     nowhere.fails(UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     free(&queue, null_mut()).fails(UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
     let local = &raw const queue;
-    free(&nobody, local.cast_mut().cast()).fails(UR_RESULT_ERROR_INVALID_NULL_HANDLE)
+    free(&null_queue, local.cast_mut().cast()).fails(UR_RESULT_ERROR_INVALID_NULL_HANDLE)
 }
 
+/// A free of a pointer that is no block is refused and gives no event.
 fn free_of_unknown_pointers(setup: &Setup) -> Done {
     let queue = setup.in_order()?;
     let mut local = 0_u64;
@@ -207,6 +214,7 @@ fn free_of_unknown_pointers(setup: &Setup) -> Done {
     queue.finish()
 }
 
+/// A free of another context's block is refused.
 fn free_of_another_contexts_block(setup: &Setup) -> Done {
     let other = Setup::new(setup.fixture)?;
     let (queue, foreign) = (setup.in_order()?, other.in_order()?);
@@ -216,7 +224,8 @@ fn free_of_another_contexts_block(setup: &Setup) -> Done {
     foreign.finish()
 }
 
-fn free_refused_keeps_the_block(setup: &Setup) -> Done {
+/// A refused free leaves the block live with its data.
+fn refused_free_keeps_the_block(setup: &Setup) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let block = queue.alloc(Kind::Device, &pool, 4096, &[])?;
     queue.fill(block.ptr, 0x42_u8, 4096, &[])?;
@@ -236,7 +245,8 @@ fn free_refused_keeps_the_block(setup: &Setup) -> Done {
     queue.finish()
 }
 
-fn double_free_by_two_ways(setup: &Setup) -> Done {
+/// A block freed by one of the two free functions is refused by the other.
+fn double_free_sync_and_async(setup: &Setup) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let ur = setup.fixture.ur;
     let block = queue.alloc(Kind::Device, &pool, 4096, &[])?;
@@ -256,6 +266,7 @@ fn double_free_by_two_ways(setup: &Setup) -> Done {
     queue.finish()
 }
 
+/// A pool of another context is refused.
 fn pool_of_another_context(setup: &Setup) -> Done {
     let other = Setup::new(setup.fixture)?;
     let (queue, foreign) = (setup.in_order()?, other.pool()?);
@@ -278,7 +289,8 @@ fn pool_of_another_context(setup: &Setup) -> Done {
         .refused()
 }
 
-fn queue_goes_on_after_errors(setup: &Setup) -> Done {
+/// A queue works after refused allocations and frees.
+fn queue_works_after_errors(setup: &Setup) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     for _ in 0..50 {
         let mut ptr = null_mut();

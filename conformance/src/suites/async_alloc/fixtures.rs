@@ -3,7 +3,7 @@
 use super::*;
 use crate::check_eq;
 
-/// A pool filled up to the last block, so that another of the size would make it grow.
+/// A pool without free memory for another block of the size: the next one makes it grow.
 pub struct Full {
     pub pool: Pool,
     pub reserved: usize,
@@ -15,12 +15,12 @@ impl Full {
         let pool = setup.pool()?;
         let queue = setup.in_order()?;
         let mut filler = vec![queue.alloc(kind, &pool, size, &[])?];
-        // A pool takes memory in larger pieces: use up what the first of them holds.
+        // A pool reserves memory in larger pieces. The loop uses up the first of them.
         loop {
             let before = pool.reserved()?;
             let block = queue.alloc(kind, &pool, size, &[])?;
             if pool.reserved()? > before || filler.len() > 4096 {
-                // This one made it grow: give all of it back, so that the rest is full.
+                // This block made the pool grow. It and its memory are released, so that the pool is full.
                 queue.free(block, &[])?;
                 queue.finish()?;
                 pool.trim(0)?;
@@ -37,16 +37,16 @@ impl Full {
         })
     }
 
-    /// One of the blocks, to be freed by the test.
+    /// Takes one of the blocks, which the test frees.
     pub fn take(&mut self) -> Result<Block, Stop> {
         self.filler
             .pop()
             .ok_or_else(|| Stop::failed("the pool has no block"))
     }
 
-    /// The pool has not grown since.
+    /// Fails if the pool has grown.
     #[track_caller]
-    pub fn no_growth(&self) -> Done {
+    pub fn has_not_grown(&self) -> Done {
         let (before, now) = (self.reserved, self.pool.reserved()?);
         match now == before {
             true => Ok(()),
@@ -56,7 +56,7 @@ impl Full {
         }
     }
 
-    /// Frees what is left, on any queue.
+    /// Frees the remaining blocks on any queue.
     pub fn empty(self, queue: &Queue) -> Done {
         for block in self.filler {
             queue.free(block, &[])?;
@@ -67,9 +67,11 @@ impl Full {
     }
 }
 
-/// Fills a block with `A`, then closes a gate on the queue, and behind it fills half of the block
-/// again and copies all of it to `result`: whoever writes into the block too early changes the
-/// copy, and whoever gets it too early is written over. Returns the event of the copy.
+/// Blocks a queue and enqueues a use of a block behind the gate. Returns the event of the last command.
+///
+/// The block holds `A` first. The pending commands fill its second half with `A` again and copy the block to
+/// `result`. A write into the block before the copy shows in `result`. A use of the block before the gate
+/// opens is overwritten.
 pub fn use_later(
     setup: &Setup,
     queue: &Queue,
@@ -90,42 +92,41 @@ pub fn use_later(
     Ok((gate, copied))
 }
 
-/// A block that stays in use until the gate opens, and is to be freed then, on a queue that is held
-/// back.
-pub struct Doomed {
+/// A block with a pending use and a pending free on a blocked queue.
+pub struct PendingFree {
     pub gate: Gate,
     pub block: Block,
     pub result: Usm,
-    /// Completes with the free: the block's death.
-    pub death: Event,
+    /// The event of the free.
+    pub freed: Event,
 }
 
 pub const A: u8 = 0xa1;
 pub const B: u8 = 0xb2;
 
-impl Doomed {
-    /// Dooms a block: its queue holds it back from now on.
+impl PendingFree {
+    /// Enqueues the use and the free of a block. The queue is blocked from now on.
     pub fn new(setup: &Setup, queue: &Queue, block: Block) -> Result<Self, Stop> {
         let size = block.size;
         let result = setup.result(size)?;
         let (gate, _) = use_later(setup, queue, block, &result)?;
-        let death = queue.free_event(block, &[])?;
+        let freed = queue.free_event(block, &[])?;
         Ok(Self {
             gate,
             block,
             result,
-            death,
+            freed,
         })
     }
 
-    /// Opens the gate and sees that nobody wrote into the block before its death.
-    pub fn check_untouched(&self, queue: &Queue) -> Done {
+    /// Opens the gate and checks that no other command wrote into the block before its free completed.
+    pub fn open_and_check(&self, queue: &Queue) -> Done {
         self.gate.open();
         queue.finish()?;
         let intact = same_bytes(self.result.host(), A).is_ok();
         check!(
             intact,
-            "memory whose use was pending was given to another allocation"
+            "a block with a pending use was given to another allocation"
         );
         Ok(())
     }

@@ -1,30 +1,33 @@
-//! Programs that repeat an iteration, and now and then do something else. An implementation that replays
-//! recorded iterations must not mix up their memory. Blocks have a few hundred bytes to several pages of
-//! any kind. Each holds a tag at both ends and in the middle, which is copied out before its free.
+//! Programs that repeat an iteration, and sometimes differ in it.
+//!
+//! An implementation that replays recorded iterations must not mix up their memory. Blocks have a few hundred
+//! bytes to several pages. Each holds a tag at both ends and in the middle, which is copied out before its
+//! free.
 
 use super::*;
 use crate::check_eq;
 
-const SUITE: &str = "async_laps";
+const SUITE: &str = "async_iterations";
 const ITERATIONS: usize = 8;
 const BLOCKS: usize = 60;
-/// Bytes of a tag.
+/// Size of a tag in bytes.
 const TAG: usize = 64;
-/// Blocks live at once, at most.
+/// Most blocks that are live at once.
 const LIVE: usize = 6;
 
 pub fn all() -> Vec<Test> {
     by_kind(
         SUITE,
         &[
-            ("the_same_again", the_same_again),
-            ("with_something_else_between", with_something_else_between),
+            ("identical", identical),
+            ("interrupted", interrupted),
             ("two_queues", two_queues),
         ],
     )
 }
 
-fn the_same_again(setup: &Setup, kind: Kind) -> Done {
+/// Blocks keep their data over identical iterations.
+fn identical(setup: &Setup, kind: Kind) -> Done {
     let mut iterations = Iterations::new(setup, kind, 1)?;
     for _ in 0..ITERATIONS {
         iterations.run(0, &[])?;
@@ -32,10 +35,11 @@ fn the_same_again(setup: &Setup, kind: Kind) -> Done {
     iterations.right()
 }
 
-fn with_something_else_between(setup: &Setup, kind: Kind) -> Done {
+/// Blocks keep their data when an iteration differs in the middle.
+fn interrupted(setup: &Setup, kind: Kind) -> Done {
     let mut iterations = Iterations::new(setup, kind, 1)?;
     for nth in 0..ITERATIONS {
-        // Two equal iterations, then one that differs in the middle.
+        // Every third iteration differs in the middle.
         let odd = [nth * 11 % BLOCKS];
         iterations.run(0, if nth % 3 == 2 { &odd } else { &[] })?;
         if nth % 2 == 0 {
@@ -45,12 +49,13 @@ fn with_something_else_between(setup: &Setup, kind: Kind) -> Done {
     iterations.right()
 }
 
+/// Blocks keep their data when iterations alternate between two queues.
 fn two_queues(setup: &Setup, kind: Kind) -> Done {
     let mut iterations = Iterations::new(setup, kind, 2)?;
     for nth in 0..ITERATIONS {
         iterations.run(nth % 2, &[])?;
         if nth == ITERATIONS / 2 {
-            // The other one finds all of it free.
+            // Now the other queue finds all memory free.
             iterations.queues.iter().try_for_each(Queue::finish)?;
             iterations.run(nth % 2, &[7])?;
         }
@@ -79,7 +84,7 @@ impl Iterations {
         })
     }
 
-    /// One iteration: always the same blocks, and one more before each index in `odd`.
+    /// One iteration: the same blocks each time, and an additional one before each index in `odd`.
     fn run(&mut self, queue: usize, odd: &[usize]) -> Done {
         let mut live = Vec::new();
         for nth in 0..BLOCKS {
@@ -107,7 +112,7 @@ impl Iterations {
             live.iter().all(|(other, _)| !other.overlaps(&block)),
             "a live block was handed out again"
         );
-        // No two that are live have the same.
+        // Live blocks have distinct tags.
         let tag = (self.tags.len() + 31 * live.len()) as u8;
         for target in places(&block) {
             queue.fill(target, tag, TAG, &[])?;

@@ -1,7 +1,7 @@
 //! The maximum size of a pool.
 
 use super::errors::OUT_OF_MEMORY;
-use super::fixtures::{A, B, Doomed};
+use super::fixtures::{A, B, PendingFree};
 use super::*;
 use crate::check_eq;
 use crate::objects::Limits;
@@ -14,26 +14,35 @@ pub fn all() -> Vec<Test> {
     let mut tests = by_kind(
         SUITE,
         &[
-            ("larger_than_the_pool", larger_than_the_pool),
-            ("full_pool", full_pool),
-            ("never_exceeded", never_exceeded),
+            ("larger_than_the_maximum", larger_than_the_maximum),
+            ("exhausted_pool_refuses", exhausted_pool_refuses),
+            ("maximum_is_never_exceeded", maximum_is_never_exceeded),
             ("freed_memory_serves_again", freed_memory_serves_again),
             ("pending_free_serves", pending_free_serves),
-            ("pending_free_of_several", pending_free_of_several),
-            ("fragments_are_no_excuse", fragments_are_no_excuse),
+            (
+                "pending_frees_of_several_queues",
+                pending_frees_of_several_queues,
+            ),
+            (
+                "fragments_serve_a_large_block",
+                fragments_serve_a_large_block,
+            ),
             (
                 "pending_free_serves_out_of_order",
                 pending_free_serves_out_of_order,
             ),
-            ("pending_quarters_serve_their_queue", |setup, kind| {
-                pending_quarters(setup, kind, Asks::FirstFreeing)
-            }),
-            ("pending_quarters_serve_in_order", |setup, kind| {
-                pending_quarters(setup, kind, Asks::InOrder)
-            }),
-            ("pending_quarters_serve_out_of_order", |setup, kind| {
-                pending_quarters(setup, kind, Asks::OutOfOrder)
-            }),
+            (
+                "pending_quarters_serve_the_freeing_queue",
+                pending_quarters_serve_the_freeing_queue,
+            ),
+            (
+                "pending_quarters_serve_in_order",
+                pending_quarters_serve_in_order,
+            ),
+            (
+                "pending_quarters_serve_out_of_order",
+                pending_quarters_serve_out_of_order,
+            ),
             (
                 "pending_memory_of_another_kind",
                 pending_memory_of_another_kind,
@@ -50,7 +59,7 @@ pub fn all() -> Vec<Test> {
     tests
 }
 
-/// A pool that keeps all it has, up to a maximum.
+/// A pool with a maximum size that never releases memory by itself.
 fn limited(setup: &Setup, maximum: usize) -> Result<Pool, Stop> {
     Pool::with_limits(
         setup.fixture,
@@ -63,14 +72,15 @@ fn limited(setup: &Setup, maximum: usize) -> Result<Pool, Stop> {
 }
 
 fn maximum_of(pool: &Pool) -> Result<usize, Stop> {
-    pool.figure(UR_USM_POOL_INFO_MAXIMUM_SIZE_EXP)
+    pool.statistic(UR_USM_POOL_INFO_MAXIMUM_SIZE_EXP)
 }
 
+/// A pool reports its maximum size, 0 for no limit.
 fn maximum_is_reported(setup: &Setup) -> Done {
     let maximum = maximum_of(&limited(setup, MAXIMUM)?)?;
     check!(
         (MAXIMUM..=2 * MAXIMUM).contains(&maximum),
-        "maximum {maximum}, asked for {MAXIMUM}"
+        "maximum {maximum}, expected {MAXIMUM} to twice as much"
     );
     check_eq!(
         maximum_of(&setup.pool()?)?,
@@ -102,12 +112,13 @@ fn refuse(queue: &Queue, kind: Kind, pool: &Pool, size: usize) -> Done {
     check_eq!(pool.used()?, used, "used bytes after a refusal");
     check!(
         pool.reserved()? <= reserved.max(maximum_of(pool)?),
-        "reserved bytes after a refusal"
+        "reserved bytes rose above the maximum at a refusal"
     );
     Ok(())
 }
 
-fn larger_than_the_pool(setup: &Setup, kind: Kind) -> Done {
+/// An allocation above the maximum size is refused, and the pool works afterwards.
+fn larger_than_the_maximum(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, limited(setup, MAXIMUM)?);
     let maximum = maximum_of(&pool)?;
     refuse(&queue, kind, &pool, maximum + 1)?;
@@ -116,7 +127,7 @@ fn larger_than_the_pool(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
-/// Allocates until the pool has no more.
+/// Allocates until the pool refuses.
 fn exhaust(queue: &Queue, kind: Kind, pool: &Pool, size: usize) -> Result<Vec<Block>, Stop> {
     let mut blocks = Vec::new();
     loop {
@@ -130,18 +141,19 @@ fn exhaust(queue: &Queue, kind: Kind, pool: &Pool, size: usize) -> Result<Vec<Bl
         }
         check!(
             blocks.len() <= 4 * MAXIMUM / size,
-            "a limited pool has handed out {} times {size} bytes",
+            "a limited pool has given {} blocks of {size} bytes",
             blocks.len()
         );
     }
 }
 
-fn full_pool(setup: &Setup, kind: Kind) -> Done {
+/// An exhausted pool refuses an allocation and its blocks keep their data.
+fn exhausted_pool_refuses(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, limited(setup, MAXIMUM)?);
     let blocks = exhaust(&queue, kind, &pool, 3 * MIB)?;
     check!(
         blocks.len() >= 7,
-        "{} blocks of 3 MiB fitted in {MAXIMUM} bytes",
+        "{} blocks of 3 MiB fitted in {MAXIMUM} bytes, expected at least 7",
         blocks.len()
     );
     refuse(&queue, kind, &pool, 3 * MIB)?;
@@ -155,12 +167,13 @@ fn full_pool(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
-fn never_exceeded(setup: &Setup, kind: Kind) -> Done {
+/// The peak of reserved bytes stays at or below the maximum.
+fn maximum_is_never_exceeded(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, limited(setup, MAXIMUM)?);
     for size in [100, 5000, MIB, 7 * MIB + 1, 64 * KIB] {
         let blocks = exhaust(&queue, kind, &pool, size.max(64 * KIB))?;
         let (high, maximum) = (
-            pool.figure(UR_USM_POOL_INFO_RESERVED_HIGH_EXP)?,
+            pool.statistic(UR_USM_POOL_INFO_RESERVED_HIGH_EXP)?,
             maximum_of(&pool)?,
         );
         check!(
@@ -174,13 +187,14 @@ fn never_exceeded(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
+/// An exhausted pool serves as much again after all is freed.
 fn freed_memory_serves_again(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, limited(setup, MAXIMUM)?);
     for _ in 0..10 {
         let blocks = exhaust(&queue, kind, &pool, 2 * MIB)?;
         check!(
             blocks.len() >= 12,
-            "{} blocks of 2 MiB fitted in {MAXIMUM} bytes",
+            "{} blocks of 2 MiB fitted in {MAXIMUM} bytes, expected at least 12",
             blocks.len()
         );
         blocks
@@ -190,8 +204,7 @@ fn freed_memory_serves_again(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
-/// An allocation that only a pending free can serve: it is granted, the call does not block, and its
-/// use waits for the free.
+/// An allocation that only a pending free can serve is granted and waits on the device.
 fn pending_free_serves(setup: &Setup, kind: Kind) -> Done {
     let (first, second, pool) = (
         setup.in_order()?,
@@ -199,38 +212,39 @@ fn pending_free_serves(setup: &Setup, kind: Kind) -> Done {
         limited(setup, MAXIMUM)?,
     );
     let size = MAXIMUM / 4 * 3;
-    let doomed = Doomed::new(setup, &first, first.alloc(kind, &pool, size, &[])?)?;
+    let pending_free = PendingFree::new(setup, &first, first.alloc(kind, &pool, size, &[])?)?;
     let start = Instant::now();
     let (block, allocated) = second.alloc_event(kind, &pool, size, &[])?;
     check!(
-        start.elapsed() < Duration::from_secs(5) && !doomed.gate.is_open(),
+        start.elapsed() < Duration::from_secs(5) && !pending_free.gate.is_open(),
         "an allocation blocked the host"
     );
     let filled = second.fill(block.ptr, B, size, &[])?;
     pending(
         &allocated,
-        "an allocation completed before the free that serves it",
+        "an allocation completed before the free of its memory",
     )?;
     check!(
         !filled.is_complete()?,
-        "a use ran before the free that serves it"
+        "a use ran before the free of its memory"
     );
-    doomed.check_untouched(&first)?;
+    pending_free.open_and_check(&first)?;
     all_bytes(&second, block, B)?;
     second.free(block, &[])?;
     second.finish()
 }
 
-fn pending_free_of_several(setup: &Setup, kind: Kind) -> Done {
+/// Pending frees of several queues serve allocations without disturbing the old use.
+fn pending_frees_of_several_queues(setup: &Setup, kind: Kind) -> Done {
     let queues = (0..3)
         .map(|_| setup.in_order())
         .collect::<Result<Vec<Queue>, Stop>>()?;
     let (last, pool) = (setup.in_order()?, limited(setup, MAXIMUM)?);
     let size = MAXIMUM / 8;
-    // Each queue holds some of the pool, freed but pending.
-    let mut doomed = Vec::new();
+    // Each queue has a pending free of an eighth of the pool.
+    let mut pending_free = Vec::new();
     for queue in &queues {
-        doomed.push(Doomed::new(
+        pending_free.push(PendingFree::new(
             setup,
             queue,
             queue.alloc(kind, &pool, size, &[])?,
@@ -240,20 +254,20 @@ fn pending_free_of_several(setup: &Setup, kind: Kind) -> Done {
     let served = rest.len();
     check!(
         served >= 6,
-        "{served} blocks of an eighth of the pool were served"
+        "{served} blocks of an eighth of the pool were served, expected at least 6"
     );
     for block in rest {
         last.fill(block.ptr, B, size, &[])?;
         last.free(block, &[])?;
     }
-    for (doomed, queue) in doomed.iter().zip(&queues) {
-        doomed.check_untouched(queue)?;
+    for (pending_free, queue) in pending_free.iter().zip(&queues) {
+        pending_free.open_and_check(queue)?;
     }
     last.finish()
 }
 
-/// When all that is free lies in small pieces whose frees have completed, a large block still fits.
-fn fragments_are_no_excuse(setup: &Setup, kind: Kind) -> Done {
+/// A large block fits when all free memory lies in small completed pieces.
+fn fragments_serve_a_large_block(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, limited(setup, MAXIMUM)?);
     let blocks = exhaust(&queue, kind, &pool, 256 * KIB)?;
     blocks
@@ -267,6 +281,7 @@ fn fragments_are_no_excuse(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
+/// A pending free serves an out-of-order queue after the free's event.
 fn pending_free_serves_out_of_order(setup: &Setup, kind: Kind) -> Done {
     let (first, second, pool) = (
         setup.in_order()?,
@@ -274,18 +289,21 @@ fn pending_free_serves_out_of_order(setup: &Setup, kind: Kind) -> Done {
         limited(setup, MAXIMUM)?,
     );
     let size = MAXIMUM / 4 * 3;
-    let doomed = Doomed::new(setup, &first, first.alloc(kind, &pool, size, &[])?)?;
+    let pending_free = PendingFree::new(setup, &first, first.alloc(kind, &pool, size, &[])?)?;
     let (block, allocated) = second.alloc_event(kind, &pool, size, &[])?;
-    check!(!doomed.gate.is_open(), "an allocation blocked the host");
+    check!(
+        !pending_free.gate.is_open(),
+        "an allocation blocked the host"
+    );
     let filled = second.fill(block.ptr, B, size, &[&allocated])?;
-    pending(&filled, "a use ran before the free that serves it")?;
-    doomed.check_untouched(&first)?;
+    pending(&filled, "a use ran before the free of its memory")?;
+    pending_free.open_and_check(&first)?;
     filled.wait()?;
     second.free(block, &[&filled])?;
     second.finish()
 }
 
-/// Which queue asks for memory that others have pending.
+/// The queue that asks for memory with pending frees.
 #[derive(Clone, Copy)]
 enum Asks {
     FirstFreeing,
@@ -293,8 +311,25 @@ enum Asks {
     OutOfOrder,
 }
 
-/// Four quarters of a pool, used and freed with all of that pending, by one queue or by four: three
-/// quarters can be had, with an event and without, and nothing in use is given away.
+/// The queue that freed the quarters of a full pool gets three of them as one block.
+fn pending_quarters_serve_the_freeing_queue(setup: &Setup, kind: Kind) -> Done {
+    pending_quarters(setup, kind, Asks::FirstFreeing)
+}
+
+/// Another in-order queue gets three pending quarters of a full pool as one block.
+fn pending_quarters_serve_in_order(setup: &Setup, kind: Kind) -> Done {
+    pending_quarters(setup, kind, Asks::InOrder)
+}
+
+/// An out-of-order queue gets three pending quarters of a full pool as one block.
+fn pending_quarters_serve_out_of_order(setup: &Setup, kind: Kind) -> Done {
+    pending_quarters(setup, kind, Asks::OutOfOrder)
+}
+
+/// Allocates three quarters of a pool as one block while the frees of all four quarters are pending.
+///
+/// One queue or four free the quarters. The allocation is made with an event and without. The old data must
+/// stay intact.
 fn pending_quarters(setup: &Setup, kind: Kind, asks: Asks) -> Done {
     for (freeing, wanted) in [(1, false), (1, true), (4, false), (4, true)] {
         let pool = limited(setup, MAXIMUM)?;
@@ -322,7 +357,7 @@ fn pending_quarters(setup: &Setup, kind: Kind, asks: Asks) -> Done {
             of(at).copy(result.ptr, block.ptr, size, &[])?;
             of(at).free(*block, &[])?;
         }
-        // The allocation may wait on the host, so that somebody else has to let the queues go.
+        // The allocation may block the host, so another thread opens the gates.
         for gate in &gates {
             gate.open_after(Duration::from_millis(50));
         }
@@ -343,17 +378,20 @@ fn pending_quarters(setup: &Setup, kind: Kind, asks: Asks) -> Done {
         filled.wait()?;
         all_bytes(queue, block, B)?;
         let (high, maximum) = (
-            pool.figure(UR_USM_POOL_INFO_RESERVED_HIGH_EXP)?,
+            pool.statistic(UR_USM_POOL_INFO_RESERVED_HIGH_EXP)?,
             maximum_of(&pool)?,
         );
-        check!(high <= maximum, "{high} bytes reserved of {maximum}");
+        check!(
+            high <= maximum,
+            "{high} bytes were reserved under a maximum of {maximum}"
+        );
         queue.free(block, &[])?;
         queue.finish()?;
     }
     Ok(())
 }
 
-/// The maximum is that of all kinds together, and so is what is pending under it.
+/// A pending free of one kind serves another under the common maximum.
 fn pending_memory_of_another_kind(setup: &Setup, kind: Kind) -> Done {
     let other = match kind {
         Kind::Host => Kind::Device,
@@ -363,10 +401,10 @@ fn pending_memory_of_another_kind(setup: &Setup, kind: Kind) -> Done {
         let (freeing, pool) = (setup.in_order()?, limited(setup, MAXIMUM)?);
         let size = MAXIMUM / 4 * 3;
         let block = freeing.alloc(other, &pool, size, &[])?;
-        let doomed = Doomed::new(setup, &freeing, block)?;
-        doomed.gate.open_after(Duration::from_millis(50));
+        let pending_free = PendingFree::new(setup, &freeing, block)?;
+        pending_free.gate.open_after(Duration::from_millis(50));
         let block = queue.alloc(kind, &pool, size, &[])?;
-        doomed.check_untouched(&freeing)?;
+        pending_free.open_and_check(&freeing)?;
         queue.fill(block.ptr, B, size, &[])?.wait()?;
         all_bytes(&queue, block, B)?;
         queue.free(block, &[])?;
@@ -375,6 +413,7 @@ fn pending_memory_of_another_kind(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
+/// The maximum of one pool does not limit another.
 fn other_pools_are_not_limited(setup: &Setup) -> Done {
     let (queue, small) = (setup.in_order()?, limited(setup, 2 * MIB)?);
     let blocks = exhaust(&queue, Kind::Device, &small, 256 * KIB)?;

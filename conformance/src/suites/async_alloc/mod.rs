@@ -1,24 +1,25 @@
-//! Asynchronous allocation: what is promised of order, reuse, limits, thresholds, figures and pools,
-//! for every kind of USM. Reuse is told by figures and pointers, and its refusal by data: a queue is
-//! held back by a gate, so that what is pending stays pending for as long as the test wants.
+//! Asynchronous allocation: order, reuse, limits, thresholds, statistics and pools, for every kind of USM.
+//!
+//! Statistics and pointers show that memory is reused. Data shows that it is not reused too early. A gate
+//! blocks a queue, so that commands stay pending for as long as the test wants.
 
 mod basic;
 mod endurance;
 mod errors;
-mod figures;
 mod fixtures;
 mod iterations;
 mod limits;
+mod no_reuse;
 mod order;
 mod out_of_order;
-mod own_memory;
 mod pools;
 mod random;
-mod refusal;
 mod reuse;
+mod statistics;
 mod synchronous;
 mod threads;
 mod thresholds;
+mod user_memory;
 
 use crate::check;
 use crate::fixture::Fixture;
@@ -36,13 +37,13 @@ pub fn all() -> Vec<Test> {
         errors::all,
         order::all,
         reuse::all,
-        refusal::all,
+        no_reuse::all,
         out_of_order::all,
         limits::all,
         thresholds::all,
-        figures::all,
+        statistics::all,
         pools::all,
-        own_memory::all,
+        user_memory::all,
         synchronous::all,
         iterations::all,
         random::all,
@@ -55,7 +56,7 @@ pub fn all() -> Vec<Test> {
 type KindTest = fn(&Setup, Kind) -> Done;
 type PlainTest = fn(&Setup) -> Done;
 
-/// One test for each kind of USM.
+/// One test for each kind of USM, named `KIND_NAME`.
 fn by_kind(suite: &'static str, list: &[(&str, KindTest)]) -> Vec<Test> {
     let mut tests = Vec::new();
     for &(name, test) in list {
@@ -83,15 +84,15 @@ struct Setup<'a> {
     context: Context,
 }
 
-/// A short time in which what must not happen would have happened.
+/// A short time in which a command that does not wait would have completed.
 const MOMENT: Duration = Duration::from_millis(25);
-/// Long enough for anything that happens at all.
+/// A time in which any command that is not blocked completes.
 const LONG: Duration = Duration::from_secs(10);
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
 impl<'a> Setup<'a> {
-    /// Stops the test on a device without asynchronous allocation, which must refuse it then.
+    /// Stops the test on a device without asynchronous allocation. Such a device must refuse the call.
     fn new(fixture: &'a Fixture) -> Result<Self, Stop> {
         let context = Context::new(fixture)?;
         let queue = context.in_order(fixture)?;
@@ -130,12 +131,12 @@ impl<'a> Setup<'a> {
         Gate::close(self.fixture, queue)
     }
 
-    /// Host memory for results, which outlives a queue that still writes it.
+    /// Host memory for results. It is kept until the queue that writes it has finished.
     fn result(&self, size: usize) -> Result<Usm, Stop> {
         self.context.usm(self.fixture, Kind::Host, size)
     }
 
-    /// Allocates, fills and reads a block to see that it is memory, then frees it.
+    /// Allocates, fills, reads and frees a block.
     fn exercise(&self, queue: &Queue, kind: Kind, pool: &Pool, size: usize) -> Done {
         let block = queue.alloc(kind, pool, size, &[])?;
         queue.fill(block.ptr, 0x5a_u8, size, &[])?;
@@ -144,19 +145,19 @@ impl<'a> Setup<'a> {
     }
 }
 
-/// Compares what was found of blocks, so many bytes of each, with the tags that they had.
+/// Compares `found`, `each` bytes for each block in the order of the frees, with the blocks' tags.
 fn all_tagged(found: &[u8], each: usize, tags: &[u8]) -> Done {
     for (nth, (found, tag)) in found.chunks(each).zip(tags).enumerate() {
         let right = same_bytes(found, *tag);
         check!(
             right.is_ok(),
-            "the {nth}th block freed held something else than its tag: {right:?}"
+            "freed block {nth} differs from its tag: {right:?}"
         );
     }
     Ok(())
 }
 
-/// Reads a block, after what an in-order queue holds, and compares every byte.
+/// Reads a block on an in-order queue and compares every byte.
 #[track_caller]
 fn all_bytes(queue: &Queue, block: Block, want: u8) -> Done {
     same_bytes(&queue.read::<u8>(block.ptr, block.size, &[])?, want)
@@ -164,7 +165,7 @@ fn all_bytes(queue: &Queue, block: Block, want: u8) -> Done {
 
 #[track_caller]
 fn same_bytes(data: &[u8], want: u8) -> Done {
-    // Most often all are right, and comparing slices is quick.
+    // The usual case, in which all bytes are right, compares slices for speed.
     if data.first() == Some(&want) && data[1..] == data[..data.len() - 1] {
         return Ok(());
     }
@@ -178,7 +179,7 @@ fn same_bytes(data: &[u8], want: u8) -> Done {
     }
 }
 
-/// The event does not complete while its queue is held back.
+/// Fails with `what` if the event completes although its queue is blocked.
 #[track_caller]
 fn pending(event: &Event, what: &str) -> Done {
     match event.completes_within(MOMENT)? {

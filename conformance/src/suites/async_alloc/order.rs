@@ -1,4 +1,4 @@
-//! When allocations and frees complete, and what they hold back.
+//! When allocations and frees complete, and which commands they block.
 
 use super::fixtures::{A, B};
 use super::*;
@@ -9,19 +9,16 @@ pub fn all() -> Vec<Test> {
     by_kind(
         SUITE,
         &[
-            ("call_returns_at_once", call_returns_at_once),
+            ("calls_do_not_block", calls_do_not_block),
             (
                 "allocation_waits_for_its_list",
                 allocation_waits_for_its_list,
             ),
             ("allocation_follows_its_queue", allocation_follows_its_queue),
-            (
-                "allocation_holds_back_its_queue",
-                allocation_holds_back_its_queue,
-            ),
+            ("allocation_blocks_its_queue", allocation_blocks_its_queue),
             ("free_waits_for_its_list", free_waits_for_its_list),
             ("free_follows_its_queue", free_follows_its_queue),
-            ("free_holds_back_its_queue", free_holds_back_its_queue),
+            ("free_blocks_its_queue", free_blocks_its_queue),
             (
                 "finish_covers_allocation_and_free",
                 finish_covers_allocation_and_free,
@@ -32,16 +29,14 @@ pub fn all() -> Vec<Test> {
                 event_orders_use_on_another_queue,
             ),
             ("events_released_early", events_released_early),
-            (
-                "complete_when_nothing_is_before",
-                complete_when_nothing_is_before,
-            ),
+            ("idle_queue_completes", idle_queue_completes),
             ("event_callback", event_callback),
         ],
     )
 }
 
-fn call_returns_at_once(setup: &Setup, kind: Kind) -> Done {
+/// Calls that allocate and free return while their queue is blocked.
+fn calls_do_not_block(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let gate = setup.gate(&queue)?;
     for round in 0..50 {
@@ -57,6 +52,7 @@ fn call_returns_at_once(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
+/// An allocation completes only after its wait list.
 fn allocation_waits_for_its_list(setup: &Setup, kind: Kind) -> Done {
     let (queue, other, pool) = (setup.in_order()?, setup.in_order()?, setup.pool()?);
     let gate = setup.gate(&other)?;
@@ -71,6 +67,7 @@ fn allocation_waits_for_its_list(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
+/// An allocation completes after the earlier commands of its in-order queue.
 fn allocation_follows_its_queue(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let gate = setup.gate(&queue)?;
@@ -85,8 +82,8 @@ fn allocation_follows_its_queue(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
-/// On an in-order queue the wait list of an allocation holds back later commands too.
-fn allocation_holds_back_its_queue(setup: &Setup, kind: Kind) -> Done {
+/// The wait list of an allocation blocks later commands of its in-order queue.
+fn allocation_blocks_its_queue(setup: &Setup, kind: Kind) -> Done {
     let (queue, other, pool) = (setup.in_order()?, setup.in_order()?, setup.pool()?);
     let gate = setup.gate(&other)?;
     let block = queue.alloc(kind, &pool, 4096, &[&gate.event])?;
@@ -101,6 +98,7 @@ fn allocation_holds_back_its_queue(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
+/// A free completes only after its wait list.
 fn free_waits_for_its_list(setup: &Setup, kind: Kind) -> Done {
     let (queue, other, pool) = (setup.in_order()?, setup.in_order()?, setup.pool()?);
     let block = queue.alloc(kind, &pool, 4096, &[])?;
@@ -111,6 +109,7 @@ fn free_waits_for_its_list(setup: &Setup, kind: Kind) -> Done {
     completes(&freed, "a free did not complete after its wait list")
 }
 
+/// A free completes after the earlier commands of its in-order queue.
 fn free_follows_its_queue(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let block = queue.alloc(kind, &pool, 4096, &[])?;
@@ -124,7 +123,8 @@ fn free_follows_its_queue(setup: &Setup, kind: Kind) -> Done {
     completes(&freed, "a free did not complete after its queue")
 }
 
-fn free_holds_back_its_queue(setup: &Setup, kind: Kind) -> Done {
+/// The wait list of a free blocks later commands of its in-order queue.
+fn free_blocks_its_queue(setup: &Setup, kind: Kind) -> Done {
     let (queue, other, pool) = (setup.in_order()?, setup.in_order()?, setup.pool()?);
     let memory = setup.result(64)?;
     let block = queue.alloc(kind, &pool, 4096, &[])?;
@@ -139,6 +139,7 @@ fn free_holds_back_its_queue(setup: &Setup, kind: Kind) -> Done {
     completes(&later, "a command did not complete")
 }
 
+/// `urQueueFinish` waits for pending allocations and frees.
 fn finish_covers_allocation_and_free(setup: &Setup, kind: Kind) -> Done {
     for queue in [setup.in_order()?, setup.out_of_order()?] {
         let (other, pool) = (setup.in_order()?, setup.pool()?);
@@ -163,7 +164,7 @@ fn finish_covers_allocation_and_free(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
-/// The pointer is good for enqueuing before the allocation completes.
+/// Commands on a block may be enqueued before its allocation completes.
 fn use_before_completion(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let result = setup.result(64 * KIB)?;
@@ -177,6 +178,7 @@ fn use_before_completion(setup: &Setup, kind: Kind) -> Done {
     same_bytes(result.host(), A)
 }
 
+/// The event of an allocation orders its use on another queue.
 fn event_orders_use_on_another_queue(setup: &Setup, kind: Kind) -> Done {
     let (first, second, pool) = (setup.in_order()?, setup.out_of_order()?, setup.pool()?);
     let result = setup.result(64 * KIB)?;
@@ -192,6 +194,7 @@ fn event_orders_use_on_another_queue(setup: &Setup, kind: Kind) -> Done {
     same_bytes(result.host(), B)
 }
 
+/// Events released after their use in wait lists still order.
 fn events_released_early(setup: &Setup, kind: Kind) -> Done {
     let (first, second, pool) = (setup.in_order()?, setup.in_order()?, setup.pool()?);
     let result = setup.result(4096)?;
@@ -215,7 +218,8 @@ fn events_released_early(setup: &Setup, kind: Kind) -> Done {
     same_bytes(result.host(), A)
 }
 
-fn complete_when_nothing_is_before(setup: &Setup, kind: Kind) -> Done {
+/// Allocations and frees on an idle queue complete without another call.
+fn idle_queue_completes(setup: &Setup, kind: Kind) -> Done {
     for queue in [setup.in_order()?, setup.out_of_order()?] {
         let pool = setup.pool()?;
         let (block, allocated) = queue.alloc_event(kind, &pool, 4096, &[])?;
@@ -232,6 +236,7 @@ fn complete_when_nothing_is_before(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
+/// Callbacks on the events of an allocation and a free run once each, after completion.
 fn event_callback(setup: &Setup, kind: Kind) -> Done {
     use std::sync::atomic::{AtomicU32, Ordering};
     unsafe extern "C" fn count(
@@ -239,7 +244,7 @@ fn event_callback(setup: &Setup, kind: Kind) -> Done {
         _: ur_execution_info_t,
         data: *mut std::ffi::c_void,
     ) {
-        // SAFETY: the counter below is kept.
+        // SAFETY: the counter below is leaked.
         unsafe { &*data.cast::<AtomicU32>() }.fetch_add(1, Ordering::SeqCst);
     }
     let (queue, pool) = (setup.in_order()?, setup.pool()?);

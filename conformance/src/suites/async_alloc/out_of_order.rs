@@ -1,4 +1,4 @@
-//! Out-of-order queues: diamonds, and what barriers, markers and finish cover.
+//! Out-of-order queues: diamonds, and the commands that barriers, markers and finish wait for.
 
 use super::fixtures::A;
 use super::*;
@@ -40,7 +40,7 @@ pub fn all() -> Vec<Test> {
     tests
 }
 
-/// Allocated once, used on two ways, freed where both meet, and taken again after that.
+/// A block used on two branches is reused after the free that joins them, without growth.
 fn diamond(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.out_of_order()?, setup.pool()?);
     let result = setup.result(SIZE)?;
@@ -70,6 +70,7 @@ fn diamond(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
+/// Kernels in a diamond over three kinds of blocks compute the right words.
 fn kernels_in_a_diamond(setup: &Setup) -> Done {
     let (queue, pool) = (setup.out_of_order()?, setup.pool()?);
     let program = Program::new(setup.fixture, &setup.context)?;
@@ -118,7 +119,10 @@ fn kernels_in_a_diamond(setup: &Setup) -> Done {
             .iter()
             .enumerate()
             .all(|(at, word)| *word == round + 6 + 2 * at as u32);
-        check!(right, "round {round} of a diamond of kernels");
+        check!(
+            right,
+            "wrong words in round {round} of a diamond of kernels"
+        );
     }
     queue.finish()?;
     check_eq!(pool.used()?, 0, "used bytes");
@@ -149,14 +153,17 @@ fn covers(
     completes(&event, &format!("a {what} did not complete"))
 }
 
+/// A barrier waits for pending allocations and frees of its out-of-order queue.
 fn barrier_covers_allocation_and_free(setup: &Setup, kind: Kind) -> Done {
     covers(setup, kind, |queue| queue.barrier(&[]), "barrier")
 }
 
+/// A marker waits for pending allocations and frees of its out-of-order queue.
 fn marker_covers_allocation_and_free(setup: &Setup, kind: Kind) -> Done {
     covers(setup, kind, |queue| queue.marker(&[]), "marker")
 }
 
+/// An allocation does not wait for another command of its out-of-order queue.
 fn independent_allocations_do_not_wait(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.out_of_order()?, setup.pool()?);
     let gate = setup.gate(&queue)?;
@@ -182,6 +189,7 @@ fn independent_allocations_do_not_wait(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
+/// A block freed before a barrier is reused after it, without growth.
 fn reuse_after_barrier(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.out_of_order()?, setup.pool()?);
     let gate = setup.gate(&queue)?;
@@ -204,8 +212,7 @@ fn reuse_after_barrier(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
-/// A random graph of allocations, fills, copies and frees, ordered by events alone; what each block
-/// held is known and looked at before it is freed.
+/// Blocks keep their data in a random graph of commands ordered by events alone.
 fn random_graph(setup: &Setup) -> Done {
     let (queue, pool) = (setup.out_of_order()?, setup.pool()?);
     let mut random = 99_u32;
@@ -219,13 +226,13 @@ fn random_graph(setup: &Setup) -> Done {
     let results = setup.result(600 * SLOT)?;
     let mut live: Vec<(Block, Event, u8)> = Vec::new();
     let mut wanted = Vec::new();
-    let mut deaths: Vec<Event> = Vec::new();
+    let mut frees: Vec<Event> = Vec::new();
     for step in 0..600 {
         let size = [SLOT, 2 * SLOT, 16 * SLOT][next(3)];
-        let death =
-            (!deaths.is_empty() && next(2) == 0).then(|| deaths.swap_remove(next(deaths.len())));
+        let freed =
+            (!frees.is_empty() && next(2) == 0).then(|| frees.swap_remove(next(frees.len())));
         let (block, allocated) =
-            queue.alloc_event(Kind::Device, &pool, size, &death.iter().collect::<Vec<_>>())?;
+            queue.alloc_event(Kind::Device, &pool, size, &freed.iter().collect::<Vec<_>>())?;
         let tag = step as u8;
         let filled = queue.fill(block.ptr, tag, size, &[&allocated])?;
         live.push((block, filled, tag));
@@ -235,7 +242,7 @@ fn random_graph(setup: &Setup) -> Done {
             let from = block.ptr.wrapping_byte_add(block.size - SLOT);
             let copied = queue.copy(target, from, SLOT, &[&ready])?;
             wanted.push(tag);
-            deaths.push(queue.free_event(block, &[&copied])?);
+            frees.push(queue.free_event(block, &[&copied])?);
         }
     }
     queue.finish()?;

@@ -1,6 +1,6 @@
-//! Pools: default, current and created ones, their flags and their end.
+//! Pools: default, current and created ones, their flags and their destruction.
 
-use super::fixtures::{A, B, Doomed};
+use super::fixtures::{A, B, PendingFree};
 use super::*;
 use crate::check_eq;
 use crate::objects::{Limits, alloc_info};
@@ -19,7 +19,7 @@ pub fn all() -> Vec<Test> {
                 "destroyed_while_work_is_pending",
                 destroyed_while_work_is_pending,
             ),
-            ("of_the_core_functions", of_the_core_functions),
+            ("created_by_the_core_function", created_by_the_core_function),
         ],
     );
     tests.extend(plain(
@@ -30,25 +30,29 @@ pub fn all() -> Vec<Test> {
                 "default_belongs_to_its_context",
                 default_belongs_to_its_context,
             ),
-            ("default_is_not_destroyed", default_is_not_destroyed),
+            ("default_cannot_be_destroyed", default_cannot_be_destroyed),
             ("current_can_be_set", current_can_be_set),
             ("current_is_kept_alive", current_is_kept_alive),
             ("counts_references", counts_references),
             ("create_refused", create_refused),
             ("many_pools", many_pools),
-            ("each_device_has_its_own", each_device_has_its_own),
-            ("context_of_a_live_pool", context_of_a_live_pool),
+            (
+                "each_device_has_its_own_default",
+                each_device_has_its_own_default,
+            ),
+            ("pool_outlives_its_context", pool_outlives_its_context),
         ],
     ));
     tests
 }
 
+/// The default pool of a device is one handle, and the current pool at first.
 fn default_is_stable(setup: &Setup) -> Done {
     let first = setup.default_pool()?;
     check_eq!(
         setup.default_pool()?.raw,
         first.raw,
-        "default pool, asked for twice"
+        "default pool, second query"
     );
     check_eq!(
         Pool::current_of(setup.fixture, &setup.context)?.raw,
@@ -61,11 +65,12 @@ fn default_is_stable(setup: &Setup) -> Done {
     check_eq!(
         setup.default_pool()?.raw,
         first.raw,
-        "default pool, asked for again after its use"
+        "default pool, query after its use"
     );
     Ok(())
 }
 
+/// Each context has a default pool of its own.
 fn default_belongs_to_its_context(setup: &Setup) -> Done {
     let other = Setup::new(setup.fixture)?;
     let (mine, theirs) = (setup.default_pool()?, other.default_pool()?);
@@ -80,7 +85,8 @@ fn default_belongs_to_its_context(setup: &Setup) -> Done {
     Ok(())
 }
 
-fn default_is_not_destroyed(setup: &Setup) -> Done {
+/// The default pool cannot be destroyed.
+fn default_cannot_be_destroyed(setup: &Setup) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.default_pool()?);
     let ur = setup.fixture.ur;
     ur.urUSMPoolDestroyExp(setup.context.raw, setup.fixture.device, pool.raw)
@@ -102,6 +108,7 @@ fn make_current(setup: &Setup, pool: &Pool) -> Done {
         .ok()
 }
 
+/// Allocations with a null pool use the current pool, and frees return to the old one.
 fn current_can_be_set(setup: &Setup) -> Done {
     let (queue, pool, default) = (setup.in_order()?, setup.pool()?, setup.default_pool()?);
     let early = queue.alloc_current(Kind::Device, MIB)?;
@@ -128,7 +135,7 @@ fn current_can_be_set(setup: &Setup) -> Done {
         check_eq!(of, pool.raw, "pool of an allocation with a null pool");
         queue.free(block, &[])?;
     }
-    // A block goes back to where it came from.
+    // A block returns to the pool that it came from.
     let before = default.used()?;
     queue.free(early, &[])?;
     check!(
@@ -139,12 +146,12 @@ fn current_can_be_set(setup: &Setup) -> Done {
     check_eq!(
         Pool::current_of(setup.fixture, &setup.context)?.raw,
         default.raw,
-        "current pool, set back"
+        "current pool after its restoration"
     );
     queue.finish()
 }
 
-/// The context keeps its current pool alive when the caller has given it up.
+/// A context keeps its current pool alive when the caller has released it.
 fn current_is_kept_alive(setup: &Setup) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     make_current(setup, &pool)?;
@@ -162,10 +169,10 @@ fn current_is_kept_alive(setup: &Setup) -> Done {
     make_current(setup, &setup.default_pool()?)
 }
 
-/// Memory is zero when it first comes from the system.
+/// A zero-initialised pool gives memory of zeros when it first comes from the system.
 fn zero_initialised(setup: &Setup, kind: Kind) -> Done {
     let queue = setup.in_order()?;
-    // Leave something behind for the system to hand out.
+    // Leaves memory with other data for the system to hand out.
     let dirty = Pool::with_limits(
         setup.fixture,
         &setup.context,
@@ -196,6 +203,7 @@ fn zero_initialised(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
+/// A pool can be made with each flag, alone and together.
 fn flags(setup: &Setup, kind: Kind) -> Done {
     let queue = setup.in_order()?;
     let (zero, native, read_only) = (
@@ -213,7 +221,7 @@ fn flags(setup: &Setup, kind: Kind) -> Done {
         let pool = Pool::with_flags(setup.fixture, &setup.context, flags)?;
         setup.exercise(&queue, kind, &pool, 100_000)?;
     }
-    // As DPC++ makes every pool: the hint, with limits.
+    // DPC++ makes every pool with this flag and with limits.
     let limits = ur_usm_pool_limits_desc_t {
         maxPoolableSize: 16 * MIB,
         minDriverAllocSize: MIB,
@@ -229,6 +237,7 @@ fn flags(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
+/// Live blocks work after their pool was destroyed.
 fn destroyed_while_blocks_live(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let block = queue.alloc(kind, &pool, MIB, &[])?;
@@ -244,13 +253,14 @@ fn destroyed_while_blocks_live(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
+/// Destroying a pool neither blocks nor disturbs pending work.
 fn destroyed_while_work_is_pending(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
-    let doomed = Doomed::new(setup, &queue, queue.alloc(kind, &pool, MIB, &[])?)?;
+    let pending_free = PendingFree::new(setup, &queue, queue.alloc(kind, &pool, MIB, &[])?)?;
     drop(pool);
     check!(
-        !doomed.gate.is_open(),
-        "destroying a pool waited for its work"
+        !pending_free.gate.is_open(),
+        "destroying a pool waited for pending work"
     );
     let other = setup.pool()?;
     let second = setup.in_order()?;
@@ -258,13 +268,13 @@ fn destroyed_while_work_is_pending(setup: &Setup, kind: Kind) -> Done {
     second
         .fill(block.ptr, B, MIB, &[])?
         .completes_within(MOMENT)?;
-    doomed.check_untouched(&queue)?;
+    pending_free.open_and_check(&queue)?;
     second.free(block, &[])?;
     second.finish()
 }
 
 /// A pool of `urUSMPoolCreate` serves asynchronous allocations too.
-fn of_the_core_functions(setup: &Setup, kind: Kind) -> Done {
+fn created_by_the_core_function(setup: &Setup, kind: Kind) -> Done {
     let (queue, ur) = (setup.in_order()?, setup.fixture.ur);
     let mut desc = ur_usm_pool_desc_t::default();
     let mut raw = null_mut();
@@ -280,6 +290,7 @@ fn of_the_core_functions(setup: &Setup, kind: Kind) -> Done {
     ur.urUSMPoolRelease(raw).ok()
 }
 
+/// A retain and a release of a pool change its reference count by one.
 fn counts_references(setup: &Setup) -> Done {
     let pool = setup.pool()?;
     let ur = setup.fixture.ur;
@@ -300,6 +311,7 @@ fn counts_references(setup: &Setup) -> Done {
     Ok(())
 }
 
+/// Undefined pool flags are refused.
 fn create_refused(setup: &Setup) -> Done {
     let ur = setup.fixture.ur;
     let mut raw = null_mut();
@@ -314,6 +326,7 @@ fn create_refused(setup: &Setup) -> Done {
     Ok(())
 }
 
+/// Blocks of forty pools keep their data and can be freed in any order.
 fn many_pools(setup: &Setup) -> Done {
     let queue = setup.in_order()?;
     let pools = (0..40)
@@ -325,7 +338,7 @@ fn many_pools(setup: &Setup) -> Done {
         queue.fill(block.ptr, index as u8, 4096, &[])?;
         blocks.push(block);
     }
-    // In an order that mixes pools and blocks.
+    // Destroys the pools while their blocks are live.
     drop(pools);
     for (index, block) in blocks.into_iter().enumerate().rev() {
         all_bytes(&queue, block, index as u8)?;
@@ -334,7 +347,8 @@ fn many_pools(setup: &Setup) -> Done {
     queue.finish()
 }
 
-fn context_of_a_live_pool(setup: &Setup) -> Done {
+/// A pool works and reports its context after the context was released.
+fn pool_outlives_its_context(setup: &Setup) -> Done {
     let other = Setup::new(setup.fixture)?;
     let (queue, pool) = (other.in_order()?, other.pool()?);
     drop(other.context);
@@ -342,17 +356,17 @@ fn context_of_a_live_pool(setup: &Setup) -> Done {
     queue.fill(block.ptr, A, MIB, &[])?;
     queue.free(block, &[])?;
     queue.finish()?;
-    // What a query tells may be used without a reference: the pool's destruction takes a context.
+    // The reported context may be used without a reference: destroying a pool takes its context.
     let reported: ur_context_handle_t = crate::objects::info::value(|size, value, ret| {
         let ur = setup.fixture.ur;
         ur.urUSMPoolGetInfo(pool.raw, UR_USM_POOL_INFO_CONTEXT, size, value, ret)
     })?;
-    check!(!reported.is_null(), "a pool without a context");
+    check!(!reported.is_null(), "the context of a pool is null");
     Ok(())
 }
 
-/// Sub-devices of one context have pools apart from each other.
-fn each_device_has_its_own(setup: &Setup) -> Done {
+/// Each sub-device of a context has a default pool of its own.
+fn each_device_has_its_own_default(setup: &Setup) -> Done {
     let (fixture, ur) = (setup.fixture, setup.fixture.ur);
     let parts = partition::in_single_units(fixture)?;
     if parts.len() < 2 {

@@ -1,7 +1,8 @@
-//! Random programs over in-order and out-of-order queues: allocations, fills, copies and frees with
-//! whatever dependencies chance brings, while gates hold queues back. Each block is filled with a tag
-//! of its own, and its ends are copied out before its free: memory that was handed out too early
-//! shows up as a wrong tag.
+//! Random programs over in-order and out-of-order queues: allocations, fills, copies and frees with random
+//! dependencies while gates block queues.
+//!
+//! Each block is filled with its own tag, and its ends are copied out before its free. Memory that was reused
+//! too early shows as a wrong tag.
 
 use super::*;
 use crate::check_eq;
@@ -24,16 +25,18 @@ pub fn all() -> Vec<Test> {
     tests
 }
 
+/// Blocks of one kind keep their data in random programs over four queues.
 fn programs(setup: &Setup, kind: Kind) -> Done {
     (1..=4).try_for_each(|seed| Program::new(setup, setup.pool()?, seed, vec![kind])?.run())
 }
 
+/// Blocks of all kinds keep their data in random programs over four queues.
 fn mixed_kinds(setup: &Setup) -> Done {
     (11..=14)
         .try_for_each(|seed| Program::new(setup, setup.pool()?, seed, Kind::ALL.to_vec())?.run())
 }
 
-/// Every wait gives memory back, so that it comes and goes all the time.
+/// Blocks keep their data when each wait of a random program releases memory.
 fn with_threshold_0(setup: &Setup) -> Done {
     let limits = Limits {
         maximum: 0,
@@ -45,7 +48,7 @@ fn with_threshold_0(setup: &Setup) -> Done {
     })
 }
 
-/// A block with the event after which its tag is in it.
+/// A block that holds its tag once `ready` has completed.
 struct Tagged {
     block: Block,
     ready: Event,
@@ -59,7 +62,7 @@ struct Program<'a> {
     queues: Vec<Queue>,
     gates: Vec<Gate>,
     live: Vec<Tagged>,
-    deaths: Vec<Event>,
+    frees: Vec<Event>,
     /// Both ends of each block freed so far, in the order of the frees.
     tags_read: Usm,
     tags: Vec<u8>,
@@ -83,7 +86,7 @@ impl<'a> Program<'a> {
             queues,
             gates: Vec::new(),
             live: Vec::new(),
-            deaths: Vec::new(),
+            frees: Vec::new(),
             tags_read,
             tags: Vec::new(),
             random,
@@ -121,9 +124,9 @@ impl<'a> Program<'a> {
         let size = [256, 3000, 20 * KIB, 130 * KIB, 700 * KIB][self.below(5)] + 2 * END;
         let (queue, kind) = (self.below(self.queues.len()), self.below(self.kinds.len()));
         let mut wait = Vec::new();
-        for _ in 0..self.below(3).min(self.deaths.len()) {
-            let index = self.below(self.deaths.len());
-            wait.push(self.deaths.swap_remove(index));
+        for _ in 0..self.below(3).min(self.frees.len()) {
+            let index = self.below(self.frees.len());
+            wait.push(self.frees.swap_remove(index));
         }
         let wait: Vec<&Event> = wait.iter().collect();
         let queue = &self.queues[queue];
@@ -150,12 +153,12 @@ impl<'a> Program<'a> {
         let head = user.copy(target, block.ptr, END, &[&ready])?;
         let tail = user.copy(target.wrapping_byte_add(END), tail, END, &[&ready])?;
         self.tags.push(tag);
-        self.deaths
+        self.frees
             .push(self.queues[owner].free_event(block, &[&head, &tail])?);
         Ok(())
     }
 
-    /// Holds back an in-order queue, or lets one go.
+    /// Blocks an in-order queue, or opens one of the gates.
     fn hold(&mut self) -> Done {
         if self.gates.len() < 2 {
             let queue = self.below(2);
@@ -167,21 +170,21 @@ impl<'a> Program<'a> {
         Ok(())
     }
 
-    /// Looks at an event, which may tell that memory is free.
+    /// Queries an event, by which the pool may learn that memory is free.
     fn observe(&mut self) -> Done {
-        if !self.deaths.is_empty() {
-            let index = self.below(self.deaths.len());
-            self.deaths[index].status()?;
+        if !self.frees.is_empty() {
+            let index = self.below(self.frees.len());
+            self.frees[index].status()?;
         }
         Ok(())
     }
 
-    /// Waits on the host, which must not be for a gate.
+    /// Waits on the host, after it opened all gates.
     fn wait(&mut self) -> Done {
         self.gates.drain(..).for_each(|gate| gate.open());
         let queue = self.below(self.queues.len());
-        match self.deaths.pop() {
-            Some(death) if queue == 0 => death.wait(),
+        match self.frees.pop() {
+            Some(freed) if queue == 0 => freed.wait(),
             _ => self.queues[queue].finish(),
         }
     }

@@ -1,5 +1,6 @@
-//! Reuse that the program's own order allows: without growth, and without waiting for anything. In
-//! each test the block's death is pending, so that order alone can be the reason.
+//! Reuse that the program's own order allows: without growth and without waiting.
+//!
+//! In most tests the block's free is pending, so that only the order can justify the reuse.
 
 use super::fixtures::{A, B, Full};
 use super::*;
@@ -15,8 +16,8 @@ pub fn all() -> Vec<Test> {
             ("same_queue", same_queue),
             ("same_queue_many_times", same_queue_many_times),
             (
-                "across_queues_by_the_frees_event",
-                across_queues_by_the_frees_event,
+                "across_queues_by_the_event_of_the_free",
+                across_queues_by_the_event_of_the_free,
             ),
             (
                 "across_queues_by_a_later_event",
@@ -24,7 +25,7 @@ pub fn all() -> Vec<Test> {
             ),
             ("across_queues_by_a_barrier", across_queues_by_a_barrier),
             ("through_a_third_queue", through_a_third_queue),
-            ("through_a_free_elsewhere", through_a_free_elsewhere),
+            ("on_the_queue_of_the_free", on_the_queue_of_the_free),
             ("after_finish", after_finish),
             ("after_a_wait_for_the_free", after_a_wait_for_the_free),
             ("after_a_status_query", after_a_status_query),
@@ -37,13 +38,17 @@ pub fn all() -> Vec<Test> {
     tests.extend(plain(
         SUITE,
         &[
-            ("join_of_two_deaths", join_of_two_deaths),
+            (
+                "after_a_free_that_joins_two_queues",
+                after_a_free_that_joins_two_queues,
+            ),
             ("mixed_sizes_settle", mixed_sizes_settle),
         ],
     ));
     tests
 }
 
+/// An in-order queue reuses its freed block without growth and without waiting.
 fn same_queue(setup: &Setup, kind: Kind) -> Done {
     let queue = setup.in_order()?;
     let mut full = Full::new(setup, kind, SIZE)?;
@@ -52,15 +57,16 @@ fn same_queue(setup: &Setup, kind: Kind) -> Done {
     queue.fill(block.ptr, A, SIZE, &[])?;
     queue.free(block, &[])?;
     let again = queue.alloc(kind, &full.pool, SIZE, &[])?;
-    full.no_growth()?;
+    full.has_not_grown()?;
     queue.fill(again.ptr, B, SIZE, &[])?;
-    check!(!gate.event.is_complete()?, "reuse waited");
+    check!(!gate.event.is_complete()?, "the reuse waited for the gate");
     gate.open();
     all_bytes(&queue, again, B)?;
     queue.free(again, &[])?;
     full.empty(&queue)
 }
 
+/// One block serves 2,000 allocations of a blocked in-order queue.
 fn same_queue_many_times(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let gate = setup.gate(&queue)?;
@@ -71,24 +77,28 @@ fn same_queue_many_times(setup: &Setup, kind: Kind) -> Done {
         }
         queue.free(block, &[])?;
     }
-    let high = pool.figure(UR_USM_POOL_INFO_USED_HIGH_EXP)?;
-    check!(high < 2 * SIZE, "one block at a time used {high} bytes");
+    let high = pool.statistic(UR_USM_POOL_INFO_USED_HIGH_EXP)?;
+    check!(
+        high < 2 * SIZE,
+        "one block at a time used {high} bytes, expected less than two blocks"
+    );
     let one = pool.reserved()?;
     gate.open();
     queue.finish()?;
-    // What one block takes, no more.
+    // As much as one block takes, and no more.
     let fresh = setup.pool()?;
     let block = queue.alloc(kind, &fresh, SIZE, &[])?;
     check_eq!(
         one,
         fresh.reserved()?,
-        "reserved bytes after 2000 rounds, beside those for one block"
+        "reserved bytes after 2000 rounds, compared with one block"
     );
     queue.free(block, &[])?;
     queue.finish()
 }
 
-fn across_queues_by_the_frees_event(setup: &Setup, kind: Kind) -> Done {
+/// Another queue reuses a block after the event of its free.
+fn across_queues_by_the_event_of_the_free(setup: &Setup, kind: Kind) -> Done {
     let (first, second) = (setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
     let block = full.take()?;
@@ -98,11 +108,11 @@ fn across_queues_by_the_frees_event(setup: &Setup, kind: Kind) -> Done {
     first.copy(result.ptr, block.ptr, SIZE, &[])?;
     let freed = first.free_event(block, &[])?;
     let again = second.alloc(kind, &full.pool, SIZE, &[&freed])?;
-    full.no_growth()?;
+    full.has_not_grown()?;
     let filled = second.fill(again.ptr, B, SIZE, &[])?;
     pending(
         &filled,
-        "a use of the new block ran before the old one's death",
+        "a use of the new block ran before the old block's free",
     )?;
     gate.open();
     all_bytes(&second, again, B)?;
@@ -111,7 +121,7 @@ fn across_queues_by_the_frees_event(setup: &Setup, kind: Kind) -> Done {
     full.empty(&second)
 }
 
-/// Any event after the free will do.
+/// Another queue reuses a block after any event later than its free.
 fn across_queues_by_a_later_event(setup: &Setup, kind: Kind) -> Done {
     let (first, second) = (setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
@@ -120,13 +130,13 @@ fn across_queues_by_a_later_event(setup: &Setup, kind: Kind) -> Done {
     first.free(block, &[])?;
     let later = first.marker(&[])?;
     let again = second.alloc(kind, &full.pool, SIZE, &[&later])?;
-    full.no_growth()?;
+    full.has_not_grown()?;
     gate.open();
     second.free(again, &[])?;
     full.empty(&second)
 }
 
-/// A wait earlier on the second queue counts as much as a wait list.
+/// Another queue reuses a block after an earlier barrier on the event of its free.
 fn across_queues_by_a_barrier(setup: &Setup, kind: Kind) -> Done {
     let first = setup.in_order()?;
     for second in [setup.in_order()?, setup.out_of_order()?] {
@@ -136,7 +146,7 @@ fn across_queues_by_a_barrier(setup: &Setup, kind: Kind) -> Done {
         let freed = first.free_event(block, &[])?;
         second.barrier(&[&freed])?;
         let again = second.alloc(kind, &full.pool, SIZE, &[])?;
-        full.no_growth()?;
+        full.has_not_grown()?;
         gate.open();
         second.finish()?;
         second.free(again, &[])?;
@@ -145,6 +155,7 @@ fn across_queues_by_a_barrier(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
+/// A third queue reuses a block after an event that depends on its free.
 fn through_a_third_queue(setup: &Setup, kind: Kind) -> Done {
     let (first, second, third) = (setup.in_order()?, setup.out_of_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
@@ -154,27 +165,27 @@ fn through_a_third_queue(setup: &Setup, kind: Kind) -> Done {
     let freed = first.free_event(block, &[])?;
     let between = second.fill(memory.ptr, 1_u8, 64, &[&freed])?;
     let again = third.alloc(kind, &full.pool, SIZE, &[&between])?;
-    full.no_growth()?;
+    full.has_not_grown()?;
     gate.open();
     third.free(again, &[])?;
     full.empty(&third)
 }
 
-/// The death of a block is where it was freed, whoever allocated it.
-fn through_a_free_elsewhere(setup: &Setup, kind: Kind) -> Done {
+/// The queue that freed another queue's block reuses it, after the block's last use.
+fn on_the_queue_of_the_free(setup: &Setup, kind: Kind) -> Done {
     let (first, second) = (setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
     let block = full.take()?;
     let gate = setup.gate(&first)?;
     let used = first.fill(block.ptr, A, SIZE, &[])?;
     second.free(block, &[&used])?;
-    // The second queue itself is after the free.
+    // The second queue is ordered after the free.
     let again = second.alloc(kind, &full.pool, SIZE, &[])?;
-    full.no_growth()?;
+    full.has_not_grown()?;
     let filled = second.fill(again.ptr, B, SIZE, &[])?;
     pending(
         &filled,
-        "a use of the new block ran before the old one's last use",
+        "a use of the new block ran before the old block's last use",
     )?;
     gate.open();
     first.finish()?;
@@ -183,27 +194,30 @@ fn through_a_free_elsewhere(setup: &Setup, kind: Kind) -> Done {
     full.empty(&second)
 }
 
+/// Any queue reuses a block after `urQueueFinish` on the queue of its free.
 fn after_finish(setup: &Setup, kind: Kind) -> Done {
     let (first, second) = (setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
     first.free(full.take()?, &[])?;
     first.finish()?;
     let again = second.alloc(kind, &full.pool, SIZE, &[])?;
-    full.no_growth()?;
+    full.has_not_grown()?;
     second.free(again, &[])?;
     full.empty(&second)
 }
 
+/// Any queue reuses a block after a host wait for the event of its free.
 fn after_a_wait_for_the_free(setup: &Setup, kind: Kind) -> Done {
     let (first, second) = (setup.in_order()?, setup.out_of_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
     first.free_event(full.take()?, &[])?.wait()?;
     let again = second.alloc(kind, &full.pool, SIZE, &[])?;
-    full.no_growth()?;
+    full.has_not_grown()?;
     second.free(again, &[])?;
     full.empty(&second)
 }
 
+/// Any queue reuses a block after a query that saw its free complete.
 fn after_a_status_query(setup: &Setup, kind: Kind) -> Done {
     let (first, second) = (setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
@@ -213,11 +227,12 @@ fn after_a_status_query(setup: &Setup, kind: Kind) -> Done {
         "a free on an idle queue does not complete by itself",
     )?;
     let again = second.alloc(kind, &full.pool, SIZE, &[])?;
-    full.no_growth()?;
+    full.has_not_grown()?;
     second.free(again, &[])?;
     full.empty(&second)
 }
 
+/// Any queue reuses a block after `urDeviceWaitExp`.
 fn after_device_wait(setup: &Setup, kind: Kind) -> Done {
     let fixture = setup.fixture;
     let (first, second) = (setup.in_order()?, setup.in_order()?);
@@ -228,11 +243,12 @@ fn after_device_wait(setup: &Setup, kind: Kind) -> Done {
     first.free(full.take()?, &[])?;
     fixture.ur.urDeviceWaitExp(fixture.device).ok()?;
     let again = second.alloc(kind, &full.pool, SIZE, &[])?;
-    full.no_growth()?;
+    full.has_not_grown()?;
     second.free(again, &[])?;
     full.empty(&second)
 }
 
+/// Smaller blocks reuse the parts of a freed block without growth.
 fn split_of_a_larger_block(setup: &Setup, kind: Kind) -> Done {
     let queue = setup.in_order()?;
     let mut full = Full::new(setup, kind, 4 * MIB)?;
@@ -242,7 +258,7 @@ fn split_of_a_larger_block(setup: &Setup, kind: Kind) -> Done {
     let parts = (0..4)
         .map(|_| queue.alloc(kind, &full.pool, MIB, &[]))
         .collect::<Result<Vec<Block>, Stop>>()?;
-    full.no_growth()?;
+    full.has_not_grown()?;
     for (index, part) in parts.iter().enumerate() {
         check!(
             parts[..index].iter().all(|other| !other.overlaps(part)),
@@ -258,6 +274,7 @@ fn split_of_a_larger_block(setup: &Setup, kind: Kind) -> Done {
     full.empty(&queue)
 }
 
+/// A large block reuses freed neighbours without growth.
 fn merge_of_neighbours(setup: &Setup, kind: Kind) -> Done {
     let queue = setup.in_order()?;
     let mut full = Full::new(setup, kind, 256 * KIB)?;
@@ -265,41 +282,41 @@ fn merge_of_neighbours(setup: &Setup, kind: Kind) -> Done {
     for block in std::mem::take(&mut full.filler) {
         queue.free(block, &[])?;
     }
-    // Half of what is free, in one piece.
+    // Half of the free memory, in one block.
     let large = queue.alloc(kind, &full.pool, full.reserved / 2, &[])?;
-    full.no_growth()?;
+    full.has_not_grown()?;
     gate.open();
     queue.free(large, &[])?;
     full.empty(&queue)
 }
 
-/// One block goes round three queues by events and never needs a second.
+/// One block goes round three queues by events without growth.
 fn ring_of_queues(setup: &Setup, kind: Kind) -> Done {
     let queues = [setup.in_order()?, setup.out_of_order()?, setup.in_order()?];
     let mut full = Full::new(setup, kind, SIZE)?;
     let result = setup.result(SIZE)?;
     let gate = setup.gate(&queues[0])?;
-    let mut death = queues[0].free_event(full.take()?, &[])?;
+    let mut freed = queues[0].free_event(full.take()?, &[])?;
     for round in 0..100 {
         let queue = &queues[round % 3];
-        let (block, allocated) = queue.alloc_event(kind, &full.pool, SIZE, &[&death])?;
+        let (block, allocated) = queue.alloc_event(kind, &full.pool, SIZE, &[&freed])?;
         let filled = queue.fill(block.ptr, round as u8, SIZE, &[&allocated])?;
         let last = if round == 99 {
             queue.copy(result.ptr, block.ptr, SIZE, &[&filled])?
         } else {
             filled
         };
-        death = queue.free_event(block, &[&last])?;
+        freed = queue.free_event(block, &[&last])?;
     }
-    full.no_growth()?;
+    full.has_not_grown()?;
     gate.open();
     queues.iter().try_for_each(Queue::finish)?;
     same_bytes(result.host(), 99)?;
     full.empty(&queues[0])
 }
 
-/// A block whose free waited for two queues serves an allocation that waited for both.
-fn join_of_two_deaths(setup: &Setup) -> Done {
+/// A block whose free waited for two queues is reused after the event of that free.
+fn after_a_free_that_joins_two_queues(setup: &Setup) -> Done {
     let (first, second, third) = (setup.in_order()?, setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, Kind::Device, SIZE)?;
     let block = full.take()?;
@@ -311,12 +328,12 @@ fn join_of_two_deaths(setup: &Setup) -> Done {
     let freed = third.free_event(block, &[&used[0], &used[1]])?;
     let fourth = setup.in_order()?;
     let again = fourth.alloc(Kind::Device, &full.pool, SIZE, &[&freed])?;
-    full.no_growth()?;
+    full.has_not_grown()?;
     let filled = fourth.fill(again.ptr, B, SIZE, &[])?;
     gates[0].open();
     pending(
         &filled,
-        "a block was used before the second of its uses had ended",
+        "a block was reused before the second of its uses completed",
     )?;
     gates[1].open();
     all_bytes(&fourth, again, B)?;
@@ -324,7 +341,7 @@ fn join_of_two_deaths(setup: &Setup) -> Done {
     full.empty(&fourth)
 }
 
-/// A repeating pattern of sizes reserves nothing after its first rounds.
+/// A repeating pattern of sizes reserves nothing after its third round.
 fn mixed_sizes_settle(setup: &Setup) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let mut settled = 0;
@@ -344,7 +361,7 @@ fn mixed_sizes_settle(setup: &Setup) -> Done {
     check_eq!(
         pool.reserved()?,
         settled,
-        "reserved bytes after 30 rounds, beside those after 3"
+        "reserved bytes after 30 rounds, compared with 3"
     );
     queue.finish()
 }

@@ -1,6 +1,6 @@
-//! Synchronous and asynchronous allocation of the same memory.
+//! Synchronous and asynchronous allocation from the same memory.
 
-use super::fixtures::{A, B, Doomed, Full, use_later};
+use super::fixtures::{A, B, Full, PendingFree, use_later};
 use super::*;
 use crate::check_eq;
 use crate::objects::alloc_info;
@@ -33,6 +33,7 @@ pub fn all() -> Vec<Test> {
     )
 }
 
+/// `urUSMFree` frees an asynchronous block and returns its memory to the pool.
 fn synchronous_free_of_asynchronous_block(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let block = queue.alloc(kind, &pool, SIZE, &[])?;
@@ -50,6 +51,7 @@ fn synchronous_free_of_asynchronous_block(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
+/// `urEnqueueUSMFreeExp` frees a synchronous block after the queue's earlier commands.
 fn asynchronous_free_of_synchronous_block(setup: &Setup, kind: Kind) -> Done {
     let queue = setup.in_order()?;
     let result = setup.result(SIZE)?;
@@ -70,11 +72,11 @@ fn asynchronous_free_of_synchronous_block(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
-/// A synchronous allocation may be used at once, so it takes only what was seen to be free.
+/// A synchronous allocation takes no block whose free is pending.
 fn synchronous_allocation_takes_nothing_pending(setup: &Setup, kind: Kind) -> Done {
     let (queue, other) = (setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
-    let doomed = Doomed::new(setup, &queue, full.take()?)?;
+    let pending_free = PendingFree::new(setup, &queue, full.take()?)?;
     let memory = Usm::new(
         &setup.context,
         setup.fixture.device,
@@ -88,17 +90,17 @@ fn synchronous_allocation_takes_nothing_pending(setup: &Setup, kind: Kind) -> Do
         size: SIZE,
     };
     check!(
-        !block.overlaps(&doomed.block),
+        !block.overlaps(&pending_free.block),
         "a synchronous allocation took a block whose free is pending"
     );
     other.fill(memory.ptr, B, SIZE, &[])?.wait()?;
-    doomed.check_untouched(&queue)?;
+    pending_free.open_and_check(&queue)?;
     all_bytes(&other, block, B)?;
     drop(memory);
     full.empty(&other)
 }
 
-/// `urUSMFree` does not hand out memory that enqueued commands still use; it may block for them.
+/// `urUSMFree` does not give away memory that pending commands use; it may block.
 fn synchronous_free_with_pending_use(setup: &Setup, kind: Kind) -> Done {
     let (queue, other, pool) = (setup.in_order()?, setup.in_order()?, setup.pool()?);
     let result = setup.result(SIZE)?;
@@ -119,6 +121,7 @@ fn synchronous_free_with_pending_use(setup: &Setup, kind: Kind) -> Done {
     other.finish()
 }
 
+/// Synchronous and asynchronous allocations reuse the memory of one pool.
 fn shared_pool(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let mut reserved = 0;

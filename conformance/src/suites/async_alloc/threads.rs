@@ -1,4 +1,4 @@
-//! Many threads at once: each block's pattern is written and verified by kernels.
+//! Many threads at once: kernels write and verify the pattern of each block.
 
 use super::*;
 use crate::check_eq;
@@ -22,17 +22,20 @@ pub fn all() -> Vec<Test> {
         SUITE,
         &[
             ("one_out_of_order_queue", one_out_of_order_queue),
-            ("blocks_change_hands", blocks_change_hands),
-            ("pools_come_and_go", pools_come_and_go),
-            ("trim_and_figures_meanwhile", trim_and_figures_meanwhile),
+            (
+                "blocks_freed_by_other_threads",
+                blocks_freed_by_other_threads,
+            ),
+            ("pools_created_and_destroyed", pools_created_and_destroyed),
+            ("trim_during_allocation", trim_during_allocation),
             ("under_a_maximum", under_a_maximum),
-            ("queues_come_and_go", queues_come_and_go),
+            ("queues_created_and_released", queues_created_and_released),
         ],
     ));
     tests
 }
 
-/// Runs a function on all threads; the first failure counts.
+/// Runs a function on all threads and returns the first failure.
 pub fn on_threads(work: impl Fn(usize) -> Done + Sync) -> Done {
     let results: Vec<Done> = std::thread::scope(|scope| {
         let work = &work;
@@ -52,13 +55,13 @@ pub fn on_threads(work: impl Fn(usize) -> Done + Sync) -> Done {
 }
 
 /// The kernels, and the count of wrong words that all threads share.
-pub struct Tools {
+pub struct Checker {
     iota: Kernel,
     verify: Kernel,
     wrong: Usm,
 }
 
-impl Tools {
+impl Checker {
     pub fn new(setup: &Setup) -> Result<Self, Stop> {
         let program = Program::new(setup.fixture, &setup.context)?;
         let mut wrong = setup.result(4)?;
@@ -110,13 +113,14 @@ impl Tools {
     }
 }
 
-/// Sizes that differ from round to round and thread to thread.
+/// A block size in bytes that differs between rounds and threads.
 fn size(thread: usize, round: usize) -> usize {
     [256, 4 * KIB, 20 * KIB, 60 * KIB][(thread + round * 7) % 4] + round * 64
 }
 
+/// Eight threads allocate from one pool on queues of their own without a wrong word.
 fn own_queues(setup: &Setup, kind: Kind) -> Done {
-    let (pool, tools) = (setup.pool()?, Tools::new(setup)?);
+    let (pool, checker) = (setup.pool()?, Checker::new(setup)?);
     let queues = (0..THREADS)
         .map(|_| setup.in_order())
         .collect::<Result<Vec<Queue>, Stop>>()?;
@@ -125,59 +129,61 @@ fn own_queues(setup: &Setup, kind: Kind) -> Done {
         for round in 0..ROUNDS {
             let block = queue.alloc(kind, &pool, size(thread, round), &[])?;
             let base = ((thread * ROUNDS + round) as u32).wrapping_mul(1_000_003);
-            tools.write(queue, block, base, &[])?;
-            tools.verify(queue, block, base, &[])?;
+            checker.write(queue, block, base, &[])?;
+            checker.verify(queue, block, base, &[])?;
             queue.free(block, &[])?;
         }
         queue.finish()
     })?;
-    tools.no_word_was_wrong()?;
+    checker.no_word_was_wrong()?;
     check_eq!(pool.used()?, 0, "used bytes");
     Ok(())
 }
 
+/// Eight threads allocate on one in-order queue without a wrong word.
 fn one_in_order_queue(setup: &Setup, kind: Kind) -> Done {
-    let (pool, tools, queue) = (setup.pool()?, Tools::new(setup)?, setup.in_order()?);
+    let (pool, checker, queue) = (setup.pool()?, Checker::new(setup)?, setup.in_order()?);
     on_threads(|thread| {
         for round in 0..ROUNDS / 2 {
             let block = queue.alloc(kind, &pool, size(thread, round), &[])?;
             let base = ((thread * ROUNDS + round) as u32).wrapping_mul(1_000_003);
-            tools.write(&queue, block, base, &[])?;
-            tools.verify(&queue, block, base, &[])?;
+            checker.write(&queue, block, base, &[])?;
+            checker.verify(&queue, block, base, &[])?;
             queue.free(block, &[])?;
         }
         Ok(())
     })?;
     queue.finish()?;
-    tools.no_word_was_wrong()?;
+    checker.no_word_was_wrong()?;
     check_eq!(pool.used()?, 0, "used bytes");
     Ok(())
 }
 
+/// Eight threads allocate on one out-of-order queue without a wrong word.
 fn one_out_of_order_queue(setup: &Setup) -> Done {
-    let (pool, tools, queue) = (setup.pool()?, Tools::new(setup)?, setup.out_of_order()?);
+    let (pool, checker, queue) = (setup.pool()?, Checker::new(setup)?, setup.out_of_order()?);
     on_threads(|thread| {
         let kind = Kind::ALL[thread % 3];
-        let mut death: Option<Event> = None;
+        let mut freed: Option<Event> = None;
         for round in 0..ROUNDS / 2 {
-            let wait: Vec<&Event> = death.iter().filter(|_| round % 2 == 0).collect();
+            let wait: Vec<&Event> = freed.iter().filter(|_| round % 2 == 0).collect();
             let (block, allocated) = queue.alloc_event(kind, &pool, size(thread, round), &wait)?;
             let base = ((thread * ROUNDS + round) as u32).wrapping_mul(1_000_003);
-            let written = tools.write(&queue, block, base, &[&allocated])?;
-            let verified = tools.verify(&queue, block, base, &[&written])?;
-            death = Some(queue.free_event(block, &[&verified])?);
+            let written = checker.write(&queue, block, base, &[&allocated])?;
+            let verified = checker.verify(&queue, block, base, &[&written])?;
+            freed = Some(queue.free_event(block, &[&verified])?);
         }
         Ok(())
     })?;
     queue.finish()?;
-    tools.no_word_was_wrong()?;
+    checker.no_word_was_wrong()?;
     check_eq!(pool.used()?, 0, "used bytes");
     Ok(())
 }
 
-/// Written by one thread, verified and freed by another, on its own queue and after an event.
-fn blocks_change_hands(setup: &Setup) -> Done {
-    let (pool, tools) = (setup.pool()?, Tools::new(setup)?);
+/// A block written by one thread is verified and freed by another after an event.
+fn blocks_freed_by_other_threads(setup: &Setup) -> Done {
+    let (pool, checker) = (setup.pool()?, Checker::new(setup)?);
     let queues = (0..THREADS)
         .map(|_| setup.in_order())
         .collect::<Result<Vec<Queue>, Stop>>()?;
@@ -188,9 +194,9 @@ fn blocks_change_hands(setup: &Setup) -> Done {
         for round in 0..ROUNDS {
             let block = queue.alloc(Kind::Device, &pool, size(thread, round), &[])?;
             let base = ((thread * ROUNDS + round) as u32).wrapping_mul(1_000_003);
-            let written = tools.write(queue, block, base, &[])?;
+            let written = checker.write(queue, block, base, &[])?;
             if let Some((other, ready, tag)) = take() {
-                tools.verify(queue, other, tag, &[&ready])?;
+                checker.verify(queue, other, tag, &[&ready])?;
                 queue.free(other, &[])?;
             }
             if let Ok(mut table) = table.lock() {
@@ -200,17 +206,18 @@ fn blocks_change_hands(setup: &Setup) -> Done {
         queue.finish()
     })?;
     while let Some((block, ready, tag)) = take() {
-        tools.verify(&queues[0], block, tag, &[&ready])?;
+        checker.verify(&queues[0], block, tag, &[&ready])?;
         queues[0].free(block, &[])?;
     }
     queues.iter().try_for_each(Queue::finish)?;
-    tools.no_word_was_wrong()?;
+    checker.no_word_was_wrong()?;
     check_eq!(pool.used()?, 0, "used bytes");
     Ok(())
 }
 
-fn pools_come_and_go(setup: &Setup) -> Done {
-    let tools = Tools::new(setup)?;
+/// Threads create and destroy pools while their blocks are in use.
+fn pools_created_and_destroyed(setup: &Setup) -> Done {
+    let checker = Checker::new(setup)?;
     let queues = (0..THREADS)
         .map(|_| setup.in_order())
         .collect::<Result<Vec<Queue>, Stop>>()?;
@@ -224,18 +231,19 @@ fn pools_come_and_go(setup: &Setup) -> Done {
             drop(pool);
             for (index, block) in blocks.into_iter().enumerate() {
                 let base = ((thread * 1000 + round * 10 + index) as u32).wrapping_mul(1_000_003);
-                tools.write(queue, block, base, &[])?;
-                tools.verify(queue, block, base, &[])?;
+                checker.write(queue, block, base, &[])?;
+                checker.verify(queue, block, base, &[])?;
                 queue.free(block, &[])?;
             }
         }
         queue.finish()
     })?;
-    tools.no_word_was_wrong()
+    checker.no_word_was_wrong()
 }
 
-fn trim_and_figures_meanwhile(setup: &Setup) -> Done {
-    let (pool, tools) = (setup.pool()?, Tools::new(setup)?);
+/// A pool is trimmed and queried while other threads allocate.
+fn trim_during_allocation(setup: &Setup) -> Done {
+    let (pool, checker) = (setup.pool()?, Checker::new(setup)?);
     let queues = (0..THREADS)
         .map(|_| setup.in_order())
         .collect::<Result<Vec<Queue>, Stop>>()?;
@@ -246,7 +254,7 @@ fn trim_and_figures_meanwhile(setup: &Setup) -> Done {
                 pool.trim(round * 4 * KIB)?;
                 let (used, reserved) = (
                     pool.used()?,
-                    pool.figure(UR_USM_POOL_INFO_RESERVED_HIGH_EXP)?,
+                    pool.statistic(UR_USM_POOL_INFO_RESERVED_HIGH_EXP)?,
                 );
                 check!(
                     used <= reserved,
@@ -257,8 +265,8 @@ fn trim_and_figures_meanwhile(setup: &Setup) -> Done {
             }
             let block = queue.alloc(Kind::Device, &pool, size(thread, round), &[])?;
             let base = ((thread * ROUNDS + round) as u32).wrapping_mul(1_000_003);
-            tools.write(queue, block, base, &[])?;
-            tools.verify(queue, block, base, &[])?;
+            checker.write(queue, block, base, &[])?;
+            checker.verify(queue, block, base, &[])?;
             queue.free(block, &[])?;
             if round % 16 == 0 {
                 queue.finish()?;
@@ -266,12 +274,12 @@ fn trim_and_figures_meanwhile(setup: &Setup) -> Done {
         }
         queue.finish()
     })?;
-    tools.no_word_was_wrong()?;
+    checker.no_word_was_wrong()?;
     check_eq!(pool.used()?, 0, "used bytes");
     Ok(())
 }
 
-/// A pool too small for all threads at once still serves each of them, as each frees what it takes.
+/// A pool too small for all threads at once serves each of them in turn.
 fn under_a_maximum(setup: &Setup) -> Done {
     use crate::objects::Limits;
     let limits = Limits {
@@ -279,26 +287,26 @@ fn under_a_maximum(setup: &Setup) -> Done {
         threshold: usize::MAX,
     };
     let pool = Pool::with_limits(setup.fixture, &setup.context, limits)?;
-    let tools = Tools::new(setup)?;
+    let checker = Checker::new(setup)?;
     let queues = (0..THREADS)
         .map(|_| setup.in_order())
         .collect::<Result<Vec<Queue>, Stop>>()?;
-    // At any time the threads hold half of the pool; the rest is freed, though perhaps pending.
+    // The threads hold at most half of the pool. The rest is free or has a pending free.
     on_threads(|thread| {
         let queue = &queues[thread];
         for round in 0..ROUNDS / 2 {
             let block = queue.alloc(Kind::Device, &pool, 128 * KIB, &[])?;
             let base = ((thread * ROUNDS + round) as u32).wrapping_mul(1_000_003);
-            tools.write(queue, block, base, &[])?;
-            tools.verify(queue, block, base, &[])?;
+            checker.write(queue, block, base, &[])?;
+            checker.verify(queue, block, base, &[])?;
             queue.free(block, &[])?;
         }
         queue.finish()
     })?;
-    tools.no_word_was_wrong()?;
+    checker.no_word_was_wrong()?;
     let (high, maximum) = (
-        pool.figure(UR_USM_POOL_INFO_RESERVED_HIGH_EXP)?,
-        pool.figure(UR_USM_POOL_INFO_MAXIMUM_SIZE_EXP)?,
+        pool.statistic(UR_USM_POOL_INFO_RESERVED_HIGH_EXP)?,
+        pool.statistic(UR_USM_POOL_INFO_MAXIMUM_SIZE_EXP)?,
     );
     check!(
         high <= maximum,
@@ -307,8 +315,9 @@ fn under_a_maximum(setup: &Setup) -> Done {
     Ok(())
 }
 
-fn queues_come_and_go(setup: &Setup) -> Done {
-    let (pool, tools) = (setup.pool()?, Tools::new(setup)?);
+/// Threads release queues while their frees are pending.
+fn queues_created_and_released(setup: &Setup) -> Done {
+    let (pool, checker) = (setup.pool()?, Checker::new(setup)?);
     on_threads(|thread| {
         for round in 0..20 {
             let queue = if round % 2 == 0 {
@@ -319,10 +328,10 @@ fn queues_come_and_go(setup: &Setup) -> Done {
             let (block, allocated) =
                 queue.alloc_event(Kind::Device, &pool, size(thread, round), &[])?;
             let base = ((thread * 100 + round) as u32).wrapping_mul(1_000_003);
-            let written = tools.write(&queue, block, base, &[&allocated])?;
-            let verified = tools.verify(&queue, block, base, &[&written])?;
+            let written = checker.write(&queue, block, base, &[&allocated])?;
+            let verified = checker.verify(&queue, block, base, &[&written])?;
             let freed = queue.free_event(block, &[&verified])?;
-            // Released with its work still pending.
+            // The queue is released while its commands are pending.
             drop(queue);
             if round % 5 == 0 {
                 freed.wait()?;
@@ -332,11 +341,11 @@ fn queues_come_and_go(setup: &Setup) -> Done {
     })?;
     setup.in_order()?.finish()?;
     check_eq!(pool.used()?, 0, "used bytes");
-    // Whatever was pending has to end before the count is looked at.
+    // The count is read after all pending commands.
     let fixture = setup.fixture;
     if fixture.supports(UR_DEVICE_INFO_DEVICE_WAIT_SUPPORT_EXP)? {
         fixture.ur.urDeviceWaitExp(fixture.device).ok()?;
-        tools.no_word_was_wrong()?;
+        checker.no_word_was_wrong()?;
     }
     Ok(())
 }

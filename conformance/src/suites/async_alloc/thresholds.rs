@@ -1,6 +1,6 @@
-//! Release thresholds and trimming: what a pool gives back, and when.
+//! Release thresholds and trims: how much memory a pool releases, and when.
 
-use super::fixtures::{A, B, Doomed};
+use super::fixtures::{A, B, PendingFree};
 use super::*;
 use crate::check_eq;
 use crate::objects::Limits;
@@ -13,31 +13,34 @@ pub fn all() -> Vec<Test> {
         SUITE,
         &[
             (
-                "nothing_is_given_back_by_default",
-                nothing_is_given_back_by_default,
+                "nothing_is_released_by_default",
+                nothing_is_released_by_default,
             ),
-            ("finish_gives_back", finish_gives_back),
-            ("event_wait_gives_back", event_wait_gives_back),
-            ("device_wait_gives_back", device_wait_gives_back),
+            ("finish_releases", finish_releases),
+            ("event_wait_releases", event_wait_releases),
+            ("device_wait_releases", device_wait_releases),
             ("threshold_is_kept", threshold_is_kept),
-            ("live_blocks_stay", live_blocks_stay),
-            ("pending_frees_stay", pending_frees_stay),
-            ("threshold_set_later", threshold_set_later),
-            ("trim_gives_back", trim_gives_back),
+            ("live_blocks_are_kept", live_blocks_are_kept),
+            ("pending_frees_are_kept", pending_frees_are_kept),
+            ("threshold_can_be_changed", threshold_can_be_changed),
+            ("trim_releases", trim_releases),
             (
                 "trim_keeps_the_requested_bytes",
                 trim_keeps_the_requested_bytes,
             ),
             ("trim_keeps_live_blocks", trim_keeps_live_blocks),
-            ("trim_leaves_pending_frees", trim_leaves_pending_frees),
-            ("use_after_release", use_after_release),
+            ("trim_keeps_pending_frees", trim_keeps_pending_frees),
+            ("reserves_again_after_release", reserves_again_after_release),
         ],
     );
     tests.extend(plain(
         SUITE,
         &[
             ("threshold_is_reported", threshold_is_reported),
-            ("finish_of_another_queue", finish_of_another_queue),
+            (
+                "finish_of_another_queue_releases",
+                finish_of_another_queue_releases,
+            ),
         ],
     ));
     tests
@@ -54,7 +57,7 @@ fn with_threshold(setup: &Setup, threshold: usize) -> Result<Pool, Stop> {
     )
 }
 
-/// Allocates and uses some blocks.
+/// Allocates and fills `count` blocks.
 fn some(queue: &Queue, kind: Kind, pool: &Pool, count: usize) -> Result<Vec<Block>, Stop> {
     let take = |index| {
         let block = queue.alloc(kind, pool, BLOCK, &[])?;
@@ -70,13 +73,14 @@ fn free_all(queue: &Queue, blocks: Vec<Block>) -> Done {
         .try_for_each(|block| queue.free(block, &[]))
 }
 
-fn nothing_is_given_back_by_default(setup: &Setup, kind: Kind) -> Done {
+/// A pool without a threshold keeps its memory over waits.
+fn nothing_is_released_by_default(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let blocks = some(&queue, kind, &pool, 8)?;
     let reserved = pool.reserved()?;
     check!(
         reserved >= 8 * BLOCK,
-        "{reserved} bytes are reserved for 8 blocks of {BLOCK}"
+        "{reserved} bytes are reserved for 8 blocks of {BLOCK} bytes"
     );
     free_all(&queue, blocks)?;
     queue.marker(&[])?.wait()?;
@@ -89,7 +93,8 @@ fn nothing_is_given_back_by_default(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
-fn finish_gives_back(setup: &Setup, kind: Kind) -> Done {
+/// `urQueueFinish` releases free memory above the threshold.
+fn finish_releases(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, with_threshold(setup, 0)?);
     let blocks = some(&queue, kind, &pool, 8)?;
     free_all(&queue, blocks)?;
@@ -102,7 +107,8 @@ fn finish_gives_back(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
-fn event_wait_gives_back(setup: &Setup, kind: Kind) -> Done {
+/// `urEventWait` releases free memory above the threshold.
+fn event_wait_releases(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, with_threshold(setup, 0)?);
     let blocks = some(&queue, kind, &pool, 8)?;
     free_all(&queue, blocks)?;
@@ -122,7 +128,8 @@ fn event_wait_gives_back(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
-fn device_wait_gives_back(setup: &Setup, kind: Kind) -> Done {
+/// `urDeviceWaitExp` releases free memory above the threshold.
+fn device_wait_releases(setup: &Setup, kind: Kind) -> Done {
     let fixture = setup.fixture;
     fixture.require(UR_DEVICE_INFO_DEVICE_WAIT_SUPPORT_EXP, || {
         fixture.ur.urDeviceWaitExp(fixture.device)
@@ -139,6 +146,7 @@ fn device_wait_gives_back(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
+/// A wait leaves at most the threshold and releases nothing below it.
 fn threshold_is_kept(setup: &Setup, kind: Kind) -> Done {
     let threshold = 4 * BLOCK;
     let (queue, pool) = (setup.in_order()?, with_threshold(setup, threshold)?);
@@ -150,7 +158,7 @@ fn threshold_is_kept(setup: &Setup, kind: Kind) -> Done {
         reserved <= threshold,
         "{reserved} bytes are reserved after urQueueFinish, with a threshold of {threshold}"
     );
-    // What is under the threshold stays.
+    // A wait releases nothing below the threshold.
     let blocks = some(&queue, kind, &pool, 1)?;
     let before = pool.reserved()?;
     free_all(&queue, blocks)?;
@@ -163,7 +171,8 @@ fn threshold_is_kept(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
-fn live_blocks_stay(setup: &Setup, kind: Kind) -> Done {
+/// A wait releases no live block.
+fn live_blocks_are_kept(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, with_threshold(setup, 0)?);
     let mut blocks = some(&queue, kind, &pool, 8)?;
     let saved = blocks.swap_remove(3);
@@ -186,22 +195,22 @@ fn live_blocks_stay(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
-/// Memory freed but still in use is not given back, whatever else is waited for.
-fn pending_frees_stay(setup: &Setup, kind: Kind) -> Done {
+/// A wait releases no block whose free is pending.
+fn pending_frees_are_kept(setup: &Setup, kind: Kind) -> Done {
     let (first, second, pool) = (
         setup.in_order()?,
         setup.in_order()?,
         with_threshold(setup, 0)?,
     );
-    let doomed = Doomed::new(setup, &first, first.alloc(kind, &pool, BLOCK, &[])?)?;
+    let pending_free = PendingFree::new(setup, &first, first.alloc(kind, &pool, BLOCK, &[])?)?;
     let blocks = some(&second, kind, &pool, 4)?;
     free_all(&second, blocks)?;
     second.finish()?;
     check!(
         pool.reserved()? >= BLOCK,
-        "memory was given back whose free is pending"
+        "a wait released a block whose free is pending"
     );
-    doomed.check_untouched(&first)?;
+    pending_free.open_and_check(&first)?;
     check_eq!(
         pool.reserved()?,
         0,
@@ -210,7 +219,8 @@ fn pending_frees_stay(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
-fn threshold_set_later(setup: &Setup, kind: Kind) -> Done {
+/// A changed threshold takes effect at the next wait.
+fn threshold_can_be_changed(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let blocks = some(&queue, kind, &pool, 8)?;
     free_all(&queue, blocks)?;
@@ -237,12 +247,13 @@ fn threshold_set_later(setup: &Setup, kind: Kind) -> Done {
     check_eq!(
         pool.reserved()?,
         before,
-        "reserved bytes under a threshold without end"
+        "reserved bytes with an unlimited threshold"
     );
     Ok(())
 }
 
-fn trim_gives_back(setup: &Setup, kind: Kind) -> Done {
+/// A trim to 0 bytes releases all free memory.
+fn trim_releases(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let blocks = some(&queue, kind, &pool, 8)?;
     free_all(&queue, blocks)?;
@@ -250,7 +261,7 @@ fn trim_gives_back(setup: &Setup, kind: Kind) -> Done {
     pool.trim(usize::MAX)?;
     check!(
         pool.reserved()? >= 8 * BLOCK,
-        "trimming to more than there is gave something back"
+        "a trim to more than the reserved bytes released memory"
     );
     pool.trim(0)?;
     check_eq!(pool.reserved()?, 0, "reserved bytes after a trim to 0");
@@ -259,6 +270,7 @@ fn trim_gives_back(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
+/// A trim keeps at least the requested bytes and releases some of the rest.
 fn trim_keeps_the_requested_bytes(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let blocks = some(&queue, kind, &pool, 16)?;
@@ -270,16 +282,17 @@ fn trim_keeps_the_requested_bytes(setup: &Setup, kind: Kind) -> Done {
     let after = pool.reserved()?;
     check!(
         after < before,
-        "a trim from {before} to {keep_bytes} bytes gave nothing back"
+        "a trim from {before} to {keep_bytes} bytes released nothing"
     );
-    // No less than told, no more than the last piece that could not be split.
+    // No less than requested, and no more than the last piece that could not be split.
     check!(
         (keep_bytes..before).contains(&after),
-        "{after} bytes are reserved after a trim to {keep_bytes}"
+        "{after} bytes are reserved after a trim from {before} to {keep_bytes}"
     );
     Ok(())
 }
 
+/// A trim releases no live block.
 fn trim_keeps_live_blocks(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let mut blocks = some(&queue, kind, &pool, 8)?;
@@ -290,23 +303,24 @@ fn trim_keeps_live_blocks(setup: &Setup, kind: Kind) -> Done {
     pool.trim(0)?;
     check!(
         pool.reserved()? >= pool.used()?,
-        "more is used than reserved"
+        "more bytes are used than reserved"
     );
     all_bytes(&queue, saved, B)?;
     queue.free(saved, &[])?;
     queue.finish()
 }
 
-fn trim_leaves_pending_frees(setup: &Setup, kind: Kind) -> Done {
+/// A trim neither releases a block whose free is pending nor waits for it.
+fn trim_keeps_pending_frees(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
-    let doomed = Doomed::new(setup, &queue, queue.alloc(kind, &pool, BLOCK, &[])?)?;
+    let pending_free = PendingFree::new(setup, &queue, queue.alloc(kind, &pool, BLOCK, &[])?)?;
     pool.trim(0)?;
-    check!(!doomed.gate.is_open(), "a trim waited for a queue");
+    check!(!pending_free.gate.is_open(), "a trim waited for a queue");
     check!(
         pool.reserved()? >= BLOCK,
-        "a trim gave back memory whose free is pending"
+        "a trim released a block whose free is pending"
     );
-    doomed.check_untouched(&queue)?;
+    pending_free.open_and_check(&queue)?;
     pool.trim(0)?;
     check_eq!(
         pool.reserved()?,
@@ -316,7 +330,8 @@ fn trim_leaves_pending_frees(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
-fn use_after_release(setup: &Setup, kind: Kind) -> Done {
+/// A pool that has released all memory serves new blocks.
+fn reserves_again_after_release(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, with_threshold(setup, 0)?);
     for round in 0..20 {
         let block = queue.alloc(kind, &pool, BLOCK + round * 4096, &[])?;
@@ -329,18 +344,19 @@ fn use_after_release(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
+/// A pool reports its release threshold.
 fn threshold_is_reported(setup: &Setup) -> Done {
     for threshold in [0, 1, 12_345, 64 * MIB] {
         let pool = with_threshold(setup, threshold)?;
         check_eq!(
-            pool.figure(UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP)?,
+            pool.statistic(UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP)?,
             threshold,
             "threshold of a new pool"
         );
         pool.set(UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP, threshold + 7)
             .ok()?;
         check_eq!(
-            pool.figure(UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP)?,
+            pool.statistic(UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP)?,
             threshold + 7,
             "threshold after a change"
         );
@@ -348,8 +364,8 @@ fn threshold_is_reported(setup: &Setup) -> Done {
     Ok(())
 }
 
-/// A wait on any queue gives back what is over the threshold and seen complete.
-fn finish_of_another_queue(setup: &Setup) -> Done {
+/// A wait on any queue releases completed free memory above the threshold.
+fn finish_of_another_queue_releases(setup: &Setup) -> Done {
     let (first, second, pool) = (
         setup.in_order()?,
         setup.in_order()?,

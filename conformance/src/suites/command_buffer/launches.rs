@@ -1,18 +1,19 @@
 //! Recorded launches.
 
 use super::SUITE;
-use crate::check;
 use crate::fixture::Fixture;
 use crate::kernels::{ADD, IOTA, THROUGH_LOCAL};
 use crate::objects::{Arg, CommandBuffer, Context, Kind, Program, Shape, With};
 use crate::outcome::Done;
 use crate::registry::Test;
+use crate::{check, check_items};
 use std::ptr::{null, null_mut};
 
 pub fn all() -> Vec<Test> {
     crate::tests![SUITE; launches, local_memory, arguments_are_copied]
 }
 
+/// Recorded launches on USM and on buffers run at each submission.
 fn launches(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -34,16 +35,17 @@ fn launches(fixture: &Fixture) -> Done {
         let counts = |data: Vec<u32>| data.into_iter().eq(107..1107);
         check!(
             counts(queue.read(memory.ptr, 1000, &[])?),
-            "USM, round {round}"
+            "words in USM are wrong in round {round}"
         );
         check!(
             counts(mem.read(&queue, 0, 1000)?),
-            "a buffer, round {round}"
+            "words of a buffer are wrong in round {round}"
         );
     }
     Ok(())
 }
 
+/// A recorded launch has its local memory argument.
 fn local_memory(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -79,15 +81,16 @@ fn local_memory(fixture: &Fixture) -> Done {
         queue.fill(memory.ptr, 77_u32, 256, &[])?;
         buffer.enqueue_only(&queue)?;
         let data: Vec<u32> = queue.read(memory.ptr, 64, &[])?;
-        check!(
-            data.iter().copied().eq((0..64).map(|at| at % 16)),
-            "{data:?}"
+        check_items!(
+            data.iter().copied(),
+            (0..64).map(|at| at % 16),
+            "local ids through local memory"
         );
     }
     Ok(())
 }
 
-/// A recorded launch has its arguments for good.
+/// A recorded launch keeps the argument values that it was recorded with.
 fn arguments_are_copied(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -101,7 +104,7 @@ fn arguments_are_copied(fixture: &Fixture) -> Done {
     buffer.finalize()?;
     *base = 0;
     drop(base);
-    // Nor does a launch of the same kernel elsewhere change it.
+    // A launch of the same kernel elsewhere does not change the recorded argument.
     queue.launch(
         &kernel,
         100,
@@ -110,6 +113,6 @@ fn arguments_are_copied(fixture: &Fixture) -> Done {
     )?;
     buffer.enqueue_only(&queue)?;
     let data: Vec<u32> = queue.read(memory.ptr, 100, &[])?;
-    check!(data.into_iter().eq(11..111), "the recorded argument");
+    check_items!(data, 11..111, "words written with the recorded argument");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! How command buffers begin and end, what they tell of themselves, and what they keep alive.
+//! The states of command buffers, their info queries, and the objects that they keep alive.
 
 use super::SUITE;
 use crate::fixture::Fixture;
@@ -6,12 +6,12 @@ use crate::kernels::IOTA;
 use crate::objects::{Arg, CommandBuffer, Context, Kind, Program, Shape, With, info};
 use crate::outcome::Done;
 use crate::registry::Test;
-use crate::{check, check_eq};
+use crate::{check_eq, check_items};
 use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    let mut tests = crate::tests![SUITE; descriptor, references, life, empty, uses_stay];
+    let mut tests = crate::tests![SUITE; reports_its_descriptor, counts_references, states, empty, keeps_its_objects];
     tests.extend(info::tests(
         SUITE,
         "info_",
@@ -27,7 +27,8 @@ pub fn all() -> Vec<Test> {
     tests
 }
 
-fn descriptor(fixture: &Fixture) -> Done {
+/// A command buffer reports the descriptor that it was made with.
+fn reports_its_descriptor(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     for bits in 0..8 {
         let shape = Shape {
@@ -46,7 +47,8 @@ fn descriptor(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn references(fixture: &Fixture) -> Done {
+/// A retain and a release of a command buffer change its reference count by one.
+fn counts_references(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;
     let count = || buffer.get::<u32>(UR_EXP_COMMAND_BUFFER_INFO_REFERENCE_COUNT);
@@ -58,7 +60,8 @@ fn references(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn life(fixture: &Fixture) -> Done {
+/// A command buffer refuses commands once finalized, and submissions before that.
+fn states(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;
@@ -93,7 +96,7 @@ fn life(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Without a command it is a marker.
+/// An empty command buffer can be submitted and acts as a marker.
 fn empty(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     for queue in [context.in_order(fixture)?, context.out_of_order(fixture)?] {
@@ -112,8 +115,8 @@ fn empty(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// The buffer keeps the objects that its commands use, and an execution those of its buffer.
-fn uses_stay(fixture: &Fixture) -> Done {
+/// A command buffer keeps the objects of its commands, and a submission keeps the buffer.
+fn keeps_its_objects(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     let program = Program::new(fixture, &context)?;
@@ -138,9 +141,10 @@ fn uses_stay(fixture: &Fixture) -> Done {
     }
     drop(buffer);
     queue.finish()?;
-    check!(
-        out.host::<u32>().iter().copied().eq(3..103),
-        "what it wrote"
+    check_items!(
+        out.host::<u32>().iter().copied(),
+        3..103,
+        "words read by the submission"
     );
     Ok(())
 }

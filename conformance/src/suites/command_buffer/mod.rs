@@ -1,4 +1,4 @@
-//! Command buffers: their life, what can be recorded and what is refused, their order, and updates.
+//! Command buffers: states, recorded commands, refusals, order and updates.
 
 mod launches;
 mod life;
@@ -11,7 +11,7 @@ mod update;
 
 use crate::registry::Test;
 
-/// The suite of all that needs neither order nor updates.
+/// The suite of all tests about neither order nor updates.
 const SUITE: &str = "command_buffer";
 
 pub fn all() -> Vec<Test> {

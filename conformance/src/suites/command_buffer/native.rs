@@ -1,4 +1,4 @@
-//! Native commands: what a function records by the backend's own means, where that has any.
+//! Native commands, which a function records through the backend itself.
 
 use super::SUITE;
 use crate::fixture::Fixture;
@@ -7,21 +7,21 @@ use crate::objects::{Appended, CommandBuffer, Context, Kind, Queue, Shape, With}
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
 use crate::status::Status;
-use crate::{check, check_eq};
+use crate::{check, check_all, check_eq};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    crate::tests![SUITE; native_commands, native_commands_of_a_child,
-        native_commands_in_their_function, native_commands_of_its_own, native_buffer_of_an_append,
+    crate::tests![SUITE; native_command, native_commands_in_a_child,
+        native_commands_in_the_buffer, native_commands_before_finalize, native_handle_during_an_append,
         native_children_refused,
     ]
 }
 
 const SIZE: usize = 4096;
 
-/// What a native command's function gets: a closure, and how often it ran.
+/// The data of a native command's function: a closure and the number of its calls.
 struct Task<'a> {
     run: Box<dyn FnMut() -> Done + 'a>,
     ran: u32,
@@ -35,23 +35,22 @@ unsafe extern "C" fn call(data: *mut c_void) {
     task.ended = (task.run)();
 }
 
-/// What became of an append: the answer, the sync point, how often the function was called, and how that
-/// ended.
-struct Tried {
+/// The result of an append: its status, its sync point, and the calls of the function with their outcome.
+struct Attempt {
     status: Status,
     point: u32,
     ran: u32,
     ended: Done,
 }
 
-impl Tried {
-    /// That nobody was called for it.
+impl Attempt {
+    /// Checks that the append was refused and its function not called.
     fn refused(self, code: ur_result_t) -> Done {
         self.status.fails(code)?;
         check_eq!(
             (self.ran, self.point),
             (0, 77),
-            "calls of a refused command"
+            "calls and sync point of a refused command"
         );
         Ok(())
     }
@@ -62,7 +61,7 @@ fn try_append<'a>(
     child: Option<&CommandBuffer>,
     after: &[u32],
     run: impl FnMut() -> Done + 'a,
-) -> Tried {
+) -> Attempt {
     let mut task = Task {
         run: Box::new(run),
         ran: 0,
@@ -82,7 +81,7 @@ fn try_append<'a>(
         points,
         &mut point,
     );
-    Tried {
+    Attempt {
         status,
         point,
         ran: task.ran,
@@ -96,31 +95,31 @@ fn append<'a>(
     after: &[u32],
     run: impl FnMut() -> Done + 'a,
 ) -> Result<u32, Stop> {
-    let tried = try_append(buffer, child, after, run);
-    tried.status.ok()?;
-    check_eq!(tried.ran, 1, "calls before the append returned");
-    tried.ended.map(|()| tried.point)
+    let attempt = try_append(buffer, child, after, run);
+    attempt.status.ok()?;
+    check_eq!(attempt.ran, 1, "calls before the append returned");
+    attempt.ended.map(|()| attempt.point)
 }
 
-/// A native command is recorded by a call back within the call, or not at all.
-fn native_commands(fixture: &Fixture) -> Done {
+/// The function of a native command is called once, within the append, or the append is unsupported.
+fn native_command(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;
     let mut calls = 0;
-    let tried = try_append(&buffer, None, &[], || {
+    let attempt = try_append(&buffer, None, &[], || {
         calls += 1;
         Ok(())
     });
-    let (status, point) = (tried.status, tried.point);
+    let (status, point) = (attempt.status, attempt.point);
     if status.is_unsupported() {
-        tried.refused(status.code)?;
+        attempt.refused(status.code)?;
         return Err(Stop::Unsupported {
             what: status.to_string(),
             documented: false,
         });
     }
     status.ok()?;
-    check_eq!(tried.ran, 1, "calls before the append returned");
+    check_eq!(attempt.ran, 1, "calls before the append returned");
     let Appended { point: behind, .. } = {
         let memory = context.usm(fixture, Kind::Device, 64)?;
         let made = buffer.fill(memory.ptr, 1_u8, 64, With::after(&[point]))?;
@@ -128,12 +127,12 @@ fn native_commands(fixture: &Fixture) -> Done {
         buffer.enqueue(&context.in_order(fixture)?, &[])?.wait()?;
         made
     };
-    check!(behind != point, "sync points are distinct");
-    check_eq!(calls, 1, "calls at execution");
+    check!(behind != point, "two commands have one sync point");
+    check_eq!(calls, 1, "calls after a submission");
     Ok(())
 }
 
-/// Who records past the interface, and what that needs.
+/// The provider of native recording and the handles that it needs.
 struct Setup {
     foreign: &'static dyn Foreign,
     context: Context,
@@ -141,7 +140,7 @@ struct Setup {
 }
 
 impl Setup {
-    /// Goes on only if native commands may come as a recording of their own.
+    /// Stops the test unless the device supports children in native commands.
     fn with_children(fixture: &Fixture) -> Result<Self, Stop> {
         let context = Context::new(fixture)?;
         let (buffer, child) = (
@@ -155,10 +154,10 @@ impl Setup {
         Self::new(fixture)
     }
 
-    /// Goes on only where somebody records native commands.
+    /// Stops the test unless the backend's provider can record.
     fn new(fixture: &Fixture) -> Result<Self, Stop> {
         let foreign = provider(fixture.backend)
-            .ok_or_else(|| Stop::skipped("nobody records native commands for this backend"))?;
+            .ok_or_else(|| Stop::skipped("no provider records native commands on this backend"))?;
         let context = Context::new(fixture)?;
         let mut native = 0;
         let status = fixture
@@ -172,7 +171,7 @@ impl Setup {
         })
     }
 
-    /// Adds a command to the native object of a buffer.
+    /// Records a fill through the buffer's native object.
     fn record(&self, buffer: &CommandBuffer, memory: *mut c_void, byte: u8, bytes: usize) -> Done {
         let what = Recorded {
             recording: native_of(buffer)?,
@@ -185,18 +184,18 @@ impl Setup {
     }
 }
 
-/// What is recorded into a child comes after the sync points and before what comes after it.
-fn native_commands_of_a_child(fixture: &Fixture) -> Done {
-    comes_between(fixture, &Setup::with_children(fixture)?, true)
+/// Native commands in a child run after their sync points and before their dependents.
+fn native_commands_in_a_child(fixture: &Fixture) -> Done {
+    check_order(fixture, &Setup::with_children(fixture)?, true)
 }
 
-/// The function records commands into the buffer itself. They come between the others too.
-fn native_commands_in_their_function(fixture: &Fixture) -> Done {
-    comes_between(fixture, &Setup::new(fixture)?, false)
+/// Native commands recorded into the buffer itself run between its other commands.
+fn native_commands_in_the_buffer(fixture: &Fixture) -> Done {
+    check_order(fixture, &Setup::new(fixture)?, false)
 }
 
-/// At each execution, on queues of every kind.
-fn comes_between(fixture: &Fixture, setup: &Setup, has_child: bool) -> Done {
+/// Checks the order at each submission, on queues of every type.
+fn check_order(fixture: &Fixture, setup: &Setup, has_child: bool) -> Done {
     let context = &setup.context;
     let memory = context.usm(fixture, Kind::Host, 3 * SIZE)?;
     let at = |part: usize| memory.ptr.wrapping_byte_add(part * SIZE);
@@ -228,14 +227,17 @@ fn comes_between(fixture: &Fixture, setup: &Setup, has_child: bool) -> Done {
             let queue = Queue::new(context, fixture.device, flags)?;
             for _ in 0..2 {
                 let cleared = queue.fill(at(0), 9_u8, 3 * SIZE, &[])?;
-                // The second is pending with the first.
+                // The second submission is pending together with the first.
                 buffer.enqueue(&queue, &[&cleared])?;
                 buffer.enqueue(&queue, &[])?.wait()?;
                 let found = memory.host::<u8>();
                 let parts = found.chunks(SIZE).zip(1_u8..);
                 for (part, byte) in parts {
                     let right = part.iter().all(|own| *own == byte);
-                    check!(right, "part {byte}, in order {in_order}, child {has_child}");
+                    check!(
+                        right,
+                        "part {byte} is wrong, in order {in_order}, child {has_child}"
+                    );
                 }
             }
         }
@@ -243,8 +245,8 @@ fn comes_between(fixture: &Fixture, setup: &Setup, has_child: bool) -> Done {
     Ok(())
 }
 
-/// What is recorded into the native object of a buffer is part of it, beside what is appended.
-fn native_commands_of_its_own(fixture: &Fixture) -> Done {
+/// Commands recorded into the buffer's native object run beside the appended ones.
+fn native_commands_before_finalize(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let context = &setup.context;
     let queue = context.in_order(fixture)?;
@@ -259,15 +261,14 @@ fn native_commands_of_its_own(fixture: &Fixture) -> Done {
         buffer.enqueue(&queue, &[])?.wait()?;
         let found = memory.host::<u8>();
         let (first, second) = found.split_at(SIZE);
-        check!(first.iter().all(|byte| *byte == 4), "the native command");
-        check!(second.iter().all(|byte| *byte == 5), "the other one");
+        check_all!(first, 4, "bytes of the native command");
+        check_all!(second, 5, "bytes of the other command");
     }
     Ok(())
 }
 
-/// While its function runs a buffer has a native object, and may have commands: every call of the function
-/// sees its own.
-fn native_buffer_of_an_append(fixture: &Fixture) -> Done {
+/// The buffer has one native handle throughout each append of a native command.
+fn native_handle_during_an_append(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let context = &setup.context;
     let memory = context.usm(fixture, Kind::Host, 2 * SIZE)?;
@@ -275,8 +276,8 @@ fn native_buffer_of_an_append(fixture: &Fixture) -> Done {
     let buffer = CommandBuffer::new(fixture, context, Shape::default())?;
     let shown = || {
         let native = native_of(&buffer)?;
-        check!(native != 0, "a native object");
-        check_eq!(native_of(&buffer)?, native, "asked again");
+        check!(native != 0, "the native handle is 0");
+        check_eq!(native_of(&buffer)?, native, "native handle, second query");
         Ok(())
     };
     let first = append(&buffer, None, &[], || {
@@ -287,15 +288,15 @@ fn native_buffer_of_an_append(fixture: &Fixture) -> Done {
         shown()?;
         setup.record(&buffer, second, 2, SIZE)
     })?;
-    // One that adds nothing.
+    // The last function records nothing.
     append(&buffer, None, &[first], shown)?;
     buffer.finalize()?;
     let queue = context.in_order(fixture)?;
     buffer.enqueue(&queue, &[])?.wait()?;
     let found = memory.host::<u8>();
     let (first, second) = found.split_at(SIZE);
-    check!(first.iter().all(|byte| *byte == 1), "the first command");
-    check!(second.iter().all(|byte| *byte == 2), "the second one");
+    check_all!(first, 1, "bytes of the first command");
+    check_all!(second, 2, "bytes of the second command");
     Ok(())
 }
 
@@ -307,7 +308,7 @@ fn native_of(buffer: &CommandBuffer) -> Result<ur_native_handle_t, Stop> {
     Ok(native)
 }
 
-/// Nobody is called for what cannot be.
+/// A native command with a child that is finalized, foreign or the buffer itself is refused.
 fn native_children_refused(fixture: &Fixture) -> Done {
     let setup = Setup::with_children(fixture)?;
     let context = &setup.context;
@@ -320,6 +321,6 @@ fn native_children_refused(fixture: &Fixture) -> Done {
     }
     let child = new(context)?;
     buffer.finalize()?;
-    let tried = try_append(&buffer, Some(&child), &[], || Ok(()));
-    tried.refused(UR_RESULT_ERROR_INVALID_OPERATION)
+    let attempt = try_append(&buffer, Some(&child), &[], || Ok(()));
+    attempt.refused(UR_RESULT_ERROR_INVALID_OPERATION)
 }

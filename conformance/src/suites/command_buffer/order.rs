@@ -1,21 +1,21 @@
-//! Command buffers in time: sync points, queues, submissions behind each other, events and profiling.
+//! The order of command buffers: sync points, queues, successive submissions, events and profiling.
 
 use crate::fixture::Fixture;
 use crate::kernels::{ADD, IOTA};
 use crate::objects::{Arg, CommandBuffer, Context, Event, Gate, Kind, Program, Queue, Shape, With};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
-use crate::{check, check_eq};
+use crate::{check, check_all, check_eq};
 use std::ptr::{null, null_mut};
 use std::time::Duration;
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     crate::tests!["command_buffer_order";
-        chains, in_order_ignores_points, diamonds, submissions_follow, across_queues,
-        between_commands_of_a_queue, waits_for_its_list, holds_nothing_else_back,
-        signal_events, signal_before_submission, wait_events, events_between_buffers,
-        own_events, event_states, callbacks, profiling, profiling_without_queue, release_while_running,
+        chain, in_order_ignores_points, diamond, submissions_run_in_order, across_queues,
+        between_commands_of_a_queue, waits_for_its_list, does_not_block_independent_commands,
+        signal_event, signal_event_before_submission, wait_events, events_between_buffers,
+        events_of_own_commands, event_states, callback, profiling, profiling_by_the_buffer, release_while_running,
     ]
 }
 
@@ -49,8 +49,8 @@ fn queues(fixture: &Fixture, context: &Context) -> Result<[Queue; 2], Stop> {
     Ok([context.in_order(fixture)?, context.out_of_order(fixture)?])
 }
 
-/// A long chain over two blocks; any command out of place shows in the end.
-fn chains(fixture: &Fixture) -> Done {
+/// Sync points order a chain of launches and copies over two blocks.
+fn chain(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let program = Program::new(fixture, &context)?;
     let add = program.kernel(ADD)?;
@@ -75,16 +75,13 @@ fn chains(fixture: &Fixture) -> Done {
         for round in 0..5 {
             let done = buffer.enqueue(&queue, &[])?;
             let data: Vec<u32> = queue.read(a.ptr, 1000, &[&done])?;
-            check!(
-                data.iter().all(|word| *word == 40),
-                "round {round}: {}",
-                data[0]
-            );
+            check_all!(data, 40, "words in round {round}");
         }
     }
     Ok(())
 }
 
+/// An in-order command buffer runs its commands in order without sync points.
 fn in_order_ignores_points(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let shape = Shape {
@@ -96,7 +93,7 @@ fn in_order_ignores_points(fixture: &Fixture) -> Done {
         let (a, b) = (a?, b?);
         let buffer = CommandBuffer::new(fixture, &context, shape)?;
         for tag in 1..20_u8 {
-            // A sync point is taken and means nothing.
+            // An in-order buffer accepts a sync point and needs none.
             let filled = buffer.fill(a.ptr, tag, 1 << 20, With::default())?;
             buffer.copy(b.ptr, a.ptr, 1 << 20, With::after(&[filled.point]))?;
             buffer.copy(a.ptr, b.ptr, 1 << 20, With::default())?;
@@ -104,12 +101,13 @@ fn in_order_ignores_points(fixture: &Fixture) -> Done {
         buffer.finalize()?;
         let done = buffer.enqueue(&queue, &[])?;
         let data: Vec<u8> = queue.read(a.ptr, 1 << 20, &[&done])?;
-        check!(data.iter().all(|byte| *byte == 19), "an in-order buffer");
+        check_all!(data, 19, "bytes after an in-order buffer");
     }
     Ok(())
 }
 
-fn diamonds(fixture: &Fixture) -> Done {
+/// Sync points order five branches between a common start and a common end.
+fn diamond(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let program = Program::new(fixture, &context)?;
     let (iota, add) = (program.kernel(IOTA)?, program.kernel(ADD)?);
@@ -129,7 +127,7 @@ fn diamonds(fixture: &Fixture) -> Done {
             let added = buffer.launch(&add, items, &args, With::after(&[copied.point]))?;
             ends.push(added.point);
         }
-        // Behind all of them, the source may be written again.
+        // After all branches the source may be written again.
         let args = [Arg::Pointer(parts[0].ptr), Arg::of(&5_u32)];
         buffer.launch(&add, items, &args, With::after(&ends))?;
         buffer.finalize()?;
@@ -139,15 +137,15 @@ fn diamonds(fixture: &Fixture) -> Done {
                 let base = if at == 0 { 6 } else { 1 + at as u32 * 1000 };
                 let data: Vec<u32> = queue.read(part.ptr, items, &[&done])?;
                 let right = data.into_iter().eq(base..base + items as u32);
-                check!(right, "round {round}, part {at}");
+                check!(right, "words are wrong in round {round}, part {at}");
             }
         }
     }
     Ok(())
 }
 
-/// Each submission follows the one before, also without an event between them.
-fn submissions_follow(fixture: &Fixture) -> Done {
+/// Submissions of one command buffer run one after another, also without events.
+fn submissions_run_in_order(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let program = Program::new(fixture, &context)?;
     let add = program.kernel(ADD)?;
@@ -164,11 +162,12 @@ fn submissions_follow(fixture: &Fixture) -> Done {
         }
         queue.finish()?;
         let data: Vec<u32> = queue.read(memory.ptr, 100_000, &[])?;
-        check!(data.iter().all(|word| *word == 50), "50 submissions");
+        check_all!(data, 50, "words after 50 submissions");
     }
     Ok(())
 }
 
+/// Submissions of one command buffer to several queues run one after another.
 fn across_queues(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let program = Program::new(fixture, &context)?;
@@ -191,19 +190,16 @@ fn across_queues(fixture: &Fixture) -> Done {
     let last = last.ok_or_else(|| Stop::failed("no submission"))?;
     check!(
         !last.completes_within(SHORT)?,
-        "a submission overtook one on a queue that is held back"
+        "a submission overtook one on a blocked queue"
     );
     gate.open();
     last.wait()?;
     let data: Vec<u32> = r.read(memory.ptr, 100_000, &[])?;
-    check!(
-        data.iter().all(|word| *word == 60),
-        "30 submissions of 2 launches"
-    );
+    check_all!(data, 60, "words after 30 submissions of 2 launches");
     Ok(())
 }
 
-/// On an in-order queue it is one command among others.
+/// A submission keeps its place among the commands of an in-order queue.
 fn between_commands_of_a_queue(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -217,11 +213,12 @@ fn between_commands_of_a_queue(fixture: &Fixture) -> Done {
         buffer.enqueue_only(&queue)?;
         queue.fill(a.ptr, 0_u8, 1 << 20, &[])?;
         let data: Vec<u8> = queue.read(b.ptr, 1 << 20, &[])?;
-        check!(data.iter().all(|byte| *byte == tag), "round {tag}");
+        check_all!(data, tag, "round {tag}");
     }
     Ok(())
 }
 
+/// A submission waits for its wait list.
 fn waits_for_its_list(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let other = context.in_order(fixture)?;
@@ -234,22 +231,22 @@ fn waits_for_its_list(fixture: &Fixture) -> Done {
         let gate = Gate::close(fixture, &other)?;
         let filled = other.fill(memory.ptr, 4_u8, 4000, &[])?;
         let done = buffer.enqueue(&queue, &[&filled])?;
-        check!(!done.completes_within(SHORT)?, "it did not wait");
+        check!(
+            !done.completes_within(SHORT)?,
+            "the submission did not wait for its list"
+        );
         gate.open();
         done.wait()?;
-        check!(
-            out.host::<u8>().iter().all(|byte| *byte == 4),
-            "after its list"
-        );
+        check_all!(out.host::<u8>(), 4, "bytes copied after the wait list");
     }
     Ok(())
 }
 
-/// A submission that waits does not hold back an out-of-order queue.
-fn holds_nothing_else_back(fixture: &Fixture) -> Done {
+/// A blocked submission does not block independent commands of an out-of-order queue.
+fn does_not_block_independent_commands(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let (other, queue) = (context.in_order(fixture)?, context.out_of_order(fixture)?);
-    // Nothing orders these: each writes to a place of its own.
+    // Each command writes its own range, since nothing orders them.
     let memory = context.usm(fixture, Kind::Device, 9 * 4000)?;
     let part = |number: usize| memory.ptr.wrapping_byte_add(number * 4000);
     let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;
@@ -266,8 +263,8 @@ fn holds_nothing_else_back(fixture: &Fixture) -> Done {
     done.wait()
 }
 
-/// A command's event stands for its present execution.
-fn signal_events(fixture: &Fixture) -> Done {
+/// A recorded command's event stands for the command in the present submission.
+fn signal_event(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     need_events(fixture, &context)?;
     let other = context.in_order(fixture)?;
@@ -295,24 +292,26 @@ fn signal_events(fixture: &Fixture) -> Done {
             let gate = Gate::close(fixture, &other)?;
             let filled = other.fill(a.ptr, tag, 4000, &[])?;
             let done = buffer.enqueue(&queue, &[&filled])?;
-            check!(!copied.is_complete()?, "an event of the last execution");
+            check!(
+                !copied.is_complete()?,
+                "the event of a pending command is complete"
+            );
             let read = other.copy(out.ptr, b.ptr, 4000, &[&copied])?;
             gate.open();
             read.wait()?;
-            check!(copied.is_complete()?, "the event of a command that is done");
             check!(
-                out.host::<u8>().iter().all(|byte| *byte == tag),
-                "round {tag}"
+                copied.is_complete()?,
+                "the event of a completed command is not complete"
             );
+            check_all!(out.host::<u8>(), tag, "round {tag}");
             done.wait()?;
         }
     }
     Ok(())
 }
 
-/// Before the first submission a command's event is complete: whatever waits for it is not held back,
-/// and there is no time to tell.
-fn signal_before_submission(fixture: &Fixture) -> Done {
+/// A recorded command's event is complete before the first submission.
+fn signal_event_before_submission(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     need_events(fixture, &context)?;
     let memory = context.usm(fixture, Kind::Device, 4000)?;
@@ -330,7 +329,10 @@ fn signal_before_submission(fixture: &Fixture) -> Done {
         other.copy(out.ptr, memory.ptr, 4000, With::waits(&[&filled]))?;
         other.finalize()?;
         let holds_nothing = || -> Done {
-            check!(filled.is_complete()?, "not complete before a submission");
+            check!(
+                filled.is_complete()?,
+                "the event is not complete before a submission"
+            );
             filled.wait()?;
             fixture
                 .ur
@@ -341,7 +343,7 @@ fn signal_before_submission(fixture: &Fixture) -> Done {
             queue.fill(out.ptr, 0_u8, 4000, &[])?.wait()?;
             other.enqueue(&queue, &[&filled])?.wait()?;
             let read = out.host::<u8>().iter().all(|byte| *byte == 1);
-            check!(read, "what a buffer read that was not held back");
+            check!(read, "a copy did not see the earlier fill");
             let (mut time, property) = (0_u64, UR_PROFILING_INFO_COMMAND_END);
             fixture
                 .ur
@@ -355,24 +357,33 @@ fn signal_before_submission(fixture: &Fixture) -> Done {
                 .fails(UR_RESULT_ERROR_PROFILING_INFO_NOT_AVAILABLE)?;
             calls_back_at_once(fixture, &filled)
         };
-        // Finalized or not.
+        // The event's state does not depend on whether the buffer is finalized.
         holds_nothing()?;
         buffer.finalize()?;
         holds_nothing()?;
         let gate = Gate::close(fixture, &queue)?;
         buffer.enqueue(&queue, &[&gate.event])?;
-        check!(!filled.is_complete()?, "complete while it is held back");
+        check!(
+            !filled.is_complete()?,
+            "the event is complete while its command is blocked"
+        );
         gate.open();
         filled.wait()?;
-        check!(filled.is_complete()?, "not complete after the execution");
+        check!(
+            filled.is_complete()?,
+            "the event is not complete after the submission"
+        );
         let [_, _, start, end] = times(&filled)?;
-        check!(0 < start && start <= end, "{start} to {end}");
+        check!(
+            0 < start && start <= end,
+            "the command ran from {start} to {end}"
+        );
         queue.finish()?;
     }
     Ok(())
 }
 
-/// A command waits for its events, and its buffer's other commands do not.
+/// A recorded command waits for its events, and independent recorded commands do not.
 fn wait_events(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     need_events(fixture, &context)?;
@@ -400,7 +411,7 @@ fn wait_events(fixture: &Fixture) -> Done {
         let done = buffer.enqueue(&queue, &[])?;
         check!(
             free.completes_within(LONG)?,
-            "a command that waits for nothing"
+            "an independent command did not complete"
         );
         check!(
             !done.completes_within(SHORT)?,
@@ -408,17 +419,14 @@ fn wait_events(fixture: &Fixture) -> Done {
         );
         gate.open();
         done.wait()?;
-        check!(
-            b.host::<u8>().iter().all(|byte| *byte == 3),
-            "after the event"
-        );
-        // It is complete by now, and holds nothing back.
+        check_all!(b.host::<u8>(), 3, "bytes copied after the event");
+        // The event is complete now and blocks nothing.
         buffer.enqueue(&queue, &[])?.wait()?;
     }
     Ok(())
 }
 
-/// One buffer waits for a command of another, in each of their executions.
+/// A command buffer waits for a command of another one at each submission.
 fn events_between_buffers(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     need_events(fixture, &context)?;
@@ -438,16 +446,13 @@ fn events_between_buffers(fixture: &Fixture) -> Done {
     for round in 1..20_u32 {
         one.enqueue_only(&p)?;
         two.enqueue(&q, &[])?.wait()?;
-        check!(
-            out.host::<u32>().iter().all(|word| *word == round),
-            "round {round}"
-        );
+        check_all!(out.host::<u32>(), round, "round {round}");
     }
     Ok(())
 }
 
-/// An event of the buffer's own command is as good as its sync point.
-fn own_events(fixture: &Fixture) -> Done {
+/// An event of the buffer's own command orders as its sync point does.
+fn events_of_own_commands(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     need_events(fixture, &context)?;
     for queue in queues(fixture, &context)? {
@@ -469,12 +474,13 @@ fn own_events(fixture: &Fixture) -> Done {
             queue.fill(b.ptr, 0_u8, 1 << 20, &[])?.wait()?;
             let done = buffer.enqueue(&queue, &[])?;
             let data: Vec<u8> = queue.read(b.ptr, 1 << 20, &[&done])?;
-            check!(data.iter().all(|byte| *byte == 7), "round {round}");
+            check_all!(data, 7, "round {round}");
         }
     }
     Ok(())
 }
 
+/// The events of a submission and of its commands are complete exactly when those are.
 fn event_states(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     need_events(fixture, &context)?;
@@ -487,23 +493,26 @@ fn event_states(fixture: &Fixture) -> Done {
     buffer.finalize()?;
     check!(
         event.is_complete()?,
-        "not complete before the first submission"
+        "the event is not complete before the first submission"
     );
     let gate = Gate::close(fixture, &queue)?;
     let done = buffer.enqueue(&queue, &[])?;
     check!(
         !event.is_complete()? && !done.is_complete()?,
-        "complete while held back"
+        "an event is complete while the queue is blocked"
     );
     gate.open();
     done.wait()?;
     event.wait()?;
     check!(
         event.is_complete()? && done.is_complete()?,
-        "not complete at the end"
+        "an event is not complete after the submission"
     );
     drop(buffer);
-    check!(event.is_complete()?, "the event outlives its buffer");
+    check!(
+        event.is_complete()?,
+        "the event is not complete after its buffer's release"
+    );
     Ok(())
 }
 
@@ -517,7 +526,7 @@ extern "C" fn record_call(
     seen.fetch_add(1, std::sync::atomic::Ordering::Release);
 }
 
-/// That a callback on a complete event runs without anything else happening.
+/// Checks that a callback on a complete event runs without another call.
 fn calls_back_at_once(fixture: &Fixture, event: &Event) -> Done {
     let seen = crate::leak::leak(std::sync::atomic::AtomicU32::new(0));
     let data = std::ptr::from_ref(seen).cast_mut().cast();
@@ -534,7 +543,7 @@ fn calls_back_at_once(fixture: &Fixture, event: &Event) -> Done {
     Ok(())
 }
 
-/// How often a callback was called, as soon as that was once.
+/// The number of a callback's calls, after a wait for the first.
 fn calls_of(seen: &std::sync::atomic::AtomicU32) -> u32 {
     let calls = || seen.load(std::sync::atomic::Ordering::Acquire);
     let start = std::time::Instant::now();
@@ -544,7 +553,8 @@ fn calls_of(seen: &std::sync::atomic::AtomicU32) -> u32 {
     calls()
 }
 
-fn callbacks(fixture: &Fixture) -> Done {
+/// A callback on the event of a submission runs once, after completion.
+fn callback(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     CommandBuffer::need(fixture, &context)?;
     let queue = context.in_order(fixture)?;
@@ -566,9 +576,9 @@ fn callbacks(fixture: &Fixture) -> Done {
             data,
         )
         .ok()?;
-    check_eq!(calls(), 0, "calls while held back");
+    check_eq!(calls(), 0, "calls while the queue is blocked");
     gate.open();
-    check_eq!(calls_of(seen), 1, "calls after the end");
+    check_eq!(calls_of(seen), 1, "calls after completion");
     Ok(())
 }
 
@@ -598,14 +608,14 @@ fn profiled(fixture: &Fixture, flags: ur_queue_flags_t, shape: Shape) -> Done {
         let [queued, submitted, start, end] = times(&done)?;
         check!(
             before <= queued && queued <= submitted && submitted <= start && start < end,
-            "round {round}: {before} {queued} {submitted} {start} {end}"
+            "times do not increase in round {round}: {before} {queued} {submitted} {start} {end}"
         );
         before = queued;
     }
     Ok(())
 }
 
-/// The times of a submission are those of its first start and its last end.
+/// The times of a submission increase on a queue with profiling.
 fn profiling(fixture: &Fixture) -> Done {
     for order in [
         ur_queue_flags_t(0),
@@ -620,8 +630,8 @@ fn profiling(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// A buffer that profiles does so on any queue.
-fn profiling_without_queue(fixture: &Fixture) -> Done {
+/// A command buffer with profiling has times on a queue without it.
+fn profiling_by_the_buffer(fixture: &Fixture) -> Done {
     let shape = Shape {
         profiled: true,
         ..Shape::default()
@@ -635,6 +645,7 @@ fn profiling_without_queue(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A command buffer may be released while a submission is pending.
 fn release_while_running(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     for queue in queues(fixture, &context)? {
@@ -662,10 +673,7 @@ fn release_while_running(fixture: &Fixture) -> Done {
         drop((buffer, mem));
         gate.open();
         done.wait()?;
-        check!(
-            out.host::<u8>().iter().all(|byte| *byte == 5),
-            "what it read"
-        );
+        check_all!(out.host::<u8>(), 5, "bytes read by the submission");
     }
     Ok(())
 }

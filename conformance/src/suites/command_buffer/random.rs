@@ -1,6 +1,7 @@
-//! Random command buffers beside what the same commands do one after the other. Each command works
-//! on a few of many blocks; sync points say only what the blocks demand, so that everything else may
-//! run at once and in any order.
+//! Random command buffers, compared with the same commands run one after another.
+//!
+//! Each command uses a few of several blocks. Sync points state only the dependencies between blocks, so all
+//! other commands may run in any order or concurrently.
 
 use crate::check;
 use crate::fixture::Fixture;
@@ -20,14 +21,17 @@ const BLOCKS: usize = 10;
 const ITEMS: usize = 700;
 const BYTES: usize = ITEMS * 4;
 
+/// Random command buffers leave the data of sequential execution.
 fn programs(fixture: &Fixture) -> Done {
     (1..=6).try_for_each(|seed| Random::new(fixture, seed, false)?.run(60, false))
 }
 
+/// Random in-order command buffers leave the data of sequential execution.
 fn programs_in_order(fixture: &Fixture) -> Done {
     (11..=13).try_for_each(|seed| Random::new(fixture, seed, true)?.run(60, false))
 }
 
+/// Random command buffers with argument updates leave the data of sequential execution.
 fn programs_with_updates(fixture: &Fixture) -> Done {
     let able: ur_device_command_buffer_update_capability_flags_t =
         fixture.device_info(UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP)?;
@@ -40,7 +44,7 @@ fn programs_with_updates(fixture: &Fixture) -> Done {
     (21..=24).try_for_each(|seed| Random::new(fixture, seed, false)?.run(40, true))
 }
 
-/// What a command does to the blocks, as the host would.
+/// The effect of a command on the blocks, for the host's model.
 #[derive(Clone, Copy)]
 enum Step {
     Fill { to: usize, word: u32 },
@@ -49,7 +53,7 @@ enum Step {
     Sum { to: usize, a: usize, b: usize },
 }
 
-/// A block: half of them are USM, half are buffers.
+/// A block. Half of them are USM, half are buffers.
 enum Block {
     Usm(Usm),
     Mem(Buffer),
@@ -71,11 +75,11 @@ struct Random {
     in_order: bool,
     add: Kernel,
     sum: Kernel,
-    /// The commands that wrote a block last and that have read it since.
+    /// For each block the sync point of its last writer and those of its readers since.
     uses: Vec<(Option<u32>, Vec<u32>)>,
     steps: Vec<(Step, ur_exp_command_buffer_command_handle_t)>,
     random: u64,
-    /// Last, so that it is there when the blocks are freed.
+    /// Last, so that it exists when the blocks are freed.
     _context: Context,
 }
 
@@ -143,7 +147,7 @@ impl Random {
             self.buffer.enqueue_only(&self.queues[queue])?;
             self.steps
                 .iter()
-                .for_each(|(step, _)| play(*step, &mut blocks));
+                .for_each(|(step, _)| apply_step(*step, &mut blocks));
             if round % 2 == 1 {
                 self.compare(&blocks, round)?;
             }
@@ -151,7 +155,7 @@ impl Random {
         Ok(())
     }
 
-    /// Appends a step behind what its blocks demand.
+    /// Appends a step after the commands that its blocks depend on.
     fn append(&mut self, step: Step) -> Done {
         let (to, reads) = match step {
             Step::Fill { to, .. } => (to, vec![]),
@@ -248,7 +252,7 @@ impl Random {
         }
     }
 
-    /// Changes what some of the additions add.
+    /// Updates the amount of some additions.
     fn update(&mut self) -> Done {
         for at in 0..self.steps.len() {
             let amount = self.below(1000) as u32;
@@ -285,15 +289,15 @@ impl Random {
             let wrong = data.iter().find(|word| *word != want);
             check!(
                 wrong.is_none(),
-                "round {round}, block {at}: {wrong:?}, not {want}"
+                "round {round}, block {at}: got {wrong:?}, expected {want}"
             );
         }
         Ok(())
     }
 }
 
-/// All words of a block are the same.
-fn play(step: Step, blocks: &mut [u32]) {
+/// Applies a step to the model, in which all words of a block are equal.
+fn apply_step(step: Step, blocks: &mut [u32]) {
     match step {
         Step::Fill { to, word } => blocks[to] = word,
         Step::Copy { to, from } => blocks[to] = blocks[from],

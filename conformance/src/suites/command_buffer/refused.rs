@@ -1,4 +1,4 @@
-//! What a command buffer refuses to record, or a queue to run.
+//! Commands and submissions that a command buffer refuses.
 
 use super::SUITE;
 use crate::fixture::Fixture;
@@ -12,10 +12,11 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     crate::tests![SUITE;
-        refused_sizes, refused_points, refused_alternatives, refused_handles, refused_queues,
+        refused_sizes, refused_points, refused_kernel_alternatives, refused_handles, refused_queues,
     ]
 }
 
+/// A recorded command with a wrong size is refused and not recorded.
 fn refused_sizes(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let memory = context.usm(fixture, Kind::Device, 64)?;
@@ -73,11 +74,12 @@ fn refused_sizes(fixture: &Fixture) -> Done {
     )
     .fails_because(UR_RESULT_ERROR_INVALID_SIZE, "`offset + size`")?;
     check_eq!(point, 77, "a refused append wrote a sync point");
-    // Nothing was appended.
+    // No command was appended.
     buffer.finalize()?;
     buffer.enqueue(&context.in_order(fixture)?, &[])?.wait()
 }
 
+/// An unknown sync point is refused.
 fn refused_points(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let memory = context.usm(fixture, Kind::Device, 64)?;
@@ -108,14 +110,15 @@ fn refused_points(fixture: &Fixture) -> Done {
             .fails_with(&[
                 UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_EXP,
                 UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP,
-                // Some adapters know no better word.
+                // Some adapters have no more specific code.
                 UR_RESULT_ERROR_INVALID_VALUE,
             ])?;
     }
     Ok(())
 }
 
-fn refused_alternatives(fixture: &Fixture) -> Done {
+/// A list of alternative kernels that contains the kernel itself is refused.
+fn refused_kernel_alternatives(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let program = Program::new(fixture, &context)?;
     let (iota, add) = (program.kernel(IOTA)?, program.kernel(ADD)?);
@@ -171,7 +174,7 @@ fn refused_alternatives(fixture: &Fixture) -> Done {
         .fails_because(UR_RESULT_ERROR_INVALID_VALUE, "contains `hKernel`")
 }
 
-/// Only commands of an updatable buffer have handles.
+/// A command handle is refused in a command buffer that is not updatable.
 fn refused_handles(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let memory = context.usm(fixture, Kind::Device, 64)?;
@@ -198,6 +201,7 @@ fn refused_handles(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A submission to a queue of another context is refused.
 fn refused_queues(fixture: &Fixture) -> Done {
     let (context, other) = (Context::new(fixture)?, Context::new(fixture)?);
     let buffer = CommandBuffer::new(fixture, &context, Shape::default())?;

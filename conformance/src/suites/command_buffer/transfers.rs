@@ -1,11 +1,11 @@
-//! Recorded fills, copies and hints, of USM, host memory and buffers.
+//! Recorded fills, copies and hints on USM, host memory and buffers.
 
 use super::SUITE;
 use crate::fixture::Fixture;
 use crate::objects::{CommandBuffer, Context, Kind, Shape, With};
 use crate::outcome::Done;
 use crate::registry::Test;
-use crate::{check, check_eq};
+use crate::{check, check_all, check_eq, check_items};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
@@ -14,6 +14,7 @@ pub fn all() -> Vec<Test> {
     ]
 }
 
+/// Recorded fills of USM and buffers repeat patterns of 1 to 300 bytes.
 fn fill_patterns(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -37,24 +38,25 @@ fn fill_patterns(fixture: &Fixture) -> Done {
             )
         })?;
         buffer.finalize()?;
-        // The pattern belongs to the caller again.
+        // The caller may change the pattern after the append.
         let saved = pattern.clone();
         drop(pattern);
         buffer.enqueue_only(&queue)?;
         let data = queue.read::<u8>(memory.ptr, bytes, &[])?;
         check!(
             data.chunks(size).all(|chunk| chunk == saved),
-            "USM, {size} bytes"
+            "a pattern of {size} bytes was not repeated in USM"
         );
         let data = mem.read::<u8>(&queue, 0, bytes)?;
         check!(
             data.chunks(size).all(|chunk| chunk == saved),
-            "a buffer, {size} bytes"
+            "a pattern of {size} bytes was not repeated in a buffer"
         );
     }
     Ok(())
 }
 
+/// Recorded copies move unaligned data between each pair of USM kinds.
 fn copies_between_kinds(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -81,12 +83,12 @@ fn copies_between_kinds(fixture: &Fixture) -> Done {
                     0
                 }
         });
-        check!(right, "a copy from {from} to {kind} memory");
+        check!(right, "a copy from {from} to {kind} memory is wrong");
     }
     Ok(())
 }
 
-/// Host memory is read and written at each execution, not when the command is appended.
+/// Recorded copies read and write host memory at each submission.
 fn host_memory(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -98,17 +100,18 @@ fn host_memory(fixture: &Fixture) -> Done {
     buffer.copy(dst.cast(), memory.ptr, 400, With::after(&[written.point]))?;
     buffer.finalize()?;
     for round in 1..5_u32 {
-        // SAFETY: no execution is under way; the vectors' own memory.
+        // SAFETY: memory of the vectors, and no submission is pending.
         unsafe { std::slice::from_raw_parts_mut(src, 100) }.fill(round);
         buffer.enqueue(&queue, &[])?.wait()?;
-        // SAFETY: no execution is under way; the vectors' own memory.
+        // SAFETY: memory of the vectors, and no submission is pending.
         let seen = unsafe { std::slice::from_raw_parts(dst, 100) };
-        check!(seen.iter().all(|word| *word == round), "round {round}");
+        check_all!(seen, round, "round {round}");
     }
     drop((from, to));
     Ok(())
 }
 
+/// Recorded writes, copies and reads of buffers move the given ranges.
 fn buffers(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -149,16 +152,22 @@ fn buffers(fixture: &Fixture) -> Done {
     })?;
     buffer.finalize()?;
     buffer.enqueue(&queue, &[])?.wait()?;
-    check!(
-        out.iter().copied().eq(10..35),
-        "written, copied and read: {out:?}"
+    check_items!(
+        out.iter().copied(),
+        10..35,
+        "words written, copied and read"
     );
     let copied: Vec<u32> = b.read(&queue, 0, 100)?;
     let want = |at: u32| if (2..42).contains(&at) { at + 8 } else { 0 };
-    check!(copied.iter().copied().eq((0..100).map(want)), "the copy");
+    check_items!(
+        copied.iter().copied(),
+        (0..100).map(want),
+        "words of the copy"
+    );
     Ok(())
 }
 
+/// Recorded rectangle writes, copies and reads place each row.
 fn buffer_rects(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -252,6 +261,7 @@ fn buffer_rects(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// Recorded prefetches and advice leave the data unchanged.
 fn hints(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -283,9 +293,10 @@ fn hints(fixture: &Fixture) -> Done {
     })?;
     buffer.finalize()?;
     buffer.enqueue(&queue, &[])?.wait()?;
-    check!(
-        memory.host::<u8>().iter().all(|byte| *byte == 9),
-        "the memory"
+    check_all!(
+        memory.host::<u8>(),
+        9,
+        "bytes after a prefetch and an advice"
     );
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Changes to finalized command buffers: what a launch is, what a command waits for and signals.
+//! Updates of finalized command buffers: launches, wait lists and signalled events.
 
 use crate::fixture::Fixture;
 use crate::kernels::{ADD, IDS, IOTA, Ids, SUM};
@@ -7,15 +7,15 @@ use crate::objects::{
 };
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
-use crate::{check, check_eq};
+use crate::{check, check_all, check_eq, check_items};
 use std::ptr::{null, null_mut};
 use std::time::Duration;
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     crate::tests!["command_buffer_update";
-        values, pointers, buffers, global_size, offset_and_local_size, dimensions, kernels, kernels_of_one_of_several, several,
-        none_or_all, while_running, released_arguments, signal_event, wait_events,
+        values, pointers, buffers, global_size, offset_and_local_size, dimensions, kernels, kernel_of_one_of_several, several_commands,
+        all_or_nothing, while_running, released_arguments, signal_event, wait_events,
         refused_launches, refused_states, refused_commands, refused_ranges, refused_kernels, refused_events,
     ]
 }
@@ -34,7 +34,7 @@ struct Setup {
 }
 
 impl Setup {
-    /// Goes on only if the device can change all of this.
+    /// Stops the test unless the device can update all of this.
     fn new(
         fixture: &Fixture,
         what: ur_device_command_buffer_update_capability_flags_t,
@@ -57,7 +57,7 @@ impl Setup {
         })
     }
 
-    /// Records one launch of `iota` and finalizes.
+    /// Records one launch of `iota` and finalizes the buffer.
     fn iota(
         &self,
         memory: &Usm,
@@ -90,7 +90,7 @@ const KERNEL: ur_device_command_buffer_update_capability_flags_t =
 const EVENTS: ur_device_command_buffer_update_capability_flags_t =
     UR_DEVICE_COMMAND_BUFFER_UPDATE_CAPABILITY_FLAG_EVENTS;
 
-/// A launch is checked when it is recorded or changed, and a refused change changes nothing.
+/// A launch is checked when recorded and when updated, and a refused update changes nothing.
 fn refused_launches(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, ARGUMENTS)?;
     let memory = setup.context.usm(fixture, Kind::Device, 4000)?;
@@ -138,11 +138,12 @@ fn refused_launches(fixture: &Fixture) -> Done {
     setup.run()?;
     check!(
         setup.counts_from(&memory, 1000, base)?,
-        "a refused change changed something"
+        "a refused update changed the launch"
     );
     Ok(())
 }
 
+/// An update changes a value argument.
 fn values(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, ARGUMENTS)?;
     let memory = setup.context.usm(fixture, Kind::Device, 4000)?;
@@ -156,11 +157,15 @@ fn values(fixture: &Fixture) -> Done {
                 .ok()?;
         }
         setup.run()?;
-        check!(setup.counts_from(&memory, 1000, base)?, "base {base}");
+        check!(
+            setup.counts_from(&memory, 1000, base)?,
+            "words do not count up from {base}"
+        );
     }
     Ok(())
 }
 
+/// An update changes a pointer argument.
 fn pointers(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, ARGUMENTS)?;
     let [a, b] = [(); 2].map(|()| setup.context.usm(fixture, Kind::Device, 4000));
@@ -171,11 +176,18 @@ fn pointers(fixture: &Fixture) -> Done {
     let update = Update::default().pointer(0, b.ptr).value(1, 70);
     update.apply(&setup.buffer, command).ok()?;
     setup.run()?;
-    check!(setup.counts_from(&a, 1000, 5)?, "the first target");
-    check!(setup.counts_from(&b, 1000, 70)?, "the new target");
+    check!(
+        setup.counts_from(&a, 1000, 5)?,
+        "the first target does not count up from 5"
+    );
+    check!(
+        setup.counts_from(&b, 1000, 70)?,
+        "the new target does not count up from 70"
+    );
     Ok(())
 }
 
+/// An update changes a buffer argument.
 fn buffers(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, ARGUMENTS)?;
     let kernel = setup.program.kernel(IOTA)?;
@@ -193,12 +205,16 @@ fn buffers(fixture: &Fixture) -> Done {
     let counts = |data: Vec<u32>, base| data.into_iter().eq(base..base + 1000);
     check!(
         counts(a.read(&setup.queue, 0, 1000)?, 5),
-        "the first buffer"
+        "the first buffer does not count up from 5"
     );
-    check!(counts(b.read(&setup.queue, 0, 1000)?, 6), "the new buffer");
+    check!(
+        counts(b.read(&setup.queue, 0, 1000)?, 6),
+        "the new buffer does not count up from 6"
+    );
     Ok(())
 }
 
+/// An update changes the global size.
 fn global_size(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, GLOBAL)?;
     let memory = setup.context.usm(fixture, Kind::Device, 8000)?;
@@ -210,17 +226,17 @@ fn global_size(fixture: &Fixture) -> Done {
             .apply(&setup.buffer, command)
             .ok()?;
         setup.run()?;
-        check!(setup.counts_from(&memory, items, 3)?, "{items} work-items");
-        let rest: Vec<u32> = setup.queue.read(memory.ptr, 2000, &[])?;
         check!(
-            rest[items..].iter().all(|word| *word == 0),
-            "beyond {items}"
+            setup.counts_from(&memory, items, 3)?,
+            "{items} work-items did not count up from 3"
         );
+        let rest: Vec<u32> = setup.queue.read(memory.ptr, 2000, &[])?;
+        check_all!(rest[items..], 0, "words past {items} work-items");
     }
     Ok(())
 }
 
-/// A recorded launch of `ids` over 64 work-items.
+/// Records one launch of `ids` over 64 work-items and finalizes the buffer.
 fn ids(setup: &Setup, memory: &Usm) -> Result<ur_exp_command_buffer_command_handle_t, Stop> {
     let kernel = setup.program.kernel(IDS)?;
     let args = [Arg::Pointer(memory.ptr)];
@@ -229,6 +245,7 @@ fn ids(setup: &Setup, memory: &Usm) -> Result<ur_exp_command_buffer_command_hand
     Ok(made.command)
 }
 
+/// An update changes the offset and the work-group size, alone or together.
 fn offset_and_local_size(fixture: &Fixture) -> Done {
     let setup = Setup::new(
         fixture,
@@ -256,7 +273,7 @@ fn offset_and_local_size(fixture: &Fixture) -> Done {
         check_eq!((ids.size[0], ids.local[0]), (8, at % 8), "work-group");
         check_eq!((ids.range[0], ids.offset[0]), (32, 7), "range");
     }
-    // Only the work-group size.
+    // Updates the work-group size alone.
     let update = Update {
         dims: 1,
         local: Some([16, 1, 1]),
@@ -268,11 +285,12 @@ fn offset_and_local_size(fixture: &Fixture) -> Done {
     check!(
         seen.iter()
             .all(|ids| ids.size[0] == 16 && ids.offset[0] == 7),
-        "the rest stays"
+        "an update of the work-group size changed the offset, or did not take effect"
     );
     Ok(())
 }
 
+/// An update changes the number of dimensions.
 fn dimensions(fixture: &Fixture) -> Done {
     let setup = Setup::new(
         fixture,
@@ -293,11 +311,12 @@ fn dimensions(fixture: &Fixture) -> Done {
     let seen: Vec<Ids> = setup.queue.read(memory.ptr, 32, &[])?;
     check!(
         seen.iter().all(|ids| ids.range == [8, 4, 1]),
-        "a launch of two dimensions"
+        "a work-item did not see the range [8, 4, 1]"
     );
     Ok(())
 }
 
+/// An update changes the kernel to each of the alternatives and back.
 fn kernels(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, ARGUMENTS | KERNEL)?;
     let (iota, add, sum): (Kernel, Kernel, Kernel) = (
@@ -313,22 +332,29 @@ fn kernels(fixture: &Fixture) -> Done {
         .launch_or(&iota, 1000, &args, &[&add, &sum], With::handle())?;
     setup.buffer.finalize()?;
     setup.run()?;
-    check!(setup.counts_from(&a, 1000, 1)?, "the first kernel");
+    check!(
+        setup.counts_from(&a, 1000, 1)?,
+        "the first kernel's words do not count up from 1"
+    );
     let update = Update::default()
         .of_kernel(&add)
         .pointer(0, a.ptr)
         .value(1, 10);
     update.apply(&setup.buffer, made.command).ok()?;
     setup.run()?;
-    check!(setup.counts_from(&a, 1000, 11)?, "the second kernel");
+    check!(
+        setup.counts_from(&a, 1000, 11)?,
+        "the second kernel's words do not count up from 11"
+    );
     let update = Update::default().of_kernel(&sum);
     let update = update.pointer(0, b.ptr).pointer(1, a.ptr).pointer(2, a.ptr);
     update.apply(&setup.buffer, made.command).ok()?;
     setup.run()?;
     let doubled: Vec<u32> = setup.queue.read(b.ptr, 1000, &[])?;
-    check!(
-        doubled.into_iter().eq((11..1011).map(|word| 2 * word)),
-        "the third kernel"
+    check_items!(
+        doubled,
+        (11..1011).map(|word| 2 * word),
+        "words of the third kernel"
     );
     let update = Update::default()
         .of_kernel(&iota)
@@ -336,13 +362,15 @@ fn kernels(fixture: &Fixture) -> Done {
         .value(1, 4);
     update.apply(&setup.buffer, made.command).ok()?;
     setup.run()?;
-    check!(setup.counts_from(&b, 1000, 4)?, "the first kernel again");
+    check!(
+        setup.counts_from(&b, 1000, 4)?,
+        "words do not count up from 4 after the update back to the first kernel"
+    );
     Ok(())
 }
 
-/// Of several commands, which a backend may have made one object, one gets another kernel and then its
-/// first one back.
-fn kernels_of_one_of_several(fixture: &Fixture) -> Done {
+/// An update changes the kernel of one of several launches and back.
+fn kernel_of_one_of_several(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, ARGUMENTS | KERNEL)?;
     let (iota, sum) = (setup.program.kernel(IOTA)?, setup.program.kernel(SUM)?);
     let [a, b, c] = [(); 3].map(|()| setup.context.usm(fixture, Kind::Device, 4000));
@@ -357,16 +385,20 @@ fn kernels_of_one_of_several(fixture: &Fixture) -> Done {
     }
     setup.buffer.finalize()?;
     setup.run()?;
-    check!(setup.counts_from(&a, 1000, 1)?, "the first kernel");
+    check!(
+        setup.counts_from(&a, 1000, 1)?,
+        "the first kernel's words do not count up from 1"
+    );
     for round in 0..3 {
         let other = Update::default().of_kernel(&sum);
         let other = other.pointer(0, a.ptr).pointer(1, b.ptr).pointer(2, c.ptr);
         other.apply(&setup.buffer, made.command).ok()?;
         setup.run()?;
         let doubled: Vec<u32> = setup.queue.read(a.ptr, 1000, &[])?;
-        check!(
-            doubled.into_iter().eq((5..1005).map(|word| 2 * word)),
-            "the second kernel, round {round}"
+        check_items!(
+            doubled,
+            (5..1005).map(|word| 2 * word),
+            "words of the second kernel in round {round}"
         );
         let back = Update::default().of_kernel(&iota);
         let back = back.pointer(0, a.ptr).value(1, round + 7);
@@ -374,13 +406,14 @@ fn kernels_of_one_of_several(fixture: &Fixture) -> Done {
         setup.run()?;
         check!(
             setup.counts_from(&a, 1000, round + 7)?,
-            "the first kernel again, round {round}"
+            "words of the first kernel are wrong in round {round}"
         );
     }
     Ok(())
 }
 
-fn several(fixture: &Fixture) -> Done {
+/// One call updates several launches.
+fn several_commands(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, ARGUMENTS)?;
     let kernel = setup.program.kernel(IOTA)?;
     let blocks = (0..10)
@@ -408,15 +441,15 @@ fn several(fixture: &Fixture) -> Done {
             let base = round * 1000 + at as u32;
             check!(
                 setup.counts_from(block, 100, base)?,
-                "round {round}, launch {at}"
+                "words of launch {at} are wrong in round {round}"
             );
         }
     }
     Ok(())
 }
 
-/// One wrong update leaves them all undone.
-fn none_or_all(fixture: &Fixture) -> Done {
+/// One wrong update in a call leaves all commands unchanged.
+fn all_or_nothing(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, ARGUMENTS | KERNEL)?;
     let memory = setup.context.usm(fixture, Kind::Device, 400)?;
     let command = setup.iota(&memory, 100, 1)?;
@@ -428,12 +461,12 @@ fn none_or_all(fixture: &Fixture) -> Done {
     setup.run()?;
     check!(
         setup.counts_from(&memory, 100, 1)?,
-        "a refused update changed something"
+        "a refused update changed the launch"
     );
     Ok(())
 }
 
-/// What was submitted before an update runs as it was.
+/// A submission before an update runs with the old arguments.
 fn while_running(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, ARGUMENTS)?;
     let [a, b] = [(); 2].map(|()| setup.context.usm(fixture, Kind::Device, 4000));
@@ -441,17 +474,23 @@ fn while_running(fixture: &Fixture) -> Done {
     let command = setup.iota(&a, 1000, 5)?;
     let gate = Gate::close(fixture, &setup.queue)?;
     setup.run()?;
-    // The update may block until the submission is done.
+    // The update may block until the submission has completed.
     gate.open_after(Duration::from_millis(50));
     let update = Update::default().pointer(0, b.ptr).value(1, 9);
     update.apply(&setup.buffer, command).ok()?;
     setup.run()?;
-    check!(setup.counts_from(&a, 1000, 5)?, "what was submitted before");
-    check!(setup.counts_from(&b, 1000, 9)?, "what was submitted after");
+    check!(
+        setup.counts_from(&a, 1000, 5)?,
+        "the submission before the update does not count up from 5"
+    );
+    check!(
+        setup.counts_from(&b, 1000, 9)?,
+        "the submission after the update does not count up from 9"
+    );
     Ok(())
 }
 
-/// A buffer that is an argument lives as long as an execution may use it.
+/// A buffer that is an argument lives as long as a submission may use it.
 fn released_arguments(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, ARGUMENTS)?;
     let (iota, sum) = (setup.program.kernel(IOTA)?, setup.program.kernel(SUM)?);
@@ -482,13 +521,15 @@ fn released_arguments(fixture: &Fixture) -> Done {
     }
     setup.run()?;
     let data: Vec<u32> = setup.queue.read(out.ptr, 1000, &[])?;
-    check!(
-        data.into_iter().eq((29..1029).map(|word| 2 * word)),
-        "the last buffer"
+    check_items!(
+        data,
+        (29..1029).map(|word| 2 * word),
+        "words computed from the last buffer"
     );
     Ok(())
 }
 
+/// An update replaces the event that a recorded command signals.
 fn signal_event(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, EVENTS)?;
     let memory = setup.context.usm(fixture, Kind::Device, 64)?;
@@ -508,22 +549,26 @@ fn signal_event(fixture: &Fixture) -> Done {
             .ur
             .urCommandBufferUpdateSignalEventExp(command, event)
     })?;
-    check!(second.raw != first.raw, "a new event");
+    check!(
+        second.raw != first.raw,
+        "the update gave the same event again"
+    );
     check!(
         second.is_complete()?,
-        "not complete before its first execution"
+        "the new event is not complete before the next submission"
     );
     let gate = Gate::close(fixture, &setup.queue)?;
     setup.run()?;
-    check!(first.is_complete()?, "the old event keeps its state");
+    check!(first.is_complete()?, "the old event is no longer complete");
     check!(
         !second.is_complete()?,
-        "the new event stands for the execution"
+        "the new event is complete while its command is blocked"
     );
     gate.open();
     second.wait()
 }
 
+/// An update replaces the events that a recorded command waits for.
 fn wait_events(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, EVENTS)?;
     let other = setup.context.in_order(fixture)?;
@@ -548,18 +593,16 @@ fn wait_events(fixture: &Fixture) -> Done {
         let done = setup.buffer.enqueue(&setup.queue, &[])?;
         check!(
             !done.completes_within(Duration::from_millis(20))?,
-            "it did not wait"
+            "the submission did not wait for the command's events"
         );
         gate.open();
         done.wait()?;
-        check!(
-            b.host::<u8>().iter().all(|byte| *byte == tag),
-            "round {tag}"
-        );
+        check_all!(b.host::<u8>(), tag, "round {tag}");
     }
     Ok(())
 }
 
+/// Updates are refused before the buffer is finalized and in one that is not updatable.
 fn refused_states(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, ARGUMENTS | EVENTS)?;
     let kernel = setup.program.kernel(IOTA)?;
@@ -574,7 +617,7 @@ fn refused_states(fixture: &Fixture) -> Done {
     let update = Update::default().value(1, 5);
     let invalid = UR_RESULT_ERROR_INVALID_OPERATION;
     let ur = fixture.ur;
-    // Not finalized yet.
+    // The buffer is not finalized yet.
     update
         .apply(&setup.buffer, made.command)
         .fails_because(invalid, "not finalized yet")?;
@@ -586,7 +629,7 @@ fn refused_states(fixture: &Fixture) -> Done {
     check!(event.is_null(), "a refused update gave an event");
     setup.buffer.finalize()?;
     update.apply(&setup.buffer, made.command).ok()?;
-    // Not updatable.
+    // The buffer is not updatable.
     let plain = CommandBuffer::new(fixture, &setup.context, Shape::default())?;
     plain.finalize()?;
     update
@@ -594,6 +637,7 @@ fn refused_states(fixture: &Fixture) -> Done {
         .fails_because(invalid, "not created updatable")
 }
 
+/// Updates are refused for commands that are no launch or belong to another buffer.
 fn refused_commands(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, ARGUMENTS)?;
     let memory = setup.context.usm(fixture, Kind::Device, 400)?;
@@ -601,11 +645,11 @@ fn refused_commands(fixture: &Fixture) -> Done {
     setup.buffer.finalize()?;
     let update = Update::default().value(1, 5);
     let invalid = UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_COMMAND_HANDLE_EXP;
-    // Not a launch.
+    // A fill is no launch.
     update
         .apply(&setup.buffer, fill.command)
         .fails_because(invalid, "is not a kernel launch")?;
-    // Another buffer's.
+    // The command belongs to another buffer.
     let other = CommandBuffer::new(fixture, &setup.context, UPDATABLE)?;
     let kernel = setup.program.kernel(IOTA)?;
     let args = [Arg::Pointer(memory.ptr), Arg::of(&1_u32)];
@@ -619,6 +663,7 @@ fn refused_commands(fixture: &Fixture) -> Done {
         .fails(UR_RESULT_ERROR_INVALID_NULL_HANDLE)
 }
 
+/// Updates with a wrong dimension or an incomplete range are refused.
 fn refused_ranges(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, GLOBAL)?;
     let memory = setup.context.usm(fixture, Kind::Device, 400)?;
@@ -628,7 +673,7 @@ fn refused_ranges(fixture: &Fixture) -> Done {
     for (dims, offset, global, code) in [
         (4, None, Some([10, 1, 1]), dimension),
         (0, None, Some([10, 1, 1]), dimension),
-        // Other dimensions need all of the range.
+        // Another number of dimensions needs the whole range.
         (2, None, Some([10, 1, 1]), value),
         (2, Some([0; 3]), None, value),
     ] {
@@ -647,11 +692,12 @@ fn refused_ranges(fixture: &Fixture) -> Done {
     setup.run()?;
     check!(
         setup.counts_from(&memory, 100, 1)?,
-        "a refused update changed something"
+        "a refused update changed the launch"
     );
     Ok(())
 }
 
+/// An update to a kernel that is no alternative is refused.
 fn refused_kernels(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, KERNEL)?;
     let memory = setup.context.usm(fixture, Kind::Device, 400)?;
@@ -663,6 +709,7 @@ fn refused_kernels(fixture: &Fixture) -> Done {
         .fails_because(UR_RESULT_ERROR_INVALID_VALUE, "`hNewKernel` is neither")
 }
 
+/// Updates of events that the command was recorded without are refused.
 fn refused_events(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture, EVENTS)?;
     let memory = setup.context.usm(fixture, Kind::Device, 64)?;
@@ -679,10 +726,10 @@ fn refused_events(fixture: &Fixture) -> Done {
         .into_event()?;
     setup.buffer.finalize()?;
     let ur = fixture.ur;
-    // No event was asked for.
+    // The command was recorded without an event.
     ur.urCommandBufferUpdateSignalEventExp(plain.command, &mut null_mut())
         .fails_because(UR_RESULT_ERROR_INVALID_OPERATION, "`phEvent` was null")?;
-    // It waits for none.
+    // The command was recorded without a wait list.
     ur.urCommandBufferUpdateWaitEventsExp(plain.command, 1, &later.raw)
         .fails_because(
             UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,

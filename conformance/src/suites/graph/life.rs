@@ -1,4 +1,4 @@
-//! How graphs and captures begin and end, what they tell of themselves, and what they keep alive.
+//! Graphs and captures: how they begin and end, their info queries, and the objects that they keep alive.
 
 use super::{SUITE, queues};
 use crate::fixture::Fixture;
@@ -6,7 +6,7 @@ use crate::kernels::IOTA;
 use crate::objects::{Arg, Context, Executable, Graph, Kind, Program, captures};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
-use crate::{check, check_eq};
+use crate::{check, check_eq, check_items};
 use std::ffi::{CStr, CString, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,24 +14,26 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     crate::tests![SUITE;
-        ids, into_a_graph, captured_into_once, executables_are_copies, uses_stay, capture_state,
-        captured_events, destruction_callback, contents, native_handles,
+        ids, capture_into_a_graph, capture_into_a_graph_once, executables_are_copies, keeps_its_objects, capture_state,
+        captured_events, destruction_callback, dump_contents, native_handles,
     ]
 }
 
+/// The ids of graphs increase.
 fn ids(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let mut last = 0;
     for _ in 0..100 {
         let graph = Graph::new(fixture, &context)?;
         let id = graph.id()?;
-        check!(id > last, "{id} after {last}");
+        check!(id > last, "the id {id} follows {last}");
         last = id;
     }
     Ok(())
 }
 
-fn into_a_graph(fixture: &Fixture) -> Done {
+/// A capture into a given graph reports it and fills it.
+fn capture_into_a_graph(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let graph = Graph::new(fixture, &context)?;
     let queue = context.in_order(fixture)?;
@@ -47,12 +49,16 @@ fn into_a_graph(fixture: &Fixture) -> Done {
     ur.urQueueEndGraphCaptureExp(queue.raw, &mut ended).ok()?;
     check_eq!(ended, graph.raw, "the graph that was captured into");
     graph.instantiate()?.enqueue(&queue, &[])?.wait()?;
-    check_eq!(queue.read::<u8>(memory.ptr, 64, &[])?, [4; 64], "the fill");
+    check_eq!(
+        queue.read::<u8>(memory.ptr, 64, &[])?,
+        [4; 64],
+        "bytes of the fill"
+    );
     Ok(())
 }
 
-/// What has commands takes no more of them, from the same queue or another.
-fn captured_into_once(fixture: &Fixture) -> Done {
+/// A graph with commands refuses another capture, from the same queue or another.
+fn capture_into_a_graph_once(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let graph = Graph::new(fixture, &context)?;
     let memory = context.usm(fixture, Kind::Device, 64)?;
@@ -64,14 +70,18 @@ fn captured_into_once(fixture: &Fixture) -> Done {
     for queue in [&p, &q] {
         ur.urQueueBeginCaptureIntoGraphExp(queue.raw, graph.raw)
             .fails_because(UR_RESULT_ERROR_INVALID_ARGUMENT, "holds commands")?;
-        check!(!captures(queue)?, "a refused capture");
+        check!(!captures(queue)?, "a queue captures after a refused call");
     }
     graph.instantiate()?.enqueue(&q, &[])?.wait()?;
-    check_eq!(p.read::<u8>(memory.ptr, 64, &[])?, [6; 64], "the fill");
+    check_eq!(
+        p.read::<u8>(memory.ptr, 64, &[])?,
+        [6; 64],
+        "bytes of the fill"
+    );
     Ok(())
 }
 
-/// Each of several that were made of one graph does all of it, whatever becomes of the others.
+/// Two executables of one graph are independent of each other.
 fn executables_are_copies(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
@@ -79,7 +89,7 @@ fn executables_are_copies(fixture: &Fixture) -> Done {
     let memory = context.usm(fixture, Kind::Device, 2)?;
     let graph = Graph::capture(&queue, || queue.fill(memory.ptr, 1_u8, 1, &[]).map(drop))?;
     let (first, twin) = (graph.instantiate()?, graph.instantiate()?);
-    check!(first.raw != twin.raw, "one handle for both");
+    check!(first.raw != twin.raw, "two executables have one handle");
     let mut first = Some(first);
     for executable in [first.as_ref(), Some(&twin)].into_iter().flatten() {
         queue.fill(memory.ptr, 0_u8, 2, &[])?;
@@ -87,7 +97,7 @@ fn executables_are_copies(fixture: &Fixture) -> Done {
         check_eq!(
             queue.read::<u8>(memory.ptr, 2, &[])?,
             [1, 0],
-            "what it does"
+            "bytes after an executable"
         );
     }
     drop(first.take());
@@ -96,13 +106,13 @@ fn executables_are_copies(fixture: &Fixture) -> Done {
     check_eq!(
         queue.read::<u8>(memory.ptr, 2, &[])?,
         [1, 0],
-        "without its twin"
+        "bytes after an executable whose twin was destroyed"
     );
     Ok(())
 }
 
-/// A launch keeps its kernel, and both executions and executables keep all they use.
-fn uses_stay(fixture: &Fixture) -> Done {
+/// An executable keeps the kernels and programs that its commands use.
+fn keeps_its_objects(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
     let queue = context.in_order(fixture)?;
@@ -121,25 +131,29 @@ fn uses_stay(fixture: &Fixture) -> Done {
     };
     executable.enqueue_only(&queue)?;
     let data: Vec<u32> = queue.read(memory.ptr, 100, &[])?;
-    check!(
-        data.into_iter().eq(2..102),
-        "after the program was released"
-    );
+    check_items!(data, 2..102, "words after the program was released");
     Ok(())
 }
 
+/// A queue reports whether it is capturing, and may be released while it is.
 fn capture_state(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
     let queue = context.in_order(fixture)?;
-    check!(!captures(&queue)?, "a new queue");
+    check!(!captures(&queue)?, "a new queue is capturing");
     let graph = Graph::capture(&queue, || {
-        check!(captures(&queue)?, "while it captures");
+        check!(
+            captures(&queue)?,
+            "a capturing queue reports that it is not"
+        );
         Ok(())
     })?;
-    check!(!captures(&queue)?, "afterwards");
+    check!(
+        !captures(&queue)?,
+        "a queue captures after the end of its capture"
+    );
     drop(graph);
-    // A queue that is released in the middle takes its graph along.
+    // A queue that is released while it captures takes its graph along.
     let other = context.in_order(fixture)?;
     fixture.ur.urQueueBeginGraphCaptureExp(other.raw).ok()?;
     let memory = context.usm(fixture, Kind::Device, 64)?;
@@ -148,7 +162,7 @@ fn capture_state(fixture: &Fixture) -> Done {
     queue.finish()
 }
 
-/// Nothing outside can wait for a captured command.
+/// The event of a captured command never completes and cannot be waited for outside.
 fn captured_events(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
@@ -159,7 +173,7 @@ fn captured_events(fixture: &Fixture) -> Done {
         event = Some(queue.fill(memory.ptr, 1_u8, 64, &[])?);
         Ok(())
     })?;
-    let event = event.ok_or_else(|| Stop::failed("no event"))?;
+    let event = event.ok_or_else(|| Stop::failed("the captured command gave no event"))?;
     check_eq!(
         event.get::<ur_command_t>(UR_EVENT_INFO_COMMAND_TYPE)?,
         UR_COMMAND_USM_FILL,
@@ -172,10 +186,13 @@ fn captured_events(fixture: &Fixture) -> Done {
         .refused()?;
     check!(
         !captures(&other)?,
-        "a capture that has ended takes no more queues"
+        "a queue joined a capture that has ended"
     );
     graph.instantiate()?.enqueue(&queue, &[])?.wait()?;
-    check!(!event.is_complete()?, "it stands for no execution");
+    check!(
+        !event.is_complete()?,
+        "a captured event is complete after a submission"
+    );
     drop(graph);
     ur.urEventWait(1, &event.raw).refused()
 }
@@ -185,6 +202,7 @@ unsafe extern "C" fn count(data: *mut c_void) {
     unsafe { &*data.cast::<AtomicU32>() }.fetch_add(1, Ordering::Relaxed);
 }
 
+/// A graph's destruction callback runs once, when the graph is destroyed.
 fn destruction_callback(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
@@ -205,13 +223,22 @@ fn destruction_callback(fixture: &Fixture) -> Done {
     let executable = graph.instantiate()?;
     executable.enqueue(&queue, &[])?.wait()?;
     drop(executable);
-    check_eq!(calls.load(Ordering::Relaxed), 0, "calls before the end");
+    check_eq!(
+        calls.load(Ordering::Relaxed),
+        0,
+        "calls before the graph is destroyed"
+    );
     drop(graph);
-    check_eq!(calls.load(Ordering::Relaxed), 1, "calls at the end");
+    check_eq!(
+        calls.load(Ordering::Relaxed),
+        1,
+        "calls after the graph is destroyed"
+    );
     Ok(())
 }
 
-fn contents(fixture: &Fixture) -> Done {
+/// A graph writes its contents to a file and reports a path that cannot be written.
+fn dump_contents(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
     let queue = context.in_order(fixture)?;
@@ -225,13 +252,13 @@ fn contents(fixture: &Fixture) -> Done {
     let name = format!("ur-graph-{}-{}", std::process::id(), graph.id()?);
     let path = std::env::temp_dir().join(name);
     let text = path.to_str().and_then(|path| CString::new(path).ok());
-    let text = text.ok_or_else(|| Stop::failed("the temporary folder's name"))?;
+    let text = text.ok_or_else(|| Stop::failed("the name of the temporary folder is no text"))?;
     let status = fixture.ur.urGraphDumpContentsExp(graph.raw, text.as_ptr());
     let written = std::fs::read_to_string(&path).unwrap_or_default();
     let _ = std::fs::remove_file(&path);
     status.ok()?;
-    check!(!written.trim().is_empty(), "nothing was written");
-    // A folder that is not there, and one in the place of a file.
+    check!(!written.trim().is_empty(), "the file is empty");
+    // A path in a folder that does not exist, and the path of a folder.
     for nowhere in [c"/nowhere/at/all", c"/"] {
         fixture
             .ur
@@ -243,13 +270,14 @@ fn contents(fixture: &Fixture) -> Done {
         .ur
         .urAdapterGetLastError(fixture.adapter, &mut message, &mut code)
         .ok()?;
-    check!(!message.is_null(), "no message");
+    check!(!message.is_null(), "the last error has no message");
     // SAFETY: the message is valid until the thread's next failure.
     let message = unsafe { CStr::from_ptr(message) };
-    check!(!message.is_empty(), "an empty message");
+    check!(!message.is_empty(), "the last error's message is empty");
     Ok(())
 }
 
+/// A graph and its executable give their native handles or report that they have none.
 fn native_handles(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
@@ -263,7 +291,7 @@ fn native_handles(fixture: &Fixture) -> Done {
         ur.urGraphExecutableGraphGetNativeHandleExp(executable.raw, &mut native),
     ] {
         match status.is_ok() {
-            true => check!(native != 0, "a handle of 0"),
+            true => check!(native != 0, "a native handle is 0"),
             false => status.fails(UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?,
         }
     }

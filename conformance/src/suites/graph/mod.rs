@@ -1,4 +1,4 @@
-//! Graphs: what is captured, how it is replayed, and what a capture refuses.
+//! Graphs: captured commands, submissions, and what a capture refuses.
 
 mod life;
 mod random;

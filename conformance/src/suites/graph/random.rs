@@ -1,5 +1,6 @@
-//! Random captures over several queues beside what the same commands do one after the other. The
-//! commands' wait lists say what their blocks demand, and no more.
+//! Random captures over several queues, compared with the same commands run one after another.
+//!
+//! Wait lists state only the dependencies between blocks.
 
 use crate::check;
 use crate::fixture::Fixture;
@@ -16,6 +17,7 @@ const BLOCKS: usize = 8;
 const ITEMS: usize = 700;
 const COMMANDS: usize = 60;
 
+/// Random captures over four queues leave the data of sequential execution.
 fn captures(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
@@ -92,7 +94,7 @@ impl Random {
                 let wrong = data.iter().find(|word| **word != want);
                 check!(
                     wrong.is_none(),
-                    "round {round}, block {at}: {wrong:?}, not {want}"
+                    "round {round}, block {at}: got {wrong:?}, expected {want}"
                 );
             }
         }
@@ -101,7 +103,7 @@ impl Random {
 
     #[allow(clippy::type_complexity)]
     fn record(&self, first: usize, steps: &[(usize, usize, usize, usize, usize, u32)]) -> Done {
-        // What the other queues join by.
+        // The other queues join the capture by waiting for this event.
         let root = self.queues[first].marker(&[])?;
         let mut uses: Vec<Uses> = (0..BLOCKS).map(|_| Uses::default()).collect();
         for &(queue, kind, to, a, b, word) in steps {

@@ -1,4 +1,4 @@
-//! What a capture refuses, and what refuses to become one.
+//! Calls that a capture refuses, and commands that cannot be captured.
 
 use super::SUITE;
 use crate::check;
@@ -10,9 +10,10 @@ use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    crate::tests![SUITE; refused_states, refused_devices, refused_commands, refused_mixtures]
+    crate::tests![SUITE; refused_states, refused_devices, refused_commands, refused_nested_captures]
 }
 
+/// Capture calls in the wrong state, or across contexts, are refused.
 fn refused_states(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let graph = Graph::new(fixture, &context)?;
@@ -30,19 +31,19 @@ fn refused_states(fixture: &Fixture) -> Done {
         .fails_because(operation, "the queue is not capturing")?;
     ur.urQueueBeginCaptureIntoGraphExp(queue.raw, graph.raw)
         .ok()?;
-    // Twice on one queue, twice into one graph.
+    // A second capture on the queue, and a second one into the graph.
     ur.urQueueBeginGraphCaptureExp(queue.raw)
         .fails_because(argument, "is capturing")?;
     ur.urQueueBeginCaptureIntoGraphExp(queue.raw, graph.raw)
         .fails(argument)?;
     ur.urQueueBeginCaptureIntoGraphExp(other.raw, graph.raw)
         .fails_because(argument, "another one into `hGraph`")?;
-    check!(!captures(&other)?, "a refused capture");
+    check!(!captures(&other)?, "a queue captures after a refused call");
     ur.urGraphInstantiateGraphExp(graph.raw, &mut executable)
         .fails_because(argument, "under way")?;
     ur.urGraphDestroyExp(graph.raw)
         .fails_because(operation, "under way")?;
-    // Only the queue that it was begun on ends it.
+    // Only the queue that the capture began on can end it.
     let root = queue.marker(&[])?;
     other.marker(&[&root])?;
     ur.urQueueEndGraphCaptureExp(other.raw, &mut out)
@@ -53,10 +54,10 @@ fn refused_states(fixture: &Fixture) -> Done {
     );
     check!(
         captures(&queue)? && captures(&other)?,
-        "the capture goes on"
+        "a refused call ended the capture"
     );
     ur.urQueueEndGraphCaptureExp(queue.raw, &mut out).ok()?;
-    // A foreign context's queue.
+    // A queue of another context.
     let foreign = Context::new(fixture)?;
     let stranger = foreign.in_order(fixture)?;
     ur.urQueueBeginCaptureIntoGraphExp(stranger.raw, graph.raw)
@@ -66,7 +67,7 @@ fn refused_states(fixture: &Fixture) -> Done {
         .fails_because(UR_RESULT_ERROR_INVALID_QUEUE, "another context")
 }
 
-/// The commands of a graph are for one device.
+/// A capture and a submission refuse a queue of another device.
 fn refused_devices(fixture: &Fixture) -> Done {
     let parts = crate::suites::partition::in_single_units(fixture)?;
     let [one, two, ..] = parts[..] else {
@@ -91,7 +92,10 @@ fn refused_devices(fixture: &Fixture) -> Done {
     let captured = queues.0.marker(&[])?;
     ur.urEnqueueEventsWait(queues.1.raw, 1, &captured.raw, null_mut())
         .fails(UR_RESULT_ERROR_INVALID_OPERATION)?;
-    check!(!captures(&queues.1)?, "a refused capture");
+    check!(
+        !captures(&queues.1)?,
+        "a queue captures after a refused call"
+    );
     let mut out = null_mut();
     ur.urQueueEndGraphCaptureExp(queues.0.raw, &mut out).ok()?;
     let executable = graph.instantiate()?;
@@ -99,7 +103,7 @@ fn refused_devices(fixture: &Fixture) -> Done {
         .fails_because(UR_RESULT_ERROR_INVALID_QUEUE, "or device")
 }
 
-/// What needs an answer at once, or gives memory, cannot be captured.
+/// A command that blocks or gives memory is refused during a capture.
 fn refused_commands(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
@@ -138,7 +142,7 @@ fn refused_commands(fixture: &Fixture) -> Done {
             .refused()?;
         check!(
             block.is_null() && event.is_null(),
-            "a refused command gave something"
+            "a refused command gave a block or an event"
         );
         Ok(())
     })?;
@@ -146,8 +150,8 @@ fn refused_commands(fixture: &Fixture) -> Done {
     queue.fill(memory.ptr, 1_u8, 64, &[])?.wait()
 }
 
-/// Two captures do not mix, and no graph is captured into another.
-fn refused_mixtures(fixture: &Fixture) -> Done {
+/// A capture refuses events of another capture and executable graphs.
+fn refused_nested_captures(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
     let (one, two) = (context.in_order(fixture)?, context.in_order(fixture)?);
@@ -166,6 +170,6 @@ fn refused_mixtures(fixture: &Fixture) -> Done {
         check!(first.is_empty()?, "a refused command was recorded");
         Ok(())
     })?;
-    check!(!second.is_empty()?, "the second capture");
+    check!(!second.is_empty()?, "the second capture is empty");
     Ok(())
 }

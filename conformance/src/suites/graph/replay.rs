@@ -1,4 +1,4 @@
-//! What is captured, and that each execution does it in its order.
+//! Captured commands, and their order at each submission.
 
 use super::{SUITE, queues};
 use crate::fixture::Fixture;
@@ -6,7 +6,7 @@ use crate::kernels::{ADD, IOTA};
 use crate::objects::{Arg, Context, Gate, Graph, Kind, Program, captures};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
-use crate::{check, check_eq};
+use crate::{check, check_all, check_eq, check_items};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use std::time::Duration;
@@ -14,18 +14,22 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     crate::tests![SUITE;
-        empty, nothing_runs, replays, out_of_order, barriers, fork_and_join, host_tasks, buffers,
-        waits_from_outside, waits_and_events, across_queues,
+        empty, captured_commands_do_not_run, submissions_repeat_the_commands, out_of_order, barriers, fork_and_join, host_tasks, buffers,
+        waits_outside_the_capture, wait_list_and_event, across_queues,
     ]
 }
 
+/// An empty graph cannot be instantiated and can be captured into.
 fn empty(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let graph = Graph::new(fixture, &context)?;
-    check!(graph.is_empty()?, "a new graph");
+    check!(graph.is_empty()?, "a new graph is not empty");
     let queue = context.in_order(fixture)?;
     let captured = Graph::capture(&queue, || Ok(()))?;
-    check!(captured.is_empty()?, "a capture of nothing");
+    check!(
+        captured.is_empty()?,
+        "a capture without commands is not empty"
+    );
     for graph in [&graph, &captured] {
         let mut executable = null_mut();
         fixture
@@ -34,7 +38,7 @@ fn empty(fixture: &Fixture) -> Done {
             .fails_because(UR_RESULT_ERROR_INVALID_ARGUMENT, "holds no command")?;
         check!(executable.is_null(), "a refused call wrote a handle");
     }
-    // What holds nothing yet can still be captured into.
+    // An empty graph can still be captured into.
     let ur = fixture.ur;
     ur.urQueueBeginCaptureIntoGraphExp(queue.raw, captured.raw)
         .ok()?;
@@ -45,7 +49,8 @@ fn empty(fixture: &Fixture) -> Done {
     executable.enqueue(&queue, &[])?.wait()
 }
 
-fn nothing_runs(fixture: &Fixture) -> Done {
+/// A captured command does not run, and the queue works afterwards.
+fn captured_commands_do_not_run(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
     for queue in queues(fixture, &context)? {
@@ -53,22 +58,21 @@ fn nothing_runs(fixture: &Fixture) -> Done {
         queue.fill(memory.ptr, 1_u8, 4096, &[])?.wait()?;
         let graph = Graph::capture(&queue, || queue.fill(memory.ptr, 2_u8, 4096, &[]).map(drop))?;
         queue.finish()?;
-        check!(!graph.is_empty()?, "the graph is empty");
-        check!(
-            memory.host::<u8>().iter().all(|byte| *byte == 1),
-            "a captured fill ran"
-        );
-        // The queue is as before.
+        check!(!graph.is_empty()?, "a graph with a fill is empty");
+        check_all!(memory.host::<u8>(), 1, "bytes after a captured fill");
+        // The queue works as before.
         queue.fill(memory.ptr, 3_u8, 4096, &[])?.wait()?;
-        check!(
-            memory.host::<u8>().iter().all(|byte| *byte == 3),
-            "a fill afterwards"
+        check_all!(
+            memory.host::<u8>(),
+            3,
+            "bytes after a fill that follows the capture"
         );
     }
     Ok(())
 }
 
-fn replays(fixture: &Fixture) -> Done {
+/// Each submission of a graph runs its captured commands in order.
+fn submissions_repeat_the_commands(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
     let program = Program::new(fixture, &context)?;
@@ -89,12 +93,13 @@ fn replays(fixture: &Fixture) -> Done {
         for round in 0..5 {
             let done = executable.enqueue(&queue, &[])?;
             let data: Vec<u32> = queue.read(b.ptr, 1000, &[&done])?;
-            check!(data.into_iter().eq(15..1015), "round {round}");
+            check_items!(data, 15..1015, "round {round}");
         }
     }
     Ok(())
 }
 
+/// Events order the captured commands of an out-of-order queue.
 fn out_of_order(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
@@ -125,17 +130,14 @@ fn out_of_order(fixture: &Fixture) -> Done {
             for (at, block) in blocks.iter().enumerate() {
                 let want = if at == 0 { 101 } else { 1 + at as u32 * 10 };
                 let data: Vec<u32> = queue.read(block.ptr, items, &[&done])?;
-                check!(
-                    data.iter().all(|word| *word == want),
-                    "round {round}, block {at}"
-                );
+                check_all!(data, want, "round {round}, block {at}");
             }
         }
     }
     Ok(())
 }
 
-/// A barrier, and a wait for everything, order an out-of-order queue's captured commands.
+/// Barriers and markers order the captured commands of an out-of-order queue.
 fn barriers(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
@@ -156,12 +158,12 @@ fn barriers(fixture: &Fixture) -> Done {
     for round in 0..3 {
         let done = executable.enqueue(&queue, &[])?;
         let data: Vec<u8> = queue.read(b.ptr, 4 << 20, &[&done])?;
-        check!(data.iter().all(|byte| *byte == 9), "round {round}");
+        check_all!(data, 9, "round {round}");
     }
     Ok(())
 }
 
-/// Another queue joins by waiting for an event of the capture.
+/// A queue joins a capture by waiting for one of its events.
 fn fork_and_join(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
@@ -174,9 +176,12 @@ fn fork_and_join(fixture: &Fixture) -> Done {
     let one = || Arg::of(&1_u32);
     let graph = Graph::capture(&main, || {
         let filled = main.fill(a.ptr, 7_u32, 4000, &[])?;
-        check!(!captures(&other)?, "a queue that has not joined");
+        check!(!captures(&other)?, "a queue captures before it joins");
         other.copy(b.ptr, a.ptr, 4000, &[&filled])?;
-        check!(captures(&other)? && captures(&main)?, "queues that capture");
+        check!(
+            captures(&other)? && captures(&main)?,
+            "a joined queue is not capturing"
+        );
         let left = other.launch(&add, 1000, &[Arg::Pointer(b.ptr), one()], &[])?;
         let right = third.copy(c.ptr, a.ptr, 4000, &[&filled])?;
         main.marker(&[&left, &right])?;
@@ -185,18 +190,14 @@ fn fork_and_join(fixture: &Fixture) -> Done {
     })?;
     check!(
         !captures(&other)? && !captures(&third)?,
-        "a capture that has ended"
+        "a queue captures after the end of the capture"
     );
     let executable = graph.instantiate()?;
     for round in 0..5 {
         executable.enqueue_only(&main)?;
         for (block, want) in [(&a, 8), (&b, 8), (&c, 7)] {
             let data: Vec<u32> = main.read(block.ptr, 1000, &[])?;
-            check!(
-                data.iter().all(|word| *word == want),
-                "round {round}: {}, not {want}",
-                data[0]
-            );
+            check_all!(data, want, "words in round {round}");
         }
     }
     Ok(())
@@ -210,7 +211,7 @@ unsafe extern "C" fn add_up(data: *mut c_void) {
     }
 }
 
-/// A host task runs in each execution, in its place.
+/// A captured host task runs in its place at each submission.
 fn host_tasks(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
@@ -249,6 +250,7 @@ fn host_tasks(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// A graph keeps the buffers of its captured commands.
 fn buffers(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
@@ -272,13 +274,16 @@ fn buffers(fixture: &Fixture) -> Done {
     drop((a, b));
     for _ in 0..3 {
         executable.enqueue(&queue, &[])?.wait()?;
-        check!(out.host::<u32>() == data, "through two buffers");
+        check!(
+            out.host::<u32>() == data,
+            "data changed on its way through two buffers"
+        );
     }
     Ok(())
 }
 
-/// What a captured command waits for outside, each execution waits for.
-fn waits_from_outside(fixture: &Fixture) -> Done {
+/// A submission waits for events from outside that its captured commands wait for.
+fn waits_outside_the_capture(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
     let [queue, other] = queues(fixture, &context)?;
@@ -291,14 +296,15 @@ fn waits_from_outside(fixture: &Fixture) -> Done {
     let done = executable.enqueue(&queue, &[])?;
     check!(
         !done.completes_within(Duration::from_millis(30))?,
-        "it did not wait"
+        "the submission did not wait"
     );
     gate.open();
     done.wait()?;
     executable.enqueue(&queue, &[])?.wait()
 }
 
-fn waits_and_events(fixture: &Fixture) -> Done {
+/// A submission of a graph waits for its list and gives an event.
+fn wait_list_and_event(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
     let other = context.in_order(fixture)?;
@@ -315,18 +321,16 @@ fn waits_and_events(fixture: &Fixture) -> Done {
         );
         check!(
             !done.completes_within(Duration::from_millis(20))?,
-            "it did not wait"
+            "the submission did not wait"
         );
         gate.open();
         done.wait()?;
-        check!(
-            memory.host::<u8>().iter().all(|byte| *byte == 9),
-            "the fill"
-        );
+        check_all!(memory.host::<u8>(), 9, "bytes of the fill");
     }
     Ok(())
 }
 
+/// Submissions of a graph to two queues run in the order that events give them.
 fn across_queues(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     Graph::need(fixture, &context)?;
@@ -340,15 +344,11 @@ fn across_queues(fixture: &Fixture) -> Done {
     let executable = graph.instantiate()?;
     let mut last = None;
     for round in 0..40 {
-        // The last one orders the next: the executions of one graph must not overlap.
+        // The wait list orders the submissions, since those of one graph must not overlap.
         let waits: Vec<_> = last.iter().collect();
         last = Some(executable.enqueue([&p, &q][round % 2], &waits)?);
     }
     let data: Vec<u32> = p.read(memory.ptr, 10_000, &last.iter().collect::<Vec<_>>())?;
-    check!(
-        data.iter().all(|word| *word == 40),
-        "40 executions: {}",
-        data[0]
-    );
+    check_all!(data, 40, "words after 40 submissions");
     Ok(())
 }

@@ -1,8 +1,10 @@
-//! Work that the backend gets past the interface: by native commands, on queues whose native handle
-//! was taken, on queues and events made of native handles. It is ordered like the queue's own.
+//! Native work: commands that a test submits to the backend itself.
+//!
+//! It does so in native commands, on queues whose native handle was given out, and on queues and events made
+//! of native handles. Native work is ordered like the queue's own commands.
 
 mod native_command;
-mod shown_queue;
+mod native_queue;
 
 use crate::check;
 use crate::fixture::Fixture;
@@ -17,22 +19,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    let suites = [native_command::all, shown_queue::all];
+    let suites = [native_command::all, native_queue::all];
     suites.into_iter().flat_map(|suite| suite()).collect()
 }
 
 const SIZE: usize = 64 << 10;
-/// Most commands that one test holds back.
-const HELD: usize = 16;
+/// Most commands that one test blocks.
+const MAX_BLOCKED_COMMANDS: usize = 16;
 
-/// A context, its memory, and who puts work past the interface.
+/// A context, its memory, and the provider of native work.
 struct Setup<'a> {
     fixture: &'a Fixture,
     foreign: &'static dyn Foreign,
-    /// Visible to the host.
+    /// Host memory.
     memory: Usm,
-    /// What held work waits for, a word each: made ahead, since a driver may not allocate while a queue
-    /// waits.
+    /// One word for each blocked native command. They are allocated ahead, since a driver may not allocate
+    /// while a queue waits.
     words: Usm,
     used: AtomicUsize,
     context: Context,
@@ -41,10 +43,11 @@ struct Setup<'a> {
 impl<'a> Setup<'a> {
     fn new(fixture: &'a Fixture) -> Result<Self, Stop> {
         let foreign = provider(fixture.backend)
-            .ok_or_else(|| Stop::skipped("nobody puts foreign work on this backend's queues"))?;
+            .ok_or_else(|| Stop::skipped("no provider submits native work on this backend"))?;
         let context = Context::new(fixture)?;
         let memory = context.usm(fixture, Kind::Host, SIZE)?;
-        let mut words = context.usm(fixture, Kind::Host, HELD * size_of::<u32>())?;
+        let mut words =
+            context.usm(fixture, Kind::Host, MAX_BLOCKED_COMMANDS * size_of::<u32>())?;
         words.host_mut::<u32>().fill(0);
         Ok(Self {
             words,
@@ -64,7 +67,7 @@ impl<'a> Setup<'a> {
         self.context.out_of_order(self.fixture)
     }
 
-    /// Fills the setup's memory on a native queue.
+    /// Submits a fill of the setup's memory to a native queue.
     fn fill(
         &self,
         queue: ur_native_handle_t,
@@ -99,22 +102,22 @@ impl<'a> Setup<'a> {
     fn word(&self) -> Result<*mut u32, Stop> {
         let at = self.used.fetch_add(1, Ordering::Relaxed);
         check!(
-            at < HELD,
-            "a test that holds back more than {HELD} commands"
+            at < MAX_BLOCKED_COMMANDS,
+            "a test blocks more than {MAX_BLOCKED_COMMANDS} native commands"
         );
         Ok(self.words.ptr.cast::<u32>().wrapping_add(at))
     }
 
-    /// Fails unless the setup's memory is full of this byte.
+    /// Fails unless every byte of the setup's memory is `byte`.
     fn holds(&self, byte: u8, what: &str) -> Done {
         are_all(self.memory.host(), byte, what)
     }
 }
 
-/// Goes on only if all are this byte.
+/// Fails unless every byte is `byte`.
 fn are_all(bytes: &[u8], byte: u8, what: &str) -> Done {
     let wrong = bytes.iter().find(|found| **found != byte);
-    check!(wrong.is_none(), "{what}: {wrong:?} where {byte} should be");
+    check!(wrong.is_none(), "{what}: got {wrong:?}, expected {byte}");
     Ok(())
 }
 
@@ -130,11 +133,13 @@ fn native(queue: &Queue) -> Result<ur_native_handle_t, Stop> {
 fn need_async(fixture: &Fixture) -> Done {
     match fixture.supports(UR_DEVICE_INFO_ASYNC_USM_ALLOCATIONS_SUPPORT_EXP)? {
         true => Ok(()),
-        false => Err(Stop::skipped("the device does not allocate in queue order")),
+        false => Err(Stop::skipped("the device has no asynchronous allocation")),
     }
 }
 
-/// Frees a block that `used` has foreign work pending on: other queues get it only when that is done.
+/// Frees a block with pending native work, which `used` submits.
+///
+/// Another queue may get the block only when that work has completed.
 fn freed_while(
     setup: &Setup,
     queue: &Queue,
@@ -146,18 +151,18 @@ fn freed_while(
     ready.wait()?;
     let foreign = used(block)?;
     let freed = queue.free_event(block, &[])?;
-    pending(&freed, "a free ended before native work on its block had")?;
+    pending(&freed, "a free completed before native work on its block")?;
     let early = other.alloc(Kind::Shared, &pool, 1 << 20, &[])?;
     check!(
         !early.overlaps(&block),
-        "a block was handed out while native work was using it"
+        "a block was reused while native work used it"
     );
     drop(foreign);
     freed.wait()?;
     let late = other.alloc(Kind::Shared, &pool, 1 << 20, &[])?;
     check!(
         late.overlaps(&block),
-        "a free block was not handed out once native work had ended"
+        "a free block was not reused after the native work completed"
     );
     other.free(early, &[])?;
     other.free(late, &[])?;

@@ -1,4 +1,4 @@
-//! Native commands: work that a function puts on the queue while it is called.
+//! Native commands: a function submits work to the queue while it is called.
 
 use super::{SIZE, Setup, are_all, freed_while, native, need_async};
 use crate::fixture::Fixture;
@@ -14,13 +14,13 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     crate::tests!["native_command";
-        runs_once_and_at_once, in_order, out_of_order, waits_for_its_list, shows_its_own_queue,
-        keeps_memory_objects, without_event, times, command_type, refused, keeps_freed_memory,
-        of_two_threads, finds_its_thread_ready,
+        function_runs_once_within_the_call, in_order, out_of_order, waits_for_its_list, native_handle_is_stable,
+        keeps_memory_objects, without_event, profiling_times, command_type, null_function_refused, freed_block_waits,
+        from_two_threads, function_may_use_the_backend,
     ]
 }
 
-/// What a native command's function gets: a closure, and whether it ran.
+/// The data of a native command's function: a closure and the number of its calls.
 struct Task<'a> {
     run: Box<dyn FnMut(ur_queue_handle_t) -> Done + 'a>,
     ran: u32,
@@ -34,7 +34,7 @@ unsafe extern "C" fn call(queue: ur_queue_handle_t, data: *mut c_void) {
     task.ended = (task.run)(queue);
 }
 
-/// A native command that runs a closure; with its event if that is wanted.
+/// Enqueues a native command that runs a closure, with an event unless `event` is null.
 fn command<'a>(
     queue: &Queue,
     wait: &[&Event],
@@ -82,7 +82,7 @@ fn command_event<'a>(
     Ok(Event::adopt(queue.ur, raw))
 }
 
-/// Goes on only if the device takes native commands.
+/// Stops the test unless the device takes native commands.
 fn need_commands(fixture: &Fixture) -> Done {
     let queue = Context::new(fixture)?.in_order(fixture)?;
     fixture.require(UR_DEVICE_INFO_ENQUEUE_NATIVE_COMMAND_SUPPORT_EXP, || {
@@ -104,14 +104,15 @@ fn command_bench(fixture: &Fixture) -> Result<Setup<'_>, Stop> {
     Setup::new(fixture)
 }
 
-fn runs_once_and_at_once(fixture: &Fixture) -> Done {
+/// The function runs once, on the calling thread, before the call returns.
+fn function_runs_once_within_the_call(fixture: &Fixture) -> Done {
     need_commands(fixture)?;
     let context = Context::new(fixture)?;
     for queue in [context.in_order(fixture)?, context.out_of_order(fixture)?] {
         let here = std::thread::current().id();
         let event = command_event(&queue, &[], |given| {
-            check_eq!(given, queue.raw, "queue that the function got");
-            check_eq!(std::thread::current().id(), here, "its thread");
+            check_eq!(given, queue.raw, "queue given to the function");
+            check_eq!(std::thread::current().id(), here, "thread of the function");
             Ok(())
         })?;
         event.wait()?;
@@ -120,8 +121,8 @@ fn runs_once_and_at_once(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Its function may use the backend as it is called, on a thread that nobody has made ready for that.
-fn finds_its_thread_ready(fixture: &Fixture) -> Done {
+/// The function may call the backend on a thread that has not used it before.
+fn function_may_use_the_backend(fixture: &Fixture) -> Done {
     let setup = command_bench(fixture)?;
     let memory = setup.context.usm(fixture, Kind::Device, SIZE)?;
     for queue in [setup.in_order()?, setup.out_of_order()?] {
@@ -133,19 +134,19 @@ fn finds_its_thread_ready(fixture: &Fixture) -> Done {
             command(&queue, &[], null_mut(), |_| {
                 let from = std::ptr::with_exposed_provenance(start);
                 let copied = foreign.copy(native(&queue)?, &mut read, from);
-                let needed = || Stop::skipped("nothing has to be made ready here");
+                let needed = || Stop::skipped("threads need no preparation on this backend");
                 copied.ok_or_else(needed)?.map_err(Stop::failed)
             })
         };
         std::thread::scope(|scope| scope.spawn(on_thread).join())
             .map_err(|_| Stop::failed("the thread panicked"))??;
-        are_all(&read, 3, "what its function copied")?;
+        are_all(&read, 3, "bytes copied by the function")?;
         queue.finish()?;
     }
     Ok(())
 }
 
-/// Between what was enqueued before and what is enqueued later.
+/// Native work on an in-order queue runs between the commands before and after it.
 fn in_order(fixture: &Fixture) -> Done {
     let setup = command_bench(fixture)?;
     let queue = setup.in_order()?;
@@ -158,23 +159,23 @@ fn in_order(fixture: &Fixture) -> Done {
         Ok(())
     })?;
     let later = queue.copy(copy.ptr, setup.memory.ptr, SIZE, &[])?;
-    pending(&event, "a native command overtook what comes before it")?;
+    pending(&event, "a native command overtook an earlier command")?;
     gate.open();
-    pending(&event, "a native command ended before its work had")?;
+    pending(&event, "a native command completed before its native work")?;
     pending(&later, "a command overtook native work of its queue")?;
-    setup.holds(1, "what came before a native command")?;
+    setup.holds(1, "bytes before the native work")?;
     drop(foreign);
     later.wait()?;
     check!(
         event.is_complete()?,
-        "a native command before a complete one"
+        "a native command is not complete, but a later command is"
     );
     let copied = queue.read(copy.ptr, SIZE, &[])?;
-    are_all(&copied, 2, "what came after a native command saw")?;
+    are_all(&copied, 2, "bytes read after the native work")?;
     queue.finish()
 }
 
-/// Native work on an out-of-order queue orders only what waits for it.
+/// Native work on an out-of-order queue orders only the commands that wait for it.
 fn out_of_order(fixture: &Fixture) -> Done {
     let setup = command_bench(fixture)?;
     let queue = setup.out_of_order()?;
@@ -188,19 +189,20 @@ fn out_of_order(fixture: &Fixture) -> Done {
         let independent = queue.fill(other.ptr, 1_u8, SIZE, &[])?;
         check!(
             independent.completes_within(LONG)?,
-            "native work held back what does not depend on it"
+            "native work blocked an independent command"
         );
     }
     let dependent = queue.fill(other.ptr, 1_u8, SIZE, &[&event])?;
     let marker = queue.marker(&[])?;
-    pending(&event, "a native command ended before its work had")?;
+    pending(&event, "a native command completed before its native work")?;
     pending(&dependent, "a command overtook the native work in its list")?;
-    pending(&marker, "a marker did not cover native work")?;
+    pending(&marker, "a marker did not wait for native work")?;
     drop(foreign);
     queue.finish()?;
     setup.holds(2, "native work on an out-of-order queue")
 }
 
+/// Native work runs only after the command's wait list has completed.
 fn waits_for_its_list(fixture: &Fixture) -> Done {
     let setup = command_bench(fixture)?;
     for queue in [setup.in_order()?, setup.out_of_order()?] {
@@ -218,23 +220,28 @@ fn waits_for_its_list(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// Within a command the native handle is the stream that has its wait list, each time it is asked.
-fn shows_its_own_queue(fixture: &Fixture) -> Done {
+/// The queue has one native handle throughout the function, also in a nested command.
+fn native_handle_is_stable(fixture: &Fixture) -> Done {
     let setup = command_bench(fixture)?;
     for queue in [setup.in_order()?, setup.out_of_order()?] {
         let mut outer = 0;
         command(&queue, &[], null_mut(), |_| {
             outer = native(&queue)?;
             command(&queue, &[], null_mut(), |_| native(&queue).map(drop))?;
-            check_eq!(native(&queue)?, outer, "native queue within one command");
+            check_eq!(
+                native(&queue)?,
+                outer,
+                "native handle of the queue, second query"
+            );
             Ok(())
         })?;
-        check!(outer != 0, "no native queue within a command");
+        check!(outer != 0, "the native handle of the queue is 0");
         queue.finish()?;
     }
     Ok(())
 }
 
+/// A native command takes a list of buffers and leaves their data as it was.
 fn keeps_memory_objects(fixture: &Fixture) -> Done {
     need_commands(fixture)?;
     let context = Context::new(fixture)?;
@@ -258,10 +265,14 @@ fn keeps_memory_objects(fixture: &Fixture) -> Done {
         .ok()?;
     let event = Event::adopt(fixture.ur, raw);
     let read = buffer.read::<u8>(&queue, 0, SIZE)?;
-    check!(read == data, "a buffer that a native command named");
+    check!(
+        read == data,
+        "a native command changed a buffer that it lists"
+    );
     event.wait()
 }
 
+/// A native command without an event is covered by `urQueueFinish`.
 fn without_event(fixture: &Fixture) -> Done {
     let setup = command_bench(fixture)?;
     for (byte, queue) in (1..).zip([setup.in_order()?, setup.out_of_order()?]) {
@@ -274,7 +285,8 @@ fn without_event(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn times(fixture: &Fixture) -> Done {
+/// The profiling times of a native command increase.
+fn profiling_times(fixture: &Fixture) -> Done {
     let setup = command_bench(fixture)?;
     let flags = UR_QUEUE_FLAG_PROFILING_ENABLE;
     let queue = Queue::new(&setup.context, fixture.device, flags)?;
@@ -296,6 +308,7 @@ fn times(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+/// The event of a native command reports its command type.
 fn command_type(fixture: &Fixture) -> Done {
     need_commands(fixture)?;
     let queue = Context::new(fixture)?.in_order(fixture)?;
@@ -308,14 +321,15 @@ fn command_type(fixture: &Fixture) -> Done {
     event.wait()
 }
 
-fn refused(fixture: &Fixture) -> Done {
+/// A native command without a function is refused.
+fn null_function_refused(fixture: &Fixture) -> Done {
     need_commands(fixture)?;
     let queue = Context::new(fixture)?.in_order(fixture)?;
     nothing(&queue, None).fails(UR_RESULT_ERROR_INVALID_NULL_POINTER)
 }
 
-/// Memory that native work uses is nobody else's before that has ended, freed or not.
-fn keeps_freed_memory(fixture: &Fixture) -> Done {
+/// A freed block is not reused before native work on it has completed.
+fn freed_block_waits(fixture: &Fixture) -> Done {
     let setup = command_bench(fixture)?;
     need_async(fixture)?;
     let queue = setup.in_order()?;
@@ -328,12 +342,12 @@ fn keeps_freed_memory(fixture: &Fixture) -> Done {
         })?;
         foreign
             .take()
-            .ok_or_else(|| Stop::failed("no foreign work"))
+            .ok_or_else(|| Stop::failed("the function submitted no native work"))
     })
 }
 
-/// Native commands of one queue from two threads see lanes of their own or take turns.
-fn of_two_threads(fixture: &Fixture) -> Done {
+/// Native commands of one queue from two threads do not disturb each other.
+fn from_two_threads(fixture: &Fixture) -> Done {
     let setup = command_bench(fixture)?;
     for queue in [setup.in_order()?, setup.out_of_order()?] {
         let half = SIZE / 2;
@@ -360,7 +374,7 @@ fn of_two_threads(fixture: &Fixture) -> Done {
         let bytes = setup.memory.host::<u8>();
         let right = bytes[..half].iter().all(|byte| *byte == 1)
             && bytes[half..].iter().all(|byte| *byte == 2);
-        check!(right, "what two threads' native commands left");
+        check!(right, "two threads' native commands left wrong bytes");
     }
     Ok(())
 }

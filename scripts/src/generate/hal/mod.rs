@@ -10,6 +10,7 @@ use super::File;
 use crate::model::Spec;
 use anyhow::Result;
 use plan::{Plan, Shape, associated};
+pub use traits::has_default;
 
 pub fn files(spec: &Spec) -> Result<Vec<File>> {
     let plans = spec

@@ -1,5 +1,6 @@
-//! Buffers over the host's memory: it is the host's before the first command, and again after the last
-//! release.
+//! Buffers over host memory.
+//!
+//! The host owns the memory before the first command and after the last release.
 
 use crate::fixture::Fixture;
 use crate::kernels::IOTA;
@@ -7,23 +8,24 @@ use crate::objects::{Arg, Buffer, Context, Program};
 use crate::outcome::Done;
 use crate::registry::Test;
 use crate::suites::buffer::alignment;
-use crate::{check, check_eq};
+use crate::{check_all, check_eq, check_items};
 use std::ptr::null;
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     crate::tests!["buffer";
-        sees_what_the_host_wrote, gives_back_what_was_written, gives_its_parts_back, over_memory_of_kernels,
-        over_neighbours, over_constants,
+        host_memory_is_read_at_first_use, release_writes_back, release_writes_back_sub_buffers, release_writes_back_kernel_output,
+        adjacent_host_memory, read_only_host_memory,
     ]
 }
 
 const WORDS: usize = 3000;
 
-/// Where in memory from the heap buffers begin, in words: at its start, which is aligned somehow, and not.
+/// Offsets in words at which the buffers begin in heap memory: aligned and unaligned ones.
 const STARTS: [usize; 3] = [0, 1, 1500];
 
-fn sees_what_the_host_wrote(fixture: &Fixture) -> Done {
+/// A buffer over host memory sees what the host wrote before the first command.
+fn host_memory_is_read_at_first_use(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     for start in STARTS {
@@ -31,14 +33,15 @@ fn sees_what_the_host_wrote(fixture: &Fixture) -> Done {
         let buffer = Buffer::over(&context, UR_MEM_FLAG_READ_WRITE, &mut memory[start..])?;
         memory.fill(2);
         let words = buffer.read::<u32>(&queue, 0, WORDS - start)?;
-        check!(words.iter().all(|word| *word == 2), "from word {start} on");
+        check_all!(words, 2, "words from {start} on");
         drop(buffer);
-        check!(memory.iter().all(|word| *word == 2), "memory only read");
+        check_all!(memory, 2, "memory that was only read");
     }
     Ok(())
 }
 
-fn gives_back_what_was_written(fixture: &Fixture) -> Done {
+/// Writes to a buffer over host memory are in that memory after its release.
+fn release_writes_back(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     for start in STARTS {
@@ -50,13 +53,13 @@ fn gives_back_what_was_written(fixture: &Fixture) -> Done {
         queue.finish()?;
         drop(buffer);
         let own = &memory[start..];
-        check_eq!(own[..7], [2, 2, 3, 2, 2, 4, 2], "from word {start} on");
-        check!(own[7..].iter().all(|word| *word == 2), "the rest");
+        check_eq!(own[..7], [2, 2, 3, 2, 2, 4, 2], "words from {start} on");
+        check_all!(own[7..], 2, "the remaining words");
     }
     Ok(())
 }
 
-/// Fills so many bytes with a word.
+/// Fills `size` bytes at `offset` with a word.
 fn fill(
     buffer: &Buffer,
     queue: &crate::objects::Queue,
@@ -72,8 +75,8 @@ fn fill(
         .ok()
 }
 
-/// Released before the buffer or after it.
-fn gives_its_parts_back(fixture: &Fixture) -> Done {
+/// Writes to a sub-buffer reach the host memory, whichever of the two is released first.
+fn release_writes_back_sub_buffers(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     let words = alignment(fixture)? / 4;
@@ -83,7 +86,7 @@ fn gives_its_parts_back(fixture: &Fixture) -> Done {
         let part = buffer.part(words * 4, words * 4)?;
         memory[words..words * 2].fill(2);
         let seen = part.read::<u32>(&queue, 0, words)?;
-        check!(seen.iter().all(|word| *word == 2), "a part's words");
+        check_all!(seen, 2, "words of a sub-buffer");
         fill(&part, &queue, 3, 0, 8)?;
         queue.finish()?;
         if parent_first {
@@ -96,13 +99,14 @@ fn gives_its_parts_back(fixture: &Fixture) -> Done {
         check_eq!(
             memory[words - 1..words + 3],
             [1, 3, 3, 2],
-            "where the part begins"
+            "words around the sub-buffer's start"
         );
     }
     Ok(())
 }
 
-fn over_memory_of_kernels(fixture: &Fixture) -> Done {
+/// What a kernel writes to a buffer over host memory is there after its release.
+fn release_writes_back_kernel_output(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let program = Program::new(fixture, &context)?;
     let (kernel, queue) = (program.kernel(IOTA)?, context.in_order(fixture)?);
@@ -115,17 +119,18 @@ fn over_memory_of_kernels(fixture: &Fixture) -> Done {
         queue.finish()?;
         drop(buffer);
         let own = &memory[start..];
-        check!(
-            own[..64].iter().copied().eq(1000..1064),
-            "from word {start} on"
+        check_items!(
+            own[..64].iter().copied(),
+            1000..1064,
+            "words from {start} on"
         );
-        check!(own[64..].iter().all(|word| *word == 2), "the rest");
+        check_all!(own[64..], 2, "the remaining words");
     }
     Ok(())
 }
 
-/// Two buffers over memory that lies in the same page.
-fn over_neighbours(fixture: &Fixture) -> Done {
+/// Two buffers over host memory of the same page do not disturb each other.
+fn adjacent_host_memory(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;
     let mut memory = vec![1_u32; 64];
@@ -135,17 +140,33 @@ fn over_neighbours(fixture: &Fixture) -> Done {
     memory.fill(2);
     fill(&one, &queue, 3, 124, 4)?;
     fill(&other, &queue, 4, 0, 4)?;
-    check_eq!(one.read::<u32>(&queue, 120, 2)?, [2, 3], "the first");
-    check_eq!(other.read::<u32>(&queue, 0, 2)?, [4, 2], "the second");
+    check_eq!(
+        one.read::<u32>(&queue, 120, 2)?,
+        [2, 3],
+        "words of the first buffer"
+    );
+    check_eq!(
+        other.read::<u32>(&queue, 0, 2)?,
+        [4, 2],
+        "words of the second buffer"
+    );
     drop(one);
-    check_eq!(other.read::<u32>(&queue, 0, 2)?, [4, 2], "the second alone");
+    check_eq!(
+        other.read::<u32>(&queue, 0, 2)?,
+        [4, 2],
+        "words of the second buffer after the first one's release"
+    );
     drop(other);
-    check_eq!(memory[30..34], [2, 3, 4, 2], "the memory");
+    check_eq!(
+        memory[30..34],
+        [2, 3, 4, 2],
+        "words of the memory after both releases"
+    );
     Ok(())
 }
 
-/// Memory that nobody may write, as long as no command does.
-fn over_constants(fixture: &Fixture) -> Done {
+/// A read-only buffer may lie over memory that cannot be written.
+fn read_only_host_memory(fixture: &Fixture) -> Done {
     static CONSTANT: [u32; 1024] = [7; 1024];
     let context = Context::new(fixture)?;
     let queue = context.in_order(fixture)?;

@@ -1,5 +1,6 @@
-//! Errors that the specification declares in words: each test provokes some and names them, so that
-//! the coverage knows which.
+//! Errors that the specification declares in words.
+//!
+//! Each test provokes some of them and names them, so that the coverage counts them.
 
 use crate::calls::{FUNCTIONS, UNCHANGED, Valid};
 use crate::fixture::Fixture;
@@ -13,37 +14,38 @@ use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    let mut tests = crate::tests!["declared";
-        commands_beyond_an_allocation, rows_beyond_an_allocation, copy_in_the_context,
-        recorded_beyond_an_allocation,
-        copy_beyond_a_buffer, box_beyond_a_buffer, part_beyond_a_buffer, another_kind, garbage_as_a_binary,
-        options_that_no_compiler_has, broken_programs,
+    let mut tests = crate::tests!["declared_errors";
+        usm_commands_past_the_end, usm_2d_commands_past_the_end, context_copy_past_the_end,
+        recorded_commands_past_the_end,
+        buffer_copy_and_fill_past_the_end, buffer_rect_past_the_end, sub_buffer_past_the_end, handle_of_another_type, invalid_binary,
+        unknown_build_options, build_failure,
     ];
     for kind in [Kind::Host, Kind::Device, Kind::Shared] {
-        let name = format!("limits_of_{kind:?}_memory").to_lowercase();
-        tests.push(Test::new("declared", name, move |fixture| {
-            limits(fixture, kind)
+        let name = format!("{kind:?}_allocation_limits").to_lowercase();
+        tests.push(Test::new("declared_errors", name, move |fixture| {
+            allocation_limits(fixture, kind)
         }));
     }
     tests
 }
 
 const SIZE: usize = 4096;
-/// Far beyond any rounding.
+/// A size past any rounding of an allocation's size.
 const BEYOND: usize = 64 << 20;
 const INVALID_SIZE: ur_result_t = UR_RESULT_ERROR_INVALID_SIZE;
 
 struct Setup {
-    /// A small allocation and a large one.
+    /// An allocation of `SIZE` bytes and one of `BEYOND` bytes.
     memory: [Usm; 2],
     queue: Queue,
-    /// Ends after what is in it.
+    /// Last, so that it outlives the queue and the memory.
     context: Context,
 }
 
 impl Setup {
-    /// Only the bounds-checking layer looks at where an allocation ends: an adapter would have to find
-    /// it on every command.
+    /// Stops the test unless the loader checks bounds.
+    ///
+    /// An adapter alone does not: it would have to look up the allocation for every command.
     fn new(fixture: &Fixture) -> Result<Self, Stop> {
         let layers = std::env::var("UR_ENABLE_LAYERS").unwrap_or_default();
         let checks = ["UR_LAYER_BOUNDS_CHECKING", "UR_LAYER_FULL_VALIDATION"];
@@ -72,7 +74,8 @@ impl Setup {
     }
 }
 
-fn commands_beyond_an_allocation(fixture: &Fixture) -> Done {
+/// USM commands past the end of an allocation are refused with `INVALID_SIZE`.
+fn usm_commands_past_the_end(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let (ur, q) = (fixture.ur, setup.queue.raw);
     let (small, large) = (setup.small(), setup.large());
@@ -92,8 +95,8 @@ fn commands_beyond_an_allocation(fixture: &Fixture) -> Done {
         .fails_because(INVALID_SIZE, "beyond the end")
 }
 
-/// The two-dimensional commands are there or not.
-fn rows_beyond_an_allocation(fixture: &Fixture) -> Done {
+/// 2D USM commands past the end of an allocation are refused, or are unsupported.
+fn usm_2d_commands_past_the_end(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let (ur, q) = (fixture.ur, setup.queue.raw);
     let (small, large) = (setup.small(), setup.large());
@@ -116,7 +119,8 @@ fn rows_beyond_an_allocation(fixture: &Fixture) -> Done {
     copy(small, large).fails_because(INVALID_SIZE, "from `pDst`")
 }
 
-fn copy_in_the_context(fixture: &Fixture) -> Done {
+/// `urUSMContextMemcpyExp` past the end of an allocation is refused.
+fn context_copy_past_the_end(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let (ur, context) = (fixture.ur, setup.context.raw);
     let copy = |dst, src| ur.urUSMContextMemcpyExp(context, dst, src, BEYOND);
@@ -127,7 +131,8 @@ fn copy_in_the_context(fixture: &Fixture) -> Done {
     copy(setup.large(), setup.small()).fails_because(INVALID_SIZE, "beyond the end")
 }
 
-fn recorded_beyond_an_allocation(fixture: &Fixture) -> Done {
+/// A command buffer refuses USM commands past the end of an allocation.
+fn recorded_commands_past_the_end(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let buffer = CommandBuffer::new(fixture, &setup.context, Shape::default())?;
     let (ur, b) = (fixture.ur, buffer.raw);
@@ -174,7 +179,8 @@ fn buffers(fixture: &Fixture) -> Result<Buffers, Stop> {
     })
 }
 
-fn copy_beyond_a_buffer(fixture: &Fixture) -> Done {
+/// A copy or fill past the end of a buffer is refused with `INVALID_SIZE`.
+fn buffer_copy_and_fill_past_the_end(fixture: &Fixture) -> Done {
     let Buffers {
         queue,
         small,
@@ -192,14 +198,15 @@ fn copy_beyond_a_buffer(fixture: &Fixture) -> Done {
         .fails_because(INVALID_SIZE, "`offset + size`")
 }
 
-fn box_beyond_a_buffer(fixture: &Fixture) -> Done {
+/// A rectangle whose last row is past the end of a buffer is refused.
+fn buffer_rect_past_the_end(fixture: &Fixture) -> Done {
     let Buffers {
         queue,
         small,
         large,
     } = buffers(fixture)?;
     let (ur, q, none) = (fixture.ur, queue.raw, null_mut());
-    // Two rows of a pitch that the small buffer has room for once.
+    // Two rows, of which the small buffer holds one.
     let region = ur_rect_region_t {
         width: 8,
         height: 2,
@@ -264,7 +271,8 @@ fn box_beyond_a_buffer(fixture: &Fixture) -> Done {
     copy(&large, &small).fails_because(INVALID_SIZE, "`dstOrigin`")
 }
 
-fn part_beyond_a_buffer(fixture: &Fixture) -> Done {
+/// A sub-buffer past the end of its buffer is refused.
+fn sub_buffer_past_the_end(fixture: &Fixture) -> Done {
     let Buffers { small, .. } = buffers(fixture)?;
     let region = ur_buffer_region_t {
         size: SIZE + 1,
@@ -278,8 +286,8 @@ fn part_beyond_a_buffer(fixture: &Fixture) -> Done {
     status.fails_because(UR_RESULT_ERROR_INVALID_BUFFER_SIZE, "beyond the end")
 }
 
-/// The largest size and alignment are accepted or not for want of memory; what is larger is wrong.
-fn limits(fixture: &Fixture, kind: Kind) -> Done {
+/// An allocation of more than the largest size or with too large an alignment is refused.
+fn allocation_limits(fixture: &Fixture, kind: Kind) -> Done {
     let context = Context::new(fixture)?;
     let max: u64 = fixture.device_info(UR_DEVICE_INFO_MAX_MEM_ALLOC_SIZE)?;
     let allocate = |desc, size, ptr: &mut *mut c_void| {
@@ -299,13 +307,13 @@ fn limits(fixture: &Fixture, kind: Kind) -> Done {
     };
     let too_aligned = allocate(&desc, 64, &mut ptr);
     if too_aligned.is_ok() {
-        // It supports any.
+        // The device supports any alignment.
         return fixture.ur.urUSMFree(context.raw, ptr).ok();
     }
     refused_or_exhausted(too_aligned, UR_RESULT_ERROR_INVALID_VALUE, "align")
 }
 
-/// The error declared, or one that says that there is no memory for it.
+/// Checks for the declared error, or for one that reports a lack of memory.
 fn refused_or_exhausted(status: Status, code: ur_result_t, words: &str) -> Done {
     if status.code == code {
         return status.fails_because(code, words);
@@ -319,8 +327,8 @@ fn refused_or_exhausted(status: Status, code: ur_result_t, words: &str) -> Done 
     ])
 }
 
-/// What is a handle, but of another kind than the function takes.
-fn another_kind(fixture: &Fixture) -> Done {
+/// A function that takes a program refuses a handle of another type.
+fn handle_of_another_type(fixture: &Fixture) -> Done {
     let functions = [
         "urProgramBuild",
         "urProgramCompile",
@@ -349,9 +357,10 @@ fn another_kind(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn garbage_as_a_binary(fixture: &Fixture) -> Done {
+/// A binary of nothing but an ELF header is refused at creation or at the build.
+fn invalid_binary(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
-    // An object file by its first bytes only.
+    // Only the first bytes are those of an ELF file.
     let mut data = [0_u8; 256];
     data[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
     let (mut device, mut size) = (fixture.device, data.len());
@@ -367,7 +376,7 @@ fn garbage_as_a_binary(fixture: &Fixture) -> Done {
         &mut program,
     );
     if status.is_ok() {
-        // Some look at it only when they build it.
+        // Some adapters check the binary at the build.
         let built = fixture.ur.urProgramBuild(context.raw, program, null());
         fixture.ur.urProgramRelease(program).ok()?;
         return built.refused();
@@ -378,8 +387,8 @@ fn garbage_as_a_binary(fixture: &Fixture) -> Done {
     ])
 }
 
-/// What does not compile is a failure of the build, and the program tells why.
-fn broken_programs(fixture: &Fixture) -> Done {
+/// A program that does not compile fails its build, reports the status and gives a log.
+fn build_failure(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let ur = fixture.ur;
     let (devices, options) = ([fixture.device], null());
@@ -402,7 +411,10 @@ fn broken_programs(fixture: &Fixture) -> Done {
         let (device, name) = (fixture.device, UR_PROGRAM_BUILD_INFO_LOG);
         ur.urProgramGetBuildInfo(built.raw, device, name, size, value, ret)
     })?;
-    check!(!log.is_empty(), "a broken program tells nothing");
+    check!(
+        !log.is_empty(),
+        "the build log of a broken program is empty"
+    );
     let compiled = Program::broken(fixture, &context)?;
     let compile = ur.urProgramCompile(context.raw, compiled.raw, options);
     if !compile.is_unsupported() {
@@ -421,7 +433,8 @@ fn broken_programs(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn options_that_no_compiler_has(fixture: &Fixture) -> Done {
+/// Unknown build options are ignored or fail with a declared error.
+fn unknown_build_options(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     if !fixture.supports(UR_DEVICE_INFO_COMPILER_AVAILABLE)? {
         return Err(Stop::skipped("the device has no compiler"));

@@ -1,11 +1,12 @@
-//! What must not be reused: memory whose last use is pending and not ordered before the allocation.
-//! The data tells, whatever the pointers are: pattern A of the old block must reach its copy.
+//! Memory that must not be reused: its last use is pending and not ordered before the allocation.
+//!
+//! The data shows it: pattern `A` of the old block must reach its copy.
 
-use super::fixtures::{A, B, Doomed, Full, use_later};
+use super::fixtures::{A, B, Full, PendingFree, use_later};
 use super::*;
 use crate::check_eq;
 
-const SUITE: &str = "async_refusal";
+const SUITE: &str = "async_no_reuse";
 const SIZE: usize = 256 * KIB;
 
 pub fn all() -> Vec<Test> {
@@ -22,7 +23,7 @@ pub fn all() -> Vec<Test> {
             ),
             ("parts_of_a_pending_block", parts_of_a_pending_block),
             ("neighbour_of_a_pending_block", neighbour_of_a_pending_block),
-            ("both_of_two_deaths", both_of_two_deaths),
+            ("free_after_two_uses", free_after_two_uses),
             (
                 "out_of_order_without_dependency",
                 out_of_order_without_dependency,
@@ -40,12 +41,18 @@ pub fn all() -> Vec<Test> {
     tests
 }
 
-/// Fills a new block on a queue as soon as that may run, and sees that the doomed one was safe.
-fn overwrite(doomed: &Doomed, home: &Queue, queue: &Queue, block: Block, wait: &[&Event]) -> Done {
+/// Fills a new block as soon as possible, and checks that the pending use of the old one was not disturbed.
+fn overwrite(
+    pending_free: &PendingFree,
+    home: &Queue,
+    queue: &Queue,
+    block: Block,
+    wait: &[&Event],
+) -> Done {
     let filled = queue.fill(block.ptr, B, block.size, wait)?;
-    // Time enough for a fill that waits for nothing.
+    // Gives a fill that waits for nothing the time to run.
     filled.completes_within(MOMENT)?;
-    doomed.check_untouched(home)?;
+    pending_free.open_and_check(home)?;
     filled.wait()?;
     let data = queue.read::<u8>(block.ptr, block.size, &[])?;
     check!(
@@ -56,29 +63,29 @@ fn overwrite(doomed: &Doomed, home: &Queue, queue: &Queue, block: Block, wait: &
     freed.wait()
 }
 
+/// A block whose free is pending is not overwritten by an allocation without a dependency.
 fn without_dependency(setup: &Setup, kind: Kind) -> Done {
     let (first, second) = (setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
-    let doomed = Doomed::new(setup, &first, full.take()?)?;
+    let pending_free = PendingFree::new(setup, &first, full.take()?)?;
     let block = second.alloc(kind, &full.pool, SIZE, &[])?;
-    overwrite(&doomed, &first, &second, block, &[])?;
+    overwrite(&pending_free, &first, &second, block, &[])?;
     full.empty(&second)
 }
 
-/// A pool that may grow does so rather than make an allocation wait for memory that it does not
-/// depend on.
+/// A pool that may grow grows rather than wait for an unrelated queue.
 fn grows_rather_than_waits(setup: &Setup, kind: Kind) -> Done {
     let (first, second) = (setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
-    let doomed = Doomed::new(setup, &first, full.take()?)?;
+    let pending_free = PendingFree::new(setup, &first, full.take()?)?;
     let (block, allocated) = second.alloc_event(kind, &full.pool, SIZE, &[])?;
     check!(
-        !block.overlaps(&doomed.block),
-        "a block was handed out whose free is pending"
+        !block.overlaps(&pending_free.block),
+        "an allocation got a block whose free is pending"
     );
     check!(
         full.pool.reserved()? > full.reserved,
-        "a full pool has not grown"
+        "a full pool did not grow"
     );
     completes(
         &allocated,
@@ -90,15 +97,15 @@ fn grows_rather_than_waits(setup: &Setup, kind: Kind) -> Done {
         "a use waits for a queue that it does not depend on",
     )?;
     check!(
-        !doomed.death.is_complete()?,
-        "the free completed though its queue is held back"
+        !pending_free.freed.is_complete()?,
+        "the free completed although its queue is blocked"
     );
-    doomed.check_untouched(&first)?;
+    pending_free.open_and_check(&first)?;
     second.free(block, &[])?;
     full.empty(&second)
 }
 
-/// The wait list of a free belongs to the block's death.
+/// A freed block is not reused before the wait list of its free has completed.
 fn wait_list_of_the_free(setup: &Setup, kind: Kind) -> Done {
     let (user, owner, third) = (setup.in_order()?, setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
@@ -119,19 +126,18 @@ fn wait_list_of_the_free(setup: &Setup, kind: Kind) -> Done {
     owner.finish()
 }
 
-/// An event from before the free orders nothing.
+/// An event from before the free does not order an allocation after it.
 fn event_before_the_free(setup: &Setup, kind: Kind) -> Done {
     let (first, second) = (setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
     let early = first.marker(&[])?;
-    let doomed = Doomed::new(setup, &first, full.take()?)?;
+    let pending_free = PendingFree::new(setup, &first, full.take()?)?;
     let block = second.alloc(kind, &full.pool, SIZE, &[&early])?;
-    overwrite(&doomed, &first, &second, block, &[])?;
+    overwrite(&pending_free, &first, &second, block, &[])?;
     full.empty(&second)
 }
 
-/// A free on an idle queue that waits for the use elsewhere: the same queue may reuse the block, but
-/// its use waits.
+/// The queue of a free may reuse the block, whose new use waits for the old one.
 fn free_on_idle_queue_of_pending_use(setup: &Setup, kind: Kind) -> Done {
     let (user, owner) = (setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
@@ -151,10 +157,11 @@ fn free_on_idle_queue_of_pending_use(setup: &Setup, kind: Kind) -> Done {
     full.empty(&owner)
 }
 
+/// Parts of a block whose free is pending are not given to another allocation.
 fn parts_of_a_pending_block(setup: &Setup, kind: Kind) -> Done {
     let (first, second) = (setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, 4 * MIB)?;
-    let doomed = Doomed::new(setup, &first, full.take()?)?;
+    let pending_free = PendingFree::new(setup, &first, full.take()?)?;
     let mut parts = Vec::new();
     for size in [64, 4 * KIB, 64 * KIB, MIB, 64, 2 * MIB] {
         let part = second.alloc(kind, &full.pool, size, &[])?;
@@ -162,36 +169,36 @@ fn parts_of_a_pending_block(setup: &Setup, kind: Kind) -> Done {
         parts.push(part);
     }
     second.marker(&[])?.completes_within(MOMENT)?;
-    doomed.check_untouched(&first)?;
+    pending_free.open_and_check(&first)?;
     parts
         .into_iter()
         .try_for_each(|part| second.free(part, &[]))?;
     full.empty(&second)
 }
 
-/// Neighbours with different deaths do not merge into one block.
+/// A free block does not merge with a neighbour whose free is pending.
 fn neighbour_of_a_pending_block(setup: &Setup, kind: Kind) -> Done {
     let (first, second) = (setup.in_order()?, setup.in_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
-    let mut doomed = None;
-    // All but one in the middle die on the idle queue.
+    let mut pending_free = None;
+    // All blocks but one in the middle are freed on the idle queue.
     let middle = full.filler.len() / 2;
     for (index, block) in std::mem::take(&mut full.filler).into_iter().enumerate() {
         match index == middle {
-            true => doomed = Some(Doomed::new(setup, &first, block)?),
+            true => pending_free = Some(PendingFree::new(setup, &first, block)?),
             false => second.free(block, &[])?,
         }
     }
     let large = second.alloc(kind, &full.pool, full.reserved / 4 * 3, &[])?;
-    match doomed {
-        Some(doomed) => overwrite(&doomed, &first, &second, large, &[])?,
+    match pending_free {
+        Some(pending_free) => overwrite(&pending_free, &first, &second, large, &[])?,
         None => return Err(Stop::failed("the pool has no block")),
     }
     full.empty(&second)
 }
 
-/// A block with two deaths is not free after one of them.
-fn both_of_two_deaths(setup: &Setup, kind: Kind) -> Done {
+/// A block freed after two uses is not reused after only one of them.
+fn free_after_two_uses(setup: &Setup, kind: Kind) -> Done {
     let queues = [setup.in_order()?, setup.in_order()?, setup.in_order()?];
     let mut full = Full::new(setup, kind, SIZE)?;
     let result = setup.result(SIZE)?;
@@ -212,17 +219,20 @@ fn both_of_two_deaths(setup: &Setup, kind: Kind) -> Done {
     full.empty(&queues[0])
 }
 
+/// An out-of-order queue does not overwrite a block whose free is pending.
 fn out_of_order_without_dependency(setup: &Setup, kind: Kind) -> Done {
     let (first, second) = (setup.in_order()?, setup.out_of_order()?);
     let mut full = Full::new(setup, kind, SIZE)?;
-    let doomed = Doomed::new(setup, &first, full.take()?)?;
+    let pending_free = PendingFree::new(setup, &first, full.take()?)?;
     let (block, allocated) = second.alloc_event(kind, &full.pool, SIZE, &[])?;
-    overwrite(&doomed, &first, &second, block, &[&allocated])?;
+    overwrite(&pending_free, &first, &second, block, &[&allocated])?;
     full.empty(&second)
 }
 
-/// Without an event nothing could wait for the allocation: it takes only what is free at once. On an
-/// out-of-order queue even an earlier free of the same queue is no such thing.
+/// An allocation without an event on an out-of-order queue takes no block with a pending free.
+///
+/// No later command could wait for that allocation. On an out-of-order queue this holds for earlier frees
+/// of the same queue too.
 fn out_of_order_without_event(setup: &Setup, kind: Kind) -> Done {
     let queue = setup.out_of_order()?;
     let mut full = Full::new(setup, kind, SIZE)?;
@@ -233,7 +243,7 @@ fn out_of_order_without_event(setup: &Setup, kind: Kind) -> Done {
     let other = queue.alloc(kind, &full.pool, SIZE, &[])?;
     check!(
         !other.overlaps(&block),
-        "a block was handed out whose free is pending"
+        "an allocation got a block whose free is pending"
     );
     let overwritten = queue.fill(other.ptr, B, SIZE, &[])?;
     completes(
@@ -247,6 +257,7 @@ fn out_of_order_without_event(setup: &Setup, kind: Kind) -> Done {
     full.empty(&queue)
 }
 
+/// Hundreds of blocks with pending frees keep their data beside as many allocations.
 fn many_pending_blocks(setup: &Setup) -> Done {
     const SMALL: usize = 16 * KIB;
     let (first, second) = (setup.in_order()?, setup.in_order()?);
@@ -281,7 +292,7 @@ fn many_pending_blocks(setup: &Setup) -> Done {
     full.empty(&second)
 }
 
-/// Nothing that is in use is ever handed out, however much is freed around it.
+/// A live block is never given to another allocation, however much is freed around it.
 fn live_blocks(setup: &Setup) -> Done {
     let (queue, other, pool) = (setup.in_order()?, setup.in_order()?, setup.pool()?);
     let mut live: Vec<(Block, u8)> = Vec::new();

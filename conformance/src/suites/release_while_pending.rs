@@ -1,5 +1,7 @@
-//! Commands that are pending when every handle is given back: objects of all kinds, the queue, its
-//! context and the events. What was enqueued still runs, once, on what it was enqueued with.
+//! Commands that are pending when every handle is released: objects of all kinds, the queue, its context and
+//! the events.
+//!
+//! An enqueued command still runs once, on the objects that it was enqueued with.
 
 use crate::check;
 use crate::fixture::Fixture;
@@ -19,19 +21,19 @@ use std::time::{Duration, Instant};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    crate::tests!["outlive";
-        copies, launches, launches_on_buffers, parts_of_buffers, maps, asynchronous_memory,
-        command_buffers, graphs, host_tasks, callbacks, other_queues, other_contexts,
+    crate::tests!["release_while_pending";
+        copies, launches, launches_on_buffers, sub_buffers, maps, asynchronous_memory,
+        command_buffers, graphs, host_tasks, callbacks, dependent_queues, dependent_contexts,
     ]
 }
 
 const WORDS: usize = 64;
 const BYTES: usize = WORDS * size_of::<u32>();
-/// The first word that each test's commands bring.
+/// The first word of the data that each test's commands produce.
 const BASE: u32 = 1000;
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Host memory in which the last command of a test leaves `BASE + i` in word `i`.
+/// Host memory in which the last command of a test writes `BASE + i` to word `i`.
 struct Destination(Arc<[AtomicU32]>);
 
 impl Destination {
@@ -58,8 +60,8 @@ impl Destination {
         self.0.iter().all(|word| word.load(Ordering::SeqCst) == 0)
     }
 
-    /// Waits for the words. Memory that may yet be written is not given back.
-    fn expect(self, what: &str) -> Done {
+    /// Waits for the words. Memory that may still be written is leaked.
+    fn expect_data(self, what: &str) -> Done {
         let end = Instant::now() + TIMEOUT;
         while !self.is_written() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(1));
@@ -69,10 +71,7 @@ impl Destination {
         if !arrived {
             std::mem::forget(self);
         }
-        check!(
-            arrived,
-            "{what}: what was enqueued before all was released left {words:?}"
-        );
+        check!(arrived, "{what}: the pending commands left {words:?}");
         Ok(())
     }
 }
@@ -85,8 +84,8 @@ struct Setup<'a> {
 }
 
 impl Setup<'_> {
-    /// Brings memory of any kind to where it is looked for, after an event.
-    fn land(&self, from: *const c_void, after: &Event) -> Done {
+    /// Copies memory of any kind to the destination, after an event.
+    fn copy_to_destination(&self, from: *const c_void, after: &Event) -> Done {
         let (queue, to) = (self.queue.raw, self.destination.at());
         let wait = WaitList::new(&[after]);
         self.fixture
@@ -104,7 +103,7 @@ impl Setup<'_> {
             .ok()
     }
 
-    fn land_buffer(&self, from: &Buffer, after: &Event) -> Done {
+    fn read_to_destination(&self, from: &Buffer, after: &Event) -> Done {
         let (queue, to) = (self.queue.raw, self.destination.at());
         let wait = WaitList::new(&[after]);
         self.fixture
@@ -143,20 +142,21 @@ impl Setup<'_> {
     }
 }
 
-/// A host task that ends when the sender is dropped, or after a time.
-fn close(queue: &Queue, opened: Receiver<()>) -> Result<Event, Stop> {
+/// A host task that ends when the sender is dropped, or after a time limit.
+fn blocking_task(queue: &Queue, opened: Receiver<()>) -> Result<Event, Stop> {
     let task = move || {
         let _ = opened.recv_timeout(TIMEOUT);
     };
     queue.host_task(task, &[])
 }
 
-/// Runs what enqueues commands behind an event, on queues of both orders; then releases everything,
-/// lets the event come, and waits for what the commands bring.
-fn released(fixture: &Fixture, enqueue: fn(&Setup<'_>, &Event) -> Done) -> Done {
+/// Enqueues commands after a blocked event on queues of both orders, and checks their data.
+///
+/// All objects are released before the event completes.
+fn check_release(fixture: &Fixture, enqueue: fn(&Setup<'_>, &Event) -> Done) -> Done {
     if !fixture.supports(UR_DEVICE_INFO_ENQUEUE_HOST_TASK_SUPPORT_EXP)? {
         return Err(Stop::skipped(
-            "without host tasks no queue can be held back",
+            "the device has no host tasks to block a queue with",
         ));
     }
     for in_order in [true, false] {
@@ -166,7 +166,7 @@ fn released(fixture: &Fixture, enqueue: fn(&Setup<'_>, &Event) -> Done) -> Done 
             false => context.out_of_order(fixture)?,
         };
         let (open, opened) = channel();
-        let gate = close(&queue, opened)?;
+        let gate = blocking_task(&queue, opened)?;
         let setup = Setup {
             fixture,
             context,
@@ -183,37 +183,43 @@ fn released(fixture: &Fixture, enqueue: fn(&Setup<'_>, &Event) -> Done) -> Done 
         } = setup;
         drop(queue);
         drop(context);
-        check!(destination.is_untouched(), "a command did not wait");
+        check!(
+            destination.is_untouched(),
+            "a command ran before the gate opened"
+        );
         drop(open);
-        destination.expect(if in_order { "in order" } else { "out of order" })?;
+        destination.expect_data(if in_order { "in order" } else { "out of order" })?;
     }
     Ok(())
 }
 
+/// A pending copy completes after its memory's queue and context were released.
 fn copies(fixture: &Fixture) -> Done {
-    released(fixture, |setup, gate| {
+    check_release(fixture, |setup, gate| {
         let memory = setup.context.usm(setup.fixture, Kind::Device, BYTES)?;
         let words: Vec<u32> = (BASE..).take(WORDS).collect();
-        // Another queue has nothing to wait for.
+        // The other queue does not wait for the gate.
         let other = setup.context.in_order(setup.fixture)?;
         other.write(memory.ptr, &words)?;
-        setup.land(memory.ptr, gate)
+        setup.copy_to_destination(memory.ptr, gate)
     })
 }
 
+/// A pending launch completes after its kernel, program, queue and context were released.
 fn launches(fixture: &Fixture) -> Done {
-    released(fixture, |setup, gate| {
+    check_release(fixture, |setup, gate| {
         let memory = setup.context.usm(setup.fixture, Kind::Device, BYTES)?;
         let kernel = Program::new(setup.fixture, &setup.context)?.kernel(IOTA)?;
         let args = [Arg::Pointer(memory.ptr), Arg::of(&BASE)];
         let done = setup.queue.launch(&kernel, WORDS, &args, &[gate])?;
         drop(kernel);
-        setup.land(memory.ptr, &done)
+        setup.copy_to_destination(memory.ptr, &done)
     })
 }
 
+/// Pending launches on buffers complete after the buffers were released.
 fn launches_on_buffers(fixture: &Fixture) -> Done {
-    released(fixture, |setup, gate| {
+    check_release(fixture, |setup, gate| {
         let (buffer, more) = (setup.context.buffer(BYTES)?, setup.context.buffer(BYTES)?);
         let program = Program::new(setup.fixture, &setup.context)?;
         let (iota, add) = (program.kernel(IOTA)?, program.kernel(ADD)?);
@@ -224,12 +230,13 @@ fn launches_on_buffers(fixture: &Fixture) -> Done {
         let begun = setup.queue.launch(&iota, WORDS, &args, &[&filled])?;
         let args = [Arg::Buffer(&buffer), Arg::of(&rest)];
         let done = setup.queue.launch(&add, WORDS, &args, &[&begun])?;
-        setup.land_buffer(&buffer, &done)
+        setup.read_to_destination(&buffer, &done)
     })
 }
 
-fn parts_of_buffers(fixture: &Fixture) -> Done {
-    released(fixture, |setup, gate| {
+/// A pending launch on a sub-buffer completes after it and its buffer were released.
+fn sub_buffers(fixture: &Fixture) -> Done {
+    check_release(fixture, |setup, gate| {
         let bits: u32 = setup
             .fixture
             .device_info(UR_DEVICE_INFO_MEM_BASE_ADDR_ALIGN)?;
@@ -240,13 +247,13 @@ fn parts_of_buffers(fixture: &Fixture) -> Done {
         let args = [Arg::Buffer(&part), Arg::of(&BASE)];
         let done = setup.queue.launch(&kernel, WORDS, &args, &[gate])?;
         drop(whole);
-        setup.land_buffer(&part, &done)
+        setup.read_to_destination(&part, &done)
     })
 }
 
-/// A mapping that is written back; the host's part is done by a host task.
+/// A pending map, host write and unmap complete after the buffer was released.
 fn maps(fixture: &Fixture) -> Done {
-    released(fixture, |setup, gate| {
+    check_release(fixture, |setup, gate| {
         let ur = setup.fixture.ur;
         let buffer = setup.context.buffer(BYTES)?;
         let mut mapped: *mut c_void = null_mut();
@@ -285,12 +292,13 @@ fn maps(fixture: &Fixture) -> Done {
                 event,
             )
         })?;
-        setup.land_buffer(&buffer, &done)
+        setup.read_to_destination(&buffer, &done)
     })
 }
 
+/// A pending allocation, its use and its free complete after the pool was released.
 fn asynchronous_memory(fixture: &Fixture) -> Done {
-    released(fixture, |setup, gate| {
+    check_release(fixture, |setup, gate| {
         Kind::Device.need(setup.fixture)?;
         let queue = &setup.queue;
         let pool = Pool::new(setup.fixture, &setup.context)?;
@@ -298,14 +306,15 @@ fn asynchronous_memory(fixture: &Fixture) -> Done {
         let kernel = Program::new(setup.fixture, &setup.context)?.kernel(IOTA)?;
         let args = [Arg::Pointer(block.ptr), Arg::of(&BASE)];
         let done = queue.launch(&kernel, WORDS, &args, &[&begun])?;
-        setup.land(block.ptr, &done)?;
+        setup.copy_to_destination(block.ptr, &done)?;
         let all = queue.marker(&[])?;
         queue.free(block, &[&all])
     })
 }
 
+/// A pending command buffer completes after it was released.
 fn command_buffers(fixture: &Fixture) -> Done {
-    released(fixture, |setup, gate| {
+    check_release(fixture, |setup, gate| {
         CommandBuffer::need(setup.fixture, &setup.context)?;
         let memory = setup.context.usm(setup.fixture, Kind::Device, BYTES)?;
         let kernel = Program::new(setup.fixture, &setup.context)?.kernel(IOTA)?;
@@ -320,12 +329,13 @@ fn command_buffers(fixture: &Fixture) -> Done {
         buffer.finalize()?;
         let done = buffer.enqueue(&setup.queue, &[gate])?;
         drop(buffer);
-        setup.land(memory.ptr, &done)
+        setup.copy_to_destination(memory.ptr, &done)
     })
 }
 
+/// A pending graph completes after it and its executable were released.
 fn graphs(fixture: &Fixture) -> Done {
-    released(fixture, |setup, gate| {
+    check_release(fixture, |setup, gate| {
         Graph::need(setup.fixture, &setup.context)?;
         let memory = setup.context.usm(setup.fixture, Kind::Device, BYTES)?;
         let kernel = Program::new(setup.fixture, &setup.context)?.kernel(IOTA)?;
@@ -338,12 +348,13 @@ fn graphs(fixture: &Fixture) -> Done {
         drop((graph, kernel, other));
         let done = executable.enqueue(&setup.queue, &[gate])?;
         drop(executable);
-        setup.land(memory.ptr, &done)
+        setup.copy_to_destination(memory.ptr, &done)
     })
 }
 
+/// A pending host task runs after its queue and context were released.
 fn host_tasks(fixture: &Fixture) -> Done {
-    released(fixture, |setup, gate| {
+    check_release(fixture, |setup, gate| {
         let destination = Destination(Arc::clone(&setup.destination.0));
         let task = move || destination.write();
         setup.queue.host_task(task, &[gate]).map(drop)
@@ -351,12 +362,13 @@ fn host_tasks(fixture: &Fixture) -> Done {
 }
 
 extern "C" fn write(_: ur_event_handle_t, _: ur_execution_info_t, data: *mut c_void) {
-    // SAFETY: the test gave this box to the one callback.
+    // SAFETY: the test passes this box to one callback.
     unsafe { Box::from_raw(data.cast::<Destination>()) }.write();
 }
 
+/// A callback runs after its event, queue and context were released.
 fn callbacks(fixture: &Fixture) -> Done {
-    released(fixture, |setup, gate| {
+    check_release(fixture, |setup, gate| {
         let done = setup.queue.marker(&[gate])?;
         let destination = Destination(Arc::clone(&setup.destination.0));
         let data = Box::into_raw(Box::new(destination)).cast();
@@ -368,9 +380,9 @@ fn callbacks(fixture: &Fixture) -> Done {
     })
 }
 
-/// Queues that wait for a released queue's commands, by events that are released as well.
-fn other_queues(fixture: &Fixture) -> Done {
-    released(fixture, |setup, gate| {
+/// Commands of released queues complete in the order that released events give them.
+fn dependent_queues(fixture: &Fixture) -> Done {
+    check_release(fixture, |setup, gate| {
         let memory = setup.context.usm(setup.fixture, Kind::Device, BYTES)?;
         let kernel = Program::new(setup.fixture, &setup.context)?.kernel(IOTA)?;
         let args = [Arg::Pointer(memory.ptr), Arg::of(&BASE)];
@@ -382,13 +394,13 @@ fn other_queues(fixture: &Fixture) -> Done {
             };
             last = queue.launch(&kernel, WORDS, &args, &[&last])?;
         }
-        setup.land(memory.ptr, &last)
+        setup.copy_to_destination(memory.ptr, &last)
     })
 }
 
-/// A queue of another context waits for what is released.
-fn other_contexts(fixture: &Fixture) -> Done {
-    released(fixture, |setup, gate| {
+/// A queue of another context runs its commands after those of a released queue.
+fn dependent_contexts(fixture: &Fixture) -> Done {
+    check_release(fixture, |setup, gate| {
         let begun = setup.queue.marker(&[gate])?;
         let other = Context::new(setup.fixture)?;
         let queue = other.in_order(setup.fixture)?;

@@ -1,4 +1,4 @@
-//! Queues whose native handle was taken, and queues and events made of native handles.
+//! Queues whose native handle was given out, and queues and events made of native handles.
 
 use super::{SIZE, Setup, are_all, freed_while, native, need_async};
 use crate::fixture::Fixture;
@@ -13,119 +13,128 @@ use std::time::Duration;
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    crate::tests!["shown_queue";
-        later_commands_wait, host_copies_return, markers_cover, barriers_and_finish_cover,
-        out_of_order_finish_covers, earlier_waits_hold_back, freed_memory_waits, own_memory_is_reused,
-        allocations_stay_whole, a_second_queue_over_it, an_event_of_the_backend, an_event_for_the_backend,
-        queue_of_an_adopted_event,
+    crate::tests!["native_queue";
+        later_commands_wait, host_copies_do_not_block, markers_cover_native_work, barriers_and_finish_cover_native_work,
+        out_of_order_finish_covers_native_work, native_work_follows_earlier_waits, freed_block_waits, freed_block_is_reused_in_order,
+        blocks_keep_their_data, two_queues_over_one_native_queue, wait_for_adopted_event, native_work_waits_for_event,
+        adopted_event_reports_its_queue,
     ]
 }
 
-/// How long a call may take that is to return at once.
+/// Time limit of a call that must not block.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A setup for queues whose native handle is taken.
+/// A setup and an in-order queue whose native handle the test will take.
 fn shown(fixture: &Fixture) -> Result<(Setup<'_>, Queue), Stop> {
     let setup = Setup::new(fixture)?;
     let queue = setup.in_order()?;
     Ok((setup, queue))
 }
 
+/// Commands wait for native work submitted to their queue before them.
 fn later_commands_wait(fixture: &Fixture) -> Done {
     let (setup, queue) = shown(fixture)?;
     let copy = setup.context.usm(fixture, Kind::Device, SIZE)?;
     let foreign = setup.fill(native(&queue)?, 4, &[], true)?;
     let copied = queue.copy(copy.ptr, setup.memory.ptr, SIZE, &[])?;
-    pending(&copied, "a command overtook foreign work of its queue")?;
+    pending(&copied, "a command overtook native work of its queue")?;
     drop(foreign);
     let copied = queue.read(copy.ptr, SIZE, &[])?;
-    are_all(&copied, 4, "what a command after foreign work saw")?;
+    are_all(&copied, 4, "bytes read after native work")?;
     queue.finish()
 }
 
-/// A copy that does not block returns before foreign work ends, though all of it is the host's memory.
-fn host_copies_return(fixture: &Fixture) -> Done {
+/// A non-blocking copy between host memory returns while native work is pending.
+fn host_copies_do_not_block(fixture: &Fixture) -> Done {
     let (setup, queue) = shown(fixture)?;
     let copy = setup.context.usm(fixture, Kind::Host, SIZE)?;
     let mut foreign = setup.fill(native(&queue)?, 4, &[], true)?;
     let (returned, returns) = mpsc::channel();
-    // In the end it lets go anyway, so that a copy that waits comes back.
+    // The native work is released after the time limit, so that a copy that blocks returns at last.
     let opener = std::thread::spawn(move || {
         let came_back = returns.recv_timeout(TIMEOUT).is_ok();
-        foreign.let_go();
+        foreign.release();
         came_back
     });
     let copied = queue.copy(copy.ptr, setup.memory.ptr, SIZE, &[]);
-    // Nobody receives it any more if that took too long.
+    // The send fails if the time limit has passed.
     let _ = returned.send(());
     let came_back = opener.join().is_ok_and(|came_back| came_back);
     copied?.wait()?;
-    are_all(copy.host(), 4, "what a copy after foreign work saw")?;
+    are_all(copy.host(), 4, "bytes copied after native work")?;
     check!(came_back, "a copy between host memory waited for its queue");
     queue.finish()
 }
 
-/// The event of a marker covers foreign work; one asked for before does not.
-fn markers_cover(fixture: &Fixture) -> Done {
+/// A marker covers native work submitted before it and none submitted after it.
+fn markers_cover_native_work(fixture: &Fixture) -> Done {
     let (setup, queue) = shown(fixture)?;
     let early = queue.marker(&[])?;
     let foreign = setup.fill(native(&queue)?, 4, &[], true)?;
     let marker = queue.marker(&[])?;
     check!(
         early.completes_within(LONG)?,
-        "an earlier event waits for later foreign work"
+        "an earlier event waits for later native work"
     );
-    pending(&marker, "a marker did not cover foreign work")?;
+    pending(&marker, "a marker did not wait for native work")?;
     let other = setup.in_order()?;
     let far = other.marker(&[&marker])?;
-    pending(&far, "another queue did not wait for foreign work")?;
+    pending(&far, "another queue did not wait for native work")?;
     drop(foreign);
     far.wait()?;
-    setup.holds(4, "foreign work after a marker behind it")
+    setup.holds(4, "bytes of native work after a marker")
 }
 
-fn barriers_and_finish_cover(fixture: &Fixture) -> Done {
+/// A barrier and `urQueueFinish` wait for native work, and the queue is not empty.
+fn barriers_and_finish_cover_native_work(fixture: &Fixture) -> Done {
     let (setup, queue) = shown(fixture)?;
     let mut foreign = setup.fill(native(&queue)?, 4, &[], true)?;
     let barrier = queue.barrier(&[])?;
-    pending(&barrier, "a barrier did not cover foreign work")?;
+    pending(&barrier, "a barrier did not wait for native work")?;
     check!(
         queue.get::<ur_bool_t>(UR_QUEUE_INFO_EMPTY)? == 0,
-        "a queue with foreign work on it says that it is empty"
+        "a queue with native work reports that it is empty"
     );
     let opener = std::thread::spawn(move || {
         std::thread::sleep(std::time::Duration::from_millis(30));
-        foreign.let_go();
+        foreign.release();
         foreign
     });
     queue.finish()?;
-    setup.holds(4, "foreign work after a finish")?;
-    check!(opener.join().is_ok(), "the thread that lets it go");
+    setup.holds(4, "bytes of native work after urQueueFinish")?;
+    check!(
+        opener.join().is_ok(),
+        "the thread that releases the native work panicked"
+    );
     Ok(())
 }
 
-fn out_of_order_finish_covers(fixture: &Fixture) -> Done {
+/// `urQueueFinish` of an out-of-order queue waits for native work.
+fn out_of_order_finish_covers_native_work(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let queue = setup.out_of_order()?;
     queue.fill(setup.memory.ptr, 1_u8, SIZE, &[])?.wait()?;
     let handle = native(&queue)?;
-    check_eq!(native(&queue)?, handle, "native handle asked for again");
+    check_eq!(native(&queue)?, handle, "native handle, second query");
     let mut foreign = setup.fill(handle, 4, &[], true)?;
     let marker = queue.marker(&[])?;
-    pending(&marker, "a marker did not cover foreign work")?;
+    pending(&marker, "a marker did not wait for native work")?;
     let opener = std::thread::spawn(move || {
         std::thread::sleep(std::time::Duration::from_millis(30));
-        foreign.let_go();
+        foreign.release();
         foreign
     });
     queue.finish()?;
-    setup.holds(4, "foreign work after a finish")?;
-    check!(opener.join().is_ok(), "the thread that lets it go");
+    setup.holds(4, "bytes of native work after urQueueFinish")?;
+    check!(
+        opener.join().is_ok(),
+        "the thread that releases the native work panicked"
+    );
     marker.wait()
 }
 
-/// What the queue waits for already holds foreign work back too.
-fn earlier_waits_hold_back(fixture: &Fixture) -> Done {
+/// Native work runs after what its queue already waits for.
+fn native_work_follows_earlier_waits(fixture: &Fixture) -> Done {
     let (setup, queue) = shown(fixture)?;
     let other = setup.in_order()?;
     let gate = Gate::close(fixture, &other)?;
@@ -133,14 +142,15 @@ fn earlier_waits_hold_back(fixture: &Fixture) -> Done {
     queue.marker(&[&before])?;
     let foreign = setup.fill(native(&queue)?, 2, &[], false)?;
     let marker = queue.marker(&[])?;
-    pending(&marker, "foreign work overtook a wait of its queue")?;
+    pending(&marker, "native work overtook a wait of its queue")?;
     gate.open();
     marker.wait()?;
     drop(foreign);
-    setup.holds(2, "foreign work after a wait")
+    setup.holds(2, "bytes of native work after a wait")
 }
 
-fn freed_memory_waits(fixture: &Fixture) -> Done {
+/// A freed block is not reused by another queue before native work on it has completed.
+fn freed_block_waits(fixture: &Fixture) -> Done {
     need_async(fixture)?;
     let (setup, queue) = shown(fixture)?;
     let handle = native(&queue)?;
@@ -149,8 +159,8 @@ fn freed_memory_waits(fixture: &Fixture) -> Done {
     })
 }
 
-/// The queue's own allocations may take a block at once: they come after the foreign work on it.
-fn own_memory_is_reused(fixture: &Fixture) -> Done {
+/// A queue may reuse its freed block at once, after the native work on it.
+fn freed_block_is_reused_in_order(fixture: &Fixture) -> Done {
     need_async(fixture)?;
     let (setup, queue) = shown(fixture)?;
     let handle = native(&queue)?;
@@ -162,17 +172,20 @@ fn own_memory_is_reused(fixture: &Fixture) -> Done {
     let filled = queue.fill(again.ptr, 3_u8, SIZE, &[])?;
     let copied = queue.copy(setup.memory.ptr, again.ptr, SIZE, &[])?;
     if again.overlaps(&block) {
-        pending(&filled, "a block was used before foreign work on it ended")?;
+        pending(
+            &filled,
+            "a block was reused before native work on it completed",
+        )?;
     }
     drop(foreign);
     copied.wait()?;
-    setup.holds(3, "a block that foreign work had before")?;
+    setup.holds(3, "bytes of a block reused after native work")?;
     queue.free(again, &[])?;
     queue.finish()
 }
 
-/// Blocks that come and go while foreign work is put between: each keeps the bytes of its owner.
-fn allocations_stay_whole(fixture: &Fixture) -> Done {
+/// Blocks keep their data while native work and commands alternate on two queues.
+fn blocks_keep_their_data(fixture: &Fixture) -> Done {
     need_async(fixture)?;
     let setup = Setup::new(fixture)?;
     let pool = Pool::new(fixture, &setup.context)?;
@@ -194,14 +207,14 @@ fn allocations_stay_whole(fixture: &Fixture) -> Done {
     queues.iter().try_for_each(Queue::finish)?;
     for (round, bytes) in results.host::<u8>().chunks(64).enumerate() {
         let right = bytes.iter().all(|byte| *byte == round as u8);
-        check!(right, "round {round} of foreign work found {bytes:?}");
+        check!(right, "bytes of round {round} are {bytes:?}");
     }
     check_eq!(pool.used()?, 0, "used bytes at the end");
     Ok(())
 }
 
-/// Two queues over one native queue: each orders its commands behind the other's.
-fn a_second_queue_over_it(fixture: &Fixture) -> Done {
+/// Two queues over one native queue run their commands in submission order.
+fn two_queues_over_one_native_queue(fixture: &Fixture) -> Done {
     let (setup, queue) = shown(fixture)?;
     let mut raw = null_mut();
     let made = fixture.ur.urQueueCreateWithNativeHandle(
@@ -220,13 +233,13 @@ fn a_second_queue_over_it(fixture: &Fixture) -> Done {
     gate.open();
     after.wait()?;
     last.wait()?;
-    setup.holds(3, "three fills over one native queue")?;
+    setup.holds(3, "bytes after three fills over one native queue")?;
     second.finish()?;
     queue.finish()
 }
 
-/// A wait list may name an event that the backend itself made.
-fn an_event_of_the_backend(fixture: &Fixture) -> Done {
+/// A command may wait for an event that the backend itself made.
+fn wait_for_adopted_event(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let source = setup.in_order()?;
     let foreign = setup.fill(native(&source)?, 6, &[], true)?;
@@ -241,11 +254,11 @@ fn an_event_of_the_backend(fixture: &Fixture) -> Done {
     drop(foreign);
     waiting.iter().try_for_each(Event::wait)?;
     event.wait()?;
-    setup.holds(6, "what the backend's event stands for")
+    setup.holds(6, "bytes of the native work after its event")
 }
 
-/// An event that was adopted tells the queue whose stream its command is on, if the backend knows that.
-fn queue_of_an_adopted_event(fixture: &Fixture) -> Done {
+/// An adopted event reports the queue of its command, if the backend knows it.
+fn adopted_event_reports_its_queue(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let adopted = |native| -> Result<Event, Stop> {
         let mut raw = null_mut();
@@ -275,15 +288,19 @@ fn queue_of_an_adopted_event(fixture: &Fixture) -> Done {
             .urEventGetNativeHandle(own.raw, &mut native)
             .ok()?;
         let event = adopted(native)?;
-        check_eq!(of(&event)?, right, "queue of an event that comes back");
+        check_eq!(
+            of(&event)?,
+            right,
+            "queue of an event adopted from its own native handle"
+        );
         gate.open();
         queue.finish()?;
     }
     Ok(())
 }
 
-/// The backend's own commands may wait for an event of the interface.
-fn an_event_for_the_backend(fixture: &Fixture) -> Done {
+/// Native work may wait for the native handle of an event.
+fn native_work_waits_for_event(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let (queue, source) = (setup.in_order()?, setup.in_order()?);
     let gate = Gate::close(fixture, &source)?;
@@ -297,10 +314,10 @@ fn an_event_for_the_backend(fixture: &Fixture) -> Done {
     let marker = queue.marker(&[])?;
     pending(
         &marker,
-        "the backend did not wait for an event of the interface",
+        "native work did not wait for an event of the interface",
     )?;
     gate.open();
     marker.wait()?;
     drop(foreign);
-    setup.holds(2, "what the backend did after an event")
+    setup.holds(2, "bytes of native work after an event")
 }

@@ -1,4 +1,4 @@
-//! Queues that free what they allocate, over and over, and pools for them.
+//! Queues that free the blocks they allocate, in repeated iterations, and pools for them.
 
 use super::lanes::{Queue, TestPool};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub fn pool_of(source: FakeSource) -> (Arc<FakeSource>, TestPool) {
     (Arc::clone(&source), Pool::new(source, config))
 }
 
-/// Of pages that keep their old addresses.
+/// A pool of pages whose old addresses stay mapped.
 pub fn paged() -> (Arc<FakeSource>, TestPool) {
     pool_of(FakeSource::paged(PAGE).leaving_mapped())
 }
@@ -29,8 +29,8 @@ impl Queue {
         assert_eq!(freed.as_ref(), Ok(block));
     }
 
-    /// Blocks of these sizes, each freed when two more are live; where they were.
-    pub fn turn(&mut self, pool: &TestPool, sizes: impl Iterator<Item = u64>) -> Vec<u64> {
+    /// Allocates blocks of these sizes and frees each when two later ones are live. Returns their addresses.
+    pub fn iterate(&mut self, pool: &TestPool, sizes: impl Iterator<Item = u64>) -> Vec<u64> {
         let (mut all, mut live) = (Vec::new(), Vec::new());
         for bytes in sizes {
             let block = self.alloc(pool, bytes);

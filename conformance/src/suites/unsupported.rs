@@ -1,5 +1,7 @@
-//! What a device must refuse because it lacks something: as the device is or, where its properties can
-//! be scripted, for each of the lacks that the specification knows.
+//! Calls that a device must refuse because it lacks a feature.
+//!
+//! The device lacks it as it is or, where its properties can be scripted, for each feature that the
+//! specification names.
 
 use super::arguments::Objects;
 use crate::calls::{FUNCTIONS, Function, Kind, Lack, UNCHANGED};
@@ -11,11 +13,11 @@ use crate::status::{Status, provoked};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    crate::tests!["lacking"; features, properties]
+    crate::tests!["unsupported"; features_are_refused, properties_are_refused]
 }
 
-/// Every lack that the device has or can be made to have.
-fn features(fixture: &Fixture) -> Done {
+/// A call that needs a feature which the device lacks is refused with the declared error.
+fn features_are_refused(fixture: &Fixture) -> Done {
     let scripted = Scripted::of(fixture);
     let mut possible = Vec::new();
     for function in FUNCTIONS {
@@ -34,7 +36,9 @@ fn features(fixture: &Fixture) -> Done {
     let valid = objects.valid(fixture, scratch.as_mut_ptr().cast());
     possible.retain(|(function, lack)| valid.has_all(&function.needs(lack.changes)));
     if possible.is_empty() {
-        return Err(Stop::skipped("the device lacks nothing that can be asked"));
+        return Err(Stop::skipped(
+            "the device lacks no feature that a call can ask for",
+        ));
     }
     let mut wrong = Vec::new();
     for (function, lack) in possible {
@@ -52,10 +56,10 @@ fn features(fixture: &Fixture) -> Done {
     all_right(&wrong)
 }
 
-/// A property that the device does not know is no value of 0: its query says so.
-fn properties(fixture: &Fixture) -> Done {
+/// A query for a property that the device does not know fails with `UNSUPPORTED_ENUMERATION`.
+fn properties_are_refused(fixture: &Fixture) -> Done {
     let Some(scripted) = Scripted::of(fixture) else {
-        return Err(Stop::skipped("the device's properties are as they are"));
+        return Err(Stop::skipped("the device's properties cannot be scripted"));
     };
     let unknown = |function: &'static Function| {
         let said = function.said.iter();
@@ -108,7 +112,7 @@ fn all_right(wrong: &[String]) -> Done {
     }
 }
 
-/// Whether the device says so of itself.
+/// Whether the device reports that it lacks this.
 fn lacks(fixture: &Fixture, lack: &Lack) -> Result<bool, Stop> {
     for (_, property, bits) in lack.terms {
         if number(fixture, *property)? & bits != 0 {
@@ -118,7 +122,7 @@ fn lacks(fixture: &Fixture, lack: &Lack) -> Result<bool, Stop> {
     Ok(true)
 }
 
-/// A property as a number; one that is not there is 0.
+/// A property as a number; 0 if the device does not have it.
 fn number(fixture: &Fixture, property: ur_device_info_t) -> Result<u64, Stop> {
     let bytes = crate::objects::info::list::<u8>(|size, value, ret| {
         fixture
@@ -135,7 +139,7 @@ fn number(fixture: &Fixture, property: ur_device_info_t) -> Result<u64, Stop> {
     }
 }
 
-/// The device as it is, without what a lack is about.
+/// A script of the device's properties without the feature.
 fn script(fixture: &Fixture, lack: &Lack) -> Result<String, Stop> {
     let mut script = String::new();
     for (name, property, bits) in lack.terms {
@@ -145,7 +149,7 @@ fn script(fixture: &Fixture, lack: &Lack) -> Result<String, Stop> {
     Ok(script)
 }
 
-/// No property of anything but the device.
+/// A script that removes every property but the device's.
 fn nothing_known() -> String {
     let lists = [
         ur_adapter_info_t::PROPERTIES,

@@ -1,19 +1,23 @@
-//! The fast path: a copy, a fill or a launch that is one successful call of the driver's. All other cases
-//! are in functions of their own, which get the call's error code if it was made.
+//! Submission to a stream.
+//!
+//! Nearly every copy, fill and plain launch is one successful call of the driver. That call is inlined into
+//! the engine's code. Everything else is in functions of their own: deferred work, work of several calls, and
+//! calls that the driver refused, which come with its code.
 
 use std::hint::cold_path;
 use std::sync::Arc;
 
 use ur::object::Result;
-use ur::stream::{Progress, Work};
+use ur::stream::{Progress, Timestamps, Work};
 
 use super::{Lane, fill};
-use crate::cu::{Code, Entered, LAUNCH, check, is_default, is_final};
+use crate::Cuda;
 use crate::kernel::{Launch, Plain};
+use crate::vendor::{Code, Entered, LAUNCH, check, is_default, is_final};
 
 impl Lane {
-    /// Makes a command's one call, if there is one and the lane defers nothing. Otherwise an error, with the
-    /// code of a failed call.
+    /// Makes the one call of a command, unless it has none or the lane defers work. The error is the code of
+    /// a failed call, none if no call was made.
     #[inline(always)]
     fn call(&self, call: Option<impl FnOnce() -> Code>) -> std::result::Result<(), Option<Code>> {
         if let Some(call) = call
@@ -31,14 +35,41 @@ impl Lane {
         Err(None)
     }
 
-    /// An error if a refused call cannot succeed with the stream's context current either.
-    fn may_again(&self, refused: Option<Code>, name: &str, addrs: &[usize]) -> Result<()> {
+    /// Returns a refused call's error if the call would fail with the stream's context current, too.
+    fn check_refused(&self, refused: Option<Code>, name: &str, addrs: &[usize]) -> Result<()> {
         match refused {
             Some(code) if is_final(self.api, self.context, code) => {
                 self.stream.gpu.check_at(code, name, addrs)
             }
             _ => Ok(()),
         }
+    }
+
+    /// Submits work as the command with this epoch.
+    pub fn submit(
+        &self,
+        epoch: u64,
+        work: Work<Cuda>,
+        timestamps: Option<Arc<Timestamps>>,
+    ) -> Result<()> {
+        match (work, timestamps) {
+            #[rustfmt::skip]
+            (Work::Fill { dst, pattern, bytes }, None) => {
+                self.fill(epoch, dst, &pattern, bytes).map(drop)
+            },
+            (work, None) if !self.stream.is_deferring() => self.stream.enqueue(work, None),
+            (work, timestamps) => self.submit_any(work, timestamps),
+        }
+    }
+
+    /// Submits any work, or defers it while the lane waits for the host.
+    #[inline(never)]
+    fn submit_any(&self, work: Work<Cuda>, timestamps: Option<Arc<Timestamps>>) -> Result<()> {
+        if !self.stream.is_deferring() {
+            return self.stream.enqueue(work, timestamps);
+        }
+        let now = |(work, timestamps)| self.stream.enqueue(work, timestamps);
+        self.stream.deferred.submit((work, timestamps), now, Ok)
     }
 
     #[inline(always)]
@@ -62,8 +93,8 @@ impl Lane {
         src: usize,
         bytes: usize,
     ) -> Result<()> {
-        self.may_again(refused, "cuMemcpyAsync", &[dst, src])?;
-        self.submit_slowly(Work::Copy { dst, src, bytes }, None)
+        self.check_refused(refused, "cuMemcpyAsync", &[dst, src])?;
+        self.submit_any(Work::Copy { dst, src, bytes }, None)
     }
 
     #[inline(always)]
@@ -90,45 +121,47 @@ impl Lane {
         pattern: &[u8],
         bytes: usize,
     ) -> Result<()> {
-        self.may_again(refused, "cuMemsetD32Async", &[dst])?;
+        self.check_refused(refused, "cuMemsetD32Async", &[dst])?;
         if !self.stream.is_deferring() {
             return self.stream.fill(epoch, dst, pattern, bytes);
         }
         let pattern = pattern.into();
         #[rustfmt::skip]
         let work = Work::Fill { dst, pattern, bytes };
-        self.submit_slowly(work, None)
+        self.submit_any(work, None)
     }
 
-    /// Submits a launch that lives only for this call. `make` returns one that can be deferred.
+    /// Submits a plain launch. `make` returns one that can be deferred.
     #[inline(always)]
     pub fn launch_plain(
         &self,
         plain: &mut Plain,
+        timestamps: Option<Arc<Timestamps>>,
         make: impl FnOnce() -> Result<Arc<Launch>>,
     ) -> Result<Progress> {
         plain.goes_to(self.raw);
-        if let Err(refused) = self.call(Some(|| plain.enqueue(self.api))) {
-            self.launch_plain_slowly(refused, plain, make)?;
+        let run = timestamps.is_none().then_some(|| plain.enqueue(self.api));
+        if let Err(refused) = self.call(run) {
+            self.launch_slowly(refused, plain, timestamps, make)?;
         }
         Ok(Progress::Pending)
     }
 
+    /// [`Lane::launch_plain`] of a deferred or timed launch, or after the driver refused the call.
     #[cold]
     #[inline(never)]
-    fn launch_plain_slowly(
+    fn launch_slowly(
         &self,
         refused: Option<Code>,
         plain: &Plain,
+        timestamps: Option<Arc<Timestamps>>,
         make: impl FnOnce() -> Result<Arc<Launch>>,
     ) -> Result<()> {
-        match self.stream.is_deferring() {
-            true => self.submit_slowly(Work::Launch(make()?), None),
-            false => {
-                self.may_again(refused, LAUNCH, &[])?;
-                let _current = Entered::new(self.api, self.context)?;
-                check(self.api, plain.enqueue(self.api), LAUNCH)
-            }
+        if timestamps.is_some() || self.stream.is_deferring() {
+            return self.submit_any(Work::Launch(make()?), timestamps);
         }
+        self.check_refused(refused, LAUNCH, &[])?;
+        let _current = Entered::new(self.api, self.context)?;
+        check(self.api, plain.enqueue(self.api), LAUNCH)
     }
 }

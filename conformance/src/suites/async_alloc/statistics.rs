@@ -1,33 +1,33 @@
-//! The figures of a pool: used and reserved bytes, now and at their highest.
+//! The statistics of a pool: used and reserved bytes, their present values and their peaks.
 
 use super::threads::{THREADS, on_threads};
 use super::*;
 use crate::check_eq;
 
-const SUITE: &str = "async_figures";
+const SUITE: &str = "async_statistics";
 const USED: ur_usm_pool_info_t = UR_USM_POOL_INFO_USED_CURRENT_EXP;
-const USED_HIGH: ur_usm_pool_info_t = UR_USM_POOL_INFO_USED_HIGH_EXP;
+const USED_PEAK: ur_usm_pool_info_t = UR_USM_POOL_INFO_USED_HIGH_EXP;
 const RESERVED: ur_usm_pool_info_t = UR_USM_POOL_INFO_RESERVED_CURRENT_EXP;
-const RESERVED_HIGH: ur_usm_pool_info_t = UR_USM_POOL_INFO_RESERVED_HIGH_EXP;
+const RESERVED_PEAK: ur_usm_pool_info_t = UR_USM_POOL_INFO_RESERVED_HIGH_EXP;
 
 pub fn all() -> Vec<Test> {
     let mut tests = by_kind(
         SUITE,
         &[
-            ("used_moves_with_the_calls", used_moves_with_the_calls),
+            ("used_changes_with_the_calls", used_changes_with_the_calls),
             ("rounding_is_bounded", rounding_is_bounded),
-            ("highs_are_exact", highs_are_exact),
-            ("highs_are_reset", highs_are_reset),
+            ("peaks_are_exact", peaks_are_exact),
+            ("peaks_are_reset", peaks_are_reset),
             ("reserved_covers_used", reserved_covers_used),
         ],
     );
     tests.extend(plain(
         SUITE,
         &[
-            ("new_pool_has_nothing", new_pool_has_nothing),
+            ("new_pool_is_empty", new_pool_is_empty),
             ("kinds_add_up", kinds_add_up),
-            ("highs_with_threads", highs_with_threads),
-            ("pools_are_apart", pools_are_apart),
+            ("peaks_with_threads", peaks_with_threads),
+            ("pools_are_independent", pools_are_independent),
             ("get_protocol", get_protocol),
             ("set_refused", set_refused),
             ("both_queries_agree", both_queries_agree),
@@ -36,28 +36,29 @@ pub fn all() -> Vec<Test> {
     tests
 }
 
-fn figures(pool: &Pool) -> Result<[usize; 4], Stop> {
+fn statistics(pool: &Pool) -> Result<[usize; 4], Stop> {
     Ok([
-        pool.figure(USED)?,
-        pool.figure(USED_HIGH)?,
-        pool.figure(RESERVED)?,
-        pool.figure(RESERVED_HIGH)?,
+        pool.statistic(USED)?,
+        pool.statistic(USED_PEAK)?,
+        pool.statistic(RESERVED)?,
+        pool.statistic(RESERVED_PEAK)?,
     ])
 }
 
-fn new_pool_has_nothing(setup: &Setup) -> Done {
-    let [used, used_high, reserved, reserved_high] = figures(&setup.pool()?)?;
-    check_eq!([used, used_high], [0, 0], "used bytes of a new pool");
+/// A new pool has no used bytes, and its reserved bytes equal their peak.
+fn new_pool_is_empty(setup: &Setup) -> Done {
+    let [used, used_peak, reserved, reserved_peak] = statistics(&setup.pool()?)?;
+    check_eq!([used, used_peak], [0, 0], "used bytes of a new pool");
     check_eq!(
         reserved,
-        reserved_high,
-        "reserved bytes of a new pool, beside their highest"
+        reserved_peak,
+        "reserved bytes of a new pool, compared with their peak"
     );
     Ok(())
 }
 
-/// Used bytes move when the call is made, not when the work completes.
-fn used_moves_with_the_calls(setup: &Setup, kind: Kind) -> Done {
+/// Used bytes change at the call of an allocation or free, not at its completion.
+fn used_changes_with_the_calls(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let gate = setup.gate(&queue)?;
     let block = queue.alloc(kind, &pool, MIB, &[])?;
@@ -78,7 +79,7 @@ fn used_moves_with_the_calls(setup: &Setup, kind: Kind) -> Done {
     Ok(())
 }
 
-/// A block counts as rounded: by less than 1/8, and by less than 1 MiB above 8 MiB.
+/// A block counts for less than 1/8 more than its size, above 8 MiB less than 1 MiB more.
 fn rounding_is_bounded(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     for size in [
@@ -103,16 +104,17 @@ fn rounding_is_bounded(setup: &Setup, kind: Kind) -> Done {
         };
         check!(
             used >= size && used - size < bound.max(1),
-            "a block of {size} bytes counts as {used}"
+            "a block of {size} bytes counts as {used}, expected less than {bound} more"
         );
         queue.free(block, &[])?;
     }
     queue.finish()
 }
 
-fn highs_are_exact(setup: &Setup, kind: Kind) -> Done {
+/// The peak of used bytes is exact.
+fn peaks_are_exact(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
-    let mut highest = 0;
+    let mut peak = 0;
     let mut blocks = Vec::new();
     for step in 0..200_usize {
         if step % 7 < 4 {
@@ -120,12 +122,12 @@ fn highs_are_exact(setup: &Setup, kind: Kind) -> Done {
         } else if let Some(block) = blocks.pop() {
             queue.free(block, &[])?;
         }
-        let [used, used_high, reserved, reserved_high] = figures(&pool)?;
-        highest = highest.max(used);
-        check_eq!(used_high, highest, "highest used bytes at step {step}");
+        let [used, used_peak, reserved, reserved_peak] = statistics(&pool)?;
+        peak = peak.max(used);
+        check_eq!(used_peak, peak, "peak of used bytes at step {step}");
         check!(
-            reserved_high >= reserved && reserved >= used,
-            "step {step}: {used} used, {reserved} reserved"
+            reserved_peak >= reserved && reserved >= used,
+            "step {step}: {used} bytes used, {reserved} reserved, {reserved_peak} at their peak"
         );
     }
     blocks
@@ -134,56 +136,58 @@ fn highs_are_exact(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
-fn highs_are_reset(setup: &Setup, kind: Kind) -> Done {
+/// Each peak is reset to the present value by itself.
+fn peaks_are_reset(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let saved = queue.alloc(kind, &pool, MIB, &[])?;
     let block = queue.alloc(kind, &pool, 20 * MIB, &[])?;
     queue.free(block, &[])?;
     queue.finish()?;
     pool.trim(0)?;
-    let [used, used_high, reserved, reserved_high] = figures(&pool)?;
+    let [used, used_peak, reserved, reserved_peak] = statistics(&pool)?;
     check!(
-        used_high > used && reserved_high > reserved,
-        "highs are not above what is left"
+        used_peak > used && reserved_peak > reserved,
+        "the peaks are not above the present values"
     );
-    pool.set(USED_HIGH, 0).ok()?;
+    pool.set(USED_PEAK, 0).ok()?;
     check_eq!(
-        pool.figure(USED_HIGH)?,
+        pool.statistic(USED_PEAK)?,
         used,
-        "highest used bytes after a reset"
+        "peak of used bytes after a reset"
     );
     check_eq!(
-        pool.figure(RESERVED_HIGH)?,
-        reserved_high,
-        "highest reserved bytes after a reset of the other"
+        pool.statistic(RESERVED_PEAK)?,
+        reserved_peak,
+        "peak of reserved bytes after a reset of the other peak"
     );
-    pool.set(RESERVED_HIGH, 0).ok()?;
+    pool.set(RESERVED_PEAK, 0).ok()?;
     check_eq!(
-        pool.figure(RESERVED_HIGH)?,
+        pool.statistic(RESERVED_PEAK)?,
         reserved,
-        "highest reserved bytes after a reset"
+        "peak of reserved bytes after a reset"
     );
     let block = queue.alloc(kind, &pool, 2 * MIB, &[])?;
     check_eq!(
-        pool.figure(USED_HIGH)?,
+        pool.statistic(USED_PEAK)?,
         pool.used()?,
-        "highest used bytes, counted anew"
+        "peak of used bytes since the reset"
     );
     queue.free(block, &[])?;
     queue.free(saved, &[])?;
     queue.finish()
 }
 
+/// Requested bytes are at most the used bytes, and those at most the reserved bytes.
 fn reserved_covers_used(setup: &Setup, kind: Kind) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let mut blocks = Vec::new();
     for index in 0..60_usize {
         blocks.push(queue.alloc(kind, &pool, (1 + index % 9) * 70_001, &[])?);
         let asked: usize = blocks.iter().map(|block| block.size).sum();
-        let [used, _, reserved, _] = figures(&pool)?;
+        let [used, _, reserved, _] = statistics(&pool)?;
         check!(
             asked <= used && used <= reserved,
-            "{asked} bytes asked for, {used} used, {reserved} reserved"
+            "{asked} bytes requested, {used} used, {reserved} reserved"
         );
     }
     blocks
@@ -192,6 +196,7 @@ fn reserved_covers_used(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
+/// The statistics of a pool cover all kinds of USM together.
 fn kinds_add_up(setup: &Setup) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let mut sum = 0;
@@ -212,8 +217,8 @@ fn kinds_add_up(setup: &Setup) -> Done {
     queue.finish()
 }
 
-/// The highest is exact also when threads allocate at the same time: all blocks are live at once.
-fn highs_with_threads(setup: &Setup) -> Done {
+/// The peak of used bytes is exact when threads allocate at the same time.
+fn peaks_with_threads(setup: &Setup) -> Done {
     const EACH: usize = 20;
     let pool = setup.pool()?;
     let queues = (0..THREADS)
@@ -226,36 +231,41 @@ fn highs_with_threads(setup: &Setup) -> Done {
         used
     };
     for _ in 0..5 {
-        pool.set(USED_HIGH, 0).ok()?;
+        pool.set(USED_PEAK, 0).ok()?;
         let meet = std::sync::Barrier::new(THREADS);
         on_threads(|thread| {
             let queue = &queues[thread];
             let blocks: Result<Vec<Block>, Stop> = (0..EACH)
                 .map(|_| queue.alloc(Kind::Device, &pool, 10_000, &[]))
                 .collect();
-            // Everyone has to come here, or the others would wait for ever.
+            // Every thread must reach the barrier, or the others would wait forever.
             meet.wait();
             blocks?
                 .into_iter()
                 .try_for_each(|block| queue.free(block, &[]))
         })?;
         check_eq!(
-            pool.figure(USED_HIGH)?,
+            pool.statistic(USED_PEAK)?,
             THREADS * EACH * one,
-            "highest used bytes of {THREADS} threads"
+            "peak of used bytes of {THREADS} threads"
         );
         check_eq!(pool.used()?, 0, "used bytes when all is freed");
     }
     queues.iter().try_for_each(Queue::finish)
 }
 
-fn pools_are_apart(setup: &Setup) -> Done {
+/// A block counts in its own pool and in no other.
+fn pools_are_independent(setup: &Setup) -> Done {
     let (queue, first, second) = (setup.in_order()?, setup.pool()?, setup.pool()?);
     let default = setup.default_pool()?;
-    let before = figures(&default)?;
+    let before = statistics(&default)?;
     let block = queue.alloc(Kind::Device, &first, MIB, &[])?;
     check_eq!(second.used()?, 0, "used bytes of another pool");
-    check_eq!(figures(&default)?, before, "figures of the default pool");
+    check_eq!(
+        statistics(&default)?,
+        before,
+        "statistics of the default pool"
+    );
     queue.free(block, &[])?;
     let other = queue.alloc(Kind::Device, &second, MIB, &[])?;
     check_eq!(first.used()?, 0, "used bytes of another pool");
@@ -267,11 +277,12 @@ const ALL: [ur_usm_pool_info_t; 6] = [
     UR_USM_POOL_INFO_RELEASE_THRESHOLD_EXP,
     UR_USM_POOL_INFO_MAXIMUM_SIZE_EXP,
     USED,
-    USED_HIGH,
+    USED_PEAK,
     RESERVED,
-    RESERVED_HIGH,
+    RESERVED_PEAK,
 ];
 
+/// `urUSMPoolGetInfoExp` gives sizes and values and refuses wrong arguments.
 fn get_protocol(setup: &Setup) -> Done {
     let pool = setup.pool()?;
     let ur = setup.fixture.ur;
@@ -286,7 +297,7 @@ fn get_protocol(setup: &Setup) -> Done {
         check_eq!(
             size,
             size_of::<usize>(),
-            "size of {property:?}, asked for with its value"
+            "size of {property:?}, queried with its value"
         );
         ur.urUSMPoolGetInfoExp(pool.raw, property, null_mut(), null_mut())
             .fails(UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
@@ -301,15 +312,16 @@ fn get_protocol(setup: &Setup) -> Done {
     unknown.fails(UR_RESULT_ERROR_INVALID_ENUMERATION)
 }
 
+/// `urUSMPoolSetInfoExp` refuses read-only properties, wrong values and wrong sizes.
 fn set_refused(setup: &Setup) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let block = queue.alloc(Kind::Device, &pool, MIB, &[])?;
-    let before = figures(&pool)?;
+    let before = statistics(&pool)?;
     for property in [USED, RESERVED, UR_USM_POOL_INFO_MAXIMUM_SIZE_EXP] {
         pool.set(property, 0)
             .fails(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION)?;
     }
-    for property in [USED_HIGH, RESERVED_HIGH] {
+    for property in [USED_PEAK, RESERVED_PEAK] {
         pool.set(property, 1).fails_with(&[
             UR_RESULT_ERROR_INVALID_VALUE,
             UR_RESULT_ERROR_INVALID_ARGUMENT,
@@ -324,11 +336,16 @@ fn set_refused(setup: &Setup) -> Done {
         ur.urUSMPoolSetInfoExp(pool.raw, property, (&raw mut value).cast(), size)
             .fails(UR_RESULT_ERROR_INVALID_SIZE)?;
     }
-    check_eq!(figures(&pool)?, before, "figures after refused changes");
+    check_eq!(
+        statistics(&pool)?,
+        before,
+        "statistics after refused changes"
+    );
     queue.free(block, &[])?;
     queue.finish()
 }
 
+/// Both query functions of a pool give the same values.
 fn both_queries_agree(setup: &Setup) -> Done {
     let (queue, pool) = (setup.in_order()?, setup.pool()?);
     let block = queue.alloc(Kind::Shared, &pool, MIB, &[])?;
@@ -341,8 +358,8 @@ fn both_queries_agree(setup: &Setup) -> Done {
         })?;
         check_eq!(
             value,
-            pool.figure(property)?,
-            "{property:?} by both queries"
+            pool.statistic(property)?,
+            "{property:?}, compared between both queries"
         );
     }
     queue.free(block, &[])?;

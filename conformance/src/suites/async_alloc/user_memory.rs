@@ -1,4 +1,4 @@
-//! Pools on a block of the caller's own.
+//! Pools on the caller's own memory.
 
 use super::errors::OUT_OF_MEMORY;
 use super::fixtures::A;
@@ -11,21 +11,21 @@ pub fn all() -> Vec<Test> {
     let mut tests = by_kind(
         SUITE,
         &[
-            ("on_own_memory", on_own_memory),
+            ("on_user_memory", on_user_memory),
             (
-                "on_own_memory_serves_one_kind",
-                on_own_memory_serves_one_kind,
+                "on_user_memory_serves_one_kind",
+                on_user_memory_serves_one_kind,
             ),
         ],
     );
     tests.extend(plain(
         SUITE,
-        &[("on_own_memory_refused", on_own_memory_refused)],
+        &[("on_user_memory_refused", on_user_memory_refused)],
     ));
     tests
 }
 
-/// A pool on a block of the caller's own.
+/// A pool on the caller's own memory.
 fn own(setup: &Setup, kind: Kind, base: &Usm) -> Result<Pool, Stop> {
     let device = if kind == Kind::Host {
         null_mut()
@@ -46,7 +46,8 @@ fn own(setup: &Setup, kind: Kind, base: &Usm) -> Result<Pool, Stop> {
     Pool::create(setup.fixture, &setup.context, &mut desc)
 }
 
-fn on_own_memory(setup: &Setup, kind: Kind) -> Done {
+/// A pool on the caller's memory serves blocks inside of it and gives it back.
+fn on_user_memory(setup: &Setup, kind: Kind) -> Done {
     let queue = setup.in_order()?;
     let base = setup.context.usm(setup.fixture, kind, 8 * MIB)?;
     let whole = Block {
@@ -79,7 +80,7 @@ fn on_own_memory(setup: &Setup, kind: Kind) -> Done {
         }
         check!(
             blocks.len() >= 7,
-            "{} blocks of 1 MiB fitted in 8 MiB, in round {round}",
+            "{} blocks of 1 MiB fitted in 8 MiB in round {round}, expected at least 7",
             blocks.len()
         );
         for (index, block) in blocks.into_iter().enumerate() {
@@ -95,7 +96,8 @@ fn on_own_memory(setup: &Setup, kind: Kind) -> Done {
     all_bytes(&queue, whole, A)
 }
 
-fn on_own_memory_serves_one_kind(setup: &Setup, kind: Kind) -> Done {
+/// A pool on the caller's memory refuses the other kinds.
+fn on_user_memory_serves_one_kind(setup: &Setup, kind: Kind) -> Done {
     let queue = setup.in_order()?;
     let base = setup.context.usm(setup.fixture, kind, MIB)?;
     let pool = own(setup, kind, &base)?;
@@ -110,7 +112,8 @@ fn on_own_memory_serves_one_kind(setup: &Setup, kind: Kind) -> Done {
     queue.finish()
 }
 
-fn on_own_memory_refused(setup: &Setup) -> Done {
+/// A pool on memory with a wrong size, kind or pointer is refused.
+fn on_user_memory_refused(setup: &Setup) -> Done {
     let base = setup.context.usm(setup.fixture, Kind::Device, MIB)?;
     let good = ur_usm_pool_buffer_desc_t {
         pMem: base.ptr,
@@ -169,7 +172,7 @@ fn on_own_memory_refused(setup: &Setup) -> Done {
             ur.urUSMPoolCreateExp(setup.context.raw, setup.fixture.device, &mut desc, &mut raw);
         check!(
             !status.is_ok() && raw.is_null(),
-            "a pool on {what}: {status}"
+            "a pool on {what} was not refused: {status}"
         );
     }
     Ok(())

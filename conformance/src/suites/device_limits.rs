@@ -1,6 +1,7 @@
-//! What the device says of itself, and what it then does: each limit is used up, each kind of memory
-//! that it has is there and no other. Features that are there or not are for `every_function` and
-//! `lacking`.
+//! The limits that a device reports, and their use.
+//!
+//! Each limit is used up, and each reported kind of memory is allocated. The suites `every_function` and
+//! `unsupported` cover optional features.
 
 use super::launch::{Setup, counts_up, launch};
 use crate::fixture::Fixture;
@@ -13,14 +14,14 @@ use std::ptr::null_mut;
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    crate::tests!["agreement";
-        largest_group, groups_in_each_dimension, local_memory, kinds_of_memory, parts_of_buffers,
-        addresses, sub_devices, profiled_queues,
+    crate::tests!["device_limits";
+        max_work_group_size, max_work_item_sizes, local_memory_size, usm_kinds, sub_buffer_alignment,
+        address_bits, max_sub_devices, timer_resolution,
     ]
 }
 
-/// What a kernel may have in a work-group: no more than the device says, and that much runs.
-fn largest_group(fixture: &Fixture) -> Done {
+/// A kernel's work-group limit is at most the device's, and a work-group of that size runs.
+fn max_work_group_size(fixture: &Fixture) -> Done {
     let Setup {
         context,
         queue,
@@ -40,7 +41,7 @@ fn largest_group(fixture: &Fixture) -> Done {
     })?;
     check!(
         (1..=max).contains(&group),
-        "work-groups of {group} of a kernel, {max} of the device"
+        "the kernel allows work-groups of {group}, the device {max}"
     );
     let items = 2 * group;
     let memory = context.usm(fixture, Kind::Device, items * 4)?;
@@ -49,13 +50,13 @@ fn largest_group(fixture: &Fixture) -> Done {
     launch(&queue, &kernel, 1, sizes, &args).ok()?;
     check!(
         counts_up(&queue.read(memory.ptr, items, &[])?, 5),
-        "work-groups of {group}"
+        "work-groups of {group} did not count up from 5"
     );
     Ok(())
 }
 
-/// A work-group may lie along any dimension, as far as `MAX_WORK_ITEM_SIZES` says.
-fn groups_in_each_dimension(fixture: &Fixture) -> Done {
+/// A work-group may extend along any dimension up to `MAX_WORK_ITEM_SIZES`.
+fn max_work_item_sizes(fixture: &Fixture) -> Done {
     let Setup {
         context,
         queue,
@@ -77,14 +78,14 @@ fn groups_in_each_dimension(fixture: &Fixture) -> Done {
         let seen = queue.read::<Ids>(memory.ptr, length, &[])?;
         check!(
             (0..).zip(&seen).all(|(at, ids)| ids.local[dimension] == at),
-            "a work-group of {length} in dimension {dimension}"
+            "wrong local ids in a work-group of {length} in dimension {dimension}"
         );
     }
     Ok(())
 }
 
-/// All of the local memory can be an argument of a kernel that uses none itself.
-fn local_memory(fixture: &Fixture) -> Done {
+/// A kernel that uses no local memory itself can be given all of it as an argument.
+fn local_memory_size(fixture: &Fixture) -> Done {
     let Setup {
         context,
         queue,
@@ -102,7 +103,10 @@ fn local_memory(fixture: &Fixture) -> Done {
             ret,
         )
     })?;
-    check!(own <= whole, "{own} bytes of local memory used, of {whole}");
+    check!(
+        own <= whole,
+        "a kernel uses {own} bytes of local memory, the device has {whole}"
+    );
     let memory = context.usm(fixture, Kind::Device, 64)?;
     let bytes = usize::try_from(whole - own).unwrap_or(usize::MAX);
     let args = Arg::properties(&[Arg::Pointer(memory.ptr), Arg::Local(bytes)]);
@@ -110,13 +114,13 @@ fn local_memory(fixture: &Fixture) -> Done {
     launch(&queue, &kernel, 1, sizes, &args).ok()?;
     check!(
         counts_up(&queue.read(memory.ptr, 16, &[])?, 0),
-        "{bytes} bytes of local memory"
+        "wrong words through {bytes} bytes of local memory"
     );
     Ok(())
 }
 
-/// There is memory of the kinds that the device accesses, and of no other.
-fn kinds_of_memory(fixture: &Fixture) -> Done {
+/// The kinds of USM that the device reports can be allocated and all others are refused.
+fn usm_kinds(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let flags = |property| -> Result<u32, Stop> {
         fixture
@@ -143,13 +147,13 @@ fn kinds_of_memory(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-/// A part of a buffer may begin at any multiple of the alignment that the device tells.
-fn parts_of_buffers(fixture: &Fixture) -> Done {
+/// A sub-buffer may begin at any multiple of the alignment that the device reports.
+fn sub_buffer_alignment(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let bits: u32 = fixture.device_info(UR_DEVICE_INFO_MEM_BASE_ADDR_ALIGN)?;
     check!(
         bits.is_multiple_of(8) && (bits / 8).is_power_of_two(),
-        "an alignment of {bits} bits"
+        "the alignment of {bits} bits is no power of two of bytes"
     );
     let align = bits as usize / 8;
     let buffer = context.buffer(4 * align)?;
@@ -166,22 +170,23 @@ fn parts_of_buffers(fixture: &Fixture) -> Done {
     ur.urMemRelease(part).ok()
 }
 
-fn addresses(fixture: &Fixture) -> Done {
+/// Addresses of USM fit in the reported number of bits, and a device in use is available.
+fn address_bits(fixture: &Fixture) -> Done {
     let bits: u32 = fixture.device_info(UR_DEVICE_INFO_ADDRESS_BITS)?;
     let context = Context::new(fixture)?;
     let memory = context.usm(fixture, Kind::Device, 64)?;
     check!(
         bits == 64 || memory.ptr.addr() >> bits == 0,
-        "{:?} is no address of {bits} bits",
+        "{:?} does not fit in {bits} bits",
         memory.ptr
     );
     let available: ur_bool_t = fixture.device_info(UR_DEVICE_INFO_AVAILABLE)?;
-    check_eq!(available, 1, "a device in use, whether it is available");
+    check_eq!(available, 1, "availability of a device in use");
     Ok(())
 }
 
-/// As many sub-devices can be had as the device says, by the ways that it offers.
-fn sub_devices(fixture: &Fixture) -> Done {
+/// A partition makes no more sub-devices than the device reports.
+fn max_sub_devices(fixture: &Fixture) -> Done {
     let max: u32 = fixture.device_info(UR_DEVICE_INFO_PARTITION_MAX_SUB_DEVICES)?;
     let parts = super::partition::in_single_units(fixture)?;
     let count = parts.len();
@@ -190,15 +195,15 @@ fn sub_devices(fixture: &Fixture) -> Done {
     }
     check!(
         count <= max as usize,
-        "{count} sub-devices, {max} are the most"
+        "{count} sub-devices were made, expected at most {max}"
     );
     Ok(())
 }
 
-/// Times are multiples of what the device can tell apart.
-fn profiled_queues(fixture: &Fixture) -> Done {
+/// A command's duration is a multiple of the timer resolution that the device reports.
+fn timer_resolution(fixture: &Fixture) -> Done {
     let resolution: usize = fixture.device_info(UR_DEVICE_INFO_PROFILING_TIMER_RESOLUTION)?;
-    check!(resolution > 0, "a timer that never moves");
+    check!(resolution > 0, "the timer resolution is 0");
     let context = Context::new(fixture)?;
     let queue = Queue::new(&context, fixture.device, UR_QUEUE_FLAG_PROFILING_ENABLE)?;
     let memory = context.usm(fixture, Kind::Device, 1 << 20)?;
@@ -217,7 +222,7 @@ fn profiled_queues(fixture: &Fixture) -> Done {
     );
     check!(
         start <= end && (end - start).is_multiple_of(resolution as u64),
-        "from {start} to {end} in steps of {resolution}"
+        "a command ran from {start} to {end}, no multiple of {resolution}"
     );
     Ok(())
 }
