@@ -1,13 +1,12 @@
 //! Environment variables: reading, parsing, and reporting of invalid values.
 //!
-//! Owns the syntax of flags, words, numbers, times and lists. An unset or empty variable has its default.
+//! Owns the syntax of flags, words, numbers and lists. An unset or empty variable has its default.
 //! An invalid one has its default as well and is reported with the accepted values. Each library
 //! reports it once in a process, at any log level. Pure apart from [`Env::process`]; it must never
 //! know what a variable is for.
 
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::time::Duration;
 
 use super::log;
 
@@ -108,18 +107,6 @@ pub fn flag(text: &str) -> Option<bool> {
     }
 }
 
-/// The texts that [`duration`] accepts, for complaints.
-pub const DURATIONS: &str = "a time such as 10us or 1.5ms, in ns, us, ms or s";
-
-/// A time's text, a number with its unit: ns, us, ms or s. None if it is invalid.
-pub fn duration(text: &str) -> Option<Duration> {
-    let (number, scale) = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)]
-        .iter()
-        .find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, scale)))?;
-    let number: f64 = number.trim().parse().ok()?;
-    Duration::try_from_secs_f64(number * scale).ok()
-}
-
 /// A syntax error in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListError {
@@ -181,7 +168,7 @@ mod tests {
 
     use std::cell::RefCell;
 
-    use super::{Env, duration, flag, list};
+    use super::{Env, flag, list};
 
     /// The result of a closure in an environment, and its complaints.
     fn within<T>(pairs: &[(&str, &str)], act: impl FnOnce(&Env<'_>) -> T) -> (T, Vec<String>) {
@@ -247,18 +234,6 @@ mod tests {
                     "A: `{bad}` is not understood; accepted: a number from 1 to 64; used instead: 8"
                 )]
             );
-        }
-    }
-
-    #[test]
-    fn times_have_units() {
-        let nanos = |text| duration(text).map(|time| time.as_nanos());
-        assert_eq!(nanos("10us"), Some(10_000));
-        assert_eq!(nanos("7ns"), Some(7));
-        assert_eq!(nanos("2 ms"), Some(2_000_000));
-        assert_eq!(nanos("0.5s"), Some(500_000_000));
-        for bad in ["", "us", "10", "-1us", "nans", "1e400s", "10 minutes"] {
-            assert_eq!(nanos(bad), None, "{bad}");
         }
     }
 

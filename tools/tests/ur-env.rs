@@ -1,5 +1,5 @@
-//! `ur-env` in an installation of its own, with a library in place of libsycl that links no loader,
-//! as 2026.2 does.
+//! `ur-env` in an installation of its own. A library in place of libsycl links no loader, as that of
+//! 2026.2 does.
 
 #[allow(dead_code)]
 #[path = "../../conformance/tests/support/mod.rs"]

@@ -240,8 +240,16 @@ fn a_time_needs_a_unit() {
             "{text}"
         );
     }
-    let output = urtrace(&["--min-time=1.5ms", "true"]).output();
-    assert!(output.expect("it starts").status.success());
+    for (text, passed) in [
+        ("1.5ms", "1500000ns\n"),
+        ("10us", "10000ns\n"),
+        ("2 s", "2000000000ns\n"),
+        ("7ns", "7ns\n"),
+    ] {
+        let argument = format!("--min-time={text}");
+        let mut command = urtrace(&[&argument, "sh", "-c", "echo $UR_TRACE_MIN_TIME"]);
+        assert_eq!(success(&mut command), passed, "{text}");
+    }
 }
 
 #[test]

@@ -12,10 +12,10 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use summary::Summary;
-use ur::object::env::{DURATIONS, duration};
 
 /// Runs a command with every Unified Runtime call traced, then prints a table of the calls.
 ///
@@ -44,7 +44,7 @@ struct Cli {
     adapters: Option<String>,
     /// Shows only calls that took at least this long, such as 10us or 1.5ms; the table counts all
     #[arg(long, value_name = "TIME", value_parser = min_time)]
-    min_time: Option<String>,
+    min_time: Option<Duration>,
     /// Prints only the table
     #[arg(long, short, conflicts_with_all = ["output", "format", "no_summary", "min_time"])]
     summary: bool,
@@ -146,10 +146,11 @@ impl Cli {
             .env("UR_TRACE_FORMAT", format)
             .env("UR_TRACE_OUTPUT", output)
             .env("UR_TRACE_SUMMARY", folder.join("%p.json"));
+        let min_time = self.min_time.map(|time| format!("{}ns", time.as_nanos()));
         for (name, value) in [
             ("UR_TRACE_FUNCTIONS", &self.functions),
             ("UR_TRACE_ADAPTERS", &self.adapters),
-            ("UR_TRACE_MIN_TIME", &self.min_time),
+            ("UR_TRACE_MIN_TIME", &min_time),
         ] {
             match value {
                 Some(value) => command.env(name, value),
@@ -261,12 +262,17 @@ fn fault(path: &Path, error: io::Error) -> String {
     format!("{}: {error}", path.display())
 }
 
-/// The text of a time that the tracing layer accepts.
-fn min_time(text: &str) -> Result<String, String> {
-    match duration(text) {
-        Some(_) => Ok(text.to_owned()),
-        None => Err(format!("accepted: {DURATIONS}")),
-    }
+/// A time: a number with its unit.
+fn min_time(text: &str) -> Result<Duration, String> {
+    const UNITS: [(&str, f64); 4] = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
+    let parse = || {
+        let mut units = UNITS.iter();
+        let (number, scale) =
+            units.find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, scale)))?;
+        let number: f64 = number.trim().parse().ok()?;
+        Duration::try_from_secs_f64(number * scale).ok()
+    };
+    parse().ok_or_else(|| "accepted: a time such as 10us or 1.5ms, in ns, us, ms or s".to_owned())
 }
 
 fn code(status: ExitStatus) -> ExitCode {

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use ur::object::env::{DURATIONS, Env, duration};
+use ur::object::env::Env;
 
 use super::pattern::Patterns;
 
@@ -53,13 +53,14 @@ impl Settings {
             Some(path) => Output::File(expanded(path)),
         };
         let text = ("text", Format::Text);
+        let times = "a time such as 10us or 1.5ms, in ns, us, ms or s";
         Settings {
             output,
             format: env.word("UR_TRACE_FORMAT", text, &[("json", Format::Json)]),
             functions: patterns("UR_TRACE_FUNCTIONS"),
             adapters: patterns("UR_TRACE_ADAPTERS"),
             min_time: env
-                .read("UR_TRACE_MIN_TIME", DURATIONS, "0ns", duration)
+                .read("UR_TRACE_MIN_TIME", times, "0ns", duration)
                 .unwrap_or_default(),
             summary: env.text("UR_TRACE_SUMMARY").map(|path| expanded(&path)),
         }
@@ -68,6 +69,15 @@ impl Settings {
 
 fn expanded(path: &str) -> String {
     path.replace("%p", &std::process::id().to_string())
+}
+
+/// Parses a number with its unit: ns, us, ms or s.
+fn duration(text: &str) -> Option<Duration> {
+    let (number, scale) = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)]
+        .iter()
+        .find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, scale)))?;
+    let number: f64 = number.trim().parse().ok()?;
+    Duration::try_from_secs_f64(number * scale).ok()
 }
 
 #[cfg(test)]
@@ -137,5 +147,17 @@ mod tests {
         ]);
         assert_eq!(faults.len(), 3, "{faults:?}");
         assert_eq!(settings, read(&[]).0);
+    }
+
+    #[test]
+    fn times_have_units() {
+        let micros = |text| duration(text).map(|time| time.as_nanos());
+        assert_eq!(micros("10us"), Some(10_000));
+        assert_eq!(micros("7ns"), Some(7));
+        assert_eq!(micros("2 ms"), Some(2_000_000));
+        assert_eq!(micros("0.5s"), Some(500_000_000));
+        for bad in ["", "us", "10", "-1us", "nans", "1e400s", "10 minutes"] {
+            assert_eq!(micros(bad), None, "{bad}");
+        }
     }
 }
