@@ -5,12 +5,16 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The adapters of the workspace: the folders below adapters/.
+/// The adapter that new ones are copied from. It drives no backend, so that nothing installs or lists it.
+pub const SKELETON: &str = "skeleton";
+
+/// The adapters that are installed: the folders below adapters/ but the skeleton.
 pub fn adapters(root: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(root.join("adapters"))? {
         names.push(entry?.file_name().to_string_lossy().into_owned());
     }
+    names.retain(|name| name != SKELETON);
     names.sort();
     Ok(names)
 }

@@ -303,7 +303,7 @@ fn is_installed(root: &Path, manifest: &Path) -> bool {
     let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
     match &parts[..] {
         [folder, _] => ["loader", "conformance", "tools"].contains(&&**folder),
-        [folder, _, _] => folder == "adapters",
+        [folder, name, _] => folder == "adapters" && name != build::SKELETON,
         _ => false,
     }
 }
