@@ -1,7 +1,7 @@
 /* The six functions that the reference dropped after 2026.1 and that libsycl of 2026.1 still calls:
  * arguments set on a kernel one by one, and the launch that uses them. The loader keeps them; no
  * header declares them any more. Prints "ok" and exits with 0, or says what went wrong and exits
- * with 1. The kernels are for the native CPU, as in async_alloc.c. */
+ * with 1. The kernels are for the native CPU, as in examples/async_alloc.c. */
 #include "ur_api.h"
 
 #include <stdint.h>

@@ -104,7 +104,7 @@ pub fn run(command: &mut Command) -> Result<()> {
 }
 
 /// What a command that must succeed prints.
-fn output(command: &mut Command) -> Result<String> {
+pub fn output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| show(command))?;
     if !output.status.success() {
         let text = String::from_utf8_lossy(&output.stderr);

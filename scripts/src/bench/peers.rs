@@ -15,7 +15,7 @@ pub struct Peers {
     #[arg(default_value = "adapters/cuda/bench/h200.tsv")]
     records: PathBuf,
     /// Where the plots go
-    #[arg(long, default_value = "tools/plots")]
+    #[arg(long, default_value = "docs/src/plots")]
     plots: PathBuf,
 }
 

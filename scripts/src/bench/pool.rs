@@ -34,7 +34,7 @@ pub struct Pool {
     #[arg(long)]
     ablation: bool,
     /// Where the plots go
-    #[arg(long, default_value = "tools/plots")]
+    #[arg(long, default_value = "docs/src/plots")]
     plots: PathBuf,
 }
 
