@@ -134,7 +134,7 @@ notices "$doc" "$work/library.html"
 export LD_LIBRARY_PATH=$system/usr/$lib
 programs "$system/usr/bin"
 # shellcheck disable=SC2046 # the flags are words
-cc -std=c11 "$root/conformance/c/async_alloc.c" -o "$work/by-pkg-config" \
+cc -std=c11 "$root/examples/async_alloc.c" -o "$work/by-pkg-config" \
     $(PKG_CONFIG_SYSROOT_DIR=$system PKG_CONFIG_LIBDIR=$system/usr/$lib/pkgconfig \
         pkg-config --cflags --libs libur_loader)
 ONEAPI_DEVICE_SELECTOR='native_cpu:*' "$work/by-pkg-config"

@@ -108,7 +108,7 @@ pub fn run(command: &mut Command) -> Result<()> {
 }
 
 /// Runs a command, and returns its standard output.
-fn output(command: &mut Command) -> Result<String> {
+pub fn output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| show(command))?;
     if !output.status.success() {
         let text = String::from_utf8_lossy(&output.stderr);

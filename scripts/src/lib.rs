@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod build;
+pub mod docs;
 pub mod expand;
 pub mod generate;
 pub mod install;

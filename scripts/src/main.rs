@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::{Command as Process, ExitCode};
 use xtask::{
-    bench, build, expand, generate, install, model, package, real_client, repository, tidy,
+    bench, build, docs, expand, generate, install, model, package, real_client, repository, tidy,
 };
 
 #[derive(Parser)]
@@ -28,7 +28,7 @@ enum Command {
         /// The C name, such as urEnqueueUSMFill.
         name: String,
     },
-    /// Fails if README's table denies an adapter a function that a conformance run used.
+    /// Fails if the table of supported functions denies an adapter a function that a conformance run used.
     Supported {
         /// Files that `ur-conformance --json` wrote.
         #[arg(required = true)]
@@ -36,6 +36,8 @@ enum Command {
     },
     /// Checks the design's invariants on the source text.
     Tidy,
+    /// Builds the book: docs/, and pages made from the specification, the tools and the tests.
+    Docs(docs::Options),
     /// Builds everything, then runs the conformance suite and a C program on an adapter through the loader.
     Demo {
         #[arg(long, default_value = "native_cpu")]
@@ -92,11 +94,19 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Supported { reports } => {
             let spec = model::Spec::load(&root.join("spec"))?;
             generate::support::check(&spec, &root, &reports)?;
-            console::outln!("{} reports agree with README.md", reports.len());
+            console::outln!(
+                "{} reports agree with {}",
+                reports.len(),
+                generate::support::PAGE
+            );
         }
         Command::Tidy => {
             tidy::check(&root)?;
             console::outln!("tidy");
+        }
+        Command::Docs(options) => {
+            let book = docs::run(&root, &options)?;
+            console::outln!("{}", book.display());
         }
         Command::Demo { adapter } => demo(&adapter)?,
         Command::Install { prefix } => {
@@ -123,7 +133,7 @@ fn demo(adapter: &str) -> Result<()> {
     let program = prefix.join("bin/async_alloc");
     build::c_program(
         &root,
-        &root.join("conformance/c/async_alloc.c"),
+        &root.join("examples/async_alloc.c"),
         &prefix.join("lib"),
         &program,
     )?;

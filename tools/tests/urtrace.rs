@@ -41,7 +41,7 @@ fn example() -> &'static str {
         let program = folder.path().join("async_alloc");
         let mut cc = Command::new("cc");
         cc.arg("-std=c11").arg("-I").arg(root.join("include"));
-        cc.arg(root.join("conformance/c/async_alloc.c"))
+        cc.arg(root.join("examples/async_alloc.c"))
             .arg("-o")
             .arg(&program);
         cc.arg("-L").arg(folder.path()).arg("-lur_loader");

@@ -16,7 +16,7 @@ pub struct Peers {
     #[arg(default_value = "adapters/cuda/bench/h200.tsv")]
     records: PathBuf,
     /// The folder for the plots
-    #[arg(long, default_value = "tools/plots")]
+    #[arg(long, default_value = "docs/src/plots")]
     plots: PathBuf,
 }
 

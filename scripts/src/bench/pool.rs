@@ -36,7 +36,7 @@ pub struct Pool {
     #[arg(long)]
     ablation: bool,
     /// The folder for the plots
-    #[arg(long, default_value = "tools/plots")]
+    #[arg(long, default_value = "docs/src/plots")]
     plots: PathBuf,
 }
 

@@ -67,7 +67,7 @@ pub fn all(spec: &Spec, root: &Path) -> Result<Vec<File>> {
         files.extend(family(spec)?);
     }
     files.extend(mock::files(spec, root)?);
-    files.push(support::readme(spec, root)?);
+    files.push(support::page(spec, root)?);
     Ok(files)
 }
 
