@@ -1,16 +1,16 @@
-//! Faults and ends: sources that fail, pools that close, and invalid requests.
+//! Faults and ends: providers that fail, pools that close, and invalid requests.
 
 use std::sync::Arc;
-use ur::pool::oracle::{FakeSource, Rng};
+use ur::pool::oracle::{FakeProvider, Rng};
 use ur::pool::*;
 use ur::timeline::{Frontier, Lane};
 
-type TestPool = Pool<Arc<FakeSource>>;
+type TestPool = Pool<Arc<FakeProvider>>;
 
-fn make(source: FakeSource, config: Config) -> (Arc<FakeSource>, TestPool) {
-    let source = Arc::new(source);
+fn make(provider: FakeProvider, config: Config) -> (Arc<FakeProvider>, TestPool) {
+    let provider = Arc::new(provider);
     let pool = Pool::new(
-        Arc::clone(&source),
+        Arc::clone(&provider),
         Config {
             min_align: 64,
             options: Options {
@@ -21,7 +21,7 @@ fn make(source: FakeSource, config: Config) -> (Arc<FakeSource>, TestPool) {
             ..config
         },
     );
-    (source, pool)
+    (provider, pool)
 }
 
 fn small() -> Config {
@@ -37,7 +37,7 @@ fn request(bytes: u64, order: Order<'_>) -> Request<'_> {
         align: 0,
         order,
         may_wait: true,
-        story: None,
+        decision: None,
     }
 }
 
@@ -54,7 +54,7 @@ fn busy() -> Lane {
 }
 
 /// Allocates and frees on two lanes so that growth, reuse and trims occur. Returns the errors.
-fn scripted(pool: &TestPool, source: &FakeSource) -> Vec<PoolError> {
+fn scripted(pool: &TestPool, provider: &FakeProvider) -> Vec<PoolError> {
     let mut lanes = [busy(), busy()];
     let mut rng = Rng::new(7);
     let mut live = Vec::new();
@@ -84,7 +84,7 @@ fn scripted(pool: &TestPool, source: &FakeSource) -> Vec<PoolError> {
             pool.trim(4096);
         }
         let figures = pool.figures();
-        assert_eq!(figures.reserved, source.bytes_out());
+        assert_eq!(figures.reserved, provider.bytes_out());
         assert_eq!(
             figures.used,
             live.iter().map(|block| block.bytes).sum::<u64>()
@@ -101,25 +101,25 @@ fn scripted(pool: &TestPool, source: &FakeSource) -> Vec<PoolError> {
         .for_each(|lane| lane.frontier().mark_complete());
     pool.close();
     assert!(pool.is_drained());
-    assert_eq!((source.bytes_out(), source.wrong()), (0, vec![]));
+    assert_eq!((provider.bytes_out(), provider.wrong()), (0, vec![]));
     let counters = pool.counters();
     assert_eq!(counters.grown_bytes, counters.trimmed_bytes);
-    assert!(source.page().is_some() || counters.growths == counters.trims);
+    assert!(provider.page().is_some() || counters.growths == counters.trims);
     errors
 }
 
 #[test]
 fn compaction_survives_a_failure_of_each_call() {
-    let (source, pool) = make(FakeSource::paged(256), small());
-    assert_eq!(scripted(&pool, &source), []);
-    let calls = source.calls();
-    assert!(pool.counters().gathers > 5, "{:?}", pool.counters());
+    let (provider, pool) = make(FakeProvider::paged(256), small());
+    assert_eq!(scripted(&pool, &provider), []);
+    let calls = provider.calls();
+    assert!(pool.counters().compactions > 5, "{:?}", pool.counters());
     for nth in 0..calls {
-        for error in [SourceError::OutOfMemory, SourceError::Other(-997)] {
-            let (source, pool) = make(FakeSource::paged(256), small());
-            source.fail_at(nth, error);
-            let failed = scripted(&pool, &source);
-            let one = failed.is_empty() || failed == [PoolError::Source(error)];
+        for error in [ProviderError::OutOfMemory, ProviderError::Other(-997)] {
+            let (provider, pool) = make(FakeProvider::paged(256), small());
+            provider.fail_at(nth, error);
+            let failed = scripted(&pool, &provider);
+            let one = failed.is_empty() || failed == [PoolError::Provider(error)];
             assert!(one, "call {nth}: {failed:?}");
         }
     }
@@ -131,7 +131,7 @@ fn a_failed_compaction_leaves_blocks_and_dependencies() {
         max_bytes: Some(6 * 256),
         ..small()
     };
-    let (source, pool) = make(FakeSource::paged(256), config);
+    let (provider, pool) = make(FakeProvider::paged(256), config);
     let (lane, other) = (busy(), busy());
     let on = |lane, bytes| {
         pool.acquire(&Request {
@@ -143,10 +143,10 @@ fn a_failed_compaction_leaves_blocks_and_dependencies() {
     for block in [blocks[0], blocks[2]] {
         assert_eq!(pool.release(block.addr, lane.tip()), Ok(block));
     }
-    source.fail_at(0, SourceError::OutOfMemory);
+    provider.fail_at(0, ProviderError::OutOfMemory);
     let grown = on(&lane, 512).expect("there is room to grow").block();
     assert_eq!(
-        (pool.counters().gathers, pool.figures().reserved),
+        (pool.counters().compactions, pool.figures().reserved),
         (0, 6 * 256)
     );
     assert_eq!(on(&other, 256), Err(PoolError::Exhausted { need: 256 }));
@@ -154,7 +154,7 @@ fn a_failed_compaction_leaves_blocks_and_dependencies() {
     assert_eq!(pool.release(grown.addr, Frontier::new()), Ok(grown));
     assert!(on(&lane, 1024).is_ok());
     assert_eq!(
-        (pool.counters().gathers, pool.figures().reserved),
+        (pool.counters().compactions, pool.figures().reserved),
         (1, 6 * 256)
     );
 }
@@ -166,24 +166,24 @@ fn a_pool_survives_a_failure_of_each_call_of_its_source() {
             chunk_bytes,
             ..Config::default()
         };
-        let (source, pool) = make(FakeSource::new(64), config);
-        assert_eq!(scripted(&pool, &source), []);
-        let calls = source.calls();
+        let (provider, pool) = make(FakeProvider::new(64), config);
+        assert_eq!(scripted(&pool, &provider), []);
+        let calls = provider.calls();
         assert!(calls > 5, "the script grows too seldom");
         for nth in 0..calls {
-            for error in [SourceError::OutOfHostMemory, SourceError::Other(-997)] {
-                let (source, pool) = make(FakeSource::new(64), config);
-                source.fail_at(nth, error);
+            for error in [ProviderError::OutOfHostMemory, ProviderError::Other(-997)] {
+                let (provider, pool) = make(FakeProvider::new(64), config);
+                provider.fail_at(nth, error);
                 assert_eq!(
-                    scripted(&pool, &source),
-                    [PoolError::Source(error)],
+                    scripted(&pool, &provider),
+                    [PoolError::Provider(error)],
                     "call {nth}"
                 );
             }
             // The pool survives one refusal of memory: it asks for less in another call.
-            let (source, pool) = make(FakeSource::new(64), config);
-            source.fail_at(nth, SourceError::OutOfMemory);
-            assert_eq!(scripted(&pool, &source), [], "call {nth}");
+            let (provider, pool) = make(FakeProvider::new(64), config);
+            provider.fail_at(nth, ProviderError::OutOfMemory);
+            assert_eq!(scripted(&pool, &provider), [], "call {nth}");
         }
     }
 }
@@ -191,37 +191,40 @@ fn a_pool_survives_a_failure_of_each_call_of_its_source() {
 #[test]
 fn an_exhausted_source_acts_as_a_maximum() {
     for capacity in (2048..16384).step_by(512) {
-        let (source, pool) = make(
-            FakeSource::new(64),
+        let (provider, pool) = make(
+            FakeProvider::new(64),
             Config {
                 chunk_bytes: 4096,
                 ..small()
             },
         );
-        source.set_capacity(Some(capacity));
-        for error in scripted(&pool, &source) {
-            assert_eq!(error, PoolError::Source(SourceError::OutOfMemory));
+        provider.set_capacity(Some(capacity));
+        for error in scripted(&pool, &provider) {
+            assert_eq!(error, PoolError::Provider(ProviderError::OutOfMemory));
         }
     }
 }
 
 #[test]
 fn pending_frees_serve_when_the_source_is_exhausted() {
-    let (source, pool) = make(FakeSource::new(64), small());
-    source.set_capacity(Some(128));
+    let (provider, pool) = make(FakeProvider::new(64), small());
+    provider.set_capacity(Some(128));
     let (owner, other) = (busy(), busy());
     let block = pool
         .acquire(&request(128, Order::Lane(&owner)))
         .expect("fits")
         .block();
     let refused = pool.acquire(&request(64, Order::Lane(&other)));
-    assert_eq!(refused, Err(PoolError::Source(SourceError::OutOfMemory)));
+    assert_eq!(
+        refused,
+        Err(PoolError::Provider(ProviderError::OutOfMemory))
+    );
     pool.release(block.addr, owner.tip()).expect("live");
     let mut nowait = request(64, Order::Lane(&other));
     nowait.may_wait = false;
     assert_eq!(
         pool.acquire(&nowait),
-        Err(PoolError::Source(SourceError::OutOfMemory))
+        Err(PoolError::Provider(ProviderError::OutOfMemory))
     );
     let after = pool
         .acquire(&request(64, Order::Lane(&other)))
@@ -232,8 +235,8 @@ fn pending_frees_serve_when_the_source_is_exhausted() {
 
 #[test]
 fn idle_slabs_are_released_before_an_exhausted_source_fails_a_request() {
-    let (source, pool) = make(FakeSource::new(64), small());
-    source.set_capacity(Some(256));
+    let (provider, pool) = make(FakeProvider::new(64), small());
+    provider.set_capacity(Some(256));
     let blocks = [
         sync(&pool, 128).expect("fits"),
         sync(&pool, 128).expect("fits"),
@@ -248,7 +251,7 @@ fn idle_slabs_are_released_before_an_exhausted_source_fails_a_request() {
 #[test]
 fn the_host_can_wait_for_pending_slabs() {
     let (_, pool) = make(
-        FakeSource::new(64),
+        FakeProvider::new(64),
         Config {
             max_bytes: Some(256),
             ..small()
@@ -270,7 +273,7 @@ fn the_host_can_wait_for_pending_slabs() {
 fn the_host_waits_for_no_more_than_makes_room() {
     let make = |waits| {
         make(
-            FakeSource::new(64),
+            FakeProvider::new(64),
             Config {
                 max_bytes: Some(256),
                 waits,
@@ -320,7 +323,7 @@ fn the_host_waits_for_no_more_than_makes_room() {
 
 #[test]
 fn invalid_requests_change_nothing() {
-    let (source, pool) = make(FakeSource::new(64), small());
+    let (provider, pool) = make(FakeProvider::new(64), small());
     let odd = |bytes, align| {
         pool.acquire(&Request {
             align,
@@ -333,17 +336,17 @@ fn invalid_requests_change_nothing() {
     assert_eq!(odd(1 << 63, 1 << 63), Err(PoolError::InvalidAlignment));
     assert_eq!(
         odd(1 << 62, 0),
-        Err(PoolError::Source(SourceError::OutOfMemory))
+        Err(PoolError::Provider(ProviderError::OutOfMemory))
     );
     assert_eq!(
-        (source.bytes_out(), pool.figures()),
+        (provider.bytes_out(), pool.figures()),
         (0, Figures::default())
     );
 }
 
 #[test]
 fn only_the_start_of_a_live_block_can_be_released() {
-    let (_, pool) = make(FakeSource::new(64), small());
+    let (_, pool) = make(FakeProvider::new(64), small());
     let block = sync(&pool, 100).expect("fits");
     assert_eq!((block.bytes, block.requested), (128, 100));
     for addr in [0, block.addr - 1, block.addr + 1, block.addr + 64, u64::MAX] {
@@ -365,7 +368,7 @@ fn only_the_start_of_a_live_block_can_be_released() {
 
 #[test]
 fn peaks_are_reset_to_the_present_values() {
-    let (_, pool) = make(FakeSource::new(64), small());
+    let (_, pool) = make(FakeProvider::new(64), small());
     let blocks = [64, 128].map(|bytes| sync(&pool, bytes).expect("fits"));
     pool.release(blocks[1].addr, Frontier::new()).expect("live");
     let high = Figures {
@@ -398,39 +401,39 @@ fn peaks_are_reset_to_the_present_values() {
 
 #[test]
 fn a_closed_pool_drains_as_frees_complete() {
-    let (source, pool) = make(FakeSource::new(64), small());
+    let (provider, pool) = make(FakeProvider::new(64), small());
     let lane = busy();
     let [idle, dying, live] = [64, 128, 256].map(|bytes| sync(&pool, bytes).expect("fits"));
     pool.release(idle.addr, Frontier::new()).expect("live");
     pool.release(dying.addr, lane.tip()).expect("live");
     pool.close();
-    assert_eq!(source.bytes_out(), 384);
+    assert_eq!(provider.bytes_out(), 384);
     assert_eq!(sync(&pool, 64), Err(PoolError::Closed));
     lane.clock().raise(1);
     pool.settle();
-    assert_eq!(source.bytes_out(), 256);
+    assert_eq!(provider.bytes_out(), 256);
     assert!(!pool.is_drained());
     assert_eq!(pool.lookup(live.addr), Some(live));
     pool.release(live.addr, lane.tip()).expect("live");
     assert!(pool.is_drained());
-    assert_eq!(source.bytes_out(), 0);
+    assert_eq!(provider.bytes_out(), 0);
 }
 
 #[test]
 fn a_dropped_pool_leaves_memory_in_use_alone() {
-    let (source, pool) = make(FakeSource::new(64), small());
+    let (provider, pool) = make(FakeProvider::new(64), small());
     let lane = busy();
     let [idle, dying, _live] = [64, 128, 256].map(|bytes| sync(&pool, bytes).expect("fits"));
     pool.release(idle.addr, Frontier::new()).expect("live");
     pool.release(dying.addr, lane.tip()).expect("live");
     drop(pool);
-    assert_eq!(source.bytes_out(), 128 + 256);
+    assert_eq!(provider.bytes_out(), 128 + 256);
 }
 
 #[test]
 fn a_source_that_breaks_its_contract_does_no_harm() {
     // The bases are one byte off, so each slab loses a unit and alignment needs padding.
-    let (source, pool) = make(FakeSource::skewed(4096, 1), small());
+    let (provider, pool) = make(FakeProvider::skewed(4096, 1), small());
     for align in [0, 64, 4096, 1 << 16] {
         let block = pool.acquire(&Request {
             align,
@@ -441,15 +444,15 @@ fn a_source_that_breaks_its_contract_does_no_harm() {
         pool.release(block.addr, Frontier::new()).expect("live");
     }
     pool.close();
-    assert_eq!((pool.is_drained(), source.bytes_out()), (true, 0));
+    assert_eq!((pool.is_drained(), provider.bytes_out()), (true, 0));
 }
 
 /// Gives this many quarters of the requested size.
 #[derive(Debug)]
-struct Quarters(FakeSource, u64);
+struct Quarters(FakeProvider, u64);
 
-impl Source for Quarters {
-    fn acquire(&self, bytes: u64) -> Result<Slab, SourceError> {
+impl SlabProvider for Quarters {
+    fn acquire(&self, bytes: u64) -> Result<Slab, ProviderError> {
         self.0.acquire(bytes / 4 * self.1)
     }
     fn release(&self, slab: Slab) {
@@ -468,16 +471,16 @@ fn a_slab_of_the_wrong_size_is_released() {
         ..small()
     };
     for quarters in [2, 5] {
-        let pool = Pool::new(Quarters(FakeSource::new(64), quarters), config);
+        let pool = Pool::new(Quarters(FakeProvider::new(64), quarters), config);
         let answer = pool.acquire(&request(4096, Order::Sync));
-        assert_eq!(answer, Err(PoolError::Source(SourceError::OutOfMemory)));
+        assert_eq!(answer, Err(PoolError::Provider(ProviderError::OutOfMemory)));
         assert_eq!(
-            (pool.source().0.bytes_out(), pool.figures().reserved),
+            (pool.provider().0.bytes_out(), pool.figures().reserved),
             (0, 0)
         );
     }
     // The pool accepts more than it requested, within the maximum.
-    let pool = Pool::new(Quarters(FakeSource::new(64), 5), config);
+    let pool = Pool::new(Quarters(FakeProvider::new(64), 5), config);
     assert!(pool.acquire(&request(2048, Order::Sync)).is_ok());
     assert_eq!(pool.figures().reserved, 2560);
 }
@@ -490,12 +493,12 @@ fn user_memory_is_a_source_of_one_slab() {
         chunk_bytes: 1000,
         ..Config::default()
     };
-    let (source, pool) = make(FakeSource::new(1), config);
+    let (provider, pool) = make(FakeProvider::new(1), config);
     let block = sync(&pool, 500).expect("fits");
-    assert_eq!((source.calls(), pool.figures().reserved), (1, 1000));
+    assert_eq!((provider.calls(), pool.figures().reserved), (1, 1000));
     assert!(sync(&pool, 400).is_ok());
     assert_eq!(sync(&pool, 400), Err(PoolError::Exhausted { need: 448 }));
     pool.release(block.addr, Frontier::new()).expect("live");
     assert!(sync(&pool, 400).is_ok());
-    assert_eq!(source.calls(), 1);
+    assert_eq!(provider.calls(), 1);
 }

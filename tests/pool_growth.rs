@@ -29,8 +29,8 @@ impl LinearSource {
     }
 }
 
-impl Source for LinearSource {
-    fn acquire(&self, bytes: u64) -> Result<Slab, SourceError> {
+impl SlabProvider for LinearSource {
+    fn acquire(&self, bytes: u64) -> Result<Slab, ProviderError> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let base = self.next.fetch_add(bytes, Ordering::Relaxed);
         Ok(Slab { base, bytes })
@@ -50,7 +50,7 @@ impl Source for LinearSource {
         PAGE
     }
 
-    /// Not always kept, as the contract of `Source` allows.
+    /// Not always kept, as the contract of `SlabProvider` allows.
     fn alignment(&self) -> u64 {
         2 * PAGE
     }
@@ -69,33 +69,33 @@ fn alloc(
     pool: &Pool<LinearSource>,
     order: Order<'_>,
     (bytes, align): (u64, u64),
-) -> (Block, Story) {
-    let story = std::cell::RefCell::default();
+) -> (Block, DecisionTrace) {
+    let decision = std::cell::RefCell::default();
     let request = Request {
         bytes,
         align,
         order,
         may_wait: false,
-        story: Some(&story),
+        decision: Some(&decision),
     };
     let block = pool.acquire(&request).expect("there is memory").block();
-    (block, story.into_inner())
+    (block, decision.into_inner())
 }
 
 #[test]
 fn memory_acquired_for_a_request_is_its_block() {
     let pool = pool(16 * PAGE);
     for nth in 0..3 {
-        let (block, story) = alloc(&pool, Order::Sync, (PAGE, 0));
+        let (block, decision) = alloc(&pool, Order::Sync, (PAGE, 0));
         assert_eq!((block.addr, block.bytes), ((16 + nth) * PAGE, PAGE));
-        assert_eq!(story.reuse, Some(Reuse::Grown));
+        assert_eq!(decision.reuse, Some(Reuse::Grown));
         assert_eq!(pool.lookup(block.addr + PAGE - 1), Some(block));
     }
     let figures = pool.figures();
     assert_eq!((figures.reserved, figures.used), (3 * PAGE, 3 * PAGE));
     assert_eq!(pool.counters().grown, 3);
     // All blocks are live, so a query for completion cannot help.
-    assert_eq!(pool.source().requests(), (3, 0));
+    assert_eq!(pool.provider().requests(), (3, 0));
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn completion_is_queried_while_frees_are_pending() {
     // The block was freed on a queue that this request does not follow.
     let (other, _) = alloc(&pool, Order::Sync, (PAGE, 0));
     assert_ne!(other.addr, block.addr);
-    assert_eq!(pool.source().requests(), (2, 1));
+    assert_eq!(pool.provider().requests(), (2, 1));
 }
 
 #[test]

@@ -11,20 +11,20 @@ use std::fs::File;
 use std::io::Read as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use ur::pool::oracle::{FakeSource, Rng};
+use ur::pool::oracle::{FakeProvider, Rng};
 use ur::pool::*;
 use ur::timeline::{Clock, Frontier};
 
 const MIB: u64 = 1 << 20;
 
-/// A source with a query like CUDA's: it finds the lane idle or learns nothing.
+/// A provider with a query like CUDA's: it finds the lane idle or learns nothing.
 struct Watched {
-    fake: FakeSource,
+    fake: FakeProvider,
     lane: Mutex<Option<(Arc<Clock>, u64)>>,
     idle: AtomicBool,
 }
 
-impl Source for Watched {
+impl SlabProvider for Watched {
     fn observes(&self) -> bool {
         true
     }
@@ -37,7 +37,7 @@ impl Source for Watched {
         }
     }
 
-    fn acquire(&self, bytes: u64) -> Result<Slab, SourceError> {
+    fn acquire(&self, bytes: u64) -> Result<Slab, ProviderError> {
         self.fake.acquire(bytes)
     }
 
@@ -53,11 +53,11 @@ impl Source for Watched {
         self.fake.largest_page()
     }
 
-    fn grow(&self, bytes: u64, page: u64, after: Option<u64>) -> Result<Slab, SourceError> {
+    fn grow(&self, bytes: u64, page: u64, after: Option<u64>) -> Result<Slab, ProviderError> {
         self.fake.grow(bytes, page, after)
     }
 
-    fn compact(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, SourceError> {
+    fn compact(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, ProviderError> {
         self.fake.compact(pieces, fresh, page)
     }
 
@@ -98,8 +98,8 @@ fn program(name: &str) -> Vec<Op> {
 
 /// A pool that reserved 16 GiB once and released all of it.
 fn pool() -> (Arc<Watched>, Pool<Arc<Watched>>) {
-    let source = Arc::new(Watched {
-        fake: FakeSource::mixed(2 * MIB, 128 * MIB).leaving_mapped(),
+    let provider = Arc::new(Watched {
+        fake: FakeProvider::mixed(2 * MIB, 128 * MIB).leaving_mapped(),
         lane: Mutex::default(),
         idle: false.into(),
     });
@@ -107,13 +107,13 @@ fn pool() -> (Arc<Watched>, Pool<Arc<Watched>>) {
         min_align: 512,
         ..Config::default()
     };
-    let pool = Pool::new(Arc::clone(&source), config);
+    let pool = Pool::new(Arc::clone(&provider), config);
     let ask = Request {
         bytes: 64 * MIB,
         align: 0,
         order: Order::Sync,
         may_wait: true,
-        story: None,
+        decision: None,
     };
     let all: Vec<_> = (0..256)
         .map(|_| pool.acquire(&ask).expect("no limit"))
@@ -125,15 +125,15 @@ fn pool() -> (Arc<Watched>, Pool<Arc<Watched>>) {
     pool.trim(0);
     pool.reset_reserved_high();
     assert_eq!(pool.figures().reserved, 0);
-    (source, pool)
+    (provider, pool)
 }
 
 /// Runs a program in which one of `one_in` operations finds its queue idle.
 ///
 /// Returns peak reserved bytes over peak live bytes, mapped pages and compactions.
 fn held(program: &[Op], seed: u64, one_in: u64) -> (f64, u64, u64) {
-    let (source, pool) = pool();
-    let before = source.fake.mapped();
+    let (provider, pool) = pool();
+    let before = provider.fake.mapped();
     let mut queue = Queue::new();
     let (mut rng, mut blocks) = (Rng::new(seed), HashMap::new());
     let (mut live, mut peak) = (0, 0);
@@ -147,7 +147,7 @@ fn held(program: &[Op], seed: u64, one_in: u64) -> (f64, u64, u64) {
             None => {
                 let (block, bytes) = blocks.remove(id).expect("it was made");
                 live -= bytes;
-                if queue.stash.free(block.addr, queue.lane.epoch()).is_none() {
+                if queue.cache.free(block.addr, queue.lane.epoch()).is_none() {
                     let freed = pool.release(block.addr, queue.lane.tip());
                     freed.expect("it is live");
                 }
@@ -155,13 +155,15 @@ fn held(program: &[Op], seed: u64, one_in: u64) -> (f64, u64, u64) {
         }
         queue.lane.advance();
         let now = (Arc::clone(queue.lane.clock()), queue.lane.epoch());
-        *source.lane.lock().unwrap() = Some(now);
-        source.idle.store(rng.below(one_in) == 0, Ordering::Relaxed);
+        *provider.lane.lock().unwrap() = Some(now);
+        provider
+            .idle
+            .store(rng.below(one_in) == 0, Ordering::Relaxed);
     }
-    assert_eq!(source.fake.wrong(), [""; 0]);
+    assert_eq!(provider.fake.wrong(), [""; 0]);
     let held = pool.figures().reserved_high as f64 / peak as f64;
-    let mapped = source.fake.mapped() - before;
-    (held, mapped, pool.counters().gathers)
+    let mapped = provider.fake.mapped() - before;
+    (held, mapped, pool.counters().compactions)
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use ur::pool::WaitPolicy;
 use ur::pool::oracle::{self, Random, Script};
 
-fn refuted(script: &Script, stashes: bool) -> Option<String> {
-    oracle::run_with(script, stashes)
+fn refuted(script: &Script, caches: bool) -> Option<String> {
+    oracle::run_with(script, caches)
         .err()
         .filter(|why| !why.contains("invalid"))
 }
@@ -34,8 +34,8 @@ fn all_legal(
     for seed in 0..(operations * scale() / length) as u64 {
         let script = program(first_seed + seed, length);
         // Blocks that lanes cache must not change which reuse is legal or found.
-        let stashes = seed % 4 != 0;
-        match oracle::run_with(&script, stashes) {
+        let caches = seed % 4 != 0;
+        match oracle::run_with(&script, caches) {
             Ok(report) => {
                 let counters = report.pool.counters();
                 let blocked = report.outcomes.iter().filter(|one| one.blocks > 0);
@@ -49,20 +49,20 @@ fn all_legal(
                     ("failed", counters.failed),
                     ("served after the host waited", blocked.count() as u64),
                     ("slabs given back", counters.trims),
-                    ("gathered", counters.gathers),
-                    ("plans", counters.plans),
-                    ("planned", counters.planned),
-                    ("joint plans", counters.joint_plans),
-                    ("planned jointly", counters.planned_jointly),
+                    ("compacted", counters.compactions),
+                    ("replay plans", counters.replay_plans),
+                    ("served by plans", counters.replayed),
+                    ("shared plans", counters.shared_plans),
+                    ("served by shared plans", counters.replayed_shared),
                 ] {
                     *seen.entry(kind).or_default() += times;
                 }
             }
             Err(why) => {
-                let short = oracle::shrink(&script, |script| refuted(script, stashes).is_some());
-                let now = refuted(&short, stashes).unwrap_or(why);
+                let short = oracle::shrink(&script, |script| refuted(script, caches).is_some());
+                let now = refuted(&short, caches).unwrap_or(why);
                 panic!(
-                    "seed {}, stashes {stashes}: {now}\n{short}",
+                    "seed {}, caches {caches}: {now}\n{short}",
                     first_seed + seed
                 );
             }
@@ -82,11 +82,11 @@ fn scale() -> usize {
 #[test]
 fn programs_that_repeat_iterations() {
     let operations = 60_000;
-    let seen = all_legal(1 << 34, operations, 800, Random::laps);
+    let seen = all_legal(1 << 34, operations, 800, Random::iterations);
     println!("{seen:?}");
     let enough = |kind, of: usize| seen[kind] > (operations * scale() / of) as u64;
     assert!(
-        enough("plans", 2000) && enough("planned", 50),
+        enough("replay plans", 2000) && enough("served by plans", 50),
         "too seldom: {seen:?}"
     );
 }
@@ -95,11 +95,11 @@ fn programs_that_repeat_iterations() {
 #[test]
 fn programs_whose_queues_repeat_iterations_together() {
     let operations = 60_000;
-    let seen = all_legal(1 << 35, operations, 800, Random::laps_together);
+    let seen = all_legal(1 << 35, operations, 800, Random::iterations_together);
     println!("{seen:?}");
     let enough = |kind, of: usize| seen[kind] > (operations * scale() / of) as u64;
     assert!(
-        enough("joint plans", 6000) && enough("planned jointly", 400),
+        enough("shared plans", 6000) && enough("served by shared plans", 400),
         "too seldom: {seen:?}"
     );
 }

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use ur::pool::oracle::{FakeSource, Rng};
+use ur::pool::oracle::{FakeProvider, Rng};
 use ur::pool::*;
 use ur::timeline::Frontier;
 
 const PAGE: u64 = 1024;
 const LARGE: u64 = 4096;
 
-fn make(max_bytes: Option<u64>, largest: u64) -> (Arc<FakeSource>, Pool<Arc<FakeSource>>) {
+fn make(max_bytes: Option<u64>, largest: u64) -> (Arc<FakeProvider>, Pool<Arc<FakeProvider>>) {
     make_with(max_bytes, largest, Compaction::default())
 }
 
@@ -17,42 +17,45 @@ fn make_with(
     max_bytes: Option<u64>,
     largest: u64,
     compaction: Compaction,
-) -> (Arc<FakeSource>, Pool<Arc<FakeSource>>) {
-    let source = Arc::new(FakeSource::mixed(PAGE, largest));
+) -> (Arc<FakeProvider>, Pool<Arc<FakeProvider>>) {
+    let provider = Arc::new(FakeProvider::mixed(PAGE, largest));
     let config = Config {
         min_align: 64,
         max_bytes,
         options: Options {
             compaction,
+            // Pages are small here.
+            growth_mib: 0,
+            page_mib: 0,
             ..Options::default()
         },
         ..Config::default()
     };
-    let pool = Pool::new(Arc::clone(&source), config);
-    (source, pool)
+    let pool = Pool::new(Arc::clone(&provider), config);
+    (provider, pool)
 }
 
-fn alloc(pool: &Pool<Arc<FakeSource>>, bytes: u64) -> Result<Block, PoolError> {
+fn alloc(pool: &Pool<Arc<FakeProvider>>, bytes: u64) -> Result<Block, PoolError> {
     let request = Request {
         bytes,
         align: 0,
         order: Order::Sync,
         may_wait: false,
-        story: None,
+        decision: None,
     };
     pool.acquire(&request).map(|acquired| acquired.block())
 }
 
 #[test]
 fn page_sizes_grow_with_the_reserved_bytes() {
-    let (source, pool) = make(None, LARGE);
+    let (provider, pool) = make(None, LARGE);
     let mut seen = BTreeSet::new();
     for _ in 0..200 {
-        let before = (pool.figures().reserved, source.mapped());
+        let before = (pool.figures().reserved, provider.mapped());
         alloc(&pool, LARGE).expect("there is no limit");
         let (step, mapped) = (
             pool.figures().reserved - before.0,
-            source.mapped() - before.1,
+            provider.mapped() - before.1,
         );
         if step == 0 {
             continue;
@@ -67,8 +70,8 @@ fn page_sizes_grow_with_the_reserved_bytes() {
         seen.insert(page);
     }
     assert_eq!(seen.len(), 3);
-    assert_eq!(source.slabs().len(), 1, "number of contiguous ranges");
-    assert_eq!(source.wrong(), [""; 0]);
+    assert_eq!(provider.slabs().len(), 1, "number of contiguous ranges");
+    assert_eq!(provider.wrong(), [""; 0]);
 }
 
 #[test]
@@ -87,7 +90,7 @@ fn a_maximum_is_used_to_its_last_page() {
 fn pages_of_all_sizes_are_compacted_and_released_whole() {
     let mut sizes = BTreeSet::new();
     for seed in 0..20 {
-        let (source, pool) = make_with(None, 16 * LARGE, Compaction::Always);
+        let (provider, pool) = make_with(None, 16 * LARGE, Compaction::Always);
         let (mut rng, mut live) = (Rng::new(seed), BTreeMap::new());
         for step in 0..3_000 {
             // Most of the time much is live, and sometimes hardly anything.
@@ -96,8 +99,8 @@ fn pages_of_all_sizes_are_compacted_and_released_whole() {
                 let now = || {
                     (
                         pool.figures().reserved,
-                        source.mapped(),
-                        pool.counters().gathers,
+                        provider.mapped(),
+                        pool.counters().compactions,
                     )
                 };
                 let before = now();
@@ -126,15 +129,15 @@ fn pages_of_all_sizes_are_compacted_and_released_whole() {
                 pool.trim(pool.figures().used);
             }
         }
-        assert!(pool.counters().gathers > 0, "seed {seed}");
+        assert!(pool.counters().compactions > 0, "seed {seed}");
         for addr in live.keys() {
             pool.release(*addr, Frontier::new()).expect("it is live");
         }
         pool.expire();
         pool.trim(0);
         assert_eq!(pool.figures().reserved, 0);
-        assert_eq!(source.extents(), []);
-        assert_eq!(source.wrong(), [""; 0], "seed {seed}");
+        assert_eq!(provider.extents(), []);
+        assert_eq!(provider.wrong(), [""; 0], "seed {seed}");
     }
     assert!(sizes.len() > 3, "{sizes:?}");
 }
@@ -144,17 +147,20 @@ fn pages_of_all_sizes_are_compacted_and_released_whole() {
 /// Returns the pages that growth mapped, the pages that were remapped, and peak reserved over peak used bytes
 /// in percent.
 fn churn(compaction: Compaction, max_bytes: Option<u64>) -> (u64, u64, u64) {
-    let source = Arc::new(FakeSource::mixed(PAGE, 2 * PAGE).leaving_mapped());
+    let provider = Arc::new(FakeProvider::mixed(PAGE, 2 * PAGE).leaving_mapped());
     let config = Config {
         min_align: 64,
         max_bytes,
         options: Options {
             compaction,
+            // Pages are small here.
+            growth_mib: 0,
+            page_mib: 0,
             ..Options::default()
         },
         ..Config::default()
     };
-    let pool = Pool::new(Arc::clone(&source), config);
+    let pool = Pool::new(Arc::clone(&provider), config);
     let (mut rng, mut live) = (Rng::new(3), Vec::new());
     for _ in 0..24_000 {
         if pool.figures().used < 300 * PAGE {
@@ -166,14 +172,14 @@ fn churn(compaction: Compaction, max_bytes: Option<u64>) -> (u64, u64, u64) {
             pool.expire();
         }
     }
-    assert_eq!(source.wrong(), [""; 0]);
+    assert_eq!(provider.wrong(), [""; 0]);
     let Figures {
         reserved_high,
         used_high,
         ..
     } = pool.figures();
     let grown = pool.counters().grown_bytes / PAGE;
-    let remapped = pool.counters().gathered_bytes / PAGE;
+    let remapped = pool.counters().compacted_bytes / PAGE;
     (grown, remapped, reserved_high * 100 / used_high)
 }
 
@@ -196,13 +202,13 @@ fn compaction_runs_only_under_pressure() {
 #[test]
 fn large_growth_maps_few_pages() {
     let mib = 1 << 20;
-    let source = Arc::new(FakeSource::mixed(2 * mib, 64 * mib));
-    let pool = Pool::new(Arc::clone(&source), Config::default());
+    let provider = Arc::new(FakeProvider::mixed(2 * mib, 64 * mib));
+    let pool = Pool::new(Arc::clone(&provider), Config::default());
     for _ in 0..256 {
         alloc(&pool, 64 * mib).expect("there is no limit");
     }
     let held = pool.figures().reserved;
     assert!((16 << 30..17 << 30).contains(&held), "{held}");
-    let mapped = source.mapped();
+    let mapped = provider.mapped();
     assert!(mapped < 400, "{mapped}");
 }

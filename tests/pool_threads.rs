@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use ur::pool::oracle::{FakeSource, Rng};
+use ur::pool::oracle::{FakeProvider, Rng};
 use ur::pool::*;
 use ur::timeline::{Frontier, Lane};
 
@@ -13,7 +13,7 @@ const MAX: u64 = 256 << 10;
 
 /// A model of the memory: live ranges, and the frees of the ranges before them.
 ///
-/// The keys are the source's numbers of memory, which stay when its address changes.
+/// The keys are the provider's numbers of memory, which stay when its address changes.
 #[derive(Default)]
 struct Shadow {
     live: BTreeMap<u64, u64>,
@@ -62,11 +62,11 @@ impl Shadow {
 }
 
 struct SharedPool {
-    pool: Pool<Arc<FakeSource>>,
+    pool: Pool<Arc<FakeProvider>>,
     shadow: Mutex<Shadow>,
     failed: AtomicU64,
     /// Whether lanes cache blocks.
-    stashes: bool,
+    caches: bool,
 }
 
 impl SharedPool {
@@ -75,21 +75,25 @@ impl SharedPool {
     }
 
     fn memory(&self, block: &Block) -> Vec<(u64, u64)> {
-        let source = self.pool.source();
-        source.memory_at(block.addr, block.addr + block.bytes)
+        let provider = self.pool.provider();
+        provider.memory_at(block.addr, block.addr + block.bytes)
     }
 
-    fn acquire(&self, stash: &Arc<Stash>, request: &Request<'_>) -> Result<Acquired, PoolError> {
-        if !self.stashes {
+    fn acquire(
+        &self,
+        cache: &Arc<StreamCache>,
+        request: &Request<'_>,
+    ) -> Result<Acquired, PoolError> {
+        if !self.caches {
             return self.pool.acquire(request);
         }
-        match stash.alloc(self.pool.key(), request.bytes) {
+        match cache.alloc(self.pool.key(), request.bytes) {
             Some(block) => Ok(Acquired::Ready(block)),
-            None => self.pool.acquire_on(stash, request),
+            None => self.pool.acquire_on(cache, request),
         }
     }
 
-    fn allocate(&self, lane: &mut Lane, stash: &Arc<Stash>, rng: &mut Rng) -> Option<Block> {
+    fn allocate(&self, lane: &mut Lane, cache: &Arc<StreamCache>, rng: &mut Rng) -> Option<Block> {
         let most = if rng.chance(5) { 32768 } else { 2048 };
         let bytes = 1 + rng.below(most);
         let order = Order::Lane(lane);
@@ -99,9 +103,9 @@ impl SharedPool {
             align: 0,
             order,
             may_wait,
-            story: None,
+            decision: None,
         };
-        match self.acquire(stash, &request) {
+        match self.acquire(cache, &request) {
             Ok(acquired) => {
                 acquired
                     .wait()
@@ -124,7 +128,7 @@ impl SharedPool {
         }
     }
 
-    fn free(&self, lane: &Lane, stash: &Stash, block: &Block) {
+    fn free(&self, lane: &Lane, cache: &StreamCache, block: &Block) {
         let freed_at = lane.tip();
         // The model changes before the pool, since another thread may get the block at once.
         let memory = self.memory(block);
@@ -133,8 +137,8 @@ impl SharedPool {
             .iter()
             .for_each(|part| shadow.leave(*part, &freed_at));
         drop(shadow);
-        let alone = lane.tip_epoch().filter(|_| self.stashes);
-        let cached = alone.and_then(|epoch| stash.free(block.addr, epoch));
+        let alone = lane.tip_epoch().filter(|_| self.caches);
+        let cached = alone.and_then(|epoch| cache.free(block.addr, epoch));
         let freed = cached.map_or_else(|| self.pool.release(block.addr, freed_at), Ok);
         assert_eq!(freed, Ok(*block));
     }
@@ -151,12 +155,12 @@ fn work(
 ) {
     let mut rng = Rng::new(seed);
     let mut lane = Lane::new();
-    let stash = Stash::new(lane.clock(), &Arc::default());
+    let cache = StreamCache::new(lane.clock(), &Arc::default());
     let mut held: Vec<Block> = Vec::new();
     for _ in 0..rounds {
         lane.advance();
         match rng.below(100) {
-            0..45 if held.len() < 24 => held.extend(shared.allocate(&mut lane, &stash, &mut rng)),
+            0..45 if held.len() < 24 => held.extend(shared.allocate(&mut lane, &cache, &mut rng)),
             45..60 if !held.is_empty() => {
                 let block = held.swap_remove(rng.below(held.len() as u64) as usize);
                 // Another thread frees the block after this point.
@@ -167,45 +171,45 @@ fn work(
                 .raise(lane.epoch().saturating_sub(rng.below(20))),
             64 => shared.pool.trim(rng.below(MAX)),
             65 => shared.pool.settle(),
-            _ if !held.is_empty() => shared.free(&lane, &stash, &held.swap_remove(0)),
+            _ if !held.is_empty() => shared.free(&lane, &cache, &held.swap_remove(0)),
             _ => {}
         }
         for (block, event) in from.try_iter() {
             lane.wait_for(&event);
-            shared.free(&lane, &stash, &block);
+            shared.free(&lane, &cache, &block);
         }
     }
     held.iter()
-        .for_each(|block| shared.free(&lane, &stash, block));
+        .for_each(|block| shared.free(&lane, &cache, block));
     lane.clock().raise(u64::MAX);
-    stash.retire();
+    cache.retire();
 }
 
 #[test]
 fn threads_share_a_pool_without_sharing_memory() {
-    share(false, FakeSource::new(4096));
+    share(false, FakeProvider::new(4096));
 }
 
 #[test]
 fn threads_with_caches_share_a_pool_without_sharing_memory() {
-    share(true, FakeSource::new(4096));
+    share(true, FakeProvider::new(4096));
 }
 
 #[test]
 fn threads_share_pages_that_move() {
     let gathers =
-        share(true, FakeSource::paged(1024)) + share(false, FakeSource::mixed(1024, 2048));
+        share(true, FakeProvider::paged(1024)) + share(false, FakeProvider::mixed(1024, 2048));
     assert!(gathers > 0);
 }
 
 /// Runs the threads and returns the number of compactions.
-fn share(stashes: bool, source: FakeSource) -> u64 {
+fn share(caches: bool, provider: FakeProvider) -> u64 {
     let rounds = if std::env::var_os("UR_LONG").is_some() {
         500_000
     } else {
         5_000
     };
-    let source = Arc::new(source);
+    let provider = Arc::new(provider);
     let config = Config {
         max_bytes: Some(MAX),
         chunk_bytes: 16384,
@@ -213,10 +217,10 @@ fn share(stashes: bool, source: FakeSource) -> u64 {
         ..Config::default()
     };
     let shared = SharedPool {
-        pool: Pool::new(Arc::clone(&source), config),
+        pool: Pool::new(Arc::clone(&provider), config),
         shadow: Mutex::default(),
         failed: AtomicU64::new(0),
-        stashes,
+        caches,
     };
     let (mut to, mut from): (Vec<_>, Vec<_>) = (0..THREADS).map(|_| channel()).unzip();
     to.rotate_left(1);
@@ -232,9 +236,9 @@ fn share(stashes: bool, source: FakeSource) -> u64 {
                     drop(to);
                     // Blocks that arrive after this thread's last round.
                     let lane = Lane::new();
-                    let stash = Stash::new(lane.clock(), &Arc::default());
+                    let cache = StreamCache::new(lane.clock(), &Arc::default());
                     for (block, _) in from {
-                        shared.free(&lane, &stash, &block);
+                        shared.free(&lane, &cache, &block);
                     }
                 })
             })
@@ -245,15 +249,15 @@ fn share(stashes: bool, source: FakeSource) -> u64 {
             .collect()
     });
     assert!(leftover.is_empty(), "a thread failed");
-    finish(&shared, &source);
-    shared.pool.counters().gathers
+    finish(&shared, &provider);
+    shared.pool.counters().compactions
 }
 
-fn finish(shared: &SharedPool, source: &FakeSource) {
+fn finish(shared: &SharedPool, provider: &FakeProvider) {
     let pool = &shared.pool;
     let (figures, counters) = (pool.figures(), pool.counters());
     assert_eq!(figures.used, 0);
-    assert_eq!(figures.reserved, source.bytes_out());
+    assert_eq!(figures.reserved, provider.bytes_out());
     assert!(figures.reserved_high <= MAX && figures.used_high <= figures.reserved_high);
     assert_eq!(counters.served(), counters.releases);
     assert_eq!(counters.failed, shared.failed.load(Ordering::Relaxed));
@@ -262,14 +266,14 @@ fn finish(shared: &SharedPool, source: &FakeSource) {
     assert!(counters.own_lane > 0 && crossed > 0, "{counters:?}");
     pool.close();
     assert!(pool.is_drained());
-    assert_eq!((source.bytes_out(), source.wrong()), (0, vec![]));
+    assert_eq!((provider.bytes_out(), provider.wrong()), (0, vec![]));
 }
 
 #[test]
 fn peaks_are_exact_when_threads_race() {
     // Every thread holds one block at a barrier, so the peak is exactly their sum.
     let pool = Pool::new(
-        FakeSource::new(64),
+        FakeProvider::new(64),
         Config {
             min_align: 64,
             ..Config::default()
@@ -288,7 +292,7 @@ fn peaks_are_exact_when_threads_race() {
                         align: 0,
                         order,
                         may_wait: false,
-                        story: None,
+                        decision: None,
                     };
                     let block = pool.acquire(&request).expect("no limit").block();
                     barrier.wait();

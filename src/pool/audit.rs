@@ -5,8 +5,7 @@
 use crate::pool::Pool;
 use crate::pool::heap::Store;
 use crate::pool::heap::segments::{HELD, NIL, SegId, State};
-use crate::pool::heap::size_map::BySize;
-use crate::pool::source::Source;
+use crate::pool::provider::SlabProvider;
 use crate::timeline::{Frontier, LaneId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,14 +20,14 @@ macro_rules! hold {
 
 type Entries = BTreeSet<(u64, u64, SegId)>;
 
-impl<S: Source> Pool<S> {
+impl<S: SlabProvider> Pool<S> {
     /// The first invariant that does not hold. Only while no other thread is in a call.
     pub fn audit(&self) -> Result<(), String> {
         let state = self.state.lock();
         let moving = (state.growing, state.leaving, state.moving);
         hold!(moving == (0, 0, 0), "bytes on their way: {moving:?}");
         let (figures, store) = (state.stats.figures, &state.store);
-        let slabs = store.offsets.slabs().map(|entry| entry.slab.bytes);
+        let slabs = store.segments.slabs().map(|entry| entry.slab.bytes);
         let slabs: u64 = slabs.sum();
         let reserved = figures.reserved;
         hold!(
@@ -42,8 +41,8 @@ impl<S: Source> Pool<S> {
         let max = state.config.max_bytes.unwrap_or(u64::MAX);
         hold!(reserved <= max, "{reserved} bytes reserved, {max} at most");
         store.audit()?;
-        state.lending.audit(store)?;
-        self.meter.audit()
+        state.table.audit(store)?;
+        self.usage.audit()
     }
 }
 
@@ -55,22 +54,22 @@ impl Store {
         let mut mixed: BTreeMap<LaneId, Entries> = BTreeMap::new();
         let mut pending: BTreeMap<LaneId, BTreeSet<(u64, SegId)>> = BTreeMap::new();
         let mut last_end = 0;
-        for entry in self.offsets.slabs() {
+        for entry in self.segments.slabs() {
             hold!(
                 entry.slab.base >= last_end,
                 "slabs overlap at {:?}",
                 entry.slab
             );
             last_end = entry.slab.end();
-            if self.offsets.page().is_some() {
-                let pages = self.offsets.pages_in(entry.slab).map(|page| page.bytes);
+            if self.segments.page().is_some() {
+                let pages = self.segments.pages_in(entry.slab).map(|page| page.bytes);
                 hold!(pages.sum::<u64>() == entry.slab.bytes, "pages tile no slab");
             }
-            let first = self.offsets.seg(entry.first);
+            let first = self.segments.seg(entry.first);
             let (mut at, mut prev, mut free) = (first.addr, NIL, 0);
             let mut before: Option<&Frontier> = None;
             let mut run: Option<(LaneId, (u64, u64, SegId))> = None;
-            for (id, seg) in self.offsets.segs_from(entry.first) {
+            for (id, seg) in self.segments.segs_from(entry.first) {
                 hold!(
                     (seg.addr, seg.prev) == (at, prev),
                     "a gap or a bad link at {at:#x}"
@@ -86,7 +85,7 @@ impl Store {
                     State::Vacant => return Err(format!("a vacant segment at {:#x}", seg.addr)),
                     State::Live { requested, .. } => {
                         hold!(*requested <= seg.bytes, "more requested than there is");
-                        let live = self.offsets.live_at(seg.addr);
+                        let live = self.segments.live_at(seg.addr);
                         hold!(
                             live == Some(id),
                             "a live segment is not found by its address"
@@ -128,23 +127,19 @@ impl Store {
                 entry.free_bytes
             );
         }
-        let all = |sizes: &BySize| sizes.from(0).collect::<Entries>();
         hold!(
-            all(&self.index.clear) == clear,
+            self.index.clear == clear,
             "the index of clear memory is wrong"
         );
-        for (lane, bin) in &self.index.bins {
+        for (lane, index) in &self.index.lanes {
             let own = |sets: &mut BTreeMap<LaneId, Entries>| sets.remove(lane).unwrap_or_default();
+            hold!(index.runs == own(&mut runs), "the index of runs is wrong");
             hold!(
-                all(&bin.runs) == own(&mut runs),
-                "the index of runs is wrong"
-            );
-            hold!(
-                all(&bin.mixed) == own(&mut mixed),
+                index.mixed == own(&mut mixed),
                 "the index of mixed deaths is wrong"
             );
             let own = pending.remove(lane).unwrap_or_default();
-            hold!(bin.watch.all() == own, "the queue of epochs is wrong");
+            hold!(index.pending == own, "the queue of epochs is wrong");
         }
         hold!(pending.is_empty(), "free memory that no index has");
         Ok(())
@@ -152,8 +147,8 @@ impl Store {
 
     /// The live segments, with the cache that each is lent to; [`HELD`] for a replay plan's.
     pub fn lent(&self) -> impl Iterator<Item = (SegId, u64, u32)> {
-        let slabs = self.offsets.slabs();
-        let segs = slabs.flat_map(|entry| self.offsets.segs_from(entry.first));
+        let slabs = self.segments.slabs();
+        let segs = slabs.flat_map(|entry| self.segments.segs_from(entry.first));
         segs.filter_map(|(id, seg)| match seg.state {
             State::Live { lent, .. } if lent != NIL && lent != HELD => Some((id, seg.addr, lent)),
             _ => None,

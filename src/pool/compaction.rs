@@ -1,14 +1,28 @@
 //! Compaction: free pages are remapped into one new range of addresses.
 //!
-//! Chooses the pages, and whether remapping them is better than growth. It reads a [`Store`] and answers
-//! with pages; `alloc` has them remapped.
+//! Chooses the pages, and whether remapping them is better than growth. Reads a [`Store`] and returns pages;
+//! `alloc` has the provider remap them.
+//!
+//! Pages are remapped under pressure only:
+//! - at the maximum size, or where the provider has no memory left;
+//! - where the user prefers waits to growth;
+//! - where growth would exceed the peak in use by 1/32 ([`Pressure`]), if the request is large, the provider
+//!   leaves old addresses mapped at no cost (CUDA), and no more pages were remapped than growth has mapped.
+//!
+//! Pages whose last use is ordered but not complete may move too. Their old addresses keep leading to them
+//! for the commands that were submitted with those addresses, and are retired once those commands were seen
+//! complete (`heap/aliases.rs`).
+//!
+//! Example, pages of 2 MiB, a maximum of 12 MiB, all of it reserved. Blocks of 3 MiB and 2 MiB are free on
+//! queue `q0`, a live block of 1 MiB lies between them. A request of 4 MiB on `q0` fits neither. Each free block
+//! has one whole page. Both pages are remapped side by side, the request takes them, and nothing grows.
 
 use crate::pool::heap::Store;
 use crate::pool::heap::search::{self, Need, place_at};
 use crate::pool::heap::segments::SegId;
 use crate::pool::options::{Compaction, LARGE_SHARE, Options};
-use crate::pool::request::{Lack, Order};
-use crate::pool::source::Slab;
+use crate::pool::provider::Slab;
+use crate::pool::request::{MissingDependency, Order};
 use crate::timeline::Frontier;
 
 /// Whole free pages, to become one slab with `fresh` new bytes.
@@ -20,10 +34,10 @@ pub(crate) struct Collection {
 }
 
 impl Collection {
-    /// How many pages get another address.
+    /// Number of pages that are remapped.
     pub fn pages(&self, store: &Store) -> u64 {
         let pieces = self.pieces.iter();
-        let pages = pieces.map(|(_, slab)| store.offsets.pages_in(*slab).count() as u64);
+        let pages = pieces.map(|(_, slab)| store.segments.pages_in(*slab).count() as u64);
         pages.sum()
     }
 
@@ -48,20 +62,20 @@ pub(crate) fn collect(
     room: u64,
 ) -> Option<Collection> {
     let whole = in_pages(store, need)?;
-    let least = store.offsets.page()?;
+    let least = store.segments.page()?;
     let mut stretches: Vec<(u64, u64, SegId)> = Vec::new();
     for entry in store
-        .offsets
+        .segments
         .slabs()
         .filter(|entry| entry.free_bytes >= least)
     {
         let mut stretch: Option<(SegId, u64, u64)> = None;
         let mut end = |stretch: Option<(SegId, u64, u64)>| {
             let whole = stretch
-                .and_then(|(head, from, to)| Some((head, store.offsets.whole_pages(from, to)?)));
+                .and_then(|(head, from, to)| Some((head, store.segments.whole_pages(from, to)?)));
             stretches.extend(whole.map(|(head, slab)| (slab.bytes, slab.base, head)));
         };
-        for (id, seg) in store.offsets.segs_from(entry.first) {
+        for (id, seg) in store.segments.segs_from(entry.first) {
             match seg.death().is_some_and(|death| order.admits(death)) {
                 true => {
                     let (head, from, _) = stretch.unwrap_or((id, seg.addr, 0));
@@ -79,7 +93,7 @@ pub(crate) fn collect(
             break;
         }
         // As many pages as suffice.
-        let end = store.offsets.page_ceil(base + bytes.min(lacking));
+        let end = store.segments.page_ceil(base + bytes.min(lacking));
         let slab = Slab {
             base,
             bytes: end - base,
@@ -116,8 +130,8 @@ pub(crate) fn collect_pending(
 ) -> Option<Collection> {
     let whole = in_pages(store, need)?;
     let mut free = Vec::new();
-    for entry in store.offsets.slabs() {
-        for slab in store.offsets.pages_in(entry.slab) {
+    for entry in store.segments.slabs() {
+        for slab in store.segments.pages_in(entry.slab) {
             let page = Need {
                 bytes: slab.bytes,
                 align: 1,
@@ -146,7 +160,7 @@ pub(crate) fn collect_pending(
 
 /// The request in whole pages, where collecting them can help.
 fn in_pages(store: &Store, need: &Need) -> Option<u64> {
-    let page = store.offsets.page()?;
+    let page = store.segments.page()?;
     let whole = need.bytes.checked_next_multiple_of(page)?;
     (need.bytes > page && need.align <= page).then_some(whole)
 }
@@ -157,7 +171,7 @@ pub(crate) fn lack(
     need: &Need,
     order: &Order<'_>,
     options: &Options,
-) -> Option<Lack> {
+) -> Option<MissingDependency> {
     let (pieces, wait) = match search::least_wait(store, need, order) {
         Some(place) => {
             let range = Slab {
@@ -174,46 +188,46 @@ pub(crate) fn lack(
             (pieces.collect(), wait)
         }
     };
-    (!wait.is_empty()).then_some(Lack { pieces, wait })
+    (!wait.is_empty()).then_some(MissingDependency { pieces, wait })
 }
 
-/// Whether free pages are remapped where the pool could also grow.
+/// The most that was ever in use, beside which the pool's size is measured.
 ///
-/// Each page has its price, so a program that only ran short of the right sizes grows. Two things count as
-/// pressure nevertheless: a pool that would hold much more than was ever in use, as long as it has remapped
-/// no more pages than growth has mapped.
+/// A pool that would hold much more is under pressure: it remaps free pages though it could grow, as long as
+/// it has remapped no more pages than growth has mapped. Else it grows, since a remapped page costs as much as
+/// a new one.
 #[derive(Debug, Default)]
-pub(crate) struct Budget {
-    /// Pages mapped by growth, less those remapped since.
-    pages: u64,
-    /// Most bytes that were in use when a request found nothing, its own among them.
+pub(crate) struct Pressure {
+    /// Bytes in use when a request found nothing, the request's own among them.
     peak: u64,
+    /// Pages mapped by growth, less those remapped since.
+    budget: u64,
 }
 
-impl Budget {
+impl Pressure {
     /// Nothing that the pool holds serves a request of so many bytes.
-    pub fn miss(&mut self, used: u64, bytes: u64) {
+    pub fn record_miss(&mut self, used: u64, bytes: u64) {
         self.peak = self.peak.max(used.saturating_add(bytes));
     }
 
     /// Growth mapped so many pages.
-    pub fn grew(&mut self, pages: u64) {
-        self.pages += pages;
+    pub fn record_growth(&mut self, pages: u64) {
+        self.budget += pages;
     }
 
     /// So many pages were remapped.
-    pub fn remapped(&mut self, pages: u64) {
-        self.pages = self.pages.saturating_sub(pages);
+    pub fn record_compaction(&mut self, pages: u64) {
+        self.budget = self.budget.saturating_sub(pages);
     }
 
-    /// Memory went back to the provider: what was in use before counts no more.
-    pub fn shrank(&mut self) {
+    /// Memory went back to the provider: the peak before counts no more.
+    pub fn reset(&mut self) {
         self.peak = 0;
     }
 
-    /// Whether to remap so many pages rather than hold `held` bytes. `aliases` says whether the addresses
-    /// that memory has left stay mapped, so that replay plans survive.
-    pub fn prefers(
+    /// Whether to remap `pages` pages for a request of `bytes` rather than hold `held` bytes. `aliases` says whether
+    /// the addresses that memory has left stay mapped, so that replay plans survive.
+    pub fn prefers_compaction(
         &self,
         options: &Options,
         aliases: bool,
@@ -226,9 +240,9 @@ impl Budget {
             Compaction::Always => true,
             Compaction::Pressure => {
                 let slack = self.peak.checked_div(options.slack_share);
-                let most = slack.map_or(u64::MAX, |slack| self.peak.saturating_add(slack));
+                let limit = slack.map_or(u64::MAX, |slack| self.peak.saturating_add(slack));
                 let large = bytes >= held / LARGE_SHARE;
-                aliases && large && held > most && pages <= self.pages
+                aliases && large && held > limit && pages <= self.budget
             }
         }
     }

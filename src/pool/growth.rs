@@ -1,10 +1,29 @@
 //! Growth: how much new memory to ask the provider for, in which pages, and what becomes of it.
+//!
+//! Where a driver has virtual memory (`Driver::page`, `stream/usm/paged.rs`), slabs are made of pages that can
+//! be remapped: 2 MiB on native_cpu, on CUDA any multiple of that up to 128 MiB.
+//!
+//! Each call to the driver costs some 50 µs and each page some 20 µs (H100), whatever the size. So a pool without
+//! limits grows by at least 1/32 of what it holds, in pages of up to 1/16 of it, and where pages have a price by
+//! at least 32 MiB in one page, or as much as it holds if that is less. With pages of 2 MiB and growth by need,
+//! the first run of a program of four streams takes three times as long (`tests/pool_model.rs`).
+//!
+//! Growth continues the pool's last slab where the addresses are free. Free memory at the slab's end then is
+//! part of what serves the request.
+//!
+//! A pool with a maximum size or a release threshold grows by what it needs, in the least pages: both are
+//! exact. Where the provider does not report completion (`Source::observes`), the pool has it look for completion
+//! before it grows, if anything is pending.
+//!
+//! Example, pages of 2 MiB that have no price. A request of 3 MiB on an empty pool maps two pages; 1 MiB at the
+//! end stays free. A request of 2 MiB then needs 1 MiB more: one page is mapped behind the others, all three
+//! are one slab, and the block begins in the second page.
 
 use crate::pool::heap::Store;
 use crate::pool::heap::search::Need;
 use crate::pool::heap::segments::{NIL, Run};
+use crate::pool::provider::{ProviderError, Slab};
 use crate::pool::request::{Block, Config, Order, Request, Reuse};
-use crate::pool::source::{Slab, SourceError};
 use crate::pool::state::{Attempt, State};
 
 /// What a provider promises about its slabs, read once.
@@ -61,13 +80,13 @@ pub(crate) struct Tail {
 
 /// The free memory at the end of the last slab, as far as a request's order admits it.
 pub(crate) fn tail(store: &Store, need: &Need, order: &Order<'_>) -> Tail {
-    let Some(entry) = store.offsets.slabs().next_back() else {
+    let Some(entry) = store.segments.slabs().next_back() else {
         return Tail::default();
     };
     let (end, mut from) = (entry.slab.end(), entry.slab.end());
-    let mut last = store.offsets.last_seg(entry);
+    let mut last = store.segments.last_seg(entry);
     while last != NIL {
-        let seg = store.offsets.seg(last);
+        let seg = store.segments.seg(last);
         if !seg.death().is_some_and(|death| order.admits(death)) {
             break;
         }
@@ -139,11 +158,22 @@ pub(crate) fn growth(
         true => committed.checked_div(config.options.growth_share),
         false => None,
     };
-    let wish = floor.max(config.chunk_bytes).max(ahead.unwrap_or(0));
+    // A small pool at most doubles.
+    let least_ahead = paid(config, limits, config.options.growth_mib).min(committed);
+    let ahead = ahead.unwrap_or(0).max(least_ahead);
+    let wish = floor.max(config.chunk_bytes).max(ahead);
     let wish = wish.checked_next_multiple_of(unit).unwrap_or(least);
     let bytes = wish.min(room / unit * unit).max(least);
     let page = page(config, limits, committed + bytes).min(bytes);
     Ok(Growth { page, ..of(bytes) })
+}
+
+/// `mib` in bytes for a pool without limits where each page has its price; else 0.
+fn paid(config: &Config, limits: Limits, mib: u64) -> u64 {
+    match limits.largest_page.is_some() && !config.is_bound() {
+        true => mib << 20,
+        false => 0,
+    }
 }
 
 /// The size of new pages for a pool that will hold so many bytes: a power of two times the least page.
@@ -151,6 +181,7 @@ fn page(config: &Config, limits: Limits, held: u64) -> u64 {
     let least = limits.granularity.max(1);
     let largest = limits.largest_page.filter(|_| !config.is_bound());
     let share = held.checked_div(config.options.page_share).unwrap_or(0);
+    let share = share.max(paid(config, limits, config.options.page_mib));
     let times = share.min(largest.unwrap_or(least)) / least;
     least << times.max(1).ilog2()
 }
@@ -182,7 +213,7 @@ impl State {
     pub fn grown(
         &mut self,
         asked: Growth,
-        answer: Result<Slab, SourceError>,
+        answer: Result<Slab, ProviderError>,
         (need, request): (&Need, &Request<'_>),
         attempt: &mut Attempt<'_>,
     ) -> Grown {
@@ -190,18 +221,19 @@ impl State {
         self.growing -= asked.bytes;
         let answer = answer.map(|slab| self.accept(asked, slab, need, attempt));
         let error = match answer {
-            Ok(Grown::Unfit(_)) => SourceError::OutOfMemory,
+            Ok(Grown::Unfit(_)) => ProviderError::OutOfMemory,
             Err(error) => error,
             Ok(taken) => {
                 attempt.grew = true;
-                self.budget.grew(asked.bytes.div_ceil(asked.page));
+                let pages = asked.bytes.div_ceil(asked.page);
+                self.pressure.record_growth(pages);
                 if let Grown::Served(_) = taken {
                     self.serves(Reuse::Grown, request, attempt);
                 }
                 return taken;
             }
         };
-        if error == SourceError::OutOfMemory && !attempt.tight {
+        if error == ProviderError::OutOfMemory && !attempt.tight {
             attempt.tight = true;
         } else {
             attempt.refused = Some(error);
@@ -233,9 +265,11 @@ impl State {
         let unit = self.config.min_align;
         let whole = slab.bytes == need.bytes && slab.base.is_multiple_of(need.align);
         let live = whole.then(|| self.store.add_live(slab, &runs, unit, need.requested));
-        if let Some(taken) = live.flatten() {
+        if let Some((seg, block)) = live.flatten() {
             self.stats.reserve(slab.bytes);
-            return Grown::Served(self.lend(taken, attempt));
+            let entry = (seg, &block);
+            self.table.insert(&mut self.store, entry, attempt.cache);
+            return Grown::Served(block);
         }
         if !self.store.add_slab(slab, &runs, unit, &[]) {
             return Grown::Unfit(slab);

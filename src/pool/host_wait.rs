@@ -1,4 +1,12 @@
-//! What the host may wait for before a request fails, where neither a lane nor an event can.
+//! Waits of the host for memory, before a request fails.
+//!
+//! A wait that the stream or the returned event can hold comes with the block (`Acquired::After`). Every other
+//! wait is the host's. [`State::awaited`] compares three waits: for one range, for pages that are remapped
+//! together, and for slabs that are released to make room for new ones, those of other kinds and pools included.
+//! It returns the frontier of the cheapest: fewest lanes, then fewest commands outstanding. `src/stream` waits
+//! for it under no lock and repeats the request (`PoolCore::acquire`).
+//!
+//! Backends' own pools do not tell what would make room. There the host waits for everything submitted.
 
 use crate::pool::compaction;
 use crate::pool::growth::least_growth;
@@ -9,7 +17,7 @@ use crate::pool::state::State;
 use crate::timeline::Frontier;
 use std::cmp::Reverse;
 
-/// Memory that can go back to its source once `death` is complete.
+/// Memory that can be released once `death` is complete.
 #[derive(Clone, Debug)]
 pub struct Leavable {
     pub bytes: u64,
@@ -20,8 +28,10 @@ pub struct Leavable {
 type Cost = (usize, u64);
 
 impl State {
-    /// The least wait after which the request can be served: where it lies then, in pages, or in the room
-    /// that slabs leave which go back. None if no wait suffices.
+    /// The least wait after which the request can be served. None if no wait suffices.
+    ///
+    /// `room` is the bytes that may still be reserved, none where the provider has no memory left; `elsewhere`
+    /// what other pools could release.
     pub fn awaited(
         &mut self,
         need: &Need,
@@ -37,14 +47,14 @@ impl State {
         let (store, order) = (&self.store, &request.order);
         let place = search::least_wait(store, need, order);
         let place = place.map(|place| store.missing(place, need.bytes, order));
-        let gathered = self.gathered_after(need, order, room.unwrap_or(0));
-        let left = self.left_after(need, room, elsewhere);
-        let waits = [place, gathered, left].into_iter().flatten();
+        let pages = self.wait_for_pages(need, order, room.unwrap_or(0));
+        let release = self.wait_for_release(need, room, elsewhere);
+        let waits = [place, pages, release].into_iter().flatten();
         waits.min_by_key(cost)
     }
 
     /// The wait for pages that together serve the request.
-    fn gathered_after(&self, need: &Need, order: &Order<'_>, room: u64) -> Option<Frontier> {
+    fn wait_for_pages(&self, need: &Need, order: &Order<'_>, room: u64) -> Option<Frontier> {
         if self.config.options.compaction == Compaction::Never {
             return None;
         }
@@ -52,9 +62,9 @@ impl State {
         Some(found.missing(&self.store, order))
     }
 
-    /// The wait for slabs that leave enough room for new memory. Without a known `room` the source has
-    /// refused: as much as the request needs, or all that there is.
-    fn left_after(
+    /// The wait for slabs whose release makes enough room. Without a known `room` the provider has refused:
+    /// then for as much as the request needs, or for all there is.
+    fn wait_for_release(
         &self,
         need: &Need,
         room: Option<u64>,
@@ -64,7 +74,7 @@ impl State {
         let short = floor.saturating_sub(room.unwrap_or(0));
         let mut all = self.leavable();
         all.extend(elsewhere);
-        let chosen = choose(alike_as_one(all), short);
+        let chosen = choose(merge_equal_deaths(all), short);
         let bytes: u64 = chosen.iter().map(|one| one.bytes).sum();
         if bytes < short && room.is_some() {
             return None;
@@ -74,14 +84,14 @@ impl State {
         Some(wait)
     }
 
-    /// What could go back to the source, now or later.
+    /// Memory that can be released, now or after a wait.
     pub fn leavable(&self) -> Vec<Leavable> {
         self.store.leavable()
     }
 }
 
-/// What dies alike is waited for together.
-fn alike_as_one(mut all: Vec<Leavable>) -> Vec<Leavable> {
+/// Makes one entry of memory with the same death.
+fn merge_equal_deaths(mut all: Vec<Leavable>) -> Vec<Leavable> {
     all.iter_mut().for_each(|one| one.death.prune());
     all.sort_by_cached_key(|one| {
         let first = one.death.points().next();
@@ -100,8 +110,8 @@ fn alike_as_one(mut all: Vec<Leavable>) -> Vec<Leavable> {
     all
 }
 
-/// Takes what adds the least wait, again and again, until there are so many bytes or no more; then leaves
-/// out what later ones have made needless.
+/// Chooses greedily by the least added wait until there are `short` bytes or no more, then drops the choices
+/// that later ones made unnecessary.
 fn choose(mut all: Vec<Leavable>, short: u64) -> Vec<Leavable> {
     let mut chosen: Vec<Leavable> = Vec::new();
     let (mut wait, mut bytes) = (Frontier::new(), 0);

@@ -1,13 +1,13 @@
 //! Small models of threads that share a pool. Run as `timeline`'s head says.
 
-use crate::pool::oracle::FakeSource;
-use crate::pool::{Acquired, Config, Ends, Order, Pool, PoolError, Request, Stash};
+use crate::pool::oracle::FakeProvider;
+use crate::pool::{Acquired, Config, ExtentVersion, Order, Pool, PoolError, Request, StreamCache};
 use crate::timeline::sync::{AtomicU64, Ordering};
 use crate::timeline::{Clock, Frontier, Lane, Point};
 use loom::thread;
 use std::sync::Arc;
 
-type TestPool = Pool<Arc<FakeSource>>;
+type TestPool = Pool<Arc<FakeProvider>>;
 
 fn pool(max: u64, chunk: u64) -> Arc<TestPool> {
     let config = Config {
@@ -16,7 +16,7 @@ fn pool(max: u64, chunk: u64) -> Arc<TestPool> {
         min_align: 64,
         ..Config::default()
     };
-    Arc::new(Pool::new(Arc::new(FakeSource::new(64)), config))
+    Arc::new(Pool::new(Arc::new(FakeProvider::new(64)), config))
 }
 
 fn ask(
@@ -30,7 +30,7 @@ fn ask(
         align: 0,
         order,
         may_wait,
-        story: None,
+        decision: None,
     })
 }
 
@@ -75,7 +75,7 @@ fn loom_racing_growth_keeps_to_the_maximum_and_serves_both() {
         let mine = now(&pool, 64);
         let theirs = other.join().unwrap_or(mine);
         assert_ne!(mine, theirs);
-        assert_eq!((pool.figures().reserved, pool.source().calls()), (128, 1));
+        assert_eq!((pool.figures().reserved, pool.provider().calls()), (128, 1));
     });
 }
 
@@ -93,7 +93,7 @@ fn loom_a_trim_in_flight_does_not_starve_a_request() {
         let _ = trimmer.join();
         let figures = pool.figures();
         assert_eq!((figures.reserved, figures.reserved_high), (128, 128));
-        assert_eq!(pool.source().bytes_out(), 128);
+        assert_eq!(pool.provider().bytes_out(), 128);
     });
 }
 
@@ -142,28 +142,31 @@ fn loom_closing_loses_no_slab() {
             Err(_) => panic!("the other thread failed"),
         }
         assert!(pool.is_drained());
-        assert_eq!(pool.source().bytes_out(), 0);
+        assert_eq!(pool.provider().bytes_out(), 0);
     });
 }
 
-/// A pool of at most `max` bytes in one slab, and a lane with a stash and a block of 64 in it, which
+/// A pool of at most `max` bytes in one slab, and a lane with a cache and a block of 64 in it, which
 /// died at the lane's first command.
-fn cached(max: u64) -> (Arc<TestPool>, Lane, Arc<Stash>, u64) {
+fn cached(max: u64) -> (Arc<TestPool>, Lane, Arc<StreamCache>, u64) {
     cached_with(max, &Arc::default())
 }
 
-fn cached_with(max: u64, ends: &Arc<Ends>) -> (Arc<TestPool>, Lane, Arc<Stash>, u64) {
+fn cached_with(
+    max: u64,
+    version: &Arc<ExtentVersion>,
+) -> (Arc<TestPool>, Lane, Arc<StreamCache>, u64) {
     let pool = pool(max, max);
     let mut lane = Lane::new();
-    let stash = Stash::new(lane.clock(), ends);
-    let addr = on(&pool, &lane, &stash);
+    let cache = StreamCache::new(lane.clock(), version);
+    let addr = on(&pool, &lane, &cache);
     lane.advance();
-    assert!(stash.free(addr, 1).is_some());
-    (pool, lane, stash, addr)
+    assert!(cache.free(addr, 1).is_some());
+    (pool, lane, cache, addr)
 }
 
-fn on(pool: &TestPool, lane: &Lane, stash: &Arc<Stash>) -> u64 {
-    match ask_on(pool, lane, stash, 64) {
+fn on(pool: &TestPool, lane: &Lane, cache: &Arc<StreamCache>) -> u64 {
+    match ask_on(pool, lane, cache, 64) {
         Ok(acquired) => acquired.block().addr,
         Err(error) => panic!("{error}"),
     }
@@ -172,7 +175,7 @@ fn on(pool: &TestPool, lane: &Lane, stash: &Arc<Stash>) -> u64 {
 fn ask_on(
     pool: &TestPool,
     lane: &Lane,
-    stash: &Arc<Stash>,
+    cache: &Arc<StreamCache>,
     bytes: u64,
 ) -> Result<Acquired, PoolError> {
     let order = Order::Lane(lane);
@@ -181,44 +184,44 @@ fn ask_on(
         align: 0,
         order,
         may_wait: true,
-        story: None,
+        decision: None,
     };
-    pool.acquire_on(stash, &request)
+    pool.acquire_on(cache, &request)
 }
 
 #[test]
-fn loom_who_hears_of_a_shorter_block_sees_that_ends_have_changed() {
+fn loom_a_shorter_block_is_known_only_after_the_version_changed() {
     loom::model(|| {
-        let ends = Arc::<Ends>::default();
-        let (pool, _lane, stash, addr) = cached_with(64, &ends);
-        let (key, before) = (pool.key(), ends.now());
-        let told = Arc::new(AtomicU64::new(0));
+        let version = Arc::<ExtentVersion>::default();
+        let (pool, _lane, cache, addr) = cached_with(64, &version);
+        let (key, before) = (pool.key(), version.now());
+        let seen = Arc::new(AtomicU64::new(0));
         let owner = {
-            let told = Arc::clone(&told);
+            let seen = Arc::clone(&seen);
             thread::spawn(move || {
-                assert!(stash.alloc(key, 32).is_some());
-                told.store(1, Ordering::Release);
+                assert!(cache.alloc(key, 32).is_some());
+                seen.store(1, Ordering::Release);
             })
         };
-        if told.load(Ordering::Acquire) == 1 {
-            assert_ne!(ends.now(), before);
+        if seen.load(Ordering::Acquire) == 1 {
+            assert_ne!(version.now(), before);
         }
-        // Who looks after the change is told of the new end, and so may keep that.
-        if ends.now() != before {
+        // A query after the change finds the new end.
+        if version.now() != before {
             let block = pool.lookup(addr);
             assert!(block.is_some_and(|block| block.requested == 32));
         }
         assert!(owner.join().is_ok());
-        assert_ne!(ends.now(), before);
+        assert_ne!(version.now(), before);
     });
 }
 
 #[test]
 fn loom_a_cached_block_goes_to_its_lane_or_to_another_but_not_to_both() {
     loom::model(|| {
-        let (pool, lane, stash, old) = cached(64);
+        let (pool, lane, cache, old) = cached(64);
         let key = pool.key();
-        let owner = thread::spawn(move || stash.alloc(key, 64).is_some());
+        let owner = thread::spawn(move || cache.alloc(key, 64).is_some());
         let other = Lane::new();
         let theirs = match ask(&pool, 64, Order::Lane(&other), true) {
             Ok(Acquired::After(block, wait)) => {
@@ -238,11 +241,11 @@ fn loom_a_cached_block_goes_to_its_lane_or_to_another_but_not_to_both() {
 }
 
 #[test]
-fn loom_credit_moves_and_highs_stay_exact() {
+fn loom_quota_moves_and_highs_stay_exact() {
     loom::model(|| {
-        let (pool, first, stash, _) = cached(128);
+        let (pool, first, cache, _) = cached(128);
         let mut lane = Lane::new();
-        let other = Stash::new(lane.clock(), &Arc::default());
+        let other = StreamCache::new(lane.clock(), &Arc::default());
         let addr = on(&pool, &lane, &other);
         lane.advance();
         assert!(other.free(addr, 1).is_some());
@@ -252,7 +255,7 @@ fn loom_credit_moves_and_highs_stay_exact() {
             let pool = Arc::clone(&pool);
             thread::spawn(move || on(&pool, &lane, &other))
         };
-        let mine = on(&pool, &first, &stash);
+        let mine = on(&pool, &first, &cache);
         let figures = pool.figures();
         assert!(figures.used <= figures.used_high);
         assert_ne!(thread.join().ok(), Some(mine));
@@ -263,11 +266,11 @@ fn loom_credit_moves_and_highs_stay_exact() {
 #[test]
 fn loom_of_two_frees_one_is_refused() {
     loom::model(|| {
-        let (pool, lane, stash, _) = cached(64);
-        let addr = on(&pool, &lane, &stash);
+        let (pool, lane, cache, _) = cached(64);
+        let addr = on(&pool, &lane, &cache);
         let owner = {
-            let stash = Arc::clone(&stash);
-            thread::spawn(move || stash.free(addr, 1).is_some())
+            let cache = Arc::clone(&cache);
+            thread::spawn(move || cache.free(addr, 1).is_some())
         };
         let there = pool.release(addr, Frontier::new()).is_ok();
         assert_eq!(owner.join().ok(), Some(!there));
@@ -278,33 +281,33 @@ fn loom_of_two_frees_one_is_refused() {
 #[test]
 fn loom_a_trim_takes_a_cached_block_or_leaves_it() {
     loom::model(|| {
-        let (pool, lane, stash, _) = cached(64);
+        let (pool, lane, cache, _) = cached(64);
         lane.clock().raise(1);
         let trimmer = {
             let pool = Arc::clone(&pool);
             thread::spawn(move || pool.trim(0))
         };
-        let kept = stash.alloc(pool.key(), 64);
+        let kept = cache.alloc(pool.key(), 64);
         if kept.is_none() {
-            on(&pool, &lane, &stash);
+            on(&pool, &lane, &cache);
         }
         let _ = trimmer.join();
         let figures = pool.figures();
         assert_eq!((figures.reserved, figures.used), (64, 64));
-        assert_eq!(pool.source().bytes_out(), 64);
+        assert_eq!(pool.provider().bytes_out(), 64);
     });
 }
 
 #[test]
-fn loom_closing_takes_back_what_is_lent() {
+fn loom_closing_takes_back_what_caches_have() {
     loom::model(|| {
-        let (pool, lane, stash, _) = cached(64);
+        let (pool, lane, cache, _) = cached(64);
         lane.clock().raise(1);
         let owner = {
-            let (pool, stash) = (Arc::clone(&pool), Arc::clone(&stash));
+            let (pool, cache) = (Arc::clone(&pool), Arc::clone(&cache));
             thread::spawn(move || {
-                let block = stash.alloc(pool.key(), 64)?;
-                if stash.free(block.addr, 1).is_none() {
+                let block = cache.alloc(pool.key(), 64)?;
+                if cache.free(block.addr, 1).is_none() {
                     pool.release(block.addr, Frontier::new()).ok()?;
                 }
                 Some(())
@@ -312,29 +315,29 @@ fn loom_closing_takes_back_what_is_lent() {
         };
         pool.close();
         let _ = owner.join();
-        assert!(stash.alloc(pool.key(), 64).is_none());
+        assert!(cache.alloc(pool.key(), 64).is_none());
         assert_eq!((pool.figures().used, pool.is_drained()), (0, true));
-        assert_eq!(pool.source().bytes_out(), 0);
+        assert_eq!(pool.provider().bytes_out(), 0);
     });
 }
 
-/// A lane's requests may come from several threads, and only those that its stash does not serve are
+/// A lane's requests may come from several threads, and only those that its cache does not serve are
 /// made under its lock.
 #[test]
 fn loom_a_block_taken_out_to_be_cut_is_not_handed_out_whole() {
     loom::model(|| {
         let pool = pool(128, 128);
         let mut lane = Lane::new();
-        let stash = Stash::new(lane.clock(), &Arc::default());
-        let whole = ask_on(&pool, &lane, &stash, 128).expect("there is room");
+        let cache = StreamCache::new(lane.clock(), &Arc::default());
+        let whole = ask_on(&pool, &lane, &cache, 128).expect("there is room");
         lane.advance();
-        assert!(stash.free(whole.block().addr, 1).is_some());
+        assert!(cache.free(whole.block().addr, 1).is_some());
         let other = {
-            let (key, stash) = (pool.key(), Arc::clone(&stash));
-            thread::spawn(move || stash.alloc(key, 128).is_some())
+            let (key, cache) = (pool.key(), Arc::clone(&cache));
+            thread::spawn(move || cache.alloc(key, 128).is_some())
         };
         // No block of this size is cached: one larger is recalled alone.
-        let cut = ask_on(&pool, &lane, &stash, 64);
+        let cut = ask_on(&pool, &lane, &cache, 64);
         let handed_out = other.join().expect("it does not fail");
         match cut {
             Ok(acquired) => {
@@ -342,7 +345,7 @@ fn loom_a_block_taken_out_to_be_cut_is_not_handed_out_whole() {
                 assert!(matches!(acquired, Acquired::Ready(_)));
                 assert_eq!(acquired.block().addr, whole.block().addr);
                 // What is left of it is there, and no more.
-                assert!(ask_on(&pool, &lane, &stash, 64).is_ok());
+                assert!(ask_on(&pool, &lane, &cache, 64).is_ok());
             }
             Err(error) => {
                 assert!(handed_out);
@@ -358,43 +361,43 @@ fn loom_a_free_beside_a_recall_loses_nothing() {
     loom::model(|| {
         let pool = pool(256, 256);
         let mut lane = Lane::new();
-        let stash = Stash::new(lane.clock(), &Arc::default());
-        let two = [(); 2].map(|()| ask_on(&pool, &lane, &stash, 128).expect("there is room"));
+        let cache = StreamCache::new(lane.clock(), &Arc::default());
+        let two = [(); 2].map(|()| ask_on(&pool, &lane, &cache, 128).expect("there is room"));
         let [cached, live] = two.map(|acquired| acquired.block().addr);
         lane.advance();
-        assert!(stash.free(cached, 1).is_some());
+        assert!(cache.free(cached, 1).is_some());
         let freer = {
-            let stash = Arc::clone(&stash);
-            thread::spawn(move || stash.free(live, 1).is_some())
+            let cache = Arc::clone(&cache);
+            thread::spawn(move || cache.free(live, 1).is_some())
         };
-        let cut = ask_on(&pool, &lane, &stash, 64).expect("a block is cached");
+        let cut = ask_on(&pool, &lane, &cache, 64).expect("a block is cached");
         assert_eq!(freer.join().ok(), Some(true));
         assert!([cached, live].contains(&cut.block().addr));
         assert_eq!(pool.figures().used, 64);
         // All the rest serves: the other block, and what is left of the one that was cut.
         for bytes in [128, 64] {
-            assert!(ask_on(&pool, &lane, &stash, bytes).is_ok());
+            assert!(ask_on(&pool, &lane, &cache, bytes).is_ok());
         }
-        assert_eq!((pool.figures().used, pool.source().calls()), (256, 1));
+        assert_eq!((pool.figures().used, pool.provider().calls()), (256, 1));
     });
 }
 
-/// A lane with its stash.
+/// A lane with its cache.
 struct Own {
     lane: Lane,
-    stash: Arc<Stash>,
+    cache: Arc<StreamCache>,
 }
 
 impl Own {
     fn new() -> Self {
         let lane = Lane::new();
-        let stash = Stash::new(lane.clock(), &Arc::default());
-        Self { lane, stash }
+        let cache = StreamCache::new(lane.clock(), &Arc::default());
+        Self { lane, cache }
     }
 
     fn alloc(&self, pool: &TestPool, bytes: u64) -> u64 {
-        let own = self.stash.alloc(pool.key(), bytes);
-        let block = own.unwrap_or_else(|| match ask_on(pool, &self.lane, &self.stash, bytes) {
+        let own = self.cache.alloc(pool.key(), bytes);
+        let block = own.unwrap_or_else(|| match ask_on(pool, &self.lane, &self.cache, bytes) {
             Ok(acquired) => acquired.block(),
             Err(error) => panic!("{error}"),
         });
@@ -402,7 +405,7 @@ impl Own {
     }
 
     fn free(&self, pool: &TestPool, addr: u64) {
-        let freed = self.stash.free(addr, self.lane.epoch()).is_some();
+        let freed = self.cache.free(addr, self.lane.epoch()).is_some();
         assert!(freed || pool.release(addr, self.lane.tip()).is_ok());
     }
 
@@ -431,12 +434,12 @@ fn in_turn() -> (Arc<TestPool>, [Own; 2]) {
         second.turn(&pool, 1);
     }
     let counters = pool.counters();
-    assert_eq!((counters.joint_plans, counters.planned_jointly), (1, 6));
+    assert_eq!((counters.shared_plans, counters.replayed_shared), (1, 6));
     (pool, lanes)
 }
 
 #[test]
-fn loom_a_joint_plan_that_ends_leaves_what_is_live() {
+fn loom_a_shared_plan_that_ends_leaves_what_is_live() {
     loom::model(|| {
         let (pool, [first, second]) = in_turn();
         let other = {
@@ -458,7 +461,7 @@ fn loom_a_joint_plan_that_ends_leaves_what_is_live() {
 }
 
 #[test]
-fn loom_a_joint_plan_s_credit_keeps_highs_exact() {
+fn loom_the_quota_of_a_shared_plan_keeps_highs_exact() {
     loom::model(|| {
         let (pool, [first, second]) = in_turn();
         pool.reset_used_high();

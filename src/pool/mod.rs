@@ -1,24 +1,35 @@
 //! The stream-ordered allocator.
 //!
-//! Owns which addresses are live, which are free and what their death was. Uses `timeline` for order
-//! and a [`Source`] for memory. Must never know a C type, a driver, a queue or an event, and calls
-//! its source only while holding no lock.
+//! Owns which addresses are live, which are free, and after which frontier each free one may be used (its
+//! death). Uses `timeline` for order and a [`SlabProvider`] for memory. Must never know a C type, a driver, a
+//! queue or an event. Calls its provider only while it holds no lock; `timeline::rank` has the order of locks.
 //!
-//! | state of a range | entered by | may be handed to |
+//! An allocation takes the first of these that serves it:
+//!
+//! | step | what serves | file |
+//! |---|---|---|
+//! | 1. cache hit | a block of that size that died on the stream itself: one lock, no look at the pool | `cache` |
+//! | 2. replay | the address that the stream had for the same request in the iteration before | `replay`, `cache::table::replay` |
+//! | 3. policy | the best fit of the stream's own dead memory, else of what its dependencies order, else of what has completed | `policy`, `heap::search` |
+//! | 4. compaction | free pages that are remapped into one range, under pressure | `compaction` |
+//! | 5. growth | a new slab, in few and large steps | `growth` |
+//! | 6. a wait on the stream | free memory with the least wait, which the caller inserts: [`Acquired::After`] | `policy`, `heap::search` |
+//! | 7. release | slabs that are idle go back to the provider, and growth takes their place | `release` |
+//! | 8. host wait | nothing serves: [`Pool::awaited`] names the least that the host may wait for | `host_wait` |
+//!
+//! `alloc` walks these steps and calls the provider between them; `state` is what it locks. `heap` has segments,
+//! indexes and search, `options` every tuning constant, `request` and `provider` the values and the trait,
+//! `stats` the counters. This file has the pool's other calls: frees, limits, trims, figures.
+//!
+//! | state of a range | entered by | may be allocated to |
 //! |---|---|---|
 //! | live | [`Pool::acquire`] | nobody |
-//! | free, dying at a frontier | [`Pool::release`] | who comes after that frontier, or waits for it |
-//! | clear: never used, or death observed complete | growth; any later look | anybody |
-//! | cached: freed by a lane and still lent to it | [`Stash::free`] | that lane; anybody, after recall |
-//! | held for a plan: what a lane had, kept for it to have again | a lane that is where it was before | that lane; anybody, after recall |
-//! | gathered: pages of it lead a second life at another address | want of one stretch long enough | as its new address's |
-//! | given back | [`Pool::settle`], [`Pool::trim`], [`Pool::close`], want of room | the source |
-//!
-//! An allocation walks `alloc` (the path), `cache` (a stream's own blocks), `replay` (the addresses it had),
-//! `policy` (the order of choice), `heap` (segments, indexes, search), `growth` and `compaction`. `options` has
-//! all tuning constants, `request` and `source` the values and the provider, `stats` the counters, `host_wait`
-//! and `release` what happens for want of memory. This file frees, keeps limits and gives back. Nothing is
-//! called under its locks, whose order `timeline::rank` has.
+//! | free with a death | [`Pool::release`] | a request that comes after the death, or waits for it |
+//! | clear: never used, or its death was observed complete | growth; a later look | anybody |
+//! | cached by a stream | [`StreamCache::free`] | that stream; anybody after a recall |
+//! | held for a replay plan | a stream that repeats itself | its participants; anybody after the plan's end |
+//! | remapped: its pages have another address now | compaction | as its new address |
+//! | given back | [`Pool::settle`], [`Pool::trim`], [`Pool::close`], want of room | the provider |
 
 #![forbid(unsafe_code)]
 
@@ -35,10 +46,10 @@ mod options;
 #[doc(hidden)]
 pub mod oracle;
 mod policy;
+mod provider;
 mod release;
 mod replay;
 mod request;
-mod source;
 mod state;
 mod stats;
 
@@ -47,22 +58,22 @@ mod loom_tests;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub use cache::extent_version::Ends;
-pub use cache::usage::Meter;
-pub use cache::{PoolKey, Stash};
+pub use cache::extent_version::ExtentVersion;
+pub use cache::usage::Usage;
+pub use cache::{PoolKey, StreamCache};
 pub use host_wait::Leavable;
 pub use options::{Compaction, Options};
+pub use provider::{ProviderError, Slab, SlabProvider};
 pub use request::{
-    Acquired, Block, Config, Lack, Order, PoolError, Request, Reuse, Story, UnknownPointer,
-    WaitPolicy,
+    Acquired, Block, Config, DecisionTrace, MissingDependency, Order, PoolError, Request, Reuse,
+    UnknownPointer, WaitPolicy,
 };
-pub use source::{Slab, Source, SourceError};
 pub use stats::{Counters, Figures};
 
 use crate::timeline::Frontier;
 use crate::timeline::rank;
 use crate::timeline::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
-use cache::table::Lending;
+use cache::table::CacheTable;
 pub(crate) use cache::{Miss, Taken};
 use growth::Limits;
 use heap::search::Need;
@@ -70,56 +81,61 @@ use release::Leaving;
 use state::State;
 use std::sync::Arc;
 
-/// A pool of memory of one kind from one source. All methods may be called from any thread, and
-/// none of them waits for the device.
+/// A pool of memory of one kind from one provider. All methods may be called from any thread; none waits for
+/// the device.
 #[derive(Debug)]
-pub struct Pool<S: Source> {
-    source: S,
+pub struct Pool<S: SlabProvider> {
+    provider: S,
     key: PoolKey,
-    meter: Arc<Meter>,
+    usage: Arc<Usage>,
     state: Mutex<State, { rank::POOL }>,
-    /// Old addresses that may still be used.
-    lingering: AtomicU64,
-    /// Signalled when a call to the source has ended.
+    /// Address aliases that may still be used.
+    aliases: AtomicU64,
+    /// Signalled when a call to the provider has ended.
     settled: Condvar,
 }
 
-impl<S: Source> Pool<S> {
-    pub fn new(source: S, config: Config) -> Self {
-        Self::with_meter(source, config, Arc::default())
+impl<S: SlabProvider> Pool<S> {
+    pub fn new(provider: S, config: Config) -> Self {
+        Self::with_usage(provider, config, Arc::default())
     }
 
-    /// A pool whose `used` is counted together with that of all others of the meter.
-    pub fn with_meter(source: S, config: Config, meter: Arc<Meter>) -> Self {
-        let page = source.page();
-        let granularity = page.unwrap_or_else(|| source.granularity());
+    /// A pool whose used bytes are counted together with those of all others of `usage`.
+    pub fn with_usage(provider: S, config: Config, usage: Arc<Usage>) -> Self {
+        let page = provider.page();
+        let granularity = page.unwrap_or_else(|| provider.granularity());
         let limits = Limits {
             granularity,
-            alignment: source.alignment(),
-            largest_page: source.largest_page(),
-            observes: source.observes(),
-            leaves_mapped: source.leaves_mapped(),
+            alignment: provider.alignment(),
+            largest_page: provider.largest_page(),
+            observes: provider.observes(),
+            leaves_mapped: provider.leaves_mapped(),
             paged: page.is_some(),
         };
         let key = PoolKey::fresh();
-        let lending = Lending::new(key, Arc::clone(&meter), config.options);
+        let min_align = config.min_align.clamp(1, 1 << 20).next_power_of_two();
+        let config = Config {
+            min_align,
+            ..config
+        };
+        let table = CacheTable::new(key, Arc::clone(&usage), &config);
         Self {
-            source,
+            provider,
             key,
-            meter,
-            state: Mutex::new(State::new(config, limits, page, lending)),
-            lingering: AtomicU64::new(0),
+            usage,
+            state: Mutex::new(State::new(config, limits, page, table)),
+            aliases: AtomicU64::new(0),
             settled: Condvar::new(),
         }
     }
 
-    /// What [`Stash::alloc`] knows this pool by.
+    /// Identifies this pool in [`StreamCache::alloc`].
     pub fn key(&self) -> PoolKey {
         self.key
     }
 
-    pub fn source(&self) -> &S {
-        &self.source
+    pub fn provider(&self) -> &S {
+        &self.provider
     }
 
     /// Ends the allocation that starts at `addr`; its memory may be reused after `death`.
@@ -139,8 +155,8 @@ impl<S: Source> Pool<S> {
         self.state.lock().lookup(addr)
     }
 
-    /// Gives back what exceeds the release threshold, as far as it is free and observed complete.
-    /// For whoever has just observed completion. Cheap when there is no threshold.
+    /// Gives back what exceeds the release threshold, as far as it is free and observed complete. To be called
+    /// after completion was observed. Cheap without a threshold.
     pub fn settle(&self) {
         let mut state = self.state.lock();
         let keep = state.keep();
@@ -149,24 +165,24 @@ impl<S: Source> Pool<S> {
         drop(self.give_back(&leaving));
     }
 
-    /// Gives back the addresses that gathered memory has left, as far as nothing uses them any more.
-    /// For whoever has just observed completion.
+    /// Gives back the address aliases of remapped memory that nothing uses any more. To be called after
+    /// completion was observed.
     pub fn expire(&self) {
         let mut state = self.state.lock();
         let expired = state.expired();
-        self.note(&state);
+        self.publish(&state);
         drop(state);
-        expired.iter().for_each(|old| self.source.retire(*old));
+        expired.iter().for_each(|old| self.provider.retire(*old));
     }
 
     /// Whether [`Pool::expire`] may find something.
-    pub fn lingers(&self) -> bool {
-        self.lingering.load(Ordering::Relaxed) > 0
+    pub fn has_aliases(&self) -> bool {
+        self.aliases.load(Ordering::Relaxed) > 0
     }
 
-    /// Relaxed: who asks in between asks again.
-    fn note(&self, state: &State) {
-        self.lingering.store(state.lingering(), Ordering::Relaxed);
+    /// Relaxed: a caller that misses a change asks again after the next completion.
+    fn publish(&self, state: &State) {
+        self.aliases.store(state.aliases(), Ordering::Relaxed);
     }
 
     /// Gives back slabs that are free and observed complete until no more than `keep_bytes` are
@@ -176,13 +192,12 @@ impl<S: Source> Pool<S> {
         drop(self.give_back(&leaving));
     }
 
-    /// The least that has to be observed complete before a request that found no memory can be served,
-    /// for a caller who may block the host for it and then repeats the request.
-    /// Empty if it may be repeated at once, after [`Pool::trim`]; none if no wait suffices or the policy
-    /// allows none.
+    /// The least frontier after which a request that found no memory can be served. The caller waits for it on
+    /// the host and repeats the request. Empty if the request may be repeated at once, after [`Pool::trim`];
+    /// none if no wait suffices or the policy allows none.
     ///
-    /// Counts with `room` bytes that may still be reserved, none where the source has no memory left, and
-    /// with what `elsewhere` could make room.
+    /// `room` is how many bytes may still be reserved, none where the provider has no memory left; `elsewhere`
+    /// is what other pools could give back.
     pub fn awaited(
         &self,
         request: &Request<'_>,
@@ -194,22 +209,22 @@ impl<S: Source> Pool<S> {
         state.awaited(&need, request, room, elsewhere)
     }
 
-    /// Counts a request as failed: only its caller knows that it will not be repeated.
+    /// Counts a request as failed. Its caller decides that it is not repeated.
     pub fn give_up(&self) {
         self.state.lock().stats.counters.failed += 1;
     }
 
-    /// What could go back to the source, at once or after a wait.
+    /// Memory that could go back to the provider, at once or after a wait.
     pub fn leavable(&self) -> Vec<Leavable> {
         let mut state = self.state.lock();
         state.recall();
         state.leavable()
     }
 
-    /// With a shared meter, `used` and its high are those of all its pools.
+    /// Bytes reserved and used, and their highs. With a shared [`Usage`], used bytes are those of all its pools.
     pub fn figures(&self) -> Figures {
         let state = self.state.lock();
-        let (used, used_high) = self.meter.read();
+        let (used, used_high) = self.usage.read();
         Figures {
             used,
             used_high,
@@ -219,7 +234,7 @@ impl<S: Source> Pool<S> {
 
     pub fn counters(&self) -> Counters {
         let state = self.state.lock();
-        state.lending.add_to(state.stats.counters)
+        state.table.add_to(state.stats.counters)
     }
 
     /// Sets the high of `reserved` to its current value.
@@ -230,7 +245,7 @@ impl<S: Source> Pool<S> {
 
     /// Sets the high of `used` to its current value.
     pub fn reset_used_high(&self) {
-        self.meter.reset_high();
+        self.usage.reset_high();
     }
 
     /// Takes effect at the next [`Pool::settle`].
@@ -246,14 +261,14 @@ impl<S: Source> Pool<S> {
         self.state.lock().config().max_bytes
     }
 
-    /// The pool as it was configured, with the present release threshold.
+    /// The pool's configuration, with the present release threshold.
     pub fn config(&self) -> Config {
         *self.state.lock().config()
     }
 
-    /// Ends the pool's handle: no request is served from now on. Live blocks stay valid and can be
-    /// released; each slab goes back once its last death is observed complete, at a later release
-    /// or [`Pool::settle`], or when the pool is dropped. Keep the pool until [`Pool::is_drained`].
+    /// Ends the pool's handle: no request is served from now on. Live blocks stay valid and can be released.
+    /// Each slab goes back once its last death is observed complete, at a later release or [`Pool::settle`], or
+    /// when the pool is dropped. The pool must be kept until [`Pool::is_drained`].
     pub fn close(&self) {
         let mut state = self.state.lock();
         state.close();
@@ -262,21 +277,21 @@ impl<S: Source> Pool<S> {
         drop(self.give_back(&leaving));
     }
 
-    /// Whether it is closed and everything has gone back to the source.
+    /// Whether it is closed and everything has gone back to the provider.
     pub fn is_drained(&self) -> bool {
         self.state.lock().is_drained()
     }
 
-    /// Hands what has left the store to the source, then lets it leave the figures.
+    /// Gives memory that left the heap back to the provider, then subtracts it from the figures.
     fn give_back(&self, leaving: &Leaving) -> MutexGuard<'_, State> {
         for old in &leaving.addresses {
-            self.source.retire(*old);
+            self.provider.retire(*old);
         }
         for slab in &leaving.slabs {
-            self.source.release(*slab);
+            self.provider.release(*slab);
         }
         let mut state = self.state.lock();
-        self.note(&state);
+        self.publish(&state);
         if !leaving.slabs.is_empty() {
             state.left(&leaving.slabs);
             self.settled.notify_all();
@@ -285,10 +300,10 @@ impl<S: Source> Pool<S> {
     }
 }
 
-impl<S: Source> Drop for Pool<S> {
-    /// Gives back what is observed complete. What is live or pending is leaked and logged, since a
-    /// command may still use it. No warning: libsycl prints those on its own, and programs that leave
-    /// memory to the end of the process are many.
+impl<S: SlabProvider> Drop for Pool<S> {
+    /// Gives back what is observed complete. Live and pending memory is leaked and logged, since a command may
+    /// still use it. Not as a warning: libsycl prints those unasked, and many programs leave memory to the end
+    /// of the process.
     fn drop(&mut self) {
         self.close();
         let reserved = self.figures().reserved;

@@ -11,8 +11,8 @@ pub(crate) const SMALL_SHARE: u64 = 256;
 /// The least share of a larger request for which a cached block is taken back: smaller ones seldom help.
 pub(crate) const USEFUL_SHARE: u64 = 16;
 
-/// The least share of what a pool holds for which free pages are remapped though it could grow: smaller
-/// requests would only scatter what lies together.
+/// Requests of at least this share of the reserved bytes have free pages remapped though the pool could grow.
+/// Remapping for smaller requests scatters adjacent memory.
 pub(crate) const LARGE_SHARE: u64 = 16;
 
 /// The addresses that remapped memory has left and that replay may use, as a multiple of what the pool
@@ -30,12 +30,6 @@ pub(crate) const MAX_CUT_RATIO: u64 = 4;
 /// each that it remembers is looked at for each request that its cache does not serve.
 pub(crate) const MAX_IDLE_STREAMS: usize = 32;
 
-/// Entries of one size class after which a sorted list becomes a tree.
-pub(crate) const MAX_LIST_ENTRIES: usize = 256;
-
-/// Gaps in a queue of epochs that are not worth to be closed.
-pub(crate) const MIN_GAPS: usize = 32;
-
 /// Misses of an iteration for which a replay plan is made, and operations for each of them: with fewer
 /// misses a cache serves as well.
 pub(crate) const MIN_REPLAY_MISSES: usize = 8;
@@ -52,8 +46,14 @@ pub(crate) const MIN_TRACE_ALLOCATIONS: usize = 1 << 10;
 /// Operations of an allocation trace: its memory is bounded.
 pub(crate) const MAX_TRACE_OPS: usize = 1 << 17;
 
-/// How often the wait after a replay plan that came to nothing is doubled.
-pub(crate) const MAX_BACKOFF_LEVEL: u32 = 12;
+/// Allocations of a long iteration. One that is not begun again ends its trace, and as many that a plan served
+/// end the backoff: shorter iterations come again by chance, and cost little.
+pub(crate) const LONG_ITERATION_ALLOCATIONS: usize = 256;
+
+/// Misses that pass untraced after a failure, for each allocation that it cost: 8, and eight times as many with
+/// each failure in a row, up to this many times.
+pub(crate) const BACKOFF_FACTOR_LOG2: u32 = 3;
+pub(crate) const MAX_BACKOFF_LEVEL: u32 = 10;
 
 /// When free pages are remapped into one range of addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,8 +72,8 @@ pub enum Compaction {
 pub struct Options {
     /// `UR_POOL_COMPACTION`: `never`, `pressure`, `always`.
     pub compaction: Compaction,
-    /// `UR_POOL_SLACK_SHARE`: growth beyond the peak in use by more than this share of it is pressure;
-    /// 0: no growth is. A larger number holds less and remaps more.
+    /// `UR_POOL_SLACK_SHARE`: growth that exceeds the peak in use by more than this share of the peak is
+    /// pressure; 0: no growth is. A larger number holds less and remaps more.
     pub slack_share: u64,
     /// `UR_POOL_GROWTH_SHARE`: the least share of what a pool holds by which it grows, where memory comes
     /// in pages; 0: by what is needed. Each call to the provider has its price.
@@ -81,6 +81,12 @@ pub struct Options {
     /// `UR_POOL_PAGE_SHARE`: the largest share of what a pool holds that a page may be; 0: pages are the
     /// least. Fewer pages map faster, and can be remapped and given back less often.
     pub page_share: u64,
+    /// `UR_POOL_GROWTH_MIB`: the least growth in MiB, but no more than the pool holds, where each page has its
+    /// price; 0: what is needed. Each call to the provider costs some 50 µs on a GPU.
+    pub growth_mib: u64,
+    /// `UR_POOL_PAGE_MIB`: the least page in MiB, but no more than the growth, where each page has its price;
+    /// 0: the provider's least. Each page costs some 20 µs on a GPU.
+    pub page_mib: u64,
     /// `UR_POOL_REPLAY`: a stream that repeats its requests gets the addresses it had.
     pub replay: bool,
     /// `UR_POOL_SHARED_REPLAY`: the same of several streams together.
@@ -94,6 +100,8 @@ impl Default for Options {
             slack_share: 32,
             growth_share: 32,
             page_share: 16,
+            growth_mib: 32,
+            page_mib: 32,
             replay: true,
             shared_replay: true,
         }

@@ -1,18 +1,18 @@
 //! The order of choice: what serves a request, and what is tried before what.
 //!
-//! [`State::step`] reads top to bottom. It decides under the pool's lock; `alloc` does what it says outside
-//! of it, and asks again.
+//! [`State::step`] reads top to bottom. It decides under the pool's lock; `alloc` executes the step outside the
+//! lock, and asks again.
 
-use crate::pool::cache::Stash;
+use crate::pool::cache::StreamCache;
 use crate::pool::compaction;
 use crate::pool::growth::Growth;
 use crate::pool::heap::Piece;
 use crate::pool::heap::search::{self, Need};
 use crate::pool::heap::segments::Place;
 use crate::pool::options::{Compaction, SMALL_BYTES, SMALL_SHARE, USEFUL_SHARE};
+use crate::pool::provider::{ProviderError, Slab};
 use crate::pool::release::Leaving;
-use crate::pool::request::{Acquired, Order, PoolError, Request, Reuse, WaitPolicy};
-use crate::pool::source::{Slab, SourceError};
+use crate::pool::request::{Acquired, Block, Order, PoolError, Request, Reuse, WaitPolicy};
 use crate::pool::state::{Attempt, State};
 use crate::timeline::Frontier;
 
@@ -58,7 +58,7 @@ impl State {
         }
         // 1. What needs no wait.
         if let Some((place, reuse)) = self.ready(need, request) {
-            let block = self.take(place, need, attempt);
+            let block = self.alloc(place, need, attempt);
             let reuse = if attempt.grew { Reuse::Grown } else { reuse };
             self.serves(reuse, request, attempt);
             return Step::Done(Ok(Acquired::Ready(block)));
@@ -71,9 +71,9 @@ impl State {
             return Step::Observe;
         }
         self.missed(need, request, attempt);
-        if let Some(error) = attempt.refused.filter(|e| *e != SourceError::OutOfMemory) {
+        if let Some(error) = attempt.refused.filter(|e| *e != ProviderError::OutOfMemory) {
             // Not a lack of memory, so neither waiting nor giving back would mend it.
-            return Step::Done(Err(PoolError::Source(error)));
+            return Step::Done(Err(PoolError::Provider(error)));
         }
         // 3. A wait, where the user prefers waits to growth.
         let waits = self.waits(request);
@@ -114,58 +114,55 @@ impl State {
             return Step::Pause;
         }
         Step::Done(Err(match attempt.refused {
-            Some(error) => PoolError::Source(error),
+            Some(error) => PoolError::Provider(error),
             None => PoolError::Exhausted { need: need.bytes },
         }))
     }
 
-    /// A place without a wait, with what caches hold taken back as far as the order of choice comes to it:
-    /// the own stream's, then what is ordered, what is complete, and all before growth.
-    /// Small requests take no more than one block out of their own stream's cache before growth: to empty
-    /// it costs all its next requests their short way, and little is gained by placing small blocks well.
+    /// A place without a wait. Cached blocks are recalled step by step: the request's own stream's, those that
+    /// its dependencies order, completed ones, and all before growth. A small request recalls at most one block
+    /// of its own stream's cache before growth: an empty cache slows the next requests, and good placement
+    /// of small blocks saves little.
     fn ready(&mut self, need: &Need, request: &Request<'_>) -> Option<(Place, Reuse)> {
-        let (order, store, lending) = (&request.order, &mut self.store, &mut self.lending);
+        let (order, store, table) = (&request.order, &mut self.store, &mut self.table);
         let small = need.bytes <= SMALL_BYTES.max(self.stats.figures.reserved / SMALL_SHARE);
         if let Order::Lane(lane) = order {
-            lending.saw(lane);
+            table.asks(lane);
         }
-        let alone = order.own_lane().is_some_and(|own| lending.is_alone(own));
         if let Some(own) = order.own_lane() {
             if !small {
                 let enough = (need.bytes, need.bytes / USEFUL_SHARE);
-                lending.recall(store, enough, |lane| lane == own, |_, _| true);
+                table.recall(store, enough, |lane| lane == own, |_, _| true);
             } else if !search::has_own(store, need, order) {
-                lending.recall_one(store, own, need.bytes);
+                table.recall_one(store, own, need.bytes);
             }
-            if (alone || search::has_own(store, need, order))
-                && let Some(found) = search::ready(store, need, order, alone)
-            {
-                return Some(found);
-            }
+        }
+        if let Some(found) = search::ready(store, need, order) {
+            return Some(found);
         }
         let other = |lane| order.own_lane() != Some(lane);
         let enough = (need.bytes, 0);
-        // What died there later than the request reaches is of no use to it, and of use there.
-        let reached = |stash: &Stash, oldest| {
-            let horizon = order.horizon(stash.lane());
+        // A block that died later than the order reaches does not serve, and may serve its own stream.
+        let reached = |cache: &StreamCache, oldest| {
+            let horizon = order.horizon(cache.lane());
             horizon.is_some_and(|horizon| horizon >= oldest)
         };
-        lending.recall(store, enough, other, reached);
-        if let Some(found) = search::ready(store, need, order, alone) {
+        table.recall(store, enough, other, reached);
+        if let Some(found) = search::ready(store, need, order) {
             return Some(found);
         }
-        // After what is free for all: a stream that loses blocks to another one misses them next, and
-        // would take that one's in turn.
-        if lending.recall(store, enough, other, Stash::is_complete)
-            && let Some(found) = search::ready(store, need, order, alone)
+        // After memory that is free for all: a stream that loses blocks misses them next, and would take
+        // others' in turn.
+        if table.recall(store, enough, other, StreamCache::is_complete)
+            && let Some(found) = search::ready(store, need, order)
         {
             return Some(found);
         }
-        let joined = lending.end_joint(store);
-        if !lending.recall(store, (1, 0), |_| true, |_, _| true) && !joined {
+        let replayed = table.end_plans(store);
+        if !table.recall(store, (1, 0), |_| true, |_, _| true) && !replayed {
             return None;
         }
-        search::ready(store, need, order, alone)
+        search::ready(store, need, order)
     }
 
     /// Notes, once, that nothing is ready. Later there may be memory that came for this very request.
@@ -173,10 +170,10 @@ impl State {
         if !std::mem::replace(&mut attempt.missed, true) {
             let used = self.stats.figures.reserved;
             let used = used.saturating_sub(self.store.free_bytes());
-            self.budget.miss(used, need.bytes);
-            request.tell(|story| {
+            self.pressure.record_miss(used, need.bytes);
+            request.record(|decision| {
                 let options = &self.config.options;
-                story.lack = compaction::lack(&self.store, need, &request.order, options);
+                decision.missing = compaction::lack(&self.store, need, &request.order, options);
             });
         }
         if std::mem::take(&mut attempt.grew) {
@@ -185,7 +182,7 @@ impl State {
             if std::mem::take(&mut attempt.elsewhere) {
                 attempt.apart = true;
             } else if std::mem::replace(&mut attempt.padded, true) {
-                attempt.refused = Some(SourceError::OutOfMemory);
+                attempt.refused = Some(ProviderError::OutOfMemory);
             }
         }
     }
@@ -218,8 +215,9 @@ impl State {
         let aliases = self.limits.leaves_mapped;
         let better = |pages| match grows.filter(|_| !always) {
             Some(growth) => {
-                self.budget
-                    .prefers(&options, aliases, need.bytes, pages, held + growth.bytes)
+                let held = held + growth.bytes;
+                let pressure = &self.pressure;
+                pressure.prefers_compaction(&options, aliases, need.bytes, pages, held)
             }
             None => true,
         };
@@ -240,7 +238,7 @@ impl State {
             true => compaction::collect(store, need, order, room),
             false => compaction::collect_pending(store, need, order, room),
         }?;
-        let pages = found.pages(store);
+        let pages = found.pages(&self.store);
         if !better(pages) {
             return None;
         }
@@ -266,7 +264,7 @@ impl State {
     pub fn remapped(
         &mut self,
         remap: Remap,
-        answer: Result<Slab, SourceError>,
+        answer: Result<Slab, ProviderError>,
         attempt: &mut Attempt<'_>,
     ) {
         let moved = remap.bytes();
@@ -293,20 +291,37 @@ impl State {
             self.stats.reserve(fresh);
             attempt.grew = remap.ready;
         }
-        self.stats.counters.gathers += 1;
-        self.stats.counters.gathered_bytes += moved;
-        self.budget.remapped(remap.pages);
+        self.stats.counters.compactions += 1;
+        self.stats.counters.compacted_bytes += moved;
+        self.pressure.record_compaction(remap.pages);
         let (mut runs, mut parts, mut to) = (Vec::new(), Vec::new(), slab.base);
         for mut piece in remap.pieces {
             let mut all = Frontier::new();
             piece.parts.iter().for_each(|(_, death)| all.join(death));
-            self.lending.moved(piece.slab, to, all);
+            self.table.moved(piece.slab, to, all);
             to += piece.slab.bytes;
             runs.append(&mut piece.runs);
             parts.append(&mut piece.parts);
         }
         runs.extend(remap.fresh.runs());
         self.store.add_slab(slab, &runs, unit, &parts);
+    }
+
+    /// Allocates at a place of the heap, for the stream of the request.
+    fn alloc(&mut self, place: Place, need: &Need, attempt: &Attempt<'_>) -> Block {
+        let (seg, block) = self.store.take(place, need.bytes, need.requested);
+        let entry = (seg, &block);
+        self.table.insert(&mut self.store, entry, attempt.cache);
+        block
+    }
+
+    /// Counts a block that was ready without a wait.
+    pub(super) fn serves(&mut self, reuse: Reuse, request: &Request<'_>, attempt: &Attempt<'_>) {
+        self.stats.counters.count(reuse);
+        if let Some(cache) = attempt.cache {
+            self.table.missed(cache, reuse);
+        }
+        request.record(|decision| decision.reuse = Some(reuse));
     }
 
     fn take_after(
@@ -317,14 +332,14 @@ impl State {
     ) -> Option<Acquired> {
         let place = search::least_wait(&self.store, need, &request.order)?;
         let wait = self.store.missing(place, need.bytes, &request.order);
-        let block = self.take(place, need, attempt);
+        let block = self.alloc(place, need, attempt);
         let reuse = match wait.is_empty() {
             // It completed since it was last looked at.
             true => Reuse::Completed,
             false => Reuse::Waited,
         };
-        self.count(reuse);
-        request.tell(|story| story.reuse = Some(reuse));
+        self.stats.counters.count(reuse);
+        request.record(|decision| decision.reuse = Some(reuse));
         if wait.is_empty() {
             return Some(Acquired::Ready(block));
         }

@@ -1,11 +1,11 @@
-//! What goes back to the source, and when: idle memory above what is to be kept, or for want of room,
-//! and addresses that nothing can use any more.
+//! Release: idle memory above the threshold or for want of room, and address aliases without a use, go back to
+//! the provider.
 
 use crate::pool::options::ALIAS_RATIO;
-use crate::pool::source::Slab;
+use crate::pool::provider::Slab;
 use crate::pool::state::State;
 
-/// What goes back to the source: addresses that nothing leads to any more, then memory.
+/// What is returned to the provider: aliases first, then memory.
 #[derive(Default)]
 pub(crate) struct Leaving {
     pub addresses: Vec<Slab>,
@@ -19,7 +19,7 @@ impl Leaving {
 }
 
 impl State {
-    /// What `settle` leaves reserved.
+    /// Bytes that `settle` leaves reserved.
     pub fn keep(&self) -> u64 {
         if self.closed {
             0
@@ -28,24 +28,24 @@ impl State {
         }
     }
 
-    /// Old addresses that nothing can use any more.
+    /// Aliases without a use, which leave the pool.
     pub fn expired(&mut self) -> Vec<Slab> {
         let most = match self.limits.leaves_mapped {
             true => ALIAS_RATIO.saturating_mul(self.stats.figures.reserved),
             false => 0,
         };
-        self.lending.expired(&mut self.store, most)
+        self.table.expired(&mut self.store, most)
     }
 
-    /// The old addresses that are kept for plans, which end.
+    /// Aliases that are kept for replay plans, which end.
     pub fn give_up_plans(&mut self) -> Vec<Slab> {
-        match self.lending.old.kept_bytes() {
+        match self.table.aliases.kept_bytes() {
             0 => Vec::new(),
-            _ => self.lending.expired(&mut self.store, 0),
+            _ => self.table.expired(&mut self.store, 0),
         }
     }
 
-    /// Takes idle memory out until at most `keep` bytes will be reserved: as few bytes as suffice.
+    /// Removes idle memory until at most `keep` bytes will be reserved, as few bytes as suffice.
     pub fn leave(&mut self, keep: u64) -> Leaving {
         let mut out = Leaving {
             addresses: self.expired(),
@@ -69,16 +69,15 @@ impl State {
             out.slabs.push(slab);
         }
         if !out.slabs.is_empty() {
-            // Records name addresses there. Without them nothing wants old ones, for which whoever begins
-            // anew would only lose what it has by then.
-            self.lending.forget_tracks(&mut self.store);
-            self.budget.shrank();
+            // Allocation traces name addresses of the released memory.
+            self.table.forget_replay(&mut self.store);
+            self.pressure.reset();
             out.addresses.append(&mut self.expired());
         }
         out
     }
 
-    /// The slabs of [`State::leave`] have reached the source.
+    /// The slabs of [`State::leave`] have reached the provider.
     pub fn left(&mut self, slabs: &[Slab]) {
         for slab in slabs {
             self.leaving -= slab.bytes;
@@ -90,8 +89,8 @@ impl State {
         self.stats.figures.reserved - self.leaving
     }
 
-    /// Idle slabs worth giving up: for `short` more bytes under the maximum, else all, for a source
-    /// that has run dry.
+    /// Idle slabs to release: for `short` more bytes under the maximum, or all of them where the provider has
+    /// no memory left.
     pub(super) fn release_idle(&mut self, short: Option<u64>) -> Leaving {
         let Some(floor) = short else {
             return self.leave(0);

@@ -1,8 +1,8 @@
-//! What a pool is asked and what it answers. Values only.
+//! Requests and answers of a pool. Values only.
 
 use crate::pool::options::Options;
-use crate::pool::source::{Slab, SourceError};
-use crate::timeline::{Frontier, Lane, LaneId, PointRef, Points};
+use crate::pool::provider::{ProviderError, Slab};
+use crate::timeline::{Frontier, Lane, LaneId, Point};
 use std::cell::RefCell;
 use std::fmt;
 
@@ -21,11 +21,11 @@ pub enum WaitPolicy {
 /// A pool's fixed properties and its first release threshold. Sizes are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// What `reserved` never exceeds.
+    /// Limit on reserved bytes; none without one.
     pub max_bytes: Option<u64>,
-    /// What `settle` leaves reserved; `u64::MAX` keeps everything.
+    /// Reserved bytes that [`settle`](crate::pool::Pool::settle) leaves; `u64::MAX` keeps everything.
     pub release_threshold: u64,
-    /// The least a growth asks for, limits permitting.
+    /// Least bytes of a growth, limits permitting.
     pub chunk_bytes: u64,
     /// Alignment of every block and unit of every size: a power of two, at most 1 MiB.
     pub min_align: u64,
@@ -53,7 +53,7 @@ impl Default for Config {
     }
 }
 
-/// What comes before a request, hence which deaths need no wait.
+/// The dependencies of a request: memory that died before them needs no wait.
 #[derive(Clone, Copy, Debug)]
 pub enum Order<'a> {
     /// The next command of an in-order stream.
@@ -66,8 +66,7 @@ pub enum Order<'a> {
 
 impl Order<'_> {
     #[inline]
-    pub fn orders_point<'p>(&self, point: impl Into<PointRef<'p>>) -> bool {
-        let point = point.into();
+    pub fn orders_point(&self, point: &Point) -> bool {
         match self {
             Order::Lane(lane) => lane.orders_point(point),
             Order::Frontier(frontier) => frontier.covers_point(point) || point.is_complete(),
@@ -77,10 +76,10 @@ impl Order<'_> {
 
     /// Whether the request comes after all of `death`.
     pub fn admits(&self, death: &Frontier) -> bool {
-        death.all(|point| self.orders_point(point))
+        death.points().all(|point| self.orders_point(point))
     }
 
-    /// How far the order reaches on `lane`, completion aside.
+    /// The last epoch of `lane` that the request comes after, completion aside.
     pub(crate) fn horizon(&self, lane: LaneId) -> Option<u64> {
         match self {
             Order::Lane(own) => own.horizon(lane),
@@ -89,16 +88,19 @@ impl Order<'_> {
         }
     }
 
-    /// The points it reaches, an own lane's left out.
-    pub(crate) fn foreign(&self) -> Points<'_> {
-        match self {
-            Order::Lane(lane) => lane.waited().points(),
-            Order::Frontier(frontier) => frontier.points(),
-            Order::Sync => Points::default(),
-        }
+    /// The points that it comes after, without those of its own lane.
+    pub(crate) fn foreign(&self) -> impl Iterator<Item = &Point> {
+        let (lane, frontier) = match self {
+            Order::Lane(lane) => (Some(lane.waited()), None),
+            Order::Frontier(frontier) => (None, Some(frontier.points())),
+            Order::Sync => (None, None),
+        };
+        lane.into_iter()
+            .flatten()
+            .chain(frontier.into_iter().flatten())
     }
 
-    /// All that it comes after, as far as that is known.
+    /// All points that it is known to come after.
     pub fn frontier(&self) -> Frontier {
         match self {
             Order::Lane(lane) => lane.frontier(),
@@ -125,48 +127,49 @@ pub struct Request<'a> {
     /// Whether the caller can enforce an [`Acquired::After`]: on the lane, on the event it returns,
     /// or, for a synchronous request, on the host.
     pub may_wait: bool,
-    /// Where it is told how the request was served; none on the common path.
-    pub story: Option<&'a RefCell<Story>>,
+    /// Receives how the request was served; none on the common path.
+    pub decision: Option<&'a RefCell<DecisionTrace>>,
 }
 
 impl Request<'_> {
-    pub(crate) fn tell(&self, told: impl FnOnce(&mut Story)) {
-        if let Some(story) = self.story {
-            told(&mut story.borrow_mut());
+    /// Adds to the decision trace, if there is one.
+    pub(crate) fn record(&self, add: impl FnOnce(&mut DecisionTrace)) {
+        if let Some(decision) = self.decision {
+            add(&mut decision.borrow_mut());
         }
     }
 }
 
-/// What memory a request was served from.
+/// What allowed a request to use its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reuse {
-    /// What died on its own lane.
+    /// It died on the request's own lane.
     OwnLane,
-    /// What its dependencies order.
+    /// It died before the request's dependencies.
     Ordered,
-    /// What was never used, or has completed.
+    /// It was never used, or its use has completed.
     Completed,
-    /// What it has to wait for.
+    /// The request waits for its death.
     Waited,
-    /// What the source gave for it.
+    /// The pool grew for it.
     Grown,
 }
 
-/// How a request was served, and what would have spared it growth, a wait or failure.
+/// How a request was served, and which dependency would have spared it growth, a wait or failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Story {
-    /// What it came after.
+pub struct DecisionTrace {
+    /// The points that it came after.
     pub order: Frontier,
     /// None if it failed.
     pub reuse: Option<Reuse>,
-    /// What it missed; none if it missed nothing, or if too little memory was free whatever its order.
-    pub lack: Option<Lack>,
+    /// None if it lacked none, or if too little memory was free whatever its order.
+    pub missing: Option<MissingDependency>,
 }
 
 /// Free memory that would have served a request, had the request come after all of `wait`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lack {
-    /// One range, or pages that could have been gathered.
+pub struct MissingDependency {
+    /// One range, or pages that could have been remapped into one.
     pub pieces: Vec<Slab>,
     /// Never empty.
     pub wait: Frontier,
@@ -176,7 +179,7 @@ pub struct Lack {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
     pub addr: u64,
-    /// As rounded: what `used` counts.
+    /// The rounded size, which used bytes count.
     pub bytes: u64,
     pub requested: u64,
 }
@@ -184,9 +187,9 @@ pub struct Block {
 /// A block was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acquired {
-    /// The order already proves it unused.
+    /// The request's order proves it unused.
     Ready(Block),
-    /// It may be used once the frontier, never empty, has completed.
+    /// It may be used once the frontier has completed. Never empty.
     After(Block, Frontier),
 }
 
@@ -197,7 +200,7 @@ impl Acquired {
         }
     }
 
-    /// What has to be waited for, if anything.
+    /// The frontier that has to be waited for, if any.
     pub fn wait(&self) -> Option<&Frontier> {
         match self {
             Self::Ready(_) => None,
@@ -215,10 +218,10 @@ pub enum PoolError {
     InvalidSize,
     /// Not a power of two, or too large to be satisfied.
     InvalidAlignment,
-    /// The pool's handle is gone.
+    /// The pool is closed.
     Closed,
-    /// The source failed and nothing in the pool could serve instead.
-    Source(SourceError),
+    /// The provider failed and nothing in the pool could serve instead.
+    Provider(ProviderError),
 }
 
 impl fmt::Display for PoolError {
@@ -228,7 +231,7 @@ impl fmt::Display for PoolError {
             Self::InvalidSize => f.write_str("invalid size"),
             Self::InvalidAlignment => f.write_str("invalid alignment"),
             Self::Closed => f.write_str("pool is closed"),
-            Self::Source(error) => write!(f, "memory source failed: {error}"),
+            Self::Provider(error) => write!(f, "memory provider failed: {error}"),
         }
     }
 }

@@ -1,18 +1,16 @@
-//! What a pool keeps under its lock, and the steps of an attempt to serve a request.
+//! What a pool has under its lock, and what an attempt to serve a request has been through.
 //!
-//! Every call to the source happens between two steps, outside the lock. Bytes asked for count
-//! against the maximum before the call (`growing`), bytes handed back until after it (`leaving`), so
-//! that threads together never exceed it.
+//! Every call to the provider happens between two steps, outside of the lock. Bytes that are asked for count
+//! against the maximum before the call (`growing`), bytes that are given back until after it (`leaving`): so
+//! threads together never exceed it.
 
-use crate::pool::cache::Stash;
-use crate::pool::cache::table::Lending;
-use crate::pool::compaction::Budget;
+use crate::pool::cache::StreamCache;
+use crate::pool::cache::table::CacheTable;
+use crate::pool::compaction::Pressure;
 use crate::pool::growth::Limits;
 use crate::pool::heap::Store;
-use crate::pool::heap::search::Need;
-use crate::pool::heap::segments::{Place, SegId};
-use crate::pool::request::{Block, Config, Order, Request, Reuse};
-use crate::pool::source::SourceError;
+use crate::pool::provider::ProviderError;
+use crate::pool::request::{Block, Config};
 use crate::pool::stats::Stats;
 use crate::timeline::Frontier;
 use std::sync::Arc;
@@ -21,7 +19,7 @@ use std::sync::Arc;
 pub(crate) struct State {
     pub store: Store,
     pub stats: Stats,
-    pub lending: Lending,
+    pub table: CacheTable,
     pub(super) config: Config,
     pub(super) limits: Limits,
     pub(super) closed: bool,
@@ -29,14 +27,14 @@ pub(crate) struct State {
     pub(super) leaving: u64,
     /// Bytes that are being remapped.
     pub(super) moving: u64,
-    pub(super) budget: Budget,
+    pub(super) pressure: Pressure,
 }
 
 /// What one request has been through.
 #[derive(Debug, Default)]
 pub(crate) struct Attempt<'a> {
-    /// Whom the block is lent to.
-    pub stash: Option<&'a Arc<Stash>>,
+    /// The cache that the block goes to.
+    pub cache: Option<&'a Arc<StreamCache>>,
     /// Completion was looked for.
     pub observed: bool,
     /// Nothing was ready when it was first looked for.
@@ -52,29 +50,27 @@ pub(crate) struct Attempt<'a> {
     /// That is not asked for any more.
     pub apart: bool,
     /// The provider's last word; no more growth until something is given back to it.
-    pub refused: Option<SourceError>,
+    pub refused: Option<ProviderError>,
     /// The provider could not remap.
     pub scattered: bool,
 }
 
 impl<'a> Attempt<'a> {
-    pub fn new(stash: Option<&'a Arc<Stash>>) -> Self {
+    pub fn new(cache: Option<&'a Arc<StreamCache>>) -> Self {
         Self {
-            stash,
+            cache,
             ..Self::default()
         }
     }
 }
 
 impl State {
-    pub fn new(config: Config, limits: Limits, page: Option<u64>, lending: Lending) -> Self {
-        let min_align = config.min_align.clamp(1, 1 << 20).next_power_of_two();
+    pub fn new(config: Config, limits: Limits, page: Option<u64>, table: CacheTable) -> Self {
         Self {
-            store: Store::new(page, min_align),
+            store: Store::new(page),
             stats: Stats::default(),
-            lending,
+            table,
             config: Config {
-                min_align,
                 // Pages need not be asked for in advance: later ones can join them.
                 chunk_bytes: page.map_or(config.chunk_bytes, |_| 0),
                 ..config
@@ -84,7 +80,7 @@ impl State {
             growing: 0,
             leaving: 0,
             moving: 0,
-            budget: Budget::default(),
+            pressure: Pressure::default(),
         }
     }
 
@@ -102,100 +98,37 @@ impl State {
 
     pub fn close(&mut self) {
         self.closed = true;
-        self.lending.end(&mut self.store);
+        self.table.end(&mut self.store);
     }
 
     pub fn is_drained(&self) -> bool {
         self.closed
             && self.stats.figures.reserved == 0
             && self.growing == 0
-            && self.lending.old.is_empty()
+            && self.table.aliases.is_empty()
     }
 
-    /// See [`Lending::tidy`].
-    pub fn tidy(&mut self) {
-        self.lending.tidy(&mut self.store);
-    }
-
-    /// Before a request that the stash did not serve. True if it may now.
-    pub fn turn(&mut self, stash: &Arc<Stash>, request: &Request<'_>) -> bool {
-        self.lending.turn(&mut self.store, stash, request)
-    }
-
-    /// Whether it is worth to have the source look for what has completed: if all has, lanes that begin
-    /// again with this request have a plan together.
-    pub fn may_join(&self, stash: &Stash, request: &Request<'_>) -> bool {
-        self.limits.observes && self.lending.may_join(stash, request.bytes)
-    }
-
-    /// What a joint plan has for the request.
-    pub fn take_joint(&mut self, stash: &Arc<Stash>, request: &Request<'_>) -> Option<Block> {
-        let (block, reuse) = self.lending.take_joint(&mut self.store, stash, request)?;
-        request.tell(|story| story.reuse = Some(reuse));
-        Some(block)
-    }
-
-    pub fn plan(&mut self, stash: &Arc<Stash>, order: &Order<'_>) {
-        self.lending.plan(&mut self.store, stash, order, None);
-    }
-
-    /// How many old addresses may still be used, or will be left.
-    pub fn lingering(&self) -> u64 {
-        self.lending.old.pending() + u64::from(self.moving > 0)
-    }
-
-    /// A block is ready without a wait.
-    pub(super) fn serves(&mut self, reuse: Reuse, request: &Request<'_>, attempt: &Attempt<'_>) {
-        self.count(reuse);
-        if let Some(stash) = attempt.stash {
-            self.lending.got(stash, reuse);
-        }
-        request.tell(|story| story.reuse = Some(reuse));
+    /// How many address aliases may still be used, or will be made.
+    pub fn aliases(&self) -> u64 {
+        self.table.aliases.pending() + u64::from(self.moving > 0)
     }
 
     pub fn release(&mut self, addr: u64, death: Frontier) -> Option<Block> {
-        let block = self.lending.release(&mut self.store, addr, death)?;
+        let block = self.table.release(&mut self.store, addr, death)?;
         self.stats.counters.releases += 1;
         Some(block)
     }
 
     /// The live allocation among whose requested bytes `addr` is.
     pub fn lookup(&self, addr: u64) -> Option<Block> {
-        let block = self.lending.look(&self.store, addr)?;
+        let block = self.table.find(&self.store, addr)?;
         (addr - block.addr < block.requested).then_some(block)
     }
 
-    /// What has to be seen before anything is counted or given back: what stashes cache is free.
+    /// Ends all plans and recalls all cached blocks: before anything is counted or given back.
     pub fn recall(&mut self) {
-        self.lending.end_joint(&mut self.store);
-        self.lending
+        self.table.end_plans(&mut self.store);
+        self.table
             .recall(&mut self.store, (1, 0), |_| true, |_, _| true);
-    }
-
-    pub(super) fn take(&mut self, place: Place, need: &Need, attempt: &Attempt<'_>) -> Block {
-        let taken = self.store.take(place, need.bytes, need.requested);
-        self.lend(taken, attempt)
-    }
-
-    /// A block of the store's is live from now on.
-    pub(super) fn lend(&mut self, (seg, block): (SegId, Block), attempt: &Attempt<'_>) -> Block {
-        self.lending.take(
-            &mut self.store,
-            (seg, &block),
-            attempt.stash,
-            self.config.min_align,
-        );
-        block
-    }
-
-    pub(super) fn count(&mut self, reuse: Reuse) {
-        let counters = &mut self.stats.counters;
-        *match reuse {
-            Reuse::OwnLane => &mut counters.own_lane,
-            Reuse::Ordered => &mut counters.ordered,
-            Reuse::Completed => &mut counters.completed,
-            Reuse::Waited => &mut counters.waited,
-            Reuse::Grown => &mut counters.grown,
-        } += 1;
     }
 }

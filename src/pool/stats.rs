@@ -1,9 +1,10 @@
-//! Figures and counters. Those of memory reserved are kept under the pool's lock, so the high is
-//! exact; those of memory used in the pool's meter.
+//! Figures and counters. Those of reserved memory are guarded by the pool's lock, so their high is exact;
+//! those of used memory are in `cache::usage`.
 
+use crate::pool::request::Reuse;
 use std::ops::AddAssign;
 
-/// Sizes in bytes. `used` counts blocks as rounded and moves when the call is made.
+/// Bytes. `used` counts blocks as rounded, from the call that allocates them to the call that frees them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     pub reserved: u64,
@@ -19,7 +20,7 @@ pub struct Counters {
     pub own_lane: u64,
     /// Served from deaths that the request's dependencies order.
     pub ordered: u64,
-    /// Served from memory never used or whose death was observed complete.
+    /// Served from memory that was never used, or whose use was observed complete.
     pub completed: u64,
     /// Served with an inserted wait.
     pub waited: u64,
@@ -28,28 +29,39 @@ pub struct Counters {
     /// Not served.
     pub failed: u64,
     pub releases: u64,
-    /// Slabs taken from the source, and their bytes.
+    /// Slabs that the provider gave, and their bytes.
     pub growths: u64,
     pub grown_bytes: u64,
     /// Slabs given back, and their bytes.
     pub trims: u64,
     pub trimmed_bytes: u64,
     /// Times that free pages were given one new address together, and their bytes.
-    pub gathers: u64,
-    pub gathered_bytes: u64,
+    pub compactions: u64,
+    pub compacted_bytes: u64,
     /// Points in the waits inserted.
     pub waits: u64,
-    /// Times that a lane, or several together, got the memory of all that they had had, to do the same
-    /// again, and requests served from that, which are `own_lane`, `ordered` or `completed` too.
-    pub plans: u64,
-    pub planned: u64,
-    /// Of these, those of several together.
-    pub joint_plans: u64,
-    pub planned_jointly: u64,
+    /// Replay plans that were made, and requests served from them, which are `own_lane`, `ordered` or `completed`
+    /// too.
+    pub replay_plans: u64,
+    pub replayed: u64,
+    /// Of these, those of plans of several streams.
+    pub shared_plans: u64,
+    pub replayed_shared: u64,
 }
 
 impl Counters {
-    /// Requests served, however.
+    /// Counts a request that was served.
+    pub(crate) fn count(&mut self, reuse: Reuse) {
+        *match reuse {
+            Reuse::OwnLane => &mut self.own_lane,
+            Reuse::Ordered => &mut self.ordered,
+            Reuse::Completed => &mut self.completed,
+            Reuse::Waited => &mut self.waited,
+            Reuse::Grown => &mut self.grown,
+        } += 1;
+    }
+
+    /// Requests served.
     pub fn served(&self) -> u64 {
         self.own_lane + self.ordered + self.completed + self.waited + self.grown
     }
@@ -70,13 +82,13 @@ impl AddAssign for Counters {
             grown_bytes,
             trims,
             trimmed_bytes,
-            gathers,
-            gathered_bytes,
+            compactions,
+            compacted_bytes,
             waits,
-            plans,
-            planned,
-            joint_plans,
-            planned_jointly,
+            replay_plans,
+            replayed,
+            shared_plans,
+            replayed_shared,
         } = other;
         self.own_lane += own_lane;
         self.ordered += ordered;
@@ -89,17 +101,17 @@ impl AddAssign for Counters {
         self.grown_bytes += grown_bytes;
         self.trims += trims;
         self.trimmed_bytes += trimmed_bytes;
-        self.gathers += gathers;
-        self.gathered_bytes += gathered_bytes;
+        self.compactions += compactions;
+        self.compacted_bytes += compacted_bytes;
         self.waits += waits;
-        self.plans += plans;
-        self.planned += planned;
-        self.joint_plans += joint_plans;
-        self.planned_jointly += planned_jointly;
+        self.replay_plans += replay_plans;
+        self.replayed += replayed;
+        self.shared_plans += shared_plans;
+        self.replayed_shared += replayed_shared;
     }
 }
 
-/// Both, as the pool keeps them.
+/// A pool's figures and counters.
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
     pub figures: Figures,

@@ -1,16 +1,16 @@
 //! Properties of placement and indexes, which hold after any sequence of operations.
 
 use crate::pool::Pool;
-use crate::pool::cache::Stash;
+use crate::pool::cache::StreamCache;
 use crate::pool::compaction::adjacent_as_one;
 use crate::pool::growth::{Limits, Tail, growth};
 use crate::pool::heap::Store;
 use crate::pool::heap::search::{Need, place_at};
 use crate::pool::heap::segments::Run;
 use crate::pool::heap::segments::{Place, SegId, State};
-use crate::pool::oracle::FakeSource;
+use crate::pool::oracle::FakeProvider;
+use crate::pool::provider::Slab;
 use crate::pool::request::{Block, Config, Order, PoolError, Request};
-use crate::pool::source::Slab;
 use crate::timeline::{Clock, Frontier, Lane, Point};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -68,14 +68,14 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 /// Everything that is in the store, read the slow way.
 fn audit(store: &Store, live: &BTreeMap<u64, u64>) {
     assert_eq!(store.audit(), Ok(()));
-    let slabs = store.offsets.slabs();
-    let segs = slabs.flat_map(|entry| store.offsets.segs_from(entry.first));
+    let slabs = store.segments.slabs();
+    let segs = slabs.flat_map(|entry| store.segments.segs_from(entry.first));
     let found = segs.filter(|(_, seg)| matches!(seg.state, State::Live { .. }));
     let found: BTreeMap<u64, u64> = found.map(|(_, seg)| (seg.addr, seg.bytes)).collect();
     assert_eq!(&found, live);
     // What could leave with a clear segment.
-    let clear = store.index.clear.from(0);
-    let idle = clear.filter_map(|(.., id)| Some((store.offsets.removable(id)?.bytes, id)));
+    let clear = store.index.clear.iter().copied();
+    let idle = clear.filter_map(|(.., id)| Some((store.segments.removable(id)?.bytes, id)));
     assert_eq!(store.idle(), idle.collect());
 }
 
@@ -90,7 +90,7 @@ impl Bench {
     fn apply(&mut self, op: &Op) {
         match op {
             Op::AddSlab { units, skew } => {
-                let page = self.store.offsets.page();
+                let page = self.store.segments.page();
                 let slab = match page {
                     // A third of them touch the one before.
                     Some(page) => Slab {
@@ -125,11 +125,11 @@ impl Bench {
                 let mut idle = self.store.idle();
                 let fit = idle.iter().find(|(have, _)| have >= bytes);
                 let fit = fit.or(idle.last()).copied();
-                let whole = fit.and_then(|(_, id)| self.store.offsets.removable(id));
-                let paged = self.store.offsets.page().is_some();
+                let whole = fit.and_then(|(_, id)| self.store.segments.removable(id));
+                let paged = self.store.segments.page().is_some();
                 // As many pages from its end as suffice.
                 let enough = whole.map(|whole| {
-                    let pages = self.store.offsets.pages_in(whole);
+                    let pages = self.store.segments.pages_in(whole);
                     let ends = pages.map(|page| whole.end() - page.base);
                     let enough = ends.filter(|end| *end >= *bytes && *end > 0).min();
                     enough.filter(|_| paged).unwrap_or(whole.bytes)
@@ -162,12 +162,12 @@ impl Bench {
                 assert!(
                     self.store
                         .index
-                        .bins
+                        .lanes
                         .values()
-                        .all(|bin| !bin.watch.is_empty())
+                        .all(|index| !index.pending.is_empty())
                 );
-                let slabs = self.store.offsets.slabs();
-                let segs = slabs.flat_map(|e| self.store.offsets.segs_from(e.first));
+                let slabs = self.store.segments.slabs();
+                let segs = slabs.flat_map(|e| self.store.segments.segs_from(e.first));
                 let mut deaths = segs.filter_map(|(_, seg)| seg.death());
                 // Of each death the watched point at least is not complete.
                 assert!(deaths.all(|d| d.points().next().is_none_or(|p| !p.is_complete())));
@@ -176,21 +176,21 @@ impl Bench {
     }
 
     fn move_pages(&mut self, pick: usize, near: bool) {
-        if self.store.offsets.page().is_none() {
+        if self.store.segments.page().is_none() {
             return;
         }
-        let slabs = self.store.offsets.slabs();
-        let segs = slabs.flat_map(|e| self.store.offsets.segs_from(e.first));
+        let slabs = self.store.segments.slabs();
+        let segs = slabs.flat_map(|e| self.store.segments.segs_from(e.first));
         let pages = segs.filter(|(_, seg)| seg.death().is_some());
-        let pages = pages.filter_map(|(id, _)| Some((id, self.store.offsets.removable(id)?)));
+        let pages = pages.filter_map(|(id, _)| Some((id, self.store.segments.removable(id)?)));
         let pages: Vec<(SegId, Slab)> = pages.collect();
         if pages.is_empty() {
             return;
         }
         let (first, slab) = pages[pick % pages.len()];
-        let death = self.store.offsets.death(first).cloned();
+        let death = self.store.segments.death(first).cloned();
         let piece = self.store.detach(first, slab);
-        let page = self.store.offsets.page().unwrap_or(1);
+        let page = self.store.segments.page().unwrap_or(1);
         assert_eq!(piece.slab, slab);
         let runs = piece.runs.iter().map(|(bytes, _)| bytes);
         assert_eq!(runs.sum::<u64>(), slab.bytes);
@@ -209,8 +209,8 @@ impl Bench {
     }
 
     fn take(&mut self, pick: usize, offset: u64, bytes: u64) {
-        let slabs = self.store.offsets.slabs();
-        let segs = slabs.flat_map(|e| self.store.offsets.segs_from(e.first));
+        let slabs = self.store.segments.slabs();
+        let segs = slabs.flat_map(|e| self.store.segments.segs_from(e.first));
         let free: Vec<SegId> = segs
             .filter(|(_, s)| s.death().is_some())
             .map(|(i, _)| i)
@@ -219,12 +219,12 @@ impl Bench {
             return;
         }
         let first = free[pick % free.len()];
-        let seg = self.store.offsets.seg(first);
+        let seg = self.store.segments.seg(first);
         let start = seg.addr + (offset * UNIT) % seg.bytes;
         let mut id = first;
-        while self.store.offsets.seg(id).end() < start + bytes {
-            id = self.store.offsets.seg(id).next;
-            if self.store.offsets.death(id).is_none() {
+        while self.store.segments.seg(id).end() < start + bytes {
+            id = self.store.segments.seg(id).next;
+            if self.store.segments.death(id).is_none() {
                 return;
             }
         }
@@ -252,7 +252,7 @@ proptest! {
         page in prop_oneof![Just(None), Just(Some(4 * UNIT))],
     ) {
         let mut bench = Bench {
-            store: Store::new(page, UNIT),
+            store: Store::new(page),
             clocks: (0..LANES).map(|_| Clock::new()).collect(),
             live: BTreeMap::new(),
             next: 1 << 20,
@@ -271,9 +271,9 @@ proptest! {
         }
         bench.store.sweep();
         audit(&bench.store, &bench.live);
-        prop_assert_eq!(bench.store.idle().len(), bench.store.offsets.slabs().count());
+        prop_assert_eq!(bench.store.idle().len(), bench.store.segments.slabs().count());
         // Slabs of pages that touch are one.
-        let slabs = || bench.store.offsets.slabs();
+        let slabs = || bench.store.segments.slabs();
         let ends: Vec<_> = slabs().map(|entry| entry.slab.end()).collect();
         let mut starts = slabs().map(|entry| entry.slab.base);
         prop_assert!(page.is_none() || starts.all(|start| !ends.contains(&start)));
@@ -292,9 +292,9 @@ proptest! {
         let parts = parts.into_iter().map(|(units, lane)| (units * UNIT, death(lane).unwrap_or_default()));
         let parts: Vec<_> = parts.collect();
         let all = Slab { base: 1 << 20, bytes: 32 * page };
-        let mut store = Store::new(Some(page), UNIT);
+        let mut store = Store::new(Some(page));
         prop_assert!(store.add_slab(all, &[(all.bytes, page)], UNIT, &parts));
-        let head = store.offsets.slabs().next().expect("it was added").first;
+        let head = store.segments.slabs().next().expect("it was added").first;
         let pages = (0..32).filter(|at| chosen >> at & 1 == 1);
         let pages = pages.map(|at| Slab { base: all.base + at * page, bytes: page });
         let pieces = pages.map(|slab| (place_at(&store, head, slab.base).first, slab));
@@ -307,7 +307,7 @@ proptest! {
         for piece in &gone {
             prop_assert_eq!(piece.parts.iter().map(|(bytes, _)| bytes).sum::<u64>(), piece.slab.bytes);
         }
-        let left: u64 = store.offsets.slabs().map(|entry| entry.free_bytes).sum();
+        let left: u64 = store.segments.slabs().map(|entry| entry.free_bytes).sum();
         prop_assert_eq!(left, u64::from(32 - chosen.count_ones()) * page);
     }
 
@@ -357,7 +357,7 @@ fn need(bytes: u64, align: u64, unit: u64) -> Result<Need, PoolError> {
         align,
         order: Order::Sync,
         may_wait: false,
-        story: None,
+        decision: None,
     };
     Need::new(&request, unit)
 }
@@ -375,7 +375,7 @@ fn sizes_and_alignments_that_make_no_sense_are_errors() {
     );
 }
 
-/// Two lanes take turns with a block, a few hundred times each: what they have their stashes for anyway is
+/// Two lanes take turns with a block, a few hundred times each: what they have their caches for anyway is
 /// not worth to be watched for good.
 #[test]
 fn who_seldom_misses_is_seldom_watched() {
@@ -383,66 +383,69 @@ fn who_seldom_misses_is_seldom_watched() {
         max_bytes: Some(6000),
         ..Config::default()
     };
-    let pool = Pool::new(FakeSource::new(UNIT), config);
+    let pool = Pool::new(FakeProvider::new(UNIT), config);
     let lanes = [(); 2].map(|()| {
         let lane = Lane::new();
-        let stash = Stash::new(lane.clock(), &Arc::default());
-        (lane, stash)
+        let cache = StreamCache::new(lane.clock(), &Arc::default());
+        (lane, cache)
     });
     let (mut watched, mut misses) = (Vec::new(), 0);
     for turn in 0..1000 {
-        let (lane, stash) = &lanes[turn % 2];
+        let (lane, cache) = &lanes[turn % 2];
         let request = Request {
             bytes: 4096,
             align: 0,
             order: Order::Lane(lane),
             may_wait: false,
-            story: None,
+            decision: None,
         };
         for _ in 0..200 {
-            let hit = stash.alloc(pool.key(), request.bytes);
+            let hit = cache.alloc(pool.key(), request.bytes);
             let block = hit.unwrap_or_else(|| {
                 misses += 1;
-                let acquired = pool.acquire_on(stash, &request);
+                let acquired = pool.acquire_on(cache, &request);
                 acquired.expect("there is room").block()
             });
-            let freed = stash.free(block.addr, lane.epoch());
+            let freed = cache.free(block.addr, lane.epoch());
             let freed = freed.map_or_else(|| pool.release(block.addr, lane.tip()), Ok);
             assert_eq!(freed, Ok(block));
         }
-        watched.push(stash.lock().record(pool.key()).is_some());
+        watched.push(cache.lock().trace(pool.key()).is_some());
     }
     assert!((1000..1050).contains(&misses), "{misses}");
     let last = &watched[500..];
     let count = last.iter().filter(|watched| **watched).count();
     assert!(watched[0] && count < last.len() / 8, "{count}");
-    assert_eq!((pool.counters().plans, pool.counters().joint_plans), (0, 0));
+    assert_eq!(
+        (pool.counters().replay_plans, pool.counters().shared_plans),
+        (0, 0)
+    );
 }
 
 /// Thousands of lanes that each had something, and some of them still do: a busy one's request looks at few
 /// of them, and all that is live ends as it should.
 #[test]
 fn lanes_that_do_nothing_are_forgotten() {
-    let pool = Pool::new(FakeSource::new(UNIT), Config::default());
+    let pool = Pool::new(FakeProvider::new(UNIT), Config::default());
     let lane = || {
         let mut lane = Lane::new();
         lane.advance();
-        let stash = Stash::new(lane.clock(), &Arc::default());
-        (lane, stash)
+        let cache = StreamCache::new(lane.clock(), &Arc::default());
+        (lane, cache)
     };
-    let ask = |(lane, stash): &(Lane, Arc<Stash>), bytes| {
+    let ask = |(lane, cache): &(Lane, Arc<StreamCache>), bytes| {
         let request = Request {
             bytes,
             align: 0,
             order: Order::Lane(lane),
             may_wait: false,
-            story: None,
+            decision: None,
         };
-        let hit = stash.alloc(pool.key(), bytes);
-        hit.unwrap_or_else(|| pool.acquire_on(stash, &request).expect("it grows").block())
+        let hit = cache.alloc(pool.key(), bytes);
+        hit.unwrap_or_else(|| pool.acquire_on(cache, &request).expect("it grows").block())
     };
-    let free = |(lane, stash): &(Lane, Arc<Stash>), block: Block| {
-        let freed = stash.free(block.addr, lane.epoch());
+    let free = |(lane, cache): &(Lane, Arc<StreamCache>), block: Block| {
+        let freed = cache.free(block.addr, lane.epoch());
         freed.or_else(|| pool.release(block.addr, lane.tip()).ok())
     };
     let busy = lane();
@@ -460,7 +463,7 @@ fn lanes_that_do_nothing_are_forgotten() {
         idle.push(own);
         let block = ask(&busy, 4096 + 64 * (turn % 32));
         assert_eq!(free(&busy, block), Some(block));
-        most = most.max(pool.state.lock().lending.streams());
+        most = most.max(pool.state.lock().table.streams());
     }
     assert!(most <= 256, "{most} lanes remembered of {}", idle.len());
     let own = busy.1.lock().cache(pool.key()).is_some();

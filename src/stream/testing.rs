@@ -11,8 +11,8 @@ pub use fixture::*;
 
 use super::{
     CommandBuffer, Compiled, CompletionCallback, Context, Devices, Driver, Event, ExecutableGraph,
-    FAILED, Graph, Hooks, Kind, LaunchRequest, Payload, Queue, RecordedCommand, Runtime, Step,
-    Timestamps, UsmPool, Work,
+    FAILED, Graph, Hooks, Kind, LaunchRequest, Payload, Progress, Queue, RecordedCommand, Runtime,
+    Step, Timestamps, UsmPool, Work,
 };
 use crate::abi::*;
 use crate::hal::{self, Backend};
@@ -57,7 +57,7 @@ where
         lane: &FakeLane,
         epoch: u64,
         timestamps: Option<Arc<Timestamps>>,
-    ) -> Result<()> {
+    ) -> Result<Progress> {
         lane.submit(epoch, self.0.lock().unwrap().clone(), timestamps, TRACKS)
     }
 
@@ -123,7 +123,6 @@ macro_rules! fake {
             type Lane = FakeLane;
             type Marker = Marker;
             type Signal = (Arc<FakeDriver>, Arc<Flag>);
-            type Checked = ();
             type Plain = ();
             const TRACKS: bool = $tracks;
             const SPANS: bool = $tracks;
@@ -162,7 +161,7 @@ macro_rules! fake {
                 epoch: u64,
                 work: Work<Self>,
                 timestamps: Option<Arc<Timestamps>>,
-            ) -> Result<()> {
+            ) -> Result<Progress> {
                 let label = match work {
                     Work::Launch(label) => Some(label),
                     _ => None,

@@ -6,7 +6,7 @@
 //! The ranks of all layers stand here, since an order is only one. An adapter's locks come behind the engine's, which
 //! calls the driver under a lane's lock.
 
-/// What the locks of [`super::sync`] are told to be by a number.
+/// The rank of a lock of [`super::sync`], as a number.
 pub type Rank = u8;
 
 macro_rules! ranks {
@@ -42,12 +42,14 @@ ranks! {
     DEPENDENTS,
     /// The addresses of a pool's pages.
     ADDRESSES,
+    /// The works of recorded commands in a native object, held over its submission.
+    RECORDED_WORKS,
     /// What a lane keeps back: the driver's calls are made under it.
     DEFERRED,
     /// A driver's own locks under which it takes others of its own.
     DRIVER,
-    /// The arguments of a driver's kernel. The memory that they point to is looked up under it.
-    KERNEL,
+    /// An OpenCL kernel's arguments: a launch sets them under its lane's lock.
+    KERNEL_ARGUMENTS,
     /// A context's list of pools.
     POOLS,
     /// What a pool knows of its native parts: its figures come behind.
@@ -58,8 +60,8 @@ ranks! {
     USAGE,
     /// A lane's cache of blocks. Several are taken in the order of their lanes.
     CACHE,
-    /// A plan that several lanes share.
-    JOINT_PLAN,
+    /// A replay plan.
+    REPLAY_PLAN,
     /// A lock under which no other is taken.
     LEAF,
 }
@@ -71,9 +73,10 @@ pub(crate) struct Held {
     rank: Rank,
 }
 
-/// The one rank of which a thread may hold several locks, as these have an order among themselves.
+/// The ranks of which a thread may hold several locks: caches, which have an order among themselves, and replay
+/// plans, of which only the holder of [`USAGE`] takes a second.
 #[cfg(debug_assertions)]
-const ORDERED: Rank = CACHE;
+const ORDERED: [Rank; 2] = [CACHE, REPLAY_PLAN];
 
 impl Held {
     /// Before a lock is waited for.
@@ -150,7 +153,7 @@ mod held {
     pub fn enter(rank: Rank, waits: bool) {
         HELD.with(|held| {
             let mut counts = held.get();
-            let first = usize::from(rank) + usize::from(rank == ORDERED);
+            let first = usize::from(rank) + usize::from(ORDERED.contains(&rank));
             let rank = usize::from(rank);
             let above = counts[first..].iter().position(|count| *count > 0);
             if let Some(other) = above.filter(|_| waits) {

@@ -2,29 +2,29 @@
 
 use super::lanes::{Queue, TestPool};
 use std::sync::Arc;
-use ur::pool::oracle::FakeSource;
+use ur::pool::oracle::FakeProvider;
 use ur::pool::*;
 
 const PAGE: u64 = 4096;
 
-pub fn pool_of(source: FakeSource) -> (Arc<FakeSource>, TestPool) {
+pub fn pool_of(provider: FakeProvider) -> (Arc<FakeProvider>, TestPool) {
     let config = Config {
         min_align: 64,
         chunk_bytes: 0,
         ..Config::default()
     };
-    let source = Arc::new(source);
-    (Arc::clone(&source), Pool::new(source, config))
+    let provider = Arc::new(provider);
+    (Arc::clone(&provider), Pool::new(provider, config))
 }
 
 /// A pool of pages whose old addresses stay mapped.
-pub fn paged() -> (Arc<FakeSource>, TestPool) {
-    pool_of(FakeSource::paged(PAGE).leaving_mapped())
+pub fn paged() -> (Arc<FakeProvider>, TestPool) {
+    pool_of(FakeProvider::paged(PAGE).leaving_mapped())
 }
 
 impl Queue {
     pub fn free(&self, pool: &TestPool, block: &Block) {
-        let freed = self.stash.free(block.addr, self.lane.epoch());
+        let freed = self.cache.free(block.addr, self.lane.epoch());
         let freed = freed.map_or_else(|| pool.release(block.addr, self.lane.tip()), Ok);
         assert_eq!(freed.as_ref(), Ok(block));
     }

@@ -1,6 +1,5 @@
-//! The adapter, and what hangs on it as long as the library is loaded: the driver's library, the one
-//! platform and its devices. The engine and the primary contexts come and go with the adapter's
-//! references.
+//! The adapter, the driver's library, the platform and its devices, which live as long as this library.
+//! The engine and the primary contexts live as long as the adapter has references.
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,13 +15,13 @@ use crate::driver::State;
 use crate::platform::Platform;
 
 /// The adapter and its platform. They outlive every reference, so that a handle from before the last
-/// release is never a dangling one.
+/// release never dangles.
 pub struct Roots {
     pub adapter: Arc<Object<Adapter>>,
     pub platform: Arc<Object<Platform>>,
 }
 
-/// None where there is no driver or no device.
+/// The adapter and its platform. None if there is no driver or no device.
 pub fn roots() -> Option<&'static Roots> {
     static ROOTS: OnceLock<Option<Roots>> = OnceLock::new();
     static API: OnceLock<&'static Api> = OnceLock::new();
@@ -32,7 +31,7 @@ pub fn roots() -> Option<&'static Roots> {
         let adapter = hal::new::<Cuda, _>(Adapter {
             engine: EngineSlot::default(),
         });
-        // The current context stays the caller's: debug builds make sure of that in each call.
+        // Debug builds check after each call that the caller's current context is unchanged.
         API.get_or_init(|| api);
         ur::object::check_thread_state(|| API.get().map_or(0, |api| current(api)));
         Some(Roots { adapter, platform })
@@ -54,7 +53,7 @@ impl Body for Adapter {
     const KIND: Kind = Kind::Adapter;
 
     fn released(this: &Object<Self>) {
-        // Zero unless another thread has just got the adapter anew.
+        // Another thread may have taken a new reference meanwhile.
         if this.api_refs() == 0 {
             this.engine.shut_down();
             if let Some(roots) = roots() {
@@ -84,7 +83,7 @@ impl hal::Adapter<Cuda> for Adapter {
             .ok_or(Error::new(UR_RESULT_ERROR_INVALID_DEVICE))
     }
 
-    /// The one native context that a device of ours has is its primary one.
+    /// The native context of a device is its primary one. Any other is refused as unsupported.
     fn context_create_with_native_handle(
         _: &Object<Self>,
         native: ur_native_handle_t,
@@ -106,7 +105,7 @@ impl hal::Adapter<Cuda> for Adapter {
         }
         let handle = device.handle().cast_const();
         let wrong = UR_RESULT_ERROR_INVALID_DEVICE;
-        // SAFETY: one handle of a live device of ours.
+        // SAFETY: the platform keeps the device of this handle alive.
         let devices = unsafe { Handles::borrow(&handle, 1, Cuda::table(), wrong) }?;
         Ok(Context::new(&engine()?, devices, State::of(devices)?))
     }

@@ -1,4 +1,4 @@
-//! Devices, and the primary context of each while anybody needs it.
+//! Devices, and the primary context of each while it is needed.
 
 mod info;
 
@@ -29,13 +29,13 @@ pub struct Device {
     pub limits: Limits,
 }
 
-/// What launches are checked against.
+/// Limits that launches are checked against.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
     pub group_items: usize,
     pub group: [usize; 3],
     pub grid: [usize; 3],
-    /// Bytes of shared memory that a work-group has, and has if a kernel is told so.
+    /// Bytes of shared memory of a work-group: by default, and after a kernel has opted in.
     pub local_bytes: usize,
     pub max_local_bytes: usize,
     pub processors: usize,
@@ -52,7 +52,7 @@ impl Device {
         number: i32,
     ) -> Option<Arc<Object<Self>>> {
         let mut raw = 0;
-        // SAFETY: room for a device.
+        // SAFETY: `raw` is writable.
         let code = unsafe { (api.cuDeviceGet)(&mut raw, number) };
         if !code.is_success() {
             log::warn!(
@@ -113,7 +113,7 @@ impl Device {
 
     pub fn attribute(&self, what: CUdevice_attribute) -> Result<i32> {
         let mut value = 0;
-        // SAFETY: room for a number.
+        // SAFETY: `value` is writable.
         let code = unsafe { (self.api.cuDeviceGetAttribute)(&mut value, what, self.raw) };
         check(self.api, code, "cuDeviceGetAttribute")?;
         Ok(value)
@@ -121,7 +121,7 @@ impl Device {
 
     pub fn total_memory(&self) -> Result<usize> {
         let mut bytes = 0;
-        // SAFETY: room for a number.
+        // SAFETY: `bytes` is writable.
         let code = unsafe { (self.api.cuDeviceTotalMem)(&mut bytes, self.raw) };
         check(self.api, code, "cuDeviceTotalMem")?;
         Ok(bytes)
@@ -146,13 +146,13 @@ impl Device {
         self.slot().clone()
     }
 
-    /// Lets the primary context go; what still uses it keeps it.
+    /// Releases the primary context. Its users keep it until they end.
     pub fn let_go(&self) {
         let gpu = self.slot().take();
         drop(gpu);
     }
 
-    /// What a launch may ask for.
+    /// The launch attributes that the device supports.
     pub fn launch_properties(&self) -> ur_kernel_launch_properties_flags_t {
         let extended = self.api.cuLaunchKernelEx.is_some();
         let modern = extended && self.limits.capability.0 >= 9;
@@ -185,7 +185,7 @@ impl Body for Device {
 impl hal::Device<Cuda> for Device {
     fn get_info(this: &Object<Self>, what: DeviceInfo, out: InfoOut<'_>) -> Result<()> {
         match what {
-            // What a device is does not change; what it has free does.
+            // All other properties are constant.
             DeviceInfo::ReferenceCount | DeviceInfo::GlobalMemFree => info::get(this, what, out),
             _ => {
                 let query = |out: InfoOut<'_>| info::get(this, what, out);
@@ -246,7 +246,7 @@ impl hal::Device<Cuda> for Device {
     }
 }
 
-/// Nanoseconds of the host's own clock.
+/// Nanoseconds of the host's monotonic clock. Never 0.
 fn host_time() -> u64 {
     use std::sync::LazyLock;
     use std::time::Instant;

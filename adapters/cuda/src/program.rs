@@ -1,4 +1,4 @@
-//! Programs: PTX, machine code or fat binaries for one or several devices, loaded when built.
+//! Programs: PTX, machine code or fat binaries for one or several devices. A build loads them.
 
 mod metadata;
 mod module;
@@ -32,7 +32,7 @@ pub struct Program {
     metadata: Metadata,
 }
 
-/// What a program is for one device.
+/// The code of a program for one device.
 struct Part {
     device: Arc<Object<Device>>,
     image: Image,
@@ -72,7 +72,7 @@ impl Part {
         self.loaded.lock()
     }
 
-    /// Loads the code; kernels made before keep what they have.
+    /// Loads the code. Kernels that were created before keep their code.
     fn load(&self, binary: ur_program_binary_type_t, options: &CStr) -> Result<()> {
         let (loaded, log) = Module::load(&self.device.gpu()?, &self.image, options);
         let (status, binary) = match loaded {
@@ -111,13 +111,13 @@ impl Program {
         binaries: &[*const u8],
         properties: Option<&ur_program_properties_t>,
     ) -> Result<Arc<Object<Self>>> {
-        // SAFETY: the caller's entries are as they say.
+        // SAFETY: `urProgramCreateWithBinary` requires valid metadata entries.
         let metadata = unsafe { Metadata::read(properties) }?;
         let mut parts = Vec::new();
         for (device, (&bytes, &binary)) in devices.iter().zip(lengths.iter().zip(binaries)) {
             context.check_device(device)?;
             ensure(bytes > 0, UR_RESULT_ERROR_INVALID_SIZE)?;
-            // SAFETY: the caller's binary has that length.
+            // SAFETY: `urProgramCreateWithBinary` requires binaries of these lengths.
             let code = unsafe { checks::slice(binary, bytes) }?;
             parts.push(Part::new(device, Image::new(code)));
         }
@@ -128,7 +128,7 @@ impl Program {
         }))
     }
 
-    /// `urProgramLink` and `urProgramLinkExp`: one program of several, loaded.
+    /// `urProgramLink` and `urProgramLinkExp`: links several programs to one and loads it.
     pub fn link<'a>(
         context: &OfContext,
         devices: impl Iterator<Item = &'a Object<Device>>,
@@ -147,7 +147,7 @@ impl Program {
             let own = programs.iter().filter_map(|program| program.part(device));
             let images: Vec<Image> = own.map(|part| part.image.clone()).collect();
             let image = match images.as_slice() {
-                // Not every program has code for every device.
+                // No program has code for this device.
                 [] => continue,
                 [one] => one.clone(),
                 several => {
@@ -156,7 +156,7 @@ impl Program {
                 }
             };
             let part = Part::new(device, image);
-            // A program that is not given out has nobody ask it for its log.
+            // The caller gets no program to query the log of.
             part.load(UR_PROGRAM_BINARY_TYPE_EXECUTABLE, options)
                 .map_err(|error| error.explained(&part.loaded().build.log))?;
             parts.push(part);
@@ -169,7 +169,7 @@ impl Program {
         }))
     }
 
-    /// Loads the code for these devices.
+    /// Loads the code for those of the devices that the program has code for.
     pub fn build<'a>(
         &self,
         devices: impl Iterator<Item = &'a Object<Device>>,
@@ -208,21 +208,21 @@ impl Program {
             .module()
     }
 
-    /// The driver's own handle of a kernel.
+    /// The driver's handle of a kernel.
     pub fn function(&self, device: &Object<Device>, name: &CStr) -> Result<CUfunction> {
         let found = self.module(device)?.function(name)?;
         found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_KERNEL_NAME))
     }
 
-    /// Address and bytes of a global variable, by its name or by the id that SYCL gave it.
+    /// Address and size in bytes of a global variable, by its name or by SYCL's id.
     pub fn global(&self, device: &Object<Device>, name: &CStr) -> Result<(usize, usize)> {
         let name = self.metadata.global(name).unwrap_or(name);
         let found = self.module(device)?.global(name)?;
         found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))
     }
 
-    /// All kernels that are loaded for any device, each once. What only serves launches with an
-    /// offset is part of the kernel that it is named after.
+    /// The names of all loaded kernels, each once. A kernel's variant for launches with an offset is a part
+    /// of the kernel.
     fn kernel_names(&self) -> Vec<String> {
         let mut names = Vec::new();
         for part in &self.parts {

@@ -1,5 +1,5 @@
-//! The adapter, what hangs on it as long as the library is loaded, and the threads that come and
-//! go with its references.
+//! The adapter, its platform and its root device, which live as long as the library, and the
+//! threads, which live as long as the adapter has references.
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,7 +16,7 @@ use crate::platform::Platform;
 use crate::{Cpu, cpu};
 
 /// The one adapter, platform and root device. They outlive every reference, so that a handle from
-/// before the last release is never a dangling one.
+/// before the last release never dangles.
 pub struct Roots {
     pub adapter: Arc<Object<Adapter>>,
     pub platform: Arc<Object<Platform>>,
@@ -41,7 +41,7 @@ pub struct Adapter {
     machine: Arc<Machine>,
 }
 
-/// The threads, started when first needed and ended with the adapter's last reference.
+/// The machine's threads, started when first needed and ended with the adapter's last reference.
 pub struct Machine {
     pub width: usize,
     origin: Origin,
@@ -63,7 +63,7 @@ impl Machine {
         }
     }
 
-    /// The workers. A child of a fork has none and gets none.
+    /// The workers. `DEVICE_LOST` in the child of a fork, which has none.
     pub fn thread_pool(&self) -> Result<Arc<ThreadPool>> {
         let mut running = self.running()?;
         let executor = match running.executor.take() {
@@ -85,14 +85,14 @@ impl Machine {
         Ok(self.running.lock())
     }
 
-    /// Ends all threads; what needs them next starts them again.
+    /// Ends all threads. The next use starts them again.
     fn stop(&self) {
         let Ok(mut running) = self.running() else {
             return;
         };
         let Running { executor, engine } = std::mem::take(&mut *running);
         drop(running);
-        // The engine's threads wait for the workers, so these go last.
+        // The engine's threads wait for the workers, so the workers end last.
         if let Some(engine) = engine {
             engine.shut_down();
         }
@@ -102,7 +102,7 @@ impl Machine {
     }
 }
 
-/// What a failure of the executor is to a caller.
+/// Converts a failure of the executor to the caller's error.
 pub fn error(failure: Failure) -> Error {
     match failure {
         Failure::Lost => Error::native(
@@ -114,7 +114,7 @@ pub fn error(failure: Failure) -> Error {
     }
 }
 
-/// A failed system call, with its `errno`.
+/// The error of a failed system call, with its `errno`. `doing` says in the message what failed.
 pub fn system_error(code: ur_result_t, doing: &str) -> Error {
     let cause = std::io::Error::last_os_error();
     ::log::warn!("{doing}: {cause}");
@@ -129,7 +129,7 @@ impl Body for Adapter {
     const KIND: Kind = Kind::Adapter;
 
     fn released(this: &Object<Self>) {
-        // Zero unless another thread has just got the adapter anew.
+        // Another thread may have taken a new reference meanwhile.
         if this.api_refs() == 0 {
             this.machine.stop();
             Census::report();

@@ -1,6 +1,6 @@
-//! Buffers: memory of the context's pools, which free it behind all that was enqueued, as a released
-//! buffer's commands may be pending. The host and all devices see the same bytes at the same address, so
-//! there is nothing to migrate, and mapping one is nothing but its address.
+//! Buffers, in memory of the context's pools. A released buffer's memory is freed behind all commands
+//! that were enqueued, since some of them may use it. The host and all devices share one address space:
+//! nothing migrates, and a mapping is the buffer's own address.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -23,21 +23,21 @@ pub struct Mem {
     storage: Storage,
 }
 
-/// Whose memory it is.
+/// The owner of a buffer's memory.
 enum Storage {
-    /// The context's pools'.
+    /// The context's pools.
     Own,
-    /// The caller's, who keeps it.
+    /// The caller.
     User,
-    /// A part of another buffer, which is held for as long.
+    /// Another buffer, of which this is a part.
     Parent(#[allow(dead_code)] Arc<Object<Mem>>),
 }
 
-/// Enough for any type that a kernel reads.
+/// Bytes of alignment: that of the largest type that a kernel reads.
 const ALIGN: u32 = 128;
 
 impl Mem {
-    /// `urMemBufferCreate`. The shim has checked flags against the host pointer.
+    /// `urMemBufferCreate`. The shim has checked the flags against the host pointer.
     pub fn create(
         context: &Object<Context<Cpu>>,
         flags: ur_mem_flags_t,
@@ -51,7 +51,7 @@ impl Mem {
         } else {
             let memory = Context::alloc_buffer(context, bytes, ALIGN)?;
             if flags.contains(UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER) {
-                // SAFETY: the caller's memory has the buffer's size, and the new one is apart.
+                // SAFETY: the caller's memory has the buffer's size, and new memory does not overlap it.
                 unsafe { ptr::copy_nonoverlapping(host, memory, bytes) };
             }
             (memory, Storage::Own)
@@ -73,7 +73,7 @@ impl Mem {
         self.bytes
     }
 
-    /// Address of a range that lies within the buffer.
+    /// Address of a range of the buffer. `INVALID_SIZE` if the range goes beyond it.
     pub fn range(&self, offset: usize, bytes: usize) -> Result<usize> {
         let inside = offset
             .checked_add(bytes)

@@ -30,7 +30,7 @@ impl hal::Platform<Cpu> for Platform {
         }
     }
 
-    /// There is no compiler behind this backend: options that every front end knows become nothing.
+    /// The backend has no compiler, so that optimisation levels translate to nothing.
     fn get_backend_option(_: &Object<Self>, option: &CStr) -> Result<*const c_char> {
         match option.to_bytes() {
             b"" | b"-O0" | b"-O1" | b"-O2" | b"-O3" => Ok(c"".as_ptr()),

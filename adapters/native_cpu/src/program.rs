@@ -1,5 +1,5 @@
-//! Programs: loaded code for one or several devices. Nothing is compiled, so building succeeds at
-//! once, and linking puts code side by side.
+//! Programs: loaded code for one or several devices. Nothing is compiled, so that a build succeeds at
+//! once. A linked program has the code of all its inputs.
 
 mod elf;
 mod image;
@@ -33,13 +33,13 @@ pub struct Program {
     metadata: Metadata,
 }
 
-/// A kernel's function, and what keeps it loaded.
+/// A kernel's function, and the image that holds it.
 pub struct Code {
     pub function: Function,
     pub image: Arc<Image>,
 }
 
-/// What a program is for one device.
+/// The code of a program for one device.
 struct Part {
     device: Arc<Object<Device>>,
     images: Vec<Arc<Image>>,
@@ -97,7 +97,7 @@ impl Program {
         binaries: &[*const u8],
         properties: Option<&ur_program_properties_t>,
     ) -> Result<Arc<Object<Self>>> {
-        // SAFETY: the caller's entries are as they say.
+        // SAFETY: `urProgramCreateWithBinary` requires valid metadata entries.
         let metadata = unsafe { Metadata::read(properties) }?;
         let mut loaded: Vec<(*const u8, usize, Arc<Image>)> = Vec::new();
         let mut parts = Vec::new();
@@ -106,7 +106,7 @@ impl Program {
             let same = loaded.iter().find(|one| (one.0, one.1) == (binary, bytes));
             let image = match same {
                 Some((_, _, image)) => Arc::clone(image),
-                // SAFETY: the caller says that this is a binary of that length for this adapter.
+                // SAFETY: `urProgramCreateWithBinary` requires a binary of this length for the backend.
                 None => Arc::new(unsafe { Image::load(binary, bytes) }?),
             };
             loaded.push((binary, bytes, Arc::clone(&image)));
@@ -119,7 +119,7 @@ impl Program {
         }))
     }
 
-    /// `urProgramLink` and `urProgramLinkExp`: a program with everything that the given ones have.
+    /// `urProgramLink` and `urProgramLinkExp`: a program with the code of all given programs.
     pub fn link<'a>(
         context: &Object<Context<Cpu>>,
         devices: impl Iterator<Item = &'a Object<Device>>,
@@ -193,8 +193,8 @@ impl Program {
         &self.context
     }
 
-    /// The part for a device: its own, one of a related device, or any, for all of them run on the
-    /// same kind of processor.
+    /// The part for a device: its own, that of a related device, or any. Any part's code runs on every
+    /// device, since all are of one machine.
     fn part(&self, device: &Object<Device>) -> Option<&Part> {
         let own = self
             .parts
@@ -217,7 +217,7 @@ impl Program {
             .ok_or(Error::new(UR_RESULT_ERROR_INVALID_KERNEL_NAME))
     }
 
-    /// Address and size in bytes of a global variable, by its name or by the id that SYCL gave it.
+    /// Address and size in bytes of a global variable, by its name or by SYCL's id.
     pub fn global(&self, device: &Object<Device>, name: &CStr) -> Result<(usize, usize)> {
         let name = self.metadata.global(name).unwrap_or(name);
         let mut images = self.part(device).into_iter().flat_map(|part| &part.images);
@@ -225,7 +225,7 @@ impl Program {
         found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))
     }
 
-    /// All kernels of all devices, each once.
+    /// The names of all devices' kernels, each once.
     fn kernel_names(&self) -> Vec<String> {
         let mut names: Vec<&CStr> = Vec::new();
         for image in self.parts.iter().flat_map(|part| &part.images) {

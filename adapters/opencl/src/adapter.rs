@@ -1,5 +1,5 @@
-//! The adapter, and what hangs on it as long as the library is loaded: the OpenCL library and its
-//! platforms. The engine comes and goes with the adapter's references.
+//! The adapter, the OpenCL library and its platforms, which live as long as this library. The engine
+//! lives as long as the adapter has references.
 
 use std::ffi::c_void;
 use std::sync::{Arc, OnceLock};
@@ -16,13 +16,13 @@ use crate::exec::State;
 use crate::platform::Platform;
 
 /// The adapter and the platforms that have a device. They outlive every reference, so that a handle
-/// from before the last release is never a dangling one.
+/// from before the last release never dangles.
 pub struct Roots {
     pub adapter: Arc<Object<Adapter>>,
     pub platforms: Vec<Arc<Object<Platform>>>,
 }
 
-/// None where there is no OpenCL, no platform or no device.
+/// The adapter and its platforms. None if there is no OpenCL, no platform or no device.
 pub fn roots() -> Option<&'static Roots> {
     static CORE: OnceLock<Option<Core>> = OnceLock::new();
     static ROOTS: OnceLock<Option<Roots>> = OnceLock::new();
@@ -56,7 +56,7 @@ impl Body for Adapter {
     const KIND: Kind = Kind::Adapter;
 
     fn released(this: &Object<Self>) {
-        // Zero unless another thread has just got the adapter anew.
+        // Another thread may have taken a new reference meanwhile.
         if this.api_refs() == 0 {
             this.engine.shut_down();
             Census::report();
@@ -102,7 +102,7 @@ impl hal::Adapter<OpenCl> for Adapter {
         let raw = std::ptr::with_exposed_provenance_mut(native);
         ensure(native != 0, UR_RESULT_ERROR_INVALID_CONTEXT)?;
         let core = roots.platforms[0].api().core;
-        // SAFETY: the caller says that this is a context of OpenCL.
+        // SAFETY: `urContextCreateWithNativeHandle` requires a native context.
         let query = |size, value, ret| unsafe {
             (core.clGetContextInfo)(raw, opencl_sys::CL_CONTEXT_DEVICES, size, value, ret)
         };
@@ -113,7 +113,7 @@ impl hal::Adapter<OpenCl> for Adapter {
             .first()
             .ok_or(Error::new(UR_RESULT_ERROR_INVALID_CONTEXT))?;
         let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
-        // SAFETY: the caller says that this is a context of OpenCL.
+        // SAFETY: `urContextCreateWithNativeHandle` requires a native context.
         let context = unsafe { ContextRef::adopted(first.api(), raw, false) }?;
         let engine = engine()?;
         if !devices.is_empty() {
@@ -125,7 +125,7 @@ impl hal::Adapter<OpenCl> for Adapter {
             .map(|device| device.handle().cast_const())
             .collect();
         let null = UR_RESULT_ERROR_INVALID_DEVICE;
-        // SAFETY: handles of live devices of ours.
+        // SAFETY: `own` holds the devices of these handles.
         let devices =
             unsafe { Handles::borrow(handles.as_ptr(), handles.len(), OpenCl::table(), null) }?;
         context.own(owned);

@@ -3,7 +3,8 @@
 use crate::abi::*;
 use crate::hal::{AdapterInfo, Backend, Unwrapped, set_logger, set_logger_level};
 use crate::object::{Body, InfoOut, Object, Result, last_error};
-use std::ffi::{c_char, c_void};
+use std::ffi::c_char;
+use std::ptr::with_exposed_provenance_mut;
 
 /// `urAdapterGetInfo` of a backend's adapter.
 pub fn adapter_info<B: Backend>(
@@ -25,14 +26,15 @@ pub fn last_driver_error() -> Result<(*const c_char, i32)> {
     Ok((message, code))
 }
 
-/// `urAdapterSetLoggerCallback`: sends messages of this level and above to the callback.
+/// `urAdapterSetLoggerCallback`: sends messages of this level and above to the callback. `user_data` is
+/// the address of the callback's data, with exposed provenance.
 pub fn set_logger_and_level(
     callback: <ur_logger_callback_t as Unwrapped>::Fn,
-    user_data: *mut c_void,
+    user_data: usize,
     level: ur_logger_level_t,
 ) -> Result<()> {
     // SAFETY: `urAdapterSetLoggerCallback` requires a callback that any thread may call with this pointer.
-    unsafe { set_logger(Some(callback), user_data) };
+    unsafe { set_logger(Some(callback), with_exposed_provenance_mut(user_data)) };
     set_logger_level(level);
     Ok(())
 }

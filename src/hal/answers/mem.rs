@@ -126,6 +126,7 @@ mod tests {
         let region = ur_buffer_region_t {
             origin: range.start,
             size: range.len(),
+            ..Default::default()
         };
         let part = whole.part(flags, UR_BUFFER_CREATE_TYPE_REGION, &region)?;
         assert_eq!((part.offset, part.bytes), (region.origin, region.size));

@@ -1,78 +1,74 @@
-//! When what is known of where allocations end is out of date.
+//! The version of the extents of allocations: changed when an allocation may end earlier than it did.
 //!
-//! To find the allocation around an address takes a pool's lock; who asks for every command keeps the
-//! answer, with the number that stood here before. It holds until an allocation may end earlier than
-//! it did: memory that is handed out anew, or again as less. What is freed ends no earlier.
+//! To find the allocation around an address takes a pool's lock. A caller that asks for every command caches
+//! the answer, with the version before its query. The answer holds while the version is the same. Memory that
+//! is allocated anew, or again with fewer bytes requested, changes it; a free does not.
 
 use crate::timeline::sync::{AtomicU64, Ordering};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A number that is never twice the same, and no other's.
+/// A number that never comes back, and that no other version has.
 #[derive(Debug)]
-pub struct Ends(AtomicU64);
+pub struct ExtentVersion(AtomicU64);
 
-impl Default for Ends {
+impl Default for ExtentVersion {
     fn default() -> Self {
-        Self(AtomicU64::new(fresh()))
+        Self(AtomicU64::new(fresh_range(1)))
     }
 }
 
-impl Ends {
-    /// Taken before one looks. Acquire: what was handed out before the number changed is seen then.
+impl ExtentVersion {
+    /// The version, to be read before a query. Acquire: an allocation before a change is seen with it.
     #[inline]
     pub fn now(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
 
-    /// An allocation may end earlier. Before anybody gets to know it.
+    /// Changes the version, before anybody gets an allocation that may end earlier.
     #[inline(never)]
     pub fn change(&self) {
-        // Of two that change it at once each counts for both, since no number comes back.
-        self.0.store(fresh(), Ordering::Release);
+        // Of two changes at once each counts for both, since no number comes back.
+        self.0.store(fresh_range(1), Ordering::Release);
     }
 }
 
-/// Who changes them often: has numbers of its own, since the counter of all costs as much as a lock.
+/// Changes a version often: with numbers of its own, since a counter of all costs as much as a lock.
 #[derive(Debug, Default)]
-pub(crate) struct EndsTeller {
-    ends: Arc<Ends>,
+pub(crate) struct VersionChanger {
+    version: Arc<ExtentVersion>,
     own: Range<u64>,
 }
 
-impl EndsTeller {
-    pub fn new(ends: &Arc<Ends>) -> Self {
+impl VersionChanger {
+    pub fn new(version: &Arc<ExtentVersion>) -> Self {
         Self {
-            ends: Arc::clone(ends),
+            version: Arc::clone(version),
             own: 0..0,
         }
     }
 
-    /// As [`Ends::change`].
+    /// Changes it as [`ExtentVersion::change`] does.
     #[inline]
     pub fn change(&mut self) {
         let next = self.own.next().unwrap_or_else(|| self.refill());
-        self.ends.0.store(next, Ordering::Release);
+        self.version.0.store(next, Ordering::Release);
     }
 
     #[cold]
     fn refill(&mut self) -> u64 {
-        let first = some(OWN);
-        self.own = first + 1..first + OWN;
+        let first = fresh_range(OWN_NUMBERS);
+        self.own = first + 1..first + OWN_NUMBERS;
         first
     }
 }
 
-/// How many a teller takes at once.
-const OWN: u64 = 1 << 12;
+/// Numbers that a changer takes at once.
+const OWN_NUMBERS: u64 = 1 << 12;
 
-fn fresh() -> u64 {
-    some(1)
-}
-
-/// The first of so many numbers. Never 0. A plain `std` atomic, since loom's cannot live in a static, and
-/// identity only.
-fn some(count: u64) -> u64 {
+/// The first of so many numbers that nobody has had. Never 0. A plain `std` atomic, since loom's cannot live in
+/// a static, and identity only.
+fn fresh_range(count: u64) -> u64 {
     static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
     NEXT.fetch_add(count, std::sync::atomic::Ordering::Relaxed)
 }

@@ -11,7 +11,7 @@ const MARGIN: usize = 4;
 type Slot = (u64, u32);
 
 #[derive(Debug, Default)]
-pub(crate) struct Table {
+pub(crate) struct AddressMap {
     /// A power of two of them between the margins, or none at all.
     slots: Vec<Slot>,
     used: usize,
@@ -19,7 +19,7 @@ pub(crate) struct Table {
     shift: u32,
 }
 
-impl Table {
+impl AddressMap {
     #[inline(always)]
     pub fn get(&self, addr: u64) -> Option<u32> {
         let at = self.home(addr);
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn a_table_is_a_map() {
         let mut rng = Rng::new(7);
-        let (mut table, mut map) = (Table::default(), BTreeMap::new());
+        let (mut table, mut map) = (AddressMap::default(), BTreeMap::new());
         assert_eq!((table.get(256), table.remove(256)), (None, None));
         for step in 0..20_000 {
             let addr = 256 * rng.below(300);

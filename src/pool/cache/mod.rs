@@ -1,39 +1,41 @@
-//! What one lane holds of the pools it uses: blocks lent to it, live ones and those it just freed.
+//! Stream caches: the blocks that one lane holds of the pools that it uses.
 //!
-//! Owns the blocks between two uses on the same in-order lane. Everything that dies here dies on
-//! this lane, and the lane's next command comes after all that: so what is handed out again needs no
-//! look at order, at completion or at the pool, and the only lock taken is this lane's own.
+//! A [`StreamCache`] owns the blocks between two uses on the same in-order lane. A free on the lane puts a
+//! block into the bin of its size, and the next allocation of that size takes it out: the lane's next command
+//! comes after all that died on the lane. So a hit needs no look at order, at completion or at the pool, calls
+//! no driver, and takes no lock but the cache's own.
 //!
-//! | state of a block | in the store | here | leaves by |
+//! | state of a block | in the heap | here | left by |
 //! |---|---|---|---|
-//! | lent, live | live | entry, `live` | [`Stash::free`]; a free elsewhere, through the pool |
-//! | lent, cached | live | entry, in its size's bin | [`Stash::alloc`]; the pool's recall |
-//! | a plan's | held, with all the plan's memory | the plan's list (`tracks`) | the plan's end: lent, or not |
-//! | not lent | as the store says | nothing | the pool lends it |
+//! | live | live | an entry | [`StreamCache::free`]; a free elsewhere, through the pool |
+//! | cached | live | an entry, in the bin of its size | [`StreamCache::alloc`]; the pool's recall |
+//! | a replay plan's | held, with all the plan's memory | nothing; the plan has it | the plan's end |
+//! | the pool's own | live or free | nothing | the pool allocates it on the lane |
 //!
-//! A cached block counts as free in all figures. The pool takes them back before it grows, and from
-//! lanes that a request comes after whenever they might serve it. How much may become live here
-//! before a high has to be looked at is `credit` (see `meter`).
+//! A cached block counts as free in all figures. The pool recalls cached blocks before it grows, and from
+//! lanes that a request comes after whenever they might serve it. [`table`] is the pool's side: the caches
+//! that have blocks of it. [`usage`] keeps the bytes used and their high exact: what may become live through a
+//! cache is its quota, and all quotas together never exceed the high. [`replay`] is what a cache does while a
+//! lane is traced or replayed.
 
 pub(crate) mod extent_version;
 mod hash;
+mod replay;
 pub(crate) mod table;
-mod tracks;
 pub(crate) mod usage;
 
-use crate::pool::cache::extent_version::{Ends, EndsTeller};
-use crate::pool::cache::hash::Table;
+use crate::pool::cache::extent_version::{ExtentVersion, VersionChanger};
+use crate::pool::cache::hash::AddressMap;
 use crate::pool::heap::search::round;
 use crate::pool::options::{BIN_PROBES, CACHE_BINS, MAX_CUT_RATIO};
-use crate::pool::replay::{Busy, Patience, Record, Track};
+use crate::pool::replay::{Backoff, LiveTraces, Replay, Trace};
 use crate::pool::request::Block;
 use crate::timeline::rank;
 use crate::timeline::sync::{Brief, BriefGuard};
 use crate::timeline::{Clock, Frontier, LaneId, Point};
 use std::sync::Arc;
-use tracks::note;
 
-/// Identity of a pool among the stashes, or of a meter. Never reused.
+/// Identity of a pool in stream caches, or of a [`usage::Usage`]. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolKey(u64);
 
@@ -59,9 +61,9 @@ impl PoolKey {
 }
 
 const NIL: u32 = u32::MAX;
-/// Of an entry: that no record has it, or that its free stands there already, whoever frees it then.
-const UNNOTED: u32 = 0;
-const NOTED: u32 = u32::MAX;
+/// The trace of an entry that no trace has, and of one whose free its trace has already.
+const UNTRACED: u32 = 0;
+const FREE_TRACED: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
 struct Bin {
@@ -69,8 +71,7 @@ struct Bin {
     head: u32,
 }
 
-/// On a cache line of its own, and so at most a neighbour of the same stash: the allocator would put
-/// another lane's memory beside it.
+/// A block that the lane has. Aligned so that it shares no processor cache line with another lane's memory.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Entry {
@@ -82,8 +83,8 @@ struct Entry {
     next: u32,
     cache: u32,
     seg: u32,
-    /// The record that has it, [`UNNOTED`] or [`NOTED`], and as what.
-    record: u32,
+    /// The number of the trace that has it, and of the block there.
+    trace: u32,
     nth: u32,
     state: Use,
 }
@@ -94,8 +95,8 @@ struct Entry {
 enum Use {
     Cached,
     Live,
-    /// Since there was a track, which may have ended.
-    Tracked,
+    /// Live, and allocated while the lane was traced, which may have ended.
+    Traced,
 }
 
 impl Entry {
@@ -108,7 +109,7 @@ impl Entry {
             next: NIL,
             cache: cache as u32,
             seg,
-            record: UNNOTED,
+            trace: UNTRACED,
             nth: 0,
             state: Use::Live,
         }
@@ -128,42 +129,40 @@ impl Entry {
 #[repr(align(128))]
 struct Bins([Bin; CACHE_BINS]);
 
-/// One pool's blocks in one stash. Aligned as [`Stash`] is.
+/// One pool's blocks in one stream cache. Aligned as [`StreamCache`] is.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Cache {
     key: PoolKey,
-    /// The same without a track, else none: who finds it here need not look for one.
+    /// The key while there is no replay state, else [`PoolKey::NONE`]: a hit looks for nothing else.
     plain: PoolKey,
-    pub meter: PoolKey,
+    pub usage: PoolKey,
     min_align: u64,
-    /// Where the pool keeps this stash.
+    /// The place of the stream cache in the pool's table.
     pub slot: u32,
-    /// Bytes live through this stash, and what they may rise to without asking.
+    /// Bytes live through this cache, and what they may rise to without asking.
     pub live: u64,
-    pub credit: u64,
+    pub quota: u64,
     pub cached: u64,
-    /// No block cached here died earlier.
+    /// No block cached here died earlier than at this epoch.
     pub oldest: u64,
     pub hits: u64,
     pub frees: u64,
-    /// Hits by way of a plan.
-    pub planned: u64,
-    track: Option<Box<Track>>,
-    /// What its records tell whether they have something live; none without replay.
-    busy: Option<Busy>,
-    patience: Patience,
-    /// The same, of records.
-    calm: Patience,
+    replay: Option<Replay>,
+    /// The traces of the pool; none without replay.
+    traces: Option<LiveTraces>,
+    /// Misses of traces that came to nothing, until the backoff counts them.
+    failed_misses: u64,
     bins: Box<Bins>,
 }
 
-/// The blocks that a lane holds, of whatever pools. One a lane, shared with its pools.
+/// The blocks that a lane holds of all pools, shared by the lane and the pools.
 ///
-/// Aligned so that no two lanes' locks share a cache line, nor a pair that is fetched together.
+/// Aligned so that no two caches' locks share a cache line of the processor, nor a pair that it fetches
+/// together.
 #[derive(Debug)]
 #[repr(align(128))]
-pub struct Stash {
+pub struct StreamCache {
     clock: Arc<Clock>,
     inner: Brief<Inner, { rank::CACHE }>,
 }
@@ -172,31 +171,32 @@ pub struct Stash {
 pub(crate) struct Inner {
     caches: Vec<Option<Cache>>,
     entries: Vec<Entry>,
-    spare: Vec<u32>,
-    table: Table,
-    /// Told of blocks that are handed out again as less.
-    ends: EndsTeller,
+    /// Vacant entries.
+    vacant: Vec<u32>,
+    by_address: AddressMap,
+    /// Changed when a block is allocated again with fewer bytes requested.
+    version: VersionChanger,
     retired: bool,
-    /// How many records there were.
-    records: u32,
-    /// How many caches have a plan.
+    /// Traces so far: their numbers.
+    traces: u32,
+    /// Caches that replay.
     plans: u32,
 }
 
-/// Why a stash did not serve.
+/// Why a stream cache did not serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Miss {
     NoBlock,
-    /// There is a block, but without so many bytes more of credit a high may rise.
-    NoCredit(u64),
+    /// There is a block, but without so many bytes more of quota a high may rise.
+    NoQuota(u64),
 }
 
 pub(crate) type Taken<T> = Result<T, Miss>;
 
-/// What a pool finds out about a block that it lent.
+/// What a pool learns of a block that a cache has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lent {
-    /// What the pool's store calls it.
+    /// Its segment in the pool's heap.
     pub seg: u32,
     pub requested: u64,
     bytes: u64,
@@ -204,13 +204,13 @@ pub(crate) struct Lent {
     pub died: Option<u64>,
 }
 
-impl Stash {
-    /// For the lane with this clock.
-    pub fn new(clock: &Arc<Clock>, ends: &Arc<Ends>) -> Arc<Self> {
+impl StreamCache {
+    /// For the lane with this clock. Changes `version` when an allocation may end earlier than it did.
+    pub fn new(clock: &Arc<Clock>, version: &Arc<ExtentVersion>) -> Arc<Self> {
         Arc::new(Self {
             clock: Arc::clone(clock),
             inner: Brief::new(Inner {
-                ends: EndsTeller::new(ends),
+                version: VersionChanger::new(version),
                 ..Inner::default()
             }),
         })
@@ -224,28 +224,27 @@ impl Stash {
         &self.clock
     }
 
-    /// A block of that pool which died on this lane, for the lane's next command. `None` sends the
-    /// caller to [`Pool::acquire_on`](crate::pool::Pool::acquire_on).
+    /// Allocates a cached block of a pool for the lane's next command: a lock, and a bin. None sends the caller
+    /// to [`Pool::acquire_on`](crate::pool::Pool::acquire_on).
     #[inline]
     pub fn alloc(&self, key: PoolKey, bytes: u64) -> Option<Block> {
-        self.inner.lock().take(key, bytes, |block| block).ok()
+        self.inner.lock().alloc(key, bytes, |block| block).ok()
     }
 
-    /// Frees a live block that was lent to this lane. Its death is the lane's own point `epoch`, that
-    /// of its last command, and nothing else. `None` sends the caller to the pools, which know of
-    /// blocks of other lanes.
+    /// Frees a live block of this lane. Its death is the lane's own point `epoch`, that of its last command,
+    /// and nothing else. None sends the caller to the pools, which know the blocks of other lanes.
     #[inline(always)]
     pub fn free(&self, addr: u64, epoch: u64) -> Option<Block> {
-        self.inner.lock().put(addr, epoch, |block| block)
+        self.inner.lock().free(addr, epoch, |block| block)
     }
 
-    /// As [`Stash::free`], for who has no use for the block.
+    /// Frees as [`StreamCache::free`] does; true if there was such a block.
     #[inline(always)]
-    pub(crate) fn frees(&self, addr: u64, epoch: u64) -> bool {
-        self.inner.lock().put(addr, epoch, drop).is_some()
+    pub(crate) fn try_free(&self, addr: u64, epoch: u64) -> bool {
+        self.inner.lock().free(addr, epoch, drop).is_some()
     }
 
-    /// The lane has ended. Pools forget the stash when they next look at it.
+    /// Reports that the lane ended. Pools forget the cache when they next look at it.
     pub fn retire(&self) {
         self.inner.lock().retired = true;
     }
@@ -276,7 +275,6 @@ impl Cache {
     fn bin(&self, bytes: u64) -> Option<usize> {
         let at = spread(bytes);
         match self.serves(at, bytes) {
-            // As mostly.
             true => Some(at),
             false => self.window(bytes).find(|at| self.serves(*at, bytes)),
         }
@@ -342,43 +340,48 @@ impl Inner {
         self.retired
     }
 
-    /// What is asked `of` the block is told before the ways join, so that what nobody asks for costs
-    /// nothing.
+    /// Allocates a cached block, or a plan's. `of` picks what the caller wants of the block, before the paths
+    /// join: the rest costs nothing.
     #[inline(always)]
-    pub fn take<R>(&mut self, key: PoolKey, requested: u64, of: impl Fn(Block) -> R) -> Taken<R> {
+    pub fn alloc<R>(&mut self, key: PoolKey, requested: u64, of: impl Fn(Block) -> R) -> Taken<R> {
         let mut caches = self.caches.iter_mut().flatten();
         let Some(cache) = caches.find(|cache| cache.plain == key) else {
-            return self.take_tracked(key, requested).map(of);
+            return self.alloc_replayed(key, requested).map(of);
         };
         let bytes = round(requested, cache.min_align).ok_or(Miss::NoBlock)?;
-        take_from(cache, &mut self.entries, &mut self.ends, (bytes, requested)).map(of)
+        take_cached(
+            cache,
+            &mut self.entries,
+            &mut self.version,
+            (bytes, requested),
+        )
+        .map(of)
     }
 
+    /// Frees a live block of the lane, or of a plan.
     #[inline(always)]
-    fn put<R>(&mut self, addr: u64, epoch: u64, of: impl Fn(Block) -> R) -> Option<R> {
+    fn free<R>(&mut self, addr: u64, epoch: u64, of: impl Fn(Block) -> R) -> Option<R> {
         if self.plans > 0
-            && let Some(block) = self.put_next(addr, epoch)
+            && let Some(block) = self.free_planned(addr, epoch)
         {
             return Some(of(block));
         }
-        let Some(id) = self.table.get(addr) else {
-            return self.put_early(addr, epoch).map(of);
-        };
+        let id = self.by_address.get(addr)?;
         let entry = self.entries.get_mut(id as usize)?;
         if entry.state != Use::Live {
-            return self.put_tracked(id, epoch).map(of);
+            return self.free_traced(id, epoch).map(of);
         }
         let cache = self.caches[entry.cache as usize].as_mut()?;
         cache_it(cache, entry, id, epoch).map(of)
     }
 
-    /// Makes room for a pool's blocks.
+    /// Opens a cache for a pool. `traces` is none where streams are not replayed.
     pub fn open(
         &mut self,
-        (key, meter): (PoolKey, PoolKey),
+        (key, usage): (PoolKey, PoolKey),
         min_align: u64,
         slot: u32,
-        busy: Option<&Busy>,
+        traces: Option<&LiveTraces>,
     ) {
         let empty = Bin {
             bytes: 0,
@@ -387,20 +390,18 @@ impl Inner {
         let cache = Cache {
             key,
             plain: key,
-            meter,
+            usage,
             min_align,
             slot,
             live: 0,
-            credit: 0,
+            quota: 0,
             cached: 0,
             oldest: 0,
             hits: 0,
             frees: 0,
-            planned: 0,
-            track: None,
-            busy: busy.cloned(),
-            patience: Patience::default(),
-            calm: Patience::default(),
+            replay: None,
+            traces: traces.cloned(),
+            failed_misses: 0,
             bins: Box::new(Bins([empty; CACHE_BINS])),
         };
         match self.caches.iter_mut().find(|cache| cache.is_none()) {
@@ -409,28 +410,33 @@ impl Inner {
         }
     }
 
-    /// Takes in a live block, whose bytes the meter has granted.
-    pub fn lend(&mut self, key: PoolKey, block: &Block, seg: u32) -> bool {
+    /// Inserts a live block of the pool, with its quota. False if the cache has none of the pool.
+    pub fn insert(&mut self, key: PoolKey, block: &Block, seg: u32, backoff: &mut Backoff) -> bool {
         let Some(at) = self.at(key) else { return false };
         let id = self.enter(Entry::new(block, at, seg));
         if let Some(cache) = &mut self.caches[at] {
             cache.live += block.bytes;
-            cache.credit += block.bytes;
-            if let Some(busy) = &cache.busy
-                && cache.track.is_none()
-                && !cache.calm.waits()
+            cache.quota += block.bytes;
+            if let Some(traces) = &cache.traces
+                && cache.replay.is_none()
             {
-                self.records = self.records % (NOTED - 1) + 1;
-                let record = Record::new(self.records, busy);
-                cache.set_track(Some(Track::Record(record)));
+                let failed = std::mem::take(&mut cache.failed_misses);
+                if failed > 0 {
+                    backoff.failed(failed);
+                }
+                if !backoff.waits() {
+                    self.traces = self.traces % (FREE_TRACED - 1) + 1;
+                    let trace = Trace::new(self.traces, traces);
+                    cache.set_replay(Some(Replay::Tracing(Box::new(trace))));
+                }
             }
-            note(cache, &mut self.entries[id as usize], block, true);
+            cache.trace(&mut self.entries[id as usize], block, true);
         }
         true
     }
 
     fn enter(&mut self, entry: Entry) -> u32 {
-        let id = match self.spare.pop() {
+        let id = match self.vacant.pop() {
             Some(id) => {
                 self.entries[id as usize] = entry;
                 id
@@ -440,38 +446,38 @@ impl Inner {
                 (self.entries.len() - 1) as u32
             }
         };
-        self.table.insert(entry.addr, id);
+        self.by_address.insert(entry.addr, id);
         id
     }
 
-    /// A block that was lent here.
-    pub fn look(&self, addr: u64) -> Option<Lent> {
-        let entry = self.entries.get(self.table.get(addr)? as usize)?;
+    /// The block of the lane that starts at an address.
+    pub fn find(&self, addr: u64) -> Option<Lent> {
+        let entry = self.entries.get(self.by_address.get(addr)? as usize)?;
         Some(entry.lent())
     }
 
-    /// Lets a live block go: it is freed elsewhere, or all lanes have ended a lap with it, as is told.
-    pub fn drop_live(&mut self, addr: u64) -> Option<(Lent, bool)> {
-        let lent = self.look(addr).filter(|lent| lent.died.is_none())?;
-        let id = self.table.remove(addr)?;
-        self.spare.push(id);
+    /// Removes a live block, which is freed elsewhere; with it, whether that ends an iteration of all streams.
+    pub fn remove_live(&mut self, addr: u64) -> Option<(Lent, bool)> {
+        let lent = self.find(addr).filter(|lent| lent.died.is_none())?;
+        let id = self.by_address.remove(addr)?;
+        self.vacant.push(id);
         let entry = &mut self.entries[id as usize];
         if let Some(cache) = &mut self.caches[entry.cache as usize] {
             cache.live -= lent.bytes;
-            if let Some(Track::Record(record)) = cache.track.as_deref_mut()
-                && entry.record == record.number
+            if let Some(Replay::Tracing(trace)) = cache.replay.as_mut()
+                && entry.trace == trace.number
             {
-                if record.ends_all() {
-                    record.free(Some(entry.nth));
+                if trace.ends_all() {
+                    trace.free(Some(entry.nth));
                     return Some((lent, true));
                 }
-                record.lose(entry.nth);
+                trace.free_elsewhere(entry.nth);
             }
         }
         Some((lent, false))
     }
 
-    /// Whether a pool's sums are those of its blocks. Those of a replay plan are not among them.
+    /// Whether a pool's sums are those of its blocks.
     #[cfg(any(test, feature = "oracle"))]
     pub fn audit(&self, key: PoolKey) -> Result<(), String> {
         let Some(at) = self.at(key) else {
@@ -480,15 +486,12 @@ impl Inner {
         let Some(cache) = &self.caches[at] else {
             return Ok(());
         };
-        let (live, credit) = (cache.live, cache.credit);
-        if live > credit {
-            return Err(format!("{live} bytes live, {credit} granted"));
-        }
-        if self.is_joined(key) || self.has_plan(key) {
-            return Ok(());
+        let (live, quota) = (cache.live, cache.quota);
+        if live > quota {
+            return Err(format!("{live} bytes live, {quota} granted"));
         }
         let (mut found, mut cached) = (0, 0);
-        for (addr, id) in self.table.all() {
+        for (addr, id) in self.by_address.all() {
             let entry = &self.entries[id as usize];
             if entry.addr != addr {
                 return Err(format!("the block at {addr:#x} is another"));
@@ -496,7 +499,7 @@ impl Inner {
             if entry.cache as usize == at {
                 match entry.state {
                     Use::Cached => cached += entry.bytes,
-                    Use::Live | Use::Tracked => found += entry.bytes,
+                    Use::Live | Use::Traced => found += entry.bytes,
                 }
             }
         }
@@ -509,7 +512,7 @@ impl Inner {
         }
     }
 
-    /// Takes out the cached blocks of a pool that have so many bytes.
+    /// Removes the cached blocks of a pool that have at least so many bytes.
     pub fn recall(&mut self, key: PoolKey, least: u64, out: &mut Vec<Lent>) {
         let Some(at) = self.at(key) else { return };
         let Some(cache) = &mut self.caches[at] else {
@@ -522,15 +525,14 @@ impl Inner {
                 let entry = &self.entries[id as usize];
                 bin.head = entry.next;
                 cache.cached -= entry.bytes;
-                self.table.remove(entry.addr);
-                self.spare.push(id);
+                self.by_address.remove(entry.addr);
+                self.vacant.push(id);
                 out.push(entry.lent());
             }
         }
     }
 
-    /// Takes out the smallest cached block of a pool that has so many bytes, if that is not many times
-    /// too large.
+    /// Removes the smallest cached block of a pool that has so many bytes, if it is not many times too large.
     pub fn recall_one(&mut self, key: PoolKey, bytes: u64) -> Option<Lent> {
         let at = self.at(key)?;
         let cache = self.caches[at].as_mut()?;
@@ -542,21 +544,21 @@ impl Inner {
         let entry = &self.entries[id as usize];
         bin.head = entry.next;
         cache.cached -= entry.bytes;
-        self.table.remove(entry.addr);
-        self.spare.push(id);
+        self.by_address.remove(entry.addr);
+        self.vacant.push(id);
         Some(entry.lent())
     }
 
-    /// Takes out all blocks of a pool, and forgets the pool.
+    /// Removes all blocks of a pool, and its cache.
     pub fn close(&mut self, key: PoolKey) -> Option<(Cache, Vec<Lent>)> {
         let at = self.at(key)?;
         let mut out = Vec::new();
         self.recall(key, 0, &mut out);
-        for (addr, id) in self.table.all() {
+        for (addr, id) in self.by_address.all() {
             let entry = &self.entries[id as usize];
             if entry.cache as usize == at {
-                self.table.remove(addr);
-                self.spare.push(id);
+                self.by_address.remove(addr);
+                self.vacant.push(id);
                 out.push(entry.lent());
             }
         }
@@ -592,26 +594,26 @@ fn cache_it(cache: &mut Cache, entry: &mut Entry, id: u32, epoch: u64) -> Option
     })
 }
 
-/// Whether there is enough credit.
+/// Whether the quota is enough.
 #[inline(always)]
-pub(in crate::pool) fn afford(bytes: u64, credit: u64) -> Taken<()> {
-    match bytes.checked_sub(credit) {
+pub(in crate::pool) fn check_quota(bytes: u64, quota: u64) -> Taken<()> {
+    match bytes.checked_sub(quota) {
         None | Some(0) => Ok(()),
-        Some(lack) => Err(Miss::NoCredit(lack)),
+        Some(lack) => Err(Miss::NoQuota(lack)),
     }
 }
 
 /// Takes a cached block of this size.
 #[inline(always)]
-fn take_from(
+fn take_cached(
     cache: &mut Cache,
     entries: &mut [Entry],
-    ends: &mut EndsTeller,
+    version: &mut VersionChanger,
     (bytes, requested): (u64, u64),
 ) -> Taken<Block> {
     let bin = cache.bin(bytes).ok_or(Miss::NoBlock)?;
-    debug_assert!(cache.live <= cache.credit, "live beyond the quota");
-    afford(bytes, cache.credit - cache.live)?;
+    debug_assert!(cache.live <= cache.quota, "live beyond the quota");
+    check_quota(bytes, cache.quota - cache.live)?;
     cache.live += bytes;
     cache.cached -= bytes;
     cache.hits += 1;
@@ -621,7 +623,7 @@ fn take_from(
     bin.head = entry.next;
     entry.state = Use::Live;
     if requested < entry.requested {
-        ends.change();
+        version.change();
     }
     entry.requested = requested;
     Ok(Block {

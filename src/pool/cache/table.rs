@@ -1,153 +1,136 @@
-//! Who of the lanes has what of a pool: its side of the stashes.
+//! The cache table: which stream cache has which block of a pool.
 //!
-//! Owns the list of stashes that the pool lent to. To the store a lent block is live, whatever the
-//! stash does with it. Kept under the pool's lock.
+//! Owns the list of stream caches that have blocks of the pool, its replay plans and its relocated blocks. To
+//! the heap a block of a cache is live, whatever the cache does with it. Guarded by the pool's lock.
 
 mod owners;
 mod replay;
-mod shared_replay;
 
-use crate::pool::cache::usage::Meter;
-use crate::pool::cache::{Cache, Lent, PoolKey, Stash};
+use crate::pool::cache::usage::Usage;
+use crate::pool::cache::{Inner, Lent, PoolKey, StreamCache};
 use crate::pool::heap::Store;
-use crate::pool::heap::aliases::Old;
+use crate::pool::heap::aliases::AddressAliases;
 use crate::pool::heap::segments::{NIL, SegId};
 use crate::pool::options::MAX_IDLE_STREAMS;
 use crate::pool::options::Options;
-use crate::pool::replay::{Busy, Patience};
-use crate::pool::request::Block;
-use crate::pool::source::Slab;
+use crate::pool::provider::Slab;
+use crate::pool::replay::{Backoff, LiveTraces};
+use crate::pool::request::{Block, Config};
 use crate::pool::stats::Counters;
 use crate::timeline::{Frontier, Lane, LaneId};
-pub(crate) use owners::{Borrower, Borrowers};
-use replay::Stray;
-use shared_replay::{Ensemble, Prepared, Turns};
+pub(crate) use owners::{Owner, Owners};
+use replay::{ActivePlan, PreparedPlan, Relocated, Sharing};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 #[derive(Debug)]
-pub(crate) struct Lending {
+pub(crate) struct CacheTable {
     options: Options,
+    min_align: u64,
     key: PoolKey,
-    meter: Arc<Meter>,
-    /// Segments name them by place.
-    stashes: Borrowers,
-    /// The one lent to last.
+    usage: Arc<Usage>,
+    /// Segments name them by their numbers.
+    owners: Owners,
+    /// The owner that got a block last.
     recent: usize,
-    /// Requests since idle ones were looked for.
+    /// Requests since the last look for idle caches.
     asked: usize,
-    /// Blocks on their way back; empty in between.
-    back: Vec<Lent>,
-    /// How many stashes have a plan.
-    plans: usize,
-    /// The plan that some may have together, and the one that they have.
-    prepared: Option<Prepared>,
-    ensemble: Option<Ensemble>,
-    /// How many lanes have something live of what they did of late.
-    busy: Busy,
-    /// How they are to prove themselves before the next.
-    patience: Patience,
-    turns: Turns,
-    /// Live blocks that lie elsewhere than their addresses say.
-    strays: BTreeMap<u64, Stray>,
+    /// Blocks on their way back; empty between calls.
+    recalled: Vec<Lent>,
+    plans: Vec<ActivePlan>,
+    /// The shared plan that begins with its first request.
+    prepared: Option<PreparedPlan>,
+    traces: LiveTraces,
+    backoff: Backoff,
+    sharing: Sharing,
+    /// Live blocks that lie elsewhere than their addresses say, by address.
+    relocated: BTreeMap<u64, Relocated>,
     /// Addresses that memory has left.
-    pub old: Old,
-    /// Counted by stashes that are gone.
-    hits: u64,
-    frees: u64,
-    planned: u64,
-    /// The same by joint plans that are gone.
+    pub aliases: AddressAliases,
+    /// Counted by caches and plans that are gone.
     served: Counters,
-    /// Plans that were made, of one lane and of several.
-    made: u64,
-    joined: u64,
 }
 
-impl Lending {
-    pub fn new(key: PoolKey, meter: Arc<Meter>, options: Options) -> Self {
+impl CacheTable {
+    pub fn new(key: PoolKey, usage: Arc<Usage>, config: &Config) -> Self {
         Self {
-            options,
+            options: config.options,
+            min_align: config.min_align,
             key,
-            meter,
-            stashes: Borrowers::default(),
+            usage,
+            owners: Owners::default(),
             recent: 0,
             asked: 0,
-            back: Vec::new(),
-            plans: 0,
+            recalled: Vec::new(),
+            plans: Vec::new(),
             prepared: None,
-            ensemble: None,
-            busy: Busy::default(),
-            patience: Patience::default(),
-            turns: Turns::default(),
-            strays: BTreeMap::new(),
-            old: Old::default(),
-            hits: 0,
-            frees: 0,
-            planned: 0,
+            traces: LiveTraces::default(),
+            backoff: Backoff::default(),
+            sharing: Sharing::default(),
+            relocated: BTreeMap::new(),
+            aliases: AddressAliases::default(),
             served: Counters::default(),
-            made: 0,
-            joined: 0,
         }
     }
 
-    /// Counts a block that becomes live, and lends it to `stash`.
-    pub fn take(
+    /// Counts a block of the heap that becomes live, and gives it to `cache`.
+    pub fn insert(
         &mut self,
         store: &mut Store,
         (seg, block): (SegId, &Block),
-        stash: Option<&Arc<Stash>>,
-        min_align: u64,
+        cache: Option<&Arc<StreamCache>>,
     ) {
-        let Some(stash) = stash else {
-            self.meter.take(block, None);
+        let Some(cache) = cache else {
+            self.usage.alloc(block);
             return;
         };
-        let slot = self.slot(store, stash, min_align);
-        if self.meter.take(block, Some((stash, self.key, seg))) {
-            store.offsets.set_live(seg, block.requested, slot);
+        let slot = self.slot(store, cache);
+        let insert = |inner: &mut Inner| inner.insert(self.key, block, seg, &mut self.backoff);
+        if self.usage.alloc_in(cache, block, insert) {
+            store.segments.set_live(seg, block.requested, slot);
         }
     }
 
-    /// Memory is at `to` now; what was enqueued before `death` still uses its old address.
+    /// Memory is at `to` now; work that was submitted before `death` still uses its old address.
     pub fn moved(&mut self, from: Slab, to: u64, death: Frontier) {
         self.prepared = None;
-        self.turns.meet();
-        self.old.moved(from, to, death);
+        self.sharing.mix();
+        self.aliases.add(from, to, death);
     }
 
     /// Frees the live block that starts at `addr`, if there is one.
     pub fn release(&mut self, store: &mut Store, addr: u64, death: Frontier) -> Option<Block> {
         let Some((block, slot)) = store.live_around(addr) else {
-            return self.release_far(store, addr, &death);
+            return self.release_elsewhere(store, addr, &death);
         };
         if block.addr != addr {
             return None;
         }
         let (mut requested, mut ends_all) = (block.requested, false);
-        match self.stash(slot) {
-            Some(stash) => {
+        match self.cache(slot) {
+            Some(cache) => {
                 let lent;
-                (lent, ends_all) = stash.lock().drop_live(addr)?;
+                (lent, ends_all) = cache.lock().remove_live(addr)?;
                 requested = lent.requested;
             }
-            None => self.meter.put(block.bytes),
+            None => self.usage.free(block.bytes),
         }
         store.free(addr, death);
         if ends_all {
-            self.end_lap();
+            self.end_iteration();
         }
         Some(Block { requested, ..block })
     }
 
     /// The live block that holds `addr`.
-    pub fn look(&self, store: &Store, addr: u64) -> Option<Block> {
+    pub fn find(&self, store: &Store, addr: u64) -> Option<Block> {
         let Some((block, slot)) = store.live_around(addr) else {
-            return self.look_far(addr);
+            return self.find_elsewhere(addr);
         };
-        let Some(stash) = self.stash(slot) else {
+        let Some(cache) = self.cache(slot) else {
             return Some(block);
         };
-        let lent = stash.lock().look(block.addr);
+        let lent = cache.lock().find(block.addr);
         let lent = lent.filter(|lent| lent.died.is_none())?;
         Some(Block {
             requested: lent.requested,
@@ -155,43 +138,36 @@ impl Lending {
         })
     }
 
-    /// Takes back what is cached by the lanes that `of` names, if `wanted` wants it given its oldest
-    /// death: in blocks of at least `least` bytes, where all together are at least so many. True if
-    /// there was any.
+    /// Takes back what is cached by the lanes that `of` names, if `wanted` wants it given its oldest death: in
+    /// blocks of at least `least` bytes, where all together are at least `all`. True if there was any.
     pub fn recall(
         &mut self,
         store: &mut Store,
         (all, least): (u64, u64),
         of: impl Fn(LaneId) -> bool,
-        wanted: impl Fn(&Stash, u64) -> bool,
+        wanted: impl Fn(&StreamCache, u64) -> bool,
     ) -> bool {
         let mut found = false;
         let mut next = 0;
-        while let Some(slot) = self.stashes.from(next) {
+        while let Some(slot) = self.owners.next_from(next) {
             next = slot + 1;
-            let named = self.stashes.get(slot);
-            let named = named.filter(|own| of(own.stash.lane()));
-            let Some(Borrower { stash, .. }) = named else {
+            let named = self.owners.get(slot);
+            let named = named.filter(|own| of(own.cache.lane()));
+            let Some(Owner { cache, .. }) = named else {
                 continue;
             };
-            let mut inner = stash.lock();
+            let mut inner = cache.lock();
             if inner.is_retired() {
                 drop(inner);
                 found |= self.forget(store, slot);
                 continue;
             }
-            let worth = |own: &Cache| own.cached >= all && wanted(stash, own.oldest);
-            if !inner.cache(self.key).is_some_and(worth) {
-                continue;
-            }
-            inner.recall(self.key, least, &mut self.back);
-            let planned = inner.has_plan(self.key);
-            drop(inner);
-            found |= !self.back.is_empty() || planned;
-            put_back(store, stash, self.back.drain(..));
-            if planned {
-                self.turns.meet();
-                self.end_plan(store, slot);
+            let own = inner.cache(self.key);
+            if own.is_some_and(|own| own.cached >= all && wanted(cache, own.oldest)) {
+                inner.recall(self.key, least, &mut self.recalled);
+                drop(inner);
+                found |= !self.recalled.is_empty();
+                put_back(store, cache, self.recalled.drain(..));
             }
         }
         found
@@ -199,32 +175,26 @@ impl Lending {
 
     /// Takes back one block that a lane caches and that suits a request for so many bytes.
     pub fn recall_one(&mut self, store: &mut Store, lane: LaneId, bytes: u64) {
-        let slot = self.stashes.find(lane);
-        let Some(Borrower { stash, .. }) = slot.and_then(|slot| self.stashes.get(slot)) else {
+        let slot = self.owners.find(lane);
+        let Some(Owner { cache, .. }) = slot.and_then(|slot| self.owners.get(slot)) else {
             return;
         };
-        let found = stash.lock().recall_one(self.key, bytes);
+        let found = cache.lock().recall_one(self.key, bytes);
         if let Some(lent) = found {
-            put_back(store, stash, [lent]);
+            put_back(store, cache, [lent]);
         }
     }
 
     /// How many streams it remembers.
     #[cfg(all(test, not(loom)))]
     pub fn streams(&self) -> usize {
-        self.stashes.len()
+        self.owners.len()
     }
 
-    /// Whether it remembers no other stream.
-    pub fn is_alone(&self, lane: LaneId) -> bool {
-        let mut streams = self.stashes.iter();
-        self.stashes.len() < 2 && streams.all(|own| own.stash.lane() == lane)
-    }
-
-    /// Notes that a lane makes a request.
-    pub fn saw(&mut self, lane: &Lane) {
-        let slot = self.stashes.find(lane.id());
-        if let Some(own) = slot.and_then(|slot| self.stashes.get_mut(slot)) {
+    /// Reports that a lane makes a request that its cache did not serve.
+    pub fn asks(&mut self, lane: &Lane) {
+        let slot = self.owners.find(lane.id());
+        if let Some(own) = slot.and_then(|slot| self.owners.get_mut(slot)) {
             own.asked = true;
         }
     }
@@ -233,30 +203,30 @@ impl Lending {
     #[cfg(any(test, feature = "oracle"))]
     pub fn audit(&self, store: &Store) -> Result<(), String> {
         for (seg, addr, slot) in store.lent() {
-            let owner = self.stash(slot);
-            let owner = owner.ok_or_else(|| format!("{addr:#x} is lent to nobody"))?;
-            let own = owner.lock().look(addr).is_some_and(|lent| lent.seg == seg);
+            let owner = self.cache(slot);
+            let owner = owner.ok_or_else(|| format!("{addr:#x} is in no cache"))?;
+            let own = owner.lock().find(addr).is_some_and(|lent| lent.seg == seg);
             if !own {
                 return Err(format!("{addr:#x} is unknown to the cache that has it"));
             }
         }
-        for own in self.stashes.iter() {
-            own.stash.lock().audit(self.key)?;
+        for own in self.owners.iter() {
+            own.cache.lock().audit(self.key)?;
         }
         Ok(())
     }
 
     /// Takes everything back: the pool lends no more.
     pub fn end(&mut self, store: &mut Store) {
-        while let Some(slot) = self.stashes.from(0) {
+        while let Some(slot) = self.owners.next_from(0) {
             self.forget(store, slot);
         }
     }
 
-    /// Forgets lanes that do nothing, once there are many: what they cached is free for all, and their live
-    /// blocks are no longer lent. A lane that comes back is lent to anew.
-    pub fn tidy(&mut self, store: &mut Store) {
-        if self.stashes.len() <= MAX_IDLE_STREAMS {
+    /// Forgets lanes that do nothing, once there are many: their cached blocks are free for all, and their live
+    /// blocks the pool's own. A lane that comes back begins anew.
+    pub fn forget_idle(&mut self, store: &mut Store) {
+        if self.owners.len() <= MAX_IDLE_STREAMS {
             return;
         }
         self.asked += 1;
@@ -265,104 +235,95 @@ impl Lending {
         }
         self.asked = 0;
         let mut next = 0;
-        while let Some(slot) = self.stashes.from(next) {
+        while let Some(slot) = self.owners.next_from(next) {
             next = slot + 1;
-            let Some(own) = self.stashes.get(slot) else {
+            let Some(own) = self.owners.get(slot) else {
                 continue;
             };
-            let inner = own.stash.lock();
-            let retired = inner.is_retired();
-            let served = inner.cache(self.key).map_or(0, |own| own.hits + own.frees);
+            let inner = own.cache.lock();
+            let (retired, served) = (inner.is_retired(), inner.served(self.key));
             drop(inner);
-            let idle = !own.asked && own.served == served && !self.is_joined(&own.stash);
+            let idle = !own.asked && own.served == served;
             if retired || idle {
                 self.forget(store, slot);
-            } else if let Some(own) = self.stashes.get_mut(slot) {
+            } else if let Some(own) = self.owners.get_mut(slot) {
                 (own.asked, own.served) = (false, served);
             }
         }
     }
 
-    /// The counters with what stashes have counted.
+    /// The counters with what caches and plans have counted.
     pub fn add_to(&self, mut counters: Counters) -> Counters {
         counters += self.served;
-        counters += self.served_jointly();
-        counters.own_lane += self.hits;
-        counters.releases += self.frees;
-        counters.planned += self.planned;
-        counters.plans += self.made + self.joined;
-        counters.joint_plans += self.joined;
-        for Borrower { stash, .. } in self.stashes.iter() {
-            if let Some(cache) = stash.lock().cache(self.key) {
+        for own in &self.plans {
+            counters += own.plan.lock().served;
+        }
+        for Owner { cache, .. } in self.owners.iter() {
+            if let Some(cache) = cache.lock().cache(self.key) {
                 counters.own_lane += cache.hits;
                 counters.releases += cache.frees;
-                counters.planned += cache.planned;
             }
         }
         counters
     }
 
-    fn stash(&self, slot: u32) -> Option<&Arc<Stash>> {
+    fn cache(&self, slot: u32) -> Option<&Arc<StreamCache>> {
         if slot == NIL {
             return None;
         }
-        let borrower = self.stashes.get(slot as usize)?;
-        Some(&borrower.stash)
+        let owner = self.owners.get(slot as usize)?;
+        Some(&owner.cache)
     }
 
-    /// Where the stash is kept; from now on if it was not.
-    fn slot(&mut self, store: &mut Store, stash: &Arc<Stash>, min_align: u64) -> u32 {
-        let recent = self.stashes.get(self.recent);
-        if recent.is_some_and(|recent| Arc::ptr_eq(&recent.stash, stash)) {
+    /// The number of a cache; from now on if it had none.
+    fn slot(&mut self, store: &mut Store, cache: &Arc<StreamCache>) -> u32 {
+        let recent = self.owners.get(self.recent);
+        if recent.is_some_and(|recent| Arc::ptr_eq(&recent.cache, cache)) {
             return self.recent as u32;
         }
-        if let Some(cache) = stash.lock().cache(self.key) {
-            self.recent = cache.slot as usize;
-            return cache.slot;
+        if let Some(own) = cache.lock().cache(self.key) {
+            self.recent = own.slot as usize;
+            return own.slot;
         }
         let mut next = 0;
-        while let Some(slot) = self.stashes.from(next) {
+        while let Some(slot) = self.owners.next_from(next) {
             next = slot + 1;
-            let own = self.stashes.get(slot);
-            if own.is_some_and(|own| own.stash.lock().is_retired()) {
+            let own = self.owners.get(slot);
+            if own.is_some_and(|own| own.cache.lock().is_retired()) {
                 self.forget(store, slot);
             }
         }
-        let slot = self.stashes.insert(Borrower::new(stash));
-        self.meter.attach(stash);
-        let keys = (self.key, self.meter.key());
-        let busy = self.options.replay.then_some(&self.busy);
-        stash.lock().open(keys, min_align, slot as u32, busy);
+        let slot = self.owners.insert(Owner::new(cache));
+        self.usage.attach(cache);
+        let keys = (self.key, self.usage.key());
+        let traces = self.options.replay.then_some(&self.traces);
+        cache.lock().open(keys, self.min_align, slot as u32, traces);
         slot as u32
     }
 
-    /// True if something was cached there.
+    /// Forgets a cache. True if it had something that is free now.
     fn forget(&mut self, store: &mut Store, slot: usize) -> bool {
-        let mut planned = self.end_plan(store, slot);
-        let Some(Borrower { stash, .. }) = self.stashes.remove(slot) else {
+        let Some(Owner { cache, .. }) = self.owners.remove(slot) else {
             return false;
         };
-        if self.is_joined(&stash) {
-            planned |= self.end_joint(store);
-        }
-        let Some((cache, blocks)) = self.meter.detach(&stash, self.key) else {
+        let replayed = self.end_plan_of(store, &cache);
+        let Some((own, blocks)) = self.usage.detach(&cache, self.key) else {
             return false;
         };
-        self.hits += cache.hits;
-        self.frees += cache.frees;
-        self.planned += cache.planned;
+        self.served.own_lane += own.hits;
+        self.served.releases += own.frees;
         let cached = blocks.iter().any(|lent| lent.died.is_some());
-        put_back(store, &stash, blocks);
-        cached || planned
+        put_back(store, &cache, blocks);
+        cached || replayed
     }
 }
 
-/// Cached blocks are free again for all; live ones are no longer lent.
-fn put_back(store: &mut Store, stash: &Stash, blocks: impl IntoIterator<Item = Lent>) {
+/// Cached blocks are free again for all; live ones are the pool's own.
+fn put_back(store: &mut Store, cache: &StreamCache, blocks: impl IntoIterator<Item = Lent>) {
     for lent in blocks {
         match lent.died {
-            Some(epoch) => store.free_at(lent.seg, stash.death(epoch)),
-            None => store.offsets.set_live(lent.seg, lent.requested, NIL),
+            Some(epoch) => store.free_at(lent.seg, cache.death(epoch)),
+            None => store.segments.set_live(lent.seg, lent.requested, NIL),
         }
     }
 }

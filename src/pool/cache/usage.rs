@@ -1,13 +1,13 @@
-//! Bytes used, now and at most, exactly, without a counter that all threads write.
+//! Usage accounting: bytes used, now and at most, exactly, without a counter that all threads write.
 //!
-//! Owns `base`, what is used directly, and how much credit each stash and joint plan has: what may be live
-//! through it. `base` and all credit together never exceed the high, so a stash that stays within its credit
-//! cannot raise it, and asks nobody. Who needs more takes it from what is left below the high, and from
-//! what others have idle: of one after the other, until it is enough. If it never is, all idle credit is
-//! called back under all the stashes' locks at once, and only what is really used then raises the high.
+//! Owns `base`, the bytes live outside of caches and plans, and the quota of each stream cache and replay plan:
+//! what may be live through it. `base` and all quotas together never exceed the high. So a cache that stays
+//! within its quota cannot raise the high, and asks nobody. A cache that lacks quota takes it from what is left
+//! below the high, then from what others do not use, one after the other. If that is not enough, all unused
+//! quota is returned under all the caches' locks at once, and only what is really live then raises the high.
 
-use crate::pool::cache::{Cache, Inner, Lent, Miss, PoolKey, Stash, Taken};
-use crate::pool::replay::{Joint, Shared};
+use crate::pool::cache::{Cache, Inner, Lent, Miss, PoolKey, StreamCache, Taken};
+use crate::pool::replay::{Plan, SharedPlan};
 use crate::pool::request::Block;
 use crate::timeline::rank;
 use crate::timeline::sync::{BriefGuard, Mutex};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// Counts the bytes used in one pool, or in several together.
 #[derive(Debug)]
-pub struct Meter {
+pub struct Usage {
     key: PoolKey,
     level: Mutex<Level, { rank::USAGE }>,
 }
@@ -25,27 +25,23 @@ pub struct Meter {
 pub(crate) struct Level {
     high: u64,
     base: u64,
-    /// The sum of all credit.
+    /// The sum of all quotas.
     granted: u64,
     /// Ascending by lane.
     members: Vec<Member>,
-    joints: Vec<Shared>,
-    /// How often idle credit was looked for.
-    searches: u64,
+    plans: Vec<SharedPlan>,
 }
 
-/// A stash that pools of the meter use.
+/// A stream cache that pools of this accounting use.
 #[derive(Debug)]
 struct Member {
-    stash: Arc<Stash>,
+    cache: Arc<StreamCache>,
     pools: usize,
-    /// From all of them.
-    credit: u64,
-    /// The search that looked here last.
-    searched: u64,
+    /// Its quota for all of them.
+    quota: u64,
 }
 
-impl Default for Meter {
+impl Default for Usage {
     fn default() -> Self {
         Self {
             key: PoolKey::fresh(),
@@ -54,28 +50,26 @@ impl Default for Meter {
     }
 }
 
-impl Meter {
-    /// Bytes used now, and at most since [`Meter::reset_high`].
+impl Usage {
+    /// Bytes used now, and at most since [`Usage::reset_high`].
     pub fn read(&self) -> (u64, u64) {
         let mut level = self.level.lock();
         let level = &mut *level;
-        let mut all = All::lock(&mut level.members, &level.joints);
-        let caches = all
-            .stashes
-            .iter_mut()
-            .flat_map(|own| own.inner.caches_mut());
-        let caches = caches.filter(|cache| cache.meter == self.key);
+        let mut all = All::lock(&mut level.members, &level.plans);
+        let inner = all.caches.iter_mut().map(|own| &mut own.inner);
+        let caches = inner.flat_map(|inner| inner.caches_mut());
+        let caches = caches.filter(|cache| cache.usage == self.key);
         let live = caches.map(|cache| cache.live).sum::<u64>();
-        let jointly = all.joints.iter().map(|joint| joint.live).sum::<u64>();
-        (level.base + live + jointly, level.high)
+        let replayed = all.plans.iter().map(|plan| plan.live).sum::<u64>();
+        (level.base + live + replayed, level.high)
     }
 
     /// Sets the high to what is used now.
     pub fn reset_high(&self) {
         let mut level = self.level.lock();
         let level = &mut *level;
-        let mut all = All::lock(&mut level.members, &level.joints);
-        level.granted = self.call_all_in(&mut all);
+        let mut all = All::lock(&mut level.members, &level.plans);
+        level.granted = self.return_all(&mut all);
         level.high = level.base + level.granted;
     }
 
@@ -89,18 +83,18 @@ impl Meter {
         }
         let mut sum = 0;
         for member in &level.members {
-            let mut inner = member.stash.lock();
-            let own = inner.caches_mut().filter(|cache| cache.meter == self.key);
-            let own: u64 = own.map(|cache| cache.credit).sum();
-            if own != member.credit {
-                return Err(format!("{own} granted to a cache, not {}", member.credit));
+            let mut inner = member.cache.lock();
+            let own = inner.caches_mut().filter(|cache| cache.usage == self.key);
+            let own: u64 = own.map(|cache| cache.quota).sum();
+            if own != member.quota {
+                return Err(format!("{own} granted to a cache, not {}", member.quota));
             }
             sum += own;
         }
         sum += level
-            .joints
+            .plans
             .iter()
-            .map(|joint| joint.lock().credit)
+            .map(|plan| plan.lock().quota)
             .sum::<u64>();
         match sum == granted {
             true => Ok(()),
@@ -112,56 +106,61 @@ impl Meter {
         self.key
     }
 
-    pub(crate) fn attach(&self, stash: &Arc<Stash>) {
+    /// A pool begins to use a cache.
+    pub(crate) fn attach(&self, cache: &Arc<StreamCache>) {
         let mut level = self.level.lock();
-        match level.find(stash) {
+        match level.find(cache) {
             Ok(at) => level.members[at].pools += 1,
             Err(at) => {
                 let member = Member {
-                    stash: Arc::clone(stash),
+                    cache: Arc::clone(cache),
                     pools: 1,
-                    credit: 0,
-                    searched: 0,
+                    quota: 0,
                 };
                 level.members.insert(at, member);
             }
         }
     }
 
-    /// Takes back all that a pool lent to a stash: what is live is used directly from now on.
-    pub(crate) fn detach(&self, stash: &Stash, key: PoolKey) -> Option<(Cache, Vec<Lent>)> {
+    /// Takes all blocks of a pool out of a cache: what is live counts as `base` from now on.
+    pub(crate) fn detach(&self, cache: &StreamCache, key: PoolKey) -> Option<(Cache, Vec<Lent>)> {
         let mut level = self.level.lock();
-        let (cache, lent) = stash.lock().close(key)?;
-        level.granted -= cache.credit;
-        level.base += cache.live;
-        if let Ok(at) = level.find(stash) {
+        let (own, lent) = cache.lock().close(key)?;
+        level.granted -= own.quota;
+        level.base += own.live;
+        if let Ok(at) = level.find(cache) {
             let member = &mut level.members[at];
-            member.credit -= cache.credit;
+            member.quota -= own.quota;
             member.pools -= 1;
             if member.pools == 0 {
                 level.members.remove(at);
             }
         }
-        Some((cache, lent))
+        Some((own, lent))
     }
 
-    /// A block becomes live; lent to a stash, with what the store calls it, or not.
-    pub(crate) fn take(&self, block: &Block, lend: Option<(&Stash, PoolKey, u32)>) -> bool {
+    /// A block outside of caches becomes live.
+    pub(crate) fn alloc(&self, block: &Block) {
         let mut level = self.level.lock();
-        let level = &mut *level;
-        if level.spare() < block.bytes {
-            let mut all = All::lock(&mut level.members, &level.joints);
-            level.granted = self.call_all_in(&mut all);
-            let used = level.base + level.granted;
-            level.high = level.high.max(used + block.bytes);
-        }
-        // Between two locks others may only use less, which is no other answer than their using
-        // less a moment later.
-        if let Some((stash, key, seg)) = lend
-            && let Ok(at) = level.find(stash)
-            && stash.lock().lend(key, block, seg)
+        self.make_room(&mut level, block.bytes);
+        level.base += block.bytes;
+    }
+
+    /// A block becomes live in a cache, into which `insert` puts it with a quota of its size. False, and the
+    /// block counts as `base`, if that did not.
+    pub(crate) fn alloc_in(
+        &self,
+        cache: &StreamCache,
+        block: &Block,
+        insert: impl FnOnce(&mut Inner) -> bool,
+    ) -> bool {
+        let mut level = self.level.lock();
+        self.make_room(&mut level, block.bytes);
+        // Other threads may free meanwhile, as they might a moment later.
+        if let Ok(at) = level.find(cache)
+            && insert(&mut cache.lock())
         {
-            level.members[at].credit += block.bytes;
+            level.members[at].quota += block.bytes;
             level.granted += block.bytes;
             return true;
         }
@@ -169,156 +168,157 @@ impl Meter {
         false
     }
 
-    /// Bytes that are live through a stash are used directly from now on; `then` takes them from it.
-    pub(crate) fn part(&self, stash: &Stash, bytes: u64, then: impl FnOnce(&mut Inner)) {
-        let mut level = self.level.lock();
-        let Ok(at) = level.find(stash) else { return };
-        then(&mut stash.lock());
-        level.members[at].credit -= bytes;
-        level.granted -= bytes;
-        level.base += bytes;
-    }
-
-    /// A block that was not lent is live no more.
-    pub(crate) fn put(&self, bytes: u64) {
+    /// A block outside of caches is freed.
+    pub(crate) fn free(&self, bytes: u64) {
         self.level.lock().base -= bytes;
     }
 
-    /// Grants a stash so many bytes more, if the high need not rise for that. True if it did.
-    pub fn find_credit(&self, stash: &Stash, key: PoolKey, lack: u64) -> bool {
+    /// Grants a cache so many bytes more, if the high need not rise for that. True if it did.
+    pub fn find_quota(&self, cache: &StreamCache, key: PoolKey, lack: u64) -> bool {
         let mut level = self.level.lock();
         let level = &mut *level;
-        let Ok(mine) = level.find(stash) else {
+        let Ok(at) = level.find(cache) else {
             return false;
         };
-        self.search(level, mine, lack);
+        self.collect(level, at, lack);
         let spare = level.spare();
         if spare < lack {
             return false;
         }
-        let granted = self.grant(&mut level.members[mine].lock(), key, spare);
+        let granted = self.grant(&mut level.members[at].lock(), key, spare);
         level.granted += granted;
         granted >= lack
     }
 
-    /// As [`Stash::alloc`] for want of credit, which may come from a rise of the high.
-    pub(crate) fn take_cached(&self, stash: &Stash, key: PoolKey, requested: u64) -> Taken<Block> {
+    /// Allocates as [`StreamCache::alloc`] does after a miss for want of quota; raises the high if it must.
+    pub(crate) fn alloc_cached(
+        &self,
+        cache: &StreamCache,
+        key: PoolKey,
+        requested: u64,
+    ) -> Taken<Block> {
         let mut level = self.level.lock();
         let level = &mut *level;
-        let mine = level.find(stash).map_err(|_| Miss::NoBlock)?;
-        let mut all = All::lock(&mut level.members, &level.joints);
-        level.granted = self.call_all_in(&mut all);
-        let own = &mut all.stashes[mine];
-        match own.inner.take(key, requested, |block| block) {
-            Err(Miss::NoCredit(lack)) => {
+        let at = level.find(cache).map_err(|_| Miss::NoBlock)?;
+        let mut all = All::lock(&mut level.members, &level.plans);
+        level.granted = self.return_all(&mut all);
+        let own = &mut all.caches[at];
+        match own.inner.alloc(key, requested, |block| block) {
+            Err(Miss::NoQuota(lack)) => {
                 let used = level.base + level.granted;
                 level.high = level.high.max(used + lack);
                 level.granted += self.grant(own, key, level.high - used);
-                own.inner.take(key, requested, |block| block)
+                own.inner.alloc(key, requested, |block| block)
             }
             answer => answer,
         }
     }
 
-    /// A joint plan has credit of its own from now on: enough for all of it, unless the high would have to
-    /// rise for that.
-    pub(crate) fn join(&self, joint: &Shared) {
+    /// A plan begins with a quota for its peak, or less if the high would have to rise for that.
+    pub(crate) fn attach_plan(&self, plan: &SharedPlan) {
         let mut level = self.level.lock();
         let level = &mut *level;
-        let peak = joint.lock().peak;
+        let peak = plan.lock().peak;
         if level.spare() < peak {
-            let mut all = All::lock(&mut level.members, &level.joints);
-            level.granted = self.call_all_in(&mut all);
+            let mut all = All::lock(&mut level.members, &level.plans);
+            level.granted = self.return_all(&mut all);
         }
         let grant = level.spare().min(peak);
-        joint.lock().credit = grant;
+        plan.lock().quota = grant;
         level.granted += grant;
-        level.joints.push(Arc::clone(joint));
+        level.plans.push(Arc::clone(plan));
     }
 
-    /// A joint plan's next block may become live, also if the high rises for that.
-    pub(crate) fn raise(&self, joint: &Shared) {
+    /// Grants a plan the quota for its next block at least; raises the high if it must.
+    pub(crate) fn raise_plan(&self, plan: &SharedPlan) {
         let mut level = self.level.lock();
         let level = &mut *level;
-        let is = |own: &Shared| Arc::ptr_eq(own, joint);
-        let Some(at) = level.joints.iter().position(is) else {
+        let is_it = |own: &SharedPlan| Arc::ptr_eq(own, plan);
+        let Some(at) = level.plans.iter().position(is_it) else {
             return;
         };
-        let mut all = All::lock(&mut level.members, &level.joints);
-        level.granted = self.call_all_in(&mut all);
+        let mut all = All::lock(&mut level.members, &level.plans);
+        level.granted = self.return_all(&mut all);
         let used = level.base + level.granted;
-        let own = &mut all.joints[at];
+        let own = &mut all.plans[at];
         let bytes = own.next_bytes();
         level.high = level.high.max(used + bytes);
         let grant = own.peak.saturating_sub(own.live).max(bytes);
         let grant = grant.min(level.high - used);
-        own.credit += grant;
+        own.quota += grant;
         level.granted += grant;
     }
 
-    /// Bytes that are live in a joint plan are used directly from now on.
-    pub(crate) fn leave(&self, joint: &Shared) {
+    /// A plan ends: what is live of it counts as `base` from now on.
+    pub(crate) fn detach_plan(&self, plan: &SharedPlan) {
         let mut level = self.level.lock();
-        level.joints.retain(|own| !Arc::ptr_eq(own, joint));
-        let own = joint.lock();
-        level.granted -= own.credit;
+        level.plans.retain(|own| !Arc::ptr_eq(own, plan));
+        let own = plan.lock();
+        level.granted -= own.quota;
         level.base += own.live;
     }
 
-    /// Calls in what others than `mine` have idle until there is so much: first of those that were
-    /// granted most.
-    fn search(&self, level: &mut Level, mine: usize, enough: u64) {
-        level.searches += 1;
-        level.members[mine].searched = level.searches;
-        while level.spare() < enough {
-            let others = level.members.iter_mut();
-            let others = others.filter(|own| own.searched != level.searches);
-            let Some(richest) = others.max_by_key(|own| own.credit) else {
-                for joint in &level.joints {
-                    level.granted -= joint.lock().call_in();
-                }
-                return;
-            };
-            richest.searched = level.searches;
-            level.granted -= richest.credit;
-            level.granted += self.call_in(&mut [richest.lock()]);
+    /// Makes room below the high for so many bytes; raises the high if it must.
+    fn make_room(&self, level: &mut Level, bytes: u64) {
+        if level.spare() < bytes {
+            let mut all = All::lock(&mut level.members, &level.plans);
+            level.granted = self.return_all(&mut all);
+            level.high = level.high.max(level.base + level.granted + bytes);
         }
     }
 
-    /// Takes back all idle credit. What remains: the bytes live through stashes and joint plans.
-    fn call_all_in(&self, all: &mut All<'_>) -> u64 {
-        let mut live = self.call_in(&mut all.stashes);
-        for joint in &mut all.joints {
-            joint.call_in();
-            live += joint.live;
+    /// Has others than the member at `mine` return unused quota until there is `enough`: caches with the largest
+    /// quotas first, then plans. Locks one after the other, so that most of them go on meanwhile.
+    fn collect(&self, level: &mut Level, mine: usize, enough: u64) {
+        let others = 0..level.members.len();
+        let others = others.filter(|at| *at != mine && level.members[*at].quota > 0);
+        let mut others: SmallVec<[usize; 16]> = others.collect();
+        others.sort_unstable_by_key(|at| level.members[*at].quota);
+        while level.spare() < enough
+            && let Some(at) = others.pop()
+        {
+            let member = &mut level.members[at];
+            level.granted -= member.quota;
+            level.granted += self.return_quota(&mut member.lock());
         }
-        live
-    }
-
-    /// The same of stashes.
-    fn call_in(&self, stashes: &mut [Locked<'_>]) -> u64 {
-        let mut live = 0;
-        for own in stashes {
-            *own.credit = 0;
-            let caches = own.inner.caches_mut();
-            for cache in caches.filter(|cache| cache.meter == self.key) {
-                cache.credit = cache.live;
-                *own.credit += cache.live;
+        if level.spare() < enough {
+            for plan in &level.plans {
+                level.granted -= plan.lock().return_quota();
             }
-            live += *own.credit;
+        }
+    }
+
+    /// Has all caches and plans return unused quota. What remains: the bytes live through them.
+    fn return_all(&self, all: &mut All<'_>) -> u64 {
+        let caches = all.caches.iter_mut();
+        let mut live: u64 = caches.map(|own| self.return_quota(own)).sum();
+        for plan in &mut all.plans {
+            plan.return_quota();
+            live += plan.live;
         }
         live
     }
 
-    /// Enough for all that is cached there, if there is that much; how much it was.
+    /// Has a cache return unused quota. What remains: the bytes live through it.
+    fn return_quota(&self, own: &mut Locked<'_>) -> u64 {
+        *own.quota = 0;
+        let caches = own.inner.caches_mut();
+        for cache in caches.filter(|cache| cache.usage == self.key) {
+            cache.quota = cache.live;
+            *own.quota += cache.live;
+        }
+        *own.quota
+    }
+
+    /// Grants a cache a quota for all that is cached there, out of `spare` bytes; how much it was.
     fn grant(&self, own: &mut Locked<'_>, key: PoolKey, spare: u64) -> u64 {
         let cache = own.inner.cache_mut(key);
-        let Some(cache) = cache.filter(|cache| cache.meter == self.key) else {
+        let Some(cache) = cache.filter(|cache| cache.usage == self.key) else {
             return 0;
         };
-        let grant = spare.min((cache.live + cache.cached).saturating_sub(cache.credit));
-        cache.credit += grant;
-        *own.credit += grant;
+        let grant = spare.min((cache.live + cache.cached).saturating_sub(cache.quota));
+        cache.quota += grant;
+        *own.quota += grant;
         grant
     }
 }
@@ -326,47 +326,44 @@ impl Meter {
 impl Level {
     /// What may be granted without a rise of the high.
     fn spare(&self) -> u64 {
-        debug_assert!(
-            self.base + self.granted <= self.high,
-            "granted beyond the high"
-        );
-        self.high - self.base - self.granted
+        let used = self.base + self.granted;
+        debug_assert!(used <= self.high, "granted beyond the high");
+        self.high - used
     }
 
-    /// Where the stash is, or would be.
-    fn find(&self, stash: &Stash) -> Result<usize, usize> {
-        let lane = |own: &Member| own.stash.lane();
-        self.members.binary_search_by_key(&stash.lane(), lane)
+    /// The place of a cache, or where it would be.
+    fn find(&self, cache: &StreamCache) -> Result<usize, usize> {
+        let lane = |own: &Member| own.cache.lane();
+        self.members.binary_search_by_key(&cache.lane(), lane)
     }
 }
 
 impl Member {
     fn lock(&mut self) -> Locked<'_> {
         Locked {
-            inner: self.stash.lock(),
-            credit: &mut self.credit,
+            inner: self.cache.lock(),
+            quota: &mut self.quota,
         }
     }
 }
 
-/// A stash that nobody else changes, with its credit.
+/// A locked cache with its quota.
 struct Locked<'a> {
     inner: BriefGuard<'a, Inner>,
-    credit: &'a mut u64,
+    quota: &'a mut u64,
 }
 
-/// All who have credit, whom nobody else changes. Room for as many queues as programs have; more take a call
-/// for memory.
+/// All caches and plans, locked. In place for as many queues as programs have.
 struct All<'a> {
-    stashes: SmallVec<[Locked<'a>; 8]>,
-    joints: SmallVec<[BriefGuard<'a, Joint>; 2]>,
+    caches: SmallVec<[Locked<'a>; 8]>,
+    plans: SmallVec<[BriefGuard<'a, Plan>; 2]>,
 }
 
 impl<'a> All<'a> {
-    fn lock(members: &'a mut [Member], joints: &'a [Shared]) -> Self {
+    fn lock(members: &'a mut [Member], plans: &'a [SharedPlan]) -> Self {
         Self {
-            stashes: members.iter_mut().map(Member::lock).collect(),
-            joints: joints.iter().map(|joint| joint.lock()).collect(),
+            caches: members.iter_mut().map(Member::lock).collect(),
+            plans: plans.iter().map(|plan| plan.lock()).collect(),
         }
     }
 }

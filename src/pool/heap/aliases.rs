@@ -1,32 +1,31 @@
-//! Addresses that gathered memory has left, and where it went.
+//! Address aliases: addresses that remapped pages have left, and where the pages are now.
 //!
-//! Owns what still leads to a page besides its present address. Such an address is given back once
-//! nothing uses it, except that records and plans name addresses of their time: as long as there are
-//! any, all of them stay and lead where they led. No address means two pages meanwhile.
+//! An alias is retired once no submitted command uses it. Aliases that a replay plan or an allocation trace
+//! may name are kept, within a limit. No address leads to two pages at once.
 
-use crate::pool::source::Slab;
+use crate::pool::provider::Slab;
 use crate::timeline::Frontier;
 use std::collections::BTreeMap;
 
 #[derive(Debug, Default)]
-pub(crate) struct Old {
-    /// What may still be used, and until when.
+pub(crate) struct AddressAliases {
+    /// Aliases that submitted commands may use, until the frontier is complete.
     pending: Vec<(Slab, Frontier)>,
-    /// What nothing uses, and a plan may again.
+    /// Aliases that no command uses but a replay plan may.
     kept: Vec<Slab>,
     kept_bytes: u64,
-    /// Where what was left by its memory led then: its start, its bytes and the new address.
+    /// By the base of an alias: its bytes, and the address that the memory moved to.
     moves: BTreeMap<u64, (u64, u64)>,
 }
 
-impl Old {
-    /// The memory at `from` is at `to` now; what was enqueued before `death` still uses the old address.
-    pub fn moved(&mut self, from: Slab, to: u64, death: Frontier) {
+impl AddressAliases {
+    /// The memory at `from` is at `to` now. Commands up to `death` use the alias.
+    pub fn add(&mut self, from: Slab, to: u64, death: Frontier) {
         self.pending.push((from, death));
         self.moves.insert(from.base, (from.bytes, to));
     }
 
-    /// How many may still be used.
+    /// Number of aliases that submitted commands may use.
     pub fn pending(&self) -> u64 {
         self.pending.len() as u64
     }
@@ -39,8 +38,8 @@ impl Old {
         self.kept_bytes
     }
 
-    /// What is used within a range is used until `death`.
-    pub fn used(&mut self, range: Slab, death: &Frontier) {
+    /// Commands up to `death` use aliases within a range.
+    pub fn extend_use(&mut self, range: Slab, death: &Frontier) {
         let meets = |slab: &Slab| slab.base < range.end() && slab.end() > range.base;
         for (slab, until) in &mut self.pending {
             if meets(slab) {
@@ -53,7 +52,7 @@ impl Old {
         }
     }
 
-    /// What has completed is used by nothing.
+    /// Keeps the aliases whose last use has completed.
     pub fn expire(&mut self) {
         let done = self
             .pending
@@ -64,16 +63,16 @@ impl Old {
         }
     }
 
-    /// What can be given back once there are no plans, except what `stays`.
-    pub fn give_up(&mut self, stays: impl Fn(&Slab) -> bool) -> Vec<Slab> {
+    /// Removes the kept aliases, once no replay plan names them, except those that `stays` selects.
+    pub fn take_unused(&mut self, stays: impl Fn(&Slab) -> bool) -> Vec<Slab> {
         self.moves.clear();
         let gone: Vec<Slab> = self.kept.extract_if(.., |slab| !stays(slab)).collect();
         self.kept_bytes -= gone.iter().map(|slab| slab.bytes).sum::<u64>();
         gone
     }
 
-    /// The present addresses of what was at these once, in their order.
-    pub fn present(&self, mut slab: Slab, out: &mut Vec<Slab>) {
+    /// Appends the present addresses of a range of aliases to `out`, in order.
+    pub fn resolve(&self, mut slab: Slab, out: &mut Vec<Slab>) {
         while slab.bytes > 0 {
             let before = self.moves.range(..=slab.base).next_back();
             let within = before.filter(|(base, (bytes, _))| slab.base < *base + bytes);
@@ -85,7 +84,7 @@ impl Old {
                         base: to + at,
                         bytes: part,
                     };
-                    self.present(moved, out);
+                    self.resolve(moved, out);
                     part
                 }
                 None => {
@@ -115,19 +114,19 @@ mod tests {
         Slab { base, bytes }
     }
 
-    fn present(old: &Old, base: u64, bytes: u64) -> Vec<Slab> {
+    fn resolve(aliases: &AddressAliases, base: u64, bytes: u64) -> Vec<Slab> {
         let mut out = Vec::new();
-        old.present(slab(base, bytes), &mut out);
+        aliases.resolve(slab(base, bytes), &mut out);
         out
     }
 
     #[test]
-    fn memory_is_found_however_often_it_moved() {
-        let mut old = Old::default();
-        assert_eq!(present(&old, 100, 50), [slab(100, 50)]);
-        old.moved(slab(100, 20), 500, Frontier::new());
-        old.moved(slab(140, 20), 520, Frontier::new());
-        old.moved(slab(510, 20), 900, Frontier::new());
+    fn an_alias_resolves_however_often_memory_moved() {
+        let mut aliases = AddressAliases::default();
+        assert_eq!(resolve(&aliases, 100, 50), [slab(100, 50)]);
+        aliases.add(slab(100, 20), 500, Frontier::new());
+        aliases.add(slab(140, 20), 520, Frontier::new());
+        aliases.add(slab(510, 20), 900, Frontier::new());
         let all = [
             slab(90, 10),
             slab(500, 10),
@@ -137,26 +136,29 @@ mod tests {
             slab(530, 10),
             slab(160, 5),
         ];
-        assert_eq!(present(&old, 90, 75), all);
-        assert_eq!(present(&old, 505, 10), [slab(505, 5), slab(900, 5)]);
-        assert_eq!(present(&old, 900, 20), [slab(900, 20)]);
+        assert_eq!(resolve(&aliases, 90, 75), all);
+        assert_eq!(resolve(&aliases, 505, 10), [slab(505, 5), slab(900, 5)]);
+        assert_eq!(resolve(&aliases, 900, 20), [slab(900, 20)]);
     }
 
     #[test]
-    fn what_a_plan_may_use_stays() {
-        let mut old = Old::default();
-        old.moved(slab(100, 20), 500, Frontier::new());
-        old.moved(slab(200, 20), 600, Frontier::new());
-        assert_eq!(old.pending(), 2);
-        old.expire();
-        assert_eq!((old.pending(), old.kept_bytes()), (0, 40));
-        old.used(slab(90, 11), &Frontier::new());
-        assert_eq!((old.pending(), old.kept_bytes()), (1, 20));
-        old.expire();
-        assert_eq!(old.give_up(|old| old.base == 200), [slab(100, 20)]);
-        assert!(!old.is_empty());
-        assert_eq!(present(&old, 100, 20), [slab(100, 20)]);
-        assert_eq!(old.give_up(|_| false), [slab(200, 20)]);
-        assert!(old.is_empty());
+    fn aliases_of_a_plan_stay() {
+        let mut aliases = AddressAliases::default();
+        aliases.add(slab(100, 20), 500, Frontier::new());
+        aliases.add(slab(200, 20), 600, Frontier::new());
+        assert_eq!(aliases.pending(), 2);
+        aliases.expire();
+        assert_eq!((aliases.pending(), aliases.kept_bytes()), (0, 40));
+        aliases.extend_use(slab(90, 11), &Frontier::new());
+        assert_eq!((aliases.pending(), aliases.kept_bytes()), (1, 20));
+        aliases.expire();
+        assert_eq!(
+            aliases.take_unused(|aliases| aliases.base == 200),
+            [slab(100, 20)]
+        );
+        assert!(!aliases.is_empty());
+        assert_eq!(resolve(&aliases, 100, 20), [slab(100, 20)]);
+        assert_eq!(aliases.take_unused(|_| false), [slab(200, 20)]);
+        assert!(aliases.is_empty());
     }
 }

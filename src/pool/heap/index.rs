@@ -1,191 +1,206 @@
-//! Finding free segments by size, by lane and by what has completed.
+//! Indexes over the free segments of [`Segments`]: by size, by lane and by completion.
 //!
-//! Owns the indexes over the free segments of [`Offsets`]. Each is filed by its death:
+//! The death of a segment decides where it is indexed:
 //!
-//! | death | filed | leaves when |
+//! | death | index | removed when |
 //! |---|---|---|
-//! | empty | `clear`, by size; neighbours are one segment already | taken, or its slab given back |
-//! | one point | its lane's `runs`: adjacent segments of one lane are one entry | taken, or complete |
-//! | several points | the first one's lane's `mixed`, alone | taken, or that point complete |
+//! | empty | `clear`, by size; adjacent segments are merged | allocated, or its slab is released |
+//! | one point | `runs` of its lane: adjacent segments of one lane are one entry | allocated, or complete |
+//! | several points | `mixed` of the first point's lane, one entry each | allocated, or that point is complete |
 //!
-//! A run lets its own lane take what died piece by piece as if it were merged, while each piece
-//! keeps its own epoch for everybody else. `watch` finds, in the order of epochs, what a completion
-//! ripens, so that each segment is looked at once a point.
+//! A run serves its own lane as one range, while each of its segments keeps its epoch for other lanes.
+//! `pending` orders a lane's segments by epoch, so completion visits each segment once a point.
+//!
+//! All indexes are `BTreeSet`s. Size classes with sorted lists and a queue of epochs were 300 lines more.
 
-use crate::pool::heap::epoch_queue::Watch;
-use crate::pool::heap::segments::{NIL, Offsets, SegId};
-use crate::pool::heap::size_map::BySize;
-use crate::timeline::{Clock, Frontier, LaneId, PointRef};
-use std::collections::BTreeMap;
+use crate::pool::heap::segments::{NIL, SegId, Segments};
+use crate::timeline::{Clock, Frontier, LaneId, Point};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-#[derive(Debug)]
-pub(crate) struct Bin {
-    clock: Arc<Clock>,
-    /// (bytes of the run, its address, its first segment).
-    pub runs: BySize,
-    pub mixed: BySize,
-    pub(in crate::pool) watch: Watch,
+/// Free memory by size, then by address: bytes, address, and the first segment.
+pub(crate) type SizeIndex = BTreeSet<(u64, u64, SegId)>;
+
+/// The entries of at least so many bytes, ascending: best fit, lowest address first.
+pub(crate) fn from_size(
+    sizes: &SizeIndex,
+    bytes: u64,
+) -> impl Iterator<Item = (u64, u64, SegId)> + '_ {
+    sizes.range((bytes, 0, 0)..).copied()
 }
 
-impl Bin {
-    /// The newest epoch that anything filed here dies at on this lane.
+/// The free segments that die on one lane.
+#[derive(Debug)]
+pub(crate) struct LaneIndex {
+    clock: Arc<Clock>,
+    /// (bytes of the run, its address, its first segment).
+    pub runs: SizeIndex,
+    pub mixed: SizeIndex,
+    /// (epoch, segment) of all of them.
+    pub(in crate::pool) pending: BTreeSet<(u64, SegId)>,
+}
+
+impl LaneIndex {
+    /// The newest epoch of the lane at which an indexed segment dies.
     pub fn newest(&self) -> u64 {
-        self.watch.newest()
+        self.pending.last().map_or(0, |(epoch, _)| *epoch)
     }
 }
 
-/// The ends of a run know each other; segments between them need not.
+/// The place of a segment in a run. Only the two ends of a run are kept up to date.
 #[derive(Clone, Copy, Debug, Default)]
-struct Tag {
-    mate: SegId,
-    /// Of the whole run; kept at its first segment.
+struct RunTag {
+    /// The other end of the run.
+    other_end: SegId,
+    /// Bytes of the whole run, at its first segment.
     bytes: u64,
-    /// Whether the segment is in a run: while a request takes several, some are out already.
+    /// Whether the segment is in a run.
     in_run: bool,
-    /// Whether it was taken out to be filed anew.
-    out: bool,
+    /// Whether the segment was removed to be indexed anew.
+    unfiled: bool,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    pub clear: BySize,
-    pub(in crate::pool) bins: BTreeMap<LaneId, Bin>,
-    tags: Vec<Tag>,
+    pub clear: SizeIndex,
+    pub(in crate::pool) lanes: BTreeMap<LaneId, LaneIndex>,
+    tags: Vec<RunTag>,
 }
 
-enum Filed<'a> {
+enum Class<'a> {
     Clear,
-    Run(PointRef<'a>),
-    Mixed(PointRef<'a>),
+    Run(&'a Point),
+    Mixed(&'a Point),
 }
 
-fn filed(death: &Frontier) -> Filed<'_> {
+fn class_of(death: &Frontier) -> Class<'_> {
     match death.single() {
-        Some(point) => Filed::Run(point),
-        None => death.points().next().map_or(Filed::Clear, Filed::Mixed),
+        Some(point) => Class::Run(point),
+        None => death.points().next().map_or(Class::Clear, Class::Mixed),
     }
 }
 
 impl Index {
-    pub fn bin(&self, lane: LaneId) -> Option<&Bin> {
-        self.bins.get(&lane)
+    pub fn lane(&self, lane: LaneId) -> Option<&LaneIndex> {
+        self.lanes.get(&lane)
     }
 
-    /// Whether anything here waits for completion.
+    /// Whether a free segment waits for completion.
     pub fn is_pending(&self) -> bool {
-        self.bins.values().any(|bin| !bin.watch.is_empty())
+        self.lanes.values().any(|index| !index.pending.is_empty())
     }
 
-    /// Segments of which the watched point has completed. Forgets lanes that have nothing here,
-    /// which is done on this slower path so that a lane that takes all it has keeps its bin.
-    pub fn ripe(&mut self) -> Vec<SegId> {
+    /// Segments whose indexed point has completed. Removes the indexes of lanes without segments.
+    pub fn completed(&mut self) -> Vec<SegId> {
         let mut out = Vec::new();
-        self.bins.retain(|_, bin| {
-            out.extend(bin.watch.upto(bin.clock.reliable()));
-            !bin.watch.is_empty()
+        self.lanes.retain(|_, index| {
+            let completed = index.pending.range(..=(index.clock.reliable(), NIL));
+            out.extend(completed.map(|(_, id)| *id));
+            !index.pending.is_empty()
         });
         out
     }
 
-    /// Takes a segment out that will be filed anew once all others are out.
-    pub fn take_out(&mut self, offsets: &Offsets, id: SegId) {
-        self.remove(offsets, id);
-        self.tag_mut(id).out = true;
+    /// Removes a segment that will be indexed anew once all others are removed.
+    pub fn unfile(&mut self, segments: &Segments, id: SegId) {
+        self.remove(segments, id);
+        self.tag_mut(id).unfiled = true;
     }
 
-    /// Whether it was taken out and waits to be filed: not any more, from now on.
-    pub fn was_out(&mut self, id: SegId) -> bool {
-        std::mem::take(&mut self.tag_mut(id).out)
+    /// Whether the segment waits to be indexed anew, which ends with this call.
+    pub fn take_unfiled(&mut self, id: SegId) -> bool {
+        std::mem::take(&mut self.tag_mut(id).unfiled)
     }
 
-    /// Files a free segment. Its death must not change until it is removed again.
-    pub fn insert(&mut self, offsets: &Offsets, id: SegId) {
-        let seg = offsets.seg(id);
+    /// Indexes a free segment. Its death must not change until it is removed again.
+    pub fn insert(&mut self, segments: &Segments, id: SegId) {
+        let seg = segments.seg(id);
         let Some(death) = seg.death() else { return };
-        match filed(death) {
-            Filed::Clear => self.clear.insert((seg.bytes, seg.addr, id)),
-            Filed::Run(point) => self.join_run(offsets, id, point),
-            Filed::Mixed(point) => {
-                let bin = self.bin_mut(point);
-                bin.mixed.insert((seg.bytes, seg.addr, id));
-                bin.watch.insert(point.epoch, id);
+        match class_of(death) {
+            Class::Clear => drop(self.clear.insert((seg.bytes, seg.addr, id))),
+            Class::Run(point) => self.add_to_run(segments, id, point),
+            Class::Mixed(point) => {
+                let index = self.lane_mut(point);
+                index.mixed.insert((seg.bytes, seg.addr, id));
+                index.pending.insert((point.epoch, id));
             }
         }
     }
 
-    pub fn remove(&mut self, offsets: &Offsets, id: SegId) {
-        let seg = offsets.seg(id);
+    pub fn remove(&mut self, segments: &Segments, id: SegId) {
+        let seg = segments.seg(id);
         let Some(death) = seg.death() else { return };
-        match filed(death) {
-            Filed::Clear => self.clear.remove(&(seg.bytes, seg.addr, id)),
-            Filed::Run(point) => {
-                self.leave_run(offsets, id, point);
-                self.unwatch(point, id);
+        match class_of(death) {
+            Class::Clear => drop(self.clear.remove(&(seg.bytes, seg.addr, id))),
+            Class::Run(point) => {
+                self.remove_from_run(segments, id, point);
+                self.remove_pending(point, id);
             }
-            Filed::Mixed(point) => {
-                if let Some(bin) = self.bins.get_mut(&point.lane()) {
-                    bin.mixed.remove(&(seg.bytes, seg.addr, id));
+            Class::Mixed(point) => {
+                if let Some(index) = self.lanes.get_mut(&point.lane()) {
+                    index.mixed.remove(&(seg.bytes, seg.addr, id));
                 }
-                self.unwatch(point, id);
+                self.remove_pending(point, id);
             }
         }
     }
 
-    fn bin_mut(&mut self, point: PointRef<'_>) -> &mut Bin {
-        self.bins.entry(point.lane()).or_insert_with(|| Bin {
-            clock: Arc::clone(point.clock),
-            runs: BySize::default(),
-            mixed: BySize::default(),
-            watch: Watch::default(),
+    fn lane_mut(&mut self, point: &Point) -> &mut LaneIndex {
+        self.lanes.entry(point.lane()).or_insert_with(|| LaneIndex {
+            clock: Arc::clone(&point.clock),
+            runs: SizeIndex::default(),
+            mixed: SizeIndex::default(),
+            pending: BTreeSet::new(),
         })
     }
 
-    fn unwatch(&mut self, point: PointRef<'_>, id: SegId) {
-        if let Some(bin) = self.bins.get_mut(&point.lane()) {
-            bin.watch.remove(point.epoch, id);
+    fn remove_pending(&mut self, point: &Point, id: SegId) {
+        if let Some(index) = self.lanes.get_mut(&point.lane()) {
+            index.pending.remove(&(point.epoch, id));
         }
     }
 
-    fn join_run(&mut self, offsets: &Offsets, id: SegId, point: PointRef<'_>) {
-        let seg = offsets.seg(id);
+    fn add_to_run(&mut self, segments: &Segments, id: SegId, point: &Point) {
+        let seg = segments.seg(id);
         let (mut head, mut tail, mut bytes) = (id, id, seg.bytes);
         let mut gone = [None, None];
-        if self.in_run(offsets, seg.prev, point.lane()) {
-            head = self.tag(seg.prev).mate;
+        if self.in_run(segments, seg.prev, point.lane()) {
+            head = self.tag(seg.prev).other_end;
             let run = self.tag(head).bytes;
-            gone[0] = Some((run, offsets.seg(head).addr, head));
+            gone[0] = Some((run, segments.seg(head).addr, head));
             bytes += run;
         }
-        if self.in_run(offsets, seg.next, point.lane()) {
-            tail = self.tag(seg.next).mate;
+        if self.in_run(segments, seg.next, point.lane()) {
+            tail = self.tag(seg.next).other_end;
             let run = self.tag(seg.next).bytes;
-            gone[1] = Some((run, offsets.seg(seg.next).addr, seg.next));
+            gone[1] = Some((run, segments.seg(seg.next).addr, seg.next));
             bytes += run;
         }
         self.set_in_run(id, true);
         self.set_ends(head, tail, bytes);
-        let bin = self.bin_mut(point);
+        let index = self.lane_mut(point);
         for run in gone.iter().flatten() {
-            bin.runs.remove(run);
+            index.runs.remove(run);
         }
-        bin.runs.insert((bytes, offsets.seg(head).addr, head));
-        bin.watch.insert(point.epoch, id);
+        index.runs.insert((bytes, segments.seg(head).addr, head));
+        index.pending.insert((point.epoch, id));
     }
 
-    fn leave_run(&mut self, offsets: &Offsets, id: SegId, point: PointRef<'_>) {
-        let seg = offsets.seg(id);
-        // Completion mostly eats a run from one of its ends, and from there the head is known.
-        let last = !self.in_run(offsets, seg.next, point.lane());
-        let mut head = if last { self.tag(id).mate } else { id };
-        while self.in_run(offsets, offsets.seg(head).prev, point.lane()) {
-            head = offsets.seg(head).prev;
+    fn remove_from_run(&mut self, segments: &Segments, id: SegId, point: &Point) {
+        let seg = segments.seg(id);
+        // Completion mostly removes an end of a run, and both ends know the head.
+        let last = !self.in_run(segments, seg.next, point.lane());
+        let mut head = if last { self.tag(id).other_end } else { id };
+        while self.in_run(segments, segments.seg(head).prev, point.lane()) {
+            head = segments.seg(head).prev;
         }
-        let Tag {
-            mate: tail, bytes, ..
+        let RunTag {
+            other_end: tail,
+            bytes,
+            ..
         } = self.tag(head);
         self.set_in_run(id, false);
-        let head_addr = offsets.seg(head).addr;
+        let head_addr = segments.seg(head).addr;
         let before = seg.addr - head_addr;
         debug_assert!(
             before + seg.bytes <= bytes,
@@ -198,33 +213,33 @@ impl Index {
         if after > 0 {
             self.set_ends(seg.next, tail, after);
         }
-        let bin = self.bin_mut(point);
-        bin.runs.remove(&(bytes, head_addr, head));
+        let index = self.lane_mut(point);
+        index.runs.remove(&(bytes, head_addr, head));
         if before > 0 {
-            bin.runs.insert((before, head_addr, head));
+            index.runs.insert((before, head_addr, head));
         }
         if after > 0 {
-            bin.runs.insert((after, seg.end(), seg.next));
+            index.runs.insert((after, seg.end(), seg.next));
         }
     }
 
     /// Whether `id` is part of a run of `lane`.
-    pub fn in_run(&self, offsets: &Offsets, id: SegId, lane: LaneId) -> bool {
+    pub fn in_run(&self, segments: &Segments, id: SegId, lane: LaneId) -> bool {
         id != NIL
             && self.tag(id).in_run
-            && offsets
+            && segments
                 .death(id)
                 .and_then(Frontier::single)
                 .is_some_and(|p| p.lane() == lane)
     }
 
-    fn tag(&self, id: SegId) -> Tag {
+    fn tag(&self, id: SegId) -> RunTag {
         self.tags.get(id as usize).copied().unwrap_or_default()
     }
 
     fn set_ends(&mut self, head: SegId, tail: SegId, bytes: u64) {
-        self.tags[tail as usize].mate = head;
-        self.tags[head as usize].mate = tail;
+        self.tags[tail as usize].other_end = head;
+        self.tags[head as usize].other_end = tail;
         self.tags[head as usize].bytes = bytes;
     }
 
@@ -232,10 +247,10 @@ impl Index {
         self.tag_mut(id).in_run = in_run;
     }
 
-    fn tag_mut(&mut self, id: SegId) -> &mut Tag {
+    fn tag_mut(&mut self, id: SegId) -> &mut RunTag {
         let id = id as usize;
         if id >= self.tags.len() {
-            self.tags.resize(id + 1, Tag::default());
+            self.tags.resize(id + 1, RunTag::default());
         }
         &mut self.tags[id]
     }

@@ -1,32 +1,47 @@
-//! Placement and indexes together: the memory of one pool, without limits, policy or lock.
+//! The memory of one pool: segments and indexes, without limits, policy or lock.
+//!
+//! Owns [`Store`]. `segments` has the address ranges, `index` finds free ones, `search` the best fit,
+//! `aliases` the addresses that remapped pages have left. Must never know a provider, a cache or a limit.
+//!
+//! A freed block keeps its death, a frontier. A request whose order comes after all of the death may take the
+//! block at once, as may any request once the death is complete. Neither calls the driver.
+//!
+//! Example, pages of 2 MiB, in-order queues `q0` and `q1`, nothing complete, no cache:
+//!
+//! | call | result |
+//! |---|---|
+//! | `a = alloc q0 3 MiB` | growth by two pages; 1 MiB at the end is free and clear |
+//! | `b = alloc q0 1 MiB` | the clear 1 MiB, which needs no order |
+//! | `c = alloc q0 2 MiB` | growth by one page behind the others: one slab of three pages |
+//! | `free q0 a; free q0 c` | two segments that die at `q0`'s point 1, with `b` between them |
+//! | `d = alloc q1 2 MiB` | `q1` does not come after point 1 of `q0`: growth by one page |
+//! | `x = alloc q0 3 MiB` | the memory of `a`: its death is on `q0` itself |
+//! | `y = alloc q1 2 MiB after an event of q0's free` | the memory of `c`, without an inserted wait |
 
 pub(crate) mod aliases;
-pub(crate) mod epoch_queue;
 pub(crate) mod index;
-pub(crate) mod radix;
 pub(crate) mod search;
 pub(crate) mod segments;
-pub(crate) mod size_map;
 
-use crate::pool::heap::index::Index;
-use crate::pool::heap::segments::{HELD, NIL, Offsets, Place, Run, Seg, SegId, SlabEntry};
+use crate::pool::heap::index::{Index, from_size};
+use crate::pool::heap::segments::{HELD, NIL, Place, Run, Seg, SegId, Segments, SlabEntry};
 use crate::pool::host_wait::Leavable;
+use crate::pool::provider::Slab;
 use crate::pool::request::{Block, Order};
-use crate::pool::source::Slab;
 use crate::timeline::Frontier;
 use std::collections::BTreeSet;
 
 #[derive(Debug)]
 pub(crate) struct Store {
-    pub offsets: Offsets,
+    pub segments: Segments,
     pub index: Index,
 }
 
-/// Free memory that was taken out of the store: where it lay, and what died there and how far.
+/// Free memory that was removed from the store: its range, its pages and its deaths.
 #[derive(Debug)]
 pub(crate) struct Piece {
     pub slab: Slab,
-    /// Its pages.
+    /// Bytes of pages of one size side by side, and that size.
     pub runs: Vec<Run>,
     pub parts: Vec<(u64, Frontier)>,
 }
@@ -35,10 +50,9 @@ pub(crate) struct Piece {
 pub(crate) type FreeRange = (Place, Slab, Vec<(u64, Frontier)>);
 
 impl Store {
-    /// Of blocks that start at multiples of `unit`.
-    pub fn new(page: Option<u64>, unit: u64) -> Self {
+    pub fn new(page: Option<u64>) -> Self {
         Self {
-            offsets: Offsets::new(page, unit),
+            segments: Segments::new(page),
             index: Index::default(),
         }
     }
@@ -52,14 +66,14 @@ impl Store {
         unit: u64,
         parts: &[(u64, Frontier)],
     ) -> bool {
-        let ids = self.offsets.add_slab(slab, runs, unit, parts);
+        let ids = self.segments.add_slab(slab, runs, unit, parts);
         for id in &ids {
-            self.index.insert(&self.offsets, *id);
+            self.index.insert(&self.segments, *id);
         }
         // At its ends it may touch what died alike. The last one first: the other may absorb it.
         let ends = [ids.last(), ids.first().filter(|_| ids.len() > 1)];
         for id in ends.into_iter().flatten() {
-            self.index.remove(&self.offsets, *id);
+            self.index.remove(&self.segments, *id);
             self.file(*id);
         }
         !ids.is_empty()
@@ -77,13 +91,13 @@ impl Store {
         if !slab.base.is_multiple_of(unit) || !slab.bytes.is_multiple_of(unit) {
             return None;
         }
-        let ids = self.offsets.add_slab(slab, runs, unit, &[]);
+        let ids = self.segments.add_slab(slab, runs, unit, &[]);
         let [first] = ids[..] else { return None };
         let place = Place {
             first,
             start: slab.base,
         };
-        let (taken, ..) = self.offsets.carve(place, slab.bytes, requested);
+        let (taken, ..) = self.segments.carve(place, slab.bytes, requested);
         let block = Block {
             addr: slab.base,
             bytes: slab.bytes,
@@ -92,75 +106,74 @@ impl Store {
         Some((taken, block))
     }
 
-    /// What is no live block's, whatever it still has to wait for.
+    /// Bytes of free segments, complete or pending.
     pub fn free_bytes(&self) -> u64 {
-        self.offsets.slabs().map(|entry| entry.free_bytes).sum()
+        self.segments.slabs().map(|entry| entry.free_bytes).sum()
     }
 
-    /// What nothing uses and could go back to the source, by how many bytes could. Looked for: it is
-    /// seldom asked, and to keep it up to date would cost every allocation.
+    /// Completed free memory that can be released, by bytes. Searched on each call: calls are rare.
     pub fn idle(&self) -> BTreeSet<(u64, SegId)> {
-        let offsets = &self.offsets;
-        let idle = |id| offsets.removable(id).map(|slab| (slab.bytes, id));
-        match offsets.page() {
+        let segments = &self.segments;
+        let idle = |id| segments.removable(id).map(|slab| (slab.bytes, id));
+        match segments.page() {
             Some(least) => {
-                let clear = self.index.clear.from(least);
+                let clear = from_size(&self.index.clear, least);
                 clear.filter_map(|(.., id)| idle(id)).collect()
             }
             None => {
-                let firsts = offsets.slabs().map(|entry| entry.first);
-                let clear = |id: &SegId| offsets.death(*id).is_some_and(Frontier::is_empty);
+                let firsts = segments.slabs().map(|entry| entry.first);
+                let clear = |id: &SegId| segments.death(*id).is_some_and(Frontier::is_empty);
                 firsts.filter(clear).filter_map(idle).collect()
             }
         }
     }
 
-    /// Removes some of [`Store::idle`]: as little as there is of at least `bytes`, else as much.
+    /// Removes the least entry of [`Store::idle`] with `bytes` or more, else the largest.
     pub fn remove_idle(&mut self, idle: &mut BTreeSet<(u64, SegId)>, bytes: u64) -> Option<Slab> {
         let found = *idle.range((bytes, 0)..).next().or_else(|| idle.last())?;
         idle.remove(&found);
         let (_, id) = found;
-        let mut slab = self.offsets.removable(id)?;
-        if self.offsets.page().is_some() {
+        let mut slab = self.segments.removable(id)?;
+        if self.segments.page().is_some() {
             let end = slab.end();
-            slab.base = self.offsets.page_floor(end - bytes.clamp(1, slab.bytes));
+            slab.base = self.segments.page_floor(end - bytes.clamp(1, slab.bytes));
             slab.bytes = end - slab.base;
         }
         Some(self.detach(id, slab).slab)
     }
 
-    /// Takes free memory out: a whole slab, or whole pages, from the segment `first` on.
+    /// Removes free memory: a whole slab, or whole pages, from the segment `first` on.
     pub fn detach(&mut self, first: SegId, slab: Slab) -> Piece {
-        let runs = match self.offsets.page() {
-            Some(_) => self.offsets.runs_in(slab),
+        let runs = match self.segments.page() {
+            Some(_) => self.segments.runs_in(slab),
             None => Vec::new(),
         };
         let (mut inner, mut last) = (first, first);
         let mut id = first;
-        while id != NIL && self.offsets.seg(id).addr < slab.end() {
-            self.index.remove(&self.offsets, id);
+        while id != NIL && self.segments.seg(id).addr < slab.end() {
+            self.index.remove(&self.segments, id);
             last = id;
-            id = self.offsets.seg(id).next;
+            id = self.segments.seg(id).next;
         }
         let mut left = [NIL, NIL];
-        if self.offsets.seg(last).end() > slab.end() && self.offsets.page().is_some() {
-            left[1] = self.offsets.split(last, slab.end());
+        if self.segments.seg(last).end() > slab.end() && self.segments.page().is_some() {
+            left[1] = self.segments.split(last, slab.end());
         }
-        if self.offsets.seg(first).addr < slab.base {
+        if self.segments.seg(first).addr < slab.base {
             left[0] = first;
-            inner = self.offsets.split(first, slab.base);
+            inner = self.segments.split(first, slab.base);
         }
-        let parts = self.offsets.remove(inner, slab);
+        let parts = self.segments.remove(inner, slab);
         for id in left {
             if id != NIL {
-                self.index.insert(&self.offsets, id);
+                self.index.insert(&self.segments, id);
             }
         }
         Piece { slab, runs, parts }
     }
 
-    /// The same for several pieces, ascending. From the last one on, since one segment may be named for
-    /// several, and what is left of it before a piece keeps its name.
+    /// Removes several pieces, ascending. The last piece goes first: several may lie in one segment, whose
+    /// rest before a piece keeps its number.
     pub fn detach_all(&mut self, pieces: &[(SegId, Slab)]) -> Vec<Piece> {
         let from_last = pieces.iter().rev();
         let mut out: Vec<Piece> = from_last
@@ -174,15 +187,15 @@ impl Store {
     pub fn take(&mut self, place: Place, bytes: u64, requested: u64) -> (SegId, Block) {
         let end = place.start + bytes;
         let mut id = place.first;
-        while id != NIL && self.offsets.seg(id).addr < end {
-            let next = self.offsets.seg(id).next;
-            self.index.remove(&self.offsets, id);
+        while id != NIL && self.segments.seg(id).addr < end {
+            let next = self.segments.seg(id).next;
+            self.index.remove(&self.segments, id);
             id = next;
         }
-        let (taken, front, back) = self.offsets.carve(place, bytes, requested);
+        let (taken, front, back) = self.segments.carve(place, bytes, requested);
         for left in [front, back] {
             if left != NIL {
-                self.index.insert(&self.offsets, left);
+                self.index.insert(&self.segments, left);
             }
         }
         let block = Block {
@@ -201,14 +214,14 @@ impl Store {
         for range in ranges {
             let mut base = range.base;
             while base < range.end() {
-                let (first, end) = self.offsets.slab_around(base)?;
+                let (first, end) = self.segments.slab_around(base)?;
                 let behind =
-                    |id| id == NIL || self.offsets.seg(id).addr < self.offsets.seg(first).addr;
+                    |id| id == NIL || self.segments.seg(id).addr < self.segments.seg(first).addr;
                 if behind(at) {
                     at = first;
                 }
-                while self.offsets.seg(at).end() <= base {
-                    at = self.offsets.seg(at).next;
+                while self.segments.seg(at).end() <= base {
+                    at = self.segments.seg(at).next;
                     if at == NIL {
                         return None;
                     }
@@ -220,7 +233,7 @@ impl Store {
                 };
                 let (from, mut parts) = (base, Vec::new());
                 loop {
-                    let seg = self.offsets.seg(at);
+                    let seg = self.segments.seg(at);
                     let death = seg.death().filter(|death| order.admits(death))?;
                     let to = seg.end().min(end);
                     parts.push((to - base, death.clone()));
@@ -240,22 +253,21 @@ impl Store {
         Some(out)
     }
 
-    /// Makes free memory one live segment that is no block.
+    /// Makes free memory one live segment that is not a block: memory of a replay plan.
     pub fn hold(&mut self, place: Place, bytes: u64) -> SegId {
         let (seg, _) = self.take(place, bytes, 0);
-        self.offsets.set_live(seg, 0, HELD);
+        self.segments.set_live(seg, 0, HELD);
         seg
     }
 
-    /// Makes several segments of one that is held: free with these deaths, or live. Those that are free
-    /// may be joined with others.
+    /// Splits a segment of [`Store::hold`] into segments that are free with these deaths, or live.
     pub fn divide(&mut self, seg: SegId, parts: Vec<(u64, Option<Frontier>)>) -> Vec<SegId> {
         let mut ids = vec![seg];
-        let mut at = self.offsets.seg(seg).addr;
+        let mut at = self.segments.seg(seg).addr;
         for (bytes, _) in parts.iter().take(parts.len().saturating_sub(1)) {
             at += bytes;
             let last = ids[ids.len() - 1];
-            ids.push(self.offsets.split(last, at));
+            ids.push(self.segments.split(last, at));
         }
         for (id, (_, death)) in ids.iter().zip(parts) {
             if let Some(death) = death {
@@ -265,11 +277,11 @@ impl Store {
         ids
     }
 
-    /// What taking `bytes` at `place` still has to wait for under `order`.
+    /// The points that `order` lacks for `bytes` at `place`.
     pub fn missing(&self, place: Place, bytes: u64, order: &Order<'_>) -> Frontier {
         let end = place.start + bytes;
         let mut out = Frontier::new();
-        for (_, seg) in self.offsets.segs_from(place.first) {
+        for (_, seg) in self.segments.segs_from(place.first) {
             if seg.addr >= end {
                 break;
             }
@@ -282,29 +294,29 @@ impl Store {
         out
     }
 
-    /// Frees the live block that starts at `addr`, which no stash holds any more.
+    /// Frees the live block that starts at `addr`, which no cache holds.
     pub fn free(&mut self, addr: u64, death: Frontier) -> Option<Block> {
         let (block, _) = self
             .live_around(addr)
             .filter(|(block, _)| block.addr == addr)?;
-        self.free_at(self.offsets.live_at(addr)?, death);
+        self.free_at(self.segments.live_at(addr)?, death);
         Some(block)
     }
 
-    /// Frees a live segment, which no stash holds any more.
+    /// Frees a live segment, which no cache holds.
     pub fn free_at(&mut self, id: SegId, mut death: Frontier) {
         death.prune();
-        self.offsets.free(id, death);
+        self.segments.free(id, death);
         self.file(id);
     }
 
-    /// The live block that holds `addr`, and the stash that it is lent to or [`NIL`].
+    /// The live block that holds `addr`, and the number of the cache that holds it, or [`NIL`].
     pub fn live_around(&self, addr: u64) -> Option<(Block, u32)> {
-        let (id, requested, lent) = self.offsets.live_around(addr)?;
+        let (id, requested, lent) = self.segments.live_around(addr)?;
         if lent == HELD {
             return None;
         }
-        let seg = self.offsets.seg(id);
+        let seg = self.segments.seg(id);
         let block = Block {
             addr: seg.addr,
             bytes: seg.bytes,
@@ -313,34 +325,33 @@ impl Store {
         Some((block, lent))
     }
 
-    /// Refiles what has completed since the last look. True if there was any.
+    /// Indexes anew what has completed since the last call. True if there was any.
     pub fn sweep(&mut self) -> bool {
-        let ripe = self.index.ripe();
-        // All are out before the first is filed: mostly they lie side by side, and only what they become
-        // together is looked up.
-        for id in &ripe {
-            self.index.take_out(&self.offsets, *id);
-            if let Some(death) = self.offsets.death_mut(*id) {
+        let completed = self.index.completed();
+        // All are removed before the first is indexed: mostly they are adjacent and merge.
+        for id in &completed {
+            self.index.unfile(&self.segments, *id);
+            if let Some(death) = self.segments.death_mut(*id) {
                 death.prune();
             }
         }
-        for id in &ripe {
-            // Unless another has it already.
-            if self.index.was_out(*id) {
+        for id in &completed {
+            // Unless another segment absorbed it.
+            if self.index.take_unfiled(*id) {
                 self.file(*id);
             }
         }
-        !ripe.is_empty()
+        !completed.is_empty()
     }
 
-    /// What could leave, with what has to complete before: whole slabs, or single pages.
+    /// Free slabs, or free pages, each with the frontier after which it can be released.
     pub fn leavable(&self) -> Vec<Leavable> {
         let mut out = Vec::new();
-        for entry in self.offsets.slabs() {
+        for entry in self.segments.slabs() {
             let mut stretch: Vec<&Seg> = Vec::new();
             let mut id = entry.first;
             loop {
-                let seg = (id != NIL).then(|| self.offsets.seg(id));
+                let seg = (id != NIL).then(|| self.segments.seg(id));
                 match seg.filter(|seg| seg.death().is_some()) {
                     Some(seg) => stretch.push(seg),
                     None => {
@@ -355,15 +366,15 @@ impl Store {
         out
     }
 
-    /// Adds what of a stretch of free segments could leave.
+    /// Adds the pages, or the slab, of a range of free segments.
     fn add_leavable(&self, entry: &SlabEntry, stretch: &[&Seg], out: &mut Vec<Leavable>) {
         let (Some(first), Some(last)) = (stretch.first(), stretch.last()) else {
             return;
         };
-        let leaves = match self.offsets.page() {
+        let leaves = match self.segments.page() {
             Some(_) => {
-                let inside = self.offsets.whole_pages(first.addr, last.end());
-                inside.map_or_else(Vec::new, |inside| self.offsets.pages_in(inside).collect())
+                let inside = self.segments.whole_pages(first.addr, last.end());
+                inside.map_or_else(Vec::new, |inside| self.segments.pages_in(inside).collect())
             }
             None if first.prev == NIL && last.next == NIL => vec![entry.slab],
             None => Vec::new(),
@@ -381,36 +392,36 @@ impl Store {
         }
     }
 
-    /// Joins a free segment with all beside it that have the same death, and files it.
+    /// Merges a free segment with adjacent ones of the same death, and indexes it.
     fn file(&mut self, mut id: SegId) {
         loop {
-            let next = self.offsets.seg(id).next;
+            let next = self.segments.seg(id).next;
             if !self.dies_alike(id, next) {
                 break;
             }
             self.unfile(next);
-            self.offsets.absorb_next(id);
+            self.segments.absorb_next(id);
         }
         loop {
-            let prev = self.offsets.seg(id).prev;
+            let prev = self.segments.seg(id).prev;
             if !self.dies_alike(prev, id) {
                 break;
             }
             self.unfile(prev);
-            self.offsets.absorb_next(prev);
+            self.segments.absorb_next(prev);
             id = prev;
         }
-        self.index.insert(&self.offsets, id);
+        self.index.insert(&self.segments, id);
     }
 
     fn unfile(&mut self, id: SegId) {
-        if !self.index.was_out(id) {
-            self.index.remove(&self.offsets, id);
+        if !self.index.take_unfiled(id) {
+            self.index.remove(&self.segments, id);
         }
     }
 
     fn dies_alike(&self, a: SegId, b: SegId) -> bool {
-        match (self.offsets.death(a), self.offsets.death(b)) {
+        match (self.segments.death(a), self.segments.death(b)) {
             (Some(a), Some(b)) => a == b,
             _ => false,
         }

@@ -3,9 +3,8 @@
 //! Reads a [`Store`] and answers with a [`Place`].
 
 use crate::pool::heap::Store;
-use crate::pool::heap::index::Bin;
+use crate::pool::heap::index::{LaneIndex, SizeIndex, from_size};
 use crate::pool::heap::segments::{NIL, Place, Seg, SegId};
-use crate::pool::heap::size_map::BySize;
 use crate::pool::request::{Order, PoolError, Request, Reuse};
 use crate::timeline::{Frontier, LaneId};
 
@@ -55,24 +54,13 @@ pub(crate) fn round(bytes: u64, min_align: u64) -> Option<u64> {
     Some(bytes.checked_add(step - 1)? & !(step - 1))
 }
 
-/// A place that needs no wait: the best fit of the own stream's memory, of what the request's dependencies
-/// order, or of what completed, in this order, and last any mixture of them side by side. A stream that is
-/// `alone` takes the best fit of all, as nobody else can lose what it takes.
-pub(crate) fn ready(
-    store: &mut Store,
-    need: &Need,
-    order: &Order<'_>,
-    alone: bool,
-) -> Option<(Place, Reuse)> {
+/// A place that needs no wait: the best fit among memory that died on the request's own stream, that its
+/// dependencies order, or that has completed. Equal fits are taken in this order. If none fits, adjacent
+/// segments of all three together may.
+pub(crate) fn ready(store: &mut Store, need: &Need, order: &Order<'_>) -> Option<(Place, Reuse)> {
     store.sweep();
     let own = own(store, need, order).map(|fit| (fit, Reuse::OwnLane));
-    if !alone && let Some((fit, reuse)) = own {
-        return Some((fit.place, reuse));
-    }
     let ordered = dominated(store, need, order).map(|fit| (fit, Reuse::Ordered));
-    if !alone && let Some((fit, reuse)) = ordered {
-        return Some((fit.place, reuse));
-    }
     let clear = by_size(store, &store.index.clear, need, |_| true);
     let clear = clear.map(|fit| (fit, Reuse::Completed));
     let found = own.into_iter().chain(ordered).chain(clear);
@@ -80,7 +68,7 @@ pub(crate) fn ready(
         return Some((fit.place, reuse));
     }
     if matches!(order, Order::Sync) {
-        // What is complete is one segment wherever it is adjacent, so there is no more to find.
+        // Completed neighbours are one segment already.
         return None;
     }
     mixture(store, need, order).map(|place| (place, Reuse::Ordered))
@@ -96,9 +84,9 @@ struct Fit {
 /// The best fit among what died on the request's own stream.
 fn own(store: &Store, need: &Need, order: &Order<'_>) -> Option<Fit> {
     let lane = order.own_lane()?;
-    in_bin(
+    in_lane(
         store,
-        store.index.bin(lane)?,
+        store.index.lane(lane)?,
         lane,
         order.horizon(lane)?,
         need,
@@ -114,43 +102,49 @@ pub(crate) fn has_own(store: &Store, need: &Need, order: &Order<'_>) -> bool {
 fn dominated(store: &Store, need: &Need, order: &Order<'_>) -> Option<Fit> {
     let admitted = |seg: &Seg| seg.death().is_some_and(|death| order.admits(death));
     let foreign = order.foreign().flat_map(|point| {
-        let bin = store.index.bin(point.lane());
-        bin.into_iter().flat_map(move |bin| {
-            let run = in_bin(store, bin, point.lane(), point.epoch, need);
-            [run, by_size(store, &bin.mixed, need, admitted)]
+        let index = store.index.lane(point.lane());
+        index.into_iter().flat_map(move |index| {
+            let run = in_lane(store, index, point.lane(), point.epoch, need);
+            [run, by_size(store, &index.mixed, need, admitted)]
         })
     });
-    let own = order.own_lane().and_then(|lane| store.index.bin(lane));
-    let own = own.map(|bin| by_size(store, &bin.mixed, need, admitted));
+    let own = order.own_lane().and_then(|lane| store.index.lane(lane));
+    let own = own.map(|index| by_size(store, &index.mixed, need, admitted));
     foreign.chain(own).flatten().min_by_key(|fit| fit.size)
 }
 
 /// Best fit over single segments.
 fn by_size(
     store: &Store,
-    set: &BySize,
+    set: &SizeIndex,
     need: &Need,
     admitted: impl Fn(&Seg) -> bool,
 ) -> Option<Fit> {
-    set.first(need.bytes, |(size, addr, first)| {
+    from_size(set, need.bytes).find_map(|(size, addr, first)| {
         let start = need.fit(addr, size)?;
         let place = Place { first, start };
-        admitted(store.offsets.seg(first)).then_some(Fit { size, place })
+        admitted(store.segments.seg(first)).then_some(Fit { size, place })
     })
 }
 
 /// The best over a lane's runs, or over the parts of them that died up to `horizon`.
-fn in_bin(store: &Store, bin: &Bin, lane: LaneId, horizon: u64, need: &Need) -> Option<Fit> {
-    let whole = bin.newest() <= horizon;
-    bin.runs.first(need.bytes, |(size, addr, head)| {
+fn in_lane(
+    store: &Store,
+    index: &LaneIndex,
+    lane: LaneId,
+    horizon: u64,
+    need: &Need,
+) -> Option<Fit> {
+    let whole = index.newest() <= horizon;
+    from_size(&index.runs, need.bytes).find_map(|(size, addr, head)| {
         if whole {
             let place = place_at(store, head, need.fit(addr, size)?);
             return Some(Fit { size, place });
         }
         let mut tight = Tightest::new(need);
         let mut id = head;
-        while store.index.in_run(&store.offsets, id, lane) {
-            let seg = store.offsets.seg(id);
+        while store.index.in_run(&store.segments, id, lane) {
+            let seg = store.segments.seg(id);
             let point = seg.death().and_then(Frontier::single);
             tight.step(id, seg, point.is_some_and(|p| p.epoch <= horizon));
             id = seg.next;
@@ -162,11 +156,11 @@ fn in_bin(store: &Store, bin: &Bin, lane: LaneId, horizon: u64, need: &Need) -> 
 /// The tightest stretch of adjacent free segments that the order admits, whatever their deaths.
 fn mixture(store: &Store, need: &Need, order: &Order<'_>) -> Option<Place> {
     let mut tight = Tightest::new(need);
-    for entry in store.offsets.slabs() {
+    for entry in store.segments.slabs() {
         if entry.free_bytes < need.bytes {
             continue;
         }
-        for (id, seg) in store.offsets.segs_from(entry.first) {
+        for (id, seg) in store.segments.segs_from(entry.first) {
             let admitted = seg.death().is_some_and(|death| order.admits(death));
             tight.step(id, seg, admitted);
         }
@@ -228,8 +222,8 @@ impl<'a> Tightest<'a> {
 /// The place of `start`, which lies in `head` or in a segment after it.
 pub(crate) fn place_at(store: &Store, head: SegId, start: u64) -> Place {
     let mut first = head;
-    while store.offsets.seg(first).end() <= start {
-        first = store.offsets.seg(first).next;
+    while store.segments.seg(first).end() <= start {
+        first = store.segments.seg(first).next;
     }
     Place { first, start }
 }
@@ -238,11 +232,11 @@ pub(crate) fn place_at(store: &Store, head: SegId, start: u64) -> Place {
 /// least memory. Only windows that cannot lose a segment are looked at: others wait for more.
 pub(crate) fn least_wait(store: &Store, need: &Need, order: &Order<'_>) -> Option<Place> {
     let mut best: Option<((usize, u64, u64), Place)> = None;
-    for entry in store.offsets.slabs() {
+    for entry in store.segments.slabs() {
         if entry.free_bytes < need.bytes {
             continue;
         }
-        for (first, seg) in store.offsets.segs_from(entry.first) {
+        for (first, seg) in store.segments.segs_from(entry.first) {
             let Some(start) = seg.addr.checked_next_multiple_of(need.align) else {
                 continue;
             };
@@ -267,7 +261,7 @@ pub(crate) fn cost(
     order: &Order<'_>,
 ) -> Option<(usize, u64, u64)> {
     let end = place.start.checked_add(need.bytes)?;
-    let segs = store.offsets.segs_from(place.first);
+    let segs = store.segments.segs_from(place.first);
     let reach = segs
         .take_while(|(_, seg)| seg.death().is_some())
         .find(|(_, s)| s.end() >= end)?;
@@ -276,6 +270,6 @@ pub(crate) fn cost(
         .points()
         .map(|p| p.outstanding())
         .fold(0, u64::saturating_add);
-    let bytes = reach.1.end() - store.offsets.seg(place.first).addr;
+    let bytes = reach.1.end() - store.segments.seg(place.first).addr;
     Some((missing.len(), outstanding, bytes))
 }

@@ -1,18 +1,17 @@
-//! Address ranges: which segment of which slab lies where, and who its neighbours are.
+//! Segments: the address ranges of slabs, and their pages.
 //!
-//! Owns placement: segments of a slab tile its usable range in address order, without gap or
-//! overlap, each live or free with a death. Where memory comes in pages that can be remapped, slabs that
-//! touch are one slab, and whole free pages can leave one anywhere. Pages have any multiple of the least
-//! page's size. Knows nothing of sizes wanted, order or policy.
+//! The segments of a slab tile its usable range in address order, without gap or overlap. Each is live, or
+//! free with a death. Where memory comes in pages that can be remapped, adjacent slabs are one slab, and whole
+//! free pages can be removed anywhere. The size of a page is a multiple of the least page's. Must never know
+//! a request, an order or a policy.
 
-use crate::pool::heap::radix::Starts;
-use crate::pool::source::Slab;
+use crate::pool::provider::Slab;
 use crate::timeline::Frontier;
 use std::collections::BTreeMap;
 
 pub(crate) type SegId = u32;
 pub(crate) const NIL: u32 = u32::MAX;
-/// In the place of a stash, of a live segment that is no block.
+/// In the place of a cache's number: memory of a replay plan, which is live but not a block.
 pub(crate) const HELD: u32 = u32::MAX - 1;
 
 #[derive(Debug)]
@@ -21,8 +20,8 @@ pub(crate) enum State {
     Vacant,
     Live {
         requested: u64,
-        /// The stash that it is lent to, as the pool numbers them, or [`NIL`]. That one then knows
-        /// what was requested, and whether the block is live at all.
+        /// Number of the stream cache that holds it, or [`NIL`]. That cache then knows what was requested,
+        /// and whether the block is live.
         lent: u32,
     },
     /// Unused once this has completed; empty when it was observed complete or never used.
@@ -63,7 +62,7 @@ pub(crate) struct SlabEntry {
     pub free_bytes: u64,
 }
 
-/// Where an allocation goes: it starts at `start`, inside the free segment `first`.
+/// The place of an allocation: it starts at `start`, inside the free segment `first`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub first: SegId,
@@ -71,19 +70,20 @@ pub(crate) struct Place {
 }
 
 #[derive(Debug)]
-pub(crate) struct Offsets {
+pub(crate) struct Segments {
     /// The least page, or none if only a whole slab can leave.
     page: Option<u64>,
     /// Pages of one size side by side: the first one's address, and the size. They tile the slabs.
     runs: BTreeMap<u64, u64>,
     segs: Vec<Seg>,
     spare_segs: Vec<SegId>,
-    /// Ascending by `start`. They are few, or change seldom.
+    /// Ascending by `start`.
     slabs: Vec<SlabEntry>,
-    live: Starts,
+    /// Live segments by their addresses.
+    live: BTreeMap<u64, SegId>,
 }
 
-impl Offsets {
+impl Segments {
     pub fn seg(&self, id: SegId) -> &Seg {
         &self.segs[id as usize]
     }
@@ -107,15 +107,14 @@ impl Offsets {
         }
     }
 
-    /// Of blocks that start at multiples of `unit`.
-    pub fn new(page: Option<u64>, unit: u64) -> Self {
+    pub fn new(page: Option<u64>) -> Self {
         Self {
             page,
             runs: BTreeMap::new(),
             segs: Vec::new(),
             spare_segs: Vec::new(),
             slabs: Vec::new(),
-            live: Starts::new(unit),
+            live: BTreeMap::new(),
         }
     }
 
@@ -199,7 +198,7 @@ impl Offsets {
         self.slabs.iter()
     }
 
-    /// Where the slab that holds the address is among them.
+    /// Position in `slabs` of the slab that holds the address.
     fn slab_at(&self, addr: u64) -> Option<usize> {
         let after = self.slabs.partition_point(|entry| entry.start <= addr);
         after.checked_sub(1)
@@ -225,7 +224,7 @@ impl Offsets {
         self.slabs.insert(at, entry);
     }
 
-    /// What could leave with a free segment: its whole pages, or its whole slab if it is all of it.
+    /// The whole pages of a free segment, or its slab if the segment is all of it.
     pub fn removable(&self, id: SegId) -> Option<Slab> {
         let seg = self.seg(id);
         match self.page {
@@ -326,9 +325,9 @@ impl Offsets {
 
     /// The last segment of a slab.
     pub fn last_seg(&self, entry: &SlabEntry) -> SegId {
-        // The last live one, or whatever the slab begins with, is not far from its end.
+        // The last live segment is near the slab's end.
         let own = |id: &SegId| self.seg(*id).addr >= entry.start;
-        let near = self.live.before(entry.slab.end() - 1).filter(own);
+        let near = self.live_before(entry.slab.end() - 1).filter(own);
         let mut last = near.unwrap_or(entry.first);
         while self.seg(last).next != NIL {
             last = self.seg(last).next;
@@ -336,8 +335,8 @@ impl Offsets {
         last
     }
 
-    /// Takes the free segments from `first` on, whose range is `slab`, out: a whole slab, or whole
-    /// pages of one, which is two slabs then. Returns their sizes and deaths.
+    /// Removes the free segments from `first` on, whose range is `slab`: a whole slab, or whole pages of one,
+    /// which may split the slab. Returns their sizes and deaths.
     pub fn remove(&mut self, first: SegId, slab: Slab) -> Vec<(u64, Frontier)> {
         let before = self.seg(first).prev;
         let page_after = self.page_at(slab.end()).1;
@@ -420,7 +419,12 @@ impl Offsets {
 
     /// The live segment that starts at `addr`.
     pub fn live_at(&self, addr: u64) -> Option<SegId> {
-        self.live.get(addr)
+        self.live.get(&addr).copied()
+    }
+
+    /// The last live segment that starts at `addr` or before.
+    fn live_before(&self, addr: u64) -> Option<SegId> {
+        self.live.range(..=addr).next_back().map(|(_, id)| *id)
     }
 
     /// Frees a live segment.
@@ -429,15 +433,15 @@ impl Offsets {
         debug_assert!(matches!(seg.state, State::Live { .. }), "freed twice");
         seg.state = State::Free(death);
         let (addr, bytes) = (seg.addr, seg.bytes);
-        self.live.remove(addr);
+        self.live.remove(&addr);
         if let Some(entry) = self.slab_mut(addr) {
             entry.free_bytes += bytes;
         }
     }
 
-    /// The live segment that holds `addr`, what was requested of it, and the stash it is lent to.
+    /// The live segment that holds `addr`, the bytes requested of it, and the cache that holds it.
     pub fn live_around(&self, addr: u64) -> Option<(SegId, u64, u32)> {
-        let id = self.live.get(addr).or_else(|| self.live.before(addr))?;
+        let id = self.live_before(addr)?;
         match self.seg(id).state {
             State::Live { requested, lent } if addr < self.seg(id).end() => {
                 Some((id, requested, lent))
@@ -446,7 +450,7 @@ impl Offsets {
         }
     }
 
-    /// Notes what was requested of a live block, and the stash it is lent to.
+    /// Records the requested bytes of a live block, and the cache that holds it.
     pub fn set_live(&mut self, id: SegId, requested: u64, lent: u32) {
         self.seg_mut(id).state = State::Live { requested, lent };
     }

@@ -1,8 +1,8 @@
-//! A source of addresses that stand for nothing, with a ledger and faults on demand.
+//! A provider of addresses that stand for nothing, with a ledger and faults on demand.
 //!
 //! With pages, each has a number of its own besides its address, and keeps it wherever it goes.
 
-use crate::pool::{Slab, Source, SourceError};
+use crate::pool::{ProviderError, Slab, SlabProvider};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,7 +11,7 @@ struct Ledger {
     next: u64,
     out: BTreeMap<u64, u64>,
     calls: u64,
-    fault: Option<(u64, SourceError)>,
+    fault: Option<(u64, ProviderError)>,
     /// Bytes it has in all.
     capacity: Option<u64>,
     wrong: Vec<String>,
@@ -39,9 +39,9 @@ pub struct Extent {
 
 /// Gives each address range once and never again, so that a stale address stays recognisable.
 #[derive(Debug)]
-pub struct FakeSource {
+pub struct FakeProvider {
     granularity: u64,
-    /// Added to every base: a source that breaks its promise of alignment.
+    /// Added to every base: a provider that breaks its promise of alignment.
     skew: u64,
     page: Option<u64>,
     largest: Option<u64>,
@@ -49,7 +49,7 @@ pub struct FakeSource {
     ledger: Mutex<Ledger>,
 }
 
-impl FakeSource {
+impl FakeProvider {
     pub fn new(granularity: u64) -> Self {
         Self::skewed(granularity, 0)
     }
@@ -93,7 +93,7 @@ impl FakeSource {
     }
 
     /// The `nth` acquisition from now, counted from 0, fails.
-    pub fn fail_at(&self, nth: u64, error: SourceError) {
+    pub fn fail_at(&self, nth: u64, error: ProviderError) {
         let mut ledger = self.ledger();
         ledger.fault = Some((ledger.calls + nth, error));
     }
@@ -177,7 +177,7 @@ impl FakeSource {
         std::mem::take(&mut self.ledger().retired)
     }
 
-    /// What the pool did that no source allows.
+    /// What the pool did that no provider allows.
     pub fn wrong(&self) -> Vec<String> {
         self.ledger().wrong.clone()
     }
@@ -189,7 +189,7 @@ impl FakeSource {
 
 impl Ledger {
     /// Counts a call that may fail; what it may take.
-    fn ask(&mut self, bytes: u64, page: Option<u64>) -> Result<(), SourceError> {
+    fn ask(&mut self, bytes: u64, page: Option<u64>) -> Result<(), ProviderError> {
         let call = self.calls;
         self.calls += 1;
         if let Some((_, error)) = self.fault.filter(|(nth, _)| *nth == call) {
@@ -198,14 +198,14 @@ impl Ledger {
         let out = self.out.values().sum::<u64>() + self.pages.len() as u64 * page.unwrap_or(0);
         let room = self.capacity.unwrap_or(1 << 60).saturating_sub(out);
         if bytes > room {
-            return Err(SourceError::OutOfMemory);
+            return Err(ProviderError::OutOfMemory);
         }
         Ok(())
     }
 
     /// Addresses never given before. Pages often touch those before, slabs never do.
-    fn addresses(&mut self, bytes: u64, unit: u64, gap: bool) -> Result<u64, SourceError> {
-        let dry = SourceError::OutOfMemory;
+    fn addresses(&mut self, bytes: u64, unit: u64, gap: bool) -> Result<u64, ProviderError> {
+        let dry = ProviderError::OutOfMemory;
         let base = self.next.checked_next_multiple_of(unit).ok_or(dry)?;
         let gap = if gap { unit } else { 0 };
         self.next = base.checked_add(bytes + gap).ok_or(dry)?;
@@ -220,7 +220,7 @@ impl Ledger {
         page: u64,
         sizes: &[u64],
         after: Option<u64>,
-    ) -> Result<Slab, SourceError> {
+    ) -> Result<Slab, ProviderError> {
         let bytes = numbers.len() as u64 * page;
         let base = match after.filter(|after| *after == self.next) {
             Some(_) => self.addresses(bytes, page, false)?,
@@ -284,8 +284,8 @@ fn sizes(bytes: u64, of: u64) -> Vec<u64> {
     (0..bytes / of).map(|_| of).chain(rest).collect()
 }
 
-impl Source for FakeSource {
-    fn acquire(&self, bytes: u64) -> Result<Slab, SourceError> {
+impl SlabProvider for FakeProvider {
+    fn acquire(&self, bytes: u64) -> Result<Slab, ProviderError> {
         let mut ledger = self.ledger();
         ledger.ask(bytes, self.page)?;
         if let Some(page) = self.page {
@@ -334,7 +334,7 @@ impl Source for FakeSource {
         self.leaves_mapped
     }
 
-    fn grow(&self, bytes: u64, of: u64, after: Option<u64>) -> Result<Slab, SourceError> {
+    fn grow(&self, bytes: u64, of: u64, after: Option<u64>) -> Result<Slab, ProviderError> {
         let Some(page) = self.page else {
             return self.acquire(bytes);
         };
@@ -349,8 +349,8 @@ impl Source for FakeSource {
         ledger.map(&numbers, page, &sizes(bytes, of), after)
     }
 
-    fn compact(&self, pieces: &[Slab], fresh: u64, of: u64) -> Result<Slab, SourceError> {
-        let page = self.page.ok_or(SourceError::OutOfMemory)?;
+    fn compact(&self, pieces: &[Slab], fresh: u64, of: u64) -> Result<Slab, ProviderError> {
+        let page = self.page.ok_or(ProviderError::OutOfMemory)?;
         let mut ledger = self.ledger();
         ledger.ask(fresh, self.page)?;
         let (mut numbers, mut all) = (Vec::new(), Vec::new());

@@ -5,7 +5,9 @@ use super::model::{By, Past, Places, Range};
 use super::report::{How, Outcome};
 use super::run::{Engine, Queue};
 use super::script::Step;
-use crate::pool::{Acquired, Block, Compaction, Figures, PoolError, Source, Story, WaitPolicy};
+use crate::pool::{
+    Acquired, Block, Compaction, DecisionTrace, Figures, PoolError, SlabProvider, WaitPolicy,
+};
 use crate::timeline::{Frontier, Lane};
 
 /// A request as the judge sees it, with what was reserved before it.
@@ -29,7 +31,7 @@ impl Engine<'_> {
     ) -> Result<Outcome, String> {
         let block = got.block();
         let (addr, end) = (block.addr, block.addr + block.bytes);
-        let memory = self.source.memory_at(addr, end);
+        let memory = self.provider.memory_at(addr, end);
         if memory.iter().map(|(_, bytes)| bytes).sum::<u64>() != block.bytes {
             return Err(format!("{block:?} lies in no slab"));
         }
@@ -100,7 +102,7 @@ impl Engine<'_> {
         }
         // Pages can be collected for what does not fit into one.
         let page = self
-            .source
+            .provider
             .page()
             .filter(|page| need > *page && ask.align <= *page);
         let whole = page.map_or(need, |page| need.next_multiple_of(page));
@@ -127,7 +129,7 @@ impl Engine<'_> {
         }
         let slack = self.slack(ask);
         let room = config.max_bytes.unwrap_or(1 << 60) - ask.before;
-        let unit = self.source.page().unwrap_or(1);
+        let unit = self.provider.page().unwrap_or(1);
         let could_grow = (need + slack).next_multiple_of(unit) <= room
             || page.is_some() && whole <= room + ready;
         if could_grow && waited && waits == WaitPolicy::Bounded || could_grow && answer.is_err() {
@@ -165,7 +167,7 @@ impl Engine<'_> {
         let config = &self.script.setup.config;
         let Some(wait) = wait else {
             let room = config.max_bytes.unwrap_or(1 << 60) - self.pool.figures().reserved;
-            let unit = self.source.page().unwrap_or(1);
+            let unit = self.provider.page().unwrap_or(1);
             let left = self.model.unused(ask.places.extents, |_| true);
             let grows = (need + self.slack(ask)).next_multiple_of(unit) <= room + left;
             let size = (need, ask.align);
@@ -203,22 +205,22 @@ impl Engine<'_> {
         ask: &Question<'_>,
         answer: &Result<Acquired, PoolError>,
         past: &Past,
-        story: &Story,
+        decision: &DecisionTrace,
     ) -> Result<(), String> {
         let need = match answer {
             Ok(acquired) => acquired.block().bytes,
             Err(PoolError::Exhausted { need }) => *need,
             Err(_) => return Ok(()),
         };
-        if answer.is_ok() != story.reuse.is_some() {
-            return Err(format!("{answer:?} told as {story:?}"));
+        if answer.is_ok() != decision.reuse.is_some() {
+            return Err(format!("{answer:?} told as {decision:?}"));
         }
         let waited = answer.as_ref().is_ok_and(|a| a.wait().is_some());
         if ask.grew == 0 && !waited && answer.is_ok() {
             return Ok(());
         }
         let unit = self.script.setup.config.min_align;
-        let page = self.source.page();
+        let page = self.provider.page();
         let compaction = self.script.setup.config.options.compaction;
         let page = page.filter(|page| need > *page && ask.align <= *page);
         let page = page.filter(|_| compaction != Compaction::Never);
@@ -228,7 +230,7 @@ impl Engine<'_> {
                     self.model.unused(ask.places.extents, usable) >= need.next_multiple_of(page)
                 })
         };
-        let Some(lack) = &story.lack else {
+        let Some(lack) = &decision.missing else {
             // Where the pool would rather grow than remap what it may have, nothing is lacking.
             let legal = |range: &Range| self.model.precedes(&range.past, past, By::Known);
             let rather = compaction != Compaction::Always && enough(&legal);
@@ -260,9 +262,9 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Checks what went back to the source, and that what had to go went.
+    /// Checks what went back to the provider, and that what had to go went.
     pub(super) fn given_back(&self, step: &Step, before: &[Extent]) -> Result<(), String> {
-        let after = self.source.extents();
+        let after = self.provider.extents();
         let stays = |extent: &&Extent| after.iter().any(|other| other.number == extent.number);
         let gone = || before.iter().filter(|extent| !stays(extent));
         for extent in gone() {
@@ -270,7 +272,7 @@ impl Engine<'_> {
                 return Err(format!("illegal: {extent:?} given back while in use"));
             }
         }
-        for slab in self.source.take_retired() {
+        for slab in self.provider.take_retired() {
             let meets = |range: &&Range| range.addr < slab.end() && range.end > slab.base;
             if let Some(range) = self.model.live.values().find(meets) {
                 let name = self.script.name(range.step);
@@ -313,7 +315,7 @@ impl Engine<'_> {
             .values()
             .map(|range| range.end - range.addr)
             .sum();
-        let reserved = self.source.bytes_out();
+        let reserved = self.provider.bytes_out();
         self.highs.used_high = self.highs.used_high.max(used);
         self.highs.reserved_high = self.highs.reserved_high.max(reserved);
         let right = Figures {
@@ -335,7 +337,7 @@ impl Engine<'_> {
                 Queue::OutOfOrder { lanes, .. } => lanes.iter().try_for_each(Lane::audit)?,
             }
         }
-        match self.source.wrong().pop() {
+        match self.provider.wrong().pop() {
             Some(wrong) => Err(wrong),
             None => Ok(()),
         }

@@ -30,7 +30,7 @@ mod run;
 mod script;
 mod shrink;
 
-pub use fake::FakeSource;
+pub use fake::FakeProvider;
 pub use random::{Random, Rng};
 pub use report::{How, Outcome, Report};
 pub use run::{run, run_with};

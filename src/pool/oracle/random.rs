@@ -52,8 +52,8 @@ pub struct Random {
     /// Whether sizes repeat and one queue gets several steps in a row, as in a program that does the
     /// same over and over.
     few: bool,
-    /// Whether these are the steps of a lap: such as may come again the same.
-    lap: bool,
+    /// Whether these are the steps of an iteration: such as may come again the same.
+    iteration: bool,
     last: QueueName,
 }
 
@@ -76,7 +76,7 @@ impl Random {
             events: vec![],
             largest,
             few,
-            lap: false,
+            iteration: false,
             last: QueueName::InOrder(0),
         };
         while random.steps.len() < length {
@@ -86,14 +86,14 @@ impl Random {
         Script::new(setup, random.steps)
     }
 
-    /// A program that does the same over and over, mostly: laps of a queue that frees what it allocates,
+    /// A program that does the same over and over, mostly: iterations of a queue that frees what it allocates,
     /// and now and then something else.
-    pub fn laps(seed: u64, length: usize) -> Script {
+    pub fn iterations(seed: u64, length: usize) -> Script {
         Self::repeating(seed, length, false)
     }
 
     /// The same of all queues together, each taking what others are done with, until all are awaited.
-    pub fn laps_together(seed: u64, length: usize) -> Script {
+    pub fn iterations_together(seed: u64, length: usize) -> Script {
         Self::repeating(seed, length, true)
     }
 
@@ -111,7 +111,7 @@ impl Random {
             events: vec![],
             largest,
             few: false,
-            lap: false,
+            iteration: false,
             last: QueueName::InOrder(0),
         };
         while random.steps.len() < length {
@@ -138,7 +138,7 @@ impl Random {
             true => all.clone(),
             false => some.map(|_| self.rng.pick(&all)).collect(),
         };
-        self.lap = self.rng.chance(90);
+        self.iteration = self.rng.chance(90);
         for _ in 0..40 + self.rng.below(50) {
             let step = match self.rng.below(10) {
                 0..5 => self.alloc(),
@@ -154,12 +154,12 @@ impl Random {
         }
         let last = all.iter().filter(|_| together);
         self.steps.extend(last.map(|queue| Step::Finish(*queue)));
-        (self.held, self.queues, self.lap) = (outer, all, false);
-        let lap = self.steps[from..].to_vec();
+        (self.held, self.queues, self.iteration) = (outer, all, false);
+        let iteration = self.steps[from..].to_vec();
         for _ in 0..2 + 2 * u64::from(together) + self.rng.below(5) {
-            let mut now = vec![0; lap.len()];
+            let mut now = vec![0; iteration.len()];
             let odd = self.rng.chance(40);
-            for at in self.order(&lap, from) {
+            for at in self.order(&iteration, from) {
                 if odd && self.rng.chance(2) {
                     self.add();
                 }
@@ -168,7 +168,7 @@ impl Random {
                     Some(at) => now[at],
                     None => step,
                 };
-                self.steps.push(lap[at].with(again));
+                self.steps.push(iteration[at].with(again));
             }
             if self.rng.chance(if together { 5 } else { 30 }) {
                 self.add();
@@ -176,19 +176,19 @@ impl Random {
         }
     }
 
-    /// In which order a lap's steps come again: at times with some frees a little earlier.
-    fn order(&mut self, lap: &[Step], from: usize) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..lap.len()).collect();
+    /// In which order an iteration's steps come again: at times with some frees a little earlier.
+    fn order(&mut self, iteration: &[Step], from: usize) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..iteration.len()).collect();
         if self.rng.chance(60) {
             return order;
         }
-        for at in 1..lap.len() {
+        for at in 1..iteration.len() {
             let (before, now) = (order[at - 1], order[at]);
-            let Step::Free { block, after, .. } = &lap[now] else {
+            let Step::Free { block, after, .. } = &iteration[now] else {
                 continue;
             };
             let bound = *block == from + before || after.contains(&(from + before));
-            let moves = matches!(lap[before], Step::Alloc { .. } | Step::Free { .. });
+            let moves = matches!(iteration[before], Step::Alloc { .. } | Step::Free { .. });
             if moves && !bound && self.rng.chance(40) {
                 order.swap(at - 1, at);
             }
@@ -226,7 +226,7 @@ impl Random {
 
     fn alloc(&mut self) -> Step {
         let at = self.steps.len();
-        let host = !self.lap && self.rng.chance(5);
+        let host = !self.iteration && self.rng.chance(5);
         let queue = if host { QueueName::Host } else { self.queue() };
         let bytes = match self.rng.below(4) {
             _ if self.few => self.rng.pick(&[64, 100, 256, 600]),
@@ -234,7 +234,7 @@ impl Random {
             1 => 64 << self.rng.below(6),
             _ => 1 + self.rng.below(self.largest),
         };
-        let align = if !self.lap && self.rng.chance(10) {
+        let align = if !self.iteration && self.rng.chance(10) {
             self.rng.pick(&[128, 512, 4096])
         } else {
             0
@@ -281,14 +281,14 @@ impl Random {
         let at = self.steps.len();
         let which = self.rng.below(self.held.len() as u64) as usize;
         let held = self.held.swap_remove(which);
-        if !self.lap && self.rng.chance(4) {
+        if !self.iteration && self.rng.chance(4) {
             return Step::Free {
                 queue: QueueName::Host,
                 block: held.alloc,
                 after: vec![],
             };
         }
-        let own = held.queue != QueueName::Host && (self.lap || self.rng.chance(70));
+        let own = held.queue != QueueName::Host && (self.iteration || self.rng.chance(70));
         let queue = if own { held.queue } else { self.queue() };
         let mut after = self.some_events();
         let users = held.users.iter().copied().chain([(held.queue, held.alloc)]);

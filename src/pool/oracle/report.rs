@@ -1,6 +1,6 @@
 //! What became of a script, and the language of expectations about it.
 
-use super::fake::FakeSource;
+use super::fake::FakeProvider;
 use super::script::Script;
 use crate::pool::{Block, Pool, PoolError};
 use std::sync::Arc;
@@ -34,9 +34,9 @@ pub struct Outcome {
 #[derive(Debug)]
 pub struct Report {
     pub outcomes: Vec<Outcome>,
-    pub pool: Pool<Arc<FakeSource>>,
-    pub source: Arc<FakeSource>,
-    /// Allocations that a lane served from its own stash.
+    pub pool: Pool<Arc<FakeProvider>>,
+    pub provider: Arc<FakeProvider>,
+    /// Allocations that a lane served from its own cache.
     pub cached: u64,
 }
 

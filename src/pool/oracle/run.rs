@@ -1,11 +1,13 @@
 //! An engine in miniature: runs a script on a pool and on the model, and has every answer judged.
 
-use super::fake::FakeSource;
+use super::fake::FakeProvider;
 use super::judge::Question;
 use super::model::{By, Model, Past, Places, Range};
 use super::report::{How, Outcome, Report};
 use super::script::{QueueName, Script, Step};
-use crate::pool::{Acquired, Block, Figures, Order, Pool, PoolError, Request, Reuse, Stash, Story};
+use crate::pool::{
+    Acquired, Block, DecisionTrace, Figures, Order, Pool, PoolError, Request, Reuse, StreamCache,
+};
 use crate::timeline::{Clock, Frontier, Lane};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -15,7 +17,7 @@ use std::sync::Arc;
 const LANES: usize = 3;
 
 pub(super) enum Queue {
-    InOrder(Box<Lane>, Arc<Stash>),
+    InOrder(Box<Lane>, Arc<StreamCache>),
     OutOfOrder {
         lanes: Vec<Lane>,
         all: Frontier,
@@ -25,9 +27,9 @@ pub(super) enum Queue {
 
 pub(super) struct Engine<'a> {
     pub script: &'a Script,
-    pub source: Arc<FakeSource>,
-    pub pool: Pool<Arc<FakeSource>>,
-    pub stashes: bool,
+    pub provider: Arc<FakeProvider>,
+    pub pool: Pool<Arc<FakeProvider>>,
+    pub caches: bool,
     pub cached: u64,
     pub queues: HashMap<QueueName, Queue>,
     /// Of each step, on either side.
@@ -45,29 +47,29 @@ pub fn run(script: &Script) -> Result<Report, String> {
     run_with(script, true)
 }
 
-/// The same, with or without a stash for each in-order queue. A deterministic script runs twice, the
+/// The same, with or without a cache for each in-order queue. A deterministic script runs twice, the
 /// second time with completion observed that the program does not await and the model hears nothing of:
 /// that must change no answer.
-pub fn run_with(script: &Script, stashes: bool) -> Result<Report, String> {
-    let report = run_once(script, stashes, false)?;
+pub fn run_with(script: &Script, caches: bool) -> Result<Report, String> {
+    let report = run_once(script, caches, false)?;
     if script.setup.deterministic {
-        report.agrees(script, &run_once(script, stashes, true)?)?;
+        report.agrees(script, &run_once(script, caches, true)?)?;
     }
     Ok(report)
 }
 
-fn run_once(script: &Script, stashes: bool, observing: bool) -> Result<Report, String> {
+fn run_once(script: &Script, caches: bool, observing: bool) -> Result<Report, String> {
     let granularity = script.setup.granularity;
-    let source = Arc::new(match script.setup.paged {
-        true if script.setup.leaves_mapped => FakeSource::paged(granularity).leaving_mapped(),
-        true => FakeSource::paged(granularity),
-        false => FakeSource::new(granularity),
+    let provider = Arc::new(match script.setup.paged {
+        true if script.setup.leaves_mapped => FakeProvider::paged(granularity).leaving_mapped(),
+        true => FakeProvider::paged(granularity),
+        false => FakeProvider::new(granularity),
     });
     let mut engine = Engine {
         script,
-        pool: Pool::new(Arc::clone(&source), script.setup.config),
-        source,
-        stashes,
+        pool: Pool::new(Arc::clone(&provider), script.setup.config),
+        provider,
+        caches,
         cached: 0,
         queues: HashMap::new(),
         events: Vec::new(),
@@ -91,21 +93,21 @@ fn run_once(script: &Script, stashes: bool, observing: bool) -> Result<Report, S
     let Engine {
         outcomes,
         pool,
-        source,
+        provider,
         cached,
         ..
     } = engine;
     Ok(Report {
         outcomes,
         pool,
-        source,
+        provider,
         cached,
     })
 }
 
 impl Engine<'_> {
     fn step(&mut self, step: &Step) -> Result<(), String> {
-        let (slabs, extents) = (self.source.slabs(), self.source.extents());
+        let (slabs, extents) = (self.provider.slabs(), self.provider.extents());
         let places = Places {
             slabs: &slabs,
             extents: &extents,
@@ -182,8 +184,8 @@ impl Engine<'_> {
                 let mut lane = Box::new(self.lane());
                 lane.advance();
                 self.model.command(name, lane.id(), Past::default());
-                let stash = Stash::new(lane.clock(), &Arc::default());
-                Queue::InOrder(lane, stash)
+                let cache = StreamCache::new(lane.clock(), &Arc::default());
+                Queue::InOrder(lane, cache)
             }
             QueueName::OutOfOrder(_) => Queue::OutOfOrder {
                 lanes: (0..LANES).map(|_| self.lane()).collect(),
@@ -274,9 +276,9 @@ impl Engine<'_> {
     fn finish(&mut self, queue: QueueName) {
         self.open(queue);
         match self.queues.get(&queue) {
-            Some(Queue::InOrder(lane, stash)) => {
-                if stash.wants_plans().contains(&self.pool.key()) {
-                    self.pool.plan(stash, lane);
+            Some(Queue::InOrder(lane, cache)) => {
+                if cache.replayable().contains(&self.pool.key()) {
+                    self.pool.plan(cache, lane);
                 }
                 lane.frontier().mark_awaited();
             }
@@ -317,9 +319,9 @@ impl Engine<'_> {
         };
         let range = self.model.live.remove(&addr);
         let cached = match self.queues.get(&queue) {
-            Some(Queue::InOrder(lane, stash)) if self.stashes => {
+            Some(Queue::InOrder(lane, cache)) if self.caches => {
                 let point = lane.tip_epoch();
-                point.and_then(|epoch| stash.free(addr, epoch))
+                point.and_then(|epoch| cache.free(addr, epoch))
             }
             _ => None,
         };
@@ -371,26 +373,26 @@ impl Engine<'_> {
         };
         let before = self.pool.figures().reserved;
         let grown = self.pool.counters().grown_bytes;
-        let story = RefCell::<Story>::default();
+        let decision = RefCell::<DecisionTrace>::default();
         let request = Request {
             bytes,
             align,
             order,
             may_wait,
-            story: Some(&story),
+            decision: Some(&decision),
         };
         let answer = match self.queues.get(&queue) {
-            Some(Queue::InOrder(_, stash)) if self.stashes => {
+            Some(Queue::InOrder(_, cache)) if self.caches => {
                 let cached = (align <= 1)
-                    .then(|| stash.alloc(self.pool.key(), bytes))
+                    .then(|| cache.alloc(self.pool.key(), bytes))
                     .flatten();
                 self.cached += u64::from(cached.is_some());
                 if cached.is_some() {
-                    // A stash tells nothing.
-                    story.borrow_mut().reuse = Some(Reuse::OwnLane);
+                    // A cache tells nothing.
+                    decision.borrow_mut().reuse = Some(Reuse::OwnLane);
                 }
                 let cached = cached.map(|block| Ok(Acquired::Ready(block)));
-                cached.unwrap_or_else(|| self.pool.acquire_on(stash, &request))
+                cached.unwrap_or_else(|| self.pool.acquire_on(cache, &request))
             }
             _ => self.pool.acquire(&request),
         };
@@ -404,7 +406,7 @@ impl Engine<'_> {
             places,
         };
         self.judge(&question, &answer, &past)?;
-        self.explained(&question, &answer, &past, &story.borrow())?;
+        self.explained(&question, &answer, &past, &decision.borrow())?;
         let acquired = match answer {
             Ok(acquired) => acquired,
             Err(error) => {

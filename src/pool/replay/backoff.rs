@@ -1,36 +1,38 @@
-//! How long to let be what was tried for nothing: twice as long each time.
+//! Exponential backoff of allocation traces.
 
-use crate::pool::options::MAX_BACKOFF_LEVEL;
+use crate::pool::options::{BACKOFF_FACTOR_LOG2, MAX_BACKOFF_LEVEL};
 
-/// How often something is to be let pass before what came to nothing is tried again: the laps of a lane
-/// after plans of which none was completed, or its misses after records of which no plan was made.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Patience {
+/// How many misses of a pool pass untraced before a stream may begin an allocation trace.
+///
+/// The wait is a multiple of the allocations that the failed trace or replay plan had, eight times as large
+/// with each failure in a row. So a program that never repeats traces a share of its requests that tends to
+/// zero, and one that begins to repeat late is traced after eight times the requests that it made before.
+#[derive(Debug, Default)]
+pub(crate) struct Backoff {
     level: u32,
-    left: u32,
+    /// Misses still to pass.
+    wait: u64,
 }
 
-impl Patience {
-    /// Whether the next one is to be let pass.
-    pub fn lacks(&self) -> bool {
-        self.left > 0
-    }
-
-    /// The same, and lets it pass.
+impl Backoff {
+    /// Counts a miss. True if it must not begin a trace.
     pub fn waits(&mut self) -> bool {
-        let waits = self.left > 0;
-        self.left = self.left.saturating_sub(1);
+        let waits = self.wait > 0;
+        self.wait = self.wait.saturating_sub(1);
         waits
     }
 
-    /// What was tried has ended, or could not be.
-    pub fn learn(&mut self, served: bool) {
-        match served {
-            true => *self = Self::default(),
-            false => {
-                self.level = (self.level + 1).min(MAX_BACKOFF_LEVEL);
-                self.left = 1 << self.level;
-            }
+    /// A trace or a plan of so many allocations came to nothing. Streams that fail together count once.
+    pub fn failed(&mut self, allocations: u64) {
+        if self.wait == 0 {
+            self.level = (self.level + 1).min(MAX_BACKOFF_LEVEL);
         }
+        let wait = allocations << (BACKOFF_FACTOR_LOG2 * self.level);
+        self.wait = self.wait.max(wait);
+    }
+
+    /// A plan served at least an iteration.
+    pub fn succeeded(&mut self) {
+        *self = Self::default();
     }
 }

@@ -1,76 +1,75 @@
-//! Where the blocks of a plan lie, by their addresses.
+//! The blocks of a replay plan by their addresses, and ranges of addresses.
 
-use crate::pool::replay::Planned;
+use crate::pool::provider::Slab;
 use crate::pool::request::Block;
-use crate::pool::source::Slab;
 
-/// The logarithm of how many places are remembered while all are collected.
-const RECENT: u32 = 9;
+/// The logarithm of how many ranges [`ranges`] compares a new one with.
+const RECENT_LOG2: u32 = 9;
 
-/// Where a block of a plan lies, by addresses.
+/// The addresses of a block.
 #[derive(Clone, Copy, Debug)]
-struct Spot {
+struct Interval {
     addr: u64,
     end: u64,
-    /// The last end of those that start no later.
-    reach: u64,
+    /// The last end of all intervals that start no later.
+    last_end: u64,
     block: u32,
 }
 
-/// Where blocks lie that are live at different times, ascending.
+/// Blocks that are live at different times, by address.
 #[derive(Debug)]
-pub(super) struct Spots(Vec<Spot>);
+pub(super) struct IntervalIndex(Vec<Interval>);
 
-impl Spots {
-    pub fn new(blocks: &[Planned]) -> Self {
-        let spot = |(planned, nth): (&Planned, u32)| Spot {
-            addr: planned.block.addr,
-            end: planned.block.addr + planned.block.bytes,
-            reach: 0,
+impl IntervalIndex {
+    pub fn new<'a>(blocks: impl Iterator<Item = &'a Block>) -> Self {
+        let interval = |(block, nth): (&Block, u32)| Interval {
+            addr: block.addr,
+            end: block.addr + block.bytes,
+            last_end: 0,
             block: nth,
         };
-        let mut spots: Vec<Spot> = blocks.iter().zip(0..).map(spot).collect();
-        spots.sort_unstable_by_key(|spot| spot.addr);
-        let mut reach = 0;
-        for spot in &mut spots {
-            reach = reach.max(spot.end);
-            spot.reach = reach;
+        let mut all: Vec<Interval> = blocks.zip(0..).map(interval).collect();
+        all.sort_unstable_by_key(|own| own.addr);
+        let mut last_end = 0;
+        for own in &mut all {
+            last_end = last_end.max(own.end);
+            own.last_end = last_end;
         }
-        Self(spots)
+        Self(all)
     }
 
     /// The blocks that hold an address.
     pub fn around(&self, addr: u64) -> impl Iterator<Item = usize> {
-        let before = self.0.partition_point(|spot| spot.addr <= addr);
+        let before = self.0.partition_point(|own| own.addr <= addr);
         let near = self.0[..before].iter().rev();
-        let near = near.take_while(move |spot| spot.reach > addr);
-        near.filter(move |spot| spot.end > addr)
-            .map(|spot| spot.block as usize)
+        let near = near.take_while(move |own| own.last_end > addr);
+        near.filter(move |own| own.end > addr)
+            .map(|own| own.block as usize)
     }
 
     /// The blocks that start at an address.
     pub fn starting_at(&self, addr: u64) -> impl Iterator<Item = usize> {
-        let first = self.0.partition_point(|spot| spot.addr < addr);
+        let first = self.0.partition_point(|own| own.addr < addr);
         let there = self.0[first..].iter();
-        let there = there.take_while(move |spot| spot.addr == addr);
-        there.map(|spot| spot.block as usize)
+        let there = there.take_while(move |own| own.addr == addr);
+        there.map(|own| own.block as usize)
     }
 
-    /// Whether some block starts before this end and goes beyond it.
-    pub fn goes_beyond(&self, end: u64) -> bool {
-        let before = self.0.partition_point(|spot| spot.addr < end);
-        before > 0 && self.0[before - 1].reach > end
+    /// Whether some block starts before an address and ends behind it.
+    pub fn goes_beyond(&self, addr: u64) -> bool {
+        let before = self.0.partition_point(|own| own.addr < addr);
+        before > 0 && self.0[before - 1].last_end > addr
     }
 }
 
-/// The addresses of all these together, ascending and without overlap.
+/// The addresses of all these blocks, ascending and without overlap.
 pub(crate) fn ranges<'a>(blocks: impl Iterator<Item = &'a Block>) -> Vec<Slab> {
-    // The same place comes again and again, mostly soon.
-    let mut recent = [(0, 0); 1 << RECENT];
+    // The addresses of a repeated allocation come again, mostly soon.
+    let mut recent = [(0, 0); 1 << RECENT_LOG2];
     let mut all: Vec<Slab> = Vec::new();
     for block in blocks {
-        let spread = block.addr.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - RECENT);
-        let recent = &mut recent[spread as usize];
+        let at = block.addr.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - RECENT_LOG2);
+        let recent = &mut recent[at as usize];
         if *recent != (block.addr, block.bytes) {
             *recent = (block.addr, block.bytes);
             all.push(extent(block));
@@ -79,7 +78,7 @@ pub(crate) fn ranges<'a>(blocks: impl Iterator<Item = &'a Block>) -> Vec<Slab> {
     union(all)
 }
 
-/// The same memory, ascending and without overlap.
+/// The same addresses, ascending and without overlap.
 pub(crate) fn union(mut slabs: Vec<Slab>) -> Vec<Slab> {
     slabs.sort_unstable_by_key(|slab| slab.base);
     let mut out: Vec<Slab> = Vec::new();
@@ -94,6 +93,7 @@ pub(crate) fn union(mut slabs: Vec<Slab>) -> Vec<Slab> {
     out
 }
 
+/// The addresses of a block.
 pub(crate) fn extent(block: &Block) -> Slab {
     Slab {
         base: block.addr,

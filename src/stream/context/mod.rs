@@ -9,7 +9,7 @@ pub(crate) mod usm_pool;
 use crate::abi::*;
 use crate::hal::{self, ContextInfo};
 use crate::object::{Body, Error, Handles, InfoOut, Object, Result};
-use crate::pool::{Ends, PoolKey};
+use crate::pool::{ExtentVersion, PoolKey};
 use crate::stream::engine::Scope;
 use crate::stream::lane::LaneOwner;
 use crate::stream::lane::lanes::Lanes;
@@ -201,8 +201,8 @@ impl<D: Driver> LaneOwner<D> for Object<Context<D>> {
         self.domain.lanes()
     }
 
-    fn ends(&self) -> &Arc<Ends> {
-        &self.domain.memory.ends
+    fn extent_version(&self) -> &Arc<ExtentVersion> {
+        &self.domain.memory.extent_version
     }
 }
 

@@ -60,13 +60,13 @@ impl<D: Driver> Context<D> {
             };
         }
         domain.poll();
-        let story = RefCell::default();
+        let decision = RefCell::default();
         let request = Request {
             bytes: size as u64,
             align,
             order: Order::Sync,
             may_wait: true,
-            story: Trace::get().map(|_| &story),
+            decision: Trace::get().map(|_| &decision),
         };
         let core = pool.core();
         let acquired = loop {
@@ -82,7 +82,7 @@ impl<D: Driver> Context<D> {
                     Ok(Answer::Served(acquired)) => Some(acquired.block()),
                     Ok(Answer::Once(_)) | Err(_) => None,
                 };
-                entry.alloc(core.number(), kind, size, block, &story.borrow());
+                entry.alloc(core.number(), kind, size, block, &decision.borrow());
             }
             if let Answer::Served(acquired) = answer? {
                 break acquired;
@@ -178,7 +178,7 @@ impl<D: Driver> Context<D> {
         addrs: [usize; N],
         bytes: usize,
     ) -> Result<()> {
-        match extents::covers(self.domain().memory.ends.now(), addrs, bytes) {
+        match extents::covers(self.domain().memory.extent_version.now(), addrs, bytes) {
             true => Ok(()),
             false => addrs
                 .iter()
@@ -189,7 +189,7 @@ impl<D: Driver> Context<D> {
     #[inline(never)]
     fn look_for_room(&self, addr: usize, bytes: usize) -> Result<()> {
         let memory = &self.domain().memory;
-        let since = memory.ends.now();
+        let since = memory.extent_version.now();
         let extent = match memory.extent(addr) {
             AddressExtent::Free => return Ok(()),
             AddressExtent::Foreign => usize::MAX,

@@ -5,7 +5,7 @@ use crate::hal::{self, UsmPoolInfo};
 use crate::object::{Body, Error, InfoIn, InfoOut, Object, Result, chain, ensure};
 use crate::stream::settings::pool_log;
 use crate::stream::usm::pool_core::{Plan, PoolCore};
-use crate::stream::usm::source::UserBlock;
+use crate::stream::usm::provider::UserBlock;
 use crate::stream::{Context, Driver, Kind, Work};
 use crate::timeline::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -212,8 +212,8 @@ impl<D: Driver> hal::UsmPool<D> for UsmPool<D> {
             UsmPoolInfo::GrownBytesExt => out.value(core.counters().grown_bytes),
             UsmPoolInfo::TrimsExt => out.value(core.counters().trims),
             UsmPoolInfo::TrimmedBytesExt => out.value(core.counters().trimmed_bytes),
-            UsmPoolInfo::GathersExt => out.value(core.counters().gathers),
-            UsmPoolInfo::GatheredBytesExt => out.value(core.counters().gathered_bytes),
+            UsmPoolInfo::GathersExt => out.value(core.counters().compactions),
+            UsmPoolInfo::GatheredBytesExt => out.value(core.counters().compacted_bytes),
             UsmPoolInfo::ReportExt => out.string(&core.report().line()),
         }
     }

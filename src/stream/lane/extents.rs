@@ -1,7 +1,7 @@
 //! Cache of allocation extents: the bytes from an address to the end of its allocation.
 //!
 //! Each copy and fill checks its addresses, mostly the same ones as before. An entry is valid while
-//! no allocation can end earlier: see [`Ends`](crate::pool::Ends). A lane caches extents for its
+//! no allocation can end earlier: see [`ExtentVersion`](crate::pool::ExtentVersion). A lane caches extents for its
 //! commands; each thread has a cache for all other commands.
 
 use std::cell::Cell;
@@ -11,7 +11,7 @@ const SLOTS: usize = 64;
 /// One entry.
 #[derive(Clone, Copy)]
 pub struct CachedExtent {
-    /// Version of [`Ends`](crate::pool::Ends) before the query; 0 for an empty entry.
+    /// Version of [`ExtentVersion`](crate::pool::ExtentVersion) before the query; 0 for an empty entry.
     since: u64,
     addr: usize,
     bytes: usize,

@@ -24,7 +24,7 @@ pub(crate) use submission::SubmissionGuard;
 
 use crate::abi::ur_queue_flags_t;
 use crate::object::{Object, Origin, Result};
-use crate::pool::{Ends, PoolKey, Stash, Taken};
+use crate::pool::{ExtentVersion, PoolKey, StreamCache, Taken};
 use crate::stream::engine::dependencies::{
     Dependencies, EventDependencies, MarkerRequest, MarkerRequests, OwnMarkerRequest, PendingWaits,
 };
@@ -34,7 +34,7 @@ use crate::stream::driver::Progress;
 use crate::stream::lane::extents::ExtentCache;
 use crate::stream::lane::tail::Tail;
 use crate::stream::{Driver, Engine, Timestamps, Work};
-use crate::timeline::{Clock, Frontier, Lane, Point, PointRef};
+use crate::timeline::{Clock, Frontier, Lane, Point};
 use biased_lock::{BiasedLock, BiasedLockGuard};
 use failures::Dependents;
 use lanes::Lanes;
@@ -53,7 +53,7 @@ use std::sync::{Arc, Weak};
 pub(crate) struct LaneCore<D: Driver> {
     native: D::Lane,
     /// The version of allocation extents in the context: cached `extents` are valid while it stays.
-    ends: Arc<Ends>,
+    extent_version: Arc<ExtentVersion>,
     /// The process that the engine began in.
     origin: Origin,
     /// Whether the native handle was given out: foreign code may submit from then on.
@@ -73,7 +73,7 @@ pub(crate) struct LaneCore<D: Driver> {
     last: AtomicU64,
     state: BiasedLock<LaneState<D>>,
     /// Blocks that the lane may reuse at once, under a lock of its own.
-    pub stash: Arc<Stash>,
+    pub cache: Arc<StreamCache>,
     pub clock: Arc<Clock>,
     pub device: Arc<Object<D::Device>>,
     engine: Arc<Engine<D>>,
@@ -94,11 +94,11 @@ pub(crate) trait LaneOwner<D: Driver>: Send + Sync {
     fn lanes(&self) -> &Lanes<D>;
 
     /// The version of allocation extents.
-    fn ends(&self) -> &Arc<Ends>;
+    fn extent_version(&self) -> &Arc<ExtentVersion>;
 }
 
 /// Points of other lanes that a lane has not waited for yet, one a lane.
-type Missing<'a> = SmallVec<[PointRef<'a>; 4]>;
+type Missing<'a> = SmallVec<[&'a Point; 4]>;
 
 /// Markers that prove those points complete.
 type Marks<D> = SmallVec<[Mark<D>; 4]>;
@@ -148,7 +148,7 @@ impl<D: Driver> LaneCore<D> {
         let order = Lane::with(Clock::of(engine.is_deterministic()));
         let clock = Arc::clone(order.clock());
         let native = make(&clock)?;
-        let stash = Stash::new(&clock, owner.ends());
+        let cache = StreamCache::new(&clock, owner.extent_version());
         let state = LaneState {
             order,
             pending_waits: PendingWaits::default(),
@@ -171,12 +171,12 @@ impl<D: Driver> LaneCore<D> {
             dependents: Dependents::default(),
             foreign_submitters: AtomicUsize::new(0),
             state: BiasedLock::new(state),
-            stash,
+            cache,
             tip_epoch: AtomicU64::new(0),
             last: AtomicU64::new(0),
             has_markers: AtomicBool::new(false),
             parked: AtomicBool::new(false),
-            ends: Arc::clone(owner.ends()),
+            extent_version: Arc::clone(owner.extent_version()),
             origin: engine.origin(),
             owner,
         });
@@ -195,7 +195,7 @@ impl<D: Driver> LaneCore<D> {
         wanted: bool,
     ) -> Result<Option<EventDependencies>> {
         self.submit_with(&[waits], wanted, |lane, epoch| {
-            Progress::work::<D>(lane, epoch, work, timestamps)
+            D::submit(lane, epoch, work, timestamps)
         })
     }
 
@@ -251,7 +251,7 @@ impl<D: Driver> LaneCore<D> {
         let mut submit_parts = |state: &mut LaneState<D>| {
             for (part, (missing, marks)) in parts.iter_mut().zip(&found) {
                 if !missing.iter().all(|point| state.order.orders_point(point)) {
-                    let missing = missing.iter().map(Point::by_ref);
+                    let missing = missing.iter();
                     self.wait_for(state, missing, &[&part.waits], marks)?;
                 }
                 state.wait_for(&part.waits.order);
@@ -263,9 +263,7 @@ impl<D: Driver> LaneCore<D> {
                 self.depend(state, &[&part.waits]);
                 let failed = failed || part.waits.unreported().is_some();
                 part.deps = self.submit_locked(state, part.wanted, failed, |lane, epoch| {
-                    part.work
-                        .submit(lane, epoch, part.timestamps.clone())
-                        .map(|()| Progress::Pending)
+                    part.work.submit(lane, epoch, part.timestamps.clone())
                 })?;
             }
             Ok(())
@@ -352,21 +350,17 @@ impl<D: Driver> LaneCore<D> {
 
     /// The incomplete points of other lanes in `waits`, with markers for them.
     fn foreign_points(&self, waits: &Dependencies) -> Result<(Vec<Point>, Marks<D>)> {
-        let foreign =
-            |point: &PointRef<'_>| point.lane() != self.clock.id() && !point.is_complete();
+        let foreign = |point: &&Point| point.lane() != self.clock.id() && !point.is_complete();
         let missing: Missing<'_> = waits.done.points().filter(foreign).collect();
         let marks = self.marks_of(&missing)?;
-        Ok((
-            missing.iter().map(|point| point.to_point()).collect(),
-            marks,
-        ))
+        Ok((missing.iter().copied().cloned().collect(), marks))
     }
 
     /// Makes the stream wait for markers that prove `missing`, which are points of `waits`.
     fn wait_for<'a>(
         &self,
         state: &mut LaneState<D>,
-        missing: impl IntoIterator<Item = PointRef<'a>>,
+        missing: impl IntoIterator<Item = &'a Point>,
         waits: &[impl Borrow<Dependencies>],
         marks: &[Mark<D>],
     ) -> Result<()> {
@@ -466,7 +460,7 @@ impl<D: Driver> LaneCore<D> {
         state.wait_for(&order);
         // The host point covers all other pending waits.
         state.pending_waits.clear();
-        state.pending_waits.add([held.point.by_ref()]);
+        state.pending_waits.add([&held.point]);
         self.publish(state);
         Ok((held, before))
     }
@@ -521,7 +515,7 @@ impl<D: Driver> LaneCore<D> {
             ..
         } = state;
         tail.renew(|deps| {
-            order.tell(&mut deps.done, &mut deps.order);
+            order.record(&mut deps.done, &mut deps.order);
             let points = pending_waits.points().iter();
             points.for_each(|point| deps.done.join_point(point));
             let request = watched.then(|| MarkerRequest::clone(request.get_or_insert_default()));
@@ -541,10 +535,10 @@ impl<D: Driver> LaneCore<D> {
 
     /// Lets `plan` prepare a repetition of the lane's allocations while the host waits. Not called
     /// if no pool may profit.
-    pub fn plan(&self, plan: impl FnOnce(&[PoolKey], &Arc<Stash>, &Lane)) {
-        let keys = self.stash.wants_plans();
+    pub fn plan(&self, plan: impl FnOnce(&[PoolKey], &Arc<StreamCache>, &Lane)) {
+        let keys = self.cache.replayable();
         if !keys.is_empty() {
-            plan(&keys, &self.stash, &self.state.lock().order);
+            plan(&keys, &self.cache, &self.state.lock().order);
         }
     }
 
@@ -560,7 +554,7 @@ impl<D: Driver> LaneCore<D> {
 
     /// Points of other lanes that the lane waits for.
     pub fn waited(&self) -> Frontier {
-        self.state.lock().order.waited().clone()
+        self.state.lock().order.waited().collect()
     }
 
     /// Number of commands not known to be complete. Exact while the caller prevents submissions.
@@ -575,13 +569,13 @@ impl<D: Driver> LaneCore<D> {
         waits.done.epoch_of(self.clock.id()) == Some(last)
     }
 
-    /// Frees a block of the stash by its lock alone. False if a wait or another lock is needed, or
+    /// Frees a block of the cache by its lock alone. False if a wait or another lock is needed, or
     /// if foreign work may use the block.
     #[inline(always)]
     pub fn free(&self, addr: usize) -> bool {
         let epoch = self.tip_epoch.load(Ordering::Relaxed);
         let known = epoch != JOINED && !self.is_open();
-        known && self.stash.frees(addr as u64, epoch)
+        known && self.cache.try_free(addr as u64, epoch)
     }
 
     /// As [`LaneCore::free`], with the dependencies of an event.
@@ -593,7 +587,7 @@ impl<D: Driver> LaneCore<D> {
     /// Allocates from the lane's own cache of blocks.
     #[inline(always)]
     pub fn alloc(&self, key: PoolKey, bytes: u64) -> Taken<u64> {
-        self.stash.lock().take(key, bytes, |block| block.addr)
+        self.cache.lock().alloc(key, bytes, |block| block.addr)
     }
 
     /// As [`LaneCore::alloc`], with the dependencies of an event.
@@ -612,7 +606,7 @@ impl<D: Driver> LaneCore<D> {
         let tip = self.tip();
         self.owner.scope().add_orphan(&tip);
         // Now: the time of the drop depends on when completion is seen.
-        self.stash.retire();
+        self.cache.retire();
         if tip.is_done() {
             return;
         }
@@ -712,6 +706,6 @@ impl<D: Driver> Drop for LaneCore<D> {
         if let Some(host_timeline) = &self.state.lock().host_timeline {
             self.engine.remove(host_timeline.clock());
         }
-        self.stash.retire();
+        self.cache.retire();
     }
 }

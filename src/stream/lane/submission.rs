@@ -16,7 +16,7 @@ impl<D: Driver> SubmissionGuard<'_, D> {
     /// Whether these bytes are known to lie inside their allocations.
     #[inline(always)]
     pub fn is_inside_extent<const N: usize>(&self, addrs: [usize; N], bytes: usize) -> bool {
-        let since = self.lane.ends.now();
+        let since = self.lane.extent_version.now();
         self.state.extents.covers(since, addrs, bytes)
     }
 

@@ -6,7 +6,7 @@
 
 use crate::abi::*;
 use crate::object::{Error, Handles, Object, OutHandle, Result, ensure};
-use crate::pool::{Acquired, Block, Miss, Order, PoolKey, Request, Story, Taken};
+use crate::pool::{Acquired, Block, DecisionTrace, Miss, Order, PoolKey, Request, Taken};
 use crate::stream::engine::dependencies::{Dependencies, EventDependencies};
 use crate::stream::event::Event;
 use crate::stream::lane::LaneCore;
@@ -41,12 +41,12 @@ pub(crate) fn alloc<D: Driver>(
                 Err(miss) => miss,
             };
             let alloc = |lane: &LaneCore<D>, (key, bytes)| lane.alloc(key, bytes);
-            if let Ok(addr) = on_credit(this, pool, (key, bytes), miss, alloc) {
+            if let Ok(addr) = on_quota(this, pool, (key, bytes), miss, alloc) {
                 return Ok(address(addr));
             }
         } else if !this.is_profiled() {
             let allocated = lane.alloc_with_event(key, bytes).or_else(|miss| {
-                on_credit(this, pool, (key, bytes), miss, |lane, (key, bytes)| {
+                on_quota(this, pool, (key, bytes), miss, |lane, (key, bytes)| {
                     lane.alloc_with_event(key, bytes)
                 })
             });
@@ -64,17 +64,17 @@ pub(crate) fn alloc<D: Driver>(
 /// Allocates from the lane's cache after a miss for want of quota, if quota can be found.
 #[cold]
 #[inline(never)]
-fn on_credit<D: Driver, T>(
+fn on_quota<D: Driver, T>(
     this: &Queue<D>,
     pool: Option<&Object<UsmPool<D>>>,
     request: (PoolKey, u64),
     miss: Miss,
     alloc: impl FnOnce(&LaneCore<D>, (PoolKey, u64)) -> Taken<T>,
 ) -> Taken<T> {
-    let (Miss::NoCredit(lack), Shape::InOrder(lane)) = (miss, &this.shape) else {
+    let (Miss::NoQuota(lack), Shape::InOrder(lane)) = (miss, &this.shape) else {
         return Err(miss);
     };
-    let find = |pool: &UsmPool<D>| pool.core().used.find_credit(&lane.stash, request.0, lack);
+    let find = |pool: &UsmPool<D>| pool.core().used.find_quota(&lane.cache, request.0, lack);
     let found = match pool {
         Some(pool) => find(pool),
         None => Context::current_pool(this.context(), this.home()).is_ok_and(|pool| find(&pool)),
@@ -112,13 +112,13 @@ fn alloc_general<D: Driver>(
     }
     let (block, deps) = loop {
         let mut entry = entry(this);
-        let story = entry.as_ref().map(|_| RefCell::default());
+        let decision = entry.as_ref().map(|_| RefCell::default());
         let request = PoolRequest {
             pool: pool.core(),
             part,
             size,
             wanted: event.wanted(),
-            story: story.as_ref(),
+            decision: decision.as_ref(),
         };
         let served = match &this.shape {
             Shape::InOrder(lane) => request.in_order(lane, &waits),
@@ -130,12 +130,12 @@ fn alloc_general<D: Driver>(
             this.context().domain().engine().wait(wait)?;
             continue;
         }
-        if let (Some(entry), Some(story)) = (&mut entry, &story) {
+        if let (Some(entry), Some(decision)) = (&mut entry, &decision) {
             let block = match &served {
                 Ok(Served::Block(block, _)) => Some(*block),
                 Ok(Served::Once(_)) | Err(_) => None,
             };
-            entry.alloc(pool.core().number(), kind, size, block, &story.borrow());
+            entry.alloc(pool.core().number(), kind, size, block, &decision.borrow());
         }
         if let Served::Block(block, deps) = served? {
             break (block, deps);
@@ -276,7 +276,7 @@ struct PoolRequest<'a, D: Driver> {
     size: usize,
     /// Whether there will be an event.
     wanted: bool,
-    story: Option<&'a RefCell<Story>>,
+    decision: Option<&'a RefCell<DecisionTrace>>,
 }
 
 /// The result of an attempt.
@@ -294,14 +294,14 @@ impl<D: Driver> PoolRequest<'_, D> {
             align: 0,
             order,
             may_wait,
-            story: self.story,
+            decision: self.decision,
         }
     }
 
     fn in_order(&self, lane: &LaneCore<D>, waits: &Dependencies) -> Result<Served> {
         let mut state = lane.after(waits)?;
         let request = self.request(Order::Lane(&state.order), true);
-        let acquired = match self.pool.acquire(self.part, &request, Some(&lane.stash))? {
+        let acquired = match self.pool.acquire(self.part, &request, Some(&lane.cache))? {
             Answer::Served(acquired) => acquired,
             Answer::Once(wait) => return Ok(Served::Once(wait)),
         };

@@ -18,7 +18,7 @@ impl Report {
         format!(
             "pool {}: reserved {} high {}, used {} high {}; {} served: own {}, ordered {}, \
              completed {}, waited {} ({} waits), grown {}; {} failed; {} freed; {} growths of {} \
-             bytes, {} trims of {} bytes, {} gathers of {} bytes; {} by {} plans",
+             bytes, {} trims of {} bytes, {} compactions of {} bytes; {} replayed by {} plans",
             self.number,
             f.reserved,
             f.reserved_high,
@@ -37,10 +37,10 @@ impl Report {
             c.grown_bytes,
             c.trims,
             c.trimmed_bytes,
-            c.gathers,
-            c.gathered_bytes,
-            c.planned,
-            c.plans,
+            c.compactions,
+            c.compacted_bytes,
+            c.replayed,
+            c.replay_plans,
         )
     }
 }

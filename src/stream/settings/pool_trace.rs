@@ -19,7 +19,7 @@
 //! While it traces, a library's pools serve one request at a time.
 
 use crate::object::log;
-use crate::pool::{Block, Reuse, Slab, Story};
+use crate::pool::{Block, DecisionTrace, Reuse, Slab};
 use crate::stream::Kind;
 use crate::stream::settings::Settings;
 use crate::timeline::rank;
@@ -117,13 +117,13 @@ impl Entry<'_> {
         kind: Kind,
         bytes: usize,
         block: Option<Block>,
-        story: &Story,
+        decision: &DecisionTrace,
     ) {
         let id = self.book.next;
         self.book.next += 1;
         let op = if block.is_some() { 'a' } else { 'x' };
-        let mut line = self.start(op, id, bytes as u64, &story.order);
-        let reuse = match story.reuse {
+        let mut line = self.start(op, id, bytes as u64, &decision.order);
+        let reuse = match decision.reuse {
             None => "-",
             Some(Reuse::OwnLane) => "own",
             Some(Reuse::Ordered) => "ordered",
@@ -138,7 +138,7 @@ impl Entry<'_> {
         };
         let _ = write!(line, " {reuse} pool={pool} kind={kind}");
         // Before the block changes whose memory it is.
-        let lack = story.lack.as_ref().map(|lack| {
+        let lack = decision.missing.as_ref().map(|lack| {
             let owners = self.book.owners(&lack.pieces);
             format!(" lacks={}:{owners}", self.book.after(&lack.wait))
         });

@@ -4,7 +4,7 @@
 //! block of that one. Queries visit the innermost pool first.
 
 use crate::object::Object;
-use crate::pool::{Block, Ends};
+use crate::pool::{Block, ExtentVersion};
 use crate::stream::usm::pool_core::{Part, PoolCore};
 use crate::stream::{Driver, Kind};
 use crate::timeline::Frontier;
@@ -27,7 +27,7 @@ pub(crate) struct Memory<D: Driver> {
     /// Value of `dirty` at the last check that found nothing to release.
     settled: AtomicU64,
     /// Version of allocation extents: changes when an extent may shrink.
-    pub ends: Arc<Ends>,
+    pub extent_version: Arc<ExtentVersion>,
 }
 
 struct Slabs<D: Driver> {
@@ -79,7 +79,7 @@ impl<D: Driver> Default for Memory<D> {
             natives: AtomicUsize::new(0),
             dirty: AtomicU64::new(0),
             settled: AtomicU64::new(0),
-            ends: Arc::default(),
+            extent_version: Arc::default(),
         }
     }
 }
@@ -120,7 +120,7 @@ impl<D: Driver> Memory<D> {
         }
         drop(slabs);
         // Its addresses were unused before, or another slab's.
-        self.ends.change();
+        self.extent_version.change();
     }
 
     pub fn remove_slab(&self, base: u64, nested: bool, core: &Weak<PoolCore<D>>) {

@@ -10,4 +10,4 @@ pub(crate) mod memory;
 pub(crate) mod native_pool;
 pub(crate) mod paged;
 pub(crate) mod pool_core;
-pub(crate) mod source;
+pub(crate) mod provider;

@@ -134,7 +134,7 @@ impl<'a, D: Driver> NativeRequest<'a, D> {
 
 impl<D: Driver> Drop for NativeRequest<'_, D> {
     fn drop(&mut self) {
-        self.core.used.put(self.size as u64);
+        self.core.used.free(self.size as u64);
     }
 }
 
@@ -176,13 +176,13 @@ impl<D: Driver> PoolCore<D> {
         if let Some(domain) = self.domain() {
             domain.memory.remove_native(addr, &Arc::downgrade(self));
         }
-        self.used.put(live.bytes);
+        self.used.free(live.bytes);
         Some(live)
     }
 
     /// Restores an allocation whose free was refused.
     pub(crate) fn restore_live(self: &Arc<Self>, part: usize, addr: u64, live: Live) {
-        self.used.take(&block(addr, live.bytes), None);
+        self.used.alloc(&block(addr, live.bytes));
         self.add_live(part, addr, live);
     }
 

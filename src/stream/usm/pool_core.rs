@@ -3,14 +3,14 @@
 use crate::abi::*;
 use crate::object::{Body, Error, Object, Result};
 use crate::pool::{
-    Acquired, Block, Config, Counters, Ends, Figures, Meter, Pool, PoolError, PoolKey, Request,
-    SourceError, Stash, WaitPolicy,
+    Acquired, Block, Config, Counters, ExtentVersion, Figures, Pool, PoolError, PoolKey,
+    ProviderError, Request, StreamCache, Usage, WaitPolicy,
 };
 use crate::stream::settings::Settings;
 use crate::stream::settings::pool_log::Report;
 use crate::stream::usm::native_pool::{NativePart, block};
 use crate::stream::usm::paged::Paged;
-use crate::stream::usm::source::{SlabSource, UserBlock};
+use crate::stream::usm::provider::{SlabSource, UserBlock};
 use crate::stream::{Domain, Driver, Kind, NativeLimits};
 use crate::timeline::rank;
 use crate::timeline::sync::Mutex;
@@ -149,11 +149,11 @@ pub(crate) struct PoolCore<D: Driver> {
     closed: AtomicBool,
     pub reserved: Arc<Gauge>,
     /// Counts all the parts.
-    pub used: Arc<Meter>,
+    pub used: Arc<Usage>,
     /// Whether the pool is over user memory, whose addresses belong to another pool too: block
     /// caches could not tell them apart.
     nested: bool,
-    ends: Arc<Ends>,
+    extent_version: Arc<ExtentVersion>,
     /// The native parts' share of `reserved` at the last query.
     native: Mutex<u64, { rank::NATIVE_PARTS }>,
     handle: OnceLock<Weak<dyn Any + Send + Sync>>,
@@ -165,7 +165,7 @@ impl<D: Driver> PoolCore<D> {
     pub fn new(domain: &Arc<Domain<D>>, mut plan: Plan<D>) -> Arc<Self> {
         let user = plan.user.take();
         let nested = user.is_some();
-        let used = Arc::<Meter>::default();
+        let used = Arc::<Usage>::default();
         let kinds = kinds(&plan.devices, user.as_ref().map(|(kind, _)| *kind));
         let unit = kinds
             .iter()
@@ -188,7 +188,7 @@ impl<D: Driver> PoolCore<D> {
         let mut block = user.map(|(_, block)| block);
         let core = Arc::new_cyclic(|core| {
             let mut part = |at: usize, device: Option<Arc<Object<D::Device>>>, kind: Kind| {
-                let source = SlabSource {
+                let provider = SlabSource {
                     domain: Arc::clone(domain),
                     core: Weak::clone(core),
                     part: at,
@@ -213,7 +213,7 @@ impl<D: Driver> PoolCore<D> {
                     kind,
                     native: native.map(NativePart::new),
                     device,
-                    pool: Pool::with_meter(source, config, Arc::clone(&used)),
+                    pool: Pool::with_usage(provider, config, Arc::clone(&used)),
                 }
             };
             let kinds = (0..).zip(kinds);
@@ -235,7 +235,7 @@ impl<D: Driver> PoolCore<D> {
                 reserved: Arc::clone(&reserved),
                 used: Arc::clone(&used),
                 nested,
-                ends: Arc::clone(&domain.memory.ends),
+                extent_version: Arc::clone(&domain.memory.extent_version),
                 native: Mutex::default(),
                 handle: OnceLock::new(),
             }
@@ -272,17 +272,17 @@ impl<D: Driver> PoolCore<D> {
 
     /// Serves a request, giving back idle memory of the other kinds if that makes room for it.
     ///
-    /// With the stash of the lane whose order it has, the block is lent to that. Before it fails it names
+    /// With the cache of the lane whose order it has, the block is lent to that. Before it fails it names
     /// the least that the host may wait for so that it need not.
     pub fn acquire(
         &self,
         part: usize,
         request: &Request<'_>,
-        stash: Option<&Arc<Stash>>,
+        cache: Option<&Arc<StreamCache>>,
     ) -> Result<Answer> {
         let part = &self.parts[part];
-        let ask = || match stash.filter(|_| !self.nested) {
-            Some(stash) => part.pool.acquire_on(stash, request),
+        let ask = || match cache.filter(|_| !self.nested) {
+            Some(cache) => part.pool.acquire_on(cache, request),
             None => part.pool.acquire(request),
         };
         let mut answer = ask();
@@ -308,11 +308,11 @@ impl<D: Driver> PoolCore<D> {
                 };
             }
             if !wait.is_empty() {
-                self.ends.change();
+                self.extent_version.change();
                 return Ok(Answer::Once(wait));
             }
         }
-        self.ends.change();
+        self.extent_version.change();
         answer.map(Answer::Served).map_err(|error| {
             part.pool.give_up();
             convert(error, part.kind)
@@ -350,7 +350,7 @@ impl<D: Driver> PoolCore<D> {
 
     /// For a lane that may do again what it did with some of these pools. Not where what is found for it
     /// would be given back.
-    pub fn plan(&self, keys: &[PoolKey], stash: &Arc<Stash>, lane: &Lane) {
+    pub fn plan(&self, keys: &[PoolKey], cache: &Arc<StreamCache>, lane: &Lane) {
         if self.exceeds() {
             return;
         }
@@ -358,7 +358,7 @@ impl<D: Driver> PoolCore<D> {
             .parts
             .iter()
             .filter(|part| keys.contains(&part.pool.key()));
-        parts.for_each(|part| part.pool.plan(stash, lane));
+        parts.for_each(|part| part.pool.plan(cache, lane));
     }
 
     /// Frees the live block at `addr`; false if there is none.
@@ -411,7 +411,7 @@ impl<D: Driver> PoolCore<D> {
     }
 
     pub fn wants_settling(&self) -> bool {
-        self.exceeds() || self.lingers()
+        self.exceeds() || self.has_aliases()
     }
 
     /// Whether it holds more than its threshold.
@@ -423,14 +423,14 @@ impl<D: Driver> PoolCore<D> {
     }
 
     /// Whether there are addresses that memory has left.
-    fn lingers(&self) -> bool {
-        self.parts.iter().any(|part| part.pool.lingers())
+    fn has_aliases(&self) -> bool {
+        self.parts.iter().any(|part| part.pool.has_aliases())
     }
 
     /// Releases completed free memory beyond the threshold.
     pub fn settle(&self) {
         self.refresh_native();
-        if self.lingers() {
+        if self.has_aliases() {
             self.parts.iter().for_each(|part| part.pool.expire());
         }
         if self.closed.load(Ordering::Acquire) {
@@ -529,7 +529,7 @@ impl<D: Driver> PoolCore<D> {
         let sum = self.used.read().0.checked_add(bytes);
         let fits = sum.is_some_and(|sum| sum <= most);
         if fits {
-            self.used.take(&block(0, bytes), None);
+            self.used.alloc(&block(0, bytes));
         }
         fits
     }
@@ -609,8 +609,8 @@ fn config(max_bytes: u64, threshold: u64, user: Option<&UserBlock>) -> Config {
 }
 
 fn is_out_of_memory(answer: &std::result::Result<Acquired, PoolError>) -> bool {
-    let dry = [SourceError::OutOfMemory, SourceError::OutOfHostMemory];
-    matches!(answer, Err(PoolError::Source(error)) if dry.contains(error))
+    let dry = [ProviderError::OutOfMemory, ProviderError::OutOfHostMemory];
+    matches!(answer, Err(PoolError::Provider(error)) if dry.contains(error))
 }
 
 /// Whether the request fails only for lack of memory.
@@ -625,8 +625,8 @@ fn convert(error: PoolError, kind: Kind) -> Error {
     };
     Error::new(match error {
         PoolError::Exhausted { .. } => dry,
-        PoolError::Source(SourceError::OutOfMemory | SourceError::OutOfHostMemory) => dry,
-        PoolError::Source(SourceError::Other(code)) => ur_result_t(code as _),
+        PoolError::Provider(ProviderError::OutOfMemory | ProviderError::OutOfHostMemory) => dry,
+        PoolError::Provider(ProviderError::Other(code)) => ur_result_t(code as _),
         PoolError::InvalidSize => UR_RESULT_ERROR_INVALID_USM_SIZE,
         PoolError::InvalidAlignment | PoolError::Closed => UR_RESULT_ERROR_INVALID_VALUE,
     })

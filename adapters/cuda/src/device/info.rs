@@ -1,4 +1,5 @@
-//! Every property of a device: which of the driver's attributes it is, and nothing else.
+//! The properties of a device, by the driver's attributes. Those that backends answer alike are in
+//! `ur::stream::device_info`.
 
 use std::ffi::c_char;
 
@@ -42,7 +43,7 @@ impl Device {
         Ok(self.attribute(what)? != 0)
     }
 
-    /// An attribute in kilohertz, as megahertz. Newer devices do not tell.
+    /// An attribute in kilohertz, as megahertz. Newer devices do not report it.
     fn megahertz(&self, what: Attribute) -> Result<u32> {
         match self.count(what)? / 1000 {
             0 => Err(absent()),
@@ -53,7 +54,7 @@ impl Device {
     fn name(&self) -> Result<String> {
         let mut name = [0u8; 256];
         let capacity = name.len() as i32;
-        // SAFETY: room for as many letters as is said.
+        // SAFETY: `name` has `capacity` bytes.
         let code = unsafe {
             (self.api.cuDeviceGetName)(name.as_mut_ptr().cast::<c_char>(), capacity, self.raw)
         };
@@ -65,7 +66,7 @@ impl Device {
     fn uuid(&self) -> Result<[u8; 16]> {
         let query = self.api.cuDeviceGetUuid.ok_or(absent())?;
         let mut uuid = CUuuid { bytes: [0; 16] };
-        // SAFETY: room for an identifier.
+        // SAFETY: `uuid` is writable.
         let code = unsafe { query(&mut uuid, self.raw) };
         check(self.api, code, "cuDeviceGetUuid")?;
         Ok(uuid.bytes.map(i8::cast_unsigned))
@@ -84,13 +85,13 @@ impl Device {
         let gpu = self.gpu()?;
         let _current = gpu.enter()?;
         let (mut free, mut all) = (0, 0);
-        // SAFETY: room for both.
+        // SAFETY: both numbers are writable.
         let code = unsafe { (self.api.cuMemGetInfo)(&mut free, &mut all) };
         check(self.api, code, "cuMemGetInfo")?;
         Ok(free)
     }
 
-    /// Managed memory, which needs the device's page faults to be used from both sides at once.
+    /// Access to managed memory. Concurrent use by host and device needs page faults of the device.
     fn shared_access(&self) -> Result<u32> {
         Ok(match self.flag(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY)? {
             false => 0,
@@ -113,7 +114,7 @@ impl Device {
         )
     }
 
-    /// Gigabytes a second at the memory's double rate.
+    /// Memory bandwidth in bytes per second, at double data rate.
     fn bandwidth(&self) -> Result<u64> {
         let clock = u64::from(self.count(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?);
         let bits = u64::from(self.count(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?);
@@ -127,13 +128,13 @@ impl Device {
         (self.limits.group_items / self.limits.warp) as u32
     }
 
-    /// Half precision arrived with 5.3, its brother for learning with 8.0.
+    /// Whether the compute capability is this one or later. 5.3 added half precision, 8.0 bfloat16.
     fn at_least(&self, major: i32, minor: i32) -> bool {
         self.limits.capability >= (major, minor)
     }
 }
 
-/// The property, or `UNSUPPORTED_ENUMERATION` if the driver does not tell.
+/// Writes a property. `UNSUPPORTED_ENUMERATION` if the driver does not report it.
 pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<()> {
     use DeviceInfo as Is;
     let count = |out: InfoOut<'_>, what| out.value(this.count(what)?);
@@ -142,7 +143,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
     match what {
         ur::shared_device_info!() => shared_device_info(what, out),
         ur::plain_device_info!() => plain_device_info(what, out),
-        // What it is.
+        // Identity.
         Is::Type => out.value(UR_DEVICE_TYPE_GPU),
         Is::VendorId => out.value(0x10deu32),
         Is::Name => out.string(&this.name()?),
@@ -162,7 +163,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::Available | Is::EndianLittle => out.boolean(true),
         Is::AddressBits => out.value(64u32),
 
-        // Parts.
+        // Partitions.
         Is::ParentDevice => out.handle::<Device>(None),
         Is::SupportedPartitions => out.slice::<ur_device_partition_t>(&[]),
         Is::PartitionMaxSubDevices => out.value(0u32),
@@ -222,7 +223,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::GlobalMemCacheType => out.value(UR_DEVICE_MEM_CACHE_TYPE_READ_WRITE_CACHE),
         Is::GlobalMemCachelineSize => out.value(128u32),
         Is::GlobalMemCacheSize => out.value(this.size(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as u64),
-        // In bits, as elsewhere: what a sub-buffer starts at.
+        // The unit is a bit.
         Is::MemBaseAddrAlign => out.value(this.count(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT)? * 8),
         Is::MaxConstantArgs => out.value(9u32),
         Is::LocalMemType => out.value(UR_DEVICE_LOCAL_MEM_TYPE_LOCAL),
@@ -246,10 +247,10 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
 
         // Queues and time.
         Is::QueueProperties | Is::QueueOnHostProperties => out.value(OWN_QUEUE_FLAGS),
-        // Of the numbers; the driver promises half a microsecond.
+        // The unit of the timestamps. The driver promises half a microsecond.
         Is::ProfilingTimerResolution => out.value(1usize),
 
-        // What there is.
+        // Supported.
         Is::Atomic64
         | Is::BuildOnSubdevice
         | Is::PreferredInteropUserSync
@@ -267,7 +268,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
 
         Is::PrintfBufferSize => out.value(1usize << 20),
 
-        // What there is not.
+        // Not supported.
         Is::UsmP2pSupportExp | Is::DynamicLinkSupportExp => out.boolean(false),
     }
 }

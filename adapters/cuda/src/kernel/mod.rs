@@ -1,5 +1,5 @@
-//! Kernels: their functions on each device (`code`), what a launch gives them (`args`), launches
-//! (`launch`), and those that nearly all are (`plain`).
+//! Kernels: their functions on each device (`code`), packed arguments (`args`), launches (`launch`), and
+//! the short path of most launches (`plain`).
 
 mod args;
 mod code;
@@ -16,7 +16,7 @@ use ur::object::{Body, Error, InfoIn, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::Queue;
 
 pub use code::Code;
-pub use launch::{Launch, Ready};
+pub use launch::Launch;
 pub use plain::Plain;
 
 use crate::Cuda;
@@ -24,15 +24,15 @@ use crate::cu::sys::CUfunc_cache;
 use crate::device::Device;
 use crate::program::{GroupRules, Program};
 
-/// What every launch looks at comes first, here and in [`Code`].
+/// A kernel. Members that every launch reads come first, here and in [`Code`].
 #[repr(C)]
 pub struct Kernel {
-    /// The first of `codes`: mostly there is no other.
+    /// The first of `codes`, which mostly is the only one.
     first: Option<(Arc<Object<Device>>, Arc<Code>)>,
-    /// Whether its rules say nothing.
+    /// Whether `rules` has no rule.
     is_unruled: bool,
     rules: GroupRules,
-    /// For each device of the program that has it; never empty.
+    /// The code for each device of the program that has the kernel. Never empty.
     codes: Vec<(Arc<Object<Device>>, Arc<Code>)>,
     program: Arc<Object<Program>>,
     name: CString,
@@ -55,16 +55,12 @@ impl Kernel {
         })
     }
 
-    /// Where the code for a device stands.
-    #[inline]
-    fn code_index(&self, device: &Object<Device>) -> Result<usize> {
-        let mut codes = self.codes.iter();
-        let found = codes.position(|(own, _)| std::ptr::eq(&**own, device));
-        found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_KERNEL))
-    }
-
+    /// The code for a device.
     fn code(&self, device: &Object<Device>) -> Result<&Arc<Code>> {
-        Ok(&self.codes[self.code_index(device)?].1)
+        let mut codes = self.codes.iter();
+        let found = codes.find(|(own, _)| std::ptr::eq(&**own, device));
+        let (_, code) = found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_KERNEL))?;
+        Ok(code)
     }
 
     fn first(&self) -> Result<&Arc<Code>> {

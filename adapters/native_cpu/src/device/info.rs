@@ -1,4 +1,4 @@
-//! Every property of a device, and nothing else.
+//! The properties of a device. Those that backends answer alike are in `ur::stream::device_info`.
 
 use ur::abi::*;
 use ur::hal::DeviceInfo;
@@ -13,17 +13,17 @@ use crate::adapter::roots;
 use crate::cpu;
 use crate::exec::LOCAL_BYTES;
 
-/// Bytes that a launch's arguments may take; a limit for callers to plan with, not one of ours.
+/// Reported limit on the bytes of a launch's arguments. The adapter itself has none.
 const PARAMETER_BYTES: usize = 64 * 1024;
 
-/// The property, or `UNSUPPORTED_ENUMERATION` if a processor has no such thing.
+/// Writes a property. `UNSUPPORTED_ENUMERATION` if a processor has no such property.
 pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<()> {
     use DeviceInfo as Is;
     let lanes = |bytes: u32| cpu::facts().vector_bytes / bytes;
     match what {
         ur::shared_device_info!() => shared_device_info(what, out),
         ur::plain_device_info!() => plain_device_info(what, out),
-        // What it is.
+        // Identity.
         Is::Type => out.value(UR_DEVICE_TYPE_CPU),
         Is::VendorId => out.value(cpu::facts().vendor_id()),
         Is::Name => out.string(&cpu::facts().model),
@@ -42,7 +42,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::EndianLittle => out.boolean(cfg!(target_endian = "little")),
         Is::AddressBits => out.value(usize::BITS),
 
-        // Parts.
+        // Partitions.
         Is::ParentDevice => out.handle(this.parent.as_deref()),
         Is::SupportedPartitions => out.slice(this.partitions()),
         Is::PartitionMaxSubDevices => {
@@ -96,7 +96,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::GlobalMemCacheType => out.value(UR_DEVICE_MEM_CACHE_TYPE_READ_WRITE_CACHE),
         Is::GlobalMemCachelineSize => out.value(cpu::cache_line_bytes()),
         Is::GlobalMemCacheSize => out.value(cpu::cache_bytes()),
-        // In bits: a sub-buffer may begin at any byte.
+        // The unit is a bit: a sub-buffer may begin at any byte.
         Is::MemBaseAddrAlign => out.value(8u32),
         Is::MaxConstantArgs => out.value((PARAMETER_BYTES / size_of::<usize>()) as u32),
         Is::LocalMemType => out.value(UR_DEVICE_LOCAL_MEM_TYPE_GLOBAL),
@@ -117,7 +117,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::QueueProperties | Is::QueueOnHostProperties => out.value(QUEUE_FLAGS),
         Is::ProfilingTimerResolution => out.value(1usize),
 
-        // What there is.
+        // Supported.
         Is::HostUnifiedMemory
         | Is::Atomic64
         | Is::BuildOnSubdevice
@@ -128,7 +128,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         | Is::DynamicLinkSupportExp
         | Is::EnqueueHostTaskSupportExp => out.boolean(true),
 
-        // What there is not.
+        // Not supported.
         Is::CommandBufferSubgraphSupportExp
         | Is::ErrorCorrectionSupport
         | Is::CompilerAvailable
@@ -146,7 +146,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         // Kernels print through the C library.
         Is::PrintfBufferSize => out.value(0usize),
 
-        // What a processor has no word for, or does not tell.
+        // Unknown to the system.
         Is::MemoryClockRate
         | Is::MaxMemoryBandwidth
         | Is::MemoryBusWidth

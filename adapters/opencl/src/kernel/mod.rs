@@ -1,6 +1,5 @@
-//! Kernels: where they come from and what they tell. `launch` is a kernel with its arguments, `check`
-//! what is wrong with one that is enqueued later,
-//! `suggest` which work-group size it would do well with.
+//! Kernels: their creation and properties. `launch` sets arguments and enqueues, `check` checks launches
+//! that are enqueued later, and `suggest` chooses work-group sizes.
 
 mod check;
 mod launch;
@@ -30,9 +29,9 @@ pub struct Kernel {
     native: Arc<Native>,
 }
 
-/// How many arguments a kernel has; none if its driver does not tell.
+/// The number of a kernel's arguments, or 0 if the driver does not report it.
 fn count_of(kernel: &KernelRef) -> usize {
-    // SAFETY: a live kernel.
+    // SAFETY: `KernelRef` holds a reference to the kernel, and `cl` passes a buffer of that size.
     let query = |size, value, ret| unsafe {
         (kernel.api().core.clGetKernelInfo)(kernel.raw(), CL_KERNEL_NUM_ARGS, size, value, ret)
     };
@@ -64,13 +63,13 @@ impl Kernel {
         let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
         let raw = ptr::with_exposed_provenance_mut(native);
         let api = context.domain().state().context.api();
-        // SAFETY: the caller says that this is a kernel of OpenCL.
+        // SAFETY: `urKernelCreateWithNativeHandle` requires a native kernel.
         let kernel = unsafe { KernelRef::adopted(api, raw, false) }?;
         let program = match program {
             Some(program) => program.arc(),
             None => {
                 let query = |size, value, ret| {
-                    // SAFETY: a live kernel.
+                    // SAFETY: `KernelRef` holds a reference to the kernel, and `cl` passes a buffer of that size.
                     unsafe {
                         (api.core.clGetKernelInfo)(
                             kernel.raw(),
@@ -99,7 +98,7 @@ impl Kernel {
     }
 
     fn property<T: Copy>(&self, what: cl_kernel_info) -> Result<Vec<T>> {
-        // SAFETY: a live kernel.
+        // SAFETY: `KernelRef` holds a reference to the kernel, and `cl` passes a buffer of that size.
         let query = |size, value, ret| unsafe {
             (self.api().core.clGetKernelInfo)(self.raw(), what, size, value, ret)
         };
@@ -111,7 +110,7 @@ impl Kernel {
         device: &Object<Device>,
         what: cl_kernel_work_group_info,
     ) -> Result<T> {
-        // SAFETY: a live kernel and device.
+        // SAFETY: the kernel and the device are alive, and `cl` passes a buffer of that size.
         let query = |size, value, ret| unsafe {
             (self.api().core.clGetKernelWorkGroupInfo)(
                 self.raw(),
@@ -136,7 +135,7 @@ impl Kernel {
         let query = core.or(self.api().ext().clGetKernelSubGroupInfoKHR);
         let query = query.ok_or(Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION))?;
         let mut result = 0usize;
-        // SAFETY: a live kernel and device; the input's size is told.
+        // SAFETY: the kernel and the device are alive, and both sizes are those of their memory.
         let code = unsafe {
             query(
                 self.raw(),
@@ -153,7 +152,7 @@ impl Kernel {
                 ptr::null_mut(),
             )
         };
-        // From a device without sub-groups.
+        // A device without sub-groups answers this.
         ensure(
             code != CL_INVALID_OPERATION,
             UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION,
@@ -173,7 +172,7 @@ impl Kernel {
             .core
             .clSetKernelExecInfo
             .ok_or(Error::unsupported())?;
-        // SAFETY: a live kernel, and a value of that many bytes.
+        // SAFETY: the kernel is alive, and the callers pass a value of that many bytes.
         check(
             unsafe { set(self.raw(), what, bytes, value) },
             "clSetKernelExecInfo",
@@ -219,8 +218,8 @@ impl hal::Kernel<OpenCl> for Kernel {
         let size = |what| this.group::<usize>(device, what);
         match what {
             KernelGroupInfo::GlobalWorkSize => {
-                // OpenCL tells this of built-in kernels and custom devices alone; elsewhere any size
-                // goes that a `size_t` holds.
+                // OpenCL reports it only for built-in kernels and custom devices. Elsewhere a `size_t` is
+                // the only limit.
                 let size = this.group(device, CL_KERNEL_GLOBAL_WORK_SIZE);
                 out.value(size.unwrap_or([usize::MAX; 3]))
             }
@@ -293,7 +292,7 @@ impl hal::Kernel<OpenCl> for Kernel {
             ExecInfo::IndirectAccess(on) => {
                 let on = cl_bool::from(on);
                 if !this.api().has_usm() {
-                    // Shared virtual memory of fine grain needs no telling.
+                    // Kernels reach all fine-grained shared virtual memory.
                     return Ok(());
                 }
                 let each =

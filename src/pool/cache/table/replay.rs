@@ -1,326 +1,502 @@
-//! Plans: how one gets its memory, and what becomes of that when it ends.
+//! How replay plans get their memory, and what becomes of it when they end.
 //!
-//! All blocks of a plan together are some ranges of memory, at their present addresses held in the
-//! store as if live. When the plan ends, each part is free with the death of what was there last, or
-//! live as the block that is there now. A live block whose memory has left its address is a stray: no
-//! stash has it, its memory stays where it is until it is freed.
+//! The memory of a plan is some ranges, at their present addresses, which the heap holds as if they were
+//! live. When the plan ends, each part is free with the death of its last use, or live as the block that is
+//! there now. A live block whose memory has left its address is relocated: no stream cache has it, and its
+//! memory stays where it is until it is freed.
 
-use crate::pool::cache::Stash;
-use crate::pool::cache::table::{Borrower, Lending, put_back};
+use crate::pool::cache::table::{CacheTable, Owner, put_back};
+use crate::pool::cache::{Miss, StreamCache};
 use crate::pool::heap::Store;
-use crate::pool::heap::segments::SegId;
-use crate::pool::replay::{Held, NEVER, Plan, Planned, Record, Track, extent, ranges, union};
-use crate::pool::request::{Block, Order, Request};
-use crate::pool::source::Slab;
-use crate::timeline::Frontier;
+use crate::pool::heap::segments::{NIL, SegId};
+use crate::pool::options::LONG_ITERATION_ALLOCATIONS;
+use crate::pool::provider::Slab;
+use crate::pool::replay::{
+    Held, Iteration, LastUse, NEVER, Participant, Plan, SharedPlan, Start, extent, is_shared,
+    ranges, union,
+};
+use crate::pool::request::{Block, Order, Request, Reuse};
+use crate::timeline::sync::Brief;
+use crate::timeline::{Frontier, LaneId};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// A plan that serves, and the caches of its participants.
+#[derive(Debug)]
+pub(super) struct ActivePlan {
+    pub plan: SharedPlan,
+    caches: Vec<Arc<StreamCache>>,
+}
+
+impl ActivePlan {
+    fn participant(&self, lane: LaneId) -> Option<u32> {
+        let at = self.caches.iter().position(|own| own.lane() == lane)?;
+        Some(at as u32)
+    }
+}
+
+/// A plan without memory: it begins when its first request comes.
+#[derive(Debug)]
+pub(super) struct PreparedPlan {
+    plan: Plan,
+    caches: Vec<Arc<StreamCache>>,
+    /// The first request of each participant's iteration.
+    starts: Vec<Start>,
+    memory: Vec<Slab>,
+}
+
+impl PreparedPlan {
+    fn begins(&self, cache: &StreamCache, requested: u64) -> bool {
+        self.plan.next().is_some_and(|(participant, bytes)| {
+            self.caches[participant as usize].lane() == cache.lane() && bytes == requested
+        })
+    }
+
+    fn allocations(&self) -> u64 {
+        self.plan.blocks.len() as u64
+    }
+}
+
 /// A live block that lies elsewhere than its address says.
 #[derive(Debug)]
-pub(super) struct Stray {
+pub(super) struct Relocated {
     pub block: Block,
     pub segs: Vec<SegId>,
 }
 
-impl Lending {
-    /// Before a request is served that the lane's stash did not serve: ends its plan, or makes one. True
-    /// if the stash may serve now.
-    pub fn turn(&mut self, store: &mut Store, stash: &Arc<Stash>, request: &Request<'_>) -> bool {
-        let inner = stash.lock();
-        let slot = inner.cache(self.key).map(|cache| cache.slot as usize);
-        let (tracked, planned) = (inner.is_tracked(self.key), inner.has_plan(self.key));
-        drop(inner);
-        if let Some(slot) = slot.filter(|_| planned) {
-            self.end_plan(store, slot);
-        }
-        tracked && !planned && self.plan(store, stash, &request.order, Some(request.bytes))
+/// Whether streams may have the same memory in turn. Memory that has completed is anybody's, and its last
+/// owner is not known.
+#[derive(Debug, Default)]
+pub(super) struct Sharing {
+    /// The last lane that got what its cache did not have, and whether others did in this iteration.
+    last: Option<LaneId>,
+    several: bool,
+    /// In the iteration before, each lane had memory of its own.
+    apart: bool,
+}
+
+impl Sharing {
+    /// A lane gets what its cache did not have. True if another lane may have had it, if it has completed.
+    fn allocate(&mut self, lane: LaneId) -> bool {
+        self.several |= self.last.replace(lane).is_some_and(|last| last != lane);
+        self.several && !self.apart
     }
 
-    /// Makes a plan if the lane is where it was, and looks at it closely if there is time, which is if
-    /// there is no request. True if the stash may serve now.
-    pub fn plan(
+    fn end_iteration(&mut self) {
+        (self.last, self.several) = (None, false);
+    }
+
+    /// Memory of one lane becomes another's.
+    pub fn mix(&mut self) {
+        self.apart = false;
+    }
+}
+
+impl CacheTable {
+    /// Serves a request that the lane's cache did not serve from its plan, or from one that begins with it.
+    pub fn replay(
         &mut self,
         store: &mut Store,
-        stash: &Arc<Stash>,
+        cache: &Arc<StreamCache>,
+        request: &Request<'_>,
+    ) -> Option<(Block, Reuse)> {
+        let served = self.replay_next(store, cache, request);
+        if served.is_none() && self.begin_plan(store, cache, &request.order, Some(request.bytes)) {
+            return self.replay_next(store, cache, request);
+        }
+        served
+    }
+
+    /// Serves the next request of a lane's plan. If it is another, the plan ends.
+    fn replay_next(
+        &mut self,
+        store: &mut Store,
+        cache: &Arc<StreamCache>,
+        request: &Request<'_>,
+    ) -> Option<(Block, Reuse)> {
+        let (at, index) = self.plan_of(cache)?;
+        let order = &request.order;
+        let plan = &self.plans[at].plan;
+        let alloc = || plan.lock().allocate(index, request.bytes, Some(order));
+        let is_own = request.align <= 1 && order.own_lane() == Some(cache.lane());
+        let mut served = if is_own { alloc() } else { Err(Miss::NoBlock) };
+        if let Err(Miss::NoQuota(_)) = served {
+            self.usage.raise_plan(plan);
+            served = alloc();
+        }
+        match served {
+            Ok((block, _, reuse)) => Some((block, reuse)),
+            Err(_) => {
+                self.end_plan(store, at);
+                None
+            }
+        }
+    }
+
+    /// Begins a plan, if a request that the lane's cache did not serve, or the absence of one while the host
+    /// waits, allows it. True if the cache may serve the request now.
+    pub fn begin_plan(
+        &mut self,
+        store: &mut Store,
+        cache: &Arc<StreamCache>,
         order: &Order<'_>,
         requested: Option<u64>,
     ) -> bool {
-        if order.own_lane() != Some(stash.lane()) {
+        if order.own_lane() != Some(cache.lane()) || !cache.lock().is_traced(self.key) {
             return false;
         }
         match requested {
-            Some(bytes) => self.join(store, stash, bytes),
-            None if self.end_lap() => return false,
+            Some(bytes) => {
+                if let Some(prepared) = self.prepared.take() {
+                    return match prepared.begins(cache, bytes) {
+                        // Once all its memory has completed, no participant has to wait, whoever is first.
+                        true => self.activate(store, prepared, &Order::Sync),
+                        false => {
+                            self.abandon(&prepared);
+                            false
+                        }
+                    };
+                }
+            }
+            None if self.end_iteration() => return false,
             None => {}
         }
-        // The stash is locked for as short as can be: others may want to know what it has.
-        let mut inner = stash.lock();
-        let due = |record: &Record| record.again().is_some();
-        let Some(record) = inner.begin_turn(self.key, due) else {
+        let Some(iteration) = cache.lock().repeated(self.key) else {
             return false;
         };
-        inner.recall(self.key, 0, &mut self.back);
-        drop(inner);
-        put_back(store, stash, self.back.drain(..));
-        let mut track = self.make_plan(store, record, order);
-        let made = match &mut track {
-            Track::Plan(plan) => {
-                if requested.is_none() {
-                    plan.study();
-                }
-                true
+        let memory = self.memory_of(iteration.blocks.iter());
+        let prepared = self.prepare(vec![Arc::clone(cache)], &[iteration], memory);
+        self.activate(store, prepared, order)
+    }
+
+    /// Whether a prepared plan begins with such a request.
+    pub fn may_begin_shared(&self, cache: &StreamCache, requested: u64) -> bool {
+        let prepared = self.prepared.as_ref();
+        prepared.is_some_and(|prepared| prepared.begins(cache, requested))
+    }
+
+    /// Reports that a lane got what its cache did not have.
+    pub fn missed(&mut self, cache: &StreamCache, reuse: Reuse) {
+        if self.options.shared_replay
+            && self.sharing.allocate(cache.lane())
+            && reuse == Reuse::Completed
+            && let Some(trace) = cache.lock().trace_mut(self.key)
+        {
+            trace.share();
+        }
+    }
+
+    /// Ends the iteration of all traced streams, if nothing is live of it, and prepares a plan of it. True if
+    /// they had the same memory in turn, which no plan of one stream can give them again.
+    pub(super) fn end_iteration(&mut self) -> bool {
+        if self.plans.iter().any(|own| own.caches.len() > 1) {
+            return false;
+        }
+        let (mut shared, mut ops, mut ended) = (0, 0, true);
+        let mut caches = self.owners.iter().map(|own| own.cache.lock());
+        let at_rest = caches.all(|own| {
+            own.trace(self.key).is_none_or(|trace| {
+                shared += trace.shared();
+                ops += trace.iteration_ops();
+                ended &= trace.is_ended();
+                trace.is_at_rest()
+            })
+        });
+        drop(caches);
+        if !at_rest || ended {
+            return at_rest && self.prepared.is_some();
+        }
+        self.prepared = None;
+        self.sharing.end_iteration();
+        let (mut caches, mut iterations) = (Vec::new(), Vec::new());
+        for own in self.owners.iter() {
+            let mut inner = own.cache.lock();
+            let Some(trace) = inner.trace_mut(self.key) else {
+                continue;
+            };
+            trace.end_iteration();
+            if is_shared(shared, ops)
+                && let Some(iteration) = trace.ended()
+            {
+                caches.push(Arc::clone(&own.cache));
+                iterations.push(iteration);
             }
-            Track::Record(_) | Track::Turning(_) | Track::Joint(_) => false,
-        };
-        let late = stash.lock().end_turn(self.key, track);
-        if let Some(plan) = late {
-            self.settle_plan(store, stash, plan);
+        }
+        if iterations.len() < 2 {
             return false;
         }
-        self.plans += usize::from(made);
-        self.made += u64::from(made);
-        made
-    }
-
-    /// If not all the memory is free, no more than the record.
-    fn make_plan(&self, store: &mut Store, mut record: Record, order: &Order<'_>) -> Track {
-        let again = record.again().unwrap_or_default();
-        let memory = self.memory_of(again.iter().map(|planned| &planned.block));
-        match hold(store, &memory, order) {
-            Some(held) => Track::Plan(Plan::new(record, held)),
-            None => {
-                record.refuse();
-                Track::Record(record)
-            }
+        let mut memory = Vec::new();
+        for own in &iterations {
+            memory.append(&mut self.memory_of(own.blocks.iter()));
         }
-    }
-
-    /// All that some blocks had, where it is now.
-    pub(super) fn memory_of<'a>(&self, blocks: impl Iterator<Item = &'a Block>) -> Vec<Slab> {
-        let mut now = Vec::new();
-        for slab in ranges(blocks) {
-            self.old.present(slab, &mut now);
+        let bytes = |slabs: &[Slab]| slabs.iter().map(|slab| slab.bytes).sum::<u64>();
+        let of_each = bytes(&memory);
+        let memory = union(memory);
+        if bytes(&memory) == of_each {
+            self.sharing.apart = true;
+            return false;
         }
-        // By way of several addresses some memory may be there twice.
-        union(now)
-    }
-
-    /// What a plan has, and what became of it, is the store's again. False if there is none.
-    pub(super) fn end_plan(&mut self, store: &mut Store, slot: usize) -> bool {
-        let own = self.stashes.get(slot).filter(|_| self.plans > 0);
-        let Some(stash) = own.map(|own| Arc::clone(&own.stash)) else {
-            return false;
-        };
-        let Some(plan) = stash.lock().end_plan(self.key) else {
-            return false;
-        };
-        self.plans -= 1;
-        self.settle_plan(store, &stash, plan);
+        self.prepared = Some(self.prepare(caches, &iterations, memory));
         true
     }
 
-    fn settle_plan(&mut self, store: &mut Store, stash: &Arc<Stash>, plan: Plan) {
-        let lent = stash.lock().cache(self.key).map(|cache| cache.slot);
-        let died = |planned: &Planned| {
-            // What has completed died alike.
-            match stash.is_complete(planned.epoch) {
-                true => 0,
-                false => planned.epoch,
-            }
-        };
-        let death = |epoch| stash.death(epoch);
-        let (mut strays, mut kept) = (0, Vec::new());
-        for (block, segs) in self.give_back(store, &plan, died, death) {
-            match (&segs[..], lent) {
-                ([seg], Some(slot)) if store.offsets.seg(*seg).addr == block.addr => {
-                    store.offsets.set_live(*seg, block.requested, slot);
-                    kept.push((block, *seg));
-                }
-                _ => {
-                    strays += block.bytes;
-                    self.strays.insert(block.addr, Stray { block, segs });
-                }
-            }
+    fn prepare(
+        &self,
+        caches: Vec<Arc<StreamCache>>,
+        iterations: &[Iteration],
+        memory: Vec<Slab>,
+    ) -> PreparedPlan {
+        let find =
+            |block: &Block, slabs: &mut Vec<Slab>| self.aliases.resolve(extent(block), slabs);
+        let clocks = caches.iter().map(|own| Arc::clone(own.clock())).collect();
+        PreparedPlan {
+            plan: Plan::new(clocks, iterations, find),
+            starts: iterations.iter().map(Iteration::start).collect(),
+            caches,
+            memory,
         }
-        self.meter.part(stash, strays, |inner| {
-            inner.part(self.key, strays);
-            for (block, seg) in &kept {
-                inner.keep(self.key, block, *seg);
-            }
-        });
-        let died = plan.blocks.iter().map(|own| own.epoch);
-        let last = died.filter(|epoch| *epoch != NEVER).max();
-        let mut last = last.map_or_else(Frontier::new, |epoch| stash.death(epoch));
-        for (_, death) in &plan.elsewhere {
-            last.join(death);
-        }
-        self.left_behind(&last);
     }
 
-    /// A plan's memory is the store's again. Its live blocks, and where each lies.
-    pub(super) fn give_back(
-        &self,
+    /// Gives a plan its memory, if all of it is free and `order` admits that, and no participant did anything
+    /// since. True if the plan serves now. The caches are locked as briefly as can be: other threads may ask
+    /// for their blocks.
+    fn activate(
+        &mut self,
         store: &mut Store,
-        plan: &Plan,
-        died: impl Fn(&Planned) -> u64,
-        death: impl Fn(u64) -> Frontier,
-    ) -> Vec<(Block, Vec<SegId>)> {
-        let canvas = self.paint(plan, died);
-        let mut segs: BTreeMap<usize, Vec<SegId>> = BTreeMap::new();
+        mut prepared: PreparedPlan,
+        order: &Order<'_>,
+    ) -> bool {
+        let mut ready = true;
+        for (own, start) in prepared.caches.iter().zip(&prepared.starts) {
+            let mut inner = own.lock();
+            ready &= inner.begin_planning(self.key, *start);
+            inner.recall(self.key, 0, &mut self.recalled);
+            drop(inner);
+            put_back(store, own, self.recalled.drain(..));
+        }
+        let held = ready
+            .then(|| hold(store, &prepared.memory, order))
+            .flatten();
+        let Some(held) = held else {
+            self.abandon(&prepared);
+            return false;
+        };
+        prepared.plan.held = held;
+        let shared = u64::from(prepared.plan.is_shared());
+        let PreparedPlan { plan, caches, .. } = prepared;
+        let plan = Arc::new(Brief::new(plan));
+        self.usage.attach_plan(&plan);
+        for (index, own) in (0..).zip(&caches) {
+            let plan = Arc::clone(&plan);
+            let participant = Participant { plan, index };
+            ready &= own.lock().begin_replay(self.key, participant);
+        }
+        self.served.replay_plans += 1;
+        self.served.shared_plans += shared;
+        self.plans.push(ActivePlan { plan, caches });
+        if !ready {
+            self.end_plan(store, self.plans.len() - 1);
+        }
+        ready
+    }
+
+    /// A plan did not come to serve: its participants are not traced for a while.
+    fn abandon(&mut self, prepared: &PreparedPlan) {
+        for own in &prepared.caches {
+            own.lock().end_replay(self.key);
+        }
+        self.backoff.failed(prepared.allocations());
+    }
+
+    /// Where the memory of some blocks is now, ascending and without overlap.
+    fn memory_of<'a>(&self, blocks: impl Iterator<Item = &'a Block>) -> Vec<Slab> {
+        let mut now = Vec::new();
+        for slab in ranges(blocks) {
+            self.aliases.resolve(slab, &mut now);
+        }
+        // Several addresses may lead to the same memory.
+        union(now)
+    }
+
+    /// The plan that a lane replays, and its participant there.
+    fn plan_of(&self, cache: &StreamCache) -> Option<(usize, u32)> {
+        let plans = self.plans.iter().enumerate();
+        plans
+            .into_iter()
+            .find_map(|(at, own)| Some((at, own.participant(cache.lane())?)))
+    }
+
+    /// Ends the plan that a lane replays. False if there is none.
+    pub(super) fn end_plan_of(&mut self, store: &mut Store, cache: &StreamCache) -> bool {
+        let found = self.plan_of(cache);
+        if let Some((at, _)) = found {
+            self.end_plan(store, at);
+        }
+        found.is_some()
+    }
+
+    /// Ends all plans. False if there was none.
+    pub fn end_plans(&mut self, store: &mut Store) -> bool {
+        let found = !self.plans.is_empty();
+        self.sharing.mix();
+        while !self.plans.is_empty() {
+            self.end_plan(store, self.plans.len() - 1);
+        }
+        found
+    }
+
+    /// Gives the memory of a plan, as it is now, back to the heap.
+    fn end_plan(&mut self, store: &mut Store, at: usize) {
+        let ActivePlan { plan, caches } = self.plans.swap_remove(at);
+        for own in &caches {
+            own.lock().end_replay(self.key);
+        }
+        self.usage.detach_plan(&plan);
+        let plan = plan.lock();
+        if !plan.has_served() {
+            self.backoff.failed(plan.blocks.len() as u64);
+        } else if plan.served.replayed >= LONG_ITERATION_ALLOCATIONS as u64 {
+            self.backoff.succeeded();
+        }
+        self.served += plan.served;
+        let map = self.last_uses(&plan);
+        let mut live: BTreeMap<u32, Vec<SegId>> = BTreeMap::new();
         for held in &plan.held {
-            let painted = canvas.read(held.slab);
-            let part = |(bytes, paint): &(u64, Paint)| {
-                let death = match *paint {
-                    Paint::Before(at, part) => Some(plan.held[at].parts[part].1.clone()),
-                    Paint::Here(epoch) => Some(death(epoch)),
-                    Paint::Elsewhere(at) => Some(plan.elsewhere[at].1.clone()),
-                    Paint::Live(_) => None,
+            let content = map.read(held.slab);
+            let part = |(bytes, content): &(u64, Content)| {
+                let death = match *content {
+                    Content::Before(at, part) => Some(plan.held[at].parts[part].1.clone()),
+                    Content::Dead(last) => Some(plan.death(last)),
+                    Content::Live(_) => None,
                 };
                 (*bytes, death)
             };
-            let ids = store.divide(held.seg, painted.iter().map(part).collect());
-            for ((_, paint), id) in painted.iter().zip(ids) {
-                if let Paint::Live(index) = *paint {
-                    segs.entry(index).or_default().push(id);
+            let ids = store.divide(held.seg, content.iter().map(part).collect());
+            for ((_, content), id) in content.iter().zip(ids) {
+                if let Content::Live(nth) = *content {
+                    live.entry(nth).or_default().push(id);
                 }
             }
         }
-        let live = segs.into_iter();
-        live.map(|(index, segs)| (plan.blocks[index].block, segs))
-            .collect()
-    }
-
-    /// What each part of a plan's memory was last: from the last on, as the first paint stays.
-    fn paint(&self, plan: &Plan, died: impl Fn(&Planned) -> u64) -> Canvas {
-        let mut canvas = Canvas::new(plan.held.iter().map(|held| held.slab));
-        let mut parts = Vec::new();
-        let mut cover = |canvas: &mut Canvas, block: &Block, paint| {
-            parts.clear();
-            self.old.present(extent(block), &mut parts);
-            parts.iter().for_each(|part| canvas.paint(*part, paint));
-        };
-        for (index, planned) in plan.blocks.iter().enumerate() {
-            if planned.live {
-                cover(&mut canvas, &planned.block, Paint::Live(index));
+        for (nth, segs) in live {
+            let block = plan.blocks[nth as usize].block;
+            match &segs[..] {
+                [seg] if store.segments.seg(*seg).addr == block.addr => {
+                    store.segments.set_live(*seg, block.requested, NIL);
+                }
+                _ => {
+                    self.relocated.insert(block.addr, Relocated { block, segs });
+                }
             }
         }
-        for (at, (index, _)) in plan.elsewhere.iter().enumerate().rev() {
-            cover(
-                &mut canvas,
-                &plan.blocks[*index].block,
-                Paint::Elsewhere(at),
-            );
-        }
-        let dead = plan.blocks.iter().filter(|own| own.epoch != NEVER);
-        let mut dead: Vec<&Planned> = dead.collect();
-        dead.sort_unstable_by_key(|own| Reverse(own.epoch));
-        for own in dead {
-            if canvas.is_full() {
-                break;
-            }
-            cover(&mut canvas, &own.block, Paint::Here(died(own)));
-        }
-        for (at, held) in plan.held.iter().enumerate() {
-            let mut base = held.slab.base;
-            for (part, (bytes, _)) in held.parts.iter().enumerate() {
-                let bytes = *bytes;
-                canvas.paint(Slab { base, bytes }, Paint::Before(at, part));
-                base += bytes;
-            }
-        }
-        canvas
-    }
-
-    /// Old addresses were in use again, until `last`.
-    pub(super) fn left_behind(&mut self, last: &Frontier) {
+        // Blocks of the plan used addresses that memory has left.
+        let last = plan.last_death();
         if !last.is_empty() {
             let everywhere = Slab {
                 base: 0,
                 bytes: u64::MAX,
             };
-            self.old.used(everywhere, last);
+            self.aliases.extend_use(everywhere, &last);
         }
     }
 
-    /// Ends the stray or the plan's block that starts at an address.
-    pub(super) fn release_far(
+    /// The last use of each part of a plan's memory.
+    fn last_uses(&self, plan: &Plan) -> MemoryMap {
+        let mut map = MemoryMap::new(plan.held.iter().map(|held| held.slab));
+        let mut parts = Vec::new();
+        let mut cover = |map: &mut MemoryMap, block: &Block, content| {
+            parts.clear();
+            self.aliases.resolve(extent(block), &mut parts);
+            parts.iter().for_each(|part| map.fill(*part, content));
+        };
+        let blocks = || (0..).zip(&plan.blocks);
+        for (nth, own) in blocks().filter(|(_, own)| own.live) {
+            cover(&mut map, &own.block, Content::Live(nth));
+        }
+        let mut dead: Vec<_> = blocks().filter(|(_, own)| own.freed != NEVER).collect();
+        dead.sort_unstable_by_key(|(_, own)| Reverse(own.freed));
+        for (nth, own) in dead {
+            if map.is_full() {
+                break;
+            }
+            cover(&mut map, &own.block, Content::Dead(plan.last_use(nth)));
+        }
+        for (at, held) in plan.held.iter().enumerate() {
+            let mut base = held.slab.base;
+            for (part, (bytes, _)) in held.parts.iter().enumerate() {
+                let bytes = *bytes;
+                map.fill(Slab { base, bytes }, Content::Before(at, part));
+                base += bytes;
+            }
+        }
+        map
+    }
+
+    /// Frees the relocated block, or the plan's, that starts at an address.
+    pub(super) fn release_elsewhere(
         &mut self,
         store: &mut Store,
         addr: u64,
         death: &Frontier,
     ) -> Option<Block> {
-        if let Some(block) = self.release_jointly(addr, death) {
-            return Some(block);
-        }
-        if let Some(Stray { block, segs }) = self.strays.remove(&addr) {
-            self.meter.put(block.bytes);
-            self.old.used(extent(&block), death);
+        if let Some(Relocated { block, segs }) = self.relocated.remove(&addr) {
+            self.usage.free(block.bytes);
+            self.aliases.extend_use(extent(&block), death);
             for seg in segs {
                 store.free_at(seg, death.clone());
             }
             return Some(block);
         }
-        if self.plans == 0 {
-            return None;
-        }
-        let mut stashes = self.stashes.iter();
-        stashes.find_map(|own| own.stash.lock().drop_planned(self.key, addr, death))
+        let mut plans = self.plans.iter();
+        plans.find_map(|own| own.plan.lock().free_elsewhere(addr, death))
     }
 
-    /// The stray or the plan's block that holds an address.
-    pub(super) fn look_far(&self, addr: u64) -> Option<Block> {
-        let stray = self.strays.range(..=addr).next_back();
-        let stray = stray.map(|(_, stray)| stray.block);
-        if let Some(block) = stray.filter(|block| addr - block.addr < block.bytes) {
+    /// The relocated block, or the plan's, that holds an address.
+    pub(super) fn find_elsewhere(&self, addr: u64) -> Option<Block> {
+        let before = self.relocated.range(..=addr).next_back();
+        let relocated = before.map(|(_, own)| own.block);
+        if let Some(block) = relocated.filter(|block| addr - block.addr < block.bytes) {
             return Some(block);
         }
-        if let Some(block) = self.look_joint(addr) {
-            return Some(block);
-        }
-        if self.plans == 0 {
-            return None;
-        }
-        let mut stashes = self.stashes.iter();
-        stashes.find_map(|own| own.stash.lock().planned_around(self.key, addr))
+        let mut plans = self.plans.iter();
+        plans.find_map(|own| own.plan.lock().around(addr))
     }
 
-    /// Old addresses that can be given back. Those that records and plans name stay while there are any,
-    /// up to `most` bytes of them.
-    pub fn expired(&mut self, store: &mut Store, most: u64) -> Vec<Slab> {
-        self.old.expire();
-        let tracked = |own: &Borrower| own.stash.lock().is_tracked(self.key);
-        if self.old.kept_bytes() <= most && self.stashes.iter().any(tracked) {
+    /// Address aliases that can be given back. Those that traces and plans name stay while there are any, up
+    /// to `max_bytes` of them.
+    pub fn expired(&mut self, store: &mut Store, max_bytes: u64) -> Vec<Slab> {
+        self.aliases.expire();
+        let is_traced = |own: &Owner| own.cache.lock().is_traced(self.key);
+        if self.aliases.kept_bytes() <= max_bytes && self.owners.iter().any(is_traced) {
             return Vec::new();
         }
-        self.forget_tracks(store);
-        self.old.expire();
-        let strays = &self.strays;
-        self.old.give_up(|slab| {
-            let before = strays.range(..slab.end()).next_back();
-            before.is_some_and(|(_, stray)| extent(&stray.block).end() > slab.base)
+        self.forget_replay(store);
+        self.aliases.expire();
+        let relocated = &self.relocated;
+        self.aliases.take_unused(|slab| {
+            let before = relocated.range(..slab.end()).next_back();
+            before.is_some_and(|(_, own)| extent(&own.block).end() > slab.base)
         })
     }
 
-    /// Ends all plans, and what might become one.
-    pub fn forget_tracks(&mut self, store: &mut Store) {
-        self.forget_joint(store);
-        let mut next = 0;
-        while let Some(slot) = self.stashes.from(next) {
-            next = slot + 1;
-            self.end_plan(store, slot);
-            if let Some(own) = self.stashes.get(slot) {
-                own.stash.lock().forget_record(self.key);
-            }
+    /// Ends all plans and traces, and the backoff: addresses are no longer what they were, and a program that
+    /// gives memory back is about to do something else.
+    pub fn forget_replay(&mut self, store: &mut Store) {
+        self.end_plans(store);
+        self.prepared = None;
+        self.sharing = Sharing::default();
+        for own in self.owners.iter() {
+            own.cache.lock().end_replay(self.key);
         }
+        self.backoff.succeeded();
     }
 }
 
-/// Takes memory out for a plan, if all of it is free and ordered.
-pub(super) fn hold(store: &mut Store, memory: &[Slab], order: &Order<'_>) -> Option<Vec<Held>> {
+/// Holds memory for a plan, if all of it is free and `order` admits that.
+fn hold(store: &mut Store, memory: &[Slab], order: &Order<'_>) -> Option<Vec<Held>> {
     let places = store.all_free(memory, order)?;
-    // From the last one on, as their names want it.
+    // Last first: to take a place renames those behind it.
     let held = places.into_iter().rev().map(|(place, slab, parts)| Held {
         slab,
         seg: store.hold(place, slab.bytes),
@@ -329,67 +505,65 @@ pub(super) fn hold(store: &mut Store, memory: &[Slab], order: &Order<'_>) -> Opt
     Some(held.collect())
 }
 
-/// What a part of a plan's memory was last.
+/// What a part of a plan's memory holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Paint {
-    /// What it was before the plan: which part of what is held.
+enum Content {
+    /// What it was before the plan: a part of what is held.
     Before(usize, usize),
-    /// Freed on the plan's lane, at an epoch.
-    Here(u64),
-    /// Freed elsewhere: which of those.
-    Elsewhere(usize),
-    /// A block, which is live.
-    Live(usize),
+    /// A dead block.
+    Dead(LastUse),
+    /// A live block.
+    Live(u32),
 }
 
-/// Ranges that are painted once.
-struct Canvas {
-    /// Where each starts and ends.
-    bare: BTreeMap<u64, u64>,
-    painted: BTreeMap<u64, (u64, Paint)>,
+/// The contents of some ranges, of which the first that is filled in stays.
+struct MemoryMap {
+    /// Start and end of what is not filled.
+    empty: BTreeMap<u64, u64>,
+    filled: BTreeMap<u64, (u64, Content)>,
 }
 
-impl Canvas {
+impl MemoryMap {
     fn new(slabs: impl Iterator<Item = Slab>) -> Self {
         Self {
-            bare: slabs.map(|slab| (slab.base, slab.end())).collect(),
-            painted: BTreeMap::new(),
+            empty: slabs.map(|slab| (slab.base, slab.end())).collect(),
+            filled: BTreeMap::new(),
         }
     }
 
     fn is_full(&self) -> bool {
-        self.bare.is_empty()
+        self.empty.is_empty()
     }
 
-    /// Paints what is bare of a range.
-    fn paint(&mut self, slab: Slab, paint: Paint) {
-        let before = self.bare.range(..=slab.base).next_back();
+    /// Fills what is empty of a range.
+    fn fill(&mut self, slab: Slab, content: Content) {
+        let before = self.empty.range(..=slab.base).next_back();
         let mut from = match before {
             Some((base, end)) if *end > slab.base => *base,
             _ => slab.base,
         };
-        while let Some((base, end)) = self.bare.range(from..slab.end()).next() {
+        while let Some((base, end)) = self.empty.range(from..slab.end()).next() {
             let (base, end) = (*base, *end);
-            self.bare.remove(&base);
+            self.empty.remove(&base);
             if base < slab.base {
-                self.bare.insert(base, slab.base);
+                self.empty.insert(base, slab.base);
             }
             if end > slab.end() {
-                self.bare.insert(slab.end(), end);
+                self.empty.insert(slab.end(), end);
             }
             let part = (base.max(slab.base), end.min(slab.end()));
-            self.painted.insert(part.0, (part.1, paint));
+            self.filled.insert(part.0, (part.1, content));
             from = part.1;
         }
     }
 
-    /// What was painted in a range: bytes of each, ascending.
-    fn read(&self, slab: Slab) -> Vec<(u64, Paint)> {
-        let mut out: Vec<(u64, Paint)> = Vec::new();
-        for (base, (end, paint)) in self.painted.range(slab.base..slab.end()) {
+    /// The contents of a range: bytes of each, ascending.
+    fn read(&self, slab: Slab) -> Vec<(u64, Content)> {
+        let mut out: Vec<(u64, Content)> = Vec::new();
+        for (base, (end, content)) in self.filled.range(slab.base..slab.end()) {
             match out.last_mut() {
-                Some((bytes, last)) if last == paint => *bytes += end - base,
-                _ => out.push((end - base, *paint)),
+                Some((bytes, last)) if last == content => *bytes += end - base,
+                _ => out.push((end - base, *content)),
             }
         }
         out

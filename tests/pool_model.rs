@@ -1,0 +1,211 @@
+//! A recorded program of four streams on a GPU in virtual time: what it makes a pool hold, and what growth costs.
+//!
+//! Prices are those measured on an H100: 51 µs a call that maps memory and 20 µs a page; a command takes 2 µs to
+//! submit and 2.5 µs to run. Completion is seen only by looking, as `LaneCore::observe` does.
+
+use flate2::read::GzDecoder;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read as _;
+use std::sync::{Arc, Mutex};
+use ur::pool::oracle::FakeProvider;
+use ur::pool::*;
+use ur::timeline::{Clock, Lane};
+
+const MIB: u64 = 1 << 20;
+const CALL_US: f64 = 51.0;
+const PAGE_US: f64 = 20.0;
+const MISS_US: f64 = 0.3;
+const HIT_US: f64 = 0.03;
+const SUBMIT_US: f64 = 2.0;
+const COMMAND_US: f64 = 2.5;
+
+/// What the device knows of a lane.
+struct Progress {
+    clock: Arc<Clock>,
+    last: u64,
+    busy_until: f64,
+}
+
+#[derive(Default)]
+struct Device {
+    now: f64,
+    lanes: Vec<Progress>,
+}
+
+struct Modelled {
+    fake: FakeProvider,
+    device: Mutex<Device>,
+}
+
+impl Modelled {
+    /// The price of a call that maps memory.
+    fn charge(&self, mapped_before: u64) {
+        let pages = self.fake.mapped() - mapped_before;
+        self.device.lock().unwrap().now += CALL_US + PAGE_US * pages as f64;
+    }
+}
+
+impl SlabProvider for Modelled {
+    fn observes(&self) -> bool {
+        true
+    }
+
+    fn observe(&self) {
+        let device = self.device.lock().unwrap();
+        for lane in &device.lanes {
+            if lane.busy_until <= device.now {
+                lane.clock.raise(lane.last);
+            }
+        }
+    }
+
+    fn acquire(&self, bytes: u64) -> Result<Slab, ProviderError> {
+        self.fake.acquire(bytes)
+    }
+
+    fn release(&self, slab: Slab) {
+        self.fake.release(slab);
+    }
+
+    fn page(&self) -> Option<u64> {
+        self.fake.page()
+    }
+
+    fn largest_page(&self) -> Option<u64> {
+        self.fake.largest_page()
+    }
+
+    fn grow(&self, bytes: u64, page: u64, after: Option<u64>) -> Result<Slab, ProviderError> {
+        let before = self.fake.mapped();
+        let grown = self.fake.grow(bytes, page, after);
+        self.charge(before);
+        grown
+    }
+
+    fn compact(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, ProviderError> {
+        let before = self.fake.mapped();
+        let slab = self.fake.compact(pieces, fresh, page);
+        self.charge(before);
+        slab
+    }
+
+    fn leaves_mapped(&self) -> bool {
+        self.fake.leaves_mapped()
+    }
+
+    fn retire(&self, piece: Slab) {
+        self.fake.retire(piece);
+    }
+
+    fn granularity(&self) -> u64 {
+        self.fake.granularity()
+    }
+}
+
+/// An operation: whether it allocates, the block, its bytes and its queue.
+type Op = (bool, u64, u64, usize);
+
+fn multistream() -> Vec<Op> {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let file = File::open(format!("{root}/tools/traces/multistream.trace.gz"));
+    let mut text = String::new();
+    GzDecoder::new(file.expect("the trace is in the tree"))
+        .read_to_string(&mut text)
+        .unwrap();
+    let op = |line: &str| {
+        let mut words = line.split(' ');
+        let made = words.next() == Some("a");
+        let mut number = || words.next().unwrap().parse::<u64>().unwrap();
+        (made, number(), number(), number() as usize)
+    };
+    text.lines().map(op).collect()
+}
+
+/// Nanoseconds an operation, and bytes reserved beside bytes live at most. With `works`, a command follows each
+/// operation.
+fn run(ops: &[Op], options: Options, works: bool) -> (f64, f64) {
+    let provider = Arc::new(Modelled {
+        fake: FakeProvider::mixed(2 * MIB, 128 * MIB).leaving_mapped(),
+        device: Mutex::default(),
+    });
+    let config = Config {
+        min_align: 512,
+        options,
+        ..Config::default()
+    };
+    let pool = Pool::new(Arc::clone(&provider), config);
+    let mut queues = Vec::new();
+    for _ in 0..4 {
+        let mut lane = Lane::new();
+        lane.advance();
+        lane.clock().raise(lane.epoch());
+        provider.device.lock().unwrap().lanes.push(Progress {
+            clock: Arc::clone(lane.clock()),
+            last: lane.epoch(),
+            busy_until: 0.0,
+        });
+        let cache = StreamCache::new(lane.clock(), &Arc::default());
+        queues.push((lane, cache));
+    }
+    let (mut blocks, mut live, mut peak) = (HashMap::new(), 0, 0);
+    for (made, id, bytes, queue) in ops {
+        let (lane, cache) = &mut queues[*queue];
+        if *made {
+            let block = cache.alloc(pool.key(), *bytes).unwrap_or_else(|| {
+                provider.device.lock().unwrap().now += MISS_US;
+                let request = Request {
+                    bytes: *bytes,
+                    align: 0,
+                    order: Order::Lane(lane),
+                    may_wait: true,
+                    decision: None,
+                };
+                let acquired = pool.acquire_on(cache, &request).expect("no limit");
+                assert!(acquired.wait().is_none(), "no wait unless asked for");
+                acquired.block()
+            });
+            blocks.insert(*id, block);
+            live += bytes;
+            peak = peak.max(live);
+        } else {
+            let block = blocks.remove(id).expect("it was made");
+            if cache.free(block.addr, lane.epoch()).is_none() {
+                let freed = pool.release(block.addr, lane.tip());
+                freed.expect("it is live");
+            }
+            live -= bytes;
+        }
+        let mut device = provider.device.lock().unwrap();
+        device.now += HIT_US;
+        if works {
+            lane.advance();
+            device.now += SUBMIT_US;
+            let now = device.now;
+            let progress = &mut device.lanes[*queue];
+            progress.last = lane.epoch();
+            progress.busy_until = progress.busy_until.max(now) + COMMAND_US;
+        }
+    }
+    assert_eq!(provider.fake.wrong(), [""; 0]);
+    let took = provider.device.lock().unwrap().now * 1000.0 / ops.len() as f64;
+    (took, pool.figures().reserved_high as f64 / peak as f64)
+}
+
+#[test]
+fn few_large_pages_make_a_first_run_fast() {
+    let ops = multistream();
+    let usual = Options::default();
+    let small = Options {
+        growth_mib: 0,
+        page_mib: 0,
+        ..usual
+    };
+    let (first, _) = run(&ops, usual, false);
+    let (slow, _) = run(&ops, small, false);
+    let (_, held) = run(&ops, usual, true);
+    println!("multistream: {first:.0} ns an operation, {slow:.0} with small pages; held {held:.3}");
+    assert!(first <= 600.0, "{first} ns an operation");
+    assert!(2.0 * first < slow, "{slow} ns with small pages");
+    assert!(held <= 1.7, "{held}");
+}
