@@ -11,7 +11,9 @@ use std::sync::Arc;
 use ur::abi::*;
 use ur::hal::{NoKernel, NoMem};
 use ur::object::{Error, Object, Result};
-use ur::stream::{Devices, Driver, Hooks, Kind, LaunchRequest, Payload, Timestamps, Work};
+use ur::stream::{
+    Devices, Driver, Hooks, Kind, LaunchRequest, Payload, Progress, Timestamps, Work,
+};
 use ur::timeline::Clock;
 
 use crate::Skeleton;
@@ -33,7 +35,6 @@ impl Driver for Skeleton {
     type Lane = Lane;
     type Marker = Marker;
     type Signal = Signal;
-    type Checked = ();
     type Plain = ();
 
     const TRACKS: bool = true;
@@ -54,8 +55,9 @@ impl Driver for Skeleton {
         epoch: u64,
         work: Work<Self>,
         timestamps: Option<Arc<Timestamps>>,
-    ) -> Result<()> {
-        lane.submit(epoch, work, timestamps)
+    ) -> Result<Progress> {
+        lane.submit(epoch, work, timestamps)?;
+        Ok(Progress::Pending)
     }
 
     fn mark(lane: &Lane, epoch: u64) -> Result<Marker> {
