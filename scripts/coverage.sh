@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the conformance suites on everything that has a driver here, and prints what of the
-# specification all of it covers together. Fails if a test does, or below the goal.
+# Runs the conformance suites on every adapter with a driver here, and prints their joint coverage of the
+# specification. Fails if a test fails, or if the coverage is below the goal.
 #
 #   scripts/coverage.sh PREFIX DRIVERS
 #
@@ -10,7 +10,7 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 prefix=$(cd "$1" && pwd)
 drivers=$2
-# Of the declared error conditions, what is to be provoked; all functions are to be called.
+# The goal, in percent of the declared error conditions. Every function must be called.
 goal=97
 conformance=$prefix/bin/ur-conformance
 reports=$prefix/coverage
@@ -27,8 +27,8 @@ echo "-- PoCL"
 echo "-- native_cpu, bounds checked"
 UR_ENABLE_LAYERS=UR_LAYER_BOUNDS_CHECKING "$conformance" --adapter native_cpu \
     --label checked --json "$reports/checked.json"
-# Nothing is behind the mock, so that only suites about the interface itself mean something there;
-# it judges no argument, which the layers do for it.
+# The mock executes nothing, so only suites about the interface itself apply to it. The layers check its
+# arguments.
 echo "-- mock, validated"
 UR_ENABLE_LAYERS=UR_LAYER_FULL_VALIDATION "$conformance" --adapter mock \
     --filter arguments:: --filter every_function:: --filter queries:: --filter unsupported:: \

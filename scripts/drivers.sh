@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# Brings the OpenCL CPU drivers that tests and CI use, and says how to run something on each.
+# Installs the OpenCL CPU drivers of tests and CI, or runs a command on one of them.
 #
 #   scripts/drivers.sh FOLDER          install: PoCL from Debian's packages, Intel's from PyPI
 #   scripts/drivers.sh FOLDER intel COMMAND...
 #   scripts/drivers.sh FOLDER pocl COMMAND...
 #
-# Intel's driver lives in a virtual environment in FOLDER. PoCL and the ICD loader are packages of the
-# system, which are installed with UR_INSTALL=1 alone.
-# What is installed already is not fetched again.
+# Intel's driver is in a virtual environment in FOLDER. PoCL and the ICD loader are packages of the
+# system, which are installed only with UR_INSTALL=1. Installed drivers are not fetched again.
 set -euo pipefail
 # shellcheck source=need.sh
 . "$(dirname "$0")/need.sh"

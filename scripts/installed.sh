@@ -22,7 +22,7 @@ run() {
 }
 
 # shellcheck disable=SC2046 # the flags are words
-cc -std=c11 "$root/conformance/c/async_alloc.c" -o "$work/by-pkg-config" \
+cc -std=c11 "$root/examples/async_alloc.c" -o "$work/by-pkg-config" \
     $(PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config --cflags --libs libur_loader)
 run "$work/by-pkg-config"
 
@@ -30,7 +30,7 @@ cat >"$work/CMakeLists.txt" <<CMAKE
 cmake_minimum_required(VERSION 3.16)
 project(example C)
 find_package(unified-runtime 0.12 REQUIRED)
-add_executable(by-cmake $root/conformance/c/async_alloc.c)
+add_executable(by-cmake $root/examples/async_alloc.c)
 target_link_libraries(by-cmake PRIVATE unified-runtime::loader)
 CMAKE
 cmake -S "$work" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" >/dev/null

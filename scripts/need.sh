@@ -1,5 +1,5 @@
-# `need PACKAGE...`: what a script lacks. Packages of the system are installed only if UR_INSTALL=1 says so,
-# as CI does; otherwise the reader is told, and the status is 1.
+# `need PACKAGE...`: installs missing packages of the system if UR_INSTALL=1 is set, as in CI. Otherwise
+# prints them and returns 1.
 need() {
     if [ -z "${UR_INSTALL:-}" ]; then
         echo "missing: apt-get install $* (with UR_INSTALL=1 this script does it)" >&2

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Tries the packages of `cargo xtask package`, each in a clean place and as a user would.
+# Tests the packages of `cargo xtask package`, each in a clean place and as a user installs it.
 #
 #   scripts/packages.sh FOLDER [DRIVERS PYTHON...]
 #
 # FOLDER holds the packages. The wheel goes into a fresh virtual environment, without an index; the
-# Debian package into an empty root, where dpkg checks its dependencies, or unpacked by hand where
-# there is no dpkg. Each PYTHON is that of an environment with libsycl and dpctl: what `ur-env` prints
-# has to make dpctl list OpenCL's CPU, of scripts/drivers.sh DRIVERS, through our adapter. (dpctl lists no
-# native CPU, whoever's.)
+# Debian package into an empty root, where dpkg checks its dependencies. Without dpkg it is unpacked by
+# hand. Each PYTHON belongs to an environment with libsycl and dpctl. With the variables that `ur-env`
+# prints, dpctl must list the CPU of scripts/drivers.sh DRIVERS through our OpenCL adapter. dpctl lists no
+# native_cpu adapter at all.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 folder=$(cd "$1" && pwd)
@@ -39,7 +39,7 @@ programs() {
     [ "$("$1/ur-conformance" --list | wc -l)" -gt 1000 ]
     ONEAPI_DEVICE_SELECTOR='native_cpu:*' "$1/ur-conformance" --adapter native_cpu --filter loader >/dev/null
     "$1/urtrace" --summary "$1/urinfo" 2>&1 | grep -E '^\| urDeviceGet '
-    # What it prints is the shell's to read, and puts our loader beneath any program.
+    # Its output is shell code that puts our loader beneath any program.
     (
         eval "$("$1/ur-env" --adapter native_cpu 2>/dev/null)"
         "$work/dlopen" | grep -x 'adapters: 1'
@@ -51,7 +51,7 @@ programs() {
     grep -F 'no adapter nothing; there are cuda, mock, native_cpu, opencl' "$work/refused"
 }
 
-# A program that is linked to nothing of ours: the environment decides.
+# This program links to nothing of ours, so the environment selects the loader.
 cat >"$work/dlopen.c" <<'C'
 #include <dlfcn.h>
 #include <stdint.h>
@@ -116,7 +116,7 @@ system=$work/system
 mkdir "$system"
 if command -v dpkg >/dev/null && command -v dpkg-query >/dev/null; then
     mkdir -p "$system/var/lib/dpkg/info" "$system/var/lib/dpkg/updates"
-    # What the package may need is there, as far as dpkg knows; nothing else is.
+    # dpkg's database has the package's dependencies and nothing else.
     dpkg-query --status libc6 libgcc-s1 2>/dev/null >"$system/var/lib/dpkg/status"
     dpkg --root="$system" --log="$work/dpkg.log" --force-not-root --install "$package" 2>"$work/dpkg.err" >/dev/null ||
         { cat "$work/dpkg.err" && exit 1; }
@@ -134,7 +134,7 @@ notices "$doc" "$work/library.html"
 export LD_LIBRARY_PATH=$system/usr/$lib
 programs "$system/usr/bin"
 # shellcheck disable=SC2046 # the flags are words
-cc -std=c11 "$root/conformance/c/async_alloc.c" -o "$work/by-pkg-config" \
+cc -std=c11 "$root/examples/async_alloc.c" -o "$work/by-pkg-config" \
     $(PKG_CONFIG_SYSROOT_DIR=$system PKG_CONFIG_LIBDIR=$system/usr/$lib/pkgconfig \
         pkg-config --cflags --libs libur_loader)
 ONEAPI_DEVICE_SELECTOR='native_cpu:*' "$work/by-pkg-config"
@@ -151,7 +151,7 @@ if [ "$#" -eq 0 ]; then
     say "dpctl SKIPPED: no environment with libsycl was named"
     exit 0
 fi
-# Not into their environments: those are somebody else's.
+# The environments belong to others, so nothing is installed into them.
 "$work/venv/bin/pip" install --quiet --disable-pip-version-check --no-index "$wheel"
 for python in "$@"; do
     if ! "$python" -c 'import importlib.util as u, sys; sys.exit(not u.find_spec("dpctl"))'; then

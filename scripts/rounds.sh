@@ -32,7 +32,7 @@ rounds() {
 echo "rounds: native_cpu"
 libraries=$prefix/lib need=objects rounds native_cpu env
 if [ -n "$drivers" ]; then
-    # A library that is named by its path, so that the counting one may have the real one's name.
+    # The real library has a path, so that the counting one can have its name.
     real=$(ldconfig -p | awk '/libOpenCL\.so\.1 / { print $NF; exit }')
     mkdir "$work/counting"
     cc -shared -x c /dev/null -o "$work/stub.so" "-Wl,-soname,$real"

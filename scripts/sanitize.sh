@@ -5,16 +5,16 @@
 #   scripts/sanitize.sh thread [ARGUMENTS...]        thread sanitizer
 #   scripts/sanitize.sh valgrind PREFIX [DRIVERS]    memcheck over rounds.c, OpenCL's drivers included
 #
-# The sanitizers come with a nightly toolchain, and build everything once more, under target/. The
-# thread sanitizer has to see into the standard library, whose locks it would else not know, and so
-# needs the component rust-src, which is added where rustup is there. ARGUMENTS go to ur-conformance,
+# The sanitizers need a nightly toolchain, and build everything again under target/. The thread sanitizer
+# must instrument the standard library to know its locks. It needs the component rust-src, which rustup
+# adds if present. ARGUMENTS go to ur-conformance,
 # such as `--filter async_`.
 # PREFIX and DRIVERS are those of scripts/rounds.sh; ROUNDS and BYTES too.
 #
 # With UR_INSTALL=1 valgrind is installed with apt-get where it is missing.
 #
-# Ends with 0 if nothing was found, with 1 and the reports if something was; says *skipped* and why,
-# and ends with 0, where the checker is not to be had.
+# The status is 0 without findings, and 1 with the reports otherwise. Without the checker the script prints
+# *skipped* with the reason, and the status is 0.
 set -euo pipefail
 # shellcheck source=need.sh
 . "$(dirname "$0")/need.sh"
@@ -57,16 +57,14 @@ sanitizer() {
     cargo +nightly build "${quiet[@]}" -p ur-loader -p ur-adapter-native-cpu -p ur-conformance
     rm -rf "$reports"
     mkdir -p "$reports"
-    # Two things are known. Nothing is left to wait for where all handles were released: that suite
-    # watches the memory itself, on purpose.
-    # triomphe's Arc frees behind a fence, and so does an event's memory become the next one's, which the
-    # thread sanitizer does not follow (std's Arc loads instead where it knows of it): what that frees is
-    # taken as ordered.
+    # Two findings are known. One suite watches memory on purpose after it released all handles.
+    # triomphe's Arc frees after a fence, and so does the reuse of an event's memory. The thread sanitizer
+    # does not follow fences, so these frees are declared ordered. (std's Arc loads instead.)
     local known=$folder/known
     printf 'race:%s\n' 'triomphe::arc::Arc*drop_slow' 'object::handle::Object*let_go' \
         'suites::release_while_pending::Destination' >"$known"
-    # Threads that ended but were not joined are no finding: a worker of ur-conformance keeps its
-    # adapter to the end of the process, and the last release is what joins them.
+    # An ended thread that was not joined is no finding. A worker of ur-conformance keeps its adapter until
+    # the process ends, and the last release joins the threads.
     export ASAN_OPTIONS=log_path=$reports/address TSAN_OPTIONS=log_path=$reports/thread:report_thread_leaks=0:suppressions=$known
     local built=$folder/$target/debug
     "$built/ur-conformance" --loader "$built/libur_loader.so" --adapter native_cpu --timeout 600 "$@" || {

@@ -3,6 +3,7 @@
 //! Imports only go down this list (a tidy check enforces it): `stream`, `hal`, `pool`, `timeline`,
 //! `dl`, `object`, `abi`. See ARCHITECTURE.md for the map.
 
+#[macro_use]
 pub mod abi;
 pub mod dl;
 pub mod hal;

@@ -30,6 +30,7 @@ macro_rules! bare {
         )*
         impl Backend for Null {
             $(type $name = Bare<{ Kind::$name as u32 }>;)*
+            const BACKEND: ur_backend_t = UR_BACKEND_UNKNOWN;
             fn adapter() -> Result<Option<Arc<Object<Self::Adapter>>>> {
                 Ok(None)
             }

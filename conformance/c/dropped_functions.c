@@ -1,7 +1,7 @@
 /* The six functions that the reference dropped after 2026.1 and that libsycl of 2026.1 still calls: those
  * that set a kernel's arguments one by one, and the launch that uses them. The loader keeps them, and no
  * header declares them. Prints "ok" and exits with 0, or prints the error and exits with 1. The kernels
- * are for the native CPU, as in async_alloc.c. */
+ * are for the native CPU, as in examples/async_alloc.c. */
 #include "ur_api.h"
 
 #include <stdint.h>

@@ -27,6 +27,7 @@ mod worker;
 
 use api::FUNCTIONS;
 use clap::{Parser, ValueEnum};
+use console::progress::Progress;
 use coverage::Coverage;
 use expectations::{Expectations, Verdict};
 use fixture::Target;
@@ -216,6 +217,11 @@ impl Cli {
         let expected = self.expectations(&identity.adapter, plan.tests)?;
         self.begin(plan, &identity);
         let bar = progress(plan.chosen.len());
+        let (shown, count) = (bar.clone(), plan.chosen.len());
+        let lines = Progress::start(move |seconds| {
+            let done = shown.position();
+            format!("ur-conformance: {done} of {count} tests done, {seconds} s")
+        });
         let rows = Mutex::new(Vec::new());
         let calls = plan.run(&|ended| {
             let row = judge(plan.tests, &expected, ended);
@@ -225,6 +231,7 @@ impl Cli {
                 .unwrap_or_else(PoisonError::into_inner)
                 .push(row);
         });
+        drop(lines);
         bar.finish_and_clear();
         let tests = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
         let loader = plan.target.loader.display().to_string();
@@ -392,7 +399,7 @@ fn judge(tests: &[Test], expected: &Expectations, ended: Ended) -> Row {
     }
 }
 
-/// A progress bar on a terminal, and nothing elsewhere.
+/// A progress bar on a terminal. Elsewhere [`Progress`] writes lines, and the bar counts only.
 fn progress(count: usize) -> ProgressBar {
     if !std::io::stdout().is_terminal() {
         return ProgressBar::hidden();

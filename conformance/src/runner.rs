@@ -7,6 +7,7 @@ use crate::outcome::Raw;
 use crate::registry::Test;
 use crate::status::Called;
 use crate::worker::Message;
+use console::discovery;
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
@@ -39,10 +40,36 @@ pub struct Ended {
 
 impl Plan<'_> {
     /// Starts a worker and returns the names of its device, or the reason why it could not start.
+    /// Without a device the reason has a line for each adapter that the loader looked for.
     pub fn identify(&self) -> Result<Identity, String> {
-        let worker = Worker::start(self, false)?;
-        let (_, identity) = worker.ready(self.timeout)?;
-        identity.ok_or_else(|| "the worker does not know its device".to_owned())
+        let mut worker = Worker::start(self, false)?;
+        match worker.answer(self.timeout)? {
+            Message::Ready(identity) => {
+                identity.ok_or_else(|| "the worker does not know its device".to_owned())
+            }
+            Message::Unable(reason) => {
+                let reasons = discovery::reasons(&mut self.worker_command(false)?);
+                let lines = std::iter::once(reason).chain(reasons);
+                Err(lines.collect::<Vec<_>>().join("\n  "))
+            }
+            other => Err(format!("the worker began with {other:?}")),
+        }
+    }
+
+    /// The command of a worker process, which takes tests from its standard input.
+    fn worker_command(&self, fresh: bool) -> Result<Command, String> {
+        let program = std::env::current_exe().map_err(|error| error.to_string())?;
+        let mut command = Command::new(program);
+        command
+            .arg("--loader")
+            .arg(&self.target.loader)
+            .arg("--device")
+            .arg(self.target.device.to_string());
+        command
+            .arg("--worker")
+            .arg(if fresh { "fresh" } else { "ready" });
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        Ok(command)
     }
 
     /// Runs the chosen tests, passes on each end as it comes, and returns all calls made.
@@ -119,17 +146,7 @@ struct Worker {
 
 impl Worker {
     fn start(plan: &Plan, fresh: bool) -> Result<Self, String> {
-        let program = std::env::current_exe().map_err(|error| error.to_string())?;
-        let mut command = Command::new(program);
-        command
-            .arg("--loader")
-            .arg(&plan.target.loader)
-            .arg("--device")
-            .arg(plan.target.device.to_string());
-        command
-            .arg("--worker")
-            .arg(if fresh { "fresh" } else { "ready" });
-        command.envs(plan.environment.iter().map(|(name, value)| (name, value)));
+        let mut command = plan.worker_command(fresh)?;
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -191,6 +191,10 @@ fn nothing_to_run_on_is_distinguished() {
         "no device 99",
     );
     cannot_run(
+        conformance().env("UR_ADAPTERS_FORCE_LOAD", "/no/such/adapter.so"),
+        "\n  /no/such/adapter.so: cannot open shared object file: No such file or directory\n",
+    );
+    cannot_run(
         conformance().args(["--adapter", "native_cpu", "--filter", "no such test"]),
         "no test",
     );

@@ -8,7 +8,7 @@ mod support;
 use std::process::Command;
 
 use streams::{check, closed, full};
-use support::{clean, libraries};
+use support::{clean, libraries, success};
 
 fn conformance(arguments: &[&str]) -> Command {
     let mut command = clean(env!("CARGO_BIN_EXE_ur-conformance"));
@@ -35,6 +35,22 @@ fn texts_lists_and_runs() {
         ],
     ] {
         check(|| conformance(arguments), 0, 2);
+    }
+}
+
+#[test]
+fn man_page_and_completions() {
+    for (target, part) in [
+        ("man", ".TH ur-conformance 1"),
+        ("bash", "--expectations"),
+        ("zsh", "#compdef ur-conformance"),
+        ("fish", "complete -c ur-conformance"),
+    ] {
+        let option = format!("--generate={target}");
+        let mut command = clean(env!("CARGO_BIN_EXE_ur-conformance"));
+        let text = success(command.arg(&option)).replace("\\-", "-");
+        assert!(text.contains(part), "{option}: {text}");
+        assert!(!text.contains("--worker"), "a hidden option: {text}");
     }
 }
 

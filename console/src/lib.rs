@@ -5,6 +5,13 @@
 //! error, such as a full disk, the program continues. [`end`] then reports the error and returns
 //! the program's exit code for faults. Errors of standard error are ignored, since they cannot be
 //! reported.
+//!
+//! Its modules have what the programs share besides: the explanation of a loader without devices,
+//! progress, man pages and completion scripts.
+
+pub mod discovery;
+mod generate;
+pub mod progress;
 
 use std::fmt;
 use std::io::{self, ErrorKind, Write as _};
@@ -54,8 +61,17 @@ pub fn write_error(text: fmt::Arguments<'_>) {
 
 /// Parses the command line. After a help text, a version or an error it returns the exit code.
 ///
-/// `fault` is the program's exit code for faults.
+/// With the hidden first argument `--generate=man|bash|zsh|fish` it prints the man page or the
+/// completion script, and returns success. `fault` is the program's exit code for faults.
 pub fn parse<C: clap::Parser>(fault: u8) -> Result<C, ExitCode> {
+    if let Some(target) = std::env::args_os()
+        .nth(1)
+        .as_deref()
+        .and_then(generate::target)
+    {
+        write(&target.text(C::command()));
+        return Err(end(C::command().get_name(), ExitCode::SUCCESS, fault));
+    }
     C::try_parse().map_err(|result| {
         let printed = result.print();
         if !result.use_stderr() {

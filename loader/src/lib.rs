@@ -24,6 +24,7 @@ pub mod exports;
 mod generated;
 pub mod layers;
 pub mod library;
+mod printers;
 pub mod selected;
 pub mod selector;
 pub mod state;

@@ -1,21 +1,25 @@
-//! Runs cargo and the C compiler, and knows where what they make lies.
+//! Runs cargo and the C compiler, and finds their results.
 
 use anyhow::{Context as _, Result, bail};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The adapters of the workspace: the folders below adapters/.
+/// The adapter that new ones are copied from. It drives no backend, so that nothing installs or lists it.
+pub const SKELETON: &str = "skeleton";
+
+/// The adapters that are installed: the folders below adapters/ but the skeleton.
 pub fn adapters(root: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(root.join("adapters"))? {
         names.push(entry?.file_name().to_string_lossy().into_owned());
     }
+    names.retain(|name| name != SKELETON);
     names.sort();
     Ok(names)
 }
 
-/// Builds every library and program that is installed; returns the folder that they are in.
+/// Builds every installed library and program. Returns their folder.
 pub fn workspace(root: &Path, release: bool) -> Result<PathBuf> {
     let mut cargo = cargo(root);
     cargo.args(["build", "--workspace", "--exclude", "xtask"]);
@@ -26,7 +30,7 @@ pub fn workspace(root: &Path, release: bool) -> Result<PathBuf> {
     Ok(target_dir(root)?.join(if release { "release" } else { "debug" }))
 }
 
-/// Builds some packages; returns the folder that their libraries and programs are in.
+/// Builds some packages. Returns the folder of their libraries and programs.
 pub fn packages(root: &Path, names: &[&str], release: bool) -> Result<PathBuf> {
     let mut cargo = cargo(root);
     cargo.arg("build");
@@ -40,7 +44,7 @@ pub fn packages(root: &Path, names: &[&str], release: bool) -> Result<PathBuf> {
     Ok(target_dir(root)?.join(if release { "release" } else { "debug" }))
 }
 
-/// What cargo knows of the workspace, as JSON.
+/// cargo's metadata of the workspace, as JSON.
 pub fn metadata(root: &Path, arguments: &[&str]) -> Result<String> {
     let mut cargo = cargo(root);
     cargo.args(["metadata", "--format-version", "1"]);
@@ -94,7 +98,7 @@ pub fn cargo(root: &Path) -> Command {
     cargo
 }
 
-/// Runs a command that must succeed.
+/// Runs a command, and fails if it does.
 pub fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| show(command))?;
     if !status.success() {
@@ -103,8 +107,8 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// What a command that must succeed prints.
-fn output(command: &mut Command) -> Result<String> {
+/// Runs a command, and returns its standard output.
+pub fn output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| show(command))?;
     if !output.status.success() {
         let text = String::from_utf8_lossy(&output.stderr);

@@ -1,4 +1,4 @@
-//! `cargo xtask install`: lays a built tree out under a prefix, as `layout` says.
+//! `cargo xtask install`: copies a built tree to a prefix, as `layout` lists it.
 
 use crate::build;
 use crate::layout::{Content, Layout};
@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// Builds everything and installs it where only this project's tools look; returns the prefix.
+/// Builds everything and installs it below target/, for this project's tools. Returns the prefix.
 pub fn below_target(root: &Path) -> Result<PathBuf> {
     let built = build::workspace(root, true)?;
     let prefix = build::target_dir(root)?.join("installed");
@@ -15,13 +15,13 @@ pub fn below_target(root: &Path) -> Result<PathBuf> {
     Ok(prefix)
 }
 
-/// Installs what was built in `built` under `prefix`.
+/// Installs the files in `built` under `prefix`.
 pub fn install(root: &Path, built: &Path, prefix: &Path) -> Result<()> {
     for item in Layout::tree().items(root, built)? {
         let path = prefix.join(&item.path);
         let shown = || path.display().to_string();
         fs::create_dir_all(path.parent().unwrap_or(prefix)).with_context(shown)?;
-        // A library in use is replaced, not written into.
+        // A library in use must be replaced, not overwritten.
         if fs::symlink_metadata(&path).is_ok() {
             fs::remove_file(&path).with_context(shown)?;
         }

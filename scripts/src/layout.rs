@@ -1,34 +1,34 @@
-//! What an installation holds, and where: the one list behind `cargo xtask install` and the packages.
+//! The contents of an installation: the one list for `cargo xtask install` and the packages.
 //!
-//! Owns names, links and the texts made for an installation. It writes nothing.
+//! Owns names, links and generated texts. Writes no file.
 
 use crate::build;
 use anyhow::Result;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The version in file names: the ABI's, and a patch level.
+/// The version in file names: the ABI's, with a patch level.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 pub const PROGRAMS: [&str; 5] = ["ur-conformance", "ur-env", "urinfo", "urreplay", "urtrace"];
 
 const LOADER: &str = "libur_loader.so";
 
-/// What an adapter finds beside itself. Nobody else names it, so that it has one name.
+/// A library that only its adapter loads. It has one name.
 pub const BESIDE: [(&str, &str); 1] = [("opencl", "libur_opencl_retain.so")];
 
-/// Where libraries go, and how they are found under other names.
+/// The placement of libraries, and their other names.
 #[derive(Clone, Debug)]
 pub struct Layout {
-    /// Below the prefix.
+    /// Relative to the prefix.
     pub lib: String,
-    /// Where the prefix will be; none if it can be moved.
+    /// The absolute prefix; none if the tree can be moved.
     pub prefix: Option<&'static str>,
-    /// Whether links can be had.
+    /// Whether symbolic links are possible.
     pub links: bool,
 }
 
-/// One file, by its path below the prefix.
+/// One file, by its path relative to the prefix.
 #[derive(Debug)]
 pub struct Item {
     pub path: String,
@@ -40,11 +40,11 @@ pub struct Item {
 pub enum Content {
     Copy(PathBuf),
     Text(String),
-    /// Relative to the link's own folder.
+    /// Relative to the link's folder.
     Link(String),
 }
 
-/// pkg-config's and CMake's files, by their paths below the libraries' folder.
+/// The files of pkg-config and CMake, relative to the libraries' folder.
 const TEMPLATES: [(&str, &str); 3] = [
     (
         "pkgconfig/libur_loader.pc",
@@ -61,7 +61,7 @@ const TEMPLATES: [(&str, &str); 3] = [
 ];
 
 impl Layout {
-    /// A folder of one's own, anywhere.
+    /// A prefix of its own, anywhere.
     pub fn tree() -> Self {
         Self {
             lib: "lib".into(),
@@ -70,7 +70,7 @@ impl Layout {
         }
     }
 
-    /// Everything that is installed of what was built in `built`.
+    /// Every installed file, from the build results in `built`.
     pub fn items(&self, root: &Path, built: &Path) -> Result<Vec<Item>> {
         let mut items = Vec::new();
         self.library(&mut items, built, LOADER);
@@ -82,7 +82,7 @@ impl Layout {
             items.push(Item::new(format!("{}/{name}", self.lib), library));
         }
         if self.links {
-            // For LD_LIBRARY_PATH, where a whole library folder would shadow programs' own.
+            // For LD_LIBRARY_PATH. A whole library folder there would shadow other libraries of programs.
             let path = format!("{}/unified-runtime/{LOADER}.0", self.lib);
             items.push(Item::new(path, Content::Link(format!("../{LOADER}.0"))));
         }
@@ -99,7 +99,7 @@ impl Layout {
         Ok(items)
     }
 
-    /// The soname for programs, and the bare name for linkers.
+    /// The soname for programs, and the plain name for linkers.
     fn library(&self, items: &mut Vec<Item>, built: &Path, name: &str) {
         let bare = format!("{}/{name}", self.lib);
         let soname = format!("{name}.0");
@@ -110,7 +110,7 @@ impl Layout {
             items.push(Item::new(file, Content::Link(full.clone())));
             file = format!("{}/{full}", self.lib);
         } else if name == LOADER {
-            // What linkers take for a link.
+            // A file that linkers read in place of a link.
             items.push(Item::new(bare, Content::Text(format!("INPUT({soname})\n"))));
         }
         let library = Content::Copy(built.join(name));
@@ -119,7 +119,7 @@ impl Layout {
 
     fn texts(&self, items: &mut Vec<Item>) -> Result<()> {
         let minor = VERSION.rsplit_once('.').map_or(VERSION, |(minor, _)| minor);
-        // From pkgconfig/ and from cmake/unified-runtime/ to the prefix.
+        // From pkgconfig/ and cmake/unified-runtime/ to the prefix.
         let up = |depth: usize| vec![".."; self.lib.split('/').count() + depth].join("/");
         let prefix = match self.prefix {
             Some(prefix) => prefix.to_owned(),

@@ -1,8 +1,8 @@
-//! The project's tools as a library, so that tests call them without a process: the model of
-//! spec/ and the generators that turn it into code and headers.
+//! The project's tools as a library, which tests call without a process.
 
 pub mod bench;
 pub mod build;
+pub mod docs;
 pub mod expand;
 pub mod generate;
 pub mod install;
@@ -15,7 +15,7 @@ pub mod tidy;
 
 use std::path::{Path, PathBuf};
 
-/// The repository's root: the parent of this package's folder.
+/// The repository's root, the parent of this package's folder.
 pub fn repository() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_owned()

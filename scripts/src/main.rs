@@ -1,11 +1,11 @@
-//! `cargo xtask`: the project's own tools. `gen` turns spec/ into code and headers.
+//! `cargo xtask`: the project's own tools.
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::{Command as Process, ExitCode};
 use xtask::{
-    bench, build, expand, generate, install, model, package, real_client, repository, tidy,
+    bench, build, docs, expand, generate, install, model, package, real_client, repository, tidy,
 };
 
 #[derive(Parser)]
@@ -17,41 +17,42 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Writes every generated file from spec/.
+    /// Generates code and headers from spec/.
     Gen {
-        /// Changes nothing; fails when a file would change.
+        /// Changes nothing, and fails if a file would change.
         #[arg(long)]
         check: bool,
     },
-    /// Prints everything that one function of the interface becomes.
+    /// Prints everything that is made from one function of the interface.
     Expand {
-        /// As in C: urEnqueueUSMFill.
+        /// The C name, such as urEnqueueUSMFill.
         name: String,
     },
-    /// Fails if README's table denies an adapter a function that a conformance run used.
+    /// Fails if the table of supported functions denies an adapter a function that a conformance run used.
     Supported {
-        /// What `ur-conformance --json` wrote.
+        /// Files that `ur-conformance --json` wrote.
         #[arg(required = true)]
         reports: Vec<PathBuf>,
     },
-    /// Checks the design's invariants on the tree.
+    /// Checks the design's invariants on the source text.
     Tidy,
-    /// Builds everything, runs the conformance suite on an adapter through the loader, then the C
-    /// program on it.
+    /// Builds the book: docs/, and pages made from the specification, the tools and the tests.
+    Docs(docs::Options),
+    /// Builds everything, then runs the conformance suite and a C program on an adapter through the loader.
     Demo {
         #[arg(long, default_value = "native_cpu")]
         adapter: String,
     },
-    /// Builds everything and lays it out under a prefix: lib, include, bin.
+    /// Builds everything and installs it under a prefix: lib, include, bin.
     Install {
         #[arg(long)]
         prefix: PathBuf,
     },
-    /// Builds everything and makes a Debian package and a Python wheel of it.
+    /// Builds everything and makes a Debian package and a Python wheel.
     Package(package::Options),
     /// Runs SYCL programs and dpctl's tests on Intel's libsycl, over our adapters.
     RealClient(real_client::Options),
-    /// Measures beside others, in one run.
+    /// Measures our libraries beside others, in one run.
     Bench {
         #[command(subcommand)]
         bench: bench::Bench,
@@ -93,11 +94,19 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Supported { reports } => {
             let spec = model::Spec::load(&root.join("spec"))?;
             generate::support::check(&spec, &root, &reports)?;
-            console::outln!("{} reports agree with README.md", reports.len());
+            console::outln!(
+                "{} reports agree with {}",
+                reports.len(),
+                generate::support::PAGE
+            );
         }
         Command::Tidy => {
             tidy::check(&root)?;
             console::outln!("tidy");
+        }
+        Command::Docs(options) => {
+            let book = docs::run(&root, &options)?;
+            console::outln!("{}", book.display());
         }
         Command::Demo { adapter } => demo(&adapter)?,
         Command::Install { prefix } => {
@@ -116,7 +125,7 @@ fn run(command: Command) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The project's main job, on what a user would install.
+/// Runs the conformance suite and a C program on an installed tree.
 fn demo(adapter: &str) -> Result<()> {
     let root = repository();
     let prefix = install::below_target(&root)?;
@@ -124,7 +133,7 @@ fn demo(adapter: &str) -> Result<()> {
     let program = prefix.join("bin/async_alloc");
     build::c_program(
         &root,
-        &root.join("conformance/c/async_alloc.c"),
+        &root.join("examples/async_alloc.c"),
         &prefix.join("lib"),
         &program,
     )?;

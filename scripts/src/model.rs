@@ -1,11 +1,13 @@
-//! The specification as data: reads `spec/*.yml` into one model that every generator shares.
+//! The specification as data: one model of `spec/*.yml` for all generators.
 //!
-//! Owns the schema (spec/README.md explains it) and its consistency checks. Knows nothing of what
-//! is generated from it.
+//! Owns the schema, which spec/README.md explains, and its checks. An error names file and line. Knows
+//! nothing of generated files.
 
-use anyhow::{Context as _, Result, bail, ensure};
+mod check;
+mod item;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
 use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// One `spec/*.yml` file.
@@ -19,10 +21,13 @@ pub struct Group {
     pub threads: String,
     pub ordering: String,
     pub items: Vec<Item>,
+    /// The file's text, to locate errors.
+    #[serde(skip)]
+    text: String,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
+/// A declaration. Its first key tells its kind.
+#[derive(Debug)]
 pub enum Item {
     Handle(Handle),
     Typedef(Typedef),
@@ -72,7 +77,7 @@ pub struct Flags {
     pub bit: String,
     /// Macro of all bits that are not defined.
     pub mask: String,
-    /// Bits that have no name yet and are allowed all the same.
+    /// Bits without a name that are allowed.
     #[serde(default)]
     pub reserved: u32,
     pub desc: String,
@@ -91,7 +96,7 @@ pub struct Value {
     pub optional: bool,
     #[serde(default)]
     pub deprecated: bool,
-    /// The header of ours that declares it, where the reference does not have it.
+    /// Our header that declares it; none if the reference has it.
     pub header: Option<String>,
     pub desc: String,
 }
@@ -149,7 +154,7 @@ pub enum Own {
     Alloc,
     Retain,
     Release,
-    /// The caller gets a handle without a reference of its own.
+    /// The caller gets a handle without a reference.
     Lend,
 }
 
@@ -164,18 +169,18 @@ pub struct Param {
     pub dir: Dir,
     #[serde(default)]
     pub optional: bool,
-    /// Name of the parameter that bounds this list.
+    /// The parameter with the list's length.
     pub count: Option<String>,
-    /// Offset and size that must lie in the object this parameter names.
+    /// Expressions that must lie within this object: see spec/README.md.
     pub bounds: Option<Vec<String>>,
     /// `[propName, propSize]` of an info buffer.
     pub info: Option<Vec<String>>,
-    /// Member that says which member of a union is meant.
+    /// The member that selects among a union's members.
     pub tag: Option<String>,
     pub own: Option<Own>,
     #[serde(default)]
     pub nocheck: bool,
-    /// An output that is null after every refusal: it is written before anything is checked.
+    /// Whether the output is set to null before any check, so that it is null after a refusal.
     #[serde(default)]
     pub cleared: bool,
     pub desc: String,
@@ -186,16 +191,16 @@ pub struct Param {
 pub struct ErrorCase {
     pub code: String,
     pub when: Option<String>,
-    /// Properties of the device, or bits of them (`PROPERTY & FLAG`), of which it has none.
+    /// Properties that the device lacks, or bits of them (`PROPERTY & FLAG`).
     #[serde(default)]
     pub lacks: Vec<String>,
-    /// With `lacks`: the condition on the arguments without which that does not matter.
+    /// With `lacks`: the condition on the arguments under which the device refuses.
     pub given: Option<String>,
     pub desc: String,
 }
 
 impl ErrorCase {
-    /// What the device lacks, as `(property, flag)`; without a flag it is all of the property.
+    /// `(property, flag)` of each feature that the device lacks. Without a flag the whole property is meant.
     pub fn lacking(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
         self.lacks.iter().map(|term| match term.split_once(" & ") {
             Some((property, flag)) => (property, Some(flag)),
@@ -209,7 +214,7 @@ impl ErrorCase {
 pub struct Function {
     #[serde(rename = "function")]
     pub name: String,
-    /// DDI table; none for the functions that only the loader has.
+    /// The DDI table; none for functions of the loader alone.
     pub table: Option<String>,
     pub slot: Option<String>,
     pub id: String,
@@ -223,13 +228,13 @@ pub struct Function {
     pub may: Vec<String>,
 }
 
-/// How the tables of the DDI lie in memory: `spec/ddi.yml`.
+/// The memory order of the DDI tables: `spec/ddi.yml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DdiOrder {
-    /// Groups in the order in which the headers show them.
+    /// Groups in the order of the headers.
     pub groups: Vec<String>,
-    /// Tables in the order of `ur_dditable_t`, each with its slots in order.
+    /// Tables in the order of `ur_dditable_t`, with their slots in order.
     pub tables: Vec<DdiTable>,
 }
 
@@ -255,13 +260,13 @@ impl Param {
         Dir::In
     }
 
-    /// A handle, an opaque pointer or a C pointer, and thus able to be null.
+    /// The parsed type.
     pub fn c_type(&self) -> CType {
         CType::parse(&self.ty)
     }
 }
 
-/// A C type as the specification writes it: a base name under pointers.
+/// A C type in the specification's notation: a base name under pointers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CType {
     pub base: String,
@@ -305,7 +310,7 @@ impl CType {
 }
 
 impl Flags {
-    /// Bits that a set must not have: the value of its mask macro.
+    /// Bits that a set must not have: the value of the mask macro.
     pub fn undefined(&self) -> u32 {
         self.values
             .iter()
@@ -325,8 +330,8 @@ impl Function {
         (!self.params.is_empty()).then(|| format!("ur_{stem}_params_t"))
     }
 
-    /// The parameter whose first word leads a loader to the adapter: the first that must be there,
-    /// is no native handle and is a handle or a list of them.
+    /// The parameter whose first word leads a loader to the adapter: the first required handle, or required
+    /// list of handles.
     pub fn dispatch<'a>(&'a self, spec: &Spec) -> Option<&'a Param> {
         self.params.iter().find(|param| {
             let ty = param.c_type();
@@ -339,17 +344,18 @@ impl Function {
 }
 
 impl Spec {
-    /// Reads every file that `spec/ddi.yml` lists and checks that they fit together.
+    /// Reads the files that `spec/ddi.yml` lists, and checks that they fit together.
     pub fn load(dir: &Path) -> Result<Self> {
-        let order: DdiOrder = read(&dir.join("ddi.yml"))?;
+        let (order, _): (DdiOrder, _) = read(&dir.join("ddi.yml"))?;
         let mut groups = Vec::new();
         for name in &order.groups {
-            let group: Group = read(&dir.join(format!("{name}.yml")))?;
+            let (mut group, text): (Group, String) = read(&dir.join(format!("{name}.yml")))?;
             ensure!(
                 &group.name == name,
                 "{name}.yml calls itself {}",
                 group.name
             );
+            group.text = text;
             groups.push(group);
         }
         let spec = Self {
@@ -412,7 +418,7 @@ impl Spec {
             .any(|item| matches!(item, Item::Callback(found) if found.name == base))
     }
 
-    /// The structure type whose tag a struct carries, if it has one.
+    /// The structure type that tags a struct; none if it cannot be chained.
     pub fn stype(&self, name: &str) -> Option<&Value> {
         let tag = format!(
             "UR_STRUCTURE_TYPE_{}",
@@ -423,106 +429,25 @@ impl Spec {
             .iter()
             .find(|value| value.name == tag)
     }
+}
 
-    fn check(&self) -> Result<()> {
-        let mut slots = BTreeMap::new();
-        for table in &self.tables {
-            for function in &table.slots {
-                slots.insert(function.as_str(), table.name.as_str());
-            }
-        }
-        let ids: BTreeSet<_> = self
-            .enum_of("ur_function_t")
-            .context("no ur_function_t")?
-            .values
-            .iter()
-            .map(|value| value.name.as_str())
-            .collect();
-        for function in self.functions() {
-            let name = &function.name;
-            ensure!(
-                slots.get(name.as_str()).copied() == function.table.as_deref(),
-                "{name}: table and spec/ddi.yml differ"
-            );
-            ensure!(
-                ids.contains(function.id.as_str()),
-                "{name}: unknown id {}",
-                function.id
-            );
-            let params: BTreeSet<_> = function
-                .params
-                .iter()
-                .map(|param| param.name.as_str())
-                .collect();
-            for param in &function.params {
-                if let Some(count) = &param.count {
-                    ensure!(
-                        params.contains(count.as_str()),
-                        "{name}: {} counts by unknown {count}",
-                        param.name
-                    );
-                }
-                for named in param.info.iter().flatten() {
-                    ensure!(
-                        params.contains(named.as_str()),
-                        "{name}: {} names unknown {named}",
-                        param.name
-                    );
-                }
-            }
-            for case in &function.errors {
-                self.check_code(name, &case.code)?;
-                ensure!(
-                    case.when.is_none() || case.lacks.is_empty(),
-                    "{name}: what a device lacks is no condition of arguments"
-                );
-                ensure!(
-                    case.given.is_none() || !case.lacks.is_empty(),
-                    "{name}: `given` belongs to `lacks`"
-                );
-                for (property, flag) in case.lacking() {
-                    self.check_lack(name, property, flag)?;
-                }
-            }
-            for code in &function.may {
-                self.check_code(name, code)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn check_lack(&self, function: &str, property: &str, flag: Option<&str>) -> Result<()> {
-        let properties = self
-            .enum_of("ur_device_info_t")
-            .context("no ur_device_info_t")?;
-        let known = |name: &str, values: &[Value]| values.iter().any(|value| value.name == name);
-        ensure!(
-            known(property, &properties.values),
-            "{function}: no property {property}"
-        );
-        let is_flag = |flag: &str| {
-            self.items()
-                .any(|item| matches!(item, Item::Flags(found) if known(flag, &found.values)))
-        };
-        ensure!(
-            flag.is_none_or(is_flag),
-            "{function}: no flag {}",
-            flag.unwrap_or_default()
-        );
-        Ok(())
-    }
-
-    fn check_code(&self, function: &str, code: &str) -> Result<()> {
-        let full = format!("UR_RESULT_ERROR_{code}");
-        let results = self.enum_of("ur_result_t").context("no ur_result_t")?;
-        if !results.values.iter().any(|value| value.name == full) {
-            bail!("{function}: unknown error {code}");
-        }
-        Ok(())
+/// The declarations of a file, and its text.
+fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<(T, String)> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).with_context(|| shown.to_string())?;
+    match parse(&text) {
+        Ok(found) => Ok((found, text)),
+        Err((Some(line), error)) => Err(anyhow!("{shown}:{line}: {error}")),
+        Err((None, error)) => Err(anyhow!("{shown}: {error}")),
     }
 }
 
-fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
-    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    yaml_serde::from_str(&text).with_context(|| path.display().to_string())
+/// The declarations of a text, or the error with its line.
+fn parse<T: serde::de::DeserializeOwned>(
+    text: &str,
+) -> Result<T, (Option<usize>, yaml_serde::Error)> {
+    yaml_serde::from_str(text).map_err(|error| {
+        let location = error.location();
+        (location.map(|location| location.line()), error)
+    })
 }

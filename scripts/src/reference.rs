@@ -1,42 +1,44 @@
-//! The ABI of the reference as facts: reads scripts/abi/reference.json, which scripts/abi/extract.py
-//! makes from Intel's wheels. Knows nothing of our specification; the tests compare the two.
+//! The reference's ABI as facts.
+//!
+//! Reads scripts/abi/reference.json, which scripts/abi/extract.py makes from Intel's wheels. Knows nothing of
+//! our specification; tests compare the two.
 
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Names to facts; order means nothing here, what is ordered stands in lists.
+/// Facts by name. Facts with an order are lists.
 pub type Map<T> = BTreeMap<String, T>;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reference {
-    /// Packages that the facts come from.
+    /// The packages of the facts.
     pub source: Vec<String>,
     pub macros: Map<Macro>,
-    /// Enum tags, each with its enumerators' values.
+    /// Enum tags, with the values of their enumerators.
     pub enums: Map<Map<u32>>,
-    /// Handle typedefs, each with the tag of the struct that it points to.
+    /// Handle typedefs, with the tags of their structs.
     pub handles: Map<String>,
     pub typedefs: Map<String>,
     pub callbacks: Map<Signature>,
     pub structs: Map<Layout>,
     pub unions: Map<Layout>,
     pub functions: Map<Signature>,
-    /// Function pointer types, each with the function that it points to.
+    /// Function pointer types, with their functions.
     pub pointers: Map<String>,
-    /// The structs of the DDI, `ur_dditable_t` included.
+    /// The structs of the DDI, with `ur_dditable_t`.
     pub tables: Map<Layout>,
     /// `urGet<Table>ProcAddrTable`.
     pub getters: Map<Signature>,
     /// `urPrint*`.
     pub printers: Map<Signature>,
-    /// What `ur_api_funcs.def` lists.
+    /// Entries of `ur_api_funcs.def`.
     pub function_list: Vec<String>,
     pub symbol_version: Vec<String>,
-    /// What `libur_loader.so.0` exports.
+    /// Exports of `libur_loader.so.0`.
     pub symbols: Vec<String>,
-    /// What `libsycl.so.9` of 2026.1.2 takes from the loader.
+    /// Imports of `libsycl.so.9` of 2026.1.2 from the loader.
     pub imports_of_libsycl_2026_1_2: Vec<String>,
 }
 
@@ -71,12 +73,12 @@ impl Reference {
         serde_json::from_str(&text).with_context(|| path.display().to_string())
     }
 
-    /// Structs, unions and tables: everything whose layout is a fact.
+    /// Structs, unions and tables: every type with a layout.
     pub fn layouts(&self) -> impl Iterator<Item = (&String, &Layout)> {
         self.structs.iter().chain(&self.unions).chain(&self.tables)
     }
 
-    /// The function, be it of the interface or a table's getter.
+    /// The signature of a function of the interface, or of a table's getter.
     pub fn signature(&self, function: &str) -> Option<&Signature> {
         self.functions
             .get(function)
@@ -85,7 +87,7 @@ impl Reference {
 }
 
 impl Signature {
-    /// The types alone, as a parameter list.
+    /// The types as a parameter list.
     pub fn types(&self) -> String {
         match self.params.len() {
             0 => "void".to_owned(),

@@ -1,7 +1,7 @@
-//! The design's invariants, checked on the text of the tree.
+//! Checks of the design's invariants on the source text.
 //!
-//! Owns the list of what may import what. Works on lines, not on syntax: a rule that a reader can
-//! check with grep stays one that grep can check.
+//! Owns the list of allowed imports. Works on lines rather than syntax, so that a reader can check a rule
+//! with grep.
 
 mod comments;
 mod loops;
@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The modules of src/, each with those it may import.
+/// The modules of src/, each with the modules that it may import.
 const LAYERS: [(&str, &[&str]); 8] = [
     ("abi", &[]),
     ("object", &["abi"]),
@@ -23,14 +23,14 @@ const LAYERS: [(&str, &[&str]); 8] = [
     ("lib", &[]),
 ];
 
-/// What the clients of the C interface may use of src/.
+/// The modules of src/ that clients of the C interface may use.
 const CLIENTS: [(&str, &[&str]); 3] = [
     ("loader", &["abi", "object", "dl", "timeline"]),
     ("conformance", &["abi", "object", "dl"]),
     ("tools", &["abi", "dl"]),
 ];
 
-/// What an adapter leaves to the shims, to the handle header and to the export macro.
+/// Text that an adapter must not contain, since shims, handle header or export macro own its meaning.
 const NOT_IN_ADAPTERS: [(&str, &str); 5] = [
     (
         "catch_unwind",
@@ -51,13 +51,29 @@ const NOT_IN_ADAPTERS: [(&str, &str); 5] = [
     ),
 ];
 
-/// Fails with every violation, one a line.
+/// Modules of the CUDA adapter that HIP will share: they name the driver through its module `vendor`.
+const SHARED_WITH_HIP: [&str; 11] = [
+    "driver.rs",
+    "hooks.rs",
+    "interop.rs",
+    "mem.rs",
+    "virtual_mem.rs",
+    "exec/gpu.rs",
+    "exec/lane.rs",
+    "exec/lane/submit.rs",
+    "exec/marker.rs",
+    "exec/semaphore_words.rs",
+    "exec/times.rs",
+];
+
+/// Fails with all violations, one on a line.
 pub fn check(root: &Path) -> Result<()> {
     let mut found = Vec::new();
     layers(root, &mut found)?;
     loops::check(root, &mut found)?;
     clients(root, &mut found)?;
     adapters(root, &mut found)?;
+    shared_with_hip(root, &mut found)?;
     generated(root, &mut found)?;
     words::check(root, &mut found)?;
     comments::check(root, &mut found)?;
@@ -143,7 +159,7 @@ fn adapters(root: &Path, found: &mut Vec<String>) -> Result<()> {
         for (path, text) in rust_files(&dir.join("src"))? {
             for (at, line) in code_lines(&text) {
                 for (word, why) in NOT_IN_ADAPTERS {
-                    // In quotes it is a name, of what a mock's script may say.
+                    // In quotes it is a name, such as one in a mock's script.
                     let used = |(begin, _): (usize, &str)| !line[..begin].ends_with('"');
                     if line.match_indices(word).any(used) {
                         found.push(format!("{}:{at}: `{word}`: {why}", show(root, &path)));
@@ -155,7 +171,33 @@ fn adapters(root: &Path, found: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// What stands by hand beside generated files: macros that expand them, and what walks their tables.
+fn shared_with_hip(root: &Path, found: &mut Vec<String>) -> Result<()> {
+    let dir = root.join("adapters/cuda/src");
+    for name in SHARED_WITH_HIP {
+        let path = dir.join(name);
+        let text = fs::read_to_string(&path)?;
+        for (at, line) in code_lines(&text).filter(|(_, line)| names_cuda(line)) {
+            found.push(format!(
+                "{}:{at}: HIP will share it, so it names the driver through `vendor`: {}",
+                show(root, &path),
+                line.trim()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a line imports the driver's module or names a type of the driver's, such as `CUstream`.
+fn names_cuda(line: &str) -> bool {
+    let words = line.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+    let is_type = |word: &str| {
+        let rest = word.strip_prefix("CU");
+        rest.is_some_and(|rest| rest.starts_with(|letter: char| letter.is_ascii_lowercase()))
+    };
+    line.contains("cu::") || words.into_iter().any(is_type)
+}
+
+/// Handwritten files in folders of generated ones.
 const BY_HAND: [&str; 8] = [
     "src/abi/ddi.rs",
     "src/abi/define.rs",
@@ -167,13 +209,13 @@ const BY_HAND: [&str; 8] = [
     "src/abi/property.rs",
 ];
 
-/// Generated files say so on top, and nothing else claims to be one.
+/// Every file in these places begins with the note that it is generated.
 fn generated(root: &Path, found: &mut Vec<String>) -> Result<()> {
     for dir in [
         "src/abi",
         "src/hal/generated",
-        "src/stream/api/generated",
-        "loader/src/generated",
+        "src/stream/api/generated.rs",
+        "loader/src/generated.rs",
         "conformance/src/generated",
         "adapters/mock/src/generated",
     ] {
@@ -190,8 +232,11 @@ fn generated(root: &Path, found: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// Every Rust file below a folder, in order.
+/// Every Rust file in a folder, ordered by path; a file alone if `dir` is one.
 fn rust_files(dir: &Path) -> Result<Vec<(PathBuf, String)>> {
+    if dir.is_file() {
+        return Ok(vec![(dir.to_owned(), fs::read_to_string(dir)?)]);
+    }
     let mut out = Vec::new();
     let mut waiting = vec![dir.to_owned()];
     while let Some(dir) = waiting.pop() {
@@ -212,7 +257,7 @@ fn rust_files(dir: &Path) -> Result<Vec<(PathBuf, String)>> {
     Ok(out)
 }
 
-/// Lines that are no comment, numbered from 1.
+/// Lines that are no comments, numbered from 1.
 fn code_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines()
         .enumerate()
@@ -220,7 +265,7 @@ fn code_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
         .filter(|(_, line)| !line.trim_start().starts_with("//"))
 }
 
-/// Modules named after a prefix: `crate::pool::X` gives `pool`.
+/// Modules after a prefix: `crate::pool::X` gives `pool`.
 fn uses<'a>(text: &'a str, prefix: &'a str) -> impl Iterator<Item = (usize, String)> + 'a {
     code_lines(text).flat_map(move |(at, line)| {
         line.match_indices(prefix)

@@ -1,8 +1,8 @@
-//! Our specification against the reference's facts, item by item and offline.
+//! Compares our specification with the reference's facts, offline.
 //!
-//! `abi_headers.rs` does the same for the headers, `tests/generated/abi_layout.rs` of the root package for the
-//! types of running Rust code, `symbols.rs` for what the built loader exports. Run with `--nocapture`
-//! to see how many facts each test compares.
+//! `abi_headers.rs` compares the headers, `tests/generated/abi_layout.rs` of the root package the types of
+//! running code, and `symbols.rs` the exports of the built loader. `--nocapture` shows the number of facts in
+//! each test.
 
 mod support;
 
@@ -18,7 +18,7 @@ fn spec() -> Spec {
     Spec::load(&xtask::repository().join("spec")).expect("spec/ is consistent")
 }
 
-/// `name type, name type` with the blanks of the specification's and the reference's types alike.
+/// `name type, name type`, with the same blanks for both sides.
 fn members<'a>(list: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let tight = |ty: &str| ty.replace(" *", "*").replace("* ", "*");
     list.into_iter()

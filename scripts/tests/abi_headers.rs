@@ -1,6 +1,6 @@
-//! Our headers against the reference's facts, in C and in C++: the compiler states each fact.
+//! Compares our headers with the reference's facts, in C and in C++, by assertions of the compiler.
 //!
-//! Run with `--nocapture` to see how many facts each test compares.
+//! `--nocapture` shows the number of facts in each test.
 
 mod support;
 
@@ -12,7 +12,7 @@ fn reference() -> Reference {
     Reference::load().expect("scripts/abi/reference.json is readable")
 }
 
-/// Assertions about our headers in the reference's terms, and how many facts they state.
+/// Assertions about our headers in the reference's terms, with the number of facts.
 struct Assertions {
     dialect: Dialect,
     /// C or C++.
@@ -51,7 +51,7 @@ impl Assertions {
     }
 
     fn same(&mut self, ours: &str, reference: &str) {
-        // Commas in a type must not part the macro's arguments.
+        // Commas in a type must not split the macro's arguments.
         let _ = writeln!(
             self.text,
             "typedef __typeof__({reference}) reference_{};",
@@ -61,9 +61,9 @@ impl Assertions {
         self.count += 1;
     }
 
-    /// Compiles what was asserted and returns the number of facts.
+    /// Compiles the assertions. Returns the number of facts.
     fn compile(self) -> usize {
-        // Pedantry would object to the compiler's own `__typeof__`; headers.rs applies it to the headers.
+        // `-pedantic` would refuse the compiler's own `__typeof__`. headers.rs uses it on the headers.
         if let Err(message) = compile(self.dialect, &self.text, &[&include()], &["-Wno-pedantic"]) {
             panic!("{:?}:\n{message}", self.dialect);
         }
@@ -234,7 +234,7 @@ fn print_header() {
     }
 }
 
-/// The assertions would notice: each of these is wrong in one thing.
+/// Each of these wrong assertions must fail.
 #[test]
 fn a_difference_does_not_compile() {
     for dialect in [Dialect::C11, Dialect::Cxx17] {

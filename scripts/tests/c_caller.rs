@@ -1,5 +1,5 @@
-//! C calls Rust and Rust calls C through the generated headers and types: structs by value, unions,
-//! `bool`, callbacks. Sizes and offsets alone do not show that a calling convention agrees.
+//! Calls between C and Rust through the generated headers and types: structs by value, unions, `bool`,
+//! callbacks. Sizes and offsets alone do not prove that calling conventions agree.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Generated files are what the generator would write now: `cargo xtask gen --check`.
+//! Generated files are up to date, and `cargo xtask gen --check` notices those that are not.
 
 use xtask::{generate, model::Spec, repository};
 

@@ -1,5 +1,5 @@
-//! The headers compile in every dialect that they promise, by either path, alone and together, and
-//! are far smaller than the reference's.
+//! The headers compile in every promised dialect, by either path, alone and together. They are far smaller
+//! than the reference's.
 
 mod support;
 
@@ -8,7 +8,7 @@ use support::{Dialect, compile, include};
 /// Size of the reference's ur_api.h in bytes.
 const REFERENCE_SIZE: u64 = 754_979;
 
-/// C headers, and whether only C++ can read them.
+/// Headers, with whether only C++ can include them.
 fn headers() -> Vec<(&'static str, bool)> {
     let mut all = Vec::new();
     for (name, only_cxx) in [
@@ -63,7 +63,7 @@ fn headers_compile_together() {
     let source = "#include \"unified-runtime/ur_ddi.h\"\n#include \"ur_print.h\"\n#include \"ur_api.h\"\n\
                   #define _UR_API(name) name,\n\
                   enum listed {\n#include \"unified-runtime/ur_api_funcs.def\"\n};\n";
-    // The list's entries are function names: a struct member of each name shows that it is an X macro.
+    // A struct member for each entry shows that the list is an X macro.
     let source = source.replace(
         "#define _UR_API(name) name,",
         "#define _UR_API(name) listed_##name,",

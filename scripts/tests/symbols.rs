@@ -1,12 +1,12 @@
-//! What the built loader exports: the reference's symbols under the reference's version, and the six
-//! functions that older clients still import.
+//! Exports of the built loader: the reference's symbols with the reference's version, and six functions that
+//! older clients import.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use xtask::reference::Reference;
 
-/// Dropped from the reference after 2026.1, but imported by its libsycl.
+/// Functions that the reference dropped after 2026.1, and that its libsycl imports.
 const DROPPED: [&str; 6] = [
     "urEnqueueKernelLaunch",
     "urKernelSetArgLocal",
@@ -40,7 +40,7 @@ fn exports(library: &Path) -> BTreeSet<String> {
     symbols.map(str::to_owned).collect()
 }
 
-/// The libraries of this build by the names of their packages, made by cargo if missing or stale.
+/// The libraries of this build by package, rebuilt by cargo if missing or stale.
 fn built(packages: &[String]) -> PathBuf {
     let test = std::env::current_exe().expect("a test has a path");
     let target = test

@@ -24,5 +24,6 @@ pub mod property;
 #[rustfmt::skip]
 mod types;
 pub use ddi::*;
+pub use functions::*;
 pub use params::*;
 pub use types::*;

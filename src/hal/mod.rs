@@ -1,23 +1,24 @@
 //! The hardware abstraction layer: one trait for each object, and the C shims in front of them.
 //!
-//! Traits and shims are generated from spec/. This module has the shared parts: the absent object,
-//! the entry of the adapter itself, and the macro that exports an adapter's 26 symbols. Uses
-//! `object` and `abi`; knows no backend.
+//! Traits and shims are generated from spec/, a file an object; `shims` has what a row of them becomes.
+//! This module has the shared parts: the absent object, the entry of the adapter itself, and the macro
+//! that exports an adapter's 26 symbols. Uses `object` and `abi`; knows no backend.
 
+pub mod answers;
 #[rustfmt::skip]
 mod generated;
 mod info;
-mod lacking;
 mod logger;
 pub mod metadata;
 mod ranges;
+mod shims;
 
 pub use crate::object::checks;
-pub use generated::shims::ddi;
-pub use generated::traits::*;
+pub use generated::*;
 pub use info::*;
 pub use logger::{set_logger, set_logger_level};
 pub use ranges::Ranges;
+pub use shims::ddi;
 
 use crate::abi::*;
 use crate::object::{Body, Object, Result, ensure};

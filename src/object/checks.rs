@@ -15,6 +15,21 @@ pub fn handle<T>(handle: *const T) -> Result<()> {
     ensure(!handle.is_null(), UR_RESULT_ERROR_INVALID_NULL_HANDLE)
 }
 
+/// An error if a condition of the specification makes the call wrong.
+#[inline(always)]
+pub fn refuse(wrong: bool, code: ur_result_t) -> Result<()> {
+    ensure(!wrong, code)
+}
+
+/// An error if a wait list is null and has a count, or is given and has none.
+#[inline(always)]
+pub fn wait_list<T>(list: *const T, count: u32) -> Result<()> {
+    ensure(
+        list.is_null() == (count == 0),
+        UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
+    )
+}
+
 /// The remainder of `number` divided by `by`, or 0 if `by` is 0.
 #[inline]
 pub fn rest(number: u64, by: u64) -> u64 {

@@ -160,7 +160,7 @@ pub struct InfoIn<'a> {
     bytes: &'a [u8],
 }
 
-impl InfoIn<'_> {
+impl<'a> InfoIn<'a> {
     /// An input of a property. Empty for a null value or a size of 0.
     ///
     /// # Safety
@@ -182,7 +182,7 @@ impl InfoIn<'_> {
         self.bytes.is_empty()
     }
 
-    pub fn bytes(&self) -> &[u8] {
+    pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 

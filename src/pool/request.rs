@@ -2,7 +2,7 @@
 
 use crate::pool::options::Options;
 use crate::pool::provider::{ProviderError, Slab};
-use crate::timeline::{Frontier, Lane, LaneId, PointRef, Points};
+use crate::timeline::{Frontier, Lane, LaneId, Point};
 use std::cell::RefCell;
 use std::fmt;
 
@@ -66,8 +66,7 @@ pub enum Order<'a> {
 
 impl Order<'_> {
     #[inline]
-    pub fn orders_point<'p>(&self, point: impl Into<PointRef<'p>>) -> bool {
-        let point = point.into();
+    pub fn orders_point(&self, point: &Point) -> bool {
         match self {
             Order::Lane(lane) => lane.orders_point(point),
             Order::Frontier(frontier) => frontier.covers_point(point) || point.is_complete(),
@@ -77,7 +76,7 @@ impl Order<'_> {
 
     /// Whether the request comes after all of `death`.
     pub fn admits(&self, death: &Frontier) -> bool {
-        death.all(|point| self.orders_point(point))
+        death.points().all(|point| self.orders_point(point))
     }
 
     /// The last epoch of `lane` that the request comes after, completion aside.
@@ -90,12 +89,15 @@ impl Order<'_> {
     }
 
     /// The points that it comes after, without those of its own lane.
-    pub(crate) fn foreign(&self) -> Points<'_> {
-        match self {
-            Order::Lane(lane) => lane.waited().points(),
-            Order::Frontier(frontier) => frontier.points(),
-            Order::Sync => Points::default(),
-        }
+    pub(crate) fn foreign(&self) -> impl Iterator<Item = &Point> {
+        let (lane, frontier) = match self {
+            Order::Lane(lane) => (Some(lane.waited()), None),
+            Order::Frontier(frontier) => (None, Some(frontier.points())),
+            Order::Sync => (None, None),
+        };
+        lane.into_iter()
+            .flatten()
+            .chain(frontier.into_iter().flatten())
     }
 
     /// All points that it is known to come after.

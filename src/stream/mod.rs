@@ -40,7 +40,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use api::{Hooks, Runtime};
+pub use api::{Hooks, Runtime, device_info};
 pub use context::Context;
 pub use context::usm_pool::UsmPool;
 pub use driver::deferred::{
@@ -51,7 +51,7 @@ pub use driver::{
     Compiled, CompletionCallback, Devices, Driver, FAILED, Kind, MappedPointer, NativeLimits,
     NativePool, NativeRecord, Progress, Step,
 };
-pub use engine::Engine;
+pub use engine::{Engine, EngineSlot};
 pub use event::Event;
 pub use queue::Queue;
 pub use queue::graph::{ExecutableGraph, Graph};

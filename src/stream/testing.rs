@@ -11,8 +11,8 @@ pub use fixture::*;
 
 use super::{
     CommandBuffer, Compiled, CompletionCallback, Context, Devices, Driver, Event, ExecutableGraph,
-    FAILED, Graph, Hooks, Kind, LaunchRequest, Payload, Queue, RecordedCommand, Runtime, Step,
-    Timestamps, UsmPool, Work,
+    FAILED, Graph, Hooks, Kind, LaunchRequest, Payload, Progress, Queue, RecordedCommand, Runtime,
+    Step, Timestamps, UsmPool, Work,
 };
 use crate::abi::*;
 use crate::hal::{self, Backend};
@@ -57,7 +57,7 @@ where
         lane: &FakeLane,
         epoch: u64,
         timestamps: Option<Arc<Timestamps>>,
-    ) -> Result<()> {
+    ) -> Result<Progress> {
         lane.submit(epoch, self.0.lock().unwrap().clone(), timestamps, TRACKS)
     }
 
@@ -104,6 +104,7 @@ macro_rules! fake {
             type CommandBufferCommand = RecordedCommand<Self>;
             type Graph = Graph<Self>;
             type ExecutableGraph = ExecutableGraph<Self>;
+            const BACKEND: ur_backend_t = UR_BACKEND_UNKNOWN;
 
             fn adapter() -> Result<Option<Arc<Object<Self::Adapter>>>> {
                 Ok(None)
@@ -122,7 +123,6 @@ macro_rules! fake {
             type Lane = FakeLane;
             type Marker = Marker;
             type Signal = (Arc<FakeDriver>, Arc<Flag>);
-            type Checked = ();
             type Plain = ();
             const TRACKS: bool = $tracks;
             const SPANS: bool = $tracks;
@@ -161,7 +161,7 @@ macro_rules! fake {
                 epoch: u64,
                 work: Work<Self>,
                 timestamps: Option<Arc<Timestamps>>,
-            ) -> Result<()> {
+            ) -> Result<Progress> {
                 let label = match work {
                     Work::Launch(label) => Some(label),
                     _ => None,

@@ -22,9 +22,6 @@ impl LaneId {
     }
 }
 
-/// The seat of a clock that no roster has named yet.
-pub(super) const NOWHERE: u64 = u64::MAX;
-
 /// A lane's identity and its monotone completed epoch. Epoch 0 stands before the first command and
 /// is always complete.
 ///
@@ -39,9 +36,6 @@ pub struct Clock {
     deterministic: bool,
     /// Whether the host, or something outside, completes its points, rather than a lane.
     host: bool,
-    /// Where the roster that named its lane last did so, for who looks it up. Plain, as it orders
-    /// nothing.
-    seat: std::sync::atomic::AtomicU64,
     failures: Failures,
 }
 
@@ -68,26 +62,12 @@ impl Clock {
             completed: std::array::from_fn(|_| AtomicU64::new(0)),
             deterministic,
             host,
-            seat: NOWHERE.into(),
             failures: Failures::new(),
         })
     }
 
     pub fn id(&self) -> LaneId {
         self.id
-    }
-
-    /// Whether there is nothing more to come, and all of it may be relied on.
-    pub(super) fn has_ended(&self) -> bool {
-        self.reliable() == u64::MAX
-    }
-
-    pub(super) fn seat(&self) -> u64 {
-        self.seat.load(std::sync::atomic::Ordering::Relaxed)
-    }
-
-    pub(super) fn sit(&self, seat: u64) {
-        self.seat.store(seat, std::sync::atomic::Ordering::Relaxed);
     }
 
     /// The last epoch observed complete. Acquire: what the observer saw before raising is visible.
@@ -122,7 +102,7 @@ impl Clock {
         self.failures.of(epoch)
     }
 
-    /// A failure of a command up to this epoch that the program was not told of.
+    /// A failure of a command up to this epoch that no wait has reported.
     pub fn unreported(&self, epoch: u64) -> Option<Arc<Failure>> {
         self.failures.unreported(epoch)
     }
@@ -151,7 +131,7 @@ impl Clock {
 }
 
 /// A command's place: everything on `clock`'s lane up to and including `epoch`.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Point {
     pub clock: Arc<Clock>,
     pub epoch: u64,
@@ -165,32 +145,24 @@ impl Point {
         }
     }
 
-    #[inline]
-    pub fn by_ref(&self) -> PointRef<'_> {
-        PointRef {
-            clock: &self.clock,
-            epoch: self.epoch,
-        }
-    }
-
     pub fn lane(&self) -> LaneId {
         self.clock.id
     }
 
     /// Whether its completion may be relied on.
     pub fn is_complete(&self) -> bool {
-        self.by_ref().is_complete()
+        self.epoch <= self.clock.reliable()
     }
 
     /// Whether it was observed complete. Nothing that a program can see later may depend on it,
     /// besides time.
     pub fn is_done(&self) -> bool {
-        self.by_ref().is_done()
+        self.epoch <= self.clock.completed()
     }
 
     /// How many epochs lie between what is known complete and this point.
     pub fn outstanding(&self) -> u64 {
-        self.by_ref().outstanding()
+        self.epoch.saturating_sub(self.clock.reliable())
     }
 
     /// Records that its own command failed.
@@ -199,57 +171,26 @@ impl Point {
     }
 }
 
-impl PartialEq for Point {
-    fn eq(&self, other: &Self) -> bool {
-        self.by_ref() == other.by_ref()
-    }
-}
-
-impl Eq for Point {}
-
-/// A [`Point`] of a frontier, which keeps clocks and epochs apart.
-#[derive(Clone, Copy, Debug)]
-pub struct PointRef<'a> {
-    pub clock: &'a Arc<Clock>,
-    pub epoch: u64,
-}
-
-impl PointRef<'_> {
-    pub fn to_point(self) -> Point {
-        Point::new(self.clock, self.epoch)
-    }
-
-    pub fn lane(&self) -> LaneId {
-        self.clock.id
-    }
-
-    /// As [`Point::is_complete`].
+impl Clone for Point {
     #[inline]
-    pub fn is_complete(&self) -> bool {
-        self.epoch <= self.clock.reliable()
+    fn clone(&self) -> Self {
+        Self::new(&self.clock, self.epoch)
     }
 
-    /// As [`Point::is_done`].
-    pub fn is_done(&self) -> bool {
-        self.epoch <= self.clock.completed()
-    }
-
-    /// As [`Point::outstanding`].
-    pub fn outstanding(&self) -> u64 {
-        self.epoch.saturating_sub(self.clock.reliable())
+    /// Counts no reference where the lane stays the same.
+    #[inline]
+    fn clone_from(&mut self, source: &Self) {
+        if !Arc::ptr_eq(&self.clock, &source.clock) {
+            self.clock = Arc::clone(&source.clock);
+        }
+        self.epoch = source.epoch;
     }
 }
 
-impl PartialEq for PointRef<'_> {
+impl PartialEq for Point {
     fn eq(&self, other: &Self) -> bool {
         self.epoch == other.epoch && self.lane() == other.lane()
     }
 }
 
-impl Eq for PointRef<'_> {}
-
-impl<'a> From<&'a Point> for PointRef<'a> {
-    fn from(point: &'a Point) -> Self {
-        point.by_ref()
-    }
-}
+impl Eq for Point {}

@@ -6,7 +6,7 @@
 //!
 //! | a failure is | when |
 //! |---|---|
-//! | unreported | the program was not told of it by any wait yet |
+//! | unreported | no wait has returned it yet |
 //! | reported | a wait that covers it has returned an error |
 
 use super::sync::Mutex;

@@ -1,133 +1,79 @@
-//! Sets of points, at most one a lane.
+//! Frontiers: sets of points, at most one a lane. They are vector clocks that keep only the lanes they
+//! have something to say about (Fidge 1988, Mattern 1989).
 //!
-//! Empty and single-point frontiers, which are nearly all of them, live in place. Larger ones share
-//! a table and copy it when written, so that handing one to a new event costs a count; to one that was
-//! told before, a copy. Tables over the same roster, as those of queues that keep waiting for each other
-//! are, join as columns do.
+//! A frontier is a vector of points in the order of their lanes. A join is a merge and a comparison is
+//! a walk. Nearly all frontiers have no point or one, and that one lies in place. Vectors of lanes that
+//! keep waiting for each other name the same lanes, so that a join or a copy only writes epochs.
 
-use super::clock::PointRef;
-use super::roster::{Roster, newest};
-use super::table::{Many, Part};
 use super::{Clock, Failure, LaneId, Point};
+use smallvec::SmallVec;
+use std::cmp::Ordering;
 use std::fmt;
+use std::slice;
 use std::sync::Arc;
 
 /// Everything up to each of its points.
-#[derive(Clone, Default)]
-pub struct Frontier(Repr);
+#[derive(Default, PartialEq, Eq)]
+pub struct Frontier(SmallVec<[Point; 1]>);
 
-#[derive(Clone, Default)]
-enum Repr {
-    #[default]
-    Empty,
-    One(Point),
-    /// Mostly two points or more.
-    Many(Many),
-}
+/// Up to so many points a search compares clocks; beyond, it halves by lanes.
+const MAX_SCANNED_POINTS: usize = 16;
 
 impl Frontier {
     pub const fn new() -> Self {
-        Self(Repr::Empty)
+        Self(SmallVec::new_const())
     }
 
     #[inline]
     pub fn is_empty(&self) -> bool {
-        match &self.0 {
-            Repr::Empty => true,
-            Repr::One(_) => false,
-            Repr::Many(_) => self.names_nothing(),
-        }
+        self.0.is_empty()
     }
 
-    #[inline(never)]
-    fn names_nothing(&self) -> bool {
-        self.points().next().is_none()
+    pub fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// Its points, ascending by lane.
     #[inline]
-    pub fn points(&self) -> Points<'_> {
-        match &self.0 {
-            Repr::Empty => Points::default(),
-            Repr::One(point) => Points {
-                one: Some(point.by_ref()),
-                many: None,
-            },
-            Repr::Many(many) => Points {
-                one: None,
-                many: Some((many, 0)),
-            },
-        }
-    }
-
-    pub fn len(&self) -> usize {
-        self.points().count()
+    pub fn points(&self) -> slice::Iter<'_, Point> {
+        self.0.iter()
     }
 
     /// The epoch up to which it reaches on `lane`.
     pub fn epoch_of(&self, lane: LaneId) -> Option<u64> {
-        match &self.0 {
-            Repr::Empty => None,
-            Repr::One(point) => (point.lane() == lane).then_some(point.epoch),
-            Repr::Many(many) => {
-                let at = many.roster().place(lane).ok()?;
-                many.point(at).map(|point| point.epoch)
-            }
-        }
+        let at = self.place(lane).ok()?;
+        Some(self.0[at].epoch)
     }
 
     /// The point, when there is exactly one.
     #[inline]
-    pub fn single(&self) -> Option<PointRef<'_>> {
-        match &self.0 {
-            Repr::Empty => None,
-            Repr::One(point) => Some(point.by_ref()),
-            Repr::Many(_) => {
-                let mut points = self.points();
-                points.next().filter(|_| points.next().is_none())
-            }
+    pub fn single(&self) -> Option<&Point> {
+        match &self.0[..] {
+            [point] => Some(point),
+            _ => None,
         }
-    }
-
-    /// Whether all of its points are as `test` says.
-    #[inline]
-    pub(crate) fn all(&self, test: impl Fn(PointRef<'_>) -> bool) -> bool {
-        match &self.0 {
-            Repr::One(point) => test(point.by_ref()),
-            _ => self.all_of_many(test),
-        }
-    }
-
-    #[inline(never)]
-    fn all_of_many(&self, test: impl Fn(PointRef<'_>) -> bool) -> bool {
-        self.points().all(test)
     }
 
     /// Whether it reaches `point`'s lane at least that far. Completion is not asked.
     #[inline]
-    pub fn covers_point<'a>(&self, point: impl Into<PointRef<'a>>) -> bool {
-        let point = point.into();
-        match &self.0 {
-            Repr::Empty => false,
-            Repr::One(own) => own.lane() == point.lane() && own.epoch >= point.epoch,
-            Repr::Many(many) => many.covers(point),
-        }
+    pub fn covers_point(&self, point: &Point) -> bool {
+        let own = self.find(&point.clock);
+        own.is_some_and(|own| self.0[own].epoch >= point.epoch)
     }
 
     /// Whether every point of `other` is covered or complete.
     pub fn covers(&self, other: &Frontier) -> bool {
-        other
-            .points()
-            .all(|point| self.covers_point(point) || point.is_complete())
+        let mut points = other.0.iter();
+        points.all(|point| self.covers_point(point) || point.is_complete())
     }
 
     pub fn is_complete(&self) -> bool {
-        self.points().all(|point| point.is_complete())
+        self.0.iter().all(Point::is_complete)
     }
 
     /// Whether all of it was observed complete: see [`Point::is_done`].
     pub fn is_done(&self) -> bool {
-        self.points().all(|point| point.is_done())
+        self.0.iter().all(Point::is_done)
     }
 
     /// Why one of its commands failed, if any is known to have.
@@ -136,13 +82,13 @@ impl Frontier {
         if !Failure::any() {
             return None;
         }
-        self.points()
-            .find_map(|point| point.clock.failure(point.epoch))
+        let mut points = self.0.iter();
+        points.find_map(|point| point.clock.failure(point.epoch))
     }
 
-    /// As [`Frontier::mark_complete`], where the program itself awaited it.
+    /// Raises every lane to its point here, where the program itself awaited them.
     pub fn mark_awaited(&self) {
-        for point in self.points() {
+        for point in &self.0 {
             point.clock.raise_awaited(point.epoch);
         }
     }
@@ -150,81 +96,106 @@ impl Frontier {
     /// Raises every lane to its point here. For an observer of something that came after all of
     /// them: an event seen complete proves its whole frontier, not only its own lane.
     pub fn mark_complete(&self) {
-        for point in self.points() {
+        for point in &self.0 {
             point.clock.raise(point.epoch);
         }
     }
 
     /// Becomes that point alone; nothing, if it stands before the first command.
     #[inline]
-    pub fn become_point<'a>(&mut self, point: impl Into<PointRef<'a>>) {
-        let point = point.into();
-        match &mut self.0 {
-            _ if point.epoch == 0 => self.0 = Repr::Empty,
-            Repr::One(own) if Arc::ptr_eq(&own.clock, point.clock) => own.epoch = point.epoch,
-            _ => self.0 = Repr::One(point.to_point()),
+    pub fn become_point(&mut self, clock: &Arc<Clock>, epoch: u64) {
+        match &mut self.0[..] {
+            [own] if epoch > 0 && Arc::ptr_eq(&own.clock, clock) => own.epoch = epoch,
+            _ => self.replace(clock, epoch),
+        }
+    }
+
+    #[inline(never)]
+    fn replace(&mut self, clock: &Arc<Clock>, epoch: u64) {
+        self.0.clear();
+        if epoch > 0 {
+            self.0.push(Point::new(clock, epoch));
         }
     }
 
     #[inline]
-    pub fn join_point<'a>(&mut self, point: impl Into<PointRef<'a>>) {
-        let point = point.into();
-        match &mut self.0 {
-            Repr::One(own) if Arc::ptr_eq(&own.clock, point.clock) => {
+    pub fn join_point(&mut self, point: &Point) {
+        match &mut self.0[..] {
+            [own] if Arc::ptr_eq(&own.clock, &point.clock) => {
                 own.epoch = own.epoch.max(point.epoch);
             }
-            _ => self.join_other(point),
+            _ => self.join_among(point),
         }
     }
 
-    /// As [`Frontier::join_point`], where it is not all of one lane.
     #[inline(never)]
-    fn join_other(&mut self, point: PointRef<'_>) {
-        match &mut self.0 {
-            Repr::Empty => self.0 = Repr::One(point.to_point()),
-            Repr::One(own) if own.lane() == point.lane() => own.epoch = own.epoch.max(point.epoch),
-            Repr::One(own) => {
-                let mut both = [own.by_ref(), point];
-                both.sort_by_key(PointRef::lane);
-                self.0 = Repr::Many(Many::of(&both));
-            }
-            Repr::Many(many) => {
-                if !many.absorb(std::iter::once(point)) {
-                    many.insert(point);
-                }
-            }
+    fn join_among(&mut self, point: &Point) {
+        match self.place(point.lane()) {
+            Ok(at) => self.0[at].epoch = self.0[at].epoch.max(point.epoch),
+            Err(at) => self.0.insert(at, point.clone()),
         }
     }
 
     pub fn join(&mut self, other: &Frontier) {
-        match (&mut self.0, &other.0) {
-            (_, Repr::Empty) => {}
-            (Repr::Empty, _) => *self = other.clone(),
-            (_, Repr::One(point)) => self.join_point(point),
-            (Repr::One(own), Repr::Many(_)) => {
-                let mut out = other.clone();
-                out.join_point(&*own);
-                *self = out;
-            }
-            (Repr::Many(own), Repr::Many(many)) => {
-                if own.is_like(many) {
-                    own.join(many);
-                } else if !own.absorb(other.points()) {
-                    let mut all = many.clone();
-                    if !all.absorb(self.points()) {
-                        all = Many::of(&newest(self.points().chain(other.points())));
-                    }
-                    self.0 = Repr::Many(all);
-                }
-            }
+        if !self.raise(other, |_| false) {
+            self.merge(other);
         }
     }
 
+    /// Takes in the points of `other` on lanes that it has a point on. False if another point is one
+    /// not to `skip`; then some may have been taken in.
+    #[inline]
+    pub(super) fn raise(&mut self, other: &Frontier, skip: impl Fn(&Point) -> bool) -> bool {
+        let own = &mut self.0[..];
+        let mut at = 0;
+        for point in &other.0 {
+            loop {
+                match own.get_mut(at) {
+                    Some(own) if Arc::ptr_eq(&own.clock, &point.clock) => {
+                        own.epoch = own.epoch.max(point.epoch);
+                        at += 1;
+                        break;
+                    }
+                    Some(own) if own.lane() < point.lane() => at += 1,
+                    _ if skip(point) => break,
+                    _ => return false,
+                }
+            }
+        }
+        true
+    }
+
+    /// As [`Frontier::join`], with lanes that it has no point on.
+    #[inline(never)]
+    pub(super) fn merge(&mut self, other: &Frontier) {
+        let mut own = std::mem::take(&mut self.0).into_iter().peekable();
+        let mut other = &other.0[..];
+        self.0.reserve(own.len() + other.len());
+        while let Some((first, rest)) = other.split_first() {
+            let order = own
+                .peek()
+                .map_or(Ordering::Greater, |own| own.lane().cmp(&first.lane()));
+            match order {
+                Ordering::Less => self.0.extend(own.next()),
+                Ordering::Equal => {
+                    let epoch = own.next().map_or(0, |own| own.epoch);
+                    self.0
+                        .push(Point::new(&first.clock, epoch.max(first.epoch)));
+                    other = rest;
+                }
+                Ordering::Greater => {
+                    self.0.push(first.clone());
+                    other = rest;
+                }
+            }
+        }
+        self.0.extend(own);
+    }
+
     /// Those points of `other` that this does not reach and that `wanted` wants.
-    pub fn missing(&self, other: &Frontier, wanted: impl Fn(PointRef<'_>) -> bool) -> Frontier {
-        let mut out = other.clone();
-        out.retain(|point| !self.covers_point(point) && wanted(point));
-        out
+    pub fn missing(&self, other: &Frontier, wanted: impl Fn(&Point) -> bool) -> Frontier {
+        let missing = |point: &&Point| !self.covers_point(point) && wanted(point);
+        Self(other.0.iter().filter(missing).cloned().collect())
     }
 
     /// Drops the points that were observed complete.
@@ -233,248 +204,48 @@ impl Frontier {
     }
 
     /// Keeps the points that `keep` wants.
-    pub fn retain(&mut self, mut keep: impl FnMut(PointRef<'_>) -> bool) {
-        match &mut self.0 {
-            Repr::Empty => {}
-            Repr::One(point) => {
-                if !keep(point.by_ref()) {
-                    self.0 = Repr::Empty;
-                }
-            }
-            Repr::Many(many) => {
-                let (mut left, mut dropped) = (0, false);
-                for at in 0..many.seats() {
-                    let Some(point) = many.point(at) else {
-                        continue;
-                    };
-                    if keep(point) {
-                        left += 1;
-                    } else {
-                        many.clear(at);
-                        dropped = true;
-                    }
-                }
-                // Mostly all are kept, and nothing is to be done.
-                if dropped {
-                    self.settle(left);
-                }
-            }
+    pub fn retain(&mut self, mut keep: impl FnMut(&Point) -> bool) {
+        self.0.retain(|point| keep(point));
+    }
+
+    /// Where a lane stands, or where it would.
+    fn place(&self, lane: LaneId) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&lane, Point::lane)
+    }
+
+    /// Where a clock's lane stands.
+    #[inline]
+    pub(super) fn find(&self, clock: &Arc<Clock>) -> Option<usize> {
+        match self.0.len() <= MAX_SCANNED_POINTS {
+            true => self.0.iter().position(|own| Arc::ptr_eq(&own.clock, clock)),
+            false => self.place(clock.id()).ok(),
         }
     }
 
-    /// The smallest form that suits so many points.
-    fn settle(&mut self, points: usize) {
-        let Repr::Many(many) = &self.0 else { return };
-        if points < 2 {
-            let point = self.points().next();
-            self.0 = point.map_or(Repr::Empty, |point| Repr::One(point.to_point()));
-        } else if !many.roster().is_worth(points) {
-            self.0 = Repr::Many(Many::of(&self.points().collect::<Vec<_>>()));
-        }
+    pub(super) fn set_epoch(&mut self, at: usize, epoch: u64) {
+        self.0[at].epoch = epoch;
     }
 }
 
-/// What a lane does with what it waits for. Where that has a table, its head is the lane's own seat,
-/// and hidden.
-impl Frontier {
-    /// All of it and the lane's own point `epoch`.
+impl Clone for Frontier {
     #[inline]
-    pub(super) fn and_own(&self, own: &Arc<Clock>, epoch: u64) -> Frontier {
-        if let Repr::Many(many) = &self.0 {
-            return Self(Repr::Many(many.with_head(epoch)));
+    fn clone(&self) -> Self {
+        match &self.0[..] {
+            [point] => Self::from(point.clone()),
+            points => Self(points.iter().cloned().collect()),
         }
-        if epoch == 0 {
-            return self.clone();
-        }
-        let mut out = self.clone();
-        out.join_point(PointRef { clock: own, epoch });
-        out
     }
 
-    /// Becomes what [`Frontier::and_own`] gives of `waited`, in the table that it has, if it can.
+    /// Writes only epochs where both have the same lanes.
     #[inline]
-    pub(super) fn become_and_own(&mut self, waited: &Frontier, own: &Arc<Clock>, epoch: u64) {
-        match (&mut self.0, &waited.0) {
-            (Repr::Many(table), Repr::Many(waited)) => table.become_with_head(waited, epoch),
-            _ => *self = waited.and_own(own, epoch),
-        }
-    }
-
-    /// Takes in `other` and makes `spare` what this was before, if they are over one roster, or `other`
-    /// is a point that is told over this one's: in the spare's table if nobody else holds that. The head
-    /// stays hidden.
-    #[inline]
-    pub(super) fn join_aside(&mut self, other: &Frontier, spare: &mut Frontier) -> bool {
-        let Repr::Many(own) = &mut self.0 else {
-            return false;
-        };
-        let Some(part) = other.part_for(own) else {
-            return false;
-        };
-        if let Repr::Many(spare) = &mut spare.0
-            && own.join_aside(part, spare)
-        {
-            return true;
-        }
-        let both = Repr::Many(own.joined(part));
-        spare.0 = std::mem::replace(&mut self.0, both);
-        true
-    }
-
-    /// As [`Frontier::join_aside`], in place where nobody shares the table.
-    #[inline]
-    pub(super) fn join_here(&mut self, other: &Frontier) -> bool {
-        let Repr::Many(own) = &mut self.0 else {
-            return false;
-        };
-        let Some(part) = other.part_for(own) else {
-            return false;
-        };
-        if !own.take_in(part) {
-            *own = own.joined(part);
-        }
-        true
-    }
-
-    #[inline]
-    fn part_for(&self, own: &Many) -> Option<Part<'_>> {
-        match &self.0 {
-            Repr::Many(many) => own.part_of(many),
-            Repr::One(point) => own.part_at(point.by_ref()),
-            Repr::Empty => None,
-        }
-    }
-
-    /// As [`Frontier::join_here`], if the rosters are alike.
-    pub(super) fn join_like(&mut self, other: &Frontier) -> bool {
-        match (&mut self.0, &other.0) {
-            (Repr::Many(own), Repr::Many(many)) => own.is_like(many) && own.become_joined(many),
-            _ => false,
-        }
-    }
-
-    /// Makes `spare` the same as this, which is left in a table of its own if there is one at hand.
-    pub(super) fn move_aside(&mut self, spare: &mut Frontier) {
-        if let (Repr::Many(own), Repr::Many(spare)) = (&mut self.0, &mut spare.0)
-            && own.move_aside(spare)
-        {
+    fn clone_from(&mut self, source: &Self) {
+        if self.0.len() != source.0.len() {
+            self.0.clone_from(&source.0);
             return;
         }
-        *spare = self.clone();
-    }
-
-    /// Whether both join as columns do.
-    pub(super) fn is_beside(&self, other: &Frontier) -> bool {
-        match (&self.0, &other.0) {
-            (Repr::Many(own), Repr::Many(many)) => own.is_beside(many),
-            _ => false,
+        for (own, point) in self.0.iter_mut().zip(&source.0) {
+            own.clone_from(point);
         }
-    }
-
-    /// Takes in the points of `other`, but for that of the head, if its roster names all lanes that
-    /// `other` knows of and that have not ended, and they can be told over it. It would do for it to
-    /// name those of the points, but then lanes that meet would keep rosters of their own. If not, some
-    /// may have been taken in.
-    pub(super) fn absorb_here(&mut self, other: &Frontier) -> bool {
-        let named = self.names_all(other);
-        match (&mut self.0, &other.0) {
-            (Repr::Many(own), Repr::Many(many)) if own.roster().names_those_of(many.roster()) => {
-                named && own.raise_like(many)
-            }
-            (Repr::Many(own), _) => named && own.raise_within(other.points()),
-            _ => false,
-        }
-    }
-
-    fn names_all(&self, other: &Frontier) -> bool {
-        let Some(roster) = self.roster() else {
-            return false;
-        };
-        let named = |clock: &Arc<Clock>| roster.find(clock).is_some() || clock.has_ended();
-        match other.roster() {
-            // All who meet choose the later one.
-            Some(theirs) if roster.names_those_of(theirs) => roster.is_after(theirs),
-            Some(theirs) => theirs.clocks().iter().all(named),
-            None => other.points().all(|point| named(point.clock)),
-        }
-    }
-
-    /// The form in which the lane of `own` keeps it: over a roster of all lanes that `others` know
-    /// of and that have not ended, so that lanes which meet come to share one. A single point only if
-    /// it is waited for `again`.
-    pub(super) fn seated(self, own: PointRef<'_>, others: [&Frontier; 2], again: bool) -> Frontier {
-        match self.0 {
-            Repr::Many(_) => {}
-            Repr::One(_) if again => {}
-            _ => return self,
-        }
-        let known: Vec<&Arc<Roster>> = others.iter().filter_map(|f| f.roster()).collect();
-        let needed = || self.points().chain([own]);
-        let lasting = known.iter().flat_map(|roster| roster.clocks());
-        let lasting = lasting.filter(|clock| !clock.has_ended());
-        let lasting = lasting.map(|clock| PointRef { clock, epoch: 0 });
-        let mut roster = Roster::naming(lasting.chain(needed()), &known);
-        if !roster.is_worth(needed().count()) {
-            roster = Roster::naming(needed(), &known);
-        }
-        let many = Many::seated(self.points(), own.clock, &roster);
-        many.map_or_else(|| self.clone(), |many| Self(Repr::Many(many)))
-    }
-
-    /// The epoch from which on the lane of `own` should keep it over another roster.
-    pub(super) fn end_of(&self, own: &Clock) -> Option<u64> {
-        self.roster()?.end_of(own)
-    }
-
-    /// Whether the table, if there is one, has much room for lanes of which nothing is to be said.
-    pub(super) fn is_sparse(&self) -> bool {
-        let running = || self.points().filter(|point| !point.is_complete()).count();
-        self.roster()
-            .is_some_and(|all| !all.is_worth(running() + 1))
-    }
-
-    /// See [`Roster::reseat`].
-    pub(super) fn reseat(&self) {
-        if let Some(roster) = self.roster() {
-            roster.reseat();
-        }
-    }
-
-    pub(super) fn seats(&self) -> usize {
-        self.roster().map_or(0, |roster| roster.len())
-    }
-
-    fn roster(&self) -> Option<&Arc<Roster>> {
-        match &self.0 {
-            Repr::Many(many) => Some(many.roster()),
-            _ => None,
-        }
-    }
-}
-
-/// The points of a frontier, ascending by lane.
-#[derive(Clone, Default)]
-pub struct Points<'a> {
-    one: Option<PointRef<'a>>,
-    /// The table, and its seat to look at next.
-    many: Option<(&'a Many, usize)>,
-}
-
-impl<'a> Iterator for Points<'a> {
-    type Item = PointRef<'a>;
-
-    #[inline]
-    fn next(&mut self) -> Option<PointRef<'a>> {
-        let Some((many, at)) = &mut self.many else {
-            return self.one.take();
-        };
-        while *at < many.seats() {
-            *at += 1;
-            if let Some(point) = many.point(*at - 1) {
-                return Some(point);
-            }
-        }
-        None
     }
 }
 
@@ -486,7 +257,7 @@ impl fmt::Debug for Frontier {
 
 impl From<Point> for Frontier {
     fn from(point: Point) -> Self {
-        Self(Repr::One(point))
+        Self(SmallVec::from_buf([point]))
     }
 }
 
@@ -500,8 +271,8 @@ impl FromIterator<Point> for Frontier {
     }
 }
 
-impl<'a> FromIterator<PointRef<'a>> for Frontier {
-    fn from_iter<I: IntoIterator<Item = PointRef<'a>>>(points: I) -> Self {
+impl<'a> FromIterator<&'a Point> for Frontier {
+    fn from_iter<I: IntoIterator<Item = &'a Point>>(points: I) -> Self {
         let mut out = Self::new();
         for point in points {
             out.join_point(point);
@@ -509,11 +280,3 @@ impl<'a> FromIterator<PointRef<'a>> for Frontier {
         out
     }
 }
-
-impl PartialEq for Frontier {
-    fn eq(&self, other: &Self) -> bool {
-        self.points().eq(other.points())
-    }
-}
-
-impl Eq for Frontier {}

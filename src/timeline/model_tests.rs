@@ -1,26 +1,24 @@
-//! Frontiers and lanes against plain maps: whatever form a frontier took on its way, and whatever
-//! roster its lanes share, it says what a map from lanes to epochs would.
+//! Frontiers and lanes against plain maps from lanes to epochs, over random programs.
 
-use super::{Clock, Frontier, Lane, Point, PointRef};
+use super::{Clock, Frontier, Lane, Point};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 type Map = BTreeMap<usize, u64>;
 
-/// Enough for rosters that are sparse, and those that are not.
+/// More than a search compares one by one.
 const LANES: usize = 96;
-const SHELVES: usize = 6;
+const SLOTS: usize = 6;
 
 #[derive(Clone, Debug)]
 enum Step {
     /// A lane's next command.
     Run(usize),
-    /// So many that columns of epochs may need other bases.
     Leap(usize, u64),
-    /// A lane waits for what lies on a shelf.
+    /// A lane waits for a slot's frontier.
     Wait(usize, usize),
-    /// A lane's frontier goes onto a shelf.
+    /// A lane's frontier goes into a slot.
     Put(usize, usize),
     /// And so its last point alone.
     PutPoint(usize, usize),
@@ -37,40 +35,40 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     // Mostly a few lanes, which keep meeting.
     let lane = || prop_oneof![6 => 0..5_usize, 1 => 0..LANES];
-    let shelf = || 0..SHELVES;
+    let slot = || 0..SLOTS;
     prop_oneof![
         6 => lane().prop_map(Step::Run),
         2 => (lane(), 1..100_000_u64).prop_map(|(l, n)| Step::Leap(l, n)),
-        8 => (lane(), shelf()).prop_map(|(l, s)| Step::Wait(l, s)),
-        6 => (lane(), shelf()).prop_map(|(l, s)| Step::Put(l, s)),
-        2 => (lane(), shelf()).prop_map(|(l, s)| Step::PutPoint(l, s)),
-        1 => (lane(), shelf()).prop_map(|(l, s)| Step::PutTip(l, s)),
-        3 => (shelf(), shelf()).prop_map(|(a, b)| Step::Join(a, b)),
-        1 => (shelf(), shelf(), shelf()).prop_map(|(a, b, c)| Step::Missing(a, b, c)),
-        1 => (shelf(), 2..4_usize).prop_map(|(s, n)| Step::Retain(s, n)),
-        1 => shelf().prop_map(Step::Prune),
+        8 => (lane(), slot()).prop_map(|(l, s)| Step::Wait(l, s)),
+        6 => (lane(), slot()).prop_map(|(l, s)| Step::Put(l, s)),
+        2 => (lane(), slot()).prop_map(|(l, s)| Step::PutPoint(l, s)),
+        1 => (lane(), slot()).prop_map(|(l, s)| Step::PutTip(l, s)),
+        3 => (slot(), slot()).prop_map(|(a, b)| Step::Join(a, b)),
+        1 => (slot(), slot(), slot()).prop_map(|(a, b, c)| Step::Missing(a, b, c)),
+        1 => (slot(), 2..4_usize).prop_map(|(s, n)| Step::Retain(s, n)),
+        1 => slot().prop_map(Step::Prune),
         2 => (lane(), 0..3_u64).prop_map(|(l, left)| Step::Complete(l, left)),
         1 => (5..LANES).prop_map(Step::End),
     ]
 }
 
-struct World {
+struct Model {
     lanes: Vec<Lane>,
-    /// What each waited for, and what of that its current point implies.
+    /// What each waited for, and whether its current point does not imply all of that.
     waited: Vec<Map>,
-    settled: Vec<Map>,
-    shelves: Vec<(Frontier, Map)>,
-    /// What shares tables with the above must not change with them.
+    waits: Vec<bool>,
+    slots: Vec<(Frontier, Map)>,
+    /// Frontiers that must not change with later steps.
     kept: Vec<(Frontier, Map)>,
 }
 
-impl World {
+impl Model {
     fn new() -> Self {
         Self {
             lanes: (0..LANES).map(|_| Lane::new()).collect(),
             waited: vec![Map::new(); LANES],
-            settled: vec![Map::new(); LANES],
-            shelves: vec![Default::default(); SHELVES],
+            waits: vec![false; LANES],
+            slots: vec![Default::default(); SLOTS],
             kept: Vec::new(),
         }
     }
@@ -79,14 +77,19 @@ impl World {
         self.lanes[lane].clock()
     }
 
-    fn index(&self, point: PointRef<'_>) -> usize {
+    fn index(&self, point: &Point) -> usize {
         let found = self.lanes.iter().position(|lane| lane.id() == point.lane());
-        found.expect("a lane of this world")
+        found.expect("a lane of the model")
     }
 
     fn map(&self, frontier: &Frontier) -> Map {
         let points = frontier.points().map(|p| (self.index(p), p.epoch));
         points.collect()
+    }
+
+    fn waited_map(&self, lane: usize) -> Map {
+        let points = self.lanes[lane].waited();
+        points.map(|p| (self.index(p), p.epoch)).collect()
     }
 
     fn complete(&self, (lane, epoch): (&usize, &u64)) -> bool {
@@ -102,20 +105,21 @@ impl World {
         match step {
             Step::Run(lane) => {
                 self.lanes[lane].step();
-                self.settled[lane] = self.waited[lane].clone();
+                self.waits[lane] = false;
             }
             Step::Leap(lane, commands) => {
                 self.lanes[lane].leap(commands);
-                self.settled[lane] = self.waited[lane].clone();
+                self.waits[lane] = false;
             }
-            Step::Wait(lane, shelf) => {
-                let (frontier, map) = &self.shelves[shelf];
+            Step::Wait(lane, slot) => {
+                let (frontier, map) = &self.slots[slot];
                 self.lanes[lane].wait_for(frontier);
                 let mut map = map.clone();
                 map.remove(&lane);
                 join(&mut self.waited[lane], &map);
+                self.waits[lane] = true;
             }
-            Step::Put(lane, shelf) => {
+            Step::Put(lane, slot) => {
                 let mut map = self.waited[lane].clone();
                 join(&mut map, &self.own(lane));
                 let frontier = self.lanes[lane].frontier();
@@ -123,48 +127,47 @@ impl World {
                 assert_eq!(self.running(&self.map(&frontier)), self.running(&map));
                 let map = self.map(&frontier);
                 self.kept.push((frontier.clone(), map.clone()));
-                self.shelves[shelf] = (frontier, map);
+                self.slots[slot] = (frontier, map);
             }
-            Step::PutPoint(lane, shelf) => {
+            Step::PutPoint(lane, slot) => {
                 let map = self.own(lane);
                 let frontier = map.keys().map(|_| self.lanes[lane].current()).collect();
-                self.shelves[shelf] = (frontier, map);
+                self.slots[slot] = (frontier, map);
             }
-            Step::PutTip(lane, shelf) => {
-                let (waited, settled) = (&self.waited[lane], &self.settled[lane]);
-                let fresh = waited
-                    .iter()
-                    .filter(|(at, epoch)| beyond(settled, **at, **epoch));
-                let mut map = self.running(&fresh.map(|(at, epoch)| (*at, *epoch)).collect());
+            Step::PutTip(lane, slot) => {
+                let mut map = match self.waits[lane] {
+                    true => self.running(&self.waited[lane]),
+                    false => Map::new(),
+                };
                 let alone = map.is_empty().then(|| self.lanes[lane].epoch());
                 assert_eq!(self.lanes[lane].tip_epoch(), alone);
                 join(&mut map, &self.own(lane));
                 let frontier = self.lanes[lane].tip();
                 assert_eq!(self.map(&frontier), map);
-                self.shelves[shelf] = (frontier, map);
+                self.slots[slot] = (frontier, map);
             }
             Step::Join(one, other) => {
-                let (frontier, map) = self.shelves[other].clone();
-                self.shelves[one].0.join(&frontier);
-                join(&mut self.shelves[one].1, &map);
+                let (frontier, map) = self.slots[other].clone();
+                self.slots[one].0.join(&frontier);
+                join(&mut self.slots[one].1, &map);
             }
             Step::Missing(one, other, to) => {
-                let ((own, mine), (all, theirs)) = (&self.shelves[one], &self.shelves[other]);
-                let odd = |p: PointRef<'_>| self.index(p) % 2 == 1;
+                let ((own, mine), (all, theirs)) = (&self.slots[one], &self.slots[other]);
+                let odd = |p: &Point| self.index(p) % 2 == 1;
                 let found = own.missing(all, odd);
                 let left = theirs.iter().map(|(lane, epoch)| (*lane, *epoch));
                 let map = left.filter(|(lane, epoch)| lane % 2 == 1 && beyond(mine, *lane, *epoch));
-                self.shelves[to] = (found, map.collect());
+                self.slots[to] = (found, map.collect());
             }
-            Step::Retain(shelf, each) => {
-                let (mut frontier, mut map) = self.shelves[shelf].clone();
+            Step::Retain(slot, each) => {
+                let (mut frontier, mut map) = self.slots[slot].clone();
                 frontier.retain(|point| !self.index(point).is_multiple_of(each));
                 map.retain(|lane, _| lane % each != 0);
-                self.shelves[shelf] = (frontier, map);
+                self.slots[slot] = (frontier, map);
             }
-            Step::Prune(shelf) => {
-                self.shelves[shelf].0.prune();
-                self.shelves[shelf].1 = self.running(&self.shelves[shelf].1);
+            Step::Prune(slot) => {
+                self.slots[slot].0.prune();
+                self.slots[slot].1 = self.running(&self.slots[slot].1);
             }
             Step::Complete(lane, left) => {
                 let epoch = self.lanes[lane].epoch().saturating_sub(left);
@@ -181,9 +184,10 @@ impl World {
     }
 
     fn check(&self) {
-        for (frontier, map) in self.shelves.iter().chain(&self.kept) {
+        for (frontier, map) in self.slots.iter().chain(&self.kept) {
             assert_eq!(&self.map(frontier), map);
-            assert!(frontier.points().is_sorted_by_key(|point| point.lane()));
+            let lanes = frontier.points().map(Point::lane);
+            assert!(lanes.is_sorted_by(|a, b| a < b));
             assert_eq!(
                 (frontier.len(), frontier.is_empty()),
                 (map.len(), map.is_empty())
@@ -197,7 +201,7 @@ impl World {
                 );
             }
         }
-        for ((one, mine), (other, theirs)) in self.shelves.iter().zip(&self.shelves[1..]) {
+        for ((one, mine), (other, theirs)) in self.slots.iter().zip(&self.slots[1..]) {
             assert_eq!(one == other, mine == theirs);
             let running = self.running(theirs);
             let covered = running
@@ -212,10 +216,10 @@ impl World {
 
     fn check_lane(&self, at: usize) {
         let (lane, waited) = (&self.lanes[at], &self.waited[at]);
-        let kept = self.map(lane.waited());
+        let kept = self.waited_map(at);
         assert_eq!(self.running(&kept), self.running(waited));
         assert!(kept.iter().all(|(of, epoch)| !beyond(waited, *of, *epoch)));
-        for (frontier, map) in &self.shelves {
+        for (frontier, map) in &self.slots {
             let running = self.running(map);
             let ordered = running.iter().all(|(of, epoch)| match *of == at {
                 true => *epoch <= lane.epoch(),
@@ -247,13 +251,13 @@ proptest! {
 
     #[test]
     fn frontiers_and_lanes_say_what_maps_say(steps in prop::collection::vec(step(), 1..400)) {
-        let mut world = World::new();
+        let mut model = Model::new();
         for (at, step) in steps.into_iter().enumerate() {
-            world.take(step);
+            model.take(step);
             if at % 16 == 15 {
-                world.check();
+                model.check();
             }
         }
-        world.check();
+        model.check();
     }
 }

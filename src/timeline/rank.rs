@@ -6,7 +6,7 @@
 //! The ranks of all layers stand here, since an order is only one. An adapter's locks come behind the engine's, which
 //! calls the driver under a lane's lock.
 
-/// What the locks of [`super::sync`] are told to be by a number.
+/// The rank of a lock of [`super::sync`], as a number.
 pub type Rank = u8;
 
 macro_rules! ranks {
@@ -42,10 +42,14 @@ ranks! {
     DEPENDENTS,
     /// The addresses of a pool's pages.
     ADDRESSES,
+    /// The works of recorded commands in a native object, held over its submission.
+    RECORDED_WORKS,
     /// What a lane keeps back: the driver's calls are made under it.
     DEFERRED,
     /// A driver's own locks under which it takes others of its own.
     DRIVER,
+    /// An OpenCL kernel's arguments: a launch sets them under its lane's lock.
+    KERNEL_ARGUMENTS,
     /// A context's list of pools.
     POOLS,
     /// What a pool knows of its native parts: its figures come behind.

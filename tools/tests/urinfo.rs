@@ -104,6 +104,20 @@ fn json_says_the_same() {
 }
 
 #[test]
+fn json_has_everything_with_verbose_too() {
+    let names = |arguments: &[&str]| {
+        let run: Value = serde_json::from_str(&success(&mut urinfo(arguments))).expect("JSON");
+        let info = run["adapters"][0]["platforms"][0]["devices"][0]["info"].clone();
+        let info = info.as_object().expect("an object").clone();
+        // Values such as handles and free memory differ from run to run.
+        info.into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+    };
+    let plain = names(&["--json"]);
+    assert_eq!(names(&["-v", "--json"]), plain);
+    assert!(plain.len() > 100, "{plain:?}");
+}
+
+#[test]
 fn the_selector_hides_devices_and_says_so() {
     let select = |selector: &str, arguments: &[&str]| {
         let mut command = urinfo(arguments);
@@ -132,6 +146,10 @@ fn no_adapter_and_no_loader_have_exit_codes() {
     let (code, text) = outcome(command);
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("no adapter was found"), "{text}");
+    assert!(
+        text.contains("/no/such/adapter.so: cannot open shared object file"),
+        "the path and the linker's reason: {text}"
+    );
 
     let mut command = urinfo(&["--json"]);
     command.env("UR_ADAPTERS_FORCE_LOAD", "/no/such/adapter.so");
@@ -145,6 +163,58 @@ fn no_adapter_and_no_loader_have_exit_codes() {
     let (code, text) = outcome(command);
     assert_eq!(code, Some(2), "{text}");
     assert!(text.contains("/no/such/loader.so"), "{text}");
+}
+
+#[test]
+fn each_adapter_has_a_line_with_its_folders_and_its_reason() {
+    // A loader in a folder of its own finds no adapter beside itself.
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let loader = folder.path().join("libur_loader.so.0");
+    std::fs::copy(libraries().join("libur_loader.so"), &loader).expect("a copy");
+    let broken = folder.path().join("libur_adapter_opencl.so.0");
+    std::fs::write(broken, "no library").expect("a file");
+    let run = |selector: Option<&str>| {
+        let mut command = clean(PROGRAM);
+        command.arg("--loader").arg(&loader);
+        command.env("LD_LIBRARY_PATH", "");
+        // Settings of the user's own do not hide the reasons.
+        command.env("UR_LOG_LOADER", "level:quiet");
+        command.envs(selector.map(|text| ("ONEAPI_DEVICE_SELECTOR", text)));
+        let output = command.output().expect("the program starts");
+        assert_eq!(output.status.code(), Some(1), "{}", both(&output));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let text = run(None);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "urinfo: no adapter was found", "{text}");
+    let own = folder.path().canonicalize().expect("a path");
+    for name in ["cuda", "native_cpu"] {
+        let line = format!(
+            "urinfo: {name}, in {}, on the dynamic linker's path: cannot open shared object file: \
+             No such file or directory",
+            own.display()
+        );
+        assert!(
+            lines.contains(&line.as_str()),
+            "{line} is missing in {text}"
+        );
+    }
+    let broken = format!("urinfo: opencl, in {}: ", own.display());
+    let of_broken = lines.iter().filter(|line| line.starts_with(&broken));
+    assert!(
+        of_broken.count() > 0 && text.contains("file too short"),
+        "{text}"
+    );
+
+    let text = run(Some("cuda:*"));
+    assert!(
+        text.contains("only adapters that ONEAPI_DEVICE_SELECTOR=cuda:* names are loaded; --all"),
+        "{text}"
+    );
+    assert!(
+        text.contains("urinfo: cuda, in ") && !text.contains("native_cpu"),
+        "{text}"
+    );
 }
 
 /// An adapter that answers few queries.

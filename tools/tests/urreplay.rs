@@ -3,9 +3,9 @@
 #[path = "../../conformance/tests/support/mod.rs"]
 mod support;
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use flate2::{Compression, write::GzEncoder};
 use serde_json::Value;
@@ -180,4 +180,28 @@ fn what_cannot_be_read_is_an_error() {
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(errors.contains("urreplay: "), "{errors}");
     }
+}
+
+#[test]
+fn a_long_run_without_a_terminal_says_that_it_lives() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pipe = folder.path().join("two.trace");
+    success(Command::new("mkfifo").arg(&pipe));
+    let mut command = urreplay(&["--json", "--mode", "ordered"]);
+    command
+        .arg(&pipe)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut run = command.spawn().expect("it starts");
+    // The run waits for its trace, which is written after the first line.
+    let mut line = String::new();
+    let errors = run.stderr.take().expect("a pipe");
+    BufReader::new(errors).read_line(&mut line).expect("a line");
+    std::fs::write(&pipe, TWO).expect("the pipe has a reader");
+    let start = format!("urreplay: replay 1 of 1, {}: 1", pipe.display());
+    assert!(line.starts_with(&start) && line.ends_with(" s\n"), "{line}");
+    let output = run.wait_with_output().expect("it ends");
+    assert!(output.status.success());
+    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(found[0]["trace"], "two");
 }

@@ -41,7 +41,7 @@ fn example() -> &'static str {
         let program = folder.path().join("async_alloc");
         let mut cc = Command::new("cc");
         cc.arg("-std=c11").arg("-I").arg(root.join("include"));
-        cc.arg(root.join("conformance/c/async_alloc.c"))
+        cc.arg(root.join("examples/async_alloc.c"))
             .arg("-o")
             .arg(&program);
         cc.arg("-L").arg(folder.path()).arg("-lur_loader");
@@ -224,6 +224,78 @@ fn exit_codes_are_the_commands() {
     assert_eq!(
         run(&["sh", "-c", "exit $#", "-s", "--summary", "x"]).0,
         Some(2)
+    );
+}
+
+#[test]
+fn a_time_needs_a_unit() {
+    for bad in ["10parsec", "10", "", "-1us"] {
+        let argument = format!("--min-time={bad}");
+        let output = urtrace(&[&argument, "true"]).output().expect("it starts");
+        assert_eq!(output.status.code(), Some(2), "{bad}");
+        let text = both(&output);
+        assert!(
+            text.contains("--min-time <TIME>")
+                && text.contains("accepted: a time such as 10us or 1.5ms, in ns, us, ms or s"),
+            "{text}"
+        );
+    }
+    for (text, passed) in [
+        ("1.5ms", "1500000ns\n"),
+        ("10us", "10000ns\n"),
+        ("2 s", "2000000000ns\n"),
+        ("7ns", "7ns\n"),
+    ] {
+        let argument = format!("--min-time={text}");
+        let mut command = urtrace(&[&argument, "sh", "-c", "echo $UR_TRACE_MIN_TIME"]);
+        assert_eq!(success(&mut command), passed, "{text}");
+    }
+}
+
+#[test]
+fn outputs_are_tried_before_the_command_runs() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mark = folder.path().join("ran");
+    let touch = ["touch", mark.to_str().expect("text")];
+    for options in [
+        &["-o", "/nonexistent/x"][..],
+        &["-o", "/nonexistent/x-%p"],
+        &["-f", "perfetto", "-o", "/nonexistent/x"],
+        &["-f", "perfetto", "-o", "/nonexistent/x-%p"],
+    ] {
+        let output = urtrace(&[options, &touch[..]].concat()).output();
+        let output = output.expect("it starts");
+        let text = both(&output);
+        assert_eq!(output.status.code(), Some(125), "{text}");
+        assert!(text.starts_with("urtrace: /nonexistent/x"), "{text}");
+        assert!(text.contains("No such file or directory"), "{text}");
+        assert!(!mark.exists(), "the command ran with {options:?}");
+    }
+}
+
+#[test]
+fn only_files_that_exist_are_named_as_written() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let traces = folder.path().join("traces");
+    std::fs::create_dir(&traces).expect("a folder");
+    let output = traces.join("%p.json");
+    let output = output.to_str().expect("text");
+    // Without its folder the layer cannot write the trace.
+    let command = format!("rmdir {}; {}", traces.display(), example());
+    let run = urtrace(&["-f", "perfetto", "-o", output, "sh", "-c", &command]).output();
+    let run = run.expect("it starts");
+    let (out, err) = texts(&run);
+    assert!(run.status.success(), "{out}{err}");
+    assert!(
+        err.contains("wrote no trace") && !err.contains("is in"),
+        "{err}"
+    );
+
+    let run = urtrace(&["-f", "perfetto", "-o", "stderr", example()]).output();
+    let (_, err) = texts(&run.expect("it starts"));
+    assert!(
+        err.contains("urAdapterGet") && !err.contains("is in"),
+        "{err}"
     );
 }
 

@@ -1,17 +1,12 @@
-//! The adapter, and what hangs on it as long as the library is loaded: the driver's library, the one
-//! platform and its devices. The engine and the primary contexts come and go with the adapter's
-//! references.
+//! The adapter, the driver's library, the platform and its devices, which live as long as this library.
+//! The engine and the primary contexts live as long as the adapter has references.
 
-use std::ffi::{c_char, c_void};
 use std::sync::{Arc, OnceLock};
 
 use ur::abi::*;
-use ur::hal::{self, AdapterInfo, Exported, Unwrapped};
-use ur::object::{
-    Body, Census, Error, Handles, InfoOut, Kind, ListOut, Object, Result, ensure, last_error,
-};
-use ur::stream::{Context, Engine};
-use ur::timeline::sync::Mutex;
+use ur::hal::{self, Exported};
+use ur::object::{Body, Census, Error, Handles, Kind, ListOut, Object, Result, ensure};
+use ur::stream::{Context, Engine, EngineSlot};
 
 use crate::Cuda;
 use crate::cu::{Api, current};
@@ -20,13 +15,13 @@ use crate::driver::State;
 use crate::platform::Platform;
 
 /// The adapter and its platform. They outlive every reference, so that a handle from before the last
-/// release is never a dangling one.
+/// release never dangles.
 pub struct Roots {
     pub adapter: Arc<Object<Adapter>>,
     pub platform: Arc<Object<Platform>>,
 }
 
-/// None where there is no driver or no device.
+/// The adapter and its platform. None if there is no driver or no device.
 pub fn roots() -> Option<&'static Roots> {
     static ROOTS: OnceLock<Option<Roots>> = OnceLock::new();
     static API: OnceLock<&'static Api> = OnceLock::new();
@@ -34,9 +29,9 @@ pub fn roots() -> Option<&'static Roots> {
         let api: &'static Api = Box::leak(Box::new(Api::find()?));
         let platform = Platform::open(api)?;
         let adapter = hal::new::<Cuda, _>(Adapter {
-            engine: Mutex::default(),
+            engine: EngineSlot::default(),
         });
-        // The current context stays the caller's: debug builds make sure of that in each call.
+        // Debug builds check after each call that the caller's current context is unchanged.
         API.get_or_init(|| api);
         ur::object::check_thread_state(|| API.get().map_or(0, |api| current(api)));
         Some(Roots { adapter, platform })
@@ -45,26 +40,22 @@ pub fn roots() -> Option<&'static Roots> {
 }
 
 pub struct Adapter {
-    engine: Mutex<Option<Arc<Engine<Cuda>>>>,
+    engine: EngineSlot<Cuda>,
 }
 
 /// The engine, made when first needed and ended with the adapter's last reference.
 pub fn engine() -> Result<Arc<Engine<Cuda>>> {
     let roots = roots().ok_or(Error::new(UR_RESULT_ERROR_UNINITIALIZED))?;
-    let mut engine = roots.adapter.engine.lock();
-    Ok(Arc::clone(engine.get_or_insert_with(Engine::new)))
+    Ok(roots.adapter.engine.get())
 }
 
 impl Body for Adapter {
     const KIND: Kind = Kind::Adapter;
 
     fn released(this: &Object<Self>) {
-        // Zero unless another thread has just got the adapter anew.
+        // Another thread may have taken a new reference meanwhile.
         if this.api_refs() == 0 {
-            let engine = this.engine.lock().take();
-            if let Some(engine) = engine {
-                engine.shut_down();
-            }
+            this.engine.shut_down();
             if let Some(roots) = roots() {
                 roots.platform.let_go();
             }
@@ -73,39 +64,7 @@ impl Body for Adapter {
     }
 }
 
-/// Rises when the adapter's behaviour changes; clients keep lists of known differences by it.
-const REVISION: u32 = 1;
-
 impl hal::Adapter<Cuda> for Adapter {
-    fn get_last_error(_: &Object<Self>) -> Result<(*const c_char, i32)> {
-        let (code, message) = last_error();
-        Ok((message, code))
-    }
-
-    fn get_info(this: &Object<Self>, what: AdapterInfo, out: InfoOut<'_>) -> Result<()> {
-        match what {
-            AdapterInfo::Backend => out.value(UR_BACKEND_CUDA),
-            AdapterInfo::ReferenceCount => out.value(this.api_refs()),
-            AdapterInfo::Version => out.value(REVISION),
-        }
-    }
-
-    fn set_logger_callback(
-        this: &Object<Self>,
-        callback: <ur_logger_callback_t as Unwrapped>::Fn,
-        user_data: *mut c_void,
-        level: ur_logger_level_t,
-    ) -> Result<()> {
-        // SAFETY: whoever sets the callback promises that any thread may call it with this pointer.
-        unsafe { hal::set_logger(Some(callback), user_data) };
-        Self::set_logger_callback_level(this, level)
-    }
-
-    fn set_logger_callback_level(_: &Object<Self>, level: ur_logger_level_t) -> Result<()> {
-        hal::set_logger_level(level);
-        Ok(())
-    }
-
     fn platform_get(_: &Object<Self>, platforms: ListOut<'_, Platform>) -> Result<()> {
         platforms.write(roots().map_or(&[], |roots| std::slice::from_ref(&roots.platform)));
         Ok(())
@@ -124,7 +83,7 @@ impl hal::Adapter<Cuda> for Adapter {
             .ok_or(Error::new(UR_RESULT_ERROR_INVALID_DEVICE))
     }
 
-    /// The one native context that a device of ours has is its primary one.
+    /// The native context of a device is its primary one. Any other is refused as unsupported.
     fn context_create_with_native_handle(
         _: &Object<Self>,
         native: ur_native_handle_t,
@@ -146,7 +105,7 @@ impl hal::Adapter<Cuda> for Adapter {
         }
         let handle = device.handle().cast_const();
         let wrong = UR_RESULT_ERROR_INVALID_DEVICE;
-        // SAFETY: one handle of a live device of ours.
+        // SAFETY: the platform keeps the device of this handle alive.
         let devices = unsafe { Handles::borrow(&handle, 1, Cuda::table(), wrong) }?;
         Ok(Context::new(&engine()?, devices, State::of(devices)?))
     }

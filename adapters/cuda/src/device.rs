@@ -1,4 +1,4 @@
-//! Devices, and the primary context of each while anybody needs it.
+//! Devices, and the primary context of each while it is needed.
 
 mod info;
 
@@ -6,10 +6,8 @@ use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
 use ur::abi::*;
-use ur::hal::{self, DeviceInfo, Exported, PeerInfo};
-use ur::object::{
-    Answers, Body, Error, Handles, InfoOut, Kind, ListOut, Object, Out, Result, ensure,
-};
+use ur::hal::{self, DeviceInfo, Exported};
+use ur::object::{Answers, Body, Handles, InfoOut, Kind, Object, Out, Result, ensure};
 use ur::stream::Context;
 use ur::timeline::sync::{Mutex, MutexGuard};
 
@@ -31,13 +29,13 @@ pub struct Device {
     pub limits: Limits,
 }
 
-/// What launches are checked against.
+/// Limits that launches are checked against.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
     pub group_items: usize,
     pub group: [usize; 3],
     pub grid: [usize; 3],
-    /// Bytes of shared memory that a work-group has, and has if a kernel is told so.
+    /// Bytes of shared memory of a work-group: by default, and after a kernel has opted in.
     pub local_bytes: usize,
     pub max_local_bytes: usize,
     pub processors: usize,
@@ -54,7 +52,7 @@ impl Device {
         number: i32,
     ) -> Option<Arc<Object<Self>>> {
         let mut raw = 0;
-        // SAFETY: room for a device.
+        // SAFETY: `raw` is writable.
         let code = unsafe { (api.cuDeviceGet)(&mut raw, number) };
         if !code.is_success() {
             log::warn!(
@@ -115,7 +113,7 @@ impl Device {
 
     pub fn attribute(&self, what: CUdevice_attribute) -> Result<i32> {
         let mut value = 0;
-        // SAFETY: room for a number.
+        // SAFETY: `value` is writable.
         let code = unsafe { (self.api.cuDeviceGetAttribute)(&mut value, what, self.raw) };
         check(self.api, code, "cuDeviceGetAttribute")?;
         Ok(value)
@@ -123,7 +121,7 @@ impl Device {
 
     pub fn total_memory(&self) -> Result<usize> {
         let mut bytes = 0;
-        // SAFETY: room for a number.
+        // SAFETY: `bytes` is writable.
         let code = unsafe { (self.api.cuDeviceTotalMem)(&mut bytes, self.raw) };
         check(self.api, code, "cuDeviceTotalMem")?;
         Ok(bytes)
@@ -148,13 +146,13 @@ impl Device {
         self.slot().clone()
     }
 
-    /// Lets the primary context go; what still uses it keeps it.
+    /// Releases the primary context. Its users keep it until they end.
     pub fn let_go(&self) {
         let gpu = self.slot().take();
         drop(gpu);
     }
 
-    /// What a launch may ask for.
+    /// The launch attributes that the device supports.
     pub fn launch_properties(&self) -> ur_kernel_launch_properties_flags_t {
         let extended = self.api.cuLaunchKernelEx.is_some();
         let modern = extended && self.limits.capability.0 >= 9;
@@ -187,7 +185,7 @@ impl Body for Device {
 impl hal::Device<Cuda> for Device {
     fn get_info(this: &Object<Self>, what: DeviceInfo, out: InfoOut<'_>) -> Result<()> {
         match what {
-            // What a device is does not change; what it has free does.
+            // All other properties are constant.
             DeviceInfo::ReferenceCount | DeviceInfo::GlobalMemFree => info::get(this, what, out),
             _ => {
                 let query = |out: InfoOut<'_>| info::get(this, what, out);
@@ -196,25 +194,8 @@ impl hal::Device<Cuda> for Device {
         }
     }
 
-    fn partition(
-        _: &Object<Self>,
-        _: &ur_device_partition_properties_t,
-        _: ListOut<'_, Device>,
-    ) -> Result<()> {
-        Err(Error::unsupported())
-    }
-
     fn select_binary(_: &Object<Self>, binaries: &[ur_device_binary_t]) -> Result<u32> {
-        let is_ours = |binary: &ur_device_binary_t| {
-            let target = binary.pDeviceTargetSpec;
-            // SAFETY: a target that is not null is a C string.
-            !target.is_null()
-                && unsafe { CStr::from_ptr(target) } == UR_DEVICE_BINARY_TARGET_NVPTX64
-        };
-        let found = binaries.iter().position(is_ours);
-        found
-            .map(|at| at as u32)
-            .ok_or(Error::new(UR_RESULT_ERROR_INVALID_BINARY))
+        hal::answers::binary_for(binaries, UR_DEVICE_BINARY_TARGET_NVPTX64)
     }
 
     fn get_native_handle(this: &Object<Self>) -> Result<ur_native_handle_t> {
@@ -263,20 +244,9 @@ impl hal::Device<Cuda> for Device {
     fn wait_exp(this: &Object<Self>) -> Result<()> {
         engine()?.wait_device(this)
     }
-
-    fn usm_p2p_peer_access_get_info_exp(
-        _: &Object<Self>,
-        _: &Object<Device>,
-        what: PeerInfo,
-        out: InfoOut<'_>,
-    ) -> Result<()> {
-        match what {
-            PeerInfo::UrPeerAccessSupport | PeerInfo::UrPeerAtomicsSupport => out.value(0i32),
-        }
-    }
 }
 
-/// Nanoseconds of the host's own clock.
+/// Nanoseconds of the host's monotonic clock. Never 0.
 fn host_time() -> u64 {
     use std::sync::LazyLock;
     use std::time::Instant;

@@ -1,5 +1,5 @@
-//! The bridge from the stream engine to CUDA: each call is one step of `exec`, with the objects of the
-//! interface resolved.
+//! The bridge from the stream engine to CUDA. Each method calls one function of `exec`, after it has
+//! resolved handles.
 
 use std::ffi::CStr;
 use std::sync::{Arc, OnceLock};
@@ -19,17 +19,17 @@ use crate::device::Device;
 use crate::exec::{
     Gpu, Lane, Marker, Native, Pages, Pool, Signal, compile, host_may_have, host_point,
 };
-use crate::kernel::{Kernel, Launch, Plain, Ready};
+use crate::kernel::{Kernel, Launch, Plain};
 use crate::mem::{self, Mem, Use};
 use crate::program::Program;
 use crate::virtual_mem::AddressSpace;
 
-/// What slabs that have no pages are multiples of.
+/// Bytes that the size of a slab without pages is a multiple of.
 const SLAB_BYTES: usize = 2 << 20;
 
-/// What the adapter keeps with each context.
+/// The adapter's data of a context.
 pub struct State {
-    /// Held for as long as the context is there.
+    /// The primary contexts of its devices, which this retains.
     gpus: Vec<Arc<Gpu>>,
     pub space: AddressSpace,
 }
@@ -50,7 +50,7 @@ pub fn first(devices: &Devices<Cuda>) -> Result<&Arc<Gpu>> {
     first.ok_or(Error::new(UR_RESULT_ERROR_INVALID_CONTEXT))
 }
 
-/// A device of the context, the first for memory of the host's.
+/// A device of the context. Host memory, which has no device, uses the first.
 fn gpu<'a>(devices: &'a Devices<Cuda>, device: Option<&Object<Device>>) -> Result<&'a Arc<Gpu>> {
     let at = match device {
         Some(device) => devices.index_of(device),
@@ -60,10 +60,10 @@ fn gpu<'a>(devices: &'a Devices<Cuda>, device: Option<&Object<Device>>) -> Resul
     found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_DEVICE))
 }
 
-/// A smaller allocation is tried to find out whether there is memory.
+/// Below this size no free memory is queried: the allocation itself is tried.
 const SMALL_REQUEST_BYTES: usize = 128 << 20;
 
-/// Any device: host memory is not asked about one.
+/// The first retained device, for host memory: its queries name no device.
 fn any_gpu() -> Option<Arc<Gpu>> {
     let devices = roots()?.platform.devices();
     let mut retained_gpu = devices.iter().filter_map(|device| device.retained_gpu());
@@ -81,7 +81,7 @@ fn pages(gpu: &Gpu) -> Result<Pages> {
     crate::virtual_mem::pages(gpu)
 }
 
-/// Whether the user wants the driver's own pools where a pool's creator does not mind.
+/// Whether the user wants the driver's pools for pools whose flags allow both.
 fn wants_native_pools() -> bool {
     static WANTS: OnceLock<bool> = OnceLock::new();
     *WANTS.get_or_init(|| Env::process().flag("UR_CUDA_NATIVE_POOLS", false))
@@ -97,13 +97,12 @@ impl Driver for Cuda {
     type Lane = Lane;
     type Marker = Marker;
     type Signal = Signal;
-    type Checked = Ready;
     type Plain = Plain;
 
-    /// Streams are queried, since a callback costs more than a rare query.
+    /// Completion is queried: a callback for each command costs more than a rare query.
     const TRACKS: bool = false;
 
-    /// All contexts over a device are its primary one, and streams wait for any device's events.
+    /// All contexts share a device's primary context, and streams can wait for any device's events.
     const SPANS: bool = true;
 
     fn max_alloc(device: &Object<Device>) -> usize {
@@ -119,6 +118,16 @@ impl Driver for Cuda {
         Lane::open(gpu(devices, Some(device))?, flags)
     }
 
+    fn submit(
+        lane: &Lane,
+        epoch: u64,
+        work: Work<Self>,
+        timestamps: Option<Arc<Timestamps>>,
+    ) -> Result<Progress> {
+        lane.submit(epoch, work, timestamps)?;
+        Ok(Progress::Pending)
+    }
+
     #[inline(always)]
     fn copy(lane: &Lane, _: u64, dst: usize, src: usize, bytes: usize) -> Result<Progress> {
         lane.copy(dst, src, bytes)
@@ -127,25 +136,6 @@ impl Driver for Cuda {
     #[inline(always)]
     fn fill(lane: &Lane, epoch: u64, dst: usize, pattern: &[u8], bytes: usize) -> Result<Progress> {
         lane.fill(epoch, dst, pattern, bytes)
-    }
-
-    fn submit(
-        lane: &Lane,
-        epoch: u64,
-        work: Work<Self>,
-        timestamps: Option<Arc<Timestamps>>,
-    ) -> Result<()> {
-        match (work, timestamps) {
-            (
-                Work::Fill {
-                    dst,
-                    pattern,
-                    bytes,
-                },
-                None,
-            ) => lane.fill(epoch, dst, &pattern, bytes).map(drop),
-            (work, timestamps) => lane.submit(work, timestamps),
-        }
     }
 
     fn is_idle(lane: &Lane) -> Result<bool> {
@@ -211,8 +201,6 @@ impl Driver for Cuda {
         kernel.launch(device, request).map(Arc::new)
     }
 
-    const PLAIN: bool = true;
-
     #[inline(always)]
     fn is_plain(
         device: &Object<Device>,
@@ -227,32 +215,13 @@ impl Driver for Cuda {
     fn submit_plain(
         lane: &Lane,
         _: u64,
+        _: &Object<Kernel>,
+        _: &PlainLaunch<'_>,
         plain: &mut Plain,
+        timestamps: Option<Arc<Timestamps>>,
         make: impl FnOnce() -> Result<Arc<Launch>>,
     ) -> Result<Progress> {
-        lane.launch_plain(plain, make)
-    }
-
-    const LAUNCHES_AT_ONCE: bool = true;
-
-    fn check_launch(
-        device: &Object<Device>,
-        kernel: &Object<Kernel>,
-        request: &LaunchRequest<'_>,
-        ready: &mut Ready,
-    ) -> Result<()> {
-        kernel.make_ready(device, request, ready)
-    }
-
-    fn submit_launch(
-        lane: &Lane,
-        _: u64,
-        kernel: &Object<Kernel>,
-        _: &LaunchRequest<'_>,
-        ready: &Ready,
-        timestamps: Option<Arc<Timestamps>>,
-    ) -> Result<()> {
-        lane.launch(kernel, ready, timestamps)
+        lane.launch_plain(plain, timestamps, make)
     }
 
     fn acquire(
@@ -376,7 +345,7 @@ impl Driver for Cuda {
         Some(Box::new(pool))
     }
 
-    /// Pages are mapped for their own device alone; what the driver allocates it copies between devices.
+    /// Pages are mapped for their own device only. The driver copies its own allocations between devices.
     fn can_access(device: &Object<Device>, home: &Object<Device>) -> bool {
         std::ptr::eq(device, home) || home.gpu().is_ok_and(|gpu| gpu.pages.is_none())
     }

@@ -1,5 +1,5 @@
-//! What the engine leaves to the adapter, each with the module that has it: programs, buffers, address
-//! ranges, native commands and native handles.
+//! Hooks of the engine: programs, buffers, address ranges, native commands and native handles. Each hook
+//! calls the module that owns its subject.
 
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;

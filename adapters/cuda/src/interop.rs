@@ -1,4 +1,4 @@
-//! Streams and events as the driver has them, adopted and given away.
+//! Native handles: streams and events of the driver, adopted and given out.
 
 use std::ptr::{self, null_mut};
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use ur::object::{Error, Object, Result, ensure};
 use ur::stream::{Context, Event, NativeMarker, Queue};
 
 use crate::Cuda;
-use crate::cu::sys::CUstream;
 use crate::device::Device;
 use crate::exec::{self, Gpu, Lane, Marker};
+use crate::vendor::RawStream;
 
 /// `CU_STREAM_NON_BLOCKING`
 const NON_BLOCKING: u32 = 1;
 
-/// A queue over a stream. No stream is the default one.
+/// A queue over a foreign stream; null is the default stream.
 pub fn adopt_queue(
     this: &Object<Context<Cuda>>,
     native: ur_native_handle_t,
@@ -23,7 +23,7 @@ pub fn adopt_queue(
     properties: Option<&ur_queue_native_properties_t>,
 ) -> Result<Arc<Object<Queue<Cuda>>>> {
     let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
-    let stream: CUstream = ptr::with_exposed_provenance_mut(native);
+    let stream: RawStream = ptr::with_exposed_provenance_mut(native);
     let device = match device {
         Some(device) => device.arc(),
         None => owner(this, stream)?,
@@ -35,7 +35,7 @@ pub fn adopt_queue(
 }
 
 /// The device that a stream belongs to.
-fn owner(this: &Object<Context<Cuda>>, stream: CUstream) -> Result<Arc<Object<Device>>> {
+fn owner(this: &Object<Context<Cuda>>, stream: RawStream) -> Result<Arc<Object<Device>>> {
     let devices = this.devices();
     if stream.is_null() {
         return Ok(Arc::clone(&devices[0]));
@@ -43,7 +43,7 @@ fn owner(this: &Object<Context<Cuda>>, stream: CUstream) -> Result<Arc<Object<De
     let gpu = devices[0].gpu()?;
     let _current = gpu.enter()?;
     let mut context = null_mut();
-    // SAFETY: the caller says that this is a stream.
+    // SAFETY: the caller promises a live stream.
     let code = unsafe { (gpu.api.cuStreamGetCtx)(stream, &mut context) };
     gpu.check(code, "cuStreamGetCtx")?;
     let own = |device: &&Arc<Object<Device>>| {
@@ -55,13 +55,13 @@ fn owner(this: &Object<Context<Cuda>>, stream: CUstream) -> Result<Arc<Object<De
     found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_CONTEXT))
 }
 
-fn flags(gpu: &Gpu, stream: CUstream) -> Result<ur_queue_flags_t> {
+fn flags(gpu: &Gpu, stream: RawStream) -> Result<ur_queue_flags_t> {
     if stream.is_null() {
         return Ok(UR_QUEUE_FLAG_USE_DEFAULT_STREAM);
     }
     let _current = gpu.enter()?;
     let (mut bits, mut priority, mut context) = (0, 0, null_mut());
-    // SAFETY: the caller says that this is a stream; room for each.
+    // SAFETY: the caller promises a live stream; each output has room.
     unsafe {
         let code = (gpu.api.cuStreamGetCtx)(stream, &mut context);
         gpu.check(code, "cuStreamGetCtx")?;
@@ -83,12 +83,12 @@ fn flags(gpu: &Gpu, stream: CUstream) -> Result<ur_queue_flags_t> {
     })
 }
 
-/// The stream that a queue is.
+/// The stream of a queue.
 pub fn queue_handle(this: &Object<Queue<Cuda>>) -> Result<ur_native_handle_t> {
     this.with_native(|lane| lane.stream().expose_provenance())
 }
 
-/// An event over one of the driver's.
+/// An event over a foreign event of the driver.
 pub fn adopt_event(
     this: &Object<Context<Cuda>>,
     native: ur_native_handle_t,
@@ -98,12 +98,12 @@ pub fn adopt_event(
     let gpu = this.devices()[0].gpu()?;
     let event = exec::Event::adopt(&gpu, ptr::with_exposed_provenance_mut(native), owned);
     let marker = Marker::Event(Arc::new(event));
-    // What is no event fails here.
+    // The query fails if the handle is no event.
     marker.is_done()?;
     Event::adopt(this, UR_COMMAND_ENQUEUE_NATIVE_EXP, marker, None)
 }
 
-/// The driver's event of ours. A point that the host has yet to signal has none.
+/// The driver's event of an event. A point that the host has not signalled has none.
 pub fn event_handle(this: &Object<Event<Cuda>>) -> Result<ur_native_handle_t> {
     match this.marker()?.native()? {
         NativeMarker::Event(event) => Ok(event.raw().expose_provenance()),

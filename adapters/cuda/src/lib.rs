@@ -1,17 +1,26 @@
-//! The CUDA adapter: NVIDIA's devices, through the driver's own library as found at run time.
+//! The CUDA adapter: NVIDIA's devices, by the driver's library that is found at run time.
 //!
-//! Owns the backend: what there is (`adapter`, `platform`, `device`), programs and kernels (`program`,
-//! `kernel`), buffers (`mem`), address ranges and the memory behind them (`virtual_mem`), streams and
-//! events as the stream engine sees them (`exec`), those of others (`interop`), and the bridge from
-//! the engine to all of these (`driver`, `hooks`). `cu` is the driver itself. Uses the shared layers
-//! in `ur`. Must never know a loader or another adapter.
+//! Owns discovery (`adapter`, `platform`, `device`), programs and kernels (`program`, `kernel`), buffers
+//! (`mem`), address ranges and physical memory (`virtual_mem`), lanes and events (`exec`), native streams
+//! and events (`interop`), and the bridge from the stream engine (`driver`, `hooks`). `cu` has the driver's
+//! functions. Uses the shared layers in `ur`. Must never know a loader or another adapter.
 //!
-//! The seam for what HIP will share is `cu`: all else names the driver's calls through its list of
-//! symbols (`cu::Api`), its types and its one table of errors. `src/gpu` will hold `exec`, `driver`,
-//! `mem`, `virtual_mem` and `interop` over a vendor trait in that module's place.
+//! HIP will share more than half of this adapter. Modules that name the driver through [`vendor`] alone are
+//! ready to move to `src/gpu`, over a vendor trait in that module's place:
 //!
-//! No call leaves another context current on the caller's thread than it found there: see
-//! [`cu::Entered`].
+//! | modules | where | why |
+//! |---|---|---|
+//! | `driver`, `hooks`, `mem`, `virtual_mem`, `interop` | ready | objects of the interface, resolved for `exec` |
+//! | `exec::{gpu, lane, marker, semaphore_words, times}` | ready | handles, and calls with the same signature in HIP |
+//! | `exec::{memory, pool}` | next | descriptions of pages and pools have the same fields in HIP under other names |
+//! | `exec::{work, fill, graph, mailbox}` | CUDA's | copy and node descriptions differ, kernels are PTX |
+//! | `kernel`, `program` | CUDA's | parameter layouts, launch attributes, formats of programs |
+//! | `adapter`, `platform`, `device`, `cu` | CUDA's | discovery, attributes, symbols, errors, the current context |
+//!
+//! `exec::lane` calls three of CUDA's modules, which the trait will ask of a vendor: `work::enqueue` for any
+//! work, `kernel::Plain` for a plain launch, `MailboxFills` (on HIP none) and `fill` for small fills.
+//!
+//! Every call leaves the current context of the caller's thread as it was: see [`cu::Entered`].
 
 mod adapter;
 mod cu;
@@ -26,9 +35,11 @@ mod platform;
 mod program;
 #[cfg(test)]
 mod tests;
+mod vendor;
 mod virtual_mem;
 
 use std::sync::Arc;
+use ur::abi::{UR_BACKEND_CUDA, ur_backend_t};
 use ur::hal;
 use ur::object::{Object, Result};
 use ur::stream;
@@ -55,6 +66,7 @@ impl hal::Backend for Cuda {
     type CommandBufferCommand = stream::RecordedCommand<Self>;
     type Graph = stream::Graph<Self>;
     type ExecutableGraph = stream::ExecutableGraph<Self>;
+    const BACKEND: ur_backend_t = UR_BACKEND_CUDA;
 
     fn adapter() -> Result<Option<Arc<Object<Self::Adapter>>>> {
         ur::object::log::init("cuda");

@@ -1,17 +1,17 @@
-//! Buffers: device memory from the context's pools where the context has one device, managed memory,
-//! which all devices reach, where it has several. What the host maps is a copy of its own.
+//! Buffers, in memory of the context's pools. It is device memory in a context of one device, and managed
+//! memory, which all devices reach, in a context of several. A mapping is a copy in host memory.
 //!
 //! A buffer over the host's memory (`UR_MEM_FLAG_USE_HOST_POINTER`) is that memory, registered with the
-//! driver. Where the driver will not have it, a buffer of ours is a copy:
+//! driver. If the driver refuses to register it, the buffer is a copy with these states:
 //!
 //! | the copy | until |
 //! |---|---|
-//! | is not there yet: the memory is the host's | the first command with the buffer is made, before which it is brought |
-//! | is as the host's memory was | a command with the buffer that may write is made |
-//! | may be newer than the host's memory | |
+//! | is not made: the host's memory is current | the first command with the buffer, which makes the copy first |
+//! | equals the host's memory | a command that may write the buffer |
+//! | may be newer than the host's memory | the last release, which copies it back |
 //!
-//! Before the last release of a buffer that was used returns, what was enqueued has ended, and what may be
-//! newer was copied back: the memory is then the caller's alone.
+//! The last release of a used buffer waits until all enqueued commands have ended. The host's memory is the
+//! caller's alone after it.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use ur::abi::*;
+use ur::hal::answers::{WholeBuffer, buffer_flags, mem_info};
 use ur::hal::{self, MemInfo};
 use ur::object::{Body, Error, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::{Context, Driver, MappedPointer, Work};
@@ -38,7 +39,7 @@ pub struct Mem {
     address: usize,
     bytes: usize,
     storage: Storage,
-    /// Of memory that is the host's, a [`Use`].
+    /// Of a buffer over the host's memory: a [`Use`].
     used: AtomicU8,
     maps: Mutex<Vec<Map>>,
     ended: Mutex<Vec<Arc<Ended>>>,
@@ -47,20 +48,21 @@ pub struct Mem {
 enum Storage {
     /// Memory of the context's pools.
     Own,
-    /// As `Own`, a copy of this memory of the host's. Locked while one is made of the other.
+    /// Memory of the context's pools, a copy of this host memory. Locked while bytes are copied
+    /// between the two.
     Copy {
         host: usize,
         copies: Mutex<(), { rank::DRIVER }>,
     },
     /// The host's own memory, registered.
     Registered,
-    /// Others keep it.
+    /// Foreign memory, which this buffer does not free.
     User,
     /// A part of another buffer.
     Parent(Arc<Object<Mem>>),
 }
 
-/// What commands there were with a buffer over the host's memory.
+/// The commands so far with a buffer over the host's memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Use {
@@ -70,19 +72,19 @@ pub enum Use {
 }
 
 thread_local! {
-    /// How many functions of the user's this thread is in.
+    /// Number of user functions that this thread is in.
     static USERS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Calls a function of the user's. The work that it is part of ends after it, so that it must not be made
-/// to wait for all work.
+/// Calls a user function. It is a part of enqueued work, so that it must not wait for all work: the last
+/// release of a buffer within it does not.
 pub fn call_user(call: impl FnOnce()) {
     USERS.set(USERS.get() + 1);
     call();
     USERS.set(USERS.get() - 1);
 }
 
-/// What the host has mapped.
+/// A mapping of the host.
 struct Map {
     at: usize,
     offset: usize,
@@ -92,31 +94,17 @@ struct Map {
     staged: bool,
 }
 
-const ACCESS: u32 = UR_MEM_FLAG_READ_WRITE.0 | UR_MEM_FLAG_READ_ONLY.0 | UR_MEM_FLAG_WRITE_ONLY.0;
-
-/// The access that flags name, if any; two at once are none.
-fn access(flags: ur_mem_flags_t) -> Result<Option<ur_mem_flags_t>> {
-    let named = ur_mem_flags_t(flags.0 & ACCESS);
-    ensure(named.0.count_ones() <= 1, UR_RESULT_ERROR_INVALID_VALUE)?;
-    Ok((named.0 != 0).then_some(named))
-}
-
 impl Mem {
-    /// `urMemBufferCreate`. The shim has checked flags against the host pointer.
+    /// `urMemBufferCreate`. The shim has checked the flags against the host pointer.
     pub fn create(
         context: &OfContext,
         flags: ur_mem_flags_t,
         bytes: usize,
         properties: Option<&ur_buffer_properties_t>,
     ) -> Result<Arc<Object<Self>>> {
+        let flags = buffer_flags(flags)?;
         let uses = flags.contains(UR_MEM_FLAG_USE_HOST_POINTER);
         let copies = flags.contains(UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER);
-        let other = UR_MEM_FLAG_ALLOC_HOST_POINTER | UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER;
-        ensure(
-            !(uses && flags.intersects(other)),
-            UR_RESULT_ERROR_INVALID_VALUE,
-        )?;
-        let own = access(flags)?.unwrap_or(UR_MEM_FLAG_READ_WRITE);
         let host = properties.map_or(null_mut(), |properties| properties.pHost);
         let host = host.expose_provenance();
         let registered = uses && register(context, host, bytes)?;
@@ -126,7 +114,7 @@ impl Mem {
         };
         let mem = Self {
             context: context.arc(),
-            flags: ur_mem_flags_t(flags.0 & !ACCESS | own.0),
+            flags,
             address,
             bytes,
             storage: match uses {
@@ -147,18 +135,18 @@ impl Mem {
         Ok(hal::new::<Cuda, _>(mem))
     }
 
-    /// Copies all of the buffer's bytes, at once.
+    /// Copies all bytes of the buffer and waits for that.
     fn copy(&self, dst: usize, src: usize) -> Result<()> {
         let gpu = self.context.devices()[0].gpu()?;
         gpu.at_once(|stream| {
             let copy = gpu.api.cuMemcpyAsync;
-            // SAFETY: the buffer's memory, and the caller's of the same size.
+            // SAFETY: one address is the buffer's, the other host memory of its size.
             let code = unsafe { copy(dst as u64, src as u64, self.bytes, stream) };
             gpu.check(code, "cuMemcpyAsync")
         })
     }
 
-    /// A buffer over the driver's memory, which others keep.
+    /// A buffer over foreign memory of the driver.
     pub fn from_native(
         context: &OfContext,
         native: ur_native_handle_t,
@@ -180,7 +168,7 @@ impl Mem {
         self.address
     }
 
-    /// Points to the address, for as long as the buffer lives.
+    /// A pointer to the buffer's address, valid while the buffer lives.
     pub fn address_slot(&self) -> *const usize {
         &raw const self.address
     }
@@ -189,7 +177,7 @@ impl Mem {
         self.bytes
     }
 
-    /// The buffer that has the memory.
+    /// The buffer that owns the memory.
     fn whole(&self) -> &Mem {
         match &self.storage {
             Storage::Parent(parent) => parent,
@@ -197,7 +185,7 @@ impl Mem {
         }
     }
 
-    /// Whether a command may use it so without [`Mem::begin`].
+    /// Whether a command may use the buffer in this way without [`Mem::begin`].
     #[inline]
     pub fn has_begun(&self, with: Use) -> bool {
         let whole = self.whole();
@@ -205,7 +193,8 @@ impl Mem {
         own || whole.used.load(Ordering::Acquire) >= with as u8
     }
 
-    /// A command is made that uses it so: what the host has written so far is there for it.
+    /// Prepares the buffer for a command that uses it in this way. The command sees all that the host has
+    /// written so far.
     #[inline]
     pub fn begin(&self, with: Use) -> Result<()> {
         match self.has_begun(with) {
@@ -214,7 +203,7 @@ impl Mem {
         }
     }
 
-    /// A command is made that writes there; all that it uses has begun.
+    /// Records that a command writes the buffer. [`Mem::begin`] was called for it.
     pub fn is_written(&self) {
         let whole = self.whole();
         if let Storage::Copy { .. } = whole.storage {
@@ -222,7 +211,7 @@ impl Mem {
         }
     }
 
-    /// How a kernel uses it, by the flags of the argument.
+    /// How a kernel uses the buffer, by the argument's flags.
     pub fn use_by(&self, flags: ur_mem_flags_t) -> Use {
         let reads = UR_MEM_FLAG_READ_ONLY;
         match flags.contains(reads) || self.flags.contains(reads) {
@@ -245,7 +234,7 @@ impl Mem {
         Ok(())
     }
 
-    /// The memory is the host's again, all use of it being over.
+    /// Copies the buffer back to the host's memory, if it may be newer. All use is over.
     fn bring_back(&self) {
         let Storage::Copy { host, copies } = &self.storage else {
             return;
@@ -258,8 +247,8 @@ impl Mem {
         }
     }
 
-    /// Returns the memory to the host after its last use. Waits for that, since the caller may then free the
-    /// memory.
+    /// Returns the memory to the host after its last use. Waits for it, since the caller may free the
+    /// memory next. Within a user function, the copy is made later.
     fn return_to_host(this: &Object<Self>) {
         let over = match USERS.get() {
             0 => this.context.finish().inspect(|()| this.bring_back()),
@@ -277,7 +266,7 @@ impl Mem {
         self.maps.lock()
     }
 
-    /// Address of a range that lies within the buffer.
+    /// Address of a range of the buffer. `INVALID_SIZE` if the range goes beyond it.
     fn range(&self, offset: usize, bytes: usize) -> Result<usize> {
         let end = offset.checked_add(bytes);
         let inside = end.is_some_and(|end| end <= self.bytes);
@@ -285,7 +274,7 @@ impl Mem {
         Ok(self.address + offset)
     }
 
-    /// What stands for the buffer on the host; 0 if nothing does.
+    /// Address of the host's memory behind the buffer, or 0 if there is none.
     fn host(&self) -> usize {
         match &self.storage {
             Storage::Copy { host, .. } => *host,
@@ -350,8 +339,8 @@ impl Mem {
         }
         let write = Native::call(move |gpu: &Gpu, stream| {
             let (api, from) = (gpu.api, ended.0 as u64);
-            // SAFETY: the buffer's range, and the mapping's memory, which is not freed before this was
-            // given to a stream.
+            // SAFETY: the range lies within the buffer. `ended` keeps the mapping's memory until the
+            // copy is submitted.
             let code = unsafe { (api.cuMemcpyAsync)(dst as u64, from, bytes, stream) };
             gpu.check(code, "cuMemcpyAsync")
         });
@@ -362,8 +351,8 @@ impl Mem {
         self.ended.lock()
     }
 
-    /// Frees the memory of mappings whose last command was submitted: a free comes after all submitted
-    /// work. Not done by the command itself, under whose lane's lock nothing is freed.
+    /// Frees the memory of mappings whose last command was submitted. A free is ordered behind all submitted
+    /// work. The command itself runs under its lane's lock, where no memory may be freed.
     fn free_ended(&self) {
         let unused = |ended: &mut Arc<Ended>| Arc::strong_count(ended) == 1;
         let all: Vec<_> = self.ended().extract_if(.., unused).collect();
@@ -404,7 +393,7 @@ impl Drop for Mem {
     }
 }
 
-/// Registers memory of the host's for the context's devices. False if it cannot be.
+/// Registers host memory for the context's devices. False if the driver or a device cannot.
 fn register(context: &OfContext, host: usize, bytes: usize) -> Result<bool> {
     let devices = context.devices();
     let first = devices[0].gpu()?;
@@ -421,7 +410,7 @@ fn register(context: &OfContext, host: usize, bytes: usize) -> Result<bool> {
 impl Body for Mem {
     const KIND: Kind = Kind::Mem;
 
-    /// The handle of a buffer may go before those of its parts; with the last of them all use ends.
+    /// A whole buffer's handle may be released before those of its parts. Use ends with the last of them.
     fn released(this: &Object<Self>) {
         let whole = match &this.storage {
             Storage::Parent(parent) if parent.api_refs() > 0 => return,
@@ -442,27 +431,17 @@ impl hal::Mem<Cuda> for Mem {
         kind: ur_buffer_create_type_t,
         region: &ur_buffer_region_t,
     ) -> Result<Arc<Object<Mem>>> {
-        ensure(
-            kind == UR_BUFFER_CREATE_TYPE_REGION,
-            UR_RESULT_ERROR_INVALID_ENUMERATION,
-        )?;
-        let nested = matches!(this.storage, Storage::Parent(_));
-        ensure(!nested, UR_RESULT_ERROR_INVALID_MEM_OBJECT)?;
-        ensure(flags.0 & !ACCESS == 0, UR_RESULT_ERROR_INVALID_VALUE)?;
-        let allowed = access(this.flags)?.unwrap_or(UR_MEM_FLAG_READ_WRITE);
-        let wanted = access(flags)?.unwrap_or(allowed);
-        ensure(
-            allowed == UR_MEM_FLAG_READ_WRITE || wanted == allowed,
-            UR_RESULT_ERROR_INVALID_VALUE,
-        )?;
-        let wrong = Error::new(UR_RESULT_ERROR_INVALID_BUFFER_SIZE);
-        ensure(region.size > 0, wrong.code())?;
-        let address = this.range(region.origin, region.size).map_err(|_| wrong)?;
+        let whole = WholeBuffer {
+            flags: this.flags,
+            bytes: this.bytes,
+            is_part: matches!(this.storage, Storage::Parent(_)),
+        };
+        let part = whole.part(flags, kind, region)?;
         Ok(hal::new::<Cuda, _>(Self {
             context: Arc::clone(&this.context),
-            flags: ur_mem_flags_t(this.flags.0 & !ACCESS | wanted.0),
-            address,
-            bytes: region.size,
+            flags: part.flags,
+            address: this.address + part.offset,
+            bytes: part.bytes,
             storage: Storage::Parent(this.arc()),
             used: AtomicU8::new(Use::None as u8),
             maps: Mutex::default(),
@@ -479,10 +458,6 @@ impl hal::Mem<Cuda> for Mem {
     }
 
     fn get_info(this: &Object<Self>, what: MemInfo, out: InfoOut<'_>) -> Result<()> {
-        match what {
-            MemInfo::Size => out.value(this.bytes),
-            MemInfo::Context => out.handle(Some(&this.context)),
-            MemInfo::ReferenceCount => out.value(this.api_refs()),
-        }
+        mem_info::<Cuda>(this, &this.context, || Ok(this.bytes), what, out)
     }
 }

@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char};
 use std::sync::{Arc, OnceLock};
 
 use ur::abi::*;
+use ur::hal::answers::list_devices;
 use ur::hal::{self, Exported, PlatformInfo};
 use ur::object::{Body, Error, InfoOut, Kind, ListOut, Object, Result};
 
@@ -22,7 +23,7 @@ impl Platform {
     /// None if the driver has no device.
     pub fn open(api: &'static Api) -> Option<Arc<Object<Self>>> {
         let (mut count, mut version) = (0, 0);
-        // SAFETY: room for a number each.
+        // SAFETY: both numbers are writable.
         let codes = unsafe {
             [
                 (api.cuDeviceGetCount)(&mut count),
@@ -48,12 +49,12 @@ impl Platform {
         self.devices.get().map_or(&[], Vec::as_slice)
     }
 
-    /// As people write it.
+    /// The driver's version, as `major.minor`.
     pub fn version(&self) -> String {
         format!("{}.{}", self.version / 1000, self.version % 1000 / 10)
     }
 
-    /// Lets the devices' primary contexts go.
+    /// Releases the devices' primary contexts.
     pub fn let_go(&self) {
         self.devices().iter().for_each(|device| device.let_go());
     }
@@ -76,14 +77,10 @@ impl hal::Platform<Cuda> for Platform {
         }
     }
 
-    fn get_api_version(_: &Object<Self>) -> Result<ur_api_version_t> {
-        Ok(UR_API_VERSION_CURRENT)
-    }
-
     fn get_backend_option(_: &Object<Self>, option: &CStr) -> Result<*const c_char> {
         match option.to_bytes() {
             b"" | b"-O0" | b"-O1" | b"-O2" | b"-O3" => {}
-            // What the code does was settled when it was compiled.
+            // The precision was chosen when the code was compiled to PTX.
             b"-foffload-fp32-prec-div" | b"-foffload-fp32-prec-sqrt" => {}
             _ => return Err(Error::new(UR_RESULT_ERROR_INVALID_VALUE)),
         }
@@ -95,12 +92,6 @@ impl hal::Platform<Cuda> for Platform {
         kind: ur_device_type_t,
         devices: ListOut<'_, Device>,
     ) -> Result<()> {
-        let all = this.devices();
-        match kind {
-            UR_DEVICE_TYPE_ALL | UR_DEVICE_TYPE_GPU => devices.write(all),
-            UR_DEVICE_TYPE_DEFAULT => devices.write(&all[..all.len().min(1)]),
-            _ => devices.write(&[]),
-        }
-        Ok(())
+        list_devices(this.devices(), UR_DEVICE_TYPE_GPU, kind, devices)
     }
 }

@@ -1,12 +1,14 @@
-//! Programs: PTX, machine code or fat binaries for one or several devices, loaded when built.
+//! Programs: PTX, machine code or fat binaries for one or several devices. A build loads them.
 
 mod metadata;
 mod module;
 
-use std::ffi::{CStr, CString};
+use std::borrow::Cow;
+use std::ffi::CStr;
 use std::sync::Arc;
 
 use ur::abi::*;
+use ur::hal::answers::{Build, ProgramPart, program_info};
 use ur::hal::{self, ProgramBuildInfo, ProgramInfo, checks};
 use ur::object::{Body, Error, Handles, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::Context;
@@ -20,7 +22,7 @@ use crate::cu::sys::CUfunction;
 use crate::device::Device;
 use crate::kernel::{Code, Kernel};
 use metadata::Metadata;
-use module::{Image, Log, link};
+use module::{Image, link};
 
 type OfContext = Object<Context<Cuda>>;
 
@@ -30,43 +32,47 @@ pub struct Program {
     metadata: Metadata,
 }
 
-/// What a program is for one device.
+/// The code of a program for one device.
 struct Part {
     device: Arc<Object<Device>>,
     image: Image,
-    build: Mutex<Build>,
+    loaded: Mutex<Loaded>,
 }
 
-#[derive(Clone)]
-struct Build {
-    status: ur_program_build_status_t,
-    binary: ur_program_binary_type_t,
-    options: CString,
-    log: Log,
+/// The last build, and the code that it loaded.
+struct Loaded {
+    build: Build,
     module: Option<Arc<Module>>,
+}
+
+impl ProgramPart<Cuda> for Part {
+    fn device(&self) -> &Object<Device> {
+        &self.device
+    }
+
+    fn binary(&self) -> Cow<'_, [u8]> {
+        self.image.bytes().into()
+    }
 }
 
 impl Part {
     fn new(device: &Object<Device>, image: Image) -> Self {
-        let build = Build {
-            status: UR_PROGRAM_BUILD_STATUS_NONE,
-            binary: UR_PROGRAM_BINARY_TYPE_NONE,
-            options: CString::default(),
-            log: Log::default(),
+        let loaded = Loaded {
+            build: Build::none(UR_PROGRAM_BINARY_TYPE_NONE),
             module: None,
         };
         Self {
             device: device.arc(),
             image,
-            build: Mutex::new(build),
+            loaded: Mutex::new(loaded),
         }
     }
 
-    fn build(&self) -> MutexGuard<'_, Build> {
-        self.build.lock()
+    fn loaded(&self) -> MutexGuard<'_, Loaded> {
+        self.loaded.lock()
     }
 
-    /// Loads the code; kernels made before keep what they have.
+    /// Loads the code. Kernels that were created before keep their code.
     fn load(&self, binary: ur_program_binary_type_t, options: &CStr) -> Result<()> {
         let (loaded, log) = Module::load(&self.device.gpu()?, &self.image, options);
         let (status, binary) = match loaded {
@@ -74,18 +80,20 @@ impl Part {
             Err(_) => (UR_PROGRAM_BUILD_STATUS_ERROR, UR_PROGRAM_BINARY_TYPE_NONE),
         };
         let failed = loaded.as_ref().err().copied();
-        *self.build() = Build {
-            status,
-            binary,
-            options: options.into(),
-            log,
+        *self.loaded() = Loaded {
+            build: Build {
+                status,
+                binary,
+                options: options.into(),
+                log: log.0,
+            },
             module: loaded.ok(),
         };
         failed.map_or(Ok(()), Err)
     }
 
     fn module(&self) -> Result<Arc<Module>> {
-        let module = self.build().module.clone();
+        let module = self.loaded().module.clone();
         module.ok_or(Error::new(UR_RESULT_ERROR_INVALID_PROGRAM_EXECUTABLE))
     }
 }
@@ -103,13 +111,13 @@ impl Program {
         binaries: &[*const u8],
         properties: Option<&ur_program_properties_t>,
     ) -> Result<Arc<Object<Self>>> {
-        // SAFETY: the caller's entries are as they say.
+        // SAFETY: `urProgramCreateWithBinary` requires valid metadata entries.
         let metadata = unsafe { Metadata::read(properties) }?;
         let mut parts = Vec::new();
         for (device, (&bytes, &binary)) in devices.iter().zip(lengths.iter().zip(binaries)) {
-            check_device(context, device)?;
+            context.check_device(device)?;
             ensure(bytes > 0, UR_RESULT_ERROR_INVALID_SIZE)?;
-            // SAFETY: the caller's binary has that length.
+            // SAFETY: `urProgramCreateWithBinary` requires binaries of these lengths.
             let code = unsafe { checks::slice(binary, bytes) }?;
             parts.push(Part::new(device, Image::new(code)));
         }
@@ -120,7 +128,7 @@ impl Program {
         }))
     }
 
-    /// `urProgramLink` and `urProgramLinkExp`: one program of several, loaded.
+    /// `urProgramLink` and `urProgramLinkExp`: links several programs to one and loads it.
     pub fn link<'a>(
         context: &OfContext,
         devices: impl Iterator<Item = &'a Object<Device>>,
@@ -135,11 +143,11 @@ impl Program {
         }
         let mut parts = Vec::new();
         for device in devices {
-            check_device(context, device)?;
+            context.check_device(device)?;
             let own = programs.iter().filter_map(|program| program.part(device));
             let images: Vec<Image> = own.map(|part| part.image.clone()).collect();
             let image = match images.as_slice() {
-                // Not every program has code for every device.
+                // No program has code for this device.
                 [] => continue,
                 [one] => one.clone(),
                 several => {
@@ -148,9 +156,9 @@ impl Program {
                 }
             };
             let part = Part::new(device, image);
-            // A program that is not given out has nobody ask it for its log.
+            // The caller gets no program to query the log of.
             part.load(UR_PROGRAM_BINARY_TYPE_EXECUTABLE, options)
-                .map_err(|error| error.explained(&part.build().log.0))?;
+                .map_err(|error| error.explained(&part.loaded().build.log))?;
             parts.push(part);
         }
         ensure(!parts.is_empty(), UR_RESULT_ERROR_INVALID_PROGRAM)?;
@@ -161,7 +169,7 @@ impl Program {
         }))
     }
 
-    /// Loads the code for these devices.
+    /// Loads the code for those of the devices that the program has code for.
     pub fn build<'a>(
         &self,
         devices: impl Iterator<Item = &'a Object<Device>>,
@@ -170,7 +178,7 @@ impl Program {
     ) -> Result<()> {
         let options = options.unwrap_or_default();
         for device in devices {
-            check_device(&self.context, device)?;
+            self.context.check_device(device)?;
             if let Some(part) = self.part(device) {
                 part.load(binary, options)?;
             }
@@ -200,21 +208,21 @@ impl Program {
             .module()
     }
 
-    /// The driver's own handle of a kernel.
+    /// The driver's handle of a kernel.
     pub fn function(&self, device: &Object<Device>, name: &CStr) -> Result<CUfunction> {
         let found = self.module(device)?.function(name)?;
         found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_KERNEL_NAME))
     }
 
-    /// Address and bytes of a global variable, by its name or by the id that SYCL gave it.
+    /// Address and size in bytes of a global variable, by its name or by SYCL's id.
     pub fn global(&self, device: &Object<Device>, name: &CStr) -> Result<(usize, usize)> {
         let name = self.metadata.global(name).unwrap_or(name);
         let found = self.module(device)?.global(name)?;
         found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))
     }
 
-    /// All kernels that are loaded for any device, each once. What only serves launches with an
-    /// offset is part of the kernel that it is named after.
+    /// The names of all loaded kernels, each once. A kernel's variant for launches with an offset is a part
+    /// of the kernel.
     fn kernel_names(&self) -> Vec<String> {
         let mut names = Vec::new();
         for part in &self.parts {
@@ -233,36 +241,10 @@ impl Program {
     }
 }
 
-fn check_device(context: &OfContext, device: &Object<Device>) -> Result<()> {
-    ensure(
-        context.domain().index_of(device).is_some(),
-        UR_RESULT_ERROR_INVALID_DEVICE,
-    )
-}
-
 impl hal::Program<Cuda> for Program {
     fn get_info(this: &Object<Self>, what: ProgramInfo, out: InfoOut<'_>) -> Result<()> {
-        match what {
-            ProgramInfo::ReferenceCount => out.value(this.api_refs()),
-            ProgramInfo::Context => out.handle(Some(&this.context)),
-            ProgramInfo::NumDevices => out.value(this.parts.len() as u32),
-            ProgramInfo::Devices => {
-                let handles: Vec<_> = this.parts.iter().map(|part| part.device.handle()).collect();
-                out.slice(&handles)
-            }
-            ProgramInfo::Il => out.string(""),
-            ProgramInfo::BinarySizes => {
-                let sizes = this.parts.iter().map(|part| part.image.bytes().len());
-                out.slice(&sizes.collect::<Vec<_>>())
-            }
-            ProgramInfo::Binaries => {
-                let binaries: Vec<_> = this.parts.iter().map(|part| part.image.bytes()).collect();
-                // SAFETY: the caller gives each pointer the room that `BinarySizes` tells.
-                unsafe { out.buffers(&binaries) }
-            }
-            ProgramInfo::NumKernels => out.value(this.kernel_names().len()),
-            ProgramInfo::KernelNames => out.string(&this.kernel_names().join(";")),
-        }
+        let names = || this.kernel_names();
+        program_info::<Cuda>(this, &this.context, &this.parts, names, what, out)
     }
 
     fn get_build_info(
@@ -271,17 +253,12 @@ impl hal::Program<Cuda> for Program {
         what: ProgramBuildInfo,
         out: InfoOut<'_>,
     ) -> Result<()> {
-        check_device(&this.context, device)?;
+        this.context.check_device(device)?;
         let part = this
             .part(device)
             .ok_or(Error::new(UR_RESULT_ERROR_INVALID_DEVICE))?;
-        let build = part.build().clone();
-        match what {
-            ProgramBuildInfo::Status => out.value(build.status),
-            ProgramBuildInfo::Options => out.slice(build.options.to_bytes_with_nul()),
-            ProgramBuildInfo::Log => out.string(&build.log.0),
-            ProgramBuildInfo::BinaryType => out.value(build.binary),
-        }
+        let build = part.loaded().build.clone();
+        build.get_info(what, out)
     }
 
     fn get_native_handle(this: &Object<Self>) -> Result<ur_native_handle_t> {

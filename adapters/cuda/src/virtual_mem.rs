@@ -1,22 +1,23 @@
-//! Address ranges and the memory behind them, as the caller arranges them.
+//! Address ranges and the physical memory behind them.
 //!
-//! The driver maps a piece of memory as a whole only, so physical memory is one piece a page. Where
-//! nothing is mapped nothing can be accessed.
+//! The driver maps a native allocation only as a whole, so that physical memory is one native allocation
+//! for each page. An unmapped address cannot be accessed.
 
 use std::sync::Arc;
 
 use ur::abi::*;
+use ur::hal::answers::physical_mem_info;
 use ur::hal::{self, PhysicalMemInfo, Ranges};
 use ur::object::{Body, Error, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::Context;
 
 use crate::Cuda;
-use crate::cu::sys::CUmemAccess_flags;
 use crate::device::Device;
 use crate::exec::{Gpu, Pages};
+use crate::vendor::Access;
 
-/// The ranges of one context, each with the device that was asked for it, and the pages that are
-/// mapped, which live on as long as they are.
+/// The ranges of one context, each with the device that reserved it, and their mapped pages. A page lives
+/// while it is mapped.
 #[derive(Default)]
 pub struct AddressSpace {
     ranges: Ranges<Arc<Gpu>, Vec<Arc<Page>>>,
@@ -40,8 +41,8 @@ pub fn pages(gpu: &Gpu) -> Result<Pages> {
     gpu.pages.ok_or(Error::unsupported())
 }
 
-fn native(access: ur_virtual_mem_access_flags_t) -> Result<CUmemAccess_flags> {
-    use CUmemAccess_flags::*;
+fn native(access: ur_virtual_mem_access_flags_t) -> Result<Access> {
+    use Access::*;
     match access {
         UR_VIRTUAL_MEM_ACCESS_FLAG_NONE => Ok(CU_MEM_ACCESS_FLAGS_PROT_NONE),
         UR_VIRTUAL_MEM_ACCESS_FLAG_READ_WRITE => Ok(CU_MEM_ACCESS_FLAGS_PROT_READWRITE),
@@ -131,7 +132,7 @@ impl AddressSpace {
 
 impl Drop for AddressSpace {
     fn drop(&mut self) {
-        // Only what has pages was reserved.
+        // A range was reserved only if the device has pages.
         self.ranges.clear(
             |gpu, at, _, own| {
                 if let Ok(pages) = pages(gpu) {
@@ -153,8 +154,7 @@ pub struct PhysicalMem {
     device: Arc<Object<Device>>,
     gpu: Arc<Gpu>,
     bytes: usize,
-    /// As it was asked for. No function of this adapter exports memory, so that pages need no handle
-    /// type for it.
+    /// The flags of its creation. The adapter exports no memory, so that pages need no handle type.
     flags: ur_physical_mem_flags_t,
     pages: Vec<Arc<Page>>,
 }
@@ -166,8 +166,7 @@ impl PhysicalMem {
         bytes: usize,
         properties: Option<&ur_physical_mem_properties_t>,
     ) -> Result<Arc<Object<Self>>> {
-        let known = context.domain().index_of(device).is_some();
-        ensure(known, UR_RESULT_ERROR_INVALID_DEVICE)?;
+        context.check_device(device)?;
         let gpu = device.gpu()?;
         let how = pages(&gpu)?;
         check_size(&how, bytes)?;
@@ -195,15 +194,7 @@ impl Body for PhysicalMem {
 
 impl hal::PhysicalMem<Cuda> for PhysicalMem {
     fn get_info(this: &Object<Self>, what: PhysicalMemInfo, out: InfoOut<'_>) -> Result<()> {
-        match what {
-            PhysicalMemInfo::Context => out.handle(Some(&this.context)),
-            PhysicalMemInfo::Device => out.handle(Some(&this.device)),
-            PhysicalMemInfo::Size => out.value(this.bytes),
-            PhysicalMemInfo::Properties => out.value(ur_physical_mem_properties_t {
-                flags: this.flags,
-                ..Default::default()
-            }),
-            PhysicalMemInfo::ReferenceCount => out.value(this.api_refs()),
-        }
+        let place = (&*this.context, &*this.device);
+        physical_mem_info::<Cuda>(this, place, (this.bytes, this.flags), what, out)
     }
 }

@@ -1,12 +1,11 @@
-//! The adapter, what hangs on it as long as the library is loaded, and the threads that come and
-//! go with its references.
+//! The adapter, its platform and its root device, which live as long as the library, and the
+//! threads, which live as long as the adapter has references.
 
-use std::ffi::{c_char, c_void};
 use std::sync::{Arc, OnceLock};
 
 use ur::abi::*;
-use ur::hal::{self, AdapterInfo, Exported, Unwrapped};
-use ur::object::{Body, Census, Error, InfoOut, Kind, ListOut, Object, Origin, Result, last_error};
+use ur::hal::{self, Exported};
+use ur::object::{Body, Census, Error, Kind, ListOut, Object, Origin, Result};
 use ur::stream::Engine;
 use ur::timeline::rank;
 use ur::timeline::sync::{Mutex, MutexGuard};
@@ -17,7 +16,7 @@ use crate::platform::Platform;
 use crate::{Cpu, cpu};
 
 /// The one adapter, platform and root device. They outlive every reference, so that a handle from
-/// before the last release is never a dangling one.
+/// before the last release never dangles.
 pub struct Roots {
     pub adapter: Arc<Object<Adapter>>,
     pub platform: Arc<Object<Platform>>,
@@ -42,7 +41,7 @@ pub struct Adapter {
     machine: Arc<Machine>,
 }
 
-/// The threads, started when first needed and ended with the adapter's last reference.
+/// The machine's threads, started when first needed and ended with the adapter's last reference.
 pub struct Machine {
     pub width: usize,
     origin: Origin,
@@ -64,7 +63,7 @@ impl Machine {
         }
     }
 
-    /// The workers. A child of a fork has none and gets none.
+    /// The workers. `DEVICE_LOST` in the child of a fork, which has none.
     pub fn thread_pool(&self) -> Result<Arc<ThreadPool>> {
         let mut running = self.running()?;
         let executor = match running.executor.take() {
@@ -86,14 +85,14 @@ impl Machine {
         Ok(self.running.lock())
     }
 
-    /// Ends all threads; what needs them next starts them again.
+    /// Ends all threads. The next use starts them again.
     fn stop(&self) {
         let Ok(mut running) = self.running() else {
             return;
         };
         let Running { executor, engine } = std::mem::take(&mut *running);
         drop(running);
-        // The engine's threads wait for the workers, so these go last.
+        // The engine's threads wait for the workers, so the workers end last.
         if let Some(engine) = engine {
             engine.shut_down();
         }
@@ -103,7 +102,7 @@ impl Machine {
     }
 }
 
-/// What a failure of the executor is to a caller.
+/// Converts a failure of the executor to the caller's error.
 pub fn error(failure: Failure) -> Error {
     match failure {
         Failure::Lost => Error::native(
@@ -115,7 +114,7 @@ pub fn error(failure: Failure) -> Error {
     }
 }
 
-/// A failed system call, with its `errno`.
+/// The error of a failed system call, with its `errno`. `doing` says in the message what failed.
 pub fn system_error(code: ur_result_t, doing: &str) -> Error {
     let cause = std::io::Error::last_os_error();
     ::log::warn!("{doing}: {cause}");
@@ -130,7 +129,7 @@ impl Body for Adapter {
     const KIND: Kind = Kind::Adapter;
 
     fn released(this: &Object<Self>) {
-        // Zero unless another thread has just got the adapter anew.
+        // Another thread may have taken a new reference meanwhile.
         if this.api_refs() == 0 {
             this.machine.stop();
             Census::report();
@@ -138,39 +137,7 @@ impl Body for Adapter {
     }
 }
 
-/// Rises when the adapter's behaviour changes.
-const REVISION: u32 = 1;
-
 impl hal::Adapter<Cpu> for Adapter {
-    fn get_last_error(_: &Object<Self>) -> Result<(*const c_char, i32)> {
-        let (code, message) = last_error();
-        Ok((message, code))
-    }
-
-    fn get_info(this: &Object<Self>, what: AdapterInfo, out: InfoOut<'_>) -> Result<()> {
-        match what {
-            AdapterInfo::Backend => out.value(UR_BACKEND_NATIVE_CPU),
-            AdapterInfo::ReferenceCount => out.value(this.api_refs()),
-            AdapterInfo::Version => out.value(REVISION),
-        }
-    }
-
-    fn set_logger_callback(
-        this: &Object<Self>,
-        callback: <ur_logger_callback_t as Unwrapped>::Fn,
-        user_data: *mut c_void,
-        level: ur_logger_level_t,
-    ) -> Result<()> {
-        // SAFETY: whoever sets the callback promises that any thread may call it with this pointer.
-        unsafe { hal::set_logger(Some(callback), user_data) };
-        Self::set_logger_callback_level(this, level)
-    }
-
-    fn set_logger_callback_level(_: &Object<Self>, level: ur_logger_level_t) -> Result<()> {
-        hal::set_logger_level(level);
-        Ok(())
-    }
-
     fn platform_get(_: &Object<Self>, platforms: ListOut<'_, Platform>) -> Result<()> {
         platforms.write(std::slice::from_ref(&roots().platform));
         Ok(())

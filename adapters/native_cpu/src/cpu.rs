@@ -1,15 +1,14 @@
-//! What the system says about the machine's processors and memory.
+//! The machine's processors and memory, as the system reports them.
 
 use std::fs;
 use std::sync::OnceLock;
 
 use ur::object::env::Env;
 
-/// More workers than any machine has cores; beyond it a setting is taken for a mistake.
+/// Most workers that a setting may ask for. No machine has more cores.
 const MAX_THREADS: usize = 4096;
 
-/// How many workers to run: `SYCL_NATIVE_CPU_HOST_THREADS`, or as many as there are cores for this
-/// process.
+/// Number of workers: `SYCL_NATIVE_CPU_HOST_THREADS`, or the number of cores for this process.
 pub fn threads() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let default = format!("{cores}, the cores for this process");
@@ -18,7 +17,7 @@ pub fn threads() -> usize {
     configured.unwrap_or(cores)
 }
 
-/// What does not change while the machine runs.
+/// Facts that do not change while the machine runs.
 pub struct Facts {
     pub model: String,
     pub vendor: String,
@@ -43,7 +42,7 @@ impl Facts {
         let now = field(cpuinfo, "cpu MHz").and_then(|mhz| mhz.parse::<f64>().ok());
         let max_mhz = match max_khz.trim().parse::<u32>() {
             Ok(khz) => khz / 1000,
-            // As fast as it runs now, if no more is known.
+            // Without a known maximum, the present frequency stands for it.
             Err(_) => now.map_or(0, |mhz| mhz.round() as u32),
         };
         Self {
@@ -54,7 +53,7 @@ impl Facts {
         }
     }
 
-    /// The vendor's PCI id, 0 if it has none that we know.
+    /// The vendor's PCI id, or 0 for a vendor that is not listed here.
     pub fn vendor_id(&self) -> u32 {
         match self.vendor.as_str() {
             "GenuineIntel" => 0x8086,
@@ -97,7 +96,7 @@ pub fn memory_bytes() -> u64 {
     system(libc::_SC_PHYS_PAGES).saturating_mul(page_bytes() as u64)
 }
 
-/// Bytes of memory that could be had at this moment.
+/// Bytes of memory that could be allocated now. None if the system does not report it.
 pub fn free_bytes() -> Option<u64> {
     let text = read("/proc/meminfo");
     let available = field(&text, "MemAvailable")?.strip_suffix("kB")?;
@@ -117,7 +116,7 @@ pub fn cache_line_bytes() -> u32 {
     }
 }
 
-/// Bytes of the last cache before memory.
+/// Bytes of the last cache level.
 pub fn cache_bytes() -> u64 {
     match system(libc::_SC_LEVEL3_CACHE_SIZE) {
         0 => system(libc::_SC_LEVEL2_CACHE_SIZE),
@@ -125,13 +124,14 @@ pub fn cache_bytes() -> u64 {
     }
 }
 
-/// A number that the system knows, 0 if it does not.
+/// A value of `sysconf`, or 0 if the system has none.
 fn system(what: i32) -> u64 {
-    // SAFETY: `sysconf` takes any number and says so if it does not know it.
+    // SAFETY: `sysconf` takes any number and returns -1 for an unknown one.
     u64::try_from(unsafe { libc::sysconf(what) }).unwrap_or(0)
 }
 
-/// An id of this machine's processors, the same in every process and after a restart.
+/// An id of some of this machine's workers, the first and the count of `part`. It is equal in every
+/// process and after a restart.
 pub fn uuid(part: (usize, usize)) -> [u8; 16] {
     let machine = read("/etc/machine-id");
     let facts = facts();

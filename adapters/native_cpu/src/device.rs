@@ -1,4 +1,4 @@
-//! The root device, all workers, and sub-devices, each a range of them.
+//! The root device, which has all workers, and sub-devices, which have a range of them each.
 
 mod info;
 
@@ -19,7 +19,7 @@ use crate::virtual_mem::AddressSpace;
 /// Most work-items of a work-group, over all dimensions and in each.
 pub const MAX_GROUP_ITEMS: usize = 2048;
 
-/// What a launch may ask for: nothing, since work-groups run one after the other on each thread.
+/// Launch attributes: none, since work-groups run one after the other on each thread.
 pub const LAUNCH_PROPERTIES: ur_kernel_launch_properties_flags_t =
     ur_kernel_launch_properties_flags_t(0);
 
@@ -28,16 +28,16 @@ pub const MAX_GROUPS: usize = isize::MAX.cast_unsigned();
 
 pub struct Device {
     pub machine: Arc<Machine>,
-    /// The workers that it runs on.
+    /// The workers that run the device's commands.
     pub workers: WorkerRange,
     parent: Option<Arc<Object<Device>>>,
-    /// How it was split off.
+    /// The property that a sub-device was made by.
     split: Option<ur_device_partition_property_t>,
 }
 
-// SAFETY: the union in `split` is a number in each of its members.
+// SAFETY: each member of the union in `split` is a number.
 unsafe impl Sync for Device {}
-// SAFETY: all members of the union in `split` are numbers.
+// SAFETY: each member of the union in `split` is a number.
 unsafe impl Send for Device {}
 
 impl Device {
@@ -74,7 +74,7 @@ impl Device {
         }
     }
 
-    /// Compute units of each part that these properties ask for, with the property it came from.
+    /// Number of workers of each part that the properties ask for, with the part's property.
     fn split(
         &self,
         by: &[ur_device_partition_property_t],
@@ -87,7 +87,7 @@ impl Device {
             UR_RESULT_ERROR_INVALID_VALUE,
         )?;
         let count = |one: &ur_device_partition_property_t| {
-            // SAFETY: both members that a count can be in are the same number.
+            // SAFETY: every member of the union is a `u32`, so that any of them reads it.
             unsafe { one.value.count as usize }
         };
         let wrong = UR_RESULT_ERROR_INVALID_DEVICE_PARTITION_COUNT;
@@ -128,7 +128,7 @@ impl hal::Device<Cpu> for Device {
         properties: &ur_device_partition_properties_t,
         sub_devices: ListOut<'_, Device>,
     ) -> Result<()> {
-        // SAFETY: the caller's array has as many elements as it says.
+        // SAFETY: `urDevicePartition` requires `PropCount` elements.
         let by = unsafe { hal::checks::slice(properties.pProperties, properties.PropCount) }?;
         let parts = this.split(by)?;
         ensure(
@@ -154,16 +154,7 @@ impl hal::Device<Cpu> for Device {
     }
 
     fn select_binary(_: &Object<Self>, binaries: &[ur_device_binary_t]) -> Result<u32> {
-        let is_ours = |binary: &ur_device_binary_t| {
-            let target = binary.pDeviceTargetSpec;
-            // SAFETY: a target that is not null is a C string.
-            !target.is_null()
-                && unsafe { CStr::from_ptr(target) } == UR_DEVICE_BINARY_TARGET_NATIVE_CPU
-        };
-        let found = binaries.iter().position(is_ours);
-        found
-            .map(|at| at as u32)
-            .ok_or(Error::new(UR_RESULT_ERROR_INVALID_BINARY))
+        hal::answers::binary_for(binaries, UR_DEVICE_BINARY_TARGET_NATIVE_CPU)
     }
 
     fn get_global_timestamps(

@@ -1,5 +1,5 @@
-//! The bridge from the stream engine to the executor: each call is one step of `exec`, with the
-//! objects of the interface resolved and failures turned into error codes.
+//! The bridge from the stream engine to the executor. Each method calls one function of `exec`,
+//! after it has resolved handles, and converts its failure to an error code.
 
 use std::convert::Infallible;
 use std::ffi::{CStr, c_void};
@@ -12,7 +12,7 @@ use ur::hal::{VirtualMemGranularityInfo, VirtualMemInfo};
 use ur::object::{Error, Handles, InfoOut, Object, Result, ensure};
 use ur::stream::{
     CompletionCallback, Context, Devices, Driver, Hooks, Kind, LaunchRequest, MappedPointer,
-    Payload, Pitched, Timestamps, Work,
+    Payload, Pitched, Progress, Timestamps, Work,
 };
 use ur::timeline::Clock;
 
@@ -37,7 +37,6 @@ impl Driver for Cpu {
     type Lane = Lane;
     type Marker = Marker;
     type Signal = Signal;
-    type Checked = ();
     type Plain = ();
 
     const TRACKS: bool = true;
@@ -66,22 +65,13 @@ impl Driver for Cpu {
         epoch: u64,
         work: Work<Self>,
         timestamps: Option<Arc<Timestamps>>,
-    ) -> Result<()> {
-        let stamp = timestamps.map(|timestamps| Arc::new(Stamped(timestamps)) as Arc<dyn Stamp>);
-        lane.submit(epoch, command(work), stamp).map_err(error)
-    }
-
-    fn at_once(lane: &Lane, work: &Work<Self>) -> bool {
-        // What is nothing here is done when what it waits for is.
-        let nothing = matches!(
-            work,
-            Work::Marker | Work::Prefetch { .. } | Work::Advise { .. }
-        );
-        let suits = (nothing || work.suits_host()) && lane.is_idle();
-        if suits {
-            work.run_on_host();
+    ) -> Result<Progress> {
+        if timestamps.is_none() && runs_here(lane, &work) {
+            return Ok(Progress::Done);
         }
-        suits
+        let stamp = timestamps.map(|timestamps| Arc::new(Stamped(timestamps)) as Arc<dyn Stamp>);
+        lane.submit(epoch, command(work), stamp).map_err(error)?;
+        Ok(Progress::Pending)
     }
 
     fn mark(lane: &Lane, epoch: u64) -> Result<Marker> {
@@ -198,9 +188,23 @@ impl Driver for Cpu {
     }
 }
 
+/// Runs small work on the calling thread if the lane is idle. Returns whether it ran.
+fn runs_here(lane: &Lane, work: &Work<Cpu>) -> bool {
+    // Commands without work here are complete once their dependencies are.
+    let empty = matches!(
+        work,
+        Work::Marker | Work::Prefetch { .. } | Work::Advise { .. }
+    );
+    let runs = (empty || work.suits_host()) && lane.is_idle();
+    if runs {
+        work.run_on_host();
+    }
+    runs
+}
+
 fn command(work: Work<Cpu>) -> Command {
     match work {
-        // All memory is near, and nothing about its use need be known before.
+        // Prefetches and advice have no effect: all memory is the host's.
         Work::Marker | Work::Prefetch { .. } | Work::Advise { .. } => Command::Nothing,
         Work::Copy { dst, src, bytes } => Command::Copy { dst, src, bytes },
         Work::CopyRect { dst, src, region } => Command::CopyRect {
@@ -331,7 +335,7 @@ impl Hooks<Cpu> for Cpu {
         Program::link(this, devices.iter(), programs, options)
     }
 
-    /// The system's linker resolves a shared object's symbols when it is loaded.
+    /// Checks the programs only: the system's linker resolves symbols when it loads a shared object.
     fn program_dynamic_link_exp(this: &OfContext, programs: Handles<'_, Program>) -> Result<()> {
         programs
             .iter()

@@ -1,9 +1,10 @@
-//! Kernels, and launches that are ready for a lane.
+//! Kernels, and how a launch is checked and made ready for a lane.
 
 use std::ffi::{CStr, CString};
 use std::sync::{Arc, OnceLock};
 
 use ur::abi::*;
+use ur::hal::answers::ExecInfo;
 use ur::hal::{self, Exported, KernelExecInfo, KernelGroupInfo, KernelInfo, KernelSubGroupInfo};
 use ur::object::env::Env;
 use ur::object::{Body, Error, InfoIn, InfoOut, Kind, Object, Result, ensure};
@@ -18,17 +19,17 @@ use crate::program::{Code, Metadata, Program};
 pub struct Kernel {
     program: Arc<Object<Program>>,
     name: CString,
-    /// The code for each device of the program that has it; never empty.
+    /// The code for each device of the program that has the kernel. Never empty.
     codes: Vec<(Arc<Object<Device>>, Code)>,
     form: Form,
-    /// The size that its work-groups must have.
+    /// The required work-group size, if the kernel has one.
     group_size: Option<[usize; 3]>,
 }
 
-/// Arguments beyond this are taken for a mistake.
+/// Limit on the index of an argument, against a mistaken index that would take all memory.
 const MAX_ARGS: u32 = 1 << 16;
 
-/// Work-items that make a work-group of the size we choose.
+/// Most work-items of a work-group whose size the adapter chooses.
 const CHOSEN_ITEMS: usize = 256;
 
 impl Kernel {
@@ -57,7 +58,7 @@ impl Kernel {
             .ok_or(Error::new(UR_RESULT_ERROR_INVALID_KERNEL))
     }
 
-    /// Checks a launch and copies its arguments.
+    /// Checks a launch and copies its arguments. `OUT_OF_RESOURCES` for more local memory than a thread has.
     pub fn launch(&self, device: &Object<Device>, request: &LaunchRequest<'_>) -> Result<Launch> {
         request.attributes(LAUNCH_PROPERTIES)?;
         let range = self.range(device, request)?;
@@ -68,7 +69,7 @@ impl Kernel {
         )?;
         let code = self.code(device)?;
         let image = Arc::clone(&code.image);
-        // SAFETY: a kernel's function takes these arguments on any thread, by the caller's promise.
+        // SAFETY: a caller of `urEnqueueKernelLaunchWithArgsExp` passes the arguments that the kernel takes.
         Ok(unsafe { Launch::new(code.function, self.form, range, args, Some(image)) })
     }
 
@@ -116,8 +117,8 @@ impl Kernel {
         })
     }
 
-    /// A work-group size that divides the global one, for enough groups that all workers share
-    /// them.
+    /// A work-group size that divides the global size into enough groups for all workers. The required
+    /// size, if the kernel has one.
     fn suggest(&self, device: &Object<Device>, global: [usize; 3]) -> [usize; 3] {
         if let Some(required) = self.group_size {
             return required;
@@ -152,8 +153,8 @@ fn args(list: &[ur_exp_kernel_arg_properties_t]) -> Result<Args> {
             UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX,
         )?;
         let index = arg.index as usize;
-        // SAFETY: the type says which member of the value holds, and what it points to is there
-        // for the call.
+        // SAFETY: `type` names the valid member of the value, and the caller keeps memory that it points
+        // to for the call.
         unsafe {
             match arg.r#type {
                 UR_EXP_KERNEL_ARG_TYPE_VALUE => {
@@ -193,7 +194,7 @@ impl hal::Kernel<Cpu> for Kernel {
             KernelInfo::Context => out.handle(Some(this.program.context())),
             KernelInfo::Program => out.handle(Some(&this.program)),
             KernelInfo::Attributes => out.string(""),
-            // A machine function does not tell.
+            // Machine code does not tell its arguments.
             KernelInfo::NumArgs | KernelInfo::NumRegs | KernelInfo::SpillMemSize => {
                 Err(Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION))
             }
@@ -235,11 +236,12 @@ impl hal::Kernel<Cpu> for Kernel {
         }
     }
 
-    fn get_suggested_local_work_size(
+    fn get_suggested_local_work_size_with_args(
         this: &Object<Self>,
         queue: &Object<Queue<Cpu>>,
         _: &[usize],
         global: &[usize],
+        _: &[ur_exp_kernel_arg_properties_t],
         suggested: &mut [usize],
     ) -> Result<()> {
         let mut whole = [1; 3];
@@ -249,35 +251,13 @@ impl hal::Kernel<Cpu> for Kernel {
         Ok(())
     }
 
-    fn get_suggested_local_work_size_with_args(
-        this: &Object<Self>,
-        queue: &Object<Queue<Cpu>>,
-        offset: &[usize],
-        global: &[usize],
-        _: &[ur_exp_kernel_arg_properties_t],
-        suggested: &mut [usize],
-    ) -> Result<()> {
-        Self::get_suggested_local_work_size(this, queue, offset, global, suggested)
-    }
-
     fn set_exec_info(
         _: &Object<Self>,
         what: KernelExecInfo,
         _: Option<&ur_kernel_exec_info_properties_t>,
         value: InfoIn<'_>,
     ) -> Result<()> {
-        // Kernels reach all memory, and caches are the processor's affair.
-        match what {
-            KernelExecInfo::UsmIndirectAccess => value.value::<ur_bool_t>().map(drop),
-            KernelExecInfo::UsmPtrs => {
-                let whole = value.len().is_multiple_of(size_of::<usize>());
-                ensure(whole, UR_RESULT_ERROR_INVALID_SIZE)
-            }
-            KernelExecInfo::CacheConfig => {
-                let config = value.value::<ur_kernel_cache_config_t>()?;
-                let known = ur_kernel_cache_config_t::ALL.contains(&config);
-                ensure(known, UR_RESULT_ERROR_INVALID_ENUMERATION)
-            }
-        }
+        // Kernels reach all memory, and the processor manages its caches itself.
+        ExecInfo::read(what, value).map(drop)
     }
 }

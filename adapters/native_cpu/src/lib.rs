@@ -1,20 +1,19 @@
 //! The native CPU adapter: kernels that were compiled into the program itself, or into a shared
 //! object, run on the cores of this machine.
 //!
-//! Owns the backend: what there is (`adapter`, `platform`, `device`, `cpu`), programs in their two
-//! forms and kernels (`program`, `kernel`), buffers and mapped memory (`mem`, `virtual_mem`), the
-//! threads that run work (`exec`), and the bridge from the stream engine to them (`driver`). Uses
-//! the shared layers in `ur`. Must never know a loader or another adapter.
+//! Owns discovery (`adapter`, `platform`, `device`, `cpu`), programs in their two forms and kernels
+//! (`program`, `kernel`), buffers, pages and mapped memory (`mem`, `pages`, `virtual_mem`), the
+//! threads that run commands (`exec`), and the bridge from the stream engine to them (`driver`).
+//! Uses the shared layers in `ur`. Must never know a loader or another adapter.
 //!
-//! A kernel is a function `void(void *const *args, state *)` that is called once for each work-item.
-//! Such a function cannot wait for its neighbours, so there is no barrier in it. A kernel that was
-//! compiled to loop over its work-group itself has barriers, and is called once a group: the
-//! program's metadata `kernel@whole_work_group` says which those are, or the environment for all
-//! others:
+//! A kernel is a function `void(void *const *args, state *)`. Mostly it is called once for each
+//! work-item; then it cannot wait for its neighbours and has no barrier. A kernel that loops over its
+//! work-group itself may have barriers and is called once for each group. The program's metadata
+//! `kernel@whole_work_group` marks such kernels. A variable sets the form of unmarked kernels:
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `SYCL_NATIVE_CPU_HOST_THREADS` | number of workers; as many as there are cores if unset |
+//! | `SYCL_NATIVE_CPU_HOST_THREADS` | number of workers; the number of cores if unset |
 //! | `UR_NATIVE_CPU_KERNEL_FORM` | `item` (as if unset) or `group`: how kernels are called |
 //! | `UR_LOG_NATIVE_CPU` | logging |
 
@@ -34,6 +33,7 @@ mod virtual_mem;
 pub mod readers;
 
 use std::sync::Arc;
+use ur::abi::{UR_BACKEND_NATIVE_CPU, ur_backend_t};
 use ur::hal;
 use ur::object::{Object, Result};
 use ur::stream;
@@ -60,6 +60,7 @@ impl hal::Backend for Cpu {
     type CommandBufferCommand = stream::RecordedCommand<Self>;
     type Graph = stream::Graph<Self>;
     type ExecutableGraph = stream::ExecutableGraph<Self>;
+    const BACKEND: ur_backend_t = UR_BACKEND_NATIVE_CPU;
 
     fn adapter() -> Result<Option<Arc<Object<Self::Adapter>>>> {
         ur::object::log::init("native_cpu");

@@ -1,14 +1,15 @@
-//! Buffers: memory of the context's pools, which free it behind all that was enqueued, as a released
-//! buffer's commands may be pending. The host and all devices see the same bytes at the same address, so
-//! there is nothing to migrate, and mapping one is nothing but its address.
+//! Buffers, in memory of the context's pools. A released buffer's memory is freed behind all commands
+//! that were enqueued, since some of them may use it. The host and all devices share one address space:
+//! nothing migrates, and a mapping is the buffer's own address.
 
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
 
 use ur::abi::*;
+use ur::hal::answers::{WholeBuffer, buffer_flags, mem_info};
 use ur::hal::{self, MemInfo};
-use ur::object::{Body, Error, InfoOut, Kind, Object, Result, ensure};
+use ur::object::{Body, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::Context;
 
 use crate::Cpu;
@@ -22,46 +23,35 @@ pub struct Mem {
     storage: Storage,
 }
 
-/// Whose memory it is.
+/// The owner of a buffer's memory.
 enum Storage {
-    /// The context's pools'.
+    /// The context's pools.
     Own,
-    /// The caller's, who keeps it.
+    /// The caller.
     User,
-    /// A part of another buffer, which is held for as long.
+    /// Another buffer, of which this is a part.
     Parent(#[allow(dead_code)] Arc<Object<Mem>>),
 }
 
-/// Enough for any type that a kernel reads.
+/// Bytes of alignment: that of the largest type that a kernel reads.
 const ALIGN: u32 = 128;
 
-const ACCESS: ur_mem_flags_t =
-    ur_mem_flags_t(UR_MEM_FLAG_READ_WRITE.0 | UR_MEM_FLAG_READ_ONLY.0 | UR_MEM_FLAG_WRITE_ONLY.0);
-
 impl Mem {
-    /// `urMemBufferCreate`. The shim has checked flags against the host pointer.
+    /// `urMemBufferCreate`. The shim has checked the flags against the host pointer.
     pub fn create(
         context: &Object<Context<Cpu>>,
         flags: ur_mem_flags_t,
         bytes: usize,
         properties: Option<&ur_buffer_properties_t>,
     ) -> Result<Arc<Object<Self>>> {
-        let own = UR_MEM_FLAG_ALLOC_HOST_POINTER | UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER;
-        let uses_host = flags.contains(UR_MEM_FLAG_USE_HOST_POINTER);
-        ensure(
-            !(uses_host && flags.intersects(own)),
-            UR_RESULT_ERROR_INVALID_VALUE,
-        )?;
-        let flags = ur_mem_flags_t(
-            flags.0 & !ACCESS.0 | access(flags)?.unwrap_or(UR_MEM_FLAG_READ_WRITE).0,
-        );
+        let flags = buffer_flags(flags)?;
         let host = properties.map_or(ptr::null_mut(), |properties| properties.pHost);
-        let (start, storage) = if uses_host {
+        let (start, storage) = if flags.contains(UR_MEM_FLAG_USE_HOST_POINTER) {
             (host, Storage::User)
         } else {
             let memory = Context::alloc_buffer(context, bytes, ALIGN)?;
             if flags.contains(UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER) {
-                // SAFETY: the caller's memory has the buffer's size, and the new one is apart.
+                // SAFETY: the caller's memory has the buffer's size, and new memory does not overlap it.
                 unsafe { ptr::copy_nonoverlapping(host, memory, bytes) };
             }
             (memory, Storage::Own)
@@ -83,7 +73,7 @@ impl Mem {
         self.bytes
     }
 
-    /// Address of a range that lies within the buffer.
+    /// Address of a range of the buffer. `INVALID_SIZE` if the range goes beyond it.
     pub fn range(&self, offset: usize, bytes: usize) -> Result<usize> {
         let inside = offset
             .checked_add(bytes)
@@ -91,13 +81,6 @@ impl Mem {
         ensure(inside, UR_RESULT_ERROR_INVALID_SIZE)?;
         Ok(self.address + offset)
     }
-}
-
-/// The access that flags name, if any; two at once are none.
-fn access(flags: ur_mem_flags_t) -> Result<Option<ur_mem_flags_t>> {
-    let named = ur_mem_flags_t(flags.0 & ACCESS.0);
-    ensure(named.0.count_ones() <= 1, UR_RESULT_ERROR_INVALID_VALUE)?;
-    Ok((named.0 != 0).then_some(named))
 }
 
 impl Body for Mem {
@@ -111,26 +94,17 @@ impl hal::Mem<Cpu> for Mem {
         kind: ur_buffer_create_type_t,
         region: &ur_buffer_region_t,
     ) -> Result<Arc<Object<Mem>>> {
-        ensure(
-            kind == UR_BUFFER_CREATE_TYPE_REGION,
-            UR_RESULT_ERROR_INVALID_ENUMERATION,
-        )?;
-        let nested = matches!(this.storage, Storage::Parent(_));
-        ensure(!nested, UR_RESULT_ERROR_INVALID_MEM_OBJECT)?;
-        ensure(flags.0 & !ACCESS.0 == 0, UR_RESULT_ERROR_INVALID_VALUE)?;
-        let allowed = access(this.flags)?.unwrap_or(UR_MEM_FLAG_READ_WRITE);
-        let wanted = access(flags)?.unwrap_or(allowed);
-        ensure(
-            allowed == UR_MEM_FLAG_READ_WRITE || wanted == allowed,
-            UR_RESULT_ERROR_INVALID_VALUE,
-        )?;
-        let inside = this.range(region.origin, region.size);
-        let address = inside.map_err(|_| Error::new(UR_RESULT_ERROR_INVALID_BUFFER_SIZE))?;
+        let whole = WholeBuffer {
+            flags: this.flags,
+            bytes: this.bytes,
+            is_part: matches!(this.storage, Storage::Parent(_)),
+        };
+        let part = whole.part(flags, kind, region)?;
         Ok(hal::new::<Cpu, _>(Self {
             context: Arc::clone(&this.context),
-            flags: ur_mem_flags_t(this.flags.0 & !ACCESS.0 | wanted.0),
-            address,
-            bytes: region.size,
+            flags: part.flags,
+            address: this.address + part.offset,
+            bytes: part.bytes,
             storage: Storage::Parent(this.arc()),
         }))
     }
@@ -143,11 +117,7 @@ impl hal::Mem<Cpu> for Mem {
     }
 
     fn get_info(this: &Object<Self>, what: MemInfo, out: InfoOut<'_>) -> Result<()> {
-        match what {
-            MemInfo::Size => out.value(this.bytes),
-            MemInfo::Context => out.handle(Some(&this.context)),
-            MemInfo::ReferenceCount => out.value(this.api_refs()),
-        }
+        mem_info::<Cpu>(this, &this.context, || Ok(this.bytes), what, out)
     }
 }
 

@@ -1,9 +1,10 @@
-//! Memory in large pages for the pools: one reservation, of which parts are usable.
+//! Pages of 2 MiB for the pools: ranges of addresses, parts of which are usable.
 //!
-//! The system gives memory at first use, so a page is no more than leave to use so much. Where pages
-//! get a second address, what they held is not wanted there, and the memory behind the old one goes
-//! when that is unmapped; until then both may have some. That keeps the memory private to the
-//! process and backed by the processor's large pages, which shared files in memory mostly are not.
+//! The system provides memory at first use, so that a page of a pool is only an allowance. A pool that
+//! maps a page at a second address does not need its old content there. The memory behind the old
+//! address is released when that address is unmapped; until then both addresses may have memory. In
+//! return, the memory is private to the process and backed by the processor's large pages. Shared files
+//! in memory mostly are not.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -18,12 +19,11 @@ use crate::cpu::memory_bytes;
 
 pub const PAGE_BYTES: usize = 2 << 20;
 
-/// Where reservations begin whose addresses are the same in every run: far from where the system puts
-/// programs, libraries and what it chooses itself.
+/// Start of the reservations whose addresses are equal in every run. The system puts nothing near it.
 const FIXED: usize = 0x2000_0000_0000;
 
-/// Addresses without access, from the start of a large page on; with `fixed`, the same ones in every
-/// process that reserves alike, if the system leaves them free.
+/// Reserves addresses without access, aligned to a page. With `fixed`, processes that make the same
+/// calls get the same addresses, if the system has them free.
 pub fn reserve(bytes: usize, fixed: bool) -> Result<usize> {
     let found = match fixed {
         true => reserve_fixed(bytes),
@@ -33,14 +33,14 @@ pub fn reserve(bytes: usize, fixed: bool) -> Result<usize> {
         Some(base) => base,
         None => reserve_anywhere(bytes)?,
     };
-    // SAFETY: advice on our own mapping; where it is not taken, pages are small.
+    // SAFETY: advice on our own mapping changes no content.
     unsafe { libc::madvise(pointer(base), bytes, libc::MADV_HUGEPAGE) };
     Ok(base)
 }
 
 fn reserve_anywhere(bytes: usize) -> Result<usize> {
     let none = UR_RESULT_ERROR_OUT_OF_RESOURCES;
-    // With room to move the start to a large page's.
+    // One page more, to align the start.
     let reserved = bytes.checked_add(PAGE_BYTES).ok_or(Error::new(none))?;
     let start =
         map_nothing(0, reserved, 0).ok_or_else(|| system_error(none, "reserving addresses"))?;
@@ -52,14 +52,14 @@ fn reserve_anywhere(bytes: usize) -> Result<usize> {
 
 fn reserve_fixed(bytes: usize) -> Option<usize> {
     static NEXT: AtomicUsize = AtomicUsize::new(FIXED);
-    // What no address space holds takes no addresses.
+    // A size beyond any address space must not advance `NEXT`.
     let step = bytes
         .checked_next_multiple_of(PAGE_BYTES)
         .filter(|step| *step < FIXED)?;
     let base = NEXT.fetch_add(step, Ordering::Relaxed);
     let start = map_nothing(base, bytes, libc::MAP_FIXED_NOREPLACE)?;
     if start != base {
-        // An older system takes the address for a hint.
+        // A system before Linux 4.17 takes the address as a hint.
         unreserve(start, bytes);
         return None;
     }
@@ -68,19 +68,19 @@ fn reserve_fixed(bytes: usize) -> Option<usize> {
 
 fn map_nothing(at: usize, bytes: usize, flag: i32) -> Option<usize> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | flag;
-    // SAFETY: a new mapping, which replaces none.
+    // SAFETY: the flags replace no existing mapping.
     let start = unsafe { libc::mmap(pointer(at), bytes, libc::PROT_NONE, flags, -1, 0) };
     (start != libc::MAP_FAILED).then(|| start.expose_provenance())
 }
 
 pub fn unreserve(addr: usize, bytes: usize) {
     if bytes > 0 {
-        // SAFETY: a reservation of ours that is given up.
+        // SAFETY: the caller owns the reservation and gives it up.
         unsafe { libc::munmap(pointer(addr), bytes) };
     }
 }
 
-/// Names for pages, if the machine has that much memory at all.
+/// Names `count` new pages. Out of memory if the machine has less memory in all.
 pub fn create(kind: Kind, count: usize) -> Result<Vec<u64>> {
     static NAMES: AtomicU64 = AtomicU64::new(0);
     let none = match kind {
@@ -93,10 +93,10 @@ pub fn create(kind: Kind, count: usize) -> Result<Vec<u64>> {
     Ok((first..first + count as u64).collect())
 }
 
-/// Lets the pages at `addr` be used. They are zero.
+/// Makes `count` pages at `addr` usable. They are zero.
 pub fn map(addr: usize, count: usize) -> Result<()> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a part of a reservation of ours that nothing uses yet.
+    // SAFETY: the pages are a part of the caller's reservation that nothing uses yet.
     if unsafe { libc::mprotect(pointer(addr), count * PAGE_BYTES, protection) } != 0 {
         return Err(system_error(
             UR_RESULT_ERROR_OUT_OF_RESOURCES,
@@ -106,10 +106,10 @@ pub fn map(addr: usize, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// Gives the memory of the pages in so many bytes at `addr` back.
+/// Returns the memory of the pages in a range to the system, and forbids access to the range.
 pub fn unmap(addr: usize, bytes: usize) {
     if bytes > 0 {
-        // SAFETY: a part of a reservation of ours, all use of which is over.
+        // SAFETY: the range is a part of the caller's reservation, and its use is over.
         unsafe {
             libc::madvise(pointer(addr), bytes, libc::MADV_DONTNEED);
             libc::mprotect(pointer(addr), bytes, libc::PROT_NONE);

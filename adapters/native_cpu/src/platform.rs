@@ -3,6 +3,7 @@
 use std::ffi::{CStr, c_char};
 
 use ur::abi::*;
+use ur::hal::answers::list_devices;
 use ur::hal::{self, PlatformInfo};
 use ur::object::{Body, Error, InfoOut, Kind, ListOut, Object, Result};
 
@@ -29,11 +30,7 @@ impl hal::Platform<Cpu> for Platform {
         }
     }
 
-    fn get_api_version(_: &Object<Self>) -> Result<ur_api_version_t> {
-        Ok(UR_API_VERSION_CURRENT)
-    }
-
-    /// There is no compiler behind this backend: options that every front end knows become nothing.
+    /// The backend has no compiler, so that optimisation levels translate to nothing.
     fn get_backend_option(_: &Object<Self>, option: &CStr) -> Result<*const c_char> {
         match option.to_bytes() {
             b"" | b"-O0" | b"-O1" | b"-O2" | b"-O3" => Ok(c"".as_ptr()),
@@ -47,10 +44,6 @@ impl hal::Platform<Cpu> for Platform {
         devices: ListOut<'_, Device>,
     ) -> Result<()> {
         let root = std::slice::from_ref(&roots().device);
-        match kind {
-            UR_DEVICE_TYPE_ALL | UR_DEVICE_TYPE_DEFAULT | UR_DEVICE_TYPE_CPU => devices.write(root),
-            _ => devices.write(&[]),
-        }
-        Ok(())
+        list_devices(root, UR_DEVICE_TYPE_CPU, kind, devices)
     }
 }

@@ -1,5 +1,5 @@
-//! Programs: loaded code for one or several devices. Nothing is compiled, so building succeeds at
-//! once, and linking puts code side by side.
+//! Programs: loaded code for one or several devices. Nothing is compiled, so that a build succeeds at
+//! once. A linked program has the code of all its inputs.
 
 mod elf;
 mod image;
@@ -7,10 +7,12 @@ mod metadata;
 #[cfg(test)]
 mod tests;
 
-use std::ffi::{CStr, CString};
+use std::borrow::Cow;
+use std::ffi::CStr;
 use std::sync::Arc;
 
 use ur::abi::*;
+use ur::hal::answers::{Build, ProgramPart, program_info};
 use ur::hal::{self, ProgramBuildInfo, ProgramInfo};
 use ur::object::{Body, Error, Handles, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::Context;
@@ -31,49 +33,43 @@ pub struct Program {
     metadata: Metadata,
 }
 
-/// A kernel's function, and what keeps it loaded.
+/// A kernel's function, and the image that holds it.
 pub struct Code {
     pub function: Function,
     pub image: Arc<Image>,
 }
 
-/// What a program is for one device.
+/// The code of a program for one device.
 struct Part {
     device: Arc<Object<Device>>,
     images: Vec<Arc<Image>>,
     build: Mutex<Build>,
 }
 
-#[derive(Clone)]
-struct Build {
-    status: ur_program_build_status_t,
-    binary: ur_program_binary_type_t,
-    options: CString,
-}
-
 impl Part {
     fn new(device: &Object<Device>, images: Vec<Arc<Image>>) -> Self {
-        let build = Build {
-            status: UR_PROGRAM_BUILD_STATUS_NONE,
-            // Machine code needs no more than to be loaded.
-            binary: UR_PROGRAM_BINARY_TYPE_EXECUTABLE,
-            options: CString::default(),
-        };
         Self {
             device: device.arc(),
             images,
-            build: Mutex::new(build),
+            // Machine code only needs to be loaded.
+            build: Mutex::new(Build::none(UR_PROGRAM_BINARY_TYPE_EXECUTABLE)),
         }
     }
 
     fn build(&self) -> MutexGuard<'_, Build> {
         self.build.lock()
     }
+}
 
-    /// What the part could be made from again; empty if it was linked from too much.
-    fn binary(&self) -> Vec<u8> {
+impl ProgramPart<Cpu> for Part {
+    fn device(&self) -> &Object<Device> {
+        &self.device
+    }
+
+    /// Empty for a part that was linked of several shared objects.
+    fn binary(&self) -> Cow<'_, [u8]> {
         match self.images.as_slice() {
-            [one] => one.binary(),
+            [one] => one.binary().into(),
             several if several.iter().all(|image| image.is_table()) => {
                 let end = 2 * size_of::<usize>();
                 let mut all = Vec::new();
@@ -81,9 +77,9 @@ impl Part {
                     all.truncate(all.len().saturating_sub(end));
                     all.extend(table.binary());
                 }
-                all
+                all.into()
             }
-            _ => Vec::new(),
+            _ => Cow::default(),
         }
     }
 }
@@ -101,16 +97,16 @@ impl Program {
         binaries: &[*const u8],
         properties: Option<&ur_program_properties_t>,
     ) -> Result<Arc<Object<Self>>> {
-        // SAFETY: the caller's entries are as they say.
+        // SAFETY: `urProgramCreateWithBinary` requires valid metadata entries.
         let metadata = unsafe { Metadata::read(properties) }?;
         let mut loaded: Vec<(*const u8, usize, Arc<Image>)> = Vec::new();
         let mut parts = Vec::new();
         for (device, (&bytes, &binary)) in devices.iter().zip(lengths.iter().zip(binaries)) {
-            check_device(context, device)?;
+            context.check_device(device)?;
             let same = loaded.iter().find(|one| (one.0, one.1) == (binary, bytes));
             let image = match same {
                 Some((_, _, image)) => Arc::clone(image),
-                // SAFETY: the caller says that this is a binary of that length for this adapter.
+                // SAFETY: `urProgramCreateWithBinary` requires a binary of this length for the backend.
                 None => Arc::new(unsafe { Image::load(binary, bytes) }?),
             };
             loaded.push((binary, bytes, Arc::clone(&image)));
@@ -123,7 +119,7 @@ impl Program {
         }))
     }
 
-    /// `urProgramLink` and `urProgramLinkExp`: a program with everything that the given ones have.
+    /// `urProgramLink` and `urProgramLinkExp`: a program with the code of all given programs.
     pub fn link<'a>(
         context: &Object<Context<Cpu>>,
         devices: impl Iterator<Item = &'a Object<Device>>,
@@ -137,7 +133,7 @@ impl Program {
         }
         let mut parts = Vec::new();
         for device in devices {
-            check_device(context, device)?;
+            context.check_device(device)?;
             let images = programs.iter().filter_map(|program| program.part(device));
             let images = images
                 .flat_map(|part| part.images.iter().cloned())
@@ -163,7 +159,7 @@ impl Program {
     ) -> Result<()> {
         self.check_context(context)?;
         for device in devices.clone() {
-            check_device(context, device)?;
+            context.check_device(device)?;
         }
         let chosen = |own: &Object<Device>| devices.clone().any(|device| related(own, device));
         self.record_build(chosen, result, options);
@@ -183,14 +179,13 @@ impl Program {
         binary: ur_program_binary_type_t,
         options: Option<&CStr>,
     ) {
-        let status = UR_PROGRAM_BUILD_STATUS_SUCCESS;
-        let options = options.unwrap_or_default();
+        let build = Build {
+            status: UR_PROGRAM_BUILD_STATUS_SUCCESS,
+            options: options.unwrap_or_default().into(),
+            ..Build::none(binary)
+        };
         for part in self.parts.iter().filter(|part| chosen(&part.device)) {
-            *part.build() = Build {
-                status,
-                binary,
-                options: options.into(),
-            };
+            *part.build() = build.clone();
         }
     }
 
@@ -198,8 +193,8 @@ impl Program {
         &self.context
     }
 
-    /// The part for a device: its own, one of a related device, or any, for all of them run on the
-    /// same kind of processor.
+    /// The part for a device: its own, that of a related device, or any. Any part's code runs on every
+    /// device, since all are of one machine.
     fn part(&self, device: &Object<Device>) -> Option<&Part> {
         let own = self
             .parts
@@ -222,7 +217,7 @@ impl Program {
             .ok_or(Error::new(UR_RESULT_ERROR_INVALID_KERNEL_NAME))
     }
 
-    /// Address and size in bytes of a global variable, by its name or by the id that SYCL gave it.
+    /// Address and size in bytes of a global variable, by its name or by SYCL's id.
     pub fn global(&self, device: &Object<Device>, name: &CStr) -> Result<(usize, usize)> {
         let name = self.metadata.global(name).unwrap_or(name);
         let mut images = self.part(device).into_iter().flat_map(|part| &part.images);
@@ -230,15 +225,16 @@ impl Program {
         found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))
     }
 
-    /// All kernels of all devices, each once.
-    fn kernel_names(&self) -> Vec<&CStr> {
+    /// The names of all devices' kernels, each once.
+    fn kernel_names(&self) -> Vec<String> {
         let mut names: Vec<&CStr> = Vec::new();
         for image in self.parts.iter().flat_map(|part| &part.images) {
             names.extend(image.kernel_names());
         }
         names.sort_unstable();
         names.dedup();
-        names
+        let text = |name: &CStr| name.to_string_lossy().into_owned();
+        names.into_iter().map(text).collect()
     }
 }
 
@@ -246,43 +242,10 @@ fn related(one: &Object<Device>, other: &Object<Device>) -> bool {
     Device::is_part_of(one, other) || Device::is_part_of(other, one)
 }
 
-fn check_device(context: &Object<Context<Cpu>>, device: &Object<Device>) -> Result<()> {
-    ensure(
-        context.domain().index_of(device).is_some(),
-        UR_RESULT_ERROR_INVALID_DEVICE,
-    )
-}
-
 impl hal::Program<Cpu> for Program {
     fn get_info(this: &Object<Self>, what: ProgramInfo, out: InfoOut<'_>) -> Result<()> {
-        match what {
-            ProgramInfo::ReferenceCount => out.value(this.api_refs()),
-            ProgramInfo::Context => out.handle(Some(&this.context)),
-            ProgramInfo::NumDevices => out.value(this.parts.len() as u32),
-            ProgramInfo::Devices => {
-                let handles: Vec<_> = this.parts.iter().map(|part| part.device.handle()).collect();
-                out.slice(&handles)
-            }
-            ProgramInfo::Il => out.string(""),
-            ProgramInfo::BinarySizes => {
-                let sizes: Vec<_> = this.parts.iter().map(|part| part.binary().len()).collect();
-                out.slice(&sizes)
-            }
-            ProgramInfo::Binaries => {
-                let binaries: Vec<_> = this.parts.iter().map(|part| part.binary()).collect();
-                // SAFETY: the caller gives each pointer the room that `BinarySizes` tells.
-                unsafe { out.buffers(&binaries) }
-            }
-            ProgramInfo::NumKernels => out.value(this.kernel_names().len()),
-            ProgramInfo::KernelNames => {
-                let names: Vec<_> = this
-                    .kernel_names()
-                    .iter()
-                    .map(|name| name.to_string_lossy())
-                    .collect();
-                out.string(&names.join(";"))
-            }
-        }
+        let names = || this.kernel_names();
+        program_info::<Cpu>(this, &this.context, &this.parts, names, what, out)
     }
 
     fn get_build_info(
@@ -291,17 +254,12 @@ impl hal::Program<Cpu> for Program {
         what: ProgramBuildInfo,
         out: InfoOut<'_>,
     ) -> Result<()> {
-        check_device(&this.context, device)?;
+        this.context.check_device(device)?;
         let part = this
             .part(device)
             .ok_or(Error::new(UR_RESULT_ERROR_INVALID_DEVICE))?;
         let build = part.build().clone();
-        match what {
-            ProgramBuildInfo::Status => out.value(build.status),
-            ProgramBuildInfo::Options => out.slice(build.options.to_bytes_with_nul()),
-            ProgramBuildInfo::Log => out.string(""),
-            ProgramBuildInfo::BinaryType => out.value(build.binary),
-        }
+        build.get_info(what, out)
     }
 
     fn kernel_create(this: &Object<Self>, name: &CStr) -> Result<Arc<Object<Kernel>>> {

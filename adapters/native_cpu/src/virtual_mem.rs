@@ -1,5 +1,5 @@
-//! Address ranges and the physical memory behind them: `mmap` without access, and files in memory
-//! mapped over it.
+//! Address ranges and the physical memory behind them. A range is an `mmap` without access; physical
+//! memory is a file in memory that is mapped over it.
 //!
 //! | a page of a range is | by |
 //! |---|---|
@@ -14,6 +14,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use ur::abi::*;
+use ur::hal::answers::physical_mem_info;
 use ur::hal::{self, PhysicalMemInfo, Ranges};
 use ur::object::{Body, Error, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::Context;
@@ -29,7 +30,7 @@ pub struct AddressSpace {
     ranges: Ranges<(), ()>,
 }
 
-/// Every start and size is a multiple of it.
+/// Bytes that every start and size is a multiple of.
 pub fn granularity() -> usize {
     page_bytes()
 }
@@ -69,7 +70,7 @@ impl AddressSpace {
         let file = memory.file.as_raw_fd();
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
         self.ranges.map(start, bytes, access, || {
-            // SAFETY: the pages are reserved and not backed, so nothing that anybody uses is replaced.
+            // SAFETY: the pages are reserved and not backed, so that the mapping replaces no memory in use.
             let at = unsafe { libc::mmap(pointer(start), bytes, protection, flags, file, offset) };
             if at == libc::MAP_FAILED {
                 return Err(refused("mapping physical memory"));
@@ -93,8 +94,7 @@ impl AddressSpace {
         let protection = protection(access)?;
         self.ranges
             .set_access(start, bytes, access, |at, bytes, _| {
-                // SAFETY: the pages are backed by memory of this context; who uses them when is the
-                // caller's affair.
+                // SAFETY: the pages are backed by memory of this context, and the caller orders their use.
                 if unsafe { libc::mprotect(pointer(at), bytes, protection) } != 0 {
                     return Err(refused("changing access"));
                 }
@@ -109,7 +109,7 @@ impl AddressSpace {
 
 impl Drop for AddressSpace {
     fn drop(&mut self) {
-        // What is mapped goes with its range.
+        // Unmapping a range unmaps the memory in it.
         self.ranges
             .clear(|_, _, _, _| (), |_, start, bytes| unmap(start, bytes));
     }
@@ -133,11 +133,11 @@ fn protection(access: ur_virtual_mem_access_flags_t) -> Result<i32> {
     }
 }
 
-/// Addresses without memory, somewhere near `at`, or exactly there with `MAP_FIXED`: the caller
-/// then owns what is there.
+/// Maps addresses without memory: near `at`, or exactly there with `MAP_FIXED`. With `MAP_FIXED` the
+/// caller owns that range.
 fn map_nothing(at: usize, bytes: usize, fixed: i32) -> Result<usize> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | fixed;
-    // SAFETY: a hint replaces nothing, and a fixed address is one of our own reservations.
+    // SAFETY: a hint replaces no mapping, and a fixed address is the caller's own reservation.
     let start = unsafe { libc::mmap(pointer(at), bytes, libc::PROT_NONE, flags, -1, 0) };
     if start == libc::MAP_FAILED {
         return Err(refused("reserving addresses"));
@@ -146,7 +146,7 @@ fn map_nothing(at: usize, bytes: usize, fixed: i32) -> Result<usize> {
 }
 
 fn unmap(start: usize, bytes: usize) {
-    // SAFETY: a reservation of ours that is given up.
+    // SAFETY: the caller owns the reservation and gives it up.
     unsafe { libc::munmap(pointer(start), bytes) };
 }
 
@@ -159,7 +159,7 @@ pub struct PhysicalMem {
     context: Arc<Object<Context<Cpu>>>,
     device: Arc<Object<Device>>,
     bytes: usize,
-    /// Whether the memory is to be shared with other processes makes no difference to it.
+    /// The flags of its creation. They do not change how the memory is made.
     flags: ur_physical_mem_flags_t,
     file: File,
 }
@@ -171,8 +171,7 @@ impl PhysicalMem {
         bytes: usize,
         properties: Option<&ur_physical_mem_properties_t>,
     ) -> Result<Arc<Object<Self>>> {
-        let known = context.domain().index_of(device).is_some();
-        ensure(known, UR_RESULT_ERROR_INVALID_DEVICE)?;
+        context.check_device(device)?;
         check_size(bytes)?;
         let file = memory_file(bytes)?;
         Ok(hal::new::<Cpu, _>(Self {
@@ -185,19 +184,19 @@ impl PhysicalMem {
     }
 }
 
-/// A file in memory, whose pages come with their first use, as all memory's do.
+/// A file in memory of this size. Its pages get memory at their first use.
 fn memory_file(bytes: usize) -> Result<File> {
     let none = UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
     ensure(bytes as u64 <= memory_bytes(), none)?;
     let size = libc::off_t::try_from(bytes).map_err(|_| Error::new(none))?;
-    // SAFETY: makes a new file, whose number is ours alone.
+    // SAFETY: `memfd_create` takes a C string and makes a new file.
     let number = unsafe { libc::memfd_create(c"ur-native-cpu".as_ptr(), libc::MFD_CLOEXEC) };
     if number < 0 {
         return Err(refused("memfd_create"));
     }
-    // SAFETY: nothing else owns the new file's number.
+    // SAFETY: the file descriptor is new, so that nothing else owns it.
     let file = unsafe { File::from_raw_fd(number) };
-    // SAFETY: the file is ours.
+    // SAFETY: `file` owns the descriptor.
     if unsafe { libc::ftruncate(number, size) } != 0 {
         return Err(system_error(none, "allocating physical memory"));
     }
@@ -210,16 +209,8 @@ impl Body for PhysicalMem {
 
 impl hal::PhysicalMem<Cpu> for PhysicalMem {
     fn get_info(this: &Object<Self>, what: PhysicalMemInfo, out: InfoOut<'_>) -> Result<()> {
-        match what {
-            PhysicalMemInfo::Context => out.handle(Some(&this.context)),
-            PhysicalMemInfo::Device => out.handle(Some(&this.device)),
-            PhysicalMemInfo::Size => out.value(this.bytes),
-            PhysicalMemInfo::Properties => out.value(ur_physical_mem_properties_t {
-                flags: this.flags,
-                ..Default::default()
-            }),
-            PhysicalMemInfo::ReferenceCount => out.value(this.api_refs()),
-        }
+        let place = (&*this.context, &*this.device);
+        physical_mem_info::<Cpu>(this, place, (this.bytes, this.flags), what, out)
     }
 }
 

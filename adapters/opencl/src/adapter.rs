@@ -1,16 +1,13 @@
-//! The adapter, and what hangs on it as long as the library is loaded: the OpenCL library and its
-//! platforms. The engine comes and goes with the adapter's references.
+//! The adapter, the OpenCL library and its platforms, which live as long as this library. The engine
+//! lives as long as the adapter has references.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::c_void;
 use std::sync::{Arc, OnceLock};
 
 use ur::abi::*;
-use ur::hal::{self, AdapterInfo, Exported, Unwrapped};
-use ur::object::{
-    Body, Census, Error, Handles, InfoOut, Kind, ListOut, Object, Result, ensure, last_error,
-};
-use ur::stream::{Context, Engine};
-use ur::timeline::sync::Mutex;
+use ur::hal::{self, Exported};
+use ur::object::{Body, Census, Error, Handles, Kind, ListOut, Object, Result, ensure};
+use ur::stream::{Context, Engine, EngineSlot};
 
 use crate::OpenCl;
 use crate::cl::{self, ContextRef, Core};
@@ -19,13 +16,13 @@ use crate::exec::State;
 use crate::platform::Platform;
 
 /// The adapter and the platforms that have a device. They outlive every reference, so that a handle
-/// from before the last release is never a dangling one.
+/// from before the last release never dangles.
 pub struct Roots {
     pub adapter: Arc<Object<Adapter>>,
     pub platforms: Vec<Arc<Object<Platform>>>,
 }
 
-/// None where there is no OpenCL, no platform or no device.
+/// The adapter and its platforms. None if there is no OpenCL, no platform or no device.
 pub fn roots() -> Option<&'static Roots> {
     static CORE: OnceLock<Option<Core>> = OnceLock::new();
     static ROOTS: OnceLock<Option<Roots>> = OnceLock::new();
@@ -34,7 +31,7 @@ pub fn roots() -> Option<&'static Roots> {
         let platforms = Platform::all(core);
         let adapter = || {
             hal::new::<OpenCl, _>(Adapter {
-                engine: Mutex::default(),
+                engine: EngineSlot::default(),
             })
         };
         (!platforms.is_empty()).then(|| Roots {
@@ -46,64 +43,28 @@ pub fn roots() -> Option<&'static Roots> {
 }
 
 pub struct Adapter {
-    engine: Mutex<Option<Arc<Engine<OpenCl>>>>,
+    engine: EngineSlot<OpenCl>,
 }
 
 /// The engine, made when first needed and ended with the adapter's last reference.
 pub fn engine() -> Result<Arc<Engine<OpenCl>>> {
     let roots = roots().ok_or(Error::new(UR_RESULT_ERROR_UNINITIALIZED))?;
-    let mut engine = roots.adapter.engine.lock();
-    Ok(Arc::clone(engine.get_or_insert_with(Engine::new)))
+    Ok(roots.adapter.engine.get())
 }
 
 impl Body for Adapter {
     const KIND: Kind = Kind::Adapter;
 
     fn released(this: &Object<Self>) {
-        // Zero unless another thread has just got the adapter anew.
+        // Another thread may have taken a new reference meanwhile.
         if this.api_refs() == 0 {
-            let engine = this.engine.lock().take();
-            if let Some(engine) = engine {
-                engine.shut_down();
-            }
+            this.engine.shut_down();
             Census::report();
         }
     }
 }
 
-/// Rises when the adapter's behaviour changes; clients keep lists of known differences by it.
-const REVISION: u32 = 1;
-
 impl hal::Adapter<OpenCl> for Adapter {
-    fn get_last_error(_: &Object<Self>) -> Result<(*const c_char, i32)> {
-        let (code, message) = last_error();
-        Ok((message, code))
-    }
-
-    fn get_info(this: &Object<Self>, what: AdapterInfo, out: InfoOut<'_>) -> Result<()> {
-        match what {
-            AdapterInfo::Backend => out.value(UR_BACKEND_OPENCL),
-            AdapterInfo::ReferenceCount => out.value(this.api_refs()),
-            AdapterInfo::Version => out.value(REVISION),
-        }
-    }
-
-    fn set_logger_callback(
-        this: &Object<Self>,
-        callback: <ur_logger_callback_t as Unwrapped>::Fn,
-        user_data: *mut c_void,
-        level: ur_logger_level_t,
-    ) -> Result<()> {
-        // SAFETY: whoever sets the callback promises that any thread may call it with this pointer.
-        unsafe { hal::set_logger(Some(callback), user_data) };
-        Self::set_logger_callback_level(this, level)
-    }
-
-    fn set_logger_callback_level(_: &Object<Self>, level: ur_logger_level_t) -> Result<()> {
-        hal::set_logger_level(level);
-        Ok(())
-    }
-
     fn platform_get(_: &Object<Self>, platforms: ListOut<'_, Platform>) -> Result<()> {
         platforms.write(roots().map_or(&[], |roots| &roots.platforms));
         Ok(())
@@ -141,7 +102,7 @@ impl hal::Adapter<OpenCl> for Adapter {
         let raw = std::ptr::with_exposed_provenance_mut(native);
         ensure(native != 0, UR_RESULT_ERROR_INVALID_CONTEXT)?;
         let core = roots.platforms[0].api().core;
-        // SAFETY: the caller says that this is a context of OpenCL.
+        // SAFETY: `urContextCreateWithNativeHandle` requires a native context.
         let query = |size, value, ret| unsafe {
             (core.clGetContextInfo)(raw, opencl_sys::CL_CONTEXT_DEVICES, size, value, ret)
         };
@@ -152,7 +113,7 @@ impl hal::Adapter<OpenCl> for Adapter {
             .first()
             .ok_or(Error::new(UR_RESULT_ERROR_INVALID_CONTEXT))?;
         let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
-        // SAFETY: the caller says that this is a context of OpenCL.
+        // SAFETY: `urContextCreateWithNativeHandle` requires a native context.
         let context = unsafe { ContextRef::adopted(first.api(), raw, false) }?;
         let engine = engine()?;
         if !devices.is_empty() {
@@ -164,7 +125,7 @@ impl hal::Adapter<OpenCl> for Adapter {
             .map(|device| device.handle().cast_const())
             .collect();
         let null = UR_RESULT_ERROR_INVALID_DEVICE;
-        // SAFETY: handles of live devices of ours.
+        // SAFETY: `own` holds the devices of these handles.
         let devices =
             unsafe { Handles::borrow(handles.as_ptr(), handles.len(), OpenCl::table(), null) }?;
         context.own(owned);

@@ -1,4 +1,4 @@
-//! Devices: the roots that platforms list, and what they are split into.
+//! Devices: the root devices of a platform, and sub-devices.
 
 mod info;
 
@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use opencl_sys::*;
 use ur::abi::*;
-use ur::hal::{self, DeviceInfo, Exported, PeerInfo};
+use ur::hal::{self, DeviceInfo, Exported};
 use ur::object::{
     Answers, Body, Error, Handles, InfoOut, Kind, ListOut, Object, Out, Result, ensure,
 };
@@ -34,17 +34,17 @@ pub struct Device {
     records: OnceLock<bool>,
     updates: OnceLock<cl_mutable_dispatch_fields_khr>,
     timed: OnceLock<bool>,
-    /// Where it does not.
+    /// The offset of the host's clock, for a driver that does not report the device's clock.
     pub ahead: Ahead,
     shares: OnceLock<bool>,
 }
 
 impl Device {
-    /// The devices of a platform. Accelerators are left to those who know them.
+    /// The root devices of a platform. Accelerators are left out.
     pub fn roots(platform: &Arc<Object<Platform>>) -> Vec<Arc<Object<Self>>> {
         let core = platform.api().core;
         let mut count = 0;
-        // SAFETY: only the number is asked for.
+        // SAFETY: the call writes only the number of devices.
         let code = unsafe {
             (core.clGetDeviceIDs)(
                 platform.raw(),
@@ -58,7 +58,7 @@ impl Device {
             return Vec::new();
         }
         let mut ids = vec![null_mut(); count as usize];
-        // SAFETY: room for as many as there are.
+        // SAFETY: `ids` has room for `count` devices.
         let code = unsafe {
             (core.clGetDeviceIDs)(
                 platform.raw(),
@@ -103,7 +103,7 @@ impl Device {
         device
     }
 
-    /// The device behind a native handle: a root's own object, or a new one for a part of a device.
+    /// The device of a native handle: the root device's object, or a new object for a sub-device.
     pub fn from_native(native: ur_native_handle_t) -> Result<Arc<Object<Self>>> {
         let invalid = Error::new(UR_RESULT_ERROR_INVALID_DEVICE);
         ensure(native != 0, UR_RESULT_ERROR_INVALID_DEVICE)?;
@@ -116,7 +116,7 @@ impl Device {
         let core = platforms.first().ok_or(invalid)?.api().core;
         let query = |what| {
             cl::value::<usize>(
-                // SAFETY: the caller says that this is a device of OpenCL.
+                // SAFETY: `urDeviceCreateWithNativeHandle` requires a native device.
                 |size, value, ret| unsafe { (core.clGetDeviceInfo)(id, what, size, value, ret) },
                 "clGetDeviceInfo",
             )
@@ -130,7 +130,7 @@ impl Device {
             .then(|| Self::from_native(parent))
             .transpose()?;
         if parent.is_some() {
-            // SAFETY: a live device of the caller's; our reference goes with the object.
+            // SAFETY: the device answered a query, so that it is alive. Its drop releases the reference.
             check(unsafe { (core.clRetainDevice)(id) }, "clRetainDevice")?;
         }
         Ok(hal::new::<OpenCl, _>(Self::open(platform, id, parent)))
@@ -152,7 +152,7 @@ impl Device {
         self.parent.as_ref()
     }
 
-    /// Asked for when first needed, as the extensions are: listing devices takes neither.
+    /// The device's version, queried at the first use. Listing devices does not need it.
     pub fn version(&self) -> Version {
         let query = || Version::parse(&self.text(CL_DEVICE_VERSION).unwrap_or_default());
         *self.version.get_or_init(query)
@@ -166,7 +166,7 @@ impl Device {
         self.extensions.get_or_init(query).contains(extension)
     }
 
-    /// The version of an extension, where the device tells it.
+    /// The version of an extension, if the device reports it.
     pub fn extension_version(&self, extension: &str) -> Option<Version> {
         let known = self.has(extension) && self.version() >= Version::new(3, 0);
         let all = known.then(|| self.list::<cl_name_version>(CL_DEVICE_EXTENSIONS_WITH_VERSION));
@@ -178,18 +178,18 @@ impl Device {
         Some(Version::new(packed >> 22, packed >> 12 & 0x3ff))
     }
 
-    /// Whether recorded commands can be made one native object.
+    /// Whether recorded commands can become one native command buffer.
     pub fn records(&self) -> bool {
         *self.records.get_or_init(|| crate::record::is_offered(self))
     }
 
-    /// What of a recorded launch can be changed in place; nothing where that is not offered.
+    /// The fields of a recorded launch that can be changed in place. Empty if the driver cannot.
     pub fn updates(&self) -> cl_mutable_dispatch_fields_khr {
         *self.updates.get_or_init(|| crate::record::updatable(self))
     }
 
     pub fn value<T: Copy>(&self, what: cl_device_info) -> Result<T> {
-        // SAFETY: a live device.
+        // SAFETY: `self` keeps the device alive, and `cl` passes a buffer of that size.
         let query = |size, value, ret| unsafe {
             (self.api().core.clGetDeviceInfo)(self.raw(), what, size, value, ret)
         };
@@ -197,7 +197,7 @@ impl Device {
     }
 
     pub fn list<T: Copy>(&self, what: cl_device_info) -> Result<Vec<T>> {
-        // SAFETY: a live device.
+        // SAFETY: `self` keeps the device alive, and `cl` passes a buffer of that size.
         let query = |size, value, ret| unsafe {
             (self.api().core.clGetDeviceInfo)(self.raw(), what, size, value, ret)
         };
@@ -205,14 +205,14 @@ impl Device {
     }
 
     pub fn text(&self, what: cl_device_info) -> Result<String> {
-        // SAFETY: a live device.
+        // SAFETY: `self` keeps the device alive, and `cl` passes a buffer of that size.
         let query = |size, value, ret| unsafe {
             (self.api().core.clGetDeviceInfo)(self.raw(), what, size, value, ret)
         };
         cl::text(query, "clGetDeviceInfo")
     }
 
-    /// Whether it takes intermediate code.
+    /// Whether the device accepts programs in an intermediate language.
     pub fn accepts_il(&self) -> bool {
         let knows = self.version() >= Version::new(2, 1) || self.has("cl_khr_il_program");
         knows
@@ -221,12 +221,12 @@ impl Device {
                 .is_ok_and(|versions| !versions.is_empty())
     }
 
-    /// Whether programs have specialisation constants, which only intermediate code knows.
+    /// Whether programs have specialisation constants. Only an intermediate language has them.
     pub fn specializes(&self) -> bool {
         self.version() >= Version::new(2, 2) && self.accepts_il()
     }
 
-    /// What shared virtual memory it has; nothing before OpenCL 2.0.
+    /// The kinds of shared virtual memory. None before OpenCL 2.0.
     pub fn svm(&self) -> cl_device_svm_capabilities {
         match self.version() >= Version::new(2, 0) {
             true => self.value(CL_DEVICE_SVM_CAPABILITIES).unwrap_or(0),
@@ -234,8 +234,7 @@ impl Device {
         }
     }
 
-    /// Whether every address of the host's means the same on the device: a CPU, beside whose memory
-    /// there is none.
+    /// Whether the device and the host share one address space, as on a CPU.
     pub fn shares_addresses(&self) -> bool {
         *self.shares.get_or_init(|| {
             let system = self.svm() & CL_DEVICE_SVM_FINE_GRAIN_SYSTEM != 0;
@@ -243,8 +242,7 @@ impl Device {
         })
     }
 
-    /// The device's clock and the host's, in nanoseconds. Where the driver tells none, the host's stands
-    /// for both.
+    /// The device's clock and the host's, in nanoseconds. Both are the host's if the driver reports none.
     pub fn clocks(&self) -> Result<(u64, u64)> {
         if !self.has_timers() {
             let now = host_clock();
@@ -253,7 +251,7 @@ impl Device {
         self.timers()
     }
 
-    /// Whether the driver tells the device's clock, the one that events are timed by.
+    /// Whether the driver reports the device's clock, which timestamps of events use.
     pub fn has_timers(&self) -> bool {
         *self.timed.get_or_init(|| self.timers().is_ok())
     }
@@ -268,9 +266,9 @@ impl Device {
             .filter(|_| has)
             .ok_or(Error::unsupported())?;
         let (mut device, mut host) = (0, 0);
-        // SAFETY: a live device, and room for both.
+        // SAFETY: `self` keeps the device alive, and both times are writable.
         let code = unsafe { read(self.raw(), &mut device, &mut host) };
-        // From a platform that has no timers.
+        // A platform without timers answers this.
         ensure(
             code != CL_INVALID_OPERATION,
             UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
@@ -283,7 +281,7 @@ impl Device {
 impl Drop for Device {
     fn drop(&mut self) {
         if self.parent.is_some() {
-            // SAFETY: the reference from its creation or adoption.
+            // SAFETY: a sub-device owns a reference since its creation or adoption.
             unsafe { (self.api().core.clReleaseDevice)(self.raw()) };
         }
     }
@@ -293,13 +291,13 @@ impl Body for Device {
     const KIND: Kind = Kind::Device;
 }
 
-/// The host's clock that never goes back, in nanoseconds. Not 0, which stands for no time.
+/// The host's monotonic clock, in nanoseconds. Never 0, which stands for no time.
 fn host_clock() -> u64 {
     static BASE: LazyLock<Instant> = LazyLock::new(Instant::now);
     BASE.elapsed().as_nanos() as u64 + 1
 }
 
-/// How OpenCL is asked for these parts.
+/// OpenCL's property list for these parts, ended by 0.
 fn partition(by: &[ur_device_partition_property_t]) -> Result<Vec<cl_device_partition_property>> {
     let first = by
         .first()
@@ -308,7 +306,7 @@ fn partition(by: &[ur_device_partition_property_t]) -> Result<Vec<cl_device_part
         by.iter().all(|one| one.r#type == first.r#type),
         UR_RESULT_ERROR_INVALID_VALUE,
     )?;
-    // SAFETY: both members that a count can be in are the same number.
+    // SAFETY: every member of the union is a `u32`, so that any of them reads it.
     let count = |one: &ur_device_partition_property_t| unsafe { one.value.count }
         as cl_device_partition_property;
     match first.r#type {
@@ -334,7 +332,7 @@ fn partition(by: &[ur_device_partition_property_t]) -> Result<Vec<cl_device_part
         }
         UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN => {
             ensure(by.len() == 1, UR_RESULT_ERROR_INVALID_VALUE)?;
-            // SAFETY: the type says which member holds.
+            // SAFETY: the type names the valid member.
             let wanted = unsafe { first.value.affinity_domain };
             let domain = info::AFFINITY.iter().find(|(_, ur)| ur.0 == wanted.0);
             let (domain, _) = domain.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
@@ -352,7 +350,7 @@ fn partition(by: &[ur_device_partition_property_t]) -> Result<Vec<cl_device_part
 impl hal::Device<OpenCl> for Device {
     fn get_info(this: &Object<Self>, what: DeviceInfo, out: InfoOut<'_>) -> Result<()> {
         match what {
-            // What a device is does not change; who holds it does.
+            // All properties but the count of references are constant.
             DeviceInfo::ReferenceCount => info::get(this, what, out),
             _ => {
                 let query = |out: InfoOut<'_>| info::get(this, what, out);
@@ -366,19 +364,19 @@ impl hal::Device<OpenCl> for Device {
         properties: &ur_device_partition_properties_t,
         sub_devices: ListOut<'_, Device>,
     ) -> Result<()> {
-        // SAFETY: the caller's array has as many elements as it says.
+        // SAFETY: `urDevicePartition` requires `PropCount` elements.
         let by = unsafe { hal::checks::slice(properties.pProperties, properties.PropCount) }?;
         let by = partition(by)?;
         let create = this.api().core.clCreateSubDevices;
         let mut count = 0;
         check(
-            // SAFETY: a property list that ends with zero.
+            // SAFETY: `partition` ends the property list with 0.
             unsafe { create(this.raw(), by.as_ptr(), 0, null_mut(), &mut count) },
             "clCreateSubDevices",
         )?;
         let mut ids = vec![null_mut(); count as usize];
         check(
-            // SAFETY: a property list that ends with zero; `ids` has room for `count` devices.
+            // SAFETY: `partition` ends the property list with 0, and `ids` has room for `count` devices.
             unsafe { create(this.raw(), by.as_ptr(), count, ids.as_mut_ptr(), null_mut()) },
             "clCreateSubDevices",
         )?;
@@ -397,7 +395,7 @@ impl hal::Device<OpenCl> for Device {
         };
         let is = |binary: &ur_device_binary_t, target: &CStr| {
             let spec = binary.pDeviceTargetSpec;
-            // SAFETY: a target that is not null is a C string.
+            // SAFETY: the caller passes null or a C string.
             !spec.is_null() && unsafe { CStr::from_ptr(spec) } == target
         };
         let exact = binaries.iter().position(|binary| is(binary, own));
@@ -445,7 +443,7 @@ impl hal::Device<OpenCl> for Device {
         let platform = first.platform.raw().expose_provenance() as cl_context_properties;
         let properties = [CL_CONTEXT_PLATFORM, platform, 0];
         let mut code = 0;
-        // SAFETY: live devices of one platform, and a property list that ends with zero.
+        // SAFETY: `devices` keeps the devices alive, and the property list ends with 0.
         let context = unsafe {
             let create = first.api().core.clCreateContext;
             let raw = create(
@@ -482,16 +480,5 @@ impl hal::Device<OpenCl> for Device {
 
     fn wait_exp(this: &Object<Self>) -> Result<()> {
         engine()?.wait_device(this)
-    }
-
-    fn usm_p2p_peer_access_get_info_exp(
-        _: &Object<Self>,
-        _: &Object<Device>,
-        what: PeerInfo,
-        out: InfoOut<'_>,
-    ) -> Result<()> {
-        match what {
-            PeerInfo::UrPeerAccessSupport | PeerInfo::UrPeerAtomicsSupport => out.value(0i32),
-        }
     }
 }

@@ -1,5 +1,5 @@
-//! The bridge from the stream engine to OpenCL: each call is one step of `exec`, with the objects of
-//! the interface resolved.
+//! The bridge from the stream engine to OpenCL. Each method calls one function of `exec`, after it has
+//! resolved handles.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::{self, null};
@@ -10,7 +10,7 @@ use ur::abi::*;
 use ur::object::{Error, Object, Result};
 use ur::stream::{
     Compiled, CompletionCallback, Devices, Driver, Kind, LaunchRequest, MappedPointer,
-    NativeRecord, Payload, Step, Timestamps, Work,
+    NativeRecord, Payload, PlainLaunch, Progress, Step, Timestamps, Work,
 };
 use ur::timeline::Clock;
 
@@ -24,7 +24,7 @@ use crate::native_record;
 use crate::program::Program;
 use crate::record;
 
-/// What slabs are multiples of, and aligned to.
+/// Bytes that a slab's size and address are multiples of.
 const SLAB_BYTES: usize = 64 << 10;
 
 impl Payload for OpenCl {
@@ -37,13 +37,12 @@ impl Driver for OpenCl {
     type Lane = Arc<Lane>;
     type Marker = Marker;
     type Signal = Signal;
-    type Checked = ();
     type Plain = ();
 
-    /// Commands are queried, since a callback for each costs more than a rare query.
+    /// Completion is queried: a callback for each command costs more than a rare query.
     const TRACKS: bool = false;
 
-    /// Drivers take any alignment, so clients may ask for any.
+    /// Drivers accept any alignment, so that clients may ask for any.
     const MAX_ALIGN_BYTES: u64 = 1 << 31;
 
     fn parent(device: &Object<Device>) -> Option<Arc<Object<Device>>> {
@@ -71,12 +70,8 @@ impl Driver for OpenCl {
         epoch: u64,
         work: Work<Self>,
         timestamps: Option<Arc<Timestamps>>,
-    ) -> Result<()> {
+    ) -> Result<Progress> {
         lane.submit(epoch, work, timestamps)
-    }
-
-    fn at_once(lane: &Arc<Lane>, work: &Work<Self>) -> bool {
-        lane.at_once(work)
     }
 
     fn flush(lane: &Arc<Lane>) -> Result<()> {
@@ -143,26 +138,27 @@ impl Driver for OpenCl {
         kernel.launch(device, request).map(Arc::new)
     }
 
-    const LAUNCHES_AT_ONCE: bool = true;
-
-    fn check_launch(
+    fn is_plain(
         _: &Object<Device>,
         kernel: &Object<Kernel>,
-        request: &LaunchRequest<'_>,
+        launch: &PlainLaunch<'_>,
         _: &mut (),
-    ) -> Result<()> {
-        kernel.check_launch(request)
+    ) -> bool {
+        kernel.is_plain(launch.args)
     }
 
-    fn submit_launch(
+    fn submit_plain(
         lane: &Arc<Lane>,
         epoch: u64,
         kernel: &Object<Kernel>,
-        request: &LaunchRequest<'_>,
-        _: &(),
+        launch: &PlainLaunch<'_>,
+        (): &mut (),
         timestamps: Option<Arc<Timestamps>>,
-    ) -> Result<()> {
-        lane.launch(epoch, kernel, request, timestamps)
+        make: impl FnOnce() -> Result<Arc<Launch>>,
+    ) -> Result<Progress> {
+        let request = LaunchRequest::new(launch.global.len() as u32, *launch, None)?;
+        lane.launch(epoch, kernel, &request, timestamps, make)?;
+        Ok(Progress::Pending)
     }
 
     fn acquire(
@@ -194,7 +190,7 @@ impl Driver for OpenCl {
         SLAB_BYTES
     }
 
-    /// Buffers are no addresses: what is counted from 0 is an offset.
+    /// A buffer has no address. Its addresses count from 0, as offsets.
     fn buffer(mem: &Object<Mem>, _: &Object<Device>) -> Result<(usize, usize)> {
         Ok((0, mem.bytes()?))
     }
@@ -251,7 +247,7 @@ impl Driver for OpenCl {
     }
 }
 
-/// One allocation of the driver's.
+/// Allocates memory of the driver.
 fn allocate(
     devices: &Devices<OpenCl>,
     device: &Object<Device>,
@@ -261,7 +257,7 @@ fn allocate(
     let context = &devices.state().context;
     let (api, raw) = (context.api(), context.raw());
     let mut code = CL_SUCCESS;
-    // SAFETY: a live context and device; no properties.
+    // SAFETY: the context and the device are alive, and a null property list is none.
     let start = unsafe {
         match (kind, api.ext()) {
             (Kind::Host, ext) if let Some(alloc) = ext.clHostMemAllocINTEL => {
@@ -295,7 +291,7 @@ fn allocate(
     Ok(start.expose_provenance())
 }
 
-/// Shared virtual memory stands in for USM where all devices reach it without mapping.
+/// Allocates shared virtual memory in place of USM, if all devices reach it without mapping.
 fn shared_virtual(devices: &Devices<OpenCl>, bytes: usize) -> Result<*mut c_void> {
     let fine = |device: &Arc<Object<Device>>| device.svm() & CL_DEVICE_SVM_FINE_GRAIN_BUFFER != 0;
     let alloc = devices.state().context.api().core.clSVMAlloc;
@@ -307,14 +303,14 @@ fn shared_virtual(devices: &Devices<OpenCl>, bytes: usize) -> Result<*mut c_void
     if devices.devices().iter().all(atomic) {
         flags |= CL_MEM_SVM_ATOMICS;
     }
-    // SAFETY: a live context.
+    // SAFETY: `ContextRef` holds a reference to the context.
     Ok(unsafe { alloc(devices.state().context.raw(), flags, bytes, 0) })
 }
 
 fn free(devices: &Devices<OpenCl>, start: usize) {
     let context = &devices.state().context;
     let start = ptr::with_exposed_provenance_mut(start);
-    // SAFETY: an allocation of this context that nothing uses any more.
+    // SAFETY: the pool releases a slab of this context once its use is over.
     unsafe {
         match (
             context.api().ext().clMemFreeINTEL,
@@ -332,7 +328,7 @@ fn free(devices: &Devices<OpenCl>, start: usize) {
     }
 }
 
-/// Zeroes new memory and waits for that.
+/// Zeroes new memory and waits until it is zero.
 fn clear(state: &State, device: &Object<Device>, start: usize, bytes: usize) -> Result<()> {
     let lane = Lane::open(&state.context, device, ur_queue_flags_t(0))?;
     let pattern = [0; 16][..].into();
@@ -345,7 +341,7 @@ fn clear(state: &State, device: &Object<Device>, start: usize, bytes: usize) -> 
         },
         None,
     )?;
-    // SAFETY: a live queue.
+    // SAFETY: `QueueRef` holds a reference to the queue.
     let code = unsafe { (state.context.api().core.clFinish)(lane.queue().raw()) };
     check(code, "clFinish")
 }

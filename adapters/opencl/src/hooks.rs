@@ -1,5 +1,5 @@
-//! What the engine leaves to the adapter, each with the module that has it: programs, memory objects,
-//! images, host pipes and native handles.
+//! Hooks of the engine: programs, memory objects, images, host pipes and native handles. Each hook calls
+//! the module that owns its subject.
 
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
@@ -183,7 +183,7 @@ impl Hooks<OpenCl> for OpenCl {
     }
 
     fn event_native_handle(this: &Object<Event<OpenCl>>) -> Result<ur_native_handle_t> {
-        // Whoever waits for it with OpenCL's own means may do so on another queue.
+        // Foreign code may wait for the event on another queue.
         Ok(exec::shown(&this.marker()?)?.raw().expose_provenance())
     }
 

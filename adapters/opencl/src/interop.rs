@@ -1,4 +1,4 @@
-//! Queues and events as OpenCL has them, adopted and given away.
+//! Native handles of queues and events: adopted ones, and those given out.
 
 use std::ptr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::cl::{EventRef, QueueRef};
 use crate::device::Device;
 use crate::exec::{self, Lane, Marker, Position};
 
-/// What kind of command one of OpenCL's is.
+/// The command type that stands for one of OpenCL's.
 #[rustfmt::skip]
 fn command(native: cl_command_type) -> ur_command_t {
     match native {
@@ -40,7 +40,7 @@ fn command(native: cl_command_type) -> ur_command_t {
     }
 }
 
-/// A queue over one of OpenCL's.
+/// `urQueueCreateWithNativeHandle`: a queue over a native command queue.
 pub fn adopt_queue(
     this: &Object<Context<OpenCl>>,
     native: ur_native_handle_t,
@@ -52,7 +52,7 @@ pub fn adopt_queue(
         ptr::with_exposed_provenance_mut(native),
         &this.domain().state().context,
     );
-    // SAFETY: the caller says that this is a command queue of OpenCL.
+    // SAFETY: `urQueueCreateWithNativeHandle` requires a native command queue.
     let queue = unsafe { QueueRef::adopted(context.api(), raw, false) }?;
     let of: usize = exec::queue_property(&queue, CL_QUEUE_CONTEXT)?;
     ensure(of == context.raw().addr(), UR_RESULT_ERROR_INVALID_CONTEXT)?;
@@ -72,13 +72,13 @@ pub fn adopt_queue(
     Ok(adopted)
 }
 
-/// The queue of OpenCL's that an in-order queue is.
+/// The native command queue of an in-order queue.
 pub fn queue_handle(this: &Object<Queue<OpenCl>>) -> Result<ur_native_handle_t> {
     let raw = this.with_native(|lane| lane.queue().raw())?;
     Ok(raw.expose_provenance())
 }
 
-/// The queue of an adopted event: the one over its command queue that there is, or a new one.
+/// The queue of an adopted event: an existing one over the event's command queue, or a new one.
 pub fn queue_of(
     this: &Object<Context<OpenCl>>,
     marker: &Marker,
@@ -96,7 +96,7 @@ pub fn queue_of(
     adopt_queue(this, raw.expose_provenance(), None, None).map(Some)
 }
 
-/// An event over one of OpenCL's.
+/// `urEventCreateWithNativeHandle`: an event over a native event.
 pub fn adopt_event(
     this: &Object<Context<OpenCl>>,
     native: ur_native_handle_t,
@@ -107,7 +107,7 @@ pub fn adopt_event(
         ptr::with_exposed_provenance_mut(native),
         &this.domain().state().context,
     );
-    // SAFETY: the caller says that this is an event of OpenCL.
+    // SAFETY: `urEventCreateWithNativeHandle` requires a native event.
     let event = unsafe { EventRef::adopted(context.api(), raw, false) }?;
     let of: usize = exec::event_property(&event, CL_EVENT_CONTEXT)?;
     ensure(of == context.raw().addr(), UR_RESULT_ERROR_INVALID_CONTEXT)?;
@@ -116,10 +116,10 @@ pub fn adopt_event(
     let queue: usize = exec::event_property(&event, CL_EVENT_COMMAND_QUEUE)?;
     let queue = (queue != 0).then(|| {
         let raw = ptr::with_exposed_provenance_mut(queue);
-        // SAFETY: the driver says that this is a queue.
+        // SAFETY: the driver returned the queue of a live event.
         unsafe { QueueRef::adopted(context.api(), raw, false) }
     });
-    // The driver refuses to retain one that has ended.
+    // The driver refuses to retain a queue that was released.
     let queue = queue.and_then(Result::ok);
     let position = Position::adopted(event.clone(), queue);
     let timestamps = queued.map(|queued| {

@@ -1,10 +1,10 @@
-//! The OpenCL adapter: devices and kernels of whatever OpenCL is installed.
+//! The OpenCL adapter: devices of the installed OpenCL drivers.
 //!
-//! Owns the backend: what there is (`adapter`, `platform`, `device`), programs, kernels, buffers,
-//! images and samplers (`program`, `kernel`, `mem`, `sampler`), queues as the stream engine sees them
-//! (`exec`, `record`), host pipes (`pipe`), queues and events of others (`interop`), and the bridge from the
-//! engine to all of these (`driver`, `hooks`). `cl` is OpenCL itself. Uses the shared layers in `ur`.
-//! Must never know a loader or another adapter.
+//! Owns discovery (`adapter`, `platform`, `device`), programs, kernels, buffers, images and samplers
+//! (`program`, `kernel`, `mem`, `sampler`), lanes and recorded commands (`exec`, `record`,
+//! `native_record`), host pipes (`pipe`), native queues and events (`interop`), and the bridge from the
+//! stream engine (`driver`, `hooks`). `cl` has OpenCL's functions. Uses the shared layers in `ur`. Must
+//! never know a loader or another adapter.
 
 mod adapter;
 mod cl;
@@ -25,6 +25,7 @@ mod sampler;
 mod tests;
 
 use std::sync::Arc;
+use ur::abi::{UR_BACKEND_OPENCL, ur_backend_t};
 use ur::hal;
 use ur::object::{Object, Result};
 use ur::stream;
@@ -51,6 +52,7 @@ impl hal::Backend for OpenCl {
     type CommandBufferCommand = stream::RecordedCommand<Self>;
     type Graph = stream::Graph<Self>;
     type ExecutableGraph = stream::ExecutableGraph<Self>;
+    const BACKEND: ur_backend_t = UR_BACKEND_OPENCL;
 
     fn adapter() -> Result<Option<Arc<Object<Self::Adapter>>>> {
         ur::object::log::init("opencl");

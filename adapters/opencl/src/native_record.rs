@@ -1,9 +1,9 @@
-//! Native commands of command buffers: what others record into a command buffer of OpenCL's, as one
-//! command.
+//! Native commands of command buffers: foreign code records into a native command buffer, which becomes
+//! one command.
 //!
-//! Only the driver's part of a buffer's life is used here, which is the same in all versions of the
-//! extension. A buffer cannot be copied, so what was recorded into it is fixed when it becomes a
-//! command, and it is none of another buffer's.
+//! This module creates, finalizes and enqueues native buffers, which is the same in all versions of the
+//! extension. A native buffer cannot be copied. So its commands are fixed once it is a command, and it
+//! belongs to one command buffer.
 
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::device::Device;
 use crate::exec::{Lane, Native, Slot};
 use crate::record::{self, Recorder};
 
-/// A command buffer that others add commands to, and the queue that it was made for.
+/// A native command buffer that foreign code records into, and the queue that it was made for.
 struct Record(Arc<Recorded>);
 
 struct Recorded {
@@ -27,7 +27,7 @@ struct Recorded {
     lane: Arc<Lane>,
 }
 
-/// A new one.
+/// Creates an empty command buffer on a queue of its own.
 pub fn open(
     devices: &Devices<OpenCl>,
     device: &Object<Device>,
@@ -59,13 +59,13 @@ impl NativeRecord<OpenCl> for Record {
 impl Recorded {
     fn enqueue(&self, api: &Api, slot: &Slot) -> Result<()> {
         match self.buffer.enqueue(slot) {
-            // The driver wants a queue with the properties of the buffer's own.
+            // The driver requires a queue with the properties of the buffer's queue.
             CL_INCOMPATIBLE_COMMAND_QUEUE_KHR => self.enqueue_on_own_queue(api, slot),
             code => check(code, "clEnqueueCommandBufferKHR"),
         }
     }
 
-    /// Has the buffer's own queue run it, between two markers on the queue where it belongs.
+    /// Enqueues the buffer on its own queue, between two markers on the submitting queue.
     fn enqueue_on_own_queue(&self, api: &Api, slot: &Slot) -> Result<()> {
         let own = self.lane.queue().raw();
         let before = self.event_of(|event| mark(api, &Slot { event, ..*slot }))?;
@@ -92,20 +92,20 @@ impl Recorded {
     fn event_of(&self, enqueue: impl FnOnce(*mut cl_event) -> Result<()>) -> Result<EventRef> {
         let mut event = null_mut();
         enqueue(&mut event)?;
-        // SAFETY: the call succeeded, so the event is there and ours.
+        // SAFETY: a successful call returns an event with a reference for the caller.
         unsafe { EventRef::adopted(self.buffer.api(), event, true) }
     }
 }
 
 fn mark(api: &Api, slot: &Slot) -> Result<()> {
     let enqueue = api.core.clEnqueueMarkerWithWaitList;
-    // SAFETY: a live queue and wait list.
+    // SAFETY: queue and waits are alive.
     let code = unsafe { enqueue(slot.queue, slot.count, slot.waits, slot.event) };
     check(code, "clEnqueueMarkerWithWaitList")
 }
 
-/// The other queue waits for what this one has, which may be held back otherwise.
+/// Flushes a queue that another queue waits for: the driver may hold its commands otherwise.
 fn flush(api: &Api, queue: cl_command_queue) -> Result<()> {
-    // SAFETY: a live queue.
+    // SAFETY: `QueueRef` holds a reference to the queue.
     check(unsafe { (api.core.clFlush)(queue) }, "clFlush")
 }

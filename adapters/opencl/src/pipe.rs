@@ -1,5 +1,5 @@
-//! Host pipes: channels between the host and a running kernel, named by a variable of its program.
-//! Intel's extension; where a driver lacks it they are unsupported.
+//! Host pipes: channels between the host and a running kernel, named by a variable of its program. They
+//! are an extension of Intel's, and unsupported without it.
 
 use std::ffi::{CStr, c_void};
 use std::ptr;
@@ -13,7 +13,7 @@ use crate::cl::check;
 use crate::exec::{Native, Slot};
 use crate::program::Program;
 
-/// Takes `size` bytes out of a pipe.
+/// The command that reads `size` bytes from a pipe.
 pub fn read(
     program: &Object<Program>,
     symbol: &CStr,
@@ -32,7 +32,7 @@ pub fn read(
             event,
         } = *slot;
         let (to, name) = (ptr::with_exposed_provenance_mut(to), symbol.as_ptr());
-        // SAFETY: a live queue and program; the caller promises memory for the data.
+        // SAFETY: queue and program are alive, and the caller keeps memory for the data.
         let code = unsafe {
             read(
                 queue,
@@ -50,7 +50,7 @@ pub fn read(
     })))
 }
 
-/// Puts `size` bytes into a pipe.
+/// The command that writes `size` bytes to a pipe.
 pub fn write(
     program: &Object<Program>,
     symbol: &CStr,
@@ -71,7 +71,7 @@ pub fn write(
             event,
         } = *slot;
         let (from, name) = (ptr::with_exposed_provenance(from), symbol.as_ptr());
-        // SAFETY: a live queue and program; the caller promises the data.
+        // SAFETY: queue and program are alive, and the caller keeps the data.
         let code = unsafe {
             write(
                 queue,

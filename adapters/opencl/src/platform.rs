@@ -1,4 +1,4 @@
-//! Platforms: those of OpenCL that have a device for us.
+//! Platforms: OpenCL's platforms that have a device for this adapter.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null_mut;
@@ -21,21 +21,21 @@ pub struct Platform {
     devices: OnceLock<Vec<Arc<Object<Device>>>>,
 }
 
-/// Platforms whose devices other adapters drive better.
+/// Names of platforms whose devices have adapters of their own.
 const HIDDEN: [&str; 2] = ["NVIDIA CUDA", "AMD Accelerated Parallel Processing"];
 
 impl Platform {
     /// All platforms that have a device, in OpenCL's order.
     pub fn all(core: &'static Core) -> Vec<Arc<Object<Self>>> {
         let mut count = 0;
-        // SAFETY: only the number is asked for.
+        // SAFETY: the call writes only the number of platforms.
         let code = unsafe { (core.clGetPlatformIDs)(0, null_mut(), &mut count) };
         if code != CL_SUCCESS || count == 0 {
             log::info!("OpenCL has no platform ({code})");
             return Vec::new();
         }
         let mut ids = vec![null_mut(); count as usize];
-        // SAFETY: room for as many as there are.
+        // SAFETY: `ids` has room for `count` platforms.
         let code = unsafe { (core.clGetPlatformIDs)(count, ids.as_mut_ptr(), null_mut()) };
         if code != CL_SUCCESS {
             return Vec::new();
@@ -70,7 +70,7 @@ impl Platform {
         self.api
     }
 
-    /// Asked for when first needed.
+    /// The platform's version, queried at the first use.
     pub fn version(&self) -> Version {
         let query = || text(self.api, self.raw(), CL_PLATFORM_VERSION).unwrap_or_default();
         *self.version.get_or_init(|| Version::parse(&query()))
@@ -86,7 +86,7 @@ impl Platform {
 }
 
 fn text(api: &Api, id: cl_platform_id, what: cl_platform_info) -> Result<String> {
-    // SAFETY: a platform that the library listed.
+    // SAFETY: the library listed the platform, and `cl` passes a buffer of that size.
     let query =
         |size, value, ret| unsafe { (api.core.clGetPlatformInfo)(id, what, size, value, ret) };
     cl::text(query, "clGetPlatformInfo")
@@ -108,10 +108,6 @@ impl hal::Platform<OpenCl> for Platform {
             PlatformInfo::Backend => out.value(UR_BACKEND_OPENCL),
             PlatformInfo::Adapter => out.handle(roots().map(|roots| &*roots.adapter)),
         }
-    }
-
-    fn get_api_version(_: &Object<Self>) -> Result<ur_api_version_t> {
-        Ok(UR_API_VERSION_CURRENT)
     }
 
     fn get_native_handle(this: &Object<Self>) -> Result<ur_native_handle_t> {

@@ -1,4 +1,4 @@
-//! Programs: OpenCL's, built for all or some of their devices.
+//! Programs: native programs, built for all or some of their devices.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{self, null, null_mut};
@@ -43,7 +43,7 @@ impl Program {
         let has = context.devices().iter().all(|device| device.accepts_il());
         ensure(has, UR_RESULT_ERROR_COMPILER_NOT_AVAILABLE)?;
         let mut code = 0;
-        // SAFETY: a live context and as many bytes as the slice has.
+        // SAFETY: the context is alive, and the slice has that many bytes.
         let raw = unsafe {
             match (core, extension) {
                 (Some(create), _) => create(native.raw(), il.as_ptr().cast(), il.len(), &mut code),
@@ -54,12 +54,12 @@ impl Program {
             }
         };
         if code == CL_INVALID_VALUE {
-            // The one code stands for several mistakes; the others were excluded before.
+            // The code stands for several mistakes. The checks above leave the size and the bytes.
             failure(code, "clCreateProgramWithIL");
             ensure(!il.is_empty(), UR_RESULT_ERROR_INVALID_SIZE)?;
             return Err(Error::new(UR_RESULT_ERROR_INVALID_BINARY));
         }
-        // SAFETY: a new program if the code says so.
+        // SAFETY: the call returned the program with a reference for the caller.
         let program = unsafe { ProgramRef::created(api, raw, code, "clCreateProgramWithIL") }?;
         Ok(Self::new(context, program))
     }
@@ -76,7 +76,7 @@ impl Program {
         let mut binaries: Vec<*const u8> = binaries.to_vec();
         let mut status = vec![0; ids.len()];
         let mut code = 0;
-        // SAFETY: as many lengths, binaries and places for a status as devices.
+        // SAFETY: the lists of lengths, binaries and statuses are as long as that of devices.
         let program = unsafe {
             let create = native.api().core.clCreateProgramWithBinary;
             let raw = create(
@@ -101,7 +101,7 @@ impl Program {
         let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
         let raw = ptr::with_exposed_provenance_mut(native);
         let own = &context.domain().state().context;
-        // SAFETY: the caller says that this is a program of OpenCL.
+        // SAFETY: `urProgramCreateWithNativeHandle` requires a native program.
         let program = unsafe { ProgramRef::adopted(own.api(), raw, false) }?;
         let object = Self {
             context: context.arc(),
@@ -132,12 +132,12 @@ impl Program {
         )
     }
 
-    /// Builds for these devices, or for all where there are none.
+    /// Builds for these devices, or for all devices of the program if the list is empty.
     pub fn build(&self, devices: &[cl_device_id], options: Option<&CStr>) -> Result<()> {
         let (count, list) = counted(devices);
         let options = options.unwrap_or_default().as_ptr();
         let build = self.api().core.clBuildProgram;
-        // SAFETY: a live program and devices; no callback.
+        // SAFETY: program and devices are alive, and there is no callback.
         let code = unsafe { build(self.program.raw(), count, list, options, None, null_mut()) };
         check(code, "clBuildProgram")
     }
@@ -146,7 +146,7 @@ impl Program {
         let (count, list) = counted(devices);
         let options = options.unwrap_or_default().as_ptr();
         let compile = self.api().core.clCompileProgram;
-        // SAFETY: a live program and devices; no headers and no callback.
+        // SAFETY: program and devices are alive, and there are no headers and no callback.
         let code = unsafe {
             compile(
                 self.program.raw(),
@@ -180,7 +180,7 @@ impl Program {
             .collect();
         let options = options.unwrap_or_default().as_ptr();
         let mut code = 0;
-        // SAFETY: a live context, devices and programs; no callback.
+        // SAFETY: context, devices and programs are alive, and there is no callback.
         let raw = unsafe {
             let link = native.api().core.clLinkProgram;
             link(
@@ -198,16 +198,16 @@ impl Program {
         if code != CL_SUCCESS {
             return Err(Self::unlinked(context, raw, code));
         }
-        // SAFETY: a new program, as the code says.
+        // SAFETY: the call succeeded and returned the program with a reference for the caller.
         let program = unsafe { ProgramRef::created(native.api(), raw, code, "clLinkProgram") }?;
         Ok(Self::new(context, program))
     }
 
-    /// A failed link leaves a program with the log. The caller gets none, so the log becomes the
-    /// failure's message.
+    /// The error of a failed link. The driver leaves a program with the log, which the caller does not get.
+    /// So the log becomes the error's message.
     fn unlinked(context: &OfContext, raw: cl_program, code: cl_int) -> Error {
         let api = context.domain().state().context.api();
-        // SAFETY: null, or a new program of ours.
+        // SAFETY: the call returned null, or a program with a reference for the caller.
         let failed = unsafe { ProgramRef::adopted(api, raw, true) };
         let failed = failed.map(|program| Self {
             context: context.arc(),
@@ -228,9 +228,9 @@ impl Program {
         }
         logs.retain(|log| !log.is_empty());
         logs.dedup();
-        // Last, so that it is the thread's latest failure.
+        // This call comes last, so that its code is the thread's last error.
         let error = match (failure(code, "clLinkProgram"), code) {
-            // To the reference, options are part of what does not link.
+            // The reference reports wrong options as a failed link.
             (_, CL_INVALID_LINKER_OPTIONS) => Error::new(UR_RESULT_ERROR_PROGRAM_LINK_FAILURE),
             (error, _) => error,
         };
@@ -238,7 +238,7 @@ impl Program {
     }
 
     fn property<T: Copy>(&self, what: cl_program_info) -> Result<T> {
-        // SAFETY: a live program.
+        // SAFETY: `ProgramRef` holds a reference to the program, and `cl` passes a buffer of that size.
         let query = |size, value, ret| unsafe {
             (self.api().core.clGetProgramInfo)(self.program.raw(), what, size, value, ret)
         };
@@ -246,7 +246,7 @@ impl Program {
     }
 
     fn list<T: Copy>(&self, what: cl_program_info) -> Result<Vec<T>> {
-        // SAFETY: a live program.
+        // SAFETY: `ProgramRef` holds a reference to the program, and `cl` passes a buffer of that size.
         let query = |size, value, ret| unsafe {
             (self.api().core.clGetProgramInfo)(self.program.raw(), what, size, value, ret)
         };
@@ -258,7 +258,7 @@ impl Program {
         device: &Object<Device>,
         what: cl_program_build_info,
     ) -> Result<Vec<T>> {
-        // SAFETY: a live program and device.
+        // SAFETY: program and device are alive, and `cl` passes a buffer of that size.
         let query = |size, value, ret| unsafe {
             (self.api().core.clGetProgramBuildInfo)(
                 self.program.raw(),
@@ -272,14 +272,14 @@ impl Program {
         cl::list(query, "clGetProgramBuildInfo")
     }
 
-    /// The program for each device, as it can be made again from.
+    /// The program's binary for each device.
     fn binaries(&self) -> Result<Vec<Vec<u8>>> {
         let sizes: Vec<usize> = self.list(CL_PROGRAM_BINARY_SIZES)?;
         let mut binaries: Vec<Vec<u8>> = sizes.iter().map(|size| vec![0; *size]).collect();
         let mut places: Vec<*mut u8> = binaries.iter_mut().map(Vec::as_mut_ptr).collect();
         let (bytes, places) = (size_of_val(&*places), places.as_mut_ptr().cast());
         let query = self.api().core.clGetProgramInfo;
-        // SAFETY: a live program, and a place as large as it is said to be for each binary.
+        // SAFETY: the program is alive, and each binary has as many bytes as the driver reported.
         let code = unsafe {
             query(
                 self.program.raw(),
@@ -293,7 +293,7 @@ impl Program {
         Ok(binaries)
     }
 
-    /// The program's devices, as objects: those of the context, or parts of them.
+    /// The program's devices: those of the context, or sub-devices of them.
     fn devices(&self) -> Result<Vec<Arc<Object<Device>>>> {
         let ids: Vec<usize> = self.list(CL_PROGRAM_DEVICES)?;
         let own = |id: &usize| {
@@ -307,7 +307,7 @@ impl Program {
         ids.iter().map(object).collect()
     }
 
-    /// Where a function lies on a device.
+    /// The address of a function on a device.
     pub fn function(&self, device: &Object<Device>, name: &CStr) -> Result<*mut c_void> {
         let find = self
             .api()
@@ -315,10 +315,10 @@ impl Program {
             .clGetDeviceFunctionPointerINTEL
             .ok_or(Error::unsupported())?;
         let mut at = 0;
-        // SAFETY: a live device and program, and a C string.
+        // SAFETY: device and program are alive, and the name is a C string.
         let code = unsafe { find(device.raw(), self.program.raw(), name.as_ptr(), &mut at) };
         if code == CL_INVALID_ARG_VALUE || (code == CL_SUCCESS && at == 0) {
-            // Unknown, or known and not to be pointed at.
+            // The name is unknown, or the function has no address.
             let names = self.list::<u8>(CL_PROGRAM_KERNEL_NAMES)?;
             let known = names
                 .split(|byte| matches!(byte, b';' | 0))
@@ -332,7 +332,7 @@ impl Program {
         Ok(ptr::with_exposed_provenance_mut(at as usize))
     }
 
-    /// Address and length in bytes of a global variable.
+    /// Address and size in bytes of a global variable.
     pub fn global(&self, device: &Object<Device>, name: &CStr) -> Result<(usize, usize)> {
         let find = self
             .api()
@@ -340,7 +340,7 @@ impl Program {
             .clGetDeviceGlobalVariablePointerINTEL
             .ok_or(Error::unsupported())?;
         let (mut at, mut bytes) = (null_mut(), 0);
-        // SAFETY: a live device and program, a C string and places for both results.
+        // SAFETY: device and program are alive, the name is a C string, and both results are writable.
         let code = unsafe {
             find(
                 device.raw(),
@@ -359,7 +359,7 @@ impl Program {
     }
 }
 
-/// A device list as OpenCL takes it: none means all.
+/// Length and address of a list of devices. An empty list has a null address, which means all devices.
 fn counted(devices: &[cl_device_id]) -> (cl_uint, *const cl_device_id) {
     match devices {
         [] => (0, null()),
@@ -396,7 +396,7 @@ impl hal::Program<OpenCl> for Program {
             ProgramInfo::BinarySizes => out.slice(&this.list::<usize>(CL_PROGRAM_BINARY_SIZES)?),
             ProgramInfo::Binaries => {
                 let binaries = this.binaries()?;
-                // SAFETY: the caller asked for the sizes before and made room for them.
+                // SAFETY: the caller gives each pointer the room that `BinarySizes` reports.
                 unsafe { out.buffers(&binaries) }
             }
             ProgramInfo::NumKernels => out.value(this.property::<usize>(CL_PROGRAM_NUM_KERNELS)?),
@@ -459,7 +459,7 @@ impl hal::Program<OpenCl> for Program {
             .filter(|_| modern);
         let set = set.ok_or(Error::unsupported())?;
         for constant in constants {
-            // SAFETY: a live program, and a value of the caller's with that many bytes.
+            // SAFETY: the program is alive, and the caller's value has that many bytes.
             let code = unsafe {
                 set(
                     this.program.raw(),
@@ -479,7 +479,7 @@ impl hal::Program<OpenCl> for Program {
 
     fn kernel_create(this: &Object<Self>, name: &CStr) -> Result<Arc<Object<Kernel>>> {
         let mut code = 0;
-        // SAFETY: a live program and a C string.
+        // SAFETY: the program is alive, and the name is a C string.
         let kernel = unsafe {
             let raw =
                 (this.api().core.clCreateKernel)(this.program.raw(), name.as_ptr(), &mut code);

@@ -1,10 +1,9 @@
-//! Recorded commands as one command buffer of OpenCL, where the driver has those of version 1.
+//! Recorded commands as one native command buffer, if the driver has version 1 of the extension.
 //!
-//! Only commands that follow each other are made one, so that nothing that could run at once is put
-//! in a row. What the extension does not know (host memory of buffers, images, prefetches, odd
-//! patterns) ends a buffer and is submitted by itself. A launch is changed in place where the driver
-//! has mutable dispatch and the kernel stays; otherwise the commands are recorded anew, and what was
-//! submitted keeps the buffer that it runs.
+//! A native buffer has only commands that depend on each other in a row, so that independent commands
+//! stay concurrent. A command that the extension lacks (buffers in host memory, images, prefetches, odd
+//! patterns) ends the buffer and is submitted alone. With mutable dispatch, a launch of the same kernel
+//! is changed in place. Any other change records a new buffer; earlier submissions keep the old one.
 
 use std::ptr::{self, null, null_mut};
 use std::sync::Arc;
@@ -12,7 +11,8 @@ use std::sync::Arc;
 use opencl_sys::*;
 use ur::abi::UR_RESULT_ERROR_UNSUPPORTED_FEATURE;
 use ur::object::{Error, Object, Result, ensure};
-use ur::stream::{Compiled, Devices, Step, Timestamps, Work};
+use ur::stream::{Compiled, Devices, Progress, Step, Timestamps, Work};
+use ur::timeline::rank;
 use ur::timeline::sync::Mutex;
 
 use crate::OpenCl;
@@ -23,27 +23,27 @@ use crate::exec::{Lane, Slot, plain_pattern};
 const EXTENSION: &str = "cl_khr_command_buffer";
 const MUTABLE: &str = "cl_khr_command_buffer_mutable_dispatch";
 
-/// `CL_COMMAND_BUFFER_CAPABILITY_SIMULTANEOUS_USE_KHR`, and the flag that asks for it.
+/// `CL_COMMAND_BUFFER_CAPABILITY_SIMULTANEOUS_USE_KHR`; the flag below requests it.
 const SIMULTANEOUS_CAPABILITY: cl_device_command_buffer_capabilities_khr = 1 << 2;
 const SIMULTANEOUS_FLAG: cl_command_buffer_properties_khr = 1 << 0;
 const MUTABLE_FLAG: cl_command_buffer_properties_khr = 1 << 1;
 
-/// What has to be changeable for an update to be worth trying.
+/// The fields that an update may change. A driver that cannot change all of them is not asked.
 const FIELDS: cl_mutable_dispatch_fields_khr = CL_MUTABLE_DISPATCH_GLOBAL_OFFSET_KHR
     | CL_MUTABLE_DISPATCH_GLOBAL_SIZE_KHR
     | CL_MUTABLE_DISPATCH_LOCAL_SIZE_KHR
     | CL_MUTABLE_DISPATCH_ARGUMENTS_KHR;
 
-/// Fewer commands are not worth a buffer.
+/// Fewest commands that are worth a buffer.
 const MIN_COMMANDS: usize = 2;
 
-/// Whether the device has command buffers as this module uses them.
+/// Whether the device has the command buffers that `compile` needs.
 pub fn is_offered(device: &Device) -> bool {
     has_buffers(device, Version::new(1, 0))
 }
 
-/// Whether the device has command buffers of this version or a later one before 2, for any queue, and of
-/// which several executions may be pending.
+/// Whether the device has command buffers from version `least` to below 2. They must run on any queue,
+/// and several executions must be allowed to be pending.
 pub fn has_buffers(device: &Device, least: Version) -> bool {
     let version = device.extension_version(EXTENSION);
     let known = version.is_some_and(|version| (least..Version::new(2, 0)).contains(&version));
@@ -62,9 +62,9 @@ pub fn has_buffers(device: &Device, least: Version) -> bool {
         && device.api().ext().clEnqueueCommandBufferKHR.is_some()
 }
 
-/// Which of [`FIELDS`] recorded launches can have changed: all, or none.
+/// The fields of a recorded launch that can be changed: all of [`FIELDS`], or none.
 pub fn updatable(device: &Device) -> cl_mutable_dispatch_fields_khr {
-    // Version 0.9 of a driver whose buffers have version 1 takes its changes as an array, as 1 does.
+    // Drivers with command buffers of version 1 use version 1's array of changes with 0.9, too.
     let version = device.extension_version(MUTABLE);
     let known =
         version.is_some_and(|version| (Version::new(0, 9)..Version::new(2, 0)).contains(&version));
@@ -77,15 +77,15 @@ pub fn updatable(device: &Device) -> cl_mutable_dispatch_fields_khr {
     }
 }
 
-/// A command buffer of OpenCL.
+/// A native command buffer.
 pub struct Recorder {
     api: &'static Api,
     raw: cl_command_buffer_khr,
-    /// What of its launches can be changed.
+    /// The fields of its launches that can be changed.
     fields: cl_mutable_dispatch_fields_khr,
 }
 
-/// A recorded command of OpenCL's, as long as its buffer is there; null if it cannot be changed.
+/// A native recorded command, valid while its buffer lives. Null if it cannot be changed.
 #[derive(Clone, Copy)]
 pub struct Mutable(cl_mutable_command_khr);
 
@@ -100,20 +100,20 @@ impl Mutable {
 
 // SAFETY: OpenCL's objects may be used from any thread.
 unsafe impl Send for Recorder {}
-// SAFETY: OpenCL's objects may be used from any thread; it is not recorded into once it is shared.
+// SAFETY: OpenCL's objects may be used from any thread, and a shared buffer is no longer recorded into.
 unsafe impl Sync for Recorder {}
 
 impl Drop for Recorder {
     fn drop(&mut self) {
         if let Some(release) = self.api.ext().clReleaseCommandBufferKHR {
-            // SAFETY: our one reference.
+            // SAFETY: `self` owns the reference and ends here.
             unsafe { release(self.raw) };
         }
     }
 }
 
 impl Recorder {
-    /// A new one for queues like this; the driver's code where there is none.
+    /// Creates a buffer for queues with the properties of this one. The error is the driver's code.
     pub fn open(
         api: &'static Api,
         queue: &QueueRef,
@@ -125,7 +125,7 @@ impl Recorder {
         let flags = SIMULTANEOUS_FLAG | mutable;
         let properties = [CL_COMMAND_BUFFER_FLAGS_KHR, flags, 0];
         let (queue, mut code) = (queue.raw(), 0);
-        // SAFETY: one live queue, and a property list that ends with zero.
+        // SAFETY: the queue is alive, and the property list ends with 0.
         let raw = unsafe { create(1, &queue, properties.as_ptr(), &mut code) };
         match code {
             CL_SUCCESS if raw.is_null() => Err(CL_INVALID_OPERATION),
@@ -142,26 +142,26 @@ impl Recorder {
         self.raw
     }
 
-    /// Ends the recording: the driver's code.
+    /// Ends the recording. Returns the driver's code.
     pub fn finalize(&self) -> cl_int {
         match self.api.ext().clFinalizeCommandBufferKHR {
-            // SAFETY: a live buffer, which the driver refuses to end twice.
+            // SAFETY: `self` keeps the buffer alive, and the driver refuses a second call.
             Some(finalize) => unsafe { finalize(self.raw) },
             None => CL_INVALID_OPERATION,
         }
     }
 
-    /// Enqueues what was recorded: the driver's code.
+    /// Enqueues the recorded commands. Returns the driver's code.
     pub fn enqueue(&self, slot: &Slot) -> cl_int {
         let Some(enqueue) = self.api.ext().clEnqueueCommandBufferKHR else {
             return CL_INVALID_OPERATION;
         };
         let mut queue = slot.queue;
-        // SAFETY: a live queue, wait list and buffer.
+        // SAFETY: queue, waits and buffer are alive.
         unsafe { enqueue(1, &mut queue, self.raw, slot.count, slot.waits, slot.event) }
     }
 
-    /// Records a launch; `sizes` are its offset, global and local size.
+    /// Records a launch with its offset, global size and local size.
     pub fn launch(
         &self,
         kernel: cl_kernel,
@@ -176,8 +176,8 @@ impl Recorder {
             0 => (null(), null_mut()),
             _ => (properties.as_ptr(), &raw mut made),
         };
-        // SAFETY: a live buffer and kernel; as many sizes as there are dimensions; properties that end
-        // with zero, and room for a handle, where there are any.
+        // SAFETY: buffer and kernel are alive, each list has `dims` sizes, and the property list ends with
+        // 0 if it is not null.
         recorded(unsafe {
             record(
                 self.raw,
@@ -197,7 +197,7 @@ impl Recorder {
         Ok(Mutable(made))
     }
 
-    /// Gives a recorded launch what `change` holds besides its command, from the next enqueueing on.
+    /// Changes a recorded launch for later enqueues. The command of `change` is ignored.
     pub fn change(&self, command: Mutable, change: cl_mutable_dispatch_config_khr) -> Result<()> {
         let update = self.api.ext().clUpdateMutableCommandsKHR;
         let update = update.filter(|_| !command.0.is_null());
@@ -208,14 +208,14 @@ impl Recorder {
         };
         let kind = CL_STRUCTURE_TYPE_MUTABLE_DISPATCH_CONFIG_KHR;
         let mut changes = [(&raw const change).cast()];
-        // SAFETY: a live buffer that was finalized and a command of it; one change of that type.
+        // SAFETY: the buffer is finalized and has the command, and there is one change of that type.
         recorded(unsafe { update(self.raw, 1, &kind, changes.as_mut_ptr()) })
     }
 
-    /// Records a command behind those before. None if that cannot be.
+    /// Records a command behind the others. None if the extension lacks it or the driver refuses it.
     fn add(&self, work: &Work<OpenCl>) -> Option<Mutable> {
         let code = match work {
-            // All that it could mean is order, which there is already.
+            // The buffer is in order, and a hint has no effect.
             Work::Marker | Work::Advise { .. } => CL_SUCCESS,
             Work::Launch(launch) => return launch.record(self).ok(),
             Work::Native(native) => {
@@ -228,7 +228,7 @@ impl Recorder {
                 );
                 let copy = self.api.ext().clCommandSVMMemcpyKHR?;
                 let (raw, none) = (self.raw, null_mut());
-                // SAFETY: the caller promises both ranges for each execution.
+                // SAFETY: the caller keeps both ranges for each execution.
                 unsafe {
                     copy(
                         raw,
@@ -253,8 +253,7 @@ impl Recorder {
                 let to = ptr::with_exposed_provenance_mut(*dst);
                 let (from, size) = (pattern.as_ptr().cast(), pattern.len());
                 let (raw, none) = (self.raw, null_mut());
-                // SAFETY: the caller promises both ranges for each execution; the pattern is copied by the
-                // call.
+                // SAFETY: the caller keeps the range for each execution, and the call copies the pattern.
                 unsafe {
                     fill(
                         raw,
@@ -277,19 +276,20 @@ impl Recorder {
     }
 }
 
-/// Commands that were made one.
+/// Commands in one native buffer.
 struct Recorded {
     buffer: Recorder,
-    /// For each command what changes it.
+    /// The native command of each command.
     commands: Vec<Mutable>,
     /// The same commands, for a queue that the driver does not take the buffer on; they keep what
     /// the buffer uses.
-    works: Mutex<Vec<Work<OpenCl>>>,
+    works: Mutex<Vec<Work<OpenCl>>, { rank::RECORDED_WORKS }>,
     /// Whose properties the buffer was recorded for.
     _lane: Arc<Lane>,
 }
 
-/// Makes one of as many commands from `from` on as follow each other and can be recorded.
+/// Records a native buffer of the steps from `from` on. It ends at the first step that does not depend
+/// on the step before or that cannot be recorded. Returns the number of steps. None for fewer than two.
 pub fn compile(
     devices: &Devices<OpenCl>,
     device: &Object<Device>,
@@ -343,11 +343,12 @@ impl Compiled<OpenCl> for Recorded {
         lane: &Arc<Lane>,
         epoch: u64,
         timestamps: Option<Arc<Timestamps>>,
-    ) -> Result<()> {
+    ) -> Result<Progress> {
         let works = self.works.lock();
         lane.submit_recorded(epoch, &works, timestamps, |slot| {
             recorded(self.buffer.enqueue(slot))
-        })
+        })?;
+        Ok(Progress::Pending)
     }
 
     fn update(&self, at: usize, work: &Work<OpenCl>) -> bool {
@@ -366,8 +367,8 @@ impl Compiled<OpenCl> for Recorded {
     }
 }
 
-/// What a function of the extension answered. Whatever it refuses is submitted command by command,
-/// so that a refusal is no error of the caller's and is told nobody.
+/// Converts the code of an extension function. A refused command is submitted by itself, so that the
+/// refusal is not stored as the caller's last error.
 pub fn recorded(code: cl_int) -> Result<()> {
     ensure(code == CL_SUCCESS, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)
 }

@@ -56,7 +56,7 @@ impl Sampler {
         let native = &context.domain().state().context;
         let normalized = cl_bool::from(desc.normalizedCoords != 0);
         let mut code = 0;
-        // SAFETY: a live context.
+        // SAFETY: `ContextRef` holds a reference to the context.
         let sampler = unsafe {
             let create = native.api().core.clCreateSampler;
             let raw = create(native.raw(), normalized, addressing, filter, &mut code);
@@ -76,7 +76,7 @@ impl Sampler {
         let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
         let raw = ptr::with_exposed_provenance_mut(native);
         let own = &context.domain().state().context;
-        // SAFETY: the caller says that this is a sampler of OpenCL.
+        // SAFETY: `urSamplerCreateWithNativeHandle` requires a native sampler.
         let sampler = unsafe { SamplerRef::adopted(own.api(), raw, false) }?;
         sampler.own(owned);
         Ok(hal::new::<OpenCl, _>(Self {
@@ -90,7 +90,8 @@ impl Sampler {
     }
 
     fn property<T: Copy>(&self, what: cl_sampler_info) -> Result<T> {
-        // SAFETY: a live sampler.
+        // SAFETY: `SamplerRef` holds a reference to the sampler, and `cl` passes a buffer of that size.
+
         let query = |size, value, ret| unsafe {
             (self.sampler.api().core.clGetSamplerInfo)(self.sampler.raw(), what, size, value, ret)
         };

@@ -25,7 +25,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use ur::abi::*;
 use ur::object::log::Level;
-use ur::timeline::Gathered;
+use ur::timeline::Pruned;
 
 use self::blocks::{Blocks, Finding};
 use self::order::{Order, Queue};
@@ -50,7 +50,7 @@ struct State {
     command_buffers: HashMap<usize, CommandBuffer>,
     blocks: Blocks,
     /// All commands of queues whose handle was reused, by device.
-    retired: HashMap<usize, Gathered<Order>>,
+    retired: HashMap<usize, Pruned<Order>>,
 }
 
 /// A queue that the application uses.

@@ -1,7 +1,8 @@
-//! `cargo xtask bench pool --ablation`: what each mechanism of the pool is worth, on native_cpu.
+//! `cargo xtask bench pool --ablation`: the pool's mechanisms, each turned off in turn, on native_cpu.
 //!
-//! Programs are the recorded ones, which repeat, and programs that never do: sizes and lifetimes drawn from
-//! the recorded ones', over 1, 4 and 8 queues. `adapters/cuda/bench/peers.cu` runs the same files on a GPU.
+//! The programs are recorded ones, which repeat, and synthetic ones, which never do. A synthetic program
+//! draws sizes and lifetimes from a recorded one and runs on 1, 4 or 8 queues. `adapters/cuda/bench/peers.cu`
+//! runs the same files on a GPU.
 
 use crate::build;
 use anyhow::{Context as _, Result, ensure};
@@ -12,14 +13,14 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Iterations of a program; the first is told apart.
+/// Iterations of a program. The first is reported apart.
 const ITERATIONS: u64 = 6;
 /// Allocations in an iteration of a program that never repeats.
 const ALLOCATIONS: u64 = 4000;
-/// Bytes of the fill behind each operation while memory is measured.
+/// Bytes that the fill behind each operation writes while memory is measured.
 const WORK: &str = "4096";
 const QUEUES: [u64; 3] = [1, 4, 8];
-/// What is turned off in each row.
+/// The rows: each with the mechanism that it turns off.
 const ROWS: &[(&str, &[(&str, &str)])] = &[
     ("default", &[]),
     ("replay off", &[("UR_POOL_REPLAY", "0")]),
@@ -35,8 +36,8 @@ struct Program {
     iterations: Vec<PathBuf>,
 }
 
-/// Makes the programs that never repeat, for other programs to run, and prints each as
-/// `NAME=TRACE,TRACE,...`.
+/// Writes the programs that never repeat to a folder and prints each as `NAME=TRACE,TRACE,...`, so that other
+/// benchmarks can run them.
 pub(super) fn write_programs(root: &Path, folder: &Path) -> Result<()> {
     for program in programs(&root.join("tools/traces"), folder)? {
         let mut paths = program.iterations;

@@ -1,5 +1,6 @@
-//! `cargo xtask bench dispatch`: what the loader adds to a call. In nanoseconds beside Intel's loader,
-//! or in instructions against the limits that stand here.
+//! `cargo xtask bench dispatch`: the cost that the loader adds to a call.
+//!
+//! Measures nanoseconds beside Intel's loader, or instructions against the limits in this file.
 
 use super::{circumstances, fetch, instructions};
 use crate::build;
@@ -10,10 +11,10 @@ use std::process::Command;
 
 #[derive(Args)]
 pub struct Dispatch {
-    /// Counts instructions under valgrind, and fails if they are more than is committed
+    /// Counts instructions under valgrind, and fails if they exceed the committed limits
     #[arg(long)]
     instructions: bool,
-    /// Another loader than that of intel-cmplr-lib-ur
+    /// Path of a loader to compare with, instead of the one of the package intel-cmplr-lib-ur
     #[arg(long)]
     peer: Option<PathBuf>,
     /// Passed on to ur-dispatch: --processes, --rounds
@@ -37,8 +38,8 @@ const LAYERS: [&str; 7] = [
     "UR_LAYER_FULL_VALIDATION",
 ];
 
-/// Instructions that the loader may add to a call without layers, whatever the number of adapters.
-/// They were counted on x86_64 with Rust 1.95; a compiler may need other limits, a change of ours not.
+/// Limit on the instructions that the loader adds to a call without layers, for any number of adapters.
+/// Counted on x86_64 with Rust 1.95. Another compiler may need another limit.
 const LIMITS: [(&str, f64); 4] = [
     ("urQueueRetain, 1 argument", 18.0),
     ("urContextGetInfo, 5 arguments", 18.0),
@@ -49,7 +50,7 @@ const LIMITS: [(&str, f64); 4] = [
     ),
 ];
 
-/// Calls that are counted; what comes before them differs by thousands of instructions between runs.
+/// Calls that are counted. The start-up before them varies by thousands of instructions.
 const TIMES: u64 = 1_000_000;
 
 pub(super) fn run(root: &Path, options: &Dispatch) -> Result<()> {
@@ -82,8 +83,8 @@ pub(super) fn run(root: &Path, options: &Dispatch) -> Result<()> {
     build::run(&mut command)
 }
 
-/// `ur-dispatch` on our loader with the native CPU's adapter, and with the mock's too if there are to be
-/// two.
+/// Runs `ur-dispatch` on our loader with the native_cpu adapter, and with the mock's as a second one if
+/// asked.
 fn program(built: &Path, adapters: usize) -> Command {
     let mut command = Command::new(built.join("ur-dispatch"));
     prepare(&mut command, built, adapters);
@@ -120,7 +121,7 @@ fn gate(built: &Path) -> Result<()> {
             let added = count(built, adapters, call, false)?.saturating_sub(direct);
             let added = added as f64 / TIMES as f64;
             cells += &format!(" {added:.2} |");
-            // A tenth of an instruction is how the start differs between runs.
+            // Starts of the program differ by about a tenth of an instruction per call.
             if added > limit + 0.1 {
                 over.push(format!("{call}: {added:.2} with {adapters}, not {limit}"));
             }
@@ -136,7 +137,7 @@ fn gate(built: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The instructions of a whole run.
+/// Instructions of a whole run.
 fn count(built: &Path, adapters: usize, call: &str, direct: bool) -> Result<u64> {
     let mut command = Command::new(built.join("ur-dispatch"));
     prepare(&mut command, built, adapters);

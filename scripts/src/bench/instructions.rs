@@ -1,9 +1,9 @@
-//! Instructions of a program under valgrind: they stay the same on a busy machine.
+//! Counts the instructions of a program under valgrind. Other load on the machine does not change them.
 
 use anyhow::{Context as _, Result, ensure};
 use std::process::Command;
 
-/// Why nothing can be compared with limits here.
+/// The reason why instructions cannot be counted on this machine.
 pub(super) fn cannot() -> Option<&'static str> {
     if Command::new("valgrind").arg("--version").output().is_err() {
         return Some("there is no valgrind");
@@ -11,8 +11,8 @@ pub(super) fn cannot() -> Option<&'static str> {
     (!cfg!(target_arch = "x86_64")).then_some("the limits are for x86_64")
 }
 
-/// The instructions of a whole run: the least of three, since a thread that looks for work while another
-/// starts or ends the program counts, and now and then looks often.
+/// Instructions of a whole run: the least of three runs. A worker thread that looks for work while another
+/// starts or ends adds a few.
 pub(super) fn of(program: &Command) -> Result<u64> {
     let mut least = once(program)?;
     for _ in 1..3 {
@@ -35,7 +35,7 @@ fn once(program: &Command) -> Result<u64> {
             None => command.env_remove(name),
         };
     }
-    // Workers that wait would be counted too.
+    // Waiting workers would add instructions.
     command.env("SYCL_NATIVE_CPU_HOST_THREADS", "1");
     let output = command.output().context("valgrind")?;
     let text = String::from_utf8_lossy(&output.stderr);

@@ -23,15 +23,15 @@ use std::process::Command;
 pub enum Bench {
     /// The OpenCL adapter beside Intel's, on Intel's OpenCL driver for the CPU.
     Opencl(Opencl),
-    /// The pool on the native CPU: recorded programs, many queues, the time of a pair
+    /// The pool on native_cpu: recorded programs, many queues, and the time of an allocation with its free
     Pool(pool::Pool),
     /// What our loader adds to a call, beside Intel's, with one adapter and two, and with each layer.
     Dispatch(dispatch::Dispatch),
-    /// What the CUDA adapter adds to a launch, a copy and a fill, in instructions under valgrind; fails if
-    /// that is more than is committed.
+    /// The instructions that the CUDA adapter adds to a launch, a copy and a fill, under valgrind; fails if
+    /// they exceed the committed limits
     Submit,
-    /// The CUDA adapter beside other stream-ordered allocators, as adapters/cuda/bench/peers.sh measured
-    /// them on a machine with a GPU: tables, plots, verdicts
+    /// The CUDA adapter beside other stream-ordered allocators: prints tables, plots and verdicts of what
+    /// adapters/cuda/bench/peers.sh measured on a machine with a GPU
     Peers(peers::Peers),
 }
 
@@ -102,7 +102,7 @@ fn opencl(root: &Path, options: &Opencl) -> Result<()> {
     build::run(&mut command)
 }
 
-/// Intel's loader, fetched once. What it is linked to comes with the driver.
+/// Intel's loader, fetched once. The libraries that it links to come with the driver.
 fn intel_loader(folder: &Path) -> Result<PathBuf> {
     let venv = fetch(&folder.join(PEER.replace("==", "-")), &[PEER])?;
     Ok(venv.join("lib/libur_loader.so.0"))
@@ -128,7 +128,7 @@ fn fetch(venv: &Path, packages: &[&str]) -> Result<PathBuf> {
     Ok(venv.to_owned())
 }
 
-/// Which machine, when, and how busy.
+/// The machine, the date and the load, for the head of a report.
 fn circumstances() -> Result<String> {
     let cpus = fs::read_to_string("/proc/cpuinfo").context("/proc/cpuinfo")?;
     let model = cpus

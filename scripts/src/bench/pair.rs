@@ -1,5 +1,5 @@
-//! The pair's benchmark, `adapters/native_cpu/benches/pair`: built, run, its instructions counted
-//! against the limits that stand here.
+//! Builds and runs the benchmark `adapters/native_cpu/benches/pair`, and checks its instructions against the
+//! limits in this file.
 
 use super::instructions;
 use crate::build;
@@ -8,10 +8,11 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What is repeated, by the benchmark's name for it; what to call it; and the instructions that it may
-/// take. They are 3 % more than was counted on x86_64 with Rust 1.95: by so much libc's `malloc` and
-/// `memcpy`, which choose by the processor, and the compiler, which inlines by the names of paths,
-/// make two machines differ. A compiler may need other limits, a change of ours not.
+/// The benchmark's cases: its name for the case, the name in reports, and the limit on instructions.
+///
+/// A limit is 3 % above the count on x86_64 with Rust 1.95. Machines differ by that much: libc's `malloc` and
+/// `memcpy` choose by the processor, and the compiler's inlining depends on path names. Another compiler may
+/// need other limits.
 const LIMITS: [(&str, &str, f64); 8] = [
     ("pair 4096", "allocation and free, 4 KiB", 362.0),
     ("pair 1048576", "allocation and free, 1 MiB", 362.0),
@@ -35,10 +36,10 @@ const LIMITS: [(&str, &str, f64); 8] = [
     ),
 ];
 
-/// What comes before is not counted, nor the first times: a lane's own store takes some to settle.
+/// Repetitions before the counted ones. The first ones fill a lane's own caches.
 const TIMES: u64 = 10_000;
 
-/// Fails if anything takes more than it may.
+/// Fails if any case exceeds its limit.
 pub(super) fn gate(program: &Path) -> Result<()> {
     if let Some(why) = instructions::cannot() {
         console::outln!("pool: SKIPPED: {why}; instructions are NOT checked");
@@ -64,7 +65,7 @@ pub(super) fn gate(program: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Its figures by name.
+/// The benchmark's figures by name.
 pub(super) fn figures(program: &Path) -> Result<Vec<(String, f64)>> {
     let output = Command::new(program).arg("--figures").output()?;
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -77,13 +78,13 @@ pub(super) fn figures(program: &Path) -> Result<Vec<(String, f64)>> {
     text.lines().map(line).collect()
 }
 
-/// Builds the benchmark beside the loader and the adapter, which it opens; returns its program.
+/// Builds the benchmark with the loader and the adapter that it opens. Returns the program's path.
 pub(super) fn build(root: &Path) -> Result<PathBuf> {
     let packages = ["ur-loader", "ur-adapter-native-cpu"];
     benchmark(root, &packages, "ur-adapter-native-cpu", "pair")
 }
 
-/// Builds a package's benchmark, after what it opens; returns its program.
+/// Builds a package's benchmark after the libraries that it opens. Returns the program's path.
 pub(super) fn benchmark(
     root: &Path,
     opened: &[&str],

@@ -1,6 +1,7 @@
-//! `cargo xtask bench peers`: the CUDA adapter beside other stream-ordered allocators, as
-//! `adapters/cuda/bench/peers.sh` measured them on a machine with a GPU. Tables to read, plots for the
-//! README, verdicts.
+//! `cargo xtask bench peers`: the CUDA adapter beside other stream-ordered allocators.
+//!
+//! Reads the measurements that `adapters/cuda/bench/peers.sh` made on a machine with a GPU. Writes tables,
+//! plots for the README, and verdicts.
 
 use super::plot::{self, Axis, Line, Scale, bytes};
 use super::verdicts::Verdicts;
@@ -11,15 +12,15 @@ use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 pub struct Peers {
-    /// What peers.sh printed
+    /// The output of peers.sh
     #[arg(default_value = "adapters/cuda/bench/h200.tsv")]
     records: PathBuf,
-    /// Where the plots go
-    #[arg(long, default_value = "tools/plots")]
+    /// The folder for the plots
+    #[arg(long, default_value = "docs/src/plots")]
     plots: PathBuf,
 }
 
-/// The most that may be held beside what is live.
+/// Limit on reserved memory, as a multiple of live memory.
 const MAX_RESERVED_RATIO: [(&str, f64); 4] = [
     ("gpt2_train", 1.02),
     ("llama_decode", 1.03),
@@ -49,7 +50,7 @@ pub fn run(root: &Path, options: &Peers) -> Result<()> {
     records.draw(&plots)
 }
 
-/// One figure: of which measure, whose, of what.
+/// One figure: its measure, its allocator, and its subject.
 struct Record<'a> {
     measure: &'a str,
     who: &'a str,
@@ -97,7 +98,7 @@ impl<'a> Records<'a> {
         found.map(|record| record.value)
     }
 
-    /// In the order in which they came.
+    /// The allocators, in the order of the input.
     fn names(&self, measure: &str, name: impl Fn(&Record<'a>) -> &'a str) -> Vec<&'a str> {
         let mut names = Vec::new();
         for name in self.of_measure(measure).map(name) {
@@ -160,7 +161,7 @@ impl<'a> Records<'a> {
         Ok(verdicts)
     }
 
-    /// What each allocator has, by what `position` makes of what it is of.
+    /// Each allocator's figures, at the horizontal positions that `position` gives their subjects.
     fn lines(&self, measure: &str, position: impl Fn(&str) -> Option<f64>) -> Vec<Line> {
         let whose = |who: &str| {
             let own = self.of_measure(measure).filter(|record| record.who == who);

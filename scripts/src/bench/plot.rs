@@ -1,4 +1,4 @@
-//! Lines over numbers, as SVG.
+//! Line and bar plots, as SVG.
 
 use anyhow::{Result, anyhow};
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
@@ -19,31 +19,31 @@ impl Line {
     }
 }
 
-/// An axis: what it is of, and its scale.
+/// An axis: its title and its scale.
 pub struct Axis(pub &'static str, pub Scale);
 
-/// Values are even along it, but for sizes and tens, whose logarithms are.
+/// The kind of a scale. Sizes and powers of ten are logarithmic; the others are linear.
 #[derive(Clone, Copy)]
 pub enum Scale {
-    /// From 0 up.
+    /// Linear, from 0.
     Even,
-    /// What can be counted, from 0 up.
+    /// Linear from 0, with integer labels.
     Whole,
-    /// Sizes, named at each power of 16.
+    /// Bytes, labelled at each power of 16.
     Bytes,
-    /// From a power of ten to a power of ten.
+    /// Logarithmic, from a power of ten to a power of ten.
     Tens,
 }
 
-/// A scale from the least to the most of what it shows.
+/// The range of a scale.
 struct Ruler {
     scale: Scale,
-    /// As far as they are even: values or logarithms.
+    /// Linear coordinates: values, or their logarithms.
     places: Range<f64>,
 }
 
 impl Ruler {
-    /// With some room above, in parts of the whole.
+    /// Margin above the highest value, as a fraction of the range.
     fn new(scale: Scale, values: impl Iterator<Item = f64>, room: f64) -> Self {
         let (mut least, mut most) = (f64::INFINITY, f64::NEG_INFINITY);
         for place in values.map(|value| scale.place(value)) {
@@ -129,15 +129,15 @@ const COLOURS: [RGBColor; 5] = [
     RGBColor(110, 110, 110),
 ];
 
-/// Lines of no more points than this have each of them marked.
+/// Lines with at most this many points have a mark at each.
 const MAX_MARKED_POINTS: usize = 16;
 
-/// Draws lines over one pair of axes, the horizontal one first.
+/// Draws lines over a horizontal and a vertical axis.
 pub fn draw(path: &Path, title: &str, axes: [Axis; 2], lines: &[Line]) -> Result<()> {
     let [Axis(across, x), Axis(up, y)] = axes;
     let points = || lines.iter().flat_map(|line| &line.points);
     let wide = Ruler::new(x, points().map(|point| point.0), 0.0);
-    // The names of the lines stand above them.
+    // Space for the legend above the plot.
     let high = Ruler::new(y, points().map(|point| point.1), 0.15);
     let area = SVGBackend::new(path, (640, 360)).into_drawing_area();
     let wrong = |error: &dyn std::fmt::Display| anyhow!("{}: {error}", path.display());
@@ -180,14 +180,14 @@ pub fn draw(path: &Path, title: &str, axes: [Axis; 2], lines: &[Line]) -> Result
     area.present().map_err(|error| wrong(&error))
 }
 
-/// Draws bars side by side: for each group one of each line, whose points are the groups' numbers and the
-/// bars' heights.
+/// Draws grouped bars. A series has one bar in each group; a point is the group's number and the bar's
+/// height.
 pub fn bars(path: &Path, title: &str, up: Axis, groups: &[&str], lines: &[Line]) -> Result<()> {
     let Axis(up, y) = up;
     let heights = lines.iter().flat_map(|line| &line.points);
     let high = Ruler::new(y, heights.map(|point| point.1), 0.35);
     let foot = high.range().start;
-    // A place for each bar, and one between groups.
+    // One position for each bar, and one between groups.
     let each = lines.len() + 1;
     let area = SVGBackend::new(path, (640, 360)).into_drawing_area();
     let wrong = |error: &dyn std::fmt::Display| anyhow!("{}: {error}", path.display());
@@ -239,7 +239,7 @@ pub fn bars(path: &Path, title: &str, up: Axis, groups: &[&str], lines: &[Line])
     area.present().map_err(|error| wrong(&error))
 }
 
-/// As many points as a plot can show: of each stretch the highest.
+/// At most as many points as a plot can show: the highest of each stretch.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let stretch = points.len().div_ceil(600).max(1);
     let highest = |part: &[(f64, f64)]| part.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1));

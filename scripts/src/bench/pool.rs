@@ -1,5 +1,7 @@
-//! `cargo xtask bench pool`: the pool on the native CPU. Replays, programs of many queues, and the time
-//! of a pair; tables to read, plots for the README.
+//! `cargo xtask bench pool`: the pool on native_cpu.
+//!
+//! Replays recorded programs, runs programs with many queues, and measures an allocation with its free.
+//! Writes tables and plots for the README.
 
 use super::plot::{self, Axis, Line, Scale};
 use super::verdicts::Verdicts;
@@ -15,35 +17,35 @@ use std::process::Command;
 
 #[derive(Args)]
 pub struct Pool {
-    /// A folder of MiniMalloc's instances, `*.csv` with a capacity of 1,048,576, to replay as well
+    /// Folder of MiniMalloc's instances to replay: `*.csv` with a capacity of 1,048,576
     #[arg(long)]
     minimalloc: Option<PathBuf>,
-    /// Leaves out what is measured in time: a pair, threads, the order of an enqueue
+    /// Skips measurements of time: pairs, threads, the steps of an enqueue
     #[arg(long)]
     no_pairs: bool,
-    /// Leaves out everything else, which takes minutes: for a short moment in which the machine is quiet
+    /// Runs measurements of time only, without the replays, which take minutes
     #[arg(long, conflicts_with = "no_pairs")]
     only_pairs: bool,
-    /// Counts instructions under valgrind and nothing else, and fails if they are more than is committed
+    /// Counts instructions under valgrind only, and fails if they exceed the committed limits
     #[arg(long)]
     instructions: bool,
-    /// Writes the programs that never repeat to a folder, and nothing else
+    /// Writes the programs that never repeat to a folder only
     #[arg(long)]
     programs: Option<PathBuf>,
-    /// Prints what each mechanism is worth, and nothing else
+    /// Prints the table of the pool's mechanisms only
     #[arg(long)]
     ablation: bool,
-    /// Where the plots go
-    #[arg(long, default_value = "tools/plots")]
+    /// The folder for the plots
+    #[arg(long, default_value = "docs/src/plots")]
     plots: PathBuf,
 }
 
-/// The random programs' sizes, 4 KiB to 32 MiB, are made that much larger, since exact reuse knows no
-/// pages.
+/// Factor on the random programs' sizes, 4 KiB to 32 MiB. Exact reuse knows no pages, so small sizes would
+/// compare pages.
 const WIDER: &str = "16";
-/// So many random programs are made of each kind.
+/// Number of random programs of each kind.
 const PROGRAMS: u64 = 8;
-/// Small sizes are made that much larger, so that pages of 2 MiB are no large part of them.
+/// Factor on small sizes, so that pages of 2 MiB are a small part of them.
 const SCALE: u64 = 1024;
 const CAPACITY: u64 = 1 << 20;
 pub(super) const TRACES: [&str; 4] = [
@@ -161,8 +163,8 @@ impl Bench {
         )
     }
 
-    /// Random programs over several queues: with their dependencies, without, and what exact reuse
-    /// would hold. What one program gives beside exact reuse differs by a tenth from the next.
+    /// Random programs over several queues, with their dependencies and without, beside the memory of exact
+    /// reuse. Programs differ by a tenth in that ratio.
     fn queues(&self) -> Result<()> {
         console::outln!(
             "## Random programs: joins 0.1, frees 0.1; reserved / live, means of {PROGRAMS} programs"
@@ -258,7 +260,7 @@ impl Bench {
     }
 }
 
-/// A column of a series over its rows, in MiB.
+/// One column of a series in MiB.
 fn column(text: &str, at: usize) -> Vec<(f64, f64)> {
     let rows = text.lines().skip(1).zip(0..);
     rows.filter_map(|(row, x)| {

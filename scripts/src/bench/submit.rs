@@ -1,16 +1,19 @@
-//! `cargo xtask bench submit`: what the CUDA adapter adds to a launch, a copy and a fill, in instructions
-//! over what it asks of the driver, against the limits that stand here. A scripted driver answers.
+//! `cargo xtask bench submit`: instructions that the CUDA adapter adds to a launch, a copy and a fill.
+//!
+//! Subtracts the driver's instructions and checks the rest against the limits in this file. A scripted driver
+//! answers.
 
 use super::{instructions, pair};
 use anyhow::{Context as _, Result, bail};
 use std::path::Path;
 use std::process::Command;
 
-/// What is repeated, by the benchmark's name for it; and the instructions that may come on top of the
-/// driver's, the loader's among them. They are 3 % more than was counted: see `pair`. A joined copy
-/// waits for two other queues': what that takes of the scripted driver, more than half, counts too. A
-/// loose launch is one with an event on an out-of-order queue; a chained one stands between an allocation
-/// and its free there, each after the other by an event. To grow is to allocate what has to be mapped first.
+/// The benchmark's cases, each with the limit on instructions above the driver's, the loader's included. A
+/// limit is 3 % above the count; see `pair` for the reason.
+///
+/// A joined copy waits for two other queues; the scripted driver's share of that, more than half, counts too.
+/// A loose launch has an event on an out-of-order queue. A chained launch stands between an allocation and
+/// its free, each ordered by an event. Growth is an allocation for which pages are mapped.
 const LIMITS: [(&str, f64); 10] = [
     ("launch", 473.0),
     ("copy", 230.0),
@@ -24,10 +27,10 @@ const LIMITS: [(&str, f64); 10] = [
     ("grow", 7329.0),
 ];
 
-/// Often enough that no single one counts, and seldom enough that there are addresses to grow at.
+/// Repetitions: enough to average, and few enough that addresses remain to grow at.
 const TIMES: u64 = 700;
 
-/// Fails if anything takes more than it may.
+/// Fails if any case exceeds its limit.
 pub(super) fn run(root: &Path) -> Result<()> {
     if let Some(why) = instructions::cannot() {
         console::outln!("submit: SKIPPED: {why}; instructions are NOT checked");

@@ -1,16 +1,16 @@
-//! Random programs over several queues, and what exact reuse holds of them.
+//! Random programs over several queues, and the memory that exact reuse needs for them.
 
 use anyhow::{Context as _, Result};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 
-/// A random program of so many operations, another with each seed: at each a queue joins another with probability 0.1; with
-/// `allocations` in a hundred it allocates; each live block is freed with 0.1, on a queue that follows
-/// its allocation.
+/// A random program of `operations` operations, from a seed. Before each operation a queue joins another with
+/// probability 0.1. An operation allocates with a probability of `allocations` percent. Each live block is
+/// freed with probability 0.1, on a queue that follows its allocation.
 pub(super) fn program(queues: u32, allocations: u64, seed: u64, operations: u32) -> String {
     let mut random = Random(0x5eed + u64::from(queues) + (allocations << 8) + (seed << 32));
     let count = queues as usize;
-    // What each queue comes after, by queue; its own entry is its last command.
+    // For each queue, the last command of every queue that it follows.
     let mut after = vec![vec![0_u64; count]; count];
     let mut live: Vec<(u64, u64, usize, u64)> = Vec::new();
     let (mut text, mut next, mut written) = (String::new(), 0_u64, 0);
@@ -46,9 +46,9 @@ pub(super) fn program(queues: u32, allocations: u64, seed: u64, operations: u32)
     text
 }
 
-/// A program that never repeats itself, of so many allocations: each draws its size and its lifetime,
-/// counted in allocations, from those of a recorded program, and its queue from `queues`. Every block is
-/// freed on its own queue.
+/// A program of `allocations` allocations that never repeats. Sizes and lifetimes, the latter counted in
+/// allocations, are drawn from a recorded program; queues from `queues`. Every block is freed on its own
+/// queue.
 pub(super) fn drawn(recorded: &str, queues: u64, seed: u64, allocations: u64) -> Result<String> {
     let mut drawn: Vec<(u64, u64)> = Vec::new();
     let mut live = HashMap::new();
@@ -95,11 +95,11 @@ fn line(text: &mut String, op: char, id: u64, bytes: u64, queue: usize, after: &
     } else {
         points.join(",")
     };
-    // Writing into a string cannot fail.
+    // A write into a string cannot fail.
     let _ = writeln!(text, "{op} {id} {bytes} {queue} {points} -");
 }
 
-/// Steele's and Vigna's SplitMix64.
+/// SplitMix64 by Steele and Vigna.
 struct Random(u64);
 
 impl Random {
@@ -116,7 +116,7 @@ impl Random {
     }
 }
 
-/// A set of a program's operations.
+/// A set of operations of a program.
 #[derive(Clone, Default)]
 struct Set(Vec<u64>);
 
@@ -142,14 +142,15 @@ struct Op {
     allocates: bool,
     bytes: u64,
     queue: u64,
-    /// All operations before it, itself included.
+    /// The operation with all operations before it.
     past: Set,
 }
 
-/// What exact reuse holds at most beside what is live at most: an allocation takes whatever bytes died
-/// before it by the transitive closure of the program's order, in pieces of any size wherever they lie,
-/// and only what those lack is new. Of two orders in which to take them the one that holds less;
-/// another could hold still less: a pool may come out below.
+/// Reserved and live peaks under exact reuse.
+///
+/// An allocation takes any bytes that died before it in the transitive closure of the program's order, in
+/// pieces of any size and place. Only the rest is new memory. The result is the lower of two orders of
+/// choice. Another order could need less, so a pool may come out below.
 pub(super) fn exact(program: &str) -> Result<f64> {
     let ops = parse(program).context("a line of a program")?;
     let held = [true, false].map(|newest_first| held(&ops, newest_first));
@@ -179,7 +180,7 @@ fn parse(program: &str) -> Option<Vec<Op>> {
             let (lane, epoch) = point.split_once('@')?;
             let (lane, mut epoch) = (lane.parse().ok()?, epoch.parse().ok()?);
             if lane == queue {
-                // Its own place; what comes before it there is the operation before.
+                // The operation's own queue: its entry is the operation before.
                 places.insert((lane, epoch), at);
                 epoch -= 1;
             }
@@ -197,7 +198,7 @@ fn parse(program: &str) -> Option<Vec<Op>> {
     Some(ops)
 }
 
-/// The bytes held in the end: nothing is given back.
+/// Bytes reserved at the end. Nothing is released.
 fn held(ops: &[Op], newest_first: bool) -> u64 {
     let (mut reserved, mut dead) = (0, Vec::<(usize, u64)>::new());
     for (at, op) in ops.iter().enumerate() {
@@ -209,7 +210,7 @@ fn held(ops: &[Op], newest_first: bool) -> u64 {
         let mut usable: Vec<usize> = (0..dead.len())
             .filter(|at| op.past.has(dead[*at].0))
             .collect();
-        // The own queue's first: others can use it least.
+        // Blocks of the own queue first: the fewest others can use them.
         usable.sort_by_key(|at| (ops[dead[*at].0].queue != op.queue, dead[*at].0));
         if newest_first {
             let foreign = usable.partition_point(|at| ops[dead[*at].0].queue == op.queue);
@@ -264,10 +265,10 @@ mod tests {
 
     #[test]
     fn exact_reuse_is_by_the_closure() {
-        // Two queues; b takes a's bytes only where it comes after the free.
+        // Two queues: b takes a's bytes only after the free.
         let unordered = "a 0 64 0 0@1 -\nf 0 64 0 0@2 -\na 1 64 1 1@1 -\n";
         let ordered = "a 0 64 0 0@1 -\nf 0 64 0 0@2 -\na 1 64 1 0@2,1@1 -\n";
-        // Through a third queue, which knows of the free by the second only.
+        // Through a third queue, which follows the free through the second only.
         let through = "a 0 64 0 0@1 -\nf 0 64 0 0@2 -\na 1 32 1 0@2,1@1 -\na 2 32 2 1@1,2@1 -\n";
         let found = [unordered, ordered, through].map(|text| exact(text).expect("it parses"));
         assert_eq!(found, [2.0, 1.0, 1.0]);

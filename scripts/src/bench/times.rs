@@ -1,4 +1,4 @@
-//! What the pair's benchmark measures in time: tables to read, plots for the README, verdicts.
+//! Times of the pair's benchmark: tables, plots for the README, verdicts.
 
 use super::pair;
 use super::plot::{self, Axis, Line, Scale, bytes};
@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// A pair by its size, and what else `--figures` of the benchmark tells.
+/// Times of a pair by its size, and the other figures of the benchmark's `--figures`.
 pub(super) fn measure(
     program: &Path,
     folder: &Path,
@@ -18,7 +18,7 @@ pub(super) fn measure(
     verdicts: &mut Verdicts,
 ) -> Result<()> {
     console::outln!("## An allocation and its free through the C interface, beside heaps");
-    // Criterion puts its results where this says.
+    // Criterion writes its results to this folder.
     let results = folder.join("criterion");
     let mut command = Command::new(program);
     command
@@ -30,7 +30,7 @@ pub(super) fn measure(
     figures(program, plots, verdicts)
 }
 
-/// What is measured by size: the benchmark's name for it, and ours.
+/// The measurements by size: the benchmark's name, and the name in reports.
 const KINDS: [(&str, &str); 3] = [
     ("async", "allocation and free"),
     ("mimalloc", "mimalloc"),
@@ -97,17 +97,17 @@ fn figures(program: &Path, plots: &Path, verdicts: &mut Verdicts) -> Result<()> 
     threads(&rows, plots, verdicts)
 }
 
-/// What so many threads make, each on its own queue.
+/// The throughput of a number of threads, each on its own queue.
 #[derive(Default)]
 struct Threads {
     threads: u32,
-    /// Pairs a second, of all together.
+    /// Pairs a second, of all threads together.
     rate: f64,
-    /// How many times one thread's that is.
+    /// The ratio to one thread's throughput.
     made: f64,
-    /// The same of a loop that touches no memory.
+    /// That ratio for a loop that touches no memory.
     alone: f64,
-    /// The one beside the other, turn by turn.
+    /// Two measurements that alternate in one run.
     beside: f64,
 }
 
@@ -143,7 +143,7 @@ fn threads(rows: &[Threads], plots: &Path, verdicts: &mut Verdicts) -> Result<()
     )
 }
 
-/// The median that criterion left in a folder, in nanoseconds.
+/// The median in nanoseconds that criterion wrote to a folder.
 fn median(folder: &Path) -> Result<f64> {
     let path = folder.join("new/estimates.json");
     let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;

@@ -1,4 +1,4 @@
-//! What was found beside what is wanted, in one table.
+//! Measured values beside their targets, in one table.
 
 #[derive(Default)]
 pub(super) struct Verdicts(Vec<Verdict>);
@@ -11,12 +11,12 @@ struct Verdict {
 }
 
 impl Verdicts {
-    /// Should be no more than `most`.
+    /// Target: at most `most`.
     pub fn at_most(&mut self, what: &str, found: f64, most: f64) {
         self.add(what, found, format!("at most {most}"), found <= most);
     }
 
-    /// Should be no less than `least`.
+    /// Target: at least `least`.
     pub fn least(&mut self, what: &str, found: f64, least: f64) {
         self.add(what, found, format!("at least {least}"), found >= least);
     }

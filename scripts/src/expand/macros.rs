@@ -1,18 +1,18 @@
-//! A small `macro_rules` expander: what a macro over the list of functions becomes for one of them.
+//! A small `macro_rules` expander, for macros over the list of functions.
 //!
-//! Knows the fragments and repetitions that this project's macros use, by their tokens. A macro that it
-//! does not know, or whose rules do not match, stays a call.
+//! It knows the fragments and repetitions of this project's macros, by their tokens. A call of an unknown
+//! macro, or one that no rule matches, stays a call.
 
 use anyhow::{Context as _, Result, bail};
 use proc_macro2::{Delimiter, Group, Ident, Literal, Spacing, Span, TokenStream, TokenTree};
 use std::collections::BTreeMap;
 
-/// Every macro that may be called, by name: the same name may have definitions in several files.
+/// Macro definitions by name. Several files may define one name.
 #[derive(Default)]
 pub struct Macros(BTreeMap<String, Vec<Definition>>);
 
 struct Definition {
-    /// The file, or the folder, in which it is known.
+    /// The file or folder in which the definition is visible.
     place: String,
     rules: Vec<Rule>,
 }
@@ -22,7 +22,7 @@ struct Rule {
     body: Vec<TokenTree>,
 }
 
-/// What a metavariable stands for: tokens, or a list of such where it is repeated.
+/// The value of a metavariable: tokens, or a list of them under a repetition.
 #[derive(Clone, Debug)]
 enum Bound {
     Tokens(TokenStream),
@@ -31,11 +31,11 @@ enum Bound {
 
 type Bindings = BTreeMap<String, Bound>;
 
-/// Calls within calls; the deepest in the project is 6.
+/// Limit on the depth of calls. The project's deepest is 6.
 const MAX_DEPTH: usize = 16;
 
 impl Macros {
-    /// Notes the definitions in a file's tokens, inner ones included.
+    /// Adds the definitions in a file's tokens, nested ones included.
     pub fn define(&mut self, place: &str, tokens: TokenStream) -> Result<()> {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         for at in 0..tokens.len() {
@@ -61,7 +61,7 @@ impl Macros {
         Ok(())
     }
 
-    /// Replaces a macro's body, for that of a shorter list.
+    /// Replaces a macro's body, to shorten a list.
     pub fn replace_body(&mut self, name: &str, change: impl Fn(TokenStream) -> TokenStream) {
         for definition in self.0.get_mut(name).into_iter().flatten() {
             for rule in &mut definition.rules {
@@ -71,7 +71,7 @@ impl Macros {
         }
     }
 
-    /// What a call of `name` in the file `place` becomes; none if it is no macro that is known here.
+    /// The expansion of a call of `name` in the file `place`; none for an unknown macro.
     pub fn call(&self, place: &str, name: &str, input: TokenStream) -> Option<TokenStream> {
         self.expand_call(place, name, input, 0)
     }
@@ -100,10 +100,10 @@ impl Macros {
         Some(self.expand(place, expanded, depth + 1))
     }
 
-    /// Replaces every call within.
+    /// Expands every call within the tokens.
     fn expand(&self, place: &str, tokens: TokenStream, depth: usize) -> TokenStream {
         let mut out: Vec<TokenTree> = Vec::new();
-        // What was expanded last needs no `;` of its call's: it is nothing, or has its own.
+        // Whether the last token came from an expansion that needs no `;` of the call.
         let mut is_whole = false;
         for token in tokens {
             let TokenTree::Group(group) = &token else {
@@ -143,7 +143,7 @@ fn text_of(tokens: &TokenStream) -> TokenStream {
     TokenTree::from(Literal::string(&tokens.to_string())).into()
 }
 
-/// Takes `crate::module::` off the end.
+/// Removes a path such as `crate::module::` from the end.
 fn drop_path(out: &mut Vec<TokenTree>) {
     while let [.., TokenTree::Ident(_), one, other] = &out[..]
         && is_punct(Some(one), ':')
@@ -153,7 +153,7 @@ fn drop_path(out: &mut Vec<TokenTree>) {
     }
 }
 
-/// How much two paths have in common, from the front.
+/// The length of the common prefix of two paths.
 fn common(one: &str, other: &str) -> usize {
     one.bytes()
         .zip(other.bytes())
@@ -203,7 +203,7 @@ fn repetition(tokens: &[TokenTree]) -> Option<(Vec<TokenTree>, Option<TokenTree>
     }
 }
 
-/// Matches a pattern against the front of the input: how many tokens it took.
+/// Matches a pattern against the front of the input. Returns the number of matched tokens.
 fn matches(pattern: &[TokenTree], input: &[TokenTree], bindings: &mut Bindings) -> Option<usize> {
     let mut at = 0;
     let mut of = 0;
@@ -298,7 +298,7 @@ fn names(tokens: &[TokenTree]) -> Vec<String> {
     out
 }
 
-/// How many tokens a fragment takes.
+/// The number of tokens of a fragment.
 fn fragment_length(fragment: &str, input: &[TokenTree]) -> Option<usize> {
     let first = input.first()?;
     let until = |signs: &[char]| {

@@ -1,4 +1,4 @@
-//! `src/abi`: the C types, tables and parameter structs as running Rust code sees them.
+//! `src/abi`: the C types, the tables and the parameter structs for running Rust code.
 
 use super::{File, info, print, rust};
 use crate::model::{Callback, Enum, Flags, Function, Item, Param, Spec, Struct, Union, Value};
@@ -43,6 +43,7 @@ pub mod property;
 #[rustfmt::skip]
 mod types;
 pub use ddi::*;
+pub use functions::*;
 pub use params::*;
 pub use types::*;
 ";
@@ -51,6 +52,7 @@ const TYPES: &str = "\
 //! Enums, flag sets, structs, unions, callbacks and macros; `define` says what each declaration makes.
 
 use super::define::{chained, choice, constants, enumeration, flags, handle, member, read_as, structure};
+use super::functions::ur_function_t;
 use super::print::{Form, Member, Reads, Struct, Union, place};
 use std::ffi::{CStr, c_char, c_void};
 ";
@@ -67,6 +69,8 @@ fn types(spec: &Spec) -> Result<String> {
                 let (doc, ty) = (doc(&found.desc, ""), rust::ty(&found.ty));
                 let _ = write!(out, "\n{doc}pub type {} = {ty};\n", found.name);
             }
+            // The numbers of functions are in `functions.rs`, which changes with the list anyway.
+            Item::Enum(found) if found.name == "ur_function_t" => {}
             Item::Enum(found) => {
                 let mut queries = info::enums(spec).into_iter();
                 let usage = match found.name.as_str() {
@@ -114,8 +118,8 @@ fn doc(text: &str, indent: &str) -> String {
     lines.map(|line| format!("{indent}/// {line}\n")).collect()
 }
 
-fn enumeration(out: &mut String, found: &Enum, usage: &str) {
-    // Aliases share a value; only the first can stand in a match.
+pub fn enumeration(out: &mut String, found: &Enum, usage: &str) {
+    // Enumerators may share a value. A `match` can name the first only.
     let mut seen = std::collections::BTreeSet::new();
     let (first, again): (Vec<_>, Vec<_>) = found
         .values
@@ -193,7 +197,7 @@ fn union(out: &mut String, spec: &Spec, found: &Union) -> Result<()> {
     Ok(())
 }
 
-/// A line a member, below its description.
+/// One line for each member, below its description.
 fn members(members: &[Param], note: impl Fn(&Param) -> Result<String>) -> Result<String> {
     let row = |member: &Param| {
         let (doc, name) = (doc(&member.desc, "        "), rust::ident(&member.name));

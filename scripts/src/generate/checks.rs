@@ -1,26 +1,15 @@
-//! The checks that the specification declares of a call's raw arguments, as Rust text: for an
-//! adapter's shims and for the loader's parameter validation alike.
+//! The checks of a call's raw arguments, as Rust text for the shims.
 //!
-//! Each function gives statements that end in `?` with the error. They go together in the order in
-//! which spec/README.md lists them, in a scope with the parameters under their own names and with
-//! `ur::object::{checks::*, ensure}` and `abi` at hand.
+//! Each function returns statements that end in `?`. A shim has them in the order of spec/README.md, in an
+//! unsafe block where the parameters have their own names and `ur::object::checks` is imported. The loader's
+//! validation layer uses [`member_values`] too.
 
 use super::{expr, rust};
 use crate::model::{Dir, Function, Param, Spec};
 use anyhow::{Context as _, Result};
 use std::fmt::Write as _;
 
-/// Outputs that are null after every refusal. To stand before all else, outside of what may return.
-pub fn clears(function: &Function) -> String {
-    let cleared = function.params.iter().filter(|param| param.cleared);
-    let clear = |param: &Param| {
-        let raw = rust::ident(&param.name);
-        format!("if !{raw}.is_null() {{ unsafe {{ {raw}.write(std::ptr::null_mut()) }} }}\n")
-    };
-    cleared.map(clear).collect()
-}
-
-/// Pointers that must be there, to functions too.
+/// Null checks of pointers, function pointers included.
 pub fn pointers(spec: &Spec, function: &Function) -> String {
     let mut out = String::new();
     for param in &function.params {
@@ -41,7 +30,7 @@ pub fn pointers(spec: &Spec, function: &Function) -> String {
     out
 }
 
-/// Enum ranges and flag masks, of parameters and of the members of structs that they point to.
+/// Range checks of enums and flag sets: parameters, and members of structs behind pointers.
 pub fn ranges(spec: &Spec, function: &Function) -> String {
     let params = function.params.iter();
     params.map(|param| range(spec, param)).collect()
@@ -63,45 +52,38 @@ fn range(spec: &Spec, param: &Param) -> String {
     {
         let inner = members(spec, &ty.base, "inner");
         if !inner.is_empty() {
-            return format!("if let Some(inner) = unsafe {{ {raw}.as_ref() }} {{ {inner} }}\n");
+            return format!("if let Some(inner) = {raw}.as_ref() {{ {inner} }}\n");
         }
     }
     String::new()
 }
 
-/// The conditions that a function's errors name.
+/// Checks of the conditions in a function's `errors`.
 pub fn conditions(spec: &Spec, function: &Function) -> Result<String> {
     let mut out = String::new();
     for case in &function.errors {
         let Some(when) = &case.when else { continue };
         let condition = expr::rust(spec, function, when).with_context(|| function.name.clone())?;
-        let _ = writeln!(
-            out,
-            "ensure(!(unsafe {{ {condition} }}), UR_RESULT_ERROR_{})?;",
-            case.code
-        );
+        let _ = writeln!(out, "refuse({condition}, UR_RESULT_ERROR_{})?;", case.code);
     }
     Ok(out)
 }
 
-/// Wait lists are null exactly when their count is 0.
+/// Checks that a wait list is null exactly if its count is 0.
 pub fn wait_lists(function: &Function) -> String {
     let mut out = String::new();
     for param in &function.params {
         if let ("phEventWaitList", true, Some(count)) =
             (param.name.as_str(), param.optional, &param.count)
         {
-            let _ = writeln!(
-                out,
-                "ensure(phEventWaitList.is_null() == ({count} == 0), UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST)?;"
-            );
+            let _ = writeln!(out, "wait_list(phEventWaitList, {count})?;");
         }
     }
     out
 }
 
-/// What a list's elements must be: pointers that are there, structs with members in range. `list` is
-/// something to iterate over.
+/// Checks of a list's elements: pointers that must not be null, and members of structs. `list` is an
+/// expression that can be iterated.
 pub fn elements(spec: &Spec, param: &Param, list: &str) -> String {
     let ty = param.c_type();
     if param.count.is_none() || param.dir != Dir::In || spec.is_handle(&ty.base) {
@@ -117,26 +99,19 @@ pub fn elements(spec: &Spec, param: &Param, list: &str) -> String {
     }
 }
 
-/// The error of a null in a list of handles, or of a null list that has a count.
-pub fn null_in_list(param: &Param) -> &'static str {
-    match param.name.as_str() {
-        "phEventWaitList" => "UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST",
-        _ => "UR_RESULT_ERROR_INVALID_NULL_HANDLE",
-    }
-}
-
 fn members(spec: &Spec, base: &str, holder: &str) -> String {
     let statement = |(member, condition): (String, String)| {
         let holds = condition.replace("{}", &format!("{holder}.{}", rust::ident(&member)));
-        format!("ensure({holds}, UR_RESULT_ERROR_INVALID_ENUMERATION)?;\n")
+        format!("ensure({holds}, UR_RESULT_ERROR_INVALID_ENUMERATION)?;")
     };
     member_values(spec, base)
         .into_iter()
         .map(statement)
-        .collect()
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
-/// A struct's members that are enums or flags, each with the condition under which `{}` is in range.
+/// The members of a struct that are enums or flag sets, each with the condition for a valid `{}`.
 pub fn member_values(spec: &Spec, base: &str) -> Vec<(String, String)> {
     let Some(found) = spec.struct_of(base) else {
         return Vec::new();
@@ -149,7 +124,7 @@ pub fn member_values(spec: &Spec, base: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// One value of an enum or a flag set.
+/// The check of one enum or flag set.
 pub fn value(spec: &Spec, base: &str, text: &str) -> String {
     match in_range(spec, base) {
         Some(condition) => format!(
@@ -160,7 +135,7 @@ pub fn value(spec: &Spec, base: &str, text: &str) -> String {
     }
 }
 
-/// The condition under which `{}`, an enum or a flag set, is in range.
+/// The condition for a valid `{}` of an enum or flag set.
 fn in_range(spec: &Spec, base: &str) -> Option<String> {
     if let Some(flags) = spec.flags_of(base).filter(|flags| flags.name == base) {
         return Some(format!("{{}}.0 & {} == 0", flags.mask));

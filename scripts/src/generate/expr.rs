@@ -1,29 +1,29 @@
-//! Conditions of the specification (`when:`): read into a tree, written as Rust expressions over a
-//! call's raw parameters, or evaluated over values.
+//! Conditions of the specification, `when` and `given`: parsed into a tree, written as Rust, or evaluated.
 //!
-//! The language: C operators with `and`, `or`, `null` and `.` for members, also behind pointers.
-//! A pointer alone means "not null". Arithmetic is in `u64` and cannot overflow or divide by zero.
+//! The language has C's operators, `and`, `or`, `null`, and `.` for members, behind pointers too. A pointer
+//! alone is true if it is not null. Arithmetic is in `u64`, where sums, differences and products wrap and a
+//! remainder by 0 is 0.
 
 use crate::model::{CType, Function, Spec};
 use anyhow::{Context as _, Result, bail, ensure};
 
-/// Rust for the condition; it may follow pointers, so it belongs in an `unsafe` block after the
-/// null checks of required parameters.
+/// Rust for a condition over the parameters. It may follow pointers, so it belongs in an unsafe block after
+/// the null checks of required parameters.
 pub fn rust(spec: &Spec, function: &Function, text: &str) -> Result<String> {
     parse(spec, function, text)?.truth()
 }
 
-/// As [`rust`], over the members of a parameter struct: `p` is a reference to it.
+/// Rust for a condition over the members of a parameter struct `p`.
 pub fn rust_behind(spec: &Spec, function: &Function, text: &str) -> Result<String> {
     read(spec, function, text, Arguments::Behind)?.truth()
 }
 
-/// Rust for a number, a `u64`, over the members of a parameter struct.
+/// Rust for a number in `u64`, over the members of a parameter struct `p`.
 pub fn number_behind(spec: &Spec, function: &Function, text: &str) -> Result<String> {
     read(spec, function, text, Arguments::Behind)?.number()
 }
 
-/// A condition, read.
+/// Parses a condition.
 pub fn parse(spec: &Spec, function: &Function, text: &str) -> Result<Expr> {
     read(spec, function, text, Arguments::Named)
 }
@@ -53,7 +53,7 @@ fn read(spec: &Spec, function: &Function, text: &str, arguments: Arguments) -> R
         function.name,
         parser.at
     );
-    // What does not type is noticed here, not where it is used.
+    // Reports type errors here rather than at the first use.
     tree.truth()?;
     Ok(tree)
 }
@@ -96,7 +96,7 @@ pub enum Form {
 }
 
 impl Expr {
-    /// Every leaf with its name, in order; that of an element ends with its index.
+    /// Every leaf with its name, in order. The name of an element ends with its index.
     pub fn leaves(&self) -> Vec<(&Leaf, String)> {
         match self {
             Self::Leaf(leaf) => vec![(leaf, leaf.name.clone())],
@@ -112,7 +112,7 @@ impl Expr {
         }
     }
 
-    /// Names of the enumerators that it compares with.
+    /// The enumerators in the expression.
     pub fn constants(&self) -> Vec<&str> {
         match self {
             Self::Constant(name) => vec![name],
@@ -125,8 +125,8 @@ impl Expr {
         }
     }
 
-    /// Its value, where `look` knows leaves (null is 0) and constants. Not known where it depends on
-    /// one that is not; what `and` and `or` need not look at may be unknown.
+    /// The value, where `look` knows leaves and constants; null is 0. It is unknown if an operand is, unless
+    /// `and` or `or` does not need that operand.
     pub fn eval(&self, look: &dyn Fn(&str) -> Option<u64>) -> Option<u64> {
         let truth = |expr: &Self| expr.eval(look).map(|value| value != 0);
         match self {
@@ -178,13 +178,16 @@ impl Expr {
         Ok(match self {
             Self::Bool(value) => value.to_string(),
             Self::Null => "false".to_owned(),
-            Self::Leaf(leaf) if leaf.form == Form::Pointer => format!("(!{}.is_null())", leaf.text),
-            Self::Not(inner) => format!("!{}", inner.truth()?),
+            Self::Leaf(leaf) if leaf.form == Form::Pointer => format!("!{}.is_null()", leaf.text),
+            Self::Not(inner) => match &**inner {
+                Self::Binary(..) => format!("!({})", inner.truth()?),
+                _ => format!("!{}", inner.truth()?),
+            },
             Self::Binary("and", left, right) => {
-                format!("({} && {})", left.truth()?, right.truth()?)
+                format!("{} && {}", left.below("or")?, right.below("or")?)
             }
             Self::Binary("or", left, right) => {
-                format!("({} || {})", left.truth()?, right.truth()?)
+                format!("{} || {}", left.below("and")?, right.below("and")?)
             }
             Self::Binary(sign @ ("==" | "!="), left, right)
                 if left.is_pointer() && **right == Self::Null =>
@@ -196,50 +199,164 @@ impl Expr {
                 format!("{not}{}.is_null()", leaf.text)
             }
             Self::Binary(sign @ ("==" | "!=" | "<=" | ">=" | "<" | ">"), left, right) => {
-                format!("({} {sign} {})", left.number()?, right.number()?)
+                let (left, right) = match unify(left.own_type(), right.own_type()) {
+                    Some(_) => (left.own_number()?, right.own_number()?),
+                    None => (left.compared()?, right.compared()?),
+                };
+                format!("{left} {sign} {right}")
             }
-            _ => format!("({} != 0)", self.number()?),
+            _ if self.own_type().is_some() => format!("{} != 0", self.own_number()?),
+            _ => format!("{} != 0", self.number()?),
         })
+    }
+
+    /// Rust for a side of a comparison of `u64`.
+    fn compared(&self) -> Result<String> {
+        match self {
+            Self::Number(text) => Ok(text.clone()),
+            _ => self.number(),
+        }
+    }
+
+    /// Rust for it as a `u64` that is an argument or a block's value.
+    fn bare(&self) -> Result<String> {
+        let text = self.compared()?;
+        let mut open = 0;
+        let close = text.char_indices().find_map(|(at, letter)| {
+            match letter {
+                '(' => open += 1,
+                ')' => open -= 1,
+                _ => {}
+            }
+            (open == 0).then_some(at)
+        });
+        Ok(match close {
+            Some(at) if at > 0 && at + 1 == text.len() => text[1..at].to_owned(),
+            _ => text,
+        })
+    }
+
+    /// Rust for an operand of `and` or `or`: in parentheses if it joins its own by the other sign.
+    fn below(&self, other: &str) -> Result<String> {
+        let text = self.truth()?;
+        Ok(match self {
+            Self::Binary(sign, ..) if *sign == other => format!("({text})"),
+            _ => text,
+        })
+    }
+
+    /// The unsigned Rust type in which it can be compared without a conversion.
+    fn own_type(&self) -> Option<Own> {
+        match self {
+            Self::Number(_) => Some(Own::Any),
+            Self::Constant(_) => Some(Own::Type("u32")),
+            Self::Leaf(leaf) if leaf.form == Form::Enumerated => Some(Own::Type("u32")),
+            Self::Leaf(leaf) if leaf.form == Form::Number => unsigned(&leaf.ty),
+            Self::Element(leaf, _) => unsigned(&CType {
+                pointers: 0,
+                ..leaf.ty.clone()
+            }),
+            Self::Binary("&" | "|", left, right) => unify(left.own_type(), right.own_type()),
+            _ => None,
+        }
+    }
+
+    /// Rust for it as a number of its own type.
+    fn own_number(&self) -> Result<String> {
+        Ok(match self {
+            Self::Number(text) => text.clone(),
+            Self::Constant(name) if name.ends_with("_MASK") => name.clone(),
+            Self::Constant(name) => format!("{name}.0"),
+            Self::Leaf(leaf) => match leaf.form {
+                Form::Enumerated => format!("{}.0", leaf.text),
+                Form::Number => leaf.text.clone(),
+                Form::Pointer => bail!("`{}` is no number", leaf.name),
+            },
+            Self::Element(leaf, index) => {
+                format!("*{}.add({})", leaf.text, index.index()?)
+            }
+            Self::Binary(sign @ ("&" | "|"), left, right) => {
+                let operand = |of: &Self| {
+                    let text = of.own_number()?;
+                    anyhow::Ok(match of {
+                        Self::Binary(inner, ..) if inner != sign => format!("({text})"),
+                        _ => text,
+                    })
+                };
+                format!("{} {sign} {}", operand(left)?, operand(right)?)
+            }
+            _ => bail!("a number is wanted"),
+        })
+    }
+
+    /// Rust for it as the number of an element, a `usize`.
+    fn index(&self) -> Result<String> {
+        match self {
+            Self::Number(text) => Ok(text.clone()),
+            _ => Ok(format!("{} as usize", self.number()?)),
+        }
     }
 
     /// Rust for it as a number, a `u64`.
     pub fn number(&self) -> Result<String> {
         Ok(match self {
             Self::Number(text) => format!("{text}u64"),
-            Self::Constant(name) if name.ends_with("_MASK") => format!("u64::from({name})"),
-            Self::Constant(name) => format!("u64::from({name}.0)"),
+            Self::Constant(_) => format!("u64::from({})", self.own_number()?),
             Self::Leaf(leaf) => match leaf.form {
-                Form::Enumerated => format!("u64::from({}.0)", leaf.text),
+                Form::Enumerated => format!("u64::from({})", self.own_number()?),
+                Form::Number if unsigned(&leaf.ty) == Some(Own::Type("u64")) => leaf.text.clone(),
                 Form::Number => format!("({} as u64)", leaf.text),
                 Form::Pointer => bail!("`{}` is no number", leaf.name),
             },
-            Self::Element(leaf, index) => {
-                format!("(*{}.add({} as usize) as u64)", leaf.text, index.number()?)
-            }
+            Self::Element(..) => format!("({} as u64)", self.own_number()?),
             Self::Choice(which, yes, no) => format!(
                 "(if {} {{ {} }} else {{ {} }})",
                 which.truth()?,
-                yes.number()?,
-                no.number()?
+                yes.bare()?,
+                no.bare()?
             ),
             Self::Binary(sign @ ("&" | "|"), left, right) => {
                 format!("({} {sign} {})", left.number()?, right.number()?)
             }
             Self::Binary("+", left, right) => {
-                format!("{}.wrapping_add({})", left.number()?, right.number()?)
+                format!("{}.wrapping_add({})", left.number()?, right.bare()?)
             }
             Self::Binary("-", left, right) => {
-                format!("{}.wrapping_sub({})", left.number()?, right.number()?)
+                format!("{}.wrapping_sub({})", left.number()?, right.bare()?)
             }
             Self::Binary("*", left, right) => {
-                format!("{}.wrapping_mul({})", left.number()?, right.number()?)
+                format!("{}.wrapping_mul({})", left.number()?, right.bare()?)
             }
             Self::Binary("%", left, right) => {
-                format!("rest({}, {})", left.number()?, right.number()?)
+                format!("rest({}, {})", left.bare()?, right.bare()?)
             }
             _ => bail!("a number is wanted"),
         })
     }
+}
+
+/// The type of a number that needs no conversion for a comparison with a number of that type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Own {
+    /// A literal takes the other side's type.
+    Any,
+    Type(&'static str),
+}
+
+/// The common type of two numbers, if no conversion is needed.
+fn unify(left: Option<Own>, right: Option<Own>) -> Option<Own> {
+    match (left?, right?) {
+        (Own::Any, other) | (other, Own::Any) => Some(other),
+        (left, right) => (left == right).then_some(left),
+    }
+}
+
+/// The unsigned Rust type of a C number. A signed number is compared as `u64`.
+fn unsigned(ty: &CType) -> Option<Own> {
+    let is_number = ty.is_plain().then(|| super::rust::ctype(ty))?;
+    let known = ["u8", "u16", "u32", "u64", "usize"];
+    let found = known.into_iter().find(|known| is_number == *known);
+    found.map(Own::Type)
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -297,7 +414,7 @@ impl Parser<'_> {
         found
     }
 
-    /// Operands joined by any of these signs, from the left.
+    /// Operands joined by any of these signs, left to right.
     fn chain(
         &mut self,
         signs: &[&'static str],

@@ -1,7 +1,7 @@
-//! `src/abi/functions.rs`: the one list of functions that everything else expands.
+//! `src/abi/functions.rs`: the one list of functions that macros expand.
 //!
-//! The head of the generated file explains an entry. What an argument is follows from its type and
-//! from what the specification says of it; [`form`] decides.
+//! The head of the generated file explains an entry. [`form`] derives an argument's form from its type and
+//! its declaration.
 
 use super::{File, rust};
 use crate::generate::abi;
@@ -47,6 +47,9 @@ pub fn files(spec: &Spec) -> Result<Vec<File>> {
         entry(&mut others, spec, function, numbers.next().unwrap_or(0))?;
     }
     others.push_str("            }\n");
+    let mut ids = String::new();
+    let found = spec.enum_of("ur_function_t").context("no ur_function_t")?;
+    abi::enumeration(&mut ids, found, "");
     Ok(vec![File::new(
         "src/abi/functions.rs",
         format!(
@@ -77,7 +80,7 @@ macro_rules! for_each_table {{
 {getters}        }}
     }};
 }}
-"
+{ids}"
         ),
     )])
 }
@@ -95,7 +98,7 @@ fn entry(out: &mut String, spec: &Spec, function: &Function, number: usize) -> R
     let mut line = WIDTH;
     for (at, param) in function.params.iter().enumerate() {
         let ty = param.c_type();
-        // Constness of the argument itself shows only behind a pointer to it.
+        // Constness of the argument matters only behind a pointer to it.
         let pointed = match ty.is_const && ty.is_plain() {
             true => "const",
             false => "mut",
@@ -131,8 +134,8 @@ fn entry(out: &mut String, spec: &Spec, function: &Function, number: usize) -> R
     Ok(())
 }
 
-/// The handle that leads to the adapter: `hQueue`, or `phEvents of numEvents or ERROR`, where the
-/// error is that of an empty list.
+/// The handle that leads to the adapter: `hQueue`, or `phEvents of numEvents or ERROR` with the error of an
+/// empty list.
 fn leader(spec: &Spec, function: &Function) -> String {
     let Some(param) = function.dispatch(spec) else {
         return String::new();
@@ -151,7 +154,7 @@ fn leader(spec: &Spec, function: &Function) -> String {
     }
 }
 
-/// What an argument is: the head of the generated file lists the forms.
+/// The form of an argument. The head of the generated file lists all forms.
 pub fn form(spec: &Spec, function: &Function, param: &Param) -> Result<String> {
     let ty = param.c_type();
     let kind = || rust::object_name(&ty.base);
@@ -213,9 +216,9 @@ pub fn form(spec: &Spec, function: &Function, param: &Param) -> Result<String> {
     })
 }
 
-/// Whose an output handle is.
+/// The ownership of an output handle.
 fn own(param: &Param) -> &'static str {
-    // Platforms belong to their adapter, commands to their command buffer: they have no counts.
+    // Platforms and commands of command buffers have no reference counts.
     let counted = !matches!(
         param.c_type().base.as_str(),
         "ur_platform_handle_t" | "ur_exp_command_buffer_command_handle_t"
@@ -229,7 +232,7 @@ fn own(param: &Param) -> &'static str {
     }
 }
 
-/// The output beside a list that tells how many elements there are.
+/// The output after a list that receives the number of elements.
 fn total<'a>(function: &'a Function, param: &Param) -> Option<&'a str> {
     let at = function
         .params

@@ -1,5 +1,6 @@
-//! `src/abi/info.rs`: every property of every info query, once, as a macro that hands the list on.
-//! Enums of the hal and the tables of `src/abi/property.rs`, which programs walk, are made from it.
+//! `src/abi/info.rs`: every property of every info query, as a macro over the list.
+//!
+//! The enums of the hal and the tables of `src/abi/property.rs` expand it.
 
 use super::{File, rust};
 use crate::model::{CType, Enum, Item, Spec, Value};
@@ -43,7 +44,7 @@ pub fn files(spec: &Spec) -> Result<Vec<File>> {
     Ok(vec![File::new("src/abi/info.rs", text + "\n")])
 }
 
-/// The info enums: those that some function takes as `propName`.
+/// The info enums: those that a function takes as `propName`.
 pub fn enums(spec: &Spec) -> Vec<&Enum> {
     let mut seen = BTreeSet::new();
     spec.functions()
@@ -86,14 +87,14 @@ fn row(spec: &Spec, found: &Enum, value: &Value, types: &mut Types) -> String {
     )
 }
 
-/// Types of elements that a reader has to know, by what they are.
+/// Element types that a reader must know, by kind.
 #[derive(Default)]
 struct Types {
     enums: BTreeSet<String>,
     flags: BTreeSet<String>,
     /// Structures without pointers.
     structs: BTreeSet<String>,
-    /// Structures with pointers, which only their owner can follow.
+    /// Structs with pointers, which only their owner can follow.
     opaque: BTreeSet<String>,
 }
 
@@ -101,14 +102,14 @@ fn list(names: BTreeSet<String>) -> String {
     names.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-/// How the value lies in memory: `text()`, `one(T)`, `list(T)` or `array(N, T)`.
+/// The memory layout of a value: `text()`, `one(T)`, `list(T)` or `array(N, T)`.
 fn form(spec: &Spec, value: &Value, types: &mut Types) -> String {
     let text = value.ty.as_deref().unwrap_or("void");
     let (element, extent) = match text.split_once('[') {
         Some((element, extent)) => (element.trim(), Some(extent.trim_end_matches(']').trim())),
         None => (text.trim(), None),
     };
-    // Intermediate language is bytes, though `char`.
+    // Intermediate language is declared as `char`, but it is bytes.
     let element = match value.name.as_str() {
         "UR_PROGRAM_INFO_IL" => "uint8_t",
         _ => element,
@@ -121,7 +122,7 @@ fn form(spec: &Spec, value: &Value, types: &mut Types) -> String {
     }
 }
 
-/// The Rust type of an element; `Truth` of `ur_bool_t`, as its alias is a mere byte.
+/// The Rust type of an element. `Truth` stands for `ur_bool_t`, whose alias is a byte.
 fn element(spec: &Spec, text: &str, types: &mut Types) -> String {
     let ty = CType::parse(text);
     let base = &ty.base;
@@ -152,7 +153,7 @@ fn element(spec: &Spec, text: &str, types: &mut Types) -> String {
     rust::ctype(&ty)
 }
 
-/// Whether a union has a member that points somewhere.
+/// Whether a union has a pointer among its members.
 fn has_pointer(spec: &Spec, name: &str) -> bool {
     spec.items().any(|item| match item {
         Item::Union(found) if found.name == name => found

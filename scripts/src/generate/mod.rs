@@ -1,5 +1,6 @@
-//! From the specification to every generated file. Each submodule owns one family of files and
-//! returns them as text; only `write` and `check` here touch the disk.
+//! The generators: from the specification to every generated file.
+//!
+//! Each submodule returns one family of files as text. Only `write` and `check` access the disk.
 
 mod abi;
 mod checks;
@@ -23,7 +24,7 @@ use crate::model::Spec;
 use anyhow::{Context as _, Result, bail};
 use std::path::{Path, PathBuf};
 
-/// A generated file: its path from the repository's root, and its whole text.
+/// A generated file: its path from the repository's root, and its text.
 pub struct File {
     pub path: PathBuf,
     pub text: String,
@@ -37,7 +38,7 @@ impl File {
         }
     }
 
-    /// A Rust file from unformatted source, headed by a note that it is generated.
+    /// A Rust file from unformatted source, with the note that it is generated.
     pub fn rust(path: &str, doc: &str, source: &str) -> Result<Self> {
         let parsed = syn::parse_file(source)
             .with_context(|| format!("{path}: generated source does not parse"))?;
@@ -50,6 +51,7 @@ impl File {
 }
 
 pub fn all(spec: &Spec, root: &Path) -> Result<Vec<File>> {
+    conditions(spec)?;
     let mut files = Vec::new();
     for family in [
         abi::files,
@@ -65,8 +67,21 @@ pub fn all(spec: &Spec, root: &Path) -> Result<Vec<File>> {
         files.extend(family(spec)?);
     }
     files.extend(mock::files(spec, root)?);
-    files.push(support::readme(spec, root)?);
+    files.push(support::page(spec, root)?);
     Ok(files)
+}
+
+/// Parses every condition of the specification, so that an error names its line.
+fn conditions(spec: &Spec) -> Result<()> {
+    for function in spec.functions() {
+        for case in &function.errors {
+            for text in case.when.iter().chain(&case.given) {
+                expr::parse(spec, function, text)
+                    .map_err(|error| spec.fault(function, text, &format!("`{text}`: {error:#}")))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 pub fn write(root: &Path, files: &[File]) -> Result<usize> {
@@ -85,7 +100,7 @@ pub fn write(root: &Path, files: &[File]) -> Result<usize> {
     Ok(changed)
 }
 
-/// Fails, naming the files, when the tree differs from what would be generated.
+/// Fails with the names of the files that differ from the tree's.
 pub fn check(root: &Path, files: &[File]) -> Result<()> {
     let stale: Vec<String> = files
         .iter()

@@ -1,7 +1,7 @@
-//! `tests/generated/abi_layout.rs`: what the reference fixes of the types that running code uses.
+//! `tests/generated/abi_layout.rs`: the reference's layout of the types in `src/abi`.
 //!
-//! The numbers come from the reference's facts, not from the specification, so that the test of
-//! `src/abi` does not repeat what made it.
+//! The numbers are the reference's facts, not the specification's, so that the test is independent of the
+//! generator of `src/abi`.
 
 use super::{File, rust};
 use crate::model::Spec;
@@ -60,7 +60,7 @@ fn pointer_line(name: &str, signature: &Signature) -> String {
     )
 }
 
-/// `enum: ENUMERATOR = value, ...;`, without the enumerators that only widen a C enum.
+/// `enum: ENUMERATOR = value, ...;`, without the `FORCE_UINT32` enumerators.
 fn values(reference: &Reference) -> String {
     let mut out = String::new();
     for (name, enumerators) in &reference.enums {
@@ -90,7 +90,7 @@ fn constants(reference: &Reference) -> String {
     out
 }
 
-/// A type as `src/abi` writes it; array extents are plain numbers here.
+/// A type as `src/abi` writes it. Array extents are plain numbers here.
 fn ty(text: &str) -> String {
     rust::ty(text).replace(" as usize]", "]")
 }

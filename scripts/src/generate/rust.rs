@@ -1,8 +1,8 @@
-//! How C types and names read in Rust: shared by the generators of Rust text.
+//! C types and names in Rust, for all generators of Rust text.
 
 use crate::model::{CType, Param};
 
-/// Rust spelling of a C type, as running code sees it: `bool` is a byte, enums are newtypes.
+/// The Rust type of a C type in running code: `bool` is a byte, and enums are newtypes.
 pub fn ty(text: &str) -> String {
     ctype(&CType::parse(text))
 }
@@ -44,22 +44,12 @@ pub fn ctype(ty: &CType) -> String {
     }
 }
 
-/// A name that Rust accepts where C used a Rust keyword.
+/// A name from C, escaped if it is a Rust keyword.
 pub fn ident(name: &str) -> String {
     match name {
         "type" | "ref" | "in" | "move" | "match" | "fn" | "use" | "where" => format!("r#{name}"),
         _ => name.to_owned(),
     }
-}
-
-/// `///` lines of a description.
-pub fn doc(text: &str) -> String {
-    if text.is_empty() {
-        return String::new();
-    }
-    text.lines()
-        .map(|line| format!("#[doc = {:?}]\n", format!(" {line}")))
-        .collect()
 }
 
 /// `a: T, b: U` of an extern function.

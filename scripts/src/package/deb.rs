@@ -1,4 +1,4 @@
-//! The Debian package: libraries under the architecture's folder, and what dpkg has to be told.
+//! The Debian package: libraries in the architecture's folder, and the metadata for dpkg.
 
 use super::needs::Needs;
 use super::notices::{self, Notices};
@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 
 const NAME: &str = "unified-runtime";
 const REVISION: &str = "1";
-/// Of a package that nobody has put their name to; the field may not be left out.
+/// The maintainer of a package without a packager's name. dpkg requires the field.
 const NOBODY: &str = "Nobody yet <nobody@unified-runtime.invalid>";
-/// 1980-01-01, unless SOURCE_DATE_EPOCH says otherwise.
+/// 1980-01-01, unless SOURCE_DATE_EPOCH is set.
 const EPOCH: u64 = 315_532_800;
 
 pub(super) fn layout(machine: &Machine) -> Layout {
@@ -28,7 +28,7 @@ pub(super) fn layout(machine: &Machine) -> Layout {
     }
 }
 
-/// Writes the package; returns its path.
+/// Writes the package. Returns its path.
 pub(super) fn write(package: &Package<'_>, items: Vec<Item>, out: &Path) -> Result<PathBuf> {
     let mut items = items;
     for item in &mut items {
@@ -46,7 +46,7 @@ pub(super) fn write(package: &Package<'_>, items: Vec<Item>, out: &Path) -> Resu
         &[
             ("control", control.as_str()),
             ("md5sums", &sums),
-            // Programs that link to the loader are so told which package has it.
+            // Tells packages of programs that link to the loader which package has it.
             ("shlibs", &format!("libur_loader 0 {NAME} (>= {VERSION})\n")),
             ("triggers", "activate-noawait ldconfig\n"),
         ],
@@ -113,7 +113,7 @@ Description: {SUMMARY}
     ))
 }
 
-/// The packages that libraries come in.
+/// The packages of these libraries.
 fn depends(needs: &Needs) -> Result<String> {
     let mut packages = BTreeSet::new();
     for library in &needs.libraries {
@@ -131,7 +131,7 @@ fn depends(needs: &Needs) -> Result<String> {
     Ok(packages.into_iter().collect::<Vec<_>>().join(", "))
 }
 
-/// The files as an archive, their sums, and how large they are.
+/// The archive of the files, their checksums, and their total size.
 fn data(items: &[Item], time: u64) -> Result<(Vec<u8>, String, u64)> {
     let mut tar = Tar::new(time);
     let (mut sums, mut size) = (String::new(), 0);
@@ -170,7 +170,7 @@ fn archive(files: &[(&str, &str)], time: u64) -> Result<Vec<u8>> {
     tar.finish()
 }
 
-/// A compressed archive of root's files, all from one time.
+/// A compressed archive of files that belong to root and share one date.
 struct Tar {
     builder: tar::Builder<Vec<u8>>,
     time: u64,
@@ -193,7 +193,7 @@ impl Tar {
         link: Option<&str>,
     ) -> Result<()> {
         let mut header = tar::Header::new_gnu();
-        // dpkg's archives name everything from the root, which `set_path` would take away.
+        // Paths in dpkg's archives begin with `./`, which `set_path` would remove.
         let name = format!("./{path}");
         let field = header.as_gnu_mut().context("a GNU header")?;
         ensure!(name.len() < field.name.len(), "{name} is too long a path");

@@ -1,8 +1,8 @@
-//! `cargo xtask package`: a Debian package and a Python wheel of what `layout` lists.
+//! `cargo xtask package`: a Debian package and a Python wheel of the files in `layout`.
 //!
-//! Owns what the two share: stripped binaries, what those need of the system, and the machine's names.
-//! The same tree makes the same bytes; `SOURCE_DATE_EPOCH` dates the files of the Debian package.
-//! `DEBFULLNAME` and `DEBEMAIL` say who packages, as Debian's tools have it.
+//! Owns what both share: stripped binaries, their system requirements, the machine's names. Equal trees make
+//! equal bytes. `SOURCE_DATE_EPOCH` dates the files of the Debian package; `DEBFULLNAME` and `DEBEMAIL` name
+//! the packager, as in Debian's tools.
 
 mod deb;
 mod needs;
@@ -21,21 +21,21 @@ use std::process::Command;
 
 #[derive(Args)]
 pub struct Options {
-    /// Where the packages go; target/package by default
+    /// The folder for the packages; target/package by default
     #[arg(long)]
     out: Option<PathBuf>,
 }
 
 const SUMMARY: &str = "Unified Runtime: loader, adapters, headers and tools beneath SYCL";
 
-/// Who answers for a package: whoever made it, not whoever wrote what is in it.
+/// The packager, who is not necessarily an author.
 struct Maintainer {
     name: String,
     mail: String,
 }
 
 impl Maintainer {
-    /// Of `DEBFULLNAME` and `DEBEMAIL`; none without both.
+    /// From `DEBFULLNAME` and `DEBEMAIL`; none unless both are set.
     fn read(get: impl Fn(&str) -> Option<String>) -> Result<Option<Self>> {
         let (Some(name), Some(mail)) = (get("DEBFULLNAME"), get("DEBEMAIL")) else {
             return Ok(None);
@@ -48,7 +48,7 @@ impl Maintainer {
     }
 }
 
-/// What this machine is called.
+/// Names of this machine's architecture.
 struct Machine {
     /// Python's and the compiler's name.
     name: &'static str,
@@ -70,7 +70,7 @@ const MACHINES: [Machine; 2] = [
     },
 ];
 
-/// What the two have to be told.
+/// The data that both packages need.
 struct Package<'a> {
     root: &'a Path,
     machine: &'a Machine,
@@ -117,8 +117,8 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Copies binaries without what only debuggers read, and sums up what they need. What cargo did not
-/// build is left where it is.
+/// Copies binaries without debug information, and sums up their requirements. Files from elsewhere stay in
+/// place.
 fn strip(items: &[Item], into: &Path) -> Result<Needs> {
     let mut needs = Needs::default();
     for item in items {
@@ -130,7 +130,7 @@ fn strip(items: &[Item], into: &Path) -> Result<Needs> {
             continue;
         }
         let to = into.join(from.file_name().unwrap_or_default());
-        // Comes with every C compiler, which the build needs anyway.
+        // Part of every C compiler, which the build needs anyway.
         build::run(
             Command::new("strip")
                 .arg("--strip-unneeded")
@@ -148,7 +148,7 @@ fn strip(items: &[Item], into: &Path) -> Result<Needs> {
     Ok(needs)
 }
 
-/// An item's bytes; none of a link.
+/// The bytes of an item; none for a link.
 fn bytes(item: &Item) -> Result<Vec<u8>> {
     match &item.content {
         Content::Copy(from) => fs::read(from).with_context(|| from.display().to_string()),
@@ -161,7 +161,7 @@ fn bytes(item: &Item) -> Result<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// What both kinds of package are tried with: this machine's notices, made once.
+    /// This machine's notices, made once for the tests of both packages.
     pub(super) fn package(needs: &Needs) -> Package<'_> {
         static NOTICES: std::sync::OnceLock<Notices> = std::sync::OnceLock::new();
         static ROOT: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();

@@ -1,4 +1,4 @@
-//! What binaries need of the system: libraries by name, and the newest interface of the C library.
+//! The system requirements of binaries: libraries by name, and the newest symbol version of the C library.
 
 use anyhow::{Context as _, Result};
 use object::Endianness;
@@ -9,12 +9,12 @@ use std::collections::BTreeSet;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     pub libraries: BTreeSet<String>,
-    /// Major and minor; none if nothing is needed.
+    /// Major and minor version; none if no versioned symbol is used.
     pub glibc: Option<(u32, u32)>,
 }
 
 impl Needs {
-    /// Adds what one binary needs.
+    /// Adds the requirements of a binary.
     pub fn add(&mut self, data: &[u8]) -> Result<()> {
         let file = ElfFile64::<Endianness>::parse(data)?;
         let endian = file.endian();

@@ -1,7 +1,7 @@
-//! Whose code is in the packages besides ours: the licences of all crates that are compiled in.
+//! The licences of all crates that are compiled into the packages.
 //!
-//! Owns who is named and how, as Debian's machine-readable copyright file. What cargo resolves decides
-//! who; a crate's own files say what. A crate without a text that could be given is an error.
+//! Writes them as Debian's machine-readable copyright file. cargo's resolution tells the crates, and a
+//! crate's own files the texts. A crate without a text is an error.
 
 use crate::build;
 use anyhow::{Context as _, Result, bail, ensure};
@@ -11,29 +11,29 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The standard library's notices, as the toolchain has them.
+/// The standard library's notices in the toolchain.
 pub(super) const LIBRARY: &str = "COPYRIGHT-library.html";
-/// Of what is compiled in of it on the machines that packages are made for.
+/// Crates of the standard library that are compiled in on the supported machines.
 const LIBRARY_LICENCE: &str = "(MIT OR Apache-2.0) AND Unicode-3.0";
 const OWN_LICENCE: &str = "Apache-2.0 WITH LLVM-exception";
-/// Where the Apache licence's terms end; what follows is how to apply it.
+/// The end of the Apache licence's terms. The appendix follows.
 const END: &str = "END OF TERMS AND CONDITIONS";
 
 pub(super) struct Notices {
     crates: Vec<Crate>,
-    /// Our licence's text, which has that of the Apache licence.
+    /// Our licence's text, which contains the Apache licence's.
     own: String,
     library: PathBuf,
 }
 
-/// One crate, and what it says about itself.
+/// A crate and its metadata.
 struct Crate {
     name: String,
     version: String,
-    /// As SPDX writes it.
+    /// An SPDX expression.
     licence: String,
     authors: Vec<String>,
-    /// Its files about licences, by name.
+    /// Its licence files, by name.
     texts: Vec<(String, String)>,
 }
 
@@ -80,7 +80,7 @@ struct Dependency {
 
 #[derive(Deserialize)]
 struct DependencyKind {
-    /// None: a dependency of what is built, not of tests or of the build.
+    /// None marks a normal dependency, neither of tests nor of the build.
     kind: Option<String>,
 }
 
@@ -114,7 +114,7 @@ impl Notices {
         &self.library
     }
 
-    /// Everything that a package holds, as one expression of SPDX.
+    /// The licences of a whole package, as an SPDX expression.
     pub(super) fn expression(&self) -> String {
         let mut parts = BTreeSet::new();
         for one in &self.crates {
@@ -131,8 +131,8 @@ impl Notices {
         )
     }
 
-    /// Debian's machine-readable copyright file, version 1.0. `library` is what the standard library's
-    /// notices are called beside it.
+    /// Debian's machine-readable copyright file, version 1.0. `library` is the path of the standard library's
+    /// notices beside it.
     pub(super) fn copyright(&self, library: &str) -> String {
         let mut text = format!(
             "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\
@@ -181,7 +181,7 @@ impl Crate {
         let licence = licence.replace('/', " OR ");
         ensure!(!licence.is_empty(), "{name} names no licence");
         if texts.is_empty() {
-            // The one text that we have, and that knows no name of its own.
+            // The only text that we have, which names no holder.
             let has = licence.split(" OR ").any(|one| one == "Apache-2.0");
             ensure!(
                 has && terms(own).is_some(),
@@ -219,7 +219,7 @@ impl Crate {
         text
     }
 
-    /// Who its texts say has the copyright, or who wrote it.
+    /// The copyright holders in its texts, or else its authors.
     fn holders(&self) -> Vec<String> {
         let mut found: Vec<String> = Vec::new();
         for (_, text) in &self.texts {
@@ -243,7 +243,7 @@ impl Crate {
     }
 }
 
-/// The crates that are compiled into what is installed, by name and version.
+/// The crates in the installed files, by name and version.
 fn compiled<'a>(root: &Path, metadata: &'a Metadata) -> Result<Vec<&'a Package>> {
     let packages: BTreeMap<&str, &Package> = metadata
         .packages
@@ -267,7 +267,7 @@ fn compiled<'a>(root: &Path, metadata: &'a Metadata) -> Result<Vec<&'a Package>>
     while let Some(id) = next.pop() {
         let package = packages.get(id).context("an unknown package")?;
         if !seen.insert(id) || is_macro(package) {
-            // What a macro writes is compiled in, what it is made of is not.
+            // A macro's output is compiled in, but its own dependencies are not.
             continue;
         }
         let node = nodes.get(id).context("an unresolved package")?;
@@ -295,7 +295,7 @@ fn compiled<'a>(root: &Path, metadata: &'a Metadata) -> Result<Vec<&'a Package>>
     Ok(found)
 }
 
-/// Whether a package of the workspace becomes libraries or programs of an installation.
+/// Whether a package of the workspace has installed libraries or programs.
 fn is_installed(root: &Path, manifest: &Path) -> bool {
     let Ok(path) = manifest.strip_prefix(root) else {
         return false;
@@ -303,7 +303,7 @@ fn is_installed(root: &Path, manifest: &Path) -> bool {
     let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
     match &parts[..] {
         [folder, _] => ["loader", "conformance", "tools"].contains(&&**folder),
-        [folder, _, _] => folder == "adapters",
+        [folder, name, _] => folder == "adapters" && name != build::SKELETON,
         _ => false,
     }
 }
@@ -326,7 +326,7 @@ fn is_notice(file: &str) -> bool {
     starts.iter().any(|start| file.starts_with(start))
 }
 
-/// Whether a line is a notice rather than a licence that speaks of one.
+/// Whether a line is a copyright notice, and not a part of a licence's terms.
 fn names_holder(line: &str) -> bool {
     let Some(rest) = line.strip_prefix("Copyright ") else {
         return false;
@@ -336,7 +336,7 @@ fn names_holder(line: &str) -> bool {
     !blank && (named || rest.starts_with(|start: char| start.is_ascii_digit()))
 }
 
-/// The terms of the Apache licence, if that is what a text is.
+/// The terms of the Apache licence, if the text is one.
 fn terms(text: &str) -> Option<&str> {
     let (terms, _) = text.split_once(END)?;
     terms
@@ -349,7 +349,7 @@ fn same(one: &str, other: &str) -> bool {
     one.split_whitespace().eq(other.split_whitespace())
 }
 
-/// An expression of SPDX in the words of Debian's format.
+/// An SPDX expression in the terms of Debian's format.
 fn debian(expression: &str) -> String {
     expression
         .replace(" OR ", " or ")
@@ -357,7 +357,7 @@ fn debian(expression: &str) -> String {
         .replace(" WITH LLVM-exception", " with LLVM exception")
 }
 
-/// The continued lines of a field.
+/// The continuation lines of a field.
 fn folded(text: &str) -> String {
     let lines = text.trim_matches('\n').lines().map(|line| {
         let line: String = line

@@ -1,4 +1,4 @@
-//! The Python wheel: the whole tree as package data, and its programs as commands.
+//! The Python wheel: the tree as package data, and its programs as commands.
 
 use super::needs::Needs;
 use super::notices;
@@ -17,13 +17,13 @@ use zip::{CompressionMethod, DateTime, ZipWriter};
 
 const NAME: &str = "unified_runtime";
 
-/// The notices of all that is compiled in, in Debian's format.
+/// The notices of all compiled-in crates, in Debian's format.
 const COPYRIGHT: &str = "copyright";
 
 const INIT: &str = include_str!("../../templates/package/__init__.py");
 const COMMANDS: &str = include_str!("../../templates/package/_programs.py.j2");
 
-/// Libraries that every system has, as PEP 600 lists them.
+/// Libraries that every system has, by PEP 600.
 const ALLOWED: [&str; 6] = [
     "libc.so.6",
     "libm.so.6",
@@ -37,12 +37,12 @@ pub(super) fn layout() -> Layout {
     Layout {
         lib: "lib".into(),
         prefix: None,
-        // Zip archives have links, pip does not make them.
+        // pip extracts no links from zip archives.
         links: false,
     }
 }
 
-/// Writes the wheel; returns its path.
+/// Writes the wheel. Returns its path.
 pub(super) fn write(package: &Package<'_>, items: Vec<Item>, out: &Path) -> Result<PathBuf> {
     let tag = tag(package.machine, package.needs)?;
     let path = out.join(format!("{NAME}-{VERSION}-{tag}.whl"));
@@ -76,7 +76,7 @@ pub(super) fn write(package: &Package<'_>, items: Vec<Item>, out: &Path) -> Resu
     Ok(path)
 }
 
-/// The systems that the binaries run on.
+/// The platform tag: the systems on which the binaries run.
 fn tag(machine: &Machine, needs: &Needs) -> Result<String> {
     for library in &needs.libraries {
         if !ALLOWED.contains(&library.as_str()) && !library.starts_with("ld-linux") {
@@ -90,7 +90,7 @@ fn tag(machine: &Machine, needs: &Needs) -> Result<String> {
     ))
 }
 
-/// Ours, and those of what is compiled in.
+/// Our licence, and those of compiled-in crates.
 fn licences(package: &Package<'_>) -> Result<[(&'static str, String); 3]> {
     let own = fs::read_to_string(package.root.join("LICENSE"))?;
     let library = fs::read_to_string(package.notices.library())?;
@@ -101,7 +101,7 @@ fn licences(package: &Package<'_>) -> Result<[(&'static str, String); 3]> {
     ])
 }
 
-/// Version 2.4, of PEP 639: the first that knows the files of licences.
+/// Version 2.4 is the first with licence files (PEP 639).
 fn metadata(package: &Package<'_>) -> Result<String> {
     let readme = fs::read_to_string(package.root.join("README.md"))?;
     let maintainer = package.maintainer.map_or_else(String::new, |one| {
@@ -129,7 +129,7 @@ fn entry_points() -> String {
 
 struct Wheel {
     zip: ZipWriter<File>,
-    /// Paths with their sums and sizes, as pip checks them.
+    /// Paths with checksums and sizes, which pip verifies.
     record: String,
 }
 

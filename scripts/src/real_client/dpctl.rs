@@ -1,4 +1,4 @@
-//! dpctl's own test-suite, as its package ships it, on Intel's libsycl over our adapter.
+//! dpctl's test suite from its package, on Intel's libsycl over our adapter.
 
 use super::environment::Environment;
 use super::output::Output;
@@ -8,12 +8,12 @@ use super::setup::{Setup, Target};
 use anyhow::Result;
 use std::time::Duration;
 
-/// What passes at least. A runtime that finds no device skips nearly everything, silently: the count
-/// is what tells. Intel's own adapter passes one less, and hangs in the one.
+/// Least number of passed tests. The suite silently skips nearly everything without a device, so only the
+/// count tells. Intel's adapter passes one less, and hangs in that one.
 const MIN_PASSED: u32 = 1425;
 const LIMIT: Duration = Duration::from_secs(1800);
 
-/// Where the tests are, the device, and the libraries that finding it loaded.
+/// The tests' folder, the device, and the libraries that were loaded to find it.
 const QUERY: &str = r#"
 import dpctl, os
 print(os.path.join(os.path.dirname(dpctl.__file__), "tests"))
@@ -22,7 +22,7 @@ maps = [line.split()[-1] for line in open("/proc/self/maps")]
 print("\n".join(sorted({"library " + path for path in maps if "/libur_" in path})))
 "#;
 
-/// Runs the suite, with nothing deselected.
+/// Runs the whole suite.
 pub(super) fn run(setup: &Setup<'_>, environment: &Environment, target: Target) -> Result<Outcome> {
     let file = |name: &str| environment.programs().join(format!("dpctl.{name}"));
     let (out, err) = (file("look.out"), file("look.err"));
@@ -67,7 +67,7 @@ pub(super) fn run(setup: &Setup<'_>, environment: &Environment, target: Target) 
     })
 }
 
-/// What pytest counted.
+/// Totals in pytest's summary.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
     passed: u32,

@@ -1,5 +1,7 @@
-//! What clients need beyond this project, fetched once and kept below target/: Intel's libsycl with
-//! dpctl in a virtual environment a release, and OpenCL drivers through scripts/drivers.sh.
+//! The clients' requirements, fetched once and kept below target/.
+//!
+//! These are a virtual environment with libsycl and dpctl for each release, and OpenCL drivers through
+//! scripts/drivers.sh.
 
 use super::process;
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -8,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// The Python that dpctl's wheels and its counts of tests are for.
+/// The version of Python for which dpctl's wheels and counts of tests are.
 const PYTHON: &str = "3.11";
 const DPCTL: [&str; 5] = [
     "dpctl==0.22.1",
@@ -18,7 +20,7 @@ const DPCTL: [&str; 5] = [
     "setuptools",
 ];
 
-/// The releases of libsycl that clients run on.
+/// The releases of libsycl on which clients run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Runtime {
     #[value(name = "2026.2.0")]
@@ -37,12 +39,12 @@ impl Runtime {
         }
     }
 
-    /// Whether libsycl takes its loader from a library, rather than bringing its own.
+    /// Whether libsycl loads the loader as a library, rather than containing one.
     pub fn links_loader(self) -> bool {
         self == Runtime::V2026_1_2
     }
 
-    /// What pip installs; the loader's package would come in any 2026 release otherwise.
+    /// pip's packages. Without the loader's own version any 2026 release would do.
     fn requirements(self) -> Vec<String> {
         let packages = ["intel-sycl-rt", "intel-cmplr-lib-ur", "intel-cmplr-lib-rt"];
         packages
@@ -51,16 +53,16 @@ impl Runtime {
     }
 }
 
-/// One release of libsycl, ready to run.
+/// An installed release of libsycl.
 pub struct Environment {
     pub runtime: Runtime,
     pub folder: PathBuf,
-    /// Whether dpctl is there, or why it is not.
+    /// dpctl, or the reason why it is missing.
     pub dpctl: Result<(), String>,
 }
 
 impl Environment {
-    /// Makes the environment, unless it is there as it has to be.
+    /// Creates the environment, unless it exists with these packages.
     pub fn prepare(work: &Path, runtime: Runtime) -> Result<Self> {
         let folder = work.join(runtime.version());
         let (python, dpctl) =
@@ -113,7 +115,7 @@ impl Environment {
         self.folder.join("include")
     }
 
-    /// Where programs built against this release lie, and what they print.
+    /// The folder of this release's programs and their output.
     pub fn programs(&self) -> PathBuf {
         self.folder.join("programs")
     }
@@ -123,7 +125,7 @@ impl Environment {
     }
 }
 
-/// The C++ compiler, or that there is none.
+/// The C++ compiler, or the reason why it is missing.
 pub fn compiler() -> Result<OsString, String> {
     let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
     match Command::new(&compiler).arg("--version").output() {
@@ -132,7 +134,7 @@ pub fn compiler() -> Result<OsString, String> {
     }
 }
 
-/// The first of these commands that is a Python, of this version if one is given.
+/// The first command that is a Python, of the version if one is given.
 fn interpreter(names: &[&str], version: Option<&str>) -> Result<String> {
     let mut found = Vec::new();
     for name in names {
@@ -156,14 +158,14 @@ fn interpreter(names: &[&str], version: Option<&str>) -> Result<String> {
     ))
 }
 
-/// Whether `Python 3.11.7` is a 3.11.
+/// Whether text such as `Python 3.11.7` is of the version 3.11.
 fn is_version(text: &str, version: &str) -> bool {
     text.strip_prefix("Python ")
         .and_then(|text| text.strip_prefix(version))
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Runs a command whose output matters only if it fails.
+/// Runs a command, and shows its output only if it fails.
 fn quietly(command: &mut Command, work: &Path) -> Result<()> {
     let (out, err) = (work.join("prepare.out"), work.join("prepare.err"));
     let ended = process::run(command, &out, &err, Duration::from_secs(1800))?;
@@ -184,7 +186,7 @@ fn quietly(command: &mut Command, work: &Path) -> Result<()> {
 pub struct Drivers {
     script: PathBuf,
     folder: PathBuf,
-    /// Drivers that are not there, each with the reason.
+    /// Missing drivers, each with the reason.
     missing: Vec<(&'static str, String)>,
 }
 
@@ -223,7 +225,7 @@ impl Drivers {
         Ok(drivers)
     }
 
-    /// Why a driver is not there.
+    /// The reason why a driver is missing.
     pub fn lack(&self, name: &str) -> Option<&String> {
         let found = self.missing.iter().find(|(missing, _)| *missing == name);
         found.map(|(_, reason)| reason)

@@ -1,5 +1,6 @@
-//! What a client's part is known not to do, and where: conformance/sycl/expectations.yml. As with
-//! ur-conformance, what is expected and does not happen is a failure too.
+//! Known failures of clients: conformance/sycl/expectations.yml.
+//!
+//! An expected failure that does not occur is a failure, as with ur-conformance.
 
 use super::environment::Runtime;
 use super::setup::Target;
@@ -18,14 +19,14 @@ pub enum Kind {
 #[serde(deny_unknown_fields)]
 struct Entry {
     program: String,
-    /// `*` for all.
+    /// The client, or `*`.
     part: String,
-    /// A target, or an adapter for all of its drivers.
+    /// A target, or an adapter with any driver.
     on: Vec<String>,
-    /// The only release of libsycl that it is about.
+    /// The release of libsycl; any without it.
     runtime: Option<String>,
     kind: Kind,
-    /// For the reader of the file.
+    /// The reason, for readers of the file.
     #[serde(rename = "reason")]
     _reason: String,
 }
@@ -44,7 +45,7 @@ impl Expectations {
         Ok(Self(yaml_serde::from_str(text)?))
     }
 
-    /// How a part is expected to end, if not well.
+    /// The expected result of a part; none if it should pass.
     pub fn find(
         &self,
         program: &str,

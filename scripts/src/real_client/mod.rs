@@ -1,9 +1,8 @@
-//! `cargo xtask real-client`: programs that know nothing of this project, on what it installs. The
-//! SYCL programs of conformance/sycl and dpctl's own tests, on two releases of Intel's libsycl, each
-//! over our adapters.
+//! `cargo xtask real-client`: runs programs that know nothing of this project on its installed files.
 //!
-//! What the machine lacks is skipped with its reason; `--strict` makes that a failure. May run
-//! Python, compilers and scripts/drivers.sh; knows adapters by their names only.
+//! The programs are those of conformance/sycl and dpctl's tests, on two releases of Intel's libsycl, over
+//! each of our adapters. A missing requirement skips a run with its reason, or fails it with `--strict`. May
+//! run Python, compilers and scripts/drivers.sh. Knows adapters by name only.
 
 mod dpctl;
 mod environment;
@@ -25,26 +24,26 @@ use std::path::{Path, PathBuf};
 /// Runs SYCL programs and dpctl's tests on Intel's libsycl, over our adapters.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Where `install` put the libraries; without it they are built and installed below target/
+    /// The folder of installed libraries; without it they are built and installed below target/
     #[arg(long)]
     prefix: Option<PathBuf>,
-    /// Where scripts/drivers.sh puts the OpenCL drivers; below target/ without it
+    /// The folder of scripts/drivers.sh for OpenCL drivers; below target/ without it
     #[arg(long)]
     drivers: Option<PathBuf>,
-    /// A release of libsycl; all without it
+    /// A release of libsycl; every release without it
     #[arg(long, value_enum)]
     runtime: Vec<Runtime>,
-    /// What is missing here is a failure
+    /// Fails if a requirement is missing here
     #[arg(long)]
     strict: bool,
-    /// Intel's own loader and OpenCL adapter in place of ours, to compare; what fails fails nothing
+    /// Intel's loader and OpenCL adapter in place of ours, for comparison; their failures do not count
     #[arg(long)]
     reference: bool,
     /// Programs of conformance/sycl by name, `mock`, `urtrace`, `ur-env`, `dpctl`; all without it
     names: Vec<String>,
 }
 
-/// Something that runs on a runtime and a target.
+/// A client.
 enum Client {
     /// A source of conformance/sycl.
     Program(PathBuf),
@@ -55,7 +54,7 @@ enum Client {
 }
 
 impl Client {
-    /// All that there are, in the order in which they run.
+    /// All clients, in the order of their runs.
     fn all(root: &Path) -> Result<Vec<Client>> {
         let programs = program::sources(root)?.into_iter().map(Client::Program);
         let others = [Client::Mock, Client::Trace, Client::Env, Client::Dpctl];
@@ -79,9 +78,9 @@ impl Client {
             (Client::Program(_), false) => &[Target::NativeCpu, Target::Intel, Target::Pocl],
             (Client::Mock, false) => &[Target::Mock],
             (Client::Trace, false) => &[Target::NativeCpu],
-            // Its kernels are SPIR-V, which of these only Intel's driver takes.
+            // Its kernels are SPIR-V, which only Intel's driver takes here.
             (Client::Dpctl, false) => &[Target::Intel],
-            // The driver on which libsycl has a default device without us.
+            // On this driver libsycl has a default device without us.
             (Client::Env, false) => &[Target::Intel],
         }
     }
@@ -106,8 +105,8 @@ impl Client {
     }
 }
 
-/// The SYCL program of `cargo xtask bench`, built for the release of libsycl that has Intel's loader and
-/// OpenCL adapter in it.
+/// The SYCL program of `cargo xtask bench`, for the release of libsycl that has Intel's loader and OpenCL
+/// adapter.
 pub fn measured(root: &Path) -> Result<PathBuf> {
     let compiler = environment::compiler().map_err(anyhow::Error::msg)?;
     let work = build::target_dir(root)?.join("real-client");
@@ -117,7 +116,7 @@ pub fn measured(root: &Path) -> Result<PathBuf> {
     let source = root.join("conformance/sycl/bench/submit.cpp");
     let mut compiler = std::process::Command::new(compiler);
     program::link(&mut compiler, &environment, &source, &binary);
-    // It runs with nothing but the driver on its path.
+    // Only the driver is on its library path.
     let rpath = format!(
         "-Wl,--disable-new-dtags,-rpath,{}",
         environment.lib().display()
@@ -126,7 +125,7 @@ pub fn measured(root: &Path) -> Result<PathBuf> {
     Ok(binary)
 }
 
-/// Runs what the options name; says whether all went as it should.
+/// Runs the clients that the options name. Returns whether all passed.
 pub fn run(root: &Path, options: &Options) -> Result<bool> {
     let mut clients = Client::all(root)?;
     for name in &options.names {

@@ -1,5 +1,5 @@
-//! Clients that know one thing of this project: the mock adapter, behind libsycl and behind Intel's
-//! loader, and urtrace and ur-env around a SYCL program.
+//! Clients that use one file of this project: the mock adapter behind libsycl and behind Intel's loader, and
+//! urtrace and ur-env around a SYCL program.
 
 use super::environment::Environment;
 use super::report::Outcome;
@@ -12,8 +12,8 @@ use std::process::Command;
 const MOCK: &str = "UR_MOCK_SCRIPT";
 const SCRIPT: &str = r#"UR_DEVICE_INFO_NAME = "Scripted"; urEnqueueUSMMemcpy: error DEVICE_LOST"#;
 
-/// A SYCL program that expects nothing but answers, plain and with a script that changes them; and
-/// conformance/c/mock.c on Intel's loader.
+/// A SYCL program on the mock, without a script and with one that changes answers; and conformance/c/mock.c
+/// on Intel's loader.
 pub(super) fn mock(setup: &Setup<'_>, environment: &Environment) -> Result<Outcome> {
     let source = setup.root.join("conformance/sycl/mock/devices.cpp");
     let devices = program::build(setup, environment, &source, "mock-devices")?;
@@ -24,7 +24,7 @@ pub(super) fn mock(setup: &Setup<'_>, environment: &Environment) -> Result<Outco
         &devices,
         "scripted",
     )?;
-    // The tables of 2026.1 are others: its loader takes no adapter of this version.
+    // The loader of 2026.1 has other tables, so it accepts no adapter of this version.
     if environment.runtime.links_loader() {
         return Ok(Outcome::Passed(
             "libsycl, with and without a script".to_owned(),
@@ -59,8 +59,8 @@ pub(super) fn mock(setup: &Setup<'_>, environment: &Environment) -> Result<Outco
     ))
 }
 
-/// urtrace on the example. The tracing layer is our loader's: it sees libsycl 2026.1, and has to say
-/// of 2026.2 that it does not.
+/// urtrace on the example. Tracing is a layer of our loader. It sees libsycl 2026.1, and must report that it
+/// does not see 2026.2.
 pub(super) fn trace(setup: &Setup<'_>, environment: &Environment) -> Result<Outcome> {
     let source = setup.root.join("conformance/sycl/async_alloc.cpp");
     let example = program::build(setup, environment, &source, "async_alloc")?;
@@ -82,8 +82,8 @@ pub(super) fn trace(setup: &Setup<'_>, environment: &Environment) -> Result<Outc
     Ok(Outcome::Passed(format!("says {wanted:?}")))
 }
 
-/// ur-env leaves a program's default device what it is without it, here the CPU through OpenCL, though
-/// now through our adapter; native_cpu it is where that is asked for.
+/// ur-env keeps a program's default device, the CPU through OpenCL, but through our adapter. native_cpu is
+/// used where the program asks for it.
 pub(super) fn default_device(setup: &Setup<'_>, environment: &Environment) -> Result<Outcome> {
     let source = setup.root.join("conformance/sycl/default/device.cpp");
     let program = program::build(setup, environment, &source, "default-device")?;
@@ -122,7 +122,7 @@ pub(super) fn default_device(setup: &Setup<'_>, environment: &Environment) -> Re
     Ok(Outcome::Passed(plain.join("; ")))
 }
 
-/// Runs what has to succeed; returns all that it wrote, in files beside `binary`.
+/// Runs a command that must succeed. Returns its output, which it keeps in files beside `binary`.
 fn succeed(command: &mut Command, binary: &Path, what: &str) -> Result<String> {
     let out = binary.with_extension(format!("{what}.out"));
     let err = binary.with_extension(format!("{what}.err"));

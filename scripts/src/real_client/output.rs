@@ -1,10 +1,10 @@
-//! What a SYCL program says of its parts (conformance/sycl/client.hpp), and what to make of it.
+//! The output of SYCL programs about their parts (conformance/sycl/client.hpp), and its evaluation.
 
 use super::expect::Kind;
 use super::process::Ended;
 use super::report::Outcome;
 
-/// What a program exits with if it skipped everything.
+/// The exit code of a program that skipped every part.
 const ALL_SKIPPED: i32 = 77;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub enum End {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Output {
     pub parts: Vec<(String, End)>,
-    /// Libraries of Unified Runtime that were loaded, in order.
+    /// Loaded libraries of Unified Runtime, in order.
     pub libraries: Vec<String>,
 }
 
@@ -43,8 +43,8 @@ impl Output {
         output
     }
 
-    /// The outcome of a run. `expected` knows what a part is known not to do; with `strict`, what is
-    /// skipped must be known.
+    /// The result of a run. `expected` knows the parts' known failures. With `strict` a skipped part must be
+    /// a known one.
     pub fn judge(
         &self,
         ended: &Ended,
@@ -96,7 +96,7 @@ impl Output {
         }
     }
 
-    /// What the program should have exited with.
+    /// The exit code that the program's parts imply.
     fn code(&self) -> i32 {
         let any = |end: fn(&End) -> bool| self.parts.iter().any(|(_, found)| end(found));
         match () {

@@ -1,4 +1,4 @@
-//! Processes with an end: what a client writes goes to files, and one that hangs is killed.
+//! Processes with a time limit, whose output goes to files.
 
 use anyhow::{Context as _, Result};
 use std::fs::File;
@@ -7,13 +7,13 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// What is shown of a line.
+/// Limit on the shown length of a line.
 const WIDTH: usize = 300;
 
 /// How a process ended.
 pub enum Ended {
     By(ExitStatus),
-    /// Killed after this long.
+    /// Killed at the time limit.
     TimedOut(Duration),
 }
 
@@ -39,7 +39,7 @@ impl std::fmt::Display for Ended {
     }
 }
 
-/// Runs a command to its end, or kills it after `limit`. Its output goes to two files.
+/// Runs a command, and kills it after `limit`. Its output goes to two files.
 pub fn run(command: &mut Command, out: &Path, err: &Path, limit: Duration) -> Result<Ended> {
     let create = |path: &Path| File::create(path).with_context(|| path.display().to_string());
     let program = command.get_program().to_string_lossy().into_owned();
@@ -63,7 +63,7 @@ pub fn run(command: &mut Command, out: &Path, err: &Path, limit: Duration) -> Re
     }
 }
 
-/// The last lines of a file, long ones cut off; an unreadable file has none.
+/// The last lines of a file, shortened; none of an unreadable file.
 pub fn tail(path: &Path, lines: usize) -> String {
     let text = std::fs::read(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);

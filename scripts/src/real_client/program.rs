@@ -1,5 +1,5 @@
-//! The SYCL programs of conformance/sycl: built against a release of libsycl, run on a target, judged
-//! by what they print.
+//! The SYCL programs of conformance/sycl: built for a release of libsycl, run on a target, and judged by
+//! their output.
 
 use super::Client;
 use super::environment::Environment;
@@ -13,7 +13,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime};
 
-/// A program that takes longer hangs.
+/// Time limit of a program.
 pub const LIMIT: Duration = Duration::from_secs(300);
 
 /// The programs' sources, by name.
@@ -43,8 +43,8 @@ pub fn name(source: &Path) -> String {
         .into_owned()
 }
 
-/// Builds the clients' programs, as many at once as there are processors. What does not compile says
-/// so when it is to run.
+/// Builds the clients' programs, one on each processor at a time. A failed build is reported by the program's
+/// run.
 pub(super) fn build_all(setup: &Setup<'_>, environment: &Environment, clients: &[Client]) {
     let sources = clients.iter().filter_map(|client| match client {
         Client::Program(source) => Some(source),
@@ -64,7 +64,7 @@ pub(super) fn build_all(setup: &Setup<'_>, environment: &Environment, clients: &
     });
 }
 
-/// The program `name` of a source, built anew if the source or a header has changed.
+/// The program `name` of a source, rebuilt if the source or a header changed.
 pub(super) fn build(
     setup: &Setup<'_>,
     environment: &Environment,
@@ -89,7 +89,7 @@ pub(super) fn build(
     Ok(binary)
 }
 
-/// What a compiler is told to make a program of a source and a release's libsycl.
+/// The compiler's command line for a source and a release of libsycl.
 pub fn link(compiler: &mut Command, environment: &Environment, source: &Path, binary: &Path) {
     compiler
         .args(["-std=c++17", "-O1", "-w", "-pthread", "-I"])
@@ -102,7 +102,7 @@ pub fn link(compiler: &mut Command, environment: &Environment, source: &Path, bi
         .args(["-l:libsycl.so.9", "-Wl,--allow-shlib-undefined"]);
 }
 
-/// Runs a compiler; its words are the error.
+/// Runs a compiler. Its output is the error.
 pub fn compile(compiler: &mut Command, binary: &Path) -> Result<()> {
     let out = binary.with_extension("cc.out");
     let err = binary.with_extension("cc.err");
@@ -139,7 +139,7 @@ pub(super) fn run(
     let expected = |part: &str| setup.expectations.find(&program, part, target, runtime);
     let mut outcome = output.judge(&ended, expected, setup.strict);
     if !output.parts.is_empty() && !matches!(outcome, Outcome::Failed(_)) {
-        // A program that did not run on ours proves nothing.
+        // A run on other libraries proves nothing about ours.
         if let Err(fault) = setup.check_libraries(environment, target, &output.libraries) {
             outcome = Outcome::Failed(fault);
         }

@@ -1,8 +1,8 @@
-//! What was run and how it ended: a line for each run when it ends, and a table of all at the end.
+//! The report: a line at the end of each run, and a table of all runs.
 
 use std::collections::BTreeMap;
 
-/// How a run ended, and what there is to say about it.
+/// The result of a run, with its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Passed(String),
@@ -28,7 +28,7 @@ impl Outcome {
     }
 }
 
-/// One client on one runtime and target.
+/// A run of a client on a runtime and a target.
 pub struct Row {
     pub client: String,
     /// The runtime and the target.
@@ -42,7 +42,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Adds a row and tells of it.
+    /// Adds a run and prints its line.
     pub fn add(&mut self, row: Row) {
         console::outln!(
             "{:8}{} on {}: {}",
@@ -58,7 +58,7 @@ impl Report {
         self.count("FAILED") > 0
     }
 
-    /// The table, and the totals.
+    /// Prints the table and the totals.
     pub fn print(&self) {
         console::out!("\n{}", self.table());
         console::outln!(
@@ -76,7 +76,7 @@ impl Report {
             .count()
     }
 
-    /// Clients down, runtimes and targets across.
+    /// A table of clients by runtimes and targets.
     fn table(&self) -> String {
         let mut columns: Vec<&str> = Vec::new();
         let mut clients: Vec<&str> = Vec::new();

@@ -1,5 +1,4 @@
-//! What clients run on: one of our adapters and what is beneath it, in an environment that says so and
-//! nothing else about devices.
+//! Targets of clients: one of our adapters with its driver, in an environment that selects them alone.
 
 use super::Options;
 use super::environment::{self, Drivers, Environment};
@@ -11,10 +10,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Variables that would choose devices, adapters or drivers, by how they begin.
+/// Prefixes of variables that select devices, adapters or drivers.
 const ELSEWHERE: [&str; 4] = ["UR_", "SYCL_", "ONEAPI_", "OCL_ICD_"];
 
-/// One of our adapters with what is beneath it, or Intel's.
+/// One of our adapters with its driver, or Intel's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     NativeCpu,
@@ -36,7 +35,7 @@ impl Target {
         }
     }
 
-    /// The adapter's name, as libraries have it.
+    /// The adapter's name in file names.
     pub fn adapter(self) -> &'static str {
         match self {
             Target::NativeCpu => "native_cpu",
@@ -45,7 +44,7 @@ impl Target {
         }
     }
 
-    /// The driver's name, as scripts/drivers.sh has it.
+    /// The driver's name in scripts/drivers.sh.
     pub fn driver(self) -> Option<&'static str> {
         match self {
             Target::NativeCpu | Target::Mock => None,
@@ -63,15 +62,15 @@ impl Target {
     }
 }
 
-/// What all runs share.
+/// Data that all runs share.
 pub struct Setup<'a> {
     pub root: &'a Path,
     /// The installed project.
     pub prefix: PathBuf,
     pub drivers: Drivers,
-    /// The C++ compiler, or that there is none.
+    /// The C++ compiler, or the reason why it is missing.
     pub compiler: Result<OsString, String>,
-    /// SPIR-V that programs launch.
+    /// SPIR-V modules that programs launch.
     pub kernels: PathBuf,
     pub expectations: Expectations,
     pub strict: bool,
@@ -106,7 +105,7 @@ impl<'a> Setup<'a> {
         })
     }
 
-    /// What cannot run on this machine.
+    /// The reason why this target cannot run here; none if it can.
     pub fn missing(&self, reason: &str) -> Outcome {
         let reason = format!("cannot run here: {reason}");
         match self.strict {
@@ -115,8 +114,8 @@ impl<'a> Setup<'a> {
         }
     }
 
-    /// A command in which a client sees this runtime and this target, and nothing else of what the
-    /// caller's environment says about devices.
+    /// A command with this runtime and target. No other variable that selects devices remains from the
+    /// caller's environment.
     pub fn command(&self, environment: &Environment, target: Target, program: &Path) -> Command {
         let mut command = match target.driver() {
             Some(driver) => self.drivers.launcher(driver, program),
@@ -131,12 +130,12 @@ impl<'a> Setup<'a> {
         let mut folders = environment.lib().into_os_string();
         if target != Target::Reference {
             if environment.runtime.links_loader() {
-                // Our loader lies where the dynamic linker looks first, and our adapter beside it.
+                // The dynamic linker finds our loader first, and our adapter is beside it.
                 folders = self.lib().into_os_string();
                 folders.push(":");
                 folders.push(environment.lib());
             }
-            // A loader within libsycl takes an adapter by path; the mock any loader does.
+            // A loader inside libsycl takes an adapter by path. Any loader takes the mock so.
             if !environment.runtime.links_loader() || target == Target::Mock {
                 command.env("UR_ADAPTERS_FORCE_LOAD", self.adapter(target));
             }
@@ -157,7 +156,7 @@ impl<'a> Setup<'a> {
         self.lib().join(name)
     }
 
-    /// Whether a client loaded what it was meant to; libraries are named as the kernel names them.
+    /// Whether a client loaded the intended libraries, by the names in the kernel's map.
     pub fn check_libraries(
         &self,
         environment: &Environment,

@@ -1,7 +1,7 @@
-//! No folder of src/stream uses one that uses it.
+//! Checks that the folders of src/stream do not depend on each other in a loop.
 //!
-//! Reads paths that begin with `crate::stream::`, outside tests. A name that src/stream/mod.rs re-exports counts as the
-//! folder that it comes from.
+//! Reads paths that begin with `crate::stream::`, outside tests. A name that src/stream/mod.rs re-exports
+//! counts as its folder.
 
 use super::{code_lines, rust_files};
 use anyhow::Result;
@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// Folders, each with those that it uses.
+/// Folders, each with the folders that it uses.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// Adds the loops of src/stream to what was `found`.
+/// Adds the loops of src/stream to `found`.
 pub fn check(root: &Path, found: &mut Vec<String>) -> Result<()> {
     let dir = root.join("src/stream");
     let Ok(top) = fs::read_to_string(dir.join("mod.rs")) else {
@@ -36,7 +36,7 @@ pub fn check(root: &Path, found: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// Which folder each name of `pub use folder::...::Name` comes from.
+/// The folder of each name in `pub use folder::...::Name`.
 fn exports(top: &str) -> BTreeMap<String, String> {
     let mut out = BTreeMap::new();
     for statement in code(top).split(';') {
@@ -51,7 +51,7 @@ fn exports(top: &str) -> BTreeMap<String, String> {
     out
 }
 
-/// The first names behind `crate::stream::`, those in braces each.
+/// The first names after `crate::stream::`, with each of those in braces.
 fn imports(text: &str) -> impl Iterator<Item = String> {
     let text = code(
         text.split("#[cfg(test)]\nmod tests")
@@ -80,7 +80,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
         .filter(|word| !word.is_empty())
 }
 
-/// One loop, as its names in order.
+/// One loop, as names in order.
 fn find_loop(graph: &Graph) -> Option<String> {
     fn visit<'a>(
         graph: &'a Graph,

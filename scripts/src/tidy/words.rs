@@ -7,7 +7,7 @@ use super::{rust_files, show};
 use anyhow::Result;
 use std::path::Path;
 
-/// Retired words in lower case, each with the name to use instead.
+/// Retired words in lower case, each with its replacement.
 const RETIRED: &[(&str, &str)] = &[
     ("board", "mailbox"),
     ("boards", "mailboxes"),
@@ -52,10 +52,10 @@ const RETIRED: &[(&str, &str)] = &[
     ("world", "fake driver or setup"),
 ];
 
-/// Folders that are not yet cleaned.
-const UNCLEAN: &[&str] = &["src/timeline"];
+/// Folders with retired words that remain.
+const UNCLEAN: &[&str] = &[];
 
-/// Folders with Rust files of the project.
+/// Folders with the project's Rust files.
 const FOLDERS: &[&str] = &[
     "adapters",
     "conformance",
@@ -68,7 +68,7 @@ const FOLDERS: &[&str] = &[
     "tools",
 ];
 
-/// Adds each identifier with a retired word to what was `found`.
+/// Adds each identifier with a retired word to `found`.
 pub fn check(root: &Path, found: &mut Vec<String>) -> Result<()> {
     for folder in FOLDERS {
         for (path, text) in rust_files(&root.join(folder))? {
@@ -90,7 +90,7 @@ pub fn check(root: &Path, found: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// The retired words of an identifier, each with the name to use instead.
+/// The retired words of an identifier, each with its replacement.
 fn retired(identifier: &str) -> Vec<(&'static str, &'static str)> {
     let parts = parts(identifier);
     let is_part = |(word, _): &&(&str, &str)| parts.iter().any(|part| part == word);

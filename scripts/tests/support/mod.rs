@@ -1,4 +1,4 @@
-//! What the tests of the ABI share: running a compiler, and comparing lists of facts.
+//! Helpers of the ABI tests: running a compiler, and comparing facts.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
@@ -30,7 +30,7 @@ impl Dialect {
     }
 }
 
-/// Compiles a source text without linking; the error is what the compiler said.
+/// Compiles a source text without linking. The error is the compiler's output.
 pub fn compile(
     dialect: Dialect,
     source: &str,
@@ -66,7 +66,7 @@ pub fn include() -> std::path::PathBuf {
 /// Facts by name.
 pub type Facts = BTreeMap<String, String>;
 
-/// Compares facts item by item and prints how many agree.
+/// Compares facts by name, and prints the number that agree.
 pub fn compare(kind: &str, reference: &Facts, ours: &Facts) {
     let mut differences = Vec::new();
     for (name, theirs) in reference {

@@ -14,7 +14,7 @@
 //! All indexes are `BTreeSet`s. Size classes with sorted lists and a queue of epochs were 300 lines more.
 
 use crate::pool::heap::segments::{NIL, SegId, Segments};
-use crate::timeline::{Clock, Frontier, LaneId, PointRef};
+use crate::timeline::{Clock, Frontier, LaneId, Point};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -69,8 +69,8 @@ pub(crate) struct Index {
 
 enum Class<'a> {
     Clear,
-    Run(PointRef<'a>),
-    Mixed(PointRef<'a>),
+    Run(&'a Point),
+    Mixed(&'a Point),
 }
 
 fn class_of(death: &Frontier) -> Class<'_> {
@@ -145,22 +145,22 @@ impl Index {
         }
     }
 
-    fn lane_mut(&mut self, point: PointRef<'_>) -> &mut LaneIndex {
+    fn lane_mut(&mut self, point: &Point) -> &mut LaneIndex {
         self.lanes.entry(point.lane()).or_insert_with(|| LaneIndex {
-            clock: Arc::clone(point.clock),
+            clock: Arc::clone(&point.clock),
             runs: SizeIndex::default(),
             mixed: SizeIndex::default(),
             pending: BTreeSet::new(),
         })
     }
 
-    fn remove_pending(&mut self, point: PointRef<'_>, id: SegId) {
+    fn remove_pending(&mut self, point: &Point, id: SegId) {
         if let Some(index) = self.lanes.get_mut(&point.lane()) {
             index.pending.remove(&(point.epoch, id));
         }
     }
 
-    fn add_to_run(&mut self, segments: &Segments, id: SegId, point: PointRef<'_>) {
+    fn add_to_run(&mut self, segments: &Segments, id: SegId, point: &Point) {
         let seg = segments.seg(id);
         let (mut head, mut tail, mut bytes) = (id, id, seg.bytes);
         let mut gone = [None, None];
@@ -186,7 +186,7 @@ impl Index {
         index.pending.insert((point.epoch, id));
     }
 
-    fn remove_from_run(&mut self, segments: &Segments, id: SegId, point: PointRef<'_>) {
+    fn remove_from_run(&mut self, segments: &Segments, id: SegId, point: &Point) {
         let seg = segments.seg(id);
         // Completion mostly removes an end of a run, and both ends know the head.
         let last = !self.in_run(segments, seg.next, point.lane());

@@ -10,7 +10,7 @@
 use crate::abi::*;
 use crate::hal::{ImageInfo, Unwrapped, VirtualMemGranularityInfo, VirtualMemInfo};
 use crate::object::{Error, Handles, InfoOut, Object, Out, OutHandle, Result};
-use crate::stream::api::generated::hooks::{context_hooks, named_hooks, queue_hooks};
+use crate::stream::api::generated::{context_hooks, named_hooks, queue_hooks};
 use crate::stream::{Context, Driver, Event, Queue};
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;

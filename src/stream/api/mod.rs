@@ -1,7 +1,7 @@
 //! The `hal` traits of the engine's objects, for every driver, and what a backend may add to them.
 //!
-//! `generated` has the traits: which method the engine answers how, and which is a backend's hook, the list in
-//! scripts/src/generate/hal/engine.rs says.
+//! `generated` has the traits. The list in scripts/src/generate/hal/engine.rs says who answers a method: the engine,
+//! or a hook of the backend.
 //!
 //! Owns the knot: only here a backend's handles are known to be the engine's. Uses every other folder, and none uses
 //! it. Must never hold state.
@@ -9,6 +9,7 @@
 #[rustfmt::skip]
 mod generated;
 
+pub mod device_info;
 pub(crate) mod hooks;
 
 pub use hooks::Hooks;

@@ -87,6 +87,11 @@ impl<D: Driver> Context<D> {
         self.domain.engine().when(everything, |_| job())
     }
 
+    /// `INVALID_DEVICE` if the device is neither the context's nor a part of one.
+    pub fn check_device(&self, device: &Object<D::Device>) -> Result<()> {
+        self.index(device).map(drop)
+    }
+
     pub(crate) fn index(&self, device: &Object<D::Device>) -> Result<usize> {
         self.domain
             .index_of(device)

@@ -1,7 +1,7 @@
 //! Copies and fills by the host, on devices that share its memory. The caller promises that the
 //! addresses are valid.
 //!
-//! Knows neither lanes nor events: the driver decides when work may run here ([`Driver::at_once`]).
+//! Knows neither lanes nor events: the driver decides when work may run here ([`Driver::submit`]).
 
 use crate::stream::{Driver, Work};
 use std::ptr;

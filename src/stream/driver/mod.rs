@@ -76,8 +76,12 @@ pub struct Step<'a, D: Driver> {
 pub trait Compiled<D: Driver>: Send + Sync {
     /// Submits all of it to a lane as one command, as [`Driver::submit`] does. A later call comes
     /// only after the last submission is ordered before it.
-    fn submit(&self, lane: &D::Lane, epoch: u64, timestamps: Option<Arc<Timestamps>>)
-    -> Result<()>;
+    fn submit(
+        &self,
+        lane: &D::Lane,
+        epoch: u64,
+        timestamps: Option<Arc<Timestamps>>,
+    ) -> Result<Progress>;
 
     /// Replaces the work of one command, counted from the first one. Earlier submissions keep the
     /// old work. Returns false if it cannot: the caller then compiles anew.
@@ -93,22 +97,6 @@ pub enum Progress {
     Pending,
     /// The work is complete, and so is everything before it.
     Done,
-}
-
-impl Progress {
-    /// Submits work to a lane, or runs it on the host at once.
-    #[inline(always)]
-    pub(crate) fn work<D: Driver>(
-        lane: &D::Lane,
-        epoch: u64,
-        work: Work<D>,
-        timestamps: Option<Arc<Timestamps>>,
-    ) -> Result<Self> {
-        if timestamps.is_none() && D::at_once(lane, &work) {
-            return Ok(Self::Done);
-        }
-        D::submit(lane, epoch, work, timestamps).map(|()| Self::Pending)
-    }
 }
 
 /// A native object that users add commands to.
@@ -134,9 +122,7 @@ pub trait Driver: Backend + Payload {
     type Marker: Clone + Send + Sync;
     /// The right to signal a host point. Dropping it signals too.
     type Signal: Send;
-    /// A checked launch of [`Driver::submit_launch`].
-    type Checked: Default;
-    /// A checked launch with no more than sizes and arguments.
+    /// A checked launch of [`Driver::submit_plain`]; `()` if the driver has none.
     type Plain: Default;
 
     /// Opens a lane. A driver that `TRACKS` raises the clock by itself.
@@ -159,26 +145,24 @@ pub trait Driver: Backend + Payload {
     /// run it although the event failed.
     const FOREIGN_ON_HOST: bool = false;
 
-    /// Submits work to a lane as the command with this epoch. Returns at once. The driver records
-    /// its start and end in `timestamps`, if given. After an error a driver that tracks has
-    /// submitted nothing, and the epoch is used again. Another driver may have submitted a part,
-    /// which the next marker covers.
+    /// Submits work to a lane as the command with this epoch: the general path, beside the short one
+    /// of [`Driver::copy`], [`Driver::fill`] and [`Driver::submit_plain`]. Returns without waiting for
+    /// the work. The driver records its start and end in `timestamps`, if given.
+    ///
+    /// A driver may run small work on the host instead, if the lane is idle and waits for nothing:
+    /// [`Progress::Done`].
+    ///
+    /// After an error a driver that tracks has submitted nothing, and the epoch is used again.
+    /// Another driver may have submitted a part, which the next marker covers.
     fn submit(
         lane: &Self::Lane,
         epoch: u64,
         work: Work<Self>,
         timestamps: Option<Arc<Timestamps>>,
-    ) -> Result<()>;
+    ) -> Result<Progress>;
 
-    /// Runs the work on the host at once, if that is faster than a submission: the lane is idle,
-    /// nothing is waited for, and the work is small. Returns whether it ran.
-    fn at_once(lane: &Self::Lane, work: &Work<Self>) -> bool {
-        let _ = (lane, work);
-        false
-    }
-
-    /// As [`Driver::submit`], for a copy without timestamps: the most frequent command is not made
-    /// a [`Work`] first.
+    /// Submits a copy without timestamps, as [`Driver::submit`] does. A driver may save making a
+    /// [`Work`].
     #[inline(always)]
     fn copy(
         lane: &Self::Lane,
@@ -187,7 +171,7 @@ pub trait Driver: Backend + Payload {
         src: usize,
         bytes: usize,
     ) -> Result<Progress> {
-        Progress::work::<Self>(lane, epoch, Work::Copy { dst, src, bytes }, None)
+        Self::submit(lane, epoch, Work::Copy { dst, src, bytes }, None)
     }
 
     /// As [`Driver::copy`], for a fill.
@@ -202,7 +186,7 @@ pub trait Driver: Backend + Payload {
         let pattern = pattern.into();
         #[rustfmt::skip]
         let work = Work::Fill { dst, pattern, bytes };
-        Progress::work::<Self>(lane, epoch, work, None)
+        Self::submit(lane, epoch, work, None)
     }
 
     /// Whether a lane has completed all of its work, if a query is cheap. A pool asks before it
@@ -311,45 +295,15 @@ pub trait Driver: Backend + Payload {
         }
     }
 
-    /// Checks and prepares a launch; enqueues nothing.
+    /// Checks a launch and copies what it needs, for [`Work::Launch`]. Enqueues nothing.
     fn launch(
         device: &Object<Self::Device>,
         kernel: &Object<Self::Kernel>,
         request: &LaunchRequest<'_>,
     ) -> Result<Self::Launch>;
 
-    /// Whether [`Driver::submit_launch`] submits launches without preparing them first.
-    const LAUNCHES_AT_ONCE: bool = false;
-
-    /// Checks a launch for [`Driver::submit_launch`], and records in `checked` what that needs.
-    fn check_launch(
-        device: &Object<Self::Device>,
-        kernel: &Object<Self::Kernel>,
-        request: &LaunchRequest<'_>,
-        checked: &mut Self::Checked,
-    ) -> Result<()> {
-        let _ = (device, kernel, request, checked);
-        Err(Error::unsupported())
-    }
-
-    /// Submits a checked launch. Data that only has to last for the call need not be copied.
-    fn submit_launch(
-        lane: &Self::Lane,
-        epoch: u64,
-        kernel: &Object<Self::Kernel>,
-        request: &LaunchRequest<'_>,
-        checked: &Self::Checked,
-        timestamps: Option<Arc<Timestamps>>,
-    ) -> Result<()> {
-        let _ = (lane, epoch, kernel, request, checked, timestamps);
-        Err(Error::unsupported())
-    }
-
-    /// Whether the driver implements [`Driver::is_plain`].
-    const PLAIN: bool = false;
-
-    /// Whether a launch with only sizes and arguments is valid for [`Driver::submit_plain`];
-    /// records in `plain` what that needs. If not, the launch is checked in full.
+    /// Whether [`Driver::submit_plain`] can submit the launch; records in `plain` what that needs.
+    /// If not, also for a wrong launch, [`Driver::launch`] checks it in full.
     #[inline(always)]
     fn is_plain(
         device: &Object<Self::Device>,
@@ -361,18 +315,22 @@ pub trait Driver: Backend + Payload {
         false
     }
 
-    /// Submits a plain launch; its kernel and arguments last for the call. `make` returns one that
-    /// lasts longer.
+    /// Submits a launch as [`Driver::submit`] does, straight from the caller's arguments: the short
+    /// path of nearly all launches, which copies and allocates nothing. Kernel and arguments last
+    /// for the call only. `make` returns the launch as [`Driver::launch`] does, for a lane that
+    /// defers it.
     #[inline(always)]
     fn submit_plain(
         lane: &Self::Lane,
         epoch: u64,
+        kernel: &Object<Self::Kernel>,
+        launch: &PlainLaunch<'_>,
         plain: &mut Self::Plain,
+        timestamps: Option<Arc<Timestamps>>,
         make: impl FnOnce() -> Result<Self::Launch>,
     ) -> Result<Progress> {
-        let _ = plain;
-        Self::submit(lane, epoch, Work::Launch(make()?), None)?;
-        Ok(Progress::Pending)
+        let _ = (kernel, launch, plain);
+        Self::submit(lane, epoch, Work::Launch(make()?), timestamps)
     }
 
     /// Allocates memory from the system, zeroed if `zeroed`. Returns its address. `device` is none

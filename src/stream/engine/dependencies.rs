@@ -1,7 +1,7 @@
 //! Dependencies of a command or an event: the frontier that must complete, and the order that its
 //! completion implies.
 
-use crate::timeline::{Failure, Frontier, Point, PointRef, Prune};
+use crate::timeline::{Failure, Frontier, Point, Prune};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -126,10 +126,9 @@ impl PendingWaits {
     }
 
     /// Adds points, one a lane.
-    pub fn add<'a>(&mut self, points: impl IntoIterator<Item = PointRef<'a>>) {
+    pub fn add<'a>(&mut self, points: impl IntoIterator<Item = &'a Point>) {
         let first = self.points.is_empty();
-        self.points
-            .extend(points.into_iter().map(PointRef::to_point));
+        self.points.extend(points.into_iter().cloned());
         if !first {
             self.points
                 .sort_unstable_by_key(|point| (point.lane(), Reverse(point.epoch)));
@@ -292,7 +291,7 @@ impl Dependencies {
         let mut out = self.order.clone();
         out.retain(|other| other.lane() != point.lane());
         if point.epoch > 1 {
-            out.join_point(&Point::new(point.clock, point.epoch - 1));
+            out.join_point(&Point::new(&point.clock, point.epoch - 1));
         }
         out
     }

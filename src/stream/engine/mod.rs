@@ -7,6 +7,7 @@
 pub(crate) mod dependencies;
 pub(crate) mod leases;
 mod scope;
+mod slot;
 pub(crate) mod threads;
 
 use crate::abi::UR_RESULT_ERROR_DEVICE_LOST;
@@ -20,9 +21,10 @@ use crate::stream::settings::pool_trace::Trace;
 use crate::stream::{CompletionCallback, Devices, Driver};
 use crate::timeline::sync::{Mutex, RwLock};
 
-use crate::timeline::{Clock, Failure, Frontier, LaneId, Point, PointRef};
+use crate::timeline::{Clock, Failure, Frontier, LaneId, Point};
 use rustc_hash::FxHashMap;
 pub(crate) use scope::{Failures, Scope};
+pub use slot::EngineSlot;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -186,8 +188,7 @@ impl<D: Driver> Engine<D> {
     }
 
     /// A marker that proves the point complete; none if it is complete already.
-    pub(crate) fn mark<'a>(&self, point: impl Into<PointRef<'a>>) -> Result<Option<Mark<D>>> {
-        let point = point.into();
+    pub(crate) fn mark(&self, point: &Point) -> Result<Option<Mark<D>>> {
         if point.is_done() {
             return Ok(None);
         }
@@ -201,7 +202,7 @@ impl<D: Driver> Engine<D> {
                     let upto = pending.partition_point(|(epoch, _)| *epoch <= point.epoch);
                     let found = upto.checked_sub(1).and_then(|at| pending.get(at));
                     return Ok(found.map(|(epoch, marker)| Mark {
-                        point: Point::new(point.clock, *epoch),
+                        point: Point::new(&point.clock, *epoch),
                         marker: marker.clone(),
                     }));
                 }
@@ -271,7 +272,7 @@ impl<D: Driver> Engine<D> {
         result
     }
 
-    fn wait_point(&self, point: PointRef<'_>) -> Result<()> {
+    fn wait_point(&self, point: &Point) -> Result<()> {
         if !point.is_done()
             && let Some(mark) = self.mark(point)?
         {
@@ -289,7 +290,7 @@ impl<D: Driver> Engine<D> {
         if deps.failure().is_some() {
             // The wait also covers earlier commands.
             for point in deps.order.points() {
-                self.is_done(&Frontier::from(point.to_point()))?;
+                self.is_done(&Frontier::from(point.clone()))?;
             }
             deps.report();
             return Err(FAILED);
@@ -321,7 +322,7 @@ impl<D: Driver> Engine<D> {
 
     /// Follows the frontier point by point. `ours`: the caller is a thread of the engine.
     fn follow(self: &Arc<Self>, mut rest: Frontier, job: Job, ours: bool) {
-        while let Some(point) = rest.points().next().map(PointRef::to_point) {
+        while let Some(point) = rest.points().next().cloned() {
             rest.retain(|other| other.lane() != point.lane());
             let mark = match self.mark(&point) {
                 Ok(None) => continue,
@@ -517,7 +518,7 @@ impl<D: Driver> Engine<D> {
         if self.all_signalled() {
             return Frontier::new();
         }
-        let hosts = |point: &PointRef<'_>| point.clock.is_host() && !point.is_complete();
+        let hosts = |point: &&Point| point.clock.is_host() && !point.is_complete();
         frontier.points().filter(hosts).collect()
     }
 

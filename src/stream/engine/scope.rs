@@ -4,7 +4,7 @@ use crate::object::{Object, Result};
 use crate::stream::driver::FAILED;
 use crate::stream::{Devices, Driver, Engine};
 use crate::timeline::sync::Mutex;
-use crate::timeline::{Failure, Frontier, Gathered, Point};
+use crate::timeline::{Failure, Frontier, Point, Pruned};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub struct Scope<D: Driver> {
     engine: Arc<Engine<D>>,
     devices: Devices<D>,
     /// Host points that were pending at the last prune.
-    host_points: Mutex<Gathered<Frontier>>,
+    host_points: Mutex<Pruned<Frontier>>,
     /// Pending points of queues that ended, in a deterministic run.
     orphans: Mutex<Frontier>,
     /// Failures of host tasks.

@@ -29,10 +29,10 @@
 
 use super::{Dependencies, Driver, LaneCore, LaneState};
 use crate::object::Result;
+use crate::stream::Work;
 use crate::stream::driver::{FAILED, is_failure};
-use crate::stream::{Progress, Work};
 use crate::timeline::sync::Mutex;
-use crate::timeline::{Failure, PointRef, rank};
+use crate::timeline::{Failure, Point, rank};
 use std::borrow::Borrow;
 use std::sync::atomic::Ordering;
 
@@ -83,8 +83,8 @@ impl<D: Driver> LaneCore<D> {
     }
 
     fn depend_on(&self, state: &LaneState<D>, waits: &Dependencies, held: bool) {
-        let own = |point: &PointRef<'_>| point.lane() == self.clock.id();
-        let hidden = |point: PointRef<'_>| !point.is_done() && (held || own(&point));
+        let own = |point: &Point| point.lane() == self.clock.id();
+        let hidden = |point: &Point| !point.is_done() && (held || own(point));
         if !waits.done.points().any(hidden) {
             return;
         }
@@ -215,7 +215,7 @@ impl<D: Driver> LaneCore<D> {
     pub(super) fn drop_command(&self, state: &mut LaneState<D>) -> Result<bool> {
         let epoch = state.order.epoch() + 1;
         let submitted = D::submit(&self.native, epoch, Work::Marker, None);
-        let watched = self.record_submission(state, submitted.map(|()| Progress::Pending))?;
+        let watched = self.record_submission(state, submitted)?;
         let of_lane = self.clock.unreported(u64::MAX).filter(|_| self.in_order);
         self.clock
             .fail(epoch - 1, epoch, &of_lane.unwrap_or_default());

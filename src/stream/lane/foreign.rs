@@ -82,9 +82,8 @@ impl<D: Driver> LaneCore<D> {
     #[cold]
     fn cover_others(&self, state: &mut LaneState<D>) -> Result<()> {
         self.record_if_watched(state)?;
-        D::submit(&self.native, state.order.epoch() + 1, Work::Marker, None)?;
-        self.step(state);
-        Ok(())
+        let submitted = D::submit(&self.native, state.order.epoch() + 1, Work::Marker, None);
+        self.record_submission(state, submitted).map(drop)
     }
 
     #[inline]

@@ -9,7 +9,7 @@ use super::{Driver, LaneCore, LaneState, Marks};
 use crate::object::{Error, Result};
 use crate::stream::driver::is_failure;
 use crate::stream::engine::{LaneProgress, Mark};
-use crate::timeline::{Point, PointRef};
+use crate::timeline::Point;
 use std::hint::cold_path;
 use std::sync::atomic::Ordering;
 
@@ -121,7 +121,7 @@ impl<D: Driver> LaneCore<D> {
         }
     }
 
-    pub(super) fn marks_of(&self, points: &[PointRef<'_>]) -> Result<Marks<D>> {
+    pub(super) fn marks_of(&self, points: &[&Point]) -> Result<Marks<D>> {
         let marks = points.iter().map(|point| self.engine.mark(*point));
         marks.filter_map(Result::transpose).collect()
     }

@@ -34,7 +34,7 @@ use crate::stream::driver::Progress;
 use crate::stream::lane::extents::ExtentCache;
 use crate::stream::lane::tail::Tail;
 use crate::stream::{Driver, Engine, Timestamps, Work};
-use crate::timeline::{Clock, Frontier, Lane, Point, PointRef};
+use crate::timeline::{Clock, Frontier, Lane, Point};
 use biased_lock::{BiasedLock, BiasedLockGuard};
 use failures::Dependents;
 use lanes::Lanes;
@@ -98,7 +98,7 @@ pub(crate) trait LaneOwner<D: Driver>: Send + Sync {
 }
 
 /// Points of other lanes that a lane has not waited for yet, one a lane.
-type Missing<'a> = SmallVec<[PointRef<'a>; 4]>;
+type Missing<'a> = SmallVec<[&'a Point; 4]>;
 
 /// Markers that prove those points complete.
 type Marks<D> = SmallVec<[Mark<D>; 4]>;
@@ -195,7 +195,7 @@ impl<D: Driver> LaneCore<D> {
         wanted: bool,
     ) -> Result<Option<EventDependencies>> {
         self.submit_with(&[waits], wanted, |lane, epoch| {
-            Progress::work::<D>(lane, epoch, work, timestamps)
+            D::submit(lane, epoch, work, timestamps)
         })
     }
 
@@ -251,7 +251,7 @@ impl<D: Driver> LaneCore<D> {
         let mut submit_parts = |state: &mut LaneState<D>| {
             for (part, (missing, marks)) in parts.iter_mut().zip(&found) {
                 if !missing.iter().all(|point| state.order.orders_point(point)) {
-                    let missing = missing.iter().map(Point::by_ref);
+                    let missing = missing.iter();
                     self.wait_for(state, missing, &[&part.waits], marks)?;
                 }
                 state.wait_for(&part.waits.order);
@@ -263,9 +263,7 @@ impl<D: Driver> LaneCore<D> {
                 self.depend(state, &[&part.waits]);
                 let failed = failed || part.waits.unreported().is_some();
                 part.deps = self.submit_locked(state, part.wanted, failed, |lane, epoch| {
-                    part.work
-                        .submit(lane, epoch, part.timestamps.clone())
-                        .map(|()| Progress::Pending)
+                    part.work.submit(lane, epoch, part.timestamps.clone())
                 })?;
             }
             Ok(())
@@ -352,21 +350,17 @@ impl<D: Driver> LaneCore<D> {
 
     /// The incomplete points of other lanes in `waits`, with markers for them.
     fn foreign_points(&self, waits: &Dependencies) -> Result<(Vec<Point>, Marks<D>)> {
-        let foreign =
-            |point: &PointRef<'_>| point.lane() != self.clock.id() && !point.is_complete();
+        let foreign = |point: &&Point| point.lane() != self.clock.id() && !point.is_complete();
         let missing: Missing<'_> = waits.done.points().filter(foreign).collect();
         let marks = self.marks_of(&missing)?;
-        Ok((
-            missing.iter().map(|point| point.to_point()).collect(),
-            marks,
-        ))
+        Ok((missing.iter().copied().cloned().collect(), marks))
     }
 
     /// Makes the stream wait for markers that prove `missing`, which are points of `waits`.
     fn wait_for<'a>(
         &self,
         state: &mut LaneState<D>,
-        missing: impl IntoIterator<Item = PointRef<'a>>,
+        missing: impl IntoIterator<Item = &'a Point>,
         waits: &[impl Borrow<Dependencies>],
         marks: &[Mark<D>],
     ) -> Result<()> {
@@ -466,7 +460,7 @@ impl<D: Driver> LaneCore<D> {
         state.wait_for(&order);
         // The host point covers all other pending waits.
         state.pending_waits.clear();
-        state.pending_waits.add([held.point.by_ref()]);
+        state.pending_waits.add([&held.point]);
         self.publish(state);
         Ok((held, before))
     }
@@ -521,7 +515,7 @@ impl<D: Driver> LaneCore<D> {
             ..
         } = state;
         tail.renew(|deps| {
-            order.tell(&mut deps.done, &mut deps.order);
+            order.record(&mut deps.done, &mut deps.order);
             let points = pending_waits.points().iter();
             points.for_each(|point| deps.done.join_point(point));
             let request = watched.then(|| MarkerRequest::clone(request.get_or_insert_default()));
@@ -560,7 +554,7 @@ impl<D: Driver> LaneCore<D> {
 
     /// Points of other lanes that the lane waits for.
     pub fn waited(&self) -> Frontier {
-        self.state.lock().order.waited().clone()
+        self.state.lock().order.waited().collect()
     }
 
     /// Number of commands not known to be complete. Exact while the caller prevents submissions.

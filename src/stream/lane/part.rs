@@ -4,7 +4,7 @@ use crate::object::{Error, Result};
 use crate::stream::engine::dependencies::{Dependencies, EventDependencies};
 use crate::stream::engine::{HostPoint, HostSignal};
 use crate::stream::work::call::Call;
-use crate::stream::{Compiled, Driver, Timestamps, Work};
+use crate::stream::{Compiled, Driver, Progress, Timestamps, Work};
 use std::sync::Arc;
 
 /// One unit of a submission.
@@ -61,7 +61,7 @@ impl<D: Driver> PartWork<'_, D> {
         lane: &D::Lane,
         epoch: u64,
         timestamps: Option<Arc<Timestamps>>,
-    ) -> Result<()> {
+    ) -> Result<Progress> {
         match self {
             Self::Work(work) => D::submit(lane, epoch, (*work).clone(), timestamps),
             Self::Compiled(compiled) => compiled.submit(lane, epoch, timestamps),

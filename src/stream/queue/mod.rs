@@ -4,8 +4,8 @@
 //! lane and the submission one step, so that no command slips onto a lane that was just made to
 //! wait for the host.
 //!
-//! Owns the handle and the way of each kind of command to a lane: `enqueue` (the short way of the
-//! most frequent commands), `alloc` as bookkeeping, `host_task`, `native_command`, `replay` of a
+//! Owns the handle and the way of each kind of command to a lane: `enqueue` of work, `alloc` as
+//! bookkeeping, `host_task`, `native_command`, `replay` of a
 //! recording, and `capture` into a `graph` instead. Uses every folder below `api`. Must never know
 //! a backend.
 
@@ -22,14 +22,13 @@ pub(crate) mod replay;
 
 use crate::abi::*;
 use crate::hal::{self, QueueInfo};
-use crate::object::{Body, Error, Handles, InfoOut, Object, OutHandle, Result, ensure};
+use crate::object::{Body, Error, Handles, InfoOut, Object, OutHandle, Result};
 use crate::stream::engine::dependencies::{Dependencies, EventDependencies};
 use crate::stream::engine::leases::Leases;
 use crate::stream::engine::{HostPoint, HostSignal};
 use crate::timeline::rank;
 use crate::timeline::sync::Mutex;
 
-use crate::stream::driver::Progress;
 use crate::stream::engine::Failures;
 use crate::stream::event::{CommandQueue, Event, Times};
 use crate::stream::lane::LaneCore;
@@ -231,114 +230,6 @@ impl<D: Driver> Queue<D> {
 
     pub(crate) fn engine(&self) -> &Arc<Engine<D>> {
         self.context.domain().engine()
-    }
-
-    /// Enqueues one command. With `blocking`, returns when it has completed.
-    pub fn enqueue(
-        this: &Object<Self>,
-        command: ur_command_t,
-        waits: Handles<'_, Event<D>>,
-        work: Work<D>,
-        event: OutHandle<'_, Event<D>>,
-        blocking: bool,
-    ) -> Result<()> {
-        Self::submit_command(this, Command::new(command, work), waits, event, blocking)
-    }
-
-    /// As [`Queue::enqueue`], with the objects that the command uses.
-    pub(crate) fn submit_command(
-        this: &Object<Self>,
-        made: Command<'_, D>,
-        waits: Handles<'_, Event<D>>,
-        event: OutHandle<'_, Event<D>>,
-        blocking: bool,
-    ) -> Result<()> {
-        if this.is_captured(waits) {
-            ensure(!blocking, UR_RESULT_ERROR_INVALID_OPERATION)?;
-            return capture::record(this, made, waits, event, CaptureOrder::Command);
-        }
-        let Command { kind, work, .. } = made;
-        Self::submit_with(
-            this,
-            kind,
-            waits,
-            event,
-            blocking,
-            |lane, epoch, timestamps| Progress::work::<D>(lane, epoch, work, timestamps),
-        )
-    }
-
-    /// Enqueues a command that `submit` submits to a lane.
-    #[inline(always)]
-    pub(crate) fn submit_with(
-        this: &Object<Self>,
-        command: ur_command_t,
-        waits: Handles<'_, Event<D>>,
-        event: OutHandle<'_, Event<D>>,
-        blocking: bool,
-        submit: impl FnOnce(&D::Lane, u64, Option<Arc<Timestamps>>) -> Result<Progress>,
-    ) -> Result<()> {
-        if let Some(lane) = this.next_lane(waits, blocking) {
-            let mut guard = lane.submission();
-            let epoch = guard.epoch();
-            let Some(native) = guard.begin()? else {
-                return Self::skip(this, guard, command, event);
-            };
-            let submitted = submit(native, epoch, None);
-            return Self::end(this, guard, submitted, command, event);
-        }
-        this.engine().check()?;
-        Self::submit_general(this, command, waits, event, blocking, submit)
-    }
-
-    /// The general case of [`Queue::submit_with`]: wait lists, profiling, several lanes.
-    #[inline(never)]
-    fn submit_general(
-        this: &Object<Self>,
-        command: ur_command_t,
-        waits: Handles<'_, Event<D>>,
-        event: OutHandle<'_, Event<D>>,
-        blocking: bool,
-        submit: impl FnOnce(&D::Lane, u64, Option<Arc<Timestamps>>) -> Result<Progress>,
-    ) -> Result<()> {
-        let wanted = event.wanted() || blocking;
-        let times = if event.wanted() {
-            this.times(false)?
-        } else {
-            None
-        };
-        let timestamps = times.as_ref().map(|times| Arc::clone(&times.timestamps));
-        let submit = |lane: &D::Lane, epoch| submit(lane, epoch, timestamps);
-        let deps = match &this.shape {
-            Shape::InOrder(lane) => lane.submit_with(
-                &Event::dependency_list(this.context(), waits)?,
-                wanted,
-                submit,
-            ),
-            Shape::OutOfOrder(lanes) => {
-                let waits = Event::join_list(this.context(), waits)?;
-                lanes.lock().submit_with(&waits, wanted, submit)
-            }
-        }?;
-        Self::deliver(this, command, deps, times, event, blocking)
-    }
-
-    /// Returns the event of a command, and waits for it if `blocking`.
-    #[inline]
-    pub(crate) fn deliver(
-        this: &Object<Self>,
-        command: ur_command_t,
-        deps: Option<EventDependencies>,
-        times: Option<Times>,
-        event: OutHandle<'_, Event<D>>,
-        blocking: bool,
-    ) -> Result<()> {
-        let Some(deps) = deps else { return Ok(()) };
-        if blocking {
-            this.engine().wait_dependencies(&deps)?;
-        }
-        event.make(D::table(), || Event::new(this, command, deps, times));
-        Ok(())
     }
 
     /// Submits work after `waits` and after what the queue's own order demands.

@@ -12,7 +12,7 @@ use crate::stream::engine::dependencies::{Dependencies, EventDependencies};
 use crate::stream::engine::{HostPoint, HostSignal};
 use crate::stream::lane::LaneCore;
 use crate::stream::{Context, Driver, Timestamps, Work};
-use crate::timeline::{Failure, Frontier, Gathered, PointRef};
+use crate::timeline::{Failure, Frontier, Point, Pruned};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(crate) struct OutOfOrder<D: Driver> {
     barrier: Dependencies,
     /// Pending dependencies that are on no lane: host tasks, and the predecessors of allocations
     /// and frees.
-    off_lane: Gathered<Dependencies>,
+    off_lane: Pruned<Dependencies>,
 }
 
 impl<D: Driver> OutOfOrder<D> {
@@ -47,7 +47,7 @@ impl<D: Driver> OutOfOrder<D> {
             flags,
             lanes: Vec::new(),
             barrier: Dependencies::default(),
-            off_lane: Gathered::default(),
+            off_lane: Pruned::default(),
         }
     }
 
@@ -96,7 +96,7 @@ impl<D: Driver> OutOfOrder<D> {
         wanted: bool,
     ) -> Result<Option<EventDependencies>> {
         self.submit_with(waits, wanted, |lane, epoch| {
-            Progress::work::<D>(lane, epoch, work, timestamps)
+            D::submit(lane, epoch, work, timestamps)
         })
     }
 
@@ -139,7 +139,7 @@ impl<D: Driver> OutOfOrder<D> {
                 ..deps.clone()
             };
             if everything {
-                self.off_lane = Gathered::default();
+                self.off_lane = Pruned::default();
             }
         }
         self.add_off_lane(&deps);
@@ -167,11 +167,11 @@ impl<D: Driver> OutOfOrder<D> {
     /// Adds dependencies on no lane, which `urQueueFinish` and barriers have to cover. Points on
     /// the lanes are covered anyway.
     pub fn add_off_lane(&mut self, deps: &Dependencies) {
-        let on_lanes = |point: PointRef<'_>| {
+        let on_lanes = |point: &Point| {
             let mut lanes = self.lanes.iter();
             lanes.any(|lane| lane.clock.id() == point.lane())
         };
-        let covered = |point: PointRef<'_>| point.is_complete() || on_lanes(point);
+        let covered = |point: &Point| point.is_complete() || on_lanes(point);
         if !deps.done.points().all(covered) {
             self.off_lane.grow().join(deps);
         }

@@ -6,7 +6,6 @@
 
 use crate::abi::*;
 use crate::object::{Error, Handles, Object, OutHandle, Result, ensure};
-use crate::stream::driver::Progress;
 use crate::stream::engine::dependencies::{Dependencies, EventDependencies};
 use crate::stream::event::{Event, Times};
 use crate::stream::lane::part::{HostTask, Part, PartWork};
@@ -203,10 +202,7 @@ fn submit_to_lanes<D: Driver>(
             }
             continue;
         }
-        let submit = |lane: &D::Lane, epoch| {
-            let submitted = part.work.submit(lane, epoch, part.timestamps.clone());
-            submitted.map(|()| Progress::Pending)
-        };
+        let submit = |lane: &D::Lane, epoch| part.work.submit(lane, epoch, part.timestamps.clone());
         match lanes.submit_with(&own, true, submit) {
             Ok(deps) => part.deps = deps,
             Err(error) => {

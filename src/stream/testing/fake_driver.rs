@@ -3,7 +3,7 @@
 use super::vm;
 use crate::abi::*;
 use crate::object::{Error, Result};
-use crate::stream::{CompletionCallback, Kind, Timestamps};
+use crate::stream::{CompletionCallback, Kind, Progress, Timestamps};
 use crate::timeline::Clock;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -29,6 +29,8 @@ pub struct FakeDriver {
     pub compiles: AtomicUsize,
     /// Number of submissions before one fails; none for never.
     pub fails_after: Mutex<Option<usize>>,
+    /// Whether an idle lane runs work within its submission.
+    pub immediate: AtomicBool,
     /// Labels of launches that fail instead of running.
     pub failing: Mutex<Vec<u32>>,
     /// Bytes of system memory; none for no limit.
@@ -98,7 +100,7 @@ impl FakeLane {
         labels: Vec<u32>,
         timestamps: Option<Arc<Timestamps>>,
         tracks: bool,
-    ) -> Result<()> {
+    ) -> Result<Progress> {
         if self.driver.broken.load(Ordering::Relaxed) {
             return Err(Error::new(UR_RESULT_ERROR_DEVICE_LOST));
         }
@@ -110,6 +112,13 @@ impl FakeLane {
         }
         drop(left);
         self.driver.submits.fetch_add(1, Ordering::Relaxed);
+        if self.driver.immediate.load(Ordering::Relaxed)
+            && self.line.items.lock().unwrap().is_empty()
+        {
+            self.driver.ran.lock().unwrap().extend(labels);
+            self.line.done.store(epoch, Ordering::Release);
+            return Ok(Progress::Done);
+        }
         self.line.items.lock().unwrap().push_back(Item::Work {
             epoch,
             labels,
@@ -120,7 +129,7 @@ impl FakeLane {
             let raise: CompletionCallback = Box::new(move || clock.raise(epoch));
             self.line.callbacks.lock().unwrap().push((epoch, raise));
         }
-        Ok(())
+        Ok(Progress::Pending)
     }
 }
 

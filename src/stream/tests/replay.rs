@@ -77,7 +77,7 @@ on_both! {
     events_stand_for_the_last_submission events_are_complete_before_it only_what_waits_is_held_back
     a_failure_on_the_way a_failure_on_the_way_of_several_lanes its_life its_objects_stay
     sync_points_are_its_own several_become_one what_is_made_of_several_changes
-    events_keep_commands_apart
+    events_keep_commands_apart work_that_runs_at_once_is_complete
 }
 
 fn it_goes_on_one_lane_in_a_row<D: AnyFake>() {
@@ -446,5 +446,32 @@ fn a_failed_command_of_a_recording() {
             assert_eq!(fixture.driver.ran(), all, "{place}");
             assert!(events.iter().all(|event| event.wait_here().is_ok()));
         }
+    }
+}
+
+/// A driver may run work within its submission. The command is complete then, also as one of a
+/// command buffer; a command that waits is not run.
+fn work_that_runs_at_once_is_complete<D: AnyFake>() {
+    let fixture = Fixture::<D>::new();
+    let other = fixture.in_order();
+    for queue in [fixture.in_order(), fixture.out_of_order()] {
+        let buffer = buffer(&fixture, false);
+        let first = simply(&buffer, 1, &[]);
+        simply(&buffer, 2, &[first]);
+        buffer.finalize().unwrap();
+        fixture.driver.ran.lock().unwrap().clear();
+        fixture.driver.immediate.store(true, Ordering::Relaxed);
+        let alone = launch(&queue, 0, &[]);
+        assert_eq!(status(&alone), UR_EVENT_STATUS_COMPLETE);
+        let all = enqueue(&buffer, &queue, &[&alone]).unwrap();
+        assert_eq!(status(&all), UR_EVENT_STATUS_COMPLETE);
+        assert_eq!(fixture.driver.ran(), [0, 1, 2]);
+        fixture.driver.immediate.store(false, Ordering::Relaxed);
+        let pending = launch(&other, 3, &[]);
+        fixture.driver.immediate.store(true, Ordering::Relaxed);
+        let after = launch(&queue, 4, &[&pending]);
+        assert_eq!(status(&after), UR_EVENT_STATUS_SUBMITTED);
+        completes(&fixture, &after);
+        assert_eq!(fixture.driver.ran(), [0, 1, 2, 3, 4]);
     }
 }

@@ -5,7 +5,7 @@ use crate::object::{Body, Object, Result};
 use crate::stream::engine::{Pending, Scope};
 use crate::stream::lane::lanes::Lanes;
 use crate::stream::usm::memory::Memory;
-use crate::stream::{Driver, Engine};
+use crate::stream::{Driver, Engine, Progress};
 use crate::timeline::sync::Mutex;
 use crate::timeline::{Clock, Frontier};
 use std::any::Any;
@@ -136,8 +136,10 @@ impl<D: Driver> Domain<D> {
         self.engine().check()?;
         let clock = Clock::new();
         let lane = D::lane(self, device, Default::default(), &clock)?;
-        D::submit(&lane, 1, work, None)?;
-        D::block(&D::mark(&lane, 1)?)
+        match D::submit(&lane, 1, work, None)? {
+            Progress::Done => Ok(()),
+            Progress::Pending => D::block(&D::mark(&lane, 1)?),
+        }
     }
 }
 

@@ -42,7 +42,7 @@ pub struct LaunchAttributes {
 impl<'a> LaunchRequest<'a> {
     /// The request of an entry point with sizes of `dims` dimensions.
     #[inline(always)]
-    pub(crate) fn new(
+    pub fn new(
         dims: u32,
         launch: PlainLaunch<'a>,
         properties: Option<&'a ur_kernel_launch_ext_properties_t>,

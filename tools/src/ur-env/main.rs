@@ -17,7 +17,7 @@ use std::process::{Command, ExitCode};
 
 use clap::Parser;
 use installation::Installation;
-use plan::{Plan, Variable};
+use plan::{Plan, VARIABLES, Variable};
 use runtime::Runtime;
 
 /// Prints the variables that run an installed libsycl on this installation's adapters, for `eval
@@ -35,7 +35,7 @@ use runtime::Runtime;
 /// Exits with 1 if a named adapter or libsycl does not exist, with 127 if the command does not
 /// exist, and with 126 if it cannot be run.
 #[derive(Parser)]
-#[command(name = "ur-env", version)]
+#[command(name = "ur-env", version, after_long_help = variables_help())]
 struct Cli {
     /// Adapters to use, in this order, such as native_cpu; by default all installed ones but the
     /// mock, with native_cpu last
@@ -87,6 +87,9 @@ impl Cli {
             adapters: &self.adapter,
         };
         let variables = plan.variables(|name| std::env::var_os(name))?;
+        if let Some(warning) = plan.layers_warning(|name| std::env::var_os(name)) {
+            console::errln!("ur-env: {warning}");
+        }
         match self.command.split_first() {
             Some((program, arguments)) => Ok(exec(program, arguments, &variables)),
             None => {
@@ -97,27 +100,41 @@ impl Cli {
     }
 }
 
-fn print(variables: &[Variable]) {
-    for (name, value) in variables {
-        let mut line = format!("export {name}='").into_bytes();
+/// A paragraph for each variable that may be set.
+fn variables_help() -> String {
+    let mut text = "Variables:".to_owned();
+    for Variable { name, why } in VARIABLES {
+        text += &format!("\n  {name}\n          {why}");
+    }
+    text
+}
+
+/// Prints each variable as a shell command, after a comment with its reason.
+fn print(variables: &[(Variable, OsString)]) {
+    for (Variable { name, why }, value) in variables {
+        let mut lines = format!("# {why}\nexport {name}='").into_bytes();
         for byte in value.as_bytes() {
             match byte {
                 // A quote is written as `'\''`: end of quoting, the quote, start of quoting.
-                b'\'' => line.extend(b"'\\''"),
-                byte => line.push(*byte),
+                b'\'' => lines.extend(b"'\\''"),
+                byte => lines.push(*byte),
             }
         }
-        line.extend(b"'\n");
-        console::write(&line);
+        lines.extend(b"'\n");
+        console::write(&lines);
     }
 }
 
 /// Replaces this process by the command. Returns an exit code only on failure.
-fn exec(program: &OsString, arguments: &[OsString], variables: &[Variable]) -> ExitCode {
+fn exec(
+    program: &OsString,
+    arguments: &[OsString],
+    variables: &[(Variable, OsString)],
+) -> ExitCode {
     let mut command = Command::new(program);
     command.args(arguments);
-    for (name, value) in variables {
-        command.env(name, value);
+    for (variable, value) in variables {
+        command.env(variable.name, value);
     }
     let error = command.exec();
     console::errln!("ur-env: {}: {error}", program.display());

@@ -6,7 +6,32 @@ use std::path::{Path, PathBuf};
 use super::installation::Installation;
 use super::runtime::Runtime;
 
-pub type Variable = (&'static str, OsString);
+/// A variable that this program may set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Variable {
+    pub name: &'static str,
+    /// The reason for setting it, as one line.
+    pub why: &'static str,
+}
+
+pub const ADAPTERS: Variable = Variable {
+    name: "UR_ADAPTERS_FORCE_LOAD",
+    why: "the adapters to load, in this order: without it the loader also finds those beside libsycl",
+};
+
+pub const LIBRARIES: Variable = Variable {
+    name: "LD_LIBRARY_PATH",
+    why: "first this installation's loader, if libsycl links one, and the OpenCL library beside \
+          libsycl, which the OpenCL adapter opens",
+};
+
+pub const DRIVER: Variable = Variable {
+    name: "OCL_ICD_FILENAMES",
+    why: "the OpenCL driver for CPUs beside libsycl, which no system file names; set only if unset",
+};
+
+/// All variables that may be set, for the help text.
+pub const VARIABLES: [Variable; 3] = [ADAPTERS, LIBRARIES, DRIVER];
 
 /// Needs no device, so that it is used only by name.
 const MOCK: &str = "mock";
@@ -15,6 +40,8 @@ const MOCK: &str = "mock";
 /// adapter, and takes the first of equal scores. A program's default device thus stays what it is
 /// without this installation: the CPU through OpenCL if there is no GPU.
 const NATIVE_CPU: &str = "native_cpu";
+
+const LAYERS: &str = "UR_ENABLE_LAYERS";
 
 pub struct Plan<'a> {
     pub installation: &'a Installation,
@@ -31,31 +58,42 @@ impl Plan<'_> {
     pub fn variables(
         &self,
         var: impl Fn(&str) -> Option<OsString>,
-    ) -> Result<Vec<Variable>, String> {
+    ) -> Result<Vec<(Variable, OsString)>, String> {
         let linked = self.runtime.is_none_or(|runtime| runtime.links_loader);
-        // Without this variable the loader would also find the adapters beside libsycl.
-        let mut variables = vec![("UR_ADAPTERS_FORCE_LOAD", list(&self.chosen()?))];
+        let mut variables = vec![(ADAPTERS, list(&self.chosen()?))];
         let mut folders = Vec::new();
         if linked {
             folders.push(self.installation.loader.clone());
         }
-        // This project's OpenCL adapter opens the OpenCL library that lies beside libsycl.
         if let Some(runtime) = self.runtime
             && runtime.beside("libOpenCL.so.1").is_some()
         {
             folders.push(runtime.folder.clone());
         }
         if !folders.is_empty() {
-            let previous = var("LD_LIBRARY_PATH").unwrap_or_default();
-            variables.push(("LD_LIBRARY_PATH", before(&folders, &previous)?));
+            let previous = var(LIBRARIES.name).unwrap_or_default();
+            variables.push((LIBRARIES, before(&folders, &previous)?));
         }
         let driver = self
             .runtime
             .and_then(|runtime| runtime.beside("libintelocl.so"));
-        if let (Some(driver), None) = (driver, var("OCL_ICD_FILENAMES")) {
-            variables.push(("OCL_ICD_FILENAMES", driver.into()));
+        if let (Some(driver), None) = (driver, var(DRIVER.name)) {
+            variables.push((DRIVER, driver.into()));
         }
         Ok(variables)
+    }
+
+    /// Why `UR_ENABLE_LAYERS` does not mean this installation's layers. None if it is unset, or if
+    /// the program gets this installation's loader.
+    pub fn layers_warning(&self, var: impl Fn(&str) -> Option<OsString>) -> Option<String> {
+        let layers = var(LAYERS).filter(|layers| !layers.is_empty())?;
+        let runtime = self.runtime.filter(|runtime| !runtime.links_loader)?;
+        Some(format!(
+            "{LAYERS}={}: the libsycl in {} has Intel's loader inside, as 2026.2 does; only Intel's \
+             layers apply, and this installation's have no effect",
+            layers.display(),
+            runtime.folder.display()
+        ))
     }
 
     fn chosen(&self) -> Result<Vec<&Path>, String> {
@@ -123,7 +161,7 @@ mod tests {
         let variables = plan.variables(var)?;
         let lines = variables
             .iter()
-            .map(|(name, value)| format!("{name}={}", value.display()));
+            .map(|(variable, value)| format!("{}={}", variable.name, value.display()));
         Ok(lines.collect::<Vec<_>>().join(" "))
     }
 
@@ -161,6 +199,32 @@ mod tests {
             plan(None, &["cuda"], "").unwrap_err(),
             "no adapter cuda; there are mock, native_cpu, opencl"
         );
+    }
+
+    #[test]
+    fn layers_of_a_loader_inside_are_not_ours() {
+        let warning = |links_loader: Option<bool>, layers: Option<&str>| {
+            let installation = installation();
+            let runtime = links_loader.map(|links| runtime(Path::new("/sycl/lib"), links));
+            let plan = Plan {
+                installation: &installation,
+                runtime: runtime.as_ref(),
+                adapters: &[],
+            };
+            plan.layers_warning(|name| {
+                let layers = layers.filter(|_| name == "UR_ENABLE_LAYERS");
+                layers.map(OsString::from)
+            })
+        };
+        let found = warning(Some(false), Some("UR_LAYER_TRACING")).unwrap();
+        assert!(
+            found.starts_with("UR_ENABLE_LAYERS=UR_LAYER_TRACING: the libsycl in /sycl/lib has"),
+            "{found}"
+        );
+        assert_eq!(warning(Some(true), Some("UR_LAYER_TRACING")), None);
+        assert_eq!(warning(None, Some("UR_LAYER_TRACING")), None);
+        assert_eq!(warning(Some(false), Some("")), None);
+        assert_eq!(warning(Some(false), None), None);
     }
 
     #[test]

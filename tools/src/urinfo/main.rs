@@ -9,14 +9,17 @@ mod inventory;
 mod report;
 mod value;
 
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 
 use clap::Parser;
+use console::discovery;
 use inventory::Inventory;
 
 /// Lists the devices that Unified Runtime finds, one per line: the terms of ONEAPI_DEVICE_SELECTOR
 /// that select it, its platform, its name, version and driver.
+///
+/// Without a device it prints where the loader searched for each adapter, and why none has one.
 ///
 /// The loader reads the environment as for any program: UR_ADAPTERS_FORCE_LOAD,
 /// UR_ADAPTERS_SEARCH_PATH and ONEAPI_DEVICE_SELECTOR. Exits with 0 if a device was listed, with 1
@@ -31,12 +34,15 @@ struct Cli {
     /// Prints every property of the loader, adapters, platforms and devices
     #[arg(long, short)]
     verbose: bool,
-    /// Prints everything as JSON
-    #[arg(long, conflicts_with = "verbose")]
+    /// Prints everything as JSON, with or without --verbose
+    #[arg(long)]
     json: bool,
     /// Ignores ONEAPI_DEVICE_SELECTOR
     #[arg(long, short)]
     all: bool,
+    /// Does not look for the reasons if there is no device; for this program's child process
+    #[arg(long, hide = true)]
+    no_reasons: bool,
 }
 
 const NO_DEVICE: u8 = 1;
@@ -70,7 +76,22 @@ impl Cli {
         let inventory = Inventory::read(&loader, &path, selector);
         drop(loader);
         console::out!("{}", self.show(&inventory));
-        explain(&inventory)
+        let reasons = || match self.no_reasons {
+            true => Vec::new(),
+            false => self.reasons(&path),
+        };
+        explain(&inventory, reasons)
+    }
+
+    /// Why the loader offers no device, from the log of a second process.
+    fn reasons(&self, loader: &Path) -> Vec<String> {
+        let Ok(program) = std::env::current_exe() else {
+            return Vec::new();
+        };
+        let mut command = Command::new(program);
+        command.arg("--no-reasons").arg("--loader").arg(loader);
+        command.args(self.all.then_some("--all"));
+        discovery::reasons(&mut command)
     }
 
     fn show(&self, inventory: &Inventory) -> String {
@@ -86,7 +107,7 @@ impl Cli {
 }
 
 /// Reports what is not listed and why, and returns the exit code.
-fn explain(inventory: &Inventory) -> ExitCode {
+fn explain(inventory: &Inventory, reasons: impl FnOnce() -> Vec<String>) -> ExitCode {
     for error in inventory.errors() {
         console::errln!("urinfo: {error}");
     }
@@ -99,13 +120,23 @@ fn explain(inventory: &Inventory) -> ExitCode {
     if inventory.devices().next().is_some() {
         return ExitCode::SUCCESS;
     }
-    let reason = match (&inventory.selector, inventory.adapters.is_empty()) {
-        (_, true) => {
-            "no adapter was found; UR_LOG_LOADER=level:info shows where the loader searched"
-        }
-        (Some(_), false) => "no device is selected",
-        (None, false) => "no device was found",
-    };
-    console::errln!("urinfo: {reason}");
+    if hidden > 0 {
+        console::errln!("urinfo: no device is selected");
+        return ExitCode::from(NO_DEVICE);
+    }
+    let no_adapter = inventory.adapters.is_empty();
+    match no_adapter {
+        true => console::errln!("urinfo: no adapter was found"),
+        false => console::errln!("urinfo: no device was found"),
+    }
+    if let (Some(selector), true) = (&inventory.selector, no_adapter) {
+        console::errln!(
+            "urinfo: only adapters that ONEAPI_DEVICE_SELECTOR={selector} names are loaded; --all \
+             loads every one"
+        );
+    }
+    for reason in reasons() {
+        console::errln!("urinfo: {reason}");
+    }
     ExitCode::from(NO_DEVICE)
 }

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::{Parser, ValueEnum};
+use console::progress::Progress;
 use outcome::Outcome;
 use trace::Trace;
 
@@ -118,8 +119,12 @@ impl Cli {
         }
         let modes = self.mode.map_or(MODES.to_vec(), |mode| vec![mode]);
         let mut outcomes = Vec::new();
+        let runs = self.traces.len() * modes.len();
         for trace in &self.traces {
             for mode in &modes {
+                let run = format!("{} of {runs}, {}", outcomes.len() + 1, trace.display());
+                let text = move |seconds| format!("urreplay: replay {run}: {seconds} s");
+                let _progress = Progress::start(text);
                 outcomes.push(self.child(trace, *mode)?);
             }
         }
@@ -158,6 +163,7 @@ impl Cli {
             Ok(trace)
         };
         let traces: Vec<Trace> = self.traces.iter().map(read).collect::<Answer<_>>()?;
+        let _progress = Progress::start(|seconds| format!("urreplay: iterations: {seconds} s"));
         let found = run::iterate(&api::Loader::open(&path)?, &traces, self.work)?;
         console::outln!("{}", serde_json::to_string(&found).unwrap_or_default());
         Ok(())

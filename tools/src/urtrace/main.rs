@@ -12,6 +12,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use summary::Summary;
@@ -42,8 +43,8 @@ struct Cli {
     #[arg(long, value_name = "GLOBS")]
     adapters: Option<String>,
     /// Shows only calls that took at least this long, such as 10us or 1.5ms; the table counts all
-    #[arg(long, value_name = "TIME")]
-    min_time: Option<String>,
+    #[arg(long, value_name = "TIME", value_parser = min_time)]
+    min_time: Option<Duration>,
     /// Prints only the table
     #[arg(long, short, conflicts_with_all = ["output", "format", "no_summary", "min_time"])]
     summary: bool,
@@ -88,19 +89,18 @@ fn main() -> ExitCode {
 }
 
 impl Cli {
-    fn run(&self) -> io::Result<ExitCode> {
+    /// Runs the command and returns its exit code. An error names the path that it is about.
+    fn run(&self) -> Result<ExitCode, String> {
         let Some((program, arguments)) = self.command.split_first() else {
             return Ok(ExitCode::from(OWN_FAULT));
         };
-        let folder = tempfile::Builder::new().prefix("urtrace-").tempdir()?;
+        let folder = tempfile::Builder::new().prefix("urtrace-").tempdir();
+        let folder = folder.map_err(|error| error.to_string())?;
         let output = self.output();
         let mut command = Command::new(program);
         command.args(arguments);
         self.configure(&mut command, folder.path(), &output)?;
-        // The layer appends lines, so that processes may share a file.
-        if self.format == Format::Text && is_one_file(&output) {
-            std::fs::File::create(&output)?;
-        }
+        prepare(&output)?;
         let mut child = match command.spawn() {
             Ok(child) => child,
             Err(error) => {
@@ -110,7 +110,8 @@ impl Cli {
             }
         };
         wait_through_signals(child.id());
-        let status = child.wait()?;
+        let status = child.wait();
+        let status = status.map_err(|error| format!("{}: {error}", program.display()))?;
         self.report(&Summary::read(folder.path()), status, &output);
         Ok(code(status))
     }
@@ -126,7 +127,7 @@ impl Cli {
 
     /// Sets the layer's variables. Relative paths become absolute, since the command may change its
     /// directory.
-    fn configure(&self, command: &mut Command, folder: &Path, output: &str) -> io::Result<()> {
+    fn configure(&self, command: &mut Command, folder: &Path, output: &str) -> Result<(), String> {
         let mut layers = std::env::var("UR_ENABLE_LAYERS").unwrap_or_default();
         if !layers.split(',').any(|layer| layer == LAYER) {
             layers.push_str(if layers.is_empty() { "" } else { "," });
@@ -137,18 +138,19 @@ impl Cli {
             Format::Perfetto => "json",
         };
         let output = match output {
-            "none" | "stderr" | "stdout" => output.into(),
-            path => std::path::absolute(path)?,
+            stream if is_stream(stream) => stream.into(),
+            path => std::path::absolute(path).map_err(|error| fault(path.as_ref(), error))?,
         };
         command
             .env("UR_ENABLE_LAYERS", layers)
             .env("UR_TRACE_FORMAT", format)
             .env("UR_TRACE_OUTPUT", output)
             .env("UR_TRACE_SUMMARY", folder.join("%p.json"));
+        let min_time = self.min_time.map(|time| format!("{}ns", time.as_nanos()));
         for (name, value) in [
             ("UR_TRACE_FUNCTIONS", &self.functions),
             ("UR_TRACE_ADAPTERS", &self.adapters),
-            ("UR_TRACE_MIN_TIME", &self.min_time),
+            ("UR_TRACE_MIN_TIME", &min_time),
         ] {
             match value {
                 Some(value) => command.env(name, value),
@@ -163,17 +165,16 @@ impl Cli {
 
     /// A search path that starts with a folder which has only the loader, under the names that
     /// programs open.
-    fn library_path(&self, folder: &Path) -> io::Result<OsString> {
+    fn library_path(&self, folder: &Path) -> Result<OsString, String> {
         let loader = self.loader.clone();
         let loader = loader.unwrap_or_else(|| ur::dl::near_program(&LOADERS));
         let mut path = OsString::new();
         // The system finds a bare name by itself.
         if loader.components().count() > 1 || loader.exists() {
-            let loader = std::fs::canonicalize(&loader).map_err(|error| {
-                io::Error::new(error.kind(), format!("{}: {error}", loader.display()))
-            })?;
+            let loader = std::fs::canonicalize(&loader).map_err(|error| fault(&loader, error))?;
             for name in LOADERS {
-                symlink(&loader, folder.join(name))?;
+                let link = folder.join(name);
+                symlink(&loader, &link).map_err(|error| fault(&link, error))?;
             }
             path.push(folder);
         }
@@ -192,10 +193,13 @@ impl Cli {
             );
             return;
         }
-        if self.format == Format::Perfetto {
+        if self.format == Format::Perfetto && !is_stream(output) {
             for process in &summary.processes {
                 let path = output.replace("%p", &process.to_string());
-                console::errln!("urtrace: process {process} is in {path}");
+                match is_written(path.as_ref()) {
+                    true => console::errln!("urtrace: process {process} is in {path}"),
+                    false => console::errln!("urtrace: {path}: process {process} wrote no trace"),
+                }
             }
         }
         if self.no_summary {
@@ -213,9 +217,62 @@ impl Cli {
     }
 }
 
-/// Whether all processes write to one file.
-fn is_one_file(output: &str) -> bool {
-    !matches!(output, "none" | "stderr" | "stdout") && !output.contains("%p")
+/// Whether the trace goes to a stream, or nowhere, and to no file.
+fn is_stream(output: &str) -> bool {
+    matches!(output, "none" | "stderr" | "stdout")
+}
+
+/// Tries before the run whether the trace can be written.
+///
+/// A file that all processes share is emptied, since the layer appends lines to it. For a file of
+/// each process, a temporary file in the same folder is the test.
+fn prepare(output: &str) -> Result<(), String> {
+    let path = Path::new(output);
+    // Opening a pipe here would end its reader's input.
+    if is_stream(output) || is_special(path) {
+        return Ok(());
+    }
+    if !output.contains("%p") {
+        let created = std::fs::File::create(path);
+        return created.map(drop).map_err(|error| fault(path, error));
+    }
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    // The command may make a folder that has the process id as its name.
+    if folder.to_string_lossy().contains("%p") {
+        return Ok(());
+    }
+    let tried = tempfile::tempfile_in(folder);
+    tried.map(drop).map_err(|error| fault(path, error))
+}
+
+/// Whether a path is a device or a pipe.
+fn is_special(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
+}
+
+/// Whether a process has written its trace.
+fn is_written(path: &Path) -> bool {
+    is_special(path) || std::fs::metadata(path).is_ok_and(|found| found.len() > 0)
+}
+
+fn fault(path: &Path, error: io::Error) -> String {
+    format!("{}: {error}", path.display())
+}
+
+/// A time: a number with its unit.
+fn min_time(text: &str) -> Result<Duration, String> {
+    const UNITS: [(&str, f64); 4] = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
+    let parse = || {
+        let mut units = UNITS.iter();
+        let (number, scale) =
+            units.find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, scale)))?;
+        let number: f64 = number.trim().parse().ok()?;
+        Duration::try_from_secs_f64(number * scale).ok()
+    };
+    parse().ok_or_else(|| "accepted: a time such as 10us or 1.5ms, in ns, us, ms or s".to_owned())
 }
 
 fn code(status: ExitStatus) -> ExitCode {

@@ -1,13 +1,13 @@
 //! The driver's functions: one typed list, required or optional.
 //!
-//! Signatures are those of the versions that the symbols name, of which the driver keeps the old ones.
-//! Enumerations that the driver returns are plain numbers here.
+//! A signature is that of the version in the symbol's name: the driver keeps old versions. Enumerations
+//! that the driver returns are plain numbers here, since a newer driver may return unknown ones.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use cudarc::driver::sys::*;
 
-/// What every function returns.
+/// The code that every function returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(transparent)]
 pub struct Code(pub u32);
@@ -33,7 +33,7 @@ ur::dl::symbols! {
     /// The driver's library.
     pub struct Api {
         required {
-            // What nearly every command calls stands side by side.
+            // Functions that nearly every command calls stand side by side, in few cache lines.
             cuCtxGetCurrent: unsafe extern "C" fn(*mut CUcontext) -> Code,
             cuLaunchKernel: unsafe extern "C" fn(CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Stream, *const *mut c_void, *const *mut c_void) -> Code,
             cuMemcpyAsync: unsafe extern "C" fn(Ptr, Ptr, usize, Stream) -> Code,
@@ -205,11 +205,11 @@ pub struct Graphing {
         unsafe extern "C" fn(CUgraphExec, CUgraphNode, *const CUDA_KERNEL_NODE_PARAMS_v1) -> Code,
 }
 
-/// Where the library is looked for.
+/// Names of the library, in the order in which they are tried.
 const NAMES: &[&str] = &["libcuda.so.1", "libcuda.so"];
 
 impl Api {
-    /// The initialised driver's functions, or none if there is no usable CUDA here.
+    /// The functions of the initialised driver. None if there is no usable CUDA.
     pub fn find() -> Option<Self> {
         let api = match Self::load(NAMES) {
             Ok(api) => api,
@@ -218,7 +218,7 @@ impl Api {
                 return None;
             }
         };
-        // SAFETY: the one flag there is is 0.
+        // SAFETY: 0 is the only flag that the driver knows.
         match unsafe { (api.cuInit)(0) } {
             Code::SUCCESS => Some(api),
             code => {

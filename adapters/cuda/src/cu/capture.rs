@@ -1,8 +1,7 @@
-//! What we ask of the driver beside what a caller asked for, while somebody may capture a stream.
+//! Queries of the driver that no caller asked for, while foreign code may capture a stream.
 //!
-//! Most questions are forbidden to a thread while any thread captures a stream in the global mode, which
-//! is the usual one, and they end that capture. The thread may say beforehand that it knows; what is
-//! asked of the captured stream itself is forbidden even then.
+//! While a thread captures a stream in the global mode, the default, most queries of any thread fail and end
+//! the capture. A thread in the relaxed mode may query, except for the captured stream itself.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -14,16 +13,16 @@ use super::{Api, Code, on_stream};
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`
 const RELAXED: i32 = 2;
 
-/// Captures of other streams do not mind this thread's questions as long as this lives.
-pub struct Asking<'a> {
+/// Puts the thread into the relaxed mode until dropped: its queries leave captures of other streams alone.
+pub struct RelaxedCapture<'a> {
     api: &'a Api,
     /// The thread's mode before, if it was changed.
     before: Option<i32>,
-    /// The mode is a thread's.
+    /// Not `Send`: each thread has its own mode.
     _thread: PhantomData<*const ()>,
 }
 
-impl<'a> Asking<'a> {
+impl<'a> RelaxedCapture<'a> {
     pub fn new(api: &'a Api) -> Self {
         Self {
             api,
@@ -32,13 +31,13 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// Whether the stream of this context itself is captured, so that nothing may be asked of it. A driver
-    /// that knows of no captures has none.
+    /// Whether this stream of the context is captured, so that no query of it is allowed. False if the driver
+    /// has no captures.
     pub fn is_captured(&self, context: CUcontext, stream: CUstream) -> bool {
         let status = Cell::new(0);
         self.api.cuStreamIsCapturing.is_some_and(|query| {
             let code = on_stream(self.api, context, stream, || {
-                // SAFETY: a live stream, and room for a word.
+                // SAFETY: the stream is alive, and `status` has room.
                 unsafe { query(stream, status.as_ptr()) }
             });
             !code.is_success() || status.get() != 0
@@ -46,7 +45,7 @@ impl<'a> Asking<'a> {
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for RelaxedCapture<'_> {
     fn drop(&mut self) {
         if let Some(before) = self.before {
             exchange(self.api, before);
@@ -54,10 +53,10 @@ impl Drop for Asking<'_> {
     }
 }
 
-/// Puts another mode in place: the one before.
+/// Sets the thread's mode. Returns the one before, none if the driver has no modes.
 fn exchange(api: &Api, mode: i32) -> Option<i32> {
     let mut mode = mode;
-    // SAFETY: a word with a mode, for which another is given.
+    // SAFETY: `mode` is a valid mode, and has room for the one before.
     let code = api
         .cuThreadExchangeStreamCaptureMode
         .map(|exchange| unsafe { exchange(&mut mode) });

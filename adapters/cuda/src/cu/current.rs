@@ -1,12 +1,12 @@
 //! The calling thread's current context.
 //!
-//! Most calls of the driver act on it. It is the application's own, which may use CUDA beside us, so
-//! a call of ours puts its context on top and takes it off again, and leaves everything alone if the
-//! right one is there already: to ask costs a quarter of pushing and popping.
+//! Most calls of the driver act on it. The application may use CUDA itself, so its context must stay current.
+//! A call of ours pushes its own context and pops it again. If the right context is current, nothing is
+//! pushed: a query costs a quarter of a push and a pop.
 //!
-//! What is given to a stream needs not even that, since a stream is its context's: drivers of today
-//! (580) take a launch, a copy, a memset, a record or a wait whatever is current, and tell of events. So
-//! those calls are made [`anywhere`], and made again with the context current where the driver refuses.
+//! Calls for a stream or an event need no current context, since both belong to one (driver 580: launches,
+//! copies, memsets, records, waits, queries). Such calls are made [`anywhere`], and repeated with the context
+//! current if the driver refuses them.
 
 use std::hint::cold_path;
 use std::marker::PhantomData;
@@ -20,16 +20,16 @@ use super::{Api, Code, check};
 /// The calling thread's current context, 0 for none.
 pub fn current(api: &Api) -> usize {
     let mut current = null_mut();
-    // SAFETY: room for one handle.
+    // SAFETY: `current` is writable.
     let code = unsafe { (api.cuCtxGetCurrent)(&mut current) };
     if code.is_success() { current.addr() } else { 0 }
 }
 
-/// A context is current on this thread as long as this lives.
+/// A context that is current on this thread while this lives.
 pub struct Entered<'a> {
-    /// What takes it off again, if it was put there.
+    /// Pops the context, if it was pushed.
     pushed: Option<&'a Api>,
-    /// The current context is a thread's.
+    /// Not `Send`: each thread has its own current context.
     _thread: PhantomData<*const ()>,
 }
 
@@ -37,7 +37,7 @@ impl<'a> Entered<'a> {
     #[inline(always)]
     pub fn new(api: &'a Api, context: CUcontext) -> Result<Self> {
         let mut current = null_mut();
-        // SAFETY: room for one handle.
+        // SAFETY: `current` is writable.
         let code = unsafe { (api.cuCtxGetCurrent)(&mut current) };
         check(api, code, "cuCtxGetCurrent")?;
         let pushed = match ptr::eq(current, context) {
@@ -53,7 +53,7 @@ impl<'a> Entered<'a> {
         })
     }
 
-    /// On top even of itself: what is made current in its place goes with it.
+    /// Pushes the context even if it is current, so that a context which replaces it is popped.
     pub fn on_top(api: &'a Api, context: CUcontext) -> Result<Self> {
         Ok(Self {
             pushed: Some(push(api, context)?),
@@ -87,17 +87,17 @@ pub fn on_stream(api: &Api, context: CUcontext, stream: CUstream, call: impl Fn(
     anywhere(api, context, call)
 }
 
-/// Whether a call that gave this code would give it again with that context current.
+/// Whether a call that returned this code would return it with that context current, too.
 pub fn is_final(api: &Api, context: CUcontext, code: Code) -> bool {
     code == Code::NOT_READY || current(api) == context.addr()
 }
 
-/// Null, `CU_STREAM_LEGACY` and `CU_STREAM_PER_THREAD` are streams of whatever context is current.
+/// Whether the stream is null, `CU_STREAM_LEGACY` or `CU_STREAM_PER_THREAD`: one of the current context.
 pub fn is_default(stream: CUstream) -> bool {
     stream.addr() <= 2
 }
 
-// All apart from what every command runs through.
+// Out of line, so that frequent calls stay small.
 
 #[inline(never)]
 fn again(api: &Api, context: CUcontext, call: impl FnOnce() -> Code) -> Code {
@@ -109,7 +109,7 @@ fn again(api: &Api, context: CUcontext, call: impl FnOnce() -> Code) -> Code {
 
 #[inline(never)]
 fn push(api: &Api, context: CUcontext) -> Result<&Api> {
-    // SAFETY: a context that whoever enters it holds.
+    // SAFETY: the caller keeps the context alive.
     let code = unsafe { (api.cuCtxPushCurrent)(context) };
     check(api, code, "cuCtxPushCurrent").map(|()| api)
 }
@@ -117,7 +117,7 @@ fn push(api: &Api, context: CUcontext) -> Result<&Api> {
 #[inline(never)]
 fn pop(api: &Api) {
     let mut own = null_mut();
-    // SAFETY: room for one handle; the topmost context is the one that was pushed.
+    // SAFETY: `own` has room for a handle. `push` pushed the topmost context.
     let code = unsafe { (api.cuCtxPopCurrent)(&mut own) };
     if !code.is_success() {
         log::error!("cuCtxPopCurrent failed with {}", code.0);

@@ -1,4 +1,4 @@
-//! What the driver's codes are to a caller: the one table.
+//! The table that converts the driver's error codes.
 
 use std::ffi::CStr;
 use std::hint::cold_path;
@@ -10,7 +10,7 @@ use ur::object::{Error, Result};
 
 use super::{Api, Code};
 
-/// The result code for a native one. Codes are numbers: newer drivers have ones that nobody knows.
+/// The result code for each native code. Native codes are numbers, since newer drivers have unknown ones.
 #[rustfmt::skip]
 const TABLE: &[(Known, ur_result_t)] = &[
     (Known::CUDA_ERROR_INVALID_VALUE, UR_RESULT_ERROR_INVALID_VALUE),
@@ -37,7 +37,7 @@ const TABLE: &[(Known, ur_result_t)] = &[
     (Known::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, UR_RESULT_ERROR_UNSUPPORTED_FEATURE),
     (Known::CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, UR_RESULT_ERROR_INVALID_OPERATION),
     (Known::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, UR_RESULT_ERROR_INVALID_VALUE),
-    // What no later call on the device survives.
+    // After these, every later call on the device fails.
     (Known::CUDA_ERROR_ECC_UNCORRECTABLE, UR_RESULT_ERROR_DEVICE_LOST),
     (Known::CUDA_ERROR_HARDWARE_STACK_ERROR, UR_RESULT_ERROR_DEVICE_LOST),
     (Known::CUDA_ERROR_NVLINK_UNCORRECTABLE, UR_RESULT_ERROR_DEVICE_LOST),
@@ -61,13 +61,13 @@ fn result(code: Code) -> ur_result_t {
 }
 
 impl Api {
-    /// The driver's own name of a code.
+    /// The driver's name of a code.
     fn name(&self, code: Code) -> String {
         let mut name = null();
-        // SAFETY: room for a pointer to a static string.
+        // SAFETY: `name` is writable.
         let attribute = unsafe { (self.cuGetErrorName)(code, &mut name) };
         match attribute.is_success() && !name.is_null() {
-            // SAFETY: room for a pointer to a static string.
+            // SAFETY: the driver returned a static C string.
             true => unsafe { CStr::from_ptr(name) }
                 .to_string_lossy()
                 .into_owned(),
@@ -76,7 +76,7 @@ impl Api {
     }
 }
 
-/// A failed call, with its own code and name kept for `urAdapterGetLastError`.
+/// The error of a failed call. Its code and name are stored for `urAdapterGetLastError`.
 #[cold]
 pub fn failure(api: &Api, code: Code, call: &str) -> Error {
     let message = format!("{call}: {}", api.name(code));
@@ -84,8 +84,8 @@ pub fn failure(api: &Api, code: Code, call: &str) -> Error {
     Error::native(result(code), code.0.cast_signed(), &message)
 }
 
-/// As [`failure`], of a call on a device that was given these addresses: what it refuses as invalid may be
-/// the memory of another device, which it does not reach. That is a feature.
+/// The error of a failed call on a device with these addresses. Memory of another device, which this one
+/// does not reach, is `UNSUPPORTED_FEATURE`. All else is as in [`failure`].
 #[cold]
 pub fn failure_at(api: &Api, code: Code, call: &str, device: CUdevice, addrs: &[usize]) -> Error {
     let elsewhere = |addr: &usize| home(api, *addr).is_some_and(|home| home != device);
@@ -98,7 +98,7 @@ pub fn failure_at(api: &Api, code: Code, call: &str, device: CUdevice, addrs: &[
     Error::native(UR_RESULT_ERROR_UNSUPPORTED_FEATURE, code, &message)
 }
 
-/// The device whose memory is at an address, as far as the driver knows.
+/// The device that owns the memory at an address. None if the driver knows of no device memory there.
 fn home(api: &Api, addr: usize) -> Option<CUdevice> {
     use CUpointer_attribute::*;
     /// `CU_MEMORYTYPE_DEVICE`
@@ -106,7 +106,7 @@ fn home(api: &Api, addr: usize) -> Option<CUdevice> {
     let query = api.cuPointerGetAttribute?;
     let attribute = |what| {
         let mut value = 0_i32;
-        // SAFETY: room for a number, as both are.
+        // SAFETY: both attributes are numbers of this size, and `value` is writable.
         let code = unsafe { query((&raw mut value).cast(), what, addr as u64) };
         code.is_success().then_some(value)
     };

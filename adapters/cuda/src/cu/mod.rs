@@ -1,5 +1,5 @@
-//! The CUDA driver itself: its functions as found at run time, its errors, and the current context.
-//! Knows the driver's interface and no Unified Runtime object.
+//! The CUDA driver: its functions as found at run time, its errors, and the current context.
+//! Knows the driver's interface and no object of Unified Runtime.
 
 mod api;
 mod capture;
@@ -8,7 +8,7 @@ mod error;
 mod launch;
 
 pub use api::{Api, Code, Graphing, Paging, Pooling};
-pub use capture::Asking;
+pub use capture::RelaxedCapture;
 pub use cudarc::driver::sys;
 pub use current::{Entered, anywhere, current, is_default, is_final, on_stream};
 pub use error::{check, failure, failure_at};

@@ -1,60 +1,24 @@
-//! Every property of a device: which of the driver's attributes it is, and nothing else.
+//! The properties of a device, by the driver's attributes. Those that backends answer alike are in
+//! `ur::stream::device_info`.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::c_char;
 
 use ur::abi::*;
 use ur::hal::DeviceInfo;
 use ur::object::{Error, InfoOut, Object, Result};
+use ur::stream::device_info::{
+    ALL_ORDERS, ALL_SCOPES, IEEE_754, ORDERS_BELOW_SEQ_CST, QUEUE_FLAGS, plain_device_info,
+    shared_device_info,
+};
 
 use super::Device;
 use crate::cu::check;
 use crate::cu::sys::CUdevice_attribute as Attribute;
 use crate::cu::sys::{CUdevice_attribute::*, CUuuid};
 
-/// Queue flags that mean something here, or that are hints.
-const QUEUE_FLAGS: ur_queue_flags_t = ur_queue_flags_t(
-    UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE.0
-        | UR_QUEUE_FLAG_PROFILING_ENABLE.0
-        | UR_QUEUE_FLAG_DISCARD_EVENTS.0
-        | UR_QUEUE_FLAG_PRIORITY_LOW.0
-        | UR_QUEUE_FLAG_PRIORITY_HIGH.0
-        | UR_QUEUE_FLAG_SUBMISSION_BATCHED.0
-        | UR_QUEUE_FLAG_SUBMISSION_IMMEDIATE.0
-        | UR_QUEUE_FLAG_USE_DEFAULT_STREAM.0
-        | UR_QUEUE_FLAG_SYNC_WITH_DEFAULT_STREAM.0,
-);
-
-/// IEEE 754 in hardware.
-const FLOATS: ur_device_fp_capability_flags_t = ur_device_fp_capability_flags_t(
-    UR_DEVICE_FP_CAPABILITY_FLAG_CORRECTLY_ROUNDED_DIVIDE_SQRT.0
-        | UR_DEVICE_FP_CAPABILITY_FLAG_ROUND_TO_NEAREST.0
-        | UR_DEVICE_FP_CAPABILITY_FLAG_ROUND_TO_ZERO.0
-        | UR_DEVICE_FP_CAPABILITY_FLAG_ROUND_TO_INF.0
-        | UR_DEVICE_FP_CAPABILITY_FLAG_INF_NAN.0
-        | UR_DEVICE_FP_CAPABILITY_FLAG_DENORM.0
-        | UR_DEVICE_FP_CAPABILITY_FLAG_FMA.0,
-);
-
-const fn orders(seq_cst: bool) -> ur_memory_order_capability_flags_t {
-    ur_memory_order_capability_flags_t(
-        UR_MEMORY_ORDER_CAPABILITY_FLAG_RELAXED.0
-            | UR_MEMORY_ORDER_CAPABILITY_FLAG_ACQUIRE.0
-            | UR_MEMORY_ORDER_CAPABILITY_FLAG_RELEASE.0
-            | UR_MEMORY_ORDER_CAPABILITY_FLAG_ACQ_REL.0
-            | if seq_cst {
-                UR_MEMORY_ORDER_CAPABILITY_FLAG_SEQ_CST.0
-            } else {
-                0
-            },
-    )
-}
-
-const SCOPES: ur_memory_scope_capability_flags_t = ur_memory_scope_capability_flags_t(
-    UR_MEMORY_SCOPE_CAPABILITY_FLAG_WORK_ITEM.0
-        | UR_MEMORY_SCOPE_CAPABILITY_FLAG_SUB_GROUP.0
-        | UR_MEMORY_SCOPE_CAPABILITY_FLAG_WORK_GROUP.0
-        | UR_MEMORY_SCOPE_CAPABILITY_FLAG_DEVICE.0
-        | UR_MEMORY_SCOPE_CAPABILITY_FLAG_SYSTEM.0,
+/// The engine's queue flags, and those of CUDA's default stream.
+const OWN_QUEUE_FLAGS: ur_queue_flags_t = ur_queue_flags_t(
+    QUEUE_FLAGS.0 | UR_QUEUE_FLAG_USE_DEFAULT_STREAM.0 | UR_QUEUE_FLAG_SYNC_WITH_DEFAULT_STREAM.0,
 );
 
 const ACCESS: u32 = UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ACCESS.0;
@@ -79,7 +43,7 @@ impl Device {
         Ok(self.attribute(what)? != 0)
     }
 
-    /// An attribute in kilohertz, as megahertz. Newer devices do not tell.
+    /// An attribute in kilohertz, as megahertz. Newer devices do not report it.
     fn megahertz(&self, what: Attribute) -> Result<u32> {
         match self.count(what)? / 1000 {
             0 => Err(absent()),
@@ -90,7 +54,7 @@ impl Device {
     fn name(&self) -> Result<String> {
         let mut name = [0u8; 256];
         let capacity = name.len() as i32;
-        // SAFETY: room for as many letters as is said.
+        // SAFETY: `name` has `capacity` bytes.
         let code = unsafe {
             (self.api.cuDeviceGetName)(name.as_mut_ptr().cast::<c_char>(), capacity, self.raw)
         };
@@ -102,7 +66,7 @@ impl Device {
     fn uuid(&self) -> Result<[u8; 16]> {
         let query = self.api.cuDeviceGetUuid.ok_or(absent())?;
         let mut uuid = CUuuid { bytes: [0; 16] };
-        // SAFETY: room for an identifier.
+        // SAFETY: `uuid` is writable.
         let code = unsafe { query(&mut uuid, self.raw) };
         check(self.api, code, "cuDeviceGetUuid")?;
         Ok(uuid.bytes.map(i8::cast_unsigned))
@@ -121,17 +85,13 @@ impl Device {
         let gpu = self.gpu()?;
         let _current = gpu.enter()?;
         let (mut free, mut all) = (0, 0);
-        // SAFETY: room for both.
+        // SAFETY: both numbers are writable.
         let code = unsafe { (self.api.cuMemGetInfo)(&mut free, &mut all) };
         check(self.api, code, "cuMemGetInfo")?;
         Ok(free)
     }
 
-    fn has_images(&self) -> bool {
-        false
-    }
-
-    /// Managed memory, which needs the device's page faults to be used from both sides at once.
+    /// Access to managed memory. Concurrent use by host and device needs page faults of the device.
     fn shared_access(&self) -> Result<u32> {
         Ok(match self.flag(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY)? {
             false => 0,
@@ -154,7 +114,7 @@ impl Device {
         )
     }
 
-    /// Gigabytes a second at the memory's double rate.
+    /// Memory bandwidth in bytes per second, at double data rate.
     fn bandwidth(&self) -> Result<u64> {
         let clock = u64::from(self.count(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?);
         let bits = u64::from(self.count(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?);
@@ -168,20 +128,22 @@ impl Device {
         (self.limits.group_items / self.limits.warp) as u32
     }
 
-    /// Half precision arrived with 5.3, its brother for learning with 8.0.
+    /// Whether the compute capability is this one or later. 5.3 added half precision, 8.0 bfloat16.
     fn at_least(&self, major: i32, minor: i32) -> bool {
         self.limits.capability >= (major, minor)
     }
 }
 
-/// The property, or `UNSUPPORTED_ENUMERATION` if the driver does not tell.
+/// Writes a property. `UNSUPPORTED_ENUMERATION` if the driver does not report it.
 pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<()> {
     use DeviceInfo as Is;
     let count = |out: InfoOut<'_>, what| out.value(this.count(what)?);
     let limits = &this.limits;
     let usm = |out: InfoOut<'_>, bits| out.value(ur_device_usm_access_capability_flags_t(bits));
     match what {
-        // What it is.
+        ur::shared_device_info!() => shared_device_info(what, out),
+        ur::plain_device_info!() => plain_device_info(what, out),
+        // Identity.
         Is::Type => out.value(UR_DEVICE_TYPE_GPU),
         Is::VendorId => out.value(0x10deu32),
         Is::Name => out.string(&this.name()?),
@@ -200,16 +162,13 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::ReferenceCount => out.value(this.api_refs()),
         Is::Available | Is::EndianLittle => out.boolean(true),
         Is::AddressBits => out.value(64u32),
-        Is::BuiltInKernels | Is::IlVersion => out.string(""),
 
-        // Parts.
+        // Partitions.
         Is::ParentDevice => out.handle::<Device>(None),
         Is::SupportedPartitions => out.slice::<ur_device_partition_t>(&[]),
         Is::PartitionMaxSubDevices => out.value(0u32),
         Is::PartitionAffinityDomain => out.value(ur_device_affinity_domain_flags_t(0)),
         Is::PartitionType => out.slice::<ur_device_partition_property_t>(&[]),
-        Is::ComponentDevices => out.slice::<*mut c_void>(&[]),
-        Is::CompositeDevice => out.handle::<Device>(None),
 
         // Multiprocessors, work-groups and sub-groups.
         Is::MaxComputeUnits | Is::NumComputeUnits => out.value(limits.processors as u32),
@@ -228,13 +187,12 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::MaxRegistersPerWorkGroup => count(out, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK),
         Is::MaxParameterSize => out.value(4000usize),
         Is::ExecutionCapabilities => out.value(UR_DEVICE_EXEC_CAPABILITY_FLAG_KERNEL),
-        Is::MaxComputeQueueIndices => out.value(1u32),
         Is::KernelLaunchCapabilities => out.value(this.launch_properties()),
 
         // Arithmetic.
-        Is::SingleFpConfig | Is::DoubleFpConfig => out.value(FLOATS),
+        Is::SingleFpConfig | Is::DoubleFpConfig => out.value(IEEE_754),
         Is::HalfFpConfig => out.value(match this.at_least(5, 3) {
-            true => FLOATS,
+            true => IEEE_754,
             false => ur_device_fp_capability_flags_t(0),
         }),
         Is::PreferredVectorWidthChar | Is::NativeVectorWidthChar => out.value(4u32),
@@ -265,7 +223,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::GlobalMemCacheType => out.value(UR_DEVICE_MEM_CACHE_TYPE_READ_WRITE_CACHE),
         Is::GlobalMemCachelineSize => out.value(128u32),
         Is::GlobalMemCacheSize => out.value(this.size(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as u64),
-        // In bits, as elsewhere: what a sub-buffer starts at.
+        // The unit is a bit.
         Is::MemBaseAddrAlign => out.value(this.count(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT)? * 8),
         Is::MaxConstantArgs => out.value(9u32),
         Is::LocalMemType => out.value(UR_DEVICE_LOCAL_MEM_TYPE_LOCAL),
@@ -274,36 +232,31 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::UsmSingleSharedSupport | Is::UsmCrossSharedSupport => usm(out, this.shared_access()?),
         Is::UsmSystemSharedSupport => usm(out, this.system_access()?),
         Is::AtomicMemoryOrderCapabilities | Is::AtomicFenceOrderCapabilities => {
-            out.value(orders(this.at_least(7, 0)))
+            out.value(match this.at_least(7, 0) {
+                true => ALL_ORDERS,
+                false => ORDERS_BELOW_SEQ_CST,
+            })
         }
-        Is::AtomicMemoryScopeCapabilities | Is::AtomicFenceScopeCapabilities => out.value(SCOPES),
+        Is::AtomicMemoryScopeCapabilities | Is::AtomicFenceScopeCapabilities => {
+            out.value(ALL_SCOPES)
+        }
         Is::ErrorCorrectionSupport => out.boolean(this.flag(CU_DEVICE_ATTRIBUTE_ECC_ENABLED)?),
         Is::HostUnifiedMemory | Is::IsIntegratedGpu => {
             out.boolean(this.flag(CU_DEVICE_ATTRIBUTE_INTEGRATED)?)
         }
 
         // Queues and time.
-        Is::QueueProperties | Is::QueueOnHostProperties => out.value(QUEUE_FLAGS),
-        Is::QueueOnDeviceProperties => out.value(ur_queue_flags_t(0)),
-        // Of the numbers; the driver promises half a microsecond.
+        Is::QueueProperties | Is::QueueOnHostProperties => out.value(OWN_QUEUE_FLAGS),
+        // The unit of the timestamps. The driver promises half a microsecond.
         Is::ProfilingTimerResolution => out.value(1usize),
 
-        // What there is.
+        // Supported.
         Is::Atomic64
         | Is::BuildOnSubdevice
         | Is::PreferredInteropUserSync
         | Is::CompilerAvailable
         | Is::LinkerAvailable
         | Is::GlobalVariableSupport
-        | Is::UsmPoolSupport
-        | Is::TimestampRecordingSupportExp
-        | Is::AsyncUsmAllocationsSupportExp
-        | Is::CommandBufferSupportExp
-        | Is::GraphRecordAndReplaySupportExp
-        | Is::CommandBufferEventSupportExp
-        | Is::MultiDeviceCompileSupportExp
-        | Is::DeviceWaitSupportExp
-        | Is::UsmContextMemcpySupportExp
         | Is::ClockSubGroupSupportExp
         | Is::ClockWorkGroupSupportExp
         | Is::ClockDeviceSupportExp
@@ -312,59 +265,10 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::CommandBufferSubgraphSupportExp => out.boolean(this.api.graphing().is_some()),
         Is::EnqueueHostTaskSupportExp => out.boolean(this.waits_for_host()),
         Is::UseNativeAssert => out.boolean(true),
-        Is::CommandBufferUpdateCapabilitiesExp => out.value(ur::stream::UPDATES),
 
-        // What there is not, or not yet.
-        Is::ImageSupport => out.boolean(this.has_images()),
-        ur::lacking_features!()
-        | Is::ImageSrgb
-        | Is::ProgramSetSpecializationConstants
-        | Is::MemChannelSupport
-        | Is::HostPipeReadWriteSupport
-        | Is::EsimdSupport
-        | Is::UsmP2pSupportExp
-        | Is::DynamicLinkSupportExp => out.boolean(false),
-        Is::MaxReadImageArgs
-        | Is::MaxWriteImageArgs
-        | Is::MaxReadWriteImageArgs
-        | Is::MaxSamplers
-        | Is::ImagePitchAlignExp
-        | Is::MipmapMaxAnisotropyExp => out.value(0u32),
-        Is::Image2dMaxWidth
-        | Is::Image2dMaxHeight
-        | Is::Image3dMaxWidth
-        | Is::Image3dMaxHeight
-        | Is::Image3dMaxDepth
-        | Is::ImageMaxBufferSize
-        | Is::ImageMaxArraySize
-        | Is::MaxImageLinearWidthExp
-        | Is::MaxImageLinearHeightExp
-        | Is::MaxImageLinearPitchExp => out.value(0usize),
         Is::PrintfBufferSize => out.value(1usize << 20),
-        Is::Is2dBlockArrayCapabilitiesExp => {
-            out.value(ur_exp_device_2d_block_array_capability_flags_t(0))
-        }
 
-        // What the driver has no word for.
-        Is::DeviceId
-        | Is::GpuEuCount
-        | Is::GpuEuSimdWidth
-        | Is::GpuEuSlices
-        | Is::GpuEuCountPerSubslice
-        | Is::GpuSubslicesPerSlice
-        | Is::GpuHwThreadsPerEu
-        | Is::IpVersion
-        | Is::CurrentClockThrottleReasons
-        | Is::FanSpeed
-        | Is::MinPowerLimit
-        | Is::MaxPowerLimit
-        | Is::Luid
-        | Is::NodeMask
-        | Is::XeStackCount
-        | Is::XeRegionsPerStack
-        | Is::XeClustersPerRegion
-        | Is::XeCoresPerCluster
-        | Is::EusPerXeCore
-        | Is::MaxLanesPerHwThread => Err(absent()),
+        // Not supported.
+        Is::UsmP2pSupportExp | Is::DynamicLinkSupportExp => out.boolean(false),
     }
 }

@@ -1,6 +1,6 @@
-//! Repeating a pattern: the driver's memset for one, two and four bytes, kernels of ours for others.
+//! Fills: the driver's memset for patterns of one, two and four bytes, own kernels for others.
 //!
-//! Nothing is read from the host while it happens: patterns travel in the launches.
+//! A launch carries its pattern, so that a fill reads no host memory when it runs.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::{null, null_mut};
@@ -14,19 +14,19 @@ use crate::Cuda;
 use crate::cu::sys::{CUDA_MEMSET_NODE_PARAMS_v1, CUfunction, CUmodule, CUstream};
 use crate::cu::{Api, LAUNCH, check, launch_of};
 
-/// The kernels, as `fill.cu` has them. Ends in a zero for the driver.
+/// The kernels of `fill.cu`. The driver requires the zero behind them.
 const PTX: &str = concat!(include_str!("fill.ptx"), "\0");
 
 /// Work-items of a work-group.
 pub const GROUP: u32 = 256;
 
-/// Most work-groups of a launch: enough for any device. Each work-group loops over its share.
+/// Most work-groups of a launch, enough for any device. Each loops over its share.
 const MAX_GROUPS: u64 = 1024;
 
-/// The longest pattern that a launch takes.
+/// Bytes of the longest pattern that a launch carries.
 const MAX_PATTERN_BYTES: usize = 2048;
 
-/// The kernels, loaded.
+/// The loaded kernels.
 pub struct Fills {
     module: CUmodule,
     sixteen: CUfunction,
@@ -39,14 +39,14 @@ pub struct Fills {
 impl Fills {
     fn load(api: &Api) -> Result<Self> {
         let mut module = null_mut();
-        // SAFETY: text that ends in a zero; no options.
+        // SAFETY: the text ends in a zero, and there are no options.
         let code = unsafe {
             (api.cuModuleLoadDataEx)(&mut module, PTX.as_ptr().cast(), 0, null(), null())
         };
         check(api, code, "cuModuleLoadDataEx")?;
         let found = Self::find(api, module);
         if found.is_err() {
-            // SAFETY: our module, of which nothing ran.
+            // SAFETY: no kernel of the module was launched.
             unsafe { (api.cuModuleUnload)(module) };
         }
         found
@@ -55,7 +55,7 @@ impl Fills {
     fn find(api: &Api, module: CUmodule) -> Result<Self> {
         let find = |name: &CStr| {
             let mut function = null_mut();
-            // SAFETY: a live module.
+            // SAFETY: the module is loaded, and the name is a C string.
             let code = unsafe { (api.cuModuleGetFunction)(&mut function, module, name.as_ptr()) };
             check(api, code, "cuModuleGetFunction").map(|()| function)
         };
@@ -75,7 +75,7 @@ impl Fills {
     }
 
     pub fn unload(self, api: &Api) {
-        // SAFETY: our module, of which nothing runs any more.
+        // SAFETY: the caller promises that no kernel of the module runs any more.
         unsafe { (api.cuModuleUnload)(self.module) };
     }
 }
@@ -85,7 +85,7 @@ impl Gpu {
         if let Some(fills) = self.fills.get() {
             return Ok(fills);
         }
-        // Of two threads that load them at once, one does it for nothing.
+        // Two threads may load the kernels at once. The second copy is unloaded.
         if let Err(second) = self.fills.set(Fills::load(self.api)?) {
             second.unload(self.api);
         }
@@ -93,7 +93,7 @@ impl Gpu {
     }
 }
 
-/// A pattern that repeats a shorter one is that one.
+/// The shortest pattern of 1, 2, 4, 8 or 16 bytes whose repetition is this one, else this one.
 pub fn shortest(pattern: &[u8]) -> &[u8] {
     let repeats = |size: &usize| {
         pattern.len().is_multiple_of(*size)
@@ -109,8 +109,8 @@ fn bytes_of<const N: usize>(pattern: &[u8]) -> [u8; N] {
     std::array::from_fn(|at| pattern[at % pattern.len()])
 }
 
-/// The word that repeats the pattern, if the driver's own memset puts it over these bytes: memsets and
-/// words are the commonest, and a word is written as fast as a byte.
+/// The 32-bit word that repeats the pattern, if the driver's memset can fill these bytes with it. Patterns
+/// of a byte or a word are the commonest, and a word is written as fast as a byte.
 #[inline(always)]
 pub fn word(dst: usize, pattern: &[u8], bytes: usize) -> Option<u32> {
     let word = if let Ok(word) = pattern.try_into() {
@@ -133,7 +133,7 @@ pub fn linear(gpu: &Gpu, stream: CUstream, dst: usize, pattern: &[u8], bytes: us
     let size = pattern.len();
     let (api, to) = (gpu.api, dst as u64);
     let even = dst.is_multiple_of(size) && bytes.is_multiple_of(size);
-    // SAFETY: the caller promises the range until the command has ended.
+    // SAFETY: the caller keeps the range until the command has ended.
     let code = unsafe {
         match (size, even) {
             (1, _) => (api.cuMemsetD8Async)(to, pattern[0], bytes, stream),
@@ -151,7 +151,7 @@ pub fn linear(gpu: &Gpu, stream: CUstream, dst: usize, pattern: &[u8], bytes: us
     gpu.check_at(code, "cuMemsetAsync", &[dst])
 }
 
-/// What the kernels take by value.
+/// A by-value parameter of the kernels.
 #[repr(C, align(16))]
 struct Parameter<const N: usize>([u8; N]);
 
@@ -186,7 +186,7 @@ fn by_kernel(gpu: &Gpu, stream: CUstream, dst: usize, pattern: &[u8], bytes: usi
     }
 }
 
-/// Writes a long pattern once, in parts, and doubles what is there until all is full.
+/// Writes a long pattern once, in parts, and doubles the filled part until the range is full.
 fn by_doubling(
     gpu: &Gpu,
     stream: CUstream,
@@ -200,7 +200,7 @@ fn by_doubling(
     let mut done = pattern.len();
     while done < bytes {
         let more = done.min(bytes - done);
-        // SAFETY: both ranges are parts of the caller's, and apart.
+        // SAFETY: both ranges lie within the caller's range and do not overlap.
         let code =
             unsafe { (gpu.api.cuMemcpyAsync)((dst + done) as u64, dst as u64, more, stream) };
         check(gpu.api, code, "cuMemcpyAsync")?;
@@ -227,8 +227,8 @@ fn launch<const N: usize>(
     ];
     let groups = count.div_ceil(u64::from(GROUP)).clamp(1, MAX_GROUPS) as u32;
     let config = launch_of([groups, 1, 1], [GROUP, 1, 1], stream);
-    // SAFETY: a live function and stream; as many parameters as the function has, or one more, which
-    // nobody reads. The caller promises the range.
+    // SAFETY: function and stream are alive, and there are all of the function's parameters. The driver
+    // ignores one more. The caller keeps the range until the command has ended.
     let code = unsafe { gpu.api.launch(&config, function, params.as_ptr(), null()) };
     check(gpu.api, code, LAUNCH)
 }
@@ -268,7 +268,7 @@ pub fn rect(
     Ok(())
 }
 
-/// One plane of rows, by the driver's own memset.
+/// Fills one plane of rows by the driver's memset.
 fn plane(
     gpu: &Gpu,
     stream: CUstream,
@@ -278,7 +278,7 @@ fn plane(
     [width, height]: [usize; 2],
 ) -> Result<()> {
     let (api, to) = (gpu.api, at as u64);
-    // SAFETY: the caller promises the rows until the command has ended.
+    // SAFETY: the caller keeps the rows until the command has ended.
     let code = unsafe {
         match pattern.len() {
             1 => (api.cuMemsetD2D8Async)(to, pitch, pattern[0], width, height, stream),
@@ -296,7 +296,7 @@ fn plane(
     gpu.check_at(code, "cuMemsetD2DAsync", &[at])
 }
 
-/// A fill of at least a byte, if the driver's own memset does all of it in one plane.
+/// The driver's description of a fill of at least a byte. None unless its memset can do it in one plane.
 pub fn described(work: &Work<Cuda>) -> Option<CUDA_MEMSET_NODE_PARAMS_v1> {
     let (dst, pattern, [width, height]) = match work {
         Work::Fill {
@@ -323,7 +323,7 @@ pub fn described(work: &Work<Cuda>) -> Option<CUDA_MEMSET_NODE_PARAMS_v1> {
     }
     let pattern = shortest(pattern);
     let size = pattern.len();
-    // Of a single row no pitch matters.
+    // The pitch of a single row is ignored.
     let pitch = if height == 1 { 0 } else { dst.row_pitch };
     let even = [dst.addr, pitch, width];
     let even = even.iter().all(|number| number.is_multiple_of(size));

@@ -1,4 +1,5 @@
-//! A device's primary context while it is retained, and what is pooled in it.
+//! A device's primary context while it is retained, with its caches: events, semaphore words, mailboxes,
+//! the kernels of fills, and a utility stream.
 
 use std::ffi::c_uint;
 use std::ptr::null_mut;
@@ -12,27 +13,29 @@ use super::mailbox::Mailboxes;
 use super::memory::Pages;
 use super::semaphore_words::SemaphoreWords;
 use super::times::Clock;
-use crate::cu::sys::{CUcontext, CUdevice, CUevent, CUstream};
-use crate::cu::{Api, Code, Entered, anywhere, check, failure_at, on_stream};
+use crate::vendor::{
+    Api, Code, Entered, Ordinal, RawContext, RawEvent, RawStream, anywhere, check, failure_at,
+    on_stream,
+};
 
 /// A device's primary context. All contexts of the adapter on the device share it with the application's
 /// own use of CUDA. It is retained at first use and released with its last user.
 pub struct Gpu {
     pub api: &'static Api,
-    pub device: CUdevice,
-    context: CUcontext,
+    pub device: Ordinal,
+    context: RawContext,
     events: Spare,
     pub(super) timed: Spare,
     pub(super) semaphore_words: SemaphoreWords,
     pub(super) clock: Clock,
     pub(super) fills: OnceLock<Fills>,
     pub(super) mailboxes: Mailboxes,
-    /// For calls that must complete at once. Locked while one runs.
+    /// The stream of calls that the host waits for. Locked during a call.
     utility_stream: Mutex<Option<UtilityStream>>,
     /// The device's pages, and the host's.
     pub pages: Option<Pages>,
     pub host_pages: Option<Pages>,
-    /// Bytes of the largest pages of the device's.
+    /// Bytes of the largest page of the device.
     pub largest_page: usize,
 }
 
@@ -41,7 +44,7 @@ unsafe impl Send for Gpu {}
 // SAFETY: the driver's objects may be used from any thread.
 unsafe impl Sync for Gpu {}
 
-struct UtilityStream(CUstream);
+struct UtilityStream(RawStream);
 
 // SAFETY: the driver's objects may be used from any thread.
 unsafe impl Send for UtilityStream {}
@@ -51,21 +54,21 @@ unsafe impl Send for UtilityStream {}
 pub(super) struct Spare(Mutex<Vec<usize>>);
 
 impl Spare {
-    fn acquire(&self) -> Option<CUevent> {
+    fn acquire(&self) -> Option<RawEvent> {
         let mut all = self.0.lock();
         all.pop().map(std::ptr::with_exposed_provenance_mut)
     }
 
-    pub(super) fn release(&self, event: CUevent) {
+    pub(super) fn release(&self, event: RawEvent) {
         let mut all = self.0.lock();
         all.push(event.expose_provenance());
     }
 }
 
 impl Gpu {
-    pub fn retain(api: &'static Api, device: CUdevice) -> Result<Arc<Self>> {
+    pub fn retain(api: &'static Api, device: Ordinal) -> Result<Arc<Self>> {
         let mut context = null_mut();
-        // SAFETY: room for one handle.
+        // SAFETY: `raw` is writable.
         let code = unsafe { (api.cuDevicePrimaryCtxRetain)(&mut context, device) };
         check(api, code, "cuDevicePrimaryCtxRetain")?;
         let pages = Pages::of_device(api, device);
@@ -87,7 +90,7 @@ impl Gpu {
         }))
     }
 
-    pub fn context(&self) -> CUcontext {
+    pub fn context(&self) -> RawContext {
         self.context
     }
 
@@ -102,7 +105,7 @@ impl Gpu {
         Entered::on_top(self.api, self.context)
     }
 
-    pub fn check(&self, code: crate::cu::Code, call: &str) -> Result<()> {
+    pub fn check(&self, code: Code, call: &str) -> Result<()> {
         check(self.api, code, call)
     }
 
@@ -141,14 +144,14 @@ impl Gpu {
     }
 
     /// Calls `run` with the utility stream and the context current, then waits for the stream.
-    pub fn at_once(&self, run: impl FnOnce(CUstream) -> Result<()>) -> Result<()> {
+    pub fn at_once(&self, run: impl FnOnce(RawStream) -> Result<()>) -> Result<()> {
         let _current = self.enter()?;
         let mut utility_stream = self.utility_stream.lock();
         let stream = match &*utility_stream {
             Some(UtilityStream(stream)) => *stream,
             None => {
                 let mut stream = null_mut();
-                // SAFETY: room for one handle; 1 is `CU_STREAM_NON_BLOCKING`.
+                // SAFETY: `stream` is writable; 1 is `CU_STREAM_NON_BLOCKING`.
                 let code = unsafe { (self.api.cuStreamCreateWithPriority)(&mut stream, 1, 0) };
                 self.check(code, "cuStreamCreateWithPriority")?;
                 *utility_stream = Some(UtilityStream(stream));
@@ -156,7 +159,7 @@ impl Gpu {
             }
         };
         run(stream)?;
-        // SAFETY: a live stream.
+        // SAFETY: `utility_stream` keeps the stream alive.
         let code = unsafe { (self.api.cuStreamSynchronize)(stream) };
         self.check(code, "cuStreamSynchronize")
     }
@@ -168,13 +171,13 @@ impl Drop for Gpu {
             self.clock.close(self.api);
             for spare in [&self.events, &self.timed] {
                 while let Some(event) = spare.acquire() {
-                    // SAFETY: an event of ours that nobody uses.
+                    // SAFETY: a spare event has no user.
                     unsafe { (self.api.cuEventDestroy)(event) };
                 }
             }
             let utility_stream = self.utility_stream.get_mut();
             if let Some(UtilityStream(stream)) = utility_stream.take() {
-                // SAFETY: a stream of ours that is idle.
+                // SAFETY: `self` owns the stream, and each call waited for it.
                 unsafe { (self.api.cuStreamDestroy)(stream) };
             }
             self.semaphore_words.close(self.api);
@@ -183,7 +186,7 @@ impl Drop for Gpu {
                 fills.unload(self.api);
             }
         }
-        // SAFETY: retained once.
+        // SAFETY: `Gpu::retain` retained the context once.
         let code = unsafe { (self.api.cuDevicePrimaryCtxRelease)(self.device) };
         if !code.is_success() {
             log::debug!("cuDevicePrimaryCtxRelease failed with {}", code.0);
@@ -191,10 +194,10 @@ impl Drop for Gpu {
     }
 }
 
-/// One of the driver's events.
+/// An event of the driver.
 pub struct Event {
     gpu: Arc<Gpu>,
-    raw: CUevent,
+    raw: RawEvent,
     owner: Owner,
 }
 
@@ -215,7 +218,7 @@ unsafe impl Send for Event {}
 unsafe impl Sync for Event {}
 
 impl Event {
-    fn new(gpu: &Arc<Gpu>, raw: CUevent, owner: Owner) -> Self {
+    fn new(gpu: &Arc<Gpu>, raw: RawEvent, owner: Owner) -> Self {
         Self {
             gpu: Arc::clone(gpu),
             raw,
@@ -224,19 +227,19 @@ impl Event {
     }
 
     /// A foreign event; `owned` if the adapter destroys it.
-    pub fn adopt(gpu: &Arc<Gpu>, raw: CUevent, owned: bool) -> Self {
+    pub fn adopt(gpu: &Arc<Gpu>, raw: RawEvent, owned: bool) -> Self {
         Self::new(gpu, raw, if owned { Owner::Us } else { Owner::User })
     }
 
     /// The raw event, which is not returned to the spare events.
-    pub(super) fn into_raw(self) -> CUevent {
+    pub(super) fn into_raw(self) -> RawEvent {
         let own = std::mem::ManuallyDrop::new(self);
-        // SAFETY: read once, in place of being dropped.
+        // SAFETY: `own` is not dropped, so that this is the only owner of the reference.
         drop(unsafe { std::ptr::read(&own.gpu) });
         own.raw
     }
 
-    pub fn raw(&self) -> CUevent {
+    pub fn raw(&self) -> RawEvent {
         self.raw
     }
 
@@ -245,10 +248,10 @@ impl Event {
     }
 
     /// Records everything submitted so far to a stream of the same context.
-    pub fn record(&self, stream: CUstream) -> Result<()> {
+    pub fn record(&self, stream: RawStream) -> Result<()> {
         let gpu = &self.gpu;
         let code = on_stream(gpu.api, gpu.context, stream, || {
-            // SAFETY: a live event and stream.
+            // SAFETY: `self` owns the event, and the caller passes a live stream.
             unsafe { (gpu.api.cuEventRecord)(self.raw, stream) }
         });
         gpu.check(code, "cuEventRecord")
@@ -257,7 +260,7 @@ impl Event {
     pub fn is_done(&self) -> Result<bool> {
         let gpu = &self.gpu;
         let code = anywhere(gpu.api, gpu.context, || {
-            // SAFETY: a live event.
+            // SAFETY: `self` keeps the event alive.
             unsafe { (gpu.api.cuEventQuery)(self.raw) }
         });
         match code {
@@ -269,7 +272,7 @@ impl Event {
     pub fn block(&self) -> Result<()> {
         let gpu = &self.gpu;
         let code = anywhere(gpu.api, gpu.context, || {
-            // SAFETY: a live event.
+            // SAFETY: `self` keeps the event alive.
             unsafe { (gpu.api.cuEventSynchronize)(self.raw) }
         });
         gpu.check(code, "cuEventSynchronize")
@@ -283,7 +286,7 @@ impl Drop for Event {
             Owner::Pool { timed: false } => self.gpu.events.release(self.raw),
             Owner::Us => {
                 if let Ok(_current) = self.gpu.enter() {
-                    // SAFETY: handed to us, and used by nobody any more.
+                    // SAFETY: the adapter owns the event, and its last user ends here.
                     unsafe { (self.gpu.api.cuEventDestroy)(self.raw) };
                 }
             }

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use ur::abi::ur_native_handle_t;
 use ur::object::{Error, Result};
-use ur::stream::{Compiled, NativeRecord, Step, Timestamps, Work};
+use ur::stream::{Compiled, NativeRecord, Progress, Step, Timestamps, Work};
 use ur::timeline::sync::Mutex;
 
 use super::fill;
@@ -279,10 +279,16 @@ pub fn compile(
 }
 
 impl Compiled<Cuda> for Made {
-    fn submit(&self, lane: &Lane, _: u64, timestamps: Option<Arc<Timestamps>>) -> Result<()> {
+    fn submit(
+        &self,
+        lane: &Lane,
+        epoch: u64,
+        timestamps: Option<Arc<Timestamps>>,
+    ) -> Result<Progress> {
         let graph = Arc::clone(&self.0);
         let launch = Native::call(move |gpu, stream| graph.graph.launch(graph.raw, gpu, stream));
-        lane.submit(Work::Native(launch), timestamps)
+        lane.submit(epoch, Work::Native(launch), timestamps)?;
+        Ok(Progress::Pending)
     }
 
     fn update(&self, at: usize, work: &Work<Cuda>) -> bool {

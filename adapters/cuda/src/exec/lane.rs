@@ -4,7 +4,7 @@
 //! few channels, and a waiting stream stops all others on its channel. While one waits, calls that wait
 //! for the device, such as freeing memory, do not return.
 
-mod plain;
+mod submit;
 
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -15,20 +15,18 @@ use ur::stream::{Deferred, HostPoint, Timestamps, Work};
 
 use super::fill;
 use super::gpu::{Event, Gpu};
-use super::mailbox::{MailboxFills, SmallFill};
+use super::mailbox::{self, MailboxFills, SmallFill};
 use super::marker::{Marker, Point};
 use super::times;
 use super::work;
 use crate::Cuda;
-use crate::cu::sys::{CUcontext, CUstream};
-use crate::cu::{Api, Asking, Code, on_stream};
-use crate::kernel::{Kernel, Ready};
+use crate::vendor::{Api, Code, RawContext, RawStream, RelaxedCapture, on_stream};
 
 /// An in-order stream. The fields that nearly every command reads are copies.
 pub struct Lane {
     api: &'static Api,
-    context: CUcontext,
-    raw: CUstream,
+    context: RawContext,
+    raw: RawStream,
     stream: Arc<Stream>,
 }
 
@@ -39,7 +37,7 @@ unsafe impl Sync for Lane {}
 
 pub struct Stream {
     gpu: Arc<Gpu>,
-    raw: CUstream,
+    raw: RawStream,
     /// Whether the lane owns the stream and destroys it.
     own: bool,
     deferred: Deferred<Self>,
@@ -90,11 +88,11 @@ impl Lane {
     }
 
     /// A foreign stream; `own` if the lane destroys it.
-    pub fn adopt(gpu: &Arc<Gpu>, raw: CUstream, own: bool) -> Self {
+    pub fn adopt(gpu: &Arc<Gpu>, raw: RawStream, own: bool) -> Self {
         Self::new(gpu, raw, (own, false), true)
     }
 
-    fn new(gpu: &Arc<Gpu>, raw: CUstream, (own, alone): (bool, bool), chained: bool) -> Self {
+    fn new(gpu: &Arc<Gpu>, raw: RawStream, (own, alone): (bool, bool), chained: bool) -> Self {
         Self {
             api: gpu.api,
             context: gpu.context(),
@@ -111,68 +109,17 @@ impl Lane {
         }
     }
 
-    pub fn stream(&self) -> CUstream {
+    pub fn stream(&self) -> RawStream {
         self.raw
-    }
-
-    pub fn submit(&self, work: Work<Cuda>, timestamps: Option<Arc<Timestamps>>) -> Result<()> {
-        if timestamps.is_none() && !self.stream.is_deferring() {
-            return self.stream.enqueue(work, None);
-        }
-        self.submit_slowly(work, timestamps)
-    }
-
-    /// [`Lane::submit`], where work is deferred or its times are wanted.
-    #[inline(never)]
-    fn submit_slowly(&self, work: Work<Cuda>, timestamps: Option<Arc<Timestamps>>) -> Result<()> {
-        if !self.stream.is_deferring() {
-            return self.stream.enqueue(work, timestamps);
-        }
-        let now = |(work, timestamps)| self.stream.enqueue(work, timestamps);
-        self.stream.deferred.submit((work, timestamps), now, Ok)
-    }
-
-    /// Submits a launch that was checked in full.
-    pub fn launch(
-        &self,
-        kernel: &Kernel,
-        ready: &Ready,
-        timestamps: Option<Arc<Timestamps>>,
-    ) -> Result<()> {
-        if timestamps.is_none() && !self.stream.is_deferring() {
-            let gpu = &self.stream.gpu;
-            let _current = gpu.enter()?;
-            return ready.enqueue(kernel.code_of(ready), gpu, self.raw);
-        }
-        self.launch_slowly(kernel, ready, timestamps)
-    }
-
-    #[inline(never)]
-    fn launch_slowly(
-        &self,
-        kernel: &Kernel,
-        ready: &Ready,
-        timestamps: Option<Arc<Timestamps>>,
-    ) -> Result<()> {
-        let stream = &self.stream;
-        let now = |timestamps| {
-            let code = kernel.code_of(ready);
-            stream.enqueue_with(timestamps, |gpu, raw| ready.enqueue(code, gpu, raw))
-        };
-        let later = |timestamps| {
-            let launch = Work::Launch(Arc::new(kernel.to_launch(ready.clone())));
-            Ok((launch, timestamps))
-        };
-        stream.deferred.submit(timestamps, now, later)
     }
 
     /// Calls `run` with the stream and returns its result. If the lane defers its work, `run` gets
     /// `utility_stream`, on which nothing waits, and later commands wait for that.
     pub fn run_now<R>(
         &self,
-        utility_stream: impl FnOnce() -> Result<CUstream>,
-        run: impl FnOnce(CUstream) -> Result<R>,
-        undo: impl FnOnce(R, CUstream),
+        utility_stream: impl FnOnce() -> Result<RawStream>,
+        run: impl FnOnce(RawStream) -> Result<R>,
+        undo: impl FnOnce(R, RawStream),
     ) -> Result<R> {
         let _current = self.stream.gpu.enter()?;
         let mut run = Some(run);
@@ -208,7 +155,7 @@ impl Lane {
             return Ok(false);
         }
         let gpu = &stream.gpu;
-        let _asking = Asking::new(gpu.api);
+        let _relaxed = RelaxedCapture::new(gpu.api);
         let code = on_stream(gpu.api, gpu.context(), stream.raw, || {
             // SAFETY: a live stream.
             unsafe { (gpu.api.cuStreamQuery)(stream.raw) }
@@ -221,8 +168,8 @@ impl Lane {
 
     /// Whether a marker of this stream is reached. False while a capture forbids the query.
     pub fn is_seen_done(&self, marker: &Marker) -> Result<bool> {
-        let asking = Asking::new(self.api);
-        match asking.is_captured(self.context, self.raw) {
+        let relaxed = RelaxedCapture::new(self.api);
+        match relaxed.is_captured(self.context, self.raw) {
             true => Ok(false),
             false => marker.is_done(),
         }
@@ -263,7 +210,7 @@ impl Stream {
             fill::linear(gpu, raw, dst, pattern, bytes)
         };
         match SmallFill::of(dst, pattern, bytes) {
-            Some(small_fill) if self.alone && !self.deferred.is_open() => {
+            Some(small_fill) if self.alone && !self.deferred.is_open() && mailbox::is_enabled() => {
                 self.mailbox_fills
                     .fill(gpu, (raw, epoch), small_fill, alone)
             }
@@ -284,7 +231,7 @@ impl Stream {
     fn enqueue_with(
         &self,
         timestamps: Option<Arc<Timestamps>>,
-        run: impl FnOnce(&Gpu, CUstream) -> Result<()>,
+        run: impl FnOnce(&Gpu, RawStream) -> Result<()>,
     ) -> Result<()> {
         self.mailbox_fills.pass();
         let gpu = &self.gpu;
@@ -343,7 +290,7 @@ impl ur::stream::Stream for Stream {
         let wait = wait.ok_or(Error::unsupported())?;
         let word = point.point.word;
         let _current = self.gpu.enter()?;
-        // SAFETY: `self` is_deferring the stream alive, and the context keeps the word.
+        // SAFETY: `self` keeps the stream alive, and the context keeps the word.
         let code = unsafe { wait(self.raw, word.addr as u64, word.value, AT_LEAST) };
         self.gpu.check(code, "cuStreamWaitValue32")
     }

@@ -1,5 +1,5 @@
-//! Memory from the driver: pages of a device or of the host, which can be mapped anywhere, and slabs of
-//! managed memory, which cannot. To map pages waits for no work, to allocate or free slabs may.
+//! Memory of the driver: pages of a device or of the host, which can be mapped at any address, and slabs,
+//! which cannot. Mapping pages waits for no work. Allocating or freeing a slab may.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -12,37 +12,36 @@ use super::gpu::Gpu;
 use crate::cu::sys::*;
 use crate::cu::{Api, Code, Paging, check, failure};
 
-/// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`: all devices see it.
+/// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`: all devices reach the memory.
 const EVERYWHERE: u32 = 3;
 
 /// `CU_MEM_ATTACH_GLOBAL`
 const GLOBAL: u32 = 1;
 
-/// How many pages a device's memory should at least make.
+/// Least number of pages that a device's memory is divided into.
 const PAGES: usize = 1 << 8;
 
-/// No page is larger than this for the sake of their number.
+/// Limit on the bytes of a page, however large the device's memory is.
 const MAX_PAGE_SHARE_BYTES: usize = 128 << 20;
 
-/// Virtual memory, for pages of one place.
+/// Pages of virtual memory on one device or of the host.
 #[derive(Clone, Copy)]
 pub struct Pages {
     calls: Paging,
     /// Bytes of a page, a power of two.
     pub bytes: usize,
-    /// Where the pages are.
+    /// The device or host node of the pages.
     pub home: CUmemLocation,
 }
 
-/// `CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID` and `_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED`, which
-/// came with CUDA 12.2.
+/// This attribute and the next came with CUDA 12.2.
 pub(super) const HOST_NODE: CUdevice_attribute =
     CUdevice_attribute::CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID;
 const HOST_PAGES: CUdevice_attribute =
     CUdevice_attribute::CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
 
 impl Pages {
-    /// Those of a device, if it has virtual memory.
+    /// The pages of a device. None if it has no virtual memory.
     pub fn of_device(api: &Api, device: CUdevice) -> Option<Self> {
         let has = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED;
         if attribute(api, device, has)? == 0 {
@@ -55,22 +54,23 @@ impl Pages {
         Self::at(api, home)
     }
 
-    /// Pages of another size, which is a multiple of this one.
+    /// Pages of another size, which is a multiple of this size.
     pub fn with(self, bytes: usize) -> Self {
         Self { bytes, ..self }
     }
 
-    /// How large pages may be where a pool holds much. To map a page and to unmap it costs 45 us on
-    /// an H200 with driver 580, and for every MiB of it less than 1: with 2 MiB, growth by 13 GiB took
+    /// Bytes of the largest pages, for large pools. Mapping and unmapping a page costs 45 µs on an H200
+    /// (driver 580), and less than 1 µs for each of its MiB. With pages of 2 MiB, growth by 13 GiB took
     /// 390 ms.
     pub fn largest(self, api: &Api, device: CUdevice) -> usize {
         let mut total = 0;
-        // SAFETY: room for a number.
+        // SAFETY: `total` is writable.
         let code = unsafe { (api.cuDeviceTotalMem)(&mut total, device) };
         largest_page(self.bytes, if code.is_success() { total } else { 0 })
     }
 
-    /// Those of the host, near a device that can reach them, if they are as large as `like`.
+    /// The pages of the host node near a device. None if the device cannot reach them or they differ in size
+    /// from `like`.
     pub fn of_host(api: &Api, device: CUdevice, like: &Self) -> Option<Self> {
         if attribute(api, device, HOST_PAGES)? == 0 {
             return None;
@@ -89,7 +89,7 @@ impl Pages {
             home,
         };
         let (what, mut bytes) = (pages.properties(), 0);
-        // SAFETY: room for a number; 0 is `CU_MEM_ALLOC_GRANULARITY_MINIMUM`.
+        // SAFETY: `bytes` is writable; 0 is `CU_MEM_ALLOC_GRANULARITY_MINIMUM`.
         let code = unsafe { (pages.calls.granularity)(&mut bytes, &what, 0) };
         pages.bytes = bytes;
         (code.is_success() && bytes.is_power_of_two()).then_some(pages)
@@ -110,38 +110,38 @@ impl Pages {
         }
     }
 
-    /// Addresses from a multiple of a page on, near `hint` if that is not 0.
+    /// Reserves addresses, aligned to a page, near `hint` if that is not 0.
     pub fn reserve(&self, api: &Api, hint: usize, bytes: usize) -> Result<usize> {
         let mut start = 0;
-        // SAFETY: room for an address.
+        // SAFETY: `start` is writable.
         let code = unsafe { (self.calls.reserve)(&mut start, bytes, self.bytes, hint as u64, 0) };
         check(api, code, "cuMemAddressReserve")?;
         Ok(start as usize)
     }
 
     pub fn unreserve(&self, addr: usize, bytes: usize) {
-        // SAFETY: a reservation of ours where nothing is mapped.
+        // SAFETY: the caller owns the reservation and has unmapped it.
         let code = unsafe { (self.calls.unreserve)(addr as u64, bytes) };
         log_failed(code, "cuMemAddressFree");
     }
 
-    /// One piece of memory of so many bytes, a multiple of the page.
+    /// Creates one native allocation. `bytes` is a multiple of the page size.
     pub fn create(&self, api: &Api, bytes: usize) -> Result<u64> {
         let (what, mut handle) = (self.properties(), 0);
-        // SAFETY: room for a handle.
+        // SAFETY: `handle` is writable.
         let code = unsafe { (self.calls.create)(&mut handle, bytes, &what, 0) };
         check(api, code, "cuMemCreate")?;
         Ok(handle)
     }
 
-    /// The memory goes when it is mapped nowhere any more.
+    /// Releases a native allocation. Its memory is freed with its last mapping.
     pub fn destroy(&self, handle: u64) {
-        // SAFETY: our one reference.
+        // SAFETY: the caller gives up its reference.
         let code = unsafe { (self.calls.destroy)(handle) };
         log_failed(code, "cuMemRelease");
     }
 
-    /// Maps a piece at reserved addresses, without access yet.
+    /// Maps a native allocation at reserved addresses, without access.
     pub fn map(
         &self,
         api: &Api,
@@ -150,17 +150,17 @@ impl Pages {
         offset: usize,
         handle: u64,
     ) -> Result<()> {
-        // SAFETY: addresses of ours where nothing is mapped, and a live piece.
+        // SAFETY: the caller owns the unmapped addresses and a reference to the allocation.
         let code = unsafe { (self.calls.map)(addr as u64, bytes, offset, handle, 0) };
         check(api, code, "cuMemMap")
     }
 
     pub fn unmap(&self, addr: usize, bytes: usize) -> Code {
-        // SAFETY: whole mappings of ours, all use of which is over.
+        // SAFETY: the range is whole mappings of the caller's, and their use is over.
         unsafe { (self.calls.unmap)(addr as u64, bytes) }
     }
 
-    /// Gives these places access to what is mapped there.
+    /// Sets the access of these devices to mapped memory.
     pub fn set_access(
         &self,
         api: &Api,
@@ -176,12 +176,12 @@ impl Pages {
                 flags: access,
             })
             .collect();
-        // SAFETY: addresses of ours, all mapped; as many descriptions as is said.
+        // SAFETY: the caller has mapped the addresses, and the list has `who.len()` elements.
         let code = unsafe { (self.calls.set_access)(addr as u64, bytes, who.as_ptr(), who.len()) };
         check(api, code, "cuMemSetAccess")
     }
 
-    /// New pages, each a piece of its own, so that each can be mapped anywhere.
+    /// Creates pages. Each is a native allocation of its own, so that each can be mapped anywhere.
     pub fn create_pages(&self, api: &Api, count: usize) -> Result<Vec<u64>> {
         let mut pages = Vec::with_capacity(count);
         for _ in 0..count {
@@ -196,7 +196,7 @@ impl Pages {
         Ok(pages)
     }
 
-    /// Maps pages side by side, for these places to use.
+    /// Maps pages side by side, with read and write access for these devices.
     pub fn map_pages(
         &self,
         api: &Api,
@@ -224,7 +224,7 @@ impl Pages {
     }
 }
 
-/// Where the least page has so many bytes and the device so many.
+/// Bytes of the largest page of a device with `total` bytes whose smallest page has `least`.
 fn largest_page(least: usize, total: usize) -> usize {
     let share = (total / PAGES + 1).next_power_of_two() / 2;
     share.clamp(least, least.max(MAX_PAGE_SHARE_BYTES))
@@ -232,7 +232,7 @@ fn largest_page(least: usize, total: usize) -> usize {
 
 pub(super) fn attribute(api: &Api, device: CUdevice, what: CUdevice_attribute) -> Option<i32> {
     let mut value = 0;
-    // SAFETY: room for a number.
+    // SAFETY: `value` is writable.
     let code = unsafe { (api.cuDeviceGetAttribute)(&mut value, what, device) };
     code.is_success().then_some(value)
 }
@@ -243,7 +243,7 @@ pub(super) fn log_failed(code: Code, call: &str) {
     }
 }
 
-/// Whether the host has so many bytes of free memory.
+/// Whether the host has this many bytes available. True if the system does not report it.
 pub fn host_may_have(bytes: usize) -> bool {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let mut lines = text.lines();
@@ -255,7 +255,7 @@ pub fn host_may_have(bytes: usize) -> bool {
 }
 
 impl Gpu {
-    /// The device, as who may access memory.
+    /// The device as a location.
     pub fn location(&self) -> CUmemLocation {
         CUmemLocation {
             type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
@@ -263,18 +263,18 @@ impl Gpu {
         }
     }
 
-    /// Whether there could be so much memory: the driver makes pages one by one, and to find out by
-    /// making all that there are takes long.
+    /// Whether the device has this many bytes free. The driver creates pages one by one, so that a failed
+    /// attempt would take long.
     pub fn may_have(&self, bytes: usize) -> Result<bool> {
         let _current = self.enter()?;
         let (mut free, mut all) = (0, 0);
-        // SAFETY: room for both.
+        // SAFETY: both numbers are writable.
         let code = unsafe { (self.api.cuMemGetInfo)(&mut free, &mut all) };
         self.check(code, "cuMemGetInfo")?;
         Ok(bytes <= free)
     }
 
-    /// Zeroes new pages: at addresses of their own for the time being.
+    /// Zeroes new pages, at temporary addresses.
     pub fn zero_pages(&self, pages: &Pages, all: &[u64]) -> Result<()> {
         let own = [self.location()];
         let _current = self.enter()?;
@@ -291,17 +291,17 @@ impl Gpu {
 
     fn zero(&self, addr: usize, bytes: usize) -> Result<()> {
         self.at_once(|stream| {
-            // SAFETY: new memory of that size.
+            // SAFETY: the memory is new and has that size.
             let code = unsafe { (self.api.cuMemsetD8Async)(addr as u64, 0, bytes, stream) };
             self.check(code, "cuMemsetD8Async")
         })
     }
 
-    /// A slab of host, managed or, without pages, device memory.
+    /// Allocates a slab of host memory, managed memory or, without pages, device memory.
     pub fn slab(&self, kind: Kind, bytes: usize, zeroed: bool) -> Result<usize> {
         let _current = self.enter()?;
         let (mut host, mut device): (*mut c_void, CUdeviceptr) = (null_mut(), 0);
-        // SAFETY: room for an address.
+        // SAFETY: both addresses are writable.
         let code = unsafe {
             match kind {
                 Kind::Host => (self.api.cuMemHostAlloc)(&mut host, bytes, EVERYWHERE),
@@ -327,18 +327,18 @@ impl Gpu {
         Ok(addr)
     }
 
-    /// Whether the device reaches registered memory of the host's at the host's own address.
+    /// Whether the device reaches registered host memory at the host's address.
     pub fn shares_addresses(&self) -> bool {
         let same = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM;
         attribute(self.api, self.device, same).is_some_and(|same| same != 0)
     }
 
-    /// Registers memory of the host's, so that all devices reach it. False if the driver will not: it may
-    /// not take such memory, or have some of it already.
+    /// Registers host memory, so that all devices reach it. False if the driver refuses: it may not accept such
+    /// memory, or have registered a part of it.
     pub fn register(&self, addr: usize, bytes: usize) -> Result<bool> {
         let _current = self.enter()?;
         let start = std::ptr::with_exposed_provenance_mut(addr);
-        // SAFETY: the caller's memory of that size, which stays until it is unregistered.
+        // SAFETY: the caller's memory has that size and stays until it is unregistered.
         let code = unsafe { (self.api.cuMemHostRegister)(start, bytes, EVERYWHERE) };
         if !code.is_success() {
             log::debug!("cuMemHostRegister of {bytes} bytes answered {}", code.0);
@@ -349,7 +349,7 @@ impl Gpu {
     pub fn unregister(&self, addr: usize) {
         let Ok(_current) = self.enter() else { return };
         let start = std::ptr::with_exposed_provenance_mut(addr);
-        // SAFETY: registered by us, and all use of it by devices is over.
+        // SAFETY: the memory is registered, and its use by devices is over.
         log_failed(
             unsafe { (self.api.cuMemHostUnregister)(start) },
             "cuMemHostUnregister",
@@ -358,7 +358,8 @@ impl Gpu {
 
     pub fn free_slab(&self, kind: Kind, addr: usize) {
         let Ok(_current) = self.enter() else { return };
-        // SAFETY: a slab of ours, all use of which is over.
+        // SAFETY: the slab is the pool's, and its use is over.
+
         let code = unsafe {
             match kind {
                 Kind::Host => (self.api.cuMemFreeHost)(std::ptr::with_exposed_provenance_mut(addr)),

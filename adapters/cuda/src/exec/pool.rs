@@ -187,14 +187,14 @@ impl NativePool<Cuda> for Pool {
         )
     }
 
-    fn free(&self, lane: &Lane, _: u64, addr: usize) -> Result<()> {
+    fn free(&self, lane: &Lane, epoch: u64, addr: usize) -> Result<()> {
         let free = self.calls.free;
         let free = Native::call(move |gpu: &Gpu, stream| {
             // SAFETY: an allocation of the driver's, freed once.
             let code = unsafe { free(addr as u64, stream) };
             gpu.check(code, "cuMemFreeAsync")
         });
-        lane.submit(Work::Native(free), None)
+        lane.submit(epoch, Work::Native(free), None)
     }
 
     fn alloc_now(&self, bytes: usize) -> Result<usize> {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use ur::object::Result;
 use ur::timeline::sync::Mutex;
 
-use crate::cu::{Api, check};
+use crate::vendor::{Api, check};
 
 /// Bytes of one allocation from the driver.
 const BLOCK_BYTES: usize = 4096;

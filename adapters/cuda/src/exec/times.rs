@@ -1,8 +1,8 @@
-//! When commands ran, in nanoseconds since the device's clock was started.
+//! Timestamps of commands, in nanoseconds since the start of the device's clock.
 //!
-//! The driver tells only the time between two events, in milliseconds of single precision: exact to a
-//! nanosecond over 16 ms, to a microsecond over 16 s. So there is a base event from which to count,
-//! and a newer one as soon as it is [`STALE`].
+//! The driver reports only the time between two events, as milliseconds in single precision. That is exact
+//! to a nanosecond over 16 ms, and to a microsecond over 16 s. So timestamps count from a base event, which
+//! is replaced after [`MAX_BASE_AGE`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -14,27 +14,27 @@ use ur::timeline::rank;
 use ur::timeline::sync::Mutex;
 
 use super::gpu::{Event, Gpu};
-use crate::cu::Api;
+use crate::vendor::Api;
 
-/// How long a base serves.
-const STALE: Duration = Duration::from_millis(200);
+/// Longest time that commands count from one base.
+const MAX_BASE_AGE: Duration = Duration::from_millis(200);
 
 /// A device's clock.
 #[derive(Default)]
 pub struct Clock {
     base: Mutex<Option<Arc<Base>>, { rank::DRIVER }>,
-    /// The last time that anybody was told.
+    /// The latest time that [`Gpu::now`] returned.
     last: AtomicU64,
 }
 
 /// An event that was complete at a known time.
 struct Base {
     event: usize,
-    /// Which holds the newest of them.
+    /// Holds the latest base, so a base does not keep it alive.
     gpu: Weak<Gpu>,
-    /// On the device's clock.
+    /// Its time on the device's clock, in nanoseconds.
     at: u64,
-    /// When the host knew.
+    /// The host's time of its completion.
     seen: Instant,
 }
 
@@ -48,18 +48,18 @@ impl Drop for Base {
 }
 
 impl Clock {
-    /// Ends with its context, which is current.
+    /// Destroys the base. The context is current and ends.
     pub fn close(&mut self, api: &Api) {
         let base = self.base.get_mut();
         if let Some(base) = base.take() {
-            // SAFETY: an event of ours; commands that count from it hold the context.
+            // SAFETY: the clock owns the event, and commands that count from it keep the context.
             unsafe { (api.cuEventDestroy)(std::ptr::with_exposed_provenance_mut(base.event)) };
         }
     }
 }
 
 impl Gpu {
-    /// Sees to it that there is a recent base. The context is current.
+    /// Ensures a recent base. The context is current.
     pub(super) fn sync_clock(self: &Arc<Self>) -> Result<()> {
         self.base().map(drop)
     }
@@ -67,7 +67,7 @@ impl Gpu {
     fn base(self: &Arc<Self>) -> Result<Arc<Base>> {
         let mut base = self.clock.base.lock();
         if let Some(base) = &*base
-            && base.seen.elapsed() < STALE
+            && base.seen.elapsed() < MAX_BASE_AGE
         {
             return Ok(Arc::clone(base));
         }
@@ -88,17 +88,17 @@ impl Gpu {
         Ok(new)
     }
 
-    /// Nanoseconds from a base to an event; an error until that is complete.
+    /// Nanoseconds from a base to an event. An error while the event is not complete.
     fn between(&self, from: usize, to: &Event) -> Result<u64> {
         let mut milliseconds = 0.0;
         let from = std::ptr::with_exposed_provenance_mut(from);
-        // SAFETY: two live events with times, and room for a number.
+        // SAFETY: both events are alive and timed; `milliseconds` has room for the result.
         let code = unsafe { (self.api.cuEventElapsedTime)(&mut milliseconds, from, to.raw()) };
         self.check(code, "cuEventElapsedTime")?;
         Ok((f64::from(milliseconds) * 1e6).max(0.0) as u64)
     }
 
-    /// The device's time now, as well as the host knows it.
+    /// The device's time now, extrapolated from the base by the host's clock. Never decreases.
     pub fn now(self: &Arc<Self>) -> Result<u64> {
         let _current = self.enter()?;
         let base = self.base()?;
@@ -108,7 +108,7 @@ impl Gpu {
     }
 }
 
-/// Has `timestamps` filled in from the events around a command.
+/// Makes `timestamps` fill themselves from the events around a command.
 pub fn fill(timestamps: &Timestamps, gpu: &Arc<Gpu>, start: Event, end: Event) {
     let base = gpu.clock.base.lock().clone();
     let Some(base) = base else { return };

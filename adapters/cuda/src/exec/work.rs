@@ -1,4 +1,4 @@
-//! What one piece of work becomes on a stream.
+//! The driver's calls for one piece of work.
 
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use super::graph::Recorded;
 use crate::Cuda;
 use crate::cu::sys::{self, CUDA_MEMCPY3D, CUmem_advise, CUmemorytype, CUstream};
 
-/// A command that is no other backend's.
+/// A command that only this backend has.
 #[derive(Clone)]
 pub enum Native {
-    /// Called with its stream, the context being current.
+    /// Called with the stream; the context is current.
     Call(Arc<Run>),
-    /// What others recorded.
+    /// Commands that foreign code recorded.
     Graph(Arc<Recorded>),
 }
 
@@ -30,10 +30,10 @@ impl Native {
     }
 }
 
-/// The driver's name for the host, among devices.
+/// The driver's device number of the host.
 const HOST: sys::CUdevice = -1;
 
-/// Gives work to a stream. The context is current.
+/// Submits work to a stream. The context is current.
 pub fn enqueue(gpu: &Gpu, stream: CUstream, work: Work<Cuda>) -> Result<()> {
     match work {
         Work::Marker => Ok(()),
@@ -75,12 +75,12 @@ fn copy(gpu: &Gpu, stream: CUstream, dst: usize, src: usize, bytes: usize) -> Re
     if bytes == 0 || dst == src {
         return Ok(());
     }
-    // SAFETY: the caller promises both ranges until the command has ended.
+    // SAFETY: the caller keeps both ranges until the command has ended.
     let code = unsafe { (gpu.api.cuMemcpyAsync)(dst as u64, src as u64, bytes, stream) };
     gpu.check_at(code, "cuMemcpyAsync", &[dst, src])
 }
 
-/// Rows in a slice of this pitch, if the driver can count in them.
+/// The slice pitch in rows, as the driver takes it; none if it is not a whole number of rows.
 fn rows(at: &Pitched) -> Option<usize> {
     let whole = at.row_pitch > 0 && at.slice_pitch.is_multiple_of(at.row_pitch);
     whole.then(|| at.slice_pitch / at.row_pitch)
@@ -116,7 +116,7 @@ fn copy_rect(
     })
 }
 
-/// Copies a box between memories with so many rows in a slice.
+/// Copies a box. Each end comes with its rows in a slice.
 fn copy_box(
     gpu: &Gpu,
     stream: CUstream,
@@ -125,12 +125,12 @@ fn copy_box(
     region: [usize; 3],
 ) -> Result<()> {
     let what = described(dst, src, region);
-    // SAFETY: the caller promises both boxes until the command has ended.
+    // SAFETY: the caller keeps both boxes until the command has ended.
     let code = unsafe { (gpu.api.cuMemcpy3DAsync)(&what, stream) };
     gpu.check_at(code, "cuMemcpy3DAsync", &[dst.0.addr, src.0.addr])
 }
 
-/// A copy of at least a byte, if it is one box to the driver.
+/// Describes a copy of at least a byte that is one box to the driver.
 pub fn whole_box(work: &Work<Cuda>) -> Option<CUDA_MEMCPY3D> {
     let line = |addr, bytes| Pitched {
         addr,
@@ -159,7 +159,7 @@ fn described(
     (src, src_rows): (Pitched, usize),
     [width, height, depth]: [usize; 3],
 ) -> CUDA_MEMCPY3D {
-    // A single row has no pitch that matters, and the driver wants one that is wide enough.
+    // The pitch of a single row is unused, but the driver requires at least its width.
     let pitch = |at: Pitched| {
         if height == 1 && depth == 1 {
             width
@@ -200,7 +200,7 @@ fn described(
 fn prefetch(gpu: &Gpu, stream: CUstream, addr: usize, bytes: usize, to_host: bool) {
     if let Some(prefetch) = gpu.api.cuMemPrefetchAsync.filter(|_| bytes > 0) {
         let to = if to_host { HOST } else { gpu.device };
-        // SAFETY: the caller promises the range.
+        // SAFETY: the caller keeps the range until the command has ended.
         let code = unsafe { prefetch(addr as u64, bytes, to, stream) };
         if !code.is_success() {
             log::debug!("a prefetch was refused with {}", code.0);
@@ -208,7 +208,7 @@ fn prefetch(gpu: &Gpu, stream: CUstream, addr: usize, bytes: usize, to_host: boo
     }
 }
 
-/// What a hint of ours is to the driver, and whether about the host.
+/// The driver's advice for each flag, and whether it names the host instead of the device.
 const ADVICE: [(ur_usm_advice_flags_t, CUmem_advise, bool); 12] = {
     use CUmem_advise::*;
     [
@@ -275,8 +275,8 @@ const ADVICE: [(ur_usm_advice_flags_t, CUmem_advise, bool); 12] = {
     ]
 };
 
-/// Applies a hint. The driver refuses hints for unmanaged memory, which is no error. It applies them at
-/// once, in no stream's order.
+/// Applies a hint. The driver refuses hints for unmanaged memory, which is no error. It applies a hint at
+/// once, without an order to streams.
 fn advise(gpu: &Gpu, addr: usize, bytes: usize, advice: ur_usm_advice_flags_t) {
     let Some(advise) = gpu.api.cuMemAdvise.filter(|_| bytes > 0) else {
         return;
@@ -284,7 +284,7 @@ fn advise(gpu: &Gpu, addr: usize, bytes: usize, advice: ur_usm_advice_flags_t) {
     let wanted = ADVICE.iter().filter(|(flag, ..)| advice.contains(*flag));
     for (_, native, of_host) in wanted {
         let about = if *of_host { HOST } else { gpu.device };
-        // SAFETY: the caller promises the range.
+        // SAFETY: the caller keeps the range for the call.
         let code = unsafe { advise(addr as u64, bytes, *native, about) };
         if !code.is_success() {
             log::debug!("advice was refused with {}", code.0);

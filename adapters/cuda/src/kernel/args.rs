@@ -8,14 +8,14 @@ use super::code::Function;
 use crate::Cuda;
 use crate::mem::Mem;
 
-/// Words of parameters that need no allocation.
+/// Largest number of 8-byte words that are stored inline.
 const MAX_INLINE_WORDS: usize = 16;
 
-/// Bytes of all parameters, inline for most launches.
+/// The bytes of all parameters. They are inline for most launches.
 #[derive(Clone, Default)]
 pub struct Packed {
     inline: [u64; MAX_INLINE_WORDS],
-    /// Replaces `inline` where it is too small.
+    /// Replaces `inline` if that is too small.
     heap: Option<Box<[u64]>>,
     bytes: usize,
 }
@@ -23,11 +23,11 @@ pub struct Packed {
 /// Most bytes of parameters on any device.
 const MAX_ARGS_BYTES: usize = 32 << 10;
 
-/// Local memory starts at a multiple of this, or of the size where that is less.
+/// Bytes of alignment of a local argument. A smaller one is aligned to its size, rounded up to a power of 2.
 const LOCAL_ALIGN: usize = 128;
 
 impl Packed {
-    /// Makes room for so many, none of which are written yet.
+    /// Makes room for this many bytes, zeroed.
     fn resize(&mut self, bytes: usize) -> Result<()> {
         ensure(bytes <= MAX_ARGS_BYTES, UR_RESULT_ERROR_INVALID_KERNEL_ARGS)?;
         self.bytes = bytes;
@@ -50,22 +50,22 @@ impl Packed {
     }
 }
 
-/// Where parameters are written to.
+/// The memory of parameters, as `pack` writes it.
 struct Words<'a>(&'a mut [u64]);
 
 impl Words<'_> {
     fn write(&mut self, at: usize, bytes: &[u8]) {
         let (start, size) = (self.0.as_mut_ptr().cast::<u8>(), size_of_val(self.0));
         assert!(at + bytes.len() <= size, "places are checked before");
-        // SAFETY: within the words, as just checked; they are ours alone.
+        // SAFETY: the range was just checked, and `self` borrows the words exclusively.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.add(at), bytes.len()) };
     }
 
-    /// An address or a place, as wide as the parameter is.
+    /// Writes an address or an offset of local memory, as wide as the parameter.
     #[inline]
     fn number(&mut self, (at, size): (usize, usize), number: usize) {
         match self.0.get_mut(at / 8) {
-            // As nearly all are.
+            // Nearly all parameters.
             Some(word) if size == 8 && at.is_multiple_of(8) => *word = number as u64,
             _ => {
                 let bytes = number.to_ne_bytes();
@@ -75,8 +75,8 @@ impl Words<'_> {
     }
 }
 
-/// The places of parameters with these sizes, where the driver does not tell them: each at a multiple
-/// of the largest power of two in its size, up to 16.
+/// A layout of parameters with these sizes, for drivers that do not report it: each is aligned to the
+/// largest power of two in its size, up to 16.
 fn guess(sizes: &[usize]) -> Box<[(usize, usize)]> {
     let mut end = 0;
     let places = sizes.iter().map(|&bytes| {
@@ -88,7 +88,7 @@ fn guess(sizes: &[usize]) -> Box<[(usize, usize)]> {
     places.collect()
 }
 
-/// Bytes that an argument has by itself.
+/// The size of an argument's parameter in bytes.
 fn size(arg: &ur_exp_kernel_arg_properties_t) -> usize {
     match arg.r#type {
         UR_EXP_KERNEL_ARG_TYPE_VALUE => arg.size,
@@ -97,15 +97,15 @@ fn size(arg: &ur_exp_kernel_arg_properties_t) -> usize {
     }
 }
 
-/// Arguments as a launch takes them.
+/// Arguments of a launch.
 #[derive(Clone, Default)]
 pub struct Args {
     pub packed: Packed,
-    /// Bytes of local memory that they ask for.
+    /// Bytes of local memory in all.
     pub local_bytes: usize,
 }
 
-/// Packs the arguments into new ones, after which comes the offset if there is one.
+/// Packs arguments, followed by the offset if there is one. `args` is new.
 pub fn pack(
     function: &Function,
     list: &[ur_exp_kernel_arg_properties_t],
@@ -140,8 +140,7 @@ pub fn pack(
         )?;
         given |= 1 << index.min(63);
         let (at, size) = layout[index];
-        // SAFETY: the type says which member of the value holds, and what it points to is there for
-        // the call.
+        // SAFETY: the type names the valid member, whose memory lasts for the call.
         unsafe {
             match arg.r#type {
                 UR_EXP_KERNEL_ARG_TYPE_VALUE => {

@@ -14,24 +14,24 @@ use crate::device::Limits;
 use crate::exec::Gpu;
 use crate::program::Module;
 
-/// One function of the driver's.
+/// A function of the driver.
 #[repr(C)]
 pub struct Function {
     pub raw: CUfunction,
     pub group_items: usize,
     pub local_bytes: usize,
-    /// How many parameters it has, and the bytes of each; more than any launch gives if there are too
-    /// many for that, or the driver does not tell.
+    /// The number of parameters, and the bytes of each. `usize::MAX` if there are more than
+    /// [`MAX_PLAIN_ARGS`], or the driver does not report them: no launch is plain then.
     pub count: usize,
     pub sizes: [u16; MAX_PLAIN_ARGS],
-    /// Where each parameter lies in what a launch is given, and how many bytes it has; none if the
-    /// driver does not tell.
+    /// Offset and size in bytes of each parameter; none if the driver does not report them.
     pub layout: Option<Box<[(usize, usize)]>>,
     pub registers: usize,
     pub private_bytes: usize,
-    /// Bytes of shared memory per launch that were set in the driver.
+    /// Bytes of dynamic shared memory that the driver was asked to allow.
     local_bytes_set: AtomicUsize,
-    telling: Mutex<()>,
+    /// Held while that is set.
+    setting: Mutex<()>,
 }
 
 // SAFETY: the driver's objects may be used from any thread.
@@ -40,12 +40,12 @@ unsafe impl Send for Function {}
 unsafe impl Sync for Function {}
 
 impl Function {
-    /// The context is current.
+    /// Queries a function's properties. The context is current.
     fn of(gpu: &Gpu, raw: CUfunction) -> Result<Self> {
         use CUfunction_attribute::*;
         let read = |what| -> Result<usize> {
             let mut value = 0;
-            // SAFETY: a live function, and room for a number.
+            // SAFETY: the function's module is loaded, and `value` is writable.
             let code = unsafe { (gpu.api.cuFuncGetAttribute)(&mut value, what, raw) };
             gpu.check(code, "cuFuncGetAttribute")?;
             Ok(value.max(0) as usize)
@@ -65,11 +65,11 @@ impl Function {
             private_bytes: read(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
             group_items: read(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
             local_bytes_set: AtomicUsize::new(0),
-            telling: Mutex::default(),
+            setting: Mutex::default(),
         })
     }
 
-    /// Sees to it that launches may ask for so much shared memory.
+    /// Allows launches with this many bytes of dynamic shared memory.
     #[inline]
     pub fn allow(&self, gpu: &Gpu, limits: &Limits, bytes: usize) -> Result<()> {
         let usual = limits.local_bytes.min(limits.max_local_bytes);
@@ -92,13 +92,13 @@ impl Function {
             return Ok(());
         }
         let _current = gpu.enter()?;
-        let _one = self.telling.lock();
-        // Less than another launch asked for would be too little for that.
+        let _setting = self.setting.lock();
+        // Another launch may have set more meanwhile, which must stay.
         if bytes <= self.local_bytes_set.load(Ordering::Acquire) {
             return Ok(());
         }
         let what = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        // SAFETY: a live function.
+        // SAFETY: the function's module is loaded.
         let code = unsafe { (gpu.api.cuFuncSetAttribute)(self.raw, what, bytes as i32) };
         gpu.check(code, "cuFuncSetAttribute")?;
         self.local_bytes_set.store(bytes, Ordering::Release);
@@ -106,7 +106,7 @@ impl Function {
     }
 }
 
-/// How many parameters there are, and the bytes of each.
+/// The number of parameters, and the bytes of each. None if they are too many or too large.
 fn sizes(layout: &[(usize, usize)]) -> Option<(usize, [u16; MAX_PLAIN_ARGS])> {
     let mut sizes = [0; MAX_PLAIN_ARGS];
     let places = sizes.get_mut(..layout.len())?;
@@ -120,7 +120,8 @@ fn layout(gpu: &Gpu, raw: CUfunction) -> Option<Box<[(usize, usize)]>> {
     let query = gpu.api.cuFuncGetParamInfo?;
     let parameter = |index| {
         let (mut offset, mut bytes) = (0, 0);
-        // SAFETY: a live function, and room for both. An index past the last is an error.
+        // SAFETY: the function's module is loaded, and both numbers are writable. The driver refuses an index
+        // beyond the last.
         let code = unsafe { query(raw, index, &mut offset, &mut bytes) };
         code.is_success().then_some((offset, bytes))
     };
@@ -132,13 +133,13 @@ fn layout(gpu: &Gpu, raw: CUfunction) -> Option<Box<[(usize, usize)]>> {
 pub struct Code {
     pub plain: Function,
     pub module: Arc<Module>,
-    /// For launches with an offset, which comes as one more parameter.
+    /// Runs launches with an offset, which is one more parameter.
     pub with_offset: Option<Function>,
     best: OnceLock<usize>,
 }
 
 impl Code {
-    /// None if the module has no such kernel.
+    /// Finds a kernel in a module. None if the module has no such kernel.
     pub fn find(module: &Arc<Module>, name: &CStr) -> Result<Option<Self>> {
         let gpu = module.gpu();
         let _current = gpu.enter()?;
@@ -160,13 +161,13 @@ impl Code {
         self.module.gpu()
     }
 
-    /// Work-items of a work-group that keep the device busiest.
+    /// The work-group size with the best occupancy.
     pub fn best_items(&self) -> usize {
         let query = || -> Result<usize> {
             let _current = self.gpu().enter()?;
             let (mut groups, mut items) = (0, 0);
             let query = self.gpu().api.cuOccupancyMaxPotentialBlockSize;
-            // SAFETY: a live function that needs no more shared memory than its own.
+            // SAFETY: the function's module is loaded, and both numbers are writable.
             let code = unsafe { query(&mut groups, &mut items, self.plain.raw, None, 0, 0) };
             self.gpu().check(code, "cuOccupancyMaxPotentialBlockSize")?;
             Ok(items.max(1) as usize)
@@ -176,13 +177,13 @@ impl Code {
             .get_or_init(|| query().unwrap_or(self.plain.group_items.clamp(1, 256)))
     }
 
-    /// Work-groups that the device holds at once.
+    /// The number of work-groups that the device can hold at once.
     pub fn resident_groups(&self, limits: &Limits, items: usize, local: usize) -> Result<u32> {
         self.plain.allow(self.gpu(), limits, local)?;
         let _current = self.gpu().enter()?;
         let query = self.gpu().api.cuOccupancyMaxActiveBlocksPerMultiprocessor;
         let mut groups = 0;
-        // SAFETY: a live function, and room for a number.
+        // SAFETY: the function's module is loaded, and `groups` is writable.
         let code = unsafe { query(&mut groups, self.plain.raw, items as i32, local) };
         self.gpu()
             .check(code, "cuOccupancyMaxActiveBlocksPerMultiprocessor")?;
@@ -195,7 +196,7 @@ impl Code {
             .into_iter()
             .flatten()
         {
-            // SAFETY: a live function.
+            // SAFETY: the function's module is loaded.
             let code = unsafe { (self.gpu().api.cuFuncSetCacheConfig)(function.raw, cache) };
             self.gpu().check(code, "cuFuncSetCacheConfig")?;
         }

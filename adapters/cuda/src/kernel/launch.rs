@@ -1,4 +1,4 @@
-//! Launches that are ready for a stream.
+//! Launches in full: every check, and copies of the arguments, for any later submission.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -16,17 +16,9 @@ use crate::cu::sys::*;
 use crate::device::{Device, Limits};
 use crate::exec::Gpu;
 
-/// A launch that can be submitted at any time.
+/// A checked launch with copies of its arguments, which can be submitted at any time.
 pub struct Launch {
     code: Arc<Code>,
-    ready: Ready,
-}
-
-/// A launch that was checked, with copies of its arguments. It needs its kernel.
-#[derive(Clone, Default)]
-pub struct Ready {
-    /// Where the kernel has the code.
-    code_index: usize,
     with_offset: bool,
     args: Args,
     groups: [u32; 3],
@@ -35,45 +27,16 @@ pub struct Ready {
     attributes: LaunchAttributes,
 }
 
-/// `CU_LAUNCH_PARAM_END`, `_BUFFER_POINTER` and `_BUFFER_SIZE`: how parameters come side by side.
+/// `CU_LAUNCH_PARAM_END`, `_BUFFER_POINTER` and `_BUFFER_SIZE`: parameters packed in one buffer.
 const END: *mut c_void = std::ptr::null_mut();
 const BUFFER: *mut c_void = std::ptr::without_provenance_mut(1);
 const BYTES: *mut c_void = std::ptr::without_provenance_mut(2);
 
 impl Kernel {
-    /// Checks a launch and copies its arguments.
+    /// Checks a launch in full and copies its arguments.
     pub fn launch(&self, device: &Object<Device>, request: &LaunchRequest<'_>) -> Result<Launch> {
-        let mut ready = Ready::default();
-        self.make_ready(device, request, &mut ready)?;
-        Ok(self.to_launch(ready))
-    }
-
-    /// What needs the kernel no longer.
-    pub fn to_launch(&self, ready: Ready) -> Launch {
-        Launch {
-            code: Arc::clone(self.code_of(&ready)),
-            ready,
-        }
-    }
-
-    #[inline]
-    pub fn code_of(&self, ready: &Ready) -> &Arc<Code> {
-        &self.codes[ready.code_index].1
-    }
-
-    /// As [`Kernel::launch`], for what does not outlast the kernel.
-    #[inline(always)]
-    pub fn make_ready(
-        &self,
-        device: &Object<Device>,
-        request: &LaunchRequest<'_>,
-        ready: &mut Ready,
-    ) -> Result<()> {
-        if request.properties.is_some() {
-            ready.attributes = request.attributes(device.launch_properties())?;
-        }
-        let code_index = self.code_index(device)?;
-        let code = &self.codes[code_index].1;
+        let attributes = request.attributes(device.launch_properties())?;
+        let code = self.code(device)?;
         let limits = &device.limits;
         let dims = request.dims as usize;
         let offset = match &code.with_offset {
@@ -94,20 +57,23 @@ impl Kernel {
         let fits = groups.iter().zip(&limits.grid).all(|(own, max)| own <= max);
         ensure(fits, UR_RESULT_ERROR_INVALID_VALUE)?;
         let offset = offset.map(|offset| offset.map(|axis| axis as u32));
-        pack(function, request.args, offset, &mut ready.args)?;
-        let wanted = ready.attributes.group_memory.unwrap_or(0);
-        let local_bytes = ready
-            .args
+        let mut args = Args::default();
+        pack(function, request.args, offset, &mut args)?;
+        let wanted = attributes.group_memory.unwrap_or(0);
+        let local_bytes = args
             .local_bytes
             .checked_add(wanted)
             .ok_or(Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES))?;
         function.allow(code.gpu(), limits, local_bytes)?;
-        ready.code_index = code_index;
-        ready.with_offset = offset.is_some();
-        ready.groups = groups.map(|axis| axis as u32);
-        ready.items = local.map(|axis| axis as u32);
-        ready.local_bytes = local_bytes as u32;
-        Ok(())
+        Ok(Launch {
+            code: Arc::clone(code),
+            with_offset: offset.is_some(),
+            args,
+            groups: groups.map(|axis| axis as u32),
+            items: local.map(|axis| axis as u32),
+            local_bytes: local_bytes as u32,
+            attributes,
+        })
     }
 
     #[inline(always)]
@@ -125,7 +91,7 @@ impl Kernel {
         }
     }
 
-    /// As [`Kernel::check_group`], by one rule after the other: which it breaks, if any.
+    /// Checks the work-group size rule by rule. The error names the broken rule.
     #[inline(never)]
     pub(super) fn check_each_rule(
         &self,
@@ -148,7 +114,7 @@ impl Kernel {
                 .is_none_or(|max| (0..3).all(|axis| local[axis] <= max[axis]))
             && rules.max_linear.is_none_or(|max| items <= max);
         ensure(allowed, UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE)?;
-        // What this function's registers leave room for.
+        // The registers of this function limit the size, too.
         ensure(
             items <= function.group_items,
             UR_RESULT_ERROR_OUT_OF_RESOURCES,
@@ -184,7 +150,7 @@ impl Kernel {
 /// The work-groups along each axis, of which there are `dims`: the others have one.
 #[inline(always)]
 fn divide(global: [usize; 3], local: [usize; 3], dims: usize) -> Result<[usize; 3]> {
-    // A division takes longer than all the rest of an axis.
+    // A division takes longer than the rest of an axis.
     let one = |axis: usize| match axis < dims {
         true => global[axis].checked_div(local[axis]).unwrap_or(0),
         false => 1,
@@ -196,35 +162,15 @@ fn divide(global: [usize; 3], local: [usize; 3], dims: usize) -> Result<[usize; 
 }
 
 impl Launch {
-    /// The launch as a graph's node, if it can be one.
-    pub fn described<R>(
-        &self,
-        use_params: impl FnOnce(*const CUDA_KERNEL_NODE_PARAMS_v1) -> R,
-    ) -> Option<R> {
-        self.ready.described(&self.code, use_params)
-    }
-
     /// The driver's function.
     pub fn function(&self) -> CUfunction {
-        self.ready.function(&self.code)
-    }
-
-    /// Gives the launch to a stream. The context is current.
-    pub fn enqueue(&self, gpu: &Gpu, stream: CUstream) -> Result<()> {
-        self.ready.enqueue(&self.code, gpu, stream)
-    }
-}
-
-impl Ready {
-    #[inline]
-    fn function(&self, code: &Code) -> CUfunction {
-        match (&code.with_offset, self.with_offset) {
+        match (&self.code.with_offset, self.with_offset) {
             (Some(function), true) => function.raw,
-            _ => code.plain.raw,
+            _ => self.code.plain.raw,
         }
     }
 
-    /// Whether there is more to it than sizes and arguments.
+    /// Whether it has attributes besides local memory.
     fn is_extended(&self) -> bool {
         let plain = LaunchAttributes {
             group_memory: self.attributes.group_memory,
@@ -233,9 +179,9 @@ impl Ready {
         self.attributes != plain
     }
 
-    fn described<R>(
+    /// The launch as a graph's node, if it can be one.
+    pub fn described<R>(
         &self,
-        code: &Code,
         use_params: impl FnOnce(*const CUDA_KERNEL_NODE_PARAMS_v1) -> R,
     ) -> Option<R> {
         if self.is_extended() {
@@ -251,7 +197,7 @@ impl Ready {
         ];
         let ([gx, gy, gz], [x, y, z]) = (self.groups, self.items);
         let what = CUDA_KERNEL_NODE_PARAMS_v1 {
-            func: self.function(code),
+            func: self.function(),
             gridDimX: gx,
             gridDimY: gy,
             gridDimZ: gz,
@@ -269,10 +215,9 @@ impl Ready {
         Some(use_params(&what))
     }
 
-    /// Gives the launch to a stream. The context is current.
-    #[inline(always)]
-    pub fn enqueue(&self, code: &Code, gpu: &Gpu, stream: CUstream) -> Result<()> {
-        let function = self.function(code);
+    /// Submits the launch to a stream. The context is current.
+    pub fn enqueue(&self, gpu: &Gpu, stream: CUstream) -> Result<()> {
+        let function = self.function();
         let mut bytes = self.args.packed.len();
         let all = [
             BUFFER,
@@ -287,8 +232,8 @@ impl Ready {
         if self.is_extended() {
             return self.enqueue_extended(gpu, config, function, extra);
         }
-        // SAFETY: a live function and stream, and its parameters as it takes them. What they lead to is
-        // the caller's promise.
+        // SAFETY: the launch keeps its function, the caller the stream. `pack` laid out the parameters as the
+        // function declares them. The caller promises the memory behind pointers.
         let code = unsafe { gpu.api.launch(&config, function, null(), extra) };
         gpu.check(code, cu::LAUNCH)
     }
@@ -305,7 +250,7 @@ impl Ready {
         let mut attributes = self.attributes();
         config.attrs = attributes.as_mut_ptr();
         config.numAttrs = attributes.len() as u32;
-        // SAFETY: as for plain launches, with as many attributes as is said.
+        // SAFETY: the same function, stream and parameters as in `enqueue`; `attributes` outlives the call.
         let code = unsafe { run(&config, function, null(), extra) };
         gpu.check(code, "cuLaunchKernelEx")
     }

@@ -1,5 +1,5 @@
-//! Kernels: their functions on each device (`code`), what a launch gives them (`args`), launches
-//! (`launch`), and those that nearly all are (`plain`).
+//! Kernels: their functions on each device (`code`), packed arguments (`args`), launches (`launch`), and
+//! the short path of most launches (`plain`).
 
 mod args;
 mod code;
@@ -10,12 +10,13 @@ use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
 use ur::abi::*;
+use ur::hal::answers::ExecInfo;
 use ur::hal::{self, KernelExecInfo, KernelGroupInfo, KernelInfo, KernelSubGroupInfo};
 use ur::object::{Body, Error, InfoIn, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::Queue;
 
 pub use code::Code;
-pub use launch::{Launch, Ready};
+pub use launch::Launch;
 pub use plain::Plain;
 
 use crate::Cuda;
@@ -23,15 +24,15 @@ use crate::cu::sys::CUfunc_cache;
 use crate::device::Device;
 use crate::program::{GroupRules, Program};
 
-/// What every launch looks at comes first, here and in [`Code`].
+/// A kernel. Members that every launch reads come first, here and in [`Code`].
 #[repr(C)]
 pub struct Kernel {
-    /// The first of `codes`: mostly there is no other.
+    /// The first of `codes`, which mostly is the only one.
     first: Option<(Arc<Object<Device>>, Arc<Code>)>,
-    /// Whether its rules say nothing.
+    /// Whether `rules` has no rule.
     is_unruled: bool,
     rules: GroupRules,
-    /// For each device of the program that has it; never empty.
+    /// The code for each device of the program that has the kernel. Never empty.
     codes: Vec<(Arc<Object<Device>>, Arc<Code>)>,
     program: Arc<Object<Program>>,
     name: CString,
@@ -54,16 +55,12 @@ impl Kernel {
         })
     }
 
-    /// Where the code for a device stands.
-    #[inline]
-    fn code_index(&self, device: &Object<Device>) -> Result<usize> {
-        let mut codes = self.codes.iter();
-        let found = codes.position(|(own, _)| std::ptr::eq(&**own, device));
-        found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_KERNEL))
-    }
-
+    /// The code for a device.
     fn code(&self, device: &Object<Device>) -> Result<&Arc<Code>> {
-        Ok(&self.codes[self.code_index(device)?].1)
+        let mut codes = self.codes.iter();
+        let found = codes.find(|(own, _)| std::ptr::eq(&**own, device));
+        let (_, code) = found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_KERNEL))?;
+        Ok(code)
     }
 
     fn first(&self) -> Result<&Arc<Code>> {
@@ -167,16 +164,6 @@ impl hal::Kernel<Cuda> for Kernel {
         Ok(this.first()?.plain.raw.expose_provenance())
     }
 
-    fn get_suggested_local_work_size(
-        this: &Object<Self>,
-        queue: &Object<Queue<Cuda>>,
-        _: &[usize],
-        global: &[usize],
-        local: &mut [usize],
-    ) -> Result<()> {
-        this.suggest(queue, global, local)
-    }
-
     fn get_suggested_local_work_size_with_args(
         this: &Object<Self>,
         queue: &Object<Queue<Cuda>>,
@@ -217,19 +204,14 @@ impl hal::Kernel<Cuda> for Kernel {
         _: Option<&ur_kernel_exec_info_properties_t>,
         value: InfoIn<'_>,
     ) -> Result<()> {
-        match what {
+        match ExecInfo::read(what, value)? {
             // Kernels reach all memory.
-            KernelExecInfo::UsmIndirectAccess => value.value::<ur_bool_t>().map(drop),
-            KernelExecInfo::UsmPtrs => {
-                let whole = value.len().is_multiple_of(size_of::<usize>());
-                ensure(whole, UR_RESULT_ERROR_INVALID_SIZE)
-            }
-            KernelExecInfo::CacheConfig => {
-                let cache = match value.value::<ur_kernel_cache_config_t>()? {
-                    UR_KERNEL_CACHE_CONFIG_DEFAULT => CUfunc_cache::CU_FUNC_CACHE_PREFER_NONE,
+            ExecInfo::IndirectAccess(_) | ExecInfo::Pointers(_) => Ok(()),
+            ExecInfo::Cache(config) => {
+                let cache = match config {
                     UR_KERNEL_CACHE_CONFIG_LARGE_SLM => CUfunc_cache::CU_FUNC_CACHE_PREFER_SHARED,
                     UR_KERNEL_CACHE_CONFIG_LARGE_DATA => CUfunc_cache::CU_FUNC_CACHE_PREFER_L1,
-                    _ => return Err(Error::new(UR_RESULT_ERROR_INVALID_ENUMERATION)),
+                    _ => CUfunc_cache::CU_FUNC_CACHE_PREFER_NONE,
                 };
                 let each = |(_, code): &(_, Arc<Code>)| code.prefer(cache);
                 this.codes.iter().try_for_each(each)

@@ -1,7 +1,8 @@
-//! Launches with no more than sizes and arguments, which go to a stream as they come: nothing is copied,
-//! since the driver reads arguments where they are, before its call returns.
+//! Plain launches: only sizes and arguments, submitted straight from the caller's memory. The driver reads
+//! arguments before its call returns, so nothing is copied.
 //!
-//! What is not so, or not right, is left to `launch`, which checks in full and tells why.
+//! Other launches and wrong ones go through `launch`, which checks in full and says what is wrong. Local
+//! memory, offsets, properties and more than [`MAX_PLAIN_ARGS`] arguments are not plain.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -21,14 +22,14 @@ use crate::cu::{self, Api};
 use crate::device::{Device, Limits};
 use crate::mem::Mem;
 
-/// Parameters that are pointed to without an allocation.
+/// Largest number of arguments of a plain launch.
 pub const MAX_PLAIN_ARGS: usize = 32;
 
-/// A launch that was found right. It needs its kernel and the caller's arguments.
+/// A checked plain launch. Valid while its kernel and the caller's arguments are.
 pub struct Plain {
     function: CUfunction,
     config: CUlaunchConfig,
-    /// Where each parameter is, of as many as the function has.
+    /// The address of each parameter; only those of the function are initialised.
     params: [MaybeUninit<*const c_void>; MAX_PLAIN_ARGS],
 }
 
@@ -44,7 +45,7 @@ impl Default for Plain {
 }
 
 impl Kernel {
-    /// Whether that is all there is to the launch; `plain` is it then.
+    /// Whether the launch is plain and right; records it in `plain`.
     #[inline(always)]
     pub fn is_plain(
         &self,
@@ -156,11 +157,11 @@ impl Plain {
                 UR_EXP_KERNEL_ARG_TYPE_POINTER if size == size_of::<usize>() => {
                     (&raw const arg.value).cast()
                 }
-                // SAFETY: the type says which member of the value holds.
+                // SAFETY: the type names the valid member.
                 UR_EXP_KERNEL_ARG_TYPE_VALUE if size == arg.size => unsafe { arg.value.value },
                 UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ if size == size_of::<usize>() => {
-                    // SAFETY: the type says which member of the value holds; a handle is null or live, as
-                    // for every entry point.
+                    // SAFETY: the type names the valid member; a handle is null or live, as for every entry
+                    // point.
                     let given = unsafe { arg.value.memObjTuple };
                     let mem = buffer(given.hMem)?;
                     if !mem.has_begun(mem.use_by(given.flags)) {
@@ -183,12 +184,12 @@ impl Plain {
         self.config.hStream = stream;
     }
 
-    /// Gives the launch to its stream.
+    /// Submits the launch to its stream.
     #[inline(always)]
     pub fn enqueue(&self, api: &Api) -> cu::Code {
         let params = self.params.as_ptr().cast();
-        // SAFETY: a live function and stream; each parameter is where the first ones of these point to,
-        // with as many bytes as the function takes. What they lead to is the caller's promise.
+        // SAFETY: the kernel keeps the function, the lane its stream. `find_params` wrote the address of each
+        // parameter after it checked its size. The caller promises the memory behind pointers.
         unsafe { api.launch(&self.config, self.function, params, null()) }
     }
 }
@@ -200,10 +201,10 @@ fn buffer<'a>(handle: ur_mem_handle_t) -> Option<&'a Mem> {
     found.ok().map(|mem| &**mem)
 }
 
-/// How often `own` goes into `all`, if it does.
+/// `all / own`, if it is a whole number.
 #[inline(always)]
 fn divide(all: usize, own: usize) -> Option<usize> {
-    // A division takes longer than all the rest.
+    // A division takes longer than the rest of a launch's checks.
     if own.is_power_of_two() {
         return (all & (own - 1) == 0).then_some(all >> own.trailing_zeros());
     }

@@ -1,4 +1,4 @@
-//! What DPC++ says about kernels and variables.
+//! DPC++'s metadata of kernels and global variables.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -7,18 +7,18 @@ use ur::abi::*;
 use ur::hal::metadata::{Entry, entries, name, sizes};
 use ur::object::{Error, Result};
 
-/// How large a kernel's work-groups may be, where the source says so.
+/// The work-group sizes that a kernel's source requires or allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupRules {
-    /// Exactly so.
+    /// The required size.
     pub required: Option<[usize; 3]>,
-    /// At most, in each dimension.
+    /// The maximum in each dimension.
     pub max: Option<[usize; 3]>,
-    /// At most, in all.
+    /// The maximum number of work-items.
     pub max_linear: Option<usize>,
 }
 
-/// Facts by kernel, and the names of global variables by the ids that SYCL gives them.
+/// Rules by kernel name, and the names of global variables by SYCL's ids.
 #[derive(Clone, Debug, Default)]
 pub struct Metadata {
     groups: HashMap<Vec<u8>, GroupRules>,
@@ -27,11 +27,11 @@ pub struct Metadata {
 
 impl Metadata {
     /// # Safety
-    /// The entries, their names and what they point to are as they say, for the call.
+    /// The entries, their names and the memory that they point to are readable for the call.
     pub unsafe fn read(properties: Option<&ur_program_properties_t>) -> Result<Self> {
         let wrong = Error::new(UR_RESULT_ERROR_INVALID_VALUE);
         let mut all = Self::default();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises readable entries.
         let all_entries = unsafe { entries(properties) }?;
         for Entry {
             subject,
@@ -54,7 +54,7 @@ impl Metadata {
                 b"global_id_mapping" => {
                     all.globals.insert(subject, name(&bytes).ok_or(wrong)?);
                 }
-                // Meant for others.
+                // Metadata for other backends.
                 _ => {}
             }
         }
@@ -66,12 +66,12 @@ impl Metadata {
         rules.unwrap_or_default()
     }
 
-    /// The name in the code of the global variable that a caller knows by this id.
+    /// The name in the code of the global variable with this id.
     pub fn global(&self, id: &CStr) -> Option<&CStr> {
         self.globals.get(id.to_bytes()).map(CString::as_c_str)
     }
 
-    /// Both; in doubt what was there first.
+    /// Adds the facts of another program. A fact that is already known stays.
     pub fn join(&mut self, other: &Self) {
         for (key, rules) in &other.groups {
             self.groups.entry(key.clone()).or_insert(*rules);

@@ -1,4 +1,4 @@
-//! Code as the driver has loaded it: modules, what they were made from, and the log of that.
+//! Modules, which are the driver's loaded code, the images that they are loaded from, and build logs.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::{null, null_mut};
@@ -11,11 +11,11 @@ use crate::cu::sys::{CUfunction, CUjit_option, CUjitInputType, CUlinkState, CUmo
 use crate::cu::{Code, check, failure};
 use crate::exec::Gpu;
 
-/// Code in a form that the driver loads. PTX is text, and ends in a zero for the driver.
+/// Code in a form that the driver loads. The driver requires a zero behind PTX, which is text.
 #[derive(Clone)]
 pub struct Image {
     bytes: Arc<[u8]>,
-    /// Without that zero.
+    /// Bytes of the code, without the zero behind it.
     len: usize,
 }
 
@@ -32,7 +32,7 @@ impl Image {
         &self.bytes[..self.len]
     }
 
-    /// Machine code, or a bundle that may have some.
+    /// Whether the code is machine code or a fat binary.
     fn is_binary(&self) -> bool {
         const ELF: &[u8] = b"\x7fELF";
         /// The first word of a fat binary.
@@ -48,7 +48,7 @@ impl Image {
         }
     }
 
-    /// Names of the kernels that text has.
+    /// Names of the kernels in PTX.
     fn entries(&self) -> Vec<String> {
         let Ok(text) = std::str::from_utf8(self.bytes()) else {
             return Vec::new();
@@ -63,18 +63,18 @@ impl Image {
     }
 }
 
-/// How a build went.
+/// The log of a build.
 #[derive(Clone, Default)]
 pub struct Log(pub String);
 
-/// Room for a log, in bytes.
+/// Capacity of a log.
 const LOG_BYTES: usize = 16 << 10;
 
-/// Options for the driver's compiler, and where it writes what it has to say.
+/// Options of the driver's compiler, and the buffers of its logs.
 struct Jit {
     keys: Vec<CUjit_option>,
     values: Vec<*mut c_void>,
-    /// What went wrong, and what else there is.
+    /// The log of errors and the log of other messages.
     logs: [Vec<u8>; 2],
 }
 
@@ -118,7 +118,7 @@ impl Jit {
     }
 }
 
-/// The number in `maxrregcount=N`, with or without dashes.
+/// The number of the option `maxrregcount=N`, with or without dashes.
 fn max_registers(options: &CStr) -> Option<usize> {
     let text = options.to_str().ok()?;
     let mut words = text.split_whitespace();
@@ -144,14 +144,13 @@ unsafe impl Send for Module {}
 unsafe impl Sync for Module {}
 
 impl Module {
-    /// Loads code. What the driver's compiler had to say comes along, whether it fails or not.
+    /// Loads code. Returns the compiler's log in both cases.
     pub fn load(gpu: &Arc<Gpu>, image: &Image, options: &CStr) -> (Result<Arc<Self>>, Log) {
         let mut jit = Jit::new(options);
         let loaded = gpu.enter().and_then(|_current| {
             let (api, mut raw) = (gpu.api, null_mut());
             let load = api.cuModuleLoadDataEx;
-            // SAFETY: code that ends in a zero; as many values as options, and logs as large as they
-            // say.
+            // SAFETY: the code ends in a zero, each option has a value, and the logs have `LOG_BYTES`.
             let code = unsafe {
                 load(
                     &mut raw,
@@ -174,7 +173,7 @@ impl Module {
         (loaded, jit.log())
     }
 
-    /// Names of all functions, where the driver tells. The context is current.
+    /// Names of all functions. None if the driver does not report them. The context is current.
     fn list(&self) -> Option<Vec<String>> {
         let api = self.gpu.api;
         let (count, list, name) = (
@@ -183,17 +182,17 @@ impl Module {
             api.cuFuncGetName?,
         );
         let mut number = 0;
-        // SAFETY: a live module.
+        // SAFETY: `self` owns the module.
         let status = unsafe { count(&mut number, self.raw) };
         let mut functions: Vec<CUfunction> = vec![null_mut(); number as usize];
-        // SAFETY: a live module, with room for all.
+        // SAFETY: `self` owns the module, and `functions` has room for `number` functions.
         let listed = unsafe { list(functions.as_mut_ptr(), number, self.raw) };
         if !status.is_success() || !listed.is_success() {
             return None;
         }
         let text = |function: &CUfunction| {
             let mut text = null();
-            // SAFETY: a live function; its name lives as long.
+            // SAFETY: the module is loaded, and the names of its functions live as long.
             unsafe {
                 let status = name(&mut text, *function).is_success() && !text.is_null();
                 status.then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
@@ -214,15 +213,15 @@ impl Module {
         &self.kernels
     }
 
-    /// A function by its name.
+    /// A function by its name. None if there is no such function.
     pub fn function(&self, name: &CStr) -> Result<Option<CUfunction>> {
         if name.is_empty() {
-            // To the driver a name that is none is a mistake.
+            // The driver reports an empty name as an invalid value.
             return Ok(None);
         }
         let _current = self.gpu.enter()?;
         let mut function = null_mut();
-        // SAFETY: a live module.
+        // SAFETY: `self` owns the module, and the name is a C string.
         let code =
             unsafe { (self.gpu.api.cuModuleGetFunction)(&mut function, self.raw, name.as_ptr()) };
         match code {
@@ -231,12 +230,12 @@ impl Module {
         }
     }
 
-    /// Address and bytes of a variable.
+    /// Address and size in bytes of a variable. None if there is no such variable.
     pub fn global(&self, name: &CStr) -> Result<Option<(usize, usize)>> {
         let _current = self.gpu.enter()?;
         let (mut addr, mut bytes) = (0, 0);
         let find = self.gpu.api.cuModuleGetGlobal;
-        // SAFETY: a live module.
+        // SAFETY: `self` owns the module, and the name is a C string.
         match unsafe { find(&mut addr, &mut bytes, self.raw, name.as_ptr()) } {
             Code::NOT_FOUND => Ok(None),
             code => check(self.gpu.api, code, "cuModuleGetGlobal")
@@ -248,7 +247,7 @@ impl Module {
 impl Drop for Module {
     fn drop(&mut self) {
         if let Ok(_current) = self.gpu.enter() {
-            // SAFETY: our module; the driver waits for what runs of it.
+            // SAFETY: `self` owns the module, and the driver waits for its running kernels.
             let code = unsafe { (self.gpu.api.cuModuleUnload)(self.raw) };
             if !code.is_success() {
                 log::debug!("cuModuleUnload failed with {}", code.0);
@@ -257,7 +256,7 @@ impl Drop for Module {
     }
 }
 
-/// What a failure to load means: text was not compiled, other code is not for this device.
+/// The error of a failed load: a failed build of PTX, or code for another device.
 fn build_failure(image: &Image, error: Error) -> Error {
     match error.code() {
         UR_RESULT_ERROR_INVALID_BINARY | UR_RESULT_ERROR_UNKNOWN if !image.is_binary() => {
@@ -267,13 +266,13 @@ fn build_failure(image: &Image, error: Error) -> Error {
     }
 }
 
-/// Makes one image of several.
+/// Links several images to one. Returns the linker's log in both cases.
 pub fn link(gpu: &Arc<Gpu>, images: &[Image], options: &CStr) -> (Result<Image>, Log) {
     let mut jit = Jit::new(options);
     let made = gpu.enter().and_then(|_current| {
         let (api, mut state) = (gpu.api, null_mut());
         let (keys, values) = (jit.keys.as_ptr(), jit.values.as_mut_ptr());
-        // SAFETY: as many values as options, which outlive the linking.
+        // SAFETY: each option has a value, and options and logs outlive the linker.
         let code = unsafe { (api.cuLinkCreate)(jit.count(), keys, values, &mut state) };
         check(api, code, "cuLinkCreate")?;
         let linker = Linker { gpu, state };
@@ -294,7 +293,7 @@ impl Linker<'_> {
         let data = image.bytes.as_ptr().cast();
         let name = c"".as_ptr();
         let bytes = image.bytes.len();
-        // SAFETY: a live linker, code that ends in a zero, and no options.
+        // SAFETY: `self` owns the linker, the code has `bytes` bytes, and there are no options.
         let code = unsafe {
             add(
                 self.state,
@@ -312,10 +311,10 @@ impl Linker<'_> {
 
     fn complete(&self) -> Result<Image> {
         let (mut data, mut bytes): (*mut c_void, usize) = (null_mut(), 0);
-        // SAFETY: a live linker.
+        // SAFETY: `self` owns the linker.
         let code = unsafe { (self.gpu.api.cuLinkComplete)(self.state, &mut data, &mut bytes) };
         self.check(code, "cuLinkComplete")?;
-        // SAFETY: as many bytes as is said, until the linker ends.
+        // SAFETY: the driver keeps that many bytes until the linker is destroyed.
         Ok(Image::new(unsafe {
             std::slice::from_raw_parts(data.cast(), bytes)
         }))
@@ -337,7 +336,7 @@ impl Linker<'_> {
 
 impl Drop for Linker<'_> {
     fn drop(&mut self) {
-        // SAFETY: our linker, whose context is current.
+        // SAFETY: `self` owns the linker, and `link` keeps its context current.
         unsafe { (self.gpu.api.cuLinkDestroy)(self.state) };
     }
 }

@@ -297,3 +297,26 @@ fn a_failed_launch_cancels_its_fills() {
         fresh.end(&driver);
     });
 }
+
+/// With `UR_CUDA_MAILBOX_FILLS=0` each fill is a launch, and no memory is shared with the device.
+#[test]
+fn the_variable_turns_mailboxes_off() {
+    alone("tests::mailbox::the_variable_turns_mailboxes_off", || {
+        // SAFETY: no other thread of this process runs yet.
+        unsafe { std::env::set_var("UR_CUDA_MAILBOX_FILLS", "0") };
+        let driver = FakeDriver::open();
+        let fixture = Fixture::new(IN_ORDER);
+        let gate = Gate::new(&fixture);
+        let allocations = driver.calls("cuMemHostAlloc", || {
+            let launches = driver.calls("cuLaunchKernelEx", || {
+                (0..10).for_each(|tag| fixture.fill(tag, 0, WORDS));
+            });
+            assert_eq!(launches, 10);
+        });
+        assert_eq!(allocations, 0);
+        gate.open();
+        fixture.finish();
+        assert!((0..WORDS).all(|word| fixture.is(word, 9, word)));
+        fixture.end(&driver);
+    });
+}

@@ -53,7 +53,7 @@ impl Web {
         }
         lane.step();
         let (done, order) = &mut self.events[own];
-        lane.tell(done, order);
+        lane.record(done, order);
         if let Some(oldest) = self.running.get_mut(self.oldest) {
             let (lane, epoch) = std::mem::replace(oldest, (own, lane.epoch()));
             self.oldest += 1;

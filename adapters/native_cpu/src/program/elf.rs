@@ -1,5 +1,5 @@
-//! What a shared object exports, read from its bytes; and whether it is one that this process can
-//! load at all, since the dynamic linker trusts what it is given.
+//! The symbols that a shared object exports, read from its bytes. The object is checked first: the
+//! dynamic linker trusts its input, and a broken object would end the process.
 
 use std::ffi::{CStr, CString};
 
@@ -48,7 +48,7 @@ const SEGMENT_LOAD: u32 = 1;
 const SECTION_DYNSYM: u32 = 11;
 const SYMBOL_BYTES: usize = 24;
 
-/// The exported symbols; what is wrong with the object if it is no shared object for this machine.
+/// The exported symbols of a shared object for this machine. The error names what is wrong with it.
 pub fn exports(object: &[u8]) -> Result<Vec<Symbol>, &'static str> {
     let file = Reader(object);
     if !object.starts_with(&IDENT) || object.len() < HEADER_BYTES {
@@ -65,8 +65,8 @@ pub fn exports(object: &[u8]) -> Result<Vec<Symbol>, &'static str> {
     symbols.ok_or("a broken dynamic symbol table")
 }
 
-/// Whether every part that is to be loaded lies within the file: the kernel would kill the process
-/// that touches the missing rest.
+/// Whether every segment to be loaded lies within the file. A missing rest would kill the process
+/// that touches it.
 fn segments_fit(file: Reader<'_>) -> Option<()> {
     let (start, each, count) = (file.word(32)?, file.u16(54)?, file.u16(56)?);
     for index in 0..usize::from(count) {
@@ -82,7 +82,7 @@ fn segments_fit(file: Reader<'_>) -> Option<()> {
     Some(())
 }
 
-/// The table's symbols; the inner `None` if it is broken.
+/// The table's symbols. The inner `None` stands for a broken table.
 fn symbol_table(file: Reader<'_>) -> Option<Option<Vec<Symbol>>> {
     let (start, each, count) = (file.word(40)?, file.u16(58)?, file.u16(60)?);
     let section = |index: usize| {
@@ -103,7 +103,7 @@ fn symbol_table(file: Reader<'_>) -> Option<Option<Vec<Symbol>>> {
     )
 }
 
-/// The exported functions and variables; `None` if an entry is broken.
+/// The exported functions and variables. `None` if an entry is broken.
 fn symbols(entries: &[u8], names: &[u8]) -> Option<Vec<Symbol>> {
     let mut found = Vec::new();
     for entry in entries.chunks_exact(SYMBOL_BYTES) {
@@ -111,7 +111,7 @@ fn symbols(entries: &[u8], names: &[u8]) -> Option<Vec<Symbol>> {
         let (info, other, section) = (entry[4], entry[5], fields.u16(6)?);
         let kind = match info & 0xf {
             1 => SymbolKind::Variable,
-            // 10: chosen when it is loaded, a function all the same.
+            // Type 10 is a function that the linker chooses when it loads the object.
             2 | 10 => SymbolKind::Function,
             _ => continue,
         };
@@ -132,7 +132,7 @@ fn symbols(entries: &[u8], names: &[u8]) -> Option<Vec<Symbol>> {
     Some(found)
 }
 
-/// Bytes with bounds, in this machine's byte order.
+/// Reads numbers of this machine's byte order within bounds.
 #[derive(Clone, Copy)]
 struct Reader<'a>(&'a [u8]);
 

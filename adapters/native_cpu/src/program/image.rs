@@ -1,9 +1,9 @@
-//! Code in the forms that a program can be given it:
+//! Code, in the forms of a program's binary:
 //!
-//! * a **table**, `{const char *name; void *function}` up to a null function, which is what DPC++
-//!   compiles into its host programs. Only its address counts: the length is the compiler's affair.
-//! * a **shared object**, as its bytes, or as the path of a file that holds them. Each function
-//!   that it exports is a kernel, each variable a global variable.
+//! * a **table**, `{const char *name; void *function}` up to a null function. DPC++ compiles such tables
+//!   into its host programs. Only the table's address is used; its length is ignored.
+//! * a **shared object**, as its bytes, or as the path of a file with them. Each exported function is a
+//!   kernel, each exported variable a global variable.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
@@ -28,14 +28,14 @@ pub enum Image {
 
 pub struct Table {
     kernels: Vec<(CString, Function)>,
-    /// The table as it was given, without its end.
+    /// The table's entries, without the null function.
     entries: Vec<[usize; 2]>,
 }
 
 pub struct Shared {
     library: Library,
     symbols: Vec<Symbol>,
-    /// What the program was given: the bytes, or the path.
+    /// The binary that the program was made of: the bytes, or the path.
     binary: Vec<u8>,
     /// Dropped after the library.
     _file: Option<Backing>,
@@ -45,13 +45,13 @@ impl Image {
     /// Loads a binary.
     ///
     /// # Safety
-    /// `binary` points to `bytes` bytes, or to a table whose functions are kernels, and whose names
-    /// and functions stay; a shared object's exported functions that are launched are kernels.
+    /// `binary` points to `bytes` bytes, or to a table of kernels whose names and functions outlive the
+    /// image. Every exported function of a shared object that is launched is a kernel.
     pub unsafe fn load(binary: *const u8, bytes: usize) -> Result<Self> {
         if binary.is_null() {
             return Err(broken("a null one"));
         }
-        // SAFETY: the caller's promise; without a length nothing is read.
+        // SAFETY: the caller promises that many bytes; without a length nothing is read.
         let contents = unsafe { std::slice::from_raw_parts(binary, bytes) };
         if contents.starts_with(&elf::IDENT) {
             return Shared::from_bytes(contents).map(Image::Shared);
@@ -71,7 +71,7 @@ impl Image {
                 .map(|&(_, code)| code),
             Image::Shared(shared) => {
                 shared.symbol(name, SymbolKind::Function)?;
-                // SAFETY: an exported function that is asked for as a kernel is one, by promise.
+                // SAFETY: the caller of `load` promises that a launched function is a kernel.
                 unsafe { function(shared.library.address(name)) }
             }
         }
@@ -104,7 +104,7 @@ impl Image {
         }
     }
 
-    /// Bytes that another program can be made from, in this process.
+    /// A binary that another program of this process can be made of.
     pub fn binary(&self) -> Vec<u8> {
         match self {
             Image::Table(table) => {
@@ -121,7 +121,7 @@ impl Image {
 }
 
 impl Table {
-    /// Reads a table at an address that may be a mistake: the system checks each access.
+    /// Reads a table at an address that may be wrong. The system checks each access.
     fn read(address: usize) -> Result<Self> {
         let mut table = Self {
             kernels: Vec::new(),
@@ -134,7 +134,7 @@ impl Table {
             let (name, code) = entry.split_at(size_of::<usize>());
             let entry = [word(name), word(code)];
             let code = std::ptr::with_exposed_provenance(entry[1]);
-            // SAFETY: a table's functions are kernels.
+            // SAFETY: the caller of `load` promises that a table's functions are kernels.
             let Some(code) = (unsafe { function::<Function>(code) }) else {
                 return Ok(table);
             };
@@ -163,7 +163,7 @@ impl Shared {
 
     fn from_bytes(contents: &[u8]) -> Result<Self> {
         let symbols = elf::exports(contents).map_err(broken)?;
-        // SAFETY: makes a new file, whose number is ours alone.
+        // SAFETY: `memfd_create` takes a C string and makes a new file.
         let number =
             unsafe { libc::memfd_create(c"ur-native-cpu-program".as_ptr(), libc::MFD_CLOEXEC) };
         if number < 0 {
@@ -172,7 +172,7 @@ impl Shared {
                 "memfd_create",
             ));
         }
-        // SAFETY: nothing else owns the new file's number.
+        // SAFETY: the file descriptor is new, so that nothing else owns it.
         let mut file = unsafe { File::from_raw_fd(number) };
         if file.write_all(contents).is_err() {
             return Err(crate::adapter::system_error(
@@ -206,7 +206,7 @@ fn broken(reason: &str) -> Error {
     Error::native(UR_RESULT_ERROR_INVALID_NATIVE_BINARY, 0, reason)
 }
 
-/// The path of a file that these bytes are, up to their end or a NUL.
+/// The bytes as the path of a file, up to their end or a NUL.
 fn existing_path(bytes: &[u8]) -> Option<CString> {
     if bytes.first() != Some(&b'/') || bytes.len() > libc::PATH_MAX as usize {
         return None;
@@ -216,8 +216,8 @@ fn existing_path(bytes: &[u8]) -> Option<CString> {
     exists.then(|| CString::new(path).ok()).flatten()
 }
 
-/// The file behind a library's name. The number must not be given to another file as long as the
-/// linker knows the name, or it would take the two for the same library.
+/// The file behind a library's name. Its descriptor stays open while the linker knows the name. The
+/// linker would take another file with the same descriptor for the same library.
 struct Backing(ManuallyDrop<File>);
 
 impl Backing {
@@ -228,21 +228,21 @@ impl Backing {
 
 impl Drop for Backing {
     fn drop(&mut self) {
-        // SAFETY: asks only whether a library of that name is still there.
+        // SAFETY: `RTLD_NOLOAD` only asks whether a library of that name is loaded.
         let left =
             unsafe { libc::dlopen(self.name().as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
         if left.is_null() {
-            // SAFETY: dropped here and nowhere else.
+            // SAFETY: the file is dropped once, here.
             unsafe { ManuallyDrop::drop(&mut self.0) };
         } else {
             // A library that cannot be unloaded keeps its file.
-            // SAFETY: the handle is the one that was just opened.
+            // SAFETY: the handle was just opened.
             unsafe { libc::dlclose(left) };
         }
     }
 }
 
-/// Copies memory that may not be there: `None` then.
+/// Copies memory that may be inaccessible. `None` if it is.
 fn memory(from: usize, to: &mut [u8]) -> Option<()> {
     let local = libc::iovec {
         iov_base: to.as_mut_ptr().cast(),
@@ -252,7 +252,7 @@ fn memory(from: usize, to: &mut [u8]) -> Option<()> {
         iov_base: std::ptr::with_exposed_provenance_mut(from),
         iov_len: to.len(),
     };
-    // SAFETY: the system writes to `to` and checks the rest itself.
+    // SAFETY: the system writes within `to` and checks the other address itself.
     let copied = unsafe {
         libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
     };
@@ -263,7 +263,7 @@ fn memory(from: usize, to: &mut [u8]) -> Option<()> {
     if copied >= 0 || !matches!(refused, Some(libc::ENOSYS | libc::EPERM)) || from == 0 {
         return None;
     }
-    // SAFETY: where the system does not check, the caller of `Image::load` is taken at his word.
+    // SAFETY: the caller of `Image::load` promises that the binary is readable.
     unsafe {
         std::ptr::copy_nonoverlapping(
             std::ptr::with_exposed_provenance(from),
@@ -274,14 +274,14 @@ fn memory(from: usize, to: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// A C string at an address that may be a mistake. Not empty, and no longer than any name.
+/// A C string at an address that may be wrong. None if it is empty or longer than any name.
 fn text(address: usize) -> Option<CString> {
     const MAX_NAME_BYTES: usize = 64 * 1024;
     const STEP: usize = 256;
     let mut bytes = Vec::new();
     while bytes.len() < MAX_NAME_BYTES {
         let at = address.checked_add(bytes.len())?;
-        // Never across the end of a step, so never into a page that the string does not reach.
+        // No read crosses the end of a step, so that none touches a page beyond the string.
         let mut step = [0; STEP];
         let step = &mut step[..STEP - at % STEP];
         memory(at, step)?;

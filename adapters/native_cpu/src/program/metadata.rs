@@ -1,4 +1,4 @@
-//! What the compiler says about a program's kernels beside their code.
+//! The compiler's metadata of a program's kernels and global variables.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -9,7 +9,7 @@ use ur::object::{Error, Result};
 
 use crate::exec::Form;
 
-/// Facts by kernel, and the names of global variables by the ids that SYCL gives them.
+/// Facts by kernel name, and the names of global variables by SYCL's ids.
 #[derive(Clone, Debug, Default)]
 pub struct Metadata {
     group_sizes: HashMap<Vec<u8>, [usize; 3]>,
@@ -23,16 +23,16 @@ const GROUP_SIZE: &[u8] = b"reqd_work_group_size";
 /// `id@global_id_mapping`: the name of a global variable.
 const GLOBAL_ID: &[u8] = b"global_id_mapping";
 
-/// `kernel@whole_work_group`, ours: not 0 if the kernel's function loops over its work-group.
+/// `kernel@whole_work_group`: not 0 if the kernel's function loops over its work-group. This project's own.
 const WHOLE_GROUP: &[u8] = b"whole_work_group";
 
 impl Metadata {
     /// # Safety
-    /// The entries, their names and what they point to are as they say, for the call.
+    /// The entries, their names and the memory that they point to are readable for the call.
     pub unsafe fn read(properties: Option<&ur_program_properties_t>) -> Result<Self> {
         let wrong = Error::new(UR_RESULT_ERROR_INVALID_VALUE);
         let mut all = Self::default();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises readable entries.
         let all_entries = unsafe { metadata::entries(properties) }?;
         for Entry {
             subject,
@@ -54,29 +54,29 @@ impl Metadata {
                     all.forms
                         .insert(subject, if whole { Form::Group } else { Form::Item });
                 }
-                // Meant for others.
+                // Metadata for other backends.
                 _ => {}
             }
         }
         Ok(all)
     }
 
-    /// The size that a kernel's work-groups must have, if it says so.
+    /// A kernel's required work-group size, if it has one.
     pub fn group_size(&self, kernel: &CStr) -> Option<[usize; 3]> {
         self.group_sizes.get(kernel.to_bytes()).copied()
     }
 
-    /// How a kernel's function is to be called, if it says so.
+    /// How often a kernel's function is called, if the metadata says it.
     pub fn form(&self, kernel: &CStr) -> Option<Form> {
         self.forms.get(kernel.to_bytes()).copied()
     }
 
-    /// The name in the code of the global variable that a caller knows by this id.
+    /// The name in the code of the global variable with this id.
     pub fn global(&self, id: &CStr) -> Option<&CStr> {
         self.globals.get(id.to_bytes()).map(CString::as_c_str)
     }
 
-    /// Both; in doubt what was there first.
+    /// Adds the facts of another program. A fact that is already known stays.
     pub fn join(&mut self, other: &Self) {
         fn join<T: Clone>(all: &mut HashMap<Vec<u8>, T>, more: &HashMap<Vec<u8>, T>) {
             for (key, value) in more {
@@ -107,7 +107,7 @@ mod tests {
             pMetadatas: &raw const entry,
             ..Default::default()
         };
-        // SAFETY: all of it lives here.
+        // SAFETY: the entry and its bytes live until the call returns.
         unsafe { Metadata::read(Some(&properties)) }
     }
 

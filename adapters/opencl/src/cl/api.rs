@@ -1,4 +1,4 @@
-//! The functions of OpenCL: the library's own, required and optional, and each platform's extensions.
+//! The functions of OpenCL: the library's required and optional ones, and each platform's extensions.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::OnceLock;
@@ -43,7 +43,7 @@ type ConcurrentGroups = unsafe extern "C" fn(
 ) -> cl_int;
 
 symbols! {
-    /// What the library itself exports.
+    /// Functions that the library exports.
     pub struct Core {
         required {
             clGetPlatformIDs: F<clGetPlatformIDs_t>,
@@ -132,7 +132,7 @@ symbols! {
 }
 
 symbols! {
-    /// What a platform hands out beyond the library's own functions.
+    /// Extension functions of a platform.
     #[derive(Default)]
     pub struct Extensions {
         required {}
@@ -171,11 +171,11 @@ symbols! {
     }
 }
 
-/// Where the library is looked for.
+/// Names of the library, in the order in which they are tried.
 const NAMES: &[&str] = &["libOpenCL.so.1", "libOpenCL.so"];
 
 impl Core {
-    /// The library's functions, or none if there is no usable OpenCL here.
+    /// The library's functions. None if there is no usable OpenCL.
     pub fn find() -> Option<Self> {
         match Self::load(NAMES) {
             Ok(core) => Some(core),
@@ -187,7 +187,7 @@ impl Core {
     }
 }
 
-/// Everything that can be called for the objects of one platform.
+/// All functions for the objects of one platform.
 pub struct Api {
     pub core: &'static Core,
     platform: usize,
@@ -203,26 +203,26 @@ impl Api {
         }
     }
 
-    /// The platform's own functions. Looked up when one is first wanted, and all at once: to list
-    /// devices takes none of them, and a driver may take long for each.
+    /// The platform's extension functions, all looked up at the first use. A driver may take long for each
+    /// lookup, and listing devices needs none of them.
     #[inline]
     pub fn ext(&self) -> &Extensions {
         self.ext.get_or_init(|| {
             let lookup = |name: &CStr| {
                 let platform = std::ptr::with_exposed_provenance_mut(self.platform);
                 let find = self.core.clGetExtensionFunctionAddressForPlatform;
-                // SAFETY: the platform is one that the library listed.
+                // SAFETY: the library listed the platform.
                 unsafe { find(platform, name.as_ptr()) }.cast_const()
             };
             Extensions::resolve(lookup, "platform").unwrap_or_else(|error| {
-                // None of them is required.
+                // No extension function is required.
                 log::error!("a platform's functions: {error}");
                 Extensions::default()
             })
         })
     }
 
-    /// Whether memory is that of `cl_intel_unified_shared_memory`.
+    /// Whether USM is allocated by `cl_intel_unified_shared_memory`.
     pub fn has_usm(&self) -> bool {
         self.ext().clDeviceMemAllocINTEL.is_some() && self.ext().clEnqueueMemcpyINTEL.is_some()
     }

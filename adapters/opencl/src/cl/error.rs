@@ -1,10 +1,10 @@
-//! What OpenCL's error codes are to a caller: the one table.
+//! The table that converts OpenCL's error codes.
 
 use opencl_sys::*;
 use ur::abi::*;
 use ur::object::{Error, Result};
 
-/// The result code for a native one.
+/// The result code for a native error code.
 #[rustfmt::skip]
 fn result(code: cl_int) -> ur_result_t {
     match code {
@@ -61,7 +61,7 @@ fn result(code: cl_int) -> ur_result_t {
     }
 }
 
-/// A failed call, with its own code and name kept for `urAdapterGetLastError`.
+/// The error of a failed call. Its code and name are stored for `urAdapterGetLastError`.
 pub fn failure(code: cl_int, call: &str) -> Error {
     let result = result(code);
     log::debug!("{call} failed with {code}");

@@ -1,4 +1,4 @@
-//! OpenCL objects with their own reference counts: a `Ref` holds one reference and gives it back.
+//! References to OpenCL objects. A `Ref` owns one reference and releases it.
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -13,7 +13,7 @@ type Count = unsafe extern "C" fn(*mut c_void) -> cl_int;
 
 /// A kind of OpenCL object.
 pub trait Counted {
-    /// What OpenCL calls a handle that is none.
+    /// OpenCL's error code of an invalid handle.
     const INVALID: cl_int;
     fn retain(api: &Api) -> Count;
     fn release(api: &Api) -> Count;
@@ -26,18 +26,18 @@ pub struct Ref<K: Counted> {
     kind: PhantomData<fn(K)>,
 }
 
-// SAFETY: OpenCL's objects may be used from any thread, arguments of kernels excepted, and those are
-// set under a lock.
+// SAFETY: OpenCL's objects may be used from any thread. The exception is setting a kernel's arguments,
+// which happens under a lock.
 unsafe impl<K: Counted> Send for Ref<K> {}
-// SAFETY: OpenCL's objects may be used from any thread, arguments of kernels excepted, and those are set
-// under a lock.
+// SAFETY: OpenCL's objects may be used from any thread. The exception is setting a kernel's arguments,
+// which happens under a lock.
 unsafe impl<K: Counted> Sync for Ref<K> {}
 
 impl<K: Counted> Ref<K> {
-    /// Takes over the reference that a creating call returned with `code`.
+    /// Takes over the reference that a call to create an object returned with `code`.
     ///
     /// # Safety
-    /// `raw` is a live object of this kind if the code says success, and the reference is ours.
+    /// If `code` is success, `raw` is a live object of this kind, and the caller gives up its reference.
     pub unsafe fn created(
         api: &'static Api,
         raw: *mut c_void,
@@ -52,7 +52,7 @@ impl<K: Counted> Ref<K> {
         })
     }
 
-    /// An object of someone else's, with one more reference unless `owned` hands theirs over.
+    /// A foreign object. It is retained, unless `owned` transfers the caller's reference.
     ///
     /// # Safety
     /// `raw` is null or a live object of this kind.
@@ -66,7 +66,7 @@ impl<K: Counted> Ref<K> {
             "a native handle",
         )?;
         if !owned {
-            // SAFETY: promised by the caller.
+            // SAFETY: the caller promises a live object, and it is not null.
             check(unsafe { K::retain(api)(raw) }, "clRetain")?;
         }
         Ok(Self {
@@ -80,11 +80,11 @@ impl<K: Counted> Ref<K> {
         self.raw
     }
 
-    /// Lets go of the caller's own reference, if that came with the handle. Done when nothing can fail
-    /// any more: until then the caller has it.
+    /// Releases the caller's reference if `owned` says that it was transferred. It is called when nothing
+    /// can fail any more: after a failure the caller keeps the reference.
     pub fn own(&self, owned: bool) {
         if owned {
-            // SAFETY: a reference beside ours.
+            // SAFETY: `self` holds a reference of its own, so that the object stays alive.
             unsafe { K::release(self.api)(self.raw) };
         }
     }
@@ -96,8 +96,7 @@ impl<K: Counted> Ref<K> {
 
 impl<K: Counted> Clone for Ref<K> {
     fn clone(&self) -> Self {
-        // SAFETY: the object is alive. Retaining a live object fails only where it would be lost
-        // anyway.
+        // SAFETY: `self` keeps the object alive. Retaining a live object fails only with the device lost.
         unsafe { K::retain(self.api)(self.raw) };
         Self {
             api: self.api,
@@ -109,7 +108,7 @@ impl<K: Counted> Clone for Ref<K> {
 
 impl<K: Counted> Drop for Ref<K> {
     fn drop(&mut self) {
-        // SAFETY: our one reference.
+        // SAFETY: `self` owns the reference and ends here.
         unsafe { K::release(self.api)(self.raw) };
     }
 }

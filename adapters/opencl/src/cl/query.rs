@@ -1,4 +1,4 @@
-//! Reading properties: the size protocol of `clGet*Info`, in one place.
+//! Queries of properties: the size protocol of `clGet*Info`.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -9,8 +9,8 @@ use ur::object::Result;
 
 use super::check;
 
-/// A property that is an array of plain values. `query` is a `clGet*Info` call but for its last three
-/// arguments.
+/// A property that is an array of values for which all bytes are valid. `query` is a `clGet*Info` call
+/// that takes size, value and returned size.
 pub fn list<T: Copy>(
     query: impl Fn(usize, *mut c_void, *mut usize) -> cl_int,
     call: &str,
@@ -28,13 +28,13 @@ pub fn list<T: Copy>(
             ),
             call,
         )?;
-        // SAFETY: the call has filled what it said it would.
+        // SAFETY: the call succeeded, so that it filled as many bytes as it was asked for.
         unsafe { values.set_len(count) };
     }
     Ok(values)
 }
 
-/// A property of a fixed size that any bytes make a value of.
+/// A property of a type for which all bytes are valid.
 pub fn value<T: Copy>(
     query: impl Fn(usize, *mut c_void, *mut usize) -> cl_int,
     call: &str,
@@ -44,7 +44,7 @@ pub fn value<T: Copy>(
         query(size_of::<T>(), value.as_mut_ptr().cast(), null_mut()),
         call,
     )?;
-    // SAFETY: filled by the call, from zeroed bytes; the types asked for have no invalid values.
+    // SAFETY: the bytes are zero or filled by the call, and the callers' types have no invalid values.
     Ok(unsafe { value.assume_init() })
 }
 
@@ -60,7 +60,7 @@ pub fn text(
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// `OpenCL 3.1 ...`: the numbers in it.
+/// The numbers of a version such as `OpenCL 3.1 ...`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Version {
     pub major: u32,

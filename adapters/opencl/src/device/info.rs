@@ -1,16 +1,16 @@
-//! Every property of a device: which of OpenCL's it is, and nothing else.
-
-use std::ffi::c_void;
+//! The properties of a device, as OpenCL reports them. Those that backends answer alike are in
+//! `ur::stream::device_info`.
 
 use opencl_sys::*;
 use ur::abi::*;
 use ur::hal::DeviceInfo;
 use ur::object::{Error, InfoOut, Object, Result, ensure};
+use ur::stream::device_info::shared_device_info;
 
 use super::Device;
 use crate::cl::Version;
 
-/// What OpenCL's bit is here.
+/// OpenCL's bits, each with the flag that it stands for.
 type Bits<T> = [(cl_bitfield, T)];
 
 pub const AFFINITY: [(cl_bitfield, ur_device_affinity_domain_flags_t); 6] = [
@@ -131,7 +131,7 @@ const PARTITIONS: [(cl_device_partition_property, ur_device_partition_t); 3] = [
     ),
 ];
 
-/// What every device had before OpenCL 3.0 let it tell.
+/// Atomics of every device before OpenCL 3.0, which added the query.
 const MINIMAL_ATOMICS: cl_bitfield =
     CL_DEVICE_ATOMIC_ORDER_RELAXED | CL_DEVICE_ATOMIC_SCOPE_WORK_GROUP;
 
@@ -160,7 +160,7 @@ impl Device {
         Ok(mapped(self.value(what)?, &FLOATS, |flag| flag.0))
     }
 
-    /// USM as its extension tells it, else what shared virtual memory makes of it.
+    /// USM access as the extension reports it, or as shared virtual memory allows it.
     fn usm(&self, what: cl_device_info) -> Result<u32> {
         if self.has("cl_intel_unified_shared_memory") {
             return Ok(mapped(self.value(what)?, &USM, |flag| flag.0));
@@ -194,7 +194,7 @@ impl Device {
         Ok(all.iter().filter_map(known).map(|(_, ur)| *ur).collect())
     }
 
-    /// How a sub-device was split off.
+    /// The properties that a sub-device was made by.
     fn partition_type(&self) -> Result<Vec<ur_device_partition_property_t>> {
         if self.parent.is_none() {
             return Ok(Vec::new());
@@ -259,7 +259,7 @@ impl Device {
     }
 }
 
-/// The property, or `UNSUPPORTED_ENUMERATION` if OpenCL has no such thing or the device not.
+/// Writes a property. `UNSUPPORTED_ENUMERATION` if OpenCL or the device has no such property.
 pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<()> {
     use DeviceInfo as Is;
     const INTEL: &str = "cl_intel_device_attribute_query";
@@ -270,7 +270,8 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
     let flag = |out: InfoOut<'_>, what| out.boolean(this.flag(what)?);
     let intel = |out: InfoOut<'_>, what| out.value(this.gated::<cl_uint>(INTEL, what)?);
     match what {
-        // What it is.
+        ur::shared_device_info!() => shared_device_info(what, out),
+        // Identity.
         Is::Type => out.value(match this.kind {
             kind if kind & CL_DEVICE_TYPE_CPU != 0 => UR_DEVICE_TYPE_CPU,
             kind if kind & CL_DEVICE_TYPE_GPU != 0 => UR_DEVICE_TYPE_GPU,
@@ -297,8 +298,8 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
             out.value(this.value::<[u8; 8]>(CL_DEVICE_LUID_KHR)?)
         }
         Is::NodeMask => {
-            // It means nothing without a LUID, but clients report an aspect by it: the driver's answer
-            // goes through, as the reference's adapter does it.
+            // Clients derive an aspect from it even without a LUID. The reference's adapter passes the
+            // driver's answer on, too.
             out.value(this.gated::<cl_uint>("cl_khr_device_uuid", CL_DEVICE_NODE_MASK_KHR)?)
         }
         Is::PciAddress => out.string(&this.pci_address()?),
@@ -316,7 +317,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
             }
         }
 
-        // Parts.
+        // Partitions.
         Is::ParentDevice => out.handle(this.parent.as_deref()),
         Is::SupportedPartitions => out.slice(&this.partitions()?),
         Is::PartitionMaxSubDevices => number(out, CL_DEVICE_PARTITION_MAX_SUB_DEVICES),
@@ -326,8 +327,6 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
             |flag| flag.0,
         )),
         Is::PartitionType => out.slice(&this.partition_type()?),
-        Is::ComponentDevices => out.slice::<*mut c_void>(&[]),
-        Is::CompositeDevice => out.handle::<Device>(None),
 
         // Cores, work-groups and sub-groups.
         Is::MaxComputeUnits | Is::NumComputeUnits => number(out, CL_DEVICE_MAX_COMPUTE_UNITS),
@@ -361,7 +360,6 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
                 |flag| flag.0,
             ))
         }
-        Is::MaxComputeQueueIndices => out.value(1u32),
         Is::KernelLaunchCapabilities => out.value(ur_kernel_launch_properties_flags_t(0)),
         Is::GpuEuCount => {
             let each = |what| this.gated::<cl_uint>(INTEL, what);
@@ -477,12 +475,11 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
             let own = UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE.0;
             out.value(mapped(bits, &table, |flag| flag.0) | own)
         }
-        Is::QueueOnDeviceProperties => out.value(ur_queue_flags_t(0)),
         Is::ProfilingTimerResolution => size(out, CL_DEVICE_PROFILING_TIMER_RESOLUTION),
         Is::PrintfBufferSize => size(out, CL_DEVICE_PRINTF_BUFFER_SIZE),
         Is::PreferredInteropUserSync => flag(out, CL_DEVICE_PREFERRED_INTEROP_USER_SYNC),
 
-        // What it can do.
+        // Features.
         Is::ErrorCorrectionSupport => flag(out, CL_DEVICE_ERROR_CORRECTION_SUPPORT),
         Is::HostUnifiedMemory => flag(out, CL_DEVICE_HOST_UNIFIED_MEMORY),
         Is::CompilerAvailable => flag(out, CL_DEVICE_COMPILER_AVAILABLE),
@@ -502,7 +499,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
             this.kind & CL_DEVICE_TYPE_GPU != 0
                 && this.value::<cl_uint>(CL_DEVICE_VENDOR_ID)? == 0x8086,
         ),
-        // Images of that order are created like any other, if there are images.
+        // Every device with images supports images of that order.
         Is::ImageSrgb => flag(out, CL_DEVICE_IMAGE_SUPPORT),
         Is::ClockSubGroupSupportExp => {
             out.boolean(this.kernel_clock(CL_DEVICE_KERNEL_CLOCK_SCOPE_SUB_GROUP_KHR))
@@ -517,51 +514,21 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
             this.kind & CL_DEVICE_TYPE_GPU != 0 && this.flag(CL_DEVICE_HOST_UNIFIED_MEMORY)?,
         ),
 
-        // What the engine does on every backend.
-        Is::UsmPoolSupport
-        | Is::TimestampRecordingSupportExp
-        | Is::AsyncUsmAllocationsSupportExp
-        | Is::CommandBufferSupportExp
-        | Is::GraphRecordAndReplaySupportExp
-        | Is::CommandBufferEventSupportExp
-        | Is::MultiDeviceCompileSupportExp
-        | Is::DeviceWaitSupportExp
-        | Is::UsmContextMemcpySupportExp
-        | Is::EnqueueNativeCommandSupportExp
-        | Is::EnqueueHostTaskSupportExp => out.boolean(true),
+        // Supported.
+        Is::EnqueueNativeCommandSupportExp | Is::EnqueueHostTaskSupportExp => out.boolean(true),
 
-        // What OpenCL has no way to.
-        ur::lacking_features!()
-        | Is::CommandBufferSubgraphSupportExp
+        // Not supported.
+        Is::CommandBufferSubgraphSupportExp
         | Is::AsyncBarrier
         | Is::VirtualMemorySupport
         | Is::UsmP2pSupportExp
         | Is::DynamicLinkSupportExp => out.boolean(false),
-        Is::ImagePitchAlignExp | Is::MipmapMaxAnisotropyExp => out.value(0u32),
-        Is::MaxImageLinearWidthExp | Is::MaxImageLinearHeightExp | Is::MaxImageLinearPitchExp => {
-            out.value(0usize)
-        }
-        Is::CommandBufferUpdateCapabilitiesExp => out.value(ur::stream::UPDATES),
-        Is::Is2dBlockArrayCapabilitiesExp => {
-            out.value(ur_exp_device_2d_block_array_capability_flags_t(0))
-        }
 
-        // What OpenCL has no word for.
+        // Unknown to OpenCL.
         Is::MemoryClockRate
         | Is::MaxMemoryBandwidth
         | Is::MemoryBusWidth
         | Is::GlobalMemFree
-        | Is::GpuEuSimdWidth
-        | Is::MaxRegistersPerWorkGroup
-        | Is::CurrentClockThrottleReasons
-        | Is::FanSpeed
-        | Is::MinPowerLimit
-        | Is::MaxPowerLimit
-        | Is::XeStackCount
-        | Is::XeRegionsPerStack
-        | Is::XeClustersPerRegion
-        | Is::XeCoresPerCluster
-        | Is::EusPerXeCore
-        | Is::MaxLanesPerHwThread => Err(absent()),
+        | Is::MaxRegistersPerWorkGroup => Err(absent()),
     }
 }

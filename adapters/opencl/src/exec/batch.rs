@@ -1,4 +1,4 @@
-//! What one piece of work becomes: OpenCL's commands, each after what the lane has to wait for.
+//! The OpenCL commands of one piece of work. The first waits for all that the lane has to wait for.
 
 use std::ffi::c_void;
 use std::ptr::{self, null, null_mut};
@@ -17,7 +17,7 @@ use crate::OpenCl;
 use crate::cl::{Api, EventRef, check};
 use crate::record::Recorder;
 
-/// Where a command goes: its queue, what it waits for and where its event is wanted.
+/// The arguments of an enqueue call: queue, wait list and the address for its event.
 pub struct Slot {
     pub queue: cl_command_queue,
     pub count: cl_uint,
@@ -25,26 +25,26 @@ pub struct Slot {
     pub event: *mut cl_event,
 }
 
-/// Enqueues one command, as often as it is called.
+/// Enqueues one command. It may be called several times.
 type Enqueue = Arc<dyn Fn(&Api, &Slot) -> Result<()> + Send + Sync>;
 
-/// A command that only OpenCL has.
+/// A command that the engine has no form of.
 #[derive(Clone)]
 pub struct Native {
     pub run: Enqueue,
-    /// Records the command into a command buffer, where OpenCL can.
+    /// Records the command into a native command buffer, if OpenCL can.
     pub record: Option<Record>,
     /// Host memory that the command reads.
     pub host_memory: Option<Arc<[u8]>>,
-    /// Whether its caller needs a result of the enqueue call, so that it cannot be deferred.
+    /// Whether the caller needs a result of the enqueue call. Then the command cannot be deferred.
     pub answers: bool,
 }
 
-/// Adds one command to a command buffer of OpenCL.
+/// Records one command into a native command buffer.
 type Record = Arc<dyn Fn(&Recorder) -> Result<()> + Send + Sync>;
 
 impl Native {
-    /// With what records it.
+    /// Adds a function that records the command.
     pub fn recorded_by(
         mut self,
         record: impl Fn(&Recorder) -> Result<()> + Send + Sync + 'static,
@@ -71,11 +71,11 @@ impl Native {
     }
 }
 
-/// The commands that one piece of work becomes.
+/// The commands of one piece of work.
 pub(super) struct Batch<'a> {
     lane: &'a Lane,
     pending: &'a mut Pending,
-    /// The epoch of the command that these are part of.
+    /// The epoch of the engine's command that these belong to.
     epoch: u64,
     pub info: BatchInfo,
 }
@@ -86,16 +86,16 @@ pub(super) struct BatchInfo {
     /// Whether the first command's event is wanted.
     pub timed: bool,
     pub first: Option<Position>,
-    /// Nanoseconds at which it was queued, where the events' clock differs from the device's.
+    /// The host's time of queuing in nanoseconds, if the driver does not report the clock of events.
     pub queued: Option<u64>,
-    /// Whether it is more than small copies.
+    /// Whether the batch has more than small copies.
     pub weighs: bool,
 }
 
-/// The most bytes of a pattern that OpenCL repeats by itself.
+/// Bytes of the longest pattern that OpenCL fills with.
 const MAX_PATTERN: usize = 128;
 
-/// Whether OpenCL repeats a pattern by itself.
+/// Whether OpenCL fills with a pattern of this size at this address.
 pub fn plain_pattern(dst: usize, pattern: &[u8]) -> bool {
     let size = pattern.len();
     size.is_power_of_two() && size <= MAX_PATTERN && dst.is_multiple_of(size)
@@ -111,7 +111,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Enqueues one command after what the lane has to wait for.
+    /// Enqueues one command behind the lane's pending waits.
     pub fn enqueue(&mut self, run: impl FnOnce(&Api, &Slot) -> Result<()>) -> Result<()> {
         let before = self.pending.last.event().filter(|_| !self.lane.in_order);
         let mut waits = Vec::new();
@@ -132,7 +132,7 @@ impl<'a> Batch<'a> {
         };
         run(self.lane.api(), &slot)?;
         for wait in self.pending.waits.drain(..).filter(Position::is_foreign) {
-            // A driver may run the command although the wait fails, so the wait's status is queried too.
+            // A driver may run the command although the wait fails, so that the wait is queried, too.
             self.lane
                 .submissions
                 .record(self.epoch, Watched::Wait(wait));
@@ -203,15 +203,15 @@ impl<'a> Batch<'a> {
         let last = self.pending.last.mark(self.lane);
         let barrier = self.enqueue(|api, slot| {
             let enqueue = api.core.clEnqueueBarrierWithWaitList;
-            // SAFETY: a live queue and wait list.
+            // SAFETY: queue and waits are alive.
             let code = unsafe { enqueue(slot.queue, slot.count, slot.waits, slot.event) };
             check(code, "clEnqueueBarrierWithWaitList")
         });
         if barrier.is_ok() {
-            // The next command waits for the barrier too: drivers run commands behind a failed one.
+            // Drivers run commands behind a failed one, so that the next command waits for the barrier.
             self.pending.waits.extend(self.pending.last.mark(self.lane));
         }
-        // The lane's last command is what it was: the barrier is none of the engine's.
+        // The barrier is no command of the engine, so that the lane's last command stays.
         if let Some(last) = last {
             self.pending.last = Last::Marked(last);
         }
@@ -220,12 +220,12 @@ impl<'a> Batch<'a> {
 
     pub fn marker(&mut self) -> Result<()> {
         if !self.lane.in_order && self.lane.open.load(Ordering::Relaxed) {
-            // Without a list it waits for all work on the queue, foreign work included.
+            // A barrier without a list waits for all work on the queue, foreign work included.
             self.barrier_of_all()?;
         }
         self.enqueue(|api, slot| {
             let enqueue = api.core.clEnqueueMarkerWithWaitList;
-            // SAFETY: a live queue and wait list.
+            // SAFETY: queue and waits are alive.
             let code = unsafe { enqueue(slot.queue, slot.count, slot.waits, slot.event) };
             check(code, "clEnqueueMarkerWithWaitList")
         })
@@ -235,7 +235,7 @@ impl<'a> Batch<'a> {
         let (queue, mut event) = (self.lane.queue().raw(), null_mut());
         let enqueue = self.lane.api().core.clEnqueueBarrierWithWaitList;
         check(
-            // SAFETY: a live queue; no list.
+            // SAFETY: the queue is alive, and there is no list.
             unsafe { enqueue(queue, 0, null(), &mut event) },
             "clEnqueueBarrierWithWaitList",
         )?;
@@ -263,7 +263,7 @@ impl<'a> Batch<'a> {
                 waits,
                 event,
             } = *slot;
-            // SAFETY: the caller promises both ranges until the command has ended.
+            // SAFETY: the caller keeps both ranges until the command has ended.
             let code = unsafe {
                 match (api.ext().clEnqueueMemcpyINTEL, api.core.clEnqueueSVMMemcpy) {
                     (Some(copy), _) => copy(queue, CL_FALSE, dst, src, bytes, count, waits, event),
@@ -296,7 +296,7 @@ impl<'a> Batch<'a> {
                 waits,
                 event,
             } = *slot;
-            // SAFETY: the caller promises the range; the pattern is copied by the call.
+            // SAFETY: the caller keeps the range until the command has ended, and the call copies the pattern.
             let code = unsafe {
                 match (
                     api.ext().clEnqueueMemFillINTEL,
@@ -311,7 +311,7 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// Writes the pattern once and doubles what is there until all is full.
+    /// Writes the pattern once, and doubles the filled part until the range is full.
     fn fill_by_copies(&mut self, dst: usize, pattern: &[u8], bytes: usize) -> Result<()> {
         let staged: Arc<[u8]> = pattern.into();
         let mut done = staged.len().min(bytes);
@@ -349,17 +349,17 @@ impl<'a> Batch<'a> {
                 event,
             } = *slot;
             check(
-                // SAFETY: a hint about a range that the caller promises.
+                // SAFETY: the caller keeps the range until the command has ended.
                 unsafe { migrate(queue, addr, bytes, flags, count, waits, event) },
                 "clEnqueueMigrateMemINTEL",
             )
         });
-        // A driver without the hint enqueues only a marker.
+        // A driver without the hint gets a marker.
         moved.or_else(|_| self.marker())
     }
 }
 
-/// The runs of bytes that a box consists of: source, target, length.
+/// The contiguous parts of a box: source, target and bytes of each.
 fn runs(
     region: [usize; 3],
     src: Option<&Pitched>,

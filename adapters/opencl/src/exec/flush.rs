@@ -7,8 +7,8 @@
 //! * behind the first command after all earlier ones were seen complete, so that the device starts at
 //!   once, unless the command moves [so few bytes](SMALL_COPY_BYTES) that the wake-up takes longer;
 //! * behind every [`MAX_UNFLUSHED_COMMANDS`]th command since;
-//! * before anyone depends on a command without blocking for it: another lane, a callback, a query
-//!   that finds it incomplete, the owner of its native event;
+//! * before another lane, a callback or the owner of a native event depends on a command, and when a
+//!   query finds it incomplete;
 //! * when the user flushes.
 //!
 //! A blocking wait flushes by itself, and so does closing the queue.

@@ -1,7 +1,7 @@
-//! In-order command queues: opened by us, or the user's own.
+//! In-order command queues: created here, or adopted.
 //!
-//! The host defers work that waits for it (`ur::stream::Deferred`): drivers run what comes
-//! behind a wait that failed.
+//! Work that waits for the host is deferred (`ur::stream::Deferred`), since drivers run the commands
+//! behind a failed wait.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use opencl_sys::*;
 use ur::abi::*;
 use ur::object::{Error, Object, Result};
-use ur::stream::{CompletionCallback, Deferred, HostPoint, LaunchRequest, Timestamps, Work};
+use ur::stream::{
+    CompletionCallback, Deferred, HostPoint, LaunchRequest, Progress, Timestamps, Work,
+};
 use ur::timeline::rank;
 use ur::timeline::sync::{Mutex, MutexGuard};
 
@@ -20,7 +22,7 @@ use super::{Position, Submissions, event_property, times};
 use crate::OpenCl;
 use crate::cl::{self, Api, ContextRef, EventRef, QueueRef, Version};
 use crate::device::Device;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, Launch};
 
 /// Most waits that are held for the next command's wait list. More become a barrier at once.
 const MAX_PENDING_WAITS: usize = 32;
@@ -29,8 +31,8 @@ const MAX_PENDING_WAITS: usize = 32;
 pub struct Lane {
     pub(super) submissions: Arc<Submissions>,
     profiles: bool,
-    /// Whether the queue itself keeps commands in order. In an adopted out-of-order queue each command
-    /// waits for the one before.
+    /// Whether the queue itself keeps commands in order. Otherwise, in an adopted out-of-order queue, each
+    /// command waits for the command before it.
     pub(super) in_order: bool,
     /// Whether foreign code may submit to the queue, so that waits are enqueued at once.
     pub(super) open: AtomicBool,
@@ -109,7 +111,7 @@ impl Lane {
         let mut code = 0;
         let with_properties = api.core.clCreateCommandQueueWithProperties;
         let modern = with_properties.filter(|_| device.version() >= Version::new(2, 0));
-        // SAFETY: a live context and device, and a property list that ends with zero.
+        // SAFETY: context and device are alive, and the property list ends with 0.
         let queue = unsafe {
             let raw = match modern {
                 Some(create) => {
@@ -147,7 +149,7 @@ impl Lane {
         })
     }
 
-    /// A command queue of the user's own, and its flags.
+    /// Adopts a native command queue. Returns the lane and the queue's flags.
     pub fn adopt(
         queue: QueueRef,
         device: &Object<Device>,
@@ -195,47 +197,49 @@ impl Lane {
         epoch: u64,
         work: Work<OpenCl>,
         timestamps: Option<Arc<Timestamps>>,
-    ) -> Result<()> {
+    ) -> Result<Progress> {
+        if timestamps.is_none() && self.runs_here(&work) {
+            return Ok(Progress::Done);
+        }
+        let now = |(work, timestamps)| {
+            self.enqueue_batch(epoch, timestamps, |batch: &mut Batch<'_>| batch.work(work))
+        };
         if matches!(&work, Work::Native(native) if native.answers) {
-            // That lane enqueues its waits for the host on the queue.
+            // Such a lane is open, so that its waits for the host are enqueued on the queue.
             Deferred::submit_all(self)?;
-            return self.enqueue_batch(epoch, timestamps, |batch| batch.work(work));
+            now((work, timestamps))?;
+        } else if self.deferred.is_deferring() {
+            let later = |(work, timestamps)| Ok(Self::later(epoch, work, timestamps));
+            self.deferred.submit((work, timestamps), now, later)?;
+        } else {
+            now((work, timestamps))?;
         }
-        if !self.deferred.is_deferring() {
-            return self.enqueue_batch(epoch, timestamps, |batch| batch.work(work));
-        }
-        let later = |(work, timestamps)| Ok(Self::later(epoch, work, timestamps));
-        self.deferred.submit(
-            (work, timestamps),
-            |(work, timestamps)| self.enqueue_batch(epoch, timestamps, |batch| batch.work(work)),
-            later,
-        )
+        Ok(Progress::Pending)
     }
 
     fn later(epoch: u64, work: Work<OpenCl>, timestamps: Option<Arc<Timestamps>>) -> Later {
         Box::new(move |lane| lane.enqueue_batch(epoch, timestamps, |batch| batch.work(work)))
     }
 
+    /// Submits a plain launch. `make` returns one that can be deferred.
     pub fn launch(
         &self,
         epoch: u64,
         kernel: &Kernel,
         request: &LaunchRequest<'_>,
         timestamps: Option<Arc<Timestamps>>,
+        make: impl FnOnce() -> Result<Arc<Launch>>,
     ) -> Result<()> {
         let now = |timestamps| {
             self.enqueue_batch(epoch, timestamps, |batch| {
                 batch.info.weighs = true;
-                batch.enqueue(|api, slot| kernel.launch_now(request, api, slot))
+                batch.enqueue(|api, slot| kernel.launch_plain(request, api, slot))
             })
         };
         if !self.deferred.is_deferring() {
             return now(timestamps);
         }
-        let later = |timestamps| {
-            let launch = Arc::new(kernel.launch(&self.device, request)?);
-            Ok(Self::later(epoch, Work::Launch(launch), timestamps))
-        };
+        let later = |timestamps| Ok(Self::later(epoch, Work::Launch(make()?), timestamps));
         self.deferred.submit(timestamps, now, later)
     }
 
@@ -266,7 +270,8 @@ impl Lane {
     }
 
     /// Runs a small command on the host, where that is faster than a submission to an idle device.
-    pub fn at_once(&self, work: &Work<OpenCl>) -> bool {
+    /// Returns whether it ran.
+    fn runs_here(&self, work: &Work<OpenCl>) -> bool {
         if !self.device.shares_addresses() || !work.suits_host() {
             return false;
         }
@@ -421,7 +426,7 @@ impl ur::stream::Stream for Lane {
         pending.last.mark(self).ok_or(Error::unsupported())
     }
 
-    /// Flushes the awaited queue first: it may otherwise hold the command back for ever.
+    /// Flushes the awaited queue first: the driver may otherwise never start the command.
     fn wait(&self, position: &Position) -> Result<()> {
         position.flush()?;
         self.wait_for(position.clone())
@@ -479,7 +484,7 @@ impl Pending {
 }
 
 pub fn queue_property<T: Copy>(queue: &QueueRef, what: cl_command_queue_info) -> Result<T> {
-    // SAFETY: a live queue.
+    // SAFETY: `QueueRef` holds a reference to the queue.
     let query = |size, value, ret| unsafe {
         (queue.api().core.clGetCommandQueueInfo)(queue.raw(), what, size, value, ret)
     };

@@ -1,8 +1,8 @@
 //! Positions in a lane, and points that the host signals: OpenCL's events.
 //!
-//! Drivers differ in how a failed command shows: Intel's CPU driver says `CL_COMPLETE` of it and fails
-//! only the wait, and does not keep what comes behind it on a queue from running; PoCL never calls back.
-//! So events that others made, which may fail, are asked twice and waited for by a thread of the host's.
+//! Drivers report a failed command differently. Intel's CPU driver reports `CL_COMPLETE`, fails only the
+//! wait, and runs the commands behind it. PoCL never calls back. So a foreign event, which may fail, is
+//! queried twice, and a thread of the host waits for it.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub type Marker = ur::stream::Marker<Lane>;
 
 pub type Signal = ur::stream::Signal<Lane>;
 
-/// A position in a lane, or a point that something outside completes.
+/// A position in a lane, or a point that foreign code completes.
 #[derive(Clone)]
 pub struct Position(Arc<Event>);
 
@@ -101,7 +101,7 @@ impl Position {
 
     pub fn block(&self) -> Result<()> {
         let raw = self.0.event.raw();
-        // SAFETY: one live event.
+        // SAFETY: `self` holds a reference to the event, and the list has one.
         let code = unsafe { (self.0.event.api().core.clWaitForEvents)(1, &raw) };
         if code == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST {
             return Err(command_failed(code));
@@ -124,19 +124,19 @@ impl Position {
         !matches!(self.0.from, Source::Ours(..))
     }
 
-    /// Calls `then` when the command has ended. Returns it where the driver cannot.
+    /// Calls `then` when the command has ended. Returns it if the driver cannot.
     pub fn notify(&self, then: CompletionCallback) -> Option<CompletionCallback> {
         if self.is_foreign() || self.flush().is_err() {
             return Some(then);
         }
         let data = Box::into_raw(Box::new(then));
         let set = self.0.event.api().core.clSetEventCallback;
-        // SAFETY: the event is retained by `self`; the callback owns the box.
+        // SAFETY: `self` holds a reference to the event, and the callback takes the box.
         let code = unsafe { set(self.0.event.raw(), CL_COMPLETE, Some(notice), data.cast()) };
         if code == CL_SUCCESS {
             return None;
         }
-        // SAFETY: the call failed, so no callback will free the box.
+        // SAFETY: the call failed, so that no callback takes the box.
         Some(*unsafe { Box::from_raw(data) })
     }
 
@@ -149,7 +149,7 @@ impl Position {
     }
 }
 
-/// The driver's call back at the end of a command.
+/// The driver's callback at the end of a command.
 extern "C" fn notice(_: cl_event, _: cl_int, data: *mut c_void) {
     guarded_callback((), || {
         // SAFETY: `notify` passed the box, and the driver calls back once.
@@ -163,7 +163,7 @@ fn command_failed(code: cl_int) -> Error {
     Error::native(FAILED.code(), code, "a command failed")
 }
 
-/// How an event's command ended, if it has, as far as that shows at once.
+/// The result of an event's command, by the event's status. None while it runs.
 pub(super) fn outcome(event: &EventRef) -> Option<Result<()>> {
     match event_property(event, CL_EVENT_COMMAND_EXECUTION_STATUS) {
         Ok(CL_COMPLETE) => Some(Ok(())),
@@ -177,7 +177,7 @@ pub(super) fn is_running(event: &EventRef) -> Result<bool> {
     Ok(status > CL_COMPLETE)
 }
 
-/// OpenCL's event of a marker, sent on its way.
+/// The native event of a marker, whose queue is flushed.
 pub fn shown(marker: &Marker) -> Result<&EventRef> {
     match marker.native()? {
         NativeMarker::Event(position) => {
@@ -188,16 +188,16 @@ pub fn shown(marker: &Marker) -> Result<&EventRef> {
     }
 }
 
-/// A point that the host signals, and the means.
+/// A point that the host signals, and its signal.
 pub fn host_point(context: &ContextRef) -> Result<(Marker, Signal)> {
     Ok(Marker::host(user_event(context)?))
 }
 
-/// Has those go on that wait for the point by themselves. Where it failed, they are told by our own means
-/// ([`Position::outcome`]): Intel's CPU driver crashes on a user event that fails.
+/// Completes a user event, for native commands that wait for it. A failure is reported by
+/// [`Position::outcome`] alone: Intel's CPU driver crashes on a user event that fails.
 pub(super) fn signal(event: &EventRef) {
     let set = event.api().core.clSetUserEventStatus;
-    // SAFETY: a live user event, completed once.
+    // SAFETY: `EventRef` holds a reference to the user event, which is completed once.
     let code = unsafe { set(event.raw(), CL_COMPLETE) };
     if code != CL_SUCCESS {
         log::error!("clSetUserEventStatus failed with {code}");
@@ -206,7 +206,7 @@ pub(super) fn signal(event: &EventRef) {
 
 fn user_event(context: &ContextRef) -> Result<EventRef> {
     let mut code = 0;
-    // SAFETY: a live context.
+    // SAFETY: `ContextRef` holds a reference to the context.
     unsafe {
         let raw = (context.api().core.clCreateUserEvent)(context.raw(), &mut code);
         EventRef::created(context.api(), raw, code, "clCreateUserEvent")
@@ -214,7 +214,7 @@ fn user_event(context: &ContextRef) -> Result<EventRef> {
 }
 
 pub fn event_property<T: Copy>(event: &EventRef, what: cl_event_info) -> Result<T> {
-    // SAFETY: a live event.
+    // SAFETY: `EventRef` holds a reference to the event, and `cl` passes a buffer of that size.
     let query = |size, value, ret| unsafe {
         (event.api().core.clGetEventInfo)(event.raw(), what, size, value, ret)
     };

@@ -1,7 +1,7 @@
 //! Lanes: in-order command queues of OpenCL, the events on them, and the memory of a context.
 //!
-//! Every command returns its event: the last one is the lane's marker, exact and at no cost. A lane's
-//! waits go into the wait list of its next command. `flush` says when a queue is flushed.
+//! Every command returns its event, and the last event is the lane's marker. A lane's waits go into the
+//! wait list of its next command.
 //!
 //! | module | owns |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | `batch` | the OpenCL commands of one piece of work |
 //! | `marker` | positions in a lane |
 //! | `submissions` | a queue's commands: `flush` decides when to flush, `outcomes` how commands ended |
-//! | `times` | when commands ran |
+//! | `times` | timestamps of commands |
 //! | `state` | the adapter's data of a context |
 //!
 //! Uses `cl` and `device`. Must never know the engine's handles.

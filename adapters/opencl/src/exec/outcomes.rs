@@ -1,7 +1,6 @@
 //! How a queue's commands ended.
 //!
-//! Some drivers run a command although one that it depends on failed. So the status of every command is
-//! queried, once.
+//! Some drivers run a command whose dependency failed. So the status of every command is queried once.
 
 use std::collections::VecDeque;
 
@@ -24,7 +23,7 @@ struct Pending {
     commands: VecDeque<Command>,
     /// With `chained`: the number of the first failed command.
     failed: Option<u64>,
-    /// Without: the epochs of the failed commands that were not reported.
+    /// Without `chained`: the epochs of the failed commands that were not reported.
     unreported: Vec<u64>,
 }
 

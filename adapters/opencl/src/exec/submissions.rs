@@ -9,9 +9,9 @@ use super::flush::FlushPolicy;
 use super::outcomes::{Outcomes, Watched};
 use crate::cl::{QueueRef, check};
 
-/// The first pause between two queries whether a command has ended. Each pause doubles the one before.
+/// The first pause between two queries whether a command has ended. Each pause is twice the last.
 const FIRST_PAUSE: Duration = Duration::from_micros(20);
-/// The longest pause between two such queries.
+/// The longest pause between two queries whether a command has ended.
 const MAX_PAUSE: Duration = Duration::from_millis(1);
 
 pub(super) struct Submissions {
@@ -54,7 +54,7 @@ impl Submissions {
     /// Blocks until the commands up to this epoch have ended, failed ones too.
     pub fn settle(&self, epoch: u64) -> Result<()> {
         let running = self.outcomes.running(epoch);
-        // Not `clWaitForEvents`: PoCL's never returns for a command that failed before.
+        // `clWaitForEvents` of PoCL never returns for a command that has failed.
         self.flush(self.last())?;
         let mut pause = FIRST_PAUSE;
         for watched in &running {

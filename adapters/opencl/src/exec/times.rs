@@ -1,8 +1,8 @@
-//! When commands ran: from a profiled queue's events, else from a clock that runs like the device's.
+//! Timestamps of commands: those of a profiled queue's events, else of a clock with the device's rate.
 //!
-//! All times of a device are of one clock: the driver's, or the host's where the driver does not tell it
-//! (PoCL). Event times are then counted from the queued time, which the host knows too. A foreign event
-//! keeps the driver's times.
+//! All timestamps of a device use one clock: the driver's, or the host's if the driver does not report
+//! its own (PoCL). In the second case an event's times are shifted by the offset between its queued time
+//! and the host's. A foreign event keeps the driver's times.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ use super::Position;
 use crate::cl::{self, EventRef};
 use crate::device::Device;
 
-/// How far the host's clock is ahead of the one that events are timed by, where that cannot be read.
+/// The offset of the host's clock from the clock of event times, for a driver that does not report it.
 #[derive(Default)]
 pub struct Ahead(Mutex<Option<(u64, i64)>>);
 
@@ -37,7 +37,7 @@ impl Ahead {
     }
 }
 
-/// The time at which a command is queued, where its events are timed by a clock that cannot be read.
+/// The host's time of queuing a command, if the driver does not report the clock of its events.
 pub fn queued(device: &Object<Device>) -> Result<Option<u64>> {
     match device.has_timers() {
         true => Ok(None),
@@ -45,8 +45,8 @@ pub fn queued(device: &Object<Device>) -> Result<Option<u64>> {
     }
 }
 
-/// Has `timestamps` filled in from a profiled command's events, which a device timed; with the time at which it
-/// was queued where that device's clock cannot be read.
+/// Fills `timestamps` later from a profiled command's first and last event. `queued`: the device and the
+/// host's time of queuing, if the driver does not report its clock.
 pub fn times(
     timestamps: &Timestamps,
     first: Position,
@@ -75,9 +75,9 @@ pub fn times(
     }));
 }
 
-/// A profiled event's time, once it is known.
+/// A time of a profiled event. None until the driver knows it.
 pub fn time(event: &EventRef, what: cl_profiling_info) -> Option<u64> {
-    // SAFETY: a live event.
+    // SAFETY: `EventRef` holds a reference to the event, and `cl` passes a buffer of that size.
     let query = |size, value, ret| unsafe {
         (event.api().core.clGetEventProfilingInfo)(event.raw(), what, size, value, ret)
     };
@@ -86,14 +86,13 @@ pub fn time(event: &EventRef, what: cl_profiling_info) -> Option<u64> {
         .filter(|time| *time > 0)
 }
 
-/// Nanoseconds on the device's clock, or on the host's where the driver reports none.
+/// Nanoseconds on the device's clock, or on the host's if the driver reports none.
 pub fn now(device: &Object<Device>) -> Result<u64> {
     device.clocks().map(|(device, _)| device)
 }
 
-/// Has `timestamps` filled in when a command without times of its own ends: with the time of the call
-/// back, on a clock that runs like the device's. Drivers call back after a wait has returned, so a query
-/// that comes first fills them in.
+/// Fills `timestamps` when a command without event times ends, with the time of the driver's callback.
+/// Drivers call back after a wait has returned. So a query that comes first fills them instead.
 pub fn observed(
     timestamps: &Arc<Timestamps>,
     marker: &Position,
@@ -103,7 +102,7 @@ pub fn observed(
     let fill = move |timestamps: &Timestamps| {
         let at = base.saturating_add(since.elapsed().as_nanos() as u64);
         let (set, read) = (Ordering::AcqRel, Ordering::Acquire);
-        // Whichever of the two comes first decides.
+        // The query or the callback may come first, and the first time stays.
         let start = timestamps.start.compare_exchange(0, at, set, read);
         let start = start.map_or_else(|known| known, |_| at);
         timestamps.end.store(start, Ordering::Release);
@@ -127,17 +126,17 @@ mod tests {
     fn a_thread_that_is_held_up_moves_no_command() {
         let (ahead, held_up) = (Ahead::default(), 3_000_000);
         let truth = 237_000_000;
-        // The driver stamps a microsecond after the host has looked, but once three milliseconds.
+        // The driver stamps 1 µs after the host, and once 3 ms after it.
         let known = ahead.seen(truth + 1_000, 2_000);
         assert_eq!(known, truth - 1_000);
         let late = ahead.seen(truth + 5_000, 5_000 + held_up);
         assert!(known - late < 2, "{known} became {late}");
-        // Clocks that drift apart are followed either way.
+        // The offset follows a drift in both directions.
         let far = 3_600_000_000_000;
         assert_eq!(ahead.seen(truth + far + 9_000, far), truth + 9_000);
         let slower = truth - 20_000_000;
         assert_eq!(ahead.seen(slower + 2 * far, 2 * far), slower);
-        // A clock may as well be behind.
+        // The host's clock may be behind.
         let behind = Ahead::default().seen(1_000, 2_000);
         assert_eq!(behind.wrapping_add(2_000), 1_000);
     }

@@ -1,7 +1,7 @@
 //! Checks of a launch that reaches the driver later: recorded, captured or deferred.
 //!
-//! OpenCL tells only when a launch is enqueued, by when a part of a recording may have run, and takes an
-//! argument that the launch lacks to be the last launch's.
+//! OpenCL checks a launch when it is enqueued. By then a part of a recording may have run. OpenCL also
+//! uses the last launch's argument for one that the launch lacks.
 
 use opencl_sys::*;
 use ur::abi::*;
@@ -12,12 +12,12 @@ use super::Kernel;
 use crate::cl::Version;
 use crate::device::Device;
 
-/// `CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT`, of OpenCL 3.0.
+/// `CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT` of OpenCL 3.0.
 const NON_UNIFORM: cl_device_info = 0x1065;
 
-/// Whether each of a kernel's `count` arguments is among these.
+/// Whether `args` has each of a kernel's `count` arguments.
 pub fn is_complete(count: usize, args: &[ur_exp_kernel_arg_properties_t]) -> bool {
-    // As nearly all clients give them.
+    // Nearly all clients pass them in order.
     let in_row = || (0..).zip(args).all(|(at, arg)| arg.index == at);
     if args.len() == count && in_row() {
         return true;
@@ -26,9 +26,9 @@ pub fn is_complete(count: usize, args: &[ur_exp_kernel_arg_properties_t]) -> boo
 }
 
 impl Kernel {
-    /// An error if a driver would refuse the launch when it is enqueued.
+    /// The error with which a driver would refuse the launch when it is enqueued.
     pub fn check_later(&self, device: &Object<Device>, request: &LaunchRequest<'_>) -> Result<()> {
-        // Setting them once shows whether index, size and kind are right.
+        // The driver checks index, size and type of an argument when it is set.
         self.native.with(request.args, |_| Ok(()))?;
         let dims = request.dims as usize;
         let end = request.offset.iter().zip(&request.global).take(dims);

@@ -1,6 +1,6 @@
-//! Launches with copies of their arguments. OpenCL stores arguments in the kernel, so they are set and
-//! the launch is enqueued under the kernel's lock. An unchanged argument is not set again: setting a
-//! pointer costs a tenth of a launch.
+//! Launches with copies of their arguments. OpenCL stores arguments in the kernel. So the kernel's lock
+//! is held while arguments are set and the launch is enqueued. An unchanged argument is not set again:
+//! setting a pointer costs a tenth of a launch.
 
 use std::ffi::c_void;
 use std::ptr::{self, null};
@@ -11,6 +11,7 @@ use ur::abi::*;
 use ur::hal::{self, Exported};
 use ur::object::{Error, Object, Result, ensure};
 use ur::stream::LaunchRequest;
+use ur::timeline::rank;
 use ur::timeline::sync::{Mutex, MutexGuard};
 
 use super::Kernel;
@@ -23,26 +24,26 @@ use crate::mem::Mem;
 use crate::record::{Mutable, Recorder};
 use crate::sampler::Sampler;
 
-/// The kernel with its lock, as launches keep it.
+/// The native kernel and the lock of its arguments. Launches share it.
 pub(super) struct Native {
     pub kernel: KernelRef,
-    /// How many arguments it has.
+    /// The number of arguments.
     count: usize,
     slabs: Arc<Slabs>,
-    /// Whether any pointer goes without OpenCL looking up whose memory it leads to: every address of
-    /// the host's is one of the devices', too.
+    /// Whether all devices share the host's address space. Pointers are then set by the call that looks up
+    /// no allocation.
     plain: bool,
-    arguments: Mutex<Arguments>,
+    arguments: Mutex<Arguments, { rank::KERNEL_ARGUMENTS }>,
 }
 
-/// What the kernel's arguments are known to be, by their places.
+/// The cached arguments of a kernel, by index.
 struct Arguments {
     cached: Vec<CachedArg>,
-    /// Whether foreign code may set them too, so that no cached argument is valid.
+    /// Whether foreign code may set arguments, so that no cached argument is valid.
     open: bool,
 }
 
-/// An argument for the time of a call.
+/// An argument that borrows the caller's memory.
 #[derive(Clone, Copy)]
 pub(super) enum Arg<'a> {
     Value(&'a [u8]),
@@ -52,7 +53,7 @@ pub(super) enum Arg<'a> {
     Sampler(&'a SamplerRef),
 }
 
-/// An argument for as long as it takes.
+/// An argument that owns a copy of its value.
 enum Owned {
     Value(Box<[u8]>),
     Pointer(usize),
@@ -76,38 +77,36 @@ struct Range {
     local: Option<[usize; 3]>,
 }
 
-/// What a launch may ask for. No device promises cooperation (Intel's CPU driver claims more groups at
-/// once than it runs), so none reports it; but clients ask for it without looking, as the reference's
-/// adapter lets them, and their launches run as any other.
+/// The accepted launch attributes. No device reports cooperative launches: Intel's CPU driver claims more
+/// concurrent groups than it runs. Clients ask for them all the same, since the reference's adapter
+/// accepts that. Such a launch runs as any other.
 const SUPPORTED_FLAGS: ur_kernel_launch_properties_flags_t =
     UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE;
 
 impl Kernel {
-    /// Copies a launch's arguments: it is enqueued later, and may be more than once.
+    /// Checks a launch in full and copies its arguments: it may be enqueued later, and repeatedly.
     pub fn launch(&self, device: &Object<Device>, request: &LaunchRequest<'_>) -> Result<Launch> {
-        self.check_launch(request)?;
-        self.check_later(device, request)?;
+        request.attributes(SUPPORTED_FLAGS)?;
+        let complete = self.native.has_all(request.args);
+        ensure(complete, UR_RESULT_ERROR_INVALID_KERNEL_ARGS)?;
         let own = |arg| Arg::of(arg).map(|value| (arg.index, value.to_owned()));
+        let args = request.args.iter().map(own).collect::<Result<_>>()?;
+        self.check_later(device, request)?;
         Ok(Launch {
             native: Arc::clone(&self.native),
-            args: request.args.iter().map(own).collect::<Result<_>>()?,
+            args,
             range: Range::of(request),
         })
     }
 
-    /// What has to be right of any launch, and that the driver does not find wrong.
-    pub fn check_launch(&self, request: &LaunchRequest<'_>) -> Result<()> {
-        request.attributes(SUPPORTED_FLAGS)?;
-        let complete = self.native.has_all(request.args);
-        ensure(complete, UR_RESULT_ERROR_INVALID_KERNEL_ARGS)?;
-        request
-            .args
-            .iter()
-            .try_for_each(|arg| Arg::of(arg).map(drop))
+    /// Whether a launch without properties has all arguments, each of a known type. The driver
+    /// checks the rest when the launch is enqueued.
+    pub fn is_plain(&self, args: &[ur_exp_kernel_arg_properties_t]) -> bool {
+        self.native.has_all(args) && args.iter().all(|arg| Arg::of(arg).is_ok())
     }
 
-    /// Enqueues a launch with the arguments where they are.
-    pub fn launch_now(&self, request: &LaunchRequest<'_>, api: &Api, slot: &Slot) -> Result<()> {
+    /// Enqueues a plain launch, with its arguments where the caller has them.
+    pub fn launch_plain(&self, request: &LaunchRequest<'_>, api: &Api, slot: &Slot) -> Result<()> {
         let mut arguments = self.native.arguments();
         self.native.set_all(&mut arguments, request.args)?;
         Range::of(request).enqueue(self.raw(), api, slot)
@@ -133,12 +132,12 @@ impl Launch {
         )
     }
 
-    /// Takes the place of `old`, which is this command of `recorder`'s. Refused where only another
-    /// command can do it.
+    /// Replaces `old`, a recorded command of `recorder`. `UNSUPPORTED_FEATURE` if the command has to be
+    /// recorded again.
     pub fn replace(&self, old: &Self, recorder: &Recorder, command: Mutable) -> Result<()> {
         let (range, before) = (&self.range, &old.range);
         let same = Arc::ptr_eq(&self.native, &old.native) && range.dims == before.dims;
-        // A local size cannot be taken back, nor one of the driver's own choice be chosen anew.
+        // A change cannot remove a local size, and the driver does not choose a new one.
         let sized =
             range.local.is_some() || before.local.is_none() && range.global == before.global;
         ensure(same && sized, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
@@ -187,7 +186,7 @@ impl Launch {
     }
 }
 
-/// Null for an empty list, as OpenCL wants it.
+/// The address of a list, or null for an empty one: OpenCL requires that.
 fn list<T>(of: &[T]) -> *const T {
     if of.is_empty() { null() } else { of.as_ptr() }
 }
@@ -212,7 +211,7 @@ impl Range {
             event,
         } = *slot;
         let (launch, [offset, global, local]) = (api.core.clEnqueueNDRangeKernel, self.sizes());
-        // SAFETY: a live queue and kernel; as many sizes as there are dimensions.
+        // SAFETY: queue and kernel are alive, and each list has `dims` sizes.
         let code = unsafe {
             launch(
                 queue, kernel, self.dims, offset, global, local, count, waits, event,
@@ -221,7 +220,7 @@ impl Range {
         check(code, "clEnqueueNDRangeKernel")
     }
 
-    /// Offset, global and local size, null where there is none.
+    /// Offset, global size and local size. Null for one that is not given.
     fn sizes(&self) -> [*const usize; 3] {
         let sizes =
             |sizes: &Option<[usize; 3]>| sizes.as_ref().map_or(null(), |sizes| sizes.as_ptr());
@@ -235,8 +234,8 @@ impl Range {
 
 impl<'a> Arg<'a> {
     fn of(arg: &'a ur_exp_kernel_arg_properties_t) -> Result<Self> {
-        // SAFETY: the type says which member of the value holds, and what it points to is there for
-        // the call.
+        // SAFETY: `type` names the valid member of the value, and the caller keeps memory that it points
+        // to for the call.
         unsafe {
             Ok(match arg.r#type {
                 UR_EXP_KERNEL_ARG_TYPE_VALUE => {
@@ -278,7 +277,7 @@ impl<'a> Arg<'a> {
 }
 
 impl Arg<'_> {
-    /// OpenCL's object, if it is one.
+    /// The native object, if the argument is one.
     fn handle(self) -> Option<*mut c_void> {
         match self {
             Self::Mem(mem) => Some(mem.map_or(ptr::null_mut(), MemRef::raw)),
@@ -301,8 +300,8 @@ impl Owned {
 }
 
 impl Native {
-    /// `plain`: whether the devices share the host's addresses. `open`: whether others know the kernel,
-    /// too.
+    /// `plain`: whether the devices share the host's address space. `open`: whether foreign code knows the
+    /// kernel.
     pub fn new(
         kernel: KernelRef,
         count: usize,
@@ -338,7 +337,7 @@ impl Native {
         &self.kernel
     }
 
-    /// What `run` does with the kernel once it has these arguments and before it gets others.
+    /// Sets the arguments and calls `run` before any other launch can set them.
     pub fn with<T>(
         &self,
         args: &[ur_exp_kernel_arg_properties_t],
@@ -374,7 +373,7 @@ impl Native {
         let slot = index as usize;
         let before = match arguments.cached.get_mut(slot) {
             Some(cached) if cached.is(arg, freed) => return Ok(()),
-            // Until it is set, nothing is known of it.
+            // A failed call leaves the argument unknown.
             Some(cached) => std::mem::take(cached),
             None => CachedArg::No,
         };
@@ -385,7 +384,7 @@ impl Native {
         let now = CachedArg::of(arg, before, freed, &self.slabs);
         match arguments.cached.get_mut(slot) {
             Some(cached) => *cached = now,
-            // The place is one that OpenCL has accepted, hence one of few.
+            // OpenCL accepted the index, so that it is small.
             None => {
                 arguments.cached.resize(slot, CachedArg::No);
                 arguments.cached.push(now);
@@ -397,7 +396,7 @@ impl Native {
     fn set_native(&self, index: u32, arg: Arg<'_>) -> Result<()> {
         let (api, kernel) = (self.kernel.api(), self.kernel.raw());
         let set = |bytes: usize, value: *const c_void| {
-            // SAFETY: a live kernel; a value of so many bytes, or none for local memory.
+            // SAFETY: the kernel is alive, and the value has that many bytes or is null for local memory.
             unsafe { (api.core.clSetKernelArg)(kernel, index, bytes, value) }
         };
         let handle = |raw: *mut c_void| set(size_of_val(&raw), (&raw const raw).cast());
@@ -407,7 +406,7 @@ impl Native {
             Arg::Pointer(at) => {
                 let at: *const c_void = ptr::with_exposed_provenance(at);
                 let usm = api.ext().clSetKernelArgMemPointerINTEL;
-                // SAFETY: a live kernel; what the pointer leads to is the caller's promise.
+                // SAFETY: the kernel is alive, and the caller promises a valid pointer.
                 unsafe {
                     match (usm, api.core.clSetKernelArgSVMPointer) {
                         (_, Some(set)) if self.plain => set(kernel, index, at),
@@ -424,14 +423,14 @@ impl Native {
     }
 }
 
-/// What is known of an argument, so that it need not be set again.
+/// The cached value of an argument, which need not be set again.
 #[derive(Clone, Copy, Default)]
 enum CachedArg {
     #[default]
     No,
-    /// A value of at most 16 bytes: how many, and these.
+    /// A value of at most 16 bytes, with its size.
     Value(u8, [u64; 2]),
-    /// A pointer that was set once. Set again, it is worth finding out whose memory it leads to.
+    /// A pointer that was set once. If it is set again, its slab is looked up.
     Once(usize),
     /// A pointer into a slab, with the number of freed slabs at the time. OpenCL may have
     /// resolved it to a buffer.
@@ -439,7 +438,7 @@ enum CachedArg {
 }
 
 impl CachedArg {
-    /// What is known of an argument after it was set; `before`: what was known until then.
+    /// The cached value of an argument that was just set. `before` is the cached value until then.
     fn of(arg: Arg<'_>, before: Self, freed: u64, slabs: &Slabs) -> Self {
         match (arg, before) {
             (Arg::Value(bytes), _) => match number(bytes) {
@@ -468,9 +467,9 @@ impl CachedArg {
     }
 }
 
-/// At most 16 bytes as two numbers.
+/// At most 16 bytes, as two numbers.
 fn number(bytes: &[u8]) -> Option<[u64; 2]> {
-    // The sizes of nearly all arguments, without a loop.
+    // Nearly all arguments have one of these sizes, which need no loop.
     if let Ok(bytes) = bytes.try_into() {
         return Some([u32::from_ne_bytes(bytes).into(), 0]);
     }

@@ -1,6 +1,5 @@
-//! Kernels: where they come from and what they tell. `launch` is a kernel with its arguments, `check`
-//! what is wrong with one that is enqueued later,
-//! `suggest` which work-group size it would do well with.
+//! Kernels: their creation and properties. `launch` sets arguments and enqueues, `check` checks launches
+//! that are enqueued later, and `suggest` chooses work-group sizes.
 
 mod check;
 mod launch;
@@ -15,6 +14,7 @@ use std::sync::Arc;
 
 use opencl_sys::*;
 use ur::abi::*;
+use ur::hal::answers::ExecInfo;
 use ur::hal::{self, KernelExecInfo, KernelGroupInfo, KernelInfo, KernelSubGroupInfo};
 use ur::object::{Body, Error, InfoIn, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::{Context, Queue};
@@ -29,9 +29,9 @@ pub struct Kernel {
     native: Arc<Native>,
 }
 
-/// How many arguments a kernel has; none if its driver does not tell.
+/// The number of a kernel's arguments, or 0 if the driver does not report it.
 fn count_of(kernel: &KernelRef) -> usize {
-    // SAFETY: a live kernel.
+    // SAFETY: `KernelRef` holds a reference to the kernel, and `cl` passes a buffer of that size.
     let query = |size, value, ret| unsafe {
         (kernel.api().core.clGetKernelInfo)(kernel.raw(), CL_KERNEL_NUM_ARGS, size, value, ret)
     };
@@ -63,13 +63,13 @@ impl Kernel {
         let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
         let raw = ptr::with_exposed_provenance_mut(native);
         let api = context.domain().state().context.api();
-        // SAFETY: the caller says that this is a kernel of OpenCL.
+        // SAFETY: `urKernelCreateWithNativeHandle` requires a native kernel.
         let kernel = unsafe { KernelRef::adopted(api, raw, false) }?;
         let program = match program {
             Some(program) => program.arc(),
             None => {
                 let query = |size, value, ret| {
-                    // SAFETY: a live kernel.
+                    // SAFETY: `KernelRef` holds a reference to the kernel, and `cl` passes a buffer of that size.
                     unsafe {
                         (api.core.clGetKernelInfo)(
                             kernel.raw(),
@@ -98,7 +98,7 @@ impl Kernel {
     }
 
     fn property<T: Copy>(&self, what: cl_kernel_info) -> Result<Vec<T>> {
-        // SAFETY: a live kernel.
+        // SAFETY: `KernelRef` holds a reference to the kernel, and `cl` passes a buffer of that size.
         let query = |size, value, ret| unsafe {
             (self.api().core.clGetKernelInfo)(self.raw(), what, size, value, ret)
         };
@@ -110,7 +110,7 @@ impl Kernel {
         device: &Object<Device>,
         what: cl_kernel_work_group_info,
     ) -> Result<T> {
-        // SAFETY: a live kernel and device.
+        // SAFETY: the kernel and the device are alive, and `cl` passes a buffer of that size.
         let query = |size, value, ret| unsafe {
             (self.api().core.clGetKernelWorkGroupInfo)(
                 self.raw(),
@@ -135,7 +135,7 @@ impl Kernel {
         let query = core.or(self.api().ext().clGetKernelSubGroupInfoKHR);
         let query = query.ok_or(Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION))?;
         let mut result = 0usize;
-        // SAFETY: a live kernel and device; the input's size is told.
+        // SAFETY: the kernel and the device are alive, and both sizes are those of their memory.
         let code = unsafe {
             query(
                 self.raw(),
@@ -152,7 +152,7 @@ impl Kernel {
                 ptr::null_mut(),
             )
         };
-        // From a device without sub-groups.
+        // A device without sub-groups answers this.
         ensure(
             code != CL_INVALID_OPERATION,
             UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION,
@@ -172,7 +172,7 @@ impl Kernel {
             .core
             .clSetKernelExecInfo
             .ok_or(Error::unsupported())?;
-        // SAFETY: a live kernel, and a value of that many bytes.
+        // SAFETY: the kernel is alive, and the callers pass a value of that many bytes.
         check(
             unsafe { set(self.raw(), what, bytes, value) },
             "clSetKernelExecInfo",
@@ -218,8 +218,8 @@ impl hal::Kernel<OpenCl> for Kernel {
         let size = |what| this.group::<usize>(device, what);
         match what {
             KernelGroupInfo::GlobalWorkSize => {
-                // OpenCL tells this of built-in kernels and custom devices alone; elsewhere any size
-                // goes that a `size_t` holds.
+                // OpenCL reports it only for built-in kernels and custom devices. Elsewhere a `size_t` is
+                // the only limit.
                 let size = this.group(device, CL_KERNEL_GLOBAL_WORK_SIZE);
                 out.value(size.unwrap_or([usize::MAX; 3]))
             }
@@ -288,49 +288,31 @@ impl hal::Kernel<OpenCl> for Kernel {
             CL_KERNEL_EXEC_INFO_INDIRECT_DEVICE_ACCESS_INTEL,
             CL_KERNEL_EXEC_INFO_INDIRECT_SHARED_ACCESS_INTEL,
         ];
-        match what {
-            KernelExecInfo::UsmIndirectAccess => {
-                let on = cl_bool::from(value.value::<ur_bool_t>()? != 0);
+        match ExecInfo::read(what, value)? {
+            ExecInfo::IndirectAccess(on) => {
+                let on = cl_bool::from(on);
                 if !this.api().has_usm() {
-                    // Shared virtual memory of fine grain needs no telling.
+                    // Kernels reach all fine-grained shared virtual memory.
                     return Ok(());
                 }
                 let each =
                     |what| this.exec_info(what, size_of::<cl_bool>(), (&raw const on).cast());
                 INDIRECT.into_iter().try_for_each(each)
             }
-            KernelExecInfo::UsmPtrs => {
-                ensure(
-                    value.len().is_multiple_of(size_of::<usize>()),
-                    UR_RESULT_ERROR_INVALID_SIZE,
-                )?;
+            ExecInfo::Pointers(pointers) => {
                 let what = match this.api().has_usm() {
                     true => CL_KERNEL_EXEC_INFO_USM_PTRS_INTEL,
                     false => CL_KERNEL_EXEC_INFO_SVM_PTRS,
                 };
-                this.exec_info(what, value.len(), value.bytes().as_ptr().cast())
+                this.exec_info(what, pointers.len(), pointers.as_ptr().cast())
             }
-            KernelExecInfo::CacheConfig => {
-                // OpenCL has no such setting: a valid wish is no error.
-                let config = value.value::<ur_kernel_cache_config_t>()?;
-                let known = ur_kernel_cache_config_t::ALL.contains(&config);
-                ensure(known, UR_RESULT_ERROR_INVALID_ENUMERATION)
-            }
+            // OpenCL has no such setting. The preference is a hint, so that it is no error.
+            ExecInfo::Cache(_) => Ok(()),
         }
     }
 
     fn get_native_handle(this: &Object<Self>) -> Result<ur_native_handle_t> {
         Ok(this.native.expose().raw().expose_provenance())
-    }
-
-    fn get_suggested_local_work_size(
-        this: &Object<Self>,
-        queue: &Object<Queue<OpenCl>>,
-        offset: &[usize],
-        global: &[usize],
-        local: &mut [usize],
-    ) -> Result<()> {
-        this.suggest(queue, offset, global, &[], local)
     }
 
     fn get_suggested_local_work_size_with_args(

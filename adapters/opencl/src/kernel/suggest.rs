@@ -1,4 +1,4 @@
-//! Work-group sizes that a launch would do well with.
+//! Suggested work-group sizes.
 
 use std::ptr::null;
 
@@ -36,7 +36,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// What the driver suggests. It wants all arguments before; none if it lacks some.
+    /// The driver's suggestion. None if an argument is missing: the driver requires all.
     fn query_local(
         &self,
         query: SuggestedSize,
@@ -54,7 +54,7 @@ impl Kernel {
         };
         let (dims, mut sizes) = (global.len() as u32, [1; 3]);
         self.native.with(args, |kernel| {
-            // SAFETY: a live queue and kernel; as many sizes as there are dimensions.
+            // SAFETY: queue and kernel are alive, and each list has as many sizes as dimensions.
             let code = unsafe {
                 query(
                     lane.queue().raw(),
@@ -73,8 +73,8 @@ impl Kernel {
         })
     }
 
-    /// A work-group size that divides the global one: what the kernel requires, or as many work-items
-    /// in the first dimension as it takes.
+    /// A work-group size that divides the global size. It is the kernel's required one, or has as many
+    /// work-items in the first dimension as the kernel allows.
     fn choose_local(&self, device: &Object<Device>, global: &[usize]) -> Result<[usize; 3]> {
         let required: [usize; 3] = self.group(device, CL_KERNEL_COMPILE_WORK_GROUP_SIZE)?;
         if required[0] > 0 {

@@ -1,4 +1,4 @@
-//! Commands on buffers, as OpenCL has them: by handle and offset; and bringing any object to a device.
+//! Commands on buffers, by handle and offset, and the migration of memory objects to a device.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -35,7 +35,7 @@ impl Mem {
             } = *slot;
             let mut code = 0;
             let map = api.core.clEnqueueMapBuffer;
-            // SAFETY: a live queue and buffer; the range was checked.
+            // SAFETY: queue and buffer are alive, and the range lies within the buffer.
             let at = unsafe {
                 map(
                     queue,
@@ -66,7 +66,7 @@ impl Mem {
                 event,
             } = *slot;
             let at = ptr::with_exposed_provenance_mut(addr);
-            // SAFETY: a live queue and buffer; the address is what mapping it gave.
+            // SAFETY: queue and buffer are alive, and the address is one of its mappings.
             let code = unsafe {
                 (api.core.clEnqueueUnmapMemObject)(queue, mem.raw(), at, count, waits, event)
             };
@@ -75,7 +75,8 @@ impl Mem {
     }
 }
 
-/// Brings objects to the queue's device; none if there is nothing to bring.
+/// The command that migrates objects to the queue's device. None for an empty list, or if the driver has no
+/// such command.
 pub fn bring(mems: Handles<'_, Mem>) -> Option<Work<OpenCl>> {
     let mems: Vec<MemRef> = mems.iter().map(|mem| mem.mem.clone()).collect();
     let migrate = mems.first()?.api().core.clEnqueueMigrateMemObjects?;
@@ -88,7 +89,7 @@ pub fn bring(mems: Handles<'_, Mem>) -> Option<Work<OpenCl>> {
         } = *slot;
         let raw: Vec<cl_mem> = mems.iter().map(MemRef::raw).collect();
         let number = raw.len() as cl_uint;
-        // SAFETY: a live queue and objects.
+        // SAFETY: the queue is alive, and the closure holds the objects.
         let code = unsafe { migrate(queue, number, raw.as_ptr(), 0, count, waits, event) };
         check(code, "clEnqueueMigrateMemObjects")
     })))
@@ -98,7 +99,7 @@ fn host(addr: usize) -> *mut c_void {
     ptr::with_exposed_provenance_mut(addr)
 }
 
-/// Commands on buffers, where the engine's addresses are offsets.
+/// A command whose addresses are offsets into buffers.
 pub fn on_buffers(
     work: Work<OpenCl>,
     dst: Option<&Object<Mem>>,
@@ -110,7 +111,7 @@ pub fn on_buffers(
     };
     let (to, to_origin) = dst.map(own).unzip();
     let (from, from_origin) = src.map(own).unzip();
-    // Host memory is where it is.
+    // Host memory keeps its address.
     let (to_origin, from_origin) = (to_origin.unwrap_or(0), from_origin.unwrap_or(0));
     let shifted = |at: Pitched, origin| Pitched {
         addr: at.addr + origin,
@@ -153,8 +154,8 @@ fn copy(
             event,
         } = *slot;
         let core = api.core;
-        // SAFETY: live objects, ranges that were checked, and host memory that the caller promises
-        // until the command has ended.
+        // SAFETY: the command holds its buffers, the engine checked the ranges, and the caller keeps
+        // host memory until the command has ended.
         let code = unsafe {
             match (&to, &from) {
                 (Some(to), Some(from)) => (core.clEnqueueCopyBuffer)(
@@ -208,7 +209,8 @@ fn copy(
         let copy = recorder.api().ext().clCommandCopyBufferKHR;
         let copy = copy.ok_or(Error::unsupported())?;
         let (from, to, none) = (from.raw(), to.raw(), ptr::null_mut());
-        // SAFETY: a live buffer that is being recorded; live objects and ranges that were checked.
+        // SAFETY: the command buffer is recording, the command holds its buffers, and the engine checked
+        // the ranges.
         let code = unsafe {
             copy(
                 recorder.raw(),
@@ -250,7 +252,8 @@ fn copy_rect(
             (dst.row_pitch, dst.slice_pitch),
             (src.row_pitch, src.slice_pitch),
         );
-        // SAFETY: as for linear copies.
+        // SAFETY: the command holds its buffers, the engine checked the ranges, and the caller keeps
+        // host memory until the command has ended.
         let code = unsafe {
             match (&to, &from) {
                 (Some(to), Some(from)) => (core.clEnqueueCopyBufferRect)(
@@ -313,7 +316,8 @@ fn copy_rect(
         let copy = copy.ok_or(Error::unsupported())?;
         let (at, from_at) = ([dst.addr, 0, 0], [src.addr, 0, 0]);
         let (from, to, none) = (from.raw(), to.raw(), ptr::null_mut());
-        // SAFETY: as for linear copies.
+        // SAFETY: the command buffer is recording, the command holds its buffers, and the engine checked
+        // the ranges.
         let code = unsafe {
             copy(
                 recorder.raw(),
@@ -338,7 +342,7 @@ fn copy_rect(
     }))
 }
 
-/// The longest pattern that OpenCL repeats by itself.
+/// Bytes of the longest pattern that OpenCL fills with.
 const MAX_PATTERN: usize = 128;
 
 fn fill(to: MemRef, offset: usize, pattern: &Pattern, bytes: usize) -> Work<OpenCl> {
@@ -366,7 +370,8 @@ fn fill(to: MemRef, offset: usize, pattern: &Pattern, bytes: usize) -> Work<Open
             event,
         } = *slot;
         let fill = api.core.clEnqueueFillBuffer;
-        // SAFETY: a live buffer and a range that was checked; the pattern is copied by the call.
+        // SAFETY: the command holds its buffer, the engine checked the range, and the call copies the
+        // pattern.
         let code = unsafe {
             fill(
                 queue,
@@ -387,7 +392,8 @@ fn fill(to: MemRef, offset: usize, pattern: &Pattern, bytes: usize) -> Work<Open
         let fill = fill.ok_or(Error::unsupported())?;
         let (raw, to, none) = (recorder.raw(), target.raw(), ptr::null_mut());
         let from = again.as_ptr().cast();
-        // SAFETY: as for linear copies; the pattern is copied by the call.
+        // SAFETY: the command buffer is recording, the command holds its buffer, the engine checked the
+        // range, and the call copies the pattern.
         let code = unsafe {
             fill(
                 raw,

@@ -1,4 +1,4 @@
-//! Image formats and shapes, in the interface's terms and in OpenCL's.
+//! Conversion of image formats and descriptors between Unified Runtime and OpenCL.
 
 use std::ffi::c_void;
 use std::ptr::null;
@@ -42,7 +42,7 @@ const TYPES: [(ur_image_channel_type_t, cl_channel_type); 15] = [
     (UR_IMAGE_CHANNEL_TYPE_FLOAT, CL_FLOAT),
 ];
 
-/// OpenCL's name for a format.
+/// OpenCL's format for a format of Unified Runtime.
 pub fn native(format: &ur_image_format_t) -> Result<cl_image_format> {
     let unknown = Error::new(UR_RESULT_ERROR_UNSUPPORTED_IMAGE_FORMAT);
     let order = ORDERS
@@ -59,7 +59,7 @@ pub fn native(format: &ur_image_format_t) -> Result<cl_image_format> {
     })
 }
 
-/// The interface's name for one of OpenCL's.
+/// Unified Runtime's format for one of OpenCL.
 pub fn named(format: cl_image_format) -> Result<ur_image_format_t> {
     let order = ORDERS
         .iter()

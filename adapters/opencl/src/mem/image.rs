@@ -1,4 +1,4 @@
-//! Commands on images, as OpenCL has them.
+//! Commands on images.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -13,7 +13,7 @@ use crate::OpenCl;
 use crate::cl::check;
 use crate::exec::{Native, Slot};
 
-/// Bytes between the rows and slices of host memory; 0 where they follow each other.
+/// Bytes from row to row and from slice to slice of host memory. 0 if they are contiguous.
 #[derive(Clone, Copy)]
 pub struct Pitch {
     pub row: usize,
@@ -52,7 +52,7 @@ impl Mem {
             let (from, size) = (from.as_ptr(), size.as_ptr());
             let to = ptr::with_exposed_provenance_mut(to);
             let read = api.core.clEnqueueReadImage;
-            // SAFETY: a live queue and image; the caller promises memory for the region.
+            // SAFETY: queue and image are alive, and the caller keeps memory for the region.
             let code = unsafe {
                 read(
                     queue,
@@ -91,7 +91,7 @@ impl Mem {
             let (to, size) = (to.as_ptr(), size.as_ptr());
             let from = ptr::with_exposed_provenance(from);
             let write = api.core.clEnqueueWriteImage;
-            // SAFETY: a live queue and image; the caller promises memory for the region.
+            // SAFETY: queue and image are alive, and the caller keeps memory of the region.
             let code = unsafe {
                 write(
                     queue,
@@ -130,7 +130,7 @@ pub fn copy_image(
         } = *slot;
         let (from, to, size) = (from.as_ptr(), to.as_ptr(), size.as_ptr());
         let copy = api.core.clEnqueueCopyImage;
-        // SAFETY: a live queue and images.
+        // SAFETY: queue and images are alive.
         let code = unsafe {
             copy(
                 queue,

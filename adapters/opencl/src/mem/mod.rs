@@ -1,5 +1,5 @@
-//! Buffers, sub-buffers and images. They are OpenCL's own objects and have no address: a command on
-//! one is made of its handle and an offset (`commands`, `image`). `format` is how images look.
+//! Buffers, sub-buffers and images. They are OpenCL's objects and have no address: a command names a
+//! handle and an offset (`commands`, `image`). `format` converts the formats of images.
 
 mod commands;
 mod format;
@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use opencl_sys::*;
 use ur::abi::*;
+use ur::hal::answers::{WholeBuffer, access_of, mem_info};
 use ur::hal::{self, ImageInfo, MemInfo};
 use ur::object::{Body, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::Context;
@@ -25,20 +26,15 @@ use crate::device::Device;
 pub struct Mem {
     context: Arc<Object<Context<OpenCl>>>,
     mem: MemRef,
-    /// The access flags, for sub-buffers.
+    /// The flags of its creation, from which a sub-buffer inherits.
     flags: ur_mem_flags_t,
-    /// The buffer that a sub-buffer is a part of, and from which byte of it on.
+    /// Of a sub-buffer: the whole buffer, and the offset of the first byte in it.
     parent: Option<(Arc<Object<Mem>>, usize)>,
 }
 
-const ACCESS: u32 = UR_MEM_FLAG_READ_WRITE.0 | UR_MEM_FLAG_WRITE_ONLY.0 | UR_MEM_FLAG_READ_ONLY.0;
-
-/// Each flag has the bit that OpenCL gave it.
+/// OpenCL's flags. Each flag has the same bit there.
 fn native_flags(flags: ur_mem_flags_t) -> Result<cl_mem_flags> {
-    ensure(
-        (flags.0 & ACCESS).count_ones() <= 1,
-        UR_RESULT_ERROR_INVALID_VALUE,
-    )?;
+    access_of(flags)?;
     Ok(cl_mem_flags::from(flags.0))
 }
 
@@ -56,7 +52,7 @@ impl Mem {
         })
     }
 
-    /// `urMemBufferCreate`. The shim has checked flags against the host pointer.
+    /// `urMemBufferCreate`. The shim has checked the flags against the host pointer.
     pub fn create(
         context: &Object<Context<OpenCl>>,
         flags: ur_mem_flags_t,
@@ -71,7 +67,7 @@ impl Mem {
         let native = &context.domain().state().context;
         let bits = native_flags(flags)?;
         let mut code = 0;
-        // SAFETY: a live context; the caller's memory is as large as the buffer.
+        // SAFETY: the context is alive, and the caller's memory is null or as large as the buffer.
         let mem = unsafe {
             let raw =
                 (native.api().core.clCreateBuffer)(native.raw(), bits, bytes, host, &mut code);
@@ -93,7 +89,7 @@ impl Mem {
         let format = format::native(format)?;
         let desc = format::native_desc(desc)?;
         let mut code = 0;
-        // SAFETY: a live context; the caller's memory is as large as the image.
+        // SAFETY: the context is alive, and the caller's memory is null or as large as the image.
         let mem = unsafe {
             let create = native.api().core.clCreateImage;
             let raw = create(native.raw(), bits, &format, &desc, host, &mut code);
@@ -102,7 +98,7 @@ impl Mem {
         Ok(Self::new(context, mem, flags))
     }
 
-    /// An object made by OpenCL itself.
+    /// An object over a native one.
     pub fn from_native(
         context: &Object<Context<OpenCl>>,
         native: ur_native_handle_t,
@@ -111,7 +107,7 @@ impl Mem {
         let raw = ptr::with_exposed_provenance_mut(native);
         let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
         let own = &context.domain().state().context;
-        // SAFETY: the caller says that this is a memory object of OpenCL.
+        // SAFETY: `urMemBufferCreateWithNativeHandle` and its image form require a native memory object.
         let mem = unsafe { MemRef::adopted(own.api(), raw, false) }?;
         let object = Self {
             context: context.arc(),
@@ -129,9 +125,9 @@ impl Mem {
         &self.mem
     }
 
-    /// The whole buffer, and from which byte of it on this lies: what commands of the queue name. Intel's
-    /// CPU driver 2026.2 refuses to fill a sub-buffer of host memory that is not aligned as the device
-    /// wants it; of the whole buffer no driver may ask that. Kernels get the sub-buffer.
+    /// The whole buffer, and the offset of this one's first byte in it. Commands of a queue name the whole
+    /// buffer: Intel's CPU driver 2026.2 refuses to fill a misaligned sub-buffer of host memory. Kernels
+    /// get the sub-buffer.
     fn whole(&self) -> (&MemRef, usize) {
         match &self.parent {
             Some((parent, origin)) => (&parent.mem, *origin),
@@ -140,7 +136,7 @@ impl Mem {
     }
 
     fn property<T: Copy>(&self, what: cl_mem_info) -> Result<T> {
-        // SAFETY: a live memory object.
+        // SAFETY: `MemRef` holds a reference to the object, and `cl` passes a buffer of that size.
         let query = |size, value, ret| unsafe {
             (self.mem.api().core.clGetMemObjectInfo)(self.mem.raw(), what, size, value, ret)
         };
@@ -148,7 +144,7 @@ impl Mem {
     }
 
     fn image_property<T: Copy>(&self, what: cl_image_info) -> Result<T> {
-        // SAFETY: a live memory object.
+        // SAFETY: `MemRef` holds a reference to the object, and `cl` passes a buffer of that size.
         let query = |size, value, ret| unsafe {
             (self.mem.api().core.clGetImageInfo)(self.mem.raw(), what, size, value, ret)
         };
@@ -171,24 +167,18 @@ impl hal::Mem<OpenCl> for Mem {
         kind: ur_buffer_create_type_t,
         region: &ur_buffer_region_t,
     ) -> Result<Arc<Object<Mem>>> {
-        ensure(
-            kind == UR_BUFFER_CREATE_TYPE_REGION,
-            UR_RESULT_ERROR_INVALID_ENUMERATION,
-        )?;
-        ensure(this.parent.is_none(), UR_RESULT_ERROR_INVALID_MEM_OBJECT)?;
-        ensure(flags.0 & !ACCESS == 0, UR_RESULT_ERROR_INVALID_VALUE)?;
-        let end = region.origin.checked_add(region.size);
-        let inside = end.is_some_and(|end| this.bytes().is_ok_and(|bytes| end <= bytes));
-        ensure(
-            inside && region.size > 0,
-            UR_RESULT_ERROR_INVALID_BUFFER_SIZE,
-        )?;
-        let part = cl_buffer_region {
-            origin: region.origin,
-            size: region.size,
+        let whole = WholeBuffer {
+            flags: this.flags,
+            bytes: this.bytes().unwrap_or(0),
+            is_part: this.parent.is_some(),
+        };
+        let part = whole.part(flags, kind, region)?;
+        let native_region = cl_buffer_region {
+            origin: part.offset,
+            size: part.bytes,
         };
         let mut code = 0;
-        // SAFETY: a live buffer; the region is read by the call.
+        // SAFETY: `this` keeps the buffer alive, and the region is readable for the call.
         let mem = unsafe {
             let create = this.mem.api().core.clCreateSubBuffer;
             let bits = native_flags(flags)?;
@@ -196,18 +186,16 @@ impl hal::Mem<OpenCl> for Mem {
                 this.mem.raw(),
                 bits,
                 CL_BUFFER_CREATE_TYPE_REGION,
-                (&raw const part).cast(),
+                (&raw const native_region).cast(),
                 &mut code,
             );
             MemRef::created(this.mem.api(), raw, code, "clCreateSubBuffer")
         }?;
-        let flags = if flags.0 == 0 { this.flags } else { flags };
-        let context = Arc::clone(&this.context);
         Ok(hal::new::<OpenCl, _>(Self {
-            context,
+            context: Arc::clone(&this.context),
             mem,
-            flags,
-            parent: Some((this.arc(), region.origin)),
+            flags: part.flags,
+            parent: Some((this.arc(), part.offset)),
         }))
     }
 
@@ -219,11 +207,7 @@ impl hal::Mem<OpenCl> for Mem {
     }
 
     fn get_info(this: &Object<Self>, what: MemInfo, out: InfoOut<'_>) -> Result<()> {
-        match what {
-            MemInfo::Size => out.value(this.bytes()?),
-            MemInfo::Context => out.handle(Some(&this.context)),
-            MemInfo::ReferenceCount => out.value(this.api_refs()),
-        }
+        mem_info::<OpenCl>(this, &this.context, || this.bytes(), what, out)
     }
 
     fn image_get_info(this: &Object<Self>, what: ImageInfo, out: InfoOut<'_>) -> Result<()> {

@@ -14,7 +14,7 @@
 
 use std::collections::HashMap;
 
-use ur::timeline::{Frontier, Gathered, Lane, LaneId, Point, Prune};
+use ur::timeline::{Frontier, Lane, LaneId, Point, Prune, Pruned};
 
 /// A command's position.
 #[derive(Clone, Debug)]
@@ -156,7 +156,7 @@ struct OutOfOrder {
     /// The commands that precede every later command.
     base: Order,
     /// The orders that commands since the last barrier waited for.
-    reach: Gathered<Order>,
+    reach: Pruned<Order>,
     /// Each lane with the spine's epoch of its last command.
     lanes: HashMap<LaneId, (Lane, u64)>,
     /// The spine's epoch that precedes every later command.
@@ -241,7 +241,7 @@ impl Queue {
                 lane.frontier().mark_complete();
             }
             queue.base.frontier.prune();
-            queue.reach = Gathered::default();
+            queue.reach = Pruned::default();
             queue.lanes.clear();
             queue.spare.clear();
         }
@@ -304,7 +304,7 @@ impl OutOfOrder {
     /// of other lanes are dropped.
     fn order_all_after(&mut self, spine: &Point) {
         let lanes = &self.lanes;
-        self.reach = Gathered::default();
+        self.reach = Pruned::default();
         let base = &mut self.base.frontier;
         base.retain(|point| !lanes.contains_key(&point.lane()));
         base.join_point(spine);

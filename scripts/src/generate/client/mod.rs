@@ -1,6 +1,6 @@
-//! `conformance/src/generated`: what the conformance program needs of the specification.
-//! `arguments.rs` lists one valid call of each function, and one wrong call for each condition that
-//! the specification declares.
+//! `conformance/src/generated`: the calls that the conformance program makes.
+//!
+//! `arguments.rs` lists a valid call of each function, and an invalid call for each declared condition.
 
 mod arguments;
 mod solve;

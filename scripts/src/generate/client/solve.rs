@@ -1,23 +1,22 @@
-//! Finds values for the arguments of a call that make one condition of the specification true and
-//! leave the others alone: by trying few values on few arguments.
+//! Finds values of arguments that make one condition true and leave the others false.
 //!
-//! Knows nothing of Rust text; `arguments` turns values into arguments.
+//! The search is exhaustive over a few values of a few arguments. It knows nothing of Rust text.
 
 use crate::generate::expr::{Expr, Form, Leaf};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Values of leaves, by their name in conditions: `size`, `pUSMDesc.align`, `pGlobalWorkSize[0]`. Of
-/// a pointer, 0 is null and 1 is not.
+/// Values by the name of the leaf: `size`, `pUSMDesc.align`, `pGlobalWorkSize[0]`. A pointer is 0 for null,
+/// else 1.
 pub type Values = BTreeMap<String, u64>;
 
-/// Numbers that are worth a try: edges, an odd one, and one that is large for a single element.
+/// Numbers to try: edges, an odd one, and one that is large for a single element.
 const NUMBERS: [u64; 7] = [0, 1, 2, 3, 4, 5, 65];
 
-/// What can be changed, and to what.
+/// The leaves that may change, each with the values to try.
 pub struct Choices(Vec<(String, Vec<u64>)>);
 
 impl Choices {
-    /// Those of the leaves in a condition. `fixed` leaves stay as they are.
+    /// The choices of a condition's leaves. Leaves for which `fixed` holds are left out.
     pub fn of(
         condition: &Expr,
         constant: &dyn Fn(&str) -> Option<u64>,
@@ -55,7 +54,7 @@ impl Choices {
         self.0.is_empty()
     }
 
-    /// With those of another condition.
+    /// Adds the choices of another condition.
     pub fn add(&mut self, other: Self) {
         for (name, values) in other.0 {
             match self.0.iter_mut().find(|(known, _)| *known == name) {
@@ -70,10 +69,10 @@ impl Choices {
     }
 }
 
-/// More arguments than these are never changed at once.
+/// Limit on the arguments that are changed at once.
 const MAX_CHANGES: usize = 3;
 
-/// The fewest changes with which `goal` holds.
+/// The values with the fewest changes under which `goal` holds.
 pub fn solve(choices: &Choices, goal: &dyn Fn(&Values) -> bool) -> Option<Values> {
     (0..=choices.0.len().min(MAX_CHANGES))
         .find_map(|changes| search(&choices.0, changes, &mut Values::new(), goal))

@@ -1,80 +1,72 @@
-//! `src/stream/api/generated`: the `hal` traits of the engine's objects, and the hooks of a backend.
+//! `src/stream/api/generated.rs`: the `hal` traits of the engine's objects, and the hooks of a backend.
 //!
-//! The lists here say what answers each method. The engine does, by an expression over the method's parameters, or the
-//! backend does, by a hook of the trait `Hooks`.
+//! The lists in this file say who answers each method: the engine, by an expression over the method's
+//! parameters, or the backend, by a method of the trait `Hooks`.
 
 use super::plan::{Plan, Shape, associated};
 use super::traits::method_ty;
-use crate::generate::File;
+use super::wrap;
+use crate::generate::{File, rust};
 use crate::model::Spec;
 use How::{Command, Engine, Hook};
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use std::fmt::Write as _;
 
-/// What answers a method.
+/// Who answers a method.
 enum How {
-    /// The engine: the method's body.
+    /// The engine, by this body.
     Engine(&'static str),
-    /// The engine, with a command that its site makes: it is enqueued, or appended.
+    /// The engine, by a command that this expression makes. A queue submits it, a command buffer appends it.
     Command(&'static str),
-    /// The backend, by a hook of this name, which is called as `HOOK` in the body.
+    /// The backend, by a hook of this name. The body calls it as `HOOK`.
     Hook(&'static str, &'static str),
 }
 
-/// An object of the engine's, and what answers its methods.
+/// An object of the engine, with the answers of its methods.
 struct Answers {
     /// The handle type's trait in the `hal`.
     object: &'static str,
-    /// The module that its implementation is in.
-    module: &'static str,
     methods: &'static [(&'static str, How)],
-    /// Whether what is not in the list is a hook of its own name. If not, no backend has it.
+    /// Whether a method outside the list is a hook of the same name. Otherwise it is unsupported.
     rest_is_hooks: bool,
 }
 
-/// Methods that are inlined from the shim to the driver's call.
+/// Methods that are inlined into the shim.
 const HOT: [&str; 3] = ["usm_fill", "usm_memcpy", "kernel_launch_with_args_exp"];
 
 const OBJECTS: [Answers; 7] = [
     Answers {
         object: "Queue",
-        module: "queue",
         methods: &QUEUE,
         rest_is_hooks: true,
     },
     Answers {
         object: "Context",
-        module: "context",
         methods: &CONTEXT,
         rest_is_hooks: true,
     },
     Answers {
         object: "Event",
-        module: "event",
         methods: &EVENT,
         rest_is_hooks: false,
     },
     Answers {
         object: "CommandBuffer",
-        module: "command_buffer",
         methods: &COMMAND_BUFFER,
         rest_is_hooks: false,
     },
     Answers {
         object: "CommandBufferCommand",
-        module: "recorded_command",
         methods: &RECORDED_COMMAND,
         rest_is_hooks: false,
     },
     Answers {
         object: "Graph",
-        module: "graph",
         methods: &GRAPH,
         rest_is_hooks: false,
     },
     Answers {
         object: "ExecutableGraph",
-        module: "executable_graph",
         methods: &EXECUTABLE_GRAPH,
         rest_is_hooks: false,
     },
@@ -173,10 +165,10 @@ const CONTEXT: [(&str, How); 22] = [
     ("usm_context_memcpy_exp", Engine("this.copy_now(dst.expose_provenance(), src.expose_provenance(), size)")),
     ("command_buffer_create_exp", Engine("CommandBuffer::create(this, device, command_buffer_desc)")),
     ("graph_create_exp", Engine("this.domain().engine().check()?; Ok(Graph::new(&this.arc()))")),
-    // Importing is a hint, and ignoring it is right everywhere.
+    // An import is a hint, which a backend may ignore.
     ("usm_import_exp", Engine("Ok(())")),
     ("usm_release_exp", Engine("Ok(())")),
-    // The handle 0 is no backend's: it stands for an event that is complete.
+    // The handle 0 stands for a completed event on every backend.
     ("event_create_with_native_handle", Hook("event_create_with_native_handle", "
         match native_event {
             0 => Event::complete(this),
@@ -200,8 +192,7 @@ const EVENT: [(&str, How); 5] = [
 #[rustfmt::skip]
 const COMMAND_BUFFER: [(&str, How); 18] = [
     ("finalize_exp", Engine("this.finalize()")),
-    // Kernels hold no arguments of their own: the loader keeps those of older clients, and appends
-    // them with the launch.
+    // A kernel keeps no arguments. The loader keeps those of older clients and passes them with the launch.
     ("append_kernel_launch_exp", Engine("
         let launch = PlainLaunch {
             offset: global_work_offset, global: global_work_size, local: local_work_size, args: &[],
@@ -271,14 +262,10 @@ const GRAPH: [(&str, How); 6] = [
 
 const EXECUTABLE_GRAPH: [(&str, How); 1] = [("destroy_exp", Engine("Self::destroy(this)"))];
 
-pub(super) fn files(spec: &Spec, plans: &[Plan<'_>]) -> Result<Vec<File>> {
-    let mut out = vec![File::rust(
-        "src/stream/api/generated/mod.rs",
-        "What the list in scripts/src/generate/hal/engine.rs says of the engine's objects.",
-        &modules(),
-    )?];
+pub(super) fn file(spec: &Spec, plans: &[Plan<'_>]) -> Result<File> {
     // Hooks by the method's name, object by object, and those by another.
     let (mut alike, mut named) = (String::new(), String::new());
+    let mut answers = String::new();
     for of in &OBJECTS {
         let (mut methods, mut hooks, mut other) = (String::new(), String::new(), String::new());
         let own = || {
@@ -294,9 +281,8 @@ pub(super) fn files(spec: &Spec, plans: &[Plan<'_>]) -> Result<Vec<File>> {
             let hook = |name: &str| {
                 let (params, result) = (signature.params(), &signature.result);
                 let function = &plan.function.name;
-                format!(
-                    "            /// `{function}`\n            fn {name}({params}) -> {result};\n"
-                )
+                let row = wrap(&format!("fn {name}({params}) -> {result};"), 12);
+                format!("            /// `{function}`\n{row}\n")
             };
             let listed = of.methods.iter().find(|(name, _)| *name == plan.method);
             let body = match listed {
@@ -327,11 +313,12 @@ pub(super) fn files(spec: &Spec, plans: &[Plan<'_>]) -> Result<Vec<File>> {
             );
         }
         if of.rest_is_hooks {
-            let _ = writeln!(methods, "{}_hooks!(forwarded);", of.module);
+            let list = rust::snake(of.object) + "_hooks";
+            let _ = writeln!(methods, "{list}!(forwarded);");
             let _ = write!(
                 alike,
-                "\nmacro_rules! {}_hooks {{\n    ($with:ident) => {{\n        $with! {{ {};\n{hooks}        }}\n    }};\n}}\n",
-                of.module, of.object
+                "\nmacro_rules! {list} {{\n    ($with:ident) => {{\n        $with! {{ {};\n{hooks}        }}\n    }};\n}}\n",
+                of.object
             );
         }
         if !other.is_empty() {
@@ -345,61 +332,56 @@ pub(super) fn files(spec: &Spec, plans: &[Plan<'_>]) -> Result<Vec<File>> {
             "CommandBufferCommand" => "RecordedCommand",
             object => object,
         };
-        out.push(File::rust(
-            &format!("src/stream/api/generated/{}.rs", of.module),
-            &format!("The `hal` trait of `{name}`, for every driver."),
-            &format!(
-                "use super::names::*;\nimpl<B: Runtime> hal::{}<B> for {name}<B> {{ {methods} }}",
-                of.object
-            ),
-        )?);
+        let _ = writeln!(
+            answers,
+            "impl<B: Runtime> hal::{}<B> for {name}<B> {{ {methods} }}",
+            of.object
+        );
     }
-    out.push(File::new(
-        "src/stream/api/generated/hooks.rs",
+    let answers = syn::parse_file(&answers).context("the engine's answers do not parse")?;
+    Ok(File::new(
+        "src/stream/api/generated.rs",
         format!(
-            "// Generated by `cargo xtask gen` from spec/. Do not edit.\n{HOOKS_DOC}{alike}
+            "// Generated by `cargo xtask gen` from spec/. Do not edit.\n{HEAD}{alike}
 /// Hooks whose names are not their methods'.
 macro_rules! named_hooks {{\n    ($with:ident) => {{\n{named}    }};\n}}
 
-pub(crate) use {{context_hooks, named_hooks, queue_hooks}};\n"
+pub(crate) use {{context_hooks, named_hooks, queue_hooks}};\n\n{}",
+            prettyplease::unparse(&answers)
         ),
-    ));
-    Ok(out)
+    ))
 }
 
-const HOOKS_DOC: &str = "//! What dispatches on a context, a queue or an event but is no matter of the engine, as lists: each is given to the
-//! macro `$with`, which makes of it what a backend may implement, or the calls of that.
+const HEAD: &str = "\
+//! The `hal` traits of the engine's objects, from the list in scripts/src/generate/hal/engine.rs.
+//!
+//! The first part lists the hooks: methods of contexts, queues and events that only a backend can answer.
+//! A macro `$with` expands a list to the methods of `Hooks`, or to the calls that forward to them.
+
+#![allow(unused_variables, clippy::too_many_arguments)]
+
+use crate::abi::*;
+use crate::hal::{
+    self, CommandBufferInfo, ContextInfo, EventInfo, ImageInfo, ProfilingInfo, QueueInfo, Unwrapped,
+    UsmAllocInfo, VirtualMemGranularityInfo, VirtualMemInfo,
+};
+use crate::object::{Handles, InfoOut, Object, Out, OutHandle, Result, ensure};
+use crate::stream::api::hooks::forwarded;
+use crate::stream::event::CommandQueue;
+use crate::stream::queue::{alloc, capture, host_task, mapping, replay};
+use crate::stream::recording::command::RectOffset;
+use crate::stream::recording::command_buffer::Outputs;
+use crate::stream::recording::native_record::RecordCall;
+use crate::stream::recording::update;
+use crate::stream::{
+    CommandBuffer, Context, Event, ExecutableGraph, Graph, Hooks, Kind, PlainLaunch, Queue,
+    RecordedCommand, Runtime, UsmPool,
+};
+use std::ffi::{CStr, c_void};
+use std::sync::Arc;
 ";
 
-fn modules() -> String {
-    let mut out = String::from(
-        "#![allow(unused_variables, clippy::too_many_arguments)]
-        pub(crate) mod hooks;
-        /// What signatures and bodies name.
-        mod names {
-            pub(super) use super::hooks::{context_hooks, queue_hooks};
-            pub(super) use crate::abi::*;
-            pub(super) use crate::hal::{self, CommandBufferInfo, ContextInfo, EventInfo, ImageInfo, ProfilingInfo, QueueInfo, Unwrapped, UsmAllocInfo, VirtualMemGranularityInfo, VirtualMemInfo};
-            pub(super) use crate::object::{Handles, InfoOut, Object, Out, OutHandle, Result, ensure};
-            pub(super) use crate::stream::api::hooks::forwarded;
-            pub(super) use crate::stream::event::CommandQueue;
-            pub(super) use crate::stream::queue::{alloc, capture, host_task, mapping, replay};
-            pub(super) use crate::stream::recording::command::RectOffset;
-            pub(super) use crate::stream::recording::command_buffer::Outputs;
-            pub(super) use crate::stream::recording::native_record::RecordCall;
-            pub(super) use crate::stream::recording::update;
-            pub(super) use crate::stream::{CommandBuffer, Context, Event, ExecutableGraph, Graph, Hooks, Kind, PlainLaunch, Queue, RecordedCommand, Runtime, UsmPool};
-            pub(super) use std::ffi::{CStr, c_void};
-            pub(super) use std::sync::Arc;
-        }\n",
-    );
-    for of in &OBJECTS {
-        let _ = writeln!(out, "mod {};", of.module);
-    }
-    out
-}
-
-/// The methods that a backend alone answers, by a hook: trait and method, and the hook's name.
+/// The methods that only a backend answers, as trait and method, each with the hook's name.
 pub fn hooks(entries: &[super::Entry]) -> Vec<((String, String), String)> {
     let methods = entries.iter().filter_map(|entry| entry.method.clone());
     let hook = |method: (String, String)| {
@@ -438,7 +420,7 @@ impl Signature {
         params.collect::<Vec<_>>().join(", ")
     }
 
-    /// The head of a method of this name.
+    /// The signature of a method with this name.
     fn of_self(&self, name: &str) -> String {
         let this = if self.has_this {
             "this: &Object<Self>, "
@@ -452,14 +434,14 @@ impl Signature {
         )
     }
 
-    /// The call of a hook with the same arguments.
+    /// The call of a hook with the method's arguments.
     fn forwarded(&self, hook: &str) -> String {
         let names = self.params.iter().map(|(name, _)| name.as_str());
         let args: Vec<_> = std::iter::once("this").chain(names).collect();
         format!("<B as Hooks<B>>::{hook}({})", args.join(", "))
     }
 
-    /// The body that has the site make a command and gives that on.
+    /// The body that makes a command and submits or appends it.
     fn command(&self, object: &str, made: &str) -> String {
         let has = |name: &str| self.params.iter().any(|(other, _)| other == name);
         let waits = if has("event_wait_list") {

@@ -1,12 +1,12 @@
-//! How one C function becomes a trait method: which object has it, what its arguments and results
-//! are in Rust, and how the shim makes the one from the other.
+//! The plan of a function's trait method: its object, its arguments and results in Rust, and the expressions
+//! that decode the C arguments.
 
-use crate::generate::{checks, rust};
+use crate::generate::rust;
 use crate::model::{CType, Dir, Function, Own, Param, Spec};
 use anyhow::{Context as _, Result};
 use std::collections::BTreeSet;
 
-/// A function whose object is only counted: `urQueueRetain`.
+/// Whether a function only counts references, as `urQueueRetain` does.
 fn counts(function: &Function) -> Option<Own> {
     let stem = function.stem().trim_end_matches("Exp");
     let own = function.params.first()?.own?;
@@ -17,20 +17,20 @@ fn counts(function: &Function) -> Option<Own> {
     }
 }
 
-/// How one function becomes a method and a shim.
+/// The method and the shim of one function.
 pub(super) struct Plan<'a> {
     pub function: &'a Function,
-    /// Handle type whose trait has the method.
+    /// The handle type whose trait has the method.
     pub object: String,
     pub method: String,
     pub kind: Shape,
     pub args: Vec<Arg<'a>>,
-    /// Required outputs, which the method returns.
+    /// Required outputs, as results of the method.
     pub returns: Vec<Return<'a>>,
 }
 
 pub(super) enum Shape {
-    /// `urAdapterGet`: answered by the hal itself.
+    /// `urAdapterGet`, which the hal answers.
     AdapterGet,
     Retain,
     Release,
@@ -43,7 +43,7 @@ pub(super) enum Shape {
 pub(super) struct Arg<'a> {
     pub name: String,
     pub ty: String,
-    /// Expression in the shim that makes it; may use `?`.
+    /// The decoding expression in the shim. It may use `?`.
     pub decode: String,
     pub param: &'a Param,
 }
@@ -54,7 +54,7 @@ pub(super) struct Return<'a> {
     pub is_handle: bool,
 }
 
-/// Prefix that a function shares with the name of its object.
+/// The prefix that an object's functions share.
 fn class(handle: &str) -> &'static str {
     match handle {
         "ur_adapter_handle_t" => "Adapter",
@@ -158,7 +158,7 @@ enum Decoded<'a> {
     Return(Return<'a>),
 }
 
-/// Parameters that another one takes in: counts of lists, and the companions of info buffers.
+/// Parameters without an argument of their own: counts of lists, and the sizes beside info buffers.
 fn absorbed<'a>(spec: &Spec, function: &'a Function) -> BTreeSet<&'a str> {
     let mut out = BTreeSet::new();
     for param in &function.params {
@@ -186,7 +186,7 @@ fn absorbed<'a>(spec: &Spec, function: &'a Function) -> BTreeSet<&'a str> {
     out
 }
 
-/// Counts that mean something of their own stay parameters.
+/// Whether a count stays an argument, since it has a meaning of its own.
 fn keeps_count(count: &str) -> bool {
     matches!(count, "workDim")
 }
@@ -196,7 +196,7 @@ fn is_list_out(spec: &Spec, param: &Param) -> bool {
     param.dir == Dir::Out && param.count.is_some() && ty.pointers == 1 && spec.is_handle(&ty.base)
 }
 
-/// The parameter after a handle list that receives how many there are.
+/// The parameter after a list of handles that receives their number.
 fn total_of<'a>(function: &'a Function, list: &Param) -> Option<&'a Param> {
     let at = function
         .params
@@ -245,19 +245,16 @@ fn argument<'a>(spec: &'a Spec, function: &'a Function, param: &'a Param) -> Res
         return done_handle(function, param, &ty);
     }
     if let Some(count) = &param.count {
-        return done_slice(param, &ty, &raw, count);
+        return done_slice(function, param, &ty, &raw, count);
     }
     if spec.is_callback(&ty.base) && ty.pointers == 0 {
         return match param.optional {
             true => done(param, ty.base.clone(), raw),
-            false => {
-                let bare = format!("<{} as Unwrapped>::Fn", ty.base);
-                done(
-                    param,
-                    bare,
-                    format!("{raw}.ok_or(Error::new(UR_RESULT_ERROR_INVALID_NULL_POINTER))?"),
-                )
-            }
+            false => done(
+                param,
+                format!("<{} as Unwrapped>::Fn", ty.base),
+                format!("function({raw})?"),
+            ),
         };
     }
     if ty.base == "char" && ty.is_const && ty.pointers == 1 && param.dir == Dir::In {
@@ -265,15 +262,9 @@ fn argument<'a>(spec: &'a Spec, function: &'a Function, param: &'a Param) -> Res
             true => done(
                 param,
                 "Option<&CStr>".into(),
-                format!(
-                    "if {raw}.is_null() {{ None }} else {{ Some(unsafe {{ CStr::from_ptr({raw}) }}) }}"
-                ),
+                format!("optional_text({raw})"),
             ),
-            false => done(
-                param,
-                "&CStr".into(),
-                format!("unsafe {{ CStr::from_ptr({raw}) }}"),
-            ),
+            false => done(param, "&CStr".into(), format!("CStr::from_ptr({raw})")),
         };
     }
     if ty.pointers == 1 && param.dir == Dir::In && spec.struct_of(&ty.base).is_some() {
@@ -281,13 +272,9 @@ fn argument<'a>(spec: &'a Spec, function: &'a Function, param: &'a Param) -> Res
             true => done(
                 param,
                 format!("Option<&{}>", ty.base),
-                format!("unsafe {{ {raw}.as_ref() }}"),
+                format!("{raw}.as_ref()"),
             ),
-            false => done(
-                param,
-                format!("&{}", ty.base),
-                format!("unsafe {{ &*{raw} }}"),
-            ),
+            false => done(param, format!("&{}", ty.base), format!("&*{raw}")),
         };
     }
     let is_value_out =
@@ -302,7 +289,7 @@ fn argument<'a>(spec: &'a Spec, function: &'a Function, param: &'a Param) -> Res
             true => done(
                 param,
                 format!("Out<'_, {inner}>"),
-                format!("unsafe {{ Out::new({raw}) }}"),
+                format!("Out::new({raw})"),
             ),
             false => Ok(Decoded::Return(Return {
                 param,
@@ -335,35 +322,28 @@ fn done_handle<'a>(function: &'a Function, param: &'a Param, ty: &CType) -> Resu
         (0, None, _) if param.optional => done(
             param,
             format!("Option<&Object<{object}>>"),
-            format!(
-                "if {raw}.is_null() {{ None }} else {{ Some(unsafe {{ Object::<{object}>::borrow({raw}.cast(), B::table()) }}?) }}"
-            ),
+            format!("optional_object::<B, {object}>({raw})?"),
         ),
         (0, None, _) => done(
             param,
             format!("&Object<{object}>"),
-            format!("unsafe {{ Object::<{object}>::borrow({raw}.cast(), B::table()) }}?"),
+            format!("object::<B, {object}>({raw})?"),
         ),
         (1, Some(count), Dir::Out) => {
             let total = total_of(function, param)
-                .map_or("std::ptr::null_mut()".to_owned(), |total| {
-                    total.name.clone()
-                });
+                .map_or("null_mut()".to_owned(), |total| total.name.clone());
             done(
                 param,
                 format!("ListOut<'_, {object}>"),
-                format!("unsafe {{ ListOut::new({count}, {raw}.cast(), {total}) }}"),
+                format!("ListOut::new({count}, {raw}.cast(), {total})"),
             )
         }
         (1, Some(count), _) => {
-            let null = checks::null_in_list(param);
-            done(
-                param,
-                format!("Handles<'_, {object}>"),
-                format!(
-                    "unsafe {{ Handles::<{object}>::borrow({raw}.cast(), {count} as usize, B::table(), {null}) }}?"
-                ),
-            )
+            let decode = match param.name.as_str() {
+                "phEventWaitList" => format!("waits::<B>({raw}, {count})?"),
+                _ => format!("handles::<B, {object}>({raw}, {count})?"),
+            };
+            done(param, format!("Handles<'_, {object}>"), decode)
         }
         (1, None, Dir::Out) if !param.optional => Ok(Decoded::Return(Return {
             param,
@@ -373,7 +353,7 @@ fn done_handle<'a>(function: &'a Function, param: &'a Param, ty: &CType) -> Resu
         (1, None, _) => done(
             param,
             format!("OutHandle<'_, {object}>"),
-            format!("unsafe {{ OutHandle::<{object}>::new({raw}.cast()) }}"),
+            format!("OutHandle::new({raw}.cast())"),
         ),
         _ => anyhow::bail!(
             "{}: {} is a handle in no known role",
@@ -391,7 +371,7 @@ fn done_info<'a>(function: &'a Function, param: &'a Param, info: &[String]) -> R
         return Ok(Decoded::Arg(Arg {
             name: "value".into(),
             ty: "InfoIn<'_>".into(),
-            decode: format!("unsafe {{ InfoIn::new({size}, {raw}.cast()) }}?"),
+            decode: format!("InfoIn::new({size}, {raw}.cast())?"),
             param,
         }));
     }
@@ -399,12 +379,18 @@ fn done_info<'a>(function: &'a Function, param: &'a Param, info: &[String]) -> R
     Ok(Decoded::Arg(Arg {
         name: "out".into(),
         ty: "InfoOut<'_>".into(),
-        decode: format!("unsafe {{ InfoOut::new({room}, {raw}.cast(), pPropSizeRet) }}"),
+        decode: format!("InfoOut::new({room}, {raw}.cast(), pPropSizeRet)"),
         param,
     }))
 }
 
-fn done_slice<'a>(param: &'a Param, ty: &CType, raw: &str, count: &str) -> Result<Decoded<'a>> {
+fn done_slice<'a>(
+    function: &Function,
+    param: &'a Param,
+    ty: &CType,
+    raw: &str,
+    count: &str,
+) -> Result<Decoded<'a>> {
     let element = match (ty.base.as_str(), ty.pointers) {
         ("void", 1) => "u8".to_owned(),
         _ => rust::ctype(&CType {
@@ -412,24 +398,32 @@ fn done_slice<'a>(param: &'a Param, ty: &CType, raw: &str, count: &str) -> Resul
             ..ty.clone()
         }),
     };
+    let first = match element.as_str() {
+        "u8" => format!("{raw}.cast()"),
+        _ => raw.to_owned(),
+    };
+    let counter = function.params.iter().find(|other| other.name == count);
+    let count = match counter.is_some_and(|counter| counter.ty == "size_t") {
+        true => count.to_owned(),
+        false => format!("{count} as usize"),
+    };
     if param.dir == Dir::Out {
         return done(
             param,
             format!("&mut [{element}]"),
-            format!("unsafe {{ slice_mut({raw}.cast::<{element}>(), {count} as usize) }}?"),
+            format!("slice_mut({first}, {count})?"),
         );
     }
-    let slice = format!("unsafe {{ slice({raw}.cast::<{element}>(), {count} as usize) }}");
     let (ty, decode) = match (param.optional, ty.base.as_str()) {
         (true, "size_t") => (
             format!("Option<&[{element}]>"),
-            format!("if {raw}.is_null() {{ None }} else {{ Some({slice}?) }}"),
+            format!("optional_slice({first}, {count})?"),
         ),
         (true, _) => (
             format!("&[{element}]"),
-            format!("if {raw}.is_null() {{ &[] }} else {{ {slice}? }}"),
+            format!("optional_slice({first}, {count})?.unwrap_or_default()"),
         ),
-        (false, _) => (format!("&[{element}]"), format!("{slice}?")),
+        (false, _) => (format!("&[{element}]"), format!("slice({first}, {count})?")),
     };
     done(param, ty, decode)
 }

@@ -1,172 +1,168 @@
-//! The C shims: checks first, then decoding, the call, and encoding.
+//! The C shims of one object, as rows of `shims!`.
 
-use super::plan::{Plan, Return, Shape, arg_name, associated, object_ty};
-use super::traits::method_ty;
+use super::plan::{Arg, Plan, Return, Shape, arg_name, associated, object_ty};
+use super::wrap;
 use crate::generate::{checks, rust};
 use crate::model::{Own, Spec};
 use anyhow::Result;
 use std::fmt::Write as _;
 
-pub(super) const SHIMS_DOC: &str = "The C functions of an adapter, generic over its backend: check, decode, call, encode.\n\n\
-Unsafe blocks rest on what the specification asks of a caller: pointers that are not null are\n\
-readable or writable for what their parameter says, and handles are null or live.";
+/// Indentation of a row and of its body.
+const ROW: usize = 4;
+const BODY: usize = 8;
 
-pub(super) fn shims(spec: &Spec, plans: &[Plan<'_>]) -> Result<String> {
-    let mut out = String::from(
-        "#![allow(clippy::undocumented_unsafe_blocks, clippy::missing_safety_doc, clippy::too_many_arguments)]
-        #![allow(clippy::nonminimal_bool, clippy::unnecessary_cast, clippy::cmp_null, unused_unsafe, unused_parens)]
-        #![allow(clippy::double_parens, clippy::if_same_then_else, clippy::suspicious_else_formatting, non_snake_case)]
-        use crate::hal::info::*;
-        use super::traits::*;
-        use crate::abi::*;
-        use crate::hal::checks::*;
-        use crate::object::{Error, Handles, InfoIn, InfoOut, ListOut, Object, Out, OutHandle, boundary, ensure};
-        use std::ffi::{CStr, c_char, c_void};\n",
-    );
+/// The rows of an object's functions.
+pub(super) fn rows(spec: &Spec, plans: &[&Plan<'_>]) -> Result<String> {
+    let mut out = String::from("\nshims! {\n");
     for plan in plans {
-        let body = match &plan.kind {
-            Shape::AdapterGet => {
-                let names: Vec<_> = plan
-                    .function
-                    .params
-                    .iter()
-                    .map(|param| param.name.as_str())
-                    .collect();
-                format!(
-                    "unsafe {{ crate::hal::adapter_get::<B>({}) }}",
-                    names.join(", ")
-                )
-            }
-            Shape::Retain => format!("{}.retain(); Ok(())", borrow_first(plan)),
-            Shape::Release => format!("{}.release()", borrow_first(plan)),
-            Shape::Method { this } => shim_body(spec, plan, this.as_deref())?,
-        };
-        let _ = writeln!(
-            out,
-            "pub unsafe extern \"C\" fn {}<B: Backend>({}) -> ur_result_t {{ {} boundary(|| {{ {body} }}) }}",
-            plan.function.name,
-            rust::params(&plan.function.params),
-            checks::clears(plan.function),
+        let function = plan.function;
+        let cleared: Vec<_> = function.params.iter().filter(|p| p.cleared).collect();
+        let cleared: String = cleared
+            .iter()
+            .map(|param| format!(" clears {}", rust::ident(&param.name)))
+            .collect();
+        let head = format!(
+            "{}({}){cleared}",
+            function.name,
+            rust::params(&function.params)
         );
+        let statements = statements(spec, plan)?;
+        let one_line = format!("{head} {{ {} }}", statements.join(" "));
+        if statements.len() <= 2 && ROW + one_line.len() <= super::WIDTH {
+            let _ = writeln!(out, "{}", wrap(&one_line, ROW));
+            continue;
+        }
+        let _ = writeln!(out, "{} {{", wrap(&head, ROW));
+        for statement in statements {
+            let _ = writeln!(out, "{}", wrap(&statement, BODY));
+        }
+        out.push_str("    }\n");
     }
-    out.push_str(&ddi(spec));
+    out.push_str("}\n");
     Ok(out)
 }
 
-fn borrow_first(plan: &Plan<'_>) -> String {
-    let first = plan
-        .function
-        .params
-        .first()
-        .map_or("", |param| param.name.as_str());
-    format!(
-        "unsafe {{ Object::<{}>::borrow({first}.cast(), B::table()) }}?",
-        object_ty(&plan.object)
-    )
-}
-
-fn shim_body(spec: &Spec, plan: &Plan<'_>, this: Option<&str>) -> Result<String> {
-    let mut body = String::new();
-    body.push_str(&checks::pointers(spec, plan.function));
-    if let Some(this) = this {
-        let _ = writeln!(
-            body,
-            "let this = unsafe {{ Object::<{}>::borrow({this}.cast(), B::table()) }}?;",
-            object_ty(&plan.object)
-        );
-    }
-    for arg in plan.args.iter().filter(|arg| arg.ty.contains("&Object<")) {
-        let _ = writeln!(body, "let {} = {};", arg.name, arg.decode);
-    }
-    body.push_str(&checks::ranges(spec, plan.function));
-    body.push_str(&checks::conditions(spec, plan.function)?);
-    body.push_str(&checks::wait_lists(plan.function));
-    for arg in plan.args.iter().filter(|arg| !arg.ty.contains("&Object<")) {
-        let decode = match arg.param.name.as_str() {
-            "propName" if spec.enum_of(&arg.param.c_type().base).is_some() => {
-                format!("{}.try_into()?", arg.decode)
-            }
-            _ => arg.decode.clone(),
-        };
-        let annotation = match arg.param.name.as_str() {
-            "propName" => format!(": {}", method_ty(spec, arg)),
-            _ => String::new(),
-        };
-        if arg.name != decode {
-            let _ = writeln!(body, "let {}{annotation} = {decode};", arg.name);
+/// The statements of a shim's body.
+fn statements(spec: &Spec, plan: &Plan<'_>) -> Result<Vec<String>> {
+    let this = match &plan.kind {
+        Shape::AdapterGet => {
+            let names = plan.function.params.iter().map(|param| param.name.as_str());
+            let names: Vec<_> = names.collect();
+            return Ok(vec![format!(
+                "crate::hal::adapter_get::<B>({})",
+                names.join(", ")
+            )]);
         }
-        body.push_str(&checks::elements(spec, arg.param, &arg.name));
+        Shape::Retain => {
+            return Ok(vec![
+                format!("{}.retain();", first_object(plan)),
+                "Ok(())".to_owned(),
+            ]);
+        }
+        Shape::Release => return Ok(vec![format!("{}.release()", first_object(plan))]),
+        Shape::Method { this } => this.as_deref(),
+    };
+    let (objects, others): (Vec<&Arg<'_>>, Vec<&Arg<'_>>) = plan
+        .args
+        .iter()
+        .partition(|arg| arg.ty.contains("&Object<"));
+    let mut out = Vec::new();
+    let mut add = |text: String| out.extend(text.lines().map(str::to_owned));
+    add(checks::pointers(spec, plan.function)
+        .trim_end()
+        .replace('\n', " "));
+    if let Some(this) = this {
+        add(format!(
+            "let this = object::<B, {}>({this})?;",
+            object_ty(&plan.object)
+        ));
     }
-    let mut call: Vec<&str> = this.map(|_| "this").into_iter().collect();
-    call.extend(plan.args.iter().map(|arg| arg.name.as_str()));
+    for arg in objects {
+        add(format!("let {} = {};", arg.name, arg.decode));
+    }
+    add(checks::ranges(spec, plan.function));
+    add(checks::conditions(spec, plan.function)?);
+    add(checks::wait_lists(plan.function));
+    // Arguments are decoded in order. An argument whose elements are checked needs a name, and so do all
+    // before it.
+    let elements: Vec<_> = others
+        .iter()
+        .map(|arg| checks::elements(spec, arg.param, &arg.name))
+        .collect();
+    let named = elements.iter().rposition(|text| !text.is_empty());
+    let named = named.map_or(0, |last| last + 1);
+    for (arg, elements) in others.iter().zip(&elements).take(named) {
+        if arg.name != arg.decode {
+            add(format!("let {} = {};", arg.name, decode(spec, arg)));
+        }
+        add(elements.clone());
+    }
+    let mut call: Vec<String> = this.map(|_| "this".to_owned()).into_iter().collect();
+    let unnamed: Vec<_> = others.iter().skip(named).map(|arg| &arg.name).collect();
+    call.extend(
+        plan.args
+            .iter()
+            .map(|arg| match unnamed.contains(&&arg.name) {
+                true => decode(spec, arg),
+                false => arg.name.clone(),
+            }),
+    );
     let call = format!(
-        "<{} as {}<B>>::{}({})",
+        "{}::{}({})",
         object_ty(&plan.object),
-        associated(&plan.object),
         plan.method,
         call.join(", ")
     );
-    body.push_str(&encode(plan, &call));
-    Ok(body)
+    add(encode(plan, &call));
+    Ok(out)
 }
 
-fn encode(plan: &Plan<'_>, call: &str) -> String {
-    let mut out = String::new();
-    match plan.returns.as_slice() {
-        [] => return call.to_owned(),
-        [one] => {
-            let _ = writeln!(out, "let {} = {call}?;", back_name(one));
-        }
-        many => {
-            let names: Vec<_> = many.iter().map(back_name).collect();
-            let _ = writeln!(out, "let ({}) = {call}?;", names.join(", "));
-        }
+fn first_object(plan: &Plan<'_>) -> String {
+    let mut params = plan.function.params.iter();
+    let first = params.next().map_or("", |param| param.name.as_str());
+    format!("object::<B, {}>({first})?", object_ty(&plan.object))
+}
+
+fn decode(spec: &Spec, arg: &Arg<'_>) -> String {
+    match spec.enum_of(&arg.param.c_type().base) {
+        Some(_) if arg.param.name == "propName" => format!("{}.try_into()?", arg.decode),
+        _ => arg.decode.clone(),
     }
+}
+
+/// The call, and the statements that write its results.
+fn encode(plan: &Plan<'_>, call: &str) -> String {
+    let mut out = match plan.returns.as_slice() {
+        [] => return call.to_owned(),
+        [one] => format!("let {} = {call}?;\n", returned(one)),
+        many => {
+            let names: Vec<_> = many.iter().map(returned).collect();
+            format!("let ({}) = {call}?;\n", names.join(", "))
+        }
+    };
     for back in &plan.returns {
         let to = rust::ident(&back.param.name);
-        let _ = match back.is_handle {
-            true => {
-                // A lent handle comes without a reference of the caller's own.
-                let hand_out = match back.param.own {
-                    Some(Own::Lend) => "handle",
-                    _ => "into_handle",
-                };
-                writeln!(
-                    out,
-                    "unsafe {{ {to}.write({}.{hand_out}().cast()) }};",
-                    back_name(back)
-                )
-            }
-            false => writeln!(out, "unsafe {{ {to}.write({}) }};", back_name(back)),
+        let name = returned(back);
+        let value = match (back.is_handle, back.param.own) {
+            // A lent handle carries no reference for the caller.
+            (true, Some(Own::Lend)) => format!("{name}.handle().cast()"),
+            (true, _) => format!("{name}.into_handle().cast()"),
+            (false, _) => name,
         };
+        let _ = writeln!(out, "{to}.write({value});");
     }
     out.push_str("Ok(())");
     out
 }
 
-fn back_name(back: &Return<'_>) -> String {
+fn returned(back: &Return<'_>) -> String {
     format!("{}_out", arg_name(&back.param.name))
 }
 
-/// The table of all shims.
-fn ddi(spec: &Spec) -> String {
-    let mut members = String::new();
-    for table in &spec.tables {
-        let mut slots = String::new();
-        for function in spec
-            .functions()
-            .filter(|function| table.slots.contains(&function.name))
-        {
-            let slot = function.slot.as_deref().unwrap_or_default();
-            let _ = write!(slots, "{slot}: Some({}::<B>),", function.name);
-        }
-        let _ = write!(
-            members,
-            "{}: {} {{ {slots} }},",
-            table.name, table.struct_name
-        );
-    }
+/// The head of the object's file.
+pub(super) fn doc(handle: &str) -> String {
     format!(
-        "/// Every slot filled with a backend's shims.\npub const fn ddi<B: Backend>() -> ur_dditable_t {{ ur_dditable_t {{ {members} }} }}\n"
+        "//! The trait behind `{handle}`, and the C functions that `{}` answers.\n",
+        associated(handle)
     )
 }

@@ -1,88 +1,114 @@
-//! The traits, one an object, with default bodies.
+//! The traits with their default bodies, and the trait `Backend`, which names their implementations.
 
 use super::plan::{Arg, Plan, Shape, associated};
-use crate::generate::info;
-use crate::generate::rust;
-use crate::model::Spec;
+use super::wrap;
+use crate::generate::{info, rust};
+use crate::model::{Handle, Spec};
 use std::fmt::Write as _;
 
-pub(super) const TRAITS_DOC: &str = "One trait an object: what a backend may implement. Each method stands for the C function that\n\
-its documentation names; a method that a backend leaves out answers `UNSUPPORTED_FEATURE`.";
+/// Functions that backends answer alike, and the default bodies of their methods.
+const DEFAULTS: [(&str, &str); 7] = [
+    (
+        "urAdapterGetInfo",
+        "crate::hal::answers::adapter_info::<B>(this, prop_name, out)",
+    ),
+    (
+        "urAdapterGetLastError",
+        "crate::hal::answers::last_driver_error()",
+    ),
+    (
+        "urAdapterSetLoggerCallback",
+        "crate::hal::answers::set_logger_and_level(logger_callback, user_data.expose_provenance(), level)",
+    ),
+    (
+        "urAdapterSetLoggerCallbackLevel",
+        "crate::hal::set_logger_level(level); Ok(())",
+    ),
+    ("urPlatformGetApiVersion", "Ok(UR_API_VERSION_CURRENT)"),
+    (
+        "urUsmP2PPeerAccessGetInfoExp",
+        "crate::hal::answers::no_peer_access(prop_name, out)",
+    ),
+    (
+        "urKernelGetSuggestedLocalWorkSize",
+        "Self::get_suggested_local_work_size_with_args(this, queue, global_work_offset, global_work_size, &[], suggested_local_work_size)",
+    ),
+];
 
-pub(super) fn traits(spec: &Spec, plans: &[Plan<'_>]) -> String {
-    let mut out = String::from(
-        "#![allow(unused_variables, clippy::too_many_arguments)]
-        use crate::hal::info::*;
-        use crate::abi::*;
-        use crate::hal::{Absent, Unwrapped};
-        use crate::object::{Body, Error, Handles, InfoIn, InfoOut, Kind, ListOut, Object, Out, OutHandle, Result};
-        use std::ffi::{CStr, c_char, c_void};
-        use std::sync::Arc;\n",
-    );
-    let handles: Vec<_> = spec
-        .handles()
-        .filter(|handle| handle.name != "ur_loader_config_handle_t")
-        .collect();
+fn default(function: &str) -> Option<&'static str> {
+    let found = DEFAULTS.iter().find(|(name, _)| *name == function);
+    found.map(|(_, body)| *body)
+}
+
+/// Whether every backend answers a function, by the default body of its method.
+pub fn has_default(function: &str) -> bool {
+    default(function).is_some()
+}
+
+/// `Backend`.
+pub(super) fn backend(handles: &[&Handle]) -> String {
     let mut types = String::new();
-    for handle in &handles {
+    for handle in handles {
         let name = associated(&handle.name);
         let _ = writeln!(
             types,
-            "{}type {name}: {name}<Self>;",
-            rust::doc(&handle.desc)
+            "    /// {}\n    type {name}: {name}<Self>;",
+            handle.desc
         );
     }
-    let _ = write!(
-        out,
+    format!(
         "/// A backend: its table, its adapter, and the types that stand behind its handles.
-        pub trait Backend: crate::hal::Exported + Sized + Send + Sync + 'static {{
-            {types}
-            /// The adapter that `urAdapterGet` hands out, made ready; none where the backend finds
-            /// no driver, which is no error.
-            fn adapter() -> Result<Option<Arc<Object<Self::Adapter>>>>;
-        }}\n"
-    );
-    for handle in &handles {
-        let name = associated(&handle.name);
-        let mut methods = String::new();
-        for plan in plans.iter().filter(|plan| plan.object == handle.name) {
-            let Shape::Method { this } = &plan.kind else {
-                continue;
-            };
-            let mut params: Vec<String> = Vec::new();
-            if this.is_some() {
-                params.push("this: &Object<Self>".into());
-            }
-            params.extend(
-                plan.args
-                    .iter()
-                    .map(|arg| format!("{}: {}", arg.name, method_ty(spec, arg))),
-            );
-            let _ = write!(
-                methods,
-                "{}#[doc = \"\"]\n#[doc = {:?}]\nfn {}({}) -> Result<{}> {{ Err(Error::unsupported()) }}\n",
-                rust::doc(&plan.function.desc),
-                format!(" `{}`", plan.function.name),
-                plan.method,
-                params.join(", "),
-                plan.return_type(),
-            );
+pub trait Backend: crate::hal::Exported + Sized + Send + Sync + 'static {{
+{types}
+    /// The backend that the adapter drives.
+    const BACKEND: crate::abi::ur_backend_t;
+    /// Rises when the adapter's behaviour changes. Clients keep lists of known differences by it.
+    const REVISION: u32 = 1;
+    /// The adapter that `urAdapterGet` hands out, made ready; none where the backend finds no driver,
+    /// which is no error.
+    fn adapter() -> Result<Option<Arc<Object<Self::Adapter>>>>;
+}}
+"
+    )
+}
+
+/// An object's trait, and the type that stands for a missing object.
+pub(super) fn of(spec: &Spec, handle: &Handle, plans: &[&Plan<'_>]) -> String {
+    let name = associated(&handle.name);
+    let mut methods = String::new();
+    for plan in plans {
+        let Shape::Method { this } = &plan.kind else {
+            continue;
+        };
+        let mut params: Vec<String> = Vec::new();
+        if this.is_some() {
+            params.push("this: &Object<Self>".into());
         }
-        let _ = writeln!(
-            out,
-            "{}pub trait {name}<B: Backend>: Body {{ {methods} }}",
-            rust::doc(&format!("Behind `{}`. {}", handle.name, handle.desc))
+        params.extend(
+            plan.args
+                .iter()
+                .map(|arg| format!("{}: {}", arg.name, method_ty(spec, arg))),
         );
-        let _ = write!(
-            out,
-            "/// Stands for the `{0}` of a backend that has none.
-            pub type No{name} = Absent<{{ Kind::{name} as u32 }}>;
-            impl Body for No{name} {{ const KIND: Kind = Kind::{name}; }}
-            impl<B: Backend> {name}<B> for No{name} {{}}\n",
-            handle.name
+        let function = plan.function;
+        let doc = format!("`{}`. {}", function.name, function.desc);
+        for line in doc.lines() {
+            let _ = writeln!(methods, "    /// {line}");
+        }
+        let method = format!(
+            "fn {}({}) -> Result<{}> {{ {} }}",
+            plan.method,
+            params.join(", "),
+            plan.return_type(),
+            default(&function.name).unwrap_or("unsupported()"),
         );
+        let _ = writeln!(methods, "{}\n", wrap(&method, 4));
     }
-    out
+    format!(
+        "/// Behind `{0}`. {1}\npub trait {name}<B: Backend>: Body {{\n{2}}}\n\nabsent! {{ No{name}: {name}, \"{0}\" }}\n",
+        handle.name,
+        handle.desc,
+        methods.strip_suffix('\n').unwrap_or(&methods),
+    )
 }
 
 pub(super) fn method_ty(spec: &Spec, arg: &Arg<'_>) -> String {
@@ -92,4 +118,9 @@ pub(super) fn method_ty(spec: &Spec, arg: &Arg<'_>) -> String {
         return info::name(&found.name);
     }
     arg.ty.clone()
+}
+
+/// The module's name.
+pub(super) fn module(handle: &str) -> String {
+    rust::snake(&associated(handle))
 }

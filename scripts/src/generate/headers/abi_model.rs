@@ -1,17 +1,17 @@
-//! The ABI as plain Rust text for cbindgen: `repr(C)` enums, `bool`, opaque structs, functions.
+//! The ABI as Rust text for cbindgen: `repr(C)` enums, `bool`, opaque structs, functions.
 //!
-//! Only cbindgen reads it. Running code uses `src/abi`, where an enum is an integer, because a C
-//! caller may pass any value; here an enum must be an enum, so that C gets one with the right tag.
+//! Running code uses `src/abi`, where an enum is an integer, since a C caller may pass any value. Here an
+//! enum is an enum, so that C gets the right tag.
 
 use super::comment::{self, Recurring};
 use crate::generate::{abi, rust};
 use crate::model::{CType, Callback, Function, Item, Param, Spec, Value};
 use std::fmt::Write as _;
 
-/// Value that makes every enum as wide as `uint32_t`; C sees it as the last enumerator.
+/// The last enumerator of every C enum, which makes it as wide as `uint32_t`.
 pub const FORCE: u32 = 0x7fff_ffff;
 
-/// The Rust text, and the names of all types in it: cbindgen drops types that it is not told of.
+/// The Rust text and the names of its types. cbindgen drops types that its configuration does not name.
 #[derive(Default)]
 pub struct AbiModel {
     pub source: String,
@@ -256,7 +256,7 @@ fn arguments(params: &[Param]) -> String {
         .join(", ")
 }
 
-/// A C type in the Rust that cbindgen reads, which knows C's own integer names.
+/// A C type in cbindgen's Rust, which has C's integer names.
 fn ty(ty: &CType) -> String {
     let mut out = match ty.base.as_str() {
         "void" => "c_void",

@@ -1,7 +1,7 @@
-//! Runs cbindgen over the ABI model and takes its output apart, one C declaration a name.
+//! Runs cbindgen over the ABI model, and splits its output into C declarations by name.
 //!
-//! What cbindgen cannot give is put right here, on its text: enumerators in hexadecimal, calling
-//! convention and visibility of functions, comments of parameters, types named without their tags.
+//! Corrects in the text what cbindgen cannot express: hexadecimal enumerators, calling convention and
+//! visibility, parameters' comments, types without tags.
 
 use super::abi_model::{AbiModel, FORCE};
 use super::comment::{self, Recurring};
@@ -22,7 +22,7 @@ impl Declarations {
             .with_context(|| format!("cbindgen gave no declaration of {name}"))
     }
 
-    /// A struct's declaration, its members as many a line as fit.
+    /// A struct's declaration, with as many members on a line as fit.
     pub fn filled(&self, name: &str) -> Result<String> {
         let text = self.get(name)?;
         let (head, rest) = text
@@ -39,7 +39,7 @@ impl Declarations {
         Ok(format!("{head}{{\n  {}\n}}{tail}", lines.join("\n  ")))
     }
 
-    /// The typedef of a function pointer, its parameters as many a line as fit.
+    /// The typedef of a function pointer, with as many parameters on a line as fit.
     pub fn pointer(&self, name: &str) -> Result<String> {
         let (comment, head, arguments) = parts(&self.get(name)?)?;
         let head = head.replace("(*", "(UR_APICALL *");
@@ -120,7 +120,7 @@ fn config(types: &[String]) -> Config {
     config
 }
 
-/// The name that a block declares: of a function, a function pointer or a typedef.
+/// The name that a block declares.
 fn name(block: &str) -> Option<String> {
     let code: Vec<&str> = block
         .lines()
@@ -161,7 +161,7 @@ fn number(value: u32, bits: bool) -> String {
     }
 }
 
-/// Types by their typedefs' names, but where a tag is declared.
+/// Replaces tags by typedefs, except where a tag is declared.
 fn untagged(line: &str) -> String {
     if line.starts_with("typedef") && (line.ends_with('{') || line.contains("_handle_t_ ")) {
         return line.to_owned();
@@ -173,8 +173,7 @@ fn untagged(line: &str) -> String {
         })
 }
 
-/// Comment, everything before the parameter list, and the parameters of a function or pointer,
-/// each with the comma that follows it.
+/// The comment, the text before the parameter list, and the parameters, each with its comma.
 fn parts(block: &str) -> Result<(String, String, Vec<String>)> {
     let (comment, code): (Vec<&str>, Vec<&str>) =
         block.lines().partition(|line| line.starts_with("//"));

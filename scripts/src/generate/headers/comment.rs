@@ -1,7 +1,7 @@
-//! Documentation as the headers show it: the specification's words, wrapped.
+//! Documentation in the headers: the specification's text, wrapped.
 //!
-//! What many places share is said once, at the top of `ur_api.h`: parameters that recur, errors
-//! that any function may report, the link members of structures.
+//! The prologue of `ur_api.h` states common facts once: recurring parameters, errors of every function, the
+//! link members of structs.
 
 use crate::model::{Callback, Dir, ErrorCase, Function, Group, Item, Param, Spec, Value};
 use std::collections::BTreeMap;
@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 /// Columns of text after `/// `.
 pub const WIDTH: usize = 96;
 
-/// How often a parameter is described in the same words before the header says them only once.
+/// Number of equal descriptions of a parameter from which the prologue has it.
 const RECURRING: usize = 10;
 
-/// Errors that the prologue says any function may report, and that `may` need not repeat.
+/// Errors of every function, which the prologue lists and `may` need not repeat.
 const GENERAL_ERRORS: [&str; 17] = [
     "UNINITIALIZED",
     "DEVICE_LOST",
@@ -33,7 +33,7 @@ const GENERAL_ERRORS: [&str; 17] = [
     "INVALID_COMMAND_BUFFER_SYNC_POINT_EXP",
 ];
 
-/// The order of most groups, which the prologue states.
+/// The ordering of most groups, which the prologue states.
 const DEFAULT_ORDER: &str = "Takes effect on the host before it returns; no queue is involved.";
 
 /// The thread rules of most groups, which the prologue states.
@@ -42,12 +42,12 @@ const DEFAULT_THREADS: [&str; 2] = [
     "Every function may be called from several threads at once, on the same objects too; only the release of the last reference must not race with another use of the handle.",
 ];
 
-/// Parameters and error conditions that many functions share, in one wording each.
+/// Parameters and error conditions that many functions share, with one wording each.
 #[derive(Default)]
 pub struct Recurring {
     /// Name and description.
     params: Vec<(String, String)>,
-    /// Code and condition, with the first description.
+    /// Error code and condition, with the first description.
     errors: BTreeMap<(String, String), String>,
 }
 
@@ -84,7 +84,7 @@ impl Recurring {
         }
     }
 
-    /// What a function says of a parameter: nothing if the prologue does.
+    /// A function's text about a parameter; none if the prologue has it.
     pub fn param(&self, found: &Param) -> String {
         let text = param(found);
         let said = self
@@ -117,7 +117,7 @@ impl Recurring {
     }
 }
 
-/// A function's text: what it does, when, on which threads, and its own errors.
+/// A function's text: its effect, its ordering, its threads, and its own errors.
 pub fn function(found: &Function, recurring: &Recurring) -> String {
     let mut text = found.desc.clone();
     if let Some(ordering) = &found.ordering {
@@ -158,7 +158,7 @@ pub fn callback(found: &Callback) -> String {
     text
 }
 
-/// An enumerator's text; none where the description only repeats another name.
+/// An enumerator's text; none if the description only names another declaration.
 pub fn value(found: &Value) -> String {
     if found.desc.starts_with('`') && found.desc.ends_with('`') && !found.desc.contains(' ') {
         return String::new();
@@ -177,7 +177,7 @@ pub fn value(found: &Value) -> String {
     format!("{ty}{deprecated}{}", found.desc)
 }
 
-/// A member's text; the prologue speaks of the first two of a structure.
+/// A member's text; none for the first two of a chained struct, which the prologue explains.
 pub fn member(found: &Param) -> String {
     if found.name == "stype" || found.name == "pNext" {
         return String::new();
@@ -186,7 +186,7 @@ pub fn member(found: &Param) -> String {
     format!("{optional}{}", found.desc)
 }
 
-/// What stands above a parameter: `[out,optional] ...`. An input is marked only if optional.
+/// The text above a parameter: `[out,optional] ...`. An input is marked only if it is optional.
 fn param(found: &Param) -> String {
     let mark = match (found.dir, found.optional) {
         (Dir::In, false) => "",
@@ -215,7 +215,7 @@ pub fn group(found: &Group) -> String {
     text
 }
 
-/// Breaks text into lines; a list entry's further lines are indented.
+/// Wraps text. Continuation lines of a list entry are indented.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut out = Vec::new();
     for paragraph in text.lines() {
@@ -231,8 +231,8 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     out
 }
 
-/// Joins units with blanks into lines, none wider than `width` unless a unit is, and none broken
-/// within a unit.
+/// Joins units with blanks into lines of at most `width` columns. A unit is never broken, even if it is
+/// wider.
 pub fn fill<'a>(units: impl IntoIterator<Item = &'a str>, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for unit in units {
@@ -244,7 +244,7 @@ pub fn fill<'a>(units: impl IntoIterator<Item = &'a str>, width: usize) -> Vec<S
     lines
 }
 
-/// A line with the blank that separates it from `///`; an empty line stays empty.
+/// A line with a blank after `///`. An empty line stays empty.
 pub fn spaced(line: &str) -> String {
     if line.is_empty() {
         String::new()

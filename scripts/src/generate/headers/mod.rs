@@ -1,8 +1,7 @@
-//! `include/`: the C headers, without the printers'.
+//! `include/`: the C headers, except the printers'.
 //!
-//! cbindgen writes every type and prototype from a plain-Rust model of the ABI (`abi_model`);
-//! `cbind` takes its text apart and puts right what cbindgen cannot say; the templates in
-//! scripts/templates set macros, prologue and groups around it. Knows nothing of running code.
+//! cbindgen writes types and prototypes from `abi_model`. `cbind` corrects its text. The templates in
+//! scripts/templates add macros, prologue and groups. Knows nothing of running code.
 
 mod abi_model;
 mod cbind;
@@ -31,10 +30,10 @@ const FORWARDED: [&str; 8] = [
     "ur_api_funcs.def",
 ];
 
-/// What pools of ours tell beyond the reference.
+/// The properties of pools that the reference does not have.
 const POOL: &str = "ur_pool.h";
 
-/// A function that the reference's `ur_api_funcs.def` does not list, and ours neither.
+/// A function that the reference's `ur_api_funcs.def` omits, and ours does too.
 const UNLISTED: &str = "urDeviceGetSelected";
 
 pub fn files(spec: &Spec) -> Result<Vec<File>> {
@@ -56,7 +55,7 @@ pub fn files(spec: &Spec) -> Result<Vec<File>> {
     Ok(files)
 }
 
-/// A part of a header: a title, a comment and what it declares.
+/// A part of a header: title, comment and declarations.
 #[derive(Serialize)]
 struct Section {
     title: String,
@@ -163,7 +162,7 @@ fn ddi(spec: &Spec, c: &Declarations) -> Result<String> {
     )
 }
 
-/// `ur_pool.h`: macros, since enumerators cannot be added to the reference's enum from outside.
+/// `ur_pool.h`. Its values are macros, since C cannot add enumerators to the reference's enum.
 fn pool(spec: &Spec) -> Result<String> {
     let properties = spec
         .enum_of("ur_usm_pool_info_t")
@@ -190,7 +189,7 @@ fn macro_of(value: &Value) -> String {
     )
 }
 
-/// `ur_api_funcs.def`: one `_UR_API(name)` a function, tables first, for consumers' X macros.
+/// `ur_api_funcs.def`: `_UR_API(name)` for each function, tables first, for consumers' X macros.
 fn function_list(spec: &Spec) -> Result<String> {
     let in_tables = spec.tables.iter().flat_map(|table| &table.slots);
     let loader = spec.functions().filter(|function| function.table.is_none());

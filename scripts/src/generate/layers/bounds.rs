@@ -1,12 +1,12 @@
-//! Bounds checking: what the specification's `bounds` say of a command's ranges, a row a function.
+//! Rows of the bounds layer, from the `bounds` of the specification.
 
 use super::{in_tables, row};
-use crate::generate::{File, expr};
+use crate::generate::expr;
 use crate::model::{Dir, Function, Param, Spec};
 use anyhow::{Context as _, Result, bail};
 
 const HEAD: &str = "\
-//! Which range of an object or an allocation a call uses.
+//! The ranges of objects and allocations that calls access.
 
 #![allow(unused_parens, clippy::double_parens, clippy::unnecessary_cast)]
 
@@ -15,7 +15,7 @@ use crate::layers::wrappers::rows;
 use ur::abi::*;
 ";
 
-pub(super) fn file(spec: &Spec) -> Result<File> {
+pub(super) fn rows(spec: &Spec) -> Result<String> {
     let mut rows = String::new();
     for function in in_tables(spec) {
         let bounded = |param: &Param| {
@@ -25,12 +25,9 @@ pub(super) fn file(spec: &Spec) -> Result<File> {
         let checks: Result<Vec<_>> = function.params.iter().filter_map(bounded).collect();
         row(&mut rows, function, &checks?)?;
     }
-    super::file(
-        "bounds",
-        &format!(
-            "{HEAD}\nrows! {{\n    /// Checks that a function's ranges end within what they are of.\n    BOUNDS:\n{rows}}}\n"
-        ),
-    )
+    Ok(format!(
+        "{HEAD}\nrows! {{\n    /// Checks that a function's ranges end within what they are of.\n    BOUNDS:\n{rows}}}\n"
+    ))
 }
 
 fn check(spec: &Spec, function: &Function, param: &Param, bounds: &[String]) -> Result<String> {
@@ -72,7 +69,7 @@ fn check(spec: &Spec, function: &Function, param: &Param, bounds: &[String]) -> 
     })
 }
 
-/// Where the context of a function's allocations is found.
+/// The expression for the context of a function's allocations.
 fn context(spec: &Spec, function: &Function) -> Result<String> {
     let holder = function.dispatch(spec).context("no dispatch handle")?;
     anyhow::ensure!(holder.dir == Dir::In, "a context from an output");

@@ -1,14 +1,13 @@
-//! Leak checking and lifetime validation: properties whose values are handles, and arguments that
-//! lead to structs with handles in them. All else follows from the list of functions.
+//! Rows of the lifetime layer: properties whose values are handles, and arguments that lead to structs with
+//! handles. The rest follows from the list of functions.
 
 use super::in_tables;
-use crate::generate::{File, rust};
+use crate::generate::rust;
 use crate::model::{CType, Dir, Function, Spec};
-use anyhow::Result;
 use std::fmt::Write as _;
 
 const HEAD: &str = "\
-//! Handles that no argument's role tells of.
+//! Handles that the form of an argument does not tell.
 
 use crate::layers::lifetime::roles::{Nested, Property, properties};
 use crate::layers::wrappers::number;
@@ -16,7 +15,7 @@ use ur::abi::*;
 use ur::object::Kind;
 ";
 
-/// Structs with handles in them.
+/// Structs with handles, each with its case in the loader.
 const NESTED: [(&str, &str); 3] = [
     ("ur_exp_kernel_arg_properties_t", "KernelArguments"),
     (
@@ -26,7 +25,7 @@ const NESTED: [(&str, &str); 3] = [
     ("ur_usm_pool_desc_t", "PoolDescription"),
 ];
 
-pub(super) fn file(spec: &Spec) -> Result<File> {
+pub(super) fn rows(spec: &Spec) -> String {
     let mut properties = String::new();
     let mut nested = String::new();
     for function in in_tables(spec) {
@@ -46,17 +45,14 @@ pub(super) fn file(spec: &Spec) -> Result<File> {
             }
         }
     }
-    super::file(
-        "lifetime",
-        &format!(
-            "{HEAD}\nproperties! {{\n    /// Properties whose values are handles, by function.\n    PROPERTIES:\n{properties}}}\n\n\
+    format!(
+        "{HEAD}\nproperties! {{\n    /// Properties whose values are handles, by function.\n    PROPERTIES:\n{properties}}}\n\n\
             /// Arguments that lead to structs with handles in them.\n\
             pub const NESTED: &[(usize, &str, Nested)] = &[\n{nested}];\n"
-        ),
     )
 }
 
-/// ` PROPERTY Kind one|list` of each property of an info query that is a handle.
+/// ` PROPERTY Kind one|list` for each property of an info query that is a handle.
 fn handles(spec: &Spec, function: &Function) -> String {
     let query = || {
         let value = function

@@ -1,15 +1,16 @@
-//! Parameter validation: the conditions of the specification, a row a function, and what structs and
-//! arrays must hold. What an argument's role alone asks is `loader/src/layers/parameters.rs`'s.
+//! Rows of parameter validation: a function's conditions, and checks of structs and of elements.
+//!
+//! `loader/src/layers/parameters.rs` derives the checks that follow from an argument's form.
 
 use super::{in_tables, row};
-use crate::generate::{File, checks, expr, rust};
+use crate::generate::{checks, expr, rust};
 use crate::model::{Dir, Function, Spec};
 use anyhow::{Context as _, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 const HEAD: &str = "\
-//! What the specification forbids of a call's arguments, beyond what their roles say.
+//! The specification's conditions on arguments, beyond those that follow from an argument's form.
 
 #![allow(unused_parens, clippy::double_parens, clippy::unnecessary_cast, clippy::nonminimal_bool)]
 
@@ -17,11 +18,11 @@ use crate::layers::parameters::{checked, pointee, unchecked};
 use crate::layers::wrappers::rows;
 use std::ffi::c_void;
 use ur::abi::*;
-use ur::object::checks::{pointer, rest};
+use ur::object::checks::{pointer, refuse, rest};
 use ur::object::ensure;
 ";
 
-pub(super) fn file(spec: &Spec) -> Result<File> {
+pub(super) fn rows(spec: &Spec) -> Result<String> {
     let mut out = String::from(HEAD);
     let mut rows = String::new();
     for function in in_tables(spec) {
@@ -34,10 +35,10 @@ pub(super) fn file(spec: &Spec) -> Result<File> {
         "\nrows! {{\n    /// What a function asks of its arguments.\n    CONDITIONS:\n{rows}}}\n\n\
         checked! {{\n{checked}}}\n\nunchecked! {{ {unchecked} }}\n"
     );
-    super::file("parameters", &out)
+    Ok(out)
 }
 
-/// Struct members in range, then the conditions of the function's errors.
+/// Checks of struct members, then the conditions in the function's `errors`.
 fn statements(spec: &Spec, function: &Function) -> Result<Vec<String>> {
     let mut out = Vec::new();
     for param in &function.params {
@@ -51,15 +52,14 @@ fn statements(spec: &Spec, function: &Function) -> Result<Vec<String>> {
         let Some(when) = &case.when else { continue };
         let condition = expr::rust_behind(spec, function, when)?;
         out.push(format!(
-            "ensure(!{condition}, UR_RESULT_ERROR_{})?",
+            "refuse({condition}, UR_RESULT_ERROR_{})?",
             case.code
         ));
     }
     Ok(out)
 }
 
-/// Every struct whose members have ranges and every array element with a check; and the types of
-/// other elements.
+/// The structs and elements with checks, as rows; and the element types without.
 fn checked(spec: &Spec) -> (String, String) {
     let mut checked = BTreeMap::new();
     let mut unchecked = BTreeSet::new();

@@ -1,24 +1,23 @@
-//! Validation of asynchronous allocations: commands with what they wait for and which memory they
-//! use, events of unseen commands, memory of other kinds; a row a function.
+//! Rows of the validation of asynchronous allocations.
 //!
-//! A command is whatever a queue dispatches and an event comes of. What else the layer has to know is
-//! a short list by name, in `loader/src/layers/races/watched.rs`.
+//! A command is a function that dispatches on a queue and returns an event. Its row has its wait list and the
+//! memory that it accesses. Other rows are of events and memory that the layer cannot follow. The remaining
+//! functions of interest are listed in `loader/src/layers/races/watched.rs`.
 
 use super::in_tables;
-use crate::generate::File;
 use crate::model::{Dir, Function, Param, Spec};
 use anyhow::{Context as _, Result};
 use std::fmt::Write as _;
 
 const HEAD: &str = "\
-//! Commands and what they use; calls that make events or memory which the layer does not follow.
+//! Commands with the memory that they access; calls whose events or memory the layer cannot follow.
 
 use crate::layers::races::watched::around;
 use crate::layers::races::{Access, Command, Kind, appended, event_unknown, queue_opened, replaced};
 use ur::abi::*;
 ";
 
-/// Functions with a row of their own in the loader, that [`general`] would have another for.
+/// Functions with a handwritten row in the loader in place of one by [`general`].
 const BY_NAME: [&str; 5] = [
     "urIPCGetEventHandleExp",
     "urEventSetCallback",
@@ -27,7 +26,7 @@ const BY_NAME: [&str; 5] = [
     "urUSMSharedAlloc",
 ];
 
-pub(super) fn file(spec: &Spec) -> Result<File> {
+pub(super) fn rows(spec: &Spec) -> Result<String> {
     let mut rows = String::new();
     for function in in_tables(spec) {
         let body = match is_command(spec, function) {
@@ -45,12 +44,9 @@ pub(super) fn file(spec: &Spec) -> Result<File> {
         }
         rows.push_str("    }\n");
     }
-    super::file(
-        "races",
-        &format!(
-            "{HEAD}\naround! {{\n    /// What stands around commands, and around calls whose outputs are not followed.\n    COMMANDS:\n{rows}}}\n"
-        ),
-    )
+    Ok(format!(
+        "{HEAD}\naround! {{\n    /// What stands around commands, and around calls whose outputs are not followed.\n    COMMANDS:\n{rows}}}\n"
+    ))
 }
 
 fn is_command(spec: &Spec, function: &Function) -> bool {
@@ -67,19 +63,19 @@ fn event(function: &Function) -> Option<&Param> {
         .find(|param| param.name == "phEvent" && param.dir != Dir::In)
 }
 
-/// Pointers to memory that a command reads or writes when it runs.
+/// Pointers to memory that a command accesses when it runs.
 fn pointers(function: &Function) -> impl Iterator<Item = &Param> {
     function.params.iter().filter(|param| {
         let ty = param.c_type();
         let is_memory = ty.base == "void" && ty.pointers == 1 && param.dir == Dir::In;
-        // Patterns are copied by the call, data is a callback's.
+        // A pattern is copied by the call, and a callback's data is opaque.
         is_memory
             && param.info.is_none()
             && !matches!(param.name.as_str(), "pPattern" | "data" | "pData")
     })
 }
 
-/// The lines around a command.
+/// The lines of a command's row.
 fn command(function: &Function) -> Vec<String> {
     let name = &function.name;
     let has = |wanted: &str| function.params.iter().any(|param| param.name == wanted);
@@ -87,7 +83,7 @@ fn command(function: &Function) -> Vec<String> {
         true => "(*p.pnumEventsInWaitList, *p.pphEventWaitList)",
         false => "(0, std::ptr::null())",
     };
-    // Without a wait list, markers and barriers wait for everything.
+    // A marker or barrier without a wait list waits for every command.
     let kind = match name.as_str() {
         "urEnqueueEventsWait" => {
             "if *p.pnumEventsInWaitList == 0 { Kind::Marker } else { Kind::Plain }"
@@ -101,7 +97,7 @@ fn command(function: &Function) -> Vec<String> {
     let frees = name == "urEnqueueUSMFreeExp";
     for param in pointers(function) {
         let of = format!("*p.p{}", param.name);
-        // The other side of a copy, and what buffers are read to, may be the application's own.
+        // The host's side of a transfer may be the application's memory.
         let access = match param.bounds.is_some() && !name.contains("Memcpy") {
             true => "Access::Usm",
             false => "Access::Any",
@@ -153,7 +149,7 @@ fn command(function: &Function) -> Vec<String> {
     lines
 }
 
-/// Appended commands, events of unseen commands, memory of other kinds.
+/// The row of a function that appends a command, or returns events or memory that the layer cannot follow.
 fn general(function: &Function) -> Option<Vec<String>> {
     let mut after = Vec::new();
     if function.name.starts_with("urCommandBufferAppend") {

@@ -1,4 +1,4 @@
-//! The C functions: prototypes in `ur_print.h`, definitions in the loader.
+//! The C printers: prototypes in `ur_print.h`, and rows for the loader's definitions.
 
 use super::{Printer, Subject, call_struct, printers, render};
 use crate::model::Spec;
@@ -32,28 +32,30 @@ fn prototype(printer: &Printer) -> String {
     )
 }
 
-pub fn exports(spec: &Spec) -> Result<String> {
-    let lines: Vec<String> = spec
-        .groups
-        .iter()
-        .flat_map(printers)
-        .map(|printer| {
-            let name = printer.name;
-            match printer.subject {
-                Subject::Enumerator(ty) if spec.flags_of(ty).is_some() => {
-                    format!("bit {name}: {ty};")
-                }
-                Subject::Enumerator(ty) => format!("value {name}: {ty};"),
-                Subject::Struct(found) => format!("value {name}: {};", found.name),
-                Subject::Call(function) if function.params.is_empty() => {
-                    format!("call {name}: NoArguments;")
-                }
-                Subject::Call(function) => format!("call {name}: {};", call_struct(function)),
+const EXPORTS: &str = "\
+//! The exported `urPrint*`. `crate::printers` explains a line.
+
+use crate::printers::printers;
+use ur::abi::print::NoArguments;
+use ur::abi::*;
+";
+
+/// The rows of the loader's definitions.
+pub fn exports(spec: &Spec) -> String {
+    let rows = spec.groups.iter().flat_map(printers).map(|printer| {
+        let name = printer.name;
+        match printer.subject {
+            Subject::Enumerator(ty) if spec.flags_of(ty).is_some() => {
+                format!("    bit {name}: {ty};\n")
             }
-        })
-        .collect();
-    render(
-        include_str!("../../../templates/print/exports.rs.j2"),
-        context! { lines },
-    )
+            Subject::Enumerator(ty) => format!("    value {name}: {ty};\n"),
+            Subject::Struct(found) => format!("    value {name}: {};\n", found.name),
+            Subject::Call(function) if function.params.is_empty() => {
+                format!("    call {name}: NoArguments;\n")
+            }
+            Subject::Call(function) => format!("    call {name}: {};\n", call_struct(function)),
+        }
+    });
+    let rows: String = rows.collect();
+    format!("{EXPORTS}\nprinters! {{\n{rows}}}\n")
 }

@@ -1,4 +1,4 @@
-//! `ur_print.hpp`: what differs from type to type, around the templates that do the printing.
+//! The parts of `ur_print.hpp` that depend on types. Its templates do the printing.
 
 use super::form::{self, Form, Property};
 use super::{call_struct, chained, distinct, properties, property_enums, render};
@@ -26,7 +26,7 @@ pub fn header(spec: &Spec) -> Result<String> {
     )
 }
 
-/// The values that have a `<<`, as its parameter is declared.
+/// The values with an `operator<<`, as its parameter is declared.
 fn types(spec: &Spec) -> Vec<String> {
     let declared = spec.items().filter_map(|item| match item {
         Item::Enum(found) => Some(format!("enum {} value", found.name)),
@@ -39,12 +39,12 @@ fn types(spec: &Spec) -> Vec<String> {
 
 fn enumerators(_: &Spec, item: &Item) -> Option<Value> {
     let (name, values) = match item {
-        // A version reads as a number, by hand.
+        // A version is printed as a number, by handwritten code.
         Item::Enum(found) if found.name != "ur_api_version_t" => (&found.name, &found.values),
         Item::Flags(found) => (&found.bit, &found.values),
         _ => return None,
     };
-    // The header knows those of `ur_api.h` only.
+    // The header prints types of `ur_api.h` only.
     let names: Vec<String> = distinct(values)
         .filter(|value| value.header.is_none())
         .map(|value| value.name.clone())
@@ -122,7 +122,7 @@ fn members(
         .collect()
 }
 
-/// The call that prints a member; `place` is where a member or argument of that name lies.
+/// The call that prints a member. `place` gives the expression of another member by name.
 fn print(form: &Form, param: &Param, place: &dyn Fn(&str) -> String) -> String {
     let name = &param.name;
     let at = place(name);
@@ -155,7 +155,7 @@ fn print(form: &Form, param: &Param, place: &dyn Fn(&str) -> String) -> String {
     }
 }
 
-/// The C++ type of a property that reads as the form says.
+/// The C++ type of a property with this form.
 fn c_type(form: &Form) -> String {
     match form {
         Form::Number(ty) => ty.clone(),

@@ -1,24 +1,24 @@
-//! How each member, argument and property reads as text, whatever language prints it.
+//! The text form of each member, argument and property, for every language of printers.
 //!
-//! Owns the reading of C types, counts and tags, and the few places where the reference's text
-//! follows no rule of the specification. Knows no language.
+//! Owns the interpretation of C types, counts and tags, and the exceptions that the reference's text makes.
+//! Knows no language.
 
 use crate::model::{CType, Item, Param, Spec};
 
-/// The text of one value.
+/// The form of one value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Form {
-    /// A number of this C type; a `bool` is 0 or 1.
+    /// A number of this C type. A `bool` is 0 or 1.
     Number(String),
     /// A byte, as `true` or `false`.
     Truth,
-    /// An enum, a flag set or a structure, by its type's own printer.
+    /// An enum, a flag set or a struct, by the printer of its type.
     Named(String),
     /// A flag set, by the enum of its bits.
     Flags { set: String, bit: String },
     /// An address, or `nullptr`.
     Address,
-    /// An integer that stands for an address.
+    /// An integer that is an address.
     Native,
     /// An address, or `0`.
     Bare,
@@ -28,19 +28,19 @@ pub enum Form {
     Text,
     /// The address of a value, then the value.
     Pointer(Box<Form>),
-    /// The address of a list, then its values; the member that counts them.
+    /// The address of a list, then its values. The name is that of the count.
     List(Box<Form>, String),
     /// Values in place.
     Array(Box<Form>),
     /// The next structure of a chain.
     Chain,
-    /// A union, and the member that says which of its members is meant.
+    /// A union, and the member that selects among its members.
     Union { name: String, tag: String },
-    /// A property's value: the arguments that name it and that give its size.
+    /// A property's value: the arguments with its name and its size.
     Info { name: String, size: String },
 }
 
-/// How the bytes of a property read.
+/// The form of a property's bytes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Property {
     Text,
@@ -48,7 +48,7 @@ pub enum Property {
     List(Form),
 }
 
-/// Pointers that the reference prints bare: not what they point to, and `0` for null.
+/// Pointers that the reference prints without their target, and as `0` for null.
 const BARE: [(&str, &str); 16] = [
     ("urIPCGetMemHandleExp", "pMem"),
     ("urIPCOpenMemHandleExp", "pIPCMemHandleData"),
@@ -83,7 +83,7 @@ const BARE: [(&str, &str); 16] = [
     ),
 ];
 
-/// Lists of calls of which the reference prints the first value only.
+/// Lists in calls of which the reference prints the first value only.
 const FIRST_ONLY: [&str; 4] = [
     "pGlobalWorkOffset",
     "pGlobalWorkSize",
@@ -91,13 +91,13 @@ const FIRST_ONLY: [&str; 4] = [
     "pBinaries",
 ];
 
-/// One more such list, of a name that another call has for a list printed whole.
+/// A list with that exception in one function only.
 const FIRST_ONLY_IN: (&str, &str) = ("urKernelSetSpecializationConstants", "pSpecConstants");
 
-/// A property whose value the reference does not read.
+/// A property whose value the reference does not print.
 const UNREAD: (&str, &str) = ("urUSMPoolSetInfoExp", "pPropValue");
 
-/// Which member of a union each tag selects.
+/// The member of a union that each tag selects.
 const UNIONS: [(&str, &[(&str, &str)]); 3] = [
     (
         "ur_device_partition_value_t",
@@ -127,7 +127,7 @@ const UNIONS: [(&str, &[(&str, &str)]); 3] = [
     ),
 ];
 
-/// A member of a structure or an argument of a call; `owner` is the structure or the function.
+/// The form of a struct's member or a call's argument. `owner` is the struct or the function.
 pub fn member(spec: &Spec, owner: &str, param: &Param) -> Form {
     let ty = param.c_type();
     if BARE.contains(&(owner, param.name.as_str())) {
@@ -162,7 +162,7 @@ pub fn member(spec: &Spec, owner: &str, param: &Param) -> Form {
     }
 }
 
-/// The value of a property from its type: `uint32_t`, `size_t[`, `size_t[3`, `char[`.
+/// The form of a property from its type: `uint32_t`, `size_t[`, `size_t[3`, `char[`.
 pub fn property(spec: &Spec, text: &str) -> Property {
     let ty = CType::parse(text);
     if ty.array.is_none() {
@@ -172,13 +172,13 @@ pub fn property(spec: &Spec, text: &str) -> Property {
         ("char", 0) => Property::Text,
         ("void", 1) => Property::List(Form::Bare),
         ("uint8_t", 0) => Property::List(Form::Number(ty.base)),
-        // The reference shows the first binary of a program alone.
+        // The reference prints only the first binary of a program.
         ("unsigned char", 1) => Property::One(Form::Pointer(Box::new(Form::Truth))),
         (base, pointers) => Property::List(value(spec, base, pointers)),
     }
 }
 
-/// The tags of a union in order, each with the member that it selects.
+/// The tags of a union in order, each with its member.
 pub fn union_members<'a>(spec: &'a Spec, name: &str) -> Vec<(&'static str, &'a Param)> {
     let tags = UNIONS
         .iter()
@@ -194,7 +194,7 @@ pub fn union_members<'a>(spec: &'a Spec, name: &str) -> Vec<(&'static str, &'a P
         .collect()
 }
 
-/// The enum that tells the members of a union apart.
+/// The enum that selects among a union's members.
 pub fn tag_type(spec: &Spec, union: &str) -> Option<String> {
     spec.structs().find_map(|found| {
         let member = found.members.iter().find(|member| member.ty == union)?;
@@ -212,13 +212,13 @@ fn is_address(ty: &CType) -> bool {
     ty.base == "void" && ty.pointers == 1
 }
 
-/// A value of a type behind that many pointers.
+/// The form of a type behind this many pointers.
 pub fn value(spec: &Spec, base: &str, pointers: usize) -> Form {
     match (base, pointers) {
         ("void", 1) => Form::Address,
         ("char", 1) => Form::Text,
         (_, 0) => plain(spec, base),
-        // Behind a pointer a native handle is the number that it is.
+        // Behind a pointer a native handle is a plain number.
         (_, 1) if plain(spec, base) == Form::Native => {
             Form::Pointer(Box::new(Form::Number("uintptr_t".to_owned())))
         }

@@ -1,15 +1,16 @@
-//! The printers: values of the C interface as text, from C (`ur_print.h` and the loader's exports),
-//! C++ (`ur_print.hpp`) and Rust (`src/abi/print`).
+//! The printers, which write values of the C interface as text.
 //!
-//! `form` says how each value reads. `cpp` and `c` write that down in their language around the
-//! hand-written helpers in scripts/templates/print; in Rust most of it follows from types, and `rust`
-//! has what does not. The texts are the reference's.
+//! They exist in C (`ur_print.h` and the loader's exports), C++ (`ur_print.hpp`) and Rust (`src/abi/print`).
+//! `form` has the form of each value. `c` and `cpp` write it in their language, around the templates in
+//! scripts/templates/print. Rust derives most forms from types; `rust` has the rest. The texts are the
+//! reference's.
 
 mod c;
 mod cpp;
 mod form;
 mod rust;
 
+pub use c::exports;
 pub use form::union_members;
 pub use rust::note;
 
@@ -22,15 +23,14 @@ use minijinja::{Environment, UndefinedBehavior};
 pub fn files(spec: &Spec) -> Result<Vec<File>> {
     Ok(vec![
         rust::unusual(spec)?,
-        File::new("loader/src/generated/print.rs", c::exports(spec)?),
         File::new("include/ur_print.h", c::header(spec)?),
         File::new("include/ur_print.hpp", cpp::header(spec)?),
     ])
 }
 
-/// What an exported printer takes besides the buffer.
+/// The value that an exported printer takes.
 enum Subject<'a> {
-    /// An enumerator or one bit of a flag set, by the C enum and its values.
+    /// An enumerator or one bit of a flag set, by the name of the C enum.
     Enumerator(&'a str),
     Struct(&'a Struct),
     Call(&'a Function),
@@ -42,7 +42,7 @@ struct Printer<'a> {
     subject: Subject<'a>,
 }
 
-/// The printers of a group: its types, then its calls.
+/// The printers of a group: of types, then of calls.
 fn printers(group: &Group) -> Vec<Printer<'_>> {
     let types = group.items.iter().filter_map(|item| {
         let (name, subject) = match item {
@@ -69,7 +69,7 @@ fn printers(group: &Group) -> Vec<Printer<'_>> {
     types.chain(calls).collect()
 }
 
-/// The struct of a call's arguments, which the printers name even where there are none.
+/// The struct of a call's arguments. Printers name it even for a function without arguments.
 fn call_struct(function: &Function) -> String {
     let id = function
         .id
@@ -78,7 +78,7 @@ fn call_struct(function: &Function) -> String {
     format!("ur_{}_params_t", id.to_lowercase())
 }
 
-/// `queue_flags` of `ur_queue_flags_t`.
+/// `queue_flags` from `ur_queue_flags_t`.
 fn stem(name: &str) -> &str {
     name.strip_prefix("ur_")
         .and_then(|name| name.strip_suffix("_t"))
@@ -100,7 +100,7 @@ fn camel(stem: &str) -> String {
     out
 }
 
-/// Each enum with the functions that ask for its properties: those whose enumerators have types.
+/// The enums whose enumerators have types, which are those of info queries.
 fn property_enums(spec: &Spec) -> impl Iterator<Item = &Enum> {
     spec.items().filter_map(|item| match item {
         Item::Enum(found) if found.values.iter().any(|value| value.ty.is_some()) => Some(found),
@@ -108,7 +108,7 @@ fn property_enums(spec: &Spec) -> impl Iterator<Item = &Enum> {
     })
 }
 
-/// Properties of an enum that read alike, in order of first appearance.
+/// Properties of an enum by form, in order of first appearance.
 fn properties(spec: &Spec, found: &Enum) -> Vec<(form::Property, Vec<String>)> {
     let mut groups: Vec<(form::Property, Vec<String>)> = Vec::new();
     for value in &found.values {
@@ -122,13 +122,13 @@ fn properties(spec: &Spec, found: &Enum) -> Vec<(form::Property, Vec<String>)> {
     groups
 }
 
-/// Structures that a chain can hold, with their tags.
+/// Structs that may stand in a chain, with their tags.
 fn chained(spec: &Spec) -> impl Iterator<Item = (&Value, &Struct)> {
     spec.structs()
         .filter_map(|found| Some((spec.stype(&found.name)?, found)))
 }
 
-/// Enumerators, without those that repeat an earlier value.
+/// Enumerators with distinct values: the first of each value.
 fn distinct(values: &[Value]) -> impl Iterator<Item = &Value> {
     let mut seen = std::collections::BTreeSet::new();
     values.iter().filter(move |value| seen.insert(value.value))

@@ -1,5 +1,4 @@
-//! What can be wrong with a call: null, out of range, a condition that holds, a device that lacks
-//! something.
+//! Invalid calls: a null, a value out of range, a condition that holds, a device without a feature.
 
 use super::maker::{Fault, Maker, When};
 use super::spelled::NULL;
@@ -10,7 +9,7 @@ use crate::model::{Dir, ErrorCase, Param};
 use anyhow::{Context as _, Result};
 
 impl<'a> Maker<'a> {
-    /// What can be wrong with the arguments.
+    /// Every way in which the arguments can be invalid.
     pub(super) fn faults(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
         for param in &self.function.params {
@@ -22,7 +21,7 @@ impl<'a> Maker<'a> {
         faults
     }
 
-    /// Null where something must be.
+    /// Null for a parameter that requires a pointer or a handle.
     fn nulls(&self, param: &Param, faults: &mut Vec<Fault>) {
         let ty = param.c_type();
         let name = &param.name;
@@ -60,7 +59,7 @@ impl<'a> Maker<'a> {
             .iter()
             .any(|when| when.text.contains(&format!("{name} == null")));
         if param.nocheck || (param.optional && by_condition) {
-            // Null is a value, or a condition says when it is none.
+            // Null is valid, or a condition says when it is not.
         } else if param.optional && is_list && self.is_only_list_of(count) {
             let codes: &[&str] = match self.spec.is_handle(&ty.base) {
                 true => &["INVALID_NULL_HANDLE", "INVALID_NULL_POINTER"],
@@ -72,7 +71,7 @@ impl<'a> Maker<'a> {
                 &[(count, "1"), (name, null)],
             );
         } else if param.optional {
-            // Null is a value.
+            // Null is valid.
         } else if self.spec.is_handle(&ty.base) && ty.pointers == 0 {
             add("null", &["INVALID_NULL_HANDLE"], &[(name, null)]);
         } else if ty.pointers > 0 {
@@ -89,7 +88,7 @@ impl<'a> Maker<'a> {
         }
         if is_list && !param.optional && self.spec.is_handle(&ty.base) {
             let hole = "[null]";
-            // In the list that leads to the adapter a loader may find it before anyone else.
+            // A loader reads the list that leads to the adapter, so it may report the error first.
             let codes: &[&str] = match name.as_str() {
                 "phEventWaitList" => &["INVALID_NULL_HANDLE", "INVALID_EVENT_WAIT_LIST"],
                 _ => &["INVALID_NULL_HANDLE"],
@@ -98,8 +97,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// No function where there must be one, and a value out of range besides: what is missing comes
-    /// first.
+    /// A null function pointer with a value out of range beside it. The null is reported first.
     fn null_first(&self, param: &Param) -> Option<Fault> {
         let ty = param.c_type();
         if !self.spec.is_callback(&ty.base) || ty.pointers > 0 || param.optional {
@@ -121,7 +119,7 @@ impl<'a> Maker<'a> {
         })
     }
 
-    /// Whether no other list has the same count, so that to change it makes nothing else wrong.
+    /// Whether no other list has this count, so that a changed count makes one list invalid.
     fn is_only_list_of(&self, count: &str) -> bool {
         let lists = self.function.params.iter();
         lists
@@ -130,7 +128,7 @@ impl<'a> Maker<'a> {
             == 1
     }
 
-    /// Enumerations and flags that have no such value, by value and in a structure pointed to.
+    /// Undefined enumerators and flags, as parameters and in structs behind pointers.
     fn ranges(&self, param: &Param, faults: &mut Vec<Fault>) {
         let ty = param.c_type();
         let mut add = |what: String, overrides: Overrides| {
@@ -162,7 +160,7 @@ impl<'a> Maker<'a> {
                 let values = with(&self.valid, &[(param.name.clone(), 1)].into());
                 let text = self.pointer_to(param, &values, Some((&member.name, &value)));
                 let mut overrides: Overrides = [(param.name.clone(), text)].into();
-                // An empty list is not looked at.
+                // Elements of an empty list are not checked.
                 overrides.extend(param.count.clone().map(|count| (count, "1".to_owned())));
                 add(format!("{leaf} {what}"), overrides);
             }
@@ -178,7 +176,7 @@ impl<'a> Maker<'a> {
         Some(("with an undefined bit", value))
     }
 
-    /// A call for which a condition holds, none before it, and if possible none at all besides.
+    /// A call for which a condition holds, no earlier condition does, and if possible no other one.
     pub(super) fn condition(&self, at: usize) -> Option<Fault> {
         let when = &self.whens[at];
         let alone = |values: &Values, others: &dyn Fn(usize) -> bool| {
@@ -189,7 +187,7 @@ impl<'a> Maker<'a> {
             self.holds(&when.expr, &values) && !self.whens.iter().enumerate().any(holds)
         };
         let own = self.choices(&when.expr);
-        // Where it cannot be had alone, other arguments may have to give way.
+        // No change of the condition's own arguments suffices. Others are changed too.
         let mut wider = self.choices(&when.expr);
         for other in &self.whens {
             wider.add(self.choices(&other.expr));
@@ -202,7 +200,7 @@ impl<'a> Maker<'a> {
                 solve::solve(&own, &|values| alone(values, &differs))
             })?;
         let mut codes = vec![result(when.code)];
-        // A value that no enumerator has is refused as such, before any condition.
+        // An undefined enumerator is refused before any condition.
         if values
             .iter()
             .any(|(name, value)| self.is_no_enumerator(name, *value))
@@ -216,7 +214,7 @@ impl<'a> Maker<'a> {
         })
     }
 
-    /// Calls that a device refuses which lacks something, and nothing else is wrong with them.
+    /// Valid calls that a device without a feature refuses.
     pub(super) fn lacks(&self) -> Result<Vec<(&'a ErrorCase, Overrides)>> {
         let mut all = Vec::new();
         for (case, given) in &self.givens {

@@ -1,4 +1,4 @@
-//! What calls are made of: a function, its conditions, and what it says of itself.
+//! One function with its conditions, from which calls are made.
 
 use super::spelled::NULL;
 use super::values::with;
@@ -10,7 +10,7 @@ use crate::model::{Dir, ErrorCase, Function, Own, Spec};
 use anyhow::Result;
 use std::collections::BTreeSet;
 
-/// One way to be wrong.
+/// One invalid call.
 pub(super) struct Fault {
     pub(super) what: String,
     pub(super) codes: Vec<String>,
@@ -24,16 +24,16 @@ pub(super) struct When<'a> {
     pub(super) expr: Expr,
 }
 
-/// Writes calls of one function.
+/// Makes the calls of one function.
 pub(super) struct Maker<'a> {
     pub(super) spec: &'a Spec,
     pub(super) function: &'a Function,
     pub(super) whens: Vec<When<'a>>,
-    /// What the arguments must be for a device to refuse for want of something.
+    /// Cases that a device without a feature refuses, with the condition on the arguments.
     pub(super) givens: Vec<(&'a ErrorCase, Option<Expr>)>,
-    /// The usual values of what conditions are about.
+    /// Usual values of the leaves in the conditions.
     pub(super) usual: Values,
-    /// What valid arguments need beyond these, so that no condition holds.
+    /// Changes to the usual values under which no condition holds.
     pub(super) valid: Values,
 }
 
@@ -80,7 +80,7 @@ impl<'a> Maker<'a> {
         Ok(maker)
     }
 
-    /// What the table says of the function besides its arguments.
+    /// The properties of the function in its row, besides arguments.
     pub(super) fn attributes(&self) -> Vec<String> {
         if self.function.table.is_none() {
             return vec!["in_tables: false".to_owned()];
@@ -103,7 +103,7 @@ impl<'a> Maker<'a> {
         all
     }
 
-    /// What it may answer to valid arguments: what is declared without a condition.
+    /// Errors that a valid call may return: those without a condition.
     fn may(&self) -> String {
         let in_words = self
             .function
@@ -160,7 +160,7 @@ impl<'a> Maker<'a> {
         gains.map(|param| rust::object_name(&param.c_type().base))
     }
 
-    /// What the specification declares in words only, or in a condition that has no solution.
+    /// Errors that are declared in words only, or by a condition without a solution.
     pub(super) fn said(&self) -> Vec<(&str, &str)> {
         let in_words = self
             .function
@@ -169,7 +169,7 @@ impl<'a> Maker<'a> {
             .filter(|case| case.when.is_none());
         let in_words = in_words.map(|case| (case.code.as_str(), case.desc.as_str()));
         let unsolved = (0..self.whens.len()).filter(|at| {
-            // One that is about required pointers only is what their null checks say.
+            // A condition on required pointers only repeats their null checks.
             !self.choices(&self.whens[*at].expr).is_empty() && self.condition(*at).is_none()
         });
         in_words

@@ -1,4 +1,4 @@
-//! Arguments as the table spells them, the valid ones and others in their place.
+//! The text of arguments in the table, for valid and invalid calls.
 
 use super::Overrides;
 use super::maker::Maker;
@@ -12,7 +12,7 @@ pub(super) const NULL: &str = "null";
 const MEMORY: &str = "memory";
 
 impl Maker<'_> {
-    /// Arguments with these values, and what valid ones need.
+    /// The texts for these values, and for the changes that a valid call needs.
     pub(super) fn overrides(&self, values: &Values) -> Overrides {
         let values = with(&self.valid, values);
         let roots: BTreeSet<&str> = values
@@ -26,7 +26,7 @@ impl Maker<'_> {
             .collect()
     }
 
-    /// An argument whose parts have these values.
+    /// The text of an argument from the values of its leaves.
     fn text(&self, param: &Param, values: &Values) -> String {
         let ty = param.c_type();
         let inside = format!("{}.", param.name);
@@ -55,7 +55,7 @@ impl Maker<'_> {
         }
     }
 
-    /// A pointer to a structure whose members have these values.
+    /// A pointer to a struct, from the values of its members.
     pub(super) fn pointer_to(
         &self,
         param: &Param,
@@ -68,7 +68,7 @@ impl Maker<'_> {
         structure(&format!("&{base}"), &members)
     }
 
-    /// Members of a structure by value as they are in valid arguments.
+    /// The members of a struct by value in a valid call.
     fn usual_members(&self, base: &str) -> Overrides {
         let sides: &[&str] = match base {
             "ur_rect_region_t" => &["width", "height", "depth"],
@@ -101,7 +101,7 @@ impl Maker<'_> {
         out
     }
 
-    /// Something valid where null would be valid too.
+    /// A valid text that is not null, for a parameter that may be null.
     fn given(&self, param: &Param) -> String {
         let ty = param.c_type();
         let kind = rust::object_name(&ty.base);
@@ -112,18 +112,18 @@ impl Maker<'_> {
         }
     }
 
-    /// What valid arguments need beyond the usual ones.
+    /// The changes to usual values that a valid call needs.
     pub(super) fn valid_arguments(&self) -> Overrides {
         self.overrides(&Values::new())
     }
 
-    /// A valid argument.
+    /// The text of a parameter in the valid call.
     pub(super) fn argument(&self, param: &Param, valid: &Overrides) -> String {
         let usual = || self.usual_text(param);
         valid.get(&param.name).cloned().unwrap_or_else(usual)
     }
 
-    /// Where arguments differ from valid ones.
+    /// The texts that differ from the valid call's.
     pub(super) fn changes(&self, overrides: &Overrides, valid: &Overrides) -> String {
         let params = self.function.params.iter();
         let changed = params.filter_map(|param| {
@@ -141,7 +141,7 @@ impl Maker<'_> {
             && param.dir == Dir::In
     }
 
-    /// A valid value of a parameter.
+    /// The usual text of a parameter.
     pub(super) fn usual_text(&self, param: &Param) -> String {
         let ty = param.c_type();
         let base = ty.base.as_str();
@@ -216,7 +216,7 @@ impl Maker<'_> {
     }
 }
 
-/// A structure with these members; the others are as its type's default has them.
+/// A struct with these members. The others have the values of the type's default.
 fn structure(base: &str, members: &Overrides) -> String {
     let members = members.iter();
     let members = members.map(|(member, value)| format!("{} = {value}", rust::ident(member)));

@@ -1,4 +1,4 @@
-//! Values of arguments, as conditions see them: which there are, and for which a condition holds.
+//! Values of arguments in conditions, and the search for values under which a condition holds.
 
 use super::maker::{Maker, When};
 use super::spelled::NULL;
@@ -9,7 +9,7 @@ use crate::model::{CType, Item};
 impl Maker<'_> {
     pub(super) fn choices(&self, condition: &Expr) -> Choices {
         let fixed = |leaf: &Leaf| {
-            // What must be there is there; what leads to the adapter is a handle of it.
+            // A required pointer stays, and so does the handle that leads to the adapter.
             let param = self.function.params.iter().find(|p| p.name == leaf.name);
             leaf.form == Form::Pointer
                 && param.is_some_and(|param| !param.optional && !param.nocheck)
@@ -42,7 +42,7 @@ impl Maker<'_> {
         })
     }
 
-    /// The value of a leaf in a call with valid arguments.
+    /// The value of a leaf in the valid call.
     pub(super) fn usual(&self, name: &str) -> Option<u64> {
         let root = name.split(['.', '[']).next()?;
         let param = self.function.params.iter().find(|p| p.name == root)?;
@@ -93,7 +93,7 @@ impl Maker<'_> {
             })
     }
 
-    /// Arguments for which this holds, and no condition of the function.
+    /// Values under which the condition holds, and none of the function's error conditions.
     pub(super) fn solved(&self, given: &Expr) -> Option<Values> {
         let alone = |values: &Values| {
             let values = with(&self.valid, values);
@@ -108,7 +108,7 @@ impl Maker<'_> {
     }
 }
 
-/// The first values, with the second in place of theirs.
+/// The first values, overridden by the second.
 pub(super) fn with(first: &Values, second: &Values) -> Values {
     let mut all = first.clone();
     all.extend(second.clone());

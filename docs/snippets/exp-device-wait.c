@@ -1,0 +1,1 @@
+urDeviceWaitExp(device); /* everything enqueued on the device, on any queue */

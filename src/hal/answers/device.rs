@@ -1,0 +1,43 @@
+//! Devices: which of them a platform lists, which binary suits one, and peer access.
+
+use crate::abi::*;
+use crate::hal::PeerInfo;
+use crate::object::{Body, Error, InfoOut, ListOut, Object, Result};
+use std::ffi::CStr;
+use std::sync::Arc;
+
+/// `urDeviceGet` of a platform whose devices `all` have the type `own`: the first is the default.
+pub fn list_devices<T: Body>(
+    all: &[Arc<Object<T>>],
+    own: ur_device_type_t,
+    wanted: ur_device_type_t,
+    out: ListOut<'_, T>,
+) -> Result<()> {
+    out.write(match wanted {
+        UR_DEVICE_TYPE_ALL => all,
+        UR_DEVICE_TYPE_DEFAULT => &all[..all.len().min(1)],
+        wanted if wanted == own => all,
+        _ => &[],
+    });
+    Ok(())
+}
+
+/// `urDeviceSelectBinary`: index of the first binary for this target. `INVALID_BINARY` if there is none.
+pub fn binary_for(binaries: &[ur_device_binary_t], target: &CStr) -> Result<u32> {
+    let suits = |binary: &ur_device_binary_t| {
+        let spec = binary.pDeviceTargetSpec;
+        // SAFETY: the caller passes null or a C string.
+        !spec.is_null() && unsafe { CStr::from_ptr(spec) } == target
+    };
+    let found = binaries.iter().position(suits);
+    found
+        .map(|at| at as u32)
+        .ok_or(Error::new(UR_RESULT_ERROR_INVALID_BINARY))
+}
+
+/// `urUsmP2PPeerAccessGetInfoExp` of a device that reaches no other device's memory.
+pub fn no_peer_access(what: PeerInfo, out: InfoOut<'_>) -> Result<()> {
+    match what {
+        PeerInfo::UrPeerAccessSupport | PeerInfo::UrPeerAtomicsSupport => out.value(0i32),
+    }
+}

@@ -1,0 +1,16 @@
+//! Answers that backends give alike, each written once.
+//!
+//! Some are default bodies of the traits (scripts/src/generate/hal/traits.rs names those). An adapter calls the others
+//! from its own `get_info`, and states there only its differences. Uses `object` and `abi`; knows no backend.
+
+mod adapter;
+mod device;
+mod kernel;
+mod mem;
+mod program;
+
+pub use adapter::{adapter_info, last_driver_error, set_logger_and_level};
+pub use device::{binary_for, list_devices, no_peer_access};
+pub use kernel::ExecInfo;
+pub use mem::{BufferPart, WholeBuffer, access_of, buffer_flags, mem_info, physical_mem_info};
+pub use program::{Build, ProgramPart, program_info};

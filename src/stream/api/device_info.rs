@@ -1,0 +1,165 @@
+//! Properties of devices whose answer does not depend on the backend, in two lists.
+//!
+//! An adapter's query is a match without a wildcard. One arm takes a whole list: its pattern is the list's macro,
+//! its answer the list's function.
+//!
+//! ```text
+//! match what {
+//!     ur::shared_device_info!() => shared_device_info(what, out),
+//!     ur::plain_device_info!() => plain_device_info(what, out),
+//!     DeviceInfo::Type => ...
+//! }
+//! ```
+//!
+//! A property moves to the adapters by leaving its list: the compiler then asks each of them for an answer.
+
+use crate::abi::*;
+use crate::hal::DeviceInfo;
+use crate::object::{Error, InfoOut, Result};
+use crate::stream::UPDATES;
+use std::ffi::c_void;
+use std::ptr::null_mut;
+
+/// A list: its pattern macro, its function, and the answer of each group of properties.
+macro_rules! list {
+    (
+        $pattern_doc:literal $pattern:ident;
+        $doc:literal $answer:ident($out:ident);
+        $( $value:expr => $($property:ident)+; )+
+    ) => {
+        #[doc = $pattern_doc]
+        #[macro_export]
+        macro_rules! $pattern {
+            () => { $($( $crate::hal::DeviceInfo::$property )|+)|+ };
+        }
+
+        #[doc = $doc]
+        pub fn $answer(what: DeviceInfo, $out: InfoOut<'_>) -> Result<()> {
+            match what {
+                $( $(DeviceInfo::$property)|+ => $value, )+
+                _ => absent(),
+            }
+        }
+    };
+}
+
+/// The answer of a property that a device does not have.
+fn absent() -> Result<()> {
+    Err(Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION))
+}
+
+list! {
+    "The pattern of the device properties that every backend answers alike."
+    shared_device_info;
+    "One of the properties of [`shared_device_info!`](crate::shared_device_info); `UNSUPPORTED_ENUMERATION` for any other."
+    shared_device_info(out);
+
+    // What the engine does on every backend.
+    out.boolean(true) =>
+        UsmPoolSupport TimestampRecordingSupportExp AsyncUsmAllocationsSupportExp
+        CommandBufferSupportExp CommandBufferEventSupportExp GraphRecordAndReplaySupportExp
+        MultiDeviceCompileSupportExp DeviceWaitSupportExp UsmContextMemcpySupportExp;
+    out.value(UPDATES) => CommandBufferUpdateCapabilitiesExp;
+    out.value(1u32) => MaxComputeQueueIndices;
+
+    // What no backend has yet.
+    out.boolean(false) =>
+        KernelSetSpecializationConstants
+        BindlessImagesSupportExp BindlessImagesSharedUsmSupportExp BindlessImages1dUsmSupportExp
+        BindlessImages2dUsmSupportExp BindlessSampledImageFetch1dUsmSupportExp
+        BindlessSampledImageFetch1dSupportExp BindlessSampledImageFetch2dUsmSupportExp
+        BindlessSampledImageFetch2dSupportExp BindlessSampledImageFetch3dSupportExp
+        BindlessUniqueAddressingPerDimSupportExp BindlessSample1dUsmSupportExp
+        BindlessSample2dUsmSupportExp BindlessImagesGatherSupportExp ImageArraySupportExp
+        MipmapSupportExp MipmapAnisotropySupportExp MipmapLevelReferenceSupportExp
+        CubemapSupportExp CubemapSeamlessFilteringSupportExp
+        ExternalMemoryImportSupportExp ExternalSemaphoreImportSupportExp
+        MemoryExportExportableDeviceMemExp UsmHostAllocRegisterSupportExp
+        IpcMemorySupportExp IpcPhysicalMemorySupportExp IpcEventSupportExp
+        LowPowerEventsSupportExp ReusableEventsSupportExp PerEventProfilingSupportExp;
+    out.value(0u32) => ImagePitchAlignExp MipmapMaxAnisotropyExp;
+    out.value(0usize) => MaxImageLinearWidthExp MaxImageLinearHeightExp MaxImageLinearPitchExp;
+    out.value(ur_exp_device_2d_block_array_capability_flags_t(0)) => Is2dBlockArrayCapabilitiesExp;
+    out.value(ur_queue_flags_t(0)) => QueueOnDeviceProperties;
+    out.slice::<*mut c_void>(&[]) => ComponentDevices;
+    out.value(null_mut::<c_void>()) => CompositeDevice;
+
+    // What no driver tells.
+    absent() =>
+        GpuEuSimdWidth CurrentClockThrottleReasons FanSpeed MinPowerLimit MaxPowerLimit
+        XeStackCount XeRegionsPerStack XeClustersPerRegion XeCoresPerCluster EusPerXeCore
+        MaxLanesPerHwThread;
+}
+
+list! {
+    "The pattern of the device properties about images, IL, pipes and Intel's GPUs, for a backend that has none of them."
+    plain_device_info;
+    "One of the properties of [`plain_device_info!`](crate::plain_device_info); `UNSUPPORTED_ENUMERATION` for any other."
+    plain_device_info(out);
+
+    out.boolean(false) =>
+        ImageSupport ImageSrgb ProgramSetSpecializationConstants MemChannelSupport
+        HostPipeReadWriteSupport EsimdSupport;
+    out.string("") => BuiltInKernels IlVersion;
+    out.value(0u32) => MaxReadImageArgs MaxWriteImageArgs MaxReadWriteImageArgs MaxSamplers;
+    out.value(0usize) =>
+        Image2dMaxWidth Image2dMaxHeight Image3dMaxWidth Image3dMaxHeight Image3dMaxDepth
+        ImageMaxBufferSize ImageMaxArraySize;
+    absent() =>
+        DeviceId IpVersion Luid NodeMask GpuEuCount GpuEuSlices GpuEuCountPerSubslice
+        GpuSubslicesPerSlice GpuHwThreadsPerEu;
+}
+
+/// Queue flags that the engine and most backends honour, or that are hints.
+pub const QUEUE_FLAGS: ur_queue_flags_t = ur_queue_flags_t(
+    UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE.0
+        | UR_QUEUE_FLAG_PROFILING_ENABLE.0
+        | UR_QUEUE_FLAG_DISCARD_EVENTS.0
+        | UR_QUEUE_FLAG_PRIORITY_LOW.0
+        | UR_QUEUE_FLAG_PRIORITY_HIGH.0
+        | UR_QUEUE_FLAG_SUBMISSION_BATCHED.0
+        | UR_QUEUE_FLAG_SUBMISSION_IMMEDIATE.0,
+);
+
+/// Floating point as IEEE 754 has it, in hardware.
+pub const IEEE_754: ur_device_fp_capability_flags_t = ur_device_fp_capability_flags_t(
+    UR_DEVICE_FP_CAPABILITY_FLAG_CORRECTLY_ROUNDED_DIVIDE_SQRT.0
+        | UR_DEVICE_FP_CAPABILITY_FLAG_ROUND_TO_NEAREST.0
+        | UR_DEVICE_FP_CAPABILITY_FLAG_ROUND_TO_ZERO.0
+        | UR_DEVICE_FP_CAPABILITY_FLAG_ROUND_TO_INF.0
+        | UR_DEVICE_FP_CAPABILITY_FLAG_INF_NAN.0
+        | UR_DEVICE_FP_CAPABILITY_FLAG_DENORM.0
+        | UR_DEVICE_FP_CAPABILITY_FLAG_FMA.0,
+);
+
+/// Atomics of every order but the sequentially consistent.
+pub const ORDERS_BELOW_SEQ_CST: ur_memory_order_capability_flags_t =
+    ur_memory_order_capability_flags_t(
+        UR_MEMORY_ORDER_CAPABILITY_FLAG_RELAXED.0
+            | UR_MEMORY_ORDER_CAPABILITY_FLAG_ACQUIRE.0
+            | UR_MEMORY_ORDER_CAPABILITY_FLAG_RELEASE.0
+            | UR_MEMORY_ORDER_CAPABILITY_FLAG_ACQ_REL.0,
+    );
+
+/// Atomics of every order.
+pub const ALL_ORDERS: ur_memory_order_capability_flags_t = ur_memory_order_capability_flags_t(
+    ORDERS_BELOW_SEQ_CST.0 | UR_MEMORY_ORDER_CAPABILITY_FLAG_SEQ_CST.0,
+);
+
+/// Atomics of every scope.
+pub const ALL_SCOPES: ur_memory_scope_capability_flags_t = ur_memory_scope_capability_flags_t(
+    UR_MEMORY_SCOPE_CAPABILITY_FLAG_WORK_ITEM.0
+        | UR_MEMORY_SCOPE_CAPABILITY_FLAG_SUB_GROUP.0
+        | UR_MEMORY_SCOPE_CAPABILITY_FLAG_WORK_GROUP.0
+        | UR_MEMORY_SCOPE_CAPABILITY_FLAG_DEVICE.0
+        | UR_MEMORY_SCOPE_CAPABILITY_FLAG_SYSTEM.0,
+);
+
+/// USM that host and device use at once, atomics included.
+pub const ANY_ACCESS: ur_device_usm_access_capability_flags_t =
+    ur_device_usm_access_capability_flags_t(
+        UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ACCESS.0
+            | UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ATOMIC_ACCESS.0
+            | UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_CONCURRENT_ACCESS.0
+            | UR_DEVICE_USM_ACCESS_CAPABILITY_FLAG_ATOMIC_CONCURRENT_ACCESS.0,
+    );
