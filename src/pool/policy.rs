@@ -137,7 +137,10 @@ impl State {
                 table.recall_one(store, own, need.bytes);
             }
         }
-        if let Some(found) = search::ready(store, need, order) {
+        // Blocks that the dependencies order are recalled before completed memory is taken.
+        if order.foreign().next().is_none()
+            && let Some(found) = search::ready(store, need, order)
+        {
             return Some(found);
         }
         let other = |lane| order.own_lane() != Some(lane);

@@ -166,7 +166,8 @@ impl Engine<'_> {
     ) -> Result<(), String> {
         let config = &self.script.setup.config;
         let Some(wait) = wait else {
-            let room = config.max_bytes.unwrap_or(1 << 60) - self.pool.figures().reserved;
+            // As `places`, from before the request: it may have released what `left` counts.
+            let room = config.max_bytes.unwrap_or(1 << 60) - ask.before;
             let unit = self.provider.page().unwrap_or(1);
             let left = self.model.unused(ask.places.extents, |_| true);
             let grows = (need + self.slack(ask)).next_multiple_of(unit) <= room + left;
