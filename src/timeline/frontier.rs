@@ -137,32 +137,37 @@ impl Frontier {
     }
 
     pub fn join(&mut self, other: &Frontier) {
-        if !self.raise(other, |_| false) {
+        if self.raise(other, |_| false).is_none() {
             self.merge(other);
         }
     }
 
-    /// Takes in the points of `other` on lanes that it has a point on. False if another point is one
-    /// not to `skip`; then some may have been taken in.
+    /// Raises its points to those of `other` on the same lanes, and returns whether an epoch rose. None if
+    /// `other` has a point on another lane that is not to `skip`; then some epochs may have risen.
     #[inline]
-    pub(super) fn raise(&mut self, other: &Frontier, skip: impl Fn(&Point) -> bool) -> bool {
+    pub(super) fn raise(
+        &mut self,
+        other: &Frontier,
+        skip: impl Fn(&Point) -> bool,
+    ) -> Option<bool> {
         let own = &mut self.0[..];
-        let mut at = 0;
+        let (mut at, mut rose) = (0, false);
         for point in &other.0 {
             loop {
                 match own.get_mut(at) {
                     Some(own) if Arc::ptr_eq(&own.clock, &point.clock) => {
+                        rose |= point.epoch > own.epoch;
                         own.epoch = own.epoch.max(point.epoch);
                         at += 1;
                         break;
                     }
                     Some(own) if own.lane() < point.lane() => at += 1,
                     _ if skip(point) => break,
-                    _ => return false,
+                    _ => return None,
                 }
             }
         }
-        true
+        Some(rose)
     }
 
     /// As [`Frontier::join`], with lanes that it has no point on.

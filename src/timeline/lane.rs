@@ -115,15 +115,17 @@ impl Lane {
     /// Records that all later commands come after `frontier`.
     #[inline]
     pub fn wait_for(&mut self, frontier: &Frontier) {
-        if !self.known.raise(frontier, Point::is_complete) {
-            self.wait_for_others(frontier);
+        self.known.set_epoch(self.own, self.epoch);
+        match self.known.raise(frontier, Point::is_complete) {
+            Some(rose) => self.waited |= rose,
+            None => self.wait_for_others(frontier),
         }
-        self.waited = true;
     }
 
     /// Waits for points of lanes that are not known yet.
     #[cold]
     fn wait_for_others(&mut self, frontier: &Frontier) {
+        self.waited = true;
         let mut pending = frontier.clone();
         pending.prune();
         self.prune();

@@ -122,7 +122,7 @@ impl<D: Driver> LaneCore<D> {
     }
 
     pub(super) fn marks_of(&self, points: &[&Point]) -> Result<Marks<D>> {
-        let marks = points.iter().map(|point| self.engine.mark(*point));
+        let marks = points.iter().map(|point| self.engine.mark(point));
         marks.filter_map(Result::transpose).collect()
     }
 

@@ -405,7 +405,7 @@ impl<D: Driver> LaneCore<D> {
         waits: &[impl Borrow<Dependencies>],
     ) -> Result<BiasedLockGuard<'a, LaneState<D>>> {
         let points = waits.iter().flat_map(|waits| waits.borrow().done.points());
-        let foreign = points.filter(|point| !state.order.orders_point(*point));
+        let foreign = points.filter(|point| !state.order.orders_point(point));
         let mut missing: Missing<'_> = foreign.collect();
         if !missing.is_empty() {
             missing.sort_unstable_by_key(|point| (point.lane(), Reverse(point.epoch)));
