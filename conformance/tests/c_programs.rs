@@ -1,5 +1,5 @@
-//! The C programs: compiled by the C compiler against `include/` and the built loader, and run on the
-//! adapter that the environment chooses.
+//! The C programs and examples: compiled by the C compiler against `include/` and the built loader, and run
+//! on the adapter that the environment chooses.
 
 mod support;
 
@@ -16,7 +16,17 @@ struct Built {
 }
 
 impl Built {
+    /// Of `conformance/c`.
     fn new(name: &str) -> Self {
+        Self::of("c", name)
+    }
+
+    /// Of `examples`.
+    fn example(name: &str) -> Self {
+        Self::of("../examples", name)
+    }
+
+    fn of(place: &str, name: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         for link in ["libur_loader.so", "libur_loader.so.0"] {
             symlink(
@@ -27,7 +37,7 @@ impl Built {
         }
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let program = folder.path().join(name);
-        let source = root.join("c").join(name).with_extension("cpp");
+        let source = root.join(place).join(name).with_extension("cpp");
         let (source, compiler, standard) = if source.exists() {
             (source, "c++", "-std=c++17")
         } else {
@@ -78,7 +88,7 @@ fn says_ok(output: &str) {
 
 #[test]
 fn asynchronous_allocation() {
-    let built = Built::new("async_alloc");
+    let built = Built::example("async_alloc");
     says_ok(&success(&mut built.forced()));
     // Through discovery, with a device selector.
     let mut found = built.command();
@@ -90,7 +100,7 @@ fn asynchronous_allocation() {
 
 #[test]
 fn the_selector_can_leave_nothing() {
-    let built = Built::new("async_alloc");
+    let built = Built::example("async_alloc");
     let mut command = built.forced();
     let output = command
         .env("ONEAPI_DEVICE_SELECTOR", "native_cpu:gpu")
@@ -102,6 +112,81 @@ fn the_selector_can_leave_nothing() {
         "{}",
         both(&output)
     );
+}
+
+/// Runs an example, which must print these lines.
+fn prints(command: &mut Command, lines: &[&str]) {
+    let output = success(command);
+    for line in lines {
+        assert!(
+            output.lines().any(|found| found.contains(line)),
+            "no {line:?} in {output}"
+        );
+    }
+}
+
+#[test]
+fn example_enumerate() {
+    let built = Built::example("enumerate");
+    prints(&mut built.forced(), &["GiB, asynchronous allocation"]);
+    let mut none = built.forced();
+    none.env("ONEAPI_DEVICE_SELECTOR", "native_cpu:gpu");
+    assert_eq!(none.status().expect("the program starts").code(), Some(1));
+}
+
+#[test]
+fn example_two_queues() {
+    let lines = [
+        "ordered by an event: the same memory, 1 hit by order",
+        "without an order: other memory",
+        "the data is right",
+    ];
+    prints(&mut Built::example("two_queues").forced(), &lines);
+}
+
+#[test]
+fn example_pool_limits() {
+    let lines = [
+        "a sixth block of 16 MiB is refused",
+        "after the free of one it is served",
+        "reserved at most 80 MiB, 16 MiB after everything was freed",
+    ];
+    prints(&mut Built::example("pool_limits").forced(), &lines);
+}
+
+#[test]
+fn example_kernel_so() {
+    let built = Built::example("kernel_so");
+    let kernels = built.folder.path().join("kernels.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/kernels.c");
+    let mut cc = Command::new("cc");
+    cc.args([
+        "-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", "-shared", "-fPIC",
+    ]);
+    success(cc.arg(source).arg("-o").arg(&kernels));
+    prints(
+        built.forced().arg(&kernels),
+        &["squares of 0 to 1023 are right"],
+    );
+}
+
+#[test]
+fn example_mock_test() {
+    let built = Built::example("mock_test");
+    let mut command = built.command();
+    command.env("UR_ADAPTERS_SEARCH_PATH", libraries());
+    let lines = ["2 calls of urEnqueueUSMMemcpy", "no handle is left"];
+    prints(&mut command, &lines);
+}
+
+/// Without a device of the backend an example is skipped and says so.
+#[test]
+fn example_spirv_without_opencl() {
+    let built = Built::example("spirv");
+    let output = built.forced().arg(env!("CARGO_MANIFEST_PATH")).output();
+    let output = output.expect("the program starts");
+    assert_eq!(output.status.code(), Some(77), "{}", both(&output));
+    assert!(both(&output).contains("skipped"), "{}", both(&output));
 }
 
 #[test]
@@ -165,7 +250,7 @@ fn the_mock() {
 /// fail.
 #[test]
 fn the_mock_by_script() {
-    let built = Built::new("async_alloc");
+    let built = Built::example("async_alloc");
     let folder = built.folder.path();
     let run = |script: &str| {
         let mut command = built.command();

@@ -175,7 +175,13 @@ fn shared_with_hip(root: &Path, found: &mut Vec<String>) -> Result<()> {
     let dir = root.join("adapters/cuda/src");
     for name in SHARED_WITH_HIP {
         let path = dir.join(name);
-        let text = fs::read_to_string(&path)?;
+        let Ok(text) = fs::read_to_string(&path) else {
+            found.push(format!(
+                "{}: HIP will share it, and it is not there",
+                show(root, &path)
+            ));
+            continue;
+        };
         for (at, line) in code_lines(&text).filter(|(_, line)| names_cuda(line)) {
             found.push(format!(
                 "{}:{at}: HIP will share it, so it names the driver through `vendor`: {}",

@@ -101,6 +101,10 @@ fn variables(folder: &Path, found: &mut BTreeSet<String>) {
     ];
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        if name.contains("test") || name == "scripted" {
+            continue;
+        }
         if path.is_dir() {
             variables(&path, found);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
@@ -108,6 +112,22 @@ fn variables(folder: &Path, found: &mut BTreeSet<String>) {
             let code = text.split("#[cfg(test)]").next().unwrap_or_default();
             // A call may stand on several lines.
             let code = code.split_whitespace().collect::<String>();
+            for prefix in ["UR_POOL_", "UR_TRACE_", "UR_CUDA_", "UR_LOG_"] {
+                let literal = format!("\"{prefix}");
+                for (at, _) in code.match_indices(&literal) {
+                    let name: String = code[at + 1..]
+                        .chars()
+                        .take_while(|found| *found != '"')
+                        .collect();
+                    if name.len() > prefix.len()
+                        && name
+                            .chars()
+                            .all(|found| found.is_ascii_uppercase() || found == '_')
+                    {
+                        found.insert(name);
+                    }
+                }
+            }
             for reader in READERS {
                 for (at, _) in code.match_indices(reader) {
                     let name: String = code[at + reader.len()..]

@@ -89,7 +89,8 @@ fn catalogue(root: &Path) -> Result<(Page, Vec<String>)> {
         }
         text.push_str("| test | what it checks |\n|---|---|\n");
         for name in names {
-            let sentence = sentence(&own, &sources, name);
+            let sentence = sentence(&own, &sources, name)
+                .map_or_else(|| of_property(name), |own| Some(own.to_owned()));
             if sentence.is_none() {
                 missing.push(format!("{suite}::{name}"));
             }
@@ -114,6 +115,31 @@ fn sentence<'a>(own: &[&'a Source], all: &'a [Source], name: &str) -> Option<&'a
         let mut elsewhere = all.iter().filter_map(|source| source.functions.get(name));
         in_own.or_else(|| elsewhere.next()).map(String::as_str)
     })
+}
+
+/// The sentence of a test that a table of properties makes: its name has the property behind what is queried.
+fn of_property(name: &str) -> Option<String> {
+    const QUERIED: [&str; 13] = [
+        "info",
+        "config_info",
+        "group_info",
+        "sub_group_info",
+        "build_info",
+        "physical_info",
+        "sampler",
+        "image",
+        "granularity",
+        "addresses",
+        "profiling",
+        "peer",
+        "current",
+    ];
+    let property = QUERIED
+        .iter()
+        .find_map(|queried| name.strip_prefix(queried)?.strip_prefix('_'))?;
+    Some(format!(
+        "The property `{property}` has the documented type and size, and a plausible value."
+    ))
 }
 
 impl Source {
