@@ -212,3 +212,25 @@ fn large_growth_maps_few_pages() {
     let mapped = provider.mapped();
     assert!(mapped < 400, "{mapped}");
 }
+
+/// Pages of several sizes are released whole, so a trim may keep more than requested and never less.
+#[test]
+fn a_trim_keeps_at_least_the_requested_bytes() {
+    let provider = Arc::new(FakeProvider::mixed(1 << 20, 64 << 20));
+    let pool = Pool::new(Arc::clone(&provider), Config::default());
+    let blocks: Vec<Block> = (0..16)
+        .map(|_| alloc(&pool, 2 << 20).expect("there is no limit"))
+        .collect();
+    for block in blocks {
+        pool.release(block.addr, Frontier::new())
+            .expect("the block is live");
+    }
+    for keep in [31 << 20, 10 << 20, 3 << 20, 1, 0] {
+        let before = pool.figures().reserved;
+        pool.trim(keep);
+        let after = pool.figures().reserved;
+        assert!(after >= keep.min(before), "{before} {keep} {after}");
+    }
+    assert_eq!(pool.figures().reserved, 0);
+    assert_eq!(provider.wrong(), [""; 0]);
+}

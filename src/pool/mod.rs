@@ -185,10 +185,10 @@ impl<S: SlabProvider> Pool<S> {
         self.aliases.store(state.aliases(), Ordering::Relaxed);
     }
 
-    /// Gives back slabs that are free and observed complete until no more than `keep_bytes` are
-    /// reserved or nothing more can go.
+    /// Releases memory that is free and observed complete as long as at least `keep_bytes` stay reserved.
+    /// Pages and slabs are released whole.
     pub fn trim(&self, keep_bytes: u64) {
-        let leaving = self.state.lock().leave(keep_bytes);
+        let leaving = self.state.lock().trim(keep_bytes);
         drop(self.give_back(&leaving));
     }
 

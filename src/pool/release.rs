@@ -1,9 +1,12 @@
 //! Release: idle memory above the threshold or for want of room, and address aliases without a use, go back to
 //! the provider.
 
+use crate::pool::heap::Store;
+use crate::pool::heap::segments::SegId;
 use crate::pool::options::ALIAS_RATIO;
 use crate::pool::provider::Slab;
 use crate::pool::state::State;
+use std::collections::BTreeSet;
 
 /// What is returned to the provider: aliases first, then memory.
 #[derive(Default)]
@@ -47,6 +50,21 @@ impl State {
 
     /// Removes idle memory until at most `keep` bytes will be reserved, as few bytes as suffice.
     pub fn leave(&mut self, keep: u64) -> Leaving {
+        self.leave_by(keep, Store::remove_idle)
+    }
+
+    /// Removes idle memory as long as at least `keep` bytes will be reserved. Pages differ in size, so
+    /// more may stay.
+    pub fn trim(&mut self, keep: u64) -> Leaving {
+        self.leave_by(keep, Store::remove_idle_within)
+    }
+
+    /// `remove` takes memory from the idle entries, given the bytes in excess of `keep`.
+    fn leave_by(
+        &mut self,
+        keep: u64,
+        remove: fn(&mut Store, &mut BTreeSet<(u64, SegId)>, u64) -> Option<Slab>,
+    ) -> Leaving {
         let mut out = Leaving {
             addresses: self.expired(),
             slabs: Vec::new(),
@@ -62,7 +80,7 @@ impl State {
             .checked_sub(keep)
             .filter(|excess| *excess > 0)
         {
-            let Some(slab) = self.store.remove_idle(&mut idle, excess) else {
+            let Some(slab) = remove(&mut self.store, &mut idle, excess) else {
                 break;
             };
             self.leaving += slab.bytes;

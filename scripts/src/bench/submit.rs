@@ -21,7 +21,7 @@ const LIMITS: [(&str, f64); 10] = [
     ("event launch", 831.0),
     ("event copy", 584.0),
     ("event fill", 586.0),
-    ("joined copy", 7944.0),
+    ("joined copy", 8440.0),
     ("loose launch", 1916.0),
     ("chained launch", 8478.0),
     ("grow", 7329.0),

@@ -142,6 +142,28 @@ impl Store {
         Some(self.detach(id, slab).slab)
     }
 
+    /// Removes at most `bytes` of the largest entry of [`Store::idle`] that can give any: pages at its end, or
+    /// the whole slab.
+    pub fn remove_idle_within(
+        &mut self,
+        idle: &mut BTreeSet<(u64, SegId)>,
+        bytes: u64,
+    ) -> Option<Slab> {
+        while let Some((_, id)) = idle.pop_last() {
+            let mut slab = self.segments.removable(id)?;
+            if self.segments.page().is_some() {
+                let end = slab.end();
+                let from = end.saturating_sub(bytes).max(slab.base);
+                slab.base = self.segments.page_ceil(from);
+                slab.bytes = end - slab.base;
+            }
+            if (1..=bytes).contains(&slab.bytes) {
+                return Some(self.detach(id, slab).slab);
+            }
+        }
+        None
+    }
+
     /// Removes free memory: a whole slab, or whole pages, from the segment `first` on.
     pub fn detach(&mut self, first: SegId, slab: Slab) -> Piece {
         let runs = match self.segments.page() {

@@ -127,6 +127,9 @@ pub unsafe extern "C" fn cuMemAddressReserve(
     if let Some(code) = driver.called("cuMemAddressReserve") {
         return code;
     }
+    if alignment != 0 && !alignment.is_power_of_two() {
+        return INVALID_VALUE;
+    }
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let none = std::ptr::null_mut();
     let slack = alignment.max(PAGE);

@@ -113,8 +113,10 @@ impl Pages {
     /// Reserves addresses, aligned to a page, near `hint` if that is not 0.
     pub fn reserve(&self, api: &Api, hint: usize, bytes: usize) -> Result<usize> {
         let mut start = 0;
+        // A page is any multiple of the least page, and the driver takes powers of two only.
+        let align = 1 << self.bytes.trailing_zeros();
         // SAFETY: `start` is writable.
-        let code = unsafe { (self.calls.reserve)(&mut start, bytes, self.bytes, hint as u64, 0) };
+        let code = unsafe { (self.calls.reserve)(&mut start, bytes, align, hint as u64, 0) };
         check(api, code, "cuMemAddressReserve")?;
         Ok(start as usize)
     }

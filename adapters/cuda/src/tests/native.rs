@@ -337,6 +337,33 @@ fn kinds_without_a_driver_pool_use_the_adapters_pool() {
     });
 }
 
+/// Pages are any multiple of the least page, and the driver aligns addresses to powers of two only.
+#[test]
+fn zeroed_pages_have_any_size() {
+    alone("tests::native::zeroed_pages_have_any_size", || {
+        let driver = FakeDriver::open();
+        let test_context = TestContext::new();
+        let (context, device) = test_context.at;
+        let mut desc = ur_usm_pool_desc_t {
+            flags: UR_USM_POOL_FLAG_ZERO_INITIALIZE_BLOCK,
+            ..Default::default()
+        };
+        let mut pool = null_mut();
+        let code = ur!(USMExp.pfnPoolCreateExp(context, device, &mut desc, &mut pool));
+        assert_eq!(code, UR_RESULT_SUCCESS);
+        let queue = test_context.queue(IN_ORDER);
+        for pieces in [1, 3, 5, 11] {
+            let memory = alloc(queue, pool, UR_USM_TYPE_DEVICE, pieces * PIECE, null_mut());
+            let memory = memory.expect("memory of any size");
+            assert_eq!(free(queue, memory), UR_RESULT_SUCCESS);
+        }
+        finish(queue);
+        assert_eq!(ur!(Queue.pfnRelease(queue)), UR_RESULT_SUCCESS);
+        ur!(USMExp.pfnPoolDestroyExp(context, device, pool));
+        test_context.end(&driver);
+    });
+}
+
 #[test]
 fn statistics_and_limits_are_the_same() {
     let name = "tests::native::statistics_and_limits_are_the_same";
