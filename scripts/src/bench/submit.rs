@@ -23,8 +23,8 @@ const LIMITS: [(&str, f64); 10] = [
     ("event fill", 586.0),
     ("joined copy", 8440.0),
     ("loose launch", 1916.0),
-    ("chained launch", 8478.0),
-    ("grow", 7329.0),
+    ("chained launch", 8860.0),
+    ("grow", 4720.0),
 ];
 
 /// Repetitions: enough to average, and few enough that addresses remain to grow at.
