@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 #[derive(Args)]
 pub struct Peers {
     /// The output of peers.sh
-    #[arg(default_value = "adapters/cuda/bench/h200.tsv")]
+    #[arg(default_value = "adapters/cuda/bench/h100.tsv")]
     records: PathBuf,
     /// The folder for the plots
     #[arg(long, default_value = "docs/src/plots")]
@@ -22,11 +22,14 @@ pub struct Peers {
 
 /// Limit on reserved memory, as a multiple of live memory.
 const MAX_RESERVED_RATIO: [(&str, f64); 4] = [
-    ("gpt2_train", 1.02),
-    ("llama_decode", 1.03),
-    ("multistream", 1.30),
-    ("resnet50_train", 1.03),
+    ("gpt2_train", 1.05),
+    ("llama_decode", 1.05),
+    ("multistream", 1.40),
+    ("resnet50_train", 1.06),
 ];
+
+/// The driver's pool, as peers.cu calls it.
+const DRIVER: &str = "the driver's pool";
 
 pub fn run(root: &Path, options: &Peers) -> Result<()> {
     let path = root.join(&options.records);
@@ -137,10 +140,10 @@ impl<'a> Records<'a> {
             let (of, value) = (record.of, record.value);
             match record.measure {
                 "pair" => {
-                    verdicts.at_most(&format!("pair, {}, ns", bytes(of.parse()?)), value, 60.0)
+                    verdicts.at_most(&format!("pair, {}, ns", bytes(of.parse()?)), value, 35.0)
                 }
                 "threads" if of == "8" => {
-                    verdicts.least("pairs from 8 threads, M/s", value, 40.0);
+                    verdicts.least("pairs from 8 threads, M/s", value, 100.0);
                 }
                 "chain" if of == "blocks" => verdicts.at_most("chain, blocks", value, 1.0),
                 "chain" if of == "beside alone" => {
@@ -149,7 +152,16 @@ impl<'a> Records<'a> {
                 "growth" if of == "beside mapping" => {
                     verdicts.at_most("growth beside mapping alone", value, 1.1);
                 }
-                "again" => verdicts.at_most(&format!("{of}, second run, ns"), value, 80.0),
+                "again" => verdicts.at_most(&format!("{of}, second run, ns"), value, 60.0),
+                "first" => {
+                    let driver = self.value("first", DRIVER, of);
+                    let driver = driver.context("the driver's pool beside it")?;
+                    verdicts.at_most(
+                        &format!("{of}, first run beside the driver's pool"),
+                        value / driver,
+                        1.0,
+                    );
+                }
                 "held" => {
                     let limit = MAX_RESERVED_RATIO.iter().find(|(trace, _)| *trace == of);
                     let (_, limit) = limit.with_context(|| format!("a target for {of}"))?;
@@ -217,12 +229,8 @@ mod tests {
 
     #[test]
     fn the_committed_records_answer_every_target() {
-        for text in [
-            include_str!("../../../adapters/cuda/bench/h100.tsv"),
-            include_str!("../../../adapters/cuda/bench/h200.tsv"),
-        ] {
-            let verdicts = Records::read(text).unwrap().verdicts().unwrap();
-            assert_eq!(verdicts.count(), 18);
-        }
+        let text = include_str!("../../../adapters/cuda/bench/h100.tsv");
+        let verdicts = Records::read(text).unwrap().verdicts().unwrap();
+        assert_eq!(verdicts.count(), 22);
     }
 }
