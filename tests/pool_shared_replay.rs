@@ -214,7 +214,7 @@ fn blocks_of_an_abandoned_iteration_are_found_and_freed() {
         pool.trim(0);
         assert_eq!((pool.figures().reserved, provider.bytes_out()), (0, 0));
         assert_eq!(provider.wrong(), [""; 0]);
-        // The pool works as before.
+        // The pool still works.
         pair.iteration(&pool, Between::Awaited);
         assert_eq!(pool.figures().used, 0);
     }

@@ -1,6 +1,5 @@
-//! Gives the library its name for the dynamic linker, binds its own symbols to itself, and keeps it
-//! in memory once loaded: a program that forgets a reference, and so our threads, must not crash
-//! because its loader closes the library under them.
+//! The linker's options: the library's name, its own symbols first, and no unloading. A program that forgets a
+//! reference leaves threads of the adapter, and its loader may close the library.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,6 +1,5 @@
-//! Gives the library its name for the dynamic linker, and binds its own symbols to itself. What
-//! libsycl of 2026.1 looks for in it beyond an adapter's functions is in a library beside it, in
-//! retain/: an auxiliary filter, which nobody misses where it is not.
+//! The linker's options: the library's name, and its own symbols first. libsycl of 2026.1 looks for more than an
+//! adapter's functions in it. Those are in a library beside it (`retain/`), an optional auxiliary filter.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

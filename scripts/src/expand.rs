@@ -1,8 +1,8 @@
 //! `cargo xtask expand NAME`: everything that one function of the interface becomes.
 //!
-//! Reads the tree, so that it shows what is there. It prints, in this order: the specification's entry; the
-//! blocks of generated files that name the function; each macro over the list of functions, expanded for it
-//! alone; the trait method's implementations; other lines that name it.
+//! Reads the tree, so that it shows what is there. It prints the specification's entry, then the
+//! blocks of generated files that name the function, then each macro over the list of functions, expanded for
+//! it alone. Last are the trait method's implementations and other lines that name it.
 
 mod macros;
 

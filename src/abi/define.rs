@@ -142,8 +142,8 @@ macro_rules! flags {
 
 /// A structure. One that can stand in a chain names its tag, which its default has in `stype`; all
 /// else in a default is zero, null and unset. A member may say in brackets how it reads where its type
-/// does not tell: `list MEMBER`, a pointer to so many values; `by MEMBER`, a union and what selects its
-/// member; `truth`, a byte that is false or true; `bare`, an address of which null is `0`.
+/// does not tell. `list MEMBER` is a pointer to so many values, and `by MEMBER` a union with its selector.
+/// `truth` is a byte that is false or true, and `bare` an address of which null is `0`.
 macro_rules! structure {
     (
         $(#[$doc:meta])*

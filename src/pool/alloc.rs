@@ -1,5 +1,5 @@
-//! The path of an allocation that a stream's cache did not serve on its own: quota for a cached block, replay,
-//! then the order of choice of `policy`, each of whose steps is made here, outside of the pool's lock.
+//! The path of an allocation that a stream's cache did not serve alone: quota for a cached block, replay, then
+//! the order of choice of `policy`. Each of its steps is made here, outside of the pool's lock.
 
 use crate::pool::Pool;
 use crate::pool::cache::{Miss, StreamCache};

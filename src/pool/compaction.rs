@@ -6,8 +6,8 @@
 //! Pages are remapped under pressure only:
 //! - at the maximum size, or where the provider has no memory left;
 //! - where the user prefers waits to growth;
-//! - where growth would exceed the peak in use by 1/32 ([`Pressure`]), if the request is large, the provider
-//!   leaves old addresses mapped at no cost (CUDA), and no more pages were remapped than growth has mapped.
+//! - where growth would exceed the peak in use by 1/32 ([`Pressure`]). Then the request must be large, the provider
+//!   must leave old addresses mapped at no cost (CUDA), and no more pages may be remapped than growth has mapped.
 //!
 //! Pages whose last use is ordered but not complete may move too. Their old addresses keep leading to them
 //! for the commands that were submitted with those addresses, and are retired once those commands were seen

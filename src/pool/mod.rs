@@ -192,6 +192,13 @@ impl<S: SlabProvider> Pool<S> {
         drop(self.give_back(&leaving));
     }
 
+    /// Releases memory that is free and observed complete until at most `keep_bytes` are reserved or no more can
+    /// be released.
+    pub fn shrink(&self, keep_bytes: u64) {
+        let leaving = self.state.lock().leave(keep_bytes);
+        drop(self.give_back(&leaving));
+    }
+
     /// The least frontier after which a request that found no memory can be served. The caller waits for it on
     /// the host and repeats the request. Empty if the request may be repeated at once, after [`Pool::trim`];
     /// none if no wait suffices or the policy allows none.

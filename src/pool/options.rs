@@ -3,8 +3,8 @@
 //! A mechanism that buys speed or memory has a variable of the environment (`src/stream/settings.rs` reads
 //! them) and a row in `cargo xtask bench pool --ablation`.
 
-/// Requests up to this size, in bytes, or up to this share of what the pool holds, leave their stream's
-/// cache as it is: to empty it costs the next requests more than good placement of small blocks saves.
+/// Requests up to this size, in bytes, or up to this share of the reserved bytes, leave their stream's cache as it
+/// is. Emptying it costs the next requests more than good placement of small blocks saves.
 pub(crate) const SMALL_BYTES: u64 = 1 << 20;
 pub(crate) const SMALL_SHARE: u64 = 256;
 

@@ -63,7 +63,7 @@ impl State {
     fn leave_by(
         &mut self,
         keep: u64,
-        remove: fn(&mut Store, &mut BTreeSet<(u64, SegId)>, u64) -> Option<Slab>,
+        remove: impl Fn(&mut Store, &mut BTreeSet<(u64, SegId)>, u64) -> Option<Slab>,
     ) -> Leaving {
         let mut out = Leaving {
             addresses: self.expired(),

@@ -113,11 +113,16 @@ impl Model {
             }
             Step::Wait(lane, slot) => {
                 let (frontier, map) = &self.slots[slot];
-                self.lanes[lane].wait_for(frontier);
                 let mut map = map.clone();
                 map.remove(&lane);
+                let known = self.waited_map(lane);
+                let is_new = |(other, epoch): (&usize, &u64)| match known.get(other) {
+                    Some(known) => epoch > known,
+                    None => !self.complete((other, epoch)),
+                };
+                self.waits[lane] |= map.iter().any(is_new);
+                self.lanes[lane].wait_for(frontier);
                 join(&mut self.waited[lane], &map);
-                self.waits[lane] = true;
             }
             Step::Put(lane, slot) => {
                 let mut map = self.waited[lane].clone();

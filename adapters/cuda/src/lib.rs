@@ -1,8 +1,8 @@
 //! The CUDA adapter: NVIDIA's devices, by the driver's library that is found at run time.
 //!
 //! Owns discovery (`adapter`, `platform`, `device`), programs and kernels (`program`, `kernel`), buffers
-//! (`mem`), address ranges and physical memory (`virtual_mem`), lanes and events (`exec`), native streams
-//! and events (`interop`), and the bridge from the stream engine (`driver`, `hooks`). `cu` has the driver's
+//! (`mem`), and address ranges and physical memory (`virtual_mem`). It also owns lanes and events (`exec`), native
+//! streams and events (`interop`), and the bridge from the stream engine (`driver`, `hooks`). `cu` has the driver's
 //! functions. Uses the shared layers in `ur`. Must never know a loader or another adapter.
 //!
 //! HIP will share more than half of this adapter. Modules that name the driver through [`vendor`] alone are

@@ -2,7 +2,7 @@
 //! object, run on the cores of this machine.
 //!
 //! Owns discovery (`adapter`, `platform`, `device`, `cpu`), programs in their two forms and kernels
-//! (`program`, `kernel`), buffers, pages and mapped memory (`mem`, `pages`, `virtual_mem`), the
+//! (`program`, `kernel`), and buffers, pages and mapped memory (`mem`, `pages`, `virtual_mem`). It also owns the
 //! threads that run commands (`exec`), and the bridge from the stream engine to them (`driver`).
 //! Uses the shared layers in `ur`. Must never know a loader or another adapter.
 //!

@@ -1,7 +1,7 @@
 //! The OpenCL adapter: devices of the installed OpenCL drivers.
 //!
 //! Owns discovery (`adapter`, `platform`, `device`), programs, kernels, buffers, images and samplers
-//! (`program`, `kernel`, `mem`, `sampler`), lanes and recorded commands (`exec`, `record`,
+//! (`program`, `kernel`, `mem`, `sampler`). It also owns lanes and recorded commands (`exec`, `record`,
 //! `native_record`), host pipes (`pipe`), native queues and events (`interop`), and the bridge from the
 //! stream engine (`driver`, `hooks`). `cl` has OpenCL's functions. Uses the shared layers in `ur`. Must
 //! never know a loader or another adapter.

@@ -59,8 +59,9 @@ pub(crate) use callbacks;
 
 /// A value of the table.
 ///
-/// It is `null`, `memory`, `text`, a number, a kind of handle, a list of handles (`[Event]`, `[null]`) or
-/// sizes, an enumerator, the undefined bits of a set of flags, a callback, a structure, or a pointer to one.
+/// It is `null`, `memory`, `text`, a number, a kind of handle, or a list of handles (`[Event]`, `[null]`) or
+/// sizes. It may also be an enumerator, the undefined bits of a set of flags, a callback, a structure, or a
+/// pointer to one.
 macro_rules! value {
     (null) => { Value::Null };
     (memory) => { Value::Memory };

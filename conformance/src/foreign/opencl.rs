@@ -139,7 +139,7 @@ impl Library {
             (self.clGetDeviceInfo)(device, DEVICE_PLATFORM, size, value, ret)
         };
         let platform = handle(get_info, "clGetDeviceInfo")?;
-        // SAFETY: a live platform; promised by the caller.
+        // SAFETY: the platform is alive, and the caller gives the type of the function with this name.
         Ok(unsafe {
             let address = (self.clGetExtensionFunctionAddressForPlatform)(platform, name.as_ptr());
             ur::dl::function::<F>(address)

@@ -91,7 +91,7 @@ static TABLE: [Entry; ALL.len() + 1] = [
 /// # Safety
 /// `args` has more than `index` entries, and that one is a pointer argument.
 unsafe fn pointer<T>(args: *const *mut c_void, index: usize) -> *mut T {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller passes an index of such an argument.
     unsafe { *args.add(index) }.cast()
 }
 
@@ -100,7 +100,7 @@ unsafe fn pointer<T>(args: *const *mut c_void, index: usize) -> *mut T {
 /// # Safety
 /// `args` has more than `index` entries, and that one is a `T` by value.
 unsafe fn value<T: Copy>(args: *const *mut c_void, index: usize) -> T {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller passes an index of such an argument.
     unsafe { (*args.add(index)).cast::<T>().read_unaligned() }
 }
 
@@ -109,7 +109,7 @@ unsafe fn value<T: Copy>(args: *const *mut c_void, index: usize) -> T {
 /// # Safety
 /// `state` points to the work-item's state.
 unsafe fn position(state: *const State) -> usize {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller passes a work-item's state.
     let state = unsafe { &*state };
     let at = |d: usize| state.global_id[d] - state.offset[d];
     (at(2) * state.global_range[1] + at(1)) * state.global_range[0] + at(0)

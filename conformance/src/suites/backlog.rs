@@ -151,7 +151,7 @@ fn commands_after_many_host_tasks(fixture: &Fixture) -> Done {
     }
     gate.open();
     queue.finish()?;
-    // The queue works as before once nothing is blocked.
+    // The queue works once nothing is blocked.
     let last = queue.fill(words.ptr, 0_u32, 4, &[])?;
     let words = queue.read::<u32>(words.ptr, count, &[&last])?;
     check_items!(words, 0..count as u32, "words written after the tasks");

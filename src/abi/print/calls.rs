@@ -49,7 +49,7 @@ unsafe fn each<T: Reads>(call: &T, show: &mut dyn FnMut(Passed<'_>)) {
         _ => &[],
     };
     let base = std::ptr::from_ref(call).cast();
-    // SAFETY: the caller's promise; these are the call's members.
+    // SAFETY: the caller guarantees that the call's pointers are readable, and these are its members.
     unsafe {
         each_of(
             Owner {
@@ -91,7 +91,7 @@ struct Argument {
 
 impl Print for Argument {
     unsafe fn print(&self, out: &mut Out) {
-        // SAFETY: `each` found the argument there; the caller's promise covers its pointers.
+        // SAFETY: `each` found the argument there; the caller guarantees that its pointers are readable.
         unsafe { walk::value(self.form, self.place, &self.owner, out) };
     }
 }
@@ -184,7 +184,7 @@ macro_rules! arguments {
         }
         impl Call for $params {
             unsafe fn each(&self, show: &mut dyn FnMut(Passed<'_>)) {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller guarantees that the call's pointers are readable.
                 unsafe { each(self, show) };
             }
         }
@@ -228,7 +228,7 @@ pub unsafe fn arguments<'a>(
 ) -> Option<&'a dyn Call> {
     static BY_NUMBER: LazyLock<Vec<Option<Behind>>> = LazyLock::new(by_number);
     let behind = BY_NUMBER.get(function.0 as usize)?.as_ref()?;
-    // SAFETY: the caller's promise: that struct is there.
+    // SAFETY: the caller guarantees that `params` is that struct.
     Some(unsafe { &*behind(params) })
 }
 

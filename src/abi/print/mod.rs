@@ -33,7 +33,7 @@ pub trait Print {
 impl<T: Reads> Print for T {
     unsafe fn print(&self, out: &mut Out) {
         let at = std::ptr::from_ref(self).cast();
-        // SAFETY: the value is readable and reads so; the caller's promise covers its pointers.
+        // SAFETY: the value is readable and reads so; the caller guarantees that its pointers are readable.
         unsafe { walk::value(&T::FORM, at, &walk::Owner::NONE, out) };
     }
 }
@@ -55,7 +55,7 @@ impl<T: Reads> Reads for Bit<T> {
 /// As for [`Print::print`].
 pub unsafe fn text(value: &dyn Print) -> String {
     let mut out = Out::default();
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: the caller guarantees that the value's pointers are readable.
     unsafe { value.print(&mut out) };
     out.into_text()
 }
@@ -72,7 +72,7 @@ pub unsafe fn to_buffer(
     size_ret: *mut usize,
 ) -> ur_result_t {
     let mut out = Out::default();
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: the caller guarantees that the value's pointers are readable.
     unsafe { value.print(&mut out) };
     let text = out.text;
     let needed = text.len() + 1;

@@ -57,7 +57,7 @@ impl Owner {
     /// # Safety
     /// The owner is readable.
     unsafe fn length(&self, at: usize) -> usize {
-        // SAFETY: the caller's promise; the form is the member's.
+        // SAFETY: the caller guarantees a readable owner, and the form is the member's.
         unsafe {
             match self.member(at) {
                 Some((member, place)) => match member.form {
@@ -74,7 +74,7 @@ impl Owner {
 /// # Safety
 /// The value is readable.
 pub unsafe fn read<T: Copy>(at: *const u8) -> T {
-    // SAFETY: the caller's promise; values of the C interface are plain.
+    // SAFETY: the caller guarantees a readable value, and values of the C interface are plain.
     unsafe { at.cast::<T>().read_unaligned() }
 }
 
@@ -84,7 +84,7 @@ pub unsafe fn read<T: Copy>(at: *const u8) -> T {
 /// The value is readable and has that form. Its pointers, where the form follows them, are null or
 /// lead to such values.
 pub unsafe fn value(form: &Form, at: *const u8, owner: &Owner, out: &mut Out) {
-    // SAFETY: the caller's promise, which each arm hands on for the part that it reads.
+    // SAFETY: the caller guarantees a readable value, and each arm reads a part of it.
     unsafe {
         match *form {
             Form::Number(number) => self::number(number, at, out),
@@ -176,7 +176,7 @@ pub unsafe fn value(form: &Form, at: *const u8, owner: &Owner, out: &mut Out) {
 /// As for [`value`].
 unsafe fn members(owner: &Owner, out: &mut Out) {
     for at in 0..owner.members.len() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that it is readable.
         unsafe {
             if let Some((member, place)) = owner.member(at) {
                 out.push(if at == 0 { "." } else { ", ." });
@@ -191,7 +191,7 @@ unsafe fn members(owner: &Owner, out: &mut Out) {
 /// # Safety
 /// As for [`value`].
 unsafe fn number(number: Number, at: *const u8, out: &mut Out) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that it is readable.
     unsafe {
         match number {
             Number::I8 => out.show(read::<i8>(at)),
@@ -324,7 +324,7 @@ unsafe fn chain(next: *const c_void, out: &mut Out) {
     }
     out.chain += 1;
     out.push(" (");
-    // SAFETY: the caller's promise covers the whole chain.
+    // SAFETY: the caller guarantees that the whole chain is readable.
     unsafe { value(form, next.cast(), &Owner::NONE, out) };
     out.push(")");
     out.chain -= 1;

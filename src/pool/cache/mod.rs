@@ -1,8 +1,8 @@
 //! Stream caches: the blocks that one lane holds of the pools that it uses.
 //!
 //! A [`StreamCache`] owns the blocks between two uses on the same in-order lane. A free on the lane puts a
-//! block into the bin of its size, and the next allocation of that size takes it out: the lane's next command
-//! comes after all that died on the lane. So a hit needs no look at order, at completion or at the pool, calls
+//! block into the bin of its size, and the next allocation of that size takes it out. The lane's next command
+//! comes after all that died on the lane. So a hit looks at neither order, completion nor the pool. It calls
 //! no driver, and takes no lock but the cache's own.
 //!
 //! | state of a block | in the heap | here | left by |

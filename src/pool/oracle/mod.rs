@@ -1,9 +1,9 @@
 //! The slow truth that the pool is tested against.
 //!
 //! Owns a model that keeps, for every command of a program, the set of all commands before it
-//! (program order, waits, the order that lanes enforce), and what was observed complete; an engine
-//! in miniature that gives queues, events and waits to a [`Pool`](super::Pool) as the real one does;
-//! and a one-line notation for programs. For tests and tools: nothing else may depend on it.
+//! (program order, waits, the order that lanes enforce), and what was observed complete. Owns also a small
+//! engine that gives queues, events and waits to a [`Pool`](super::Pool) as the real one does, and a
+//! one-line notation for programs. For tests and tools: nothing else may depend on it.
 //!
 //! | statement | meaning |
 //! |---|---|
@@ -37,10 +37,9 @@ pub use run::{run, run_with};
 pub use script::{QueueName, Script, Setup, Step};
 pub use shrink::shrink;
 
-/// Runs a script on the pool and the model and compares its outcomes with what is expected:
-/// `a1 grows`, `a1 = a0` (or `a1 = a0, no wait`), `a1 = a0, waits`, `a1 in a0` (and `, waits`), `a1 fresh`, `a1 served`,
-/// `a1 exhausted`, `f1 unknown`, joined by `;`. `, blocks 2` instead of a wait: once the host has waited
-/// for two lanes. The error says what was found instead.
+/// Runs a script on the pool and the model and compares its outcomes with an expectation. Outcomes are joined by
+/// `;`: `a1 grows`, `a1 = a0` (or `a1 = a0, no wait`), `a1 = a0, waits`, `a1 in a0` (and `, waits`), `a1 fresh`,
+/// `a1 served`, `a1 exhausted`, `f1 unknown`. `, blocks 2` stands for a wait of the host for two lanes. The error says what was found instead.
 pub fn check(script: &str, expectation: &str) -> Result<(), String> {
     let script = Script::parse(script)?;
     let report = run(&script)?;

@@ -150,7 +150,7 @@ impl Engine<'_> {
             }
             Step::Finish(queue) => self.finish(*queue),
             Step::Settle => self.pool.settle(),
-            Step::Trim(bytes) => self.pool.trim(*bytes),
+            Step::Trim(bytes) => self.pool.shrink(*bytes),
             Step::Threshold(bytes) => self.pool.set_release_threshold(*bytes),
         }
         self.events.push(event);

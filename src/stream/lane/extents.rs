@@ -1,6 +1,6 @@
 //! Cache of allocation extents: the bytes from an address to the end of its allocation.
 //!
-//! Each copy and fill checks its addresses, mostly the same ones as before. An entry is valid while
+//! Each copy and fill checks its addresses, mostly those of earlier commands. An entry is valid while
 //! no allocation can end earlier: see [`ExtentVersion`](crate::pool::ExtentVersion). A lane caches extents for its
 //! commands; each thread has a cache for all other commands.
 

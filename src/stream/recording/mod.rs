@@ -321,7 +321,7 @@ impl<D: Driver> Arg<D> {
         if handle.is_null() {
             return Ok(Self::Mem(None, flags));
         }
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller passes null or a live memory object.
         let mem = unsafe { retained::<D, D::Mem>(handle.cast()) }?;
         Ok(Self::Mem(Some(mem), flags))
     }
@@ -371,6 +371,6 @@ impl<D: Driver> Arg<D> {
 /// # Safety
 /// The handle is null or of a live object.
 unsafe fn retained<D: Driver, T: Body>(handle: *const std::ffi::c_void) -> Result<Arc<Object<T>>> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller passes null or a live object.
     Ok(unsafe { Object::<T>::borrow(handle, D::table()) }?.arc())
 }

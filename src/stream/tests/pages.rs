@@ -88,7 +88,7 @@ fn no_more_addresses_are_stale_than_present<D: AnyFake>() {
     let driver = std::sync::Arc::clone(&fixture.driver);
     let pool = fixture.pool(0, usize::MAX);
     let queue = fixture.in_order();
-    // The queue may have its memory again: four addresses for each page, and as much memory as there is.
+    // The queue may have its memory again: four addresses for each page, and all of the memory.
     let most = if D::LEAVES_MAPPED { 18 } else { 3 };
     let mut seen = 0;
     for _ in 0..20 {

@@ -434,14 +434,23 @@ impl<D: Driver> PoolCore<D> {
             self.parts.iter().for_each(|part| part.pool.expire());
         }
         if self.closed.load(Ordering::Acquire) {
-            self.trim(0);
+            self.shrink(0);
         } else {
-            self.trim(self.threshold());
+            self.shrink(self.threshold());
         }
     }
 
-    /// Releases memory until at most `keep` bytes are reserved, all kinds together.
+    /// Releases free memory as long as at least `keep` bytes stay reserved, all kinds together.
     pub fn trim(&self, keep: u64) {
+        self.release_by(keep, Pool::trim);
+    }
+
+    /// Releases free memory until at most `keep` bytes are reserved, all kinds together.
+    fn shrink(&self, keep: u64) {
+        self.release_by(keep, Pool::shrink);
+    }
+
+    fn release_by(&self, keep: u64, release: impl Fn(&Pool<SlabSource<D>>, u64)) {
         for part in &self.parts {
             let excess = self.reserved.current().saturating_sub(keep);
             if excess == 0 {
@@ -456,7 +465,7 @@ impl<D: Driver> PoolCore<D> {
                 Some(_) => {}
                 None => {
                     let own = part.pool.figures().reserved;
-                    part.pool.trim(own.saturating_sub(excess));
+                    release(&part.pool, own.saturating_sub(excess));
                 }
             }
         }
@@ -497,7 +506,7 @@ impl<D: Driver> PoolCore<D> {
     /// Releases all idle memory of this pool. True if there was any.
     pub fn release_idle(&self) -> bool {
         let before = self.reserved.current();
-        self.trim(0);
+        self.shrink(0);
         self.reserved.current() < before
     }
 
@@ -539,7 +548,7 @@ impl<D: Driver> PoolCore<D> {
     pub fn after_growth(&self) {
         self.refresh_native();
         if self.max_bytes > 0 && self.reserved.current() > self.max_bytes {
-            self.trim(self.max_bytes);
+            self.shrink(self.max_bytes);
         }
     }
 

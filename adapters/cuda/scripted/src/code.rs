@@ -64,7 +64,7 @@ impl Kernel {
             std::ptr::with_exposed_provenance_mut(start + 4 * item)
         };
         for item in 0..items {
-            // SAFETY: promised by the caller.
+            // SAFETY: the caller passes memory that every item lies in.
             unsafe {
                 let own = at(one, item);
                 let number = (two as u32).wrapping_add(item as u32);

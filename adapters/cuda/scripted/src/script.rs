@@ -92,7 +92,7 @@ pub unsafe extern "C" fn scripted_fail(fault: Fault, only: *const c_char) {
     let mut driver = hold();
     let only = match only.is_null() {
         true => String::new(),
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller passes null or a C string.
         false => unsafe { CStr::from_ptr(only) }
             .to_string_lossy()
             .into_owned(),
@@ -164,7 +164,7 @@ pub unsafe extern "C" fn scripted_report(buffer: *mut c_char, size: usize) {
         driver.report()
     );
     let bytes = &text.as_bytes()[..text.len().min(size.saturating_sub(1))];
-    // SAFETY: promised by the caller; one byte more is left.
+    // SAFETY: the caller passes `size` writable bytes; one byte more is left.
     unsafe {
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast(), bytes.len());
         buffer.add(bytes.len()).write(0);

@@ -171,7 +171,7 @@ unsafe fn mailbox_fills(mailbox: usize, launch: u32) -> Vec<(usize, [u8; 16], us
     const MAX_PENDING_FILLS: u64 = 128;
     let word = |at: usize| -> &AtomicU64 {
         let word = std::ptr::with_exposed_provenance_mut(mailbox + 8 * at);
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller passes a live mailbox, whose words are aligned.
         unsafe { AtomicU64::from_ptr(word) }
     };
     let (all, done, closed) = (word(0), word(1), word(8));

@@ -43,9 +43,9 @@ impl Api {
         extra: *const *mut c_void,
     ) -> Code {
         match self.cuLaunchKernelEx {
-            // SAFETY: promised by the caller.
+            // SAFETY: the caller passes a live function, and arguments as it takes them.
             Some(run) => unsafe { run(config, function, params, extra) },
-            // SAFETY: promised by the caller.
+            // SAFETY: the caller passes a live function, and arguments as it takes them.
             None => unsafe { self.launch_by_older(config, function, params, extra) },
         }
     }
@@ -60,7 +60,7 @@ impl Api {
         params: *const *mut c_void,
         extra: *const *mut c_void,
     ) -> Code {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller passes a live function, and arguments as it takes them.
         unsafe {
             (self.cuLaunchKernel)(
                 function,

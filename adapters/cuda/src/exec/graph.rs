@@ -2,9 +2,8 @@
 //!
 //! A graph holds commands with what they follow, so that they run at once as far as they may. What it
 //! cannot hold (hints, odd patterns, launches with properties) ends it and is submitted by itself. A launch
-//! of the same function is changed in place, for the launches of the graph that come then; where it is
-//! another function's, or the graph waits to be launched since its lane keeps it back, the commands are
-//! made anew.
+//! of the same function is changed in place, for later launches of the graph. The commands are made anew if
+//! the function is another, or if the lane defers a launch of the graph.
 
 use std::ptr::null_mut;
 use std::sync::{Arc, OnceLock};

@@ -41,7 +41,7 @@ impl SemaphoreWord {
     /// The [`SemaphoreWords`] of this word are not closed.
     unsafe fn cell<'a>(self) -> &'a AtomicU32 {
         let cell: *mut u32 = std::ptr::with_exposed_provenance_mut(self.addr);
-        // SAFETY: the word is aligned, its block is alive by the caller's promise, and the host uses atomics only.
+        // SAFETY: the word is aligned, the caller keeps its block alive, and the host uses atomics only.
         unsafe { AtomicU32::from_ptr(cell) }
     }
 

@@ -225,7 +225,7 @@ mod tests {
         let mut plain = Plain::default();
         plain.find_params(&sizes, args)?;
         let written = plain.params.iter().take(args.len());
-        // SAFETY: as many were written as there are arguments.
+        // SAFETY: `find_params` wrote one for each argument.
         let param = |param: &MaybeUninit<_>| unsafe { param.assume_init() };
         Some(written.map(param).collect())
     }

@@ -272,7 +272,7 @@ fn one(
     // SAFETY: host memory of that size, which no command uses now.
     let byte = unsafe { test_context.at((COUNT + 1) * BYTES).cast::<u8>().read() };
     assert_ne!(byte, 7, "the copy behind ran: {what}");
-    // The queue works as before.
+    // The queue works.
     let (to, from) = (
         test_context.at((COUNT + 1) * BYTES),
         test_context.at(COUNT * BYTES),

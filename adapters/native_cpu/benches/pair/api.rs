@@ -19,7 +19,7 @@ macro_rules! ok {
 /// # Safety
 /// `F` is the type of the function with this name.
 unsafe fn get<F: Copy>(library: &Library, name: &CStr) -> F {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller gives the type of the function with this name.
     unsafe { function(library.address(name)) }.expect("the loader exports it")
 }
 

@@ -72,9 +72,8 @@ pub fn pairs(fixture: &Fixture, threads: usize, pairs: u64) -> Duration {
     together(threads, begin, run, |queue| fixture.release(queue))
 }
 
-/// What touches no memory that another thread could touch, and keeps a core's units busy as the pair
-/// does: two threads that share a core, as those of virtual machines often do, slow each other down in
-/// both. A single chain of steps would leave room for another one beside it.
+/// A loop that touches no memory of another thread and keeps a core's units busy as the pair does. Two threads
+/// that share a core, as those of virtual machines often do, slow each other down in both. A single chain of steps would leave room for another one beside it.
 fn arithmetic(threads: usize, steps: u64) -> Duration {
     let run = |state: &mut [u64; 6]| {
         for step in 0..20 * steps {

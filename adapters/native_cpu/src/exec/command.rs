@@ -22,7 +22,7 @@ impl Pitched {
     }
 }
 
-/// Work without conditions. Addresses are the caller's promise: readable and writable as far as
+/// Work without conditions. The caller guarantees its addresses: readable and writable as far as
 /// the command goes, until it has completed.
 pub enum Command {
     Nothing,

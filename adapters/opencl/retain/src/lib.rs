@@ -2,12 +2,12 @@
 //!
 //! libsycl of 2026.1 asks the adapter's library for them, for interoperability, where the reference's
 //! adapter was linked to OpenCL. An adapter exports its 26 functions and no more, and must open where
-//! there is no OpenCL; so it names this library as its auxiliary filter, which the dynamic linker
-//! searches first, and does not miss.
+//! there is no OpenCL. So it names this library as its auxiliary filter. The dynamic linker searches
+//! that first, and needs no such file.
 //!
-//! OpenCL itself would do for a filter, but then the linker looks up what OpenCL and the libraries
-//! below it need by way of the adapter and its libraries, forty thousand names with Intel's: that was
-//! 2.9 of the 56.8 million instructions in which a SYCL program started.
+//! OpenCL itself could be the filter. Then the linker looks up every name that OpenCL and the libraries
+//! below it need through the adapter: forty thousand with Intel's. That was 2.9 of the 56.8 million
+//! instructions in which a SYCL program started.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::null_mut;
@@ -52,7 +52,7 @@ macro_rules! retain {
         pub unsafe extern "C" fn $name(object: *mut c_void) -> c_int {
             static FOUND: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
             match find($text, &FOUND) {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller passes an object of the function's kind.
                 Some(retain) => unsafe { retain(object) },
                 None => INVALID_VALUE,
             }

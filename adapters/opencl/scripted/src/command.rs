@@ -40,7 +40,7 @@ pub fn filler(dst: usize, pattern: Vec<u8>, bytes: usize) -> impl FnOnce() + Sen
 /// # Safety
 /// `pattern` has `size` bytes.
 pub unsafe fn pattern(pattern: *const c_void, size: usize) -> Vec<u8> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller passes `size` readable bytes.
     unsafe { std::slice::from_raw_parts(pattern.cast(), size) }.to_vec()
 }
 

@@ -52,7 +52,7 @@ pub unsafe fn list(
     if count == 0 {
         return Ok(Vec::new());
     }
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller passes `count` readable events.
     let waits = unsafe { std::slice::from_raw_parts(waits, count as usize) };
     let waits: Vec<usize> = waits.iter().map(|event| event.addr()).collect();
     for event in &waits {
@@ -77,7 +77,7 @@ impl FakeDriver {
     ) -> Answer {
         let queue = queue.addr();
         let context = self.get(Kind::Queue, queue)?.context;
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller passes `count` readable events.
         let waits = unsafe { list(self, count, waits) }?;
         for wait in &waits {
             if self.get(Kind::Event, *wait)?.context != context {
@@ -112,7 +112,7 @@ impl FakeDriver {
         match event.is_null() {
             true => self.release(Kind::Event, own),
             false => {
-                // SAFETY: promised by the caller.
+                // SAFETY: the caller passes room for an event.
                 unsafe { event.write(own as cl_event) };
                 Ok(())
             }

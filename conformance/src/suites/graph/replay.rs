@@ -60,7 +60,7 @@ fn captured_commands_do_not_run(fixture: &Fixture) -> Done {
         queue.finish()?;
         check!(!graph.is_empty()?, "a graph with a fill is empty");
         check_all!(memory.host::<u8>(), 1, "bytes after a captured fill");
-        // The queue works as before.
+        // The queue works after the capture.
         queue.fill(memory.ptr, 3_u8, 4096, &[])?.wait()?;
         check_all!(
             memory.host::<u8>(),

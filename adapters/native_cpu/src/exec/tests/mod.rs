@@ -74,7 +74,7 @@ fn launch(function: Function, range: NdRange, args: Args) -> Command {
 /// # Safety
 /// The argument points to a `T`.
 unsafe fn arg<'a, T>(args: *const *const c_void, index: usize) -> &'a T {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller passes an index of a `T`.
     unsafe { &*(*args.add(index)).cast::<T>() }
 }
 
