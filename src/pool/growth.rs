@@ -12,7 +12,7 @@
 //! part of what serves the request.
 //!
 //! A pool with a maximum size or a release threshold grows by what it needs, in the least pages: both are
-//! exact. Where the provider does not report completion (`Source::observes`), the pool has it look for completion
+//! exact. Where the provider does not report completion (`SlabProvider::observes`), the pool has it look for completion
 //! before it grows, if anything is pending.
 //!
 //! Example, pages of 2 MiB that have no price. A request of 3 MiB on an empty pool maps two pages; 1 MiB at the

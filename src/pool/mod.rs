@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | 1. cache hit | a block of that size that died on the stream itself: one lock, no look at the pool | `cache` |
 //! | 2. replay | the address that the stream had for the same request in the iteration before | `replay`, `cache::table::replay` |
-//! | 3. policy | the best fit of the stream's own dead memory, else of what its dependencies order, else of what has completed | `policy`, `heap::search` |
+//! | 3. policy | the best fit of the stream's own dead memory, of what its dependencies order, and of what has completed | `policy`, `heap::search` |
 //! | 4. compaction | free pages that are remapped into one range, under pressure | `compaction` |
 //! | 5. growth | a new slab, in few and large steps | `growth` |
 //! | 6. a wait on the stream | free memory with the least wait, which the caller inserts: [`Acquired::After`] | `policy`, `heap::search` |
@@ -29,7 +29,7 @@
 //! | cached by a stream | [`StreamCache::free`] | that stream; anybody after a recall |
 //! | held for a replay plan | a stream that repeats itself | its participants; anybody after the plan's end |
 //! | remapped: its pages have another address now | compaction | as its new address |
-//! | given back | [`Pool::settle`], [`Pool::trim`], [`Pool::close`], want of room | the provider |
+//! | given back | [`Pool::settle`], [`Pool::trim`], [`Pool::shrink`], [`Pool::close`], want of room | the provider |
 
 #![forbid(unsafe_code)]
 

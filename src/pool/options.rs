@@ -1,6 +1,6 @@
 //! Every tuning constant of the pool, and the switches of its mechanisms.
 //!
-//! A mechanism that buys speed or memory has a variable of the environment (`src/stream/settings.rs` reads
+//! A mechanism that buys speed or memory has a variable of the environment (`src/stream/settings` reads
 //! them) and a row in `cargo xtask bench pool --ablation`.
 
 /// Requests up to this size, in bytes, or up to this share of the reserved bytes, leave their stream's cache as it

@@ -2,7 +2,7 @@
 //! share a launch.
 //!
 //! A launch costs the host four times as much as a small memset, and the device ends no sooner. On an H100 a
-//! fill of 4 KiB in a row takes 290 ns through a mailbox, and 3,600 to 4,100 ns as a launch. So the
+//! fill of 4 KiB in a row takes some 300 ns through a mailbox, and 3,200 to 4,100 ns as a launch. So the
 //! second of two consecutive fills goes into a mailbox, memory that host and device share. A kernel then
 //! runs every fill that it finds there. Until that kernel runs, a further fill only needs a slot of the
 //! mailbox: later work on the stream still comes after it.
