@@ -113,7 +113,8 @@ fn sentence<'a>(own: &[&'a Source], all: &'a [Source], name: &str) -> Option<&'a
     [Some(name), plain].into_iter().flatten().find_map(|name| {
         let in_own = own.iter().find_map(|source| source.functions.get(name));
         let mut elsewhere = all.iter().filter_map(|source| source.functions.get(name));
-        in_own.or_else(|| elsewhere.next()).map(String::as_str)
+        let only = elsewhere.next().filter(|_| elsewhere.next().is_none());
+        in_own.or(only).map(String::as_str)
     })
 }
 
@@ -143,10 +144,11 @@ fn of_property(name: &str) -> Option<String> {
 }
 
 impl Source {
-    /// Whether the file names the suite.
+    /// Whether the file names the suite, or it or its folder has the suite's name.
     fn has(&self, suite: &str) -> bool {
-        self.text.contains(&format!("\"{suite}\""))
-            || self.path.file_stem().is_some_and(|stem| stem == suite)
+        let path = self.path.with_extension("");
+        let named = path.components().any(|part| part.as_os_str() == suite);
+        named || self.text.contains(&format!("\"{suite}\""))
     }
 }
 
