@@ -2,8 +2,8 @@
 //!
 //! The programs are recorded ones, which repeat, and synthetic ones, which never do. A synthetic program
 //! draws sizes and lifetimes from a recorded one and runs on 1, 4 or 8 queues. `adapters/cuda/bench/peers.cu`
-//! runs the same files on a GPU, where the slack rule and the sizes of pages and of growth act too: on native_cpu
-//! they change nothing, since its pages have no price and old addresses do not stay.
+//! runs the same files on a GPU, where the slack rule and the sizes of pages and of growth act too. They change
+//! nothing on native_cpu, since its pages have no price and old addresses do not stay.
 
 use crate::build;
 use anyhow::{Context as _, Result, ensure};
