@@ -44,11 +44,16 @@ impl Stack {
     }
 }
 
-/// The frames outside of the loader: those after the exported function of that name, or after the
-/// loader's outermost frame.
+/// The frames outside of the loader, up to `main`: those after the exported function of that name,
+/// which may have several frames, or after the loader's outermost frame.
 fn trimmed(text: &str, function: &str) -> Vec<String> {
-    let frames = split(text);
-    let exported = frames.iter().position(|(name, _)| name == function);
+    let mut frames = split(text);
+    if let Some(main) = frames.iter().position(|(name, _)| name == "main") {
+        frames.truncate(main + 1);
+    }
+    let mut names = frames.iter().map(|(name, _)| name == function);
+    let exported = names.position(|is_it| is_it);
+    let exported = exported.map(|first| first + names.take_while(|is_it| *is_it).count());
     let own = || {
         let of_loader = |name: &str| name.starts_with("ur_loader::");
         frames.iter().rposition(|(name, _)| of_loader(name))
@@ -91,16 +96,20 @@ mod tests {
    2: ur_loader::layers::lifetime::roles::functions::urQueueCreate
              at loader/x.rs:9:1
    3: urQueueCreate
-   4: make_queue
+             at loader/y.rs:3:1
+   4: urQueueCreate
+   5: make_queue
              at ./main.c:12:5
-   5: main
+   6: main
+   7: __libc_start_main
 ";
 
     #[test]
     fn frames_start_outside_of_the_loader() {
         let outside = ["make_queue at ./main.c:12:5", "main"];
         assert_eq!(trimmed(TEXT, "urQueueCreate"), outside);
-        let by_table = ["urQueueCreate", outside[0], outside[1]];
+        let exported = "urQueueCreate at loader/y.rs:3:1";
+        let by_table = [exported, "urQueueCreate", outside[0], outside[1]];
         assert_eq!(trimmed(TEXT, "urQueueRetain"), by_table);
         assert_eq!(trimmed("   0: a\n   1: b\n", "urX"), ["a", "b"]);
         assert!(trimmed("disabled backtrace", "urX").is_empty());
