@@ -4,6 +4,7 @@
  *
  *   fails    exits with 3
  *   ends     exits with 0, after output that is still buffered and a function of `atexit`
+ *   late     has the finding in a function of `atexit` only
  *   unloads  closes the loader before it exits with 0
  *   forks    exits with 0 if its child does, which has no finding of its own
  *
@@ -29,13 +30,25 @@ static void symbol(void *library, const char *name, void *to) {
   memcpy(to, &found, sizeof found);
 }
 
-static void at_end(void) { puts("ends"); }
+static int late;
+static ur_result_t (*finish)(ur_queue_handle_t);
+static ur_result_t (*tear_down)(void);
+
+/* The finding: a handle that no adapter returned. */
+static void find(void) {
+  static void *nothing[16];
+  if (finish((ur_queue_handle_t)nothing) != UR_RESULT_ERROR_INVALID_QUEUE)
+    _exit(1);
+}
+
+static void at_end(void) {
+  if (late)
+    find();
+  puts("ends");
+}
 
 int main(int count, char **arguments) {
-  static void *nothing[16];
   ur_result_t (*init)(ur_device_init_flags_t, ur_loader_config_handle_t);
-  ur_result_t (*finish)(ur_queue_handle_t);
-  ur_result_t (*tear_down)(void);
   void *loader = count == 3 ? dlopen(arguments[2], RTLD_NOW | RTLD_LOCAL) : NULL;
   int status = 0;
   if (!loader)
@@ -46,9 +59,9 @@ int main(int count, char **arguments) {
   atexit(at_end);
   if (init(0, NULL) != UR_RESULT_SUCCESS)
     return 1;
-  /* The finding: a handle that no adapter returned. */
-  if (finish((ur_queue_handle_t)nothing) != UR_RESULT_ERROR_INVALID_QUEUE)
-    return 1;
+  late = !strcmp(arguments[1], "late");
+  if (!late)
+    find();
   if (!strcmp(arguments[1], "forks")) {
     pid_t child = fork();
     if (child == 0)
@@ -56,7 +69,7 @@ int main(int count, char **arguments) {
     if (waitpid(child, &status, 0) != child || status != 0)
       _exit(1);
   }
-  if (tear_down() != UR_RESULT_SUCCESS)
+  if (!late && tear_down() != UR_RESULT_SUCCESS)
     return 1;
   if (!strcmp(arguments[1], "unloads"))
     dlclose(loader);

@@ -317,7 +317,7 @@ fn a_finding_can_fail_the_process() {
         let (status, out) = run("ends", effect);
         assert_eq!((status.code(), out.as_str()), (Some(0), all));
     }
-    for mode in ["ends", "unloads", "forks"] {
+    for mode in ["ends", "late", "unloads", "forks"] {
         let (status, out) = run(mode, Some("exit"));
         assert_eq!(status.code(), Some(66), "{mode}: {out}");
         assert!(out.ends_with(all), "{mode}: {out}");
@@ -336,7 +336,8 @@ const ABORT: i32 = 6;
 #[test]
 fn leaks_fail_the_process_and_refused_arguments_do_not() {
     let status = |name: &str, layer: &str, effect: &str| {
-        let mut command = Built::mistake(name).forced();
+        let built = Built::mistake(name);
+        let mut command = built.forced();
         command.env("UR_ENABLE_LAYERS", layer);
         command.env("UR_VALIDATION_ON_FINDING", effect);
         let output = command.output().expect("the program starts");

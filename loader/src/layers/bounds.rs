@@ -191,7 +191,7 @@ unsafe fn recorded(
         // SAFETY: the caller guarantees the parameter struct.
         let (output, parent) = unsafe { row(params) };
         // SAFETY: the specification has the output null or written by a call that succeeded.
-        if let Some(mem) = unsafe { output.as_ref() } {
+        if let Some(mem) = unsafe { memory::written(output) } {
             let mut objects = objects();
             let maker = objects.makers.made(NAMES[number]);
             objects.mems.insert(mem.addr(), Mem { maker, parent });

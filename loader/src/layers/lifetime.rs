@@ -123,7 +123,8 @@ fn summary(handles: usize, memory: &[Unfreed<CallSite>]) -> Option<String> {
         let plural = if count == 1 { "" } else { "s" };
         (count > 0).then(|| format!("{count} {noun}{plural}"))
     };
-    let bytes: usize = memory.iter().filter_map(|leak| leak.allocation.size).sum();
+    let sizes = memory.iter().filter_map(|leak| leak.allocation.size);
+    let bytes = sizes.fold(0, usize::saturating_add);
     let memory = count(memory.len(), "allocation").map(|text| format!("{text} ({bytes} bytes)"));
     let parts: Vec<String> = [count(handles, "handle"), memory]
         .into_iter()

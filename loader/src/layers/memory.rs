@@ -105,7 +105,17 @@ by_function! {
 /// The pitch is null or readable.
 unsafe fn rows_of(pitch: *const usize, height: usize) -> Option<usize> {
     // SAFETY: the caller guarantees a null or readable pointer.
-    unsafe { pitch.as_ref() }?.checked_mul(height)
+    unsafe { written(pitch) }?.checked_mul(height)
+}
+
+/// The value of an output; none through a null pointer. Some adapters accept outputs that are not
+/// aligned.
+///
+/// # Safety
+/// The pointer is null or readable.
+pub unsafe fn written<T: Copy>(output: *const T) -> Option<T> {
+    // SAFETY: not null, and the caller guarantees a readable pointer.
+    (!output.is_null()).then(|| unsafe { output.read_unaligned() })
 }
 
 /// The context of a queue, if the adapter reports it.
@@ -148,7 +158,7 @@ impl Allocation {
     /// The call succeeded, and its queue is live.
     pub unsafe fn read(returned: &Returned, table: Option<&ur_dditable_t>) -> Option<Allocation> {
         // SAFETY: the specification has the output null or written by a call that succeeded.
-        let address = unsafe { returned.output.as_ref() }?.addr();
+        let address = unsafe { written(returned.output) }?.addr();
         let queue = returned.queue;
         let context = match returned.context.is_null() {
             // SAFETY: the caller guarantees a live queue.

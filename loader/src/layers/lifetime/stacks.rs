@@ -45,15 +45,13 @@ impl Stack {
 }
 
 /// The frames outside of the loader, up to `main`: those after the exported function of that name,
-/// which may have several frames, or after the loader's outermost frame.
+/// or after the loader's outermost frame. A layer's function may have the exported one's name.
 fn trimmed(text: &str, function: &str) -> Vec<String> {
     let mut frames = split(text);
     if let Some(main) = frames.iter().position(|(name, _)| name == "main") {
         frames.truncate(main + 1);
     }
-    let mut names = frames.iter().map(|(name, _)| name == function);
-    let exported = names.position(|is_it| is_it);
-    let exported = exported.map(|first| first + names.take_while(|is_it| *is_it).count());
+    let exported = frames.iter().rposition(|(name, _)| name == function);
     let own = || {
         let of_loader = |name: &str| name.starts_with("ur_loader::");
         frames.iter().rposition(|(name, _)| of_loader(name))
@@ -93,9 +91,9 @@ mod tests {
     const TEXT: &str = "   0: std::backtrace::capture
              at /rustc/lib.rs:1:2
    1: ur_loader::layers::lifetime::stacks::here
-   2: ur_loader::layers::lifetime::roles::functions::urQueueCreate
+   2: urQueueCreate
              at loader/x.rs:9:1
-   3: urQueueCreate
+   3: ur_loader::layers::parameters::functions::urQueueCreate
              at loader/y.rs:3:1
    4: urQueueCreate
    5: make_queue
@@ -108,8 +106,7 @@ mod tests {
     fn frames_start_outside_of_the_loader() {
         let outside = ["make_queue at ./main.c:12:5", "main"];
         assert_eq!(trimmed(TEXT, "urQueueCreate"), outside);
-        let exported = "urQueueCreate at loader/y.rs:3:1";
-        let by_table = [exported, "urQueueCreate", outside[0], outside[1]];
+        let by_table = ["urQueueCreate", outside[0], outside[1]];
         assert_eq!(trimmed(TEXT, "urQueueRetain"), by_table);
         assert_eq!(trimmed("   0: a\n   1: b\n", "urX"), ["a", "b"]);
         assert!(trimmed("disabled backtrace", "urX").is_empty());

@@ -21,16 +21,16 @@ pub struct Operation {
     pub function: &'static str,
     pub kernel: Option<Arc<str>>,
     /// None for an operation of the host.
-    pub queue: Option<Place>,
+    pub queue: Option<OnQueue>,
     /// Whether the command returned an event.
     pub event: bool,
     /// The source location that the application reports.
     pub place: Option<Arc<str>>,
 }
 
-/// A command's place among the commands of a queue.
+/// A queue, and the number of a command on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct OnQueue {
     /// The queue's handle.
     pub queue: usize,
     /// None if the layer did not see the queue's creation.

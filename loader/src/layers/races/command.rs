@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ur::abi::*;
 use ur::timeline::Prune;
 
-use super::blocks::{Access, Finding, Free, Freed, Operation, Place, Range, Step};
+use super::blocks::{Access, Finding, Free, Freed, OnQueue, Operation, Range, Step};
 use super::order::{Enqueued, Kind, Order};
 use super::watched::BELOW;
 use super::{QueueProperties, State, report, report_findings, state, state_on_success};
@@ -240,7 +240,7 @@ impl Command {
         };
         let enqueued = known.queue.enqueue(&waits, self.kind);
         known.commands += 1;
-        self.what.queue = Some(Place {
+        self.what.queue = Some(OnQueue {
             queue: self.queue.addr(),
             maker: known.maker,
             command: known.commands,

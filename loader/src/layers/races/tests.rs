@@ -5,7 +5,7 @@ mod oracle;
 
 use std::collections::HashMap;
 
-use super::blocks::{Access, Blocks, Finding, FindingKind, Free, Operation, Place, Range, Step};
+use super::blocks::{Access, Blocks, Finding, FindingKind, Free, OnQueue, Operation, Range, Step};
 use super::order::{Kind, Order, Queue};
 
 /// Runs a program and returns its findings in order.
@@ -28,12 +28,12 @@ fn run(program: &str) -> Vec<Finding> {
 
 #[derive(Default)]
 struct Simulation {
-    queues: HashMap<String, (Queue, Place)>,
+    queues: HashMap<String, (Queue, OnQueue)>,
     events: HashMap<String, Order>,
     blocks: Blocks,
 }
 
-fn what(function: &'static str, queue: Option<Place>, event: bool) -> Operation {
+fn what(function: &'static str, queue: Option<OnQueue>, event: bool) -> Operation {
     Operation {
         function,
         kernel: None,
@@ -62,7 +62,7 @@ impl Simulation {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
             ["in" | "out", name] => {
-                let place = Place {
+                let place = OnQueue {
                     queue: self.queues.len() + 1,
                     maker: None,
                     command: 0,
@@ -90,7 +90,7 @@ impl Simulation {
         }
     }
 
-    fn queue(&mut self, name: &str) -> &mut (Queue, Place) {
+    fn queue(&mut self, name: &str) -> &mut (Queue, OnQueue) {
         self.queues.get_mut(name).expect(name)
     }
 
