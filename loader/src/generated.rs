@@ -672,7 +672,7 @@ pub mod layers {
     pub mod races {
         //! Commands with the memory that they access; calls whose events or memory the layer cannot follow.
 
-        #![allow(unused_parens)]
+        #![allow(unused_parens, clippy::double_parens)]
 
         use crate::layers::races::watched::around;
         use crate::layers::races::{Access, Command, Kind, appended, event_unknown, queue_opened, replaced};

@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 const HEAD: &str = "\
 //! Commands with the memory that they access; calls whose events or memory the layer cannot follow.
 
-#![allow(unused_parens)]
+#![allow(unused_parens, clippy::double_parens)]
 
 use crate::layers::races::watched::around;
 use crate::layers::races::{Access, Command, Kind, appended, event_unknown, queue_opened, replaced};
