@@ -4,6 +4,7 @@
 mod support;
 
 use std::os::unix::fs::symlink;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use support::{both, clean, libraries, success};
@@ -24,6 +25,11 @@ impl Built {
     /// Of `examples`.
     fn example(name: &str) -> Self {
         Self::of("../examples", name)
+    }
+
+    /// Of `examples/mistakes`.
+    fn mistake(name: &str) -> Self {
+        Self::of("../examples/mistakes", name)
     }
 
     fn of(place: &str, name: &str) -> Self {
@@ -218,6 +224,135 @@ fn rounds_leave_nothing_behind() {
     let output = success(built.forced().env("ROUNDS_NEED", "objects"));
     assert!(output.contains("objects left: none"), "{output}");
     says_ok(&output);
+}
+
+/// The guide quotes what the layers say of each planted mistake.
+#[test]
+fn each_mistake_is_found_as_the_guide_says() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let guide = root.join("docs/src/guides/mistakes.md");
+    let guide = std::fs::read_to_string(guide).expect("the guide");
+    let folder = std::fs::read_dir(root.join("examples/mistakes")).expect("the programs");
+    let mut paths: Vec<PathBuf> = folder
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "c"));
+    assert!(paths.len() > 15, "{paths:?}");
+    assert_eq!(quotes(&guide).len(), paths.len());
+    for path in paths {
+        let name = path.file_stem().expect("a name").to_string_lossy();
+        let quote = quotes(&guide)
+            .into_iter()
+            .find(|(quoted, _)| *quoted == name)
+            .unwrap_or_else(|| panic!("the guide lacks `{name}.c`"));
+        let built = Built::mistake(&name);
+        let mut command = built.forced();
+        let source = std::fs::read_to_string(&path).expect("a source");
+        let usage = source.lines().nth(2).expect("a command line");
+        for (variable, value) in usage.split(' ').filter_map(|word| word.split_once('=')) {
+            command.env(variable, value);
+        }
+        let output = command.output().expect("the program starts");
+        assert!(output.status.success(), "{name}: {}", both(&output));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(numbered(&said), numbered(quote.1), "{name}:\n{said}");
+    }
+}
+
+/// The programs that the guide names, each with the block that follows.
+fn quotes(guide: &str) -> Vec<(&str, &str)> {
+    let mut parts = guide.split("\n`examples/mistakes/");
+    parts.next();
+    let quote = |part| {
+        let (name, rest) = str::split_once(part, ".c`").expect("a C program");
+        let (_, block) = rest.split_once("```text\n").expect("a block");
+        let (block, _) = block.split_once("```").expect("a whole block");
+        (name, block)
+    };
+    parts.map(quote).collect()
+}
+
+/// A log in which each address is a number, by the order of its first appearance.
+fn numbered(log: &str) -> String {
+    let mut addresses: Vec<&str> = Vec::new();
+    let mut out = String::new();
+    for line in log.lines() {
+        let mut parts = line.split("0x");
+        out.push_str(parts.next().unwrap_or_default());
+        for part in parts {
+            let end = part.find(|digit: char| !digit.is_ascii_hexdigit());
+            let (address, rest) = part.split_at(end.unwrap_or(part.len()));
+            let known = addresses.iter().position(|known| *known == address);
+            let number = known.unwrap_or(addresses.len());
+            if known.is_none() {
+                addresses.push(address);
+            }
+            out.push_str(&format!("0x#{number}{rest}"));
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// `UR_VALIDATION_ON_FINDING` decides how a process with a finding ends.
+#[test]
+fn a_finding_can_fail_the_process() {
+    let built = Built::new("on_finding");
+    let loader = built.folder.path().join("libur_loader.so.0");
+    let run = |mode: &str, effect: Option<&str>| {
+        let mut command = built.forced();
+        command.env("UR_ENABLE_LAYERS", "UR_LAYER_LIFETIME_VALIDATION");
+        command.envs(effect.map(|effect| ("UR_VALIDATION_ON_FINDING", effect)));
+        let output = command.arg(mode).arg(&loader).output();
+        let output = output.expect("the program starts");
+        let said = both(&output);
+        assert!(said.contains("was not returned by any adapter"), "{said}");
+        (
+            output.status,
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+        )
+    };
+    let all = "buffered, ends\n";
+    for effect in [None, Some("continue")] {
+        let (status, out) = run("ends", effect);
+        assert_eq!((status.code(), out.as_str()), (Some(0), all));
+    }
+    for mode in ["ends", "late", "unloads", "forks"] {
+        let (status, out) = run(mode, Some("exit"));
+        assert_eq!(status.code(), Some(66), "{mode}: {out}");
+        assert!(out.ends_with(all), "{mode}: {out}");
+    }
+    // A status of the program's own stays.
+    let (status, _) = run("fails", Some("exit"));
+    assert_eq!(status.code(), Some(3));
+    let (status, out) = run("ends", Some("abort"));
+    assert_eq!((status.signal(), out.as_str()), (Some(ABORT), ""));
+}
+
+/// `SIGABRT`.
+const ABORT: i32 = 6;
+
+/// Leaks are found at the teardown. A refused argument is no error, since programs probe.
+#[test]
+fn leaks_fail_the_process_and_refused_arguments_do_not() {
+    let status = |name: &str, layer: &str, effect: &str| {
+        let built = Built::mistake(name);
+        let mut command = built.forced();
+        command.env("UR_ENABLE_LAYERS", layer);
+        command.env("UR_VALIDATION_ON_FINDING", effect);
+        let output = command.output().expect("the program starts");
+        (output.status, both(&output))
+    };
+    let (leak, said) = status("leaked_memory", "UR_LAYER_LEAK_CHECKING", "exit");
+    assert_eq!(leak.code(), Some(66), "{said}");
+    // All leaks are listed before the process stops.
+    let (leak, said) = status("leaked_memory", "UR_LAYER_LEAK_CHECKING", "abort");
+    assert_eq!(leak.signal(), Some(ABORT), "{said}");
+    assert!(said.contains("leaked: 2 allocations"), "{said}");
+    for effect in ["exit", "abort"] {
+        let (refused, said) = status("null_handle", "UR_LAYER_PARAMETER_VALIDATION", effect);
+        assert_eq!(refused.code(), Some(0), "{said}");
+    }
 }
 
 #[test]

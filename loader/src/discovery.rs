@@ -176,13 +176,18 @@ fn candidate(adapter: &str, directories: &[PathBuf]) -> Candidate {
 
 /// The directory of the library or program that contains this code.
 pub fn own_directory() -> Option<PathBuf> {
+    own_path()?.parent().map(Path::to_owned)
+}
+
+/// The path of the library or program that contains this code.
+pub fn own_path() -> Option<PathBuf> {
     let mut info = libc::Dl_info {
         dli_fname: std::ptr::null(),
         dli_fbase: std::ptr::null_mut(),
         dli_sname: std::ptr::null(),
         dli_saddr: std::ptr::null_mut(),
     };
-    let here = own_directory as fn() -> Option<PathBuf> as *const libc::c_void;
+    let here = own_path as fn() -> Option<PathBuf> as *const libc::c_void;
     // SAFETY: `dladdr` accepts any address; `info` is a local variable.
     let found = unsafe { libc::dladdr(here, &mut info) };
     if found == 0 || info.dli_fname.is_null() {
@@ -192,7 +197,7 @@ pub fn own_directory() -> Option<PathBuf> {
     // here.
     let name = unsafe { CStr::from_ptr(info.dli_fname) };
     let path = Path::new(OsStr::from_bytes(name.to_bytes()));
-    path.canonicalize().ok()?.parent().map(Path::to_owned)
+    path.canonicalize().ok()
 }
 
 #[cfg(test)]

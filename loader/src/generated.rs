@@ -672,6 +672,8 @@ pub mod layers {
     pub mod races {
         //! Commands with the memory that they access; calls whose events or memory the layer cannot follow.
 
+        #![allow(unused_parens, clippy::double_parens)]
+
         use crate::layers::races::watched::around;
         use crate::layers::races::{Access, Command, Kind, appended, event_unknown, queue_opened, replaced};
         use ur::abi::*;
@@ -709,25 +711,25 @@ pub mod layers {
             }
             urEnqueueMemBufferRead ur_enqueue_mem_buffer_read_params_t |p, call| {
                 let mut command = Command::new("urEnqueueMemBufferRead", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
-                command.uses(*p.ppDst, Access::Any);
+                command.uses(*p.ppDst, Some(((*p.psize) as u64)), Access::Any);
                 command.blocks(*p.pblockingRead != 0);
                 command.run(*p.pphEvent, call)
             }
             urEnqueueMemBufferWrite ur_enqueue_mem_buffer_write_params_t |p, call| {
                 let mut command = Command::new("urEnqueueMemBufferWrite", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
-                command.uses(*p.ppSrc, Access::Any);
+                command.uses(*p.ppSrc, Some(((*p.psize) as u64)), Access::Any);
                 command.blocks(*p.pblockingWrite != 0);
                 command.run(*p.pphEvent, call)
             }
             urEnqueueMemBufferReadRect ur_enqueue_mem_buffer_read_rect_params_t |p, call| {
                 let mut command = Command::new("urEnqueueMemBufferReadRect", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
-                command.uses(*p.ppDst, Access::Any);
+                command.uses(*p.ppDst, None, Access::Any);
                 command.blocks(*p.pblockingRead != 0);
                 command.run(*p.pphEvent, call)
             }
             urEnqueueMemBufferWriteRect ur_enqueue_mem_buffer_write_rect_params_t |p, call| {
                 let mut command = Command::new("urEnqueueMemBufferWriteRect", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
-                command.uses(*p.ppSrc, Access::Any);
+                command.uses(*p.ppSrc, None, Access::Any);
                 command.blocks(*p.pblockingWrite != 0);
                 command.run(*p.pphEvent, call)
             }
@@ -745,13 +747,13 @@ pub mod layers {
             }
             urEnqueueMemImageRead ur_enqueue_mem_image_read_params_t |p, call| {
                 let mut command = Command::new("urEnqueueMemImageRead", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
-                command.uses(*p.ppDst, Access::Any);
+                command.uses(*p.ppDst, None, Access::Any);
                 command.blocks(*p.pblockingRead != 0);
                 command.run(*p.pphEvent, call)
             }
             urEnqueueMemImageWrite ur_enqueue_mem_image_write_params_t |p, call| {
                 let mut command = Command::new("urEnqueueMemImageWrite", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
-                command.uses(*p.ppSrc, Access::Any);
+                command.uses(*p.ppSrc, None, Access::Any);
                 command.blocks(*p.pblockingWrite != 0);
                 command.run(*p.pphEvent, call)
             }
@@ -766,64 +768,64 @@ pub mod layers {
             }
             urEnqueueMemUnmap ur_enqueue_mem_unmap_params_t |p, call| {
                 let mut command = Command::new("urEnqueueMemUnmap", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
-                command.uses(*p.ppMappedPtr, Access::Any);
+                command.uses(*p.ppMappedPtr, None, Access::Any);
                 command.run(*p.pphEvent, call)
             }
             urEnqueueUSMFill ur_enqueue_usm_fill_params_t |p, call| {
                 let mut command = Command::new("urEnqueueUSMFill", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
-                command.uses(*p.ppMem, Access::Usm);
+                command.uses(*p.ppMem, Some(((*p.psize) as u64)), Access::Usm);
                 command.run(*p.pphEvent, call)
             }
             urEnqueueUSMMemcpy ur_enqueue_usm_memcpy_params_t |p, call| {
                 let mut command = Command::new("urEnqueueUSMMemcpy", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
-                command.uses(*p.ppDst, Access::Any);
-                command.uses(*p.ppSrc, Access::Any);
+                command.uses(*p.ppDst, Some(((*p.psize) as u64)), Access::Any);
+                command.uses(*p.ppSrc, Some(((*p.psize) as u64)), Access::Any);
                 command.blocks(*p.pblocking != 0);
                 command.run(*p.pphEvent, call)
             }
             urEnqueueUSMPrefetch ur_enqueue_usm_prefetch_params_t |p, call| {
                 let mut command = Command::new("urEnqueueUSMPrefetch", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
-                command.uses(*p.ppMem, Access::Usm);
+                command.uses(*p.ppMem, Some(((*p.psize) as u64)), Access::Usm);
                 command.run(*p.pphEvent, call)
             }
             urEnqueueUSMAdvise ur_enqueue_usm_advise_params_t |p, call| {
                 let mut command = Command::new("urEnqueueUSMAdvise", *p.phQueue, Kind::Plain, (0, std::ptr::null()), !(*p.pphEvent).is_null());
-                command.uses(*p.ppMem, Access::Usm);
+                command.uses(*p.ppMem, Some(((*p.psize) as u64)), Access::Usm);
                 command.run(*p.pphEvent, call)
             }
             urEnqueueUSMFill2D ur_enqueue_usm_fill_2d_params_t |p, call| {
                 let mut command = Command::new("urEnqueueUSMFill2D", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
-                command.uses(*p.ppMem, Access::Usm);
+                command.uses(*p.ppMem, Some((((*p.ppitch) as u64)).saturating_mul(((*p.pheight) as u64))), Access::Usm);
                 command.run(*p.pphEvent, call)
             }
             urEnqueueUSMMemcpy2D ur_enqueue_usm_memcpy_2d_params_t |p, call| {
                 let mut command = Command::new("urEnqueueUSMMemcpy2D", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
-                command.uses(*p.ppDst, Access::Any);
-                command.uses(*p.ppSrc, Access::Any);
+                command.uses(*p.ppDst, Some((((*p.pdstPitch) as u64)).saturating_mul(((*p.pheight) as u64))), Access::Any);
+                command.uses(*p.ppSrc, Some((((*p.psrcPitch) as u64)).saturating_mul(((*p.pheight) as u64))), Access::Any);
                 command.blocks(*p.pblocking != 0);
                 command.run(*p.pphEvent, call)
             }
             urEnqueueDeviceGlobalVariableWrite ur_enqueue_device_global_variable_write_params_t |p, call| {
                 let mut command = Command::new("urEnqueueDeviceGlobalVariableWrite", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
-                command.uses(*p.ppSrc, Access::Any);
+                command.uses(*p.ppSrc, Some(((*p.pcount) as u64)), Access::Any);
                 command.blocks(*p.pblockingWrite != 0);
                 command.run(*p.pphEvent, call)
             }
             urEnqueueDeviceGlobalVariableRead ur_enqueue_device_global_variable_read_params_t |p, call| {
                 let mut command = Command::new("urEnqueueDeviceGlobalVariableRead", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
-                command.uses(*p.ppDst, Access::Any);
+                command.uses(*p.ppDst, Some(((*p.pcount) as u64)), Access::Any);
                 command.blocks(*p.pblockingRead != 0);
                 command.run(*p.pphEvent, call)
             }
             urEnqueueReadHostPipe ur_enqueue_read_host_pipe_params_t |p, call| {
                 let mut command = Command::new("urEnqueueReadHostPipe", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
-                command.uses(*p.ppDst, Access::Any);
+                command.uses(*p.ppDst, Some(((*p.psize) as u64)), Access::Any);
                 command.blocks(*p.pblocking != 0);
                 command.run(*p.pphEvent, call)
             }
             urEnqueueWriteHostPipe ur_enqueue_write_host_pipe_params_t |p, call| {
                 let mut command = Command::new("urEnqueueWriteHostPipe", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
-                command.uses(*p.ppSrc, Access::Any);
+                command.uses(*p.ppSrc, Some(((*p.psize) as u64)), Access::Any);
                 command.blocks(*p.pblocking != 0);
                 command.run(*p.pphEvent, call)
             }
@@ -856,8 +858,8 @@ pub mod layers {
             }
             urBindlessImagesImageCopyExp ur_bindless_images_image_copy_exp_params_t |p, call| {
                 let mut command = Command::new("urBindlessImagesImageCopyExp", *p.phQueue, Kind::Plain, (*p.pnumEventsInWaitList, *p.pphEventWaitList), !(*p.pphEvent).is_null());
-                command.uses(*p.ppSrc, Access::Any);
-                command.uses(*p.ppDst, Access::Any);
+                command.uses(*p.ppSrc, None, Access::Any);
+                command.uses(*p.ppDst, None, Access::Any);
                 command.run(*p.pphEvent, call)
             }
             urBindlessImagesMapExternalLinearMemoryExp ur_bindless_images_map_external_linear_memory_exp_params_t |p, call| {
@@ -921,13 +923,13 @@ pub mod layers {
             }
             urCommandBufferAppendUSMMemcpyExp ur_command_buffer_append_usm_memcpy_exp_params_t |p, call| {
                 let result = call();
-                appended(result, *p.phCommandBuffer, &[(*p.ppDst).cast(), (*p.ppSrc).cast()], (0, std::ptr::null()));
+                appended(result, *p.phCommandBuffer, &[((*p.ppDst).cast(), Some(((*p.psize) as u64))), ((*p.ppSrc).cast(), Some(((*p.psize) as u64)))], (0, std::ptr::null()));
                 event_unknown(result, *p.pphEvent);
                 result
             }
             urCommandBufferAppendUSMFillExp ur_command_buffer_append_usm_fill_exp_params_t |p, call| {
                 let result = call();
-                appended(result, *p.phCommandBuffer, &[(*p.ppMemory).cast()], (0, std::ptr::null()));
+                appended(result, *p.phCommandBuffer, &[((*p.ppMemory).cast(), Some(((*p.psize) as u64)))], (0, std::ptr::null()));
                 event_unknown(result, *p.pphEvent);
                 result
             }
@@ -938,13 +940,13 @@ pub mod layers {
             }
             urCommandBufferAppendMemBufferWriteExp ur_command_buffer_append_mem_buffer_write_exp_params_t |p, call| {
                 let result = call();
-                appended(result, *p.phCommandBuffer, &[(*p.ppSrc).cast()], (0, std::ptr::null()));
+                appended(result, *p.phCommandBuffer, &[((*p.ppSrc).cast(), Some(((*p.psize) as u64)))], (0, std::ptr::null()));
                 event_unknown(result, *p.pphEvent);
                 result
             }
             urCommandBufferAppendMemBufferReadExp ur_command_buffer_append_mem_buffer_read_exp_params_t |p, call| {
                 let result = call();
-                appended(result, *p.phCommandBuffer, &[(*p.ppDst).cast()], (0, std::ptr::null()));
+                appended(result, *p.phCommandBuffer, &[((*p.ppDst).cast(), Some(((*p.psize) as u64)))], (0, std::ptr::null()));
                 event_unknown(result, *p.pphEvent);
                 result
             }
@@ -955,13 +957,13 @@ pub mod layers {
             }
             urCommandBufferAppendMemBufferWriteRectExp ur_command_buffer_append_mem_buffer_write_rect_exp_params_t |p, call| {
                 let result = call();
-                appended(result, *p.phCommandBuffer, &[(*p.ppSrc).cast()], (0, std::ptr::null()));
+                appended(result, *p.phCommandBuffer, &[((*p.ppSrc).cast(), None)], (0, std::ptr::null()));
                 event_unknown(result, *p.pphEvent);
                 result
             }
             urCommandBufferAppendMemBufferReadRectExp ur_command_buffer_append_mem_buffer_read_rect_exp_params_t |p, call| {
                 let result = call();
-                appended(result, *p.phCommandBuffer, &[(*p.ppDst).cast()], (0, std::ptr::null()));
+                appended(result, *p.phCommandBuffer, &[((*p.ppDst).cast(), None)], (0, std::ptr::null()));
                 event_unknown(result, *p.pphEvent);
                 result
             }
@@ -972,13 +974,13 @@ pub mod layers {
             }
             urCommandBufferAppendUSMPrefetchExp ur_command_buffer_append_usm_prefetch_exp_params_t |p, call| {
                 let result = call();
-                appended(result, *p.phCommandBuffer, &[(*p.ppMemory).cast()], (0, std::ptr::null()));
+                appended(result, *p.phCommandBuffer, &[((*p.ppMemory).cast(), Some(((*p.psize) as u64)))], (0, std::ptr::null()));
                 event_unknown(result, *p.pphEvent);
                 result
             }
             urCommandBufferAppendUSMAdviseExp ur_command_buffer_append_usm_advise_exp_params_t |p, call| {
                 let result = call();
-                appended(result, *p.phCommandBuffer, &[(*p.ppMemory).cast()], (0, std::ptr::null()));
+                appended(result, *p.phCommandBuffer, &[((*p.ppMemory).cast(), Some(((*p.psize) as u64)))], (0, std::ptr::null()));
                 event_unknown(result, *p.pphEvent);
                 result
             }

@@ -17,7 +17,10 @@
 
 mod below;
 pub mod bounds;
+mod failure;
 pub mod lifetime;
+mod maker;
+mod memory;
 pub mod parameters;
 pub mod races;
 mod report;
@@ -128,7 +131,6 @@ impl Chain {
     /// Wraps `table` in those layers of `known` that `names` enable.
     ///
     /// If a layer fails, those built before it are torn down and its error is returned.
-    /// built and is the error.
     pub fn build(
         known: &[Known],
         names: &[String],

@@ -30,8 +30,12 @@ const RACES: &[Planted] = &[
         "use_on_another_queue",
         use_on_another_queue,
         &[&[
-            "race: urEnqueueUSMFill on queue 2 uses",
-            "allocated by urEnqueueUSMDeviceAllocExp on queue 1; no event orders the use after the allocation",
+            "race: urEnqueueUSMFill (command 1 of queue 0x",
+            ", 2nd of urQueueCreate) uses 4096 bytes at 0x",
+            "; urEnqueueUSMDeviceAllocExp (command 1 of queue 0x",
+            ", 1st of urQueueCreate) allocates 4096 bytes at 0x",
+            "; they overlap in 4096 bytes at 0x",
+            "; no event orders the use after the allocation",
         ]],
     ),
     (
@@ -43,8 +47,12 @@ const RACES: &[Planted] = &[
         "kernel_after_free",
         kernel_after_free,
         &[&[
-            "race: kernel iota on queue 2 uses",
-            "freed by urEnqueueUSMFreeExp on queue 1; no event orders them",
+            "race: kernel iota (command 2 of queue 0x",
+            ", 2nd of urQueueCreate) uses memory from 0x",
+            "; urEnqueueUSMFreeExp (command 2 of queue 0x",
+            ", 1st of urQueueCreate) frees 4096 bytes at 0x",
+            "; they may overlap in 4096 bytes at 0x",
+            "; no event orders them",
         ]],
     ),
     ("kernel_before_free", kernel_before_free, &[]),
@@ -52,48 +60,59 @@ const RACES: &[Planted] = &[
         "free_without_event_of_use",
         free_without_event_of_use,
         &[&[
-            "race: urEnqueueUSMFreeExp on queue 1 frees",
-            "used by urEnqueueUSMFill on queue 2; no event orders the free after the use",
+            "race: urEnqueueUSMFreeExp (command 2 of queue 0x",
+            ", 1st of urQueueCreate) frees 4096 bytes at 0x",
+            "; urEnqueueUSMFill (command 1 of queue 0x",
+            ", 2nd of urQueueCreate) uses 4096 bytes at 0x",
+            "; no event orders the free after the use",
         ]],
     ),
     (
         "free_without_event_of_allocation",
         free_without_event_of_allocation,
         &[&[
-            "race: urEnqueueUSMFreeExp on queue 2 frees",
-            "allocated by urEnqueueUSMDeviceAllocExp on queue 1",
+            "race: urEnqueueUSMFreeExp (command 1 of queue 0x",
+            ", 2nd of urQueueCreate) frees 4096 bytes at 0x",
+            "; urEnqueueUSMDeviceAllocExp (command 1 of queue 0x",
+            ", 1st of urQueueCreate) allocates 4096 bytes at 0x",
         ]],
     ),
     (
         "use_after_free",
         use_after_free,
         &[&[
-            "use after free: urEnqueueUSMFill on queue 1 uses",
-            "freed by urEnqueueUSMFreeExp on queue 1",
+            "use after free: urEnqueueUSMFill (command 3 of queue 0x",
+            ", 1st of urQueueCreate) uses 4096 bytes at 0x",
+            "; urEnqueueUSMFreeExp (command 2 of queue 0x",
+            ", 1st of urQueueCreate) freed 4096 bytes at 0x",
         ]],
     ),
     (
         "double_free",
         double_free,
         &[&[
-            "double free: urEnqueueUSMFreeExp on queue 1 frees",
-            "freed by urEnqueueUSMFreeExp on queue 1 before",
+            "double free: urEnqueueUSMFreeExp (command 3 of queue 0x",
+            "; urEnqueueUSMFreeExp (command 2 of queue 0x",
+            ", 1st of urQueueCreate) freed it before",
         ]],
     ),
     (
         "double_free_on_another_queue",
         double_free_on_another_queue,
         &[&[
-            "double free: urEnqueueUSMFreeExp on queue 2 frees",
-            "no event orders them",
+            "double free: urEnqueueUSMFreeExp (command 1 of queue 0x",
+            ", 2nd of urQueueCreate) frees 4096 bytes at 0x",
+            ", 1st of urQueueCreate) frees it too; no event orders them",
         ]],
     ),
     (
         "out_of_order",
         out_of_order,
         &[&[
-            "race: urEnqueueUSMFill on queue 3 uses",
-            "allocated by urEnqueueUSMDeviceAllocExp on queue 3",
+            "race: urEnqueueUSMFill (command 2 of queue 0x",
+            ", 3rd of urQueueCreate) uses 4096 bytes at 0x",
+            "; urEnqueueUSMDeviceAllocExp (command 1 of queue 0x",
+            ", 3rd of urQueueCreate) allocates 4096 bytes at 0x",
         ]],
     ),
     (
@@ -106,7 +125,10 @@ const RACES: &[Planted] = &[
     (
         "host_waits_for_the_wrong_queue",
         host_waits_for_the_wrong_queue,
-        &[&["race: urEnqueueUSMFill on queue 2 uses"]],
+        &[&[
+            "race: urEnqueueUSMFill (command 1 of queue 0x",
+            ", 2nd of urQueueCreate) uses 4096 bytes at 0x",
+        ]],
     ),
     (
         "host_task_after_the_allocation",
@@ -117,8 +139,10 @@ const RACES: &[Planted] = &[
         "synchronous_block_freed_on_another_queue",
         synchronous_block_freed_on_another_queue,
         &[&[
-            "race: urEnqueueUSMFreeExp on queue 2 frees",
-            "used by urEnqueueUSMFill on queue 1",
+            "race: urEnqueueUSMFreeExp (command 1 of queue 0x",
+            ", 2nd of urQueueCreate) frees 4096 bytes at 0x",
+            "; urEnqueueUSMFill (command 1 of queue 0x",
+            ", 1st of urQueueCreate) uses 4096 bytes at 0x",
         ]],
     ),
     ("reused_in_order", reused_in_order, &[]),
@@ -133,7 +157,7 @@ pub fn all() -> Vec<Test> {
 
 const SIZE: usize = 4096;
 
-/// A device with the layer enabled. Its two in-order queues are the first ones, which the log calls 1 and 2.
+/// A device with the layer enabled. Its two in-order queues are the first ones of urQueueCreate.
 struct Setup {
     fixture: Fixture,
     context: Context,

@@ -161,6 +161,30 @@ pub fn all() -> Vec<Test> {
     .collect()
 }
 
+/// Functions that return memory, with the position of the output for its address.
+const ALLOCATES: [(&str, usize); 8] = [
+    ("urUSMHostAlloc", 4),
+    ("urUSMDeviceAlloc", 5),
+    ("urUSMSharedAlloc", 5),
+    ("urUSMPitchedAllocExp", 7),
+    ("urEnqueueUSMHostAllocExp", 6),
+    ("urEnqueueUSMDeviceAllocExp", 6),
+    ("urEnqueueUSMSharedAllocExp", 6),
+    (EXPORTABLE, 5),
+];
+
+const EXPORTABLE: &str = "urMemoryExportAllocExportableMemoryExp";
+
+/// Frees memory that a function of [`ALLOCATES`] returned.
+fn free(fixture: &Fixture, objects: &Objects, function: &str, memory: *mut c_void) -> Done {
+    let (ur, context, device) = (fixture.ur, objects.context.raw, fixture.device);
+    let status = match function {
+        EXPORTABLE => ur.urMemoryExportFreeExportableMemoryExp(context, device, memory),
+        _ => ur.urUSMFree(context, memory),
+    };
+    status.ok()
+}
+
 /// The property that says whether a function works.
 fn feature(function: &str) -> Option<ur_device_info_t> {
     let found = FEATURES
@@ -202,6 +226,9 @@ fn valid_call(fixture: &Fixture, function: &Function) -> Done {
         }
         if let Some(kind) = function.retains {
             release(fixture, kind, valid.get(kind))?;
+        }
+        if let Some((_, at)) = ALLOCATES.iter().find(|(name, _)| *name == function.name) {
+            free(fixture, &objects, function.name, made(*at))?;
         }
     }
     objects.settle()?;

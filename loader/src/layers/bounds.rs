@@ -7,19 +7,45 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::fmt;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use ur::abi::*;
 use ur::object::log::Level;
 use ur::object::{Error, Result, boundary};
 
-use super::wrappers::{argument, number, wrappers};
-use super::{Layer, LayerContext, report};
+use super::maker::{Maker, Makers};
+use super::memory::{ALLOCATES, Allocation, FREES, Memory};
+use super::wrappers::{NAMES, argument, by_function, number, wrappers};
+use super::{Layer, LayerContext, memory, report};
 use crate::generated::layers::bounds::BOUNDS;
 
-/// The context of each command buffer, which no query returns. An entry stays until a new command
-/// buffer has its address.
-static CONTEXTS: LazyLock<Mutex<HashMap<usize, usize>>> = LazyLock::new(Mutex::default);
+/// USM allocations, which messages name.
+static MEMORY: Memory<()> = Memory::new();
+static OBJECTS: LazyLock<Mutex<Objects>> = LazyLock::new(Mutex::default);
+
+/// Facts about objects that no query returns. An entry stays until a new object has its address.
+#[derive(Default)]
+struct Objects {
+    /// The context of each command buffer.
+    contexts: HashMap<usize, usize>,
+    mems: HashMap<usize, Mem>,
+    makers: Makers,
+}
+
+/// A buffer or an image.
+#[derive(Clone, Copy)]
+struct Mem {
+    maker: Maker,
+    parent: Parent,
+}
+
+/// The object that a buffer or an image was made from, by its address.
+#[derive(Clone, Copy)]
+enum Parent {
+    Context(usize),
+    Buffer(usize),
+}
 
 struct Bounds;
 
@@ -35,18 +61,41 @@ impl Layer for Bounds {
         context: &LayerContext,
     ) -> std::result::Result<(), ur_result_t> {
         report::begin(context);
+        clear();
         wrap(table);
         Ok(())
     }
 
     fn teardown(&mut self) {
-        contexts().clear();
+        clear();
         report::end();
     }
 }
 
-fn contexts() -> MutexGuard<'static, HashMap<usize, usize>> {
-    CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner)
+fn clear() {
+    *objects() = Objects::default();
+    MEMORY.clear();
+}
+
+fn objects() -> MutexGuard<'static, Objects> {
+    OBJECTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+type Creates = unsafe fn(*const c_void) -> (*mut ur_mem_handle_t, Parent);
+
+by_function! {
+    /// The functions that create buffers and images.
+    CREATES: Creates => (*mut ur_mem_handle_t, Parent):
+    urMemBufferCreate ur_mem_buffer_create_params_t |p|
+        (*p.pphBuffer, Parent::Context((*p.phContext).addr()));
+    urMemBufferPartition ur_mem_buffer_partition_params_t |p|
+        (*p.pphMem, Parent::Buffer((*p.phBuffer).addr()));
+    urMemBufferCreateWithNativeHandle ur_mem_buffer_create_with_native_handle_params_t |p|
+        (*p.pphMem, Parent::Context((*p.phContext).addr()));
+    urMemImageCreate ur_mem_image_create_params_t |p|
+        (*p.pphMem, Parent::Context((*p.phContext).addr()));
+    urMemImageCreateWithNativeHandle ur_mem_image_create_with_native_handle_params_t |p|
+        (*p.pphMem, Parent::Context((*p.phContext).addr()));
 }
 
 /// The argument that a check is about.
@@ -86,21 +135,72 @@ macro_rules! bounded {
             // SAFETY: `params` is the function's parameter struct.
             unsafe { check((&raw const params).cast()) }
         }) {
-            // SAFETY: the caller's arguments are forwarded unchanged, under the specification's
-            // contract.
-            UR_RESULT_SUCCESS => unsafe { $below($( $arg ),*) },
+            UR_RESULT_SUCCESS => {
+                // SAFETY: the caller's arguments are forwarded unchanged, under the
+                // specification's contract.
+                let call = || unsafe { $below($( $arg ),*) };
+                if !const { is_recorded($number) } {
+                    return call();
+                }
+                let params = $params { $( $field: argument(&$arg) ),* };
+                // SAFETY: `params` is the function's parameter struct.
+                unsafe { recorded($number, (&raw const params).cast(), call) }
+            }
             error => error,
         }
     };
 }
 ur::for_each_function! { wrappers bounded }
 
-/// Functions with ranges, and the creation of command buffers, which records their context.
+/// Functions with ranges, and those whose objects and memory messages name.
 const fn wants(number: usize) -> bool {
-    BOUNDS[number].is_some() || number == number::urCommandBufferCreateExp
+    BOUNDS[number].is_some() || is_recorded(number) || number == number::urCommandBufferCreateExp
 }
 
-/// Checks that bytes `offset..offset + size` lie in a buffer or in physical memory.
+const fn is_recorded(number: usize) -> bool {
+    ALLOCATES[number].is_some() || FREES[number].is_some() || CREATES[number].is_some()
+}
+
+/// Makes a call, and records the memory or object that it returns or frees.
+///
+/// # Safety
+/// `params` is the parameter struct of the function with that number, which `call` forwards.
+unsafe fn recorded(
+    number: usize,
+    params: *const c_void,
+    call: impl FnOnce() -> ur_result_t,
+) -> ur_result_t {
+    // SAFETY: the caller guarantees the parameter struct.
+    let free = FREES[number].and_then(|row| MEMORY.freed(unsafe { row(params) }.addr()));
+    let result = call();
+    if result != UR_RESULT_SUCCESS {
+        if let Some(free) = free {
+            MEMORY.restore(free);
+        }
+        return result;
+    }
+    if let Some(row) = ALLOCATES[number] {
+        // SAFETY: the caller guarantees the parameter struct, and the call succeeded, so that its
+        // queue was live.
+        let allocation = unsafe { Allocation::read(&row(params), BELOW.table()) };
+        if let Some(allocation) = allocation {
+            MEMORY.allocated(NAMES[number], allocation, ());
+        }
+    }
+    if let Some(row) = CREATES[number] {
+        // SAFETY: the caller guarantees the parameter struct.
+        let (output, parent) = unsafe { row(params) };
+        // SAFETY: the specification has the output null or written by a call that succeeded.
+        if let Some(mem) = unsafe { memory::written(output) } {
+            let mut objects = objects();
+            let maker = objects.makers.made(NAMES[number]);
+            objects.mems.insert(mem.addr(), Mem { maker, parent });
+        }
+    }
+    result
+}
+
+/// Checks that bytes `offset..offset + size` lie in a buffer.
 ///
 /// # Safety
 /// The handle is null or live.
@@ -109,7 +209,10 @@ pub unsafe fn buffer(place: &Place, mem: ur_mem_handle_t, offset: u64, size: u64
     let Some(whole) = (unsafe { buffer_size(mem) }) else {
         return Ok(());
     };
-    within(place, offset.checked_add(size), whole)
+    let range = Range::new(offset, offset.checked_add(size));
+    range.within(whole, || {
+        place.refuse(&range, "bytes", whole, "", &named("buffer", mem))
+    })
 }
 
 /// Checks that a box lies in a buffer. Origin, region and pitches are in bytes, rows and slices; a
@@ -129,11 +232,15 @@ pub unsafe fn buffer_box(
     let Some(whole) = (unsafe { buffer_size(mem) }) else {
         return Ok(());
     };
-    within(
-        place,
-        box_end(origin, region, row_pitch, slice_pitch),
-        whole,
-    )
+    let range = box_range(origin, region, row_pitch, slice_pitch);
+    range.within(whole, || {
+        let row_pitch = row_pitch_of(region, row_pitch);
+        let shape = format!(
+            " (a box of {} x {} x {} at {}, {}, {}, with a row pitch of {row_pitch})",
+            region.width, region.height, region.depth, origin.x, origin.y, origin.z
+        );
+        place.refuse(&range, "bytes", whole, &shape, &named("buffer", mem))
+    })
 }
 
 /// Checks that a box lies in an image; all lengths are in pixels.
@@ -147,15 +254,21 @@ pub unsafe fn image(
     region: ur_rect_region_t,
 ) -> Result<()> {
     // SAFETY: the caller guarantees a null or live handle.
-    let Some([width, height, depth]) = (unsafe { image_extent(image) }) else {
+    let Some(extent) = (unsafe { image_extent(image) }) else {
         return Ok(());
     };
-    for (from, length, whole) in [
-        (origin.x, region.width, width),
-        (origin.y, region.height, height),
-        (origin.z, region.depth, depth),
+    let [width, height, depth] = extent;
+    for (axis, from, length, whole) in [
+        ("x", origin.x, region.width, width),
+        ("y", origin.y, region.height, height),
+        ("z", origin.z, region.depth, depth),
     ] {
-        within(place, from.checked_add(length), whole)?;
+        let range = Range::new(from, from.checked_add(length));
+        range.within(whole, || {
+            let image = named("image", image);
+            let whose = format!("{image}, of {width} x {height} x {depth} pixels");
+            place.refuse(&range, "pixels", whole, &format!(" in {axis}"), &whose)
+        })?;
     }
     Ok(())
 }
@@ -172,10 +285,7 @@ pub unsafe fn usm(
     size: u64,
 ) -> Result<()> {
     // SAFETY: the caller guarantees a live context.
-    let Some(left) = (unsafe { usm_remaining(context, pointer) }) else {
-        return Ok(());
-    };
-    within(place, offset.checked_add(size), left)
+    unsafe { usm_range(place, context, pointer, offset, Some(size), String::new) }
 }
 
 /// Checks that `height` rows of `pitch` bytes each, from `offset` bytes after `pointer`, lie in its
@@ -191,14 +301,37 @@ pub unsafe fn usm_rows(
     pitch: u64,
     height: u64,
 ) -> Result<()> {
+    let shape = || format!(" ({height} rows of {pitch} bytes)");
+    let size = pitch.checked_mul(height);
     // SAFETY: the caller guarantees a live context.
-    let Some(left) = (unsafe { usm_remaining(context, pointer) }) else {
+    unsafe { usm_range(place, context, pointer, offset, size, shape) }
+}
+
+/// Checks a range of a USM allocation. `shape` describes it if it is more than consecutive bytes.
+///
+/// # Safety
+/// The context is live.
+unsafe fn usm_range(
+    place: &Place,
+    context: Option<ur_context_handle_t>,
+    pointer: *const c_void,
+    offset: u64,
+    size: Option<u64>,
+    shape: impl FnOnce() -> String,
+) -> Result<()> {
+    // SAFETY: the caller guarantees a live context.
+    let Some(found) = (unsafe { Usm::find(context, pointer) }) else {
         return Ok(());
     };
-    let end = pitch
-        .checked_mul(height)
-        .and_then(|rows| rows.checked_add(offset));
-    within(place, end, left)
+    let whole = found.size as u64;
+    let first = found.before.saturating_add(offset);
+    let range = Range::new(first, size.and_then(|size| first.checked_add(size)));
+    range.within(whole, || {
+        let shape = format!("'s allocation{}", shape());
+        // SAFETY: the caller guarantees a live context.
+        let whose = unsafe { found.describe() }.to_string();
+        place.refuse(&range, "bytes", whole, &shape, &whose)
+    })
 }
 
 /// Records the context of a new command buffer.
@@ -211,7 +344,7 @@ pub unsafe fn command_buffer_created(
 ) {
     // SAFETY: the caller guarantees a null or readable pointer.
     if let Some(made) = unsafe { made.as_ref() } {
-        contexts().insert(made.addr(), context.addr());
+        objects().contexts.insert(made.addr(), context.addr());
     }
 }
 
@@ -219,7 +352,7 @@ pub unsafe fn command_buffer_created(
 pub fn context_of_command_buffer(
     buffer: ur_exp_command_buffer_handle_t,
 ) -> Option<ur_context_handle_t> {
-    let context = contexts().get(&buffer.addr()).copied()?;
+    let context = objects().contexts.get(&buffer.addr()).copied()?;
     Some(std::ptr::with_exposed_provenance_mut(context))
 }
 
@@ -228,21 +361,8 @@ pub fn context_of_command_buffer(
 /// # Safety
 /// The queue is null or live.
 pub unsafe fn context_of_queue(queue: ur_queue_handle_t) -> Option<ur_context_handle_t> {
-    let get_info = BELOW.table()?.Queue.pfnGetInfo?;
-    query(std::ptr::null_mut(), |size, value| {
-        // SAFETY: `query` passes a buffer of `size` bytes; the caller guarantees a null or live
-        // queue.
-        unsafe {
-            get_info(
-                queue,
-                UR_QUEUE_INFO_CONTEXT,
-                size,
-                value,
-                std::ptr::null_mut(),
-            )
-        }
-    })
-    .filter(|context: &ur_context_handle_t| !context.is_null() && !queue.is_null())
+    // SAFETY: the caller guarantees a null or live queue.
+    unsafe { memory::context_of_queue(BELOW.table()?, queue) }
 }
 
 /// The size of a buffer in bytes, if the adapter reports it.
@@ -285,34 +405,111 @@ unsafe fn image_extent(image: ur_mem_handle_t) -> Option<[u64; 3]> {
     Some(extent.map(|length| length as u64))
 }
 
-/// The bytes from a pointer to the end of its USM allocation; `None` outside of all allocations.
+/// A pointer into a USM allocation, as the adapter reports it.
+struct Usm {
+    context: ur_context_handle_t,
+    base: *const c_void,
+    /// The size of the allocation in bytes.
+    size: usize,
+    kind: ur_usm_type_t,
+    /// The offset of the pointer in bytes.
+    before: u64,
+}
+
+impl Usm {
+    /// The allocation of a pointer; none outside of all allocations.
+    ///
+    /// # Safety
+    /// The context is live.
+    unsafe fn find(context: Option<ur_context_handle_t>, pointer: *const c_void) -> Option<Usm> {
+        let context = context?;
+        // SAFETY: the caller guarantees a live context, and the defaults have the types of their
+        // properties.
+        let (kind, base, size) = unsafe {
+            (
+                usm_info(
+                    context,
+                    pointer,
+                    UR_USM_ALLOC_INFO_TYPE,
+                    UR_USM_TYPE_UNKNOWN,
+                )?,
+                usm_info(
+                    context,
+                    pointer,
+                    UR_USM_ALLOC_INFO_BASE_PTR,
+                    std::ptr::null(),
+                )?,
+                usm_info(context, pointer, UR_USM_ALLOC_INFO_SIZE, 0usize)?,
+            )
+        };
+        let base: *const c_void = base;
+        if kind == UR_USM_TYPE_UNKNOWN || base.is_null() {
+            return None;
+        }
+        let before = pointer.addr().checked_sub(base.addr())?;
+        Some(Usm {
+            context,
+            base,
+            size,
+            kind,
+            before: before.min(size) as u64,
+        })
+    }
+
+    /// The allocation as the layer saw it made; as the adapter reports it, if the layer did not.
+    ///
+    /// # Safety
+    /// The context is live.
+    unsafe fn describe(&self) -> Allocation {
+        let seen = MEMORY.at(self.base.addr());
+        if let Some(seen) = seen.filter(|seen| seen.size == Some(self.size)) {
+            return seen;
+        }
+        let none: ur_device_handle_t = std::ptr::null_mut();
+        // SAFETY: the caller guarantees a live context; the property is a device.
+        let device = unsafe { usm_info(self.context, self.base, UR_USM_ALLOC_INFO_DEVICE, none) };
+        Allocation {
+            address: self.base.addr(),
+            size: Some(self.size),
+            kind: match self.kind {
+                UR_USM_TYPE_HOST => "host memory",
+                UR_USM_TYPE_DEVICE => "device memory",
+                UR_USM_TYPE_SHARED => "shared memory",
+                _ => "memory",
+            },
+            maker: None,
+            context: self.context.addr(),
+            device: device.map_or(0, |device| device.addr()),
+            queue: 0,
+        }
+    }
+}
+
+/// A property of a USM allocation, if the adapter reports it.
 ///
 /// # Safety
-/// The context is live.
-unsafe fn usm_remaining(
-    context: Option<ur_context_handle_t>,
+/// The context is live, and `T` is the property's type.
+unsafe fn usm_info<T>(
+    context: ur_context_handle_t,
     pointer: *const c_void,
-) -> Option<u64> {
+    what: ur_usm_alloc_info_t,
+    default: T,
+) -> Option<T> {
     let get_info = BELOW.table()?.USM.pfnGetMemAllocInfo?;
-    let context = context?;
-    let query_usm = |what, size, value| {
+    query(default, |size, value| {
         // SAFETY: `query` passes a buffer of `size` bytes; the caller guarantees a live context.
         unsafe { get_info(context, pointer, what, size, value, std::ptr::null_mut()) }
-    };
-    let kind = query(UR_USM_TYPE_UNKNOWN, |size, value| {
-        query_usm(UR_USM_ALLOC_INFO_TYPE, size, value)
-    })?;
-    let base: *const c_void = query(std::ptr::null(), |size, value| {
-        query_usm(UR_USM_ALLOC_INFO_BASE_PTR, size, value)
-    })?;
-    let whole = query(0usize, |size, value| {
-        query_usm(UR_USM_ALLOC_INFO_SIZE, size, value)
-    })?;
-    if kind == UR_USM_TYPE_UNKNOWN || base.is_null() {
-        return None;
-    }
-    let before = pointer.addr().checked_sub(base.addr())?;
-    Some(whole.saturating_sub(before) as u64)
+    })
+}
+
+/// A buffer or an image in a message: its handle, what made it and from what.
+fn named(kind: &str, mem: ur_mem_handle_t) -> String {
+    let found = objects().mems.get(&mem.addr()).copied();
+    let of = found.map(|Mem { maker, parent }| match parent {
+        Parent::Context(context) => format!(", {maker}, in context {context:#x}"),
+        Parent::Buffer(buffer) => format!(", {maker}, of buffer {buffer:#x}"),
+    });
+    format!("{kind} {mem:p}{}", of.unwrap_or_default())
 }
 
 /// Queries a property of a fixed size; `None` if the query fails.
@@ -321,43 +518,89 @@ fn query<T>(mut value: T, query: impl FnOnce(usize, *mut c_void) -> ur_result_t)
     (result == UR_RESULT_SUCCESS).then_some(value)
 }
 
-/// The offset in bytes after a box; `None` on overflow.
-fn box_end(
+/// Bytes or pixels from `first` up to `end`, which is not included; no end on overflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Range {
+    first: u64,
+    end: Option<u64>,
+}
+
+impl Range {
+    fn new(first: u64, end: Option<u64>) -> Range {
+        Range { first, end }
+    }
+
+    /// Calls `outside` unless the range ends within `whole`.
+    fn within(self, whole: u64, outside: impl FnOnce() -> Error) -> Result<()> {
+        match self.end {
+            Some(end) if end <= whole => Ok(()),
+            _ => Err(outside()),
+        }
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let first = self.first;
+        match self.end {
+            Some(end) if end > first => write!(out, "{first} to {}", end - 1),
+            Some(_) => write!(out, "{first} to {first} (none)"),
+            None => write!(out, "{first} to beyond 2^64"),
+        }
+    }
+}
+
+impl Place {
+    /// Reports a range that ends outside of `whose`, which has `whole` bytes or pixels.
+    #[cold]
+    fn refuse(&self, range: &Range, unit: &str, whole: u64, part: &str, whose: &str) -> Error {
+        let Place { function, argument } = self;
+        let last = whole.checked_sub(1);
+        let own = last.map_or("none".to_owned(), |last| format!("0 to {last}"));
+        report::finding(
+            Level::Error,
+            format_args!(
+                "{function}: {unit} {range} of {argument}{part} are used, but it has {own}: {whose}"
+            ),
+        );
+        Error::new(UR_RESULT_ERROR_INVALID_SIZE)
+    }
+}
+
+/// The bytes from the first to the last of a box, which is empty if a length is 0.
+fn box_range(
     origin: ur_rect_offset_t,
     region: ur_rect_region_t,
     row_pitch: u64,
     slice_pitch: u64,
-) -> Option<u64> {
-    let or = |pitch: u64, packed: u64| if pitch == 0 { packed } else { pitch };
-    let row_pitch = or(row_pitch, region.width);
-    let slice_pitch = or(slice_pitch, row_pitch.checked_mul(region.height)?);
+) -> Range {
     if region.width == 0 || region.height == 0 || region.depth == 0 {
-        return Some(0);
+        return Range::new(0, Some(0));
     }
-    let slices = origin.z.checked_add(region.depth - 1)?;
-    let rows = origin.y.checked_add(region.height - 1)?;
-    let from = slices
-        .checked_mul(slice_pitch)?
-        .checked_add(rows.checked_mul(row_pitch)?)?;
-    from.checked_add(origin.x)?.checked_add(region.width)
+    let row = row_pitch_of(region, row_pitch);
+    let slice = match slice_pitch {
+        0 => row.checked_mul(region.height),
+        pitch => Some(pitch),
+    };
+    let at = |slices: u64, rows: u64| {
+        let from = slices.checked_mul(slice?)?;
+        let from = from.checked_add(rows.checked_mul(row)?)?;
+        from.checked_add(origin.x)
+    };
+    let end = || {
+        let slices = origin.z.checked_add(region.depth - 1)?;
+        let rows = origin.y.checked_add(region.height - 1)?;
+        at(slices, rows)?.checked_add(region.width)
+    };
+    Range::new(at(origin.z, origin.y).unwrap_or(u64::MAX), end())
 }
 
-fn within(place: &Place, end: Option<u64>, whole: u64) -> Result<()> {
-    if end.is_some_and(|end| end <= whole) {
-        return Ok(());
+/// The distance between the rows of a box in bytes; 0 means packed.
+fn row_pitch_of(region: ur_rect_region_t, row_pitch: u64) -> u64 {
+    match row_pitch {
+        0 => region.width,
+        pitch => pitch,
     }
-    let Place { function, argument } = place;
-    match end {
-        Some(end) => report::finding(
-            Level::Error,
-            format_args!("{function}: {argument} is used up to {end}, but ends at {whole}"),
-        ),
-        None => report::finding(
-            Level::Error,
-            format_args!("{function}: the range of {argument} has no end"),
-        ),
-    }
-    Err(Error::new(UR_RESULT_ERROR_INVALID_SIZE))
 }
 
 #[cfg(test)]
@@ -366,19 +609,30 @@ mod tests {
 
     #[test]
     fn the_last_row_of_a_box_sets_its_end() {
-        let end = |[x, y, z]: [u64; 3], [width, height, depth]: [u64; 3], row, slice| {
+        let range = |[x, y, z]: [u64; 3], [width, height, depth]: [u64; 3], row, slice| {
             let region = ur_rect_region_t {
                 width,
                 height,
                 depth,
             };
-            box_end(ur_rect_offset_t { x, y, z }, region, row, slice)
+            box_range(ur_rect_offset_t { x, y, z }, region, row, slice)
         };
+        let end = |origin, region, row, slice| range(origin, region, row, slice).end;
+        assert_eq!(range([2, 1, 1], [3, 1, 1], 10, 100).first, 112);
         assert_eq!(end([0; 3], [8, 4, 2], 0, 0), Some(64), "packed");
         assert_eq!(end([0; 3], [8, 4, 1], 16, 0), Some(56));
         assert_eq!(end([2, 1, 1], [3, 1, 1], 10, 100), Some(115));
         assert_eq!(end([9, 9, 9], [0, 4, 2], 0, 0), Some(0), "nothing");
         assert_eq!(end([0; 3], [u64::MAX, 2, 1], 0, 0), None);
         assert_eq!(end([u64::MAX, 0, 0], [1, 1, 1], 0, 0), None);
+    }
+
+    #[test]
+    fn ranges_name_their_first_and_last_unit() {
+        let text = |first, end| Range::new(first, end).to_string();
+        assert_eq!(text(3, Some(4)), "3 to 3");
+        assert_eq!(text(0, Some(257)), "0 to 256");
+        assert_eq!(text(65, Some(65)), "65 to 65 (none)");
+        assert_eq!(text(1, None), "1 to beyond 2^64");
     }
 }

@@ -1,7 +1,8 @@
-//! `UR_LAYER_LEAK_CHECKING` and `UR_LAYER_LIFETIME_VALIDATION`: tracks the application's handles.
+//! `UR_LAYER_LEAK_CHECKING` and `UR_LAYER_LIFETIME_VALIDATION`: tracks the application's handles
+//! and USM memory.
 //!
 //! At teardown, leak checking lists every handle to which the application still has a reference,
-//! and the call that returned it. Lifetime validation also refuses released handles and handles
+//! all memory that it has not freed, and the calls that returned them. Lifetime validation also refuses released handles and handles
 //! that no adapter returned. The error is that of the handle's kind, and the adapter is not called.
 //!
 //! Owns the registry of one initialisation. The handles that a function uses, creates and releases
@@ -23,7 +24,8 @@ use ur::object::log::Level;
 use ur::object::{Kind, Result};
 
 use self::registry::{CallSite, Leak, Registry};
-use super::{Layer, LayerContext, report};
+use super::memory::{Memory, Unfreed};
+use super::{Layer, LayerContext, failure, report};
 
 const OFF: u8 = 0;
 /// Counts references, for leak checking.
@@ -33,6 +35,7 @@ const VALIDATES: u8 = 2;
 
 static MODE: AtomicU8 = AtomicU8::new(OFF);
 static HANDLES: Registry = Registry::new();
+static MEMORY: Memory<CallSite> = Memory::new();
 
 struct Lifetime;
 
@@ -49,6 +52,7 @@ impl Layer for Lifetime {
     ) -> std::result::Result<(), ur_result_t> {
         report::begin(context);
         HANDLES.clear();
+        MEMORY.clear();
         let leaks_only = names == ["UR_LAYER_LEAK_CHECKING"];
         MODE.store(
             if leaks_only {
@@ -64,14 +68,14 @@ impl Layer for Lifetime {
 
     fn teardown(&mut self) {
         MODE.store(OFF, Ordering::Release);
-        report_leaks(&HANDLES.clear());
+        report_leaks(&HANDLES.clear(), &MEMORY.clear());
         report::end();
     }
 }
 
-/// Logs the handles that are alive at teardown.
-fn report_leaks(leaks: &[Leak]) {
-    for leak in leaks {
+/// Logs the handles that are alive and the memory that is not freed at teardown.
+fn report_leaks(handles: &[Leak], memory: &[Unfreed<CallSite>]) {
+    for leak in handles {
         let Leak {
             kind,
             address,
@@ -80,26 +84,53 @@ fn report_leaks(leaks: &[Leak]) {
             ..
         } = leak;
         let plural = if *references == 1 { "" } else { "s" };
-        let mut text = format!(
+        let text = format!(
             "leak: {} {address:#x} has {references} reference{plural}, created by {}",
             name(*kind),
             origin(created)
         );
-        for line in created
-            .stack
-            .iter()
-            .flat_map(|stack| stack.lines(created.function))
-        {
-            text.push_str("\n    ");
-            text.push_str(&line);
+        report_leak(text, created);
+    }
+    for leak in memory {
+        let mut text = format!("leak: never freed: {}", leak.allocation);
+        if let Some(place) = &leak.more.place {
+            text.push_str(&format!(", at {place}"));
         }
-        report::line(Level::Error, format_args!("{text}"));
+        report_leak(text, &leak.more);
     }
-    match leaks.len() {
-        0 => report::line(Level::Info, format_args!("no handle is leaked")),
-        1 => report::line(Level::Error, format_args!("1 handle is leaked")),
-        count => report::line(Level::Error, format_args!("{count} handles are leaked")),
+    match summary(handles.len(), memory) {
+        None => report::line(Level::Info, format_args!("nothing is leaked")),
+        Some(text) => {
+            report::line(Level::Error, format_args!("leaked: {text}"));
+            failure::found();
+        }
     }
+}
+
+/// Logs a leak with the stack that made it.
+fn report_leak(mut text: String, made: &CallSite) {
+    let frames = made.stack.iter();
+    for line in frames.flat_map(|stack| stack.lines(made.function)) {
+        text.push_str("\n    ");
+        text.push_str(&line);
+    }
+    report::line(Level::Error, format_args!("{text}"));
+}
+
+/// The numbers of leaks: `2 handles and 1 allocation (64 bytes)`. None without a leak.
+fn summary(handles: usize, memory: &[Unfreed<CallSite>]) -> Option<String> {
+    let count = |count: usize, noun: &str| {
+        let plural = if count == 1 { "" } else { "s" };
+        (count > 0).then(|| format!("{count} {noun}{plural}"))
+    };
+    let sizes = memory.iter().filter_map(|leak| leak.allocation.size);
+    let bytes = sizes.fold(0, usize::saturating_add);
+    let memory = count(memory.len(), "allocation").map(|text| format!("{text} ({bytes} bytes)"));
+    let parts: Vec<String> = [count(handles, "handle"), memory]
+        .into_iter()
+        .flatten()
+        .collect();
+    (!parts.is_empty()).then(|| parts.join(" and "))
 }
 
 /// The function and its source location: `urQueueCreate at main.cpp:7`.

@@ -30,6 +30,7 @@ use ur::timeline::Pruned;
 use self::blocks::{Blocks, Finding};
 use self::order::{Order, Queue};
 use self::watched::BELOW;
+use super::maker::{Maker, Makers};
 use super::{Layer, LayerContext, report};
 
 pub use self::blocks::Access;
@@ -43,8 +44,7 @@ static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
 #[derive(Default)]
 struct State {
     queues: HashMap<usize, KnownQueue>,
-    /// The number of queues created so far.
-    queues_created: u64,
+    makers: Makers,
     events: HashMap<usize, Event>,
     kernels: HashMap<usize, Arc<str>>,
     command_buffers: HashMap<usize, CommandBuffer>,
@@ -56,7 +56,10 @@ struct State {
 /// A queue that the application uses.
 struct KnownQueue {
     queue: Queue,
-    number: u64,
+    /// None if the layer did not see the creation.
+    maker: Option<Maker>,
+    /// The number of commands so far.
+    commands: u64,
     device: usize,
     /// Whether commands may use memory that is not USM.
     system: bool,
@@ -70,9 +73,18 @@ struct Event {
 /// A command buffer: the memory that its commands use, and the order of its last submission.
 #[derive(Default)]
 struct CommandBuffer {
-    /// By address; `true` for a kernel's argument, which may be updated.
-    uses: BTreeMap<usize, bool>,
+    /// By address.
+    uses: BTreeMap<usize, RecordedUse>,
     last: Order,
+}
+
+/// Memory that a command of a command buffer uses.
+#[derive(Clone, Copy)]
+struct RecordedUse {
+    /// The size in bytes, if it is known.
+    size: Option<usize>,
+    /// Whether only kernels' arguments use it, which may be updated.
+    argument: bool,
 }
 
 struct Races;
@@ -142,16 +154,22 @@ impl State {
         }
     }
 
-    /// Records a queue, which may replace an earlier one at its address.
-    fn add_queue(&mut self, queue: usize, properties: QueueProperties) {
-        self.queues_created += 1;
+    /// Records a queue, which may replace an earlier one at its address. `function` created it, if
+    /// the layer saw that.
+    fn add_queue(
+        &mut self,
+        queue: usize,
+        function: Option<&'static str>,
+        properties: QueueProperties,
+    ) {
         let mut new = Queue::new(properties.in_order);
         if properties.open {
             new.open();
         }
         let known = KnownQueue {
             queue: new,
-            number: self.queues_created,
+            maker: function.map(|function| self.makers.made(function)),
+            commands: 0,
             device: properties.device,
             system: properties.system,
         };

@@ -11,7 +11,7 @@ use std::sync::{OnceLock, PoisonError, RwLock};
 use ur::abi::ur_code_location_t;
 use ur::object::log::{Level, LevelFilter, Sink};
 
-use super::{CodeLocation, LayerContext};
+use super::{CodeLocation, LayerContext, failure};
 
 static SINK: OnceLock<Sink> = OnceLock::new();
 static LOCATION: RwLock<Option<CodeLocation>> = RwLock::new(None);
@@ -19,6 +19,7 @@ static LOCATION: RwLock<Option<CodeLocation>> = RwLock::new(None);
 /// Opens the sink and sets the callback. Each layer calls this when it starts.
 pub fn begin(context: &LayerContext) {
     sink();
+    failure::begin();
     *LOCATION.write().unwrap_or_else(PoisonError::into_inner) = context.code_location;
 }
 
@@ -31,19 +32,21 @@ fn sink() -> &'static Sink {
     SINK.get_or_init(|| Sink::open("validation", LevelFilter::Warn))
 }
 
-/// Logs a finding about this thread's current call.
+/// Logs a finding about this thread's current call. An error has the effect that the user chose.
 pub fn finding(level: Level, text: fmt::Arguments<'_>) {
     let sink = sink();
-    if !sink.enabled(level) {
-        return;
+    if sink.enabled(level) {
+        match location() {
+            Some(place) => sink.log(level, format_args!("{text} (called at {place})")),
+            None => sink.log(level, text),
+        }
     }
-    match location() {
-        Some(place) => sink.log(level, format_args!("{text} (called at {place})")),
-        None => sink.log(level, text),
+    if level == Level::Error {
+        failure::found();
     }
 }
 
-/// Logs a line that belongs to no call.
+/// Logs a line that belongs to no call. It has no further effect.
 pub fn line(level: Level, text: fmt::Arguments<'_>) {
     sink().log(level, text);
 }

@@ -69,6 +69,33 @@ macro_rules! rows {
 }
 pub(crate) use rows;
 
+/// A table of functions that read a parameter struct: `urX params_struct |p| ...;`.
+macro_rules! by_function {
+    ($(#[$meta:meta])* $visible:vis $table:ident: $row:ty => $out:ty:
+        $( $name:ident $params:ident |$p:ident| $body:expr; )*
+    ) => {
+        $(#[$meta])*
+        $visible static $table: [Option<$row>; $crate::layers::wrappers::COUNT] = {
+            let mut rows: [Option<$row>; _] = [None; $crate::layers::wrappers::COUNT];
+            $(
+                rows[$crate::layers::wrappers::number::$name] = Some({
+                    unsafe fn row(params: *const std::ffi::c_void) -> $out {
+                        // SAFETY: the wrapper passes the function's parameter struct, whose
+                        // arguments meet the specification's contract.
+                        unsafe {
+                            let $p = &*params.cast::<$params>();
+                            $body
+                        }
+                    }
+                    row
+                });
+            )*
+            rows
+        };
+    };
+}
+pub(crate) use by_function;
+
 /// Declares a layer's `BELOW` table, its functions, and `wrap`, which installs the functions for
 /// which `wants(number)` holds. Calls of other functions skip the layer.
 ///

@@ -31,7 +31,7 @@ static struct object the_device = {&table, ALIVE, DEVICE, 1, &the_platform, 0, 0
 static int live_objects;
 UR_APIEXPORT int strict_live(void) { return live_objects; }
 
-/* 1: the next release, callback or host task fails and changes nothing. */
+/* 1: the next release, free, callback or host task fails and changes nothing. */
 static int fail_release;
 UR_APIEXPORT void strict_fail_release(int yes) { fail_release = yes; }
 
@@ -367,6 +367,10 @@ static ur_result_t UR_APICALL usm_device(ur_context_handle_t context, ur_device_
 
 static ur_result_t UR_APICALL usm_free(ur_context_handle_t context, void *pointer) {
   USE(context, CONTEXT);
+  if (fail_release) {
+    fail_release = 0;
+    return UR_RESULT_ERROR_OUT_OF_RESOURCES;
+  }
   struct block *block = find(pointer);
   if (!block) return UR_RESULT_ERROR_INVALID_MEM_OBJECT;
   block->live = 0;
@@ -551,6 +555,7 @@ static const ur_dditable_t table = {
             .pfnRelease = mem_release},
     .USM = {.pfnHostAlloc = usm_host,
             .pfnDeviceAlloc = usm_device,
+            .pfnSharedAlloc = usm_device,
             .pfnFree = usm_free,
             .pfnGetMemAllocInfo = usm_info,
             .pfnPoolRetain = pool_retain,

@@ -11,7 +11,8 @@ use ur::object::log::Level;
 use ur::object::{Kind, Result, chain};
 
 use super::registry::{CallSite, HandleError, PendingRelease};
-use super::{HANDLES, MODE, OFF, VALIDATES, name, origin_with_caller, report, stacks};
+use super::{HANDLES, MEMORY, MODE, OFF, VALIDATES, name, origin_with_caller, report, stacks};
+use crate::layers::memory::{Allocation, PendingFree, Returned};
 
 /// One call of a table function.
 pub struct Call {
@@ -324,6 +325,26 @@ impl Call {
         }
     }
 
+    /// Records memory that the call returned.
+    ///
+    /// # Safety
+    /// The call succeeded, and its queue is live.
+    pub unsafe fn allocated(&self, returned: &Returned) {
+        let table = super::roles::BELOW.table();
+        // SAFETY: the caller guarantees both.
+        if let Some(allocation) = unsafe { Allocation::read(returned, table) } {
+            MEMORY.allocated(self.function, allocation, self.call_site());
+        }
+    }
+
+    /// Records a free before the adapter is called. [`Free::ended`] must follow with the result.
+    pub fn frees(&self, memory: *const c_void) -> Free {
+        Free(match self.mode {
+            OFF => None,
+            _ => MEMORY.freed(memory.addr()),
+        })
+    }
+
     fn refuse(&self, kind: Kind, handle: *const c_void, error: HandleError) -> ur_result_t {
         self.report(kind, handle, &error);
         kind.invalid()
@@ -376,10 +397,25 @@ pub struct Release(Option<PendingRelease>);
 impl Release {
     /// Ends the release with the adapter's result. A failed release is undone.
     pub fn ended(self, result: ur_result_t) {
-        if let Some(pending) = &self.0
+        let Some(pending) = &self.0 else { return };
+        if result != UR_RESULT_SUCCESS {
+            HANDLES.restore(pending);
+        } else if let Some(context) = pending.last_of_context() {
+            MEMORY.context_released(context);
+        }
+    }
+}
+
+/// A free whose adapter call is in progress.
+pub struct Free(Option<PendingFree<CallSite>>);
+
+impl Free {
+    /// Ends the free with the adapter's result. A failed free is undone.
+    pub fn ended(self, result: ur_result_t) {
+        if let Some(pending) = self.0
             && result != UR_RESULT_SUCCESS
         {
-            HANDLES.restore(pending);
+            MEMORY.restore(pending);
         }
     }
 }

@@ -79,8 +79,18 @@ pub struct Leak {
 
 /// A release whose adapter call is in progress. [`Registry::restore`] undoes it.
 pub struct PendingRelease {
+    kind: Kind,
     address: usize,
     serial: u64,
+    /// Whether it is the release of the application's last reference.
+    last: bool,
+}
+
+impl PendingRelease {
+    /// The context whose last reference is released, if it is one.
+    pub fn last_of_context(&self) -> Option<usize> {
+        (self.last && self.kind == Kind::Context).then_some(self.address)
+    }
 }
 
 impl Entry {
@@ -272,8 +282,12 @@ impl Registry {
             if entry.references == 0 {
                 entry.released = Some(by());
             }
-            let serial = entry.serial;
-            return Ok(PendingRelease { address, serial });
+            return Ok(PendingRelease {
+                kind,
+                address,
+                serial: entry.serial,
+                last: entry.references == 0,
+            });
         }
         let created = shard.get(&address).map(|entry| entry.created.clone());
         drop(shard);

@@ -10,6 +10,7 @@ use ur::object::{Kind, Result, boundary};
 
 use super::Call;
 use crate::generated::layers::lifetime::{NESTED, PROPERTIES};
+use crate::layers::memory::{ALLOCATES, FREES};
 use crate::layers::wrappers::{NAMES, wrappers};
 
 /// The role of an argument. Numbers are positions of other arguments.
@@ -334,8 +335,10 @@ macro_rules! watched {
         // pointers, since the walk may replace an output that the caller passed as null.
         let mut call = || unsafe { $below($( params.$field.read() ),*) };
         let arguments = [$( params.$field as *mut c_void ),*];
-        // SAFETY: `arguments` has the addresses of all arguments of this function.
-        unsafe { call_with_checks::<$number>(&arguments, &mut call) }
+        let params = (&raw const params).cast();
+        // SAFETY: `arguments` has the addresses of all arguments of this function, and `params`
+        // points to its parameter struct.
+        unsafe { call_with_checks::<$number>(&arguments, params, &mut call) }
     }};
 }
 ur::for_each_function! { wrappers watched }
@@ -414,10 +417,12 @@ impl Arguments<'_> {
 /// each function.
 ///
 /// # Safety
-/// `arguments` are the addresses of the function's arguments, which `below` forwards.
+/// `arguments` are the addresses of the function's arguments, which `below` forwards, and `params`
+/// is its parameter struct.
 #[inline(always)]
 unsafe fn call_with_checks<const NUMBER: usize>(
     arguments: &[*mut c_void],
+    params: *const c_void,
     below: &mut impl FnMut() -> ur_result_t,
 ) -> ur_result_t {
     let function = const { &ROLES[NUMBER] };
@@ -430,9 +435,12 @@ unsafe fn call_with_checks<const NUMBER: usize>(
             return checked;
         }
     }
-    if function.transfers.is_empty() {
+    let (allocates, frees) = const { (ALLOCATES[NUMBER], FREES[NUMBER]) };
+    if function.transfers.is_empty() && allocates.is_none() && frees.is_none() {
         return below();
     }
+    // SAFETY: the caller guarantees the parameter struct.
+    let free = frees.map(|row| call.frees(unsafe { row(params) }));
     let mut release = None;
     let mut before = [std::ptr::null(); MAX_TRANSFERS];
     let (mut elements, mut bytes) = (0u32, 0usize);
@@ -461,6 +469,9 @@ unsafe fn call_with_checks<const NUMBER: usize>(
     if let Some(release) = release {
         release.ended(result);
     }
+    if let Some(free) = free {
+        free.ended(result);
+    }
     for ((at, role), before) in function.transfers.iter().zip(before) {
         if let Role::Creates { kind, cleared } = role {
             // An output that is null after a refusal has a new handle if it is not null. Some
@@ -478,6 +489,11 @@ unsafe fn call_with_checks<const NUMBER: usize>(
             for ((at, role), before) in function.transfers.iter().zip(before) {
                 // SAFETY: the call succeeded, so that the adapter has written its outputs.
                 unsafe { record_output(&call, arguments, *at, role, before, lender) };
+            }
+            if let Some(row) = allocates {
+                // SAFETY: the caller guarantees the parameter struct, and the call succeeded, so
+                // that its queue was live.
+                unsafe { call.allocated(&row(params)) };
             }
             Ok(())
         });

@@ -44,11 +44,14 @@ impl Stack {
     }
 }
 
-/// The frames outside of the loader: those after the exported function of that name, or after the
-/// loader's outermost frame.
+/// The frames outside of the loader, up to `main`: those after the exported function of that name,
+/// or after the loader's outermost frame. A layer's function may have the exported one's name.
 fn trimmed(text: &str, function: &str) -> Vec<String> {
-    let frames = split(text);
-    let exported = frames.iter().position(|(name, _)| name == function);
+    let mut frames = split(text);
+    if let Some(main) = frames.iter().position(|(name, _)| name == "main") {
+        frames.truncate(main + 1);
+    }
+    let exported = frames.iter().rposition(|(name, _)| name == function);
     let own = || {
         let of_loader = |name: &str| name.starts_with("ur_loader::");
         frames.iter().rposition(|(name, _)| of_loader(name))
@@ -88,12 +91,15 @@ mod tests {
     const TEXT: &str = "   0: std::backtrace::capture
              at /rustc/lib.rs:1:2
    1: ur_loader::layers::lifetime::stacks::here
-   2: ur_loader::layers::lifetime::roles::functions::urQueueCreate
+   2: urQueueCreate
              at loader/x.rs:9:1
-   3: urQueueCreate
-   4: make_queue
+   3: ur_loader::layers::parameters::functions::urQueueCreate
+             at loader/y.rs:3:1
+   4: urQueueCreate
+   5: make_queue
              at ./main.c:12:5
-   5: main
+   6: main
+   7: __libc_start_main
 ";
 
     #[test]

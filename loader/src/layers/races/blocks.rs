@@ -13,32 +13,89 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::order::{Mark, Order};
+use crate::layers::maker::Maker;
 
 /// A command, as findings describe it.
 #[derive(Clone, Debug)]
 pub struct Operation {
     pub function: &'static str,
     pub kernel: Option<Arc<str>>,
-    /// The queue's number, from 1; none for an operation of the host.
-    pub queue: Option<u64>,
+    /// None for an operation of the host.
+    pub queue: Option<OnQueue>,
     /// Whether the command returned an event.
     pub event: bool,
     /// The source location that the application reports.
     pub place: Option<Arc<str>>,
 }
 
+/// A queue, and the number of a command on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OnQueue {
+    /// The queue's handle.
+    pub queue: usize,
+    /// None if the layer did not see the queue's creation.
+    pub maker: Option<Maker>,
+    /// The number of the command on its queue, from 1.
+    pub command: u64,
+}
+
+impl Operation {
+    /// The operation without its source location, which is that of the current call.
+    fn now(&self) -> impl fmt::Display {
+        fmt::from_fn(|out| {
+            match &self.kernel {
+                Some(kernel) => write!(out, "kernel {kernel}")?,
+                None => out.write_str(self.function)?,
+            }
+            let Some(at) = self.queue else { return Ok(()) };
+            write!(out, " (command {} of queue {:#x}", at.command, at.queue)?;
+            match at.maker {
+                Some(maker) => write!(out, ", {maker})"),
+                None => out.write_str(")"),
+            }
+        })
+    }
+}
+
 impl fmt::Display for Operation {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.kernel {
-            Some(kernel) => write!(out, "kernel {kernel}")?,
-            None => out.write_str(self.function)?,
-        }
-        if let Some(queue) = self.queue {
-            write!(out, " on queue {queue}")?;
-        }
+        self.now().fmt(out)?;
         match &self.place {
-            Some(place) => write!(out, " ({place})"),
+            Some(place) => write!(out, " at {place}"),
             None => Ok(()),
+        }
+    }
+}
+
+/// The memory that an operation is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    pub address: usize,
+    /// The size in bytes. Without one, as for a kernel's argument, everything from the address on
+    /// may be used.
+    pub size: Option<usize>,
+}
+
+impl Range {
+    fn of_block(address: usize, size: usize) -> Range {
+        Range {
+            address,
+            size: Some(size),
+        }
+    }
+
+    /// The end of the range within a block that ends at `end`.
+    fn end(&self, end: usize) -> usize {
+        self.size
+            .map_or(end, |size| self.address.saturating_add(size).min(end))
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.size {
+            Some(size) => write!(out, "{size} bytes at {:#x}", self.address),
+            None => write!(out, "memory from {:#x} on", self.address),
         }
     }
 }
@@ -96,7 +153,7 @@ struct Block {
 /// The commands that used a block, in the order of submission.
 #[derive(Debug, Default)]
 struct Uses {
-    steps: Vec<Step>,
+    steps: Vec<(Step, Range)>,
     /// At this number, uses that precede a later one are removed.
     prune_at: usize,
 }
@@ -106,22 +163,24 @@ const MIN_PRUNED_USES: usize = 16;
 
 impl Uses {
     /// Adds a use that is ordered after `before`.
-    fn add(&mut self, step: Step, before: &Order) {
+    fn add(&mut self, step: Step, range: Range, before: &Order) {
         if self.steps.len() >= self.prune_at.max(MIN_PRUNED_USES) {
-            self.steps.retain(|earlier| !earlier.before(before));
+            self.steps.retain(|(earlier, _)| !earlier.before(before));
             self.prune_at = 2 * self.steps.len();
         }
-        self.steps.push(step);
+        self.steps.push((step, range));
     }
 
     fn remove(&mut self, mark: &Mark) {
         let is_it = |step: &Step| step.mark.as_ref().is_some_and(|own| own.is(mark));
-        self.steps.retain(|step| !is_it(step));
+        self.steps.retain(|(step, _)| !is_it(step));
     }
 
     /// The last use that does not precede `before`. A pruned use precedes one that is kept.
-    fn racing(&self, before: &Order) -> Option<&Step> {
-        self.steps.iter().rev().find(|used| !used.before(before))
+    fn racing(&self, before: &Order) -> Option<(Operation, Range)> {
+        let mut latest = self.steps.iter().rev();
+        let (used, range) = latest.find(|(used, _)| !used.before(before))?;
+        Some((used.what.clone(), *range))
     }
 }
 
@@ -150,62 +209,69 @@ pub enum FindingKind {
 #[derive(Debug)]
 pub struct Finding {
     pub kind: FindingKind,
-    pub address: usize,
-    pub size: usize,
-    /// The command that is submitted now.
-    pub now: Operation,
-    /// The earlier command that it conflicts with.
-    pub then: Operation,
+    /// The end of the block.
+    end: usize,
+    /// The command that is submitted now, and its memory.
+    pub now: (Operation, Range),
+    /// The earlier command that it conflicts with, and its memory.
+    pub then: (Operation, Range),
+}
+
+impl Finding {
+    /// The bytes of the block that both operations are about.
+    fn overlap(&self) -> impl fmt::Display {
+        let (now, then) = (&self.now.1, &self.then.1);
+        let start = now.address.max(then.address);
+        let size = now
+            .end(self.end)
+            .min(then.end(self.end))
+            .saturating_sub(start);
+        let may = if now.size.is_none() || then.size.is_none() {
+            "may overlap"
+        } else {
+            "overlap"
+        };
+        fmt::from_fn(move |out| write!(out, "they {may} in {size} bytes at {start:#x}"))
+    }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Finding {
-            address,
-            size,
-            now,
-            then,
-            ..
-        } = self;
-        let memory = format_args!("{address:#x} ({size} bytes)");
+        let ((now, mine), (then, other)) = (&self.now, &self.then);
+        let (now, overlap, hint) = (now.now(), self.overlap(), hint(then));
         match self.kind {
             FindingKind::UseBeforeAllocation => write!(
                 out,
-                "race: {now} uses {memory}, allocated by {then}; no event orders the use after the \
-                 allocation{}",
-                hint(then)
+                "race: {now} uses {mine}; {then} allocates {other}; {overlap}; no event orders the \
+                 use after the allocation{hint}"
             ),
-            FindingKind::UseAfterFree => {
-                write!(
-                    out,
-                    "use after free: {now} uses {memory}, freed by {then} before"
-                )
-            }
+            FindingKind::UseAfterFree => write!(
+                out,
+                "use after free: {now} uses {mine}; {then} freed {other} before; {overlap}"
+            ),
             FindingKind::UseAndFree => write!(
                 out,
-                "race: {now} uses {memory}, freed by {then}; no event orders them"
+                "race: {now} uses {mine}; {then} frees {other}; {overlap}; no event orders them"
             ),
             FindingKind::FreeBeforeAllocation => write!(
                 out,
-                "race: {now} frees {memory}, allocated by {then}; no event orders the free after the \
-                 allocation{}",
-                hint(then)
+                "race: {now} frees {mine}; {then} allocates {other}; {overlap}; no event orders the \
+                 free after the allocation{hint}"
             ),
             FindingKind::FreeBeforeUse => write!(
                 out,
-                "race: {now} frees {memory}, used by {then}; no event orders the free after the \
-                 use{}",
-                hint(then)
+                "race: {now} frees {mine}; {then} uses {other}; {overlap}; no event orders the free \
+                 after the use{hint}"
             ),
             FindingKind::DoubleFree => {
                 write!(
                     out,
-                    "double free: {now} frees {memory}, freed by {then} before"
+                    "double free: {now} frees {mine}; {then} freed it before"
                 )
             }
             FindingKind::DoubleFreeAtOnce => write!(
                 out,
-                "double free: {now} frees {memory}, freed by {then} too; no event orders them"
+                "double free: {now} frees {mine}; {then} frees it too; no event orders them"
             ),
         }
     }
@@ -306,15 +372,16 @@ impl Blocks {
         }
     }
 
-    /// Records that a command uses the memory at `address`.
+    /// Records that a command uses a range of memory.
     pub fn used(
         &mut self,
-        address: usize,
+        range: Range,
         access: Access,
         by: Step,
         before: &Order,
     ) -> Option<Finding> {
-        let (base, block) = self.block_at(address)?;
+        let (base, block) = self.block_at(range.address)?;
+        let whole = Range::of_block(base, block.size);
         if let Some(freed) = &block.freed {
             if access == Access::Any && freed.is_complete() {
                 // The memory was returned, and may now be the application's own.
@@ -326,20 +393,16 @@ impl Blocks {
                 false => FindingKind::UseAndFree,
             };
             let then = freed.what.clone();
-            return block.report(kind, base, by.what, then);
+            return block.report(kind, base, (by.what, range), (then, whole));
         }
         let mut finding = None;
         if !block.allocation.before(before) {
             let then = block.allocation.what.clone();
-            finding = block.report(
-                FindingKind::UseBeforeAllocation,
-                base,
-                by.what.clone(),
-                then,
-            );
+            let kind = FindingKind::UseBeforeAllocation;
+            finding = block.report(kind, base, (by.what.clone(), range), (then, whole));
         }
         if by.mark.is_some() {
-            block.uses.add(by, before);
+            block.uses.add(by, range, before);
         }
         finding
     }
@@ -369,13 +432,14 @@ impl Blocks {
         let Some(block) = self.by_address.get_mut(&address) else {
             return Free::Unknown;
         };
+        let whole = Range::of_block(address, block.size);
         if let Some(freed) = &block.freed {
             let kind = match freed.before(before) {
                 true => FindingKind::DoubleFree,
                 false => FindingKind::DoubleFreeAtOnce,
             };
             let then = freed.what.clone();
-            findings.extend(block.report(kind, address, by.what, then));
+            findings.extend(block.report(kind, address, (by.what, whole), (then, whole)));
             return Free::AlreadyFreed;
         }
         // A free on the host waits for earlier commands, or does not reuse the memory before they
@@ -384,12 +448,12 @@ impl Blocks {
             if !block.allocation.before(before) {
                 let then = block.allocation.what.clone();
                 let kind = FindingKind::FreeBeforeAllocation;
-                findings.extend(block.report(kind, address, by.what.clone(), then));
+                let now = (by.what.clone(), whole);
+                findings.extend(block.report(kind, address, now, (then, whole)));
             }
-            let racing = block.uses.racing(before);
-            if let Some(then) = racing.map(|used| used.what.clone()) {
+            if let Some(then) = block.uses.racing(before) {
                 let kind = FindingKind::FreeBeforeUse;
-                findings.extend(block.report(kind, address, by.what.clone(), then));
+                findings.extend(block.report(kind, address, (by.what.clone(), whole), then));
             }
         }
         block.freed = Some(by);
@@ -426,8 +490,8 @@ impl Block {
         &mut self,
         kind: FindingKind,
         address: usize,
-        now: Operation,
-        then: Operation,
+        now: (Operation, Range),
+        then: (Operation, Range),
     ) -> Option<Finding> {
         if self.reported.contains(&kind) {
             return None;
@@ -435,8 +499,7 @@ impl Block {
         self.reported.push(kind);
         Some(Finding {
             kind,
-            address,
-            size: self.size,
+            end: address.saturating_add(self.size),
             now,
             then,
         })

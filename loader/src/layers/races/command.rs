@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ur::abi::*;
 use ur::timeline::Prune;
 
-use super::blocks::{Access, Finding, Free, Freed, Operation, Step};
+use super::blocks::{Access, Finding, Free, Freed, OnQueue, Operation, Range, Step};
 use super::order::{Enqueued, Kind, Order};
 use super::watched::BELOW;
 use super::{QueueProperties, State, report, report_findings, state, state_on_success};
@@ -21,7 +21,7 @@ pub struct Command {
     what: Operation,
     kind: Kind,
     waits: Vec<usize>,
-    uses: Vec<(usize, Access)>,
+    uses: Vec<(Range, Access)>,
     frees: Option<usize>,
     buffer: Option<usize>,
     in_order: bool,
@@ -73,10 +73,12 @@ impl Command {
         }
     }
 
-    /// Adds memory that the command uses.
-    pub fn uses(&mut self, pointer: *const c_void, access: Access) {
+    /// Adds memory that the command uses; `size` in bytes, if it is known.
+    pub fn uses(&mut self, pointer: *const c_void, size: Option<u64>, access: Access) {
         if !pointer.is_null() {
-            self.uses.push((pointer.addr(), access));
+            let address = pointer.addr();
+            let size = size.map(|size| usize::try_from(size).unwrap_or(usize::MAX));
+            self.uses.push((Range { address, size }, access));
         }
     }
 
@@ -94,7 +96,8 @@ impl Command {
         self.what.kernel = Some(name_of(kernel));
         // SAFETY: the caller guarantees `count` elements with the right type tags.
         for address in unsafe { pointers_among(count, list) } {
-            self.uses.push((address, Access::Usm));
+            let size = None;
+            self.uses.push((Range { address, size }, Access::Usm));
         }
     }
 
@@ -203,7 +206,7 @@ impl Command {
             Some(true) => {}
             Some(false) => {
                 let properties = QueueProperties::query(self.queue);
-                state().add_queue(queue, properties);
+                state().add_queue(queue, None, properties);
             }
         }
         self.what.place = report::location().map(Arc::from);
@@ -225,27 +228,32 @@ impl Command {
         if let Some(recorded) = self.buffer.and_then(|at| state.command_buffers.get(&at)) {
             // Submissions of one command buffer run one after another.
             waits.join(&recorded.last);
-            let uses = recorded.uses.keys();
-            self.uses
-                .extend(uses.map(|address| (*address, Access::Usm)));
+            let uses = recorded.uses.iter().map(|(address, used)| Range {
+                address: *address,
+                size: used.size,
+            });
+            self.uses.extend(uses.map(|range| (range, Access::Usm)));
         }
         waits.prune();
         let Some(known) = state.queues.get_mut(&self.queue.addr()) else {
             return Ok(());
         };
         let enqueued = known.queue.enqueue(&waits, self.kind);
-        self.what.queue = Some(known.number);
+        known.commands += 1;
+        self.what.queue = Some(OnQueue {
+            queue: self.queue.addr(),
+            maker: known.maker,
+            command: known.commands,
+        });
         self.in_order = known.queue.is_in_order();
         let step = || Step {
             what: self.what.clone(),
             mark: Some(enqueued.mark.clone()),
             implied_by: None,
         };
-        for (address, access) in &self.uses {
+        for (range, access) in &self.uses {
             let access = if known.system { Access::Any } else { *access };
-            let used = state
-                .blocks
-                .used(*address, access, step(), &enqueued.before);
+            let used = state.blocks.used(*range, access, step(), &enqueued.before);
             findings.extend(used);
         }
         if let Some(address) = self.frees {
@@ -323,8 +331,8 @@ impl Command {
             return;
         };
         if result != UR_RESULT_SUCCESS {
-            for (address, _) in &self.uses {
-                state.blocks.remove_use(*address, &enqueued.mark);
+            for (range, _) in &self.uses {
+                state.blocks.remove_use(range.address, &enqueued.mark);
             }
             if let Some(freed) = &self.freed {
                 state.blocks.revert_free(freed);
@@ -366,7 +374,6 @@ impl HostTask {
     ///
     /// # Safety
     /// The adapter refused the task, so that it will not run.
-    /// The adapter refused it, so that it will not run.
     unsafe fn refused(self) {
         if self.is_wrapper {
             // SAFETY: `Command::task` boxed it, and the refused task has the only pointer.

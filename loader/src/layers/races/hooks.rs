@@ -6,15 +6,18 @@ use std::sync::Arc;
 
 use ur::abi::*;
 
-use super::blocks::{Access, Free, Freed, Operation, Step};
+use super::blocks::{Access, Free, Freed, Operation, Range, Step};
 use super::order::Order;
-use super::{CommandBuffer, QueueProperties, command, report, report_findings, state_on_success};
+use super::{
+    CommandBuffer, QueueProperties, RecordedUse, command, report, report_findings, state_on_success,
+};
 
 /// Records a new queue.
 ///
 /// # Safety
 /// After a success the pointer has the queue; the properties are null or readable.
 pub unsafe fn queue_created(
+    function: &'static str,
     result: ur_result_t,
     created: *const ur_queue_handle_t,
     device: ur_device_handle_t,
@@ -28,7 +31,7 @@ pub unsafe fn queue_created(
     let properties = QueueProperties::new(device, flags);
     if let Some(mut state) = state_on_success(result) {
         // SAFETY: not null, and the caller guarantees the queue after a success.
-        state.add_queue(unsafe { *created }.addr(), properties);
+        state.add_queue(unsafe { *created }.addr(), Some(function), properties);
     }
 }
 
@@ -46,12 +49,13 @@ pub fn queue_opened(result: ur_result_t, queue: ur_queue_handle_t) {
 /// # Safety
 /// After a success the pointer has the queue.
 pub unsafe fn open_queue_created(
+    function: &'static str,
     result: ur_result_t,
     created: *const ur_queue_handle_t,
     device: ur_device_handle_t,
 ) {
     // SAFETY: the caller guarantees the queue after a success.
-    unsafe { queue_created(result, created, device, std::ptr::null()) };
+    unsafe { queue_created(function, result, created, device, std::ptr::null()) };
     if result == UR_RESULT_SUCCESS && !created.is_null() {
         // SAFETY: not null, and the caller guarantees the queue after a success.
         queue_opened(result, unsafe { *created });
@@ -105,7 +109,6 @@ pub fn device_waited(result: ur_result_t, device: ur_device_handle_t) {
 ///
 /// # Safety
 /// The list is null or has `count` elements.
-/// The list is null or has that many elements.
 pub unsafe fn events_waited(result: ur_result_t, count: u32, list: *const ur_event_handle_t) {
     if list.is_null() {
         return;
@@ -288,8 +291,8 @@ impl HostFree {
     }
 }
 
-/// Records that the host uses memory.
-pub fn used_by_host(function: &'static str, pointers: &[*const c_void]) {
+/// Records that the host uses memory, `size` bytes from each pointer.
+pub fn used_by_host(function: &'static str, pointers: &[*const c_void], size: usize) {
     let what = host(function);
     let Some(mut state) = state_on_success(UR_RESULT_SUCCESS) else {
         return;
@@ -298,11 +301,11 @@ pub fn used_by_host(function: &'static str, pointers: &[*const c_void]) {
     for pointer in pointers {
         let step = Step::host(what.clone());
         let nothing = Order::default();
-        findings.extend(
-            state
-                .blocks
-                .used(pointer.addr(), Access::Any, step, &nothing),
-        );
+        let range = Range {
+            address: pointer.addr(),
+            size: Some(size),
+        };
+        findings.extend(state.blocks.used(range, Access::Any, step, &nothing));
     }
     drop(state);
     report_findings(findings);
@@ -339,14 +342,15 @@ pub unsafe fn command_buffer_created(
     }
 }
 
-/// Records the memory that an appended command uses.
+/// Records the memory that an appended command uses: pointers with sizes in bytes, if these are
+/// known, and a kernel's arguments.
 ///
 /// # Safety
 /// The list of arguments is null or has that many elements with the right type tags.
 pub unsafe fn appended(
     result: ur_result_t,
     buffer: ur_exp_command_buffer_handle_t,
-    pointers: &[*const c_void],
+    pointers: &[(*const c_void, Option<u64>)],
     arguments: (u32, *const ur_exp_kernel_arg_properties_t),
 ) {
     let Some(mut state) = state_on_success(result) else {
@@ -355,12 +359,24 @@ pub unsafe fn appended(
     let Some(recorded) = state.command_buffers.get_mut(&buffer.addr()) else {
         return;
     };
-    for pointer in pointers {
-        recorded.uses.entry(pointer.addr()).or_insert(false);
+    for (pointer, size) in pointers {
+        let size = size.map(|size| usize::try_from(size).unwrap_or(usize::MAX));
+        let used = recorded.uses.entry(pointer.addr());
+        let used = used.or_insert(RecordedUse {
+            size,
+            argument: false,
+        });
+        used.size = used.size.zip(size).map(|(one, other)| one.max(other));
+        used.argument = false;
     }
     // SAFETY: the caller guarantees the list with the right type tags.
     for address in unsafe { command::pointers_among(arguments.0, arguments.1) } {
-        recorded.uses.entry(address).or_insert(true);
+        let used = recorded.uses.entry(address);
+        let used = used.or_insert(RecordedUse {
+            size: None,
+            argument: true,
+        });
+        used.size = None;
     }
 }
 
@@ -369,7 +385,7 @@ pub fn updated(result: ur_result_t, buffer: ur_exp_command_buffer_handle_t) {
     if let Some(mut state) = state_on_success(result)
         && let Some(recorded) = state.command_buffers.get_mut(&buffer.addr())
     {
-        recorded.uses.retain(|_, kernel| !*kernel);
+        recorded.uses.retain(|_, used| !used.argument);
     }
 }
 
@@ -420,7 +436,6 @@ impl Registration {
     ///
     /// # Safety
     /// The adapter refused the callback, so that it will not call it.
-    /// The adapter refused it, so that it will not be called.
     pub unsafe fn refused(self) {
         if self.is_wrapper {
             // SAFETY: `wrap_callback` boxed it, and the refused registration has the only pointer.

@@ -5,7 +5,7 @@ mod oracle;
 
 use std::collections::HashMap;
 
-use super::blocks::{Access, Blocks, Finding, FindingKind, Free, Operation, Step};
+use super::blocks::{Access, Blocks, Finding, FindingKind, Free, OnQueue, Operation, Range, Step};
 use super::order::{Kind, Order, Queue};
 
 /// Runs a program and returns its findings in order.
@@ -28,12 +28,12 @@ fn run(program: &str) -> Vec<Finding> {
 
 #[derive(Default)]
 struct Simulation {
-    queues: HashMap<String, (Queue, u64)>,
+    queues: HashMap<String, (Queue, OnQueue)>,
     events: HashMap<String, Order>,
     blocks: Blocks,
 }
 
-fn what(function: &'static str, queue: Option<u64>, event: bool) -> Operation {
+fn what(function: &'static str, queue: Option<OnQueue>, event: bool) -> Operation {
     Operation {
         function,
         kernel: None,
@@ -62,9 +62,13 @@ impl Simulation {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
             ["in" | "out", name] => {
-                let number = self.queues.len() as u64 + 1;
+                let place = OnQueue {
+                    queue: self.queues.len() + 1,
+                    maker: None,
+                    command: 0,
+                };
                 let queue = Queue::new(words[0] == "in");
-                self.queues.insert(name.to_owned(), (queue, number));
+                self.queues.insert(name.to_owned(), (queue, place));
             }
             ["finish", queue] => self.queue(queue).0.complete(),
             ["open", queue] => self.queue(queue).0.open(),
@@ -86,7 +90,7 @@ impl Simulation {
         }
     }
 
-    fn queue(&mut self, name: &str) -> &mut (Queue, u64) {
+    fn queue(&mut self, name: &str) -> &mut (Queue, OnQueue) {
         self.queues.get_mut(name).expect(name)
     }
 
@@ -109,26 +113,35 @@ impl Simulation {
             "barrier" => ("barrier", Kind::Barrier { all }),
             _ => panic!("{word}"),
         };
-        let (queue, number) = self.queue(queue);
+        let (queue, place) = self.queue(queue);
+        place.command += 1;
         let in_order = queue.is_in_order();
         let enqueued = queue.enqueue(waits, kind);
         let step = Step {
-            what: what(function, Some(*number), event),
+            what: what(function, Some(*place), event),
             mark: Some(enqueued.mark),
             implied_by: (word == "alloc" && !in_order && !event).then(|| enqueued.before.clone()),
         };
         let at = block.map(address).unwrap_or_default();
+        let range = |size| Range {
+            address: at + 8,
+            size,
+        };
         match word {
             "alloc" => self.blocks.allocated(at, 64, step),
             "inner" => self.blocks.allocated(at, 16, step),
-            "use" => found.extend(
-                self.blocks
-                    .used(at + 8, Access::Usm, step, &enqueued.before),
-            ),
-            "read" => found.extend(
-                self.blocks
-                    .used(at + 8, Access::Any, step, &enqueued.before),
-            ),
+            "use" => {
+                found.extend(
+                    self.blocks
+                        .used(range(Some(16)), Access::Usm, step, &enqueued.before),
+                )
+            }
+            "read" => {
+                found.extend(
+                    self.blocks
+                        .used(range(None), Access::Any, step, &enqueued.before),
+                )
+            }
             "free" => {
                 if let Free::Recorded(freed) = self.blocks.freed(at, step, &enqueued.before, found)
                 {
@@ -151,13 +164,13 @@ fn check(program: &str, expected: &[&str]) {
     let short = |what: &Operation| {
         let queue = what
             .queue
-            .map_or_else(String::new, |queue| queue.to_string());
+            .map_or_else(String::new, |place| place.queue.to_string());
         format!("{}{queue}", what.function)
     };
     let found: Vec<String> = run(program)
         .iter()
         .map(|found| {
-            let (now, then) = (short(&found.now), short(&found.then));
+            let (now, then) = (short(&found.now.0), short(&found.then.0));
             format!("{:?} {now} / {then}", found.kind)
         })
         .collect();
@@ -391,7 +404,7 @@ fn uses_that_precede_later_ones_are_pruned() {
     assert!(kept > 1000, "{kept} of 1000 that nothing orders");
     let (found, _) = do_all("free r a");
     assert_eq!(found[0].kind, FindingKind::FreeBeforeUse);
-    assert_eq!(found[0].then.queue, Some(1));
+    assert_eq!(found[0].then.0.queue.map(|place| place.queue), Some(1));
     assert_eq!(found.len(), 1);
 }
 
@@ -407,14 +420,24 @@ fn findings_name_both_commands_and_what_is_missing() {
     assert_eq!(
         text("in p; in q; alloc p a -> e; marker q after e; free p a; use q a"),
         [
-            "race: use on queue 2 uses 0x61000 (64 bytes), freed by free on queue 1; no event orders them"
+            "race: use (command 2 of queue 0x2) uses 16 bytes at 0x61008; free (command 2 of queue \
+             0x1) frees 64 bytes at 0x61000; they overlap in 16 bytes at 0x61008; no event orders \
+             them"
         ]
     );
     assert_eq!(
-        text("in p; in q; alloc p a; use q a"),
+        text("in p; in q; alloc p a; read q a"),
         [
-            "race: use on queue 2 uses 0x61000 (64 bytes), allocated by alloc on queue 1; no event \
-             orders the use after the allocation (it returned no event)"
+            "race: read (command 1 of queue 0x2) uses memory from 0x61008 on; alloc (command 1 of \
+             queue 0x1) allocates 64 bytes at 0x61000; they may overlap in 56 bytes at 0x61008; no \
+             event orders the use after the allocation (it returned no event)"
+        ]
+    );
+    assert_eq!(
+        text("in p; alloc p a; free p a; free p a"),
+        [
+            "double free: free (command 3 of queue 0x1) frees 64 bytes at 0x61000; free (command 2 \
+             of queue 0x1) freed it before"
         ]
     );
 }

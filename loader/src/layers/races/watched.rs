@@ -70,10 +70,10 @@ after! {
     /// Functions that are recorded after the call.
     ANSWERS:
     urQueueCreate ur_queue_create_params_t |p, result| {
-        queue_created(result, *p.pphQueue, *p.phDevice, *p.ppProperties);
+        queue_created("urQueueCreate", result, *p.pphQueue, *p.phDevice, *p.ppProperties);
     }
     urQueueCreateWithNativeHandle ur_queue_create_with_native_handle_params_t |p, result| {
-        open_queue_created(result, *p.pphQueue, *p.phDevice);
+        open_queue_created("urQueueCreateWithNativeHandle", result, *p.pphQueue, *p.phDevice);
     }
     urQueueGetNativeHandle ur_queue_get_native_handle_params_t |p, result| {
         queue_opened(result, *p.phQueue);
@@ -159,7 +159,8 @@ around! {
         }
     }
     urUSMContextMemcpyExp ur_usm_context_memcpy_exp_params_t |p, call| {
-        used_by_host("urUSMContextMemcpyExp", &[(*p.ppDst).cast_const(), *p.ppSrc]);
+        let pointers = [(*p.ppDst).cast_const(), *p.ppSrc];
+        used_by_host("urUSMContextMemcpyExp", &pointers, *p.psize);
         call()
     }
 }

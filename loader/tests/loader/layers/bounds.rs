@@ -11,9 +11,42 @@ use crate::common::null as null_mut;
 #[test]
 fn ranges_end_with_their_object() {
     let log = strict("layers::bounds::scenario", "UR_LAYER_BOUNDS_CHECKING", &[]);
-    let line =
-        "<VALIDATION>[ERROR]: urEnqueueMemBufferRead: hBuffer is used up to 65, but ends at 64\n";
-    assert!(log.contains(line), "{log}");
+    let log = without_addresses(&log);
+    for text in [
+        "urEnqueueMemBufferRead: bytes 0 to 64 of hBuffer are used, but it has 0 to 63: buffer 0x, \
+         1st of urMemBufferCreate, in context 0x",
+        "urEnqueueMemBufferRead: bytes 64 to 64 of hBuffer are used, but it has 0 to 63: ",
+        "urEnqueueMemBufferRead: bytes 2 to beyond 2^64 of hBuffer are used, but it has 0 to 63: ",
+        "urEnqueueMemBufferReadRect: bytes 29 to 64 of hBuffer (a box of 4 x 5 x 1 at 5, 3, 0, with \
+         a row pitch of 8) are used, but it has 0 to 63: buffer 0x, 1st of urMemBufferCreate, in \
+         context 0x",
+        "urEnqueueMemImageRead: pixels 1 to 16 of hImage in x are used, but it has 0 to 15: image \
+         0x, 2nd of urMemBufferCreate, in context 0x, of 16 x 8 x 1 pixels",
+        "urEnqueueUSMFill: bytes 0 to 256 of pMem's allocation are used, but it has 0 to 255: 256 \
+         bytes of device memory at 0x, 1st of urUSMDeviceAlloc, on device 0x in context 0x",
+        "urEnqueueUSMMemcpy: bytes 129 to 256 of pSrc's allocation are used, but it has 0 to 255: ",
+        "urEnqueueUSMFill2D: bytes 0 to 319 of pMem's allocation (5 rows of 64 bytes) are used, but \
+         it has 0 to 255: ",
+        "urCommandBufferAppendUSMFillExp: bytes 0 to 256 of pMemory's allocation are used, but it \
+         has 0 to 255: 256 bytes of device memory at 0x, 2nd of urUSMDeviceAlloc, on device 0x in \
+         context 0x",
+        "urEnqueueUSMFill: bytes 1 to 64 of pMem's allocation are used, but it has 0 to 63: 64 \
+         bytes of device memory at 0x, 1st of urEnqueueUSMDeviceAllocExp, on queue 0x in context 0x",
+    ] {
+        let line = format!("<VALIDATION>[ERROR]: {text}");
+        assert!(log.contains(&line), "{text}\nis not in\n{log}");
+    }
+}
+
+/// A log with `0x` in place of each address.
+fn without_addresses(log: &str) -> String {
+    let mut parts = log.split("0x");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        out.push_str("0x");
+        out.push_str(part.trim_start_matches(|digit: char| digit.is_ascii_hexdigit()));
+    }
+    out
 }
 
 const OK: ur_result_t = UR_RESULT_SUCCESS;
@@ -27,6 +60,7 @@ fn scenario() {
     images(&app);
     usm(&app);
     command_buffers(&app);
+    allocated_by_a_command(&app);
     app.end();
 }
 
@@ -269,5 +303,28 @@ fn command_buffers(app: &Application) {
     };
     assert_eq!([fill(256), fill(257)], [OK, OUTSIDE]);
     assert_eq!(call!(all, CommandBufferExp.pfnReleaseExp(buffer)), OK);
+    assert_eq!(call!(all, USM.pfnFree(app.context, block)), OK);
+}
+
+fn allocated_by_a_command(app: &Application) {
+    let all = app.all;
+    let (none, no_list) = (null_mut(), null());
+    let (mut block, pool) = (null_mut(), null_mut());
+    let properties = null();
+    let made = call!(
+        all,
+        EnqueueExp.pfnUSMDeviceAllocExp(
+            app.queue, pool, 64, properties, 0, no_list, &mut block, none
+        )
+    );
+    assert_eq!(made, OK);
+    let pattern = 0u8;
+    let pattern: *const c_void = (&raw const pattern).cast();
+    let at = block.wrapping_byte_add(1);
+    let fill = call!(
+        all,
+        Enqueue.pfnUSMFill(app.queue, at, 1, pattern, 64, 0, null(), null_mut())
+    );
+    assert_eq!(fill, OUTSIDE);
     assert_eq!(call!(all, USM.pfnFree(app.context, block)), OK);
 }

@@ -12,7 +12,8 @@ use ur::abi::*;
 const OK: ur_result_t = UR_RESULT_SUCCESS;
 const LAYER: &str = "UR_LAYER_ASYNC_ALLOC_VALIDATION";
 
-/// Programs, each with a part of every expected line.
+/// Programs, each with a part of every expected line. `[2 p]` is the second command of queue p; `A` are
+/// the block's 64 bytes.
 const PROGRAMS: &[(&str, &str, &[&str])] = &[
     (
         "in order",
@@ -23,7 +24,7 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
         "another queue, no event",
         "in p; in q; alloc p a; use q a",
         &[
-            "race: urEnqueueUSMFill on queue 2 uses A, allocated by urEnqueueUSMDeviceAllocExp on queue 1; no event orders the use after the allocation (it returned no event)",
+            "race: urEnqueueUSMFill[1 q] uses A; urEnqueueUSMDeviceAllocExp[1 p] allocates A; they overlap in A; no event orders the use after the allocation (it returned no event)",
         ],
     ),
     (
@@ -35,42 +36,42 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
         "a kernel, and a free that does not wait for it",
         "in p; in q; alloc p a -> e; launch q a after e; free p a",
         &[
-            "race: urEnqueueUSMFreeExp on queue 1 frees A, used by kernel add on queue 2; no event orders the free after the use (it returned no event)",
+            "race: urEnqueueUSMFreeExp[2 p] frees A; kernel add[1 q] uses A on; they may overlap in A; no event orders the free after the use (it returned no event)",
         ],
     ),
     (
         "a kernel after a free on another queue",
         "in p; in q; alloc p a -> e; wait q e; free p a; launch q a",
         &[
-            "race: kernel add on queue 2 uses A, freed by urEnqueueUSMFreeExp on queue 1; no event orders them",
+            "race: kernel add[2 q] uses A on; urEnqueueUSMFreeExp[2 p] frees A; they may overlap in A; no event orders them",
         ],
     ),
     (
         "a use after a free",
         "in p; alloc p a; free p a; copy p a",
         &[
-            "use after free: urEnqueueUSMMemcpy on queue 1 uses A, freed by urEnqueueUSMFreeExp on queue 1 before",
+            "use after free: urEnqueueUSMMemcpy[3 p] uses A; urEnqueueUSMFreeExp[2 p] freed A before; they overlap in A",
         ],
     ),
     (
         "a second free",
         "in p; alloc p a; free p a; twice p a",
         &[
-            "double free: urEnqueueUSMFreeExp on queue 1 frees A, freed by urEnqueueUSMFreeExp on queue 1 before",
+            "double free: urEnqueueUSMFreeExp[3 p] frees A; urEnqueueUSMFreeExp[2 p] freed it before",
         ],
     ),
     (
         "a second free elsewhere",
         "in p; in q; alloc p a; free p a; twice q a",
         &[
-            "double free: urEnqueueUSMFreeExp on queue 2 frees A, freed by urEnqueueUSMFreeExp on queue 1 too; no event orders them",
+            "double free: urEnqueueUSMFreeExp[1 q] frees A; urEnqueueUSMFreeExp[2 p] frees it too; no event orders them",
         ],
     ),
     (
         "a free that does not wait for the allocation",
         "in p; in q; alloc p a -> e; free q a",
         &[
-            "race: urEnqueueUSMFreeExp on queue 2 frees A, allocated by urEnqueueUSMDeviceAllocExp on queue 1; no event orders the free after the allocation",
+            "race: urEnqueueUSMFreeExp[1 q] frees A; urEnqueueUSMDeviceAllocExp[1 p] allocates A; they overlap in A; no event orders the free after the allocation",
         ],
     ),
     (
@@ -82,24 +83,28 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
         "ordinary USM, freed on another queue",
         "in p; in q; new a; use p a -> e; free q a",
         &[
-            "race: urEnqueueUSMFreeExp on queue 2 frees A, used by urEnqueueUSMFill on queue 1; no event orders the free after the use",
+            "race: urEnqueueUSMFreeExp[1 q] frees A; urEnqueueUSMFill[1 p] uses A; they overlap in A; no event orders the free after the use",
         ],
     ),
     (
         "ordinary USM, freed at once and used",
         "in p; new a; delete a; use p a",
-        &["use after free: urEnqueueUSMFill on queue 1 uses A, freed by urUSMFree before"],
+        &[
+            "use after free: urEnqueueUSMFill[1 p] uses A; urUSMFree freed A before; they overlap in A",
+        ],
     ),
     (
         "freed both ways",
         "in p; alloc p a; free p a; deletetwice a",
-        &["double free: urUSMFree frees A, freed by urEnqueueUSMFreeExp on queue 1"],
+        &[
+            "double free: urUSMFree frees A; urEnqueueUSMFreeExp[2 p] frees it too; no event orders them",
+        ],
     ),
     (
         "out of order",
         "out p; alloc p a -> e; use p a",
         &[
-            "race: urEnqueueUSMFill on queue 1 uses A, allocated by urEnqueueUSMDeviceAllocExp on queue 1; no event orders the use after the allocation",
+            "race: urEnqueueUSMFill[2 p] uses A; urEnqueueUSMDeviceAllocExp[1 p] allocates A; they overlap in A; no event orders the use after the allocation",
         ],
     ),
     (
@@ -135,7 +140,7 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
     (
         "the host asks too early",
         "in p; in q; alloc p a -> e; asktooearly e; use q a",
-        &["race: urEnqueueUSMFill on queue 2 uses A, allocated by"],
+        &["race: urEnqueueUSMFill[1 q] uses A; urEnqueueUSMDeviceAllocExp[1 p] allocates"],
     ),
     (
         "the host reads with blocking copies",
@@ -146,8 +151,8 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
         "a command buffer",
         "in p; in q; alloc p a -> e; record b a; submit q b; free p a",
         &[
-            "race: urEnqueueCommandBufferExp on queue 2 uses A, allocated by",
-            "race: urEnqueueUSMFreeExp on queue 1 frees A, used by urEnqueueCommandBufferExp on queue 2",
+            "race: urEnqueueCommandBufferExp[1 q] uses A; urEnqueueUSMDeviceAllocExp[1 p] allocates A; they overlap in A",
+            "race: urEnqueueUSMFreeExp[2 p] frees A; urEnqueueCommandBufferExp[1 q] uses A; they overlap in A",
         ],
     ),
     (
@@ -168,9 +173,7 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
     (
         "an old pointer to an address that came again",
         "in p; in q; alloc p a -> e; wait q e; free p a; alloc p b; use q a",
-        &[
-            "race: urEnqueueUSMFill on queue 2 uses A, allocated by urEnqueueUSMDeviceAllocExp on queue 1",
-        ],
+        &["race: urEnqueueUSMFill[2 q] uses A; urEnqueueUSMDeviceAllocExp[3 p] allocates A"],
     ),
     (
         "memory of the host's own",
@@ -178,6 +181,36 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
         &[],
     ),
 ];
+
+/// A line of the log in the form of [`PROGRAMS`].
+fn compact(line: &str) -> String {
+    let mut out = String::new();
+    let mut rest = line;
+    // The application's own queue is the first one.
+    let queues = [
+        (", 2nd of urQueueCreate)", 'p'),
+        (", 3rd of urQueueCreate)", 'q'),
+    ];
+    while let Some((before, after)) = rest.split_once(" (command ") {
+        let (number, after) = after.split_once(" of queue 0x").expect("a queue");
+        let (_, name, after) = queues
+            .iter()
+            .filter_map(|(text, name)| after.split_once(text).map(|cut| (cut.0, name, cut.1)))
+            .min_by_key(|(handle, ..)| handle.len())
+            .expect("a queue of the program");
+        out.push_str(&format!("{before}[{number} {name}]"));
+        rest = after;
+    }
+    out.push_str(rest);
+    let words = ["64 bytes at 0x", "memory from 0x"];
+    for start in words {
+        while let Some((before, after)) = out.split_once(start) {
+            let after = after.trim_start_matches(|digit: char| digit.is_ascii_hexdigit());
+            out = format!("{before}A{after}");
+        }
+    }
+    out
+}
 
 #[test]
 fn planted_races_are_found_and_nothing_else() {
@@ -189,15 +222,7 @@ fn planted_races_are_found_and_nothing_else() {
     lines.reverse();
     for (name, _, expected) in PROGRAMS {
         for part in *expected {
-            // Queue 1 is the application's own. Addresses differ from run to run.
-            let line = lines.pop().unwrap_or("nothing").replace("0x", "");
-            let line = (1..9).fold(line, |line, number| {
-                line.replace(&format!("queue {}", number + 1), &format!("queue {number}"))
-            });
-            let address = line
-                .split(' ')
-                .find(|word| word.len() > 8 && u64::from_str_radix(word, 16).is_ok());
-            let line = line.replace(&format!("{} (64 bytes)", address.unwrap_or("?")), "A");
+            let line = compact(lines.pop().unwrap_or("nothing"));
             assert!(
                 line.contains(part),
                 "{name}: {part}\nis not in\n{line}\n{log}"
@@ -268,7 +293,7 @@ fn callbacks_and_host_tasks_show_what_is_complete() {
     let log = strict("layers::races::scenario_callbacks", LAYER, &[]);
     assert_eq!(log.matches("<VALIDATION>").count(), 1, "{log}");
     assert!(
-        log.contains("race: urEnqueueUSMFill on queue 5 uses "),
+        log.contains(", 5th of urQueueCreate) uses ") && log.contains("race: urEnqueueUSMFill "),
         "{log}"
     );
 }

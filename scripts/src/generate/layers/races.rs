@@ -5,12 +5,15 @@
 //! functions of interest are listed in `loader/src/layers/races/watched.rs`.
 
 use super::in_tables;
+use crate::generate::expr;
 use crate::model::{Dir, Function, Param, Spec};
 use anyhow::{Context as _, Result};
 use std::fmt::Write as _;
 
 const HEAD: &str = "\
 //! Commands with the memory that they access; calls whose events or memory the layer cannot follow.
+
+#![allow(unused_parens, clippy::double_parens)]
 
 use crate::layers::races::watched::around;
 use crate::layers::races::{Access, Command, Kind, appended, event_unknown, queue_opened, replaced};
@@ -30,9 +33,9 @@ pub(super) fn rows(spec: &Spec) -> Result<String> {
     let mut rows = String::new();
     for function in in_tables(spec) {
         let body = match is_command(spec, function) {
-            true => command(function),
+            true => command(spec, function)?,
             false if BY_NAME.contains(&function.name.as_str()) => continue,
-            false => match general(function) {
+            false => match general(spec, function)? {
                 Some(body) => body,
                 None => continue,
             },
@@ -75,8 +78,29 @@ fn pointers(function: &Function) -> impl Iterator<Item = &Param> {
     })
 }
 
+/// The size in bytes of the memory behind a pointer, as an `Option<u64>`. None for a box, whose bytes are
+/// not consecutive.
+fn size(spec: &Spec, function: &Function, param: &Param) -> Result<String> {
+    let number = |text: &str| expr::number_behind(spec, function, text);
+    let bytes = match param.bounds.as_deref() {
+        Some([_, size]) => Some(number(size)?),
+        Some([_, pitch, height]) => {
+            let (pitch, height) = (number(pitch)?, number(height)?);
+            Some(format!("({pitch}).saturating_mul({height})"))
+        }
+        _ => {
+            let length = |other: &&Param| {
+                other.ty == "size_t" && matches!(other.name.as_str(), "size" | "count")
+            };
+            let length = function.params.iter().find(length);
+            length.map(|length| number(&length.name)).transpose()?
+        }
+    };
+    Ok(bytes.map_or("None".to_owned(), |bytes| format!("Some({bytes})")))
+}
+
 /// The lines of a command's row.
-fn command(function: &Function) -> Vec<String> {
+fn command(spec: &Spec, function: &Function) -> Result<Vec<String>> {
     let name = &function.name;
     let has = |wanted: &str| function.params.iter().any(|param| param.name == wanted);
     let waits = match has("phEventWaitList") {
@@ -104,7 +128,10 @@ fn command(function: &Function) -> Vec<String> {
         };
         lines.push(match frees {
             true => format!("command.frees({of});"),
-            false => format!("command.uses({of}, {access});"),
+            false => {
+                let size = size(spec, function, param)?;
+                format!("command.uses({of}, {size}, {access});")
+            }
         });
     }
     for param in &function.params {
@@ -146,16 +173,20 @@ fn command(function: &Function) -> Vec<String> {
         ],
         _ => vec!["command.run(*p.pphEvent, call)".to_owned()],
     });
-    lines
+    Ok(lines)
 }
 
 /// The row of a function that appends a command, or returns events or memory that the layer cannot follow.
-fn general(function: &Function) -> Option<Vec<String>> {
+fn general(spec: &Spec, function: &Function) -> Result<Option<Vec<String>>> {
     let mut after = Vec::new();
     if function.name.starts_with("urCommandBufferAppend") {
-        let pointers: Vec<_> = pointers(function)
-            .map(|param| format!("(*p.p{}).cast()", param.name))
+        let pointers: Result<Vec<_>> = pointers(function)
+            .map(|param| {
+                let size = size(spec, function, param)?;
+                Ok(format!("((*p.p{}).cast(), {size})", param.name))
+            })
             .collect();
+        let pointers = pointers?;
         let arguments = function
             .params
             .iter()
@@ -184,9 +215,9 @@ fn general(function: &Function) -> Option<Vec<String>> {
         }
     }
     if after.is_empty() {
-        return None;
+        return Ok(None);
     }
     after.insert(0, "let result = call();".to_owned());
     after.push("result".to_owned());
-    Some(after)
+    Ok(Some(after))
 }
