@@ -2,8 +2,9 @@
 //! and USM memory.
 //!
 //! At teardown, leak checking lists every handle to which the application still has a reference,
-//! all memory that it has not freed, and the calls that returned them. Lifetime validation also refuses released handles and handles
-//! that no adapter returned. The error is that of the handle's kind, and the adapter is not called.
+//! all memory that it has not freed, and the calls that returned them. Lifetime validation also
+//! refuses released handles and handles that no adapter returned. The error is that of the handle's
+//! kind, and the adapter is not called.
 //!
 //! Owns the registry of one initialisation. The handles that a function uses, creates and releases
 //! follow from its arguments (`roles`). A query of a live object may return a handle without a
