@@ -8,13 +8,13 @@ mod calls;
 mod coverage;
 mod expectations;
 mod fixture;
-mod foreign;
 mod fresh;
 #[rustfmt::skip]
 mod generated;
 mod kernels;
 mod leak;
 mod locate;
+mod native_work;
 mod objects;
 mod outcome;
 mod registry;
