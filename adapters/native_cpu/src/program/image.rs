@@ -10,7 +10,7 @@ use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
 use std::io::Write;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -181,17 +181,9 @@ impl Shared {
 
     fn from_bytes(contents: Vec<u8>) -> Result<Self> {
         let symbols = elf::exports(&contents).map_err(broken)?;
-        // SAFETY: `memfd_create` takes a C string and makes a new file.
-        let number =
-            unsafe { libc::memfd_create(c"ur-native-cpu-program".as_ptr(), libc::MFD_CLOEXEC) };
-        if number < 0 {
-            return Err(crate::adapter::system_error(
-                UR_RESULT_ERROR_OUT_OF_RESOURCES,
-                "memfd_create",
-            ));
-        }
-        // SAFETY: the file descriptor is new, so that nothing else owns it.
-        let mut file = unsafe { File::from_raw_fd(number) };
+        let mut file = memory::new_file(c"ur-native-cpu-program").ok_or_else(|| {
+            crate::adapter::system_error(UR_RESULT_ERROR_OUT_OF_RESOURCES, "memfd_create")
+        })?;
         if file.write_all(&contents).is_err() {
             return Err(crate::adapter::system_error(
                 UR_RESULT_ERROR_OUT_OF_HOST_MEMORY,

@@ -5,7 +5,9 @@ use std::cell::OnceCell;
 use std::ffi::{CStr, CString, OsStr, c_int, c_void};
 use std::fs::File;
 use std::ops::Range;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use object::NativeEndian;
@@ -35,18 +37,32 @@ pub fn read(from: usize, to: &mut [u8]) -> Option<()> {
         return Some(());
     }
     let refused = std::io::Error::last_os_error().raw_os_error();
-    if copied >= 0 || !matches!(refused, Some(libc::ENOSYS | libc::EPERM)) || from == 0 {
+    let forbidden = copied < 0 && matches!(refused, Some(libc::ENOSYS | libc::EPERM));
+    if forbidden {
+        read_through_file(from, to)
+    } else {
+        None
+    }
+}
+
+/// Copies memory where the system forbids reading it as another process's: a write to a file is checked, too.
+pub fn read_through_file(from: usize, to: &mut [u8]) -> Option<()> {
+    let file = new_file(c"ur-native-cpu-memory")?;
+    let from = std::ptr::with_exposed_provenance(from);
+    // SAFETY: the system only reads there, and checks the address itself.
+    let written = unsafe { libc::write(file.as_raw_fd(), from, to.len()) };
+    if written != to.len().cast_signed() {
         return None;
     }
-    // SAFETY: the caller of `Image::load` promises that the binary is readable.
-    unsafe {
-        std::ptr::copy_nonoverlapping(
-            std::ptr::with_exposed_provenance(from),
-            to.as_mut_ptr(),
-            to.len(),
-        )
-    };
-    Some(())
+    file.read_exact_at(to, 0).ok()
+}
+
+/// A file in memory, without a place in a folder. `None` with the system's last error if there can be none.
+pub fn new_file(name: &CStr) -> Option<File> {
+    // SAFETY: `memfd_create` takes a C string and makes a new file.
+    let number = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
+    // SAFETY: the file descriptor is new, so that nothing else owns it.
+    (number >= 0).then(|| unsafe { File::from_raw_fd(number) })
 }
 
 /// A copy of that many bytes. `None` if they cannot be read or stored.

@@ -9,6 +9,7 @@ use ur::object::{Error, Result};
 
 use super::elf::{self, SymbolKind};
 use super::image::Image;
+use super::memory;
 use crate::exec::State;
 
 /// A directory of one test's own, gone after it.
@@ -281,6 +282,22 @@ fn a_table_of_a_shared_object_is_bounded_by_its_section() {
     drop(scratch);
     let image = at(table).expect("a table that goes on in the next section");
     assert_eq!(image.kernel_names().len(), 3);
+}
+
+#[test]
+fn memory_is_read_as_far_as_it_is_there() {
+    let pages = Pages::new();
+    let at = pages.at_end(&[1u8, 2, 3, 4]).expose_provenance();
+    for read in [memory::read, memory::read_through_file] {
+        let mut four = [0; 4];
+        assert_eq!((read(at, &mut four), four), (Some(()), [1, 2, 3, 4]));
+        assert_eq!(read(at + 1, &mut four), None);
+        assert_eq!(read(16, &mut four), None);
+        assert_eq!(read(usize::MAX, &mut four), None);
+    }
+    assert_eq!(memory::bytes(at, 4), Some(vec![1, 2, 3, 4]));
+    assert_eq!(memory::bytes(at, usize::MAX), None);
+    assert_eq!(memory::text(at), None);
 }
 
 #[test]
