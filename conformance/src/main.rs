@@ -19,6 +19,7 @@ mod objects;
 mod outcome;
 mod registry;
 mod report;
+mod rules;
 mod runner;
 mod scripted;
 mod status;
@@ -61,7 +62,7 @@ struct Cli {
     /// Runs tests whose `suite::name` contains this; may be given several times
     #[arg(long)]
     filter: Vec<String>,
-    /// Lists the tests and runs none
+    /// Lists the tests and runs none; with --verbose each with the rule that it checks
     #[arg(long)]
     list: bool,
     /// Writes the kernels as SPIR-V to a file, for other programs, and runs no test
@@ -88,8 +89,13 @@ struct Cli {
     /// the declared error conditions was provoked, by all the runs together
     #[arg(long, value_name = "PERCENT", requires = "coverage")]
     goal: Option<f64>,
-    /// Expectations file, instead of the one that comes with this program for the adapter; may be
-    /// given several times
+    /// File of what the adapter is known to lack or to do wrong; may be given several times
+    ///
+    /// Each entry names tests, as `suite::test` with `*` for any text, and has a reason. `unsupported`: the
+    /// adapter refuses the feature, and no query tells that it lacks it. `fails`: the test is known to fail.
+    /// Such tests do not fail the run. It fails when one of them passes, so that the file stays true.
+    /// Without this option the file that is compiled into this program for the adapter applies, if there is
+    /// one: for cuda, native_cpu and opencl.
     #[arg(long)]
     expectations: Vec<PathBuf>,
     /// Processes that run tests at the same time
@@ -145,14 +151,29 @@ impl Cli {
             .filter(|index| self.wants(&tests[*index]))
             .collect();
         if self.list {
-            for index in chosen {
-                console::outln!("{}", tests[index].full_name());
-            }
+            self.print_list(&tests, &chosen);
             return ExitCode::SUCCESS;
         }
         match self.run(&tests, chosen) {
             Ok(code) => code,
             Err(reason) => cannot_run(&reason),
+        }
+    }
+
+    /// One line for each test. With `--verbose` each has its rule, and each suite a line before its tests.
+    fn print_list(&self, tests: &[Test], chosen: &[usize]) {
+        let mut suite = "";
+        for &index in chosen {
+            let test = &tests[index];
+            if !self.verbose {
+                console::outln!("{}", test.full_name());
+                continue;
+            }
+            if test.suite != suite {
+                suite = test.suite;
+                console::outln!("{suite}: {}", rules::head(suite).unwrap_or_default());
+            }
+            console::outln!("{}: {}", test.full_name(), test.rule());
         }
     }
 
@@ -377,8 +398,8 @@ impl Cli {
             FUNCTIONS.len(),
             run.seconds
         );
-        console::outln!("{}", run.totals);
-        Ok(if run.totals.failed == 0 && reached {
+        console::outln!("{}", run.summary());
+        Ok(if run.totals.as_expected() && reached {
             ExitCode::SUCCESS
         } else {
             ExitCode::from(FAILED)
@@ -393,6 +414,7 @@ fn judge(tests: &[Test], expected: &Expectations, ended: Ended) -> Row {
     Row {
         suite,
         test: name,
+        rule: test.rule().into_owned(),
         verdict,
         seconds: ended.time.as_secs_f64(),
         output: ended.output,
