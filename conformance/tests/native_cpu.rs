@@ -59,6 +59,7 @@ fn all_suites_pass() {
             .expect("valid JSON");
     assert_eq!(run["adapter"], "native_cpu");
     assert_eq!(run["totals"]["passed"], passed);
+    assert_eq!(run["executes"], true);
     assert!(
         run["tests"].as_array().is_some_and(|tests| tests
             .iter()
