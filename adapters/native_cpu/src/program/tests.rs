@@ -341,19 +341,16 @@ fn a_length_beyond_the_binary_is_an_error() {
     let start = pages.at_end(&whole[..PAGE_BYTES]);
     for bytes in [PAGE_BYTES + 1, usize::MAX / 2, usize::MAX] {
         // SAFETY: the bytes end before the length, which is what is tested.
-        assert_eq!(
-            code(unsafe { Image::load(start, bytes) }),
-            refused,
-            "{bytes}"
-        );
+        let loaded = unsafe { Image::load(start, bytes) };
+        assert_eq!(code(loaded), refused, "{bytes}");
     }
     let path = pages.at_end(b"/etc");
-    // SAFETY: as above, for the path of a file.
+    // SAFETY: the path ends before the length, which is what is tested.
     assert_eq!(code(unsafe { Image::load(path, 100) }), refused);
 }
 
-/// Places in the file of a field of a shared object, found by its readers.
-fn dynamic_entry(object: &[u8], wanted: i64) -> usize {
+/// The place in the file of the value of an entry of the dynamic section.
+fn dynamic_entry(object: &[u8], wanted: usize) -> usize {
     let word = |at: usize| {
         let bytes = object[at..at + 8].try_into().expect("eight bytes");
         u64::from_ne_bytes(bytes) as usize
@@ -365,7 +362,7 @@ fn dynamic_entry(object: &[u8], wanted: i64) -> usize {
         .find(|&at| object[at..at + 4] == 2u32.to_ne_bytes());
     let start = word(dynamic.expect("a dynamic segment") + 8);
     let mut entries = (0..100).map(|index| start + index * 16);
-    let found = entries.find(|&at| word(at) == wanted as usize);
+    let found = entries.find(|&at| word(at) == wanted);
     found.expect("an entry") + 8
 }
 
