@@ -5,6 +5,8 @@ use std::borrow::Cow;
 
 /// The documentation of a source file.
 struct Source {
+    /// The name of the file.
+    stem: &'static str,
     /// Suites whose tests the file may hold.
     suites: &'static [&'static str],
     /// The first sentence about the file.
@@ -61,9 +63,11 @@ pub fn of(suite: &str, name: &str) -> Option<Cow<'static, str>> {
         .or_else(|| of_property(name).map(Cow::Owned))
 }
 
-/// What a suite is about, from the head of the first of its files that has one.
+/// What a suite is about, from the head of the file of its name, else of the first of its files.
 pub fn head(suite: &str) -> Option<&'static str> {
-    files(suite).find_map(|source| source.head)
+    let own = SOURCES.iter().find(|source| source.stem == suite);
+    let head = own.and_then(|source| source.head);
+    head.or_else(|| files(suite).find_map(|source| source.head))
 }
 
 fn files(suite: &str) -> impl Iterator<Item = &'static Source> {
@@ -129,10 +133,15 @@ mod tests {
                 "The property `ur_peer_access_support` has the documented type and size, and a plausible value.",
             ),
             (("arguments", "urQueueCreate"), UNIFORM[0].1),
+            (
+                ("usm", "shared_alloc_info"),
+                "An allocation reports its kind, base, size and device.",
+            ),
         ];
         for ((suite, name), rule) in cases {
             assert_eq!(of(suite, name).as_deref(), Some(rule), "{suite}::{name}");
         }
         assert_eq!(head("launch"), Some("Kernel launches with real data."));
+        assert_eq!(head("async_limits"), Some("The maximum size of a pool."));
     }
 }
