@@ -32,6 +32,8 @@ pub enum Verdict {
     Failed(String),
     Unsupported(String),
     ExpectedFailure(String),
+    /// The expectation for the test no longer holds.
+    OutdatedExpectation(String),
     Skipped(String),
 }
 
@@ -116,13 +118,13 @@ impl Expectations {
                 } else {
                     "to be unsupported"
                 };
-                Verdict::Failed(format!(
+                Verdict::OutdatedExpectation(format!(
                     "passed, though expected {kind} (`{}`: {})",
                     entry.test, entry.reason
                 ))
             }
-            (Raw::Unsupported { what, .. }, Some(entry)) => Verdict::Failed(format!(
-                "{what}, though expected to fail (`{}`: {})",
+            (Raw::Unsupported { what, .. }, Some(entry)) => Verdict::OutdatedExpectation(format!(
+                "not supported, though expected to fail (`{}`: {}): {what}",
                 entry.test, entry.reason
             )),
         }
@@ -200,6 +202,7 @@ mod tests {
             Verdict::Failed(_) => "failed",
             Verdict::Unsupported(_) => "unsupported",
             Verdict::ExpectedFailure(_) => "expected",
+            Verdict::OutdatedExpectation(_) => "outdated",
             Verdict::Skipped(_) => "skipped",
         };
         assert_eq!(is("a::other", Raw::Passed), "passed");
@@ -207,11 +210,11 @@ mod tests {
         assert_eq!(is("a::other", lacks(true)), "unsupported");
         assert_eq!(is("a::other", lacks(false)), "failed");
         assert_eq!(is("a::lacks", lacks(false)), "unsupported");
-        assert_eq!(is("a::lacks", Raw::Passed), "failed");
+        assert_eq!(is("a::lacks", Raw::Passed), "outdated");
         assert_eq!(is("a::lacks", failed()), "failed");
         assert_eq!(is("a::wrong_1", failed()), "expected");
-        assert_eq!(is("a::wrong_1", Raw::Passed), "failed");
-        assert_eq!(is("a::wrong_1", lacks(true)), "failed");
+        assert_eq!(is("a::wrong_1", Raw::Passed), "outdated");
+        assert_eq!(is("a::wrong_1", lacks(true)), "outdated");
         assert_eq!(is("a::wrong_1", Raw::Skipped("s".into())), "skipped");
     }
 

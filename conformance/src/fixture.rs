@@ -6,6 +6,7 @@ use crate::api::Api;
 use crate::leak::leak;
 use crate::objects::{info, released};
 use crate::outcome::{Done, Stop};
+use crate::scripted;
 use crate::status::Status;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -25,6 +26,8 @@ pub struct Target {
 pub struct Identity {
     pub adapter: String,
     pub device: String,
+    /// Whether commands have effects. A mock says that they have none.
+    pub executes: bool,
 }
 
 pub struct Fixture {
@@ -103,9 +106,15 @@ impl Fixture {
                 .urDeviceGetInfo(self.device, UR_DEVICE_INFO_NAME, size, value, ret)
         };
         let device = info::text(query).unwrap_or_default();
+        let executes = !scripted::is_mock(self);
         Identity {
-            adapter: adapter_name(self.backend),
+            adapter: match executes {
+                true => adapter_name(self.backend),
+                // Its backend is the one that it imitates.
+                false => "mock".to_owned(),
+            },
             device,
+            executes,
         }
     }
 

@@ -8,17 +8,18 @@ mod calls;
 mod coverage;
 mod expectations;
 mod fixture;
-mod foreign;
 mod fresh;
 #[rustfmt::skip]
 mod generated;
 mod kernels;
 mod leak;
 mod locate;
+mod native_work;
 mod objects;
 mod outcome;
 mod registry;
 mod report;
+mod rules;
 mod runner;
 mod scripted;
 mod status;
@@ -61,7 +62,7 @@ struct Cli {
     /// Runs tests whose `suite::name` contains this; may be given several times
     #[arg(long)]
     filter: Vec<String>,
-    /// Lists the tests and runs none
+    /// Lists the tests and runs none; with --verbose each with the rule that it checks
     #[arg(long)]
     list: bool,
     /// Writes the kernels as SPIR-V to a file, for other programs, and runs no test
@@ -88,8 +89,13 @@ struct Cli {
     /// the declared error conditions was provoked, by all the runs together
     #[arg(long, value_name = "PERCENT", requires = "coverage")]
     goal: Option<f64>,
-    /// Expectations file, instead of the one that comes with this program for the adapter; may be
-    /// given several times
+    /// File of what the adapter is known to lack or to do wrong; may be given several times
+    ///
+    /// Each entry names tests, as `suite::test` with `*` for any text, and has a reason. `unsupported`: the
+    /// adapter refuses the feature, and no query tells that it lacks it. `fails`: the test is known to fail.
+    /// Such tests do not fail the run. It fails when one of them passes, so that the file stays true.
+    /// Without this option the file that is compiled into this program for the adapter applies, if there is
+    /// one: for cuda, native_cpu and opencl.
     #[arg(long)]
     expectations: Vec<PathBuf>,
     /// Processes that run tests at the same time
@@ -115,6 +121,11 @@ enum WorkerKind {
     /// The one test initialises the loader.
     Fresh,
 }
+
+/// The reason why tests are skipped on a device whose commands have no effects.
+const NO_EXECUTION: &str = "the device executes nothing";
+const LAYERS: &str = "UR_ENABLE_LAYERS";
+const VALIDATION: &str = "UR_LAYER_FULL_VALIDATION";
 
 const FAILED: u8 = 1;
 const CANNOT_RUN: u8 = 2;
@@ -145,14 +156,29 @@ impl Cli {
             .filter(|index| self.wants(&tests[*index]))
             .collect();
         if self.list {
-            for index in chosen {
-                console::outln!("{}", tests[index].full_name());
-            }
+            self.print_list(&tests, &chosen);
             return ExitCode::SUCCESS;
         }
         match self.run(&tests, chosen) {
             Ok(code) => code,
             Err(reason) => cannot_run(&reason),
+        }
+    }
+
+    /// One line for each test. With `--verbose` each has its rule, and each suite a line before its tests.
+    fn print_list(&self, tests: &[Test], chosen: &[usize]) {
+        let mut suite = "";
+        for &index in chosen {
+            let test = &tests[index];
+            if !self.verbose {
+                console::outln!("{}", test.full_name());
+                continue;
+            }
+            if test.suite != suite {
+                suite = test.suite;
+                console::outln!("{suite}: {}", rules::head(suite).unwrap_or_default());
+            }
+            console::outln!("{}: {}", test.full_name(), test.rule());
         }
     }
 
@@ -194,7 +220,7 @@ impl Cli {
             None => 60,
         };
         let timeout = Duration::from_secs(self.timeout.unwrap_or(usual));
-        let plan = Plan {
+        let mut plan = Plan {
             tests,
             chosen,
             target: &target,
@@ -203,26 +229,27 @@ impl Cli {
             timeout,
         };
         let run = if self.in_process {
-            self.run_here(&plan)?
+            self.run_here(&mut plan)?
         } else {
-            self.run_apart(&plan)?
+            self.run_apart(&mut plan)?
         };
         self.conclude(&run)
     }
 
     /// Runs tests in worker processes.
-    fn run_apart(&self, plan: &Plan) -> Result<Run, String> {
+    fn run_apart(&self, plan: &mut Plan) -> Result<Run, String> {
         let start = Instant::now();
         let identity = self.identify(plan)?;
         let expected = self.expectations(&identity.adapter, plan.tests)?;
-        self.begin(plan, &identity);
+        let skipped = self.begin(plan, &identity);
+        let plan = &*plan;
         let bar = progress(plan.chosen.len());
         let (shown, count) = (bar.clone(), plan.chosen.len());
         let lines = Progress::start(move |seconds| {
             let done = shown.position();
             format!("ur-conformance: {done} of {count} tests done, {seconds} s")
         });
-        let rows = Mutex::new(Vec::new());
+        let rows = Mutex::new(skipped);
         let calls = plan.run(&|ended| {
             let row = judge(plan.tests, &expected, ended);
             bar.inc(1);
@@ -249,22 +276,24 @@ impl Cli {
     }
 
     /// Runs tests in this process, one after another.
-    fn run_here(&self, plan: &Plan) -> Result<Run, String> {
+    fn run_here(&self, plan: &mut Plan) -> Result<Run, String> {
         let start = Instant::now();
-        for (name, value) in &plan.environment {
-            // SAFETY: this process has one thread so far.
-            unsafe { std::env::set_var(name, value) };
-        }
-        let environment = worker::Environment::Ready(fixture::Fixture::open(plan.target)?);
-        let mut identity = environment.identity().unwrap_or_else(|| fixture::Identity {
-            adapter: String::new(),
-            device: String::new(),
-        });
+        set_environment(plan);
+        let mut fixture = fixture::Fixture::open(plan.target)?;
+        let mut identity = fixture.identity();
         self.name_adapter(&mut identity);
         let expected = self.expectations(&identity.adapter, plan.tests)?;
-        self.begin(plan, &identity);
+        let mut tests = self.begin(plan, &identity);
+        if !identity.executes {
+            // The loader reads its layers when it is initialised.
+            let closed = fixture.close();
+            closed.map_err(|_| "the loader cannot be initialised again".to_owned())?;
+            set_environment(plan);
+            fixture = fixture::Fixture::open(plan.target)?;
+        }
+        let plan = &*plan;
+        let environment = worker::Environment::Ready(fixture);
         let bar = ProgressBar::hidden();
-        let mut tests = Vec::new();
         for &test in &plan.chosen {
             let begun = Instant::now();
             let outcome = match plan.tests[test].needs_own_process() {
@@ -339,14 +368,44 @@ impl Cli {
         }
     }
 
-    fn begin(&self, plan: &Plan, identity: &fixture::Identity) {
-        let count = plan.chosen.len();
+    /// Says what runs on which device. On a device that executes nothing only the tests of the interface
+    /// run, with the loader's layers to check the arguments; returns the rows of the others.
+    fn begin(&self, plan: &mut Plan, identity: &fixture::Identity) -> Vec<Row> {
         console::outln!(
-            "{count} tests on {} ({}), through {}",
+            "{} tests on {} ({}), through {}",
+            plan.chosen.len(),
             identity.device,
             identity.adapter,
             plan.target.loader.display()
         );
+        if identity.executes {
+            return Vec::new();
+        }
+        let (chosen, left_out): (Vec<_>, Vec<_>) = std::mem::take(&mut plan.chosen)
+            .into_iter()
+            .partition(|&index| suites::is_interface(&plan.tests[index]));
+        plan.chosen = chosen;
+        console::outln!(
+            "{NO_EXECUTION}, so {} tests of the interface run and {} are skipped",
+            plan.chosen.len(),
+            left_out.len()
+        );
+        if std::env::var_os(LAYERS).is_none() {
+            console::outln!("the loader checks arguments: {LAYERS}={VALIDATION}");
+            plan.environment
+                .push((LAYERS.to_owned(), VALIDATION.to_owned()));
+        }
+        let none = Expectations::default();
+        let skipped = |test| Ended {
+            test,
+            outcome: outcome::Raw::Skipped(NO_EXECUTION.to_owned()),
+            time: Duration::ZERO,
+            output: String::new(),
+        };
+        left_out
+            .into_iter()
+            .map(|test| judge(plan.tests, &none, skipped(test)))
+            .collect()
     }
 
     fn report(&self, bar: &ProgressBar, row: &Row) {
@@ -377,12 +436,20 @@ impl Cli {
             FUNCTIONS.len(),
             run.seconds
         );
-        console::outln!("{}", run.totals);
-        Ok(if run.totals.failed == 0 && reached {
+        console::outln!("{}", run.summary());
+        Ok(if run.totals.as_expected() && reached {
             ExitCode::SUCCESS
         } else {
             ExitCode::from(FAILED)
         })
+    }
+}
+
+/// Gives the environment of the workers to this process, which runs the tests itself.
+fn set_environment(plan: &Plan) {
+    for (name, value) in &plan.environment {
+        // SAFETY: no test runs yet, and the loader's and the adapter's threads read no variables.
+        unsafe { std::env::set_var(name, value) };
     }
 }
 
@@ -393,6 +460,7 @@ fn judge(tests: &[Test], expected: &Expectations, ended: Ended) -> Row {
     Row {
         suite,
         test: name,
+        rule: test.rule().into_owned(),
         verdict,
         seconds: ended.time.as_secs_f64(),
         output: ended.output,

@@ -52,6 +52,11 @@ impl Test {
         format!("{}::{}", self.suite, self.name)
     }
 
+    /// The sentence that says what the test checks.
+    pub fn rule(&self) -> Cow<'static, str> {
+        crate::rules::of(self.suite, &self.name).unwrap_or_default()
+    }
+
     pub fn needs_own_process(&self) -> bool {
         matches!(self.body, Body::Process(_))
     }

@@ -16,6 +16,8 @@ use std::time::Duration;
 pub struct Row {
     pub suite: String,
     pub test: String,
+    /// The rule that the test checks.
+    pub rule: String,
     #[serde(flatten)]
     pub verdict: Verdict,
     pub seconds: f64,
@@ -24,21 +26,24 @@ pub struct Row {
 }
 
 impl Row {
-    /// The line about the test.
+    /// The line about the test. A failure has the rule that was violated and the output in further lines.
     pub fn line(&self) -> String {
         let (word, message) = match &self.verdict {
             Verdict::Passed => ("ok", ""),
             Verdict::Failed(message) => ("FAILED", message.as_str()),
-            Verdict::Unsupported(message) => ("unsupported", message.as_str()),
-            Verdict::ExpectedFailure(message) => ("failed as expected", message.as_str()),
+            Verdict::Unsupported(message) => ("not supported", message.as_str()),
+            Verdict::ExpectedFailure(message) => ("known failure", message.as_str()),
+            Verdict::OutdatedExpectation(message) => ("OUTDATED", message.as_str()),
             Verdict::Skipped(message) => ("skipped", message.as_str()),
         };
-        let mut line = format!("{word:<12} {}::{}", self.suite, self.test);
+        let mut line = format!("{word:<13} {}::{}", self.suite, self.test);
         if !message.is_empty() {
             line.push_str(": ");
             line.push_str(message);
         }
         if matches!(self.verdict, Verdict::Failed(_)) {
+            line.push_str("\n    rule: ");
+            line.push_str(&self.rule);
             for text in self.output.lines() {
                 line.push_str("\n    | ");
                 line.push_str(text);
@@ -56,6 +61,7 @@ pub struct Totals {
     pub failed: usize,
     pub unsupported: usize,
     pub expected_failures: usize,
+    pub outdated_expectations: usize,
     pub skipped: usize,
 }
 
@@ -68,6 +74,7 @@ impl Totals {
                 Verdict::Failed(_) => &mut totals.failed,
                 Verdict::Unsupported(_) => &mut totals.unsupported,
                 Verdict::ExpectedFailure(_) => &mut totals.expected_failures,
+                Verdict::OutdatedExpectation(_) => &mut totals.outdated_expectations,
                 Verdict::Skipped(_) => &mut totals.skipped,
             } += 1;
         }
@@ -75,17 +82,19 @@ impl Totals {
     }
 }
 
+impl Totals {
+    /// Whether every test ended as expected.
+    pub fn as_expected(&self) -> bool {
+        self.failed == 0 && self.outdated_expectations == 0
+    }
+}
+
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{} unsupported, {} failed as expected",
-            self.unsupported, self.expected_failures
-        )?;
         write!(
             f,
-            "{} passed, {} failed, {} skipped",
-            self.passed, self.failed, self.skipped
+            "{} passed, {} failed, {} not supported by the adapter, {} skipped",
+            self.passed, self.failed, self.unsupported, self.skipped
         )
     }
 }
@@ -106,6 +115,31 @@ pub struct Run {
 }
 
 impl Run {
+    /// The closing lines. The last one has the totals.
+    pub fn summary(&self) -> String {
+        let mut text = String::new();
+        let known = self.totals.expected_failures;
+        if known > 0 {
+            let tests = if known == 1 { "test" } else { "tests" };
+            text += &format!(
+                "{known} {tests} failed as the expectations say, which is no fault of this run\n"
+            );
+        }
+        let outdated: Vec<&Row> = self
+            .tests
+            .iter()
+            .filter(|row| matches!(row.verdict, Verdict::OutdatedExpectation(_)))
+            .collect();
+        if !outdated.is_empty() {
+            text +=
+                "The expectations no longer hold, which fails the run; correct or remove them:\n";
+        }
+        for row in outdated {
+            text += &format!("  {}\n", row.line());
+        }
+        text + &self.totals.to_string()
+    }
+
     pub fn write_json(&self, path: &Path) -> Result<(), String> {
         let text = serde_json::to_string_pretty(self).map_err(|error| error.to_string())?;
         std::fs::write(path, text + "\n").map_err(|error| format!("{}: {error}", path.display()))
@@ -133,13 +167,19 @@ fn case(row: &Row) -> TestCase {
         status.set_type(kind).set_message(message);
         status
     };
+    let failure = |kind: &str, message: &str| {
+        let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
+        status.set_type(kind).set_message(message);
+        status
+    };
     let status = match &row.verdict {
         Verdict::Passed => TestCaseStatus::success(),
         Verdict::Failed(message) => {
-            let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
-            status.set_message(message.as_str());
+            let mut status = failure("failure", message);
+            status.set_description(format!("rule: {}", row.rule));
             status
         }
+        Verdict::OutdatedExpectation(message) => failure("outdated expectation", message),
         Verdict::Unsupported(message) => skipped("unsupported", message),
         Verdict::ExpectedFailure(message) => skipped("expected failure", message),
         Verdict::Skipped(message) => skipped("skipped", message),

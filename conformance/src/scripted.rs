@@ -21,16 +21,22 @@ pub struct Scripted {
     api: NonNull<Api>,
 }
 
+/// Whether the device under test is the mock's: its commands complete at once and do nothing.
+pub fn is_mock(fixture: &Fixture) -> bool {
+    let (ur, platform) = (fixture.ur, fixture.platform);
+    let name = info::text(|size, value, ret| {
+        ur.urPlatformGetInfo(platform, UR_PLATFORM_INFO_NAME, size, value, ret)
+    });
+    name.is_ok_and(|name| name == "Mock Platform")
+}
+
 impl Scripted {
     /// The script interface of the device under test, if it has one.
     pub fn of(fixture: &Fixture) -> Option<Self> {
-        let (ur, platform) = (fixture.ur, fixture.platform);
-        let name = info::text(|size, value, ret| {
-            ur.urPlatformGetInfo(platform, UR_PLATFORM_INFO_NAME, size, value, ret)
-        });
-        if name.ok()? != "Mock Platform" {
+        if !is_mock(fixture) {
             return None;
         }
+        let (ur, platform) = (fixture.ur, fixture.platform);
         let mut native: ur_native_handle_t = 0;
         ur.urPlatformGetNativeHandle(platform, &mut native)
             .ok()

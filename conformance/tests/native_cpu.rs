@@ -27,7 +27,7 @@ fn totals(output: &str) -> (usize, usize) {
         .filter_map(|word| word.parse().ok())
         .collect();
     assert!(
-        line.contains(" passed, ") && numbers.len() == 3,
+        line.contains(" passed, ") && line.ends_with(" skipped") && numbers.len() == 4,
         "closing line: {line}"
     );
     (numbers[0], numbers[1])
@@ -59,6 +59,13 @@ fn all_suites_pass() {
             .expect("valid JSON");
     assert_eq!(run["adapter"], "native_cpu");
     assert_eq!(run["totals"]["passed"], passed);
+    assert_eq!(run["executes"], true);
+    assert!(
+        run["tests"].as_array().is_some_and(|tests| tests
+            .iter()
+            .all(|test| test["rule"].as_str().is_some_and(|rule| !rule.is_empty()))),
+        "a test without its rule"
+    );
     everything_is_covered(&run["coverage"]);
     let xml = std::fs::read_to_string(&junit).expect("the JUnit file");
     assert!(
@@ -175,6 +182,13 @@ fn list_needs_no_loader() {
         "{listed}"
     );
     assert!(listed.lines().count() > 20, "{listed}");
+    let explained =
+        success(clean(PROGRAM).args(["--list", "--verbose", "--filter", "launch::arguments_in"]));
+    assert_eq!(
+        explained,
+        "launch: Kernel launches with real data.\n\
+         launch::arguments_in_any_order: A launch may list its arguments in any order.\n"
+    );
 }
 
 #[test]
@@ -206,34 +220,74 @@ fn nothing_to_run_on_is_distinguished() {
     );
 }
 
+/// Runs one test on native_cpu with an expectations file, and returns the exit code and what was printed.
+fn run_with_expectations(test: &str, text: &str, more: &[&str]) -> (Option<i32>, String) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("expectations.yml");
+    std::fs::write(&file, text).expect("the file is written");
+    let mut command = conformance();
+    command
+        .args(["--adapter", "native_cpu", "--filter", test])
+        .arg("--expectations")
+        .arg(&file)
+        .args(more);
+    let output = command.output().expect("the program starts");
+    (output.status.code(), both(&output))
+}
+
 /// An expectation that does not hold fails the run, and so does one for a test that does not exist.
 #[test]
 fn expectations_have_to_hold() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let file = folder.path().join("expectations.yml");
-    let run = |text: &str| {
-        std::fs::write(&file, text).expect("the file is written");
-        let mut command = conformance();
-        command
-            .args([
-                "--adapter",
-                "native_cpu",
-                "--filter",
-                "platform::api_version",
-                "--expectations",
-            ])
-            .arg(&file);
-        let output = command.output().expect("the program starts");
-        (output.status.code(), both(&output))
-    };
+    let run = |text: &str| run_with_expectations("platform::api_version", text, &[]);
     let (code, output) = run("- {test: 'platform::api_*', kind: fails, reason: a test}");
     assert_eq!(code, Some(1), "{output}");
-    assert!(
-        output.contains("passed, though expected to fail"),
-        "{output}"
-    );
+    let closing = "The expectations no longer hold, which fails the run; correct or remove them:
+  OUTDATED      platform::api_version: passed, though expected to fail (`platform::api_*`: a test)
+0 passed, 0 failed, 0 not supported by the adapter, 0 skipped
+";
+    assert!(output.ends_with(closing), "{output}");
     let (code, output) = run("- {test: 'no::such', kind: fails, reason: a test}");
     assert_eq!(code, Some(2), "{output}");
     let (code, output) = run("[]");
     assert_eq!(code, Some(0), "{output}");
+    assert!(!output.contains("expectations"), "{output}");
+}
+
+/// A failure names the rule that was violated, in each form of the report.
+///
+/// The failures are a test that needs an expectation and has none, and one that has it.
+#[test]
+fn failures_name_their_rule() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (junit, json) = (
+        folder.path().join("junit.xml"),
+        folder.path().join("run.json"),
+    );
+    let reports = [
+        "--junit",
+        junit.to_str().expect("a path"),
+        "--json",
+        json.to_str().expect("a path"),
+    ];
+    let rule =
+        "The property `spill_mem_size` has the documented type and size, and a plausible value.";
+    let (code, output) = run_with_expectations("kernel::info_spill_mem_size", "[]", &reports);
+    assert_eq!(code, Some(1), "{output}");
+    let line = output.lines().position(|line| line.starts_with("FAILED"));
+    let line = output.lines().nth(line.expect("a failure") + 1);
+    assert_eq!(line, Some(format!("    rule: {rule}").as_str()));
+    let closing = "0 passed, 1 failed, 0 not supported by the adapter, 0 skipped\n";
+    assert!(output.ends_with(closing), "{output}");
+    let xml = std::fs::read_to_string(&junit).expect("the JUnit file");
+    assert!(xml.contains(&format!(">rule: {rule}</failure>")), "{xml}");
+    let text = std::fs::read_to_string(&json).expect("the JSON file");
+    let run: serde_json::Value = serde_json::from_str(&text).expect("valid JSON");
+    assert_eq!(run["tests"][0]["outcome"], "failed");
+    assert_eq!(run["tests"][0]["rule"], rule);
+
+    let expected = "- {test: 'kernel::info_spill_*', kind: unsupported, reason: a test}";
+    let (code, output) = run_with_expectations("kernel::info_spill_mem_size", expected, &[]);
+    assert_eq!(code, Some(0), "{output}");
+    let closing = "0 passed, 0 failed, 1 not supported by the adapter, 0 skipped\n";
+    assert!(output.ends_with(closing), "{output}");
 }

@@ -32,12 +32,42 @@ pub fn program(bytes: &[u8]) {
     }
 }
 
+/// A table of kernels whose words are chosen by the bytes, often without an end.
+pub fn table(bytes: &[u8]) {
+    extern "C" fn kernel() {}
+    static DATA: u64 = 0;
+    let name = c"kernel".as_ptr().expose_provenance();
+    let function = (kernel as *const ()).expose_provenance();
+    let mut words: Vec<usize> = bytes
+        .iter()
+        .map(|&byte| match byte % 8 {
+            0 => 0,
+            1 | 2 => name,
+            3 | 4 => function,
+            5 => (&raw const DATA).expose_provenance(),
+            6 => usize::from(byte),
+            _ => usize::MAX - usize::from(byte),
+        })
+        .collect();
+    words.shrink_to_fit();
+    // The reader accepts a table only if each entry before the end has a name and a function.
+    let end = words.chunks(2).position(|entry| entry.get(1) == Some(&0));
+    // Code can be read as a name, too.
+    let right = |entry: &[usize]| [name, function].contains(&entry[0]) && entry[1] == function;
+    // SAFETY: the words are no shared object and no path, and no function is called.
+    let read = unsafe { readers::table(&words) };
+    if let Some(end) = end {
+        assert_eq!(read, words[..2 * end].chunks(2).all(right), "{words:x?}");
+    }
+}
+
 /// Metadata entries from the bytes: name, type, size and value of each.
 pub fn metadata(bytes: &[u8]) {
-    const TAGS: [&str; 4] = [
+    const TAGS: [&str; 5] = [
         "kernel@reqd_work_group_size",
         "id@global_id_mapping",
         "kernel@whole_work_group",
+        "kernel@num_args",
         "other@tag",
     ];
     let mut values: Vec<Vec<u64>> = Vec::new();

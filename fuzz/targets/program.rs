@@ -4,4 +4,7 @@
 #[path = "../bodies/native_cpu.rs"]
 mod body;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| body::program(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    body::program(bytes);
+    body::table(bytes);
+});

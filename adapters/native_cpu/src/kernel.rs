@@ -24,10 +24,12 @@ pub struct Kernel {
     form: Form,
     /// The required work-group size, if the kernel has one.
     group_size: Option<[usize; 3]>,
+    /// The number of arguments that the kernel takes, if the metadata says it.
+    arg_count: Option<u32>,
 }
 
 /// Limit on the index of an argument, against a mistaken index that would take all memory.
-const MAX_ARGS: u32 = 1 << 16;
+pub const MAX_ARGS: u32 = 1 << 16;
 
 /// Most work-items of a work-group whose size the adapter chooses.
 const CHOSEN_ITEMS: usize = 256;
@@ -45,6 +47,7 @@ impl Kernel {
             codes,
             form: metadata.form(name).unwrap_or_else(default_form),
             group_size: metadata.group_size(name),
+            arg_count: metadata.arg_count(name),
         })
     }
 
@@ -58,11 +61,14 @@ impl Kernel {
             .ok_or(Error::new(UR_RESULT_ERROR_INVALID_KERNEL))
     }
 
-    /// Checks a launch and copies its arguments. `OUT_OF_RESOURCES` for more local memory than a thread has.
+    /// Checks a launch and copies its arguments.
+    ///
+    /// `INVALID_KERNEL_ARGS` if an argument is missing, as far as their number is known: from the metadata, or
+    /// from the last argument given. `OUT_OF_RESOURCES` for more local memory than a thread has.
     pub fn launch(&self, device: &Object<Device>, request: &LaunchRequest<'_>) -> Result<Launch> {
         request.attributes(LAUNCH_PROPERTIES)?;
         let range = self.range(device, request)?;
-        let args = args(request.args)?;
+        let args = args(request.args, self.arg_count)?;
         ensure(
             args.local_bytes() <= LOCAL_BYTES,
             UR_RESULT_ERROR_OUT_OF_RESOURCES,
@@ -145,11 +151,12 @@ fn default_form() -> Form {
     })
 }
 
-fn args(list: &[ur_exp_kernel_arg_properties_t]) -> Result<Args> {
-    let mut args = Args::default();
+/// Copies the arguments of a launch. `known`: the number of arguments that the kernel takes.
+fn args(list: &[ur_exp_kernel_arg_properties_t], known: Option<u32>) -> Result<Args> {
+    let mut args = Args::with_capacity(list.len());
     for arg in list {
         ensure(
-            arg.index < MAX_ARGS,
+            arg.index < known.unwrap_or(MAX_ARGS),
             UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX,
         )?;
         let index = arg.index as usize;
@@ -179,6 +186,9 @@ fn args(list: &[ur_exp_kernel_arg_properties_t]) -> Result<Args> {
             }
         }
     }
+    let count = args.count();
+    let complete = count.is_some_and(|count| known.is_none_or(|known| count == known as usize));
+    ensure(complete, UR_RESULT_ERROR_INVALID_KERNEL_ARGS)?;
     Ok(args)
 }
 
@@ -194,8 +204,12 @@ impl hal::Kernel<Cpu> for Kernel {
             KernelInfo::Context => out.handle(Some(this.program.context())),
             KernelInfo::Program => out.handle(Some(&this.program)),
             KernelInfo::Attributes => out.string(""),
-            // Machine code does not tell its arguments.
-            KernelInfo::NumArgs | KernelInfo::NumRegs | KernelInfo::SpillMemSize => {
+            // Machine code does not tell its arguments, but the metadata may.
+            KernelInfo::NumArgs => {
+                let unknown = Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION);
+                out.value(this.arg_count.ok_or(unknown)?)
+            }
+            KernelInfo::NumRegs | KernelInfo::SpillMemSize => {
                 Err(Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION))
             }
         }

@@ -9,7 +9,8 @@
 //! A kernel is a function `void(void *const *args, state *)`. Mostly it is called once for each
 //! work-item; then it cannot wait for its neighbours and has no barrier. A kernel that loops over its
 //! work-group itself may have barriers and is called once for each group. The program's metadata
-//! `kernel@whole_work_group` marks such kernels. A variable sets the form of unmarked kernels:
+//! `kernel@whole_work_group` marks such kernels, and `kernel@num_args` tells how many arguments a kernel takes.
+//! A variable sets the form of unmarked kernels:
 //!
 //! | variable | meaning |
 //! |---|---|

@@ -3,6 +3,7 @@
 
 mod elf;
 mod image;
+mod memory;
 mod metadata;
 #[cfg(test)]
 mod tests;

@@ -26,3 +26,12 @@ pub unsafe fn image(bytes: &[u8]) -> bool {
     // SAFETY: the slice is readable, and no function of a table is called.
     unsafe { crate::program::Image::load(bytes.as_ptr(), bytes.len()) }.is_ok()
 }
+
+/// Whether these words are a table of kernels.
+///
+/// # Safety
+/// The words are neither a shared object nor a path. No function of the table is called.
+pub unsafe fn table(words: &[usize]) -> bool {
+    // SAFETY: the slice is readable; whether its end is there is checked.
+    unsafe { crate::program::Image::load(words.as_ptr().cast(), size_of_val(words)) }.is_ok()
+}

@@ -53,7 +53,6 @@ proptest! {
     fn program(bytes in bytes(400)) {
         body::program(&bytes);
     }
-
 }
 
 #[test]
@@ -73,5 +72,10 @@ proptest! {
     #[test]
     fn metadata(bytes in bytes(100)) {
         body::metadata(&bytes);
+    }
+
+    #[test]
+    fn table(bytes in proptest::collection::vec(any::<u8>(), 0..24)) {
+        body::table(&bytes);
     }
 }

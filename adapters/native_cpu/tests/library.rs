@@ -79,6 +79,7 @@ fn kernel(
     ur: &ur_dditable_t,
     context: ur_context_handle_t,
     mut device: ur_device_handle_t,
+    properties: *const ur_program_properties_t,
 ) -> ur_kernel_handle_t {
     let (mut program, mut kernel) = (null_mut(), null_mut());
     let (mut bytes, mut binary) = (size_of_val(&TABLE), TABLE.as_ptr().cast::<u8>());
@@ -88,7 +89,7 @@ fn kernel(
         &raw mut device,
         &raw mut bytes,
         &raw mut binary,
-        null(),
+        properties,
         &raw mut program
     ));
     ok!(ur.Program.pfnBuild(context, program, null()));
@@ -135,7 +136,7 @@ fn live(library: &Library) {
         .Context
         .pfnCreate(1, &raw const device, null(), &raw mut context));
     ok!(ur.Queue.pfnCreate(context, device, null(), &raw mut queue));
-    let kernel = kernel(ur, context, device);
+    let kernel = kernel(ur, context, device, null());
     let bytes = ITEMS * size_of::<usize>();
     ok!(ur.EnqueueExp.pfnUSMDeviceAllocExp(
         queue,
@@ -277,6 +278,92 @@ fn a_child_of_a_fork_gets_an_error() {
     assert_eq!(fill(&mut bytes), UR_RESULT_SUCCESS);
     ok!(ur.Queue.pfnFinish(queue));
     assert_eq!(bytes, [7; 64]);
+    ok!(ur.Queue.pfnRelease(queue));
+    ok!(ur.Context.pfnRelease(context));
+    ok!(ur.Adapter.pfnRelease(adapter));
+}
+
+/// A launch with too few arguments is an error as far as their number is known, and reads zeros otherwise.
+#[test]
+fn missing_arguments() {
+    let _serial = SERIAL.lock();
+    let library = Library::open(path(), Binding::Usual).expect("opens");
+    let (ur, adapter) = adapter(&library);
+    let device = device(ur, adapter);
+    let (mut context, mut queue) = (null_mut(), null_mut());
+    ok!(ur
+        .Context
+        .pfnCreate(1, &raw const device, null(), &raw mut context));
+    ok!(ur.Queue.pfnCreate(context, device, null(), &raw mut queue));
+    let entry = ur_program_metadata_t {
+        pName: c"scale@num_args".as_ptr(),
+        r#type: UR_PROGRAM_METADATA_TYPE_UINT32,
+        size: size_of::<u32>(),
+        value: ur_program_metadata_value_t { data32: 2 },
+    };
+    let properties = ur_program_properties_t {
+        count: 1,
+        pMetadatas: &raw const entry,
+        ..Default::default()
+    };
+    let known = kernel(ur, context, device, &raw const properties);
+    let unknown = kernel(ur, context, device, null());
+    let mut memory = [9usize; 64];
+    let args = arguments(memory.as_mut_ptr().cast(), &3);
+    let launch = |kernel, args: &[ur_exp_kernel_arg_properties_t]| {
+        let items = 64;
+        let launch = ur.EnqueueExp.pfnKernelLaunchWithArgsExp.expect("is there");
+        // SAFETY: the arguments outlive the launch, for which the test waits.
+        let result = unsafe {
+            launch(
+                queue,
+                kernel,
+                1,
+                null(),
+                &raw const items,
+                null(),
+                args.len() as u32,
+                args.as_ptr(),
+                null(),
+                0,
+                null(),
+                null_mut(),
+            )
+        };
+        ok!(ur.Queue.pfnFinish(queue));
+        result
+    };
+    let count = |kernel| {
+        let mut count = 0u32;
+        let info = ur.Kernel.pfnGetInfo.expect("is there");
+        let to = (&raw mut count).cast();
+        // SAFETY: the property has four bytes.
+        let result = unsafe { info(kernel, UR_KERNEL_INFO_NUM_ARGS, 4, to, null_mut()) };
+        (result, count)
+    };
+    assert_eq!(count(known), (UR_RESULT_SUCCESS, 2));
+    assert_eq!(count(unknown), (UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION, 0));
+    let missing = UR_RESULT_ERROR_INVALID_KERNEL_ARGS;
+    for some in [&args[..0], &args[..1], &args[1..]] {
+        assert_eq!(launch(known, some), missing);
+    }
+    let mut third = [args[0], args[1], args[1]];
+    third[2].index = 2;
+    assert_eq!(
+        launch(known, &third),
+        UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX
+    );
+    // Where the number is unknown, an argument before another one cannot be missing.
+    assert_eq!(launch(unknown, &args[1..]), missing);
+    assert_eq!(launch(unknown, &[third[0], third[2]]), missing);
+    assert_eq!(memory, [9; 64]);
+    assert_eq!(launch(known, &args), UR_RESULT_SUCCESS);
+    assert!(memory.iter().enumerate().all(|(at, &word)| word == at * 3));
+    // The last one can, and the kernel reads a factor of 0.
+    assert_eq!(launch(unknown, &args[..1]), UR_RESULT_SUCCESS);
+    assert_eq!(memory, [0; 64]);
+    ok!(ur.Kernel.pfnRelease(known));
+    ok!(ur.Kernel.pfnRelease(unknown));
     ok!(ur.Queue.pfnRelease(queue));
     ok!(ur.Context.pfnRelease(context));
     ok!(ur.Adapter.pfnRelease(adapter));

@@ -69,6 +69,16 @@ pub trait KernelProvider: Sync {
     /// The kernels. `accepts_il`: whether the device takes intermediate code.
     fn source(&self, accepts_il: bool) -> Source;
 
+    /// Metadata of a binary: `kernel@num_args` of each kernel whose code does not tell its number of arguments.
+    fn argument_counts(&self) -> &'static [(&'static CStr, u32)] {
+        &[]
+    }
+
+    /// Whether the code of a kernel tells the sizes of its arguments.
+    fn tells_argument_sizes(&self) -> bool {
+        true
+    }
+
     /// A program that no compiler of the backend accepts.
     fn broken(&self) -> Option<Source> {
         None

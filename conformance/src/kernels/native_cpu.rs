@@ -4,7 +4,7 @@
 //! the layout of DPC++'s runtime.
 
 use super::{ALL, Ids, KernelProvider, Source, Triple, Variable};
-use std::ffi::{c_char, c_void};
+use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 pub struct NativeCpu;
@@ -15,6 +15,22 @@ impl KernelProvider for NativeCpu {
             data: (&raw const TABLE).cast(),
             size: size_of_val(&TABLE),
         }
+    }
+
+    fn argument_counts(&self) -> &'static [(&'static CStr, u32)] {
+        &[
+            (c"iota@num_args", 2),
+            (c"add@num_args", 2),
+            (c"sum@num_args", 3),
+            (c"verify@num_args", 3),
+            (c"ids@num_args", 1),
+            (c"through_local@num_args", 2),
+            (c"mixed@num_args", 6),
+        ]
+    }
+
+    fn tells_argument_sizes(&self) -> bool {
+        false
     }
 
     /// The C library as a program, with `opterr` as its global variable.

@@ -46,7 +46,17 @@ impl Program {
         let provider = kernels::provider(fixture.backend).ok_or_else(|| {
             Stop::skipped(format!("no test kernels for {:?} yet", fixture.backend))
         })?;
-        Self::of(fixture, context, provider.source(accepts_il(fixture)?))
+        let counts = provider.argument_counts().iter();
+        let metadata: Vec<_> = counts
+            .map(|&(name, count)| ur_program_metadata_t {
+                pName: name.as_ptr(),
+                r#type: UR_PROGRAM_METADATA_TYPE_UINT32,
+                size: size_of::<u32>(),
+                value: ur_program_metadata_value_t { data32: count },
+            })
+            .collect();
+        let source = provider.source(accepts_il(fixture)?);
+        Self::of(fixture, context, source, &metadata)
     }
 
     /// A program that does not build. Skips the test if no provider has one.
@@ -55,11 +65,25 @@ impl Program {
         let source = kernels::provider(fixture.backend).and_then(KernelProvider::broken);
         let source = source
             .ok_or_else(|| Stop::skipped(format!("no broken program for {:?}", fixture.backend)))?;
-        Self::of(fixture, context, source)
+        Self::of(fixture, context, source, &[])
     }
 
     #[track_caller]
-    fn of(fixture: &Fixture, context: &Context, source: Source) -> Result<Self, Stop> {
+    fn of(
+        fixture: &Fixture,
+        context: &Context,
+        source: Source,
+        metadata: &[ur_program_metadata_t],
+    ) -> Result<Self, Stop> {
+        let properties = ur_program_properties_t {
+            count: metadata.len() as u32,
+            pMetadatas: metadata.as_ptr(),
+            ..Default::default()
+        };
+        let properties = match metadata {
+            [] => null(),
+            _ => &raw const properties,
+        };
         let mut raw = null_mut();
         let ur = context.ur;
         match source {
@@ -71,7 +95,7 @@ impl Program {
                     &mut device,
                     &mut size,
                     &mut data,
-                    null(),
+                    properties,
                     &mut raw,
                 )
                 .ok()?;
@@ -122,11 +146,11 @@ impl Kernel {
         })
     }
 
-    /// Stops the test unless the adapter knows which arguments the kernel takes.
+    /// Stops the test unless the adapter knows how many arguments the kernel takes.
     pub fn need_arguments(&self) -> Done {
         match self.get::<u32>(UR_KERNEL_INFO_NUM_ARGS) {
             Err(Stop::Unsupported { .. }) => Err(Stop::skipped(
-                "the adapter does not know which arguments a kernel takes",
+                "the adapter does not know how many arguments a kernel takes",
             )),
             result => result.map(drop),
         }

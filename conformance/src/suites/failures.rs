@@ -5,8 +5,8 @@
 //! the backend.
 
 use crate::fixture::Fixture;
-use crate::foreign::{Pending, provider};
 use crate::kernels::IOTA;
+use crate::native_work::{Pending, provider};
 use crate::objects::{Arg, CommandBuffer, Context, Event, Kind, Program, Queue, Shape, Usm, With};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;

@@ -48,6 +48,24 @@ mod virtual_memory;
 
 use crate::registry::Test;
 
+/// Suites about the interface alone. They hold on a device whose commands have no effects, if something checks
+/// the arguments of calls.
+const INTERFACE: [&str; 8] = [
+    "loader",
+    "adapter",
+    "context",
+    "device_info",
+    "arguments",
+    "every_function",
+    "queries",
+    "unsupported",
+];
+
+/// Whether a test is about the interface alone, and needs no device that executes commands.
+pub fn is_interface(test: &Test) -> bool {
+    INTERFACE.contains(&test.suite)
+}
+
 /// Every test, in the order of a run.
 pub fn all() -> Vec<Test> {
     let suites = [

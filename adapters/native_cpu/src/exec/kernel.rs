@@ -69,6 +69,22 @@ impl Line {
     };
 }
 
+/// Bytes of zeros that nothing can write.
+#[repr(C, align(4096))]
+struct Zeros([u8; 4096]);
+
+static ZEROS: Zeros = Zeros([0; 4096]);
+
+/// What stands for an argument that was not given: the address of zeros. A kernel that reads one gets zeros,
+/// by value or behind its pointer, and no memory of others.
+fn missing() -> usize {
+    (&raw const ZEROS).expose_provenance()
+}
+
+/// Number of missing arguments behind the last one given. The number of arguments that a kernel takes may be
+/// unknown; a launch that lacks no more than these reads within the table.
+const SPARE_ARGS: usize = 32;
+
 /// A kernel's arguments, copied.
 #[derive(Default)]
 pub struct Args {
@@ -84,11 +100,25 @@ pub struct Args {
 }
 
 impl Args {
+    /// No arguments yet, with room for that many.
+    pub fn with_capacity(count: usize) -> Self {
+        Self {
+            table: Vec::with_capacity(count + SPARE_ARGS),
+            ..Self::default()
+        }
+    }
+
     fn slot(&mut self, index: usize) -> &mut usize {
         if self.table.len() <= index {
-            self.table.resize(index + 1, 0);
+            self.table.resize(index + 1, missing());
         }
         &mut self.table[index]
+    }
+
+    /// The number of arguments. `None` if one before the last is missing.
+    pub fn count(&self) -> Option<usize> {
+        let complete = !self.table.contains(&missing());
+        complete.then_some(self.table.len())
     }
 
     pub fn pointer(&mut self, index: usize, address: usize) {
@@ -129,6 +159,7 @@ impl Args {
         for &(index, from) in &self.by_value {
             self.table[index] = base + from;
         }
+        self.table.resize(self.table.len() + SPARE_ARGS, missing());
     }
 }
 

@@ -1,7 +1,17 @@
 //! The symbols that a shared object exports, read from its bytes. The object is checked first: the
 //! dynamic linker trusts its input, and a broken object would end the process.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
+
+use object::NativeEndian;
+use object::elf::{
+    self, FileHeader64, Machine, ProgramHeader64, STB_GLOBAL, STB_GNU_UNIQUE, STB_WEAK, STT_FUNC,
+    STT_GNU_IFUNC, STT_OBJECT, STV_DEFAULT, STV_PROTECTED,
+};
+use object::read::StringTable;
+use object::read::elf::{Dyn as _, FileHeader as _, ProgramHeader as _, SectionTable, Sym as _};
+
+type Header = FileHeader64<NativeEndian>;
 
 /// An exported function or variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,134 +38,164 @@ pub const IDENT: [u8; 7] = [
     1,
 ];
 
-#[cfg(target_arch = "x86_64")]
-const MACHINE: Option<u16> = Some(62);
-#[cfg(target_arch = "aarch64")]
-const MACHINE: Option<u16> = Some(183);
-#[cfg(target_arch = "riscv64")]
-const MACHINE: Option<u16> = Some(243);
-/// Elsewhere the dynamic linker alone decides.
-#[cfg(not(any(
-    target_arch = "x86_64",
-    target_arch = "aarch64",
-    target_arch = "riscv64"
-)))]
-const MACHINE: Option<u16> = None;
+/// The version in an object's header.
+const VERSION: u32 = 1;
 
-const HEADER_BYTES: usize = 64;
-const TYPE_DYNAMIC: u16 = 3;
-const SEGMENT_LOAD: u32 = 1;
-const SECTION_DYNSYM: u32 = 11;
-const SYMBOL_BYTES: usize = 24;
+/// This machine. Where it is unknown the dynamic linker alone decides.
+const MACHINE: Option<Machine> = if cfg!(target_arch = "x86_64") {
+    Some(elf::EM_X86_64)
+} else if cfg!(target_arch = "aarch64") {
+    Some(elf::EM_AARCH64)
+} else if cfg!(target_arch = "riscv64") {
+    Some(elf::EM_RISCV)
+} else {
+    None
+};
 
 /// The exported symbols of a shared object for this machine. The error names what is wrong with it.
 pub fn exports(object: &[u8]) -> Result<Vec<Symbol>, &'static str> {
-    let file = Reader(object);
-    if !object.starts_with(&IDENT) || object.len() < HEADER_BYTES {
+    if !object.starts_with(&IDENT) || object.len() < size_of::<Header>() {
         return Err("no 64-bit ELF object");
     }
-    if file.u16(16) != Some(TYPE_DYNAMIC) {
+    let header = Header::parse(object).map_err(|_| "a broken header")?;
+    if header.e_type(NativeEndian) != elf::ET_DYN {
         return Err("no shared object");
     }
-    if MACHINE.is_some_and(|machine| file.u16(18) != Some(machine)) {
+    if MACHINE.is_some_and(|machine| header.e_machine(NativeEndian) != machine) {
         return Err("made for another machine");
     }
-    segments_fit(file).ok_or("cut off")?;
-    let symbols = symbol_table(file).ok_or("no dynamic symbol table")?;
-    symbols.ok_or("a broken dynamic symbol table")
+    if header.e_version(NativeEndian) != VERSION {
+        return Err("of another version of ELF");
+    }
+    let segments = header.program_headers(NativeEndian, object);
+    check_segments(object, segments.map_err(|_| "cut off")?)?;
+    let sections = header.section_headers(NativeEndian, object);
+    let sections = sections.map_err(|_| "cut off, or a broken section table")?;
+    // The sections' names are of no use here.
+    symbols(object, &SectionTable::new(sections, StringTable::default()))
 }
 
-/// Whether every segment to be loaded lies within the file. A missing rest would kill the process
-/// that touches it.
-fn segments_fit(file: Reader<'_>) -> Option<()> {
-    let (start, each, count) = (file.word(32)?, file.u16(54)?, file.u16(56)?);
-    for index in 0..usize::from(count) {
-        let at = start.checked_add(index * usize::from(each))?;
-        let (offset, bytes) = (
-            file.word(at.checked_add(8)?)?,
-            file.word(at.checked_add(32)?)?,
-        );
-        if file.u32(at)? == SEGMENT_LOAD {
-            file.part(offset, bytes)?;
+/// Checks that every segment to be loaded lies within the file, since a missing rest would kill the
+/// process that touches it, and that the dynamic linker finds its tables in such segments.
+fn check_segments(
+    object: &[u8],
+    segments: &[ProgramHeader64<NativeEndian>],
+) -> Result<(), &'static str> {
+    let of = |wanted| {
+        segments
+            .iter()
+            .filter(move |one| one.p_type(NativeEndian) == wanted)
+    };
+    for segment in of(elf::PT_LOAD) {
+        segment.data(NativeEndian, object).map_err(|()| "cut off")?;
+        if segment.p_filesz(NativeEndian) > segment.p_memsz(NativeEndian) {
+            return Err("a segment with more bytes than memory");
         }
     }
-    Some(())
-}
-
-/// The table's symbols. The inner `None` stands for a broken table.
-fn symbol_table(file: Reader<'_>) -> Option<Option<Vec<Symbol>>> {
-    let (start, each, count) = (file.word(40)?, file.u16(58)?, file.u16(60)?);
-    let section = |index: usize| {
-        let at = start.checked_add(index * usize::from(each))?;
-        file.part(at, 64).map(Reader)
+    let loaded = |at: u64, bytes: u64| {
+        of(elf::PT_LOAD).any(|segment| {
+            let start = segment.p_vaddr(NativeEndian);
+            let offset = at.checked_sub(start);
+            let end = offset.and_then(|offset| offset.checked_add(bytes));
+            end.is_some_and(|end| end <= segment.p_memsz(NativeEndian))
+        })
     };
-    let mut sections = (0..usize::from(count)).filter_map(section);
-    let table = sections.find(|one| one.u32(4) == Some(SECTION_DYNSYM))?;
-    let contents = |section: Reader<'_>| file.part(section.word(24)?, section.word(32)?);
-    let names = table
-        .u32(40)
-        .and_then(|index| contents(section(index as usize)?));
-    let entries = contents(table);
-    Some(
-        names
-            .zip(entries)
-            .and_then(|(names, entries)| symbols(entries, names)),
-    )
+    for segment in of(elf::PT_DYNAMIC) {
+        let wrong = "a broken dynamic section";
+        if !loaded(segment.p_vaddr(NativeEndian), segment.p_memsz(NativeEndian)) {
+            return Err(wrong);
+        }
+        let entries = segment.dynamic(NativeEndian, object);
+        let entries = entries.ok().flatten().ok_or(wrong)?;
+        let entries: Vec<(elf::DynamicTag, u64)> = entries
+            .iter()
+            .map(|entry| (entry.d_tag(NativeEndian), entry.d_val(NativeEndian)))
+            .take_while(|(tag, _)| *tag != elf::DT_NULL)
+            .collect();
+        if !dynamic_fits(&entries, loaded) {
+            return Err(wrong);
+        }
+    }
+    Ok(())
 }
 
-/// The exported functions and variables. `None` if an entry is broken.
-fn symbols(entries: &[u8], names: &[u8]) -> Option<Vec<Symbol>> {
+/// Tables of the dynamic section: where each begins, and its size in bytes if an entry says it.
+const TABLES: [(elf::DynamicTag, Option<elf::DynamicTag>); 12] = [
+    (elf::DT_STRTAB, Some(elf::DT_STRSZ)),
+    (elf::DT_RELA, Some(elf::DT_RELASZ)),
+    (elf::DT_REL, Some(elf::DT_RELSZ)),
+    (elf::DT_JMPREL, Some(elf::DT_PLTRELSZ)),
+    (elf::DT_INIT_ARRAY, Some(elf::DT_INIT_ARRAYSZ)),
+    (elf::DT_FINI_ARRAY, Some(elf::DT_FINI_ARRAYSZ)),
+    (elf::DT_SYMTAB, None),
+    (elf::DT_HASH, None),
+    (elf::DT_GNU_HASH, None),
+    (elf::DT_VERSYM, None),
+    (elf::DT_VERNEED, None),
+    (elf::DT_VERDEF, None),
+];
+
+/// Entries that are offsets into the string table.
+const STRINGS: [elf::DynamicTag; 4] = [
+    elf::DT_NEEDED,
+    elf::DT_SONAME,
+    elf::DT_RPATH,
+    elf::DT_RUNPATH,
+];
+
+/// Whether all tables of a dynamic section are loaded, and all its strings in the string table.
+fn dynamic_fits(entries: &[(elf::DynamicTag, u64)], loaded: impl Fn(u64, u64) -> bool) -> bool {
+    let value = |wanted| {
+        let found = entries.iter().find(|(tag, _)| *tag == wanted);
+        found.map(|(_, value)| *value)
+    };
+    let tables = TABLES.iter().all(|&(start, bytes)| {
+        let bytes = bytes.and_then(value).unwrap_or(1);
+        value(start).is_none_or(|start| loaded(start, bytes))
+    });
+    let strings = value(elf::DT_STRSZ).unwrap_or(0);
+    let mut offsets = entries.iter().filter(|(tag, _)| STRINGS.contains(tag));
+    tables && offsets.all(|(_, offset)| *offset < strings)
+}
+
+/// The exported functions and variables.
+fn symbols(
+    object: &[u8],
+    sections: &SectionTable<'_, Header>,
+) -> Result<Vec<Symbol>, &'static str> {
+    let broken = "a broken dynamic symbol table";
+    let table = sections
+        .symbols(NativeEndian, object, elf::SHT_DYNSYM)
+        .map_err(|_| broken)?;
+    if table.is_empty() {
+        return Err("no dynamic symbol table");
+    }
     let mut found = Vec::new();
-    for entry in entries.chunks_exact(SYMBOL_BYTES) {
-        let fields = Reader(entry);
-        let (info, other, section) = (entry[4], entry[5], fields.u16(6)?);
-        let kind = match info & 0xf {
-            1 => SymbolKind::Variable,
-            // Type 10 is a function that the linker chooses when it loads the object.
-            2 | 10 => SymbolKind::Function,
+    for symbol in table.iter() {
+        let kind = match symbol.st_type() {
+            STT_OBJECT => SymbolKind::Variable,
+            // The linker chooses an indirect function when it loads the object.
+            STT_FUNC | STT_GNU_IFUNC => SymbolKind::Function,
             _ => continue,
         };
-        let exported =
-            matches!(info >> 4, 1 | 2 | 10) && matches!(other & 3, 0 | 3) && section != 0;
+        let exported = matches!(symbol.st_bind(), STB_GLOBAL | STB_WEAK | STB_GNU_UNIQUE)
+            && matches!(symbol.st_visibility(), STV_DEFAULT | STV_PROTECTED)
+            && !symbol.is_undefined(NativeEndian);
         if !exported {
             continue;
         }
-        let name = CStr::from_bytes_until_nul(names.get(fields.u32(0)? as usize..)?).ok()?;
+        let name = table
+            .symbol_name(NativeEndian, symbol)
+            .map_err(|_| broken)?;
+        let name = CString::new(name).map_err(|_| broken)?;
         if !matches!(name.to_bytes(), b"_init" | b"_fini" | b"") {
+            let bytes = symbol.st_size(NativeEndian);
             found.push(Symbol {
-                name: name.into(),
+                name,
                 kind,
-                bytes: fields.word(16)?,
+                bytes: usize::try_from(bytes).map_err(|_| broken)?,
             });
         }
     }
-    Some(found)
-}
-
-/// Reads numbers of this machine's byte order within bounds.
-#[derive(Clone, Copy)]
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn part(self, at: usize, bytes: usize) -> Option<&'a [u8]> {
-        self.0.get(at..at.checked_add(bytes)?)
-    }
-
-    fn array<const N: usize>(self, at: usize) -> Option<[u8; N]> {
-        self.part(at, N)?.try_into().ok()
-    }
-
-    fn u16(self, at: usize) -> Option<u16> {
-        self.array(at).map(u16::from_ne_bytes)
-    }
-
-    fn u32(self, at: usize) -> Option<u32> {
-        self.array(at).map(u32::from_ne_bytes)
-    }
-
-    fn word(self, at: usize) -> Option<usize> {
-        self.array(at)
-            .map(u64::from_ne_bytes)
-            .and_then(|word| usize::try_from(word).ok())
-    }
+    Ok(found)
 }

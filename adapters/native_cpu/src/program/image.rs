@@ -1,7 +1,8 @@
 //! Code, in the forms of a program's binary:
 //!
 //! * a **table**, `{const char *name; void *function}` up to a null function. DPC++ compiles such tables
-//!   into its host programs. Only the table's address is used; its length is ignored.
+//!   into its host programs. Only the table's address is used; its length is ignored. Each function lies in
+//!   executable memory, and the null one in the section, or else the mapping, in which the table begins.
 //! * a **shared object**, as its bytes, or as the path of a file with them. Each exported function is a
 //!   kernel, each exported variable a global variable.
 
@@ -9,7 +10,7 @@ use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
 use std::io::Write;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -18,6 +19,7 @@ use ur::dl::{Binding, Library, function};
 use ur::object::{Error, Result};
 
 use super::elf::{self, Symbol, SymbolKind};
+use super::memory::{self, Surroundings};
 use crate::exec::Function;
 
 /// Loaded code.
@@ -51,15 +53,22 @@ impl Image {
         if binary.is_null() {
             return Err(broken("a null one"));
         }
-        // SAFETY: the caller promises that many bytes; without a length nothing is read.
-        let contents = unsafe { std::slice::from_raw_parts(binary, bytes) };
-        if contents.starts_with(&elf::IDENT) {
+        let address = binary.expose_provenance();
+        let mut first = [0; elf::IDENT.len()];
+        let length = bytes.min(first.len());
+        memory::read(address, &mut first[..length])
+            .ok_or_else(|| broken("one that cannot be read"))?;
+        if first == elf::IDENT {
+            let contents = memory::bytes(address, bytes)
+                .ok_or_else(|| broken("a shared object that ends before its length"))?;
             return Shared::from_bytes(contents).map(Image::Shared);
         }
-        if let Some(path) = existing_path(contents) {
+        if first[0] == b'/'
+            && let Some(path) = existing_path(address, bytes)
+        {
             return Shared::from_path(&path).map(Image::Shared);
         }
-        Table::read(binary.addr()).map(Image::Table)
+        Table::read(address).map(Image::Table)
     }
 
     pub fn function(&self, name: &CStr) -> Option<Function> {
@@ -121,8 +130,10 @@ impl Image {
 }
 
 impl Table {
-    /// Reads a table at an address that may be wrong. The system checks each access.
+    /// Reads a table at an address that may be wrong, up to its end. The end lies within the section or the
+    /// mapping that holds the table.
     fn read(address: usize) -> Result<Self> {
+        let around = Surroundings::of(address);
         let mut table = Self {
             kernels: Vec::new(),
             entries: Vec::new(),
@@ -130,7 +141,11 @@ impl Table {
         let mut next = address;
         loop {
             let mut entry = [0; 2 * size_of::<usize>()];
-            memory(next, &mut entry).ok_or_else(|| broken("a table that cannot be read"))?;
+            let end = next
+                .checked_add(entry.len())
+                .filter(|end| *end <= around.end())
+                .ok_or_else(|| broken("a table without its end"))?;
+            memory::read(next, &mut entry).ok_or_else(|| broken("a table that cannot be read"))?;
             let (name, code) = entry.split_at(size_of::<usize>());
             let entry = [word(name), word(code)];
             let code = std::ptr::with_exposed_provenance(entry[1]);
@@ -138,10 +153,13 @@ impl Table {
             let Some(code) = (unsafe { function::<Function>(code) }) else {
                 return Ok(table);
             };
-            let name = text(entry[0]).ok_or_else(|| broken("a kernel without a name"))?;
+            if !around.is_code(entry[1]) {
+                return Err(broken("a kernel whose function is no code"));
+            }
+            let name = memory::text(entry[0]).ok_or_else(|| broken("a kernel without a name"))?;
             table.kernels.push((name, code));
             table.entries.push(entry);
-            next = next.wrapping_add(size_of_val(&entry));
+            next = end;
         }
     }
 }
@@ -161,20 +179,12 @@ impl Shared {
         })
     }
 
-    fn from_bytes(contents: &[u8]) -> Result<Self> {
-        let symbols = elf::exports(contents).map_err(broken)?;
-        // SAFETY: `memfd_create` takes a C string and makes a new file.
-        let number =
-            unsafe { libc::memfd_create(c"ur-native-cpu-program".as_ptr(), libc::MFD_CLOEXEC) };
-        if number < 0 {
-            return Err(crate::adapter::system_error(
-                UR_RESULT_ERROR_OUT_OF_RESOURCES,
-                "memfd_create",
-            ));
-        }
-        // SAFETY: the file descriptor is new, so that nothing else owns it.
-        let mut file = unsafe { File::from_raw_fd(number) };
-        if file.write_all(contents).is_err() {
+    fn from_bytes(contents: Vec<u8>) -> Result<Self> {
+        let symbols = elf::exports(&contents).map_err(broken)?;
+        let mut file = memory::new_file(c"ur-native-cpu-program").ok_or_else(|| {
+            crate::adapter::system_error(UR_RESULT_ERROR_OUT_OF_RESOURCES, "memfd_create")
+        })?;
+        if file.write_all(&contents).is_err() {
             return Err(crate::adapter::system_error(
                 UR_RESULT_ERROR_OUT_OF_HOST_MEMORY,
                 "storing a program",
@@ -185,7 +195,7 @@ impl Shared {
         Ok(Self {
             library,
             symbols,
-            binary: contents.to_vec(),
+            binary: contents,
             _file: Some(file),
         })
     }
@@ -206,13 +216,14 @@ fn broken(reason: &str) -> Error {
     Error::native(UR_RESULT_ERROR_INVALID_NATIVE_BINARY, 0, reason)
 }
 
-/// The bytes as the path of a file, up to their end or a NUL.
-fn existing_path(bytes: &[u8]) -> Option<CString> {
-    if bytes.first() != Some(&b'/') || bytes.len() > libc::PATH_MAX as usize {
+/// The path of a file at an address: up to a NUL, or to its length in bytes.
+fn existing_path(address: usize, bytes: usize) -> Option<CString> {
+    if bytes > libc::PATH_MAX as usize {
         return None;
     }
-    let path = bytes.split(|&byte| byte == 0).next()?;
-    let exists = Path::new(OsStr::from_bytes(path)).is_file();
+    let mut path = memory::bytes(address, bytes)?;
+    path.truncate(path.iter().position(|&byte| byte == 0).unwrap_or(bytes));
+    let exists = Path::new(OsStr::from_bytes(&path)).is_file();
     exists.then(|| CString::new(path).ok()).flatten()
 }
 
@@ -240,58 +251,6 @@ impl Drop for Backing {
             unsafe { libc::dlclose(left) };
         }
     }
-}
-
-/// Copies memory that may be inaccessible. `None` if it is.
-fn memory(from: usize, to: &mut [u8]) -> Option<()> {
-    let local = libc::iovec {
-        iov_base: to.as_mut_ptr().cast(),
-        iov_len: to.len(),
-    };
-    let remote = libc::iovec {
-        iov_base: std::ptr::with_exposed_provenance_mut(from),
-        iov_len: to.len(),
-    };
-    // SAFETY: the system writes within `to` and checks the other address itself.
-    let copied = unsafe {
-        libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
-    };
-    if copied == to.len().cast_signed() {
-        return Some(());
-    }
-    let refused = std::io::Error::last_os_error().raw_os_error();
-    if copied >= 0 || !matches!(refused, Some(libc::ENOSYS | libc::EPERM)) || from == 0 {
-        return None;
-    }
-    // SAFETY: the caller of `Image::load` promises that the binary is readable.
-    unsafe {
-        std::ptr::copy_nonoverlapping(
-            std::ptr::with_exposed_provenance(from),
-            to.as_mut_ptr(),
-            to.len(),
-        )
-    };
-    Some(())
-}
-
-/// A C string at an address that may be wrong. None if it is empty or longer than any name.
-fn text(address: usize) -> Option<CString> {
-    const MAX_NAME_BYTES: usize = 64 * 1024;
-    const STEP: usize = 256;
-    let mut bytes = Vec::new();
-    while bytes.len() < MAX_NAME_BYTES {
-        let at = address.checked_add(bytes.len())?;
-        // No read crosses the end of a step, so that none touches a page beyond the string.
-        let mut step = [0; STEP];
-        let step = &mut step[..STEP - at % STEP];
-        memory(at, step)?;
-        if let Some(end) = step.iter().position(|&byte| byte == 0) {
-            bytes.extend_from_slice(&step[..end]);
-            return CString::new(bytes).ok().filter(|name| !name.is_empty());
-        }
-        bytes.extend_from_slice(step);
-    }
-    None
 }
 
 fn word(bytes: &[u8]) -> usize {

@@ -8,12 +8,14 @@ use ur::hal::metadata::{self, Entry};
 use ur::object::{Error, Result};
 
 use crate::exec::Form;
+use crate::kernel::MAX_ARGS;
 
 /// Facts by kernel name, and the names of global variables by SYCL's ids.
 #[derive(Clone, Debug, Default)]
 pub struct Metadata {
     group_sizes: HashMap<Vec<u8>, [usize; 3]>,
     forms: HashMap<Vec<u8>, Form>,
+    arg_counts: HashMap<Vec<u8>, u32>,
     globals: HashMap<Vec<u8>, CString>,
 }
 
@@ -25,6 +27,9 @@ const GLOBAL_ID: &[u8] = b"global_id_mapping";
 
 /// `kernel@whole_work_group`: not 0 if the kernel's function loops over its work-group. This project's own.
 const WHOLE_GROUP: &[u8] = b"whole_work_group";
+
+/// `kernel@num_args`: the number of arguments that the kernel takes, as 32 or 64 bits. This project's own.
+const ARG_COUNT: &[u8] = b"num_args";
 
 impl Metadata {
     /// # Safety
@@ -54,6 +59,10 @@ impl Metadata {
                     all.forms
                         .insert(subject, if whole { Form::Group } else { Form::Item });
                 }
+                ARG_COUNT => {
+                    let count = count(&bytes).filter(|count| *count <= MAX_ARGS);
+                    all.arg_counts.insert(subject, count.ok_or(wrong)?);
+                }
                 // Metadata for other backends.
                 _ => {}
             }
@@ -71,6 +80,11 @@ impl Metadata {
         self.forms.get(kernel.to_bytes()).copied()
     }
 
+    /// The number of arguments that a kernel takes, if the metadata says it.
+    pub fn arg_count(&self, kernel: &CStr) -> Option<u32> {
+        self.arg_counts.get(kernel.to_bytes()).copied()
+    }
+
     /// The name in the code of the global variable with this id.
     pub fn global(&self, id: &CStr) -> Option<&CStr> {
         self.globals.get(id.to_bytes()).map(CString::as_c_str)
@@ -85,7 +99,20 @@ impl Metadata {
         }
         join(&mut self.group_sizes, &other.group_sizes);
         join(&mut self.forms, &other.forms);
+        join(&mut self.arg_counts, &other.arg_counts);
         join(&mut self.globals, &other.globals);
+    }
+}
+
+/// A number of 32 or 64 bits.
+fn count(bytes: &[u8]) -> Option<u32> {
+    match bytes.len() {
+        4 => bytes.try_into().ok().map(u32::from_ne_bytes),
+        8 => bytes
+            .try_into()
+            .ok()
+            .and_then(|bytes| u64::from_ne_bytes(bytes).try_into().ok()),
+        _ => None,
     }
 }
 
@@ -164,6 +191,27 @@ mod tests {
             (Some(Form::Group), Some(Form::Item))
         );
         assert!(read(c"nothing for us", &[]).is_ok());
+        Ok(())
+    }
+
+    #[test]
+    fn argument_counts() -> Result<()> {
+        let name = c"k@num_args";
+        let count = |read: Result<Metadata>| -> Result<Option<u32>> { Ok(read?.arg_count(c"k")) };
+        assert_eq!(count(read(name, &array(&3u32.to_ne_bytes())))?, Some(3));
+        assert_eq!(count(read(name, &array(&3u64.to_ne_bytes())))?, Some(3));
+        assert_eq!(count(read(name, &array(&0u32.to_ne_bytes())))?, Some(0));
+        assert_eq!(
+            count(read(c"other@num_args", &array(&3u32.to_ne_bytes())))?,
+            None
+        );
+        for wrong in [
+            array(b"12"),
+            array(&(MAX_ARGS + 1).to_ne_bytes()),
+            array(&u64::MAX.to_ne_bytes()),
+        ] {
+            assert!(read(name, &wrong).is_err(), "{wrong:?}");
+        }
         Ok(())
     }
 }

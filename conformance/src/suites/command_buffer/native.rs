@@ -2,7 +2,7 @@
 
 use super::SUITE;
 use crate::fixture::Fixture;
-use crate::foreign::{Foreign, Recorded, provider};
+use crate::native_work::{NativeWork, Recorded, provider};
 use crate::objects::{Appended, CommandBuffer, Context, Kind, Queue, Shape, With};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
@@ -134,7 +134,7 @@ fn native_command(fixture: &Fixture) -> Done {
 
 /// The provider of native recording and the handles that it needs.
 struct Setup {
-    foreign: &'static dyn Foreign,
+    backend: &'static dyn NativeWork,
     context: Context,
     native: ur_native_handle_t,
 }
@@ -156,7 +156,7 @@ impl Setup {
 
     /// Stops the test unless the backend's provider can record.
     fn new(fixture: &Fixture) -> Result<Self, Stop> {
-        let foreign = provider(fixture.backend)
+        let backend = provider(fixture.backend)
             .ok_or_else(|| Stop::skipped("no provider records native commands on this backend"))?;
         let context = Context::new(fixture)?;
         let mut native = 0;
@@ -165,7 +165,7 @@ impl Setup {
             .urContextGetNativeHandle(context.raw, &mut native);
         status.ok()?;
         Ok(Self {
-            foreign,
+            backend,
             context,
             native,
         })
@@ -180,7 +180,7 @@ impl Setup {
             byte,
             bytes,
         };
-        self.foreign.record(&what).map_err(Stop::failed)
+        self.backend.record(&what).map_err(Stop::failed)
     }
 }
 

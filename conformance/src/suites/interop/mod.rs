@@ -8,7 +8,7 @@ mod native_queue;
 
 use crate::check;
 use crate::fixture::Fixture;
-use crate::foreign::{Command, Fill, Foreign, provider};
+use crate::native_work::{Command, Fill, NativeWork, provider};
 use crate::objects::{Block, Context, Kind, Pool, Queue, Usm};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
@@ -30,7 +30,7 @@ const MAX_BLOCKED_COMMANDS: usize = 16;
 /// A context, its memory, and the provider of native work.
 struct Setup<'a> {
     fixture: &'a Fixture,
-    foreign: &'static dyn Foreign,
+    backend: &'static dyn NativeWork,
     /// Host memory.
     memory: Usm,
     /// One word for each blocked native command. They are allocated ahead, since a driver may not allocate
@@ -42,7 +42,7 @@ struct Setup<'a> {
 
 impl<'a> Setup<'a> {
     fn new(fixture: &'a Fixture) -> Result<Self, Stop> {
-        let foreign = provider(fixture.backend)
+        let backend = provider(fixture.backend)
             .ok_or_else(|| Stop::skipped("no provider submits native work on this backend"))?;
         let context = Context::new(fixture)?;
         let memory = context.usm(fixture, Kind::Host, SIZE)?;
@@ -54,7 +54,7 @@ impl<'a> Setup<'a> {
             used: AtomicUsize::new(0),
             fixture,
             context,
-            foreign,
+            backend,
             memory,
         })
     }
@@ -95,7 +95,7 @@ impl<'a> Setup<'a> {
             waits,
             held,
         };
-        self.foreign.fill(&fill).map_err(Stop::failed)
+        self.backend.fill(&fill).map_err(Stop::failed)
     }
 
     /// A word that no command waits for yet.
@@ -149,7 +149,7 @@ fn freed_while(
     let other = setup.in_order()?;
     let (block, ready) = queue.alloc_event(Kind::Shared, &pool, 1 << 20, &[])?;
     ready.wait()?;
-    let foreign = used(block)?;
+    let native_fill = used(block)?;
     let freed = queue.free_event(block, &[])?;
     pending(&freed, "a free completed before native work on its block")?;
     let early = other.alloc(Kind::Shared, &pool, 1 << 20, &[])?;
@@ -157,7 +157,7 @@ fn freed_while(
         !early.overlaps(&block),
         "a block was reused while native work used it"
     );
-    drop(foreign);
+    drop(native_fill);
     freed.wait()?;
     let late = other.alloc(Kind::Shared, &pool, 1 << 20, &[])?;
     check!(

@@ -129,11 +129,11 @@ fn function_may_use_the_backend(fixture: &Fixture) -> Done {
         queue.fill(memory.ptr, 3_u8, SIZE, &[])?;
         queue.finish()?;
         let mut read = vec![0_u8; SIZE];
-        let (start, foreign) = (memory.ptr.addr(), setup.foreign);
+        let (start, backend) = (memory.ptr.addr(), setup.backend);
         let on_thread = || {
             command(&queue, &[], null_mut(), |_| {
                 let from = std::ptr::with_exposed_provenance(start);
-                let copied = foreign.copy(native(&queue)?, &mut read, from);
+                let copied = backend.copy(native(&queue)?, &mut read, from);
                 let needed = || Stop::skipped("threads need no preparation on this backend");
                 copied.ok_or_else(needed)?.map_err(Stop::failed)
             })
@@ -153,9 +153,9 @@ fn in_order(fixture: &Fixture) -> Done {
     let copy = setup.context.usm(fixture, Kind::Device, SIZE)?;
     let gate = Gate::close(fixture, &queue)?;
     queue.fill(setup.memory.ptr, 1_u8, SIZE, &[])?;
-    let mut foreign = None;
+    let mut native_fill = None;
     let event = command_event(&queue, &[], |_| {
-        foreign = Some(setup.fill(native(&queue)?, 2, &[], true)?);
+        native_fill = Some(setup.fill(native(&queue)?, 2, &[], true)?);
         Ok(())
     })?;
     let later = queue.copy(copy.ptr, setup.memory.ptr, SIZE, &[])?;
@@ -164,7 +164,7 @@ fn in_order(fixture: &Fixture) -> Done {
     pending(&event, "a native command completed before its native work")?;
     pending(&later, "a command overtook native work of its queue")?;
     setup.holds(1, "bytes before the native work")?;
-    drop(foreign);
+    drop(native_fill);
     later.wait()?;
     check!(
         event.is_complete()?,
@@ -180,9 +180,9 @@ fn out_of_order(fixture: &Fixture) -> Done {
     let setup = command_bench(fixture)?;
     let queue = setup.out_of_order()?;
     let other = setup.context.usm(fixture, Kind::Device, SIZE)?;
-    let mut foreign = None;
+    let mut native_fill = None;
     let event = command_event(&queue, &[], |_| {
-        foreign = Some(setup.fill(native(&queue)?, 2, &[], true)?);
+        native_fill = Some(setup.fill(native(&queue)?, 2, &[], true)?);
         Ok(())
     })?;
     for _ in 0..8 {
@@ -197,7 +197,7 @@ fn out_of_order(fixture: &Fixture) -> Done {
     pending(&event, "a native command completed before its native work")?;
     pending(&dependent, "a command overtook the native work in its list")?;
     pending(&marker, "a marker did not wait for native work")?;
-    drop(foreign);
+    drop(native_fill);
     queue.finish()?;
     setup.holds(2, "native work on an out-of-order queue")
 }
@@ -333,14 +333,14 @@ fn freed_block_waits(fixture: &Fixture) -> Done {
     let setup = command_bench(fixture)?;
     need_async(fixture)?;
     let queue = setup.in_order()?;
-    let mut foreign = None;
+    let mut native_fill = None;
     freed_while(&setup, &queue, |block| {
         command(&queue, &[], null_mut(), |_| {
             let at = (block.ptr, block.size);
-            foreign = Some(setup.fill_at(native(&queue)?, at, 9, &[], true)?);
+            native_fill = Some(setup.fill_at(native(&queue)?, at, 9, &[], true)?);
             Ok(())
         })?;
-        foreign
+        native_fill
             .take()
             .ok_or_else(|| Stop::failed("the function submitted no native work"))
     })

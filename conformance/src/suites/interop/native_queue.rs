@@ -35,10 +35,10 @@ fn shown(fixture: &Fixture) -> Result<(Setup<'_>, Queue), Stop> {
 fn later_commands_wait(fixture: &Fixture) -> Done {
     let (setup, queue) = shown(fixture)?;
     let copy = setup.context.usm(fixture, Kind::Device, SIZE)?;
-    let foreign = setup.fill(native(&queue)?, 4, &[], true)?;
+    let native_fill = setup.fill(native(&queue)?, 4, &[], true)?;
     let copied = queue.copy(copy.ptr, setup.memory.ptr, SIZE, &[])?;
     pending(&copied, "a command overtook native work of its queue")?;
-    drop(foreign);
+    drop(native_fill);
     let copied = queue.read(copy.ptr, SIZE, &[])?;
     are_all(&copied, 4, "bytes read after native work")?;
     queue.finish()
@@ -48,12 +48,12 @@ fn later_commands_wait(fixture: &Fixture) -> Done {
 fn host_copies_do_not_block(fixture: &Fixture) -> Done {
     let (setup, queue) = shown(fixture)?;
     let copy = setup.context.usm(fixture, Kind::Host, SIZE)?;
-    let mut foreign = setup.fill(native(&queue)?, 4, &[], true)?;
+    let mut native_fill = setup.fill(native(&queue)?, 4, &[], true)?;
     let (returned, returns) = mpsc::channel();
     // The native work is released after the time limit, so that a copy that blocks returns at last.
     let opener = std::thread::spawn(move || {
         let came_back = returns.recv_timeout(TIMEOUT).is_ok();
-        foreign.release();
+        native_fill.release();
         came_back
     });
     let copied = queue.copy(copy.ptr, setup.memory.ptr, SIZE, &[]);
@@ -70,7 +70,7 @@ fn host_copies_do_not_block(fixture: &Fixture) -> Done {
 fn markers_cover_native_work(fixture: &Fixture) -> Done {
     let (setup, queue) = shown(fixture)?;
     let early = queue.marker(&[])?;
-    let foreign = setup.fill(native(&queue)?, 4, &[], true)?;
+    let native_fill = setup.fill(native(&queue)?, 4, &[], true)?;
     let marker = queue.marker(&[])?;
     check!(
         early.completes_within(LONG)?,
@@ -80,7 +80,7 @@ fn markers_cover_native_work(fixture: &Fixture) -> Done {
     let other = setup.in_order()?;
     let far = other.marker(&[&marker])?;
     pending(&far, "another queue did not wait for native work")?;
-    drop(foreign);
+    drop(native_fill);
     far.wait()?;
     setup.holds(4, "bytes of native work after a marker")
 }
@@ -88,7 +88,7 @@ fn markers_cover_native_work(fixture: &Fixture) -> Done {
 /// A barrier and `urQueueFinish` wait for native work, and the queue is not empty.
 fn barriers_and_finish_cover_native_work(fixture: &Fixture) -> Done {
     let (setup, queue) = shown(fixture)?;
-    let mut foreign = setup.fill(native(&queue)?, 4, &[], true)?;
+    let mut native_fill = setup.fill(native(&queue)?, 4, &[], true)?;
     let barrier = queue.barrier(&[])?;
     pending(&barrier, "a barrier did not wait for native work")?;
     check!(
@@ -97,8 +97,8 @@ fn barriers_and_finish_cover_native_work(fixture: &Fixture) -> Done {
     );
     let opener = std::thread::spawn(move || {
         std::thread::sleep(std::time::Duration::from_millis(30));
-        foreign.release();
-        foreign
+        native_fill.release();
+        native_fill
     });
     queue.finish()?;
     setup.holds(4, "bytes of native work after urQueueFinish")?;
@@ -116,13 +116,13 @@ fn out_of_order_finish_covers_native_work(fixture: &Fixture) -> Done {
     queue.fill(setup.memory.ptr, 1_u8, SIZE, &[])?.wait()?;
     let handle = native(&queue)?;
     check_eq!(native(&queue)?, handle, "native handle, second query");
-    let mut foreign = setup.fill(handle, 4, &[], true)?;
+    let mut native_fill = setup.fill(handle, 4, &[], true)?;
     let marker = queue.marker(&[])?;
     pending(&marker, "a marker did not wait for native work")?;
     let opener = std::thread::spawn(move || {
         std::thread::sleep(std::time::Duration::from_millis(30));
-        foreign.release();
-        foreign
+        native_fill.release();
+        native_fill
     });
     queue.finish()?;
     setup.holds(4, "bytes of native work after urQueueFinish")?;
@@ -140,12 +140,12 @@ fn native_work_follows_earlier_waits(fixture: &Fixture) -> Done {
     let gate = Gate::close(fixture, &other)?;
     let before = other.fill(setup.memory.ptr, 1_u8, SIZE, &[])?;
     queue.marker(&[&before])?;
-    let foreign = setup.fill(native(&queue)?, 2, &[], false)?;
+    let native_fill = setup.fill(native(&queue)?, 2, &[], false)?;
     let marker = queue.marker(&[])?;
     pending(&marker, "native work overtook a wait of its queue")?;
     gate.open();
     marker.wait()?;
-    drop(foreign);
+    drop(native_fill);
     setup.holds(2, "bytes of native work after a wait")
 }
 
@@ -166,7 +166,7 @@ fn freed_block_is_reused_in_order(fixture: &Fixture) -> Done {
     let handle = native(&queue)?;
     let pool = Pool::new(fixture, &setup.context)?;
     let block = queue.alloc(Kind::Shared, &pool, SIZE, &[])?;
-    let foreign = setup.fill_at(handle, (block.ptr, SIZE), 9, &[], true)?;
+    let native_fill = setup.fill_at(handle, (block.ptr, SIZE), 9, &[], true)?;
     queue.free(block, &[])?;
     let again = queue.alloc(Kind::Shared, &pool, SIZE, &[])?;
     let filled = queue.fill(again.ptr, 3_u8, SIZE, &[])?;
@@ -177,7 +177,7 @@ fn freed_block_is_reused_in_order(fixture: &Fixture) -> Done {
             "a block was reused before native work on it completed",
         )?;
     }
-    drop(foreign);
+    drop(native_fill);
     copied.wait()?;
     setup.holds(3, "bytes of a block reused after native work")?;
     queue.free(again, &[])?;
@@ -193,13 +193,13 @@ fn blocks_keep_their_data(fixture: &Fixture) -> Done {
     let handles = [native(&queues[0])?, native(&queues[1])?];
     const ROUNDS: usize = 200;
     let results = setup.context.usm(fixture, Kind::Host, ROUNDS * 64)?;
-    let mut foreign = Vec::new();
+    let mut native_fill = Vec::new();
     for round in 0..ROUNDS {
         let (queue, handle) = (&queues[round % 2], handles[round % 2]);
         let (byte, size) = (round as u8, [256, 4096, 200_000][round % 3]);
         let block = queue.alloc(Kind::Shared, &pool, size, &[])?;
         queue.fill(block.ptr, !byte, size, &[])?;
-        foreign.push(setup.fill_at(handle, (block.ptr, size), byte, &[], false)?);
+        native_fill.push(setup.fill_at(handle, (block.ptr, size), byte, &[], false)?);
         let target = results.ptr.wrapping_byte_add(round * 64);
         queue.copy(target, block.ptr.wrapping_byte_add(size - 64), 64, &[])?;
         queue.free(block, &[])?;
@@ -242,8 +242,8 @@ fn two_queues_over_one_native_queue(fixture: &Fixture) -> Done {
 fn wait_for_adopted_event(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let source = setup.in_order()?;
-    let foreign = setup.fill(native(&source)?, 6, &[], true)?;
-    let event = setup.context.adopt_event(foreign.event())?;
+    let native_fill = setup.fill(native(&source)?, 6, &[], true)?;
+    let event = setup.context.adopt_event(native_fill.event())?;
     let waiting = [setup.in_order()?, setup.out_of_order()?]
         .iter()
         .map(|queue| queue.marker(&[&event]))
@@ -251,7 +251,7 @@ fn wait_for_adopted_event(fixture: &Fixture) -> Done {
     for marker in &waiting {
         pending(marker, "a command did not wait for the backend's event")?;
     }
-    drop(foreign);
+    drop(native_fill);
     waiting.iter().try_for_each(Event::wait)?;
     event.wait()?;
     setup.holds(6, "bytes of the native work after its event")
@@ -269,15 +269,15 @@ fn adopted_event_reports_its_queue(fixture: &Fixture) -> Done {
         Ok(Event::adopt(fixture.ur, raw))
     };
     for queue in [setup.in_order()?, setup.out_of_order()?] {
-        let right = match setup.foreign.events_know_queues() {
+        let right = match setup.backend.events_know_queues() {
             true => queue.raw,
             false => null_mut(),
         };
         let of = |event: &Event| event.get::<ur_queue_handle_t>(UR_EVENT_INFO_COMMAND_QUEUE);
-        let foreign = setup.fill(native(&queue)?, 6, &[], true)?;
-        let event = adopted(foreign.event())?;
+        let native_fill = setup.fill(native(&queue)?, 6, &[], true)?;
+        let event = adopted(native_fill.event())?;
         check_eq!(of(&event)?, right, "queue of a pending command's event");
-        drop(foreign);
+        drop(native_fill);
         event.wait()?;
         check_eq!(of(&event)?, right, "queue of a complete event");
         let gate = Gate::close(fixture, &queue)?;
@@ -310,7 +310,7 @@ fn native_work_waits_for_event(fixture: &Fixture) -> Done {
         .ur
         .urEventGetNativeHandle(before.raw, &mut event)
         .ok()?;
-    let foreign = setup.fill(native(&queue)?, 2, &[event], false)?;
+    let native_fill = setup.fill(native(&queue)?, 2, &[event], false)?;
     let marker = queue.marker(&[])?;
     pending(
         &marker,
@@ -318,6 +318,6 @@ fn native_work_waits_for_event(fixture: &Fixture) -> Done {
     )?;
     gate.open();
     marker.wait()?;
-    drop(foreign);
+    drop(native_fill);
     setup.holds(2, "bytes of native work after an event")
 }

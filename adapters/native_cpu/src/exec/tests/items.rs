@@ -128,11 +128,53 @@ fn values_are_aligned_as_their_size_may_need() {
             assert_eq!(unsafe { *address.cast::<u8>() }, index as u8);
         }
         // SAFETY: the test passes ten arguments, two of which it left out.
-        assert!(unsafe { (*args.add(8)).is_null() && (*args.add(7)).is_null() });
+        unsafe {
+            assert_eq!(arg::<[u64; 512]>(args, 7), &[0; 512]);
+            assert_eq!(arg::<[u64; 512]>(args, 8), &[0; 512]);
+        }
     }
     lane.submit(launch(check, line(1, 1), args))
         .block()
         .expect("the executor runs");
+}
+
+#[test]
+fn arguments_are_counted_up_to_a_missing_one() {
+    let mut args = Args::with_capacity(4);
+    assert_eq!(args.count(), Some(0));
+    args.pointer(0, 0);
+    args.value(1, &[7]);
+    args.local(2, 64);
+    assert_eq!(args.count(), Some(3));
+    args.value(4, &[7]);
+    assert_eq!(args.count(), None);
+    args.pointer(3, 0);
+    assert_eq!(args.count(), Some(5));
+}
+
+#[test]
+fn missing_arguments_behind_the_last_one_are_zeros() {
+    unsafe extern "C" fn check(args: *const *const c_void, _: *mut State) {
+        // SAFETY: a launch has room for 32 arguments behind the last one given.
+        unsafe {
+            assert_eq!(arg::<u64>(args, 0), &5);
+            for index in 2..=32 {
+                assert_eq!(arg::<[u64; 512]>(args, index), &[0; 512], "{index}");
+            }
+        }
+    }
+    let executor = executor(2);
+    let mut lane = TestLane::new(&executor);
+    for local in [false, true] {
+        let mut args = Args::with_capacity(1);
+        args.value(0, &5u64.to_ne_bytes());
+        if local {
+            // Each thread gets a copy of the arguments, with its own local memory.
+            args.local(1, 64);
+        }
+        let done = lane.submit(launch(check, line(4, 1), args));
+        done.block().expect("the executor runs");
+    }
 }
 
 #[test]

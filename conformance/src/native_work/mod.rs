@@ -50,7 +50,7 @@ pub trait Pending {
     fn fail(self: Box<Self>);
 }
 
-pub trait Foreign: Sync {
+pub trait NativeWork: Sync {
     /// An event that can be made to fail, in the context of the backend's queue.
     fn pending(&self, queue: ur_native_handle_t) -> Result<Box<dyn Pending>, String> {
         let _ = queue;
@@ -85,7 +85,7 @@ pub trait Foreign: Sync {
 }
 
 /// The provider for a backend, if there is one.
-pub fn provider(backend: ur_backend_t) -> Option<&'static dyn Foreign> {
+pub fn provider(backend: ur_backend_t) -> Option<&'static dyn NativeWork> {
     match backend {
         UR_BACKEND_CUDA => Some(&cuda::Cuda),
         UR_BACKEND_OPENCL => Some(&opencl::OpenCl),

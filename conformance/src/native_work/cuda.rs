@@ -1,6 +1,6 @@
 //! CUDA's own commands, through the driver's library.
 
-use super::{Command, Fill, Foreign, Recorded};
+use super::{Command, Fill, NativeWork, Recorded};
 use std::ffi::c_void;
 use std::ptr::null;
 use std::sync::OnceLock;
@@ -118,7 +118,7 @@ impl Drop for Filled {
     }
 }
 
-impl Foreign for Cuda {
+impl NativeWork for Cuda {
     fn fill(&self, fill: &Fill) -> Result<Box<dyn Command + Send>, String> {
         let library = library()?;
         let _current = Current::of(library, fill.queue)?;

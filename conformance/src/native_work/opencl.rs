@@ -1,6 +1,6 @@
 //! OpenCL's own commands, through its library.
 
-use super::{Command, Fill, Foreign, Pending, Recorded};
+use super::{Command, Fill, NativeWork, Pending, Recorded};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
@@ -265,7 +265,7 @@ impl Drop for Undecided {
     }
 }
 
-impl Foreign for OpenCl {
+impl NativeWork for OpenCl {
     fn pending(&self, queue: ur_native_handle_t) -> Result<Box<dyn Pending>, String> {
         let event = library()?.user_event(queue)?;
         Ok(Box::new(Undecided(Some(event))))
