@@ -35,7 +35,7 @@ use crate::stream::lane::extents::ExtentCache;
 use crate::stream::lane::tail::Tail;
 use crate::stream::{Driver, Engine, Timestamps, Work};
 use crate::timeline::{Clock, Frontier, Lane, Point};
-use biased_lock::{BiasedLock, BiasedLockGuard};
+use biased_lock::{BiasedLock, BiasedLockGuard, RawBiasedLock};
 use failures::Dependents;
 use lanes::Lanes;
 use markers::MarkerLimit;
@@ -170,7 +170,7 @@ impl<D: Driver> LaneCore<D> {
             in_order,
             dependents: Dependents::default(),
             foreign_submitters: AtomicUsize::new(0),
-            state: BiasedLock::new(state),
+            state: BiasedLock::from_raw(RawBiasedLock::new(), state),
             cache,
             tip_epoch: AtomicU64::new(0),
             last: AtomicU64::new(0),
