@@ -2,7 +2,7 @@
 //!
 //! Has the handle header, reference counts and counts of live objects; handle lists, outputs and
 //! info buffers; errors, logging and environment variables; and the panic guard. [`stack_bytes`] is
-//! the stack size of threads that run a program's code.
+//! the stack size of threads that run a program's code. [`membarrier`] is a fence with one cheap side.
 //!
 //! Uses `abi` only. Knows no adapter: a backend's part of an object is the object's body.
 
@@ -17,6 +17,7 @@ mod handle;
 mod info;
 mod list;
 pub mod log;
+pub mod membarrier;
 mod out;
 mod spare;
 mod stack;

@@ -9,9 +9,8 @@
 //! | unreported | no wait has returned it yet |
 //! | reported | a wait that covers it has returned an error |
 
-use super::sync::Mutex;
+use super::sync::{AtomicBool, Mutex, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// One failure, shared by the failed command and by those that failed since they depend on it.
 #[derive(Debug, Default)]
@@ -39,7 +38,13 @@ impl Failure {
 }
 
 /// Whether any command of this process ever failed: while none did, no other word is looked at.
+#[cfg(not(loom))]
 static ANY: AtomicBool = AtomicBool::new(false);
+
+#[cfg(loom)]
+loom::lazy_static! {
+    static ref ANY: AtomicBool = AtomicBool::new(false);
+}
 
 /// The failed commands of one lane.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use super::rank;
 use super::sync::{AtomicU64, Mutex, Ordering};
-use super::{Clock, Frontier, Lane, Point};
+use super::{Clock, Failure, Frontier, Lane, Point};
 use loom::thread;
 use std::sync::Arc;
 
@@ -61,5 +61,76 @@ fn loom_pruning_races_with_completion_without_losing_order() {
         assert!(consumer.lock().ordered(&death));
         let _ = raiser.join();
         assert!(consumer.lock().ordered(&death));
+    });
+}
+
+#[test]
+fn loom_who_sees_a_failed_command_complete_sees_its_failure() {
+    loom::model(|| {
+        let clock = Clock::new();
+        let failing = {
+            let clock = Arc::clone(&clock);
+            thread::spawn(move || {
+                clock.fail(0, 1, &Failure::new());
+                clock.raise(1);
+            })
+        };
+        if Point::new(&clock, 1).is_complete() {
+            assert!(clock.failure(1).is_some(), "complete, and taken for right");
+        }
+        let _ = failing.join();
+        assert!(clock.failure(1).is_some());
+    });
+}
+
+#[test]
+fn loom_one_of_several_waits_reports_a_failure() {
+    loom::model(|| {
+        let clock = Clock::new();
+        clock.fail(0, 1, &Failure::new());
+        let other = {
+            let clock = Arc::clone(&clock);
+            thread::spawn(move || clock.report(1))
+        };
+        let own = clock.report(1);
+        assert!(own ^ other.join().unwrap(), "reported twice or never");
+        assert!(clock.unreported(1).is_none() && clock.failure(1).is_some());
+    });
+}
+
+#[test]
+fn loom_an_awaited_epoch_publishes_what_was_done_before_it() {
+    loom::model(|| {
+        let clock = Clock::of(true);
+        let result = Arc::new(AtomicU64::new(0));
+        let waiter = {
+            let (clock, result) = (Arc::clone(&clock), Arc::clone(&result));
+            thread::spawn(move || {
+                result.store(42, Ordering::Relaxed);
+                clock.raise_awaited(1);
+            })
+        };
+        if clock.reliable() >= 1 {
+            assert_eq!(result.load(Ordering::Relaxed), 42);
+            assert_eq!(clock.completed(), 1, "relied on before it was complete");
+        }
+        let _ = waiter.join();
+        assert_eq!((clock.reliable(), clock.completed()), (1, 1));
+    });
+}
+
+#[test]
+fn loom_an_ended_lane_stays_complete() {
+    loom::model(|| {
+        let clock = Clock::new();
+        let retiring = {
+            let clock = Arc::clone(&clock);
+            thread::spawn(move || clock.raise(u64::MAX))
+        };
+        // A thread that observed an earlier command meanwhile.
+        clock.raise(3);
+        assert!(clock.completed() >= 3);
+        let _ = retiring.join();
+        assert_eq!(clock.completed(), u64::MAX);
     });
 }

@@ -1,7 +1,7 @@
 //! Lanes, epochs and frontiers: what "happens before" means in this library.
 //!
 //! Owns the identity of lanes, their observed completion and the algebra of frontiers. Uses only `std`,
-//! small vectors and locks without poisoning (`loom` in their place when model-checked). Must never know
+//! small vectors, shared values and locks without poisoning (`loom` in their place when model-checked). Must never know
 //! a C type, a driver, a queue or an event.
 //!
 //! A lane is an in-order stream, and its commands have rising epochs. A point is a lane and an epoch. A

@@ -66,6 +66,10 @@ ranks! {
     LEAF,
 }
 
+/// No rank: a lock that is a part of another lock, which has the rank. Nothing is waited for under it but by the thread
+/// that waits for the other.
+pub const UNRANKED: Rank = Rank::MAX;
+
 /// A rank that the calling thread holds, until dropped. Never leaves its thread.
 #[derive(Debug)]
 pub(crate) struct Held {
@@ -140,7 +144,7 @@ pub(crate) fn leave(rank: Rank) {
 
 #[cfg(debug_assertions)]
 mod held {
-    use super::{NAMES, ORDERED, Order, Rank};
+    use super::{NAMES, ORDERED, Order, Rank, UNRANKED};
     use std::cell::Cell;
 
     /// How many locks of each rank a thread holds.
@@ -151,6 +155,9 @@ mod held {
     }
 
     pub fn enter(rank: Rank, waits: bool) {
+        if rank == UNRANKED {
+            return;
+        }
         HELD.with(|held| {
             let mut counts = held.get();
             let first = usize::from(rank) + usize::from(ORDERED.contains(&rank));
@@ -166,6 +173,9 @@ mod held {
     }
 
     pub fn leave(rank: Rank) {
+        if rank == UNRANKED {
+            return;
+        }
         HELD.with(|held| {
             let mut counts = held.get();
             counts[usize::from(rank)] -= 1;

@@ -1,5 +1,5 @@
-//! The synchronisation of this library, so that loom can stand in for it and debug builds check its order. Lanes have
-//! a lock of their own besides (`src/stream/lane/biased_lock.rs`).
+//! The synchronisation of this library, so that loom can stand in for it and debug builds check its order. The lock
+//! of lanes is made of these types (`src/stream/lane/biased_lock.rs`).
 //!
 //! Owns nothing. No lock is poisoned: the state behind it is only changed by code that cannot panic
 //! half-way, and an abort of the caller's process is worse. So the locks are ones that do not look
@@ -16,9 +16,16 @@ use loom::sync as imp;
 use parking_lot as imp;
 
 #[cfg(loom)]
-pub use loom::sync::atomic::{AtomicU64, Ordering};
+pub use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
 #[cfg(not(loom))]
-pub use std::sync::atomic::{AtomicU64, Ordering};
+pub use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
+
+#[cfg(loom)]
+pub use shared::Shared;
+/// A shared value whose references are counted. It has no weak references, so a look whether one alone is left is
+/// a load.
+#[cfg(not(loom))]
+pub use triomphe::Arc as Shared;
 
 /// A lock whose `lock` cannot fail.
 #[derive(Debug)]
@@ -84,6 +91,12 @@ fn entered<G>(guard: std::sync::LockResult<G>) -> G {
 }
 
 impl<T, const RANK: Rank> Mutex<T, RANK> {
+    #[cfg(not(loom))]
+    pub const fn new(value: T) -> Self {
+        Self(imp::Mutex::new(value))
+    }
+
+    #[cfg(loom)]
     pub fn new(value: T) -> Self {
         Self(imp::Mutex::new(value))
     }
@@ -221,6 +234,12 @@ impl Default for Condvar {
 }
 
 impl Condvar {
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Self(imp::Condvar::new())
+    }
+
+    #[cfg(loom)]
     pub fn new() -> Self {
         Self(imp::Condvar::new())
     }
@@ -264,5 +283,86 @@ impl Condvar {
 
     pub fn notify_all(&self) {
         self.0.notify_all();
+    }
+}
+
+/// A stand-in for `triomphe::Arc` in models. Its count is one of loom's, with the orderings that `triomphe` documents
+/// in its source: a clone is relaxed, a drop releases, [`Shared::strong_count`] is relaxed.
+#[cfg(loom)]
+mod shared {
+    use super::{AtomicUsize, Ordering};
+    use std::ops::Deref;
+    use std::sync::Arc;
+
+    #[derive(Debug)]
+    pub struct Shared<T> {
+        count: Arc<AtomicUsize>,
+        value: Arc<T>,
+    }
+
+    impl<T> Shared<T> {
+        pub fn new(value: T) -> Self {
+            Self {
+                count: Arc::new(AtomicUsize::new(1)),
+                value: Arc::new(value),
+            }
+        }
+
+        pub fn strong_count(this: &Self) -> usize {
+            this.count.load(Ordering::Relaxed)
+        }
+
+        pub fn get_mut(this: &mut Self) -> Option<&mut T> {
+            match this.count.load(Ordering::Acquire) {
+                1 => Arc::get_mut(&mut this.value),
+                _ => None,
+            }
+        }
+
+        pub fn ptr_eq(this: &Self, other: &Self) -> bool {
+            Arc::ptr_eq(&this.value, &other.value)
+        }
+
+        pub fn as_ptr(this: &Self) -> *const T {
+            Arc::as_ptr(&this.value)
+        }
+    }
+
+    impl<T> Clone for Shared<T> {
+        fn clone(&self) -> Self {
+            self.count.fetch_add(1, Ordering::Relaxed);
+            Self {
+                count: Arc::clone(&self.count),
+                value: Arc::clone(&self.value),
+            }
+        }
+    }
+
+    impl<T> Drop for Shared<T> {
+        fn drop(&mut self) {
+            if self.count.fetch_sub(1, Ordering::Release) == 1 {
+                self.count.load(Ordering::Acquire);
+            }
+        }
+    }
+
+    impl<T> Deref for Shared<T> {
+        type Target = T;
+
+        fn deref(&self) -> &T {
+            &self.value
+        }
+    }
+
+    impl<T: Default> Default for Shared<T> {
+        fn default() -> Self {
+            Self::new(T::default())
+        }
+    }
+
+    impl<T> From<T> for Shared<T> {
+        fn from(value: T) -> Self {
+            Self::new(value)
+        }
     }
 }

@@ -11,6 +11,7 @@ use crate::hal::{self, ContextInfo};
 use crate::object::{Body, Error, Handles, InfoOut, Object, Result};
 use crate::pool::{ExtentVersion, PoolKey};
 use crate::stream::engine::Scope;
+use crate::stream::lane::LaneCore;
 use crate::stream::lane::LaneOwner;
 use crate::stream::lane::lanes::Lanes;
 use crate::stream::{Domain, Driver, Engine, Kind, UsmPool};
@@ -197,7 +198,7 @@ impl<D: Driver> LaneOwner<D> for Object<Context<D>> {
         self.domain.scope()
     }
 
-    fn lanes(&self) -> &Lanes<D> {
+    fn lanes(&self) -> &Lanes<LaneCore<D>> {
         self.domain.lanes()
     }
 

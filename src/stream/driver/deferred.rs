@@ -19,10 +19,9 @@ use crate::object::{Error, Result};
 use crate::stream::CompletionCallback;
 use crate::stream::driver::FAILED;
 use crate::timeline::rank;
-use crate::timeline::sync::{Condvar, Mutex, MutexGuard};
+use crate::timeline::sync::{AtomicBool, AtomicU8, Condvar, Mutex, MutexGuard, Ordering};
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 /// A backend's stream as deferred submission uses it.
@@ -69,11 +68,10 @@ pub trait Stream: Send + Sync + Sized + 'static {
 
 /// The deferred work of a stream.
 pub struct Deferred<S: Stream> {
-    /// Whether work is deferred or dropped. Submissions come one at a time, by the engine's
-    /// promise, and only they defer work: a submitter that reads false needs no lock.
-    deferring: AtomicBool,
-    /// Whether a dependency of all later work has failed.
-    failed: AtomicBool,
+    /// The reasons to defer or drop work, as bits. Submissions come one at a time, by the engine's
+    /// promise, and only they defer work: a submitter that reads none needs no lock. Each bit
+    /// changes by itself, so that a failure recorded meanwhile stays.
+    reasons: AtomicU8,
     state: Mutex<DeferredState<S>, { rank::DEFERRED }>,
 }
 
@@ -82,10 +80,18 @@ struct DeferredState<S: Stream> {
     steps: VecDeque<Step<S>>,
     /// Whether foreign code may submit to the stream.
     open: bool,
+    /// Number of threads that submit all deferred work now, as if the stream were open.
+    submitting_all: u32,
     /// Host points that the stream waits for itself since it was opened. Once it is closed, work is
     /// deferred until they are signalled, since they may fail.
     waits: Vec<Arc<HostPoint<S>>>,
 }
+
+// Reasons to defer or drop work.
+/// There are deferred steps. Changed under the lock.
+const HAS_STEPS: u8 = 1;
+/// A dependency of all later work has failed.
+const HAS_FAILED: u8 = 2;
 
 enum Step<S: Stream> {
     Work(S::Work),
@@ -156,19 +162,25 @@ enum WaitOutcome {
 
 type ResumeQueue = RefCell<Option<VecDeque<Box<dyn FnOnce()>>>>;
 
+#[cfg(not(loom))]
 thread_local! {
     /// Streams that this thread has to resume, while it resumes one.
     static RESUMED: ResumeQueue = const { RefCell::new(None) };
 }
 
+#[cfg(loom)]
+loom::thread_local! {
+    static RESUMED: ResumeQueue = RefCell::new(None);
+}
+
 impl<S: Stream> Default for Deferred<S> {
     fn default() -> Self {
         Self {
-            deferring: AtomicBool::new(false),
-            failed: AtomicBool::new(false),
+            reasons: AtomicU8::new(0),
             state: Mutex::new(DeferredState {
                 steps: VecDeque::new(),
                 open: false,
+                submitting_all: 0,
                 waits: Vec::new(),
             }),
         }
@@ -178,7 +190,7 @@ impl<S: Stream> Default for Deferred<S> {
 impl<S: Stream> Deferred<S> {
     #[inline]
     pub fn is_deferring(&self) -> bool {
-        self.deferring.load(Ordering::Acquire)
+        self.reasons.load(Ordering::Acquire) != 0
     }
 
     /// Whether foreign code may submit to the stream.
@@ -213,13 +225,13 @@ impl<S: Stream> Deferred<S> {
     /// it is dropped now.
     pub fn recover(&self) -> bool {
         let mut state = self.state();
-        let failed = self.failed.swap(false, Ordering::Relaxed);
+        let before = self.reasons.fetch_and(!HAS_FAILED, Ordering::AcqRel);
+        let failed = before & HAS_FAILED != 0;
         let dropped = if failed {
             state.drop_work()
         } else {
             Vec::new()
         };
-        self.deferring.store(self.defers(&state), Ordering::Release);
         drop(state);
         drop(dropped);
         failed
@@ -227,12 +239,11 @@ impl<S: Stream> Deferred<S> {
 
     /// Records the failure of a dependency of all later work.
     pub fn fail(&self) {
-        self.failed.store(true, Ordering::Relaxed);
-        self.deferring.store(true, Ordering::Release);
+        self.reasons.fetch_or(HAS_FAILED, Ordering::Relaxed);
     }
 
     fn has_failed(&self) -> bool {
-        self.failed.load(Ordering::Relaxed)
+        self.reasons.load(Ordering::Relaxed) & HAS_FAILED != 0
     }
 
     fn defers(&self, state: &DeferredState<S>) -> bool {
@@ -249,8 +260,12 @@ impl<S: Stream> Deferred<S> {
     }
 
     fn defer(&self, state: &mut DeferredState<S>, step: Step<S>) {
+        debug_assert!(
+            !state.steps.is_empty() || step.is_wait(),
+            "deferred without a wait"
+        );
         state.steps.push_back(step);
-        self.deferring.store(true, Ordering::Relaxed);
+        self.reasons.fetch_or(HAS_STEPS, Ordering::Relaxed);
     }
 
     /// A marker of everything submitted so far, deferred work included.
@@ -280,7 +295,7 @@ impl<S: Stream> Deferred<S> {
             return this.wait(event);
         }
         let mut state = own.state();
-        if state.open
+        if state.waits_itself()
             && let Marker::Deferred(event) = marker
         {
             // Foreign work cannot be deferred behind the marker.
@@ -319,13 +334,30 @@ impl<S: Stream> Deferred<S> {
 
     /// Opens the stream to foreign submitters, or closes it.
     pub fn set_open(this: &Arc<S>, open: bool) -> Result<()> {
-        let own = this.deferred();
-        own.state().open = open;
         if open {
-            return Self::submit_all(this);
+            let own = this.deferred();
+            own.state().open = true;
+            Self::submit_all(this)?;
+            debug_assert!(
+                own.state().steps.is_empty(),
+                "deferred work on a stream that is open to foreign work"
+            );
+            return Ok(());
         }
+        this.deferred().state().open = false;
+        Self::defer_after_waits(this);
+        Ok(())
+    }
+
+    /// Defers later work until the host points are signalled that the stream waits for itself,
+    /// unless it is open.
+    fn defer_after_waits(this: &Arc<S>) {
+        let own = this.deferred();
         let waits = {
             let mut state = own.state();
+            if state.waits_itself() {
+                return;
+            }
             let waits = std::mem::take(&mut state.waits).into_iter();
             let (signalled, waits): (Vec<_>, Vec<_>) =
                 waits.partition(|point| point.is_signalled());
@@ -340,7 +372,6 @@ impl<S: Stream> Deferred<S> {
         for point in waits {
             Self::resume_after(this, &Marker::Host(point));
         }
-        Ok(())
     }
 
     /// Resumes a stream, then the streams that this releases, one after the other: chains may be
@@ -384,8 +415,13 @@ impl<S: Stream> Deferred<S> {
                     Step::Work(work) => this.submit(work),
                     Step::Wait(_) | Step::Rewait(_) if own.has_failed() => Ok(()),
                     Step::Rewait(point) if !point.is_signalled() => {
-                        state.steps.push_front(Step::Rewait(point));
-                        break;
+                        if !state.waits_itself() {
+                            state.steps.push_front(Step::Rewait(point));
+                            break;
+                        }
+                        // The stream waits itself, so what follows can be submitted.
+                        state.waits.push(point);
+                        Ok(())
                     }
                     Step::Rewait(point) => {
                         // On an unchained stream only work behind an explicit wait depends on the
@@ -422,8 +458,14 @@ impl<S: Stream> Deferred<S> {
                     own.fail();
                 }
             }
-            // A submitter that reads false submits behind all of this.
-            own.deferring.store(own.defers(&state), Ordering::Release);
+            debug_assert!(
+                state.steps.front().is_none_or(Step::is_wait),
+                "deferred work without a wait before it"
+            );
+            if state.steps.is_empty() {
+                // A submitter that reads no reason submits behind all of this.
+                own.reasons.fetch_and(!HAS_STEPS, Ordering::Release);
+            }
         }
         drop(dropped);
         // Other streams may resume now: no lock is held.
@@ -452,24 +494,37 @@ impl<S: Stream> Deferred<S> {
                 None => break,
             }
         }
-        let was = std::mem::replace(&mut own.state().open, true);
+        own.state().submitting_all += 1;
         Self::resume(this);
-        own.state().open = was;
+        own.state().submitting_all -= 1;
+        Self::defer_after_waits(this);
         Ok(())
     }
 }
 
+impl<S: Stream> Step<S> {
+    fn is_wait(&self) -> bool {
+        matches!(self, Self::Wait(_) | Self::Rewait(_))
+    }
+}
+
 impl<S: Stream> DeferredState<S> {
+    /// Whether the stream waits for the host itself, rather than defer work.
+    fn waits_itself(&self) -> bool {
+        self.open || self.submitting_all > 0
+    }
+
     /// As [`Marker::wait_on`]. An open stream waits itself.
     fn wait_on(&mut self, stream: &S, marker: &Marker<S>) -> Result<WaitOutcome> {
-        if self.open
+        let open = self.waits_itself();
+        if open
             && let Marker::Host(point) = marker
             && !point.is_signalled()
         {
             self.waits.retain(|point| !point.is_signalled());
             self.waits.push(Arc::clone(point));
         }
-        marker.wait_on(stream, self.open)
+        marker.wait_on(stream, open)
     }
 
     /// Drops deferred work. Its events will report the failure. Returns the work, to be dropped without
@@ -511,8 +566,8 @@ impl<S: Stream> DeferredEvent<S> {
     }
 
     fn set(&self, end: Outcome<S>) {
-        // Set once, by its stream.
-        let _ = self.outcome.set(end);
+        let fresh = self.outcome.set(end).is_ok();
+        debug_assert!(fresh, "a deferred event is recorded once, by its stream");
         self.notifier.signal(|| {});
     }
 
@@ -696,6 +751,7 @@ impl Notifier {
     fn signal(&self, then: impl FnOnce()) {
         let waiting = {
             let mut waiting = self.waiting();
+            debug_assert!(!self.is_signalled(), "signalled twice");
             self.signalled.store(true, Ordering::Release);
             std::mem::take(&mut *waiting)
         };
@@ -728,5 +784,166 @@ impl Notifier {
         while !self.has_notified() {
             waiting = self.changed.wait(waiting);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    #[cfg(loom)]
+    use loom::thread;
+
+    /// A wait of the stream itself, in a list of commands.
+    const NATIVE_WAIT: u8 = u8::MAX;
+
+    /// A stream that lists its commands.
+    #[derive(Default)]
+    struct Listed {
+        deferred: Deferred<Self>,
+        list: Mutex<Vec<u8>>,
+    }
+
+    impl Stream for Listed {
+        type Work = u8;
+        /// Number of commands before it.
+        type Event = usize;
+        type Point = ();
+
+        fn deferred(&self) -> &Deferred<Self> {
+            &self.deferred
+        }
+
+        fn is_chained(&self) -> bool {
+            true
+        }
+
+        fn submit(&self, work: u8) -> Result<()> {
+            self.list.lock().push(work);
+            Ok(())
+        }
+
+        fn record(&self) -> Result<usize> {
+            Ok(self.list.lock().len())
+        }
+
+        fn wait(&self, _: &usize) -> Result<()> {
+            Ok(())
+        }
+
+        fn wait_point(&self, _: &Arc<HostPoint<Self>>) -> Result<()> {
+            self.submit(NATIVE_WAIT)
+        }
+
+        fn signal(_: &()) {}
+
+        fn is_done(_: &usize) -> Result<bool> {
+            Ok(true)
+        }
+
+        fn block(_: &usize) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Listed {
+        /// Submits as adapters do: at once without the lock, or deferred.
+        fn give(&self, work: u8) {
+            let given = match self.deferred.is_deferring() {
+                false => self.submit(work),
+                true => self.deferred.submit(work, |work| self.submit(work), Ok),
+            };
+            given.unwrap();
+        }
+    }
+
+    /// Foreign work comes behind all work before it, also where a stream is opened again before the
+    /// host has signalled.
+    #[cfg(not(loom))]
+    #[test]
+    fn a_stream_that_opens_again_defers_nothing() {
+        let stream = Arc::new(Listed::default());
+        let (marker, signal) = Marker::host(());
+        Deferred::set_open(&stream, true).unwrap();
+        Deferred::wait(&stream, &marker).unwrap();
+        Deferred::set_open(&stream, false).unwrap();
+        stream.give(1);
+        assert_eq!(*stream.list.lock(), [NATIVE_WAIT], "the point may fail");
+        Deferred::set_open(&stream, true).unwrap();
+        assert_eq!(*stream.list.lock(), [NATIVE_WAIT, 1]);
+        Deferred::set_open(&stream, false).unwrap();
+        stream.give(2);
+        assert_eq!(*stream.list.lock(), [NATIVE_WAIT, 1]);
+        // Of the native handle of a marker, which needs the work before it.
+        let mark = Deferred::mark(&stream).unwrap();
+        assert!(mark.native().is_ok());
+        assert_eq!(*stream.list.lock(), [NATIVE_WAIT, 1, 2]);
+        stream.give(3);
+        signal.fail();
+        assert!(
+            stream.deferred.recover(),
+            "work behind the point was dropped"
+        );
+        assert_eq!(*stream.list.lock(), [NATIVE_WAIT, 1, 2]);
+    }
+
+    /// Work leaves in the order in which it came, whenever the host signals.
+    #[cfg(loom)]
+    #[test]
+    fn loom_deferred_work_leaves_in_order() {
+        loom::model(|| {
+            let stream = Arc::new(Listed::default());
+            let (marker, signal) = Marker::host(());
+            Deferred::wait(&stream, &marker).unwrap();
+            let host = thread::spawn(move || drop(signal));
+            stream.give(1);
+            let mark = Deferred::mark(&stream).unwrap();
+            stream.give(2);
+            // No wake-up is lost.
+            mark.block().unwrap();
+            host.join().unwrap();
+            assert_eq!(*stream.list.lock(), [1, 2]);
+            match mark.native().unwrap() {
+                NativeMarker::Event(before) => assert_eq!(*before, 1),
+                NativeMarker::Point(_) => unreachable!("a stream's marker"),
+            }
+            assert!(!stream.deferred.is_deferring());
+        });
+    }
+
+    /// Work behind a point that fails is dropped, whenever the host signals.
+    #[cfg(loom)]
+    #[test]
+    fn loom_work_behind_a_failed_point_is_dropped() {
+        loom::model(|| {
+            let stream = Arc::new(Listed::default());
+            let (marker, signal) = Marker::host(());
+            Deferred::wait(&stream, &marker).unwrap();
+            let host = thread::spawn(move || signal.fail());
+            stream.give(1);
+            let mark = Deferred::mark(&stream).unwrap();
+            assert!(mark.block().is_err());
+            host.join().unwrap();
+            assert!(stream.list.lock().is_empty());
+            assert!(stream.deferred.recover() && !stream.deferred.is_deferring());
+        });
+    }
+
+    /// A failure that a submitter records while another thread resumes the stream stays.
+    #[cfg(loom)]
+    #[test]
+    fn loom_a_failure_during_a_resumption_stays() {
+        loom::model(|| {
+            let stream = Arc::new(Listed::default());
+            let (marker, signal) = Marker::host(());
+            Deferred::wait(&stream, &marker).unwrap();
+            let host = thread::spawn(move || drop(signal));
+            stream.deferred.fail();
+            host.join().unwrap();
+            stream.give(1);
+            assert!(stream.list.lock().is_empty(), "work after a failure");
+            assert!(stream.deferred.recover());
+            stream.give(2);
+            assert_eq!(*stream.list.lock(), [2]);
+        });
     }
 }

@@ -1,26 +1,26 @@
 //! Dependencies of a command or an event: the frontier that must complete, and the order that its
 //! completion implies.
 
+use crate::timeline::sync::{AtomicBool, Ordering, Shared};
 use crate::timeline::{Failure, Frontier, Point, Prune};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A request to record the last command of a lane exactly. Held by events and waits.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct MarkerRequest(Arc<AtomicBool>);
+pub(crate) struct MarkerRequest(Shared<AtomicBool>);
 
 impl MarkerRequest {
     pub fn is(&self, other: &MarkerRequest) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Shared::ptr_eq(&self.0, &other.0)
     }
 
     /// Number of holders, the lane included.
     pub fn count(&self) -> usize {
-        Arc::strong_count(&self.0)
+        Shared::strong_count(&self.0)
     }
 
     /// Whether the lane has recorded that command or has ended: the request is void then.
@@ -48,9 +48,8 @@ impl Drop for OwnMarkerRequest {
     }
 }
 
-/// Dependencies that events share. No weak references: the check for uniqueness is a load, no
-/// atomic update.
-pub(crate) type EventDependencies = triomphe::Arc<Dependencies>;
+/// Dependencies that events share.
+pub(crate) type EventDependencies = Shared<Dependencies>;
 
 /// The incomplete dependencies of a wait list, one for each event.
 pub(crate) type DependencyList<'a> = SmallVec<[Cow<'a, Dependencies>; 2]>;
@@ -106,7 +105,7 @@ impl MarkerRequests {
 fn insert(requests: &mut Vec<MarkerRequest>, request: MarkerRequest) {
     if requests.len() >= MIN_REQUESTS_BEFORE_PRUNE && requests.len() == requests.capacity() {
         requests.retain(|request| !request.is_void());
-        requests.sort_unstable_by_key(|request| Arc::as_ptr(&request.0));
+        requests.sort_unstable_by_key(|request| Shared::as_ptr(&request.0));
         requests.dedup_by(|one, other| one.is(other));
     }
     requests.push(request);
@@ -134,6 +133,11 @@ impl PendingWaits {
                 .sort_unstable_by_key(|point| (point.lane(), Reverse(point.epoch)));
             self.points.dedup_by_key(|point| point.lane());
         }
+        debug_assert!(
+            self.points
+                .is_sorted_by(|one, next| one.lane() < next.lane()),
+            "two pending points of one lane"
+        );
     }
 
     /// Holds the marker requests of the points.

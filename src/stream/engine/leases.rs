@@ -47,7 +47,9 @@ impl<T: ?Sized> Drop for Lease<'_, T> {
             *thread == self.thread && std::ptr::addr_eq(Arc::as_ptr(what), Arc::as_ptr(&self.what))
         };
         let mut leased = self.from.0.lock();
-        if let Some(at) = leased.iter().rposition(own) {
+        let at = leased.iter().rposition(own);
+        debug_assert!(at.is_some(), "a lease ended before");
+        if let Some(at) = at {
             leased.remove(at);
         }
     }

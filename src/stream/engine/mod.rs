@@ -19,14 +19,12 @@ use crate::stream::engine::threads::{Job, Threads};
 use crate::stream::settings::Settings;
 use crate::stream::settings::pool_trace::Trace;
 use crate::stream::{CompletionCallback, Devices, Driver};
-use crate::timeline::sync::{Mutex, RwLock};
-
+use crate::timeline::sync::{AtomicUsize, Mutex, Ordering, RwLock};
 use crate::timeline::{Clock, Failure, Frontier, LaneId, Point};
 use rustc_hash::FxHashMap;
 pub(crate) use scope::{Failures, Scope};
 pub use slot::EngineSlot;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 /// One per adapter: its lanes, its host-signalled points and its threads.
@@ -85,6 +83,13 @@ struct Blocked<D: Driver> {
 pub(crate) struct Mark<D: Driver> {
     pub point: Point,
     pub marker: D::Marker,
+}
+
+impl<D: Driver> Mark<D> {
+    /// Whether its completion proves the point's.
+    fn covers(&self, point: &Point) -> bool {
+        self.point.lane() == point.lane() && self.point.epoch >= point.epoch
+    }
 }
 
 impl<D: Driver> Clone for Mark<D> {
@@ -209,7 +214,14 @@ impl<D: Driver> Engine<D> {
                 Some(CompletionSource::Lane(lane)) => lane.upgrade(),
             }
         };
-        lane.map_or(Ok(None), |lane| lane.mark(point.epoch))
+        let mark = lane.map_or(Ok(None), |lane| lane.mark(point.epoch));
+        debug_assert!(
+            mark.as_ref()
+                .is_ok_and(|mark| mark.as_ref().is_none_or(|mark| mark.covers(point)))
+                || mark.is_err(),
+            "a marker that does not cover its point"
+        );
+        mark
     }
 
     /// Whether the frontier is complete. Queries the driver where it does not track.
@@ -409,7 +421,13 @@ impl<D: Driver> Engine<D> {
         let Blocked { at, later } = blocked.get_mut(&lane)?;
         let next = later.pop_front();
         match &next {
-            Some((mark, _)) => *at = mark.point.epoch,
+            Some((mark, _)) => {
+                debug_assert!(
+                    mark.point.epoch >= *at,
+                    "a thread blocks for an earlier point"
+                );
+                *at = mark.point.epoch;
+            }
             None => drop(blocked.remove(&lane)),
         }
         next
@@ -462,6 +480,12 @@ impl<D: Driver> Engine<D> {
         if let CompletionSource::Host(pending, last) =
             sources.entry(point.lane()).or_insert_with(none)
         {
+            debug_assert!(
+                pending
+                    .back()
+                    .is_none_or(|(before, _)| *before < point.epoch),
+                "host points out of order"
+            );
             pending.push_back((point.epoch, marker));
             *last = end;
         }
@@ -483,6 +507,11 @@ impl<D: Driver> Engine<D> {
         };
         let at = pending.partition_point(|(epoch, _)| *epoch < point.epoch);
         let gone = pending.remove(at);
+        debug_assert!(
+            gone.as_ref()
+                .is_some_and(|(epoch, _)| *epoch == point.epoch),
+            "a host point is signalled once"
+        );
         match pending.front() {
             Some((next, _)) => point.clock.raise(next - 1),
             None => {
@@ -506,6 +535,11 @@ impl<D: Driver> Engine<D> {
             point: Point::new(&clock, 1),
             engine: Arc::clone(self),
         }
+    }
+
+    fn count_signalled(&self) {
+        let before = self.unsignalled.fetch_sub(1, Ordering::AcqRel);
+        debug_assert!(before > 0, "more points signalled than there were");
     }
 
     /// Whether no host-signalled point is pending. False in a deterministic run.
@@ -547,7 +581,7 @@ pub(crate) struct ForeignPoint<D: Driver> {
 impl<D: Driver> Drop for ForeignPoint<D> {
     fn drop(&mut self) {
         self.engine.remove(&self.point.clock);
-        self.engine.unsignalled.fetch_sub(1, Ordering::AcqRel);
+        self.engine.count_signalled();
     }
 }
 
@@ -608,7 +642,7 @@ impl<D: Driver> HostPoint<D> {
 
     fn complete(&self) {
         self.engine.signalled(&self.point);
-        self.engine.unsignalled.fetch_sub(1, Ordering::AcqRel);
+        self.engine.count_signalled();
     }
 }
 

@@ -55,6 +55,7 @@ impl Threads {
     /// Queues a reserved job. After shut-down the job is dropped. Never blocks.
     pub fn push(&self, job: Job) {
         let mut state = self.0.lock();
+        debug_assert!(state.reserved > 0, "a job without a reservation");
         state.reserved = state.reserved.saturating_sub(1);
         if state.closed && state.live == 0 {
             drop(state);

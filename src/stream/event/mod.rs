@@ -199,6 +199,10 @@ impl<D: Driver> Event<D> {
 
     /// Binds the event of a recorded command to this execution; none if its submission failed.
     pub(crate) fn set_execution(&self, execution: Option<(EventDependencies, Option<Times>)>) {
+        debug_assert!(
+            matches!(*self.source, EventSource::Recorded(_)),
+            "only a recorded command has executions"
+        );
         if let EventSource::Recorded(recorded) = &*self.source {
             recorded.set_execution(execution);
             self.failed.store(false, Ordering::Relaxed);

@@ -34,7 +34,6 @@ use crate::stream::driver::{FAILED, is_failure};
 use crate::timeline::sync::Mutex;
 use crate::timeline::{Failure, Point, rank};
 use std::borrow::Borrow;
-use std::sync::atomic::Ordering;
 
 /// Number of dependents from which ended ones are pruned before the list grows.
 const MIN_DEPENDENTS_BEFORE_PRUNE: usize = 16;
@@ -54,14 +53,7 @@ impl<D: Driver> LaneCore<D> {
     /// Whether the next command depends on a failure that no wait has reported.
     #[inline]
     pub fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed) && self.is_still_stopped()
-    }
-
-    #[cold]
-    fn is_still_stopped(&self) -> bool {
-        let stopped = self.clock.unreported(u64::MAX).is_some();
-        self.stopped.store(stopped, Ordering::Relaxed);
-        stopped
+        self.status.is_stopped(&self.clock)
     }
 
     /// Whether a command after `waits` is known not to run.
@@ -97,6 +89,12 @@ impl<D: Driver> LaneCore<D> {
             let completed = self.clock.completed();
             dependents.retain(|dependent| dependent.epoch > completed);
         }
+        debug_assert!(
+            dependents
+                .last()
+                .is_none_or(|last| last.epoch <= state.order.epoch() + 1),
+            "dependents in another order than their commands"
+        );
         dependents.push(Dependent {
             epoch: state.order.epoch() + 1,
             waits: waits.clone(),
@@ -183,7 +181,8 @@ impl<D: Driver> LaneCore<D> {
     }
 
     fn stop(&self, state: &mut LaneState<D>) {
-        self.stopped.store(true, Ordering::Relaxed);
+        debug_assert!(self.in_order, "only a failure of an in-order lane stops it");
+        self.status.stop();
         state.attention = true;
     }
 

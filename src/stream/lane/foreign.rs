@@ -7,14 +7,13 @@ use super::{Driver, LaneCore, LaneState};
 use crate::object::Result;
 use crate::stream::Work;
 use crate::timeline::Failure;
-use std::sync::atomic::Ordering;
 
 impl<D: Driver> LaneCore<D> {
     /// Gives the native stream out for good. Foreign code may submit to it from now on.
     pub fn share_native(&self) -> Result<&D::Lane> {
         let mut state = self.state.lock();
         self.record_if_watched(&mut state)?;
-        self.native_shared.store(true, Ordering::Relaxed);
+        self.status.share_native();
         // Foreign work is pending without a notice to the engine.
         self.wake();
         D::open(&self.native, true)?;
@@ -26,7 +25,7 @@ impl<D: Driver> LaneCore<D> {
         let mut state = self.state.lock();
         self.record_if_watched(&mut state)?;
         D::open(&self.native, true)?;
-        self.foreign_submitters.fetch_add(1, Ordering::Relaxed);
+        self.status.lease();
         self.wake();
         Ok(())
     }
@@ -44,15 +43,14 @@ impl<D: Driver> LaneCore<D> {
     /// Ends the lease of one native command. A marker of the lane is behind its work.
     pub fn end_lease(&self) -> Result<()> {
         let _state = self.state.lock();
-        let others = self.foreign_submitters.fetch_sub(1, Ordering::Relaxed) > 1;
-        match others || self.is_native_shared() {
-            true => Ok(()),
-            false => D::open(&self.native, false),
+        match self.status.end_lease() {
+            true => D::open(&self.native, false),
+            false => Ok(()),
         }
     }
 
     pub fn is_leased(&self) -> bool {
-        self.foreign_submitters.load(Ordering::Relaxed) > 0
+        self.status.is_leased()
     }
 
     /// Whether the calling process is a fork of the process that owns the lane.
@@ -62,11 +60,11 @@ impl<D: Driver> LaneCore<D> {
     }
 
     pub fn is_native_shared(&self) -> bool {
-        self.native_shared.load(Ordering::Relaxed)
+        self.status.is_native_shared()
     }
 
     pub(super) fn is_open(&self) -> bool {
-        self.is_native_shared() || self.is_leased()
+        self.status.is_open()
     }
 
     /// Submits a marker behind foreign work, or behind a reported failure. Otherwise the last

@@ -11,7 +11,6 @@ use crate::stream::driver::is_failure;
 use crate::stream::engine::{LaneProgress, Mark};
 use crate::timeline::Point;
 use std::hint::cold_path;
-use std::sync::atomic::Ordering;
 
 /// Number of kept markers up to which [`LaneCore::observe`] adds one. The oldest has mostly
 /// completed when it is queried next.
@@ -42,6 +41,10 @@ impl<D: Driver> LaneCore<D> {
             }));
         }
         let mut state = self.state.lock();
+        debug_assert!(
+            epoch <= state.order.epoch(),
+            "a point that was not submitted"
+        );
         // Checked under the lock that guards pruning: a later marker could cover a command that
         // waits for this one.
         if epoch <= self.clock.completed() {
@@ -62,7 +65,7 @@ impl<D: Driver> LaneCore<D> {
     /// Releases markers of completed epochs. One at a time, since each release calls the driver.
     pub fn forget(&self) {
         let oldest = || self.pop_complete(&mut self.state.lock());
-        while self.has_markers.load(Ordering::Relaxed)
+        while self.status.has_markers()
             && let Some(marker) = oldest()
         {
             drop(marker);
@@ -93,7 +96,7 @@ impl<D: Driver> LaneCore<D> {
     /// lock. Never blocks on the lock of this lane. A busy lane gets a few markers, so the next
     /// query sees earlier commands complete.
     pub fn observe(&self) -> Result<()> {
-        let last = self.last.load(Ordering::Acquire);
+        let last = self.status.submitted();
         // Foreign work is not ours to query, and a foreign capture must not be disturbed.
         if last <= self.clock.completed() || self.is_open() {
             return Ok(());
@@ -147,7 +150,8 @@ impl<D: Driver> LaneCore<D> {
         {
             self.record_watched(state)?;
         }
-        state.attention = state.request.is_some() || self.is_stopped();
+        let stopped = self.status.update_stopped(&self.clock);
+        state.attention = state.request.is_some() || stopped;
         Ok(())
     }
 
@@ -173,9 +177,13 @@ impl<D: Driver> LaneCore<D> {
                 self.query_middle_marker(state);
             }
             self.forget_complete(state);
+            debug_assert!(
+                state.markers.back().is_none_or(|(at, _)| *at < epoch),
+                "a marker behind a later one"
+            );
             let marker = D::mark(&self.native, epoch)?;
             state.markers.push_back((epoch, marker));
-            self.has_markers.store(true, Ordering::Relaxed);
+            self.status.set_has_markers(true);
         }
         Ok(())
     }
@@ -212,8 +220,7 @@ impl<D: Driver> LaneCore<D> {
         let (epoch, _) = state.markers.front()?;
         let complete = *epoch <= self.clock.completed();
         let (_, marker) = complete.then(|| state.markers.pop_front())??;
-        self.has_markers
-            .store(!state.markers.is_empty(), Ordering::Relaxed);
+        self.status.set_has_markers(!state.markers.is_empty());
         Some(marker)
     }
 }

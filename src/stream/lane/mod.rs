@@ -18,6 +18,7 @@ mod failures;
 mod foreign;
 mod markers;
 pub(crate) mod part;
+mod status;
 mod submission;
 
 pub(crate) use submission::SubmissionGuard;
@@ -34,18 +35,18 @@ use crate::stream::driver::Progress;
 use crate::stream::lane::extents::ExtentCache;
 use crate::stream::lane::tail::Tail;
 use crate::stream::{Driver, Engine, Timestamps, Work};
-use crate::timeline::{Clock, Frontier, Lane, Point};
-use biased_lock::{BiasedLock, BiasedLockGuard};
+use crate::timeline::{Clock, Frontier, Lane, LaneId, Point};
+use biased_lock::{BiasedLock, BiasedLockGuard, RawBiasedLock};
 use failures::Dependents;
-use lanes::Lanes;
+use lanes::{Lanes, Parkable};
 use markers::MarkerLimit;
 use part::Part;
 use smallvec::SmallVec;
+use status::LaneStatus;
 use std::borrow::Borrow;
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::hint::cold_path;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Fields that every command reads come first, as in [`Queue`](crate::stream::Queue).
@@ -56,21 +57,8 @@ pub(crate) struct LaneCore<D: Driver> {
     extent_version: Arc<ExtentVersion>,
     /// The process that the engine began in.
     origin: Origin,
-    /// Whether the native handle was given out: foreign code may submit from then on.
-    native_shared: AtomicBool,
-    /// Whether an in-order lane has a failure that no wait has reported.
-    stopped: AtomicBool,
-    /// Whether any marker is kept: releasing events need no lock otherwise.
-    has_markers: AtomicBool,
-    /// Whether the lane is parked: see [`Lanes`](crate::stream::lane::lanes::Lanes). Written under
-    /// the submission lock.
-    parked: AtomicBool,
-    /// The epoch of the last command while it alone proves the lane's end, else [`JOINED`]. Written
-    /// under the submission lock. A free may read an older value: the caller orders the free after
-    /// every command that uses the block.
-    tip_epoch: AtomicU64,
-    /// Epoch of the last command.
-    last: AtomicU64,
+    /// What other threads read without the submission lock.
+    status: LaneStatus,
     state: BiasedLock<LaneState<D>>,
     /// Blocks that the lane may reuse at once, under a lock of its own.
     pub cache: Arc<StreamCache>,
@@ -81,8 +69,6 @@ pub(crate) struct LaneCore<D: Driver> {
     in_order: bool,
     /// Dependencies between commands of the lane that the stream order does not imply.
     dependents: Dependents,
-    /// Number of native commands that may submit to the stream now.
-    foreign_submitters: AtomicUsize,
     /// Pending commands keep the context, and so the pools that they use.
     owner: Arc<dyn LaneOwner<D>>,
 }
@@ -91,7 +77,7 @@ pub(crate) struct LaneCore<D: Driver> {
 pub(crate) trait LaneOwner<D: Driver>: Send + Sync {
     fn scope(&self) -> &Scope<D>;
 
-    fn lanes(&self) -> &Lanes<D>;
+    fn lanes(&self) -> &Lanes<LaneCore<D>>;
 
     /// The version of allocation extents.
     fn extent_version(&self) -> &Arc<ExtentVersion>;
@@ -102,9 +88,6 @@ type Missing<'a> = SmallVec<[&'a Point; 4]>;
 
 /// Markers that prove those points complete.
 type Marks<D> = SmallVec<[Mark<D>; 4]>;
-
-/// No epoch: the lane has waited for another lane since its last command.
-const JOINED: u64 = u64::MAX;
 
 #[repr(C)]
 pub(crate) struct LaneState<D: Driver> {
@@ -165,17 +148,11 @@ impl<D: Driver> LaneCore<D> {
             device: Arc::clone(device),
             engine: Arc::clone(engine),
             native,
-            native_shared: AtomicBool::new(false),
-            stopped: AtomicBool::new(false),
+            status: LaneStatus::new(),
             in_order,
             dependents: Dependents::default(),
-            foreign_submitters: AtomicUsize::new(0),
-            state: BiasedLock::new(state),
+            state: BiasedLock::from_raw(RawBiasedLock::new(), state),
             cache,
-            tip_epoch: AtomicU64::new(0),
-            last: AtomicU64::new(0),
-            has_markers: AtomicBool::new(false),
-            parked: AtomicBool::new(false),
             extent_version: Arc::clone(owner.extent_version()),
             origin: engine.origin(),
             owner,
@@ -338,7 +315,11 @@ impl<D: Driver> LaneCore<D> {
                 self.step_joined(state, epoch);
             }
         }
-        self.publish_tip(epoch, epoch);
+        debug_assert!(
+            self.clock.completed() <= epoch,
+            "complete beyond the last command"
+        );
+        self.status.publish(epoch, true);
     }
 
     /// Advances the lane by one command, which now proves all pending waits.
@@ -410,6 +391,10 @@ impl<D: Driver> LaneCore<D> {
         if !missing.is_empty() {
             missing.sort_unstable_by_key(|point| (point.lane(), Reverse(point.epoch)));
             missing.dedup_by_key(|point| point.lane());
+            debug_assert!(
+                missing.iter().all(|point| point.lane() != self.clock.id()),
+                "a wait for a later command of the same lane"
+            );
             drop(state);
             let marks = self.marks_of(&missing)?;
             state = self.state.lock();
@@ -495,10 +480,16 @@ impl<D: Driver> LaneCore<D> {
         } = state;
         *attention |= watched;
         let request: Option<&MarkerRequest> = watched.then(|| &**request.get_or_insert_default());
-        match tail.reuse(own, request) {
+        let deps = match tail.reuse(own, request) {
             Some(deps) => deps,
             None => Self::new_tail_dependencies(state, own, watched),
-        }
+        };
+        debug_assert_eq!(
+            deps.done.epoch_of(self.clock.id()).unwrap_or(0),
+            state.order.epoch(),
+            "an event of another command than the lane's last"
+        );
+        deps
     }
 
     #[inline(never)]
@@ -559,23 +550,20 @@ impl<D: Driver> LaneCore<D> {
 
     /// Number of commands not known to be complete. Exact while the caller prevents submissions.
     pub fn pending_commands(&self) -> u64 {
-        let last = self.last.load(Ordering::Relaxed);
-        last.saturating_sub(self.clock.reliable())
+        self.status.last().saturating_sub(self.clock.reliable())
     }
 
     /// Whether `waits` names the last command of this lane.
     pub fn is_last_of(&self, waits: &Dependencies) -> bool {
-        let last = self.last.load(Ordering::Relaxed);
-        waits.done.epoch_of(self.clock.id()) == Some(last)
+        waits.done.epoch_of(self.clock.id()) == Some(self.status.last())
     }
 
     /// Frees a block of the cache by its lock alone. False if a wait or another lock is needed, or
     /// if foreign work may use the block.
     #[inline(always)]
     pub fn free(&self, addr: usize) -> bool {
-        let epoch = self.tip_epoch.load(Ordering::Relaxed);
-        let known = epoch != JOINED && !self.is_open();
-        known && self.cache.try_free(addr as u64, epoch)
+        let tip = self.status.tip();
+        tip.is_some_and(|epoch| self.cache.try_free(addr as u64, epoch))
     }
 
     /// As [`LaneCore::free`], with the dependencies of an event.
@@ -624,31 +612,37 @@ impl<D: Driver> LaneCore<D> {
     #[inline]
     fn publish(&self, state: &LaneState<D>) {
         let alone = state.pending_waits.is_empty();
-        let last = state.order.epoch();
-        self.publish_tip(if alone { last } else { JOINED }, last);
+        self.status.publish(state.order.epoch(), alone);
         if self.is_parked() {
             self.wake();
         }
-    }
-
-    #[inline]
-    fn publish_tip(&self, tip: u64, last: u64) {
-        self.tip_epoch.store(tip, Ordering::Relaxed);
-        // Released after the submission that it counts.
-        self.last.store(last, Ordering::Release);
     }
 
     /// Moves the lane to the busy ones. Called under the submission lock.
     #[cold]
     #[inline(never)]
     fn wake(&self) {
-        self.parked.store(false, Ordering::Relaxed);
+        self.status.set_parked(false);
         self.owner.lanes().wake(self.clock.id());
     }
 
-    /// Parks the lane if it is idle and has no foreign submitters. Returns whether it is parked.
-    /// Never blocks, since the caller may hold the lock of a lane.
-    pub fn park(&self) -> bool {
+    pub fn is_parked(&self) -> bool {
+        self.status.is_parked()
+    }
+}
+
+impl<D: Driver> Parkable for LaneCore<D> {
+    fn id(&self) -> LaneId {
+        self.clock.id()
+    }
+
+    fn is_parked(&self) -> bool {
+        self.status.is_parked()
+    }
+
+    /// Parks the lane if it is idle and has no foreign submitters. Never blocks, since the caller
+    /// may hold the lock of a lane.
+    fn park(&self) -> bool {
         if self.pending_commands() > 0 || self.is_open() {
             return false;
         }
@@ -664,14 +658,10 @@ impl<D: Driver> LaneCore<D> {
         let idle =
             self.pending_commands() == 0 && state.pending_waits.is_empty() && !self.is_open();
         if idle {
-            self.parked.store(true, Ordering::Relaxed);
+            self.status.set_parked(true);
             state.attention = true;
         }
         idle
-    }
-
-    pub fn is_parked(&self) -> bool {
-        self.parked.load(Ordering::Relaxed)
     }
 }
 

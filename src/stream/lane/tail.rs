@@ -11,9 +11,9 @@
 //! | anything else | new dependencies |
 
 use crate::stream::engine::dependencies::{Dependencies, EventDependencies, MarkerRequest};
+use crate::timeline::sync::{Ordering, fence};
 use crate::timeline::{Clock, Point};
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
 
 pub(crate) struct Tail {
     /// The lane's last command.
@@ -41,6 +41,7 @@ impl Tail {
     /// Records one more command, whose completion proves all earlier ones. Only the epoch changes.
     #[inline]
     pub fn step(&mut self, epoch: u64) {
+        debug_assert!(epoch > self.point.epoch, "a command before the last one");
         self.point.epoch = epoch;
         self.since = self.since.max(Since::Commands);
     }
@@ -132,7 +133,7 @@ fn same(one: Option<&MarkerRequest>, other: Option<&MarkerRequest>) -> bool {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::timeline::Frontier;
@@ -236,5 +237,66 @@ mod tests {
         drop(deps);
         assert!(tail.is_requested(&other));
         drop(held);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use crate::stream::engine::dependencies::MarkerRequests;
+    use loom::thread;
+
+    fn event(tail: &mut Tail, epoch: u64, request: &MarkerRequest) -> EventDependencies {
+        tail.step(epoch);
+        let point = tail.point.clone();
+        match tail.reuse(true, Some(request)) {
+            Some(deps) => deps,
+            None => tail.renew(|deps| {
+                deps.done = point.into();
+                deps.requests = MarkerRequests::of(Some(MarkerRequest::clone(request)));
+                deps.own = true;
+            }),
+        }
+    }
+
+    fn epoch(deps: &EventDependencies) -> u64 {
+        deps.done.single().map_or(0, |point| point.epoch)
+    }
+
+    /// A wait that takes the request out of an event's dependencies, and then drops those, is seen.
+    #[test]
+    fn loom_a_request_taken_out_of_dependencies_stays_pending() {
+        loom::model(|| {
+            let (clock, request) = (Clock::new(), MarkerRequest::default());
+            let mut tail = Tail::new(&clock);
+            let deps = event(&mut tail, 1, &request);
+            let wait = thread::spawn(move || {
+                let taken = deps.requests.first().cloned();
+                drop(deps);
+                taken
+            });
+            assert!(tail.is_requested(&request), "the wait is forgotten");
+            drop(wait.join().unwrap());
+            assert!(!tail.is_requested(&request));
+        });
+    }
+
+    /// The dependencies of an event that another thread holds stay as they were.
+    #[test]
+    fn loom_held_dependencies_do_not_advance() {
+        loom::model(|| {
+            let (clock, request) = (Clock::new(), MarkerRequest::default());
+            let mut tail = Tail::new(&clock);
+            let deps = event(&mut tail, 1, &request);
+            let reader = thread::spawn(move || {
+                let other = EventDependencies::clone(&deps);
+                assert_eq!(epoch(&deps), 1);
+                drop(deps);
+                assert_eq!(epoch(&other), 1);
+            });
+            let next = event(&mut tail, 2, &request);
+            assert_eq!(epoch(&next), 2);
+            reader.join().unwrap();
+        });
     }
 }

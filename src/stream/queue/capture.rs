@@ -86,6 +86,7 @@ impl<D: Driver> Capture<D> {
     fn begin_at(&self, graph: &Arc<Object<Graph<D>>>) -> Result<()> {
         let mut position = self.position.lock();
         ensure(position.is_none(), UR_RESULT_ERROR_INVALID_ARGUMENT)?;
+        debug_assert!(!self.is_on(), "a capture without a position");
         *position = Some(CapturePosition {
             graph: Arc::clone(graph),
             barrier: Vec::new(),

@@ -138,6 +138,12 @@ impl<D: Driver> Graph<D> {
     pub(crate) fn push(&self, node: Node<D>) -> Result<u32> {
         let mut state = self.state.lock();
         ensure(state.origin().is_some(), INVALID_OPERATION.code())?;
+        debug_assert!(
+            node.after
+                .iter()
+                .all(|&before| (before as usize) < state.recording.nodes.len()),
+            "a captured command before its predecessors"
+        );
         state.recording.nodes.push(node);
         Ok(state.recording.nodes.len() as u32 - 1)
     }

@@ -84,6 +84,7 @@ impl<D: Driver> OutOfOrder<D> {
         let waits = self.dependencies_after(waits);
         let at = self.choose_lane(&waits)?;
         let lane = &self.lanes[at];
+        debug_assert!(!lane.is_leased(), "a lane leased twice");
         lane.lease()?;
         Ok((Arc::clone(lane), waits))
     }
@@ -110,6 +111,7 @@ impl<D: Driver> OutOfOrder<D> {
         let all = self.with_barrier(waits);
         let at = self.choose_lane(&all)?;
         let lane = &self.lanes[at];
+        debug_assert!(!lane.is_leased(), "a command among a native one's");
         match all {
             Cow::Borrowed(waits) => lane.submit_with(&[waits], wanted, submit),
             // Separate, since their failures are found differently.

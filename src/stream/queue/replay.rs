@@ -178,9 +178,16 @@ fn submit_to_lanes<D: Driver>(
     parts: &mut [Part<'_, D>],
 ) -> (EventDependencies, Result<()>) {
     let mut result = Ok(());
+    debug_assert_eq!(units.len(), parts.len(), "one part a unit");
     for (at, unit) in units.iter().enumerate() {
         let (before, rest) = parts.split_at_mut(at);
         let Some(part) = rest.first_mut() else { break };
+        debug_assert!(
+            unit.after
+                .iter()
+                .all(|&unit| before[unit as usize].deps.is_some()),
+            "a unit before its predecessors"
+        );
         let mut own = part.waits.clone();
         if unit.after.is_empty() {
             own.join(waits);

@@ -195,6 +195,10 @@ impl<D: Driver> Recording<D> {
             before.retain(|&unit| unit != own);
             before.sort_unstable();
             before.dedup();
+            debug_assert!(
+                before.last().is_none_or(|last| *last < own),
+                "a unit after a later one"
+            );
             units.push(Unit::new(from..end, compiled, before));
             from = end;
         }

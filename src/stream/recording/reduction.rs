@@ -65,6 +65,11 @@ impl Reduction {
     /// needed.
     pub fn reduce(&mut self, after: &mut Vec<u32>) {
         let own = self.links.len();
+        debug_assert!(
+            after.is_sorted_by(|one, next| one < next)
+                && after.last().is_none_or(|last| (*last as usize) < own),
+            "predecessors come before the command, each once"
+        );
         let mut before = Predecessors::default();
         // Only later commands imply a command, so the last one is first.
         let mut kept = after.len();

@@ -3,6 +3,7 @@
 
 use crate::object::{Body, Object, Result};
 use crate::stream::engine::{Pending, Scope};
+use crate::stream::lane::LaneCore;
 use crate::stream::lane::lanes::Lanes;
 use crate::stream::usm::memory::Memory;
 use crate::stream::{Driver, Engine, Progress};
@@ -28,7 +29,7 @@ const MAX_ENDED_QUEUES: usize = 32;
 /// The devices of a context, with everything made for them.
 pub struct Domain<D: Driver> {
     scope: Scope<D>,
-    lanes: Lanes<D>,
+    lanes: Lanes<LaneCore<D>>,
     queues: Mutex<Queues>,
     pub(crate) memory: Memory<D>,
 }
@@ -61,7 +62,7 @@ impl<D: Driver> Domain<D> {
         &self.scope
     }
 
-    pub(crate) fn lanes(&self) -> &Lanes<D> {
+    pub(crate) fn lanes(&self) -> &Lanes<LaneCore<D>> {
         &self.lanes
     }
 

@@ -9,9 +9,8 @@ use crate::stream::usm::pool_core::{Part, PoolCore};
 use crate::stream::{Driver, Kind};
 use crate::timeline::Frontier;
 use crate::timeline::rank;
-use crate::timeline::sync::{Mutex, ReadGuard, RwLock};
+use crate::timeline::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, ReadGuard, RwLock};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 pub(crate) struct Memory<D: Driver> {
@@ -22,12 +21,41 @@ pub(crate) struct Memory<D: Driver> {
     nested: AtomicUsize,
     /// Live allocations of the backend's pools. Each counts as a slab.
     natives: AtomicUsize,
-    /// Counts events after which settling may release memory.
-    dirty: AtomicU64,
-    /// Value of `dirty` at the last check that found nothing to release.
-    settled: AtomicU64,
+    changes: Changes,
     /// Version of allocation extents: changes when an extent may shrink.
     pub extent_version: Arc<ExtentVersion>,
+}
+
+/// Changes after which settling may release memory, counted.
+#[derive(Default)]
+struct Changes {
+    count: AtomicU64,
+    /// The count at the last check that found nothing to release.
+    settled: AtomicU64,
+}
+
+impl Changes {
+    /// After the change itself.
+    fn add(&self) {
+        self.count.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The count, if no check has settled it. The caller then sees all changes up to it.
+    #[inline]
+    fn unsettled(&self) -> Option<u64> {
+        let count = self.count.load(Ordering::Acquire);
+        (count != self.settled.load(Ordering::Relaxed)).then_some(count)
+    }
+
+    /// A check of the changes up to `seen` found nothing to release. A check that ends late lowers
+    /// the value, which costs one more check.
+    fn settle(&self, seen: u64) {
+        debug_assert!(
+            seen <= self.count.load(Ordering::Relaxed),
+            "a check ahead of the changes"
+        );
+        self.settled.store(seen, Ordering::Relaxed);
+    }
 }
 
 struct Slabs<D: Driver> {
@@ -77,8 +105,7 @@ impl<D: Driver> Default for Memory<D> {
             slabs: RwLock::new(slabs),
             nested: AtomicUsize::new(0),
             natives: AtomicUsize::new(0),
-            dirty: AtomicU64::new(0),
-            settled: AtomicU64::new(0),
+            changes: Changes::default(),
             extent_version: Arc::default(),
         }
     }
@@ -116,7 +143,8 @@ impl<D: Driver> Memory<D> {
             slabs.nested.push((base, entry));
             self.nested.store(slabs.nested.len(), Ordering::Release);
         } else {
-            slabs.own.insert(base, entry);
+            let before = slabs.own.insert(base, entry);
+            debug_assert!(before.is_none(), "two slabs at one address");
         }
         drop(slabs);
         // Its addresses were unused before, or another slab's.
@@ -131,7 +159,8 @@ impl<D: Driver> Memory<D> {
                 .retain(|(start, entry)| *start != base || !entry.core.ptr_eq(core));
             self.nested.store(slabs.nested.len(), Ordering::Release);
         } else {
-            slabs.own.remove(&base);
+            let entry = slabs.own.remove(&base);
+            debug_assert!(entry.is_some(), "a slab that was not there is removed");
         }
     }
 
@@ -144,7 +173,8 @@ impl<D: Driver> Memory<D> {
     /// Removes a live allocation of a native pool.
     pub fn remove_native(&self, addr: u64, core: &Weak<PoolCore<D>>) {
         self.remove_slab(addr, false, core);
-        self.natives.fetch_sub(1, Ordering::AcqRel);
+        let before = self.natives.fetch_sub(1, Ordering::AcqRel);
+        debug_assert!(before > 0, "more native allocations freed than there were");
     }
 
     /// The native pool with a live allocation at `addr`, if there is one.
@@ -216,24 +246,24 @@ impl<D: Driver> Memory<D> {
 
     /// Called after a pool was closed, got a threshold or left addresses behind.
     pub fn mark_dirty(&self) {
-        self.dirty.fetch_add(1, Ordering::AcqRel);
+        self.changes.add();
     }
 
-    /// Whether a pool may have memory to release. Each wait asks; mostly `dirty` has not changed,
-    /// and no pool is visited.
+    /// Whether a pool may have memory to release. Each wait asks; mostly nothing has changed, and
+    /// no pool is visited.
     #[inline]
     pub fn wants_settling(&self) -> bool {
-        let dirty = self.dirty.load(Ordering::Acquire);
-        dirty != self.settled.load(Ordering::Relaxed) && self.is_dirty(dirty)
+        let seen = self.changes.unsettled();
+        seen.is_some_and(|seen| self.wants_settling_since(seen))
     }
 
     #[cold]
-    fn is_dirty(&self, dirty: u64) -> bool {
+    fn wants_settling_since(&self, seen: u64) -> bool {
         let pools = self.pools.lock();
         let wants = pools.iter().any(|core| core.wants_settling());
         // With a threshold, growth alone may be a reason.
         if !wants && pools.iter().all(|core| core.threshold() == u64::MAX) {
-            self.settled.store(dirty, Ordering::Relaxed);
+            self.changes.settle(seen);
         }
         wants
     }
@@ -287,5 +317,37 @@ impl<D: Driver> Entry<D> {
             return None;
         };
         Some((core, self.part))
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use crate::timeline::sync::AtomicBool;
+    use loom::thread;
+
+    /// A change is settled only by a check that has seen it.
+    #[test]
+    fn loom_a_change_during_a_check_is_checked_again() {
+        loom::model(|| {
+            let shared = Arc::new((Changes::default(), AtomicBool::new(false)));
+            shared.0.add();
+            let check = |(changes, closed): &(Changes, AtomicBool)| {
+                if let Some(seen) = changes.unsettled()
+                    && !closed.load(Ordering::Relaxed)
+                {
+                    changes.settle(seen);
+                }
+            };
+            let checking = [(); 2].map(|()| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || check(&shared))
+            });
+            let (changes, closed) = &*shared;
+            closed.store(true, Ordering::Relaxed);
+            changes.add();
+            checking.into_iter().for_each(|check| check.join().unwrap());
+            assert!(changes.unsettled().is_some(), "the change is forgotten");
+        });
     }
 }

@@ -55,6 +55,7 @@ impl Gauge {
 
     pub fn sub(&self, bytes: u64) {
         let mut level = self.level.lock();
+        debug_assert!(level.0 >= bytes, "more bytes given back than reserved");
         level.0 = level.0.saturating_sub(bytes);
     }
 
