@@ -10,8 +10,6 @@ mod expectations;
 mod fixture;
 mod foreign;
 mod fresh;
-#[rustfmt::skip]
-mod generated;
 mod kernels;
 mod leak;
 mod locate;

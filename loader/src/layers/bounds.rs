@@ -2,7 +2,7 @@
 //! They fail with `INVALID_SIZE` on every adapter.
 //!
 //! Owns the queries to the adapter and the arithmetic. The ranges of each function's arguments are
-//! generated as rows. A size that the adapter cannot report, or memory that it does not know,
+//! rows of `ur::for_each_bound!`. A size that the adapter cannot report, or memory that it does not know,
 //! passes.
 
 use std::collections::HashMap;
@@ -13,9 +13,8 @@ use ur::abi::*;
 use ur::object::log::Level;
 use ur::object::{Error, Result, boundary};
 
-use super::wrappers::{argument, number, wrappers};
+use super::wrappers::{argument, number, rows, wrappers};
 use super::{Layer, LayerContext, report};
-use crate::generated::layers::bounds::BOUNDS;
 
 /// The context of each command buffer, which no query returns. An entry stays until a new command
 /// buffer has its address.
@@ -57,6 +56,12 @@ pub struct Place {
 
 pub const fn place(function: &'static str, argument: &'static str) -> Place {
     Place { function, argument }
+}
+
+ur::for_each_bound! {
+    rows
+    /// Checks that a function's ranges end within what they are of.
+    BOUNDS:
 }
 
 /// The body of a function of this layer: its check, then the call.
