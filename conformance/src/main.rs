@@ -118,7 +118,7 @@ const FAILED: u8 = 1;
 const CANNOT_RUN: u8 = 2;
 
 fn main() -> ExitCode {
-    let cli: Cli = match console::parse(CANNOT_RUN) {
+    let cli: Cli = match console::parse_with_schema::<Cli, Run>(CANNOT_RUN) {
         Ok(cli) => cli,
         Err(code) => return code,
     };
