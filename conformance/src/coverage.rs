@@ -9,13 +9,16 @@ use crate::api;
 use crate::calls::{FUNCTIONS, Function, Kind, Said, UNCHANGED};
 use crate::report::Run;
 use crate::status::{Called, VALID};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use ur::abi::*;
 
 /// How a function was called, best first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum How {
     /// With success.
@@ -27,7 +30,8 @@ pub enum How {
     Never,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// A function of the tables, and how the run called it.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct FunctionRow {
     pub function: String,
     pub how: How,
@@ -36,7 +40,8 @@ pub struct FunctionRow {
     pub reason: Option<String>,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// A declared error condition, and whether the run provoked it.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ConditionRow {
     pub function: String,
     pub code: String,
@@ -47,7 +52,8 @@ pub struct ConditionRow {
     pub reason: Option<String>,
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+/// The coverage of the specification by a run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Coverage {
     pub functions: Vec<FunctionRow>,
     pub conditions: Vec<ConditionRow>,

@@ -3,6 +3,7 @@
 //! An entry that no longer holds fails the run, so that the files stay correct.
 
 use crate::outcome::Raw;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One line of an expectations file.
@@ -25,15 +26,20 @@ pub enum Kind {
 }
 
 /// The final result of a test.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "outcome", content = "message")]
 pub enum Verdict {
+    /// The rule holds.
     Passed,
+    /// The rule is violated, or an expectation does not hold.
     Failed(String),
+    /// The device refuses, as it or the expectations say.
     Unsupported(String),
+    /// The rule is violated, as the expectations say.
     ExpectedFailure(String),
     /// The expectation for the test no longer holds.
     OutdatedExpectation(String),
+    /// The test cannot run on the device.
     Skipped(String),
 }
 

@@ -22,7 +22,7 @@ pub struct Target {
 }
 
 /// The names of the device under test, for expectations and reports.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Identity {
     pub adapter: String,
     pub device: String,

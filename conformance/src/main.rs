@@ -9,8 +9,6 @@ mod coverage;
 mod expectations;
 mod fixture;
 mod fresh;
-#[rustfmt::skip]
-mod generated;
 mod kernels;
 mod leak;
 mod locate;
@@ -131,7 +129,7 @@ const FAILED: u8 = 1;
 const CANNOT_RUN: u8 = 2;
 
 fn main() -> ExitCode {
-    let cli: Cli = match console::parse(CANNOT_RUN) {
+    let cli: Cli = match console::parse_with_schema::<Cli, Run>(CANNOT_RUN) {
         Ok(cli) => cli,
         Err(code) => return code,
     };

@@ -5,6 +5,7 @@ use crate::expectations::Verdict;
 use crate::fixture::Identity;
 use crate::status::Called;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// One judged test.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Row {
     pub suite: String,
     pub test: String,
@@ -21,6 +22,7 @@ pub struct Row {
     #[serde(flatten)]
     pub verdict: Verdict,
     pub seconds: f64,
+    /// What the test wrote to its standard streams.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub output: String,
 }
@@ -54,7 +56,7 @@ impl Row {
 }
 
 /// The number of tests by result.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct Totals {
     pub passed: usize,
@@ -100,8 +102,10 @@ impl fmt::Display for Totals {
 }
 
 /// A whole run.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "ur-conformance --json")]
 pub struct Run {
+    /// The path of the loader's library.
     pub loader: String,
     /// The label in the coverage.
     pub label: String,

@@ -181,11 +181,14 @@ impl Calls {
 }
 
 /// The calls made to one function.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct Called {
     pub function: String,
+    /// The number of calls.
     pub calls: u64,
+    /// The number of calls that succeeded.
     pub successes: u64,
+    /// The error codes that were returned.
     pub errors: BTreeSet<String>,
     /// Provoked conditions of the specification.
     pub provoked: BTreeSet<String>,

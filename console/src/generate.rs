@@ -1,16 +1,32 @@
-//! Man pages and completion scripts, from the same declarations as the command line.
+//! Man pages and completion scripts, from the same declarations as the command line; and the JSON
+//! schema of a program's output, from the types that are written.
 
 use std::ffi::OsStr;
 
 use clap::Command;
 use clap_complete::Shell;
 use clap_mangen::Man;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 
 /// What to generate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     Man,
     Completion(Shell),
+}
+
+/// Whether the argument is `--generate=schema`.
+pub fn is_schema(argument: &OsStr) -> bool {
+    argument == "--generate=schema"
+}
+
+/// The JSON schema (draft 2020-12) of what `T` is written as.
+pub fn schema<T: JsonSchema>() -> String {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let schema = settings.into_generator().into_root_schema_for::<T>();
+    // A schema has strings, numbers and lists only, so that the conversion cannot fail.
+    serde_json::to_string_pretty(&schema).unwrap_or_default() + "\n"
 }
 
 /// The target of the argument `--generate=man|bash|zsh|fish`. None for another argument.
@@ -69,6 +85,8 @@ mod tests {
         );
         for other in ["--generate", "--generate=", "--generate=tcsh", "man", ""] {
             assert_eq!(target(other), None, "{other}");
+            assert!(!is_schema(OsStr::new(other)), "{other}");
         }
+        assert!(is_schema(OsStr::new("--generate=schema")));
     }
 }

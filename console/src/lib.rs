@@ -7,12 +7,13 @@
 //! reported.
 //!
 //! Its modules have what the programs share besides: the explanation of a loader without devices,
-//! progress, man pages and completion scripts.
+//! progress, man pages, completion scripts and JSON schemas.
 
 pub mod discovery;
 mod generate;
 pub mod progress;
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::io::{self, ErrorKind, Write as _};
 use std::process::ExitCode;
@@ -64,11 +65,30 @@ pub fn write_error(text: fmt::Arguments<'_>) {
 /// With the hidden first argument `--generate=man|bash|zsh|fish` it prints the man page or the
 /// completion script, and returns success. `fault` is the program's exit code for faults.
 pub fn parse<C: clap::Parser>(fault: u8) -> Result<C, ExitCode> {
-    if let Some(target) = std::env::args_os()
-        .nth(1)
-        .as_deref()
-        .and_then(generate::target)
-    {
+    parse_or(fault, |_| None)
+}
+
+/// Parses as [`parse`]. With `--generate=schema` it prints the JSON schema of `T`, which the program
+/// writes as JSON.
+pub fn parse_with_schema<C: clap::Parser, T: schemars::JsonSchema>(
+    fault: u8,
+) -> Result<C, ExitCode> {
+    parse_or(fault, |argument| {
+        generate::is_schema(argument).then(generate::schema::<T>)
+    })
+}
+
+/// Parses as [`parse`]. A text of `other` for the first argument is printed instead.
+fn parse_or<C: clap::Parser>(
+    fault: u8,
+    other: impl Fn(&OsStr) -> Option<String>,
+) -> Result<C, ExitCode> {
+    let first = std::env::args_os().nth(1);
+    if let Some(text) = first.as_deref().and_then(other) {
+        write(text.as_bytes());
+        return Err(end(C::command().get_name(), ExitCode::SUCCESS, fault));
+    }
+    if let Some(target) = first.as_deref().and_then(generate::target) {
         write(&target.text(C::command()));
         return Err(end(C::command().get_name(), ExitCode::SUCCESS, fault));
     }

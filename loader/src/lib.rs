@@ -20,8 +20,6 @@ pub mod discovery;
 pub mod dispatch;
 mod entry;
 pub mod exports;
-#[rustfmt::skip]
-mod generated;
 pub mod layers;
 pub mod library;
 mod printers;

@@ -1,7 +1,7 @@
 //! How `urPrint*` are defined: the exported functions of `ur_print.h`, whose texts are `ur::abi::print`'s.
 //!
-//! The rows are generated: `call`, `bit` or `value`, the function's name, and the type that it takes. A
-//! call's arguments come by a pointer, and one bit of a flag set has its own text.
+//! They are rows of `ur::for_each_printer!`. A call's arguments come by a pointer, and one bit of a flag set
+//! has its own text.
 //!
 //! Callers guarantee the contract of `ur_print.h`: pointers in a value are readable where a callee may
 //! read them, and `buffer` has `buff_size` bytes.
@@ -10,7 +10,7 @@
 
 use std::arch::global_asm;
 use std::ffi::{c_char, c_void};
-use ur::abi::print::{Print, arguments, to_buffer};
+use ur::abi::print::{NoArguments, Print, arguments, to_buffer};
 use ur::abi::*;
 use ur::object::boundary;
 
@@ -43,7 +43,6 @@ macro_rules! parameter {
         $Type
     };
 }
-pub(crate) use parameter;
 
 macro_rules! printed {
     (call $value:ident) => {
@@ -58,7 +57,6 @@ macro_rules! printed {
         Some(&$value as &dyn ur::abi::print::Print)
     };
 }
-pub(crate) use printed;
 
 // A `.symver` directive stands beside its function: elsewhere the linker loses the version.
 macro_rules! printers {
@@ -66,20 +64,20 @@ macro_rules! printers {
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, clippy::missing_safety_doc)]
         pub unsafe extern "C" fn $name(
-            value: $crate::printers::parameter!($kind $Type),
-            buffer: *mut std::ffi::c_char,
+            value: parameter!($kind $Type),
+            buffer: *mut c_char,
             buff_size: usize,
             out_size: *mut usize,
         ) -> ur_result_t {
             // SAFETY: what every caller here promises.
             unsafe {
-                $crate::printers::write($crate::printers::printed!($kind value), buffer, buff_size, out_size)
+                write(printed!($kind value), buffer, buff_size, out_size)
             }
         }
-        std::arch::global_asm!(concat!(".symver ", stringify!($name), ", ", stringify!($name), "@@@LIBUR_LOADER_0.12"));
+        global_asm!(concat!(".symver ", stringify!($name), ", ", stringify!($name), "@@@LIBUR_LOADER_0.12"));
     )*};
 }
-pub(crate) use printers;
+ur::for_each_printer! { printers }
 
 /// Writes the text of a call, from the number of its function and a pointer to its arguments.
 #[unsafe(no_mangle)]

@@ -1,9 +1,11 @@
-//! Runs cargo and the C compiler, and finds their results.
+//! Runs cargo and the C compiler, finds their results, and says which long step runs.
 
 use anyhow::{Context as _, Result, bail};
+use console::progress::Progress;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// The adapter that new ones are copied from. It drives no backend, so that nothing installs or lists it.
 pub const SKELETON: &str = "skeleton";
@@ -19,29 +21,81 @@ pub fn adapters(root: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
+/// The packages that an installation needs.
+const INSTALLED: [&str; 3] = ["--workspace", "--exclude", "xtask"];
+
+/// The duration of a first build of the workspace in release mode on two cores, in minutes.
+const RELEASE_MINUTES: u32 = 5;
+
 /// Builds every installed library and program. Returns their folder.
 pub fn workspace(root: &Path, release: bool) -> Result<PathBuf> {
-    let mut cargo = cargo(root);
-    cargo.args(["build", "--workspace", "--exclude", "xtask"]);
-    if release {
-        cargo.arg("--release");
-    }
-    run(&mut cargo)?;
-    Ok(target_dir(root)?.join(if release { "release" } else { "debug" }))
+    let minutes = release.then_some(RELEASE_MINUTES);
+    build(root, "everything", &INSTALLED, release, minutes)
 }
 
 /// Builds some packages. Returns the folder of their libraries and programs.
 pub fn packages(root: &Path, names: &[&str], release: bool) -> Result<PathBuf> {
+    let chosen = names.iter().flat_map(|name| ["--package", name]);
+    let chosen: Vec<&str> = chosen.collect();
+    build(root, &names.join(", "), &chosen, release, None)
+}
+
+/// Builds the packages that cargo's options choose. Returns the folder of their libraries and programs.
+/// `minutes` is the duration of a first build, if it is known.
+fn build(
+    root: &Path,
+    what: &str,
+    chosen: &[&str],
+    release: bool,
+    minutes: Option<u32>,
+) -> Result<PathBuf> {
+    let mode = if release { "release" } else { "debug" };
+    let crates = crates(root, chosen)?;
+    let duration = minutes.map_or(String::new(), |minutes| {
+        format!(", about {minutes} minutes on two cores the first time")
+    });
+    let _step = step(&format!(
+        "builds {what}: up to {crates} crates in {mode} mode{duration}"
+    ));
     let mut cargo = cargo(root);
-    cargo.arg("build");
-    for name in names {
-        cargo.args(["--package", name]);
-    }
+    cargo.arg("build").args(chosen);
     if release {
         cargo.arg("--release");
     }
+    // Its standard error is this program's, so that a terminal shows cargo's own progress.
     run(&mut cargo)?;
-    Ok(target_dir(root)?.join(if release { "release" } else { "debug" }))
+    Ok(target_dir(root)?.join(mode))
+}
+
+/// The number of crates that a build of the packages compiles if nothing is built yet.
+fn crates(root: &Path, chosen: &[&str]) -> Result<usize> {
+    let mut cargo = cargo(root);
+    cargo.arg("tree").args(chosen);
+    cargo.args(["--edges", "normal,build", "--prefix", "none"]);
+    // The first call downloads sources, which cargo reports.
+    let listed = output(cargo.stderr(Stdio::inherit()))?;
+    // A line is `NAME vVERSION ...`. A crate stands wherever it is needed.
+    let crates: BTreeSet<Vec<&str>> = listed
+        .lines()
+        .map(|line| line.split(' ').take(2).collect())
+        .filter(|words: &Vec<&str>| words.len() == 2)
+        .collect();
+    Ok(crates.len())
+}
+
+/// Says on standard error which step begins. If that is no terminal, says now and then that the step goes on,
+/// until the result is dropped.
+#[must_use]
+pub fn step(what: &str) -> Progress {
+    console::errln!("xtask: {what}");
+    goes_on(what)
+}
+
+/// Says now and then that a step goes on, if standard error is no terminal.
+#[must_use]
+pub fn goes_on(what: &str) -> Progress {
+    let what = what.to_owned();
+    Progress::start(move |seconds| format!("xtask: {what}: {seconds} s"))
 }
 
 /// cargo's metadata of the workspace, as JSON.
@@ -123,4 +177,29 @@ fn show(command: &Command) -> String {
         .map(OsStr::to_string_lossy)
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::repository;
+
+    #[test]
+    fn crates_are_counted_once() {
+        let root = repository();
+        let count = |chosen: &[&str]| crates(&root, chosen).unwrap();
+        // The package itself and libc.
+        let own = count(&["--package", "ur-opencl-retain"]);
+        let shared = count(&["--package", "unified-runtime"]);
+        let loader = count(&["--package", "ur-loader"]);
+        let all = count(&INSTALLED);
+        assert!(
+            own < shared && shared < loader && loader < all,
+            "{own} {shared} {loader} {all}"
+        );
+        assert_eq!(
+            count(&["--package", "ur-loader", "--package", "unified-runtime"]),
+            loader
+        );
+    }
 }

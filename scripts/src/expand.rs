@@ -86,7 +86,8 @@ impl Source {
                 Block::Balanced => balanced(&lines, at).max(indented(&lines, at)),
                 Block::Indented => indented(&lines, at),
             };
-            let _ = writeln!(blocks, "// line {}", from + 1);
+            let list = list(&lines, from).map_or(String::new(), |name| format!(", {name}!"));
+            let _ = writeln!(blocks, "// line {}{list}", from + 1);
             for line in &lines[from..end] {
                 let _ = writeln!(blocks, "{line}");
             }
@@ -97,6 +98,14 @@ impl Source {
             out.push_str(&blocks);
         }
     }
+}
+
+/// The macro in whose definition a line stands.
+fn list<'a>(lines: &[&'a str], at: usize) -> Option<&'a str> {
+    let above = lines[..at].iter().rev();
+    let item = above.map_while(|line| (*line != "}").then_some(line));
+    let mut definitions = item.filter_map(|line| line.strip_prefix("macro_rules! "));
+    definitions.next().map(|rest| rest.trim_end_matches(" {"))
 }
 
 fn heading(out: &mut String, text: &str) {
@@ -396,6 +405,12 @@ mod tests {
             "functions::urEnqueueUSMFill(",
             "table_of(hQueue.cast())",
             "urEnqueueUSMFill ur_enqueue_usm_fill_params_t |p| {",
+            ", for_each_bound!\n",
+            ", for_each_condition!\n",
+            ", for_each_command!\n",
+            ", for_each_answer!\n",
+            ", for_each_call!\n",
+            ", for_each_printer!\n",
             "wrong UR_RESULT_ERROR_INVALID_NULL_HANDLE: \"hQueue null\" (hQueue = null)",
             "urEnqueueUSMFill(hQueue: ur_queue_handle_t, pMem: *mut c_void",
             "fn usm_fill(this: &Object<Self>, mem: *mut c_void, pattern: &[u8], size: usize,",

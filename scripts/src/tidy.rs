@@ -221,9 +221,6 @@ fn generated(root: &Path, found: &mut Vec<String>) -> Result<()> {
         "src/abi",
         "src/hal/generated",
         "src/stream/api/generated.rs",
-        "loader/src/generated.rs",
-        "conformance/src/generated",
-        "adapters/mock/src/generated",
     ] {
         for (path, text) in rust_files(&root.join(dir))? {
             let by_hand = BY_HAND.iter().any(|name| path.ends_with(name));

@@ -2,6 +2,8 @@
 //! Every property of every info query: its Rust name, its enumerator, whether every adapter has it, the
 //! form of its value, and its description.
 
+use super::print::{Form, PropertyForm};
+
 /// Calls a macro with all info enums and their properties. Types of values are those of this module;
 /// `Truth` is a byte that is false or true.
 macro_rules! for_each_property {
@@ -394,3 +396,10 @@ macro_rules! for_each_property_type {
     };
 }
 pub(crate) use for_each_property_type;
+
+/// Properties whose text does not follow from their types, and the forms of it.
+pub(super) const UNUSUAL: &[(&str, PropertyForm)] = &[
+    ("UR_PROGRAM_INFO_IL", PropertyForm::Text),
+    ("UR_PROGRAM_INFO_BINARIES", PropertyForm::One(Form::Pointer(&Form::Truth))),
+    ("UR_KERNEL_EXEC_INFO_USM_PTRS", PropertyForm::List(Form::Bare)),
+];

@@ -1,8 +1,8 @@
 //! The forms of properties' values, as data: for programs that walk the tables of properties, to
 //! check an adapter's answers or to show them.
 
-use super::info::{for_each_property, for_each_property_type};
-use super::print::{Form as Text, PropertyForm, Reads, text as printed, unusual_property};
+use super::info::{UNUSUAL, for_each_property, for_each_property_type};
+use super::print::{Form as Text, PropertyForm, Reads, same, text as printed};
 use super::types::*;
 use std::ffi::c_void;
 use std::mem::size_of;
@@ -174,12 +174,25 @@ macro_rules! form {
 
 /// How a property is printed, by its name and form.
 const fn printed_as(name: &str, form: Form) -> PropertyForm {
-    match (unusual_property(name), form) {
+    match (unusual(name), form) {
         (Some(unusual), _) => unusual,
         (None, Form::Text) => PropertyForm::Text,
         (None, Form::One(of)) => PropertyForm::One(of.text),
         (None, Form::List(of) | Form::Array(_, of)) => PropertyForm::List(of.text),
     }
+}
+
+/// The form of a property that [`UNUSUAL`] lists.
+const fn unusual(property: &str) -> Option<PropertyForm> {
+    let mut at = 0;
+    while at < UNUSUAL.len() {
+        let (name, form) = UNUSUAL[at];
+        if same(name, property) {
+            return Some(form);
+        }
+        at += 1;
+    }
+    None
 }
 
 macro_rules! is_optional {

@@ -158,7 +158,7 @@ unsafe fn function_named(name: *const c_char) -> Result<usize> {
 }
 
 fn kind_named(handle_type: &str) -> Result<Kind> {
-    let found = crate::generated::answers::KINDS
+    let found = crate::functions::KINDS
         .iter()
         .find(|(name, _)| *name == handle_type);
     found

@@ -14,7 +14,7 @@ use ur::abi::property::{self, Form, Property};
 use ur::abi::*;
 use ur::object::{Error, InfoOut, Kind, Result};
 
-use crate::generated::answers::KINDS;
+use crate::functions::KINDS;
 use crate::memory;
 use crate::objects::{self, Handle};
 use crate::script::{self, Script};

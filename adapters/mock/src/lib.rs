@@ -17,7 +17,7 @@
 //! ```text
 //! functions ──> call: count, script, before, replace or answer, after
 //!                            │
-//!              answers (by hand) or make (generated) ──> objects, memory, info
+//!              answers (by hand) or make (by rows) ──> objects, memory, info
 //! ```
 //!
 //! Uses `ur::abi`, `ur::object` and the export macro of `ur::hal`. Must never know a loader.
@@ -26,8 +26,6 @@ mod answers;
 mod call;
 mod control;
 mod functions;
-#[rustfmt::skip]
-mod generated;
 mod info;
 mod make;
 mod memory;

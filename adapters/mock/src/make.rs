@@ -1,4 +1,4 @@
-//! Outputs of generated answers. A null output is not written.
+//! Outputs of answers by rows. A null output is not written.
 
 use std::ffi::c_void;
 use std::sync::Arc;

@@ -1,17 +1,18 @@
 //! Calls as data.
 //!
-//! A row of the generated table has a valid value for each argument of a function. For each condition of the
+//! A row of `ur::for_each_call!` has a valid value for each argument of a function. For each condition of the
 //! specification it has replacements that make the call wrong for that reason alone. This module has the rows
 //! and the one routine that makes a call from them.
 //!
 //! `valid` has the handles that calls take. `value` describes arguments and their memory layout. `table` has
-//! the macro that reads the generated rows.
+//! the macros that read the rows, `rows` what they make of them.
 
+mod rows;
 mod table;
 mod valid;
 mod value;
 
-pub use crate::generated::arguments::FUNCTIONS;
+pub use rows::FUNCTIONS;
 pub use table::*;
 pub use valid::{Kind, Valid};
 pub use value::{Member, Structure, Value, default};

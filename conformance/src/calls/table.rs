@@ -1,4 +1,4 @@
-//! The macros that read the generated table, and their helpers at compile time.
+//! The macros that read the rows of `ur::for_each_call!`, and their helpers at compile time.
 //!
 //! They are expanded where `crate::calls`, `crate::api::callers` and `ur::abi` are imported.
 

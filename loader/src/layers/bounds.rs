@@ -2,7 +2,7 @@
 //! They fail with `INVALID_SIZE` on every adapter.
 //!
 //! Owns the queries to the adapter and the arithmetic. The ranges of each function's arguments are
-//! generated as rows. A size that the adapter cannot report, or memory that it does not know,
+//! rows of `ur::for_each_bound!`. A size that the adapter cannot report, or memory that it does not know,
 //! passes.
 
 use std::collections::HashMap;
@@ -16,9 +16,8 @@ use ur::object::{Error, Result, boundary};
 
 use super::maker::{Maker, Makers};
 use super::memory::{ALLOCATES, Allocation, FREES, Memory};
-use super::wrappers::{NAMES, argument, by_function, number, wrappers};
+use super::wrappers::{NAMES, argument, by_function, number, rows, wrappers};
 use super::{Layer, LayerContext, memory, report};
-use crate::generated::layers::bounds::BOUNDS;
 
 /// USM allocations, which messages name.
 static MEMORY: Memory<()> = Memory::new();
@@ -106,6 +105,12 @@ pub struct Place {
 
 pub const fn place(function: &'static str, argument: &'static str) -> Place {
     Place { function, argument }
+}
+
+ur::for_each_bound! {
+    rows
+    /// Checks that a function's ranges end within what they are of.
+    BOUNDS:
 }
 
 /// The body of a function of this layer: its check, then the call.

@@ -2,17 +2,18 @@
 //! adapter.
 //!
 //! Owns the checks that follow from an argument's role. Further conditions of the specification are
-//! generated as tables. The order of checks is that of spec/README.md, which adapters of this
+//! rows of `ur::for_each_condition!`. The order of checks is that of spec/README.md, which adapters of this
 //! project follow too.
 
+use std::ffi::c_void;
+
 use ur::abi::*;
-use ur::object::checks::{handle, handles, pointer, slice};
+use ur::object::checks::{handle, handles, pointer, refuse, rest, slice};
 use ur::object::log::Level;
 use ur::object::{Result, boundary, ensure};
 
-use super::wrappers::{argument, wrappers};
+use super::wrappers::{argument, rows, wrappers};
 use super::{Layer, LayerContext, report};
-use crate::generated::layers::parameters::CONDITIONS;
 
 struct Parameters;
 
@@ -118,6 +119,12 @@ macro_rules! decoded {
     ($arg:ident $form:tt) => {};
 }
 
+ur::for_each_condition! {
+    rows
+    /// What a function asks of its arguments.
+    CONDITIONS:
+}
+
 /// The body of a function of this layer: all checks, then the call.
 macro_rules! validated {
     ($number:literal $name:ident $params:ident $leader:tt $below:ident (
@@ -162,8 +169,8 @@ pub trait Checked {
 /// Implements [`Checked`] for types with a check: `Type |this| { ... }`.
 macro_rules! checked {
     ($( $ty:ty |$this:ident| $body:block )*) => { $(
-        impl $crate::layers::parameters::Checked for $ty {
-            fn check(&self) -> ur::object::Result<()> {
+        impl Checked for $ty {
+            fn check(&self) -> Result<()> {
                 let $this = self;
                 $body
                 Ok(())
@@ -171,21 +178,21 @@ macro_rules! checked {
         }
     )* };
 }
-pub(crate) use checked;
+ur::for_each_checked_type! { checked }
 
 /// Implements [`Checked`] for element types without a check.
 macro_rules! unchecked {
     ($( $ty:ty ),*) => { $(
-        impl $crate::layers::parameters::Checked for $ty {
+        impl Checked for $ty {
             const ANY: bool = false;
 
-            fn check(&self) -> ur::object::Result<()> {
+            fn check(&self) -> Result<()> {
                 Ok(())
             }
         }
     )* };
 }
-pub(crate) use unchecked;
+ur::for_each_unchecked_type! { unchecked }
 
 /// Checks the value behind a pointer that is not null.
 ///

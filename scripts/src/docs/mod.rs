@@ -155,6 +155,10 @@ fn mdbook(root: &Path) -> Result<PathBuf> {
     let wanted = format!("mdbook v{MDBOOK}");
     let version = build::output(Command::new(&program).arg("--version")).unwrap_or_default();
     if version.trim_end() != wanted {
+        let _step = build::step(&format!(
+            "installs mdBook {MDBOOK} below {}, once",
+            tools.display()
+        ));
         let mut cargo = build::cargo(root);
         cargo.args(["install", "mdbook", "--locked", "--no-default-features"]);
         cargo

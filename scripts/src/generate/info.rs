@@ -2,7 +2,7 @@
 //!
 //! The enums of the hal and the tables of `src/abi/property.rs` expand it.
 
-use super::{File, rust};
+use super::{File, print, rust};
 use crate::model::{CType, Enum, Item, Spec, Value};
 use anyhow::Result;
 use std::collections::BTreeSet;
@@ -39,6 +39,7 @@ pub fn files(spec: &Spec) -> Result<Vec<File>> {
             flags => list(types.flags),
             structs => list(types.structs),
             opaque => list(types.opaque),
+            unusual => print::unusual_properties(spec),
         },
     )?;
     Ok(vec![File::new("src/abi/info.rs", text + "\n")])

@@ -58,15 +58,13 @@ pub fn all(spec: &Spec, root: &Path) -> Result<Vec<File>> {
         info::files,
         functions::files,
         hal::files,
-        layers::files,
-        client::files,
         print::files,
+        mock::files,
         headers::files,
         proof::files,
     ] {
         files.extend(family(spec)?);
     }
-    files.extend(mock::files(spec, root)?);
     files.push(support::page(spec, root)?);
     Ok(files)
 }

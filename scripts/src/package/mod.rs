@@ -98,6 +98,7 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
     };
     fs::create_dir_all(&out)?;
     let scratch = tempfile::tempdir_in(&out)?;
+    let _step = build::step(&format!("packs what was built into {}", out.display()));
     let layout = deb::layout(machine);
     let items = layout.items(root, &built)?;
     let needs = strip(&items, scratch.path())?;

@@ -4,6 +4,7 @@
 //! scripts/drivers.sh.
 
 use super::process;
+use crate::build;
 use anyhow::{Context as _, Result, anyhow, bail};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -83,11 +84,11 @@ impl Environment {
                 dpctl,
             });
         }
-        console::outln!(
-            "fetching libsycl {} to {}",
+        let _step = build::step(&format!(
+            "fetches libsycl {} to {}",
             runtime.version(),
             folder.display()
-        );
+        ));
         quietly(
             Command::new(python)
                 .args(["-m", "venv", "--clear"])
@@ -195,7 +196,13 @@ impl Drivers {
         std::fs::create_dir_all(folder)?;
         let folder = std::fs::canonicalize(folder)?;
         let script = root.join("scripts/drivers.sh");
-        let installed = quietly(Command::new(&script).arg(&folder), &folder);
+        let installed = {
+            let _step = build::step(&format!(
+                "looks for OpenCL drivers in {}, and fetches them if they are not there",
+                folder.display()
+            ));
+            quietly(Command::new(&script).arg(&folder), &folder)
+        };
         let mut drivers = Self {
             script,
             folder,

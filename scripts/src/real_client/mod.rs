@@ -145,17 +145,22 @@ pub fn run(root: &Path, options: &Options) -> Result<bool> {
         }
         let environment = Environment::prepare(&work, runtime);
         if let Ok(environment) = &environment {
+            let _step = build::step(&format!(
+                "builds the SYCL programs for libsycl {}",
+                runtime.version()
+            ));
             program::build_all(&setup, environment, &clients);
         }
         for client in &clients {
             for &target in client.targets(options.reference) {
+                let column = format!("{} {}", runtime.version(), target.name());
+                let _progress = build::goes_on(&format!("{} on {column}", client.name()));
                 let outcome = match &environment {
                     Ok(environment) => client
                         .run(&setup, environment, target)
                         .unwrap_or_else(|error| Outcome::Failed(format!("{error:#}"))),
                     Err(missing) => setup.missing(&format!("{missing:#}")),
                 };
-                let column = format!("{} {}", runtime.version(), target.name());
                 report.add(Row {
                     client: client.name(),
                     column,

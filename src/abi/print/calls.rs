@@ -5,10 +5,10 @@ use std::ffi::{c_char, c_void};
 use std::mem::offset_of;
 use std::sync::LazyLock;
 
-use super::form::{Form, Member, Reads, place};
-use super::unusual::unusual;
+use super::form::{Form, Member, Reads, place, same};
 use super::walk::{self, Owner};
 use super::{Out, Print};
+use crate::abi::functions::UNUSUAL;
 use crate::abi::*;
 
 /// The arguments of a call, one by one. As a text they stand as `.name = value`, apart by commas.
@@ -262,6 +262,19 @@ const fn argument(
         is_output,
         ..Member::new(name, offset, form)
     }
+}
+
+/// The form of an argument that [`UNUSUAL`] lists.
+const fn unusual(function: &str, argument: &str) -> Option<Form> {
+    let mut at = 0;
+    while at < UNUSUAL.len() {
+        let (owner, name, form) = UNUSUAL[at];
+        if same(owner, function) && same(name, argument) {
+            return Some(form);
+        }
+        at += 1;
+    }
+    None
 }
 
 /// Whether a pointer leads to values of a type, not to mere memory.

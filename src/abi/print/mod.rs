@@ -2,19 +2,18 @@
 //!
 //! `form` says as data how each type lies in memory and reads, `calls` the same of the arguments of
 //! calls, and `walk` turns a form and an address into text. The texts are the reference's, where it
-//! follows no rule too: `unusual`, generated, has those places.
+//! follows no rule too: the tables `UNUSUAL` have those places.
 
 mod calls;
 mod form;
-#[rustfmt::skip]
-mod unusual;
 mod walk;
 
 use std::ffi::c_char;
 
 pub use calls::{Call, NoArguments, Passed, arguments};
-pub(in crate::abi) use form::{Form, Member, PropertyForm, Reads, Struct, Union, place};
-pub(in crate::abi) use unusual::unusual_property;
+pub(in crate::abi) use form::{
+    Form, Member, Number, PropertyForm, Reads, Struct, Union, place, same,
+};
 
 use crate::abi::*;
 

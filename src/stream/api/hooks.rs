@@ -8,9 +8,11 @@
 #![allow(unused_variables, clippy::too_many_arguments)]
 
 use crate::abi::*;
-use crate::hal::{ImageInfo, Unwrapped, VirtualMemGranularityInfo, VirtualMemInfo};
+use crate::hal::{
+    ImageInfo, Unwrapped, VirtualMemGranularityInfo, VirtualMemInfo, context_hooks, queue_hooks,
+};
 use crate::object::{Error, Handles, InfoOut, Object, Out, OutHandle, Result};
-use crate::stream::api::generated::{context_hooks, named_hooks, queue_hooks};
+use crate::stream::api::generated::named_hooks;
 use crate::stream::{Context, Driver, Event, Queue};
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;

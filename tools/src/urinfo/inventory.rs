@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use ur::abi::*;
 use ur::abi::property::Property;
@@ -14,10 +15,12 @@ use crate::api::{self, Answer};
 use crate::value::{self, Missing, Value};
 
 /// The properties of one object, by name.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 pub struct Properties {
+    /// Properties with a value.
     pub info: BTreeMap<&'static str, Value>,
-    /// Properties without a value, with the reason.
+    /// Properties without a value, with the reason: a result code, or a word and the size in bytes.
+    #[schemars(with = "BTreeMap<&str, String>")]
     pub missing: BTreeMap<&'static str, Missing>,
     /// All names, in the order of the specification.
     #[serde(skip)]
@@ -25,8 +28,10 @@ pub struct Properties {
 }
 
 /// A loader with its adapters.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "urinfo --json")]
 pub struct Inventory {
+    /// The path of the loader's library.
     pub loader: String,
     /// The value of ONEAPI_DEVICE_SELECTOR.
     pub selector: Option<String>,
@@ -38,8 +43,10 @@ pub struct Inventory {
     pub error: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+/// An adapter with its platforms.
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Adapter {
+    /// The backend's name in ONEAPI_DEVICE_SELECTOR.
     pub backend: String,
     #[serde(flatten)]
     pub properties: Properties,
@@ -49,7 +56,8 @@ pub struct Adapter {
     pub error: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+/// A platform with its devices.
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Platform {
     /// The version of the interface that the adapter implements.
     pub api_version: Option<String>,
@@ -63,7 +71,8 @@ pub struct Platform {
     pub error: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+/// A device.
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Device {
     /// Terms of ONEAPI_DEVICE_SELECTOR that select the device. Only a root device has the second
     /// one, its number.

@@ -51,7 +51,7 @@ const NO_LOADER: u8 = 2;
 const LOADERS: [&str; 2] = ["libur_loader.so.0", "libur_loader.so"];
 
 fn main() -> ExitCode {
-    let cli: Cli = match console::parse(NO_LOADER) {
+    let cli: Cli = match console::parse_with_schema::<Cli, Inventory>(NO_LOADER) {
         Ok(cli) => cli,
         Err(code) => return code,
     };

@@ -5,13 +5,14 @@
 use std::fmt;
 use std::mem::size_of;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use ur::abi::property::{Form, Kind, Type};
 use ur::abi::ur_result_t;
 
-/// A readable value. In JSON a set is a list of names, an address a string, and a null address
-/// null.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// A readable value. In JSON an enumerator is its name, a set of flags a list of names, an address a
+/// string, and a null address null.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Value {
     Nothing,

@@ -16,7 +16,7 @@ use std::process::{Command, ExitCode};
 
 use clap::{Parser, ValueEnum};
 use console::progress::Progress;
-use outcome::Outcome;
+use outcome::{Outcome, Outcomes};
 use trace::Trace;
 
 /// Replays recorded allocations and frees through Unified Runtime, each followed by work on its
@@ -88,7 +88,7 @@ const FAULT: u8 = 1;
 type Answer<T> = Result<T, String>;
 
 fn main() -> ExitCode {
-    let cli: Cli = match console::parse(FAULT) {
+    let cli: Cli = match console::parse_with_schema::<Cli, Outcomes>(FAULT) {
         Ok(cli) => cli,
         Err(code) => return code,
     };
@@ -130,7 +130,7 @@ impl Cli {
         }
         let text = match self.json {
             // Outcomes have strings and numbers only, so that the conversion cannot fail.
-            true => serde_json::to_string_pretty(&outcomes).unwrap_or_default() + "\n",
+            true => serde_json::to_string_pretty(&Outcomes(outcomes)).unwrap_or_default() + "\n",
             false => outcome::table(&outcomes, self.explain),
         };
         console::out!("{text}");

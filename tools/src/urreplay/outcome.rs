@@ -5,12 +5,15 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use comfy_table::{CellAlignment, Table, presets};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::trace::{Kind, Trace};
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+/// The replay of a trace. Times are nanoseconds an operation, memory is in bytes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Outcome {
+    /// The trace's file name without its endings.
     pub trace: String,
     /// Whether the run was in the mode `ordered`.
     pub ordered_alone: bool,
@@ -29,6 +32,11 @@ pub struct Outcome {
     pub lacks: Vec<MissingDependency>,
 }
 
+/// A replay for each trace and mode.
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "urreplay --json")]
+pub struct Outcomes(pub Vec<Outcome>);
+
 /// Results of several iterations.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Iterations {
@@ -40,7 +48,7 @@ pub struct Iterations {
 }
 
 /// Numbers of allocations by how they were served.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Reuse {
     pub own: u64,
     pub ordered: u64,
@@ -50,18 +58,23 @@ pub struct Reuse {
 }
 
 /// A dependency that the program lacks, with the memory that it would have saved.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MissingDependency {
-    /// The queue that did not wait, and the queue that it did not wait for; -1 is the host.
+    /// The queue that did not wait; -1 is the host.
     pub stream: i64,
+    /// The queue that it did not wait for.
     pub lane: u64,
-    /// The number of allocations that grew the pool, waited or failed without it, and their bytes.
+    /// The number of allocations that grew the pool, waited or failed without the dependency.
     pub allocations: u64,
+    /// The bytes of these allocations.
     pub bytes: u64,
-    /// The largest of these allocations, the point that it lacked, and the blocks it could have reused.
+    /// The largest of these allocations.
     pub largest: u64,
+    /// The bytes of the largest allocation.
     pub largest_bytes: u64,
+    /// The epoch of `lane` that the largest allocation lacked.
     pub epoch: u64,
+    /// The allocations whose memory the largest one could have reused.
     pub owners: Vec<u64>,
 }
 

@@ -1,7 +1,6 @@
 //! Answers that do not follow from the specification alone.
 //!
-//! A function here answers the interface function of its name: `cargo xtask gen` reads the names,
-//! and generates the other answers.
+//! `answer_to!` in `functions` names the interface function that each of them answers.
 //!
 //! An answer takes the call's arguments as the `before` callback left them. Null outputs are not
 //! written. Unsafe blocks rest on the specification's contract: the caller passes pointers that are

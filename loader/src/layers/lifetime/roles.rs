@@ -1,6 +1,6 @@
 //! The role of each argument of each function, and the walk over the arguments around a call.
 //!
-//! The roles follow from the list of functions. Two generated tables complete it: properties whose
+//! The roles follow from the list of functions. Two lists complete it: properties whose
 //! values are handles, and arguments that point to structs with handles.
 
 use std::ffi::{c_char, c_void};
@@ -9,9 +9,8 @@ use ur::abi::*;
 use ur::object::{Kind, Result, boundary};
 
 use super::Call;
-use crate::generated::layers::lifetime::{NESTED, PROPERTIES};
 use crate::layers::memory::{ALLOCATES, FREES};
-use crate::layers::wrappers::{NAMES, wrappers};
+use crate::layers::wrappers::{NAMES, number, wrappers};
 
 /// The role of an argument. Numbers are positions of other arguments.
 #[derive(Clone, Copy)]
@@ -134,12 +133,12 @@ pub struct Property {
 
 /// A table of properties by function: `urX: PROPERTY Kind one, ...;`.
 macro_rules! properties {
-    ($(#[$meta:meta])* $table:ident: $(
+    ($(
         $name:ident: $( $property:ident $kind:ident $form:ident ),*;
     )*) => {
-        $(#[$meta])*
-        pub const $table: [&[Property]; $crate::layers::wrappers::COUNT] = {
-            let mut rows: [&[Property]; _] = [&[]; $crate::layers::wrappers::COUNT];
+        /// Properties whose values are handles, by function.
+        const PROPERTIES: [&[Property]; NAMES.len()] = {
+            let mut rows: [&[Property]; NAMES.len()] = [&[]; NAMES.len()];
             $(
                 rows[number::$name] = const {
                     &[$( Property {
@@ -153,7 +152,7 @@ macro_rules! properties {
         };
     };
 }
-pub(crate) use properties;
+ur::for_each_handle_property! { properties }
 
 /// The struct types with handles.
 #[derive(Clone, Copy)]
@@ -162,6 +161,14 @@ pub enum Nested {
     KernelUpdates,
     PoolDescription,
 }
+
+macro_rules! structs {
+    ($( $name:ident $arg:literal $case:ident; )*) => {
+        /// Arguments that lead to structs with handles in them.
+        const NESTED: &[(usize, &str, Nested)] = &[$( (number::$name, $arg, Nested::$case) ),*];
+    };
+}
+ur::for_each_struct_with_handles! { structs }
 
 /// Maximum number of a function's arguments that return or release handles.
 const MAX_TRANSFERS: usize = {

@@ -1,12 +1,12 @@
-//! The functions that this layer wraps: commands, whose rows are generated, and others by name.
+//! The functions that this layer wraps: commands, by `ur::for_each_command!`, and others by name.
 
 use std::ffi::c_void;
 
 use ur::abi::*;
 
 use super::hooks::*;
-use crate::generated::layers::races::COMMANDS;
-use crate::layers::wrappers::{COUNT, wrappers};
+use super::{Access, Command, Kind};
+use crate::layers::wrappers::{COUNT, number, wrappers};
 
 /// The code around a call, which takes the parameter struct and the call.
 pub type Around = unsafe fn(*const c_void, &mut dyn FnMut() -> ur_result_t) -> ur_result_t;
@@ -20,16 +20,13 @@ macro_rules! around {
         $name:ident $params:ident |$p:ident, $call:ident| $body:block
     )*) => {
         $(#[$meta])*
-        pub static $table: [
-            Option<$crate::layers::races::watched::Around>; $crate::layers::wrappers::COUNT
-        ] = {
-            let mut rows: [Option<$crate::layers::races::watched::Around>; _] =
-                [None; $crate::layers::wrappers::COUNT];
+        static $table: [Option<Around>; COUNT] = {
+            let mut rows: [Option<Around>; COUNT] = [None; COUNT];
             $(
-                rows[$crate::layers::wrappers::number::$name] = Some({
+                rows[number::$name] = Some({
                     #[inline(always)]
                     unsafe fn around(
-                        params: *const std::ffi::c_void,
+                        params: *const c_void,
                         $call: &mut dyn FnMut() -> ur_result_t,
                     ) -> ur_result_t {
                         // SAFETY: the wrapper passes the function's parameter struct, whose
@@ -47,7 +44,6 @@ macro_rules! around {
         };
     };
 }
-pub(crate) use around;
 
 /// A table of code that follows calls only: `urX params_struct |p, result| { ... }`.
 macro_rules! after {
@@ -129,6 +125,12 @@ after! {
     urCommandBufferUpdateKernelLaunchExp ur_command_buffer_update_kernel_launch_exp_params_t |p, result| {
         updated(result, *p.phCommandBuffer);
     }
+}
+
+ur::for_each_command! {
+    around
+    /// What stands around commands, and around calls whose outputs are not followed.
+    COMMANDS:
 }
 
 around! {

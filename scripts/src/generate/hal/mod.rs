@@ -36,8 +36,9 @@ pub fn files(spec: &Spec) -> Result<Vec<File>> {
     for handle in &handles {
         let _ = writeln!(modules, "pub use {}::*;", traits::module(&handle.name));
     }
+    let (engine, hooks) = engine::file(spec, &plans)?;
     let mut files = vec![
-        engine::file(spec, &plans)?,
+        engine,
         file(
             "mod",
             &format!("{HEAD}\n{modules}\n{NAMES}\n{}", traits::backend(&handles)),
@@ -47,9 +48,13 @@ pub fn files(spec: &Spec) -> Result<Vec<File>> {
         let own = plans.iter().filter(|plan| plan.object == handle.name);
         let own: Vec<_> = own.collect();
         let text = format!(
-            "{}\nuse super::names::*;\n\n{}{}",
+            "{}\nuse super::names::*;\n\n{}{}{}",
             shims::doc(&handle.name),
             traits::of(spec, handle, &own),
+            hooks
+                .iter()
+                .find(|hooks| hooks.object == associated(&handle.name))
+                .map_or("", |hooks| &hooks.text),
             match own.is_empty() {
                 true => String::new(),
                 false => shims::rows(spec, &own)?,

@@ -2,20 +2,16 @@
 
 use super::{in_tables, row};
 use crate::generate::expr;
+use crate::generate::functions::List;
 use crate::model::{Dir, Function, Param, Spec};
 use anyhow::{Context as _, Result, bail};
 
-const HEAD: &str = "\
-//! The ranges of objects and allocations that calls access.
+const DOC: &str = "\
+The ranges of objects and allocations that calls access, for the bounds layer: `NAME PARAMS |p| { CHECKS }`.
 
-#![allow(unused_parens, clippy::double_parens, clippy::unnecessary_cast)]
+CHECKS end with `?`. They call the functions of `loader/src/layers/bounds.rs`.";
 
-use crate::layers::bounds::*;
-use crate::layers::wrappers::rows;
-use ur::abi::*;
-";
-
-pub(super) fn rows(spec: &Spec) -> Result<String> {
+pub(super) fn list(spec: &Spec) -> Result<List> {
     let mut rows = String::new();
     for function in in_tables(spec) {
         let bounded = |param: &Param| {
@@ -25,9 +21,7 @@ pub(super) fn rows(spec: &Spec) -> Result<String> {
         let checks: Result<Vec<_>> = function.params.iter().filter_map(bounded).collect();
         row(&mut rows, function, &checks?)?;
     }
-    Ok(format!(
-        "{HEAD}\nrows! {{\n    /// Checks that a function's ranges end within what they are of.\n    BOUNDS:\n{rows}}}\n"
-    ))
+    Ok(List::new("for_each_bound", DOC, rows))
 }
 
 fn check(spec: &Spec, function: &Function, param: &Param, bounds: &[String]) -> Result<String> {

@@ -2,18 +2,17 @@
 //! handles. The rest follows from the list of functions.
 
 use super::in_tables;
+use crate::generate::functions::List;
 use crate::generate::rust;
 use crate::model::{CType, Dir, Function, Spec};
 use std::fmt::Write as _;
 
-const HEAD: &str = "\
-//! Handles that the form of an argument does not tell.
+const PROPERTIES: &str =
+    "Properties whose values are handles: `NAME: PROPERTY KIND FORM, ...;`. FORM: `one` or `list`.";
 
-use crate::layers::lifetime::roles::{Nested, Property, properties};
-use crate::layers::wrappers::number;
-use ur::abi::*;
-use ur::object::Kind;
-";
+const STRUCTS: &str = "\
+Arguments that lead to structs with handles: `NAME ARG CASE;`. CASE is one of `Nested` in
+`loader/src/layers/lifetime/roles.rs`.";
 
 /// Structs with handles, each with its case in the loader.
 const NESTED: [(&str, &str); 3] = [
@@ -25,31 +24,26 @@ const NESTED: [(&str, &str); 3] = [
     ("ur_usm_pool_desc_t", "PoolDescription"),
 ];
 
-pub(super) fn rows(spec: &Spec) -> String {
+pub(super) fn lists(spec: &Spec) -> [List; 2] {
     let mut properties = String::new();
     let mut nested = String::new();
     for function in in_tables(spec) {
         let found = handles(spec, function);
         if !found.is_empty() {
-            let _ = writeln!(properties, "    {}:{found};", function.name);
+            let _ = writeln!(properties, "{}:{found};", function.name);
         }
         for param in &function.params {
             let ty = param.c_type();
             let known = NESTED.iter().find(|(name, _)| *name == ty.base);
             if let (Some((_, nests)), 1, Dir::In | Dir::InOut) = (known, ty.pointers, param.dir) {
-                let _ = writeln!(
-                    nested,
-                    "    (number::{}, {:?}, Nested::{nests}),",
-                    function.name, param.name
-                );
+                let _ = writeln!(nested, "{} {:?} {nests};", function.name, param.name);
             }
         }
     }
-    format!(
-        "{HEAD}\nproperties! {{\n    /// Properties whose values are handles, by function.\n    PROPERTIES:\n{properties}}}\n\n\
-            /// Arguments that lead to structs with handles in them.\n\
-            pub const NESTED: &[(usize, &str, Nested)] = &[\n{nested}];\n"
-    )
+    [
+        List::new("for_each_handle_property", PROPERTIES, properties),
+        List::new("for_each_struct_with_handles", STRUCTS, nested),
+    ]
 }
 
 /// ` PROPERTY Kind one|list` for each property of an info query that is a handle.
@@ -70,13 +64,8 @@ fn handles(spec: &Spec, function: &Function) -> String {
         let ty = value.ty.as_deref()?;
         let base = CType::parse(ty).base;
         let form = if ty.ends_with("[]") { "list" } else { "one" };
-        spec.is_handle(&base).then(|| {
-            format!(
-                "\n        {} {} {form}",
-                value.name,
-                rust::object_name(&base)
-            )
-        })
+        spec.is_handle(&base)
+            .then(|| format!("\n    {} {} {form}", value.name, rust::object_name(&base)))
     };
     let found: Vec<_> = property.values.iter().filter_map(handle).collect();
     found.join(",")

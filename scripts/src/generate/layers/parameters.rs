@@ -3,39 +3,33 @@
 //! `loader/src/layers/parameters.rs` derives the checks that follow from an argument's form.
 
 use super::{in_tables, row};
+use crate::generate::functions::List;
 use crate::generate::{checks, expr, rust};
 use crate::model::{Dir, Function, Spec};
 use anyhow::{Context as _, Result};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 
-const HEAD: &str = "\
-//! The specification's conditions on arguments, beyond those that follow from an argument's form.
+const CONDITIONS: &str = "\
+The specification's conditions on arguments, beyond those that follow from an argument's form:
+`NAME PARAMS |p| { CHECKS }`. CHECKS end with `?`.";
 
-#![allow(unused_parens, clippy::double_parens, clippy::unnecessary_cast, clippy::nonminimal_bool)]
+const CHECKED: &str = "\
+Structs and elements of lists with checks of their own: `TYPE |this| { CHECKS }`. CHECKS end with `?`.";
 
-use crate::layers::parameters::{checked, pointee, unchecked};
-use crate::layers::wrappers::rows;
-use std::ffi::c_void;
-use ur::abi::*;
-use ur::object::checks::{pointer, refuse, rest};
-use ur::object::ensure;
-";
+const UNCHECKED: &str = "Types of lists' elements without checks, separated by commas.";
 
-pub(super) fn rows(spec: &Spec) -> Result<String> {
-    let mut out = String::from(HEAD);
+pub(super) fn lists(spec: &Spec) -> Result<[List; 3]> {
     let mut rows = String::new();
     for function in in_tables(spec) {
         let statements = statements(spec, function).with_context(|| function.name.clone())?;
         row(&mut rows, function, &statements)?;
     }
     let (checked, unchecked) = checked(spec);
-    let _ = write!(
-        out,
-        "\nrows! {{\n    /// What a function asks of its arguments.\n    CONDITIONS:\n{rows}}}\n\n\
-        checked! {{\n{checked}}}\n\nunchecked! {{ {unchecked} }}\n"
-    );
-    Ok(out)
+    Ok([
+        List::new("for_each_condition", CONDITIONS, rows),
+        List::new("for_each_checked_type", CHECKED, checked),
+        List::new("for_each_unchecked_type", UNCHECKED, unchecked),
+    ])
 }
 
 /// Checks of struct members, then the conditions in the function's `errors`.
@@ -73,13 +67,13 @@ fn checked(spec: &Spec) -> (String, String) {
         if !values.is_empty() {
             let statements = values.iter().map(|(member, condition)| {
                 let holds = condition.replace("{}", &format!("this.{}", rust::ident(member)));
-                format!("        ensure({holds}, UR_RESULT_ERROR_INVALID_ENUMERATION)?;\n")
+                format!("    ensure({holds}, UR_RESULT_ERROR_INVALID_ENUMERATION)?;\n")
             });
             checked.insert(ty.base.clone(), statements.collect::<String>());
         } else if param.count.is_some() && ty.pointers == 2 {
             let element = rust::ctype(&ty);
             let element = element.split_once(' ').map_or("", |(_, element)| element);
-            checked.insert(element.to_owned(), "        pointer(*this)?;\n".to_owned());
+            checked.insert(element.to_owned(), "    pointer(*this)?;\n".to_owned());
         } else if param.count.is_some() {
             unchecked.insert(match ty.base.as_str() {
                 "void" => "c_void".to_owned(),
@@ -89,8 +83,8 @@ fn checked(spec: &Spec) -> (String, String) {
     }
     let rows = checked
         .iter()
-        .map(|(name, statements)| format!("    {name} |this| {{\n{statements}    }}\n"))
+        .map(|(name, statements)| format!("{name} |this| {{\n{statements}}}\n"))
         .collect();
     let unchecked: Vec<_> = unchecked.into_iter().collect();
-    (rows, unchecked.join(", "))
+    (rows, unchecked.join(",\n") + "\n")
 }

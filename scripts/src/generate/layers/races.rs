@@ -6,19 +6,14 @@
 
 use super::in_tables;
 use crate::generate::expr;
+use crate::generate::functions::List;
 use crate::model::{Dir, Function, Param, Spec};
 use anyhow::{Context as _, Result};
 use std::fmt::Write as _;
 
-const HEAD: &str = "\
-//! Commands with the memory that they access; calls whose events or memory the layer cannot follow.
-
-#![allow(unused_parens, clippy::double_parens)]
-
-use crate::layers::races::watched::around;
-use crate::layers::races::{Access, Command, Kind, appended, event_unknown, queue_opened, replaced};
-use ur::abi::*;
-";
+const DOC: &str = "\
+Commands with the memory that they access, and calls whose events or memory the validation of asynchronous
+allocations cannot follow: `NAME PARAMS |p, call| { ... }`. `call()` makes the call; the value is its result.";
 
 /// Functions with a handwritten row in the loader in place of one by [`general`].
 const BY_NAME: [&str; 5] = [
@@ -29,7 +24,7 @@ const BY_NAME: [&str; 5] = [
     "urUSMSharedAlloc",
 ];
 
-pub(super) fn rows(spec: &Spec) -> Result<String> {
+pub(super) fn list(spec: &Spec) -> Result<List> {
     let mut rows = String::new();
     for function in in_tables(spec) {
         let body = match is_command(spec, function) {
@@ -41,15 +36,13 @@ pub(super) fn rows(spec: &Spec) -> Result<String> {
             },
         };
         let params = function.params_struct().context("no arguments")?;
-        let _ = writeln!(rows, "    {} {params} |p, call| {{", function.name);
+        let _ = writeln!(rows, "{} {params} |p, call| {{", function.name);
         for line in body {
-            let _ = writeln!(rows, "        {line}");
+            let _ = writeln!(rows, "    {line}");
         }
-        rows.push_str("    }\n");
+        rows.push_str("}\n");
     }
-    Ok(format!(
-        "{HEAD}\naround! {{\n    /// What stands around commands, and around calls whose outputs are not followed.\n    COMMANDS:\n{rows}}}\n"
-    ))
+    Ok(List::new("for_each_command", DOC, rows))
 }
 
 fn is_command(spec: &Spec, function: &Function) -> bool {

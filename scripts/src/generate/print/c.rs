@@ -1,6 +1,7 @@
-//! The C printers: prototypes in `ur_print.h`, and rows for the loader's definitions.
+//! The C printers: prototypes in `ur_print.h`, and the list of the loader's definitions.
 
 use super::{Printer, Subject, call_struct, printers, render};
+use crate::generate::functions::List;
 use crate::model::Spec;
 use anyhow::Result;
 use minijinja::context;
@@ -32,30 +33,25 @@ fn prototype(printer: &Printer) -> String {
     )
 }
 
-const EXPORTS: &str = "\
-//! The exported `urPrint*`. `crate::printers` explains a line.
+const DOC: &str = "\
+The exported `urPrint*`, for the loader: `FORM NAME: TYPE;`.
 
-use crate::printers::printers;
-use ur::abi::print::NoArguments;
-use ur::abi::*;
-";
+FORM is `value`, `bit` for one bit of a set of flags, or `call` for a call's arguments, behind a pointer.";
 
-/// The rows of the loader's definitions.
-pub fn exports(spec: &Spec) -> String {
+pub fn exports(spec: &Spec) -> List {
     let rows = spec.groups.iter().flat_map(printers).map(|printer| {
         let name = printer.name;
         match printer.subject {
             Subject::Enumerator(ty) if spec.flags_of(ty).is_some() => {
-                format!("    bit {name}: {ty};\n")
+                format!("bit {name}: {ty};\n")
             }
-            Subject::Enumerator(ty) => format!("    value {name}: {ty};\n"),
-            Subject::Struct(found) => format!("    value {name}: {};\n", found.name),
+            Subject::Enumerator(ty) => format!("value {name}: {ty};\n"),
+            Subject::Struct(found) => format!("value {name}: {};\n", found.name),
             Subject::Call(function) if function.params.is_empty() => {
-                format!("    call {name}: NoArguments;\n")
+                format!("call {name}: NoArguments;\n")
             }
-            Subject::Call(function) => format!("    call {name}: {};\n", call_struct(function)),
+            Subject::Call(function) => format!("call {name}: {};\n", call_struct(function)),
         }
     });
-    let rows: String = rows.collect();
-    format!("{EXPORTS}\nprinters! {{\n{rows}}}\n")
+    List::new("for_each_printer", DOC, rows.collect())
 }

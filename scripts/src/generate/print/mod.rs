@@ -12,7 +12,7 @@ mod rust;
 
 pub use c::exports;
 pub use form::union_members;
-pub use rust::note;
+pub use rust::{note, unusual_arguments, unusual_properties};
 
 use super::File;
 use crate::model::{Enum, Function, Group, Item, Spec, Struct, Value};
@@ -22,7 +22,6 @@ use minijinja::{Environment, UndefinedBehavior};
 
 pub fn files(spec: &Spec) -> Result<Vec<File>> {
     Ok(vec![
-        rust::unusual(spec)?,
         File::new("include/ur_print.h", c::header(spec)?),
         File::new("include/ur_print.hpp", cpp::header(spec)?),
     ])
