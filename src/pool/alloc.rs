@@ -36,11 +36,9 @@ impl<S: SlabProvider> Pool<S> {
     pub fn plan(&self, cache: &Arc<StreamCache>, lane: &Lane) {
         let mut state = self.state.lock();
         let state = &mut *state;
-        if !state.is_closed() {
-            let order = Order::Lane(lane);
-            state
-                .table
-                .begin_plan(&mut state.store, cache, &order, None);
+        if !state.closed {
+            let (table, store) = (&mut state.table, &mut state.store);
+            table.begin_plan(store, cache, &Order::Lane(lane), None);
         }
     }
 
@@ -102,8 +100,11 @@ impl<S: SlabProvider> Pool<S> {
                 return Ok(Acquired::Ready(block));
             }
         }
-        let need = Need::new(request, state.config().min_align)?;
-        let mut attempt = Attempt::new(cache);
+        let need = Need::new(request, state.config.min_align)?;
+        let mut attempt = Attempt {
+            cache,
+            ..Attempt::default()
+        };
         loop {
             match state.step(&need, request, &mut attempt) {
                 Step::Done(result) => return result,

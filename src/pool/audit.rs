@@ -4,7 +4,7 @@
 
 use crate::pool::Pool;
 use crate::pool::heap::Store;
-use crate::pool::heap::segments::{HELD, NIL, SegId, State};
+use crate::pool::heap::segments::{Holder, NIL, SegId, State};
 use crate::pool::provider::SlabProvider;
 use crate::timeline::{Frontier, LaneId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -85,7 +85,7 @@ impl Store {
                     State::Vacant => return Err(format!("a vacant segment at {:#x}", seg.addr)),
                     State::Live { requested, .. } => {
                         hold!(*requested <= seg.bytes, "more requested than there is");
-                        let live = self.segments.live_at(seg.addr);
+                        let live = self.segments.live_before(seg.addr);
                         hold!(
                             live == Some(id),
                             "a live segment is not found by its address"
@@ -145,12 +145,15 @@ impl Store {
         Ok(())
     }
 
-    /// The live segments, with the cache that each is lent to; [`HELD`] for a replay plan's.
-    pub fn lent(&self) -> impl Iterator<Item = (SegId, u64, u32)> {
+    /// The segments that stream caches hold: their addresses and the caches' lanes.
+    pub fn cached(&self) -> impl Iterator<Item = (SegId, u64, LaneId)> {
         let slabs = self.segments.slabs();
         let segs = slabs.flat_map(|entry| self.segments.segs_from(entry.first));
         segs.filter_map(|(id, seg)| match seg.state {
-            State::Live { lent, .. } if lent != NIL && lent != HELD => Some((id, seg.addr, lent)),
+            State::Live {
+                holder: Holder::Cache(lane),
+                ..
+            } => Some((id, seg.addr, lane)),
             _ => None,
         })
     }

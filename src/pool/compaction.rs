@@ -19,7 +19,7 @@
 
 use crate::pool::heap::Store;
 use crate::pool::heap::search::{self, Need, place_at};
-use crate::pool::heap::segments::SegId;
+use crate::pool::heap::segments::{Seg, SegId, Stretch, stretches};
 use crate::pool::options::{Compaction, LARGE_SHARE, Options};
 use crate::pool::provider::Slab;
 use crate::pool::request::{MissingDependency, Order};
@@ -63,32 +63,18 @@ pub(crate) fn collect(
 ) -> Option<Collection> {
     let whole = in_pages(store, need)?;
     let least = store.segments.page()?;
-    let mut stretches: Vec<(u64, u64, SegId)> = Vec::new();
-    for entry in store
-        .segments
-        .slabs()
-        .filter(|entry| entry.free_bytes >= least)
-    {
-        let mut stretch: Option<(SegId, u64, u64)> = None;
-        let mut end = |stretch: Option<(SegId, u64, u64)>| {
-            let whole = stretch
-                .and_then(|(head, from, to)| Some((head, store.segments.whole_pages(from, to)?)));
-            stretches.extend(whole.map(|(head, slab)| (slab.bytes, slab.base, head)));
-        };
-        for (id, seg) in store.segments.segs_from(entry.first) {
-            match seg.death().is_some_and(|death| order.admits(death)) {
-                true => {
-                    let (head, from, _) = stretch.unwrap_or((id, seg.addr, 0));
-                    stretch = Some((head, from, seg.end()));
-                }
-                false => end(stretch.take()),
-            }
-        }
-        end(stretch);
-    }
-    stretches.sort_unstable_by(|a, b| b.cmp(a));
+    let admitted = |seg: &Seg| seg.death().is_some_and(|death| order.admits(death));
+    let slabs = store.segments.slabs();
+    let slabs = slabs.filter(|entry| entry.free_bytes >= least);
+    let found = slabs.flat_map(|entry| stretches(store.segments.segs_from(entry.first), admitted));
+    let found = found.filter_map(|Stretch { first, range, .. }| {
+        let whole = store.segments.whole_pages(range.base, range.end())?;
+        Some((whole.bytes, whole.base, first))
+    });
+    let mut found: Vec<(u64, u64, SegId)> = found.collect();
+    found.sort_unstable_by(|a, b| b.cmp(a));
     let (mut pieces, mut lacking) = (Vec::new(), whole);
-    for (bytes, base, head) in stretches {
+    for (bytes, base, head) in found {
         if lacking == 0 {
             break;
         }

@@ -72,7 +72,7 @@ impl State {
     ) -> Option<Frontier> {
         let floor = least_growth(need, self.limits)?;
         let short = floor.saturating_sub(room.unwrap_or(0));
-        let mut all = self.leavable();
+        let mut all = self.store.leavable();
         all.extend(elsewhere);
         let chosen = choose(merge_equal_deaths(all), short);
         let bytes: u64 = chosen.iter().map(|one| one.bytes).sum();
@@ -82,11 +82,6 @@ impl State {
         let mut wait = Frontier::new();
         chosen.iter().for_each(|one| wait.join(&one.death));
         Some(wait)
-    }
-
-    /// Memory that can be released, now or after a wait.
-    pub fn leavable(&self) -> Vec<Leavable> {
-        self.store.leavable()
     }
 }
 

@@ -142,7 +142,7 @@ impl<S: SlabProvider> Pool<S> {
     pub fn release(&self, addr: u64, death: Frontier) -> Result<Block, UnknownPointer> {
         let mut state = self.state.lock();
         let block = state.release(addr, death).ok_or(UnknownPointer { addr })?;
-        if state.is_closed() {
+        if state.closed {
             let leaving = state.leave(0);
             drop(state);
             drop(self.give_back(&leaving));
@@ -158,11 +158,10 @@ impl<S: SlabProvider> Pool<S> {
     /// Gives back what exceeds the release threshold, as far as it is free and observed complete. To be called
     /// after completion was observed. Cheap without a threshold.
     pub fn settle(&self) {
-        let mut state = self.state.lock();
-        let keep = state.keep();
-        let leaving = state.leave(keep);
-        drop(state);
-        drop(self.give_back(&leaving));
+        self.remove(|state| match state.closed {
+            true => state.leave(0),
+            false => state.leave(state.config.release_threshold),
+        });
     }
 
     /// Gives back the address aliases of remapped memory that nothing uses any more. To be called after
@@ -188,15 +187,13 @@ impl<S: SlabProvider> Pool<S> {
     /// Releases memory that is free and observed complete as long as at least `keep_bytes` stay reserved.
     /// Pages and slabs are released whole.
     pub fn trim(&self, keep_bytes: u64) {
-        let leaving = self.state.lock().trim(keep_bytes);
-        drop(self.give_back(&leaving));
+        self.remove(|state| state.trim(keep_bytes));
     }
 
     /// Releases memory that is free and observed complete until at most `keep_bytes` are reserved or no more can
     /// be released.
     pub fn shrink(&self, keep_bytes: u64) {
-        let leaving = self.state.lock().leave(keep_bytes);
-        drop(self.give_back(&leaving));
+        self.remove(|state| state.leave(keep_bytes));
     }
 
     /// The least frontier after which a request that found no memory can be served. The caller waits for it on
@@ -212,7 +209,7 @@ impl<S: SlabProvider> Pool<S> {
         elsewhere: Vec<Leavable>,
     ) -> Option<Frontier> {
         let mut state = self.state.lock();
-        let need = Need::new(request, state.config().min_align).ok()?;
+        let need = Need::new(request, state.config.min_align).ok()?;
         state.awaited(&need, request, room, elsewhere)
     }
 
@@ -225,7 +222,7 @@ impl<S: SlabProvider> Pool<S> {
     pub fn leavable(&self) -> Vec<Leavable> {
         let mut state = self.state.lock();
         state.recall();
-        state.leavable()
+        state.store.leavable()
     }
 
     /// Bytes reserved and used, and their highs. With a shared [`Usage`], used bytes are those of all its pools.
@@ -257,36 +254,33 @@ impl<S: SlabProvider> Pool<S> {
 
     /// Takes effect at the next [`Pool::settle`].
     pub fn set_release_threshold(&self, bytes: u64) {
-        self.state.lock().set_release_threshold(bytes);
-    }
-
-    pub fn release_threshold(&self) -> u64 {
-        self.state.lock().config().release_threshold
-    }
-
-    pub fn max_bytes(&self) -> Option<u64> {
-        self.state.lock().config().max_bytes
+        self.state.lock().config.release_threshold = bytes;
     }
 
     /// The pool's configuration, with the present release threshold.
     pub fn config(&self) -> Config {
-        *self.state.lock().config()
+        self.state.lock().config
     }
 
     /// Ends the pool's handle: no request is served from now on. Live blocks stay valid and can be released.
     /// Each slab goes back once its last death is observed complete, at a later release or [`Pool::settle`], or
     /// when the pool is dropped. The pool must be kept until [`Pool::is_drained`].
     pub fn close(&self) {
-        let mut state = self.state.lock();
-        state.close();
-        let leaving = state.leave(0);
-        drop(state);
-        drop(self.give_back(&leaving));
+        self.remove(|state| {
+            state.close();
+            state.leave(0)
+        });
     }
 
     /// Whether it is closed and everything has gone back to the provider.
     pub fn is_drained(&self) -> bool {
         self.state.lock().is_drained()
+    }
+
+    /// Has memory leave the heap, and gives it back to the provider.
+    fn remove(&self, choose: impl FnOnce(&mut State) -> Leaving) {
+        let leaving = choose(&mut self.state.lock());
+        drop(self.give_back(&leaving));
     }
 
     /// Gives memory that left the heap back to the provider, then subtracts it from the figures.

@@ -22,15 +22,6 @@ impl Leaving {
 }
 
 impl State {
-    /// Bytes that `settle` leaves reserved.
-    pub fn keep(&self) -> u64 {
-        if self.closed {
-            0
-        } else {
-            self.config.release_threshold
-        }
-    }
-
     /// Aliases without a use, which leave the pool.
     pub fn expired(&mut self) -> Vec<Slab> {
         let most = match self.limits.leaves_mapped {

@@ -55,15 +55,6 @@ pub(crate) struct Attempt<'a> {
     pub scattered: bool,
 }
 
-impl<'a> Attempt<'a> {
-    pub fn new(cache: Option<&'a Arc<StreamCache>>) -> Self {
-        Self {
-            cache,
-            ..Self::default()
-        }
-    }
-}
-
 impl State {
     pub fn new(config: Config, limits: Limits, page: Option<u64>, table: CacheTable) -> Self {
         Self {
@@ -82,18 +73,6 @@ impl State {
             moving: 0,
             pressure: Pressure::default(),
         }
-    }
-
-    pub fn config(&self) -> &Config {
-        &self.config
-    }
-
-    pub fn set_release_threshold(&mut self, bytes: u64) {
-        self.config.release_threshold = bytes;
-    }
-
-    pub fn is_closed(&self) -> bool {
-        self.closed
     }
 
     pub fn close(&mut self) {

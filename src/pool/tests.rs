@@ -149,9 +149,9 @@ impl Bench {
                 let points = death
                     .iter()
                     .map(|(lane, e)| Point::new(&self.clocks[*lane], *e));
-                let block = self.store.free(addr, points.collect());
+                let block = free(&mut self.store, addr, points.collect());
                 assert_eq!(block.map(|b| (b.addr, b.bytes)), Some((addr, bytes)));
-                assert_eq!(self.store.free(addr, Frontier::new()), None);
+                assert_eq!(free(&mut self.store, addr, Frontier::new()), None);
                 self.live.remove(&addr);
             }
             Op::Move { pick, near } => self.move_pages(*pick, *near),
@@ -230,12 +230,20 @@ impl Bench {
         }
         let (_, block) = self.store.take(Place { first, start }, bytes, bytes - 1);
         assert_eq!((block.addr, block.bytes), (start, bytes));
-        let inside = self.store.live_around(start + bytes - 2);
-        assert_eq!(inside.map(|(block, _)| block), Some(block));
-        let beyond = self.store.live_around(start + bytes);
-        assert_ne!(beyond.map(|(block, _)| block.addr), Some(start));
+        let inside = self.store.block_around(start + bytes - 2);
+        assert_eq!(inside.map(|(_, block, _)| block), Some(block));
+        let beyond = self.store.block_around(start + bytes);
+        assert_ne!(beyond.map(|(_, block, _)| block.addr), Some(start));
         self.live.insert(start, bytes);
     }
+}
+
+/// Frees the block that starts at an address.
+fn free(store: &mut Store, addr: u64, death: Frontier) -> Option<Block> {
+    let found = store.block_around(addr);
+    let (id, block, _) = found.filter(|(_, block, _)| block.addr == addr)?;
+    store.free(id, death);
+    Some(block)
 }
 
 fn nth(live: &BTreeMap<u64, u64>, pick: usize) -> Option<(u64, u64)> {
@@ -267,7 +275,7 @@ proptest! {
             clock.raise(u64::MAX);
         }
         for (addr, _) in std::mem::take(&mut bench.live) {
-            bench.store.free(addr, Frontier::new());
+            free(&mut bench.store, addr, Frontier::new());
         }
         bench.store.sweep();
         audit(&bench.store, &bench.live);

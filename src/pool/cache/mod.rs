@@ -19,13 +19,11 @@
 //! lane is traced or replayed.
 
 pub(crate) mod extent_version;
-mod hash;
 mod replay;
 pub(crate) mod table;
 pub(crate) mod usage;
 
 use crate::pool::cache::extent_version::{ExtentVersion, VersionChanger};
-use crate::pool::cache::hash::AddressMap;
 use crate::pool::heap::search::round;
 use crate::pool::options::{BIN_PROBES, CACHE_BINS, MAX_CUT_RATIO};
 use crate::pool::replay::{Backoff, LiveTraces, Replay, Trace};
@@ -33,6 +31,7 @@ use crate::pool::request::Block;
 use crate::timeline::rank;
 use crate::timeline::sync::{Brief, BriefGuard};
 use crate::timeline::{Clock, Frontier, LaneId, Point};
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 /// Identity of a pool in stream caches, or of a [`usage::Usage`]. Never reused.
@@ -138,8 +137,6 @@ pub(crate) struct Cache {
     plain: PoolKey,
     pub usage: PoolKey,
     min_align: u64,
-    /// The place of the stream cache in the pool's table.
-    pub slot: u32,
     /// Bytes live through this cache, and what they may rise to without asking.
     pub live: u64,
     pub quota: u64,
@@ -173,7 +170,7 @@ pub(crate) struct Inner {
     entries: Vec<Entry>,
     /// Vacant entries.
     vacant: Vec<u32>,
-    by_address: AddressMap,
+    by_address: FxHashMap<u64, u32>,
     /// Changed when a block is allocated again with fewer bytes requested.
     version: VersionChanger,
     retired: bool,
@@ -366,7 +363,7 @@ impl Inner {
         {
             return Some(of(block));
         }
-        let id = self.by_address.get(addr)?;
+        let id = *self.by_address.get(&addr)?;
         let entry = self.entries.get_mut(id as usize)?;
         if entry.state != Use::Live {
             return self.free_traced(id, epoch).map(of);
@@ -380,7 +377,6 @@ impl Inner {
         &mut self,
         (key, usage): (PoolKey, PoolKey),
         min_align: u64,
-        slot: u32,
         traces: Option<&LiveTraces>,
     ) {
         let empty = Bin {
@@ -392,7 +388,6 @@ impl Inner {
             plain: key,
             usage,
             min_align,
-            slot,
             live: 0,
             quota: 0,
             cached: 0,
@@ -452,14 +447,14 @@ impl Inner {
 
     /// The block of the lane that starts at an address.
     pub fn find(&self, addr: u64) -> Option<Lent> {
-        let entry = self.entries.get(self.by_address.get(addr)? as usize)?;
+        let entry = self.entries.get(*self.by_address.get(&addr)? as usize)?;
         Some(entry.lent())
     }
 
     /// Removes a live block, which is freed elsewhere; with it, whether that ends an iteration of all streams.
     pub fn remove_live(&mut self, addr: u64) -> Option<(Lent, bool)> {
         let lent = self.find(addr).filter(|lent| lent.died.is_none())?;
-        let id = self.by_address.remove(addr)?;
+        let id = self.by_address.remove(&addr)?;
         self.vacant.push(id);
         let entry = &mut self.entries[id as usize];
         if let Some(cache) = &mut self.caches[entry.cache as usize] {
@@ -491,7 +486,7 @@ impl Inner {
             return Err(format!("{live} bytes live, {quota} granted"));
         }
         let (mut found, mut cached) = (0, 0);
-        for (addr, id) in self.by_address.all() {
+        for (&addr, &id) in &self.by_address {
             let entry = &self.entries[id as usize];
             if entry.addr != addr {
                 return Err(format!("the block at {addr:#x} is another"));
@@ -515,19 +510,10 @@ impl Inner {
     /// Removes the cached blocks of a pool that have at least so many bytes.
     pub fn recall(&mut self, key: PoolKey, least: u64, out: &mut Vec<Lent>) {
         let Some(at) = self.at(key) else { return };
-        let Some(cache) = &mut self.caches[at] else {
-            return;
-        };
-        let bins = cache.bins.0.iter_mut();
-        for bin in bins.filter(|bin| bin.bytes >= least) {
-            while bin.head != NIL {
-                let id = bin.head;
-                let entry = &self.entries[id as usize];
-                bin.head = entry.next;
-                cache.cached -= entry.bytes;
-                self.by_address.remove(entry.addr);
-                self.vacant.push(id);
-                out.push(entry.lent());
+        for bin in 0..CACHE_BINS {
+            let own = self.caches[at].as_ref().map(|cache| cache.bins.0[bin]);
+            if own.is_some_and(|bin| bin.bytes >= least) {
+                out.extend(std::iter::from_fn(|| self.evict(at, bin)));
             }
         }
     }
@@ -535,17 +521,22 @@ impl Inner {
     /// Removes the smallest cached block of a pool that has so many bytes, if it is not many times too large.
     pub fn recall_one(&mut self, key: PoolKey, bytes: u64) -> Option<Lent> {
         let at = self.at(key)?;
-        let cache = self.caches[at].as_mut()?;
         let fits = bytes..=bytes.saturating_mul(MAX_CUT_RATIO);
-        let bins = cache.bins.0.iter_mut();
-        let bins = bins.filter(|bin| bin.head != NIL && fits.contains(&bin.bytes));
-        let bin = bins.min_by_key(|bin| bin.bytes)?;
-        let id = bin.head;
-        let entry = &self.entries[id as usize];
+        let bins = self.caches[at].as_ref()?.bins.0.iter().enumerate();
+        let bins = bins.filter(|(_, bin)| bin.head != NIL && fits.contains(&bin.bytes));
+        let (bin, _) = bins.min_by_key(|(_, bin)| bin.bytes)?;
+        self.evict(at, bin)
+    }
+
+    /// Removes the block that was cached last in a bin.
+    fn evict(&mut self, at: usize, bin: usize) -> Option<Lent> {
+        let cache = self.caches[at].as_mut()?;
+        let bin = &mut cache.bins.0[bin];
+        let entry = self.entries.get(bin.head as usize)?;
+        self.by_address.remove(&entry.addr);
+        self.vacant.push(bin.head);
         bin.head = entry.next;
         cache.cached -= entry.bytes;
-        self.by_address.remove(entry.addr);
-        self.vacant.push(id);
         Some(entry.lent())
     }
 
@@ -554,13 +545,11 @@ impl Inner {
         let at = self.at(key)?;
         let mut out = Vec::new();
         self.recall(key, 0, &mut out);
-        for (addr, id) in self.by_address.all() {
-            let entry = &self.entries[id as usize];
-            if entry.cache as usize == at {
-                self.by_address.remove(addr);
-                self.vacant.push(id);
-                out.push(entry.lent());
-            }
+        let entry = |id: u32| &self.entries[id as usize];
+        let own = |_: &u64, id: &mut u32| entry(*id).cache as usize == at;
+        for (_, id) in self.by_address.extract_if(own) {
+            self.vacant.push(id);
+            out.push(entry(id).lent());
         }
         Some((self.caches[at].take()?, out))
     }

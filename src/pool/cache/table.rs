@@ -3,14 +3,13 @@
 //! Owns the list of stream caches that have blocks of the pool, its replay plans and its relocated blocks. To
 //! the heap a block of a cache is live, whatever the cache does with it. Guarded by the pool's lock.
 
-mod owners;
 mod replay;
 
 use crate::pool::cache::usage::Usage;
 use crate::pool::cache::{Inner, Lent, PoolKey, StreamCache};
 use crate::pool::heap::Store;
 use crate::pool::heap::aliases::AddressAliases;
-use crate::pool::heap::segments::{NIL, SegId};
+use crate::pool::heap::segments::{Holder, SegId};
 use crate::pool::options::MAX_IDLE_STREAMS;
 use crate::pool::options::Options;
 use crate::pool::provider::Slab;
@@ -18,10 +17,19 @@ use crate::pool::replay::{Backoff, LiveTraces};
 use crate::pool::request::{Block, Config};
 use crate::pool::stats::Counters;
 use crate::timeline::{Frontier, Lane, LaneId};
-pub(crate) use owners::{Owner, Owners};
 use replay::{ActivePlan, PreparedPlan, Relocated, Sharing};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// A stream cache that has, or had, blocks of the pool.
+#[derive(Debug)]
+struct Owner {
+    cache: Arc<StreamCache>,
+    /// Whether its lane made a request that the cache did not serve since the last look for idle caches, and
+    /// what the cache had served by then.
+    asked: bool,
+    served: u64,
+}
 
 #[derive(Debug)]
 pub(crate) struct CacheTable {
@@ -29,10 +37,7 @@ pub(crate) struct CacheTable {
     min_align: u64,
     key: PoolKey,
     usage: Arc<Usage>,
-    /// Segments name them by their numbers.
-    owners: Owners,
-    /// The owner that got a block last.
-    recent: usize,
+    owners: BTreeMap<LaneId, Owner>,
     /// Requests since the last look for idle caches.
     asked: usize,
     /// Blocks on their way back; empty between calls.
@@ -58,8 +63,7 @@ impl CacheTable {
             min_align: config.min_align,
             key,
             usage,
-            owners: Owners::default(),
-            recent: 0,
+            owners: BTreeMap::new(),
             asked: 0,
             recalled: Vec::new(),
             plans: Vec::new(),
@@ -84,10 +88,11 @@ impl CacheTable {
             self.usage.alloc(block);
             return;
         };
-        let slot = self.slot(store, cache);
+        self.attach(store, cache);
         let insert = |inner: &mut Inner| inner.insert(self.key, block, seg, &mut self.backoff);
         if self.usage.alloc_in(cache, block, insert) {
-            store.segments.set_live(seg, block.requested, slot);
+            let holder = Holder::Cache(cache.lane());
+            store.segments.set_live(seg, block.requested, holder);
         }
     }
 
@@ -100,14 +105,14 @@ impl CacheTable {
 
     /// Frees the live block that starts at `addr`, if there is one.
     pub fn release(&mut self, store: &mut Store, addr: u64, death: Frontier) -> Option<Block> {
-        let Some((block, slot)) = store.live_around(addr) else {
+        let Some((id, block, holder)) = store.block_around(addr) else {
             return self.release_elsewhere(store, addr, &death);
         };
         if block.addr != addr {
             return None;
         }
         let (mut requested, mut ends_all) = (block.requested, false);
-        match self.cache(slot) {
+        match self.cache(holder) {
             Some(cache) => {
                 let lent;
                 (lent, ends_all) = cache.lock().remove_live(addr)?;
@@ -115,7 +120,7 @@ impl CacheTable {
             }
             None => self.usage.free(block.bytes),
         }
-        store.free(addr, death);
+        store.free(id, death);
         if ends_all {
             self.end_iteration();
         }
@@ -124,10 +129,10 @@ impl CacheTable {
 
     /// The live block that holds `addr`.
     pub fn find(&self, store: &Store, addr: u64) -> Option<Block> {
-        let Some((block, slot)) = store.live_around(addr) else {
+        let Some((_, block, holder)) = store.block_around(addr) else {
             return self.find_elsewhere(addr);
         };
-        let Some(cache) = self.cache(slot) else {
+        let Some(cache) = self.cache(holder) else {
             return Some(block);
         };
         let lent = cache.lock().find(block.addr);
@@ -147,19 +152,11 @@ impl CacheTable {
         of: impl Fn(LaneId) -> bool,
         wanted: impl Fn(&StreamCache, u64) -> bool,
     ) -> bool {
-        let mut found = false;
-        let mut next = 0;
-        while let Some(slot) = self.owners.next_from(next) {
-            next = slot + 1;
-            let named = self.owners.get(slot);
-            let named = named.filter(|own| of(own.cache.lane()));
-            let Some(Owner { cache, .. }) = named else {
-                continue;
-            };
+        let (mut found, mut retired) = (false, Vec::new());
+        for (lane, Owner { cache, .. }) in self.owners.iter().filter(|(lane, _)| of(**lane)) {
             let mut inner = cache.lock();
             if inner.is_retired() {
-                drop(inner);
-                found |= self.forget(store, slot);
+                retired.push(*lane);
                 continue;
             }
             let own = inner.cache(self.key);
@@ -170,18 +167,17 @@ impl CacheTable {
                 put_back(store, cache, self.recalled.drain(..));
             }
         }
+        for lane in retired {
+            found |= self.forget(store, lane);
+        }
         found
     }
 
     /// Takes back one block that a lane caches and that suits a request for so many bytes.
     pub fn recall_one(&mut self, store: &mut Store, lane: LaneId, bytes: u64) {
-        let slot = self.owners.find(lane);
-        let Some(Owner { cache, .. }) = slot.and_then(|slot| self.owners.get(slot)) else {
-            return;
-        };
-        let found = cache.lock().recall_one(self.key, bytes);
-        if let Some(lent) = found {
-            put_back(store, cache, [lent]);
+        if let Some(Owner { cache, .. }) = self.owners.get(&lane) {
+            let found = cache.lock().recall_one(self.key, bytes);
+            put_back(store, cache, found);
         }
     }
 
@@ -193,8 +189,7 @@ impl CacheTable {
 
     /// Reports that a lane makes a request that its cache did not serve.
     pub fn asks(&mut self, lane: &Lane) {
-        let slot = self.owners.find(lane.id());
-        if let Some(own) = slot.and_then(|slot| self.owners.get_mut(slot)) {
+        if let Some(own) = self.owners.get_mut(&lane.id()) {
             own.asked = true;
         }
     }
@@ -202,15 +197,15 @@ impl CacheTable {
     /// Whether each block that is lent is one of its cache's.
     #[cfg(any(test, feature = "oracle"))]
     pub fn audit(&self, store: &Store) -> Result<(), String> {
-        for (seg, addr, slot) in store.lent() {
-            let owner = self.cache(slot);
+        for (seg, addr, lane) in store.cached() {
+            let owner = self.cache(Holder::Cache(lane));
             let owner = owner.ok_or_else(|| format!("{addr:#x} is in no cache"))?;
             let own = owner.lock().find(addr).is_some_and(|lent| lent.seg == seg);
             if !own {
                 return Err(format!("{addr:#x} is unknown to the cache that has it"));
             }
         }
-        for own in self.owners.iter() {
+        for own in self.owners.values() {
             own.cache.lock().audit(self.key)?;
         }
         Ok(())
@@ -218,8 +213,8 @@ impl CacheTable {
 
     /// Takes everything back: the pool lends no more.
     pub fn end(&mut self, store: &mut Store) {
-        while let Some(slot) = self.owners.next_from(0) {
-            self.forget(store, slot);
+        while let Some((lane, _)) = self.owners.first_key_value() {
+            self.forget(store, *lane);
         }
     }
 
@@ -234,21 +229,18 @@ impl CacheTable {
             return;
         }
         self.asked = 0;
-        let mut next = 0;
-        while let Some(slot) = self.owners.next_from(next) {
-            next = slot + 1;
-            let Some(own) = self.owners.get(slot) else {
-                continue;
-            };
+        let mut idle = Vec::new();
+        for (lane, own) in &mut self.owners {
             let inner = own.cache.lock();
-            let (retired, served) = (inner.is_retired(), inner.served(self.key));
-            drop(inner);
-            let idle = !own.asked && own.served == served;
-            if retired || idle {
-                self.forget(store, slot);
-            } else if let Some(own) = self.owners.get_mut(slot) {
-                (own.asked, own.served) = (false, served);
+            let served = inner.served(self.key);
+            let busy = std::mem::take(&mut own.asked) | (own.served != served);
+            own.served = served;
+            if inner.is_retired() || !busy {
+                idle.push(*lane);
             }
+        }
+        for lane in idle {
+            self.forget(store, lane);
         }
     }
 
@@ -258,7 +250,7 @@ impl CacheTable {
         for own in &self.plans {
             counters += own.plan.lock().served;
         }
-        for Owner { cache, .. } in self.owners.iter() {
+        for Owner { cache, .. } in self.owners.values() {
             if let Some(cache) = cache.lock().cache(self.key) {
                 counters.own_lane += cache.hits;
                 counters.releases += cache.frees;
@@ -267,43 +259,35 @@ impl CacheTable {
         counters
     }
 
-    fn cache(&self, slot: u32) -> Option<&Arc<StreamCache>> {
-        if slot == NIL {
-            return None;
+    fn cache(&self, holder: Holder) -> Option<&Arc<StreamCache>> {
+        match holder {
+            Holder::Cache(lane) => Some(&self.owners.get(&lane)?.cache),
+            Holder::Program | Holder::Plan => None,
         }
-        let owner = self.owners.get(slot as usize)?;
-        Some(&owner.cache)
     }
 
-    /// The number of a cache; from now on if it had none.
-    fn slot(&mut self, store: &mut Store, cache: &Arc<StreamCache>) -> u32 {
-        let recent = self.owners.get(self.recent);
-        if recent.is_some_and(|recent| Arc::ptr_eq(&recent.cache, cache)) {
-            return self.recent as u32;
+    /// Makes a stream cache one of the pool's, if it is not. Those of lanes that ended go.
+    fn attach(&mut self, store: &mut Store, cache: &Arc<StreamCache>) {
+        if let Some(own) = self.owners.get(&cache.lane()) {
+            debug_assert!(Arc::ptr_eq(&own.cache, cache), "a lane with two caches");
+            return;
         }
-        if let Some(own) = cache.lock().cache(self.key) {
-            self.recent = own.slot as usize;
-            return own.slot;
-        }
-        let mut next = 0;
-        while let Some(slot) = self.owners.next_from(next) {
-            next = slot + 1;
-            let own = self.owners.get(slot);
-            if own.is_some_and(|own| own.cache.lock().is_retired()) {
-                self.forget(store, slot);
-            }
-        }
-        let slot = self.owners.insert(Owner::new(cache));
+        self.recall(store, (u64::MAX, 0), |_| true, |_, _| false);
+        let owner = Owner {
+            cache: Arc::clone(cache),
+            asked: true,
+            served: 0,
+        };
+        self.owners.insert(cache.lane(), owner);
         self.usage.attach(cache);
         let keys = (self.key, self.usage.key());
         let traces = self.options.replay.then_some(&self.traces);
-        cache.lock().open(keys, self.min_align, slot as u32, traces);
-        slot as u32
+        cache.lock().open(keys, self.min_align, traces);
     }
 
     /// Forgets a cache. True if it had something that is free now.
-    fn forget(&mut self, store: &mut Store, slot: usize) -> bool {
-        let Some(Owner { cache, .. }) = self.owners.remove(slot) else {
+    fn forget(&mut self, store: &mut Store, lane: LaneId) -> bool {
+        let Some(Owner { cache, .. }) = self.owners.remove(&lane) else {
             return false;
         };
         let replayed = self.end_plan_of(store, &cache);
@@ -322,8 +306,11 @@ impl CacheTable {
 fn put_back(store: &mut Store, cache: &StreamCache, blocks: impl IntoIterator<Item = Lent>) {
     for lent in blocks {
         match lent.died {
-            Some(epoch) => store.free_at(lent.seg, cache.death(epoch)),
-            None => store.segments.set_live(lent.seg, lent.requested, NIL),
+            Some(epoch) => store.free(lent.seg, cache.death(epoch)),
+            None => {
+                let holder = Holder::Program;
+                store.segments.set_live(lent.seg, lent.requested, holder);
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The memory of one pool: segments and indexes, without limits, policy or lock.
 //!
 //! Owns [`Store`]. `segments` has the address ranges, `index` finds free ones, `search` the best fit,
-//! `aliases` the addresses that remapped pages have left. Must never know a provider, a cache or a limit.
+//! `aliases` the addresses that remapped pages have left, `range_map` values of address ranges. Must never know a provider, a cache or a limit.
 //!
 //! A freed block keeps its death, a frontier. A request whose order comes after all of the death may take the
 //! block at once, as may any request once the death is complete. Neither calls the driver.
@@ -20,11 +20,15 @@
 
 pub(crate) mod aliases;
 pub(crate) mod index;
+pub(crate) mod range_map;
 pub(crate) mod search;
 pub(crate) mod segments;
 
 use crate::pool::heap::index::{Index, from_size};
-use crate::pool::heap::segments::{HELD, NIL, Place, Run, Seg, SegId, Segments, SlabEntry};
+use crate::pool::heap::search::place_at;
+use crate::pool::heap::segments::{
+    Holder, NIL, Place, Run, Seg, SegId, Segments, State, stretches,
+};
 use crate::pool::host_wait::Leavable;
 use crate::pool::provider::Slab;
 use crate::pool::request::{Block, Order};
@@ -278,7 +282,7 @@ impl Store {
     /// Makes free memory one live segment that is not a block: memory of a replay plan.
     pub fn hold(&mut self, place: Place, bytes: u64) -> SegId {
         let (seg, _) = self.take(place, bytes, 0);
-        self.segments.set_live(seg, 0, HELD);
+        self.segments.set_live(seg, 0, Holder::Plan);
         seg
     }
 
@@ -293,7 +297,7 @@ impl Store {
         }
         for (id, (_, death)) in ids.iter().zip(parts) {
             if let Some(death) = death {
-                self.free_at(*id, death);
+                self.free(*id, death);
             }
         }
         ids
@@ -316,35 +320,29 @@ impl Store {
         out
     }
 
-    /// Frees the live block that starts at `addr`, which no cache holds.
-    pub fn free(&mut self, addr: u64, death: Frontier) -> Option<Block> {
-        let (block, _) = self
-            .live_around(addr)
-            .filter(|(block, _)| block.addr == addr)?;
-        self.free_at(self.segments.live_at(addr)?, death);
-        Some(block)
-    }
-
     /// Frees a live segment, which no cache holds.
-    pub fn free_at(&mut self, id: SegId, mut death: Frontier) {
+    pub fn free(&mut self, id: SegId, mut death: Frontier) {
         death.prune();
         self.segments.free(id, death);
         self.file(id);
     }
 
-    /// The live block that holds `addr`, and the number of the cache that holds it, or [`NIL`].
-    pub fn live_around(&self, addr: u64) -> Option<(Block, u32)> {
-        let (id, requested, lent) = self.segments.live_around(addr)?;
-        if lent == HELD {
-            return None;
-        }
+    /// The block that has `addr`, with its segment and its holder. A cache's may be dead.
+    pub fn block_around(&self, addr: u64) -> Option<(SegId, Block, Holder)> {
+        let id = self.segments.live_before(addr)?;
         let seg = self.segments.seg(id);
-        let block = Block {
-            addr: seg.addr,
-            bytes: seg.bytes,
-            requested,
-        };
-        Some((block, lent))
+        match seg.state {
+            State::Live { requested, holder } if addr < seg.end() && holder != Holder::Plan => {
+                let (addr, bytes) = (seg.addr, seg.bytes);
+                let block = Block {
+                    addr,
+                    bytes,
+                    requested,
+                };
+                Some((id, block, holder))
+            }
+            _ => None,
+        }
     }
 
     /// Indexes anew what has completed since the last call. True if there was any.
@@ -368,50 +366,38 @@ impl Store {
 
     /// Free slabs, or free pages, each with the frontier after which it can be released.
     pub fn leavable(&self) -> Vec<Leavable> {
-        let mut out = Vec::new();
-        for entry in self.segments.slabs() {
-            let mut stretch: Vec<&Seg> = Vec::new();
-            let mut id = entry.first;
-            loop {
-                let seg = (id != NIL).then(|| self.segments.seg(id));
-                match seg.filter(|seg| seg.death().is_some()) {
-                    Some(seg) => stretch.push(seg),
-                    None => {
-                        self.add_leavable(entry, &stretch, &mut out);
-                        stretch.clear();
-                    }
+        let (segments, mut out) = (&self.segments, Vec::new());
+        for entry in segments.slabs() {
+            let free = |seg: &Seg| seg.death().is_some();
+            for own in stretches(segments.segs_from(entry.first), free) {
+                let ends = (segments.seg(own.first).prev, segments.seg(own.last).next);
+                let whole = segments.whole_pages(own.range.base, own.range.end());
+                let leaves: Vec<Slab> = match segments.page() {
+                    Some(_) => whole.map_or_else(Vec::new, |all| segments.pages_in(all).collect()),
+                    None if ends == (NIL, NIL) => vec![entry.slab],
+                    None => Vec::new(),
+                };
+                let mut first = own.first;
+                for slab in leaves {
+                    first = place_at(self, first, slab.base).first;
+                    let death = self.last_death(first, slab.end());
+                    let bytes = slab.bytes;
+                    out.push(Leavable { bytes, death });
                 }
-                let Some(seg) = seg else { break };
-                id = seg.next;
             }
         }
         out
     }
 
-    /// Adds the pages, or the slab, of a range of free segments.
-    fn add_leavable(&self, entry: &SlabEntry, stretch: &[&Seg], out: &mut Vec<Leavable>) {
-        let (Some(first), Some(last)) = (stretch.first(), stretch.last()) else {
-            return;
-        };
-        let leaves = match self.segments.page() {
-            Some(_) => {
-                let inside = self.segments.whole_pages(first.addr, last.end());
-                inside.map_or_else(Vec::new, |inside| self.segments.pages_in(inside).collect())
-            }
-            None if first.prev == NIL && last.next == NIL => vec![entry.slab],
-            None => Vec::new(),
-        };
-        for Slab { base, bytes } in leaves {
-            let from = stretch.partition_point(|seg| seg.end() <= base);
-            let within = stretch[from..].iter();
-            let within = within.take_while(|seg| seg.addr < base + bytes);
-            let mut death = Frontier::new();
-            within
-                .filter_map(|seg| seg.death())
-                .for_each(|one| death.join(one));
-            death.prune();
-            out.push(Leavable { bytes, death });
-        }
+    /// The frontier after which nothing uses the free segments from `first` up to an address.
+    fn last_death(&self, first: SegId, end: u64) -> Frontier {
+        let mut last = Frontier::new();
+        let inside = self.segments.segs_from(first);
+        let inside = inside.take_while(|(_, seg)| seg.addr < end);
+        let deaths = inside.filter_map(|(_, seg)| seg.death());
+        deaths.for_each(|death| last.join(death));
+        last.prune();
+        last
     }
 
     /// Merges a free segment with adjacent ones of the same death, and indexes it.

@@ -4,7 +4,7 @@
 
 use crate::pool::heap::Store;
 use crate::pool::heap::index::{LaneIndex, SizeIndex, from_size};
-use crate::pool::heap::segments::{NIL, Place, Seg, SegId};
+use crate::pool::heap::segments::{Place, Seg, SegId, Stretch, stretches};
 use crate::pool::request::{Order, PoolError, Request, Reuse};
 use crate::timeline::{Frontier, LaneId};
 
@@ -141,82 +141,35 @@ fn in_lane(
             let place = place_at(store, head, need.fit(addr, size)?);
             return Some(Fit { size, place });
         }
-        let mut tight = Tightest::new(need);
-        let mut id = head;
-        while store.index.in_run(&store.segments, id, lane) {
-            let seg = store.segments.seg(id);
+        let in_run = |id| store.index.in_run(&store.segments, id, lane);
+        let run = store.segments.segs_from(head);
+        let run = run.take_while(|(id, _)| in_run(*id));
+        let early = |seg: &Seg| {
             let point = seg.death().and_then(Frontier::single);
-            tight.step(id, seg, point.is_some_and(|p| p.epoch <= horizon));
-            id = seg.next;
-        }
-        tight.finish(store)
+            point.is_some_and(|point| point.epoch <= horizon)
+        };
+        tightest(store, need, stretches(run, early))
     })
 }
 
 /// The tightest stretch of adjacent free segments that the order admits, whatever their deaths.
 fn mixture(store: &Store, need: &Need, order: &Order<'_>) -> Option<Place> {
-    let mut tight = Tightest::new(need);
-    for entry in store.segments.slabs() {
-        if entry.free_bytes < need.bytes {
-            continue;
-        }
-        for (id, seg) in store.segments.segs_from(entry.first) {
-            let admitted = seg.death().is_some_and(|death| order.admits(death));
-            tight.step(id, seg, admitted);
-        }
-        tight.cut();
-    }
-    tight.finish(store).map(|fit| fit.place)
+    let admitted = |seg: &Seg| seg.death().is_some_and(|death| order.admits(death));
+    let slabs = store.segments.slabs();
+    let slabs = slabs.filter(|entry| entry.free_bytes >= need.bytes);
+    let found = slabs.flat_map(|entry| stretches(store.segments.segs_from(entry.first), admitted));
+    tightest(store, need, found).map(|fit| fit.place)
 }
 
-/// Of the stretches of admitted segments shown to it, keeps the smallest that fits.
-struct Tightest<'a> {
-    need: &'a Need,
-    /// The stretch being built: its first segment, its address and its bytes.
-    head: SegId,
-    addr: u64,
-    bytes: u64,
-    best: Option<(u64, SegId, u64)>,
-}
-
-impl<'a> Tightest<'a> {
-    fn new(need: &'a Need) -> Self {
-        Self {
-            need,
-            head: NIL,
-            addr: 0,
-            bytes: 0,
-            best: None,
-        }
-    }
-
-    fn step(&mut self, id: SegId, seg: &Seg, admitted: bool) {
-        if !admitted {
-            self.cut();
-            return;
-        }
-        if self.head == NIL {
-            (self.head, self.addr, self.bytes) = (id, seg.addr, 0);
-        }
-        self.bytes += seg.bytes;
-    }
-
-    fn cut(&mut self) {
-        if self.head != NIL
-            && let Some(start) = self.need.fit(self.addr, self.bytes)
-            && self.best.is_none_or(|(least, ..)| self.bytes < least)
-        {
-            self.best = Some((self.bytes, self.head, start));
-        }
-        self.head = NIL;
-    }
-
-    fn finish(mut self, store: &Store) -> Option<Fit> {
-        self.cut();
-        let (size, head, start) = self.best?;
-        let place = place_at(store, head, start);
-        Some(Fit { size, place })
-    }
+/// The smallest stretch that the request fits.
+fn tightest(store: &Store, need: &Need, found: impl Iterator<Item = Stretch>) -> Option<Fit> {
+    let fits = found.filter_map(|own| {
+        let start = need.fit(own.range.base, own.range.bytes)?;
+        Some((own.range.bytes, own.first, start))
+    });
+    let (size, head, start) = fits.min_by_key(|(size, ..)| *size)?;
+    let place = place_at(store, head, start);
+    Some(Fit { size, place })
 }
 
 /// The place of `start`, which lies in `head` or in a segment after it.

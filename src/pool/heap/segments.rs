@@ -6,13 +6,22 @@
 //! a request, an order or a policy.
 
 use crate::pool::provider::Slab;
-use crate::timeline::Frontier;
+use crate::timeline::{Frontier, LaneId};
 use std::collections::BTreeMap;
 
 pub(crate) type SegId = u32;
 pub(crate) const NIL: u32 = u32::MAX;
-/// In the place of a cache's number: memory of a replay plan, which is live but not a block.
-pub(crate) const HELD: u32 = u32::MAX - 1;
+
+/// Who holds a live segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holder {
+    /// The program, as a block that no stream cache has.
+    Program,
+    /// The stream cache of a lane, which has what was requested and whether the block is live.
+    Cache(LaneId),
+    /// A replay plan: the segment is not a block.
+    Plan,
+}
 
 #[derive(Debug)]
 pub(crate) enum State {
@@ -20,9 +29,7 @@ pub(crate) enum State {
     Vacant,
     Live {
         requested: u64,
-        /// Number of the stream cache that holds it, or [`NIL`]. That cache then knows what was requested,
-        /// and whether the block is live.
-        lent: u32,
+        holder: Holder,
     },
     /// Unused once this has completed; empty when it was observed complete or never used.
     Free(Frontier),
@@ -67,6 +74,36 @@ pub(crate) struct SlabEntry {
 pub(crate) struct Place {
     pub first: SegId,
     pub start: u64,
+}
+
+/// Adjacent segments, and their range.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stretch {
+    pub first: SegId,
+    pub last: SegId,
+    pub range: Slab,
+}
+
+/// The longest stretches of segments that `admits`, in address order.
+pub(crate) fn stretches<'a>(
+    mut segs: impl Iterator<Item = (SegId, &'a Seg)>,
+    admits: impl Fn(&Seg) -> bool,
+) -> impl Iterator<Item = Stretch> {
+    std::iter::from_fn(move || {
+        let (first, seg) = segs.find(|(_, seg)| admits(seg))?;
+        let (base, bytes) = (seg.addr, seg.bytes);
+        let mut stretch = Stretch {
+            first,
+            last: first,
+            range: Slab { base, bytes },
+        };
+        // The segment behind a stretch is part of none.
+        for (last, seg) in segs.by_ref().take_while(|(_, seg)| admits(seg)) {
+            stretch.last = last;
+            stretch.range.bytes += seg.bytes;
+        }
+        Some(stretch)
+    })
 }
 
 #[derive(Debug)]
@@ -408,7 +445,7 @@ impl Segments {
         let seg = self.seg_mut(taken);
         seg.state = State::Live {
             requested,
-            lent: NIL,
+            holder: Holder::Program,
         };
         self.live.insert(place.start, taken);
         if let Some(entry) = self.slab_mut(place.start) {
@@ -417,13 +454,8 @@ impl Segments {
         (taken, front, back)
     }
 
-    /// The live segment that starts at `addr`.
-    pub fn live_at(&self, addr: u64) -> Option<SegId> {
-        self.live.get(&addr).copied()
-    }
-
     /// The last live segment that starts at `addr` or before.
-    fn live_before(&self, addr: u64) -> Option<SegId> {
+    pub fn live_before(&self, addr: u64) -> Option<SegId> {
         self.live.range(..=addr).next_back().map(|(_, id)| *id)
     }
 
@@ -439,20 +471,9 @@ impl Segments {
         }
     }
 
-    /// The live segment that holds `addr`, the bytes requested of it, and the cache that holds it.
-    pub fn live_around(&self, addr: u64) -> Option<(SegId, u64, u32)> {
-        let id = self.live_before(addr)?;
-        match self.seg(id).state {
-            State::Live { requested, lent } if addr < self.seg(id).end() => {
-                Some((id, requested, lent))
-            }
-            _ => None,
-        }
-    }
-
-    /// Records the requested bytes of a live block, and the cache that holds it.
-    pub fn set_live(&mut self, id: SegId, requested: u64, lent: u32) {
-        self.seg_mut(id).state = State::Live { requested, lent };
+    /// Records the requested bytes of a live segment, and its holder.
+    pub fn set_live(&mut self, id: SegId, requested: u64, holder: Holder) {
+        self.seg_mut(id).state = State::Live { requested, holder };
     }
 
     /// Joins a free segment with the one after it; the first one's death stays.
@@ -471,7 +492,7 @@ impl Segments {
         let seg = self.seg(id);
         debug_assert!(seg.addr < at && at < seg.end(), "split outside");
         let state = match seg.state {
-            State::Live { requested, lent } => State::Live { requested, lent },
+            State::Live { requested, holder } => State::Live { requested, holder },
             _ => State::Free(seg.death().cloned().unwrap_or_default()),
         };
         let live = matches!(state, State::Live { .. });

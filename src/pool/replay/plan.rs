@@ -1,10 +1,10 @@
 //! Replay plans: an iteration of one stream or several, with the memory of all its blocks.
 
 use crate::pool::cache::{Miss, Taken, check_quota};
+use crate::pool::heap::range_map::RangeMap;
 use crate::pool::heap::segments::SegId;
 use crate::pool::provider::Slab;
 use crate::pool::replay::interval_index::IntervalIndex;
-use crate::pool::replay::predecessors::predecessors;
 use crate::pool::replay::trace::{ALLOC, Iteration};
 use crate::pool::request::{Block, Order, Reuse};
 use crate::pool::stats::Counters;
@@ -386,6 +386,36 @@ fn merge(iterations: &[Iteration]) -> (Vec<u32>, Vec<Planned>) {
         });
     }
     (ops, blocks)
+}
+
+/// For each block of an iteration, in order of allocation, the blocks that last had a part of its memory.
+/// Where that is none of the same iteration, it is one of the iteration before, which was alike.
+///
+/// `find` reports the present addresses of the memory of a block by its number. Returns pairs of a block and
+/// a predecessor, sorted.
+fn predecessors(count: u32, find: impl Fn(u32, &mut Vec<Slab>)) -> Vec<(u32, u32)> {
+    let (mut last, mut slabs) = (RangeMap::default(), Vec::new());
+    let (mut found, mut unused) = (Vec::new(), Vec::new());
+    for block in 0..count {
+        slabs.clear();
+        find(block, &mut slabs);
+        for slab in &slabs {
+            for (part, before) in last.parts(*slab) {
+                match before {
+                    Some(before) => found.push((block, before)),
+                    None => unused.push((block, part)),
+                }
+            }
+            last.insert(*slab, block);
+        }
+    }
+    for (block, slab) in unused {
+        let before = last.parts(slab).filter_map(|(_, before)| before);
+        found.extend(before.map(|before| (block, before)));
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
 }
 
 fn peak(ops: &[u32], blocks: &[Planned]) -> u64 {

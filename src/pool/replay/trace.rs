@@ -200,11 +200,6 @@ impl Trace {
     /// Adds the free of a block in a way that a plan of one stream cannot repeat.
     pub fn free_elsewhere(&mut self, block: u32) {
         self.free(Some(block));
-        self.refuse();
-    }
-
-    /// No plan can be made of what it has so far.
-    pub fn refuse(&mut self) {
         self.repeated = None;
         self.anchors.clear();
     }

@@ -8,7 +8,8 @@
 use crate::pool::cache::table::{CacheTable, Owner, put_back};
 use crate::pool::cache::{Miss, StreamCache};
 use crate::pool::heap::Store;
-use crate::pool::heap::segments::{NIL, SegId};
+use crate::pool::heap::range_map::RangeMap;
+use crate::pool::heap::segments::{Holder, SegId};
 use crate::pool::options::LONG_ITERATION_ALLOCATIONS;
 use crate::pool::provider::Slab;
 use crate::pool::replay::{
@@ -18,7 +19,6 @@ use crate::pool::replay::{
 use crate::pool::request::{Block, Order, Request, Reuse};
 use crate::timeline::sync::Brief;
 use crate::timeline::{Frontier, LaneId};
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -194,7 +194,7 @@ impl CacheTable {
             return false;
         }
         let (mut shared, mut ops, mut ended) = (0, 0, true);
-        let mut caches = self.owners.iter().map(|own| own.cache.lock());
+        let mut caches = self.owners.values().map(|own| own.cache.lock());
         let at_rest = caches.all(|own| {
             own.trace(self.key).is_none_or(|trace| {
                 shared += trace.shared();
@@ -210,7 +210,7 @@ impl CacheTable {
         self.prepared = None;
         self.sharing.end_iteration();
         let (mut caches, mut iterations) = (Vec::new(), Vec::new());
-        for own in self.owners.iter() {
+        for own in self.owners.values() {
             let mut inner = own.cache.lock();
             let Some(trace) = inner.trace_mut(self.key) else {
                 continue;
@@ -363,7 +363,7 @@ impl CacheTable {
         let map = self.last_uses(&plan);
         let mut live: BTreeMap<u32, Vec<SegId>> = BTreeMap::new();
         for held in &plan.held {
-            let content = map.read(held.slab);
+            let content = contents(&map, held.slab);
             let part = |(bytes, content): &(u64, Content)| {
                 let death = match *content {
                     Content::Before(at, part) => Some(plan.held[at].parts[part].1.clone()),
@@ -383,7 +383,8 @@ impl CacheTable {
             let block = plan.blocks[nth as usize].block;
             match &segs[..] {
                 [seg] if store.segments.seg(*seg).addr == block.addr => {
-                    store.segments.set_live(*seg, block.requested, NIL);
+                    let holder = Holder::Program;
+                    store.segments.set_live(*seg, block.requested, holder);
                 }
                 _ => {
                     self.relocated.insert(block.addr, Relocated { block, segs });
@@ -401,34 +402,30 @@ impl CacheTable {
         }
     }
 
-    /// The last use of each part of a plan's memory.
-    fn last_uses(&self, plan: &Plan) -> MemoryMap {
-        let mut map = MemoryMap::new(plan.held.iter().map(|held| held.slab));
-        let mut parts = Vec::new();
-        let mut cover = |map: &mut MemoryMap, block: &Block, content| {
-            parts.clear();
-            self.aliases.resolve(extent(block), &mut parts);
-            parts.iter().for_each(|part| map.fill(*part, content));
-        };
-        let blocks = || (0..).zip(&plan.blocks);
-        for (nth, own) in blocks().filter(|(_, own)| own.live) {
-            cover(&mut map, &own.block, Content::Live(nth));
-        }
-        let mut dead: Vec<_> = blocks().filter(|(_, own)| own.freed != NEVER).collect();
-        dead.sort_unstable_by_key(|(_, own)| Reverse(own.freed));
-        for (nth, own) in dead {
-            if map.is_full() {
-                break;
-            }
-            cover(&mut map, &own.block, Content::Dead(plan.last_use(nth)));
-        }
+    /// What each part of a plan's memory holds: what it was before, unless a block of the plan used it since,
+    /// the last one that did.
+    fn last_uses(&self, plan: &Plan) -> RangeMap<Content> {
+        let mut map = RangeMap::default();
         for (at, held) in plan.held.iter().enumerate() {
             let mut base = held.slab.base;
             for (part, (bytes, _)) in held.parts.iter().enumerate() {
                 let bytes = *bytes;
-                map.fill(Slab { base, bytes }, Content::Before(at, part));
+                map.insert(Slab { base, bytes }, Content::Before(at, part));
                 base += bytes;
             }
+        }
+        let blocks = || (0..).zip(&plan.blocks);
+        let mut dead: Vec<_> = blocks().filter(|(_, own)| own.freed != NEVER).collect();
+        dead.sort_unstable_by_key(|(_, own)| own.freed);
+        let dead = dead.into_iter();
+        let dead = dead.map(|(nth, own)| (own, Content::Dead(plan.last_use(nth))));
+        let live = blocks().filter(|(_, own)| own.live);
+        let live = live.map(|(nth, own)| (own, Content::Live(nth)));
+        let mut parts = Vec::new();
+        for (own, content) in dead.chain(live) {
+            parts.clear();
+            self.aliases.resolve(extent(&own.block), &mut parts);
+            parts.iter().for_each(|part| map.insert(*part, content));
         }
         map
     }
@@ -444,7 +441,7 @@ impl CacheTable {
             self.usage.free(block.bytes);
             self.aliases.extend_use(extent(&block), death);
             for seg in segs {
-                store.free_at(seg, death.clone());
+                store.free(seg, death.clone());
             }
             return Some(block);
         }
@@ -468,7 +465,7 @@ impl CacheTable {
     pub fn expired(&mut self, store: &mut Store, max_bytes: u64) -> Vec<Slab> {
         self.aliases.expire();
         let is_traced = |own: &Owner| own.cache.lock().is_traced(self.key);
-        if self.aliases.kept_bytes() <= max_bytes && self.owners.iter().any(is_traced) {
+        if self.aliases.kept_bytes() <= max_bytes && self.owners.values().any(is_traced) {
             return Vec::new();
         }
         self.forget_replay(store);
@@ -486,7 +483,7 @@ impl CacheTable {
         self.end_plans(store);
         self.prepared = None;
         self.sharing = Sharing::default();
-        for own in self.owners.iter() {
+        for own in self.owners.values() {
             own.cache.lock().end_replay(self.key);
         }
         self.backoff.succeeded();
@@ -516,56 +513,14 @@ enum Content {
     Live(u32),
 }
 
-/// The contents of some ranges, of which the first that is filled in stays.
-struct MemoryMap {
-    /// Start and end of what is not filled.
-    empty: BTreeMap<u64, u64>,
-    filled: BTreeMap<u64, (u64, Content)>,
-}
-
-impl MemoryMap {
-    fn new(slabs: impl Iterator<Item = Slab>) -> Self {
-        Self {
-            empty: slabs.map(|slab| (slab.base, slab.end())).collect(),
-            filled: BTreeMap::new(),
+/// What a range holds: bytes of each content, ascending.
+fn contents(map: &RangeMap<Content>, range: Slab) -> Vec<(u64, Content)> {
+    let mut out: Vec<(u64, Content)> = Vec::new();
+    for (part, content) in map.parts(range) {
+        match (out.last_mut(), content) {
+            (Some((bytes, last)), Some(content)) if *last == content => *bytes += part.bytes,
+            (_, content) => out.extend(content.map(|content| (part.bytes, content))),
         }
     }
-
-    fn is_full(&self) -> bool {
-        self.empty.is_empty()
-    }
-
-    /// Fills what is empty of a range.
-    fn fill(&mut self, slab: Slab, content: Content) {
-        let before = self.empty.range(..=slab.base).next_back();
-        let mut from = match before {
-            Some((base, end)) if *end > slab.base => *base,
-            _ => slab.base,
-        };
-        while let Some((base, end)) = self.empty.range(from..slab.end()).next() {
-            let (base, end) = (*base, *end);
-            self.empty.remove(&base);
-            if base < slab.base {
-                self.empty.insert(base, slab.base);
-            }
-            if end > slab.end() {
-                self.empty.insert(slab.end(), end);
-            }
-            let part = (base.max(slab.base), end.min(slab.end()));
-            self.filled.insert(part.0, (part.1, content));
-            from = part.1;
-        }
-    }
-
-    /// The contents of a range: bytes of each, ascending.
-    fn read(&self, slab: Slab) -> Vec<(u64, Content)> {
-        let mut out: Vec<(u64, Content)> = Vec::new();
-        for (base, (end, content)) in self.filled.range(slab.base..slab.end()) {
-            match out.last_mut() {
-                Some((bytes, last)) if last == content => *bytes += end - base,
-                _ => out.push((end - base, *content)),
-            }
-        }
-        out
-    }
+    out
 }
