@@ -61,7 +61,7 @@ mod tests;
 pub use cache::extent_version::ExtentVersion;
 pub use cache::usage::Usage;
 pub use cache::{PoolKey, StreamCache};
-pub use host_wait::Leavable;
+pub use host_wait::Releasable;
 pub use options::{Compaction, Options};
 pub use provider::{ProviderError, Slab, SlabProvider};
 pub use request::{
@@ -74,10 +74,10 @@ use crate::timeline::Frontier;
 use crate::timeline::rank;
 use crate::timeline::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use cache::table::CacheTable;
-pub(crate) use cache::{Miss, Taken};
+pub(crate) use cache::{CacheResult, Miss};
 use growth::Limits;
 use heap::search::Need;
-use release::Leaving;
+use release::Releasing;
 use state::State;
 use std::sync::Arc;
 
@@ -143,9 +143,9 @@ impl<S: SlabProvider> Pool<S> {
         let mut state = self.state.lock();
         let block = state.release(addr, death).ok_or(UnknownPointer { addr })?;
         if state.closed {
-            let leaving = state.leave(0);
+            let releasing = state.release_down_to(0);
             drop(state);
-            drop(self.give_back(&leaving));
+            drop(self.return_to_provider(&releasing));
         }
         Ok(block)
     }
@@ -159,8 +159,8 @@ impl<S: SlabProvider> Pool<S> {
     /// after completion was observed. Cheap without a threshold.
     pub fn settle(&self) {
         self.remove(|state| match state.closed {
-            true => state.leave(0),
-            false => state.leave(state.config.release_threshold),
+            true => state.release_down_to(0),
+            false => state.release_down_to(state.config.release_threshold),
         });
     }
 
@@ -193,7 +193,7 @@ impl<S: SlabProvider> Pool<S> {
     /// Releases memory that is free and observed complete until at most `keep_bytes` are reserved or no more can
     /// be released.
     pub fn shrink(&self, keep_bytes: u64) {
-        self.remove(|state| state.leave(keep_bytes));
+        self.remove(|state| state.release_down_to(keep_bytes));
     }
 
     /// The least frontier after which a request that found no memory can be served. The caller waits for it on
@@ -206,7 +206,7 @@ impl<S: SlabProvider> Pool<S> {
         &self,
         request: &Request<'_>,
         room: Option<u64>,
-        elsewhere: Vec<Leavable>,
+        elsewhere: Vec<Releasable>,
     ) -> Option<Frontier> {
         let mut state = self.state.lock();
         let need = Need::new(request, state.config.min_align).ok()?;
@@ -214,15 +214,15 @@ impl<S: SlabProvider> Pool<S> {
     }
 
     /// Counts a request as failed. Its caller decides that it is not repeated.
-    pub fn give_up(&self) {
+    pub fn record_failure(&self) {
         self.state.lock().stats.counters.failed += 1;
     }
 
     /// Memory that could go back to the provider, at once or after a wait.
-    pub fn leavable(&self) -> Vec<Leavable> {
+    pub fn releasable(&self) -> Vec<Releasable> {
         let mut state = self.state.lock();
         state.recall();
-        state.store.leavable()
+        state.heap.releasable()
     }
 
     /// Bytes reserved and used, and their highs. With a shared [`Usage`], used bytes are those of all its pools.
@@ -268,7 +268,7 @@ impl<S: SlabProvider> Pool<S> {
     pub fn close(&self) {
         self.remove(|state| {
             state.close();
-            state.leave(0)
+            state.release_down_to(0)
         });
     }
 
@@ -278,23 +278,23 @@ impl<S: SlabProvider> Pool<S> {
     }
 
     /// Has memory leave the heap, and gives it back to the provider.
-    fn remove(&self, choose: impl FnOnce(&mut State) -> Leaving) {
-        let leaving = choose(&mut self.state.lock());
-        drop(self.give_back(&leaving));
+    fn remove(&self, choose: impl FnOnce(&mut State) -> Releasing) {
+        let releasing = choose(&mut self.state.lock());
+        drop(self.return_to_provider(&releasing));
     }
 
     /// Gives memory that left the heap back to the provider, then subtracts it from the figures.
-    fn give_back(&self, leaving: &Leaving) -> MutexGuard<'_, State> {
-        for old in &leaving.addresses {
+    fn return_to_provider(&self, releasing: &Releasing) -> MutexGuard<'_, State> {
+        for old in &releasing.addresses {
             self.provider.retire(*old);
         }
-        for slab in &leaving.slabs {
+        for slab in &releasing.slabs {
             self.provider.release(*slab);
         }
         let mut state = self.state.lock();
         self.publish(&state);
-        if !leaving.slabs.is_empty() {
-            state.left(&leaving.slabs);
+        if !releasing.slabs.is_empty() {
+            state.released(&releasing.slabs);
             self.settled.notify_all();
         }
         state

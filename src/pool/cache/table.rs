@@ -6,10 +6,10 @@
 mod replay;
 
 use crate::pool::cache::usage::Usage;
-use crate::pool::cache::{Inner, Lent, PoolKey, StreamCache};
-use crate::pool::heap::Store;
+use crate::pool::cache::{CachedBlock, Inner, PoolKey, StreamCache};
+use crate::pool::heap::Heap;
 use crate::pool::heap::aliases::AddressAliases;
-use crate::pool::heap::segments::{Holder, SegId};
+use crate::pool::heap::segments::{Holder, SegmentId};
 use crate::pool::options::MAX_IDLE_STREAMS;
 use crate::pool::options::Options;
 use crate::pool::provider::Slab;
@@ -41,7 +41,7 @@ pub(crate) struct CacheTable {
     /// Requests since the last look for idle caches.
     asked: usize,
     /// Blocks on their way back; empty between calls.
-    recalled: Vec<Lent>,
+    recalled: Vec<CachedBlock>,
     plans: Vec<ActivePlan>,
     /// The shared plan that begins with its first request.
     prepared: Option<PreparedPlan>,
@@ -80,19 +80,19 @@ impl CacheTable {
     /// Counts a block of the heap that becomes live, and gives it to `cache`.
     pub fn insert(
         &mut self,
-        store: &mut Store,
-        (seg, block): (SegId, &Block),
+        heap: &mut Heap,
+        (seg, block): (SegmentId, &Block),
         cache: Option<&Arc<StreamCache>>,
     ) {
         let Some(cache) = cache else {
             self.usage.alloc(block);
             return;
         };
-        self.attach(store, cache);
+        self.attach(heap, cache);
         let insert = |inner: &mut Inner| inner.insert(self.key, block, seg, &mut self.backoff);
         if self.usage.alloc_in(cache, block, insert) {
             let holder = Holder::Cache(cache.lane());
-            store.segments.set_live(seg, block.requested, holder);
+            heap.segments.set_live(seg, block.requested, holder);
         }
     }
 
@@ -104,9 +104,9 @@ impl CacheTable {
     }
 
     /// Frees the live block that starts at `addr`, if there is one.
-    pub fn release(&mut self, store: &mut Store, addr: u64, death: Frontier) -> Option<Block> {
-        let Some((id, block, holder)) = store.block_around(addr) else {
-            return self.release_elsewhere(store, addr, &death);
+    pub fn release(&mut self, heap: &mut Heap, addr: u64, death: Frontier) -> Option<Block> {
+        let Some((id, block, holder)) = heap.block_around(addr) else {
+            return self.release_elsewhere(heap, addr, &death);
         };
         if block.addr != addr {
             return None;
@@ -114,13 +114,14 @@ impl CacheTable {
         let (mut requested, mut ends_all) = (block.requested, false);
         match self.cache(holder) {
             Some(cache) => {
-                let lent;
-                (lent, ends_all) = cache.lock().remove_live(addr)?;
-                requested = lent.requested;
+                let own;
+                (own, ends_all) = cache.lock().remove_live(addr)?;
+                debug_assert_eq!(own.seg, id, "a block in another segment");
+                requested = own.requested;
             }
             None => self.usage.free(block.bytes),
         }
-        store.free(id, death);
+        heap.free(id, death);
         if ends_all {
             self.end_iteration();
         }
@@ -128,17 +129,17 @@ impl CacheTable {
     }
 
     /// The live block that holds `addr`.
-    pub fn find(&self, store: &Store, addr: u64) -> Option<Block> {
-        let Some((_, block, holder)) = store.block_around(addr) else {
+    pub fn find(&self, heap: &Heap, addr: u64) -> Option<Block> {
+        let Some((_, block, holder)) = heap.block_around(addr) else {
             return self.find_elsewhere(addr);
         };
         let Some(cache) = self.cache(holder) else {
             return Some(block);
         };
-        let lent = cache.lock().find(block.addr);
-        let lent = lent.filter(|lent| lent.died.is_none())?;
+        let own = cache.lock().find(block.addr);
+        let own = own.filter(|own| own.died.is_none())?;
         Some(Block {
-            requested: lent.requested,
+            requested: own.requested,
             ..block
         })
     }
@@ -147,11 +148,12 @@ impl CacheTable {
     /// blocks of at least `least` bytes, where all together are at least `all`. True if there was any.
     pub fn recall(
         &mut self,
-        store: &mut Store,
+        heap: &mut Heap,
         (all, least): (u64, u64),
         of: impl Fn(LaneId) -> bool,
         wanted: impl Fn(&StreamCache, u64) -> bool,
     ) -> bool {
+        debug_assert!(self.recalled.is_empty(), "blocks that were not returned");
         let (mut found, mut retired) = (false, Vec::new());
         for (lane, Owner { cache, .. }) in self.owners.iter().filter(|(lane, _)| of(**lane)) {
             let mut inner = cache.lock();
@@ -164,20 +166,20 @@ impl CacheTable {
                 inner.recall(self.key, least, &mut self.recalled);
                 drop(inner);
                 found |= !self.recalled.is_empty();
-                put_back(store, cache, self.recalled.drain(..));
+                return_blocks(heap, cache, self.recalled.drain(..));
             }
         }
         for lane in retired {
-            found |= self.forget(store, lane);
+            found |= self.forget(heap, lane);
         }
         found
     }
 
     /// Takes back one block that a lane caches and that suits a request for so many bytes.
-    pub fn recall_one(&mut self, store: &mut Store, lane: LaneId, bytes: u64) {
+    pub fn recall_one(&mut self, heap: &mut Heap, lane: LaneId, bytes: u64) {
         if let Some(Owner { cache, .. }) = self.owners.get(&lane) {
             let found = cache.lock().recall_one(self.key, bytes);
-            put_back(store, cache, found);
+            return_blocks(heap, cache, found);
         }
     }
 
@@ -194,13 +196,13 @@ impl CacheTable {
         }
     }
 
-    /// Whether each block that is lent is one of its cache's.
+    /// Whether each block that the heap has as a cache's is there.
     #[cfg(any(test, feature = "oracle"))]
-    pub fn audit(&self, store: &Store) -> Result<(), String> {
-        for (seg, addr, lane) in store.cached() {
+    pub fn audit(&self, heap: &Heap) -> Result<(), String> {
+        for (seg, addr, lane) in heap.cached() {
             let owner = self.cache(Holder::Cache(lane));
             let owner = owner.ok_or_else(|| format!("{addr:#x} is in no cache"))?;
-            let own = owner.lock().find(addr).is_some_and(|lent| lent.seg == seg);
+            let own = owner.lock().find(addr).is_some_and(|own| own.seg == seg);
             if !own {
                 return Err(format!("{addr:#x} is unknown to the cache that has it"));
             }
@@ -212,15 +214,15 @@ impl CacheTable {
     }
 
     /// Takes everything back: the pool lends no more.
-    pub fn end(&mut self, store: &mut Store) {
+    pub fn end(&mut self, heap: &mut Heap) {
         while let Some((lane, _)) = self.owners.first_key_value() {
-            self.forget(store, *lane);
+            self.forget(heap, *lane);
         }
     }
 
     /// Forgets lanes that do nothing, once there are many: their cached blocks are free for all, and their live
     /// blocks the pool's own. A lane that comes back begins anew.
-    pub fn forget_idle(&mut self, store: &mut Store) {
+    pub fn forget_idle(&mut self, heap: &mut Heap) {
         if self.owners.len() <= MAX_IDLE_STREAMS {
             return;
         }
@@ -240,7 +242,7 @@ impl CacheTable {
             }
         }
         for lane in idle {
-            self.forget(store, lane);
+            self.forget(heap, lane);
         }
     }
 
@@ -266,13 +268,14 @@ impl CacheTable {
         }
     }
 
-    /// Makes a stream cache one of the pool's, if it is not. Those of lanes that ended go.
-    fn attach(&mut self, store: &mut Store, cache: &Arc<StreamCache>) {
+    /// Makes a stream cache one of the pool's, if it is not.
+    fn attach(&mut self, heap: &mut Heap, cache: &Arc<StreamCache>) {
         if let Some(own) = self.owners.get(&cache.lane()) {
             debug_assert!(Arc::ptr_eq(&own.cache, cache), "a lane with two caches");
             return;
         }
-        self.recall(store, (u64::MAX, 0), |_| true, |_, _| false);
+        // Takes no block back, and forgets the caches of lanes that ended.
+        self.recall(heap, (u64::MAX, 0), |_| true, |_, _| false);
         let owner = Owner {
             cache: Arc::clone(cache),
             asked: true,
@@ -286,30 +289,34 @@ impl CacheTable {
     }
 
     /// Forgets a cache. True if it had something that is free now.
-    fn forget(&mut self, store: &mut Store, lane: LaneId) -> bool {
+    fn forget(&mut self, heap: &mut Heap, lane: LaneId) -> bool {
         let Some(Owner { cache, .. }) = self.owners.remove(&lane) else {
             return false;
         };
-        let replayed = self.end_plan_of(store, &cache);
+        let replayed = self.end_plan_of(heap, &cache);
         let Some((own, blocks)) = self.usage.detach(&cache, self.key) else {
             return false;
         };
         self.served.own_lane += own.hits;
         self.served.releases += own.frees;
-        let cached = blocks.iter().any(|lent| lent.died.is_some());
-        put_back(store, &cache, blocks);
+        let cached = blocks.iter().any(|own| own.died.is_some());
+        return_blocks(heap, &cache, blocks);
         cached || replayed
     }
 }
 
 /// Cached blocks are free again for all; live ones are the pool's own.
-fn put_back(store: &mut Store, cache: &StreamCache, blocks: impl IntoIterator<Item = Lent>) {
-    for lent in blocks {
-        match lent.died {
-            Some(epoch) => store.free(lent.seg, cache.death(epoch)),
+fn return_blocks(
+    heap: &mut Heap,
+    cache: &StreamCache,
+    blocks: impl IntoIterator<Item = CachedBlock>,
+) {
+    for own in blocks {
+        match own.died {
+            Some(epoch) => heap.free(own.seg, cache.death(epoch)),
             None => {
                 let holder = Holder::Program;
-                store.segments.set_live(lent.seg, lent.requested, holder);
+                heap.segments.set_live(own.seg, own.requested, holder);
             }
         }
     }

@@ -68,6 +68,8 @@ impl AddressAliases {
         self.moves.clear();
         let gone: Vec<Slab> = self.kept.extract_if(.., |slab| !stays(slab)).collect();
         self.kept_bytes -= gone.iter().map(|slab| slab.bytes).sum::<u64>();
+        let kept = self.kept.iter().map(|slab| slab.bytes);
+        debug_assert_eq!(kept.sum::<u64>(), self.kept_bytes, "bytes of aliases");
         gone
     }
 

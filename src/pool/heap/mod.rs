@@ -1,6 +1,6 @@
 //! The memory of one pool: segments and indexes, without limits, policy or lock.
 //!
-//! Owns [`Store`]. `segments` has the address ranges, `index` finds free ones, `search` the best fit,
+//! Owns [`Heap`]. `segments` has the address ranges, `index` finds free ones, `search` the best fit,
 //! `aliases` the addresses that remapped pages have left, `range_map` values of address ranges. Must never know a provider, a cache or a limit.
 //!
 //! A freed block keeps its death, a frontier. A request whose order comes after all of the death may take the
@@ -27,21 +27,21 @@ pub(crate) mod segments;
 use crate::pool::heap::index::{Index, from_size};
 use crate::pool::heap::search::place_at;
 use crate::pool::heap::segments::{
-    Holder, NIL, Place, Run, Seg, SegId, Segments, State, stretches,
+    Holder, NIL, Place, Run, Segment, SegmentId, Segments, State, stretches,
 };
-use crate::pool::host_wait::Leavable;
+use crate::pool::host_wait::Releasable;
 use crate::pool::provider::Slab;
 use crate::pool::request::{Block, Order};
 use crate::timeline::Frontier;
 use std::collections::BTreeSet;
 
 #[derive(Debug)]
-pub(crate) struct Store {
+pub(crate) struct Heap {
     pub segments: Segments,
     pub index: Index,
 }
 
-/// Free memory that was removed from the store: its range, its pages and its deaths.
+/// Free memory that was removed from the heap: its range, its pages and its deaths.
 #[derive(Debug)]
 pub(crate) struct Piece {
     pub slab: Slab,
@@ -53,7 +53,7 @@ pub(crate) struct Piece {
 /// A free range: where, and the sizes and deaths of its parts.
 pub(crate) type FreeRange = (Place, Slab, Vec<(u64, Frontier)>);
 
-impl Store {
+impl Heap {
     pub fn new(page: Option<u64>) -> Self {
         Self {
             segments: Segments::new(page),
@@ -83,40 +83,13 @@ impl Store {
         !ids.is_empty()
     }
 
-    /// Adds a slab as [`Store::add_slab`] does, if all of it can be one live block, and makes it that. None,
-    /// and unchanged, if not.
-    pub fn add_live(
-        &mut self,
-        slab: Slab,
-        runs: &[Run],
-        unit: u64,
-        requested: u64,
-    ) -> Option<(SegId, Block)> {
-        if !slab.base.is_multiple_of(unit) || !slab.bytes.is_multiple_of(unit) {
-            return None;
-        }
-        let ids = self.segments.add_slab(slab, runs, unit, &[]);
-        let [first] = ids[..] else { return None };
-        let place = Place {
-            first,
-            start: slab.base,
-        };
-        let (taken, ..) = self.segments.carve(place, slab.bytes, requested);
-        let block = Block {
-            addr: slab.base,
-            bytes: slab.bytes,
-            requested,
-        };
-        Some((taken, block))
-    }
-
     /// Bytes of free segments, complete or pending.
     pub fn free_bytes(&self) -> u64 {
         self.segments.slabs().map(|entry| entry.free_bytes).sum()
     }
 
     /// Completed free memory that can be released, by bytes. Searched on each call: calls are rare.
-    pub fn idle(&self) -> BTreeSet<(u64, SegId)> {
+    pub fn idle(&self) -> BTreeSet<(u64, SegmentId)> {
         let segments = &self.segments;
         let idle = |id| segments.removable(id).map(|slab| (slab.bytes, id));
         match segments.page() {
@@ -126,14 +99,18 @@ impl Store {
             }
             None => {
                 let firsts = segments.slabs().map(|entry| entry.first);
-                let clear = |id: &SegId| segments.death(*id).is_some_and(Frontier::is_empty);
+                let clear = |id: &SegmentId| segments.death(*id).is_some_and(Frontier::is_empty);
                 firsts.filter(clear).filter_map(idle).collect()
             }
         }
     }
 
-    /// Removes the least entry of [`Store::idle`] with `bytes` or more, else the largest.
-    pub fn remove_idle(&mut self, idle: &mut BTreeSet<(u64, SegId)>, bytes: u64) -> Option<Slab> {
+    /// Removes the least entry of [`Heap::idle`] with `bytes` or more, else the largest.
+    pub fn remove_idle(
+        &mut self,
+        idle: &mut BTreeSet<(u64, SegmentId)>,
+        bytes: u64,
+    ) -> Option<Slab> {
         let found = *idle.range((bytes, 0)..).next().or_else(|| idle.last())?;
         idle.remove(&found);
         let (_, id) = found;
@@ -146,11 +123,11 @@ impl Store {
         Some(self.detach(id, slab).slab)
     }
 
-    /// Removes at most `bytes` of the largest entry of [`Store::idle`] that can give any: pages at its end, or
+    /// Removes at most `bytes` of the largest entry of [`Heap::idle`] that can give any: pages at its end, or
     /// the whole slab.
     pub fn remove_idle_within(
         &mut self,
-        idle: &mut BTreeSet<(u64, SegId)>,
+        idle: &mut BTreeSet<(u64, SegmentId)>,
         bytes: u64,
     ) -> Option<Slab> {
         while let Some((_, id)) = idle.pop_last() {
@@ -169,7 +146,7 @@ impl Store {
     }
 
     /// Removes free memory: a whole slab, or whole pages, from the segment `first` on.
-    pub fn detach(&mut self, first: SegId, slab: Slab) -> Piece {
+    pub fn detach(&mut self, first: SegmentId, slab: Slab) -> Piece {
         let runs = match self.segments.page() {
             Some(_) => self.segments.runs_in(slab),
             None => Vec::new(),
@@ -193,6 +170,7 @@ impl Store {
         for id in left {
             if id != NIL {
                 self.index.insert(&self.segments, id);
+                debug_assert!(!self.can_merge(id), "a rest that should be merged");
             }
         }
         Piece { slab, runs, parts }
@@ -200,7 +178,7 @@ impl Store {
 
     /// Removes several pieces, ascending. The last piece goes first: several may lie in one segment, whose
     /// rest before a piece keeps its number.
-    pub fn detach_all(&mut self, pieces: &[(SegId, Slab)]) -> Vec<Piece> {
+    pub fn detach_all(&mut self, pieces: &[(SegmentId, Slab)]) -> Vec<Piece> {
         let from_last = pieces.iter().rev();
         let mut out: Vec<Piece> = from_last
             .map(|(first, slab)| self.detach(*first, *slab))
@@ -210,7 +188,7 @@ impl Store {
     }
 
     /// Turns `bytes` at `place`, which must be free, into a live block.
-    pub fn take(&mut self, place: Place, bytes: u64, requested: u64) -> (SegId, Block) {
+    pub fn take(&mut self, place: Place, bytes: u64, requested: u64) -> (SegmentId, Block) {
         let end = place.start + bytes;
         let mut id = place.first;
         while id != NIL && self.segments.seg(id).addr < end {
@@ -222,6 +200,7 @@ impl Store {
         for left in [front, back] {
             if left != NIL {
                 self.index.insert(&self.segments, left);
+                debug_assert!(!self.can_merge(left), "a rest that should be merged");
             }
         }
         let block = Block {
@@ -280,14 +259,18 @@ impl Store {
     }
 
     /// Makes free memory one live segment that is not a block: memory of a replay plan.
-    pub fn hold(&mut self, place: Place, bytes: u64) -> SegId {
+    pub fn hold(&mut self, place: Place, bytes: u64) -> SegmentId {
         let (seg, _) = self.take(place, bytes, 0);
         self.segments.set_live(seg, 0, Holder::Plan);
         seg
     }
 
-    /// Splits a segment of [`Store::hold`] into segments that are free with these deaths, or live.
-    pub fn divide(&mut self, seg: SegId, parts: Vec<(u64, Option<Frontier>)>) -> Vec<SegId> {
+    /// Splits a segment of [`Heap::hold`] into segments that are free with these deaths, or live.
+    pub fn divide(
+        &mut self,
+        seg: SegmentId,
+        parts: Vec<(u64, Option<Frontier>)>,
+    ) -> Vec<SegmentId> {
         let mut ids = vec![seg];
         let mut at = self.segments.seg(seg).addr;
         for (bytes, _) in parts.iter().take(parts.len().saturating_sub(1)) {
@@ -307,7 +290,7 @@ impl Store {
     pub fn missing(&self, place: Place, bytes: u64, order: &Order<'_>) -> Frontier {
         let end = place.start + bytes;
         let mut out = Frontier::new();
-        for (_, seg) in self.segments.segs_from(place.first) {
+        for (_, seg) in self.segments.segments_from(place.first) {
             if seg.addr >= end {
                 break;
             }
@@ -321,14 +304,14 @@ impl Store {
     }
 
     /// Frees a live segment, which no cache holds.
-    pub fn free(&mut self, id: SegId, mut death: Frontier) {
+    pub fn free(&mut self, id: SegmentId, mut death: Frontier) {
         death.prune();
         self.segments.free(id, death);
         self.file(id);
     }
 
     /// The block that has `addr`, with its segment and its holder. A cache's may be dead.
-    pub fn block_around(&self, addr: u64) -> Option<(SegId, Block, Holder)> {
+    pub fn block_around(&self, addr: u64) -> Option<(SegmentId, Block, Holder)> {
         let id = self.segments.live_before(addr)?;
         let seg = self.segments.seg(id);
         match seg.state {
@@ -365,11 +348,11 @@ impl Store {
     }
 
     /// Free slabs, or free pages, each with the frontier after which it can be released.
-    pub fn leavable(&self) -> Vec<Leavable> {
+    pub fn releasable(&self) -> Vec<Releasable> {
         let (segments, mut out) = (&self.segments, Vec::new());
         for entry in segments.slabs() {
-            let free = |seg: &Seg| seg.death().is_some();
-            for own in stretches(segments.segs_from(entry.first), free) {
+            let free = |seg: &Segment| seg.death().is_some();
+            for own in stretches(segments.segments_from(entry.first), free) {
                 let ends = (segments.seg(own.first).prev, segments.seg(own.last).next);
                 let whole = segments.whole_pages(own.range.base, own.range.end());
                 let leaves: Vec<Slab> = match segments.page() {
@@ -382,7 +365,7 @@ impl Store {
                     first = place_at(self, first, slab.base).first;
                     let death = self.last_death(first, slab.end());
                     let bytes = slab.bytes;
-                    out.push(Leavable { bytes, death });
+                    out.push(Releasable { bytes, death });
                 }
             }
         }
@@ -390,9 +373,9 @@ impl Store {
     }
 
     /// The frontier after which nothing uses the free segments from `first` up to an address.
-    fn last_death(&self, first: SegId, end: u64) -> Frontier {
+    fn last_death(&self, first: SegmentId, end: u64) -> Frontier {
         let mut last = Frontier::new();
-        let inside = self.segments.segs_from(first);
+        let inside = self.segments.segments_from(first);
         let inside = inside.take_while(|(_, seg)| seg.addr < end);
         let deaths = inside.filter_map(|(_, seg)| seg.death());
         deaths.for_each(|death| last.join(death));
@@ -401,7 +384,7 @@ impl Store {
     }
 
     /// Merges a free segment with adjacent ones of the same death, and indexes it.
-    fn file(&mut self, mut id: SegId) {
+    fn file(&mut self, mut id: SegmentId) {
         loop {
             let next = self.segments.seg(id).next;
             if !self.dies_alike(id, next) {
@@ -422,13 +405,19 @@ impl Store {
         self.index.insert(&self.segments, id);
     }
 
-    fn unfile(&mut self, id: SegId) {
+    /// Whether a neighbour of a free segment died alike.
+    fn can_merge(&self, id: SegmentId) -> bool {
+        let seg = self.segments.seg(id);
+        self.dies_alike(seg.prev, id) || self.dies_alike(id, seg.next)
+    }
+
+    fn unfile(&mut self, id: SegmentId) {
         if !self.index.take_unfiled(id) {
             self.index.remove(&self.segments, id);
         }
     }
 
-    fn dies_alike(&self, a: SegId, b: SegId) -> bool {
+    fn dies_alike(&self, a: SegmentId, b: SegmentId) -> bool {
         match (self.segments.death(a), self.segments.death(b)) {
             (Some(a), Some(b)) => a == b,
             _ => false,

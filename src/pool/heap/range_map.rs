@@ -35,6 +35,7 @@ impl<T: Copy> RangeMap<T> {
 
     /// Sets the value of a range, whatever its parts had.
     pub fn insert(&mut self, range: Slab, value: T) {
+        debug_assert!(range.bytes > 0, "an empty range");
         if let Some(same) = self.0.get_mut(&range.base)
             && same.0 == range.end()
         {

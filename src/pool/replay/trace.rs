@@ -149,6 +149,10 @@ impl Trace {
     pub fn allocate(&mut self, block: &Block, missed: bool) -> u32 {
         let anchor = self.here();
         let last = self.anchors.last();
+        debug_assert!(
+            last.is_none_or(|last| last.live <= self.live),
+            "a block that was live at an anchor was freed"
+        );
         if std::mem::take(&mut self.freed) && last.is_none_or(|last| last.live != self.live) {
             self.anchors.push(anchor);
         }

@@ -24,7 +24,7 @@ pub(crate) use submission::SubmissionGuard;
 
 use crate::abi::ur_queue_flags_t;
 use crate::object::{Object, Origin, Result};
-use crate::pool::{ExtentVersion, PoolKey, StreamCache, Taken};
+use crate::pool::{ExtentVersion, PoolKey, StreamCache, CacheResult};
 use crate::stream::engine::dependencies::{
     Dependencies, EventDependencies, MarkerRequest, MarkerRequests, OwnMarkerRequest, PendingWaits,
 };
@@ -586,12 +586,12 @@ impl<D: Driver> LaneCore<D> {
 
     /// Allocates from the lane's own cache of blocks.
     #[inline(always)]
-    pub fn alloc(&self, key: PoolKey, bytes: u64) -> Taken<u64> {
+    pub fn alloc(&self, key: PoolKey, bytes: u64) -> CacheResult<u64> {
         self.cache.lock().alloc(key, bytes, |block| block.addr)
     }
 
     /// As [`LaneCore::alloc`], with the dependencies of an event.
-    pub fn alloc_with_event(&self, key: PoolKey, bytes: u64) -> Taken<(u64, EventDependencies)> {
+    pub fn alloc_with_event(&self, key: PoolKey, bytes: u64) -> CacheResult<(u64, EventDependencies)> {
         let mut state = self.state.lock();
         let addr = self.alloc(key, bytes)?;
         Ok((addr, self.dependencies(&mut state)))
