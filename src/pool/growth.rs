@@ -191,7 +191,7 @@ impl State {
         order: &Order<'_>,
         attempt: &Attempt<'_>,
     ) -> Result<Growth, u64> {
-        let tail = match self.limits.paged && !attempt.apart {
+        let tail = match self.limits.paged && !attempt.grows_separately {
             true => tail(&self.heap, need, order),
             false => Tail::default(),
         };
@@ -214,7 +214,7 @@ impl State {
             Ok(slab) if self.accept(asked, slab) => {
                 attempt.grew = true;
                 // Other addresses were not to be had there.
-                attempt.elsewhere |= asked.after.is_some_and(|after| after != slab.base);
+                attempt.grew_elsewhere |= asked.after.is_some_and(|after| after != slab.base);
                 return None;
             }
             Ok(slab) => (ProviderError::OutOfMemory, Some(slab)),

@@ -69,7 +69,7 @@ impl State {
         request: &Request<'_>,
         attempt: &mut Attempt<'_>,
     ) -> Step {
-        self.missed(need, request, attempt);
+        self.record_miss(need, request, attempt);
         let (always, bounded) = (WaitPolicy::Always, WaitPolicy::Bounded);
         let growth = self.growth(need, &request.order, attempt);
         let grows = growth.ok().filter(|_| attempt.refused.is_none());
@@ -113,7 +113,7 @@ impl State {
         let reuse = if attempt.grew { Reuse::Grown } else { reuse };
         self.stats.counters.count(reuse);
         if let Some(cache) = attempt.cache {
-            self.table.missed(cache, reuse);
+            self.table.record_served(cache, reuse);
         }
         request.record(|decision| decision.reuse = Some(reuse));
         Some(Step::Done(Ok(Acquired::Ready(block))))
@@ -152,7 +152,7 @@ impl State {
         let (order, heap, table) = (&request.order, &mut self.heap, &mut self.table);
         let small = need.bytes <= SMALL_BYTES.max(self.stats.figures.reserved / SMALL_SHARE);
         if let Order::Lane(lane) = order {
-            table.asks(lane);
+            table.record_miss(lane);
         }
         if let Some(own) = order.own_lane() {
             if !small {
@@ -193,8 +193,8 @@ impl State {
             })
     }
 
-    /// Notes, once, that nothing is ready. Later there may be memory that came for this very request.
-    fn missed(&mut self, need: &Need, request: &Request<'_>, attempt: &mut Attempt<'_>) {
+    /// Records, once, that nothing is ready. Later there may be memory that came for this very request.
+    fn record_miss(&mut self, need: &Need, request: &Request<'_>, attempt: &mut Attempt<'_>) {
         if !std::mem::replace(&mut attempt.missed, true) {
             let used = self.stats.figures.reserved;
             let used = used.saturating_sub(self.heap.free_bytes());
@@ -207,8 +207,8 @@ impl State {
         if std::mem::take(&mut attempt.grew) {
             // It grew and still nothing fits: the slab is misaligned, unless it lies elsewhere than was
             // asked, which is so once.
-            if std::mem::take(&mut attempt.elsewhere) {
-                attempt.apart = true;
+            if std::mem::take(&mut attempt.grew_elsewhere) {
+                attempt.grows_separately = true;
             } else if std::mem::replace(&mut attempt.padded, true) {
                 attempt.refused = Some(ProviderError::OutOfMemory);
             }
@@ -279,7 +279,7 @@ impl State {
             Some(_) => 0,
             None => max.saturating_sub(self.held()),
         };
-        (!never && !attempt.scattered && self.heap.free_bytes() > 0).then_some(room)
+        (!never && !attempt.cannot_remap && self.heap.free_bytes() > 0).then_some(room)
     }
 
     fn remap(&mut self, found: &Collection, pages: u64, ready: bool) -> Step {
@@ -318,7 +318,7 @@ impl State {
         self.moving -= moved;
         let unit = self.config.min_align;
         let slab = answer.map_err(|error| match fresh {
-            0 => attempt.scattered = true,
+            0 => attempt.cannot_remap = true,
             _ => attempt.refused = Some(error),
         });
         let Ok(slab) = slab else {

@@ -45,14 +45,14 @@ pub(crate) struct Attempt<'a> {
     pub padded: bool,
     /// This request made the pool grow.
     pub grew: bool,
-    /// New memory lies elsewhere than after the pool's last slab.
-    pub elsewhere: bool,
-    /// That is not asked for any more.
-    pub apart: bool,
+    /// New memory lies elsewhere than behind the pool's last slab.
+    pub grew_elsewhere: bool,
+    /// Growth does not count on the memory at the end of the pool's last slab any more.
+    pub grows_separately: bool,
     /// The provider's last word; no more growth until something is given back to it.
     pub refused: Option<ProviderError>,
     /// The provider could not remap.
-    pub scattered: bool,
+    pub cannot_remap: bool,
 }
 
 impl State {

@@ -19,11 +19,13 @@
 //! lane is traced or replayed.
 
 pub(crate) mod extent_version;
+mod hash;
 mod replay;
 pub(crate) mod table;
 pub(crate) mod usage;
 
 use crate::pool::cache::extent_version::{ExtentVersion, VersionChanger};
+use crate::pool::cache::hash::AddressMap;
 use crate::pool::heap::search::round;
 use crate::pool::options::{BIN_PROBES, CACHE_BINS, MAX_CUT_RATIO};
 use crate::pool::replay::{Backoff, LiveTraces, Replay, Trace};
@@ -31,7 +33,6 @@ use crate::pool::request::Block;
 use crate::timeline::rank;
 use crate::timeline::sync::{Brief, BriefGuard};
 use crate::timeline::{Clock, Frontier, LaneId, Point};
-use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 /// Identity of a pool in stream caches, or of a [`usage::Usage`]. Never reused.
@@ -170,7 +171,7 @@ pub(crate) struct Inner {
     entries: Vec<Entry>,
     /// Vacant entries.
     vacant: Vec<u32>,
-    by_address: FxHashMap<u64, u32>,
+    by_address: AddressMap,
     /// Changed when a block is allocated again with fewer bytes requested.
     version: VersionChanger,
     retired: bool,
@@ -368,7 +369,7 @@ impl Inner {
         {
             return Some(of(block));
         }
-        let id = *self.by_address.get(&addr)?;
+        let id = self.by_address.get(addr)?;
         let entry = self.entries.get_mut(id as usize)?;
         if entry.state != Use::Live {
             return self.free_traced(id, epoch).map(of);
@@ -446,21 +447,20 @@ impl Inner {
                 (self.entries.len() - 1) as u32
             }
         };
-        let before = self.by_address.insert(entry.addr, id);
-        debug_assert!(before.is_none(), "two blocks at one address");
+        self.by_address.insert(entry.addr, id);
         id
     }
 
     /// The block of the lane that starts at an address.
     pub fn find(&self, addr: u64) -> Option<CachedBlock> {
-        let entry = self.entries.get(*self.by_address.get(&addr)? as usize)?;
+        let entry = self.entries.get(self.by_address.get(addr)? as usize)?;
         Some(entry.block())
     }
 
     /// Removes a live block, which is freed elsewhere; with it, whether that ends an iteration of all streams.
     pub fn remove_live(&mut self, addr: u64) -> Option<(CachedBlock, bool)> {
         let own = self.find(addr).filter(|own| own.died.is_none())?;
-        let id = self.by_address.remove(&addr)?;
+        let id = self.by_address.remove(addr)?;
         self.vacant.push(id);
         let entry = &mut self.entries[id as usize];
         if let Some(cache) = &mut self.caches[entry.cache as usize] {
@@ -492,7 +492,7 @@ impl Inner {
             return Err(format!("{live} bytes live, {quota} granted"));
         }
         let (mut found, mut cached) = (0, 0);
-        for (&addr, &id) in &self.by_address {
+        for (addr, id) in self.by_address.all() {
             let entry = &self.entries[id as usize];
             if entry.addr != addr {
                 return Err(format!("the block at {addr:#x} is another"));
@@ -541,7 +541,7 @@ impl Inner {
         let entry = self.entries.get(bin.head as usize)?;
         debug_assert!(entry.state == Use::Cached, "a live block in a bin");
         debug_assert!(entry.epoch >= cache.oldest, "a death before the oldest");
-        let id = self.by_address.remove(&entry.addr);
+        let id = self.by_address.remove(entry.addr);
         debug_assert_eq!(id, Some(bin.head), "a block at another's address");
         self.vacant.push(bin.head);
         bin.head = entry.next;
@@ -554,11 +554,13 @@ impl Inner {
         let at = self.at(key)?;
         let mut out = Vec::new();
         self.recall(key, 0, &mut out);
-        let entry = |id: u32| &self.entries[id as usize];
-        let own = |_: &u64, id: &mut u32| entry(*id).cache as usize == at;
-        for (_, id) in self.by_address.extract_if(own) {
-            self.vacant.push(id);
-            out.push(entry(id).block());
+        for (addr, id) in self.by_address.all() {
+            let entry = &self.entries[id as usize];
+            if entry.cache as usize == at {
+                self.by_address.remove(addr);
+                self.vacant.push(id);
+                out.push(entry.block());
+            }
         }
         Some((self.caches[at].take()?, out))
     }

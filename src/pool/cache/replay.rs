@@ -89,8 +89,8 @@ impl Inner {
         let bytes = round(requested, cache.min_align).ok_or(Miss::NoBlock)?;
         let sizes = (bytes, requested);
         let block = alloc_cached(cache, &mut self.entries, &mut self.version, sizes)?;
-        if let Some(id) = self.by_address.get(&block.addr) {
-            cache.trace(&mut self.entries[*id as usize], &block, false);
+        if let Some(id) = self.by_address.get(block.addr) {
+            cache.trace(&mut self.entries[id as usize], &block, false);
         }
         Ok(block)
     }

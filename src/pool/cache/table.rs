@@ -27,7 +27,7 @@ struct Owner {
     cache: Arc<StreamCache>,
     /// Whether its lane made a request that the cache did not serve since the last look for idle caches, and
     /// what the cache had served by then.
-    asked: bool,
+    missed: bool,
     served: u64,
 }
 
@@ -38,8 +38,8 @@ pub(crate) struct CacheTable {
     key: PoolKey,
     usage: Arc<Usage>,
     owners: BTreeMap<LaneId, Owner>,
-    /// Requests since the last look for idle caches.
-    asked: usize,
+    /// Requests that no cache served since the last look for idle caches.
+    misses: usize,
     /// Blocks on their way back; empty between calls.
     recalled: Vec<CachedBlock>,
     plans: Vec<ActivePlan>,
@@ -64,7 +64,7 @@ impl CacheTable {
             key,
             usage,
             owners: BTreeMap::new(),
-            asked: 0,
+            misses: 0,
             recalled: Vec::new(),
             plans: Vec::new(),
             prepared: None,
@@ -190,9 +190,9 @@ impl CacheTable {
     }
 
     /// Reports that a lane makes a request that its cache did not serve.
-    pub fn asks(&mut self, lane: &Lane) {
+    pub fn record_miss(&mut self, lane: &Lane) {
         if let Some(own) = self.owners.get_mut(&lane.id()) {
-            own.asked = true;
+            own.missed = true;
         }
     }
 
@@ -226,16 +226,16 @@ impl CacheTable {
         if self.owners.len() <= MAX_IDLE_STREAMS {
             return;
         }
-        self.asked += 1;
-        if self.asked < MAX_IDLE_STREAMS {
+        self.misses += 1;
+        if self.misses < MAX_IDLE_STREAMS {
             return;
         }
-        self.asked = 0;
+        self.misses = 0;
         let mut idle = Vec::new();
         for (lane, own) in &mut self.owners {
             let inner = own.cache.lock();
             let served = inner.served(self.key);
-            let busy = std::mem::take(&mut own.asked) | (own.served != served);
+            let busy = std::mem::take(&mut own.missed) | (own.served != served);
             own.served = served;
             if inner.is_retired() || !busy {
                 idle.push(*lane);
@@ -278,7 +278,7 @@ impl CacheTable {
         self.recall(heap, (u64::MAX, 0), |_| true, |_, _| false);
         let owner = Owner {
             cache: Arc::clone(cache),
-            asked: true,
+            missed: true,
             served: 0,
         };
         self.owners.insert(cache.lane(), owner);

@@ -1,7 +1,8 @@
 //! The memory of one pool: segments and indexes, without limits, policy or lock.
 //!
 //! Owns [`Heap`]. `segments` has the address ranges, `index` finds free ones, `search` the best fit,
-//! `aliases` the addresses that remapped pages have left, `range_map` values of address ranges. Must never know a provider, a cache or a limit.
+//! `aliases` the addresses that remapped pages have left, `range_map` values of address ranges. Must never know
+//! a provider, a cache or a limit.
 //!
 //! A freed block keeps its death, a frontier. A request whose order comes after all of the death may take the
 //! block at once, as may any request once the death is complete. Neither calls the driver.
@@ -151,28 +152,17 @@ impl Heap {
             Some(_) => self.segments.runs_in(slab),
             None => Vec::new(),
         };
-        let (mut inner, mut last) = (first, first);
-        let mut id = first;
-        while id != NIL && self.segments.seg(id).addr < slab.end() {
-            self.index.remove(&self.segments, id);
-            last = id;
-            id = self.segments.seg(id).next;
-        }
-        let mut left = [NIL, NIL];
+        let last = self.unindex(first, slab.end());
+        let (mut inner, mut rests) = (first, [NIL, NIL]);
         if self.segments.seg(last).end() > slab.end() && self.segments.page().is_some() {
-            left[1] = self.segments.split(last, slab.end());
+            rests[1] = self.segments.split(last, slab.end());
         }
         if self.segments.seg(first).addr < slab.base {
-            left[0] = first;
+            rests[0] = first;
             inner = self.segments.split(first, slab.base);
         }
         let parts = self.segments.remove(inner, slab);
-        for id in left {
-            if id != NIL {
-                self.index.insert(&self.segments, id);
-                debug_assert!(!self.can_merge(id), "a rest that should be merged");
-            }
-        }
+        self.index_rests(rests);
         Piece { slab, runs, parts }
     }
 
@@ -189,20 +179,9 @@ impl Heap {
 
     /// Turns `bytes` at `place`, which must be free, into a live block.
     pub fn take(&mut self, place: Place, bytes: u64, requested: u64) -> (SegmentId, Block) {
-        let end = place.start + bytes;
-        let mut id = place.first;
-        while id != NIL && self.segments.seg(id).addr < end {
-            let next = self.segments.seg(id).next;
-            self.index.remove(&self.segments, id);
-            id = next;
-        }
-        let (taken, front, back) = self.segments.carve(place, bytes, requested);
-        for left in [front, back] {
-            if left != NIL {
-                self.index.insert(&self.segments, left);
-                debug_assert!(!self.can_merge(left), "a rest that should be merged");
-            }
-        }
+        self.unindex(place.first, place.start + bytes);
+        let (taken, rests) = self.segments.carve(place, bytes, requested);
+        self.index_rests(rests);
         let block = Block {
             addr: place.start,
             bytes,
@@ -403,6 +382,24 @@ impl Heap {
             id = prev;
         }
         self.index.insert(&self.segments, id);
+    }
+
+    /// Removes the free segments from `first` up to an address from the index. Returns the last one.
+    fn unindex(&mut self, first: SegmentId, end: u64) -> SegmentId {
+        let (mut last, mut id) = (first, first);
+        while id != NIL && self.segments.seg(id).addr < end {
+            self.index.remove(&self.segments, id);
+            (last, id) = (id, self.segments.seg(id).next);
+        }
+        last
+    }
+
+    /// Indexes what is left of free segments before and behind a range that was removed or is live now.
+    fn index_rests(&mut self, rests: [SegmentId; 2]) {
+        for id in rests.into_iter().filter(|id| *id != NIL) {
+            self.index.insert(&self.segments, id);
+            debug_assert!(!self.can_merge(id), "a rest that should be merged");
+        }
     }
 
     /// Whether a neighbour of a free segment died alike.

@@ -429,7 +429,7 @@ impl Segments {
         place: Place,
         bytes: u64,
         requested: u64,
-    ) -> (SegmentId, SegmentId, SegmentId) {
+    ) -> (SegmentId, [SegmentId; 2]) {
         let end = place.start + bytes;
         let mut front = NIL;
         let mut taken = place.first;
@@ -459,7 +459,7 @@ impl Segments {
         if let Some(entry) = self.slab_mut(place.start) {
             entry.free_bytes -= bytes;
         }
-        (taken, front, back)
+        (taken, [front, back])
     }
 
     /// The last live segment that starts at `addr` or before.

@@ -177,7 +177,7 @@ impl CacheTable {
     }
 
     /// Reports that a lane got what its cache did not have.
-    pub fn missed(&mut self, cache: &StreamCache, reuse: Reuse) {
+    pub fn record_served(&mut self, cache: &StreamCache, reuse: Reuse) {
         if self.options.shared_replay
             && self.sharing.allocate(cache.lane())
             && reuse == Reuse::Completed
