@@ -197,8 +197,10 @@ fn peaks_follow_used_bytes_and_not_cached_ones() {
 #[test]
 fn shared_usage_counts_its_pools_together() {
     let usage = Arc::<Usage>::default();
+    // Of one provider: a stream cache tells the blocks of its pools apart by their addresses.
+    let provider = Arc::new(FakeProvider::new(64));
     let make = || {
-        let provider = Arc::new(FakeProvider::new(64));
+        let provider = Arc::clone(&provider);
         Pool::with_usage(provider, Config::default(), Arc::clone(&usage))
     };
     let (one, two, q) = (make(), make(), Queue::new());

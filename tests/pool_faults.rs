@@ -307,7 +307,7 @@ fn the_host_waits_for_no_more_than_makes_room() {
     assert_eq!(ask(320), None, "a wait although none suffices");
     let room = pool.awaited(&request(320, Order::Sync), Some(64), Vec::new());
     assert_eq!(room.map(|wait| wait.len()), Some(3), "lanes to wait for");
-    let elsewhere = ur::pool::Leavable {
+    let elsewhere = ur::pool::Releasable {
         bytes: 192,
         death: Frontier::new(),
     };

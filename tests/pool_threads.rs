@@ -120,7 +120,7 @@ impl SharedPool {
                 Some(block)
             }
             Err(PoolError::Exhausted { .. }) => {
-                self.pool.give_up();
+                self.pool.record_failure();
                 self.failed.fetch_add(1, Ordering::Relaxed);
                 None
             }

@@ -3,7 +3,6 @@
 
 use crate::pool::Pool;
 use crate::pool::cache::{Miss, StreamCache};
-use crate::pool::growth::Grown;
 use crate::pool::heap::search::Need;
 use crate::pool::policy::Step;
 use crate::pool::provider::{ProviderError, Slab, SlabProvider};
@@ -36,11 +35,9 @@ impl<S: SlabProvider> Pool<S> {
     pub fn plan(&self, cache: &Arc<StreamCache>, lane: &Lane) {
         let mut state = self.state.lock();
         let state = &mut *state;
-        if !state.is_closed() {
-            let order = Order::Lane(lane);
-            state
-                .table
-                .begin_plan(&mut state.store, cache, &order, None);
+        if !state.closed {
+            let (table, heap) = (&mut state.table, &mut state.heap);
+            table.begin_plan(heap, cache, &Order::Lane(lane), None);
         }
     }
 
@@ -87,8 +84,8 @@ impl<S: SlabProvider> Pool<S> {
             };
         });
         let mut state = self.state.lock();
-        let State { table, store, .. } = &mut *state;
-        table.forget_idle(store);
+        let State { table, heap, .. } = &mut *state;
+        table.forget_idle(heap);
         if let Some(cache) = cache {
             // Once all has completed, streams that begin again with this request have a plan together.
             if state.limits.observes && state.table.may_begin_shared(cache, request.bytes) {
@@ -96,14 +93,17 @@ impl<S: SlabProvider> Pool<S> {
                 self.provider.observe();
                 state = self.state.lock();
             }
-            let State { table, store, .. } = &mut *state;
-            if let Some((block, reuse)) = table.replay(store, cache, request) {
+            let State { table, heap, .. } = &mut *state;
+            if let Some((block, reuse)) = table.replay(heap, cache, request) {
                 request.record(|decision| decision.reuse = Some(reuse));
                 return Ok(Acquired::Ready(block));
             }
         }
-        let need = Need::new(request, state.config().min_align)?;
-        let mut attempt = Attempt::new(cache);
+        let need = Need::new(request, state.config.min_align)?;
+        let mut attempt = Attempt {
+            cache,
+            ..Attempt::default()
+        };
         loop {
             match state.step(&need, request, &mut attempt) {
                 Step::Done(result) => return result,
@@ -112,16 +112,12 @@ impl<S: SlabProvider> Pool<S> {
                     let (bytes, page, after) = (growth.bytes, growth.page, growth.after);
                     let answer = self.retry(|provider| provider.grow(bytes, page, after));
                     state = self.state.lock();
-                    let grown = state.grown(growth, answer, (&need, request), &mut attempt);
+                    let unfit = state.grown(growth, answer, &mut attempt);
                     self.settled.notify_all();
-                    match grown {
-                        Grown::Served(block) => return Ok(Acquired::Ready(block)),
-                        Grown::Room => {}
-                        Grown::Unfit(slab) => {
-                            drop(state);
-                            self.provider.release(slab);
-                            state = self.state.lock();
-                        }
+                    if let Some(slab) = unfit {
+                        drop(state);
+                        self.provider.release(slab);
+                        state = self.state.lock();
                     }
                 }
                 Step::Observe => {
@@ -142,9 +138,9 @@ impl<S: SlabProvider> Pool<S> {
                     self.publish(&state);
                     self.settled.notify_all();
                 }
-                Step::Release(leaving) => {
+                Step::Release(releasing) => {
                     drop(state);
-                    state = self.give_back(&leaving);
+                    state = self.return_to_provider(&releasing);
                 }
                 // Another thread calls the provider: what it gets or gives back may serve.
                 Step::Pause => state = self.settled.wait(state),
@@ -159,7 +155,7 @@ impl<S: SlabProvider> Pool<S> {
         ask: impl Fn(&S) -> Result<Slab, ProviderError>,
     ) -> Result<Slab, ProviderError> {
         ask(&self.provider).or_else(|error| {
-            let aliases = self.state.lock().give_up_plans();
+            let aliases = self.state.lock().drop_kept_aliases();
             aliases.iter().for_each(|old| self.provider.retire(*old));
             match aliases.is_empty() {
                 true => Err(error),

@@ -3,8 +3,8 @@
 //! For tests and the oracle, which ask after every step; no library has it.
 
 use crate::pool::Pool;
-use crate::pool::heap::Store;
-use crate::pool::heap::segments::{HELD, NIL, SegId, State};
+use crate::pool::heap::Heap;
+use crate::pool::heap::segments::{Holder, NIL, SegmentId, State};
 use crate::pool::provider::SlabProvider;
 use crate::timeline::{Frontier, LaneId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,16 +18,16 @@ macro_rules! hold {
     };
 }
 
-type Entries = BTreeSet<(u64, u64, SegId)>;
+type Entries = BTreeSet<(u64, u64, SegmentId)>;
 
 impl<S: SlabProvider> Pool<S> {
     /// The first invariant that does not hold. Only while no other thread is in a call.
     pub fn audit(&self) -> Result<(), String> {
         let state = self.state.lock();
-        let moving = (state.growing, state.leaving, state.moving);
+        let moving = (state.growing, state.releasing, state.moving);
         hold!(moving == (0, 0, 0), "bytes on their way: {moving:?}");
-        let (figures, store) = (state.stats.figures, &state.store);
-        let slabs = store.segments.slabs().map(|entry| entry.slab.bytes);
+        let (figures, heap) = (state.stats.figures, &state.heap);
+        let slabs = heap.segments.slabs().map(|entry| entry.slab.bytes);
         let slabs: u64 = slabs.sum();
         let reserved = figures.reserved;
         hold!(
@@ -40,19 +40,19 @@ impl<S: SlabProvider> Pool<S> {
         );
         let max = state.config.max_bytes.unwrap_or(u64::MAX);
         hold!(reserved <= max, "{reserved} bytes reserved, {max} at most");
-        store.audit()?;
-        state.table.audit(store)?;
+        heap.audit()?;
+        state.table.audit(heap)?;
         self.usage.audit()
     }
 }
 
-impl Store {
+impl Heap {
     /// Segments tile their slabs, pages too, and each free one is in the index as its death says.
     pub fn audit(&self) -> Result<(), String> {
         let mut clear = Entries::new();
         let mut runs: BTreeMap<LaneId, Entries> = BTreeMap::new();
         let mut mixed: BTreeMap<LaneId, Entries> = BTreeMap::new();
-        let mut pending: BTreeMap<LaneId, BTreeSet<(u64, SegId)>> = BTreeMap::new();
+        let mut pending: BTreeMap<LaneId, BTreeSet<(u64, SegmentId)>> = BTreeMap::new();
         let mut last_end = 0;
         for entry in self.segments.slabs() {
             hold!(
@@ -68,8 +68,8 @@ impl Store {
             let first = self.segments.seg(entry.first);
             let (mut at, mut prev, mut free) = (first.addr, NIL, 0);
             let mut before: Option<&Frontier> = None;
-            let mut run: Option<(LaneId, (u64, u64, SegId))> = None;
-            for (id, seg) in self.segments.segs_from(entry.first) {
+            let mut run: Option<(LaneId, (u64, u64, SegmentId))> = None;
+            for (id, seg) in self.segments.segments_from(entry.first) {
                 hold!(
                     (seg.addr, seg.prev) == (at, prev),
                     "a gap or a bad link at {at:#x}"
@@ -85,7 +85,7 @@ impl Store {
                     State::Vacant => return Err(format!("a vacant segment at {:#x}", seg.addr)),
                     State::Live { requested, .. } => {
                         hold!(*requested <= seg.bytes, "more requested than there is");
-                        let live = self.segments.live_at(seg.addr);
+                        let live = self.segments.live_before(seg.addr);
                         hold!(
                             live == Some(id),
                             "a live segment is not found by its address"
@@ -145,12 +145,15 @@ impl Store {
         Ok(())
     }
 
-    /// The live segments, with the cache that each is lent to; [`HELD`] for a replay plan's.
-    pub fn lent(&self) -> impl Iterator<Item = (SegId, u64, u32)> {
+    /// The segments that stream caches hold: their addresses and the caches' lanes.
+    pub fn cached(&self) -> impl Iterator<Item = (SegmentId, u64, LaneId)> {
         let slabs = self.segments.slabs();
-        let segs = slabs.flat_map(|entry| self.segments.segs_from(entry.first));
+        let segs = slabs.flat_map(|entry| self.segments.segments_from(entry.first));
         segs.filter_map(|(id, seg)| match seg.state {
-            State::Live { lent, .. } if lent != NIL && lent != HELD => Some((id, seg.addr, lent)),
+            State::Live {
+                holder: Holder::Cache(lane),
+                ..
+            } => Some((id, seg.addr, lane)),
             _ => None,
         })
     }

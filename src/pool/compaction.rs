@@ -1,6 +1,6 @@
 //! Compaction: free pages are remapped into one new range of addresses.
 //!
-//! Chooses the pages, and whether remapping them is better than growth. Reads a [`Store`] and returns pages;
+//! Chooses the pages, and whether remapping them is better than growth. Reads a [`Heap`] and returns pages;
 //! `alloc` has the provider remap them.
 //!
 //! Pages are remapped under pressure only:
@@ -17,9 +17,9 @@
 //! queue `q0`, a live block of 1 MiB lies between them. A request of 4 MiB on `q0` fits neither. Each free block
 //! has one whole page. Both pages are remapped side by side, the request takes them, and nothing grows.
 
-use crate::pool::heap::Store;
+use crate::pool::heap::Heap;
 use crate::pool::heap::search::{self, Need, place_at};
-use crate::pool::heap::segments::SegId;
+use crate::pool::heap::segments::{Segment, SegmentId, Stretch, stretches};
 use crate::pool::options::{Compaction, LARGE_SHARE, Options};
 use crate::pool::provider::Slab;
 use crate::pool::request::{MissingDependency, Order};
@@ -29,24 +29,24 @@ use crate::timeline::Frontier;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Collection {
     /// Each lies within one stretch of free segments, of which one that begins no later is named.
-    pub pieces: Vec<(SegId, Slab)>,
+    pub pieces: Vec<(SegmentId, Slab)>,
     pub fresh: u64,
 }
 
 impl Collection {
     /// Number of pages that are remapped.
-    pub fn pages(&self, store: &Store) -> u64 {
+    pub fn pages(&self, heap: &Heap) -> u64 {
         let pieces = self.pieces.iter();
-        let pages = pieces.map(|(_, slab)| store.segments.pages_in(*slab).count() as u64);
+        let pages = pieces.map(|(_, slab)| heap.segments.pages_in(*slab).count() as u64);
         pages.sum()
     }
 
     /// What the order lacks for these pages.
-    pub fn missing(&self, store: &Store, order: &Order<'_>) -> Frontier {
+    pub fn missing(&self, heap: &Heap, order: &Order<'_>) -> Frontier {
         let mut wait = Frontier::new();
         for (first, slab) in &self.pieces {
-            let place = place_at(store, *first, slab.base);
-            wait.join(&store.missing(place, slab.bytes, order));
+            let place = place_at(heap, *first, slab.base);
+            wait.join(&heap.missing(place, slab.bytes, order));
         }
         wait
     }
@@ -56,50 +56,37 @@ impl Collection {
 /// where they do not suffice, with up to `room` bytes of new memory. None if pages cannot help: their
 /// addresses do not, in what fits into one, and larger alignments are not theirs to give.
 pub(crate) fn collect(
-    store: &Store,
+    heap: &Heap,
     need: &Need,
     order: &Order<'_>,
     room: u64,
 ) -> Option<Collection> {
-    let whole = in_pages(store, need)?;
-    let least = store.segments.page()?;
-    let mut stretches: Vec<(u64, u64, SegId)> = Vec::new();
-    for entry in store
-        .segments
-        .slabs()
-        .filter(|entry| entry.free_bytes >= least)
-    {
-        let mut stretch: Option<(SegId, u64, u64)> = None;
-        let mut end = |stretch: Option<(SegId, u64, u64)>| {
-            let whole = stretch
-                .and_then(|(head, from, to)| Some((head, store.segments.whole_pages(from, to)?)));
-            stretches.extend(whole.map(|(head, slab)| (slab.bytes, slab.base, head)));
-        };
-        for (id, seg) in store.segments.segs_from(entry.first) {
-            match seg.death().is_some_and(|death| order.admits(death)) {
-                true => {
-                    let (head, from, _) = stretch.unwrap_or((id, seg.addr, 0));
-                    stretch = Some((head, from, seg.end()));
-                }
-                false => end(stretch.take()),
-            }
-        }
-        end(stretch);
-    }
-    stretches.sort_unstable_by(|a, b| b.cmp(a));
+    let whole = in_pages(heap, need)?;
+    let least = heap.segments.page()?;
+    let admitted = |seg: &Segment| seg.death().is_some_and(|death| order.admits(death));
+    let slabs = heap.segments.slabs();
+    let slabs = slabs.filter(|entry| entry.free_bytes >= least);
+    let found =
+        slabs.flat_map(|entry| stretches(heap.segments.segments_from(entry.first), admitted));
+    let found = found.filter_map(|Stretch { first, range, .. }| {
+        let whole = heap.segments.whole_pages(range.base, range.end())?;
+        Some((whole.bytes, whole.base, first))
+    });
+    let mut found: Vec<(u64, u64, SegmentId)> = found.collect();
+    found.sort_unstable_by(|a, b| b.cmp(a));
     let (mut pieces, mut lacking) = (Vec::new(), whole);
-    for (bytes, base, head) in stretches {
+    for (bytes, base, head) in found {
         if lacking == 0 {
             break;
         }
         // As many pages as suffice.
-        let end = store.segments.page_ceil(base + bytes.min(lacking));
+        let end = heap.segments.page_ceil(base + bytes.min(lacking));
         let slab = Slab {
             base,
             bytes: end - base,
         };
         lacking = lacking.saturating_sub(slab.bytes);
-        pieces.push((place_at(store, head, base).first, slab));
+        pieces.push((place_at(heap, head, base).first, slab));
     }
     let useful = !pieces.is_empty() && lacking <= room;
     useful.then_some(Collection {
@@ -109,9 +96,9 @@ pub(crate) fn collect(
 }
 
 /// Neighbours become one piece: their order in the new slab is of no importance.
-pub(super) fn adjacent_as_one(mut pieces: Vec<(SegId, Slab)>) -> Vec<(SegId, Slab)> {
+pub(super) fn adjacent_as_one(mut pieces: Vec<(SegmentId, Slab)>) -> Vec<(SegmentId, Slab)> {
     pieces.sort_unstable_by_key(|(_, slab)| slab.base);
-    let mut out: Vec<(SegId, Slab)> = Vec::new();
+    let mut out: Vec<(SegmentId, Slab)> = Vec::new();
     for (first, slab) in pieces {
         match out.last_mut() {
             Some((_, last)) if last.end() == slab.base => last.bytes += slab.bytes,
@@ -123,22 +110,22 @@ pub(super) fn adjacent_as_one(mut pieces: Vec<(SegId, Slab)>) -> Vec<(SegId, Sla
 
 /// As [`collect`], with pages that have to be waited for, those of the least wait first.
 pub(crate) fn collect_pending(
-    store: &Store,
+    heap: &Heap,
     need: &Need,
     order: &Order<'_>,
     room: u64,
 ) -> Option<Collection> {
-    let whole = in_pages(store, need)?;
+    let whole = in_pages(heap, need)?;
     let mut free = Vec::new();
-    for entry in store.segments.slabs() {
-        for slab in store.segments.pages_in(entry.slab) {
+    for entry in heap.segments.slabs() {
+        for slab in heap.segments.pages_in(entry.slab) {
             let page = Need {
                 bytes: slab.bytes,
                 align: 1,
                 ..*need
             };
-            let place = place_at(store, entry.first, slab.base);
-            if let Some((streams, outstanding, _)) = search::cost(store, place, &page, order) {
+            let place = place_at(heap, entry.first, slab.base);
+            if let Some((streams, outstanding, _)) = search::cost(heap, place, &page, order) {
                 free.push((streams, outstanding, slab.base, slab.bytes, place.first));
             }
         }
@@ -159,31 +146,31 @@ pub(crate) fn collect_pending(
 }
 
 /// The request in whole pages, where collecting them can help.
-fn in_pages(store: &Store, need: &Need) -> Option<u64> {
-    let page = store.segments.page()?;
+fn in_pages(heap: &Heap, need: &Need) -> Option<u64> {
+    let page = heap.segments.page()?;
     let whole = need.bytes.checked_next_multiple_of(page)?;
     (need.bytes > page && need.align <= page).then_some(whole)
 }
 
 /// Which free memory would have served, and what the order lacks for it: the least.
 pub(crate) fn lack(
-    store: &Store,
+    heap: &Heap,
     need: &Need,
     order: &Order<'_>,
     options: &Options,
 ) -> Option<MissingDependency> {
-    let (pieces, wait) = match search::least_wait(store, need, order) {
+    let (pieces, wait) = match search::least_wait(heap, need, order) {
         Some(place) => {
             let range = Slab {
                 base: place.start,
                 bytes: need.bytes,
             };
-            (vec![range], store.missing(place, need.bytes, order))
+            (vec![range], heap.missing(place, need.bytes, order))
         }
         None if options.compaction == Compaction::Never => return None,
         None => {
-            let found = collect_pending(store, need, order, 0)?;
-            let wait = found.missing(store, order);
+            let found = collect_pending(heap, need, order, 0)?;
+            let wait = found.missing(heap, order);
             let pieces = found.pieces.into_iter().map(|(_, slab)| slab);
             (pieces.collect(), wait)
         }

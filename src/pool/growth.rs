@@ -19,11 +19,11 @@
 //! end stays free. A request of 2 MiB then needs 1 MiB more: one page is mapped behind the others, all three
 //! are one slab, and the block begins in the second page.
 
-use crate::pool::heap::Store;
+use crate::pool::heap::Heap;
 use crate::pool::heap::search::Need;
 use crate::pool::heap::segments::{NIL, Run};
 use crate::pool::provider::{ProviderError, Slab};
-use crate::pool::request::{Block, Config, Order, Request, Reuse};
+use crate::pool::request::{Config, Order};
 use crate::pool::state::{Attempt, State};
 
 /// What a provider promises about its slabs, read once.
@@ -61,16 +61,6 @@ impl Growth {
     }
 }
 
-/// What came of an answer to [`Step::Grow`](crate::pool::state::Step::Grow).
-pub(crate) enum Grown {
-    /// The request has its block.
-    Served(Block),
-    /// There may be room for it now, or not.
-    Room,
-    /// A slab to hand straight back.
-    Unfit(Slab),
-}
-
 /// What of a request a pool already has at the end of its last slab.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tail {
@@ -79,14 +69,14 @@ pub(crate) struct Tail {
 }
 
 /// The free memory at the end of the last slab, as far as a request's order admits it.
-pub(crate) fn tail(store: &Store, need: &Need, order: &Order<'_>) -> Tail {
-    let Some(entry) = store.segments.slabs().next_back() else {
+pub(crate) fn tail(heap: &Heap, need: &Need, order: &Order<'_>) -> Tail {
+    let Some(entry) = heap.segments.slabs().next_back() else {
         return Tail::default();
     };
     let (end, mut from) = (entry.slab.end(), entry.slab.end());
-    let mut last = store.segments.last_seg(entry);
+    let mut last = heap.segments.last_seg(entry);
     while last != NIL {
-        let seg = store.segments.seg(last);
+        let seg = heap.segments.seg(last);
         if !seg.death().is_some_and(|death| order.admits(death)) {
             break;
         }
@@ -164,6 +154,7 @@ pub(crate) fn growth(
     let wish = floor.max(config.chunk_bytes).max(ahead);
     let wish = wish.checked_next_multiple_of(unit).unwrap_or(least);
     let bytes = wish.min(room / unit * unit).max(least);
+    debug_assert!((floor..=room).contains(&bytes), "growth out of bounds");
     let page = page(config, limits, committed + bytes).min(bytes);
     Ok(Growth { page, ..of(bytes) })
 }
@@ -200,8 +191,8 @@ impl State {
         order: &Order<'_>,
         attempt: &Attempt<'_>,
     ) -> Result<Growth, u64> {
-        let tail = match self.limits.paged && !attempt.apart {
-            true => tail(&self.store, need, order),
+        let tail = match self.limits.paged && !attempt.grows_separately {
+            true => tail(&self.heap, need, order),
             false => Tail::default(),
         };
         let committed = self.stats.figures.reserved + self.growing;
@@ -209,72 +200,50 @@ impl State {
         growth(need, &self.config, self.limits, tail, committed, how)
     }
 
-    /// Takes in the provider's answer to [`Step::Grow`](crate::pool::state::Step::Grow).
+    /// Takes in the provider's answer to [`Step::Grow`](crate::pool::policy::Step::Grow). Returns a slab that
+    /// does not fit, for the provider.
     pub fn grown(
         &mut self,
         asked: Growth,
         answer: Result<Slab, ProviderError>,
-        (need, request): (&Need, &Request<'_>),
         attempt: &mut Attempt<'_>,
-    ) -> Grown {
+    ) -> Option<Slab> {
         debug_assert!(self.growing >= asked.bytes, "growth that was not counted");
         self.growing -= asked.bytes;
-        let answer = answer.map(|slab| self.accept(asked, slab, need, attempt));
-        let error = match answer {
-            Ok(Grown::Unfit(_)) => ProviderError::OutOfMemory,
-            Err(error) => error,
-            Ok(taken) => {
+        let (error, unfit) = match answer {
+            Ok(slab) if self.accept(asked, slab) => {
                 attempt.grew = true;
-                let pages = asked.bytes.div_ceil(asked.page);
-                self.pressure.record_growth(pages);
-                if let Grown::Served(_) = taken {
-                    self.serves(Reuse::Grown, request, attempt);
-                }
-                return taken;
+                // Other addresses were not to be had there.
+                attempt.grew_elsewhere |= asked.after.is_some_and(|after| after != slab.base);
+                return None;
             }
+            Ok(slab) => (ProviderError::OutOfMemory, Some(slab)),
+            Err(error) => (error, None),
         };
         if error == ProviderError::OutOfMemory && !attempt.tight {
             attempt.tight = true;
         } else {
             attempt.refused = Some(error);
         }
-        answer.unwrap_or(Grown::Room)
+        unfit
     }
 
-    /// What is as large as the request becomes its block at once: no need to file and to find it.
-    fn accept(
-        &mut self,
-        asked: Growth,
-        slab: Slab,
-        need: &Need,
-        attempt: &mut Attempt<'_>,
-    ) -> Grown {
+    /// Adds a new slab to the heap, if it is as large as was asked for and within the maximum.
+    fn accept(&mut self, asked: Growth, slab: Slab) -> bool {
         let max = self.config.max_bytes.unwrap_or(u64::MAX);
         let room = max.saturating_sub(self.stats.figures.reserved + self.growing);
-        if self.closed || !(asked.bytes..=room).contains(&slab.bytes) {
-            return Grown::Unfit(slab);
-        }
-        if asked.after.is_some_and(|after| after != slab.base) {
-            // Other addresses were not to be had there.
-            attempt.elsewhere = true;
-        }
         let runs = match self.limits.paged {
             true => asked.runs(),
             false => Vec::new(),
         };
         let unit = self.config.min_align;
-        let whole = slab.bytes == need.bytes && slab.base.is_multiple_of(need.align);
-        let live = whole.then(|| self.store.add_live(slab, &runs, unit, need.requested));
-        if let Some((seg, block)) = live.flatten() {
-            self.stats.reserve(slab.bytes);
-            let entry = (seg, &block);
-            self.table.insert(&mut self.store, entry, attempt.cache);
-            return Grown::Served(block);
-        }
-        if !self.store.add_slab(slab, &runs, unit, &[]) {
-            return Grown::Unfit(slab);
+        let fits = !self.closed && (asked.bytes..=room).contains(&slab.bytes);
+        if !fits || !self.heap.add_slab(slab, &runs, unit, &[]) {
+            return false;
         }
         self.stats.reserve(slab.bytes);
-        Grown::Room
+        let pages = asked.bytes.div_ceil(asked.page);
+        self.pressure.record_growth(pages);
+        true
     }
 }

@@ -19,7 +19,7 @@ use std::cmp::Reverse;
 
 /// Memory that can be released once `death` is complete.
 #[derive(Clone, Debug)]
-pub struct Leavable {
+pub struct Releasable {
     pub bytes: u64,
     pub death: Frontier,
 }
@@ -37,16 +37,16 @@ impl State {
         need: &Need,
         request: &Request<'_>,
         room: Option<u64>,
-        elsewhere: Vec<Leavable>,
+        elsewhere: Vec<Releasable>,
     ) -> Option<Frontier> {
         if self.closed || self.config.waits == WaitPolicy::Never {
             return None;
         }
         self.recall();
-        self.store.sweep();
-        let (store, order) = (&self.store, &request.order);
-        let place = search::least_wait(store, need, order);
-        let place = place.map(|place| store.missing(place, need.bytes, order));
+        self.heap.sweep();
+        let (heap, order) = (&self.heap, &request.order);
+        let place = search::least_wait(heap, need, order);
+        let place = place.map(|place| heap.missing(place, need.bytes, order));
         let pages = self.wait_for_pages(need, order, room.unwrap_or(0));
         let release = self.wait_for_release(need, room, elsewhere);
         let waits = [place, pages, release].into_iter().flatten();
@@ -58,8 +58,8 @@ impl State {
         if self.config.options.compaction == Compaction::Never {
             return None;
         }
-        let found = compaction::collect_pending(&self.store, need, order, room)?;
-        Some(found.missing(&self.store, order))
+        let found = compaction::collect_pending(&self.heap, need, order, room)?;
+        Some(found.missing(&self.heap, order))
     }
 
     /// The wait for slabs whose release makes enough room. Without a known `room` the provider has refused:
@@ -68,11 +68,11 @@ impl State {
         &self,
         need: &Need,
         room: Option<u64>,
-        elsewhere: Vec<Leavable>,
+        elsewhere: Vec<Releasable>,
     ) -> Option<Frontier> {
         let floor = least_growth(need, self.limits)?;
         let short = floor.saturating_sub(room.unwrap_or(0));
-        let mut all = self.leavable();
+        let mut all = self.heap.releasable();
         all.extend(elsewhere);
         let chosen = choose(merge_equal_deaths(all), short);
         let bytes: u64 = chosen.iter().map(|one| one.bytes).sum();
@@ -83,15 +83,10 @@ impl State {
         chosen.iter().for_each(|one| wait.join(&one.death));
         Some(wait)
     }
-
-    /// Memory that can be released, now or after a wait.
-    pub fn leavable(&self) -> Vec<Leavable> {
-        self.store.leavable()
-    }
 }
 
 /// Makes one entry of memory with the same death.
-fn merge_equal_deaths(mut all: Vec<Leavable>) -> Vec<Leavable> {
+fn merge_equal_deaths(mut all: Vec<Releasable>) -> Vec<Releasable> {
     all.iter_mut().for_each(|one| one.death.prune());
     all.sort_by_cached_key(|one| {
         let first = one.death.points().next();
@@ -112,11 +107,11 @@ fn merge_equal_deaths(mut all: Vec<Leavable>) -> Vec<Leavable> {
 
 /// Chooses greedily by the least added wait until there are `short` bytes or no more, then drops the choices
 /// that later ones made unnecessary.
-fn choose(mut all: Vec<Leavable>, short: u64) -> Vec<Leavable> {
-    let mut chosen: Vec<Leavable> = Vec::new();
+fn choose(mut all: Vec<Releasable>, short: u64) -> Vec<Releasable> {
+    let mut chosen: Vec<Releasable> = Vec::new();
     let (mut wait, mut bytes) = (Frontier::new(), 0);
     while bytes < short {
-        let added = |one: &Leavable| {
+        let added = |one: &Releasable| {
             let mut added = one.death.clone();
             added.retain(|point| !wait.covers_point(point));
             let lanes = added

@@ -61,7 +61,7 @@ mod tests;
 pub use cache::extent_version::ExtentVersion;
 pub use cache::usage::Usage;
 pub use cache::{PoolKey, StreamCache};
-pub use host_wait::Leavable;
+pub use host_wait::Releasable;
 pub use options::{Compaction, Options};
 pub use provider::{ProviderError, Slab, SlabProvider};
 pub use request::{
@@ -74,10 +74,10 @@ use crate::timeline::Frontier;
 use crate::timeline::rank;
 use crate::timeline::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use cache::table::CacheTable;
-pub(crate) use cache::{Miss, Taken};
+pub(crate) use cache::{CacheResult, Miss};
 use growth::Limits;
 use heap::search::Need;
-use release::Leaving;
+use release::Releasing;
 use state::State;
 use std::sync::Arc;
 
@@ -142,10 +142,10 @@ impl<S: SlabProvider> Pool<S> {
     pub fn release(&self, addr: u64, death: Frontier) -> Result<Block, UnknownPointer> {
         let mut state = self.state.lock();
         let block = state.release(addr, death).ok_or(UnknownPointer { addr })?;
-        if state.is_closed() {
-            let leaving = state.leave(0);
+        if state.closed {
+            let releasing = state.release_down_to(0);
             drop(state);
-            drop(self.give_back(&leaving));
+            drop(self.return_to_provider(&releasing));
         }
         Ok(block)
     }
@@ -158,11 +158,10 @@ impl<S: SlabProvider> Pool<S> {
     /// Gives back what exceeds the release threshold, as far as it is free and observed complete. To be called
     /// after completion was observed. Cheap without a threshold.
     pub fn settle(&self) {
-        let mut state = self.state.lock();
-        let keep = state.keep();
-        let leaving = state.leave(keep);
-        drop(state);
-        drop(self.give_back(&leaving));
+        self.remove(|state| match state.closed {
+            true => state.release_down_to(0),
+            false => state.release_down_to(state.config.release_threshold),
+        });
     }
 
     /// Gives back the address aliases of remapped memory that nothing uses any more. To be called after
@@ -188,15 +187,13 @@ impl<S: SlabProvider> Pool<S> {
     /// Releases memory that is free and observed complete as long as at least `keep_bytes` stay reserved.
     /// Pages and slabs are released whole.
     pub fn trim(&self, keep_bytes: u64) {
-        let leaving = self.state.lock().trim(keep_bytes);
-        drop(self.give_back(&leaving));
+        self.remove(|state| state.trim(keep_bytes));
     }
 
     /// Releases memory that is free and observed complete until at most `keep_bytes` are reserved or no more can
     /// be released.
     pub fn shrink(&self, keep_bytes: u64) {
-        let leaving = self.state.lock().leave(keep_bytes);
-        drop(self.give_back(&leaving));
+        self.remove(|state| state.release_down_to(keep_bytes));
     }
 
     /// The least frontier after which a request that found no memory can be served. The caller waits for it on
@@ -209,23 +206,23 @@ impl<S: SlabProvider> Pool<S> {
         &self,
         request: &Request<'_>,
         room: Option<u64>,
-        elsewhere: Vec<Leavable>,
+        elsewhere: Vec<Releasable>,
     ) -> Option<Frontier> {
         let mut state = self.state.lock();
-        let need = Need::new(request, state.config().min_align).ok()?;
+        let need = Need::new(request, state.config.min_align).ok()?;
         state.awaited(&need, request, room, elsewhere)
     }
 
     /// Counts a request as failed. Its caller decides that it is not repeated.
-    pub fn give_up(&self) {
+    pub fn record_failure(&self) {
         self.state.lock().stats.counters.failed += 1;
     }
 
     /// Memory that could go back to the provider, at once or after a wait.
-    pub fn leavable(&self) -> Vec<Leavable> {
+    pub fn releasable(&self) -> Vec<Releasable> {
         let mut state = self.state.lock();
         state.recall();
-        state.leavable()
+        state.heap.releasable()
     }
 
     /// Bytes reserved and used, and their highs. With a shared [`Usage`], used bytes are those of all its pools.
@@ -257,31 +254,22 @@ impl<S: SlabProvider> Pool<S> {
 
     /// Takes effect at the next [`Pool::settle`].
     pub fn set_release_threshold(&self, bytes: u64) {
-        self.state.lock().set_release_threshold(bytes);
-    }
-
-    pub fn release_threshold(&self) -> u64 {
-        self.state.lock().config().release_threshold
-    }
-
-    pub fn max_bytes(&self) -> Option<u64> {
-        self.state.lock().config().max_bytes
+        self.state.lock().config.release_threshold = bytes;
     }
 
     /// The pool's configuration, with the present release threshold.
     pub fn config(&self) -> Config {
-        *self.state.lock().config()
+        self.state.lock().config
     }
 
     /// Ends the pool's handle: no request is served from now on. Live blocks stay valid and can be released.
     /// Each slab goes back once its last death is observed complete, at a later release or [`Pool::settle`], or
     /// when the pool is dropped. The pool must be kept until [`Pool::is_drained`].
     pub fn close(&self) {
-        let mut state = self.state.lock();
-        state.close();
-        let leaving = state.leave(0);
-        drop(state);
-        drop(self.give_back(&leaving));
+        self.remove(|state| {
+            state.close();
+            state.release_down_to(0)
+        });
     }
 
     /// Whether it is closed and everything has gone back to the provider.
@@ -289,18 +277,24 @@ impl<S: SlabProvider> Pool<S> {
         self.state.lock().is_drained()
     }
 
+    /// Has memory leave the heap, and gives it back to the provider.
+    fn remove(&self, choose: impl FnOnce(&mut State) -> Releasing) {
+        let releasing = choose(&mut self.state.lock());
+        drop(self.return_to_provider(&releasing));
+    }
+
     /// Gives memory that left the heap back to the provider, then subtracts it from the figures.
-    fn give_back(&self, leaving: &Leaving) -> MutexGuard<'_, State> {
-        for old in &leaving.addresses {
+    fn return_to_provider(&self, releasing: &Releasing) -> MutexGuard<'_, State> {
+        for old in &releasing.addresses {
             self.provider.retire(*old);
         }
-        for slab in &leaving.slabs {
+        for slab in &releasing.slabs {
             self.provider.release(*slab);
         }
         let mut state = self.state.lock();
         self.publish(&state);
-        if !leaving.slabs.is_empty() {
-            state.left(&leaving.slabs);
+        if !releasing.slabs.is_empty() {
+            state.released(&releasing.slabs);
             self.settled.notify_all();
         }
         state

@@ -4,14 +4,14 @@
 //! lock, and asks again.
 
 use crate::pool::cache::StreamCache;
-use crate::pool::compaction;
+use crate::pool::compaction::{self, Collection, Pressure};
 use crate::pool::growth::Growth;
 use crate::pool::heap::Piece;
 use crate::pool::heap::search::{self, Need};
 use crate::pool::heap::segments::Place;
 use crate::pool::options::{Compaction, SMALL_BYTES, SMALL_SHARE, USEFUL_SHARE};
 use crate::pool::provider::{ProviderError, Slab};
-use crate::pool::release::Leaving;
+use crate::pool::release::Releasing;
 use crate::pool::request::{Acquired, Block, Order, PoolError, Request, Reuse, WaitPolicy};
 use crate::pool::state::{Attempt, State};
 use crate::timeline::Frontier;
@@ -26,7 +26,7 @@ pub(crate) enum Step {
     /// Ask it to remap these.
     Compact(Remap),
     /// Give these back and try again.
-    Release(Leaving),
+    Release(Releasing),
     /// Wait for another thread's call to the provider.
     Pause,
 }
@@ -51,72 +51,97 @@ impl Remap {
 }
 
 impl State {
-    /// Decides the next step of a request.
+    /// Decides the next step of a request: the first of these that there is.
     pub fn step(&mut self, need: &Need, request: &Request<'_>, attempt: &mut Attempt<'_>) -> Step {
-        if self.closed {
-            return Step::Done(Err(PoolError::Closed));
-        }
-        // 1. What needs no wait.
-        if let Some((place, reuse)) = self.ready(need, request) {
-            let block = self.alloc(place, need, attempt);
-            let reuse = if attempt.grew { Reuse::Grown } else { reuse };
-            self.serves(reuse, request, attempt);
-            return Step::Done(Ok(Acquired::Ready(block)));
-        }
-        // 2. What has completed unseen. All that caches hold was taken back, so nothing else is pending.
-        if self.limits.observes
-            && self.store.index.is_pending()
-            && !std::mem::replace(&mut attempt.observed, true)
-        {
-            return Step::Observe;
-        }
-        self.missed(need, request, attempt);
-        if let Some(error) = attempt.refused.filter(|e| *e != ProviderError::OutOfMemory) {
-            // Not a lack of memory, so neither waiting nor giving back would mend it.
-            return Step::Done(Err(PoolError::Provider(error)));
-        }
-        // 3. A wait, where the user prefers waits to growth.
-        let waits = self.waits(request);
-        let always = waits == WaitPolicy::Always;
-        if always && let Some(acquired) = self.take_after(need, request, attempt) {
-            return Step::Done(Ok(acquired));
-        }
-        // 4. Free pages under one new address, where that is better than growth.
+        let closed = self.closed.then_some(Step::Done(Err(PoolError::Closed)));
+        closed
+            // 1. What needs no wait.
+            .or_else(|| self.serve_ready(need, request, attempt))
+            // 2. What has completed unseen. All that caches hold was taken back, so nothing else is pending.
+            .or_else(|| self.observe(attempt))
+            .unwrap_or_else(|| self.step_after_miss(need, request, attempt))
+    }
+
+    /// As [`State::step`], where no memory is ready.
+    fn step_after_miss(
+        &mut self,
+        need: &Need,
+        request: &Request<'_>,
+        attempt: &mut Attempt<'_>,
+    ) -> Step {
+        self.record_miss(need, request, attempt);
+        let (always, bounded) = (WaitPolicy::Always, WaitPolicy::Bounded);
         let growth = self.growth(need, &request.order, attempt);
         let grows = growth.ok().filter(|_| attempt.refused.is_none());
-        if let Some(remap) = self.remap(need, request, attempt, grows, true) {
-            return Step::Compact(remap);
+        // Without a lack of memory neither waiting nor giving back would mend the provider's error.
+        let error = attempt.refused.filter(|e| *e != ProviderError::OutOfMemory);
+        let failed = error.map(|error| Step::Done(Err(PoolError::Provider(error))));
+        failed
+            // 3. A wait, where the user prefers waits to growth.
+            .or_else(|| self.serve_after(always, need, request, attempt))
+            // 4. Free pages under one new address, where that is better than growth.
+            .or_else(|| self.compact(need, request, attempt, grows))
+            .or_else(|| self.compact_after(always, need, request, attempt))
+            // 5. Growth.
+            .or_else(|| self.grow(grows))
+            // 6. A wait rather than failing.
+            .or_else(|| self.serve_after(bounded, need, request, attempt))
+            .or_else(|| self.compact_after(bounded, need, request, attempt))
+            // 7. Growth in the place of what is idle.
+            .or_else(|| self.make_room(growth.err(), attempt))
+            .unwrap_or_else(|| {
+                let exhausted = PoolError::Exhausted { need: need.bytes };
+                Step::Done(Err(attempt.refused.map_or(exhausted, PoolError::Provider)))
+            })
+    }
+
+    /// Serves a request from memory that needs no wait.
+    fn serve_ready(
+        &mut self,
+        need: &Need,
+        request: &Request<'_>,
+        attempt: &Attempt<'_>,
+    ) -> Option<Step> {
+        let (place, reuse) = self.ready(need, request)?;
+        debug_assert!(
+            self.heap
+                .missing(place, need.bytes, &request.order)
+                .is_empty(),
+            "memory that is in use"
+        );
+        let block = self.alloc(place, need, attempt);
+        let reuse = if attempt.grew { Reuse::Grown } else { reuse };
+        self.stats.counters.count(reuse);
+        if let Some(cache) = attempt.cache {
+            self.table.record_served(cache, reuse);
         }
-        if always && let Some(remap) = self.remap(need, request, attempt, None, false) {
-            return Step::Compact(remap);
-        }
-        // 5. Growth.
-        if let Some(growth) = grows {
-            self.growing += growth.bytes;
-            return Step::Grow(growth);
-        }
-        // 6. A wait rather than failing.
-        let bounded = waits == WaitPolicy::Bounded;
-        if bounded && let Some(acquired) = self.take_after(need, request, attempt) {
-            return Step::Done(Ok(acquired));
-        }
-        if bounded && let Some(remap) = self.remap(need, request, attempt, None, false) {
-            return Step::Compact(remap);
-        }
-        // 7. Growth in the place of what is idle.
-        let leaving = self.release_idle(growth.err());
-        if !leaving.is_empty() {
-            attempt.refused = None;
-            return Step::Release(leaving);
-        }
-        if self.growing + self.leaving + self.moving > 0 {
-            attempt.refused = None;
-            return Step::Pause;
-        }
-        Step::Done(Err(match attempt.refused {
-            Some(error) => PoolError::Provider(error),
-            None => PoolError::Exhausted { need: need.bytes },
-        }))
+        request.record(|decision| decision.reuse = Some(reuse));
+        Some(Step::Done(Ok(Acquired::Ready(block))))
+    }
+
+    /// Has the provider look for completion, once, if anything is pending.
+    fn observe(&self, attempt: &mut Attempt<'_>) -> Option<Step> {
+        let may = self.limits.observes && self.heap.index.is_pending();
+        (may && !std::mem::replace(&mut attempt.observed, true)).then_some(Step::Observe)
+    }
+
+    fn grow(&mut self, growth: Option<Growth>) -> Option<Step> {
+        self.growing += growth.map_or(0, |growth| growth.bytes);
+        growth.map(Step::Grow)
+    }
+
+    /// Releases what is idle, or waits for another thread's call to the provider. `short` is as in
+    /// [`State::release_idle`].
+    fn make_room(&mut self, short: Option<u64>, attempt: &mut Attempt<'_>) -> Option<Step> {
+        let releasing = self.release_idle(short);
+        let step = match self.growing + self.releasing + self.moving {
+            _ if !releasing.is_empty() => Some(Step::Release(releasing)),
+            0 => None,
+            _ => Some(Step::Pause),
+        };
+        // The provider may have memory then.
+        attempt.refused = attempt.refused.filter(|_| step.is_none());
+        step
     }
 
     /// A place without a wait. Cached blocks are recalled step by step: the request's own stream's, those that
@@ -124,24 +149,18 @@ impl State {
     /// of its own stream's cache before growth: an empty cache slows the next requests, and good placement
     /// of small blocks saves little.
     fn ready(&mut self, need: &Need, request: &Request<'_>) -> Option<(Place, Reuse)> {
-        let (order, store, table) = (&request.order, &mut self.store, &mut self.table);
+        let (order, heap, table) = (&request.order, &mut self.heap, &mut self.table);
         let small = need.bytes <= SMALL_BYTES.max(self.stats.figures.reserved / SMALL_SHARE);
         if let Order::Lane(lane) = order {
-            table.asks(lane);
+            table.record_miss(lane);
         }
         if let Some(own) = order.own_lane() {
             if !small {
                 let enough = (need.bytes, need.bytes / USEFUL_SHARE);
-                table.recall(store, enough, |lane| lane == own, |_, _| true);
-            } else if !search::has_own(store, need, order) {
-                table.recall_one(store, own, need.bytes);
+                table.recall(heap, enough, |lane| lane == own, |_, _| true);
+            } else if !search::has_own(heap, need, order) {
+                table.recall_one(heap, own, need.bytes);
             }
-        }
-        // Blocks that the dependencies order are recalled before completed memory is taken.
-        if order.foreign().next().is_none()
-            && let Some(found) = search::ready(store, need, order)
-        {
-            return Some(found);
         }
         let other = |lane| order.own_lane() != Some(lane);
         let enough = (need.bytes, 0);
@@ -150,40 +169,46 @@ impl State {
             let horizon = order.horizon(cache.lane());
             horizon.is_some_and(|horizon| horizon >= oldest)
         };
-        table.recall(store, enough, other, reached);
-        if let Some(found) = search::ready(store, need, order) {
-            return Some(found);
-        }
-        // After memory that is free for all: a stream that loses blocks misses them next, and would take
-        // others' in turn.
-        if table.recall(store, enough, other, StreamCache::is_complete)
-            && let Some(found) = search::ready(store, need, order)
-        {
-            return Some(found);
-        }
-        let replayed = table.end_plans(store);
-        if !table.recall(store, (1, 0), |_| true, |_, _| true) && !replayed {
-            return None;
-        }
-        search::ready(store, need, order)
+        // Blocks that the dependencies order are recalled before completed memory is taken.
+        let found = match order.foreign().next() {
+            None => search::ready(heap, need, order),
+            Some(_) => None,
+        };
+        found
+            .or_else(|| {
+                table.recall(heap, enough, other, reached);
+                search::ready(heap, need, order)
+            })
+            // After memory that is free for all: a stream that loses blocks misses them next, and would take
+            // others' in turn.
+            .or_else(|| {
+                let some = table.recall(heap, enough, other, StreamCache::is_complete);
+                some.then(|| search::ready(heap, need, order)).flatten()
+            })
+            .or_else(|| {
+                let replayed = table.end_plans(heap);
+                let recalled = table.recall(heap, (1, 0), |_| true, |_, _| true);
+                let some = replayed || recalled;
+                some.then(|| search::ready(heap, need, order)).flatten()
+            })
     }
 
-    /// Notes, once, that nothing is ready. Later there may be memory that came for this very request.
-    fn missed(&mut self, need: &Need, request: &Request<'_>, attempt: &mut Attempt<'_>) {
+    /// Records, once, that nothing is ready. Later there may be memory that came for this very request.
+    fn record_miss(&mut self, need: &Need, request: &Request<'_>, attempt: &mut Attempt<'_>) {
         if !std::mem::replace(&mut attempt.missed, true) {
             let used = self.stats.figures.reserved;
-            let used = used.saturating_sub(self.store.free_bytes());
+            let used = used.saturating_sub(self.heap.free_bytes());
             self.pressure.record_miss(used, need.bytes);
             request.record(|decision| {
                 let options = &self.config.options;
-                decision.missing = compaction::lack(&self.store, need, &request.order, options);
+                decision.missing = compaction::lack(&self.heap, need, &request.order, options);
             });
         }
         if std::mem::take(&mut attempt.grew) {
             // It grew and still nothing fits: the slab is misaligned, unless it lies elsewhere than was
             // asked, which is so once.
-            if std::mem::take(&mut attempt.elsewhere) {
-                attempt.apart = true;
+            if std::mem::take(&mut attempt.grew_elsewhere) {
+                attempt.grows_separately = true;
             } else if std::mem::replace(&mut attempt.padded, true) {
                 attempt.refused = Some(ProviderError::OutOfMemory);
             }
@@ -198,54 +223,67 @@ impl State {
         }
     }
 
-    /// Takes pages out that together will serve the request; with `grows`, only if that is better.
-    fn remap(
+    /// Removes pages that are ready and together will serve the request; with `grows`, only if that is better.
+    fn compact(
         &mut self,
         need: &Need,
         request: &Request<'_>,
         attempt: &Attempt<'_>,
         grows: Option<Growth>,
-        ready: bool,
-    ) -> Option<Remap> {
+    ) -> Option<Step> {
         let options = self.config.options;
-        let never = options.compaction == Compaction::Never;
-        // As mostly where a program only grows, nothing is free.
-        if never || attempt.scattered || self.store.free_bytes() == 0 {
-            return None;
-        }
         let always = self.waits(request) == WaitPolicy::Always;
-        let held = self.stats.figures.reserved + self.growing;
+        let (held, budget) = (self.held(), self.room_for_pages(attempt)?);
         let aliases = self.limits.leaves_mapped;
-        let better = |pages| match grows.filter(|_| !always) {
+        let better = |pressure: &Pressure, pages| match grows.filter(|_| !always) {
             Some(growth) => {
                 let held = held + growth.bytes;
-                let pressure = &self.pressure;
                 pressure.prefers_compaction(&options, aliases, need.bytes, pages, held)
             }
             None => true,
         };
-        if !better(0) {
-            return None;
-        }
+        let room = if always { 0 } else { budget };
+        let may = better(&self.pressure, 0);
+        let found = may.then(|| compaction::collect(&self.heap, need, &request.order, room));
+        let found = found.flatten()?;
+        let pages = found.pages(&self.heap);
+        better(&self.pressure, pages).then(|| self.remap(&found, pages, true))
+    }
+
+    /// As [`State::compact`], where that is the policy, with pages that have to be waited for.
+    fn compact_after(
+        &mut self,
+        policy: WaitPolicy,
+        need: &Need,
+        request: &Request<'_>,
+        attempt: &Attempt<'_>,
+    ) -> Option<Step> {
+        let room = self.room_for_pages(attempt);
+        let room = room.filter(|_| self.waits(request) == policy)?;
+        let found = compaction::collect_pending(&self.heap, need, &request.order, room)?;
+        let pages = found.pages(&self.heap);
+        Some(self.remap(&found, pages, false))
+    }
+
+    /// Bytes reserved, or about to be.
+    fn held(&self) -> u64 {
+        self.stats.figures.reserved + self.growing
+    }
+
+    /// The bytes of new memory that remapped pages may have with them. None where none may be remapped, or,
+    /// as mostly where a program only grows, nothing is free.
+    fn room_for_pages(&self, attempt: &Attempt<'_>) -> Option<u64> {
+        let never = self.config.options.compaction == Compaction::Never;
+        let max = self.config.max_bytes.unwrap_or(u64::MAX);
         let room = match attempt.refused {
             Some(_) => 0,
-            None if ready && always => 0,
-            None => self
-                .config
-                .max_bytes
-                .unwrap_or(u64::MAX)
-                .saturating_sub(held),
+            None => max.saturating_sub(self.held()),
         };
-        let (store, order) = (&self.store, &request.order);
-        let found = match ready {
-            true => compaction::collect(store, need, order, room),
-            false => compaction::collect_pending(store, need, order, room),
-        }?;
-        let pages = found.pages(&self.store);
-        if !better(pages) {
-            return None;
-        }
-        let pieces = self.store.detach_all(&found.pieces);
+        (!never && !attempt.cannot_remap && self.heap.free_bytes() > 0).then_some(room)
+    }
+
+    fn remap(&mut self, found: &Collection, pages: u64, ready: bool) -> Step {
+        let pieces = self.heap.detach_all(&found.pieces);
         self.growing += found.fresh;
         let fresh = Growth {
             bytes: found.fresh,
@@ -259,7 +297,7 @@ impl State {
             ready,
         };
         self.moving += remap.bytes();
-        Some(remap)
+        Step::Compact(remap)
     }
 
     /// Takes in the provider's answer to [`Step::Compact`]. Also if the pool was closed meanwhile: what
@@ -280,12 +318,12 @@ impl State {
         self.moving -= moved;
         let unit = self.config.min_align;
         let slab = answer.map_err(|error| match fresh {
-            0 => attempt.scattered = true,
+            0 => attempt.cannot_remap = true,
             _ => attempt.refused = Some(error),
         });
         let Ok(slab) = slab else {
             for piece in &remap.pieces {
-                self.store
+                self.heap
                     .add_slab(piece.slab, &piece.runs, unit, &piece.parts);
             }
             return;
@@ -307,46 +345,42 @@ impl State {
             parts.append(&mut piece.parts);
         }
         runs.extend(remap.fresh.runs());
-        self.store.add_slab(slab, &runs, unit, &parts);
+        self.heap.add_slab(slab, &runs, unit, &parts);
     }
 
     /// Allocates at a place of the heap, for the stream of the request.
     fn alloc(&mut self, place: Place, need: &Need, attempt: &Attempt<'_>) -> Block {
-        let (seg, block) = self.store.take(place, need.bytes, need.requested);
+        debug_assert!(place.start.is_multiple_of(need.align), "a misaligned block");
+        let (seg, block) = self.heap.take(place, need.bytes, need.requested);
         let entry = (seg, &block);
-        self.table.insert(&mut self.store, entry, attempt.cache);
+        self.table.insert(&mut self.heap, entry, attempt.cache);
         block
     }
 
-    /// Counts a block that was ready without a wait.
-    pub(super) fn serves(&mut self, reuse: Reuse, request: &Request<'_>, attempt: &Attempt<'_>) {
-        self.stats.counters.count(reuse);
-        if let Some(cache) = attempt.cache {
-            self.table.missed(cache, reuse);
-        }
-        request.record(|decision| decision.reuse = Some(reuse));
-    }
-
-    fn take_after(
+    /// Serves a request from memory with the least wait, where that is the policy.
+    fn serve_after(
         &mut self,
+        policy: WaitPolicy,
         need: &Need,
         request: &Request<'_>,
         attempt: &Attempt<'_>,
-    ) -> Option<Acquired> {
-        let place = search::least_wait(&self.store, need, &request.order)?;
-        let wait = self.store.missing(place, need.bytes, &request.order);
+    ) -> Option<Step> {
+        let place = match self.waits(request) == policy {
+            true => search::least_wait(&self.heap, need, &request.order)?,
+            false => return None,
+        };
+        let wait = self.heap.missing(place, need.bytes, &request.order);
         let block = self.alloc(place, need, attempt);
-        let reuse = match wait.is_empty() {
-            // It completed since it was last looked at.
-            true => Reuse::Completed,
-            false => Reuse::Waited,
+        // Without points it completed since it was last looked at.
+        let (reuse, acquired) = match wait.len() as u64 {
+            0 => (Reuse::Completed, Acquired::Ready(block)),
+            points => {
+                self.stats.counters.waits += points;
+                (Reuse::Waited, Acquired::After(block, wait))
+            }
         };
         self.stats.counters.count(reuse);
         request.record(|decision| decision.reuse = Some(reuse));
-        if wait.is_empty() {
-            return Some(Acquired::Ready(block));
-        }
-        self.stats.counters.waits += wait.len() as u64;
-        Some(Acquired::After(block, wait))
+        Some(Step::Done(Ok(acquired)))
     }
 }

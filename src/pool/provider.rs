@@ -2,7 +2,6 @@
 //! while it holds no lock.
 
 use std::fmt;
-use std::sync::Arc;
 
 /// A range of addresses that a [`SlabProvider`] gave. The pool never accesses its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,56 +101,5 @@ pub trait SlabProvider: Send + Sync {
     /// What every slab's base is a multiple of, in bytes. A wrong promise costs memory, not correctness.
     fn alignment(&self) -> u64 {
         self.granularity()
-    }
-}
-
-/// Shared providers.
-impl<S: SlabProvider + ?Sized> SlabProvider for Arc<S> {
-    fn acquire(&self, bytes: u64) -> Result<Slab, ProviderError> {
-        (**self).acquire(bytes)
-    }
-
-    fn release(&self, slab: Slab) {
-        (**self).release(slab);
-    }
-
-    fn page(&self) -> Option<u64> {
-        (**self).page()
-    }
-
-    fn largest_page(&self) -> Option<u64> {
-        (**self).largest_page()
-    }
-
-    fn grow(&self, bytes: u64, page: u64, after: Option<u64>) -> Result<Slab, ProviderError> {
-        (**self).grow(bytes, page, after)
-    }
-
-    fn compact(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, ProviderError> {
-        (**self).compact(pieces, fresh, page)
-    }
-
-    fn leaves_mapped(&self) -> bool {
-        (**self).leaves_mapped()
-    }
-
-    fn observes(&self) -> bool {
-        (**self).observes()
-    }
-
-    fn observe(&self) {
-        (**self).observe();
-    }
-
-    fn retire(&self, piece: Slab) {
-        (**self).retire(piece);
-    }
-
-    fn granularity(&self) -> u64 {
-        (**self).granularity()
-    }
-
-    fn alignment(&self) -> u64 {
-        (**self).alignment()
     }
 }

@@ -1,8 +1,8 @@
 //! Release: idle memory above the threshold or for want of room, and address aliases without a use, go back to
 //! the provider.
 
-use crate::pool::heap::Store;
-use crate::pool::heap::segments::SegId;
+use crate::pool::heap::Heap;
+use crate::pool::heap::segments::SegmentId;
 use crate::pool::options::ALIAS_RATIO;
 use crate::pool::provider::Slab;
 use crate::pool::state::State;
@@ -10,62 +10,53 @@ use std::collections::BTreeSet;
 
 /// What is returned to the provider: aliases first, then memory.
 #[derive(Default)]
-pub(crate) struct Leaving {
+pub(crate) struct Releasing {
     pub addresses: Vec<Slab>,
     pub slabs: Vec<Slab>,
 }
 
-impl Leaving {
+impl Releasing {
     pub fn is_empty(&self) -> bool {
         self.addresses.is_empty() && self.slabs.is_empty()
     }
 }
 
 impl State {
-    /// Bytes that `settle` leaves reserved.
-    pub fn keep(&self) -> u64 {
-        if self.closed {
-            0
-        } else {
-            self.config.release_threshold
-        }
-    }
-
     /// Aliases without a use, which leave the pool.
     pub fn expired(&mut self) -> Vec<Slab> {
         let most = match self.limits.leaves_mapped {
             true => ALIAS_RATIO.saturating_mul(self.stats.figures.reserved),
             false => 0,
         };
-        self.table.expired(&mut self.store, most)
+        self.table.expired(&mut self.heap, most)
     }
 
     /// Aliases that are kept for replay plans, which end.
-    pub fn give_up_plans(&mut self) -> Vec<Slab> {
+    pub fn drop_kept_aliases(&mut self) -> Vec<Slab> {
         match self.table.aliases.kept_bytes() {
             0 => Vec::new(),
-            _ => self.table.expired(&mut self.store, 0),
+            _ => self.table.expired(&mut self.heap, 0),
         }
     }
 
     /// Removes idle memory until at most `keep` bytes will be reserved, as few bytes as suffice.
-    pub fn leave(&mut self, keep: u64) -> Leaving {
-        self.leave_by(keep, Store::remove_idle)
+    pub fn release_down_to(&mut self, keep: u64) -> Releasing {
+        self.release_by(keep, Heap::remove_idle)
     }
 
     /// Removes idle memory as long as at least `keep` bytes will be reserved. Pages differ in size, so
     /// more may stay.
-    pub fn trim(&mut self, keep: u64) -> Leaving {
-        self.leave_by(keep, Store::remove_idle_within)
+    pub fn trim(&mut self, keep: u64) -> Releasing {
+        self.release_by(keep, Heap::remove_idle_within)
     }
 
     /// `remove` takes memory from the idle entries, given the bytes in excess of `keep`.
-    fn leave_by(
+    fn release_by(
         &mut self,
         keep: u64,
-        remove: impl Fn(&mut Store, &mut BTreeSet<(u64, SegId)>, u64) -> Option<Slab>,
-    ) -> Leaving {
-        let mut out = Leaving {
+        remove: impl Fn(&mut Heap, &mut BTreeSet<(u64, SegmentId)>, u64) -> Option<Slab>,
+    ) -> Releasing {
+        let mut out = Releasing {
             addresses: self.expired(),
             slabs: Vec::new(),
         };
@@ -73,56 +64,58 @@ impl State {
             return out;
         }
         self.recall();
-        self.store.sweep();
-        let mut idle = self.store.idle();
+        self.heap.sweep();
+        let mut idle = self.heap.idle();
         while let Some(excess) = self
             .staying()
             .checked_sub(keep)
             .filter(|excess| *excess > 0)
         {
-            let Some(slab) = remove(&mut self.store, &mut idle, excess) else {
+            let Some(slab) = remove(&mut self.heap, &mut idle, excess) else {
                 break;
             };
-            self.leaving += slab.bytes;
+            self.releasing += slab.bytes;
             out.slabs.push(slab);
         }
         if !out.slabs.is_empty() {
             // Allocation traces name addresses of the released memory.
-            self.table.forget_replay(&mut self.store);
+            self.table.forget_replay(&mut self.heap);
             self.pressure.reset();
             out.addresses.append(&mut self.expired());
         }
         out
     }
 
-    /// The slabs of [`State::leave`] have reached the provider.
-    pub fn left(&mut self, slabs: &[Slab]) {
+    /// The slabs of [`State::release_down_to`] have reached the provider.
+    pub fn released(&mut self, slabs: &[Slab]) {
         for slab in slabs {
-            self.leaving -= slab.bytes;
+            self.releasing -= slab.bytes;
             self.stats.unreserve(slab.bytes);
         }
     }
 
     fn staying(&self) -> u64 {
-        self.stats.figures.reserved - self.leaving
+        let reserved = self.stats.figures.reserved;
+        debug_assert!(self.releasing <= reserved, "more is released than there is");
+        reserved - self.releasing
     }
 
     /// Idle slabs to release: for `short` more bytes under the maximum, or all of them where the provider has
     /// no memory left.
-    pub(super) fn release_idle(&mut self, short: Option<u64>) -> Leaving {
+    pub(super) fn release_idle(&mut self, short: Option<u64>) -> Releasing {
         let Some(floor) = short else {
-            return self.leave(0);
+            return self.release_down_to(0);
         };
         let max = self.config.max_bytes.unwrap_or(u64::MAX);
         let Some(keep) = max.checked_sub(floor) else {
-            return Leaving::default();
+            return Releasing::default();
         };
-        let idle = self.store.idle();
+        let idle = self.heap.idle();
         let idle: u64 = idle.iter().map(|(bytes, _)| *bytes).sum();
         let committed = self.staying() + self.growing;
         if committed.saturating_sub(idle) > keep {
-            return Leaving::default();
+            return Releasing::default();
         }
-        self.leave(keep.saturating_sub(self.growing))
+        self.release_down_to(keep.saturating_sub(self.growing))
     }
 }

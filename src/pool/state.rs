@@ -1,14 +1,14 @@
 //! What a pool has under its lock, and what an attempt to serve a request has been through.
 //!
 //! Every call to the provider happens between two steps, outside of the lock. Bytes that are asked for count
-//! against the maximum before the call (`growing`), bytes that are given back until after it (`leaving`): so
+//! against the maximum before the call (`growing`), bytes that are given back until after it (`releasing`): so
 //! threads together never exceed it.
 
 use crate::pool::cache::StreamCache;
 use crate::pool::cache::table::CacheTable;
 use crate::pool::compaction::Pressure;
 use crate::pool::growth::Limits;
-use crate::pool::heap::Store;
+use crate::pool::heap::Heap;
 use crate::pool::provider::ProviderError;
 use crate::pool::request::{Block, Config};
 use crate::pool::stats::Stats;
@@ -17,14 +17,14 @@ use std::sync::Arc;
 
 #[derive(Debug)]
 pub(crate) struct State {
-    pub store: Store,
+    pub heap: Heap,
     pub stats: Stats,
     pub table: CacheTable,
     pub(super) config: Config,
     pub(super) limits: Limits,
     pub(super) closed: bool,
     pub(super) growing: u64,
-    pub(super) leaving: u64,
+    pub(super) releasing: u64,
     /// Bytes that are being remapped.
     pub(super) moving: u64,
     pub(super) pressure: Pressure,
@@ -45,29 +45,20 @@ pub(crate) struct Attempt<'a> {
     pub padded: bool,
     /// This request made the pool grow.
     pub grew: bool,
-    /// New memory lies elsewhere than after the pool's last slab.
-    pub elsewhere: bool,
-    /// That is not asked for any more.
-    pub apart: bool,
+    /// New memory lies elsewhere than behind the pool's last slab.
+    pub grew_elsewhere: bool,
+    /// Growth does not count on the memory at the end of the pool's last slab any more.
+    pub grows_separately: bool,
     /// The provider's last word; no more growth until something is given back to it.
     pub refused: Option<ProviderError>,
     /// The provider could not remap.
-    pub scattered: bool,
-}
-
-impl<'a> Attempt<'a> {
-    pub fn new(cache: Option<&'a Arc<StreamCache>>) -> Self {
-        Self {
-            cache,
-            ..Self::default()
-        }
-    }
+    pub cannot_remap: bool,
 }
 
 impl State {
     pub fn new(config: Config, limits: Limits, page: Option<u64>, table: CacheTable) -> Self {
         Self {
-            store: Store::new(page),
+            heap: Heap::new(page),
             stats: Stats::default(),
             table,
             config: Config {
@@ -78,27 +69,15 @@ impl State {
             limits,
             closed: false,
             growing: 0,
-            leaving: 0,
+            releasing: 0,
             moving: 0,
             pressure: Pressure::default(),
         }
     }
 
-    pub fn config(&self) -> &Config {
-        &self.config
-    }
-
-    pub fn set_release_threshold(&mut self, bytes: u64) {
-        self.config.release_threshold = bytes;
-    }
-
-    pub fn is_closed(&self) -> bool {
-        self.closed
-    }
-
     pub fn close(&mut self) {
         self.closed = true;
-        self.table.end(&mut self.store);
+        self.table.end(&mut self.heap);
     }
 
     pub fn is_drained(&self) -> bool {
@@ -114,21 +93,21 @@ impl State {
     }
 
     pub fn release(&mut self, addr: u64, death: Frontier) -> Option<Block> {
-        let block = self.table.release(&mut self.store, addr, death)?;
+        let block = self.table.release(&mut self.heap, addr, death)?;
         self.stats.counters.releases += 1;
         Some(block)
     }
 
     /// The live allocation among whose requested bytes `addr` is.
     pub fn lookup(&self, addr: u64) -> Option<Block> {
-        let block = self.table.find(&self.store, addr)?;
+        let block = self.table.find(&self.heap, addr)?;
         (addr - block.addr < block.requested).then_some(block)
     }
 
     /// Ends all plans and recalls all cached blocks: before anything is counted or given back.
     pub fn recall(&mut self) {
-        self.table.end_plans(&mut self.store);
+        self.table.end_plans(&mut self.heap);
         self.table
-            .recall(&mut self.store, (1, 0), |_| true, |_, _| true);
+            .recall(&mut self.heap, (1, 0), |_| true, |_, _| true);
     }
 }

@@ -13,40 +13,54 @@ pub struct Figures {
     pub used_high: u64,
 }
 
-/// How requests were served since the pool was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// How requests were served since the pool was made.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl AddAssign for Counters {
+            fn add_assign(&mut self, other: Self) {
+                $(self.$name += other.$name;)*
+            }
+        }
+    };
+}
+
+counters! {
     /// Served from what died on the requesting lane itself.
-    pub own_lane: u64,
+    own_lane,
     /// Served from deaths that the request's dependencies order.
-    pub ordered: u64,
+    ordered,
     /// Served from memory that was never used, or whose use was observed complete.
-    pub completed: u64,
+    completed,
     /// Served with an inserted wait.
-    pub waited: u64,
+    waited,
     /// Served by growth.
-    pub grown: u64,
+    grown,
     /// Not served.
-    pub failed: u64,
-    pub releases: u64,
+    failed,
+    releases,
     /// Slabs that the provider gave, and their bytes.
-    pub growths: u64,
-    pub grown_bytes: u64,
+    growths,
+    grown_bytes,
     /// Slabs given back, and their bytes.
-    pub trims: u64,
-    pub trimmed_bytes: u64,
+    trims,
+    trimmed_bytes,
     /// Times that free pages were given one new address together, and their bytes.
-    pub compactions: u64,
-    pub compacted_bytes: u64,
+    compactions,
+    compacted_bytes,
     /// Points in the waits inserted.
-    pub waits: u64,
+    waits,
     /// Replay plans that were made, and requests served from them, which are `own_lane`, `ordered` or `completed`
     /// too.
-    pub replay_plans: u64,
-    pub replayed: u64,
+    replay_plans,
+    replayed,
     /// Of these, those of plans of several streams.
-    pub shared_plans: u64,
-    pub replayed_shared: u64,
+    shared_plans,
+    replayed_shared,
 }
 
 impl Counters {
@@ -64,50 +78,6 @@ impl Counters {
     /// Requests served.
     pub fn served(&self) -> u64 {
         self.own_lane + self.ordered + self.completed + self.waited + self.grown
-    }
-}
-
-impl AddAssign for Counters {
-    fn add_assign(&mut self, other: Self) {
-        // Written out, so that a new counter does not compile until it is added.
-        let Self {
-            own_lane,
-            ordered,
-            completed,
-            waited,
-            grown,
-            failed,
-            releases,
-            growths,
-            grown_bytes,
-            trims,
-            trimmed_bytes,
-            compactions,
-            compacted_bytes,
-            waits,
-            replay_plans,
-            replayed,
-            shared_plans,
-            replayed_shared,
-        } = other;
-        self.own_lane += own_lane;
-        self.ordered += ordered;
-        self.completed += completed;
-        self.waited += waited;
-        self.grown += grown;
-        self.failed += failed;
-        self.releases += releases;
-        self.growths += growths;
-        self.grown_bytes += grown_bytes;
-        self.trims += trims;
-        self.trimmed_bytes += trimmed_bytes;
-        self.compactions += compactions;
-        self.compacted_bytes += compacted_bytes;
-        self.waits += waits;
-        self.replay_plans += replay_plans;
-        self.replayed += replayed;
-        self.shared_plans += shared_plans;
-        self.replayed_shared += replayed_shared;
     }
 }
 

@@ -4,10 +4,10 @@ use crate::pool::Pool;
 use crate::pool::cache::StreamCache;
 use crate::pool::compaction::adjacent_as_one;
 use crate::pool::growth::{Limits, Tail, growth};
-use crate::pool::heap::Store;
+use crate::pool::heap::Heap;
 use crate::pool::heap::search::{Need, place_at};
 use crate::pool::heap::segments::Run;
-use crate::pool::heap::segments::{Place, SegId, State};
+use crate::pool::heap::segments::{Place, SegmentId, State};
 use crate::pool::oracle::FakeProvider;
 use crate::pool::provider::Slab;
 use crate::pool::request::{Block, Config, Order, PoolError, Request};
@@ -43,7 +43,7 @@ enum Op {
         epoch: u64,
     },
     Sweep,
-    /// Of a store with pages: the whole ones of a free segment go elsewhere.
+    /// Of a heap with pages: the whole ones of a free segment go elsewhere.
     Move {
         pick: usize,
         near: bool,
@@ -65,22 +65,22 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..120)
 }
 
-/// Everything that is in the store, read the slow way.
-fn audit(store: &Store, live: &BTreeMap<u64, u64>) {
-    assert_eq!(store.audit(), Ok(()));
-    let slabs = store.segments.slabs();
-    let segs = slabs.flat_map(|entry| store.segments.segs_from(entry.first));
+/// Everything that is in the heap, read the slow way.
+fn audit(heap: &Heap, live: &BTreeMap<u64, u64>) {
+    assert_eq!(heap.audit(), Ok(()));
+    let slabs = heap.segments.slabs();
+    let segs = slabs.flat_map(|entry| heap.segments.segments_from(entry.first));
     let found = segs.filter(|(_, seg)| matches!(seg.state, State::Live { .. }));
     let found: BTreeMap<u64, u64> = found.map(|(_, seg)| (seg.addr, seg.bytes)).collect();
     assert_eq!(&found, live);
     // What could leave with a clear segment.
-    let clear = store.index.clear.iter().copied();
-    let idle = clear.filter_map(|(.., id)| Some((store.segments.removable(id)?.bytes, id)));
-    assert_eq!(store.idle(), idle.collect());
+    let clear = heap.index.clear.iter().copied();
+    let idle = clear.filter_map(|(.., id)| Some((heap.segments.removable(id)?.bytes, id)));
+    assert_eq!(heap.idle(), idle.collect());
 }
 
 struct Bench {
-    store: Store,
+    heap: Heap,
     clocks: Vec<Arc<Clock>>,
     live: BTreeMap<u64, u64>,
     next: u64,
@@ -90,7 +90,7 @@ impl Bench {
     fn apply(&mut self, op: &Op) {
         match op {
             Op::AddSlab { units, skew } => {
-                let page = self.store.segments.page();
+                let page = self.heap.segments.page();
                 let slab = match page {
                     // A third of them touch the one before.
                     Some(page) => Slab {
@@ -119,22 +119,22 @@ impl Bench {
                     None => Vec::new(),
                 };
                 let runs: Vec<Run> = runs.into_iter().filter(|run| run.0 > 0).collect();
-                assert_eq!(self.store.add_slab(slab, &runs, UNIT, &[]), some);
+                assert_eq!(self.heap.add_slab(slab, &runs, UNIT, &[]), some);
             }
             Op::RemoveIdle { bytes } => {
-                let mut idle = self.store.idle();
+                let mut idle = self.heap.idle();
                 let fit = idle.iter().find(|(have, _)| have >= bytes);
                 let fit = fit.or(idle.last()).copied();
-                let whole = fit.and_then(|(_, id)| self.store.segments.removable(id));
-                let paged = self.store.segments.page().is_some();
+                let whole = fit.and_then(|(_, id)| self.heap.segments.removable(id));
+                let paged = self.heap.segments.page().is_some();
                 // As many pages from its end as suffice.
                 let enough = whole.map(|whole| {
-                    let pages = self.store.segments.pages_in(whole);
+                    let pages = self.heap.segments.pages_in(whole);
                     let ends = pages.map(|page| whole.end() - page.base);
                     let enough = ends.filter(|end| *end >= *bytes && *end > 0).min();
                     enough.filter(|_| paged).unwrap_or(whole.bytes)
                 });
-                let slab = self.store.remove_idle(&mut idle, *bytes);
+                let slab = self.heap.remove_idle(&mut idle, *bytes);
                 assert_eq!(slab.map(|slab| slab.bytes), enough);
             }
             Op::Take {
@@ -149,25 +149,25 @@ impl Bench {
                 let points = death
                     .iter()
                     .map(|(lane, e)| Point::new(&self.clocks[*lane], *e));
-                let block = self.store.free(addr, points.collect());
+                let block = free(&mut self.heap, addr, points.collect());
                 assert_eq!(block.map(|b| (b.addr, b.bytes)), Some((addr, bytes)));
-                assert_eq!(self.store.free(addr, Frontier::new()), None);
+                assert_eq!(free(&mut self.heap, addr, Frontier::new()), None);
                 self.live.remove(&addr);
             }
             Op::Move { pick, near } => self.move_pages(*pick, *near),
             Op::Raise { lane, epoch } => self.clocks[*lane].raise(*epoch),
             Op::Sweep => {
-                self.store.sweep();
-                self.store.sweep();
+                self.heap.sweep();
+                self.heap.sweep();
                 assert!(
-                    self.store
+                    self.heap
                         .index
                         .lanes
                         .values()
                         .all(|index| !index.pending.is_empty())
                 );
-                let slabs = self.store.segments.slabs();
-                let segs = slabs.flat_map(|e| self.store.segments.segs_from(e.first));
+                let slabs = self.heap.segments.slabs();
+                let segs = slabs.flat_map(|e| self.heap.segments.segments_from(e.first));
                 let mut deaths = segs.filter_map(|(_, seg)| seg.death());
                 // Of each death the watched point at least is not complete.
                 assert!(deaths.all(|d| d.points().next().is_none_or(|p| !p.is_complete())));
@@ -176,21 +176,21 @@ impl Bench {
     }
 
     fn move_pages(&mut self, pick: usize, near: bool) {
-        if self.store.segments.page().is_none() {
+        if self.heap.segments.page().is_none() {
             return;
         }
-        let slabs = self.store.segments.slabs();
-        let segs = slabs.flat_map(|e| self.store.segments.segs_from(e.first));
+        let slabs = self.heap.segments.slabs();
+        let segs = slabs.flat_map(|e| self.heap.segments.segments_from(e.first));
         let pages = segs.filter(|(_, seg)| seg.death().is_some());
-        let pages = pages.filter_map(|(id, _)| Some((id, self.store.segments.removable(id)?)));
-        let pages: Vec<(SegId, Slab)> = pages.collect();
+        let pages = pages.filter_map(|(id, _)| Some((id, self.heap.segments.removable(id)?)));
+        let pages: Vec<(SegmentId, Slab)> = pages.collect();
         if pages.is_empty() {
             return;
         }
         let (first, slab) = pages[pick % pages.len()];
-        let death = self.store.segments.death(first).cloned();
-        let piece = self.store.detach(first, slab);
-        let page = self.store.segments.page().unwrap_or(1);
+        let death = self.heap.segments.death(first).cloned();
+        let piece = self.heap.detach(first, slab);
+        let page = self.heap.segments.page().unwrap_or(1);
         assert_eq!(piece.slab, slab);
         let runs = piece.runs.iter().map(|(bytes, _)| bytes);
         assert_eq!(runs.sum::<u64>(), slab.bytes);
@@ -203,15 +203,15 @@ impl Bench {
         };
         self.next = self.next.max(base + slab.bytes);
         assert!(
-            self.store
+            self.heap
                 .add_slab(Slab { base, ..slab }, &piece.runs, UNIT, &piece.parts)
         );
     }
 
     fn take(&mut self, pick: usize, offset: u64, bytes: u64) {
-        let slabs = self.store.segments.slabs();
-        let segs = slabs.flat_map(|e| self.store.segments.segs_from(e.first));
-        let free: Vec<SegId> = segs
+        let slabs = self.heap.segments.slabs();
+        let segs = slabs.flat_map(|e| self.heap.segments.segments_from(e.first));
+        let free: Vec<SegmentId> = segs
             .filter(|(_, s)| s.death().is_some())
             .map(|(i, _)| i)
             .collect();
@@ -219,23 +219,31 @@ impl Bench {
             return;
         }
         let first = free[pick % free.len()];
-        let seg = self.store.segments.seg(first);
+        let seg = self.heap.segments.seg(first);
         let start = seg.addr + (offset * UNIT) % seg.bytes;
         let mut id = first;
-        while self.store.segments.seg(id).end() < start + bytes {
-            id = self.store.segments.seg(id).next;
-            if self.store.segments.death(id).is_none() {
+        while self.heap.segments.seg(id).end() < start + bytes {
+            id = self.heap.segments.seg(id).next;
+            if self.heap.segments.death(id).is_none() {
                 return;
             }
         }
-        let (_, block) = self.store.take(Place { first, start }, bytes, bytes - 1);
+        let (_, block) = self.heap.take(Place { first, start }, bytes, bytes - 1);
         assert_eq!((block.addr, block.bytes), (start, bytes));
-        let inside = self.store.live_around(start + bytes - 2);
-        assert_eq!(inside.map(|(block, _)| block), Some(block));
-        let beyond = self.store.live_around(start + bytes);
-        assert_ne!(beyond.map(|(block, _)| block.addr), Some(start));
+        let inside = self.heap.block_around(start + bytes - 2);
+        assert_eq!(inside.map(|(_, block, _)| block), Some(block));
+        let beyond = self.heap.block_around(start + bytes);
+        assert_ne!(beyond.map(|(_, block, _)| block.addr), Some(start));
         self.live.insert(start, bytes);
     }
+}
+
+/// Frees the block that starts at an address.
+fn free(heap: &mut Heap, addr: u64, death: Frontier) -> Option<Block> {
+    let found = heap.block_around(addr);
+    let (id, block, _) = found.filter(|(_, block, _)| block.addr == addr)?;
+    heap.free(id, death);
+    Some(block)
 }
 
 fn nth(live: &BTreeMap<u64, u64>, pick: usize) -> Option<(u64, u64)> {
@@ -252,7 +260,7 @@ proptest! {
         page in prop_oneof![Just(None), Just(Some(4 * UNIT))],
     ) {
         let mut bench = Bench {
-            store: Store::new(page),
+            heap: Heap::new(page),
             clocks: (0..LANES).map(|_| Clock::new()).collect(),
             live: BTreeMap::new(),
             next: 1 << 20,
@@ -260,20 +268,20 @@ proptest! {
         bench.apply(&Op::AddSlab { units: 32, skew: 0 });
         for op in &ops {
             bench.apply(op);
-            audit(&bench.store, &bench.live);
+            audit(&bench.heap, &bench.live);
         }
         // Freed, complete and swept, every slab is one clear segment.
         for clock in &bench.clocks {
             clock.raise(u64::MAX);
         }
         for (addr, _) in std::mem::take(&mut bench.live) {
-            bench.store.free(addr, Frontier::new());
+            free(&mut bench.heap, addr, Frontier::new());
         }
-        bench.store.sweep();
-        audit(&bench.store, &bench.live);
-        prop_assert_eq!(bench.store.idle().len(), bench.store.segments.slabs().count());
+        bench.heap.sweep();
+        audit(&bench.heap, &bench.live);
+        prop_assert_eq!(bench.heap.idle().len(), bench.heap.segments.slabs().count());
         // Slabs of pages that touch are one.
-        let slabs = || bench.store.segments.slabs();
+        let slabs = || bench.heap.segments.slabs();
         let ends: Vec<_> = slabs().map(|entry| entry.slab.end()).collect();
         let mut starts = slabs().map(|entry| entry.slab.base);
         prop_assert!(page.is_none() || starts.all(|start| !ends.contains(&start)));
@@ -292,22 +300,22 @@ proptest! {
         let parts = parts.into_iter().map(|(units, lane)| (units * UNIT, death(lane).unwrap_or_default()));
         let parts: Vec<_> = parts.collect();
         let all = Slab { base: 1 << 20, bytes: 32 * page };
-        let mut store = Store::new(Some(page));
-        prop_assert!(store.add_slab(all, &[(all.bytes, page)], UNIT, &parts));
-        let head = store.segments.slabs().next().expect("it was added").first;
+        let mut heap = Heap::new(Some(page));
+        prop_assert!(heap.add_slab(all, &[(all.bytes, page)], UNIT, &parts));
+        let head = heap.segments.slabs().next().expect("it was added").first;
         let pages = (0..32).filter(|at| chosen >> at & 1 == 1);
         let pages = pages.map(|at| Slab { base: all.base + at * page, bytes: page });
-        let pieces = pages.map(|slab| (place_at(&store, head, slab.base).first, slab));
+        let pieces = pages.map(|slab| (place_at(&heap, head, slab.base).first, slab));
         let pieces = adjacent_as_one(pieces.collect());
-        let gone = store.detach_all(&pieces);
-        audit(&store, &BTreeMap::new());
-        let slabs = |piece: &(SegId, Slab)| piece.1;
+        let gone = heap.detach_all(&pieces);
+        audit(&heap, &BTreeMap::new());
+        let slabs = |piece: &(SegmentId, Slab)| piece.1;
         let expected: Vec<Slab> = pieces.iter().map(slabs).collect();
         prop_assert_eq!(gone.iter().map(|piece| piece.slab).collect::<Vec<_>>(), expected);
         for piece in &gone {
             prop_assert_eq!(piece.parts.iter().map(|(bytes, _)| bytes).sum::<u64>(), piece.slab.bytes);
         }
-        let left: u64 = store.segments.slabs().map(|entry| entry.free_bytes).sum();
+        let left: u64 = heap.segments.slabs().map(|entry| entry.free_bytes).sum();
         prop_assert_eq!(left, u64::from(32 - chosen.count_ones()) * page);
     }
 
@@ -471,7 +479,7 @@ fn lanes_that_do_nothing_are_forgotten() {
     assert_eq!(pool.figures().used, 4096 * live.len() as u64);
     for (at, block) in live {
         assert_eq!(free(&idle[at], block), Some(block));
-        // Who comes back is lent to anew.
+        // A stream that comes back has a cache again.
         let again = ask(&idle[at], 4096);
         assert_eq!(free(&idle[at], again), Some(again));
     }

@@ -118,6 +118,7 @@ impl Clock {
         if self.deterministic {
             self.completed[1].fetch_max(epoch, Ordering::AcqRel);
         }
+        debug_assert!(self.reliable() <= self.completed(), "awaited, not complete");
     }
 
     /// Records that everything up to `epoch` was observed complete; never goes back. A lane that
@@ -127,6 +128,7 @@ impl Clock {
         let later = |completed| (completed < epoch).then_some(epoch);
         // Whoever has raised it further has observed this epoch, too.
         let _ = self.completed[0].fetch_update(Ordering::AcqRel, Ordering::Relaxed, later);
+        debug_assert!(self.completed() >= epoch, "a clock went back");
     }
 }
 

@@ -134,6 +134,7 @@ impl Frontier {
             Ok(at) => self.0[at].epoch = self.0[at].epoch.max(point.epoch),
             Err(at) => self.0.insert(at, point.clone()),
         }
+        debug_assert!(self.is_ordered(), "two points of one lane");
     }
 
     pub fn join(&mut self, other: &Frontier) {
@@ -195,6 +196,7 @@ impl Frontier {
             }
         }
         self.0.extend(own);
+        debug_assert!(self.is_ordered(), "two points of one lane");
     }
 
     /// Those points of `other` that this does not reach and that `wanted` wants.
@@ -227,7 +229,13 @@ impl Frontier {
         }
     }
 
+    /// Whether its points ascend strictly by lane.
+    pub(super) fn is_ordered(&self) -> bool {
+        self.0.is_sorted_by(|a, b| a.lane() < b.lane())
+    }
+
     pub(super) fn set_epoch(&mut self, at: usize, epoch: u64) {
+        debug_assert!(self.0[at].epoch <= epoch, "a lane goes back");
         self.0[at].epoch = epoch;
     }
 }

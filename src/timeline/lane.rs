@@ -100,7 +100,9 @@ impl Lane {
 
     /// Finds this lane's point again, and the time of the next prune.
     fn placed(&mut self) {
-        self.own = self.known.find(&self.clock).unwrap_or_default();
+        let own = self.known.find(&self.clock);
+        debug_assert!(own.is_some(), "a lane does not know itself");
+        self.own = own.unwrap_or_default();
         self.prune_at = match self.known.len() {
             1 => u64::MAX,
             points => self.epoch + prune_interval(points),
@@ -115,6 +117,10 @@ impl Lane {
     /// Records that all later commands come after `frontier`.
     #[inline]
     pub fn wait_for(&mut self, frontier: &Frontier) {
+        debug_assert!(
+            frontier.epoch_of(self.id()).unwrap_or(0) <= self.epoch,
+            "a lane waits for a later command of its own"
+        );
         self.known.set_epoch(self.own, self.epoch);
         match self.known.raise(frontier, Point::is_complete) {
             Some(rose) => self.waited |= rose,
@@ -136,7 +142,7 @@ impl Lane {
     /// Reports the first broken invariant: it knows one point of each lane, this one included.
     #[cfg(any(test, feature = "oracle"))]
     pub fn audit(&self) -> Result<(), String> {
-        if !self.known.points().is_sorted_by(|a, b| a.lane() < b.lane()) {
+        if !self.known.is_ordered() {
             return Err(format!("lanes out of order in {:?}", self.known));
         }
         if self.known.find(&self.clock) != Some(self.own) {

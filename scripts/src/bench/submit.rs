@@ -16,11 +16,11 @@ use std::process::Command;
 /// its free, each ordered by an event. Growth is an allocation for which pages are mapped.
 const LIMITS: [(&str, f64); 10] = [
     ("launch", 473.0),
-    ("copy", 230.0),
-    ("fill", 231.0),
+    ("copy", 248.0),
+    ("fill", 252.0),
     ("event launch", 831.0),
-    ("event copy", 584.0),
-    ("event fill", 586.0),
+    ("event copy", 598.0),
+    ("event fill", 606.0),
     ("joined copy", 8440.0),
     ("loose launch", 1916.0),
     ("chained launch", 8860.0),

@@ -115,8 +115,8 @@ impl Entry {
         }
     }
 
-    fn lent(&self) -> Lent {
-        Lent {
+    fn block(&self) -> CachedBlock {
+        CachedBlock {
             seg: self.seg,
             requested: self.requested,
             bytes: self.bytes,
@@ -138,8 +138,6 @@ pub(crate) struct Cache {
     plain: PoolKey,
     pub usage: PoolKey,
     min_align: u64,
-    /// The place of the stream cache in the pool's table.
-    pub slot: u32,
     /// Bytes live through this cache, and what they may rise to without asking.
     pub live: u64,
     pub quota: u64,
@@ -191,11 +189,11 @@ pub(crate) enum Miss {
     NoQuota(u64),
 }
 
-pub(crate) type Taken<T> = Result<T, Miss>;
+pub(crate) type CacheResult<T> = Result<T, Miss>;
 
 /// What a pool learns of a block that a cache has.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lent {
+pub(crate) struct CachedBlock {
     /// Its segment in the pool's heap.
     pub seg: u32,
     pub requested: u64,
@@ -343,13 +341,18 @@ impl Inner {
     /// Allocates a cached block, or a plan's. `of` picks what the caller wants of the block, before the paths
     /// join: the rest costs nothing.
     #[inline(always)]
-    pub fn alloc<R>(&mut self, key: PoolKey, requested: u64, of: impl Fn(Block) -> R) -> Taken<R> {
+    pub fn alloc<R>(
+        &mut self,
+        key: PoolKey,
+        requested: u64,
+        of: impl Fn(Block) -> R,
+    ) -> CacheResult<R> {
         let mut caches = self.caches.iter_mut().flatten();
         let Some(cache) = caches.find(|cache| cache.plain == key) else {
             return self.alloc_replayed(key, requested).map(of);
         };
         let bytes = round(requested, cache.min_align).ok_or(Miss::NoBlock)?;
-        take_cached(
+        alloc_cached(
             cache,
             &mut self.entries,
             &mut self.version,
@@ -372,7 +375,7 @@ impl Inner {
             return self.free_traced(id, epoch).map(of);
         }
         let cache = self.caches[entry.cache as usize].as_mut()?;
-        cache_it(cache, entry, id, epoch).map(of)
+        cache_block(cache, entry, id, epoch).map(of)
     }
 
     /// Opens a cache for a pool. `traces` is none where streams are not replayed.
@@ -380,7 +383,6 @@ impl Inner {
         &mut self,
         (key, usage): (PoolKey, PoolKey),
         min_align: u64,
-        slot: u32,
         traces: Option<&LiveTraces>,
     ) {
         let empty = Bin {
@@ -392,7 +394,6 @@ impl Inner {
             plain: key,
             usage,
             min_align,
-            slot,
             live: 0,
             quota: 0,
             cached: 0,
@@ -451,30 +452,30 @@ impl Inner {
     }
 
     /// The block of the lane that starts at an address.
-    pub fn find(&self, addr: u64) -> Option<Lent> {
+    pub fn find(&self, addr: u64) -> Option<CachedBlock> {
         let entry = self.entries.get(self.by_address.get(addr)? as usize)?;
-        Some(entry.lent())
+        Some(entry.block())
     }
 
     /// Removes a live block, which is freed elsewhere; with it, whether that ends an iteration of all streams.
-    pub fn remove_live(&mut self, addr: u64) -> Option<(Lent, bool)> {
-        let lent = self.find(addr).filter(|lent| lent.died.is_none())?;
+    pub fn remove_live(&mut self, addr: u64) -> Option<(CachedBlock, bool)> {
+        let own = self.find(addr).filter(|own| own.died.is_none())?;
         let id = self.by_address.remove(addr)?;
         self.vacant.push(id);
         let entry = &mut self.entries[id as usize];
         if let Some(cache) = &mut self.caches[entry.cache as usize] {
-            cache.live -= lent.bytes;
+            cache.live -= own.bytes;
             if let Some(Replay::Tracing(trace)) = cache.replay.as_mut()
                 && entry.trace == trace.number
             {
                 if trace.ends_all() {
                     trace.free(Some(entry.nth));
-                    return Some((lent, true));
+                    return Some((own, true));
                 }
                 trace.free_elsewhere(entry.nth);
             }
         }
-        Some((lent, false))
+        Some((own, false))
     }
 
     /// Whether a pool's sums are those of its blocks.
@@ -513,44 +514,43 @@ impl Inner {
     }
 
     /// Removes the cached blocks of a pool that have at least so many bytes.
-    pub fn recall(&mut self, key: PoolKey, least: u64, out: &mut Vec<Lent>) {
+    pub fn recall(&mut self, key: PoolKey, least: u64, out: &mut Vec<CachedBlock>) {
         let Some(at) = self.at(key) else { return };
-        let Some(cache) = &mut self.caches[at] else {
-            return;
-        };
-        let bins = cache.bins.0.iter_mut();
-        for bin in bins.filter(|bin| bin.bytes >= least) {
-            while bin.head != NIL {
-                let id = bin.head;
-                let entry = &self.entries[id as usize];
-                bin.head = entry.next;
-                cache.cached -= entry.bytes;
-                self.by_address.remove(entry.addr);
-                self.vacant.push(id);
-                out.push(entry.lent());
+        for bin in 0..CACHE_BINS {
+            let own = self.caches[at].as_ref().map(|cache| cache.bins.0[bin]);
+            if own.is_some_and(|bin| bin.bytes >= least) {
+                out.extend(std::iter::from_fn(|| self.evict(at, bin)));
             }
         }
     }
 
     /// Removes the smallest cached block of a pool that has so many bytes, if it is not many times too large.
-    pub fn recall_one(&mut self, key: PoolKey, bytes: u64) -> Option<Lent> {
+    pub fn recall_one(&mut self, key: PoolKey, bytes: u64) -> Option<CachedBlock> {
         let at = self.at(key)?;
-        let cache = self.caches[at].as_mut()?;
         let fits = bytes..=bytes.saturating_mul(MAX_CUT_RATIO);
-        let bins = cache.bins.0.iter_mut();
-        let bins = bins.filter(|bin| bin.head != NIL && fits.contains(&bin.bytes));
-        let bin = bins.min_by_key(|bin| bin.bytes)?;
-        let id = bin.head;
-        let entry = &self.entries[id as usize];
+        let bins = self.caches[at].as_ref()?.bins.0.iter().enumerate();
+        let bins = bins.filter(|(_, bin)| bin.head != NIL && fits.contains(&bin.bytes));
+        let (bin, _) = bins.min_by_key(|(_, bin)| bin.bytes)?;
+        self.evict(at, bin)
+    }
+
+    /// Removes the block that was cached last in a bin.
+    fn evict(&mut self, at: usize, bin: usize) -> Option<CachedBlock> {
+        let cache = self.caches[at].as_mut()?;
+        let bin = &mut cache.bins.0[bin];
+        let entry = self.entries.get(bin.head as usize)?;
+        debug_assert!(entry.state == Use::Cached, "a live block in a bin");
+        debug_assert!(entry.epoch >= cache.oldest, "a death before the oldest");
+        let id = self.by_address.remove(entry.addr);
+        debug_assert_eq!(id, Some(bin.head), "a block at another's address");
+        self.vacant.push(bin.head);
         bin.head = entry.next;
         cache.cached -= entry.bytes;
-        self.by_address.remove(entry.addr);
-        self.vacant.push(id);
-        Some(entry.lent())
+        Some(entry.block())
     }
 
     /// Removes all blocks of a pool, and its cache.
-    pub fn close(&mut self, key: PoolKey) -> Option<(Cache, Vec<Lent>)> {
+    pub fn close(&mut self, key: PoolKey) -> Option<(Cache, Vec<CachedBlock>)> {
         let at = self.at(key)?;
         let mut out = Vec::new();
         self.recall(key, 0, &mut out);
@@ -559,7 +559,7 @@ impl Inner {
             if entry.cache as usize == at {
                 self.by_address.remove(addr);
                 self.vacant.push(id);
-                out.push(entry.lent());
+                out.push(entry.block());
             }
         }
         Some((self.caches[at].take()?, out))
@@ -568,7 +568,7 @@ impl Inner {
 
 /// Puts a live block into its size's bin, if there is room.
 #[inline(always)]
-fn cache_it(cache: &mut Cache, entry: &mut Entry, id: u32, epoch: u64) -> Option<Block> {
+fn cache_block(cache: &mut Cache, entry: &mut Entry, id: u32, epoch: u64) -> Option<Block> {
     let bin = cache.bin_for(entry.bytes)?;
     let bin = &mut cache.bins.0[bin];
     entry.state = Use::Cached;
@@ -596,7 +596,7 @@ fn cache_it(cache: &mut Cache, entry: &mut Entry, id: u32, epoch: u64) -> Option
 
 /// Whether the quota is enough.
 #[inline(always)]
-pub(in crate::pool) fn check_quota(bytes: u64, quota: u64) -> Taken<()> {
+pub(in crate::pool) fn check_quota(bytes: u64, quota: u64) -> CacheResult<()> {
     match bytes.checked_sub(quota) {
         None | Some(0) => Ok(()),
         Some(lack) => Err(Miss::NoQuota(lack)),
@@ -605,12 +605,12 @@ pub(in crate::pool) fn check_quota(bytes: u64, quota: u64) -> Taken<()> {
 
 /// Takes a cached block of this size.
 #[inline(always)]
-fn take_cached(
+fn alloc_cached(
     cache: &mut Cache,
     entries: &mut [Entry],
     version: &mut VersionChanger,
     (bytes, requested): (u64, u64),
-) -> Taken<Block> {
+) -> CacheResult<Block> {
     let bin = cache.bin(bytes).ok_or(Miss::NoBlock)?;
     debug_assert!(cache.live <= cache.quota, "live beyond the quota");
     check_quota(bytes, cache.quota - cache.live)?;
@@ -620,6 +620,10 @@ fn take_cached(
     let bin = &mut cache.bins.0[bin];
     let head = bin.head as usize;
     let entry = &mut entries[head];
+    debug_assert!(
+        entry.state == Use::Cached && entry.bytes == bytes,
+        "a live block or another size in a bin"
+    );
     bin.head = entry.next;
     entry.state = Use::Live;
     if requested < entry.requested {

@@ -4,8 +4,8 @@
 //! path only asks whether there is such a state.
 
 use crate::pool::cache::{
-    Cache, Entry, FREE_TRACED, Inner, Miss, PoolKey, StreamCache, Taken, UNTRACED, Use, cache_it,
-    take_cached,
+    Cache, CacheResult, Entry, FREE_TRACED, Inner, Miss, PoolKey, StreamCache, UNTRACED, Use,
+    alloc_cached, cache_block,
 };
 use crate::pool::heap::search::round;
 use crate::pool::replay::{Iteration, Participant, Replay, Start, Trace};
@@ -62,7 +62,7 @@ impl Inner {
     /// Allocates as [`Inner::alloc`] does, with a replay state.
     #[cold]
     #[inline(never)]
-    pub(super) fn alloc_replayed(&mut self, key: PoolKey, requested: u64) -> Taken<Block> {
+    pub(super) fn alloc_replayed(&mut self, key: PoolKey, requested: u64) -> CacheResult<Block> {
         let at = self.at(key).ok_or(Miss::NoBlock)?;
         let cache = self.caches[at].as_mut().ok_or(Miss::NoBlock)?;
         // Where the lane begins again, the pool makes a plan of what it did, or of what all streams did.
@@ -88,7 +88,7 @@ impl Inner {
         }
         let bytes = round(requested, cache.min_align).ok_or(Miss::NoBlock)?;
         let sizes = (bytes, requested);
-        let block = take_cached(cache, &mut self.entries, &mut self.version, sizes)?;
+        let block = alloc_cached(cache, &mut self.entries, &mut self.version, sizes)?;
         if let Some(id) = self.by_address.get(block.addr) {
             cache.trace(&mut self.entries[id as usize], &block, false);
         }
@@ -122,7 +122,7 @@ impl Inner {
                 Some(Replay::Replaying(_)) | None => {}
             }
         }
-        let block = cache_it(cache, entry, id, epoch);
+        let block = cache_block(cache, entry, id, epoch);
         if block.is_none() {
             entry.trace = FREE_TRACED;
         }

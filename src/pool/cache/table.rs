@@ -3,14 +3,13 @@
 //! Owns the list of stream caches that have blocks of the pool, its replay plans and its relocated blocks. To
 //! the heap a block of a cache is live, whatever the cache does with it. Guarded by the pool's lock.
 
-mod owners;
 mod replay;
 
 use crate::pool::cache::usage::Usage;
-use crate::pool::cache::{Inner, Lent, PoolKey, StreamCache};
-use crate::pool::heap::Store;
+use crate::pool::cache::{CachedBlock, Inner, PoolKey, StreamCache};
+use crate::pool::heap::Heap;
 use crate::pool::heap::aliases::AddressAliases;
-use crate::pool::heap::segments::{NIL, SegId};
+use crate::pool::heap::segments::{Holder, SegmentId};
 use crate::pool::options::MAX_IDLE_STREAMS;
 use crate::pool::options::Options;
 use crate::pool::provider::Slab;
@@ -18,10 +17,19 @@ use crate::pool::replay::{Backoff, LiveTraces};
 use crate::pool::request::{Block, Config};
 use crate::pool::stats::Counters;
 use crate::timeline::{Frontier, Lane, LaneId};
-pub(crate) use owners::{Owner, Owners};
 use replay::{ActivePlan, PreparedPlan, Relocated, Sharing};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// A stream cache that has, or had, blocks of the pool.
+#[derive(Debug)]
+struct Owner {
+    cache: Arc<StreamCache>,
+    /// Whether its lane made a request that the cache did not serve since the last look for idle caches, and
+    /// what the cache had served by then.
+    missed: bool,
+    served: u64,
+}
 
 #[derive(Debug)]
 pub(crate) struct CacheTable {
@@ -29,14 +37,11 @@ pub(crate) struct CacheTable {
     min_align: u64,
     key: PoolKey,
     usage: Arc<Usage>,
-    /// Segments name them by their numbers.
-    owners: Owners,
-    /// The owner that got a block last.
-    recent: usize,
-    /// Requests since the last look for idle caches.
-    asked: usize,
+    owners: BTreeMap<LaneId, Owner>,
+    /// Requests that no cache served since the last look for idle caches.
+    misses: usize,
     /// Blocks on their way back; empty between calls.
-    recalled: Vec<Lent>,
+    recalled: Vec<CachedBlock>,
     plans: Vec<ActivePlan>,
     /// The shared plan that begins with its first request.
     prepared: Option<PreparedPlan>,
@@ -58,9 +63,8 @@ impl CacheTable {
             min_align: config.min_align,
             key,
             usage,
-            owners: Owners::default(),
-            recent: 0,
-            asked: 0,
+            owners: BTreeMap::new(),
+            misses: 0,
             recalled: Vec::new(),
             plans: Vec::new(),
             prepared: None,
@@ -76,18 +80,19 @@ impl CacheTable {
     /// Counts a block of the heap that becomes live, and gives it to `cache`.
     pub fn insert(
         &mut self,
-        store: &mut Store,
-        (seg, block): (SegId, &Block),
+        heap: &mut Heap,
+        (seg, block): (SegmentId, &Block),
         cache: Option<&Arc<StreamCache>>,
     ) {
         let Some(cache) = cache else {
             self.usage.alloc(block);
             return;
         };
-        let slot = self.slot(store, cache);
+        self.attach(heap, cache);
         let insert = |inner: &mut Inner| inner.insert(self.key, block, seg, &mut self.backoff);
         if self.usage.alloc_in(cache, block, insert) {
-            store.segments.set_live(seg, block.requested, slot);
+            let holder = Holder::Cache(cache.lane());
+            heap.segments.set_live(seg, block.requested, holder);
         }
     }
 
@@ -99,23 +104,24 @@ impl CacheTable {
     }
 
     /// Frees the live block that starts at `addr`, if there is one.
-    pub fn release(&mut self, store: &mut Store, addr: u64, death: Frontier) -> Option<Block> {
-        let Some((block, slot)) = store.live_around(addr) else {
-            return self.release_elsewhere(store, addr, &death);
+    pub fn release(&mut self, heap: &mut Heap, addr: u64, death: Frontier) -> Option<Block> {
+        let Some((id, block, holder)) = heap.block_around(addr) else {
+            return self.release_elsewhere(heap, addr, &death);
         };
         if block.addr != addr {
             return None;
         }
         let (mut requested, mut ends_all) = (block.requested, false);
-        match self.cache(slot) {
+        match self.cache(holder) {
             Some(cache) => {
-                let lent;
-                (lent, ends_all) = cache.lock().remove_live(addr)?;
-                requested = lent.requested;
+                let own;
+                (own, ends_all) = cache.lock().remove_live(addr)?;
+                debug_assert_eq!(own.seg, id, "a block in another segment");
+                requested = own.requested;
             }
             None => self.usage.free(block.bytes),
         }
-        store.free(addr, death);
+        heap.free(id, death);
         if ends_all {
             self.end_iteration();
         }
@@ -123,17 +129,17 @@ impl CacheTable {
     }
 
     /// The live block that holds `addr`.
-    pub fn find(&self, store: &Store, addr: u64) -> Option<Block> {
-        let Some((block, slot)) = store.live_around(addr) else {
+    pub fn find(&self, heap: &Heap, addr: u64) -> Option<Block> {
+        let Some((_, block, holder)) = heap.block_around(addr) else {
             return self.find_elsewhere(addr);
         };
-        let Some(cache) = self.cache(slot) else {
+        let Some(cache) = self.cache(holder) else {
             return Some(block);
         };
-        let lent = cache.lock().find(block.addr);
-        let lent = lent.filter(|lent| lent.died.is_none())?;
+        let own = cache.lock().find(block.addr);
+        let own = own.filter(|own| own.died.is_none())?;
         Some(Block {
-            requested: lent.requested,
+            requested: own.requested,
             ..block
         })
     }
@@ -142,24 +148,17 @@ impl CacheTable {
     /// blocks of at least `least` bytes, where all together are at least `all`. True if there was any.
     pub fn recall(
         &mut self,
-        store: &mut Store,
+        heap: &mut Heap,
         (all, least): (u64, u64),
         of: impl Fn(LaneId) -> bool,
         wanted: impl Fn(&StreamCache, u64) -> bool,
     ) -> bool {
-        let mut found = false;
-        let mut next = 0;
-        while let Some(slot) = self.owners.next_from(next) {
-            next = slot + 1;
-            let named = self.owners.get(slot);
-            let named = named.filter(|own| of(own.cache.lane()));
-            let Some(Owner { cache, .. }) = named else {
-                continue;
-            };
+        debug_assert!(self.recalled.is_empty(), "blocks that were not returned");
+        let (mut found, mut retired) = (false, Vec::new());
+        for (lane, Owner { cache, .. }) in self.owners.iter().filter(|(lane, _)| of(**lane)) {
             let mut inner = cache.lock();
             if inner.is_retired() {
-                drop(inner);
-                found |= self.forget(store, slot);
+                retired.push(*lane);
                 continue;
             }
             let own = inner.cache(self.key);
@@ -167,21 +166,20 @@ impl CacheTable {
                 inner.recall(self.key, least, &mut self.recalled);
                 drop(inner);
                 found |= !self.recalled.is_empty();
-                put_back(store, cache, self.recalled.drain(..));
+                return_blocks(heap, cache, self.recalled.drain(..));
             }
+        }
+        for lane in retired {
+            found |= self.forget(heap, lane);
         }
         found
     }
 
     /// Takes back one block that a lane caches and that suits a request for so many bytes.
-    pub fn recall_one(&mut self, store: &mut Store, lane: LaneId, bytes: u64) {
-        let slot = self.owners.find(lane);
-        let Some(Owner { cache, .. }) = slot.and_then(|slot| self.owners.get(slot)) else {
-            return;
-        };
-        let found = cache.lock().recall_one(self.key, bytes);
-        if let Some(lent) = found {
-            put_back(store, cache, [lent]);
+    pub fn recall_one(&mut self, heap: &mut Heap, lane: LaneId, bytes: u64) {
+        if let Some(Owner { cache, .. }) = self.owners.get(&lane) {
+            let found = cache.lock().recall_one(self.key, bytes);
+            return_blocks(heap, cache, found);
         }
     }
 
@@ -192,63 +190,59 @@ impl CacheTable {
     }
 
     /// Reports that a lane makes a request that its cache did not serve.
-    pub fn asks(&mut self, lane: &Lane) {
-        let slot = self.owners.find(lane.id());
-        if let Some(own) = slot.and_then(|slot| self.owners.get_mut(slot)) {
-            own.asked = true;
+    pub fn record_miss(&mut self, lane: &Lane) {
+        if let Some(own) = self.owners.get_mut(&lane.id()) {
+            own.missed = true;
         }
     }
 
-    /// Whether each block that is lent is one of its cache's.
+    /// Whether each block that the heap has as a cache's is there.
     #[cfg(any(test, feature = "oracle"))]
-    pub fn audit(&self, store: &Store) -> Result<(), String> {
-        for (seg, addr, slot) in store.lent() {
-            let owner = self.cache(slot);
+    pub fn audit(&self, heap: &Heap) -> Result<(), String> {
+        for (seg, addr, lane) in heap.cached() {
+            let owner = self.cache(Holder::Cache(lane));
             let owner = owner.ok_or_else(|| format!("{addr:#x} is in no cache"))?;
-            let own = owner.lock().find(addr).is_some_and(|lent| lent.seg == seg);
+            let own = owner.lock().find(addr).is_some_and(|own| own.seg == seg);
             if !own {
                 return Err(format!("{addr:#x} is unknown to the cache that has it"));
             }
         }
-        for own in self.owners.iter() {
+        for own in self.owners.values() {
             own.cache.lock().audit(self.key)?;
         }
         Ok(())
     }
 
     /// Takes everything back: the pool lends no more.
-    pub fn end(&mut self, store: &mut Store) {
-        while let Some(slot) = self.owners.next_from(0) {
-            self.forget(store, slot);
+    pub fn end(&mut self, heap: &mut Heap) {
+        while let Some((lane, _)) = self.owners.first_key_value() {
+            self.forget(heap, *lane);
         }
     }
 
     /// Forgets lanes that do nothing, once there are many: their cached blocks are free for all, and their live
     /// blocks the pool's own. A lane that comes back begins anew.
-    pub fn forget_idle(&mut self, store: &mut Store) {
+    pub fn forget_idle(&mut self, heap: &mut Heap) {
         if self.owners.len() <= MAX_IDLE_STREAMS {
             return;
         }
-        self.asked += 1;
-        if self.asked < MAX_IDLE_STREAMS {
+        self.misses += 1;
+        if self.misses < MAX_IDLE_STREAMS {
             return;
         }
-        self.asked = 0;
-        let mut next = 0;
-        while let Some(slot) = self.owners.next_from(next) {
-            next = slot + 1;
-            let Some(own) = self.owners.get(slot) else {
-                continue;
-            };
+        self.misses = 0;
+        let mut idle = Vec::new();
+        for (lane, own) in &mut self.owners {
             let inner = own.cache.lock();
-            let (retired, served) = (inner.is_retired(), inner.served(self.key));
-            drop(inner);
-            let idle = !own.asked && own.served == served;
-            if retired || idle {
-                self.forget(store, slot);
-            } else if let Some(own) = self.owners.get_mut(slot) {
-                (own.asked, own.served) = (false, served);
+            let served = inner.served(self.key);
+            let busy = std::mem::take(&mut own.missed) | (own.served != served);
+            own.served = served;
+            if inner.is_retired() || !busy {
+                idle.push(*lane);
             }
+        }
+        for lane in idle {
+            self.forget(heap, lane);
         }
     }
 
@@ -258,7 +252,7 @@ impl CacheTable {
         for own in &self.plans {
             counters += own.plan.lock().served;
         }
-        for Owner { cache, .. } in self.owners.iter() {
+        for Owner { cache, .. } in self.owners.values() {
             if let Some(cache) = cache.lock().cache(self.key) {
                 counters.own_lane += cache.hits;
                 counters.releases += cache.frees;
@@ -267,63 +261,63 @@ impl CacheTable {
         counters
     }
 
-    fn cache(&self, slot: u32) -> Option<&Arc<StreamCache>> {
-        if slot == NIL {
-            return None;
+    fn cache(&self, holder: Holder) -> Option<&Arc<StreamCache>> {
+        match holder {
+            Holder::Cache(lane) => Some(&self.owners.get(&lane)?.cache),
+            Holder::Program | Holder::Plan => None,
         }
-        let owner = self.owners.get(slot as usize)?;
-        Some(&owner.cache)
     }
 
-    /// The number of a cache; from now on if it had none.
-    fn slot(&mut self, store: &mut Store, cache: &Arc<StreamCache>) -> u32 {
-        let recent = self.owners.get(self.recent);
-        if recent.is_some_and(|recent| Arc::ptr_eq(&recent.cache, cache)) {
-            return self.recent as u32;
+    /// Makes a stream cache one of the pool's, if it is not.
+    fn attach(&mut self, heap: &mut Heap, cache: &Arc<StreamCache>) {
+        if let Some(own) = self.owners.get(&cache.lane()) {
+            debug_assert!(Arc::ptr_eq(&own.cache, cache), "a lane with two caches");
+            return;
         }
-        if let Some(own) = cache.lock().cache(self.key) {
-            self.recent = own.slot as usize;
-            return own.slot;
-        }
-        let mut next = 0;
-        while let Some(slot) = self.owners.next_from(next) {
-            next = slot + 1;
-            let own = self.owners.get(slot);
-            if own.is_some_and(|own| own.cache.lock().is_retired()) {
-                self.forget(store, slot);
-            }
-        }
-        let slot = self.owners.insert(Owner::new(cache));
+        // Takes no block back, and forgets the caches of lanes that ended.
+        self.recall(heap, (u64::MAX, 0), |_| true, |_, _| false);
+        let owner = Owner {
+            cache: Arc::clone(cache),
+            missed: true,
+            served: 0,
+        };
+        self.owners.insert(cache.lane(), owner);
         self.usage.attach(cache);
         let keys = (self.key, self.usage.key());
         let traces = self.options.replay.then_some(&self.traces);
-        cache.lock().open(keys, self.min_align, slot as u32, traces);
-        slot as u32
+        cache.lock().open(keys, self.min_align, traces);
     }
 
     /// Forgets a cache. True if it had something that is free now.
-    fn forget(&mut self, store: &mut Store, slot: usize) -> bool {
-        let Some(Owner { cache, .. }) = self.owners.remove(slot) else {
+    fn forget(&mut self, heap: &mut Heap, lane: LaneId) -> bool {
+        let Some(Owner { cache, .. }) = self.owners.remove(&lane) else {
             return false;
         };
-        let replayed = self.end_plan_of(store, &cache);
+        let replayed = self.end_plan_of(heap, &cache);
         let Some((own, blocks)) = self.usage.detach(&cache, self.key) else {
             return false;
         };
         self.served.own_lane += own.hits;
         self.served.releases += own.frees;
-        let cached = blocks.iter().any(|lent| lent.died.is_some());
-        put_back(store, &cache, blocks);
+        let cached = blocks.iter().any(|own| own.died.is_some());
+        return_blocks(heap, &cache, blocks);
         cached || replayed
     }
 }
 
 /// Cached blocks are free again for all; live ones are the pool's own.
-fn put_back(store: &mut Store, cache: &StreamCache, blocks: impl IntoIterator<Item = Lent>) {
-    for lent in blocks {
-        match lent.died {
-            Some(epoch) => store.free_at(lent.seg, cache.death(epoch)),
-            None => store.segments.set_live(lent.seg, lent.requested, NIL),
+fn return_blocks(
+    heap: &mut Heap,
+    cache: &StreamCache,
+    blocks: impl IntoIterator<Item = CachedBlock>,
+) {
+    for own in blocks {
+        match own.died {
+            Some(epoch) => heap.free(own.seg, cache.death(epoch)),
+            None => {
+                let holder = Holder::Program;
+                heap.segments.set_live(own.seg, own.requested, holder);
+            }
         }
     }
 }

@@ -6,7 +6,7 @@
 //! below the high, then from what others do not use, one after the other. If that is not enough, all unused
 //! quota is returned under all the caches' locks at once, and only what is really live then raises the high.
 
-use crate::pool::cache::{Cache, Inner, Lent, Miss, PoolKey, StreamCache, Taken};
+use crate::pool::cache::{Cache, CacheResult, CachedBlock, Inner, Miss, PoolKey, StreamCache};
 use crate::pool::replay::{Plan, SharedPlan};
 use crate::pool::request::Block;
 use crate::timeline::rank;
@@ -123,9 +123,13 @@ impl Usage {
     }
 
     /// Takes all blocks of a pool out of a cache: what is live counts as `base` from now on.
-    pub(crate) fn detach(&self, cache: &StreamCache, key: PoolKey) -> Option<(Cache, Vec<Lent>)> {
+    pub(crate) fn detach(
+        &self,
+        cache: &StreamCache,
+        key: PoolKey,
+    ) -> Option<(Cache, Vec<CachedBlock>)> {
         let mut level = self.level.lock();
-        let (own, lent) = cache.lock().close(key)?;
+        let (own, blocks) = cache.lock().close(key)?;
         level.granted -= own.quota;
         level.base += own.live;
         if let Ok(at) = level.find(cache) {
@@ -136,7 +140,7 @@ impl Usage {
                 level.members.remove(at);
             }
         }
-        Some((own, lent))
+        Some((own, blocks))
     }
 
     /// A block outside of caches becomes live.
@@ -144,6 +148,7 @@ impl Usage {
         let mut level = self.level.lock();
         self.make_room(&mut level, block.bytes);
         level.base += block.bytes;
+        debug_assert!(level.is_within_high(), "used beyond the high");
     }
 
     /// A block becomes live in a cache, into which `insert` puts it with a quota of its size. False, and the
@@ -162,6 +167,7 @@ impl Usage {
         {
             level.members[at].quota += block.bytes;
             level.granted += block.bytes;
+            debug_assert!(level.is_within_high(), "granted beyond the high");
             return true;
         }
         level.base += block.bytes;
@@ -196,7 +202,7 @@ impl Usage {
         cache: &StreamCache,
         key: PoolKey,
         requested: u64,
-    ) -> Taken<Block> {
+    ) -> CacheResult<Block> {
         let mut level = self.level.lock();
         let level = &mut *level;
         let at = level.find(cache).map_err(|_| Miss::NoBlock)?;
@@ -247,6 +253,10 @@ impl Usage {
         let grant = grant.min(level.high - used);
         own.quota += grant;
         level.granted += grant;
+        debug_assert!(
+            level.base + level.granted <= level.high,
+            "granted beyond the high"
+        );
     }
 
     /// A plan ends: what is live of it counts as `base` from now on.
@@ -318,6 +328,7 @@ impl Usage {
         };
         let grant = spare.min((cache.live + cache.cached).saturating_sub(cache.quota));
         cache.quota += grant;
+        debug_assert!(cache.live <= cache.quota, "live beyond the quota");
         *own.quota += grant;
         grant
     }
@@ -326,9 +337,12 @@ impl Usage {
 impl Level {
     /// What may be granted without a rise of the high.
     fn spare(&self) -> u64 {
-        let used = self.base + self.granted;
-        debug_assert!(used <= self.high, "granted beyond the high");
-        self.high - used
+        debug_assert!(self.is_within_high(), "granted beyond the high");
+        self.high - self.base - self.granted
+    }
+
+    fn is_within_high(&self) -> bool {
+        self.base + self.granted <= self.high
     }
 
     /// The place of a cache, or where it would be.

@@ -3,9 +3,9 @@
 //! An alias is retired once no submitted command uses it. Aliases that a replay plan or an allocation trace
 //! may name are kept, within a limit. No address leads to two pages at once.
 
+use crate::pool::heap::range_map::RangeMap;
 use crate::pool::provider::Slab;
 use crate::timeline::Frontier;
-use std::collections::BTreeMap;
 
 #[derive(Debug, Default)]
 pub(crate) struct AddressAliases {
@@ -14,15 +14,15 @@ pub(crate) struct AddressAliases {
     /// Aliases that no command uses but a replay plan may.
     kept: Vec<Slab>,
     kept_bytes: u64,
-    /// By the base of an alias: its bytes, and the address that the memory moved to.
-    moves: BTreeMap<u64, (u64, u64)>,
+    /// The distance by which the memory of an alias moved, modulo 2^64.
+    moves: RangeMap<u64>,
 }
 
 impl AddressAliases {
     /// The memory at `from` is at `to` now. Commands up to `death` use the alias.
     pub fn add(&mut self, from: Slab, to: u64, death: Frontier) {
+        self.moves.insert(from, to.wrapping_sub(from.base));
         self.pending.push((from, death));
-        self.moves.insert(from.base, (from.bytes, to));
     }
 
     /// Number of aliases that submitted commands may use.
@@ -68,40 +68,23 @@ impl AddressAliases {
         self.moves.clear();
         let gone: Vec<Slab> = self.kept.extract_if(.., |slab| !stays(slab)).collect();
         self.kept_bytes -= gone.iter().map(|slab| slab.bytes).sum::<u64>();
+        let kept = self.kept.iter().map(|slab| slab.bytes);
+        debug_assert_eq!(kept.sum::<u64>(), self.kept_bytes, "bytes of aliases");
         gone
     }
 
     /// Appends the present addresses of a range of aliases to `out`, in order.
-    pub fn resolve(&self, mut slab: Slab, out: &mut Vec<Slab>) {
-        while slab.bytes > 0 {
-            let before = self.moves.range(..=slab.base).next_back();
-            let within = before.filter(|(base, (bytes, _))| slab.base < *base + bytes);
-            let bytes = match within {
-                Some((base, (bytes, to))) => {
-                    let at = slab.base - base;
-                    let part = slab.bytes.min(bytes - at);
-                    let moved = Slab {
-                        base: to + at,
-                        bytes: part,
-                    };
-                    self.resolve(moved, out);
-                    part
-                }
-                None => {
-                    let next = self.moves.range(slab.base..slab.end()).next();
-                    let bytes = next.map_or(slab.bytes, |(base, _)| base - slab.base);
-                    match out.last_mut() {
-                        Some(last) if last.end() == slab.base => last.bytes += bytes,
-                        _ => out.push(Slab {
-                            base: slab.base,
-                            bytes,
-                        }),
-                    }
-                    bytes
-                }
-            };
-            slab.base += bytes;
-            slab.bytes -= bytes;
+    pub fn resolve(&self, slab: Slab, out: &mut Vec<Slab>) {
+        for (mut part, distance) in self.moves.parts(slab) {
+            if let Some(distance) = distance {
+                part.base = part.base.wrapping_add(distance);
+                self.resolve(part, out);
+                continue;
+            }
+            match out.last_mut() {
+                Some(last) if last.end() == part.base => last.bytes += part.bytes,
+                _ => out.push(part),
+            }
         }
     }
 }

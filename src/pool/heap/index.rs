@@ -13,19 +13,19 @@
 //!
 //! All indexes are `BTreeSet`s. Size classes with sorted lists and a queue of epochs were 300 lines more.
 
-use crate::pool::heap::segments::{NIL, SegId, Segments};
+use crate::pool::heap::segments::{NIL, SegmentId, Segments};
 use crate::timeline::{Clock, Frontier, LaneId, Point};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Free memory by size, then by address: bytes, address, and the first segment.
-pub(crate) type SizeIndex = BTreeSet<(u64, u64, SegId)>;
+pub(crate) type SizeIndex = BTreeSet<(u64, u64, SegmentId)>;
 
 /// The entries of at least so many bytes, ascending: best fit, lowest address first.
 pub(crate) fn from_size(
     sizes: &SizeIndex,
     bytes: u64,
-) -> impl Iterator<Item = (u64, u64, SegId)> + '_ {
+) -> impl Iterator<Item = (u64, u64, SegmentId)> + '_ {
     sizes.range((bytes, 0, 0)..).copied()
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct LaneIndex {
     pub runs: SizeIndex,
     pub mixed: SizeIndex,
     /// (epoch, segment) of all of them.
-    pub(in crate::pool) pending: BTreeSet<(u64, SegId)>,
+    pub(in crate::pool) pending: BTreeSet<(u64, SegmentId)>,
 }
 
 impl LaneIndex {
@@ -51,7 +51,7 @@ impl LaneIndex {
 #[derive(Clone, Copy, Debug, Default)]
 struct RunTag {
     /// The other end of the run.
-    other_end: SegId,
+    other_end: SegmentId,
     /// Bytes of the whole run, at its first segment.
     bytes: u64,
     /// Whether the segment is in a run.
@@ -91,7 +91,7 @@ impl Index {
     }
 
     /// Segments whose indexed point has completed. Removes the indexes of lanes without segments.
-    pub fn completed(&mut self) -> Vec<SegId> {
+    pub fn completed(&mut self) -> Vec<SegmentId> {
         let mut out = Vec::new();
         self.lanes.retain(|_, index| {
             let completed = index.pending.range(..=(index.clock.reliable(), NIL));
@@ -102,22 +102,25 @@ impl Index {
     }
 
     /// Removes a segment that will be indexed anew once all others are removed.
-    pub fn unfile(&mut self, segments: &Segments, id: SegId) {
+    pub fn unfile(&mut self, segments: &Segments, id: SegmentId) {
         self.remove(segments, id);
         self.tag_mut(id).unfiled = true;
     }
 
     /// Whether the segment waits to be indexed anew, which ends with this call.
-    pub fn take_unfiled(&mut self, id: SegId) -> bool {
+    pub fn take_unfiled(&mut self, id: SegmentId) -> bool {
         std::mem::take(&mut self.tag_mut(id).unfiled)
     }
 
     /// Indexes a free segment. Its death must not change until it is removed again.
-    pub fn insert(&mut self, segments: &Segments, id: SegId) {
+    pub fn insert(&mut self, segments: &Segments, id: SegmentId) {
         let seg = segments.seg(id);
         let Some(death) = seg.death() else { return };
         match class_of(death) {
-            Class::Clear => drop(self.clear.insert((seg.bytes, seg.addr, id))),
+            Class::Clear => {
+                let new = self.clear.insert((seg.bytes, seg.addr, id));
+                debug_assert!(new, "indexed twice");
+            }
             Class::Run(point) => self.add_to_run(segments, id, point),
             Class::Mixed(point) => {
                 let index = self.lane_mut(point);
@@ -127,18 +130,22 @@ impl Index {
         }
     }
 
-    pub fn remove(&mut self, segments: &Segments, id: SegId) {
+    pub fn remove(&mut self, segments: &Segments, id: SegmentId) {
         let seg = segments.seg(id);
         let Some(death) = seg.death() else { return };
         match class_of(death) {
-            Class::Clear => drop(self.clear.remove(&(seg.bytes, seg.addr, id))),
+            Class::Clear => {
+                let was = self.clear.remove(&(seg.bytes, seg.addr, id));
+                debug_assert!(was, "not indexed as clear");
+            }
             Class::Run(point) => {
                 self.remove_from_run(segments, id, point);
                 self.remove_pending(point, id);
             }
             Class::Mixed(point) => {
                 if let Some(index) = self.lanes.get_mut(&point.lane()) {
-                    index.mixed.remove(&(seg.bytes, seg.addr, id));
+                    let was = index.mixed.remove(&(seg.bytes, seg.addr, id));
+                    debug_assert!(was, "not indexed as of several lanes");
                 }
                 self.remove_pending(point, id);
             }
@@ -154,13 +161,14 @@ impl Index {
         })
     }
 
-    fn remove_pending(&mut self, point: &Point, id: SegId) {
+    fn remove_pending(&mut self, point: &Point, id: SegmentId) {
         if let Some(index) = self.lanes.get_mut(&point.lane()) {
-            index.pending.remove(&(point.epoch, id));
+            let was = index.pending.remove(&(point.epoch, id));
+            debug_assert!(was, "not in the queue of epochs");
         }
     }
 
-    fn add_to_run(&mut self, segments: &Segments, id: SegId, point: &Point) {
+    fn add_to_run(&mut self, segments: &Segments, id: SegmentId, point: &Point) {
         let seg = segments.seg(id);
         let (mut head, mut tail, mut bytes) = (id, id, seg.bytes);
         let mut gone = [None, None];
@@ -186,7 +194,7 @@ impl Index {
         index.pending.insert((point.epoch, id));
     }
 
-    fn remove_from_run(&mut self, segments: &Segments, id: SegId, point: &Point) {
+    fn remove_from_run(&mut self, segments: &Segments, id: SegmentId, point: &Point) {
         let seg = segments.seg(id);
         // Completion mostly removes an end of a run, and both ends know the head.
         let last = !self.in_run(segments, seg.next, point.lane());
@@ -214,7 +222,8 @@ impl Index {
             self.set_ends(seg.next, tail, after);
         }
         let index = self.lane_mut(point);
-        index.runs.remove(&(bytes, head_addr, head));
+        let was = index.runs.remove(&(bytes, head_addr, head));
+        debug_assert!(was, "not in a run of its lane");
         if before > 0 {
             index.runs.insert((before, head_addr, head));
         }
@@ -224,7 +233,7 @@ impl Index {
     }
 
     /// Whether `id` is part of a run of `lane`.
-    pub fn in_run(&self, segments: &Segments, id: SegId, lane: LaneId) -> bool {
+    pub fn in_run(&self, segments: &Segments, id: SegmentId, lane: LaneId) -> bool {
         id != NIL
             && self.tag(id).in_run
             && segments
@@ -233,21 +242,21 @@ impl Index {
                 .is_some_and(|p| p.lane() == lane)
     }
 
-    fn tag(&self, id: SegId) -> RunTag {
+    fn tag(&self, id: SegmentId) -> RunTag {
         self.tags.get(id as usize).copied().unwrap_or_default()
     }
 
-    fn set_ends(&mut self, head: SegId, tail: SegId, bytes: u64) {
+    fn set_ends(&mut self, head: SegmentId, tail: SegmentId, bytes: u64) {
         self.tags[tail as usize].other_end = head;
         self.tags[head as usize].other_end = tail;
         self.tags[head as usize].bytes = bytes;
     }
 
-    fn set_in_run(&mut self, id: SegId, in_run: bool) {
+    fn set_in_run(&mut self, id: SegmentId, in_run: bool) {
         self.tag_mut(id).in_run = in_run;
     }
 
-    fn tag_mut(&mut self, id: SegId) -> &mut RunTag {
+    fn tag_mut(&mut self, id: SegmentId) -> &mut RunTag {
         let id = id as usize;
         if id >= self.tags.len() {
             self.tags.resize(id + 1, RunTag::default());

@@ -1,7 +1,8 @@
 //! The memory of one pool: segments and indexes, without limits, policy or lock.
 //!
-//! Owns [`Store`]. `segments` has the address ranges, `index` finds free ones, `search` the best fit,
-//! `aliases` the addresses that remapped pages have left. Must never know a provider, a cache or a limit.
+//! Owns [`Heap`]. `segments` has the address ranges, `index` finds free ones, `search` the best fit,
+//! `aliases` the addresses that remapped pages have left, `range_map` values of address ranges. Must never know
+//! a provider, a cache or a limit.
 //!
 //! A freed block keeps its death, a frontier. A request whose order comes after all of the death may take the
 //! block at once, as may any request once the death is complete. Neither calls the driver.
@@ -20,24 +21,28 @@
 
 pub(crate) mod aliases;
 pub(crate) mod index;
+pub(crate) mod range_map;
 pub(crate) mod search;
 pub(crate) mod segments;
 
 use crate::pool::heap::index::{Index, from_size};
-use crate::pool::heap::segments::{HELD, NIL, Place, Run, Seg, SegId, Segments, SlabEntry};
-use crate::pool::host_wait::Leavable;
+use crate::pool::heap::search::place_at;
+use crate::pool::heap::segments::{
+    Holder, NIL, Place, Run, Segment, SegmentId, Segments, State, stretches,
+};
+use crate::pool::host_wait::Releasable;
 use crate::pool::provider::Slab;
 use crate::pool::request::{Block, Order};
 use crate::timeline::Frontier;
 use std::collections::BTreeSet;
 
 #[derive(Debug)]
-pub(crate) struct Store {
+pub(crate) struct Heap {
     pub segments: Segments,
     pub index: Index,
 }
 
-/// Free memory that was removed from the store: its range, its pages and its deaths.
+/// Free memory that was removed from the heap: its range, its pages and its deaths.
 #[derive(Debug)]
 pub(crate) struct Piece {
     pub slab: Slab,
@@ -49,7 +54,7 @@ pub(crate) struct Piece {
 /// A free range: where, and the sizes and deaths of its parts.
 pub(crate) type FreeRange = (Place, Slab, Vec<(u64, Frontier)>);
 
-impl Store {
+impl Heap {
     pub fn new(page: Option<u64>) -> Self {
         Self {
             segments: Segments::new(page),
@@ -79,40 +84,13 @@ impl Store {
         !ids.is_empty()
     }
 
-    /// Adds a slab as [`Store::add_slab`] does, if all of it can be one live block, and makes it that. None,
-    /// and unchanged, if not.
-    pub fn add_live(
-        &mut self,
-        slab: Slab,
-        runs: &[Run],
-        unit: u64,
-        requested: u64,
-    ) -> Option<(SegId, Block)> {
-        if !slab.base.is_multiple_of(unit) || !slab.bytes.is_multiple_of(unit) {
-            return None;
-        }
-        let ids = self.segments.add_slab(slab, runs, unit, &[]);
-        let [first] = ids[..] else { return None };
-        let place = Place {
-            first,
-            start: slab.base,
-        };
-        let (taken, ..) = self.segments.carve(place, slab.bytes, requested);
-        let block = Block {
-            addr: slab.base,
-            bytes: slab.bytes,
-            requested,
-        };
-        Some((taken, block))
-    }
-
     /// Bytes of free segments, complete or pending.
     pub fn free_bytes(&self) -> u64 {
         self.segments.slabs().map(|entry| entry.free_bytes).sum()
     }
 
     /// Completed free memory that can be released, by bytes. Searched on each call: calls are rare.
-    pub fn idle(&self) -> BTreeSet<(u64, SegId)> {
+    pub fn idle(&self) -> BTreeSet<(u64, SegmentId)> {
         let segments = &self.segments;
         let idle = |id| segments.removable(id).map(|slab| (slab.bytes, id));
         match segments.page() {
@@ -122,14 +100,18 @@ impl Store {
             }
             None => {
                 let firsts = segments.slabs().map(|entry| entry.first);
-                let clear = |id: &SegId| segments.death(*id).is_some_and(Frontier::is_empty);
+                let clear = |id: &SegmentId| segments.death(*id).is_some_and(Frontier::is_empty);
                 firsts.filter(clear).filter_map(idle).collect()
             }
         }
     }
 
-    /// Removes the least entry of [`Store::idle`] with `bytes` or more, else the largest.
-    pub fn remove_idle(&mut self, idle: &mut BTreeSet<(u64, SegId)>, bytes: u64) -> Option<Slab> {
+    /// Removes the least entry of [`Heap::idle`] with `bytes` or more, else the largest.
+    pub fn remove_idle(
+        &mut self,
+        idle: &mut BTreeSet<(u64, SegmentId)>,
+        bytes: u64,
+    ) -> Option<Slab> {
         let found = *idle.range((bytes, 0)..).next().or_else(|| idle.last())?;
         idle.remove(&found);
         let (_, id) = found;
@@ -142,11 +124,11 @@ impl Store {
         Some(self.detach(id, slab).slab)
     }
 
-    /// Removes at most `bytes` of the largest entry of [`Store::idle`] that can give any: pages at its end, or
+    /// Removes at most `bytes` of the largest entry of [`Heap::idle`] that can give any: pages at its end, or
     /// the whole slab.
     pub fn remove_idle_within(
         &mut self,
-        idle: &mut BTreeSet<(u64, SegId)>,
+        idle: &mut BTreeSet<(u64, SegmentId)>,
         bytes: u64,
     ) -> Option<Slab> {
         while let Some((_, id)) = idle.pop_last() {
@@ -165,38 +147,28 @@ impl Store {
     }
 
     /// Removes free memory: a whole slab, or whole pages, from the segment `first` on.
-    pub fn detach(&mut self, first: SegId, slab: Slab) -> Piece {
+    pub fn detach(&mut self, first: SegmentId, slab: Slab) -> Piece {
         let runs = match self.segments.page() {
             Some(_) => self.segments.runs_in(slab),
             None => Vec::new(),
         };
-        let (mut inner, mut last) = (first, first);
-        let mut id = first;
-        while id != NIL && self.segments.seg(id).addr < slab.end() {
-            self.index.remove(&self.segments, id);
-            last = id;
-            id = self.segments.seg(id).next;
-        }
-        let mut left = [NIL, NIL];
+        let last = self.unindex(first, slab.end());
+        let (mut inner, mut rests) = (first, [NIL, NIL]);
         if self.segments.seg(last).end() > slab.end() && self.segments.page().is_some() {
-            left[1] = self.segments.split(last, slab.end());
+            rests[1] = self.segments.split(last, slab.end());
         }
         if self.segments.seg(first).addr < slab.base {
-            left[0] = first;
+            rests[0] = first;
             inner = self.segments.split(first, slab.base);
         }
         let parts = self.segments.remove(inner, slab);
-        for id in left {
-            if id != NIL {
-                self.index.insert(&self.segments, id);
-            }
-        }
+        self.index_rests(rests);
         Piece { slab, runs, parts }
     }
 
     /// Removes several pieces, ascending. The last piece goes first: several may lie in one segment, whose
     /// rest before a piece keeps its number.
-    pub fn detach_all(&mut self, pieces: &[(SegId, Slab)]) -> Vec<Piece> {
+    pub fn detach_all(&mut self, pieces: &[(SegmentId, Slab)]) -> Vec<Piece> {
         let from_last = pieces.iter().rev();
         let mut out: Vec<Piece> = from_last
             .map(|(first, slab)| self.detach(*first, *slab))
@@ -206,20 +178,10 @@ impl Store {
     }
 
     /// Turns `bytes` at `place`, which must be free, into a live block.
-    pub fn take(&mut self, place: Place, bytes: u64, requested: u64) -> (SegId, Block) {
-        let end = place.start + bytes;
-        let mut id = place.first;
-        while id != NIL && self.segments.seg(id).addr < end {
-            let next = self.segments.seg(id).next;
-            self.index.remove(&self.segments, id);
-            id = next;
-        }
-        let (taken, front, back) = self.segments.carve(place, bytes, requested);
-        for left in [front, back] {
-            if left != NIL {
-                self.index.insert(&self.segments, left);
-            }
-        }
+    pub fn take(&mut self, place: Place, bytes: u64, requested: u64) -> (SegmentId, Block) {
+        self.unindex(place.first, place.start + bytes);
+        let (taken, rests) = self.segments.carve(place, bytes, requested);
+        self.index_rests(rests);
         let block = Block {
             addr: place.start,
             bytes,
@@ -276,14 +238,18 @@ impl Store {
     }
 
     /// Makes free memory one live segment that is not a block: memory of a replay plan.
-    pub fn hold(&mut self, place: Place, bytes: u64) -> SegId {
+    pub fn hold(&mut self, place: Place, bytes: u64) -> SegmentId {
         let (seg, _) = self.take(place, bytes, 0);
-        self.segments.set_live(seg, 0, HELD);
+        self.segments.set_live(seg, 0, Holder::Plan);
         seg
     }
 
-    /// Splits a segment of [`Store::hold`] into segments that are free with these deaths, or live.
-    pub fn divide(&mut self, seg: SegId, parts: Vec<(u64, Option<Frontier>)>) -> Vec<SegId> {
+    /// Splits a segment of [`Heap::hold`] into segments that are free with these deaths, or live.
+    pub fn divide(
+        &mut self,
+        seg: SegmentId,
+        parts: Vec<(u64, Option<Frontier>)>,
+    ) -> Vec<SegmentId> {
         let mut ids = vec![seg];
         let mut at = self.segments.seg(seg).addr;
         for (bytes, _) in parts.iter().take(parts.len().saturating_sub(1)) {
@@ -293,7 +259,7 @@ impl Store {
         }
         for (id, (_, death)) in ids.iter().zip(parts) {
             if let Some(death) = death {
-                self.free_at(*id, death);
+                self.free(*id, death);
             }
         }
         ids
@@ -303,7 +269,7 @@ impl Store {
     pub fn missing(&self, place: Place, bytes: u64, order: &Order<'_>) -> Frontier {
         let end = place.start + bytes;
         let mut out = Frontier::new();
-        for (_, seg) in self.segments.segs_from(place.first) {
+        for (_, seg) in self.segments.segments_from(place.first) {
             if seg.addr >= end {
                 break;
             }
@@ -316,35 +282,29 @@ impl Store {
         out
     }
 
-    /// Frees the live block that starts at `addr`, which no cache holds.
-    pub fn free(&mut self, addr: u64, death: Frontier) -> Option<Block> {
-        let (block, _) = self
-            .live_around(addr)
-            .filter(|(block, _)| block.addr == addr)?;
-        self.free_at(self.segments.live_at(addr)?, death);
-        Some(block)
-    }
-
     /// Frees a live segment, which no cache holds.
-    pub fn free_at(&mut self, id: SegId, mut death: Frontier) {
+    pub fn free(&mut self, id: SegmentId, mut death: Frontier) {
         death.prune();
         self.segments.free(id, death);
         self.file(id);
     }
 
-    /// The live block that holds `addr`, and the number of the cache that holds it, or [`NIL`].
-    pub fn live_around(&self, addr: u64) -> Option<(Block, u32)> {
-        let (id, requested, lent) = self.segments.live_around(addr)?;
-        if lent == HELD {
-            return None;
-        }
+    /// The block that has `addr`, with its segment and its holder. A cache's may be dead.
+    pub fn block_around(&self, addr: u64) -> Option<(SegmentId, Block, Holder)> {
+        let id = self.segments.live_before(addr)?;
         let seg = self.segments.seg(id);
-        let block = Block {
-            addr: seg.addr,
-            bytes: seg.bytes,
-            requested,
-        };
-        Some((block, lent))
+        match seg.state {
+            State::Live { requested, holder } if addr < seg.end() && holder != Holder::Plan => {
+                let (addr, bytes) = (seg.addr, seg.bytes);
+                let block = Block {
+                    addr,
+                    bytes,
+                    requested,
+                };
+                Some((id, block, holder))
+            }
+            _ => None,
+        }
     }
 
     /// Indexes anew what has completed since the last call. True if there was any.
@@ -367,55 +327,43 @@ impl Store {
     }
 
     /// Free slabs, or free pages, each with the frontier after which it can be released.
-    pub fn leavable(&self) -> Vec<Leavable> {
-        let mut out = Vec::new();
-        for entry in self.segments.slabs() {
-            let mut stretch: Vec<&Seg> = Vec::new();
-            let mut id = entry.first;
-            loop {
-                let seg = (id != NIL).then(|| self.segments.seg(id));
-                match seg.filter(|seg| seg.death().is_some()) {
-                    Some(seg) => stretch.push(seg),
-                    None => {
-                        self.add_leavable(entry, &stretch, &mut out);
-                        stretch.clear();
-                    }
+    pub fn releasable(&self) -> Vec<Releasable> {
+        let (segments, mut out) = (&self.segments, Vec::new());
+        for entry in segments.slabs() {
+            let free = |seg: &Segment| seg.death().is_some();
+            for own in stretches(segments.segments_from(entry.first), free) {
+                let ends = (segments.seg(own.first).prev, segments.seg(own.last).next);
+                let whole = segments.whole_pages(own.range.base, own.range.end());
+                let leaves: Vec<Slab> = match segments.page() {
+                    Some(_) => whole.map_or_else(Vec::new, |all| segments.pages_in(all).collect()),
+                    None if ends == (NIL, NIL) => vec![entry.slab],
+                    None => Vec::new(),
+                };
+                let mut first = own.first;
+                for slab in leaves {
+                    first = place_at(self, first, slab.base).first;
+                    let death = self.last_death(first, slab.end());
+                    let bytes = slab.bytes;
+                    out.push(Releasable { bytes, death });
                 }
-                let Some(seg) = seg else { break };
-                id = seg.next;
             }
         }
         out
     }
 
-    /// Adds the pages, or the slab, of a range of free segments.
-    fn add_leavable(&self, entry: &SlabEntry, stretch: &[&Seg], out: &mut Vec<Leavable>) {
-        let (Some(first), Some(last)) = (stretch.first(), stretch.last()) else {
-            return;
-        };
-        let leaves = match self.segments.page() {
-            Some(_) => {
-                let inside = self.segments.whole_pages(first.addr, last.end());
-                inside.map_or_else(Vec::new, |inside| self.segments.pages_in(inside).collect())
-            }
-            None if first.prev == NIL && last.next == NIL => vec![entry.slab],
-            None => Vec::new(),
-        };
-        for Slab { base, bytes } in leaves {
-            let from = stretch.partition_point(|seg| seg.end() <= base);
-            let within = stretch[from..].iter();
-            let within = within.take_while(|seg| seg.addr < base + bytes);
-            let mut death = Frontier::new();
-            within
-                .filter_map(|seg| seg.death())
-                .for_each(|one| death.join(one));
-            death.prune();
-            out.push(Leavable { bytes, death });
-        }
+    /// The frontier after which nothing uses the free segments from `first` up to an address.
+    fn last_death(&self, first: SegmentId, end: u64) -> Frontier {
+        let mut last = Frontier::new();
+        let inside = self.segments.segments_from(first);
+        let inside = inside.take_while(|(_, seg)| seg.addr < end);
+        let deaths = inside.filter_map(|(_, seg)| seg.death());
+        deaths.for_each(|death| last.join(death));
+        last.prune();
+        last
     }
 
     /// Merges a free segment with adjacent ones of the same death, and indexes it.
-    fn file(&mut self, mut id: SegId) {
+    fn file(&mut self, mut id: SegmentId) {
         loop {
             let next = self.segments.seg(id).next;
             if !self.dies_alike(id, next) {
@@ -436,13 +384,37 @@ impl Store {
         self.index.insert(&self.segments, id);
     }
 
-    fn unfile(&mut self, id: SegId) {
+    /// Removes the free segments from `first` up to an address from the index. Returns the last one.
+    fn unindex(&mut self, first: SegmentId, end: u64) -> SegmentId {
+        let (mut last, mut id) = (first, first);
+        while id != NIL && self.segments.seg(id).addr < end {
+            self.index.remove(&self.segments, id);
+            (last, id) = (id, self.segments.seg(id).next);
+        }
+        last
+    }
+
+    /// Indexes what is left of free segments before and behind a range that was removed or is live now.
+    fn index_rests(&mut self, rests: [SegmentId; 2]) {
+        for id in rests.into_iter().filter(|id| *id != NIL) {
+            self.index.insert(&self.segments, id);
+            debug_assert!(!self.can_merge(id), "a rest that should be merged");
+        }
+    }
+
+    /// Whether a neighbour of a free segment died alike.
+    fn can_merge(&self, id: SegmentId) -> bool {
+        let seg = self.segments.seg(id);
+        self.dies_alike(seg.prev, id) || self.dies_alike(id, seg.next)
+    }
+
+    fn unfile(&mut self, id: SegmentId) {
         if !self.index.take_unfiled(id) {
             self.index.remove(&self.segments, id);
         }
     }
 
-    fn dies_alike(&self, a: SegId, b: SegId) -> bool {
+    fn dies_alike(&self, a: SegmentId, b: SegmentId) -> bool {
         match (self.segments.death(a), self.segments.death(b)) {
             (Some(a), Some(b)) => a == b,
             _ => false,

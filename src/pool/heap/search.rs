@@ -1,10 +1,10 @@
 //! Where a request fits: best fit among the free memory that its order admits.
 //!
-//! Reads a [`Store`] and answers with a [`Place`].
+//! Reads a [`Heap`] and answers with a [`Place`].
 
-use crate::pool::heap::Store;
+use crate::pool::heap::Heap;
 use crate::pool::heap::index::{LaneIndex, SizeIndex, from_size};
-use crate::pool::heap::segments::{NIL, Place, Seg, SegId};
+use crate::pool::heap::segments::{Place, Segment, SegmentId, Stretch, stretches};
 use crate::pool::request::{Order, PoolError, Request, Reuse};
 use crate::timeline::{Frontier, LaneId};
 
@@ -57,11 +57,11 @@ pub(crate) fn round(bytes: u64, min_align: u64) -> Option<u64> {
 /// A place that needs no wait: the best fit among memory that died on the request's own stream, that its
 /// dependencies order, or that has completed. Equal fits are taken in this order. If none fits, adjacent
 /// segments of all three together may.
-pub(crate) fn ready(store: &mut Store, need: &Need, order: &Order<'_>) -> Option<(Place, Reuse)> {
-    store.sweep();
-    let own = own(store, need, order).map(|fit| (fit, Reuse::OwnLane));
-    let ordered = dominated(store, need, order).map(|fit| (fit, Reuse::Ordered));
-    let clear = by_size(store, &store.index.clear, need, |_| true);
+pub(crate) fn ready(heap: &mut Heap, need: &Need, order: &Order<'_>) -> Option<(Place, Reuse)> {
+    heap.sweep();
+    let own = own(heap, need, order).map(|fit| (fit, Reuse::OwnLane));
+    let ordered = dominated(heap, need, order).map(|fit| (fit, Reuse::Ordered));
+    let clear = by_size(heap, &heap.index.clear, need, |_| true);
     let clear = clear.map(|fit| (fit, Reuse::Completed));
     let found = own.into_iter().chain(ordered).chain(clear);
     if let Some((fit, reuse)) = found.min_by_key(|(fit, _)| fit.size) {
@@ -71,7 +71,7 @@ pub(crate) fn ready(store: &mut Store, need: &Need, order: &Order<'_>) -> Option
         // Completed neighbours are one segment already.
         return None;
     }
-    mixture(store, need, order).map(|place| (place, Reuse::Ordered))
+    mixture(heap, need, order).map(|place| (place, Reuse::Ordered))
 }
 
 /// A place, and the bytes of the stretch it was found in.
@@ -82,11 +82,11 @@ struct Fit {
 }
 
 /// The best fit among what died on the request's own stream.
-fn own(store: &Store, need: &Need, order: &Order<'_>) -> Option<Fit> {
+fn own(heap: &Heap, need: &Need, order: &Order<'_>) -> Option<Fit> {
     let lane = order.own_lane()?;
     in_lane(
-        store,
-        store.index.lane(lane)?,
+        heap,
+        heap.index.lane(lane)?,
         lane,
         order.horizon(lane)?,
         need,
@@ -94,149 +94,97 @@ fn own(store: &Store, need: &Need, order: &Order<'_>) -> Option<Fit> {
 }
 
 /// Whether there is any of [`own`].
-pub(crate) fn has_own(store: &Store, need: &Need, order: &Order<'_>) -> bool {
-    own(store, need, order).is_some()
+pub(crate) fn has_own(heap: &Heap, need: &Need, order: &Order<'_>) -> bool {
+    own(heap, need, order).is_some()
 }
 
 /// The best fit over the bins of all lanes that the order reaches.
-fn dominated(store: &Store, need: &Need, order: &Order<'_>) -> Option<Fit> {
-    let admitted = |seg: &Seg| seg.death().is_some_and(|death| order.admits(death));
+fn dominated(heap: &Heap, need: &Need, order: &Order<'_>) -> Option<Fit> {
+    let admitted = |seg: &Segment| seg.death().is_some_and(|death| order.admits(death));
     let foreign = order.foreign().flat_map(|point| {
-        let index = store.index.lane(point.lane());
+        let index = heap.index.lane(point.lane());
         index.into_iter().flat_map(move |index| {
-            let run = in_lane(store, index, point.lane(), point.epoch, need);
-            [run, by_size(store, &index.mixed, need, admitted)]
+            let run = in_lane(heap, index, point.lane(), point.epoch, need);
+            [run, by_size(heap, &index.mixed, need, admitted)]
         })
     });
-    let own = order.own_lane().and_then(|lane| store.index.lane(lane));
-    let own = own.map(|index| by_size(store, &index.mixed, need, admitted));
+    let own = order.own_lane().and_then(|lane| heap.index.lane(lane));
+    let own = own.map(|index| by_size(heap, &index.mixed, need, admitted));
     foreign.chain(own).flatten().min_by_key(|fit| fit.size)
 }
 
 /// Best fit over single segments.
 fn by_size(
-    store: &Store,
+    heap: &Heap,
     set: &SizeIndex,
     need: &Need,
-    admitted: impl Fn(&Seg) -> bool,
+    admitted: impl Fn(&Segment) -> bool,
 ) -> Option<Fit> {
     from_size(set, need.bytes).find_map(|(size, addr, first)| {
         let start = need.fit(addr, size)?;
         let place = Place { first, start };
-        admitted(store.segments.seg(first)).then_some(Fit { size, place })
+        admitted(heap.segments.seg(first)).then_some(Fit { size, place })
     })
 }
 
 /// The best over a lane's runs, or over the parts of them that died up to `horizon`.
-fn in_lane(
-    store: &Store,
-    index: &LaneIndex,
-    lane: LaneId,
-    horizon: u64,
-    need: &Need,
-) -> Option<Fit> {
+fn in_lane(heap: &Heap, index: &LaneIndex, lane: LaneId, horizon: u64, need: &Need) -> Option<Fit> {
     let whole = index.newest() <= horizon;
     from_size(&index.runs, need.bytes).find_map(|(size, addr, head)| {
         if whole {
-            let place = place_at(store, head, need.fit(addr, size)?);
+            let place = place_at(heap, head, need.fit(addr, size)?);
             return Some(Fit { size, place });
         }
-        let mut tight = Tightest::new(need);
-        let mut id = head;
-        while store.index.in_run(&store.segments, id, lane) {
-            let seg = store.segments.seg(id);
+        let in_run = |id| heap.index.in_run(&heap.segments, id, lane);
+        let run = heap.segments.segments_from(head);
+        let run = run.take_while(|(id, _)| in_run(*id));
+        let early = |seg: &Segment| {
             let point = seg.death().and_then(Frontier::single);
-            tight.step(id, seg, point.is_some_and(|p| p.epoch <= horizon));
-            id = seg.next;
-        }
-        tight.finish(store)
+            point.is_some_and(|point| point.epoch <= horizon)
+        };
+        tightest(heap, need, stretches(run, early))
     })
 }
 
 /// The tightest stretch of adjacent free segments that the order admits, whatever their deaths.
-fn mixture(store: &Store, need: &Need, order: &Order<'_>) -> Option<Place> {
-    let mut tight = Tightest::new(need);
-    for entry in store.segments.slabs() {
-        if entry.free_bytes < need.bytes {
-            continue;
-        }
-        for (id, seg) in store.segments.segs_from(entry.first) {
-            let admitted = seg.death().is_some_and(|death| order.admits(death));
-            tight.step(id, seg, admitted);
-        }
-        tight.cut();
-    }
-    tight.finish(store).map(|fit| fit.place)
+fn mixture(heap: &Heap, need: &Need, order: &Order<'_>) -> Option<Place> {
+    let admitted = |seg: &Segment| seg.death().is_some_and(|death| order.admits(death));
+    let slabs = heap.segments.slabs();
+    let slabs = slabs.filter(|entry| entry.free_bytes >= need.bytes);
+    let found =
+        slabs.flat_map(|entry| stretches(heap.segments.segments_from(entry.first), admitted));
+    tightest(heap, need, found).map(|fit| fit.place)
 }
 
-/// Of the stretches of admitted segments shown to it, keeps the smallest that fits.
-struct Tightest<'a> {
-    need: &'a Need,
-    /// The stretch being built: its first segment, its address and its bytes.
-    head: SegId,
-    addr: u64,
-    bytes: u64,
-    best: Option<(u64, SegId, u64)>,
-}
-
-impl<'a> Tightest<'a> {
-    fn new(need: &'a Need) -> Self {
-        Self {
-            need,
-            head: NIL,
-            addr: 0,
-            bytes: 0,
-            best: None,
-        }
-    }
-
-    fn step(&mut self, id: SegId, seg: &Seg, admitted: bool) {
-        if !admitted {
-            self.cut();
-            return;
-        }
-        if self.head == NIL {
-            (self.head, self.addr, self.bytes) = (id, seg.addr, 0);
-        }
-        self.bytes += seg.bytes;
-    }
-
-    fn cut(&mut self) {
-        if self.head != NIL
-            && let Some(start) = self.need.fit(self.addr, self.bytes)
-            && self.best.is_none_or(|(least, ..)| self.bytes < least)
-        {
-            self.best = Some((self.bytes, self.head, start));
-        }
-        self.head = NIL;
-    }
-
-    fn finish(mut self, store: &Store) -> Option<Fit> {
-        self.cut();
-        let (size, head, start) = self.best?;
-        let place = place_at(store, head, start);
-        Some(Fit { size, place })
-    }
+/// The smallest stretch that the request fits.
+fn tightest(heap: &Heap, need: &Need, found: impl Iterator<Item = Stretch>) -> Option<Fit> {
+    let fits = found.filter_map(|own| {
+        let start = need.fit(own.range.base, own.range.bytes)?;
+        Some((own.range.bytes, own.first, start))
+    });
+    let (size, head, start) = fits.min_by_key(|(size, ..)| *size)?;
+    let place = place_at(heap, head, start);
+    Some(Fit { size, place })
 }
 
 /// The place of `start`, which lies in `head` or in a segment after it.
-pub(crate) fn place_at(store: &Store, head: SegId, start: u64) -> Place {
+pub(crate) fn place_at(heap: &Heap, head: SegmentId, start: u64) -> Place {
     let mut first = head;
-    while store.segments.seg(first).end() <= start {
-        first = store.segments.seg(first).next;
+    while heap.segments.seg(first).end() <= start {
+        first = heap.segments.seg(first).next;
     }
     Place { first, start }
 }
 
 /// The place whose wait is least: fewest lanes, then fewest commands outstanding on them, then
 /// least memory. Only windows that cannot lose a segment are looked at: others wait for more.
-pub(crate) fn least_wait(store: &Store, need: &Need, order: &Order<'_>) -> Option<Place> {
+pub(crate) fn least_wait(heap: &Heap, need: &Need, order: &Order<'_>) -> Option<Place> {
     let mut best: Option<((usize, u64, u64), Place)> = None;
-    for entry in store.segments.slabs() {
+    for entry in heap.segments.slabs() {
         if entry.free_bytes < need.bytes {
             continue;
         }
-        for (first, seg) in store.segments.segs_from(entry.first) {
+        for (first, seg) in heap.segments.segments_from(entry.first) {
             let Some(start) = seg.addr.checked_next_multiple_of(need.align) else {
                 continue;
             };
@@ -244,7 +192,7 @@ pub(crate) fn least_wait(store: &Store, need: &Need, order: &Order<'_>) -> Optio
                 continue;
             }
             let place = Place { first, start };
-            if let Some(cost) = cost(store, place, need, order)
+            if let Some(cost) = cost(heap, place, need, order)
                 && best.is_none_or(|(least, _)| cost < least)
             {
                 best = Some((cost, place));
@@ -255,21 +203,21 @@ pub(crate) fn least_wait(store: &Store, need: &Need, order: &Order<'_>) -> Optio
 }
 
 pub(crate) fn cost(
-    store: &Store,
+    heap: &Heap,
     place: Place,
     need: &Need,
     order: &Order<'_>,
 ) -> Option<(usize, u64, u64)> {
     let end = place.start.checked_add(need.bytes)?;
-    let segs = store.segments.segs_from(place.first);
+    let segs = heap.segments.segments_from(place.first);
     let reach = segs
         .take_while(|(_, seg)| seg.death().is_some())
         .find(|(_, s)| s.end() >= end)?;
-    let missing = store.missing(place, need.bytes, order);
+    let missing = heap.missing(place, need.bytes, order);
     let outstanding = missing
         .points()
         .map(|p| p.outstanding())
         .fold(0, u64::saturating_add);
-    let bytes = reach.1.end() - store.segments.seg(place.first).addr;
+    let bytes = reach.1.end() - heap.segments.seg(place.first).addr;
     Some((missing.len(), outstanding, bytes))
 }

@@ -6,13 +6,22 @@
 //! a request, an order or a policy.
 
 use crate::pool::provider::Slab;
-use crate::timeline::Frontier;
+use crate::timeline::{Frontier, LaneId};
 use std::collections::BTreeMap;
 
-pub(crate) type SegId = u32;
+pub(crate) type SegmentId = u32;
 pub(crate) const NIL: u32 = u32::MAX;
-/// In the place of a cache's number: memory of a replay plan, which is live but not a block.
-pub(crate) const HELD: u32 = u32::MAX - 1;
+
+/// Who holds a live segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holder {
+    /// The program, as a block that no stream cache has.
+    Program,
+    /// The stream cache of a lane, which has what was requested and whether the block is live.
+    Cache(LaneId),
+    /// A replay plan: the segment is not a block.
+    Plan,
+}
 
 #[derive(Debug)]
 pub(crate) enum State {
@@ -20,24 +29,22 @@ pub(crate) enum State {
     Vacant,
     Live {
         requested: u64,
-        /// Number of the stream cache that holds it, or [`NIL`]. That cache then knows what was requested,
-        /// and whether the block is live.
-        lent: u32,
+        holder: Holder,
     },
     /// Unused once this has completed; empty when it was observed complete or never used.
     Free(Frontier),
 }
 
 #[derive(Debug)]
-pub(crate) struct Seg {
+pub(crate) struct Segment {
     pub addr: u64,
     pub bytes: u64,
-    pub prev: SegId,
-    pub next: SegId,
+    pub prev: SegmentId,
+    pub next: SegmentId,
     pub state: State,
 }
 
-impl Seg {
+impl Segment {
     pub fn end(&self) -> u64 {
         self.addr + self.bytes
     }
@@ -58,15 +65,45 @@ pub(crate) struct SlabEntry {
     pub slab: Slab,
     /// The address of the first segment.
     start: u64,
-    pub first: SegId,
+    pub first: SegmentId,
     pub free_bytes: u64,
 }
 
 /// The place of an allocation: it starts at `start`, inside the free segment `first`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    pub first: SegId,
+    pub first: SegmentId,
     pub start: u64,
+}
+
+/// Adjacent segments, and their range.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stretch {
+    pub first: SegmentId,
+    pub last: SegmentId,
+    pub range: Slab,
+}
+
+/// The longest stretches of segments that `admits`, in address order.
+pub(crate) fn stretches<'a>(
+    mut segs: impl Iterator<Item = (SegmentId, &'a Segment)>,
+    admits: impl Fn(&Segment) -> bool,
+) -> impl Iterator<Item = Stretch> {
+    std::iter::from_fn(move || {
+        let (first, seg) = segs.find(|(_, seg)| admits(seg))?;
+        let (base, bytes) = (seg.addr, seg.bytes);
+        let mut stretch = Stretch {
+            first,
+            last: first,
+            range: Slab { base, bytes },
+        };
+        // The segment behind a stretch is part of none.
+        for (last, seg) in segs.by_ref().take_while(|(_, seg)| admits(seg)) {
+            stretch.last = last;
+            stretch.range.bytes += seg.bytes;
+        }
+        Some(stretch)
+    })
 }
 
 #[derive(Debug)]
@@ -75,24 +112,24 @@ pub(crate) struct Segments {
     page: Option<u64>,
     /// Pages of one size side by side: the first one's address, and the size. They tile the slabs.
     runs: BTreeMap<u64, u64>,
-    segs: Vec<Seg>,
-    spare_segs: Vec<SegId>,
+    segs: Vec<Segment>,
+    spare_segs: Vec<SegmentId>,
     /// Ascending by `start`.
     slabs: Vec<SlabEntry>,
     /// Live segments by their addresses.
-    live: BTreeMap<u64, SegId>,
+    live: BTreeMap<u64, SegmentId>,
 }
 
 impl Segments {
-    pub fn seg(&self, id: SegId) -> &Seg {
+    pub fn seg(&self, id: SegmentId) -> &Segment {
         &self.segs[id as usize]
     }
 
-    fn seg_mut(&mut self, id: SegId) -> &mut Seg {
+    fn seg_mut(&mut self, id: SegmentId) -> &mut Segment {
         &mut self.segs[id as usize]
     }
 
-    pub fn death(&self, id: SegId) -> Option<&Frontier> {
+    pub fn death(&self, id: SegmentId) -> Option<&Frontier> {
         if id == NIL {
             None
         } else {
@@ -100,7 +137,7 @@ impl Segments {
         }
     }
 
-    pub fn death_mut(&mut self, id: SegId) -> Option<&mut Frontier> {
+    pub fn death_mut(&mut self, id: SegmentId) -> Option<&mut Frontier> {
         match &mut self.seg_mut(id).state {
             State::Free(death) => Some(death),
             State::Live { .. } | State::Vacant => None,
@@ -205,7 +242,7 @@ impl Segments {
     }
 
     /// The first segment of the slab that holds an address, and the slab's end.
-    pub fn slab_around(&self, addr: u64) -> Option<(SegId, u64)> {
+    pub fn slab_around(&self, addr: u64) -> Option<(SegmentId, u64)> {
         let entry = &self.slabs[self.slab_at(addr)?];
         (addr < entry.slab.end()).then_some((entry.first, entry.slab.end()))
     }
@@ -225,7 +262,7 @@ impl Segments {
     }
 
     /// The whole pages of a free segment, or its slab if the segment is all of it.
-    pub fn removable(&self, id: SegId) -> Option<Slab> {
+    pub fn removable(&self, id: SegmentId) -> Option<Slab> {
         let seg = self.seg(id);
         match self.page {
             Some(_) => self.whole_pages(seg.addr, seg.end()),
@@ -237,7 +274,7 @@ impl Segments {
     }
 
     /// The segments of a slab in address order.
-    pub fn segs_from(&self, first: SegId) -> impl Iterator<Item = (SegId, &Seg)> {
+    pub fn segments_from(&self, first: SegmentId) -> impl Iterator<Item = (SegmentId, &Segment)> {
         let mut at = first;
         std::iter::from_fn(move || {
             let id = at;
@@ -258,13 +295,13 @@ impl Segments {
         runs: &[Run],
         unit: u64,
         parts: &[(u64, Frontier)],
-    ) -> Vec<SegId> {
+    ) -> Vec<SegmentId> {
         let start = slab.base.checked_next_multiple_of(unit);
         let end = slab.base.checked_add(slab.bytes);
         let (Some(start), Some(end)) = (start, end.map(|end| end / unit * unit)) else {
             return Vec::new();
         };
-        let mut ids: Vec<SegId> = Vec::new();
+        let mut ids: Vec<SegmentId> = Vec::new();
         let mut at = start;
         let rest = (u64::MAX, Frontier::new());
         for (bytes, death) in parts.iter().chain([&rest]) {
@@ -276,7 +313,7 @@ impl Segments {
             if self.death(prev) == Some(death) {
                 self.seg_mut(prev).bytes += bytes;
             } else {
-                let id = self.new_seg(Seg {
+                let id = self.new_seg(Segment {
                     addr: at,
                     bytes,
                     prev,
@@ -324,9 +361,9 @@ impl Segments {
     }
 
     /// The last segment of a slab.
-    pub fn last_seg(&self, entry: &SlabEntry) -> SegId {
+    pub fn last_seg(&self, entry: &SlabEntry) -> SegmentId {
         // The last live segment is near the slab's end.
-        let own = |id: &SegId| self.seg(*id).addr >= entry.start;
+        let own = |id: &SegmentId| self.seg(*id).addr >= entry.start;
         let near = self.live_before(entry.slab.end() - 1).filter(own);
         let mut last = near.unwrap_or(entry.first);
         while self.seg(last).next != NIL {
@@ -337,7 +374,7 @@ impl Segments {
 
     /// Removes the free segments from `first` on, whose range is `slab`: a whole slab, or whole pages of one,
     /// which may split the slab. Returns their sizes and deaths.
-    pub fn remove(&mut self, first: SegId, slab: Slab) -> Vec<(u64, Frontier)> {
+    pub fn remove(&mut self, first: SegmentId, slab: Slab) -> Vec<(u64, Frontier)> {
         let before = self.seg(first).prev;
         let page_after = self.page_at(slab.end()).1;
         self.runs
@@ -347,6 +384,7 @@ impl Segments {
         let mut id = first;
         while id != NIL && self.seg(id).addr < slab.end() {
             let seg = self.seg(id);
+            debug_assert!(seg.death().is_some(), "live memory leaves the heap");
             let (bytes, next) = (seg.bytes, seg.next);
             parts.push((bytes, seg.death().cloned().unwrap_or_default()));
             self.vacate(id);
@@ -360,7 +398,7 @@ impl Segments {
         if id != NIL {
             self.runs.entry(slab.end()).or_insert(page_after);
             self.seg_mut(id).prev = NIL;
-            let rest = self.segs_from(id).map(|(_, seg)| seg);
+            let rest = self.segments_from(id).map(|(_, seg)| seg);
             let free = rest.filter(|seg| seg.death().is_some());
             let free_bytes = free.map(|seg| seg.bytes).sum();
             entry.free_bytes -= free_bytes;
@@ -386,7 +424,12 @@ impl Segments {
     /// Makes `[place.start, +bytes)` one live segment. It must be covered by adjacent free segments
     /// from `place.first` on. Returns the live segment and what is left free before and after it,
     /// each with the death it had.
-    pub fn carve(&mut self, place: Place, bytes: u64, requested: u64) -> (SegId, SegId, SegId) {
+    pub fn carve(
+        &mut self,
+        place: Place,
+        bytes: u64,
+        requested: u64,
+    ) -> (SegmentId, [SegmentId; 2]) {
         let end = place.start + bytes;
         let mut front = NIL;
         let mut taken = place.first;
@@ -405,30 +448,27 @@ impl Segments {
         while self.seg(taken).end() < end {
             self.absorb_next(taken);
         }
+        debug_assert!(self.death(taken).is_some(), "memory allocated twice");
         let seg = self.seg_mut(taken);
         seg.state = State::Live {
             requested,
-            lent: NIL,
+            holder: Holder::Program,
         };
-        self.live.insert(place.start, taken);
+        let before = self.live.insert(place.start, taken);
+        debug_assert!(before.is_none(), "two live segments at one address");
         if let Some(entry) = self.slab_mut(place.start) {
             entry.free_bytes -= bytes;
         }
-        (taken, front, back)
-    }
-
-    /// The live segment that starts at `addr`.
-    pub fn live_at(&self, addr: u64) -> Option<SegId> {
-        self.live.get(&addr).copied()
+        (taken, [front, back])
     }
 
     /// The last live segment that starts at `addr` or before.
-    fn live_before(&self, addr: u64) -> Option<SegId> {
+    pub fn live_before(&self, addr: u64) -> Option<SegmentId> {
         self.live.range(..=addr).next_back().map(|(_, id)| *id)
     }
 
     /// Frees a live segment.
-    pub fn free(&mut self, id: SegId, death: Frontier) {
+    pub fn free(&mut self, id: SegmentId, death: Frontier) {
         let seg = self.seg_mut(id);
         debug_assert!(matches!(seg.state, State::Live { .. }), "freed twice");
         seg.state = State::Free(death);
@@ -439,24 +479,14 @@ impl Segments {
         }
     }
 
-    /// The live segment that holds `addr`, the bytes requested of it, and the cache that holds it.
-    pub fn live_around(&self, addr: u64) -> Option<(SegId, u64, u32)> {
-        let id = self.live_before(addr)?;
-        match self.seg(id).state {
-            State::Live { requested, lent } if addr < self.seg(id).end() => {
-                Some((id, requested, lent))
-            }
-            _ => None,
-        }
-    }
-
-    /// Records the requested bytes of a live block, and the cache that holds it.
-    pub fn set_live(&mut self, id: SegId, requested: u64, lent: u32) {
-        self.seg_mut(id).state = State::Live { requested, lent };
+    /// Records the requested bytes of a live segment, and its holder.
+    pub fn set_live(&mut self, id: SegmentId, requested: u64, holder: Holder) {
+        debug_assert!(self.death(id).is_none(), "a holder of free memory");
+        self.seg_mut(id).state = State::Live { requested, holder };
     }
 
     /// Joins a free segment with the one after it; the first one's death stays.
-    pub fn absorb_next(&mut self, id: SegId) {
+    pub fn absorb_next(&mut self, id: SegmentId) {
         let next = self.seg(id).next;
         debug_assert!(self.seg(id).end() == self.seg(next).addr, "a gap");
         debug_assert!(self.death(next).is_some(), "a live segment absorbed");
@@ -467,15 +497,15 @@ impl Segments {
     }
 
     /// Splits a segment at `at`; both parts are live or keep the death. Returns the second.
-    pub fn split(&mut self, id: SegId, at: u64) -> SegId {
+    pub fn split(&mut self, id: SegmentId, at: u64) -> SegmentId {
         let seg = self.seg(id);
         debug_assert!(seg.addr < at && at < seg.end(), "split outside");
         let state = match seg.state {
-            State::Live { requested, lent } => State::Live { requested, lent },
+            State::Live { requested, holder } => State::Live { requested, holder },
             _ => State::Free(seg.death().cloned().unwrap_or_default()),
         };
         let live = matches!(state, State::Live { .. });
-        let second = Seg {
+        let second = Segment {
             addr: at,
             bytes: seg.end() - at,
             prev: id,
@@ -495,7 +525,11 @@ impl Segments {
     }
 
     /// Makes `next` the segment after `id`; either may be [`NIL`].
-    fn link(&mut self, id: SegId, next: SegId) {
+    fn link(&mut self, id: SegmentId, next: SegmentId) {
+        debug_assert!(
+            id == NIL || next == NIL || self.seg(id).end() == self.seg(next).addr,
+            "a link over a gap"
+        );
         if id != NIL {
             self.seg_mut(id).next = next;
         }
@@ -504,16 +538,16 @@ impl Segments {
         }
     }
 
-    fn new_seg(&mut self, seg: Seg) -> SegId {
+    fn new_seg(&mut self, seg: Segment) -> SegmentId {
         if let Some(id) = self.spare_segs.pop() {
             self.segs[id as usize] = seg;
             return id;
         }
         self.segs.push(seg);
-        (self.segs.len() - 1) as SegId
+        (self.segs.len() - 1) as SegmentId
     }
 
-    fn vacate(&mut self, id: SegId) {
+    fn vacate(&mut self, id: SegmentId) {
         self.seg_mut(id).state = State::Vacant;
         self.spare_segs.push(id);
     }

@@ -4,7 +4,7 @@
 
 use crate::pool::{ProviderError, Slab, SlabProvider};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 #[derive(Debug, Default)]
 struct Ledger {
@@ -376,5 +376,56 @@ impl SlabProvider for FakeProvider {
             }
         }
         ledger.retired.push(piece);
+    }
+}
+
+/// Tests share a provider with its pool.
+impl<S: SlabProvider + ?Sized> SlabProvider for Arc<S> {
+    fn acquire(&self, bytes: u64) -> Result<Slab, ProviderError> {
+        (**self).acquire(bytes)
+    }
+
+    fn release(&self, slab: Slab) {
+        (**self).release(slab);
+    }
+
+    fn page(&self) -> Option<u64> {
+        (**self).page()
+    }
+
+    fn largest_page(&self) -> Option<u64> {
+        (**self).largest_page()
+    }
+
+    fn grow(&self, bytes: u64, page: u64, after: Option<u64>) -> Result<Slab, ProviderError> {
+        (**self).grow(bytes, page, after)
+    }
+
+    fn compact(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, ProviderError> {
+        (**self).compact(pieces, fresh, page)
+    }
+
+    fn leaves_mapped(&self) -> bool {
+        (**self).leaves_mapped()
+    }
+
+    fn observes(&self) -> bool {
+        (**self).observes()
+    }
+
+    fn observe(&self) {
+        (**self).observe();
+    }
+
+    fn retire(&self, piece: Slab) {
+        (**self).retire(piece);
+    }
+
+    fn granularity(&self) -> u64 {
+        (**self).granularity()
+    }
+
+    fn alignment(&self) -> u64 {
+        (**self).alignment()
     }
 }

@@ -288,7 +288,7 @@ impl Engine<'_> {
             }
         }
         let keep = match step {
-            Step::Settle | Step::Wait(_) | Step::Finish(_) => self.pool.release_threshold(),
+            Step::Settle | Step::Wait(_) | Step::Finish(_) => self.pool.config().release_threshold,
             Step::Trim(bytes) => *bytes,
             _ => return Ok(()),
         };

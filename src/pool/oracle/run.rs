@@ -421,7 +421,7 @@ impl Engine<'_> {
                         None => Err("the host has waited for nothing".into()),
                     };
                 }
-                self.pool.give_up();
+                self.pool.record_failure();
                 let outcome = Outcome {
                     how: How::Failed(error),
                     block: None,

@@ -31,7 +31,6 @@
 mod backoff;
 mod interval_index;
 mod plan;
-mod predecessors;
 mod trace;
 
 pub(crate) use backoff::Backoff;

@@ -1,17 +1,17 @@
 //! Replay plans: an iteration of one stream or several, with the memory of all its blocks.
 
-use crate::pool::cache::{Miss, Taken, check_quota};
-use crate::pool::heap::segments::SegId;
+use crate::pool::cache::{CacheResult, Miss, check_quota};
+use crate::pool::heap::range_map::RangeMap;
+use crate::pool::heap::segments::SegmentId;
 use crate::pool::provider::Slab;
 use crate::pool::replay::interval_index::IntervalIndex;
-use crate::pool::replay::predecessors::predecessors;
 use crate::pool::replay::trace::{ALLOC, Iteration};
 use crate::pool::request::{Block, Order, Reuse};
 use crate::pool::stats::Counters;
 use crate::timeline::rank;
 use crate::timeline::sync::Brief;
 use crate::timeline::{Clock, Frontier, Point};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// A plan as the pool and the stream caches share it. Their locks come before its own.
@@ -29,7 +29,7 @@ pub(crate) struct Participant {
 #[derive(Debug)]
 pub(crate) struct Held {
     pub slab: Slab,
-    pub seg: SegId,
+    pub seg: SegmentId,
     /// What died there before: bytes and death.
     pub parts: Vec<(u64, Frontier)>,
 }
@@ -115,6 +115,7 @@ impl Plan {
                 .take_while(|(of, _)| *of == nth)
                 .count();
         }
+        debug_assert!(is_disjoint(&ops, &blocks), "live blocks that overlap");
         Self {
             peak: peak(&ops, &blocks),
             ops,
@@ -167,7 +168,7 @@ impl Plan {
         participant: u32,
         requested: u64,
         order: Option<&Order<'_>>,
-    ) -> Taken<(Block, bool, Reuse)> {
+    ) -> CacheResult<(Block, bool, Reuse)> {
         let asked = self.ops[self.next_op] == ALLOC && !self.diverged;
         let next = self.blocks.get(self.next_block).filter(|_| asked);
         let is_it =
@@ -179,6 +180,7 @@ impl Plan {
         };
         let (block, ends_first) = (next.block, next.ends_first);
         check_quota(block.bytes, self.quota - self.live)?;
+        debug_assert!(!next.live, "a block of a plan allocated twice");
         self.blocks[self.next_block].live = true;
         self.live += block.bytes;
         let shared = u64::from(self.is_shared());
@@ -295,6 +297,7 @@ impl Plan {
 
     /// Gives up the quota that is not in use; how much that was.
     pub fn return_quota(&mut self) -> u64 {
+        debug_assert!(self.live <= self.quota, "live beyond the quota");
         let idle = self.quota - self.live;
         self.quota = self.live;
         idle
@@ -386,6 +389,52 @@ fn merge(iterations: &[Iteration]) -> (Vec<u32>, Vec<Planned>) {
         });
     }
     (ops, blocks)
+}
+
+/// For each block of an iteration, in order of allocation, the blocks that last had a part of its memory.
+/// Where that is none of the same iteration, it is one of the iteration before, which was alike.
+///
+/// `find` reports the present addresses of the memory of a block by its number. Returns pairs of a block and
+/// a predecessor, sorted.
+fn predecessors(count: u32, find: impl Fn(u32, &mut Vec<Slab>)) -> Vec<(u32, u32)> {
+    let (mut last, mut slabs) = (RangeMap::default(), Vec::new());
+    let (mut found, mut unused) = (Vec::new(), Vec::new());
+    for block in 0..count {
+        slabs.clear();
+        find(block, &mut slabs);
+        for slab in &slabs {
+            for (part, before) in last.parts(*slab) {
+                match before {
+                    Some(before) => found.push((block, before)),
+                    None => unused.push((block, part)),
+                }
+            }
+            last.insert(*slab, block);
+        }
+    }
+    for (block, slab) in unused {
+        let before = last.parts(slab).filter_map(|(_, before)| before);
+        found.extend(before.map(|before| (block, before)));
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// Whether no two blocks that are live at once overlap, for a debug assertion.
+fn is_disjoint(ops: &[u32], blocks: &[Planned]) -> bool {
+    let (mut live, mut next) = (BTreeMap::new(), blocks.iter());
+    ops.iter().all(|op| {
+        if *op != ALLOC {
+            return live.remove(&blocks[*op as usize].block.addr).is_some();
+        }
+        let Some(Planned { block, .. }) = next.next() else {
+            return false;
+        };
+        let end = block.addr + block.bytes;
+        let before = live.range(..end).next_back().map(|(_, end)| *end);
+        before.is_none_or(|before| before <= block.addr) && live.insert(block.addr, end).is_none()
+    })
 }
 
 fn peak(ops: &[u32], blocks: &[Planned]) -> u64 {

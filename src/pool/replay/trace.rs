@@ -149,6 +149,10 @@ impl Trace {
     pub fn allocate(&mut self, block: &Block, missed: bool) -> u32 {
         let anchor = self.here();
         let last = self.anchors.last();
+        debug_assert!(
+            last.is_none_or(|last| last.live <= self.live),
+            "a block that was live at an anchor was freed"
+        );
         if std::mem::take(&mut self.freed) && last.is_none_or(|last| last.live != self.live) {
             self.anchors.push(anchor);
         }
@@ -200,11 +204,6 @@ impl Trace {
     /// Adds the free of a block in a way that a plan of one stream cannot repeat.
     pub fn free_elsewhere(&mut self, block: u32) {
         self.free(Some(block));
-        self.refuse();
-    }
-
-    /// No plan can be made of what it has so far.
-    pub fn refuse(&mut self) {
         self.repeated = None;
         self.anchors.clear();
     }

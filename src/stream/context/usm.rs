@@ -5,6 +5,7 @@ use crate::hal::UsmAllocInfo;
 use crate::object::{Error, InfoOut, Object, Result, chain, ensure};
 use crate::pool::{Acquired, Order, Request};
 use crate::stream::lane::extents;
+use crate::stream::settings::Settings;
 use crate::stream::settings::pool_trace::Trace;
 use crate::stream::usm::memory::AddressExtent;
 use crate::stream::usm::pool_core::Answer;
@@ -195,7 +196,9 @@ impl<D: Driver> Context<D> {
             AddressExtent::Foreign => usize::MAX,
             AddressExtent::Live(extent) => extent,
         };
-        extents::insert(since, addr, extent);
+        if Settings::get().extent_cache {
+            extents::insert(since, addr, extent);
+        }
         ensure(bytes <= extent, UR_RESULT_ERROR_INVALID_SIZE)
     }
 

@@ -9,11 +9,11 @@
 //! query one. No thread waits for a lane's lock while it holds another's: markers of other lanes
 //! are found before.
 
-pub(crate) mod extents;
 pub(crate) mod lanes;
 pub(crate) mod tail;
 
 mod biased_lock;
+pub(crate) mod extents;
 mod failures;
 mod foreign;
 mod markers;
@@ -25,14 +25,13 @@ pub(crate) use submission::SubmissionGuard;
 
 use crate::abi::ur_queue_flags_t;
 use crate::object::{Object, Origin, Result};
-use crate::pool::{ExtentVersion, PoolKey, StreamCache, Taken};
+use crate::pool::{CacheResult, ExtentVersion, PoolKey, StreamCache};
 use crate::stream::engine::dependencies::{
     Dependencies, EventDependencies, MarkerRequest, MarkerRequests, OwnMarkerRequest, PendingWaits,
 };
 use crate::stream::engine::{HostPoint, HostSignal, HostTimeline, LaneProgress, Mark, Scope};
 
 use crate::stream::driver::Progress;
-use crate::stream::lane::extents::ExtentCache;
 use crate::stream::lane::tail::Tail;
 use crate::stream::{Driver, Engine, Timestamps, Work};
 use crate::timeline::{Clock, Frontier, Lane, LaneId, Point};
@@ -53,7 +52,7 @@ use std::sync::{Arc, Weak};
 #[repr(C)]
 pub(crate) struct LaneCore<D: Driver> {
     native: D::Lane,
-    /// The version of allocation extents in the context: cached `extents` are valid while it stays.
+    /// The version of allocation extents in the context: cached ones are valid while it stays.
     extent_version: Arc<ExtentVersion>,
     /// The process that the engine began in.
     origin: Origin,
@@ -103,7 +102,6 @@ pub(crate) struct LaneState<D: Driver> {
     /// Recorded markers, ascending by epoch. Empty if the driver tracks completion.
     markers: VecDeque<(u64, D::Marker)>,
     marker_limit: MarkerLimit,
-    extents: ExtentCache,
     /// Points of this lane that the host signals, if there was one.
     host_timeline: Option<HostTimeline>,
 }
@@ -140,7 +138,6 @@ impl<D: Driver> LaneCore<D> {
             attention: false,
             request: None,
             tail: Tail::new(&clock),
-            extents: ExtentCache::new(),
             host_timeline: None,
         };
         let lane = Arc::new(Self {
@@ -200,12 +197,10 @@ impl<D: Driver> LaneCore<D> {
         SubmissionGuard { lane: self, state }
     }
 
-    /// Copies the extents of these addresses from the thread's cache to the lane's, for the next
-    /// command.
-    pub fn cache_extents(&self, addrs: &[usize]) {
-        let state = self.state.lock();
-        let known = addrs.iter().filter_map(|addr| extents::lookup(*addr));
-        known.for_each(|extent| state.extents.insert(extent));
+    /// Whether these bytes are known to lie inside their allocations.
+    #[inline(always)]
+    pub fn is_inside_extent<const N: usize>(&self, addrs: [usize; N], bytes: usize) -> bool {
+        extents::covers(self.extent_version.now(), addrs, bytes)
     }
 
     /// Submits several commands in a row, the first of them after `waits`. Returns the dependencies
@@ -574,12 +569,16 @@ impl<D: Driver> LaneCore<D> {
 
     /// Allocates from the lane's own cache of blocks.
     #[inline(always)]
-    pub fn alloc(&self, key: PoolKey, bytes: u64) -> Taken<u64> {
+    pub fn alloc(&self, key: PoolKey, bytes: u64) -> CacheResult<u64> {
         self.cache.lock().alloc(key, bytes, |block| block.addr)
     }
 
     /// As [`LaneCore::alloc`], with the dependencies of an event.
-    pub fn alloc_with_event(&self, key: PoolKey, bytes: u64) -> Taken<(u64, EventDependencies)> {
+    pub fn alloc_with_event(
+        &self,
+        key: PoolKey,
+        bytes: u64,
+    ) -> CacheResult<(u64, EventDependencies)> {
         let mut state = self.state.lock();
         let addr = self.alloc(key, bytes)?;
         Ok((addr, self.dependencies(&mut state)))

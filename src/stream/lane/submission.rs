@@ -13,13 +13,6 @@ pub(crate) struct SubmissionGuard<'a, D: Driver> {
 }
 
 impl<D: Driver> SubmissionGuard<'_, D> {
-    /// Whether these bytes are known to lie inside their allocations.
-    #[inline(always)]
-    pub fn is_inside_extent<const N: usize>(&self, addrs: [usize; N], bytes: usize) -> bool {
-        let since = self.lane.extent_version.now();
-        self.state.extents.covers(since, addrs, bytes)
-    }
-
     /// Prepares the next command. Returns its stream, or none if the command must not run since a
     /// dependency failed.
     #[inline(always)]

@@ -6,7 +6,7 @@
 
 use crate::abi::*;
 use crate::object::{Error, Handles, Object, OutHandle, Result, ensure};
-use crate::pool::{Acquired, Block, DecisionTrace, Miss, Order, PoolKey, Request, Taken};
+use crate::pool::{Acquired, Block, CacheResult, DecisionTrace, Miss, Order, PoolKey, Request};
 use crate::stream::engine::dependencies::{Dependencies, EventDependencies};
 use crate::stream::event::Event;
 use crate::stream::lane::LaneCore;
@@ -69,8 +69,8 @@ fn on_quota<D: Driver, T>(
     pool: Option<&Object<UsmPool<D>>>,
     request: (PoolKey, u64),
     miss: Miss,
-    alloc: impl FnOnce(&LaneCore<D>, (PoolKey, u64)) -> Taken<T>,
-) -> Taken<T> {
+    alloc: impl FnOnce(&LaneCore<D>, (PoolKey, u64)) -> CacheResult<T>,
+) -> CacheResult<T> {
     let (Miss::NoQuota(lack), Shape::InOrder(lane)) = (miss, &this.shape) else {
         return Err(miss);
     };

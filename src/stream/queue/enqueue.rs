@@ -39,8 +39,8 @@ impl<D: Driver> Queue<D> {
     ) -> Result<()> {
         if let Some(lane) = this.next_lane(waits, blocking) {
             let (dst, src) = (dst.expose_provenance(), src.expose_provenance());
-            let mut guard = lane.submission();
-            if guard.is_inside_extent([dst, src], bytes) {
+            if lane.is_inside_extent([dst, src], bytes) {
+                let mut guard = lane.submission();
                 let epoch = guard.epoch();
                 let Some(native) = guard.begin()? else {
                     return Self::skip(this, guard, UR_COMMAND_USM_MEMCPY, event);
@@ -65,9 +65,6 @@ impl<D: Driver> Queue<D> {
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
         let made = this.target().usm_copy(dst, src, bytes)?;
-        if let Some(lane) = this.next_lane(waits, blocking) {
-            lane.cache_extents(&[dst.addr(), src.addr()]);
-        }
         Self::submit_command(this, made, waits, event, blocking)
     }
 
@@ -83,8 +80,8 @@ impl<D: Driver> Queue<D> {
     ) -> Result<()> {
         if let Some(lane) = this.next_lane(waits, false) {
             let dst = dst.expose_provenance();
-            let mut guard = lane.submission();
-            if guard.is_inside_extent([dst], bytes) {
+            if lane.is_inside_extent([dst], bytes) {
+                let mut guard = lane.submission();
                 let epoch = guard.epoch();
                 let Some(native) = guard.begin()? else {
                     return Self::skip(this, guard, UR_COMMAND_USM_FILL, event);
@@ -108,9 +105,6 @@ impl<D: Driver> Queue<D> {
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
         let made = this.target().usm_fill(dst, pattern, bytes)?;
-        if let Some(lane) = this.next_lane(waits, false) {
-            lane.cache_extents(&[dst.addr()]);
-        }
         Self::submit_command(this, made, waits, event, false)
     }
 

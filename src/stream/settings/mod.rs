@@ -7,6 +7,7 @@
 //! | `UR_POOL_COMPACTION` | `pressure` (the default), `always`, `never` |
 //! | `UR_POOL_SLACK_SHARE`, `UR_POOL_GROWTH_SHARE`, `UR_POOL_PAGE_SHARE`, `UR_POOL_GROWTH_MIB`, `UR_POOL_PAGE_MIB` | numbers up to 4096; `src/pool/options.rs` says which |
 //! | `UR_POOL_REPLAY`, `UR_POOL_SHARED_REPLAY` | flags: `1` (the default), `0` |
+//! | `UR_POOL_EXTENT_CACHE` | a flag: `1` (the default), `0` |
 //! | `UR_POOL_TRACE` | a file; `%p` is the process, `%n` the adapter |
 //!
 //! A choice may rest on the program's own calls and on completion, and completion passes through one
@@ -24,7 +25,7 @@ use crate::object::env::Env;
 use crate::pool::{Compaction, Options, WaitPolicy};
 use std::sync::OnceLock;
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     /// When a wait may be inserted for an allocation.
     pub waits: WaitPolicy,
@@ -32,6 +33,8 @@ pub(crate) struct Settings {
     pub deterministic: bool,
     /// The file of the trace of allocations and frees.
     pub trace: Option<String>,
+    /// Whether threads cache the extents of allocations.
+    pub extent_cache: bool,
     /// Which mechanisms of the pools are on.
     pub options: Options,
 }
@@ -49,6 +52,7 @@ impl Settings {
             waits: env.word("UR_POOL_WAITS", bounded, &others),
             deterministic: env.flag("UR_POOL_DETERMINISTIC", false),
             trace: env.text("UR_POOL_TRACE"),
+            extent_cache: env.flag("UR_POOL_EXTENT_CACHE", true),
             options: options(env),
         }
     }
@@ -92,16 +96,25 @@ mod tests {
 
     #[test]
     fn words_are_understood_or_complained_of() {
-        assert_eq!(parse(&[]), (Settings::default(), vec![]));
+        let usual = Settings {
+            waits: WaitPolicy::Bounded,
+            deterministic: false,
+            trace: None,
+            extent_cache: true,
+            options: Options::default(),
+        };
+        assert_eq!(parse(&[]), (usual.clone(), vec![]));
         let (all, none) = parse(&[
             ("UR_POOL_WAITS", "always"),
             ("UR_POOL_DETERMINISTIC", "1"),
             ("UR_POOL_TRACE", "/tmp/%p"),
+            ("UR_POOL_EXTENT_CACHE", "0"),
         ]);
         let wanted = Settings {
             waits: WaitPolicy::Always,
             deterministic: true,
             trace: Some("/tmp/%p".into()),
+            extent_cache: false,
             options: Options::default(),
         };
         assert_eq!((all, none), (wanted, vec![]));
@@ -110,7 +123,7 @@ mod tests {
             ("UR_POOL_DETERMINISTIC", "2"),
             ("UR_POOL_TRACE", ""),
         ]);
-        assert_eq!(kept, Settings::default());
+        assert_eq!(kept, usual);
         assert_eq!(complaints.len(), 2);
         assert_eq!(
             complaints[0],

@@ -315,7 +315,7 @@ impl<D: Driver> PoolCore<D> {
         }
         self.extent_version.change();
         answer.map(Answer::Served).map_err(|error| {
-            part.pool.give_up();
+            part.pool.record_failure();
             convert(error, part.kind)
         })
     }
@@ -326,13 +326,13 @@ impl<D: Driver> PoolCore<D> {
             .parts
             .iter()
             .filter(|other| !std::ptr::eq(*other, part));
-        let mut elsewhere: Vec<_> = others.flat_map(|other| other.pool.leavable()).collect();
+        let mut elsewhere: Vec<_> = others.flat_map(|other| other.pool.releasable()).collect();
         let dry = self.is_within(request.bytes);
         if dry && let Some(domain) = self.domain.upgrade() {
             let pools = domain.memory.pools();
             let pools = pools.iter().filter(|core| !std::ptr::eq(&***core, self));
             for core in pools {
-                elsewhere.extend(core.parts.iter().flat_map(|other| other.pool.leavable()));
+                elsewhere.extend(core.parts.iter().flat_map(|other| other.pool.releasable()));
             }
         }
         let room = (!dry).then(|| self.max_bytes.saturating_sub(self.reserved.current()));

@@ -5,10 +5,11 @@
 //! there now. A live block whose memory has left its address is relocated: no stream cache has it, and its
 //! memory stays where it is until it is freed.
 
-use crate::pool::cache::table::{CacheTable, Owner, put_back};
+use crate::pool::cache::table::{CacheTable, Owner, return_blocks};
 use crate::pool::cache::{Miss, StreamCache};
-use crate::pool::heap::Store;
-use crate::pool::heap::segments::{NIL, SegId};
+use crate::pool::heap::Heap;
+use crate::pool::heap::range_map::RangeMap;
+use crate::pool::heap::segments::{Holder, SegmentId};
 use crate::pool::options::LONG_ITERATION_ALLOCATIONS;
 use crate::pool::provider::Slab;
 use crate::pool::replay::{
@@ -18,7 +19,6 @@ use crate::pool::replay::{
 use crate::pool::request::{Block, Order, Request, Reuse};
 use crate::timeline::sync::Brief;
 use crate::timeline::{Frontier, LaneId};
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ impl PreparedPlan {
 #[derive(Debug)]
 pub(super) struct Relocated {
     pub block: Block,
-    pub segs: Vec<SegId>,
+    pub segs: Vec<SegmentId>,
 }
 
 /// Whether streams may have the same memory in turn. Memory that has completed is anybody's, and its last
@@ -97,13 +97,13 @@ impl CacheTable {
     /// Serves a request that the lane's cache did not serve from its plan, or from one that begins with it.
     pub fn replay(
         &mut self,
-        store: &mut Store,
+        heap: &mut Heap,
         cache: &Arc<StreamCache>,
         request: &Request<'_>,
     ) -> Option<(Block, Reuse)> {
-        let served = self.replay_next(store, cache, request);
-        if served.is_none() && self.begin_plan(store, cache, &request.order, Some(request.bytes)) {
-            return self.replay_next(store, cache, request);
+        let served = self.replay_next(heap, cache, request);
+        if served.is_none() && self.begin_plan(heap, cache, &request.order, Some(request.bytes)) {
+            return self.replay_next(heap, cache, request);
         }
         served
     }
@@ -111,7 +111,7 @@ impl CacheTable {
     /// Serves the next request of a lane's plan. If it is another, the plan ends.
     fn replay_next(
         &mut self,
-        store: &mut Store,
+        heap: &mut Heap,
         cache: &Arc<StreamCache>,
         request: &Request<'_>,
     ) -> Option<(Block, Reuse)> {
@@ -128,7 +128,7 @@ impl CacheTable {
         match served {
             Ok((block, _, reuse)) => Some((block, reuse)),
             Err(_) => {
-                self.end_plan(store, at);
+                self.end_plan(heap, at);
                 None
             }
         }
@@ -138,7 +138,7 @@ impl CacheTable {
     /// waits, allows it. True if the cache may serve the request now.
     pub fn begin_plan(
         &mut self,
-        store: &mut Store,
+        heap: &mut Heap,
         cache: &Arc<StreamCache>,
         order: &Order<'_>,
         requested: Option<u64>,
@@ -151,7 +151,7 @@ impl CacheTable {
                 if let Some(prepared) = self.prepared.take() {
                     return match prepared.begins(cache, bytes) {
                         // Once all its memory has completed, no participant has to wait, whoever is first.
-                        true => self.activate(store, prepared, &Order::Sync),
+                        true => self.activate(heap, prepared, &Order::Sync),
                         false => {
                             self.abandon(&prepared);
                             false
@@ -167,7 +167,7 @@ impl CacheTable {
         };
         let memory = self.memory_of(iteration.blocks.iter());
         let prepared = self.prepare(vec![Arc::clone(cache)], &[iteration], memory);
-        self.activate(store, prepared, order)
+        self.activate(heap, prepared, order)
     }
 
     /// Whether a prepared plan begins with such a request.
@@ -177,7 +177,7 @@ impl CacheTable {
     }
 
     /// Reports that a lane got what its cache did not have.
-    pub fn missed(&mut self, cache: &StreamCache, reuse: Reuse) {
+    pub fn record_served(&mut self, cache: &StreamCache, reuse: Reuse) {
         if self.options.shared_replay
             && self.sharing.allocate(cache.lane())
             && reuse == Reuse::Completed
@@ -194,7 +194,7 @@ impl CacheTable {
             return false;
         }
         let (mut shared, mut ops, mut ended) = (0, 0, true);
-        let mut caches = self.owners.iter().map(|own| own.cache.lock());
+        let mut caches = self.owners.values().map(|own| own.cache.lock());
         let at_rest = caches.all(|own| {
             own.trace(self.key).is_none_or(|trace| {
                 shared += trace.shared();
@@ -210,7 +210,7 @@ impl CacheTable {
         self.prepared = None;
         self.sharing.end_iteration();
         let (mut caches, mut iterations) = (Vec::new(), Vec::new());
-        for own in self.owners.iter() {
+        for own in self.owners.values() {
             let mut inner = own.cache.lock();
             let Some(trace) = inner.trace_mut(self.key) else {
                 continue;
@@ -261,23 +261,16 @@ impl CacheTable {
     /// Gives a plan its memory, if all of it is free and `order` admits that, and no participant did anything
     /// since. True if the plan serves now. The caches are locked as briefly as can be: other threads may ask
     /// for their blocks.
-    fn activate(
-        &mut self,
-        store: &mut Store,
-        mut prepared: PreparedPlan,
-        order: &Order<'_>,
-    ) -> bool {
+    fn activate(&mut self, heap: &mut Heap, mut prepared: PreparedPlan, order: &Order<'_>) -> bool {
         let mut ready = true;
         for (own, start) in prepared.caches.iter().zip(&prepared.starts) {
             let mut inner = own.lock();
             ready &= inner.begin_planning(self.key, *start);
             inner.recall(self.key, 0, &mut self.recalled);
             drop(inner);
-            put_back(store, own, self.recalled.drain(..));
+            return_blocks(heap, own, self.recalled.drain(..));
         }
-        let held = ready
-            .then(|| hold(store, &prepared.memory, order))
-            .flatten();
+        let held = ready.then(|| hold(heap, &prepared.memory, order)).flatten();
         let Some(held) = held else {
             self.abandon(&prepared);
             return false;
@@ -296,7 +289,7 @@ impl CacheTable {
         self.served.shared_plans += shared;
         self.plans.push(ActivePlan { plan, caches });
         if !ready {
-            self.end_plan(store, self.plans.len() - 1);
+            self.end_plan(heap, self.plans.len() - 1);
         }
         ready
     }
@@ -328,26 +321,26 @@ impl CacheTable {
     }
 
     /// Ends the plan that a lane replays. False if there is none.
-    pub(super) fn end_plan_of(&mut self, store: &mut Store, cache: &StreamCache) -> bool {
+    pub(super) fn end_plan_of(&mut self, heap: &mut Heap, cache: &StreamCache) -> bool {
         let found = self.plan_of(cache);
         if let Some((at, _)) = found {
-            self.end_plan(store, at);
+            self.end_plan(heap, at);
         }
         found.is_some()
     }
 
     /// Ends all plans. False if there was none.
-    pub fn end_plans(&mut self, store: &mut Store) -> bool {
+    pub fn end_plans(&mut self, heap: &mut Heap) -> bool {
         let found = !self.plans.is_empty();
         self.sharing.mix();
         while !self.plans.is_empty() {
-            self.end_plan(store, self.plans.len() - 1);
+            self.end_plan(heap, self.plans.len() - 1);
         }
         found
     }
 
     /// Gives the memory of a plan, as it is now, back to the heap.
-    fn end_plan(&mut self, store: &mut Store, at: usize) {
+    fn end_plan(&mut self, heap: &mut Heap, at: usize) {
         let ActivePlan { plan, caches } = self.plans.swap_remove(at);
         for own in &caches {
             own.lock().end_replay(self.key);
@@ -361,9 +354,11 @@ impl CacheTable {
         }
         self.served += plan.served;
         let map = self.last_uses(&plan);
-        let mut live: BTreeMap<u32, Vec<SegId>> = BTreeMap::new();
+        let mut live: BTreeMap<u32, Vec<SegmentId>> = BTreeMap::new();
         for held in &plan.held {
-            let content = map.read(held.slab);
+            let content = contents(&map, held.slab);
+            let bytes = content.iter().map(|(bytes, _)| bytes);
+            debug_assert_eq!(bytes.sum::<u64>(), held.slab.bytes, "unknown contents");
             let part = |(bytes, content): &(u64, Content)| {
                 let death = match *content {
                     Content::Before(at, part) => Some(plan.held[at].parts[part].1.clone()),
@@ -372,7 +367,7 @@ impl CacheTable {
                 };
                 (*bytes, death)
             };
-            let ids = store.divide(held.seg, content.iter().map(part).collect());
+            let ids = heap.divide(held.seg, content.iter().map(part).collect());
             for ((_, content), id) in content.iter().zip(ids) {
                 if let Content::Live(nth) = *content {
                     live.entry(nth).or_default().push(id);
@@ -382,8 +377,9 @@ impl CacheTable {
         for (nth, segs) in live {
             let block = plan.blocks[nth as usize].block;
             match &segs[..] {
-                [seg] if store.segments.seg(*seg).addr == block.addr => {
-                    store.segments.set_live(*seg, block.requested, NIL);
+                [seg] if heap.segments.seg(*seg).addr == block.addr => {
+                    let holder = Holder::Program;
+                    heap.segments.set_live(*seg, block.requested, holder);
                 }
                 _ => {
                     self.relocated.insert(block.addr, Relocated { block, segs });
@@ -401,34 +397,30 @@ impl CacheTable {
         }
     }
 
-    /// The last use of each part of a plan's memory.
-    fn last_uses(&self, plan: &Plan) -> MemoryMap {
-        let mut map = MemoryMap::new(plan.held.iter().map(|held| held.slab));
-        let mut parts = Vec::new();
-        let mut cover = |map: &mut MemoryMap, block: &Block, content| {
-            parts.clear();
-            self.aliases.resolve(extent(block), &mut parts);
-            parts.iter().for_each(|part| map.fill(*part, content));
-        };
-        let blocks = || (0..).zip(&plan.blocks);
-        for (nth, own) in blocks().filter(|(_, own)| own.live) {
-            cover(&mut map, &own.block, Content::Live(nth));
-        }
-        let mut dead: Vec<_> = blocks().filter(|(_, own)| own.freed != NEVER).collect();
-        dead.sort_unstable_by_key(|(_, own)| Reverse(own.freed));
-        for (nth, own) in dead {
-            if map.is_full() {
-                break;
-            }
-            cover(&mut map, &own.block, Content::Dead(plan.last_use(nth)));
-        }
+    /// What each part of a plan's memory holds: what it was before, unless a block of the plan used it since,
+    /// the last one that did.
+    fn last_uses(&self, plan: &Plan) -> RangeMap<Content> {
+        let mut map = RangeMap::default();
         for (at, held) in plan.held.iter().enumerate() {
             let mut base = held.slab.base;
             for (part, (bytes, _)) in held.parts.iter().enumerate() {
                 let bytes = *bytes;
-                map.fill(Slab { base, bytes }, Content::Before(at, part));
+                map.insert(Slab { base, bytes }, Content::Before(at, part));
                 base += bytes;
             }
+        }
+        let blocks = || (0..).zip(&plan.blocks);
+        let mut dead: Vec<_> = blocks().filter(|(_, own)| own.freed != NEVER).collect();
+        dead.sort_unstable_by_key(|(_, own)| own.freed);
+        let dead = dead.into_iter();
+        let dead = dead.map(|(nth, own)| (own, Content::Dead(plan.last_use(nth))));
+        let live = blocks().filter(|(_, own)| own.live);
+        let live = live.map(|(nth, own)| (own, Content::Live(nth)));
+        let mut parts = Vec::new();
+        for (own, content) in dead.chain(live) {
+            parts.clear();
+            self.aliases.resolve(extent(&own.block), &mut parts);
+            parts.iter().for_each(|part| map.insert(*part, content));
         }
         map
     }
@@ -436,7 +428,7 @@ impl CacheTable {
     /// Frees the relocated block, or the plan's, that starts at an address.
     pub(super) fn release_elsewhere(
         &mut self,
-        store: &mut Store,
+        heap: &mut Heap,
         addr: u64,
         death: &Frontier,
     ) -> Option<Block> {
@@ -444,7 +436,7 @@ impl CacheTable {
             self.usage.free(block.bytes);
             self.aliases.extend_use(extent(&block), death);
             for seg in segs {
-                store.free_at(seg, death.clone());
+                heap.free(seg, death.clone());
             }
             return Some(block);
         }
@@ -465,13 +457,13 @@ impl CacheTable {
 
     /// Address aliases that can be given back. Those that traces and plans name stay while there are any, up
     /// to `max_bytes` of them.
-    pub fn expired(&mut self, store: &mut Store, max_bytes: u64) -> Vec<Slab> {
+    pub fn expired(&mut self, heap: &mut Heap, max_bytes: u64) -> Vec<Slab> {
         self.aliases.expire();
         let is_traced = |own: &Owner| own.cache.lock().is_traced(self.key);
-        if self.aliases.kept_bytes() <= max_bytes && self.owners.iter().any(is_traced) {
+        if self.aliases.kept_bytes() <= max_bytes && self.owners.values().any(is_traced) {
             return Vec::new();
         }
-        self.forget_replay(store);
+        self.forget_replay(heap);
         self.aliases.expire();
         let relocated = &self.relocated;
         self.aliases.take_unused(|slab| {
@@ -482,11 +474,11 @@ impl CacheTable {
 
     /// Ends all plans and traces, and the backoff: addresses are no longer what they were, and a program that
     /// gives memory back is about to do something else.
-    pub fn forget_replay(&mut self, store: &mut Store) {
-        self.end_plans(store);
+    pub fn forget_replay(&mut self, heap: &mut Heap) {
+        self.end_plans(heap);
         self.prepared = None;
         self.sharing = Sharing::default();
-        for own in self.owners.iter() {
+        for own in self.owners.values() {
             own.cache.lock().end_replay(self.key);
         }
         self.backoff.succeeded();
@@ -494,12 +486,12 @@ impl CacheTable {
 }
 
 /// Holds memory for a plan, if all of it is free and `order` admits that.
-fn hold(store: &mut Store, memory: &[Slab], order: &Order<'_>) -> Option<Vec<Held>> {
-    let places = store.all_free(memory, order)?;
+fn hold(heap: &mut Heap, memory: &[Slab], order: &Order<'_>) -> Option<Vec<Held>> {
+    let places = heap.all_free(memory, order)?;
     // Last first: to take a place renames those behind it.
     let held = places.into_iter().rev().map(|(place, slab, parts)| Held {
         slab,
-        seg: store.hold(place, slab.bytes),
+        seg: heap.hold(place, slab.bytes),
         parts,
     });
     Some(held.collect())
@@ -516,56 +508,14 @@ enum Content {
     Live(u32),
 }
 
-/// The contents of some ranges, of which the first that is filled in stays.
-struct MemoryMap {
-    /// Start and end of what is not filled.
-    empty: BTreeMap<u64, u64>,
-    filled: BTreeMap<u64, (u64, Content)>,
-}
-
-impl MemoryMap {
-    fn new(slabs: impl Iterator<Item = Slab>) -> Self {
-        Self {
-            empty: slabs.map(|slab| (slab.base, slab.end())).collect(),
-            filled: BTreeMap::new(),
+/// What a range holds: bytes of each content, ascending.
+fn contents(map: &RangeMap<Content>, range: Slab) -> Vec<(u64, Content)> {
+    let mut out: Vec<(u64, Content)> = Vec::new();
+    for (part, content) in map.parts(range) {
+        match (out.last_mut(), content) {
+            (Some((bytes, last)), Some(content)) if *last == content => *bytes += part.bytes,
+            (_, content) => out.extend(content.map(|content| (part.bytes, content))),
         }
     }
-
-    fn is_full(&self) -> bool {
-        self.empty.is_empty()
-    }
-
-    /// Fills what is empty of a range.
-    fn fill(&mut self, slab: Slab, content: Content) {
-        let before = self.empty.range(..=slab.base).next_back();
-        let mut from = match before {
-            Some((base, end)) if *end > slab.base => *base,
-            _ => slab.base,
-        };
-        while let Some((base, end)) = self.empty.range(from..slab.end()).next() {
-            let (base, end) = (*base, *end);
-            self.empty.remove(&base);
-            if base < slab.base {
-                self.empty.insert(base, slab.base);
-            }
-            if end > slab.end() {
-                self.empty.insert(slab.end(), end);
-            }
-            let part = (base.max(slab.base), end.min(slab.end()));
-            self.filled.insert(part.0, (part.1, content));
-            from = part.1;
-        }
-    }
-
-    /// The contents of a range: bytes of each, ascending.
-    fn read(&self, slab: Slab) -> Vec<(u64, Content)> {
-        let mut out: Vec<(u64, Content)> = Vec::new();
-        for (base, (end, content)) in self.filled.range(slab.base..slab.end()) {
-            match out.last_mut() {
-                Some((bytes, last)) if last == content => *bytes += end - base,
-                _ => out.push((end - base, *content)),
-            }
-        }
-        out
-    }
+    out
 }
