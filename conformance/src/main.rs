@@ -88,9 +88,9 @@ struct Cli {
     /// the declared error conditions was provoked, by all the runs together
     #[arg(long, value_name = "PERCENT", requires = "coverage")]
     goal: Option<f64>,
-    /// Expectations file, instead of the one that comes with this program for the adapter; may be
-    /// given several times
-    #[arg(long)]
+    /// Expectations file, or the name of an installed one such as `opencl-pocl`, instead of the one that
+    /// comes with this program for the adapter; may be given several times
+    #[arg(long, value_name = "FILE")]
     expectations: Vec<PathBuf>,
     /// Processes that run tests at the same time
     #[arg(long)]
@@ -320,6 +320,7 @@ impl Cli {
     fn expectations(&self, adapter: &str, tests: &[Test]) -> Result<Expectations, String> {
         let mut expected = Expectations::default();
         for path in &self.expectations {
+            let path = &locate::expectations(path);
             let text = std::fs::read_to_string(path)
                 .map_err(|error| format!("{}: {error}", path.display()))?;
             let more = Expectations::parse(&text)

@@ -40,8 +40,8 @@ struct Source {
     functions: BTreeMap<String, String>,
 }
 
-pub(super) fn pages(root: &Path) -> Result<Vec<Page>> {
-    let (catalogue, _) = catalogue(root)?;
+pub(super) fn pages(root: &Path, built: &Path) -> Result<Vec<Page>> {
+    let (catalogue, _) = catalogue(root, built)?;
     Ok(vec![catalogue])
 }
 
@@ -50,7 +50,7 @@ pub(super) fn pages(root: &Path) -> Result<Vec<Page>> {
 /// # Errors
 /// Fails if the suites cannot be built or read.
 pub fn without_sentence(root: &Path) -> Result<Vec<String>> {
-    Ok(catalogue(root)?.1)
+    Ok(catalogue(root, &built(root)?)?.1)
 }
 
 /// `suite::name` of every test.
@@ -58,13 +58,20 @@ pub fn without_sentence(root: &Path) -> Result<Vec<String>> {
 /// # Errors
 /// Fails if the suites cannot be built.
 pub fn names(root: &Path) -> Result<Vec<String>> {
-    let built = build::packages(root, &["ur-conformance"], false)?;
+    listed(&built(root)?)
+}
+
+fn built(root: &Path) -> Result<PathBuf> {
+    build::packages(root, &["ur-conformance"], false)
+}
+
+fn listed(built: &Path) -> Result<Vec<String>> {
     let list = build::output(Command::new(built.join("ur-conformance")).arg("--list"))?;
     Ok(list.lines().map(str::to_owned).collect())
 }
 
-fn catalogue(root: &Path) -> Result<(Page, Vec<String>)> {
-    let list = names(root)?;
+fn catalogue(root: &Path, built: &Path) -> Result<(Page, Vec<String>)> {
+    let list = listed(built)?;
     let sources = sources(&root.join("conformance/src"))?;
     let mut suites: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (suite, name) in list.iter().filter_map(|test| test.split_once("::")) {

@@ -19,6 +19,11 @@ const OWN_LICENCE: &str = "Apache-2.0 WITH LLVM-exception";
 /// The end of the Apache licence's terms. The appendix follows.
 const END: &str = "END OF TERMS AND CONDITIONS";
 
+const COPYRIGHT_HEAD: &str = "\
+Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+Upstream-Name: unified-runtime
+";
+
 pub(super) struct Notices {
     crates: Vec<Crate>,
     /// Our licence's text, which contains the Apache licence's.
@@ -135,16 +140,12 @@ impl Notices {
     /// notices beside it.
     pub(super) fn copyright(&self, library: &str) -> String {
         let mut text = format!(
-            "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\
-             Upstream-Name: unified-runtime\n\
+            "{COPYRIGHT_HEAD}\
              Comment: The Rust packages (crates) named below are compiled in. The files of one, as\n \
              crates.io has them, are called crates/NAME-VERSION/* here. Rust's standard\n \
              library is compiled in too; its notices are in {library}, beside this file.\n\n\
-             Files: *\n\
-             Copyright: the contributors to Unified Runtime in Rust\n\
-             License: {}\n{}\n",
-            debian(OWN_LICENCE),
-            folded(&self.own)
+             {}",
+            self.own_paragraph()
         );
         for one in &self.crates {
             let _ = write!(text, "\n{}", one.paragraph(&self.own));
@@ -152,6 +153,21 @@ impl Notices {
         let terms = terms(&self.own).unwrap_or_default();
         let _ = write!(text, "\nLicense: Apache-2.0\n{}\n", folded(terms));
         text
+    }
+}
+
+impl Notices {
+    /// The copyright file of a package without compiled code.
+    pub(super) fn own_copyright(&self) -> String {
+        format!("{COPYRIGHT_HEAD}\n{}", self.own_paragraph())
+    }
+
+    fn own_paragraph(&self) -> String {
+        format!(
+            "Files: *\nCopyright: the contributors to Unified Runtime in Rust\nLicense: {}\n{}\n",
+            debian(OWN_LICENCE),
+            folded(&self.own)
+        )
     }
 }
 
