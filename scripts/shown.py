@@ -115,7 +115,7 @@ def example_block(path):
 def substituted(commands, extra):
     for shown, stand_in, why in SUBSTITUTIONS + extra:
         if shown in commands:
-            say(f"{shown} is {stand_in} here: {why}")
+            say(f"{shown!r} is {stand_in!r} here: {why}")
             commands = commands.replace(shown, stand_in)
     for line in commands.splitlines():
         for command, why in ELSEWHERE.items():

@@ -266,3 +266,77 @@ fn tree(items: &mut Vec<Item>, from: &Path, to: &str, part: Part) -> Result<()> 
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn each_file_has_a_place_and_a_part() {
+        let folder = tempfile::tempdir().unwrap();
+        let built = folder.path();
+        for program in PROGRAMS {
+            let path = built.join(program);
+            fs::write(&path, format!("#!/bin/sh\necho {program} \"$@\"\n")).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let book = folder.path().join("book");
+        fs::create_dir(&book).unwrap();
+        fs::write(book.join("SUMMARY.md"), "").unwrap();
+        let sources = Sources {
+            root: &crate::repository(),
+            built,
+            book: &book,
+        };
+        let list = Layout::tree().items(sources).unwrap();
+        let items: BTreeMap<&str, &Item> =
+            list.iter().map(|item| (item.path.as_str(), item)).collect();
+        assert_eq!(items.len(), list.len(), "a path for each file");
+        for (path, part) in [
+            ("bin/urinfo", Part::Runtime),
+            ("lib/libur_loader.so.0", Part::Runtime),
+            ("lib/libur_loader.so", Part::Development),
+            ("lib/unified-runtime/libur_loader.so.0", Part::Runtime),
+            ("lib/pkgconfig/libur_loader.pc", Part::Development),
+            ("include/unified-runtime/ur_api.h", Part::Development),
+            (
+                "share/doc/unified-runtime/examples/common.h",
+                Part::Development,
+            ),
+            ("share/unified-runtime/expectations/cuda.yml", Part::Runtime),
+            (
+                "share/doc/unified-runtime/book/SUMMARY.md",
+                Part::Documentation,
+            ),
+            ("share/doc/unified-runtime/README.md", Part::Runtime),
+        ] {
+            assert_eq!(items[path].part, part, "{path}");
+        }
+        for (path, text) in [
+            ("share/man/man1/urinfo.1", "urinfo --generate=man\n"),
+            (
+                "share/bash-completion/completions/ur-env",
+                "ur-env --generate=bash\n",
+            ),
+            (
+                "share/zsh/site-functions/_urtrace",
+                "urtrace --generate=zsh\n",
+            ),
+            (
+                "share/fish/vendor_completions.d/urreplay.fish",
+                "urreplay --generate=fish\n",
+            ),
+        ] {
+            let Content::Text(found) = &items[path].content else {
+                panic!("{path} is generated");
+            };
+            assert_eq!(found, text, "{path}");
+        }
+        let Content::Text(readme) = &items["share/doc/unified-runtime/README.md"].content else {
+            panic!("README has its links changed");
+        };
+        assert!(readme.contains("](book/start/sycl.md)") && !readme.contains("](docs/"));
+    }
+}
