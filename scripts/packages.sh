@@ -58,7 +58,7 @@ manuals() {
         page=$(compgen -G "$1/share/man/man1/$tool.1*")
         gzip -dcf "$page" | grep -q "^\.TH $tool 1"
         bash -n "$1/share/bash-completion/completions/$tool"
-        grep -q "^complete .* $tool$" "$1/share/bash-completion/completions/$tool"
+        grep -q "^ *complete .* $tool$" "$1/share/bash-completion/completions/$tool"
         grep -q "^#compdef $tool" "$1"/share/zsh/*/"_$tool"
         grep -q "^complete -c $tool " "$1/share/fish/vendor_completions.d/$tool.fish"
     done
@@ -81,7 +81,8 @@ in_clean_root() {
     done
     for package in libc6 libgcc-s1 dash; do
         while read -r file; do
-            if [ ! -d "$file" ] && [[ $file == */lib/* || $file == /lib64/* || $file == */bin/* ]]; then
+            # Lines about diversions are no paths.
+            if [ -e "$file" ] && [ ! -d "$file" ] && [[ $file == */lib/* || $file == /lib64/* || $file == */bin/* ]]; then
                 mkdir -p "$clean$(dirname "$file")"
                 cp -a "$file" "$clean$file"
             fi
@@ -90,7 +91,7 @@ in_clean_root() {
     ln -sf dash "$clean/usr/bin/sh"
     dpkg --extract "$1" "$clean"
     alone() {
-        env -i PATH=/usr/bin unshare --mount --pid --fork "$(command -v bash)" -c "$enter" "$clean" "$@"
+        env -i PATH=/usr/bin:/usr/sbin unshare --mount --pid --fork "$(command -v bash)" -c "$enter" "$clean" "$@"
     }
     alone urinfo | grep -F "$device"
     alone ur-conformance --adapter native_cpu --filter adapter:: | tail -1 | grep -F ' 0 failed'

@@ -4,7 +4,7 @@
 
 use super::about::Person;
 use super::needs::Needs;
-use super::notices;
+use super::notices::{self, Terms};
 use super::{Machine, Package, bytes};
 use crate::build;
 use crate::layout::{Content, Item, Layout, Part, VERSION};
@@ -25,6 +25,14 @@ const REVISION: &str = "1";
 const NOBODY: &str = "Nobody yet <nobody@unified-runtime.invalid>";
 /// 1980-01-01, unless SOURCE_DATE_EPOCH is set.
 const EPOCH: u64 = 315_532_800;
+
+/// What lintian takes for a fault and is none.
+const OVERRIDES: &str = "\
+# The crate libyaml-rs is libyaml translated to Rust, and no copy of the C library.
+unified-runtime: embedded-library libyaml [usr/bin/ur-conformance]
+# Some crates' files with the licence have another text than Debian's, and are kept as they are.
+unified-runtime: copyright-file-contains-full-apache-2-license
+";
 
 /// One of the packages.
 struct Binary {
@@ -108,8 +116,7 @@ impl Binary {
         items.sort_by(|one, other| one.path.cmp(&other.path));
         let (data, sums, size) = data(&items, time)?;
         let control = self.control(package, size)?;
-        // Tells packages of programs that link to the loader which package has it.
-        let shlibs = format!("libur_loader 0 {NAME} (>= {VERSION})\n");
+        let shlibs = shlibs(&items);
         let mut files = vec![("control", control.as_str()), ("md5sums", &sums)];
         if self.part == Part::Runtime {
             files.push(("shlibs", &shlibs));
@@ -150,7 +157,7 @@ impl Binary {
         let library = format!("{}.gz", notices::LIBRARY);
         match self.part {
             Part::Runtime => {
-                let text = package.notices.copyright(&library);
+                let text = package.notices.copyright(&library, Terms::System);
                 contents.push(("copyright", Content::Text(text)));
                 let library_notices = package.notices.library().to_owned();
                 contents.push((&library, Content::Copy(library_notices)));
@@ -160,12 +167,17 @@ impl Binary {
                 return Ok(vec![Item::new(folder, Content::Link(NAME.to_owned()))]);
             }
             Part::Documentation => {
-                let text = package.notices.own_copyright();
+                let text = package.notices.own_copyright(Terms::System);
                 contents.push(("copyright", Content::Text(text)));
             }
         }
         let item = |(name, content)| Item::new(format!("{folder}/{name}"), content);
-        Ok(contents.into_iter().map(item).collect())
+        let mut items: Vec<Item> = contents.into_iter().map(item).collect();
+        if self.part == Part::Runtime {
+            let path = format!("usr/share/lintian/overrides/{NAME}");
+            items.push(Item::new(path, Content::Text(OVERRIDES.to_owned())));
+        }
+        Ok(items)
     }
 
     fn control(&self, package: &Package<'_>, bytes: u64) -> Result<String> {
@@ -203,6 +215,18 @@ impl Binary {
                 text
             }))
     }
+}
+
+/// The libraries by soname and version, with the package that has them: for packages of programs that link
+/// to them.
+fn shlibs(items: &[Item]) -> String {
+    let names = items.iter().filter_map(|item| {
+        let (_, file) = item.path.rsplit_once('/')?;
+        file.strip_suffix(".so.0")
+    });
+    let names: BTreeSet<&str> = names.collect();
+    let line = |name: &str| format!("{name} 0 {NAME} (>= {VERSION})\n");
+    names.into_iter().map(line).collect()
 }
 
 fn maintainer(package: &Package<'_>) -> String {
@@ -484,6 +508,21 @@ mod tests {
         let names: Vec<_> = parts.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["debian-binary", "control.tar.gz", "data.tar.gz"]);
         (entries(&parts[1].1), entries(&parts[2].1))
+    }
+
+    #[test]
+    fn each_library_has_a_package() {
+        let link = |path: &str| Item::new(path, Content::Link(String::new()));
+        let items = [
+            link("usr/lib/libb.so.0"),
+            link("usr/lib/liba.so.0"),
+            link("usr/lib/x/liba.so.0"),
+            link("usr/lib/libb.so.0.12.0"),
+        ];
+        assert_eq!(
+            shlibs(&items),
+            "liba 0 unified-runtime (>= 0.12.0)\nlibb 0 unified-runtime (>= 0.12.0)\n"
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! man pages and completions where `man` and the shells look.
 
 use super::needs::Needs;
-use super::notices;
+use super::notices::{self, Terms};
 use super::{Machine, Package, bytes};
 use crate::docs::links;
 use crate::layout::{Item, Layout, PROGRAMS, SEARCHED, VERSION};
@@ -116,7 +116,10 @@ fn licences(package: &Package<'_>) -> Result<[(&'static str, String); 3]> {
     let library = fs::read_to_string(package.notices.library())?;
     Ok([
         ("LICENSE", own),
-        (COPYRIGHT, package.notices.copyright(notices::LIBRARY)),
+        (
+            COPYRIGHT,
+            package.notices.copyright(notices::LIBRARY, Terms::Here),
+        ),
         (notices::LIBRARY, library),
     ])
 }
