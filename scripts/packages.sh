@@ -243,7 +243,7 @@ unset LD_LIBRARY_PATH
 if command -v dpkg >/dev/null; then
     dpkg --root="$system" --log="$work/dpkg.log" --force-not-root --purge \
         unified-runtime unified-runtime-dev unified-runtime-doc >/dev/null 2>&1
-    if [ -n "$(find "$system/usr" -type f -o -type l)" ]; then
+    if [ -n "$(find "$system" -path "*/usr/*" \( -type f -o -type l \))" ]; then
         say "the Debian packages left something behind" >&2
         exit 1
     fi
