@@ -24,6 +24,20 @@ static inline void require(int condition, const char *what) {
   }
 }
 
+/* The adapter's name in ONEAPI_DEVICE_SELECTOR. */
+static inline const char *backend_name(ur_backend_t backend) {
+  switch (backend) {
+  case UR_BACKEND_CUDA:
+    return "cuda";
+  case UR_BACKEND_NATIVE_CPU:
+    return "native_cpu";
+  case UR_BACKEND_OPENCL:
+    return "opencl";
+  default:
+    return "any";
+  }
+}
+
 /* The first device of an adapter for `backend`, or of any adapter for UR_BACKEND_UNKNOWN; obeys
  * ONEAPI_DEVICE_SELECTOR. Exits with 77, "skipped", if there is none. The adapter stays retained. */
 static inline ur_device_handle_t first_device(ur_backend_t backend, ur_adapter_handle_t *adapter) {
@@ -61,7 +75,8 @@ static inline ur_device_handle_t first_device(ur_backend_t backend, ur_adapter_h
       CALL(urAdapterRelease, adapters[i]);
   }
   if (device == NULL) {
-    fprintf(stderr, "skipped: no device of this backend; `urinfo` lists what there is\n");
+    fprintf(stderr, "skipped: no device of %s adapter; is ONEAPI_DEVICE_SELECTOR right? `urinfo` lists what there is\n",
+            backend_name(backend));
     exit(77);
   }
   return device;

@@ -3,8 +3,7 @@
     pip install dpnp
     ur-env python3 dpnp_sum.py
 
-Prints
-    the device's name
+Prints the device's name, and
     sum of squares: 332833500
 """
 import dpnp

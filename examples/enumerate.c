@@ -2,8 +2,8 @@
  *
  *   cc enumerate.c $(pkg-config --cflags --libs libur_loader) -o enumerate && ./enumerate
  *
- * Prints a line for each device, for example
- *   SYCL_NATIVE_CPU / AMD EPYC: 16 compute units, 64 GiB, asynchronous allocation
+ * Prints a line for each device, such as
+ *   SYCL_NATIVE_CPU / ...: ... compute units, ... GiB, asynchronous allocation
  */
 #include "common.h"
 

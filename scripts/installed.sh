@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds and runs the C example against an installed tree, through pkg-config and through CMake, and
-# runs the tools that were installed.
+# Builds and runs installed C examples against an installed tree, through pkg-config as their heads say and
+# through CMake, and runs the tools that were installed.
 #
 #   scripts/installed.sh PREFIX
 #
-# Needs pkg-config and cmake; with UR_INSTALL=1 it installs them.
+# Needs pkg-config, cmake and Python; with UR_INSTALL=1 it installs the first two.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 # shellcheck source=need.sh
@@ -16,27 +16,28 @@ trap 'rm -rf "$work"' EXIT
 if ! command -v pkg-config >/dev/null || ! command -v cmake >/dev/null; then
     need pkg-config cmake
 fi
+export PKG_CONFIG_PATH=$prefix/lib/pkgconfig LD_LIBRARY_PATH=$prefix/lib ONEAPI_DEVICE_SELECTOR='native_cpu:*'
 
-run() {
-    LD_LIBRARY_PATH=$prefix/lib ONEAPI_DEVICE_SELECTOR='native_cpu:*' "$1"
-}
-
-# shellcheck disable=SC2046 # the flags are words
-cc -std=c11 "$root/examples/async_alloc.c" -o "$work/by-pkg-config" \
-    $(PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config --cflags --libs libur_loader)
-run "$work/by-pkg-config"
+# An installed tree is not necessarily writable.
+cp -r "$prefix/share/doc/unified-runtime/examples" "$work/examples"
+(
+    cd "$work/examples"
+    PATH=$prefix/bin:$PATH "$root/scripts/shown.py" example \
+        async_alloc.c enumerate.c kernel_so.c mock_test.c pool_limits.c spirv.c two_queues.c
+)
 
 cat >"$work/CMakeLists.txt" <<CMAKE
 cmake_minimum_required(VERSION 3.16)
 project(example C)
 find_package(unified-runtime 0.12 REQUIRED)
-add_executable(by-cmake $root/examples/async_alloc.c)
+add_executable(by-cmake examples/async_alloc.c)
 target_link_libraries(by-cmake PRIVATE unified-runtime::loader)
 CMAKE
 cmake -S "$work" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
 cmake --build "$work/build" >/dev/null
-run "$work/build/by-cmake"
+"$work/build/by-cmake"
 
-ONEAPI_DEVICE_SELECTOR='native_cpu:*' "$prefix/bin/urinfo" | grep -F '[native_cpu:cpu][native_cpu:0]'
-ONEAPI_DEVICE_SELECTOR='native_cpu:*' "$prefix/bin/urtrace" --summary "$work/by-pkg-config" 2>&1 |
+"$prefix/bin/urinfo" | grep -F '[native_cpu:cpu][native_cpu:0]'
+"$prefix/bin/urtrace" --summary "$work/examples/async_alloc" 2>&1 |
     grep -E '^\| urEnqueueUSMDeviceAllocExp +\| +20 '
+"$prefix/bin/ur-conformance" --adapter native_cpu --filter adapter:: --expectations native_cpu >/dev/null

@@ -92,9 +92,9 @@ struct Cli {
     /// Each entry names tests, as `suite::test` with `*` for any text, and has a reason. `unsupported`: the
     /// adapter refuses the feature, and no query tells that it lacks it. `fails`: the test is known to fail.
     /// Such tests do not fail the run. It fails when one of them passes, so that the file stays true.
-    /// Without this option the file that is compiled into this program for the adapter applies, if there is
-    /// one: for cuda, native_cpu and opencl.
-    #[arg(long)]
+    /// A name such as `opencl-pocl` is that of an installed file. Without this option the file that is compiled
+    /// into this program for the adapter applies, if there is one: for cuda, native_cpu and opencl.
+    #[arg(long, value_name = "FILE")]
     expectations: Vec<PathBuf>,
     /// Processes that run tests at the same time
     #[arg(long)]
@@ -347,6 +347,7 @@ impl Cli {
     fn expectations(&self, adapter: &str, tests: &[Test]) -> Result<Expectations, String> {
         let mut expected = Expectations::default();
         for path in &self.expectations {
+            let path = &locate::expectations(path);
             let text = std::fs::read_to_string(path)
                 .map_err(|error| format!("{}: {error}", path.display()))?;
             let more = Expectations::parse(&text)

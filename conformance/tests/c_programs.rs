@@ -112,12 +112,25 @@ fn the_selector_can_leave_nothing() {
         .env("ONEAPI_DEVICE_SELECTOR", "native_cpu:gpu")
         .output()
         .expect("the program starts");
-    assert_eq!(output.status.code(), Some(1), "{}", both(&output));
+    assert_eq!(output.status.code(), Some(77), "{}", both(&output));
     assert!(
-        both(&output).contains("ONEAPI_DEVICE_SELECTOR"),
+        both(&output).contains("no device of native_cpu adapter; is ONEAPI_DEVICE_SELECTOR right?"),
         "{}",
         both(&output)
     );
+}
+
+/// The example takes the adapter that can run its kernels, though another comes first.
+#[test]
+fn the_adapter_that_can_run_it() {
+    let built = Built::example("async_alloc");
+    let adapters = ["mock", "native_cpu"].map(|name| {
+        let library = format!("libur_adapter_{name}.so");
+        libraries().join(library).display().to_string()
+    });
+    let mut both_forced = built.command();
+    both_forced.env("UR_ADAPTERS_FORCE_LOAD", adapters.join(","));
+    says_ok(&success(&mut both_forced));
 }
 
 /// Runs an example, which must print these lines.
@@ -385,7 +398,7 @@ fn the_mock() {
 /// fail.
 #[test]
 fn the_mock_by_script() {
-    let built = Built::example("async_alloc");
+    let built = Built::example("two_queues");
     let folder = built.folder.path();
     let run = |script: &str| {
         let mut command = built.command();

@@ -1,7 +1,7 @@
 //! `cargo xtask install`: copies a built tree to a prefix, as `layout` lists it.
 
-use crate::build;
-use crate::layout::{Content, Layout};
+use crate::layout::{Content, Layout, Sources};
+use crate::{build, docs};
 use anyhow::{Context as _, Result};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -15,9 +15,15 @@ pub fn below_target(root: &Path) -> Result<PathBuf> {
     Ok(prefix)
 }
 
-/// Installs the files in `built` under `prefix`.
+/// Installs the libraries and programs in `built` under `prefix`, and what belongs to them.
 pub fn install(root: &Path, built: &Path, prefix: &Path) -> Result<()> {
-    for item in Layout::tree().items(root, built)? {
+    let book = docs::pages(root, built)?;
+    let sources = Sources {
+        root,
+        built,
+        book: &book,
+    };
+    for item in Layout::tree().items(sources)? {
         let path = prefix.join(&item.path);
         let shown = || path.display().to_string();
         fs::create_dir_all(path.parent().unwrap_or(prefix)).with_context(shown)?;

@@ -3,9 +3,11 @@
 //! Owns names, links and generated texts. Writes no file.
 
 use crate::build;
-use anyhow::Result;
+use crate::docs::links;
+use anyhow::{Context as _, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The version in file names: the ABI's, with a patch level.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -17,6 +19,59 @@ const LOADER: &str = "libur_loader.so";
 /// A library that only its adapter loads. It has one name.
 pub const BESIDE: [(&str, &str); 1] = [("opencl", "libur_opencl_retain.so")];
 
+/// The documents of an installation.
+pub const DOCUMENTS: &str = "share/doc/unified-runtime";
+
+/// Folders that are installed whole: in the repository, in the installation, and the part that has them.
+const FOLDERS: [(&str, &str, Part); 4] = [
+    ("include", "include", Part::Development),
+    (
+        "examples",
+        "share/doc/unified-runtime/examples",
+        Part::Development,
+    ),
+    (
+        "conformance/expectations",
+        "share/unified-runtime/expectations",
+        Part::Runtime,
+    ),
+    (
+        "docs/src/reference/schemas",
+        "share/unified-runtime/schemas",
+        Part::Runtime,
+    ),
+];
+
+/// Folders that man and the shells search.
+pub const SEARCHED: [&str; 4] = [
+    "share/man",
+    "share/bash-completion",
+    "share/zsh",
+    "share/fish",
+];
+
+/// The user of a file: Debian has a package for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Programs, and all that they need to run.
+    Runtime,
+    /// Compilers and their users.
+    Development,
+    /// Readers.
+    Documentation,
+}
+
+/// The origin of an installation's files.
+#[derive(Clone, Copy, Debug)]
+pub struct Sources<'a> {
+    /// The repository.
+    pub root: &'a Path,
+    /// Libraries and programs. The programs are run for their man pages and completions.
+    pub built: &'a Path,
+    /// The book's pages, as `docs::assemble` writes them.
+    pub book: &'a Path,
+}
+
 /// The placement of libraries, and their other names.
 #[derive(Clone, Debug)]
 pub struct Layout {
@@ -26,6 +81,8 @@ pub struct Layout {
     pub prefix: Option<&'static str>,
     /// Whether symbolic links are possible.
     pub links: bool,
+    /// The folder of zsh's completions, relative to the prefix.
+    pub zsh: &'static str,
 }
 
 /// One file, by its path relative to the prefix.
@@ -34,6 +91,7 @@ pub struct Item {
     pub path: String,
     pub content: Content,
     pub executable: bool,
+    pub part: Part,
 }
 
 #[derive(Debug)]
@@ -67,11 +125,16 @@ impl Layout {
             lib: "lib".into(),
             prefix: None,
             links: true,
+            zsh: "share/zsh/site-functions",
         }
     }
 
-    /// Every installed file, from the build results in `built`.
-    pub fn items(&self, root: &Path, built: &Path) -> Result<Vec<Item>> {
+    /// Every installed file.
+    ///
+    /// # Errors
+    /// Fails if a source is missing, or a program does not print its man page and completions.
+    pub fn items(&self, sources: Sources<'_>) -> Result<Vec<Item>> {
+        let Sources { root, built, book } = sources;
         let mut items = Vec::new();
         self.library(&mut items, built, LOADER);
         for adapter in build::adapters(root)? {
@@ -92,8 +155,15 @@ impl Layout {
                 executable: true,
                 ..Item::new(format!("bin/{program}"), content)
             });
+            self.generated(&mut items, built, program)?;
         }
-        tree(&mut items, &root.join("include"), "include")?;
+        for (from, to, part) in FOLDERS {
+            tree(&mut items, &root.join(from), to, part)?;
+        }
+        // Markdown rather than HTML: it needs no mdBook, and equal trees make equal installations.
+        let pages = format!("{DOCUMENTS}/book");
+        tree(&mut items, book, &pages, Part::Documentation)?;
+        items.push(readme(root)?);
         self.texts(&mut items)?;
         items.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(items)
@@ -106,7 +176,10 @@ impl Layout {
         let mut file = format!("{bare}.0");
         if self.links {
             let full = format!("{name}.{VERSION}");
-            items.push(Item::new(bare, Content::Link(soname)));
+            items.push(Item {
+                part: Part::Development,
+                ..Item::new(bare, Content::Link(soname))
+            });
             items.push(Item::new(file, Content::Link(full.clone())));
             file = format!("{}/{full}", self.lib);
         } else if name == LOADER {
@@ -115,6 +188,27 @@ impl Layout {
         }
         let library = Content::Copy(built.join(name));
         items.push(Item::new(file, library));
+    }
+
+    /// The man page of a program, and its completions.
+    fn generated(&self, items: &mut Vec<Item>, built: &Path, program: &str) -> Result<()> {
+        for (form, path) in [
+            ("man", format!("share/man/man1/{program}.1")),
+            (
+                "bash",
+                format!("share/bash-completion/completions/{program}"),
+            ),
+            ("zsh", format!("{}/_{program}", self.zsh)),
+            (
+                "fish",
+                format!("share/fish/vendor_completions.d/{program}.fish"),
+            ),
+        ] {
+            let mut command = Command::new(built.join(program));
+            let text = build::output(command.arg(format!("--generate={form}")))?;
+            items.push(Item::new(path, Content::Text(text)));
+        }
+        Ok(())
     }
 
     fn texts(&self, items: &mut Vec<Item>) -> Result<()> {
@@ -131,7 +225,10 @@ impl Layout {
             };
             let text = minijinja::Environment::new().render_str(template, values)? + "\n";
             let path = format!("{}/{path}", self.lib);
-            items.push(Item::new(path, Content::Text(text)));
+            items.push(Item {
+                part: Part::Development,
+                ..Item::new(path, Content::Text(text))
+            });
         }
         Ok(())
     }
@@ -143,19 +240,108 @@ impl Item {
             path: path.into(),
             content,
             executable: false,
+            part: Part::Runtime,
         }
     }
 }
 
-fn tree(items: &mut Vec<Item>, from: &Path, to: &str) -> Result<()> {
-    for entry in fs::read_dir(from)? {
+/// README, whose links lead to the installed pages of the book.
+fn readme(root: &Path) -> Result<Item> {
+    let text = fs::read_to_string(root.join("README.md"))?;
+    let text = links::lead(&text, |target| {
+        let page = target.strip_prefix("docs/src/")?;
+        Some(format!("book/{page}"))
+    });
+    let path = format!("{DOCUMENTS}/README.md");
+    Ok(Item::new(path, Content::Text(text)))
+}
+
+fn tree(items: &mut Vec<Item>, from: &Path, to: &str, part: Part) -> Result<()> {
+    for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
         let entry = entry?;
         let path = format!("{to}/{}", entry.file_name().to_string_lossy());
         if entry.file_type()?.is_dir() {
-            tree(items, &entry.path(), &path)?;
+            tree(items, &entry.path(), &path, part)?;
         } else {
-            items.push(Item::new(path, Content::Copy(entry.path())));
+            items.push(Item {
+                part,
+                ..Item::new(path, Content::Copy(entry.path()))
+            });
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn each_file_has_a_place_and_a_part() {
+        let folder = tempfile::tempdir().unwrap();
+        let built = folder.path();
+        for program in PROGRAMS {
+            let path = built.join(program);
+            fs::write(&path, format!("#!/bin/sh\necho {program} \"$@\"\n")).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let book = folder.path().join("book");
+        fs::create_dir(&book).unwrap();
+        fs::write(book.join("SUMMARY.md"), "").unwrap();
+        let sources = Sources {
+            root: &crate::repository(),
+            built,
+            book: &book,
+        };
+        let list = Layout::tree().items(sources).unwrap();
+        let items: BTreeMap<&str, &Item> =
+            list.iter().map(|item| (item.path.as_str(), item)).collect();
+        assert_eq!(items.len(), list.len(), "a path for each file");
+        for (path, part) in [
+            ("bin/urinfo", Part::Runtime),
+            ("lib/libur_loader.so.0", Part::Runtime),
+            ("lib/libur_loader.so", Part::Development),
+            ("lib/unified-runtime/libur_loader.so.0", Part::Runtime),
+            ("lib/pkgconfig/libur_loader.pc", Part::Development),
+            ("include/unified-runtime/ur_api.h", Part::Development),
+            (
+                "share/doc/unified-runtime/examples/common.h",
+                Part::Development,
+            ),
+            ("share/unified-runtime/expectations/cuda.yml", Part::Runtime),
+            (
+                "share/doc/unified-runtime/book/SUMMARY.md",
+                Part::Documentation,
+            ),
+            ("share/doc/unified-runtime/README.md", Part::Runtime),
+        ] {
+            assert_eq!(items[path].part, part, "{path}");
+        }
+        for (path, text) in [
+            ("share/man/man1/urinfo.1", "urinfo --generate=man\n"),
+            (
+                "share/bash-completion/completions/ur-env",
+                "ur-env --generate=bash\n",
+            ),
+            (
+                "share/zsh/site-functions/_urtrace",
+                "urtrace --generate=zsh\n",
+            ),
+            (
+                "share/fish/vendor_completions.d/urreplay.fish",
+                "urreplay --generate=fish\n",
+            ),
+        ] {
+            let Content::Text(found) = &items[path].content else {
+                panic!("{path} is generated");
+            };
+            assert_eq!(found, text, "{path}");
+        }
+        let Content::Text(readme) = &items["share/doc/unified-runtime/README.md"].content else {
+            panic!("README has its links changed");
+        };
+        assert!(readme.contains("](book/start/sycl.md)") && !readme.contains("](docs/"));
+    }
 }

@@ -43,12 +43,12 @@ enum Command {
         #[arg(long, default_value = "native_cpu")]
         adapter: String,
     },
-    /// Builds everything and installs it under a prefix: lib, include, bin.
+    /// Builds everything and installs it under a prefix: lib, include, bin, share.
     Install {
         #[arg(long)]
         prefix: PathBuf,
     },
-    /// Builds everything and makes a Debian package and a Python wheel.
+    /// Builds everything and makes Debian packages and a Python wheel.
     Package(package::Options),
     /// Runs SYCL programs and dpctl's tests on Intel's libsycl, over our adapters.
     RealClient(real_client::Options),

@@ -7,7 +7,7 @@ use crate::build;
 use anyhow::{Context as _, Result};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A suite: its sentence, and its tests with theirs.
@@ -17,8 +17,8 @@ struct Suite {
     tests: Vec<(String, String)>,
 }
 
-pub(super) fn pages(root: &Path) -> Result<Vec<Page>> {
-    Ok(vec![page(&suites(root)?)])
+pub(super) fn pages(built: &Path) -> Result<Vec<Page>> {
+    Ok(vec![page(&suites(built)?)])
 }
 
 /// Tests without a sentence.
@@ -26,7 +26,7 @@ pub(super) fn pages(root: &Path) -> Result<Vec<Page>> {
 /// # Errors
 /// Fails if the suites cannot be built or read.
 pub fn without_sentence(root: &Path) -> Result<Vec<String>> {
-    let suites = suites(root)?;
+    let suites = suites(&built(root)?)?;
     let of_suite = |(suite, of): (&String, &Suite)| {
         let missing = of.tests.iter().filter(|(_, rule)| rule.is_empty());
         missing
@@ -41,19 +41,22 @@ pub fn without_sentence(root: &Path) -> Result<Vec<String>> {
 /// # Errors
 /// Fails if the suites cannot be built.
 pub fn names(root: &Path) -> Result<Vec<String>> {
-    let list = list(root, &["--list"])?;
+    let list = list(&built(root)?, &["--list"])?;
     Ok(list.lines().map(str::to_owned).collect())
 }
 
-fn list(root: &Path, arguments: &[&str]) -> Result<String> {
-    let built = build::packages(root, &["ur-conformance"], false)?;
+fn built(root: &Path) -> Result<PathBuf> {
+    build::packages(root, &["ur-conformance"], false)
+}
+
+fn list(built: &Path, arguments: &[&str]) -> Result<String> {
     build::output(Command::new(built.join("ur-conformance")).args(arguments))
 }
 
 /// The suites by name. A line is `suite: sentence` or `suite::test: sentence`.
-fn suites(root: &Path) -> Result<BTreeMap<String, Suite>> {
+fn suites(built: &Path) -> Result<BTreeMap<String, Suite>> {
     let mut suites: BTreeMap<String, Suite> = BTreeMap::new();
-    for line in list(root, &["--list", "--verbose"])?.lines() {
+    for line in list(built, &["--list", "--verbose"])?.lines() {
         let (name, sentence) = line
             .split_once(": ")
             .with_context(|| format!("no sentence: {line}"))?;

@@ -53,19 +53,65 @@ pub fn check(root: &Path, files: &[PathBuf]) -> Result<Vec<String>> {
 /// A document of the repository's root as a page: links into the book lead to its pages, and links to
 /// files of the repository, which the book does not have, become their names.
 pub fn for_book(text: &str) -> String {
+    rewrite(text, |link| match link.target.strip_prefix("docs/src/") {
+        Some(page) => link.to(page),
+        None if link.is_remote() => link.to(link.target),
+        None => format!("`{}`", link.target),
+    })
+}
+
+/// A document elsewhere: `place` gives a relative link its new target. A link without one becomes its label,
+/// and an image disappears.
+pub fn lead(text: &str, place: impl Fn(&str) -> Option<String>) -> String {
+    rewrite(text, |link| match place(link.target) {
+        _ if link.is_remote() => link.to(link.target),
+        Some(target) => link.to(&target),
+        None if link.image => String::new(),
+        None => link.label.to_owned(),
+    })
+}
+
+/// A link or an image as it stands in a text.
+struct Link<'a> {
+    image: bool,
+    label: &'a str,
+    target: &'a str,
+}
+
+impl Link<'_> {
+    fn is_remote(&self) -> bool {
+        self.target.contains("://") || self.target.starts_with("mailto:")
+    }
+
+    /// This link, with another target.
+    fn to(&self, target: &str) -> String {
+        let mark = if self.image { "!" } else { "" };
+        format!("{mark}[{}]({target})", self.label)
+    }
+}
+
+/// Replaces each link and image.
+fn rewrite(text: &str, replace: impl Fn(&Link<'_>) -> String) -> String {
     let mut out = String::new();
     let mut rest = text;
-    while let Some(open) = rest.find("](") {
-        let (before, link) = rest.split_at(open);
-        let Some(end) = link.find(')') else { break };
-        let target = &link[2..end];
-        let label = before.rfind('[').filter(|_| !target.contains("://"));
-        match (label, target.strip_prefix("docs/src/")) {
-            (Some(_), Some(page)) => out.push_str(&format!("{before}]({page})")),
-            (Some(at), None) => out.push_str(&format!("{}`{target}`", &before[..at])),
-            (None, _) => out.push_str(&format!("{before}{}", &link[..=end])),
+    while let Some(middle) = rest.find("](") {
+        let Some(length) = rest[middle..].find(')') else {
+            break;
+        };
+        let end = middle + length;
+        match rest[..middle].rfind('[') {
+            Some(open) => {
+                let image = rest[..open].ends_with('!');
+                out.push_str(&rest[..open - usize::from(image)]);
+                out.push_str(&replace(&Link {
+                    image,
+                    label: &rest[open + 1..middle],
+                    target: &rest[middle + 2..end],
+                }));
+            }
+            None => out.push_str(&rest[..=end]),
         }
-        rest = &link[end + 1..];
+        rest = &rest[end + 1..];
     }
     out.push_str(rest);
     out
@@ -127,7 +173,7 @@ fn anchor(heading: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{anchor, check, for_book, targets};
+    use super::{anchor, check, for_book, lead, targets};
     use std::fs;
 
     #[test]
@@ -166,5 +212,16 @@ mod tests {
             for_book(text),
             "[guide](guides/order.md), `src/lib.rs`, [net](https://x.y)"
         );
+    }
+
+    #[test]
+    fn a_document_is_led_elsewhere() {
+        let text = "[a](docs/a.md), [`b`](b.rs) ![c](c.svg)[d](https://x.y)![e](docs/e.svg)";
+        let under = |target: &str| Some(format!("in/{}", target.strip_prefix("docs/")?));
+        assert_eq!(
+            lead(text, under),
+            "[a](in/a.md), `b` [d](https://x.y)![e](in/e.svg)"
+        );
+        assert_eq!(lead("[a](b", under), "[a](b");
     }
 }

@@ -41,13 +41,41 @@ pub fn run(root: &Path, options: &Options) -> Result<PathBuf> {
     if book.exists() {
         fs::remove_dir_all(&book)?;
     }
-    fs::create_dir_all(&src)?;
-    copy(&root.join("docs/src"), &src)?;
+    let built = build::packages(root, &["ur-tools", "ur-conformance"], false)?;
+    let summary = assemble(root, &built, &src)?;
     fs::copy(root.join("docs/book.toml"), book.join("book.toml"))?;
 
+    let mut broken = links::check(&src, &links::files(&src)?)?;
+    broken.extend(unlisted(&src, &summary)?);
+    broken.extend(links::check(root, &documents(root)?)?);
+    ensure!(broken.is_empty(), "broken links:\n{}", broken.join("\n"));
+    if options.check {
+        return Ok(src);
+    }
+    build::run(Command::new(mdbook(root)?).arg("build").arg(&book))?;
+    Ok(book.join("book"))
+}
+
+/// Assembles the book's pages for an installation, and returns their folder. The tools in `built` print
+/// their own pages.
+///
+/// # Errors
+/// Fails if a source cannot be read, or a tool cannot be run.
+pub fn pages(root: &Path, built: &Path) -> Result<PathBuf> {
+    let pages = build::target_dir(root)?.join("pages");
+    if pages.exists() {
+        fs::remove_dir_all(&pages)?;
+    }
+    assemble(root, built, &pages)?;
+    Ok(pages)
+}
+
+/// Writes the book's sources to `src`, which must not exist, and returns the summary.
+fn assemble(root: &Path, built: &Path, src: &Path) -> Result<String> {
+    copy(&root.join("docs/src"), src)?;
     let spec = Spec::load(&root.join("spec"))?;
     let mut summary = fs::read_to_string(src.join("SUMMARY.md"))?;
-    for (place, pages) in made(root, &spec)? {
+    for (place, pages) in made(root, built, &spec)? {
         let mut list = String::new();
         for page in &pages {
             fs::write(src.join(&page.path), &page.text)?;
@@ -61,17 +89,8 @@ pub fn run(root: &Path, options: &Options) -> Result<PathBuf> {
         summary = summary.replace(&mark, &list);
     }
     fs::write(src.join("SUMMARY.md"), &summary)?;
-    whole_documents(root, &src)?;
-
-    let mut broken = links::check(&src, &links::files(&src)?)?;
-    broken.extend(unlisted(&src, &summary)?);
-    broken.extend(links::check(root, &documents(root)?)?);
-    ensure!(broken.is_empty(), "broken links:\n{}", broken.join("\n"));
-    if options.check {
-        return Ok(src);
-    }
-    build::run(Command::new(mdbook(root)?).arg("build").arg(&book))?;
-    Ok(book.join("book"))
+    whole_documents(root, src)?;
+    Ok(summary)
 }
 
 /// A page of the book that is not written by hand.
@@ -83,17 +102,16 @@ struct Page {
 }
 
 /// The made pages, by their place in SUMMARY.md.
-fn made(root: &Path, spec: &Spec) -> Result<BTreeMap<&'static str, Vec<Page>>> {
+fn made(root: &Path, built: &Path, spec: &Spec) -> Result<BTreeMap<&'static str, Vec<Page>>> {
     let mut pages = BTreeMap::new();
     pages.insert("api", api::pages(spec, root)?);
-    pages.insert("catalogue", catalogue::pages(root)?);
-    pages.insert("tools", tools(root)?);
+    pages.insert("catalogue", catalogue::pages(built)?);
+    pages.insert("tools", tools(built)?);
     Ok(pages)
 }
 
 /// A page for each tool: its help.
-fn tools(root: &Path) -> Result<Vec<Page>> {
-    let built = build::packages(root, &["ur-tools", "ur-conformance"], false)?;
+fn tools(built: &Path) -> Result<Vec<Page>> {
     let page = |tool: &&str| -> Result<Page> {
         let help = build::output(Command::new(built.join(tool)).arg("--help"))?;
         Ok(Page {

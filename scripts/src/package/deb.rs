@@ -1,9 +1,13 @@
-//! The Debian package: libraries in the architecture's folder, and the metadata for dpkg.
+//! The Debian packages: libraries in the architecture's folder, and the metadata for dpkg.
+//!
+//! One source makes three packages: what runs, what compilers need, and the book.
 
+use super::about::Person;
 use super::needs::Needs;
-use super::notices::{self, Notices};
-use super::{Machine, Package, SUMMARY, bytes};
-use crate::layout::{Content, Item, Layout, VERSION};
+use super::notices::{self, Terms};
+use super::{Machine, Package, bytes};
+use crate::build;
+use crate::layout::{Content, Item, Layout, Part, VERSION};
 use anyhow::{Context as _, Result, bail, ensure};
 use flate2::{Compression, GzBuilder};
 use md5::{Digest as _, Md5};
@@ -12,7 +16,9 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
+/// The source, and the package that runs.
 const NAME: &str = "unified-runtime";
 const REVISION: &str = "1";
 /// The maintainer of a package without a packager's name. dpkg requires the field.
@@ -20,96 +26,222 @@ const NOBODY: &str = "Nobody yet <nobody@unified-runtime.invalid>";
 /// 1980-01-01, unless SOURCE_DATE_EPOCH is set.
 const EPOCH: u64 = 315_532_800;
 
+/// What lintian takes for a fault and is none.
+const OVERRIDES: &str = "\
+# The crate libyaml-rs is libyaml translated to Rust, and no copy of the C library.
+unified-runtime: embedded-library libyaml [usr/bin/ur-conformance]
+# Some crates' files with the licence have another text than Debian's, and are kept as they are.
+unified-runtime: copyright-file-contains-full-apache-2-license
+";
+
+/// One of the packages.
+struct Binary {
+    part: Part,
+    name: &'static str,
+    section: &'static str,
+    /// The first line of the description, then the others as dpkg wants them.
+    description: &'static str,
+}
+
+const BINARIES: [Binary; 3] = [
+    Binary {
+        part: Part::Runtime,
+        name: NAME,
+        section: "libs",
+        description: "loader, adapters and tools beneath SYCL
+ The C interface beneath Intel's SYCL runtime, with asynchronous allocation of
+ memory on every backend: the loader, the adapters for the native CPU, OpenCL,
+ CUDA and tests, and the programs ur-conformance, ur-env, urinfo, urreplay and
+ urtrace.",
+    },
+    Binary {
+        part: Part::Development,
+        name: "unified-runtime-dev",
+        section: "libdevel",
+        description: "headers of the C interface beneath SYCL
+ The headers of Unified Runtime, the files of pkg-config and CMake, the loader's
+ name for linkers, and example programs.",
+    },
+    Binary {
+        part: Part::Documentation,
+        name: "unified-runtime-doc",
+        section: "doc",
+        description: "guides and reference of the C interface beneath SYCL
+ The book of Unified Runtime as Markdown: guides, tools, the reference of the
+ interface, its errors and variables, and the catalogue of conformance tests.",
+    },
+];
+
 pub(super) fn layout(machine: &Machine) -> Layout {
     Layout {
         lib: format!("lib/{}", machine.triplet),
         prefix: Some("/usr"),
         links: true,
+        zsh: "share/zsh/vendor-completions",
     }
 }
 
-/// Writes the package. Returns its path.
-pub(super) fn write(package: &Package<'_>, items: Vec<Item>, out: &Path) -> Result<PathBuf> {
-    let mut items = items;
-    for item in &mut items {
-        item.path = format!("usr/{}", item.path);
-    }
-    items.extend(documents(package.root, package.notices));
-    items.sort_by(|one, other| one.path.cmp(&other.path));
+/// Writes the packages. Returns their paths.
+pub(super) fn write(package: &Package<'_>, items: Vec<Item>, out: &Path) -> Result<Vec<PathBuf>> {
     let time = match std::env::var("SOURCE_DATE_EPOCH") {
         Ok(text) => text.parse().context("SOURCE_DATE_EPOCH")?,
         Err(_) => EPOCH,
     };
-    let (data, sums, size) = data(&items, time)?;
-    let control = control(package, size)?;
-    let control = archive(
-        &[
-            ("control", control.as_str()),
-            ("md5sums", &sums),
-            // Tells packages of programs that link to the loader which package has it.
-            ("shlibs", &format!("libur_loader 0 {NAME} (>= {VERSION})\n")),
-            ("triggers", "activate-noawait ldconfig\n"),
-        ],
-        time,
-    )?;
-    let path = out.join(format!(
-        "{NAME}_{VERSION}-{REVISION}_{}.deb",
-        package.machine.debian
-    ));
-    let mut archive = ar::Builder::new(File::create(&path)?);
-    for (name, data) in [
-        ("debian-binary", b"2.0\n".as_slice()),
-        ("control.tar.gz", &control),
-        ("data.tar.gz", &data),
-    ] {
-        let mut header = ar::Header::new(name.as_bytes().to_vec(), data.len() as u64);
-        header.set_mode(0o100_644);
-        header.set_mtime(time);
-        archive.append(&header, data)?;
+    let mut parts: [Vec<Item>; BINARIES.len()] = Default::default();
+    for mut item in items {
+        item.path = format!("usr/{}", item.path);
+        // Policy: man pages are compressed.
+        if item.path.starts_with("usr/share/man/") {
+            item.path.push_str(".gz");
+        }
+        let at = BINARIES.iter().position(|one| one.part == item.part);
+        parts[at.context("a package for each part")?].push(item);
     }
-    archive.into_inner()?.sync_all()?;
-    Ok(path)
+    let mut paths = Vec::new();
+    for (binary, items) in BINARIES.iter().zip(parts) {
+        paths.push(binary.write(package, items, time, out)?);
+    }
+    Ok(paths)
 }
 
-fn documents(root: &Path, notices: &Notices) -> Vec<Item> {
-    let folder = format!("usr/share/doc/{NAME}");
-    let library = format!("{}.gz", notices::LIBRARY);
-    let contents = [
-        ("README.md", Content::Copy(root.join("README.md"))),
-        ("changelog.gz", Content::Copy(root.join("CHANGELOG.md"))),
-        ("copyright", Content::Text(notices.copyright(&library))),
-        (&library, Content::Copy(notices.library().to_owned())),
-    ];
-    contents
-        .into_iter()
-        .map(|(name, content)| Item::new(format!("{folder}/{name}"), content))
-        .collect()
+impl Binary {
+    fn write(
+        &self,
+        package: &Package<'_>,
+        mut items: Vec<Item>,
+        time: u64,
+        out: &Path,
+    ) -> Result<PathBuf> {
+        items.extend(self.documents(package, time)?);
+        items.sort_by(|one, other| one.path.cmp(&other.path));
+        let (data, sums, size) = data(&items, time)?;
+        let control = self.control(package, size)?;
+        let shlibs = shlibs(&items);
+        let mut files = vec![("control", control.as_str()), ("md5sums", &sums)];
+        if self.part == Part::Runtime {
+            files.push(("shlibs", &shlibs));
+            files.push(("triggers", "activate-noawait ldconfig\n"));
+        }
+        let control = archive(&files, time)?;
+        let architecture = self.architecture(package);
+        let file = format!("{}_{VERSION}-{REVISION}_{architecture}.deb", self.name);
+        let path = out.join(file);
+        let mut archive = ar::Builder::new(File::create(&path)?);
+        for (name, data) in [
+            ("debian-binary", b"2.0\n".as_slice()),
+            ("control.tar.gz", &control),
+            ("data.tar.gz", &data),
+        ] {
+            let mut header = ar::Header::new(name.as_bytes().to_vec(), data.len() as u64);
+            header.set_mode(0o100_644);
+            header.set_mtime(time);
+            archive.append(&header, data)?;
+        }
+        archive.into_inner()?.sync_all()?;
+        Ok(path)
+    }
+
+    fn architecture(&self, package: &Package<'_>) -> &'static str {
+        match self.part {
+            Part::Runtime | Part::Development => package.machine.debian,
+            Part::Documentation => "all",
+        }
+    }
+
+    /// What policy asks of every package: its copyright and its changelogs.
+    fn documents(&self, package: &Package<'_>, time: u64) -> Result<Vec<Item>> {
+        let folder = format!("usr/share/doc/{}", self.name);
+        let changes = Content::Copy(package.root.join("CHANGELOG.md"));
+        let own = Content::Text(changelog(package, time)?);
+        let mut contents = vec![("changelog.gz", changes), ("changelog.Debian.gz", own)];
+        let library = format!("{}.gz", notices::LIBRARY);
+        match self.part {
+            Part::Runtime => {
+                let text = package.notices.copyright(&library, Terms::System);
+                contents.push(("copyright", Content::Text(text)));
+                let library_notices = package.notices.library().to_owned();
+                contents.push((&library, Content::Copy(library_notices)));
+            }
+            // Policy permits a link into a package of the same source that this one depends on.
+            Part::Development => {
+                return Ok(vec![Item::new(folder, Content::Link(NAME.to_owned()))]);
+            }
+            Part::Documentation => {
+                let text = package.notices.own_copyright(Terms::System);
+                contents.push(("copyright", Content::Text(text)));
+            }
+        }
+        let item = |(name, content)| Item::new(format!("{folder}/{name}"), content);
+        let mut items: Vec<Item> = contents.into_iter().map(item).collect();
+        if self.part == Part::Runtime {
+            let path = format!("usr/share/lintian/overrides/{NAME}");
+            items.push(Item::new(path, Content::Text(OVERRIDES.to_owned())));
+        }
+        Ok(items)
+    }
+
+    fn control(&self, package: &Package<'_>, bytes: u64) -> Result<String> {
+        let mut fields = vec![("Package", self.name.to_owned())];
+        if self.name != NAME {
+            fields.push(("Source", NAME.to_owned()));
+        }
+        fields.push(("Version", format!("{VERSION}-{REVISION}")));
+        fields.push(("Architecture", self.architecture(package).to_owned()));
+        fields.push(("Maintainer", maintainer(package)));
+        fields.push(("Installed-Size", bytes.div_ceil(1024).to_string()));
+        match self.part {
+            Part::Runtime => {
+                fields.push(("Depends", depends(package.needs)?));
+                let drivers = "ocl-icd-libopencl1 | libopencl1, opencl-icd";
+                fields.push(("Suggests", format!("{drivers}, {NAME}-doc")));
+            }
+            Part::Development => {
+                let same = format!("{NAME} (= {VERSION}-{REVISION})");
+                fields.push(("Depends", same));
+                fields.push(("Suggests", "pkgconf | pkg-config, cmake".to_owned()));
+            }
+            Part::Documentation => {}
+        }
+        fields.push(("Section", self.section.to_owned()));
+        fields.push(("Priority", "optional".to_owned()));
+        if let Some(url) = package.about.homepage() {
+            fields.push(("Homepage", url.to_owned()));
+        }
+        fields.push(("Description", self.description.to_owned()));
+        Ok(fields
+            .iter()
+            .fold(String::new(), |mut text, (name, value)| {
+                let _ = writeln!(text, "{name}: {value}");
+                text
+            }))
+    }
 }
 
-fn control(package: &Package<'_>, bytes: u64) -> Result<String> {
-    let architecture = package.machine.debian;
-    let size = bytes.div_ceil(1024);
-    let depends = depends(package.needs)?;
-    let maintainer = match package.maintainer {
-        Some(one) => format!("{} <{}>", one.name, one.mail),
-        None => NOBODY.to_owned(),
-    };
+/// The libraries by soname and version, with the package that has them: for packages of programs that link
+/// to them.
+fn shlibs(items: &[Item]) -> String {
+    let names = items.iter().filter_map(|item| {
+        let (_, file) = item.path.rsplit_once('/')?;
+        file.strip_suffix(".so.0")
+    });
+    let names: BTreeSet<&str> = names.collect();
+    let line = |name: &str| format!("{name} 0 {NAME} (>= {VERSION})\n");
+    names.into_iter().map(line).collect()
+}
+
+fn maintainer(package: &Package<'_>) -> String {
+    let named = package.about.maintainer.as_ref().map(Person::to_string);
+    named.unwrap_or_else(|| NOBODY.to_owned())
+}
+
+/// The changelog of the packaging. changelog.gz has what changed in the software.
+fn changelog(package: &Package<'_>, time: u64) -> Result<String> {
+    let mut date = Command::new("date");
+    let date = build::output(date.args(["--utc", "--rfc-email", "--date", &format!("@{time}")]))?;
     Ok(format!(
-        "Package: {NAME}
-Version: {VERSION}-{REVISION}
-Architecture: {architecture}
-Maintainer: {maintainer}
-Installed-Size: {size}
-Depends: {depends}
-Suggests: ocl-icd-libopencl1 | libopencl1, opencl-icd
-Section: libs
-Priority: optional
-Description: {SUMMARY}
- The C interface beneath Intel's SYCL runtime, with asynchronous allocation of
- memory on every backend: the loader, the adapters for the native CPU, OpenCL
- and tests, the headers with pkg-config's and CMake's files, and the programs
- ur-conformance, ur-env, urinfo, urreplay and urtrace.
-"
+        "{NAME} ({VERSION}-{REVISION}) unstable; urgency=medium\n\n  \
+         * Packages made by `cargo xtask package`.\n\n -- {}  {date}",
+        maintainer(package)
     ))
 }
 
@@ -235,6 +367,7 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::DOCUMENTS;
     use std::fs;
     use std::io::Read as _;
 
@@ -276,25 +409,92 @@ mod tests {
     fn what_is_written_can_be_read() {
         let out = tempfile::tempdir().unwrap();
         let items = || {
+            let text = |text: &str| Content::Text(text.into());
+            let of = |part, item| Item { part, ..item };
             vec![
                 Item {
                     executable: true,
-                    ..Item::new("bin/p", Content::Text("program".into()))
+                    ..Item::new("bin/p", text("program"))
                 },
-                Item::new("lib/l.so", Content::Link("l.so.0".into())),
+                Item::new("share/man/man1/p.1", text(".TH p 1\n")),
+                of(
+                    Part::Development,
+                    Item::new("lib/l.so", Content::Link("l.so.0".into())),
+                ),
+                of(
+                    Part::Documentation,
+                    Item::new(format!("{DOCUMENTS}/book/a.md"), text("# A\n")),
+                ),
             ]
         };
         let needs = needs(&["libc.so.6"]);
         let package = super::super::tests::package(&needs);
-        let make = || write(&package, items(), out.path()).unwrap();
-        let path = make();
-        let first = fs::read(&path).unwrap();
+        let make = || {
+            let paths = write(&package, items(), out.path()).unwrap();
+            let read = |path: &PathBuf| fs::read(path).unwrap();
+            let files: Vec<_> = paths.iter().map(read).collect();
+            (paths, files)
+        };
+        let (paths, files) = make();
+        assert_eq!(make().1, files, "the same tree, the same bytes");
+        let names = paths.iter().map(|path| path.file_name().unwrap());
         assert_eq!(
-            fs::read(make()).unwrap(),
-            first,
-            "the same tree, the same bytes"
+            names.collect::<Vec<_>>(),
+            [
+                "unified-runtime_0.12.0-1_amd64.deb",
+                "unified-runtime-dev_0.12.0-1_amd64.deb",
+                "unified-runtime-doc_0.12.0-1_all.deb"
+            ]
         );
-        let mut package = ar::Archive::new(first.as_slice());
+        let [(control, data), (dev_control, dev), (doc_control, doc)] =
+            [0, 1, 2].map(|at| opened(&files[at]));
+        let find = |name: &str| text(&control, name);
+        assert!(find("./control").contains("\nDepends: libc6 (>= 2.34)\n"));
+        assert!(find("./control").contains(&format!("\nMaintainer: {NOBODY}\n")));
+        // The sum of `program`.
+        assert!(find("./md5sums").contains("a9c449d4fa44e9e5a41c574ae55ce4d9  usr/bin/p\n"));
+        let sum_of_page = hex(&Md5::digest(gzip(b".TH p 1\n").unwrap()));
+        assert!(find("./md5sums").contains(&format!("{sum_of_page}  usr/share/man/man1/p.1.gz\n")));
+        assert_eq!(data[0], ("./".into(), 0o755, String::new()));
+        assert!(data.contains(&("./usr/bin/p".into(), 0o755, "program".into())));
+        assert!(
+            !data
+                .iter()
+                .any(|(path, ..)| path.contains("l.so") || path.ends_with(".md"))
+        );
+        let copyright = text(&data, "./usr/share/doc/unified-runtime/copyright");
+        assert!(copyright.starts_with("Format: https://www.debian.org/"));
+        text(
+            &data,
+            "./usr/share/doc/unified-runtime/COPYRIGHT-library.html.gz",
+        );
+
+        let same = "\nDepends: unified-runtime (= 0.12.0-1)\n";
+        assert!(text(&dev_control, "./control").contains(same));
+        assert!(dev.contains(&("./usr/lib/l.so".into(), 0o777, "l.so.0".into())));
+        let folder = "./usr/share/doc/unified-runtime-dev";
+        assert!(dev.contains(&(folder.into(), 0o777, "unified-runtime".into())));
+
+        let control = text(&doc_control, "./control");
+        assert!(control.contains("\nArchitecture: all\n") && !control.contains("Depends"));
+        assert_eq!(
+            text(&doc, "./usr/share/doc/unified-runtime/book/a.md"),
+            "# A\n"
+        );
+        let copyright = text(&doc, "./usr/share/doc/unified-runtime-doc/copyright");
+        assert!(!copyright.contains("crates/"));
+    }
+
+    fn text<'a>(files: &'a [(String, u32, String)], path: &str) -> &'a str {
+        let found = files.iter().find(|(own, ..)| own == path);
+        &found.unwrap_or_else(|| panic!("{path}")).2
+    }
+
+    type Files = Vec<(String, u32, String)>;
+
+    /// The files of a package's two archives.
+    fn opened(package: &[u8]) -> (Files, Files) {
+        let mut package = ar::Archive::new(package);
         let mut parts = Vec::new();
         while let Some(entry) = package.next_entry() {
             let mut entry = entry.unwrap();
@@ -307,27 +507,34 @@ mod tests {
         }
         let names: Vec<_> = parts.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["debian-binary", "control.tar.gz", "data.tar.gz"]);
-        let control = entries(&parts[1].1);
-        let find = |name: &str| &control.iter().find(|(path, ..)| path == name).unwrap().2;
-        assert!(find("./control").contains("\nDepends: libc6 (>= 2.34)\n"));
-        assert!(find("./control").contains(&format!("\nMaintainer: {NOBODY}\n")));
-        // The sum of `program`.
-        assert!(find("./md5sums").contains("a9c449d4fa44e9e5a41c574ae55ce4d9  usr/bin/p\n"));
-        let data = entries(&parts[2].1);
-        assert_eq!(data[0], ("./".into(), 0o755, String::new()));
-        assert!(data.contains(&("./usr/bin/p".into(), 0o755, "program".into())));
-        assert!(data.contains(&("./usr/lib/l.so".into(), 0o777, "l.so.0".into())));
-        let doc = |name: &str| {
-            let path = format!("./usr/share/doc/unified-runtime/{name}");
-            data.iter()
-                .find(|(own, ..)| *own == path)
-                .map(|(.., text)| text)
-        };
-        assert!(
-            doc("copyright")
-                .unwrap()
-                .starts_with("Format: https://www.debian.org/")
+        (entries(&parts[1].1), entries(&parts[2].1))
+    }
+
+    #[test]
+    fn each_library_has_a_package() {
+        let link = |path: &str| Item::new(path, Content::Link(String::new()));
+        let items = [
+            link("usr/lib/libb.so.0"),
+            link("usr/lib/liba.so.0"),
+            link("usr/lib/x/liba.so.0"),
+            link("usr/lib/libb.so.0.12.0"),
+        ];
+        assert_eq!(
+            shlibs(&items),
+            "liba 0 unified-runtime (>= 0.12.0)\nlibb 0 unified-runtime (>= 0.12.0)\n"
         );
-        assert!(doc("COPYRIGHT-library.html.gz").is_some());
+    }
+
+    #[test]
+    fn the_changelog_is_dated() {
+        let needs = needs(&["libc.so.6"]);
+        let package = super::super::tests::package(&needs);
+        assert_eq!(
+            changelog(&package, EPOCH).unwrap(),
+            format!(
+                "unified-runtime (0.12.0-1) unstable; urgency=medium\n\n  * Packages made by \
+                 `cargo xtask package`.\n\n -- {NOBODY}  Tue, 01 Jan 1980 00:00:00 +0000\n"
+            )
+        );
     }
 }

@@ -1,16 +1,17 @@
-//! `cargo xtask package`: a Debian package and a Python wheel of the files in `layout`.
+//! `cargo xtask package`: Debian packages and a Python wheel of the files in `layout`.
 //!
-//! Owns what both share: stripped binaries, their system requirements, the machine's names. Equal trees make
-//! equal bytes. `SOURCE_DATE_EPOCH` dates the files of the Debian package; `DEBFULLNAME` and `DEBEMAIL` name
-//! the packager, as in Debian's tools.
+//! Owns what they share: stripped binaries, their system requirements, the machine's names. Equal trees make
+//! equal bytes. `SOURCE_DATE_EPOCH` dates the files of the Debian packages; `about` has the other variables.
 
+mod about;
 mod deb;
 mod needs;
 mod notices;
 mod wheel;
 
-use crate::build;
-use crate::layout::{Content, Item};
+use crate::layout::{Content, Item, Sources};
+use crate::{build, docs};
+use about::About;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use needs::Needs;
@@ -24,28 +25,6 @@ pub struct Options {
     /// The folder for the packages; target/package by default
     #[arg(long)]
     out: Option<PathBuf>,
-}
-
-const SUMMARY: &str = "Unified Runtime: loader, adapters, headers and tools beneath SYCL";
-
-/// The packager, who is not necessarily an author.
-struct Maintainer {
-    name: String,
-    mail: String,
-}
-
-impl Maintainer {
-    /// From `DEBFULLNAME` and `DEBEMAIL`; none unless both are set.
-    fn read(get: impl Fn(&str) -> Option<String>) -> Result<Option<Self>> {
-        let (Some(name), Some(mail)) = (get("DEBFULLNAME"), get("DEBEMAIL")) else {
-            return Ok(None);
-        };
-        let plain = |text: &str| !text.is_empty() && !text.contains(['<', '>', ',', '\n']);
-        if !plain(&name) || !plain(&mail) || !mail.contains('@') {
-            bail!("DEBFULLNAME and DEBEMAIL are no name and address: {name} <{mail}>");
-        }
-        Ok(Some(Self { name, mail }))
-    }
 }
 
 /// Names of this machine's architecture.
@@ -70,13 +49,13 @@ const MACHINES: [Machine; 2] = [
     },
 ];
 
-/// The data that both packages need.
+/// The data that all packages need.
 struct Package<'a> {
     root: &'a Path,
     machine: &'a Machine,
     needs: &'a Needs,
     notices: &'a Notices,
-    maintainer: Option<&'a Maintainer>,
+    about: &'a About,
 }
 
 pub fn run(root: &Path, options: &Options) -> Result<()> {
@@ -84,8 +63,8 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
         .iter()
         .find(|machine| machine.name == std::env::consts::ARCH)
         .context("packages are made on x86_64 and aarch64 only")?;
-    let maintainer = Maintainer::read(|name| std::env::var(name).ok())?;
-    if maintainer.is_none() {
+    let about = About::read(|name| std::env::var(name).ok())?;
+    if about.maintainer.is_none() {
         console::errln!(
             "packages that nobody answers for: DEBFULLNAME and DEBEMAIL name their maintainer"
         );
@@ -99,22 +78,31 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
     fs::create_dir_all(&out)?;
     let scratch = tempfile::tempdir_in(&out)?;
     let _step = build::step(&format!("packs what was built into {}", out.display()));
+    let book = docs::pages(root, &built)?;
+    let mut sources = Sources {
+        root,
+        built: &built,
+        book: &book,
+    };
     let layout = deb::layout(machine);
-    let items = layout.items(root, &built)?;
-    let needs = strip(&items, scratch.path())?;
-    let items = layout.items(root, scratch.path())?;
+    let needs = strip(&layout.items(sources)?, scratch.path())?;
+    sources.built = scratch.path();
     let package = Package {
         root,
         machine,
         needs: &needs,
         notices: &notices,
-        maintainer: maintainer.as_ref(),
+        about: &about,
     };
-    let path = deb::write(&package, items, &out)?;
-    console::outln!("{}", path.display());
-    let items = wheel::layout().items(root, scratch.path())?;
-    let path = wheel::write(&package, items, &out)?;
-    console::outln!("{}", path.display());
+    let mut paths = deb::write(&package, layout.items(sources)?, &out)?;
+    paths.push(wheel::write(
+        &package,
+        wheel::layout().items(sources)?,
+        &out,
+    )?);
+    for path in paths {
+        console::outln!("{}", path.display());
+    }
     Ok(())
 }
 
@@ -165,6 +153,7 @@ mod tests {
     /// This machine's notices, made once for the tests of both packages.
     pub(super) fn package(needs: &Needs) -> Package<'_> {
         static NOTICES: std::sync::OnceLock<Notices> = std::sync::OnceLock::new();
+        static ABOUT: std::sync::OnceLock<About> = std::sync::OnceLock::new();
         static ROOT: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
         let root = ROOT.get_or_init(crate::repository);
         Package {
@@ -172,30 +161,7 @@ mod tests {
             machine: &MACHINES[0],
             needs,
             notices: NOTICES.get_or_init(|| Notices::collect(root, MACHINES[0].name).unwrap()),
-            maintainer: None,
-        }
-    }
-
-    #[test]
-    fn whoever_packages_is_named() {
-        let read = |name: &str, mail: &str| {
-            let (name, mail) = (name.to_owned(), mail.to_owned());
-            Maintainer::read(move |variable| match variable {
-                "DEBFULLNAME" => Some(name.clone()),
-                "DEBEMAIL" => Some(mail.clone()),
-                _ => None,
-            })
-        };
-        let one = read("A B", "a@b.org").unwrap().unwrap();
-        assert_eq!((one.name.as_str(), one.mail.as_str()), ("A B", "a@b.org"));
-        assert!(Maintainer::read(|_| None).unwrap().is_none());
-        for (name, mail) in [
-            ("", "a@b"),
-            ("A", "b"),
-            ("A\nDepends: x", "a@b"),
-            ("A <", "a@b"),
-        ] {
-            assert!(read(name, mail).is_err(), "{name} {mail}");
+            about: ABOUT.get_or_init(About::default),
         }
     }
 }

@@ -19,6 +19,30 @@ const OWN_LICENCE: &str = "Apache-2.0 WITH LLVM-exception";
 /// The end of the Apache licence's terms. The appendix follows.
 const END: &str = "END OF TERMS AND CONDITIONS";
 
+const COPYRIGHT_HEAD: &str = "\
+Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+Upstream-Name: unified-runtime
+";
+
+/// The place of the Apache licence's terms.
+#[derive(Clone, Copy)]
+pub(super) enum Terms {
+    /// The copyright file itself.
+    Here,
+    /// Debian's folder of common licences, which its policy asks for.
+    System,
+}
+
+impl Terms {
+    /// What stands for the terms.
+    fn shown(self, terms: &str) -> &str {
+        match self {
+            Self::Here => terms,
+            Self::System => "The terms are in /usr/share/common-licenses/Apache-2.0\n",
+        }
+    }
+}
+
 pub(super) struct Notices {
     crates: Vec<Crate>,
     /// Our licence's text, which contains the Apache licence's.
@@ -133,25 +157,41 @@ impl Notices {
 
     /// Debian's machine-readable copyright file, version 1.0. `library` is the path of the standard library's
     /// notices beside it.
-    pub(super) fn copyright(&self, library: &str) -> String {
+    pub(super) fn copyright(&self, library: &str, place: Terms) -> String {
         let mut text = format!(
-            "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\
-             Upstream-Name: unified-runtime\n\
+            "{COPYRIGHT_HEAD}\
              Comment: The Rust packages (crates) named below are compiled in. The files of one, as\n \
              crates.io has them, are called crates/NAME-VERSION/* here. Rust's standard\n \
              library is compiled in too; its notices are in {library}, beside this file.\n\n\
-             Files: *\n\
-             Copyright: the contributors to Unified Runtime in Rust\n\
-             License: {}\n{}\n",
-            debian(OWN_LICENCE),
-            folded(&self.own)
+             {}",
+            self.own_paragraph(place)
         );
         for one in &self.crates {
             let _ = write!(text, "\n{}", one.paragraph(&self.own));
         }
         let terms = terms(&self.own).unwrap_or_default();
-        let _ = write!(text, "\nLicense: Apache-2.0\n{}\n", folded(terms));
+        let terms = folded(place.shown(terms));
+        let _ = write!(text, "\nLicense: Apache-2.0\n{terms}\n");
         text
+    }
+}
+
+impl Notices {
+    /// The copyright file of a package without compiled code.
+    pub(super) fn own_copyright(&self, place: Terms) -> String {
+        format!("{COPYRIGHT_HEAD}\n{}", self.own_paragraph(place))
+    }
+
+    fn own_paragraph(&self, place: Terms) -> String {
+        let own = match terms(&self.own) {
+            Some(terms) => self.own.replace(terms, place.shown(terms)),
+            None => self.own.clone(),
+        };
+        format!(
+            "Files: *\nCopyright: the contributors to Unified Runtime in Rust\nLicense: {}\n{}\n",
+            debian(OWN_LICENCE),
+            folded(&own)
+        )
     }
 }
 
@@ -396,7 +436,7 @@ mod tests {
         ] {
             assert!(!names.contains(name), "{name}");
         }
-        let text = notices.copyright("x.html");
+        let text = notices.copyright("x.html", Terms::Here);
         assert_eq!(text.matches("\nLicense: Apache-2.0\n Apache").count(), 0);
         let mut paragraphs = text.split("\n\n");
         assert!(paragraphs.next().unwrap().starts_with("Format: https://"));
@@ -407,6 +447,16 @@ mod tests {
                 && paragraph.contains("\nLicense: ");
             assert!(alone || files, "{paragraph}");
         }
+        let system = notices.copyright("x.html", Terms::System);
+        assert_eq!(
+            system
+                .matches("/usr/share/common-licenses/Apache-2.0")
+                .count(),
+            2
+        );
+        // Crates may have texts of their own.
+        let own = notices.own_copyright(Terms::System);
+        assert!(own.contains("LLVM Exceptions") && !own.contains("Submission of Contributions"));
         let expression = notices.expression();
         assert!(expression.starts_with("Apache-2.0 WITH LLVM-exception AND ("));
         assert!(!expression.contains('/'), "{expression}");

@@ -1,9 +1,11 @@
-//! The Python wheel: the tree as package data, and its programs as commands.
+//! The Python wheel: the tree as package data, and its programs as commands of the environment, with their
+//! man pages and completions where `man` and the shells look.
 
 use super::needs::Needs;
-use super::notices;
-use super::{Machine, Package, SUMMARY, bytes};
-use crate::layout::{Item, Layout, PROGRAMS, VERSION};
+use super::notices::{self, Terms};
+use super::{Machine, Package, bytes};
+use crate::docs::links;
+use crate::layout::{Item, Layout, PROGRAMS, SEARCHED, VERSION};
 use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -16,6 +18,18 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipWriter};
 
 const NAME: &str = "unified_runtime";
+const SUMMARY: &str = "Unified Runtime: loader, adapters, headers and tools beneath SYCL";
+
+/// From PyPI's list. The licence is a field of its own.
+const CLASSIFIERS: [&str; 7] = [
+    "Development Status :: 4 - Beta",
+    "Intended Audience :: Developers",
+    "Intended Audience :: Science/Research",
+    "Operating System :: POSIX :: Linux",
+    "Programming Language :: C",
+    "Programming Language :: Rust",
+    "Topic :: Software Development :: Libraries",
+];
 
 /// The notices of all compiled-in crates, in Debian's format.
 const COPYRIGHT: &str = "copyright";
@@ -39,6 +53,7 @@ pub(super) fn layout() -> Layout {
         prefix: None,
         // pip extracts no links from zip archives.
         links: false,
+        zsh: "share/zsh/site-functions",
     }
 }
 
@@ -51,7 +66,12 @@ pub(super) fn write(package: &Package<'_>, items: Vec<Item>, out: &Path) -> Resu
         record: String::new(),
     };
     for item in &items {
-        let path = format!("{NAME}/{}", item.path);
+        let is_searched = SEARCHED.iter().any(|folder| item.path.starts_with(folder));
+        let path = match is_searched {
+            // pip puts these below the environment's own folder.
+            true => format!("{NAME}-{VERSION}.data/data/{}", item.path),
+            false => format!("{NAME}/{}", item.path),
+        };
         wheel.add(&path, item.executable, &bytes(item)?)?;
     }
     wheel.add(&format!("{NAME}/__init__.py"), false, INIT.as_bytes())?;
@@ -96,7 +116,10 @@ fn licences(package: &Package<'_>) -> Result<[(&'static str, String); 3]> {
     let library = fs::read_to_string(package.notices.library())?;
     Ok([
         ("LICENSE", own),
-        (COPYRIGHT, package.notices.copyright(notices::LIBRARY)),
+        (
+            COPYRIGHT,
+            package.notices.copyright(notices::LIBRARY, Terms::Here),
+        ),
         (notices::LIBRARY, library),
     ])
 }
@@ -104,11 +127,14 @@ fn licences(package: &Package<'_>) -> Result<[(&'static str, String); 3]> {
 /// Version 2.4 is the first with licence files (PEP 639).
 fn metadata(package: &Package<'_>) -> Result<String> {
     let readme = fs::read_to_string(package.root.join("README.md"))?;
-    let maintainer = package.maintainer.map_or_else(String::new, |one| {
-        format!("Maintainer-email: {} <{}>\n", one.name, one.mail)
-    });
+    let readme = links::lead(&readme, |target| package.about.file(target));
+    let mut fields = package.about.fields();
+    for classifier in CLASSIFIERS {
+        let _ = writeln!(fields, "Classifier: {classifier}");
+    }
     Ok(format!(
-        "Metadata-Version: 2.4\nName: {}\nVersion: {VERSION}\nSummary: {SUMMARY}\n{maintainer}\
+        "Metadata-Version: 2.4\nName: {}\nVersion: {VERSION}\nSummary: {SUMMARY}\n\
+         Keywords: sycl,unified-runtime,opencl,cuda,usm\n{fields}\
          License-Expression: {}\nLicense-File: LICENSE\nLicense-File: {COPYRIGHT}\n\
          License-File: {}\nRequires-Python: >=3.8\n\
          Description-Content-Type: text/markdown\n\n{readme}",
@@ -184,10 +210,13 @@ mod tests {
     #[test]
     fn the_record_tells_of_every_file() {
         let out = tempfile::tempdir().unwrap();
-        let items = vec![Item {
-            executable: true,
-            ..Item::new("bin/urinfo", Content::Text("program".into()))
-        }];
+        let items = vec![
+            Item {
+                executable: true,
+                ..Item::new("bin/urinfo", Content::Text("program".into()))
+            },
+            Item::new("share/man/man1/urinfo.1", Content::Text("page".into())),
+        ];
         let needs = needs("libc.so.6");
         let package = super::super::tests::package(&needs);
         let path = write(&package, items, out.path()).unwrap();
@@ -203,12 +232,18 @@ mod tests {
             files["unified_runtime/bin/urinfo"],
             (Some(0o100_755), b"program".to_vec())
         );
+        let page = format!("unified_runtime-{VERSION}.data/data/share/man/man1/urinfo.1");
+        assert_eq!(files[&page].1, b"page");
         let info = |name: &str| {
             let data = &files[&format!("unified_runtime-{VERSION}.dist-info/{name}")].1;
             String::from_utf8(data.clone()).unwrap()
         };
         let text = info("METADATA");
         assert!(text.starts_with("Metadata-Version: 2.4\n"));
+        assert!(
+            !text.contains("](docs/") && !text.contains("Author"),
+            "{text}"
+        );
         let listed: Vec<_> = text
             .lines()
             .filter_map(|line| line.strip_prefix("License-File: "))
