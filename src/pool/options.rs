@@ -100,8 +100,8 @@ impl Default for Options {
             slack_share: 32,
             growth_share: 32,
             page_share: 16,
-            growth_mib: 32,
-            page_mib: 32,
+            growth_mib: 16,
+            page_mib: 16,
             replay: true,
             shared_replay: true,
         }
