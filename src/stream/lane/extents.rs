@@ -2,9 +2,12 @@
 //!
 //! Each copy and fill checks its addresses, mostly those of earlier commands. An entry is valid while
 //! no allocation can end earlier: see [`ExtentVersion`](crate::pool::ExtentVersion). Each thread has a cache, so
-//! a lookup takes no lock. `UR_POOL_EXTENT_CACHE=0` turns it off: each check then asks the pools.
+//! a lookup takes no lock. An entry also has the device whose command used the address last, since devices of
+//! one context may not access each other's memory. `UR_POOL_EXTENT_CACHE=0` turns the cache off: each check
+//! then asks the pools.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 const SLOTS: usize = 64;
 
@@ -15,12 +18,15 @@ struct CachedExtent {
     since: u64,
     addr: usize,
     bytes: usize,
+    /// The address of a device that accesses the memory; 0 if none is known to.
+    device: usize,
 }
 
 const NONE: CachedExtent = CachedExtent {
     since: 0,
     addr: 0,
     bytes: 0,
+    device: 0,
 };
 
 thread_local! {
@@ -36,13 +42,34 @@ fn slot(addr: usize) -> usize {
 }
 
 /// Whether `bytes` from each address on are known to lie inside one allocation, at version `now`.
-#[inline(always)]
 pub fn covers<const N: usize>(now: u64, addrs: [usize; N], bytes: usize) -> bool {
+    all(now, addrs, bytes, |_| true)
+}
+
+/// As [`covers`], and whether that device is known to access the memory.
+#[inline(always)]
+pub fn serves<const N: usize, D>(
+    now: u64,
+    device: &Arc<D>,
+    addrs: [usize; N],
+    bytes: usize,
+) -> bool {
+    all(now, addrs, bytes, |extent| extent.device == address(device))
+}
+
+#[inline(always)]
+fn all<const N: usize>(
+    now: u64,
+    addrs: [usize; N],
+    bytes: usize,
+    suits: impl Fn(&CachedExtent) -> bool,
+) -> bool {
     EXTENTS.with(|extents| {
         let mut all = true;
         for addr in addrs {
             let extent = extents[slot(addr)].get();
-            all &= extent.since == now && extent.addr == addr && bytes <= extent.bytes;
+            let covers = extent.since == now && extent.addr == addr && bytes <= extent.bytes;
+            all &= covers & suits(&extent);
         }
         all
     })
@@ -50,7 +77,32 @@ pub fn covers<const N: usize>(now: u64, addrs: [usize; N], bytes: usize) -> bool
 
 /// Inserts an extent that was queried after version `since`.
 pub fn insert(since: u64, addr: usize, bytes: usize) {
-    EXTENTS.with(|extents| extents[slot(addr)].set(CachedExtent { since, addr, bytes }));
+    let extent = CachedExtent {
+        since,
+        addr,
+        bytes,
+        device: 0,
+    };
+    EXTENTS.with(|extents| extents[slot(addr)].set(extent));
+}
+
+/// Records that a device accesses the memory at these addresses, where their extents are cached.
+pub fn set_device<const N: usize, D>(device: &Arc<D>, addrs: [usize; N]) {
+    EXTENTS.with(|extents| {
+        for addr in addrs {
+            let cell = &extents[slot(addr)];
+            let extent = cell.get();
+            if extent.addr == addr {
+                let device = address(device);
+                cell.set(CachedExtent { device, ..extent });
+            }
+        }
+    });
+}
+
+#[inline(always)]
+fn address<D>(device: &Arc<D>) -> usize {
+    Arc::as_ptr(device).addr()
 }
 
 #[cfg(test)]
@@ -71,6 +123,21 @@ mod tests {
                 .join()
                 .is_ok_and(|none| none)
         );
+    }
+
+    #[test]
+    fn an_answer_serves_the_device_that_used_it_last() {
+        let devices = [1, 2].map(Arc::new);
+        insert(7, 4096, 100);
+        assert!(!serves(7, &devices[0], [4096], 100));
+        set_device(&devices[0], [4096]);
+        assert!(serves(7, &devices[0], [4096], 100));
+        assert!(!serves(7, &devices[0], [4096], 101) && !serves(8, &devices[0], [4096], 100));
+        assert!(!serves(7, &devices[1], [4096], 100) && covers(7, [4096], 100));
+        set_device(&devices[1], [4096, 8192]);
+        assert!(!serves(7, &devices[0], [4096], 100) && serves(7, &devices[1], [4096], 100));
+        insert(7, 4096, 100);
+        assert!(!serves(7, &devices[1], [4096], 100));
     }
 
     #[test]

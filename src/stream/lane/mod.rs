@@ -197,10 +197,10 @@ impl<D: Driver> LaneCore<D> {
         SubmissionGuard { lane: self, state }
     }
 
-    /// Whether these bytes are known to lie inside their allocations.
+    /// Whether these bytes are known to lie inside allocations that the lane's device accesses.
     #[inline(always)]
-    pub fn is_inside_extent<const N: usize>(&self, addrs: [usize; N], bytes: usize) -> bool {
-        extents::covers(self.extent_version.now(), addrs, bytes)
+    pub fn accesses<const N: usize>(&self, addrs: [usize; N], bytes: usize) -> bool {
+        extents::serves(self.extent_version.now(), &self.device, addrs, bytes)
     }
 
     /// Submits several commands in a row, the first of them after `waits`. Returns the dependencies

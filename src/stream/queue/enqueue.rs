@@ -16,6 +16,7 @@ use crate::object::{Handles, Object, OutHandle, Result, ensure};
 use crate::stream::driver::Progress;
 use crate::stream::engine::dependencies::EventDependencies;
 use crate::stream::event::{Event, Times};
+use crate::stream::lane::extents;
 use crate::stream::lane::{LaneCore, SubmissionGuard};
 use crate::stream::queue::Shape;
 use crate::stream::queue::capture::{self, CaptureOrder};
@@ -39,7 +40,7 @@ impl<D: Driver> Queue<D> {
     ) -> Result<()> {
         if let Some(lane) = this.next_lane(waits, blocking) {
             let (dst, src) = (dst.expose_provenance(), src.expose_provenance());
-            if lane.is_inside_extent([dst, src], bytes) {
+            if lane.accesses([dst, src], bytes) {
                 let mut guard = lane.submission();
                 let epoch = guard.epoch();
                 let Some(native) = guard.begin()? else {
@@ -65,6 +66,7 @@ impl<D: Driver> Queue<D> {
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
         let made = this.target().usm_copy(dst, src, bytes)?;
+        extents::set_device(this.device(), [dst.addr(), src.addr()]);
         Self::submit_command(this, made, waits, event, blocking)
     }
 
@@ -80,7 +82,7 @@ impl<D: Driver> Queue<D> {
     ) -> Result<()> {
         if let Some(lane) = this.next_lane(waits, false) {
             let dst = dst.expose_provenance();
-            if lane.is_inside_extent([dst], bytes) {
+            if lane.accesses([dst], bytes) {
                 let mut guard = lane.submission();
                 let epoch = guard.epoch();
                 let Some(native) = guard.begin()? else {
@@ -105,6 +107,7 @@ impl<D: Driver> Queue<D> {
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
         let made = this.target().usm_fill(dst, pattern, bytes)?;
+        extents::set_device(this.device(), [dst.addr()]);
         Self::submit_command(this, made, waits, event, false)
     }
 
