@@ -11,7 +11,7 @@ use ur::stream::{Context, Event, Hooks, NativeCall, Queue};
 
 use crate::Cuda;
 use crate::device::Device;
-use crate::driver::first;
+use crate::driver::{State, first};
 use crate::interop;
 use crate::mem::Mem;
 use crate::program::Program;
@@ -134,8 +134,8 @@ impl Hooks<Cuda> for Cuda {
         offset: usize,
         flags: ur_virtual_mem_access_flags_t,
     ) -> Result<()> {
-        let space = &this.domain().state().space;
-        space.map(start.addr(), size, memory, offset, flags)
+        let State { space, members, .. } = this.domain().state();
+        space.map(members, (start.addr(), size), memory, offset, flags)
     }
 
     fn virtual_mem_unmap(this: &OfContext, start: *const c_void, size: usize) -> Result<()> {
@@ -148,8 +148,8 @@ impl Hooks<Cuda> for Cuda {
         size: usize,
         flags: ur_virtual_mem_access_flags_t,
     ) -> Result<()> {
-        let space = &this.domain().state().space;
-        space.set_access(start.addr(), size, flags)
+        let State { space, members, .. } = this.domain().state();
+        space.set_access(members, (start.addr(), size), flags)
     }
 
     fn virtual_mem_get_info(

@@ -29,7 +29,7 @@ use ur::timeline::sync::{Mutex, MutexGuard};
 
 use crate::Cuda;
 use crate::device::Device;
-use crate::exec::{Gpu, Native};
+use crate::exec::Native;
 
 type OfContext = Object<Context<Cuda>>;
 
@@ -337,7 +337,7 @@ impl Mem {
         if !map.writes || dst == at {
             return Ok(Work::Marker);
         }
-        let write = Native::call(move |gpu: &Gpu, stream| {
+        let write = Native::call(move |gpu, stream| {
             let (api, from) = (gpu.api, ended.0 as u64);
             // SAFETY: the range lies within the buffer. `ended` keeps the mapping's memory until the
             // copy is submitted.

@@ -54,8 +54,12 @@ impl Platform {
         format!("{}.{}", self.version / 1000, self.version % 1000 / 10)
     }
 
-    /// Releases the devices' primary contexts.
+    /// Takes back access that the adapter gave them, and releases the devices' primary contexts.
     pub fn let_go(&self) {
+        let retained = self.devices().iter().map(|device| device.retained_gpu());
+        let gpus: Vec<_> = retained.flatten().collect();
+        gpus.iter().for_each(|gpu| gpu.close_to(&gpus));
+        drop(gpus);
         self.devices().iter().for_each(|device| device.let_go());
     }
 }

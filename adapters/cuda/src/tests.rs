@@ -16,7 +16,8 @@
 //! | `mailbox` | small fills |
 //! | `marks` | recorded events of streams |
 //! | `native` | the driver's own pools |
-//! | `other_devices` | memory of other devices |
+//! | `other_devices` | memory that the driver reports as another device's |
+//! | `peers` | devices that use each other's memory |
 //! | `record` | native commands of command buffers |
 //! | `user` | functions of the user |
 
@@ -32,7 +33,9 @@ mod mailbox;
 mod marks;
 mod native;
 mod other_devices;
+mod peers;
 mod record;
 mod test_context;
+mod two_devices;
 mod user;
 mod workload;

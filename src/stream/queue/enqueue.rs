@@ -65,7 +65,10 @@ impl<D: Driver> Queue<D> {
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
         let made = this.target().usm_copy(dst, src, bytes)?;
-        if let Some(lane) = this.next_lane(waits, blocking) {
+        // Other work is made for memory that the device cannot access.
+        if matches!(made.work, Work::Copy { .. })
+            && let Some(lane) = this.next_lane(waits, blocking)
+        {
             lane.cache_extents(&[dst.addr(), src.addr()]);
         }
         Self::submit_command(this, made, waits, event, blocking)
@@ -108,7 +111,9 @@ impl<D: Driver> Queue<D> {
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
         let made = this.target().usm_fill(dst, pattern, bytes)?;
-        if let Some(lane) = this.next_lane(waits, false) {
+        if matches!(made.work, Work::Fill { .. })
+            && let Some(lane) = this.next_lane(waits, false)
+        {
             lane.cache_extents(&[dst.addr()]);
         }
         Self::submit_command(this, made, waits, event, false)

@@ -99,7 +99,7 @@ pub fn failure_at(api: &Api, code: Code, call: &str, device: CUdevice, addrs: &[
 }
 
 /// The device that owns the memory at an address. None if the driver knows of no device memory there.
-fn home(api: &Api, addr: usize) -> Option<CUdevice> {
+pub fn home(api: &Api, addr: usize) -> Option<CUdevice> {
     use CUpointer_attribute::*;
     /// `CU_MEMORYTYPE_DEVICE`
     const OF_DEVICE: i32 = 2;

@@ -16,6 +16,9 @@
 //! | `semaphore_words` | host memory that streams wait on |
 //! | `times` | when commands ran |
 //! | `memory` | slabs and pages |
+//! | `peers` | access of other devices to a device's memory |
+//! | `remote` | commands on memory that their device does not reach |
+//! | `copies` | a buffer's copies on the devices of a context |
 //! | `pool` | the driver's own pools |
 //!
 //! Uses `cu`. Must never know the engine's handles.
@@ -27,7 +30,9 @@ mod lane;
 mod mailbox;
 mod marker;
 mod memory;
+mod peers;
 mod pool;
+mod remote;
 mod semaphore_words;
 mod times;
 mod work;
@@ -37,5 +42,7 @@ pub use graph::{compile, record};
 pub use lane::Lane;
 pub use marker::{Marker, Signal, host_point};
 pub use memory::{Pages, host_may_have};
+pub use peers::Members;
 pub use pool::Pool;
+pub use remote::Remote;
 pub use work::Native;

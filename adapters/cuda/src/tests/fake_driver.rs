@@ -29,6 +29,8 @@ ur::dl::symbols! {
             scripted_devices: extern "C" fn(usize),
             scripted_anywhere: extern "C" fn(bool),
             cuGraphAddMemsetNode: unsafe extern "C" fn(*mut *mut c_void, *mut c_void, *const *mut c_void, usize, *const Set, *mut c_void) -> u32,
+            scripted_peers: extern "C" fn(bool),
+            scripted_pages: extern "C" fn(bool),
             scripted_elsewhere: extern "C" fn(usize, usize),
             scripted_capture: extern "C" fn(usize),
             scripted_query: extern "C" fn() -> Answer,
@@ -119,6 +121,16 @@ impl FakeDriver {
     /// Sets whether streams and events are accepted under any current context, as newer drivers do.
     pub fn anywhere(&self, anywhere: bool) {
         (self.0.scripted_anywhere)(anywhere);
+    }
+
+    /// Sets whether devices have links between them, before the adapter looks for them.
+    pub fn peers(&self, can_peer: bool) {
+        (self.0.scripted_peers)(can_peer);
+    }
+
+    /// Sets whether devices have pages that can be mapped.
+    pub fn pages(&self, pages: bool) {
+        (self.0.scripted_pages)(pages);
     }
 
     /// Declares a range of memory to be the second device's, which other devices' streams cannot access.
