@@ -21,7 +21,7 @@ use crate::exec::{
     host_point,
 };
 use crate::kernel::{Kernel, Launch, Plain};
-use crate::mem::{self, Mem, Use};
+use crate::mem::{self, Mem};
 use crate::program::Program;
 use crate::vendor::Access;
 use crate::virtual_mem::AddressSpace;
@@ -395,30 +395,30 @@ impl Driver for Cuda {
         Ok(Work::Native(Native::Remote(Arc::new(remote))))
     }
 
-    fn buffer(mem: &Object<Mem>, _: &Object<Device>) -> Result<(usize, usize)> {
-        mem.begin(Use::Reads)?;
+    fn buffer(mem: &Object<Mem>, device: &Object<Device>) -> Result<(usize, usize)> {
+        mem.begin_transfer(device)?;
         Ok((mem.address(), mem.bytes()))
     }
 
     fn on_buffers(
         work: Work<Self>,
         dst: Option<&Object<Mem>>,
-        _: Option<&Object<Mem>>,
+        src: Option<&Object<Mem>>,
     ) -> Work<Self> {
         if let Some(dst) = dst {
             dst.is_written();
         }
-        work
+        mem::on_buffers(work, dst.map(|dst| &**dst), src.map(|src| &**src))
     }
 
     fn map(
         mem: &Object<Mem>,
-        _: &Object<Device>,
+        device: &Object<Device>,
         flags: ur_map_flags_t,
         offset: usize,
         bytes: usize,
     ) -> Result<(MappedPointer, Work<Self>)> {
-        mem.map(flags, offset, bytes)
+        mem.map(device, flags, offset, bytes)
     }
 
     fn unmap(mem: &Object<Mem>, _: &Object<Device>, addr: usize) -> Result<Work<Self>> {

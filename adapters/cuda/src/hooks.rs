@@ -13,7 +13,7 @@ use crate::Cuda;
 use crate::device::Device;
 use crate::driver::{State, first};
 use crate::interop;
-use crate::mem::Mem;
+use crate::mem::{self, Mem};
 use crate::program::Program;
 use crate::virtual_mem::{PhysicalMem, pages};
 
@@ -212,11 +212,12 @@ impl Hooks<Cuda> for Cuda {
         this: &OfQueue,
         run: <ur_exp_enqueue_native_command_function_t as Unwrapped>::Fn,
         data: *mut c_void,
-        _: Handles<'_, Mem>,
+        mems: Handles<'_, Mem>,
         _: Option<&ur_exp_enqueue_native_command_properties_t>,
         waits: Waits<'_>,
         event: EventOut<'_>,
     ) -> Result<()> {
-        NativeCall { run, data }.enqueue(this, None, waits, event)
+        let bring = mem::bring(this.device(), mems.iter())?;
+        NativeCall { run, data }.enqueue(this, bring, waits, event)
     }
 }

@@ -202,6 +202,25 @@ impl Gpu {
     }
 }
 
+impl Gpu {
+    /// Calls `run` with a new stream and the context current, then waits for the stream. `run` may take locks.
+    pub fn on_new_stream(&self, run: impl FnOnce(RawStream) -> Result<()>) -> Result<()> {
+        let _current = self.enter()?;
+        let mut stream = null_mut();
+        // SAFETY: `stream` is writable; 1 is `CU_STREAM_NON_BLOCKING`.
+        let code = unsafe { (self.api.cuStreamCreateWithPriority)(&mut stream, 1, 0) };
+        self.check(code, "cuStreamCreateWithPriority")?;
+        let done = run(stream).and_then(|()| {
+            // SAFETY: the stream was made here.
+            let code = unsafe { (self.api.cuStreamSynchronize)(stream) };
+            self.check(code, "cuStreamSynchronize")
+        });
+        // SAFETY: the stream was made here. The driver still runs its pending work.
+        unsafe { (self.api.cuStreamDestroy)(stream) };
+        done
+    }
+}
+
 impl Drop for Gpu {
     fn drop(&mut self) {
         if let Ok(_current) = self.enter() {

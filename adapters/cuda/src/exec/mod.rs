@@ -10,6 +10,7 @@
 //! | `lane` | a stream |
 //! | `work` | the driver's calls for one piece of work |
 //! | `fill` | repeated patterns |
+//! | `copies` | a buffer's copies on the devices of a context |
 //! | `mailbox` | small fills that share a launch |
 //! | `graph` | recorded commands as a graph |
 //! | `marker` | positions in a stream, and points that the host signals |
@@ -18,11 +19,11 @@
 //! | `memory` | slabs and pages |
 //! | `peers` | access of other devices to a device's memory |
 //! | `remote` | commands on memory that their device does not reach |
-//! | `copies` | a buffer's copies on the devices of a context |
 //! | `pool` | the driver's own pools |
 //!
 //! Uses `cu`. Must never know the engine's handles.
 
+mod copies;
 mod fill;
 mod gpu;
 mod graph;
@@ -37,6 +38,7 @@ mod semaphore_words;
 mod times;
 mod work;
 
+pub use copies::{Copies, Part, transfer};
 pub use gpu::{Event, Gpu};
 pub use graph::{compile, record};
 pub use lane::Lane;
@@ -45,4 +47,4 @@ pub use memory::{Pages, host_may_have};
 pub use peers::Members;
 pub use pool::Pool;
 pub use remote::Remote;
-pub use work::Native;
+pub use work::{Native, enqueue};

@@ -41,8 +41,8 @@ impl Remote {
         if error.code() != UR_RESULT_ERROR_UNSUPPORTED_FEATURE {
             return None;
         }
-        let owner = |addr: usize| home(gpu.api, addr).and_then(Gpu::of);
-        let [dst, src] = work::ends(&work)?.map(|addr| addr.and_then(owner));
+        let home = |addr: Option<usize>| addr.and_then(|addr| owner(gpu, addr));
+        let [dst, src] = work::ends(&work)?.map(home);
         let mut homes = dst.iter().chain(&src);
         let is_remote = homes.any(|home| home.device != gpu.device);
         is_remote.then_some(Self {
@@ -63,7 +63,14 @@ impl Remote {
         let Some(far) = homes.find(is_far) else {
             return work::enqueue_here(gpu, stream, self.work.clone());
         };
-        match (&self.dst, &self.src) {
+        // The far device must reach the other end, too, which may be this device's own.
+        let [dst_at, src_at] = work::ends(&self.work).unwrap_or_default();
+        let home_of = |known: &Option<Arc<Gpu>>, at: Option<usize>| match known {
+            None => at.and_then(|at| owner(gpu, at)),
+            known => known.clone(),
+        };
+        let (dst, src) = (home_of(&self.dst, dst_at), home_of(&self.src, src_at));
+        match (&dst, &src) {
             (Some(dst), Some(src)) if dst.device != src.device => {
                 match [dst, src].iter().any(|home| home.device == gpu.device) {
                     true => self.copy_between(gpu, stream, dst, src),
@@ -98,6 +105,11 @@ impl Remote {
             _ => Err(Error::unsupported()),
         }
     }
+}
+
+/// The device that owns the memory at an address, if its context is retained.
+fn owner(gpu: &Gpu, addr: usize) -> Option<Arc<Gpu>> {
+    home(gpu.api, addr).and_then(Gpu::of)
 }
 
 /// Copies a range between the memory of two devices. The context of `gpu` is current.
