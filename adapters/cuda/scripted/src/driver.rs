@@ -144,14 +144,24 @@ impl std::ops::DerefMut for DriverGuard {
 
 pub fn hold() -> DriverGuard {
     let mut driver = DRIVER.lock().unwrap_or_else(PoisonError::into_inner);
-    driver.get_or_insert_with(|| FakeDriver {
-        can_peer: true,
-        ..FakeDriver::default()
-    });
+    driver.get_or_insert_with(FakeDriver::of_environment);
     DriverGuard(driver)
 }
 
 impl FakeDriver {
+    /// A driver as a program that cannot call `script` describes it: `SCRIPTED_CUDA_DEVICES` is the number of
+    /// devices, `SCRIPTED_CUDA_LINKS=0` takes the links between them, `SCRIPTED_CUDA_PAGES=0` their pages.
+    fn of_environment() -> Self {
+        let number = |name| std::env::var(name).ok()?.parse::<usize>().ok();
+        let devices = number("SCRIPTED_CUDA_DEVICES").unwrap_or(1);
+        Self {
+            more_devices: devices.clamp(1, MAX_DEVICES) - 1,
+            can_peer: number("SCRIPTED_CUDA_LINKS") != Some(0),
+            without_pages: number("SCRIPTED_CUDA_PAGES") == Some(0),
+            ..Self::default()
+        }
+    }
+
     pub fn name(&mut self) -> usize {
         self.next += 1;
         FIRST + self.next * 16
