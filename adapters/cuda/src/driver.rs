@@ -48,6 +48,17 @@ impl State {
             space: AddressSpace::default(),
         })
     }
+
+    /// A device that has pages.
+    pub fn paged(&self) -> Result<&Arc<Gpu>> {
+        let found = self.gpus.iter().find(|gpu| gpu.pages.is_some());
+        found.ok_or(Error::unsupported())
+    }
+
+    /// The pages of its devices that have any.
+    pub fn pages(&self) -> impl Iterator<Item = Pages> {
+        self.gpus.iter().filter_map(|gpu| gpu.pages)
+    }
 }
 
 /// The context's first device.
@@ -69,13 +80,6 @@ fn gpu<'a>(devices: &'a Devices<Cuda>, device: Option<&Object<Device>>) -> Resul
 /// Below this size no free memory is queried: the allocation itself is tried.
 const SMALL_REQUEST_BYTES: usize = 128 << 20;
 
-/// The first retained device, for host memory: its queries name no device.
-fn any_gpu() -> Option<Arc<Gpu>> {
-    let devices = roots()?.platform.devices();
-    let mut retained_gpu = devices.iter().filter_map(|device| device.retained_gpu());
-    retained_gpu.next()
-}
-
 fn pages_of(gpu: &Gpu, kind: Kind) -> Result<Pages> {
     match kind {
         Kind::Host => gpu.host_pages.ok_or(Error::unsupported()),
@@ -89,8 +93,8 @@ fn pages(gpu: &Gpu) -> Result<Pages> {
 
 /// Pages of any device of the context, for calls that concern no certain one.
 fn any_pages(devices: &Devices<Cuda>) -> Result<Pages> {
-    let mut pages = devices.state().gpus.iter().filter_map(|gpu| gpu.pages);
-    pages.next().ok_or(Error::unsupported())
+    let first = devices.state().pages().next();
+    first.ok_or(Error::unsupported())
 }
 
 /// Whether the user wants the driver's pools for pools whose flags allow both.
@@ -261,13 +265,11 @@ impl Driver for Cuda {
     }
 
     fn page(device: Option<&Object<Device>>, kind: Kind) -> Option<usize> {
-        let (gpu, all) = match (device, kind) {
-            (Some(device), Kind::Device) => (device.gpu().ok()?, false),
-            (_, Kind::Host) => (any_gpu()?, true),
-            _ => return None,
-        };
-        let pages = if all { gpu.host_pages } else { gpu.pages };
-        Some(pages?.bytes)
+        match (device, kind) {
+            (Some(device), Kind::Device) => Some(device.gpu().ok()?.pages?.bytes),
+            (_, Kind::Host) => roots()?.platform.host_page(),
+            _ => None,
+        }
     }
 
     fn largest_page(device: Option<&Object<Device>>, kind: Kind) -> Option<usize> {

@@ -102,13 +102,17 @@ impl Hooks<Cuda> for Cuda {
         what: VirtualMemGranularityInfo,
         out: InfoOut<'_>,
     ) -> Result<()> {
-        let gpu = match device {
-            Some(device) => device.gpu()?,
-            None => Arc::clone(first(this.domain())?),
+        // A range of the context may get memory of any of its devices.
+        let bytes = match device {
+            Some(device) => pages(&*device.gpu()?)?.bytes,
+            None => {
+                let each = this.domain().state().pages().map(|pages| pages.bytes);
+                each.max().ok_or(Error::unsupported())?
+            }
         };
         match what {
             VirtualMemGranularityInfo::Minimum | VirtualMemGranularityInfo::Recommended => {
-                out.value(pages(&gpu)?.bytes)
+                out.value(bytes)
             }
         }
     }
@@ -118,8 +122,9 @@ impl Hooks<Cuda> for Cuda {
         start: *const c_void,
         size: usize,
     ) -> Result<*mut c_void> {
-        let (space, gpu) = (&this.domain().state().space, first(this.domain())?);
-        space.reserve(gpu, start.addr(), size).map(pointer)
+        let state = this.domain().state();
+        let reserved = state.space.reserve(state.paged()?, start.addr(), size);
+        reserved.map(pointer)
     }
 
     fn virtual_mem_free(this: &OfContext, start: *const c_void, size: usize) -> Result<()> {

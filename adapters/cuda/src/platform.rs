@@ -12,11 +12,14 @@ use crate::Cuda;
 use crate::adapter::roots;
 use crate::cu::Api;
 use crate::device::Device;
+use crate::exec::Pages;
 
 pub struct Platform {
     /// The driver's version, as `major * 1000 + minor * 10`.
     version: i32,
     devices: OnceLock<Vec<Arc<Object<Device>>>>,
+    /// Bytes of a page of host memory.
+    host_page: OnceLock<Option<usize>>,
 }
 
 impl Platform {
@@ -37,6 +40,7 @@ impl Platform {
         let platform = Self {
             version,
             devices: OnceLock::new(),
+            host_page: OnceLock::new(),
         };
         let platform = Object::immortal(Cuda::table(), platform);
         let open = |number| Device::open(api, &platform, number);
@@ -47,6 +51,21 @@ impl Platform {
 
     pub fn devices(&self) -> &[Arc<Object<Device>>] {
         self.devices.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Bytes of a page of host memory, if every device can map such pages: a context may have any of them.
+    pub fn host_page(&self) -> Option<usize> {
+        let page = |device: &Arc<Object<Device>>| {
+            let like = Pages::of_device(device.api(), device.raw())?;
+            let pages = Pages::of_host(device.api(), device.raw(), &like)?;
+            Some(pages.bytes)
+        };
+        *self.host_page.get_or_init(|| {
+            let pages: Option<Vec<usize>> = self.devices().iter().map(page).collect();
+            let pages = pages?;
+            let first = *pages.first()?;
+            pages.iter().all(|page| *page == first).then_some(first)
+        })
     }
 
     /// The driver's version, as `major.minor`.

@@ -212,8 +212,7 @@ impl<D: Driver> Context<D> {
     }
 
     /// Makes a copy or fill a command of a device, which may have to access memory of other devices.
-    /// The destination comes first in `ends`. Foreign memory passes, except as the destination of a
-    /// fill.
+    /// The destination comes first in `ends`.
     #[inline]
     pub(crate) fn routed(
         &self,
@@ -229,17 +228,13 @@ impl<D: Driver> Context<D> {
 
     #[inline(never)]
     fn route(&self, device: &Object<D::Device>, work: Work<D>, ends: [End; 2]) -> Result<Work<D>> {
-        let fills = matches!(work, Work::Fill { .. } | Work::FillRect { .. });
         let mut is_foreign = false;
         let mut home = |end: End| match end {
             End::Shared => None,
             End::Own => Some(device.arc()),
             End::Usm(addr) => match self.domain().memory.home(addr) {
                 Ok(home) => home,
-                Err(NoPool) if fills => {
-                    D::foreign_home(device, addr).inspect(|_| is_foreign = true)
-                }
-                Err(NoPool) => None,
+                Err(NoPool) => D::foreign_home(device, addr).inspect(|_| is_foreign = true),
             },
         };
         let homes = ends.map(&mut home);

@@ -457,8 +457,7 @@ pub trait Driver: Backend + Payload {
         true
     }
 
-    /// The device whose memory is at an address of no pool, if commands of `device` cannot access it
-    /// and the driver might not refuse them.
+    /// The device whose memory is at an address of no pool, if commands of `device` cannot access it.
     fn foreign_home(
         device: &Object<Self::Device>,
         addr: usize,

@@ -800,3 +800,151 @@ fn the_current_context_stays() {
         }
     });
 }
+
+/// Memory of two other devices is copied on the queue of a third one, and all devices wait for each other.
+#[test]
+fn a_third_device_copies_between_two() {
+    let name = "tests::peers::a_third_device_copies_between_two";
+    alone(name, || {
+        let driver = FakeDriver::open();
+        driver.devices(3);
+        for (links, pages) in [(true, true), (false, true), (true, false), (false, false)] {
+            driver.peers(links);
+            driver.pages(pages);
+            let adapter = adapter();
+            let all = devices(adapter);
+            let order = [all[2], all[0], all[1]];
+            let mut context = null_mut();
+            ok(ur!(Context.pfnCreate(
+                3,
+                order.as_ptr(),
+                null(),
+                &mut context
+            )));
+            let flags = ur_queue_flags_t(0);
+            let queues = order.map(|device| queue(context, device, flags));
+            let memory = order.map(|device| {
+                let (mut memory, pool) = (null_mut(), null_mut());
+                let to = &mut memory;
+                ok(ur!(USM.pfnDeviceAlloc(
+                    context,
+                    device,
+                    null(),
+                    pool,
+                    BYTES,
+                    to
+                )));
+                memory
+            });
+            for third in 0..3 {
+                let [one, two] = [(third + 1) % 3, (third + 2) % 3];
+                let (mut filled, mut copied) = (null_mut(), null_mut());
+                let (queue, byte, none) = (queues[third], third as u8 + 1, null_mut());
+                let from = (&raw const byte).cast();
+                ok(ur!(Enqueue.pfnUSMFill(
+                    queues[one],
+                    memory[one],
+                    1,
+                    from,
+                    64,
+                    0,
+                    null(),
+                    &mut filled
+                )));
+                ok(ur!(Enqueue.pfnUSMMemcpy(
+                    queue,
+                    0,
+                    memory[two],
+                    memory[one],
+                    64,
+                    1,
+                    &filled,
+                    &mut copied
+                )));
+                let behind = memory[two].wrapping_byte_add(64);
+                ok(ur!(Enqueue.pfnUSMMemcpy2D(
+                    queue,
+                    0,
+                    behind,
+                    8,
+                    memory[one],
+                    8,
+                    8,
+                    2,
+                    1,
+                    &copied,
+                    none
+                )));
+                queues
+                    .iter()
+                    .for_each(|queue| ok(ur!(Queue.pfnFinish(*queue))));
+                assert_eq!(bytes(memory[two]), [byte; 80], "{links} {pages} {third}");
+                for event in [filled, copied] {
+                    ok(ur!(Event.pfnRelease(event)));
+                }
+            }
+            memory
+                .iter()
+                .for_each(|memory| ok(ur!(USM.pfnFree(context, *memory))));
+            queues
+                .iter()
+                .for_each(|queue| ok(ur!(Queue.pfnRelease(*queue))));
+            ok(ur!(Context.pfnRelease(context)));
+            ok(ur!(Adapter.pfnRelease(adapter)));
+            driver.check_end("the end");
+        }
+    });
+}
+
+/// Physical memory of one device at the addresses of a context is used by the other device as well.
+#[test]
+fn mapped_ranges_are_shared() {
+    const PAGE: usize = 2 << 20;
+    let name = "tests::peers::mapped_ranges_are_shared";
+    alone(name, || {
+        let driver = FakeDriver::open();
+        driver.devices(2);
+        for setting in Setting::all().into_iter().filter(|setting| setting.pages) {
+            let two = TwoDevices::new(&driver, setting);
+            let (context, bytes, access) =
+                (two.context, 2 * PAGE, UR_VIRTUAL_MEM_ACCESS_FLAG_READ_WRITE);
+            let (mut start, mut piece) = (null_mut(), null_mut());
+            ok(ur!(VirtualMem.pfnReserve(
+                context,
+                null(),
+                bytes,
+                &mut start
+            )));
+            let (device, new) = (two.devices[1], &mut piece);
+            ok(ur!(PhysicalMem.pfnCreate(
+                context,
+                device,
+                bytes,
+                null(),
+                new
+            )));
+            let near = two.memory(0, false);
+            for _ in 0..2 {
+                ok(ur!(
+                    VirtualMem.pfnMap(context, start, bytes, piece, 0, access)
+                ));
+                // The driver itself says whose memory this is, since no pool owns it.
+                each_command(&two, 0, near, start);
+                if setting.links {
+                    enable(&two);
+                    each_command(&two, 0, near, start);
+                    disable(&two);
+                    each_command(&two, 0, near, start);
+                }
+                let reads = UR_VIRTUAL_MEM_ACCESS_FLAG_READ_ONLY;
+                ok(ur!(VirtualMem.pfnSetAccess(context, start, bytes, reads)));
+                ok(ur!(VirtualMem.pfnSetAccess(context, start, bytes, access)));
+                ok(ur!(VirtualMem.pfnUnmap(context, start, bytes)));
+            }
+            two.free(near);
+            ok(ur!(PhysicalMem.pfnRelease(piece)));
+            ok(ur!(VirtualMem.pfnFree(context, start, bytes)));
+            two.end(&driver);
+        }
+    });
+}
