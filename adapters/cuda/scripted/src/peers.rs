@@ -261,8 +261,8 @@ pub extern "C" fn cuMemcpyPeerAsync(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpy3DPeerAsync(what: *const usize, stream: Handle) -> u32 {
-    // SAFETY: the struct has 25 words, among them both contexts.
     let context = |at: usize| -> Handle {
+        // SAFETY: the struct has 25 words, among them both contexts.
         let context = unsafe { what.add(at).read() };
         std::ptr::without_provenance_mut(context)
     };

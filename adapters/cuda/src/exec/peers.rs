@@ -474,7 +474,7 @@ impl Gpu {
     }
 
     /// Gives a device access to the ranges and pools of contexts with such members, or takes it. After an error
-    /// everything is as before.
+    /// nothing has changed.
     fn change(
         &self,
         device: CUdevice,
