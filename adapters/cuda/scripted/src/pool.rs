@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 
 use crate::driver::*;
 use crate::memory::{allocate, deallocate};
-use crate::peers::{Access, Description, READ_WRITE, descriptions, grant};
+use crate::peers::{Access, Description, READ_WRITE, descriptions, device_of, grant};
 use crate::stream::Command;
 
 pub struct Pool {
@@ -309,6 +309,11 @@ pub extern "C" fn cuMemFreeAsync(start: u64, stream: *mut c_void) -> u32 {
     let (mut driver, at) = (hold(), start as usize);
     if let Some(code) = driver.acts("cuMemFreeAsync") {
         return code;
+    }
+    let context = driver.context_of_stream(stream).unwrap_or_else(current);
+    let home = driver.pooled_access(at).map(|(home, _)| home);
+    if home.is_some_and(|home| home != device_of(context)) {
+        return code(driver.broken("a block of a pool freed on another device"));
     }
     match driver.pooled.get_mut(&at) {
         Some(block) if !block.freed => {

@@ -198,10 +198,16 @@ impl NativePool<Cuda> for Pool {
 
     fn free(&self, lane: &Lane, epoch: u64, addr: usize) -> Result<()> {
         let free = self.calls.free;
-        let free = Native::call(move |gpu, stream| {
+        let free = move |gpu: &Arc<Gpu>, stream| {
             // SAFETY: an allocation of the driver's, freed once.
             let code = unsafe { free(addr as u64, stream) };
             gpu.check(code, "cuMemFreeAsync")
+        };
+        let home = (self.kind == Kind::Device).then(|| Arc::clone(&self.gpu));
+        let free = Native::call(move |gpu, stream| match &home {
+            // The stream of another device may have no access.
+            Some(home) if home.device != gpu.device => gpu.on_helper(stream, home, free),
+            _ => free(gpu, stream),
         });
         lane.submit(epoch, Work::Native(free), None)
     }

@@ -312,7 +312,19 @@ fn the_drivers_pools_are_shared() {
                 each_command(&two, 0, memory[0], memory[1]);
                 disable(&two);
             }
-            memory.iter().for_each(|memory| two.free(*memory));
+            // Each is freed on the queue of the other device.
+            for (at, memory) in memory.into_iter().enumerate() {
+                let (queue, none) = (two.queues[1 - at], null_mut());
+                ok(ur!(EnqueueExp.pfnUSMFreeExp(
+                    queue,
+                    null_mut(),
+                    memory,
+                    0,
+                    null(),
+                    none
+                )));
+            }
+            two.finish();
             for (pool, device) in pools.into_iter().zip(two.devices) {
                 ok(ur!(USMExp.pfnPoolDestroyExp(two.context, device, pool)));
             }
