@@ -960,3 +960,106 @@ fn mapped_ranges_are_shared() {
         }
     });
 }
+
+/// An event of the driver's on any device of a context is adopted there, and orders commands of each.
+#[test]
+fn events_of_each_device_are_adopted() {
+    let name = "tests::peers::events_of_each_device_are_adopted";
+    alone(name, || {
+        let driver = FakeDriver::open();
+        driver.devices(2);
+        for setting in Setting::all() {
+            let two = TwoDevices::new(&driver, setting);
+            for at in [0, 1] {
+                let memory = two.memory(at, false);
+                let (mut event, byte, none) = (null_mut(), 3_u8, null_mut());
+                let (queue, from) = (two.queues[at], (&raw const byte).cast());
+                ok(ur!(Enqueue.pfnUSMFill(
+                    queue,
+                    memory,
+                    1,
+                    from,
+                    64,
+                    0,
+                    null(),
+                    &mut event
+                )));
+                let (mut native, mut adopted) = (0, null_mut());
+                ok(ur!(Event.pfnGetNativeHandle(event, &mut native)));
+                let (context, new) = (two.context, &mut adopted);
+                ok(ur!(Event.pfnCreateWithNativeHandle(
+                    native,
+                    context,
+                    null(),
+                    new
+                )));
+                let (other, to) = (two.queues[1 - at], memory.wrapping_byte_add(64));
+                ok(ur!(
+                    Enqueue.pfnUSMMemcpy(other, 0, to, memory, 64, 1, &adopted, none)
+                ));
+                two.finish();
+                assert_eq!(bytes(memory), [3; 128], "{setting:?}");
+                ok(ur!(Event.pfnRelease(adopted)));
+                ok(ur!(Event.pfnRelease(event)));
+                two.free(memory);
+            }
+            two.end(&driver);
+        }
+    });
+}
+
+/// Memory that threads map while another thread enables access is accessible afterwards.
+#[test]
+fn access_is_enabled_while_memory_is_mapped() {
+    let name = "tests::peers::access_is_enabled_while_memory_is_mapped";
+    alone_with(name, &[("UR_CUDA_PEER_ACCESS", "0")], || {
+        let driver = FakeDriver::open();
+        driver.devices(2);
+        for pages in [true, false] {
+            let setting = Setting {
+                links: true,
+                pages,
+                turned: false,
+            };
+            let two = TwoDevices::new(&driver, setting);
+            let (context, [one, other]) = (two.context.expose_provenance(), two.devices);
+            let other = other.expose_provenance();
+            let map = move || {
+                let context = std::ptr::with_exposed_provenance_mut(context);
+                let device = std::ptr::with_exposed_provenance_mut(other);
+                let allocate = |at: usize| {
+                    let (mut memory, pool) = (null_mut(), null_mut());
+                    let (bytes, to) = ((at + 1) << 20, &mut memory);
+                    ok(ur!(USM.pfnDeviceAlloc(
+                        context,
+                        device,
+                        null(),
+                        pool,
+                        bytes,
+                        to
+                    )));
+                    memory.expose_provenance()
+                };
+                (0..24).map(allocate).collect::<Vec<usize>>()
+            };
+            let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(map)).collect();
+            enable(&two);
+            let all = threads
+                .into_iter()
+                .flat_map(|thread| thread.join().expect("a thread"));
+            let all: Vec<usize> = all.collect();
+            for memory in all.iter().step_by(5) {
+                count_up(
+                    two.context,
+                    one,
+                    std::ptr::with_exposed_provenance_mut(*memory),
+                );
+            }
+            for memory in all {
+                two.free(std::ptr::with_exposed_provenance_mut(memory));
+            }
+            disable(&two);
+            two.end(&driver);
+        }
+    });
+}
