@@ -140,7 +140,9 @@ impl Hooks<Cuda> for Cuda {
         flags: ur_virtual_mem_access_flags_t,
     ) -> Result<()> {
         let State { space, members, .. } = this.domain().state();
-        space.map(members, (start.addr(), size), memory, offset, flags)
+        space.map(members, (start.addr(), size), memory, offset, flags)?;
+        this.access_changed();
+        Ok(())
     }
 
     fn virtual_mem_unmap(this: &OfContext, start: *const c_void, size: usize) -> Result<()> {
@@ -154,7 +156,9 @@ impl Hooks<Cuda> for Cuda {
         flags: ur_virtual_mem_access_flags_t,
     ) -> Result<()> {
         let State { space, members, .. } = this.domain().state();
-        space.set_access(members, (start.addr(), size), flags)
+        space.set_access(members, (start.addr(), size), flags)?;
+        this.access_changed();
+        Ok(())
     }
 
     fn virtual_mem_get_info(

@@ -1063,3 +1063,94 @@ fn access_is_enabled_while_memory_is_mapped() {
         }
     });
 }
+
+/// Access that the application has enabled between primary contexts stays the application's.
+#[test]
+fn the_applications_access_stays() {
+    let name = "tests::peers::the_applications_access_stays";
+    alone(name, || {
+        let driver = FakeDriver::open();
+        driver.devices(2);
+        for pages in [true, false] {
+            let setting = Setting {
+                links: true,
+                pages,
+                turned: false,
+            };
+            let two = TwoDevices::new(&driver, setting);
+            assert_eq!(driver.link(true), 0);
+            let memory = [0, 1].map(|at| two.memory(at, true));
+            enable(&two);
+            each_command(&two, 0, memory[0], memory[1]);
+            disable(&two);
+            each_command(&two, 0, memory[0], memory[1]);
+            memory.iter().for_each(|memory| two.free(*memory));
+            two.release();
+            // `CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED`
+            assert_eq!(driver.link(true), 704);
+            assert_eq!(driver.link(false), 0);
+            driver.check_end("the end");
+        }
+    });
+}
+
+/// A range that gets another device's memory is used as that.
+#[test]
+fn a_range_changes_its_device() {
+    const PAGE: usize = 2 << 20;
+    let name = "tests::peers::a_range_changes_its_device";
+    alone(name, || {
+        let driver = FakeDriver::open();
+        driver.devices(2);
+        for links in [true, false] {
+            let setting = Setting {
+                links,
+                pages: true,
+                turned: false,
+            };
+            let two = TwoDevices::new(&driver, setting);
+            let (context, access) = (two.context, UR_VIRTUAL_MEM_ACCESS_FLAG_READ_WRITE);
+            let mut start = null_mut();
+            ok(ur!(VirtualMem.pfnReserve(
+                context,
+                null(),
+                PAGE,
+                &mut start
+            )));
+            let pieces = two.devices.map(|device| {
+                let mut piece = null_mut();
+                let new = &mut piece;
+                ok(ur!(PhysicalMem.pfnCreate(
+                    context,
+                    device,
+                    PAGE,
+                    null(),
+                    new
+                )));
+                piece
+            });
+            for piece in [0, 1, 0, 1].map(|at: usize| pieces[at]) {
+                ok(ur!(
+                    VirtualMem.pfnMap(context, start, PAGE, piece, 0, access)
+                ));
+                for queue in two.queues {
+                    for _ in 0..3 {
+                        fill(queue, start, &[1, 2, 3, 4, 5, 6, 7, 8], 64);
+                        fill(queue, start, &[7, 8, 9], 12);
+                    }
+                    two.finish();
+                    assert_eq!(
+                        bytes(start),
+                        [7, 8, 9, 7, 8, 9, 7, 8, 9, 7, 8, 9, 5, 6, 7, 8]
+                    );
+                }
+                ok(ur!(VirtualMem.pfnUnmap(context, start, PAGE)));
+            }
+            for piece in pieces {
+                ok(ur!(PhysicalMem.pfnRelease(piece)));
+            }
+            ok(ur!(VirtualMem.pfnFree(context, start, PAGE)));
+            two.end(&driver);
+        }
+    });
+}
