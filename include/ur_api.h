@@ -6399,23 +6399,31 @@ typedef enum ur_exp_peer_info_t {
   UR_EXP_PEER_INFO_FORCE_UINT32 = 0x7fffffff,
 } ur_exp_peer_info_t;
 
-/// Lets the commands of one device access device USM of another.
+/// Lets the commands of one device access device USM of another. Access that is enabled is
+/// `INVALID_OPERATION`, devices without a link are `UNSUPPORTED_FEATURE`.
 ///
 /// Order: Takes effect on the host before it returns, for commands enqueued afterwards.
+///
+/// Errors:
+/// - also `INVALID_OPERATION`, `UNSUPPORTED_FEATURE`
 UR_APIEXPORT ur_result_t UR_APICALL urUsmP2PEnablePeerAccessExp(
     /// device whose commands get access
     ur_device_handle_t commandDevice,
-    /// device whose memory is accessed
+    /// another device, whose memory is accessed
     ur_device_handle_t peerDevice);
 
-/// Takes back the access given with `urUsmP2PEnablePeerAccessExp`.
+/// Takes back the access given with `urUsmP2PEnablePeerAccessExp`. Without that it is
+/// `INVALID_OPERATION`.
 ///
 /// Order: Takes effect on the host before it returns; the caller makes sure that no enqueued
 /// command still needs the access.
+///
+/// Errors:
+/// - also `INVALID_OPERATION`
 UR_APIEXPORT ur_result_t UR_APICALL urUsmP2PDisablePeerAccessExp(
     /// device whose commands lose access
     ur_device_handle_t commandDevice,
-    /// device whose memory was accessed
+    /// another device, whose memory was accessed
     ur_device_handle_t peerDevice);
 
 /// Reads what one device can do with the memory of another, whether or not access is enabled.

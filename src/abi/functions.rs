@@ -4597,10 +4597,10 @@ macro_rules! for_each_call {
             call urUSMReleaseExp(hContext: Context, pMem: memory) {may: &[UR_RESULT_ERROR_INVALID_CONTEXT], consumes: true}
                 wrong UR_RESULT_ERROR_INVALID_NULL_HANDLE: "hContext null" (hContext = null)
                 wrong UR_RESULT_ERROR_INVALID_NULL_POINTER: "pMem null" (pMem = null)
-            call urUsmP2PEnablePeerAccessExp(commandDevice: Device, peerDevice: Device) {}
+            call urUsmP2PEnablePeerAccessExp(commandDevice: Device, peerDevice: Device) {may: &[UR_RESULT_ERROR_INVALID_DEVICE, UR_RESULT_ERROR_INVALID_OPERATION, UR_RESULT_ERROR_UNSUPPORTED_FEATURE]}
                 wrong UR_RESULT_ERROR_INVALID_NULL_HANDLE: "commandDevice null" (commandDevice = null)
                 wrong UR_RESULT_ERROR_INVALID_NULL_HANDLE: "peerDevice null" (peerDevice = null)
-            call urUsmP2PDisablePeerAccessExp(commandDevice: Device, peerDevice: Device) {}
+            call urUsmP2PDisablePeerAccessExp(commandDevice: Device, peerDevice: Device) {may: &[UR_RESULT_ERROR_INVALID_DEVICE, UR_RESULT_ERROR_INVALID_OPERATION]}
                 wrong UR_RESULT_ERROR_INVALID_NULL_HANDLE: "commandDevice null" (commandDevice = null)
                 wrong UR_RESULT_ERROR_INVALID_NULL_HANDLE: "peerDevice null" (peerDevice = null)
             call urUsmP2PPeerAccessGetInfoExp(commandDevice: Device, peerDevice: Device, propName: (UR_EXP_PEER_INFO_UR_PEER_ACCESS_SUPPORT), propSize: 64, pPropValue: memory, pPropSizeRet: memory) {may: &[UR_RESULT_ERROR_INVALID_SIZE, UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION]}

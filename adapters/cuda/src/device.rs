@@ -6,14 +6,14 @@ use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
 use ur::abi::*;
-use ur::hal::{self, DeviceInfo, Exported};
+use ur::hal::{self, DeviceInfo, Exported, PeerInfo};
 use ur::object::{Answers, Body, Handles, InfoOut, Kind, Object, Out, Result, ensure};
 use ur::stream::Context;
 use ur::timeline::sync::{Mutex, MutexGuard};
 
 use crate::Cuda;
 use crate::adapter::engine;
-use crate::cu::sys::{CUdevice, CUdevice_attribute};
+use crate::cu::sys::{CUdevice, CUdevice_P2PAttribute, CUdevice_attribute};
 use crate::cu::{Api, check};
 use crate::driver::State;
 use crate::exec::Gpu;
@@ -239,6 +239,42 @@ impl hal::Device<Cuda> for Device {
         let (address, bytes) = program.global(this, name)?;
         size.set(bytes);
         Ok(std::ptr::with_exposed_provenance_mut(address))
+    }
+
+    fn usm_p2p_enable_peer_access_exp(this: &Object<Self>, peer: &Object<Self>) -> Result<()> {
+        ensure(this.raw != peer.raw, UR_RESULT_ERROR_INVALID_DEVICE)?;
+        peer.gpu()?.enable(&*this.gpu()?)?;
+        engine()?.access_changed();
+        Ok(())
+    }
+
+    fn usm_p2p_disable_peer_access_exp(this: &Object<Self>, peer: &Object<Self>) -> Result<()> {
+        ensure(this.raw != peer.raw, UR_RESULT_ERROR_INVALID_DEVICE)?;
+        peer.gpu()?.disable(&*this.gpu()?)?;
+        engine()?.access_changed();
+        Ok(())
+    }
+
+    fn usm_p2p_peer_access_get_info_exp(
+        this: &Object<Self>,
+        peer: &Object<Self>,
+        what: PeerInfo,
+        out: InfoOut<'_>,
+    ) -> Result<()> {
+        use CUdevice_P2PAttribute::*;
+        let what = match what {
+            PeerInfo::UrPeerAccessSupport => CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED,
+            PeerInfo::UrPeerAtomicsSupport => CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED,
+        };
+        // The driver knows no attributes of a device and itself.
+        let mut value = 1;
+        if this.raw != peer.raw {
+            let query = this.api.cuDeviceGetP2PAttribute;
+            // SAFETY: `value` is writable.
+            let code = unsafe { query(&mut value, what, this.raw, peer.raw) };
+            check(this.api, code, "cuDeviceGetP2PAttribute")?;
+        }
+        out.value(value)
     }
 
     fn wait_exp(this: &Object<Self>) -> Result<()> {

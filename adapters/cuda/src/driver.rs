@@ -17,11 +17,13 @@ use crate::Cuda;
 use crate::adapter::roots;
 use crate::device::Device;
 use crate::exec::{
-    Gpu, Lane, Marker, Native, Pages, Pool, Signal, compile, host_may_have, host_point,
+    Gpu, Lane, Marker, Members, Native, Pages, Pool, Remote, Signal, compile, host_may_have,
+    host_point,
 };
 use crate::kernel::{Kernel, Launch, Plain};
-use crate::mem::{self, Mem, Use};
+use crate::mem::{self, Mem};
 use crate::program::Program;
+use crate::vendor::Access;
 use crate::virtual_mem::AddressSpace;
 
 /// Bytes that the size of a slab without pages is a multiple of.
@@ -31,16 +33,31 @@ const SLAB_BYTES: usize = 2 << 20;
 pub struct State {
     /// The primary contexts of its devices, which this retains.
     gpus: Vec<Arc<Gpu>>,
+    /// The numbers of its devices.
+    pub members: Members,
     pub space: AddressSpace,
 }
 
 impl State {
     pub fn of(devices: Handles<'_, Device>) -> Result<Self> {
-        let gpus: Result<_> = devices.iter().map(|device| device.gpu()).collect();
+        let gpus: Result<Vec<_>> = devices.iter().map(|device| device.gpu()).collect();
+        let gpus = gpus?;
         Ok(Self {
-            gpus: gpus?,
+            members: gpus.iter().map(|gpu| gpu.device).collect(),
+            gpus,
             space: AddressSpace::default(),
         })
+    }
+
+    /// A device that has pages.
+    pub fn paged(&self) -> Result<&Arc<Gpu>> {
+        let found = self.gpus.iter().find(|gpu| gpu.pages.is_some());
+        found.ok_or(Error::unsupported())
+    }
+
+    /// The pages of its devices that have any.
+    pub fn pages(&self) -> impl Iterator<Item = Pages> {
+        self.gpus.iter().filter_map(|gpu| gpu.pages)
     }
 }
 
@@ -63,13 +80,6 @@ fn gpu<'a>(devices: &'a Devices<Cuda>, device: Option<&Object<Device>>) -> Resul
 /// Below this size no free memory is queried: the allocation itself is tried.
 const SMALL_REQUEST_BYTES: usize = 128 << 20;
 
-/// The first retained device, for host memory: its queries name no device.
-fn any_gpu() -> Option<Arc<Gpu>> {
-    let devices = roots()?.platform.devices();
-    let mut retained_gpu = devices.iter().filter_map(|device| device.retained_gpu());
-    retained_gpu.next()
-}
-
 fn pages_of(gpu: &Gpu, kind: Kind) -> Result<Pages> {
     match kind {
         Kind::Host => gpu.host_pages.ok_or(Error::unsupported()),
@@ -79,6 +89,12 @@ fn pages_of(gpu: &Gpu, kind: Kind) -> Result<Pages> {
 
 fn pages(gpu: &Gpu) -> Result<Pages> {
     crate::virtual_mem::pages(gpu)
+}
+
+/// Pages of any device of the context, for calls that concern no certain one.
+fn any_pages(devices: &Devices<Cuda>) -> Result<Pages> {
+    let first = devices.state().pages().next();
+    first.ok_or(Error::unsupported())
 }
 
 /// Whether the user wants the driver's pools for pools whose flags allow both.
@@ -231,7 +247,11 @@ impl Driver for Cuda {
         bytes: usize,
         zeroed: bool,
     ) -> Result<usize> {
-        gpu(devices, device)?.slab(kind, bytes, zeroed)
+        let gpu = gpu(devices, device)?;
+        if kind == Kind::Device {
+            gpu.open_to(&devices.state().gpus);
+        }
+        gpu.slab(kind, bytes, zeroed)
     }
 
     fn release(devices: &Devices<Self>, kind: Kind, addr: usize, _: usize) {
@@ -245,13 +265,11 @@ impl Driver for Cuda {
     }
 
     fn page(device: Option<&Object<Device>>, kind: Kind) -> Option<usize> {
-        let (gpu, all) = match (device, kind) {
-            (Some(device), Kind::Device) => (device.gpu().ok()?, false),
-            (_, Kind::Host) => (any_gpu()?, true),
-            _ => return None,
-        };
-        let pages = if all { gpu.host_pages } else { gpu.pages };
-        Some(pages?.bytes)
+        match (device, kind) {
+            (Some(device), Kind::Device) => Some(device.gpu().ok()?.pages?.bytes),
+            (_, Kind::Host) => roots()?.platform.host_page(),
+            _ => None,
+        }
     }
 
     fn largest_page(device: Option<&Object<Device>>, kind: Kind) -> Option<usize> {
@@ -264,12 +282,12 @@ impl Driver for Cuda {
     }
 
     fn reserve(devices: &Devices<Self>, page: usize, bytes: usize) -> Result<usize> {
-        let gpu = first(devices)?;
-        pages(gpu)?.with(page).reserve(gpu.api, 0, bytes)
+        let pages = any_pages(devices)?.with(page);
+        pages.reserve(first(devices)?.api, 0, bytes)
     }
 
     fn unreserve(devices: &Devices<Self>, addr: usize, bytes: usize) {
-        if let Ok(pages) = first(devices).and_then(|gpu| pages(gpu)) {
+        if let Ok(pages) = any_pages(devices) {
             pages.unreserve(addr, bytes);
         }
     }
@@ -300,7 +318,7 @@ impl Driver for Cuda {
     }
 
     fn destroy_pages(devices: &Devices<Self>, all: &[u64]) {
-        if let Ok(pages) = first(devices).and_then(|gpu| pages(gpu)) {
+        if let Ok(pages) = any_pages(devices) {
             all.iter().for_each(|page| pages.destroy(*page));
         }
     }
@@ -315,18 +333,22 @@ impl Driver for Cuda {
     ) -> Result<()> {
         let gpu = gpu(devices, device)?;
         let pages = pages_of(gpu, kind)?.with(page);
+        let access = Access::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
         if kind != Kind::Host {
-            return pages.map_pages(gpu.api, addr, all, &[pages.home]);
+            let members = &devices.state().members;
+            return gpu.map_shared(&pages, addr, all, members, access);
         }
         let mut who = vec![pages.home];
         who.extend(devices.state().gpus.iter().map(|gpu| gpu.location()));
-        pages.map_pages(gpu.api, addr, all, &who)
+        pages.map_pages(gpu.api, addr, all, &who, access)
     }
 
     const LEAVES_MAPPED: bool = true;
 
     fn unmap_pages(devices: &Devices<Self>, addr: usize, bytes: usize) {
-        if let Ok(pages) = first(devices).and_then(|gpu| pages(gpu)) {
+        let gpus = &devices.state().gpus;
+        gpus.iter().for_each(|gpu| gpu.unmap_shared(addr, bytes));
+        if let Ok(pages) = any_pages(devices) {
             pages.with(bytes).unmap_pages(addr, 1);
         }
     }
@@ -341,39 +363,64 @@ impl Driver for Cuda {
             return None;
         }
         let gpu = gpu(devices, device).ok()?;
-        let pool = Pool::create(gpu, &devices.state().gpus, kind, limits)?;
+        let State { gpus, members, .. } = devices.state();
+        let pool = Pool::create(gpu, gpus, members, kind, limits)?;
         Some(Box::new(pool))
     }
 
-    /// Pages are mapped for their own device only. The driver copies its own allocations between devices.
     fn can_access(device: &Object<Device>, home: &Object<Device>) -> bool {
-        std::ptr::eq(device, home) || home.gpu().is_ok_and(|gpu| gpu.pages.is_none())
+        let gpus = device.gpu().and_then(|gpu| Ok((gpu, home.gpu()?)));
+        gpus.is_ok_and(|(gpu, home)| gpu.reaches(&home))
     }
 
-    fn buffer(mem: &Object<Mem>, _: &Object<Device>) -> Result<(usize, usize)> {
-        mem.begin(Use::Reads)?;
+    fn foreign_home(device: &Object<Device>, addr: usize) -> Option<Arc<Object<Device>>> {
+        let home = device.gpu().ok()?.far_home(addr)?;
+        let mut all = roots()?.platform.devices().iter();
+        all.find(|device| device.raw() == home).cloned()
+    }
+
+    fn remote(
+        _: &Object<Device>,
+        work: Work<Self>,
+        homes: [Option<&Object<Device>>; 2],
+        is_foreign: bool,
+    ) -> Result<Work<Self>> {
+        let gpu = |home: Option<&Object<Device>>| home.map(|home| home.gpu()).transpose();
+        let [dst, src] = homes;
+        let (dst, src) = (gpu(dst)?, gpu(src)?);
+        let remote = Remote {
+            work,
+            dst,
+            src,
+            is_foreign,
+        };
+        Ok(Work::Native(Native::Remote(Arc::new(remote))))
+    }
+
+    fn buffer(mem: &Object<Mem>, device: &Object<Device>) -> Result<(usize, usize)> {
+        mem.begin_transfer(device)?;
         Ok((mem.address(), mem.bytes()))
     }
 
     fn on_buffers(
         work: Work<Self>,
         dst: Option<&Object<Mem>>,
-        _: Option<&Object<Mem>>,
+        src: Option<&Object<Mem>>,
     ) -> Work<Self> {
         if let Some(dst) = dst {
             dst.is_written();
         }
-        work
+        mem::on_buffers(work, dst.map(|dst| &**dst), src.map(|src| &**src))
     }
 
     fn map(
         mem: &Object<Mem>,
-        _: &Object<Device>,
+        device: &Object<Device>,
         flags: ur_map_flags_t,
         offset: usize,
         bytes: usize,
     ) -> Result<(MappedPointer, Work<Self>)> {
-        mem.map(flags, offset, bytes)
+        mem.map(device, flags, offset, bytes)
     }
 
     fn unmap(mem: &Object<Mem>, _: &Object<Device>, addr: usize) -> Result<Work<Self>> {

@@ -11,9 +11,9 @@ use ur::stream::{Context, Event, Hooks, NativeCall, Queue};
 
 use crate::Cuda;
 use crate::device::Device;
-use crate::driver::first;
+use crate::driver::{State, first};
 use crate::interop;
-use crate::mem::Mem;
+use crate::mem::{self, Mem};
 use crate::program::Program;
 use crate::virtual_mem::{PhysicalMem, pages};
 
@@ -102,13 +102,17 @@ impl Hooks<Cuda> for Cuda {
         what: VirtualMemGranularityInfo,
         out: InfoOut<'_>,
     ) -> Result<()> {
-        let gpu = match device {
-            Some(device) => device.gpu()?,
-            None => Arc::clone(first(this.domain())?),
+        // A range of the context may get memory of any of its devices.
+        let bytes = match device {
+            Some(device) => pages(&*device.gpu()?)?.bytes,
+            None => {
+                let each = this.domain().state().pages().map(|pages| pages.bytes);
+                each.max().ok_or(Error::unsupported())?
+            }
         };
         match what {
             VirtualMemGranularityInfo::Minimum | VirtualMemGranularityInfo::Recommended => {
-                out.value(pages(&gpu)?.bytes)
+                out.value(bytes)
             }
         }
     }
@@ -118,8 +122,9 @@ impl Hooks<Cuda> for Cuda {
         start: *const c_void,
         size: usize,
     ) -> Result<*mut c_void> {
-        let (space, gpu) = (&this.domain().state().space, first(this.domain())?);
-        space.reserve(gpu, start.addr(), size).map(pointer)
+        let state = this.domain().state();
+        let reserved = state.space.reserve(state.paged()?, start.addr(), size);
+        reserved.map(pointer)
     }
 
     fn virtual_mem_free(this: &OfContext, start: *const c_void, size: usize) -> Result<()> {
@@ -134,8 +139,10 @@ impl Hooks<Cuda> for Cuda {
         offset: usize,
         flags: ur_virtual_mem_access_flags_t,
     ) -> Result<()> {
-        let space = &this.domain().state().space;
-        space.map(start.addr(), size, memory, offset, flags)
+        let State { space, members, .. } = this.domain().state();
+        space.map(members, (start.addr(), size), memory, offset, flags)?;
+        this.access_changed();
+        Ok(())
     }
 
     fn virtual_mem_unmap(this: &OfContext, start: *const c_void, size: usize) -> Result<()> {
@@ -148,8 +155,10 @@ impl Hooks<Cuda> for Cuda {
         size: usize,
         flags: ur_virtual_mem_access_flags_t,
     ) -> Result<()> {
-        let space = &this.domain().state().space;
-        space.set_access(start.addr(), size, flags)
+        let State { space, members, .. } = this.domain().state();
+        space.set_access(members, (start.addr(), size), flags)?;
+        this.access_changed();
+        Ok(())
     }
 
     fn virtual_mem_get_info(
@@ -212,11 +221,12 @@ impl Hooks<Cuda> for Cuda {
         this: &OfQueue,
         run: <ur_exp_enqueue_native_command_function_t as Unwrapped>::Fn,
         data: *mut c_void,
-        _: Handles<'_, Mem>,
+        mems: Handles<'_, Mem>,
         _: Option<&ur_exp_enqueue_native_command_properties_t>,
         waits: Waits<'_>,
         event: EventOut<'_>,
     ) -> Result<()> {
-        NativeCall { run, data }.enqueue(this, None, waits, event)
+        let bring = mem::bring(this.device(), mems.iter())?;
+        NativeCall { run, data }.enqueue(this, bring, waits, event)
     }
 }

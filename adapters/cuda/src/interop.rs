@@ -95,11 +95,22 @@ pub fn adopt_event(
     properties: Option<&ur_event_native_properties_t>,
 ) -> Result<Arc<Object<Event<Cuda>>>> {
     let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
-    let gpu = this.devices()[0].gpu()?;
-    let event = exec::Event::adopt(&gpu, ptr::with_exposed_provenance_mut(native), owned);
-    let marker = Marker::Event(Arc::new(event));
-    // The query fails if the handle is no event.
-    marker.is_done()?;
+    let raw = ptr::with_exposed_provenance_mut(native);
+    let mut failed = Error::new(UR_RESULT_ERROR_INVALID_VALUE);
+    let mut home = None;
+    // Older drivers accept an event in its own context only. The query fails if the handle is no event.
+    for device in this.devices() {
+        let gpu = device.gpu()?;
+        match exec::Event::adopt(&gpu, raw, false).is_done() {
+            Ok(_) => {
+                home = Some(gpu);
+                break;
+            }
+            Err(error) => failed = error,
+        }
+    }
+    let home = home.ok_or(failed)?;
+    let marker = Marker::Event(Arc::new(exec::Event::adopt(&home, raw, owned)));
     Event::adopt(this, UR_COMMAND_ENQUEUE_NATIVE_EXP, marker, None)
 }
 

@@ -12,8 +12,8 @@
 //! |---|---|---|
 //! | `driver`, `hooks`, `mem`, `virtual_mem`, `interop` | ready | objects of the interface, resolved for `exec` |
 //! | `exec::{gpu, lane, marker, semaphore_words, times}` | ready | handles, and calls with the same signature in HIP |
-//! | `exec::{memory, pool}` | next | descriptions of pages and pools have the same fields in HIP under other names |
-//! | `exec::{work, fill, graph, mailbox}` | CUDA's | copy and node descriptions differ, kernels are PTX |
+//! | `exec::{memory, pool, peers}` | next | descriptions of pages and pools have the same fields in HIP under other names |
+//! | `exec::{work, remote, copies, fill, graph, mailbox}` | CUDA's | copy and node descriptions differ, kernels are PTX |
 //! | `kernel`, `program` | CUDA's | parameter layouts, launch attributes, formats of programs |
 //! | `adapter`, `platform`, `device`, `cu` | CUDA's | discovery, attributes, symbols, errors, the current context |
 //!

@@ -1,5 +1,5 @@
-//! Buffers, in memory of the context's pools. It is device memory in a context of one device, and managed
-//! memory, which all devices reach, in a context of several. A mapping is a copy in host memory.
+//! Buffers, in device memory of the context's pools. In a context of several devices a buffer has a copy on each
+//! device that needs one: see `exec::copies`. A mapping is a copy in host memory.
 //!
 //! A buffer over the host's memory (`UR_MEM_FLAG_USE_HOST_POINTER`) is that memory, registered with the
 //! driver. If the driver refuses to register it, the buffer is a copy with these states:
@@ -23,13 +23,14 @@ use ur::abi::*;
 use ur::hal::answers::{WholeBuffer, buffer_flags, mem_info};
 use ur::hal::{self, MemInfo};
 use ur::object::{Body, Error, InfoOut, Kind, Object, Result, ensure};
-use ur::stream::{Context, Driver, MappedPointer, Work};
+use ur::stream::{self, Context, Driver, MappedPointer, Work};
 use ur::timeline::rank;
 use ur::timeline::sync::{Mutex, MutexGuard};
 
 use crate::Cuda;
 use crate::device::Device;
-use crate::exec::{Gpu, Native};
+use crate::exec::{Copies, Native, Part, enqueue, transfer};
+use crate::vendor::Ordinal;
 
 type OfContext = Object<Context<Cuda>>;
 
@@ -48,6 +49,8 @@ pub struct Mem {
 enum Storage {
     /// Memory of the context's pools.
     Own,
+    /// Memory of the context's pools on each of several devices. The buffer's address counts from 0.
+    Copies(Arc<Copies>),
     /// Memory of the context's pools, a copy of this host memory. Locked while bytes are copied
     /// between the two.
     Copy {
@@ -108,8 +111,18 @@ impl Mem {
         let host = properties.map_or(null_mut(), |properties| properties.pHost);
         let host = host.expose_provenance();
         let registered = uses && register(context, host, bytes)?;
+        let several = !uses && context.devices().len() > 1;
         let address = match registered {
             true => host,
+            false if several => {
+                let devices = context.devices().iter();
+                let max = devices
+                    .map(|device| <Cuda as Driver>::max_alloc(device))
+                    .min();
+                let fits = max.is_none_or(|max| bytes <= max);
+                ensure(fits, UR_RESULT_ERROR_INVALID_BUFFER_SIZE)?;
+                0
+            }
             false => Context::alloc_buffer(context, bytes, 0)?.expose_provenance(),
         };
         let mem = Self {
@@ -123,14 +136,29 @@ impl Mem {
                     host,
                     copies: Mutex::default(),
                 },
+                false if several => {
+                    let gpus: Result<Vec<_>> = context
+                        .devices()
+                        .iter()
+                        .map(|device| device.gpu())
+                        .collect();
+                    Storage::Copies(Copies::new(gpus?.into_iter(), bytes))
+                }
                 false => Storage::Own,
             },
             used: AtomicU8::new(Use::None as u8),
             maps: Mutex::default(),
             ended: Mutex::default(),
         };
-        if copies {
-            mem.copy(address, host)?;
+        match &mem.storage {
+            Storage::Copies(parts) if copies => {
+                let first = &context.devices()[0];
+                mem.allocate_on(parts, first)?;
+                mem.copy(parts.address(first.raw())?, host)?;
+                parts.is_written_on(first.raw())?;
+            }
+            _ if copies => mem.copy(address, host)?,
+            _ => {}
         }
         Ok(hal::new::<Cuda, _>(mem))
     }
@@ -168,9 +196,40 @@ impl Mem {
         self.address
     }
 
-    /// A pointer to the buffer's address, valid while the buffer lives.
-    pub fn address_slot(&self) -> *const usize {
-        &raw const self.address
+    /// The buffer's copies and its place in them, if it has copies on several devices.
+    pub fn part(&self) -> Option<Part> {
+        match &self.whole().storage {
+            Storage::Copies(copies) => Some(Part {
+                copies: Arc::clone(copies),
+                offset: self.address,
+            }),
+            _ => None,
+        }
+    }
+
+    /// A pointer to the buffer's address on a device, valid while the buffer lives. None if the address is
+    /// known only with the command.
+    #[inline]
+    pub fn address_slot(&self, device: Ordinal) -> Option<*const usize> {
+        match &self.whole().storage {
+            Storage::Copies(copies) if self.address == 0 => copies.address_slot(device),
+            Storage::Copies(_) => None,
+            _ => Some(&raw const self.address),
+        }
+    }
+
+    /// Allocates a copy on a device, unless it has one.
+    fn allocate_on(&self, copies: &Copies, device: &Object<Device>) -> Result<()> {
+        if copies.address(device.raw()).is_ok() {
+            return Ok(());
+        }
+        let (kind, context) = (stream::Kind::Device, &self.context);
+        let new = Context::alloc_now(context, kind, Some(device), None, None, self.whole().bytes)?;
+        // Another thread may have allocated one meanwhile.
+        if let Some(unused) = copies.set_address(device.raw(), new.expose_provenance())? {
+            free(context, unused);
+        }
+        Ok(())
     }
 
     pub fn bytes(&self) -> usize {
@@ -185,21 +244,33 @@ impl Mem {
         }
     }
 
-    /// Whether a command may use the buffer in this way without [`Mem::begin`].
+    /// Whether a command of a device may use the buffer in this way without [`Mem::begin`].
     #[inline]
-    pub fn has_begun(&self, with: Use) -> bool {
+    pub fn has_begun(&self, device: Ordinal, with: Use) -> bool {
         let whole = self.whole();
-        let own = matches!(whole.storage, Storage::Own | Storage::User);
-        own || whole.used.load(Ordering::Acquire) >= with as u8
+        match &whole.storage {
+            Storage::Own | Storage::User => true,
+            Storage::Copies(copies) => copies.is_settled(device),
+            _ => whole.used.load(Ordering::Acquire) >= with as u8,
+        }
     }
 
-    /// Prepares the buffer for a command that uses it in this way. The command sees all that the host has
-    /// written so far.
+    /// Prepares the buffer for a command of a device that uses it in this way. The command sees all that the
+    /// host has written so far.
     #[inline]
-    pub fn begin(&self, with: Use) -> Result<()> {
-        match self.has_begun(with) {
+    pub fn begin(&self, device: &Object<Device>, with: Use) -> Result<()> {
+        match self.has_begun(device.raw(), with) {
             true => Ok(()),
-            false => self.whole().begin_slowly(with),
+            false => self.whole().begin_slowly(device, with),
+        }
+    }
+
+    /// [`Mem::begin`] for a copy or fill, which uses any device's copy.
+    pub fn begin_transfer(&self, device: &Object<Device>) -> Result<()> {
+        match &self.whole().storage {
+            Storage::Copies(copies) if copies.is_undefined() => self.allocate_on(copies, device),
+            Storage::Copies(_) => Ok(()),
+            _ => self.begin(device, Use::Reads),
         }
     }
 
@@ -221,7 +292,15 @@ impl Mem {
     }
 
     #[cold]
-    fn begin_slowly(&self, with: Use) -> Result<()> {
+    fn begin_slowly(&self, device: &Object<Device>, with: Use) -> Result<()> {
+        if let Storage::Copies(copies) = &self.storage {
+            let needed = copies.needs_address(device.raw(), with == Use::Writes);
+            return if needed {
+                self.allocate_on(copies, device)
+            } else {
+                Ok(())
+            };
+        }
         if let Storage::Copy { host, copies } = &self.storage {
             let _copying = copies.lock();
             if self.used.load(Ordering::Relaxed) == Use::None as u8 {
@@ -279,7 +358,7 @@ impl Mem {
         match &self.storage {
             Storage::Copy { host, .. } => *host,
             Storage::Registered => self.address,
-            Storage::Own | Storage::User => 0,
+            Storage::Own | Storage::Copies(_) | Storage::User => 0,
             Storage::Parent(parent) => match parent.host() {
                 0 => 0,
                 host => host + (self.address - parent.address),
@@ -289,13 +368,14 @@ impl Mem {
 
     pub fn map(
         &self,
+        device: &Object<Device>,
         flags: ur_map_flags_t,
         offset: usize,
         bytes: usize,
     ) -> Result<(MappedPointer, Work<Cuda>)> {
         self.free_ended();
         let src = self.range(offset, bytes)?;
-        self.begin(Use::Reads)?;
+        self.begin_transfer(device)?;
         let staged = self.host() == 0;
         let at = match self.host() {
             0 => {
@@ -312,13 +392,14 @@ impl Mem {
             writes: flags.contains(UR_MAP_FLAG_WRITE) || invalidates,
             staged,
         });
+        let copy = Work::Copy {
+            dst: at,
+            src,
+            bytes,
+        };
         let work = match invalidates || is_there {
             true => Work::Marker,
-            false => Work::Copy {
-                dst: at,
-                src,
-                bytes,
-            },
+            false => on_buffers(copy, None, Some(self)),
         };
         Ok((MappedPointer::at(at), work))
     }
@@ -337,14 +418,37 @@ impl Mem {
         if !map.writes || dst == at {
             return Ok(Work::Marker);
         }
-        let write = Native::call(move |gpu: &Gpu, stream| {
-            let (api, from) = (gpu.api, ended.0 as u64);
-            // SAFETY: the range lies within the buffer. `ended` keeps the mapping's memory until the
-            // copy is submitted.
-            let code = unsafe { (api.cuMemcpyAsync)(dst as u64, from, bytes, stream) };
-            gpu.check(code, "cuMemcpyAsync")
+        let copy = Work::Copy {
+            dst,
+            src: at,
+            bytes,
+        };
+        let work = on_buffers(copy, Some(self), None);
+        let write = Native::call(move |gpu, stream| {
+            // Keeps the mapping's memory until the copy is submitted.
+            let _ = &ended;
+            enqueue(gpu, stream, work.clone())
         });
         Ok(Work::Native(write))
+    }
+
+    /// The address on a device, for foreign code, which may read and write there. Waits for all commands if the
+    /// device's copy is not current.
+    fn native_address(&self, device: &Object<Device>) -> Result<usize> {
+        let Some(Part { copies, offset }) = self.part() else {
+            self.begin(device, Use::Writes)?;
+            return Ok(self.address);
+        };
+        self.allocate_on(&copies, device)?;
+        if !copies.is_only_on(device.raw()) {
+            // A user function is a part of enqueued work.
+            if USERS.get() == 0 {
+                self.context.finish()?;
+            }
+            let gpu = device.gpu()?;
+            gpu.on_new_stream(|stream| copies.for_kernel(&gpu, stream, true).map(drop))?;
+        }
+        Ok(copies.address(device.raw())? + offset)
     }
 
     fn ended(&self) -> MutexGuard<'_, Vec<Arc<Ended>>> {
@@ -360,6 +464,34 @@ impl Mem {
             free(&self.context, ended.0);
         }
     }
+}
+
+/// Resolves a copy or fill on these buffers.
+pub fn on_buffers(work: Work<Cuda>, dst: Option<&Mem>, src: Option<&Mem>) -> Work<Cuda> {
+    let [to, from] = [dst, src].map(|mem| mem.and_then(Mem::part));
+    match to.is_some() || from.is_some() {
+        true => transfer(work, to, from),
+        false => work,
+    }
+}
+
+/// Work that makes buffers ready for foreign commands on a device. None if they need nothing.
+pub fn bring<'a>(
+    device: &Object<Device>,
+    mems: impl Iterator<Item = &'a Object<Mem>>,
+) -> Result<Option<Work<Cuda>>> {
+    let parts: Vec<_> = mems.filter_map(|mem| Some((mem.part()?, mem))).collect();
+    for (part, mem) in &parts {
+        mem.allocate_on(&part.copies, device)?;
+    }
+    if parts.is_empty() {
+        return Ok(None);
+    }
+    let parts: Vec<_> = parts.into_iter().map(|(part, _)| part.copies).collect();
+    Ok(Some(Work::Native(Native::call(move |gpu, stream| {
+        let mut parts = parts.iter();
+        parts.try_for_each(|copies| copies.for_kernel(gpu, stream, true).map(drop))
+    }))))
 }
 
 /// Host memory of an ended mapping. The command that reads it holds it until its submission.
@@ -384,6 +516,9 @@ impl Drop for Mem {
         }
         match self.storage {
             Storage::Own | Storage::Copy { .. } => free(&self.context, self.address),
+            Storage::Copies(ref copies) => {
+                copies.addresses().for_each(|at| free(&self.context, at));
+            }
             Storage::Registered => match self.context.devices()[0].gpu() {
                 Ok(gpu) => gpu.unregister(self.address),
                 Err(error) => log::error!("memory stays registered: {:?}", error.code()),
@@ -451,10 +586,9 @@ impl hal::Mem<Cuda> for Mem {
 
     fn get_native_handle(
         this: &Object<Self>,
-        _: Option<&Object<Device>>,
+        device: Option<&Object<Device>>,
     ) -> Result<ur_native_handle_t> {
-        this.begin(Use::Writes)?;
-        Ok(this.address)
+        this.native_address(device.unwrap_or(&this.context.devices()[0]))
     }
 
     fn get_info(this: &Object<Self>, what: MemInfo, out: InfoOut<'_>) -> Result<()> {

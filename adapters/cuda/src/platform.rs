@@ -12,11 +12,14 @@ use crate::Cuda;
 use crate::adapter::roots;
 use crate::cu::Api;
 use crate::device::Device;
+use crate::exec::Pages;
 
 pub struct Platform {
     /// The driver's version, as `major * 1000 + minor * 10`.
     version: i32,
     devices: OnceLock<Vec<Arc<Object<Device>>>>,
+    /// Bytes of a page of host memory.
+    host_page: OnceLock<Option<usize>>,
 }
 
 impl Platform {
@@ -37,6 +40,7 @@ impl Platform {
         let platform = Self {
             version,
             devices: OnceLock::new(),
+            host_page: OnceLock::new(),
         };
         let platform = Object::immortal(Cuda::table(), platform);
         let open = |number| Device::open(api, &platform, number);
@@ -49,13 +53,32 @@ impl Platform {
         self.devices.get().map_or(&[], Vec::as_slice)
     }
 
+    /// Bytes of a page of host memory, if every device can map such pages: a context may have any of them.
+    pub fn host_page(&self) -> Option<usize> {
+        let page = |device: &Arc<Object<Device>>| {
+            let like = Pages::of_device(device.api(), device.raw())?;
+            let pages = Pages::of_host(device.api(), device.raw(), &like)?;
+            Some(pages.bytes)
+        };
+        *self.host_page.get_or_init(|| {
+            let pages: Option<Vec<usize>> = self.devices().iter().map(page).collect();
+            let pages = pages?;
+            let first = *pages.first()?;
+            pages.iter().all(|page| *page == first).then_some(first)
+        })
+    }
+
     /// The driver's version, as `major.minor`.
     pub fn version(&self) -> String {
         format!("{}.{}", self.version / 1000, self.version % 1000 / 10)
     }
 
-    /// Releases the devices' primary contexts.
+    /// Takes back access that the adapter gave them, and releases the devices' primary contexts.
     pub fn let_go(&self) {
+        let retained = self.devices().iter().map(|device| device.retained_gpu());
+        let gpus: Vec<_> = retained.flatten().collect();
+        gpus.iter().for_each(|gpu| gpu.close_to(&gpus));
+        drop(gpus);
         self.devices().iter().for_each(|device| device.let_go());
     }
 }

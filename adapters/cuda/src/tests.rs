@@ -6,6 +6,7 @@
 //!
 //! | module | tests |
 //! |---|---|
+//! | `buffers` | buffers of several devices |
 //! | `current` | the current context after each call |
 //! | `failures` | commands that fail on the device |
 //! | `faults` | each call of the driver failing once |
@@ -16,10 +17,12 @@
 //! | `mailbox` | small fills |
 //! | `marks` | recorded events of streams |
 //! | `native` | the driver's own pools |
-//! | `other_devices` | memory of other devices |
+//! | `other_devices` | memory that the driver reports as another device's |
+//! | `peers` | devices that use each other's memory |
 //! | `record` | native commands of command buffers |
 //! | `user` | functions of the user |
 
+mod buffers;
 mod current;
 mod failures;
 mod fake_driver;
@@ -32,7 +35,9 @@ mod mailbox;
 mod marks;
 mod native;
 mod other_devices;
+mod peers;
 mod record;
 mod test_context;
+mod two_devices;
 mod user;
 mod workload;

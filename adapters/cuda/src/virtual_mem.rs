@@ -13,7 +13,7 @@ use ur::stream::Context;
 
 use crate::Cuda;
 use crate::device::Device;
-use crate::exec::{Gpu, Pages};
+use crate::exec::{Gpu, Members, Pages};
 use crate::vendor::Access;
 
 /// The ranges of one context, each with the device that reserved it, and their mapped pages. A page lives
@@ -56,6 +56,12 @@ fn check_size(pages: &Pages, bytes: usize) -> Result<()> {
     ensure(whole, UR_RESULT_ERROR_INVALID_SIZE)
 }
 
+fn unmap(pages: &Pages, start: usize, own: &[Arc<Page>]) {
+    let mapped = own.iter().enumerate();
+    mapped.for_each(|(at, page)| page.gpu.unmap_shared(start + at * pages.bytes, pages.bytes));
+    pages.unmap_pages(start, own.len());
+}
+
 impl AddressSpace {
     pub fn reserve(&self, gpu: &Arc<Gpu>, hint: usize, bytes: usize) -> Result<usize> {
         let pages = pages(gpu)?;
@@ -73,8 +79,8 @@ impl AddressSpace {
 
     pub fn map(
         &self,
-        start: usize,
-        bytes: usize,
+        members: &Members,
+        (start, bytes): (usize, usize),
         memory: &PhysicalMem,
         offset: usize,
         access: ur_virtual_mem_access_flags_t,
@@ -89,37 +95,31 @@ impl AddressSpace {
         let own = own.ok_or(Error::new(UR_RESULT_ERROR_INVALID_SIZE))?;
         self.ranges.map(start, bytes, access, || {
             let handles: Vec<u64> = own.iter().map(|page| page.handle).collect();
-            pages.map_pages(gpu.api, start, &handles, &[gpu.location()])?;
-            if access != UR_VIRTUAL_MEM_ACCESS_FLAG_READ_WRITE
-                && let Err(error) =
-                    pages.set_access(gpu.api, start, bytes, &[gpu.location()], wanted)
-            {
-                pages.unmap_pages(start, count);
-                return Err(error);
-            }
+            gpu.map_shared(&pages, start, &handles, members, wanted)?;
             Ok(own.to_vec())
         })
     }
 
     pub fn unmap(&self, start: usize, bytes: usize) -> Result<()> {
         self.ranges.unmap(start, bytes, |gpu, at, _, own| {
-            pages(gpu)?.unmap_pages(at, own.len());
+            unmap(&pages(gpu)?, at, own);
             Ok(())
         })
     }
 
     pub fn set_access(
         &self,
-        start: usize,
-        bytes: usize,
+        members: &Members,
+        (start, bytes): (usize, usize),
         access: ur_virtual_mem_access_flags_t,
     ) -> Result<()> {
         let wanted = native(access)?;
         self.ranges
             .set_access(start, bytes, access, |at, bytes, own| match own.first() {
                 Some(page) => {
-                    let (gpu, who) = (&page.gpu, [page.gpu.location()]);
-                    pages(gpu)?.set_access(gpu.api, at, bytes, &who, wanted)
+                    let pages = pages(&page.gpu)?;
+                    let at = (at, bytes);
+                    page.gpu.set_shared_access(&pages, at, members, wanted)
                 }
                 None => Ok(()),
             })
@@ -136,7 +136,7 @@ impl Drop for AddressSpace {
         self.ranges.clear(
             |gpu, at, _, own| {
                 if let Ok(pages) = pages(gpu) {
-                    pages.unmap_pages(at, own.len());
+                    unmap(&pages, at, own);
                 }
             },
             |gpu, start, bytes| {

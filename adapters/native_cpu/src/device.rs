@@ -207,12 +207,13 @@ impl hal::Device<Cpu> for Device {
     }
 
     // All devices are parts of one machine and always reach each other's memory.
-    fn usm_p2p_enable_peer_access_exp(_: &Object<Self>, _: &Object<Device>) -> Result<()> {
-        Ok(())
+    /// Devices reach all memory anyway.
+    fn usm_p2p_enable_peer_access_exp(this: &Object<Self>, peer: &Object<Device>) -> Result<()> {
+        ensure(!std::ptr::eq(this, peer), UR_RESULT_ERROR_INVALID_DEVICE)
     }
 
-    fn usm_p2p_disable_peer_access_exp(_: &Object<Self>, _: &Object<Device>) -> Result<()> {
-        Ok(())
+    fn usm_p2p_disable_peer_access_exp(this: &Object<Self>, peer: &Object<Device>) -> Result<()> {
+        ensure(!std::ptr::eq(this, peer), UR_RESULT_ERROR_INVALID_DEVICE)
     }
 
     fn usm_p2p_peer_access_get_info_exp(

@@ -33,7 +33,17 @@ impl Program {
     /// The built test kernels for the device's backend. Skips the test if there are none.
     #[track_caller]
     pub fn new(fixture: &Fixture, context: &Context) -> Result<Self, Stop> {
-        let program = Self::unbuilt(fixture, context)?;
+        Self::on(fixture, context, fixture.device)
+    }
+
+    /// The built test kernels for one of the context's devices.
+    #[track_caller]
+    pub fn on(
+        fixture: &Fixture,
+        context: &Context,
+        device: ur_device_handle_t,
+    ) -> Result<Self, Stop> {
+        let program = Self::unbuilt_on(fixture, context, device)?;
         program
             .ur
             .urProgramBuild(context.raw, program.raw, null())
@@ -43,6 +53,15 @@ impl Program {
 
     #[track_caller]
     pub fn unbuilt(fixture: &Fixture, context: &Context) -> Result<Self, Stop> {
+        Self::unbuilt_on(fixture, context, fixture.device)
+    }
+
+    #[track_caller]
+    fn unbuilt_on(
+        fixture: &Fixture,
+        context: &Context,
+        device: ur_device_handle_t,
+    ) -> Result<Self, Stop> {
         let provider = kernels::provider(fixture.backend).ok_or_else(|| {
             Stop::skipped(format!("no test kernels for {:?} yet", fixture.backend))
         })?;
@@ -56,7 +75,7 @@ impl Program {
             })
             .collect();
         let source = provider.source(accepts_il(fixture)?);
-        Self::of(fixture, context, source, &metadata)
+        Self::of(context, device, source, &metadata)
     }
 
     /// A program that does not build. Skips the test if no provider has one.
@@ -65,13 +84,13 @@ impl Program {
         let source = kernels::provider(fixture.backend).and_then(KernelProvider::broken);
         let source = source
             .ok_or_else(|| Stop::skipped(format!("no broken program for {:?}", fixture.backend)))?;
-        Self::of(fixture, context, source, &[])
+        Self::of(context, fixture.device, source, &[])
     }
 
     #[track_caller]
     fn of(
-        fixture: &Fixture,
         context: &Context,
+        device: ur_device_handle_t,
         source: Source,
         metadata: &[ur_program_metadata_t],
     ) -> Result<Self, Stop> {
@@ -88,7 +107,7 @@ impl Program {
         let ur = context.ur;
         match source {
             Source::Binary { data, mut size } => {
-                let (mut device, mut data) = (fixture.device, data.cast::<u8>());
+                let (mut device, mut data) = (device, data.cast::<u8>());
                 ur.urProgramCreateWithBinary(
                     context.raw,
                     1,

@@ -38,6 +38,7 @@ mod program;
 mod queries;
 mod queue;
 mod release_while_pending;
+mod several_devices;
 mod unsupported;
 mod usm;
 mod usm_2d;
@@ -82,6 +83,7 @@ pub fn all() -> Vec<Test> {
         fills::all,
         usm_2d::all,
         usm_devices::all,
+        several_devices::all,
         usm_pool::all,
         buffer::all,
         buffer_map::all,

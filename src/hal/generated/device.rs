@@ -42,11 +42,11 @@ pub trait Device<B: Backend>: Body {
     /// `urDeviceWaitExp`. Blocks until all work enqueued on the device before the call, in every context and queue, has completed. Memory that pools hold above their release thresholds is given back before it returns.
     fn wait_exp(this: &Object<Self>) -> Result<()> { unsupported() }
 
-    /// `urUsmP2PEnablePeerAccessExp`. Lets the commands of one device access device USM of another.
+    /// `urUsmP2PEnablePeerAccessExp`. Lets the commands of one device access device USM of another. Access that is enabled is `INVALID_OPERATION`, devices without a link are `UNSUPPORTED_FEATURE`.
     fn usm_p2p_enable_peer_access_exp(this: &Object<Self>,
         peer_device: &Object<B::Device>) -> Result<()> { unsupported() }
 
-    /// `urUsmP2PDisablePeerAccessExp`. Takes back the access given with `urUsmP2PEnablePeerAccessExp`.
+    /// `urUsmP2PDisablePeerAccessExp`. Takes back the access given with `urUsmP2PEnablePeerAccessExp`. Without that it is `INVALID_OPERATION`.
     fn usm_p2p_disable_peer_access_exp(this: &Object<Self>,
         peer_device: &Object<B::Device>) -> Result<()> { unsupported() }
 

@@ -88,6 +88,12 @@ impl<D: Driver> Context<D> {
         self.domain.engine().when(everything, |_| job())
     }
 
+    /// Called after foreign memory at some address has become another, or its access has changed:
+    /// commands look anew for memory that their device reaches.
+    pub fn access_changed(&self) {
+        self.domain.memory.extent_version.change();
+    }
+
     /// `INVALID_DEVICE` if the device is neither the context's nor a part of one.
     pub fn check_device(&self, device: &Object<D::Device>) -> Result<()> {
         self.index(device).map(drop)

@@ -7,11 +7,23 @@ use crate::pool::{Acquired, Order, Request};
 use crate::stream::lane::extents;
 use crate::stream::settings::Settings;
 use crate::stream::settings::pool_trace::Trace;
-use crate::stream::usm::memory::AddressExtent;
+use crate::stream::usm::memory::{AddressExtent, NoPool};
 use crate::stream::usm::pool_core::Answer;
-use crate::stream::{Context, Driver, Kind, UsmPool};
+use crate::stream::{Context, Driver, Kind, UsmPool, Work};
 use std::cell::RefCell;
 use std::ffi::c_void;
+use std::sync::Arc;
+
+/// The memory at one end of a copy or fill.
+#[derive(Clone, Copy)]
+pub(crate) enum End {
+    /// Memory at an address, of any device.
+    Usm(usize),
+    /// Memory of the command's own device.
+    Own,
+    /// A buffer, which the driver resolves, or no memory.
+    Shared,
+}
 
 impl<D: Driver> Context<D> {
     /// Allocates memory for immediate use. `device` is none for host memory. `pool` defaults to the
@@ -202,26 +214,41 @@ impl<D: Driver> Context<D> {
         ensure(bytes <= extent, UR_RESULT_ERROR_INVALID_SIZE)
     }
 
-    /// An error if commands on a device cannot access these addresses. Foreign memory passes.
+    /// Makes a copy or fill a command of a device, which may have to access memory of other devices.
+    /// The destination comes first in `ends`.
     #[inline]
-    pub(crate) fn check_access<const N: usize>(
+    pub(crate) fn routed(
         &self,
         device: &Object<D::Device>,
-        addrs: [usize; N],
-    ) -> Result<()> {
+        work: Work<D>,
+        ends: [End; 2],
+    ) -> Result<Work<D>> {
         match self.devices().len() {
-            1 => Ok(()),
-            _ => addrs
-                .iter()
-                .try_for_each(|addr| self.look_for_reach(device, *addr)),
+            1 => Ok(work),
+            _ => self.route(device, work, ends),
         }
     }
 
     #[inline(never)]
-    fn look_for_reach(&self, device: &Object<D::Device>, addr: usize) -> Result<()> {
-        let mut homes = self.domain().memory.homes(addr);
-        let reached = homes.all(|home| D::can_access(device, &home));
-        ensure(reached, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)
+    fn route(&self, device: &Object<D::Device>, work: Work<D>, ends: [End; 2]) -> Result<Work<D>> {
+        let mut is_foreign = false;
+        let mut home = |end: End| match end {
+            End::Shared => None,
+            End::Own => Some(device.arc()),
+            End::Usm(addr) => match self.domain().memory.home(addr) {
+                Ok(home) => home,
+                Err(NoPool) => D::foreign_home(device, addr).inspect(|_| is_foreign = true),
+            },
+        };
+        let homes = ends.map(&mut home);
+        let near = |home: &Arc<Object<D::Device>>| D::can_access(device, home);
+        match !is_foreign && homes.iter().flatten().all(near) {
+            true => Ok(work),
+            false => {
+                let homes = homes.each_ref().map(Option::as_deref);
+                D::remote(device, work, homes, is_foreign)
+            }
+        }
     }
 
     /// `urUSMContextMemcpyExp`.
@@ -232,9 +259,12 @@ impl<D: Driver> Context<D> {
             .into_iter()
             .find_map(|addr| memory.find(addr)?.part().device.clone());
         let device = owner.as_ref().unwrap_or(&self.devices()[0]);
-        self.check_access(device, [dst, src])?;
-        self.domain()
-            .run_now(device, crate::stream::Work::Copy { dst, src, bytes })
+        let work = self.routed(
+            device,
+            Work::Copy { dst, src, bytes },
+            [dst, src].map(End::Usm),
+        )?;
+        self.domain().run_now(device, work)
     }
 }
 

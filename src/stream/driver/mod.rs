@@ -450,11 +450,34 @@ pub trait Driver: Backend + Payload {
         work
     }
 
-    /// Whether commands of a device can access device memory of another one's pools. If not,
-    /// commands with such an address are refused. Arguments of launches are not checked.
+    /// Whether commands of a device can access device memory of another one's pools. If not, commands
+    /// with such an address are made by [`Driver::remote`]. Arguments of launches are not checked.
     fn can_access(device: &Object<Self::Device>, home: &Object<Self::Device>) -> bool {
         let _ = (device, home);
         true
+    }
+
+    /// The device whose memory is at an address of no pool, if commands of `device` cannot access it.
+    fn foreign_home(
+        device: &Object<Self::Device>,
+        addr: usize,
+    ) -> Option<Arc<Object<Self::Device>>> {
+        let _ = (device, addr);
+        None
+    }
+
+    /// A copy or fill as a command of a device that cannot access all of its memory. `homes` are the
+    /// devices of destination and source, none for memory that every device can access. `is_foreign`:
+    /// the memory is none of a pool, so that [`Driver::can_access`] does not tell of it.
+    /// `UNSUPPORTED_FEATURE` if the backend has no such command.
+    fn remote(
+        device: &Object<Self::Device>,
+        work: Work<Self>,
+        homes: [Option<&Object<Self::Device>>; 2],
+        is_foreign: bool,
+    ) -> Result<Work<Self>> {
+        let _ = (device, work, homes, is_foreign);
+        Err(Error::unsupported())
     }
 
     /// Largest alignment of a synchronous allocation, in bytes. It may double the memory used.

@@ -71,6 +71,9 @@ pub(crate) trait Pending<D: Driver>: Send + Sync {
 
     /// Gives back what pools hold beyond their thresholds, as far as it is complete.
     fn settle(&self);
+
+    /// Makes commands look anew for memory that their device reaches.
+    fn access_changed(&self);
 }
 
 /// The epoch that a thread blocks for on a lane, and later ones in its queue.
@@ -133,16 +136,25 @@ impl<D: Driver> Engine<D> {
     /// Waits until everything enqueued on the device has completed, in whatever context, then gives
     /// back what pools hold beyond their thresholds: `urDeviceWaitExp`.
     pub fn wait_device(&self, device: &Object<D::Device>) -> Result<()> {
-        let contexts: Vec<_> = self
-            .contexts
-            .lock()
-            .iter()
-            .filter_map(Weak::upgrade)
-            .collect();
+        let contexts = self.contexts();
         let waited = contexts.iter().map(|context| context.wait_device(device));
         let result = waited.fold(Ok(()), Result::and);
         contexts.iter().for_each(|context| context.settle());
         result
+    }
+
+    /// Called after a device has got or lost access to another one's memory.
+    pub fn access_changed(&self) {
+        let contexts = self.contexts();
+        contexts.iter().for_each(|context| context.access_changed());
+    }
+
+    fn contexts(&self) -> Vec<Arc<dyn Pending<D>>> {
+        self.contexts
+            .lock()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect()
     }
 
     /// Ends the engine's threads when the adapter ends: waits for the jobs that are running.

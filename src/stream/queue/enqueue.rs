@@ -66,7 +66,10 @@ impl<D: Driver> Queue<D> {
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
         let made = this.target().usm_copy(dst, src, bytes)?;
-        extents::set_device(this.device(), [dst.addr(), src.addr()]);
+        // Other work is made for memory that the device cannot access.
+        if matches!(made.work, Work::Copy { .. }) {
+            extents::set_device(this.device(), [dst.addr(), src.addr()]);
+        }
         Self::submit_command(this, made, waits, event, blocking)
     }
 
@@ -107,7 +110,9 @@ impl<D: Driver> Queue<D> {
         event: OutHandle<'_, Event<D>>,
     ) -> Result<()> {
         let made = this.target().usm_fill(dst, pattern, bytes)?;
-        extents::set_device(this.device(), [dst.addr()]);
+        if matches!(made.work, Work::Fill { .. }) {
+            extents::set_device(this.device(), [dst.addr()]);
+        }
         Self::submit_command(this, made, waits, event, false)
     }
 

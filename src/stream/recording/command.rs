@@ -6,6 +6,7 @@
 
 use crate::abi::*;
 use crate::object::{Object, Result, ensure};
+use crate::stream::context::usm::End;
 use crate::stream::work::call::Call;
 use crate::stream::work::transfer::{self, Box3, OUTSIDE};
 use crate::stream::{Context, Driver, LaunchRequest, Pitched, Work};
@@ -96,9 +97,8 @@ impl<D: Driver> Target<'_, D> {
         dst: *mut c_void,
     ) -> Result<Command<'a, D>> {
         let src = self.buffer_range(buffer, offset, bytes)?;
-        self.check_access([dst.addr()])?;
         let dst = dst.expose_provenance();
-        let work = Work::Copy { dst, src, bytes };
+        let work = self.routed(Work::Copy { dst, src, bytes }, [End::Usm(dst), End::Shared])?;
         let kind = UR_COMMAND_MEM_BUFFER_READ;
         Ok(Command::on_buffers(kind, work, None, Some(buffer)))
     }
@@ -111,9 +111,8 @@ impl<D: Driver> Target<'_, D> {
         src: *const c_void,
     ) -> Result<Command<'a, D>> {
         let dst = self.buffer_range(buffer, offset, bytes)?;
-        self.check_access([src.addr()])?;
         let src = src.expose_provenance();
-        let work = Work::Copy { dst, src, bytes };
+        let work = self.routed(Work::Copy { dst, src, bytes }, [End::Shared, End::Usm(src)])?;
         let kind = UR_COMMAND_MEM_BUFFER_WRITE;
         Ok(Command::on_buffers(kind, work, Some(buffer), None))
     }
@@ -128,10 +127,12 @@ impl<D: Driver> Target<'_, D> {
     ) -> Result<Command<'a, D>> {
         let (inside, outside) = (inside.of(region)?, outside.of(region)?);
         let src = self.buffer_box(buffer, &inside)?;
-        self.check_access([dst.addr()])?;
-        let dst = outside.at(dst.expose_provenance());
-        let region = inside.region;
-        let work = Work::CopyRect { dst, src, region };
+        let to = dst.expose_provenance();
+        let (dst, region) = (outside.at(to), inside.region);
+        let work = self.routed(
+            Work::CopyRect { dst, src, region },
+            [End::Usm(to), End::Shared],
+        )?;
         let kind = UR_COMMAND_MEM_BUFFER_READ_RECT;
         Ok(Command::on_buffers(kind, work, None, Some(buffer)))
     }
@@ -146,10 +147,12 @@ impl<D: Driver> Target<'_, D> {
     ) -> Result<Command<'a, D>> {
         let (inside, outside) = (inside.of(region)?, outside.of(region)?);
         let dst = self.buffer_box(buffer, &inside)?;
-        self.check_access([src.addr()])?;
-        let src = outside.at(src.expose_provenance());
-        let region = inside.region;
-        let work = Work::CopyRect { dst, src, region };
+        let from = src.expose_provenance();
+        let (src, region) = (outside.at(from), inside.region);
+        let work = self.routed(
+            Work::CopyRect { dst, src, region },
+            [End::Shared, End::Usm(from)],
+        )?;
         let kind = UR_COMMAND_MEM_BUFFER_WRITE_RECT;
         Ok(Command::on_buffers(kind, work, Some(buffer), None))
     }
@@ -207,9 +210,8 @@ impl<D: Driver> Target<'_, D> {
         bytes: usize,
     ) -> Result<Command<'a, D>> {
         self.context.check_ranges([dst.addr(), src.addr()], bytes)?;
-        self.check_access([dst.addr(), src.addr()])?;
         let (dst, src) = (dst.expose_provenance(), src.expose_provenance());
-        let work = Work::Copy { dst, src, bytes };
+        let work = self.routed(Work::Copy { dst, src, bytes }, [dst, src].map(End::Usm))?;
         Ok(Command::new(UR_COMMAND_USM_MEMCPY, work))
     }
 
@@ -221,10 +223,9 @@ impl<D: Driver> Target<'_, D> {
         bytes: usize,
     ) -> Result<Command<'a, D>> {
         let dst = self.usm_range(dst, bytes)?;
-        self.check_access([dst])?;
         let pattern = pattern.into();
         #[rustfmt::skip]
-        let work = Work::Fill { dst, pattern, bytes };
+        let work = self.routed(Work::Fill { dst, pattern, bytes }, [End::Usm(dst), End::Shared])?;
         Ok(Command::new(UR_COMMAND_USM_FILL, work))
     }
 
@@ -262,12 +263,12 @@ impl<D: Driver> Target<'_, D> {
         height: usize,
     ) -> Result<Command<'a, D>> {
         let dst = self.usm_rows(mem, pitch, width, height)?;
-        self.check_access([dst.addr])?;
         let work = Work::FillRect {
             dst,
             pattern: pattern.into(),
             region: [width, height, 1],
         };
+        let work = self.routed(work, [End::Usm(dst.addr), End::Shared])?;
         Ok(Command::new(UR_COMMAND_USM_FILL_2D, work))
     }
 
@@ -280,11 +281,13 @@ impl<D: Driver> Target<'_, D> {
     ) -> Result<Command<'a, D>> {
         let dst = self.usm_rows(dst.0, dst.1, width, height)?;
         let src = self.usm_rows(src.0, src.1, width, height)?;
-        self.check_access([dst.addr, src.addr])?;
         let region = [width, height, 1];
         let work = match width {
             0 => Work::Marker,
-            _ => Work::CopyRect { dst, src, region },
+            _ => {
+                let ends = [dst.addr, src.addr].map(End::Usm);
+                self.routed(Work::CopyRect { dst, src, region }, ends)?
+            }
         };
         Ok(Command::new(UR_COMMAND_USM_MEMCPY_2D, work))
     }
@@ -299,9 +302,8 @@ impl<D: Driver> Target<'_, D> {
     ) -> Result<Command<'a, D>> {
         let (start, length) = D::global(program, self.device, name)?;
         let dst = transfer::range(start, length, offset, bytes)?;
-        self.check_access([src.addr()])?;
         let src = src.expose_provenance();
-        let work = Work::Copy { dst, src, bytes };
+        let work = self.routed(Work::Copy { dst, src, bytes }, [End::Own, End::Usm(src)])?;
         Ok(Command::new(UR_COMMAND_DEVICE_GLOBAL_VARIABLE_WRITE, work))
     }
 
@@ -315,9 +317,8 @@ impl<D: Driver> Target<'_, D> {
     ) -> Result<Command<'a, D>> {
         let (start, length) = D::global(program, self.device, name)?;
         let src = transfer::range(start, length, offset, bytes)?;
-        self.check_access([dst.addr()])?;
         let dst = dst.expose_provenance();
-        let work = Work::Copy { dst, src, bytes };
+        let work = self.routed(Work::Copy { dst, src, bytes }, [End::Usm(dst), End::Own])?;
         Ok(Command::new(UR_COMMAND_DEVICE_GLOBAL_VARIABLE_READ, work))
     }
 
@@ -357,10 +358,10 @@ impl<D: Driver> Target<'_, D> {
         Ok(start.expose_provenance())
     }
 
-    /// An error if the device cannot access these addresses.
+    /// A copy or fill as the device's command: see [`Context::routed`].
     #[inline]
-    fn check_access<const N: usize>(&self, addrs: [usize; N]) -> Result<()> {
-        self.context.check_access(self.device, addrs)
+    fn routed(&self, work: Work<D>, ends: [End; 2]) -> Result<Work<D>> {
+        self.context.routed(self.device, work, ends)
     }
 
     /// Rows of USM, checked from the first byte to the last one that is accessed.

@@ -160,6 +160,10 @@ impl<D: Driver> Pending<D> for Domain<D> {
     fn settle(&self) {
         Domain::settle(self);
     }
+
+    fn access_changed(&self) {
+        self.memory.extent_version.change();
+    }
 }
 
 /// Whether `part` is `whole` or a part of it.

@@ -88,6 +88,9 @@ pub(crate) enum AddressExtent {
     Live(usize),
 }
 
+/// The address is foreign.
+pub(crate) struct NoPool;
+
 impl<D: Driver> Found<D> {
     pub fn part(&self) -> &Part<D> {
         &self.core.parts()[self.part]
@@ -216,13 +219,13 @@ impl<D: Driver> Memory<D> {
         })
     }
 
-    /// The devices whose pools have memory there, native pools excluded.
-    pub fn homes(&self, addr: usize) -> impl Iterator<Item = Arc<Object<D::Device>>> + use<D> {
-        self.owners(addr).filter_map(|(core, part)| {
-            let part = &core.parts()[part];
-            let own = part.kind == Kind::Device && part.native.is_none();
-            part.device.clone().filter(|_| own)
-        })
+    /// The device whose pools have memory there: none for memory that all devices share, and an error
+    /// for memory of no pool.
+    pub fn home(&self, addr: usize) -> Result<Option<Arc<Object<D::Device>>>, NoPool> {
+        let (core, part) = self.owners(addr).last().ok_or(NoPool)?;
+        let part = &core.parts()[part];
+        let own = part.kind == Kind::Device;
+        Ok(part.device.clone().filter(|_| own))
     }
 
     /// Whether a live allocation starts at `addr`.

@@ -35,6 +35,9 @@ const ATTRIBUTES: [(c_int, c_int); 25] = [
     (115, 1),
 ];
 
+/// `CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED`.
+const VIRTUAL_MEMORY: c_int = 102;
+
 #[unsafe(no_mangle)]
 pub extern "C" fn cuInit(_: c_uint) -> u32 {
     SUCCESS
@@ -83,7 +86,9 @@ pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, capacity: c_int, _: 
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, what: c_int, _: c_int) -> u32 {
-    let found = ATTRIBUTES.iter().find(|(number, _)| *number == what);
+    let paged = what != VIRTUAL_MEMORY || !hold().without_pages;
+    let mut all = ATTRIBUTES.iter().filter(|_| paged);
+    let found = all.find(|(number, _)| *number == what);
     // SAFETY: the driver's interface promises room for each output.
     unsafe { value.write(found.map_or(0, |(_, value)| *value)) };
     SUCCESS

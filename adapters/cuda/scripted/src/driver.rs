@@ -7,6 +7,7 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::graph::Graph;
+use crate::peers::Access;
 use crate::pool::{Block, Pool};
 use crate::script::Script;
 use crate::stream::{Event, Stream};
@@ -41,7 +42,7 @@ pub fn context_of(device: usize) -> usize {
 }
 
 /// A map with a fixed hash, so that instruction counts are equal in every process.
-type Map<V> = HashMap<usize, V, BuildHasherDefault<DefaultHasher>>;
+type Table<V> = HashMap<usize, V, BuildHasherDefault<DefaultHasher>>;
 
 #[derive(Default)]
 pub struct FakeDriver {
@@ -54,22 +55,22 @@ pub struct FakeDriver {
     /// Number of retains of each primary context.
     pub retained: [usize; MAX_DEVICES],
     pub streams: BTreeMap<usize, Stream>,
-    pub events: Map<Event>,
-    pub modules: Map<()>,
+    pub events: Table<Event>,
+    pub modules: Table<()>,
     /// Names of functions, and the local bytes that each was allowed.
-    pub functions: Map<String>,
-    /// Sizes of allocations in bytes, by address.
-    pub blocks: BTreeMap<usize, usize>,
+    pub functions: Table<String>,
+    /// Allocations, by address.
+    pub blocks: BTreeMap<usize, Allocation>,
     /// Sizes of host memory that devices access, by address.
     pub registered: BTreeMap<usize, usize>,
     /// Sizes of reserved address ranges, by address.
     pub ranges: BTreeMap<usize, usize>,
     /// Physical memory, and the addresses at which it is mapped.
-    pub pieces: Map<Piece>,
-    pub maps: BTreeMap<usize, (usize, usize)>,
+    pub pieces: Table<Piece>,
+    pub maps: BTreeMap<usize, Map>,
     /// Graphs, and the executable graphs made from them.
-    pub graphs: Map<Graph>,
-    pub launchable: Map<Graph>,
+    pub graphs: Table<Graph>,
+    pub launchable: Table<Graph>,
     /// Whether streams and events are accepted under any current context, as newer drivers do.
     pub anywhere: bool,
     pub pools: BTreeMap<usize, Pool>,
@@ -79,12 +80,32 @@ pub struct FakeDriver {
     pub captured: Option<usize>,
     /// Memory of the second device, which other devices' streams cannot access.
     pub elsewhere: std::ops::Range<usize>,
+    /// Whether devices have no pages that can be mapped.
+    pub without_pages: bool,
+    /// Whether devices have links between them, and which contexts have access to which: from, to.
+    pub can_peer: bool,
+    pub links: [[bool; MAX_DEVICES]; MAX_DEVICES],
     /// Contents of the variables that programs may look up, by name.
     pub variables: BTreeMap<(usize, String), Box<[u8]>>,
 }
 
+/// Memory of one allocation, and the device that owns it.
+pub struct Allocation {
+    pub bytes: usize,
+    pub home: Option<usize>,
+}
+
+/// A mapping of a piece of physical memory.
+pub struct Map {
+    pub bytes: usize,
+    pub piece: usize,
+    pub access: Access,
+}
+
 pub struct Piece {
     pub bytes: usize,
+    /// The device that owns it.
+    pub home: Option<usize>,
     pub released: bool,
     pub mapped: usize,
 }
@@ -123,11 +144,24 @@ impl std::ops::DerefMut for DriverGuard {
 
 pub fn hold() -> DriverGuard {
     let mut driver = DRIVER.lock().unwrap_or_else(PoisonError::into_inner);
-    driver.get_or_insert_default();
+    driver.get_or_insert_with(FakeDriver::of_environment);
     DriverGuard(driver)
 }
 
 impl FakeDriver {
+    /// A driver as a program that cannot call `script` describes it: `SCRIPTED_CUDA_DEVICES` is the number of
+    /// devices, `SCRIPTED_CUDA_LINKS=0` takes the links between them, `SCRIPTED_CUDA_PAGES=0` their pages.
+    fn of_environment() -> Self {
+        let number = |name| std::env::var(name).ok()?.parse::<usize>().ok();
+        let devices = number("SCRIPTED_CUDA_DEVICES").unwrap_or(1);
+        Self {
+            more_devices: devices.clamp(1, MAX_DEVICES) - 1,
+            can_peer: number("SCRIPTED_CUDA_LINKS") != Some(0),
+            without_pages: number("SCRIPTED_CUDA_PAGES") == Some(0),
+            ..Self::default()
+        }
+    }
+
     pub fn name(&mut self) -> usize {
         self.next += 1;
         FIRST + self.next * 16
@@ -213,6 +247,10 @@ impl FakeDriver {
             ("piece", self.pieces.len()),
             ("mapping", self.maps.len()),
             ("graph", self.graphs.len() + self.launchable.len()),
+            (
+                "peer access",
+                self.links.iter().flatten().filter(|link| **link).count(),
+            ),
             ("pool", self.pools.len()),
             ("block of a pool", self.pooled.len()),
         ];

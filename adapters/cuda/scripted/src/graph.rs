@@ -5,7 +5,7 @@ use std::ffi::{c_uint, c_void};
 use crate::code::{items_of, made};
 use crate::driver::*;
 use crate::stream::Command;
-use crate::work::boxed;
+use crate::work::boxes;
 
 type Handle = *mut c_void;
 
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn cuGraphAddMemcpyNode(
     _: Handle,
 ) -> u32 {
     add("cuGraphAddMemcpyNode", node, graph, after, count, |_| {
-        Ok(boxed(what))
+        Ok(boxes(what))
     })
 }
 

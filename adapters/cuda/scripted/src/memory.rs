@@ -4,6 +4,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ffi::{c_int, c_uint, c_void};
 
 use crate::driver::*;
+use crate::peers::{Description, descriptions, device_of, grant};
 
 fn layout(bytes: usize) -> Option<Layout> {
     Layout::from_size_align(bytes.max(1), 4096).ok()
@@ -24,13 +25,14 @@ pub fn deallocate(start: usize, bytes: usize) {
     }
 }
 
-fn make(name: &'static str, bytes: usize) -> Result<usize, u32> {
+fn make(name: &'static str, bytes: usize, of_device: bool) -> Result<usize, u32> {
     let mut driver = hold();
     if let Some(code) = driver.acts(name) {
         return Err(code);
     }
     let start = allocate(bytes).ok_or(OUT_OF_MEMORY)?;
-    driver.blocks.insert(start, bytes);
+    let home = of_device.then(|| device_of(current()));
+    driver.blocks.insert(start, Allocation { bytes, home });
     Ok(start)
 }
 
@@ -38,8 +40,8 @@ fn free(start: usize, name: &str) -> u32 {
     let mut driver = hold();
     driver.pump();
     match driver.blocks.remove(&start) {
-        Some(bytes) => {
-            deallocate(start, bytes);
+        Some(block) => {
+            deallocate(start, block.bytes);
             SUCCESS
         }
         None => code(driver.broken(&format!("{name} of what is not there"))),
@@ -49,18 +51,18 @@ fn free(start: usize, name: &str) -> u32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAlloc_v2(start: *mut u64, bytes: usize) -> u32 {
     // SAFETY: room for an address, as for all outputs here.
-    code(make("cuMemAlloc", bytes).map(|at| unsafe { start.write(at as u64) }))
+    code(make("cuMemAlloc", bytes, true).map(|at| unsafe { start.write(at as u64) }))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAllocManaged(start: *mut u64, bytes: usize, _: c_uint) -> u32 {
     // SAFETY: room for an address, as for all outputs here.
-    code(make("cuMemAllocManaged", bytes).map(|at| unsafe { start.write(at as u64) }))
+    code(make("cuMemAllocManaged", bytes, false).map(|at| unsafe { start.write(at as u64) }))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemHostAlloc(start: *mut *mut c_void, bytes: usize, _: c_uint) -> u32 {
-    let made = make("cuMemHostAlloc", bytes);
+    let made = make("cuMemHostAlloc", bytes, false);
     // SAFETY: room for an address, as for all outputs here.
     code(made.map(|at| unsafe { start.write(std::ptr::with_exposed_provenance_mut(at)) }))
 }
@@ -169,7 +171,7 @@ pub extern "C" fn cuMemAddressFree(start: u64, bytes: usize) -> u32 {
 pub unsafe extern "C" fn cuMemCreate(
     handle: *mut u64,
     bytes: usize,
-    _: *const c_void,
+    what: *const c_int,
     _: u64,
 ) -> u32 {
     let mut driver = hold();
@@ -177,8 +179,11 @@ pub unsafe extern "C" fn cuMemCreate(
         return code;
     }
     let name = driver.name();
+    // SAFETY: the caller passes properties: two numbers, then the type and the number of a location.
+    let location = unsafe { [what.add(2).read(), what.add(3).read()] };
     let piece = Piece {
         bytes,
+        home: (location[0] == 1).then_some(location[1] as usize),
         released: false,
         mapped: 0,
     };
@@ -220,7 +225,12 @@ pub extern "C" fn cuMemMap(start: u64, bytes: usize, offset: usize, handle: u64,
     if let Some(piece) = driver.pieces.get_mut(&name) {
         piece.mapped += 1;
     }
-    driver.maps.insert(at, (bytes, name));
+    let map = Map {
+        bytes,
+        piece: name,
+        access: [0; MAX_DEVICES],
+    };
+    driver.maps.insert(at, map);
     SUCCESS
 }
 
@@ -231,7 +241,7 @@ pub extern "C" fn cuMemUnmap(start: u64, bytes: usize) -> u32 {
     let all: Vec<_> = driver
         .maps
         .range(start..start + bytes)
-        .map(|(at, map)| (*at, *map))
+        .map(|(at, map)| (*at, (map.bytes, map.piece)))
         .collect();
     if all.iter().map(|(_, (bytes, _))| bytes).sum::<usize>() != bytes {
         return code(driver.broken("unmapping what is not all mapped"));
@@ -255,12 +265,35 @@ pub extern "C" fn cuMemUnmap(start: u64, bytes: usize) -> u32 {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cuMemSetAccess(start: u64, bytes: usize, _: *const c_void, _: usize) -> u32 {
-    if let Some(code) = hold().called("cuMemSetAccess") {
+pub unsafe extern "C" fn cuMemSetAccess(
+    start: u64,
+    bytes: usize,
+    who: *const Description,
+    count: usize,
+) -> u32 {
+    let (mut driver, at) = (hold(), start as usize);
+    if let Some(code) = driver.called("cuMemSetAccess") {
         return code;
     }
+    driver.pump();
+    // SAFETY: the caller passes as many descriptions as it says.
+    let who = unsafe { descriptions(who, count) };
+    let maps = driver.maps.range(at..at + bytes);
+    let homes: Vec<_> = maps
+        .map(|(_, map)| (map.bytes, driver.pieces.get(&map.piece)))
+        .map(|(bytes, piece)| (bytes, piece.and_then(|piece| piece.home)))
+        .collect();
+    if homes.iter().map(|(bytes, _)| bytes).sum::<usize>() != bytes {
+        return code(driver.broken("access to what is not all mapped"));
+    }
+    if !homes.iter().all(|(_, home)| driver.can_have(*home, who)) {
+        return INVALID_VALUE;
+    }
+    for (_, map) in driver.maps.range_mut(at..at + bytes) {
+        grant(&mut map.access, who);
+    }
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let start = std::ptr::with_exposed_provenance_mut(start as usize);
+    let start = std::ptr::with_exposed_provenance_mut(at);
     // SAFETY: a part of a reservation.
     match unsafe { libc::mprotect(start, bytes, protection) } {
         0 => SUCCESS,
@@ -268,22 +301,25 @@ pub extern "C" fn cuMemSetAccess(start: u64, bytes: usize, _: *const c_void, _: 
     }
 }
 
-/// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE` and `_DEVICE_ORDINAL` of memory that a test has moved to the second
-/// device.
+/// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`, `_DEVICE_ORDINAL` and `_ACCESS_FLAGS` of memory that a device owns.
 ///
 /// The library knows nothing about other memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuPointerGetAttribute(value: *mut c_void, what: c_int, at: u64) -> u32 {
-    let value = match (hold().elsewhere.contains(&(at as usize)), what) {
-        (true, 2) => Some(2),
-        (true, 9) => Some(1),
-        _ => None,
+    let driver = hold();
+    let Some((home, access)) = driver.access(at as usize) else {
+        return INVALID_VALUE;
+    };
+    // SAFETY: the driver's interface promises room for a number of the attribute's size.
+    unsafe {
+        match what {
+            2 => value.cast::<c_int>().write(2),
+            9 => value.cast::<c_int>().write(home as c_int),
+            16 => value.cast::<u64>().write(access[device_of(current())]),
+            _ => return INVALID_VALUE,
+        }
     }
-    .map(|answer: c_int| {
-        // SAFETY: the driver's interface promises room for a number.
-        unsafe { value.cast::<c_int>().write(answer) };
-    });
-    value.map_or(INVALID_VALUE, |()| SUCCESS)
+    SUCCESS
 }
 
 #[unsafe(no_mangle)]

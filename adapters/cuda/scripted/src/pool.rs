@@ -7,9 +7,13 @@ use std::ffi::{c_int, c_void};
 
 use crate::driver::*;
 use crate::memory::{allocate, deallocate};
+use crate::peers::{Access, Description, READ_WRITE, descriptions, device_of, grant};
 use crate::stream::Command;
 
 pub struct Pool {
+    /// The device that owns its memory, and the access of others to it.
+    home: Option<usize>,
+    access: Access,
     max: usize,
     threshold: u64,
     /// Whether the pool is destroyed. It exists until its last block is free.
@@ -105,6 +109,14 @@ impl FakeDriver {
         }
     }
 
+    /// The home of a pool's block at an address, and the access of devices to it.
+    pub fn pooled_access(&self, at: usize) -> Option<(usize, Access)> {
+        let (start, block) = self.pooled.range(..=at).next_back()?;
+        let pool = self.pools.get(&block.pool)?;
+        let home = pool.home.filter(|_| at - start < block.bytes)?;
+        Some((home, pool.access))
+    }
+
     /// Records an error if a command uses a block outside its life.
     pub fn touch(&mut self, at: usize) {
         let found = self.pooled.range(..=at).next_back();
@@ -130,7 +142,14 @@ pub unsafe extern "C" fn cuMemPoolCreate(pool: *mut *mut c_void, what: *const Pr
         return INVALID_VALUE;
     }
     let name = driver.name();
+    let home = (what.place[0] == 1).then_some(what.place[1] as usize);
+    let mut access = [0; MAX_DEVICES];
+    if let Some(home) = home {
+        access[home] = READ_WRITE;
+    }
     let new = Pool {
+        home,
+        access,
         max: if what.max == 0 { 1 << 30 } else { what.max },
         threshold: 0,
         dead: false,
@@ -199,8 +218,28 @@ pub unsafe extern "C" fn cuMemPoolGetAttribute(
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cuMemPoolSetAccess(_: *mut c_void, _: *const c_void, _: usize) -> u32 {
-    hold().called("cuMemPoolSetAccess").unwrap_or(SUCCESS)
+pub unsafe extern "C" fn cuMemPoolSetAccess(
+    pool: *mut c_void,
+    who: *const Description,
+    count: usize,
+) -> u32 {
+    let mut driver = hold();
+    if let Some(code) = driver.called("cuMemPoolSetAccess") {
+        return code;
+    }
+    driver.pump();
+    // SAFETY: the caller passes as many descriptions as it says.
+    let who = unsafe { descriptions(who, count) };
+    let Some(home) = driver.pools.get(&pool.addr()).map(|pool| pool.home) else {
+        return code(driver.broken("access to a dead pool"));
+    };
+    if !driver.can_have(home, who) {
+        return INVALID_VALUE;
+    }
+    if let Some(pool) = driver.pools.get_mut(&pool.addr()) {
+        grant(&mut pool.access, who);
+    }
+    SUCCESS
 }
 
 #[unsafe(no_mangle)]
@@ -270,6 +309,11 @@ pub extern "C" fn cuMemFreeAsync(start: u64, stream: *mut c_void) -> u32 {
     let (mut driver, at) = (hold(), start as usize);
     if let Some(code) = driver.acts("cuMemFreeAsync") {
         return code;
+    }
+    let context = driver.context_of_stream(stream).unwrap_or_else(current);
+    let home = driver.pooled_access(at).map(|(home, _)| home);
+    if home.is_some_and(|home| home != device_of(context)) {
+        return code(driver.broken("a block of a pool freed on another device"));
     }
     match driver.pooled.get_mut(&at) {
         Some(block) if !block.freed => {

@@ -48,7 +48,11 @@ pub struct Script {
 /// Calls that never fail by script, since a caller could not recover the objects that a failure would leak.
 fn is_spared(name: &str) -> bool {
     let spared = [
-        "cuCtx",
+        "cuCtxGet",
+        "cuCtxPush",
+        "cuCtxPop",
+        "cuCtxSet",
+        "cuCtxDisablePeerAccess",
         "cuGetErrorName",
         "cuDevicePrimaryCtxRelease",
         "cuEventDestroy",
@@ -120,6 +124,18 @@ pub extern "C" fn scripted_memory(bytes: usize) {
 #[unsafe(no_mangle)]
 pub extern "C" fn scripted_anywhere(anywhere: bool) {
     hold().anywhere = anywhere;
+}
+
+/// Sets whether devices have links between them, from the next enumeration on. They have at first.
+#[unsafe(no_mangle)]
+pub extern "C" fn scripted_peers(can_peer: bool) {
+    hold().can_peer = can_peer;
+}
+
+/// Sets whether devices have pages that can be mapped, from the next retain on. They have at first.
+#[unsafe(no_mangle)]
+pub extern "C" fn scripted_pages(pages: bool) {
+    hold().without_pages = !pages;
 }
 
 /// Declares a range of memory to be the second device's, which other devices' streams cannot access.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::code::Kernel;
 use crate::driver::{DriverGuard, FakeDriver, current, hold};
+use crate::peers::device_of;
 
 /// A command of a stream.
 #[derive(Clone)]
@@ -12,6 +13,12 @@ pub enum Command {
     Copy {
         dst: usize,
         src: usize,
+        bytes: usize,
+    },
+    /// A copy between the memory of two devices.
+    CopyBetween {
+        dst: (usize, usize),
+        src: (usize, usize),
         bytes: usize,
     },
     /// A fill with a pattern of up to sixteen bytes.
@@ -65,8 +72,12 @@ impl FakeDriver {
             });
             let Some(stream) = ready else { return };
             let stream = self.streams.get_mut(&stream);
-            if let Some(command) = stream.and_then(|stream| stream.commands.pop_front()) {
-                self.run(command);
+            let next = stream.and_then(|stream| {
+                let command = stream.commands.pop_front()?;
+                Some((device_of(stream.context), command))
+            });
+            if let Some((device, command)) = next {
+                self.run(device, command);
             }
         }
     }
@@ -88,9 +99,23 @@ impl FakeDriver {
         }
     }
 
-    fn run(&mut self, command: Command) {
+    /// Runs a command of a stream of this device.
+    fn run(&mut self, device: usize, command: Command) {
         match command {
+            Command::CopyBetween { dst, src, bytes } => {
+                self.check_reach(dst.0, dst.1, bytes, false);
+                self.check_reach(src.0, src.1, bytes, false);
+                let (dst, src) = (dst.1, src.1);
+                self.touch(dst);
+                self.touch(src);
+                let to: *mut u8 = std::ptr::with_exposed_provenance_mut(dst);
+                let from: *const u8 = std::ptr::with_exposed_provenance(src);
+                // SAFETY: the caller promises both ranges.
+                unsafe { std::ptr::copy(from, to, bytes) };
+            }
             Command::Copy { dst, src, bytes } => {
+                self.check_reach(device, dst, bytes, true);
+                self.check_reach(device, src, bytes, true);
                 self.touch(dst);
                 self.touch(src);
                 let to: *mut u8 = std::ptr::with_exposed_provenance_mut(dst);
@@ -103,6 +128,7 @@ impl FakeDriver {
                 pattern,
                 bytes,
             } => {
+                self.check_reach(device, dst, bytes, false);
                 self.touch(dst);
                 let to: *mut u8 = std::ptr::with_exposed_provenance_mut(dst);
                 for (at, byte) in pattern.iter().cycle().take(bytes).enumerate() {
@@ -116,6 +142,7 @@ impl FakeDriver {
                 items,
             } => {
                 for start in kernel.touches(args) {
+                    self.check_reach(device, start, 4 * items, false);
                     self.touch(start);
                 }
                 // SAFETY: the caller keeps the memory of the launch.
@@ -126,7 +153,7 @@ impl FakeDriver {
                 for (dst, pattern, bytes) in unsafe { mailbox_fills(mailbox, launch) } {
                     let pattern = pattern.to_vec();
                     #[rustfmt::skip]
-                    self.run(Command::Fill { dst, pattern, bytes });
+                    self.run(device, Command::Fill { dst, pattern, bytes });
                 }
             }
             Command::Record { event, count } => {

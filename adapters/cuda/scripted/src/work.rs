@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use crate::driver::*;
+use crate::peers::{Reach, device_of};
 use crate::stream::{Command, Event, Stream, wait_until};
 
 type Handle = *mut c_void;
@@ -263,13 +264,17 @@ fn submit(name: &'static str, stream: Handle, command: Command) -> u32 {
     if let Some(code) = driver.belongs(name, own) {
         return code;
     }
-    let (first, second) = match &command {
-        Command::Copy { dst, src, .. } => (*dst, *src),
-        Command::Fill { dst, .. } => (*dst, *dst),
-        _ => (0, 0),
+    let device = device_of(own.unwrap_or_else(current));
+    let copied = |reach: Reach| reach != Reach::No;
+    let accepted = match &command {
+        Command::Copy { dst, src, bytes } => {
+            copied(driver.reach(device, *dst, *bytes, true))
+                && copied(driver.reach(device, *src, *bytes, false))
+        }
+        Command::Fill { dst, bytes, .. } => driver.reach(device, *dst, *bytes, true) == Reach::Yes,
+        _ => true,
     };
-    let away = driver.elsewhere.contains(&first) || driver.elsewhere.contains(&second);
-    if away && own != Some(context_of(1)) {
+    if !accepted {
         return INVALID_VALUE;
     }
     code(driver.submit(stream.addr(), command))
@@ -282,7 +287,7 @@ pub extern "C" fn cuMemcpyAsync(dst: u64, src: u64, bytes: usize, stream: Handle
 }
 
 /// A rectangle copied row by row: the fields of `CUDA_MEMCPY3D` in use, by their offsets in words.
-pub fn boxed(what: *const usize) -> Vec<Command> {
+pub fn boxes(what: *const usize) -> Vec<Command> {
     // SAFETY: the struct has 25 words.
     let word = |at: usize| unsafe { what.add(at).read() };
     let (src, src_pitch, src_rows) = (word(6), word(9), word(10));
@@ -299,7 +304,7 @@ pub fn boxed(what: *const usize) -> Vec<Command> {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpy3DAsync_v2(what: *const usize, stream: Handle) -> u32 {
-    let codes = boxed(what).into_iter();
+    let codes = boxes(what).into_iter();
     let mut codes = codes.map(|command| submit("cuMemcpy3DAsync", stream, command));
     codes.find(|code| *code != SUCCESS).unwrap_or(SUCCESS)
 }

@@ -18,6 +18,10 @@ impl Code {
     pub const INVALID_VALUE: Self = Self(CUresult::CUDA_ERROR_INVALID_VALUE as u32);
     pub const OUT_OF_MEMORY: Self = Self(CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32);
     pub const INVALID_CONTEXT: Self = Self(CUresult::CUDA_ERROR_INVALID_CONTEXT as u32);
+    pub const PEER_ACCESS_ALREADY_ENABLED: Self =
+        Self(CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED as u32);
+    pub const PEER_ACCESS_NOT_ENABLED: Self =
+        Self(CUresult::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED as u32);
     pub const NOT_FOUND: Self = Self(CUresult::CUDA_ERROR_NOT_FOUND as u32);
 
     pub const fn is_success(self) -> bool {
@@ -90,6 +94,12 @@ ur::dl::symbols! {
             cuFuncGetAttribute: unsafe extern "C" fn(*mut c_int, CUfunction_attribute, CUfunction) -> Code,
             cuFuncSetAttribute: unsafe extern "C" fn(CUfunction, CUfunction_attribute, c_int) -> Code,
             cuFuncSetCacheConfig: unsafe extern "C" fn(CUfunction, CUfunc_cache) -> Code,
+            cuDeviceCanAccessPeer: unsafe extern "C" fn(*mut c_int, CUdevice, CUdevice) -> Code,
+            cuDeviceGetP2PAttribute: unsafe extern "C" fn(*mut c_int, CUdevice_P2PAttribute, CUdevice, CUdevice) -> Code,
+            cuCtxEnablePeerAccess: unsafe extern "C" fn(CUcontext, c_uint) -> Code,
+            cuCtxDisablePeerAccess: unsafe extern "C" fn(CUcontext) -> Code,
+            cuMemcpyPeerAsync: unsafe extern "C" fn(Ptr, CUcontext, Ptr, CUcontext, usize, Stream) -> Code,
+            cuMemcpy3DPeerAsync: unsafe extern "C" fn(*const CUDA_MEMCPY3D_PEER, Stream) -> Code,
             cuOccupancyMaxActiveBlocksPerMultiprocessor: unsafe extern "C" fn(*mut c_int, CUfunction, c_int, usize) -> Code,
             cuOccupancyMaxPotentialBlockSize: unsafe extern "C" fn(*mut c_int, *mut c_int, CUfunction, Option<unsafe extern "C" fn(c_int) -> usize>, usize, c_int) -> Code,
         }

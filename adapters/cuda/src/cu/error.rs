@@ -98,8 +98,9 @@ pub fn failure_at(api: &Api, code: Code, call: &str, device: CUdevice, addrs: &[
     Error::native(UR_RESULT_ERROR_UNSUPPORTED_FEATURE, code, &message)
 }
 
-/// The device that owns the memory at an address. None if the driver knows of no device memory there.
-fn home(api: &Api, addr: usize) -> Option<CUdevice> {
+/// The device that owns the memory at an address. None if the driver knows of no device memory there, or of
+/// managed memory.
+pub fn home(api: &Api, addr: usize) -> Option<CUdevice> {
     use CUpointer_attribute::*;
     /// `CU_MEMORYTYPE_DEVICE`
     const OF_DEVICE: i32 = 2;
@@ -111,8 +112,10 @@ fn home(api: &Api, addr: usize) -> Option<CUdevice> {
         code.is_success().then_some(value)
     };
     let of_device = attribute(CU_POINTER_ATTRIBUTE_MEMORY_TYPE)? == OF_DEVICE;
+    // Managed memory has a device, too, but every device reaches it.
+    let is_own = attribute(CU_POINTER_ATTRIBUTE_IS_MANAGED) != Some(1);
     let home = attribute(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)?;
-    of_device.then_some(home)
+    (of_device && is_own).then_some(home)
 }
 
 #[inline(always)]

@@ -11,5 +11,5 @@ pub use api::{Api, Code, Graphing, Paging, Pooling};
 pub use capture::RelaxedCapture;
 pub use cudarc::driver::sys;
 pub use current::{Entered, anywhere, current, is_default, is_final, on_stream};
-pub use error::{check, failure, failure_at};
+pub use error::{check, failure, failure_at, home};
 pub use launch::{LAUNCH, launch_of};

@@ -268,7 +268,9 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
 
         Is::PrintfBufferSize => out.value(1usize << 20),
 
+        Is::UsmP2pSupportExp => out.boolean(true),
+
         // Not supported.
-        Is::UsmP2pSupportExp | Is::DynamicLinkSupportExp => out.boolean(false),
+        Is::DynamicLinkSupportExp => out.boolean(false),
     }
 }

@@ -3,7 +3,8 @@
 
 use std::ffi::c_uint;
 use std::ptr::null_mut;
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
 
 use ur::object::Result;
 use ur::timeline::sync::Mutex;
@@ -11,6 +12,8 @@ use ur::timeline::sync::Mutex;
 use super::fill::Fills;
 use super::mailbox::Mailboxes;
 use super::memory::Pages;
+use super::peers::Peers;
+use super::remote::Helpers;
 use super::semaphore_words::SemaphoreWords;
 use super::times::Clock;
 use crate::vendor::{
@@ -37,12 +40,26 @@ pub struct Gpu {
     pub host_pages: Option<Pages>,
     /// Bytes of the largest page of the device.
     pub largest_page: usize,
+    /// The access of other devices to this one's memory.
+    pub(super) peers: Peers,
+    /// Streams of other devices, for commands of this one's streams.
+    pub(super) helpers: Helpers,
 }
 
 // SAFETY: the driver's objects may be used from any thread.
 unsafe impl Send for Gpu {}
 // SAFETY: the driver's objects may be used from any thread.
 unsafe impl Sync for Gpu {}
+
+/// The retained contexts. Locked within the lock of a device, under which no ranked lock is taken.
+static LIVE: std::sync::Mutex<Vec<Weak<Gpu>>> = std::sync::Mutex::new(Vec::new());
+
+fn live() -> std::sync::MutexGuard<'static, Vec<Weak<Gpu>>> {
+    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether there were several at the last retain.
+static SEVERAL: AtomicBool = AtomicBool::new(false);
 
 struct UtilityStream(RawStream);
 
@@ -73,7 +90,7 @@ impl Gpu {
         check(api, code, "cuDevicePrimaryCtxRetain")?;
         let pages = Pages::of_device(api, device);
         let host_pages = pages.and_then(|like| Pages::of_host(api, device, &like));
-        Ok(Arc::new(Self {
+        let gpu = Arc::new(Self {
             api,
             device,
             context,
@@ -87,7 +104,27 @@ impl Gpu {
             pages,
             host_pages,
             largest_page: pages.map_or(0, |pages| pages.largest(api, device)),
-        }))
+            peers: Peers::of(api, device),
+            helpers: Helpers::default(),
+        });
+        let mut live = live();
+        live.retain(|gpu| gpu.strong_count() > 0);
+        live.push(Arc::downgrade(&gpu));
+        SEVERAL.store(live.len() > 1, Ordering::Relaxed);
+        drop(live);
+        Ok(gpu)
+    }
+
+    /// The retained context of a device.
+    pub fn of(device: Ordinal) -> Option<Arc<Self>> {
+        // A reference may be the last one, and its drop takes locks.
+        let live: Vec<_> = live().iter().filter_map(Weak::upgrade).collect();
+        live.into_iter().rev().find(|gpu| gpu.device == device)
+    }
+
+    /// Whether the process has contexts of several devices.
+    pub fn is_one_of_several() -> bool {
+        SEVERAL.load(Ordering::Relaxed)
     }
 
     pub fn context(&self) -> RawContext {
@@ -162,6 +199,25 @@ impl Gpu {
         // SAFETY: `utility_stream` keeps the stream alive.
         let code = unsafe { (self.api.cuStreamSynchronize)(stream) };
         self.check(code, "cuStreamSynchronize")
+    }
+}
+
+impl Gpu {
+    /// Calls `run` with a new stream and the context current, then waits for the stream. `run` may take locks.
+    pub fn on_new_stream(&self, run: impl FnOnce(RawStream) -> Result<()>) -> Result<()> {
+        let _current = self.enter()?;
+        let mut stream = null_mut();
+        // SAFETY: `stream` is writable; 1 is `CU_STREAM_NON_BLOCKING`.
+        let code = unsafe { (self.api.cuStreamCreateWithPriority)(&mut stream, 1, 0) };
+        self.check(code, "cuStreamCreateWithPriority")?;
+        let done = run(stream).and_then(|()| {
+            // SAFETY: the stream was made here.
+            let code = unsafe { (self.api.cuStreamSynchronize)(stream) };
+            self.check(code, "cuStreamSynchronize")
+        });
+        // SAFETY: the stream was made here. The driver still runs its pending work.
+        unsafe { (self.api.cuStreamDestroy)(stream) };
+        done
     }
 }
 

@@ -17,7 +17,7 @@ use super::fill;
 use super::gpu::Gpu;
 use super::lane::Lane;
 use super::memory::{attribute, log_failed};
-use super::work::{Native, whole_box};
+use super::work::{Native, ends, whole_box};
 use crate::Cuda;
 use crate::cu::sys::*;
 use crate::cu::{Code, Graphing};
@@ -76,6 +76,12 @@ impl Graph {
 
     /// Adds a command behind these. None if it cannot be held.
     fn add(&self, work: &Work<Cuda>, after: &[CUgraphNode]) -> Option<CUgraphNode> {
+        // A node cannot be made another command when it turns out that the device does not reach the memory.
+        let ends = ends(work).filter(|_| Gpu::is_one_of_several());
+        let mut ends = ends.into_iter().flatten().flatten();
+        if ends.any(|addr| self.gpu.far_home(addr).is_some()) {
+            return None;
+        }
         let (graph, context) = (self.raw, self.gpu.context());
         let (first, count) = (after.as_ptr(), after.len());
         let mut node = null_mut();

@@ -93,6 +93,7 @@ impl Lane {
     }
 
     fn new(gpu: &Arc<Gpu>, raw: RawStream, (own, alone): (bool, bool), chained: bool) -> Self {
+        gpu.begin_lane(raw);
         Self {
             api: gpu.api,
             context: gpu.context(),
@@ -207,7 +208,7 @@ impl Stream {
         let (gpu, raw) = (&self.gpu, self.raw);
         let alone = || {
             let _current = gpu.enter()?;
-            fill::linear(gpu, raw, dst, pattern, bytes)
+            work::fill(gpu, raw, dst, pattern, bytes)
         };
         match SmallFill::of(dst, pattern, bytes) {
             Some(small_fill) if self.alone && !self.deferred.is_open() && mailbox::is_enabled() => {
@@ -231,7 +232,7 @@ impl Stream {
     fn enqueue_with(
         &self,
         timestamps: Option<Arc<Timestamps>>,
-        run: impl FnOnce(&Gpu, RawStream) -> Result<()>,
+        run: impl FnOnce(&Arc<Gpu>, RawStream) -> Result<()>,
     ) -> Result<()> {
         self.mailbox_fills.pass();
         let gpu = &self.gpu;
@@ -276,12 +277,7 @@ impl ur::stream::Stream for Stream {
 
     fn wait(&self, event: &Arc<Event>) -> Result<()> {
         self.mailbox_fills.pass();
-        let gpu = &self.gpu;
-        let code = on_stream(gpu.api, gpu.context(), self.raw, || {
-            // SAFETY: a live stream and event.
-            unsafe { (gpu.api.cuStreamWaitEvent)(self.raw, event.raw(), 0) }
-        });
-        gpu.check(code, "cuStreamWaitEvent")
+        self.gpu.wait_on(self.raw, event)
     }
 
     fn wait_point(&self, point: &Arc<HostPoint<Self>>) -> Result<()> {
@@ -312,6 +308,7 @@ impl ur::stream::Stream for Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         self.mailbox_fills.end(&self.gpu);
+        self.gpu.end_lane(self.raw);
         if self.own
             && let Ok(_current) = self.gpu.enter()
         {

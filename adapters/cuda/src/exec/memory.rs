@@ -198,13 +198,14 @@ impl Pages {
         Ok(pages)
     }
 
-    /// Maps pages side by side, with read and write access for these devices.
+    /// Maps pages side by side, with access for these devices.
     pub fn map_pages(
         &self,
         api: &Api,
         addr: usize,
         pages: &[u64],
         who: &[CUmemLocation],
+        access: CUmemAccess_flags,
     ) -> Result<()> {
         let page_start = |at: usize| addr + at * self.bytes;
         let mut mapped = 0;
@@ -213,7 +214,6 @@ impl Pages {
                 self.map(api, page_start(mapped), self.bytes, 0, *page)?;
                 mapped += 1;
             }
-            let access = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
             self.set_access(api, addr, pages.len() * self.bytes, who, access)
         };
         map().inspect_err(|_| self.unmap_pages(addr, mapped))
@@ -282,7 +282,9 @@ impl Gpu {
         let _current = self.enter()?;
         let bytes = all.len() * pages.bytes;
         let addr = pages.reserve(self.api, 0, bytes)?;
-        let zeroed = pages.map_pages(self.api, addr, all, &own).and_then(|()| {
+        let access = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        let mapped = pages.map_pages(self.api, addr, all, &own, access);
+        let zeroed = mapped.and_then(|()| {
             let zeroed = self.zero(addr, bytes);
             pages.unmap_pages(addr, all.len());
             zeroed

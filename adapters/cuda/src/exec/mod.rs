@@ -10,16 +10,20 @@
 //! | `lane` | a stream |
 //! | `work` | the driver's calls for one piece of work |
 //! | `fill` | repeated patterns |
+//! | `copies` | a buffer's copies on the devices of a context |
 //! | `mailbox` | small fills that share a launch |
 //! | `graph` | recorded commands as a graph |
 //! | `marker` | positions in a stream, and points that the host signals |
 //! | `semaphore_words` | host memory that streams wait on |
 //! | `times` | when commands ran |
 //! | `memory` | slabs and pages |
+//! | `peers` | access of other devices to a device's memory |
+//! | `remote` | commands on memory that their device does not reach |
 //! | `pool` | the driver's own pools |
 //!
 //! Uses `cu`. Must never know the engine's handles.
 
+mod copies;
 mod fill;
 mod gpu;
 mod graph;
@@ -27,15 +31,20 @@ mod lane;
 mod mailbox;
 mod marker;
 mod memory;
+mod peers;
 mod pool;
+mod remote;
 mod semaphore_words;
 mod times;
 mod work;
 
+pub use copies::{Copies, Part, transfer};
 pub use gpu::{Event, Gpu};
 pub use graph::{compile, record};
 pub use lane::Lane;
 pub use marker::{Marker, Signal, host_point};
 pub use memory::{Pages, host_may_have};
+pub use peers::Members;
 pub use pool::Pool;
-pub use work::Native;
+pub use remote::Remote;
+pub use work::{Native, enqueue};

@@ -13,6 +13,7 @@ use ur::timeline::sync::Mutex;
 use super::gpu::Gpu;
 use super::lane::Lane;
 use super::memory::{HOST_NODE, attribute, log_failed};
+use super::peers::Members;
 use super::work::Native;
 use crate::Cuda;
 use crate::cu::sys::*;
@@ -62,6 +63,7 @@ impl Pool {
     pub fn create(
         gpu: &Arc<Gpu>,
         all: &[Arc<Gpu>],
+        members: &Members,
         kind: Kind,
         limits: &NativeLimits,
     ) -> Option<Self> {
@@ -95,12 +97,12 @@ impl Pool {
                 kind,
                 utility_stream: Mutex::new(UtilityStream(null_mut())),
             };
-            pool.suits(all, limits).then_some(pool)
+            pool.suits(all, members, limits).then_some(pool)
         })
     }
 
     /// Whether the pool supports the limits and all devices can reach its memory.
-    fn suits(&self, all: &[Arc<Gpu>], limits: &NativeLimits) -> bool {
+    fn suits(&self, all: &[Arc<Gpu>], members: &Members, limits: &NativeLimits) -> bool {
         let threshold = CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
         let mut fits =
             self.set(threshold, limits.threshold).is_success() && self.reserved().is_ok();
@@ -112,11 +114,18 @@ impl Pool {
                     flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
                 })
                 .collect();
-            // SAFETY: our pool, and as many descriptions as is said.
-            let code = unsafe { (self.calls.set_access)(self.raw, who.as_ptr(), who.len()) };
-            fits &= code.is_success();
+            fits &= self.set_access(&who).is_success();
+        }
+        if self.kind == Kind::Device {
+            let set = |who: &[CUmemAccessDesc]| self.set_access(who);
+            fits = fits && self.gpu.share_pool(self.raw, members, set);
         }
         fits
+    }
+
+    fn set_access(&self, who: &[CUmemAccessDesc]) -> Code {
+        // SAFETY: our pool, and a list of `who.len()` descriptions.
+        unsafe { (self.calls.set_access)(self.raw, who.as_ptr(), who.len()) }
     }
 
     fn set(&self, what: CUmemPool_attribute, value: u64) -> Code {
@@ -189,10 +198,16 @@ impl NativePool<Cuda> for Pool {
 
     fn free(&self, lane: &Lane, epoch: u64, addr: usize) -> Result<()> {
         let free = self.calls.free;
-        let free = Native::call(move |gpu: &Gpu, stream| {
+        let free = move |gpu: &Arc<Gpu>, stream| {
             // SAFETY: an allocation of the driver's, freed once.
             let code = unsafe { free(addr as u64, stream) };
             gpu.check(code, "cuMemFreeAsync")
+        };
+        let home = (self.kind == Kind::Device).then(|| Arc::clone(&self.gpu));
+        let free = Native::call(move |gpu, stream| match &home {
+            // The stream of another device may have no access.
+            Some(home) if home.device != gpu.device => gpu.on_helper(stream, home, free),
+            _ => free(gpu, stream),
         });
         lane.submit(epoch, Work::Native(free), None)
     }
@@ -250,6 +265,7 @@ impl Drop for Pool {
             // SAFETY: the pool owns the stream. The driver still runs its pending work.
             unsafe { (self.gpu.api.cuStreamDestroy)(utility_stream.0) };
         }
+        self.gpu.forget_pool(self.raw);
         // SAFETY: our pool. Its memory goes when the last of it that was freed is free.
         let code = unsafe { (self.calls.destroy)(self.raw) };
         log_failed(code, "cuMemPoolDestroy");

@@ -10,6 +10,7 @@ use ur::stream::{Pitched, Work};
 use super::fill;
 use super::gpu::Gpu;
 use super::graph::Recorded;
+use super::remote::Remote;
 use crate::Cuda;
 use crate::cu::sys::{self, CUDA_MEMCPY3D, CUmem_advise, CUmemorytype, CUstream};
 
@@ -20,12 +21,14 @@ pub enum Native {
     Call(Arc<Run>),
     /// Commands that foreign code recorded.
     Graph(Arc<Recorded>),
+    /// A command on memory of other devices.
+    Remote(Arc<Remote>),
 }
 
-type Run = dyn Fn(&Gpu, CUstream) -> Result<()> + Send + Sync;
+type Run = dyn Fn(&Arc<Gpu>, CUstream) -> Result<()> + Send + Sync;
 
 impl Native {
-    pub fn call(run: impl Fn(&Gpu, CUstream) -> Result<()> + Send + Sync + 'static) -> Self {
+    pub fn call(run: impl Fn(&Arc<Gpu>, CUstream) -> Result<()> + Send + Sync + 'static) -> Self {
         Self::Call(Arc::new(run))
     }
 }
@@ -34,7 +37,54 @@ impl Native {
 const HOST: sys::CUdevice = -1;
 
 /// Submits work to a stream. The context is current.
-pub fn enqueue(gpu: &Gpu, stream: CUstream, work: Work<Cuda>) -> Result<()> {
+///
+/// The driver refuses memory of another device that this one does not reach. The work is then submitted as that
+/// of a [`Remote`].
+pub fn enqueue(gpu: &Arc<Gpu>, stream: CUstream, work: Work<Cuda>) -> Result<()> {
+    let is_remote = Gpu::is_one_of_several() && ends(&work).is_some();
+    if !is_remote {
+        return enqueue_here(gpu, stream, work);
+    }
+    let submitted = enqueue_here(gpu, stream, work.clone());
+    submitted.or_else(|error| match Remote::refused(gpu, work, error) {
+        Some(remote) => remote.enqueue(gpu, stream),
+        None => Err(error),
+    })
+}
+
+/// A fill as [`enqueue`] submits it.
+pub fn fill(
+    gpu: &Arc<Gpu>,
+    stream: CUstream,
+    dst: usize,
+    pattern: &[u8],
+    bytes: usize,
+) -> Result<()> {
+    let filled = fill::linear(gpu, stream, dst, pattern, bytes);
+    filled.or_else(|error| {
+        let pattern = pattern.into();
+        #[rustfmt::skip]
+        let work = Work::Fill { dst, pattern, bytes };
+        match Remote::refused(gpu, work, error) {
+            Some(remote) => remote.enqueue(gpu, stream),
+            None => Err(error),
+        }
+    })
+}
+
+/// The addresses of a copy's or fill's memory, its destination first.
+pub fn ends(work: &Work<Cuda>) -> Option<[Option<usize>; 2]> {
+    match work {
+        Work::Copy { dst, src, .. } => Some([Some(*dst), Some(*src)]),
+        Work::CopyRect { dst, src, .. } => Some([Some(dst.addr), Some(src.addr)]),
+        Work::Fill { dst, .. } => Some([Some(*dst), None]),
+        Work::FillRect { dst, .. } => Some([Some(dst.addr), None]),
+        _ => None,
+    }
+}
+
+/// Submits work on memory that the device reaches. The context is current.
+pub fn enqueue_here(gpu: &Arc<Gpu>, stream: CUstream, work: Work<Cuda>) -> Result<()> {
     match work {
         Work::Marker => Ok(()),
         Work::Copy { dst, src, bytes } => copy(gpu, stream, dst, src, bytes),
@@ -68,6 +118,7 @@ pub fn enqueue(gpu: &Gpu, stream: CUstream, work: Work<Cuda>) -> Result<()> {
         Work::Launch(launch) => launch.enqueue(gpu, stream),
         Work::Native(Native::Call(run)) => run(gpu, stream),
         Work::Native(Native::Graph(recorded)) => recorded.launch(gpu, stream),
+        Work::Native(Native::Remote(remote)) => remote.enqueue(gpu, stream),
     }
 }
 
@@ -93,18 +144,36 @@ fn copy_rect(
     src: Pitched,
     region: [usize; 3],
 ) -> Result<()> {
+    each_box(dst, src, region, |dst, src, region| {
+        let what = described(dst, src, region);
+        // SAFETY: the caller keeps both boxes until the command has ended.
+        let code = unsafe { (gpu.api.cuMemcpy3DAsync)(&what, stream) };
+        gpu.check_at(code, "cuMemcpy3DAsync", &[dst.0.addr, src.0.addr])
+    })
+}
+
+/// One end of a box as the driver copies it: where it is, and its rows in a slice.
+pub type BoxEnd = (Pitched, usize);
+
+/// Calls `copy` for each box that the driver copies at once.
+pub fn each_box(
+    dst: Pitched,
+    src: Pitched,
+    region: [usize; 3],
+    mut copy: impl FnMut(BoxEnd, BoxEnd, [usize; 3]) -> Result<()>,
+) -> Result<()> {
     let [width, height, depth] = region;
     if width == 0 || height == 0 || depth == 0 {
         return Ok(());
     }
     if depth == 1 {
-        return copy_box(gpu, stream, (dst, height), (src, height), region);
+        return copy((dst, height), (src, height), region);
     }
     if let (Some(to), Some(from)) = (rows(&dst), rows(&src))
         && to >= height
         && from >= height
     {
-        return copy_box(gpu, stream, (dst, to), (src, from), region);
+        return copy((dst, to), (src, from), region);
     }
     let slice = |at: Pitched, slice: usize| Pitched {
         addr: at.addr + slice * at.slice_pitch,
@@ -112,22 +181,8 @@ fn copy_rect(
     };
     (0..depth).try_for_each(|z| {
         let (to, from) = ((slice(dst, z), height), (slice(src, z), height));
-        copy_box(gpu, stream, to, from, [width, height, 1])
+        copy(to, from, [width, height, 1])
     })
-}
-
-/// Copies a box. Each end comes with its rows in a slice.
-fn copy_box(
-    gpu: &Gpu,
-    stream: CUstream,
-    dst: (Pitched, usize),
-    src: (Pitched, usize),
-    region: [usize; 3],
-) -> Result<()> {
-    let what = described(dst, src, region);
-    // SAFETY: the caller keeps both boxes until the command has ended.
-    let code = unsafe { (gpu.api.cuMemcpy3DAsync)(&what, stream) };
-    gpu.check_at(code, "cuMemcpy3DAsync", &[dst.0.addr, src.0.addr])
 }
 
 /// Describes a copy of at least a byte that is one box to the driver.
@@ -154,7 +209,7 @@ pub fn whole_box(work: &Work<Cuda>) -> Option<CUDA_MEMCPY3D> {
     }
 }
 
-fn described(
+pub fn described(
     (dst, dst_rows): (Pitched, usize),
     (src, src_rows): (Pitched, usize),
     [width, height, depth]: [usize; 3],

@@ -1,12 +1,17 @@
 //! A launch's arguments, packed in the function's parameter layout.
 
+use std::sync::Arc;
+
 use ur::abi::*;
 use ur::hal::{Exported, checks};
 use ur::object::{Error, Object, Result, ensure};
 
 use super::code::Function;
 use crate::Cuda;
-use crate::mem::Mem;
+use crate::cu::sys::CUstream;
+use crate::device::Device;
+use crate::exec::{Gpu, Part};
+use crate::mem::{Mem, Use};
 
 /// Largest number of 8-byte words that are stored inline.
 const MAX_INLINE_WORDS: usize = 16;
@@ -97,16 +102,49 @@ fn size(arg: &ur_exp_kernel_arg_properties_t) -> usize {
     }
 }
 
+/// A buffer whose address is known only with the launch.
+#[derive(Clone)]
+pub struct Moving {
+    /// Offset and size in bytes of its parameter.
+    place: (usize, usize),
+    part: Part,
+    writes: bool,
+}
+
 /// Arguments of a launch.
 #[derive(Clone, Default)]
 pub struct Args {
     pub packed: Packed,
+    pub moving: Vec<Moving>,
     /// Bytes of local memory in all.
     pub local_bytes: usize,
 }
 
-/// Packs arguments, followed by the offset if there is one. `args` is new.
+impl Args {
+    /// The parameters with the addresses of buffers for a launch now on a stream. The context is current.
+    pub fn resolved(&self, gpu: &Arc<Gpu>, stream: CUstream) -> Result<Packed> {
+        let mut packed = self.packed.clone();
+        let is_same =
+            |one: &Moving, other: &Moving| Arc::ptr_eq(&one.part.copies, &other.part.copies);
+        for (at, own) in self.moving.iter().enumerate() {
+            // A buffer may be an argument twice, or several parts of it.
+            if self.moving[..at].iter().any(|other| is_same(own, other)) {
+                continue;
+            }
+            let all = || self.moving.iter().filter(|other| is_same(own, other));
+            let writes = all().any(|other| other.writes);
+            let address = own.part.copies.for_kernel(gpu, stream, writes)?;
+            for Moving { place, part, .. } in all() {
+                packed.words().number(*place, address + part.offset);
+            }
+        }
+        Ok(packed)
+    }
+}
+
+/// Packs arguments for a device, followed by the offset if there is one. `args` is new.
 pub fn pack(
+    device: &Object<Device>,
     function: &Function,
     list: &[ur_exp_kernel_arg_properties_t],
     offset: Option<[u32; 3]>,
@@ -130,6 +168,7 @@ pub fn pack(
     let bytes = layout.last().map_or(0, |(at, bytes)| at + bytes);
     args.packed.resize(bytes)?;
     let mut words = args.packed.words();
+    let moving = &mut args.moving;
     let mut locals: Vec<(usize, usize)> = Vec::new();
     let mut given = 0u64;
     for arg in list {
@@ -159,7 +198,15 @@ pub fn pack(
                         true => 0,
                         false => {
                             let mem = Object::<Mem>::borrow(given.hMem.cast(), Cuda::table())?;
-                            mem.begin(mem.use_by(given.flags))?;
+                            let uses = mem.use_by(given.flags);
+                            mem.begin(device, uses)?;
+                            if let Some(part) = mem.part() {
+                                moving.push(Moving {
+                                    place: (at, size),
+                                    part,
+                                    writes: uses == Use::Writes,
+                                });
+                            }
                             mem.address()
                         }
                     };

@@ -58,7 +58,7 @@ impl Kernel {
         ensure(fits, UR_RESULT_ERROR_INVALID_VALUE)?;
         let offset = offset.map(|offset| offset.map(|axis| axis as u32));
         let mut args = Args::default();
-        pack(function, request.args, offset, &mut args)?;
+        pack(device, function, request.args, offset, &mut args)?;
         let wanted = attributes.group_memory.unwrap_or(0);
         let local_bytes = args
             .local_bytes
@@ -184,7 +184,7 @@ impl Launch {
         &self,
         use_params: impl FnOnce(*const CUDA_KERNEL_NODE_PARAMS_v1) -> R,
     ) -> Option<R> {
-        if self.is_extended() {
+        if self.is_extended() || !self.args.moving.is_empty() {
             return None;
         }
         let mut bytes = self.args.packed.len();
@@ -216,12 +216,17 @@ impl Launch {
     }
 
     /// Submits the launch to a stream. The context is current.
-    pub fn enqueue(&self, gpu: &Gpu, stream: CUstream) -> Result<()> {
+    pub fn enqueue(&self, gpu: &Arc<Gpu>, stream: CUstream) -> Result<()> {
         let function = self.function();
-        let mut bytes = self.args.packed.len();
+        let resolved = match self.args.moving.is_empty() {
+            true => None,
+            false => Some(self.args.resolved(gpu, stream)?),
+        };
+        let packed = resolved.as_ref().unwrap_or(&self.args.packed);
+        let mut bytes = packed.len();
         let all = [
             BUFFER,
-            self.args.packed.start().cast_mut().cast(),
+            packed.start().cast_mut().cast(),
             BYTES,
             (&raw mut bytes).cast(),
             END,

@@ -17,7 +17,7 @@ use ur::stream::PlainLaunch;
 use super::Kernel;
 use super::code::{Code, Function};
 use crate::Cuda;
-use crate::cu::sys::{CUfunction, CUlaunchConfig, CUstream};
+use crate::cu::sys::{CUdevice, CUfunction, CUlaunchConfig, CUstream};
 use crate::cu::{self, Api};
 use crate::device::{Device, Limits};
 use crate::mem::Mem;
@@ -87,7 +87,7 @@ impl Kernel {
         if !self.is_unruled && !self.is_allowed(function, limits, local) {
             return None;
         }
-        plain.find_params(&function.sizes, launch.args)?;
+        plain.find_params(device.raw(), &function.sizes, launch.args)?;
         plain.function = function.raw;
         Some(())
     }
@@ -144,6 +144,7 @@ impl Plain {
     #[inline(always)]
     fn find_params(
         &mut self,
+        device: CUdevice,
         sizes: &[u16; MAX_PLAIN_ARGS],
         args: &[ur_exp_kernel_arg_properties_t],
     ) -> Option<()> {
@@ -164,10 +165,10 @@ impl Plain {
                     // point.
                     let given = unsafe { arg.value.memObjTuple };
                     let mem = buffer(given.hMem)?;
-                    if !mem.has_begun(mem.use_by(given.flags)) {
+                    if !mem.has_begun(device, mem.use_by(given.flags)) {
                         return None;
                     }
-                    mem.address_slot().cast()
+                    mem.address_slot(device)?.cast()
                 }
                 _ => return None,
             };
@@ -223,7 +224,7 @@ mod tests {
         let mut sizes = [0; MAX_PLAIN_ARGS];
         (sizes[0], sizes[1]) = (8, 4);
         let mut plain = Plain::default();
-        plain.find_params(&sizes, args)?;
+        plain.find_params(0, &sizes, args)?;
         let written = plain.params.iter().take(args.len());
         // SAFETY: `find_params` wrote one for each argument.
         let param = |param: &MaybeUninit<_>| unsafe { param.assume_init() };

@@ -29,6 +29,8 @@ ur::dl::symbols! {
             scripted_devices: extern "C" fn(usize),
             scripted_anywhere: extern "C" fn(bool),
             cuGraphAddMemsetNode: unsafe extern "C" fn(*mut *mut c_void, *mut c_void, *const *mut c_void, usize, *const Set, *mut c_void) -> u32,
+            scripted_peers: extern "C" fn(bool),
+            scripted_pages: extern "C" fn(bool),
             scripted_elsewhere: extern "C" fn(usize, usize),
             scripted_capture: extern "C" fn(usize),
             scripted_query: extern "C" fn() -> Answer,
@@ -36,6 +38,8 @@ ur::dl::symbols! {
             cuCtxGetCurrent: unsafe extern "C" fn(*mut *mut c_void) -> u32,
             cuDevicePrimaryCtxRetain: unsafe extern "C" fn(*mut *mut c_void, i32) -> u32,
             cuDevicePrimaryCtxRelease_v2: extern "C" fn(i32) -> u32,
+            cuCtxEnablePeerAccess: extern "C" fn(*mut c_void, u32) -> u32,
+            cuCtxDisablePeerAccess: extern "C" fn(*mut c_void) -> u32,
             cuCtxPopCurrent_v2: unsafe extern "C" fn(*mut *mut c_void) -> u32,
             cuCtxPushCurrent_v2: unsafe extern "C" fn(*mut c_void) -> u32,
             cuCtxSetCurrent: unsafe extern "C" fn(*mut c_void) -> u32,
@@ -121,6 +125,16 @@ impl FakeDriver {
         (self.0.scripted_anywhere)(anywhere);
     }
 
+    /// Sets whether devices have links between them, before the adapter looks for them.
+    pub fn peers(&self, can_peer: bool) {
+        (self.0.scripted_peers)(can_peer);
+    }
+
+    /// Sets whether devices have pages that can be mapped.
+    pub fn pages(&self, pages: bool) {
+        (self.0.scripted_pages)(pages);
+    }
+
     /// Declares a range of memory to be the second device's, which other devices' streams cannot access.
     pub fn elsewhere(&self, start: *mut c_void, bytes: usize) {
         (self.0.scripted_elsewhere)(start.expose_provenance(), bytes);
@@ -159,6 +173,28 @@ impl FakeDriver {
             code
         };
         assert_eq!(code, 0);
+    }
+
+    /// Enables or disables access of the first device to the second between their retained primary contexts, as
+    /// an application may. Returns the driver's code.
+    pub fn link(&self, on: bool) -> u32 {
+        let (mut contexts, mut popped) = ([null_mut(); 2], null_mut());
+        for (device, context) in contexts.iter_mut().enumerate() {
+            // SAFETY: room for a handle.
+            unsafe { (self.0.cuDevicePrimaryCtxRetain)(context, device as i32) };
+        }
+        // SAFETY: the first context is retained here.
+        unsafe { (self.0.cuCtxPushCurrent_v2)(contexts[0]) };
+        let code = match on {
+            true => (self.0.cuCtxEnablePeerAccess)(contexts[1], 0),
+            false => (self.0.cuCtxDisablePeerAccess)(contexts[1]),
+        };
+        // SAFETY: room for a handle.
+        unsafe { (self.0.cuCtxPopCurrent_v2)(&mut popped) };
+        for device in [0, 1] {
+            (self.0.cuDevicePrimaryCtxRelease_v2)(device);
+        }
+        code
     }
 
     /// The calling thread's current context.

@@ -125,13 +125,11 @@ fn with_queues(steps: &mut Steps, context: ur_context_handle_t, devices: &[ur_de
         Queue.pfnCreate(context, last, &loose)
     );
     if !one.is_null() && !two.is_null() {
-        // A device's memory is not accessible to another device yet.
-        let own = if device == last { two } else { one };
-        on_usm(steps, (context, device), one, own);
+        on_usm(steps, (context, device), one, two);
         on_buffers(steps, context, one);
         over_host_memory(steps, context, one);
         with_program(steps, context, devices, one);
-        asynchronous(steps, one, two, own);
+        asynchronous(steps, one, two);
         on_the_host(steps, one, two);
     }
     for queue in [one, two] {
@@ -346,12 +344,7 @@ fn with_program(
 }
 
 /// `own` uses the memory of a device.
-fn asynchronous(
-    steps: &mut Steps,
-    one: ur_queue_handle_t,
-    two: ur_queue_handle_t,
-    own: ur_queue_handle_t,
-) {
+fn asynchronous(steps: &mut Steps, one: ur_queue_handle_t, two: ur_queue_handle_t) {
     let pool = null_mut();
     for round in 0..3_u8 {
         let (mut memory, mut made) = (null_mut(), null_mut());
@@ -373,7 +366,6 @@ fn asynchronous(
         if !steps.record(name, code) {
             continue;
         }
-        let two = if round == 0 { own } else { two };
         let from = (&raw const round).cast();
         let filled = enqueue!(
             steps,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ur::object::Result;
 use ur::stream::{Progress, Timestamps, Work};
 
-use super::{Lane, fill};
+use super::{Gpu, Lane, fill};
 use crate::Cuda;
 use crate::kernel::{Launch, Plain};
 use crate::vendor::{Code, Entered, LAUNCH, check, is_default, is_final};
@@ -35,9 +35,11 @@ impl Lane {
         Err(None)
     }
 
-    /// Returns a refused call's error if the call would fail with the stream's context current, too.
+    /// Returns a refused call's error if the call would fail with the stream's context current, too. Memory of
+    /// another device may be reached in another way.
     fn check_refused(&self, refused: Option<Code>, name: &str, addrs: &[usize]) -> Result<()> {
         match refused {
+            Some(Code::INVALID_VALUE) if !addrs.is_empty() && Gpu::is_one_of_several() => Ok(()),
             Some(code) if is_final(self.api, self.context, code) => {
                 self.stream.gpu.check_at(code, name, addrs)
             }
