@@ -22,6 +22,7 @@ use crate::exec::{
 use crate::kernel::{Kernel, Launch, Plain};
 use crate::mem::{self, Mem, Use};
 use crate::program::Program;
+use crate::sharing::{self, Shared};
 use crate::virtual_mem::AddressSpace;
 
 /// Bytes that the size of a slab without pages is a multiple of.
@@ -32,6 +33,7 @@ pub struct State {
     /// The primary contexts of its devices, which this retains.
     gpus: Vec<Arc<Gpu>>,
     pub space: AddressSpace,
+    pub shared: Shared,
 }
 
 impl State {
@@ -40,6 +42,7 @@ impl State {
         Ok(Self {
             gpus: gpus?,
             space: AddressSpace::default(),
+            shared: Shared::default(),
         })
     }
 }
@@ -348,6 +351,42 @@ impl Driver for Cuda {
     /// Pages are mapped for their own device only. The driver copies its own allocations between devices.
     fn can_access(device: &Object<Device>, home: &Object<Device>) -> bool {
         std::ptr::eq(device, home) || home.gpu().is_ok_and(|gpu| gpu.pages.is_none())
+    }
+
+    fn register_host(
+        devices: &Devices<Self>,
+        addr: usize,
+        bytes: usize,
+        read_only: bool,
+    ) -> Result<()> {
+        for gpu in &devices.state().gpus {
+            ensure(gpu.shares_addresses(), UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+        }
+        first(devices)?.register_for_devices(addr, bytes, read_only)
+    }
+
+    fn unregister_host(devices: &Devices<Self>, addr: usize) {
+        if let Ok(gpu) = first(devices) {
+            gpu.unregister(addr);
+        }
+    }
+
+    fn import_host(devices: &Devices<Self>, addr: usize, bytes: usize) {
+        if let Ok(gpu) = first(devices) {
+            devices.state().shared.import_host(gpu, addr, bytes);
+        }
+    }
+
+    fn release_host(devices: &Devices<Self>, addr: usize) {
+        devices.state().shared.release_host(addr);
+    }
+
+    fn shared_event(device: &Object<Device>) -> Result<Marker> {
+        sharing::new_event(device)
+    }
+
+    fn record_shared(event: &Marker) -> Result<Work<Self>> {
+        sharing::record_event(event)
     }
 
     fn buffer(mem: &Object<Mem>, _: &Object<Device>) -> Result<(usize, usize)> {

@@ -17,6 +17,7 @@
 //! | `marks` | recorded events of streams |
 //! | `native` | the driver's own pools |
 //! | `other_devices` | memory of other devices |
+//! | `sharing` | memory and events of several processes; `peer` is the second one |
 //! | `record` | native commands of command buffers |
 //! | `user` | functions of the user |
 
@@ -32,7 +33,9 @@ mod mailbox;
 mod marks;
 mod native;
 mod other_devices;
+mod peer;
 mod record;
+mod sharing;
 mod test_context;
 mod user;
 mod workload;

@@ -14,7 +14,7 @@ use crate::hal::{
 use crate::object::{Handles, InfoOut, Object, Out, OutHandle, Result, ensure};
 use crate::stream::api::hooks::forwarded;
 use crate::stream::event::CommandQueue;
-use crate::stream::queue::{alloc, capture, host_task, mapping, replay};
+use crate::stream::queue::{alloc, capture, host_task, mapping, replay, reusable};
 use crate::stream::recording::command::RectOffset;
 use crate::stream::recording::command_buffer::Outputs;
 use crate::stream::recording::native_record::RecordCall;
@@ -253,9 +253,6 @@ macro_rules! context_hooks {
                 properties: Option<&ur_exp_usm_host_alloc_register_properties_t>) -> ();
             /// `urUSMHostAllocUnregisterExp`
             fn usm_host_alloc_unregister_exp(host_mem: *mut c_void) -> ();
-            /// `urEventCreateExp`
-            fn event_create_exp(device: &Object<B::Device>,
-                event_desc: &ur_exp_event_desc_t) -> Arc<Object<B::Event>>;
         }
     };
 }
@@ -277,6 +274,8 @@ macro_rules! named_hooks {
         $with! { Event;
             /// `urEventGetNativeHandle`
             fn event_native_handle() -> ur_native_handle_t;
+            /// `urIPCGetEventHandleExp`
+            fn event_ipc_handle() -> (*mut c_void, usize);
         }
     };
 }
@@ -663,7 +662,7 @@ impl<B: Runtime> hal::Queue<B> for Queue<B> {
         event_wait_list: Handles<'_, B::Event>,
         event: OutHandle<'_, B::Event>,
     ) -> Result<()> {
-        Self::timestamp(this, blocking, event_wait_list, event)
+        reusable::timestamp(this, blocking, event_wait_list, event)
     }
     fn command_buffer_exp(
         this: &Object<Self>,
@@ -689,13 +688,7 @@ impl<B: Runtime> hal::Queue<B> for Queue<B> {
         event_wait_list: Handles<'_, B::Event>,
         event: OutHandle<'_, B::Event>,
     ) -> Result<()> {
-        Self::join_events(
-            this,
-            UR_COMMAND_EVENTS_WAIT_WITH_BARRIER,
-            event_wait_list,
-            event,
-            true,
-        )
+        reusable::barrier(this, event_wait_list, event)
     }
     fn begin_graph_capture_exp(this: &Object<Self>) -> Result<()> {
         capture::begin(this, &Graph::new(this.context()))
@@ -870,9 +863,11 @@ impl<B: Runtime> hal::Context<B> for Context<B> {
         this.copy_now(dst.expose_provenance(), src.expose_provenance(), size)
     }
     fn usm_import_exp(this: &Object<Self>, mem: *mut c_void, size: usize) -> Result<()> {
+        B::import_host(this.domain(), mem.addr(), size);
         Ok(())
     }
     fn usm_release_exp(this: &Object<Self>, mem: *mut c_void) -> Result<()> {
+        B::release_host(this.domain(), mem.addr());
         Ok(())
     }
     fn command_buffer_create_exp(
@@ -881,6 +876,13 @@ impl<B: Runtime> hal::Context<B> for Context<B> {
         command_buffer_desc: &ur_exp_command_buffer_desc_t,
     ) -> Result<Arc<Object<B::CommandBuffer>>> {
         CommandBuffer::create(this, device, command_buffer_desc)
+    }
+    fn event_create_exp(
+        this: &Object<Self>,
+        device: &Object<B::Device>,
+        event_desc: &ur_exp_event_desc_t,
+    ) -> Result<Arc<Object<B::Event>>> {
+        Event::reusable(this, device, event_desc)
     }
     fn graph_create_exp(this: &Object<Self>) -> Result<Arc<Object<B::Graph>>> {
         this.domain().engine().check()?;
@@ -924,6 +926,9 @@ impl<B: Runtime> hal::Event<B> for Event<B> {
         user_data: *mut c_void,
     ) -> Result<()> {
         Self::add_callback(this, exec_status, notify, user_data)
+    }
+    fn ipc_get_event_handle_exp(this: &Object<Self>) -> Result<(*mut c_void, usize)> {
+        <B as Hooks<B>>::event_ipc_handle(this)
     }
 }
 impl<B: Runtime> hal::CommandBuffer<B> for CommandBuffer<B> {

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_void;
 use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::graph::Graph;
@@ -87,6 +88,10 @@ pub struct Piece {
     pub bytes: usize,
     pub released: bool,
     pub mapped: usize,
+    /// Whether it was made to be exported.
+    pub shareable: bool,
+    /// Holds the contents, once it was exported.
+    pub file: Option<OwnedFd>,
 }
 
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`.

@@ -4,6 +4,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ffi::{c_int, c_uint, c_void};
 
 use crate::driver::*;
+use crate::share;
 
 fn layout(bytes: usize) -> Option<Layout> {
     Layout::from_size_align(bytes.max(1), 4096).ok()
@@ -169,7 +170,7 @@ pub extern "C" fn cuMemAddressFree(start: u64, bytes: usize) -> u32 {
 pub unsafe extern "C" fn cuMemCreate(
     handle: *mut u64,
     bytes: usize,
-    _: *const c_void,
+    what: *const c_void,
     _: u64,
 ) -> u32 {
     let mut driver = hold();
@@ -181,6 +182,9 @@ pub unsafe extern "C" fn cuMemCreate(
         bytes,
         released: false,
         mapped: 0,
+        // SAFETY: the second member of the driver's description.
+        shareable: unsafe { what.cast::<c_uint>().add(1).read() } == share::DESCRIPTOR,
+        file: None,
     };
     driver.pieces.insert(name, piece);
     // SAFETY: a whole reservation without any use.
@@ -218,6 +222,9 @@ pub extern "C" fn cuMemMap(start: u64, bytes: usize, offset: usize, handle: u64,
         return code(driver.broken("mapping what is no piece, or where one is"));
     }
     if let Some(piece) = driver.pieces.get_mut(&name) {
+        if !share::map_piece(piece, at) {
+            return OUT_OF_MEMORY;
+        }
         piece.mapped += 1;
     }
     driver.maps.insert(at, (bytes, name));
@@ -236,8 +243,15 @@ pub extern "C" fn cuMemUnmap(start: u64, bytes: usize) -> u32 {
     if all.iter().map(|(_, (bytes, _))| bytes).sum::<usize>() != bytes {
         return code(driver.broken("unmapping what is not all mapped"));
     }
-    for (at, (_, name)) in all {
+    for (at, (bytes, name)) in all {
         driver.maps.remove(&at);
+        if driver
+            .pieces
+            .get(&name)
+            .is_some_and(|piece| piece.file.is_some())
+        {
+            share::unmap_piece(at, bytes);
+        }
         if let Some(piece) = driver.pieces.get_mut(&name) {
             piece.mapped -= 1;
             if piece.mapped == 0 && piece.released {

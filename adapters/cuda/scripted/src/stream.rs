@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::code::Kernel;
 use crate::driver::{DriverGuard, FakeDriver, current, hold};
+use crate::share::{SharedCounts, happened};
 
 /// A command of a stream.
 #[derive(Clone)]
@@ -53,6 +54,8 @@ pub struct Event {
     pub on: Option<usize>,
     pub happened: u64,
     pub at: Option<Instant>,
+    /// The counts of an event that several processes share.
+    pub shared: Option<SharedCounts>,
 }
 
 impl FakeDriver {
@@ -75,7 +78,7 @@ impl FakeDriver {
         match command {
             Command::Await { event, count } => {
                 let event = self.events.get(event);
-                event.is_none_or(|event| event.happened >= *count)
+                event.is_none_or(|event| happened(event) >= *count)
             }
             Command::AwaitWord { word, value } => {
                 // SAFETY: pinned memory, which the caller keeps while streams wait for it.
@@ -132,6 +135,9 @@ impl FakeDriver {
             Command::Record { event, count } => {
                 if let Some(event) = self.events.get_mut(&event) {
                     event.happened = event.happened.max(count);
+                    if let Some(shared) = &event.shared {
+                        shared.happened().fetch_max(count, Ordering::SeqCst);
+                    }
                     event.at = Some(Instant::now());
                 }
             }
