@@ -189,7 +189,6 @@ impl PhysicalMem {
         check_size(&how, bytes)?;
         // Without the flag nobody may open the memory, so that it needs no shareable handles.
         let how = match flags.contains(UR_PHYSICAL_MEM_FLAG_ENABLE_IPC) {
-            true if how.sharing.is_none() => return Err(Error::unsupported()),
             true => how,
             false => how.private(),
         };

@@ -38,6 +38,7 @@ mod program;
 mod queries;
 mod queue;
 mod release_while_pending;
+pub mod sharing;
 mod unsupported;
 mod usm;
 mod usm_2d;
@@ -85,6 +86,7 @@ pub fn all() -> Vec<Test> {
         interop::all,
         failures::all,
         virtual_memory::all,
+        sharing::all,
         command_buffer::all,
         graph::all,
         arguments::all,

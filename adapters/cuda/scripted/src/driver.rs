@@ -88,6 +88,8 @@ pub struct Piece {
     pub bytes: usize,
     pub released: bool,
     pub mapped: usize,
+    /// The address where it was mapped last.
+    pub last: usize,
     /// Whether it was made to be exported.
     pub shareable: bool,
     /// Holds the contents, once it was exported.

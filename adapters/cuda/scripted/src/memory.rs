@@ -182,6 +182,7 @@ pub unsafe extern "C" fn cuMemCreate(
         bytes,
         released: false,
         mapped: 0,
+        last: 0,
         // SAFETY: the second member of the driver's description.
         shareable: unsafe { what.cast::<c_uint>().add(1).read() } == share::DESCRIPTOR,
         file: None,
@@ -226,6 +227,7 @@ pub extern "C" fn cuMemMap(start: u64, bytes: usize, offset: usize, handle: u64,
             return OUT_OF_MEMORY;
         }
         piece.mapped += 1;
+        piece.last = at;
     }
     driver.maps.insert(at, (bytes, name));
     SUCCESS

@@ -123,7 +123,7 @@ fn to_file(driver: &mut FakeDriver, name: usize) -> Option<()> {
     if piece.file.is_some() {
         return Some(());
     }
-    let bytes = piece.bytes;
+    let (bytes, last) = (piece.bytes, piece.last);
     let text = CString::new(NAME).ok()?;
     // SAFETY: a C string.
     let file = unsafe { libc::memfd_create(text.as_ptr(), libc::MFD_CLOEXEC) };
@@ -141,10 +141,14 @@ fn to_file(driver: &mut FakeDriver, name: usize) -> Option<()> {
         .filter(|(_, (_, own))| *own == name)
         .map(|(at, _)| *at)
         .collect();
-    if let Some(first) = addresses.first() {
-        let from = std::ptr::with_exposed_provenance(*first);
+    // Older addresses of a piece have older contents: it shares nothing before this.
+    if addresses.contains(&last) {
+        let from = std::ptr::with_exposed_provenance(last);
         // SAFETY: the piece is mapped there with access, and has so many bytes.
-        unsafe { libc::pwrite(file.as_raw_fd(), from, bytes, 0) };
+        let written = unsafe { libc::pwrite(file.as_raw_fd(), from, bytes, 0) };
+        if written != bytes.cast_signed() {
+            return None;
+        }
     }
     for at in addresses {
         map(Some(at), bytes, &file)?;
@@ -213,6 +217,7 @@ pub unsafe extern "C" fn cuMemImportFromShareableHandle(
         bytes,
         released: false,
         mapped: 0,
+        last: 0,
         shareable: true,
         file: Some(file),
     };

@@ -108,9 +108,10 @@ impl FakeDriver {
             } => {
                 self.touch(dst);
                 let to: *mut u8 = std::ptr::with_exposed_provenance_mut(dst);
-                for (at, byte) in pattern.iter().cycle().take(bytes).enumerate() {
-                    // SAFETY: the caller promises the range.
-                    unsafe { to.add(at).write(*byte) };
+                // SAFETY: the caller promises the range.
+                let range = unsafe { std::slice::from_raw_parts_mut(to, bytes) };
+                for part in range.chunks_mut(pattern.len().max(1)) {
+                    part.copy_from_slice(&pattern[..part.len()]);
                 }
             }
             Command::Run {

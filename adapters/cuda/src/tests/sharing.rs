@@ -379,19 +379,11 @@ fn without_shareable_handles_nothing_is_shared() {
         let memory = alloc(&test, 4096);
         let unsupported = UR_RESULT_ERROR_UNSUPPORTED_FEATURE;
         assert_eq!(get(&test, memory).err(), Some(unsupported));
-        let mut properties = ur_physical_mem_properties_t {
-            flags: UR_PHYSICAL_MEM_FLAG_ENABLE_IPC,
-            ..Default::default()
-        };
-        let mut physical = null_mut();
-        let code = ur!(PhysicalMem.pfnCreate(
-            test.context,
-            test.device,
-            PAGE,
-            &mut properties,
-            &mut physical
-        ));
+        let own = physical(&test, UR_PHYSICAL_MEM_FLAG_ENABLE_IPC);
+        let (mut data, mut size) = (null_mut(), 0);
+        let code = ur!(IPCExp.pfnGetPhysMemHandleExp(test.context, own, &mut data, &mut size));
         assert_eq!(code, unsupported);
+        ok(ur!(PhysicalMem.pfnRelease(own)));
         ok(free(&test, memory));
         test.end(&driver);
     };
