@@ -17,7 +17,7 @@ use crate::Cuda;
 use crate::adapter::roots;
 use crate::device::Device;
 use crate::exec::{
-    Gpu, Lane, Marker, Native, Pages, Pool, Signal, compile, host_may_have, host_point,
+    Gpu, Lane, Marker, Native, Pages, Pool, Signal, compile, host_may_have, host_point, whole,
 };
 use crate::kernel::{Kernel, Launch, Plain};
 use crate::mem::{self, Mem, Use};
@@ -435,6 +435,14 @@ impl Driver for Cuda {
         _: bool,
     ) -> Option<(usize, Arc<dyn Compiled<Self>>)> {
         compile(&device.gpu().ok()?, steps, from)
+    }
+
+    fn native_graph(
+        _: &Devices<Self>,
+        device: &Object<Device>,
+        steps: &[Step<'_, Self>],
+    ) -> Option<Arc<dyn Compiled<Self>>> {
+        whole(&device.gpu().ok()?, steps)
     }
 
     const RECORDS_NEST: bool = true;

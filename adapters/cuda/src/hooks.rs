@@ -14,6 +14,7 @@ use crate::Cuda;
 use crate::device::Device;
 use crate::driver::first;
 use crate::interop;
+use crate::kernel::Kernel;
 use crate::mem::Mem;
 use crate::program::Program;
 use crate::sharing;
@@ -59,6 +60,24 @@ impl Hooks<Cuda> for Cuda {
         properties: Option<&ur_program_properties_t>,
     ) -> Result<Arc<Object<Program>>> {
         Program::from_binaries(this, devices, lengths, binaries, properties)
+    }
+
+    fn program_create_with_native_handle(
+        this: &OfContext,
+        native: ur_native_handle_t,
+        properties: Option<&ur_program_native_properties_t>,
+    ) -> Result<Arc<Object<Program>>> {
+        let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
+        Program::from_native(this, native, owned)
+    }
+
+    fn kernel_create_with_native_handle(
+        this: &OfContext,
+        native: ur_native_handle_t,
+        program: Option<&Object<Program>>,
+        _: Option<&ur_kernel_native_properties_t>,
+    ) -> Result<Arc<Object<Kernel>>> {
+        Program::kernel_from_native(this, native, program)
     }
 
     fn program_build(

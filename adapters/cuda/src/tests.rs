@@ -6,6 +6,7 @@
 //!
 //! | module | tests |
 //! |---|---|
+//! | `adopted` | modules and functions of the caller; graphs given out |
 //! | `current` | the current context after each call |
 //! | `failures` | commands that fail on the device |
 //! | `faults` | each call of the driver failing once |
@@ -21,6 +22,7 @@
 //! | `record` | native commands of command buffers |
 //! | `user` | functions of the user |
 
+mod adopted;
 mod current;
 mod failures;
 mod fake_driver;

@@ -1415,9 +1415,15 @@ impl<B: Runtime> hal::Graph<B> for Graph<B> {
     fn dump_contents_exp(this: &Object<Self>, file_path: &CStr) -> Result<()> {
         this.dump(file_path)
     }
+    fn get_native_handle_exp(this: &Object<Self>) -> Result<ur_native_handle_t> {
+        this.native_handle()
+    }
 }
 impl<B: Runtime> hal::ExecutableGraph<B> for ExecutableGraph<B> {
     fn destroy_exp(this: &Object<Self>) -> Result<()> {
         Self::destroy(this)
+    }
+    fn get_native_handle_exp(this: &Object<Self>) -> Result<ur_native_handle_t> {
+        this.native_handle()
     }
 }

@@ -89,6 +89,11 @@ pub trait Compiled<D: Driver>: Send + Sync {
         let _ = (at, work);
         false
     }
+
+    /// The backend's handles of the graph and of its executable form. None if it has none.
+    fn native_graph(&self) -> Option<(ur_native_handle_t, ur_native_handle_t)> {
+        None
+    }
 }
 
 /// The result of a submission.
@@ -555,6 +560,17 @@ pub trait Driver: Backend + Payload {
         updatable: bool,
     ) -> Option<(usize, Arc<dyn Compiled<Self>>)> {
         let _ = (devices, device, steps, from, updatable);
+        None
+    }
+
+    /// Compiles all commands of a recording into one native graph, even if that does not pay. None if a
+    /// native graph cannot hold one of them.
+    fn native_graph(
+        devices: &Devices<Self>,
+        device: &Object<Self::Device>,
+        steps: &[Step<'_, Self>],
+    ) -> Option<Arc<dyn Compiled<Self>>> {
+        let _ = (devices, device, steps);
         None
     }
 

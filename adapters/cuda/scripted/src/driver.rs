@@ -59,6 +59,8 @@ pub struct FakeDriver {
     pub modules: Map<()>,
     /// Names of functions, and the local bytes that each was allowed.
     pub functions: Map<String>,
+    /// The module of each function.
+    pub modules_of: Map<usize>,
     /// Sizes of allocations in bytes, by address.
     pub blocks: BTreeMap<usize, usize>,
     /// Sizes of host memory that devices access, by address.

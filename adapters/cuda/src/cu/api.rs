@@ -104,6 +104,7 @@ ur::dl::symbols! {
             cuMemAdvise: unsafe extern "C" fn(Ptr, usize, CUmem_advise, CUdevice) -> Code,
             cuModuleGetFunctionCount: unsafe extern "C" fn(*mut c_uint, CUmodule) -> Code,
             cuModuleEnumerateFunctions: unsafe extern "C" fn(*mut CUfunction, c_uint, CUmodule) -> Code,
+            cuFuncGetModule: unsafe extern "C" fn(*mut CUmodule, CUfunction) -> Code,
             cuFuncGetName: unsafe extern "C" fn(*mut *const c_char, CUfunction) -> Code,
             cuFuncGetParamInfo: unsafe extern "C" fn(CUfunction, usize, *mut usize, *mut usize) -> Code,
             cuLaunchKernelEx: unsafe extern "C" fn(*const CUlaunchConfig, CUfunction, *const *mut c_void, *const *mut c_void) -> Code,

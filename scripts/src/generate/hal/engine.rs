@@ -250,7 +250,7 @@ const RECORDED_COMMAND: [(&str, How); 2] = [
     ),
 ];
 
-const GRAPH: [(&str, How); 6] = [
+const GRAPH: [(&str, How); 7] = [
     ("instantiate_graph_exp", Engine("Self::instantiate(this)")),
     ("destroy_exp", Engine("Self::destroy(this)")),
     ("is_empty_exp", Engine("Ok(this.is_empty().into())")),
@@ -260,9 +260,13 @@ const GRAPH: [(&str, How); 6] = [
         Engine("this.add_callback(callback, user_data); Ok(())"),
     ),
     ("dump_contents_exp", Engine("this.dump(file_path)")),
+    ("get_native_handle_exp", Engine("this.native_handle()")),
 ];
 
-const EXECUTABLE_GRAPH: [(&str, How); 1] = [("destroy_exp", Engine("Self::destroy(this)"))];
+const EXECUTABLE_GRAPH: [(&str, How); 2] = [
+    ("destroy_exp", Engine("Self::destroy(this)")),
+    ("get_native_handle_exp", Engine("this.native_handle()")),
+];
 
 pub(super) fn file(spec: &Spec, plans: &[Plan<'_>]) -> Result<File> {
     // Hooks by the method's name, object by object, and those by another.
