@@ -183,6 +183,7 @@ impl<D: Driver> Graph<D> {
 
     /// A copy of the commands, and their device. An error while a capture is under way, or without a
     /// command.
+    #[allow(clippy::type_complexity)]
     fn finished(&self) -> Result<(Recording<D>, Arc<Object<D::Device>>)> {
         let state = self.state.lock();
         let done = state.origin().is_none() && !state.recording.nodes.is_empty();
