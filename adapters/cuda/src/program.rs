@@ -169,17 +169,12 @@ impl Program {
         let raw: CUfunction = std::ptr::with_exposed_provenance_mut(native);
         let gpu = context.devices()[0].gpu()?;
         let module = Module::of_function(&gpu, raw)?;
-        let made = match (program, module) {
-            (Some(_), _) => None,
-            (None, Some(module)) => Some(Self::from_native(
-                context,
-                module.expose_provenance(),
-                false,
-            )?),
-            (None, None) => return Err(Error::new(UR_RESULT_ERROR_INVALID_NULL_HANDLE)),
+        let program = match (program, module) {
+            (Some(program), _) => program.arc(),
+            (None, Some(module)) => Self::from_native(context, module.expose_provenance(), false)?,
+            // The driver does not tell the module of a function.
+            (None, None) => return Err(Error::unsupported()),
         };
-        let program = program.or(made.as_deref());
-        let program = program.ok_or(Error::new(UR_RESULT_ERROR_INVALID_NULL_HANDLE))?;
         program.check_context(context)?;
         let name = Module::name_of(&gpu, raw)?.ok_or(Error::unsupported())?;
         let own = |part: &&Part| {
@@ -191,7 +186,7 @@ impl Program {
         let code = Code::of(&part.module()?, raw, &name)?;
         let codes = vec![(Arc::clone(&part.device), Arc::new(code))];
         Ok(Kernel::new(
-            program,
+            &program,
             &name,
             codes,
             program.metadata.rules(&name),

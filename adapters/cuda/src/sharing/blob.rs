@@ -22,7 +22,7 @@ pub const KEY_BYTES: usize = 16;
 
 /// Names an export of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ticket {
+pub struct ExportName {
     /// The process, as its own system calls number it.
     pub process: u32,
     /// The number of the service in the process.
@@ -32,7 +32,7 @@ pub struct Ticket {
     pub key: [u8; KEY_BYTES],
 }
 
-const TICKET_BYTES: usize = 4 + 8 + 8 + KEY_BYTES;
+const NAME_BYTES: usize = 4 + 8 + 8 + KEY_BYTES;
 
 /// A blob: its kind, and contents of a size that depends on the kind.
 pub fn write(kind: Kind, contents: &[u8]) -> Box<[u8]> {
@@ -50,9 +50,9 @@ pub fn read<const BYTES: usize>(kind: Kind, blob: &[u8]) -> Result<[u8; BYTES]> 
     contents.map_err(|_| Error::new(UR_RESULT_ERROR_INVALID_VALUE))
 }
 
-impl Ticket {
+impl ExportName {
     pub fn write(&self, kind: Kind) -> Box<[u8]> {
-        let mut contents = Vec::with_capacity(TICKET_BYTES);
+        let mut contents = Vec::with_capacity(NAME_BYTES);
         contents.extend(self.process.to_le_bytes());
         contents.extend(self.service.to_le_bytes());
         contents.extend(self.export.to_le_bytes());
@@ -61,7 +61,7 @@ impl Ticket {
     }
 
     pub fn read(kind: Kind, blob: &[u8]) -> Result<Self> {
-        let contents = read::<TICKET_BYTES>(kind, blob)?;
+        let contents = read::<NAME_BYTES>(kind, blob)?;
         let mut rest = &contents[..];
         Ok(Self {
             process: u32::from_le_bytes(take(&mut rest)),
@@ -85,27 +85,27 @@ mod tests {
 
     #[test]
     fn a_blob_is_read_as_what_it_is_for() {
-        let ticket = Ticket {
+        let name = ExportName {
             process: 7,
             service: u64::MAX - 1,
             export: 3,
             key: *b"0123456789abcdef",
         };
-        let blob = ticket.write(Kind::Memory);
+        let blob = name.write(Kind::Memory);
         assert_eq!(blob.len(), 48);
-        assert_eq!(Ticket::read(Kind::Memory, &blob), Ok(ticket));
+        assert_eq!(ExportName::read(Kind::Memory, &blob), Ok(name));
         let invalid = Err(Error::new(UR_RESULT_ERROR_INVALID_VALUE));
-        assert_eq!(Ticket::read(Kind::Physical, &blob), invalid);
-        assert_eq!(Ticket::read(Kind::Memory, &blob[..47]), invalid);
+        assert_eq!(ExportName::read(Kind::Physical, &blob), invalid);
+        assert_eq!(ExportName::read(Kind::Memory, &blob[..47]), invalid);
         assert_eq!(
-            Ticket::read(Kind::Memory, &[&blob[..], &[0]].concat()),
+            ExportName::read(Kind::Memory, &[&blob[..], &[0]].concat()),
             invalid
         );
-        assert_eq!(Ticket::read(Kind::Memory, &[]), invalid);
+        assert_eq!(ExportName::read(Kind::Memory, &[]), invalid);
         let mut other = blob.clone();
         other[7] += 1;
         assert_eq!(
-            Ticket::read(Kind::Memory, &other),
+            ExportName::read(Kind::Memory, &other),
             invalid,
             "another version"
         );

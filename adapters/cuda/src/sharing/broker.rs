@@ -36,7 +36,7 @@ use ur::abi::*;
 use ur::object::{Error, Result};
 use ur::timeline::sync::Mutex;
 
-use super::blob::{KEY_BYTES, Ticket, take};
+use super::blob::{ExportName, KEY_BYTES, take};
 use crate::exec::{Gpu, Pages};
 
 /// Limit on the time that one message may take, in seconds: neither process is held up by a dead one.
@@ -87,7 +87,7 @@ static BROKER: LazyLock<Mutex<Broker>> = LazyLock::new(Mutex::default);
 pub struct Published(u64);
 
 /// Lets other processes open memory.
-pub fn publish(export: Export) -> Result<(Published, Ticket)> {
+pub fn publish(export: Export) -> Result<(Published, ExportName)> {
     let mut key = [0; KEY_BYTES];
     random(&mut key)?;
     let mut broker = BROKER.lock();
@@ -103,13 +103,13 @@ pub fn publish(export: Export) -> Result<(Published, Ticket)> {
     broker.last += 1;
     let number = broker.last;
     broker.exports.insert(number, (Arc::new(export), key));
-    let ticket = Ticket {
+    let name = ExportName {
         process,
         service,
         export: number,
         key,
     };
-    Ok((Published(number), ticket))
+    Ok((Published(number), name))
 }
 
 impl Drop for Published {
@@ -256,16 +256,16 @@ pub struct Opened<P> {
 
 /// Opens memory of another process. `import` makes something of the descriptor of each page.
 pub fn open<P>(
-    ticket: &Ticket,
+    name: &ExportName,
     mut import: impl FnMut(&OwnedFd) -> Result<P>,
 ) -> Result<Opened<P>> {
     let mut request = [0; REQUEST_BYTES];
-    request[..8].copy_from_slice(&ticket.export.to_le_bytes());
-    request[8..].copy_from_slice(&ticket.key);
+    request[..8].copy_from_slice(&name.export.to_le_bytes());
+    request[8..].copy_from_slice(&name.key);
     let ask = || -> io::Result<(OwnedFd, [u8; ANSWER_BYTES])> {
         let exporter = socket()?;
         limit(&exporter)?;
-        connect(&exporter, &address(ticket.process, ticket.service)?)?;
+        connect(&exporter, &address(name.process, name.service)?)?;
         send(&exporter, &request, None)?;
         let (message, _) = receive(&exporter)?;
         Ok((exporter, message))

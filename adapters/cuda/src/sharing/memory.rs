@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ur::abi::*;
 use ur::object::{Error, Object, Out, Result};
 
-use super::blob::{Kind, Ticket};
+use super::blob::{ExportName, Kind};
 use super::broker::{self, Export, Opened};
 use super::{Keeps, OfContext};
 use crate::device::Device;
@@ -87,7 +87,7 @@ pub fn get_memory(
     };
     if !data.wanted() {
         // Nobody could give the blob back.
-        let none = Ticket {
+        let none = ExportName {
             process: 0,
             service: 0,
             export: 0,
@@ -121,15 +121,15 @@ pub fn get_physical(
 }
 
 fn publish(this: &OfContext, kind: Kind, export: Export) -> Result<(*mut c_void, usize)> {
-    let (published, ticket) = broker::publish(export)?;
+    let (published, name) = broker::publish(export)?;
     let shared = &this.domain().state().shared;
-    Ok(shared.give(kind, ticket.write(kind), Keeps::Published(published)))
+    Ok(shared.give(kind, name.write(kind), Keeps::Published(published)))
 }
 
 /// The pages behind a blob, for a device.
 fn open(kind: Kind, gpu: &Arc<Gpu>, how: Pages, blob: &[u8]) -> Result<Opened<Page>> {
-    let ticket = Ticket::read(kind, blob)?;
-    broker::open(&ticket, |descriptor: &OwnedFd| {
+    let name = ExportName::read(kind, blob)?;
+    broker::open(&name, |descriptor: &OwnedFd| {
         let handle = how.import(gpu.api, descriptor)?;
         Ok(Page::of(gpu, handle))
     })
