@@ -437,6 +437,8 @@ impl Driver for Cuda {
         compile(&device.gpu().ok()?, steps, from)
     }
 
+    const NATIVE_GRAPHS: bool = true;
+
     fn native_graph(
         _: &Devices<Self>,
         device: &Object<Device>,

@@ -45,7 +45,7 @@ const SHARED: [&str; 2] = ["urIPC", "urMemoryExport"];
 ///
 /// Examples are an existing native handle, an unbuilt program, copies that do not overlap, a supported format
 /// and a graph with commands. They are called and may fail; other suites call them with suitable arguments.
-const ANY_ANSWER: [&str; 9] = [
+const ANY_ANSWER: [&str; 10] = [
     "urProgramLink",
     "CreateWithNativeHandle",
     "urProgramBuild",
@@ -55,6 +55,7 @@ const ANY_ANSWER: [&str; 9] = [
     "urMemImageCreate",
     "urMemImageGetInfo",
     "urGraphInstantiateGraphExp",
+    "urGraphGetNativeHandleExp",
 ];
 
 /// The beginnings of function names, each with the property that says whether the functions work.

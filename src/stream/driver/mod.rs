@@ -563,6 +563,9 @@ pub trait Driver: Backend + Payload {
         None
     }
 
+    /// Whether graphs have native handles, by [`Driver::native_graph`].
+    const NATIVE_GRAPHS: bool = false;
+
     /// Compiles all commands of a recording into one native graph, even if that does not pay. None if a
     /// native graph cannot hold one of them.
     fn native_graph(

@@ -172,6 +172,7 @@ impl<D: Driver> Graph<D> {
 
     /// `urGraphGetNativeHandleExp`: the backend's graph of the same commands, which ends with this graph.
     pub(crate) fn native_handle(&self) -> Result<ur_native_handle_t> {
+        ensure(D::NATIVE_GRAPHS, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
         let (recording, device) = self.finished()?;
         let target = Target {
             context: &self.context,
