@@ -396,6 +396,46 @@ fn without_shareable_handles_nothing_is_shared() {
     test_all(&std::env::var("WHY").expect("a reason"));
 }
 
+#[test]
+fn no_failure_loses_physical_memory() {
+    alone("tests::sharing::no_failure_loses_physical_memory", || {
+        let driver = FakeDriver::open();
+        let test = TestContext::new(64);
+        let memory = physical(&test, UR_PHYSICAL_MEM_FLAG_ENABLE_IPC);
+        let (mut data, mut size) = (null_mut(), 0);
+        ok(ur!(IPCExp.pfnGetPhysMemHandleExp(
+            test.context,
+            memory,
+            &mut data,
+            &mut size
+        )));
+        let live = driver.query().live;
+        let mut met = 0;
+        for nth in 1.. {
+            driver.fail(nth, 2);
+            let mut opened = null_mut();
+            let (context, device) = (test.context, test.device);
+            let code =
+                ur!(IPCExp.pfnOpenPhysMemHandleExp(context, device, data, size, &mut opened));
+            let hit = driver.query().met;
+            driver.reset();
+            if hit {
+                assert_eq!(code, UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
+                assert_eq!(driver.query().live, live, "{}", driver.report());
+                met += 1;
+                continue;
+            }
+            ok(code);
+            ok(ur!(IPCExp.pfnClosePhysMemHandleExp(context, opened)));
+            break;
+        }
+        assert_eq!(met, 4, "an export and an import of each of two pages");
+        // The context ends the blob, which keeps the memory until then.
+        ok(ur!(PhysicalMem.pfnRelease(memory)));
+        test.end(&driver);
+    });
+}
+
 fn physical(test: &TestContext, flags: ur_physical_mem_flags_t) -> ur_physical_mem_handle_t {
     let properties = ur_physical_mem_properties_t {
         flags,
