@@ -36,6 +36,8 @@ pub struct Fixture {
     pub platform: ur_platform_handle_t,
     pub device: ur_device_handle_t,
     pub backend: ur_backend_t,
+    /// Where this is, for a second process.
+    pub target: Target,
     adapters: Vec<ur_adapter_handle_t>,
     devices: Vec<Devices>,
 }
@@ -77,6 +79,7 @@ impl Fixture {
                         platform,
                         device,
                         backend,
+                        target: target.clone(),
                         devices: seen,
                         adapters,
                     });

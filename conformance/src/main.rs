@@ -20,6 +20,7 @@ mod report;
 mod rules;
 mod runner;
 mod scripted;
+mod second;
 mod status;
 mod suites;
 mod worker;
@@ -110,6 +111,9 @@ struct Cli {
     in_process: bool,
     #[arg(long, hide = true)]
     worker: Option<WorkerKind>,
+    /// The role of a test's second process.
+    #[arg(long, hide = true)]
+    second: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -195,6 +199,9 @@ impl Cli {
             loader,
             device: self.device,
         };
+        if let Some(role) = &self.second {
+            return Self::second(role, &target);
+        }
         if let Some(kind) = self.worker {
             worker::serve(tests, &target, kind == WorkerKind::Fresh)
                 .map_err(|error| error.to_string())?;
@@ -232,6 +239,19 @@ impl Cli {
             self.run_apart(&mut plan)?
         };
         self.conclude(&run)
+    }
+
+    /// Is the second process of a test.
+    fn second(role: &str, target: &Target) -> Result<ExitCode, String> {
+        let fixture = fixture::Fixture::open(target)?;
+        let first = second::First;
+        let done = suites::sharing::second(role, &fixture, &first);
+        let passed = first.ended(&done) && fixture.close().is_ok();
+        Ok(if passed {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(FAILED)
+        })
     }
 
     /// Runs tests in worker processes.

@@ -59,6 +59,16 @@ impl<T: Body> OutHandle<'_, T> {
         !self.to.is_null()
     }
 
+    /// The handle that the output holds before the call, where the caller passes one; null if the output is
+    /// not wanted.
+    pub fn current(&self) -> *mut c_void {
+        match self.wanted() {
+            // SAFETY: not null, and the caller of `new` guaranteed that it is readable and writable.
+            true => unsafe { self.to.read() },
+            false => std::ptr::null_mut(),
+        }
+    }
+
     /// Creates an object and writes its handle, unless the output is null.
     #[inline(always)]
     pub fn make(self, ddi: &'static ur_dditable_t, body: impl FnOnce() -> T) {

@@ -29,3 +29,4 @@ mod order;
 mod pages;
 mod random;
 mod replay;
+mod sharing;

@@ -172,6 +172,12 @@ impl Device {
         ur_kernel_launch_properties_flags_t(able.fold(0, |all, (_, flag)| all | flag.0))
     }
 
+    /// Whether other processes can open the device's events. Drivers before CUDA 12 do not tell.
+    pub fn shares_events(&self) -> bool {
+        let able = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED;
+        self.api.shared_events().is_some() && self.attribute(able).is_ok_and(|able| able != 0)
+    }
+
     /// Whether streams can wait for the host.
     pub fn waits_for_host(&self) -> bool {
         self.api.cuStreamWaitValue32.is_some()

@@ -18,12 +18,13 @@ use crate::adapter::roots;
 use crate::device::Device;
 use crate::exec::{
     Gpu, Lane, Marker, Members, Native, Pages, Pool, Remote, Signal, compile, host_may_have,
-    host_point,
+    host_point, whole,
 };
 use crate::kernel::{Kernel, Launch, Plain};
 use crate::mem::{self, Mem};
 use crate::program::Program;
 use crate::vendor::Access;
+use crate::sharing::{self, Shared};
 use crate::virtual_mem::AddressSpace;
 
 /// Bytes that the size of a slab without pages is a multiple of.
@@ -36,6 +37,7 @@ pub struct State {
     /// The numbers of its devices.
     pub members: Members,
     pub space: AddressSpace,
+    pub shared: Shared,
 }
 
 impl State {
@@ -46,6 +48,7 @@ impl State {
             members: gpus.iter().map(|gpu| gpu.device).collect(),
             gpus,
             space: AddressSpace::default(),
+            shared: Shared::default(),
         })
     }
 
@@ -397,6 +400,42 @@ impl Driver for Cuda {
         Ok(Work::Native(Native::Remote(Arc::new(remote))))
     }
 
+    fn register_host(
+        devices: &Devices<Self>,
+        addr: usize,
+        bytes: usize,
+        read_only: bool,
+    ) -> Result<()> {
+        for gpu in &devices.state().gpus {
+            ensure(gpu.shares_addresses(), UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+        }
+        first(devices)?.register_for_devices(addr, bytes, read_only)
+    }
+
+    fn unregister_host(devices: &Devices<Self>, addr: usize) {
+        if let Ok(gpu) = first(devices) {
+            gpu.unregister(addr);
+        }
+    }
+
+    fn import_host(devices: &Devices<Self>, addr: usize, bytes: usize) {
+        if let Ok(gpu) = first(devices) {
+            devices.state().shared.import_host(gpu, addr, bytes);
+        }
+    }
+
+    fn release_host(devices: &Devices<Self>, addr: usize) {
+        devices.state().shared.release_host(addr);
+    }
+
+    fn shared_event(device: &Object<Device>) -> Result<Marker> {
+        sharing::new_event(device)
+    }
+
+    fn record_shared(event: &Marker) -> Result<Work<Self>> {
+        sharing::record_event(event)
+    }
+
     fn buffer(mem: &Object<Mem>, device: &Object<Device>) -> Result<(usize, usize)> {
         mem.begin_transfer(device)?;
         Ok((mem.address(), mem.bytes()))
@@ -443,6 +482,16 @@ impl Driver for Cuda {
         _: bool,
     ) -> Option<(usize, Arc<dyn Compiled<Self>>)> {
         compile(&device.gpu().ok()?, steps, from)
+    }
+
+    const NATIVE_GRAPHS: bool = true;
+
+    fn native_graph(
+        _: &Devices<Self>,
+        device: &Object<Device>,
+        steps: &[Step<'_, Self>],
+    ) -> Option<Arc<dyn Compiled<Self>>> {
+        whole(&device.gpu().ok()?, steps)
     }
 
     const RECORDS_NEST: bool = true;

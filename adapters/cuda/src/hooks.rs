@@ -1,20 +1,23 @@
 //! Hooks of the engine: programs, buffers, address ranges, native commands and native handles. Each hook
 //! calls the module that owns its subject.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_int, c_void};
+use std::os::fd::IntoRawFd as _;
 use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal::{Unwrapped, VirtualMemGranularityInfo, VirtualMemInfo};
-use ur::object::{Error, Handles, InfoOut, Object, OutHandle, Result, ensure};
+use ur::object::{Error, Handles, InfoOut, Object, Out, OutHandle, Result, ensure};
 use ur::stream::{Context, Event, Hooks, NativeCall, Queue};
 
 use crate::Cuda;
 use crate::device::Device;
 use crate::driver::{State, first};
 use crate::interop;
+use crate::kernel::Kernel;
 use crate::mem::{self, Mem};
 use crate::program::Program;
+use crate::sharing;
 use crate::virtual_mem::{PhysicalMem, pages};
 
 type OfContext = Object<Context<Cuda>>;
@@ -57,6 +60,24 @@ impl Hooks<Cuda> for Cuda {
         properties: Option<&ur_program_properties_t>,
     ) -> Result<Arc<Object<Program>>> {
         Program::from_binaries(this, devices, lengths, binaries, properties)
+    }
+
+    fn program_create_with_native_handle(
+        this: &OfContext,
+        native: ur_native_handle_t,
+        properties: Option<&ur_program_native_properties_t>,
+    ) -> Result<Arc<Object<Program>>> {
+        let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
+        Program::from_native(this, native, owned)
+    }
+
+    fn kernel_create_with_native_handle(
+        this: &OfContext,
+        native: ur_native_handle_t,
+        program: Option<&Object<Program>>,
+        _: Option<&ur_kernel_native_properties_t>,
+    ) -> Result<Arc<Object<Kernel>>> {
+        Program::kernel_from_native(this, native, program)
     }
 
     fn program_build(
@@ -183,6 +204,114 @@ impl Hooks<Cuda> for Cuda {
         properties: Option<&ur_physical_mem_properties_t>,
     ) -> Result<Arc<Object<PhysicalMem>>> {
         PhysicalMem::create(this, device, size, properties)
+    }
+
+    fn ipc_get_mem_handle_exp(
+        this: &OfContext,
+        mem: *mut c_void,
+        data: Out<'_, *mut c_void>,
+        size: Out<'_, usize>,
+    ) -> Result<()> {
+        sharing::get_memory(this, mem.addr(), data, size)
+    }
+
+    fn ipc_put_mem_handle_exp(this: &OfContext, data: *mut c_void) -> Result<()> {
+        sharing::put(this, data, sharing::BlobKind::Memory)
+    }
+
+    fn ipc_open_mem_handle_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        data: &[u8],
+    ) -> Result<*mut c_void> {
+        sharing::open_memory(this, device, data).map(pointer)
+    }
+
+    fn ipc_close_mem_handle_exp(this: &OfContext, mem: *mut c_void) -> Result<()> {
+        sharing::close_memory(this, mem.addr())
+    }
+
+    fn ipc_get_phys_mem_handle_exp(
+        this: &OfContext,
+        memory: &Object<PhysicalMem>,
+    ) -> Result<(*mut c_void, usize)> {
+        sharing::get_physical(this, memory)
+    }
+
+    fn ipc_put_phys_mem_handle_exp(this: &OfContext, data: *const c_void) -> Result<()> {
+        sharing::put(this, data, sharing::BlobKind::Physical)
+    }
+
+    fn ipc_open_phys_mem_handle_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        data: &[u8],
+    ) -> Result<Arc<Object<PhysicalMem>>> {
+        sharing::open_physical(this, device, data)
+    }
+
+    fn ipc_close_phys_mem_handle_exp(_: &OfContext, memory: &Object<PhysicalMem>) -> Result<()> {
+        ensure(memory.is_opened(), UR_RESULT_ERROR_INVALID_VALUE)?;
+        memory.release()
+    }
+
+    fn event_ipc_handle(this: &Object<Event<Cuda>>) -> Result<(*mut c_void, usize)> {
+        sharing::get_event(this)
+    }
+
+    fn ipc_put_event_handle_exp(this: &OfContext, data: *mut c_void) -> Result<()> {
+        sharing::put(this, data, sharing::BlobKind::Event)
+    }
+
+    fn ipc_open_event_handle_exp(
+        this: &OfContext,
+        data: &[u8],
+    ) -> Result<Arc<Object<Event<Cuda>>>> {
+        sharing::open_event(this, data)
+    }
+
+    fn memory_export_alloc_exportable_memory_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        alignment: usize,
+        size: usize,
+        kind: ur_exp_external_mem_type_t,
+    ) -> Result<*mut c_void> {
+        sharing::alloc_exportable(this, device, alignment, size, kind).map(pointer)
+    }
+
+    fn memory_export_free_exportable_memory_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        mem: *mut c_void,
+    ) -> Result<()> {
+        sharing::free_exportable(this, device, mem.addr())
+    }
+
+    fn memory_export_export_memory_handle_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        kind: ur_exp_external_mem_type_t,
+        mem: *mut c_void,
+        handle: *mut c_void,
+    ) -> Result<()> {
+        let descriptor = sharing::export_descriptor(this, device, kind, mem.addr())?;
+        // SAFETY: `urMemoryExportExportMemoryHandleExp` promises room for an `int`.
+        unsafe { handle.cast::<c_int>().write(descriptor.into_raw_fd()) };
+        Ok(())
+    }
+
+    fn usm_host_alloc_register_exp(
+        this: &OfContext,
+        memory: *mut c_void,
+        size: usize,
+        properties: Option<&ur_exp_usm_host_alloc_register_properties_t>,
+    ) -> Result<()> {
+        this.register_host(memory.expose_provenance(), size, properties)
+    }
+
+    fn usm_host_alloc_unregister_exp(this: &OfContext, memory: *mut c_void) -> Result<()> {
+        this.unregister_host(memory.addr())
     }
 
     fn queue_create_with_native_handle(

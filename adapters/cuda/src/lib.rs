@@ -2,7 +2,7 @@
 //!
 //! Owns discovery (`adapter`, `platform`, `device`), programs and kernels (`program`, `kernel`), buffers
 //! (`mem`), and address ranges and physical memory (`virtual_mem`). It also owns lanes and events (`exec`), native
-//! streams and events (`interop`), and the bridge from the stream engine (`driver`, `hooks`). `cu` has the driver's
+//! streams and events (`interop`), memory and events of several processes (`sharing`), and the bridge from the stream engine (`driver`, `hooks`). `cu` has the driver's
 //! functions. Uses the shared layers in `ur`. Must never know a loader or another adapter.
 //!
 //! HIP will share more than half of this adapter. Modules that name the driver through [`vendor`] alone are
@@ -33,6 +33,7 @@ mod kernel;
 mod mem;
 mod platform;
 mod program;
+mod sharing;
 #[cfg(test)]
 mod tests;
 mod vendor;

@@ -74,6 +74,9 @@ impl Part {
 
     /// Loads the code. Kernels that were created before keep their code.
     fn load(&self, binary: ur_program_binary_type_t, options: &CStr) -> Result<()> {
+        // A program of a native handle has no code that could be built.
+        let has_code = !self.image.bytes().is_empty();
+        ensure(has_code, UR_RESULT_ERROR_INVALID_OPERATION)?;
         let (loaded, log) = Module::load(&self.device.gpu()?, &self.image, options);
         let (status, binary) = match loaded {
             Ok(_) => (UR_PROGRAM_BUILD_STATUS_SUCCESS, binary),
@@ -126,6 +129,68 @@ impl Program {
             parts,
             metadata,
         }))
+    }
+
+    /// `urProgramCreateWithNativeHandle`: a loaded module of the driver, of the context's first device.
+    pub fn from_native(
+        context: &OfContext,
+        native: ur_native_handle_t,
+        owned: bool,
+    ) -> Result<Arc<Object<Self>>> {
+        ensure(native != 0, UR_RESULT_ERROR_INVALID_PROGRAM)?;
+        let device = &context.devices()[0];
+        let raw = std::ptr::with_exposed_provenance_mut(native);
+        let module = Module::adopt(&device.gpu()?, raw, owned)?;
+        // The driver gives no code back.
+        let part = Part::new(device, Image::new(&[]));
+        *part.loaded() = Loaded {
+            build: Build {
+                status: UR_PROGRAM_BUILD_STATUS_SUCCESS,
+                binary: UR_PROGRAM_BINARY_TYPE_EXECUTABLE,
+                ..Build::none(UR_PROGRAM_BINARY_TYPE_EXECUTABLE)
+            },
+            module: Some(module),
+        };
+        Ok(hal::new::<Cuda, _>(Self {
+            context: context.arc(),
+            parts: vec![part],
+            metadata: Metadata::default(),
+        }))
+    }
+
+    /// `urKernelCreateWithNativeHandle`: a function of the driver. Without a program, one is made of its
+    /// module.
+    pub fn kernel_from_native(
+        context: &OfContext,
+        native: ur_native_handle_t,
+        program: Option<&Object<Self>>,
+    ) -> Result<Arc<Object<Kernel>>> {
+        ensure(native != 0, UR_RESULT_ERROR_INVALID_KERNEL)?;
+        let raw: CUfunction = std::ptr::with_exposed_provenance_mut(native);
+        let gpu = context.devices()[0].gpu()?;
+        let module = Module::of_function(&gpu, raw)?;
+        let program = match (program, module) {
+            (Some(program), _) => program.arc(),
+            (None, Some(module)) => Self::from_native(context, module.expose_provenance(), false)?,
+            // The driver does not tell the module of a function.
+            (None, None) => return Err(Error::unsupported()),
+        };
+        program.check_context(context)?;
+        let name = Module::name_of(&gpu, raw)?.ok_or(Error::unsupported())?;
+        let own = |part: &&Part| {
+            let loaded = part.module();
+            loaded.is_ok_and(|own| module.is_none_or(|module| std::ptr::eq(own.raw(), module)))
+        };
+        let part = program.parts.iter().find(own);
+        let part = part.ok_or(Error::new(UR_RESULT_ERROR_INVALID_PROGRAM))?;
+        let code = Code::of(&part.module()?, raw, &name)?;
+        let codes = vec![(Arc::clone(&part.device), Arc::new(code))];
+        Ok(Kernel::new(
+            &program,
+            &name,
+            codes,
+            program.metadata.rules(&name),
+        ))
     }
 
     /// `urProgramLink` and `urProgramLinkExp`: links several programs to one and loads it.

@@ -6,6 +6,7 @@
 //!
 //! | module | tests |
 //! |---|---|
+//! | `adopted` | modules and functions of the caller; graphs given out |
 //! | `buffers` | buffers of several devices |
 //! | `current` | the current context after each call |
 //! | `failures` | commands that fail on the device |
@@ -20,8 +21,10 @@
 //! | `other_devices` | memory that the driver reports as another device's |
 //! | `peers` | devices that use each other's memory |
 //! | `record` | native commands of command buffers |
+//! | `sharing` | memory and events of several processes; `peer` is the second one |
 //! | `user` | functions of the user |
 
+mod adopted;
 mod buffers;
 mod current;
 mod failures;
@@ -35,8 +38,10 @@ mod mailbox;
 mod marks;
 mod native;
 mod other_devices;
+mod peer;
 mod peers;
 mod record;
+mod sharing;
 mod test_context;
 mod two_devices;
 mod user;

@@ -24,9 +24,23 @@ pub struct AddressSpace {
 }
 
 /// One page of physical memory.
-struct Page {
+pub struct Page {
     gpu: Arc<Gpu>,
     handle: u64,
+}
+
+impl Page {
+    /// A page of a native allocation, which it owns.
+    pub fn of(gpu: &Arc<Gpu>, handle: u64) -> Self {
+        Self {
+            gpu: Arc::clone(gpu),
+            handle,
+        }
+    }
+
+    pub fn handle(&self) -> u64 {
+        self.handle
+    }
 }
 
 impl Drop for Page {
@@ -154,9 +168,11 @@ pub struct PhysicalMem {
     device: Arc<Object<Device>>,
     gpu: Arc<Gpu>,
     bytes: usize,
-    /// The flags of its creation. The adapter exports no memory, so that pages need no handle type.
+    /// The flags of its creation.
     flags: ur_physical_mem_flags_t,
     pages: Vec<Arc<Page>>,
+    /// Whether another process made the memory.
+    is_opened: bool,
 }
 
 impl PhysicalMem {
@@ -168,23 +184,79 @@ impl PhysicalMem {
     ) -> Result<Arc<Object<Self>>> {
         context.check_device(device)?;
         let gpu = device.gpu()?;
+        let flags = properties.map_or_else(Default::default, |properties| properties.flags);
         let how = pages(&gpu)?;
         check_size(&how, bytes)?;
-        let handles = how.create_pages(gpu.api, bytes / how.bytes)?;
-        let page = |handle| {
-            Arc::new(Page {
-                gpu: Arc::clone(&gpu),
-                handle,
-            })
+        // Without the flag nobody may open the memory, so that it needs no shareable handles.
+        let how = match flags.contains(UR_PHYSICAL_MEM_FLAG_ENABLE_IPC) {
+            true => how,
+            false => how.private(),
         };
-        Ok(hal::new::<Cuda, _>(Self {
+        let handles = how.create_pages(gpu.api, bytes / how.bytes)?;
+        let page = |handle| Arc::new(Page::of(&gpu, handle));
+        let pages = handles.into_iter().map(page).collect();
+        Ok(Self::made(
+            context,
+            device,
+            gpu,
+            pages,
+            (bytes, flags),
+            false,
+        ))
+    }
+
+    /// Memory of another process, in pages of the device's size.
+    pub fn opened(
+        context: &Object<Context<Cuda>>,
+        device: &Object<Device>,
+        opened: Vec<(Page, usize)>,
+    ) -> Result<Arc<Object<Self>>> {
+        let gpu = device.gpu()?;
+        let size = pages(&gpu)?.bytes;
+        let alike = opened.iter().all(|(_, bytes)| *bytes == size);
+        ensure(alike, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+        let bytes = opened.len() * size;
+        let pages = opened.into_iter().map(|(page, _)| Arc::new(page)).collect();
+        let flags = UR_PHYSICAL_MEM_FLAG_ENABLE_IPC;
+        Ok(Self::made(
+            context,
+            device,
+            gpu,
+            pages,
+            (bytes, flags),
+            true,
+        ))
+    }
+
+    fn made(
+        context: &Object<Context<Cuda>>,
+        device: &Object<Device>,
+        gpu: Arc<Gpu>,
+        pages: Vec<Arc<Page>>,
+        (bytes, flags): (usize, ur_physical_mem_flags_t),
+        is_opened: bool,
+    ) -> Arc<Object<Self>> {
+        hal::new::<Cuda, _>(Self {
             context: context.arc(),
             device: device.arc(),
-            bytes,
-            flags: properties.map_or_else(Default::default, |properties| properties.flags),
-            pages: handles.into_iter().map(page).collect(),
             gpu,
-        }))
+            bytes,
+            flags,
+            pages,
+            is_opened,
+        })
+    }
+
+    /// The pages, for other processes. `INVALID_ARGUMENT` if the memory was created without
+    /// `UR_PHYSICAL_MEM_FLAG_ENABLE_IPC`; an opened one is shared by the process that made it alone.
+    pub fn shared_pages(&self) -> Result<(&Arc<Gpu>, &[Arc<Page>])> {
+        let own = self.flags.contains(UR_PHYSICAL_MEM_FLAG_ENABLE_IPC) && !self.is_opened;
+        ensure(own, UR_RESULT_ERROR_INVALID_ARGUMENT)?;
+        Ok((&self.gpu, &self.pages))
+    }
+
+    pub fn is_opened(&self) -> bool {
+        self.is_opened
     }
 }
 

@@ -47,6 +47,11 @@ impl Driver for Cpu {
         device.parent().cloned()
     }
 
+    /// The device is the host: it reaches all of the host's memory.
+    fn register_host(_: &Devices<Self>, _: usize, _: usize, _: bool) -> Result<()> {
+        Ok(())
+    }
+
     fn max_alloc(_: &Object<Device>) -> usize {
         usize::try_from(memory_bytes()).unwrap_or(usize::MAX)
     }
@@ -269,6 +274,19 @@ impl Hooks<Cpu> for Cpu {
         properties: Option<&ur_buffer_properties_t>,
     ) -> Result<Arc<Object<Mem>>> {
         Mem::create(this, flags, size, properties)
+    }
+
+    fn usm_host_alloc_register_exp(
+        this: &OfContext,
+        memory: *mut c_void,
+        size: usize,
+        properties: Option<&ur_exp_usm_host_alloc_register_properties_t>,
+    ) -> Result<()> {
+        this.register_host(memory.expose_provenance(), size, properties)
+    }
+
+    fn usm_host_alloc_unregister_exp(this: &OfContext, memory: *mut c_void) -> Result<()> {
+        this.unregister_host(memory.addr())
     }
 
     fn program_create_with_binary(

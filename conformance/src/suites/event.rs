@@ -2,7 +2,7 @@
 
 use crate::fixture::Fixture;
 use crate::objects::{Context, Event, Gate, Kind, Queue, info};
-use crate::outcome::Done;
+use crate::outcome::{Done, Stop};
 use crate::registry::Test;
 use crate::{check, check_all, check_eq, check_items};
 use std::ffi::c_void;
@@ -15,6 +15,7 @@ pub fn all() -> Vec<Test> {
         status_moves_to_complete, wait_blocks, wait_for_many, wait_for_several_queues,
         wait_refused, counts_references, release_before_completion, reports_its_context_and_queue, command_types,
         native_handle, null_native_handle, same_event_in_many_lists,
+        reusable_event_is_signalled_again, reusable_event_keeps_times, reusable_event_takes_timestamps,
     ];
     let complete = |fixture: &Fixture| {
         let event = Context::new(fixture)?.in_order(fixture)?.marker(&[])?;
@@ -31,6 +32,124 @@ pub fn all() -> Vec<Test> {
         },
     ));
     tests
+}
+
+/// A reusable event.
+fn reusable(
+    fixture: &Fixture,
+    context: &Context,
+    flags: ur_exp_event_flags_t,
+) -> Result<Event, Stop> {
+    let desc = ur_exp_event_desc_t {
+        flags,
+        ..Default::default()
+    };
+    let (ur, device, mut raw) = (fixture.ur, fixture.device, null_mut());
+    let property = UR_DEVICE_INFO_REUSABLE_EVENTS_SUPPORT_EXP;
+    fixture.require(property, || {
+        ur.urEventCreateExp(context.raw, device, &desc, &mut raw)
+    })?;
+    ur.urEventCreateExp(context.raw, device, &desc, &mut raw)
+        .ok()?;
+    Ok(Event::adopt(ur, raw))
+}
+
+/// Enqueues a barrier that signals a reusable event.
+fn signal(queue: &Queue, event: &Event) -> Done {
+    let mut own = event.raw;
+    queue
+        .ur
+        .urEnqueueEventsWaitWithBarrierExt(queue.raw, null(), 0, null(), &mut own)
+        .ok()?;
+    check!(own == event.raw, "a barrier replaced the reusable event");
+    Ok(())
+}
+
+/// A reusable event stands for the last command that signalled it, whatever the queue.
+fn reusable_event_is_signalled_again(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let event = reusable(fixture, &context, ur_exp_event_flags_t(0))?;
+    check!(event.is_complete()?, "a new reusable event is not complete");
+    event.wait()?;
+    for queue in [context.in_order(fixture)?, context.out_of_order(fixture)?] {
+        for round in 0..3 {
+            let gate = Gate::close(fixture, &queue)?;
+            signal(&queue, &event)?;
+            check!(
+                !event.is_complete()?,
+                "round {round}: complete before its barrier"
+            );
+            let other = context.in_order(fixture)?;
+            let after = other.marker(&[&event])?;
+            check!(
+                !after.is_complete()?,
+                "a command does not wait for the event"
+            );
+            gate.open();
+            event.wait()?;
+            after.wait()?;
+            check!(
+                event.is_complete()?,
+                "round {round}: not complete after a wait"
+            );
+        }
+    }
+    check_eq!(
+        event.get::<u32>(UR_EVENT_INFO_REFERENCE_COUNT)?,
+        1,
+        "references of a reusable event"
+    );
+    Ok(())
+}
+
+/// A reusable event made for it keeps the times of its command on a queue without profiling.
+fn reusable_event_keeps_times(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    let plain = reusable(fixture, &context, ur_exp_event_flags_t(0))?;
+    if !fixture.supports(UR_DEVICE_INFO_PER_EVENT_PROFILING_SUPPORT_EXP)? {
+        return Err(Stop::skipped("the device does not profile single events"));
+    }
+    signal(&queue, &plain)?;
+    plain.wait()?;
+    check!(
+        plain.time(UR_PROFILING_INFO_COMMAND_END).is_err(),
+        "an event without profiling has times"
+    );
+    let event = reusable(fixture, &context, UR_EXP_EVENT_FLAG_ENABLE_PROFILING)?;
+    let mut last = 0;
+    for _ in 0..2 {
+        signal(&queue, &event)?;
+        event.wait()?;
+        let start = event.time(UR_PROFILING_INFO_COMMAND_START)?;
+        let end = event.time(UR_PROFILING_INFO_COMMAND_END)?;
+        check!(
+            last <= start && start <= end,
+            "times {last}, {start}, {end}"
+        );
+        last = end;
+    }
+    Ok(())
+}
+
+/// A reusable event takes one timestamp after another.
+fn reusable_event_takes_timestamps(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    let event = reusable(fixture, &context, ur_exp_event_flags_t(0))?;
+    let mut last = 0;
+    for blocking in [1, 0, 1] {
+        let mut own = event.raw;
+        let ur = fixture.ur;
+        ur.urEnqueueTimestampRecordingExp(queue.raw, blocking, 0, null(), &mut own)
+            .ok()?;
+        check!(own == event.raw, "a timestamp replaced the reusable event");
+        event.wait()?;
+        let time = event.time(UR_PROFILING_INFO_COMMAND_END)?;
+        check!(time >= last, "a time of {time} after {last}");
+        last = time;
+    }
+    Ok(())
 }
 
 /// An event is queued or submitted while blocked, and complete after a wait.

@@ -39,6 +39,7 @@ mod queries;
 mod queue;
 mod release_while_pending;
 mod several_devices;
+pub mod sharing;
 mod unsupported;
 mod usm;
 mod usm_2d;
@@ -105,6 +106,7 @@ pub fn all() -> Vec<Test> {
         interop::all,
         failures::all,
         virtual_memory::all,
+        sharing::all,
         command_buffer::all,
         graph::all,
         arguments::all,

@@ -2,7 +2,7 @@
 
 use crate::fixture::Fixture;
 use crate::kernels::{ALL, IOTA, IOTA_SPECIAL};
-use crate::objects::{Arg, Context, Kind, Program, info};
+use crate::objects::{Arg, Context, Kernel, Kind, Program, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
 use crate::{check, check_eq, check_items};
@@ -13,7 +13,7 @@ use ur::abi::*;
 pub fn all() -> Vec<Test> {
     let mut tests = crate::tests!["program";
         create_and_build, counts_references, reports_its_context_and_devices, create_refused, lists_kernels, build_info,
-        queried_handles_can_be_retained, compile_and_link, link_refused, function_pointer, unknown_function, unknown_global, native_handle,
+        queried_handles_can_be_retained, compile_and_link, link_refused, function_pointer, unknown_function, unknown_global, native_handle, adopted_native_handle,
         specialization_constants, metadata,
     ];
     let program = |fixture: &Fixture| Program::new(fixture, &Context::new(fixture)?);
@@ -562,6 +562,49 @@ fn required_size_is_kept(fixture: &Fixture, context: &Context, program: &Program
     launch(4).ok()?;
     launch(8).fails(UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE)?;
     queue.finish()
+}
+
+/// A program and a kernel made of native handles are those of the program that gave the handles.
+fn adopted_native_handle(fixture: &Fixture) -> Done {
+    let (ur, context) = (fixture.ur, Context::new(fixture)?);
+    let own = Program::new(fixture, &context)?;
+    let own_kernel = own.kernel(IOTA)?;
+    let (mut native, mut function, mut raw) = (0, 0, null_mut());
+    let status = ur.urProgramGetNativeHandle(own.raw, &mut native);
+    if status.is_unsupported() {
+        ur.urProgramCreateWithNativeHandle(native, context.raw, null(), &mut raw)
+            .refused()?;
+        return Err(Stop::skipped("the backend has no native programs"));
+    }
+    status.ok()?;
+    ur.urProgramCreateWithNativeHandle(native, context.raw, null(), &mut raw)
+        .ok()?;
+    let adopted = Program::adopt(ur, raw);
+    let same = adopted.kernel(IOTA)?;
+    ur.urKernelGetNativeHandle(own_kernel.raw, &mut function)
+        .ok()?;
+    let mut kernel = null_mut();
+    let program = adopted.raw;
+    ur.urKernelCreateWithNativeHandle(function, context.raw, program, null(), &mut kernel)
+        .ok()?;
+    let foreign = Kernel::adopt(ur, kernel);
+    let name = |kernel: &Kernel| {
+        info::text(|size, value, ret| {
+            let what = UR_KERNEL_INFO_FUNCTION_NAME;
+            ur.urKernelGetInfo(kernel.raw, what, size, value, ret)
+        })
+    };
+    check_eq!(
+        name(&same)?,
+        name(&own_kernel)?,
+        "name of an adopted program's kernel"
+    );
+    check_eq!(
+        name(&foreign)?,
+        name(&own_kernel)?,
+        "name of an adopted kernel"
+    );
+    Ok(())
 }
 
 /// A program gives its native handle or reports that it has none.

@@ -24,6 +24,9 @@ const HOOKS: &str = "Hooks";
 /// Methods of command buffers that need a driver with native recording.
 const OF_NATIVE_RECORDS: [&str; 2] = ["append_native_command_exp", "get_native_handle_exp"];
 
+/// The method of graphs that needs a driver with graphs of its own.
+const NATIVE_GRAPH: &str = "get_native_handle_exp";
+
 /// The page with the current table.
 pub fn page(spec: &Spec, root: &Path) -> Result<File> {
     let text = std::fs::read_to_string(root.join(PAGE)).context(PAGE)?;
@@ -109,6 +112,11 @@ fn adapters(spec: &Spec, root: &Path) -> Result<Vec<Adapter>> {
         if !has("Driver", "native_record", &methods) {
             for name in OF_NATIVE_RECORDS {
                 methods.remove(&("CommandBuffer".to_owned(), name.to_owned()));
+            }
+        }
+        if !has("Driver", "native_graph", &methods) {
+            for object in ["Graph", "ExecutableGraph"] {
+                methods.remove(&(object.to_owned(), NATIVE_GRAPH.to_owned()));
             }
         }
         let supported = entries.iter().filter(|entry| {

@@ -533,9 +533,6 @@ macro_rules! context_hooks {
                 properties: Option<&ur_exp_usm_host_alloc_register_properties_t>) -> ();
             /// `urUSMHostAllocUnregisterExp`
             fn usm_host_alloc_unregister_exp(host_mem: *mut c_void) -> ();
-            /// `urEventCreateExp`
-            fn event_create_exp(device: &Object<B::Device>,
-                event_desc: &ur_exp_event_desc_t) -> Arc<Object<B::Event>>;
         }
     };
 }

@@ -58,7 +58,8 @@ list! {
     out.boolean(true) =>
         UsmPoolSupport TimestampRecordingSupportExp AsyncUsmAllocationsSupportExp
         CommandBufferSupportExp CommandBufferEventSupportExp GraphRecordAndReplaySupportExp
-        MultiDeviceCompileSupportExp DeviceWaitSupportExp UsmContextMemcpySupportExp;
+        MultiDeviceCompileSupportExp DeviceWaitSupportExp UsmContextMemcpySupportExp
+        ReusableEventsSupportExp PerEventProfilingSupportExp;
     out.value(UPDATES) => CommandBufferUpdateCapabilitiesExp;
     out.value(1u32) => MaxComputeQueueIndices;
 
@@ -74,9 +75,7 @@ list! {
         MipmapSupportExp MipmapAnisotropySupportExp MipmapLevelReferenceSupportExp
         CubemapSupportExp CubemapSeamlessFilteringSupportExp
         ExternalMemoryImportSupportExp ExternalSemaphoreImportSupportExp
-        MemoryExportExportableDeviceMemExp UsmHostAllocRegisterSupportExp
-        IpcMemorySupportExp IpcPhysicalMemorySupportExp IpcEventSupportExp
-        LowPowerEventsSupportExp ReusableEventsSupportExp PerEventProfilingSupportExp;
+        LowPowerEventsSupportExp;
     out.value(0u32) => ImagePitchAlignExp MipmapMaxAnisotropyExp;
     out.value(0usize) => MaxImageLinearWidthExp MaxImageLinearHeightExp MaxImageLinearPitchExp;
     out.value(ur_exp_device_2d_block_array_capability_flags_t(0)) => Is2dBlockArrayCapabilitiesExp;

@@ -15,7 +15,7 @@ use crate::hal::{
 use crate::object::{Handles, InfoOut, Object, Out, OutHandle, Result, ensure};
 use crate::stream::api::hooks::forwarded;
 use crate::stream::event::CommandQueue;
-use crate::stream::queue::{alloc, capture, host_task, mapping, replay};
+use crate::stream::queue::{alloc, capture, host_task, mapping, replay, reusable};
 use crate::stream::recording::command::RectOffset;
 use crate::stream::recording::command_buffer::Outputs;
 use crate::stream::recording::native_record::RecordCall;
@@ -44,6 +44,8 @@ macro_rules! named_hooks {
         $with! { Event;
             /// `urEventGetNativeHandle`
             fn event_native_handle() -> ur_native_handle_t;
+            /// `urIPCGetEventHandleExp`
+            fn event_ipc_handle() -> (*mut c_void, usize);
         }
     };
 }
@@ -430,7 +432,7 @@ impl<B: Runtime> hal::Queue<B> for Queue<B> {
         event_wait_list: Handles<'_, B::Event>,
         event: OutHandle<'_, B::Event>,
     ) -> Result<()> {
-        Self::timestamp(this, blocking, event_wait_list, event)
+        reusable::timestamp(this, blocking, event_wait_list, event)
     }
     fn command_buffer_exp(
         this: &Object<Self>,
@@ -456,13 +458,7 @@ impl<B: Runtime> hal::Queue<B> for Queue<B> {
         event_wait_list: Handles<'_, B::Event>,
         event: OutHandle<'_, B::Event>,
     ) -> Result<()> {
-        Self::join_events(
-            this,
-            UR_COMMAND_EVENTS_WAIT_WITH_BARRIER,
-            event_wait_list,
-            event,
-            true,
-        )
+        reusable::barrier(this, event_wait_list, event)
     }
     fn begin_graph_capture_exp(this: &Object<Self>) -> Result<()> {
         capture::begin(this, &Graph::new(this.context()))
@@ -637,9 +633,11 @@ impl<B: Runtime> hal::Context<B> for Context<B> {
         this.copy_now(dst.expose_provenance(), src.expose_provenance(), size)
     }
     fn usm_import_exp(this: &Object<Self>, mem: *mut c_void, size: usize) -> Result<()> {
+        B::import_host(this.domain(), mem.addr(), size);
         Ok(())
     }
     fn usm_release_exp(this: &Object<Self>, mem: *mut c_void) -> Result<()> {
+        B::release_host(this.domain(), mem.addr());
         Ok(())
     }
     fn command_buffer_create_exp(
@@ -648,6 +646,13 @@ impl<B: Runtime> hal::Context<B> for Context<B> {
         command_buffer_desc: &ur_exp_command_buffer_desc_t,
     ) -> Result<Arc<Object<B::CommandBuffer>>> {
         CommandBuffer::create(this, device, command_buffer_desc)
+    }
+    fn event_create_exp(
+        this: &Object<Self>,
+        device: &Object<B::Device>,
+        event_desc: &ur_exp_event_desc_t,
+    ) -> Result<Arc<Object<B::Event>>> {
+        Event::reusable(this, device, event_desc)
     }
     fn graph_create_exp(this: &Object<Self>) -> Result<Arc<Object<B::Graph>>> {
         this.domain().engine().check()?;
@@ -691,6 +696,9 @@ impl<B: Runtime> hal::Event<B> for Event<B> {
         user_data: *mut c_void,
     ) -> Result<()> {
         Self::add_callback(this, exec_status, notify, user_data)
+    }
+    fn ipc_get_event_handle_exp(this: &Object<Self>) -> Result<(*mut c_void, usize)> {
+        <B as Hooks<B>>::event_ipc_handle(this)
     }
 }
 impl<B: Runtime> hal::CommandBuffer<B> for CommandBuffer<B> {
@@ -1177,9 +1185,15 @@ impl<B: Runtime> hal::Graph<B> for Graph<B> {
     fn dump_contents_exp(this: &Object<Self>, file_path: &CStr) -> Result<()> {
         this.dump(file_path)
     }
+    fn get_native_handle_exp(this: &Object<Self>) -> Result<ur_native_handle_t> {
+        this.native_handle()
+    }
 }
 impl<B: Runtime> hal::ExecutableGraph<B> for ExecutableGraph<B> {
     fn destroy_exp(this: &Object<Self>) -> Result<()> {
         Self::destroy(this)
+    }
+    fn get_native_handle_exp(this: &Object<Self>) -> Result<ur_native_handle_t> {
+        this.native_handle()
     }
 }

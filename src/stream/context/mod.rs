@@ -3,6 +3,7 @@
 //! Owns the handles of contexts and of pools, and synchronous USM. Uses `usm` and the folders below
 //! it. Must never know a queue or an event.
 
+pub(crate) mod sharing;
 pub(crate) mod usm;
 pub(crate) mod usm_pool;
 
@@ -220,6 +221,7 @@ impl<D: Driver> Drop for Context<D> {
             let call = || unsafe { (deleter.run)(deleter.data) };
             D::call_user_anyway(&self.devices()[0], call);
         }
+        self.unregister_all();
         self.current.lock().clear();
         self.domain.memory.clear();
     }

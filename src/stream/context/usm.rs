@@ -157,6 +157,19 @@ impl<D: Driver> Context<D> {
         out: InfoOut<'_>,
     ) -> Result<()> {
         let Some(found) = self.domain().memory.find(addr) else {
+            let foreign = &self.domain().memory.foreign;
+            let known = foreign.find(addr, |start, range| {
+                (start, range.bytes, range.kind, range.device.clone())
+            });
+            if let Some((start, bytes, kind, device)) = known {
+                return match what {
+                    UsmAllocInfo::Type => out.value(type_of(kind)),
+                    UsmAllocInfo::BasePtr => out.value(start),
+                    UsmAllocInfo::Size => out.value(bytes),
+                    UsmAllocInfo::Device => out.handle(device.as_deref()),
+                    UsmAllocInfo::Pool => out.handle::<UsmPool<D>>(None),
+                };
+            }
             return match what {
                 UsmAllocInfo::Type => out.value(UR_USM_TYPE_UNKNOWN),
                 UsmAllocInfo::BasePtr
@@ -166,11 +179,7 @@ impl<D: Driver> Context<D> {
             };
         };
         match what {
-            UsmAllocInfo::Type => out.value(match found.part().kind {
-                Kind::Host => UR_USM_TYPE_HOST,
-                Kind::Device => UR_USM_TYPE_DEVICE,
-                Kind::Shared => UR_USM_TYPE_SHARED,
-            }),
+            UsmAllocInfo::Type => out.value(type_of(found.part().kind)),
             UsmAllocInfo::BasePtr => out.value(found.block.addr as usize),
             UsmAllocInfo::Size => out.value(found.block.requested as usize),
             UsmAllocInfo::Device => out.handle(found.part().device.as_deref()),
@@ -265,6 +274,14 @@ impl<D: Driver> Context<D> {
             [dst, src].map(End::Usm),
         )?;
         self.domain().run_now(device, work)
+    }
+}
+
+fn type_of(kind: Kind) -> ur_usm_type_t {
+    match kind {
+        Kind::Host => UR_USM_TYPE_HOST,
+        Kind::Device => UR_USM_TYPE_DEVICE,
+        Kind::Shared => UR_USM_TYPE_SHARED,
     }
 }
 

@@ -89,6 +89,11 @@ pub trait Compiled<D: Driver>: Send + Sync {
         let _ = (at, work);
         false
     }
+
+    /// The backend's handles of the graph and of its executable form. None if it has none.
+    fn native_graph(&self) -> Option<(ur_native_handle_t, ur_native_handle_t)> {
+        None
+    }
 }
 
 /// The result of a submission.
@@ -435,6 +440,45 @@ pub trait Driver: Backend + Payload {
         None
     }
 
+    /// Makes memory of the host's accessible to all devices of the context at its own address.
+    /// `read_only`: devices only read it.
+    fn register_host(
+        devices: &Devices<Self>,
+        addr: usize,
+        bytes: usize,
+        read_only: bool,
+    ) -> Result<()> {
+        let _ = (devices, addr, bytes, read_only);
+        Err(Error::unsupported())
+    }
+
+    /// Ends a registration. No command uses the memory any more.
+    fn unregister_host(devices: &Devices<Self>, addr: usize) {
+        let _ = (devices, addr);
+    }
+
+    /// Prepares memory of the host's for faster copies, where a driver can. A hint.
+    fn import_host(devices: &Devices<Self>, addr: usize, bytes: usize) {
+        let _ = (devices, addr, bytes);
+    }
+
+    /// Ends an import, if there is one of this address. No command uses the memory any more.
+    fn release_host(devices: &Devices<Self>, addr: usize) {
+        let _ = (devices, addr);
+    }
+
+    /// A native event that other processes can open, for [`Driver::record_shared`].
+    fn shared_event(device: &Object<Self::Device>) -> Result<Self::Marker> {
+        let _ = device;
+        Err(Error::unsupported())
+    }
+
+    /// The work that records a shared event: the event is complete once everything before that work is.
+    fn record_shared(event: &Self::Marker) -> Result<Work<Self>> {
+        let _ = event;
+        Err(Error::unsupported())
+    }
+
     /// Address and length in bytes of a buffer's memory on the device. The address is 0 where
     /// buffers have none: addresses in [`Work`] are then offsets, and `on_buffers` resolves them.
     fn buffer(mem: &Object<Self::Mem>, device: &Object<Self::Device>) -> Result<(usize, usize)>;
@@ -539,6 +583,20 @@ pub trait Driver: Backend + Payload {
         updatable: bool,
     ) -> Option<(usize, Arc<dyn Compiled<Self>>)> {
         let _ = (devices, device, steps, from, updatable);
+        None
+    }
+
+    /// Whether graphs have native handles, by [`Driver::native_graph`].
+    const NATIVE_GRAPHS: bool = false;
+
+    /// Compiles all commands of a recording into one native graph, even if that does not pay. None if a
+    /// native graph cannot hold one of them.
+    fn native_graph(
+        devices: &Devices<Self>,
+        device: &Object<Self::Device>,
+        steps: &[Step<'_, Self>],
+    ) -> Option<Arc<dyn Compiled<Self>>> {
+        let _ = (devices, device, steps);
         None
     }
 

@@ -15,6 +15,7 @@
 //! asks a command's queue by [`CommandQueue`]. Must never know a queue or a graph.
 
 pub(crate) mod execution;
+mod reusable;
 
 use crate::abi::*;
 use crate::hal::{self, EventInfo, ProfilingInfo};
@@ -23,7 +24,9 @@ use crate::stream::driver::is_failure;
 use crate::stream::engine::ForeignPoint;
 use crate::stream::engine::dependencies::{Dependencies, DependencyList, EventDependencies};
 use crate::stream::event::execution::RecordedExecution;
+use crate::stream::event::reusable::Reusable;
 use crate::stream::{Context, Driver, Engine, Timestamps};
+use crate::timeline::sync::Mutex;
 use crate::timeline::{Failure, Frontier};
 use std::any::Any;
 use std::borrow::Cow;
@@ -52,6 +55,8 @@ struct Native<D: Driver> {
     marker: D::Marker,
     /// The point of an event that the backend made.
     foreign: Option<ForeignPoint<D>>,
+    /// The point of an opened event, as it was signalled last.
+    opened: Mutex<Option<ForeignPoint<D>>>,
     /// The queue of that event's command, once it was asked for.
     queue: OnceLock<Option<Arc<dyn CommandQueue<D>>>>,
 }
@@ -71,6 +76,10 @@ enum EventSource {
     /// A captured command, by its index in the graph. Only commands of the same capture can wait
     /// for it.
     Captured(Weak<AnyGraph>, u32),
+    /// The last command that signalled a reusable event.
+    Reusable(Box<Reusable>),
+    /// A command of another process.
+    Opened,
 }
 
 /// A graph of unknown type.
@@ -199,14 +208,16 @@ impl<D: Driver> Event<D> {
 
     /// Binds the event of a recorded command to this execution; none if its submission failed.
     pub(crate) fn set_execution(&self, execution: Option<(EventDependencies, Option<Times>)>) {
-        debug_assert!(
-            matches!(*self.source, EventSource::Recorded(_)),
-            "only a recorded command has executions"
-        );
-        if let EventSource::Recorded(recorded) = &*self.source {
-            recorded.set_execution(execution);
-            self.failed.store(false, Ordering::Relaxed);
-        }
+        let own = match &*self.source {
+            EventSource::Recorded(recorded) => recorded,
+            EventSource::Reusable(own) => &own.execution,
+            _ => {
+                debug_assert!(false, "only a recorded or reusable event has executions");
+                return;
+            }
+        };
+        own.set_execution(execution);
+        self.failed.store(false, Ordering::Relaxed);
     }
 
     /// The current dependencies.
@@ -217,6 +228,11 @@ impl<D: Driver> Event<D> {
                 .dependencies()
                 .map(|deps| Cow::Owned((*deps).clone())),
             EventSource::Captured(..) => Err(CAPTURED),
+            EventSource::Reusable(own) => {
+                let deps = own.execution.dependencies();
+                deps.map(|deps| Cow::Owned((*deps).clone()))
+            }
+            EventSource::Opened => self.opened().map(|deps| Cow::Owned((*deps).clone())),
         }
     }
 
@@ -248,6 +264,7 @@ impl<D: Driver> Event<D> {
         *event.native = OnceLock::from(Box::new(Native {
             marker,
             foreign,
+            opened: Mutex::default(),
             queue: OnceLock::new(),
         }));
         Ok(hal::new::<D, _>(event))
@@ -273,6 +290,7 @@ impl<D: Driver> Event<D> {
             Box::new(Native {
                 marker,
                 foreign: None,
+                opened: Mutex::default(),
                 queue: OnceLock::new(),
             })
         };
@@ -480,6 +498,14 @@ impl<D: Driver> Event<D> {
                 Err(_) => return UR_EVENT_STATUS_ERROR,
             },
             EventSource::Captured(..) => return UR_EVENT_STATUS_QUEUED,
+            EventSource::Reusable(own) => match own.execution.dependencies() {
+                Ok(deps) => deps,
+                Err(_) => return UR_EVENT_STATUS_ERROR,
+            },
+            EventSource::Opened => match self.opened() {
+                Ok(deps) => deps,
+                Err(_) => return UR_EVENT_STATUS_ERROR,
+            },
         };
         let engine = self.engine();
         let done = engine.is_done(&deps.done);
@@ -528,8 +554,8 @@ impl<D: Driver> Event<D> {
     #[cold]
     fn drop_slowly(&mut self) {
         // Others may wait for the point of a foreign event, so it stays until it is complete.
-        if let Some(native) = self.native.take()
-            && let Some(foreign) = native.foreign
+        if let Some(mut native) = self.native.take()
+            && let Some(foreign) = native.foreign.or_else(|| native.opened.get_mut().take())
             && !foreign.point.is_done()
         {
             let point = Frontier::from(foreign.point.clone());
@@ -592,7 +618,8 @@ impl<D: Driver> Event<D> {
         let times = match &*self.source {
             EventSource::Command(_, times) => times.clone(),
             EventSource::Recorded(execution) => execution.times(),
-            EventSource::Captured(..) => None,
+            EventSource::Reusable(own) => own.execution.times(),
+            EventSource::Captured(..) | EventSource::Opened => None,
         };
         let times = times.ok_or(unknown)?;
         times.timestamps.refresh();

@@ -186,7 +186,7 @@ pub(crate) fn free<D: Driver>(
     if waits.is_empty()
         && this.watched.is_none()
         && let Shape::InOrder(lane) = &this.shape
-        && this.context().domain().memory.is_flat()
+        && this.context().domain().memory.is_regular()
     {
         if !event.wanted() {
             if lane.free(addr) {
@@ -224,7 +224,7 @@ fn free_general<D: Driver>(
             ensure(waits.done.is_empty() || memory.is_start(addr), unknown)?;
             let mut state = lane.after(&waits)?;
             lane.cover(&mut state)?;
-            let freed = memory.is_flat() && lane.free(addr);
+            let freed = memory.is_flat() && !memory.is_exported(addr) && lane.free(addr);
             ensure(freed || memory.free(addr, &state.tip()), unknown)?;
             if let Some(entry) = &mut entry {
                 entry.free(addr as u64, &state.tip());

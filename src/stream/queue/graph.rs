@@ -12,14 +12,14 @@ use crate::stream::queue::replay;
 use crate::stream::recording::command::Target;
 use crate::stream::recording::replay::Replay;
 use crate::stream::recording::{Node, Recording};
-use crate::stream::{Context, Driver, Queue};
+use crate::stream::{Compiled, Context, Driver, Queue};
 use crate::timeline::rank;
 use crate::timeline::sync::Mutex;
 use std::ffi::{CStr, OsStr, c_void};
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::SystemTime;
 
 /// A graph's handle.
@@ -28,6 +28,8 @@ pub struct Graph<D: Driver> {
     id: u64,
     state: Mutex<GraphState<D>, { rank::GRAPH }>,
     callbacks: Mutex<Vec<Callback>>,
+    /// The backend's graph of the commands, once it was asked for.
+    native: OnceLock<Arc<dyn Compiled<D>>>,
 }
 
 struct GraphState<D: Driver> {
@@ -43,6 +45,8 @@ pub struct ExecutableGraph<D: Driver> {
     device: Arc<Object<D::Device>>,
     replay: Mutex<Replay<D>, { rank::COMMAND_BUFFER }>,
     graph: Arc<Object<Graph<D>>>,
+    /// The backend's graph, where none runs the commands and one was asked for.
+    native: OnceLock<Arc<dyn Compiled<D>>>,
 }
 
 struct Callback {
@@ -98,6 +102,7 @@ impl<D: Driver> Graph<D> {
                 queues: Vec::new(),
             }),
             callbacks: Mutex::default(),
+            native: OnceLock::new(),
         })
     }
 
@@ -150,14 +155,7 @@ impl<D: Driver> Graph<D> {
 
     pub(crate) fn instantiate(this: &Object<Self>) -> Result<Arc<Object<ExecutableGraph<D>>>> {
         this.context.domain().engine().check()?;
-        let (recording, device) = {
-            let state = this.state.lock();
-            let done = state.origin().is_none() && !state.recording.nodes.is_empty();
-            ensure(done, WRONG_STATE.code())?;
-            // A graph with commands has a device.
-            let device = state.device.clone().ok_or(WRONG_STATE)?;
-            (state.recording.copied(), device)
-        };
+        let (recording, device) = this.finished()?;
         let target = Target {
             context: &this.context,
             device: &device,
@@ -167,6 +165,7 @@ impl<D: Driver> Graph<D> {
             device,
             replay: Mutex::new(replay),
             graph: this.arc(),
+            native: OnceLock::new(),
         }))
     }
 
@@ -175,6 +174,30 @@ impl<D: Driver> Graph<D> {
         let captures = this.state.lock().origin().is_some();
         ensure(!captures, INVALID_OPERATION.code())?;
         destroy(this)
+    }
+
+    /// `urGraphGetNativeHandleExp`: the backend's graph of the same commands, which ends with this graph.
+    pub(crate) fn native_handle(&self) -> Result<ur_native_handle_t> {
+        ensure(D::NATIVE_GRAPHS, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+        let (recording, device) = self.finished()?;
+        let target = Target {
+            context: &self.context,
+            device: &device,
+        };
+        let (graph, _) = native_handles(&self.native, &recording, target)?;
+        Ok(graph)
+    }
+
+    /// A copy of the commands, and their device. An error while a capture is under way, or without a
+    /// command.
+    #[allow(clippy::type_complexity)]
+    fn finished(&self) -> Result<(Recording<D>, Arc<Object<D::Device>>)> {
+        let state = self.state.lock();
+        let done = state.origin().is_none() && !state.recording.nodes.is_empty();
+        ensure(done, WRONG_STATE.code())?;
+        // A graph with commands has a device.
+        let device = state.device.clone().ok_or(WRONG_STATE)?;
+        Ok((state.recording.copied(), device))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -223,6 +246,22 @@ impl<D: Driver> Graph<D> {
     }
 }
 
+/// The handles of the backend's graph of a recording, which is made once.
+fn native_handles<D: Driver>(
+    native: &OnceLock<Arc<dyn Compiled<D>>>,
+    recording: &Recording<D>,
+    target: Target<'_, D>,
+) -> Result<(ur_native_handle_t, ur_native_handle_t)> {
+    let graph = match native.get() {
+        Some(graph) => graph,
+        None => {
+            let fresh = recording.native_graph(target)?;
+            native.get_or_init(|| fresh)
+        }
+    };
+    graph.native_graph().ok_or(Error::unsupported())
+}
+
 impl<D: Driver> GraphState<D> {
     /// The queue that the capture under way was begun on.
     fn origin(&self) -> Option<Arc<Object<Queue<D>>>> {
@@ -256,6 +295,24 @@ impl<D: Driver> ExecutableGraph<D> {
     /// `urGraphExecutableGraphDestroyExp`
     pub(crate) fn destroy(this: &Object<Self>) -> Result<()> {
         destroy(this)
+    }
+
+    /// `urGraphExecutableGraphGetNativeHandleExp`: the object that runs the commands, or one of the same
+    /// commands where the backend runs them one by one.
+    pub(crate) fn native_handle(&self) -> Result<ur_native_handle_t> {
+        let replay = self.replay.lock();
+        let target = Target {
+            context: &self.graph.context,
+            device: &self.device,
+        };
+        if let [unit] = &replay.program.units[..]
+            && let Some(compiled) = &unit.compiled
+            && let Some((_, executable)) = compiled.native_graph()
+        {
+            return Ok(executable);
+        }
+        let (_, executable) = native_handles(&self.native, replay.recording(), target)?;
+        Ok(executable)
     }
 
     /// `urEnqueueGraphExp`

@@ -19,6 +19,7 @@ mod native_alloc;
 pub(crate) mod native_command;
 pub(crate) mod out_of_order;
 pub(crate) mod replay;
+pub(crate) mod reusable;
 
 use crate::abi::*;
 use crate::hal::{self, QueueInfo};

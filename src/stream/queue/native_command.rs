@@ -98,6 +98,18 @@ pub(crate) fn enqueue<D: Driver>(
     )
 }
 
+/// Submits work that foreign code sees: the stream itself waits for all that it comes after, the host
+/// included.
+pub(crate) fn submit_open<D: Driver>(
+    this: &Object<Queue<D>>,
+    waits: &Dependencies,
+    work: Work<D>,
+) -> Result<()> {
+    let lease = lease(this, waits, Some(work), None)?;
+    drop(lease);
+    Ok(())
+}
+
 /// Leases a lane with all dependencies of the command submitted to it. `times` records the start of
 /// the command.
 fn lease<'a, D: Driver>(

@@ -36,7 +36,7 @@ use crate::stream::recording::command::{Command, Target};
 use crate::stream::recording::reduction::Reduction;
 use crate::stream::recording::replay::Unit;
 use crate::stream::work::call::Call;
-use crate::stream::{Driver, LaunchRequest, Step, Work};
+use crate::stream::{Compiled, Driver, LaunchRequest, Step, Work};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -154,6 +154,16 @@ impl<D: Driver> Recording<D> {
         let open =
             |node: &Node<D>| node.signal.is_some() || node.host.is_some() || !node.waits.is_empty();
         self.nodes.iter().any(open)
+    }
+
+    /// All commands as one native graph. `UNSUPPORTED_FEATURE` if the backend has no graphs, or they cannot
+    /// hold one of the commands.
+    pub fn native_graph(&self, target: Target<'_, D>) -> Result<Arc<dyn Compiled<D>>> {
+        let after: Vec<_> = self.nodes.iter().map(|node| self.after(node)).collect();
+        let steps: Vec<_> = self.nodes.iter().zip(&after).map(step).collect();
+        let (devices, device) = (target.context.domain(), target.device);
+        let graph = (!self.is_open()).then(|| D::native_graph(devices, device, &steps));
+        graph.flatten().ok_or(Error::unsupported())
     }
 
     /// The units of an execution, in submission order.

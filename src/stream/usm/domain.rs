@@ -9,28 +9,40 @@ use crate::stream::usm::memory::Memory;
 use crate::stream::{Driver, Engine, Progress};
 use crate::timeline::sync::Mutex;
 use crate::timeline::{Clock, Frontier};
+use rustc_hash::FxHashMap;
 use std::any::Any;
+use std::ffi::c_void;
 use std::ops::Deref;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 /// The queues of a context, and their number after the last removal of ended ones.
 #[derive(Default)]
 struct Queues {
-    all: Vec<Weak<AnyQueue>>,
+    all: Vec<Weak<AnyObject>>,
     live: usize,
 }
 
-/// A queue of unknown type.
-type AnyQueue = dyn Any + Send + Sync;
+/// A queue or an event of unknown type.
+type AnyObject = dyn Any + Send + Sync;
 
 /// Number of ended queues up to which they are not removed.
 const MAX_ENDED_QUEUES: usize = 32;
+
+/// The reusable events of a context, by handle.
+#[derive(Default)]
+struct Reusables {
+    /// Number of entries. With none, no output is looked at.
+    count: AtomicUsize,
+    all: Mutex<FxHashMap<usize, Weak<AnyObject>>>,
+}
 
 /// The devices of a context, with everything made for them.
 pub struct Domain<D: Driver> {
     scope: Scope<D>,
     lanes: Lanes<LaneCore<D>>,
     queues: Mutex<Queues>,
+    reusable: Reusables,
     pub(crate) memory: Memory<D>,
 }
 
@@ -52,6 +64,7 @@ impl<D: Driver> Domain<D> {
             scope: Scope::new(engine, devices, state),
             lanes: Lanes::default(),
             queues: Mutex::default(),
+            reusable: Reusables::default(),
             memory: Memory::default(),
         });
         engine.add_context(Arc::downgrade(&domain) as Weak<dyn Pending<D>>);
@@ -72,7 +85,30 @@ impl<D: Driver> Domain<D> {
             queues.all.retain(|old| old.strong_count() > 0);
             queues.live = queues.all.len();
         }
-        queues.all.push(Arc::downgrade(queue) as Weak<AnyQueue>);
+        queues.all.push(Arc::downgrade(queue) as Weak<AnyObject>);
+    }
+
+    /// Adds a reusable event. Ended ones are removed whenever the number doubles.
+    pub(crate) fn add_reusable<E: Body>(&self, event: &Arc<Object<E>>) {
+        let mut all = self.reusable.all.lock();
+        if all.len() == all.capacity() {
+            all.retain(|_, old| old.strong_count() > 0);
+        }
+        let weak = Arc::downgrade(event) as Weak<AnyObject>;
+        all.insert(event.handle().addr(), weak);
+        self.reusable.count.store(all.len(), Ordering::Release);
+    }
+
+    /// The reusable event with a handle. `handle` is asked for only if there are such events.
+    pub(crate) fn find_reusable<E: Body>(
+        &self,
+        handle: impl FnOnce() -> *mut c_void,
+    ) -> Option<Arc<Object<E>>> {
+        if self.reusable.count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let found = self.reusable.all.lock().get(&handle().addr())?.upgrade();
+        found?.downcast().ok()
     }
 
     /// The queues of this type, which all queues of a backend have.

@@ -4,7 +4,10 @@
 //! block of that one. Queries visit the innermost pool first.
 
 use crate::object::Object;
-use crate::pool::{Block, ExtentVersion};
+use crate::pool::{Block, ExtentVersion, Slab};
+use crate::stream::usm::exports::Exports;
+use crate::stream::usm::foreign_ranges::ForeignRanges;
+use crate::stream::usm::paged::Page;
 use crate::stream::usm::pool_core::{Part, PoolCore};
 use crate::stream::{Driver, Kind};
 use crate::timeline::Frontier;
@@ -19,6 +22,12 @@ pub(crate) struct Memory<D: Driver> {
     slabs: RwLock<Slabs<D>>,
     /// Number of slabs over user memory. With none, each address belongs to one pool.
     nested: AtomicUsize,
+    /// Number of slabs over user memory and of exported blocks. With none, a lane frees its blocks unasked.
+    irregular: AtomicUsize,
+    /// Blocks that other processes may open.
+    exports: Exports,
+    /// Memory of no pool that the context knows.
+    pub foreign: ForeignRanges<D>,
     /// Live allocations of the backend's pools. Each counts as a slab.
     natives: AtomicUsize,
     changes: Changes,
@@ -107,6 +116,9 @@ impl<D: Driver> Default for Memory<D> {
             pools: Mutex::default(),
             slabs: RwLock::new(slabs),
             nested: AtomicUsize::new(0),
+            irregular: AtomicUsize::new(0),
+            exports: Exports::default(),
+            foreign: ForeignRanges::default(),
             natives: AtomicUsize::new(0),
             changes: Changes::default(),
             extent_version: Arc::default(),
@@ -126,6 +138,9 @@ impl<D: Driver> Memory<D> {
 
     /// Ends all pools, as their context ends.
     pub fn clear(&self) {
+        for (addr, last_use) in self.exports.take_freed() {
+            self.release(addr as usize, &last_use);
+        }
         let pools = std::mem::take(&mut *self.pools.lock());
         for core in &pools {
             core.close();
@@ -145,6 +160,7 @@ impl<D: Driver> Memory<D> {
         if nested {
             slabs.nested.push((base, entry));
             self.nested.store(slabs.nested.len(), Ordering::Release);
+            self.irregular.fetch_add(1, Ordering::AcqRel);
         } else {
             let before = slabs.own.insert(base, entry);
             debug_assert!(before.is_none(), "two slabs at one address");
@@ -157,10 +173,13 @@ impl<D: Driver> Memory<D> {
     pub fn remove_slab(&self, base: u64, nested: bool, core: &Weak<PoolCore<D>>) {
         let mut slabs = self.slabs.write();
         if nested {
+            let before = slabs.nested.len();
             slabs
                 .nested
                 .retain(|(start, entry)| *start != base || !entry.core.ptr_eq(core));
+            let gone = before - slabs.nested.len();
             self.nested.store(slabs.nested.len(), Ordering::Release);
+            self.irregular.fetch_sub(gone, Ordering::AcqRel);
         } else {
             let entry = slabs.own.remove(&base);
             debug_assert!(entry.is_some(), "a slab that was not there is removed");
@@ -195,6 +214,11 @@ impl<D: Driver> Memory<D> {
 
     /// The live allocation that holds `addr`.
     pub fn find(&self, addr: usize) -> Option<Found<D>> {
+        let found = self.find_block(addr)?;
+        (!self.exports.is_freed(found.block.addr)).then_some(found)
+    }
+
+    fn find_block(&self, addr: usize) -> Option<Found<D>> {
         let find = |(core, part): (Arc<PoolCore<D>>, usize)| {
             let block = core.parts()[part].lookup(addr as u64)?;
             Some(Found { core, part, block })
@@ -230,10 +254,11 @@ impl<D: Driver> Memory<D> {
 
     /// Whether a live allocation starts at `addr`.
     pub fn is_start(&self, addr: usize) -> bool {
-        self.owners(addr).any(|(core, part)| {
+        let starts = self.owners(addr).any(|(core, part)| {
             let block = core.parts()[part].lookup(addr as u64);
             block.is_some_and(|block| block.addr == addr as u64)
-        })
+        });
+        starts && !self.exports.is_freed(addr as u64)
     }
 
     /// Whether each address belongs to one pool.
@@ -241,8 +266,55 @@ impl<D: Driver> Memory<D> {
         self.nested.load(Ordering::Acquire) == 0
     }
 
+    /// Whether a lane may free its blocks without a look at the other pools and the exports.
+    #[inline]
+    pub fn is_regular(&self) -> bool {
+        self.irregular.load(Ordering::Acquire) == 0
+    }
+
+    /// Whether other processes may open the live allocation that starts at `addr`.
+    pub fn is_exported(&self, addr: usize) -> bool {
+        self.exports.has(addr as u64)
+    }
+
+    /// Lets other processes open the live allocation that starts at `addr`: its memory stays where it is
+    /// and is nobody else's until [`Memory::unpin`].
+    pub fn pin(&self, addr: u64) {
+        self.irregular.fetch_add(1, Ordering::AcqRel);
+        self.exports.add(addr);
+    }
+
+    /// Ends one export. The last one completes a free that came before.
+    pub fn unpin(&self, addr: u64) {
+        let freed = self.exports.remove(addr);
+        self.irregular.fetch_sub(1, Ordering::AcqRel);
+        if let Some(last_use) = freed {
+            self.release(addr as usize, &last_use);
+        }
+    }
+
+    /// The pages behind a live block, in order, each with the address where it begins. None if its memory
+    /// has no pages.
+    pub fn pages_at(&self, block: &Block) -> Option<Vec<(u64, Page)>> {
+        let slab = Slab {
+            base: block.addr,
+            bytes: block.bytes,
+        };
+        self.owners(block.addr as usize).find_map(|(core, part)| {
+            let provider = core.parts()[part].pool.provider();
+            provider.paged.as_ref()?.pages_at(slab)
+        })
+    }
+
     /// Frees the live allocation that starts at `addr`. False if there is none.
     pub fn free(&self, addr: usize, last_use: &Frontier) -> bool {
+        match self.exports.free(addr as u64, last_use) {
+            Some(freed) => freed,
+            None => self.release(addr, last_use),
+        }
+    }
+
+    fn release(&self, addr: usize, last_use: &Frontier) -> bool {
         self.owners(addr)
             .any(|(core, part)| core.release(part, addr as u64, last_use.clone()))
     }

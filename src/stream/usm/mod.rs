@@ -6,6 +6,8 @@
 //! Must never know a queue or an event.
 
 pub(crate) mod domain;
+pub(crate) mod exports;
+pub(crate) mod foreign_ranges;
 pub(crate) mod memory;
 pub(crate) mod native_pool;
 pub(crate) mod paged;

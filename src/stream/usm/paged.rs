@@ -36,10 +36,10 @@ pub(crate) struct Paged<D: Driver> {
 }
 
 /// A page of the driver's.
-#[derive(Clone, Copy)]
-struct Page {
-    name: u64,
-    bytes: u64,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Page {
+    pub name: u64,
+    pub bytes: u64,
 }
 
 #[derive(Default)]
@@ -308,9 +308,29 @@ impl<D: Driver> Paged<D> {
     fn device(&self) -> Option<&Object<D::Device>> {
         self.device.as_deref()
     }
+
+    /// The pages that a range leads to, in order, each with the address where it begins. None if a part
+    /// of the range leads to no page.
+    pub fn pages_at(&self, slab: Slab) -> Option<Vec<(u64, Page)>> {
+        self.space.lock().pages_at(slab)
+    }
 }
 
 impl Space {
+    fn pages_at(&self, slab: Slab) -> Option<Vec<(u64, Page)>> {
+        let (mut at, mut pages) = (slab.base, Vec::new());
+        while at < slab.end() {
+            let around = |pages: &BTreeMap<u64, Page>| {
+                let (start, page) = pages.range(..=at).next_back()?;
+                (at < start + page.bytes).then_some((*start, *page))
+            };
+            let (start, page) = around(&self.present).or_else(|| around(&self.old))?;
+            pages.push((start, page));
+            at = start + page.bytes;
+        }
+        Some(pages)
+    }
+
     /// Takes addresses from `base` on, if they are free.
     fn take_at(&mut self, base: u64, bytes: u64) -> Option<u64> {
         let (start, free) = self.free.range(..=base).next_back()?;

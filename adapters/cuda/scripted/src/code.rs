@@ -3,7 +3,7 @@
 //! The adapter's own kernels, which repeat patterns, run. Some of ur-conformance's run, too. Every other name
 //! except `missing` is a kernel without parameters that does nothing.
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 
 use crate::driver::*;
 use crate::stream::Command;
@@ -156,8 +156,39 @@ pub unsafe extern "C" fn cuModuleGetFunction(
     }
     let handle = driver.name();
     driver.functions.insert(handle, name);
+    driver.modules_of.insert(handle, module.addr());
     // SAFETY: the caller's output has room for a handle.
     unsafe { function.write(std::ptr::without_provenance_mut(handle)) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuFuncGetName(name: *mut *const c_char, function: Handle) -> u32 {
+    let mut driver = hold();
+    if let Some(code) = driver.acts("cuFuncGetName") {
+        return code;
+    }
+    let Some(text) = driver.functions.get(&function.addr()).cloned() else {
+        return code(driver.broken("the name of what is no function"));
+    };
+    // Names live as long as their modules; few tests ask.
+    let text = CString::new(text).expect("no zero within").into_raw();
+    // SAFETY: the caller's output has room for an address.
+    unsafe { name.write(text) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuFuncGetModule(module: *mut Handle, function: Handle) -> u32 {
+    let mut driver = hold();
+    if let Some(code) = driver.acts("cuFuncGetModule") {
+        return code;
+    }
+    let Some(own) = driver.modules_of.get(&function.addr()) else {
+        return code(driver.broken("the module of what is no function"));
+    };
+    // SAFETY: the caller's output has room for a handle.
+    unsafe { module.write(std::ptr::without_provenance_mut(*own)) };
     SUCCESS
 }
 

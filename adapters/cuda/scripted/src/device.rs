@@ -7,7 +7,7 @@ use crate::driver::*;
 const NAME: &[u8] = b"Scripted device\0";
 
 /// Attributes by number. All others are 0.
-const ATTRIBUTES: [(c_int, c_int); 25] = [
+const ATTRIBUTES: [(c_int, c_int); 27] = [
     (1, 1024),
     (2, 1024),
     (3, 1024),
@@ -32,7 +32,9 @@ const ATTRIBUTES: [(c_int, c_int); 25] = [
     (95, 1),
     (97, 96 << 10),
     (102, 1),
+    (103, 1),
     (115, 1),
+    (125, 1),
 ];
 
 /// `CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED`.

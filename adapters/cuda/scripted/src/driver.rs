@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_void;
 use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::graph::Graph;
@@ -59,6 +60,8 @@ pub struct FakeDriver {
     pub modules: Table<()>,
     /// Names of functions, and the local bytes that each was allowed.
     pub functions: Table<String>,
+    /// The module of each function.
+    pub modules_of: Table<usize>,
     /// Allocations, by address.
     pub blocks: BTreeMap<usize, Allocation>,
     /// Sizes of host memory that devices access, by address.
@@ -108,6 +111,12 @@ pub struct Piece {
     pub home: Option<usize>,
     pub released: bool,
     pub mapped: usize,
+    /// The address where it was mapped last.
+    pub last: usize,
+    /// Whether it was made to be exported.
+    pub shareable: bool,
+    /// Holds the contents, once it was exported.
+    pub file: Option<OwnedFd>,
 }
 
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`.

@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use crate::driver::*;
 use crate::peers::{Description, descriptions, device_of, grant};
+use crate::share;
 
 fn layout(bytes: usize) -> Option<Layout> {
     Layout::from_size_align(bytes.max(1), 4096).ok()
@@ -186,6 +187,10 @@ pub unsafe extern "C" fn cuMemCreate(
         home: (location[0] == 1).then_some(location[1] as usize),
         released: false,
         mapped: 0,
+        last: 0,
+        // SAFETY: the second member of the driver's description.
+        shareable: unsafe { what.cast::<c_uint>().add(1).read() } == share::DESCRIPTOR,
+        file: None,
     };
     driver.pieces.insert(name, piece);
     // SAFETY: a whole reservation without any use.
@@ -223,7 +228,11 @@ pub extern "C" fn cuMemMap(start: u64, bytes: usize, offset: usize, handle: u64,
         return code(driver.broken("mapping what is no piece, or where one is"));
     }
     if let Some(piece) = driver.pieces.get_mut(&name) {
+        if !share::map_piece(piece, at) {
+            return OUT_OF_MEMORY;
+        }
         piece.mapped += 1;
+        piece.last = at;
     }
     let map = Map {
         bytes,
@@ -246,8 +255,15 @@ pub extern "C" fn cuMemUnmap(start: u64, bytes: usize) -> u32 {
     if all.iter().map(|(_, (bytes, _))| bytes).sum::<usize>() != bytes {
         return code(driver.broken("unmapping what is not all mapped"));
     }
-    for (at, (_, name)) in all {
+    for (at, (bytes, name)) in all {
         driver.maps.remove(&at);
+        if driver
+            .pieces
+            .get(&name)
+            .is_some_and(|piece| piece.file.is_some())
+        {
+            share::unmap_piece(at, bytes);
+        }
         if let Some(piece) = driver.pieces.get_mut(&name) {
             piece.mapped -= 1;
             if piece.mapped == 0 && piece.released {

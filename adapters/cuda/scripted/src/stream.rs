@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crate::code::Kernel;
 use crate::driver::{DriverGuard, FakeDriver, current, hold};
 use crate::peers::device_of;
+use crate::share::{SharedCounts, happened};
 
 /// A command of a stream.
 #[derive(Clone)]
@@ -60,6 +61,8 @@ pub struct Event {
     pub on: Option<usize>,
     pub happened: u64,
     pub at: Option<Instant>,
+    /// The counts of an event that several processes share.
+    pub shared: Option<SharedCounts>,
 }
 
 impl FakeDriver {
@@ -86,7 +89,7 @@ impl FakeDriver {
         match command {
             Command::Await { event, count } => {
                 let event = self.events.get(event);
-                event.is_none_or(|event| event.happened >= *count)
+                event.is_none_or(|event| happened(event) >= *count)
             }
             Command::AwaitWord { word, value } => {
                 // SAFETY: pinned memory, which the caller keeps while streams wait for it.
@@ -131,9 +134,10 @@ impl FakeDriver {
                 self.check_reach(device, dst, bytes, false);
                 self.touch(dst);
                 let to: *mut u8 = std::ptr::with_exposed_provenance_mut(dst);
-                for (at, byte) in pattern.iter().cycle().take(bytes).enumerate() {
-                    // SAFETY: the caller promises the range.
-                    unsafe { to.add(at).write(*byte) };
+                // SAFETY: the caller promises the range.
+                let range = unsafe { std::slice::from_raw_parts_mut(to, bytes) };
+                for part in range.chunks_mut(pattern.len().max(1)) {
+                    part.copy_from_slice(&pattern[..part.len()]);
                 }
             }
             Command::Run {
@@ -159,6 +163,9 @@ impl FakeDriver {
             Command::Record { event, count } => {
                 if let Some(event) = self.events.get_mut(&event) {
                     event.happened = event.happened.max(count);
+                    if let Some(shared) = &event.shared {
+                        shared.happened().fetch_max(count, Ordering::SeqCst);
+                    }
                     event.at = Some(Instant::now());
                 }
             }

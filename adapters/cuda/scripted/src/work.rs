@@ -1,9 +1,11 @@
 //! Streams, events and the commands submitted to streams.
 
 use std::ffi::{c_int, c_uint, c_void};
+use std::sync::atomic::Ordering;
 
 use crate::driver::*;
 use crate::peers::{Reach, device_of};
+use crate::share::{counts_of, happened, recorded};
 use crate::stream::{Command, Event, Stream, wait_until};
 
 type Handle = *mut c_void;
@@ -107,7 +109,7 @@ pub extern "C" fn cuStreamWaitEvent(stream: Handle, event: Handle, _: c_uint) ->
         return code;
     }
     let event = event.addr();
-    let Some(count) = driver.events.get(&event).map(|event| event.recorded) else {
+    let Some(count) = driver.events.get(&event).map(recorded) else {
         return code(driver.broken("waiting for a dead event"));
     };
     code(driver.submit(stream.addr(), Command::Await { event, count }))
@@ -160,6 +162,7 @@ pub unsafe extern "C" fn cuEventCreate(event: *mut Handle, flags: c_uint) -> u32
     let new = Event {
         timed: flags & 2 == 0,
         context: current(),
+        shared: counts_of(name, flags),
         ..Event::default()
     };
     driver.events.insert(name, new);
@@ -191,9 +194,12 @@ pub extern "C" fn cuEventRecord(event: Handle, stream: Handle) -> u32 {
     if own.context != context {
         return code(driver.broken("recording an event of another context"));
     }
-    own.recorded += 1;
     own.on = Some(stream.addr());
-    let count = own.recorded;
+    let count = match &own.shared {
+        Some(shared) => 1 + shared.recorded().fetch_add(1, Ordering::SeqCst),
+        None => own.recorded + 1,
+    };
+    own.recorded = count;
     code(driver.submit(stream.addr(), Command::Record { event, count }))
 }
 
@@ -210,7 +216,7 @@ pub extern "C" fn cuEventQuery(event: Handle) -> u32 {
     }
     driver.pump();
     match driver.events.get(&event.addr()) {
-        Some(event) if event.happened >= event.recorded => SUCCESS,
+        Some(event) if happened(event) >= recorded(event) => SUCCESS,
         Some(_) => NOT_READY,
         None => code(driver.broken("asking a dead event")),
     }
@@ -224,15 +230,15 @@ pub extern "C" fn cuEventSynchronize(event: Handle) -> u32 {
         return code;
     }
     let name = event.addr();
-    let Some(count) = driver.events.get(&name).map(|event| event.recorded) else {
+    let Some(count) = driver.events.get(&name).map(recorded) else {
         return code(driver.broken("waiting for a dead event"));
     };
     drop(driver);
-    let happened = |driver: &mut FakeDriver| {
+    let done = |driver: &mut FakeDriver| {
         let event = driver.events.get(&name);
-        event.is_none_or(|event| event.happened >= count)
+        event.is_none_or(|event| happened(event) >= count)
     };
-    wait_until(happened).trim_pools();
+    wait_until(done).trim_pools();
     SUCCESS
 }
 

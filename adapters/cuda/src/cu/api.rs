@@ -114,6 +114,7 @@ ur::dl::symbols! {
             cuMemAdvise: unsafe extern "C" fn(Ptr, usize, CUmem_advise, CUdevice) -> Code,
             cuModuleGetFunctionCount: unsafe extern "C" fn(*mut c_uint, CUmodule) -> Code,
             cuModuleEnumerateFunctions: unsafe extern "C" fn(*mut CUfunction, c_uint, CUmodule) -> Code,
+            cuFuncGetModule: unsafe extern "C" fn(*mut CUmodule, CUfunction) -> Code,
             cuFuncGetName: unsafe extern "C" fn(*mut *const c_char, CUfunction) -> Code,
             cuFuncGetParamInfo: unsafe extern "C" fn(CUfunction, usize, *mut usize, *mut usize) -> Code,
             cuLaunchKernelEx: unsafe extern "C" fn(*const CUlaunchConfig, CUfunction, *const *mut c_void, *const *mut c_void) -> Code,
@@ -125,6 +126,10 @@ ur::dl::symbols! {
             cuMemUnmap: unsafe extern "C" fn(Ptr, usize) -> Code,
             cuMemSetAccess: unsafe extern "C" fn(Ptr, usize, *const CUmemAccessDesc, usize) -> Code,
             cuMemGetAllocationGranularity: unsafe extern "C" fn(*mut usize, *const CUmemAllocationProp, c_uint) -> Code,
+            cuMemExportToShareableHandle: unsafe extern "C" fn(*mut c_void, Handle, CUmemAllocationHandleType, u64) -> Code,
+            cuMemImportFromShareableHandle: unsafe extern "C" fn(*mut Handle, *mut c_void, CUmemAllocationHandleType) -> Code,
+            cuIpcGetEventHandle: unsafe extern "C" fn(*mut CUipcEventHandle, CUevent) -> Code,
+            cuIpcOpenEventHandle: unsafe extern "C" fn(*mut CUevent, CUipcEventHandle) -> Code,
             cuMemPoolCreate: unsafe extern "C" fn(*mut CUmemoryPool, *const CUmemPoolProps) -> Code,
             cuMemPoolDestroy: unsafe extern "C" fn(CUmemoryPool) -> Code,
             cuMemPoolSetAttribute: unsafe extern "C" fn(CUmemoryPool, CUmemPool_attribute, *mut c_void) -> Code,
@@ -160,6 +165,20 @@ pub struct Paging {
     pub unmap: unsafe extern "C" fn(Ptr, usize) -> Code,
     pub set_access: unsafe extern "C" fn(Ptr, usize, *const CUmemAccessDesc, usize) -> Code,
     pub granularity: unsafe extern "C" fn(*mut usize, *const CUmemAllocationProp, c_uint) -> Code,
+}
+
+/// The functions that share physical memory: a driver has both or neither.
+#[derive(Clone, Copy)]
+pub struct Sharing {
+    pub export: unsafe extern "C" fn(*mut c_void, Handle, CUmemAllocationHandleType, u64) -> Code,
+    pub import: unsafe extern "C" fn(*mut Handle, *mut c_void, CUmemAllocationHandleType) -> Code,
+}
+
+/// The functions of events that several processes use: a driver has both or neither.
+#[derive(Clone, Copy)]
+pub struct SharedEvents {
+    pub get: unsafe extern "C" fn(*mut CUipcEventHandle, CUevent) -> Code,
+    pub open: unsafe extern "C" fn(*mut CUevent, CUipcEventHandle) -> Code,
 }
 
 /// The functions of the driver's own pools: it has all or none of them.
@@ -248,6 +267,20 @@ impl Api {
             unmap: self.cuMemUnmap?,
             set_access: self.cuMemSetAccess?,
             granularity: self.cuMemGetAllocationGranularity?,
+        })
+    }
+
+    pub fn sharing(&self) -> Option<Sharing> {
+        Some(Sharing {
+            export: self.cuMemExportToShareableHandle?,
+            import: self.cuMemImportFromShareableHandle?,
+        })
+    }
+
+    pub fn shared_events(&self) -> Option<SharedEvents> {
+        Some(SharedEvents {
+            get: self.cuIpcGetEventHandle?,
+            open: self.cuIpcOpenEventHandle?,
         })
     }
 

@@ -261,6 +261,13 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         | Is::ClockWorkGroupSupportExp
         | Is::ClockDeviceSupportExp
         | Is::EnqueueNativeCommandSupportExp => out.boolean(true),
+        Is::IpcMemorySupportExp
+        | Is::IpcPhysicalMemorySupportExp
+        | Is::MemoryExportExportableDeviceMemExp => out.boolean(this.gpu()?.shares_memory()),
+        Is::IpcEventSupportExp => out.boolean(this.shares_events()),
+        Is::UsmHostAllocRegisterSupportExp => {
+            out.boolean(this.flag(CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM)?)
+        }
         Is::VirtualMemorySupport => out.boolean(this.gpu()?.pages.is_some()),
         Is::CommandBufferSubgraphSupportExp => out.boolean(this.api.graphing().is_some()),
         Is::EnqueueHostTaskSupportExp => out.boolean(this.waits_for_host()),

@@ -90,6 +90,10 @@ impl Gpu {
         check(api, code, "cuDevicePrimaryCtxRetain")?;
         let pages = Pages::of_device(api, device);
         let host_pages = pages.and_then(|like| Pages::of_host(api, device, &like));
+        let pages = match crate::sharing::is_wanted() {
+            true => pages.map(|pages| pages.to_share(api, device)),
+            false => pages,
+        };
         let gpu = Arc::new(Self {
             api,
             device,
@@ -170,14 +174,29 @@ impl Gpu {
     }
 
     fn new_event(self: &Arc<Self>, timed: bool) -> Result<Event> {
-        let _current = self.enter()?;
         // `CU_EVENT_DISABLE_TIMING`
         let flags: c_uint = if timed { 0 } else { 2 };
+        self.create_event(flags, Owner::Pool { timed })
+    }
+
+    fn create_event(self: &Arc<Self>, flags: c_uint, owner: Owner) -> Result<Event> {
+        let _current = self.enter()?;
         let mut raw = null_mut();
         // SAFETY: room for one handle.
         let code = unsafe { (self.api.cuEventCreate)(&mut raw, flags) };
         self.check(code, "cuEventCreate")?;
-        Ok(Event::new(self, raw, Owner::Pool { timed }))
+        Ok(Event::new(self, raw, owner))
+    }
+
+    /// Whether other processes can open the device's memory.
+    pub fn shares_memory(&self) -> bool {
+        self.pages.is_some_and(|pages| pages.sharing.is_some())
+    }
+
+    /// An event that other processes can open. It is destroyed with its last user.
+    pub fn shared_event(self: &Arc<Self>) -> Result<Event> {
+        // `CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING`: the driver shares no events with times.
+        self.create_event(6, Owner::Us)
     }
 
     /// Calls `run` with the utility stream and the context current, then waits for the stream.
@@ -263,7 +282,7 @@ enum Owner {
     Pool {
         timed: bool,
     },
-    /// Adopted with its ownership: destroyed on drop.
+    /// Shared with other processes, or adopted with its ownership: destroyed on drop.
     Us,
     User,
 }

@@ -254,6 +254,23 @@ pub fn compile(
     if steps.len() - from < MIN_COMMANDS {
         return None;
     }
+    let (count, made) = build(gpu, steps, from, MIN_COMMANDS)?;
+    Some((count, made))
+}
+
+/// A graph of all commands, however few. None if it cannot hold one of them.
+pub fn whole(gpu: &Arc<Gpu>, steps: &[Step<'_, Cuda>]) -> Option<Arc<dyn Compiled<Cuda>>> {
+    let (_, made) = build(gpu, steps, 0, steps.len())?;
+    Some(made)
+}
+
+/// A graph of as many commands from `from` on as it can hold. None if those are less than `least`.
+fn build(
+    gpu: &Arc<Gpu>,
+    steps: &[Step<'_, Cuda>],
+    from: usize,
+    least: usize,
+) -> Option<(usize, Arc<dyn Compiled<Cuda>>)> {
     let _current = gpu.enter().ok()?;
     let graph = Graph::new(gpu).ok()?;
     let (mut nodes, mut works) = (Vec::<Node>::new(), Vec::new());
@@ -270,7 +287,7 @@ pub fn compile(
         works.push(step.work.clone());
     }
     let count = nodes.len();
-    if count < MIN_COMMANDS {
+    if count < least {
         return None;
     }
     let raw = graph.ready().ok()?;
@@ -294,6 +311,11 @@ impl Compiled<Cuda> for Made {
         let launch = Native::call(move |gpu, stream| graph.graph.launch(graph.raw, gpu, stream));
         lane.submit(epoch, Work::Native(launch), timestamps)?;
         Ok(Progress::Pending)
+    }
+
+    fn native_graph(&self) -> Option<(ur_native_handle_t, ur_native_handle_t)> {
+        let (graph, executable) = (self.0.graph.raw, self.0.raw);
+        Some((graph.expose_provenance(), executable.expose_provenance()))
     }
 
     fn update(&self, at: usize, work: &Work<Cuda>) -> bool {

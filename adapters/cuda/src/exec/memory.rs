@@ -1,7 +1,8 @@
 //! Memory of the driver: pages of a device or of the host, which can be mapped at any address, and slabs,
 //! which cannot. Mapping pages waits for no work. Allocating or freeing a slab may.
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::ptr::null_mut;
 
 use ur::abi::*;
@@ -10,10 +11,17 @@ use ur::stream::Kind;
 
 use super::gpu::Gpu;
 use crate::cu::sys::*;
-use crate::cu::{Api, Code, Paging, check, failure};
+use crate::cu::{Api, Code, Paging, Sharing, check, failure};
 
 /// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`: all devices reach the memory.
 const EVERYWHERE: u32 = 3;
+
+/// `CU_MEMHOSTREGISTER_READ_ONLY`
+const READ_ONLY: u32 = 8;
+
+/// How processes share memory.
+const DESCRIPTOR: CUmemAllocationHandleType =
+    CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
 /// `CU_MEM_ATTACH_GLOBAL`
 const GLOBAL: u32 = 1;
@@ -32,6 +40,8 @@ pub struct Pages {
     pub bytes: usize,
     /// The device or host node of the pages.
     pub home: CUmemLocation,
+    /// Of pages that other processes can open.
+    pub sharing: Option<Sharing>,
 }
 
 /// This attribute and the next came with CUDA 12.2.
@@ -52,6 +62,43 @@ impl Pages {
             id: device,
         };
         Self::at(api, home)
+    }
+
+    /// The same pages such that other processes can open them, if the device and the driver can. One page is
+    /// made and exported to learn that: a sandbox may refuse what the device supports.
+    pub fn to_share(self, api: &Api, device: CUdevice) -> Self {
+        let has =
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED;
+        let able = attribute(api, device, has).is_some_and(|able| able != 0);
+        let shared = Self {
+            sharing: api.sharing().filter(|_| able),
+            ..self
+        };
+        let export = || -> Result<()> {
+            let page = shared.create(api, shared.bytes)?;
+            let exported = shared.export(api, page);
+            shared.destroy(page);
+            exported.map(drop)
+        };
+        match shared.sharing.is_some().then(export) {
+            Some(Ok(())) => shared,
+            Some(Err(error)) => {
+                log::info!(
+                    "memory is not shared with other processes: {:?}",
+                    error.code()
+                );
+                self
+            }
+            None => self,
+        }
+    }
+
+    /// The same pages such that no other process can open them.
+    pub fn private(self) -> Self {
+        Self {
+            sharing: None,
+            ..self
+        }
     }
 
     /// Pages of another size, which is a multiple of this size.
@@ -87,6 +134,7 @@ impl Pages {
             calls: api.paging()?,
             bytes: 0,
             home,
+            sharing: None,
         };
         let (what, mut bytes) = (pages.properties(), 0);
         // SAFETY: `bytes` is writable; 0 is `CU_MEM_ALLOC_GRANULARITY_MINIMUM`.
@@ -98,7 +146,10 @@ impl Pages {
     fn properties(&self) -> CUmemAllocationProp {
         CUmemAllocationProp {
             type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
-            requestedHandleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
+            requestedHandleTypes: match self.sharing {
+                Some(_) => DESCRIPTOR,
+                None => CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
+            },
             location: self.home,
             win32HandleMetaData: null_mut(),
             allocFlags: CUmemAllocationProp_st__bindgen_ty_1 {
@@ -141,6 +192,30 @@ impl Pages {
         // SAFETY: the caller gives up its reference.
         let code = unsafe { (self.calls.destroy)(handle) };
         log_failed(code, "cuMemRelease");
+    }
+
+    /// A file descriptor for a native allocation, which keeps the memory alive.
+    pub fn export(&self, api: &Api, handle: u64) -> Result<OwnedFd> {
+        let sharing = self.sharing.ok_or(Error::unsupported())?;
+        let mut descriptor: c_int = -1;
+        let to = (&raw mut descriptor).cast();
+        // SAFETY: the caller has a reference to the allocation, and the output is an `int` for this type.
+        let code = unsafe { (sharing.export)(to, handle, DESCRIPTOR, 0) };
+        check(api, code, "cuMemExportToShareableHandle")?;
+        // SAFETY: the driver opened the descriptor for the caller.
+        Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+    }
+
+    /// A native allocation of the memory behind a file descriptor, which may be closed afterwards.
+    pub fn import(&self, api: &Api, descriptor: &OwnedFd) -> Result<u64> {
+        let sharing = self.sharing.ok_or(Error::unsupported())?;
+        let mut handle = 0;
+        // The driver takes the descriptor's number in place of a pointer.
+        let number = std::ptr::without_provenance_mut(descriptor.as_raw_fd() as usize);
+        // SAFETY: `handle` is writable, and the descriptor is open.
+        let code = unsafe { (sharing.import)(&mut handle, number, DESCRIPTOR) };
+        check(api, code, "cuMemImportFromShareableHandle")?;
+        Ok(handle)
     }
 
     /// Maps a native allocation at reserved addresses, without access.
@@ -348,6 +423,26 @@ impl Gpu {
             log::debug!("cuMemHostRegister of {bytes} bytes answered {}", code.0);
         }
         Ok(code.is_success())
+    }
+
+    /// Registers host memory, so that all devices reach it at the host's address. `read_only`: devices only
+    /// read it, where the device knows that.
+    pub fn register_for_devices(&self, addr: usize, bytes: usize, read_only: bool) -> Result<()> {
+        let knows = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED;
+        let knows = || attribute(self.api, self.device, knows).is_some_and(|knows| knows != 0);
+        let flags = match read_only && knows() {
+            true => EVERYWHERE | READ_ONLY,
+            false => EVERYWHERE,
+        };
+        let _current = self.enter()?;
+        let start = std::ptr::with_exposed_provenance_mut(addr);
+        // SAFETY: the caller's memory has that size and stays until it is unregistered.
+        let code = unsafe { (self.api.cuMemHostRegister)(start, bytes, flags) };
+        let checked = self.check(code, "cuMemHostRegister");
+        checked.map_err(|error| match code {
+            Code::OUT_OF_MEMORY => Error::new(UR_RESULT_ERROR_OUT_OF_HOST_MEMORY),
+            _ => error,
+        })
     }
 
     pub fn unregister(&self, addr: usize) {

@@ -40,7 +40,7 @@ mod work;
 
 pub use copies::{Copies, Part, transfer};
 pub use gpu::{Event, Gpu};
-pub use graph::{compile, record};
+pub use graph::{compile, record, whole};
 pub use lane::Lane;
 pub use marker::{Marker, Signal, host_point};
 pub use memory::{Pages, host_may_have};

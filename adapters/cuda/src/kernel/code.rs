@@ -146,15 +146,22 @@ impl Code {
         let Some(plain) = module.function(name)? else {
             return Ok(None);
         };
+        Self::of(module, plain, name).map(Some)
+    }
+
+    /// The kernel of a function of a module.
+    pub fn of(module: &Arc<Module>, plain: CUfunction, name: &CStr) -> Result<Self> {
+        let gpu = module.gpu();
+        let _current = gpu.enter()?;
         let longer = [name.to_bytes(), b"_with_offset"].concat();
         let longer = CString::new(longer).map_err(|_| Error::new(UR_RESULT_ERROR_UNKNOWN))?;
         let with_offset = module.function(&longer)?;
-        Ok(Some(Self {
+        Ok(Self {
             module: Arc::clone(module),
             plain: Function::of(gpu, plain)?,
             with_offset: with_offset.map(|raw| Function::of(gpu, raw)).transpose()?,
             best: OnceLock::new(),
-        }))
+        })
     }
 
     pub fn gpu(&self) -> &Arc<Gpu> {

@@ -1,6 +1,6 @@
 //! Modules, which are the driver's loaded code, the images that they are loaded from, and build logs.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, CString, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
@@ -136,6 +136,8 @@ pub struct Module {
     gpu: Arc<Gpu>,
     raw: CUmodule,
     kernels: Vec<String>,
+    /// Whether the module is unloaded with this.
+    is_owned: bool,
 }
 
 // SAFETY: the driver's objects may be used from any thread.
@@ -165,12 +167,58 @@ impl Module {
                 gpu: Arc::clone(gpu),
                 raw,
                 kernels: Vec::new(),
+                is_owned: true,
             };
             module.kernels = module.list().unwrap_or_else(|| image.entries());
             module.kernels.sort_unstable();
             Ok(Arc::new(module))
         });
         (loaded, jit.log())
+    }
+
+    /// A foreign module of the device's primary context, which `owned` unloads at the end.
+    pub fn adopt(gpu: &Arc<Gpu>, raw: CUmodule, owned: bool) -> Result<Arc<Self>> {
+        let _current = gpu.enter()?;
+        let mut module = Self {
+            gpu: Arc::clone(gpu),
+            raw,
+            kernels: Vec::new(),
+            is_owned: false,
+        };
+        // The driver refuses what it knows to be no module; the answer itself does not matter.
+        module.global(c"ur_no_such_variable")?;
+        module.kernels = module.list().unwrap_or_default();
+        module.kernels.sort_unstable();
+        module.is_owned = owned;
+        Ok(Arc::new(module))
+    }
+
+    /// The module of a function. None if the driver does not tell.
+    pub fn of_function(gpu: &Gpu, function: CUfunction) -> Result<Option<CUmodule>> {
+        let Some(find) = gpu.api.cuFuncGetModule else {
+            return Ok(None);
+        };
+        let _current = gpu.enter()?;
+        let mut module = null_mut();
+        // SAFETY: `module` is writable, and the caller promises a live function.
+        gpu.check(unsafe { find(&mut module, function) }, "cuFuncGetModule")?;
+        Ok(Some(module))
+    }
+
+    /// The name of a function. None if the driver does not tell.
+    pub fn name_of(gpu: &Gpu, function: CUfunction) -> Result<Option<CString>> {
+        let Some(find) = gpu.api.cuFuncGetName else {
+            return Ok(None);
+        };
+        let _current = gpu.enter()?;
+        let mut name = null();
+        // SAFETY: `name` is writable, and the caller promises a live function.
+        gpu.check(unsafe { find(&mut name, function) }, "cuFuncGetName")?;
+        if name.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: the driver returned a C string that lives as long as the module.
+        Ok(Some(unsafe { CStr::from_ptr(name) }.to_owned()))
     }
 
     /// Names of all functions. None if the driver does not report them. The context is current.
@@ -246,6 +294,9 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
+        if !self.is_owned {
+            return;
+        }
         if let Ok(_current) = self.gpu.enter() {
             // SAFETY: `self` owns the module, and the driver waits for its running kernels.
             let code = unsafe { (self.gpu.api.cuModuleUnload)(self.raw) };

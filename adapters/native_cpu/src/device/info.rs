@@ -126,10 +126,15 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         | Is::GlobalVariableSupport
         | Is::UsmP2pSupportExp
         | Is::DynamicLinkSupportExp
+        | Is::UsmHostAllocRegisterSupportExp
         | Is::EnqueueHostTaskSupportExp => out.boolean(true),
 
         // Not supported.
         Is::CommandBufferSubgraphSupportExp
+        | Is::MemoryExportExportableDeviceMemExp
+        | Is::IpcMemorySupportExp
+        | Is::IpcPhysicalMemorySupportExp
+        | Is::IpcEventSupportExp
         | Is::ErrorCorrectionSupport
         | Is::CompilerAvailable
         | Is::PreferredInteropUserSync

@@ -521,6 +521,11 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::CommandBufferSubgraphSupportExp
         | Is::AsyncBarrier
         | Is::VirtualMemorySupport
+        | Is::MemoryExportExportableDeviceMemExp
+        | Is::UsmHostAllocRegisterSupportExp
+        | Is::IpcMemorySupportExp
+        | Is::IpcPhysicalMemorySupportExp
+        | Is::IpcEventSupportExp
         | Is::UsmP2pSupportExp
         | Is::DynamicLinkSupportExp => out.boolean(false),
 

@@ -62,6 +62,11 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         | Is::LinkerAvailable
         | Is::VirtualMemorySupport
         | Is::GlobalVariableSupport
+        | Is::MemoryExportExportableDeviceMemExp
+        | Is::UsmHostAllocRegisterSupportExp
+        | Is::IpcMemorySupportExp
+        | Is::IpcPhysicalMemorySupportExp
+        | Is::IpcEventSupportExp
         | Is::UsmP2pSupportExp
         | Is::DynamicLinkSupportExp
         | Is::CommandBufferSubgraphSupportExp

@@ -81,7 +81,7 @@ const QUEUE: [(&str, How); 38] = [
     ("flush", Engine("this.flush_here()")),
     ("events_wait", Engine("Self::join_events(this, UR_COMMAND_EVENTS_WAIT, event_wait_list, event, false)")),
     ("events_wait_with_barrier", Engine(BARRIER)),
-    ("events_wait_with_barrier_ext", Engine(BARRIER)),
+    ("events_wait_with_barrier_ext", Engine("reusable::barrier(this, event_wait_list, event)")),
     ("mem_buffer_read", Command("buffer_read(buffer, offset, size, dst)")),
     ("mem_buffer_write", Command("buffer_write(buffer, offset, size, src)")),
     ("mem_buffer_read_rect", Command("buffer_read_rect(
@@ -121,7 +121,7 @@ const QUEUE: [(&str, How); 38] = [
     ("usm_shared_alloc_exp", Engine("alloc::alloc(this, Kind::Shared, pool, size, event_wait_list, event)")),
     ("usm_host_alloc_exp", Engine("alloc::alloc(this, Kind::Host, pool, size, event_wait_list, event)")),
     ("usm_free_exp", Engine("alloc::free(this, mem.addr(), event_wait_list, event)")),
-    ("timestamp_recording_exp", Engine("Self::timestamp(this, blocking, event_wait_list, event)")),
+    ("timestamp_recording_exp", Engine("reusable::timestamp(this, blocking, event_wait_list, event)")),
     ("host_task_exp", Engine("host_task::enqueue(this, host_task, data, event_wait_list, event)")),
     ("command_buffer_exp", Engine("replay::command_buffer(command_buffer, this, event_wait_list, event)")),
     ("begin_graph_capture_exp", Engine("capture::begin(this, &Graph::new(this.context()))")),
@@ -136,7 +136,7 @@ const BARRIER: &str =
     "Self::join_events(this, UR_COMMAND_EVENTS_WAIT_WITH_BARRIER, event_wait_list, event, true)";
 
 #[rustfmt::skip]
-const CONTEXT: [(&str, How); 22] = [
+const CONTEXT: [(&str, How); 23] = [
     ("get_info", Engine("Self::info(this, prop_name, out)")),
     ("get_native_handle", Hook("context_native_handle", "HOOK")),
     ("set_extended_deleter", Engine("this.add_deleter(deleter, user_data); Ok(())")),
@@ -166,9 +166,10 @@ const CONTEXT: [(&str, How); 22] = [
     ("usm_context_memcpy_exp", Engine("this.copy_now(dst.expose_provenance(), src.expose_provenance(), size)")),
     ("command_buffer_create_exp", Engine("CommandBuffer::create(this, device, command_buffer_desc)")),
     ("graph_create_exp", Engine("this.domain().engine().check()?; Ok(Graph::new(&this.arc()))")),
+    ("event_create_exp", Engine("Event::reusable(this, device, event_desc)")),
     // An import is a hint, which a backend may ignore.
-    ("usm_import_exp", Engine("Ok(())")),
-    ("usm_release_exp", Engine("Ok(())")),
+    ("usm_import_exp", Engine("B::import_host(this.domain(), mem.addr(), size); Ok(())")),
+    ("usm_release_exp", Engine("B::release_host(this.domain(), mem.addr()); Ok(())")),
     // The handle 0 stands for a completed event on every backend.
     ("event_create_with_native_handle", Hook("event_create_with_native_handle", "
         match native_event {
@@ -178,7 +179,7 @@ const CONTEXT: [(&str, How); 22] = [
 ];
 
 #[rustfmt::skip]
-const EVENT: [(&str, How); 5] = [
+const EVENT: [(&str, How); 6] = [
     ("get_info", Engine("
         Self::info(this, prop_name, out, |marker| {
             let queue = <B as Hooks<B>>::queue_of_adopted(this.context(), marker)?;
@@ -187,6 +188,7 @@ const EVENT: [(&str, How); 5] = [
     ("get_profiling_info", Engine("this.profiling_info(prop_name, out)")),
     ("wait", Engine("Self::wait_all(event_wait_list)")),
     ("get_native_handle", Hook("event_native_handle", "HOOK")),
+    ("ipc_get_event_handle_exp", Hook("event_ipc_handle", "HOOK")),
     ("set_callback", Engine("Self::add_callback(this, exec_status, notify, user_data)")),
 ];
 
@@ -249,7 +251,7 @@ const RECORDED_COMMAND: [(&str, How); 2] = [
     ),
 ];
 
-const GRAPH: [(&str, How); 6] = [
+const GRAPH: [(&str, How); 7] = [
     ("instantiate_graph_exp", Engine("Self::instantiate(this)")),
     ("destroy_exp", Engine("Self::destroy(this)")),
     ("is_empty_exp", Engine("Ok(this.is_empty().into())")),
@@ -259,9 +261,13 @@ const GRAPH: [(&str, How); 6] = [
         Engine("this.add_callback(callback, user_data); Ok(())"),
     ),
     ("dump_contents_exp", Engine("this.dump(file_path)")),
+    ("get_native_handle_exp", Engine("this.native_handle()")),
 ];
 
-const EXECUTABLE_GRAPH: [(&str, How); 1] = [("destroy_exp", Engine("Self::destroy(this)"))];
+const EXECUTABLE_GRAPH: [(&str, How); 2] = [
+    ("destroy_exp", Engine("Self::destroy(this)")),
+    ("get_native_handle_exp", Engine("this.native_handle()")),
+];
 
 /// The hooks that have their methods' names, as a macro of an object's trait.
 pub(super) struct Hooks {
@@ -380,7 +386,7 @@ use crate::hal::{
 use crate::object::{Handles, InfoOut, Object, Out, OutHandle, Result, ensure};
 use crate::stream::api::hooks::forwarded;
 use crate::stream::event::CommandQueue;
-use crate::stream::queue::{alloc, capture, host_task, mapping, replay};
+use crate::stream::queue::{alloc, capture, host_task, mapping, replay, reusable};
 use crate::stream::recording::command::RectOffset;
 use crate::stream::recording::command_buffer::Outputs;
 use crate::stream::recording::native_record::RecordCall;

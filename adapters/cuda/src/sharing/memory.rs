@@ -1,0 +1,178 @@
+//! Memory of pools and physical memory that other processes open.
+
+use std::ffi::c_void;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use ur::abi::*;
+use ur::object::{Error, Object, Out, Result};
+
+use super::blob::{ExportName, Kind};
+use super::broker::{self, Export, Opened};
+use super::{Keeps, OfContext};
+use crate::device::Device;
+use crate::exec::{Gpu, Pages};
+use crate::vendor::Access;
+use crate::virtual_mem::{Page, PhysicalMem, pages};
+
+/// The pages of a device, as far as processes can share them.
+pub(super) fn shared_pages(gpu: &Gpu) -> Result<Pages> {
+    let pages = pages(gpu)?;
+    match pages.sharing {
+        Some(_) => Ok(pages),
+        None => Err(Error::unsupported()),
+    }
+}
+
+/// Native allocations side by side at addresses of their own, with read and write access for one device.
+pub(super) struct Mapping {
+    gpu: Arc<Gpu>,
+    how: Pages,
+    pub start: usize,
+    /// Reserved bytes, and those that are mapped.
+    reserved: usize,
+    mapped: usize,
+}
+
+impl Mapping {
+    /// Maps allocations of these handles and bytes, at a multiple of `align`, a power of two or 0.
+    pub fn new(gpu: &Arc<Gpu>, how: Pages, all: &[(u64, usize)], align: usize) -> Result<Self> {
+        let bytes = all.iter().map(|(_, bytes)| bytes).sum();
+        let aligned = how.with(how.bytes.max(align));
+        let mut mapping = Self {
+            gpu: Arc::clone(gpu),
+            how,
+            start: aligned.reserve(gpu.api, 0, bytes)?,
+            reserved: bytes,
+            mapped: 0,
+        };
+        for (handle, bytes) in all {
+            let at = mapping.start + mapping.mapped;
+            how.map(gpu.api, at, *bytes, 0, *handle)?;
+            mapping.mapped += bytes;
+        }
+        let (who, access) = ([gpu.location()], Access::CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+        how.set_access(gpu.api, mapping.start, bytes, &who, access)?;
+        Ok(mapping)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        if self.mapped > 0 {
+            let pages = self.how.with(self.mapped);
+            pages.unmap_pages(self.start, 1);
+        }
+        self.how.unreserve(self.start, self.reserved);
+        log::trace!("memory of device {} is unmapped", self.gpu.device);
+    }
+}
+
+/// `urIPCGetMemHandleExp`
+pub fn get_memory(
+    this: &OfContext,
+    addr: usize,
+    data: Out<'_, *mut c_void>,
+    size: Out<'_, usize>,
+) -> Result<()> {
+    let block = this.export_block(addr)?;
+    let gpu = block.device.gpu()?;
+    let export = Export {
+        how: shared_pages(&gpu)?,
+        gpu,
+        pages: block.pages.clone(),
+        offset: block.offset,
+        bytes: block.bytes,
+        keeps: Box::new(block),
+    };
+    if !data.wanted() {
+        // Nobody could give the blob back.
+        let none = ExportName {
+            process: 0,
+            service: 0,
+            export: 0,
+            key: Default::default(),
+        };
+        size.set(none.write(Kind::Memory).len());
+        return Ok(());
+    }
+    let (at, bytes) = publish(this, Kind::Memory, export)?;
+    data.set(at);
+    size.set(bytes);
+    Ok(())
+}
+
+/// `urIPCGetPhysMemHandleExp`
+pub fn get_physical(
+    this: &OfContext,
+    memory: &Object<PhysicalMem>,
+) -> Result<(*mut c_void, usize)> {
+    let (gpu, own) = memory.shared_pages()?;
+    let how = shared_pages(gpu)?;
+    let export = Export {
+        gpu: Arc::clone(gpu),
+        how,
+        pages: own.iter().map(|page| (page.handle(), how.bytes)).collect(),
+        offset: 0,
+        bytes: own.len() * how.bytes,
+        keeps: Box::new(own.to_vec()),
+    };
+    publish(this, Kind::Physical, export)
+}
+
+fn publish(this: &OfContext, kind: Kind, export: Export) -> Result<(*mut c_void, usize)> {
+    let (published, name) = broker::publish(export)?;
+    let shared = &this.domain().state().shared;
+    Ok(shared.give(kind, name.write(kind), Keeps::Published(published)))
+}
+
+/// The pages behind a blob, for a device.
+fn open(kind: Kind, gpu: &Arc<Gpu>, how: Pages, blob: &[u8]) -> Result<Opened<Page>> {
+    let name = ExportName::read(kind, blob)?;
+    broker::open(&name, |descriptor: &OwnedFd| {
+        let handle = how.import(gpu.api, descriptor)?;
+        Ok(Page::of(gpu, handle))
+    })
+}
+
+/// `urIPCOpenMemHandleExp`
+pub fn open_memory(this: &OfContext, device: &Object<Device>, blob: &[u8]) -> Result<usize> {
+    this.check_device(device)?;
+    let gpu = device.gpu()?;
+    let how = shared_pages(&gpu)?;
+    let opened = open(Kind::Memory, &gpu, how, blob)?;
+    let all: Vec<_> = opened
+        .pages
+        .iter()
+        .map(|(page, bytes)| (page.handle(), *bytes))
+        .collect();
+    // A mapping keeps the memory, so that the pages' handles end here.
+    let mapping = Mapping::new(&gpu, how, &all, 0)?;
+    let at = mapping.start + opened.offset;
+    this.add_foreign(at, opened.bytes, device)?;
+    let shared = &this.domain().state().shared;
+    shared.opened.lock().insert(at, mapping);
+    Ok(at)
+}
+
+/// `urIPCCloseMemHandleExp`
+pub fn close_memory(this: &OfContext, addr: usize) -> Result<()> {
+    let shared = &this.domain().state().shared;
+    let mapping = shared.opened.lock().remove(&addr);
+    let mapping = mapping.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
+    this.remove_foreign(addr)?;
+    drop(mapping);
+    Ok(())
+}
+
+/// `urIPCOpenPhysMemHandleExp`
+pub fn open_physical(
+    this: &OfContext,
+    device: &Object<Device>,
+    blob: &[u8],
+) -> Result<Arc<Object<PhysicalMem>>> {
+    this.check_device(device)?;
+    let gpu = device.gpu()?;
+    let opened = open(Kind::Physical, &gpu, shared_pages(&gpu)?, blob)?;
+    PhysicalMem::opened(this, device, opened.pages)
+}
