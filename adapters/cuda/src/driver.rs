@@ -23,8 +23,8 @@ use crate::exec::{
 use crate::kernel::{Kernel, Launch, Plain};
 use crate::mem::{self, Mem};
 use crate::program::Program;
-use crate::vendor::Access;
 use crate::sharing::{self, Shared};
+use crate::vendor::Access;
 use crate::virtual_mem::AddressSpace;
 
 /// Bytes that the size of a slab without pages is a multiple of.
