@@ -2,12 +2,12 @@
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ur::abi::*;
 
 use super::fake_driver::{FakeDriver, adapter, alone, device, ur};
-use super::workload::{SIZE, Steps, make, task};
+use super::workload::{SIZE, Steps, make};
 
 /// The objects of a test, in the order of their release. They are null if the creation failed.
 struct Objects {
@@ -312,6 +312,15 @@ fn play<'a>(after: &'a dyn Fn(&'static str), middle: Option<&[u8]>) -> Steps<'a>
     steps
 }
 
+/// A host task that runs until its gate is open.
+unsafe extern "C" fn wait_for_gate(gate: *mut c_void) {
+    // SAFETY: the gate is never freed.
+    let gate = unsafe { &*gate.cast::<AtomicBool>() };
+    while !gate.load(Ordering::Acquire) {
+        std::thread::yield_now();
+    }
+}
+
 fn execute(
     steps: &mut Steps<'_>,
     objects: &Objects,
@@ -324,12 +333,14 @@ fn execute(
         let ran = run(steps, queue, buffer) & finish(steps, queue);
         steps.right &= !(changed && ran) || objects.has_read(0, number);
     }
-    // A deferred submission runs the graph as it was when it was enqueued.
-    let count = AtomicU32::new(0);
-    let data = (&raw const count).cast_mut().cast();
+    // A deferred submission runs the graph as it was when it was enqueued. The task may outlive this call if a
+    // later one fails, so that its gate is never freed.
+    let gate: &'static AtomicBool = Box::leak(Box::default());
+    let data = std::ptr::from_ref(gate).cast_mut().cast();
     let mut wait = null_mut();
     let (none, to) = (null(), &raw mut wait);
-    let code = ur!(EnqueueExp.pfnHostTaskExp(queue, Some(task), data, null(), 0, none, to));
+    let code =
+        ur!(EnqueueExp.pfnHostTaskExp(queue, Some(wait_for_gate), data, null(), 0, none, to));
     let mut all = steps.record("urEnqueueHostTaskExp", code);
     for (at, number) in [(1, 60), (2, 61)] {
         all &= change(steps, buffer, command, number);
@@ -352,11 +363,8 @@ fn execute(
     if !wait.is_null() {
         steps.record("urEventRelease", ur!(Event.pfnRelease(wait)));
     }
+    gate.store(true, Ordering::Release);
     all &= finish(steps, queue);
-    // The task uses the counter, whatever failed.
-    if !all {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
     steps.right &= !all || (objects.has_read(1, 60) && objects.has_read(2, 61));
 }
 
