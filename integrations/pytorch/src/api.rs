@@ -1,4 +1,4 @@
-//! Safe wrappers of the loader's functions that the allocator calls, and of one function of the driver.
+//! Safe wrappers of the loader's functions that the allocator calls, and of two functions of the driver.
 //!
 //! Owns all handles of the process: they live until it ends. Knows no PyTorch.
 
@@ -49,13 +49,19 @@ ur::dl::symbols! {
 
 ur::dl::symbols! {
     struct Driver {
-        required { cuStreamIsCapturing: unsafe extern "C" fn(*mut c_void, *mut c_int) -> u32 }
+        required {
+            cuStreamIsCapturing: unsafe extern "C" fn(*mut c_void, *mut c_int) -> u32,
+            cuThreadExchangeStreamCaptureMode: unsafe extern "C" fn(*mut c_int) -> u32,
+        }
         optional {}
     }
 }
 
 /// The legacy default stream, under its two names. No capture can take it.
 const DEFAULT_STREAMS: [usize; 2] = [0, 1];
+
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`: the thread's calls that a capture forbids by default are allowed.
+const RELAXED: c_int = 2;
 
 /// The open libraries.
 pub struct Ur {
@@ -376,6 +382,22 @@ impl Ur {
             check("urUSMGetMemAllocInfo", result)?;
         }
         Ok((base, bytes))
+    }
+
+    /// Runs a body whose calls for memory leave open captures alone.
+    pub fn relaxed<R>(&self, body: impl FnOnce() -> R) -> R {
+        let mut mode = RELAXED;
+        // SAFETY: the mode is valid, and the variable receives the one before.
+        let exchange = |mode: &mut c_int| unsafe {
+            let driver = self.driver.as_ref();
+            driver.is_some_and(|driver| (driver.cuThreadExchangeStreamCaptureMode)(mode) == 0)
+        };
+        let changed = exchange(&mut mode);
+        let value = body();
+        if changed {
+            exchange(&mut mode);
+        }
+        value
     }
 
     /// Whether a CUDA graph is being captured from a stream.

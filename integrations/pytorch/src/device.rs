@@ -133,13 +133,27 @@ impl Device {
 
     /// Memory in the order of a stream. The pool is trimmed once before the call fails.
     pub fn alloc(&self, stream: usize, bytes: usize) -> Result<*mut c_void> {
-        if self.captures.are_open() && self.ur.is_captured(stream) {
-            let alloc = || self.captures.alloc(stream, bytes);
-            return alloc().or_else(|failure| self.again(failure, alloc));
+        if self.captures.are_open() {
+            return self
+                .ur
+                .relaxed(|| self.alloc_beside_captures(stream, bytes));
         }
         self.poll();
+        self.alloc_in_order(stream, bytes)
+    }
+
+    fn alloc_in_order(&self, stream: usize, bytes: usize) -> Result<*mut c_void> {
         let queue = self.queue(stream)?;
         let alloc = || self.ur.alloc(self.at, queue, bytes);
+        alloc().or_else(|failure| self.again(failure, alloc))
+    }
+
+    #[cold]
+    fn alloc_beside_captures(&self, stream: usize, bytes: usize) -> Result<*mut c_void> {
+        if !self.ur.is_captured(stream) {
+            return self.alloc_in_order(stream, bytes);
+        }
+        let alloc = || self.captures.alloc(stream, bytes);
         alloc().or_else(|failure| self.again(failure, alloc))
     }
 

@@ -101,10 +101,8 @@ impl Driver {
     fn block(&self, stream: *mut c_void, word: &'static AtomicU32) {
         let at = word.as_ptr().expose_provenance() as u64;
         // SAFETY: the word lives until the process ends.
-        assert_eq!(
-            unsafe { (self.0.cuStreamWaitValue32_v2)(stream, at, 1, 0) },
-            0
-        );
+        let code = unsafe { (self.0.cuStreamWaitValue32_v2)(stream, at, 1, 0) };
+        assert_eq!(code, 0);
     }
 
     fn wait(&self, stream: *mut c_void) {
@@ -160,6 +158,7 @@ fn free(memory: *mut c_void, stream: *mut c_void) {
 }
 
 fn last_error() -> String {
+    // SAFETY: the buffer has the size that `text` gives.
     text(|buffer, size| unsafe { ur_pytorch_last_error(buffer, size) })
 }
 
