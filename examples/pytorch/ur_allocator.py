@@ -13,8 +13,8 @@ import pathlib
 
 _NAMES = ("libur_pytorch.so.0", "libur_pytorch.so")
 
-# Methods of PyTorch's allocator object, each with the library's function. A method that a version of PyTorch
-# lacks is left out.
+# Methods of PyTorch's allocator object, each with the library's function. Without one of them, memory of several
+# streams or of graphs would be used again too early.
 _SETTERS = {
     "set_init_fn": "ur_pytorch_init",
     "set_reset_fn": "ur_pytorch_reset",
@@ -32,6 +32,7 @@ class _Stats(ctypes.Structure):
 
 
 _library = None
+_path = None
 _allocator = None
 
 
@@ -76,8 +77,9 @@ def install(path=None):
     inner = allocator.allocator()
     for setter, function in _SETTERS.items():
         method = getattr(inner, setter, None)
-        if method is not None:
-            method(ctypes.cast(getattr(library, function), ctypes.c_void_p).value)
+        if method is None:
+            raise RuntimeError(f"PyTorch {torch.__version__} has no {setter}")
+        method(ctypes.cast(getattr(library, function), ctypes.c_void_p).value)
     torch.cuda.memory.change_current_allocator(allocator)
     # PyTorch calls the functions as long as it has memory.
     _allocator = allocator

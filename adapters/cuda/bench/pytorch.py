@@ -31,6 +31,8 @@ ALLOCATORS = {
 WARMUP = 5
 # Numbers of timed steps: a decoded token is short.
 STEPS = {"gpt": 30, "resnet": 30, "decode": 400}
+# Seconds that a process may take.
+LIMIT_S = 60
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
@@ -192,10 +194,13 @@ def main():
             if not settings:
                 del environment["PYTORCH_CUDA_ALLOC_CONF"]
             command = [sys.executable, __file__, "--one", workload, allocator]
-            result = subprocess.run(command, env=environment, timeout=120)
-            if result.returncode != 0:
+            try:
+                code = subprocess.run(command, env=environment, timeout=LIMIT_S).returncode
+            except subprocess.TimeoutExpired:
+                code = f"no end within {LIMIT_S} s"
+            if code != 0:
                 failed = 1
-                print(f"# {workload} with {allocator} failed with {result.returncode}", flush=True)
+                print(f"# {workload} with {allocator} failed: {code}", flush=True)
     return failed
 
 
