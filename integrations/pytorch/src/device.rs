@@ -307,6 +307,10 @@ impl Devices {
         static UR: OnceLock<Ur> = OnceLock::new();
         let opened = Ur::open()?;
         let ur = UR.get_or_init(|| opened);
+        let found = ur.devices()?;
+        if found.is_empty() {
+            return Err(Failure::Reason("no CUDA adapter has a device".into()));
+        }
         let slot = |(ordinal, handle)| Slot {
             ordinal,
             handle,
@@ -315,7 +319,7 @@ impl Devices {
         };
         Ok(Self {
             ur,
-            slots: ur.devices()?.into_iter().map(slot).collect(),
+            slots: found.into_iter().map(slot).collect(),
             recorded: Mutex::default(),
             recorded_count: AtomicUsize::new(0),
         })

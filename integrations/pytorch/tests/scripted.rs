@@ -127,18 +127,22 @@ const ALONE: &str = "UR_PYTORCH_TEST_ALONE";
 
 /// Runs a test of this file in a process of its own, with the built loader and CUDA adapter.
 fn alone(name: &str, test: impl FnOnce(&Driver)) {
+    alone_with("cuda", name, || test(&Driver::open()));
+}
+
+/// Runs a test of this file in a process of its own, with the built loader and one adapter.
+fn alone_with(adapter: &str, name: &str, test: impl FnOnce()) {
     if std::env::var_os(ALONE).is_some_and(|own| own == name) {
-        return test(&Driver::open());
+        return test();
     }
-    let built = support::build(&["ur-loader", "ur-adapter-cuda"]);
+    let package = format!("ur-adapter-{}", adapter.replace('_', "-"));
+    let built = support::build(&["ur-loader", &package]);
+    let library = built.join(format!("libur_adapter_{adapter}.so"));
     let mut command = clean(std::env::current_exe().expect("this program"));
     command
         .args(["--exact", name, "--nocapture"])
         .env(ALONE, name)
-        .env(
-            "UR_ADAPTERS_FORCE_LOAD",
-            built.join("libur_adapter_cuda.so"),
-        );
+        .env("UR_ADAPTERS_FORCE_LOAD", library);
     let reported = success(&mut command);
     assert!(
         reported.contains("1 passed"),
@@ -355,6 +359,20 @@ fn figures_and_addresses() {
         let report = text(|buffer, size| unsafe { ur_pytorch_report(0, buffer, size) });
         assert!(report.contains("reserved"), "{report}");
         driver.query();
+    });
+}
+
+#[test]
+fn a_machine_without_a_device_has_a_reason() {
+    let name = "a_machine_without_a_device_has_a_reason";
+    alone_with("native_cpu", name, || {
+        ur_pytorch_init(0);
+        assert!(
+            last_error().contains("no CUDA adapter has a device"),
+            "{}",
+            last_error()
+        );
+        assert!(ur_pytorch_alloc(BYTES, 0, null_mut()).is_null());
     });
 }
 
