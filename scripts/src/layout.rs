@@ -16,6 +16,9 @@ pub const PROGRAMS: [&str; 5] = ["ur-conformance", "ur-env", "urinfo", "urreplay
 
 const LOADER: &str = "libur_loader.so";
 
+/// Libraries for programs of others.
+const INTEGRATIONS: [&str; 1] = ["libur_pytorch.so"];
+
 /// A library that only its adapter loads. It has one name.
 pub const BESIDE: [(&str, &str); 1] = [("opencl", "libur_opencl_retain.so")];
 
@@ -23,8 +26,9 @@ pub const BESIDE: [(&str, &str); 1] = [("opencl", "libur_opencl_retain.so")];
 pub const DOCUMENTS: &str = "share/doc/unified-runtime";
 
 /// Folders that are installed whole: in the repository, in the installation, and the part that has them.
-const FOLDERS: [(&str, &str, Part); 4] = [
+const FOLDERS: [(&str, &str, Part); 5] = [
     ("include", "include", Part::Development),
+    ("integrations/rmm/include", "include", Part::Development),
     (
         "examples",
         "share/doc/unified-runtime/examples",
@@ -139,6 +143,9 @@ impl Layout {
         self.library(&mut items, built, LOADER);
         for adapter in build::adapters(root)? {
             self.library(&mut items, built, &format!("libur_adapter_{adapter}.so"));
+        }
+        for name in INTEGRATIONS {
+            self.library(&mut items, built, name);
         }
         for (_, name) in BESIDE {
             let library = Content::Copy(built.join(name));
@@ -305,6 +312,8 @@ mod tests {
             ("lib/libur_loader.so", Part::Development),
             ("lib/unified-runtime/libur_loader.so.0", Part::Runtime),
             ("lib/pkgconfig/libur_loader.pc", Part::Development),
+            ("lib/libur_pytorch.so.0", Part::Runtime),
+            ("include/ur_memory_resource.hpp", Part::Development),
             ("include/unified-runtime/ur_api.h", Part::Development),
             (
                 "share/doc/unified-runtime/examples/common.h",

@@ -24,10 +24,11 @@ const LAYERS: [(&str, &[&str]); 8] = [
 ];
 
 /// The modules of src/ that clients of the C interface may use.
-const CLIENTS: [(&str, &[&str]); 3] = [
+const CLIENTS: [(&str, &[&str]); 4] = [
     ("loader", &["abi", "object", "dl", "timeline"]),
     ("conformance", &["abi", "object", "dl"]),
     ("tools", &["abi", "dl"]),
+    ("integrations/pytorch", &["abi", "object", "dl"]),
 ];
 
 /// Text that an adapter must not contain, since shims, handle header or export macro own its meaning.
@@ -320,6 +321,7 @@ mod tests {
             ("conformance/src/main.rs", ""),
             ("conformance/Cargo.toml", ""),
             ("tools/Cargo.toml", ""),
+            ("integrations/pytorch/Cargo.toml", ""),
             ("adapters/x/src/lib.rs", "std::panic::catch_unwind(f);\n"),
             ("adapters/x/Cargo.toml", ""),
         ] {

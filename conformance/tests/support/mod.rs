@@ -7,40 +7,35 @@ use std::sync::OnceLock;
 /// The folder of the built libraries; builds them first, in the profile and folder of this test.
 pub fn libraries() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let test = std::env::current_exe().expect("own path");
-        // Cargo puts test programs in `deps`, beside which all other outputs lie.
-        let folder = test
-            .ancestors()
-            .nth(2)
-            .expect("the test lies in a folder of cargo's");
-        let profile = match folder
-            .file_name()
-            .and_then(|name| name.to_str())
-            .expect("a folder of cargo's")
-        {
-            "debug" => "dev",
-            other => other,
-        };
-        let status = Command::new(env!("CARGO"))
-            .args([
-                "build",
-                "--quiet",
-                "--package",
-                "ur-loader",
-                "--package",
-                "ur-adapter-native-cpu",
-                "--package",
-                "ur-adapter-mock",
-            ])
-            .args(["--profile", profile, "--target-dir"])
-            .arg(folder.parent().expect("cargo's target folder"))
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .status()
-            .expect("cargo runs");
-        assert!(status.success(), "the libraries do not build");
-        folder.to_owned()
-    })
+    BUILT.get_or_init(|| build(&["ur-loader", "ur-adapter-native-cpu", "ur-adapter-mock"]))
+}
+
+/// Builds packages in the profile and folder of this test. Returns the folder of their libraries.
+pub fn build(packages: &[&str]) -> PathBuf {
+    let test = std::env::current_exe().expect("own path");
+    // Cargo puts test programs in `deps`, beside which all other outputs lie.
+    let folder = test
+        .ancestors()
+        .nth(2)
+        .expect("the test lies in a folder of cargo's");
+    let profile = match folder
+        .file_name()
+        .and_then(|name| name.to_str())
+        .expect("a folder of cargo's")
+    {
+        "debug" => "dev",
+        other => other,
+    };
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--quiet"])
+        .args(packages.iter().flat_map(|name| ["--package", name]))
+        .args(["--profile", profile, "--target-dir"])
+        .arg(folder.parent().expect("cargo's target folder"))
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status()
+        .expect("cargo runs");
+    assert!(status.success(), "the libraries do not build");
+    folder.to_owned()
 }
 
 /// A command whose environment chooses no adapters, devices or logs.

@@ -343,7 +343,10 @@ fn is_installed(root: &Path, manifest: &Path) -> bool {
     let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
     match &parts[..] {
         [folder, _] => ["loader", "conformance", "tools"].contains(&&**folder),
-        [folder, name, _] => folder == "adapters" && name != build::SKELETON,
+        [folder, name, _] => match &**folder {
+            "adapters" => name != build::SKELETON,
+            folder => folder == "integrations",
+        },
         _ => false,
     }
 }

@@ -39,6 +39,7 @@ const FOLDERS: &[&str] = &[
     "conformance",
     "console",
     "fuzz",
+    "integrations",
     "loader",
     "scripts",
     "src",

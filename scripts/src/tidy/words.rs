@@ -58,6 +58,7 @@ const FOLDERS: &[&str] = &[
     "conformance",
     "console",
     "fuzz",
+    "integrations",
     "loader",
     "scripts",
     "src",
