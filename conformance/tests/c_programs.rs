@@ -156,7 +156,7 @@ fn example_enumerate() {
 #[test]
 fn example_two_queues() {
     let lines = [
-        "ordered by an event: the same memory, 1 hit by order",
+        "ordered by an event: the same memory, 1 hit without a wait",
         "without an order: other memory",
         "the data is right",
     ];

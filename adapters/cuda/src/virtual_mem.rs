@@ -247,12 +247,16 @@ impl PhysicalMem {
         })
     }
 
+    pub fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+
     /// The pages, for other processes. `INVALID_ARGUMENT` if the memory was created without
-    /// `UR_PHYSICAL_MEM_FLAG_ENABLE_IPC`; an opened one is shared by the process that made it alone.
-    pub fn shared_pages(&self) -> Result<(&Arc<Gpu>, &[Arc<Page>])> {
+    /// `UR_PHYSICAL_MEM_FLAG_ENABLE_IPC`, or is another process's.
+    pub fn shared_pages(&self) -> Result<&[Arc<Page>]> {
         let own = self.flags.contains(UR_PHYSICAL_MEM_FLAG_ENABLE_IPC) && !self.is_opened;
         ensure(own, UR_RESULT_ERROR_INVALID_ARGUMENT)?;
-        Ok((&self.gpu, &self.pages))
+        Ok(&self.pages)
     }
 
     pub fn is_opened(&self) -> bool {

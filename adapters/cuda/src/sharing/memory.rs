@@ -107,8 +107,9 @@ pub fn get_physical(
     this: &OfContext,
     memory: &Object<PhysicalMem>,
 ) -> Result<(*mut c_void, usize)> {
-    let (gpu, own) = memory.shared_pages()?;
+    let gpu = memory.gpu();
     let how = shared_pages(gpu)?;
+    let own = memory.shared_pages()?;
     let export = Export {
         gpu: Arc::clone(gpu),
         how,
