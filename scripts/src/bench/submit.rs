@@ -15,16 +15,16 @@ use std::process::Command;
 /// A loose launch has an event on an out-of-order queue. A chained launch stands between an allocation and
 /// its free, each ordered by an event. Growth is an allocation for which pages are mapped.
 const LIMITS: [(&str, f64); 10] = [
-    ("launch", 473.0),
-    ("copy", 248.0),
-    ("fill", 252.0),
-    ("event launch", 831.0),
-    ("event copy", 598.0),
-    ("event fill", 606.0),
-    ("joined copy", 8440.0),
-    ("loose launch", 1916.0),
+    ("launch", 484.0),
+    ("copy", 256.0),
+    ("fill", 255.0),
+    ("event launch", 842.0),
+    ("event copy", 618.0),
+    ("event fill", 618.0),
+    ("joined copy", 8953.0),
+    ("loose launch", 1876.0),
     ("chained launch", 8860.0),
-    ("grow", 4720.0),
+    ("grow", 4010.0),
 ];
 
 /// Repetitions: enough to average, and few enough that addresses remain to grow at.

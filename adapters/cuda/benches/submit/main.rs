@@ -69,6 +69,10 @@ macro_rules! ok {
     }};
 }
 
+/// The first members of the driver's description of memory: pinned, not to be shared, of device 0.
+static PAGE: [i32; 4] = [1, 0, 1, 0];
+/// Device 0 reads and writes.
+static ACCESS: [i32; 3] = [1, 0, 3];
 const TEXT: &std::ffi::CStr = c".version 8.0";
 /// Adds two lists of words.
 const KERNEL: &std::ffi::CStr = c"sum";
@@ -441,9 +445,10 @@ impl Fixture {
                 }
                 self.next.set(at + STEP as u64);
                 let mut piece = 0;
-                ok!(self.driver, cuMemCreate(&mut piece, STEP, null(), 0));
+                let (what, who) = (&raw const PAGE, &raw const ACCESS);
+                ok!(self.driver, cuMemCreate(&mut piece, STEP, what.cast(), 0));
                 ok!(self.driver, cuMemMap(at, STEP, 0, piece, 0));
-                ok!(self.driver, cuMemSetAccess(at, STEP, null(), 1));
+                ok!(self.driver, cuMemSetAccess(at, STEP, who.cast(), 1));
             }
         }
     }
