@@ -174,7 +174,8 @@ fn what_cannot_be_read_is_an_error() {
     let folder = tempfile::tempdir().expect("a folder");
     let wrong = file(&folder, "wrong.trace", "a 0 many 1\n");
     let twice = file(&folder, "twice.trace", "a 0 1 1\nf 0 1 1\nf 0 1 1\n");
-    for path in [&wrong, &twice, &folder.path().join("none")] {
+    let empty = file(&folder, "empty.trace", "# kind id bytes queue\n");
+    for path in [&wrong, &twice, &empty, &folder.path().join("none")] {
         let output = urreplay(&[]).arg(path).output().expect("it starts");
         assert_eq!(output.status.code(), Some(1));
         let errors = String::from_utf8_lossy(&output.stderr);

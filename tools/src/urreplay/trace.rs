@@ -47,11 +47,15 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Reads a trace from a file, with all sizes multiplied by `scale`.
+    /// Reads a trace from a file, with all sizes multiplied by `scale`. A file without operations is an
+    /// error: it is no recording.
     pub fn read(path: &Path, scale: u64) -> Answer<Self> {
         let in_file = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let raw = std::fs::read(path).map_err(|error| in_file(&error))?;
         let mut trace = Self::parse(raw).map_err(|error| in_file(&error))?;
+        if trace.ops.is_empty() {
+            return Err(in_file(&"no operations"));
+        }
         for op in &mut trace.ops {
             op.bytes = op.bytes.saturating_mul(scale);
         }
