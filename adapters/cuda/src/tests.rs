@@ -14,6 +14,7 @@
 //! | `graph` | command buffers |
 //! | `host_memory` | buffers over host memory |
 //! | `launch` | drivers with one launch function or two |
+//! | `launching` | launches of kernels, for the others |
 //! | `link` | links that fail |
 //! | `mailbox` | small fills |
 //! | `marks` | recorded events of streams |
@@ -33,6 +34,7 @@ mod faults;
 mod graph;
 mod host_memory;
 mod launch;
+mod launching;
 mod link;
 mod mailbox;
 mod marks;

@@ -6,6 +6,7 @@ use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 use super::fake_driver::{FakeDriver, alone, ur};
+use super::launching::{launch, number, pointer};
 use super::test_context::TestContext;
 
 fn ok(code: ur_result_t) {
@@ -54,29 +55,8 @@ fn own(test: &TestContext) -> Own {
 fn launched(test: &TestContext, kernel: ur_kernel_handle_t) -> [u32; 2] {
     let queue = test.queue(ur_queue_flags_t(0));
     let (global, first) = (8, 1_u32);
-    let mut args = [ur_exp_kernel_arg_properties_t::default(); 2];
-    args[0].r#type = UR_EXP_KERNEL_ARG_TYPE_POINTER;
-    args[0].size = size_of::<usize>();
-    args[0].value.pointer = test.memory;
-    args[1].r#type = UR_EXP_KERNEL_ARG_TYPE_VALUE;
-    args[1].index = 1;
-    args[1].size = 4;
-    args[1].value.value = (&raw const first).cast();
-    let (at, none) = (args.as_ptr(), null_mut());
-    ok(ur!(EnqueueExp.pfnKernelLaunchWithArgsExp(
-        queue,
-        kernel,
-        1,
-        null(),
-        &global,
-        null(),
-        2,
-        at,
-        null(),
-        0,
-        null(),
-        none
-    )));
+    let args = [pointer(0, test.memory), number(1, &first)];
+    ok(launch(queue, kernel, global, &args, &[], null_mut()));
     ok(ur!(Queue.pfnFinish(queue)));
     ok(ur!(Queue.pfnRelease(queue)));
     // SAFETY: the context's memory is the host's, and the launch has ended.

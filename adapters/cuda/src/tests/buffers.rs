@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU32;
 use ur::abi::*;
 
 use super::fake_driver::{FakeDriver, adapter, alone, devices, ur};
+use super::launching::{self, launch, memory_object};
 use super::two_devices::*;
 use super::workload::task;
 
@@ -57,67 +58,23 @@ impl Kernels {
 
     /// Adds a number to each word of a buffer.
     fn add(&self, queue: ur_queue_handle_t, buffer: ur_mem_handle_t, number: u32) {
-        let mut args = [
-            memory(0, buffer, UR_MEM_FLAG_READ_WRITE),
-            Default::default(),
+        let args = [
+            memory_object(0, buffer, UR_MEM_FLAG_READ_WRITE),
+            launching::number(1, &number),
         ];
-        args[1].r#type = UR_EXP_KERNEL_ARG_TYPE_VALUE;
-        args[1].index = 1;
-        args[1].size = 4;
-        args[1].value.value = (&raw const number).cast();
-        launch(queue, self.add, &args);
+        ok(launch(queue, self.add, 4, &args, &[], null_mut()));
     }
 
     /// Writes the sums of words to the first buffer.
     fn sum(&self, queue: ur_queue_handle_t, [to, one, two]: [ur_mem_handle_t; 3]) {
         let reads = UR_MEM_FLAG_READ_ONLY;
         let args = [
-            memory(0, to, UR_MEM_FLAG_WRITE_ONLY),
-            memory(1, one, reads),
-            memory(2, two, reads),
+            memory_object(0, to, UR_MEM_FLAG_WRITE_ONLY),
+            memory_object(1, one, reads),
+            memory_object(2, two, reads),
         ];
-        launch(queue, self.sum, &args);
+        ok(launch(queue, self.sum, 4, &args, &[], null_mut()));
     }
-}
-
-fn memory(
-    index: u32,
-    buffer: ur_mem_handle_t,
-    flags: ur_mem_flags_t,
-) -> ur_exp_kernel_arg_properties_t {
-    let mut arg = ur_exp_kernel_arg_properties_t {
-        r#type: UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ,
-        index,
-        size: size_of::<usize>(),
-        ..Default::default()
-    };
-    arg.value.memObjTuple = ur_exp_kernel_arg_mem_obj_tuple_t {
-        hMem: buffer,
-        flags,
-    };
-    arg
-}
-
-fn launch(
-    queue: ur_queue_handle_t,
-    kernel: ur_kernel_handle_t,
-    args: &[ur_exp_kernel_arg_properties_t],
-) {
-    let (global, none, count) = (4_usize, null_mut(), args.len() as u32);
-    ok(ur!(EnqueueExp.pfnKernelLaunchWithArgsExp(
-        queue,
-        kernel,
-        1,
-        null(),
-        &global,
-        null(),
-        count,
-        args.as_ptr(),
-        null(),
-        0,
-        null(),
-        none
-    )));
 }
 
 fn buffer(two: &TwoDevices, data: Option<&mut [u32; WORDS]>) -> ur_mem_handle_t {
@@ -601,23 +558,7 @@ fn later_commands_find_the_buffer() {
 #[test]
 fn each_call_fails_while_buffers_move() {
     let name = "tests::buffers::each_call_fails_while_buffers_move";
-    alone(name, || {
-        let driver = FakeDriver::open();
-        driver.devices(2);
-        for links in [true, false] {
-            driver.peers(links);
-            let (mut nth, mut met) = (0, true);
-            while met {
-                nth += 1;
-                driver.fail(nth, if nth % 2 == 0 { 2 } else { 999 });
-                let right = to_and_fro();
-                met = driver.query().met;
-                driver.check_end(&format!("call {nth}, links {links}"));
-                assert!(right, "call {nth}, links {links}: {}", driver.report());
-            }
-            assert!(nth > 30, "{nth} calls");
-        }
-    });
+    each_call_fails(name, 30, to_and_fro);
 }
 
 /// Moves a buffer to the second device and back. False if all calls succeeded and the data is wrong.
@@ -651,29 +592,11 @@ fn to_and_fro() -> bool {
             ur!(Enqueue.pfnMemBufferWrite(queues[0], buffer, 1, 0, 16, from, 0, null(), none)).0;
         let mut sum = 0;
         for at in [1, 0, 1] {
-            let (number, global) = (5_u32, 4_usize);
-            let mut args = [
-                memory(0, buffer, UR_MEM_FLAG_READ_WRITE),
-                Default::default(),
+            let args = [
+                memory_object(0, buffer, UR_MEM_FLAG_READ_WRITE),
+                launching::number(1, &5),
             ];
-            args[1].r#type = UR_EXP_KERNEL_ARG_TYPE_VALUE;
-            args[1].index = 1;
-            args[1].size = 4;
-            args[1].value.value = (&raw const number).cast();
-            let code = ur!(EnqueueExp.pfnKernelLaunchWithArgsExp(
-                queues[at],
-                kernel,
-                1,
-                null(),
-                &global,
-                null(),
-                2,
-                args.as_ptr(),
-                null(),
-                0,
-                null(),
-                none
-            ));
+            let code = launch(queues[at], kernel, 4, &args, &[], none);
             sum += if code == UR_RESULT_SUCCESS { 5 } else { 0 };
             let code = ur!(Queue.pfnFinish(queues[at]));
             failed |= code.0;

@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use ur::abi::*;
 
 use super::fake_driver::{FakeDriver, alone, ur};
+use super::launching::{launch, number, pointer};
 use super::test_context::TestContext;
 
 const COUNT: usize = 5;
@@ -187,29 +188,8 @@ fn one(
             }
             What::Launch => {
                 let first = 7_u32;
-                let mut args = [ur_exp_kernel_arg_properties_t::default(); 2];
-                args[0].r#type = UR_EXP_KERNEL_ARG_TYPE_POINTER;
-                args[0].size = size_of::<usize>();
-                args[0].value.pointer = to;
-                args[1].r#type = UR_EXP_KERNEL_ARG_TYPE_VALUE;
-                args[1].index = 1;
-                args[1].size = 4;
-                args[1].value.value = (&raw const first).cast();
-                let global = BYTES / 4;
-                ur!(EnqueueExp.pfnKernelLaunchWithArgsExp(
-                    queue,
-                    kernel,
-                    1,
-                    null(),
-                    &global,
-                    null(),
-                    2,
-                    args.as_ptr(),
-                    null(),
-                    1,
-                    &wait,
-                    &mut event
-                ))
+                let args = [pointer(0, to), number(1, &first)];
+                launch(queue, kernel, BYTES / 4, &args, &[wait], &mut event)
             }
             What::Recorded => {
                 ur!(EnqueueExp.pfnCommandBufferExp(queue, buffers[at], 1, &wait, &mut event))

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use ur::abi::*;
 
 use super::fake_driver::{FakeDriver, adapter, alone, devices, ur};
+use super::launching;
 use super::test_context::TestContext;
 use super::workload::task;
 
@@ -192,34 +193,13 @@ fn kernels_see_host_memory() {
         let mut memory = Bytes::new();
         let buffer = over(context, memory.at(), UR_MEM_FLAG_READ_WRITE);
         memory.0.fill(5);
-        let number = 0x0102_0304_u32;
-        let mut args = [ur_exp_kernel_arg_properties_t::default(); 2];
-        args[0].r#type = UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ;
-        args[0].size = size_of::<usize>();
-        args[0].value.memObjTuple = ur_exp_kernel_arg_mem_obj_tuple_t {
-            hMem: buffer,
-            flags: UR_MEM_FLAG_READ_WRITE,
-        };
-        args[1].r#type = UR_EXP_KERNEL_ARG_TYPE_VALUE;
-        args[1].index = 1;
-        args[1].size = 4;
-        args[1].value.value = (&raw const number).cast();
+        let added = 0x0102_0304_u32;
+        let args = [
+            launching::memory_object(0, buffer, UR_MEM_FLAG_READ_WRITE),
+            launching::number(1, &added),
+        ];
         for _ in 0..2 {
-            let (global, none) = (1_usize, null_mut());
-            ok(ur!(EnqueueExp.pfnKernelLaunchWithArgsExp(
-                queue,
-                kernel,
-                1,
-                null(),
-                &global,
-                null(),
-                2,
-                args.as_ptr(),
-                null(),
-                0,
-                null(),
-                none
-            )));
+            ok(launching::launch(queue, kernel, 1, &args, &[], null_mut()));
         }
         assert_eq!(read(queue, buffer, 4), 5);
         finish(queue);

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use ur::abi::*;
 
 use super::fake_driver::{FakeDriver, adapter, alone, alone_with, devices, ur};
+use super::launching::{launch, number, pointer};
 use super::two_devices::*;
 use super::workload::task;
 
@@ -516,31 +517,10 @@ fn count_up(context: ur_context_handle_t, device: ur_device_handle_t, memory: *m
         c"iota".as_ptr(),
         &mut kernel
     )));
-    let mut args = [ur_exp_kernel_arg_properties_t::default(); 2];
-    let number = 1_u32;
-    args[0].r#type = UR_EXP_KERNEL_ARG_TYPE_POINTER;
-    args[0].size = size_of::<usize>();
-    args[0].value.pointer = memory;
-    args[1].r#type = UR_EXP_KERNEL_ARG_TYPE_VALUE;
-    args[1].index = 1;
-    args[1].size = 4;
-    args[1].value.value = (&raw const number).cast();
+    let first = 1_u32;
+    let args = [pointer(0, memory), number(1, &first)];
     let queue = queue(context, device, ur_queue_flags_t(0));
-    let (global, none) = (4_usize, null_mut());
-    ok(ur!(EnqueueExp.pfnKernelLaunchWithArgsExp(
-        queue,
-        kernel,
-        1,
-        null(),
-        &global,
-        null(),
-        2,
-        args.as_ptr(),
-        null(),
-        0,
-        null(),
-        none
-    )));
+    ok(launch(queue, kernel, 4, &args, &[], null_mut()));
     ok(ur!(Queue.pfnFinish(queue)));
     ok(ur!(Queue.pfnRelease(queue)));
     ok(ur!(Kernel.pfnRelease(kernel)));
@@ -662,12 +642,7 @@ fn a_refused_change_changes_nothing() {
         let driver = FakeDriver::open();
         driver.devices(2);
         for pages in [true, false] {
-            let setting = Setting {
-                links: true,
-                pages,
-                turned: false,
-            };
-            let two = TwoDevices::new(&driver, setting);
+            let two = TwoDevices::new(&driver, Setting::linked(pages));
             let [one, other] = two.devices;
             let memory = [0, 1].map(|at| two.memory(at, true));
             let (mut large, context) = (null_mut(), two.context);
@@ -722,23 +697,7 @@ fn a_refused_change_changes_nothing() {
 #[test]
 fn each_call_fails_between_devices() {
     let name = "tests::peers::each_call_fails_between_devices";
-    alone(name, || {
-        let driver = FakeDriver::open();
-        driver.devices(2);
-        for links in [true, false] {
-            driver.peers(links);
-            let (mut nth, mut met) = (0, true);
-            while met {
-                nth += 1;
-                driver.fail(nth, if nth % 2 == 0 { 2 } else { 999 });
-                let right = both_ways();
-                met = driver.query().met;
-                driver.check_end(&format!("call {nth}, links {links}"));
-                assert!(right, "call {nth}, links {links}: {}", driver.report());
-            }
-            assert!(nth > 25, "{nth} calls");
-        }
-    });
+    each_call_fails(name, 25, both_ways);
 }
 
 /// Copies and fills both ways. False if all calls succeeded and the data is wrong.
@@ -1016,12 +975,7 @@ fn access_is_enabled_while_memory_is_mapped() {
         let driver = FakeDriver::open();
         driver.devices(2);
         for pages in [true, false] {
-            let setting = Setting {
-                links: true,
-                pages,
-                turned: false,
-            };
-            let two = TwoDevices::new(&driver, setting);
+            let two = TwoDevices::new(&driver, Setting::linked(pages));
             let (context, [one, other]) = (two.context.expose_provenance(), two.devices);
             let other = other.expose_provenance();
             let map = move || {
@@ -1072,12 +1026,7 @@ fn the_applications_access_stays() {
         let driver = FakeDriver::open();
         driver.devices(2);
         for pages in [true, false] {
-            let setting = Setting {
-                links: true,
-                pages,
-                turned: false,
-            };
-            let two = TwoDevices::new(&driver, setting);
+            let two = TwoDevices::new(&driver, Setting::linked(pages));
             assert_eq!(driver.link(true), 0);
             let memory = [0, 1].map(|at| two.memory(at, true));
             enable(&two);

@@ -5,7 +5,7 @@ use std::ptr::{null, null_mut};
 
 use ur::abi::*;
 
-use super::fake_driver::{FakeDriver, adapter, devices, ur};
+use super::fake_driver::{FakeDriver, adapter, alone, devices, ur};
 
 pub const BYTES: usize = 4096;
 
@@ -24,6 +24,15 @@ pub struct Setting {
 }
 
 impl Setting {
+    /// Devices with links, in their order.
+    pub fn linked(pages: bool) -> Self {
+        Self {
+            links: true,
+            pages,
+            turned: false,
+        }
+    }
+
     pub fn all() -> Vec<Self> {
         let both = [true, false];
         let mut all = Vec::new();
@@ -39,6 +48,28 @@ impl Setting {
         }
         all
     }
+}
+
+/// Fails each call of the driver once, alone in a process, with links between two devices and without. `run` is
+/// false if all calls succeeded and the data is wrong. It makes more than `least` calls.
+pub fn each_call_fails(name: &str, least: u64, run: fn() -> bool) {
+    alone(name, || {
+        let driver = FakeDriver::open();
+        driver.devices(2);
+        for links in [true, false] {
+            driver.peers(links);
+            let (mut nth, mut met) = (0, true);
+            while met {
+                nth += 1;
+                driver.fail(nth, if nth % 2 == 0 { 2 } else { 999 });
+                let right = run();
+                met = driver.query().met;
+                driver.check_end(&format!("call {nth}, links {links}"));
+                assert!(right, "call {nth}, links {links}: {}", driver.report());
+            }
+            assert!(nth > least, "{nth} calls");
+        }
+    });
 }
 
 pub struct TwoDevices {
