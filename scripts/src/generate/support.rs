@@ -21,11 +21,19 @@ pub const PAGE: &str = "docs/src/reference/support.md";
 /// The trait of the methods that `src/stream` forwards to a backend.
 const HOOKS: &str = "Hooks";
 
-/// Methods of command buffers that need a driver with native recording.
-const OF_NATIVE_RECORDS: [&str; 2] = ["append_native_command_exp", "get_native_handle_exp"];
-
-/// The method of graphs that needs a driver with graphs of its own.
-const NATIVE_GRAPH: &str = "get_native_handle_exp";
+/// Methods that work only where the driver has another: the driver's method, the objects, their methods.
+const NEEDS: [(&str, &[&str], &[&str]); 2] = [
+    (
+        "native_record",
+        &["CommandBuffer"],
+        &["append_native_command_exp", "get_native_handle_exp"],
+    ),
+    (
+        "native_graph",
+        &["Graph", "ExecutableGraph"],
+        &["get_native_handle_exp"],
+    ),
+];
 
 /// The page with the current table.
 pub fn page(spec: &Spec, root: &Path) -> Result<File> {
@@ -109,14 +117,11 @@ fn adapters(spec: &Spec, root: &Path) -> Result<Vec<Adapter>> {
                 false => methods.remove(&method),
             };
         }
-        if !has("Driver", "native_record", &methods) {
-            for name in OF_NATIVE_RECORDS {
-                methods.remove(&("CommandBuffer".to_owned(), name.to_owned()));
-            }
-        }
-        if !has("Driver", "native_graph", &methods) {
-            for object in ["Graph", "ExecutableGraph"] {
-                methods.remove(&(object.to_owned(), NATIVE_GRAPH.to_owned()));
+        for (of_driver, objects, names) in NEEDS {
+            if !has("Driver", of_driver, &methods) {
+                methods.retain(|(object, name)| {
+                    !(objects.contains(&&**object) && names.contains(&&**name))
+                });
             }
         }
         let supported = entries.iter().filter(|entry| {
