@@ -1,7 +1,8 @@
 //! A recorded program of four streams on a GPU in virtual time: what it makes a pool hold, and what growth costs.
 //!
 //! Prices are those measured on an H100: 51 µs a call that maps memory and 20 µs a page; a command takes 2 µs to
-//! submit and 2.5 µs to run. Completion is seen only by looking, as `LaneCore::observe` does.
+//! submit and 2.5 µs to run. Completion is seen only by looking, as `LaneCore::observe` does; a look costs 0.7 µs
+//! a lane that is not idle.
 
 use flate2::read::GzDecoder;
 use std::collections::HashMap;
@@ -19,6 +20,7 @@ const MISS_US: f64 = 0.3;
 const HIT_US: f64 = 0.03;
 const SUBMIT_US: f64 = 2.0;
 const COMMAND_US: f64 = 2.5;
+const LOOK_US: f64 = 0.7;
 
 /// What the device knows of a lane.
 struct Progress {
@@ -52,9 +54,13 @@ impl SlabProvider for Modelled {
     }
 
     fn observe(&self) {
-        let device = self.device.lock().unwrap();
-        for lane in &device.lanes {
-            if lane.busy_until <= device.now {
+        let mut device = self.device.lock().unwrap();
+        let Device { now, lanes } = &mut *device;
+        for lane in lanes {
+            if lane.clock.completed() < lane.last {
+                *now += LOOK_US;
+            }
+            if lane.busy_until <= *now {
                 lane.clock.raise(lane.last);
             }
         }
@@ -203,9 +209,21 @@ fn few_large_pages_make_a_first_run_fast() {
     };
     let (first, _) = run(&ops, usual, false);
     let (slow, _) = run(&ops, small, false);
-    let (_, held) = run(&ops, usual, true);
-    println!("multistream: {first:.0} ns an operation, {slow:.0} with small pages; held {held:.3}");
+    println!("multistream: {first:.0} ns an operation, {slow:.0} with small pages");
     assert!(first <= 850.0, "{first} ns an operation");
     assert!(1.8 * first < slow, "{slow} ns with small pages");
-    assert!(held <= 1.7, "{held}");
+}
+
+/// Pending memory that is about to complete is waited for rather than added to.
+#[test]
+fn a_few_looks_save_growth() {
+    let ops = multistream();
+    let usual = Options::default();
+    let hasty = Options { looks: 1, ..usual };
+    let (time, held) = run(&ops, usual, true);
+    let (hasty_time, hasty_held) = run(&ops, hasty, true);
+    println!("held {held:.3}, {time:.0} ns; with one look {hasty_held:.3}, {hasty_time:.0} ns");
+    assert!(held <= 1.40, "{held}");
+    assert!(held + 0.1 < hasty_held, "{hasty_held} with one look");
+    assert!(time < 1.03 * hasty_time, "the looks cost {time} ns");
 }

@@ -5,7 +5,7 @@
 //!
 //! Each call to the driver costs some 50 µs and each page some 20 µs (H100), whatever the size. So a pool without
 //! limits grows by at least 1/32 of what it holds, in pages of up to 1/16 of it. Where pages have a price it grows by
-//! at least 32 MiB in one page, or by as much as it holds if that is less. With pages of 2 MiB and growth by need,
+//! at least 16 MiB in one page, or by as much as it holds if that is less. With pages of 2 MiB and growth by need,
 //! the first run of a program of four streams takes three times as long (`tests/pool_model.rs`).
 //!
 //! Growth continues the pool's last slab where the addresses are free. Free memory at the slab's end then is
@@ -13,7 +13,8 @@
 //!
 //! A pool with a maximum size or a release threshold grows by what it needs, in the least pages: both are
 //! exact. Where the provider does not report completion (`SlabProvider::observes`), the pool has it look for completion
-//! before it grows, if anything is pending.
+//! before it grows, if anything is pending. A pool without limits has it look up to eight times if pages have a price
+//! and pending memory would serve: on a GPU the looks take half of what growth does, and a short command ends meanwhile.
 //!
 //! Example, pages of 2 MiB that have no price. A request of 3 MiB on an empty pool maps two pages; 1 MiB at the
 //! end stays free. A request of 2 MiB then needs 1 MiB more: one page is mapped behind the others, all three

@@ -87,6 +87,9 @@ pub struct Options {
     /// `UR_POOL_PAGE_MIB`: the least page in MiB, but no more than the growth, where each page has its price;
     /// 0: the provider's least. Each page costs some 20 µs on a GPU.
     pub page_mib: u64,
+    /// `UR_POOL_LOOKS`: how often completion is looked for before a pool grows, where growth has its price and
+    /// pending memory would serve the request; 1: once. A look costs some 3 µs on a GPU.
+    pub looks: u64,
     /// `UR_POOL_REPLAY`: a stream that repeats its requests gets the addresses it had.
     pub replay: bool,
     /// `UR_POOL_SHARED_REPLAY`: the same of several streams together.
@@ -102,6 +105,7 @@ impl Default for Options {
             page_share: 16,
             growth_mib: 16,
             page_mib: 16,
+            looks: 8,
             replay: true,
             shared_replay: true,
         }

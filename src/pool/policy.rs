@@ -58,7 +58,7 @@ impl State {
             // 1. What needs no wait.
             .or_else(|| self.serve_ready(need, request, attempt))
             // 2. What has completed unseen. All that caches hold was taken back, so nothing else is pending.
-            .or_else(|| self.observe(attempt))
+            .or_else(|| self.observe(need, request, attempt))
             .unwrap_or_else(|| self.step_after_miss(need, request, attempt))
     }
 
@@ -119,10 +119,25 @@ impl State {
         Some(Step::Done(Ok(Acquired::Ready(block))))
     }
 
-    /// Has the provider look for completion, once, if anything is pending.
-    fn observe(&self, attempt: &mut Attempt<'_>) -> Option<Step> {
-        let may = self.limits.observes && self.heap.index.is_pending();
-        (may && !std::mem::replace(&mut attempt.observed, true)).then_some(Step::Observe)
+    /// Has the provider look for completion, if anything is pending: once, or more often where that may save
+    /// growth that has a price. All looks together take about as long as growth: at worst a request pays twice.
+    fn observe(
+        &self,
+        need: &Need,
+        request: &Request<'_>,
+        attempt: &mut Attempt<'_>,
+    ) -> Option<Step> {
+        if !self.limits.observes || !self.heap.index.is_pending() {
+            return None;
+        }
+        let more = attempt.looks == 0
+            || attempt.looks < self.config.options.looks
+                && *attempt.is_patient.get_or_insert_with(|| {
+                    let paid = self.limits.largest_page.is_some() && !self.config.is_bound();
+                    paid && search::least_wait(&self.heap, need, &request.order).is_some()
+                });
+        attempt.looks += 1;
+        more.then_some(Step::Observe)
     }
 
     fn grow(&mut self, growth: Option<Growth>) -> Option<Step> {

@@ -35,8 +35,10 @@ pub(crate) struct State {
 pub(crate) struct Attempt<'a> {
     /// The cache that the block goes to.
     pub cache: Option<&'a Arc<StreamCache>>,
-    /// Completion was looked for.
-    pub observed: bool,
+    /// Number of times completion was looked for.
+    pub looks: u64,
+    /// Whether more looks may be worth their time. None before the first.
+    pub is_patient: Option<bool>,
     /// Nothing was ready when it was first looked for.
     pub missed: bool,
     /// The provider refused more than is needed; ask for what is.

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Steps of PyTorch programs, with PyTorch's allocators and with this project's.
 
-    UR_PYTORCH_LIBRARY=.../libur_pytorch.so.0 pytorch.py [WORKLOAD...]
+    UR_PYTORCH_LIBRARY=.../libur_pytorch.so.0 pytorch.py [--rounds COUNT] [WORKLOAD...]
 
-Each workload runs with each allocator in a process of its own. Prints one line for each, with tabs between:
-workload, allocator, step time in ms (the median of the timed steps, after warm-up ones), peak reserved bytes and
-peak allocated bytes. A step is timed on the host from an idle device to an idle device.
+Each workload runs with each allocator in a process of its own, in several rounds, so that a host whose speed
+changes serves all of them alike. Prints one line for each, with tabs between: workload, allocator, step time in
+ms, the least and the greatest step time of a round, peak reserved bytes and peak allocated bytes. A round's step
+time is the median of the timed steps, after warm-up ones; the step time is the median of the rounds'. A step is
+timed on the host from an idle device to an idle device. The peaks are the greatest of the rounds'.
 
 | workload | step |
 |---|---|
@@ -13,8 +15,12 @@ peak allocated bytes. A step is timed on the host from an idle device to an idle
 | resnet | forward, backward and SGD of a residual network, with batches of changing size |
 | decode | a token of a decoder whose key and value caches grow by concatenation |
 
+Attention is PyTorch's own flash kernel. cuDNN's, the default on some devices, makes a plan for each new length of
+a sequence, which takes some ms and hides everything else.
+
 Allocated bytes are as each allocator rounds them. cudaMallocAsync's reserved bytes are those of the driver's pool.
 """
+import argparse
 import os
 import pathlib
 import statistics
@@ -165,14 +171,17 @@ def measure(workload, allocator):
         ur_allocator.install()
     torch.manual_seed(0)
     torch.backends.cudnn.benchmark = False
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
     step = WORKLOADS[workload](torch)
     times = []
-    for number in range(WARMUP + STEPS[workload]):
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        step(number)
-        torch.cuda.synchronize()
-        times.append((time.perf_counter() - begin) * 1e3)
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        for number in range(WARMUP + STEPS[workload]):
+            torch.cuda.synchronize()
+            begin = time.perf_counter()
+            step(number)
+            torch.cuda.synchronize()
+            times.append((time.perf_counter() - begin) * 1e3)
     reserved, allocated = peaks(torch, allocator)
     print(workload, allocator, f"{statistics.median(times[WARMUP:]):.3f}", reserved, allocated, sep="\t", flush=True)
     if allocator == "ours":
@@ -183,24 +192,47 @@ def measure(workload, allocator):
             sys.exit(ur_allocator.last_error())
 
 
+def run(workload, allocator):
+    """One process's step time in ms, peak reserved and peak allocated bytes; None if it failed."""
+    environment = dict(os.environ, PYTORCH_CUDA_ALLOC_CONF=ALLOCATORS[allocator])
+    if not ALLOCATORS[allocator]:
+        del environment["PYTORCH_CUDA_ALLOC_CONF"]
+    command = [sys.executable, __file__, "--one", workload, allocator]
+    try:
+        ended = subprocess.run(command, env=environment, timeout=LIMIT_S, stdout=subprocess.PIPE, text=True)
+        code = ended.returncode
+    except subprocess.TimeoutExpired:
+        code = f"no end within {LIMIT_S} s"
+    if code != 0:
+        print(f"# {workload} with {allocator} failed: {code}", flush=True)
+        return None
+    figures, *reports = ended.stdout.splitlines()
+    for report in reports:
+        print(report, flush=True)
+    return [float(figure) for figure in figures.split("\t")[2:]]
+
+
 def main():
     if sys.argv[1:2] == ["--one"]:
         return measure(*sys.argv[2:4])
-    print("workload", "allocator", "step ms", "peak reserved", "peak allocated", sep="\t", flush=True)
+    parser = argparse.ArgumentParser(description="Steps of PyTorch programs with several allocators")
+    parser.add_argument("--rounds", type=int, default=3, help="processes for each workload and allocator")
+    parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=", ".join(WORKLOADS))
+    arguments = parser.parse_args()
+    print("workload", "allocator", "step ms", "least", "greatest", "peak reserved", "peak allocated", sep="\t")
     failed = 0
-    for workload in sys.argv[1:] or WORKLOADS:
-        for allocator, settings in ALLOCATORS.items():
-            environment = dict(os.environ, PYTORCH_CUDA_ALLOC_CONF=settings)
-            if not settings:
-                del environment["PYTORCH_CUDA_ALLOC_CONF"]
-            command = [sys.executable, __file__, "--one", workload, allocator]
-            try:
-                code = subprocess.run(command, env=environment, timeout=LIMIT_S).returncode
-            except subprocess.TimeoutExpired:
-                code = f"no end within {LIMIT_S} s"
-            if code != 0:
+    for workload in arguments.workloads or WORKLOADS:
+        rounds = {allocator: [] for allocator in ALLOCATORS}
+        for _ in range(arguments.rounds):
+            for allocator in ALLOCATORS:
+                rounds[allocator].append(run(workload, allocator))
+        for allocator, figures in rounds.items():
+            if not all(figures):
                 failed = 1
-                print(f"# {workload} with {allocator} failed: {code}", flush=True)
+                continue
+            times, reserved, allocated = zip(*figures)
+            steps = [f"{ms:.3f}" for ms in (statistics.median(times), min(times), max(times))]
+            print(workload, allocator, *steps, int(max(reserved)), int(max(allocated)), sep="\t", flush=True)
     return failed
 
 

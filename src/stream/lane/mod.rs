@@ -553,18 +553,44 @@ impl<D: Driver> LaneCore<D> {
         waits.done.epoch_of(self.clock.id()) == Some(self.status.last())
     }
 
-    /// Frees a block of the cache by its lock alone. False if a wait or another lock is needed, or
-    /// if foreign work may use the block.
+    /// Frees a block of the cache. False if that takes a wait or another lock than the lane's, or if
+    /// a native command may use the block.
     #[inline(always)]
     pub fn free(&self, addr: usize) -> bool {
-        let tip = self.status.tip();
-        tip.is_some_and(|epoch| self.cache.try_free(addr as u64, epoch))
+        match self.status.tip() {
+            Some(epoch) => self.cache.try_free(addr as u64, epoch),
+            None => self.status.is_native_shared() && self.free_behind_foreign(addr),
+        }
+    }
+
+    /// Frees a block that foreign work before the free may use.
+    #[inline(never)]
+    fn free_behind_foreign(&self, addr: usize) -> bool {
+        self.free_locked(&mut self.state.lock(), addr)
+    }
+
+    /// As [`LaneCore::free`], under the lane's lock.
+    fn free_locked(&self, state: &mut LaneState<D>, addr: usize) -> bool {
+        match self.status.tip() {
+            Some(epoch) => self.cache.try_free(addr as u64, epoch),
+            None => {
+                let covered = self.status.is_native_shared() && self.cover(state).is_ok();
+                covered && self.free_covered(state, addr)
+            }
+        }
+    }
+
+    /// As [`LaneCore::free`], behind [`LaneCore::cover`] and under the same lock.
+    pub fn free_covered(&self, state: &LaneState<D>, addr: usize) -> bool {
+        let alone = state.pending_waits.is_empty();
+        alone && self.cache.try_free(addr as u64, state.order.epoch())
     }
 
     /// As [`LaneCore::free`], with the dependencies of an event.
     pub fn free_with_event(&self, addr: usize) -> Option<EventDependencies> {
         let mut state = self.state.lock();
-        self.free(addr).then(|| self.dependencies(&mut state))
+        let freed = self.free_locked(&mut state, addr);
+        freed.then(|| self.dependencies(&mut state))
     }
 
     /// Allocates from the lane's own cache of blocks.

@@ -224,7 +224,8 @@ fn free_general<D: Driver>(
             ensure(waits.done.is_empty() || memory.is_start(addr), unknown)?;
             let mut state = lane.after(&waits)?;
             lane.cover(&mut state)?;
-            let freed = memory.is_flat() && !memory.is_exported(addr) && lane.free(addr);
+            let cached = memory.is_flat() && !memory.is_exported(addr);
+            let freed = cached && lane.free_covered(&state, addr);
             ensure(freed || memory.free(addr, &state.tip()), unknown)?;
             if let Some(entry) = &mut entry {
                 entry.free(addr as u64, &state.tip());

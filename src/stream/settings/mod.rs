@@ -5,7 +5,7 @@
 //! | `UR_POOL_WAITS` | `never`, `bounded` (the default), `always` |
 //! | `UR_POOL_DETERMINISTIC` | a flag: `1`, `0` (the default) |
 //! | `UR_POOL_COMPACTION` | `pressure` (the default), `always`, `never` |
-//! | `UR_POOL_SLACK_SHARE`, `UR_POOL_GROWTH_SHARE`, `UR_POOL_PAGE_SHARE`, `UR_POOL_GROWTH_MIB`, `UR_POOL_PAGE_MIB` | numbers up to 4096; `src/pool/options.rs` says which |
+//! | `UR_POOL_SLACK_SHARE`, `UR_POOL_GROWTH_SHARE`, `UR_POOL_PAGE_SHARE`, `UR_POOL_GROWTH_MIB`, `UR_POOL_PAGE_MIB`, `UR_POOL_LOOKS` | numbers up to 4096; `src/pool/options.rs` says which |
 //! | `UR_POOL_REPLAY`, `UR_POOL_SHARED_REPLAY` | flags: `1` (the default), `0` |
 //! | `UR_POOL_EXTENT_CACHE` | a flag: `1` (the default), `0` |
 //! | `UR_POOL_TRACE` | a file; `%p` is the process, `%n` the adapter |
@@ -73,6 +73,7 @@ fn options(env: &Env<'_>) -> Options {
         page_share: share("UR_POOL_PAGE_SHARE", usual.page_share),
         growth_mib: share("UR_POOL_GROWTH_MIB", usual.growth_mib),
         page_mib: share("UR_POOL_PAGE_MIB", usual.page_mib),
+        looks: share("UR_POOL_LOOKS", usual.looks),
         replay: env.flag("UR_POOL_REPLAY", usual.replay),
         shared_replay: env.flag("UR_POOL_SHARED_REPLAY", usual.shared_replay),
     }

@@ -165,6 +165,41 @@ fn a_stream_with_its_native_handle_given_out_stays_open<D: AnyFake>() {
     queue.finish_here().unwrap();
 }
 
+/// Blocks freed on an open stream are its own queue's at once, and another queue's once all foreign work before
+/// the free is complete.
+fn an_open_stream_uses_its_blocks_again<D: AnyFake>() {
+    let fixture = Fixture::<D>::new();
+    let pool = fixture.pool(0, usize::MAX);
+    let (queue, other) = (fixture.in_order(), fixture.in_order());
+    queue.with_native(|_| ()).unwrap();
+    let block = alloc_only(&queue, Some(&pool), 4 << 20, &[]).unwrap();
+    free_only(&queue, block, &[]).unwrap();
+    for label in 50..60 {
+        let again = alloc_only(&queue, Some(&pool), 4 << 20, &[]).unwrap();
+        assert_eq!(again, block, "its own queue comes after all of it");
+        queue.with_native(|lane| lane.foreign(label)).unwrap();
+        free_only(&queue, block, &[]).unwrap();
+    }
+    let away = alloc_only(&other, Some(&pool), 4 << 20, &[]).unwrap();
+    assert_ne!(away, block, "foreign work may still use it");
+    let freed = marker(&queue, &[]);
+    let taken = alloc(&other, Some(&pool), 4 << 20, &[&freed]).unwrap().0;
+    assert_eq!(taken, block, "the other queue comes after the last free");
+    fixture.driver.run();
+    assert_eq!(fixture.driver.ran(), Vec::from_iter(50..60));
+    queue.finish_here().unwrap();
+}
+
+#[test]
+fn an_open_stream_uses_its_blocks_again_when_tracked() {
+    an_open_stream_uses_its_blocks_again::<Tracked>();
+}
+
+#[test]
+fn an_open_stream_uses_its_blocks_again_when_polled() {
+    an_open_stream_uses_its_blocks_again::<Polled>();
+}
+
 /// Its status, after the records that the query may have made.
 fn completes_alone<D: AnyFake>(fixture: &Fixture<D>, event: &EventArc<D>) -> ur_event_status_t {
     status(event);

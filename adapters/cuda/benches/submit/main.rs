@@ -22,6 +22,7 @@ ur::dl::symbols! {
             urDeviceGet: unsafe extern "C" fn(ur_platform_handle_t, ur_device_type_t, u32, *mut ur_device_handle_t, *mut u32) -> ur_result_t,
             urContextCreate: unsafe extern "C" fn(u32, *const ur_device_handle_t, *const ur_context_properties_t, *mut ur_context_handle_t) -> ur_result_t,
             urQueueCreate: unsafe extern "C" fn(ur_context_handle_t, ur_device_handle_t, *const ur_queue_properties_t, *mut ur_queue_handle_t) -> ur_result_t,
+            urQueueGetNativeHandle: unsafe extern "C" fn(ur_queue_handle_t, *mut ur_queue_native_desc_t, *mut ur_native_handle_t) -> ur_result_t,
             urQueueRelease: unsafe extern "C" fn(ur_queue_handle_t) -> ur_result_t,
             urProgramCreateWithBinary: unsafe extern "C" fn(ur_context_handle_t, u32, *mut ur_device_handle_t, *mut usize, *mut *const u8, *const ur_program_properties_t, *mut ur_program_handle_t) -> ur_result_t,
             urProgramBuild: unsafe extern "C" fn(ur_context_handle_t, ur_program_handle_t, *const i8) -> ur_result_t,
@@ -92,6 +93,8 @@ enum Case {
     Fill,
     /// An allocation that is kept, of memory that nobody had before.
     Grow,
+    /// An allocation and its free.
+    Pair,
 }
 
 impl Case {
@@ -101,6 +104,7 @@ impl Case {
             "copy" => Self::Copy,
             "fill" => Self::Fill,
             "grow" => Self::Grow,
+            "pair" => Self::Pair,
             _ => return None,
         })
     }
@@ -123,6 +127,7 @@ fn main() {
         "joined" => (0..times).for_each(|round| fixture.enqueue_after_two(case, round)),
         "event" => (0..times).for_each(|_| fixture.enqueue_with_event(fixture.queue, case)),
         "loose" => (0..times).for_each(|_| fixture.enqueue_with_event(fixture.loose, case)),
+        "open" => (0..times).for_each(|_| fixture.enqueue_on(fixture.open, case, &[], null_mut())),
         "chained" => (0..times).for_each(|_| fixture.enqueue_on_new_memory(case)),
         _ => (0..times).for_each(|_| fixture.enqueue(case, null_mut())),
     };
@@ -148,6 +153,8 @@ struct Fixture {
     queue: ur_queue_handle_t,
     /// An out-of-order one.
     loose: ur_queue_handle_t,
+    /// One whose native stream the program has.
+    open: ur_queue_handle_t,
     /// Queues whose commands wait for each other, and the last event of each.
     more_queues: [ur_queue_handle_t; QUEUES],
     last: std::cell::Cell<[ur_event_handle_t; QUEUES]>,
@@ -212,6 +219,12 @@ impl Fixture {
             loader,
             urQueueCreate(context, device, &out_of_order, &mut loose)
         );
+        let (mut open, mut shared) = (null_mut(), 0);
+        ok!(loader, urQueueCreate(context, device, null(), &mut open));
+        ok!(
+            loader,
+            urQueueGetNativeHandle(open, null_mut(), &mut shared)
+        );
         let mut more_queues = [null_mut(); QUEUES];
         for other in &mut more_queues {
             ok!(loader, urQueueCreate(context, device, null(), other));
@@ -246,6 +259,7 @@ impl Fixture {
             loader,
             queue,
             loose,
+            open,
             more_queues,
             last: Default::default(),
             kernel,
@@ -336,6 +350,26 @@ impl Fixture {
                         &mut block,
                         event
                     )
+                );
+            }
+            Case::Pair => {
+                let (pool, mut block) = (null_mut(), null_mut());
+                ok!(
+                    self.loader,
+                    urEnqueueUSMDeviceAllocExp(
+                        queue,
+                        pool,
+                        BYTES,
+                        null(),
+                        count,
+                        waits,
+                        &mut block,
+                        event
+                    )
+                );
+                ok!(
+                    self.loader,
+                    urEnqueueUSMFreeExp(queue, pool, block, count, waits, event)
                 );
             }
         }
@@ -435,6 +469,8 @@ impl Fixture {
                     cuMemsetD32Async(to, 0x1234_5678, 16, self.stream)
                 );
             }
+            // No pair calls the driver.
+            Case::Pair => {}
             Case::Grow => {
                 let mut at = self.next.get();
                 if at == 0 {
@@ -462,7 +498,7 @@ impl Fixture {
         for other in self.more_queues {
             ok!(self.loader, urQueueRelease(other));
         }
-        for queue in [self.queue, self.loose] {
+        for queue in [self.queue, self.loose, self.open] {
             ok!(self.loader, urQueueRelease(queue));
         }
         ok!(self.driver, cuDevicePrimaryCtxRelease(0));

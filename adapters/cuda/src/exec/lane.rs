@@ -224,6 +224,11 @@ impl Stream {
 
     /// Enqueues work on the stream.
     fn enqueue(&self, work: Work<Cuda>, timestamps: Option<Arc<Timestamps>>) -> Result<()> {
+        if matches!((&work, &timestamps), (Work::Marker, None)) {
+            // Stands for the work before it, and is no call of the driver.
+            self.mailbox_fills.pass();
+            return Ok(());
+        }
         self.enqueue_with(timestamps, |gpu, stream| work::enqueue(gpu, stream, work))
     }
 
