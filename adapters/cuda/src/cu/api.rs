@@ -150,6 +150,14 @@ ur::dl::symbols! {
             cuGraphLaunch: unsafe extern "C" fn(CUgraphExec, Stream) -> Code,
             cuGraphExecDestroy: unsafe extern "C" fn(CUgraphExec) -> Code,
             cuGraphExecKernelNodeSetParams: unsafe extern "C" fn(CUgraphExec, CUgraphNode, *const CUDA_KERNEL_NODE_PARAMS_v1) -> Code,
+            cuImportExternalMemory: unsafe extern "C" fn(*mut CUexternalMemory, *const CUDA_EXTERNAL_MEMORY_HANDLE_DESC) -> Code,
+            cuExternalMemoryGetMappedBuffer: unsafe extern "C" fn(*mut Ptr, CUexternalMemory, *const CUDA_EXTERNAL_MEMORY_BUFFER_DESC) -> Code,
+            cuExternalMemoryGetMappedMipmappedArray: unsafe extern "C" fn(*mut CUmipmappedArray, CUexternalMemory, *const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC) -> Code,
+            cuDestroyExternalMemory: unsafe extern "C" fn(CUexternalMemory) -> Code,
+            cuImportExternalSemaphore: unsafe extern "C" fn(*mut CUexternalSemaphore, *const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC) -> Code,
+            cuSignalExternalSemaphoresAsync: unsafe extern "C" fn(*const CUexternalSemaphore, *const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, c_uint, Stream) -> Code,
+            cuWaitExternalSemaphoresAsync: unsafe extern "C" fn(*const CUexternalSemaphore, *const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, c_uint, Stream) -> Code,
+            cuDestroyExternalSemaphore: unsafe extern "C" fn(CUexternalSemaphore) -> Code,
         }
     }
 }
@@ -192,6 +200,48 @@ pub struct Pooling {
     pub trim: unsafe extern "C" fn(CUmemoryPool, usize) -> Code,
     pub alloc: unsafe extern "C" fn(*mut Ptr, usize, CUmemoryPool, Stream) -> Code,
     pub free: unsafe extern "C" fn(Ptr, Stream) -> Code,
+}
+
+/// The functions of memory that another interface shares: a driver has all or none of them.
+#[derive(Clone, Copy)]
+pub struct ExternalMemories {
+    pub import: unsafe extern "C" fn(
+        *mut CUexternalMemory,
+        *const CUDA_EXTERNAL_MEMORY_HANDLE_DESC,
+    ) -> Code,
+    pub map_buffer: unsafe extern "C" fn(
+        *mut Ptr,
+        CUexternalMemory,
+        *const CUDA_EXTERNAL_MEMORY_BUFFER_DESC,
+    ) -> Code,
+    pub map_mipmap: unsafe extern "C" fn(
+        *mut CUmipmappedArray,
+        CUexternalMemory,
+        *const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC,
+    ) -> Code,
+    pub destroy: unsafe extern "C" fn(CUexternalMemory) -> Code,
+}
+
+/// The functions of semaphores that another interface shares: a driver has all or none of them.
+#[derive(Clone, Copy)]
+pub struct ExternalSemaphores {
+    pub import: unsafe extern "C" fn(
+        *mut CUexternalSemaphore,
+        *const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC,
+    ) -> Code,
+    pub signal: unsafe extern "C" fn(
+        *const CUexternalSemaphore,
+        *const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS,
+        c_uint,
+        Stream,
+    ) -> Code,
+    pub wait: unsafe extern "C" fn(
+        *const CUexternalSemaphore,
+        *const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS,
+        c_uint,
+        Stream,
+    ) -> Code,
+    pub destroy: unsafe extern "C" fn(CUexternalSemaphore) -> Code,
 }
 
 /// The functions of graphs: a driver has all or none of them.
@@ -281,6 +331,24 @@ impl Api {
         Some(SharedEvents {
             get: self.cuIpcGetEventHandle?,
             open: self.cuIpcOpenEventHandle?,
+        })
+    }
+
+    pub fn external_memories(&self) -> Option<ExternalMemories> {
+        Some(ExternalMemories {
+            import: self.cuImportExternalMemory?,
+            map_buffer: self.cuExternalMemoryGetMappedBuffer?,
+            map_mipmap: self.cuExternalMemoryGetMappedMipmappedArray?,
+            destroy: self.cuDestroyExternalMemory?,
+        })
+    }
+
+    pub fn external_semaphores(&self) -> Option<ExternalSemaphores> {
+        Some(ExternalSemaphores {
+            import: self.cuImportExternalSemaphore?,
+            signal: self.cuSignalExternalSemaphoresAsync?,
+            wait: self.cuWaitExternalSemaphoresAsync?,
+            destroy: self.cuDestroyExternalSemaphore?,
         })
     }
 

@@ -1,0 +1,462 @@
+//! Copies between linear memory and image memory, in any combination. No pixel is converted.
+//!
+//! A copy of several regions is one command. Rows of linear memory lie packed or as its description's pitches say.
+
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
+use std::sync::Arc;
+
+use ur::abi::*;
+use ur::object::{Error, Handles, Object, OutHandle, Result, chain, ensure};
+use ur::stream::{Event, Pitched, Queue, Work};
+
+use super::memory::{self, ImageMemory, extent};
+use crate::Cuda;
+use crate::cu::sys::{CUDA_MEMCPY3D, CUmemorytype, CUstream};
+use crate::exec::{Gpu, Native};
+use crate::image::{Shape, Texel};
+
+/// A number that is no memory.
+const UNKNOWN: Error = Error::new(UR_RESULT_ERROR_INVALID_VALUE);
+
+const OUTSIDE: Error = Error::new(UR_RESULT_ERROR_INVALID_IMAGE_SIZE);
+
+/// Most regions of a copy.
+const MAX_REGIONS: usize = 64;
+
+/// One end of a copy as the caller describes it.
+pub struct End<'a> {
+    pub address: usize,
+    pub desc: &'a ur_image_desc_t,
+    pub format: &'a ur_image_format_t,
+}
+
+/// The memory of one end.
+#[derive(Clone)]
+enum Side {
+    Linear {
+        memory: Pitched,
+        /// Texels along each axis.
+        extent: [usize; 3],
+    },
+    Image(Arc<ImageMemory>),
+}
+
+/// A region: the first texel of source and destination, and the texels along each axis.
+#[derive(Clone, Copy)]
+struct Region {
+    src: [usize; 3],
+    dst: [usize; 3],
+    extent: [usize; 3],
+}
+
+impl Side {
+    fn linear(end: &End<'_>, texel: Texel) -> Result<Self> {
+        let shape = Shape::of(end.desc)?;
+        let extent = extent(&shape);
+        let packed = extent[0].checked_mul(texel.bytes).ok_or(OUTSIDE)?;
+        let row_pitch = if end.desc.rowPitch == 0 { packed } else { end.desc.rowPitch };
+        ensure(row_pitch >= packed, UNKNOWN.code())?;
+        let rows = row_pitch.checked_mul(extent[1]).ok_or(OUTSIDE)?;
+        let slice_pitch = if end.desc.slicePitch == 0 { rows } else { end.desc.slicePitch };
+        ensure(extent[2] == 1 || slice_pitch >= rows, UNKNOWN.code())?;
+        slice_pitch.checked_mul(extent[2]).ok_or(OUTSIDE)?;
+        let memory = Pitched {
+            addr: end.address,
+            row_pitch,
+            slice_pitch,
+        };
+        Ok(Self::Linear { memory, extent })
+    }
+
+    fn extent(&self) -> [usize; 3] {
+        match self {
+            Self::Linear { extent, .. } => *extent,
+            Self::Image(image) => image.extent(),
+        }
+    }
+
+    /// Linear memory from a texel on.
+    fn at(&self, [x, y, z]: [usize; 3], texel: usize) -> Option<Pitched> {
+        match self {
+            Self::Linear { memory, .. } => Some(Pitched {
+                addr: memory.addr + x * texel + y * memory.row_pitch + z * memory.slice_pitch,
+                ..*memory
+            }),
+            Self::Image(_) => None,
+        }
+    }
+
+    /// The rows of a slice, as the driver counts them; none if a box of several slices cannot have the pitch.
+    fn rows(&self, [_, height, depth]: [usize; 3]) -> Option<usize> {
+        let Self::Linear { memory, .. } = self else {
+            return Some(height);
+        };
+        if depth == 1 {
+            return Some(height);
+        }
+        let whole = memory.slice_pitch.is_multiple_of(memory.row_pitch);
+        let rows = memory.slice_pitch / memory.row_pitch;
+        (whole && rows >= height).then_some(rows)
+    }
+}
+
+/// One end of a box: its memory, the first texel, and the rows of a slice.
+type BoxEnd<'a> = (&'a Side, [usize; 3], usize);
+
+/// A box as the driver copies it. Sizes in `extent` are texels.
+fn described(
+    (dst, to, dst_rows): BoxEnd<'_>,
+    (src, from, src_rows): BoxEnd<'_>,
+    [width, height, depth]: [usize; 3],
+    texel: usize,
+) -> Result<CUDA_MEMCPY3D> {
+    use CUmemorytype::{CU_MEMORYTYPE_ARRAY, CU_MEMORYTYPE_UNIFIED};
+    let mut what = CUDA_MEMCPY3D {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcZ: 0,
+        srcLOD: 0,
+        srcMemoryType: CU_MEMORYTYPE_UNIFIED,
+        srcHost: null(),
+        srcDevice: 0,
+        srcArray: null_mut(),
+        reserved0: null_mut(),
+        srcPitch: 0,
+        srcHeight: 0,
+        dstXInBytes: 0,
+        dstY: 0,
+        dstZ: 0,
+        dstLOD: 0,
+        dstMemoryType: CU_MEMORYTYPE_UNIFIED,
+        dstHost: null_mut(),
+        dstDevice: 0,
+        dstArray: null_mut(),
+        reserved1: null_mut(),
+        dstPitch: 0,
+        dstHeight: 0,
+        WidthInBytes: width * texel,
+        Height: height,
+        Depth: depth,
+    };
+    match (src.at(from, texel), src) {
+        (Some(memory), _) => {
+            what.srcDevice = memory.addr as u64;
+            what.srcPitch = memory.row_pitch;
+            what.srcHeight = src_rows;
+        }
+        (None, Side::Image(image)) => {
+            what.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+            what.srcArray = image.array()?.raw();
+            [what.srcXInBytes, what.srcY, what.srcZ] = [from[0] * texel, from[1], from[2]];
+        }
+        (None, Side::Linear { .. }) => return Err(UNKNOWN),
+    }
+    match (dst.at(to, texel), dst) {
+        (Some(memory), _) => {
+            what.dstDevice = memory.addr as u64;
+            what.dstPitch = memory.row_pitch;
+            what.dstHeight = dst_rows;
+        }
+        (None, Side::Image(image)) => {
+            what.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+            what.dstArray = image.array()?.raw();
+            [what.dstXInBytes, what.dstY, what.dstZ] = [to[0] * texel, to[1], to[2]];
+        }
+        (None, Side::Linear { .. }) => return Err(UNKNOWN),
+    }
+    Ok(what)
+}
+
+/// A checked copy with an image at one end at least.
+struct Copy {
+    src: Side,
+    dst: Side,
+    regions: Vec<Region>,
+    texel: usize,
+}
+
+impl Copy {
+    /// Calls `copy` for each box that the driver copies at once.
+    fn each_box(&self, mut copy: impl FnMut(&CUDA_MEMCPY3D) -> Result<()>) -> Result<()> {
+        for region in &self.regions {
+            let Region { src, dst, extent } = *region;
+            let rows = (self.dst.rows(extent), self.src.rows(extent));
+            if let (Some(to), Some(from)) = rows {
+                let (to, from) = ((&self.dst, dst, to), (&self.src, src, from));
+                copy(&described(to, from, extent, self.texel)?)?;
+                continue;
+            }
+            let [width, height, depth] = extent;
+            let slice = |[x, y, z]: [usize; 3], index: usize| [x, y, z + index];
+            for index in 0..depth {
+                let to = (&self.dst, slice(dst, index), height);
+                let from = (&self.src, slice(src, index), height);
+                copy(&described(to, from, [width, height, 1], self.texel)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The context is current.
+    fn submit(&self, gpu: &Gpu, stream: CUstream) -> Result<()> {
+        self.each_box(|what| {
+            // SAFETY: the images are kept, and the caller keeps linear memory until the command has ended.
+            let code = unsafe { (gpu.api.cuMemcpy3DAsync)(what, stream) };
+            let addresses = [what.dstDevice as usize, what.srcDevice as usize];
+            gpu.check_at(code, "cuMemcpy3DAsync", &addresses)
+        })
+    }
+
+    /// The work of the command. Linear memory at both ends is the engine's own matter.
+    fn work(self) -> Work<Cuda> {
+        if let ([region], Some(dst), Some(src)) = (
+            &self.regions[..],
+            self.dst.at(self.regions[0].dst, self.texel),
+            self.src.at(self.regions[0].src, self.texel),
+        ) {
+            let [width, height, depth] = region.extent;
+            let region = [width * self.texel, height, depth];
+            return Work::CopyRect { dst, src, region };
+        }
+        Work::Native(Native::call(move |gpu, stream| self.submit(gpu, stream)))
+    }
+}
+
+/// Which ends are images. `INVALID_VALUE` for a direction that the ends exclude: image memory is on the device.
+fn ends(
+    flags: ur_exp_image_copy_flags_t,
+    types: ur_exp_image_copy_input_types_t,
+) -> Result<(bool, bool)> {
+    let (src, dst) = match types {
+        UR_EXP_IMAGE_COPY_INPUT_TYPES_MEM_TO_IMAGE => (false, true),
+        UR_EXP_IMAGE_COPY_INPUT_TYPES_IMAGE_TO_MEM => (true, false),
+        UR_EXP_IMAGE_COPY_INPUT_TYPES_MEM_TO_MEM => (false, false),
+        _ => (true, true),
+    };
+    let possible = match flags {
+        UR_EXP_IMAGE_COPY_FLAG_HOST_TO_DEVICE => !src,
+        UR_EXP_IMAGE_COPY_FLAG_DEVICE_TO_HOST => !dst,
+        UR_EXP_IMAGE_COPY_FLAG_DEVICE_TO_DEVICE => true,
+        UR_EXP_IMAGE_COPY_FLAG_HOST_TO_HOST => !src && !dst,
+        _ => false,
+    };
+    ensure(possible, UR_RESULT_ERROR_INVALID_VALUE)?;
+    Ok((src, dst))
+}
+
+/// The regions of a chain.
+fn regions(
+    first: &ur_exp_image_copy_region_t,
+    (src, dst): (&Side, &Side),
+) -> Result<Vec<Region>> {
+    let tag = UR_STRUCTURE_TYPE_EXP_IMAGE_COPY_REGION;
+    // SAFETY: the caller's chain consists of live structs tagged as what they are.
+    let other = unsafe { chain::has_other(first.pNext, &[tag]) };
+    ensure(!other, UR_RESULT_ERROR_INVALID_VALUE)?;
+    let mut found = Vec::new();
+    let mut next = Some(first);
+    while let Some(region) = next {
+        ensure(found.len() < MAX_REGIONS, UR_RESULT_ERROR_INVALID_VALUE)?;
+        found.push(checked(region, (src, dst))?);
+        // SAFETY: the caller's chain consists of live structs tagged as what they are.
+        next = unsafe { chain::find(region.pNext, tag) };
+    }
+    Ok(found)
+}
+
+/// A region in numbers of texels. `INVALID_IMAGE_SIZE` if an end does not have it.
+///
+/// A height or depth of 0 stands for 1, where the images have no more, and for all rows or layers beyond the offset,
+/// where they have.
+fn checked(
+    region: &ur_exp_image_copy_region_t,
+    (src, dst): (&Side, &Side),
+) -> Result<Region> {
+    let place = |at: &ur_rect_offset_t| [at.x, at.y, at.z].map(|axis| axis as usize);
+    let (from, to) = (place(&region.srcOffset), place(&region.dstOffset));
+    let asked = [
+        region.copyExtent.width,
+        region.copyExtent.height,
+        region.copyExtent.depth,
+    ];
+    let (from_extent, to_extent) = (src.extent(), dst.extent());
+    let mut extent = [0; 3];
+    for axis in 0..3 {
+        let room = |own: [usize; 3], at: [usize; 3]| own[axis].checked_sub(at[axis]);
+        let rooms = room(from_extent, from).zip(room(to_extent, to));
+        let (from, to) = rooms.ok_or(OUTSIDE)?;
+        let most = from.min(to);
+        let size = match asked[axis] as usize {
+            0 if axis > 0 => most,
+            size => size,
+        };
+        ensure(size > 0 && size <= most, OUTSIDE.code())?;
+        extent[axis] = size;
+    }
+    Ok(Region {
+        src: from,
+        dst: to,
+        extent,
+    })
+}
+
+/// `urBindlessImagesImageCopyExp`. `INVALID_ARGUMENT` for different channel orders, `INVALID_VALUE` for pixels of
+/// different sizes and for numbers that are no image memory, `INVALID_IMAGE_SIZE` for a region outside an end.
+pub fn enqueue(
+    this: &Object<Queue<Cuda>>,
+    (src, dst): (End<'_>, End<'_>),
+    region: &ur_exp_image_copy_region_t,
+    (flags, types): (ur_exp_image_copy_flags_t, ur_exp_image_copy_input_types_t),
+    waits: Handles<'_, Event<Cuda>>,
+    event: OutHandle<'_, Event<Cuda>>,
+) -> Result<()> {
+    let (from_image, to_image) = ends(flags, types)?;
+    let same = src.format.channelOrder == dst.format.channelOrder;
+    ensure(same, UR_RESULT_ERROR_INVALID_ARGUMENT)?;
+    let (texel, other) = (Texel::of(src.format)?, Texel::of(dst.format)?);
+    ensure(texel.bytes == other.bytes, UR_RESULT_ERROR_INVALID_VALUE)?;
+    let gpu = this.device().gpu()?;
+    let context = this.context();
+    let side = |end: &End<'_>, is_image: bool| {
+        let found = memory::find(context, end.address);
+        match (is_image, found) {
+            (true, Some(image)) => {
+                image.array()?;
+                ensure(image.texel.bytes == texel.bytes, UNKNOWN.code())?;
+                let here = Arc::ptr_eq(&image.gpu, &gpu);
+                ensure(here, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+                Ok(Side::Image(image))
+            }
+            (false, None) => Side::linear(end, texel),
+            _ => Err(UNKNOWN),
+        }
+    };
+    let (src, dst) = (side(&src, from_image)?, side(&dst, to_image)?);
+    let regions = regions(region, (&src, &dst))?;
+    let copy = Copy {
+        src,
+        dst,
+        regions,
+        texel: texel.bytes,
+    };
+    let command = UR_COMMAND_MEM_IMAGE_COPY;
+    Queue::enqueue(this, command, waits, copy.work(), event, false)
+}
+
+/// The address of a pointer that may be a handle of image memory.
+pub fn address(pointer: *const c_void) -> usize {
+    pointer.expose_provenance()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn linear(extent: [usize; 3], row_pitch: usize, slice_pitch: usize) -> Side {
+        let memory = Pitched {
+            addr: 0x1000,
+            row_pitch,
+            slice_pitch,
+        };
+        Side::Linear { memory, extent }
+    }
+
+    fn boxes(src: Side, dst: Side, region: Region) -> Vec<[usize; 7]> {
+        let copy = Copy {
+            src,
+            dst,
+            regions: vec![region],
+            texel: 4,
+        };
+        let mut all = Vec::new();
+        let add = |what: &CUDA_MEMCPY3D| {
+            all.push([
+                what.srcDevice as usize,
+                what.srcHeight,
+                what.dstDevice as usize,
+                what.dstHeight,
+                what.WidthInBytes,
+                what.Height,
+                what.Depth,
+            ]);
+            Ok(())
+        };
+        copy.each_box(add).expect("boxes");
+        all
+    }
+
+    #[test]
+    fn slices_of_whole_rows_are_one_box() {
+        let region = Region {
+            src: [1, 2, 1],
+            dst: [0, 0, 0],
+            extent: [2, 3, 2],
+        };
+        let (src, dst) = (linear([8, 8, 4], 32, 256), linear([2, 3, 2], 8, 24));
+        let start = 0x1000 + 4 + 2 * 32 + 256;
+        assert_eq!(boxes(src, dst, region), [[start, 8, 0x1000, 3, 8, 3, 2]]);
+    }
+
+    #[test]
+    fn other_slices_are_copied_one_by_one() {
+        let region = Region {
+            src: [0, 0, 0],
+            dst: [0, 0, 0],
+            extent: [2, 3, 2],
+        };
+        let (src, dst) = (linear([2, 3, 2], 8, 28), linear([2, 3, 2], 8, 24));
+        assert_eq!(
+            boxes(src, dst, region),
+            [
+                [0x1000, 3, 0x1000, 3, 8, 3, 1],
+                [0x1000 + 28, 3, 0x1000 + 24, 3, 8, 3, 1]
+            ]
+        );
+    }
+
+    #[test]
+    fn a_region_lies_inside_both_ends() {
+        let (src, dst) = (linear([8, 1, 1], 32, 32), linear([8, 4, 2], 32, 128));
+        let asked = |x: u64, [width, height, depth]: [u64; 3]| {
+            let region = ur_exp_image_copy_region_t {
+                srcOffset: ur_rect_offset_t { x, y: 0, z: 0 },
+                copyExtent: ur_rect_region_t {
+                    width,
+                    height,
+                    depth,
+                },
+                ..Default::default()
+            };
+            let found = checked(&region, (&src, &dst)).map(|region| region.extent);
+            found.map_err(Error::code)
+        };
+        let outside = Err(UR_RESULT_ERROR_INVALID_IMAGE_SIZE);
+        assert_eq!(asked(0, [8, 0, 0]), Ok([8, 1, 1]));
+        assert_eq!(asked(3, [5, 1, 1]), Ok([5, 1, 1]));
+        for (x, extent) in [(0, [0, 1, 1]), (1, [8, 1, 1]), (9, [1, 1, 1]), (0, [8, 2, 1])] {
+            assert_eq!(asked(x, extent), outside, "{x} {extent:?}");
+        }
+    }
+
+    #[test]
+    fn directions_and_ends_agree() {
+        use super::{
+            UR_EXP_IMAGE_COPY_INPUT_TYPES_IMAGE_TO_IMAGE as BOTH,
+            UR_EXP_IMAGE_COPY_INPUT_TYPES_IMAGE_TO_MEM as FROM,
+            UR_EXP_IMAGE_COPY_INPUT_TYPES_MEM_TO_IMAGE as TO,
+            UR_EXP_IMAGE_COPY_INPUT_TYPES_MEM_TO_MEM as NONE,
+        };
+        let possible = |flags| [TO, FROM, NONE, BOTH].map(|types| ends(flags, types).is_ok());
+        let both = UR_EXP_IMAGE_COPY_FLAG_HOST_TO_DEVICE.0 | UR_EXP_IMAGE_COPY_FLAG_HOST_TO_HOST.0;
+        for (flags, expected) in [
+            (UR_EXP_IMAGE_COPY_FLAG_HOST_TO_DEVICE, [true, false, true, false]),
+            (UR_EXP_IMAGE_COPY_FLAG_DEVICE_TO_HOST, [false, true, true, false]),
+            (UR_EXP_IMAGE_COPY_FLAG_DEVICE_TO_DEVICE, [true; 4]),
+            (UR_EXP_IMAGE_COPY_FLAG_HOST_TO_HOST, [false, false, true, false]),
+            (ur_exp_image_copy_flags_t(both), [false; 4]),
+        ] {
+            assert_eq!(possible(flags), expected, "{flags:?}");
+        }
+    }
+}
