@@ -67,6 +67,10 @@ fn is_spared(name: &str) -> bool {
         "cuMemAddressFree",
         "cuModuleUnload",
         "cuLinkDestroy",
+        "cuArrayDestroy",
+        "cuMipmappedArrayDestroy",
+        "cuTexObjectDestroy",
+        "cuSurfObjectDestroy",
     ];
     spared.iter().any(|start| name.starts_with(start))
 }
