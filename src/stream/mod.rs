@@ -43,6 +43,7 @@ mod tests;
 pub use api::{Hooks, Runtime, device_info};
 pub use context::Context;
 pub use context::sharing::ExportedBlock;
+pub use context::usm::UsmRange;
 pub use context::usm_pool::UsmPool;
 pub use driver::deferred::{
     Deferred, DeferredEvent, HostPoint, Marker, NativeMarker, Signal, Stream,

@@ -15,6 +15,7 @@ use ur::timeline::Clock;
 
 use crate::Cuda;
 use crate::adapter::roots;
+use crate::bindless::Bindless;
 use crate::device::Device;
 use crate::exec::{
     Gpu, Lane, Marker, Members, Native, Pages, Pool, Remote, Signal, compile, host_may_have,
@@ -38,6 +39,7 @@ pub struct State {
     pub members: Members,
     pub space: AddressSpace,
     pub shared: Shared,
+    pub bindless: Bindless,
 }
 
 impl State {
@@ -49,6 +51,7 @@ impl State {
             gpus,
             space: AddressSpace::default(),
             shared: Shared::default(),
+            bindless: Bindless::default(),
         })
     }
 

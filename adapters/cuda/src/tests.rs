@@ -7,6 +7,7 @@
 //! | module | tests |
 //! |---|---|
 //! | `adopted` | modules and functions of the caller; graphs given out |
+//! | `arrays` | arrays, textures and surfaces |
 //! | `buffers` | buffers of several devices |
 //! | `current` | the current context after each call |
 //! | `failures` | commands that fail on the device |
@@ -26,6 +27,7 @@
 //! | `user` | functions of the user |
 
 mod adopted;
+mod arrays;
 mod buffers;
 mod current;
 mod failures;

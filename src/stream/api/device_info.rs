@@ -1,4 +1,4 @@
-//! Properties of devices whose answer does not depend on the backend, in two lists.
+//! Properties of devices whose answer does not depend on the backend, in three lists.
 //!
 //! An adapter's query is a match without a wildcard. One arm takes a whole list: its pattern is the list's macro,
 //! its answer the list's function.
@@ -66,18 +66,7 @@ list! {
     // What no backend has yet.
     out.boolean(false) =>
         KernelSetSpecializationConstants
-        BindlessImagesSupportExp BindlessImagesSharedUsmSupportExp BindlessImages1dUsmSupportExp
-        BindlessImages2dUsmSupportExp BindlessSampledImageFetch1dUsmSupportExp
-        BindlessSampledImageFetch1dSupportExp BindlessSampledImageFetch2dUsmSupportExp
-        BindlessSampledImageFetch2dSupportExp BindlessSampledImageFetch3dSupportExp
-        BindlessUniqueAddressingPerDimSupportExp BindlessSample1dUsmSupportExp
-        BindlessSample2dUsmSupportExp BindlessImagesGatherSupportExp ImageArraySupportExp
-        MipmapSupportExp MipmapAnisotropySupportExp MipmapLevelReferenceSupportExp
-        CubemapSupportExp CubemapSeamlessFilteringSupportExp
-        ExternalMemoryImportSupportExp ExternalSemaphoreImportSupportExp
         LowPowerEventsSupportExp;
-    out.value(0u32) => ImagePitchAlignExp MipmapMaxAnisotropyExp;
-    out.value(0usize) => MaxImageLinearWidthExp MaxImageLinearHeightExp MaxImageLinearPitchExp;
     out.value(ur_exp_device_2d_block_array_capability_flags_t(0)) => Is2dBlockArrayCapabilitiesExp;
     out.value(ur_queue_flags_t(0)) => QueueOnDeviceProperties;
     out.slice::<*mut c_void>(&[]) => ComponentDevices;
@@ -88,6 +77,26 @@ list! {
         GpuEuSimdWidth CurrentClockThrottleReasons FanSpeed MinPowerLimit MaxPowerLimit
         XeStackCount XeRegionsPerStack XeClustersPerRegion XeCoresPerCluster EusPerXeCore
         MaxLanesPerHwThread;
+}
+
+list! {
+    "The pattern of the device properties about bindless images, for a backend without them."
+    bindless_device_info;
+    "One of the properties of [`bindless_device_info!`](crate::bindless_device_info); `UNSUPPORTED_ENUMERATION` for any other."
+    bindless_device_info(out);
+
+    out.boolean(false) =>
+        BindlessImagesSupportExp BindlessImagesSharedUsmSupportExp BindlessImages1dUsmSupportExp
+        BindlessImages2dUsmSupportExp BindlessSampledImageFetch1dUsmSupportExp
+        BindlessSampledImageFetch1dSupportExp BindlessSampledImageFetch2dUsmSupportExp
+        BindlessSampledImageFetch2dSupportExp BindlessSampledImageFetch3dSupportExp
+        BindlessUniqueAddressingPerDimSupportExp BindlessSample1dUsmSupportExp
+        BindlessSample2dUsmSupportExp BindlessImagesGatherSupportExp ImageArraySupportExp
+        MipmapSupportExp MipmapAnisotropySupportExp MipmapLevelReferenceSupportExp
+        CubemapSupportExp CubemapSeamlessFilteringSupportExp
+        ExternalMemoryImportSupportExp ExternalSemaphoreImportSupportExp;
+    out.value(0u32) => ImagePitchAlignExp MipmapMaxAnisotropyExp;
+    out.value(0usize) => MaxImageLinearWidthExp MaxImageLinearHeightExp MaxImageLinearPitchExp;
 }
 
 list! {

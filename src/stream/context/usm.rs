@@ -25,6 +25,14 @@ pub(crate) enum End {
     Shared,
 }
 
+/// An allocation of USM: its address and bytes as requested, and its device if it has one.
+pub struct UsmRange<D: Driver> {
+    pub start: usize,
+    pub bytes: usize,
+    pub kind: Kind,
+    pub device: Option<Arc<Object<D::Device>>>,
+}
+
 impl<D: Driver> Context<D> {
     /// Allocates memory for immediate use. `device` is none for host memory. `pool` defaults to the
     /// device's default pool.
@@ -148,6 +156,26 @@ impl<D: Driver> Context<D> {
         }
         drop(entry);
         ensure(freed, UR_RESULT_ERROR_INVALID_MEM_OBJECT)
+    }
+
+    /// The allocation of USM that an address lies in, foreign memory that the context was told of included.
+    pub fn usm_at(&self, addr: usize) -> Option<UsmRange<D>> {
+        let memory = &self.domain().memory;
+        if let Some(found) = memory.find(addr) {
+            let part = found.part();
+            return Some(UsmRange {
+                start: found.block.addr as usize,
+                bytes: found.block.requested as usize,
+                kind: part.kind,
+                device: part.device.clone(),
+            });
+        }
+        memory.foreign.find(addr, |start, range| UsmRange {
+            start,
+            bytes: range.bytes,
+            kind: range.kind,
+            device: range.device.clone(),
+        })
     }
 
     pub(crate) fn alloc_info(

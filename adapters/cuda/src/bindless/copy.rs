@@ -2,18 +2,16 @@
 //!
 //! A copy of several regions is one command. Rows of linear memory lie packed or as its description's pitches say.
 
-use std::ffi::c_void;
-use std::ptr::{null, null_mut};
+use std::any::Any;
 use std::sync::Arc;
 
 use ur::abi::*;
 use ur::object::{Error, Handles, Object, OutHandle, Result, chain, ensure};
 use ur::stream::{Event, Pitched, Queue, Work};
 
-use super::memory::{self, ImageMemory, extent};
+use super::memory::{self, ImageMemory, extent, texel_of};
 use crate::Cuda;
-use crate::cu::sys::{CUDA_MEMCPY3D, CUmemorytype, CUstream};
-use crate::exec::{Gpu, Native};
+use crate::exec::{BoxEnd, Boxes, Native};
 use crate::image::{Shape, Texel};
 
 /// A number that is no memory.
@@ -32,7 +30,6 @@ pub struct End<'a> {
 }
 
 /// The memory of one end.
-#[derive(Clone)]
 enum Side {
     Linear {
         memory: Pitched,
@@ -55,10 +52,18 @@ impl Side {
         let shape = Shape::of(end.desc)?;
         let extent = extent(&shape);
         let packed = extent[0].checked_mul(texel.bytes).ok_or(OUTSIDE)?;
-        let row_pitch = if end.desc.rowPitch == 0 { packed } else { end.desc.rowPitch };
+        let row_pitch = if end.desc.rowPitch == 0 {
+            packed
+        } else {
+            end.desc.rowPitch
+        };
         ensure(row_pitch >= packed, UNKNOWN.code())?;
         let rows = row_pitch.checked_mul(extent[1]).ok_or(OUTSIDE)?;
-        let slice_pitch = if end.desc.slicePitch == 0 { rows } else { end.desc.slicePitch };
+        let slice_pitch = if end.desc.slicePitch == 0 {
+            rows
+        } else {
+            end.desc.slicePitch
+        };
         ensure(extent[2] == 1 || slice_pitch >= rows, UNKNOWN.code())?;
         slice_pitch.checked_mul(extent[2]).ok_or(OUTSIDE)?;
         let memory = Pitched {
@@ -76,151 +81,38 @@ impl Side {
         }
     }
 
-    /// Linear memory from a texel on.
-    fn at(&self, [x, y, z]: [usize; 3], texel: usize) -> Option<Pitched> {
-        match self {
-            Self::Linear { memory, .. } => Some(Pitched {
+    /// The end of a box that begins at a texel.
+    fn at(&self, [x, y, z]: [usize; 3], texel: usize) -> Result<BoxEnd> {
+        Ok(match self {
+            Self::Linear { memory, .. } => BoxEnd::Memory(Pitched {
                 addr: memory.addr + x * texel + y * memory.row_pitch + z * memory.slice_pitch,
                 ..*memory
             }),
-            Self::Image(_) => None,
-        }
-    }
-
-    /// The rows of a slice, as the driver counts them; none if a box of several slices cannot have the pitch.
-    fn rows(&self, [_, height, depth]: [usize; 3]) -> Option<usize> {
-        let Self::Linear { memory, .. } = self else {
-            return Some(height);
-        };
-        if depth == 1 {
-            return Some(height);
-        }
-        let whole = memory.slice_pitch.is_multiple_of(memory.row_pitch);
-        let rows = memory.slice_pitch / memory.row_pitch;
-        (whole && rows >= height).then_some(rows)
-    }
-}
-
-/// One end of a box: its memory, the first texel, and the rows of a slice.
-type BoxEnd<'a> = (&'a Side, [usize; 3], usize);
-
-/// A box as the driver copies it. Sizes in `extent` are texels.
-fn described(
-    (dst, to, dst_rows): BoxEnd<'_>,
-    (src, from, src_rows): BoxEnd<'_>,
-    [width, height, depth]: [usize; 3],
-    texel: usize,
-) -> Result<CUDA_MEMCPY3D> {
-    use CUmemorytype::{CU_MEMORYTYPE_ARRAY, CU_MEMORYTYPE_UNIFIED};
-    let mut what = CUDA_MEMCPY3D {
-        srcXInBytes: 0,
-        srcY: 0,
-        srcZ: 0,
-        srcLOD: 0,
-        srcMemoryType: CU_MEMORYTYPE_UNIFIED,
-        srcHost: null(),
-        srcDevice: 0,
-        srcArray: null_mut(),
-        reserved0: null_mut(),
-        srcPitch: 0,
-        srcHeight: 0,
-        dstXInBytes: 0,
-        dstY: 0,
-        dstZ: 0,
-        dstLOD: 0,
-        dstMemoryType: CU_MEMORYTYPE_UNIFIED,
-        dstHost: null_mut(),
-        dstDevice: 0,
-        dstArray: null_mut(),
-        reserved1: null_mut(),
-        dstPitch: 0,
-        dstHeight: 0,
-        WidthInBytes: width * texel,
-        Height: height,
-        Depth: depth,
-    };
-    match (src.at(from, texel), src) {
-        (Some(memory), _) => {
-            what.srcDevice = memory.addr as u64;
-            what.srcPitch = memory.row_pitch;
-            what.srcHeight = src_rows;
-        }
-        (None, Side::Image(image)) => {
-            what.srcMemoryType = CU_MEMORYTYPE_ARRAY;
-            what.srcArray = image.array()?.raw();
-            [what.srcXInBytes, what.srcY, what.srcZ] = [from[0] * texel, from[1], from[2]];
-        }
-        (None, Side::Linear { .. }) => return Err(UNKNOWN),
-    }
-    match (dst.at(to, texel), dst) {
-        (Some(memory), _) => {
-            what.dstDevice = memory.addr as u64;
-            what.dstPitch = memory.row_pitch;
-            what.dstHeight = dst_rows;
-        }
-        (None, Side::Image(image)) => {
-            what.dstMemoryType = CU_MEMORYTYPE_ARRAY;
-            what.dstArray = image.array()?.raw();
-            [what.dstXInBytes, what.dstY, what.dstZ] = [to[0] * texel, to[1], to[2]];
-        }
-        (None, Side::Linear { .. }) => return Err(UNKNOWN),
-    }
-    Ok(what)
-}
-
-/// A checked copy with an image at one end at least.
-struct Copy {
-    src: Side,
-    dst: Side,
-    regions: Vec<Region>,
-    texel: usize,
-}
-
-impl Copy {
-    /// Calls `copy` for each box that the driver copies at once.
-    fn each_box(&self, mut copy: impl FnMut(&CUDA_MEMCPY3D) -> Result<()>) -> Result<()> {
-        for region in &self.regions {
-            let Region { src, dst, extent } = *region;
-            let rows = (self.dst.rows(extent), self.src.rows(extent));
-            if let (Some(to), Some(from)) = rows {
-                let (to, from) = ((&self.dst, dst, to), (&self.src, src, from));
-                copy(&described(to, from, extent, self.texel)?)?;
-                continue;
-            }
-            let [width, height, depth] = extent;
-            let slice = |[x, y, z]: [usize; 3], index: usize| [x, y, z + index];
-            for index in 0..depth {
-                let to = (&self.dst, slice(dst, index), height);
-                let from = (&self.src, slice(src, index), height);
-                copy(&described(to, from, [width, height, 1], self.texel)?)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The context is current.
-    fn submit(&self, gpu: &Gpu, stream: CUstream) -> Result<()> {
-        self.each_box(|what| {
-            // SAFETY: the images are kept, and the caller keeps linear memory until the command has ended.
-            let code = unsafe { (gpu.api.cuMemcpy3DAsync)(what, stream) };
-            let addresses = [what.dstDevice as usize, what.srcDevice as usize];
-            gpu.check_at(code, "cuMemcpy3DAsync", &addresses)
+            Self::Image(image) => BoxEnd::Array {
+                raw: image.array()?.raw(),
+                origin: [x * texel, y, z],
+            },
         })
     }
+}
 
-    /// The work of the command. Linear memory at both ends is the engine's own matter.
-    fn work(self) -> Work<Cuda> {
-        if let ([region], Some(dst), Some(src)) = (
-            &self.regions[..],
-            self.dst.at(self.regions[0].dst, self.texel),
-            self.src.at(self.regions[0].src, self.texel),
-        ) {
-            let [width, height, depth] = region.extent;
-            let region = [width * self.texel, height, depth];
-            return Work::CopyRect { dst, src, region };
+/// The work of a copy. A single region between linear memory is the engine's own matter.
+fn work((dst, src): (&Side, &Side), regions: &[Region], texel: usize) -> Result<Work<Cuda>> {
+    let keeps = [dst, src].into_iter().filter_map(|side| match side {
+        Side::Image(image) => Some(Arc::clone(image) as Arc<dyn Any + Send + Sync>),
+        Side::Linear { .. } => None,
+    });
+    let mut boxes = Boxes::keeping(keeps.collect());
+    for region in regions {
+        let [width, height, depth] = region.extent;
+        let ends = (dst.at(region.dst, texel)?, src.at(region.src, texel)?);
+        let region = [width * texel, height, depth];
+        if let ((BoxEnd::Memory(dst), BoxEnd::Memory(src)), 1) = (ends, regions.len()) {
+            return Ok(Work::CopyRect { dst, src, region });
         }
-        Work::Native(Native::call(move |gpu, stream| self.submit(gpu, stream)))
+        boxes.add(ends.0, ends.1, region);
     }
+    Ok(Work::Native(Native::Boxes(Arc::new(boxes))))
 }
 
 /// Which ends are images. `INVALID_VALUE` for a direction that the ends exclude: image memory is on the device.
@@ -246,10 +138,7 @@ fn ends(
 }
 
 /// The regions of a chain.
-fn regions(
-    first: &ur_exp_image_copy_region_t,
-    (src, dst): (&Side, &Side),
-) -> Result<Vec<Region>> {
+fn regions(first: &ur_exp_image_copy_region_t, (src, dst): (&Side, &Side)) -> Result<Vec<Region>> {
     let tag = UR_STRUCTURE_TYPE_EXP_IMAGE_COPY_REGION;
     // SAFETY: the caller's chain consists of live structs tagged as what they are.
     let other = unsafe { chain::has_other(first.pNext, &[tag]) };
@@ -269,10 +158,7 @@ fn regions(
 ///
 /// A height or depth of 0 stands for 1, where the images have no more, and for all rows or layers beyond the offset,
 /// where they have.
-fn checked(
-    region: &ur_exp_image_copy_region_t,
-    (src, dst): (&Side, &Side),
-) -> Result<Region> {
+fn checked(region: &ur_exp_image_copy_region_t, (src, dst): (&Side, &Side)) -> Result<Region> {
     let place = |at: &ur_rect_offset_t| [at.x, at.y, at.z].map(|axis| axis as usize);
     let (from, to) = (place(&region.srcOffset), place(&region.dstOffset));
     let asked = [
@@ -314,7 +200,7 @@ pub fn enqueue(
     let (from_image, to_image) = ends(flags, types)?;
     let same = src.format.channelOrder == dst.format.channelOrder;
     ensure(same, UR_RESULT_ERROR_INVALID_ARGUMENT)?;
-    let (texel, other) = (Texel::of(src.format)?, Texel::of(dst.format)?);
+    let (texel, other) = (texel_of(src.format)?, texel_of(dst.format)?);
     ensure(texel.bytes == other.bytes, UR_RESULT_ERROR_INVALID_VALUE)?;
     let gpu = this.device().gpu()?;
     let context = this.context();
@@ -334,19 +220,9 @@ pub fn enqueue(
     };
     let (src, dst) = (side(&src, from_image)?, side(&dst, to_image)?);
     let regions = regions(region, (&src, &dst))?;
-    let copy = Copy {
-        src,
-        dst,
-        regions,
-        texel: texel.bytes,
-    };
+    let work = work((&dst, &src), &regions, texel.bytes)?;
     let command = UR_COMMAND_MEM_IMAGE_COPY;
-    Queue::enqueue(this, command, waits, copy.work(), event, false)
-}
-
-/// The address of a pointer that may be a handle of image memory.
-pub fn address(pointer: *const c_void) -> usize {
-    pointer.expose_provenance()
+    Queue::enqueue(this, command, waits, work, event, false)
 }
 
 #[cfg(test)]
@@ -362,57 +238,19 @@ mod tests {
         Side::Linear { memory, extent }
     }
 
-    fn boxes(src: Side, dst: Side, region: Region) -> Vec<[usize; 7]> {
-        let copy = Copy {
-            src,
-            dst,
-            regions: vec![region],
-            texel: 4,
-        };
-        let mut all = Vec::new();
-        let add = |what: &CUDA_MEMCPY3D| {
-            all.push([
-                what.srcDevice as usize,
-                what.srcHeight,
-                what.dstDevice as usize,
-                what.dstHeight,
-                what.WidthInBytes,
-                what.Height,
-                what.Depth,
-            ]);
-            Ok(())
-        };
-        copy.each_box(add).expect("boxes");
-        all
-    }
-
     #[test]
-    fn slices_of_whole_rows_are_one_box() {
+    fn linear_memory_begins_at_the_region() {
         let region = Region {
             src: [1, 2, 1],
             dst: [0, 0, 0],
             extent: [2, 3, 2],
         };
         let (src, dst) = (linear([8, 8, 4], 32, 256), linear([2, 3, 2], 8, 24));
-        let start = 0x1000 + 4 + 2 * 32 + 256;
-        assert_eq!(boxes(src, dst, region), [[start, 8, 0x1000, 3, 8, 3, 2]]);
-    }
-
-    #[test]
-    fn other_slices_are_copied_one_by_one() {
-        let region = Region {
-            src: [0, 0, 0],
-            dst: [0, 0, 0],
-            extent: [2, 3, 2],
+        let Ok(Work::CopyRect { dst, src, region }) = work((&dst, &src), &[region], 4) else {
+            panic!("a plain copy");
         };
-        let (src, dst) = (linear([2, 3, 2], 8, 28), linear([2, 3, 2], 8, 24));
-        assert_eq!(
-            boxes(src, dst, region),
-            [
-                [0x1000, 3, 0x1000, 3, 8, 3, 1],
-                [0x1000 + 28, 3, 0x1000 + 24, 3, 8, 3, 1]
-            ]
-        );
+        assert_eq!((src.addr, dst.addr), (0x1000 + 4 + 2 * 32 + 256, 0x1000));
+        assert_eq!(region, [8, 3, 2]);
     }
 
     #[test]
@@ -434,7 +272,12 @@ mod tests {
         let outside = Err(UR_RESULT_ERROR_INVALID_IMAGE_SIZE);
         assert_eq!(asked(0, [8, 0, 0]), Ok([8, 1, 1]));
         assert_eq!(asked(3, [5, 1, 1]), Ok([5, 1, 1]));
-        for (x, extent) in [(0, [0, 1, 1]), (1, [8, 1, 1]), (9, [1, 1, 1]), (0, [8, 2, 1])] {
+        for (x, extent) in [
+            (0, [0, 1, 1]),
+            (1, [8, 1, 1]),
+            (9, [1, 1, 1]),
+            (0, [8, 2, 1]),
+        ] {
             assert_eq!(asked(x, extent), outside, "{x} {extent:?}");
         }
     }
@@ -450,10 +293,19 @@ mod tests {
         let possible = |flags| [TO, FROM, NONE, BOTH].map(|types| ends(flags, types).is_ok());
         let both = UR_EXP_IMAGE_COPY_FLAG_HOST_TO_DEVICE.0 | UR_EXP_IMAGE_COPY_FLAG_HOST_TO_HOST.0;
         for (flags, expected) in [
-            (UR_EXP_IMAGE_COPY_FLAG_HOST_TO_DEVICE, [true, false, true, false]),
-            (UR_EXP_IMAGE_COPY_FLAG_DEVICE_TO_HOST, [false, true, true, false]),
+            (
+                UR_EXP_IMAGE_COPY_FLAG_HOST_TO_DEVICE,
+                [true, false, true, false],
+            ),
+            (
+                UR_EXP_IMAGE_COPY_FLAG_DEVICE_TO_HOST,
+                [false, true, true, false],
+            ),
             (UR_EXP_IMAGE_COPY_FLAG_DEVICE_TO_DEVICE, [true; 4]),
-            (UR_EXP_IMAGE_COPY_FLAG_HOST_TO_HOST, [false, false, true, false]),
+            (
+                UR_EXP_IMAGE_COPY_FLAG_HOST_TO_HOST,
+                [false, false, true, false],
+            ),
             (ur_exp_image_copy_flags_t(both), [false; 4]),
         ] {
             assert_eq!(possible(flags), expected, "{flags:?}");

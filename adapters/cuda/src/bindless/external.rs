@@ -8,14 +8,14 @@ use ur::abi::*;
 use ur::hal;
 use ur::object::{Body, Error, Kind, Object, Result, chain, ensure};
 
-use super::memory::{self, ImageMemory, levels, shape_of};
+use super::memory::{self, ImageMemory, levels, shape_of, texel_of};
 use super::{OfContext, bindless, check_home, gpu};
 use crate::Cuda;
 use crate::cu::ExternalMemories;
 use crate::cu::sys::*;
 use crate::device::Device;
 use crate::exec::Gpu;
-use crate::image::{Mipmap, Surface, Texel};
+use crate::image::{Mipmap, Surface};
 
 /// Imported memory behind its handle.
 pub struct ExternalMem {
@@ -141,7 +141,9 @@ pub fn map_linear(
     let memory = &own.memory;
     let gpu = gpu(this, device)?;
     check_home(&memory.gpu, &gpu)?;
-    let inside = offset.checked_add(size).is_some_and(|end| end <= memory.bytes);
+    let inside = offset
+        .checked_add(size)
+        .is_some_and(|end| end <= memory.bytes);
     ensure(inside && size > 0, UR_RESULT_ERROR_INVALID_VALUE)?;
     let what = CUDA_EXTERNAL_MEMORY_BUFFER_DESC {
         offset,
@@ -190,9 +192,11 @@ pub fn map_array(
     let memory = &own.memory;
     let gpu = gpu(this, device)?;
     check_home(&memory.gpu, &gpu)?;
-    let (texel, shape) = (Texel::of(format)?, shape_of(desc)?);
+    let (texel, shape) = (texel_of(format)?, shape_of(desc)?);
     let levels = levels(desc, &shape)?;
-    let texels = memory::extent(&shape).into_iter().try_fold(texel.bytes, usize::checked_mul);
+    let texels = memory::extent(&shape)
+        .into_iter()
+        .try_fold(texel.bytes, usize::checked_mul);
     let inside = texels.is_some_and(|bytes| bytes as u64 <= memory.bytes);
     ensure(inside, UR_RESULT_ERROR_INVALID_IMAGE_SIZE)?;
     let what = CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC {

@@ -7,7 +7,7 @@ use ur::object::{Error, Object, Result, ensure};
 use ur::stream::{Driver, Kind};
 
 use super::limits::{self, Role};
-use super::memory::{self, ImageMemory, shape_of};
+use super::memory::{self, ImageMemory, shape_of, texel_of};
 use super::{OfContext, bindless, check_home, gpu, sampler};
 use crate::Cuda;
 use crate::device::Device;
@@ -58,7 +58,7 @@ pub fn create_unsampled(
     (format, desc): (&ur_image_format_t, &ur_image_desc_t),
 ) -> Result<ur_exp_image_native_handle_t> {
     let gpu = gpu(this, device)?;
-    let texel = Texel::of(format)?;
+    let texel = texel_of(format)?;
     let memory = memory::find(this, image);
     let memory = memory.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
     check_home(&memory.gpu, &gpu)?;
@@ -78,7 +78,7 @@ pub fn create_sampled(
     sampler: &ur_sampler_desc_t,
 ) -> Result<ur_exp_image_native_handle_t> {
     let gpu = gpu(this, device)?;
-    let texel = Texel::of(format)?;
+    let texel = texel_of(format)?;
     let how = sampler::describe(sampler, texel, dimensions(desc.r#type))?;
     let memory = memory::find(this, image);
     let texture = match &memory {
@@ -130,12 +130,20 @@ fn linear(
     };
     ensure(reached, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
     let row = shape.width * texel.bytes;
-    let pitch = if desc.rowPitch == 0 { row } else { desc.rowPitch };
+    let pitch = if desc.rowPitch == 0 {
+        row
+    } else {
+        desc.rowPitch
+    };
     let bytes = match desc.r#type {
         UR_MEM_TYPE_IMAGE1D => Some(row),
-        _ => pitch.checked_mul(shape.height - 1).and_then(|rows| rows.checked_add(row)),
+        _ => pitch
+            .checked_mul(shape.height - 1)
+            .and_then(|rows| rows.checked_add(row)),
     };
-    let inside = bytes.is_some_and(|bytes| address - found.start <= found.bytes.saturating_sub(bytes) && bytes <= found.bytes);
+    let inside = bytes.is_some_and(|bytes| {
+        address - found.start <= found.bytes.saturating_sub(bytes) && bytes <= found.bytes
+    });
     ensure(inside, UR_RESULT_ERROR_INVALID_IMAGE_SIZE)?;
     let address = address as u64;
     Ok(match desc.r#type {

@@ -4,7 +4,7 @@ use ur::abi::*;
 use ur::object::{Error, Object, Result};
 
 use super::OfContext;
-use super::memory::{levels, shape_of};
+use super::memory::{levels, shape_of, texel_of};
 use crate::cu::sys::CUdevice_attribute::{self as Attribute, *};
 use crate::device::Device;
 use crate::image::{Shape, Texel};
@@ -123,7 +123,11 @@ pub fn fits_pitch(device: &Device, desc: &ur_image_desc_t, texel: Texel) -> Resu
     let Some(packed) = packed else {
         return Ok(false);
     };
-    let pitch = if desc.rowPitch == 0 { packed } else { desc.rowPitch };
+    let pitch = if desc.rowPitch == 0 {
+        packed
+    } else {
+        desc.rowPitch
+    };
     let most = device.attribute(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH)?;
     let align = device.attribute(CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT)?;
     let aligned = pitch.is_multiple_of(align.max(1) as usize);
@@ -141,7 +145,7 @@ fn is_there(
     if device.api().imaging().is_none() {
         return Err(Error::unsupported());
     }
-    let (Ok(shape), Ok(texel)) = (shape_of(desc), Texel::of(format)) else {
+    let (Ok(shape), Ok(texel)) = (shape_of(desc), texel_of(format)) else {
         return Ok(0);
     };
     let Ok(levels) = levels(desc, &shape) else {

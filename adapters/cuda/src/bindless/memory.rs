@@ -45,9 +45,7 @@ impl ImageMemory {
     /// A handle for the caller: the driver's.
     fn handle(&self) -> usize {
         match &self.storage {
-            Storage::Array(array) | Storage::Level { array, .. } => {
-                array.raw().expose_provenance()
-            }
+            Storage::Array(array) | Storage::Level { array, .. } => array.raw().expose_provenance(),
             Storage::Mipmap { whole, .. } => whole.raw().expose_provenance(),
         }
     }
@@ -118,10 +116,7 @@ pub fn levels(desc: &ur_image_desc_t, shape: &Shape) -> Result<u32> {
     let depth = if has_layers(shape) { 1 } else { shape.depth };
     let largest = shape.width.max(shape.height).max(depth);
     let levels = desc.numMipLevel.max(1);
-    ensure(
-        levels <= 1 + largest.ilog2(),
-        UR_RESULT_ERROR_INVALID_VALUE,
-    )?;
+    ensure(levels <= 1 + largest.ilog2(), UR_RESULT_ERROR_INVALID_VALUE)?;
     Ok(levels)
 }
 
@@ -153,6 +148,23 @@ pub fn shape_of(desc: &ur_image_desc_t) -> Result<Shape> {
     Ok(shape)
 }
 
+/// The pixels of a format. `UNSUPPORTED_IMAGE_FORMAT` for orders other than those that bindless images have.
+pub fn texel_of(format: &ur_image_format_t) -> Result<Texel> {
+    const KNOWN: [ur_image_channel_order_t; 8] = [
+        UR_IMAGE_CHANNEL_ORDER_A,
+        UR_IMAGE_CHANNEL_ORDER_R,
+        UR_IMAGE_CHANNEL_ORDER_RG,
+        UR_IMAGE_CHANNEL_ORDER_RA,
+        UR_IMAGE_CHANNEL_ORDER_RGBA,
+        UR_IMAGE_CHANNEL_ORDER_BGRA,
+        UR_IMAGE_CHANNEL_ORDER_ARGB,
+        UR_IMAGE_CHANNEL_ORDER_ABGR,
+    ];
+    let known = KNOWN.contains(&format.channelOrder);
+    ensure(known, UR_RESULT_ERROR_UNSUPPORTED_IMAGE_FORMAT)?;
+    Texel::of(format)
+}
+
 /// `urBindlessImagesImageAllocateExp`. `INVALID_IMAGE_SIZE` for sizes beyond the device's limits.
 pub fn allocate(
     this: &OfContext,
@@ -161,7 +173,7 @@ pub fn allocate(
     desc: &ur_image_desc_t,
 ) -> Result<ur_exp_image_mem_native_handle_t> {
     let gpu = gpu(this, device)?;
-    let (texel, shape) = (Texel::of(format)?, shape_of(desc)?);
+    let (texel, shape) = (texel_of(format)?, shape_of(desc)?);
     let levels = levels(desc, &shape)?;
     let fits = |role| limits::fits(device, desc.r#type, &shape, levels, role);
     ensure(fits(Role::Sampled)?, UR_RESULT_ERROR_INVALID_IMAGE_SIZE)?;
@@ -214,9 +226,7 @@ fn end(this: &OfContext, handle: usize) {
     let ended = all.remove(&handle);
     let mut levels = Vec::new();
     if let Some(Storage::Mipmap { whole, .. }) = ended.as_ref().map(|own| &own.storage) {
-        let own = |memory: &ImageMemory| {
-            matches!(&memory.storage, Storage::Level { of, .. } if Arc::ptr_eq(of, whole))
-        };
+        let own = |memory: &ImageMemory| matches!(&memory.storage, Storage::Level { of, .. } if Arc::ptr_eq(of, whole));
         let found = all.iter().filter(|(_, memory)| own(memory));
         let found: Vec<usize> = found.map(|(handle, _)| *handle).collect();
         levels.extend(found.iter().filter_map(|handle| all.remove(handle)));
@@ -296,7 +306,11 @@ pub fn info(
         ImageInfo::Format => out.value(own.format),
         ImageInfo::ElementSize => out.value(texel),
         ImageInfo::RowPitch => out.value(row),
-        ImageInfo::SlicePitch => out.value(if is_deep { row * shape.height.max(1) } else { 0 }),
+        ImageInfo::SlicePitch => out.value(if is_deep {
+            row * shape.height.max(1)
+        } else {
+            0
+        }),
         ImageInfo::Width => out.value(shape.width),
         ImageInfo::Height => out.value(shape.height),
         ImageInfo::Depth => out.value(if has_layers(shape) { 0 } else { shape.depth }),
@@ -328,9 +342,7 @@ mod tests {
 
     #[test]
     fn levels_halve_sizes_and_keep_layers() {
-        let shape = |kind, sizes, layers| {
-            shape_of(&desc(kind, sizes, layers, 1)).expect("a shape")
-        };
+        let shape = |kind, sizes, layers| shape_of(&desc(kind, sizes, layers, 1)).expect("a shape");
         let flat = shape(UR_MEM_TYPE_IMAGE2D, [9, 4, 0], 0);
         assert_eq!(extent(&level_of(&flat, 1)), [4, 2, 1]);
         assert_eq!(extent(&level_of(&flat, 3)), [1, 1, 1]);

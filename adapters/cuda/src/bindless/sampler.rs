@@ -141,7 +141,10 @@ mod tests {
         assert_eq!([x, y], [CU_TR_ADDRESS_MODE_CLAMP; 2]);
         assert_eq!(z, CU_TR_ADDRESS_MODE_WRAP, "a dimension that is not there");
         assert_eq!(what.filterMode, CUfilter_mode::CU_TR_FILTER_MODE_LINEAR);
-        assert_eq!(what.flags, CU_TRSF_NORMALIZED_COORDINATES | CU_TRSF_READ_AS_INTEGER);
+        assert_eq!(
+            what.flags,
+            CU_TRSF_NORMALIZED_COORDINATES | CU_TRSF_READ_AS_INTEGER
+        );
     }
 
     #[test]
@@ -185,10 +188,19 @@ mod tests {
                 CU_TR_ADDRESS_MODE_MIRROR
             ]
         );
-        assert_eq!(what.flags, CU_TRSF_NORMALIZED_COORDINATES | CU_TRSF_SEAMLESS_CUBEMAP);
-        assert_eq!((what.minMipmapLevelClamp, what.maxMipmapLevelClamp), (1.0, 3.5));
+        assert_eq!(
+            what.flags,
+            CU_TRSF_NORMALIZED_COORDINATES | CU_TRSF_SEAMLESS_CUBEMAP
+        );
+        assert_eq!(
+            (what.minMipmapLevelClamp, what.maxMipmapLevelClamp),
+            (1.0, 3.5)
+        );
         assert_eq!(what.maxAnisotropy, 8);
-        assert_eq!(what.mipmapFilterMode, CUfilter_mode::CU_TR_FILTER_MODE_LINEAR);
+        assert_eq!(
+            what.mipmapFilterMode,
+            CUfilter_mode::CU_TR_FILTER_MODE_LINEAR
+        );
     }
 
     #[test]

@@ -131,14 +131,20 @@ pub fn wait(
 ) -> Result<()> {
     let value = counted(has_value, value);
     let command = UR_COMMAND_EXTERNAL_SEMAPHORE_WAIT_EXP;
-    enqueue(this, semaphore, command, (waits, event), move |own, stream| {
-        // SAFETY: plain numbers, all of which may be 0.
-        let mut how: CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS = unsafe { std::mem::zeroed() };
-        how.params.fence.value = value;
-        // SAFETY: one live semaphore with its parameters, and a live stream.
-        let code = unsafe { (own.calls.wait)(&own.raw, &how, 1, stream) };
-        own.gpu.check(code, "cuWaitExternalSemaphoresAsync")
-    })
+    enqueue(
+        this,
+        semaphore,
+        command,
+        (waits, event),
+        move |own, stream| {
+            // SAFETY: plain numbers, all of which may be 0.
+            let mut how: CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS = unsafe { std::mem::zeroed() };
+            how.params.fence.value = value;
+            // SAFETY: one live semaphore with its parameters, and a live stream.
+            let code = unsafe { (own.calls.wait)(&own.raw, &how, 1, stream) };
+            own.gpu.check(code, "cuWaitExternalSemaphoresAsync")
+        },
+    )
 }
 
 /// `urBindlessImagesSignalExternalSemaphoreExp`
@@ -151,12 +157,18 @@ pub fn signal(
 ) -> Result<()> {
     let value = counted(has_value, value);
     let command = UR_COMMAND_EXTERNAL_SEMAPHORE_SIGNAL_EXP;
-    enqueue(this, semaphore, command, (waits, event), move |own, stream| {
-        // SAFETY: plain numbers, all of which may be 0.
-        let mut how: CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS = unsafe { std::mem::zeroed() };
-        how.params.fence.value = value;
-        // SAFETY: one live semaphore with its parameters, and a live stream.
-        let code = unsafe { (own.calls.signal)(&own.raw, &how, 1, stream) };
-        own.gpu.check(code, "cuSignalExternalSemaphoresAsync")
-    })
+    enqueue(
+        this,
+        semaphore,
+        command,
+        (waits, event),
+        move |own, stream| {
+            // SAFETY: plain numbers, all of which may be 0.
+            let mut how: CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS = unsafe { std::mem::zeroed() };
+            how.params.fence.value = value;
+            // SAFETY: one live semaphore with its parameters, and a live stream.
+            let code = unsafe { (own.calls.signal)(&own.raw, &how, 1, stream) };
+            own.gpu.check(code, "cuSignalExternalSemaphoresAsync")
+        },
+    )
 }
