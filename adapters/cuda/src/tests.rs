@@ -8,8 +8,10 @@
 //! |---|---|
 //! | `adopted` | modules and functions of the caller; graphs given out |
 //! | `arrays` | arrays, textures and surfaces |
+//! | `bindless` | image memory, handles of images, and copies |
 //! | `buffers` | buffers of several devices |
 //! | `current` | the current context after each call |
+//! | `external` | memory and semaphores of another interface |
 //! | `failures` | commands that fail on the device |
 //! | `faults` | each call of the driver failing once |
 //! | `graph` | command buffers |
@@ -28,8 +30,10 @@
 
 mod adopted;
 mod arrays;
+mod bindless;
 mod buffers;
 mod current;
+mod external;
 mod failures;
 mod fake_driver;
 mod faults;
