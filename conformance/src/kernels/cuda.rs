@@ -10,6 +10,9 @@ const PTX: &str = include_str!("cuda/kernels.ptx");
 /// A program that does not compile.
 const BROKEN: &str = include_str!("cuda/broken.ptx");
 
+/// Kernels on bindless images, compiled ahead from `cuda/images.cu`.
+const IMAGES: &str = include_str!("cuda/images.ptx");
+
 /// A program with one variable and nothing else.
 const VARIABLE: &str = include_str!("cuda/variable.ptx");
 
@@ -25,6 +28,13 @@ impl KernelProvider for Cuda {
         Some(Source::Binary {
             data: BROKEN.as_ptr().cast(),
             size: BROKEN.len(),
+        })
+    }
+
+    fn images(&self) -> Option<Source> {
+        Some(Source::Binary {
+            data: IMAGES.as_ptr().cast(),
+            size: IMAGES.len(),
         })
     }
 

@@ -84,6 +84,11 @@ pub trait KernelProvider: Sync {
         None
     }
 
+    /// A program of kernels on bindless images.
+    fn images(&self) -> Option<Source> {
+        None
+    }
+
     /// A program with a global variable, if the backend takes one without a compiler.
     fn variable(&self) -> Option<Variable> {
         None

@@ -87,6 +87,21 @@ impl Program {
         Self::of(context, fixture.device, source, &[])
     }
 
+    /// The built kernels on bindless images. Skips the test if the backend has none.
+    #[track_caller]
+    pub fn of_images(fixture: &Fixture, context: &Context) -> Result<Self, Stop> {
+        let source = kernels::provider(fixture.backend).and_then(KernelProvider::images);
+        let source = source.ok_or_else(|| {
+            Stop::skipped(format!("no kernels on images for {:?}", fixture.backend))
+        })?;
+        let program = Self::of(context, fixture.device, source, &[])?;
+        program
+            .ur
+            .urProgramBuild(context.raw, program.raw, null())
+            .ok()?;
+        Ok(program)
+    }
+
     #[track_caller]
     fn of(
         context: &Context,

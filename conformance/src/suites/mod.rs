@@ -8,6 +8,7 @@ mod arguments;
 mod async_alloc;
 mod async_validation;
 mod backlog;
+pub mod bindless;
 mod buffer;
 mod buffer_map;
 mod buffer_over_host;
@@ -107,6 +108,7 @@ pub fn all() -> Vec<Test> {
         failures::all,
         virtual_memory::all,
         sharing::all,
+        bindless::all,
         command_buffer::all,
         graph::all,
         arguments::all,
