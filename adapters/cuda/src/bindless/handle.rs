@@ -10,6 +10,7 @@ use super::limits::{self, Role};
 use super::memory::{self, ImageMemory, shape_of, texel_of};
 use super::{OfContext, bindless, check_home, gpu, sampler};
 use crate::Cuda;
+use crate::cu::sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT;
 use crate::device::Device;
 use crate::exec::Gpu;
 use crate::image::{Resource, Surface, Texel, Texture};
@@ -105,7 +106,8 @@ fn dimensions(kind: ur_mem_type_t) -> usize {
     }
 }
 
-/// USM that a texture is made over: a line, or rows with a pitch.
+/// USM that a texture is made over: a line, or rows with a pitch. `INVALID_VALUE` for addresses, pitches and kinds that
+/// textures do not have, `INVALID_IMAGE_SIZE` beyond the allocation or the device's limits.
 fn linear(
     this: &OfContext,
     device: &Object<Device>,
@@ -122,6 +124,9 @@ fn linear(
     let fits = limits::fits(device, desc.r#type, &shape, 1, Role::Linear)?;
     ensure(fits, UR_RESULT_ERROR_INVALID_IMAGE_SIZE)?;
     ensure(limits::fits_pitch(device, desc, texel)?, wrong)?;
+    let align = device.attribute(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT)?;
+    let aligned = address.is_multiple_of(align.max(1) as usize);
+    ensure(aligned, wrong)?;
     let reached = match &found.device {
         Some(home) if found.kind == Kind::Device && !Arc::ptr_eq(&home.gpu()?, gpu) => {
             Cuda::can_access(device, home)

@@ -249,7 +249,7 @@ fn imported_memory_as_an_image(fixture: &Fixture) -> Done {
             write(&queue, &mapped, sizes, &data)?;
             let found: Vec<u32> = read(&queue, &mapped, sizes)?;
             check!(found == data, "pixels of imported memory");
-            mapped.sampled(&filtering())?;
+            mapped.sampled(&nearest())?;
             mapped.unsampled()?;
             continue;
         }

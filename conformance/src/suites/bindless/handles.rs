@@ -28,7 +28,11 @@ fn handles_of_each_kind(fixture: &Fixture) -> Done {
             one.raw != two.raw,
             "{kind:?}: two unsampled images have one handle"
         );
-        let (one, two) = (memory.sampled(&counting())?, memory.sampled(&filtering())?);
+        let bordered = ur_sampler_desc_t {
+            addressingMode: UR_SAMPLER_ADDRESSING_MODE_CLAMP,
+            ..nearest()
+        };
+        let (one, two) = (memory.sampled(&nearest())?, memory.sampled(&bordered)?);
         check!(
             one.raw != two.raw,
             "{kind:?}: two sampled images have one handle"
@@ -40,7 +44,7 @@ fn handles_of_each_kind(fixture: &Fixture) -> Done {
             ..image(UR_MEM_TYPE_IMAGE2D, [16, 16, 0])
         };
         let mipmap = Memory::new(fixture, &context, RGBA8, desc)?;
-        mipmap.sampled(&filtering())?;
+        mipmap.sampled(&nearest())?;
     }
     Ok(())
 }
@@ -51,7 +55,7 @@ fn handles_of_linear_memory(fixture: &Fixture) -> Done {
     need(fixture, &context)?;
     Kind::Device.need(fixture)?;
     let device = fixture.device;
-    let usm = context.usm(fixture, Kind::Device, 1 << 16)?;
+    let usm = aligned(fixture, &context, 1 << 16)?;
     let address = usm.ptr.addr();
     if fixture.supports(UR_DEVICE_INFO_BINDLESS_IMAGES_1D_USM_SUPPORT_EXP)? {
         let line = image(UR_MEM_TYPE_IMAGE1D, [1 << 14, 0, 0]);
@@ -79,6 +83,10 @@ fn handles_of_linear_memory(fixture: &Fixture) -> Done {
         status.fails(UR_RESULT_ERROR_INVALID_VALUE)?;
     }
     let line = image(UR_MEM_TYPE_IMAGE1D, [16, 0, 0]);
+    if alignment(fixture)? > 4 {
+        let (status, _) = try_sampled(&context, device, (address + 4, &R32, &line), &counting());
+        status.fails(UR_RESULT_ERROR_INVALID_VALUE)?;
+    }
     let (status, _) = try_sampled(&context, device, (0x1230, &R32, &line), &counting());
     status.fails(UR_RESULT_ERROR_INVALID_VALUE)
 }
@@ -179,7 +187,7 @@ fn wrong_handles(fixture: &Fixture) -> Done {
     let other = image(UR_MEM_TYPE_IMAGE2D, [8, 5, 0]);
     let mut made = 0;
     let what = (memory.raw, &RGBA8, &other);
-    let (status, _) = try_sampled(&context, device, what, &filtering());
+    let (status, _) = try_sampled(&context, device, what, &nearest());
     status.fails(UR_RESULT_ERROR_INVALID_IMAGE_SIZE)?;
     ur.urBindlessImagesUnsampledImageCreateExp(
         context.raw,
@@ -208,7 +216,7 @@ fn wrong_handles(fixture: &Fixture) -> Done {
     let what = (memory.raw, &RGBA8, &memory.desc);
     let (status, _) = try_sampled(&context, device, what, &repeated);
     status.fails(UR_RESULT_ERROR_INVALID_SAMPLER)?;
-    let read = std::mem::ManuallyDrop::new(memory.sampled(&filtering())?);
+    let read = std::mem::ManuallyDrop::new(memory.sampled(&nearest())?);
     let destroy = || ur.urBindlessImagesSampledImageHandleDestroyExp(context.raw, device, read.raw);
     destroy().ok()?;
     destroy().fails(wrong)?;

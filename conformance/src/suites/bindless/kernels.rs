@@ -55,9 +55,7 @@ impl Setup {
 
     /// Device memory with these values.
     fn upload<T: Copy>(&self, fixture: &Fixture, data: &[T]) -> Result<Usm, Stop> {
-        let usm = self
-            .context
-            .usm(fixture, Kind::Device, size_of_val(data).max(4))?;
+        let usm = aligned(fixture, &self.context, size_of_val(data).max(4))?;
         self.queue.write(usm.ptr, data)?;
         Ok(usm)
     }
@@ -126,11 +124,7 @@ fn a_kernel_samples_an_image(fixture: &Fixture) -> Done {
     let read = memory.sampled(&filtering())?;
     let found = setup.sample(fixture, c"sample", at.as_flattened(), 2, &read, None)?;
     check_near(&found, &want, 130.0, "a filtered image")?;
-    let nearest = ur_sampler_desc_t {
-        filterMode: UR_SAMPLER_FILTER_MODE_NEAREST,
-        ..filtering()
-    };
-    let read = memory.sampled(&nearest)?;
+    let read = memory.sampled(&nearest())?;
     let at = [[0.1, 0.1], [0.3, 0.9], [0.99, 0.51]];
     let found = setup.sample(fixture, c"sample", at.as_flattened(), 2, &read, None)?;
     check_near(
@@ -176,9 +170,8 @@ fn addressing_modes_of_each_dimension(fixture: &Fixture) -> Done {
             ..Default::default()
         };
         let sampler = ur_sampler_desc_t {
-            filterMode: UR_SAMPLER_FILTER_MODE_NEAREST,
             pNext: (&raw mut own).cast(),
-            ..filtering()
+            ..nearest()
         };
         let read = memory.sampled(&sampler)?;
         let found = setup.sample(fixture, c"sample", at.as_flattened(), 2, &read, None)?;

@@ -10,12 +10,13 @@
 //! | `external` | imported memory |
 //! | `semaphores` | imported semaphores |
 //!
-//! `objects` has image memory and handles that end by themselves.
+//! `makers` has the interfaces that make semaphores, `objects` has image memory and handles that end by themselves.
 
 mod copies;
 mod external;
 mod handles;
 mod kernels;
+mod makers;
 mod memory;
 mod objects;
 mod pitched;

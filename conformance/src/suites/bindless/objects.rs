@@ -1,7 +1,7 @@
 //! Image memory and handles of images that end by themselves, and copies.
 
 use crate::fixture::Fixture;
-use crate::objects::{Context, Event, Queue, WaitList, released};
+use crate::objects::{Context, Event, Kind, Queue, Usm, WaitList, released};
 use crate::outcome::{Done, Stop};
 use crate::status::Status;
 use std::ffi::c_void;
@@ -86,6 +86,26 @@ pub fn need_property(fixture: &Fixture, property: ur_device_info_t) -> Done {
             documented: true,
         }),
     }
+}
+
+/// Bytes that the address of an image in linear memory is a multiple of.
+pub fn alignment(fixture: &Fixture) -> Result<u32, Stop> {
+    let bits: u32 = fixture.device_info(UR_DEVICE_INFO_MEM_BASE_ADDR_ALIGN)?;
+    Ok((bits / 8).max(1))
+}
+
+/// Device memory that may be an image.
+#[track_caller]
+pub fn aligned(fixture: &Fixture, context: &Context, size: usize) -> Result<Usm, Stop> {
+    let align = alignment(fixture)?;
+    Usm::new(
+        context,
+        fixture.device,
+        Kind::Device,
+        size,
+        align,
+        null_mut(),
+    )
 }
 
 /// Whether a device has images of a kind.
@@ -287,12 +307,19 @@ pub fn counting() -> ur_sampler_desc_t {
     }
 }
 
-/// A filtering sampler whose coordinates run from 0 to 1.
-pub fn filtering() -> ur_sampler_desc_t {
+/// A sampler without filters whose coordinates run from 0 to 1. Every kind and format has it.
+pub fn nearest() -> ur_sampler_desc_t {
     ur_sampler_desc_t {
         normalizedCoords: 1,
-        filterMode: UR_SAMPLER_FILTER_MODE_LINEAR,
         ..counting()
+    }
+}
+
+/// A filtering sampler for images of floats, whose coordinates run from 0 to 1.
+pub fn filtering() -> ur_sampler_desc_t {
+    ur_sampler_desc_t {
+        filterMode: UR_SAMPLER_FILTER_MODE_LINEAR,
+        ..nearest()
     }
 }
 

@@ -1,14 +1,14 @@
 //! Imported semaphores.
 //!
-//! Another interface must make them: the scripted driver does, and a real one does not without a graphics driver.
+//! Another interface must make them: the scripted driver, or Vulkan where its driver is installed.
 
+use super::makers::{Maker, Scripted, Vulkan};
 use crate::fixture::Fixture;
 use crate::objects::{Context, Event, Kind, Queue, WaitList, released};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
 use crate::{check, check_all, check_eq};
-use std::ffi::c_int;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, IntoRawFd as _};
 use std::ptr::null_mut;
 use std::time::Duration;
 use ur::abi::*;
@@ -20,25 +20,12 @@ pub fn all() -> Vec<Test> {
     ]
 }
 
-ur::dl::symbols! {
-    /// The scripted driver's semaphores of another interface.
-    struct Exporter {
-        required {
-            scripted_semaphore: extern "C" fn(counts: bool) -> c_int,
-            scripted_semaphore_count: extern "C" fn(semaphore: c_int) -> u64,
-            scripted_semaphore_set: extern "C" fn(semaphore: c_int, count: u64),
-        }
-        optional {}
-    }
-}
-
 /// A semaphore, released on drop, and the other interface's side of it.
 struct Semaphore<'a> {
-    exporter: Exporter,
+    maker: Box<dyn Maker>,
     context: &'a Context,
     device: ur_device_handle_t,
     raw: ur_exp_external_semaphore_handle_t,
-    file: OwnedFd,
 }
 
 /// Ends the test as unsupported on a device without imports.
@@ -55,19 +42,18 @@ fn need(fixture: &Fixture, context: &Context) -> Done {
 impl<'a> Semaphore<'a> {
     fn new(fixture: &Fixture, context: &'a Context, counts: bool) -> Result<Self, Stop> {
         need(fixture, context)?;
-        let missing = || Stop::skipped("no other interface here makes a semaphore");
-        if fixture.backend != UR_BACKEND_CUDA {
-            return Err(missing());
-        }
-        let exporter = Exporter::load(&["libcuda.so.1"]).map_err(|_| missing())?;
-        let number = (exporter.scripted_semaphore)(counts);
-        check!(number >= 0, "descriptor {number}");
-        // SAFETY: made just now, for the caller.
-        let file = unsafe { OwnedFd::from_raw_fd(number) };
-        // The driver takes a descriptor over.
-        let own = file
-            .try_clone()
-            .map_err(|error| Stop::failed(error.to_string()))?;
+        let missing = |reason| {
+            Stop::skipped(format!(
+                "no other interface here makes a semaphore: {reason}"
+            ))
+        };
+        let maker: Box<dyn Maker> = match (Scripted::new(counts), counts) {
+            (Ok(made), _) => Box::new(made),
+            (Err(_), true) => Box::new(Vulkan::new(fixture).map_err(missing)?),
+            // Vulkan signals a binary semaphore by its queues alone.
+            (Err(reason), false) => return Err(missing(reason)),
+        };
+        let own = maker.export().map_err(Stop::failed)?;
         let mut chained = ur_exp_file_descriptor_t {
             fd: own.as_raw_fd(),
             ..Default::default()
@@ -89,23 +75,23 @@ impl<'a> Semaphore<'a> {
             &mut raw,
         )
         .ok()?;
+        // The driver has taken it over.
         let _ = own.into_raw_fd();
         Ok(Self {
-            exporter,
+            maker,
             context,
             device,
             raw,
-            file,
         })
     }
 
     /// Sets the count, as the other interface does.
-    fn set(&self, count: u64) {
-        (self.exporter.scripted_semaphore_set)(self.file.as_raw_fd(), count);
+    fn set(&self, count: u64) -> Done {
+        self.maker.set(count).map_err(Stop::failed)
     }
 
-    fn count(&self) -> u64 {
-        (self.exporter.scripted_semaphore_count)(self.file.as_raw_fd())
+    fn count(&self) -> Result<u64, Stop> {
+        self.maker.count().map_err(Stop::failed)
     }
 
     fn wait(&self, queue: &Queue, value: Option<u64>, wait: &[&Event]) -> Result<Event, Stop> {
@@ -142,7 +128,7 @@ impl<'a> Semaphore<'a> {
 impl Drop for Semaphore<'_> {
     fn drop(&mut self) {
         // A failed test may have left a wait.
-        self.set(u64::MAX);
+        self.maker.end();
         let (ur, context) = (self.context.ur, self.context.raw);
         released(ur.urBindlessImagesReleaseExternalSemaphoreExp(context, self.device, self.raw));
     }
@@ -171,10 +157,10 @@ fn a_wait_holds_back_the_queue(fixture: &Fixture) -> Done {
         );
         let list: &[&Event] = if in_order { &[] } else { &[&waited] };
         let filled = queue.fill(memory.ptr, 2_u8, 256, list)?;
-        semaphore.set(4);
+        semaphore.set(4)?;
         check!(!filled.completes_within(PAUSE)?, "a command passed a wait");
         check!(!waited.is_complete()?, "a wait ended before its count");
-        semaphore.set(5);
+        semaphore.set(5)?;
         filled.wait()?;
         check!(waited.is_complete()?, "a wait did not end");
         let found: Vec<u8> = queue.read(memory.ptr, 256, &[&filled])?;
@@ -200,10 +186,10 @@ fn signals_come_after_the_queue(fixture: &Fixture) -> Done {
         !signalled.completes_within(PAUSE)?,
         "a signal passed a wait"
     );
-    check_eq!(semaphore.count(), 0, "the count before a signal");
-    semaphore.set(1);
+    check_eq!(semaphore.count()?, 0, "the count before a signal");
+    semaphore.set(1)?;
     signalled.wait()?;
-    check_eq!(semaphore.count(), 7, "the count after a signal");
+    check_eq!(semaphore.count()?, 7, "the count after a signal");
     Ok(())
 }
 
@@ -218,12 +204,12 @@ fn a_binary_semaphore_is_signalled_each_time(fixture: &Fixture) -> Done {
             !waited.completes_within(PAUSE)?,
             "a wait passed without a signal"
         );
-        semaphore.set(1);
+        semaphore.set(1)?;
         waited.wait()?;
-        check_eq!(semaphore.count(), 0, "the count after a wait");
+        check_eq!(semaphore.count()?, 0, "the count after a wait");
     }
     semaphore.signal(&queue, None, &[])?.wait()?;
-    check_eq!(semaphore.count(), 1, "the count after a signal");
+    check_eq!(semaphore.count()?, 1, "the count after a signal");
     Ok(())
 }
 
