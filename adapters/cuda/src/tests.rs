@@ -14,6 +14,7 @@
 //! | `faults` | each call of the driver failing once |
 //! | `graph` | command buffers |
 //! | `host_memory` | buffers over host memory |
+//! | `images` | images and samplers |
 //! | `launch` | drivers with one launch function or two |
 //! | `launching` | launches of kernels, for the others |
 //! | `link` | links that fail |
@@ -35,6 +36,7 @@ mod fake_driver;
 mod faults;
 mod graph;
 mod host_memory;
+mod images;
 mod launch;
 mod launching;
 mod link;

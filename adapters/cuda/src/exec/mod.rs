@@ -40,7 +40,6 @@ mod semaphore_words;
 mod times;
 mod work;
 
-#[allow(unused_imports, reason = "images use them next")]
 pub use boxes::{BoxEnd, Boxes};
 pub use copies::{Copies, Part, transfer};
 pub use gpu::{Event, Gpu};
