@@ -1,5 +1,6 @@
 //! Devices, and the primary context of each while it is needed.
 
+mod images;
 mod info;
 
 use std::ffi::{CStr, c_void};

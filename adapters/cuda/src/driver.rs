@@ -73,6 +73,11 @@ pub fn first(devices: &Devices<Cuda>) -> Result<&Arc<Gpu>> {
     first.ok_or(Error::new(UR_RESULT_ERROR_INVALID_CONTEXT))
 }
 
+/// The primary contexts of the context's devices.
+pub fn gpus(devices: &Devices<Cuda>) -> &[Arc<Gpu>] {
+    &devices.state().gpus
+}
+
 /// A device of the context. Host memory, which has no device, uses the first.
 fn gpu<'a>(devices: &'a Devices<Cuda>, device: Option<&Object<Device>>) -> Result<&'a Arc<Gpu>> {
     let at = match device {
@@ -440,6 +445,7 @@ impl Driver for Cuda {
     }
 
     fn buffer(mem: &Object<Mem>, device: &Object<Device>) -> Result<(usize, usize)> {
+        mem.check_buffer()?;
         mem.begin_transfer(device)?;
         Ok((mem.address(), mem.bytes()))
     }

@@ -1,4 +1,5 @@
-//! Hooks of the engine: programs, buffers, bindless images, address ranges, native commands and native handles. Each hook
+//! Hooks of the engine: programs, buffers, images, samplers, bindless images, address ranges, native commands and
+//! native handles. Each hook
 //! calls the module that owns its subject.
 
 use std::ffi::{CStr, c_int, c_void};
@@ -18,6 +19,7 @@ use crate::interop;
 use crate::kernel::Kernel;
 use crate::mem::{self, Mem};
 use crate::program::Program;
+use crate::sampler::Sampler;
 use crate::sharing;
 use crate::virtual_mem::{PhysicalMem, pages};
 
@@ -42,6 +44,80 @@ impl Hooks<Cuda> for Cuda {
         properties: Option<&ur_buffer_properties_t>,
     ) -> Result<Arc<Object<Mem>>> {
         Mem::create(this, flags, size, properties)
+    }
+
+    fn mem_image_create(
+        this: &OfContext,
+        flags: ur_mem_flags_t,
+        format: &ur_image_format_t,
+        desc: &ur_image_desc_t,
+        host: *mut c_void,
+    ) -> Result<Arc<Object<Mem>>> {
+        Mem::create_image(this, flags, format, desc, host)
+    }
+
+    fn mem_image_create_with_native_handle(
+        this: &OfContext,
+        native: ur_native_handle_t,
+        format: &ur_image_format_t,
+        desc: &ur_image_desc_t,
+        properties: Option<&ur_mem_native_properties_t>,
+    ) -> Result<Arc<Object<Mem>>> {
+        Mem::image_from_native(this, native, format, desc, properties)
+    }
+
+    fn sampler_create(this: &OfContext, desc: &ur_sampler_desc_t) -> Result<Arc<Object<Sampler>>> {
+        Sampler::create(this, desc)
+    }
+
+    fn mem_image_read(
+        this: &OfQueue,
+        image: &Object<Mem>,
+        blocking: bool,
+        origin: ur_rect_offset_t,
+        region: ur_rect_region_t,
+        row_pitch: usize,
+        slice_pitch: usize,
+        dst: *mut c_void,
+        waits: Waits<'_>,
+        event: EventOut<'_>,
+    ) -> Result<()> {
+        let (part, pitches) = ((origin, region), (row_pitch, slice_pitch));
+        let work = image.transfer_image(this.device(), part, pitches, dst, false)?;
+        let command = UR_COMMAND_MEM_IMAGE_READ;
+        Queue::enqueue(this, command, waits, work, event, blocking)
+    }
+
+    fn mem_image_write(
+        this: &OfQueue,
+        image: &Object<Mem>,
+        blocking: bool,
+        origin: ur_rect_offset_t,
+        region: ur_rect_region_t,
+        row_pitch: usize,
+        slice_pitch: usize,
+        src: *mut c_void,
+        waits: Waits<'_>,
+        event: EventOut<'_>,
+    ) -> Result<()> {
+        let (part, pitches) = ((origin, region), (row_pitch, slice_pitch));
+        let work = image.transfer_image(this.device(), part, pitches, src, true)?;
+        let command = UR_COMMAND_MEM_IMAGE_WRITE;
+        Queue::enqueue(this, command, waits, work, event, blocking)
+    }
+
+    fn mem_image_copy(
+        this: &OfQueue,
+        src: &Object<Mem>,
+        dst: &Object<Mem>,
+        from: ur_rect_offset_t,
+        to: ur_rect_offset_t,
+        region: ur_rect_region_t,
+        waits: Waits<'_>,
+        event: EventOut<'_>,
+    ) -> Result<()> {
+        let work = Mem::copy_image(this.device(), (dst, to), (src, from), region)?;
+        Queue::enqueue(this, UR_COMMAND_MEM_IMAGE_COPY, waits, work, event, false)
     }
 
     fn program_create_with_il(

@@ -1,7 +1,7 @@
 //! The CUDA adapter: NVIDIA's devices, by the driver's library that is found at run time.
 //!
-//! Owns discovery (`adapter`, `platform`, `device`), programs and kernels (`program`, `kernel`), buffers
-//! (`mem`), images of the driver (`image`), bindless images
+//! Owns discovery (`adapter`, `platform`, `device`), programs and kernels (`program`, `kernel`), buffers and
+//! images (`mem`), samplers (`sampler`), images of the driver (`image`), bindless images
 //! (`bindless`), and address ranges and physical memory (`virtual_mem`). It also owns lanes and events (`exec`), native
 //! streams and events (`interop`), memory and events of several processes (`sharing`), and the bridge from the stream engine (`driver`, `hooks`). `cu` has the driver's
 //! functions. Uses the shared layers in `ur`. Must never know a loader or another adapter.
@@ -30,13 +30,13 @@ mod device;
 mod driver;
 mod exec;
 mod hooks;
-#[allow(dead_code, unused_imports, reason = "images use them next")]
 mod image;
 mod interop;
 mod kernel;
 mod mem;
 mod platform;
 mod program;
+mod sampler;
 mod sharing;
 #[cfg(test)]
 mod tests;
@@ -61,7 +61,7 @@ impl hal::Backend for Cuda {
     type Program = program::Program;
     type Kernel = kernel::Kernel;
     type Queue = stream::Queue<Self>;
-    type Sampler = hal::NoSampler;
+    type Sampler = sampler::Sampler;
     type Mem = mem::Mem;
     type PhysicalMem = virtual_mem::PhysicalMem;
     type UsmPool = stream::UsmPool<Self>;

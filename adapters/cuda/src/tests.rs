@@ -16,6 +16,7 @@
 //! | `faults` | each call of the driver failing once |
 //! | `graph` | command buffers |
 //! | `host_memory` | buffers over host memory |
+//! | `images` | images and samplers |
 //! | `launch` | drivers with one launch function or two |
 //! | `launching` | launches of kernels, for the others |
 //! | `link` | links that fail |
@@ -39,6 +40,7 @@ mod fake_driver;
 mod faults;
 mod graph;
 mod host_memory;
+mod images;
 mod launch;
 mod launching;
 mod link;

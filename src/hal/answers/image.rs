@@ -4,7 +4,8 @@
 //! of a 2D array.
 
 use crate::abi::*;
-use crate::object::{Error, Result, ensure};
+use crate::hal::ImageInfo;
+use crate::object::{Error, InfoOut, Result, ensure};
 
 const FORMAT: Error = Error::new(UR_RESULT_ERROR_UNSUPPORTED_IMAGE_FORMAT);
 const DESCRIPTOR: Error = Error::new(UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR);
@@ -74,6 +75,16 @@ pub struct ImageShape {
 pub struct ImageBox {
     pub origin: [usize; 3],
     pub region: [usize; 3],
+}
+
+impl ImageBox {
+    /// Whether a pixel lies in both.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        (0..3).all(|axis| {
+            let (one, two) = (self.origin[axis], other.origin[axis]);
+            one < two + other.region[axis] && two < one + self.region[axis]
+        })
+    }
 }
 
 /// Bytes from row to row and from slice to slice, or layer to layer, of an image in host memory.
@@ -179,6 +190,35 @@ impl ImageShape {
     }
 }
 
+/// `urMemImageGetInfo` of an image without mipmaps and multisampling. `pitch` is that of host memory.
+pub fn image_info(
+    shape: &ImageShape,
+    format: &ur_image_format_t,
+    pitch: ImagePitch,
+    what: ImageInfo,
+    out: InfoOut<'_>,
+) -> Result<()> {
+    let [width, second, third] = shape.extent;
+    let (height, depth, layers) = match shape.kind {
+        UR_MEM_TYPE_IMAGE2D => (second, 0, 0),
+        UR_MEM_TYPE_IMAGE3D => (second, third, 0),
+        UR_MEM_TYPE_IMAGE1D_ARRAY => (0, 0, second),
+        UR_MEM_TYPE_IMAGE2D_ARRAY => (second, 0, third),
+        _ => (0, 0, 0),
+    };
+    match what {
+        ImageInfo::Format => out.value(*format),
+        ImageInfo::ElementSize => out.value(shape.pixel),
+        ImageInfo::RowPitch => out.value(pitch.row),
+        ImageInfo::SlicePitch => out.value(if shape.has_slices() { pitch.slice } else { 0 }),
+        ImageInfo::Width => out.value(width),
+        ImageInfo::Height => out.value(height),
+        ImageInfo::Depth => out.value(depth),
+        ImageInfo::ArraySize => out.value(layers),
+        ImageInfo::NumMipLevels | ImageInfo::NumSamples => out.value(0u32),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -281,6 +321,15 @@ mod tests {
             "2D images have one slice"
         );
         Ok(())
+    }
+
+    #[test]
+    fn boxes_overlap_where_all_axes_do() {
+        let part = |origin, region| ImageBox { origin, region };
+        let one = part([2, 2, 0], [3, 3, 1]);
+        assert!(one.overlaps(&part([4, 4, 0], [1, 1, 1])));
+        assert!(!one.overlaps(&part([5, 2, 0], [3, 3, 1])));
+        assert!(!one.overlaps(&part([2, 2, 1], [3, 3, 1])));
     }
 
     #[test]

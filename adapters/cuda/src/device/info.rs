@@ -191,6 +191,20 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::ExecutionCapabilities => out.value(UR_DEVICE_EXEC_CAPABILITY_FLAG_KERNEL),
         Is::KernelLaunchCapabilities => out.value(this.launch_properties()),
 
+        // Images. As many arguments as textures of a kernel, since samplers are none of the driver's.
+        Is::ImageSupport => out.boolean(this.has_images()),
+        Is::MaxReadImageArgs
+        | Is::MaxWriteImageArgs
+        | Is::MaxReadWriteImageArgs
+        | Is::MaxSamplers => out.value(128u32),
+        Is::Image2dMaxWidth => out.value(this.max_extent(UR_MEM_TYPE_IMAGE2D)?[0]),
+        Is::Image2dMaxHeight => out.value(this.max_extent(UR_MEM_TYPE_IMAGE2D)?[1]),
+        Is::Image3dMaxWidth => out.value(this.max_extent(UR_MEM_TYPE_IMAGE3D)?[0]),
+        Is::Image3dMaxHeight => out.value(this.max_extent(UR_MEM_TYPE_IMAGE3D)?[1]),
+        Is::Image3dMaxDepth => out.value(this.max_extent(UR_MEM_TYPE_IMAGE3D)?[2]),
+        Is::ImageMaxBufferSize => out.value(this.max_extent(UR_MEM_TYPE_IMAGE1D)?[0]),
+        Is::ImageMaxArraySize => out.value(this.max_extent(UR_MEM_TYPE_IMAGE2D_ARRAY)?[2]),
+
         // Arithmetic.
         Is::SingleFpConfig | Is::DoubleFpConfig => out.value(IEEE_754),
         Is::HalfFpConfig => out.value(match this.at_least(5, 3) {
