@@ -43,7 +43,6 @@ mod tests;
 pub use api::{Hooks, Runtime, device_info};
 pub use context::Context;
 pub use context::sharing::ExportedBlock;
-pub use context::usm::UsmRange;
 pub use context::usm_pool::UsmPool;
 pub use driver::deferred::{
     Deferred, DeferredEvent, HostPoint, Marker, NativeMarker, Signal, Stream,
@@ -60,6 +59,7 @@ pub use queue::graph::{ExecutableGraph, Graph};
 pub use queue::native_command::NativeCall;
 pub use recording::command_buffer::{CommandBuffer, RecordedCommand, UPDATES};
 pub use usm::domain::Domain;
+pub use usm::memory::UsmRange;
 pub use work::launch::{LaunchAttributes, LaunchRequest, PlainLaunch};
 pub use work::pattern::Pattern;
 pub use work::{Payload, Pitched, TimestampSource, Timestamps, Work};

@@ -7,7 +7,7 @@ use crate::pool::{Acquired, Order, Request};
 use crate::stream::lane::extents;
 use crate::stream::settings::Settings;
 use crate::stream::settings::pool_trace::Trace;
-use crate::stream::usm::memory::{AddressExtent, NoPool};
+use crate::stream::usm::memory::{AddressExtent, NoPool, UsmRange};
 use crate::stream::usm::pool_core::Answer;
 use crate::stream::{Context, Driver, Kind, UsmPool, Work};
 use std::cell::RefCell;
@@ -23,14 +23,6 @@ pub(crate) enum End {
     Own,
     /// A buffer, which the driver resolves, or no memory.
     Shared,
-}
-
-/// An allocation of USM: its address and bytes as requested, and its device if it has one.
-pub struct UsmRange<D: Driver> {
-    pub start: usize,
-    pub bytes: usize,
-    pub kind: Kind,
-    pub device: Option<Arc<Object<D::Device>>>,
 }
 
 impl<D: Driver> Context<D> {

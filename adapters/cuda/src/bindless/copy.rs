@@ -170,8 +170,8 @@ fn checked(region: &ur_exp_image_copy_region_t, (src, dst): (&Side, &Side)) -> R
     let mut extent = [0; 3];
     for axis in 0..3 {
         let room = |own: [usize; 3], at: [usize; 3]| own[axis].checked_sub(at[axis]);
-        let rooms = room(from_extent, from).zip(room(to_extent, to));
-        let (from, to) = rooms.ok_or(OUTSIDE)?;
+        let left = room(from_extent, from).zip(room(to_extent, to));
+        let (from, to) = left.ok_or(OUTSIDE)?;
         let most = from.min(to);
         let size = match asked[axis] as usize {
             0 if axis > 0 => most,

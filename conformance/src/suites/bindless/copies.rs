@@ -204,7 +204,7 @@ fn several_regions(fixture: &Fixture) -> Done {
     let queue = context.in_order(fixture)?;
     let sizes = [8, 4, 0];
     let memory = Memory::new(fixture, &context, RGBA8, image(UR_MEM_TYPE_IMAGE2D, sizes))?;
-    write(&queue, &memory, sizes, &vec![0_u32; 32])?;
+    write(&queue, &memory, sizes, &[0_u32; 32])?;
     let data = pixels(sizes, 4);
     let last = region([1, 3, 0], [4, 1, 0], [2, 1, 1]);
     let mut second = region([5, 0, 0], [0, 2, 0], [3, 1, 1]);

@@ -376,10 +376,8 @@ impl Maker for Vulkan {
         };
         let mut number = -1;
         // SAFETY: a live device, a readable description, and room for a descriptor.
-        checked(
-            unsafe { get(self.device, &what, &mut number) },
-            "vkGetSemaphoreFdKHR",
-        )?;
+        let code = unsafe { get(self.device, &what, &mut number) };
+        checked(code, "vkGetSemaphoreFdKHR")?;
         match number {
             // SAFETY: exported just now, for the caller.
             0.. => Ok(unsafe { OwnedFd::from_raw_fd(number) }),
