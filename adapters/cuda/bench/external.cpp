@@ -172,7 +172,7 @@ int main() {
             for (size_t at = 0; at < from.size(); ++at) from[at] = 7 * at + 1;
             ur_exp_image_copy_region_t region{};
             region.stype = UR_STRUCTURE_TYPE_EXP_IMAGE_COPY_REGION;
-            region.copyExtent = {64, 32, 1};
+            region.copyExtent = {64 * sizeof(uint32_t), 32, 1};
             need(!urBindlessImagesImageCopyExp(
                      queue, from.data(), (void *)image, &shape, &shape, &format, &format, &region,
                      UR_EXP_IMAGE_COPY_FLAG_HOST_TO_DEVICE, UR_EXP_IMAGE_COPY_INPUT_TYPES_MEM_TO_IMAGE, 0,

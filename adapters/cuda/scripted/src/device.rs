@@ -205,7 +205,9 @@ pub extern "C" fn cuCtxSetCurrent(context: *mut c_void) -> u32 {
     CURRENT.with(|all| {
         let mut all = all.borrow_mut();
         all.pop();
-        all.extend((!context.is_null()).then_some(context.addr()));
+        if !context.is_null() {
+            all.push(context.addr());
+        }
     });
     SUCCESS
 }

@@ -137,13 +137,35 @@ const RELAXED: i32 = 2;
 
 thread_local! {
     /// The thread's context stack, the current one last.
-    pub static CURRENT: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    pub static CURRENT: RefCell<Contexts> = const { RefCell::new(Contexts { all: [0; 32], count: 0 }) };
     /// The thread's capture mode: 0 global, 2 relaxed.
     pub static MODE: Cell<i32> = const { Cell::new(0) };
 }
 
+/// A stack of contexts. It has nothing to drop, so that libraries that end with the process can use it.
+pub struct Contexts {
+    all: [usize; 32],
+    count: usize,
+}
+
+impl Contexts {
+    pub fn push(&mut self, context: usize) {
+        self.all[self.count] = context;
+        self.count += 1;
+    }
+
+    pub fn pop(&mut self) -> Option<usize> {
+        self.count = self.count.checked_sub(1)?;
+        Some(self.all[self.count])
+    }
+
+    fn last(&self) -> Option<usize> {
+        Some(self.all[self.count.checked_sub(1)?])
+    }
+}
+
 pub fn current() -> usize {
-    CURRENT.with(|all| all.borrow().last().copied().unwrap_or(0))
+    CURRENT.with(|all| all.borrow().last().unwrap_or(0))
 }
 
 static DRIVER: Mutex<Option<FakeDriver>> = Mutex::new(None);

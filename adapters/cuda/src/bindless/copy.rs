@@ -138,7 +138,11 @@ fn ends(
 }
 
 /// The regions of a chain.
-fn regions(first: &ur_exp_image_copy_region_t, (src, dst): (&Side, &Side)) -> Result<Vec<Region>> {
+fn regions(
+    first: &ur_exp_image_copy_region_t,
+    (src, dst): (&Side, &Side),
+    texel: usize,
+) -> Result<Vec<Region>> {
     let tag = UR_STRUCTURE_TYPE_EXP_IMAGE_COPY_REGION;
     // SAFETY: the caller's chain consists of live structs tagged as what they are.
     let other = unsafe { chain::has_other(first.pNext, &[tag]) };
@@ -147,24 +151,35 @@ fn regions(first: &ur_exp_image_copy_region_t, (src, dst): (&Side, &Side)) -> Re
     let mut next = Some(first);
     while let Some(region) = next {
         ensure(found.len() < MAX_REGIONS, UR_RESULT_ERROR_INVALID_VALUE)?;
-        found.push(checked(region, (src, dst))?);
+        found.push(checked(region, (src, dst), texel)?);
         // SAFETY: the caller's chain consists of live structs tagged as what they are.
         next = unsafe { chain::find(region.pNext, tag) };
     }
     Ok(found)
 }
 
-/// A region in numbers of texels. `INVALID_IMAGE_SIZE` if an end does not have it.
+/// A region in numbers of texels. `INVALID_VALUE` if it cuts texels, `INVALID_IMAGE_SIZE` if an end does not have it.
 ///
-/// A height or depth of 0 stands for 1, where the images have no more, and for all rows or layers beyond the offset,
-/// where they have.
-fn checked(region: &ur_exp_image_copy_region_t, (src, dst): (&Side, &Side)) -> Result<Region> {
-    let place = |at: &ur_rect_offset_t| [at.x, at.y, at.z].map(|axis| axis as usize);
-    let (from, to) = (place(&region.srcOffset), place(&region.dstOffset));
+/// The caller counts bytes along x. A height or depth of 0 stands for all that the ends have beyond the offset.
+fn checked(
+    region: &ur_exp_image_copy_region_t,
+    (src, dst): (&Side, &Side),
+    texel: usize,
+) -> Result<Region> {
+    let whole = |bytes: u64| -> Result<usize> {
+        let bytes = bytes as usize;
+        ensure(bytes.is_multiple_of(texel), UR_RESULT_ERROR_INVALID_VALUE)?;
+        Ok(bytes / texel)
+    };
+    let place = |at: &ur_rect_offset_t| -> Result<[usize; 3]> {
+        Ok([whole(at.x)?, at.y as usize, at.z as usize])
+    };
+    let (from, to) = (place(&region.srcOffset)?, place(&region.dstOffset)?);
+    let size = &region.copyExtent;
     let asked = [
-        region.copyExtent.width,
-        region.copyExtent.height,
-        region.copyExtent.depth,
+        whole(size.width)?,
+        size.height as usize,
+        size.depth as usize,
     ];
     let (from_extent, to_extent) = (src.extent(), dst.extent());
     let mut extent = [0; 3];
@@ -173,7 +188,7 @@ fn checked(region: &ur_exp_image_copy_region_t, (src, dst): (&Side, &Side)) -> R
         let left = room(from_extent, from).zip(room(to_extent, to));
         let (from, to) = left.ok_or(OUTSIDE)?;
         let most = from.min(to);
-        let size = match asked[axis] as usize {
+        let size = match asked[axis] {
             0 if axis > 0 => most,
             size => size,
         };
@@ -219,7 +234,7 @@ pub fn enqueue(
         }
     };
     let (src, dst) = (side(&src, from_image)?, side(&dst, to_image)?);
-    let regions = regions(region, (&src, &dst))?;
+    let regions = regions(region, (&src, &dst), texel.bytes)?;
     let work = work((&dst, &src), &regions, texel.bytes)?;
     let command = UR_COMMAND_MEM_IMAGE_COPY;
     Queue::enqueue(this, command, waits, work, event, false)
@@ -258,15 +273,19 @@ mod tests {
         let (src, dst) = (linear([8, 1, 1], 32, 32), linear([8, 4, 2], 32, 128));
         let asked = |x: u64, [width, height, depth]: [u64; 3]| {
             let region = ur_exp_image_copy_region_t {
-                srcOffset: ur_rect_offset_t { x, y: 0, z: 0 },
+                srcOffset: ur_rect_offset_t {
+                    x: 4 * x,
+                    y: 0,
+                    z: 0,
+                },
                 copyExtent: ur_rect_region_t {
-                    width,
+                    width: 4 * width,
                     height,
                     depth,
                 },
                 ..Default::default()
             };
-            let found = checked(&region, (&src, &dst)).map(|region| region.extent);
+            let found = checked(&region, (&src, &dst), 4).map(|region| region.extent);
             found.map_err(Error::code)
         };
         let outside = Err(UR_RESULT_ERROR_INVALID_IMAGE_SIZE);
@@ -280,6 +299,18 @@ mod tests {
         ] {
             assert_eq!(asked(x, extent), outside, "{x} {extent:?}");
         }
+        let cut = ur_exp_image_copy_region_t {
+            copyExtent: ur_rect_region_t {
+                width: 6,
+                height: 1,
+                depth: 1,
+            },
+            ..Default::default()
+        };
+        let found = checked(&cut, (&src, &dst), 4)
+            .map(drop)
+            .map_err(Error::code);
+        assert_eq!(found, Err(UR_RESULT_ERROR_INVALID_VALUE));
     }
 
     #[test]

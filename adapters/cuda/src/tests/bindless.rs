@@ -19,6 +19,9 @@ pub const RGBA8: ur_image_format_t = ur_image_format_t {
     channelType: UR_IMAGE_CHANNEL_TYPE_UNSIGNED_INT8,
 };
 
+/// Bytes of its pixels.
+const PIXEL_BYTES: u64 = 4;
+
 /// A description with only what its kind uses.
 pub fn image(kind: ur_mem_type_t, sizes: [usize; 3], levels: u32) -> ur_image_desc_t {
     let [width, height, depth] = sizes;
@@ -40,13 +43,15 @@ pub fn image(kind: ur_mem_type_t, sizes: [usize; 3], levels: u32) -> ur_image_de
 }
 
 pub fn region(src: [u64; 3], dst: [u64; 3], size: [u64; 3]) -> ur_exp_image_copy_region_t {
-    let offset = |[x, y, z]: [u64; 3]| ur_rect_offset_t { x, y, z };
+    // Along x the interface counts bytes.
+    let bytes = |pixels: u64| pixels.saturating_mul(PIXEL_BYTES);
+    let offset = |[x, y, z]: [u64; 3]| ur_rect_offset_t { x: bytes(x), y, z };
     let [width, height, depth] = size;
     ur_exp_image_copy_region_t {
         srcOffset: offset(src),
         dstOffset: offset(dst),
         copyExtent: ur_rect_region_t {
-            width,
+            width: bytes(width),
             height,
             depth,
         },
@@ -303,7 +308,7 @@ fn a_region_goes_where_it_says() {
         assert_eq!(to, expected);
         // Two regions are one command, and linear memory may be at both ends.
         let mut second = region([0; 3], [0; 3], [1, 1, 1]);
-        second.srcOffset.x = 5;
+        second.srcOffset.x = 5 * PIXEL_BYTES;
         let mut first = region([0; 3], [4, 0, 0], [2, 1, 1]);
         first.pNext = (&raw const second).cast();
         let mut line = vec![0_u32; 6];
@@ -371,7 +376,7 @@ fn wrong_copies_are_refused() {
             ([0; 3], [0, 4, 0], [1, 1, 1]),
             ([0; 3], [0, 0, 1], [1, 1, 1]),
             ([0; 3], [0; 3], [0, 1, 1]),
-            ([0; 3], [u64::MAX, 0, 0], [2, 1, 1]),
+            ([0; 3], [u64::MAX / 8, 0, 0], [2, 1, 1]),
         ] {
             let region = region(src, dst, size);
             assert_eq!(

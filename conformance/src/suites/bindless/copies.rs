@@ -206,19 +206,20 @@ fn several_regions(fixture: &Fixture) -> Done {
     let memory = Memory::new(fixture, &context, RGBA8, image(UR_MEM_TYPE_IMAGE2D, sizes))?;
     write(&queue, &memory, sizes, &[0_u32; 32])?;
     let data = pixels(sizes, 4);
-    let last = region([1, 3, 0], [4, 1, 0], [2, 1, 1]);
-    let mut second = region([5, 0, 0], [0, 2, 0], [3, 1, 1]);
+    let parts = [
+        ([0, 0, 0], [7, 0, 0], [1, 4, 1]),
+        ([5, 0, 0], [0, 2, 0], [3, 1, 1]),
+        ([1, 3, 0], [4, 1, 0], [2, 1, 1]),
+    ];
+    let [mut first, mut second, last] = parts.map(|(src, dst, size)| region(src, dst, size));
     second.pNext = (&raw const last).cast();
-    let mut first = region([0, 0, 0], [7, 0, 0], [1, 4, 1]);
     first.pNext = (&raw const second).cast();
     let from = linear(data.as_ptr().cast_mut().cast(), &memory.desc, &RGBA8);
     copy(&queue, (from, memory.end()), &first, TO_DEVICE, &[])?;
     let mut want = vec![0_u32; 32];
-    for part in [&first, &second, &last] {
-        let (src, dst, size) = (part.srcOffset, part.dstOffset, part.copyExtent);
-        for at in places([size.width, size.height, size.depth]) {
-            let from = packed(sizes, add(at, [src.x, src.y, src.z]));
-            want[packed(sizes, add(at, [dst.x, dst.y, dst.z]))] = data[from];
+    for (src, dst, size) in parts {
+        for at in places(size) {
+            want[packed(sizes, add(at, dst))] = data[packed(sizes, add(at, src))];
         }
     }
     let found: Vec<u32> = read(&queue, &memory, sizes)?;
@@ -405,11 +406,15 @@ fn wrong_image_copies(fixture: &Fixture) -> Done {
         ([0; 3], [0, 4, 0], [1, 1, 1]),
         ([0; 3], [0, 0, 1], [1, 1, 1]),
         ([0; 3], [0; 3], [0, 1, 1]),
-        ([0; 3], [u64::MAX, 0, 0], [2, 1, 1]),
+        ([0; 3], [u64::MAX / 8, 0, 0], [2, 1, 1]),
     ] {
         attempt(host, memory.end(), &region(src, dst, size), TO_DEVICE)
             .fails(UR_RESULT_ERROR_INVALID_IMAGE_SIZE)?;
     }
+    // Half a pixel.
+    let mut cut = all;
+    cut.copyExtent.width = 6;
+    attempt(host, memory.end(), &cut, TO_DEVICE).fails(wrong)?;
     let wide = Place {
         format: &ur_image_format_t {
             channelType: UR_IMAGE_CHANNEL_TYPE_FLOAT,

@@ -8,6 +8,9 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 use ur::abi::*;
 
+/// Bytes of a pixel of each format here.
+const PIXEL_BYTES: u64 = 4;
+
 pub const RGBA8: ur_image_format_t = ur_image_format_t {
     channelOrder: UR_IMAGE_CHANNEL_ORDER_RGBA,
     channelType: UR_IMAGE_CHANNEL_TYPE_UNSIGNED_INT8,
@@ -352,13 +355,15 @@ pub fn whole(sizes: [usize; 3]) -> ur_exp_image_copy_region_t {
 }
 
 pub fn region(src: [u64; 3], dst: [u64; 3], size: [u64; 3]) -> ur_exp_image_copy_region_t {
-    let offset = |[x, y, z]: [u64; 3]| ur_rect_offset_t { x, y, z };
+    // Along x the interface counts bytes.
+    let bytes = |pixels: u64| pixels.saturating_mul(PIXEL_BYTES);
+    let offset = |[x, y, z]: [u64; 3]| ur_rect_offset_t { x: bytes(x), y, z };
     let [width, height, depth] = size;
     ur_exp_image_copy_region_t {
         srcOffset: offset(src),
         dstOffset: offset(dst),
         copyExtent: ur_rect_region_t {
-            width,
+            width: bytes(width),
             height,
             depth,
         },
