@@ -28,7 +28,7 @@ mod device;
 mod driver;
 mod exec;
 mod hooks;
-#[allow(dead_code, reason = "bindless images use the rest")]
+#[allow(dead_code, unused_imports, reason = "bindless images use the rest")]
 mod image;
 mod interop;
 mod kernel;

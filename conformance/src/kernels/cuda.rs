@@ -7,6 +7,9 @@ pub struct Cuda;
 /// The text has no terminating NUL: an adapter is given its length.
 const PTX: &str = include_str!("cuda/kernels.ptx");
 
+/// The kernels that use images.
+const IMAGES: &str = include_str!("cuda/images.ptx");
+
 /// A program that does not compile.
 const BROKEN: &str = include_str!("cuda/broken.ptx");
 
@@ -19,6 +22,13 @@ impl KernelProvider for Cuda {
             data: PTX.as_ptr().cast(),
             size: PTX.len(),
         }
+    }
+
+    fn images(&self) -> Option<Source> {
+        Some(Source::Binary {
+            data: IMAGES.as_ptr().cast(),
+            size: IMAGES.len(),
+        })
     }
 
     fn broken(&self) -> Option<Source> {
