@@ -193,8 +193,8 @@ impl Mem {
         })?;
         for device in context.devices() {
             let max = device.max_extent(image.shape.kind)?;
-            let fits = image.shape.extent.iter().zip(max);
-            let fits = fits.map(|(own, max)| *own <= max).all(|fits| fits);
+            let mut fits = image.shape.extent.iter().zip(max);
+            let fits = fits.all(|(own, max)| *own <= max);
             ensure(fits, UR_RESULT_ERROR_INVALID_IMAGE_SIZE)?;
         }
         // With one device the array is made at once. With several, each is made for its first use.
