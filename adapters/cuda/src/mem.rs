@@ -470,7 +470,7 @@ impl Mem {
     /// The address on a device, for foreign code, which may read and write there. Waits for all commands if the
     /// device's copy is not current.
     fn native_address(&self, device: &Object<Device>) -> Result<usize> {
-        if let Ok(image) = self.image() {
+        if let Some(image) = self.as_image() {
             self.begin(device, Use::Writes)?;
             return image.native_array(device, || self.context.finish());
         }

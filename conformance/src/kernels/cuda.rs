@@ -7,11 +7,14 @@ pub struct Cuda;
 /// The text has no terminating NUL: an adapter is given its length.
 const PTX: &str = include_str!("cuda/kernels.ptx");
 
+/// The kernels that use images.
+const IMAGES: &str = include_str!("cuda/images.ptx");
+
 /// A program that does not compile.
 const BROKEN: &str = include_str!("cuda/broken.ptx");
 
-/// Kernels on bindless images, compiled ahead from `cuda/images.cu`.
-const IMAGES: &str = include_str!("cuda/images.ptx");
+/// Kernels on bindless images, compiled ahead from `cuda/bindless.cu`.
+const BINDLESS: &str = include_str!("cuda/bindless.ptx");
 
 /// A program with one variable and nothing else.
 const VARIABLE: &str = include_str!("cuda/variable.ptx");
@@ -24,6 +27,13 @@ impl KernelProvider for Cuda {
         }
     }
 
+    fn images(&self) -> Option<Source> {
+        Some(Source::Binary {
+            data: IMAGES.as_ptr().cast(),
+            size: IMAGES.len(),
+        })
+    }
+
     fn broken(&self) -> Option<Source> {
         Some(Source::Binary {
             data: BROKEN.as_ptr().cast(),
@@ -31,10 +41,10 @@ impl KernelProvider for Cuda {
         })
     }
 
-    fn images(&self) -> Option<Source> {
+    fn bindless(&self) -> Option<Source> {
         Some(Source::Binary {
-            data: IMAGES.as_ptr().cast(),
-            size: IMAGES.len(),
+            data: BINDLESS.as_ptr().cast(),
+            size: BINDLESS.len(),
         })
     }
 

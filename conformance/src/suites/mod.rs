@@ -27,6 +27,7 @@ mod fills;
 mod global_variable;
 mod graph;
 mod host_task;
+mod image;
 mod interop;
 mod kernel;
 mod launch;
@@ -39,6 +40,7 @@ mod program;
 mod queries;
 mod queue;
 mod release_while_pending;
+mod sampler;
 mod several_devices;
 pub mod sharing;
 mod unsupported;
@@ -91,6 +93,8 @@ pub fn all() -> Vec<Test> {
         buffer_map::all,
         buffer_over_host::all,
         buffer_rect::all,
+        image::all,
+        sampler::all,
         program::all,
         kernel::all,
         unsupported::all,

@@ -138,6 +138,13 @@ impl ImageShape {
         !matches!(self.kind, UR_MEM_TYPE_IMAGE1D | UR_MEM_TYPE_IMAGE2D)
     }
 
+    /// The pitches of the host memory that an image is made with. `INVALID_IMAGE_FORMAT_DESCRIPTOR` as for
+    /// [`ImageShape::pitch`].
+    pub fn host_pitch(&self, desc: &ur_image_desc_t) -> Result<ImagePitch> {
+        let pitch = self.pitch(&self.whole(), desc.rowPitch, desc.slicePitch);
+        pitch.map_err(|_| DESCRIPTOR)
+    }
+
     /// All pixels.
     pub fn whole(&self) -> ImageBox {
         ImageBox {

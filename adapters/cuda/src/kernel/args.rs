@@ -211,7 +211,7 @@ pub fn pack(
                         true => 0,
                         false => {
                             let mem = Object::<Mem>::borrow(given.hMem.cast(), Cuda::table())?;
-                            if let Ok(image) = mem.image() {
+                            if let Some(image) = mem.as_image() {
                                 image.check_for_kernels()?;
                             }
                             let uses = mem.use_by(given.flags);

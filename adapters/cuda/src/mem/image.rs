@@ -59,15 +59,13 @@ impl Image {
     fn new(
         format: &ur_image_format_t,
         desc: &ur_image_desc_t,
-        pitches: (usize, usize),
         arrays: impl FnOnce(Shape, Texel) -> Result<Arc<Arrays>>,
     ) -> Result<Self> {
         let known = ORDERS.contains(&format.channelOrder);
         ensure(known, UR_RESULT_ERROR_UNSUPPORTED_IMAGE_FORMAT)?;
         let texel = Texel::of(format)?;
         let shape = ImageShape::new(format, desc)?;
-        let pitch = shape.pitch(&shape.whole(), pitches.0, pitches.1);
-        let wrong = Error::new(UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR);
+        let pitch = shape.host_pitch(desc)?;
         let wide = [
             CU_AD_FORMAT_UNSIGNED_INT32,
             CU_AD_FORMAT_SIGNED_INT32,
@@ -77,7 +75,7 @@ impl Image {
         Ok(Self {
             format: *format,
             shape,
-            pitch: pitch.map_err(|_| wrong)?,
+            pitch,
             arrays: arrays(Shape::of(desc)?, texel)?,
             host: None,
             is_for_kernels: texel.channels == 4 && wide.contains(&texel.format),
@@ -189,9 +187,8 @@ impl Mem {
     ) -> Result<Arc<Object<Self>>> {
         check_support(context)?;
         let flags = buffer_flags(flags)?;
-        let pitches = (desc.rowPitch, desc.slicePitch);
         let all = gpus(context.domain());
-        let mut image = Image::new(format, desc, pitches, |shape, texel| {
+        let mut image = Image::new(format, desc, |shape, texel| {
             Ok(Arrays::new(all.iter().cloned(), shape, texel))
         })?;
         for device in context.devices() {
@@ -232,7 +229,7 @@ impl Mem {
         ensure(native != 0, UR_RESULT_ERROR_INVALID_VALUE)?;
         let raw = std::ptr::with_exposed_provenance_mut(native);
         let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
-        let image = Image::new(format, desc, (0, 0), |shape, texel| {
+        let image = Image::new(format, desc, |shape, texel| {
             // An array that is refused stays the caller's.
             let what = Array::adopt(gpu, raw, false).description()?;
             let is_same = (what.Width, what.Height, what.Depth)
@@ -251,18 +248,25 @@ impl Mem {
         hal::new::<Cuda, _>(Self::new(context.arc(), flags, surface, bytes, storage))
     }
 
-    /// The image that this is. `INVALID_MEM_OBJECT` for a buffer.
+    /// The image that this is. `INVALID_MEM_OBJECT` for a buffer, or `UNSUPPORTED_FEATURE` if there are no images.
     pub fn image(&self) -> Result<&Arc<Image>> {
         match &self.storage {
             Storage::Image(image) => Ok(image),
-            _ => Err(OTHER_KIND),
+            _ => Err(check_support(&self.context).err().unwrap_or(OTHER_KIND)),
+        }
+    }
+
+    /// The image that this is, if it is one.
+    pub fn as_image(&self) -> Option<&Arc<Image>> {
+        match &self.storage {
+            Storage::Image(image) => Some(image),
+            _ => None,
         }
     }
 
     /// `INVALID_MEM_OBJECT` for an image.
     pub fn check_buffer(&self) -> Result<()> {
-        let is_image = matches!(self.storage, Storage::Image(_));
-        ensure(!is_image, OTHER_KIND.code())
+        ensure(self.as_image().is_none(), OTHER_KIND.code())
     }
 
     /// Prepares an image for a command of a device.

@@ -592,7 +592,7 @@ fn each_call_fails(name: &str, devices: usize) {
             driver.reset();
             assert_eq!(play(devices), Some(true), "{}", driver.report());
             driver.check_end("without a failure");
-            let (mut nth, mut met, mut told) = (0, true, 0);
+            let (mut nth, mut met, mut reported) = (0, true, 0);
             while met {
                 nth += 1;
                 driver.fail(nth, if nth % 2 == 0 { 2 } else { 999 });
@@ -600,9 +600,9 @@ fn each_call_fails(name: &str, devices: usize) {
                 met = driver.query().met;
                 driver.check_end(&format!("call {nth}, links {links}"));
                 assert_ne!(right, Some(false), "call {nth}, links {links}");
-                told += u64::from(right.is_none());
+                reported += u64::from(right.is_none());
             }
-            assert!(nth > 30 && told > nth / 3, "{told} of {nth} calls");
+            assert!(nth > 30 && reported > nth / 3, "{reported} of {nth} calls");
         }
     });
 }

@@ -41,7 +41,7 @@ impl Setup {
             ));
         }
         Ok(Self {
-            program: Program::of_images(fixture, &context)?,
+            program: Program::of_bindless(fixture, &context)?,
             queue: context.in_order(fixture)?,
             context,
         })

@@ -1,4 +1,4 @@
-// Kernels on bindless images for CUDA. compile.py makes `images.ptx` from this file.
+// Kernels on bindless images for CUDA. compile.py makes `bindless.ptx` from this file.
 //
 // A kernel takes images by value. `at` is the work-item, and pixels count along x first.
 
