@@ -1,7 +1,8 @@
-// Bindless images without kernels: memory, copies, handles, mipmaps, linear memory, properties.
+// Bindless images without kernels: memory, copies, handles, mipmaps, linear and imported memory, properties.
 #include "client.hpp"
 
 #include <sycl/ext/oneapi/bindless_images.hpp>
+#include <sycl/ext/oneapi/memory_export.hpp>
 
 #include <array>
 #include <numeric>
@@ -240,6 +241,38 @@ static void properties() {
   require(device.get_info<ex::info::device::max_image_linear_width>() > 0, "the largest width in linear memory");
 }
 
+static void external() {
+  sycl::queue queue = images();
+  if (!queue.get_device().has(sycl::aspect::ext_oneapi_exportable_device_mem) ||
+      !queue.get_device().has(sycl::aspect::ext_oneapi_external_memory_import))
+    skip("the device does not export and import memory");
+  constexpr auto kind = ex::external_mem_handle_type::opaque_fd;
+  constexpr size_t bytes = 2 << 20, width = 64, height = 32;
+  void *own = ex::alloc_exportable_device_mem(0, bytes, kind, queue);
+  int file = ex::export_device_mem_handle<kind>(own, queue);
+  ex::external_mem memory =
+      ex::import_external_memory(ex::external_mem_descriptor<ex::resource_fd>{{file}, kind, bytes}, queue);
+  void *mapped = ex::map_external_linear_memory(memory, 0, bytes, queue);
+  queue.memset(own, 0x31, bytes);
+  std::vector<unsigned char> seen(bytes);
+  queue.memcpy(seen.data(), mapped, bytes).wait();
+  require(std::count(seen.begin(), seen.end(), 0x31) == bytes, "bytes of imported memory");
+  queue.memset(mapped, 0x32, bytes);
+  queue.memcpy(seen.data(), own, bytes).wait();
+  require(std::count(seen.begin(), seen.end(), 0x32) == bytes, "bytes of exported memory");
+  ex::unmap_external_linear_memory(mapped, queue);
+  ex::image_descriptor desc(sycl::range<2>(width, height), 1, sycl::image_channel_type::unsigned_int32);
+  ex::image_mem_handle image = ex::map_external_image_memory(memory, desc, queue);
+  std::vector<unsigned> from = numbers(width * height, 8), to(width * height);
+  queue.ext_oneapi_copy(from.data(), image, desc);
+  queue.ext_oneapi_copy(image, to.data(), desc);
+  queue.wait_and_throw();
+  require(from == to, "pixels of imported memory");
+  ex::unmap_external_image_memory(image, ex::image_type::standard, queue);
+  ex::release_external_memory(memory, queue);
+  ex::free_exportable_memory(own, queue);
+}
+
 static void order() {
   sycl::queue queue = images();
   sycl::queue loose{queue.get_context(), queue.get_device(), rethrow};
@@ -269,6 +302,7 @@ int main() {
   program.part("mipmaps", mipmaps);
   program.part("handles", handles);
   program.part("properties", properties);
+  program.part("external", external);
   program.part("order", order);
   return program.conclude();
 }
