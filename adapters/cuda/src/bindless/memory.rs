@@ -37,8 +37,15 @@ pub struct ImageMemory {
 
 enum Storage {
     Array(Array),
-    Mipmap { whole: Arc<Mipmap>, levels: u32 },
-    Level { array: Array, of: Arc<Mipmap> },
+    Mipmap {
+        whole: Arc<Mipmap>,
+        levels: u32,
+    },
+    Level {
+        array: Array,
+        of: Arc<Mipmap>,
+        level: u32,
+    },
 }
 
 impl ImageMemory {
@@ -274,6 +281,14 @@ pub fn level(
         return Err(UNKNOWN);
     };
     ensure(level < *levels, UNKNOWN.code())?;
+    let is_it = |memory: &ImageMemory| {
+        matches!(&memory.storage, Storage::Level { of, level: own, .. }
+            if *own == level && Arc::ptr_eq(of, whole))
+    };
+    let mut all = bindless(this).memory.lock();
+    if let Some((known, _)) = all.iter().find(|(_, memory)| is_it(memory)) {
+        return Ok(*known);
+    }
     let made = ImageMemory {
         gpu: Arc::clone(&found.gpu),
         shape: level_of(&found.shape, level),
@@ -282,12 +297,12 @@ pub fn level(
         storage: Storage::Level {
             array: whole.level(level)?,
             of: Arc::clone(whole),
+            level,
         },
         keeps: found.keeps.clone(),
     };
     let handle = made.handle();
-    let replaced = bindless(this).memory.lock().insert(handle, Arc::new(made));
-    drop(replaced);
+    all.insert(handle, Arc::new(made));
     Ok(handle)
 }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ur::abi::*;
 
 use super::fake_driver::{FakeDriver, adapter, alone, devices, ur};
+use super::launching::{Arg, launch, number, pointer};
 use super::test_context::TestContext;
 use super::workload::Steps;
 
@@ -673,6 +674,72 @@ fn rows_of_pitched_memory_are_a_texture_s() {
             test.end(&driver);
         },
     );
+}
+
+/// A number of 64 bits, which has to live until the launch.
+fn handle(index: u32, number: &u64) -> Arg {
+    let mut arg = Arg {
+        r#type: UR_EXP_KERNEL_ARG_TYPE_VALUE,
+        index,
+        size: size_of::<u64>(),
+        ..Default::default()
+    };
+    arg.value.value = std::ptr::from_ref(number).cast();
+    arg
+}
+
+#[test]
+fn kernels_take_images_by_value() {
+    alone("tests::bindless::kernels_take_images_by_value", || {
+        let driver = FakeDriver::open();
+        let test = TestContext::new(4 * 32);
+        let (context, mut device) = (test.context, test.device);
+        let queue = test.queue(ur_queue_flags_t(0));
+        let text = b".version 8.0\0";
+        let (mut length, mut code) = (text.len(), text.as_ptr());
+        let mut program = null_mut();
+        let made = ur!(Program.pfnCreateWithBinary(
+            context,
+            1,
+            &mut device,
+            &mut length,
+            &mut code,
+            null(),
+            &mut program
+        ));
+        assert_eq!(made, NONE);
+        assert_eq!(ur!(Program.pfnBuild(context, program, null())), NONE);
+        let [paint, texels] = [c"paint", c"texels"].map(|name| {
+            let mut kernel = null_mut();
+            assert_eq!(
+                ur!(Kernel.pfnCreate(program, name.as_ptr(), &mut kernel)),
+                NONE
+            );
+            kernel
+        });
+        let desc = image(UR_MEM_TYPE_IMAGE2D, [8, 4, 0], 1);
+        let one = allocate(&test, &RGBA8, &desc).expect("memory");
+        let written = unsampled(&test, one, &desc).expect("an unsampled image");
+        let read = sampled(&test, one, &desc).expect("a sampled image");
+        let (written_value, read_value, base) = (written as u64, read as u64, 500);
+        let args = [handle(0, &written_value), number(1, &base)];
+        assert_eq!(launch(queue, paint, 32, &args, &[], null_mut()), NONE);
+        let args = [pointer(0, test.memory), handle(1, &read_value)];
+        assert_eq!(launch(queue, texels, 32, &args, &[], null_mut()), NONE);
+        assert_eq!(ur!(Queue.pfnFinish(queue)), NONE);
+        // SAFETY: host memory of that many words, which no command uses now.
+        let found = unsafe { std::slice::from_raw_parts(test.memory.cast::<u32>(), 32) };
+        assert!(found.iter().copied().eq(500..532), "{found:?}");
+        assert_eq!(end_sampled(&test, read), NONE);
+        assert_eq!(end_unsampled(&test, written), NONE);
+        assert_eq!(free(&test, one), NONE);
+        for kernel in [paint, texels] {
+            assert_eq!(ur!(Kernel.pfnRelease(kernel)), NONE);
+        }
+        assert_eq!(ur!(Program.pfnRelease(program)), NONE);
+        assert_eq!(ur!(Queue.pfnRelease(queue)), NONE);
+        test.end(&driver);
+    });
 }
 
 /// Tells a command on the host when it may end.
