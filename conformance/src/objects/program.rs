@@ -1,6 +1,6 @@
 //! Programs of test kernels, and the arguments of launches.
 
-use super::{Buffer, Context, Image, info, owned};
+use super::{Buffer, Context, Image, Sampler, info, owned};
 use crate::fixture::Fixture;
 use crate::kernels::{self, KernelProvider, Source};
 use crate::outcome::{Done, Stop};
@@ -217,6 +217,7 @@ pub enum Arg<'a> {
     Value(&'a [u8]),
     Buffer(&'a Buffer),
     Image(&'a Image),
+    Sampler(&'a Sampler),
     /// Bytes of local memory.
     Local(usize),
 }
@@ -262,6 +263,13 @@ impl<'a> Arg<'a> {
                     ur_exp_kernel_arg_value_t { memObjTuple: tuple },
                 )
             }
+            Arg::Sampler(sampler) => (
+                UR_EXP_KERNEL_ARG_TYPE_SAMPLER,
+                size_of::<ur_sampler_handle_t>(),
+                ur_exp_kernel_arg_value_t {
+                    sampler: sampler.raw,
+                },
+            ),
             Arg::Local(size) => (
                 UR_EXP_KERNEL_ARG_TYPE_LOCAL,
                 *size,

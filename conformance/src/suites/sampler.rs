@@ -1,7 +1,8 @@
 //! Samplers: creation, info queries and references.
 
 use crate::fixture::Fixture;
-use crate::objects::{Context, Sampler};
+use crate::kernels::IOTA;
+use crate::objects::{Arg, Context, Kind, Program, Sampler};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
 use crate::status::Status;
@@ -11,7 +12,7 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     crate::tests!["sampler";
-        reports_its_properties, create_refused, counts_references, outlives_its_context, native_handle,
+        reports_its_properties, create_refused, counts_references, outlives_its_context, native_handle, cuda_kernels_get_a_number,
     ]
 }
 
@@ -162,5 +163,40 @@ fn native_handle(fixture: &Fixture) -> Done {
         plain().addressingMode,
         "addressing mode of an adopted sampler"
     );
+    Ok(())
+}
+
+/// A kernel of CUDA gets a sampler as a number: bit 0 for normalized coordinates, 1 for the filter, 2 to 4 for addresses.
+fn cuda_kernels_get_a_number(fixture: &Fixture) -> Done {
+    let context = context(fixture)?;
+    if fixture.backend != UR_BACKEND_CUDA {
+        return Err(Stop::skipped("only kernels of CUDA get a number"));
+    }
+    let queue = context.in_order(fixture)?;
+    let kernel = Program::new(fixture, &context)?.kernel(IOTA)?;
+    let memory = context.usm(fixture, Kind::Device, 16)?;
+    for (addressing, filter, want) in [
+        (
+            UR_SAMPLER_ADDRESSING_MODE_CLAMP,
+            UR_SAMPLER_FILTER_MODE_NEAREST,
+            0b01001,
+        ),
+        (
+            UR_SAMPLER_ADDRESSING_MODE_MIRRORED_REPEAT,
+            UR_SAMPLER_FILTER_MODE_LINEAR,
+            0b10011,
+        ),
+    ] {
+        let what = ur_sampler_desc_t {
+            addressingMode: addressing,
+            filterMode: filter,
+            ..plain()
+        };
+        let sampler = Sampler::new(&context, &what)?;
+        let args = [Arg::Pointer(memory.ptr), Arg::Sampler(&sampler)];
+        queue.launch(&kernel, 1, &args, &[])?;
+        let number: Vec<u32> = queue.read(memory.ptr, 1, &[])?;
+        check_eq!(number, [want], "number of {addressing:?} {filter:?}");
+    }
     Ok(())
 }

@@ -40,19 +40,18 @@ pub struct Image {
 /// The error for a handle that is not of an image, or is one where a buffer is needed.
 pub(super) const OTHER_KIND: Error = Error::new(UR_RESULT_ERROR_INVALID_MEM_OBJECT);
 
-/// The formats that an image of four channels can have: orders in which the first channel in memory is the first
-/// that a kernel gets.
+/// The orders of channels that images have: a kernel gets the channels as they lie in memory.
 const ORDERS: [ur_image_channel_order_t; 3] = [
     UR_IMAGE_CHANNEL_ORDER_R,
     UR_IMAGE_CHANNEL_ORDER_RG,
     UR_IMAGE_CHANNEL_ORDER_RGBA,
 ];
 
-/// One end of a copy: an image and a box of it.
+/// A box of an image, as one end of a copy.
 #[derive(Clone, Copy)]
-pub struct ImagePart<'a> {
-    pub image: &'a Image,
-    pub part: ImageBox,
+struct ImagePart<'a> {
+    image: &'a Image,
+    part: ImageBox,
 }
 
 impl Image {
@@ -88,7 +87,7 @@ impl Image {
         only.surface().ok()
     }
 
-    /// Whether the buffer's address is what a kernel takes on a device.
+    /// Whether a kernel on a device takes the surface that is the memory object's address.
     pub(super) fn is_argument_on(&self, device: CUdevice) -> bool {
         self.arrays.is_only(device) && self.surface().is_some()
     }
