@@ -749,9 +749,10 @@ typedef struct ur_base_desc_t {
   const void *pNext;
 } ur_base_desc_t;
 
-/// Where a region begins: in bytes (`x`), rows and slices for buffers, in pixels for images.
+/// Where a region begins: in bytes (`x`), rows and slices for buffers and bindless images, in
+/// pixels for other images.
 typedef struct ur_rect_offset_t {
-  /// first column, in bytes for buffers, in pixels for images
+  /// first column, in bytes for buffers and bindless images, in pixels for other images
   uint64_t x;
   /// first row
   uint64_t y;
@@ -759,10 +760,10 @@ typedef struct ur_rect_offset_t {
   uint64_t z;
 } ur_rect_offset_t;
 
-/// Extent of a region: width in bytes for buffers and in pixels for images, height in rows, depth
-/// in slices.
+/// Extent of a region: width in bytes for buffers and bindless images and in pixels for other
+/// images, height in rows, depth in slices.
 typedef struct ur_rect_region_t {
-  /// columns, in bytes for buffers, in pixels for images
+  /// columns, in bytes for buffers and bindless images, in pixels for other images
   uint64_t width;
   /// number of rows; 1 for one-dimensional data
   uint64_t height;
@@ -5541,11 +5542,11 @@ typedef struct ur_exp_external_semaphore_desc_t {
 typedef struct ur_exp_image_copy_region_t {
   ur_structure_type_t stype;
   const void *pNext;
-  /// first pixel in the source: x, y and z or layer
+  /// where the part begins in the source: bytes along x, then row and slice or layer
   ur_rect_offset_t srcOffset;
-  /// first pixel in the destination: x, y and z or layer
+  /// where it begins in the destination: bytes along x, then row and slice or layer
   ur_rect_offset_t dstOffset;
-  /// pixels to copy: width, height and depth or layers
+  /// size of the part: width in bytes, then rows and slices or layers
   ur_rect_region_t copyExtent;
 } ur_exp_image_copy_region_t;
 
@@ -5692,7 +5693,7 @@ UR_APIEXPORT ur_result_t UR_APICALL urBindlessImagesImageCopyExp(
     const ur_image_format_t *pSrcImageFormat,
     /// pixel format of the destination
     const ur_image_format_t *pDstImageFormat,
-    /// offsets and extent of the part to copy, in pixels
+    /// offsets and extent of the part to copy, in bytes along x
     ur_exp_image_copy_region_t *pCopyRegion,
     /// direction of the copy
     ur_exp_image_copy_flags_t imageCopyFlags,

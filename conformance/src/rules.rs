@@ -33,8 +33,17 @@ const UNIFORM: [(&str, &str); 3] = [
     ),
 ];
 
-/// Memory kinds that a test's name may begin with, where one function is a test for each.
-const KINDS: [&str; 3] = ["device_", "shared_", "host_"];
+/// Kinds of memory and of images that a test's name may begin with, where one function is a test for each.
+const KINDS: [&str; 8] = [
+    "device_",
+    "shared_",
+    "host_",
+    "image1d_array_",
+    "image2d_array_",
+    "image1d_",
+    "image2d_",
+    "image3d_",
+];
 
 /// What is queried: the beginnings of the names of tests that tables of properties make.
 const QUERIED: [&str; 13] = [

@@ -391,9 +391,9 @@ structure! {
 }
 
 structure! {
-    /// Where a region begins: in bytes (`x`), rows and slices for buffers, in pixels for images.
+    /// Where a region begins: in bytes (`x`), rows and slices for buffers and bindless images, in pixels for other images.
     pub struct ur_rect_offset_t {
-        /// first column, in bytes for buffers, in pixels for images
+        /// first column, in bytes for buffers and bindless images, in pixels for other images
         pub x: u64,
         /// first row
         pub y: u64,
@@ -403,9 +403,9 @@ structure! {
 }
 
 structure! {
-    /// Extent of a region: width in bytes for buffers and in pixels for images, height in rows, depth in slices.
+    /// Extent of a region: width in bytes for buffers and bindless images and in pixels for other images, height in rows, depth in slices.
     pub struct ur_rect_region_t {
-        /// columns, in bytes for buffers, in pixels for images
+        /// columns, in bytes for buffers and bindless images, in pixels for other images
         pub width: u64,
         /// number of rows; 1 for one-dimensional data
         pub height: u64,
@@ -2854,11 +2854,11 @@ structure! {
         pub stype: ur_structure_type_t,
         /// next structure of the extension chain
         pub pNext: *const c_void,
-        /// first pixel in the source: x, y and z or layer
+        /// where the part begins in the source: bytes along x, then row and slice or layer
         pub srcOffset: ur_rect_offset_t,
-        /// first pixel in the destination: x, y and z or layer
+        /// where it begins in the destination: bytes along x, then row and slice or layer
         pub dstOffset: ur_rect_offset_t,
-        /// pixels to copy: width, height and depth or layers
+        /// size of the part: width in bytes, then rows and slices or layers
         pub copyExtent: ur_rect_region_t,
     }
 }

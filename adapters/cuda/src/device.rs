@@ -1,5 +1,6 @@
 //! Devices, and the primary context of each while it is needed.
 
+mod images;
 mod info;
 
 use std::ffi::{CStr, c_void};
@@ -281,6 +282,15 @@ impl hal::Device<Cuda> for Device {
             check(this.api, code, "cuDeviceGetP2PAttribute")?;
         }
         out.value(value)
+    }
+
+    fn bindless_images_supports_importing_handle_type_exp(
+        this: &Object<Self>,
+        kind: ur_exp_external_mem_type_t,
+    ) -> Result<ur_bool_t> {
+        let able = this.api.external_memories().is_some();
+        let known = kind == UR_EXP_EXTERNAL_MEM_TYPE_OPAQUE_FD;
+        Ok((able && known).into())
     }
 
     fn wait_exp(this: &Object<Self>) -> Result<()> {

@@ -15,6 +15,7 @@ use ur::timeline::Clock;
 
 use crate::Cuda;
 use crate::adapter::roots;
+use crate::bindless::Bindless;
 use crate::device::Device;
 use crate::exec::{
     Gpu, Lane, Marker, Members, Native, Pages, Pool, Remote, Signal, compile, host_may_have,
@@ -38,6 +39,7 @@ pub struct State {
     pub members: Members,
     pub space: AddressSpace,
     pub shared: Shared,
+    pub bindless: Bindless,
 }
 
 impl State {
@@ -49,6 +51,7 @@ impl State {
             gpus,
             space: AddressSpace::default(),
             shared: Shared::default(),
+            bindless: Bindless::default(),
         })
     }
 
@@ -68,6 +71,11 @@ impl State {
 pub fn first(devices: &Devices<Cuda>) -> Result<&Arc<Gpu>> {
     let first = devices.state().gpus.first();
     first.ok_or(Error::new(UR_RESULT_ERROR_INVALID_CONTEXT))
+}
+
+/// The primary contexts of the context's devices.
+pub fn gpus(devices: &Devices<Cuda>) -> &[Arc<Gpu>] {
+    &devices.state().gpus
 }
 
 /// A device of the context. Host memory, which has no device, uses the first.
@@ -437,6 +445,7 @@ impl Driver for Cuda {
     }
 
     fn buffer(mem: &Object<Mem>, device: &Object<Device>) -> Result<(usize, usize)> {
+        mem.check_buffer()?;
         mem.begin_transfer(device)?;
         Ok((mem.address(), mem.bytes()))
     }

@@ -1,7 +1,8 @@
 //! The CUDA adapter: NVIDIA's devices, by the driver's library that is found at run time.
 //!
-//! Owns discovery (`adapter`, `platform`, `device`), programs and kernels (`program`, `kernel`), buffers
-//! (`mem`), and address ranges and physical memory (`virtual_mem`). It also owns lanes and events (`exec`), native
+//! Owns discovery (`adapter`, `platform`, `device`), programs and kernels (`program`, `kernel`), buffers and
+//! images (`mem`), samplers (`sampler`), images of the driver (`image`), bindless images
+//! (`bindless`), and address ranges and physical memory (`virtual_mem`). It also owns lanes and events (`exec`), native
 //! streams and events (`interop`), memory and events of several processes (`sharing`), and the bridge from the stream engine (`driver`, `hooks`). `cu` has the driver's
 //! functions. Uses the shared layers in `ur`. Must never know a loader or another adapter.
 //!
@@ -13,7 +14,7 @@
 //! | `driver`, `hooks`, `mem`, `virtual_mem`, `interop` | ready | objects of the interface, resolved for `exec` |
 //! | `exec::{gpu, lane, marker, semaphore_words, times}` | ready | handles, and calls with the same signature in HIP |
 //! | `exec::{memory, pool, peers}` | next | descriptions of pages and pools have the same fields in HIP under other names |
-//! | `exec::{work, remote, copies, fill, graph, mailbox}` | CUDA's | copy and node descriptions differ, kernels are PTX |
+//! | `exec::{work, remote, copies, boxes, fill, graph, mailbox}`, `image`, `bindless` | CUDA's | copy and node descriptions differ, kernels are PTX |
 //! | `kernel`, `program` | CUDA's | parameter layouts, launch attributes, formats of programs |
 //! | `adapter`, `platform`, `device`, `cu` | CUDA's | discovery, attributes, symbols, errors, the current context |
 //!
@@ -23,16 +24,19 @@
 //! Every call leaves the current context of the caller's thread as it was: see [`cu::Entered`].
 
 mod adapter;
+mod bindless;
 mod cu;
 mod device;
 mod driver;
 mod exec;
 mod hooks;
+mod image;
 mod interop;
 mod kernel;
 mod mem;
 mod platform;
 mod program;
+mod sampler;
 mod sharing;
 #[cfg(test)]
 mod tests;
@@ -57,12 +61,12 @@ impl hal::Backend for Cuda {
     type Program = program::Program;
     type Kernel = kernel::Kernel;
     type Queue = stream::Queue<Self>;
-    type Sampler = hal::NoSampler;
+    type Sampler = sampler::Sampler;
     type Mem = mem::Mem;
     type PhysicalMem = virtual_mem::PhysicalMem;
     type UsmPool = stream::UsmPool<Self>;
-    type ExternalMem = hal::NoExternalMem;
-    type ExternalSemaphore = hal::NoExternalSemaphore;
+    type ExternalMem = bindless::ExternalMem;
+    type ExternalSemaphore = bindless::ExternalSemaphore;
     type CommandBuffer = stream::CommandBuffer<Self>;
     type CommandBufferCommand = stream::RecordedCommand<Self>;
     type Graph = stream::Graph<Self>;

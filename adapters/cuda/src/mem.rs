@@ -1,4 +1,6 @@
-//! Buffers, in device memory of the context's pools. In a context of several devices a buffer has a copy on each
+//! Memory objects. Images are in `image`; the rest is about buffers.
+//!
+//! Buffers are in device memory of the context's pools. In a context of several devices a buffer has a copy on each
 //! device that needs one: see `exec::copies`. A mapping is a copy in host memory.
 //!
 //! A buffer over the host's memory (`UR_MEM_FLAG_USE_HOST_POINTER`) is that memory, registered with the
@@ -13,6 +15,10 @@
 //! The last release of a used buffer waits until all enqueued commands have ended. The host's memory is the
 //! caller's alone after it.
 
+mod image;
+
+pub use image::Image;
+
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -20,8 +26,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use ur::abi::*;
-use ur::hal::answers::{WholeBuffer, buffer_flags, mem_info};
-use ur::hal::{self, MemInfo};
+use ur::hal::answers::{WholeBuffer, buffer_flags, image_info, mem_info};
+use ur::hal::{self, ImageInfo, MemInfo};
 use ur::object::{Body, Error, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::{self, Context, Driver, MappedPointer, Work};
 use ur::timeline::rank;
@@ -40,7 +46,7 @@ pub struct Mem {
     address: usize,
     bytes: usize,
     storage: Storage,
-    /// Of a buffer over the host's memory: a [`Use`].
+    /// Of a buffer over the host's memory, and of an image: a [`Use`].
     used: AtomicU8,
     maps: Mutex<Vec<Map>>,
     ended: Mutex<Vec<Arc<Ended>>>,
@@ -63,9 +69,11 @@ enum Storage {
     User,
     /// A part of another buffer.
     Parent(Arc<Object<Mem>>),
+    /// An image. The address is the number of its surface, if it has only one.
+    Image(Arc<Image>),
 }
 
-/// The commands so far with a buffer over the host's memory.
+/// The commands so far with a buffer over the host's memory, or with an image.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Use {
@@ -125,31 +133,23 @@ impl Mem {
             }
             false => Context::alloc_buffer(context, bytes, 0)?.expose_provenance(),
         };
-        let mem = Self {
-            context: context.arc(),
-            flags,
-            address,
-            bytes,
-            storage: match uses {
-                true if registered => Storage::Registered,
-                true => Storage::Copy {
-                    host,
-                    copies: Mutex::default(),
-                },
-                false if several => {
-                    let gpus: Result<Vec<_>> = context
-                        .devices()
-                        .iter()
-                        .map(|device| device.gpu())
-                        .collect();
-                    Storage::Copies(Copies::new(gpus?.into_iter(), bytes))
-                }
-                false => Storage::Own,
+        let storage = match uses {
+            true if registered => Storage::Registered,
+            true => Storage::Copy {
+                host,
+                copies: Mutex::default(),
             },
-            used: AtomicU8::new(Use::None as u8),
-            maps: Mutex::default(),
-            ended: Mutex::default(),
+            false if several => {
+                let gpus: Result<Vec<_>> = context
+                    .devices()
+                    .iter()
+                    .map(|device| device.gpu())
+                    .collect();
+                Storage::Copies(Copies::new(gpus?.into_iter(), bytes))
+            }
+            false => Storage::Own,
         };
+        let mem = Self::new(context.arc(), flags, address, bytes, storage);
         match &mem.storage {
             Storage::Copies(parts) if copies => {
                 let first = &context.devices()[0];
@@ -161,6 +161,25 @@ impl Mem {
             _ => {}
         }
         Ok(hal::new::<Cuda, _>(mem))
+    }
+
+    fn new(
+        context: Arc<OfContext>,
+        flags: ur_mem_flags_t,
+        address: usize,
+        bytes: usize,
+        storage: Storage,
+    ) -> Self {
+        Self {
+            context,
+            flags,
+            address,
+            bytes,
+            storage,
+            used: AtomicU8::new(Use::None as u8),
+            maps: Mutex::default(),
+            ended: Mutex::default(),
+        }
     }
 
     /// Copies all bytes of the buffer and waits for that.
@@ -180,16 +199,9 @@ impl Mem {
         native: ur_native_handle_t,
         bytes: usize,
     ) -> Arc<Object<Self>> {
-        hal::new::<Cuda, _>(Self {
-            context: context.arc(),
-            flags: UR_MEM_FLAG_READ_WRITE,
-            address: native,
-            bytes,
-            storage: Storage::User,
-            used: AtomicU8::new(Use::None as u8),
-            maps: Mutex::default(),
-            ended: Mutex::default(),
-        })
+        let flags = UR_MEM_FLAG_READ_WRITE;
+        let own = Self::new(context.arc(), flags, native, bytes, Storage::User);
+        hal::new::<Cuda, _>(own)
     }
 
     pub fn address(&self) -> usize {
@@ -214,7 +226,17 @@ impl Mem {
         match &self.whole().storage {
             Storage::Copies(copies) if self.address == 0 => copies.address_slot(device),
             Storage::Copies(_) => None,
+            Storage::Image(image) if !image.is_argument_on(device) => None,
             _ => Some(&raw const self.address),
+        }
+    }
+
+    /// Memory whose place a kernel's argument has only with the launch.
+    pub fn moving(&self) -> Option<Moving> {
+        match &self.storage {
+            Storage::Image(image) if image.arrays.only().is_some() => None,
+            Storage::Image(image) => Some(Moving::Image(Arc::clone(image))),
+            _ => self.part().map(Moving::Buffer),
         }
     }
 
@@ -251,6 +273,7 @@ impl Mem {
         match &whole.storage {
             Storage::Own | Storage::User => true,
             Storage::Copies(copies) => copies.is_settled(device),
+            Storage::Image(image) if !image.arrays.is_only(device) => false,
             _ => whole.used.load(Ordering::Acquire) >= with as u8,
         }
     }
@@ -272,6 +295,11 @@ impl Mem {
             Storage::Copies(_) => Ok(()),
             _ => self.begin(device, Use::Reads),
         }
+    }
+
+    /// Records a command that uses the buffer or image.
+    fn is_used(&self, with: Use) {
+        self.used.fetch_max(with as u8, Ordering::Release);
     }
 
     /// Records that a command writes the buffer. [`Mem::begin`] was called for it.
@@ -301,28 +329,35 @@ impl Mem {
                 Ok(())
             };
         }
+        if let Storage::Image(image) = &self.storage {
+            image.arrays.prepare(device.raw())?;
+        }
         if let Storage::Copy { host, copies } = &self.storage {
             let _copying = copies.lock();
             if self.used.load(Ordering::Relaxed) == Use::None as u8 {
                 self.copy(self.address, *host)?;
             }
-            self.used.fetch_max(with as u8, Ordering::Release);
+            self.is_used(with);
             return Ok(());
         }
-        self.used.fetch_max(with as u8, Ordering::Release);
+        self.is_used(with);
         Ok(())
     }
 
     /// Copies the buffer back to the host's memory, if it may be newer. All use is over.
     fn bring_back(&self) {
-        let Storage::Copy { host, copies } = &self.storage else {
-            return;
-        };
-        let _copying = copies.lock();
-        if self.used.load(Ordering::Acquire) == Use::Writes as u8
-            && let Err(error) = self.copy(*host, self.address)
-        {
-            log::error!("what a buffer holds is lost: {:?}", error.code());
+        let is_written = || self.used.load(Ordering::Acquire) == Use::Writes as u8;
+        match &self.storage {
+            Storage::Copy { host, copies } => {
+                let _copying = copies.lock();
+                if is_written()
+                    && let Err(error) = self.copy(*host, self.address)
+                {
+                    log::error!("what a buffer holds is lost: {:?}", error.code());
+                }
+            }
+            Storage::Image(image) if is_written() => image.bring_back(),
+            _ => {}
         }
     }
 
@@ -358,7 +393,7 @@ impl Mem {
         match &self.storage {
             Storage::Copy { host, .. } => *host,
             Storage::Registered => self.address,
-            Storage::Own | Storage::Copies(_) | Storage::User => 0,
+            Storage::Own | Storage::Copies(_) | Storage::User | Storage::Image(_) => 0,
             Storage::Parent(parent) => match parent.host() {
                 0 => 0,
                 host => host + (self.address - parent.address),
@@ -435,6 +470,10 @@ impl Mem {
     /// The address on a device, for foreign code, which may read and write there. Waits for all commands if the
     /// device's copy is not current.
     fn native_address(&self, device: &Object<Device>) -> Result<usize> {
+        if let Some(image) = self.as_image() {
+            self.begin(device, Use::Writes)?;
+            return image.native_array(device, || self.context.finish());
+        }
         let Some(Part { copies, offset }) = self.part() else {
             self.begin(device, Use::Writes)?;
             return Ok(self.address);
@@ -480,18 +519,31 @@ pub fn bring<'a>(
     device: &Object<Device>,
     mems: impl Iterator<Item = &'a Object<Mem>>,
 ) -> Result<Option<Work<Cuda>>> {
-    let parts: Vec<_> = mems.filter_map(|mem| Some((mem.part()?, mem))).collect();
+    let parts: Vec<_> = mems.filter_map(|mem| Some((mem.moving()?, mem))).collect();
     for (part, mem) in &parts {
-        mem.allocate_on(&part.copies, device)?;
+        match part {
+            Moving::Buffer(part) => mem.allocate_on(&part.copies, device)?,
+            Moving::Image(_) => mem.begin(device, Use::Writes)?,
+        }
     }
     if parts.is_empty() {
         return Ok(None);
     }
-    let parts: Vec<_> = parts.into_iter().map(|(part, _)| part.copies).collect();
+    let parts: Vec<_> = parts.into_iter().map(|(part, _)| part).collect();
     Ok(Some(Work::Native(Native::call(move |gpu, stream| {
         let mut parts = parts.iter();
-        parts.try_for_each(|copies| copies.for_kernel(gpu, stream, true).map(drop))
+        parts.try_for_each(|part| match part {
+            Moving::Buffer(part) => part.copies.for_kernel(gpu, stream, true).map(drop),
+            Moving::Image(image) => image.arrays.on(gpu, stream, true).map(drop),
+        })
     }))))
+}
+
+/// Memory whose place is known only with a command.
+#[derive(Clone)]
+pub enum Moving {
+    Buffer(Part),
+    Image(Arc<Image>),
 }
 
 /// Host memory of an ended mapping. The command that reads it holds it until its submission.
@@ -524,6 +576,15 @@ impl Drop for Mem {
                 Err(error) => log::error!("memory stays registered: {:?}", error.code()),
             },
             Storage::User | Storage::Parent(_) => {}
+            // Pending commands may use the arrays.
+            Storage::Image(ref image) if *self.used.get_mut() != Use::None as u8 => {
+                let last = Arc::clone(image);
+                let done = self.context.when_finished(move || drop(last));
+                if let Err(error) = done.or_else(|_| self.context.finish()) {
+                    log::error!("an image was destroyed early: {:?}", error.code());
+                }
+            }
+            Storage::Image(_) => {}
         }
     }
 }
@@ -552,7 +613,11 @@ impl Body for Mem {
             Storage::Parent(parent) => parent,
             _ => this,
         };
-        let of_host = matches!(whole.storage, Storage::Copy { .. } | Storage::Registered);
+        let of_host = match &whole.storage {
+            Storage::Copy { .. } | Storage::Registered => true,
+            Storage::Image(image) => image.is_over_host(),
+            _ => false,
+        };
         if of_host && whole.used.load(Ordering::Acquire) != Use::None as u8 {
             Self::return_to_host(whole);
         }
@@ -566,22 +631,17 @@ impl hal::Mem<Cuda> for Mem {
         kind: ur_buffer_create_type_t,
         region: &ur_buffer_region_t,
     ) -> Result<Arc<Object<Mem>>> {
+        this.check_buffer()?;
         let whole = WholeBuffer {
             flags: this.flags,
             bytes: this.bytes,
             is_part: matches!(this.storage, Storage::Parent(_)),
         };
         let part = whole.part(flags, kind, region)?;
-        Ok(hal::new::<Cuda, _>(Self {
-            context: Arc::clone(&this.context),
-            flags: part.flags,
-            address: this.address + part.offset,
-            bytes: part.bytes,
-            storage: Storage::Parent(this.arc()),
-            used: AtomicU8::new(Use::None as u8),
-            maps: Mutex::default(),
-            ended: Mutex::default(),
-        }))
+        let context = Arc::clone(&this.context);
+        let (start, storage) = (this.address + part.offset, Storage::Parent(this.arc()));
+        let part = Self::new(context, part.flags, start, part.bytes, storage);
+        Ok(hal::new::<Cuda, _>(part))
     }
 
     fn get_native_handle(
@@ -593,5 +653,10 @@ impl hal::Mem<Cuda> for Mem {
 
     fn get_info(this: &Object<Self>, what: MemInfo, out: InfoOut<'_>) -> Result<()> {
         mem_info::<Cuda>(this, &this.context, || Ok(this.bytes), what, out)
+    }
+
+    fn image_get_info(this: &Object<Self>, what: ImageInfo, out: InfoOut<'_>) -> Result<()> {
+        let image = this.image()?;
+        image_info(&image.shape, &image.format, image.pitch, what, out)
     }
 }

@@ -7,12 +7,16 @@
 //! | module | tests |
 //! |---|---|
 //! | `adopted` | modules and functions of the caller; graphs given out |
+//! | `arrays` | arrays, textures and surfaces |
+//! | `bindless` | image memory, handles of images, and copies |
 //! | `buffers` | buffers of several devices |
 //! | `current` | the current context after each call |
+//! | `external` | memory and semaphores of another interface |
 //! | `failures` | commands that fail on the device |
 //! | `faults` | each call of the driver failing once |
 //! | `graph` | command buffers |
 //! | `host_memory` | buffers over host memory |
+//! | `images` | images and samplers |
 //! | `launch` | drivers with one launch function or two |
 //! | `launching` | launches of kernels, for the others |
 //! | `link` | links that fail |
@@ -26,13 +30,17 @@
 //! | `user` | functions of the user |
 
 mod adopted;
+mod arrays;
+mod bindless;
 mod buffers;
 mod current;
+mod external;
 mod failures;
 mod fake_driver;
 mod faults;
 mod graph;
 mod host_memory;
+mod images;
 mod launch;
 mod launching;
 mod link;

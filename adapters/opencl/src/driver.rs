@@ -192,6 +192,7 @@ impl Driver for OpenCl {
 
     /// A buffer has no address. Its addresses count from 0, as offsets.
     fn buffer(mem: &Object<Mem>, _: &Object<Device>) -> Result<(usize, usize)> {
+        mem.check_buffer()?;
         Ok((0, mem.bytes()?))
     }
 

@@ -15,7 +15,7 @@ use crate::device::Device;
 use crate::exec::{self, Marker};
 use crate::interop;
 use crate::kernel::Kernel;
-use crate::mem::{Mem, Pitch, bring, copy_image};
+use crate::mem::{InHost, Mem, Pitch, bring, copy_image};
 use crate::pipe;
 use crate::program::{Program, ids};
 use crate::sampler::Sampler;
@@ -207,7 +207,12 @@ impl Hooks<OpenCl> for OpenCl {
             row: row_pitch,
             slice: slice_pitch,
         };
-        let work = image.read_image(from, size, pitch, dst);
+        let what = InHost {
+            origin: from,
+            region: size,
+            pitch,
+        };
+        let work = image.read_image(what, dst)?;
         let command = UR_COMMAND_MEM_IMAGE_READ;
         Queue::enqueue(this, command, waits, work, event, blocking)
     }
@@ -228,7 +233,12 @@ impl Hooks<OpenCl> for OpenCl {
             row: row_pitch,
             slice: slice_pitch,
         };
-        let work = image.write_image(to, size, pitch, src);
+        let what = InHost {
+            origin: to,
+            region: size,
+            pitch,
+        };
+        let work = image.write_image(what, src)?;
         let command = UR_COMMAND_MEM_IMAGE_WRITE;
         Queue::enqueue(this, command, waits, work, event, blocking)
     }
@@ -243,7 +253,7 @@ impl Hooks<OpenCl> for OpenCl {
         waits: Waits<'_>,
         event: EventOut<'_>,
     ) -> Result<()> {
-        let work = copy_image(src, dst, from, to, size);
+        let work = copy_image(src, dst, from, to, size)?;
         Queue::enqueue(this, UR_COMMAND_MEM_IMAGE_COPY, waits, work, event, false)
     }
 

@@ -27,6 +27,11 @@ pub const THROUGH_LOCAL: &CStr = c"through_local";
 /// `mixed(u64 *out, u8 a, u16 b, u32 c, u64 d, Triple e)`: writes the sum of all its arguments.
 pub const MIXED: &CStr = c"mixed";
 
+/// `texels(u32 *out, image)`, of a program of its own: `out[i]` is the word `i` of a 1D image of 32-bit channels.
+pub const TEXELS: &CStr = c"texels";
+/// `paint(image, u32 base)`, of that program: the word `i` becomes `base + i`.
+pub const PAINT: &CStr = c"paint";
+
 /// All kernels, in their order in a program.
 pub const ALL: [&CStr; 7] = [IOTA, ADD, SUM, VERIFY, IDS, THROUGH_LOCAL, MIXED];
 
@@ -79,8 +84,18 @@ pub trait KernelProvider: Sync {
         true
     }
 
+    /// The kernels that use images, if the backend has them.
+    fn images(&self) -> Option<Source> {
+        None
+    }
+
     /// A program that no compiler of the backend accepts.
     fn broken(&self) -> Option<Source> {
+        None
+    }
+
+    /// A program of kernels on bindless images.
+    fn bindless(&self) -> Option<Source> {
         None
     }
 

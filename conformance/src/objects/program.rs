@@ -1,6 +1,6 @@
 //! Programs of test kernels, and the arguments of launches.
 
-use super::{Buffer, Context, info, owned};
+use super::{Buffer, Context, Image, Sampler, info, owned};
 use crate::fixture::Fixture;
 use crate::kernels::{self, KernelProvider, Source};
 use crate::outcome::{Done, Stop};
@@ -85,6 +85,39 @@ impl Program {
         let source = source
             .ok_or_else(|| Stop::skipped(format!("no broken program for {:?}", fixture.backend)))?;
         Self::of(context, fixture.device, source, &[])
+    }
+
+    /// The built kernels that use images. Skips the test if no provider has any.
+    #[track_caller]
+    pub fn of_images(fixture: &Fixture, context: &Context) -> Result<Self, Stop> {
+        let source = kernels::provider(fixture.backend).and_then(KernelProvider::images);
+        let source = source.ok_or_else(|| {
+            Stop::skipped(format!("no kernels with images for {:?}", fixture.backend))
+        })?;
+        let program = Self::of(context, fixture.device, source, &[])?;
+        program
+            .ur
+            .urProgramBuild(context.raw, program.raw, null())
+            .ok()?;
+        Ok(program)
+    }
+
+    /// The built kernels on bindless images. Skips the test if the backend has none.
+    #[track_caller]
+    pub fn of_bindless(fixture: &Fixture, context: &Context) -> Result<Self, Stop> {
+        let source = kernels::provider(fixture.backend).and_then(KernelProvider::bindless);
+        let source = source.ok_or_else(|| {
+            Stop::skipped(format!(
+                "no kernels on bindless images for {:?}",
+                fixture.backend
+            ))
+        })?;
+        let program = Self::of(context, fixture.device, source, &[])?;
+        program
+            .ur
+            .urProgramBuild(context.raw, program.raw, null())
+            .ok()?;
+        Ok(program)
     }
 
     #[track_caller]
@@ -183,6 +216,8 @@ pub enum Arg<'a> {
     /// Plain data.
     Value(&'a [u8]),
     Buffer(&'a Buffer),
+    Image(&'a Image),
+    Sampler(&'a Sampler),
     /// Bytes of local memory.
     Local(usize),
 }
@@ -218,12 +253,9 @@ impl<'a> Arg<'a> {
                     ur_exp_kernel_arg_value_t { value },
                 )
             }
-            Arg::Buffer(buffer) => {
+            Arg::Buffer(Buffer { raw, .. }) | Arg::Image(Image { raw, .. }) => {
                 let flags = UR_MEM_FLAG_READ_WRITE;
-                let tuple = ur_exp_kernel_arg_mem_obj_tuple_t {
-                    hMem: buffer.raw,
-                    flags,
-                };
+                let tuple = ur_exp_kernel_arg_mem_obj_tuple_t { hMem: *raw, flags };
                 let size = size_of::<ur_mem_handle_t>();
                 (
                     UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ,
@@ -231,6 +263,13 @@ impl<'a> Arg<'a> {
                     ur_exp_kernel_arg_value_t { memObjTuple: tuple },
                 )
             }
+            Arg::Sampler(sampler) => (
+                UR_EXP_KERNEL_ARG_TYPE_SAMPLER,
+                size_of::<ur_sampler_handle_t>(),
+                ur_exp_kernel_arg_value_t {
+                    sampler: sampler.raw,
+                },
+            ),
             Arg::Local(size) => (
                 UR_EXP_KERNEL_ARG_TYPE_LOCAL,
                 *size,

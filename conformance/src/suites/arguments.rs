@@ -3,6 +3,7 @@
 //! Each call of the generated table is wrong in one way. It must be refused with the code of the
 //! specification. There is one test for each function, named after it.
 
+use super::bindless::export;
 use crate::calls::{Case, FUNCTIONS, Function, Kind, Valid};
 use crate::fixture::Fixture;
 use crate::kernels::{self, IOTA};
@@ -13,6 +14,7 @@ use crate::objects::{
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
 use crate::status::provoked;
+use std::os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd};
 use std::ptr::{null, null_mut};
 use ur::abi::*;
 
@@ -237,7 +239,8 @@ fn recorded(
 
 /// Imported memory and an imported semaphore.
 ///
-/// The test has no file descriptor to import, so only a device that accepts any descriptor gives handles.
+/// The memory is the device's own, if it exports any. For the rest there is no file descriptor to import, so that only a
+/// device that accepts any descriptor gives a handle.
 fn external(
     fixture: &Fixture,
     context: &Context,
@@ -255,7 +258,16 @@ fn external(
             UR_EXP_EXTERNAL_MEM_TYPE_OPAQUE_FD,
             ur_exp_external_mem_desc_t::default(),
         );
-        let _ = ur.urBindlessImagesImportExternalMemoryExp(
+        let exported = export(fixture, context, 4096).ok().flatten();
+        let file = exported.as_ref().and_then(|own| own.file.try_clone().ok());
+        let mut chained = ur_exp_file_descriptor_t {
+            fd: file.as_ref().map_or(-1, |file| file.as_raw_fd()),
+            ..Default::default()
+        };
+        if file.is_some() {
+            desc.pNext = (&raw mut chained).cast();
+        }
+        let status = ur.urBindlessImagesImportExternalMemoryExp(
             context.raw,
             device,
             4096,
@@ -263,6 +275,10 @@ fn external(
             &mut desc,
             &mut memory,
         );
+        if status.is_ok() {
+            // The driver took it over.
+            let _ = file.map(OwnedFd::into_raw_fd);
+        }
     }
     if fixture.supports(UR_DEVICE_INFO_EXTERNAL_SEMAPHORE_IMPORT_SUPPORT_EXP)? {
         let (ty, mut desc) = (

@@ -45,7 +45,8 @@ const SHARED: [&str; 2] = ["urIPC", "urMemoryExport"];
 ///
 /// Examples are an existing native handle, an unbuilt program, copies that do not overlap, a supported format
 /// and a graph with commands. They are called and may fail; other suites call them with suitable arguments.
-const ANY_ANSWER: [&str; 10] = [
+const ANY_ANSWER: [&str; 11] = [
+    "urBindlessImages",
     "urProgramLink",
     "CreateWithNativeHandle",
     "urProgramBuild",

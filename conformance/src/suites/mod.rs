@@ -8,6 +8,7 @@ mod arguments;
 mod async_alloc;
 mod async_validation;
 mod backlog;
+pub mod bindless;
 mod buffer;
 mod buffer_map;
 mod buffer_over_host;
@@ -26,6 +27,7 @@ mod fills;
 mod global_variable;
 mod graph;
 mod host_task;
+mod image;
 mod interop;
 mod kernel;
 mod launch;
@@ -38,6 +40,7 @@ mod program;
 mod queries;
 mod queue;
 mod release_while_pending;
+mod sampler;
 mod several_devices;
 pub mod sharing;
 mod unsupported;
@@ -90,6 +93,8 @@ pub fn all() -> Vec<Test> {
         buffer_map::all,
         buffer_over_host::all,
         buffer_rect::all,
+        image::all,
+        sampler::all,
         program::all,
         kernel::all,
         unsupported::all,
@@ -107,6 +112,7 @@ pub fn all() -> Vec<Test> {
         failures::all,
         virtual_memory::all,
         sharing::all,
+        bindless::all,
         command_buffer::all,
         graph::all,
         arguments::all,

@@ -6,11 +6,12 @@ use super::enqueue::{LONG, pending};
 use super::launch::counts_up;
 use crate::fixture::{Devices, Fixture, devices};
 use crate::kernels::{ADD, IOTA, SUM, VERIFY};
-use crate::objects::{Arg, Buffer, Context, Gate, Kernel, Kind, Program, Queue, Usm, info};
+use crate::objects::image::{KINDS, Part, RGBA8, axes, desc};
+use crate::objects::{Arg, Buffer, Context, Gate, Image, Kernel, Kind, Program, Queue, Usm, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
 use crate::status::Status;
-use crate::{check, check_all, check_eq};
+use crate::{check, check_all, check_eq, check_items};
 use std::ffi::CStr;
 use std::ptr::{null, null_mut};
 use ur::abi::*;
@@ -21,6 +22,7 @@ pub fn all() -> Vec<Test> {
         fills_of_every_pattern, asynchronous_memory_of_the_other, free_on_the_other_device,
         recorded_commands, events_order_across_devices, chain_alternates_devices, kernels_use_shared_and_host_memory,
         buffer_follows_kernels, buffer_read_by_both, buffer_commands_on_both, sub_buffers_on_both, buffer_mapped_on_both,
+        images_on_both,
     ];
     tests.extend(crate::tests!["peer_access";
         info_of_a_pair, states, device_and_itself, commands_with_and_without, kernels_with_access,
@@ -748,5 +750,32 @@ fn atomics_with_access(fixture: &Fixture) -> Done {
     })?;
     let counted = two.queues[1].read::<u32>(count.ptr, 1, &[])?;
     check_eq!(counted, [WORDS as u32], "counted words");
+    Ok(())
+}
+
+/// Images are written, copied and read in turns on both devices.
+fn images_on_both(fixture: &Fixture) -> Done {
+    let two = Two::new(fixture)?;
+    Image::need(fixture, &two.context)?;
+    let [one, other] = &two.queues;
+    for kind in KINDS {
+        let sizes = [31, 9, 4];
+        let region = axes(kind, sizes);
+        let all = Part::packed([0; 3], region);
+        let (src, mut bytes) = Image::counted(&two.context, one, kind, sizes)?;
+        let dst = Image::new(&two.context, &RGBA8, &desc(kind, sizes))?;
+        for (round, (queue, next)) in [(other, one), (one, other)].into_iter().enumerate() {
+            let pixel = [round as u8 + 100; 4];
+            src.write(queue, Part::packed([round + 3, 0, 0], [1; 3]), &pixel)?;
+            bytes[4 * (round + 3)..][..4].copy_from_slice(&pixel);
+            let place = ([0; 3], [0; 3], region);
+            let copied = queue.event(|event| src.try_copy(queue, &dst, place, &[], event))?;
+            let mut got = vec![0_u8; bytes.len()];
+            let to = got.as_mut_ptr().cast();
+            let read = next.event(|event| dst.try_read(next, all, to, &[&copied], event))?;
+            read.wait()?;
+            check_items!(got, bytes.clone(), "{kind:?} in round {round}");
+        }
+    }
     Ok(())
 }

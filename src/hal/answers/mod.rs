@@ -5,12 +5,16 @@
 
 mod adapter;
 mod device;
+mod image;
 mod kernel;
 mod mem;
 mod program;
 
 pub use adapter::{adapter_info, last_driver_error, set_logger_and_level};
 pub use device::{binary_for, list_devices, no_peer_access};
+pub use image::{
+    ImageBox, ImagePitch, ImageShape, channel_bytes, channels, image_info, pixel_bytes,
+};
 pub use kernel::ExecInfo;
 pub use mem::{BufferPart, WholeBuffer, access_of, buffer_flags, mem_info, physical_mem_info};
 pub use program::{Build, ProgramPart, program_info};

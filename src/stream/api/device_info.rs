@@ -1,4 +1,4 @@
-//! Properties of devices whose answer does not depend on the backend, in two lists.
+//! Properties of devices whose answer does not depend on the backend, in lists.
 //!
 //! An adapter's query is a match without a wildcard. One arm takes a whole list: its pattern is the list's macro,
 //! its answer the list's function.
@@ -66,18 +66,7 @@ list! {
     // What no backend has yet.
     out.boolean(false) =>
         KernelSetSpecializationConstants
-        BindlessImagesSupportExp BindlessImagesSharedUsmSupportExp BindlessImages1dUsmSupportExp
-        BindlessImages2dUsmSupportExp BindlessSampledImageFetch1dUsmSupportExp
-        BindlessSampledImageFetch1dSupportExp BindlessSampledImageFetch2dUsmSupportExp
-        BindlessSampledImageFetch2dSupportExp BindlessSampledImageFetch3dSupportExp
-        BindlessUniqueAddressingPerDimSupportExp BindlessSample1dUsmSupportExp
-        BindlessSample2dUsmSupportExp BindlessImagesGatherSupportExp ImageArraySupportExp
-        MipmapSupportExp MipmapAnisotropySupportExp MipmapLevelReferenceSupportExp
-        CubemapSupportExp CubemapSeamlessFilteringSupportExp
-        ExternalMemoryImportSupportExp ExternalSemaphoreImportSupportExp
         LowPowerEventsSupportExp;
-    out.value(0u32) => ImagePitchAlignExp MipmapMaxAnisotropyExp;
-    out.value(0usize) => MaxImageLinearWidthExp MaxImageLinearHeightExp MaxImageLinearPitchExp;
     out.value(ur_exp_device_2d_block_array_capability_flags_t(0)) => Is2dBlockArrayCapabilitiesExp;
     out.value(ur_queue_flags_t(0)) => QueueOnDeviceProperties;
     out.slice::<*mut c_void>(&[]) => ComponentDevices;
@@ -91,19 +80,48 @@ list! {
 }
 
 list! {
-    "The pattern of the device properties about images, IL, pipes and Intel's GPUs, for a backend that has none of them."
+    "The pattern of the device properties about bindless images, for a backend without them."
+    bindless_device_info;
+    "One of the properties of [`bindless_device_info!`](crate::bindless_device_info); `UNSUPPORTED_ENUMERATION` for any other."
+    bindless_device_info(out);
+
+    out.boolean(false) =>
+        BindlessImagesSupportExp BindlessImagesSharedUsmSupportExp BindlessImages1dUsmSupportExp
+        BindlessImages2dUsmSupportExp BindlessSampledImageFetch1dUsmSupportExp
+        BindlessSampledImageFetch1dSupportExp BindlessSampledImageFetch2dUsmSupportExp
+        BindlessSampledImageFetch2dSupportExp BindlessSampledImageFetch3dSupportExp
+        BindlessUniqueAddressingPerDimSupportExp BindlessSample1dUsmSupportExp
+        BindlessSample2dUsmSupportExp BindlessImagesGatherSupportExp ImageArraySupportExp
+        MipmapSupportExp MipmapAnisotropySupportExp MipmapLevelReferenceSupportExp
+        CubemapSupportExp CubemapSeamlessFilteringSupportExp
+        ExternalMemoryImportSupportExp ExternalSemaphoreImportSupportExp;
+    out.value(0u32) => ImagePitchAlignExp MipmapMaxAnisotropyExp;
+    out.value(0usize) => MaxImageLinearWidthExp MaxImageLinearHeightExp MaxImageLinearPitchExp;
+}
+
+list! {
+    "The pattern of the device properties about images, for a backend that has none."
+    imageless_device_info;
+    "One of the properties of [`imageless_device_info!`](crate::imageless_device_info); `UNSUPPORTED_ENUMERATION` for any other."
+    imageless_device_info(out);
+
+    out.boolean(false) => ImageSupport;
+    out.value(0u32) => MaxReadImageArgs MaxWriteImageArgs MaxReadWriteImageArgs MaxSamplers;
+    out.value(0usize) =>
+        Image2dMaxWidth Image2dMaxHeight Image3dMaxWidth Image3dMaxHeight Image3dMaxDepth
+        ImageMaxBufferSize ImageMaxArraySize;
+}
+
+list! {
+    "The pattern of the device properties about IL, pipes and Intel's GPUs, for a backend that has none of them."
     plain_device_info;
     "One of the properties of [`plain_device_info!`](crate::plain_device_info); `UNSUPPORTED_ENUMERATION` for any other."
     plain_device_info(out);
 
     out.boolean(false) =>
-        ImageSupport ImageSrgb ProgramSetSpecializationConstants MemChannelSupport
+        ImageSrgb ProgramSetSpecializationConstants MemChannelSupport
         HostPipeReadWriteSupport EsimdSupport;
     out.string("") => BuiltInKernels IlVersion;
-    out.value(0u32) => MaxReadImageArgs MaxWriteImageArgs MaxReadWriteImageArgs MaxSamplers;
-    out.value(0usize) =>
-        Image2dMaxWidth Image2dMaxHeight Image3dMaxWidth Image3dMaxHeight Image3dMaxDepth
-        ImageMaxBufferSize ImageMaxArraySize;
     absent() =>
         DeviceId IpVersion Luid NodeMask GpuEuCount GpuEuSlices GpuEuCountPerSubslice
         GpuSubslicesPerSlice GpuHwThreadsPerEu;

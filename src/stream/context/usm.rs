@@ -7,7 +7,7 @@ use crate::pool::{Acquired, Order, Request};
 use crate::stream::lane::extents;
 use crate::stream::settings::Settings;
 use crate::stream::settings::pool_trace::Trace;
-use crate::stream::usm::memory::{AddressExtent, NoPool};
+use crate::stream::usm::memory::{AddressExtent, NoPool, UsmRange};
 use crate::stream::usm::pool_core::Answer;
 use crate::stream::{Context, Driver, Kind, UsmPool, Work};
 use std::cell::RefCell;
@@ -148,6 +148,26 @@ impl<D: Driver> Context<D> {
         }
         drop(entry);
         ensure(freed, UR_RESULT_ERROR_INVALID_MEM_OBJECT)
+    }
+
+    /// The allocation of USM that an address lies in, foreign memory that the context was told of included.
+    pub fn usm_at(&self, addr: usize) -> Option<UsmRange<D>> {
+        let memory = &self.domain().memory;
+        if let Some(found) = memory.find(addr) {
+            let part = found.part();
+            return Some(UsmRange {
+                start: found.block.addr as usize,
+                bytes: found.block.requested as usize,
+                kind: part.kind,
+                device: part.device.clone(),
+            });
+        }
+        memory.foreign.find(addr, |start, range| UsmRange {
+            start,
+            bytes: range.bytes,
+            kind: range.kind,
+            device: range.device.clone(),
+        })
     }
 
     pub(crate) fn alloc_info(

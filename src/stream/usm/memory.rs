@@ -106,6 +106,14 @@ impl<D: Driver> Found<D> {
     }
 }
 
+/// An allocation of USM: its address and bytes as requested, and its device if it has one.
+pub struct UsmRange<D: Driver> {
+    pub start: usize,
+    pub bytes: usize,
+    pub kind: Kind,
+    pub device: Option<Arc<Object<D::Device>>>,
+}
+
 impl<D: Driver> Default for Memory<D> {
     fn default() -> Self {
         let slabs = Slabs {

@@ -26,6 +26,10 @@ pub enum Kernel {
     Sum,
     /// Counts the words that differ from the numbers.
     Verify,
+    /// Writes the words of an image, which it takes as a surface or texture.
+    Texels,
+    /// Writes numbers to an image, which it takes as a surface.
+    Paint,
 }
 
 impl Kernel {
@@ -35,6 +39,8 @@ impl Kernel {
             "add" => Self::Add,
             "sum" => Self::Sum,
             "verify" => Self::Verify,
+            "texels" => Self::Texels,
+            "paint" => Self::Paint,
             _ => return None,
         })
     }
@@ -42,7 +48,8 @@ impl Kernel {
     /// The address and the size in bytes of each variable.
     fn parameters(self) -> &'static [(usize, usize)] {
         match self {
-            Self::Iota | Self::Add => &[(0, 8), (8, 4)],
+            Self::Iota | Self::Add | Self::Paint => &[(0, 8), (8, 4)],
+            Self::Texels => &[(0, 8), (8, 8)],
             Self::Sum => &[(0, 8), (8, 8), (16, 8)],
             Self::Verify => &[(0, 8), (8, 4), (16, 8)],
         }
@@ -51,9 +58,19 @@ impl Kernel {
     /// The input or output of a kernel, at its start.
     pub fn touches(self, [one, two, three]: [usize; 3]) -> Vec<usize> {
         match self {
-            Self::Iota | Self::Add => vec![one],
+            Self::Iota | Self::Add | Self::Paint => vec![one],
+            Self::Texels => vec![one, two],
             Self::Sum => vec![one, two, three],
             Self::Verify => vec![one, three],
+        }
+    }
+
+    /// The argument that is a surface or texture.
+    fn image(self) -> Option<usize> {
+        match self {
+            Self::Paint => Some(0),
+            Self::Texels => Some(1),
+            _ => None,
         }
     }
 
@@ -69,7 +86,8 @@ impl Kernel {
                 let own = at(one, item);
                 let number = (two as u32).wrapping_add(item as u32);
                 match self {
-                    Self::Iota => own.write(number),
+                    Self::Iota | Self::Paint => own.write(number),
+                    Self::Texels => own.write(at(two, item).read()),
                     Self::Add => own.write(own.read().wrapping_add(two as u32)),
                     Self::Sum => {
                         own.write(at(two, item).read().wrapping_add(at(three, item).read()));
@@ -451,6 +469,13 @@ pub fn made(
                 from.copy_to(number.as_mut_ptr(), *bytes);
             }
             *arg = usize::from_ne_bytes(number);
+        }
+        if let Some(at) = kernel.image() {
+            match driver.texels_of(args[at]) {
+                Some((start, bytes)) if bytes >= 4 * items => args[at] = start,
+                Some(_) => return driver.broken("a launch beyond an image"),
+                None => return driver.broken("a launch with an image that is none"),
+            }
         }
         return Ok(Some(Command::Run {
             kernel,

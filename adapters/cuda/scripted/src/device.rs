@@ -7,7 +7,7 @@ use crate::driver::*;
 const NAME: &[u8] = b"Scripted device\0";
 
 /// Attributes by number. All others are 0.
-const ATTRIBUTES: [(c_int, c_int); 27] = [
+const ATTRIBUTES: [(c_int, c_int); 60] = [
     (1, 1024),
     (2, 1024),
     (3, 1024),
@@ -21,9 +21,43 @@ const ATTRIBUTES: [(c_int, c_int); 27] = [
     (12, 65_536),
     (14, 512),
     (16, 4),
+    // The sizes of textures and surfaces.
+    (21, 131_072),
+    (22, 131_072),
+    (23, 65_536),
+    (24, 16_384),
+    (25, 16_384),
+    (26, 16_384),
+    (27, 32_768),
+    (28, 32_768),
+    (29, 2_048),
+    (30, 512),
     (37, 256),
     (38, 4 << 20),
+    (42, 32_768),
+    (43, 2_048),
+    (51, 32),
+    (52, 32_768),
+    (55, 32_768),
+    (56, 131_072),
+    (57, 65_536),
+    (58, 16_384),
+    (59, 16_384),
+    (60, 16_384),
+    (61, 32_768),
+    (62, 2_048),
+    (63, 32_768),
+    (64, 32_768),
+    (65, 2_048),
+    (66, 32_768),
+    (69, 1 << 28),
+    (70, 131_072),
+    (71, 65_000),
+    (72, 2_097_120),
+    (73, 32_768),
+    (74, 32_768),
     (75, 9),
+    (77, 131_072),
     (83, 1),
     (89, 1),
     (91, 1),
@@ -171,7 +205,9 @@ pub extern "C" fn cuCtxSetCurrent(context: *mut c_void) -> u32 {
     CURRENT.with(|all| {
         let mut all = all.borrow_mut();
         all.pop();
-        all.extend((!context.is_null()).then_some(context.addr()));
+        if !context.is_null() {
+            all.push(context.addr());
+        }
     });
     SUCCESS
 }

@@ -7,7 +7,9 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::external::{ExternalMap, Memory, Semaphore};
 use crate::graph::Graph;
+use crate::image::{Array, Mipmap, View};
 use crate::peers::Access;
 use crate::pool::{Block, Pool};
 use crate::script::Script;
@@ -74,6 +76,17 @@ pub struct FakeDriver {
     /// Graphs, and the executable graphs made from them.
     pub graphs: Table<Graph>,
     pub launchable: Table<Graph>,
+    /// Arrays, the levels of mipmapped ones among them, and the name of each by the address of its texels.
+    pub arrays: Table<Array>,
+    pub array_memory: BTreeMap<usize, usize>,
+    pub mipmaps: Table<Mipmap>,
+    /// Textures and surfaces.
+    pub views: Table<View>,
+    /// Memory and semaphores of another interface, and the mappings of such memory: of buffers by their addresses,
+    /// of mipmapped arrays by their names.
+    pub external_memories: Table<Memory>,
+    pub external_semaphores: Table<Semaphore>,
+    pub external_maps: Table<ExternalMap>,
     /// Whether streams and events are accepted under any current context, as newer drivers do.
     pub anywhere: bool,
     pub pools: BTreeMap<usize, Pool>,
@@ -124,13 +137,35 @@ const RELAXED: i32 = 2;
 
 thread_local! {
     /// The thread's context stack, the current one last.
-    pub static CURRENT: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    pub static CURRENT: RefCell<Contexts> = const { RefCell::new(Contexts { all: [0; 32], count: 0 }) };
     /// The thread's capture mode: 0 global, 2 relaxed.
     pub static MODE: Cell<i32> = const { Cell::new(0) };
 }
 
+/// A stack of contexts. It has nothing to drop, so that libraries that end with the process can use it.
+pub struct Contexts {
+    all: [usize; 32],
+    count: usize,
+}
+
+impl Contexts {
+    pub fn push(&mut self, context: usize) {
+        self.all[self.count] = context;
+        self.count += 1;
+    }
+
+    pub fn pop(&mut self) -> Option<usize> {
+        self.count = self.count.checked_sub(1)?;
+        Some(self.all[self.count])
+    }
+
+    fn last(&self) -> Option<usize> {
+        Some(self.all[self.count.checked_sub(1)?])
+    }
+}
+
 pub fn current() -> usize {
-    CURRENT.with(|all| all.borrow().last().copied().unwrap_or(0))
+    CURRENT.with(|all| all.borrow().last().unwrap_or(0))
 }
 
 static DRIVER: Mutex<Option<FakeDriver>> = Mutex::new(None);
@@ -262,6 +297,11 @@ impl FakeDriver {
             ),
             ("pool", self.pools.len()),
             ("block of a pool", self.pooled.len()),
+            ("array", self.arrays.len() + self.mipmaps.len()),
+            ("texture or surface", self.views.len()),
+            ("external memory", self.external_memories.len()),
+            ("external semaphore", self.external_semaphores.len()),
+            ("external mapping", self.external_maps.len()),
         ];
         all.into_iter().filter(|(_, count)| *count > 0).collect()
     }

@@ -4,8 +4,8 @@ use std::ffi::{c_uint, c_void};
 
 use crate::code::{items_of, made};
 use crate::driver::*;
+use crate::image::boxes;
 use crate::stream::Command;
-use crate::work::boxes;
 
 type Handle = *mut c_void;
 
@@ -142,9 +142,14 @@ pub unsafe extern "C" fn cuGraphAddMemcpyNode(
     what: *const usize,
     _: Handle,
 ) -> u32 {
-    add("cuGraphAddMemcpyNode", node, graph, after, count, |_| {
-        Ok(boxes(what))
-    })
+    add(
+        "cuGraphAddMemcpyNode",
+        node,
+        graph,
+        after,
+        count,
+        |driver| boxes(driver, what),
+    )
 }
 
 #[unsafe(no_mangle)]

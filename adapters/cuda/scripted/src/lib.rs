@@ -3,7 +3,7 @@
 //!
 //! It owns the objects behind the driver's handles, and so detects a leak, a use after destruction or a call
 //! in the wrong context (`driver`). It also owns the execution of streams (`stream`) and the entry points
-//! (`device`, `memory`, `peers`, `pool`, `share`, `work`, `graph`, `code`). Tests control it through `script`. It must never
+//! (`device`, `memory`, `image`, `external`, `peers`, `pool`, `share`, `work`, `graph`, `code`). Tests control it through `script`. It must never
 //! know its caller.
 
 // Entry points take the arguments of the driver's interface. The driver's manual documents them.
@@ -12,7 +12,9 @@
 mod code;
 mod device;
 mod driver;
+mod external;
 mod graph;
+mod image;
 mod memory;
 mod peers;
 mod pool;

@@ -42,7 +42,9 @@ fn free(start: usize, name: &str) -> u32 {
     driver.pump();
     match driver.blocks.remove(&start) {
         Some(block) => {
-            deallocate(start, block.bytes);
+            if driver.external_maps.remove(&start).is_none() {
+                deallocate(start, block.bytes);
+            }
             SUCCESS
         }
         None => code(driver.broken(&format!("{name} of what is not there"))),

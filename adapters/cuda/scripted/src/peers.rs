@@ -5,6 +5,7 @@
 //! | of `cuMemAlloc` | with access of their context, and copies without |
 //! | of mapped pages | if `cuMemSetAccess` says so for each page |
 //! | of a pool | if `cuMemPoolSetAccess` says so |
+//! | of an array | never; the driver copies between arrays of two devices |
 //! | of the host, managed or unknown | always |
 //!
 //! A copy or memset that a device does not reach is refused. A command that loses its access before it runs, or
@@ -13,8 +14,8 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use crate::driver::*;
+use crate::image::boxes;
 use crate::stream::Command;
-use crate::work::boxes;
 
 type Handle = *mut c_void;
 
@@ -66,6 +67,11 @@ impl FakeDriver {
         {
             let home = self.pieces.get(&map.piece)?.home?;
             return Some((home, map.access));
+        }
+        if let Some(array) = self.array_at(at) {
+            let mut access = [0; MAX_DEVICES];
+            access[array.home] = READ_WRITE;
+            return Some((array.home, access));
         }
         if let Some((home, access)) = self.pooled_access(at) {
             return Some((home, access));
@@ -206,7 +212,7 @@ fn copy_between(
     name: &'static str,
     stream: Handle,
     (to, from): (Handle, Handle),
-    all: Vec<Command>,
+    all: impl FnOnce(&FakeDriver) -> Result<Vec<Command>, u32>,
 ) -> u32 {
     let mut driver = hold();
     let own = driver.context_of_stream(stream);
@@ -224,6 +230,10 @@ fn copy_between(
     if on != to && on != from {
         return code(driver.broken("a copy between contexts on a stream of a third"));
     }
+    let all = match all(&driver) {
+        Ok(all) => all,
+        Err(code) => return code,
+    };
     for command in all {
         let Command::Copy { dst, src, bytes } = command else {
             continue;
@@ -256,7 +266,7 @@ pub extern "C" fn cuMemcpyPeerAsync(
 ) -> u32 {
     let (dst, src) = (dst as usize, src as usize);
     let copy = Command::Copy { dst, src, bytes };
-    copy_between("cuMemcpyPeerAsync", stream, (to, from), vec![copy])
+    copy_between("cuMemcpyPeerAsync", stream, (to, from), |_| Ok(vec![copy]))
 }
 
 #[unsafe(no_mangle)]
@@ -267,5 +277,7 @@ pub unsafe extern "C" fn cuMemcpy3DPeerAsync(what: *const usize, stream: Handle)
         std::ptr::without_provenance_mut(context)
     };
     let contexts = (context(19), context(8));
-    copy_between("cuMemcpy3DPeerAsync", stream, contexts, boxes(what))
+    copy_between("cuMemcpy3DPeerAsync", stream, contexts, |driver| {
+        boxes(driver, what)
+    })
 }

@@ -67,6 +67,11 @@ fn is_spared(name: &str) -> bool {
         "cuMemAddressFree",
         "cuModuleUnload",
         "cuLinkDestroy",
+        "cuArrayDestroy",
+        "cuDestroyExternal",
+        "cuMipmappedArrayDestroy",
+        "cuTexObjectDestroy",
+        "cuSurfObjectDestroy",
     ];
     spared.iter().any(|start| name.starts_with(start))
 }

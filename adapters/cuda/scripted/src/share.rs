@@ -81,7 +81,7 @@ impl Drop for SharedCounts {
 }
 
 /// Maps a file with read and write access, at an address that is reserved or at any.
-fn map(at: Option<usize>, bytes: usize, file: &OwnedFd) -> Option<usize> {
+pub fn map(at: Option<usize>, bytes: usize, file: &OwnedFd) -> Option<usize> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let start = std::ptr::with_exposed_provenance_mut(at.unwrap_or(0));
     let flags = libc::MAP_SHARED | at.map_or(0, |_| libc::MAP_FIXED);
@@ -118,7 +118,7 @@ pub fn unmap_piece(at: usize, bytes: usize) {
 }
 
 /// The name of a piece's file, which tells its device to the process that opens it.
-fn file_name(home: Option<usize>) -> String {
+pub fn file_name(home: Option<usize>) -> String {
     format!("{NAME}-{}", home.map_or(-1, |home| home as i64))
 }
 

@@ -43,6 +43,10 @@ pub enum Command {
     ChangeBlock { at: usize, free: bool },
     /// Waits until the word is at least this value.
     AwaitWord { word: usize, value: u32 },
+    /// Waits for a semaphore of another interface: until it counts this far, or until it is signalled.
+    AwaitSemaphore { semaphore: usize, value: u64 },
+    /// Signals a semaphore of another interface.
+    Signal { semaphore: usize, value: u64 },
 }
 
 #[derive(Default)]
@@ -98,6 +102,7 @@ impl FakeDriver {
                 let there = word.load(Ordering::Acquire);
                 there.wrapping_sub(*value).cast_signed() >= 0
             }
+            Command::AwaitSemaphore { semaphore, value } => self.is_signalled(*semaphore, *value),
             _ => true,
         }
     }
@@ -170,6 +175,8 @@ impl FakeDriver {
                 }
             }
             Command::ChangeBlock { at, free } => self.change_block(at, free),
+            Command::AwaitSemaphore { semaphore, .. } => self.consume(semaphore),
+            Command::Signal { semaphore, value } => self.signal(semaphore, value),
             Command::Await { .. } | Command::AwaitWord { .. } => {}
         }
     }

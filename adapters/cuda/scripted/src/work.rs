@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::Ordering;
 
 use crate::driver::*;
+use crate::image::boxes;
 use crate::peers::{Reach, device_of};
 use crate::share::{counts_of, happened, recorded};
 use crate::stream::{Command, Event, Stream, wait_until};
@@ -264,6 +265,23 @@ pub unsafe extern "C" fn cuEventElapsedTime(time: *mut f32, from: Handle, to: Ha
     SUCCESS
 }
 
+impl FakeDriver {
+    /// Whether a device reaches the memory of a copy or fill.
+    fn accepts(&self, device: usize, command: &Command) -> bool {
+        let copied = |reach: Reach| reach != Reach::No;
+        match command {
+            Command::Copy { dst, src, bytes } => {
+                copied(self.reach(device, *dst, *bytes, true))
+                    && copied(self.reach(device, *src, *bytes, false))
+            }
+            Command::Fill { dst, bytes, .. } => {
+                self.reach(device, *dst, *bytes, true) == Reach::Yes
+            }
+            _ => true,
+        }
+    }
+}
+
 fn submit(name: &'static str, stream: Handle, command: Command) -> u32 {
     let mut driver = hold();
     let own = driver.context_of_stream(stream);
@@ -271,15 +289,7 @@ fn submit(name: &'static str, stream: Handle, command: Command) -> u32 {
         return code;
     }
     let device = device_of(own.unwrap_or_else(current));
-    let copied = |reach: Reach| reach != Reach::No;
-    let accepted = match &command {
-        Command::Copy { dst, src, bytes } => {
-            copied(driver.reach(device, *dst, *bytes, true))
-                && copied(driver.reach(device, *src, *bytes, false))
-        }
-        Command::Fill { dst, bytes, .. } => driver.reach(device, *dst, *bytes, true) == Reach::Yes,
-        _ => true,
-    };
+    let accepted = driver.accepts(device, &command);
     if !accepted {
         return INVALID_VALUE;
     }
@@ -292,27 +302,26 @@ pub extern "C" fn cuMemcpyAsync(dst: u64, src: u64, bytes: usize, stream: Handle
     submit("cuMemcpyAsync", stream, Command::Copy { dst, src, bytes })
 }
 
-/// A rectangle copied row by row: the fields of `CUDA_MEMCPY3D` in use, by their offsets in words.
-pub fn boxes(what: *const usize) -> Vec<Command> {
-    // SAFETY: the struct has 25 words.
-    let word = |at: usize| unsafe { what.add(at).read() };
-    let (src, src_pitch, src_rows) = (word(6), word(9), word(10));
-    let (dst, dst_pitch, dst_rows) = (word(17), word(20), word(21));
-    let [width, height, depth] = [word(22), word(23), word(24)];
-    let rows = (0..depth).flat_map(|z| (0..height).map(move |y| (z, y)));
-    let row = |(z, y)| Command::Copy {
-        dst: dst + (z * dst_rows + y) * dst_pitch,
-        src: src + (z * src_rows + y) * src_pitch,
-        bytes: width,
-    };
-    rows.map(row).collect()
-}
-
+/// A box is one call, though a command for each of its rows.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpy3DAsync_v2(what: *const usize, stream: Handle) -> u32 {
-    let codes = boxes(what).into_iter();
-    let mut codes = codes.map(|command| submit("cuMemcpy3DAsync", stream, command));
-    codes.find(|code| *code != SUCCESS).unwrap_or(SUCCESS)
+    let mut driver = hold();
+    let own = driver.context_of_stream(stream);
+    if let Some(code) = driver.belongs("cuMemcpy3DAsync", own) {
+        return code;
+    }
+    let rows = match boxes(&driver, what) {
+        Ok(rows) => rows,
+        Err(code) => return code,
+    };
+    let device = device_of(own.unwrap_or_else(current));
+    if !rows.iter().all(|row| driver.accepts(device, row)) {
+        return INVALID_VALUE;
+    }
+    let mut codes = rows
+        .into_iter()
+        .map(|row| driver.submit(stream.addr(), row));
+    code(codes.find(Result::is_err).unwrap_or(Ok(())))
 }
 
 fn fill(name: &'static str, dst: u64, pattern: &[u8], count: usize, stream: Handle) -> u32 {

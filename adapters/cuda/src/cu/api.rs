@@ -138,6 +138,16 @@ ur::dl::symbols! {
             cuMemPoolTrimTo: unsafe extern "C" fn(CUmemoryPool, usize) -> Code,
             cuMemAllocFromPoolAsync: unsafe extern "C" fn(*mut Ptr, usize, CUmemoryPool, Stream) -> Code,
             cuMemFreeAsync: unsafe extern "C" fn(Ptr, Stream) -> Code,
+            cuArray3DCreate = "cuArray3DCreate_v2": unsafe extern "C" fn(*mut CUarray, *const CUDA_ARRAY3D_DESCRIPTOR) -> Code,
+            cuArrayDestroy: unsafe extern "C" fn(CUarray) -> Code,
+            cuArray3DGetDescriptor = "cuArray3DGetDescriptor_v2": unsafe extern "C" fn(*mut CUDA_ARRAY3D_DESCRIPTOR, CUarray) -> Code,
+            cuMipmappedArrayCreate: unsafe extern "C" fn(*mut CUmipmappedArray, *const CUDA_ARRAY3D_DESCRIPTOR, c_uint) -> Code,
+            cuMipmappedArrayGetLevel: unsafe extern "C" fn(*mut CUarray, CUmipmappedArray, c_uint) -> Code,
+            cuMipmappedArrayDestroy: unsafe extern "C" fn(CUmipmappedArray) -> Code,
+            cuTexObjectCreate: unsafe extern "C" fn(*mut CUtexObject, *const CUDA_RESOURCE_DESC, *const CUDA_TEXTURE_DESC, *const CUDA_RESOURCE_VIEW_DESC) -> Code,
+            cuTexObjectDestroy: unsafe extern "C" fn(CUtexObject) -> Code,
+            cuSurfObjectCreate: unsafe extern "C" fn(*mut CUsurfObject, *const CUDA_RESOURCE_DESC) -> Code,
+            cuSurfObjectDestroy: unsafe extern "C" fn(CUsurfObject) -> Code,
             cuGraphCreate: unsafe extern "C" fn(*mut CUgraph, c_uint) -> Code,
             cuGraphDestroy: unsafe extern "C" fn(CUgraph) -> Code,
             cuGraphAddKernelNode: unsafe extern "C" fn(*mut CUgraphNode, CUgraph, *const CUgraphNode, usize, *const CUDA_KERNEL_NODE_PARAMS_v1) -> Code,
@@ -150,6 +160,14 @@ ur::dl::symbols! {
             cuGraphLaunch: unsafe extern "C" fn(CUgraphExec, Stream) -> Code,
             cuGraphExecDestroy: unsafe extern "C" fn(CUgraphExec) -> Code,
             cuGraphExecKernelNodeSetParams: unsafe extern "C" fn(CUgraphExec, CUgraphNode, *const CUDA_KERNEL_NODE_PARAMS_v1) -> Code,
+            cuImportExternalMemory: unsafe extern "C" fn(*mut CUexternalMemory, *const CUDA_EXTERNAL_MEMORY_HANDLE_DESC) -> Code,
+            cuExternalMemoryGetMappedBuffer: unsafe extern "C" fn(*mut Ptr, CUexternalMemory, *const CUDA_EXTERNAL_MEMORY_BUFFER_DESC) -> Code,
+            cuExternalMemoryGetMappedMipmappedArray: unsafe extern "C" fn(*mut CUmipmappedArray, CUexternalMemory, *const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC) -> Code,
+            cuDestroyExternalMemory: unsafe extern "C" fn(CUexternalMemory) -> Code,
+            cuImportExternalSemaphore: unsafe extern "C" fn(*mut CUexternalSemaphore, *const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC) -> Code,
+            cuSignalExternalSemaphoresAsync: unsafe extern "C" fn(*const CUexternalSemaphore, *const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, c_uint, Stream) -> Code,
+            cuWaitExternalSemaphoresAsync: unsafe extern "C" fn(*const CUexternalSemaphore, *const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, c_uint, Stream) -> Code,
+            cuDestroyExternalSemaphore: unsafe extern "C" fn(CUexternalSemaphore) -> Code,
         }
     }
 }
@@ -192,6 +210,69 @@ pub struct Pooling {
     pub trim: unsafe extern "C" fn(CUmemoryPool, usize) -> Code,
     pub alloc: unsafe extern "C" fn(*mut Ptr, usize, CUmemoryPool, Stream) -> Code,
     pub free: unsafe extern "C" fn(Ptr, Stream) -> Code,
+}
+
+/// The functions of memory that another interface shares: a driver has all or none of them.
+#[derive(Clone, Copy)]
+pub struct ExternalMemories {
+    pub import: unsafe extern "C" fn(
+        *mut CUexternalMemory,
+        *const CUDA_EXTERNAL_MEMORY_HANDLE_DESC,
+    ) -> Code,
+    pub map_buffer: unsafe extern "C" fn(
+        *mut Ptr,
+        CUexternalMemory,
+        *const CUDA_EXTERNAL_MEMORY_BUFFER_DESC,
+    ) -> Code,
+    pub map_mipmap: unsafe extern "C" fn(
+        *mut CUmipmappedArray,
+        CUexternalMemory,
+        *const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC,
+    ) -> Code,
+    pub destroy: unsafe extern "C" fn(CUexternalMemory) -> Code,
+}
+
+/// The functions of semaphores that another interface shares: a driver has all or none of them.
+#[derive(Clone, Copy)]
+pub struct ExternalSemaphores {
+    pub import: unsafe extern "C" fn(
+        *mut CUexternalSemaphore,
+        *const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC,
+    ) -> Code,
+    pub signal: unsafe extern "C" fn(
+        *const CUexternalSemaphore,
+        *const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS,
+        c_uint,
+        Stream,
+    ) -> Code,
+    pub wait: unsafe extern "C" fn(
+        *const CUexternalSemaphore,
+        *const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS,
+        c_uint,
+        Stream,
+    ) -> Code,
+    pub destroy: unsafe extern "C" fn(CUexternalSemaphore) -> Code,
+}
+
+/// The functions of arrays, textures and surfaces: a driver has all or none of them.
+#[derive(Clone, Copy)]
+pub struct Imaging {
+    pub create_array: unsafe extern "C" fn(*mut CUarray, *const CUDA_ARRAY3D_DESCRIPTOR) -> Code,
+    pub destroy_array: unsafe extern "C" fn(CUarray) -> Code,
+    pub describe_array: unsafe extern "C" fn(*mut CUDA_ARRAY3D_DESCRIPTOR, CUarray) -> Code,
+    pub create_mipmap:
+        unsafe extern "C" fn(*mut CUmipmappedArray, *const CUDA_ARRAY3D_DESCRIPTOR, c_uint) -> Code,
+    pub level: unsafe extern "C" fn(*mut CUarray, CUmipmappedArray, c_uint) -> Code,
+    pub destroy_mipmap: unsafe extern "C" fn(CUmipmappedArray) -> Code,
+    pub create_texture: unsafe extern "C" fn(
+        *mut CUtexObject,
+        *const CUDA_RESOURCE_DESC,
+        *const CUDA_TEXTURE_DESC,
+        *const CUDA_RESOURCE_VIEW_DESC,
+    ) -> Code,
+    pub destroy_texture: unsafe extern "C" fn(CUtexObject) -> Code,
+    pub create_surface: unsafe extern "C" fn(*mut CUsurfObject, *const CUDA_RESOURCE_DESC) -> Code,
+    pub destroy_surface: unsafe extern "C" fn(CUsurfObject) -> Code,
 }
 
 /// The functions of graphs: a driver has all or none of them.
@@ -281,6 +362,39 @@ impl Api {
         Some(SharedEvents {
             get: self.cuIpcGetEventHandle?,
             open: self.cuIpcOpenEventHandle?,
+        })
+    }
+
+    pub fn external_memories(&self) -> Option<ExternalMemories> {
+        Some(ExternalMemories {
+            import: self.cuImportExternalMemory?,
+            map_buffer: self.cuExternalMemoryGetMappedBuffer?,
+            map_mipmap: self.cuExternalMemoryGetMappedMipmappedArray?,
+            destroy: self.cuDestroyExternalMemory?,
+        })
+    }
+
+    pub fn external_semaphores(&self) -> Option<ExternalSemaphores> {
+        Some(ExternalSemaphores {
+            import: self.cuImportExternalSemaphore?,
+            signal: self.cuSignalExternalSemaphoresAsync?,
+            wait: self.cuWaitExternalSemaphoresAsync?,
+            destroy: self.cuDestroyExternalSemaphore?,
+        })
+    }
+
+    pub fn imaging(&self) -> Option<Imaging> {
+        Some(Imaging {
+            create_array: self.cuArray3DCreate?,
+            destroy_array: self.cuArrayDestroy?,
+            describe_array: self.cuArray3DGetDescriptor?,
+            create_mipmap: self.cuMipmappedArrayCreate?,
+            level: self.cuMipmappedArrayGetLevel?,
+            destroy_mipmap: self.cuMipmappedArrayDestroy?,
+            create_texture: self.cuTexObjectCreate?,
+            destroy_texture: self.cuTexObjectDestroy?,
+            create_surface: self.cuSurfObjectCreate?,
+            destroy_surface: self.cuSurfObjectDestroy?,
         })
     }
 

@@ -7,7 +7,9 @@ mod current;
 mod error;
 mod launch;
 
-pub use api::{Api, Code, Graphing, Paging, Pooling, Sharing};
+pub use api::{
+    Api, Code, ExternalMemories, ExternalSemaphores, Graphing, Imaging, Paging, Pooling, Sharing,
+};
 pub use capture::RelaxedCapture;
 pub use cudarc::driver::sys;
 pub use current::{Entered, anywhere, current, is_default, is_final, on_stream};

@@ -12,6 +12,7 @@ use ur::stream::device_info::{
 };
 
 use super::Device;
+use crate::bindless::MAX_ANISOTROPY;
 use crate::cu::check;
 use crate::cu::sys::CUdevice_attribute as Attribute;
 use crate::cu::sys::{CUdevice_attribute::*, CUuuid};
@@ -138,6 +139,7 @@ impl Device {
 pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<()> {
     use DeviceInfo as Is;
     let count = |out: InfoOut<'_>, what| out.value(this.count(what)?);
+    let size = |out: InfoOut<'_>, what| out.value(this.size(what)?);
     let limits = &this.limits;
     let usm = |out: InfoOut<'_>, bits| out.value(ur_device_usm_access_capability_flags_t(bits));
     match what {
@@ -188,6 +190,20 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::MaxParameterSize => out.value(4000usize),
         Is::ExecutionCapabilities => out.value(UR_DEVICE_EXEC_CAPABILITY_FLAG_KERNEL),
         Is::KernelLaunchCapabilities => out.value(this.launch_properties()),
+
+        // Images. As many arguments as textures of a kernel, since samplers are none of the driver's.
+        Is::ImageSupport => out.boolean(this.has_images()),
+        Is::MaxReadImageArgs
+        | Is::MaxWriteImageArgs
+        | Is::MaxReadWriteImageArgs
+        | Is::MaxSamplers => out.value(128u32),
+        Is::Image2dMaxWidth => out.value(this.max_extent(UR_MEM_TYPE_IMAGE2D)?[0]),
+        Is::Image2dMaxHeight => out.value(this.max_extent(UR_MEM_TYPE_IMAGE2D)?[1]),
+        Is::Image3dMaxWidth => out.value(this.max_extent(UR_MEM_TYPE_IMAGE3D)?[0]),
+        Is::Image3dMaxHeight => out.value(this.max_extent(UR_MEM_TYPE_IMAGE3D)?[1]),
+        Is::Image3dMaxDepth => out.value(this.max_extent(UR_MEM_TYPE_IMAGE3D)?[2]),
+        Is::ImageMaxBufferSize => out.value(this.max_extent(UR_MEM_TYPE_IMAGE1D)?[0]),
+        Is::ImageMaxArraySize => out.value(this.max_extent(UR_MEM_TYPE_IMAGE2D_ARRAY)?[2]),
 
         // Arithmetic.
         Is::SingleFpConfig | Is::DoubleFpConfig => out.value(IEEE_754),
@@ -276,6 +292,43 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::PrintfBufferSize => out.value(1usize << 20),
 
         Is::UsmP2pSupportExp => out.boolean(true),
+
+        // Bindless images. The driver fetches no pixels of a 1D texture over an array, and filters none over linear
+        // memory.
+        Is::BindlessImagesSupportExp
+        | Is::BindlessImages1dUsmSupportExp
+        | Is::BindlessImages2dUsmSupportExp
+        | Is::BindlessSampledImageFetch1dUsmSupportExp
+        | Is::BindlessSampledImageFetch2dUsmSupportExp
+        | Is::BindlessSampledImageFetch2dSupportExp
+        | Is::BindlessSampledImageFetch3dSupportExp
+        | Is::BindlessSample2dUsmSupportExp
+        | Is::BindlessUniqueAddressingPerDimSupportExp
+        | Is::ImageArraySupportExp
+        | Is::MipmapSupportExp
+        | Is::MipmapAnisotropySupportExp
+        | Is::MipmapLevelReferenceSupportExp
+        | Is::CubemapSupportExp
+        | Is::CubemapSeamlessFilteringSupportExp => out.boolean(this.api.imaging().is_some()),
+        Is::BindlessImagesSharedUsmSupportExp => out.boolean(
+            this.api.imaging().is_some() && this.flag(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY)?,
+        ),
+        Is::BindlessSampledImageFetch1dSupportExp | Is::BindlessSample1dUsmSupportExp => {
+            out.boolean(false)
+        }
+        // The interface has no way to make an image for it.
+        Is::BindlessImagesGatherSupportExp => out.boolean(false),
+        Is::ExternalMemoryImportSupportExp => out.boolean(this.api.external_memories().is_some()),
+        Is::ExternalSemaphoreImportSupportExp => {
+            out.boolean(this.api.external_semaphores().is_some())
+        }
+        Is::MipmapMaxAnisotropyExp => out.value(MAX_ANISOTROPY),
+        Is::ImagePitchAlignExp => count(out, CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT),
+        Is::MaxImageLinearWidthExp => size(out, CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH),
+        Is::MaxImageLinearHeightExp => {
+            size(out, CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT)
+        }
+        Is::MaxImageLinearPitchExp => size(out, CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH),
 
         // Not supported.
         Is::DynamicLinkSupportExp => out.boolean(false),

@@ -103,6 +103,12 @@ impl Graph {
                 // execution.
                 unsafe { (self.calls.add_copy)(&mut node, graph, first, count, &what, context) }
             }
+            Work::Native(Native::Boxes(boxes)) if self.concurrent_managed => {
+                let what = boxes.only()?;
+                // SAFETY: a live graph, and `count` of its nodes. The command holds its arrays until the graph is
+                // dropped. The caller promises linear memory for each execution.
+                unsafe { (self.calls.add_copy)(&mut node, graph, first, count, what, context) }
+            }
             Work::Fill { .. } | Work::FillRect { .. } if self.concurrent_managed => {
                 let what = fill::described(work)?;
                 // SAFETY: a live graph, and `count` of its nodes. The caller promises the range for each

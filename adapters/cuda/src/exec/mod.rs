@@ -10,6 +10,7 @@
 //! | `lane` | a stream |
 //! | `work` | the driver's calls for one piece of work |
 //! | `fill` | repeated patterns |
+//! | `boxes` | copies whose ends are arrays |
 //! | `copies` | a buffer's copies on the devices of a context |
 //! | `mailbox` | small fills that share a launch |
 //! | `graph` | recorded commands as a graph |
@@ -23,6 +24,7 @@
 //!
 //! Uses `cu`. Must never know the engine's handles.
 
+mod boxes;
 mod copies;
 mod fill;
 mod gpu;
@@ -38,6 +40,7 @@ mod semaphore_words;
 mod times;
 mod work;
 
+pub use boxes::{BoxEnd, Boxes};
 pub use copies::{Copies, Part, transfer};
 pub use gpu::{Event, Gpu};
 pub use graph::{compile, record, whole};

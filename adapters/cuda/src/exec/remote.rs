@@ -22,7 +22,7 @@ use super::gpu::{Event, Gpu};
 use super::memory::log_failed;
 use super::work::{self, described};
 use crate::Cuda;
-use crate::cu::sys::{CUDA_MEMCPY3D_PEER, CUmemorytype, CUstream};
+use crate::cu::sys::{CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUmemorytype, CUstream};
 use crate::cu::{home, is_default, on_stream};
 
 /// A copy or fill, and the devices of its memory: none where every device reaches it.
@@ -146,27 +146,42 @@ fn copy_box(
     (src, from): (&Gpu, (Pitched, usize)),
     region: [usize; 3],
 ) -> Result<()> {
-    let flat = described(to, from, region);
-    let what = CUDA_MEMCPY3D_PEER {
-        srcXInBytes: 0,
-        srcY: 0,
-        srcZ: 0,
-        srcLOD: 0,
+    let what = CUDA_MEMCPY3D {
         srcMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
+        dstMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
+        ..described(to, from, region)
+    };
+    copy_described(gpu, stream, dst, src, &what)
+}
+
+/// Copies a box between two devices. The context of `gpu`, which is one of them, is current.
+pub fn copy_described(
+    gpu: &Gpu,
+    stream: CUstream,
+    dst: &Gpu,
+    src: &Gpu,
+    flat: &CUDA_MEMCPY3D,
+) -> Result<()> {
+    let what = CUDA_MEMCPY3D_PEER {
+        srcXInBytes: flat.srcXInBytes,
+        srcY: flat.srcY,
+        srcZ: flat.srcZ,
+        srcLOD: flat.srcLOD,
+        srcMemoryType: flat.srcMemoryType,
         srcHost: flat.srcHost,
         srcDevice: flat.srcDevice,
-        srcArray: null_mut(),
+        srcArray: flat.srcArray,
         srcContext: src.context(),
         srcPitch: flat.srcPitch,
         srcHeight: flat.srcHeight,
-        dstXInBytes: 0,
-        dstY: 0,
-        dstZ: 0,
-        dstLOD: 0,
-        dstMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
+        dstXInBytes: flat.dstXInBytes,
+        dstY: flat.dstY,
+        dstZ: flat.dstZ,
+        dstLOD: flat.dstLOD,
+        dstMemoryType: flat.dstMemoryType,
         dstHost: flat.dstHost,
         dstDevice: flat.dstDevice,
-        dstArray: null_mut(),
+        dstArray: flat.dstArray,
         dstContext: dst.context(),
         dstPitch: flat.dstPitch,
         dstHeight: flat.dstHeight,
@@ -174,7 +189,7 @@ fn copy_box(
         Height: flat.Height,
         Depth: flat.Depth,
     };
-    // SAFETY: the caller keeps both boxes until the command has ended, and both contexts are retained.
+    // SAFETY: the caller keeps both ends until the command has ended, and both contexts are retained.
     let code = unsafe { (gpu.api.cuMemcpy3DPeerAsync)(&what, stream) };
     gpu.check(code, "cuMemcpy3DPeerAsync")
 }

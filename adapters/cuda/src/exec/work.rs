@@ -7,6 +7,7 @@ use ur::abi::*;
 use ur::object::Result;
 use ur::stream::{Pitched, Work};
 
+use super::boxes::Boxes;
 use super::fill;
 use super::gpu::Gpu;
 use super::graph::Recorded;
@@ -21,6 +22,8 @@ pub enum Native {
     Call(Arc<Run>),
     /// Commands that foreign code recorded.
     Graph(Arc<Recorded>),
+    /// Copies to or from arrays.
+    Boxes(Arc<Boxes>),
     /// A command on memory of other devices.
     Remote(Arc<Remote>),
 }
@@ -118,6 +121,7 @@ pub fn enqueue_here(gpu: &Arc<Gpu>, stream: CUstream, work: Work<Cuda>) -> Resul
         Work::Launch(launch) => launch.enqueue(gpu, stream),
         Work::Native(Native::Call(run)) => run(gpu, stream),
         Work::Native(Native::Graph(recorded)) => recorded.launch(gpu, stream),
+        Work::Native(Native::Boxes(boxes)) => boxes.enqueue(gpu, stream),
         Work::Native(Native::Remote(remote)) => remote.enqueue(gpu, stream),
     }
 }
@@ -132,7 +136,7 @@ fn copy(gpu: &Gpu, stream: CUstream, dst: usize, src: usize, bytes: usize) -> Re
 }
 
 /// The slice pitch in rows, as the driver takes it; none if it is not a whole number of rows.
-fn rows(at: &Pitched) -> Option<usize> {
+pub fn rows(at: &Pitched) -> Option<usize> {
     let whole = at.row_pitch > 0 && at.slice_pitch.is_multiple_of(at.row_pitch);
     whole.then(|| at.slice_pitch / at.row_pitch)
 }

@@ -10,8 +10,9 @@ use super::code::Function;
 use crate::Cuda;
 use crate::cu::sys::CUstream;
 use crate::device::Device;
-use crate::exec::{Gpu, Part};
-use crate::mem::{Mem, Use};
+use crate::exec::Gpu;
+use crate::mem::{self, Mem, Use};
+use crate::sampler::Sampler;
 
 /// Largest number of 8-byte words that are stored inline.
 const MAX_INLINE_WORDS: usize = 16;
@@ -97,17 +98,17 @@ fn guess(sizes: &[usize]) -> Box<[(usize, usize)]> {
 fn size(arg: &ur_exp_kernel_arg_properties_t) -> usize {
     match arg.r#type {
         UR_EXP_KERNEL_ARG_TYPE_VALUE => arg.size,
-        UR_EXP_KERNEL_ARG_TYPE_LOCAL => size_of::<u32>(),
+        UR_EXP_KERNEL_ARG_TYPE_LOCAL | UR_EXP_KERNEL_ARG_TYPE_SAMPLER => size_of::<u32>(),
         _ => size_of::<u64>(),
     }
 }
 
-/// A buffer whose address is known only with the launch.
+/// A buffer or image whose place is known only with the launch.
 #[derive(Clone)]
 pub struct Moving {
     /// Offset and size in bytes of its parameter.
     place: (usize, usize),
-    part: Part,
+    memory: mem::Moving,
     writes: bool,
 }
 
@@ -124,8 +125,13 @@ impl Args {
     /// The parameters with the addresses of buffers for a launch now on a stream. The context is current.
     pub fn resolved(&self, gpu: &Arc<Gpu>, stream: CUstream) -> Result<Packed> {
         let mut packed = self.packed.clone();
-        let is_same =
-            |one: &Moving, other: &Moving| Arc::ptr_eq(&one.part.copies, &other.part.copies);
+        let is_same = |one: &Moving, other: &Moving| match (&one.memory, &other.memory) {
+            (mem::Moving::Buffer(one), mem::Moving::Buffer(other)) => {
+                Arc::ptr_eq(&one.copies, &other.copies)
+            }
+            (mem::Moving::Image(one), mem::Moving::Image(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        };
         for (at, own) in self.moving.iter().enumerate() {
             // A buffer may be an argument twice, or several parts of it.
             if self.moving[..at].iter().any(|other| is_same(own, other)) {
@@ -133,9 +139,16 @@ impl Args {
             }
             let all = || self.moving.iter().filter(|other| is_same(own, other));
             let writes = all().any(|other| other.writes);
-            let address = own.part.copies.for_kernel(gpu, stream, writes)?;
-            for Moving { place, part, .. } in all() {
-                packed.words().number(*place, address + part.offset);
+            let start = match &own.memory {
+                mem::Moving::Buffer(part) => part.copies.for_kernel(gpu, stream, writes)?,
+                mem::Moving::Image(image) => image.arrays.on(gpu, stream, writes)?.surface()?,
+            };
+            for Moving { place, memory, .. } in all() {
+                let offset = match memory {
+                    mem::Moving::Buffer(part) => part.offset,
+                    mem::Moving::Image(_) => 0,
+                };
+                packed.words().number(*place, start + offset);
             }
         }
         Ok(packed)
@@ -198,12 +211,15 @@ pub fn pack(
                         true => 0,
                         false => {
                             let mem = Object::<Mem>::borrow(given.hMem.cast(), Cuda::table())?;
+                            if let Some(image) = mem.as_image() {
+                                image.check_for_kernels()?;
+                            }
                             let uses = mem.use_by(given.flags);
                             mem.begin(device, uses)?;
-                            if let Some(part) = mem.part() {
+                            if let Some(memory) = mem.moving() {
                                 moving.push(Moving {
                                     place: (at, size),
-                                    part,
+                                    memory,
                                     writes: uses == Use::Writes,
                                 });
                             }
@@ -213,7 +229,16 @@ pub fn pack(
                     words.number((at, size), address);
                 }
                 UR_EXP_KERNEL_ARG_TYPE_LOCAL => locals.push((index, arg.size)),
-                UR_EXP_KERNEL_ARG_TYPE_SAMPLER => return Err(Error::unsupported()),
+                UR_EXP_KERNEL_ARG_TYPE_SAMPLER => {
+                    let given = arg.value.sampler;
+                    let sampler = Object::<Sampler>::borrow(given.cast(), Cuda::table())?;
+                    let number = sampler.number().to_ne_bytes();
+                    ensure(
+                        number.len() <= size,
+                        UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE,
+                    )?;
+                    words.write(at, &number);
+                }
                 _ => return Err(Error::new(UR_RESULT_ERROR_INVALID_ENUMERATION)),
             }
         }

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::{CStr, CString, c_char, c_void};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::process::Command;
 use std::ptr::{null, null_mut};
@@ -33,6 +34,10 @@ ur::dl::symbols! {
             scripted_pages: extern "C" fn(bool),
             scripted_elsewhere: extern "C" fn(usize, usize),
             scripted_capture: extern "C" fn(usize),
+            scripted_external_memory: extern "C" fn(usize) -> i32,
+            scripted_semaphore: extern "C" fn(bool) -> i32,
+            scripted_semaphore_count: extern "C" fn(i32) -> u64,
+            scripted_semaphore_set: extern "C" fn(i32, u64),
             scripted_query: extern "C" fn() -> Answer,
             scripted_report: unsafe extern "C" fn(*mut c_char, usize),
             cuCtxGetCurrent: unsafe extern "C" fn(*mut *mut c_void) -> u32,
@@ -143,6 +148,31 @@ impl FakeDriver {
     /// Begins or ends a capture by foreign code, of a stream of the adapter or of another one.
     pub fn capture(&self, stream: Option<usize>) {
         (self.0.scripted_capture)(stream.unwrap_or(0));
+    }
+
+    /// Memory of another interface.
+    pub fn external_memory(&self, bytes: usize) -> OwnedFd {
+        let descriptor = (self.0.scripted_external_memory)(bytes);
+        assert!(descriptor >= 0, "a file");
+        // SAFETY: a descriptor of the caller's.
+        unsafe { OwnedFd::from_raw_fd(descriptor) }
+    }
+
+    /// A semaphore of another interface: one that counts, or a binary one.
+    pub fn semaphore(&self, counts: bool) -> OwnedFd {
+        let descriptor = (self.0.scripted_semaphore)(counts);
+        assert!(descriptor >= 0, "a file");
+        // SAFETY: a descriptor of the caller's.
+        unsafe { OwnedFd::from_raw_fd(descriptor) }
+    }
+
+    pub fn semaphore_count(&self, semaphore: &OwnedFd) -> u64 {
+        (self.0.scripted_semaphore_count)(semaphore.as_raw_fd())
+    }
+
+    /// Sets the count of a semaphore, as the other interface does.
+    pub fn set_semaphore(&self, semaphore: &OwnedFd, count: u64) {
+        (self.0.scripted_semaphore_set)(semaphore.as_raw_fd(), count);
     }
 
     pub fn query(&self) -> Answer {

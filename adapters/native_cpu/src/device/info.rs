@@ -4,8 +4,8 @@ use ur::abi::*;
 use ur::hal::DeviceInfo;
 use ur::object::{Error, InfoOut, Object, Result};
 use ur::stream::device_info::{
-    ALL_ORDERS, ALL_SCOPES, ANY_ACCESS, IEEE_754, QUEUE_FLAGS, plain_device_info,
-    shared_device_info,
+    ALL_ORDERS, ALL_SCOPES, ANY_ACCESS, IEEE_754, QUEUE_FLAGS, bindless_device_info,
+    imageless_device_info, plain_device_info, shared_device_info,
 };
 
 use super::{Device, LAUNCH_PROPERTIES, MAX_GROUP_ITEMS, MAX_GROUPS};
@@ -22,7 +22,9 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
     let lanes = |bytes: u32| cpu::facts().vector_bytes / bytes;
     match what {
         ur::shared_device_info!() => shared_device_info(what, out),
+        ur::bindless_device_info!() => bindless_device_info(what, out),
         ur::plain_device_info!() => plain_device_info(what, out),
+        ur::imageless_device_info!() => imageless_device_info(what, out),
         // Identity.
         Is::Type => out.value(UR_DEVICE_TYPE_CPU),
         Is::VendorId => out.value(cpu::facts().vendor_id()),

@@ -81,6 +81,10 @@ pub unsafe extern "C" fn clGetMemObjectInfo(
         let bytes = match what {
             CL_MEM_SIZE => mem.bytes,
             CL_MEM_CONTEXT => mem.context,
+            CL_MEM_TYPE => {
+                let kind = CL_MEM_OBJECT_BUFFER.to_ne_bytes();
+                return write_property(&kind, size, value, ret);
+            }
             _ => return Err(CL_INVALID_VALUE),
         };
         write_property(&bytes.to_ne_bytes(), size, value, ret)

@@ -5,7 +5,7 @@ use opencl_sys::*;
 use ur::abi::*;
 use ur::hal::DeviceInfo;
 use ur::object::{Error, InfoOut, Object, Result, ensure};
-use ur::stream::device_info::shared_device_info;
+use ur::stream::device_info::{bindless_device_info, shared_device_info};
 
 use super::Device;
 use crate::cl::Version;
@@ -271,6 +271,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
     let intel = |out: InfoOut<'_>, what| out.value(this.gated::<cl_uint>(INTEL, what)?);
     match what {
         ur::shared_device_info!() => shared_device_info(what, out),
+        ur::bindless_device_info!() => bindless_device_info(what, out),
         // Identity.
         Is::Type => out.value(match this.kind {
             kind if kind & CL_DEVICE_TYPE_CPU != 0 => UR_DEVICE_TYPE_CPU,

@@ -74,16 +74,29 @@ pub fn named(format: cl_image_format) -> Result<ur_image_format_t> {
     })
 }
 
+const KINDS: [(ur_mem_type_t, cl_mem_object_type); 5] = [
+    (UR_MEM_TYPE_IMAGE2D, CL_MEM_OBJECT_IMAGE2D),
+    (UR_MEM_TYPE_IMAGE3D, CL_MEM_OBJECT_IMAGE3D),
+    (UR_MEM_TYPE_IMAGE2D_ARRAY, CL_MEM_OBJECT_IMAGE2D_ARRAY),
+    (UR_MEM_TYPE_IMAGE1D, CL_MEM_OBJECT_IMAGE1D),
+    (UR_MEM_TYPE_IMAGE1D_ARRAY, CL_MEM_OBJECT_IMAGE1D_ARRAY),
+];
+
+/// The kind of an image of OpenCL. None if the object is none.
+pub fn named_kind(kind: cl_mem_object_type) -> Option<ur_mem_type_t> {
+    let kind = match kind {
+        CL_MEM_OBJECT_IMAGE1D_BUFFER => CL_MEM_OBJECT_IMAGE1D,
+        kind => kind,
+    };
+    let found = KINDS.iter().find(|(_, cl)| *cl == kind);
+    found.map(|(ur, _)| *ur)
+}
+
 pub fn native_desc(desc: &ur_image_desc_t) -> Result<cl_image_desc> {
+    let kind = KINDS.iter().find(|(ur, _)| *ur == desc.r#type);
+    let kind = kind.ok_or(Error::new(UR_RESULT_ERROR_UNSUPPORTED_FEATURE))?;
     Ok(cl_image_desc {
-        image_type: match desc.r#type {
-            UR_MEM_TYPE_IMAGE2D => CL_MEM_OBJECT_IMAGE2D,
-            UR_MEM_TYPE_IMAGE3D => CL_MEM_OBJECT_IMAGE3D,
-            UR_MEM_TYPE_IMAGE2D_ARRAY => CL_MEM_OBJECT_IMAGE2D_ARRAY,
-            UR_MEM_TYPE_IMAGE1D => CL_MEM_OBJECT_IMAGE1D,
-            UR_MEM_TYPE_IMAGE1D_ARRAY => CL_MEM_OBJECT_IMAGE1D_ARRAY,
-            _ => return Err(Error::new(UR_RESULT_ERROR_UNSUPPORTED_FEATURE)),
-        },
+        image_type: kind.1,
         image_width: desc.width,
         image_height: desc.height,
         image_depth: desc.depth,

@@ -5,7 +5,7 @@ use std::ptr;
 
 use opencl_sys::*;
 use ur::abi::*;
-use ur::object::Object;
+use ur::object::{Object, Result};
 use ur::stream::Work;
 
 use super::Mem;
@@ -18,6 +18,14 @@ use crate::exec::{Native, Slot};
 pub struct Pitch {
     pub row: usize,
     pub slice: usize,
+}
+
+/// A box of an image, and its pitches in host memory.
+#[derive(Clone, Copy)]
+pub struct InHost {
+    pub origin: ur_rect_offset_t,
+    pub region: ur_rect_region_t,
+    pub pitch: Pitch,
 }
 
 fn origin(from: ur_rect_offset_t) -> [usize; 3] {
@@ -33,16 +41,27 @@ fn region(from: ur_rect_region_t) -> [usize; 3] {
 }
 
 impl Mem {
-    pub fn read_image(
-        &self,
-        from: ur_rect_offset_t,
-        size: ur_rect_region_t,
-        pitch: Pitch,
-        dst: *mut c_void,
-    ) -> Work<OpenCl> {
+    /// The pitches for the driver, once the box is checked. Drivers step by the row pitch from layer to layer of
+    /// a 1D array, whose layers have one row.
+    fn pitch(&self, what: &InHost) -> Result<Pitch> {
+        let shape = self.shape()?;
+        let part = shape.part(what.origin, what.region)?;
+        let Pitch { row, slice } = what.pitch;
+        let full = shape.pitch(&part, row, slice)?;
+        Ok(match shape.has_layered_rows() {
+            true => Pitch {
+                row: full.slice,
+                slice: 0,
+            },
+            false => what.pitch,
+        })
+    }
+
+    pub fn read_image(&self, what: InHost, dst: *mut c_void) -> Result<Work<OpenCl>> {
+        let pitch = self.pitch(&what)?;
         let (mem, to) = (self.mem.clone(), dst.expose_provenance());
-        let (from, size) = (origin(from), region(size));
-        Work::Native(Native::new(move |api, slot| {
+        let (from, size) = (origin(what.origin), region(what.region));
+        Ok(Work::Native(Native::new(move |api, slot| {
             let Slot {
                 queue,
                 count,
@@ -69,19 +88,14 @@ impl Mem {
                 )
             };
             check(code, "clEnqueueReadImage")
-        }))
+        })))
     }
 
-    pub fn write_image(
-        &self,
-        to: ur_rect_offset_t,
-        size: ur_rect_region_t,
-        pitch: Pitch,
-        src: *mut c_void,
-    ) -> Work<OpenCl> {
+    pub fn write_image(&self, what: InHost, src: *mut c_void) -> Result<Work<OpenCl>> {
+        let pitch = self.pitch(&what)?;
         let (mem, from) = (self.mem.clone(), src.expose_provenance());
-        let (to, size) = (origin(to), region(size));
-        Work::Native(Native::new(move |api, slot| {
+        let (to, size) = (origin(what.origin), region(what.region));
+        Ok(Work::Native(Native::new(move |api, slot| {
             let Slot {
                 queue,
                 count,
@@ -108,7 +122,7 @@ impl Mem {
                 )
             };
             check(code, "clEnqueueWriteImage")
-        }))
+        })))
     }
 }
 
@@ -118,10 +132,12 @@ pub fn copy_image(
     from: ur_rect_offset_t,
     to: ur_rect_offset_t,
     size: ur_rect_region_t,
-) -> Work<OpenCl> {
+) -> Result<Work<OpenCl>> {
+    src.shape()?.part(from, size)?;
+    dst.shape()?.part(to, size)?;
     let (source, target) = (src.mem.clone(), dst.mem.clone());
     let (from, to, size) = (origin(from), origin(to), region(size));
-    Work::Native(Native::new(move |api, slot| {
+    Ok(Work::Native(Native::new(move |api, slot| {
         let Slot {
             queue,
             count,
@@ -145,5 +161,5 @@ pub fn copy_image(
             )
         };
         check(code, "clEnqueueCopyImage")
-    }))
+    })))
 }

@@ -6,7 +6,7 @@ mod format;
 mod image;
 
 pub use commands::{bring, on_buffers};
-pub use image::{Pitch, copy_image};
+pub use image::{InHost, Pitch, copy_image};
 
 use std::ffi::c_void;
 use std::ptr::{self, null_mut};
@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use opencl_sys::*;
 use ur::abi::*;
-use ur::hal::answers::{WholeBuffer, access_of, mem_info};
+use ur::hal::answers::{ImageShape, WholeBuffer, access_of, mem_info};
 use ur::hal::{self, ImageInfo, MemInfo};
-use ur::object::{Body, InfoOut, Kind, Object, Result, ensure};
+use ur::object::{Body, Error, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::Context;
 
 use crate::OpenCl;
@@ -30,6 +30,8 @@ pub struct Mem {
     flags: ur_mem_flags_t,
     /// Of a sub-buffer: the whole buffer, and the offset of the first byte in it.
     parent: Option<(Arc<Object<Mem>>, usize)>,
+    /// Of an image.
+    shape: Option<ImageShape>,
 }
 
 /// OpenCL's flags. Each flag has the same bit there.
@@ -43,12 +45,14 @@ impl Mem {
         context: &Object<Context<OpenCl>>,
         mem: MemRef,
         flags: ur_mem_flags_t,
+        shape: Option<ImageShape>,
     ) -> Arc<Object<Self>> {
         hal::new::<OpenCl, _>(Self {
             context: context.arc(),
             mem,
             flags,
             parent: None,
+            shape,
         })
     }
 
@@ -73,7 +77,7 @@ impl Mem {
                 (native.api().core.clCreateBuffer)(native.raw(), bits, bytes, host, &mut code);
             MemRef::created(native.api(), raw, code, "clCreateBuffer")
         }?;
-        Ok(Self::new(context, mem, flags))
+        Ok(Self::new(context, mem, flags, None))
     }
 
     /// `urMemImageCreate`
@@ -86,16 +90,18 @@ impl Mem {
     ) -> Result<Arc<Object<Self>>> {
         let native = &context.domain().state().context;
         let bits = native_flags(flags)?;
-        let format = format::native(format)?;
+        let native_format = format::native(format)?;
+        let shape = ImageShape::new(format, desc)?;
+        shape.host_pitch(desc)?;
         let desc = format::native_desc(desc)?;
         let mut code = 0;
         // SAFETY: the context is alive, and the caller's memory is null or as large as the image.
         let mem = unsafe {
             let create = native.api().core.clCreateImage;
-            let raw = create(native.raw(), bits, &format, &desc, host, &mut code);
+            let raw = create(native.raw(), bits, &native_format, &desc, host, &mut code);
             MemRef::created(native.api(), raw, code, "clCreateImage")
         }?;
-        Ok(Self::new(context, mem, flags))
+        Ok(Self::new(context, mem, flags, Some(shape)))
     }
 
     /// An object over a native one.
@@ -109,16 +115,52 @@ impl Mem {
         let own = &context.domain().state().context;
         // SAFETY: `urMemBufferCreateWithNativeHandle` and its image form require a native memory object.
         let mem = unsafe { MemRef::adopted(own.api(), raw, false) }?;
-        let object = Self {
+        let mut object = Self {
             context: context.arc(),
             mem,
             flags: UR_MEM_FLAG_READ_WRITE,
             parent: None,
+            shape: None,
         };
         let of: usize = object.property(CL_MEM_CONTEXT)?;
         ensure(of == own.raw().addr(), UR_RESULT_ERROR_INVALID_CONTEXT)?;
+        object.shape = object.native_shape()?;
         object.mem.own(owned);
         Ok(hal::new::<OpenCl, _>(object))
+    }
+
+    /// The shape of a native image. None for other objects.
+    fn native_shape(&self) -> Result<Option<ImageShape>> {
+        let kind: cl_mem_object_type = self.property(CL_MEM_TYPE)?;
+        let Some(kind) = format::named_kind(kind) else {
+            return Ok(None);
+        };
+        let size = |what| self.image_property::<usize>(what).map(|size| size.max(1));
+        let rows = match kind {
+            UR_MEM_TYPE_IMAGE1D_ARRAY => CL_IMAGE_ARRAY_SIZE,
+            _ => CL_IMAGE_HEIGHT,
+        };
+        let slices = match kind {
+            UR_MEM_TYPE_IMAGE2D_ARRAY => size(CL_IMAGE_ARRAY_SIZE)?,
+            UR_MEM_TYPE_IMAGE3D => size(CL_IMAGE_DEPTH)?,
+            _ => 1,
+        };
+        Ok(Some(ImageShape {
+            kind,
+            extent: [size(CL_IMAGE_WIDTH)?, size(rows)?, slices],
+            pixel: size(CL_IMAGE_ELEMENT_SIZE)?,
+        }))
+    }
+
+    /// The image's shape. `INVALID_MEM_OBJECT` for a buffer.
+    pub fn shape(&self) -> Result<&ImageShape> {
+        let shape = self.shape.as_ref();
+        shape.ok_or(Error::new(UR_RESULT_ERROR_INVALID_MEM_OBJECT))
+    }
+
+    /// `INVALID_MEM_OBJECT` for an image. Intel's CPU driver 2026.2 reads one as it would a buffer.
+    pub fn check_buffer(&self) -> Result<()> {
+        ensure(self.shape.is_none(), UR_RESULT_ERROR_INVALID_MEM_OBJECT)
     }
 
     pub fn native(&self) -> &MemRef {
@@ -167,6 +209,7 @@ impl hal::Mem<OpenCl> for Mem {
         kind: ur_buffer_create_type_t,
         region: &ur_buffer_region_t,
     ) -> Result<Arc<Object<Mem>>> {
+        this.check_buffer()?;
         let whole = WholeBuffer {
             flags: this.flags,
             bytes: this.bytes().unwrap_or(0),
@@ -196,6 +239,7 @@ impl hal::Mem<OpenCl> for Mem {
             mem,
             flags: part.flags,
             parent: Some((this.arc(), part.offset)),
+            shape: None,
         }))
     }
 
@@ -211,6 +255,7 @@ impl hal::Mem<OpenCl> for Mem {
     }
 
     fn image_get_info(this: &Object<Self>, what: ImageInfo, out: InfoOut<'_>) -> Result<()> {
+        this.shape()?;
         let size = |out: InfoOut<'_>, what| out.value(this.image_property::<usize>(what)?);
         match what {
             ImageInfo::Format => out.value(format::named(this.image_property(CL_IMAGE_FORMAT)?)?),

@@ -6,7 +6,10 @@
 use ur::abi::*;
 use ur::hal::DeviceInfo;
 use ur::object::{Error, InfoOut, Object, Result};
-use ur::stream::device_info::{ANY_ACCESS, QUEUE_FLAGS, plain_device_info, shared_device_info};
+use ur::stream::device_info::{
+    ANY_ACCESS, QUEUE_FLAGS, bindless_device_info, imageless_device_info, plain_device_info,
+    shared_device_info,
+};
 
 use super::{Device, MEMORY_BYTES};
 use crate::adapter::roots;
@@ -16,7 +19,9 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
     use DeviceInfo as Is;
     match what {
         ur::shared_device_info!() => shared_device_info(what, out),
+        ur::bindless_device_info!() => bindless_device_info(what, out),
         ur::plain_device_info!() => plain_device_info(what, out),
+        ur::imageless_device_info!() => imageless_device_info(what, out),
         // Identity.
         Is::Type => out.value(UR_DEVICE_TYPE_CPU),
         Is::Name => out.string("Skeleton"),

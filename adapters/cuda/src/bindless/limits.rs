@@ -1,0 +1,199 @@
+//! The sizes that a device supports, by the kind of image and what it is for.
+
+use ur::abi::*;
+use ur::object::{Error, Object, Result};
+
+use super::OfContext;
+use super::memory::{levels, shape_of, texel_of};
+use crate::cu::sys::CUdevice_attribute::{self as Attribute, *};
+use crate::device::Device;
+use crate::image::{Shape, Texel};
+
+/// What an image is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    Sampled,
+    Unsampled,
+    /// Sampled, in linear memory.
+    Linear,
+}
+
+/// The attributes that limit width, height and depth or layers. Sizes that have none are not limited.
+type Limits = &'static [Attribute];
+
+/// The limits of a kind, with several mip levels or one. None if there is no such image.
+#[rustfmt::skip]
+fn limits(kind: ur_mem_type_t, is_mipmap: bool, role: Role) -> Option<Limits> {
+    use Role::{Linear, Sampled, Unsampled};
+    const D1: &[Attribute] = &[CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH];
+    const D1_LINEAR: &[Attribute] = &[CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH];
+    const D1_MIPMAP: &[Attribute] = &[CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_MIPMAPPED_WIDTH];
+    const D1_SURFACE: &[Attribute] = &[CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_WIDTH];
+    const D2: &[Attribute] = &[
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_WIDTH, CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_HEIGHT,
+    ];
+    const D2_LINEAR: &[Attribute] = &[
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH,
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT,
+    ];
+    const D2_MIPMAP: &[Attribute] = &[
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_MIPMAPPED_WIDTH,
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_MIPMAPPED_HEIGHT,
+    ];
+    const D2_SURFACE: &[Attribute] = &[
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_WIDTH, CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_HEIGHT,
+    ];
+    const D3: &[Attribute] = &[
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_WIDTH, CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_HEIGHT,
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH,
+    ];
+    const D3_SURFACE: &[Attribute] = &[
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_WIDTH, CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_HEIGHT,
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE3D_DEPTH,
+    ];
+    const D1_LAYERS: &[Attribute] = &[
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_WIDTH,
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_LAYERS,
+    ];
+    const D1_LAYERS_SURFACE: &[Attribute] = &[
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_LAYERED_WIDTH,
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE1D_LAYERED_LAYERS,
+    ];
+    const D2_LAYERS: &[Attribute] = &[
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_WIDTH,
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_HEIGHT,
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_LAYERS,
+    ];
+    const D2_LAYERS_SURFACE: &[Attribute] = &[
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_WIDTH,
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_HEIGHT,
+        CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACE2D_LAYERED_LAYERS,
+    ];
+    const CUBE: &[Attribute] = &[CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_WIDTH];
+    const CUBE_SURFACE: &[Attribute] = &[CU_DEVICE_ATTRIBUTE_MAXIMUM_SURFACECUBEMAP_WIDTH];
+    Some(match (kind, role) {
+        (UR_MEM_TYPE_IMAGE1D, Linear) if !is_mipmap => D1_LINEAR,
+        (UR_MEM_TYPE_IMAGE2D, Linear) if !is_mipmap => D2_LINEAR,
+        (_, Linear) => return None,
+        (UR_MEM_TYPE_IMAGE1D, Sampled) => if is_mipmap { D1_MIPMAP } else { D1 },
+        (UR_MEM_TYPE_IMAGE1D, Unsampled) => D1_SURFACE,
+        (UR_MEM_TYPE_IMAGE2D, Sampled) => if is_mipmap { D2_MIPMAP } else { D2 },
+        (UR_MEM_TYPE_IMAGE2D, Unsampled) => D2_SURFACE,
+        (UR_MEM_TYPE_IMAGE3D, Sampled) => D3,
+        (UR_MEM_TYPE_IMAGE3D, Unsampled) => D3_SURFACE,
+        (UR_MEM_TYPE_IMAGE1D_ARRAY, Sampled) => D1_LAYERS,
+        (UR_MEM_TYPE_IMAGE1D_ARRAY, Unsampled) => D1_LAYERS_SURFACE,
+        (UR_MEM_TYPE_IMAGE2D_ARRAY, Sampled) => D2_LAYERS,
+        (UR_MEM_TYPE_IMAGE2D_ARRAY, Unsampled) => D2_LAYERS_SURFACE,
+        (UR_MEM_TYPE_IMAGE_CUBEMAP_EXP, Sampled) => CUBE,
+        (UR_MEM_TYPE_IMAGE_CUBEMAP_EXP, Unsampled) => CUBE_SURFACE,
+        _ => return None,
+    })
+}
+
+/// Whether the device has images of this shape for this role.
+pub fn fits(
+    device: &Device,
+    kind: ur_mem_type_t,
+    shape: &Shape,
+    levels: u32,
+    role: Role,
+) -> Result<bool> {
+    let Some(limits) = limits(kind, levels > 1, role) else {
+        return Ok(false);
+    };
+    // Sizes that the kind lacks are 0.
+    let sizes = [shape.width, shape.height, shape.depth];
+    let sizes = sizes.into_iter().filter(|size| *size > 0);
+    for (size, limit) in sizes.zip(limits) {
+        let most = device.attribute(*limit)?.max(0) as usize;
+        if size > most {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether rows with these bytes between them can be a 2D image in linear memory; 0 stands for packed rows.
+pub fn fits_pitch(device: &Device, desc: &ur_image_desc_t, texel: Texel) -> Result<bool> {
+    if desc.r#type != UR_MEM_TYPE_IMAGE2D {
+        return Ok(true);
+    }
+    let packed = desc.width.checked_mul(texel.bytes);
+    let Some(packed) = packed else {
+        return Ok(false);
+    };
+    let pitch = if desc.rowPitch == 0 {
+        packed
+    } else {
+        desc.rowPitch
+    };
+    let most = device.attribute(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH)?;
+    let align = device.attribute(CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT)?;
+    let aligned = pitch.is_multiple_of(align.max(1) as usize);
+    Ok(aligned && pitch >= packed && pitch <= most.max(0) as usize)
+}
+
+/// Whether an image of this description exists for a role. A description that is none is no error here.
+fn is_there(
+    this: &OfContext,
+    device: &Object<Device>,
+    (desc, format): (&ur_image_desc_t, &ur_image_format_t),
+    role: Role,
+) -> Result<ur_bool_t> {
+    this.check_device(device)?;
+    if device.api().imaging().is_none() {
+        return Err(Error::unsupported());
+    }
+    let (Ok(shape), Ok(texel)) = (shape_of(desc), texel_of(format)) else {
+        return Ok(0);
+    };
+    let Ok(levels) = levels(desc, &shape) else {
+        return Ok(0);
+    };
+    // Kernels read and write the levels of a mipmap one by one, as images of their own.
+    let handle = role != Role::Unsampled || levels == 1;
+    let rows = role != Role::Linear || fits_pitch(device, desc, texel)?;
+    let there = handle && rows && fits(device, desc.r#type, &shape, levels, role)?;
+    Ok(there.into())
+}
+
+fn sampled_role(memory: ur_exp_image_mem_type_t) -> Role {
+    match memory {
+        UR_EXP_IMAGE_MEM_TYPE_USM_POINTER => Role::Linear,
+        _ => Role::Sampled,
+    }
+}
+
+/// `urBindlessImagesGetImageMemoryHandleTypeSupportExp`
+pub fn can_allocate(
+    this: &OfContext,
+    device: &Object<Device>,
+    what: (&ur_image_desc_t, &ur_image_format_t),
+    memory: ur_exp_image_mem_type_t,
+) -> Result<ur_bool_t> {
+    is_there(this, device, what, sampled_role(memory))
+}
+
+/// `urBindlessImagesGetImageSampledHandleSupportExp`
+pub fn can_sample(
+    this: &OfContext,
+    device: &Object<Device>,
+    what: (&ur_image_desc_t, &ur_image_format_t),
+    memory: ur_exp_image_mem_type_t,
+) -> Result<ur_bool_t> {
+    is_there(this, device, what, sampled_role(memory))
+}
+
+/// `urBindlessImagesGetImageUnsampledHandleSupportExp`. The driver's surfaces lie in arrays alone.
+pub fn can_use_unsampled(
+    this: &OfContext,
+    device: &Object<Device>,
+    what: (&ur_image_desc_t, &ur_image_format_t),
+    memory: ur_exp_image_mem_type_t,
+) -> Result<ur_bool_t> {
+    match memory {
+        UR_EXP_IMAGE_MEM_TYPE_USM_POINTER => this.check_device(device).map(|()| 0),
+        _ => is_there(this, device, what, Role::Unsampled),
+    }
+}
