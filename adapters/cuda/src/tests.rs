@@ -8,9 +8,11 @@
 //! |---|---|
 //! | `adopted` | modules and functions of the caller; graphs given out |
 //! | `buffers` | buffers of several devices |
+//! | `captures` | captures of streams: by foreign code, and of foreign work |
 //! | `current` | the current context after each call |
 //! | `failures` | commands that fail on the device |
 //! | `faults` | each call of the driver failing once |
+//! | `foreign` | foreign code with streams of its own, for the others |
 //! | `graph` | command buffers |
 //! | `host_memory` | buffers over host memory |
 //! | `launch` | drivers with one launch function or two |
@@ -27,10 +29,12 @@
 
 mod adopted;
 mod buffers;
+mod captures;
 mod current;
 mod failures;
 mod fake_driver;
 mod faults;
+mod foreign;
 mod graph;
 mod host_memory;
 mod launch;

@@ -2,7 +2,7 @@
 //!
 //! | state | when |
 //! |---|---|
-//! | queued | always, for a captured command |
+//! | queued | always, for a captured command, by a capture of ours or of the native stream |
 //! | submitted | a dependency of the command is not complete |
 //! | running | all dependencies are complete, the command is not |
 //! | complete | the command was observed complete; also a recorded command that was not submitted yet: see `execution` |
@@ -76,6 +76,9 @@ enum EventSource {
     /// A captured command, by its index in the graph. Only commands of the same capture can wait
     /// for it.
     Captured(Weak<AnyGraph>, u32),
+    /// A command on a native stream that foreign code captures. Its native object stands for it in that
+    /// capture.
+    InStreamCapture,
     /// The last command that signalled a reusable event.
     Reusable(Box<Reusable>),
     /// A command of another process.
@@ -103,6 +106,9 @@ pub(crate) trait CommandQueue<D: Driver>: Send + Sync {
 
 /// A captured command never runs by itself, so nothing outside its capture can wait for it.
 const CAPTURED: Error = Error::new(UR_RESULT_ERROR_INVALID_OPERATION);
+
+/// As [`CAPTURED`], for a capture of the native stream.
+const IN_STREAM_CAPTURE: Error = Error::new(UR_RESULT_ERROR_GRAPH_INTERNAL_EVENT);
 
 /// Times in nanoseconds of the device's clock.
 #[derive(Clone)]
@@ -179,8 +185,52 @@ impl<D: Driver> Event<D> {
         ))
     }
 
+    /// The event of a command on a captured native stream. `marker` is recorded behind it there.
+    pub(crate) fn in_stream_capture<Q: Body>(
+        queue: &Object<Q>,
+        command: ur_command_t,
+        marker: D::Marker,
+    ) -> Arc<Object<Self>>
+    where
+        Object<Q>: CommandQueue<D>,
+    {
+        let owner = EventOwner::Queue(queue.arc());
+        let mut event = Self::made(owner, command, EventSource::InStreamCapture);
+        *event.native = OnceLock::from(Box::new(Native {
+            marker,
+            foreign: None,
+            opened: Mutex::default(),
+            queue: OnceLock::new(),
+        }));
+        hal::new::<D, _>(event)
+    }
+
     pub(crate) fn is_captured(&self) -> bool {
+        matches!(
+            *self.source,
+            EventSource::Captured(..) | EventSource::InStreamCapture
+        )
+    }
+
+    pub(crate) fn is_in_graph(&self) -> bool {
         matches!(*self.source, EventSource::Captured(..))
+    }
+
+    /// The native object of a command on a captured native stream.
+    pub(crate) fn in_capture_of_stream(&self) -> Option<&D::Marker> {
+        match *self.source {
+            EventSource::InStreamCapture => self.native.get().map(|native| &native.marker),
+            _ => None,
+        }
+    }
+
+    /// Whether the command has ended. An error if it failed.
+    pub(crate) fn has_ended(&self) -> Result<bool> {
+        let deps = self.dependencies()?;
+        let done = self.engine().is_done(&deps.done)?;
+        let failed = self.failed.load(Ordering::Relaxed) || deps.failure().is_some();
+        ensure(!failed, UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS)?;
+        Ok(done)
     }
 
     /// The graph of a captured command and its index; an error if the graph has ended.
@@ -228,6 +278,7 @@ impl<D: Driver> Event<D> {
                 .dependencies()
                 .map(|deps| Cow::Owned((*deps).clone())),
             EventSource::Captured(..) => Err(CAPTURED),
+            EventSource::InStreamCapture => Err(IN_STREAM_CAPTURE),
             EventSource::Reusable(own) => {
                 let deps = own.execution.dependencies();
                 deps.map(|deps| Cow::Owned((*deps).clone()))
@@ -497,7 +548,9 @@ impl<D: Driver> Event<D> {
                 Ok(deps) => deps,
                 Err(_) => return UR_EVENT_STATUS_ERROR,
             },
-            EventSource::Captured(..) => return UR_EVENT_STATUS_QUEUED,
+            EventSource::Captured(..) | EventSource::InStreamCapture => {
+                return UR_EVENT_STATUS_QUEUED;
+            }
             EventSource::Reusable(own) => match own.execution.dependencies() {
                 Ok(deps) => deps,
                 Err(_) => return UR_EVENT_STATUS_ERROR,
@@ -619,7 +672,7 @@ impl<D: Driver> Event<D> {
             EventSource::Command(_, times) => times.clone(),
             EventSource::Recorded(execution) => execution.times(),
             EventSource::Reusable(own) => own.execution.times(),
-            EventSource::Captured(..) | EventSource::Opened => None,
+            EventSource::Captured(..) | EventSource::InStreamCapture | EventSource::Opened => None,
         };
         let times = times.ok_or(unknown)?;
         times.timestamps.refresh();

@@ -12,7 +12,7 @@ type Handle = *mut c_void;
 /// The numbers of nodes, and the command that each gives a stream.
 #[derive(Clone, Default)]
 pub struct Graph {
-    nodes: Vec<(usize, Vec<Command>)>,
+    pub nodes: Vec<(usize, Vec<Command>)>,
 }
 
 /// The driver's first structure for a launch.

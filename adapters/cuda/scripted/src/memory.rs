@@ -31,6 +31,9 @@ fn make(name: &'static str, bytes: usize, of_device: bool) -> Result<usize, u32>
     if let Some(code) = driver.acts(name) {
         return Err(code);
     }
+    if let Some(code) = driver.begin_unsafe() {
+        return Err(code);
+    }
     let start = allocate(bytes).ok_or(OUT_OF_MEMORY)?;
     let home = of_device.then(|| device_of(current()));
     driver.blocks.insert(start, Allocation { bytes, home });

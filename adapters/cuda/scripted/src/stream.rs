@@ -1,5 +1,6 @@
 //! Streams and their commands. Each entry point runs all commands that can run.
 
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -43,6 +44,8 @@ pub enum Command {
     ChangeBlock { at: usize, free: bool },
     /// Waits until the word is at least this value.
     AwaitWord { word: usize, value: u32 },
+    /// Calls a function of the host.
+    Call { run: usize, data: usize },
 }
 
 #[derive(Default)]
@@ -50,6 +53,12 @@ pub struct Stream {
     /// The context of the stream.
     pub context: usize,
     pub commands: std::collections::VecDeque<Command>,
+    /// The capture that the stream belongs to.
+    pub capture: Option<usize>,
+    /// Number of its captured commands.
+    pub captured: u64,
+    /// Whether the stream that the capture began on has waited for all of them.
+    pub joined: bool,
 }
 
 #[derive(Default)]
@@ -61,6 +70,8 @@ pub struct Event {
     pub on: Option<usize>,
     pub happened: u64,
     pub at: Option<Instant>,
+    /// The capture of the last record, and the number of captured commands of the stream before it.
+    pub capture: Option<(usize, u64)>,
     /// The counts of an event that several processes share.
     pub shared: Option<SharedCounts>,
 }
@@ -170,11 +181,20 @@ impl FakeDriver {
                 }
             }
             Command::ChangeBlock { at, free } => self.change_block(at, free),
+            Command::Call { run, data } => {
+                let run: *const () = std::ptr::with_exposed_provenance(run);
+                // SAFETY: `cuLaunchHostFunc` got a function of this type.
+                let run: extern "C" fn(*mut c_void) = unsafe { std::mem::transmute(run) };
+                run(std::ptr::with_exposed_provenance_mut(data));
+            }
             Command::Await { .. } | Command::AwaitWord { .. } => {}
         }
     }
 
     pub fn submit(&mut self, stream: usize, command: Command) -> Result<(), u32> {
+        if self.is_captured(stream) {
+            return self.capture(stream, command);
+        }
         match self.streams.get_mut(&stream) {
             Some(stream) if stream.context != current() && !self.anywhere => {
                 return self.broken("work for a stream of another context");

@@ -108,6 +108,10 @@ ur::dl::symbols! {
             cuStreamWaitValue32 = "cuStreamWaitValue32_v2": unsafe extern "C" fn(Stream, Ptr, u32, c_uint) -> Code,
             // Modes and states of captures are plain numbers.
             cuStreamIsCapturing: unsafe extern "C" fn(Stream, *mut c_int) -> Code,
+            cuStreamBeginCapture = "cuStreamBeginCapture_v2": unsafe extern "C" fn(Stream, c_int) -> Code,
+            cuStreamEndCapture: unsafe extern "C" fn(Stream, *mut CUgraph) -> Code,
+            cuLaunchHostFunc: unsafe extern "C" fn(Stream, Option<unsafe extern "C" fn(*mut c_void)>, *mut c_void) -> Code,
+            cuGraphGetNodes: unsafe extern "C" fn(CUgraph, *mut CUgraphNode, *mut usize) -> Code,
             cuThreadExchangeStreamCaptureMode: unsafe extern "C" fn(*mut c_int) -> Code,
             cuPointerGetAttribute: unsafe extern "C" fn(*mut c_void, CUpointer_attribute, Ptr) -> Code,
             cuMemPrefetchAsync: unsafe extern "C" fn(Ptr, usize, CUdevice, Stream) -> Code,

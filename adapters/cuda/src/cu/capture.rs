@@ -1,4 +1,4 @@
-//! Queries of the driver that no caller asked for, while foreign code may capture a stream.
+//! Captures of streams by foreign code, and the calls that must leave them alone.
 //!
 //! While a thread captures a stream in the global mode, the default, most queries of any thread fail and end
 //! the capture. A thread in the relaxed mode may query, except for the captured stream itself.
@@ -11,7 +11,25 @@ use cudarc::driver::sys::{CUcontext, CUstream};
 use super::{Api, Code, on_stream};
 
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`
-const RELAXED: i32 = 2;
+pub const RELAXED: i32 = 2;
+
+/// Whether a capture can take the stream: it is none of the names of the legacy default stream.
+pub fn is_capturable(stream: CUstream) -> bool {
+    stream.addr() > 1
+}
+
+/// Whether a stream of the context is captured. False if the driver has no captures.
+pub fn is_captured(api: &Api, context: CUcontext, stream: CUstream) -> bool {
+    let status = Cell::new(0);
+    let query = api.cuStreamIsCapturing.filter(|_| is_capturable(stream));
+    query.is_some_and(|query| {
+        let code = on_stream(api, context, stream, || {
+            // SAFETY: the stream is alive, and `status` has room.
+            unsafe { query(stream, status.as_ptr()) }
+        });
+        code.is_success() && status.get() != 0
+    })
+}
 
 /// Puts the thread into the relaxed mode until dropped: its queries leave captures of other streams alone.
 pub struct RelaxedCapture<'a> {

@@ -8,7 +8,7 @@ mod error;
 mod launch;
 
 pub use api::{Api, Code, Graphing, Paging, Pooling, Sharing};
-pub use capture::RelaxedCapture;
+pub use capture::{RELAXED, RelaxedCapture, is_capturable, is_captured};
 pub use cudarc::driver::sys;
 pub use current::{Entered, anywhere, current, is_default, is_final, on_stream};
 pub use error::{check, failure, failure_at, home};

@@ -211,6 +211,19 @@ pub fn record(gpu: &Arc<Gpu>) -> Result<Arc<dyn NativeRecord<Cuda>>> {
     Ok(Arc::new(Record(Graph::new(gpu)?)))
 }
 
+/// The commands of a captured stream, none if there are none. The graph is ours from now on.
+pub fn captured(gpu: &Arc<Gpu>, raw: CUgraph) -> Result<Option<Native>> {
+    let calls = gpu.api.graphing().ok_or(Error::unsupported())?;
+    let nodes = gpu.api.cuGraphGetNodes.ok_or(Error::unsupported())?;
+    let (graph, mut count) = (Graph::of(gpu, calls, raw), 0);
+    // SAFETY: a live graph. Without room for nodes, the call counts them.
+    let code = unsafe { nodes(raw, null_mut(), &mut count) };
+    gpu.check(code, "cuGraphGetNodes")?;
+    let ready = OnceLock::new();
+    let recorded = || Native::Graph(Arc::new(Recorded { graph, ready }));
+    Ok((count > 0).then(recorded))
+}
+
 /// What others have added to a graph, as it was at some time.
 pub struct Recorded {
     graph: Graph,

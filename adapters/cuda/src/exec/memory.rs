@@ -11,7 +11,7 @@ use ur::stream::Kind;
 
 use super::gpu::Gpu;
 use crate::cu::sys::*;
-use crate::cu::{Api, Code, Paging, Sharing, check, failure};
+use crate::cu::{Api, Code, Paging, RelaxedCapture, Sharing, check, failure};
 
 /// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`: all devices reach the memory.
 const EVERYWHERE: u32 = 3;
@@ -379,6 +379,7 @@ impl Gpu {
     /// Allocates a slab of host memory, managed memory or, without pages, device memory.
     pub fn slab(&self, kind: Kind, bytes: usize, zeroed: bool) -> Result<usize> {
         let _current = self.enter()?;
+        let _relaxed = RelaxedCapture::new(self.api);
         let (mut host, mut device): (*mut c_void, CUdeviceptr) = (null_mut(), 0);
         // SAFETY: both addresses are writable.
         let code = unsafe {
@@ -416,6 +417,7 @@ impl Gpu {
     /// memory, or have registered a part of it.
     pub fn register(&self, addr: usize, bytes: usize) -> Result<bool> {
         let _current = self.enter()?;
+        let _relaxed = RelaxedCapture::new(self.api);
         let start = std::ptr::with_exposed_provenance_mut(addr);
         // SAFETY: the caller's memory has that size and stays until it is unregistered.
         let code = unsafe { (self.api.cuMemHostRegister)(start, bytes, EVERYWHERE) };
@@ -435,6 +437,7 @@ impl Gpu {
             false => EVERYWHERE,
         };
         let _current = self.enter()?;
+        let _relaxed = RelaxedCapture::new(self.api);
         let start = std::ptr::with_exposed_provenance_mut(addr);
         // SAFETY: the caller's memory has that size and stays until it is unregistered.
         let code = unsafe { (self.api.cuMemHostRegister)(start, bytes, flags) };
@@ -447,6 +450,7 @@ impl Gpu {
 
     pub fn unregister(&self, addr: usize) {
         let Ok(_current) = self.enter() else { return };
+        let _relaxed = RelaxedCapture::new(self.api);
         let start = std::ptr::with_exposed_provenance_mut(addr);
         // SAFETY: the memory is registered, and its use by devices is over.
         log_failed(
@@ -457,8 +461,8 @@ impl Gpu {
 
     pub fn free_slab(&self, kind: Kind, addr: usize) {
         let Ok(_current) = self.enter() else { return };
+        let _relaxed = RelaxedCapture::new(self.api);
         // SAFETY: the slab is the pool's, and its use is over.
-
         let code = unsafe {
             match kind {
                 Kind::Host => (self.api.cuMemFreeHost)(std::ptr::with_exposed_provenance_mut(addr)),

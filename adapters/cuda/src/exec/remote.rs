@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ur::abi::*;
-use ur::object::{Error, Result};
+use ur::object::{Error, Result, ensure};
 use ur::stream::{Pitched, Work};
 use ur::timeline::sync::Mutex;
 
@@ -23,7 +23,7 @@ use super::memory::log_failed;
 use super::work::{self, described};
 use crate::Cuda;
 use crate::cu::sys::{CUDA_MEMCPY3D_PEER, CUmemorytype, CUstream};
-use crate::cu::{home, is_default, on_stream};
+use crate::cu::{home, is_captured, is_default, on_stream};
 
 /// A copy or fill, and the devices of its memory: none where every device reaches it.
 pub struct Remote {
@@ -203,6 +203,9 @@ impl Gpu {
         far: &Arc<Self>,
         run: impl FnOnce(&Arc<Self>, CUstream) -> Result<()>,
     ) -> Result<()> {
+        // The far stream would join a capture of this one, and other commands of it, too.
+        let captured = is_captured(self.api, self.context(), stream);
+        ensure(!captured, UR_RESULT_ERROR_GRAPH_CAPTURE_UNSUPPORTED)?;
         let [before, after] = [self.event(false)?, far.event(false)?];
         before.record(stream)?;
         let helper = self.helper(stream, far)?;
