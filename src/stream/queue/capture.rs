@@ -75,7 +75,8 @@ struct ForeignWork<D: Driver> {
 }
 
 /// A native command that is being captured.
-struct Begun {
+struct Begun<D: Driver> {
+    lane: Arc<LaneCore<D>>,
     /// The user of the stream before.
     outer: Option<ThreadId>,
     /// Whether the backend's capture was begun for this command.
@@ -364,13 +365,12 @@ pub(crate) fn native_command<D: Driver>(
     ensure(D::CAPTURES_STREAMS, NOT_CAPTURABLE.code())?;
     let kind = UR_COMMAND_ENQUEUE_NATIVE_EXP;
     let first = Command::new(kind, bring.unwrap_or(Work::Marker));
-    let lane = this.native_lane()?;
     let (graph, first) = record_node(this, first, waits, CaptureOrder::Command)?;
-    let begun = this.capture.begin_native(&lane, first)?;
-    let lease = this.leased.lease(&lane);
+    let begun = this.capture.begin_native(this, first)?;
+    let lease = this.leased.lease(&begun.lane);
     let called = D::call_user(this.device(), run);
     drop(lease);
-    let last = this.capture.end_native(&lane, begun);
+    let last = this.capture.end_native(&begun);
     called?;
     let last = last?;
     if event.wanted() {
@@ -381,15 +381,16 @@ pub(crate) fn native_command<D: Driver>(
 
 impl<D: Driver> Capture<D> {
     /// The function of a native command is called next. Its work comes behind the command `first`.
-    fn begin_native(&self, lane: &Arc<LaneCore<D>>, first: u32) -> Result<Begun> {
+    fn begin_native(&self, queue: &Queue<D>, first: u32) -> Result<Begun<D>> {
         let mut position = self.position.lock();
         let position = position.as_mut().ok_or(NOT_CAPTURABLE)?;
         let alone = position.foreign.is_none();
         if alone {
+            let lane = queue.native_lane()?;
             lane.lease()?;
-            let begun = position.watch(lane);
+            let begun = position.watch(&lane);
             if !matches!(begun, Ok(true)) {
-                end_lease(lane);
+                end_lease(&lane);
             }
             ensure(begun?, stream_capture::NOT_CAPTURABLE.code())?;
         }
@@ -400,11 +401,15 @@ impl<D: Driver> Capture<D> {
         ensure(free, NOT_CAPTURABLE.code())?;
         foreign.last = Some(first);
         let outer = foreign.user.replace(here);
-        Ok(Begun { outer, alone })
+        let lane = Arc::clone(&foreign.lane);
+        #[rustfmt::skip]
+        let begun = Begun { lane, outer, alone };
+        Ok(begun)
     }
 
     /// The function has returned. Returns the command that stands for the end of its work.
-    fn end_native(&self, lane: &Arc<LaneCore<D>>, begun: Begun) -> Result<u32> {
+    fn end_native(&self, begun: &Begun<D>) -> Result<u32> {
+        let lane = &begun.lane;
         let mut position = self.position.lock();
         let Some(position) = position.as_mut() else {
             // The function ended the capture.

@@ -5,9 +5,9 @@
 //! wait for the host.
 //!
 //! Owns the handle and the way of each kind of command to a lane: `enqueue` of work, `alloc` as
-//! bookkeeping, `host_task`, `native_command`, `replay` of a
-//! recording, and `capture` into a `graph` instead, or `stream_capture` by foreign code. Uses every
-//! folder below `api`. Must never know a backend.
+//! bookkeeping, `host_task`, `native_command`, `replay` of a recording. Owns the ways around a lane, too:
+//! `capture` into a `graph`, and `stream_capture` by foreign code. Uses every folder below `api`. Must
+//! never know a backend.
 
 pub(crate) mod alloc;
 pub(crate) mod capture;

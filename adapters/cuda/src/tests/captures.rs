@@ -1,5 +1,6 @@
 //! Captures of streams: by foreign code, and of foreign work by a queue.
 
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -187,7 +188,7 @@ fn a_foreign_capture_records_commands() {
                     assert_eq!(count.swap(0, Ordering::Relaxed), 1, "round {round}");
                 }
                 foreign.destroy_graph(graph);
-                // The queue goes on as before.
+                // The queue goes on.
                 fill(queue, first, 3);
                 ok(ur!(Queue.pfnFinish(queue)));
                 assert_eq!(byte(first), Some(3));
@@ -568,6 +569,126 @@ fn a_capture_records_native_commands() {
         }
         foreign.end_use();
         test.end(&driver);
+    });
+}
+
+/// The data of a native command that may fail, and whether it has filled the memory.
+type Try<'a> = (&'a Foreign, *mut c_void, Cell<bool>);
+
+unsafe extern "C" fn tries_to_fill(queue: ur_queue_handle_t, data: *mut c_void) {
+    // SAFETY: `workload` passes these.
+    let (foreign, at, filled) = unsafe { &*data.cast::<Try<'_>>() };
+    let mut native = 0;
+    if ur!(Queue.pfnGetNativeHandle(queue, null_mut(), &mut native)) == UR_RESULT_SUCCESS {
+        filled.set(foreign.try_fill(native, *at, 7, SIZE));
+    }
+}
+
+/// Captures of both kinds, whatever fails. Returns whether the graph has run rightly, if nothing has failed.
+fn workload(driver: &FakeDriver, foreign: &Foreign, code: Option<(u64, u32)>) -> Option<bool> {
+    let test = TestContext::new(4096);
+    let (queue, other) = (test.queue(LIVE), test.queue(LIVE));
+    let (one, two) = (test.memory, test.at(SIZE));
+    let stream = stream_of(other);
+    match code {
+        Some((nth, code)) => driver.fail(nth, code),
+        None => driver.reset(),
+    }
+    let (mut whole, mut event, mut graph) = (true, null_mut(), null_mut());
+    let mut all = |code| whole &= code == UR_RESULT_SUCCESS;
+    let begun = ur!(QueueExp.pfnBeginGraphCaptureExp(queue));
+    all(begun);
+    if begun == UR_RESULT_SUCCESS {
+        let mut data: Try<'_> = (foreign, one, Cell::new(false));
+        let (run, to) = (Some(tries_to_fill as _), (&raw mut data).cast());
+        let (list, none) = (null(), null_mut());
+        all(ur!(EnqueueExp.pfnNativeCommandExp(
+            queue,
+            run,
+            to,
+            0,
+            null(),
+            null(),
+            0,
+            list,
+            &mut event
+        )));
+        all(match data.2.get() {
+            true => UR_RESULT_SUCCESS,
+            false => UR_RESULT_ERROR_UNKNOWN,
+        });
+        all(ur!(
+            Enqueue.pfnUSMMemcpy(queue, 0, two, one, SIZE, 0, list, none)
+        ));
+        all(ur!(QueueExp.pfnEndGraphCaptureExp(queue, &mut graph)));
+    }
+    if !event.is_null() {
+        ur!(Event.pfnRelease(event));
+    }
+    // A capture by foreign code.
+    let mut foreign_graph = None;
+    if foreign.try_begin(stream) {
+        let mut filled = null_mut();
+        all(fill_after(other, test.at(2 * SIZE), 3, &[], &mut filled));
+        if !filled.is_null() {
+            all(fill_after(
+                other,
+                test.at(2 * SIZE),
+                4,
+                &[filled],
+                null_mut(),
+            ));
+            ur!(Event.pfnRelease(filled));
+        }
+        foreign_graph = foreign.try_end(stream).ok();
+    }
+    all(match foreign_graph {
+        Some(_) => UR_RESULT_SUCCESS,
+        None => UR_RESULT_ERROR_UNKNOWN,
+    });
+    driver.reset();
+    if let Some(graph) = foreign_graph {
+        foreign.destroy_graph(graph);
+    }
+    let mut right = None;
+    if !graph.is_null() {
+        let mut executable = null_mut();
+        if ur!(GraphExp.pfnInstantiateGraphExp(graph, &mut executable)) == UR_RESULT_SUCCESS {
+            let captured = Captured { graph, executable };
+            fill(queue, one, 1);
+            captured.run(queue);
+            right = whole.then(|| [one, two].map(byte) == [Some(7); 2]);
+            captured.destroy();
+        }
+    }
+    // The queues work on.
+    for queue in [queue, other] {
+        fill(queue, one, 5);
+        ok(ur!(Queue.pfnFinish(queue)));
+        release(queue);
+    }
+    test.release();
+    right
+}
+
+#[test]
+fn each_call_of_a_capture_fails() {
+    alone("tests::captures::each_call_of_a_capture_fails", || {
+        let driver = FakeDriver::open();
+        let foreign = Foreign::new();
+        driver.count("none");
+        assert_eq!(workload(&driver, &foreign, None), Some(true));
+        for code in [1, 2, 900] {
+            for nth in 1..60 {
+                let right = workload(&driver, &foreign, Some((nth, code)));
+                let seen = driver.query();
+                let when = format!("call {nth} failed with {code}");
+                assert_eq!(seen.broken, 0, "{when}: {}", driver.report());
+                assert_ne!(right, Some(false), "{when}: a graph without its work");
+            }
+        }
+        foreign.end_use();
+        driver.check_end("the end");
     });
 }
 

@@ -51,7 +51,7 @@ fn handle(name: usize) -> Handle {
 
 impl Foreign {
     pub fn new() -> Self {
-        let library = Library::open(&library(), Binding::Usual).expect("the scripted library");
+        let library = Library::open(library(), Binding::Usual).expect("the scripted library");
         let driver = Driver::from_library(library).expect("its functions");
         let mut context = null_mut();
         // SAFETY: room for a handle, and a retained context.
@@ -78,6 +78,17 @@ impl Foreign {
             handle(stream),
             GLOBAL,
         ));
+    }
+
+    /// As [`Foreign::begin`]. False if the driver refuses.
+    pub fn try_begin(&self, stream: usize) -> bool {
+        (self.driver.cuStreamBeginCapture_v2)(handle(stream), GLOBAL) == 0
+    }
+
+    /// As [`Foreign::fill`]. False if the driver refuses.
+    pub fn try_fill(&self, stream: usize, at: *mut c_void, byte: u8, bytes: usize) -> bool {
+        let at = at.expose_provenance() as u64;
+        (self.driver.cuMemsetD8Async)(at, byte, bytes, handle(stream)) == 0
     }
 
     /// What the driver says of a stream: 0 if it is not captured, 1 if it is, 2 if the capture is of no use.
