@@ -4,13 +4,13 @@ use std::ptr::{self, null_mut};
 use std::sync::Arc;
 
 use ur::abi::*;
-use ur::object::{Error, Object, Result, ensure};
-use ur::stream::{Context, Event, NativeMarker, Queue};
+use ur::object::{Error, Object, Result, chain, ensure};
+use ur::stream::{Context, Event, NEVER_CAPTURED, NativeMarker, Queue};
 
 use crate::Cuda;
 use crate::device::Device;
 use crate::exec::{self, Gpu, Lane, Marker};
-use crate::vendor::RawStream;
+use crate::vendor::{RawStream, is_capturable};
 
 /// `CU_STREAM_NON_BLOCKING`
 const NON_BLOCKING: u32 = 1;
@@ -31,7 +31,12 @@ pub fn adopt_queue(
     let gpu = device.gpu()?;
     let flags = flags(&gpu, stream)?;
     let lane = Lane::adopt(&gpu, stream, owned && native != 0);
-    Queue::adopt(this, &device, flags, lane)
+    // SAFETY: `urQueueCreateWithNativeHandle` promises live structs in the chain.
+    let promise = properties.and_then(|properties| unsafe {
+        chain::find::<ur_base_properties_t>(properties.pNext, NEVER_CAPTURED)
+    });
+    let captured = promise.is_none() && is_capturable(stream);
+    Queue::adopt(this, &device, flags, lane, captured)
 }
 
 /// The device that a stream belongs to.

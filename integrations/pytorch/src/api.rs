@@ -9,6 +9,7 @@ use std::ptr::{null, null_mut};
 
 use ur::abi::*;
 use ur::dl::{Binding, Library};
+use ur::stream::NEVER_CAPTURED;
 
 use crate::failure::{Failure, Result};
 
@@ -197,7 +198,15 @@ impl Ur {
 
     /// A queue over a stream of the caller's. It fails with `INVALID_CONTEXT` for another device's stream.
     pub fn adopt(&self, at: Place, stream: usize) -> Result<Queue> {
-        let properties = ur_queue_native_properties_t::default();
+        // While a stream is captured, `captures` serves it without its queue.
+        let promise = ur_base_properties_t {
+            stype: NEVER_CAPTURED,
+            ..Default::default()
+        };
+        let properties = ur_queue_native_properties_t {
+            pNext: (&raw const promise).cast_mut().cast(),
+            ..Default::default()
+        };
         let mut queue = null_mut();
         // SAFETY: the handles are live, PyTorch passes a live stream, and the output is a local variable.
         let result = unsafe {

@@ -128,12 +128,14 @@ impl<D: Driver> Queue<D> {
         }))
     }
 
-    /// A queue over an existing stream of the backend, which may have foreign work on it.
+    /// A queue over an existing stream of the backend, which may have foreign work on it. `captured`: it may
+    /// be captured while commands are enqueued.
     pub fn adopt(
         context: &Object<Context<D>>,
         device: &Object<D::Device>,
         flags: ur_queue_flags_t,
         lane: D::Lane,
+        captured: bool,
     ) -> Result<Arc<Object<Self>>> {
         context.domain().engine().check()?;
         let home_at = context.index(device)?;
@@ -143,7 +145,9 @@ impl<D: Driver> Queue<D> {
         lane.share_native()?;
         let shape = Shape::InOrder(lane);
         let capture = Capture::default();
-        capture.share();
+        if captured {
+            capture.share();
+        }
         Ok(Self::made(Self {
             context,
             device,
