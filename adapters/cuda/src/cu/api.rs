@@ -130,6 +130,7 @@ ur::dl::symbols! {
             cuMemUnmap: unsafe extern "C" fn(Ptr, usize) -> Code,
             cuMemSetAccess: unsafe extern "C" fn(Ptr, usize, *const CUmemAccessDesc, usize) -> Code,
             cuMemGetAllocationGranularity: unsafe extern "C" fn(*mut usize, *const CUmemAllocationProp, c_uint) -> Code,
+            cuMemGetAllocationPropertiesFromHandle: unsafe extern "C" fn(*mut CUmemAllocationProp, Handle) -> Code,
             cuMemExportToShareableHandle: unsafe extern "C" fn(*mut c_void, Handle, CUmemAllocationHandleType, u64) -> Code,
             cuMemImportFromShareableHandle: unsafe extern "C" fn(*mut Handle, *mut c_void, CUmemAllocationHandleType) -> Code,
             cuIpcGetEventHandle: unsafe extern "C" fn(*mut CUipcEventHandle, CUevent) -> Code,

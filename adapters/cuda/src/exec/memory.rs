@@ -218,6 +218,19 @@ impl Pages {
         Ok(handle)
     }
 
+    /// The device that holds a native allocation. None if the driver cannot tell.
+    pub fn holder(&self, api: &Api, handle: u64) -> Result<Option<CUdevice>> {
+        let Some(query) = api.cuMemGetAllocationPropertiesFromHandle else {
+            return Ok(None);
+        };
+        let mut what = self.properties();
+        // SAFETY: `what` is writable, and the caller has a reference to the allocation.
+        let code = unsafe { query(&mut what, handle) };
+        let of_device = CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
+        check(api, code, "cuMemGetAllocationPropertiesFromHandle")?;
+        Ok((what.location.type_ == of_device).then_some(what.location.id))
+    }
+
     /// Maps a native allocation at reserved addresses, without access.
     pub fn map(
         &self,

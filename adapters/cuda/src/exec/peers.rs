@@ -320,6 +320,55 @@ impl Gpu {
         Ok(())
     }
 
+    /// Gives a device, and all devices of a context that have access, access to pages of this device that are
+    /// mapped already, and records them. `UNSUPPORTED_FEATURE` if the device has no access.
+    pub fn share_mapped(
+        &self,
+        pages: &Pages,
+        (addr, bytes): (usize, usize),
+        members: &Members,
+        user: &Gpu,
+    ) -> Result<()> {
+        let own = [self.location()];
+        if self.peers.all.is_empty() {
+            return pages.set_access(self.api, addr, bytes, &own, READ_WRITE);
+        }
+        let mut memory = self.peers.memory();
+        let admitted = self.peers.admitted(members);
+        let has_access = user.device == self.device || admitted.contains(&user.device);
+        ensure(has_access, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+        let give = |others: &[CUdevice]| {
+            let others = others.iter().map(|device| location(*device));
+            let who: Vec<_> = own.iter().copied().chain(others).collect();
+            pages.set_access(self.api, addr, bytes, &who, READ_WRITE)
+        };
+        if let Err(error) = give(&admitted) {
+            // The driver may know better than its query. The home needs no link.
+            ensure(user.device == self.device, error.code())?;
+            give(&[])?;
+        }
+        let range = Range {
+            bytes,
+            access: READ_WRITE,
+            members: Arc::clone(members),
+        };
+        memory.ranges.insert(addr, range);
+        Ok(())
+    }
+
+    /// Whether the host has other devices.
+    pub fn has_peers(&self) -> bool {
+        !self.peers.all.is_empty()
+    }
+
+    /// Whether the driver can give this device access to memory of another one.
+    pub fn can_reach(&self, home: CUdevice) -> bool {
+        let mut can = 0;
+        // SAFETY: `can` is writable.
+        let code = unsafe { (self.api.cuDeviceCanAccessPeer)(&mut can, self.device, home) };
+        code.is_success() && can != 0
+    }
+
     /// Forgets mapped pages, which are then unmapped.
     pub fn unmap_shared(&self, addr: usize, bytes: usize) {
         if !self.peers.all.is_empty() {
