@@ -57,7 +57,6 @@ pub use event::Event;
 pub use queue::Queue;
 pub use queue::graph::{ExecutableGraph, Graph};
 pub use queue::native_command::NativeCall;
-pub use queue::stream_capture::NEVER_CAPTURED;
 pub use recording::command_buffer::{CommandBuffer, RecordedCommand, UPDATES};
 pub use usm::domain::Domain;
 pub use work::call::HostFunction;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::object::{Error, Object, Result, chain, ensure};
-use ur::stream::{Context, Event, NEVER_CAPTURED, NativeMarker, Queue};
+use ur::stream::{Context, Event, NativeMarker, Queue};
 
 use crate::Cuda;
 use crate::device::Device;
@@ -33,7 +33,7 @@ pub fn adopt_queue(
     let lane = Lane::adopt(&gpu, stream, owned && native != 0);
     // SAFETY: `urQueueCreateWithNativeHandle` promises live structs in the chain.
     let promise = properties.and_then(|properties| unsafe {
-        chain::find::<ur_base_properties_t>(properties.pNext, NEVER_CAPTURED)
+        chain::find::<ur_base_properties_t>(properties.pNext, chain::NEVER_CAPTURED)
     });
     let captured = promise.is_none() && is_capturable(stream);
     Queue::adopt(this, &device, flags, lane, captured)

@@ -9,7 +9,7 @@ use std::ptr::{null, null_mut};
 
 use ur::abi::*;
 use ur::dl::{Binding, Library};
-use ur::stream::NEVER_CAPTURED;
+use ur::object::chain::NEVER_CAPTURED;
 
 use crate::failure::{Failure, Result};
 
@@ -25,6 +25,7 @@ ur::dl::symbols! {
             urDeviceGet: unsafe extern "C" fn(ur_platform_handle_t, ur_device_type_t, u32, *mut ur_device_handle_t, *mut u32) -> ur_result_t,
             urDeviceGetInfo: unsafe extern "C" fn(ur_device_handle_t, ur_device_info_t, usize, *mut c_void, *mut usize) -> ur_result_t,
             urDeviceGetNativeHandle: unsafe extern "C" fn(ur_device_handle_t, *mut ur_native_handle_t) -> ur_result_t,
+            urUsmP2PEnablePeerAccessExp: unsafe extern "C" fn(ur_device_handle_t, ur_device_handle_t) -> ur_result_t,
             urDeviceWaitExp: unsafe extern "C" fn(ur_device_handle_t) -> ur_result_t,
             urContextCreate: unsafe extern "C" fn(u32, *const ur_device_handle_t, *const ur_context_properties_t, *mut ur_context_handle_t) -> ur_result_t,
             urQueueCreate: unsafe extern "C" fn(ur_context_handle_t, ur_device_handle_t, *const ur_queue_properties_t, *mut ur_queue_handle_t) -> ur_result_t,
@@ -182,6 +183,18 @@ impl Ur {
             context: Shared(context),
             pool: Shared(pool),
         })
+    }
+
+    /// Lets a device access all memory of another one. False if there is no link between the two.
+    pub fn give_access(&self, device: DeviceHandle, home: DeviceHandle) -> Result<bool> {
+        // SAFETY: both handles are live.
+        let result = unsafe { (self.functions.urUsmP2PEnablePeerAccessExp)(device.0, home.0) };
+        match result {
+            UR_RESULT_ERROR_UNSUPPORTED_FEATURE => Ok(false),
+            // Somebody else has enabled it.
+            UR_RESULT_ERROR_INVALID_OPERATION => Ok(true),
+            result => check("urUsmP2PEnablePeerAccessExp", result).map(|()| true),
+        }
     }
 
     /// The bytes of a device's memory.

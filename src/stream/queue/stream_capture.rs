@@ -23,11 +23,6 @@ use crate::stream::recording::command::Command;
 use crate::stream::{Driver, Queue, Work};
 use std::sync::Arc;
 
-/// The type of a struct in the chain of `ur_queue_native_properties_t`, with no contents beyond a
-/// `ur_base_properties_t`. By it the caller promises to use the queue only while its native stream is not
-/// captured, so that no command has to ask the backend. An extension of this implementation's.
-pub const NEVER_CAPTURED: ur_structure_type_t = ur_structure_type_t(0x7f75_0001);
-
 pub(super) const NOT_CAPTURABLE: Error = Error::new(UR_RESULT_ERROR_GRAPH_CAPTURE_UNSUPPORTED);
 
 /// Submits a command to the captured stream.
