@@ -59,8 +59,8 @@ enum Storage {
     },
     /// The host's own memory, registered.
     Registered,
-    /// Foreign memory, which this buffer does not free.
-    User,
+    /// Memory of the caller's. The buffer frees it if the caller has given it away.
+    User { owned: bool },
     /// A part of another buffer.
     Parent(Arc<Object<Mem>>),
 }
@@ -174,22 +174,40 @@ impl Mem {
         })
     }
 
-    /// A buffer over foreign memory of the driver.
+    /// A buffer over device memory of the caller's, from an address to the end of its allocation. `owned`: the
+    /// buffer frees it. `INVALID_VALUE` if the driver knows no memory there, or if it is `owned` and no
+    /// allocation of the driver's starts there. `UNSUPPORTED_FEATURE` if a device of the context does not
+    /// reach it.
     pub fn from_native(
         context: &OfContext,
         native: ur_native_handle_t,
-        bytes: usize,
-    ) -> Arc<Object<Self>> {
-        hal::new::<Cuda, _>(Self {
+        owned: bool,
+    ) -> Result<Arc<Object<Self>>> {
+        let bytes = match context.room_at(native)? {
+            Some(room) => {
+                ensure(!owned, UR_RESULT_ERROR_INVALID_VALUE)?;
+                room
+            }
+            None => {
+                let (start, bytes) = context.devices()[0].gpu()?.allocation(native)?;
+                ensure(!owned || start == native, UR_RESULT_ERROR_INVALID_VALUE)?;
+                (start + bytes).saturating_sub(native)
+            }
+        };
+        for device in context.devices() {
+            let near = device.gpu()?.far_home(native).is_none();
+            ensure(near, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+        }
+        Ok(hal::new::<Cuda, _>(Self {
             context: context.arc(),
             flags: UR_MEM_FLAG_READ_WRITE,
             address: native,
             bytes,
-            storage: Storage::User,
+            storage: Storage::User { owned },
             used: AtomicU8::new(Use::None as u8),
             maps: Mutex::default(),
             ended: Mutex::default(),
-        })
+        }))
     }
 
     pub fn address(&self) -> usize {
@@ -249,7 +267,7 @@ impl Mem {
     pub fn has_begun(&self, device: Ordinal, with: Use) -> bool {
         let whole = self.whole();
         match &whole.storage {
-            Storage::Own | Storage::User => true,
+            Storage::Own | Storage::User { .. } => true,
             Storage::Copies(copies) => copies.is_settled(device),
             _ => whole.used.load(Ordering::Acquire) >= with as u8,
         }
@@ -358,7 +376,7 @@ impl Mem {
         match &self.storage {
             Storage::Copy { host, .. } => *host,
             Storage::Registered => self.address,
-            Storage::Own | Storage::Copies(_) | Storage::User => 0,
+            Storage::Own | Storage::Copies(_) | Storage::User { .. } => 0,
             Storage::Parent(parent) => match parent.host() {
                 0 => 0,
                 host => host + (self.address - parent.address),
@@ -523,7 +541,11 @@ impl Drop for Mem {
                 Ok(gpu) => gpu.unregister(self.address),
                 Err(error) => log::error!("memory stays registered: {:?}", error.code()),
             },
-            Storage::User | Storage::Parent(_) => {}
+            Storage::User { owned: true } => match self.context.devices()[0].gpu() {
+                Ok(gpu) => gpu.free_slab(stream::Kind::Device, self.address),
+                Err(error) => log::error!("a buffer's memory is lost: {:?}", error.code()),
+            },
+            Storage::User { owned: false } | Storage::Parent(_) => {}
         }
     }
 }
@@ -553,6 +575,10 @@ impl Body for Mem {
             _ => this,
         };
         let of_host = matches!(whole.storage, Storage::Copy { .. } | Storage::Registered);
+        // No command uses the memory once the driver has it back.
+        if matches!(whole.storage, Storage::User { owned: true }) {
+            return Self::return_to_host(whole);
+        }
         if of_host && whole.used.load(Ordering::Acquire) != Use::None as u8 {
             Self::return_to_host(whole);
         }

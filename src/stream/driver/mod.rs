@@ -67,6 +67,8 @@ impl MappedPointer {
 /// One recorded command, as [`Driver::compile`] sees it.
 pub struct Step<'a, D: Driver> {
     pub work: &'a Work<D>,
+    /// A host task's function and its data, only for [`Driver::native_graph`].
+    pub host: Option<(HostFunction, *mut c_void)>,
     /// Indices of its predecessors, all smaller than its own. Mostly without predecessors that
     /// others of them imply.
     pub after: &'a [u32],

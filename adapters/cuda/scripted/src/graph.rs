@@ -181,6 +181,21 @@ pub extern "C" fn cuGraphAddEmptyNode(
     })
 }
 
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphAddHostNode(
+    node: *mut Handle,
+    graph: Handle,
+    after: *const Handle,
+    count: usize,
+    what: *const [usize; 2],
+) -> u32 {
+    // SAFETY: the caller passes a readable description: a function and its data.
+    let [run, data] = unsafe { what.read() };
+    add("cuGraphAddHostNode", node, graph, after, count, |_| {
+        Ok(vec![Command::Call { run, data }])
+    })
+}
+
 /// The graph's present commands in order.
 fn commands_of(driver: &mut FakeDriver, graph: Handle) -> Result<Vec<Command>, u32> {
     match driver.graphs.get(&graph.addr()) {

@@ -5,12 +5,13 @@
 //! of the same function is changed in place, for later launches of the graph. The commands are made anew if
 //! the function is another, or if the lane defers a launch of the graph.
 
+use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::{Arc, OnceLock};
 
 use ur::abi::ur_native_handle_t;
 use ur::object::{Error, Result};
-use ur::stream::{Compiled, NativeRecord, Progress, Step, Timestamps, Work};
+use ur::stream::{Compiled, HostFunction, NativeRecord, Progress, Step, Timestamps, Work};
 use ur::timeline::sync::Mutex;
 
 use super::fill;
@@ -116,6 +117,24 @@ impl Graph {
             }
             _ => return None,
         };
+        code.is_success().then_some(node)
+    }
+
+    /// Adds a host function behind these. None if the driver refuses.
+    fn add_host(
+        &self,
+        (run, data): (HostFunction, *mut c_void),
+        after: &[CUgraphNode],
+    ) -> Option<CUgraphNode> {
+        let add = self.gpu.api.cuGraphAddHostNode?;
+        let what = CUDA_HOST_NODE_PARAMS_v1 {
+            fn_: Some(run),
+            userData: data,
+        };
+        let mut node = null_mut();
+        // SAFETY: a live graph, and as many of its nodes as is said. The caller of the host task promises the
+        // function and its data for each execution.
+        let code = unsafe { add(&mut node, self.raw, after.as_ptr(), after.len(), &what) };
         code.is_success().then_some(node)
     }
 
@@ -293,9 +312,11 @@ fn build(
             nodes.get(inside).copied()
         });
         let after: Vec<_> = own.collect();
-        let Some(node) = graph.add(step.work, &after) else {
-            break;
+        let added = match step.host {
+            Some(call) => graph.add_host(call, &after),
+            None => graph.add(step.work, &after),
         };
+        let Some(node) = added else { break };
         nodes.push(node);
         works.push(step.work.clone());
     }

@@ -474,6 +474,21 @@ impl Gpu {
         );
     }
 
+    /// The start and the bytes of the driver's allocation that has an address. `INVALID_VALUE` if none has.
+    pub fn allocation(&self, addr: usize) -> Result<(usize, usize)> {
+        let query = self.api.cuMemGetAddressRange.ok_or(Error::unsupported())?;
+        let _current = self.enter()?;
+        let (mut start, mut bytes) = (0, 0);
+        // SAFETY: both are writable.
+        let code = unsafe { query(&mut start, &mut bytes, addr as u64) };
+        match code {
+            // The driver says so of addresses that it does not know.
+            Code::NOT_FOUND => Err(Error::new(UR_RESULT_ERROR_INVALID_VALUE)),
+            code => self.check(code, "cuMemGetAddressRange"),
+        }?;
+        Ok((start as usize, bytes))
+    }
+
     pub fn free_slab(&self, kind: Kind, addr: usize) {
         let Ok(_current) = self.enter() else { return };
         let _relaxed = RelaxedCapture::new(self.api);

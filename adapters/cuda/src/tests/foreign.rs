@@ -23,6 +23,8 @@ ur::dl::symbols! {
             cuStreamIsCapturing: unsafe extern "C" fn(Handle, *mut i32) -> u32,
             cuStreamBeginCapture_v2: extern "C" fn(Handle, i32) -> u32,
             cuStreamEndCapture: unsafe extern "C" fn(Handle, *mut Handle) -> u32,
+            cuMemAlloc_v2: unsafe extern "C" fn(*mut u64, usize) -> u32,
+            cuMemFree_v2: extern "C" fn(u64) -> u32,
             cuMemsetD8Async: extern "C" fn(u64, u8, usize, Handle) -> u32,
             cuGraphInstantiateWithFlags: unsafe extern "C" fn(*mut Handle, Handle, u64) -> u32,
             cuGraphLaunch: extern "C" fn(Handle, Handle) -> u32,
@@ -67,6 +69,17 @@ impl Foreign {
         // SAFETY: room for a handle.
         ok(unsafe { (self.driver.cuStreamCreateWithPriority)(&mut stream, 1, 0) });
         stream.expose_provenance()
+    }
+
+    pub fn alloc(&self, bytes: usize) -> usize {
+        let mut start = 0;
+        // SAFETY: room for an address.
+        ok(unsafe { (self.driver.cuMemAlloc_v2)(&mut start, bytes) });
+        start as usize
+    }
+
+    pub fn free(&self, start: usize) {
+        ok((self.driver.cuMemFree_v2)(start as u64));
     }
 
     pub fn destroy(&self, stream: usize) {
@@ -139,6 +152,12 @@ impl Foreign {
         ok((self.driver.cuGraphLaunch)(ready, handle(stream)));
         ok((self.driver.cuStreamSynchronize)(handle(stream)));
         ok((self.driver.cuGraphExecDestroy)(ready));
+    }
+
+    /// Runs an executable graph of somebody else's once, and waits for it.
+    pub fn run_made(&self, ready: usize, stream: usize) {
+        ok((self.driver.cuGraphLaunch)(handle(ready), handle(stream)));
+        ok((self.driver.cuStreamSynchronize)(handle(stream)));
     }
 
     pub fn destroy_graph(&self, graph: usize) {
