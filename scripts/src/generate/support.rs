@@ -218,10 +218,10 @@ fn refused(spec: &Spec, adapter: &Adapter) -> Result<String> {
             all().any(|name| fits(name)),
             "no function is like {patterns:?}"
         );
-        let (told, rest) = left.into_iter().partition::<Vec<_>, _>(|name| fits(name));
+        let (own, rest) = left.into_iter().partition::<Vec<_>, _>(|name| fits(name));
         left = rest.into_iter().collect();
-        if !told.is_empty() {
-            let names: Vec<_> = told.iter().map(|name| format!("`{name}`")).collect();
+        if !own.is_empty() {
+            let names: Vec<_> = own.iter().map(|name| format!("`{name}`")).collect();
             let _ = writeln!(out, "| {} | {reason} |", names.join(", "));
         }
     }
