@@ -2,6 +2,7 @@
 //!
 //! Skipped where the platform has one device.
 
+use super::buffer_map::{map, unmap};
 use super::enqueue::{LONG, pending};
 use super::launch::counts_up;
 use crate::fixture::{Devices, Fixture, devices};
@@ -21,6 +22,7 @@ pub fn all() -> Vec<Test> {
         fills_of_every_pattern, asynchronous_memory_of_the_other, free_on_the_other_device,
         recorded_commands, events_order_across_devices, chain_alternates_devices, kernels_use_shared_and_host_memory,
         buffer_follows_kernels, buffer_read_by_both, buffer_commands_on_both, sub_buffers_on_both, buffer_mapped_on_both,
+        buffers_over_host_on_both,
     ];
     tests.extend(crate::tests!["peer_access";
         info_of_a_pair, states, device_and_itself, commands_with_and_without, kernels_with_access,
@@ -534,6 +536,59 @@ fn buffer_mapped_on_both(fixture: &Fixture) -> Done {
         let data = buffer.read::<u32>(queue, 0, WORDS)?;
         check!(counts_up(&data, base), "words after the mapping");
     }
+    Ok(())
+}
+
+/// Buffers over host memory are that memory for commands of both devices, in maps and after the release.
+fn buffers_over_host_on_both(fixture: &Fixture) -> Done {
+    let two = Two::new(fixture)?;
+    let add = two.kernels(fixture, ADD)?;
+    // Two buffers that share a page: a driver may register one of them only.
+    let mut memory = numbers(0, 2 * WORDS);
+    let at = memory.as_ptr().addr();
+    let (one, other) = memory.split_at_mut(WORDS + 8);
+    let rest = other.len();
+    let write = UR_MEM_FLAG_READ_WRITE;
+    let buffers = [
+        (Buffer::over(&two.context, write, one)?, WORDS + 8, at),
+        (
+            Buffer::over(&two.context, write, other)?,
+            rest,
+            at + 4 * (WORDS + 8),
+        ),
+    ];
+    let mut base = 0;
+    for (device, queue) in two.queues.iter().enumerate() {
+        for (buffer, words, at) in &buffers {
+            let first = ((*at - memory.as_ptr().addr()) / 4) as u32;
+            let part = buffer.part(0, 4 * words)?;
+            for given in [buffer, &part] {
+                let args = [Arg::Buffer(given), Arg::of(&1_u32)];
+                queue.launch(&add[device], *words, &args, &[])?;
+                queue.finish()?;
+            }
+            // The other device's queue shows what the kernels have written.
+            let far = &two.queues[1 - device];
+            let both = UR_MAP_FLAG_READ | UR_MAP_FLAG_WRITE;
+            let mapped = map(far, buffer, both, 0, 4 * words)?;
+            check_eq!(mapped.addr(), *at, "address of a map");
+            // SAFETY: the mapping has that many bytes until it is ended.
+            let shown = unsafe { std::slice::from_raw_parts_mut(mapped.cast::<u32>(), *words) };
+            check!(counts_up(shown, first + base + 2), "mapped words");
+            shown.iter_mut().for_each(|word| *word += 5);
+            unmap(far, buffer, mapped)?;
+            far.finish()?;
+            let args = [Arg::Buffer(buffer), Arg::of(&1_u32)];
+            queue.launch(&add[device], *words, &args, &[])?;
+            queue.finish()?;
+            let read = buffer.read::<u32>(far, 0, *words)?;
+            check!(counts_up(&read, first + base + 8), "words read");
+        }
+        base += 8;
+    }
+    two.finish()?;
+    drop(buffers);
+    check!(counts_up(&memory, base), "words after the release");
     Ok(())
 }
 
