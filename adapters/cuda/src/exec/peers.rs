@@ -298,16 +298,8 @@ impl Gpu {
             if short || admitted.is_empty() || admitted.iter().any(enabled) {
                 return Err(error);
             }
-            // The driver may know better than its query. The devices then copy through it.
             pages.map_pages(self.api, addr, all, &own, access)?;
-            log::warn!(
-                "devices {admitted:?} get no access to device {}",
-                self.device
-            );
-            let peers = admitted
-                .iter()
-                .filter_map(|device| self.peers.peer(*device));
-            peers.for_each(|peer| peer.set_access(Access::Disabled));
+            self.refuse(&admitted);
         }
         let bytes = all.len() * pages.bytes;
         let members = Arc::clone(members);
@@ -318,6 +310,17 @@ impl Gpu {
         };
         memory.ranges.insert(addr, range);
         Ok(())
+    }
+
+    /// Takes access from devices that the driver has refused it to, although its query says otherwise. They copy
+    /// through it from now on.
+    fn refuse(&self, devices: &[CUdevice]) {
+        log::warn!(
+            "devices {devices:?} get no access to device {}",
+            self.device
+        );
+        let peers = devices.iter().filter_map(|device| self.peers.peer(*device));
+        peers.for_each(|peer| peer.set_access(Access::Disabled));
     }
 
     /// Gives a device, and all devices of a context that have access, access to pages of this device that are
@@ -343,9 +346,9 @@ impl Gpu {
             pages.set_access(self.api, addr, bytes, &who, READ_WRITE)
         };
         if let Err(error) = give(&admitted) {
-            // The driver may know better than its query. The home needs no link.
             ensure(user.device == self.device, error.code())?;
             give(&[])?;
+            self.refuse(&admitted);
         }
         let range = Range {
             bytes,

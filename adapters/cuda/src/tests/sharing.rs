@@ -1090,3 +1090,41 @@ fn other_devices_map_opened_physical_memory() {
         }
     });
 }
+
+/// Devices that the driver refuses access to opened memory, although it said that they can have it, use the memory
+/// through copies.
+#[test]
+fn opened_memory_without_access_is_copied() {
+    let name = "tests::sharing::opened_memory_without_access_is_copied";
+    alone(name, || {
+        let driver = FakeDriver::open();
+        driver.devices(2);
+        let two = TwoDevices::new(&driver, Setting::linked(true));
+        let (memory, context) = (two.memory(0, false), two.context);
+        let (mut data, mut size) = (null_mut(), 0);
+        ok(ur!(
+            IPCExp.pfnGetMemHandleExp(context, memory, &mut data, &mut size)
+        ));
+        let blob = (data, size);
+        let elsewhere = Elsewhere { two: &two, blob };
+        driver.fail_nth("cuMemSetAccess", 1, 801);
+        let far = elsewhere.open(context, 1);
+        assert_eq!(far, Err(UR_RESULT_ERROR_UNSUPPORTED_FEATURE));
+        driver.fail_nth("cuMemSetAccess", 1, 801);
+        let near = elsewhere
+            .open(context, 0)
+            .expect("memory of its own device");
+        assert!(driver.query().met);
+        driver.reset();
+        for at in [0, 1] {
+            let byte = 20 + at as u8;
+            two.set(at, near, byte);
+            assert_eq!(bytes(memory), [byte; 64]);
+        }
+        assert_eq!(elsewhere.open(context, 1), far);
+        ok(ur!(IPCExp.pfnCloseMemHandleExp(context, near)));
+        ok(ur!(IPCExp.pfnPutMemHandleExp(context, data)));
+        two.free(memory);
+        two.end(&driver);
+    });
+}
