@@ -31,10 +31,16 @@ pub fn is_captured(api: &Api, context: CUcontext, stream: CUstream) -> bool {
     })
 }
 
-/// Puts the thread into the relaxed mode until dropped: its queries leave captures of other streams alone.
+thread_local! {
+    /// Whether the thread is in the relaxed mode by one of its [`RelaxedCapture`]s.
+    static IS_RELAXED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Puts the thread into the relaxed mode until dropped: its queries leave captures of other streams alone. Within
+/// another one of the thread it does nothing.
 pub struct RelaxedCapture<'a> {
     api: &'a Api,
-    /// The thread's mode before, if it was changed.
+    /// The thread's mode before, if it was changed here.
     before: Option<i32>,
     /// Not `Send`: each thread has its own mode.
     _thread: PhantomData<*const ()>,
@@ -42,9 +48,16 @@ pub struct RelaxedCapture<'a> {
 
 impl<'a> RelaxedCapture<'a> {
     pub fn new(api: &'a Api) -> Self {
+        let before = match IS_RELAXED.get() {
+            true => None,
+            false => exchange(api, RELAXED),
+        };
+        if before.is_some() {
+            IS_RELAXED.set(true);
+        }
         Self {
             api,
-            before: exchange(api, RELAXED),
+            before,
             _thread: PhantomData,
         }
     }
@@ -66,6 +79,7 @@ impl<'a> RelaxedCapture<'a> {
 impl Drop for RelaxedCapture<'_> {
     fn drop(&mut self) {
         if let Some(before) = self.before {
+            IS_RELAXED.set(false);
             exchange(self.api, before);
         }
     }

@@ -273,7 +273,6 @@ impl Pages {
 
     /// Creates pages. Each is a native allocation of its own, so that each can be mapped anywhere.
     pub fn create_pages(&self, api: &Api, count: usize) -> Result<Vec<u64>> {
-        let _relaxed = RelaxedCapture::new(api);
         let mut pages = Vec::with_capacity(count);
         for _ in 0..count {
             match self.create(api, self.bytes) {
@@ -296,7 +295,6 @@ impl Pages {
         who: &[CUmemLocation],
         access: CUmemAccess_flags,
     ) -> Result<()> {
-        let _relaxed = RelaxedCapture::new(api);
         let page_start = |at: usize| addr + at * self.bytes;
         let mut mapped = 0;
         let mut map = || {
