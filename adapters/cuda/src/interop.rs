@@ -103,6 +103,15 @@ pub fn adopt_event(
     let raw = ptr::with_exposed_provenance_mut(native);
     let mut failed = Error::new(UR_RESULT_ERROR_INVALID_VALUE);
     let mut home = None;
+    let adopt = |gpu| {
+        let marker = Marker::Event(Arc::new(exec::Event::adopt(gpu, raw, owned)));
+        Event::adopt(this, UR_COMMAND_ENQUEUE_NATIVE_EXP, marker, None)
+    };
+    // A query would end the capture of a stream that the event was recorded on.
+    if let [only] = this.devices() {
+        ensure(!raw.is_null(), UR_RESULT_ERROR_INVALID_VALUE)?;
+        return adopt(&only.gpu()?);
+    }
     // Older drivers accept an event in its own context only. The query fails if the handle is no event.
     for device in this.devices() {
         let gpu = device.gpu()?;
@@ -114,9 +123,7 @@ pub fn adopt_event(
             Err(error) => failed = error,
         }
     }
-    let home = home.ok_or(failed)?;
-    let marker = Marker::Event(Arc::new(exec::Event::adopt(&home, raw, owned)));
-    Event::adopt(this, UR_COMMAND_ENQUEUE_NATIVE_EXP, marker, None)
+    adopt(&home.ok_or(failed)?)
 }
 
 /// The driver's event of an event. A point that the host has not signalled has none.

@@ -55,6 +55,8 @@ struct Native<D: Driver> {
     marker: D::Marker,
     /// The point of an event that the backend made.
     foreign: Option<ForeignPoint<D>>,
+    /// Whether it belongs to a capture of a native stream: it must not be asked about.
+    captured: AtomicBool,
     /// The point of an opened event, as it was signalled last.
     opened: Mutex<Option<ForeignPoint<D>>>,
     /// The queue of that event's command, once it was asked for.
@@ -199,6 +201,7 @@ impl<D: Driver> Event<D> {
         *event.native = OnceLock::from(Box::new(Native {
             marker,
             foreign: None,
+            captured: AtomicBool::new(true),
             opened: Mutex::default(),
             queue: OnceLock::new(),
         }));
@@ -206,22 +209,38 @@ impl<D: Driver> Event<D> {
     }
 
     pub(crate) fn is_captured(&self) -> bool {
-        matches!(
-            *self.source,
-            EventSource::Captured(..) | EventSource::InStreamCapture
-        )
+        self.is_in_graph() || self.in_capture_of_stream().is_some()
     }
 
     pub(crate) fn is_in_graph(&self) -> bool {
         matches!(*self.source, EventSource::Captured(..))
     }
 
-    /// The native object of a command on a captured native stream.
+    /// The native object of an event that belongs to a capture of a native stream.
     pub(crate) fn in_capture_of_stream(&self) -> Option<&D::Marker> {
-        match *self.source {
-            EventSource::InStreamCapture => self.native.get().map(|native| &native.marker),
-            _ => None,
+        let native = self.native.get()?;
+        let captured = native.captured.load(Ordering::Acquire);
+        captured.then_some(&native.marker)
+    }
+
+    /// Records that an event of [`Event::unknown_marker`] belongs to a capture: the backend has said so.
+    pub(crate) fn set_captured(&self) {
+        if let Some(native) = self.native.get() {
+            native.captured.store(true, Ordering::Release);
         }
+    }
+
+    /// The native object of an event that the backend made, unless the event is known to be complete. Nothing is
+    /// asked about it: it may be a captured stream's.
+    pub(crate) fn unknown_marker(&self) -> Option<&D::Marker> {
+        let native = self
+            .native
+            .get()
+            .filter(|native| native.foreign.is_some())?;
+        let complete = self
+            .dependencies()
+            .is_ok_and(|deps| deps.done.is_complete());
+        (!complete).then_some(&native.marker)
     }
 
     /// Whether the command has ended. An error if it failed.
@@ -273,6 +292,9 @@ impl<D: Driver> Event<D> {
     /// The current dependencies.
     fn dependencies(&self) -> Result<Cow<'_, Dependencies>> {
         match &*self.source {
+            EventSource::Command(..) if self.in_capture_of_stream().is_some() => {
+                Err(IN_STREAM_CAPTURE)
+            }
             EventSource::Command(deps, _) => Ok(Cow::Borrowed(deps)),
             EventSource::Recorded(execution) => execution
                 .dependencies()
@@ -315,6 +337,7 @@ impl<D: Driver> Event<D> {
         *event.native = OnceLock::from(Box::new(Native {
             marker,
             foreign,
+            captured: AtomicBool::new(false),
             opened: Mutex::default(),
             queue: OnceLock::new(),
         }));
@@ -341,6 +364,7 @@ impl<D: Driver> Event<D> {
             Box::new(Native {
                 marker,
                 foreign: None,
+                captured: AtomicBool::new(false),
                 opened: Mutex::default(),
                 queue: OnceLock::new(),
             })
@@ -542,6 +566,9 @@ impl<D: Driver> Event<D> {
         if self.failed.load(Ordering::Relaxed) {
             return UR_EVENT_STATUS_ERROR;
         }
+        if self.in_capture_of_stream().is_some() {
+            return UR_EVENT_STATUS_QUEUED;
+        }
         let deps = match &*self.source {
             EventSource::Command(deps, _) => EventDependencies::clone(deps),
             EventSource::Recorded(execution) => match execution.dependencies() {
@@ -606,8 +633,10 @@ impl<D: Driver> Event<D> {
     /// Drops an event with rare fields.
     #[cold]
     fn drop_slowly(&mut self) {
-        // Others may wait for the point of a foreign event, so it stays until it is complete.
+        // Others may wait for the point of a foreign event, so it stays until it is complete. Nobody waits for
+        // one of a capture.
         if let Some(mut native) = self.native.take()
+            && !*native.captured.get_mut()
             && let Some(foreign) = native.foreign.or_else(|| native.opened.get_mut().take())
             && !foreign.point.is_done()
         {

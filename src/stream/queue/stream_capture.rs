@@ -10,6 +10,7 @@
 //! | host tasks | recorded as host functions of the backend, called in each launch of the graph |
 //! | prefetches | nothing, as a hint may be |
 //! | a wait for a command of the same capture | joins the queue's stream to the capture, if it is another one |
+//! | a wait for an event of foreign code | left to the backend, which knows whether the event is of the capture |
 //! | a wait for any other command | nothing if that has ended, refused else: the graph could not wait for it each time |
 //! | blocking commands, mappings, timestamps, allocations, frees, graphs, command buffers, finish | refused |
 //!
@@ -70,19 +71,24 @@ fn enter<D: Driver>(
     waits: Handles<'_, Event<D>>,
 ) -> Result<Arc<LaneCore<D>>> {
     this.engine().check()?;
+    let inside =
+        |event| Event::in_capture_of_stream(event).or_else(|| Event::unknown_marker(event));
     for event in waits.iter() {
-        let inside = event.in_capture_of_stream().is_some();
-        ensure(inside || event.has_ended()?, NOT_CAPTURABLE.code())?;
+        let ended = inside(event).is_some() || event.has_ended()?;
+        ensure(ended, NOT_CAPTURABLE.code())?;
     }
     let lane = this.share_lane()?;
-    let mut inside = waits
-        .iter()
-        .filter_map(|event| event.in_capture_of_stream());
+    let mut inside = waits.iter().filter_map(|event| inside(event));
     let wait = |native: &D::Lane| inside.try_for_each(|marker| D::wait(native, marker));
     match lane.is_stream_captured() {
         true => lane.aside(wait)?,
         false => lane.before_capture(wait)?,
     }
+    // Whatever a captured stream may wait for is of its capture.
+    let unknown = waits
+        .iter()
+        .filter(|event| event.unknown_marker().is_some());
+    unknown.for_each(|event| event.set_captured());
     Ok(lane)
 }
 

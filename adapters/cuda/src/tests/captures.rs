@@ -445,6 +445,66 @@ fn queues_join_a_foreign_capture() {
     });
 }
 
+/// Foreign code adds a stream of its own to the capture, and joins it through an event that a queue waits for.
+#[test]
+fn queues_wait_for_foreign_events_of_a_capture() {
+    let name = "tests::captures::queues_wait_for_foreign_events_of_a_capture";
+    alone(name, || {
+        let driver = FakeDriver::open();
+        let test = TestContext::new(4096);
+        let foreign = Foreign::new();
+        let [main, side] = [foreign.stream(), foreign.stream()];
+        let queue = adopt(&test, main);
+        let (one, two) = (test.memory, test.at(SIZE));
+        let adopted = |native| {
+            let (context, mut event) = (test.context, null_mut());
+            let code = ur!(Event.pfnCreateWithNativeHandle(native, context, null(), &mut event));
+            assert_eq!(code, UR_RESULT_SUCCESS);
+            event
+        };
+        let outside = foreign.event(side);
+        foreign.begin(main);
+        fill(queue, one, 1);
+        let forked = foreign.event(main);
+        foreign.wait(side, forked);
+        foreign.fill(side, one, 2, SIZE);
+        let joined = foreign.event(side);
+        let event = adopted(joined);
+        ok(ur!(Enqueue.pfnEventsWaitWithBarrier(
+            queue,
+            1,
+            &event,
+            null_mut()
+        )));
+        copy(queue, two, one);
+        assert_eq!(foreign.status(main), 1);
+        let graph = foreign.end(main);
+        foreign.run(graph, main);
+        assert_eq!(byte(two), Some(2));
+        foreign.destroy_graph(graph);
+        ok(ur!(Event.pfnRelease(event)));
+        // CUDA's answer to any other event.
+        foreign.begin(main);
+        let event = adopted(outside);
+        let refused = ur!(Enqueue.pfnEventsWait(queue, 1, &event, null_mut()));
+        assert_eq!(refused, UNSUPPORTED);
+        assert_eq!(foreign.try_end(main), Err(901));
+        ok(ur!(Event.pfnWait(1, &event)));
+        ok(ur!(Event.pfnRelease(event)));
+        fill(queue, one, 3);
+        ok(ur!(Queue.pfnFinish(queue)));
+        assert_eq!(byte(one), Some(3));
+        release(queue);
+        for event in [outside, forked, joined] {
+            foreign.destroy_event(event);
+        }
+        foreign.destroy(main);
+        foreign.destroy(side);
+        foreign.end_use();
+        test.end(&driver);
+    });
+}
+
 /// A capture of a queue, as an executable graph.
 struct Captured {
     graph: ur_exp_graph_handle_t,

@@ -20,6 +20,9 @@ ur::dl::symbols! {
             cuStreamDestroy_v2: extern "C" fn(Handle) -> u32,
             cuStreamSynchronize: extern "C" fn(Handle) -> u32,
             cuStreamWaitEvent: extern "C" fn(Handle, Handle, u32) -> u32,
+            cuEventCreate: unsafe extern "C" fn(*mut Handle, u32) -> u32,
+            cuEventRecord: extern "C" fn(Handle, Handle) -> u32,
+            cuEventDestroy_v2: extern "C" fn(Handle) -> u32,
             cuStreamIsCapturing: unsafe extern "C" fn(Handle, *mut i32) -> u32,
             cuStreamBeginCapture_v2: extern "C" fn(Handle, i32) -> u32,
             cuStreamEndCapture: unsafe extern "C" fn(Handle, *mut Handle) -> u32,
@@ -69,6 +72,19 @@ impl Foreign {
         // SAFETY: room for a handle.
         ok(unsafe { (self.driver.cuStreamCreateWithPriority)(&mut stream, 1, 0) });
         stream.expose_provenance()
+    }
+
+    /// A new event, recorded on a stream.
+    pub fn event(&self, stream: usize) -> usize {
+        let mut event = null_mut();
+        // SAFETY: room for a handle; flag 2 disables timing.
+        ok(unsafe { (self.driver.cuEventCreate)(&mut event, 2) });
+        ok((self.driver.cuEventRecord)(event, handle(stream)));
+        event.expose_provenance()
+    }
+
+    pub fn destroy_event(&self, event: usize) {
+        ok((self.driver.cuEventDestroy_v2)(handle(event)));
     }
 
     pub fn alloc(&self, bytes: usize) -> usize {
