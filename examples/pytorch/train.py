@@ -7,6 +7,7 @@ Prints
     loss: ... -> ..., it has fallen
     memory of another stream: the data is right
     a graph: the data is right
+    two GPUs: the data is right
     peak: ... MB in use, ... MB reserved
 """
 import sys
@@ -66,6 +67,39 @@ def graph(device):
     return right
 
 
+def two_gpus():
+    """Tensors that are copied between two GPUs, and a network with a half on each; none without a second one."""
+    if torch.cuda.device_count() < 2:
+        return None
+    first, second = torch.device("cuda:0"), torch.device("cuda:1")
+    if not (torch.cuda.can_device_access_peer(0, 1) and torch.cuda.can_device_access_peer(1, 0)):
+        return None
+    right = True
+    for size in (1, 1000, 1 << 20, 33 << 20):
+        for source, target in ((first, second), (second, first)):
+            x = torch.arange(size, device=source, dtype=torch.float32)
+            y = x.to(target, non_blocking=True) * 2
+            right &= torch.equal(y.cpu(), torch.arange(size, dtype=torch.float32) * 2)
+            # Memory that was freed on one GPU and is used again, and a strided copy, which is a kernel's.
+            del x
+            again = torch.full((size, 2), 3.0, device=target)
+            back = again[:, 0].to(source)
+            right &= bool((back == 3).all())
+    torch.manual_seed(1)
+    lower, upper = torch.nn.Linear(512, 512), torch.nn.Linear(512, 1)
+    x = torch.randn(256, 512)
+    (upper(torch.relu(lower(x))) ** 2).mean().backward()
+    wanted = [weight.grad.clone() for weight in (lower.weight, upper.weight)]
+    lower.zero_grad()
+    upper.zero_grad()
+    lower.to(first)
+    upper.to(second)
+    (upper(torch.relu(lower(x.to(first))).to(second)) ** 2).mean().backward()
+    for weight, grad in zip((lower.weight, upper.weight), wanted):
+        right &= torch.allclose(weight.grad.cpu(), grad, rtol=1e-2, atol=1e-4)
+    return right
+
+
 def main():
     if not torch.cuda.is_available():
         print("skipped: PyTorch has no CUDA device", file=sys.stderr)
@@ -79,12 +113,17 @@ def main():
     print("memory of another stream: the data is", "right" if shared else "WRONG")
     replayed = graph(device)
     print("a graph: the data is", "right" if replayed else "WRONG")
+    pair = two_gpus()
+    if pair is None:
+        print("two GPUs: there are none with a link")
+    else:
+        print("two GPUs: the data is", "right" if pair else "WRONG")
     figures = ur_allocator.stats()
     used, reserved = figures["used_high"] / 1e6, figures["reserved_high"] / 1e6
     print(f"peak: {used:.1f} MB in use, {reserved:.1f} MB reserved")
     if ur_allocator.last_error():
         print(ur_allocator.last_error(), file=sys.stderr)
-    right = last < first and shared and replayed and not ur_allocator.last_error()
+    right = last < first and shared and replayed and pair is not False and not ur_allocator.last_error()
     return 0 if right else 1
 
 

@@ -3,6 +3,11 @@
 use crate::abi::*;
 use std::ffi::c_void;
 
+/// The type of a struct in the chain of `ur_queue_native_properties_t`, with no contents beyond a
+/// `ur_base_properties_t`. By it the caller promises to use the queue only while its native stream is not
+/// captured, so that no command has to ask the backend. An extension of this implementation's.
+pub const NEVER_CAPTURED: ur_structure_type_t = ur_structure_type_t(0x7f75_0001);
+
 /// Maximum number of structs in a chain. A longer one counts as a loop.
 const MAX_CHAIN_STRUCTS: usize = 64;
 

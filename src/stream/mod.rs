@@ -60,6 +60,7 @@ pub use queue::native_command::NativeCall;
 pub use recording::command_buffer::{CommandBuffer, RecordedCommand, UPDATES};
 pub use usm::domain::Domain;
 pub use usm::memory::UsmRange;
+pub use work::call::HostFunction;
 pub use work::launch::{LaunchAttributes, LaunchRequest, PlainLaunch};
 pub use work::pattern::Pattern;
 pub use work::{Payload, Pitched, TimestampSource, Timestamps, Work};

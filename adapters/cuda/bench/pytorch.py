@@ -14,6 +14,7 @@ timed on the host from an idle device to an idle device. The peaks are the great
 | gpt | forward, backward and AdamW of a small GPT, with sequences of changing length |
 | resnet | forward, backward and SGD of a residual network, with batches of changing size |
 | decode | a token of a decoder whose key and value caches grow by concatenation |
+| pair | forward, backward and AdamW of a network with a half on each of two GPUs; not run on a host with one |
 
 Attention is PyTorch's own flash kernel. cuDNN's, the default on some devices, makes a plan for each new length of
 a sequence, which takes some ms and hides everything else.
@@ -36,7 +37,7 @@ ALLOCATORS = {
 }
 WARMUP = 5
 # Numbers of timed steps: a decoded token is short.
-STEPS = {"gpt": 30, "resnet": 30, "decode": 400}
+STEPS = {"gpt": 30, "resnet": 30, "decode": 400, "pair": 60}
 # Seconds that a process may take.
 LIMIT_S = 60
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -148,7 +149,29 @@ def decode(torch):
     return step
 
 
-WORKLOADS = {"gpt": gpt, "resnet": resnet, "decode": decode}
+def pair(torch):
+    nn = torch.nn
+    width, depth = 4096, 4
+    devices = [torch.device("cuda:0"), torch.device("cuda:1")]
+    half = lambda device: nn.Sequential(*[nn.Sequential(nn.Linear(width, width), nn.GELU()) for _ in range(depth)]).to(device)
+    halves = [half(device) for device in devices]
+    optimizer = torch.optim.AdamW([weight for part in halves for weight in part.parameters()], lr=1e-4)
+
+    def step(number):
+        x = torch.randn(2048 + 256 * (number * 5 % 9), width, device=devices[0])
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            # Activations go to the second GPU, and their gradients come back.
+            loss = halves[1](halves[0](x).to(devices[1])).float().square().mean()
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        for device in devices:
+            torch.cuda.synchronize(device)
+
+    return step
+
+
+WORKLOADS = {"gpt": gpt, "resnet": resnet, "decode": decode, "pair": pair}
 
 
 def peaks(torch, allocator):
@@ -169,6 +192,9 @@ def measure(workload, allocator):
         import ur_allocator
 
         ur_allocator.install()
+    if workload == "pair" and torch.cuda.device_count() < 2:
+        print(f"# {workload} with {allocator} needs two GPUs", flush=True)
+        return
     torch.manual_seed(0)
     torch.backends.cudnn.benchmark = False
     from torch.nn.attention import SDPBackend, sdpa_kernel

@@ -1,15 +1,16 @@
 //! The bridge from the stream engine to CUDA. Each method calls one function of `exec`, after it has
 //! resolved handles.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_void};
 use std::sync::{Arc, OnceLock};
 
 use ur::abi::*;
 use ur::object::env::Env;
 use ur::object::{Error, Handles, Object, Result, ensure};
 use ur::stream::{
-    Compiled, CompletionCallback, Devices, Driver, Kind, LaunchRequest, MappedPointer,
-    NativeLimits, NativePool, NativeRecord, Payload, PlainLaunch, Progress, Step, Timestamps, Work,
+    Compiled, CompletionCallback, Devices, Driver, HostFunction, Kind, LaunchRequest,
+    MappedPointer, NativeLimits, NativePool, NativeRecord, Payload, PlainLaunch, Progress, Step,
+    Timestamps, Work,
 };
 use ur::timeline::Clock;
 
@@ -510,6 +511,24 @@ impl Driver for Cuda {
         device: &Object<Device>,
     ) -> Result<Arc<dyn NativeRecord<Self>>> {
         crate::exec::record(&device.gpu()?)
+    }
+
+    const CAPTURES_STREAMS: bool = true;
+
+    fn is_captured(lane: &Lane) -> bool {
+        lane.is_captured()
+    }
+
+    fn begin_capture(lane: &Lane) -> Result<bool> {
+        lane.begin_capture()
+    }
+
+    fn end_capture(lane: &Lane) -> Result<Option<Work<Self>>> {
+        lane.end_capture()
+    }
+
+    fn host_function(lane: &Lane, run: HostFunction, data: *mut c_void) -> Result<()> {
+        lane.host_function(run, data)
     }
 
     fn now(device: &Object<Device>) -> Result<u64> {

@@ -120,6 +120,15 @@ impl Hooks<Cuda> for Cuda {
         Queue::enqueue(this, UR_COMMAND_MEM_IMAGE_COPY, waits, work, event, false)
     }
 
+    fn mem_buffer_create_with_native_handle(
+        this: &OfContext,
+        native: ur_native_handle_t,
+        properties: Option<&ur_mem_native_properties_t>,
+    ) -> Result<Arc<Object<Mem>>> {
+        let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
+        Mem::from_native(this, native, owned)
+    }
+
     fn program_create_with_il(
         _: &OfContext,
         il: &[u8],

@@ -4,13 +4,13 @@ use std::ptr::{self, null_mut};
 use std::sync::Arc;
 
 use ur::abi::*;
-use ur::object::{Error, Object, Result, ensure};
+use ur::object::{Error, Object, Result, chain, ensure};
 use ur::stream::{Context, Event, NativeMarker, Queue};
 
 use crate::Cuda;
 use crate::device::Device;
 use crate::exec::{self, Gpu, Lane, Marker};
-use crate::vendor::RawStream;
+use crate::vendor::{RawStream, is_capturable};
 
 /// `CU_STREAM_NON_BLOCKING`
 const NON_BLOCKING: u32 = 1;
@@ -31,7 +31,12 @@ pub fn adopt_queue(
     let gpu = device.gpu()?;
     let flags = flags(&gpu, stream)?;
     let lane = Lane::adopt(&gpu, stream, owned && native != 0);
-    Queue::adopt(this, &device, flags, lane)
+    // SAFETY: `urQueueCreateWithNativeHandle` promises live structs in the chain.
+    let promise = properties.and_then(|properties| unsafe {
+        chain::find::<ur_base_properties_t>(properties.pNext, chain::NEVER_CAPTURED)
+    });
+    let captured = promise.is_none() && is_capturable(stream);
+    Queue::adopt(this, &device, flags, lane, captured)
 }
 
 /// The device that a stream belongs to.
@@ -98,6 +103,15 @@ pub fn adopt_event(
     let raw = ptr::with_exposed_provenance_mut(native);
     let mut failed = Error::new(UR_RESULT_ERROR_INVALID_VALUE);
     let mut home = None;
+    let adopt = |gpu| {
+        let marker = Marker::Event(Arc::new(exec::Event::adopt(gpu, raw, owned)));
+        Event::adopt(this, UR_COMMAND_ENQUEUE_NATIVE_EXP, marker, None)
+    };
+    // A query would end the capture of a stream that the event was recorded on.
+    if let [only] = this.devices() {
+        ensure(!raw.is_null(), UR_RESULT_ERROR_INVALID_VALUE)?;
+        return adopt(&only.gpu()?);
+    }
     // Older drivers accept an event in its own context only. The query fails if the handle is no event.
     for device in this.devices() {
         let gpu = device.gpu()?;
@@ -109,9 +123,7 @@ pub fn adopt_event(
             Err(error) => failed = error,
         }
     }
-    let home = home.ok_or(failed)?;
-    let marker = Marker::Event(Arc::new(exec::Event::adopt(&home, raw, owned)));
-    Event::adopt(this, UR_COMMAND_ENQUEUE_NATIVE_EXP, marker, None)
+    adopt(&home.ok_or(failed)?)
 }
 
 /// The driver's event of an event. A point that the host has not signalled has none.

@@ -65,8 +65,8 @@ enum Storage {
     },
     /// The host's own memory, registered.
     Registered,
-    /// Foreign memory, which this buffer does not free.
-    User,
+    /// Memory of the caller's. The buffer frees it if the caller has given it away.
+    User { owned: bool },
     /// A part of another buffer.
     Parent(Arc<Object<Mem>>),
     /// An image. The address is the number of its surface, if it has only one.
@@ -193,15 +193,33 @@ impl Mem {
         })
     }
 
-    /// A buffer over foreign memory of the driver.
+    /// A buffer over device memory of the caller's, from an address to the end of its allocation. `owned`: the
+    /// buffer frees it. `INVALID_VALUE` if the driver knows no memory there, or if it is `owned` and no
+    /// allocation of the driver's starts there. `UNSUPPORTED_FEATURE` if a device of the context does not
+    /// reach it.
     pub fn from_native(
         context: &OfContext,
         native: ur_native_handle_t,
-        bytes: usize,
-    ) -> Arc<Object<Self>> {
-        let flags = UR_MEM_FLAG_READ_WRITE;
-        let own = Self::new(context.arc(), flags, native, bytes, Storage::User);
-        hal::new::<Cuda, _>(own)
+        owned: bool,
+    ) -> Result<Arc<Object<Self>>> {
+        let bytes = match context.room_at(native)? {
+            Some(room) => {
+                ensure(!owned, UR_RESULT_ERROR_INVALID_VALUE)?;
+                room
+            }
+            None => {
+                let (start, bytes) = context.devices()[0].gpu()?.allocation(native)?;
+                ensure(!owned || start == native, UR_RESULT_ERROR_INVALID_VALUE)?;
+                (start + bytes).saturating_sub(native)
+            }
+        };
+        for device in context.devices() {
+            let near = device.gpu()?.far_home(native).is_none();
+            ensure(near, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+        }
+        let (flags, storage) = (UR_MEM_FLAG_READ_WRITE, Storage::User { owned });
+        let own = Self::new(context.arc(), flags, native, bytes, storage);
+        Ok(hal::new::<Cuda, _>(own))
     }
 
     pub fn address(&self) -> usize {
@@ -271,7 +289,7 @@ impl Mem {
     pub fn has_begun(&self, device: Ordinal, with: Use) -> bool {
         let whole = self.whole();
         match &whole.storage {
-            Storage::Own | Storage::User => true,
+            Storage::Own | Storage::User { .. } => true,
             Storage::Copies(copies) => copies.is_settled(device),
             Storage::Image(image) if !image.arrays.is_only(device) => false,
             _ => whole.used.load(Ordering::Acquire) >= with as u8,
@@ -393,7 +411,7 @@ impl Mem {
         match &self.storage {
             Storage::Copy { host, .. } => *host,
             Storage::Registered => self.address,
-            Storage::Own | Storage::Copies(_) | Storage::User | Storage::Image(_) => 0,
+            Storage::Own | Storage::Copies(_) | Storage::User { .. } | Storage::Image(_) => 0,
             Storage::Parent(parent) => match parent.host() {
                 0 => 0,
                 host => host + (self.address - parent.address),
@@ -575,7 +593,11 @@ impl Drop for Mem {
                 Ok(gpu) => gpu.unregister(self.address),
                 Err(error) => log::error!("memory stays registered: {:?}", error.code()),
             },
-            Storage::User | Storage::Parent(_) => {}
+            Storage::User { owned: true } => match self.context.devices()[0].gpu() {
+                Ok(gpu) => gpu.free_slab(stream::Kind::Device, self.address),
+                Err(error) => log::error!("a buffer's memory is lost: {:?}", error.code()),
+            },
+            Storage::User { owned: false } | Storage::Parent(_) => {}
             // Pending commands may use the arrays.
             Storage::Image(ref image) if *self.used.get_mut() != Use::None as u8 => {
                 let last = Arc::clone(image);
@@ -618,6 +640,10 @@ impl Body for Mem {
             Storage::Image(image) => image.is_over_host(),
             _ => false,
         };
+        // No command uses the memory once the driver has it back.
+        if matches!(whole.storage, Storage::User { owned: true }) {
+            return Self::return_to_host(whole);
+        }
         if of_host && whole.used.load(Ordering::Acquire) != Use::None as u8 {
             Self::return_to_host(whole);
         }

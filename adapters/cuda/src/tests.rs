@@ -10,10 +10,12 @@
 //! | `arrays` | arrays, textures and surfaces |
 //! | `bindless` | image memory, handles of images, and copies |
 //! | `buffers` | buffers of several devices |
+//! | `captures` | captures of streams: by foreign code, and of foreign work |
 //! | `current` | the current context after each call |
 //! | `external` | memory and semaphores of another interface |
 //! | `failures` | commands that fail on the device |
 //! | `faults` | each call of the driver failing once |
+//! | `foreign` | foreign code with streams of its own, for the others |
 //! | `graph` | command buffers |
 //! | `host_memory` | buffers over host memory |
 //! | `images` | images and samplers |
@@ -33,11 +35,13 @@ mod adopted;
 mod arrays;
 mod bindless;
 mod buffers;
+mod captures;
 mod current;
 mod external;
 mod failures;
 mod fake_driver;
 mod faults;
+mod foreign;
 mod graph;
 mod host_memory;
 mod images;

@@ -10,6 +10,6 @@ pub use crate::cu::sys::{
     CUstream as RawStream,
 };
 pub use crate::cu::{
-    Api, Code, Entered, LAUNCH, RelaxedCapture, anywhere, check, failure_at, is_default, is_final,
-    on_stream,
+    Api, Code, Entered, LAUNCH, RELAXED, RelaxedCapture, anywhere, check, failure_at,
+    is_capturable, is_captured, is_default, is_final, on_stream,
 };

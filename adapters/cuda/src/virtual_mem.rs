@@ -205,13 +205,13 @@ impl PhysicalMem {
         ))
     }
 
-    /// Memory of another process, in pages of the device's size.
+    /// Memory of another process, in pages of the device's size. It is mapped as memory of `gpu`.
     pub fn opened(
         context: &Object<Context<Cuda>>,
         device: &Object<Device>,
+        gpu: Arc<Gpu>,
         opened: Vec<(Page, usize)>,
     ) -> Result<Arc<Object<Self>>> {
-        let gpu = device.gpu()?;
         let size = pages(&gpu)?.bytes;
         let alike = opened.iter().all(|(_, bytes)| *bytes == size);
         ensure(alike, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;

@@ -67,7 +67,7 @@ pub fn adopt_queue(
         (None, None) => Device::from_native(id)?,
     };
     let (lane, flags) = Lane::adopt(queue.clone(), &device)?;
-    let adopted = Queue::adopt(this, &device, flags, lane)?;
+    let adopted = Queue::adopt(this, &device, flags, lane, false)?;
     queue.own(owned);
     Ok(adopted)
 }

@@ -24,8 +24,123 @@ ur::dl::symbols! {
             cuEventRecord: unsafe extern "C" fn(event: usize, stream: usize) -> u32,
         }
         optional {
+            cuStreamBeginCapture = "cuStreamBeginCapture_v2": unsafe extern "C" fn(stream: usize, mode: i32) -> u32,
+            cuStreamEndCapture: unsafe extern "C" fn(stream: usize, graph: *mut usize) -> u32,
+            cuStreamIsCapturing: unsafe extern "C" fn(stream: usize, status: *mut i32) -> u32,
+            cuGraphInstantiateWithFlags: unsafe extern "C" fn(made: *mut usize, graph: usize, flags: u64) -> u32,
+            cuGraphLaunch: unsafe extern "C" fn(made: usize, stream: usize) -> u32,
+            cuGraphExecDestroy: unsafe extern "C" fn(made: usize) -> u32,
+            cuGraphDestroy: unsafe extern "C" fn(graph: usize) -> u32,
             cuGraphAddMemsetNode: unsafe extern "C" fn(node: *mut usize, graph: usize, after: *const usize, count: usize, what: *const Set, context: usize) -> u32,
         }
+    }
+}
+
+/// The functions of captures.
+#[derive(Clone, Copy)]
+struct Captures {
+    begin: unsafe extern "C" fn(usize, i32) -> u32,
+    end: unsafe extern "C" fn(usize, *mut usize) -> u32,
+    status: unsafe extern "C" fn(usize, *mut i32) -> u32,
+    make: unsafe extern "C" fn(*mut usize, usize, u64) -> u32,
+    launch: unsafe extern "C" fn(usize, usize) -> u32,
+    destroy_made: unsafe extern "C" fn(usize) -> u32,
+    destroy: unsafe extern "C" fn(usize) -> u32,
+}
+
+impl Library {
+    fn captures(&self) -> Option<Captures> {
+        Some(Captures {
+            begin: self.cuStreamBeginCapture?,
+            end: self.cuStreamEndCapture?,
+            status: self.cuStreamIsCapturing?,
+            make: self.cuGraphInstantiateWithFlags?,
+            launch: self.cuGraphLaunch?,
+            destroy_made: self.cuGraphExecDestroy?,
+            destroy: self.cuGraphDestroy?,
+        })
+    }
+}
+
+/// A capture in the global mode, the driver's default, which forbids the most calls.
+struct CaptureOf {
+    library: &'static Library,
+    calls: Captures,
+    stream: usize,
+    open: bool,
+}
+
+impl CaptureOf {
+    fn end_it(&mut self) -> Result<Graph, String> {
+        self.open = false;
+        let _current = Current::of(self.library, self.stream)?;
+        let (mut graph, mut made) = (0, 0);
+        // SAFETY: a live stream, and room for a handle.
+        let code = unsafe { (self.calls.end)(self.stream, &mut graph) };
+        checked(code, "cuStreamEndCapture")?;
+        // SAFETY: a live graph, and room for a handle.
+        let code = unsafe { (self.calls.make)(&mut made, graph, 0) };
+        // SAFETY: the graph is destroyed once.
+        unsafe { (self.calls.destroy)(graph) };
+        checked(code, "cuGraphInstantiateWithFlags")?;
+        Ok(Graph {
+            library: self.library,
+            calls: self.calls,
+            stream: self.stream,
+            made,
+        })
+    }
+}
+
+impl super::Capture for CaptureOf {
+    fn is_valid(&self) -> Result<bool, String> {
+        let _current = Current::of(self.library, self.stream)?;
+        let mut status = 0;
+        // SAFETY: a live stream, and room for the status: 1 for a valid capture.
+        let code = unsafe { (self.calls.status)(self.stream, &mut status) };
+        checked(code, "cuStreamIsCapturing").map(|()| status == 1)
+    }
+
+    fn end(mut self: Box<Self>) -> Result<Box<dyn super::Captured>, String> {
+        let graph = self.end_it()?;
+        Ok(Box::new(graph))
+    }
+}
+
+impl Drop for CaptureOf {
+    fn drop(&mut self) {
+        if self.open {
+            drop(self.end_it());
+        }
+    }
+}
+
+/// An executable graph.
+struct Graph {
+    library: &'static Library,
+    calls: Captures,
+    stream: usize,
+    made: usize,
+}
+
+impl super::Captured for Graph {
+    fn run(&self) -> Result<(), String> {
+        let _current = Current::of(self.library, self.stream)?;
+        // SAFETY: a live graph and stream; the test keeps what the commands use.
+        unsafe {
+            checked((self.calls.launch)(self.made, self.stream), "cuGraphLaunch")?;
+            checked(
+                (self.library.cuStreamSynchronize)(self.stream),
+                "cuStreamSynchronize",
+            )
+        }
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        // SAFETY: the one reference of this value; each run was waited for.
+        unsafe { (self.calls.destroy_made)(self.made) };
     }
 }
 
@@ -119,6 +234,27 @@ impl Drop for Filled {
 }
 
 impl NativeWork for Cuda {
+    fn capture(
+        &self,
+        stream: ur_native_handle_t,
+    ) -> Option<Result<Box<dyn super::Capture>, String>> {
+        /// `CU_STREAM_CAPTURE_MODE_GLOBAL`
+        const GLOBAL: i32 = 0;
+        let library = library().ok()?;
+        let calls = library.captures()?;
+        let begin = || {
+            let _current = Current::of(library, stream)?;
+            // SAFETY: a live stream.
+            let code = unsafe { (calls.begin)(stream, GLOBAL) };
+            checked(code, "cuStreamBeginCapture")?;
+            let open = true;
+            #[rustfmt::skip]
+            let capture = CaptureOf { library, calls, stream, open };
+            Ok(Box::new(capture) as Box<dyn super::Capture>)
+        };
+        Some(begin())
+    }
+
     fn fill(&self, fill: &Fill) -> Result<Box<dyn Command + Send>, String> {
         let library = library()?;
         let _current = Current::of(library, fill.queue)?;

@@ -50,7 +50,27 @@ pub trait Pending {
     fn fail(self: Box<Self>);
 }
 
+/// A capture of the backend's queue, begun by the test. Dropping it ends the capture.
+pub trait Capture {
+    /// Whether no call has made the capture useless.
+    fn is_valid(&self) -> Result<bool, String>;
+    fn end(self: Box<Self>) -> Result<Box<dyn Captured>, String>;
+}
+
+/// Captured commands.
+pub trait Captured {
+    /// Runs them once on the queue that was captured, and waits.
+    fn run(&self) -> Result<(), String>;
+}
+
 pub trait NativeWork: Sync {
+    /// Begins a capture of the backend's queue, by which its commands are recorded and do not run. None on
+    /// backends without captures.
+    fn capture(&self, queue: ur_native_handle_t) -> Option<Result<Box<dyn Capture>, String>> {
+        let _ = queue;
+        None
+    }
+
     /// An event that can be made to fail, in the context of the backend's queue.
     fn pending(&self, queue: ur_native_handle_t) -> Result<Box<dyn Pending>, String> {
         let _ = queue;

@@ -147,7 +147,7 @@ fn sub_buffers_of_unaligned_host_memory(fixture: &Fixture) -> Done {
     Ok(())
 }
 
-fn map(
+pub(super) fn map(
     queue: &Queue,
     buffer: &Buffer,
     flags: ur_map_flags_t,
@@ -177,7 +177,7 @@ fn map(
     Ok(mapped)
 }
 
-fn unmap(queue: &Queue, buffer: &Buffer, mapped: *mut c_void) -> Done {
+pub(super) fn unmap(queue: &Queue, buffer: &Buffer, mapped: *mut c_void) -> Done {
     queue
         .ur
         .urEnqueueMemUnmap(queue.raw, buffer.raw, mapped, 0, null(), null_mut())

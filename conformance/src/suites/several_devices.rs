@@ -2,6 +2,7 @@
 //!
 //! Skipped where the platform has one device.
 
+use super::buffer_map::{map, unmap};
 use super::enqueue::{LONG, pending};
 use super::launch::counts_up;
 use crate::fixture::{Devices, Fixture, devices};
@@ -23,6 +24,7 @@ pub fn all() -> Vec<Test> {
         recorded_commands, events_order_across_devices, chain_alternates_devices, kernels_use_shared_and_host_memory,
         buffer_follows_kernels, buffer_read_by_both, buffer_commands_on_both, sub_buffers_on_both, buffer_mapped_on_both,
         images_on_both,
+        buffers_over_host_on_both, memory_opened_on_the_other,
     ];
     tests.extend(crate::tests!["peer_access";
         info_of_a_pair, states, device_and_itself, commands_with_and_without, kernels_with_access,
@@ -537,6 +539,114 @@ fn buffer_mapped_on_both(fixture: &Fixture) -> Done {
         check!(counts_up(&data, base), "words after the mapping");
     }
     Ok(())
+}
+
+/// Buffers over host memory are that memory for commands of both devices, in maps and after the release.
+fn buffers_over_host_on_both(fixture: &Fixture) -> Done {
+    let two = Two::new(fixture)?;
+    let add = two.kernels(fixture, ADD)?;
+    // Two buffers that share a page: a driver may register one of them only.
+    let mut memory = numbers(0, 2 * WORDS);
+    let at = memory.as_ptr().addr();
+    let (one, other) = memory.split_at_mut(WORDS + 8);
+    let rest = other.len();
+    let write = UR_MEM_FLAG_READ_WRITE;
+    let buffers = [
+        (Buffer::over(&two.context, write, one)?, WORDS + 8, at),
+        (
+            Buffer::over(&two.context, write, other)?,
+            rest,
+            at + 4 * (WORDS + 8),
+        ),
+    ];
+    let mut base = 0;
+    for (device, queue) in two.queues.iter().enumerate() {
+        for (buffer, words, at) in &buffers {
+            let first = ((*at - memory.as_ptr().addr()) / 4) as u32;
+            let part = buffer.part(0, 4 * words)?;
+            for given in [buffer, &part] {
+                let args = [Arg::Buffer(given), Arg::of(&1_u32)];
+                queue.launch(&add[device], *words, &args, &[])?;
+                queue.finish()?;
+            }
+            // The other device's queue shows what the kernels have written.
+            let far = &two.queues[1 - device];
+            let both = UR_MAP_FLAG_READ | UR_MAP_FLAG_WRITE;
+            let mapped = map(far, buffer, both, 0, 4 * words)?;
+            check_eq!(mapped.addr(), *at, "address of a map");
+            // SAFETY: the mapping has that many bytes until it is ended.
+            let shown = unsafe { std::slice::from_raw_parts_mut(mapped.cast::<u32>(), *words) };
+            check!(counts_up(shown, first + base + 2), "mapped words");
+            shown.iter_mut().for_each(|word| *word += 5);
+            unmap(far, buffer, mapped)?;
+            far.finish()?;
+            let args = [Arg::Buffer(buffer), Arg::of(&1_u32)];
+            queue.launch(&add[device], *words, &args, &[])?;
+            queue.finish()?;
+            let read = buffer.read::<u32>(far, 0, *words)?;
+            check!(counts_up(&read, first + base + 8), "words read");
+        }
+        base += 8;
+    }
+    two.finish()?;
+    drop(buffers);
+    check!(counts_up(&memory, base), "words after the release");
+    Ok(())
+}
+
+/// Memory of a device opens on another one where that has access, in a context of both and in one of its own.
+/// Elsewhere it is refused.
+fn memory_opened_on_the_other(fixture: &Fixture) -> Done {
+    let two = Two::new(fixture)?;
+    let (ur, [home, user]) = (fixture.ur, two.devices);
+    if !fixture.supports(UR_DEVICE_INFO_IPC_MEMORY_SUPPORT_EXP)? {
+        return Err(Stop::skipped("the device shares no memory"));
+    }
+    let iota = two.kernels(fixture, IOTA)?;
+    let memory = two.usm(0, Kind::Device, BYTES)?;
+    let (mut blob, mut size) = (null_mut(), 0);
+    ur.urIPCGetMemHandleExp(two.context.raw, memory.ptr, &mut blob, &mut size)
+        .ok()?;
+    let access = peer_info(fixture, [user, home], ACCESS)? == 1;
+    let mut opened = null_mut();
+    let code = ur.urIPCOpenMemHandleExp(two.context.raw, user, blob, size, &mut opened);
+    let has_access = match access {
+        true => code.ok().is_ok(),
+        false => code.fails(UR_RESULT_ERROR_UNSUPPORTED_FEATURE).is_err(),
+    };
+    if has_access {
+        for (at, queue) in two.queues.iter().enumerate() {
+            let base = 100 * (at as u32 + 1);
+            queue.launch(
+                &iota[at],
+                WORDS,
+                &[Arg::Pointer(opened), Arg::of(&base)],
+                &[],
+            )?;
+            queue.finish()?;
+            let data = two.queues[0].read::<u32>(memory.ptr, WORDS, &[])?;
+            check!(counts_up(&data, base), "words that device {at} has written");
+            queue.fill(opened, 7_u32, BYTES / 2, &[])?;
+            queue.copy(opened.wrapping_byte_add(BYTES / 2), opened, BYTES / 2, &[])?;
+            queue.finish()?;
+            let data = two.queues[0].read::<u32>(memory.ptr, WORDS, &[])?;
+            check_all!(data, 7, "words that device {at} has filled and copied");
+        }
+        ur.urIPCCloseMemHandleExp(two.context.raw, opened).ok()?;
+        // A context without the device that holds the memory.
+        let mut raw = null_mut();
+        ur.urContextCreate(1, &user, null(), &mut raw).ok()?;
+        let alone = Context::adopt(ur, raw);
+        ur.urIPCOpenMemHandleExp(alone.raw, user, blob, size, &mut opened)
+            .ok()?;
+        let queue = Queue::new(&alone, user, ur_queue_flags_t(0))?;
+        queue.fill(opened, 8_u32, BYTES, &[])?;
+        queue.finish()?;
+        let data = two.queues[0].read::<u32>(memory.ptr, WORDS, &[])?;
+        check_all!(data, 8, "words that another context has filled");
+        ur.urIPCCloseMemHandleExp(alone.raw, opened).ok()?;
+    }
+    ur.urIPCPutMemHandleExp(two.context.raw, blob).ok()
 }
 
 /// What the device can do with the memory of another one.

@@ -9,6 +9,7 @@ use std::ptr::{null, null_mut};
 
 use ur::abi::*;
 use ur::dl::{Binding, Library};
+use ur::object::chain::NEVER_CAPTURED;
 
 use crate::failure::{Failure, Result};
 
@@ -24,6 +25,7 @@ ur::dl::symbols! {
             urDeviceGet: unsafe extern "C" fn(ur_platform_handle_t, ur_device_type_t, u32, *mut ur_device_handle_t, *mut u32) -> ur_result_t,
             urDeviceGetInfo: unsafe extern "C" fn(ur_device_handle_t, ur_device_info_t, usize, *mut c_void, *mut usize) -> ur_result_t,
             urDeviceGetNativeHandle: unsafe extern "C" fn(ur_device_handle_t, *mut ur_native_handle_t) -> ur_result_t,
+            urUsmP2PEnablePeerAccessExp: unsafe extern "C" fn(ur_device_handle_t, ur_device_handle_t) -> ur_result_t,
             urDeviceWaitExp: unsafe extern "C" fn(ur_device_handle_t) -> ur_result_t,
             urContextCreate: unsafe extern "C" fn(u32, *const ur_device_handle_t, *const ur_context_properties_t, *mut ur_context_handle_t) -> ur_result_t,
             urQueueCreate: unsafe extern "C" fn(ur_context_handle_t, ur_device_handle_t, *const ur_queue_properties_t, *mut ur_queue_handle_t) -> ur_result_t,
@@ -183,6 +185,18 @@ impl Ur {
         })
     }
 
+    /// Lets a device access all memory of another one. False if there is no link between the two.
+    pub fn give_access(&self, device: DeviceHandle, home: DeviceHandle) -> Result<bool> {
+        // SAFETY: both handles are live.
+        let result = unsafe { (self.functions.urUsmP2PEnablePeerAccessExp)(device.0, home.0) };
+        match result {
+            UR_RESULT_ERROR_UNSUPPORTED_FEATURE => Ok(false),
+            // Somebody else has enabled it.
+            UR_RESULT_ERROR_INVALID_OPERATION => Ok(true),
+            result => check("urUsmP2PEnablePeerAccessExp", result).map(|()| true),
+        }
+    }
+
     /// The bytes of a device's memory.
     fn memory(&self, device: DeviceHandle) -> Result<u64> {
         let mut bytes = 0_u64;
@@ -197,7 +211,15 @@ impl Ur {
 
     /// A queue over a stream of the caller's. It fails with `INVALID_CONTEXT` for another device's stream.
     pub fn adopt(&self, at: Place, stream: usize) -> Result<Queue> {
-        let properties = ur_queue_native_properties_t::default();
+        // While a stream is captured, `captures` serves it without its queue.
+        let promise = ur_base_properties_t {
+            stype: NEVER_CAPTURED,
+            ..Default::default()
+        };
+        let properties = ur_queue_native_properties_t {
+            pNext: (&raw const promise).cast_mut().cast(),
+            ..Default::default()
+        };
         let mut queue = null_mut();
         // SAFETY: the handles are live, PyTorch passes a live stream, and the output is a local variable.
         let result = unsafe {

@@ -2,6 +2,9 @@
 //!
 //! An allocation and its free are in the order of the allocating stream. Memory that other streams use too is
 //! freed on a queue of its own, after an event of each of its streams: no stream waits for another one.
+//!
+//! PyTorch enables access between two GPUs by itself, but access of that kind does not reach the memory of
+//! pools, and it tells no allocator. So GPUs get access to each other's pools once a process uses several.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -10,6 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use ur::abi::*;
+use ur::object::env::Env;
 
 use crate::api::{DeviceHandle, Event, Place, Queue, Ur};
 use crate::captures::{Captures, Freed, PoolId};
@@ -289,6 +293,8 @@ pub struct Devices {
     ur: &'static Ur,
     slots: Vec<Slot>,
     recorded: Mutex<HashMap<usize, Vec<usize>>>,
+    /// The GPUs that have access to each other's pools. Those without a link have none.
+    linked: Mutex<Vec<DeviceHandle>>,
     /// Number of entries of `recorded`.
     recorded_count: AtomicUsize,
 }
@@ -321,6 +327,7 @@ impl Devices {
             ur,
             slots: found.into_iter().map(slot).collect(),
             recorded: Mutex::default(),
+            linked: Mutex::default(),
             recorded_count: AtomicUsize::new(0),
         })
     }
@@ -334,8 +341,25 @@ impl Devices {
     pub fn device(&self, ordinal: i32) -> Result<&Device> {
         let slot = self.slot(ordinal)?;
         let fraction = || *slot.fraction.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = || Device::new(self.ur, ordinal, slot.handle, fraction());
+        let open = || {
+            let device = Device::new(self.ur, ordinal, slot.handle, fraction())?;
+            self.link(slot.handle)?;
+            Ok(device)
+        };
         slot.device.get_or_init(open).as_ref().map_err(Clone::clone)
+    }
+
+    /// Gives a GPU and all GPUs in use access to each other's pools, unless the user does not want it.
+    fn link(&self, device: DeviceHandle) -> Result<()> {
+        let mut linked = self.linked.lock().unwrap_or_else(PoisonError::into_inner);
+        if Env::process().flag("UR_PYTORCH_PEER_ACCESS", true) {
+            for other in linked.iter() {
+                self.ur.give_access(device, *other)?;
+                self.ur.give_access(*other, device)?;
+            }
+        }
+        linked.push(device);
+        Ok(())
     }
 
     /// The GPUs in use.

@@ -23,6 +23,7 @@ ur::dl::symbols! {
             scripted_memory: extern "C" fn(usize),
             scripted_query: extern "C" fn() -> Answer,
             scripted_report: unsafe extern "C" fn(*mut c_char, usize),
+            cuMemcpyAsync: unsafe extern "C" fn(u64, u64, usize, *mut c_void) -> u32,
             cuCtxGetCurrent: unsafe extern "C" fn(*mut *mut c_void) -> u32,
             cuCtxSetCurrent: unsafe extern "C" fn(*mut c_void) -> u32,
             cuDevicePrimaryCtxRetain: unsafe extern "C" fn(*mut *mut c_void, i32) -> u32,
@@ -132,6 +133,11 @@ fn alone(name: &str, test: impl FnOnce(&Driver)) {
 
 /// Runs a test of this file in a process of its own, with the built loader and one adapter.
 fn alone_with(adapter: &str, name: &str, test: impl FnOnce()) {
+    alone_in(adapter, name, &[], test);
+}
+
+/// As [`alone_with`], with these environment variables.
+fn alone_in(adapter: &str, name: &str, variables: &[(&str, &str)], test: impl FnOnce()) {
     if std::env::var_os(ALONE).is_some_and(|own| own == name) {
         return test();
     }
@@ -142,6 +148,7 @@ fn alone_with(adapter: &str, name: &str, test: impl FnOnce()) {
     command
         .args(["--exact", name, "--nocapture"])
         .env(ALONE, name)
+        .envs(variables.iter().copied())
         .env("UR_ADAPTERS_FORCE_LOAD", library);
     let reported = success(&mut command);
     assert!(
@@ -488,5 +495,75 @@ fn memory_of_a_graph_stays_the_graphs() {
         );
         assert_eq!(last_error(), "");
         driver.query();
+    });
+}
+
+const TWO: (&str, &str) = ("SCRIPTED_CUDA_DEVICES", "2");
+
+/// Memory of each of two GPUs, and whether the driver copies between it on a stream of each of them.
+fn copies(driver: &Driver) -> [bool; 2] {
+    let stream = null_mut();
+    // The first GPU has memory before the second one is used.
+    let memory = [0, 1].map(|device| {
+        let memory = ur_pytorch_alloc(BYTES, device, stream);
+        assert!(!memory.is_null(), "{}", last_error());
+        memory
+    });
+    let [one, two] = memory.map(|memory| memory.expose_provenance() as u64);
+    let copied = [0, 1].map(|device| {
+        let mut context = null_mut();
+        // SAFETY: room for a handle; a live context, and memory of that size.
+        unsafe {
+            assert_eq!((driver.0.cuDevicePrimaryCtxRetain)(&mut context, device), 0);
+            driver.set_current(context);
+            (driver.0.cuMemcpyAsync)(one, two, BYTES as usize, stream) == 0
+        }
+    });
+    for (device, memory) in (0..).zip(memory) {
+        ur_pytorch_free(memory, BYTES, device, stream);
+    }
+    assert_eq!(last_error(), "");
+    driver.query();
+    copied
+}
+
+/// A copy between GPUs is a copy of PyTorch's own on one of its streams.
+#[test]
+fn gpus_reach_each_other_s_memory() {
+    alone_in("cuda", "gpus_reach_each_other_s_memory", &[TWO], || {
+        let driver = Driver::open();
+        assert_eq!(copies(&driver), [true; 2]);
+        // Memory that the pool gets later.
+        assert_eq!(copies(&driver), [true; 2]);
+    });
+}
+
+/// One GPU alone gives nobody access, which would cost time with each growth.
+#[test]
+fn a_gpu_alone_gives_no_access() {
+    alone_in("cuda", "a_gpu_alone_gives_no_access", &[TWO], || {
+        let driver = Driver::open();
+        let calls = driver.calls("cuCtxEnablePeerAccess", || {
+            let memory = alloc(null_mut());
+            free(memory, null_mut());
+        });
+        assert_eq!(calls, 0);
+    });
+}
+
+#[test]
+fn access_can_be_switched_off() {
+    let variables = [TWO, ("UR_PYTORCH_PEER_ACCESS", "0")];
+    alone_in("cuda", "access_can_be_switched_off", &variables, || {
+        assert_eq!(copies(&Driver::open()), [false; 2]);
+    });
+}
+
+/// Without links there is nothing to enable.
+#[test]
+fn gpus_without_links_work_alone() {
+    let variables = [TWO, ("SCRIPTED_CUDA_LINKS", "0")];
+    alone_in("cuda", "gpus_without_links_work_alone", &variables, || {
+        assert_eq!(copies(&Driver::open()), [false; 2]);
     });
 }

@@ -35,6 +35,41 @@ const NEEDS: [(&str, &[&str], &[&str]); 2] = [
     ),
 ];
 
+/// The adapter whose refusals are listed.
+const EXPLAINED: &str = "cuda";
+
+/// Why it refuses functions, by their names, in which `*` stands for any text. The first fit counts.
+const REASONS: [(&[&str], &str); 7] = [
+    (
+        &["urPlatform*NativeHandle"],
+        "CUDA has no object for a platform: its devices have handles",
+    ),
+    (
+        &["urDevicePartition"],
+        "a GPU has no sub-devices; parts that the administrator makes (MIG) are devices of their own",
+    ),
+    (
+        &["*SpecializationConstants"],
+        "those are SPIR-V's: PTX and cubins have none",
+    ),
+    (
+        &["urProgramDynamicLinkExp"],
+        "CUDA links code when a program is built: `urProgramLink`, `urProgramLinkExp`",
+    ),
+    (
+        &["urEnqueue*HostPipe"],
+        "pipes between the host and kernels are FPGAs'",
+    ),
+    (
+        &["urMem*Image*", "urEnqueueMemImage*", "urSampler*"],
+        "images and samplers are not implemented yet",
+    ),
+    (
+        &["urBindlessImages*", "urUSMPitchedAllocExp"],
+        "bindless images are not implemented yet",
+    ),
+];
+
 /// The page with the current table.
 pub fn page(spec: &Spec, root: &Path) -> Result<File> {
     let text = std::fs::read_to_string(root.join(PAGE)).context(PAGE)?;
@@ -162,7 +197,50 @@ fn table(spec: &Spec, root: &Path) -> Result<String> {
         .map(|total| format!(" **{total}** |"))
         .collect();
     let _ = writeln!(out, "| **all** | **{all}** |{totals}");
+    for adapter in adapters.iter().filter(|adapter| adapter.name == EXPLAINED) {
+        let refused = refused(spec, adapter)?;
+        let _ = write!(out, "\n## What {} refuses\n", adapter.name);
+        out.push_str(&refused);
+    }
     Ok(out)
+}
+
+/// The functions that an adapter does not support, with the reasons.
+fn refused(spec: &Spec, adapter: &Adapter) -> Result<String> {
+    let all = || spec.tables.iter().flat_map(|table| &table.slots);
+    let mut out = String::from("| functions | reason |\n|---|---|\n");
+    let mut left: BTreeSet<&String> = all()
+        .filter(|name| !adapter.functions.contains(*name))
+        .collect();
+    for (patterns, reason) in REASONS {
+        let fits = |name: &str| patterns.iter().any(|pattern| matches(pattern, name));
+        ensure!(
+            all().any(|name| fits(name)),
+            "no function is like {patterns:?}"
+        );
+        let (own, rest) = left.into_iter().partition::<Vec<_>, _>(|name| fits(name));
+        left = rest.into_iter().collect();
+        if !own.is_empty() {
+            let names: Vec<_> = own.iter().map(|name| format!("`{name}`")).collect();
+            let _ = writeln!(out, "| {} | {reason} |", names.join(", "));
+        }
+    }
+    ensure!(
+        left.is_empty(),
+        "{} refuses without a reason: {left:?}",
+        adapter.name
+    );
+    Ok(out)
+}
+
+/// Whether a name is the pattern's, in which `*` stands for any text.
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((head, rest)) => name.strip_prefix(head).is_some_and(|tail| {
+            (0..=tail.len()).any(|at| tail.is_char_boundary(at) && matches(rest, &tail[at..]))
+        }),
+    }
 }
 
 /// `(trait, method)` of every trait implementation in a folder.

@@ -4,6 +4,7 @@ use crate::abi::*;
 use crate::object::{Error, Object, Result, ensure};
 use crate::stream::usm::domain::Domain;
 use crate::stream::usm::foreign_ranges::{ForeignRange, RangeOwner};
+use crate::stream::usm::memory::AddressExtent;
 use crate::stream::{Context, Driver, Kind};
 use std::sync::{Arc, Weak};
 
@@ -62,6 +63,30 @@ impl<D: Driver> Context<D> {
             .map(|(_, page)| (page.name, page.bytes as usize))
             .collect();
         Ok(exported)
+    }
+
+    /// Bytes from an address to the end of its allocation. None if it is no memory of the context's,
+    /// `INVALID_VALUE` if it is no allocation's.
+    pub fn room_at(&self, addr: usize) -> Result<Option<usize>> {
+        let memory = &self.domain().memory;
+        if let Some(found) = memory.find(addr) {
+            let block = &found.block;
+            let room = (block.addr + block.requested).checked_sub(addr as u64);
+            let room = room.filter(|room| *room > 0);
+            let none = Error::new(UR_RESULT_ERROR_INVALID_VALUE);
+            return room.map(|room| Some(room as usize)).ok_or(none);
+        }
+        let foreign = memory
+            .foreign
+            .find(addr, |start, range| start + range.bytes - addr);
+        match foreign {
+            Some(room) => Ok(Some(room)),
+            None => {
+                let free = matches!(memory.extent(addr), AddressExtent::Free);
+                ensure(!free, UR_RESULT_ERROR_INVALID_VALUE)?;
+                Ok(None)
+            }
+        }
     }
 
     /// Tells the context of device memory that the backend allocated or opened beside the pools.

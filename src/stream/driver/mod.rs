@@ -16,9 +16,9 @@ use crate::abi::*;
 use crate::hal::Backend;
 use crate::object::{Error, Object, Result};
 use crate::stream::work::Payload;
-use crate::stream::{LaunchRequest, PlainLaunch, Timestamps, Work};
+use crate::stream::{HostFunction, LaunchRequest, PlainLaunch, Timestamps, Work};
 use crate::timeline::Clock;
-use std::ffi::CStr;
+use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -67,6 +67,8 @@ impl MappedPointer {
 /// One recorded command, as [`Driver::compile`] sees it.
 pub struct Step<'a, D: Driver> {
     pub work: &'a Work<D>,
+    /// A host task's function and its data, only for [`Driver::native_graph`].
+    pub host: Option<(HostFunction, *mut c_void)>,
     /// Indices of its predecessors, all smaller than its own. Mostly without predecessors that
     /// others of them imply.
     pub after: &'a [u32],
@@ -609,6 +611,34 @@ pub trait Driver: Backend + Payload {
         device: &Object<Self::Device>,
     ) -> Result<Arc<dyn NativeRecord<Self>>> {
         let _ = (devices, device);
+        Err(Error::unsupported())
+    }
+
+    /// Whether native streams can be captured: by foreign code, and by [`Driver::begin_capture`].
+    const CAPTURES_STREAMS: bool = false;
+
+    /// Whether the native stream is captured now, so that its commands do not run.
+    fn is_captured(lane: &Self::Lane) -> bool {
+        let _ = lane;
+        false
+    }
+
+    /// Begins a capture of the native stream. False if this stream cannot be captured.
+    fn begin_capture(lane: &Self::Lane) -> Result<bool> {
+        let _ = lane;
+        Ok(false)
+    }
+
+    /// Ends a capture that [`Driver::begin_capture`] began. Returns the captured commands as one, none if
+    /// there are none.
+    fn end_capture(lane: &Self::Lane) -> Result<Option<Work<Self>>> {
+        let _ = lane;
+        Err(Error::unsupported())
+    }
+
+    /// Submits a host function as a command of the native stream, which is captured.
+    fn host_function(lane: &Self::Lane, run: HostFunction, data: *mut c_void) -> Result<()> {
+        let _ = (lane, run, data);
         Err(Error::unsupported())
     }
 

@@ -2,7 +2,7 @@
 //!
 //! | state | when |
 //! |---|---|
-//! | queued | always, for a captured command |
+//! | queued | always, for a captured command, by a capture of ours or of the native stream |
 //! | submitted | a dependency of the command is not complete |
 //! | running | all dependencies are complete, the command is not |
 //! | complete | the command was observed complete; also a recorded command that was not submitted yet: see `execution` |
@@ -55,6 +55,8 @@ struct Native<D: Driver> {
     marker: D::Marker,
     /// The point of an event that the backend made.
     foreign: Option<ForeignPoint<D>>,
+    /// Whether it belongs to a capture of a native stream: it must not be asked about.
+    captured: AtomicBool,
     /// The point of an opened event, as it was signalled last.
     opened: Mutex<Option<ForeignPoint<D>>>,
     /// The queue of that event's command, once it was asked for.
@@ -76,6 +78,9 @@ enum EventSource {
     /// A captured command, by its index in the graph. Only commands of the same capture can wait
     /// for it.
     Captured(Weak<AnyGraph>, u32),
+    /// A command on a native stream that foreign code captures. Its native object stands for it in that
+    /// capture.
+    InStreamCapture,
     /// The last command that signalled a reusable event.
     Reusable(Box<Reusable>),
     /// A command of another process.
@@ -103,6 +108,9 @@ pub(crate) trait CommandQueue<D: Driver>: Send + Sync {
 
 /// A captured command never runs by itself, so nothing outside its capture can wait for it.
 const CAPTURED: Error = Error::new(UR_RESULT_ERROR_INVALID_OPERATION);
+
+/// As [`CAPTURED`], for a capture of the native stream.
+const IN_STREAM_CAPTURE: Error = Error::new(UR_RESULT_ERROR_GRAPH_INTERNAL_EVENT);
 
 /// Times in nanoseconds of the device's clock.
 #[derive(Clone)]
@@ -179,8 +187,69 @@ impl<D: Driver> Event<D> {
         ))
     }
 
+    /// The event of a command on a captured native stream. `marker` is recorded behind it there.
+    pub(crate) fn in_stream_capture<Q: Body>(
+        queue: &Object<Q>,
+        command: ur_command_t,
+        marker: D::Marker,
+    ) -> Arc<Object<Self>>
+    where
+        Object<Q>: CommandQueue<D>,
+    {
+        let owner = EventOwner::Queue(queue.arc());
+        let mut event = Self::made(owner, command, EventSource::InStreamCapture);
+        *event.native = OnceLock::from(Box::new(Native {
+            marker,
+            foreign: None,
+            captured: AtomicBool::new(true),
+            opened: Mutex::default(),
+            queue: OnceLock::new(),
+        }));
+        hal::new::<D, _>(event)
+    }
+
     pub(crate) fn is_captured(&self) -> bool {
+        self.is_in_graph() || self.in_capture_of_stream().is_some()
+    }
+
+    pub(crate) fn is_in_graph(&self) -> bool {
         matches!(*self.source, EventSource::Captured(..))
+    }
+
+    /// The native object of an event that belongs to a capture of a native stream.
+    pub(crate) fn in_capture_of_stream(&self) -> Option<&D::Marker> {
+        let native = self.native.get()?;
+        let captured = native.captured.load(Ordering::Acquire);
+        captured.then_some(&native.marker)
+    }
+
+    /// Records that an event of [`Event::unknown_marker`] belongs to a capture: the backend has said so.
+    pub(crate) fn set_captured(&self) {
+        if let Some(native) = self.native.get() {
+            native.captured.store(true, Ordering::Release);
+        }
+    }
+
+    /// The native object of an event that the backend made, unless the event is known to be complete. Nothing is
+    /// asked about it: it may be a captured stream's.
+    pub(crate) fn unknown_marker(&self) -> Option<&D::Marker> {
+        let native = self
+            .native
+            .get()
+            .filter(|native| native.foreign.is_some())?;
+        let complete = self
+            .dependencies()
+            .is_ok_and(|deps| deps.done.is_complete());
+        (!complete).then_some(&native.marker)
+    }
+
+    /// Whether the command has ended. An error if it failed.
+    pub(crate) fn has_ended(&self) -> Result<bool> {
+        let deps = self.dependencies()?;
+        let done = self.engine().is_done(&deps.done)?;
+        let failed = self.failed.load(Ordering::Relaxed) || deps.failure().is_some();
+        ensure(!failed, UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS)?;
+        Ok(done)
     }
 
     /// The graph of a captured command and its index; an error if the graph has ended.
@@ -223,11 +292,15 @@ impl<D: Driver> Event<D> {
     /// The current dependencies.
     fn dependencies(&self) -> Result<Cow<'_, Dependencies>> {
         match &*self.source {
+            EventSource::Command(..) if self.in_capture_of_stream().is_some() => {
+                Err(IN_STREAM_CAPTURE)
+            }
             EventSource::Command(deps, _) => Ok(Cow::Borrowed(deps)),
             EventSource::Recorded(execution) => execution
                 .dependencies()
                 .map(|deps| Cow::Owned((*deps).clone())),
             EventSource::Captured(..) => Err(CAPTURED),
+            EventSource::InStreamCapture => Err(IN_STREAM_CAPTURE),
             EventSource::Reusable(own) => {
                 let deps = own.execution.dependencies();
                 deps.map(|deps| Cow::Owned((*deps).clone()))
@@ -264,6 +337,7 @@ impl<D: Driver> Event<D> {
         *event.native = OnceLock::from(Box::new(Native {
             marker,
             foreign,
+            captured: AtomicBool::new(false),
             opened: Mutex::default(),
             queue: OnceLock::new(),
         }));
@@ -290,6 +364,7 @@ impl<D: Driver> Event<D> {
             Box::new(Native {
                 marker,
                 foreign: None,
+                captured: AtomicBool::new(false),
                 opened: Mutex::default(),
                 queue: OnceLock::new(),
             })
@@ -491,13 +566,18 @@ impl<D: Driver> Event<D> {
         if self.failed.load(Ordering::Relaxed) {
             return UR_EVENT_STATUS_ERROR;
         }
+        if self.in_capture_of_stream().is_some() {
+            return UR_EVENT_STATUS_QUEUED;
+        }
         let deps = match &*self.source {
             EventSource::Command(deps, _) => EventDependencies::clone(deps),
             EventSource::Recorded(execution) => match execution.dependencies() {
                 Ok(deps) => deps,
                 Err(_) => return UR_EVENT_STATUS_ERROR,
             },
-            EventSource::Captured(..) => return UR_EVENT_STATUS_QUEUED,
+            EventSource::Captured(..) | EventSource::InStreamCapture => {
+                return UR_EVENT_STATUS_QUEUED;
+            }
             EventSource::Reusable(own) => match own.execution.dependencies() {
                 Ok(deps) => deps,
                 Err(_) => return UR_EVENT_STATUS_ERROR,
@@ -553,8 +633,10 @@ impl<D: Driver> Event<D> {
     /// Drops an event with rare fields.
     #[cold]
     fn drop_slowly(&mut self) {
-        // Others may wait for the point of a foreign event, so it stays until it is complete.
+        // Others may wait for the point of a foreign event, so it stays until it is complete. Nobody waits for
+        // one of a capture.
         if let Some(mut native) = self.native.take()
+            && !*native.captured.get_mut()
             && let Some(foreign) = native.foreign.or_else(|| native.opened.get_mut().take())
             && !foreign.point.is_done()
         {
@@ -619,7 +701,7 @@ impl<D: Driver> Event<D> {
             EventSource::Command(_, times) => times.clone(),
             EventSource::Recorded(execution) => execution.times(),
             EventSource::Reusable(own) => own.execution.times(),
-            EventSource::Captured(..) | EventSource::Opened => None,
+            EventSource::Captured(..) | EventSource::InStreamCapture | EventSource::Opened => None,
         };
         let times = times.ok_or(unknown)?;
         times.timestamps.refresh();

@@ -134,6 +134,7 @@ impl<D: Driver> Native<D> {
         Box::new(Self {
             marker,
             foreign: None,
+            captured: std::sync::atomic::AtomicBool::new(false),
             opened: Mutex::default(),
             queue: OnceLock::new(),
         })

@@ -67,6 +67,34 @@ impl<D: Driver> LaneCore<D> {
         self.status.is_open()
     }
 
+    /// Whether the native stream is captured, so that its commands do not run. Only foreign code does that,
+    /// or the engine on its behalf.
+    pub fn is_stream_captured(&self) -> bool {
+        D::CAPTURES_STREAMS
+            && self.is_open()
+            && !self.status.is_retired()
+            && D::is_captured(&self.native)
+    }
+
+    /// Calls `run` with the stream between two submissions, for commands on a captured stream. They never
+    /// run, so the engine keeps no account of them.
+    pub fn aside<R>(&self, run: impl FnOnce(&D::Lane) -> R) -> R {
+        let _state = self.state.lock();
+        run(&self.native)
+    }
+
+    /// Calls `begin`, after which the open native stream is captured. A marker of earlier commands is recorded
+    /// before, since none can be while the capture lasts.
+    pub fn before_capture<R>(&self, begin: impl FnOnce(&D::Lane) -> Result<R>) -> Result<R> {
+        let mut state = self.state.lock();
+        self.record_if_watched(&mut state)?;
+        self.cover(&mut state)?;
+        if !D::TRACKS && !state.order.current().is_done() {
+            self.insert_marker(&mut state)?;
+        }
+        begin(&self.native)
+    }
+
     /// Submits a marker behind foreign work, or behind a reported failure. Otherwise the last
     /// command stands for everything up to here.
     #[inline]

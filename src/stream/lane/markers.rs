@@ -6,6 +6,7 @@
 //! released once its epoch was seen complete.
 
 use super::{Driver, LaneCore, LaneState, Marks};
+use crate::abi::UR_RESULT_ERROR_GRAPH_CAPTURE_UNSUPPORTED;
 use crate::object::{Error, Result};
 use crate::stream::driver::is_failure;
 use crate::stream::engine::{LaneProgress, Mark};
@@ -54,6 +55,10 @@ impl<D: Driver> LaneCore<D> {
         let found = state.markers.get(first).cloned();
         let (at, marker) = match found {
             Some(found) => found,
+            // A marker would be recorded into the capture, and never be reached.
+            None if self.is_stream_captured() => {
+                return Err(Error::new(UR_RESULT_ERROR_GRAPH_CAPTURE_UNSUPPORTED));
+            }
             None => self.record(&mut state)?,
         };
         Ok(Some(Mark {
@@ -83,7 +88,7 @@ impl<D: Driver> LaneCore<D> {
             let Some((epoch, marker)) = oldest else {
                 return Ok(());
             };
-            match D::is_seen_done(&self.native, &marker) {
+            match self.is_seen_done(&marker) {
                 Ok(true) => self.record_end(epoch),
                 Ok(false) => return Ok(()),
                 Err(error) if is_failure(error) => self.record_failure(epoch)?,
@@ -109,7 +114,7 @@ impl<D: Driver> LaneCore<D> {
             return Ok(());
         };
         while let Some((epoch, marker)) = state.markers.front().cloned() {
-            match D::is_seen_done(&self.native, &marker) {
+            match self.is_seen_done(&marker) {
                 Ok(true) => self.record_end(epoch),
                 Ok(false) => break,
                 // Recording a failure blocks: the next wait does that.
@@ -121,6 +126,15 @@ impl<D: Driver> LaneCore<D> {
         match state.markers.len() < MAX_OBSERVER_MARKERS {
             true => self.insert_marker(&mut state),
             false => Ok(()),
+        }
+    }
+
+    /// Whether a marker was reached. An adopted stream may have ended with its queue, so that only the marker
+    /// is queried then.
+    fn is_seen_done(&self, marker: &D::Marker) -> Result<bool> {
+        match self.status.is_retired() {
+            true => D::is_done(marker),
+            false => D::is_seen_done(&self.native, marker),
         }
     }
 
@@ -194,7 +208,7 @@ impl<D: Driver> LaneCore<D> {
     fn query_middle_marker(&self, state: &mut LaneState<D>) {
         let middle = state.markers.get(state.markers.len() / 2).cloned();
         if let Some((epoch, marker)) = middle {
-            let seen = match D::is_seen_done(&self.native, &marker) {
+            let seen = match self.is_seen_done(&marker) {
                 Ok(true) => {
                     self.record_end(epoch);
                     Ok(())

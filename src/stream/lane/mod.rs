@@ -515,7 +515,9 @@ impl<D: Driver> LaneCore<D> {
     /// The least frontier that proves everything submitted or waited for so far.
     pub fn tip(&self) -> Frontier {
         let mut state = self.state.lock();
-        self.cover_or_log(&mut state);
+        if !self.is_stream_captured() {
+            self.cover_or_log(&mut state);
+        }
         state.tip()
     }
 
@@ -617,6 +619,7 @@ impl<D: Driver> LaneCore<D> {
     /// Drops the lane once all of its commands have ended. Does not wait.
     pub fn retire(self: Arc<Self>) {
         let tip = self.tip();
+        self.status.retire();
         self.owner.scope().add_orphan(&tip);
         // Now: the time of the drop depends on when completion is seen.
         self.cache.retire();

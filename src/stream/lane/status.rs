@@ -8,6 +8,7 @@
 //! | last | an observer: queries the stream, and then takes so many commands for complete | `Acquire` pairs with the `Release` after the submission |
 //! | open, foreign submitters | a free or an observer takes the long way | as for the tip |
 //! | stopped | a native command: is not called | a hint; the submission checks it again under the lock |
+//! | retired | a query of an adopted stream: is left out | its last marker is recorded before |
 //! | parked | [`Lanes`](super::lanes::Lanes): moves the lane | a change is followed by a turn of the sets' lock |
 //! | markers | the end of an event: releases them | a hint; the lock is taken for the release itself |
 
@@ -33,6 +34,8 @@ pub(crate) struct LaneStatus {
     tip: AtomicU64,
     /// Epoch of the last command.
     last: AtomicU64,
+    /// Whether the queue has ended. An adopted stream may end with it.
+    retired: AtomicBool,
     /// Number of native commands that may submit to the stream now.
     foreign_submitters: AtomicUsize,
 }
@@ -44,6 +47,7 @@ impl LaneStatus {
             stopped: AtomicBool::new(false),
             has_markers: AtomicBool::new(false),
             parked: AtomicBool::new(false),
+            retired: AtomicBool::new(false),
             tip: AtomicU64::new(0),
             last: AtomicU64::new(0),
             foreign_submitters: AtomicUsize::new(0),
@@ -130,6 +134,15 @@ impl LaneStatus {
     #[inline]
     pub fn is_native_shared(&self) -> bool {
         self.native_shared.load(Ordering::Relaxed)
+    }
+
+    /// Records that the queue has ended.
+    pub fn retire(&self) {
+        self.retired.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Relaxed)
     }
 
     pub fn lease(&self) {

@@ -18,8 +18,8 @@ use crate::stream::engine::dependencies::EventDependencies;
 use crate::stream::event::{Event, Times};
 use crate::stream::lane::extents;
 use crate::stream::lane::{LaneCore, SubmissionGuard};
-use crate::stream::queue::Shape;
 use crate::stream::queue::capture::{self, CaptureOrder};
+use crate::stream::queue::{Recorder, Shape, stream_capture};
 use crate::stream::recording::command::Command;
 use crate::stream::{Driver, LaunchRequest, PlainLaunch, Queue, Timestamps, Work};
 use std::ffi::c_void;
@@ -173,7 +173,7 @@ impl<D: Driver> Queue<D> {
         let mut plain = D::Plain::default();
         if (1..=3).contains(&dims)
             && properties.is_none()
-            && !this.is_captured(waits)
+            && this.recorder(waits)?.is_none()
             && D::is_plain(this.device(), kernel, &launch, &mut plain)
         {
             let make = || this.make_launch(kernel, dims, launch);
@@ -207,9 +207,16 @@ impl<D: Driver> Queue<D> {
         event: OutHandle<'_, Event<D>>,
         blocking: bool,
     ) -> Result<()> {
-        if this.is_captured(waits) {
-            ensure(!blocking, UR_RESULT_ERROR_INVALID_OPERATION)?;
-            return capture::record(this, made, waits, event, CaptureOrder::Command);
+        match this.recorder(waits)? {
+            None => {}
+            Some(Recorder::Graph) => {
+                ensure(!blocking, UR_RESULT_ERROR_INVALID_OPERATION)?;
+                return capture::record(this, made, waits, event, CaptureOrder::Command);
+            }
+            Some(Recorder::Stream) => {
+                ensure(!blocking, stream_capture::NOT_CAPTURABLE.code())?;
+                return stream_capture::submit(this, made, waits, event);
+            }
         }
         let Command { kind, work, .. } = made;
         Self::submit_with(this, kind, waits, event, blocking, |lane, epoch, times| {
@@ -250,7 +257,7 @@ impl<D: Driver> Queue<D> {
         let Shape::InOrder(lane) = &self.shape else {
             return None;
         };
-        let alone = waits.is_empty() && !blocking && !self.capture.is_on() && !self.is_profiled();
+        let alone = waits.is_empty() && !blocking && !self.is_captured() && !self.is_profiled();
         (alone && !lane.is_forked()).then_some(&**lane)
     }
 

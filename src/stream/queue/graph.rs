@@ -129,6 +129,14 @@ impl<D: Driver> Graph<D> {
         state.add(queue)
     }
 
+    /// The queues of the capture, for the queue that began it.
+    pub(crate) fn queues_of(&self, queue: &Object<Queue<D>>) -> Result<Vec<Arc<Object<Queue<D>>>>> {
+        let state = self.state.lock();
+        let first = state.origin().ok_or(INVALID_OPERATION)?;
+        ensure(std::ptr::eq(&*first, queue), INVALID_OPERATION.code())?;
+        Ok(state.queues.iter().filter_map(Weak::upgrade).collect())
+    }
+
     /// Ends the capture on the queue that began it. Returns the queues that joined.
     pub(crate) fn end(&self, queue: &Object<Queue<D>>) -> Result<Vec<Arc<Object<Queue<D>>>>> {
         let mut state = self.state.lock();

@@ -6,6 +6,7 @@ use crate::stream::engine::HostPoint;
 use crate::stream::engine::dependencies::Dependencies;
 use crate::stream::event::{Event, Times};
 use crate::stream::queue::capture::{self, CaptureOrder};
+use crate::stream::queue::{Recorder, stream_capture};
 use crate::stream::recording::command::Command;
 use crate::stream::work::call::{Call, HostFunction};
 use crate::stream::{Driver, Queue, Work};
@@ -59,12 +60,15 @@ pub(crate) fn enqueue<D: Driver>(
     let engine = this.engine();
     engine.check()?;
     let call = Call { run, data };
-    if this.is_captured(waits) {
+    if let Some(recorder) = this.recorder(waits)? {
         let made = Command {
             host: Some(call),
             ..Command::new(UR_COMMAND_HOST_TASK_EXP, Work::Marker)
         };
-        return capture::record(this, made, waits, event, CaptureOrder::Command);
+        return match recorder {
+            Recorder::Graph => capture::record(this, made, waits, event, CaptureOrder::Command),
+            Recorder::Stream => stream_capture::submit(this, made, waits, event),
+        };
     }
     let waits = Event::join_list(this.context(), waits)?;
     let times = if event.wanted() {

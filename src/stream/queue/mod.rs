@@ -5,9 +5,9 @@
 //! wait for the host.
 //!
 //! Owns the handle and the way of each kind of command to a lane: `enqueue` of work, `alloc` as
-//! bookkeeping, `host_task`, `native_command`, `replay` of a
-//! recording, and `capture` into a `graph` instead. Uses every folder below `api`. Must never know
-//! a backend.
+//! bookkeeping, `host_task`, `native_command`, `replay` of a recording. Owns the ways around a lane, too:
+//! `capture` into a `graph`, and `stream_capture` by foreign code. Uses every folder below `api`. Must
+//! never know a backend.
 
 pub(crate) mod alloc;
 pub(crate) mod capture;
@@ -20,10 +20,11 @@ pub(crate) mod native_command;
 pub(crate) mod out_of_order;
 pub(crate) mod replay;
 pub(crate) mod reusable;
+pub(crate) mod stream_capture;
 
 use crate::abi::*;
 use crate::hal::{self, QueueInfo};
-use crate::object::{Body, Error, Handles, InfoOut, Object, OutHandle, Result};
+use crate::object::{Body, Error, Handles, InfoOut, Object, OutHandle, Result, ensure};
 use crate::stream::engine::dependencies::{Dependencies, EventDependencies};
 use crate::stream::engine::leases::Leases;
 use crate::stream::engine::{HostPoint, HostSignal};
@@ -68,6 +69,15 @@ pub struct Queue<D: Driver> {
 pub(crate) enum Shape<D: Driver> {
     InOrder(Arc<LaneCore<D>>),
     OutOfOrder(Box<Mutex<OutOfOrder<D>, { rank::OUT_OF_ORDER }>>),
+}
+
+/// What takes a command in place of the device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Recorder {
+    /// A graph of ours: see `capture`.
+    Graph,
+    /// A capture of the native stream by foreign code: see `stream_capture`.
+    Stream,
 }
 
 impl<D: Driver> Body for Queue<D> {
@@ -118,12 +128,14 @@ impl<D: Driver> Queue<D> {
         }))
     }
 
-    /// A queue over an existing stream of the backend, which may have foreign work on it.
+    /// A queue over an existing stream of the backend, which may have foreign work on it. `captured`: it may
+    /// be captured while commands are enqueued.
     pub fn adopt(
         context: &Object<Context<D>>,
         device: &Object<D::Device>,
         flags: ur_queue_flags_t,
         lane: D::Lane,
+        captured: bool,
     ) -> Result<Arc<Object<Self>>> {
         context.domain().engine().check()?;
         let home_at = context.index(device)?;
@@ -132,6 +144,10 @@ impl<D: Driver> Queue<D> {
         let lane = LaneCore::over(Arc::clone(&context) as _, &device, true, |_| Ok(lane))?;
         lane.share_native()?;
         let shape = Shape::InOrder(lane);
+        let capture = Capture::default();
+        if captured {
+            capture.share();
+        }
         Ok(Self::made(Self {
             context,
             device,
@@ -142,7 +158,7 @@ impl<D: Driver> Queue<D> {
             shape,
             leased: Leases::default(),
             failures: Failures::default(),
-            capture: Capture::default(),
+            capture,
         }))
     }
 
@@ -166,31 +182,116 @@ impl<D: Driver> Queue<D> {
     }
 
     /// Calls `look` with the native stream, one of several on an out-of-order queue. Foreign work
-    /// that is submitted there from now on is waited for like the queue's own. In the function of a
-    /// native command it is that command's stream, for the duration of the command.
+    /// that is submitted there from now on is waited for like the queue's own, or recorded if the queue
+    /// captures. In the function of a native command it is that command's stream, for the duration of the
+    /// command.
     pub fn with_native<R>(&self, look: impl FnOnce(&D::Lane) -> R) -> Result<R> {
         if let Some(lane) = self.leased_here() {
             return Ok(look(lane.leased()));
         }
-        match &self.shape {
-            Shape::InOrder(lane) => Ok(look(lane.share_native()?)),
-            Shape::OutOfOrder(lanes) => Ok(look(lanes.lock().shown()?.share_native()?)),
+        let lane = self.share_lane()?;
+        if D::CAPTURES_STREAMS && self.capture.is_on() {
+            self.capture.watch(&lane)?;
         }
+        Ok(look(lane.native()))
+    }
+
+    /// The lane whose stream foreign code submits to.
+    pub(crate) fn native_lane(&self) -> Result<Arc<LaneCore<D>>> {
+        match &self.shape {
+            Shape::InOrder(lane) => Ok(Arc::clone(lane)),
+            Shape::OutOfOrder(lanes) => lanes.lock().shown().map(Arc::clone),
+        }
+    }
+
+    /// That lane, open to foreign code for good.
+    pub(crate) fn share_lane(&self) -> Result<Arc<LaneCore<D>>> {
+        let lane = match &self.shape {
+            Shape::InOrder(lane) => {
+                lane.share_native()?;
+                Arc::clone(lane)
+            }
+            Shape::OutOfOrder(lanes) => {
+                let mut lanes = lanes.lock();
+                let lane = lanes.shown()?;
+                lane.share_native()?;
+                Arc::clone(lane)
+            }
+        };
+        self.capture.share();
+        Ok(lane)
     }
 
     /// An error if the command would be captured, for commands that cannot be.
     #[inline]
     pub(crate) fn live(&self, waits: Handles<'_, Event<D>>) -> Result<()> {
-        match self.is_captured(waits) {
-            true => Err(capture::NOT_CAPTURABLE),
-            false => Ok(()),
+        match self.recorder(waits)? {
+            None => Ok(()),
+            Some(Recorder::Graph) => Err(capture::NOT_CAPTURABLE),
+            Some(Recorder::Stream) => Err(stream_capture::NOT_CAPTURABLE),
         }
     }
 
-    /// Whether a command with this wait list is captured.
+    /// Where a command with this wait list is recorded, none if it goes to the device.
     #[inline(always)]
-    pub(crate) fn is_captured(&self, waits: Handles<'_, Event<D>>) -> bool {
-        self.capture.is_on() || !waits.is_empty() && Self::are_captured(waits)
+    pub(crate) fn recorder(&self, waits: Handles<'_, Event<D>>) -> Result<Option<Recorder>> {
+        match self.capture.is_possible() || !waits.is_empty() && Self::are_captured(waits) {
+            true => self.find_recorder(waits),
+            false => Ok(None),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_recorder(&self, waits: Handles<'_, Event<D>>) -> Result<Option<Recorder>> {
+        let joins_graph = || waits.iter().any(|event| event.is_in_graph());
+        let joins_stream = || {
+            waits
+                .iter()
+                .any(|event| event.in_capture_of_stream().is_some())
+        };
+        let own = match (self.capture.is_on(), self.is_stream_captured()) {
+            (true, _) => Some(Recorder::Graph),
+            (_, true) => Some(Recorder::Stream),
+            _ => None,
+        };
+        let (graph, stream) = (joins_graph(), joins_stream());
+        let merges = match own {
+            Some(Recorder::Graph) => stream,
+            Some(Recorder::Stream) => graph,
+            None => graph && stream,
+        };
+        ensure(!merges, UR_RESULT_ERROR_GRAPH_CAPTURE_MERGE_ATTEMPT)?;
+        let joined = graph.then_some(Recorder::Graph);
+        let joined = joined.or(stream.then_some(Recorder::Stream));
+        Ok(own.or(joined))
+    }
+
+    /// Whether the queue captures, or foreign code captures its native stream.
+    #[inline(always)]
+    fn is_captured(&self) -> bool {
+        self.capture.is_possible() && self.is_captured_now()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn is_captured_now(&self) -> bool {
+        self.capture.is_on() || self.is_stream_captured()
+    }
+
+    /// Whether the native stream is captured, by foreign code unless the queue captures.
+    pub(crate) fn is_stream_captured(&self) -> bool {
+        if !D::CAPTURES_STREAMS || !self.capture.is_shared() {
+            return false;
+        }
+        match &self.shape {
+            Shape::InOrder(lane) => lane.is_stream_captured(),
+            Shape::OutOfOrder(lanes) => {
+                let lanes = lanes.lock();
+                let mut shared = lanes.lanes().filter(|lane| lane.is_native_shared());
+                shared.any(|lane| lane.is_stream_captured())
+            }
+        }
     }
 
     fn are_captured(waits: Handles<'_, Event<D>>) -> bool {
@@ -324,7 +425,7 @@ impl<D: Driver> Queue<D> {
         barrier: bool,
     ) -> Result<()> {
         this.engine().check()?;
-        if this.is_captured(list) {
+        if let Some(recorder) = this.recorder(list)? {
             let order = match (list.is_empty(), barrier) {
                 (true, true) => CaptureOrder::FullBarrier,
                 (true, false) => CaptureOrder::Everything,
@@ -332,7 +433,10 @@ impl<D: Driver> Queue<D> {
                 (false, false) => CaptureOrder::Command,
             };
             let made = Command::new(command, Work::Marker);
-            return capture::record(this, made, list, event, order);
+            return match recorder {
+                Recorder::Graph => capture::record(this, made, list, event, order),
+                Recorder::Stream => stream_capture::submit(this, made, list, event),
+            };
         }
         let waits = Event::join_list(this.context(), list)?;
         let deps = match &this.shape {

@@ -1,4 +1,5 @@
-//! Native commands: a user function submits to the native stream, as one command of the queue.
+//! Native commands: a user function submits to the native stream, as one command of the queue. On a
+//! capturing queue its work is recorded: see `capture` and `stream_capture`.
 //!
 //! The lane is open to foreign submitters while the function runs. A marker of the lane behind the
 //! work then stands for it.
@@ -10,7 +11,7 @@ use crate::stream::engine::dependencies::Dependencies;
 use crate::stream::engine::leases::Lease;
 use crate::stream::event::{Event, Times};
 use crate::stream::lane::LaneCore;
-use crate::stream::queue::Shape;
+use crate::stream::queue::{Recorder, Shape, capture, stream_capture};
 use crate::stream::{Driver, Queue, Timestamps, Work};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -60,7 +61,15 @@ pub(crate) fn enqueue<D: Driver>(
     run: impl FnOnce(),
 ) -> Result<()> {
     this.engine().check()?;
-    this.live(waits)?;
+    match this.recorder(waits)? {
+        None => {}
+        Some(Recorder::Graph) => {
+            return capture::native_command(this, bring, waits, event, run);
+        }
+        Some(Recorder::Stream) => {
+            return stream_capture::native_command(this, bring, waits, event, run);
+        }
+    }
     let waits = Event::join_list(this.context(), waits)?;
     let queued = match event.wanted() {
         true => this.times(false)?,

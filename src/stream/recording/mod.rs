@@ -162,7 +162,9 @@ impl<D: Driver> Recording<D> {
         let after: Vec<_> = self.nodes.iter().map(|node| self.after(node)).collect();
         let steps: Vec<_> = self.nodes.iter().zip(&after).map(step).collect();
         let (devices, device) = (target.context.domain(), target.device);
-        let graph = (!self.is_open()).then(|| D::native_graph(devices, device, &steps));
+        let outside = |node: &Node<D>| node.signal.is_some() || !node.waits.is_empty();
+        let whole = !self.nodes.iter().any(outside);
+        let graph = whole.then(|| D::native_graph(devices, device, &steps));
         graph.flatten().ok_or(Error::unsupported())
     }
 
@@ -220,6 +222,7 @@ impl<D: Driver> Recording<D> {
 fn step<'a, D: Driver>((node, after): (&'a Node<D>, &'a Vec<u32>)) -> Step<'a, D> {
     Step {
         work: &node.work,
+        host: node.host.map(|call| (call.run, call.data)),
         after,
     }
 }

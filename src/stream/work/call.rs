@@ -4,7 +4,8 @@ use crate::abi::ur_exp_host_task_function_t;
 use crate::hal::Unwrapped;
 use std::ffi::c_void;
 
-pub(crate) type HostFunction = <ur_exp_host_task_function_t as Unwrapped>::Fn;
+/// The function of a host task.
+pub type HostFunction = <ur_exp_host_task_function_t as Unwrapped>::Fn;
 
 /// A user's function and its data.
 #[derive(Clone, Copy)]

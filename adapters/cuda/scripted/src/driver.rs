@@ -7,6 +7,7 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::capture::Capture;
 use crate::external::{ExternalMap, Memory, Semaphore};
 use crate::graph::Graph;
 use crate::image::{Array, Mipmap, View};
@@ -23,7 +24,15 @@ pub const INVALID_CONTEXT: u32 = 201;
 pub const INVALID_HANDLE: u32 = 400;
 pub const NOT_FOUND: u32 = 500;
 pub const NOT_READY: u32 = 600;
+pub const ILLEGAL_STATE: u32 = 401;
 pub const CAPTURE_UNSUPPORTED: u32 = 900;
+pub const CAPTURE_INVALIDATED: u32 = 901;
+pub const CAPTURE_MERGE: u32 = 902;
+pub const CAPTURE_UNMATCHED: u32 = 903;
+pub const CAPTURE_UNJOINED: u32 = 904;
+pub const CAPTURE_ISOLATION: u32 = 905;
+pub const CAPTURED_EVENT: u32 = 907;
+pub const CAPTURE_WRONG_THREAD: u32 = 908;
 
 /// Handles are numbered from here. A context's default streams have the context's number.
 const FIRST: usize = 0x7000_0000;
@@ -94,6 +103,8 @@ pub struct FakeDriver {
     pub pooled: BTreeMap<usize, Block>,
     /// The stream that a thread captures in the global mode, or 1 for a stream of foreign code.
     pub captured: Option<usize>,
+    /// The open captures, by number.
+    pub captures: Table<Capture>,
     /// Memory of the second device, which other devices' streams cannot access.
     pub elsewhere: std::ops::Range<usize>,
     /// Whether devices have no pages that can be mapped.
@@ -133,7 +144,7 @@ pub struct Piece {
 }
 
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
-const RELAXED: i32 = 2;
+pub const RELAXED: i32 = 2;
 
 thread_local! {
     /// The thread's context stack, the current one last.
@@ -256,6 +267,9 @@ impl FakeDriver {
     ///
     /// While a capture forbids the query, the real one would end the capture.
     pub fn begin_query(&mut self, stream: Option<usize>) -> Option<u32> {
+        if let Some(code) = self.begin_unsafe() {
+            return Some(code);
+        }
         let captured = self.captured?;
         let own = stream == Some(captured);
         if !own && MODE.get() == RELAXED {
@@ -291,6 +305,7 @@ impl FakeDriver {
             ("piece", self.pieces.len()),
             ("mapping", self.maps.len()),
             ("graph", self.graphs.len() + self.launchable.len()),
+            ("capture", self.captures.len()),
             (
                 "peer access",
                 self.links.iter().flatten().filter(|link| **link).count(),

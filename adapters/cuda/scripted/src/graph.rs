@@ -12,7 +12,7 @@ type Handle = *mut c_void;
 /// The numbers of nodes, and the command that each gives a stream.
 #[derive(Clone, Default)]
 pub struct Graph {
-    nodes: Vec<(usize, Vec<Command>)>,
+    pub nodes: Vec<(usize, Vec<Command>)>,
 }
 
 /// The driver's first structure for a launch.
@@ -183,6 +183,21 @@ pub extern "C" fn cuGraphAddEmptyNode(
 ) -> u32 {
     add("cuGraphAddEmptyNode", node, graph, after, count, |_| {
         Ok(Vec::new())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphAddHostNode(
+    node: *mut Handle,
+    graph: Handle,
+    after: *const Handle,
+    count: usize,
+    what: *const [usize; 2],
+) -> u32 {
+    // SAFETY: the caller passes a readable description: a function and its data.
+    let [run, data] = unsafe { what.read() };
+    add("cuGraphAddHostNode", node, graph, after, count, |_| {
+        Ok(vec![Command::Call { run, data }])
     })
 }
 

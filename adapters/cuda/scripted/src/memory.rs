@@ -31,6 +31,9 @@ fn make(name: &'static str, bytes: usize, of_device: bool) -> Result<usize, u32>
     if let Some(code) = driver.acts(name) {
         return Err(code);
     }
+    if let Some(code) = driver.begin_unsafe() {
+        return Err(code);
+    }
     let start = allocate(bytes).ok_or(OUT_OF_MEMORY)?;
     let home = of_device.then(|| device_of(current()));
     driver.blocks.insert(start, Allocation { bytes, home });
@@ -317,6 +320,32 @@ pub unsafe extern "C" fn cuMemSetAccess(
         0 => SUCCESS,
         _ => INVALID_VALUE,
     }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemGetAddressRange_v2(
+    start: *mut u64,
+    bytes: *mut usize,
+    at: u64,
+) -> u32 {
+    let (mut driver, at) = (hold(), at as usize);
+    if let Some(code) = driver.acts("cuMemGetAddressRange") {
+        return code;
+    }
+    let blocks = driver.blocks.range(..=at).next_back();
+    let block = blocks.map(|(start, block)| (*start, block.bytes));
+    let maps = driver.maps.range(..=at).next_back();
+    let map = maps.map(|(start, map)| (*start, map.bytes));
+    let all = [block, map].into_iter().flatten();
+    let Some(found) = all.clone().find(|(start, bytes)| at - start < *bytes) else {
+        return NOT_FOUND;
+    };
+    // SAFETY: room for an address and a size.
+    unsafe {
+        start.write(found.0 as u64);
+        bytes.write(found.1);
+    }
+    SUCCESS
 }
 
 /// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`, `_DEVICE_ORDINAL` and `_ACCESS_FLAGS` of memory that a device owns.

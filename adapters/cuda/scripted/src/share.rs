@@ -236,6 +236,30 @@ pub unsafe extern "C" fn cuMemImportFromShareableHandle(
     SUCCESS
 }
 
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemGetAllocationPropertiesFromHandle(
+    what: *mut c_int,
+    handle: u64,
+) -> u32 {
+    let mut driver = hold();
+    if let Some(code) = driver.called("cuMemGetAllocationPropertiesFromHandle") {
+        return code;
+    }
+    let Some(piece) = driver.pieces.get(&(handle as usize)) else {
+        return code(driver.broken("asking what is no piece"));
+    };
+    let (kind, number) = match piece.home {
+        Some(home) => (1, home as c_int),
+        None => (2, 0),
+    };
+    // SAFETY: room for properties: two numbers, then the type and the number of a location.
+    unsafe {
+        what.add(2).write(kind);
+        what.add(3).write(number);
+    }
+    SUCCESS
+}
+
 /// The driver's handle of a shared event.
 #[repr(C)]
 pub struct EventHandle([c_char; 64]);

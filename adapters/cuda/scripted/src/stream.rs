@@ -1,5 +1,6 @@
 //! Streams and their commands. Each entry point runs all commands that can run.
 
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -47,6 +48,8 @@ pub enum Command {
     AwaitSemaphore { semaphore: usize, value: u64 },
     /// Signals a semaphore of another interface.
     Signal { semaphore: usize, value: u64 },
+    /// Calls a function of the host.
+    Call { run: usize, data: usize },
 }
 
 #[derive(Default)]
@@ -54,6 +57,12 @@ pub struct Stream {
     /// The context of the stream.
     pub context: usize,
     pub commands: std::collections::VecDeque<Command>,
+    /// The capture that the stream belongs to.
+    pub capture: Option<usize>,
+    /// Number of its captured commands.
+    pub captured: u64,
+    /// Whether the stream that the capture began on has waited for all of them.
+    pub joined: bool,
 }
 
 #[derive(Default)]
@@ -65,6 +74,8 @@ pub struct Event {
     pub on: Option<usize>,
     pub happened: u64,
     pub at: Option<Instant>,
+    /// The capture of the last record, and the number of captured commands of the stream before it.
+    pub capture: Option<(usize, u64)>,
     /// The counts of an event that several processes share.
     pub shared: Option<SharedCounts>,
 }
@@ -177,11 +188,20 @@ impl FakeDriver {
             Command::ChangeBlock { at, free } => self.change_block(at, free),
             Command::AwaitSemaphore { semaphore, .. } => self.consume(semaphore),
             Command::Signal { semaphore, value } => self.signal(semaphore, value),
+            Command::Call { run, data } => {
+                let run: *const () = std::ptr::with_exposed_provenance(run);
+                // SAFETY: `cuLaunchHostFunc` got a function of this type.
+                let run: extern "C" fn(*mut c_void) = unsafe { std::mem::transmute(run) };
+                run(std::ptr::with_exposed_provenance_mut(data));
+            }
             Command::Await { .. } | Command::AwaitWord { .. } => {}
         }
     }
 
     pub fn submit(&mut self, stream: usize, command: Command) -> Result<(), u32> {
+        if self.is_captured(stream) {
+            return self.capture(stream, command);
+        }
         match self.streams.get_mut(&stream) {
             Some(stream) if stream.context != current() && !self.anywhere => {
                 return self.broken("work for a stream of another context");

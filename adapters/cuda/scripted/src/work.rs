@@ -42,6 +42,9 @@ pub extern "C" fn cuStreamDestroy_v2(stream: Handle) -> u32 {
     let mut driver = hold();
     driver.pump();
     match driver.streams.remove(&stream.addr()) {
+        Some(stream) if stream.capture.is_some() => {
+            code(driver.broken("a stream destroyed while it is captured"))
+        }
         Some(stream) if stream.commands.is_empty() => SUCCESS,
         Some(_) => code(driver.broken("a stream destroyed with work on it")),
         None => code(driver.broken("a stream destroyed twice")),
@@ -56,6 +59,9 @@ pub extern "C" fn cuStreamQuery(stream: Handle) -> u32 {
         return code;
     }
     if let Some(code) = driver.begin_query(Some(stream.addr())) {
+        return code;
+    }
+    if let Some(code) = driver.uses_captured(stream.addr()) {
         return code;
     }
     driver.pump();
@@ -73,8 +79,9 @@ pub unsafe extern "C" fn cuStreamIsCapturing(stream: Handle, status: *mut c_int)
         return code;
     }
     let captured = driver.captured == Some(stream.addr());
+    let captured = driver.status(stream.addr()).max(captured.into());
     // SAFETY: the driver's interface promises room for a word.
-    unsafe { status.write(captured.into()) };
+    unsafe { status.write(captured) };
     SUCCESS
 }
 
@@ -90,10 +97,15 @@ pub unsafe extern "C" fn cuThreadExchangeStreamCaptureMode(mode: *mut c_int) -> 
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamSynchronize(stream: Handle) -> u32 {
-    if let Some(code) = hold().acts("cuStreamSynchronize") {
+    let mut driver = hold();
+    if let Some(code) = driver.acts("cuStreamSynchronize") {
         return code;
     }
     let name = stream.addr();
+    if let Some(code) = driver.begin_unsafe().or_else(|| driver.uses_captured(name)) {
+        return code;
+    }
+    drop(driver);
     let idle = |driver: &mut FakeDriver| {
         let stream = driver.streams.get(&name);
         stream.is_none_or(|stream| stream.commands.is_empty())
@@ -113,6 +125,9 @@ pub extern "C" fn cuStreamWaitEvent(stream: Handle, event: Handle, _: c_uint) ->
     let Some(count) = driver.events.get(&event).map(recorded) else {
         return code(driver.broken("waiting for a dead event"));
     };
+    if let Some(result) = driver.joins(stream.addr(), event) {
+        return result;
+    }
     code(driver.submit(stream.addr(), Command::Await { event, count }))
 }
 
@@ -196,6 +211,13 @@ pub extern "C" fn cuEventRecord(event: Handle, stream: Handle) -> u32 {
         return code(driver.broken("recording an event of another context"));
     }
     own.on = Some(stream.addr());
+    own.capture = None;
+    if driver.is_captured(stream.addr()) {
+        return code(driver.record_captured(stream.addr(), event));
+    }
+    let Some(own) = driver.events.get_mut(&event) else {
+        return INVALID_HANDLE;
+    };
     let count = match &own.shared {
         Some(shared) => 1 + shared.recorded().fetch_add(1, Ordering::SeqCst),
         None => own.recorded + 1,
@@ -213,6 +235,9 @@ pub extern "C" fn cuEventQuery(event: Handle) -> u32 {
     }
     let on = driver.events.get(&event.addr()).and_then(|event| event.on);
     if let Some(code) = driver.begin_query(on) {
+        return code;
+    }
+    if let Some(code) = driver.uses_captured_event(event.addr()) {
         return code;
     }
     driver.pump();
@@ -234,6 +259,10 @@ pub extern "C" fn cuEventSynchronize(event: Handle) -> u32 {
     let Some(count) = driver.events.get(&name).map(recorded) else {
         return code(driver.broken("waiting for a dead event"));
     };
+    let refused = driver.begin_unsafe();
+    if let Some(code) = refused.or_else(|| driver.uses_captured_event(name)) {
+        return code;
+    }
     drop(driver);
     let done = |driver: &mut FakeDriver| {
         let event = driver.events.get(&name);

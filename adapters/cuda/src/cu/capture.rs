@@ -1,4 +1,4 @@
-//! Queries of the driver that no caller asked for, while foreign code may capture a stream.
+//! Captures of streams by foreign code, and the calls that must leave them alone.
 //!
 //! While a thread captures a stream in the global mode, the default, most queries of any thread fail and end
 //! the capture. A thread in the relaxed mode may query, except for the captured stream itself.
@@ -11,12 +11,36 @@ use cudarc::driver::sys::{CUcontext, CUstream};
 use super::{Api, Code, on_stream};
 
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`
-const RELAXED: i32 = 2;
+pub const RELAXED: i32 = 2;
 
-/// Puts the thread into the relaxed mode until dropped: its queries leave captures of other streams alone.
+/// Whether a capture can take the stream: it is none of the names of the legacy default stream.
+pub fn is_capturable(stream: CUstream) -> bool {
+    stream.addr() > 1
+}
+
+/// Whether a stream of the context is captured. False if the driver has no captures.
+pub fn is_captured(api: &Api, context: CUcontext, stream: CUstream) -> bool {
+    let status = Cell::new(0);
+    let query = api.cuStreamIsCapturing.filter(|_| is_capturable(stream));
+    query.is_some_and(|query| {
+        let code = on_stream(api, context, stream, || {
+            // SAFETY: the stream is alive, and `status` has room.
+            unsafe { query(stream, status.as_ptr()) }
+        });
+        code.is_success() && status.get() != 0
+    })
+}
+
+thread_local! {
+    /// Whether the thread is in the relaxed mode by one of its [`RelaxedCapture`]s.
+    static IS_RELAXED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Puts the thread into the relaxed mode until dropped: its queries leave captures of other streams alone. Within
+/// another one of the thread it does nothing.
 pub struct RelaxedCapture<'a> {
     api: &'a Api,
-    /// The thread's mode before, if it was changed.
+    /// The thread's mode before, if it was changed here.
     before: Option<i32>,
     /// Not `Send`: each thread has its own mode.
     _thread: PhantomData<*const ()>,
@@ -24,9 +48,16 @@ pub struct RelaxedCapture<'a> {
 
 impl<'a> RelaxedCapture<'a> {
     pub fn new(api: &'a Api) -> Self {
+        let before = match IS_RELAXED.get() {
+            true => None,
+            false => exchange(api, RELAXED),
+        };
+        if before.is_some() {
+            IS_RELAXED.set(true);
+        }
         Self {
             api,
-            before: exchange(api, RELAXED),
+            before,
             _thread: PhantomData,
         }
     }
@@ -48,6 +79,7 @@ impl<'a> RelaxedCapture<'a> {
 impl Drop for RelaxedCapture<'_> {
     fn drop(&mut self) {
         if let Some(before) = self.before {
+            IS_RELAXED.set(false);
             exchange(self.api, before);
         }
     }

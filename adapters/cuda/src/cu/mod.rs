@@ -10,7 +10,7 @@ mod launch;
 pub use api::{
     Api, Code, ExternalMemories, ExternalSemaphores, Graphing, Imaging, Paging, Pooling, Sharing,
 };
-pub use capture::RelaxedCapture;
+pub use capture::{RELAXED, RelaxedCapture, is_capturable, is_captured};
 pub use cudarc::driver::sys;
 pub use current::{Entered, anywhere, current, is_default, is_final, on_stream};
 pub use error::{check, failure, failure_at, home};

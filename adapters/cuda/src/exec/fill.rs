@@ -12,7 +12,7 @@ use ur::stream::{Pitched, Work};
 use super::gpu::Gpu;
 use crate::Cuda;
 use crate::cu::sys::{CUDA_MEMSET_NODE_PARAMS_v1, CUfunction, CUmodule, CUstream};
-use crate::cu::{Api, LAUNCH, check, launch_of};
+use crate::cu::{Api, LAUNCH, RelaxedCapture, check, launch_of};
 
 /// The kernels of `fill.cu`. The driver requires the zero behind them.
 const PTX: &str = concat!(include_str!("fill.ptx"), "\0");
@@ -85,6 +85,7 @@ impl Gpu {
         if let Some(fills) = self.fills.get() {
             return Ok(fills);
         }
+        let _relaxed = RelaxedCapture::new(self.api);
         // Two threads may load the kernels at once. The second copy is unloaded.
         if let Err(second) = self.fills.set(Fills::load(self.api)?) {
             second.unload(self.api);

@@ -17,8 +17,8 @@ use super::remote::Helpers;
 use super::semaphore_words::SemaphoreWords;
 use super::times::Clock;
 use crate::vendor::{
-    Api, Code, Entered, Ordinal, RawContext, RawEvent, RawStream, anywhere, check, failure_at,
-    on_stream,
+    Api, Code, Entered, Ordinal, RawContext, RawEvent, RawStream, RelaxedCapture, anywhere, check,
+    failure_at, on_stream,
 };
 
 /// A device's primary context. All contexts of the adapter on the device share it with the application's
@@ -202,6 +202,7 @@ impl Gpu {
     /// Calls `run` with the utility stream and the context current, then waits for the stream.
     pub fn at_once(&self, run: impl FnOnce(RawStream) -> Result<()>) -> Result<()> {
         let _current = self.enter()?;
+        let _relaxed = RelaxedCapture::new(self.api);
         let mut utility_stream = self.utility_stream.lock();
         let stream = match &*utility_stream {
             Some(UtilityStream(stream)) => *stream,
@@ -225,6 +226,7 @@ impl Gpu {
     /// Calls `run` with a new stream and the context current, then waits for the stream. `run` may take locks.
     pub fn on_new_stream(&self, run: impl FnOnce(RawStream) -> Result<()>) -> Result<()> {
         let _current = self.enter()?;
+        let _relaxed = RelaxedCapture::new(self.api);
         let mut stream = null_mut();
         // SAFETY: `stream` is writable; 1 is `CU_STREAM_NON_BLOCKING`.
         let code = unsafe { (self.api.cuStreamCreateWithPriority)(&mut stream, 1, 0) };
@@ -332,8 +334,10 @@ impl Event {
         gpu.check(code, "cuEventRecord")
     }
 
+    /// Whether it is reached. The query leaves captures of foreign code alone.
     pub fn is_done(&self) -> Result<bool> {
         let gpu = &self.gpu;
+        let _relaxed = RelaxedCapture::new(gpu.api);
         let code = anywhere(gpu.api, gpu.context, || {
             // SAFETY: `self` keeps the event alive.
             unsafe { (gpu.api.cuEventQuery)(self.raw) }
@@ -344,8 +348,10 @@ impl Event {
         }
     }
 
+    /// Waits until it is reached. The wait leaves captures of foreign code alone.
     pub fn block(&self) -> Result<()> {
         let gpu = &self.gpu;
+        let _relaxed = RelaxedCapture::new(gpu.api);
         let code = anywhere(gpu.api, gpu.context, || {
             // SAFETY: `self` keeps the event alive.
             unsafe { (gpu.api.cuEventSynchronize)(self.raw) }

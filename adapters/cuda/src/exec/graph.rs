@@ -5,12 +5,13 @@
 //! of the same function is changed in place, for later launches of the graph. The commands are made anew if
 //! the function is another, or if the lane defers a launch of the graph.
 
+use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::{Arc, OnceLock};
 
 use ur::abi::ur_native_handle_t;
 use ur::object::{Error, Result};
-use ur::stream::{Compiled, NativeRecord, Progress, Step, Timestamps, Work};
+use ur::stream::{Compiled, HostFunction, NativeRecord, Progress, Step, Timestamps, Work};
 use ur::timeline::sync::Mutex;
 
 use super::fill;
@@ -125,6 +126,24 @@ impl Graph {
         code.is_success().then_some(node)
     }
 
+    /// Adds a host function behind these. None if the driver refuses.
+    fn add_host(
+        &self,
+        (run, data): (HostFunction, *mut c_void),
+        after: &[CUgraphNode],
+    ) -> Option<CUgraphNode> {
+        let add = self.gpu.api.cuGraphAddHostNode?;
+        let what = CUDA_HOST_NODE_PARAMS_v1 {
+            fn_: Some(run),
+            userData: data,
+        };
+        let mut node = null_mut();
+        // SAFETY: a live graph, and as many of its nodes as is said. The caller of the host task promises the
+        // function and its data for each execution.
+        let code = unsafe { add(&mut node, self.raw, after.as_ptr(), after.len(), &what) };
+        code.is_success().then_some(node)
+    }
+
     /// What can be launched of it.
     fn ready(&self) -> Result<CUgraphExec> {
         let mut raw = null_mut();
@@ -217,6 +236,19 @@ pub fn record(gpu: &Arc<Gpu>) -> Result<Arc<dyn NativeRecord<Cuda>>> {
     Ok(Arc::new(Record(Graph::new(gpu)?)))
 }
 
+/// The commands of a captured stream, none if there are none. The graph is ours from now on.
+pub fn captured(gpu: &Arc<Gpu>, raw: CUgraph) -> Result<Option<Native>> {
+    let calls = gpu.api.graphing().ok_or(Error::unsupported())?;
+    let nodes = gpu.api.cuGraphGetNodes.ok_or(Error::unsupported())?;
+    let (graph, mut count) = (Graph::of(gpu, calls, raw), 0);
+    // SAFETY: a live graph. Without room for nodes, the call counts them.
+    let code = unsafe { nodes(raw, null_mut(), &mut count) };
+    gpu.check(code, "cuGraphGetNodes")?;
+    let ready = OnceLock::new();
+    let recorded = || Native::Graph(Arc::new(Recorded { graph, ready }));
+    Ok((count > 0).then(recorded))
+}
+
 /// What others have added to a graph, as it was at some time.
 pub struct Recorded {
     graph: Graph,
@@ -286,9 +318,11 @@ fn build(
             nodes.get(inside).copied()
         });
         let after: Vec<_> = own.collect();
-        let Some(node) = graph.add(step.work, &after) else {
-            break;
+        let added = match step.host {
+            Some(call) => graph.add_host(call, &after),
+            None => graph.add(step.work, &after),
         };
+        let Some(node) = added else { break };
         nodes.push(node);
         works.push(step.work.clone());
     }

@@ -6,21 +6,26 @@
 
 mod submit;
 
+use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
 use ur::abi::*;
 use ur::object::{Error, Result};
-use ur::stream::{Deferred, HostPoint, Timestamps, Work};
+use ur::stream::{Deferred, HostFunction, HostPoint, Timestamps, Work};
 
 use super::fill;
 use super::gpu::{Event, Gpu};
+use super::graph;
 use super::mailbox::{self, MailboxFills, SmallFill};
 use super::marker::{Marker, Point};
 use super::times;
 use super::work;
 use crate::Cuda;
-use crate::vendor::{Api, Code, RawContext, RawStream, RelaxedCapture, on_stream};
+use crate::vendor::{
+    Api, Code, RELAXED, RawContext, RawStream, RelaxedCapture, is_capturable, is_captured,
+    on_stream,
+};
 
 /// An in-order stream. The fields that nearly every command reads are copies.
 pub struct Lane {
@@ -174,6 +179,50 @@ impl Lane {
             true => Ok(false),
             false => marker.is_done(),
         }
+    }
+
+    /// Whether the stream is captured, by foreign code or by [`Lane::begin_capture`].
+    pub fn is_captured(&self) -> bool {
+        is_captured(self.api, self.context, self.raw)
+    }
+
+    /// Begins a capture of the stream. False if it cannot be captured.
+    pub fn begin_capture(&self) -> Result<bool> {
+        let begin = self.api.cuStreamBeginCapture;
+        let Some(begin) = begin.filter(|_| is_capturable(self.raw)) else {
+            return Ok(false);
+        };
+        let _current = self.stream.gpu.enter()?;
+        self.stream.mailbox_fills.pass();
+        // The captured library may initialise itself, and another thread may end the capture.
+        // SAFETY: a live stream.
+        let code = unsafe { begin(self.raw, RELAXED) };
+        let call = "cuStreamBeginCapture";
+        self.stream.gpu.check(code, call).map(|()| true)
+    }
+
+    /// Ends that capture. Returns its commands as one, none if there are none.
+    pub fn end_capture(&self) -> Result<Option<Work<Cuda>>> {
+        let gpu = &self.stream.gpu;
+        let end = self.api.cuStreamEndCapture.ok_or(Error::unsupported())?;
+        let _current = gpu.enter()?;
+        let mut graph = null_mut();
+        // SAFETY: a live stream, and room for a handle.
+        let code = unsafe { end(self.raw, &mut graph) };
+        gpu.check(code, "cuStreamEndCapture")?;
+        let recorded = graph::captured(gpu, graph)?;
+        Ok(recorded.map(Work::Native))
+    }
+
+    /// Submits a host function as a command of the stream.
+    pub fn host_function(&self, run: HostFunction, data: *mut c_void) -> Result<()> {
+        let launch = self.api.cuLaunchHostFunc.ok_or(Error::unsupported())?;
+        let code = on_stream(self.api, self.context, self.raw, || {
+            // SAFETY: a live stream; the caller of the enqueue promises the function and its data for each
+            // launch of the graph that the stream is captured into.
+            unsafe { launch(self.raw, Some(run), data) }
+        });
+        self.stream.gpu.check(code, "cuLaunchHostFunc")
     }
 
     /// A marker of everything submitted so far.

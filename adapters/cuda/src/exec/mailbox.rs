@@ -38,7 +38,7 @@ use ur::timeline::sync::Mutex;
 use super::fill::{self, GROUP};
 use super::gpu::Gpu;
 use crate::cu::sys::CUstream;
-use crate::cu::{Api, LAUNCH, check, launch_of};
+use crate::cu::{Api, LAUNCH, RelaxedCapture, check, launch_of};
 
 /// Most bytes of a small fill: as many as the driver's memset writes without a launch.
 const MAX_SMALL_FILL_BYTES: usize = 4096;
@@ -267,6 +267,7 @@ impl Mailboxes {
             return Ok(mailbox);
         }
         let _current = gpu.enter()?;
+        let _relaxed = RelaxedCapture::new(gpu.api);
         let bytes = MAILBOXES_PER_BLOCK * size_of::<MailboxMemory>();
         // `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`
         let (mut start, flags): (*mut c_void, _) = (null_mut(), 3);

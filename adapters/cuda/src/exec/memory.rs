@@ -11,7 +11,7 @@ use ur::stream::Kind;
 
 use super::gpu::Gpu;
 use crate::cu::sys::*;
-use crate::cu::{Api, Code, Paging, Sharing, check, failure};
+use crate::cu::{Api, Code, Paging, RelaxedCapture, Sharing, check, failure};
 
 /// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`: all devices reach the memory.
 const EVERYWHERE: u32 = 3;
@@ -218,6 +218,19 @@ impl Pages {
         Ok(handle)
     }
 
+    /// The device that holds a native allocation. None if the driver cannot tell.
+    pub fn holder(&self, api: &Api, handle: u64) -> Result<Option<CUdevice>> {
+        let Some(query) = api.cuMemGetAllocationPropertiesFromHandle else {
+            return Ok(None);
+        };
+        let mut what = self.properties();
+        // SAFETY: `what` is writable, and the caller has a reference to the allocation.
+        let code = unsafe { query(&mut what, handle) };
+        let of_device = CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
+        check(api, code, "cuMemGetAllocationPropertiesFromHandle")?;
+        Ok((what.location.type_ == of_device).then_some(what.location.id))
+    }
+
     /// Maps a native allocation at reserved addresses, without access.
     pub fn map(
         &self,
@@ -379,6 +392,7 @@ impl Gpu {
     /// Allocates a slab of host memory, managed memory or, without pages, device memory.
     pub fn slab(&self, kind: Kind, bytes: usize, zeroed: bool) -> Result<usize> {
         let _current = self.enter()?;
+        let _relaxed = RelaxedCapture::new(self.api);
         let (mut host, mut device): (*mut c_void, CUdeviceptr) = (null_mut(), 0);
         // SAFETY: both addresses are writable.
         let code = unsafe {
@@ -416,6 +430,7 @@ impl Gpu {
     /// memory, or have registered a part of it.
     pub fn register(&self, addr: usize, bytes: usize) -> Result<bool> {
         let _current = self.enter()?;
+        let _relaxed = RelaxedCapture::new(self.api);
         let start = std::ptr::with_exposed_provenance_mut(addr);
         // SAFETY: the caller's memory has that size and stays until it is unregistered.
         let code = unsafe { (self.api.cuMemHostRegister)(start, bytes, EVERYWHERE) };
@@ -435,6 +450,7 @@ impl Gpu {
             false => EVERYWHERE,
         };
         let _current = self.enter()?;
+        let _relaxed = RelaxedCapture::new(self.api);
         let start = std::ptr::with_exposed_provenance_mut(addr);
         // SAFETY: the caller's memory has that size and stays until it is unregistered.
         let code = unsafe { (self.api.cuMemHostRegister)(start, bytes, flags) };
@@ -447,6 +463,7 @@ impl Gpu {
 
     pub fn unregister(&self, addr: usize) {
         let Ok(_current) = self.enter() else { return };
+        let _relaxed = RelaxedCapture::new(self.api);
         let start = std::ptr::with_exposed_provenance_mut(addr);
         // SAFETY: the memory is registered, and its use by devices is over.
         log_failed(
@@ -455,10 +472,25 @@ impl Gpu {
         );
     }
 
+    /// The start and the bytes of the driver's allocation that has an address. `INVALID_VALUE` if none has.
+    pub fn allocation(&self, addr: usize) -> Result<(usize, usize)> {
+        let query = self.api.cuMemGetAddressRange.ok_or(Error::unsupported())?;
+        let _current = self.enter()?;
+        let (mut start, mut bytes) = (0, 0);
+        // SAFETY: both are writable.
+        let code = unsafe { query(&mut start, &mut bytes, addr as u64) };
+        match code {
+            // The driver says so of addresses that it does not know.
+            Code::NOT_FOUND => Err(Error::new(UR_RESULT_ERROR_INVALID_VALUE)),
+            code => self.check(code, "cuMemGetAddressRange"),
+        }?;
+        Ok((start as usize, bytes))
+    }
+
     pub fn free_slab(&self, kind: Kind, addr: usize) {
         let Ok(_current) = self.enter() else { return };
+        let _relaxed = RelaxedCapture::new(self.api);
         // SAFETY: the slab is the pool's, and its use is over.
-
         let code = unsafe {
             match kind {
                 Kind::Host => (self.api.cuMemFreeHost)(std::ptr::with_exposed_provenance_mut(addr)),

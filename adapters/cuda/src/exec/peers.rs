@@ -298,16 +298,8 @@ impl Gpu {
             if short || admitted.is_empty() || admitted.iter().any(enabled) {
                 return Err(error);
             }
-            // The driver may know better than its query. The devices then copy through it.
             pages.map_pages(self.api, addr, all, &own, access)?;
-            log::warn!(
-                "devices {admitted:?} get no access to device {}",
-                self.device
-            );
-            let peers = admitted
-                .iter()
-                .filter_map(|device| self.peers.peer(*device));
-            peers.for_each(|peer| peer.set_access(Access::Disabled));
+            self.refuse(&admitted);
         }
         let bytes = all.len() * pages.bytes;
         let members = Arc::clone(members);
@@ -318,6 +310,66 @@ impl Gpu {
         };
         memory.ranges.insert(addr, range);
         Ok(())
+    }
+
+    /// Takes access from devices that the driver has refused it to, although its query says otherwise. They copy
+    /// through it from now on.
+    fn refuse(&self, devices: &[CUdevice]) {
+        log::warn!(
+            "devices {devices:?} get no access to device {}",
+            self.device
+        );
+        let peers = devices.iter().filter_map(|device| self.peers.peer(*device));
+        peers.for_each(|peer| peer.set_access(Access::Disabled));
+    }
+
+    /// Gives a device, and all devices of a context that have access, access to pages of this device that are
+    /// mapped already, and records them. `UNSUPPORTED_FEATURE` if the device has no access.
+    pub fn share_mapped(
+        &self,
+        pages: &Pages,
+        (addr, bytes): (usize, usize),
+        members: &Members,
+        user: &Gpu,
+    ) -> Result<()> {
+        let own = [self.location()];
+        if self.peers.all.is_empty() {
+            return pages.set_access(self.api, addr, bytes, &own, READ_WRITE);
+        }
+        let mut memory = self.peers.memory();
+        let admitted = self.peers.admitted(members);
+        let has_access = user.device == self.device || admitted.contains(&user.device);
+        ensure(has_access, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+        let give = |others: &[CUdevice]| {
+            let others = others.iter().map(|device| location(*device));
+            let who: Vec<_> = own.iter().copied().chain(others).collect();
+            pages.set_access(self.api, addr, bytes, &who, READ_WRITE)
+        };
+        if let Err(error) = give(&admitted) {
+            ensure(user.device == self.device, error.code())?;
+            give(&[])?;
+            self.refuse(&admitted);
+        }
+        let range = Range {
+            bytes,
+            access: READ_WRITE,
+            members: Arc::clone(members),
+        };
+        memory.ranges.insert(addr, range);
+        Ok(())
+    }
+
+    /// Whether the host has other devices.
+    pub fn has_peers(&self) -> bool {
+        !self.peers.all.is_empty()
+    }
+
+    /// Whether the driver can give this device access to memory of another one.
+    pub fn can_reach(&self, home: CUdevice) -> bool {
+        let mut can = 0;
+        // SAFETY: `can` is writable.
+        let code = unsafe { (self.api.cuDeviceCanAccessPeer)(&mut can, self.device, home) };
+        code.is_success() && can != 0
     }
 
     /// Forgets mapped pages, which are then unmapped.

@@ -11,10 +11,9 @@
 
 use std::ptr::null_mut;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ur::abi::*;
-use ur::object::{Error, Result};
+use ur::object::{Error, Result, ensure};
 use ur::stream::{Pitched, Work};
 use ur::timeline::sync::Mutex;
 
@@ -23,7 +22,7 @@ use super::memory::log_failed;
 use super::work::{self, described};
 use crate::Cuda;
 use crate::cu::sys::{CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUmemorytype, CUstream};
-use crate::cu::{home, is_default, on_stream};
+use crate::cu::{home, is_captured, is_default, on_stream};
 
 /// A copy or fill, and the devices of its memory: none where every device reaches it.
 pub struct Remote {
@@ -197,9 +196,14 @@ pub fn copy_described(
 /// Streams of other devices, each for one stream of this device.
 #[derive(Default)]
 pub struct Helpers {
-    all: Mutex<Vec<Helper>>,
+    state: Mutex<HelperState>,
+}
+
+#[derive(Default)]
+struct HelperState {
+    all: Vec<Helper>,
     /// Number of lanes on a default stream of the device, which share its helpers.
-    default_lanes: AtomicUsize,
+    default_lanes: usize,
 }
 
 struct Helper {
@@ -218,6 +222,9 @@ impl Gpu {
         far: &Arc<Self>,
         run: impl FnOnce(&Arc<Self>, CUstream) -> Result<()>,
     ) -> Result<()> {
+        // The far stream would join a capture of this one, and other commands of it, too.
+        let captured = is_captured(self.api, self.context(), stream);
+        ensure(!captured, UR_RESULT_ERROR_GRAPH_CAPTURE_UNSUPPORTED)?;
         let [before, after] = [self.event(false)?, far.event(false)?];
         before.record(stream)?;
         let helper = self.helper(stream, far)?;
@@ -255,7 +262,7 @@ impl Gpu {
             let found = all.find(|helper| helper.of == of && helper.far.device == far.device);
             found.map(|helper| std::ptr::with_exposed_provenance_mut(helper.raw))
         };
-        if let Some(raw) = find(&self.helpers.all.lock()) {
+        if let Some(raw) = find(&self.helpers.state.lock().all) {
             return Ok(raw);
         }
         let _current = far.enter()?;
@@ -264,31 +271,37 @@ impl Gpu {
         let code = unsafe { (far.api.cuStreamCreateWithPriority)(&mut raw, 1, 0) };
         far.check(code, "cuStreamCreateWithPriority")?;
         // Only the default stream has several submitters, so that two threads can make a helper of one stream.
-        let mut all = self.helpers.all.lock();
+        let mut state = self.helpers.state.lock();
         let helper = Helper {
             of,
             far: Arc::clone(far),
             raw: raw.expose_provenance(),
         };
-        all.push(helper);
+        state.all.push(helper);
         Ok(raw)
     }
 
     /// A lane on this stream begins.
     pub fn begin_lane(&self, stream: CUstream) {
         if is_default(stream) {
-            self.helpers.default_lanes.fetch_add(1, Ordering::Relaxed);
+            self.helpers.state.lock().default_lanes += 1;
         }
     }
 
     /// A lane on this stream ends, all of whose commands have ended. Destroys helpers that no lane uses.
     pub fn end_lane(&self, stream: CUstream) {
-        let last = || self.helpers.default_lanes.fetch_sub(1, Ordering::AcqRel) == 1;
-        if is_default(stream) && !last() {
-            return;
-        }
-        let of = |helper: &mut Helper| helper.of == stream.addr();
-        let ended: Vec<_> = self.helpers.all.lock().extract_if(.., of).collect();
+        let ended: Vec<_> = {
+            let mut state = self.helpers.state.lock();
+            if is_default(stream) {
+                // A lane that begins from here on finds no helper that ends.
+                state.default_lanes -= 1;
+                if state.default_lanes > 0 {
+                    return;
+                }
+            }
+            let of = |helper: &mut Helper| helper.of == stream.addr();
+            state.all.extract_if(.., of).collect()
+        };
         ended.into_iter().for_each(Helper::end);
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use ur::object::Result;
 use ur::timeline::sync::Mutex;
 
-use crate::vendor::{Api, check};
+use crate::vendor::{Api, RelaxedCapture, check};
 
 /// Bytes of one allocation from the driver.
 const BLOCK_BYTES: usize = 4096;
@@ -60,6 +60,7 @@ impl SemaphoreWords {
         if let Some(word) = state.free.pop() {
             return Ok(word);
         }
+        let _relaxed = RelaxedCapture::new(api);
         // `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`
         let (mut start, flags): (*mut c_void, _) = (null_mut(), 3);
         // SAFETY: `start` has room for a pointer.

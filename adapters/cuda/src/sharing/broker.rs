@@ -155,6 +155,11 @@ impl Service {
             return;
         }
         let stopped = rustix::io::write(&*self.stop, &1_u64.to_ne_bytes()).is_ok();
+        // What an export kept may end on the service itself, and hold the last other export. The thread then
+        // ends by itself.
+        if stopped && self.thread.thread().id() == std::thread::current().id() {
+            return;
+        }
         if !stopped || self.thread.join().is_err() {
             log::error!("the service of shared memory did not end");
         }
@@ -289,8 +294,10 @@ pub fn open<P>(
         let descriptor = descriptor.ok_or_else(gone)?;
         pages.push((import(&descriptor)?, size));
     }
-    let all = pages.iter().map(|(_, size)| *size).sum::<usize>();
-    match offset.checked_add(bytes).is_some_and(|end| end <= all) {
+    let mut sizes = pages.iter().map(|(_, size)| *size);
+    let all = sizes.try_fold(0_usize, usize::checked_add);
+    let end = offset.checked_add(bytes);
+    match end.zip(all).is_some_and(|(end, all)| end <= all) {
         true => Ok(Opened {
             pages,
             offset,
@@ -386,5 +393,83 @@ fn receive<const BYTES: usize>(socket: &OwnedFd) -> io::Result<([u8; BYTES], Opt
     match whole {
         true => Ok((message, descriptor)),
         false => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    /// An export that ends while it is sent may be the last user of others, whose end stops the service.
+    #[test]
+    fn a_service_may_stop_itself() {
+        let (give, take) = channel::<Service>();
+        let (tell, hear) = channel();
+        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).expect("an event"));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let service = take.recv().expect("the test gives it");
+            service.end();
+            let mut both = [PollFd::new(&*stopped, PollFlags::IN)];
+            let ended = poll(&mut both, None).is_ok();
+            tell.send(ended).expect("the test waits");
+        });
+        let (process, number) = (std::process::id(), 1);
+        #[rustfmt::skip]
+        let service = Service { process, number, stop, thread };
+        give.send(service).expect("the thread waits");
+        assert_eq!(hear.recv(), Ok(true), "the thread has not ended by itself");
+    }
+
+    /// Answers one opener as a process may that is broken, or lies: with pages of these sizes.
+    fn lying(sizes: &'static [u64], offset: u64, bytes: u64) -> Result<Opened<usize>> {
+        let name = ExportName {
+            process: std::process::id(),
+            service: u64::from_ne_bytes(*b"a lying ") ^ sizes.len() as u64 ^ offset ^ bytes,
+            export: 1,
+            key: [3; KEY_BYTES],
+        };
+        let listener = socket().expect("a socket");
+        let at = address(name.process, name.service).expect("an address");
+        bind(&listener, &at).expect("a free address");
+        listen(&listener, 1).expect("a listener");
+        let exporter = std::thread::spawn(move || -> io::Result<()> {
+            let opener = accept_with(&listener, SocketFlags::CLOEXEC)?;
+            let (request, _) = receive::<REQUEST_BYTES>(&opener)?;
+            assert_eq!(request[8..], [3; KEY_BYTES]);
+            let mut message = Vec::new();
+            message.extend(UR_RESULT_SUCCESS.0.to_le_bytes());
+            message.extend((sizes.len() as u32).to_le_bytes());
+            message.extend(offset.to_le_bytes());
+            message.extend(bytes.to_le_bytes());
+            send(&opener, &message, None)?;
+            for size in sizes {
+                let mut message = [0; PAGE_BYTES];
+                message[4..].copy_from_slice(&size.to_le_bytes());
+                send(&opener, &message, Some(listener.as_fd()))?;
+            }
+            Ok(())
+        });
+        let opened = open(&name, |_| Ok(0));
+        assert!(exporter.join().is_ok_and(|sent| sent.is_ok()));
+        opened
+    }
+
+    #[test]
+    fn an_answer_is_checked() {
+        let invalid = Some(Error::new(UR_RESULT_ERROR_INVALID_VALUE));
+        let right = lying(&[4096, 4096], 100, 5000).expect("memory within its pages");
+        assert_eq!((right.pages.len(), right.bytes), (2, 5000));
+        for (sizes, offset, bytes) in [
+            (&[4096, 4096][..], 100, 8192),
+            (&[4096], u64::MAX, 1),
+            // Their sum wraps.
+            (&[u64::MAX, 11], 0, 10),
+            (&[], 0, 1),
+        ] {
+            let opened = lying(sizes, offset, bytes);
+            assert_eq!(opened.err(), invalid, "{sizes:?}, {offset}, {bytes}");
+        }
     }
 }

@@ -47,7 +47,9 @@ pub fn alloc(
     let whole = size.checked_next_multiple_of(how.bytes);
     let whole = whole.ok_or(Error::new(UR_RESULT_ERROR_UNSUPPORTED_SIZE))?;
     let page = Page::of(&gpu, how.create(gpu.api, whole)?);
-    let mapping = Mapping::new(&gpu, how, &[(page.handle(), whole)], align)?;
+    let members = &this.domain().state().members;
+    let all = (&[(page.handle(), whole)][..], align);
+    let mapping = Mapping::shared(&gpu, how, all, &gpu, members)?;
     let start = mapping.start;
     this.add_foreign(start, size, device)?;
     let own = Exportable { gpu, page, mapping };

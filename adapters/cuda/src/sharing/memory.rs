@@ -5,13 +5,13 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use ur::abi::*;
-use ur::object::{Error, Object, Out, Result};
+use ur::object::{Error, Object, Out, Result, ensure};
 
 use super::blob::{ExportName, Kind};
 use super::broker::{self, Export, Opened};
 use super::{Keeps, OfContext};
 use crate::device::Device;
-use crate::exec::{Gpu, Pages};
+use crate::exec::{Gpu, Members, Pages};
 use crate::vendor::Access;
 use crate::virtual_mem::{Page, PhysicalMem, pages};
 
@@ -24,10 +24,13 @@ pub(super) fn shared_pages(gpu: &Gpu) -> Result<Pages> {
     }
 }
 
-/// Native allocations side by side at addresses of their own, with read and write access for one device.
+/// Native allocations side by side at addresses of their own, with read and write access for a device.
 pub(super) struct Mapping {
     gpu: Arc<Gpu>,
     how: Pages,
+    /// The device that holds the memory, if other devices of the context have access to it as they have to
+    /// the device's pools.
+    holder: Option<Arc<Gpu>>,
     pub start: usize,
     /// Reserved bytes, and those that are mapped.
     reserved: usize,
@@ -37,11 +40,39 @@ pub(super) struct Mapping {
 impl Mapping {
     /// Maps allocations of these handles and bytes, at a multiple of `align`, a power of two or 0.
     pub fn new(gpu: &Arc<Gpu>, how: Pages, all: &[(u64, usize)], align: usize) -> Result<Self> {
+        let mapping = Self::without_access(gpu, how, all, align)?;
+        let (who, access) = ([gpu.location()], Access::CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+        how.set_access(gpu.api, mapping.start, mapping.mapped, &who, access)?;
+        Ok(mapping)
+    }
+
+    /// As [`Mapping::new`], of memory that `holder` holds. Devices of the context have access as to its pools.
+    pub fn shared(
+        gpu: &Arc<Gpu>,
+        how: Pages,
+        (all, align): (&[(u64, usize)], usize),
+        holder: &Arc<Gpu>,
+        members: &Members,
+    ) -> Result<Self> {
+        let mut mapping = Self::without_access(gpu, how, all, align)?;
+        let range = (mapping.start, mapping.mapped);
+        holder.share_mapped(&how, range, members, gpu)?;
+        mapping.holder = Some(Arc::clone(holder));
+        Ok(mapping)
+    }
+
+    fn without_access(
+        gpu: &Arc<Gpu>,
+        how: Pages,
+        all: &[(u64, usize)],
+        align: usize,
+    ) -> Result<Self> {
         let bytes = all.iter().map(|(_, bytes)| bytes).sum();
         let aligned = how.with(how.bytes.max(align));
         let mut mapping = Self {
             gpu: Arc::clone(gpu),
             how,
+            holder: None,
             start: aligned.reserve(gpu.api, 0, bytes)?,
             reserved: bytes,
             mapped: 0,
@@ -51,14 +82,15 @@ impl Mapping {
             how.map(gpu.api, at, *bytes, 0, *handle)?;
             mapping.mapped += bytes;
         }
-        let (who, access) = ([gpu.location()], Access::CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-        how.set_access(gpu.api, mapping.start, bytes, &who, access)?;
         Ok(mapping)
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if let Some(holder) = &self.holder {
+            holder.unmap_shared(self.start, self.mapped);
+        }
         if self.mapped > 0 {
             let pages = self.how.with(self.mapped);
             pages.unmap_pages(self.start, 1);
@@ -136,6 +168,29 @@ fn open(kind: Kind, gpu: &Arc<Gpu>, how: Pages, blob: &[u8]) -> Result<Opened<Pa
     })
 }
 
+/// The device of the context that holds opened memory, whose access to it the other devices then have as to its
+/// pools. None if it is not of the context: only the opener has access then, and must be able to.
+fn holder(
+    this: &OfContext,
+    gpu: &Gpu,
+    how: &Pages,
+    pages: &[(Page, usize)],
+) -> Result<Option<Arc<Object<Device>>>> {
+    let known = match pages.first() {
+        Some((page, _)) if gpu.has_peers() => how.holder(gpu.api, page.handle())?,
+        _ => None,
+    };
+    let home = known.unwrap_or(gpu.device);
+    let devices = this.devices().iter();
+    for device in devices {
+        if device.gpu()?.device == home {
+            return Ok(Some(device.arc()));
+        }
+    }
+    ensure(gpu.can_reach(home), UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+    Ok(None)
+}
+
 /// `urIPCOpenMemHandleExp`
 pub fn open_memory(this: &OfContext, device: &Object<Device>, blob: &[u8]) -> Result<usize> {
     this.check_device(device)?;
@@ -147,10 +202,17 @@ pub fn open_memory(this: &OfContext, device: &Object<Device>, blob: &[u8]) -> Re
         .iter()
         .map(|(page, bytes)| (page.handle(), *bytes))
         .collect();
+    let holder = holder(this, &gpu, &how, &opened.pages)?;
     // A mapping keeps the memory, so that the pages' handles end here.
-    let mapping = Mapping::new(&gpu, how, &all, 0)?;
+    let mapping = match &holder {
+        Some(holder) => {
+            let members = &this.domain().state().members;
+            Mapping::shared(&gpu, how, (&all, 0), &holder.gpu()?, members)?
+        }
+        None => Mapping::new(&gpu, how, &all, 0)?,
+    };
     let at = mapping.start + opened.offset;
-    this.add_foreign(at, opened.bytes, device)?;
+    this.add_foreign(at, opened.bytes, holder.as_deref().unwrap_or(device))?;
     let shared = &this.domain().state().shared;
     shared.opened.lock().insert(at, mapping);
     Ok(at)
@@ -174,6 +236,15 @@ pub fn open_physical(
 ) -> Result<Arc<Object<PhysicalMem>>> {
     this.check_device(device)?;
     let gpu = device.gpu()?;
-    let opened = open(Kind::Physical, &gpu, shared_pages(&gpu)?, blob)?;
-    PhysicalMem::opened(this, device, opened.pages)
+    let how = shared_pages(&gpu)?;
+    let opened = open(Kind::Physical, &gpu, how, blob)?;
+    let home = match holder(this, &gpu, &how, &opened.pages)? {
+        Some(holder) => {
+            let home = holder.gpu()?;
+            ensure(gpu.reaches(&home), UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+            home
+        }
+        None => gpu,
+    };
+    PhysicalMem::opened(this, device, home, opened.pages)
 }

@@ -68,7 +68,7 @@ pub struct Set {
 pub struct FakeDriver(Control);
 
 /// Cargo puts the library beside this program.
-fn library() -> PathBuf {
+pub fn library() -> PathBuf {
     let own = env::current_exe().expect("this program");
     let folder = own.parent().expect("a folder").to_owned();
     folder.join("libscripted_cuda.so")

@@ -1103,3 +1103,40 @@ fn a_range_changes_its_device() {
         }
     });
 }
+
+/// Queues on the default stream share helpers, which end with the last of the queues while others begin.
+#[test]
+fn helpers_of_the_default_stream_end_once() {
+    let name = "tests::peers::helpers_of_the_default_stream_end_once";
+    alone(name, || {
+        let driver = FakeDriver::open();
+        driver.devices(2);
+        let setting = Setting {
+            links: false,
+            ..Setting::linked(true)
+        };
+        let two = TwoDevices::new(&driver, setting);
+        let memory = [(); 4].map(|()| two.memory(1, false).expose_provenance());
+        let (context, device) = (two.context.addr(), two.devices[0].addr());
+        std::thread::scope(|scope| {
+            for (thread, memory) in (1_u8..).zip(memory) {
+                scope.spawn(move || {
+                    let context = std::ptr::with_exposed_provenance_mut(context);
+                    let device = std::ptr::with_exposed_provenance_mut(device);
+                    let memory = std::ptr::with_exposed_provenance_mut(memory);
+                    for _ in 0..300 {
+                        let queue = queue(context, device, UR_QUEUE_FLAG_USE_DEFAULT_STREAM);
+                        fill(queue, memory, &[thread], 64);
+                        ok(ur!(Queue.pfnFinish(queue)));
+                        assert_eq!(bytes(memory), [thread; 64]);
+                        ok(ur!(Queue.pfnRelease(queue)));
+                    }
+                });
+            }
+        });
+        for memory in memory {
+            two.free(std::ptr::with_exposed_provenance_mut(memory));
+        }
+        two.end(&driver);
+    });
+}

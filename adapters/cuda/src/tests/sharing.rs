@@ -10,6 +10,7 @@ use ur::abi::*;
 use super::fake_driver::{FakeDriver, adapter, alone, alone_with, devices, ur};
 use super::peer::{Peer, answer, is_second, request};
 use super::test_context::TestContext;
+use super::two_devices::{Setting, TwoDevices, bytes, fill, queue};
 
 const MIB: usize = 1 << 20;
 const PAGE: usize = 2 * MIB;
@@ -930,5 +931,200 @@ fn contexts_of_several_devices_share() {
         ok(ur!(Context.pfnRelease(context)));
         ok(ur!(Adapter.pfnRelease(adapter)));
         driver.check_end("the end");
+    });
+}
+
+/// Memory that is opened on another device than its own.
+struct Elsewhere<'a> {
+    two: &'a TwoDevices,
+    blob: (*mut c_void, usize),
+}
+
+impl Elsewhere<'_> {
+    fn open(&self, context: ur_context_handle_t, at: usize) -> Result<*mut c_void, ur_result_t> {
+        let ((data, size), device) = (self.blob, self.two.devices[at]);
+        let mut memory = null_mut();
+        match ur!(IPCExp.pfnOpenMemHandleExp(context, device, data, size, &mut memory)) {
+            UR_RESULT_SUCCESS => Ok(memory),
+            code => Err(code),
+        }
+    }
+}
+
+fn device_of(context: ur_context_handle_t, memory: *mut c_void) -> ur_device_handle_t {
+    let mut device: ur_device_handle_t = null_mut();
+    let (what, to) = (UR_USM_ALLOC_INFO_DEVICE, (&raw mut device).cast());
+    let size = size_of::<ur_device_handle_t>();
+    ok(ur!(USM.pfnGetMemAllocInfo(
+        context,
+        memory,
+        what,
+        size,
+        to,
+        null_mut()
+    )));
+    device
+}
+
+#[test]
+fn other_devices_use_opened_memory() {
+    alone("tests::sharing::other_devices_use_opened_memory", || {
+        let driver = FakeDriver::open();
+        driver.devices(2);
+        for setting in Setting::all() {
+            if !setting.pages {
+                continue;
+            }
+            let two = TwoDevices::new(&driver, setting);
+            let (memory, context) = (two.memory(0, false), two.context);
+            two.set(0, memory, 5);
+            let (mut data, mut size) = (null_mut(), 0);
+            ok(ur!(
+                IPCExp.pfnGetMemHandleExp(context, memory, &mut data, &mut size)
+            ));
+            let blob = (data, size);
+            let elsewhere = Elsewhere { two: &two, blob };
+            let refused = Err(UR_RESULT_ERROR_UNSUPPORTED_FEATURE);
+            // The holder opens it in any setting, and the other device's commands reach it.
+            let near = elsewhere
+                .open(context, 0)
+                .expect("memory of its own device");
+            let far = elsewhere.open(context, 1);
+            assert_eq!(far.is_ok(), setting.links, "{setting:?}");
+            for opened in [Some(near), far.ok()].into_iter().flatten() {
+                assert_eq!(device_of(context, opened), two.devices[0]);
+                for at in [0, 1] {
+                    let byte = 10 + at as u8;
+                    two.set(at, opened, byte);
+                    assert_eq!(bytes(memory), [byte; 64], "{setting:?}");
+                }
+            }
+            // A context without the holder.
+            let (mut alone, device) = (null_mut(), two.devices[1]);
+            ok(ur!(Context.pfnCreate(1, &device, null(), &mut alone)));
+            match elsewhere.open(alone, 1) {
+                Ok(opened) => {
+                    assert!(setting.links);
+                    assert_eq!(device_of(alone, opened), device);
+                    let queue = queue(alone, device, ur_queue_flags_t(0));
+                    fill(queue, opened, &[33], 64);
+                    ok(ur!(Queue.pfnFinish(queue)));
+                    assert_eq!(bytes(memory), [33; 64]);
+                    ok(ur!(Queue.pfnRelease(queue)));
+                    ok(ur!(IPCExp.pfnCloseMemHandleExp(alone, opened)));
+                }
+                refusal => assert!(refusal == refused && !setting.links),
+            }
+            ok(ur!(Context.pfnRelease(alone)));
+            if let Ok(far) = far {
+                // Access that is taken goes for opened memory, too, and commands find another way.
+                let (user, home) = (two.devices[1], two.devices[0]);
+                ok(ur!(UsmP2PExp.pfnEnablePeerAccessExp(user, home)));
+                ok(ur!(UsmP2PExp.pfnDisablePeerAccessExp(user, home)));
+                assert_eq!(elsewhere.open(context, 1), refused);
+                for (opened, byte) in [(near, 40), (far, 41)] {
+                    two.set(1, opened, byte);
+                    assert_eq!(bytes(memory), [byte; 64]);
+                }
+                ok(ur!(UsmP2PExp.pfnEnablePeerAccessExp(user, home)));
+                two.set(1, far, 42);
+                assert_eq!(bytes(memory), [42; 64]);
+                ok(ur!(UsmP2PExp.pfnDisablePeerAccessExp(user, home)));
+                ok(ur!(IPCExp.pfnCloseMemHandleExp(context, far)));
+            }
+            ok(ur!(IPCExp.pfnCloseMemHandleExp(context, near)));
+            ok(ur!(IPCExp.pfnPutMemHandleExp(context, data)));
+            two.free(memory);
+            two.end(&driver);
+        }
+    });
+}
+
+#[test]
+fn other_devices_map_opened_physical_memory() {
+    let name = "tests::sharing::other_devices_map_opened_physical_memory";
+    alone(name, || {
+        let driver = FakeDriver::open();
+        driver.devices(2);
+        for links in [true, false] {
+            #[rustfmt::skip]
+            let setting = Setting { links, pages: true, turned: false };
+            let two = TwoDevices::new(&driver, setting);
+            let context = two.context;
+            let what = ur_physical_mem_properties_t {
+                flags: UR_PHYSICAL_MEM_FLAG_ENABLE_IPC,
+                ..Default::default()
+            };
+            let (mut own, mut data, mut size) = (null_mut(), null_mut(), 0);
+            let home = two.devices[0];
+            ok(ur!(
+                PhysicalMem.pfnCreate(context, home, PAGE, &what, &mut own)
+            ));
+            ok(ur!(IPCExp.pfnGetPhysMemHandleExp(
+                context, own, &mut data, &mut size
+            )));
+            let mut opened = null_mut();
+            let user = two.devices[1];
+            let code = ur!(IPCExp.pfnOpenPhysMemHandleExp(context, user, data, size, &mut opened));
+            if links {
+                ok(code);
+                let (mut start, none) = (null_mut(), null());
+                ok(ur!(VirtualMem.pfnReserve(context, none, PAGE, &mut start)));
+                let flags = UR_VIRTUAL_MEM_ACCESS_FLAG_READ_WRITE;
+                ok(ur!(
+                    VirtualMem.pfnMap(context, start, PAGE, opened, 0, flags)
+                ));
+                for at in [0, 1] {
+                    two.set(at, start, 7 + at as u8);
+                    assert_eq!(bytes(start), [7 + at as u8; 64]);
+                }
+                ok(ur!(VirtualMem.pfnUnmap(context, start, PAGE)));
+                ok(ur!(VirtualMem.pfnFree(context, start, PAGE)));
+                ok(ur!(IPCExp.pfnClosePhysMemHandleExp(context, opened)));
+            } else {
+                assert_eq!(code, UR_RESULT_ERROR_UNSUPPORTED_FEATURE);
+            }
+            ok(ur!(IPCExp.pfnPutPhysMemHandleExp(context, data)));
+            ok(ur!(PhysicalMem.pfnRelease(own)));
+            two.end(&driver);
+        }
+    });
+}
+
+/// Devices that the driver refuses access to opened memory, although it said that they can have it, use the memory
+/// through copies.
+#[test]
+fn opened_memory_without_access_is_copied() {
+    let name = "tests::sharing::opened_memory_without_access_is_copied";
+    alone(name, || {
+        let driver = FakeDriver::open();
+        driver.devices(2);
+        let two = TwoDevices::new(&driver, Setting::linked(true));
+        let (memory, context) = (two.memory(0, false), two.context);
+        let (mut data, mut size) = (null_mut(), 0);
+        ok(ur!(
+            IPCExp.pfnGetMemHandleExp(context, memory, &mut data, &mut size)
+        ));
+        let blob = (data, size);
+        let elsewhere = Elsewhere { two: &two, blob };
+        driver.fail_nth("cuMemSetAccess", 1, 801);
+        let far = elsewhere.open(context, 1);
+        assert_eq!(far, Err(UR_RESULT_ERROR_UNSUPPORTED_FEATURE));
+        driver.fail_nth("cuMemSetAccess", 1, 801);
+        let near = elsewhere
+            .open(context, 0)
+            .expect("memory of its own device");
+        assert!(driver.query().met);
+        driver.reset();
+        for at in [0, 1] {
+            let byte = 20 + at as u8;
+            two.set(at, near, byte);
+            assert_eq!(bytes(memory), [byte; 64]);
+        }
+        assert_eq!(elsewhere.open(context, 1), far);
+        ok(ur!(IPCExp.pfnCloseMemHandleExp(context, near)));
+        ok(ur!(IPCExp.pfnPutMemHandleExp(context, data)));
+        two.free(memory);
+        two.end(&driver);
     });
 }

@@ -3,6 +3,7 @@
 //! It does so in native commands, on queues whose native handle was given out, and on queues and events made
 //! of native handles. Native work is ordered like the queue's own commands.
 
+mod native_capture;
 mod native_command;
 mod native_queue;
 
@@ -19,7 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    let suites = [native_command::all, native_queue::all];
+    let suites = [native_capture::all, native_command::all, native_queue::all];
     suites.into_iter().flat_map(|suite| suite()).collect()
 }
 
@@ -106,6 +107,11 @@ impl<'a> Setup<'a> {
             "a test blocks more than {MAX_BLOCKED_COMMANDS} native commands"
         );
         Ok(self.words.ptr.cast::<u32>().wrapping_add(at))
+    }
+
+    /// Sets every byte of the setup's memory, and waits.
+    fn memory_is(&self, queue: &Queue, byte: u8) -> Done {
+        queue.fill(self.memory.ptr, byte, SIZE, &[])?.wait()
     }
 
     /// Fails unless every byte of the setup's memory is `byte`.

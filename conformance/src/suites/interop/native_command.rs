@@ -35,7 +35,7 @@ unsafe extern "C" fn call(queue: ur_queue_handle_t, data: *mut c_void) {
 }
 
 /// Enqueues a native command that runs a closure, with an event unless `event` is null.
-fn command<'a>(
+pub(super) fn command<'a>(
     queue: &Queue,
     wait: &[&Event],
     event: *mut ur_event_handle_t,
@@ -71,7 +71,7 @@ fn command<'a>(
     task.ended
 }
 
-fn command_event<'a>(
+pub(super) fn command_event<'a>(
     queue: &Queue,
     wait: &[&Event],
     run: impl FnMut(ur_queue_handle_t) -> Done + 'a,
