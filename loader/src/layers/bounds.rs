@@ -14,7 +14,7 @@ use ur::abi::*;
 use ur::object::log::Level;
 use ur::object::{Error, Result, boundary};
 
-use super::maker::{Maker, Makers};
+use super::maker::{Maker, Makers, Named};
 use super::memory::{ALLOCATES, Allocation, FREES, Memory};
 use super::wrappers::{NAMES, argument, by_function, number, rows, wrappers};
 use super::{Layer, LayerContext, memory, report};
@@ -509,12 +509,19 @@ unsafe fn usm_info<T>(
 
 /// A buffer or an image in a message: its handle, what made it and from what.
 fn named(kind: &str, mem: ur_mem_handle_t) -> String {
-    let found = objects().mems.get(&mem.addr()).copied();
-    let of = found.map(|Mem { maker, parent }| match parent {
-        Parent::Context(context) => format!(", {maker}, in context {context:#x}"),
-        Parent::Buffer(buffer) => format!(", {maker}, of buffer {buffer:#x}"),
-    });
-    format!("{kind} {mem:p}{}", of.unwrap_or_default())
+    let address = mem.addr();
+    let found = objects().mems.get(&address).copied();
+    let maker = found.map(|mem| mem.maker);
+    let name = Named {
+        kind,
+        address,
+        maker,
+    };
+    match found.map(|mem| mem.parent) {
+        Some(Parent::Context(context)) => format!("{name}, in context {context:#x}"),
+        Some(Parent::Buffer(buffer)) => format!("{name}, of buffer {buffer:#x}"),
+        None => name.to_string(),
+    }
 }
 
 /// Queries a property of a fixed size; `None` if the query fails.

@@ -19,12 +19,14 @@ use self::call::Call;
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use ur::abi::*;
 use ur::object::log::Level;
 use ur::object::{Kind, Result};
 
-use self::registry::{CallSite, Leak, Registry};
+use self::registry::{CallSite, Leak, Origin, Registry};
+use super::maker::{Makers, Named};
 use super::memory::{Memory, Unfreed};
 use super::{Layer, LayerContext, failure, report};
 
@@ -37,6 +39,7 @@ const VALIDATES: u8 = 2;
 static MODE: AtomicU8 = AtomicU8::new(OFF);
 static HANDLES: Registry = Registry::new();
 static MEMORY: Memory<CallSite> = Memory::new();
+static MAKERS: Mutex<Makers> = Mutex::new(Makers::new());
 
 struct Lifetime;
 
@@ -54,6 +57,7 @@ impl Layer for Lifetime {
         report::begin(context);
         HANDLES.clear();
         MEMORY.clear();
+        *MAKERS.lock().unwrap_or_else(PoisonError::into_inner) = Makers::new();
         let leaks_only = names == ["UR_LAYER_LEAK_CHECKING"];
         MODE.store(
             if leaks_only {
@@ -77,26 +81,17 @@ impl Layer for Lifetime {
 /// Logs the handles that are alive and the memory that is not freed at teardown.
 fn report_leaks(handles: &[Leak], memory: &[Unfreed<CallSite>]) {
     for leak in handles {
-        let Leak {
-            kind,
-            address,
-            references,
-            created,
-            ..
-        } = leak;
-        let plural = if *references == 1 { "" } else { "s" };
+        let (references, created) = (leak.references, &leak.created);
+        let plural = if references == 1 { "" } else { "s" };
+        let place = at(&created.site);
         let text = format!(
-            "leak: {} {address:#x} has {references} reference{plural}, created by {}",
-            name(*kind),
-            origin(created)
+            "leak: {}{place}, has {references} reference{plural}",
+            handle(leak.kind, leak.address, created)
         );
-        report_leak(text, created);
+        report_leak(text, &created.site);
     }
     for leak in memory {
-        let mut text = format!("leak: never freed: {}", leak.allocation);
-        if let Some(place) = &leak.more.place {
-            text.push_str(&format!(", at {place}"));
-        }
+        let text = format!("leak: never freed: {}{}", leak.allocation, at(&leak.more));
         report_leak(text, &leak.more);
     }
     match summary(handles.len(), memory) {
@@ -134,23 +129,36 @@ fn summary(handles: usize, memory: &[Unfreed<CallSite>]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(" and "))
 }
 
-/// The function and its source location: `urQueueCreate at main.cpp:7`.
-fn origin(record: &CallSite) -> String {
-    match &record.place {
-        Some(place) => format!("{} at {place}", record.function),
-        None => record.function.to_owned(),
+/// A handle, the call that returned it and the place of that call: `queue 0x…, 2nd of
+/// urQueueCreate in main`.
+fn named(kind: Kind, address: usize, created: &Origin) -> String {
+    let name = handle(kind, address, created);
+    format!("{name}{}", caller(&created.site))
+}
+
+fn handle(kind: Kind, address: usize, created: &Origin) -> Named<'static> {
+    Named {
+        kind: name(kind),
+        address,
+        maker: Some(created.maker),
     }
 }
 
-/// The function, its source location and the frame of its caller.
-fn origin_with_caller(record: &CallSite) -> String {
-    let caller = record
-        .stack
-        .as_ref()
-        .and_then(|stack| stack.lines(record.function).into_iter().next());
-    match caller {
-        Some(caller) => format!("{}, in {caller}", origin(record)),
-        None => origin(record),
+/// The source location of a call, if the application reports it: ` at main.cpp:7`.
+fn at(site: &CallSite) -> String {
+    let place = site.place.as_ref();
+    place.map_or_else(String::new, |place| format!(" at {place}"))
+}
+
+/// The place of a call: ` at main.cpp:7`, or without a location of the application ` in FRAME`.
+fn caller(site: &CallSite) -> String {
+    let frame = || {
+        let lines = site.stack.as_ref()?.lines(site.function);
+        Some(format!(" in {}", lines.into_iter().next()?))
+    };
+    match at(site) {
+        place if place.is_empty() => frame().unwrap_or_default(),
+        place => place,
     }
 }
 

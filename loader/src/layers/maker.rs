@@ -1,6 +1,7 @@
-//! The name of an object or of memory by what made it: `2nd of urQueueCreate`.
+//! The name of an object or of memory by what made it: `queue 0x…, 2nd of urQueueCreate`.
 //!
-//! Owns the count of each function. The count includes successful calls only.
+//! Owns the count of each function, and the form of the name. The count includes successful calls
+//! only, and each handle of a list.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,6 +26,35 @@ impl fmt::Display for Maker {
         };
         write!(out, "{nth}{ending} of {function}")
     }
+}
+
+/// A handle in a message: its kind, its address and what made it, if that was seen.
+#[derive(Clone, Copy)]
+pub struct Named<'a> {
+    /// A noun: `queue`.
+    pub kind: &'a str,
+    pub address: usize,
+    pub maker: Option<Maker>,
+}
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            out,
+            "{} {:#x}{}",
+            self.kind,
+            self.address,
+            suffix(self.maker)
+        )
+    }
+}
+
+/// The end of a name: `, 2nd of urQueueCreate`; empty if nobody saw what made it.
+pub fn suffix(maker: Option<Maker>) -> impl fmt::Display {
+    fmt::from_fn(move |out| match maker {
+        Some(maker) => write!(out, ", {maker}"),
+        None => Ok(()),
+    })
 }
 
 /// The number of objects that each function has made.
@@ -70,5 +100,21 @@ mod tests {
             "22nd of f",
         ];
         assert_eq!([3, 4, 11, 13, 22].map(ordinal), expected);
+    }
+
+    #[test]
+    fn names_end_with_the_maker_if_it_was_seen() {
+        let name = |maker| {
+            let (kind, address) = ("queue", 0x40);
+            Named {
+                kind,
+                address,
+                maker,
+            }
+            .to_string()
+        };
+        assert_eq!(name(None), "queue 0x40");
+        let made = Makers::default().made("urQueueCreate");
+        assert_eq!(name(Some(made)), "queue 0x40, 1st of urQueueCreate");
     }
 }

@@ -18,7 +18,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ur::abi::*;
 
-use super::maker::{Maker, Makers};
+use super::maker::{Maker, Makers, suffix};
 use super::wrappers::by_function;
 
 /// Memory that a successful call returned.
@@ -192,10 +192,8 @@ impl fmt::Display for Allocation {
         if let Some(size) = self.size {
             write!(out, "{size} bytes of ")?;
         }
-        write!(out, "{} at {:#x}", self.kind, self.address)?;
-        if let Some(maker) = self.maker {
-            write!(out, ", {maker}")?;
-        }
+        let (kind, address) = (self.kind, self.address);
+        write!(out, "{kind} at {address:#x}{}", suffix(self.maker))?;
         let mut link = ", ";
         for (word, handle) in [
             ("on queue", self.queue),

@@ -421,23 +421,23 @@ fn findings_name_both_commands_and_what_is_missing() {
         text("in p; in q; alloc p a -> e; marker q after e; free p a; use q a"),
         [
             "race: use (command 2 of queue 0x2) uses 16 bytes at 0x61008; free (command 2 of queue \
-             0x1) frees 64 bytes at 0x61000; they overlap in 16 bytes at 0x61008; no event orders \
-             them"
+             0x1) frees 64 bytes at 0x61000, 1st of alloc; they overlap in 16 bytes at 0x61008; no \
+             event orders them"
         ]
     );
     assert_eq!(
         text("in p; in q; alloc p a; read q a"),
         [
             "race: read (command 1 of queue 0x2) uses memory from 0x61008 on; alloc (command 1 of \
-             queue 0x1) allocates 64 bytes at 0x61000; they may overlap in 56 bytes at 0x61008; no \
-             event orders the use after the allocation (it returned no event)"
+             queue 0x1) allocates 64 bytes at 0x61000, 1st of alloc; they may overlap in 56 bytes \
+             at 0x61008; no event orders the use after the allocation (it returned no event)"
         ]
     );
     assert_eq!(
         text("in p; alloc p a; free p a; free p a"),
         [
-            "double free: free (command 3 of queue 0x1) frees 64 bytes at 0x61000; free (command 2 \
-             of queue 0x1) freed it before"
+            "double free: free (command 3 of queue 0x1) frees 64 bytes at 0x61000, 1st of alloc; \
+             free (command 2 of queue 0x1) freed it before"
         ]
     );
 }
