@@ -110,7 +110,7 @@ pub const fn place(function: &'static str, argument: &'static str) -> Place {
 ur::for_each_bound! {
     rows
     /// Checks that a function's ranges end within what they are of.
-    BOUNDS:
+    BOUNDS: Error:
 }
 
 /// The body of a function of this layer: its check, then the call.
