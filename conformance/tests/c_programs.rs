@@ -368,6 +368,59 @@ fn leaks_fail_the_process_and_refused_arguments_do_not() {
     }
 }
 
+/// Leak checking knows each function that makes something, and the one that ends it.
+#[test]
+fn what_is_made_and_not_ended_is_a_leak() {
+    let built = Built::new("unended");
+    let run = |mode: &str| {
+        let mut command = built.command();
+        command.env(
+            "UR_ADAPTERS_FORCE_LOAD",
+            libraries().join("libur_adapter_mock.so"),
+        );
+        command.env("UR_ENABLE_LAYERS", "UR_LAYER_LEAK_CHECKING");
+        command.env("UR_LOG_VALIDATION", "level:info");
+        let output = command.arg(mode).output().expect("the program starts");
+        assert!(output.status.success(), "{}", both(&output));
+        numbered(&String::from_utf8_lossy(&output.stderr))
+    };
+    let said = run("leaks");
+    let leaks: Vec<&str> = said
+        .lines()
+        .filter_map(|line| line.strip_prefix("<VALIDATION>[ERROR]: "))
+        .collect();
+    let made = [
+        "leak: physical memory 0x#0, 1st of urPhysicalMemCreate, has 1 reference",
+        "leak: external memory 0x#1, 1st of urBindlessImagesImportExternalMemoryExp, has 1 reference",
+        "leak: never freed: 64 bytes of device memory at 0x#2, 1st of urUSMDeviceAlloc, on device 0x#3 \
+         in context 0x#4",
+        "leak: never freed: 128 bytes of exportable device memory at 0x#5, 1st of \
+         urMemoryExportAllocExportableMemoryExp, on device 0x#3 in context 0x#4",
+        "leak: never given back: IPC handle of memory at 0x#6, 1st of urIPCGetMemHandleExp, in context \
+         0x#4",
+        "leak: never freed: memory of another process at 0x#7, 1st of urIPCOpenMemHandleExp, on device \
+         0x#3 in context 0x#4",
+        "leak: never freed: 4096 bytes of reserved addresses at 0x#8, 1st of urVirtualMemReserve, in \
+         context 0x#4",
+        "leak: never unregistered: 4096 bytes of registered host memory at 0x#9, 1st of \
+         urUSMHostAllocRegisterExp, in context 0x#4",
+        "leak: never released: 4096 bytes of imported host memory at 0x#10, 1st of urUSMImportExp, in \
+         context 0x#4",
+        "leak: never freed: 256 bytes of mapped external memory at 0x#11, 1st of \
+         urBindlessImagesMapExternalLinearMemoryExp, on device 0x#3 in context 0x#4",
+        "leak: never freed: image memory 0x#12, 1st of urBindlessImagesImageAllocateExp, on device 0x#3 \
+         in context 0x#4",
+        "leak: never destroyed: unsampled image 0x#13, 1st of urBindlessImagesUnsampledImageCreateExp, \
+         on device 0x#3 in context 0x#4",
+        "leak: never destroyed: sampled image 0x#14, 1st of urBindlessImagesSampledImageCreateExp, on \
+         device 0x#3 in context 0x#4",
+        "leaked: 2 handles, 4 allocations (448 bytes), 1 reservation (4096 bytes), 1 registration (4096 \
+         bytes), 1 import (4096 bytes), 1 IPC handle, 1 image, 1 sampled image and 1 unsampled image",
+    ];
+    assert_eq!(leaks, made, "{said}");
+    assert_eq!(run("ends"), "<VALIDATION>[INFO]: nothing is leaked\n");
+}
+
 #[test]
 fn functions_that_the_reference_dropped() {
     says_ok(&success(&mut Built::new("dropped_functions").forced()));

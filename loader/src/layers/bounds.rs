@@ -15,7 +15,7 @@ use ur::object::log::Level;
 use ur::object::{Error, Result, boundary};
 
 use super::maker::{Maker, Makers, Named};
-use super::memory::{ALLOCATES, Allocation, FREES, Memory};
+use super::memory::{ALLOCATES, Allocation, Class, FREES, Memory};
 use super::wrappers::{NAMES, argument, by_function, number, rows, wrappers};
 use super::{Layer, LayerContext, memory, report};
 
@@ -176,7 +176,7 @@ unsafe fn recorded(
     call: impl FnOnce() -> ur_result_t,
 ) -> ur_result_t {
     // SAFETY: the caller guarantees the parameter struct.
-    let free = FREES[number].and_then(|row| MEMORY.freed(unsafe { row(params) }.addr()));
+    let free = FREES[number].and_then(|row| MEMORY.freed(unsafe { row(params) }));
     let result = call();
     if result != UR_RESULT_SUCCESS {
         if let Some(free) = free {
@@ -474,6 +474,8 @@ impl Usm {
         // SAFETY: the caller guarantees a live context; the property is a device.
         let device = unsafe { usm_info(self.context, self.base, UR_USM_ALLOC_INFO_DEVICE, none) };
         Allocation {
+            class: Class::Memory,
+            is_number: false,
             address: self.base.addr(),
             size: Some(self.size),
             kind: match self.kind {

@@ -1,8 +1,9 @@
 //! `UR_LAYER_LEAK_CHECKING` and `UR_LAYER_LIFETIME_VALIDATION`: tracks the application's handles
-//! and USM memory.
+//! and memory.
 //!
 //! At teardown, leak checking lists every handle to which the application still has a reference,
-//! all memory that it has not freed, and the calls that returned them. Lifetime validation also
+//! all memory that it has not freed, what else it has not ended (`memory/classes.rs`), and the calls
+//! that made them. Lifetime validation also
 //! refuses released handles and handles that no adapter returned. The error is that of the handle's
 //! kind, and the adapter is not called.
 //!
@@ -27,7 +28,7 @@ use ur::object::{Kind, Result};
 
 use self::registry::{CallSite, Leak, Origin, Registry};
 use super::maker::{Makers, Named};
-use super::memory::{Memory, Unfreed};
+use super::memory::{Class, Memory, Unfreed};
 use super::{Layer, LayerContext, failure, report};
 
 const OFF: u8 = 0;
@@ -91,8 +92,12 @@ fn report_leaks(handles: &[Leak], memory: &[Unfreed<CallSite>]) {
         report_leak(text, &created.site);
     }
     for leak in memory {
-        let text = format!("leak: never freed: {}{}", leak.allocation, at(&leak.more));
-        report_leak(text, &leak.more);
+        let (allocation, place) = (leak.allocation, at(&leak.more));
+        let never_ended = allocation.class.never_ended();
+        report_leak(
+            format!("leak: {never_ended}: {allocation}{place}"),
+            &leak.more,
+        );
     }
     match summary(handles.len(), memory) {
         None => report::line(Level::Info, format_args!("nothing is leaked")),
@@ -113,20 +118,31 @@ fn report_leak(mut text: String, made: &CallSite) {
     report::line(Level::Error, format_args!("{text}"));
 }
 
-/// The numbers of leaks: `2 handles and 1 allocation (64 bytes)`. None without a leak.
+/// The numbers of leaks: `2 handles, 1 allocation (64 bytes) and 1 reservation (4096 bytes)`. None
+/// without a leak.
 fn summary(handles: usize, memory: &[Unfreed<CallSite>]) -> Option<String> {
     let count = |count: usize, noun: &str| {
         let plural = if count == 1 { "" } else { "s" };
         (count > 0).then(|| format!("{count} {noun}{plural}"))
     };
-    let sizes = memory.iter().filter_map(|leak| leak.allocation.size);
-    let bytes = sizes.fold(0, usize::saturating_add);
-    let memory = count(memory.len(), "allocation").map(|text| format!("{text} ({bytes} bytes)"));
-    let parts: Vec<String> = [count(handles, "handle"), memory]
+    let of_class = |class: &Class| {
+        let leaks = memory.iter().map(|leak| &leak.allocation);
+        let leaks: Vec<_> = leaks.filter(|leak| leak.class == *class).collect();
+        let sizes = leaks.iter().filter_map(|leak| leak.size);
+        let bytes = sizes.reduce(usize::saturating_add);
+        let size = bytes.map_or_else(String::new, |bytes| format!(" ({bytes} bytes)"));
+        count(leaks.len(), class.unit()).map(|text| text + &size)
+    };
+    let classes = Class::ALL.iter().filter_map(of_class);
+    let mut parts: Vec<String> = count(handles, "handle")
         .into_iter()
-        .flatten()
+        .chain(classes)
         .collect();
-    (!parts.is_empty()).then(|| parts.join(" and "))
+    let last = parts.pop()?;
+    match parts.is_empty() {
+        true => Some(last),
+        false => Some(format!("{} and {last}", parts.join(", "))),
+    }
 }
 
 /// A handle, the call that returned it and the place of that call: `queue 0x…, 2nd of

@@ -12,7 +12,7 @@ use ur::object::{Kind, Result, chain};
 
 use super::registry::{CallSite, HandleError, Origin, PendingRelease};
 use super::{HANDLES, MAKERS, MEMORY, MODE, OFF, VALIDATES, caller, name, named, report, stacks};
-use crate::layers::memory::{Allocation, PendingFree, Returned};
+use crate::layers::memory::{Allocation, Ended, PendingFree, Returned};
 
 /// One call of a table function.
 pub struct Call {
@@ -348,10 +348,10 @@ impl Call {
     }
 
     /// Records a free before the adapter is called. [`Free::ended`] must follow with the result.
-    pub fn frees(&self, memory: *const c_void) -> Free {
+    pub fn frees(&self, ended: Ended) -> Free {
         Free(match self.mode {
             OFF => None,
-            _ => MEMORY.freed(memory.addr()),
+            _ => MEMORY.freed(ended),
         })
     }
 
