@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::{both, clean, libraries, success};
+use support::{both, build, clean, libraries, success};
 use tempfile::TempDir;
 
 /// A program, and the folder with the loader under the names that the linker and the system search.
@@ -196,6 +196,52 @@ fn example_mock_test() {
     command.env("UR_ADAPTERS_SEARCH_PATH", libraries());
     let lines = ["2 calls of urEnqueueUSMMemcpy", "no handle is left"];
     prints(&mut command, &lines);
+}
+
+/// On each OpenCL driver here: that of the system, and those that `scripts/drivers.sh` put in `target/drivers`.
+#[test]
+fn example_spirv() {
+    let built = Built::example("spirv");
+    let kernels = built.folder.path().join("kernels.spv");
+    let writer = Command::new(env!("CARGO_BIN_EXE_ur-conformance"))
+        .arg("--write-kernels")
+        .arg(&kernels)
+        .output()
+        .expect("ur-conformance starts");
+    assert!(writer.status.success(), "{}", both(&writer));
+    let adapter = build(&["ur-adapter-opencl"]).join("libur_adapter_opencl.so");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let drivers = libraries().with_file_name("drivers");
+    let mut ran = 0;
+    for driver in [None, Some("intel"), Some("pocl")] {
+        let mut command = match driver {
+            Some(_) if !drivers.exists() => continue,
+            Some(driver) => {
+                let mut command = clean(root.join("scripts/drivers.sh"));
+                command.arg(&drivers).arg(driver).arg(&built.program);
+                command
+            }
+            None => built.command(),
+        };
+        command.arg(&kernels);
+        command.env("LD_LIBRARY_PATH", built.folder.path());
+        command.env("UR_ADAPTERS_FORCE_LOAD", &adapter);
+        let output = command.output().expect("the program starts");
+        let said = both(&output);
+        match output.status.code() {
+            Some(0) => assert!(said.contains("iota of 1024 is right"), "{driver:?}: {said}"),
+            // Intel's driver takes SPIR-V. PoCL's packages do not, and a system may have no driver.
+            Some(77) if driver != Some("intel") => {
+                println!("{driver:?}: {said}");
+                continue;
+            }
+            _ => panic!("{driver:?}: {}: {said}", output.status),
+        }
+        ran += 1;
+    }
+    if ran == 0 {
+        println!("skipped: no driver for SPIR-V; `scripts/drivers.sh target/drivers` installs one");
+    }
 }
 
 /// Without a device of the backend an example is skipped and says so.
