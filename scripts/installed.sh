@@ -11,7 +11,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 # shellcheck source=need.sh
 . "$root/scripts/need.sh"
 prefix=$(cd "$1" && pwd)
-drivers=${2:-}
+drivers=${2:+$(cd "$2" && pwd)}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
