@@ -438,28 +438,30 @@ fn what_is_made_and_not_ended_is_a_leak() {
     let made = [
         "leak: physical memory 0x#0, 1st of urPhysicalMemCreate, has 1 reference",
         "leak: external memory 0x#1, 1st of urBindlessImagesImportExternalMemoryExp, has 1 reference",
-        "leak: never freed: 64 bytes of device memory at 0x#2, 1st of urUSMDeviceAlloc, on device 0x#3 \
-         in context 0x#4",
+        "leak: never freed: 64 bytes of device memory at 0x#2, 1st of urUSMDeviceAlloc, on device 0x#3, \
+         1st of urDeviceGet, in context 0x#4, 1st of urContextCreate",
         "leak: never freed: 128 bytes of exportable device memory at 0x#5, 1st of \
-         urMemoryExportAllocExportableMemoryExp, on device 0x#3 in context 0x#4",
+         urMemoryExportAllocExportableMemoryExp, on device 0x#3, 1st of urDeviceGet, in context 0x#4, 1st \
+         of urContextCreate",
         "leak: never given back: IPC handle of memory at 0x#6, 1st of urIPCGetMemHandleExp, in context \
-         0x#4",
+         0x#4, 1st of urContextCreate",
         "leak: never freed: memory of another process at 0x#7, 1st of urIPCOpenMemHandleExp, on device \
-         0x#3 in context 0x#4",
+         0x#3, 1st of urDeviceGet, in context 0x#4, 1st of urContextCreate",
         "leak: never freed: 4096 bytes of reserved addresses at 0x#8, 1st of urVirtualMemReserve, in \
-         context 0x#4",
+         context 0x#4, 1st of urContextCreate",
         "leak: never unregistered: 4096 bytes of registered host memory at 0x#9, 1st of \
-         urUSMHostAllocRegisterExp, in context 0x#4",
+         urUSMHostAllocRegisterExp, in context 0x#4, 1st of urContextCreate",
         "leak: never released: 4096 bytes of imported host memory at 0x#10, 1st of urUSMImportExp, in \
-         context 0x#4",
+         context 0x#4, 1st of urContextCreate",
         "leak: never freed: 256 bytes of mapped external memory at 0x#11, 1st of \
-         urBindlessImagesMapExternalLinearMemoryExp, on device 0x#3 in context 0x#4",
-        "leak: never freed: image memory 0x#12, 1st of urBindlessImagesImageAllocateExp, on device 0x#3 \
-         in context 0x#4",
-        "leak: never destroyed: unsampled image 0x#13, 1st of urBindlessImagesUnsampledImageCreateExp, \
-         on device 0x#3 in context 0x#4",
+         urBindlessImagesMapExternalLinearMemoryExp, on device 0x#3, 1st of urDeviceGet, in context 0x#4, \
+         1st of urContextCreate",
+        "leak: never freed: image memory 0x#12, 1st of urBindlessImagesImageAllocateExp, on device 0x#3, \
+         1st of urDeviceGet, in context 0x#4, 1st of urContextCreate",
+        "leak: never destroyed: unsampled image 0x#13, 1st of urBindlessImagesUnsampledImageCreateExp, on \
+         device 0x#3, 1st of urDeviceGet, in context 0x#4, 1st of urContextCreate",
         "leak: never destroyed: sampled image 0x#14, 1st of urBindlessImagesSampledImageCreateExp, on \
-         device 0x#3 in context 0x#4",
+         device 0x#3, 1st of urDeviceGet, in context 0x#4, 1st of urContextCreate",
         "leaked: 2 handles, 4 allocations (448 bytes), 1 reservation (4096 bytes), 1 registration (4096 \
          bytes), 1 import (4096 bytes), 1 IPC handle, 1 image, 1 sampled image and 1 unsampled image",
     ];

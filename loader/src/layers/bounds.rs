@@ -14,10 +14,10 @@ use ur::abi::*;
 use ur::object::log::Level;
 use ur::object::{Error, Result, boundary};
 
-use super::maker::{Maker, Makers, Named};
+use super::maker::{Handle, Maker, Makers};
 use super::memory::{ALLOCATES, Allocation, Class, FREES, Memory};
 use super::wrappers::{NAMES, argument, by_function, number, rows, wrappers};
-use super::{Layer, LayerContext, memory, report};
+use super::{Layer, LayerContext, memory, parents, report};
 
 /// USM allocations, which messages name.
 static MEMORY: Memory<()> = Memory::new();
@@ -39,10 +39,10 @@ struct Mem {
     parent: Parent,
 }
 
-/// The object that a buffer or an image was made from, by its address.
+/// The object that a buffer or an image was made from.
 #[derive(Clone, Copy)]
 enum Parent {
-    Context(usize),
+    Context(Handle),
     Buffer(usize),
 }
 
@@ -86,15 +86,15 @@ by_function! {
     /// The functions that create buffers and images.
     CREATES: Creates => (*mut ur_mem_handle_t, Parent):
     urMemBufferCreate ur_mem_buffer_create_params_t |p|
-        (*p.pphBuffer, Parent::Context((*p.phContext).addr()));
+        (*p.pphBuffer, Parent::Context(parents::of((*p.phContext).addr())));
     urMemBufferPartition ur_mem_buffer_partition_params_t |p|
         (*p.pphMem, Parent::Buffer((*p.phBuffer).addr()));
     urMemBufferCreateWithNativeHandle ur_mem_buffer_create_with_native_handle_params_t |p|
-        (*p.pphMem, Parent::Context((*p.phContext).addr()));
+        (*p.pphMem, Parent::Context(parents::of((*p.phContext).addr())));
     urMemImageCreate ur_mem_image_create_params_t |p|
-        (*p.pphMem, Parent::Context((*p.phContext).addr()));
+        (*p.pphMem, Parent::Context(parents::of((*p.phContext).addr())));
     urMemImageCreateWithNativeHandle ur_mem_image_create_with_native_handle_params_t |p|
-        (*p.pphMem, Parent::Context((*p.phContext).addr()));
+        (*p.pphMem, Parent::Context(parents::of((*p.phContext).addr())));
 }
 
 /// The argument that a check is about.
@@ -216,7 +216,7 @@ pub unsafe fn buffer(place: &Place, mem: ur_mem_handle_t, offset: u64, size: u64
     };
     let range = Range::new(offset, offset.checked_add(size));
     range.within(whole, || {
-        place.refuse(&range, "bytes", whole, "", &named("buffer", mem))
+        place.refuse(&range, "bytes", whole, "", &named("buffer", mem.addr()))
     })
 }
 
@@ -244,7 +244,7 @@ pub unsafe fn buffer_box(
             " (a box of {} x {} x {} at {}, {}, {}, with a row pitch of {row_pitch})",
             region.width, region.height, region.depth, origin.x, origin.y, origin.z
         );
-        place.refuse(&range, "bytes", whole, &shape, &named("buffer", mem))
+        place.refuse(&range, "bytes", whole, &shape, &named("buffer", mem.addr()))
     })
 }
 
@@ -270,7 +270,7 @@ pub unsafe fn image(
     ] {
         let range = Range::new(from, from.checked_add(length));
         range.within(whole, || {
-            let image = named("image", image);
+            let image = named("image", image.addr());
             let whose = format!("{image}, of {width} x {height} x {depth} pixels");
             place.refuse(&range, "pixels", whole, &format!(" in {axis}"), &whose)
         })?;
@@ -485,9 +485,9 @@ impl Usm {
                 _ => "memory",
             },
             maker: None,
-            context: self.context.addr(),
-            device: device.map_or(0, |device| device.addr()),
-            queue: 0,
+            context: parents::of(self.context.addr()),
+            device: device.map_or(Handle::NONE, |device| parents::of(device.addr())),
+            queue: Handle::NONE,
         }
     }
 }
@@ -510,19 +510,14 @@ unsafe fn usm_info<T>(
 }
 
 /// A buffer or an image in a message: its handle, what made it and from what.
-fn named(kind: &str, mem: ur_mem_handle_t) -> String {
-    let address = mem.addr();
+fn named(kind: &str, address: usize) -> String {
     let found = objects().mems.get(&address).copied();
     let maker = found.map(|mem| mem.maker);
-    let name = Named {
-        kind,
-        address,
-        maker,
-    };
+    let handle = Handle { address, maker };
     match found.map(|mem| mem.parent) {
-        Some(Parent::Context(context)) => format!("{name}, in context {context:#x}"),
-        Some(Parent::Buffer(buffer)) => format!("{name}, of buffer {buffer:#x}"),
-        None => name.to_string(),
+        Some(Parent::Context(context)) => format!("{kind} {handle}, in context {context}"),
+        Some(Parent::Buffer(buffer)) => format!("{kind} {handle}, of {}", named("buffer", buffer)),
+        None => format!("{kind} {handle}"),
     }
 }
 

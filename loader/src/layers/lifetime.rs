@@ -27,7 +27,7 @@ use ur::object::log::Level;
 use ur::object::{Kind, Result};
 
 use self::registry::{CallSite, Leak, Origin, Registry};
-use super::maker::{Makers, Named};
+use super::maker::{Handle, Makers};
 use super::memory::{Class, Memory, Unfreed};
 use super::{Layer, LayerContext, failure, report};
 
@@ -152,12 +152,9 @@ fn named(kind: Kind, address: usize, created: &Origin) -> String {
     format!("{name}{}", caller(&created.site))
 }
 
-fn handle(kind: Kind, address: usize, created: &Origin) -> Named<'static> {
-    Named {
-        kind: name(kind),
-        address,
-        maker: Some(created.maker),
-    }
+fn handle(kind: Kind, address: usize, created: &Origin) -> String {
+    let maker = Some(created.maker);
+    format!("{} {}", name(kind), Handle { address, maker })
 }
 
 /// The source location of a call, if the application reports it: ` at main.cpp:7`.

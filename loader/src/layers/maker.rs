@@ -28,24 +28,23 @@ impl fmt::Display for Maker {
     }
 }
 
-/// A handle in a message: its kind, its address and what made it, if that was seen.
-#[derive(Clone, Copy)]
-pub struct Named<'a> {
-    /// A noun: `queue`.
-    pub kind: &'a str,
+/// An object or memory by address, and what made it, if that was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handle {
     pub address: usize,
     pub maker: Option<Maker>,
 }
 
-impl fmt::Display for Named<'_> {
+impl Handle {
+    pub const NONE: Handle = Handle {
+        address: 0,
+        maker: None,
+    };
+}
+
+impl fmt::Display for Handle {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            out,
-            "{} {:#x}{}",
-            self.kind,
-            self.address,
-            suffix(self.maker)
-        )
+        write!(out, "{:#x}{}", self.address, suffix(self.maker))
     }
 }
 
@@ -105,13 +104,8 @@ mod tests {
     #[test]
     fn names_end_with_the_maker_if_it_was_seen() {
         let name = |maker| {
-            let (kind, address) = ("queue", 0x40);
-            Named {
-                kind,
-                address,
-                maker,
-            }
-            .to_string()
+            let address = 0x40;
+            format!("queue {}", Handle { address, maker })
         };
         assert_eq!(name(None), "queue 0x40");
         let made = Makers::default().made("urQueueCreate");

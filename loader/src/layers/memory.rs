@@ -21,7 +21,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ur::abi::*;
 
-use super::maker::{Maker, Makers, suffix};
+use super::maker::{Handle, Maker, Makers};
+use super::parents;
 
 pub use self::classes::{ALLOCATES, Class, Ended, FREES};
 
@@ -124,7 +125,7 @@ pub unsafe fn context_of_queue(
     (result == UR_RESULT_SUCCESS && !context.is_null()).then_some(context)
 }
 
-/// An allocation, as messages describe it. Handles are addresses, 0 where there is none.
+/// An allocation, as messages describe it. A handle that there is not has the address 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Allocation {
     pub class: Class,
@@ -138,9 +139,9 @@ pub struct Allocation {
     pub is_number: bool,
     /// None if the layer did not see the allocation.
     pub maker: Option<Maker>,
-    pub context: usize,
-    pub device: usize,
-    pub queue: usize,
+    pub context: Handle,
+    pub device: Handle,
+    pub queue: Handle,
 }
 
 impl Allocation {
@@ -170,9 +171,9 @@ impl Allocation {
             size: returned.size,
             kind: returned.kind,
             maker: None,
-            context: context.map_or(0, |context| context.addr()),
-            device: returned.device.addr(),
-            queue: queue.addr(),
+            context: context.map_or(Handle::NONE, |context| parents::of(context.addr())),
+            device: parents::of(returned.device.addr()),
+            queue: parents::of(queue.addr()),
         })
     }
 
@@ -192,18 +193,16 @@ impl fmt::Display for Allocation {
         if let Some(size) = self.size {
             write!(out, "{size} bytes of ")?;
         }
-        let (kind, address) = (self.kind, self.address);
+        let (kind, address, maker) = (self.kind, self.address, self.maker);
         let link = if self.is_number { " " } else { " at " };
-        write!(out, "{kind}{link}{address:#x}{}", suffix(self.maker))?;
-        let mut link = ", ";
+        write!(out, "{kind}{link}{}", Handle { address, maker })?;
         for (word, handle) in [
             ("on queue", self.queue),
             ("on device", self.device),
             ("in context", self.context),
         ] {
-            if handle != 0 {
-                write!(out, "{link}{word} {handle:#x}")?;
-                link = " ";
+            if handle.address != 0 {
+                write!(out, ", {word} {handle}")?;
             }
         }
         Ok(())
@@ -297,7 +296,7 @@ impl<T> Memory<T> {
     /// Records that the application released its last reference to a context.
     pub fn context_released(&self, context: usize) {
         for entry in self.state().live.values_mut().flatten() {
-            entry.context_released |= entry.allocation.context == context;
+            entry.context_released |= entry.allocation.context.address == context;
         }
     }
 
@@ -366,10 +365,15 @@ mod tests {
             kind: "device memory",
             is_number: false,
             maker: None,
-            context,
-            device: 0xd0,
-            queue: 0,
+            context: unseen(context),
+            device: unseen(0xd0),
+            queue: Handle::NONE,
         }
+    }
+
+    fn unseen(address: usize) -> Handle {
+        let maker = None;
+        Handle { address, maker }
     }
 
     fn at(address: usize) -> Ended {
@@ -446,20 +450,23 @@ mod tests {
         assert_eq!(
             text(0x200).as_deref(),
             Some(
-                "64 bytes of device memory at 0x200, 2nd of urUSMDeviceAlloc, on device 0xd0 in \
-                 context 0xc0"
+                "64 bytes of device memory at 0x200, 2nd of urUSMDeviceAlloc, on device 0xd0, \
+                 in context 0xc0"
             )
         );
         let unseen = Allocation {
             size: None,
             kind: "memory of another process",
-            device: 0,
-            queue: 0xa0,
+            device: Handle::NONE,
+            queue: Handle {
+                maker: Some(Makers::new().made("urQueueCreate")),
+                ..unseen(0xa0)
+            },
             ..allocation(0x300, 0, 0xc0)
         };
         assert_eq!(
             unseen.to_string(),
-            "memory of another process at 0x300, on queue 0xa0 in context 0xc0"
+            "memory of another process at 0x300, on queue 0xa0, 1st of urQueueCreate, in context 0xc0"
         );
         assert_eq!(text(0x300), None);
     }

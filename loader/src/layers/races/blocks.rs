@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::order::{Mark, Order};
-use crate::layers::maker::{Maker, Makers, Named, suffix};
+use crate::layers::maker::{Handle, Maker, Makers, suffix};
 
 /// A command, as findings describe it.
 #[derive(Clone, Debug)]
@@ -31,10 +31,7 @@ pub struct Operation {
 /// A queue, and the number of a command on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnQueue {
-    /// The queue's handle.
-    pub queue: usize,
-    /// None if the layer did not see the queue's creation.
-    pub maker: Option<Maker>,
+    pub queue: Handle,
     /// The number of the command on its queue, from 1.
     pub command: u64,
 }
@@ -48,12 +45,7 @@ impl Operation {
                 None => out.write_str(self.function)?,
             }
             let Some(at) = self.queue else { return Ok(()) };
-            let name = Named {
-                kind: "queue",
-                address: at.queue,
-                maker: at.maker,
-            };
-            write!(out, " (command {} of {name})", at.command)
+            write!(out, " (command {} of queue {})", at.command, at.queue)
         })
     }
 }
