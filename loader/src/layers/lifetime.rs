@@ -20,14 +20,13 @@ use self::call::Call;
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use ur::abi::*;
 use ur::object::log::Level;
 use ur::object::{Kind, Result};
 
 use self::registry::{CallSite, Leak, Origin, Registry};
-use super::maker::{Handle, Makers};
+use super::maker::{Counts, Handle};
 use super::memory::{Class, Memory, Unfreed};
 use super::{Layer, LayerContext, failure, report};
 
@@ -40,7 +39,7 @@ const VALIDATES: u8 = 2;
 static MODE: AtomicU8 = AtomicU8::new(OFF);
 static HANDLES: Registry = Registry::new();
 static MEMORY: Memory<CallSite> = Memory::new();
-static MAKERS: Mutex<Makers> = Mutex::new(Makers::new());
+static MADE: Counts = Counts::new();
 
 struct Lifetime;
 
@@ -58,7 +57,7 @@ impl Layer for Lifetime {
         report::begin(context);
         HANDLES.clear();
         MEMORY.clear();
-        *MAKERS.lock().unwrap_or_else(PoisonError::into_inner) = Makers::new();
+        MADE.clear();
         let leaks_only = names == ["UR_LAYER_LEAK_CHECKING"];
         MODE.store(
             if leaks_only {
@@ -201,7 +200,7 @@ fn name(kind: Kind) -> &'static str {
 /// Fails if lifetime validation is on and the handle may not be used. For entry points outside the
 /// tables.
 pub fn check_handle(function: &'static str, kind: Kind, handle: *const c_void) -> Result<()> {
-    let call = Call::new(function);
+    let call = Call::outside(function);
     if call.validates() {
         call.uses(kind, handle)
     } else {

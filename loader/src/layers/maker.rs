@@ -5,6 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::wrappers::COUNT;
 
 /// What made an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +59,27 @@ pub fn suffix(maker: Option<Maker>) -> impl fmt::Display {
     })
 }
 
-/// The number of objects that each function has made.
+/// The number of objects that each function of the tables has made, counted by many threads.
+pub struct Counts([AtomicU64; COUNT]);
+
+impl Counts {
+    pub const fn new() -> Counts {
+        Counts([const { AtomicU64::new(0) }; COUNT])
+    }
+
+    /// Counts one more object of the function with this number, and returns the new count.
+    pub fn add(&self, number: usize) -> u64 {
+        self.0[number].fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub fn clear(&self) {
+        for count in &self.0 {
+            count.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The number of objects that each function has made, under its owner's lock.
 #[derive(Debug, Default)]
 pub struct Makers(BTreeMap<&'static str, u64>);
 

@@ -2,8 +2,8 @@
 //! them.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use ur::abi::*;
 use ur::object::checks::slice;
@@ -11,12 +11,16 @@ use ur::object::log::Level;
 use ur::object::{Kind, Result, chain};
 
 use super::registry::{CallSite, HandleError, Origin, PendingRelease};
-use super::{HANDLES, MAKERS, MEMORY, MODE, OFF, VALIDATES, caller, name, named, report, stacks};
+use super::{HANDLES, MADE, MEMORY, MODE, OFF, VALIDATES, caller, name, named, report, stacks};
+use crate::layers::maker::Maker;
 use crate::layers::memory::{Allocation, Ended, PendingFree, Returned};
+use crate::layers::wrappers::NAMES;
 
 /// One call of a table function.
 pub struct Call {
     function: &'static str,
+    /// None for a function outside of the tables, which makes nothing.
+    number: Option<usize>,
     mode: u8,
 }
 
@@ -25,9 +29,21 @@ type By = (Kind, *const c_void);
 
 impl Call {
     #[inline]
-    pub fn new(function: &'static str) -> Call {
-        let mode = MODE.load(Ordering::Acquire);
-        Call { function, mode }
+    pub fn new(number: usize) -> Call {
+        Call {
+            function: NAMES[number],
+            number: Some(number),
+            mode: MODE.load(Ordering::Acquire),
+        }
+    }
+
+    /// A call of a function outside of the tables.
+    pub fn outside(function: &'static str) -> Call {
+        Call {
+            function,
+            number: None,
+            mode: MODE.load(Ordering::Acquire),
+        }
     }
 
     /// Whether dead and unknown handles are refused.
@@ -53,10 +69,10 @@ impl Call {
 
     /// Counts one more handle of this call's function. The origin is made only if it is recorded.
     fn made(&self) -> impl Fn() -> Origin {
-        let mut makers = MAKERS.lock().unwrap_or_else(PoisonError::into_inner);
-        let maker = makers.made(self.function);
+        let function = self.function;
+        let nth = self.number.map_or(0, |number| MADE.add(number));
         move || Origin {
-            maker,
+            maker: Maker { function, nth },
             site: self.call_site(),
         }
     }

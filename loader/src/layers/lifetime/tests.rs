@@ -2,6 +2,7 @@
 
 use super::registry::{HandleError, PendingRelease};
 use super::*;
+use crate::layers::maker::Makers;
 
 fn site(function: &'static str) -> CallSite {
     CallSite {
