@@ -24,6 +24,13 @@ int main(int argc, char **argv) {
   const uint8_t *binary = (const uint8_t *)path;
   size_t size, global = COUNT;
   uint32_t *out, add = 7, i;
+  /* Machine code does not tell it: with this, a launch with fewer arguments is an error. */
+  ur_program_metadata_t count = {.pName = "squares@num_args",
+                                 .type = UR_PROGRAM_METADATA_TYPE_UINT32,
+                                 .size = sizeof(uint32_t),
+                                 .value = {.data32 = 2}};
+  ur_program_properties_t properties = {
+      .stype = UR_STRUCTURE_TYPE_PROGRAM_PROPERTIES, .count = 1, .pMetadatas = &count};
 
   require(path != NULL, "no such file; kernels.c says how to make it");
   size = strlen(path);
@@ -31,7 +38,7 @@ int main(int argc, char **argv) {
   CALL(urContextCreate, 1, &device, NULL, &context);
   CALL(urQueueCreate, context, device, NULL, &queue);
   /* The binary is the file's absolute path; its bytes would do too. */
-  CALL(urProgramCreateWithBinary, context, 1, &device, &size, &binary, NULL, &program);
+  CALL(urProgramCreateWithBinary, context, 1, &device, &size, &binary, &properties, &program);
   free(path);
   CALL(urProgramBuild, context, program, NULL);
   CALL(urKernelCreate, program, "squares", &kernel);

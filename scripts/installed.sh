@@ -2,14 +2,16 @@
 # Builds and runs installed C examples against an installed tree, through pkg-config as their heads say and
 # through CMake, and runs the tools that were installed.
 #
-#   scripts/installed.sh PREFIX
+#   scripts/installed.sh PREFIX [DRIVERS]
 #
-# Needs pkg-config, cmake and Python; with UR_INSTALL=1 it installs the first two.
+# With DRIVERS, the folder of scripts/drivers.sh, the example of OpenCL runs on Intel's driver; without, it is
+# skipped. Needs pkg-config, cmake and Python; with UR_INSTALL=1 it installs the first two.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 # shellcheck source=need.sh
 . "$root/scripts/need.sh"
 prefix=$(cd "$1" && pwd)
+drivers=${2:+$(cd "$2" && pwd)}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -22,8 +24,15 @@ export PKG_CONFIG_PATH=$prefix/lib/pkgconfig LD_LIBRARY_PATH=$prefix/lib ONEAPI_
 cp -r "$prefix/share/doc/unified-runtime/examples" "$work/examples"
 (
     cd "$work/examples"
-    PATH=$prefix/bin:$PATH "$root/scripts/shown.py" example \
-        async_alloc.c enumerate.c kernel_so.c mock_test.c pool_limits.c spirv.c two_queues.c
+    export PATH=$prefix/bin:$PATH
+    "$root/scripts/shown.py" example \
+        async_alloc.c enumerate.c kernel_so.c mock_test.c pool_limits.c two_queues.c
+    if [ -n "$drivers" ]; then
+        ONEAPI_DEVICE_SELECTOR='opencl:*' "$root/scripts/drivers.sh" "$drivers" intel \
+            "$root/scripts/shown.py" driven spirv.c
+    else
+        "$root/scripts/shown.py" example spirv.c
+    fi
 )
 
 cat >"$work/CMakeLists.txt" <<CMAKE

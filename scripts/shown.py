@@ -3,6 +3,7 @@
 
     shown.py page FILE...        the `sh` blocks of Markdown pages; README.md from its quick starts on
     shown.py example FILE...     the commands at the head of examples, in the current folder
+    shown.py driven FILE...      as `example`, where a driver is there: a skipped example is a failure
     shown.py list FILE...        prints the commands of pages, with substitutions, and runs nothing
 
 The `text` block after a block of commands, or an example's lines below "Prints", must be among the printed
@@ -211,8 +212,9 @@ def main():
         say(f"{path.name}")
         if kind == "page":
             page(path)
-        elif kind == "example":
-            run([example_block(path)], [], dict(os.environ), os.getcwd(), accept=(SKIPPED,))
+        elif kind in ("example", "driven"):
+            accept = (SKIPPED,) if kind == "example" else ()
+            run([example_block(path)], [], dict(os.environ), os.getcwd(), accept)
         elif kind == "list":
             for block in page_blocks(path):
                 print(f"# {block.place}\n{substituted(block.commands, [])}")

@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::{both, clean, libraries, success};
+use support::{both, build, clean, libraries, success};
 use tempfile::TempDir;
 
 /// A program, and the folder with the loader under the names that the linker and the system search.
@@ -198,6 +198,52 @@ fn example_mock_test() {
     prints(&mut command, &lines);
 }
 
+/// On each OpenCL driver here: that of the system, and those that `scripts/drivers.sh` put in `target/drivers`.
+#[test]
+fn example_spirv() {
+    let built = Built::example("spirv");
+    let kernels = built.folder.path().join("kernels.spv");
+    let writer = Command::new(env!("CARGO_BIN_EXE_ur-conformance"))
+        .arg("--write-kernels")
+        .arg(&kernels)
+        .output()
+        .expect("ur-conformance starts");
+    assert!(writer.status.success(), "{}", both(&writer));
+    let adapter = build(&["ur-adapter-opencl"]).join("libur_adapter_opencl.so");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let drivers = libraries().with_file_name("drivers");
+    let mut ran = 0;
+    for driver in [None, Some("intel"), Some("pocl")] {
+        let mut command = match driver {
+            Some(_) if !drivers.exists() => continue,
+            Some(driver) => {
+                let mut command = clean(root.join("scripts/drivers.sh"));
+                command.arg(&drivers).arg(driver).arg(&built.program);
+                command
+            }
+            None => built.command(),
+        };
+        command.arg(&kernels);
+        command.env("LD_LIBRARY_PATH", built.folder.path());
+        command.env("UR_ADAPTERS_FORCE_LOAD", &adapter);
+        let output = command.output().expect("the program starts");
+        let said = both(&output);
+        match output.status.code() {
+            Some(0) => assert!(said.contains("iota of 1024 is right"), "{driver:?}: {said}"),
+            // Intel's driver takes SPIR-V. PoCL's packages do not, and a system may have no driver.
+            Some(77) if driver != Some("intel") => {
+                println!("{driver:?}: {said}");
+                continue;
+            }
+            _ => panic!("{driver:?}: {}: {said}", output.status),
+        }
+        ran += 1;
+    }
+    if ran == 0 {
+        println!("skipped: no driver for SPIR-V; `scripts/drivers.sh target/drivers` installs one");
+    }
+}
+
 /// Without a device of the backend an example is skipped and says so.
 #[test]
 fn example_spirv_without_opencl() {
@@ -366,6 +412,61 @@ fn leaks_fail_the_process_and_refused_arguments_do_not() {
         let (refused, said) = status("null_handle", "UR_LAYER_PARAMETER_VALIDATION", effect);
         assert_eq!(refused.code(), Some(0), "{said}");
     }
+}
+
+/// Leak checking knows each function that makes something, and the one that ends it.
+#[test]
+fn what_is_made_and_not_ended_is_a_leak() {
+    let built = Built::new("unended");
+    let run = |mode: &str| {
+        let mut command = built.command();
+        command.env(
+            "UR_ADAPTERS_FORCE_LOAD",
+            libraries().join("libur_adapter_mock.so"),
+        );
+        command.env("UR_ENABLE_LAYERS", "UR_LAYER_LEAK_CHECKING");
+        command.env("UR_LOG_VALIDATION", "level:info");
+        let output = command.arg(mode).output().expect("the program starts");
+        assert!(output.status.success(), "{}", both(&output));
+        numbered(&String::from_utf8_lossy(&output.stderr))
+    };
+    let said = run("leaks");
+    let leaks: Vec<&str> = said
+        .lines()
+        .filter_map(|line| line.strip_prefix("<VALIDATION>[ERROR]: "))
+        .collect();
+    let made = [
+        "leak: physical memory 0x#0, 1st of urPhysicalMemCreate, has 1 reference",
+        "leak: external memory 0x#1, 1st of urBindlessImagesImportExternalMemoryExp, has 1 reference",
+        "leak: never freed: 64 bytes of device memory at 0x#2, 1st of urUSMDeviceAlloc, on device 0x#3, \
+         1st of urDeviceGet, in context 0x#4, 1st of urContextCreate",
+        "leak: never freed: 128 bytes of exportable device memory at 0x#5, 1st of \
+         urMemoryExportAllocExportableMemoryExp, on device 0x#3, 1st of urDeviceGet, in context 0x#4, 1st \
+         of urContextCreate",
+        "leak: never given back: IPC handle of memory at 0x#6, 1st of urIPCGetMemHandleExp, in context \
+         0x#4, 1st of urContextCreate",
+        "leak: never freed: memory of another process at 0x#7, 1st of urIPCOpenMemHandleExp, on device \
+         0x#3, 1st of urDeviceGet, in context 0x#4, 1st of urContextCreate",
+        "leak: never freed: 4096 bytes of reserved addresses at 0x#8, 1st of urVirtualMemReserve, in \
+         context 0x#4, 1st of urContextCreate",
+        "leak: never unregistered: 4096 bytes of registered host memory at 0x#9, 1st of \
+         urUSMHostAllocRegisterExp, in context 0x#4, 1st of urContextCreate",
+        "leak: never released: 4096 bytes of imported host memory at 0x#10, 1st of urUSMImportExp, in \
+         context 0x#4, 1st of urContextCreate",
+        "leak: never freed: 256 bytes of mapped external memory at 0x#11, 1st of \
+         urBindlessImagesMapExternalLinearMemoryExp, on device 0x#3, 1st of urDeviceGet, in context 0x#4, \
+         1st of urContextCreate",
+        "leak: never freed: image memory 0x#12, 1st of urBindlessImagesImageAllocateExp, on device 0x#3, \
+         1st of urDeviceGet, in context 0x#4, 1st of urContextCreate",
+        "leak: never destroyed: unsampled image 0x#13, 1st of urBindlessImagesUnsampledImageCreateExp, on \
+         device 0x#3, 1st of urDeviceGet, in context 0x#4, 1st of urContextCreate",
+        "leak: never destroyed: sampled image 0x#14, 1st of urBindlessImagesSampledImageCreateExp, on \
+         device 0x#3, 1st of urDeviceGet, in context 0x#4, 1st of urContextCreate",
+        "leaked: 2 handles, 4 allocations (448 bytes), 1 reservation (4096 bytes), 1 registration (4096 \
+         bytes), 1 import (4096 bytes), 1 IPC handle, 1 image, 1 sampled image and 1 unsampled image",
+    ];
+    assert_eq!(leaks, made, "{said}");
+    assert_eq!(run("ends"), "<VALIDATION>[INFO]: nothing is leaked\n");
 }
 
 #[test]

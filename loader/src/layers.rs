@@ -4,7 +4,8 @@
 //! calls those that it replaced. It may use `abi`, `object` and `dl`; the lifetime layer may use
 //! `timeline` as well. The chain must never know what a layer does.
 //!
-//! The order from the inside out: asynchronous allocations, bounds, lifetime, parameters, tracing.
+//! The order from the inside out: parents, which names objects for those around it; asynchronous
+//! allocations, bounds, lifetime, parameters, tracing.
 //! The outermost layer sees a call first. Null arguments are thus refused before a handle is looked
 //! up, and dead handles before they are queried.
 //!
@@ -22,6 +23,7 @@ pub mod lifetime;
 mod maker;
 mod memory;
 pub mod parameters;
+mod parents;
 pub mod races;
 mod report;
 pub mod tracing;
@@ -79,6 +81,16 @@ const FULL: &str = "UR_LAYER_FULL_VALIDATION";
 
 /// From the inside out.
 pub const KNOWN: &[Known] = &[
+    Known {
+        names: &[
+            "UR_LAYER_ASYNC_ALLOC_VALIDATION",
+            FULL,
+            "UR_LAYER_BOUNDS_CHECKING",
+            "UR_LAYER_LEAK_CHECKING",
+            "UR_LAYER_LIFETIME_VALIDATION",
+        ],
+        make: parents::make,
+    },
     Known {
         names: &["UR_LAYER_ASYNC_ALLOC_VALIDATION", FULL],
         make: races::make,

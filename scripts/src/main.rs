@@ -34,6 +34,15 @@ enum Command {
         #[arg(required = true)]
         reports: Vec<PathBuf>,
     },
+    /// Fails if the table of what the conformance runs exercise differs from their reports.
+    Coverage {
+        /// Files that `scripts/coverage.sh` wrote.
+        #[arg(required = true)]
+        reports: Vec<PathBuf>,
+        /// Replaces the table.
+        #[arg(long)]
+        write: bool,
+    },
     /// Checks the design's invariants on the source text.
     Tidy,
     /// Builds the book: docs/, and pages made from the specification, the tools and the tests.
@@ -99,6 +108,11 @@ fn run(command: Command) -> Result<ExitCode> {
                 reports.len(),
                 generate::support::PAGE
             );
+        }
+        Command::Coverage { reports, write } => {
+            docs::coverage::check(&root, &reports, write)?;
+            let page = docs::coverage::PAGE;
+            console::outln!("{page} has the numbers of {} reports", reports.len());
         }
         Command::Tidy => {
             tidy::check(&root)?;

@@ -2161,437 +2161,437 @@ macro_rules! for_each_struct_with_handles {
     };
 }
 
-/// The specification's conditions on arguments, beyond those that follow from an argument's form:
+/// The specification's conditions on arguments, beyond those that follow from an argument's form, with its words:
 /// `NAME PARAMS |p| { CHECKS }`. CHECKS end with `?`.
 #[macro_export]
 macro_rules! for_each_condition {
     ($callback:ident $($rest:tt)*) => {
         $callback! { $($rest)*
             urAdapterGet ur_adapter_get_params_t |p| {
-                refuse((*p.pNumEntries) == 0 && !(*p.pphAdapters).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
+                refuse((*p.pNumEntries) == 0 && !(*p.pphAdapters).is_null(), UR_RESULT_ERROR_INVALID_SIZE, "NumEntries is 0 but phAdapters is given")?;
             }
             urAdapterGetInfo ur_adapter_get_info_params_t |p| {
-                refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+                refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE, "propSize is 0 but pPropValue is given")?;
+                refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "propSize is not 0 but pPropValue is null")?;
+                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "pPropValue and pPropSizeRet are both null")?;
             }
             urPlatformGet ur_platform_get_params_t |p| {
-                refuse((*p.pNumEntries) == 0 && !(*p.pphPlatforms).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.ppNumPlatforms).is_null() && (*p.pphPlatforms).is_null(), UR_RESULT_ERROR_INVALID_VALUE)?;
+                refuse((*p.pNumEntries) == 0 && !(*p.pphPlatforms).is_null(), UR_RESULT_ERROR_INVALID_SIZE, "NumEntries is 0 but phPlatforms is given")?;
+                refuse((*p.ppNumPlatforms).is_null() && (*p.pphPlatforms).is_null(), UR_RESULT_ERROR_INVALID_VALUE, "phPlatforms and pNumPlatforms are both null")?;
             }
             urPlatformGetInfo ur_platform_get_info_params_t |p| {
-                refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+                refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE, "propSize is 0 but pPropValue is given")?;
+                refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "propSize is not 0 but pPropValue is null")?;
+                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "pPropValue and pPropSizeRet are both null")?;
             }
             urDeviceGet ur_device_get_params_t |p| {
-                refuse((*p.pNumEntries) == 0 && !(*p.pphDevices).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.pNumEntries) > 0 && (*p.pphDevices).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+                refuse((*p.pNumEntries) == 0 && !(*p.pphDevices).is_null(), UR_RESULT_ERROR_INVALID_SIZE, "NumEntries is 0 but phDevices is given")?;
+                refuse((*p.pNumEntries) > 0 && (*p.pphDevices).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "NumEntries is not 0 but phDevices is null")?;
             }
             urDeviceGetInfo ur_device_get_info_params_t |p| {
-                refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+                refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE, "propSize is 0 but pPropValue is given")?;
+                refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "propSize is not 0 but pPropValue is null")?;
+                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "pPropValue and pPropSizeRet are both null")?;
             }
             urDevicePartition ur_device_partition_params_t |p| {
-                refuse((*(*p.ppProperties)).pProperties.is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+                refuse((*(*p.ppProperties)).pProperties.is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "pProperties->pProperties is null")?;
             }
             urDeviceSelectBinary ur_device_select_binary_params_t |p| {
-                refuse((*p.pNumBinaries) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+                refuse((*p.pNumBinaries) == 0, UR_RESULT_ERROR_INVALID_SIZE, "NumBinaries is 0")?;
             }
             urContextCreate ur_context_create_params_t |p| {
-                pointee(*p.ppProperties)?;
-                refuse((*p.pDeviceCount) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+                pointee("pProperties", *p.ppProperties)?;
+                refuse((*p.pDeviceCount) == 0, UR_RESULT_ERROR_INVALID_SIZE, "DeviceCount is 0")?;
             }
             urContextGetInfo ur_context_get_info_params_t |p| {
-                refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+                refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE, "propSize is 0 but pPropValue is given")?;
+                refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "propSize is not 0 but pPropValue is null")?;
+                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "pPropValue and pPropSizeRet are both null")?;
             }
             urMemImageCreate ur_mem_image_create_params_t |p| {
-                refuse(!(*p.ppImageDesc).is_null() && UR_STRUCTURE_TYPE_IMAGE_DESC.0 != (*(*p.ppImageDesc)).stype.0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
-                refuse(!(*p.ppImageFormat).is_null() && UR_IMAGE_CHANNEL_ORDER_SRGBA.0 < (*(*p.ppImageFormat)).channelOrder.0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
-                refuse(!(*p.ppImageFormat).is_null() && UR_IMAGE_CHANNEL_TYPE_FLOAT.0 < (*(*p.ppImageFormat)).channelType.0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
-                refuse(!(*p.ppImageDesc).is_null() && UR_MEM_TYPE_IMAGE1D_ARRAY.0 < (*(*p.ppImageDesc)).r#type.0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
-                refuse(!(*p.ppImageDesc).is_null() && (*(*p.ppImageDesc)).numMipLevel != 0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
-                refuse(!(*p.ppImageDesc).is_null() && (*(*p.ppImageDesc)).numSamples != 0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
-                refuse(!(*p.ppImageDesc).is_null() && (*(*p.ppImageDesc)).rowPitch != 0 && (*p.ppHost).is_null(), UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
-                refuse(!(*p.ppImageDesc).is_null() && (*(*p.ppImageDesc)).slicePitch != 0 && (*p.ppHost).is_null(), UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
-                refuse((*p.ppHost).is_null() && (*p.pflags).0 & (UR_MEM_FLAG_USE_HOST_POINTER.0 | UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER.0) != 0, UR_RESULT_ERROR_INVALID_HOST_PTR)?;
-                refuse(!(*p.ppHost).is_null() && (*p.pflags).0 & (UR_MEM_FLAG_USE_HOST_POINTER.0 | UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER.0) == 0, UR_RESULT_ERROR_INVALID_HOST_PTR)?;
+                refuse(!(*p.ppImageDesc).is_null() && UR_STRUCTURE_TYPE_IMAGE_DESC.0 != (*(*p.ppImageDesc)).stype.0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR, "the stype of pImageDesc is wrong")?;
+                refuse(!(*p.ppImageFormat).is_null() && UR_IMAGE_CHANNEL_ORDER_SRGBA.0 < (*(*p.ppImageFormat)).channelOrder.0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR, "channelOrder in pImageFormat is beyond the last order, UR_IMAGE_CHANNEL_ORDER_SRGBA")?;
+                refuse(!(*p.ppImageFormat).is_null() && UR_IMAGE_CHANNEL_TYPE_FLOAT.0 < (*(*p.ppImageFormat)).channelType.0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR, "channelType in pImageFormat is beyond the last type, UR_IMAGE_CHANNEL_TYPE_FLOAT")?;
+                refuse(!(*p.ppImageDesc).is_null() && UR_MEM_TYPE_IMAGE1D_ARRAY.0 < (*(*p.ppImageDesc)).r#type.0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR, "the type in pImageDesc is none of the plain 1D, 2D, 3D and array shapes")?;
+                refuse(!(*p.ppImageDesc).is_null() && (*(*p.ppImageDesc)).numMipLevel != 0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR, "numMipLevel is not 0")?;
+                refuse(!(*p.ppImageDesc).is_null() && (*(*p.ppImageDesc)).numSamples != 0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR, "numSamples is not 0")?;
+                refuse(!(*p.ppImageDesc).is_null() && (*(*p.ppImageDesc)).rowPitch != 0 && (*p.ppHost).is_null(), UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR, "rowPitch is given without host memory")?;
+                refuse(!(*p.ppImageDesc).is_null() && (*(*p.ppImageDesc)).slicePitch != 0 && (*p.ppHost).is_null(), UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR, "slicePitch is given without host memory")?;
+                refuse((*p.ppHost).is_null() && (*p.pflags).0 & (UR_MEM_FLAG_USE_HOST_POINTER.0 | UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER.0) != 0, UR_RESULT_ERROR_INVALID_HOST_PTR, "flags ask to use or copy host memory but pHost is null")?;
+                refuse(!(*p.ppHost).is_null() && (*p.pflags).0 & (UR_MEM_FLAG_USE_HOST_POINTER.0 | UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER.0) == 0, UR_RESULT_ERROR_INVALID_HOST_PTR, "pHost is given though flags ask neither to use nor to copy it")?;
             }
             urMemBufferCreate ur_mem_buffer_create_params_t |p| {
-                refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_BUFFER_SIZE)?;
-                refuse((*p.ppProperties).is_null() && (*p.pflags).0 & (UR_MEM_FLAG_USE_HOST_POINTER.0 | UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER.0) != 0, UR_RESULT_ERROR_INVALID_HOST_PTR)?;
-                refuse(!(*p.ppProperties).is_null() && (*(*p.ppProperties)).pHost.is_null() && (*p.pflags).0 & (UR_MEM_FLAG_USE_HOST_POINTER.0 | UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER.0) != 0, UR_RESULT_ERROR_INVALID_HOST_PTR)?;
-                refuse(!(*p.ppProperties).is_null() && !(*(*p.ppProperties)).pHost.is_null() && (*p.pflags).0 & (UR_MEM_FLAG_USE_HOST_POINTER.0 | UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER.0) == 0, UR_RESULT_ERROR_INVALID_HOST_PTR)?;
+                refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_BUFFER_SIZE, "size is 0")?;
+                refuse((*p.ppProperties).is_null() && (*p.pflags).0 & (UR_MEM_FLAG_USE_HOST_POINTER.0 | UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER.0) != 0, UR_RESULT_ERROR_INVALID_HOST_PTR, "flags ask to use or copy host memory but there is no pProperties to give it")?;
+                refuse(!(*p.ppProperties).is_null() && (*(*p.ppProperties)).pHost.is_null() && (*p.pflags).0 & (UR_MEM_FLAG_USE_HOST_POINTER.0 | UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER.0) != 0, UR_RESULT_ERROR_INVALID_HOST_PTR, "flags ask to use or copy host memory but pProperties.pHost is null")?;
+                refuse(!(*p.ppProperties).is_null() && !(*(*p.ppProperties)).pHost.is_null() && (*p.pflags).0 & (UR_MEM_FLAG_USE_HOST_POINTER.0 | UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER.0) == 0, UR_RESULT_ERROR_INVALID_HOST_PTR, "pProperties.pHost is given though flags ask neither to use nor to copy it")?;
             }
             urMemBufferPartition ur_mem_buffer_partition_params_t |p| {
-                refuse(!(*p.ppRegion).is_null() && (*(*p.ppRegion)).size == 0, UR_RESULT_ERROR_INVALID_BUFFER_SIZE)?;
+                refuse(!(*p.ppRegion).is_null() && (*(*p.ppRegion)).size == 0, UR_RESULT_ERROR_INVALID_BUFFER_SIZE, "the size of pRegion is 0")?;
             }
             urMemGetInfo ur_mem_get_info_params_t |p| {
-                refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+                refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE, "propSize is 0 while pPropValue is given")?;
+                refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "propSize is not 0 but pPropValue is null")?;
+                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "both pPropValue and pPropSizeRet are null, so nothing could be returned")?;
             }
             urMemImageGetInfo ur_mem_image_get_info_params_t |p| {
-                refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+                refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE, "propSize is 0 while pPropValue is given")?;
+                refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "propSize is not 0 but pPropValue is null")?;
+                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "both pPropValue and pPropSizeRet are null, so nothing could be returned")?;
             }
             urSamplerCreate ur_sampler_create_params_t |p| {
-                pointee(*p.ppDesc)?;
+                pointee("pDesc", *p.ppDesc)?;
             }
             urSamplerGetInfo ur_sampler_get_info_params_t |p| {
-                refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+                refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE, "propSize is 0 while pPropValue is given")?;
+                refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "propSize is not 0 but pPropValue is null")?;
+                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "both pPropValue and pPropSizeRet are null, so nothing could be returned")?;
             }
             urUSMHostAlloc ur_usm_host_alloc_params_t |p| {
-                pointee(*p.ppUSMDesc)?;
-                refuse(!(*p.ppUSMDesc).is_null() && (*(*p.ppUSMDesc)).align != 0 && (((*(*p.ppUSMDesc)).align as u64) & ((*(*p.ppUSMDesc)).align as u64).wrapping_sub(1)) != 0, UR_RESULT_ERROR_INVALID_VALUE)?;
-                refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_USM_SIZE)?;
+                pointee("pUSMDesc", *p.ppUSMDesc)?;
+                refuse(!(*p.ppUSMDesc).is_null() && (*(*p.ppUSMDesc)).align != 0 && (((*(*p.ppUSMDesc)).align as u64) & ((*(*p.ppUSMDesc)).align as u64).wrapping_sub(1)) != 0, UR_RESULT_ERROR_INVALID_VALUE, "pUSMDesc->align is neither 0 nor a power of two")?;
+                refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_USM_SIZE, "size is 0")?;
             }
             urUSMDeviceAlloc ur_usm_device_alloc_params_t |p| {
-                pointee(*p.ppUSMDesc)?;
-                refuse(!(*p.ppUSMDesc).is_null() && (*(*p.ppUSMDesc)).align != 0 && (((*(*p.ppUSMDesc)).align as u64) & ((*(*p.ppUSMDesc)).align as u64).wrapping_sub(1)) != 0, UR_RESULT_ERROR_INVALID_VALUE)?;
-                refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_USM_SIZE)?;
+                pointee("pUSMDesc", *p.ppUSMDesc)?;
+                refuse(!(*p.ppUSMDesc).is_null() && (*(*p.ppUSMDesc)).align != 0 && (((*(*p.ppUSMDesc)).align as u64) & ((*(*p.ppUSMDesc)).align as u64).wrapping_sub(1)) != 0, UR_RESULT_ERROR_INVALID_VALUE, "pUSMDesc->align is neither 0 nor a power of two")?;
+                refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_USM_SIZE, "size is 0")?;
             }
             urUSMSharedAlloc ur_usm_shared_alloc_params_t |p| {
-                pointee(*p.ppUSMDesc)?;
-                refuse(!(*p.ppUSMDesc).is_null() && (*(*p.ppUSMDesc)).align != 0 && (((*(*p.ppUSMDesc)).align as u64) & ((*(*p.ppUSMDesc)).align as u64).wrapping_sub(1)) != 0, UR_RESULT_ERROR_INVALID_VALUE)?;
-                refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_USM_SIZE)?;
+                pointee("pUSMDesc", *p.ppUSMDesc)?;
+                refuse(!(*p.ppUSMDesc).is_null() && (*(*p.ppUSMDesc)).align != 0 && (((*(*p.ppUSMDesc)).align as u64) & ((*(*p.ppUSMDesc)).align as u64).wrapping_sub(1)) != 0, UR_RESULT_ERROR_INVALID_VALUE, "pUSMDesc->align is neither 0 nor a power of two")?;
+                refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_USM_SIZE, "size is 0")?;
             }
             urUSMGetMemAllocInfo ur_usm_get_mem_alloc_info_params_t |p| {
-                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "neither the value nor its size is asked for")?;
             }
             urUSMPoolCreate ur_usm_pool_create_params_t |p| {
-                pointee(*p.ppPoolDesc)?;
+                pointee("pPoolDesc", *p.ppPoolDesc)?;
             }
             urUSMPoolGetInfo ur_usm_pool_get_info_params_t |p| {
-                refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+                refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE, "propSize is 0 but pPropValue is given")?;
+                refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "propSize is not 0 but pPropValue is null")?;
+                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "pPropValue and pPropSizeRet are both null")?;
             }
             urVirtualMemGranularityGetInfo ur_virtual_mem_granularity_get_info_params_t |p| {
-                refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+                refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE, "propSize is 0 but pPropValue is given")?;
+                refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "propSize is not 0 but pPropValue is null")?;
+                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "pPropValue and pPropSizeRet are both null")?;
             }
             urPhysicalMemCreate ur_physical_mem_create_params_t |p| {
-                pointee(*p.ppProperties)?;
+                pointee("pProperties", *p.ppProperties)?;
             }
             urPhysicalMemGetInfo ur_physical_mem_get_info_params_t |p| {
-                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "neither the value nor its size is asked for")?;
             }
             urProgramCreateWithIL ur_program_create_with_il_params_t |p| {
-                refuse(!(*p.ppProperties).is_null() && (*(*p.ppProperties)).count > 0 && (*(*p.ppProperties)).pMetadatas.is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-                refuse(!(*p.ppProperties).is_null() && !(*(*p.ppProperties)).pMetadatas.is_null() && (*(*p.ppProperties)).count == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.plength) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+                refuse(!(*p.ppProperties).is_null() && (*(*p.ppProperties)).count > 0 && (*(*p.ppProperties)).pMetadatas.is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "pProperties counts entries but has no pMetadatas")?;
+                refuse(!(*p.ppProperties).is_null() && !(*(*p.ppProperties)).pMetadatas.is_null() && (*(*p.ppProperties)).count == 0, UR_RESULT_ERROR_INVALID_SIZE, "pProperties has pMetadatas but count is 0")?;
+                refuse((*p.plength) == 0, UR_RESULT_ERROR_INVALID_SIZE, "length is 0")?;
             }
             urProgramCreateWithBinary ur_program_create_with_binary_params_t |p| {
-                refuse(!(*p.ppProperties).is_null() && (*(*p.ppProperties)).count > 0 && (*(*p.ppProperties)).pMetadatas.is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-                refuse(!(*p.ppProperties).is_null() && !(*(*p.ppProperties)).pMetadatas.is_null() && (*(*p.ppProperties)).count == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.pnumDevices) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+                refuse(!(*p.ppProperties).is_null() && (*(*p.ppProperties)).count > 0 && (*(*p.ppProperties)).pMetadatas.is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "pProperties counts entries but has no pMetadatas")?;
+                refuse(!(*p.ppProperties).is_null() && !(*(*p.ppProperties)).pMetadatas.is_null() && (*(*p.ppProperties)).count == 0, UR_RESULT_ERROR_INVALID_SIZE, "pProperties has pMetadatas but count is 0")?;
+                refuse((*p.pnumDevices) == 0, UR_RESULT_ERROR_INVALID_SIZE, "numDevices is 0")?;
             }
             urProgramLink ur_program_link_params_t |p| {
-                refuse((*p.pcount) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+                refuse((*p.pcount) == 0, UR_RESULT_ERROR_INVALID_SIZE, "count is 0")?;
             }
             urProgramGetInfo ur_program_get_info_params_t |p| {
-                refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+                refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE, "propSize is 0 although pPropValue is given")?;
+                refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "pPropValue is null although propSize is not 0")?;
+                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "pPropValue and pPropSizeRet are both null")?;
             }
             urProgramGetBuildInfo ur_program_get_build_info_params_t |p| {
-                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "neither the value nor its size is asked for")?;
             }
             urProgramSetSpecializationConstants ur_program_set_specialization_constants_params_t |p| {
-                refuse((*p.pcount) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+                refuse((*p.pcount) == 0, UR_RESULT_ERROR_INVALID_SIZE, "count is 0")?;
             }
             urQueueGetInfo ur_queue_get_info_params_t |p| {
-                refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+                refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE, "propSize is 0 while pPropValue is given")?;
+                refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "propSize is not 0 but pPropValue is null")?;
+                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "both pPropValue and pPropSizeRet are null, so nothing could be returned")?;
             }
             urQueueCreate ur_queue_create_params_t |p| {
-                pointee(*p.ppProperties)?;
-                refuse(!(*p.ppProperties).is_null() && (*(*p.ppProperties)).flags.0 & UR_QUEUE_FLAG_PRIORITY_HIGH.0 != 0 && (*(*p.ppProperties)).flags.0 & UR_QUEUE_FLAG_PRIORITY_LOW.0 != 0, UR_RESULT_ERROR_INVALID_QUEUE_PROPERTIES)?;
-                refuse(!(*p.ppProperties).is_null() && (*(*p.ppProperties)).flags.0 & UR_QUEUE_FLAG_SUBMISSION_BATCHED.0 != 0 && (*(*p.ppProperties)).flags.0 & UR_QUEUE_FLAG_SUBMISSION_IMMEDIATE.0 != 0, UR_RESULT_ERROR_INVALID_QUEUE_PROPERTIES)?;
+                pointee("pProperties", *p.ppProperties)?;
+                refuse(!(*p.ppProperties).is_null() && (*(*p.ppProperties)).flags.0 & UR_QUEUE_FLAG_PRIORITY_HIGH.0 != 0 && (*(*p.ppProperties)).flags.0 & UR_QUEUE_FLAG_PRIORITY_LOW.0 != 0, UR_RESULT_ERROR_INVALID_QUEUE_PROPERTIES, "the flags ask for both high and low priority")?;
+                refuse(!(*p.ppProperties).is_null() && (*(*p.ppProperties)).flags.0 & UR_QUEUE_FLAG_SUBMISSION_BATCHED.0 != 0 && (*(*p.ppProperties)).flags.0 & UR_QUEUE_FLAG_SUBMISSION_IMMEDIATE.0 != 0, UR_RESULT_ERROR_INVALID_QUEUE_PROPERTIES, "the flags ask for both batched and immediate submission")?;
             }
             urEventGetInfo ur_event_get_info_params_t |p| {
-                refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+                refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE, "propSize is 0 while pPropValue is given")?;
+                refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "propSize is not 0 but pPropValue is null")?;
+                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "both pPropValue and pPropSizeRet are null, so nothing could be returned")?;
             }
             urEventGetProfilingInfo ur_event_get_profiling_info_params_t |p| {
-                refuse(!(*p.ppPropValue).is_null() && (*p.ppropSize) == 0, UR_RESULT_ERROR_INVALID_VALUE)?;
+                refuse(!(*p.ppPropValue).is_null() && (*p.ppropSize) == 0, UR_RESULT_ERROR_INVALID_VALUE, "propSize is 0 while pPropValue is given")?;
             }
             urEventWait ur_event_wait_params_t |p| {
-                refuse((*p.pnumEvents) == 0, UR_RESULT_ERROR_INVALID_VALUE)?;
+                refuse((*p.pnumEvents) == 0, UR_RESULT_ERROR_INVALID_VALUE, "numEvents is 0")?;
             }
             urEventSetCallback ur_event_set_callback_params_t |p| {
-                refuse((*p.pexecStatus).0 == UR_EXECUTION_INFO_QUEUED.0, UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION)?;
+                refuse((*p.pexecStatus).0 == UR_EXECUTION_INFO_QUEUED.0, UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION, "execStatus is UR_EXECUTION_INFO_QUEUED")?;
             }
             urEnqueueMemBufferReadRect ur_enqueue_mem_buffer_read_rect_params_t |p| {
-                refuse((*p.pregion).width == 0 || (*p.pregion).height == 0 || (*p.pregion).depth == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.pbufferRowPitch) != 0 && ((*p.pbufferRowPitch) as u64) < (*p.pregion).width, UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.phostRowPitch) != 0 && ((*p.phostRowPitch) as u64) < (*p.pregion).width, UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.pbufferSlicePitch) != 0 && ((*p.pbufferSlicePitch) as u64) < (*p.pregion).height.wrapping_mul(if (*p.pbufferRowPitch) != 0 { (*p.pbufferRowPitch) as u64 } else { (*p.pregion).width }), UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.pbufferSlicePitch) != 0 && rest((*p.pbufferSlicePitch) as u64, if (*p.pbufferRowPitch) != 0 { (*p.pbufferRowPitch) as u64 } else { (*p.pregion).width }) != 0, UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.phostSlicePitch) != 0 && ((*p.phostSlicePitch) as u64) < (*p.pregion).height.wrapping_mul(if (*p.phostRowPitch) != 0 { (*p.phostRowPitch) as u64 } else { (*p.pregion).width }), UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.phostSlicePitch) != 0 && rest((*p.phostSlicePitch) as u64, if (*p.phostRowPitch) != 0 { (*p.phostRowPitch) as u64 } else { (*p.pregion).width }) != 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+                refuse((*p.pregion).width == 0 || (*p.pregion).height == 0 || (*p.pregion).depth == 0, UR_RESULT_ERROR_INVALID_SIZE, "an extent of region is 0")?;
+                refuse((*p.pbufferRowPitch) != 0 && ((*p.pbufferRowPitch) as u64) < (*p.pregion).width, UR_RESULT_ERROR_INVALID_SIZE, "bufferRowPitch is given but smaller than a row of region")?;
+                refuse((*p.phostRowPitch) != 0 && ((*p.phostRowPitch) as u64) < (*p.pregion).width, UR_RESULT_ERROR_INVALID_SIZE, "hostRowPitch is given but smaller than a row of region")?;
+                refuse((*p.pbufferSlicePitch) != 0 && ((*p.pbufferSlicePitch) as u64) < (*p.pregion).height.wrapping_mul(if (*p.pbufferRowPitch) != 0 { (*p.pbufferRowPitch) as u64 } else { (*p.pregion).width }), UR_RESULT_ERROR_INVALID_SIZE, "bufferSlicePitch is given but smaller than a slice: region.height rows of bufferRowPitch (or packed) bytes")?;
+                refuse((*p.pbufferSlicePitch) != 0 && rest((*p.pbufferSlicePitch) as u64, if (*p.pbufferRowPitch) != 0 { (*p.pbufferRowPitch) as u64 } else { (*p.pregion).width }) != 0, UR_RESULT_ERROR_INVALID_SIZE, "bufferSlicePitch is given but no multiple of the effective bufferRowPitch")?;
+                refuse((*p.phostSlicePitch) != 0 && ((*p.phostSlicePitch) as u64) < (*p.pregion).height.wrapping_mul(if (*p.phostRowPitch) != 0 { (*p.phostRowPitch) as u64 } else { (*p.pregion).width }), UR_RESULT_ERROR_INVALID_SIZE, "hostSlicePitch is given but smaller than a slice: region.height rows of hostRowPitch (or packed) bytes")?;
+                refuse((*p.phostSlicePitch) != 0 && rest((*p.phostSlicePitch) as u64, if (*p.phostRowPitch) != 0 { (*p.phostRowPitch) as u64 } else { (*p.pregion).width }) != 0, UR_RESULT_ERROR_INVALID_SIZE, "hostSlicePitch is given but no multiple of the effective hostRowPitch")?;
             }
             urEnqueueMemBufferWriteRect ur_enqueue_mem_buffer_write_rect_params_t |p| {
-                refuse((*p.pregion).width == 0 || (*p.pregion).height == 0 || (*p.pregion).depth == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.pbufferRowPitch) != 0 && ((*p.pbufferRowPitch) as u64) < (*p.pregion).width, UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.phostRowPitch) != 0 && ((*p.phostRowPitch) as u64) < (*p.pregion).width, UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.pbufferSlicePitch) != 0 && ((*p.pbufferSlicePitch) as u64) < (*p.pregion).height.wrapping_mul(if (*p.pbufferRowPitch) != 0 { (*p.pbufferRowPitch) as u64 } else { (*p.pregion).width }), UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.pbufferSlicePitch) != 0 && rest((*p.pbufferSlicePitch) as u64, if (*p.pbufferRowPitch) != 0 { (*p.pbufferRowPitch) as u64 } else { (*p.pregion).width }) != 0, UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.phostSlicePitch) != 0 && ((*p.phostSlicePitch) as u64) < (*p.pregion).height.wrapping_mul(if (*p.phostRowPitch) != 0 { (*p.phostRowPitch) as u64 } else { (*p.pregion).width }), UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.phostSlicePitch) != 0 && rest((*p.phostSlicePitch) as u64, if (*p.phostRowPitch) != 0 { (*p.phostRowPitch) as u64 } else { (*p.pregion).width }) != 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+                refuse((*p.pregion).width == 0 || (*p.pregion).height == 0 || (*p.pregion).depth == 0, UR_RESULT_ERROR_INVALID_SIZE, "an extent of region is 0")?;
+                refuse((*p.pbufferRowPitch) != 0 && ((*p.pbufferRowPitch) as u64) < (*p.pregion).width, UR_RESULT_ERROR_INVALID_SIZE, "bufferRowPitch is given but smaller than a row of region")?;
+                refuse((*p.phostRowPitch) != 0 && ((*p.phostRowPitch) as u64) < (*p.pregion).width, UR_RESULT_ERROR_INVALID_SIZE, "hostRowPitch is given but smaller than a row of region")?;
+                refuse((*p.pbufferSlicePitch) != 0 && ((*p.pbufferSlicePitch) as u64) < (*p.pregion).height.wrapping_mul(if (*p.pbufferRowPitch) != 0 { (*p.pbufferRowPitch) as u64 } else { (*p.pregion).width }), UR_RESULT_ERROR_INVALID_SIZE, "bufferSlicePitch is given but smaller than a slice: region.height rows of bufferRowPitch (or packed) bytes")?;
+                refuse((*p.pbufferSlicePitch) != 0 && rest((*p.pbufferSlicePitch) as u64, if (*p.pbufferRowPitch) != 0 { (*p.pbufferRowPitch) as u64 } else { (*p.pregion).width }) != 0, UR_RESULT_ERROR_INVALID_SIZE, "bufferSlicePitch is given but no multiple of the effective bufferRowPitch")?;
+                refuse((*p.phostSlicePitch) != 0 && ((*p.phostSlicePitch) as u64) < (*p.pregion).height.wrapping_mul(if (*p.phostRowPitch) != 0 { (*p.phostRowPitch) as u64 } else { (*p.pregion).width }), UR_RESULT_ERROR_INVALID_SIZE, "hostSlicePitch is given but smaller than a slice: region.height rows of hostRowPitch (or packed) bytes")?;
+                refuse((*p.phostSlicePitch) != 0 && rest((*p.phostSlicePitch) as u64, if (*p.phostRowPitch) != 0 { (*p.phostRowPitch) as u64 } else { (*p.pregion).width }) != 0, UR_RESULT_ERROR_INVALID_SIZE, "hostSlicePitch is given but no multiple of the effective hostRowPitch")?;
             }
             urEnqueueMemBufferCopyRect ur_enqueue_mem_buffer_copy_rect_params_t |p| {
-                refuse((*p.pregion).width == 0 || (*p.pregion).height == 0 || (*p.pregion).depth == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.psrcRowPitch) != 0 && ((*p.psrcRowPitch) as u64) < (*p.pregion).width, UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.pdstRowPitch) != 0 && ((*p.pdstRowPitch) as u64) < (*p.pregion).width, UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.psrcSlicePitch) != 0 && ((*p.psrcSlicePitch) as u64) < (*p.pregion).height.wrapping_mul(if (*p.psrcRowPitch) != 0 { (*p.psrcRowPitch) as u64 } else { (*p.pregion).width }), UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.psrcSlicePitch) != 0 && rest((*p.psrcSlicePitch) as u64, if (*p.psrcRowPitch) != 0 { (*p.psrcRowPitch) as u64 } else { (*p.pregion).width }) != 0, UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.pdstSlicePitch) != 0 && ((*p.pdstSlicePitch) as u64) < (*p.pregion).height.wrapping_mul(if (*p.pdstRowPitch) != 0 { (*p.pdstRowPitch) as u64 } else { (*p.pregion).width }), UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.pdstSlicePitch) != 0 && rest((*p.pdstSlicePitch) as u64, if (*p.pdstRowPitch) != 0 { (*p.pdstRowPitch) as u64 } else { (*p.pregion).width }) != 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+                refuse((*p.pregion).width == 0 || (*p.pregion).height == 0 || (*p.pregion).depth == 0, UR_RESULT_ERROR_INVALID_SIZE, "an extent of region is 0")?;
+                refuse((*p.psrcRowPitch) != 0 && ((*p.psrcRowPitch) as u64) < (*p.pregion).width, UR_RESULT_ERROR_INVALID_SIZE, "srcRowPitch is given but smaller than a row of region")?;
+                refuse((*p.pdstRowPitch) != 0 && ((*p.pdstRowPitch) as u64) < (*p.pregion).width, UR_RESULT_ERROR_INVALID_SIZE, "dstRowPitch is given but smaller than a row of region")?;
+                refuse((*p.psrcSlicePitch) != 0 && ((*p.psrcSlicePitch) as u64) < (*p.pregion).height.wrapping_mul(if (*p.psrcRowPitch) != 0 { (*p.psrcRowPitch) as u64 } else { (*p.pregion).width }), UR_RESULT_ERROR_INVALID_SIZE, "srcSlicePitch is given but smaller than a slice: region.height rows of srcRowPitch (or packed) bytes")?;
+                refuse((*p.psrcSlicePitch) != 0 && rest((*p.psrcSlicePitch) as u64, if (*p.psrcRowPitch) != 0 { (*p.psrcRowPitch) as u64 } else { (*p.pregion).width }) != 0, UR_RESULT_ERROR_INVALID_SIZE, "srcSlicePitch is given but no multiple of the effective srcRowPitch")?;
+                refuse((*p.pdstSlicePitch) != 0 && ((*p.pdstSlicePitch) as u64) < (*p.pregion).height.wrapping_mul(if (*p.pdstRowPitch) != 0 { (*p.pdstRowPitch) as u64 } else { (*p.pregion).width }), UR_RESULT_ERROR_INVALID_SIZE, "dstSlicePitch is given but smaller than a slice: region.height rows of dstRowPitch (or packed) bytes")?;
+                refuse((*p.pdstSlicePitch) != 0 && rest((*p.pdstSlicePitch) as u64, if (*p.pdstRowPitch) != 0 { (*p.pdstRowPitch) as u64 } else { (*p.pregion).width }) != 0, UR_RESULT_ERROR_INVALID_SIZE, "dstSlicePitch is given but no multiple of the effective dstRowPitch")?;
             }
             urEnqueueMemBufferFill ur_enqueue_mem_buffer_fill_params_t |p| {
-                refuse((*p.ppatternSize) == 0 || (*p.psize) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.ppatternSize) > (*p.psize), UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((((*p.ppatternSize) as u64) & ((*p.ppatternSize) as u64).wrapping_sub(1)) != 0, UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse(rest((*p.psize) as u64, (*p.ppatternSize) as u64) != 0, UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse(rest((*p.poffset) as u64, (*p.ppatternSize) as u64) != 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+                refuse((*p.ppatternSize) == 0 || (*p.psize) == 0, UR_RESULT_ERROR_INVALID_SIZE, "patternSize or size is 0")?;
+                refuse((*p.ppatternSize) > (*p.psize), UR_RESULT_ERROR_INVALID_SIZE, "the pattern is larger than the range")?;
+                refuse((((*p.ppatternSize) as u64) & ((*p.ppatternSize) as u64).wrapping_sub(1)) != 0, UR_RESULT_ERROR_INVALID_SIZE, "patternSize is no power of two")?;
+                refuse(rest((*p.psize) as u64, (*p.ppatternSize) as u64) != 0, UR_RESULT_ERROR_INVALID_SIZE, "size is no multiple of patternSize")?;
+                refuse(rest((*p.poffset) as u64, (*p.ppatternSize) as u64) != 0, UR_RESULT_ERROR_INVALID_SIZE, "offset is no multiple of patternSize")?;
             }
             urEnqueueMemImageRead ur_enqueue_mem_image_read_params_t |p| {
-                refuse((*p.pregion).width == 0 || (*p.pregion).height == 0 || (*p.pregion).depth == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+                refuse((*p.pregion).width == 0 || (*p.pregion).height == 0 || (*p.pregion).depth == 0, UR_RESULT_ERROR_INVALID_SIZE, "an extent of region is 0")?;
             }
             urEnqueueMemImageWrite ur_enqueue_mem_image_write_params_t |p| {
-                refuse((*p.pregion).width == 0 || (*p.pregion).height == 0 || (*p.pregion).depth == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+                refuse((*p.pregion).width == 0 || (*p.pregion).height == 0 || (*p.pregion).depth == 0, UR_RESULT_ERROR_INVALID_SIZE, "an extent of region is 0")?;
             }
             urEnqueueMemImageCopy ur_enqueue_mem_image_copy_params_t |p| {
-                refuse((*p.pregion).width == 0 || (*p.pregion).height == 0 || (*p.pregion).depth == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+                refuse((*p.pregion).width == 0 || (*p.pregion).height == 0 || (*p.pregion).depth == 0, UR_RESULT_ERROR_INVALID_SIZE, "an extent of region is 0")?;
             }
             urEnqueueUSMFill ur_enqueue_usm_fill_params_t |p| {
-                refuse((*p.ppatternSize) == 0 || (*p.psize) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.ppatternSize) > (*p.psize), UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse(rest((*p.psize) as u64, (*p.ppatternSize) as u64) != 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+                refuse((*p.ppatternSize) == 0 || (*p.psize) == 0, UR_RESULT_ERROR_INVALID_SIZE, "patternSize or size is 0")?;
+                refuse((*p.ppatternSize) > (*p.psize), UR_RESULT_ERROR_INVALID_SIZE, "the pattern is larger than the range")?;
+                refuse(rest((*p.psize) as u64, (*p.ppatternSize) as u64) != 0, UR_RESULT_ERROR_INVALID_SIZE, "size is no multiple of patternSize")?;
             }
             urEnqueueUSMMemcpy ur_enqueue_usm_memcpy_params_t |p| {
-                refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+                refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_SIZE, "size is 0")?;
             }
             urEnqueueUSMPrefetch ur_enqueue_usm_prefetch_params_t |p| {
-                refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+                refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_SIZE, "size is 0")?;
             }
             urEnqueueUSMAdvise ur_enqueue_usm_advise_params_t |p| {
-                refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+                refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_SIZE, "size is 0")?;
             }
             urEnqueueUSMFill2D ur_enqueue_usm_fill_2d_params_t |p| {
-                refuse((*p.ppitch) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.ppitch) < (*p.pwidth), UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.ppatternSize) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse(((*p.ppatternSize) as u64) > ((*p.pwidth) as u64).wrapping_mul((*p.pheight) as u64), UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.ppatternSize) != 0 && (((*p.ppatternSize) as u64) & ((*p.ppatternSize) as u64).wrapping_sub(1)) != 0, UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.pwidth) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.pheight) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse(rest(((*p.pwidth) as u64).wrapping_mul((*p.pheight) as u64), (*p.ppatternSize) as u64) != 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+                refuse((*p.ppitch) == 0, UR_RESULT_ERROR_INVALID_SIZE, "pitch is 0")?;
+                refuse((*p.ppitch) < (*p.pwidth), UR_RESULT_ERROR_INVALID_SIZE, "pitch is smaller than width")?;
+                refuse((*p.ppatternSize) == 0, UR_RESULT_ERROR_INVALID_SIZE, "patternSize is 0")?;
+                refuse(((*p.ppatternSize) as u64) > ((*p.pwidth) as u64).wrapping_mul((*p.pheight) as u64), UR_RESULT_ERROR_INVALID_SIZE, "the pattern is larger than the bytes to fill, width * height")?;
+                refuse((*p.ppatternSize) != 0 && (((*p.ppatternSize) as u64) & ((*p.ppatternSize) as u64).wrapping_sub(1)) != 0, UR_RESULT_ERROR_INVALID_SIZE, "patternSize is no power of two")?;
+                refuse((*p.pwidth) == 0, UR_RESULT_ERROR_INVALID_SIZE, "width is 0")?;
+                refuse((*p.pheight) == 0, UR_RESULT_ERROR_INVALID_SIZE, "height is 0")?;
+                refuse(rest(((*p.pwidth) as u64).wrapping_mul((*p.pheight) as u64), (*p.ppatternSize) as u64) != 0, UR_RESULT_ERROR_INVALID_SIZE, "the bytes to fill, width * height, are no multiple of patternSize")?;
             }
             urEnqueueUSMMemcpy2D ur_enqueue_usm_memcpy_2d_params_t |p| {
-                refuse((*p.psrcPitch) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.pdstPitch) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.psrcPitch) < (*p.pwidth), UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.pdstPitch) < (*p.pwidth), UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.pheight) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+                refuse((*p.psrcPitch) == 0, UR_RESULT_ERROR_INVALID_SIZE, "srcPitch is 0")?;
+                refuse((*p.pdstPitch) == 0, UR_RESULT_ERROR_INVALID_SIZE, "dstPitch is 0")?;
+                refuse((*p.psrcPitch) < (*p.pwidth), UR_RESULT_ERROR_INVALID_SIZE, "srcPitch is smaller than width")?;
+                refuse((*p.pdstPitch) < (*p.pwidth), UR_RESULT_ERROR_INVALID_SIZE, "dstPitch is smaller than width")?;
+                refuse((*p.pheight) == 0, UR_RESULT_ERROR_INVALID_SIZE, "height is 0")?;
             }
             urEnqueueKernelLaunchWithArgsExp ur_enqueue_kernel_launch_with_args_exp_params_t |p| {
-                pointee(*p.plaunchPropList)?;
-                refuse((*p.ppArgs).is_null() && (*p.pnumArgs) > 0, UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-                refuse(*(*p.ppGlobalWorkSize).add(0) == 0 || ((*p.pworkDim) >= 2 && *(*p.ppGlobalWorkSize).add(1) == 0) || ((*p.pworkDim) >= 3 && *(*p.ppGlobalWorkSize).add(2) == 0), UR_RESULT_ERROR_INVALID_WORK_DIMENSION)?;
-                refuse(!(*p.ppLocalWorkSize).is_null() && (*(*p.ppLocalWorkSize).add(0) == 0 || ((*p.pworkDim) >= 2 && *(*p.ppLocalWorkSize).add(1) == 0) || ((*p.pworkDim) >= 3 && *(*p.ppLocalWorkSize).add(2) == 0)), UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE)?;
+                pointee("launchPropList", *p.plaunchPropList)?;
+                refuse((*p.ppArgs).is_null() && (*p.pnumArgs) > 0, UR_RESULT_ERROR_INVALID_NULL_POINTER, "pArgs is null while numArgs is not 0")?;
+                refuse(*(*p.ppGlobalWorkSize).add(0) == 0 || ((*p.pworkDim) >= 2 && *(*p.ppGlobalWorkSize).add(1) == 0) || ((*p.pworkDim) >= 3 && *(*p.ppGlobalWorkSize).add(2) == 0), UR_RESULT_ERROR_INVALID_WORK_DIMENSION, "a value of pGlobalWorkSize within the first workDim is 0")?;
+                refuse(!(*p.ppLocalWorkSize).is_null() && (*(*p.ppLocalWorkSize).add(0) == 0 || ((*p.pworkDim) >= 2 && *(*p.ppLocalWorkSize).add(1) == 0) || ((*p.pworkDim) >= 3 && *(*p.ppLocalWorkSize).add(2) == 0)), UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE, "pLocalWorkSize is given and a value within its first workDim is 0")?;
             }
             urKernelGetInfo ur_kernel_get_info_params_t |p| {
-                refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+                refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE, "propSize is 0 while pPropValue is given")?;
+                refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "propSize is not 0 but pPropValue is null")?;
+                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "both pPropValue and pPropSizeRet are null, so nothing could be returned")?;
             }
             urKernelGetGroupInfo ur_kernel_get_group_info_params_t |p| {
-                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "neither the value nor its size is asked for")?;
             }
             urKernelGetSubGroupInfo ur_kernel_get_sub_group_info_params_t |p| {
-                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "neither the value nor its size is asked for")?;
             }
             urKernelSetSpecializationConstants ur_kernel_set_specialization_constants_params_t |p| {
-                refuse((*p.pcount) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+                refuse((*p.pcount) == 0, UR_RESULT_ERROR_INVALID_SIZE, "count is 0")?;
             }
             urKernelGetSuggestedLocalWorkSize ur_kernel_get_suggested_local_work_size_params_t |p| {
-                refuse((*p.pnumWorkDim) < 1 || (*p.pnumWorkDim) > 3, UR_RESULT_ERROR_INVALID_WORK_DIMENSION)?;
+                refuse((*p.pnumWorkDim) < 1 || (*p.pnumWorkDim) > 3, UR_RESULT_ERROR_INVALID_WORK_DIMENSION, "numWorkDim is not 1, 2 or 3")?;
             }
             urKernelGetSuggestedLocalWorkSizeWithArgs ur_kernel_get_suggested_local_work_size_with_args_params_t |p| {
-                refuse((*p.pnumWorkDim) < 1 || (*p.pnumWorkDim) > 3, UR_RESULT_ERROR_INVALID_WORK_DIMENSION)?;
-                refuse((*p.ppArgs).is_null() && (*p.pnumArgs) > 0, UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+                refuse((*p.pnumWorkDim) < 1 || (*p.pnumWorkDim) > 3, UR_RESULT_ERROR_INVALID_WORK_DIMENSION, "numWorkDim is not 1, 2 or 3")?;
+                refuse((*p.ppArgs).is_null() && (*p.pnumArgs) > 0, UR_RESULT_ERROR_INVALID_NULL_POINTER, "pArgs is null while numArgs is not 0")?;
             }
             urKernelSuggestMaxCooperativeGroupCount ur_kernel_suggest_max_cooperative_group_count_params_t |p| {
-                refuse((*p.pworkDim) < 1 || (*p.pworkDim) > 3, UR_RESULT_ERROR_INVALID_WORK_DIMENSION)?;
+                refuse((*p.pworkDim) < 1 || (*p.pworkDim) > 3, UR_RESULT_ERROR_INVALID_WORK_DIMENSION, "workDim is not 1, 2 or 3")?;
             }
             urEnqueueUSMDeviceAllocExp ur_enqueue_usm_device_alloc_exp_params_t |p| {
-                pointee(*p.ppProperties)?;
-                refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_USM_SIZE)?;
+                pointee("pProperties", *p.ppProperties)?;
+                refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_USM_SIZE, "size is 0")?;
             }
             urEnqueueUSMSharedAllocExp ur_enqueue_usm_shared_alloc_exp_params_t |p| {
-                pointee(*p.ppProperties)?;
-                refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_USM_SIZE)?;
+                pointee("pProperties", *p.ppProperties)?;
+                refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_USM_SIZE, "size is 0")?;
             }
             urEnqueueUSMHostAllocExp ur_enqueue_usm_host_alloc_exp_params_t |p| {
-                pointee(*p.ppProperties)?;
-                refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_USM_SIZE)?;
+                pointee("pProperties", *p.ppProperties)?;
+                refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_USM_SIZE, "size is 0")?;
             }
             urUSMPoolCreateExp ur_usm_pool_create_exp_params_t |p| {
-                pointee(*p.ppPoolDesc)?;
+                pointee("pPoolDesc", *p.ppPoolDesc)?;
             }
             urUSMPoolGetInfoExp ur_usm_pool_get_info_exp_params_t |p| {
-                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "pPropValue and pPropSizeRet are both null")?;
             }
             urUSMPitchedAllocExp ur_usm_pitched_alloc_exp_params_t |p| {
-                pointee(*p.ppUSMDesc)?;
-                refuse(!(*p.ppUSMDesc).is_null() && (*(*p.ppUSMDesc)).align != 0 && (((*(*p.ppUSMDesc)).align as u64) & ((*(*p.ppUSMDesc)).align as u64).wrapping_sub(1)) != 0, UR_RESULT_ERROR_INVALID_VALUE)?;
-                refuse((*p.pwidthInBytes) == 0, UR_RESULT_ERROR_INVALID_USM_SIZE)?;
+                pointee("pUSMDesc", *p.ppUSMDesc)?;
+                refuse(!(*p.ppUSMDesc).is_null() && (*(*p.ppUSMDesc)).align != 0 && (((*(*p.ppUSMDesc)).align as u64) & ((*(*p.ppUSMDesc)).align as u64).wrapping_sub(1)) != 0, UR_RESULT_ERROR_INVALID_VALUE, "pUSMDesc->align is neither 0 nor a power of two")?;
+                refuse((*p.pwidthInBytes) == 0, UR_RESULT_ERROR_INVALID_USM_SIZE, "widthInBytes is 0")?;
             }
             urBindlessImagesImageAllocateExp ur_bindless_images_image_allocate_exp_params_t |p| {
-                refuse(!(*p.ppImageDesc).is_null() && UR_MEM_TYPE_IMAGE_CUBEMAP_EXP.0 < (*(*p.ppImageDesc)).r#type.0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
+                refuse(!(*p.ppImageDesc).is_null() && UR_MEM_TYPE_IMAGE_CUBEMAP_EXP.0 < (*(*p.ppImageDesc)).r#type.0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR, "pImageDesc->type is beyond the last type, UR_MEM_TYPE_IMAGE_CUBEMAP_EXP")?;
             }
             urBindlessImagesUnsampledImageCreateExp ur_bindless_images_unsampled_image_create_exp_params_t |p| {
-                refuse(!(*p.ppImageDesc).is_null() && UR_MEM_TYPE_IMAGE_CUBEMAP_EXP.0 < (*(*p.ppImageDesc)).r#type.0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
+                refuse(!(*p.ppImageDesc).is_null() && UR_MEM_TYPE_IMAGE_CUBEMAP_EXP.0 < (*(*p.ppImageDesc)).r#type.0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR, "pImageDesc->type is beyond the last type, UR_MEM_TYPE_IMAGE_CUBEMAP_EXP")?;
             }
             urBindlessImagesSampledImageCreateExp ur_bindless_images_sampled_image_create_exp_params_t |p| {
-                pointee(*p.ppSamplerDesc)?;
-                refuse(!(*p.ppImageDesc).is_null() && UR_MEM_TYPE_IMAGE_CUBEMAP_EXP.0 < (*(*p.ppImageDesc)).r#type.0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
+                pointee("pSamplerDesc", *p.ppSamplerDesc)?;
+                refuse(!(*p.ppImageDesc).is_null() && UR_MEM_TYPE_IMAGE_CUBEMAP_EXP.0 < (*(*p.ppImageDesc)).r#type.0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR, "pImageDesc->type is beyond the last type, UR_MEM_TYPE_IMAGE_CUBEMAP_EXP")?;
             }
             urBindlessImagesImageCopyExp ur_bindless_images_image_copy_exp_params_t |p| {
-                refuse(!(*p.ppSrcImageDesc).is_null() && UR_MEM_TYPE_IMAGE_CUBEMAP_EXP.0 < (*(*p.ppSrcImageDesc)).r#type.0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
-                refuse(!(*p.ppDstImageDesc).is_null() && UR_MEM_TYPE_IMAGE_CUBEMAP_EXP.0 < (*(*p.ppDstImageDesc)).r#type.0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
+                refuse(!(*p.ppSrcImageDesc).is_null() && UR_MEM_TYPE_IMAGE_CUBEMAP_EXP.0 < (*(*p.ppSrcImageDesc)).r#type.0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR, "pSrcImageDesc->type is beyond the last type, UR_MEM_TYPE_IMAGE_CUBEMAP_EXP")?;
+                refuse(!(*p.ppDstImageDesc).is_null() && UR_MEM_TYPE_IMAGE_CUBEMAP_EXP.0 < (*(*p.ppDstImageDesc)).r#type.0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR, "pDstImageDesc->type is beyond the last type, UR_MEM_TYPE_IMAGE_CUBEMAP_EXP")?;
             }
             urBindlessImagesImageGetInfoExp ur_bindless_images_image_get_info_exp_params_t |p| {
-                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "pPropValue and pPropSizeRet are both null")?;
             }
             urBindlessImagesMapExternalArrayExp ur_bindless_images_map_external_array_exp_params_t |p| {
-                refuse(!(*p.ppImageDesc).is_null() && UR_MEM_TYPE_IMAGE_CUBEMAP_EXP.0 < (*(*p.ppImageDesc)).r#type.0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
+                refuse(!(*p.ppImageDesc).is_null() && UR_MEM_TYPE_IMAGE_CUBEMAP_EXP.0 < (*(*p.ppImageDesc)).r#type.0, UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR, "pImageDesc->type is beyond the last type, UR_MEM_TYPE_IMAGE_CUBEMAP_EXP")?;
             }
             urProgramDynamicLinkExp ur_program_dynamic_link_exp_params_t |p| {
-                refuse((*p.pcount) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+                refuse((*p.pcount) == 0, UR_RESULT_ERROR_INVALID_SIZE, "count is 0")?;
             }
             urMemoryExportAllocExportableMemoryExp ur_memory_export_alloc_exportable_memory_exp_params_t |p| {
-                refuse((*p.palignment) != 0 && (((*p.palignment) as u64) & ((*p.palignment) as u64).wrapping_sub(1)) != 0, UR_RESULT_ERROR_UNSUPPORTED_ALIGNMENT)?;
-                refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_USM_SIZE)?;
+                refuse((*p.palignment) != 0 && (((*p.palignment) as u64) & ((*p.palignment) as u64).wrapping_sub(1)) != 0, UR_RESULT_ERROR_UNSUPPORTED_ALIGNMENT, "alignment is neither 0 nor a power of two")?;
+                refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_USM_SIZE, "size is 0")?;
             }
             urMemoryExportExportMemoryHandleExp ur_memory_export_export_memory_handle_exp_params_t |p| {
-                refuse((*p.ppMemHandleRet).is_null() || (*p.ppMem).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+                refuse((*p.ppMemHandleRet).is_null() || (*p.ppMem).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "pMemHandleRet or pMem is null")?;
             }
             urProgramLinkExp ur_program_link_exp_params_t |p| {
-                refuse((*p.pcount) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+                refuse((*p.pcount) == 0, UR_RESULT_ERROR_INVALID_SIZE, "count is 0")?;
             }
             urUSMContextMemcpyExp ur_usm_context_memcpy_exp_params_t |p| {
-                refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+                refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_SIZE, "size is 0")?;
             }
             urUSMHostAllocRegisterExp ur_usm_host_alloc_register_exp_params_t |p| {
-                pointee(*p.ppProperties)?;
-                refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_VALUE)?;
+                pointee("pProperties", *p.ppProperties)?;
+                refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_VALUE, "size is 0")?;
             }
             urUsmP2PPeerAccessGetInfoExp ur_usm_p2p_peer_access_get_info_exp_params_t |p| {
-                refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+                refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE, "propSize is 0 but pPropValue is given")?;
+                refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "propSize is not 0 but pPropValue is null")?;
+                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "pPropValue and pPropSizeRet are both null")?;
             }
             urCommandBufferAppendKernelLaunchExp ur_command_buffer_append_kernel_launch_exp_params_t |p| {
-                refuse((*p.pphKernelAlternatives).is_null() && (*p.pnumKernelAlternatives) > 0, UR_RESULT_ERROR_INVALID_VALUE)?;
-                refuse(!(*p.pphKernelAlternatives).is_null() && (*p.pnumKernelAlternatives) == 0, UR_RESULT_ERROR_INVALID_VALUE)?;
-                refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
-                refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+                refuse((*p.pphKernelAlternatives).is_null() && (*p.pnumKernelAlternatives) > 0, UR_RESULT_ERROR_INVALID_VALUE, "numKernelAlternatives is positive but the list is null")?;
+                refuse(!(*p.pphKernelAlternatives).is_null() && (*p.pnumKernelAlternatives) == 0, UR_RESULT_ERROR_INVALID_VALUE, "a list of alternatives is given but numKernelAlternatives is 0")?;
+                refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP, "the count of sync points is positive but the list is null")?;
+                refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP, "a list of sync points is given but the count is 0")?;
             }
             urCommandBufferAppendKernelLaunchWithArgsExp ur_command_buffer_append_kernel_launch_with_args_exp_params_t |p| {
-                refuse((*p.ppArgs).is_null() && (*p.pnumArgs) > 0, UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-                refuse((*p.pphKernelAlternatives).is_null() && (*p.pnumKernelAlternatives) > 0, UR_RESULT_ERROR_INVALID_VALUE)?;
-                refuse(!(*p.pphKernelAlternatives).is_null() && (*p.pnumKernelAlternatives) == 0, UR_RESULT_ERROR_INVALID_VALUE)?;
-                refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
-                refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+                refuse((*p.ppArgs).is_null() && (*p.pnumArgs) > 0, UR_RESULT_ERROR_INVALID_NULL_POINTER, "pArgs is null but numArgs is positive")?;
+                refuse((*p.pphKernelAlternatives).is_null() && (*p.pnumKernelAlternatives) > 0, UR_RESULT_ERROR_INVALID_VALUE, "numKernelAlternatives is positive but the list is null")?;
+                refuse(!(*p.pphKernelAlternatives).is_null() && (*p.pnumKernelAlternatives) == 0, UR_RESULT_ERROR_INVALID_VALUE, "a list of alternatives is given but numKernelAlternatives is 0")?;
+                refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP, "the count of sync points is positive but the list is null")?;
+                refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP, "a list of sync points is given but the count is 0")?;
             }
             urCommandBufferAppendUSMMemcpyExp ur_command_buffer_append_usm_memcpy_exp_params_t |p| {
-                refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
-                refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+                refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_SIZE, "size is 0")?;
+                refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP, "the count of sync points is positive but the list is null")?;
+                refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP, "a list of sync points is given but the count is 0")?;
             }
             urCommandBufferAppendUSMFillExp ur_command_buffer_append_usm_fill_exp_params_t |p| {
-                refuse((*p.ppatternSize) == 0 || (*p.psize) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.ppatternSize) > (*p.psize), UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse(rest((*p.psize) as u64, (*p.ppatternSize) as u64) != 0, UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
-                refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+                refuse((*p.ppatternSize) == 0 || (*p.psize) == 0, UR_RESULT_ERROR_INVALID_SIZE, "patternSize or size is 0")?;
+                refuse((*p.ppatternSize) > (*p.psize), UR_RESULT_ERROR_INVALID_SIZE, "patternSize is greater than size")?;
+                refuse(rest((*p.psize) as u64, (*p.ppatternSize) as u64) != 0, UR_RESULT_ERROR_INVALID_SIZE, "size is not a multiple of patternSize")?;
+                refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP, "the count of sync points is positive but the list is null")?;
+                refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP, "a list of sync points is given but the count is 0")?;
             }
             urCommandBufferAppendMemBufferCopyExp ur_command_buffer_append_mem_buffer_copy_exp_params_t |p| {
-                refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
-                refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+                refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP, "the count of sync points is positive but the list is null")?;
+                refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP, "a list of sync points is given but the count is 0")?;
             }
             urCommandBufferAppendMemBufferWriteExp ur_command_buffer_append_mem_buffer_write_exp_params_t |p| {
-                refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
-                refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+                refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP, "the count of sync points is positive but the list is null")?;
+                refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP, "a list of sync points is given but the count is 0")?;
             }
             urCommandBufferAppendMemBufferReadExp ur_command_buffer_append_mem_buffer_read_exp_params_t |p| {
-                refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
-                refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+                refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP, "the count of sync points is positive but the list is null")?;
+                refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP, "a list of sync points is given but the count is 0")?;
             }
             urCommandBufferAppendMemBufferCopyRectExp ur_command_buffer_append_mem_buffer_copy_rect_exp_params_t |p| {
-                refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
-                refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+                refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP, "the count of sync points is positive but the list is null")?;
+                refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP, "a list of sync points is given but the count is 0")?;
             }
             urCommandBufferAppendMemBufferWriteRectExp ur_command_buffer_append_mem_buffer_write_rect_exp_params_t |p| {
-                refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
-                refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+                refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP, "the count of sync points is positive but the list is null")?;
+                refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP, "a list of sync points is given but the count is 0")?;
             }
             urCommandBufferAppendMemBufferReadRectExp ur_command_buffer_append_mem_buffer_read_rect_exp_params_t |p| {
-                refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
-                refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+                refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP, "the count of sync points is positive but the list is null")?;
+                refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP, "a list of sync points is given but the count is 0")?;
             }
             urCommandBufferAppendMemBufferFillExp ur_command_buffer_append_mem_buffer_fill_exp_params_t |p| {
-                refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
-                refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+                refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP, "the count of sync points is positive but the list is null")?;
+                refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP, "a list of sync points is given but the count is 0")?;
             }
             urCommandBufferAppendUSMPrefetchExp ur_command_buffer_append_usm_prefetch_exp_params_t |p| {
-                refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
-                refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
-                refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+                refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP, "the count of sync points is positive but the list is null")?;
+                refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP, "a list of sync points is given but the count is 0")?;
+                refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_SIZE, "size is 0")?;
             }
             urCommandBufferAppendUSMAdviseExp ur_command_buffer_append_usm_advise_exp_params_t |p| {
-                refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
-                refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
-                refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+                refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP, "the count of sync points is positive but the list is null")?;
+                refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP, "a list of sync points is given but the count is 0")?;
+                refuse((*p.psize) == 0, UR_RESULT_ERROR_INVALID_SIZE, "size is 0")?;
             }
             urCommandBufferAppendNativeCommandExp ur_command_buffer_append_native_command_exp_params_t |p| {
-                refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
-                refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP)?;
+                refuse((*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) > 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP, "the count of sync points is positive but the list is null")?;
+                refuse(!(*p.ppSyncPointWaitList).is_null() && (*p.pnumSyncPointsInWaitList) == 0, UR_RESULT_ERROR_INVALID_COMMAND_BUFFER_SYNC_POINT_WAIT_LIST_EXP, "a list of sync points is given but the count is 0")?;
             }
             urCommandBufferUpdateKernelLaunchExp ur_command_buffer_update_kernel_launch_exp_params_t |p| {
-                refuse((*(*p.ppUpdateKernelLaunch)).hCommand.is_null(), UR_RESULT_ERROR_INVALID_NULL_HANDLE)?;
-                refuse((*p.pnumKernelUpdates) == 0, UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*(*p.ppUpdateKernelLaunch)).newWorkDim > 3 || ((*(*p.ppUpdateKernelLaunch)).newWorkDim == 0 && (!(*(*p.ppUpdateKernelLaunch)).pNewGlobalWorkOffset.is_null() || !(*(*p.ppUpdateKernelLaunch)).pNewGlobalWorkSize.is_null() || !(*(*p.ppUpdateKernelLaunch)).pNewLocalWorkSize.is_null())), UR_RESULT_ERROR_INVALID_WORK_DIMENSION)?;
+                refuse((*(*p.ppUpdateKernelLaunch)).hCommand.is_null(), UR_RESULT_ERROR_INVALID_NULL_HANDLE, "hCommand of an update is null")?;
+                refuse((*p.pnumKernelUpdates) == 0, UR_RESULT_ERROR_INVALID_SIZE, "numKernelUpdates is 0")?;
+                refuse((*(*p.ppUpdateKernelLaunch)).newWorkDim > 3 || ((*(*p.ppUpdateKernelLaunch)).newWorkDim == 0 && (!(*(*p.ppUpdateKernelLaunch)).pNewGlobalWorkOffset.is_null() || !(*(*p.ppUpdateKernelLaunch)).pNewGlobalWorkSize.is_null() || !(*(*p.ppUpdateKernelLaunch)).pNewLocalWorkSize.is_null())), UR_RESULT_ERROR_INVALID_WORK_DIMENSION, "newWorkDim is greater than 3, or 0 although the ND-range changes")?;
             }
             urCommandBufferGetInfoExp ur_command_buffer_get_info_exp_params_t |p| {
-                refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE)?;
-                refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
-                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+                refuse((*p.ppropSize) == 0 && !(*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_SIZE, "propSize is 0 although pPropValue is given")?;
+                refuse((*p.ppropSize) != 0 && (*p.ppPropValue).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "pPropValue is null although propSize is not 0")?;
+                refuse((*p.ppPropValue).is_null() && (*p.ppPropSizeRet).is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER, "pPropValue and pPropSizeRet are both null")?;
             }
             urEnqueueHostTaskExp ur_enqueue_host_task_exp_params_t |p| {
-                pointee(*p.ppProperties)?;
+                pointee("pProperties", *p.ppProperties)?;
             }
             urEnqueueEventsWaitWithBarrierExt ur_enqueue_events_wait_with_barrier_ext_params_t |p| {
-                pointee(*p.ppProperties)?;
+                pointee("pProperties", *p.ppProperties)?;
             }
             urEnqueueNativeCommandExp ur_enqueue_native_command_exp_params_t |p| {
-                pointee(*p.ppProperties)?;
+                pointee("pProperties", *p.ppProperties)?;
             }
             urEventCreateExp ur_event_create_exp_params_t |p| {
-                pointee(*p.ppEventDesc)?;
+                pointee("pEventDesc", *p.ppEventDesc)?;
             }
         }
     };
@@ -2603,50 +2603,50 @@ macro_rules! for_each_checked_type {
     ($callback:ident $($rest:tt)*) => {
         $callback! { $($rest)*
             *const u8 |this| {
-                pointer(*this)?;
+                given("", !this.is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
             }
             ur_context_properties_t |this| {
-                ensure(this.flags.0 & UR_CONTEXT_FLAGS_MASK == 0, UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+                member("flags", defined("", this.flags.0 & UR_CONTEXT_FLAGS_MASK == 0, this.flags.0))?;
             }
             ur_exp_async_usm_alloc_properties_t |this| {
-                ensure(this.flags.0 & UR_EXP_ASYNC_USM_ALLOC_FLAGS_MASK == 0, UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+                member("flags", defined("", this.flags.0 & UR_EXP_ASYNC_USM_ALLOC_FLAGS_MASK == 0, this.flags.0))?;
             }
             ur_exp_enqueue_ext_properties_t |this| {
-                ensure(this.flags.0 & UR_EXP_ENQUEUE_EXT_FLAGS_MASK == 0, UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+                member("flags", defined("", this.flags.0 & UR_EXP_ENQUEUE_EXT_FLAGS_MASK == 0, this.flags.0))?;
             }
             ur_exp_enqueue_native_command_properties_t |this| {
-                ensure(this.flags.0 & UR_EXP_ENQUEUE_NATIVE_COMMAND_FLAGS_MASK == 0, UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+                member("flags", defined("", this.flags.0 & UR_EXP_ENQUEUE_NATIVE_COMMAND_FLAGS_MASK == 0, this.flags.0))?;
             }
             ur_exp_event_desc_t |this| {
-                ensure(this.flags.0 & UR_EXP_EVENT_FLAGS_MASK == 0, UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+                member("flags", defined("", this.flags.0 & UR_EXP_EVENT_FLAGS_MASK == 0, this.flags.0))?;
             }
             ur_exp_host_task_properties_t |this| {
-                ensure(this.flags.0 & UR_EXP_HOST_TASK_FLAGS_MASK == 0, UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+                member("flags", defined("", this.flags.0 & UR_EXP_HOST_TASK_FLAGS_MASK == 0, this.flags.0))?;
             }
             ur_exp_kernel_arg_properties_t |this| {
-                ensure(this.r#type.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+                member("type", defined("", this.r#type.name().is_some(), this.r#type.0))?;
             }
             ur_exp_usm_host_alloc_register_properties_t |this| {
-                ensure(this.flags.0 & UR_EXP_USM_HOST_ALLOC_REGISTER_FLAGS_MASK == 0, UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+                member("flags", defined("", this.flags.0 & UR_EXP_USM_HOST_ALLOC_REGISTER_FLAGS_MASK == 0, this.flags.0))?;
             }
             ur_kernel_launch_ext_properties_t |this| {
-                ensure(this.flags.0 & UR_KERNEL_LAUNCH_FLAGS_MASK == 0, UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+                member("flags", defined("", this.flags.0 & UR_KERNEL_LAUNCH_FLAGS_MASK == 0, this.flags.0))?;
             }
             ur_physical_mem_properties_t |this| {
-                ensure(this.flags.0 & UR_PHYSICAL_MEM_FLAGS_MASK == 0, UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+                member("flags", defined("", this.flags.0 & UR_PHYSICAL_MEM_FLAGS_MASK == 0, this.flags.0))?;
             }
             ur_queue_properties_t |this| {
-                ensure(this.flags.0 & UR_QUEUE_FLAGS_MASK == 0, UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+                member("flags", defined("", this.flags.0 & UR_QUEUE_FLAGS_MASK == 0, this.flags.0))?;
             }
             ur_sampler_desc_t |this| {
-                ensure(this.addressingMode.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
-                ensure(this.filterMode.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+                member("addressingMode", defined("", this.addressingMode.name().is_some(), this.addressingMode.0))?;
+                member("filterMode", defined("", this.filterMode.name().is_some(), this.filterMode.0))?;
             }
             ur_usm_desc_t |this| {
-                ensure(this.hints.0 & UR_USM_ADVICE_FLAGS_MASK == 0, UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+                member("hints", defined("", this.hints.0 & UR_USM_ADVICE_FLAGS_MASK == 0, this.hints.0))?;
             }
             ur_usm_pool_desc_t |this| {
-                ensure(this.flags.0 & UR_USM_POOL_FLAGS_MASK == 0, UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+                member("flags", defined("", this.flags.0 & UR_USM_POOL_FLAGS_MASK == 0, this.flags.0))?;
             }
         }
     };

@@ -126,6 +126,7 @@ macro_rules! fake {
             type Plain = ();
             const TRACKS: bool = $tracks;
             const SPANS: bool = $tracks;
+            const REGISTERS: bool = true;
 
             fn lane(
                 devices: &Devices<Self>,

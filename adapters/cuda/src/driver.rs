@@ -132,6 +132,7 @@ impl Driver for Cuda {
 
     /// All contexts share a device's primary context, and streams can wait for any device's events.
     const SPANS: bool = true;
+    const REGISTERS: bool = true;
 
     fn max_alloc(device: &Object<Device>) -> usize {
         device.total_memory().unwrap_or(usize::MAX)

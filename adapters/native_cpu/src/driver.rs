@@ -42,6 +42,7 @@ impl Driver for Cpu {
     const TRACKS: bool = true;
     /// All contexts share one machine.
     const SPANS: bool = true;
+    const REGISTERS: bool = true;
 
     fn parent(device: &Object<Device>) -> Option<Arc<Object<Device>>> {
         device.parent().cloned()
@@ -274,19 +275,6 @@ impl Hooks<Cpu> for Cpu {
         properties: Option<&ur_buffer_properties_t>,
     ) -> Result<Arc<Object<Mem>>> {
         Mem::create(this, flags, size, properties)
-    }
-
-    fn usm_host_alloc_register_exp(
-        this: &OfContext,
-        memory: *mut c_void,
-        size: usize,
-        properties: Option<&ur_exp_usm_host_alloc_register_properties_t>,
-    ) -> Result<()> {
-        this.register_host(memory.expose_provenance(), size, properties)
-    }
-
-    fn usm_host_alloc_unregister_exp(this: &OfContext, memory: *mut c_void) -> Result<()> {
-        this.unregister_host(memory.addr())
     }
 
     fn program_create_with_binary(

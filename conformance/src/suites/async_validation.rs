@@ -84,7 +84,7 @@ const RACES: &[Planted] = &[
             "use after free: urEnqueueUSMFill (command 3 of queue 0x",
             ", 1st of urQueueCreate) uses 4096 bytes at 0x",
             "; urEnqueueUSMFreeExp (command 2 of queue 0x",
-            ", 1st of urQueueCreate) freed 4096 bytes at 0x",
+            ", 1st of urQueueCreate) had freed 4096 bytes at 0x",
         ]],
     ),
     (

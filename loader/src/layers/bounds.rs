@@ -14,10 +14,10 @@ use ur::abi::*;
 use ur::object::log::Level;
 use ur::object::{Error, Result, boundary};
 
-use super::maker::{Maker, Makers};
-use super::memory::{ALLOCATES, Allocation, FREES, Memory};
+use super::maker::{Handle, Maker, Makers};
+use super::memory::{ALLOCATES, Allocation, Class, FREES, Memory};
 use super::wrappers::{NAMES, argument, by_function, number, rows, wrappers};
-use super::{Layer, LayerContext, memory, report};
+use super::{Layer, LayerContext, memory, parents, report};
 
 /// USM allocations, which messages name.
 static MEMORY: Memory<()> = Memory::new();
@@ -39,10 +39,10 @@ struct Mem {
     parent: Parent,
 }
 
-/// The object that a buffer or an image was made from, by its address.
+/// The object that a buffer or an image was made from.
 #[derive(Clone, Copy)]
 enum Parent {
-    Context(usize),
+    Context(Handle),
     Buffer(usize),
 }
 
@@ -86,15 +86,15 @@ by_function! {
     /// The functions that create buffers and images.
     CREATES: Creates => (*mut ur_mem_handle_t, Parent):
     urMemBufferCreate ur_mem_buffer_create_params_t |p|
-        (*p.pphBuffer, Parent::Context((*p.phContext).addr()));
+        (*p.pphBuffer, Parent::Context(parents::of((*p.phContext).addr())));
     urMemBufferPartition ur_mem_buffer_partition_params_t |p|
         (*p.pphMem, Parent::Buffer((*p.phBuffer).addr()));
     urMemBufferCreateWithNativeHandle ur_mem_buffer_create_with_native_handle_params_t |p|
-        (*p.pphMem, Parent::Context((*p.phContext).addr()));
+        (*p.pphMem, Parent::Context(parents::of((*p.phContext).addr())));
     urMemImageCreate ur_mem_image_create_params_t |p|
-        (*p.pphMem, Parent::Context((*p.phContext).addr()));
+        (*p.pphMem, Parent::Context(parents::of((*p.phContext).addr())));
     urMemImageCreateWithNativeHandle ur_mem_image_create_with_native_handle_params_t |p|
-        (*p.pphMem, Parent::Context((*p.phContext).addr()));
+        (*p.pphMem, Parent::Context(parents::of((*p.phContext).addr())));
 }
 
 /// The argument that a check is about.
@@ -110,7 +110,7 @@ pub const fn place(function: &'static str, argument: &'static str) -> Place {
 ur::for_each_bound! {
     rows
     /// Checks that a function's ranges end within what they are of.
-    BOUNDS:
+    BOUNDS: Error:
 }
 
 /// The body of a function of this layer: its check, then the call.
@@ -176,7 +176,7 @@ unsafe fn recorded(
     call: impl FnOnce() -> ur_result_t,
 ) -> ur_result_t {
     // SAFETY: the caller guarantees the parameter struct.
-    let free = FREES[number].and_then(|row| MEMORY.freed(unsafe { row(params) }.addr()));
+    let free = FREES[number].and_then(|row| MEMORY.freed(unsafe { row(params) }));
     let result = call();
     if result != UR_RESULT_SUCCESS {
         if let Some(free) = free {
@@ -216,7 +216,7 @@ pub unsafe fn buffer(place: &Place, mem: ur_mem_handle_t, offset: u64, size: u64
     };
     let range = Range::new(offset, offset.checked_add(size));
     range.within(whole, || {
-        place.refuse(&range, "bytes", whole, "", &named("buffer", mem))
+        place.refuse(&range, "bytes", whole, "", &named("buffer", mem.addr()))
     })
 }
 
@@ -244,7 +244,7 @@ pub unsafe fn buffer_box(
             " (a box of {} x {} x {} at {}, {}, {}, with a row pitch of {row_pitch})",
             region.width, region.height, region.depth, origin.x, origin.y, origin.z
         );
-        place.refuse(&range, "bytes", whole, &shape, &named("buffer", mem))
+        place.refuse(&range, "bytes", whole, &shape, &named("buffer", mem.addr()))
     })
 }
 
@@ -270,7 +270,7 @@ pub unsafe fn image(
     ] {
         let range = Range::new(from, from.checked_add(length));
         range.within(whole, || {
-            let image = named("image", image);
+            let image = named("image", image.addr());
             let whose = format!("{image}, of {width} x {height} x {depth} pixels");
             place.refuse(&range, "pixels", whole, &format!(" in {axis}"), &whose)
         })?;
@@ -474,6 +474,8 @@ impl Usm {
         // SAFETY: the caller guarantees a live context; the property is a device.
         let device = unsafe { usm_info(self.context, self.base, UR_USM_ALLOC_INFO_DEVICE, none) };
         Allocation {
+            class: Class::Memory,
+            is_number: false,
             address: self.base.addr(),
             size: Some(self.size),
             kind: match self.kind {
@@ -483,9 +485,9 @@ impl Usm {
                 _ => "memory",
             },
             maker: None,
-            context: self.context.addr(),
-            device: device.map_or(0, |device| device.addr()),
-            queue: 0,
+            context: parents::of(self.context.addr()),
+            device: device.map_or(Handle::NONE, |device| parents::of(device.addr())),
+            queue: Handle::NONE,
         }
     }
 }
@@ -508,13 +510,15 @@ unsafe fn usm_info<T>(
 }
 
 /// A buffer or an image in a message: its handle, what made it and from what.
-fn named(kind: &str, mem: ur_mem_handle_t) -> String {
-    let found = objects().mems.get(&mem.addr()).copied();
-    let of = found.map(|Mem { maker, parent }| match parent {
-        Parent::Context(context) => format!(", {maker}, in context {context:#x}"),
-        Parent::Buffer(buffer) => format!(", {maker}, of buffer {buffer:#x}"),
-    });
-    format!("{kind} {mem:p}{}", of.unwrap_or_default())
+fn named(kind: &str, address: usize) -> String {
+    let found = objects().mems.get(&address).copied();
+    let maker = found.map(|mem| mem.maker);
+    let handle = Handle { address, maker };
+    match found.map(|mem| mem.parent) {
+        Some(Parent::Context(context)) => format!("{kind} {handle}, in context {context}"),
+        Some(Parent::Buffer(buffer)) => format!("{kind} {handle}, of {}", named("buffer", buffer)),
+        None => format!("{kind} {handle}"),
+    }
 }
 
 /// Queries a property of a fixed size; `None` if the query fails.

@@ -1,8 +1,9 @@
 //! `UR_LAYER_LEAK_CHECKING` and `UR_LAYER_LIFETIME_VALIDATION`: tracks the application's handles
-//! and USM memory.
+//! and memory.
 //!
 //! At teardown, leak checking lists every handle to which the application still has a reference,
-//! all memory that it has not freed, and the calls that returned them. Lifetime validation also
+//! all memory that it has not freed, what else it has not ended (`memory/classes.rs`), and the calls
+//! that made them. Lifetime validation also
 //! refuses released handles and handles that no adapter returned. The error is that of the handle's
 //! kind, and the adapter is not called.
 //!
@@ -24,8 +25,9 @@ use ur::abi::*;
 use ur::object::log::Level;
 use ur::object::{Kind, Result};
 
-use self::registry::{CallSite, Leak, Registry};
-use super::memory::{Memory, Unfreed};
+use self::registry::{CallSite, Leak, Origin, Registry};
+use super::maker::{Counts, Handle};
+use super::memory::{Class, Memory, Unfreed};
 use super::{Layer, LayerContext, failure, report};
 
 const OFF: u8 = 0;
@@ -37,6 +39,7 @@ const VALIDATES: u8 = 2;
 static MODE: AtomicU8 = AtomicU8::new(OFF);
 static HANDLES: Registry = Registry::new();
 static MEMORY: Memory<CallSite> = Memory::new();
+static MADE: Counts = Counts::new();
 
 struct Lifetime;
 
@@ -54,6 +57,7 @@ impl Layer for Lifetime {
         report::begin(context);
         HANDLES.clear();
         MEMORY.clear();
+        MADE.clear();
         let leaks_only = names == ["UR_LAYER_LEAK_CHECKING"];
         MODE.store(
             if leaks_only {
@@ -77,27 +81,22 @@ impl Layer for Lifetime {
 /// Logs the handles that are alive and the memory that is not freed at teardown.
 fn report_leaks(handles: &[Leak], memory: &[Unfreed<CallSite>]) {
     for leak in handles {
-        let Leak {
-            kind,
-            address,
-            references,
-            created,
-            ..
-        } = leak;
-        let plural = if *references == 1 { "" } else { "s" };
+        let (references, created) = (leak.references, &leak.created);
+        let plural = if references == 1 { "" } else { "s" };
+        let place = at(&created.site);
         let text = format!(
-            "leak: {} {address:#x} has {references} reference{plural}, created by {}",
-            name(*kind),
-            origin(created)
+            "leak: {}{place}, has {references} reference{plural}",
+            handle(leak.kind, leak.address, created)
         );
-        report_leak(text, created);
+        report_leak(text, &created.site);
     }
     for leak in memory {
-        let mut text = format!("leak: never freed: {}", leak.allocation);
-        if let Some(place) = &leak.more.place {
-            text.push_str(&format!(", at {place}"));
-        }
-        report_leak(text, &leak.more);
+        let (allocation, place) = (leak.allocation, at(&leak.more));
+        let never_ended = allocation.class.never_ended();
+        report_leak(
+            format!("leak: {never_ended}: {allocation}{place}"),
+            &leak.more,
+        );
     }
     match summary(handles.len(), memory) {
         None => report::line(Level::Info, format_args!("nothing is leaked")),
@@ -118,39 +117,60 @@ fn report_leak(mut text: String, made: &CallSite) {
     report::line(Level::Error, format_args!("{text}"));
 }
 
-/// The numbers of leaks: `2 handles and 1 allocation (64 bytes)`. None without a leak.
+/// The numbers of leaks: `2 handles, 1 allocation (64 bytes) and 1 reservation (4096 bytes)`. None
+/// without a leak.
 fn summary(handles: usize, memory: &[Unfreed<CallSite>]) -> Option<String> {
     let count = |count: usize, noun: &str| {
         let plural = if count == 1 { "" } else { "s" };
         (count > 0).then(|| format!("{count} {noun}{plural}"))
     };
-    let sizes = memory.iter().filter_map(|leak| leak.allocation.size);
-    let bytes = sizes.fold(0, usize::saturating_add);
-    let memory = count(memory.len(), "allocation").map(|text| format!("{text} ({bytes} bytes)"));
-    let parts: Vec<String> = [count(handles, "handle"), memory]
+    let of_class = |class: &Class| {
+        let leaks = memory.iter().map(|leak| &leak.allocation);
+        let leaks: Vec<_> = leaks.filter(|leak| leak.class == *class).collect();
+        let sizes = leaks.iter().filter_map(|leak| leak.size);
+        let bytes = sizes.reduce(usize::saturating_add);
+        let size = bytes.map_or_else(String::new, |bytes| format!(" ({bytes} bytes)"));
+        count(leaks.len(), class.unit()).map(|text| text + &size)
+    };
+    let classes = Class::ALL.iter().filter_map(of_class);
+    let mut parts: Vec<String> = count(handles, "handle")
         .into_iter()
-        .flatten()
+        .chain(classes)
         .collect();
-    (!parts.is_empty()).then(|| parts.join(" and "))
-}
-
-/// The function and its source location: `urQueueCreate at main.cpp:7`.
-fn origin(record: &CallSite) -> String {
-    match &record.place {
-        Some(place) => format!("{} at {place}", record.function),
-        None => record.function.to_owned(),
+    let last = parts.pop()?;
+    match parts.is_empty() {
+        true => Some(last),
+        false => Some(format!("{} and {last}", parts.join(", "))),
     }
 }
 
-/// The function, its source location and the frame of its caller.
-fn origin_with_caller(record: &CallSite) -> String {
-    let caller = record
-        .stack
-        .as_ref()
-        .and_then(|stack| stack.lines(record.function).into_iter().next());
-    match caller {
-        Some(caller) => format!("{}, in {caller}", origin(record)),
-        None => origin(record),
+/// A handle, the call that returned it and the place of that call: `queue 0x…, 2nd of
+/// urQueueCreate in main`.
+fn named(kind: Kind, address: usize, created: &Origin) -> String {
+    let name = handle(kind, address, created);
+    format!("{name}{}", caller(&created.site))
+}
+
+fn handle(kind: Kind, address: usize, created: &Origin) -> String {
+    let maker = Some(created.maker);
+    format!("{} {}", name(kind), Handle { address, maker })
+}
+
+/// The source location of a call, if the application reports it: ` at main.cpp:7`.
+fn at(site: &CallSite) -> String {
+    let place = site.place.as_ref();
+    place.map_or_else(String::new, |place| format!(" at {place}"))
+}
+
+/// The place of a call: ` at main.cpp:7`, or without a location of the application ` in FRAME`.
+fn caller(site: &CallSite) -> String {
+    let frame = || {
+        let lines = site.stack.as_ref()?.lines(site.function);
+        Some(format!(" in {}", lines.into_iter().next()?))
+    };
+    match at(site) {
+        place if place.is_empty() => frame().unwrap_or_default(),
+        place => place,
     }
 }
 
@@ -180,7 +200,7 @@ fn name(kind: Kind) -> &'static str {
 /// Fails if lifetime validation is on and the handle may not be used. For entry points outside the
 /// tables.
 pub fn check_handle(function: &'static str, kind: Kind, handle: *const c_void) -> Result<()> {
-    let call = Call::new(function);
+    let call = Call::outside(function);
     if call.validates() {
         call.uses(kind, handle)
     } else {

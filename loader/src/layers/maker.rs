@@ -1,9 +1,13 @@
-//! The name of an object or of memory by what made it: `2nd of urQueueCreate`.
+//! The name of an object or of memory by what made it: `queue 0x…, 2nd of urQueueCreate`.
 //!
-//! Owns the count of each function. The count includes successful calls only.
+//! Owns the count of each function, and the form of the name. The count includes successful calls
+//! only, and each handle of a list.
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::wrappers::COUNT;
 
 /// What made an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +31,55 @@ impl fmt::Display for Maker {
     }
 }
 
-/// The number of objects that each function has made.
+/// An object or memory by address, and what made it, if that was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handle {
+    pub address: usize,
+    pub maker: Option<Maker>,
+}
+
+impl Handle {
+    pub const NONE: Handle = Handle {
+        address: 0,
+        maker: None,
+    };
+}
+
+impl fmt::Display for Handle {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:#x}{}", self.address, suffix(self.maker))
+    }
+}
+
+/// The end of a name: `, 2nd of urQueueCreate`; empty if nobody saw what made it.
+pub fn suffix(maker: Option<Maker>) -> impl fmt::Display {
+    fmt::from_fn(move |out| match maker {
+        Some(maker) => write!(out, ", {maker}"),
+        None => Ok(()),
+    })
+}
+
+/// The number of objects that each function of the tables has made, counted by many threads.
+pub struct Counts([AtomicU64; COUNT]);
+
+impl Counts {
+    pub const fn new() -> Counts {
+        Counts([const { AtomicU64::new(0) }; COUNT])
+    }
+
+    /// Counts one more object of the function with this number, and returns the new count.
+    pub fn add(&self, number: usize) -> u64 {
+        self.0[number].fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub fn clear(&self) {
+        for count in &self.0 {
+            count.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The number of objects that each function has made, under its owner's lock.
 #[derive(Debug, Default)]
 pub struct Makers(BTreeMap<&'static str, u64>);
 
@@ -70,5 +122,16 @@ mod tests {
             "22nd of f",
         ];
         assert_eq!([3, 4, 11, 13, 22].map(ordinal), expected);
+    }
+
+    #[test]
+    fn names_end_with_the_maker_if_it_was_seen() {
+        let name = |maker| {
+            let address = 0x40;
+            format!("queue {}", Handle { address, maker })
+        };
+        assert_eq!(name(None), "queue 0x40");
+        let made = Makers::default().made("urQueueCreate");
+        assert_eq!(name(Some(made)), "queue 0x40, 1st of urQueueCreate");
     }
 }

@@ -1,5 +1,5 @@
-//! USM memory that the application has: the functions that allocate and free it, and records of it
-//! by address.
+//! Memory that the application has, and what else a program makes and must end that is no handle
+//! with references: records by address. `classes` has the functions that make and end each.
 //!
 //! Owns [`Memory`], which layers that need records have one of each, and the description of an
 //! allocation in messages. Must never know what a layer reports.
@@ -9,7 +9,10 @@
 //! | live | a free, or new memory at its address, which implies a free that was not seen |
 //! | live, and its context released | a free |
 //!
-//! Memory in a live allocation belongs to a pool over it. Both are live.
+//! Memory in a live allocation belongs to a pool over it. Both are live. Records of different classes
+//! do not replace each other.
+
+mod classes;
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -18,13 +21,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ur::abi::*;
 
-use super::maker::{Maker, Makers};
-use super::wrappers::by_function;
+use super::maker::{Handle, Maker, Makers};
+use super::parents;
 
-/// Memory that a successful call returned.
+pub use self::classes::{ALLOCATES, Class, Ended, FREES};
+
+/// What a successful call made.
 #[derive(Clone, Copy)]
 pub struct Returned {
-    output: *const *mut c_void,
+    class: Class,
+    at: At,
     size: Option<usize>,
     kind: &'static str,
     context: ur_context_handle_t,
@@ -32,17 +38,51 @@ pub struct Returned {
     queue: ur_queue_handle_t,
 }
 
+/// Where a call has the address of what it made.
+#[derive(Clone, Copy)]
+enum At {
+    Output(*const *mut c_void),
+    /// A number that is no address.
+    Number(*const usize),
+    /// The caller's own memory.
+    Argument(*mut c_void),
+}
+
 impl Returned {
     /// Memory of `size` bytes whose address is behind `output`. `kind` is a noun for messages.
     const fn new(kind: &'static str, output: *mut *mut c_void, size: Option<usize>) -> Returned {
+        Returned::at(kind, At::Output(output.cast_const()), size)
+    }
+
+    /// A handle that is a number, behind `output`.
+    const fn number(kind: &'static str, output: *mut usize) -> Returned {
+        Returned::at(kind, At::Number(output.cast_const()), None)
+    }
+
+    /// The caller's own memory of `size` bytes.
+    const fn given(kind: &'static str, memory: *mut c_void, size: usize) -> Returned {
+        Returned::at(kind, At::Argument(memory), Some(size))
+    }
+
+    const fn at(kind: &'static str, at: At, size: Option<usize>) -> Returned {
         Returned {
-            output: output.cast_const(),
+            class: Class::Memory,
+            at,
             size,
             kind,
             context: std::ptr::null_mut(),
             device: std::ptr::null_mut(),
             queue: std::ptr::null_mut(),
         }
+    }
+
+    const fn of(mut self, class: Class) -> Returned {
+        self.class = class;
+        self
+    }
+
+    const fn within(self, context: ur_context_handle_t) -> Returned {
+        self.on(context, std::ptr::null_mut())
     }
 
     const fn on(mut self, context: ur_context_handle_t, device: ur_device_handle_t) -> Returned {
@@ -55,57 +95,6 @@ impl Returned {
         self.queue = queue;
         self
     }
-}
-
-/// Reads the memory that a call returned from its parameter struct.
-pub type Allocates = unsafe fn(*const c_void) -> Returned;
-
-/// Reads the memory that a call frees from its parameter struct.
-pub type Frees = unsafe fn(*const c_void) -> *const c_void;
-
-by_function! {
-    /// The functions that return memory.
-    pub ALLOCATES: Allocates => Returned:
-    urUSMHostAlloc ur_usm_host_alloc_params_t |p|
-        Returned::new("host memory", *p.pppMem, Some(*p.psize))
-            .on(*p.phContext, std::ptr::null_mut());
-    urUSMDeviceAlloc ur_usm_device_alloc_params_t |p|
-        Returned::new("device memory", *p.pppMem, Some(*p.psize)).on(*p.phContext, *p.phDevice);
-    urUSMSharedAlloc ur_usm_shared_alloc_params_t |p|
-        Returned::new("shared memory", *p.pppMem, Some(*p.psize)).on(*p.phContext, *p.phDevice);
-    urUSMPitchedAllocExp ur_usm_pitched_alloc_exp_params_t |p|
-        Returned::new("device memory", *p.pppMem, rows_of(*p.ppResultPitch, *p.pheight))
-            .on(*p.phContext, *p.phDevice);
-    urEnqueueUSMHostAllocExp ur_enqueue_usm_host_alloc_exp_params_t |p|
-        Returned::new("host memory", *p.pppMem, Some(*p.psize)).queued(*p.phQueue);
-    urEnqueueUSMDeviceAllocExp ur_enqueue_usm_device_alloc_exp_params_t |p|
-        Returned::new("device memory", *p.pppMem, Some(*p.psize)).queued(*p.phQueue);
-    urEnqueueUSMSharedAllocExp ur_enqueue_usm_shared_alloc_exp_params_t |p|
-        Returned::new("shared memory", *p.pppMem, Some(*p.psize)).queued(*p.phQueue);
-    urMemoryExportAllocExportableMemoryExp ur_memory_export_alloc_exportable_memory_exp_params_t |p|
-        Returned::new("exportable device memory", *p.pppMem, Some(*p.psize))
-            .on(*p.phContext, *p.phDevice);
-    urIPCOpenMemHandleExp ur_ipc_open_mem_handle_exp_params_t |p|
-        Returned::new("memory of another process", *p.pppMem, None).on(*p.phContext, *p.phDevice);
-}
-
-by_function! {
-    /// The functions that free memory.
-    pub FREES: Frees => *const c_void:
-    urUSMFree ur_usm_free_params_t |p| (*p.ppMem).cast_const();
-    urEnqueueUSMFreeExp ur_enqueue_usm_free_exp_params_t |p| (*p.ppMem).cast_const();
-    urMemoryExportFreeExportableMemoryExp ur_memory_export_free_exportable_memory_exp_params_t |p|
-        (*p.ppMem).cast_const();
-    urIPCCloseMemHandleExp ur_ipc_close_mem_handle_exp_params_t |p| (*p.ppMem).cast_const();
-}
-
-/// The size in bytes of rows with a pitch that the call returned.
-///
-/// # Safety
-/// The pitch is null or readable.
-unsafe fn rows_of(pitch: *const usize, height: usize) -> Option<usize> {
-    // SAFETY: the caller guarantees a null or readable pointer.
-    unsafe { written(pitch) }?.checked_mul(height)
 }
 
 /// The value of an output; none through a null pointer. Some adapters accept outputs that are not
@@ -136,19 +125,23 @@ pub unsafe fn context_of_queue(
     (result == UR_RESULT_SUCCESS && !context.is_null()).then_some(context)
 }
 
-/// An allocation, as messages describe it. Handles are addresses, 0 where there is none.
+/// An allocation, as messages describe it. A handle that there is not has the address 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Allocation {
+    pub class: Class,
+    /// The address, or the number of a handle that is none.
     pub address: usize,
     /// The size in bytes, if it is known.
     pub size: Option<usize>,
     /// A noun: `device memory`.
     pub kind: &'static str,
+    /// Whether `address` is a number that is no address.
+    pub is_number: bool,
     /// None if the layer did not see the allocation.
     pub maker: Option<Maker>,
-    pub context: usize,
-    pub device: usize,
-    pub queue: usize,
+    pub context: Handle,
+    pub device: Handle,
+    pub queue: Handle,
 }
 
 impl Allocation {
@@ -158,7 +151,13 @@ impl Allocation {
     /// The call succeeded, and its queue is live.
     pub unsafe fn read(returned: &Returned, table: Option<&ur_dditable_t>) -> Option<Allocation> {
         // SAFETY: the specification has the output null or written by a call that succeeded.
-        let address = unsafe { written(returned.output) }?.addr();
+        let address = unsafe {
+            match returned.at {
+                At::Output(output) => written(output)?.addr(),
+                At::Number(output) => written(output)?,
+                At::Argument(memory) => memory.addr(),
+            }
+        };
         let queue = returned.queue;
         let context = match returned.context.is_null() {
             // SAFETY: the caller guarantees a live queue.
@@ -166,13 +165,15 @@ impl Allocation {
             false => Some(returned.context),
         };
         (address != 0).then_some(Allocation {
+            class: returned.class,
+            is_number: matches!(returned.at, At::Number(_)),
             address,
             size: returned.size,
             kind: returned.kind,
             maker: None,
-            context: context.map_or(0, |context| context.addr()),
-            device: returned.device.addr(),
-            queue: queue.addr(),
+            context: context.map_or(Handle::NONE, |context| parents::of(context.addr())),
+            device: parents::of(returned.device.addr()),
+            queue: parents::of(queue.addr()),
         })
     }
 
@@ -192,19 +193,16 @@ impl fmt::Display for Allocation {
         if let Some(size) = self.size {
             write!(out, "{size} bytes of ")?;
         }
-        write!(out, "{} at {:#x}", self.kind, self.address)?;
-        if let Some(maker) = self.maker {
-            write!(out, ", {maker}")?;
-        }
-        let mut link = ", ";
+        let (kind, address, maker) = (self.kind, self.address, self.maker);
+        let link = if self.is_number { " " } else { " at " };
+        write!(out, "{kind}{link}{}", Handle { address, maker })?;
         for (word, handle) in [
             ("on queue", self.queue),
             ("on device", self.device),
             ("in context", self.context),
         ] {
-            if handle != 0 {
-                write!(out, "{link}{word} {handle:#x}")?;
-                link = " ";
+            if handle.address != 0 {
+                write!(out, ", {word} {handle}")?;
             }
         }
         Ok(())
@@ -276,14 +274,16 @@ impl<T> Memory<T> {
 
     /// Records a free. It must be called before the adapter, since other memory may get the address
     /// afterwards. None if the memory is not known.
-    pub fn freed(&self, address: usize) -> Option<PendingFree<T>> {
+    pub fn freed(&self, ended: Ended) -> Option<PendingFree<T>> {
+        let Ended { class, address } = ended;
         let mut state = self.state();
         let entries = state.live.get_mut(&address)?;
-        let entry = entries.pop();
+        let of_class = |entry: &Entry<T>| entry.allocation.class == class;
+        let entry = entries.remove(entries.iter().rposition(of_class)?);
         if entries.is_empty() {
             state.live.remove(&address);
         }
-        entry.map(PendingFree)
+        Some(PendingFree(entry))
     }
 
     /// Undoes a free that failed.
@@ -296,14 +296,16 @@ impl<T> Memory<T> {
     /// Records that the application released its last reference to a context.
     pub fn context_released(&self, context: usize) {
         for entry in self.state().live.values_mut().flatten() {
-            entry.context_released |= entry.allocation.context == context;
+            entry.context_released |= entry.allocation.context.address == context;
         }
     }
 
     /// The live memory that begins at an address.
     pub fn at(&self, address: usize) -> Option<Allocation> {
         let state = self.state();
-        Some(state.live.get(&address)?.last()?.allocation)
+        let entries = state.live.get(&address)?.iter().rev();
+        let mut found = entries.map(|entry| entry.allocation);
+        found.find(|allocation| !allocation.is_number)
     }
 
     /// Removes all records, and returns the memory that was never freed, oldest first.
@@ -339,7 +341,8 @@ impl<T> State<T> {
             let entries = self.live.remove(&base).unwrap_or_default();
             let (kept, gone): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| {
                 let old = &entry.allocation;
-                old.end() <= new.address || (old.encloses(new) && !entry.context_released)
+                let is_other = old.class != new.class || old.end() <= new.address;
+                is_other || (old.encloses(new) && !entry.context_released)
             });
             if !kept.is_empty() {
                 self.live.insert(base, kept);
@@ -356,14 +359,26 @@ mod tests {
 
     fn allocation(address: usize, size: usize, context: usize) -> Allocation {
         Allocation {
+            class: Class::Memory,
             address,
             size: Some(size),
             kind: "device memory",
+            is_number: false,
             maker: None,
-            context,
-            device: 0xd0,
-            queue: 0,
+            context: unseen(context),
+            device: unseen(0xd0),
+            queue: Handle::NONE,
         }
+    }
+
+    fn unseen(address: usize) -> Handle {
+        let maker = None;
+        Handle { address, maker }
+    }
+
+    fn at(address: usize) -> Ended {
+        let class = Class::Memory;
+        Ended { class, address }
     }
 
     /// Memory that was never freed, as `address/size`.
@@ -378,13 +393,13 @@ mod tests {
     #[test]
     fn freed_memory_is_not_unfreed() {
         let memory = Memory::new();
-        for at in [0x100, 0x200, 0x300] {
-            memory.allocated("alloc", allocation(at, 0x40, 0xc0), ());
+        for address in [0x100, 0x200, 0x300] {
+            memory.allocated("alloc", allocation(address, 0x40, 0xc0), ());
         }
-        assert!(memory.freed(0x110).is_none(), "not the start");
-        assert!(memory.freed(0x100).is_some());
-        assert!(memory.freed(0x100).is_none(), "freed already");
-        let refused = memory.freed(0x200).expect("live");
+        assert!(memory.freed(at(0x110)).is_none(), "not the start");
+        assert!(memory.freed(at(0x100)).is_some());
+        assert!(memory.freed(at(0x100)).is_none(), "freed already");
+        let refused = memory.freed(at(0x200)).expect("live");
         memory.restore(refused);
         assert_eq!(unfreed(&memory), ["0x200/64", "0x300/64"]);
         assert!(unfreed(&memory).is_empty());
@@ -407,7 +422,7 @@ mod tests {
         memory.context_released(0xc0);
         // The adapter returns the address again, in a new context at the old one's address.
         memory.allocated("alloc", allocation(0x100, 0x20, 0xc0), ());
-        assert!(memory.freed(0x100).is_some());
+        assert!(memory.freed(at(0x100)).is_some());
         assert_eq!(unfreed(&memory), ["0x100/64", "0x200/64"]);
     }
 
@@ -417,11 +432,11 @@ mod tests {
         memory.allocated("alloc", allocation(0x100, 0x100, 0xc0), ());
         memory.allocated("inner", allocation(0x100, 0x40, 0xc0), ());
         memory.allocated("inner", allocation(0x180, 0x40, 0xc0), ());
-        for at in [0x100, 0x180] {
-            assert!(memory.freed(at).is_some());
+        for address in [0x100, 0x180] {
+            assert!(memory.freed(at(address)).is_some());
         }
         assert_eq!(memory.at(0x100).and_then(|outer| outer.size), Some(0x100));
-        assert!(memory.freed(0x100).is_some());
+        assert!(memory.freed(at(0x100)).is_some());
         assert!(unfreed(&memory).is_empty());
     }
 
@@ -435,21 +450,63 @@ mod tests {
         assert_eq!(
             text(0x200).as_deref(),
             Some(
-                "64 bytes of device memory at 0x200, 2nd of urUSMDeviceAlloc, on device 0xd0 in \
-                 context 0xc0"
+                "64 bytes of device memory at 0x200, 2nd of urUSMDeviceAlloc, on device 0xd0, \
+                 in context 0xc0"
             )
         );
         let unseen = Allocation {
             size: None,
             kind: "memory of another process",
-            device: 0,
-            queue: 0xa0,
+            device: Handle::NONE,
+            queue: Handle {
+                maker: Some(Makers::new().made("urQueueCreate")),
+                ..unseen(0xa0)
+            },
             ..allocation(0x300, 0, 0xc0)
         };
         assert_eq!(
             unseen.to_string(),
-            "memory of another process at 0x300, on queue 0xa0 in context 0xc0"
+            "memory of another process at 0x300, on queue 0xa0, 1st of urQueueCreate, in context 0xc0"
         );
         assert_eq!(text(0x300), None);
+    }
+
+    #[test]
+    fn a_class_is_ended_by_its_own_functions() {
+        let memory = Memory::new();
+        for class in Class::ALL {
+            let made = Allocation {
+                class: *class,
+                ..allocation(0x100, 0x40, 0xc0)
+            };
+            memory.allocated("make", made, ());
+        }
+        let is_live = |class| {
+            let address = 0x100;
+            let pending = memory.freed(Ended { class, address });
+            pending.map(|pending| memory.restore(pending)).is_some()
+        };
+        for class in Class::ALL {
+            assert!(is_live(*class), "{class:?}");
+        }
+        let address = 0x100;
+        let class = Class::Import;
+        assert!(memory.freed(Ended { class, address }).is_some());
+        assert!(!is_live(Class::Import) && is_live(Class::Registration) && is_live(Class::Memory));
+        assert_eq!(memory.clear().len(), Class::ALL.len() - 1);
+    }
+
+    #[test]
+    fn each_class_has_functions_that_make_and_end_it() {
+        let count = |rows: &[bool]| rows.iter().filter(|row| **row).count();
+        let makers: Vec<bool> = ALLOCATES.iter().map(Option::is_some).collect();
+        let enders: Vec<bool> = FREES.iter().map(Option::is_some).collect();
+        assert_eq!((count(&makers), count(&enders)), (20, 15));
+        assert!(
+            makers
+                .iter()
+                .zip(&enders)
+                .all(|(made, ended)| !(*made && *ended))
+        );
     }
 }

@@ -3,15 +3,20 @@
 //!
 //! Owns the checks that follow from an argument's role. Further conditions of the specification are
 //! rows of `ur::for_each_condition!`. The order of checks is that of spec/README.md, which adapters of this
-//! project follow too.
+//! project follow too. `refusal` has the single checks and the words of a finding.
+
+mod refusal;
 
 use std::ffi::c_void;
 
 use ur::abi::*;
-use ur::object::checks::{handle, handles, pointer, refuse, rest, slice};
+use ur::object::boundary;
+use ur::object::checks::rest;
 use ur::object::log::Level;
-use ur::object::{Result, boundary, ensure};
 
+use self::refusal::{
+    Refusal, Result, defined, elements, given, handles, member, pointee, refuse, wait_list,
+};
 use super::wrappers::{argument, rows, wrappers};
 use super::{Layer, LayerContext, report};
 
@@ -40,9 +45,21 @@ impl Layer for Parameters {
 
 /// Logs a refused call. The application sees its result in any case.
 #[cold]
-fn refused(function: &str, result: ur_result_t) -> ur_result_t {
+fn refused(
+    function: &str,
+    arguments: &[&str],
+    refusal: Option<Refusal>,
+    result: ur_result_t,
+) -> ur_result_t {
     let name = result.name().unwrap_or("an unknown result");
-    report::finding(Level::Info, format_args!("{function}: {name}"));
+    match refusal {
+        Some(refusal) => {
+            let text = refusal.text(arguments);
+            report::finding(Level::Info, format_args!("{function}: {text}: {name}"));
+        }
+        // A check panicked.
+        None => report::finding(Level::Info, format_args!("{function}: {name}")),
+    }
     result
 }
 
@@ -50,7 +67,11 @@ fn refused(function: &str, result: ur_result_t) -> ur_result_t {
 macro_rules! needed {
     ($arg:ident [optional $($form:tt)*]) => {};
     ($arg:ident [required callback]) => {
-        ensure($arg.is_some(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;
+        given(
+            stringify!($arg),
+            $arg.is_some(),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
     };
     ($arg:ident [required value]) => {};
     ($arg:ident [required choice]) => {};
@@ -59,14 +80,22 @@ macro_rules! needed {
     ($arg:ident [required flags $mask:ident]) => {};
     ($arg:ident [required handle $kind:ident $own:ident]) => {};
     ($arg:ident [required $($form:tt)*]) => {
-        pointer($arg)?;
+        given(
+            stringify!($arg),
+            !$arg.is_null(),
+            UR_RESULT_ERROR_INVALID_NULL_POINTER,
+        )?;
     };
 }
 
 /// Checks that required handles are not null.
 macro_rules! needed_handle {
     ($arg:ident [required handle $kind:ident $own:ident]) => {
-        handle($arg)?;
+        given(
+            stringify!($arg),
+            !$arg.is_null(),
+            UR_RESULT_ERROR_INVALID_NULL_HANDLE,
+        )?;
     };
     ($arg:ident $form:tt) => {};
 }
@@ -74,10 +103,10 @@ macro_rules! needed_handle {
 /// Checks enumerators and flags.
 macro_rules! range {
     ($arg:ident [$need:ident choice]) => {
-        ensure($arg.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+        defined(stringify!($arg), $arg.name().is_some(), $arg.0)?;
     };
     ($arg:ident [$need:ident flags $mask:ident]) => {
-        ensure($arg.0 & $mask == 0, UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+        defined(stringify!($arg), $arg.0 & $mask == 0, $arg.0)?;
     };
     ($arg:ident $form:tt) => {};
 }
@@ -85,10 +114,7 @@ macro_rules! range {
 /// Checks that a wait list is null exactly if its count is 0.
 macro_rules! wait_list {
     ($arg:ident [optional handles Event $count:ident]) => {
-        ensure(
-            $arg.is_null() == ($count == 0),
-            UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
-        )?;
+        wait_list(stringify!($arg), $arg, $count)?;
     };
     ($arg:ident $form:tt) => {};
 }
@@ -96,12 +122,13 @@ macro_rules! wait_list {
 /// Checks what an adapter's shim checks when it decodes an argument.
 macro_rules! decoded {
     ($arg:ident [$need:ident property]) => {
-        ensure($arg.name().is_some(), UR_RESULT_ERROR_INVALID_ENUMERATION)?;
+        defined(stringify!($arg), $arg.name().is_some(), $arg.0)?;
     };
     ($arg:ident [$need:ident handles Event $count:ident]) => {
         // SAFETY: the caller guarantees a list of `$count` handles.
         unsafe {
             handles(
+                stringify!($arg),
                 $arg,
                 $count as usize,
                 UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
@@ -110,11 +137,18 @@ macro_rules! decoded {
     };
     ($arg:ident [$need:ident handles $kind:ident $count:ident]) => {
         // SAFETY: the caller guarantees a list of `$count` handles.
-        unsafe { handles($arg, $count as usize, UR_RESULT_ERROR_INVALID_NULL_HANDLE) }?;
+        unsafe {
+            handles(
+                stringify!($arg),
+                $arg,
+                $count as usize,
+                UR_RESULT_ERROR_INVALID_NULL_HANDLE,
+            )
+        }?;
     };
     ($arg:ident [$need:ident list $count:ident]) => {
         // SAFETY: the caller guarantees a list of `$count` elements.
-        unsafe { elements($arg, $count as usize) }?;
+        unsafe { elements(stringify!($arg), $arg, $count as usize) }?;
     };
     ($arg:ident $form:tt) => {};
 }
@@ -122,15 +156,15 @@ macro_rules! decoded {
 ur::for_each_condition! {
     rows
     /// What a function asks of its arguments.
-    CONDITIONS:
+    CONDITIONS: Refusal:
 }
 
 /// The body of a function of this layer: all checks, then the call.
 macro_rules! validated {
     ($number:literal $name:ident $params:ident $leader:tt $below:ident (
         $( $arg:ident : $ty:ty = $field:ident $form:tt ),*
-    )) => {
-        match boundary(|| {
+    )) => {{
+        let check = || -> Result<()> {
             $( needed!($arg $form); )*
             $( needed_handle!($arg $form); )*
             $( range!($arg $form); )*
@@ -143,13 +177,15 @@ macro_rules! validated {
             $( wait_list!($arg $form); )*
             $( decoded!($arg $form); )*
             Ok(())
-        }) {
+        };
+        let mut refusal = None;
+        match boundary(|| check().map_err(|why| refusal.insert(why).code.into())) {
             // SAFETY: the caller's arguments are forwarded unchanged, under the specification's
             // contract.
             UR_RESULT_SUCCESS => unsafe { $below($( $arg ),*) },
-            error => refused(stringify!($name), error),
+            error => refused(stringify!($name), &[$( stringify!($arg) ),*], refusal, error),
         }
-    };
+    }};
 }
 ur::for_each_function! { wrappers validated }
 
@@ -193,24 +229,3 @@ macro_rules! unchecked {
     )* };
 }
 ur::for_each_unchecked_type! { unchecked }
-
-/// Checks the value behind a pointer that is not null.
-///
-/// # Safety
-/// The pointer is null or readable.
-pub unsafe fn pointee<T: Checked>(pointer: *const T) -> Result<()> {
-    // SAFETY: the caller guarantees a null or readable pointer.
-    unsafe { pointer.as_ref() }.map_or(Ok(()), T::check)
-}
-
-/// Checks each element of an array that is not null.
-///
-/// # Safety
-/// The array is null or has `count` readable elements.
-unsafe fn elements<T: Checked>(list: *const T, count: usize) -> Result<()> {
-    if !T::ANY || list.is_null() {
-        return Ok(());
-    }
-    // SAFETY: not null, and the caller guarantees `count` readable elements.
-    unsafe { slice(list, count) }?.iter().try_for_each(T::check)
-}

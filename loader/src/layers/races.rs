@@ -30,8 +30,8 @@ use ur::timeline::Pruned;
 use self::blocks::{Blocks, Finding};
 use self::order::{Order, Queue};
 use self::watched::BELOW;
-use super::maker::{Maker, Makers};
-use super::{Layer, LayerContext, report};
+use super::maker::Handle;
+use super::{Layer, LayerContext, parents, report};
 
 pub use self::blocks::Access;
 pub use self::command::Command;
@@ -44,7 +44,6 @@ static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
 #[derive(Default)]
 struct State {
     queues: HashMap<usize, KnownQueue>,
-    makers: Makers,
     events: HashMap<usize, Event>,
     kernels: HashMap<usize, Arc<str>>,
     command_buffers: HashMap<usize, CommandBuffer>,
@@ -56,8 +55,7 @@ struct State {
 /// A queue that the application uses.
 struct KnownQueue {
     queue: Queue,
-    /// None if the layer did not see the creation.
-    maker: Option<Maker>,
+    handle: Handle,
     /// The number of commands so far.
     commands: u64,
     device: usize,
@@ -154,21 +152,15 @@ impl State {
         }
     }
 
-    /// Records a queue, which may replace an earlier one at its address. `function` created it, if
-    /// the layer saw that.
-    fn add_queue(
-        &mut self,
-        queue: usize,
-        function: Option<&'static str>,
-        properties: QueueProperties,
-    ) {
+    /// Records a queue, which may replace an earlier one at its address.
+    fn add_queue(&mut self, queue: usize, properties: QueueProperties) {
         let mut new = Queue::new(properties.in_order);
         if properties.open {
             new.open();
         }
         let known = KnownQueue {
             queue: new,
-            maker: function.map(|function| self.makers.made(function)),
+            handle: parents::of(queue),
             commands: 0,
             device: properties.device,
             system: properties.system,

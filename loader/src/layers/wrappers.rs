@@ -6,8 +6,6 @@
 
 use std::ffi::c_void;
 
-use ur::object::Result;
-
 /// A pointer to an argument, as parameter structs hold it.
 #[inline]
 pub fn argument<T>(argument: &T) -> *mut T {
@@ -33,25 +31,27 @@ ur::for_each_function! { functions }
 /// The number of functions.
 pub const COUNT: usize = NAMES.len();
 
-/// A check of a call's arguments, which takes a pointer to the function's parameter struct.
-pub type Check = unsafe fn(*const c_void) -> Result<()>;
+/// A check of a call's arguments, which takes a pointer to the function's parameter struct. `E` is
+/// its error.
+pub type Check<E> = unsafe fn(*const c_void) -> Result<(), E>;
 
-/// A table of checks by function: `urX params_struct |p| { ... }`. The block may use `?`.
+/// A table of checks by function, after the type of their errors: `urX params_struct |p| { ... }`.
+/// The block may use `?`.
 ///
 /// Checks run after the null checks. They may dereference the pointers that the specification has a
 /// caller provide.
 macro_rules! rows {
-    ($(#[$meta:meta])* $table:ident: $(
+    ($(#[$meta:meta])* $table:ident: $error:ty: $(
         $name:ident $params:ident |$p:ident| $body:block
     )*) => {
         $(#[$meta])*
-        pub static $table: [Option<$crate::layers::wrappers::Check>; $crate::layers::wrappers::COUNT] = {
-            let mut rows: [Option<$crate::layers::wrappers::Check>; _] =
+        static $table: [Option<$crate::layers::wrappers::Check<$error>>; $crate::layers::wrappers::COUNT] = {
+            let mut rows: [Option<$crate::layers::wrappers::Check<$error>>; _] =
                 [None; $crate::layers::wrappers::COUNT];
             $(
                 rows[$crate::layers::wrappers::number::$name] = Some({
                     #[inline(always)]
-                    unsafe fn check(params: *const std::ffi::c_void) -> ur::object::Result<()> {
+                    unsafe fn check(params: *const std::ffi::c_void) -> std::result::Result<(), $error> {
                         // SAFETY: the wrapper passes the function's parameter struct, whose
                         // arguments meet the specification's contract.
                         unsafe {

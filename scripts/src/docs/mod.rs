@@ -6,6 +6,7 @@
 
 mod api;
 pub mod catalogue;
+pub mod coverage;
 pub mod links;
 
 use crate::build;

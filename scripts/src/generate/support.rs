@@ -22,11 +22,19 @@ pub const PAGE: &str = "docs/src/reference/support.md";
 const HOOKS: &str = "Hooks";
 
 /// Methods that work only where the driver has another: the driver's method, the objects, their methods.
-const NEEDS: [(&str, &[&str], &[&str]); 2] = [
+const NEEDS: [(&str, &[&str], &[&str]); 3] = [
     (
         "native_record",
         &["CommandBuffer"],
         &["append_native_command_exp", "get_native_handle_exp"],
+    ),
+    (
+        "register_host",
+        &["Context"],
+        &[
+            "usm_host_alloc_register_exp",
+            "usm_host_alloc_unregister_exp",
+        ],
     ),
     (
         "native_graph",

@@ -528,11 +528,6 @@ macro_rules! context_hooks {
             /// `urProgramLinkExp`
             fn program_link_exp(devices: Handles<'_, B::Device>, flags: ur_exp_program_flags_t,
                 programs: Handles<'_, B::Program>, options: Option<&CStr>) -> Arc<Object<B::Program>>;
-            /// `urUSMHostAllocRegisterExp`
-            fn usm_host_alloc_register_exp(host_mem: *mut c_void, size: usize,
-                properties: Option<&ur_exp_usm_host_alloc_register_properties_t>) -> ();
-            /// `urUSMHostAllocUnregisterExp`
-            fn usm_host_alloc_unregister_exp(host_mem: *mut c_void) -> ();
         }
     };
 }

@@ -632,6 +632,20 @@ impl<B: Runtime> hal::Context<B> for Context<B> {
     ) -> Result<()> {
         this.copy_now(dst.expose_provenance(), src.expose_provenance(), size)
     }
+    fn usm_host_alloc_register_exp(
+        this: &Object<Self>,
+        host_mem: *mut c_void,
+        size: usize,
+        properties: Option<&ur_exp_usm_host_alloc_register_properties_t>,
+    ) -> Result<()> {
+        this.register_host(host_mem.expose_provenance(), size, properties)
+    }
+    fn usm_host_alloc_unregister_exp(
+        this: &Object<Self>,
+        host_mem: *mut c_void,
+    ) -> Result<()> {
+        this.unregister_host(host_mem.addr())
+    }
     fn usm_import_exp(this: &Object<Self>, mem: *mut c_void, size: usize) -> Result<()> {
         B::import_host(this.domain(), mem.addr(), size);
         Ok(())

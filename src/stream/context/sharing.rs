@@ -113,6 +113,7 @@ impl<D: Driver> Context<D> {
         bytes: usize,
         properties: Option<&ur_exp_usm_host_alloc_register_properties_t>,
     ) -> Result<()> {
+        ensure(D::REGISTERS, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
         let domain = self.domain();
         domain.engine().check()?;
         let flags = properties.map_or_else(Default::default, |properties| properties.flags);
@@ -133,6 +134,7 @@ impl<D: Driver> Context<D> {
 
     /// `urUSMHostAllocUnregisterExp`. `INVALID_VALUE` if no registered range starts at `addr`.
     pub fn unregister_host(&self, addr: usize) -> Result<()> {
+        ensure(D::REGISTERS, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
         let domain = self.domain();
         domain.engine().check()?;
         let foreign = &domain.memory.foreign;

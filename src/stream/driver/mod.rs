@@ -148,6 +148,9 @@ pub trait Driver: Backend + Payload {
     /// its own context instead.
     const SPANS: bool = false;
 
+    /// Whether the driver has [`Driver::register_host`].
+    const REGISTERS: bool = false;
+
     /// Whether the host defers work that waits for an event of the backend, since the driver may
     /// run it although the event failed.
     const FOREIGN_ON_HOST: bool = false;
@@ -443,7 +446,7 @@ pub trait Driver: Backend + Payload {
     }
 
     /// Makes memory of the host's accessible to all devices of the context at its own address.
-    /// `read_only`: devices only read it.
+    /// `read_only`: devices only read it. Called only if [`Driver::REGISTERS`].
     fn register_host(
         devices: &Devices<Self>,
         addr: usize,

@@ -198,7 +198,7 @@ fn foreign_memory_is_known<D: AnyFake>() {
     );
     context.remove_foreign(4096).unwrap();
     assert_eq!(kind(4096), UR_USM_TYPE_UNKNOWN);
-    // This driver registers nothing.
+    // This driver refuses each registration, as one may that lacks memory.
     assert_eq!(
         code(context.register_host(1 << 20, 64, None)),
         Some(UR_RESULT_ERROR_UNSUPPORTED_FEATURE)

@@ -7,7 +7,7 @@ use crate::cu::sys::*;
 use crate::image::Texel;
 
 /// Most that the driver filters anisotropically.
-pub const MAX_ANISOTROPY: u32 = 16;
+pub const MAX_ANISOTROPY: f32 = 16.0;
 
 const KNOWN: [ur_structure_type_t; 3] = [
     UR_STRUCTURE_TYPE_EXP_SAMPLER_MIP_PROPERTIES,
@@ -95,7 +95,7 @@ pub fn describe(
         ensure(known, UR_RESULT_ERROR_INVALID_SAMPLER)?;
         [what.minMipmapLevelClamp, what.maxMipmapLevelClamp] = range;
         // The driver has no more, either.
-        what.maxAnisotropy = (anisotropy as u32).min(MAX_ANISOTROPY);
+        what.maxAnisotropy = anisotropy.min(MAX_ANISOTROPY) as u32;
         what.mipmapFilterMode = filter(mips.mipFilterMode)?;
     }
     if let Some(cube) = cube {

@@ -10,13 +10,17 @@ use ur::object::checks::slice;
 use ur::object::log::Level;
 use ur::object::{Kind, Result, chain};
 
-use super::registry::{CallSite, HandleError, PendingRelease};
-use super::{HANDLES, MEMORY, MODE, OFF, VALIDATES, name, origin_with_caller, report, stacks};
-use crate::layers::memory::{Allocation, PendingFree, Returned};
+use super::registry::{CallSite, HandleError, Origin, PendingRelease};
+use super::{HANDLES, MADE, MEMORY, MODE, OFF, VALIDATES, caller, name, named, report, stacks};
+use crate::layers::maker::Maker;
+use crate::layers::memory::{Allocation, Ended, PendingFree, Returned};
+use crate::layers::wrappers::NAMES;
 
 /// One call of a table function.
 pub struct Call {
     function: &'static str,
+    /// None for a function outside of the tables, which makes nothing.
+    number: Option<usize>,
     mode: u8,
 }
 
@@ -25,9 +29,21 @@ type By = (Kind, *const c_void);
 
 impl Call {
     #[inline]
-    pub fn new(function: &'static str) -> Call {
-        let mode = MODE.load(Ordering::Acquire);
-        Call { function, mode }
+    pub fn new(number: usize) -> Call {
+        Call {
+            function: NAMES[number],
+            number: Some(number),
+            mode: MODE.load(Ordering::Acquire),
+        }
+    }
+
+    /// A call of a function outside of the tables.
+    pub fn outside(function: &'static str) -> Call {
+        Call {
+            function,
+            number: None,
+            mode: MODE.load(Ordering::Acquire),
+        }
     }
 
     /// Whether dead and unknown handles are refused.
@@ -48,6 +64,16 @@ impl Call {
             function: self.function,
             stack: Some(stacks::capture()),
             place: report::location().map(Arc::from),
+        }
+    }
+
+    /// Counts one more handle of this call's function. The origin is made only if it is recorded.
+    fn made(&self) -> impl Fn() -> Origin {
+        let function = self.function;
+        let nth = self.number.map_or(0, |number| MADE.add(number));
+        move || Origin {
+            maker: Maker { function, nth },
+            site: self.call_site(),
         }
     }
 
@@ -204,7 +230,7 @@ impl Call {
         let created = unsafe { read(at) };
         let given = !warned || created != before;
         if given && !created.is_null() {
-            HANDLES.created(kind, created.addr(), || self.call_site());
+            HANDLES.created(kind, created.addr(), self.made());
         }
     }
 
@@ -235,7 +261,7 @@ impl Call {
         // SAFETY: the caller guarantees a pointer that is null or points to a handle.
         let created = unsafe { read(at) };
         if !created.is_null() && created != previous_output {
-            HANDLES.created(kind, created.addr(), || self.call_site());
+            HANDLES.created(kind, created.addr(), self.made());
         }
     }
 
@@ -270,7 +296,7 @@ impl Call {
         for &handle in list.iter().filter(|handle| !handle.is_null()) {
             match lender {
                 Some(by) => self.lends(kind, handle, by),
-                None => HANDLES.created(kind, handle.addr(), || self.call_site()),
+                None => HANDLES.created(kind, handle.addr(), self.made()),
             }
         }
     }
@@ -294,13 +320,13 @@ impl Call {
         if !handle.is_null() {
             // An object keeps its parents alive, but not objects of its own kind.
             let lender = (holder != kind).then(|| by.addr());
-            HANDLES.lent(kind, handle.addr(), lender, || self.call_site());
+            HANDLES.lent(kind, handle.addr(), lender, self.made());
         }
     }
 
     /// Records a successful retain.
     pub fn retained(&self, kind: Kind, handle: *const c_void) {
-        HANDLES.retained(kind, handle.addr(), || self.call_site());
+        HANDLES.retained(kind, handle.addr(), self.made());
     }
 
     /// Records a release before the adapter is called. [`Release::ended`] must follow with the
@@ -338,10 +364,10 @@ impl Call {
     }
 
     /// Records a free before the adapter is called. [`Free::ended`] must follow with the result.
-    pub fn frees(&self, memory: *const c_void) -> Free {
+    pub fn frees(&self, ended: Ended) -> Free {
         Free(match self.mode {
             OFF => None,
-            _ => MEMORY.freed(memory.addr()),
+            _ => MEMORY.freed(ended),
         })
     }
 
@@ -352,30 +378,41 @@ impl Call {
 
     #[cold]
     fn report(&self, kind: Kind, handle: *const c_void, error: &HandleError) {
-        let what = format!("{}: {} {handle:p}", self.function, name(kind));
-        let why = match error {
-            HandleError::Unknown => "was not returned by any adapter".to_owned(),
-            HandleError::OtherKind(other) => {
-                format!("is a handle of another kind: {}", name(*other))
+        let address = handle.addr();
+        let text = match error {
+            HandleError::Unknown => {
+                format!(
+                    "{} {address:#x} was not returned by any adapter",
+                    name(kind)
+                )
+            }
+            HandleError::OtherKind {
+                kind: other,
+                created,
+            } => {
+                let handle = named(*other, address, created);
+                format!(
+                    "{handle}, is passed as a handle of another kind: {}",
+                    name(kind)
+                )
             }
             HandleError::Borrowed { created } => format!(
-                "is released, but the application has no reference to it; returned by {}",
-                origin_with_caller(created)
+                "{}, is released, but the application has no reference to it",
+                named(kind, address, created)
             ),
             HandleError::Dead { created, released } => {
-                let end = match released {
-                    Some(released) => {
-                        format!(
-                            "was released for the last time by {}",
-                            origin_with_caller(released)
-                        )
-                    }
-                    None => "ended with the objects that returned it".to_owned(),
-                };
-                format!("{end}; created by {}", origin_with_caller(created))
+                let handle = named(kind, address, created);
+                match released {
+                    Some(released) => format!(
+                        "{handle}, was released for the last time by {}{}",
+                        released.function,
+                        caller(released)
+                    ),
+                    None => format!("{handle}, ended with the objects that returned it"),
+                }
             }
         };
-        report::finding(Level::Error, format_args!("{what} {why}"));
+        report::finding(Level::Error, format_args!("{}: {text}", self.function));
     }
 }
 

@@ -19,6 +19,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use ur::object::Kind;
 
 use super::stacks::Stack;
+use crate::layers::maker::Maker;
 
 const SHARDS: usize = 64;
 
@@ -36,6 +37,13 @@ pub struct CallSite {
     pub place: Option<Arc<str>>,
 }
 
+/// The call that returned a handle or memory.
+#[derive(Clone)]
+pub struct Origin {
+    pub maker: Maker,
+    pub site: CallSite,
+}
+
 struct Entry {
     kind: Kind,
     references: u32,
@@ -44,7 +52,7 @@ struct Entry {
     /// Lent by an object that outlives every use.
     pinned: bool,
     lenders: Vec<Lender>,
-    created: CallSite,
+    created: Origin,
     released: Option<CallSite>,
 }
 
@@ -57,14 +65,17 @@ struct Lender {
 /// Why a handle cannot be used.
 pub enum HandleError {
     Unknown,
-    OtherKind(Kind),
+    OtherKind {
+        kind: Kind,
+        created: Origin,
+    },
     Dead {
-        created: CallSite,
+        created: Origin,
         released: Option<CallSite>,
     },
     /// The handle is alive, but the application has no reference to release.
     Borrowed {
-        created: CallSite,
+        created: Origin,
     },
 }
 
@@ -74,7 +85,7 @@ pub struct Leak {
     pub address: usize,
     pub references: u32,
     pub serial: u64,
-    pub created: CallSite,
+    pub created: Origin,
 }
 
 /// A release whose adapter call is in progress. [`Registry::restore`] undoes it.
@@ -94,7 +105,7 @@ impl PendingRelease {
 }
 
 impl Entry {
-    fn lent(kind: Kind, serial: u64, created: CallSite) -> Entry {
+    fn lent(kind: Kind, serial: u64, created: Origin) -> Entry {
         Entry {
             kind,
             references: 0,
@@ -135,7 +146,7 @@ impl Registry {
     }
 
     /// Adds a reference of the application, to a new object or to a known one.
-    pub fn created(&self, kind: Kind, address: usize, by: impl FnOnce() -> CallSite) {
+    pub fn created(&self, kind: Kind, address: usize, by: impl FnOnce() -> Origin) {
         let mut shard = self.shard(address);
         let existing = shard.get_mut(&address).filter(|entry| entry.kind == kind);
         let entry = match existing {
@@ -168,7 +179,7 @@ impl Registry {
     }
 
     /// Adds a reference to a handle that the application had.
-    pub fn retained(&self, kind: Kind, address: usize, by: impl FnOnce() -> CallSite) {
+    pub fn retained(&self, kind: Kind, address: usize, by: impl FnOnce() -> Origin) {
         if let Some(entry) = self.shard(address).get_mut(&address)
             && entry.kind == kind
         {
@@ -184,13 +195,7 @@ impl Registry {
 
     /// Records a handle that the application has no reference to. It is alive while `lender` is, or
     /// always without a lender.
-    pub fn lent(
-        &self,
-        kind: Kind,
-        address: usize,
-        lender: Option<usize>,
-        by: impl Fn() -> CallSite,
-    ) {
+    pub fn lent(&self, kind: Kind, address: usize, lender: Option<usize>, by: impl Fn() -> Origin) {
         let lender = lender.and_then(|address| {
             let serial = self.shard(address).get(&address)?.serial;
             Some(Lender { address, serial })
@@ -232,7 +237,10 @@ impl Registry {
             return Ok(());
         }
         if entry.kind != kind {
-            return Err(HandleError::OtherKind(entry.kind));
+            return Err(HandleError::OtherKind {
+                kind: entry.kind,
+                created: entry.created.clone(),
+            });
         }
         if entry.pinned {
             return Ok(());

@@ -434,7 +434,7 @@ unsafe fn call_with_checks<const NUMBER: usize>(
 ) -> ur_result_t {
     let function = const { &ROLES[NUMBER] };
     let arguments = Arguments(arguments);
-    let call = Call::new(const { NAMES[NUMBER] });
+    let call = Call::new(NUMBER);
     if call.validates() {
         // SAFETY: the caller guarantees that the arguments are the function's.
         let checked = boundary(|| unsafe { uses_all(&call, arguments, function.uses) });

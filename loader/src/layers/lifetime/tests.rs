@@ -2,12 +2,20 @@
 
 use super::registry::{HandleError, PendingRelease};
 use super::*;
+use crate::layers::maker::Makers;
 
-fn by(function: &'static str) -> impl Fn() -> CallSite {
-    move || CallSite {
+fn site(function: &'static str) -> CallSite {
+    CallSite {
         function,
         stack: None,
         place: None,
+    }
+}
+
+fn by(function: &'static str) -> impl Fn() -> Origin {
+    move || Origin {
+        maker: Makers::new().made(function),
+        site: site(function),
     }
 }
 
@@ -22,11 +30,11 @@ fn state(handles: &Registry, kind: Kind, address: usize) -> String {
 fn describe(error: &HandleError) -> String {
     match error {
         HandleError::Unknown => "unknown".into(),
-        HandleError::OtherKind(kind) => format!("a {}", name(*kind)),
-        HandleError::Borrowed { created } => format!("borrowed by {}", created.function),
+        HandleError::OtherKind { kind, .. } => format!("a {}", name(*kind)),
+        HandleError::Borrowed { created } => format!("borrowed by {}", created.maker.function),
         HandleError::Dead { created, released } => {
             let end = released.as_ref().map_or("lender", |end| end.function);
-            format!("created by {}, ended by {end}", created.function)
+            format!("created by {}, ended by {end}", created.maker.function)
         }
     }
 }
@@ -37,7 +45,7 @@ fn release(
     address: usize,
 ) -> std::result::Result<PendingRelease, String> {
     handles
-        .release(kind, address, by("release"))
+        .release(kind, address, || site("release"))
         .map_err(|error| describe(&error))
 }
 

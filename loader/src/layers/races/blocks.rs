@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::order::{Mark, Order};
-use crate::layers::maker::Maker;
+use crate::layers::maker::{Handle, Maker, Makers, suffix};
 
 /// A command, as findings describe it.
 #[derive(Clone, Debug)]
@@ -31,10 +31,7 @@ pub struct Operation {
 /// A queue, and the number of a command on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnQueue {
-    /// The queue's handle.
-    pub queue: usize,
-    /// None if the layer did not see the queue's creation.
-    pub maker: Option<Maker>,
+    pub queue: Handle,
     /// The number of the command on its queue, from 1.
     pub command: u64,
 }
@@ -48,11 +45,7 @@ impl Operation {
                 None => out.write_str(self.function)?,
             }
             let Some(at) = self.queue else { return Ok(()) };
-            write!(out, " (command {} of queue {:#x}", at.command, at.queue)?;
-            match at.maker {
-                Some(maker) => write!(out, ", {maker})"),
-                None => out.write_str(")"),
-            }
+            write!(out, " (command {} of queue {})", at.command, at.queue)
         })
     }
 }
@@ -144,6 +137,7 @@ struct Block {
     size: usize,
     /// Distinguishes blocks that had the same address.
     serial: u64,
+    maker: Maker,
     allocation: Step,
     uses: Uses,
     freed: Option<Step>,
@@ -211,6 +205,8 @@ pub struct Finding {
     pub kind: FindingKind,
     /// The end of the block.
     end: usize,
+    /// What made the block.
+    maker: Maker,
     /// The command that is submitted now, and its memory.
     pub now: (Operation, Range),
     /// The earlier command that it conflicts with, and its memory.
@@ -239,39 +235,40 @@ impl fmt::Display for Finding {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ((now, mine), (then, other)) = (&self.now, &self.then);
         let (now, overlap, hint) = (now.now(), self.overlap(), hint(then));
+        // The operation that is about the whole block has the name of the block.
+        let block = suffix(Some(self.maker));
         match self.kind {
             FindingKind::UseBeforeAllocation => write!(
                 out,
-                "race: {now} uses {mine}; {then} allocates {other}; {overlap}; no event orders the \
-                 use after the allocation{hint}"
+                "race: {now} uses {mine}; {then} allocates {other}{block}; {overlap}; no event \
+                 orders the use after the allocation{hint}"
             ),
             FindingKind::UseAfterFree => write!(
                 out,
-                "use after free: {now} uses {mine}; {then} freed {other} before; {overlap}"
+                "use after free: {now} uses {mine}; {then} had freed {other}{block}; {overlap}"
             ),
             FindingKind::UseAndFree => write!(
                 out,
-                "race: {now} uses {mine}; {then} frees {other}; {overlap}; no event orders them"
+                "race: {now} uses {mine}; {then} frees {other}{block}; {overlap}; no event orders \
+                 them"
             ),
             FindingKind::FreeBeforeAllocation => write!(
                 out,
-                "race: {now} frees {mine}; {then} allocates {other}; {overlap}; no event orders the \
-                 free after the allocation{hint}"
+                "race: {now} frees {mine}{block}; {then} allocates {other}; {overlap}; no event \
+                 orders the free after the allocation{hint}"
             ),
             FindingKind::FreeBeforeUse => write!(
                 out,
-                "race: {now} frees {mine}; {then} uses {other}; {overlap}; no event orders the free \
-                 after the use{hint}"
+                "race: {now} frees {mine}{block}; {then} uses {other}; {overlap}; no event orders \
+                 the free after the use{hint}"
             ),
-            FindingKind::DoubleFree => {
-                write!(
-                    out,
-                    "double free: {now} frees {mine}; {then} freed it before"
-                )
-            }
+            FindingKind::DoubleFree => write!(
+                out,
+                "double free: {now} frees {mine}{block}; {then} freed it before"
+            ),
             FindingKind::DoubleFreeAtOnce => write!(
                 out,
-                "double free: {now} frees {mine}; {then} frees it too; no event orders them"
+                "double free: {now} frees {mine}{block}; {then} frees it too; no event orders them"
             ),
         }
     }
@@ -304,6 +301,7 @@ pub struct Blocks {
     by_address: BTreeMap<usize, Block>,
     /// Blocks that are the memory of the application's own pools.
     outer: BTreeMap<usize, Block>,
+    makers: Makers,
     serials: u64,
 }
 
@@ -330,6 +328,7 @@ impl Blocks {
         let block = Block {
             size,
             serial: self.serials,
+            maker: self.makers.made(allocation.what.function),
             allocation,
             uses: Uses::default(),
             freed: None,
@@ -500,6 +499,7 @@ impl Block {
         Some(Finding {
             kind,
             end: address.saturating_add(self.size),
+            maker: self.maker,
             now,
             then,
         })

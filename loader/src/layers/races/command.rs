@@ -206,7 +206,7 @@ impl Command {
             Some(true) => {}
             Some(false) => {
                 let properties = QueueProperties::query(self.queue);
-                state().add_queue(queue, None, properties);
+                state().add_queue(queue, properties);
             }
         }
         self.what.place = report::location().map(Arc::from);
@@ -241,8 +241,7 @@ impl Command {
         let enqueued = known.queue.enqueue(&waits, self.kind);
         known.commands += 1;
         self.what.queue = Some(OnQueue {
-            queue: self.queue.addr(),
-            maker: known.maker,
+            queue: known.handle,
             command: known.commands,
         });
         self.in_order = known.queue.is_in_order();

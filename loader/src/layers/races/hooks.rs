@@ -17,7 +17,6 @@ use super::{
 /// # Safety
 /// After a success the pointer has the queue; the properties are null or readable.
 pub unsafe fn queue_created(
-    function: &'static str,
     result: ur_result_t,
     created: *const ur_queue_handle_t,
     device: ur_device_handle_t,
@@ -31,7 +30,7 @@ pub unsafe fn queue_created(
     let properties = QueueProperties::new(device, flags);
     if let Some(mut state) = state_on_success(result) {
         // SAFETY: not null, and the caller guarantees the queue after a success.
-        state.add_queue(unsafe { *created }.addr(), Some(function), properties);
+        state.add_queue(unsafe { *created }.addr(), properties);
     }
 }
 
@@ -49,13 +48,12 @@ pub fn queue_opened(result: ur_result_t, queue: ur_queue_handle_t) {
 /// # Safety
 /// After a success the pointer has the queue.
 pub unsafe fn open_queue_created(
-    function: &'static str,
     result: ur_result_t,
     created: *const ur_queue_handle_t,
     device: ur_device_handle_t,
 ) {
     // SAFETY: the caller guarantees the queue after a success.
-    unsafe { queue_created(function, result, created, device, std::ptr::null()) };
+    unsafe { queue_created(result, created, device, std::ptr::null()) };
     if result == UR_RESULT_SUCCESS && !created.is_null() {
         // SAFETY: not null, and the caller guarantees the queue after a success.
         queue_opened(result, unsafe { *created });

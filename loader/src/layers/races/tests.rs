@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use super::blocks::{Access, Blocks, Finding, FindingKind, Free, OnQueue, Operation, Range, Step};
 use super::order::{Kind, Order, Queue};
+use crate::layers::maker::Handle;
 
 /// Runs a program and returns its findings in order.
 ///
@@ -63,8 +64,10 @@ impl Simulation {
         match words[..] {
             ["in" | "out", name] => {
                 let place = OnQueue {
-                    queue: self.queues.len() + 1,
-                    maker: None,
+                    queue: Handle {
+                        address: self.queues.len() + 1,
+                        maker: None,
+                    },
                     command: 0,
                 };
                 let queue = Queue::new(words[0] == "in");
@@ -164,7 +167,7 @@ fn check(program: &str, expected: &[&str]) {
     let short = |what: &Operation| {
         let queue = what
             .queue
-            .map_or_else(String::new, |place| place.queue.to_string());
+            .map_or_else(String::new, |place| place.queue.address.to_string());
         format!("{}{queue}", what.function)
     };
     let found: Vec<String> = run(program)
@@ -404,7 +407,10 @@ fn uses_that_precede_later_ones_are_pruned() {
     assert!(kept > 1000, "{kept} of 1000 that nothing orders");
     let (found, _) = do_all("free r a");
     assert_eq!(found[0].kind, FindingKind::FreeBeforeUse);
-    assert_eq!(found[0].then.0.queue.map(|place| place.queue), Some(1));
+    assert_eq!(
+        found[0].then.0.queue.map(|place| place.queue.address),
+        Some(1)
+    );
     assert_eq!(found.len(), 1);
 }
 
@@ -421,23 +427,23 @@ fn findings_name_both_commands_and_what_is_missing() {
         text("in p; in q; alloc p a -> e; marker q after e; free p a; use q a"),
         [
             "race: use (command 2 of queue 0x2) uses 16 bytes at 0x61008; free (command 2 of queue \
-             0x1) frees 64 bytes at 0x61000; they overlap in 16 bytes at 0x61008; no event orders \
-             them"
+             0x1) frees 64 bytes at 0x61000, 1st of alloc; they overlap in 16 bytes at 0x61008; no \
+             event orders them"
         ]
     );
     assert_eq!(
         text("in p; in q; alloc p a; read q a"),
         [
             "race: read (command 1 of queue 0x2) uses memory from 0x61008 on; alloc (command 1 of \
-             queue 0x1) allocates 64 bytes at 0x61000; they may overlap in 56 bytes at 0x61008; no \
-             event orders the use after the allocation (it returned no event)"
+             queue 0x1) allocates 64 bytes at 0x61000, 1st of alloc; they may overlap in 56 bytes \
+             at 0x61008; no event orders the use after the allocation (it returned no event)"
         ]
     );
     assert_eq!(
         text("in p; alloc p a; free p a; free p a"),
         [
-            "double free: free (command 3 of queue 0x1) frees 64 bytes at 0x61000; free (command 2 \
-             of queue 0x1) freed it before"
+            "double free: free (command 3 of queue 0x1) frees 64 bytes at 0x61000, 1st of alloc; \
+             free (command 2 of queue 0x1) freed it before"
         ]
     );
 }

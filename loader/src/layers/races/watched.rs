@@ -66,10 +66,10 @@ after! {
     /// Functions that are recorded after the call.
     ANSWERS:
     urQueueCreate ur_queue_create_params_t |p, result| {
-        queue_created("urQueueCreate", result, *p.pphQueue, *p.phDevice, *p.ppProperties);
+        queue_created(result, *p.pphQueue, *p.phDevice, *p.ppProperties);
     }
     urQueueCreateWithNativeHandle ur_queue_create_with_native_handle_params_t |p, result| {
-        open_queue_created("urQueueCreateWithNativeHandle", result, *p.pphQueue, *p.phDevice);
+        open_queue_created(result, *p.pphQueue, *p.phDevice);
     }
     urQueueGetNativeHandle ur_queue_get_native_handle_params_t |p, result| {
         queue_opened(result, *p.phQueue);

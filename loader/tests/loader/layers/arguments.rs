@@ -14,8 +14,34 @@ fn wrong_arguments_are_refused_before_the_adapter() {
         "UR_LAYER_PARAMETER_VALIDATION",
         &[("UR_LOG_VALIDATION", "level:info")],
     );
-    let line = "<VALIDATION>[INFO]: urQueueGetInfo: UR_RESULT_ERROR_INVALID_NULL_HANDLE\n";
-    assert!(log.contains(line), "{log}");
+    let found: Vec<&str> = log
+        .lines()
+        .filter_map(|line| line.strip_prefix("<VALIDATION>[INFO]: "))
+        .collect();
+    let expected = [
+        "urQueueGetInfo: argument 1 (hQueue) is null: UR_RESULT_ERROR_INVALID_NULL_HANDLE",
+        "urQueueCreate: argument 2 (hDevice) is null: UR_RESULT_ERROR_INVALID_NULL_HANDLE",
+        "urQueueCreate: argument 4 (phQueue) is null: UR_RESULT_ERROR_INVALID_NULL_POINTER",
+        "urQueueCreate: argument 4 (phQueue) is null: UR_RESULT_ERROR_INVALID_NULL_POINTER",
+        "urQueueCreate: argument 3 (pProperties), member flags, has an undefined value: 0x40000000: \
+         UR_RESULT_ERROR_INVALID_ENUMERATION",
+        "urQueueCreate: the flags ask for both high and low priority: \
+         UR_RESULT_ERROR_INVALID_QUEUE_PROPERTIES",
+        "urQueueGetInfo: argument 2 (propName) has an undefined value: 0x3e7: \
+         UR_RESULT_ERROR_INVALID_ENUMERATION",
+        "urQueueGetInfo: propSize is 0 while pPropValue is given: UR_RESULT_ERROR_INVALID_SIZE",
+        "urEnqueueEventsWait: argument 3 (phEventWaitList) is null, but its count is 1: \
+         UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST",
+        "urEnqueueEventsWait: argument 3 (phEventWaitList) is given, but its count is 0: \
+         UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST",
+        "urEnqueueEventsWait: element 0 of argument 3 (phEventWaitList) is null: \
+         UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST",
+        "urContextCreate: element 0 of argument 2 (phDevices) is null: \
+         UR_RESULT_ERROR_INVALID_NULL_HANDLE",
+        "urEventWait: element 0 of argument 2 (phEventWaitList) is null: \
+         UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST",
+    ];
+    assert_eq!(found, expected, "{log}");
 }
 
 #[test]

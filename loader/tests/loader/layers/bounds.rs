@@ -14,24 +14,26 @@ fn ranges_end_with_their_object() {
     let log = without_addresses(&log);
     for text in [
         "urEnqueueMemBufferRead: bytes 0 to 64 of hBuffer are used, but it has 0 to 63: buffer 0x, \
-         1st of urMemBufferCreate, in context 0x",
+         1st of urMemBufferCreate, in context 0x, 1st of urContextCreate",
         "urEnqueueMemBufferRead: bytes 64 to 64 of hBuffer are used, but it has 0 to 63: ",
         "urEnqueueMemBufferRead: bytes 2 to beyond 2^64 of hBuffer are used, but it has 0 to 63: ",
         "urEnqueueMemBufferReadRect: bytes 29 to 64 of hBuffer (a box of 4 x 5 x 1 at 5, 3, 0, with \
          a row pitch of 8) are used, but it has 0 to 63: buffer 0x, 1st of urMemBufferCreate, in \
-         context 0x",
+         context 0x, 1st of urContextCreate",
         "urEnqueueMemImageRead: pixels 1 to 16 of hImage in x are used, but it has 0 to 15: image \
-         0x, 2nd of urMemBufferCreate, in context 0x, of 16 x 8 x 1 pixels",
+         0x, 2nd of urMemBufferCreate, in context 0x, 1st of urContextCreate, of 16 x 8 x 1 pixels",
         "urEnqueueUSMFill: bytes 0 to 256 of pMem's allocation are used, but it has 0 to 255: 256 \
-         bytes of device memory at 0x, 1st of urUSMDeviceAlloc, on device 0x in context 0x",
+         bytes of device memory at 0x, 1st of urUSMDeviceAlloc, on device 0x, 1st of urDeviceGet, in context 0x, 1st of \
+         urContextCreate",
         "urEnqueueUSMMemcpy: bytes 129 to 256 of pSrc's allocation are used, but it has 0 to 255: ",
         "urEnqueueUSMFill2D: bytes 0 to 319 of pMem's allocation (5 rows of 64 bytes) are used, but \
          it has 0 to 255: ",
         "urCommandBufferAppendUSMFillExp: bytes 0 to 256 of pMemory's allocation are used, but it \
-         has 0 to 255: 256 bytes of device memory at 0x, 2nd of urUSMDeviceAlloc, on device 0x in \
-         context 0x",
+         has 0 to 255: 256 bytes of device memory at 0x, 2nd of urUSMDeviceAlloc, on device 0x, 1st of urDeviceGet, in \
+         context 0x, 1st of urContextCreate",
         "urEnqueueUSMFill: bytes 1 to 64 of pMem's allocation are used, but it has 0 to 63: 64 \
-         bytes of device memory at 0x, 1st of urEnqueueUSMDeviceAllocExp, on queue 0x in context 0x",
+         bytes of device memory at 0x, 1st of urEnqueueUSMDeviceAllocExp, on queue 0x, 1st of urQueueCreate, in context \
+         0x, 1st of urContextCreate",
     ] {
         let line = format!("<VALIDATION>[ERROR]: {text}");
         assert!(log.contains(&line), "{text}\nis not in\n{log}");

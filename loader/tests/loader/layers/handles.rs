@@ -21,12 +21,12 @@ fn leaks_are_listed_with_their_origin() {
     assert_eq!(leaks.len(), 2, "{log}");
     assert!(
         leaks[0].contains("leak: queue 0x")
-            && leaks[0].ends_with("has 2 references, created by urQueueCreate"),
+            && leaks[0].ends_with(", 2nd of urQueueCreate, has 2 references"),
         "{log}"
     );
     assert!(
         leaks[1].contains("leak: event 0x")
-            && leaks[1].ends_with("has 1 reference, created by urEnqueueEventsWait"),
+            && leaks[1].ends_with(", 1st of urEnqueueEventsWait, has 1 reference"),
         "{log}"
     );
     let place = "    loader::layers::handles::leave_a_queue";
@@ -223,12 +223,14 @@ fn dead_and_unknown_handles_are_refused() {
     );
     for part in [
         "urQueueFinish: queue 0x",
-        "was released for the last time by urQueueRelease, in loader::layers::handles::scenario_dead",
-        "; created by urQueueCreate, in ",
+        ", 2nd of urQueueCreate in ",
+        ", was released for the last time by urQueueRelease in loader::layers::handles::scenario_dead",
         "urEnqueueEventsWait: event 0x",
         "urQueueGetInfo: queue 0x",
         "was not returned by any adapter",
-        "is a handle of another kind: context",
+        "urQueueGetInfo: context 0x",
+        ", 1st of urContextCreate in loader::",
+        ", is passed as a handle of another kind: queue",
         "is released, but the application has no reference to it",
         "urKernelSetArgLocal: kernel 0x",
         "urEnqueueKernelLaunchWithArgsExp: memory object 0x",
@@ -384,10 +386,11 @@ fn messages_have_the_applications_location() {
     let log = strict("layers::handles::scenario_place", "", &[]);
     for part in [
         "(called at main.sycl:42:7 in submit)",
-        "created by urQueueCreate at main.sycl:42:7 in submit",
-        "has 1 reference, created by urEnqueueEventsWait at main.sycl:42:7 in submit",
+        ", 2nd of urQueueCreate at main.sycl:42:7 in submit, was released for the last time by \
+         urQueueRelease at main.sycl:42:7 in submit",
+        ", 1st of urEnqueueEventsWait at main.sycl:42:7 in submit, has 1 reference",
         ", 1st of urEnqueueUSMSharedAllocExp, on queue 0x",
-        ", at main.sycl:50:7 in submit",
+        " at main.sycl:50:7 in submit\n",
         "race: urEnqueueUSMFill (command 1 of queue 0x",
         ") at main.sycl:50:7 in submit allocates 64 bytes at 0x",
         " (it returned no event) (called at main.sycl:51:7 in submit)",

@@ -50,7 +50,7 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
         "a use after a free",
         "in p; alloc p a; free p a; copy p a",
         &[
-            "use after free: urEnqueueUSMMemcpy[3 p] uses A; urEnqueueUSMFreeExp[2 p] freed A before; they overlap in A",
+            "use after free: urEnqueueUSMMemcpy[3 p] uses A; urEnqueueUSMFreeExp[2 p] had freed A; they overlap in A",
         ],
     ),
     (
@@ -89,9 +89,7 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
     (
         "ordinary USM, freed at once and used",
         "in p; new a; delete a; use p a",
-        &[
-            "use after free: urEnqueueUSMFill[1 p] uses A; urUSMFree freed A before; they overlap in A",
-        ],
+        &["use after free: urEnqueueUSMFill[1 p] uses A; urUSMFree had freed A; they overlap in A"],
     ),
     (
         "freed both ways",
@@ -182,7 +180,7 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
     ),
 ];
 
-/// A line of the log in the form of [`PROGRAMS`].
+/// A line of the log in the form of [`PROGRAMS`], without what made the memory.
 fn compact(line: &str) -> String {
     let mut out = String::new();
     let mut rest = line;
@@ -206,7 +204,12 @@ fn compact(line: &str) -> String {
     for start in words {
         while let Some((before, after)) = out.split_once(start) {
             let after = after.trim_start_matches(|digit: char| digit.is_ascii_hexdigit());
-            out = format!("{before}A{after}");
+            let maker = after.strip_prefix(", ").and_then(|rest| {
+                let (nth, function) = rest.split_once(" of ur")?;
+                let end = function.find(|letter: char| !letter.is_alphanumeric())?;
+                (nth.len() == 3).then_some(&function[end..])
+            });
+            out = format!("{before}A{}", maker.unwrap_or(after));
         }
     }
     out

@@ -136,7 +136,7 @@ const BARRIER: &str =
     "Self::join_events(this, UR_COMMAND_EVENTS_WAIT_WITH_BARRIER, event_wait_list, event, true)";
 
 #[rustfmt::skip]
-const CONTEXT: [(&str, How); 23] = [
+const CONTEXT: [(&str, How); 25] = [
     ("get_info", Engine("Self::info(this, prop_name, out)")),
     ("get_native_handle", Hook("context_native_handle", "HOOK")),
     ("set_extended_deleter", Engine("this.add_deleter(deleter, user_data); Ok(())")),
@@ -167,6 +167,8 @@ const CONTEXT: [(&str, How); 23] = [
     ("command_buffer_create_exp", Engine("CommandBuffer::create(this, device, command_buffer_desc)")),
     ("graph_create_exp", Engine("this.domain().engine().check()?; Ok(Graph::new(&this.arc()))")),
     ("event_create_exp", Engine("Event::reusable(this, device, event_desc)")),
+    ("usm_host_alloc_register_exp", Engine("this.register_host(host_mem.expose_provenance(), size, properties)")),
+    ("usm_host_alloc_unregister_exp", Engine("this.unregister_host(host_mem.addr())")),
     // An import is a hint, which a backend may ignore.
     ("usm_import_exp", Engine("B::import_host(this.domain(), mem.addr(), size); Ok(())")),
     ("usm_release_exp", Engine("B::release_host(this.domain(), mem.addr()); Ok(())")),

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
 const CONDITIONS: &str = "\
-The specification's conditions on arguments, beyond those that follow from an argument's form:
+The specification's conditions on arguments, beyond those that follow from an argument's form, with its words:
 `NAME PARAMS |p| { CHECKS }`. CHECKS end with `?`.";
 
 const CHECKED: &str = "\
@@ -39,14 +39,15 @@ fn statements(spec: &Spec, function: &Function) -> Result<Vec<String>> {
         let ty = param.c_type();
         let single = ty.pointers == 1 && param.dir == Dir::In && param.count.is_none();
         if single && !checks::member_values(spec, &ty.base).is_empty() {
-            out.push(format!("pointee(*p.p{})?", param.name));
+            out.push(format!("pointee({:?}, *p.p{})?", param.name, param.name));
         }
     }
     for case in &function.errors {
         let Some(when) = &case.when else { continue };
         let condition = expr::rust_behind(spec, function, when)?;
+        let text = case.desc.replace('`', "");
         out.push(format!(
-            "refuse({condition}, UR_RESULT_ERROR_{})?",
+            "refuse({condition}, UR_RESULT_ERROR_{}, {text:?})?",
             case.code
         ));
     }
@@ -66,14 +67,17 @@ fn checked(spec: &Spec) -> (String, String) {
         let values = checks::member_values(spec, &ty.base);
         if !values.is_empty() {
             let statements = values.iter().map(|(member, condition)| {
-                let holds = condition.replace("{}", &format!("this.{}", rust::ident(member)));
-                format!("    ensure({holds}, UR_RESULT_ERROR_INVALID_ENUMERATION)?;\n")
+                let value = format!("this.{}", rust::ident(member));
+                let holds = condition.replace("{}", &value);
+                format!("    member({member:?}, defined(\"\", {holds}, {value}.0))?;\n")
             });
             checked.insert(ty.base.clone(), statements.collect::<String>());
         } else if param.count.is_some() && ty.pointers == 2 {
             let element = rust::ctype(&ty);
             let element = element.split_once(' ').map_or("", |(_, element)| element);
-            checked.insert(element.to_owned(), "    pointer(*this)?;\n".to_owned());
+            let given =
+                "    given(\"\", !this.is_null(), UR_RESULT_ERROR_INVALID_NULL_POINTER)?;\n";
+            checked.insert(element.to_owned(), given.to_owned());
         } else if param.count.is_some() {
             unchecked.insert(match ty.base.as_str() {
                 "void" => "c_void".to_owned(),
