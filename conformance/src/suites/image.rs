@@ -388,7 +388,8 @@ fn copies_host_memory(fixture: &Fixture) -> Done {
             let mut what = desc(kind, SIZES);
             if gap > 0 {
                 what.rowPitch = row;
-                what.slicePitch = if has_slices { slice } else { 0 };
+                // Where there are no slices the pitch is ignored.
+                what.slicePitch = if has_slices { slice } else { row };
             }
             let mut host = noise(slice * slices);
             let want: Vec<u8> = (0..slices * rows)
@@ -470,15 +471,15 @@ fn parts_with_pitches(fixture: &Fixture, kind: ur_mem_type_t) -> Done {
     };
     let row_pitch = 4 * width + 8;
     let has_slices = !matches!(kind, UR_MEM_TYPE_IMAGE1D | UR_MEM_TYPE_IMAGE2D);
-    // A whole number of rows, and one that is none.
+    // A whole number of rows, and one that is none. Without slices the pitch is ignored.
     let pitches = match has_slices {
         true => vec![0, row_pitch * (rows + 2), row_pitch * rows + 4],
-        false => vec![0],
+        false => vec![0, 1],
     };
     for slice_pitch in pitches {
         let slice = match slice_pitch {
-            0 => row_pitch * rows,
-            pitch => pitch,
+            pitch if pitch > 0 && has_slices => pitch,
+            _ => row_pitch * rows,
         };
         let part = Part {
             origin,

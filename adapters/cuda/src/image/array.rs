@@ -83,6 +83,12 @@ impl Array {
         self.raw
     }
 
+    /// The array, which is the caller's from now on.
+    pub fn into_raw(mut self) -> CUarray {
+        self.owner = Owner::User;
+        self.raw
+    }
+
     /// The driver's description of it.
     pub fn description(&self) -> Result<CUDA_ARRAY3D_DESCRIPTOR> {
         let calls = calls(&self.gpu)?;

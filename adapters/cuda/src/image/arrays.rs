@@ -176,7 +176,7 @@ impl Arrays {
         Ok(Arc::clone(placed))
     }
 
-    /// A device whose array is current, or that could have one: none if no command has written the image.
+    /// A device whose array is current. None if nothing has written the image.
     pub fn current(&self) -> Option<Arc<Gpu>> {
         let state = self.state.lock();
         let mut places = self.places.iter().zip(&*state);

@@ -9,6 +9,8 @@ use ur::abi::*;
 use super::fake_driver::{FakeDriver, adapter, alone_with, devices, ur};
 use super::launching::{Arg, launch, memory_object, number, pointer};
 use super::workload::task;
+use crate::adapter::roots;
+use crate::image::{Array, Shape, Surface, Texel};
 
 const ON: [(&str, &str); 1] = [("UR_CUDA_ENABLE_IMAGE_SUPPORT", "1")];
 
@@ -353,6 +355,54 @@ fn boxes_are_copied_between_kinds() {
         ok(copy(queue, one, one, ([0; 3], [0, 1, 0], row)));
         release(one);
         release(other);
+        setup.end(&driver);
+    });
+}
+
+/// An array that is given away is destroyed with its image. One that is not meant for surfaces is for commands alone.
+#[test]
+fn an_array_may_be_given_away() {
+    let name = "tests::images::an_array_may_be_given_away";
+    alone_with(name, &ON, || {
+        let driver = FakeDriver::open();
+        let setup = Setup::new(1).expect("a context");
+        let queue = setup.queues[0];
+        let kernels = Kernels::new(&setup, &[c"paint"]).expect("a kernel");
+        let what = desc(UR_MEM_TYPE_IMAGE2D);
+        for (flags, launched) in [
+            (Surface::ARRAY_FLAGS, OK),
+            (0, UR_RESULT_ERROR_INVALID_OPERATION),
+        ] {
+            let gpu = roots().expect("an adapter").platform.devices()[0].gpu();
+            let gpu = gpu.expect("a device");
+            let (shape, texel) = (Shape::of(&what), Texel::of(&WIDE));
+            let (shape, texel) = (shape.expect("a shape"), texel.expect("a format"));
+            let array = Array::create(&gpu, &shape, texel, flags).expect("an array");
+            let (raw, mut image) = (array.into_raw().expose_provenance(), null_mut());
+            let owned = ur_mem_native_properties_t {
+                isNativeHandleOwned: 1,
+                ..Default::default()
+            };
+            ok(ur!(Mem.pfnImageCreateWithNativeHandle(
+                raw,
+                setup.context,
+                &WIDE,
+                &what,
+                &owned,
+                &mut image
+            )));
+            let args = [
+                memory_object(0, image, UR_MEM_FLAG_WRITE_ONLY),
+                number(1, &9),
+            ];
+            let code = launch(queue, kernels.all[0], 4, &args, &[], null_mut());
+            assert_eq!(code, launched);
+            let mut pixel = vec![3; 16];
+            let part = ([0; 3], [1; 3]);
+            ok(transfer(queue, image, part, (0, 0), &mut pixel, true));
+            release(image);
+        }
+        kernels.release();
         setup.end(&driver);
     });
 }

@@ -48,12 +48,13 @@ impl Mem {
         let part = shape.part(what.origin, what.region)?;
         let Pitch { row, slice } = what.pitch;
         let full = shape.pitch(&part, row, slice)?;
-        Ok(match shape.has_layered_rows() {
-            true => Pitch {
+        Ok(match (shape.has_slices(), shape.has_layered_rows()) {
+            (true, true) => Pitch {
                 row: full.slice,
                 slice: 0,
             },
-            false => what.pitch,
+            (true, false) => what.pitch,
+            (false, _) => Pitch { row, slice: 0 },
         })
     }
 

@@ -93,7 +93,10 @@ impl Mem {
         let native_format = format::native(format)?;
         let shape = ImageShape::new(format, desc)?;
         shape.host_pitch(desc)?;
-        let desc = format::native_desc(desc)?;
+        let mut desc = format::native_desc(desc)?;
+        if !shape.has_slices() {
+            desc.image_slice_pitch = 0;
+        }
         let mut code = 0;
         // SAFETY: the context is alive, and the caller's memory is null or as large as the image.
         let mem = unsafe {
