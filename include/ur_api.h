@@ -1642,7 +1642,7 @@ typedef enum ur_device_info_t {
   UR_DEVICE_INFO_MIPMAP_SUPPORT_EXP = 0x2008,
   /// [ur_bool_t] whether mipmaps can be sampled with anisotropic filtering
   UR_DEVICE_INFO_MIPMAP_ANISOTROPY_SUPPORT_EXP = 0x2009,
-  /// [float] highest degree of anisotropic filtering
+  /// [uint32_t] highest degree of anisotropic filtering
   UR_DEVICE_INFO_MIPMAP_MAX_ANISOTROPY_EXP = 0x200a,
   /// [ur_bool_t] whether single levels of a mipmap can be used as images
   UR_DEVICE_INFO_MIPMAP_LEVEL_REFERENCE_SUPPORT_EXP = 0x200b,

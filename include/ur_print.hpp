@@ -2200,6 +2200,7 @@ inline ur_result_t printTagged(std::ostream &os, const void *ptr, enum ur_device
   case UR_DEVICE_INFO_EUS_PER_XE_CORE:
   case UR_DEVICE_INFO_MAX_LANES_PER_HW_THREAD:
   case UR_DEVICE_INFO_IMAGE_PITCH_ALIGN_EXP:
+  case UR_DEVICE_INFO_MIPMAP_MAX_ANISOTROPY_EXP:
     printProperty<uint32_t>(os, ptr, size);
     break;
   case UR_DEVICE_INFO_MAX_WORK_ITEM_SIZES:
@@ -2387,9 +2388,6 @@ inline ur_result_t printTagged(std::ostream &os, const void *ptr, enum ur_device
     break;
   case UR_DEVICE_INFO_COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP:
     printProperty<Flags<ur_device_command_buffer_update_capability_flag_t>>(os, ptr, size);
-    break;
-  case UR_DEVICE_INFO_MIPMAP_MAX_ANISOTROPY_EXP:
-    printProperty<float>(os, ptr, size);
     break;
   case UR_DEVICE_INFO_2D_BLOCK_ARRAY_CAPABILITIES_EXP:
     printProperty<Flags<ur_exp_device_2d_block_array_capability_flag_t>>(os, ptr, size);

@@ -182,7 +182,7 @@ macro_rules! for_each_property {
                 MaxImageLinearPitchExp = UR_DEVICE_INFO_MAX_IMAGE_LINEAR_PITCH_EXP, always, one(usize), "largest row pitch of a 2D image in linear memory, in bytes";
                 MipmapSupportExp = UR_DEVICE_INFO_MIPMAP_SUPPORT_EXP, always, one(Truth), "whether mipmaps work";
                 MipmapAnisotropySupportExp = UR_DEVICE_INFO_MIPMAP_ANISOTROPY_SUPPORT_EXP, always, one(Truth), "whether mipmaps can be sampled with anisotropic filtering";
-                MipmapMaxAnisotropyExp = UR_DEVICE_INFO_MIPMAP_MAX_ANISOTROPY_EXP, always, one(f32), "highest degree of anisotropic filtering";
+                MipmapMaxAnisotropyExp = UR_DEVICE_INFO_MIPMAP_MAX_ANISOTROPY_EXP, always, one(u32), "highest degree of anisotropic filtering";
                 MipmapLevelReferenceSupportExp = UR_DEVICE_INFO_MIPMAP_LEVEL_REFERENCE_SUPPORT_EXP, always, one(Truth), "whether single levels of a mipmap can be used as images";
                 ExternalMemoryImportSupportExp = UR_DEVICE_INFO_EXTERNAL_MEMORY_IMPORT_SUPPORT_EXP, always, one(Truth), "whether memory of another interface can be imported";
                 ExternalSemaphoreImportSupportExp = UR_DEVICE_INFO_EXTERNAL_SEMAPHORE_IMPORT_SUPPORT_EXP, always, one(Truth), "whether semaphores of another interface can be imported";

@@ -322,7 +322,8 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::ExternalSemaphoreImportSupportExp => {
             out.boolean(this.api.external_semaphores().is_some())
         }
-        Is::MipmapMaxAnisotropyExp => out.value(MAX_ANISOTROPY),
+        // A float, as libsycl reads it: docs/src/reference/differences.md.
+        Is::MipmapMaxAnisotropyExp => out.value(MAX_ANISOTROPY.to_bits()),
         Is::ImagePitchAlignExp => count(out, CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT),
         Is::MaxImageLinearWidthExp => size(out, CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH),
         Is::MaxImageLinearHeightExp => {
