@@ -76,6 +76,16 @@ impl<D: Driver> LaneCore<D> {
             && D::is_captured(&self.native)
     }
 
+    /// Records a marker of everything on the shared stream, which may end next. Later foreign work is nobody's.
+    pub fn leave_stream(&self) {
+        if !self.is_stream_captured()
+            && let Err(error) = self.before_capture(|_| Ok(()))
+        {
+            log::error!("a marker behind native work failed: {:?}", error.code());
+        }
+        self.status.retire();
+    }
+
     /// Calls `run` with the stream between two submissions, for commands on a captured stream. They never
     /// run, so the engine keeps no account of them.
     pub fn aside<R>(&self, run: impl FnOnce(&D::Lane) -> R) -> R {

@@ -515,7 +515,7 @@ impl<D: Driver> LaneCore<D> {
     /// The least frontier that proves everything submitted or waited for so far.
     pub fn tip(&self) -> Frontier {
         let mut state = self.state.lock();
-        if !self.is_stream_captured() {
+        if !self.status.is_retired() && !self.is_stream_captured() {
             self.cover_or_log(&mut state);
         }
         state.tip()

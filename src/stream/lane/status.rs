@@ -34,7 +34,7 @@ pub(crate) struct LaneStatus {
     tip: AtomicU64,
     /// Epoch of the last command.
     last: AtomicU64,
-    /// Whether the queue has ended. An adopted stream may end with it.
+    /// Whether the program has released the queue. An adopted stream may end with it.
     retired: AtomicBool,
     /// Number of native commands that may submit to the stream now.
     foreign_submitters: AtomicUsize,
@@ -136,7 +136,7 @@ impl LaneStatus {
         self.native_shared.load(Ordering::Relaxed)
     }
 
-    /// Records that the queue has ended.
+    /// Records that the program has released the queue.
     pub fn retire(&self) {
         self.retired.store(true, Ordering::Relaxed);
     }

@@ -88,6 +88,16 @@ impl<D: Driver> Body for Queue<D> {
         if this.capture.is_on() {
             this.capture.clear();
         }
+        // An adopted stream may end from here on, although events keep the queue.
+        let leave = |lane: &LaneCore<D>| {
+            if lane.is_native_shared() {
+                lane.leave_stream();
+            }
+        };
+        match &this.shape {
+            Shape::InOrder(lane) => leave(lane),
+            Shape::OutOfOrder(lanes) => lanes.lock().lanes().for_each(leave),
+        }
     }
 }
 

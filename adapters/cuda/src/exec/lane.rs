@@ -67,6 +67,7 @@ const AT_LEAST: u32 = 0;
 impl Lane {
     pub fn open(gpu: &Arc<Gpu>, flags: ur_queue_flags_t) -> Result<Self> {
         let _current = gpu.enter()?;
+        let _relaxed = RelaxedCapture::new(gpu.api);
         let chained = !flags.contains(UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE);
         if flags.contains(UR_QUEUE_FLAG_USE_DEFAULT_STREAM) {
             return Ok(Self::new(gpu, null_mut(), (false, false), chained));

@@ -29,7 +29,7 @@ use ur::timeline::sync::{Mutex, MutexGuard};
 use super::gpu::Gpu;
 use super::memory::Pages;
 use crate::cu::sys::*;
-use crate::cu::{Api, Code, failure, home};
+use crate::cu::{Api, Code, RelaxedCapture, failure, home};
 
 const READ_WRITE: CUmemAccess_flags = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 const NO_ACCESS: CUmemAccess_flags = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE;
@@ -450,6 +450,7 @@ impl Gpu {
     /// Gives the primary context of a device access to this one.
     fn link(&self, gpu: &Gpu, peer: &Peer) -> Result<()> {
         let _current = gpu.enter()?;
+        let _relaxed = RelaxedCapture::new(self.api);
         // SAFETY: `self` retains its context, and that of `gpu` is current.
         let code = unsafe { (self.api.cuCtxEnablePeerAccess)(self.context(), 0) };
         match code {

@@ -505,6 +505,46 @@ fn queues_wait_for_foreign_events_of_a_capture() {
     });
 }
 
+/// A stream may end after the release of its queue, which events keep: nothing asks for it from then on.
+#[test]
+fn a_stream_ends_before_the_events_of_its_queue() {
+    let name = "tests::captures::a_stream_ends_before_the_events_of_its_queue";
+    alone(name, || {
+        let driver = FakeDriver::open();
+        let test = TestContext::new(4096);
+        let foreign = Foreign::new();
+        let stream = foreign.stream();
+        let (queue, other) = (adopt(&test, stream), test.queue(LIVE));
+        let (mut first, mut memory) = (null_mut(), null_mut());
+        ok(fill_after(queue, test.memory, 1, &[], &mut first));
+        fill(queue, test.at(SIZE), 2);
+        foreign.fill(stream, test.at(SIZE), 3, SIZE);
+        release(queue);
+        foreign.destroy(stream);
+        let (context, device) = (test.context, test.device);
+        for _ in 0..3 {
+            let pool = null_mut();
+            ok(ur!(USM.pfnDeviceAlloc(
+                context,
+                device,
+                null(),
+                pool,
+                SIZE,
+                &mut memory
+            )));
+            ok(ur!(USM.pfnFree(context, memory)));
+            ok(fill_after(other, test.memory, 4, &[first], null_mut()));
+            ok(ur!(Queue.pfnFinish(other)));
+        }
+        ok(ur!(Event.pfnWait(1, &first)));
+        ok(ur!(Event.pfnRelease(first)));
+        assert_eq!([byte(test.memory), byte(test.at(SIZE))], [Some(4), Some(3)]);
+        release(other);
+        foreign.end_use();
+        test.end(&driver);
+    });
+}
+
 /// A capture of a queue, as an executable graph.
 struct Captured {
     graph: ur_exp_graph_handle_t,
