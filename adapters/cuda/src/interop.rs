@@ -10,7 +10,7 @@ use ur::stream::{Context, Event, NativeMarker, Queue};
 use crate::Cuda;
 use crate::device::Device;
 use crate::exec::{self, Gpu, Lane, Marker};
-use crate::vendor::{RawStream, is_capturable};
+use crate::vendor::{RawStream, is_capturable, is_captured};
 
 /// `CU_STREAM_NON_BLOCKING`
 const NON_BLOCKING: u32 = 1;
@@ -66,17 +66,22 @@ fn flags(gpu: &Gpu, stream: RawStream) -> Result<ur_queue_flags_t> {
     }
     let _current = gpu.enter()?;
     let (mut bits, mut priority, mut context) = (0, 0, null_mut());
+    // SAFETY: the caller promises a live stream, and the output has room.
+    let code = unsafe { (gpu.api.cuStreamGetCtx)(stream, &mut context) };
+    gpu.check(code, "cuStreamGetCtx")?;
+    let same = ptr::eq(context, gpu.context());
+    ensure(same, UR_RESULT_ERROR_INVALID_CONTEXT)?;
+    // The next two queries would end the capture of a captured stream.
+    if is_captured(gpu.api, context, stream) {
+        return Ok(ur_queue_flags_t(0));
+    }
     // SAFETY: the caller promises a live stream; each output has room.
     unsafe {
-        let code = (gpu.api.cuStreamGetCtx)(stream, &mut context);
-        gpu.check(code, "cuStreamGetCtx")?;
         let code = (gpu.api.cuStreamGetFlags)(stream, &mut bits);
         gpu.check(code, "cuStreamGetFlags")?;
         let code = (gpu.api.cuStreamGetPriority)(stream, &mut priority);
         gpu.check(code, "cuStreamGetPriority")?;
     }
-    let same = ptr::eq(context, gpu.context());
-    ensure(same, UR_RESULT_ERROR_INVALID_CONTEXT)?;
     let mut flags = ur_queue_flags_t(0);
     if bits & NON_BLOCKING == 0 {
         flags |= UR_QUEUE_FLAG_SYNC_WITH_DEFAULT_STREAM;

@@ -96,6 +96,9 @@ impl<D: Driver> Default for Capture<D> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CaptureOrder {
     Command,
+    /// As a command. Within the function of a native command it comes after the work so far, since both are
+    /// on one stream.
+    Native,
     /// Comes after everything on the queue.
     Everything,
     /// Comes after its wait list, and before everything later.
@@ -350,6 +353,11 @@ fn record_node<D: Driver>(
     let mut position = this.capture.position.lock();
     let position = position.as_mut().ok_or(NOT_CAPTURABLE)?;
     position.record_foreign(true)?;
+    if let (CaptureOrder::Native, Some(foreign)) = (order, &position.foreign)
+        && foreign.user == Some(thread::current().id())
+    {
+        node.after.extend(foreign.last);
+    }
     let at = position.place(node, order)?;
     Ok((graph, at))
 }
@@ -365,7 +373,7 @@ pub(crate) fn native_command<D: Driver>(
     ensure(D::CAPTURES_STREAMS, NOT_CAPTURABLE.code())?;
     let kind = UR_COMMAND_ENQUEUE_NATIVE_EXP;
     let first = Command::new(kind, bring.unwrap_or(Work::Marker));
-    let (graph, first) = record_node(this, first, waits, CaptureOrder::Command)?;
+    let (graph, first) = record_node(this, first, waits, CaptureOrder::Native)?;
     let begun = this.capture.begin_native(this, first)?;
     let lease = this.leased.lease(&begun.lane);
     let called = D::call_user(this.device(), run);

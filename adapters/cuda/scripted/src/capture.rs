@@ -45,6 +45,15 @@ impl FakeDriver {
         code
     }
 
+    /// The code of a query that no captured stream may get: it ends the capture, as on the real driver
+    /// (580.159).
+    pub fn refuse_captured(&mut self, stream: usize) -> u32 {
+        match self.capture_of(stream) {
+            Some(number) => self.invalidate(number, CAPTURE_UNSUPPORTED),
+            None => SUCCESS,
+        }
+    }
+
     /// Adds a command to the capture of a stream.
     pub fn capture(&mut self, stream: usize, command: Command) -> Result<(), u32> {
         let Some(number) = self.capture_of(stream) else {

@@ -99,6 +99,56 @@ impl FakeDriver {
         }
     }
 
+    /// Allocates from a pool.
+    ///
+    /// # Safety
+    /// `start` has room.
+    unsafe fn serve(
+        &mut self,
+        start: *mut u64,
+        bytes: usize,
+        name: usize,
+        stream: *mut c_void,
+    ) -> u32 {
+        self.pump();
+        let Some(max) = self.pools.get(&name).map(|pool| pool.max) else {
+            return code(self.broken("memory of a dead pool"));
+        };
+        let Some(bytes) = bytes
+            .checked_next_multiple_of(PAGE)
+            .filter(|bytes| *bytes > 0)
+        else {
+            return OUT_OF_MEMORY;
+        };
+        let again = self.pooled.iter().find(|(_, block)| {
+            (block.pool, block.bytes, block.state) == (name, bytes, State::Free)
+        });
+        let at = match again.map(|(at, _)| *at) {
+            Some(at) => at,
+            None => {
+                self.trim(name, max.saturating_sub(bytes));
+                let fits = self
+                    .reserved(name)
+                    .checked_add(bytes)
+                    .is_some_and(|sum| sum <= max);
+                let Some(at) = fits.then(|| allocate(bytes)).flatten() else {
+                    return OUT_OF_MEMORY;
+                };
+                at
+            }
+        };
+        let new = Block {
+            pool: name,
+            bytes,
+            state: State::Coming,
+            freed: false,
+        };
+        self.pooled.insert(at, new);
+        // SAFETY: the driver's interface promises room for each output.
+        unsafe { start.write(at as u64) };
+        code(self.submit(stream.addr(), Command::ChangeBlock { at, free: false }))
+    }
+
     /// Removes a destroyed pool when its last block is free.
     fn bury(&mut self, name: usize) {
         let used = |block: &Block| block.pool == name && block.state != State::Free;
@@ -264,44 +314,39 @@ pub unsafe extern "C" fn cuMemAllocFromPoolAsync(
     if let Some(code) = driver.acts("cuMemAllocFromPoolAsync") {
         return code;
     }
-    driver.pump();
-    let Some(max) = driver.pools.get(&name).map(|pool| pool.max) else {
-        return code(driver.broken("memory of a dead pool"));
-    };
-    let Some(bytes) = bytes
-        .checked_next_multiple_of(PAGE)
-        .filter(|bytes| *bytes > 0)
-    else {
-        return OUT_OF_MEMORY;
-    };
-    let again = driver
-        .pooled
-        .iter()
-        .find(|(_, block)| (block.pool, block.bytes, block.state) == (name, bytes, State::Free));
-    let at = match again.map(|(at, _)| *at) {
-        Some(at) => at,
-        None => {
-            driver.trim(name, max.saturating_sub(bytes));
-            let fits = driver
-                .reserved(name)
-                .checked_add(bytes)
-                .is_some_and(|sum| sum <= max);
-            let Some(at) = fits.then(|| allocate(bytes)).flatten() else {
-                return OUT_OF_MEMORY;
-            };
-            at
-        }
-    };
-    let new = Block {
-        pool: name,
-        bytes,
-        state: State::Coming,
-        freed: false,
-    };
-    driver.pooled.insert(at, new);
     // SAFETY: the driver's interface promises room for each output.
-    unsafe { start.write(at as u64) };
-    code(driver.submit(stream.addr(), Command::ChangeBlock { at, free: false }))
+    unsafe { driver.serve(start, bytes, name, stream) }
+}
+
+/// From a pool that is the block's alone, and ends with it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemAllocAsync(
+    start: *mut u64,
+    bytes: usize,
+    stream: *mut c_void,
+) -> u32 {
+    let mut driver = hold();
+    if let Some(code) = driver.acts("cuMemAllocAsync") {
+        return code;
+    }
+    let context = driver.context_of_stream(stream).unwrap_or_else(current);
+    let (home, name) = (device_of(context), driver.name());
+    let mut access = [0; MAX_DEVICES];
+    access[home] = READ_WRITE;
+    let pool = Pool {
+        home: Some(home),
+        access,
+        max: usize::MAX,
+        threshold: 0,
+        dead: true,
+    };
+    driver.pools.insert(name, pool);
+    // SAFETY: the driver's interface promises room for each output.
+    let code = unsafe { driver.serve(start, bytes, name, stream) };
+    if code != SUCCESS {
+        driver.pools.remove(&name);
+    }
+    code
 }
 
 #[unsafe(no_mangle)]

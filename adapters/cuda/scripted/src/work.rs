@@ -142,17 +142,21 @@ pub extern "C" fn cuStreamWaitValue32_v2(stream: Handle, word: u64, value: u32, 
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuStreamGetFlags(_: Handle, flags: *mut c_uint) -> u32 {
+pub unsafe extern "C" fn cuStreamGetFlags(stream: Handle, flags: *mut c_uint) -> u32 {
     // SAFETY: the driver's interface promises room for each output.
     unsafe { flags.write(1) };
-    hold().acts("cuStreamGetFlags").unwrap_or(SUCCESS)
+    let mut driver = hold();
+    let failed = driver.acts("cuStreamGetFlags");
+    failed.unwrap_or_else(|| driver.refuse_captured(stream.addr()))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuStreamGetPriority(_: Handle, priority: *mut c_int) -> u32 {
+pub unsafe extern "C" fn cuStreamGetPriority(stream: Handle, priority: *mut c_int) -> u32 {
     // SAFETY: the driver's interface promises room for each output.
     unsafe { priority.write(0) };
-    hold().acts("cuStreamGetPriority").unwrap_or(SUCCESS)
+    let mut driver = hold();
+    let failed = driver.acts("cuStreamGetPriority");
+    failed.unwrap_or_else(|| driver.refuse_captured(stream.addr()))
 }
 
 #[unsafe(no_mangle)]

@@ -142,6 +142,7 @@ ur::dl::symbols! {
             cuMemPoolGetAttribute: unsafe extern "C" fn(CUmemoryPool, CUmemPool_attribute, *mut c_void) -> Code,
             cuMemPoolSetAccess: unsafe extern "C" fn(CUmemoryPool, *const CUmemAccessDesc, usize) -> Code,
             cuMemPoolTrimTo: unsafe extern "C" fn(CUmemoryPool, usize) -> Code,
+            cuMemAllocAsync: unsafe extern "C" fn(*mut Ptr, usize, Stream) -> Code,
             cuMemAllocFromPoolAsync: unsafe extern "C" fn(*mut Ptr, usize, CUmemoryPool, Stream) -> Code,
             cuMemFreeAsync: unsafe extern "C" fn(Ptr, Stream) -> Code,
             cuArray3DCreate = "cuArray3DCreate_v2": unsafe extern "C" fn(*mut CUarray, *const CUDA_ARRAY3D_DESCRIPTOR) -> Code,

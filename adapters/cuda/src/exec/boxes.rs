@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use ur::object::Result;
+use ur::object::{Error, Result};
 use ur::stream::Pitched;
 
 use super::gpu::Gpu;
@@ -107,10 +107,9 @@ impl Boxes {
 
     /// Submits the copies to a stream. The context is current.
     pub fn enqueue(&self, gpu: &Gpu, stream: CUstream) -> Result<()> {
-        self.all.iter().try_for_each(|what| {
-            // SAFETY: the caller keeps linear memory and arrays until the command has ended.
-            let code = unsafe { (gpu.api.cuMemcpy3DAsync)(what, stream) };
-            gpu.check(code, "cuMemcpy3DAsync")
+        self.all.iter().try_for_each(|what| match is_within(what) {
+            true => copy_within(gpu, stream, what),
+            false => copy(gpu, stream, what),
         })
     }
 
@@ -121,13 +120,49 @@ impl Boxes {
         all.try_for_each(|what| copy_described(gpu, stream, dst, src, what))
     }
 
-    /// The description, if the command is one copy.
+    /// The description, if the command is one call.
     pub fn only(&self) -> Option<&CUDA_MEMCPY3D> {
         match &self.all[..] {
-            [only] => Some(only),
+            [only] if !is_within(only) => Some(only),
             _ => None,
         }
     }
+}
+
+/// Whether both ends are in one array. The driver (580.159) loses such a copy between layers of 2D images.
+fn is_within(what: &CUDA_MEMCPY3D) -> bool {
+    let array = CUmemorytype::CU_MEMORYTYPE_ARRAY;
+    let arrays = what.srcMemoryType == array && what.dstMemoryType == array;
+    arrays && what.srcArray == what.dstArray
+}
+
+fn copy(gpu: &Gpu, stream: CUstream, what: &CUDA_MEMCPY3D) -> Result<()> {
+    // SAFETY: the caller keeps linear memory and arrays until the command has ended.
+    let code = unsafe { (gpu.api.cuMemcpy3DAsync)(what, stream) };
+    gpu.check(code, "cuMemcpy3DAsync")
+}
+
+/// A copy from an array to linear memory, and back from there. `UNSUPPORTED_FEATURE` if the driver does not
+/// allocate in the order of a stream.
+fn copy_within(gpu: &Gpu, stream: CUstream, what: &CUDA_MEMCPY3D) -> Result<()> {
+    let calls = gpu.api.cuMemAllocAsync.zip(gpu.api.cuMemFreeAsync);
+    let (alloc, free) = calls.ok_or(Error::unsupported())?;
+    let (linear, mut at) = (CUmemorytype::CU_MEMORYTYPE_DEVICE, 0);
+    let bytes = what.WidthInBytes * what.Height * what.Depth;
+    // SAFETY: the context is current, the stream is live, and the output has room.
+    let code = unsafe { alloc(&mut at, bytes, stream) };
+    gpu.check(code, "cuMemAllocAsync")?;
+    let (mut out, mut back) = (*what, *what);
+    (out.dstMemoryType, out.dstDevice) = (linear, at);
+    (out.dstPitch, out.dstHeight) = (what.WidthInBytes, what.Height);
+    (out.dstXInBytes, out.dstY, out.dstZ) = (0, 0, 0);
+    (back.srcMemoryType, back.srcDevice) = (linear, at);
+    (back.srcPitch, back.srcHeight) = (what.WidthInBytes, what.Height);
+    (back.srcXInBytes, back.srcY, back.srcZ) = (0, 0, 0);
+    let copied = copy(gpu, stream, &out).and_then(|()| copy(gpu, stream, &back));
+    // SAFETY: only the two copies use the memory, and both come before its free.
+    let freed = gpu.check(unsafe { free(at, stream) }, "cuMemFreeAsync");
+    copied.and(freed)
 }
 
 fn one(dst: BoxEnd, src: BoxEnd, region: [usize; 3]) -> CUDA_MEMCPY3D {

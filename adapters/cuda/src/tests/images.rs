@@ -610,6 +610,20 @@ fn with_setup(setup: &Setup) -> Option<bool> {
             ok(ur!(Event.pfnRelease(copied)));
             (read == OK).then_some(())?;
             right &= got == bytes;
+            let (beside, one_pixel) = (offset([1, 0, 0]), region([1; 3]));
+            let none = null_mut();
+            let code = ur!(Enqueue.pfnMemImageCopy(
+                other,
+                two,
+                two,
+                from,
+                beside,
+                one_pixel,
+                0,
+                null(),
+                none
+            ));
+            (code == OK).then_some(())?;
             let image = memory_object(0, over, UR_MEM_FLAG_READ_WRITE);
             let base = 1000;
             let args = [image, number(1, &base)];
