@@ -98,7 +98,7 @@ fn all_suites_pass_under_validation() {
         .collect();
     let planted = [
         "]: double free: ",
-        "is a handle of another kind",
+        "is passed as a handle of another kind",
         " are used, but it has ",
         "urUSMPoolDestroyExp: USM pool 0x",
     ];

@@ -157,6 +157,18 @@ fn each_conformance_test_has_a_sentence() {
     );
 }
 
+/// A function that CUDA refuses has a reason in `scripts/src/generate/support.rs`.
+#[test]
+fn refusals_have_reasons() {
+    let support = repository().join("docs/src/reference/support.md");
+    let support = fs::read_to_string(support).unwrap();
+    assert!(support.contains("What cuda refuses"));
+    let row = support
+        .lines()
+        .find(|line| line.contains("no reason is written down"));
+    assert_eq!(row, None);
+}
+
 /// Numbers that documents state are those of the tree.
 #[test]
 fn stated_counts_are_true() {

@@ -195,6 +195,20 @@ fn free(fixture: &Fixture, objects: &Objects, function: &str, memory: *mut c_voi
     status.ok()
 }
 
+const IMPORT: &str = "urUSMImportExp";
+/// Functions that make host memory known, and the position of its address.
+const REGISTERS: [(&str, usize); 2] = [(IMPORT, 1), ("urUSMHostAllocRegisterExp", 1)];
+
+/// Ends what a function of [`REGISTERS`] has done.
+fn unregister(fixture: &Fixture, objects: &Objects, function: &str, memory: *mut c_void) -> Done {
+    let (ur, context) = (fixture.ur, objects.context.raw);
+    let status = match function {
+        IMPORT => ur.urUSMReleaseExp(context, memory),
+        _ => ur.urUSMHostAllocUnregisterExp(context, memory),
+    };
+    status.ok()
+}
+
 /// The property that says whether a function works.
 fn feature(function: &str) -> Option<ur_device_info_t> {
     let found = FEATURES
@@ -240,6 +254,9 @@ fn valid_call(fixture: &Fixture, function: &Function) -> Done {
         }
         if let Some((_, at)) = ALLOCATES.iter().find(|(name, _)| *name == function.name) {
             free(fixture, &objects, function.name, made(*at))?;
+        }
+        if let Some((_, at)) = REGISTERS.iter().find(|(name, _)| *name == function.name) {
+            unregister(fixture, &objects, function.name, valid.at(*at).cast())?;
         }
     }
     objects.settle()?;
