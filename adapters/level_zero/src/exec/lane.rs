@@ -1,0 +1,280 @@
+//! Lanes: immediate command lists, in-order and asynchronous.
+//!
+//! Work that waits for the host is deferred by the host (`ur::stream::deferred`): a list that waits on the device for
+//! the host occupies its engine, which the kernel's driver resets after a while. A wait for another lane is a command
+//! of its own and never an argument of a copy: the driver would wait for those arguments in the calling thread.
+
+use std::sync::Arc;
+
+use ur::abi::*;
+use ur::object::{Error, Object, Result};
+use ur::stream::{Deferred, HostPoint, Timestamps, Work};
+use ur::timeline::rank;
+use ur::timeline::sync::Mutex;
+
+use super::event::{Event, Kind};
+use super::point::{Marker, Point};
+use super::{times, work};
+use crate::LevelZero;
+use crate::context::NativeContext;
+use crate::device::Device;
+use crate::lz::*;
+use crate::platform::Version;
+
+pub struct Lane {
+    stream: Arc<Stream>,
+}
+
+pub struct Stream {
+    pub api: &'static Api,
+    pub context: Arc<NativeContext>,
+    pub device: Arc<Object<Device>>,
+    pub list: ze_command_list_handle_t,
+    /// Whether the driver keeps the order of the list's commands. If not, barriers do.
+    pub is_in_order: bool,
+    /// Whether the lane destroys the list.
+    own: bool,
+    /// Whether each command depends on the one before: it is an in-order queue's.
+    chained: bool,
+    /// Events of pools that the list waits for, until its next marker keeps them.
+    waits: Mutex<Vec<Arc<Event>>, { rank::DRIVER }>,
+    deferred: Deferred<Self>,
+}
+
+/// The first driver whose lists keep the order.
+const IN_ORDER: Version = Version::new(1, 6, 32149);
+/// The first driver that takes the hint of copies on another engine.
+const COPY_OFFLOAD: Version = Version::new(1, 14, 0);
+
+impl Lane {
+    pub fn open(
+        context: &Arc<NativeContext>,
+        device: &Object<Device>,
+        flags: ur_queue_flags_t,
+        index: u32,
+    ) -> Result<Self> {
+        let none = Error::new(UR_RESULT_ERROR_INVALID_DEVICE);
+        let (ordinal, _) = device.facts.compute_group().ok_or(none)?;
+        let version = device.platform().version();
+        let is_in_order = version >= IN_ORDER;
+        let mut hints = 0;
+        if is_in_order {
+            hints |= ZE_COMMAND_QUEUE_FLAG_IN_ORDER;
+        }
+        if version >= COPY_OFFLOAD {
+            hints |= ZE_COMMAND_QUEUE_FLAG_COPY_OFFLOAD_HINT;
+        }
+        let high = flags.contains(UR_QUEUE_FLAG_PRIORITY_HIGH);
+        let low = flags.contains(UR_QUEUE_FLAG_PRIORITY_LOW);
+        let desc = ze_command_queue_desc_t {
+            ordinal,
+            index,
+            flags: hints,
+            mode: ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS,
+            priority: match (high, low) {
+                (true, _) => ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_HIGH,
+                (_, true) => ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_LOW,
+                _ => ZE_COMMAND_QUEUE_PRIORITY_NORMAL,
+            },
+            ..Default::default()
+        };
+        let api = context.api;
+        let mut list = ze_command_list_handle_t::NULL;
+        // SAFETY: the description has its tag, and there is room for the handle.
+        unsafe {
+            call!(
+                api,
+                zeCommandListCreateImmediate(context.raw, device.raw(), &desc, &mut list)
+            )
+        }?;
+        Ok(Self {
+            stream: Arc::new(Stream {
+                api,
+                context: Arc::clone(context),
+                device: device.arc(),
+                list,
+                is_in_order,
+                own: true,
+                chained: !flags.contains(UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE),
+                waits: Mutex::default(),
+                deferred: Deferred::default(),
+            }),
+        })
+    }
+
+    pub fn stream(&self) -> &Arc<Stream> {
+        &self.stream
+    }
+
+    /// Submits work, or defers it while the lane waits for the host.
+    pub fn submit(&self, work: Work<LevelZero>, timestamps: Option<Arc<Timestamps>>) -> Result<()> {
+        let stream = &self.stream;
+        if !stream.deferred.is_deferring() {
+            return stream.enqueue(work, timestamps);
+        }
+        let now = |(work, timestamps)| stream.enqueue(work, timestamps);
+        stream.deferred.submit((work, timestamps), now, Ok)
+    }
+
+    #[inline(always)]
+    pub fn copy(&self, dst: usize, src: usize, bytes: usize) -> Result<()> {
+        let stream = &self.stream;
+        if !stream.deferred.is_deferring() {
+            return work::copy(stream, ze_event_handle_t::NULL, dst, src, bytes);
+        }
+        self.submit(Work::Copy { dst, src, bytes }, None)
+    }
+
+    /// Whether everything submitted so far has completed. False where the loader has no such query.
+    pub fn is_idle(&self) -> Result<bool> {
+        let stream = &self.stream;
+        if stream.deferred.is_deferring() {
+            return Ok(false);
+        }
+        let Some(ask) = stream.api.zeCommandListHostSynchronize else {
+            return Ok(false);
+        };
+        // SAFETY: a live immediate list.
+        match unsafe { ask(stream.list, 0) } {
+            ZE_RESULT_NOT_READY => Ok(false),
+            code => check(code, "zeCommandListHostSynchronize").map(|()| true),
+        }
+    }
+
+    pub fn mark(&self) -> Result<Marker> {
+        Deferred::mark(&self.stream)
+    }
+
+    pub fn wait(&self, marker: &Marker) -> Result<()> {
+        Deferred::wait(&self.stream, marker)
+    }
+
+    pub fn set_open(&self, open: bool) -> Result<()> {
+        Deferred::set_open(&self.stream, open)
+    }
+
+    pub fn recover(&self) -> bool {
+        self.stream.deferred.recover()
+    }
+}
+
+impl Stream {
+    fn enqueue(&self, work: Work<LevelZero>, timestamps: Option<Arc<Timestamps>>) -> Result<()> {
+        let Some(timestamps) = timestamps else {
+            // A marker stands for the work before it, and is no call of the driver.
+            return work::append(self, ze_event_handle_t::NULL, work);
+        };
+        let last = self.timed()?;
+        let first = match work::is_one_command(&work) {
+            true => {
+                work::append(self, last.raw, work)?;
+                Arc::clone(&last)
+            }
+            false => {
+                let first = self.timed()?;
+                self.signal(&first)?;
+                work::append(self, ze_event_handle_t::NULL, work)?;
+                self.signal(&last)?;
+                first
+            }
+        };
+        times::fill(&timestamps, first, last);
+        Ok(())
+    }
+
+    fn timed(&self) -> Result<Arc<Event>> {
+        let event = Event::new(&self.context, &self.device, Kind::Timed, Vec::new())?;
+        Ok(Arc::new(event))
+    }
+
+    fn signal(&self, event: &Event) -> Result<()> {
+        // SAFETY: a live list and a live event of the same context.
+        unsafe {
+            call!(
+                self.api,
+                zeCommandListAppendSignalEvent(self.list, event.raw)
+            )
+        }?;
+        self.keep_order()
+    }
+
+    /// Orders later commands behind the ones so far, where the driver does not by itself.
+    pub fn keep_order(&self) -> Result<()> {
+        if self.is_in_order {
+            return Ok(());
+        }
+        let none = ze_event_handle_t::NULL;
+        let append = self.api.zeCommandListAppendBarrier;
+        // SAFETY: a live list; no events are given.
+        let code = unsafe { append(self.list, none, 0, std::ptr::null_mut()) };
+        check(code, "zeCommandListAppendBarrier")
+    }
+}
+
+impl ur::stream::Stream for Stream {
+    type Work = (Work<LevelZero>, Option<Arc<Timestamps>>);
+    type Event = Arc<Event>;
+    type Point = Point;
+
+    fn deferred(&self) -> &Deferred<Self> {
+        &self.deferred
+    }
+
+    fn is_chained(&self) -> bool {
+        self.chained
+    }
+
+    fn submit(&self, (work, timestamps): Self::Work) -> Result<()> {
+        self.enqueue(work, timestamps)
+    }
+
+    fn record(&self) -> Result<Arc<Event>> {
+        let waits = std::mem::take(&mut *self.waits.lock());
+        let event = Event::new(&self.context, &self.device, Kind::Marker, waits)?;
+        self.signal(&event)?;
+        Ok(Arc::new(event))
+    }
+
+    fn wait(&self, event: &Arc<Event>) -> Result<()> {
+        let mut raw = event.raw;
+        // SAFETY: a live list and a live event of the same context.
+        unsafe {
+            call!(
+                self.api,
+                zeCommandListAppendWaitOnEvents(self.list, 1, &mut raw)
+            )
+        }?;
+        if !event.is_counter_based {
+            self.waits.lock().push(Arc::clone(event));
+        }
+        self.keep_order()
+    }
+
+    fn wait_point(&self, point: &Arc<HostPoint<Self>>) -> Result<()> {
+        match point.point.event()? {
+            Some(event) => self.wait(&event),
+            None => Ok(()),
+        }
+    }
+
+    fn signal(point: &Point) {
+        point.signal();
+    }
+
+    fn is_done(event: &Arc<Event>) -> Result<bool> {
+        event.is_done()
+    }
+
+    fn block(event: &Arc<Event>) -> Result<()> {
+        event.block()
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.own && !self.api.is_torn_down() {
+            // SAFETY: the lane owns the list, and no submission can follow the drop.
+            unsafe { (self.api.zeCommandListDestroy)(self.list) };
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Execution: lanes, the events that mark positions in them, and memory.
+//!
+//! A lane is an immediate command list. Its commands run in the order given. A marker is a counter-based event that
+//! is signalled after the last command: the driver then stamps the event with the list's counter, and emits nothing.
+
+mod event;
+mod lane;
+mod memory;
+mod point;
+mod times;
+mod work;
+
+pub use event::Events;
+pub use lane::Lane;
+pub use memory::{alloc, free, max_slab, zero};
+pub use point::{Marker, Signal, host_point};

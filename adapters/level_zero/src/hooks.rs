@@ -1,0 +1,119 @@
+//! Hooks of the engine: address ranges and native handles. Each hook calls the module that owns its subject.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use ur::abi::*;
+use ur::hal::{VirtualMemGranularityInfo, VirtualMemInfo};
+use ur::object::{InfoOut, Object, Result};
+use ur::stream::{Context, Hooks};
+
+use crate::LevelZero;
+use crate::context::State;
+use crate::device::Device;
+use crate::virtual_mem::{PhysicalMem, page_bytes};
+
+type OfContext = Object<Context<LevelZero>>;
+
+/// A page of the context that suits all of its devices, for blocks of this size.
+fn page(this: &OfContext, bytes: usize) -> Result<usize> {
+    let native = &this.domain().state().native;
+    let mut most = 1;
+    for device in this.devices() {
+        most = most.max(page_bytes(native, device, bytes)?);
+    }
+    Ok(most)
+}
+
+impl Hooks<LevelZero> for LevelZero {
+    fn virtual_mem_granularity_get_info(
+        this: &OfContext,
+        device: Option<&Object<Device>>,
+        size: usize,
+        what: VirtualMemGranularityInfo,
+        out: InfoOut<'_>,
+    ) -> Result<()> {
+        let bytes = match device {
+            Some(device) => page_bytes(&this.domain().state().native, device, size)?,
+            None => page(this, size)?,
+        };
+        match what {
+            VirtualMemGranularityInfo::Minimum | VirtualMemGranularityInfo::Recommended => {
+                out.value(bytes)
+            }
+        }
+    }
+
+    fn virtual_mem_reserve(
+        this: &OfContext,
+        start: *const c_void,
+        size: usize,
+    ) -> Result<*mut c_void> {
+        let State { space, native } = this.domain().state();
+        let page = page(this, size)?;
+        let reserved = space.reserve(native, page, start.addr(), size)?;
+        Ok(std::ptr::with_exposed_provenance_mut(reserved))
+    }
+
+    fn virtual_mem_free(this: &OfContext, start: *const c_void, size: usize) -> Result<()> {
+        this.domain().state().space.free(start.addr(), size)
+    }
+
+    fn virtual_mem_map(
+        this: &OfContext,
+        start: *const c_void,
+        size: usize,
+        memory: &Object<PhysicalMem>,
+        offset: usize,
+        flags: ur_virtual_mem_access_flags_t,
+    ) -> Result<()> {
+        let space = &this.domain().state().space;
+        space.map((start.addr(), size), memory, offset, flags)?;
+        this.access_changed();
+        Ok(())
+    }
+
+    fn virtual_mem_unmap(this: &OfContext, start: *const c_void, size: usize) -> Result<()> {
+        this.domain().state().space.unmap(start.addr(), size)
+    }
+
+    fn virtual_mem_set_access(
+        this: &OfContext,
+        start: *const c_void,
+        size: usize,
+        flags: ur_virtual_mem_access_flags_t,
+    ) -> Result<()> {
+        let space = &this.domain().state().space;
+        space.set_access((start.addr(), size), flags)?;
+        this.access_changed();
+        Ok(())
+    }
+
+    fn virtual_mem_get_info(
+        this: &OfContext,
+        start: *const c_void,
+        size: usize,
+        what: VirtualMemInfo,
+        out: InfoOut<'_>,
+    ) -> Result<()> {
+        match what {
+            VirtualMemInfo::AccessMode => {
+                let space = &this.domain().state().space;
+                out.value(space.access(start.addr(), size)?)
+            }
+        }
+    }
+
+    fn physical_mem_create(
+        this: &OfContext,
+        device: &Object<Device>,
+        size: usize,
+        properties: Option<&ur_physical_mem_properties_t>,
+    ) -> Result<Arc<Object<PhysicalMem>>> {
+        PhysicalMem::create(this, device, size, properties)
+    }
+
+    fn context_native_handle(this: &OfContext) -> Result<ur_native_handle_t> {
+        Ok(this.domain().state().native.raw.0.expose_provenance())
+    }
+}

@@ -1,0 +1,56 @@
+//! The Level Zero adapter: Intel's GPUs, by the loader's library that is found at run time.
+//!
+//! Owns discovery (`adapter`, `platform`, `device`), contexts (`context`), and address ranges and physical memory
+//! (`virtual_mem`). It also owns lanes, events and memory (`exec`), and the bridge from the stream engine (`driver`,
+//! `hooks`). `lz` has the loader's functions. Uses the shared layers in `ur`. Must never know a loader of Unified
+//! Runtime or another adapter.
+//!
+//! The adapter is in progress: docs/src/contributing/level_zero.md says what is there.
+
+mod adapter;
+mod context;
+mod device;
+mod driver;
+mod exec;
+mod hooks;
+mod lz;
+mod platform;
+mod virtual_mem;
+
+use std::sync::Arc;
+use ur::abi::{UR_BACKEND_LEVEL_ZERO, ur_backend_t};
+use ur::hal;
+use ur::object::{Object, Result};
+use ur::stream;
+
+/// The backend.
+pub struct LevelZero;
+
+impl hal::Backend for LevelZero {
+    type Adapter = adapter::Adapter;
+    type Platform = platform::Platform;
+    type Device = device::Device;
+    type Context = stream::Context<Self>;
+    type Event = stream::Event<Self>;
+    type Program = hal::NoProgram;
+    type Kernel = hal::NoKernel;
+    type Queue = stream::Queue<Self>;
+    type Sampler = hal::NoSampler;
+    type Mem = hal::NoMem;
+    type PhysicalMem = virtual_mem::PhysicalMem;
+    type UsmPool = stream::UsmPool<Self>;
+    type ExternalMem = hal::NoExternalMem;
+    type ExternalSemaphore = hal::NoExternalSemaphore;
+    type CommandBuffer = stream::CommandBuffer<Self>;
+    type CommandBufferCommand = stream::RecordedCommand<Self>;
+    type Graph = stream::Graph<Self>;
+    type ExecutableGraph = stream::ExecutableGraph<Self>;
+    const BACKEND: ur_backend_t = UR_BACKEND_LEVEL_ZERO;
+
+    fn adapter() -> Result<Option<Arc<Object<Self::Adapter>>>> {
+        ur::object::log::init("level_zero");
+        Ok(adapter::roots().map(|roots| Arc::clone(&roots.adapter)))
+    }
+}
+
+ur::export!(LevelZero);

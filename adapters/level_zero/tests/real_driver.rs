@@ -1,0 +1,196 @@
+//! The adapter on Intel's own driver without a GPU, as every product that the driver can pretend to be.
+//!
+//! The driver and Intel's adapter "v2" are in the folder of `UR_LEVEL_ZERO`, else in `target/level_zero`, where
+//! `scripts/level_zero.sh` puts them. Without them a test says that it is skipped.
+
+mod differences;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use differences::DIFFERENCES;
+use serde_json::Value;
+
+/// A folder with drivers, and the libraries and programs of this build.
+struct Ground {
+    drivers: PathBuf,
+    built: PathBuf,
+}
+
+fn repository() -> &'static Path {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap_or(here)
+}
+
+impl Ground {
+    /// The ground of a suite. None, said aloud, if it was not fetched.
+    fn find(suite: &str) -> Option<Self> {
+        let given = std::env::var_os("UR_LEVEL_ZERO").map(PathBuf::from);
+        let drivers = given.unwrap_or_else(|| repository().join("target/level_zero"));
+        let there = match suite {
+            "v2" => drivers.join("v2-2026.2.0/ready"),
+            suite => drivers.join(suite).join("versions"),
+        };
+        if !there.exists() {
+            let reason = std::fs::read_to_string(drivers.join(suite).join("skipped"));
+            let reason = reason.unwrap_or_else(|_| "scripts/level_zero.sh has not run".to_owned());
+            println!(
+                "skipped: no {suite} in {}: {}",
+                drivers.display(),
+                reason.trim()
+            );
+            return None;
+        }
+        Some(Self {
+            drivers,
+            built: built().to_owned(),
+        })
+    }
+
+    /// What a program of this build prints on a suite's driver as a product.
+    fn run(&self, suite: &str, product: &str, program: &str, arguments: &[&str]) -> String {
+        let mut command = Command::new(repository().join("scripts/level_zero.sh"));
+        command.arg(&self.drivers).args([suite, product]);
+        command.arg(self.built.join(program)).args(arguments);
+        command
+            .arg("--loader")
+            .arg(self.built.join("libur_loader.so"));
+        if suite != "v2" {
+            let own = self.built.join("libur_adapter_level_zero.so");
+            command.env("UR_ADAPTERS_FORCE_LOAD", own);
+        }
+        if suite != "bookworm" {
+            let forward = self.built.join("libforward_level_zero.so");
+            command.env("ZE_ENABLE_ALT_DRIVERS", forward);
+        }
+        let output = command.output().expect("bash runs");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(
+            output.status.success(),
+            "{command:?}: {}\n{}{}",
+            output.status,
+            text(&output.stdout),
+            text(&output.stderr)
+        );
+        text(&output.stdout)
+    }
+
+    fn products(&self, suite: &str) -> Vec<String> {
+        let mut command = Command::new(repository().join("scripts/level_zero.sh"));
+        command.arg(&self.drivers).args(["products", suite]);
+        let output = command.output().expect("bash runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// Each property of the first device, or the error of its query.
+    fn properties(&self, suite: &str, product: &str) -> BTreeMap<String, String> {
+        let text = self.run(suite, product, "urinfo", &["--json"]);
+        let all: Value = serde_json::from_str(&text).expect("urinfo prints JSON");
+        let device = &all["adapters"][0]["platforms"][0]["devices"][0];
+        let section = |name: &str| {
+            let pairs = device[name]
+                .as_object()
+                .unwrap_or_else(|| panic!("no {name}: {text}"));
+            let pair = |(name, value): (&String, &Value)| (name.clone(), value.to_string());
+            pairs.iter().map(pair).collect::<Vec<_>>()
+        };
+        section("info")
+            .into_iter()
+            .chain(section("missing"))
+            .collect()
+    }
+}
+
+/// Builds what the tests run beside each other, which no dependency makes Cargo build. Returns its folder.
+fn built() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let test = std::env::current_exe().expect("this test has a file");
+        let folder = test.parent().and_then(Path::parent);
+        let folder = folder.expect("target/<profile>/deps/<test>").to_owned();
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "--target-dir"]);
+        build.arg(folder.parent().expect("target/<profile>"));
+        for package in [
+            "ur-adapter-level-zero",
+            "forward-level-zero",
+            "ur-loader",
+            "ur-tools",
+            "ur-conformance",
+        ] {
+            build.args(["--package", package]);
+        }
+        if !cfg!(debug_assertions) {
+            build.arg("--release");
+        }
+        assert!(
+            build.status().expect("cargo runs").success(),
+            "{build:?} failed"
+        );
+        folder
+    })
+}
+
+#[test]
+fn properties_are_those_of_intels_adapter_or_differ_for_a_reason() {
+    let (Some(ground), Some(_)) = (Ground::find("sid"), Ground::find("v2")) else {
+        return;
+    };
+    let products = ground.products("sid");
+    assert_eq!(products.len(), 9, "{products:?}");
+    let mut unexplained = Vec::new();
+    let mut seen = BTreeMap::new();
+    for product in &products {
+        let [ours, theirs] = ["sid", "v2"].map(|suite| ground.properties(suite, product));
+        assert!(ours.len() > 150, "{product} has {} properties", ours.len());
+        assert!(
+            ours.keys().eq(theirs.keys()),
+            "{product}: not the same properties"
+        );
+        for (name, own) in &ours {
+            let their = &theirs[name];
+            let short = name.trim_start_matches("UR_DEVICE_INFO_");
+            if short == "PLATFORM" || own == their {
+                continue;
+            }
+            match DIFFERENCES.iter().find(|(of, _)| *of == short) {
+                Some((_, reason)) if reason.allows(own, their) => {
+                    *seen.entry(short.to_owned()).or_insert(0) += 1;
+                }
+                _ => unexplained.push(format!("{product} {short}: ours {own}, theirs {their}")),
+            }
+        }
+    }
+    assert!(unexplained.is_empty(), "{}", unexplained.join("\n"));
+    let idle = DIFFERENCES
+        .iter()
+        .filter(|(name, _)| !seen.contains_key(*name));
+    let idle: Vec<_> = idle.map(|(name, _)| name).collect();
+    assert!(
+        idle.is_empty(),
+        "no product differs in {idle:?}: take them off the list"
+    );
+    println!(
+        "{} products, {} properties differ for a reason",
+        products.len(),
+        seen.len()
+    );
+    for (name, reason) in DIFFERENCES {
+        println!("  {name}: {}", reason.text());
+    }
+}
+
+#[test]
+fn the_old_driver_is_found() {
+    let Some(ground) = Ground::find("bookworm") else {
+        return;
+    };
+    for product in ground.products("bookworm") {
+        let text = ground.run("bookworm", &product, "urinfo", &[]);
+        assert!(text.contains("[level_zero:gpu]"), "{product}: {text}");
+        println!("{product}: {}", text.trim());
+    }
+}
