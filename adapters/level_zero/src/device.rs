@@ -3,6 +3,7 @@
 mod facts;
 mod info;
 
+use std::ffi::{CStr, c_void};
 use std::sync::{Arc, OnceLock};
 
 use ur::abi::*;
@@ -17,6 +18,7 @@ use crate::adapter::engine;
 use crate::context::State;
 use crate::lz::{self, *};
 use crate::platform::Platform;
+use crate::program::Program;
 use facts::Facts;
 
 pub struct Device {
@@ -199,6 +201,25 @@ impl hal::Device<LevelZero> for Device {
     ) -> Result<Arc<Object<Context<LevelZero>>>> {
         ensure(!devices.is_empty(), UR_RESULT_ERROR_INVALID_SIZE)?;
         Ok(Context::new(&engine()?, devices, State::of(devices)?))
+    }
+
+    fn program_get_function_pointer(
+        this: &Object<Self>,
+        program: &Object<Program>,
+        name: &CStr,
+    ) -> Result<*mut c_void> {
+        program.function(this, name)
+    }
+
+    fn program_get_global_variable_pointer(
+        this: &Object<Self>,
+        program: &Object<Program>,
+        name: &CStr,
+        size: Out<'_, usize>,
+    ) -> Result<*mut c_void> {
+        let (address, bytes) = program.global(this, name)?;
+        size.set(bytes);
+        Ok(std::ptr::with_exposed_provenance_mut(address))
     }
 
     fn usm_p2p_peer_access_get_info_exp(

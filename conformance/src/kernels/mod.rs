@@ -108,7 +108,8 @@ pub fn provider(backend: ur_backend_t) -> Option<&'static dyn KernelProvider> {
     match backend {
         UR_BACKEND_NATIVE_CPU => Some(&native_cpu::NativeCpu),
         UR_BACKEND_CUDA => Some(&cuda::Cuda),
-        UR_BACKEND_OPENCL => Some(&opencl::OpenCl),
+        // Both take SPIR-V.
+        UR_BACKEND_OPENCL | UR_BACKEND_LEVEL_ZERO => Some(&opencl::OpenCl),
         _ => None,
     }
 }

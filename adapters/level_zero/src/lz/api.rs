@@ -85,6 +85,7 @@ ur::dl::symbols! {
             zeKernelSuggestMaxCooperativeGroupCount: pfn::zeKernelSuggestMaxCooperativeGroupCount,
             zeKernelGetProperties: pfn::zeKernelGetProperties,
             zeKernelGetSourceAttributes: pfn::zeKernelGetSourceAttributes,
+            zeKernelGetName: pfn::zeKernelGetName,
         }
         optional {
             zeInitDrivers: pfn::zeInitDrivers,
