@@ -3,6 +3,7 @@
 mod facts;
 mod info;
 
+use std::collections::HashSet;
 use std::ffi::{CStr, c_void};
 use std::sync::{Arc, OnceLock};
 
@@ -12,6 +13,8 @@ use ur::object::{
     Answers, Body, Error, Handles, InfoOut, Kind, ListOut, Object, Out, Result, ensure,
 };
 use ur::stream::Context;
+use ur::timeline::rank;
+use ur::timeline::sync::Mutex;
 
 use crate::LevelZero;
 use crate::adapter::engine;
@@ -31,6 +34,8 @@ pub struct Device {
     parts: OnceLock<Vec<Arc<Object<Device>>>>,
     pub facts: Facts,
     answers: Answers,
+    /// The devices whose memory the user opened to this one.
+    peers: Mutex<HashSet<ze_device_handle_t>, { rank::LEAF }>,
 }
 
 impl Device {
@@ -50,6 +55,7 @@ impl Device {
             parts: OnceLock::new(),
             facts,
             answers: Answers::new(ur_device_info_t::ALL.len()),
+            peers: Mutex::default(),
         };
         Ok(Object::immortal(LevelZero::table(), device))
     }
@@ -97,6 +103,19 @@ impl Device {
     pub fn check_status(&self) -> Result<()> {
         // SAFETY: a device of the driver's.
         unsafe { call!(self.api, zeDeviceGetStatus(self.raw)) }
+    }
+
+    /// Whether the device can access a peer's memory.
+    fn reaches(&self, peer: &Self) -> Result<bool> {
+        let mut access = 0;
+        // SAFETY: the answer is writable.
+        unsafe {
+            call!(
+                self.api,
+                zeDeviceCanAccessPeer(self.raw, peer.raw, &mut access)
+            )
+        }?;
+        Ok(access != 0)
     }
 
     /// The host's and the device's clock at one time: nanoseconds, and ticks.
@@ -222,6 +241,20 @@ impl hal::Device<LevelZero> for Device {
         Ok(std::ptr::with_exposed_provenance_mut(address))
     }
 
+    /// The driver opens access when memory is used. So it is checked here whether the device can.
+    fn usm_p2p_enable_peer_access_exp(this: &Object<Self>, peer: &Object<Self>) -> Result<()> {
+        ensure(this.raw != peer.raw, UR_RESULT_ERROR_INVALID_DEVICE)?;
+        ensure(this.reaches(peer)?, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+        let before = this.peers.lock().insert(peer.raw);
+        ensure(before, UR_RESULT_ERROR_INVALID_OPERATION)
+    }
+
+    fn usm_p2p_disable_peer_access_exp(this: &Object<Self>, peer: &Object<Self>) -> Result<()> {
+        ensure(this.raw != peer.raw, UR_RESULT_ERROR_INVALID_DEVICE)?;
+        let before = this.peers.lock().remove(&peer.raw);
+        ensure(before, UR_RESULT_ERROR_INVALID_OPERATION)
+    }
+
     fn usm_p2p_peer_access_get_info_exp(
         this: &Object<Self>,
         peer: &Object<Self>,
@@ -246,7 +279,7 @@ impl hal::Device<LevelZero> for Device {
         }?;
         let atomics = properties.flags & ZE_DEVICE_P2P_PROPERTY_FLAG_ATOMICS != 0;
         match what {
-            PeerInfo::UrPeerAccessSupport => out.value(i32::from(access != 0)),
+            PeerInfo::UrPeerAccessSupport => out.value(i32::from(access)),
             PeerInfo::UrPeerAtomicsSupport => out.value(i32::from(atomics)),
         }
     }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::object::{Object, Result};
-use ur::stream::{Devices, Driver, Kind, LaunchRequest, MappedPointer, Payload, Progress, Timestamps, Work};
+use ur::stream::{
+    Devices, Driver, Kind, LaunchRequest, MappedPointer, Payload, Progress, Timestamps, Work,
+};
 use ur::timeline::Clock;
 
 use crate::LevelZero;

@@ -6,17 +6,19 @@ use std::sync::Arc;
 use ur::abi::*;
 use ur::hal::{VirtualMemGranularityInfo, VirtualMemInfo};
 use ur::object::{Handles, InfoOut, Object, Result};
-use ur::stream::{Context, Hooks};
+use ur::stream::{Context, Event, Hooks, Queue};
 
 use crate::LevelZero;
 use crate::context::State;
 use crate::device::Device;
+use crate::interop;
 use crate::kernel::Kernel;
 use crate::mem::Mem;
 use crate::program::Program;
 use crate::virtual_mem::{PhysicalMem, page_bytes};
 
 type OfContext = Object<Context<LevelZero>>;
+type OfQueue = Object<Queue<LevelZero>>;
 
 /// A page of the context that suits all of its devices, for blocks of this size.
 fn page(this: &OfContext, bytes: usize) -> Result<usize> {
@@ -209,6 +211,34 @@ impl Hooks<LevelZero> for LevelZero {
         properties: Option<&ur_physical_mem_properties_t>,
     ) -> Result<Arc<Object<PhysicalMem>>> {
         PhysicalMem::create(this, device, size, properties)
+    }
+
+    fn queue_create_with_native_handle(
+        this: &OfContext,
+        native: ur_native_handle_t,
+        device: Option<&Object<Device>>,
+        properties: Option<&ur_queue_native_properties_t>,
+    ) -> Result<Arc<OfQueue>> {
+        interop::adopt_queue(this, native, device, properties)
+    }
+
+    fn queue_native_handle(
+        this: &OfQueue,
+        desc: Option<&ur_queue_native_desc_t>,
+    ) -> Result<ur_native_handle_t> {
+        interop::queue_handle(this, desc)
+    }
+
+    fn event_create_with_native_handle(
+        this: &OfContext,
+        native: ur_native_handle_t,
+        properties: Option<&ur_event_native_properties_t>,
+    ) -> Result<Arc<Object<Event<LevelZero>>>> {
+        interop::adopt_event(this, native, properties)
+    }
+
+    fn event_native_handle(this: &Object<Event<LevelZero>>) -> Result<ur_native_handle_t> {
+        interop::event_handle(this)
     }
 
     fn context_native_handle(this: &OfContext) -> Result<ur_native_handle_t> {

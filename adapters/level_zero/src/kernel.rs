@@ -18,12 +18,13 @@ pub use launch::Launch;
 use crate::LevelZero;
 use crate::device::Device;
 use crate::lz::*;
-use crate::program::{Module, Program};
+use crate::program::{GroupLimits, Module, Program};
 
 pub struct Kernel {
     program: Arc<Object<Program>>,
     name: CString,
     codes: Vec<(Arc<Object<Device>>, Arc<Code>)>,
+    limits: GroupLimits,
 }
 
 impl Kernel {
@@ -31,11 +32,13 @@ impl Kernel {
         program: &Object<Program>,
         name: &CStr,
         codes: Vec<(Arc<Object<Device>>, Arc<Code>)>,
+        limits: GroupLimits,
     ) -> Arc<Object<Self>> {
         hal::new::<LevelZero, _>(Self {
             program: program.arc(),
             name: name.into(),
             codes,
+            limits,
         })
     }
 
@@ -56,7 +59,7 @@ impl Kernel {
         let code = Code::adopt(&module, device, raw, owned)?;
         let name = code.name()?;
         let codes = vec![(Arc::clone(device), Arc::new(code))];
-        Ok(Self::new(program, &name, codes))
+        Ok(Self::new(program, &name, codes, GroupLimits::default()))
     }
 
     fn code(&self, device: &Object<Device>) -> Result<&Arc<Code>> {
@@ -122,10 +125,8 @@ impl hal::Kernel<LevelZero> for Kernel {
                 out.value(code.preferred_multiple as usize)
             }
             KernelGroupInfo::PrivateMemSize => out.value(code.facts.privateMemSize as usize),
-            KernelGroupInfo::CompileMaxWorkGroupSize
-            | KernelGroupInfo::CompileMaxLinearWorkGroupSize => {
-                Err(Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION))
-            }
+            KernelGroupInfo::CompileMaxWorkGroupSize => out.value(this.limits.each),
+            KernelGroupInfo::CompileMaxLinearWorkGroupSize => out.value(this.limits.items),
         }
     }
 

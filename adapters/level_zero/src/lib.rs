@@ -1,7 +1,8 @@
 //! The Level Zero adapter: Intel's GPUs, by the loader's library that is found at run time.
 //!
 //! Owns discovery (`adapter`, `platform`, `device`), contexts (`context`), programs and kernels (`program`, `kernel`),
-//! buffers (`mem`), and address ranges and physical memory (`virtual_mem`). It also owns lanes, events and memory (`exec`), and the bridge from the stream engine (`driver`,
+//! buffers (`mem`), and address ranges and physical memory (`virtual_mem`). It also owns lanes, events and memory (`exec`), native lists and events
+//! (`interop`), and the bridge from the stream engine (`driver`,
 //! `hooks`). `lz` has the loader's functions. Uses the shared layers in `ur`. Must never know a loader of Unified
 //! Runtime or another adapter.
 //!
@@ -13,6 +14,7 @@ mod device;
 mod driver;
 mod exec;
 mod hooks;
+mod interop;
 mod kernel;
 mod lz;
 mod mem;

@@ -2,6 +2,7 @@
 //! each device.
 
 mod module;
+mod spirv;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal::answers::{Build, ProgramPart, program_info};
-use ur::hal::metadata::{entries, name};
+use ur::hal::metadata::{entries, name, sizes};
 use ur::hal::{self, ProgramBuildInfo, ProgramInfo, checks};
 use ur::object::{Body, Error, Handles, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::Context;
@@ -22,6 +23,7 @@ use crate::LevelZero;
 use crate::device::Device;
 use crate::kernel::{Code, Kernel};
 use module::Input;
+use spirv::is_spirv;
 
 type OfContext = Object<Context<LevelZero>>;
 
@@ -30,8 +32,7 @@ pub struct Program {
     /// The SPIR-V that the program was created with; none of a program of other origin.
     il: Option<Arc<[u8]>>,
     parts: Vec<Part>,
-    /// The names of global variables by SYCL's ids.
-    globals: HashMap<Vec<u8>, CString>,
+    metadata: Metadata,
 }
 
 /// The code of a program for one device.
@@ -88,7 +89,10 @@ impl Part {
         // A program of a native handle has no code that could be built.
         ensure(!inputs.is_empty(), UR_RESULT_ERROR_INVALID_OPERATION)?;
         let native = &context.domain().state().native;
-        let (built, log) = Module::build(native, &self.device, &inputs, options);
+        let (built, log) = match is_whole(&inputs) {
+            true => Module::build(native, &self.device, &inputs, options),
+            false => broken(),
+        };
         let (status, binary) = match built {
             Ok(_) => (
                 UR_PROGRAM_BUILD_STATUS_SUCCESS,
@@ -113,6 +117,17 @@ impl Part {
         let mut state = self.state();
         let is_il = !state.inputs.is_empty() && state.inputs.iter().all(|input| input.is_il);
         ensure(is_il, UR_RESULT_ERROR_INVALID_OPERATION)?;
+        if !is_whole(&state.inputs) {
+            let (failed, log) = broken();
+            state.build = Build {
+                status: UR_PROGRAM_BUILD_STATUS_ERROR,
+                binary: UR_PROGRAM_BINARY_TYPE_NONE,
+                options: options.into(),
+                log,
+            };
+            state.module = None;
+            return failed.map(drop);
+        }
         for input in &mut state.inputs {
             input.options = options.into();
         }
@@ -136,28 +151,75 @@ impl Body for Program {
     const KIND: Kind = Kind::Program;
 }
 
-/// # Safety
-/// The entries, their names and the memory that they point to are readable for the call.
-unsafe fn globals_of(
-    properties: Option<&ur_program_properties_t>,
-) -> Result<HashMap<Vec<u8>, CString>> {
-    // SAFETY: the caller promises readable entries.
-    let all = unsafe { entries(properties) }?;
-    let of = all
-        .into_iter()
-        .filter(|entry| entry.tag == b"global_id_mapping");
-    of.map(|entry| {
-        let name = name(&entry.bytes).ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
-        Ok((entry.subject, name))
-    })
-    .collect()
+/// Whether all SPIR-V has whole instructions.
+fn is_whole(inputs: &[Input]) -> bool {
+    let mut all = inputs.iter().filter(|input| input.is_il);
+    all.all(|input| spirv::constants(&input.code).is_some())
 }
 
-/// The first word of SPIR-V, in either order of bytes.
-const SPIRV: [[u8; 4]; 2] = [[3, 2, 0x23, 7], [7, 0x23, 2, 3]];
+/// The result and the log of a build of SPIR-V that is not whole.
+fn broken() -> (Result<Arc<Module>>, String) {
+    let failed = Error::new(UR_RESULT_ERROR_PROGRAM_BUILD_FAILURE);
+    let log = "the SPIR-V ends within an instruction, or has one of no words";
+    (Err(failed), log.to_owned())
+}
 
-fn is_spirv(code: &[u8]) -> bool {
-    SPIRV.iter().any(|magic| code.starts_with(magic))
+/// What a compiler says beside the code.
+#[derive(Clone, Default)]
+struct Metadata {
+    /// The names of global variables by SYCL's ids.
+    globals: HashMap<Vec<u8>, CString>,
+    /// The largest groups that kernels' sources allow, by their names.
+    groups: HashMap<Vec<u8>, GroupLimits>,
+}
+
+/// The largest group that a kernel's source allows: in each dimension, and in all. 0 for any.
+#[derive(Clone, Copy, Default)]
+pub struct GroupLimits {
+    pub each: [usize; 3],
+    pub items: usize,
+}
+
+impl Metadata {
+    /// # Safety
+    /// The entries, their names and the memory that they point to are readable for the call.
+    unsafe fn read(properties: Option<&ur_program_properties_t>) -> Result<Self> {
+        let wrong = Error::new(UR_RESULT_ERROR_INVALID_VALUE);
+        let mut all = Self::default();
+        // SAFETY: the caller promises readable entries.
+        for entry in unsafe { entries(properties) }? {
+            let bytes = &entry.bytes;
+            let groups = &mut all.groups;
+            match entry.tag.as_slice() {
+                b"global_id_mapping" => {
+                    let name = name(bytes).ok_or(wrong)?;
+                    all.globals.insert(entry.subject, name);
+                }
+                b"max_work_group_size" => {
+                    groups.entry(entry.subject).or_default().each = sizes(bytes).ok_or(wrong)?;
+                }
+                b"max_linear_work_group_size" => {
+                    groups.entry(entry.subject).or_default().items = number(bytes).ok_or(wrong)?;
+                }
+                // Metadata for other backends.
+                _ => {}
+            }
+        }
+        Ok(all)
+    }
+
+    /// Adds the facts of another program.
+    fn join(&mut self, other: &Self) {
+        self.globals.extend(other.globals.clone());
+        self.groups.extend(other.groups.clone());
+    }
+}
+
+/// A number of four or eight bytes.
+fn number(bytes: &[u8]) -> Option<usize> {
+    let short = |bytes: &[u8]| Some(u32::from_ne_bytes(bytes.try_into().ok()?) as usize);
+    let long = |bytes: &[u8]| usize::try_from(u64::from_ne_bytes(bytes.try_into().ok()?)).ok();
+    short(bytes).or_else(|| long(bytes))
 }
 
 impl Program {
@@ -170,14 +232,14 @@ impl Program {
         ensure(!il.is_empty(), UR_RESULT_ERROR_INVALID_SIZE)?;
         ensure(is_spirv(il), UR_RESULT_ERROR_INVALID_BINARY)?;
         // SAFETY: `urProgramCreateWithIL` requires valid metadata entries.
-        let globals = unsafe { globals_of(properties) }?;
+        let metadata = unsafe { Metadata::read(properties) }?;
         let input = Input::new(il, true);
         let part = |device: &Arc<Object<Device>>| Part::new(device, vec![input.clone()]);
         Ok(hal::new::<LevelZero, _>(Self {
             context: context.arc(),
             il: Some(Arc::clone(&input.code)),
             parts: context.devices().iter().map(part).collect(),
-            globals,
+            metadata,
         }))
     }
 
@@ -190,7 +252,7 @@ impl Program {
         properties: Option<&ur_program_properties_t>,
     ) -> Result<Arc<Object<Self>>> {
         // SAFETY: `urProgramCreateWithBinary` requires valid metadata entries.
-        let globals = unsafe { globals_of(properties) }?;
+        let metadata = unsafe { Metadata::read(properties) }?;
         let mut parts = Vec::new();
         for (device, (&bytes, &binary)) in devices.iter().zip(lengths.iter().zip(binaries)) {
             context.check_device(device)?;
@@ -203,7 +265,7 @@ impl Program {
             context: context.arc(),
             il: None,
             parts,
-            globals,
+            metadata,
         }))
     }
 
@@ -226,7 +288,7 @@ impl Program {
             context: context.arc(),
             il: None,
             parts: vec![part],
-            globals: HashMap::new(),
+            metadata: Metadata::default(),
         }))
     }
 
@@ -238,10 +300,10 @@ impl Program {
         options: Option<&CStr>,
     ) -> Result<Arc<Object<Self>>> {
         let options = options.unwrap_or_default();
-        let mut globals = HashMap::new();
+        let mut metadata = Metadata::default();
         for program in programs.iter() {
             program.check_context(context)?;
-            globals.extend(program.globals.clone());
+            metadata.join(&program.metadata);
         }
         let mut parts = Vec::new();
         for device in devices {
@@ -263,7 +325,7 @@ impl Program {
             context: context.arc(),
             il: None,
             parts,
-            globals,
+            metadata,
         }))
     }
 
@@ -339,11 +401,24 @@ impl Program {
     /// Address and size in bytes of a global variable, by its name or by SYCL's id.
     pub fn global(&self, device: &Object<Device>, name: &CStr) -> Result<(usize, usize)> {
         let name = self
+            .metadata
             .globals
             .get(name.to_bytes())
             .map_or(name, CString::as_c_str);
         let found = self.module(device)?.global(name)?;
         found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))
+    }
+
+    /// The specialization constants of all SPIR-V of the program.
+    fn constants(&self) -> Vec<spirv::Constant> {
+        let inputs = self
+            .parts
+            .iter()
+            .flat_map(|part| part.state().inputs.clone());
+        let of = inputs.filter(|input| input.is_il);
+        of.filter_map(|input| spirv::constants(&input.code))
+            .flatten()
+            .collect()
     }
 
     fn kernel_names(&self) -> Vec<String> {
@@ -386,11 +461,15 @@ impl hal::Program<LevelZero> for Program {
         this: &Object<Self>,
         constants: &[ur_specialization_constant_info_t],
     ) -> Result<()> {
+        let known = this.constants();
         let mut values = Vec::new();
         for constant in constants {
+            let own = known.iter().find(|own| own.id == constant.id);
+            let own = own.ok_or(Error::new(UR_RESULT_ERROR_INVALID_SPEC_ID))?;
             let mut value = [0; 8];
-            let fits = (1..=value.len()).contains(&constant.size);
-            ensure(fits, UR_RESULT_ERROR_INVALID_SIZE)?;
+            let fits = constant.size == own.bytes && own.bytes <= value.len();
+            let fits = fits && !constant.pValue.is_null();
+            ensure(fits, UR_RESULT_ERROR_INVALID_VALUE)?;
             // SAFETY: `urProgramSetSpecializationConstants` requires values of these sizes.
             let bytes = unsafe { checks::slice(constant.pValue.cast::<u8>(), constant.size) }?;
             value[..bytes.len()].copy_from_slice(bytes);
@@ -426,7 +505,8 @@ impl hal::Program<LevelZero> for Program {
         }
         ensure(built, UR_RESULT_ERROR_INVALID_PROGRAM_EXECUTABLE)?;
         ensure(!codes.is_empty(), UR_RESULT_ERROR_INVALID_KERNEL_NAME)?;
-        Ok(Kernel::new(this, name, codes))
+        let limits = this.metadata.groups.get(name.to_bytes()).copied();
+        Ok(Kernel::new(this, name, codes, limits.unwrap_or_default()))
     }
 
     fn build_exp(

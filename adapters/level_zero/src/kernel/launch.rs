@@ -79,7 +79,10 @@ impl Kernel {
         let complete = is_complete(code.facts.numKernelArgs, request.args);
         ensure(complete, UR_RESULT_ERROR_INVALID_KERNEL_ARGS)?;
         let group = match request.local {
-            Some(local) => code.check_group(local, request.dims as usize)?,
+            Some(local) => {
+                ensure(self.allows(local), UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE)?;
+                code.check_group(local, request.dims as usize)?
+            }
             None => code.choose(request.global)?,
         };
         let count = count(request.global, group, count_limits(device))?;
@@ -103,6 +106,19 @@ impl Kernel {
         // The driver checks index and size of an argument when it is set, which for this launch may be later.
         launch.set_args(&code.lock())?;
         Ok(launch)
+    }
+}
+
+impl Kernel {
+    /// Whether the kernel's source allows groups of this size.
+    fn allows(&self, local: [usize; 3]) -> bool {
+        let within = |(own, most): (&usize, &usize)| *most == 0 || own <= most;
+        let items = local
+            .iter()
+            .try_fold(1_usize, |all, axis| all.checked_mul(*axis));
+        let most = self.limits.items;
+        local.iter().zip(&self.limits.each).all(within)
+            && (most == 0 || items.is_some_and(|items| items <= most))
     }
 }
 

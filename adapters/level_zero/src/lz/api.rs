@@ -89,6 +89,9 @@ ur::dl::symbols! {
         }
         optional {
             zeInitDrivers: pfn::zeInitDrivers,
+            zeCommandListIsImmediate: pfn::zeCommandListIsImmediate,
+            zeCommandListGetDeviceHandle: pfn::zeCommandListGetDeviceHandle,
+            zeCommandListImmediateGetFlags: pfn::zeCommandListImmediateGetFlags,
             zeCommandListHostSynchronize: pfn::zeCommandListHostSynchronize,
             zeEventCounterBasedCreate: pfn::zeEventCounterBasedCreate,
             zeDeviceGetVectorWidthPropertiesExt: pfn::zeDeviceGetVectorWidthPropertiesExt,

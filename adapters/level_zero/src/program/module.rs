@@ -226,7 +226,8 @@ impl Module {
         let query = self.api().zeModuleGetGlobalPointer;
         // SAFETY: a C string, and room for both answers.
         match unsafe { query(self.raw, name.as_ptr(), &mut bytes, &mut start) } {
-            ZE_RESULT_ERROR_INVALID_GLOBAL_NAME => Ok(None),
+            // The second is the answer of a module that has no variables at all.
+            ZE_RESULT_ERROR_INVALID_GLOBAL_NAME | ZE_RESULT_ERROR_UNSUPPORTED_FEATURE => Ok(None),
             code => {
                 check(code, "zeModuleGetGlobalPointer")?;
                 Ok(Some((start.expose_provenance(), bytes)))
@@ -240,7 +241,7 @@ impl Module {
         let query = self.api().zeModuleGetFunctionPointer;
         // SAFETY: a C string, and room for the answer.
         match unsafe { query(self.raw, name.as_ptr(), &mut start) } {
-            ZE_RESULT_ERROR_INVALID_FUNCTION_NAME => Ok(None),
+            ZE_RESULT_ERROR_INVALID_FUNCTION_NAME | ZE_RESULT_ERROR_UNSUPPORTED_FEATURE => Ok(None),
             code => check(code, "zeModuleGetFunctionPointer").map(|()| Some(start)),
         }
     }
