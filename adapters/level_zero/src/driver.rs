@@ -81,10 +81,6 @@ impl Driver for LevelZero {
         Ok(Progress::Pending)
     }
 
-    fn is_idle(lane: &Lane) -> Result<bool> {
-        lane.is_idle()
-    }
-
     fn mark(lane: &Lane, _: u64) -> Result<Marker> {
         lane.mark()
     }

@@ -3,6 +3,9 @@
 //! Work that waits for the host is deferred by the host (`ur::stream::deferred`): a list that waits on the device for
 //! the host occupies its engine, which the kernel's driver resets after a while. A wait for another lane is a command
 //! of its own and never an argument of a copy: the driver would wait for those arguments in the calling thread.
+//!
+//! The engine calls a lane from one thread at a time, as the driver asks of a list. Completion is asked of events, which
+//! other threads may do; `zeCommandListHostSynchronize` changes the list, and is not called.
 
 use std::sync::Arc;
 
@@ -146,22 +149,6 @@ impl Lane {
             return work::copy(stream, ze_event_handle_t::NULL, dst, src, bytes);
         }
         self.submit(Work::Copy { dst, src, bytes }, None)
-    }
-
-    /// Whether everything submitted so far has completed. False where the loader has no such query.
-    pub fn is_idle(&self) -> Result<bool> {
-        let stream = &self.stream;
-        if stream.deferred.is_deferring() {
-            return Ok(false);
-        }
-        let Some(ask) = stream.api.zeCommandListHostSynchronize else {
-            return Ok(false);
-        };
-        // SAFETY: a live immediate list.
-        match unsafe { ask(stream.list, 0) } {
-            ZE_RESULT_NOT_READY => Ok(false),
-            code => check(code, "zeCommandListHostSynchronize").map(|()| true),
-        }
     }
 
     pub fn mark(&self) -> Result<Marker> {

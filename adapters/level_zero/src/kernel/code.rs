@@ -128,7 +128,8 @@ impl Code {
     }
 
     pub fn name(&self) -> Result<CString> {
-        let raw = self.lock().raw;
+        let handle = self.lock();
+        let raw = handle.raw;
         let query = self.api().zeKernelGetName;
         let mut bytes = 0;
         // SAFETY: a null buffer asks for the size.
@@ -147,7 +148,8 @@ impl Code {
     /// The attributes of the kernel's source.
     pub fn attributes(&self) -> Result<String> {
         let mut bytes = 0;
-        let raw = self.lock().raw;
+        let handle = self.lock();
+        let raw = handle.raw;
         let query = self.api().zeKernelGetSourceAttributes;
         // SAFETY: a null buffer asks for the size.
         let code = unsafe { query(raw, &mut bytes, null_mut()) };
@@ -193,10 +195,12 @@ impl Code {
         let [x, y, z] = global.map(|axis| u32::try_from(axis).unwrap_or(u32::MAX).max(1));
         let mut group = [1; 3];
         let [a, b, c] = &mut group;
-        let raw = self.lock().raw;
         let suggest = self.api().zeKernelSuggestGroupSize;
+        // The driver caches its answers in the kernel.
+        let handle = self.lock();
         // SAFETY: a live kernel, and room for the answers.
-        let code = unsafe { suggest(raw, x, y, z, a, b, c) };
+        let code = unsafe { suggest(handle.raw, x, y, z, a, b, c) };
+        drop(handle);
         check(code, "zeKernelSuggestGroupSize")?;
         // Groups are whole here, and sizes beyond 32 bits are unknown to the driver.
         Ok(std::array::from_fn(|axis| {

@@ -92,7 +92,6 @@ ur::dl::symbols! {
             zeCommandListIsImmediate: pfn::zeCommandListIsImmediate,
             zeCommandListGetDeviceHandle: pfn::zeCommandListGetDeviceHandle,
             zeCommandListImmediateGetFlags: pfn::zeCommandListImmediateGetFlags,
-            zeCommandListHostSynchronize: pfn::zeCommandListHostSynchronize,
             zeEventCounterBasedCreate: pfn::zeEventCounterBasedCreate,
             zeDeviceGetVectorWidthPropertiesExt: pfn::zeDeviceGetVectorWidthPropertiesExt,
             zeDevicePciGetPropertiesExt: pfn::zeDevicePciGetPropertiesExt,
