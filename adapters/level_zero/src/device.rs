@@ -18,10 +18,11 @@ use ur::timeline::sync::Mutex;
 
 use crate::LevelZero;
 use crate::adapter::engine;
-use crate::context::State;
+use crate::context::{NativeContext, State};
 use crate::lz::{self, *};
 use crate::platform::Platform;
 use crate::program::Program;
+use crate::virtual_mem::page_bytes;
 use facts::Facts;
 
 pub struct Device {
@@ -103,6 +104,15 @@ impl Device {
     pub fn check_status(&self) -> Result<()> {
         // SAFETY: a device of the driver's.
         unsafe { call!(self.api, zeDeviceGetStatus(self.raw)) }
+    }
+
+    /// Whether address ranges can be reserved. Only a context can be asked; an old driver answers pages of no bytes.
+    fn has_virtual_memory(&self) -> bool {
+        let probe = || -> Result<bool> {
+            let context = NativeContext::create(self.api, self.platform.raw())?;
+            Ok(page_bytes(&context, self, 1)? > 0)
+        };
+        probe().unwrap_or(false)
     }
 
     /// Whether the device can access a peer's memory.

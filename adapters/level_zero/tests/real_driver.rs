@@ -51,6 +51,20 @@ impl Ground {
 
     /// What a program of this build prints on a suite's driver as a product.
     fn run(&self, suite: &str, product: &str, program: &str, arguments: &[&str]) -> String {
+        let mut command = self.command(suite, product, program, arguments);
+        let output = command.output().expect("bash runs");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(
+            output.status.success(),
+            "{command:?}: {}\n{}{}",
+            output.status,
+            text(&output.stdout),
+            text(&output.stderr)
+        );
+        text(&output.stdout)
+    }
+
+    fn command(&self, suite: &str, product: &str, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(repository().join("scripts/level_zero.sh"));
         command.arg(&self.drivers).args([suite, product]);
         command.arg(self.built.join(program)).args(arguments);
@@ -65,16 +79,52 @@ impl Ground {
             let forward = self.built.join("libforward_level_zero.so");
             command.env("ZE_ENABLE_ALT_DRIVERS", forward);
         }
-        let output = command.output().expect("bash runs");
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        assert!(
-            output.status.success(),
-            "{command:?}: {}\n{}{}",
-            output.status,
-            text(&output.stdout),
-            text(&output.stderr)
+        command
+    }
+
+    /// Runs suites of the conformance program; `expected` has the names of tests that fail there. Panics for any other.
+    fn conformance(&self, suite: &str, product: &str, suites: &[&str], expected: &[&str]) {
+        let known = repository().join("adapters/level_zero/expectations.yml");
+        let report = self
+            .built
+            .join(format!("level_zero_{suite}_{product}.json"));
+        let mut arguments = vec!["--timeout".to_owned(), "30".to_owned()];
+        for (name, path) in [("--expectations", &known), ("--json", &report)] {
+            arguments.extend([name.to_owned(), path.display().to_string()]);
+        }
+        arguments.extend(suites.iter().map(|suite| format!("--filter={suite}::")));
+        let mut program = self.built.join("ur-conformance").display().to_string();
+        if suite == "sid" {
+            let mut copy = Command::new(repository().join("scripts/level_zero.sh"));
+            copy.arg(&self.drivers).args(["copy", &program]);
+            let output = copy.output().expect("bash runs");
+            assert!(output.status.success(), "{copy:?}: {output:?}");
+            program = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        }
+        // Its exit status tells of the expected ones too.
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let output = self.command(suite, product, &program, &arguments).output();
+        let output = output.expect("bash runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let all = std::fs::read_to_string(&report);
+        let all = all.unwrap_or_else(|error| panic!("{error}: {text}"));
+        let all: Value = serde_json::from_str(&all).expect("a report");
+        let tests = all["tests"].as_array().expect("a list of tests");
+        let of = |outcome: &str| -> Vec<String> {
+            let those = tests.iter().filter(|test| test["outcome"] == outcome);
+            let name = |test: &Value| format!("{}::{}", test["suite"], test["test"]);
+            those.map(|test| name(test).replace('"', "")).collect()
+        };
+        let failed = of("failed");
+        let mut strange = failed
+            .iter()
+            .filter(|name| !expected.contains(&name.as_str()));
+        assert!(strange.next().is_none(), "{product}: {failed:?}\n{text}");
+        assert!(of("passed").len() > 100, "{product}: {text}");
+        println!(
+            "{suite} {product}: {}",
+            text.lines().last().unwrap_or_default()
         );
-        text(&output.stdout)
     }
 
     fn products(&self, suite: &str) -> Vec<String> {
@@ -193,4 +243,48 @@ fn the_old_driver_is_found() {
         assert!(text.contains("[level_zero:gpu]"), "{product}: {text}");
         println!("{product}: {}", text.trim());
     }
+}
+
+/// Suites that look at no data, of which the device here makes none.
+const SUITES: &[&str] = &[
+    "loader",
+    "adapter",
+    "platform",
+    "context",
+    "device_info",
+    "program",
+    "arguments",
+    "every_function",
+    "declared_errors",
+    "async_statistics",
+    "async_validation",
+    "async_threads",
+    "partition",
+    "peer_access",
+    "unsupported",
+];
+
+#[test]
+fn calls_are_as_the_specification_says_on_the_newest_driver() {
+    let Some(ground) = Ground::find("sid").filter(|_| Ground::find("v2").is_some()) else {
+        return;
+    };
+    let data = ["program::specialization_constants"];
+    for product in ["bmg", "pvc", "tgllp"] {
+        ground.conformance("sid", product, SUITES, &data);
+    }
+}
+
+#[test]
+fn calls_are_as_the_specification_says_on_the_old_driver() {
+    let Some(ground) = Ground::find("bookworm") else {
+        return;
+    };
+    // Without a device the old driver takes it for lost when its clock is read.
+    let lost = [
+        "program::specialization_constants",
+        "every_function::urDeviceGetGlobalTimestamps",
+        "every_function::urEnqueueTimestampRecordingExp",
+    ];
+    ground.conformance("bookworm", "tgllp", SUITES, &lost);
 }

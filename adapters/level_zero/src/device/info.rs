@@ -387,7 +387,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::HostUnifiedMemory | Is::IsIntegratedGpu => {
             out.boolean(facts.is(ZE_DEVICE_PROPERTY_FLAG_INTEGRATED))
         }
-        Is::VirtualMemorySupport => out.boolean(true),
+        Is::VirtualMemorySupport => out.boolean(this.has_virtual_memory()),
 
         // Images.
         Is::Image2dMaxWidth | Is::Image2dMaxHeight => out.value(image.maxImageDims2D as usize),

@@ -12,5 +12,5 @@ mod work;
 
 pub use event::{Event, Events};
 pub use lane::{Lane, Stream};
-pub use memory::{alloc, copy_now, free, max_slab, range, zero};
+pub use memory::{alloc, copy_now, free, is_relaxed, max_slab, range, zero};
 pub use point::{Marker, Signal, host_point};

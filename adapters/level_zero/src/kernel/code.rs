@@ -133,10 +133,8 @@ impl Code {
         let query = self.api().zeKernelGetName;
         let mut bytes = 0;
         // SAFETY: a null buffer asks for the size.
-        check(
-            unsafe { query(raw, &mut bytes, null_mut()) },
-            "zeKernelGetName",
-        )?;
+        let code = unsafe { query(raw, &mut bytes, null_mut()) };
+        check(code, "zeKernelGetName")?;
         let mut text = vec![0u8; bytes];
         // SAFETY: the buffer has the size that the driver reported.
         let code = unsafe { query(raw, &mut bytes, text.as_mut_ptr().cast()) };
