@@ -7,16 +7,17 @@ use std::sync::Arc;
 use ur::abi::*;
 use ur::object::{Object, Result};
 use ur::stream::{
-    Devices, Driver, Kind, LaunchRequest, MappedPointer, Payload, Progress, Timestamps, Work,
+    Compiled, Devices, Driver, Kind, LaunchRequest, MappedPointer, Payload, Progress, Step,
+    Timestamps, Work,
 };
 use ur::timeline::Clock;
 
 use crate::LevelZero;
 use crate::context::{State, first, native};
 use crate::device::Device;
-use crate::exec::{self, Lane, Marker, Signal};
+use crate::exec::{self, Lane, Marker, Native, Signal};
 use crate::kernel::{Kernel, Launch};
-use crate::mem::{self, Mem, WriteBack};
+use crate::mem::{self, Mem};
 use crate::program::Program;
 
 /// Bytes that the size of a slab is a multiple of.
@@ -35,7 +36,7 @@ fn place<'a>(
 
 impl Payload for LevelZero {
     type Launch = Arc<Launch>;
-    type Native = WriteBack;
+    type Native = Native;
 }
 
 impl Driver for LevelZero {
@@ -191,6 +192,16 @@ impl Driver for LevelZero {
         name: &CStr,
     ) -> Result<(usize, usize)> {
         program.global(device, name)
+    }
+
+    fn compile(
+        devices: &Devices<Self>,
+        device: &Object<Device>,
+        steps: &[Step<'_, Self>],
+        from: usize,
+        _: bool,
+    ) -> Option<(usize, Arc<dyn Compiled<Self>>)> {
+        exec::compile(native(devices), device, steps, from)
     }
 
     fn now(device: &Object<Device>) -> Result<u64> {

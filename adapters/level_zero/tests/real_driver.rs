@@ -14,7 +14,7 @@ use differences::DIFFERENCES;
 use serde_json::Value;
 
 /// A folder with drivers, and the libraries and programs of this build.
-struct Ground {
+struct Drivers {
     drivers: PathBuf,
     built: PathBuf,
 }
@@ -24,8 +24,8 @@ fn repository() -> &'static Path {
     here.ancestors().nth(2).unwrap_or(here)
 }
 
-impl Ground {
-    /// The ground of a suite. None, said aloud, if it was not fetched.
+impl Drivers {
+    /// The drivers of a suite. None, said aloud, if it was not fetched.
     fn find(suite: &str) -> Option<Self> {
         let given = std::env::var_os("UR_LEVEL_ZERO").map(PathBuf::from);
         let drivers = given.unwrap_or_else(|| repository().join("target/level_zero"));
@@ -186,15 +186,15 @@ fn built() -> &'static Path {
 
 #[test]
 fn properties_are_those_of_intels_adapter_or_differ_for_a_reason() {
-    let (Some(ground), Some(_)) = (Ground::find("sid"), Ground::find("v2")) else {
+    let (Some(drivers), Some(_)) = (Drivers::find("sid"), Drivers::find("v2")) else {
         return;
     };
-    let products = ground.products("sid");
+    let products = drivers.products("sid");
     assert_eq!(products.len(), 9, "{products:?}");
     let mut unexplained = Vec::new();
     let mut seen = BTreeMap::new();
     for product in &products {
-        let [ours, theirs] = ["sid", "v2"].map(|suite| ground.properties(suite, product));
+        let [ours, theirs] = ["sid", "v2"].map(|suite| drivers.properties(suite, product));
         assert!(ours.len() > 150, "{product} has {} properties", ours.len());
         assert!(
             ours.keys().eq(theirs.keys()),
@@ -235,11 +235,11 @@ fn properties_are_those_of_intels_adapter_or_differ_for_a_reason() {
 
 #[test]
 fn the_old_driver_is_found() {
-    let Some(ground) = Ground::find("bookworm") else {
+    let Some(drivers) = Drivers::find("bookworm") else {
         return;
     };
-    for product in ground.products("bookworm") {
-        let text = ground.run("bookworm", &product, "urinfo", &[]);
+    for product in drivers.products("bookworm") {
+        let text = drivers.run("bookworm", &product, "urinfo", &[]);
         assert!(text.contains("[level_zero:gpu]"), "{product}: {text}");
         println!("{product}: {}", text.trim());
     }
@@ -266,18 +266,18 @@ const SUITES: &[&str] = &[
 
 #[test]
 fn calls_are_as_the_specification_says_on_the_newest_driver() {
-    let Some(ground) = Ground::find("sid").filter(|_| Ground::find("v2").is_some()) else {
+    let Some(drivers) = Drivers::find("sid").filter(|_| Drivers::find("v2").is_some()) else {
         return;
     };
     let data = ["program::specialization_constants"];
     for product in ["bmg", "pvc", "tgllp"] {
-        ground.conformance("sid", product, SUITES, &data);
+        drivers.conformance("sid", product, SUITES, &data);
     }
 }
 
 #[test]
 fn calls_are_as_the_specification_says_on_the_old_driver() {
-    let Some(ground) = Ground::find("bookworm") else {
+    let Some(drivers) = Drivers::find("bookworm") else {
         return;
     };
     // Without a device the old driver takes it for lost when its clock is read.
@@ -286,5 +286,5 @@ fn calls_are_as_the_specification_says_on_the_old_driver() {
         "every_function::urDeviceGetGlobalTimestamps",
         "every_function::urEnqueueTimestampRecordingExp",
     ];
-    ground.conformance("bookworm", "tgllp", SUITES, &lost);
+    drivers.conformance("bookworm", "tgllp", SUITES, &lost);
 }

@@ -419,7 +419,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         | Is::UseNativeAssert => out.boolean(true),
         Is::PrintfBufferSize => out.value(module.printfBufferSize as usize),
 
-        // Not supported, or not yet: the list is in docs/src/reference/level_zero.md.
+        // Not supported, or not yet: the list is in docs/src/reference/level-zero.md.
         Is::BuildOnSubdevice
         | Is::AsyncBarrier
         | Is::ClockWorkGroupSupportExp

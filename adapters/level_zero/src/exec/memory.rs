@@ -133,7 +133,7 @@ pub fn zero(
         return Ok(());
     }
     let lane = super::Lane::open(context, device, ur_queue_flags_t(0), 0)?;
-    work::zero(lane.stream(), start, bytes)?;
+    work::zero(&lane.stream().list, start, bytes)?;
     let event = ur::stream::Stream::record(&**lane.stream())?;
     event.block()
 }
@@ -164,4 +164,15 @@ pub fn range(context: &NativeContext, start: usize) -> Result<usize> {
         )
     }?;
     Ok(bytes - (start - base.addr()).min(bytes))
+}
+
+/// Whether an address is in memory of the driver's, and not plain memory of the host's.
+pub fn is_usm(context: &NativeContext, start: usize) -> bool {
+    let mut found = ze_memory_allocation_properties_t::default();
+    let mut device = ze_device_handle_t::NULL;
+    let at = std::ptr::with_exposed_provenance(start);
+    let query = context.api.zeMemGetAllocProperties;
+    // SAFETY: both answers are writable.
+    let code = unsafe { query(context.raw, at, &mut found, &mut device) };
+    code == ZE_RESULT_SUCCESS && found.r#type != ZE_MEMORY_TYPE_UNKNOWN
 }

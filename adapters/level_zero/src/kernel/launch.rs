@@ -12,7 +12,7 @@ use super::code::{Code, Handle};
 use super::{Kernel, count_limits};
 use crate::LevelZero;
 use crate::device::Device;
-use crate::exec::Stream;
+use crate::exec::List;
 use crate::lz::*;
 use crate::mem::Mem;
 
@@ -169,7 +169,7 @@ impl Launch {
     }
 
     /// Appends the launch to a list.
-    pub fn append(&self, to: &Stream, signal: ze_event_handle_t) -> Result<()> {
+    pub fn append(&self, to: &List, signal: ze_event_handle_t) -> Result<()> {
         let ze_group_count_t {
             groupCountX: x,
             groupCountY: y,
@@ -194,7 +194,7 @@ impl Launch {
             ),
         };
         // SAFETY: a live list and kernel; the driver copies the arguments, and no events are waited for.
-        let code = unsafe { append(to.list, handle.raw(), &self.count, signal, 0, null_mut()) };
+        let code = unsafe { append(to.raw, handle.raw(), &self.count, signal, 0, null_mut()) };
         drop(handle);
         check(code, name)?;
         to.keep_order()

@@ -34,6 +34,8 @@ ur::dl::symbols! {
             zeContextDestroy: pfn::zeContextDestroy,
             zeCommandListCreateImmediate: pfn::zeCommandListCreateImmediate,
             zeCommandListDestroy: pfn::zeCommandListDestroy,
+            zeCommandListCreate: pfn::zeCommandListCreate,
+            zeCommandListClose: pfn::zeCommandListClose,
             zeCommandListAppendBarrier: pfn::zeCommandListAppendBarrier,
             zeCommandListAppendMemoryCopy: pfn::zeCommandListAppendMemoryCopy,
             zeCommandListAppendMemoryFill: pfn::zeCommandListAppendMemoryFill,
@@ -89,6 +91,7 @@ ur::dl::symbols! {
         }
         optional {
             zeInitDrivers: pfn::zeInitDrivers,
+            zeCommandListImmediateAppendCommandListsExp: pfn::zeCommandListImmediateAppendCommandListsExp,
             zeCommandListIsImmediate: pfn::zeCommandListIsImmediate,
             zeCommandListGetDeviceHandle: pfn::zeCommandListGetDeviceHandle,
             zeCommandListImmediateGetFlags: pfn::zeCommandListImmediateGetFlags,
