@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 use ur::abi::*;
-use ur::object::{Object, Result};
+use ur::object::{Error, Object, Result};
 use ur::stream::{
     Compiled, Devices, Driver, Kind, LaunchRequest, MappedPointer, Payload, Progress, Step,
     Timestamps, Work,
@@ -154,6 +154,37 @@ impl Driver for LevelZero {
 
     fn granularity(_: Option<&Object<Device>>, _: Kind) -> usize {
         SLAB_BYTES
+    }
+
+    fn register_host(devices: &Devices<Self>, addr: usize, bytes: usize, _: bool) -> Result<()> {
+        let imports = first(devices)?.platform().imports;
+        imports.ok_or(Error::unsupported())?.import(addr, bytes)
+    }
+
+    fn unregister_host(devices: &Devices<Self>, addr: usize) {
+        let released = first(devices).and_then(|device| {
+            let imports = device.platform().imports;
+            imports.ok_or(Error::unsupported())?.release(addr)
+        });
+        if let Err(error) = released {
+            log::error!("host memory stays registered: {:?}", error.code());
+        }
+    }
+
+    fn import_host(devices: &Devices<Self>, addr: usize, bytes: usize) {
+        if let Err(error) = Self::register_host(devices, addr, bytes, false) {
+            log::debug!("host memory is not imported: {:?}", error.code());
+        }
+    }
+
+    fn release_host(devices: &Devices<Self>, addr: usize) {
+        let imports = first(devices)
+            .ok()
+            .and_then(|device| device.platform().imports);
+        // An address that was not imported is no error.
+        if let Some(imports) = imports {
+            let _ = imports.release(addr);
+        }
     }
 
     fn buffer(mem: &Object<Mem>, _: &Object<Device>) -> Result<(usize, usize)> {

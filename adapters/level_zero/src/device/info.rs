@@ -417,6 +417,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         | Is::UsmP2pSupportExp
         | Is::EnqueueHostTaskSupportExp
         | Is::UseNativeAssert => out.boolean(true),
+        Is::UsmHostAllocRegisterSupportExp => out.boolean(this.platform.imports.is_some()),
         Is::PrintfBufferSize => out.value(module.printfBufferSize as usize),
 
         // Not supported, or not yet: the list is in docs/src/reference/level-zero.md.
@@ -429,7 +430,6 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         | Is::IpcPhysicalMemorySupportExp
         | Is::IpcEventSupportExp
         | Is::MemoryExportExportableDeviceMemExp
-        | Is::UsmHostAllocRegisterSupportExp
         | Is::CommandBufferSubgraphSupportExp
         | Is::DynamicLinkSupportExp => out.boolean(false),
 

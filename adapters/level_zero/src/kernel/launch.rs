@@ -206,3 +206,41 @@ impl Launch {
         [count.groupCountX, count.groupCountY, count.groupCountZ].contains(&0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_whole_and_within_the_limits() {
+        let most = [100, 100, 100];
+        let counts = count([128, 6, 1], [32, 3, 1], most).expect("it divides");
+        let each = [counts.groupCountX, counts.groupCountY, counts.groupCountZ];
+        assert_eq!(each, [4, 2, 1]);
+        let code = |global, group| count(global, group, most).expect_err("refused").code();
+        let uneven = UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE;
+        assert_eq!(code([10, 1, 1], [4, 1, 1]), uneven);
+        assert_eq!(
+            code([1010, 1, 1], [10, 1, 1]),
+            UR_RESULT_ERROR_INVALID_VALUE
+        );
+        assert_eq!(
+            code([1 << 40, 1, 1], [1, 1, 1]),
+            UR_RESULT_ERROR_INVALID_VALUE
+        );
+    }
+
+    #[test]
+    fn every_argument_has_to_be_there() {
+        let args = |indices: &[u32]| -> Vec<_> {
+            let arg = |index: &u32| ur_exp_kernel_arg_properties_t {
+                index: *index,
+                ..Default::default()
+            };
+            indices.iter().map(arg).collect()
+        };
+        assert!(is_complete(0, &[]));
+        assert!(is_complete(3, &args(&[2, 0, 1, 0])));
+        assert!(!is_complete(3, &args(&[0, 1, 1])));
+    }
+}

@@ -16,6 +16,7 @@ ur::dl::symbols! {
             zeDriverGetApiVersion: pfn::zeDriverGetApiVersion,
             zeDriverGetProperties: pfn::zeDriverGetProperties,
             zeDriverGetExtensionProperties: pfn::zeDriverGetExtensionProperties,
+            zeDriverGetExtensionFunctionAddress: pfn::zeDriverGetExtensionFunctionAddress,
             zeDeviceGet: pfn::zeDeviceGet,
             zeDeviceGetSubDevices: pfn::zeDeviceGetSubDevices,
             zeDeviceGetProperties: pfn::zeDeviceGetProperties,
@@ -91,6 +92,7 @@ ur::dl::symbols! {
         }
         optional {
             zeInitDrivers: pfn::zeInitDrivers,
+            zelLoaderTranslateHandle: pfn::zelLoaderTranslateHandle,
             zeCommandListImmediateAppendCommandListsExp: pfn::zeCommandListImmediateAppendCommandListsExp,
             zeCommandListIsImmediate: pfn::zeCommandListIsImmediate,
             zeCommandListGetDeviceHandle: pfn::zeCommandListGetDeviceHandle,
