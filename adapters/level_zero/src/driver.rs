@@ -7,8 +7,8 @@ use std::sync::Arc;
 use ur::abi::*;
 use ur::object::{Error, Object, Result};
 use ur::stream::{
-    Compiled, Devices, Driver, Kind, LaunchRequest, MappedPointer, Payload, Progress, Step,
-    Timestamps, Work,
+    Compiled, Devices, Driver, Kind, LaunchRequest, MappedPointer, Payload, PlainLaunch, Progress,
+    Step, Timestamps, Work,
 };
 use ur::timeline::Clock;
 
@@ -16,7 +16,7 @@ use crate::LevelZero;
 use crate::context::{State, first, native};
 use crate::device::Device;
 use crate::exec::{self, Lane, Marker, Native, Signal};
-use crate::kernel::{Kernel, Launch};
+use crate::kernel::{Kernel, Launch, Range};
 use crate::mem::{self, Mem};
 use crate::program::Program;
 
@@ -44,7 +44,7 @@ impl Driver for LevelZero {
     type Lane = Lane;
     type Marker = Marker;
     type Signal = Signal;
-    type Plain = ();
+    type Plain = Range;
 
     /// Completion is queried: a stamped event costs less than a command for each.
     const TRACKS: bool = false;
@@ -129,6 +129,33 @@ impl Driver for LevelZero {
         request: &LaunchRequest<'_>,
     ) -> Result<Arc<Launch>> {
         kernel.launch(device, request).map(Arc::new)
+    }
+
+    #[inline(always)]
+    fn is_plain(
+        device: &Object<Device>,
+        kernel: &Object<Kernel>,
+        launch: &PlainLaunch<'_>,
+        range: &mut Range,
+    ) -> bool {
+        kernel.is_plain(device, launch, range)
+    }
+
+    #[inline(always)]
+    fn submit_plain(
+        lane: &Lane,
+        _: u64,
+        kernel: &Object<Kernel>,
+        launch: &PlainLaunch<'_>,
+        range: &mut Range,
+        timestamps: Option<Arc<Timestamps>>,
+        make: impl FnOnce() -> Result<Arc<Launch>>,
+    ) -> Result<Progress> {
+        match timestamps.is_none() && !lane.is_deferring() {
+            true => kernel.append_plain(&lane.stream().list, launch.args, range)?,
+            false => lane.submit(Work::Launch(make()?), timestamps)?,
+        }
+        Ok(Progress::Pending)
     }
 
     fn acquire(

@@ -13,7 +13,7 @@ use ur::object::{Body, Error, InfoIn, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::{Context, Queue};
 
 pub use code::Code;
-pub use launch::Launch;
+pub use launch::{Launch, Range};
 
 use crate::LevelZero;
 use crate::device::Device;

@@ -245,6 +245,35 @@ fn the_old_driver_is_found() {
     }
 }
 
+#[test]
+fn two_cards_and_two_tiles_are_found() {
+    let Some(drivers) = Drivers::find("sid") else {
+        return;
+    };
+    let run = |variables: &[(&str, &str)]| -> Value {
+        let mut command = drivers.command("sid", "pvc", "urinfo", &["--json"]);
+        let output = command.envs(variables.iter().copied()).output();
+        let output = output.expect("bash runs");
+        assert!(output.status.success(), "{command:?}: {output:?}");
+        let all: Value = serde_json::from_slice(&output.stdout).expect("urinfo prints JSON");
+        all["adapters"][0]["platforms"][0]["devices"].clone()
+    };
+    let cards = run(&[("CreateMultipleRootDevices", "2")]);
+    assert_eq!(cards.as_array().map(Vec::len), Some(2), "{cards}");
+    let tiles = run(&[
+        ("CreateMultipleSubDevices", "2"),
+        ("ZE_FLAT_DEVICE_HIERARCHY", "COMPOSITE"),
+    ]);
+    assert_eq!(tiles.as_array().map(Vec::len), Some(1), "{tiles}");
+    let info = &tiles[0]["info"];
+    assert_eq!(info["UR_DEVICE_INFO_PARTITION_MAX_SUB_DEVICES"], 2);
+    assert_eq!(
+        info["UR_DEVICE_INFO_SUPPORTED_PARTITIONS"][0],
+        "UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN"
+    );
+    println!("two cards, and a card of two tiles");
+}
+
 /// Suites that look at no data, of which the device here makes none.
 const SUITES: &[&str] = &[
     "loader",

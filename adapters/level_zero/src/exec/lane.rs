@@ -130,6 +130,12 @@ impl Lane {
         &self.stream
     }
 
+    /// Whether work is kept back, since the lane waits for the host.
+    #[inline]
+    pub fn is_deferring(&self) -> bool {
+        self.stream.deferred.is_deferring()
+    }
+
     /// Submits work, or defers it while the lane waits for the host.
     pub fn submit(&self, work: Work<LevelZero>, timestamps: Option<Arc<Timestamps>>) -> Result<()> {
         let stream = &self.stream;

@@ -263,15 +263,11 @@ impl Handle {
         Ok(())
     }
 
-    pub fn set_offset(
-        &mut self,
-        set: Option<pfn::zeKernelSetGlobalOffsetExp>,
-        offset: [u32; 3],
-    ) -> Result<()> {
+    pub fn set_offset(&mut self, of: &Code, offset: [u32; 3]) -> Result<()> {
         if self.offset == offset && !self.is_open {
             return Ok(());
         }
-        let Some(set) = set else {
+        let Some(set) = of.offset_setter() else {
             return ensure(offset == [0; 3], UR_RESULT_ERROR_UNSUPPORTED_FEATURE);
         };
         let [x, y, z] = offset;
