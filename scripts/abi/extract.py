@@ -76,7 +76,8 @@ class Headers:
 
         self.cindex = cindex
         self.kind = cindex.CursorKind
-        cindex.Config.set_library_file(library)
+        if not cindex.Config.loaded:
+            cindex.Config.set_library_file(library)
         self.include = include
         compiler = os.environ.get("CC", "cc")
         command = [compiler, "-print-file-name=include"]

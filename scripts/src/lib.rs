@@ -7,6 +7,7 @@ pub mod expand;
 pub mod generate;
 pub mod install;
 pub mod layout;
+pub mod level_zero;
 pub mod model;
 pub mod package;
 pub mod real_client;

@@ -146,6 +146,9 @@ fn clients(root: &Path, found: &mut Vec<String>) -> Result<()> {
 fn adapters(root: &Path, found: &mut Vec<String>) -> Result<()> {
     for entry in fs::read_dir(root.join("adapters"))? {
         let dir = entry?.path();
+        if !dir.join("src").is_dir() {
+            continue;
+        }
         let manifest = fs::read_to_string(dir.join("Cargo.toml"))?;
         let others = manifest
             .lines()
@@ -222,6 +225,7 @@ fn generated(root: &Path, found: &mut Vec<String>) -> Result<()> {
         "src/abi",
         "src/hal/generated",
         "src/stream/api/generated.rs",
+        "adapters/level_zero/ze/src/generated",
     ] {
         for (path, text) in rust_files(&root.join(dir))? {
             let by_hand = BY_HAND.iter().any(|name| path.ends_with(name));

@@ -1,4 +1,4 @@
-//! The generators: from the specification to every generated file.
+//! The generators: from the specification, and the facts of Level Zero's headers, to every generated file.
 //!
 //! Each submodule returns one family of files as text. Only `write` and `check` access the disk.
 
@@ -11,6 +11,7 @@ mod hal;
 mod headers;
 mod info;
 mod layers;
+mod level_zero;
 mod mock;
 mod print;
 mod proof;
@@ -20,6 +21,7 @@ pub mod support;
 pub use abi::pfn;
 pub use hal::entries;
 
+use crate::level_zero::LevelZero;
 use crate::model::Spec;
 use anyhow::{Context as _, Result, bail};
 use std::path::{Path, PathBuf};
@@ -65,6 +67,7 @@ pub fn all(spec: &Spec, root: &Path) -> Result<Vec<File>> {
     ] {
         files.extend(family(spec)?);
     }
+    files.extend(level_zero::files(&LevelZero::load(root)?)?);
     files.push(support::page(spec, root)?);
     Ok(files)
 }

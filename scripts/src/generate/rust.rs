@@ -47,7 +47,9 @@ pub fn ctype(ty: &CType) -> String {
 /// A name from C, escaped if it is a Rust keyword.
 pub fn ident(name: &str) -> String {
     match name {
-        "type" | "ref" | "in" | "move" | "match" | "fn" | "use" | "where" => format!("r#{name}"),
+        "gen" | "type" | "ref" | "in" | "move" | "match" | "fn" | "use" | "where" => {
+            format!("r#{name}")
+        }
         _ => name.to_owned(),
     }
 }

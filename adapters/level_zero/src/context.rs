@@ -1,0 +1,103 @@
+//! The driver's side of a context: its native context, and what lanes of it share.
+
+use std::sync::Arc;
+
+use ur::abi::*;
+use ur::object::{Error, Handles, Result, ensure};
+use ur::stream::Devices;
+
+use crate::LevelZero;
+use crate::device::Device;
+use crate::exec::Events;
+use crate::lz::*;
+use crate::virtual_mem::AddressSpace;
+
+/// The adapter's data of a context.
+pub struct State {
+    // Dropped first: its memory is the native context's.
+    pub space: AddressSpace,
+    pub native: Arc<NativeContext>,
+}
+
+/// A native context, which lanes, events and programs keep.
+pub struct NativeContext {
+    pub api: &'static Api,
+    pub raw: ze_context_handle_t,
+    /// Whether the drop destroys the context: a foreign one may be its maker's.
+    own: bool,
+    pub events: Events,
+}
+
+impl State {
+    pub fn of(devices: Handles<'_, Device>) -> Result<Self> {
+        let (api, driver) = driver_of(devices)?;
+        Ok(Self::new(NativeContext::create(api, driver)?))
+    }
+
+    /// A foreign context of these devices; `own` if this destroys it.
+    pub fn adopt(devices: Handles<'_, Device>, native: usize, own: bool) -> Result<Self> {
+        let (api, _) = driver_of(devices)?;
+        let raw = ze_context_handle_t(std::ptr::with_exposed_provenance_mut(native));
+        Ok(Self::new(NativeContext::new(api, raw, own)))
+    }
+
+    fn new(native: NativeContext) -> Self {
+        Self {
+            space: AddressSpace::default(),
+            native: Arc::new(native),
+        }
+    }
+}
+
+impl NativeContext {
+    pub fn create(api: &'static Api, driver: ze_driver_handle_t) -> Result<Self> {
+        let desc = ze_context_desc_t::default();
+        let mut raw = ze_context_handle_t::NULL;
+        // SAFETY: the description has its tag, and there is room for the handle.
+        unsafe { call!(api, zeContextCreate(driver, &desc, &mut raw)) }?;
+        Ok(Self::new(api, raw, true))
+    }
+
+    fn new(api: &'static Api, raw: ze_context_handle_t, own: bool) -> Self {
+        let events = Events::default();
+        #[rustfmt::skip]
+        let context = Self { api, raw, own, events };
+        context
+    }
+}
+
+/// The driver of devices. `INVALID_DEVICE` for devices of several.
+fn driver_of(devices: Handles<'_, Device>) -> Result<(&'static Api, ze_driver_handle_t)> {
+    let mut all = devices.iter();
+    let none = Error::new(UR_RESULT_ERROR_INVALID_SIZE);
+    let first = all.next().ok_or(none)?;
+    let driver = first.platform().raw();
+    let alike = all.all(|device| device.platform().raw() == driver);
+    ensure(alike, UR_RESULT_ERROR_INVALID_DEVICE)?;
+    Ok((first.api(), driver))
+}
+
+impl Drop for NativeContext {
+    fn drop(&mut self) {
+        if self.api.is_torn_down() {
+            return;
+        }
+        self.events.close(self.api);
+        if self.own {
+            // SAFETY: the context is this one's, and everything of it holds this.
+            unsafe { (self.api.zeContextDestroy)(self.raw) };
+        }
+    }
+}
+
+/// The native context.
+pub fn native(devices: &Devices<LevelZero>) -> &Arc<NativeContext> {
+    &devices.state().native
+}
+
+/// The context's first device.
+pub fn first(devices: &Devices<LevelZero>) -> Result<&ur::object::Object<Device>> {
+    let first = devices.devices().first();
+    let none = Error::new(UR_RESULT_ERROR_INVALID_CONTEXT);
+    first.map(|device| &**device).ok_or(none)
+}

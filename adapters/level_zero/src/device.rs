@@ -1,0 +1,338 @@
+//! Devices: cards, and the tiles of a card as its parts.
+
+mod facts;
+mod info;
+
+use std::collections::HashSet;
+use std::ffi::{CStr, c_void};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, OnceLock};
+use std::time::{Duration, Instant};
+
+use ur::abi::*;
+use ur::hal::{self, DeviceInfo, Exported, PeerInfo};
+use ur::object::{
+    Answers, Body, Error, Handles, InfoOut, Kind, ListOut, Object, Out, Result, ensure,
+};
+use ur::stream::Context;
+use ur::timeline::rank;
+use ur::timeline::sync::Mutex;
+
+use crate::LevelZero;
+use crate::adapter::engine;
+use crate::context::{NativeContext, State};
+use crate::lz::{self, *};
+use crate::platform::Platform;
+use crate::program::Program;
+use crate::virtual_mem::page_bytes;
+use facts::Facts;
+
+pub struct Device {
+    api: &'static Api,
+    platform: Arc<Object<Platform>>,
+    raw: ze_device_handle_t,
+    /// The card that this is a tile of.
+    parent: Option<Arc<Object<Device>>>,
+    /// The tiles. They live as long as the platform.
+    parts: OnceLock<Vec<Arc<Object<Device>>>>,
+    pub facts: Facts,
+    answers: Answers,
+    /// When [`Device::check_status_sometimes`] asked last.
+    status_asked: AtomicU64,
+    /// The devices whose memory the user opened to this one.
+    peers: Mutex<HashSet<ze_device_handle_t>, { rank::LEAF }>,
+}
+
+impl Device {
+    pub fn open(
+        api: &'static Api,
+        platform: &Arc<Object<Platform>>,
+        raw: ze_device_handle_t,
+        parent: Option<&Arc<Object<Self>>>,
+    ) -> Result<Arc<Object<Self>>> {
+        let facts = Facts::read(platform, raw)
+            .inspect_err(|error| log::warn!("a device is left out: {:?}", error.code()))?;
+        let device = Self {
+            api,
+            platform: Arc::clone(platform),
+            raw,
+            parent: parent.cloned(),
+            parts: OnceLock::new(),
+            facts,
+            answers: Answers::new(ur_device_info_t::ALL.len()),
+            status_asked: AtomicU64::new(0),
+            peers: Mutex::default(),
+        };
+        Ok(Object::immortal(LevelZero::table(), device))
+    }
+
+    pub fn api(&self) -> &'static Api {
+        self.api
+    }
+
+    pub fn raw(&self) -> ze_device_handle_t {
+        self.raw
+    }
+
+    pub fn platform(&self) -> &Arc<Object<Platform>> {
+        &self.platform
+    }
+
+    pub fn parent(&self) -> Option<&Arc<Object<Self>>> {
+        self.parent.as_ref()
+    }
+
+    /// The tiles; none of a tile.
+    pub fn parts(&self) -> &[Arc<Object<Self>>] {
+        self.parts.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Finds the tiles of a card. Called once.
+    pub fn find_parts(this: &Arc<Object<Self>>) {
+        match Self::read_parts(this) {
+            Ok(parts) => drop(this.parts.set(parts)),
+            Err(error) => log::warn!("a card's tiles are left out: {:?}", error.code()),
+        }
+    }
+
+    fn read_parts(this: &Arc<Object<Self>>) -> Result<Vec<Arc<Object<Self>>>> {
+        let natives = lz::list(ze_device_handle_t::NULL, |count, all| {
+            // SAFETY: `all` is null or has room for `count` handles.
+            unsafe { call!(this.api, zeDeviceGetSubDevices(this.raw, count, all)) }
+        })?;
+        let open = |native: &_| Self::open(this.api, &this.platform, *native, Some(this));
+        natives.iter().map(open).collect()
+    }
+
+    /// Whether the device still answers, asked every tenth of a second at most. The driver notices a lost device inside
+    /// waits alone, so that a program which polls would do so for ever.
+    pub fn check_status_sometimes(&self) -> Result<()> {
+        let now = host_time();
+        let last = self.status_asked.load(Ordering::Relaxed);
+        if now.saturating_sub(last) < STATUS_PERIOD.as_nanos() as u64 {
+            return Ok(());
+        }
+        self.status_asked.store(now, Ordering::Relaxed);
+        self.check_status()
+    }
+
+    /// Whether the device still answers.
+    pub fn check_status(&self) -> Result<()> {
+        // SAFETY: a device of the driver's.
+        unsafe { call!(self.api, zeDeviceGetStatus(self.raw)) }
+    }
+
+    /// Whether address ranges can be reserved. Only a context can be asked; an old driver answers pages of no bytes.
+    fn has_virtual_memory(&self) -> bool {
+        let probe = || -> Result<bool> {
+            let context = NativeContext::create(self.api, self.platform.raw())?;
+            Ok(page_bytes(&context, self, 1)? > 0)
+        };
+        probe().unwrap_or(false)
+    }
+
+    /// Whether the device can access a peer's memory.
+    fn reaches(&self, peer: &Self) -> Result<bool> {
+        let mut access = 0;
+        // SAFETY: the answer is writable.
+        unsafe {
+            call!(
+                self.api,
+                zeDeviceCanAccessPeer(self.raw, peer.raw, &mut access)
+            )
+        }?;
+        Ok(access != 0)
+    }
+
+    /// The host's and the device's clock at one time: nanoseconds, and ticks.
+    pub fn clocks(&self) -> Result<(u64, u64)> {
+        let (mut host, mut ticks) = (0, 0);
+        // SAFETY: both numbers are writable.
+        unsafe {
+            call!(
+                self.api,
+                zeDeviceGetGlobalTimestamps(self.raw, &mut host, &mut ticks)
+            )
+        }?;
+        Ok((host, ticks & mask(self.facts.base.timestampValidBits)))
+    }
+
+    /// Nanoseconds on the device's clock.
+    pub fn now(&self) -> Result<u64> {
+        // 0 means that a command has not ended.
+        Ok(self.facts.nanoseconds(self.clocks()?.1).max(1))
+    }
+}
+
+/// The least time between two questions whether a device is lost.
+const STATUS_PERIOD: Duration = Duration::from_millis(100);
+
+/// Nanoseconds of the host's monotonic clock.
+fn host_time() -> u64 {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    START.elapsed().as_nanos() as u64
+}
+
+/// The low bits of a number.
+pub fn mask(bits: u32) -> u64 {
+    match bits {
+        0 | 64.. => u64::MAX,
+        bits => (1 << bits) - 1,
+    }
+}
+
+impl Body for Device {
+    const KIND: Kind = Kind::Device;
+}
+
+impl hal::Device<LevelZero> for Device {
+    fn get_info(this: &Object<Self>, what: DeviceInfo, out: InfoOut<'_>) -> Result<()> {
+        match what {
+            // All other properties are constant.
+            DeviceInfo::ReferenceCount | DeviceInfo::GlobalMemFree => info::get(this, what, out),
+            _ => {
+                let query = |out: InfoOut<'_>| info::get(this, what, out);
+                this.answers.write(what as usize, out, query)
+            }
+        }
+    }
+
+    /// A card splits into its tiles, which the interface calls a NUMA domain.
+    fn partition(
+        this: &Object<Self>,
+        properties: &ur_device_partition_properties_t,
+        sub_devices: ListOut<'_, Device>,
+    ) -> Result<()> {
+        // SAFETY: `urDevicePartition` requires `PropCount` elements.
+        let by = unsafe { hal::checks::slice(properties.pProperties, properties.PropCount) }?;
+        let [by] = by else {
+            return Err(Error::new(UR_RESULT_ERROR_INVALID_VALUE));
+        };
+        match by.r#type {
+            UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN => {}
+            UR_DEVICE_PARTITION_EQUALLY
+            | UR_DEVICE_PARTITION_BY_COUNTS
+            | UR_DEVICE_PARTITION_BY_CSLICE => return Err(Error::unsupported()),
+            _ => return Err(Error::new(UR_RESULT_ERROR_INVALID_ENUMERATION)),
+        }
+        // SAFETY: the type says which member of the union is set.
+        let domain = unsafe { by.value.affinity_domain };
+        let known = [
+            UR_DEVICE_AFFINITY_DOMAIN_FLAG_NUMA,
+            UR_DEVICE_AFFINITY_DOMAIN_FLAG_NEXT_PARTITIONABLE,
+        ];
+        ensure(known.contains(&domain), UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+        let parts = this.parts();
+        ensure(!parts.is_empty(), UR_RESULT_ERROR_DEVICE_PARTITION_FAILED)?;
+        sub_devices.write(parts);
+        Ok(())
+    }
+
+    /// Native code for Intel's GPUs, else SPIR-V.
+    fn select_binary(_: &Object<Self>, binaries: &[ur_device_binary_t]) -> Result<u32> {
+        hal::answers::binary_for(binaries, UR_DEVICE_BINARY_TARGET_SPIRV64_GEN)
+            .or_else(|_| hal::answers::binary_for(binaries, UR_DEVICE_BINARY_TARGET_SPIRV64))
+    }
+
+    fn get_native_handle(this: &Object<Self>) -> Result<ur_native_handle_t> {
+        Ok(this.raw.0.addr())
+    }
+
+    fn get_global_timestamps(
+        this: &Object<Self>,
+        device: Out<'_, u64>,
+        host: Out<'_, u64>,
+    ) -> Result<()> {
+        let (nanoseconds, ticks) = this.clocks()?;
+        device.set(this.facts.nanoseconds(ticks));
+        host.set(nanoseconds);
+        Ok(())
+    }
+
+    fn context_create(
+        devices: Handles<'_, Device>,
+        _: Option<&ur_context_properties_t>,
+    ) -> Result<Arc<Object<Context<LevelZero>>>> {
+        ensure(!devices.is_empty(), UR_RESULT_ERROR_INVALID_SIZE)?;
+        Ok(Context::new(&engine()?, devices, State::of(devices)?))
+    }
+
+    fn program_get_function_pointer(
+        this: &Object<Self>,
+        program: &Object<Program>,
+        name: &CStr,
+    ) -> Result<*mut c_void> {
+        program.function(this, name)
+    }
+
+    fn program_get_global_variable_pointer(
+        this: &Object<Self>,
+        program: &Object<Program>,
+        name: &CStr,
+        size: Out<'_, usize>,
+    ) -> Result<*mut c_void> {
+        let (address, bytes) = program.global(this, name)?;
+        size.set(bytes);
+        Ok(std::ptr::with_exposed_provenance_mut(address))
+    }
+
+    /// The driver opens access when memory is used. So it is checked here whether the device can.
+    fn usm_p2p_enable_peer_access_exp(this: &Object<Self>, peer: &Object<Self>) -> Result<()> {
+        ensure(this.raw != peer.raw, UR_RESULT_ERROR_INVALID_DEVICE)?;
+        ensure(this.reaches(peer)?, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+        let before = this.peers.lock().insert(peer.raw);
+        ensure(before, UR_RESULT_ERROR_INVALID_OPERATION)
+    }
+
+    fn usm_p2p_disable_peer_access_exp(this: &Object<Self>, peer: &Object<Self>) -> Result<()> {
+        ensure(this.raw != peer.raw, UR_RESULT_ERROR_INVALID_DEVICE)?;
+        let before = this.peers.lock().remove(&peer.raw);
+        ensure(before, UR_RESULT_ERROR_INVALID_OPERATION)
+    }
+
+    fn usm_p2p_peer_access_get_info_exp(
+        this: &Object<Self>,
+        peer: &Object<Self>,
+        what: PeerInfo,
+        out: InfoOut<'_>,
+    ) -> Result<()> {
+        let mut properties = ze_device_p2p_properties_t::default();
+        // SAFETY: the structure is writable and has its tag.
+        unsafe {
+            call!(
+                this.api,
+                zeDeviceGetP2PProperties(this.raw, peer.raw, &mut properties)
+            )?;
+        }
+        let mut access = 0;
+        // SAFETY: the answer is writable.
+        unsafe {
+            call!(
+                this.api,
+                zeDeviceCanAccessPeer(this.raw, peer.raw, &mut access)
+            )
+        }?;
+        let atomics = properties.flags & ZE_DEVICE_P2P_PROPERTY_FLAG_ATOMICS != 0;
+        match what {
+            PeerInfo::UrPeerAccessSupport => out.value(i32::from(access)),
+            PeerInfo::UrPeerAtomicsSupport => out.value(i32::from(atomics)),
+        }
+    }
+
+    fn wait_exp(this: &Object<Self>) -> Result<()> {
+        engine()?.wait_device(this)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mask;
+
+    #[test]
+    fn a_mask_has_the_valid_bits() {
+        assert_eq!(mask(32), 0xffff_ffff);
+        assert_eq!(mask(1), 1);
+        // A driver that reports no number has whole counters.
+        assert_eq!([mask(0), mask(64), mask(99)], [u64::MAX; 3]);
+    }
+}

@@ -1,0 +1,268 @@
+//! The bridge from the stream engine to lanes and memory. Each method calls one function of `exec`, after it has
+//! resolved handles.
+
+use std::ffi::CStr;
+use std::sync::Arc;
+
+use ur::abi::*;
+use ur::object::{Error, Object, Result};
+use ur::stream::{
+    Compiled, Devices, Driver, Kind, LaunchRequest, MappedPointer, Payload, PlainLaunch, Progress,
+    Step, Timestamps, Work,
+};
+use ur::timeline::Clock;
+
+use crate::LevelZero;
+use crate::context::{State, first, native};
+use crate::device::Device;
+use crate::exec::{self, Lane, Marker, Native, Signal};
+use crate::kernel::{Kernel, Launch, Range};
+use crate::mem::{self, Mem};
+use crate::program::Program;
+
+/// Bytes that the size of a slab is a multiple of.
+const SLAB_BYTES: usize = 2 << 20;
+
+/// A device of the context. Host memory, which has no device, uses the first.
+fn place<'a>(
+    devices: &'a Devices<LevelZero>,
+    device: Option<&'a Object<Device>>,
+) -> Result<&'a Object<Device>> {
+    match device {
+        Some(device) => Ok(device),
+        None => first(devices),
+    }
+}
+
+impl Payload for LevelZero {
+    type Launch = Arc<Launch>;
+    type Native = Native;
+}
+
+impl Driver for LevelZero {
+    type ContextData = State;
+    type Lane = Lane;
+    type Marker = Marker;
+    type Signal = Signal;
+    type Plain = Range;
+
+    /// Completion is queried: a stamped event costs less than a command for each.
+    const TRACKS: bool = false;
+
+    fn max_alloc(device: &Object<Device>) -> usize {
+        exec::max_slab(device)
+    }
+
+    fn parent(device: &Object<Device>) -> Option<Arc<Object<Device>>> {
+        device.parent().cloned()
+    }
+
+    fn lane(
+        devices: &Devices<Self>,
+        device: &Object<Device>,
+        flags: ur_queue_flags_t,
+        _: &Arc<Clock>,
+    ) -> Result<Lane> {
+        Lane::open(native(devices), device, flags, 0)
+    }
+
+    fn submit(
+        lane: &Lane,
+        _: u64,
+        work: Work<Self>,
+        timestamps: Option<Arc<Timestamps>>,
+    ) -> Result<Progress> {
+        lane.submit(work, timestamps)?;
+        Ok(Progress::Pending)
+    }
+
+    #[inline(always)]
+    fn copy(lane: &Lane, _: u64, dst: usize, src: usize, bytes: usize) -> Result<Progress> {
+        lane.copy(dst, src, bytes)?;
+        Ok(Progress::Pending)
+    }
+
+    fn mark(lane: &Lane, _: u64) -> Result<Marker> {
+        lane.mark()
+    }
+
+    fn wait(lane: &Lane, marker: &Marker) -> Result<()> {
+        lane.wait(marker)
+    }
+
+    fn open(lane: &Lane, open: bool) -> Result<()> {
+        lane.set_open(open)
+    }
+
+    fn is_done(marker: &Marker) -> Result<bool> {
+        marker.is_done()
+    }
+
+    fn block(marker: &Marker) -> Result<()> {
+        marker.block()
+    }
+
+    fn host_point(devices: &Devices<Self>) -> Result<(Marker, Signal)> {
+        exec::host_point(native(devices), first(devices)?)
+    }
+
+    fn signal(signal: Signal) {
+        drop(signal);
+    }
+
+    fn fail(signal: Signal) {
+        signal.fail();
+    }
+
+    fn recover(lane: &Lane) -> bool {
+        lane.recover()
+    }
+
+    fn call_user(_: &Object<Device>, call: impl FnOnce()) -> Result<()> {
+        mem::call_user(call);
+        Ok(())
+    }
+
+    fn launch(
+        device: &Object<Device>,
+        kernel: &Object<Kernel>,
+        request: &LaunchRequest<'_>,
+    ) -> Result<Arc<Launch>> {
+        kernel.launch(device, request).map(Arc::new)
+    }
+
+    #[inline(always)]
+    fn is_plain(
+        device: &Object<Device>,
+        kernel: &Object<Kernel>,
+        launch: &PlainLaunch<'_>,
+        range: &mut Range,
+    ) -> bool {
+        kernel.is_plain(device, launch, range)
+    }
+
+    #[inline(always)]
+    fn submit_plain(
+        lane: &Lane,
+        _: u64,
+        kernel: &Object<Kernel>,
+        launch: &PlainLaunch<'_>,
+        range: &mut Range,
+        timestamps: Option<Arc<Timestamps>>,
+        make: impl FnOnce() -> Result<Arc<Launch>>,
+    ) -> Result<Progress> {
+        match timestamps.is_none() && !lane.is_deferring() {
+            true => kernel.append_plain(&lane.stream().list, launch.args, range)?,
+            false => lane.submit(Work::Launch(make()?), timestamps)?,
+        }
+        Ok(Progress::Pending)
+    }
+
+    fn acquire(
+        devices: &Devices<Self>,
+        device: Option<&Object<Device>>,
+        kind: Kind,
+        bytes: usize,
+        zeroed: bool,
+    ) -> Result<usize> {
+        let context = native(devices);
+        let device = place(devices, device)?;
+        let start = exec::alloc(context, device, kind, bytes, 0)?;
+        if zeroed && let Err(error) = exec::zero(context, device, kind, start, bytes) {
+            exec::free(context, start);
+            return Err(error);
+        }
+        Ok(start)
+    }
+
+    fn release(devices: &Devices<Self>, _: Kind, addr: usize, _: usize) {
+        exec::free(native(devices), addr);
+    }
+
+    fn granularity(_: Option<&Object<Device>>, _: Kind) -> usize {
+        SLAB_BYTES
+    }
+
+    fn register_host(devices: &Devices<Self>, addr: usize, bytes: usize, _: bool) -> Result<()> {
+        let imports = first(devices)?.platform().imports;
+        imports.ok_or(Error::unsupported())?.import(addr, bytes)
+    }
+
+    fn unregister_host(devices: &Devices<Self>, addr: usize) {
+        let released = first(devices).and_then(|device| {
+            let imports = device.platform().imports;
+            imports.ok_or(Error::unsupported())?.release(addr)
+        });
+        if let Err(error) = released {
+            log::error!("host memory stays registered: {:?}", error.code());
+        }
+    }
+
+    fn import_host(devices: &Devices<Self>, addr: usize, bytes: usize) {
+        if let Err(error) = Self::register_host(devices, addr, bytes, false) {
+            log::debug!("host memory is not imported: {:?}", error.code());
+        }
+    }
+
+    fn release_host(devices: &Devices<Self>, addr: usize) {
+        let imports = first(devices)
+            .ok()
+            .and_then(|device| device.platform().imports);
+        // An address that was not imported is no error.
+        if let Some(imports) = imports {
+            let _ = imports.release(addr);
+        }
+    }
+
+    fn buffer(mem: &Object<Mem>, _: &Object<Device>) -> Result<(usize, usize)> {
+        mem.begin_transfer()?;
+        Ok((mem.address(), mem.bytes()))
+    }
+
+    fn on_buffers(
+        work: Work<Self>,
+        dst: Option<&Object<Mem>>,
+        _: Option<&Object<Mem>>,
+    ) -> Work<Self> {
+        if let Some(dst) = dst {
+            dst.is_written();
+        }
+        work
+    }
+
+    fn map(
+        mem: &Object<Mem>,
+        _: &Object<Device>,
+        flags: ur_map_flags_t,
+        offset: usize,
+        bytes: usize,
+    ) -> Result<(MappedPointer, Work<Self>)> {
+        mem.map(flags, offset, bytes)
+    }
+
+    fn unmap(mem: &Object<Mem>, _: &Object<Device>, addr: usize) -> Result<Work<Self>> {
+        mem.unmap(addr)
+    }
+
+    fn global(
+        program: &Object<Program>,
+        device: &Object<Device>,
+        name: &CStr,
+    ) -> Result<(usize, usize)> {
+        program.global(device, name)
+    }
+
+    fn compile(
+        devices: &Devices<Self>,
+        device: &Object<Device>,
+        steps: &[Step<'_, Self>],
+        from: usize,
+        _: bool,
+    ) -> Option<(usize, Arc<dyn Compiled<Self>>)> {
+        exec::compile(native(devices), device, steps, from)
+    }
+
+    fn now(device: &Object<Device>) -> Result<u64> {
+        device.now()
+    }
+}

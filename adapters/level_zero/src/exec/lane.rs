@@ -1,0 +1,273 @@
+//! Lanes: immediate command lists, in-order and asynchronous.
+//!
+//! Work that waits for the host is deferred by the host (`ur::stream::deferred`): a list that waits on the device for
+//! the host occupies its engine, which the kernel's driver resets after a while. A wait for another lane is a command
+//! of its own and never an argument of a copy: the driver would wait for those arguments in the calling thread.
+//!
+//! The engine calls a lane from one thread at a time, as the driver asks of a list. Completion is asked of events, which
+//! other threads may do; `zeCommandListHostSynchronize` changes the list, and is not called.
+
+use std::sync::Arc;
+
+use ur::abi::*;
+use ur::object::{Error, Object, Result};
+use ur::stream::{Deferred, HostPoint, Timestamps, Work};
+use ur::timeline::rank;
+use ur::timeline::sync::Mutex;
+
+use super::event::{Event, Kind};
+use super::list::List;
+use super::point::{Marker, Point};
+use super::{times, work};
+use crate::LevelZero;
+use crate::context::NativeContext;
+use crate::device::Device;
+use crate::lz::*;
+use crate::platform::Version;
+
+pub struct Lane {
+    stream: Arc<Stream>,
+}
+
+pub struct Stream {
+    // Dropped before the context.
+    pub list: List,
+    pub context: Arc<NativeContext>,
+    /// Whether each command depends on the one before: it is an in-order queue's.
+    chained: bool,
+    /// Events of pools that the list waits for, until its next marker keeps them.
+    waits: Mutex<Vec<Arc<Event>>, { rank::LEAF }>,
+    deferred: Deferred<Self>,
+}
+
+/// The first driver whose lists keep the order.
+pub(super) const IN_ORDER: Version = Version::new(1, 6, 32149);
+/// The first driver that takes the hint of copies on another engine.
+const COPY_OFFLOAD: Version = Version::new(1, 14, 0);
+
+impl Lane {
+    pub fn open(
+        context: &Arc<NativeContext>,
+        device: &Object<Device>,
+        flags: ur_queue_flags_t,
+        index: u32,
+    ) -> Result<Self> {
+        let none = Error::new(UR_RESULT_ERROR_INVALID_DEVICE);
+        let (ordinal, _) = device.facts.compute_group().ok_or(none)?;
+        let version = device.platform().version();
+        let is_in_order = version >= IN_ORDER;
+        let mut hints = 0;
+        if is_in_order {
+            hints |= ZE_COMMAND_QUEUE_FLAG_IN_ORDER;
+        }
+        if version >= COPY_OFFLOAD {
+            hints |= ZE_COMMAND_QUEUE_FLAG_COPY_OFFLOAD_HINT;
+        }
+        let high = flags.contains(UR_QUEUE_FLAG_PRIORITY_HIGH);
+        let low = flags.contains(UR_QUEUE_FLAG_PRIORITY_LOW);
+        let desc = ze_command_queue_desc_t {
+            ordinal,
+            index,
+            flags: hints,
+            mode: ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS,
+            priority: match (high, low) {
+                (true, _) => ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_HIGH,
+                (_, true) => ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_LOW,
+                _ => ZE_COMMAND_QUEUE_PRIORITY_NORMAL,
+            },
+            ..Default::default()
+        };
+        let api = context.api;
+        let mut list = ze_command_list_handle_t::NULL;
+        // SAFETY: the description has its tag, and there is room for the handle.
+        unsafe {
+            call!(
+                api,
+                zeCommandListCreateImmediate(context.raw, device.raw(), &desc, &mut list)
+            )
+        }?;
+        let chained = !flags.contains(UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+        Ok(Self::new(context, device, list, is_in_order, true, chained))
+    }
+
+    /// A foreign list; `own` if the lane destroys it.
+    pub fn adopt(
+        context: &Arc<NativeContext>,
+        device: &Object<Device>,
+        list: ze_command_list_handle_t,
+        is_in_order: bool,
+        own: bool,
+    ) -> Self {
+        Self::new(context, device, list, is_in_order, own, true)
+    }
+
+    fn new(
+        context: &Arc<NativeContext>,
+        device: &Object<Device>,
+        list: ze_command_list_handle_t,
+        is_in_order: bool,
+        own: bool,
+        chained: bool,
+    ) -> Self {
+        Self {
+            stream: Arc::new(Stream {
+                context: Arc::clone(context),
+                list: List {
+                    api: context.api,
+                    device: device.arc(),
+                    raw: list,
+                    is_in_order,
+                    own,
+                },
+                chained,
+                waits: Mutex::default(),
+                deferred: Deferred::default(),
+            }),
+        }
+    }
+
+    pub fn stream(&self) -> &Arc<Stream> {
+        &self.stream
+    }
+
+    /// Whether work is kept back, since the lane waits for the host.
+    #[inline]
+    pub fn is_deferring(&self) -> bool {
+        self.stream.deferred.is_deferring()
+    }
+
+    /// Submits work, or defers it while the lane waits for the host.
+    pub fn submit(&self, work: Work<LevelZero>, timestamps: Option<Arc<Timestamps>>) -> Result<()> {
+        let stream = &self.stream;
+        if !stream.deferred.is_deferring() {
+            return stream.enqueue(work, timestamps);
+        }
+        let now = |(work, timestamps)| stream.enqueue(work, timestamps);
+        stream.deferred.submit((work, timestamps), now, Ok)
+    }
+
+    #[inline(always)]
+    pub fn copy(&self, dst: usize, src: usize, bytes: usize) -> Result<()> {
+        let stream = &self.stream;
+        if !stream.deferred.is_deferring() {
+            return work::copy(&stream.list, ze_event_handle_t::NULL, dst, src, bytes);
+        }
+        self.submit(Work::Copy { dst, src, bytes }, None)
+    }
+
+    pub fn mark(&self) -> Result<Marker> {
+        Deferred::mark(&self.stream)
+    }
+
+    pub fn wait(&self, marker: &Marker) -> Result<()> {
+        Deferred::wait(&self.stream, marker)
+    }
+
+    pub fn set_open(&self, open: bool) -> Result<()> {
+        Deferred::set_open(&self.stream, open)
+    }
+
+    pub fn recover(&self) -> bool {
+        self.stream.deferred.recover()
+    }
+}
+
+impl Stream {
+    fn enqueue(&self, work: Work<LevelZero>, timestamps: Option<Arc<Timestamps>>) -> Result<()> {
+        let Some(timestamps) = timestamps else {
+            // A marker stands for the work before it, and is no call of the driver.
+            return work::append(&self.list, ze_event_handle_t::NULL, work);
+        };
+        let last = self.timed()?;
+        let first = match work::is_one_command(&work) {
+            true => {
+                work::append(&self.list, last.raw, work)?;
+                Arc::clone(&last)
+            }
+            false => {
+                let first = self.timed()?;
+                self.signal(&first)?;
+                work::append(&self.list, ze_event_handle_t::NULL, work)?;
+                self.signal(&last)?;
+                first
+            }
+        };
+        times::fill(&timestamps, first, last);
+        Ok(())
+    }
+
+    fn timed(&self) -> Result<Arc<Event>> {
+        let event = Event::new(&self.context, &self.list.device, Kind::Timed, Vec::new())?;
+        Ok(Arc::new(event))
+    }
+
+    fn signal(&self, event: &Event) -> Result<()> {
+        // SAFETY: a live list and a live event of the same context.
+        unsafe {
+            call!(
+                self.list.api,
+                zeCommandListAppendSignalEvent(self.list.raw, event.raw)
+            )
+        }?;
+        self.list.keep_order()
+    }
+}
+
+impl ur::stream::Stream for Stream {
+    type Work = (Work<LevelZero>, Option<Arc<Timestamps>>);
+    type Event = Arc<Event>;
+    type Point = Point;
+
+    fn deferred(&self) -> &Deferred<Self> {
+        &self.deferred
+    }
+
+    fn is_chained(&self) -> bool {
+        self.chained
+    }
+
+    fn submit(&self, (work, timestamps): Self::Work) -> Result<()> {
+        self.enqueue(work, timestamps)
+    }
+
+    fn record(&self) -> Result<Arc<Event>> {
+        let waits = std::mem::take(&mut *self.waits.lock());
+        let event = Event::new(&self.context, &self.list.device, Kind::Marker, waits)?;
+        self.signal(&event)?;
+        Ok(Arc::new(event))
+    }
+
+    fn wait(&self, event: &Arc<Event>) -> Result<()> {
+        let mut raw = event.raw;
+        // SAFETY: a live list and a live event of the same context.
+        unsafe {
+            call!(
+                self.list.api,
+                zeCommandListAppendWaitOnEvents(self.list.raw, 1, &mut raw)
+            )
+        }?;
+        if !event.is_counter_based {
+            self.waits.lock().push(Arc::clone(event));
+        }
+        self.list.keep_order()
+    }
+
+    fn wait_point(&self, point: &Arc<HostPoint<Self>>) -> Result<()> {
+        match point.point.event()? {
+            Some(event) => self.wait(&event),
+            None => Ok(()),
+        }
+    }
+
+    fn signal(point: &Point) {
+        point.signal();
+    }
+
+    fn is_done(event: &Arc<Event>) -> Result<bool> {
+        event.is_done()
+    }
+
+    fn block(event: &Arc<Event>) -> Result<()> {
+        event.block()
+    }
+}

@@ -1,0 +1,178 @@
+//! Memory from the driver: device, host and shared.
+
+use std::ffi::c_void;
+use std::sync::{Arc, OnceLock};
+
+use ur::abi::*;
+use ur::object::env::Env;
+use ur::object::{Error, Object, Result, ensure};
+use ur::stream::Kind;
+
+use super::work;
+use crate::context::NativeContext;
+use crate::device::Device;
+use crate::lz::*;
+
+/// The driver's extension for allocations above the device's limit.
+const RELAXED: &str = "ZE_experimental_relaxed_allocation_limits";
+
+/// Whether allocations may exceed the device's limit, for which kernels then are built: the user asked for it, and the
+/// driver can. Kernels reach large buffers more slowly.
+pub fn is_relaxed(device: &Device) -> bool {
+    static WANTED: OnceLock<bool> = OnceLock::new();
+    let read = || Env::process().flag("UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS", false);
+    *WANTED.get_or_init(read) && device.platform().has_extension(RELAXED)
+}
+
+/// The largest allocation of a device.
+pub fn max_slab(device: &Device) -> usize {
+    let facts = &device.facts;
+    match is_relaxed(device) {
+        true => facts.memory_bytes().max(facts.base.maxMemAllocSize) as usize,
+        false => facts.base.maxMemAllocSize as usize,
+    }
+}
+
+/// Allocates memory of a kind. `device` is that of device and shared memory.
+pub fn alloc(
+    context: &NativeContext,
+    device: &Device,
+    kind: Kind,
+    bytes: usize,
+    align: usize,
+) -> Result<usize> {
+    ensure(bytes > 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+    let api = context.api;
+    let mut relaxed = ze_relaxed_allocation_limits_exp_desc_t {
+        flags: ZE_RELAXED_ALLOCATION_LIMITS_EXP_FLAG_MAX_SIZE,
+        ..Default::default()
+    };
+    // The driver refuses the structure with a size that needs none.
+    let chain: *const c_void = match bytes as u64 > device.facts.base.maxMemAllocSize {
+        true if device.platform().has_extension(RELAXED) => std::ptr::from_mut(&mut relaxed).cast(),
+        _ => std::ptr::null(),
+    };
+    let on_device = ze_device_mem_alloc_desc_t::chained(chain.cast_mut());
+    let on_host = ze_host_mem_alloc_desc_t::chained(match kind {
+        Kind::Host => chain.cast_mut(),
+        Kind::Device | Kind::Shared => std::ptr::null_mut(),
+    });
+    let mut start = std::ptr::null_mut();
+    // SAFETY: the descriptions have their tags, their chain lasts for the call, and there is room for the address.
+    let (code, name) = unsafe {
+        match kind {
+            Kind::Host => (
+                (api.zeMemAllocHost)(context.raw, &on_host, bytes, align, &mut start),
+                "zeMemAllocHost",
+            ),
+            Kind::Device => (
+                (api.zeMemAllocDevice)(
+                    context.raw,
+                    &on_device,
+                    bytes,
+                    align,
+                    device.raw(),
+                    &mut start,
+                ),
+                "zeMemAllocDevice",
+            ),
+            Kind::Shared => (
+                (api.zeMemAllocShared)(
+                    context.raw,
+                    &on_device,
+                    &on_host,
+                    bytes,
+                    align,
+                    device.raw(),
+                    &mut start,
+                ),
+                "zeMemAllocShared",
+            ),
+        }
+    };
+    check(code, name).map_err(|error| exhausted(error, kind))?;
+    Ok(start.expose_provenance())
+}
+
+/// A size beyond the limit is a lack of memory to the caller.
+fn exhausted(error: Error, kind: Kind) -> Error {
+    match error.code() {
+        UR_RESULT_ERROR_UNSUPPORTED_SIZE if kind == Kind::Host => {
+            Error::new(UR_RESULT_ERROR_OUT_OF_HOST_MEMORY)
+        }
+        UR_RESULT_ERROR_UNSUPPORTED_SIZE => Error::new(UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY),
+        _ => error,
+    }
+}
+
+/// Frees memory. All use of it was seen complete: the driver does not wait.
+pub fn free(context: &NativeContext, start: usize) {
+    if context.api.is_torn_down() {
+        return;
+    }
+    let start = std::ptr::with_exposed_provenance_mut(start);
+    // SAFETY: memory of [`alloc`] in this context, freed once.
+    let freed = unsafe { call!(context.api, zeMemFree(context.raw, start)) };
+    if let Err(error) = freed {
+        log::error!("memory is not freed: {:?}", error.code());
+    }
+}
+
+/// Writes zeros to new memory, and waits for that.
+pub fn zero(
+    context: &Arc<NativeContext>,
+    device: &Object<Device>,
+    kind: Kind,
+    start: usize,
+    bytes: usize,
+) -> Result<()> {
+    if kind == Kind::Host {
+        let start = std::ptr::with_exposed_provenance_mut::<u8>(start);
+        // SAFETY: new host memory of this size.
+        unsafe { start.write_bytes(0, bytes) };
+        return Ok(());
+    }
+    let lane = super::Lane::open(context, device, ur_queue_flags_t(0), 0)?;
+    work::zero(&lane.stream().list, start, bytes)?;
+    let event = ur::stream::Stream::record(&**lane.stream())?;
+    event.block()
+}
+
+/// Copies between two addresses, and waits for that.
+pub fn copy_now(
+    context: &Arc<NativeContext>,
+    device: &Object<Device>,
+    dst: usize,
+    src: usize,
+    bytes: usize,
+) -> Result<()> {
+    let lane = super::Lane::open(context, device, ur_queue_flags_t(0), 0)?;
+    lane.copy(dst, src, bytes)?;
+    let event = ur::stream::Stream::record(&**lane.stream())?;
+    event.block()
+}
+
+/// The bytes from an address to the end of its allocation.
+pub fn range(context: &NativeContext, start: usize) -> Result<usize> {
+    let (mut base, mut bytes) = (std::ptr::null_mut(), 0);
+    let at = std::ptr::with_exposed_provenance(start);
+    // SAFETY: both answers are writable.
+    unsafe {
+        call!(
+            context.api,
+            zeMemGetAddressRange(context.raw, at, &mut base, &mut bytes)
+        )
+    }?;
+    Ok(bytes - (start - base.addr()).min(bytes))
+}
+
+/// Whether an address is in memory of the driver's, and not plain memory of the host's.
+pub fn is_usm(context: &NativeContext, start: usize) -> bool {
+    let mut found = ze_memory_allocation_properties_t::default();
+    let mut device = ze_device_handle_t::NULL;
+    let at = std::ptr::with_exposed_provenance(start);
+    let query = context.api.zeMemGetAllocProperties;
+    // SAFETY: both answers are writable.
+    let code = unsafe { query(context.raw, at, &mut found, &mut device) };
+    code == ZE_RESULT_SUCCESS && found.r#type != ZE_MEMORY_TYPE_UNKNOWN
+}

@@ -1,0 +1,62 @@
+//! The Level Zero adapter: Intel's GPUs, by the loader's library that is found at run time.
+//!
+//! Owns discovery (`adapter`, `platform`, `device`), contexts (`context`), programs and kernels (`program`, `kernel`),
+//! buffers (`mem`), and address ranges and physical memory (`virtual_mem`). It also owns lanes, events and memory (`exec`), native lists and events
+//! (`interop`), and the bridge from the stream engine (`driver`,
+//! `hooks`). `lz` has the loader's functions. Uses the shared layers in `ur`. Must never know a loader of Unified
+//! Runtime or another adapter.
+//!
+//! The adapter is in progress: docs/src/reference/level-zero.md says what is there, and has facts of the
+//! drivers that were found by trying.
+
+mod adapter;
+mod context;
+mod device;
+mod driver;
+mod exec;
+mod hooks;
+mod interop;
+mod kernel;
+mod lz;
+mod mem;
+mod platform;
+mod program;
+mod virtual_mem;
+
+use std::sync::Arc;
+use ur::abi::{UR_BACKEND_LEVEL_ZERO, ur_backend_t};
+use ur::hal;
+use ur::object::{Object, Result};
+use ur::stream;
+
+/// The backend.
+pub struct LevelZero;
+
+impl hal::Backend for LevelZero {
+    type Adapter = adapter::Adapter;
+    type Platform = platform::Platform;
+    type Device = device::Device;
+    type Context = stream::Context<Self>;
+    type Event = stream::Event<Self>;
+    type Program = program::Program;
+    type Kernel = kernel::Kernel;
+    type Queue = stream::Queue<Self>;
+    type Sampler = hal::NoSampler;
+    type Mem = mem::Mem;
+    type PhysicalMem = virtual_mem::PhysicalMem;
+    type UsmPool = stream::UsmPool<Self>;
+    type ExternalMem = hal::NoExternalMem;
+    type ExternalSemaphore = hal::NoExternalSemaphore;
+    type CommandBuffer = stream::CommandBuffer<Self>;
+    type CommandBufferCommand = stream::RecordedCommand<Self>;
+    type Graph = stream::Graph<Self>;
+    type ExecutableGraph = stream::ExecutableGraph<Self>;
+    const BACKEND: ur_backend_t = UR_BACKEND_LEVEL_ZERO;
+
+    fn adapter() -> Result<Option<Arc<Object<Self::Adapter>>>> {
+        ur::object::log::init("level_zero");
+        Ok(adapter::roots().map(|roots| Arc::clone(&roots.adapter)))
+    }
+}
+
+ur::export!(LevelZero);

@@ -1,0 +1,175 @@
+//! The loader's functions: one typed list, required or optional.
+//!
+//! Required are those of version 1.4, which the oldest supported loader has. All others are looked for one by one: a
+//! feature is there if each function of it is.
+
+use super::{call, list};
+use crate::lz::*;
+use ur::object::Result;
+
+ur::dl::symbols! {
+    /// The loader's library.
+    pub struct Api {
+        required {
+            zeInit: pfn::zeInit,
+            zeDriverGet: pfn::zeDriverGet,
+            zeDriverGetApiVersion: pfn::zeDriverGetApiVersion,
+            zeDriverGetProperties: pfn::zeDriverGetProperties,
+            zeDriverGetExtensionProperties: pfn::zeDriverGetExtensionProperties,
+            zeDriverGetExtensionFunctionAddress: pfn::zeDriverGetExtensionFunctionAddress,
+            zeDeviceGet: pfn::zeDeviceGet,
+            zeDeviceGetSubDevices: pfn::zeDeviceGetSubDevices,
+            zeDeviceGetProperties: pfn::zeDeviceGetProperties,
+            zeDeviceGetComputeProperties: pfn::zeDeviceGetComputeProperties,
+            zeDeviceGetModuleProperties: pfn::zeDeviceGetModuleProperties,
+            zeDeviceGetCommandQueueGroupProperties: pfn::zeDeviceGetCommandQueueGroupProperties,
+            zeDeviceGetMemoryProperties: pfn::zeDeviceGetMemoryProperties,
+            zeDeviceGetMemoryAccessProperties: pfn::zeDeviceGetMemoryAccessProperties,
+            zeDeviceGetCacheProperties: pfn::zeDeviceGetCacheProperties,
+            zeDeviceGetImageProperties: pfn::zeDeviceGetImageProperties,
+            zeDeviceGetP2PProperties: pfn::zeDeviceGetP2PProperties,
+            zeDeviceCanAccessPeer: pfn::zeDeviceCanAccessPeer,
+            zeDeviceGetStatus: pfn::zeDeviceGetStatus,
+            zeDeviceGetGlobalTimestamps: pfn::zeDeviceGetGlobalTimestamps,
+            zeContextCreate: pfn::zeContextCreate,
+            zeContextDestroy: pfn::zeContextDestroy,
+            zeCommandListCreateImmediate: pfn::zeCommandListCreateImmediate,
+            zeCommandListDestroy: pfn::zeCommandListDestroy,
+            zeCommandListCreate: pfn::zeCommandListCreate,
+            zeCommandListClose: pfn::zeCommandListClose,
+            zeCommandListAppendBarrier: pfn::zeCommandListAppendBarrier,
+            zeCommandListAppendMemoryCopy: pfn::zeCommandListAppendMemoryCopy,
+            zeCommandListAppendMemoryFill: pfn::zeCommandListAppendMemoryFill,
+            zeCommandListAppendMemoryCopyRegion: pfn::zeCommandListAppendMemoryCopyRegion,
+            zeCommandListAppendMemoryPrefetch: pfn::zeCommandListAppendMemoryPrefetch,
+            zeCommandListAppendMemAdvise: pfn::zeCommandListAppendMemAdvise,
+            zeCommandListAppendSignalEvent: pfn::zeCommandListAppendSignalEvent,
+            zeCommandListAppendWaitOnEvents: pfn::zeCommandListAppendWaitOnEvents,
+            zeCommandListAppendLaunchKernel: pfn::zeCommandListAppendLaunchKernel,
+            zeCommandListAppendLaunchCooperativeKernel: pfn::zeCommandListAppendLaunchCooperativeKernel,
+            zeEventPoolCreate: pfn::zeEventPoolCreate,
+            zeEventPoolDestroy: pfn::zeEventPoolDestroy,
+            zeEventCreate: pfn::zeEventCreate,
+            zeEventDestroy: pfn::zeEventDestroy,
+            zeEventHostSignal: pfn::zeEventHostSignal,
+            zeEventHostReset: pfn::zeEventHostReset,
+            zeEventHostSynchronize: pfn::zeEventHostSynchronize,
+            zeEventQueryStatus: pfn::zeEventQueryStatus,
+            zeEventQueryKernelTimestamp: pfn::zeEventQueryKernelTimestamp,
+            zeMemAllocDevice: pfn::zeMemAllocDevice,
+            zeMemAllocHost: pfn::zeMemAllocHost,
+            zeMemAllocShared: pfn::zeMemAllocShared,
+            zeMemFree: pfn::zeMemFree,
+            zeMemGetAllocProperties: pfn::zeMemGetAllocProperties,
+            zeMemGetAddressRange: pfn::zeMemGetAddressRange,
+            zeVirtualMemReserve: pfn::zeVirtualMemReserve,
+            zeVirtualMemFree: pfn::zeVirtualMemFree,
+            zeVirtualMemQueryPageSize: pfn::zeVirtualMemQueryPageSize,
+            zeVirtualMemMap: pfn::zeVirtualMemMap,
+            zeVirtualMemUnmap: pfn::zeVirtualMemUnmap,
+            zeVirtualMemSetAccessAttribute: pfn::zeVirtualMemSetAccessAttribute,
+            zePhysicalMemCreate: pfn::zePhysicalMemCreate,
+            zePhysicalMemDestroy: pfn::zePhysicalMemDestroy,
+            zeModuleCreate: pfn::zeModuleCreate,
+            zeModuleDestroy: pfn::zeModuleDestroy,
+            zeModuleBuildLogDestroy: pfn::zeModuleBuildLogDestroy,
+            zeModuleBuildLogGetString: pfn::zeModuleBuildLogGetString,
+            zeModuleGetNativeBinary: pfn::zeModuleGetNativeBinary,
+            zeModuleGetGlobalPointer: pfn::zeModuleGetGlobalPointer,
+            zeModuleGetKernelNames: pfn::zeModuleGetKernelNames,
+            zeModuleGetFunctionPointer: pfn::zeModuleGetFunctionPointer,
+            zeKernelCreate: pfn::zeKernelCreate,
+            zeKernelDestroy: pfn::zeKernelDestroy,
+            zeKernelSetArgumentValue: pfn::zeKernelSetArgumentValue,
+            zeKernelSetGroupSize: pfn::zeKernelSetGroupSize,
+            zeKernelSetIndirectAccess: pfn::zeKernelSetIndirectAccess,
+            zeKernelSetCacheConfig: pfn::zeKernelSetCacheConfig,
+            zeKernelSuggestGroupSize: pfn::zeKernelSuggestGroupSize,
+            zeKernelSuggestMaxCooperativeGroupCount: pfn::zeKernelSuggestMaxCooperativeGroupCount,
+            zeKernelGetProperties: pfn::zeKernelGetProperties,
+            zeKernelGetSourceAttributes: pfn::zeKernelGetSourceAttributes,
+            zeKernelGetName: pfn::zeKernelGetName,
+        }
+        optional {
+            zeInitDrivers: pfn::zeInitDrivers,
+            zelLoaderTranslateHandle: pfn::zelLoaderTranslateHandle,
+            zeCommandListImmediateAppendCommandListsExp: pfn::zeCommandListImmediateAppendCommandListsExp,
+            zeCommandListIsImmediate: pfn::zeCommandListIsImmediate,
+            zeCommandListGetDeviceHandle: pfn::zeCommandListGetDeviceHandle,
+            zeCommandListImmediateGetFlags: pfn::zeCommandListImmediateGetFlags,
+            zeEventCounterBasedCreate: pfn::zeEventCounterBasedCreate,
+            zeDeviceGetVectorWidthPropertiesExt: pfn::zeDeviceGetVectorWidthPropertiesExt,
+            zeDevicePciGetPropertiesExt: pfn::zeDevicePciGetPropertiesExt,
+            zeKernelSetGlobalOffsetExp: pfn::zeKernelSetGlobalOffsetExp,
+            zelCheckIsLoaderInTearDown: pfn::zelCheckIsLoaderInTearDown,
+        }
+    }
+}
+
+/// The loader's functions, and the drivers that it found.
+pub struct Found {
+    pub api: Api,
+    pub drivers: Vec<ze_driver_handle_t>,
+}
+
+/// Names of the library, in the order in which they are tried.
+const NAMES: &[&str] = &["libze_loader.so.1", "libze_loader.so"];
+
+impl Api {
+    /// The functions, with every driver of GPUs. None if there is no loader or no driver.
+    pub fn find() -> Option<Found> {
+        let api = match Self::load(NAMES) {
+            Ok(api) => api,
+            Err(error) => {
+                log::info!("no Level Zero: {error}");
+                return None;
+            }
+        };
+        let found = match api.zeInitDrivers {
+            Some(init) => api.init_drivers(init),
+            None => api.init(),
+        };
+        match found {
+            Ok(drivers) if !drivers.is_empty() => Some(Found { api, drivers }),
+            Ok(_) => {
+                log::info!("no Level Zero: no driver of a GPU");
+                None
+            }
+            Err(error) => {
+                log::info!("no Level Zero: {:?}", error.code());
+                None
+            }
+        }
+    }
+
+    fn init_drivers(&self, init: pfn::zeInitDrivers) -> Result<Vec<ze_driver_handle_t>> {
+        list(ze_driver_handle_t::NULL, |count, all| {
+            let mut wanted = ze_init_driver_type_desc_t {
+                flags: ZE_INIT_DRIVER_TYPE_FLAG_GPU,
+                ..Default::default()
+            };
+            // SAFETY: `all` is null or has room for `count` handles.
+            check(unsafe { init(count, all, &mut wanted) }, "zeInitDrivers")
+        })
+    }
+
+    /// Loaders before 1.19 initialise all drivers of a kind at once.
+    fn init(&self) -> Result<Vec<ze_driver_handle_t>> {
+        // SAFETY: a flag of version 1.0.
+        unsafe { call!(self, zeInit(ZE_INIT_FLAG_GPU_ONLY)) }?;
+        list(ze_driver_handle_t::NULL, |count, all| {
+            // SAFETY: `all` is null or has room for `count` handles.
+            unsafe { call!(self, zeDriverGet(count, all)) }
+        })
+    }
+}
+
+impl Api {
+    /// Whether the loader has torn down, as at the process's end: nothing may be called any more, not even to
+    /// destroy an object.
+    pub fn is_torn_down(&self) -> bool {
+        // SAFETY: the function takes nothing and may be called at any time.
+        self.zelCheckIsLoaderInTearDown
+            .is_some_and(|ask| unsafe { ask() } != 0)
+    }
+}

@@ -1,0 +1,187 @@
+//! A platform: one driver, and its devices.
+
+use std::ffi::{CStr, c_char};
+use std::sync::{Arc, OnceLock};
+
+use ur::abi::*;
+use ur::hal::answers::list_devices;
+use ur::hal::{self, Exported, PlatformInfo};
+use ur::object::{Body, Error, InfoOut, Kind, ListOut, Object, Result};
+
+use crate::LevelZero;
+use crate::adapter::roots;
+use crate::device::Device;
+use crate::lz::{self, *};
+
+pub struct Platform {
+    api: &'static Api,
+    raw: ze_driver_handle_t,
+    version: Version,
+    /// The extensions that the driver names.
+    extensions: Vec<String>,
+    devices: OnceLock<Vec<Arc<Object<Device>>>>,
+    /// The functions that make host memory known; none where the driver has none.
+    pub imports: Option<Imports>,
+}
+
+/// A driver's version: the interface's, and a number that rises with each build of the driver.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Version {
+    pub major: u32,
+    pub minor: u32,
+    pub build: u32,
+}
+
+impl Version {
+    pub const fn new(major: u32, minor: u32, build: u32) -> Self {
+        Self {
+            major,
+            minor,
+            build,
+        }
+    }
+}
+
+/// Text in an array that a driver filled.
+pub fn text(of: &[c_char]) -> String {
+    let bytes: Vec<u8> = of.iter().map(|letter| letter.cast_unsigned()).collect();
+    let end = bytes.iter().position(|byte| *byte == 0);
+    String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]).into_owned()
+}
+
+impl Platform {
+    /// None if the driver has no GPU.
+    pub fn open(api: &'static Api, raw: ze_driver_handle_t) -> Option<Arc<Object<Self>>> {
+        let platform = Self::read(api, raw).ok()?;
+        let platform = Object::immortal(LevelZero::table(), platform);
+        let natives = lz::list(ze_device_handle_t::NULL, |count, all| {
+            // SAFETY: `all` is null or has room for `count` handles.
+            unsafe { call!(api, zeDeviceGet(raw, count, all)) }
+        });
+        let natives = natives.unwrap_or_default();
+        let open = |native: &ze_device_handle_t| Device::open(api, &platform, *native, None).ok();
+        let devices: Vec<_> = natives.iter().filter_map(open).collect();
+        devices.iter().for_each(Device::find_parts);
+        platform.devices.get_or_init(|| devices);
+        (!platform.devices().is_empty()).then_some(platform)
+    }
+
+    fn read(api: &'static Api, raw: ze_driver_handle_t) -> Result<Self> {
+        let mut properties = ze_driver_properties_t::default();
+        let mut interface = ze_api_version_t::default();
+        let extensions = lz::list(ze_driver_extension_properties_t::default(), |count, all| {
+            // SAFETY: `all` is null or has room for `count` descriptions.
+            unsafe { call!(api, zeDriverGetExtensionProperties(raw, count, all)) }
+        })?;
+        // SAFETY: both are writable.
+        unsafe {
+            call!(api, zeDriverGetProperties(raw, &mut properties))?;
+            call!(api, zeDriverGetApiVersion(raw, &mut interface))?;
+        }
+        let version = properties.driverVersion;
+        Ok(Self {
+            api,
+            raw,
+            version: Version::new(interface.0 >> 16, interface.0 & 0xffff, version & 0xffff),
+            extensions: extensions.iter().map(|one| text(&one.name)).collect(),
+            devices: OnceLock::new(),
+            imports: Imports::find(api, raw),
+        })
+    }
+
+    pub fn api(&self) -> &'static Api {
+        self.api
+    }
+
+    pub fn raw(&self) -> ze_driver_handle_t {
+        self.raw
+    }
+
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    pub fn has_extension(&self, name: &str) -> bool {
+        self.extensions.iter().any(|own| own == name)
+    }
+
+    /// The cards, or the tiles as cards.
+    pub fn devices(&self) -> &[Arc<Object<Device>>] {
+        self.devices.get().map_or(&[], Vec::as_slice)
+    }
+}
+
+impl Body for Platform {
+    const KIND: Kind = Kind::Platform;
+}
+
+impl hal::Platform<LevelZero> for Platform {
+    fn get_info(this: &Object<Self>, what: PlatformInfo, out: InfoOut<'_>) -> Result<()> {
+        let Version { major, minor, .. } = this.version;
+        match what {
+            PlatformInfo::Name => out.string("Intel(R) oneAPI Unified Runtime over Level-Zero"),
+            PlatformInfo::VendorName => out.string("Intel(R) Corporation"),
+            PlatformInfo::Version => out.string(&format!("{major}.{minor}")),
+            PlatformInfo::Extensions => out.string(BASE_EXTENSIONS),
+            PlatformInfo::Profile => out.string("FULL_PROFILE"),
+            PlatformInfo::Backend => out.value(UR_BACKEND_LEVEL_ZERO),
+            PlatformInfo::Adapter => out.handle(roots().map(|roots| &*roots.adapter)),
+        }
+    }
+
+    fn get_native_handle(this: &Object<Self>) -> Result<ur_native_handle_t> {
+        Ok(this.raw.0.addr())
+    }
+
+    /// The driver's compiler knows no optimisation on, one for size, and one for speed.
+    fn get_backend_option(_: &Object<Self>, option: &CStr) -> Result<*const c_char> {
+        let native = match option.to_bytes() {
+            b"" => c"",
+            b"-O0" => c"-ze-opt-disable",
+            b"-O1" | b"-O2" | b"-O3" => c"-ze-opt-level=2",
+            b"-ftarget-compile-fast" => c"-igc_opts 'PartitionUnit=1,SubroutineThreshold=50000'",
+            b"-foffload-fp32-prec-div" | b"-foffload-fp32-prec-sqrt" => {
+                c"-ze-fp32-correctly-rounded-divide-sqrt"
+            }
+            _ => return Err(Error::new(UR_RESULT_ERROR_INVALID_VALUE)),
+        };
+        Ok(native.as_ptr())
+    }
+
+    fn device_get(
+        this: &Object<Self>,
+        kind: ur_device_type_t,
+        devices: ListOut<'_, Device>,
+    ) -> Result<()> {
+        list_devices(this.devices(), UR_DEVICE_TYPE_GPU, kind, devices)
+    }
+}
+
+/// The OpenCL extensions that every device has, by which programs written for OpenCL ask.
+pub const BASE_EXTENSIONS: &str = "cl_khr_il_program cl_khr_subgroups cl_intel_subgroups \
+    cl_intel_subgroups_short cl_intel_required_subgroup_size ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_ends_with_a_zero_or_the_array() {
+        let letters = |bytes: &[u8]| {
+            bytes
+                .iter()
+                .map(|byte| byte.cast_signed())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(text(&letters(b"ab\0cd")), "ab");
+        assert_eq!(text(&letters(b"abc")), "abc");
+        assert_eq!(text(&[]), "");
+    }
+
+    #[test]
+    fn versions_are_ordered_by_interface_and_then_build() {
+        assert!(Version::new(1, 15, 0) > Version::new(1, 6, 32149));
+        assert!(Version::new(1, 6, 32148) < Version::new(1, 6, 32149));
+        assert!(Version::new(1, 3, 24595) < Version::new(1, 6, 0));
+    }
+}

@@ -1,0 +1,90 @@
+//! The properties in which ours and Intel's adapter "v2" differ, each with the reason.
+
+/// A difference that is meant.
+pub enum Differs {
+    /// Theirs is offered and ours not yet.
+    Later(&'static str),
+    /// Ours is right, or more.
+    Meant(&'static str),
+    /// Neither has a value, and the errors differ.
+    Error(&'static str),
+}
+
+use Differs::{Error, Later, Meant};
+
+impl Differs {
+    /// Whether these two values are the difference.
+    pub fn allows(&self, own: &str, their: &str) -> bool {
+        let is_error = |text: &str| text.contains("UR_RESULT_ERROR_");
+        match self {
+            Later(_) => matches!(own, "false" | "0") && !is_error(their),
+            Meant(_) => !is_error(own),
+            Error(_) => own.contains("UNSUPPORTED_ENUMERATION") && is_error(their),
+        }
+    }
+
+    pub fn text(&self) -> String {
+        match self {
+            Later(text) => format!("not yet: {text}"),
+            Meant(text) => (*text).to_owned(),
+            Error(text) => format!("no value: {text}"),
+        }
+    }
+}
+
+const IMAGES: Differs = Later("images");
+const BINDLESS: Differs = Later("bindless images");
+const SHARING: Differs = Later("sharing with other processes and interfaces");
+const SYSMAN: Differs =
+    Error("without the system interface the property is unknown, and not uninitialised");
+const ENGINE: Differs = Meant("the engine has it on every driver");
+
+pub const DIFFERENCES: &[(&str, Differs)] = &[
+    ("BINDLESS_SAMPLED_IMAGE_FETCH_1D_SUPPORT_EXP", BINDLESS),
+    ("BINDLESS_SAMPLED_IMAGE_FETCH_1D_USM_SUPPORT_EXP", BINDLESS),
+    ("BINDLESS_SAMPLED_IMAGE_FETCH_2D_SUPPORT_EXP", BINDLESS),
+    ("BINDLESS_SAMPLED_IMAGE_FETCH_2D_USM_SUPPORT_EXP", BINDLESS),
+    ("BINDLESS_SAMPLED_IMAGE_FETCH_3D_SUPPORT_EXP", BINDLESS),
+    ("COMMAND_BUFFER_EVENT_SUPPORT_EXP", ENGINE),
+    ("COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP", ENGINE),
+    ("GRAPH_RECORD_AND_REPLAY_SUPPORT_EXP", ENGINE),
+    ("CURRENT_CLOCK_THROTTLE_REASONS", SYSMAN),
+    ("FAN_SPEED", SYSMAN),
+    ("MAX_POWER_LIMIT", SYSMAN),
+    ("MIN_POWER_LIMIT", SYSMAN),
+    ("PCI_ADDRESS", SYSMAN),
+    ("LUID", Error("Windows' identity, which no device has here")),
+    (
+        "NODE_MASK",
+        Error("Windows' identity, which no device has here"),
+    ),
+    ("DYNAMIC_LINK_SUPPORT_EXP", Later("dynamic linking")),
+    (
+        "EXECUTION_CAPABILITIES",
+        Meant("a GPU runs kernels; theirs lists native functions alone"),
+    ),
+    ("EXTERNAL_MEMORY_IMPORT_SUPPORT_EXP", SHARING),
+    ("EXTERNAL_SEMAPHORE_IMPORT_SUPPORT_EXP", SHARING),
+    ("IPC_EVENT_SUPPORT_EXP", SHARING),
+    ("IPC_MEMORY_SUPPORT_EXP", SHARING),
+    ("IPC_PHYSICAL_MEMORY_SUPPORT_EXP", SHARING),
+    ("MEMORY_EXPORT_EXPORTABLE_DEVICE_MEM_EXP", SHARING),
+    ("IMAGE_ARRAY_SUPPORT_EXP", BINDLESS),
+    ("IMAGE_PITCH_ALIGN_EXP", BINDLESS),
+    ("MAX_IMAGE_LINEAR_HEIGHT_EXP", BINDLESS),
+    ("MAX_IMAGE_LINEAR_PITCH_EXP", BINDLESS),
+    ("MAX_IMAGE_LINEAR_WIDTH_EXP", BINDLESS),
+    ("IMAGE_SUPPORT", IMAGES),
+    (
+        "LOW_POWER_EVENTS_SUPPORT_EXP",
+        Later("waits that let the processor sleep"),
+    ),
+    (
+        "QUEUE_ON_HOST_PROPERTIES",
+        Meant("flags of the engine; theirs names none for a queue of the host"),
+    ),
+    (
+        "QUEUE_PROPERTIES",
+        Meant("flags of the engine, which takes more of them"),
+    ),
+];
