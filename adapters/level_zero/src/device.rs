@@ -3,6 +3,8 @@
 mod facts;
 mod info;
 
+use std::collections::HashSet;
+use std::ffi::{CStr, c_void};
 use std::sync::{Arc, OnceLock};
 
 use ur::abi::*;
@@ -11,12 +13,15 @@ use ur::object::{
     Answers, Body, Error, Handles, InfoOut, Kind, ListOut, Object, Out, Result, ensure,
 };
 use ur::stream::Context;
+use ur::timeline::rank;
+use ur::timeline::sync::Mutex;
 
 use crate::LevelZero;
 use crate::adapter::engine;
 use crate::context::State;
 use crate::lz::{self, *};
 use crate::platform::Platform;
+use crate::program::Program;
 use facts::Facts;
 
 pub struct Device {
@@ -29,6 +34,8 @@ pub struct Device {
     parts: OnceLock<Vec<Arc<Object<Device>>>>,
     pub facts: Facts,
     answers: Answers,
+    /// The devices whose memory the user opened to this one.
+    peers: Mutex<HashSet<ze_device_handle_t>, { rank::LEAF }>,
 }
 
 impl Device {
@@ -48,6 +55,7 @@ impl Device {
             parts: OnceLock::new(),
             facts,
             answers: Answers::new(ur_device_info_t::ALL.len()),
+            peers: Mutex::default(),
         };
         Ok(Object::immortal(LevelZero::table(), device))
     }
@@ -95,6 +103,19 @@ impl Device {
     pub fn check_status(&self) -> Result<()> {
         // SAFETY: a device of the driver's.
         unsafe { call!(self.api, zeDeviceGetStatus(self.raw)) }
+    }
+
+    /// Whether the device can access a peer's memory.
+    fn reaches(&self, peer: &Self) -> Result<bool> {
+        let mut access = 0;
+        // SAFETY: the answer is writable.
+        unsafe {
+            call!(
+                self.api,
+                zeDeviceCanAccessPeer(self.raw, peer.raw, &mut access)
+            )
+        }?;
+        Ok(access != 0)
     }
 
     /// The host's and the device's clock at one time: nanoseconds, and ticks.
@@ -201,6 +222,39 @@ impl hal::Device<LevelZero> for Device {
         Ok(Context::new(&engine()?, devices, State::of(devices)?))
     }
 
+    fn program_get_function_pointer(
+        this: &Object<Self>,
+        program: &Object<Program>,
+        name: &CStr,
+    ) -> Result<*mut c_void> {
+        program.function(this, name)
+    }
+
+    fn program_get_global_variable_pointer(
+        this: &Object<Self>,
+        program: &Object<Program>,
+        name: &CStr,
+        size: Out<'_, usize>,
+    ) -> Result<*mut c_void> {
+        let (address, bytes) = program.global(this, name)?;
+        size.set(bytes);
+        Ok(std::ptr::with_exposed_provenance_mut(address))
+    }
+
+    /// The driver opens access when memory is used. So it is checked here whether the device can.
+    fn usm_p2p_enable_peer_access_exp(this: &Object<Self>, peer: &Object<Self>) -> Result<()> {
+        ensure(this.raw != peer.raw, UR_RESULT_ERROR_INVALID_DEVICE)?;
+        ensure(this.reaches(peer)?, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+        let before = this.peers.lock().insert(peer.raw);
+        ensure(before, UR_RESULT_ERROR_INVALID_OPERATION)
+    }
+
+    fn usm_p2p_disable_peer_access_exp(this: &Object<Self>, peer: &Object<Self>) -> Result<()> {
+        ensure(this.raw != peer.raw, UR_RESULT_ERROR_INVALID_DEVICE)?;
+        let before = this.peers.lock().remove(&peer.raw);
+        ensure(before, UR_RESULT_ERROR_INVALID_OPERATION)
+    }
+
     fn usm_p2p_peer_access_get_info_exp(
         this: &Object<Self>,
         peer: &Object<Self>,
@@ -225,7 +279,7 @@ impl hal::Device<LevelZero> for Device {
         }?;
         let atomics = properties.flags & ZE_DEVICE_P2P_PROPERTY_FLAG_ATOMICS != 0;
         match what {
-            PeerInfo::UrPeerAccessSupport => out.value(i32::from(access != 0)),
+            PeerInfo::UrPeerAccessSupport => out.value(i32::from(access)),
             PeerInfo::UrPeerAtomicsSupport => out.value(i32::from(atomics)),
         }
     }

@@ -1,19 +1,23 @@
 //! The bridge from the stream engine to lanes and memory. Each method calls one function of `exec`, after it has
 //! resolved handles.
 
-use std::convert::Infallible;
+use std::ffi::CStr;
 use std::sync::Arc;
 
 use ur::abi::*;
-use ur::hal::{NoKernel, NoMem};
-use ur::object::{Error, Object, Result};
-use ur::stream::{Devices, Driver, Kind, LaunchRequest, Payload, Progress, Timestamps, Work};
+use ur::object::{Object, Result};
+use ur::stream::{
+    Devices, Driver, Kind, LaunchRequest, MappedPointer, Payload, Progress, Timestamps, Work,
+};
 use ur::timeline::Clock;
 
 use crate::LevelZero;
 use crate::context::{State, first, native};
 use crate::device::Device;
 use crate::exec::{self, Lane, Marker, Signal};
+use crate::kernel::{Kernel, Launch};
+use crate::mem::{self, Mem, WriteBack};
+use crate::program::Program;
 
 /// Bytes that the size of a slab is a multiple of.
 const SLAB_BYTES: usize = 2 << 20;
@@ -30,8 +34,8 @@ fn place<'a>(
 }
 
 impl Payload for LevelZero {
-    type Launch = Infallible;
-    type Native = Infallible;
+    type Launch = Arc<Launch>;
+    type Native = WriteBack;
 }
 
 impl Driver for LevelZero {
@@ -117,12 +121,17 @@ impl Driver for LevelZero {
         lane.recover()
     }
 
+    fn call_user(_: &Object<Device>, call: impl FnOnce()) -> Result<()> {
+        mem::call_user(call);
+        Ok(())
+    }
+
     fn launch(
-        _: &Object<Device>,
-        _: &Object<NoKernel>,
-        _: &LaunchRequest<'_>,
-    ) -> Result<Infallible> {
-        Err(Error::unsupported())
+        device: &Object<Device>,
+        kernel: &Object<Kernel>,
+        request: &LaunchRequest<'_>,
+    ) -> Result<Arc<Launch>> {
+        kernel.launch(device, request).map(Arc::new)
     }
 
     fn acquire(
@@ -150,8 +159,42 @@ impl Driver for LevelZero {
         SLAB_BYTES
     }
 
-    fn buffer(_: &Object<NoMem>, _: &Object<Device>) -> Result<(usize, usize)> {
-        Err(Error::unsupported())
+    fn buffer(mem: &Object<Mem>, _: &Object<Device>) -> Result<(usize, usize)> {
+        mem.begin_transfer()?;
+        Ok((mem.address(), mem.bytes()))
+    }
+
+    fn on_buffers(
+        work: Work<Self>,
+        dst: Option<&Object<Mem>>,
+        _: Option<&Object<Mem>>,
+    ) -> Work<Self> {
+        if let Some(dst) = dst {
+            dst.is_written();
+        }
+        work
+    }
+
+    fn map(
+        mem: &Object<Mem>,
+        _: &Object<Device>,
+        flags: ur_map_flags_t,
+        offset: usize,
+        bytes: usize,
+    ) -> Result<(MappedPointer, Work<Self>)> {
+        mem.map(flags, offset, bytes)
+    }
+
+    fn unmap(mem: &Object<Mem>, _: &Object<Device>, addr: usize) -> Result<Work<Self>> {
+        mem.unmap(addr)
+    }
+
+    fn global(
+        program: &Object<Program>,
+        device: &Object<Device>,
+        name: &CStr,
+    ) -> Result<(usize, usize)> {
+        program.global(device, name)
     }
 
     fn now(device: &Object<Device>) -> Result<u64> {

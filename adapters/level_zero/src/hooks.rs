@@ -1,19 +1,24 @@
-//! Hooks of the engine: address ranges and native handles. Each hook calls the module that owns its subject.
+//! Hooks of the engine: programs, buffers, address ranges and native handles. Each hook calls the module that owns its subject.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal::{VirtualMemGranularityInfo, VirtualMemInfo};
-use ur::object::{InfoOut, Object, Result};
-use ur::stream::{Context, Hooks};
+use ur::object::{Handles, InfoOut, Object, Result};
+use ur::stream::{Context, Event, Hooks, Queue};
 
 use crate::LevelZero;
 use crate::context::State;
 use crate::device::Device;
+use crate::interop;
+use crate::kernel::Kernel;
+use crate::mem::Mem;
+use crate::program::Program;
 use crate::virtual_mem::{PhysicalMem, page_bytes};
 
 type OfContext = Object<Context<LevelZero>>;
+type OfQueue = Object<Queue<LevelZero>>;
 
 /// A page of the context that suits all of its devices, for blocks of this size.
 fn page(this: &OfContext, bytes: usize) -> Result<usize> {
@@ -25,7 +30,102 @@ fn page(this: &OfContext, bytes: usize) -> Result<usize> {
     Ok(most)
 }
 
+fn all(context: &OfContext) -> impl Iterator<Item = &Object<Device>> {
+    context.devices().iter().map(|device| &**device)
+}
+
 impl Hooks<LevelZero> for LevelZero {
+    fn mem_buffer_create(
+        this: &OfContext,
+        flags: ur_mem_flags_t,
+        size: usize,
+        properties: Option<&ur_buffer_properties_t>,
+    ) -> Result<Arc<Object<Mem>>> {
+        Mem::create(this, flags, size, properties)
+    }
+
+    fn mem_buffer_create_with_native_handle(
+        this: &OfContext,
+        native: ur_native_handle_t,
+        properties: Option<&ur_mem_native_properties_t>,
+    ) -> Result<Arc<Object<Mem>>> {
+        let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
+        Mem::from_native(this, native, owned)
+    }
+
+    fn program_create_with_il(
+        this: &OfContext,
+        il: &[u8],
+        properties: Option<&ur_program_properties_t>,
+    ) -> Result<Arc<Object<Program>>> {
+        Program::from_il(this, il, properties)
+    }
+
+    fn program_create_with_binary(
+        this: &OfContext,
+        devices: Handles<'_, Device>,
+        lengths: &[usize],
+        binaries: &[*const u8],
+        properties: Option<&ur_program_properties_t>,
+    ) -> Result<Arc<Object<Program>>> {
+        Program::from_binaries(this, devices, lengths, binaries, properties)
+    }
+
+    fn program_create_with_native_handle(
+        this: &OfContext,
+        native: ur_native_handle_t,
+        properties: Option<&ur_program_native_properties_t>,
+    ) -> Result<Arc<Object<Program>>> {
+        let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
+        Program::from_native(this, native, owned)
+    }
+
+    fn kernel_create_with_native_handle(
+        this: &OfContext,
+        native: ur_native_handle_t,
+        program: Option<&Object<Program>>,
+        properties: Option<&ur_kernel_native_properties_t>,
+    ) -> Result<Arc<Object<Kernel>>> {
+        let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
+        Kernel::from_native(this, native, program, owned)
+    }
+
+    fn program_build(
+        this: &OfContext,
+        program: &Object<Program>,
+        options: Option<&CStr>,
+    ) -> Result<()> {
+        program.check_context(this)?;
+        program.build(all(this), options)
+    }
+
+    fn program_compile(
+        this: &OfContext,
+        program: &Object<Program>,
+        options: Option<&CStr>,
+    ) -> Result<()> {
+        program.check_context(this)?;
+        program.compile(all(this), options)
+    }
+
+    fn program_link(
+        this: &OfContext,
+        programs: Handles<'_, Program>,
+        options: Option<&CStr>,
+    ) -> Result<Arc<Object<Program>>> {
+        Program::link(this, all(this), programs, options)
+    }
+
+    fn program_link_exp(
+        this: &OfContext,
+        devices: Handles<'_, Device>,
+        _: ur_exp_program_flags_t,
+        programs: Handles<'_, Program>,
+        options: Option<&CStr>,
+    ) -> Result<Arc<Object<Program>>> {
+        Program::link(this, devices.iter(), programs, options)
+    }
+
     fn virtual_mem_granularity_get_info(
         this: &OfContext,
         device: Option<&Object<Device>>,
@@ -111,6 +211,34 @@ impl Hooks<LevelZero> for LevelZero {
         properties: Option<&ur_physical_mem_properties_t>,
     ) -> Result<Arc<Object<PhysicalMem>>> {
         PhysicalMem::create(this, device, size, properties)
+    }
+
+    fn queue_create_with_native_handle(
+        this: &OfContext,
+        native: ur_native_handle_t,
+        device: Option<&Object<Device>>,
+        properties: Option<&ur_queue_native_properties_t>,
+    ) -> Result<Arc<OfQueue>> {
+        interop::adopt_queue(this, native, device, properties)
+    }
+
+    fn queue_native_handle(
+        this: &OfQueue,
+        desc: Option<&ur_queue_native_desc_t>,
+    ) -> Result<ur_native_handle_t> {
+        interop::queue_handle(this, desc)
+    }
+
+    fn event_create_with_native_handle(
+        this: &OfContext,
+        native: ur_native_handle_t,
+        properties: Option<&ur_event_native_properties_t>,
+    ) -> Result<Arc<Object<Event<LevelZero>>>> {
+        interop::adopt_event(this, native, properties)
+    }
+
+    fn event_native_handle(this: &Object<Event<LevelZero>>) -> Result<ur_native_handle_t> {
+        interop::event_handle(this)
     }
 
     fn context_native_handle(this: &OfContext) -> Result<ur_native_handle_t> {

@@ -1,7 +1,8 @@
 //! The Level Zero adapter: Intel's GPUs, by the loader's library that is found at run time.
 //!
-//! Owns discovery (`adapter`, `platform`, `device`), contexts (`context`), and address ranges and physical memory
-//! (`virtual_mem`). It also owns lanes, events and memory (`exec`), and the bridge from the stream engine (`driver`,
+//! Owns discovery (`adapter`, `platform`, `device`), contexts (`context`), programs and kernels (`program`, `kernel`),
+//! buffers (`mem`), and address ranges and physical memory (`virtual_mem`). It also owns lanes, events and memory (`exec`), native lists and events
+//! (`interop`), and the bridge from the stream engine (`driver`,
 //! `hooks`). `lz` has the loader's functions. Uses the shared layers in `ur`. Must never know a loader of Unified
 //! Runtime or another adapter.
 //!
@@ -13,8 +14,12 @@ mod device;
 mod driver;
 mod exec;
 mod hooks;
+mod interop;
+mod kernel;
 mod lz;
+mod mem;
 mod platform;
+mod program;
 mod virtual_mem;
 
 use std::sync::Arc;
@@ -32,11 +37,11 @@ impl hal::Backend for LevelZero {
     type Device = device::Device;
     type Context = stream::Context<Self>;
     type Event = stream::Event<Self>;
-    type Program = hal::NoProgram;
-    type Kernel = hal::NoKernel;
+    type Program = program::Program;
+    type Kernel = kernel::Kernel;
     type Queue = stream::Queue<Self>;
     type Sampler = hal::NoSampler;
-    type Mem = hal::NoMem;
+    type Mem = mem::Mem;
     type PhysicalMem = virtual_mem::PhysicalMem;
     type UsmPool = stream::UsmPool<Self>;
     type ExternalMem = hal::NoExternalMem;

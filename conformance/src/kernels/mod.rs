@@ -3,6 +3,7 @@
 //! A test names a kernel and does not know the form that a backend takes.
 
 mod cuda;
+mod level_zero;
 mod native_cpu;
 mod opencl;
 
@@ -109,6 +110,7 @@ pub fn provider(backend: ur_backend_t) -> Option<&'static dyn KernelProvider> {
         UR_BACKEND_NATIVE_CPU => Some(&native_cpu::NativeCpu),
         UR_BACKEND_CUDA => Some(&cuda::Cuda),
         UR_BACKEND_OPENCL => Some(&opencl::OpenCl),
+        UR_BACKEND_LEVEL_ZERO => Some(&level_zero::LevelZero),
         _ => None,
     }
 }

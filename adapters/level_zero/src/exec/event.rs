@@ -5,6 +5,7 @@
 //! | marker | counter-based; of a pool where the driver has none | by a list | counter-based ones at once: waits appended earlier keep their value |
 //! | timed | of a pool with timestamps | by a list | once seen complete |
 //! | host | of a pool | by the host | once seen complete |
+//! | foreign | any | by foreign code | never |
 //!
 //! A pool's event is reset before it is used again. No list waits for it then: a list that has to wait holds the
 //! event until a later marker of that list is complete.
@@ -28,6 +29,10 @@ pub enum Kind {
     Marker,
     Timed,
     Host,
+    /// Foreign, and destroyed with the last use.
+    Owned,
+    /// Foreign, and its maker's.
+    Borrowed,
 }
 
 /// A native event.
@@ -44,7 +49,7 @@ pub struct Event {
 /// The events of a context that are not in use.
 #[derive(Default)]
 pub struct Events {
-    state: Mutex<State, { rank::DRIVER }>,
+    state: Mutex<State, { rank::LEAF }>,
 }
 
 #[derive(Default)]
@@ -100,6 +105,23 @@ impl Event {
         })
     }
 
+    /// A foreign event; `own` if this destroys it.
+    pub fn adopt(
+        context: &Arc<NativeContext>,
+        device: &Object<Device>,
+        raw: ze_event_handle_t,
+        own: bool,
+    ) -> Self {
+        Self {
+            raw,
+            kind: if own { Kind::Owned } else { Kind::Borrowed },
+            is_counter_based: false,
+            holds: Vec::new(),
+            context: Arc::clone(context),
+            device: device.arc(),
+        }
+    }
+
     pub fn is_done(&self) -> Result<bool> {
         // SAFETY: a live event.
         match unsafe { (self.context.api.zeEventQueryStatus)(self.raw) } {
@@ -150,6 +172,15 @@ impl Drop for Event {
             self.context.events.state.lock().markers.push((device, raw));
             return;
         }
+        match kind {
+            Kind::Borrowed => return,
+            Kind::Owned => {
+                // SAFETY: the caller gave the event away, and lists that wait for it hold this.
+                unsafe { (self.context.api.zeEventDestroy)(raw) };
+                return;
+            }
+            Kind::Marker | Kind::Timed | Kind::Host => {}
+        }
         let is_done = self.is_done().unwrap_or(false);
         let mut state = self.context.events.state.lock();
         match is_done {
@@ -192,7 +223,7 @@ fn pooled(context: &NativeContext, kind: Kind) -> Result<ze_event_handle_t> {
     let api = context.api;
     let flags = match kind {
         Kind::Timed => ZE_EVENT_POOL_FLAG_HOST_VISIBLE | ZE_EVENT_POOL_FLAG_KERNEL_TIMESTAMP,
-        Kind::Marker | Kind::Host => ZE_EVENT_POOL_FLAG_HOST_VISIBLE,
+        _ => ZE_EVENT_POOL_FLAG_HOST_VISIBLE,
     };
     let mut released = Vec::new();
     let found = context

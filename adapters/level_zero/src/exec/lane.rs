@@ -37,7 +37,7 @@ pub struct Stream {
     /// Whether each command depends on the one before: it is an in-order queue's.
     chained: bool,
     /// Events of pools that the list waits for, until its next marker keeps them.
-    waits: Mutex<Vec<Arc<Event>>, { rank::DRIVER }>,
+    waits: Mutex<Vec<Arc<Event>>, { rank::LEAF }>,
     deferred: Deferred<Self>,
 }
 
@@ -87,19 +87,42 @@ impl Lane {
                 zeCommandListCreateImmediate(context.raw, device.raw(), &desc, &mut list)
             )
         }?;
-        Ok(Self {
+        let chained = !flags.contains(UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+        Ok(Self::new(context, device, list, is_in_order, true, chained))
+    }
+
+    /// A foreign list; `own` if the lane destroys it.
+    pub fn adopt(
+        context: &Arc<NativeContext>,
+        device: &Object<Device>,
+        list: ze_command_list_handle_t,
+        is_in_order: bool,
+        own: bool,
+    ) -> Self {
+        Self::new(context, device, list, is_in_order, own, true)
+    }
+
+    fn new(
+        context: &Arc<NativeContext>,
+        device: &Object<Device>,
+        list: ze_command_list_handle_t,
+        is_in_order: bool,
+        own: bool,
+        chained: bool,
+    ) -> Self {
+        Self {
             stream: Arc::new(Stream {
-                api,
+                api: context.api,
                 context: Arc::clone(context),
                 device: device.arc(),
                 list,
                 is_in_order,
-                own: true,
-                chained: !flags.contains(UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE),
+                own,
+                chained,
                 waits: Mutex::default(),
                 deferred: Deferred::default(),
             }),
-        })
+        }
     }
 
     pub fn stream(&self) -> &Arc<Stream> {

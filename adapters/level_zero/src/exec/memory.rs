@@ -1,6 +1,7 @@
 //! Memory from the driver: device, host and shared.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use ur::abi::*;
 use ur::object::{Error, Object, Result, ensure};
@@ -110,7 +111,7 @@ pub fn free(context: &NativeContext, start: usize) {
 
 /// Writes zeros to new memory, and waits for that.
 pub fn zero(
-    context: &std::sync::Arc<NativeContext>,
+    context: &Arc<NativeContext>,
     device: &Object<Device>,
     kind: Kind,
     start: usize,
@@ -126,4 +127,32 @@ pub fn zero(
     work::zero(lane.stream(), start, bytes)?;
     let event = ur::stream::Stream::record(&**lane.stream())?;
     event.block()
+}
+
+/// Copies between two addresses, and waits for that.
+pub fn copy_now(
+    context: &Arc<NativeContext>,
+    device: &Object<Device>,
+    dst: usize,
+    src: usize,
+    bytes: usize,
+) -> Result<()> {
+    let lane = super::Lane::open(context, device, ur_queue_flags_t(0), 0)?;
+    lane.copy(dst, src, bytes)?;
+    let event = ur::stream::Stream::record(&**lane.stream())?;
+    event.block()
+}
+
+/// The bytes from an address to the end of its allocation.
+pub fn range(context: &NativeContext, start: usize) -> Result<usize> {
+    let (mut base, mut bytes) = (std::ptr::null_mut(), 0);
+    let at = std::ptr::with_exposed_provenance(start);
+    // SAFETY: both answers are writable.
+    unsafe {
+        call!(
+            context.api,
+            zeMemGetAddressRange(context.raw, at, &mut base, &mut bytes)
+        )
+    }?;
+    Ok(bytes - (start - base.addr()).min(bytes))
 }

@@ -10,7 +10,7 @@ mod point;
 mod times;
 mod work;
 
-pub use event::Events;
-pub use lane::Lane;
-pub use memory::{alloc, free, max_slab, zero};
+pub use event::{Event, Events};
+pub use lane::{Lane, Stream};
+pub use memory::{alloc, copy_now, free, max_slab, range, zero};
 pub use point::{Marker, Signal, host_point};

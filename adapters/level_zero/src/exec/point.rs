@@ -20,7 +20,7 @@ pub type Signal = stream::Signal<Stream>;
 pub struct Point {
     context: Arc<NativeContext>,
     device: Arc<Object<Device>>,
-    state: Mutex<State, { rank::DRIVER }>,
+    state: Mutex<State, { rank::LEAF }>,
 }
 
 #[derive(Default)]
@@ -52,6 +52,22 @@ impl Point {
             state.event = Some(Arc::clone(&event));
             Some(event)
         }))
+    }
+
+    /// An event that is signalled with the point, for foreign code.
+    pub fn native(&self) -> Result<Arc<Event>> {
+        if let Some(event) = self.event()? {
+            return Ok(event);
+        }
+        let event = Arc::new(Event::new(
+            &self.context,
+            &self.device,
+            Kind::Host,
+            Vec::new(),
+        )?);
+        event.signal()?;
+        let mut state = self.state.lock();
+        Ok(Arc::clone(state.event.get_or_insert(event)))
     }
 
     pub fn signal(&self) {

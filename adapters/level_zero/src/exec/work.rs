@@ -18,7 +18,8 @@ pub fn is_one_command(work: &Work<LevelZero>) -> bool {
     match work {
         Work::Copy { dst, src, bytes } => *bytes > 0 && dst != src,
         Work::Fill { pattern, bytes, .. } => *bytes > 0 && pattern.len().is_power_of_two(),
-        Work::Launch(_) => true,
+        Work::Launch(launch) => !launch.is_empty(),
+        Work::Native(back) => back.bytes > 0,
         _ => false,
     }
 }
@@ -49,7 +50,8 @@ pub fn append(to: &Stream, signal: ze_event_handle_t, work: Work<LevelZero>) -> 
             bytes,
             advice,
         } => advise(to, addr, bytes, advice),
-        Work::Launch(never) | Work::Native(never) => match never {},
+        Work::Launch(launch) => launch.append(to, signal),
+        Work::Native(back) => copy(to, signal, back.dst, back.src, back.bytes),
     }
 }
 

@@ -85,9 +85,13 @@ ur::dl::symbols! {
             zeKernelSuggestMaxCooperativeGroupCount: pfn::zeKernelSuggestMaxCooperativeGroupCount,
             zeKernelGetProperties: pfn::zeKernelGetProperties,
             zeKernelGetSourceAttributes: pfn::zeKernelGetSourceAttributes,
+            zeKernelGetName: pfn::zeKernelGetName,
         }
         optional {
             zeInitDrivers: pfn::zeInitDrivers,
+            zeCommandListIsImmediate: pfn::zeCommandListIsImmediate,
+            zeCommandListGetDeviceHandle: pfn::zeCommandListGetDeviceHandle,
+            zeCommandListImmediateGetFlags: pfn::zeCommandListImmediateGetFlags,
             zeCommandListHostSynchronize: pfn::zeCommandListHostSynchronize,
             zeEventCounterBasedCreate: pfn::zeEventCounterBasedCreate,
             zeDeviceGetVectorWidthPropertiesExt: pfn::zeDeviceGetVectorWidthPropertiesExt,

@@ -1,0 +1,104 @@
+//! Native handles: immediate command lists and events of the driver, adopted and given out.
+
+use std::ptr;
+use std::sync::Arc;
+
+use ur::abi::*;
+use ur::object::{Error, Object, Result, ensure};
+use ur::stream::{Context, Event, NativeMarker, Queue};
+
+use crate::LevelZero;
+use crate::device::Device;
+use crate::exec::{self, Lane, Marker};
+use crate::lz::*;
+
+/// A queue over a foreign immediate list. Where the loader can say whether a list keeps its order it is asked; else
+/// every command gets a barrier behind it.
+pub fn adopt_queue(
+    this: &Object<Context<LevelZero>>,
+    native: ur_native_handle_t,
+    device: Option<&Object<Device>>,
+    properties: Option<&ur_queue_native_properties_t>,
+) -> Result<Arc<Object<Queue<LevelZero>>>> {
+    ensure(native != 0, UR_RESULT_ERROR_INVALID_QUEUE)?;
+    let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
+    let list = ze_command_list_handle_t(ptr::with_exposed_provenance_mut(native));
+    let context = &this.domain().state().native;
+    let api = context.api;
+    if let Some(ask) = api.zeCommandListIsImmediate {
+        let mut is_immediate = 0;
+        // SAFETY: the caller promises a live list; the answer is writable.
+        let code = unsafe { ask(list, &mut is_immediate) };
+        check(code, "zeCommandListIsImmediate")?;
+        ensure(is_immediate != 0, UR_RESULT_ERROR_INVALID_QUEUE)?;
+    }
+    let device = match device {
+        Some(device) => device.arc(),
+        None => owner(this, api, list)?,
+    };
+    let mut flags = 0;
+    if let Some(ask) = api.zeCommandListImmediateGetFlags {
+        // SAFETY: the caller promises a live list; the answer is writable.
+        let code = unsafe { ask(list, &mut flags) };
+        check(code, "zeCommandListImmediateGetFlags")?;
+    }
+    let is_in_order = flags & ZE_COMMAND_QUEUE_FLAG_IN_ORDER != 0;
+    let lane = Lane::adopt(context, &device, list, is_in_order, owned);
+    Queue::adopt(this, &device, ur_queue_flags_t(0), lane)
+}
+
+/// The device of a list: the context's first where the loader does not tell.
+fn owner(
+    this: &Object<Context<LevelZero>>,
+    api: &Api,
+    list: ze_command_list_handle_t,
+) -> Result<Arc<Object<Device>>> {
+    let devices = this.devices();
+    let Some(ask) = api.zeCommandListGetDeviceHandle else {
+        return Ok(Arc::clone(&devices[0]));
+    };
+    let mut device = ze_device_handle_t::NULL;
+    // SAFETY: the caller promises a live list; the answer is writable.
+    let code = unsafe { ask(list, &mut device) };
+    check(code, "zeCommandListGetDeviceHandle")?;
+    let found = devices.iter().find(|own| own.raw() == device).cloned();
+    found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_CONTEXT))
+}
+
+/// The immediate list of a queue. The description's data becomes 1, as Intel's adapters say of such a list.
+pub fn queue_handle(
+    this: &Object<Queue<LevelZero>>,
+    desc: Option<&ur_queue_native_desc_t>,
+) -> Result<ur_native_handle_t> {
+    let data = desc.map_or(ptr::null_mut(), |desc| desc.pNativeData);
+    let handle = this.with_native(|lane| lane.stream().list.0.expose_provenance())?;
+    if !data.is_null() {
+        // SAFETY: `urQueueGetNativeHandle` requires room for what the backend says of a queue: an `int32_t`.
+        unsafe { data.cast::<i32>().write(1) };
+    }
+    Ok(handle)
+}
+
+/// An event over a foreign event.
+pub fn adopt_event(
+    this: &Object<Context<LevelZero>>,
+    native: ur_native_handle_t,
+    properties: Option<&ur_event_native_properties_t>,
+) -> Result<Arc<Object<Event<LevelZero>>>> {
+    ensure(native != 0, UR_RESULT_ERROR_INVALID_EVENT)?;
+    let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
+    let raw = ze_event_handle_t(ptr::with_exposed_provenance_mut(native));
+    let context = &this.domain().state().native;
+    let event = exec::Event::adopt(context, &this.devices()[0], raw, owned);
+    let marker = Marker::Event(Arc::new(event));
+    Event::adopt(this, UR_COMMAND_ENQUEUE_NATIVE_EXP, marker, None)
+}
+
+/// The driver's event of an event: for a point of the host's, one that is signalled with it.
+pub fn event_handle(this: &Object<Event<LevelZero>>) -> Result<ur_native_handle_t> {
+    let event = match this.marker()?.native()? {
+        NativeMarker::Event(event) => Arc::clone(event),
+        NativeMarker::Point(point) => point.point.native()?,
+    };
+    Ok(event.raw.0.expose_provenance())
+}

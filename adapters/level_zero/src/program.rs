@@ -1,0 +1,529 @@
+//! Programs: SPIR-V for all devices of a context, or the driver's own code for some. A build makes a native module for
+//! each device.
+
+mod module;
+mod spirv;
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_void};
+use std::sync::Arc;
+
+use ur::abi::*;
+use ur::hal::answers::{Build, ProgramPart, program_info};
+use ur::hal::metadata::{entries, name, sizes};
+use ur::hal::{self, ProgramBuildInfo, ProgramInfo, checks};
+use ur::object::{Body, Error, Handles, InfoOut, Kind, Object, Result, ensure};
+use ur::stream::Context;
+use ur::timeline::sync::{Mutex, MutexGuard};
+
+pub use module::Module;
+
+use crate::LevelZero;
+use crate::device::Device;
+use crate::kernel::{Code, Kernel};
+use module::Input;
+use spirv::is_spirv;
+
+type OfContext = Object<Context<LevelZero>>;
+
+pub struct Program {
+    context: Arc<OfContext>,
+    /// The SPIR-V that the program was created with; none of a program of other origin.
+    il: Option<Arc<[u8]>>,
+    parts: Vec<Part>,
+    metadata: Metadata,
+}
+
+/// The code of a program for one device.
+struct Part {
+    device: Arc<Object<Device>>,
+    state: Mutex<State>,
+}
+
+struct State {
+    inputs: Vec<Input>,
+    build: Build,
+    module: Option<Arc<Module>>,
+}
+
+impl ProgramPart<LevelZero> for Part {
+    fn device(&self) -> &Object<Device> {
+        &self.device
+    }
+
+    /// The driver's own code once the part is built, else what it was created with, unless that is SPIR-V.
+    fn binary(&self) -> Cow<'_, [u8]> {
+        let state = self.state();
+        let built = state
+            .module
+            .as_ref()
+            .and_then(|module| module.binary().ok());
+        match (built, state.inputs.as_slice()) {
+            (Some(code), _) => code.into(),
+            (None, [one]) if !one.is_il => one.code.to_vec().into(),
+            _ => Cow::Borrowed(&[]),
+        }
+    }
+}
+
+impl Part {
+    fn new(device: &Object<Device>, inputs: Vec<Input>) -> Self {
+        Self {
+            device: device.arc(),
+            state: Mutex::new(State {
+                inputs,
+                build: Build::none(UR_PROGRAM_BINARY_TYPE_NONE),
+                module: None,
+            }),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// Makes the module. Kernels that were created before keep theirs.
+    fn build(&self, context: &OfContext, options: &CStr) -> Result<()> {
+        let inputs = self.state().inputs.clone();
+        // A program of a native handle has no code that could be built.
+        ensure(!inputs.is_empty(), UR_RESULT_ERROR_INVALID_OPERATION)?;
+        let native = &context.domain().state().native;
+        let (built, log) = match is_whole(&inputs) {
+            true => Module::build(native, &self.device, &inputs, options),
+            false => broken(),
+        };
+        let (status, binary) = match built {
+            Ok(_) => (
+                UR_PROGRAM_BUILD_STATUS_SUCCESS,
+                UR_PROGRAM_BINARY_TYPE_EXECUTABLE,
+            ),
+            Err(_) => (UR_PROGRAM_BUILD_STATUS_ERROR, UR_PROGRAM_BINARY_TYPE_NONE),
+        };
+        let failed = built.as_ref().err().copied();
+        let mut state = self.state();
+        state.build = Build {
+            status,
+            binary,
+            options: options.into(),
+            log,
+        };
+        state.module = built.ok();
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Keeps the options for a link: the driver compiles when it links.
+    fn compile(&self, options: &CStr) -> Result<()> {
+        let mut state = self.state();
+        let is_il = !state.inputs.is_empty() && state.inputs.iter().all(|input| input.is_il);
+        ensure(is_il, UR_RESULT_ERROR_INVALID_OPERATION)?;
+        if !is_whole(&state.inputs) {
+            let (failed, log) = broken();
+            state.build = Build {
+                status: UR_PROGRAM_BUILD_STATUS_ERROR,
+                binary: UR_PROGRAM_BINARY_TYPE_NONE,
+                options: options.into(),
+                log,
+            };
+            state.module = None;
+            return failed.map(drop);
+        }
+        for input in &mut state.inputs {
+            input.options = options.into();
+        }
+        state.build = Build {
+            status: UR_PROGRAM_BUILD_STATUS_SUCCESS,
+            binary: UR_PROGRAM_BINARY_TYPE_COMPILED_OBJECT,
+            options: options.into(),
+            log: String::new(),
+        };
+        state.module = None;
+        Ok(())
+    }
+
+    fn module(&self) -> Result<Arc<Module>> {
+        let module = self.state().module.clone();
+        module.ok_or(Error::new(UR_RESULT_ERROR_INVALID_PROGRAM_EXECUTABLE))
+    }
+}
+
+impl Body for Program {
+    const KIND: Kind = Kind::Program;
+}
+
+/// Whether all SPIR-V has whole instructions.
+fn is_whole(inputs: &[Input]) -> bool {
+    let mut all = inputs.iter().filter(|input| input.is_il);
+    all.all(|input| spirv::constants(&input.code).is_some())
+}
+
+/// The result and the log of a build of SPIR-V that is not whole.
+fn broken() -> (Result<Arc<Module>>, String) {
+    let failed = Error::new(UR_RESULT_ERROR_PROGRAM_BUILD_FAILURE);
+    let log = "the SPIR-V ends within an instruction, or has one of no words";
+    (Err(failed), log.to_owned())
+}
+
+/// What a compiler says beside the code.
+#[derive(Clone, Default)]
+struct Metadata {
+    /// The names of global variables by SYCL's ids.
+    globals: HashMap<Vec<u8>, CString>,
+    /// The largest groups that kernels' sources allow, by their names.
+    groups: HashMap<Vec<u8>, GroupLimits>,
+}
+
+/// The largest group that a kernel's source allows: in each dimension, and in all. 0 for any.
+#[derive(Clone, Copy, Default)]
+pub struct GroupLimits {
+    pub each: [usize; 3],
+    pub items: usize,
+}
+
+impl Metadata {
+    /// # Safety
+    /// The entries, their names and the memory that they point to are readable for the call.
+    unsafe fn read(properties: Option<&ur_program_properties_t>) -> Result<Self> {
+        let wrong = Error::new(UR_RESULT_ERROR_INVALID_VALUE);
+        let mut all = Self::default();
+        // SAFETY: the caller promises readable entries.
+        for entry in unsafe { entries(properties) }? {
+            let bytes = &entry.bytes;
+            let groups = &mut all.groups;
+            match entry.tag.as_slice() {
+                b"global_id_mapping" => {
+                    let name = name(bytes).ok_or(wrong)?;
+                    all.globals.insert(entry.subject, name);
+                }
+                b"max_work_group_size" => {
+                    groups.entry(entry.subject).or_default().each = sizes(bytes).ok_or(wrong)?;
+                }
+                b"max_linear_work_group_size" => {
+                    groups.entry(entry.subject).or_default().items = number(bytes).ok_or(wrong)?;
+                }
+                // Metadata for other backends.
+                _ => {}
+            }
+        }
+        Ok(all)
+    }
+
+    /// Adds the facts of another program.
+    fn join(&mut self, other: &Self) {
+        self.globals.extend(other.globals.clone());
+        self.groups.extend(other.groups.clone());
+    }
+}
+
+/// A number of four or eight bytes.
+fn number(bytes: &[u8]) -> Option<usize> {
+    let short = |bytes: &[u8]| Some(u32::from_ne_bytes(bytes.try_into().ok()?) as usize);
+    let long = |bytes: &[u8]| usize::try_from(u64::from_ne_bytes(bytes.try_into().ok()?)).ok();
+    short(bytes).or_else(|| long(bytes))
+}
+
+impl Program {
+    /// `urProgramCreateWithIL`
+    pub fn from_il(
+        context: &OfContext,
+        il: &[u8],
+        properties: Option<&ur_program_properties_t>,
+    ) -> Result<Arc<Object<Self>>> {
+        ensure(!il.is_empty(), UR_RESULT_ERROR_INVALID_SIZE)?;
+        ensure(is_spirv(il), UR_RESULT_ERROR_INVALID_BINARY)?;
+        // SAFETY: `urProgramCreateWithIL` requires valid metadata entries.
+        let metadata = unsafe { Metadata::read(properties) }?;
+        let input = Input::new(il, true);
+        let part = |device: &Arc<Object<Device>>| Part::new(device, vec![input.clone()]);
+        Ok(hal::new::<LevelZero, _>(Self {
+            context: context.arc(),
+            il: Some(Arc::clone(&input.code)),
+            parts: context.devices().iter().map(part).collect(),
+            metadata,
+        }))
+    }
+
+    /// `urProgramCreateWithBinary`: the driver's own code, or SPIR-V as a device binary.
+    pub fn from_binaries(
+        context: &OfContext,
+        devices: Handles<'_, Device>,
+        lengths: &[usize],
+        binaries: &[*const u8],
+        properties: Option<&ur_program_properties_t>,
+    ) -> Result<Arc<Object<Self>>> {
+        // SAFETY: `urProgramCreateWithBinary` requires valid metadata entries.
+        let metadata = unsafe { Metadata::read(properties) }?;
+        let mut parts = Vec::new();
+        for (device, (&bytes, &binary)) in devices.iter().zip(lengths.iter().zip(binaries)) {
+            context.check_device(device)?;
+            ensure(bytes > 0, UR_RESULT_ERROR_INVALID_SIZE)?;
+            // SAFETY: `urProgramCreateWithBinary` requires binaries of these lengths.
+            let code = unsafe { checks::slice(binary, bytes) }?;
+            parts.push(Part::new(device, vec![Input::new(code, is_spirv(code))]));
+        }
+        Ok(hal::new::<LevelZero, _>(Self {
+            context: context.arc(),
+            il: None,
+            parts,
+            metadata,
+        }))
+    }
+
+    /// `urProgramCreateWithNativeHandle`: a module of the context's first device.
+    pub fn from_native(
+        context: &OfContext,
+        native: ur_native_handle_t,
+        owned: bool,
+    ) -> Result<Arc<Object<Self>>> {
+        ensure(native != 0, UR_RESULT_ERROR_INVALID_PROGRAM)?;
+        let part = Part::new(&context.devices()[0], Vec::new());
+        {
+            let mut state = part.state();
+            state.build.status = UR_PROGRAM_BUILD_STATUS_SUCCESS;
+            state.build.binary = UR_PROGRAM_BINARY_TYPE_EXECUTABLE;
+            let native_context = &context.domain().state().native;
+            state.module = Some(Module::adopt(native_context, native, owned));
+        }
+        Ok(hal::new::<LevelZero, _>(Self {
+            context: context.arc(),
+            il: None,
+            parts: vec![part],
+            metadata: Metadata::default(),
+        }))
+    }
+
+    /// `urProgramLink` and `urProgramLinkExp`: links several programs to one and builds it.
+    pub fn link<'a>(
+        context: &OfContext,
+        devices: impl Iterator<Item = &'a Object<Device>>,
+        programs: Handles<'_, Program>,
+        options: Option<&CStr>,
+    ) -> Result<Arc<Object<Self>>> {
+        let options = options.unwrap_or_default();
+        let mut metadata = Metadata::default();
+        for program in programs.iter() {
+            program.check_context(context)?;
+            metadata.join(&program.metadata);
+        }
+        let mut parts = Vec::new();
+        for device in devices {
+            context.check_device(device)?;
+            let own = programs.iter().filter_map(|program| program.part(device));
+            let inputs: Vec<Input> = own.flat_map(|part| part.state().inputs.clone()).collect();
+            // No program has code for this device.
+            if inputs.is_empty() {
+                continue;
+            }
+            let part = Part::new(device, inputs);
+            // The caller gets no program to query the log of.
+            let linked = part.build(context, options);
+            linked.map_err(|error| error.explained(&part.state().build.log))?;
+            parts.push(part);
+        }
+        ensure(!parts.is_empty(), UR_RESULT_ERROR_INVALID_PROGRAM)?;
+        Ok(hal::new::<LevelZero, _>(Self {
+            context: context.arc(),
+            il: None,
+            parts,
+            metadata,
+        }))
+    }
+
+    /// Calls `each` with the part of each device that the program has code for.
+    fn for_each<'a>(
+        &self,
+        devices: impl Iterator<Item = &'a Object<Device>>,
+        each: impl Fn(&Part) -> Result<()>,
+    ) -> Result<()> {
+        for device in devices {
+            self.context.check_device(device)?;
+            if let Some(part) = self.part(device) {
+                each(part)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn build<'a>(
+        &self,
+        devices: impl Iterator<Item = &'a Object<Device>>,
+        options: Option<&CStr>,
+    ) -> Result<()> {
+        let options = options.unwrap_or_default();
+        self.for_each(devices, |part| part.build(&self.context, options))
+    }
+
+    pub fn compile<'a>(
+        &self,
+        devices: impl Iterator<Item = &'a Object<Device>>,
+        options: Option<&CStr>,
+    ) -> Result<()> {
+        let options = options.unwrap_or_default();
+        self.for_each(devices, |part| part.compile(options))
+    }
+
+    pub fn check_context(&self, context: &OfContext) -> Result<()> {
+        let own = std::ptr::eq(&*self.context, context);
+        ensure(own, UR_RESULT_ERROR_INVALID_PROGRAM)
+    }
+
+    pub fn context(&self) -> &Arc<OfContext> {
+        &self.context
+    }
+
+    fn part(&self, device: &Object<Device>) -> Option<&Part> {
+        let mut parts = self.parts.iter();
+        parts.find(|part| std::ptr::eq(&*part.device, device))
+    }
+
+    fn module(&self, device: &Object<Device>) -> Result<Arc<Module>> {
+        let part = self.part(device);
+        let none = Error::new(UR_RESULT_ERROR_INVALID_DEVICE);
+        part.ok_or(none)?.module()
+    }
+
+    /// The address of a function.
+    pub fn function(&self, device: &Object<Device>, name: &CStr) -> Result<*mut c_void> {
+        let module = self.module(device)?;
+        if let Some(found) = module.function(name)? {
+            return Ok(found);
+        }
+        let names = module.kernel_names();
+        let known = names
+            .iter()
+            .any(|known| known.as_bytes() == name.to_bytes());
+        Err(Error::new(match known {
+            true => UR_RESULT_ERROR_FUNCTION_ADDRESS_NOT_AVAILABLE,
+            false => UR_RESULT_ERROR_INVALID_KERNEL_NAME,
+        }))
+    }
+
+    /// Address and size in bytes of a global variable, by its name or by SYCL's id.
+    pub fn global(&self, device: &Object<Device>, name: &CStr) -> Result<(usize, usize)> {
+        let name = self
+            .metadata
+            .globals
+            .get(name.to_bytes())
+            .map_or(name, CString::as_c_str);
+        let found = self.module(device)?.global(name)?;
+        found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))
+    }
+
+    /// The specialization constants of all SPIR-V of the program.
+    fn constants(&self) -> Vec<spirv::Constant> {
+        let inputs = self
+            .parts
+            .iter()
+            .flat_map(|part| part.state().inputs.clone());
+        let of = inputs.filter(|input| input.is_il);
+        of.filter_map(|input| spirv::constants(&input.code))
+            .flatten()
+            .collect()
+    }
+
+    fn kernel_names(&self) -> Vec<String> {
+        let modules = self.parts.iter().filter_map(|part| part.module().ok());
+        let mut names: Vec<String> = modules.flat_map(|module| module.kernel_names()).collect();
+        // The driver's own kernel, which holds functions that others call by address.
+        names.retain(|name| name != "Intel_Symbol_Table_Void_Program");
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+}
+
+impl hal::Program<LevelZero> for Program {
+    fn get_info(this: &Object<Self>, what: ProgramInfo, out: InfoOut<'_>) -> Result<()> {
+        if let (ProgramInfo::Il, Some(il)) = (&what, &this.il) {
+            return out.slice(il);
+        }
+        if let ProgramInfo::NumKernels | ProgramInfo::KernelNames = what {
+            let built = this.parts.iter().any(|part| part.module().is_ok());
+            ensure(built, UR_RESULT_ERROR_INVALID_PROGRAM_EXECUTABLE)?;
+        }
+        let names = || this.kernel_names();
+        program_info::<LevelZero>(this, &this.context, &this.parts, names, what, out)
+    }
+
+    fn get_build_info(
+        this: &Object<Self>,
+        device: &Object<Device>,
+        what: ProgramBuildInfo,
+        out: InfoOut<'_>,
+    ) -> Result<()> {
+        this.context.check_device(device)?;
+        let none = Error::new(UR_RESULT_ERROR_INVALID_DEVICE);
+        let build = this.part(device).ok_or(none)?.state().build.clone();
+        build.get_info(what, out)
+    }
+
+    fn set_specialization_constants(
+        this: &Object<Self>,
+        constants: &[ur_specialization_constant_info_t],
+    ) -> Result<()> {
+        let known = this.constants();
+        let mut values = Vec::new();
+        for constant in constants {
+            let own = known.iter().find(|own| own.id == constant.id);
+            let own = own.ok_or(Error::new(UR_RESULT_ERROR_INVALID_SPEC_ID))?;
+            let mut value = [0; 8];
+            let fits = constant.size == own.bytes && own.bytes <= value.len();
+            let fits = fits && !constant.pValue.is_null();
+            ensure(fits, UR_RESULT_ERROR_INVALID_VALUE)?;
+            // SAFETY: `urProgramSetSpecializationConstants` requires values of these sizes.
+            let bytes = unsafe { checks::slice(constant.pValue.cast::<u8>(), constant.size) }?;
+            value[..bytes.len()].copy_from_slice(bytes);
+            values.push((constant.id, value));
+        }
+        for part in &this.parts {
+            let mut state = part.state();
+            for input in state.inputs.iter_mut().filter(|input| input.is_il) {
+                for (id, value) in &values {
+                    input.constants.retain(|(own, _)| own != id);
+                    input.constants.push((*id, *value));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn get_native_handle(this: &Object<Self>) -> Result<ur_native_handle_t> {
+        let part = this.parts.first();
+        let part = part.ok_or(Error::new(UR_RESULT_ERROR_INVALID_PROGRAM))?;
+        Ok(part.module()?.raw.0.expose_provenance())
+    }
+
+    fn kernel_create(this: &Object<Self>, name: &CStr) -> Result<Arc<Object<Kernel>>> {
+        let mut codes = Vec::new();
+        let mut built = false;
+        for part in &this.parts {
+            let Ok(module) = part.module() else { continue };
+            built = true;
+            if let Some(code) = Code::find(&module, &part.device, name)? {
+                codes.push((Arc::clone(&part.device), Arc::new(code)));
+            }
+        }
+        ensure(built, UR_RESULT_ERROR_INVALID_PROGRAM_EXECUTABLE)?;
+        ensure(!codes.is_empty(), UR_RESULT_ERROR_INVALID_KERNEL_NAME)?;
+        let limits = this.metadata.groups.get(name.to_bytes()).copied();
+        Ok(Kernel::new(this, name, codes, limits.unwrap_or_default()))
+    }
+
+    fn build_exp(
+        this: &Object<Self>,
+        devices: Handles<'_, Device>,
+        _: ur_exp_program_flags_t,
+        options: Option<&CStr>,
+    ) -> Result<()> {
+        this.build(devices.iter(), options)
+    }
+
+    fn compile_exp(
+        this: &Object<Self>,
+        devices: Handles<'_, Device>,
+        _: ur_exp_program_flags_t,
+        options: Option<&CStr>,
+    ) -> Result<()> {
+        this.compile(devices.iter(), options)
+    }
+}

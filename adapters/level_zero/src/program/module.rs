@@ -1,0 +1,280 @@
+//! Native modules: what the driver's compiler makes of SPIR-V, or loads of its own code.
+
+use std::ffi::{CStr, CString, c_void};
+use std::ptr::{null, null_mut};
+use std::sync::Arc;
+
+use ur::abi::*;
+use ur::object::{Error, Object, Result};
+
+use crate::context::NativeContext;
+use crate::device::Device;
+use crate::lz::{self, *};
+
+/// One piece of code.
+#[derive(Clone)]
+pub struct Input {
+    pub code: Arc<[u8]>,
+    /// SPIR-V, or the driver's own code.
+    pub is_il: bool,
+    /// The options that it was compiled with, where a link follows.
+    pub options: CString,
+    /// Values of specialization constants by their ids, each of up to 8 bytes.
+    pub constants: Vec<(u32, [u8; 8])>,
+}
+
+impl Input {
+    pub fn new(code: &[u8], is_il: bool) -> Self {
+        Self {
+            code: code.into(),
+            is_il,
+            options: CString::default(),
+            constants: Vec::new(),
+        }
+    }
+}
+
+/// A native module, destroyed with its last user.
+pub struct Module {
+    pub context: Arc<NativeContext>,
+    pub raw: ze_module_handle_t,
+    /// Whether the drop destroys the module: a foreign one may be its maker's.
+    own: bool,
+}
+
+/// The driver's extension for a module of several inputs.
+const LINK: &str = "ZE_experimental_module_program";
+
+/// The constants of one input as the driver takes them, which borrow the input.
+struct Constants {
+    ids: Vec<u32>,
+    values: Vec<*const c_void>,
+}
+
+impl Constants {
+    fn of(input: &Input) -> Self {
+        let ids = input.constants.iter().map(|(id, _)| *id).collect();
+        let values = input
+            .constants
+            .iter()
+            .map(|(_, value)| value.as_ptr().cast());
+        Self {
+            ids,
+            values: values.collect(),
+        }
+    }
+
+    fn native(&mut self) -> ze_module_constants_t {
+        ze_module_constants_t {
+            numConstants: self.ids.len() as u32,
+            pConstantIds: self.ids.as_ptr(),
+            pConstantValues: self.values.as_mut_ptr(),
+        }
+    }
+}
+
+impl Module {
+    /// Builds one input, or links several. The log comes on success too.
+    pub fn build(
+        context: &Arc<NativeContext>,
+        device: &Object<Device>,
+        inputs: &[Input],
+        options: &CStr,
+    ) -> (Result<Arc<Self>>, String) {
+        match inputs {
+            [] => (
+                Err(Error::new(UR_RESULT_ERROR_INVALID_PROGRAM)),
+                String::new(),
+            ),
+            // Some drivers fail on a description of several inputs that has one.
+            [one] => {
+                let mut constants = Constants::of(one);
+                let constants = constants.native();
+                let desc = ze_module_desc_t {
+                    format: match one.is_il {
+                        true => ZE_MODULE_FORMAT_IL_SPIRV,
+                        false => ZE_MODULE_FORMAT_NATIVE,
+                    },
+                    inputSize: one.code.len(),
+                    pInputModule: one.code.as_ptr(),
+                    pBuildFlags: options.as_ptr(),
+                    pConstants: match constants.numConstants {
+                        0 => null(),
+                        _ => &raw const constants,
+                    },
+                    ..Default::default()
+                };
+                Self::create(context, device, &desc)
+            }
+            several => Self::link(context, device, several, options),
+        }
+    }
+
+    fn link(
+        context: &Arc<NativeContext>,
+        device: &Object<Device>,
+        inputs: &[Input],
+        options: &CStr,
+    ) -> (Result<Arc<Self>>, String) {
+        let able = device.platform().has_extension(LINK);
+        if !able || !inputs.iter().all(|input| input.is_il) {
+            return (Err(Error::unsupported()), String::new());
+        }
+        let sizes: Vec<usize> = inputs.iter().map(|input| input.code.len()).collect();
+        let mut codes: Vec<*const u8> = inputs.iter().map(|input| input.code.as_ptr()).collect();
+        let flags: Vec<CString> = inputs
+            .iter()
+            .map(|input| {
+                let both = [input.options.to_bytes(), b" ", options.to_bytes()].concat();
+                CString::new(both).unwrap_or_default()
+            })
+            .collect();
+        let mut flags: Vec<_> = flags.iter().map(|flags| flags.as_ptr()).collect::<Vec<_>>();
+        let mut constants: Vec<Constants> = inputs.iter().map(Constants::of).collect();
+        let natives: Vec<ze_module_constants_t> =
+            constants.iter_mut().map(Constants::native).collect();
+        let mut natives: Vec<*const ze_module_constants_t> =
+            natives.iter().map(std::ptr::from_ref).collect();
+        let mut program = ze_module_program_exp_desc_t {
+            count: inputs.len() as u32,
+            inputSizes: sizes.as_ptr(),
+            pInputModules: codes.as_mut_ptr(),
+            pBuildFlags: flags.as_mut_ptr(),
+            pConstants: natives.as_mut_ptr(),
+            ..Default::default()
+        };
+        let desc = ze_module_desc_t {
+            format: ZE_MODULE_FORMAT_IL_SPIRV,
+            ..ze_module_desc_t::chained((&raw mut program).cast())
+        };
+        Self::create(context, device, &desc)
+    }
+
+    fn create(
+        context: &Arc<NativeContext>,
+        device: &Object<Device>,
+        desc: &ze_module_desc_t,
+    ) -> (Result<Arc<Self>>, String) {
+        let api = context.api;
+        let (mut raw, mut log) = (ze_module_handle_t::NULL, ze_module_build_log_handle_t::NULL);
+        // SAFETY: the description and what it points to last for the call; there is room for both handles.
+        let code =
+            unsafe { (api.zeModuleCreate)(context.raw, device.raw(), desc, &mut raw, &mut log) };
+        let text = take_log(api, log);
+        let module = check(code, "zeModuleCreate").map(|()| {
+            let context = Arc::clone(context);
+            #[rustfmt::skip]
+            let module = Self { context, raw, own: true };
+            Arc::new(module)
+        });
+        (module, text)
+    }
+
+    /// A foreign module; `own` if this destroys it.
+    pub fn adopt(context: &Arc<NativeContext>, raw: usize, own: bool) -> Arc<Self> {
+        Arc::new(Self {
+            context: Arc::clone(context),
+            raw: ze_module_handle_t(std::ptr::with_exposed_provenance_mut(raw)),
+            own,
+        })
+    }
+
+    fn api(&self) -> &'static Api {
+        self.context.api
+    }
+
+    pub fn kernel_names(&self) -> Vec<String> {
+        let names = lz::list(null(), |count, all| {
+            // SAFETY: `all` is null or has room for `count` names.
+            unsafe { call!(self.api(), zeModuleGetKernelNames(self.raw, count, all)) }
+        });
+        let names = names.unwrap_or_default();
+        let name = |name: &*const _| {
+            // SAFETY: the driver's names are C strings that live as long as the module.
+            unsafe { CStr::from_ptr(*name) }
+                .to_string_lossy()
+                .into_owned()
+        };
+        names.iter().map(name).collect()
+    }
+
+    /// The driver's own code, which a program can be made of again.
+    pub fn binary(&self) -> Result<Vec<u8>> {
+        let mut bytes = 0;
+        // SAFETY: a null buffer asks for the size.
+        unsafe {
+            call!(
+                self.api(),
+                zeModuleGetNativeBinary(self.raw, &mut bytes, null_mut())
+            )
+        }?;
+        let mut code = vec![0; bytes];
+        // SAFETY: the buffer has the size that the driver reported.
+        unsafe {
+            call!(
+                self.api(),
+                zeModuleGetNativeBinary(self.raw, &mut bytes, code.as_mut_ptr())
+            )
+        }?;
+        code.truncate(bytes);
+        Ok(code)
+    }
+
+    /// Address and size in bytes of a global variable. None if there is none of this name.
+    pub fn global(&self, name: &CStr) -> Result<Option<(usize, usize)>> {
+        let (mut bytes, mut start) = (0, null_mut());
+        let query = self.api().zeModuleGetGlobalPointer;
+        // SAFETY: a C string, and room for both answers.
+        match unsafe { query(self.raw, name.as_ptr(), &mut bytes, &mut start) } {
+            // The second is the answer of a module that has no variables at all.
+            ZE_RESULT_ERROR_INVALID_GLOBAL_NAME | ZE_RESULT_ERROR_UNSUPPORTED_FEATURE => Ok(None),
+            code => {
+                check(code, "zeModuleGetGlobalPointer")?;
+                Ok(Some((start.expose_provenance(), bytes)))
+            }
+        }
+    }
+
+    /// The address of a function. None if there is none of this name.
+    pub fn function(&self, name: &CStr) -> Result<Option<*mut c_void>> {
+        let mut start = null_mut();
+        let query = self.api().zeModuleGetFunctionPointer;
+        // SAFETY: a C string, and room for the answer.
+        match unsafe { query(self.raw, name.as_ptr(), &mut start) } {
+            ZE_RESULT_ERROR_INVALID_FUNCTION_NAME | ZE_RESULT_ERROR_UNSUPPORTED_FEATURE => Ok(None),
+            code => check(code, "zeModuleGetFunctionPointer").map(|()| Some(start)),
+        }
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        if self.own && !self.api().is_torn_down() {
+            // SAFETY: the module is this one's, and its kernels hold it.
+            unsafe { (self.api().zeModuleDestroy)(self.raw) };
+        }
+    }
+}
+
+/// The text of a build's log, which this destroys.
+fn take_log(api: &Api, log: ze_module_build_log_handle_t) -> String {
+    if log.is_null() {
+        return String::new();
+    }
+    let mut bytes = 0;
+    let query = api.zeModuleBuildLogGetString;
+    // SAFETY: a null buffer asks for the size.
+    let sized = unsafe { query(log, &mut bytes, null_mut()) } == ZE_RESULT_SUCCESS;
+    let mut text = vec![0u8; if sized { bytes } else { 0 }];
+    if !text.is_empty() {
+        // SAFETY: the buffer has the size that the driver reported.
+        unsafe { query(log, &mut bytes, text.as_mut_ptr().cast()) };
+    }
+    // SAFETY: the log is the caller's, and is not used again.
+    unsafe { (api.zeModuleBuildLogDestroy)(log) };
+    let end = text
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(text.len());
+    String::from_utf8_lossy(&text[..end]).into_owned()
+}

@@ -1,0 +1,24 @@
+//! Kernels for Level Zero: the SPIR-V of OpenCL's.
+
+use super::{KernelProvider, Source, opencl};
+
+pub struct LevelZero;
+
+fn il(words: &'static [u32]) -> Source {
+    Source::Il {
+        data: words.as_ptr().cast(),
+        size: size_of_val(words),
+    }
+}
+
+impl KernelProvider for LevelZero {
+    fn source(&self, _: bool) -> Source {
+        il(opencl::words())
+    }
+
+    /// SPIR-V that ends within an instruction.
+    fn broken(&self) -> Option<Source> {
+        // Five words of a header, and one of two.
+        opencl::words().get(..6).map(il)
+    }
+}
