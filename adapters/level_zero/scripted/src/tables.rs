@@ -76,6 +76,47 @@ for_each_table! { exports }
 
 use ze::for_each_table;
 
+/// Exports functions that are not implemented: a program without a loader may need them to start.
+macro_rules! unimplemented_exports {
+    ($($function:ident)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            pub extern "C" fn $function() -> ze_result_t {
+                script::missed(stringify!($function));
+                ZE_RESULT_ERROR_UNSUPPORTED_FEATURE
+            }
+        )*
+    };
+}
+unimplemented_exports! {
+    zeCommandListAppendImageCopy
+    zeCommandListAppendImageCopyFromMemory
+    zeCommandListAppendImageCopyFromMemoryExt
+    zeCommandListAppendImageCopyRegion
+    zeCommandListAppendImageCopyToMemory
+    zeCommandListAppendImageCopyToMemoryExt
+    zeCommandListAppendLaunchMultipleKernelsIndirect
+    zeContextEvictImage
+    zeContextMakeImageResident
+    zeDeviceReserveCacheExt
+    zeDeviceSetCacheAdviceExt
+    zeEventPoolCloseIpcHandle
+    zeEventPoolGetIpcHandle
+    zeEventPoolOpenIpcHandle
+    zeImageCreate
+    zeImageDestroy
+    zeImageGetAllocPropertiesExt
+    zeImageGetMemoryPropertiesExp
+    zeImageGetProperties
+    zeImageViewCreateExp
+    zeMemCloseIpcHandle
+    zeMemGetIpcHandle
+    zeMemOpenIpcHandle
+    zeModuleInspectLinkageExt
+    zeSamplerCreate
+    zeSamplerDestroy
+}
+
 unsafe extern "C" fn unsupported() -> ze_result_t {
     ZE_RESULT_ERROR_UNSUPPORTED_FEATURE
 }
