@@ -15,14 +15,16 @@ pub fn boundary(name: &'static str, body: impl FnOnce() -> Answer) -> ze_result_
     let ran = catch_unwind(AssertUnwindSafe(|| {
         script::called(name).and_then(|()| body())
     }));
-    match ran {
+    let code = match ran {
         Ok(Ok(())) => ZE_RESULT_SUCCESS,
         Ok(Err(code)) => code,
         Err(_) => {
             script::broken(format!("{name} panicked"));
             ZE_RESULT_ERROR_UNKNOWN
         }
-    }
+    };
+    script::trace(name, code);
+    code
 }
 
 /// Declares entry points of a module: exports, with the types of the interface, and their list.
@@ -98,7 +100,7 @@ pub unsafe fn array<'a, T>(first: *const T, count: usize) -> Answer<&'a [T]> {
     Ok(unsafe { std::slice::from_raw_parts(first, count) })
 }
 
-/// Answers a question for a list: its length if none is wanted, else as many elements as there is room for.
+/// Answers a question for a list: its length if none is wanted, else the elements, up to the room.
 ///
 /// # Safety
 /// `count` is writable; `first` is null or has room for `count`.

@@ -2,7 +2,8 @@
 //!
 //! An event names a state. A pool's event keeps one state, which is set and reset. A counter-based event gets a new
 //! state with each signal at the time when the signal is appended; a wait takes the state of the time when the wait
-//! is appended. So a later signal changes nothing for an earlier wait.
+//! is appended. So a later signal changes nothing for an earlier wait. Before its first signal such an event is
+//! complete to the host, and no list may wait for it.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -284,16 +285,13 @@ entries! {
     fn zeEventHostSynchronize(event: ze_event_handle_t, timeout: u64) {
         let own = get(event)?;
         let state = hold(&own.state).clone();
-        match state {
-            Some(state) => state.wait(timeout),
-            None => Err(ZE_RESULT_NOT_READY),
-        }
+        state.map_or(Ok(()), |state| state.wait(timeout))
     }
 
     fn zeEventQueryStatus(event: ze_event_handle_t) {
         let own = get(event)?;
         let state = hold(&own.state).clone();
-        match state.is_some_and(|state| state.is_set()) {
+        match state.is_none_or(|state| state.is_set()) {
             true => Ok(()),
             false => Err(ZE_RESULT_NOT_READY),
         }

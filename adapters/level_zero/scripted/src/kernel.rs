@@ -12,6 +12,11 @@ use crate::object::{Objects, hold};
 use crate::spirv::{self, Parameter};
 use crate::{cl, module};
 
+/// Groups that may wait for each other: OpenCL's driver for CPUs runs a group to its end before it starts another.
+const WAITING_GROUPS: u32 = 1;
+/// The most groups of a cooperative launch.
+const COOPERATIVE_GROUPS: u32 = 64;
+
 /// The value of a parameter.
 #[derive(Clone)]
 pub enum Argument {
@@ -100,15 +105,17 @@ impl Launch {
         kernel.launch(settings, Counts::Given(counts))
     }
 
-    /// All groups of a cooperative launch run at once. Here one group does.
+    /// Refuses more groups than a device could have run at once. Groups that wait for each other hang here if they
+    /// are more than [`WAITING_GROUPS`].
     pub fn check_cooperative(&self) -> Answer {
-        match self.counts {
-            Counts::Given(ze_group_count_t {
-                groupCountX: 0 | 1,
-                groupCountY: 0 | 1,
-                groupCountZ: 0 | 1,
-            }) => Ok(()),
-            _ => Err(ZE_RESULT_ERROR_INVALID_ARGUMENT),
+        let Counts::Given(counts) = self.counts else {
+            return Ok(());
+        };
+        let all = [counts.groupCountX, counts.groupCountY, counts.groupCountZ];
+        let all = all.iter().try_fold(1_u32, |all, one| all.checked_mul(*one));
+        match all.is_some_and(|all| all <= COOPERATIVE_GROUPS) {
+            true => Ok(()),
+            false => Err(ZE_RESULT_ERROR_INVALID_ARGUMENT),
         }
     }
 
@@ -263,7 +270,7 @@ entries! {
 
     fn zeKernelSuggestMaxCooperativeGroupCount(kernel: ze_kernel_handle_t, out: *mut u32) {
         get(kernel)?;
-        put(out, 1)
+        put(out, WAITING_GROUPS)
     }
 
     fn zeKernelSetArgumentValue(

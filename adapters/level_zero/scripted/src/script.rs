@@ -10,6 +10,7 @@
 //! | `SCRIPTED_LEVEL_ZERO_WITHOUT` | functions and extensions that are not there, with commas between |
 //! | `SCRIPTED_LEVEL_ZERO_FAIL` | `FUNCTION:NTH:CODE`: that call of the function fails; `*` is every function |
 //! | `SCRIPTED_LEVEL_ZERO_REPORT` | 1: writes to stderr at exit what `scripted_report` tells |
+//! | `SCRIPTED_LEVEL_ZERO_TRACE` | 1: writes each call and its result to stderr |
 
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -147,6 +148,15 @@ pub fn called(name: &'static str) -> Outcome {
         lose(true);
     }
     Err(code)
+}
+
+/// Writes a call to stderr, if a variable asks for it.
+pub fn trace(name: &str, code: ze_result_t) {
+    static WANTED: OnceLock<bool> = OnceLock::new();
+    if *WANTED.get_or_init(|| variable("TRACE").is_some_and(|value| value == "1")) {
+        let thread = std::thread::current().id();
+        eprintln!("{thread:?} {name}: {code:?}");
+    }
 }
 
 pub fn broken(what: String) {

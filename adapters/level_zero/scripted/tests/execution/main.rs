@@ -1,14 +1,14 @@
 //! The driver alone and behind the loaders 1.8 and 1.32: data, order, kernels, pages, faults.
 
 mod client;
-mod ground;
+mod ways;
 
 use std::ffi::{CStr, c_char, c_void};
 use std::path::Path;
 use std::ptr::null_mut;
 
 use client::*;
-use ground::everywhere;
+use ways::everywhere;
 use ze::*;
 
 #[test]
@@ -139,6 +139,7 @@ fn a_counter_based_event_is_of_its_time() {
         let event = own.counter_based()();
         let (first, second) = (own.immediate(), own.immediate());
         let (pool, gates) = own.events(0, 1);
+        good!(own, zeEventQueryStatus(event));
         let mut waited = event;
         let code = call!(own, zeCommandListAppendWaitOnEvents(first, 1, &mut waited));
         assert_eq!(code, ZE_RESULT_ERROR_INVALID_ARGUMENT, "never signalled");
@@ -230,7 +231,7 @@ fn a_closed_list_runs_again() {
 fn kernels_run() {
     everywhere("kernels_run", &[], |library| {
         let own = Client::open(library);
-        let spirv = ground::kernels();
+        let spirv = ways::kernels();
         assert_eq!(
             own.module(ZE_MODULE_FORMAT_IL_SPIRV, &spirv[..64]),
             Err(ZE_RESULT_ERROR_MODULE_BUILD_FAILURE)
@@ -498,7 +499,7 @@ fn what_is_missing_is_unsupported() {
 /// Alone, the library has all that a program of version 1.4 may link to.
 #[test]
 fn a_program_of_1_4_finds_its_functions() {
-    let library = ground::driver();
+    let library = ways::driver();
     let old = pfn::SINCE
         .iter()
         .filter(|(name, since)| *since <= ZE_API_VERSION_1_4.0 && is_core(name));
@@ -517,7 +518,7 @@ fn is_core(name: &str) -> bool {
 /// A table as an old loader asks for it is not written past its end, and has no null entry.
 #[test]
 fn tables_have_the_length_of_their_version() {
-    let library = ground::driver();
+    let library = ways::driver();
     for facts in ze::ddi::TABLES {
         for version in [ZE_API_VERSION_1_4, ZE_API_VERSION_1_12, VERSION] {
             let length = facts.length(version);
@@ -553,10 +554,8 @@ fn tables_have_the_length_of_their_version() {
     assert_eq!(unsafe { getter(VERSION, &mut table) }, ZE_RESULT_SUCCESS);
     let destroy = table.pfnDestroy.expect("no entry is null");
     // SAFETY: the function is not implemented and looks at nothing.
-    assert_eq!(
-        unsafe { destroy(ze_image_handle_t::NULL) },
-        ZE_RESULT_ERROR_UNSUPPORTED_FEATURE
-    );
+    let code = unsafe { destroy(ze_image_handle_t::NULL) };
+    assert_eq!(code, ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
 }
 
 /// A fault, as the library has it.
@@ -586,25 +585,25 @@ fn script() -> Script {
 
 impl Script {
     fn fail(&self, fault: Fault, only: &CStr) {
-        let library = ground::driver();
+        let library = ways::driver();
         let fail = symbol::<unsafe extern "C" fn(Fault, *const c_char)>(&library, "scripted_fail");
         // SAFETY: a C string.
         unsafe { fail(fault, only.as_ptr()) };
     }
 
     fn lose(&self, lost: bool) {
-        let library = ground::driver();
+        let library = ways::driver();
         symbol::<extern "C" fn(bool)>(&library, "scripted_lose")(lost);
     }
 }
 
 fn state() -> State {
-    symbol::<extern "C" fn() -> State>(&ground::driver(), "scripted_query")()
+    symbol::<extern "C" fn() -> State>(&ways::driver(), "scripted_query")()
 }
 
 fn report() -> String {
     let write =
-        symbol::<unsafe extern "C" fn(*mut c_char, usize)>(&ground::driver(), "scripted_report");
+        symbol::<unsafe extern "C" fn(*mut c_char, usize)>(&ways::driver(), "scripted_report");
     let mut text = vec![0; 4096];
     // SAFETY: the buffer has its size.
     unsafe { write(text.as_mut_ptr(), text.len()) };
