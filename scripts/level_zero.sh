@@ -123,7 +123,7 @@ sid | bookworm | v2)
     if [ "$suite" = sid ]; then
         environment+=(UseAubStream=0 UseBindlessMode=0 UseExternalAllocatorForSshAndDsh=0
             "HardwareInfoOverride=${products[$product]}")
-        program=$(command -v "$1")
+        program=$(realpath "$(command -v "$1")")
         shift
         case $program in
         "$folder"/copies/*) exec env "${environment[@]}" "$program" "$@" ;;

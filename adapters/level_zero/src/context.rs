@@ -31,6 +31,26 @@ pub struct NativeContext {
 impl State {
     pub fn of(devices: Handles<'_, Device>) -> Result<Self> {
         let (api, driver) = driver_of(devices)?;
+        Ok(Self::new(NativeContext::create(api, driver)?))
+    }
+
+    /// A foreign context of these devices; `own` if this destroys it.
+    pub fn adopt(devices: Handles<'_, Device>, native: usize, own: bool) -> Result<Self> {
+        let (api, _) = driver_of(devices)?;
+        let raw = ze_context_handle_t(std::ptr::with_exposed_provenance_mut(native));
+        Ok(Self::new(NativeContext::new(api, raw, own)))
+    }
+
+    fn new(native: NativeContext) -> Self {
+        Self {
+            space: AddressSpace::default(),
+            native: Arc::new(native),
+        }
+    }
+}
+
+impl NativeContext {
+    pub fn create(api: &'static Api, driver: ze_driver_handle_t) -> Result<Self> {
         let desc = ze_context_desc_t::default();
         let mut raw = ze_context_handle_t::NULL;
         // SAFETY: the description has its tag, and there is room for the handle.
@@ -38,23 +58,11 @@ impl State {
         Ok(Self::new(api, raw, true))
     }
 
-    /// A foreign context of these devices; `own` if this destroys it.
-    pub fn adopt(devices: Handles<'_, Device>, native: usize, own: bool) -> Result<Self> {
-        let (api, _) = driver_of(devices)?;
-        let raw = ze_context_handle_t(std::ptr::with_exposed_provenance_mut(native));
-        Ok(Self::new(api, raw, own))
-    }
-
     fn new(api: &'static Api, raw: ze_context_handle_t, own: bool) -> Self {
-        Self {
-            space: AddressSpace::default(),
-            native: Arc::new(NativeContext {
-                api,
-                raw,
-                own,
-                events: Events::default(),
-            }),
-        }
+        let events = Events::default();
+        #[rustfmt::skip]
+        let context = Self { api, raw, own, events };
+        context
     }
 }
 

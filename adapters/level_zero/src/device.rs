@@ -5,7 +5,9 @@ mod info;
 
 use std::collections::HashSet;
 use std::ffi::{CStr, c_void};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, OnceLock};
+use std::time::{Duration, Instant};
 
 use ur::abi::*;
 use ur::hal::{self, DeviceInfo, Exported, PeerInfo};
@@ -18,10 +20,11 @@ use ur::timeline::sync::Mutex;
 
 use crate::LevelZero;
 use crate::adapter::engine;
-use crate::context::State;
+use crate::context::{NativeContext, State};
 use crate::lz::{self, *};
 use crate::platform::Platform;
 use crate::program::Program;
+use crate::virtual_mem::page_bytes;
 use facts::Facts;
 
 pub struct Device {
@@ -34,6 +37,8 @@ pub struct Device {
     parts: OnceLock<Vec<Arc<Object<Device>>>>,
     pub facts: Facts,
     answers: Answers,
+    /// When [`Device::check_status_sometimes`] asked last.
+    status_asked: AtomicU64,
     /// The devices whose memory the user opened to this one.
     peers: Mutex<HashSet<ze_device_handle_t>, { rank::LEAF }>,
 }
@@ -55,6 +60,7 @@ impl Device {
             parts: OnceLock::new(),
             facts,
             answers: Answers::new(ur_device_info_t::ALL.len()),
+            status_asked: AtomicU64::new(0),
             peers: Mutex::default(),
         };
         Ok(Object::immortal(LevelZero::table(), device))
@@ -98,11 +104,31 @@ impl Device {
         natives.iter().map(open).collect()
     }
 
-    /// Whether the device still answers. Waits ask between their slices, since the driver notices a lost device
-    /// inside waits alone.
+    /// Whether the device still answers, asked every tenth of a second at most. The driver notices a lost device inside
+    /// waits alone, so that a program which polls would do so for ever.
+    pub fn check_status_sometimes(&self) -> Result<()> {
+        let now = host_time();
+        let last = self.status_asked.load(Ordering::Relaxed);
+        if now.saturating_sub(last) < STATUS_PERIOD.as_nanos() as u64 {
+            return Ok(());
+        }
+        self.status_asked.store(now, Ordering::Relaxed);
+        self.check_status()
+    }
+
+    /// Whether the device still answers.
     pub fn check_status(&self) -> Result<()> {
         // SAFETY: a device of the driver's.
         unsafe { call!(self.api, zeDeviceGetStatus(self.raw)) }
+    }
+
+    /// Whether address ranges can be reserved. Only a context can be asked; an old driver answers pages of no bytes.
+    fn has_virtual_memory(&self) -> bool {
+        let probe = || -> Result<bool> {
+            let context = NativeContext::create(self.api, self.platform.raw())?;
+            Ok(page_bytes(&context, self, 1)? > 0)
+        };
+        probe().unwrap_or(false)
     }
 
     /// Whether the device can access a peer's memory.
@@ -136,6 +162,15 @@ impl Device {
         // 0 means that a command has not ended.
         Ok(self.facts.nanoseconds(self.clocks()?.1).max(1))
     }
+}
+
+/// The least time between two questions whether a device is lost.
+const STATUS_PERIOD: Duration = Duration::from_millis(100);
+
+/// Nanoseconds of the host's monotonic clock.
+fn host_time() -> u64 {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    START.elapsed().as_nanos() as u64
 }
 
 /// The low bits of a number.
@@ -286,5 +321,18 @@ impl hal::Device<LevelZero> for Device {
 
     fn wait_exp(this: &Object<Self>) -> Result<()> {
         engine()?.wait_device(this)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mask;
+
+    #[test]
+    fn a_mask_has_the_valid_bits() {
+        assert_eq!(mask(32), 0xffff_ffff);
+        assert_eq!(mask(1), 1);
+        // A driver that reports no number has whole counters.
+        assert_eq!([mask(0), mask(64), mask(99)], [u64::MAX; 3]);
     }
 }

@@ -5,18 +5,19 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 use ur::abi::*;
-use ur::object::{Object, Result};
+use ur::object::{Error, Object, Result};
 use ur::stream::{
-    Devices, Driver, Kind, LaunchRequest, MappedPointer, Payload, Progress, Timestamps, Work,
+    Compiled, Devices, Driver, Kind, LaunchRequest, MappedPointer, Payload, PlainLaunch, Progress,
+    Step, Timestamps, Work,
 };
 use ur::timeline::Clock;
 
 use crate::LevelZero;
 use crate::context::{State, first, native};
 use crate::device::Device;
-use crate::exec::{self, Lane, Marker, Signal};
-use crate::kernel::{Kernel, Launch};
-use crate::mem::{self, Mem, WriteBack};
+use crate::exec::{self, Lane, Marker, Native, Signal};
+use crate::kernel::{Kernel, Launch, Range};
+use crate::mem::{self, Mem};
 use crate::program::Program;
 
 /// Bytes that the size of a slab is a multiple of.
@@ -35,7 +36,7 @@ fn place<'a>(
 
 impl Payload for LevelZero {
     type Launch = Arc<Launch>;
-    type Native = WriteBack;
+    type Native = Native;
 }
 
 impl Driver for LevelZero {
@@ -43,7 +44,7 @@ impl Driver for LevelZero {
     type Lane = Lane;
     type Marker = Marker;
     type Signal = Signal;
-    type Plain = ();
+    type Plain = Range;
 
     /// Completion is queried: a stamped event costs less than a command for each.
     const TRACKS: bool = false;
@@ -79,10 +80,6 @@ impl Driver for LevelZero {
     fn copy(lane: &Lane, _: u64, dst: usize, src: usize, bytes: usize) -> Result<Progress> {
         lane.copy(dst, src, bytes)?;
         Ok(Progress::Pending)
-    }
-
-    fn is_idle(lane: &Lane) -> Result<bool> {
-        lane.is_idle()
     }
 
     fn mark(lane: &Lane, _: u64) -> Result<Marker> {
@@ -134,6 +131,33 @@ impl Driver for LevelZero {
         kernel.launch(device, request).map(Arc::new)
     }
 
+    #[inline(always)]
+    fn is_plain(
+        device: &Object<Device>,
+        kernel: &Object<Kernel>,
+        launch: &PlainLaunch<'_>,
+        range: &mut Range,
+    ) -> bool {
+        kernel.is_plain(device, launch, range)
+    }
+
+    #[inline(always)]
+    fn submit_plain(
+        lane: &Lane,
+        _: u64,
+        kernel: &Object<Kernel>,
+        launch: &PlainLaunch<'_>,
+        range: &mut Range,
+        timestamps: Option<Arc<Timestamps>>,
+        make: impl FnOnce() -> Result<Arc<Launch>>,
+    ) -> Result<Progress> {
+        match timestamps.is_none() && !lane.is_deferring() {
+            true => kernel.append_plain(&lane.stream().list, launch.args, range)?,
+            false => lane.submit(Work::Launch(make()?), timestamps)?,
+        }
+        Ok(Progress::Pending)
+    }
+
     fn acquire(
         devices: &Devices<Self>,
         device: Option<&Object<Device>>,
@@ -157,6 +181,37 @@ impl Driver for LevelZero {
 
     fn granularity(_: Option<&Object<Device>>, _: Kind) -> usize {
         SLAB_BYTES
+    }
+
+    fn register_host(devices: &Devices<Self>, addr: usize, bytes: usize, _: bool) -> Result<()> {
+        let imports = first(devices)?.platform().imports;
+        imports.ok_or(Error::unsupported())?.import(addr, bytes)
+    }
+
+    fn unregister_host(devices: &Devices<Self>, addr: usize) {
+        let released = first(devices).and_then(|device| {
+            let imports = device.platform().imports;
+            imports.ok_or(Error::unsupported())?.release(addr)
+        });
+        if let Err(error) = released {
+            log::error!("host memory stays registered: {:?}", error.code());
+        }
+    }
+
+    fn import_host(devices: &Devices<Self>, addr: usize, bytes: usize) {
+        if let Err(error) = Self::register_host(devices, addr, bytes, false) {
+            log::debug!("host memory is not imported: {:?}", error.code());
+        }
+    }
+
+    fn release_host(devices: &Devices<Self>, addr: usize) {
+        let imports = first(devices)
+            .ok()
+            .and_then(|device| device.platform().imports);
+        // An address that was not imported is no error.
+        if let Some(imports) = imports {
+            let _ = imports.release(addr);
+        }
     }
 
     fn buffer(mem: &Object<Mem>, _: &Object<Device>) -> Result<(usize, usize)> {
@@ -195,6 +250,16 @@ impl Driver for LevelZero {
         name: &CStr,
     ) -> Result<(usize, usize)> {
         program.global(device, name)
+    }
+
+    fn compile(
+        devices: &Devices<Self>,
+        device: &Object<Device>,
+        steps: &[Step<'_, Self>],
+        from: usize,
+        _: bool,
+    ) -> Option<(usize, Arc<dyn Compiled<Self>>)> {
+        exec::compile(native(devices), device, steps, from)
     }
 
     fn now(device: &Object<Device>) -> Result<u64> {

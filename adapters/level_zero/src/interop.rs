@@ -71,7 +71,7 @@ pub fn queue_handle(
     desc: Option<&ur_queue_native_desc_t>,
 ) -> Result<ur_native_handle_t> {
     let data = desc.map_or(ptr::null_mut(), |desc| desc.pNativeData);
-    let handle = this.with_native(|lane| lane.stream().list.0.expose_provenance())?;
+    let handle = this.with_native(|lane| lane.stream().list.raw.0.expose_provenance())?;
     if !data.is_null() {
         // SAFETY: `urQueueGetNativeHandle` requires room for what the backend says of a queue: an `int32_t`.
         unsafe { data.cast::<i32>().write(1) };

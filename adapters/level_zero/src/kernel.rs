@@ -13,7 +13,7 @@ use ur::object::{Body, Error, InfoIn, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::{Context, Queue};
 
 pub use code::Code;
-pub use launch::Launch;
+pub use launch::{Launch, Range};
 
 use crate::LevelZero;
 use crate::device::Device;
@@ -51,7 +51,7 @@ impl Kernel {
     ) -> Result<Arc<Object<Self>>> {
         ensure(native != 0, UR_RESULT_ERROR_INVALID_KERNEL)?;
         // The driver does not tell the module of a kernel.
-        let program = program.ok_or(Error::new(UR_RESULT_ERROR_INVALID_NULL_HANDLE))?;
+        let program = program.ok_or(Error::unsupported())?;
         program.check_context(context)?;
         let module = Module::adopt(&context.domain().state().native, 0, false);
         let raw = ze_kernel_handle_t(std::ptr::with_exposed_provenance_mut(native));

@@ -28,7 +28,7 @@ use ur::timeline::sync::Mutex;
 
 use crate::LevelZero;
 use crate::device::Device;
-use crate::exec;
+use crate::exec::{self, Native};
 
 type OfContext = Object<Context<LevelZero>>;
 
@@ -327,12 +327,12 @@ impl Mem {
             return Ok(Work::Marker);
         }
         self.is_written();
-        Ok(Work::Native(WriteBack {
+        Ok(Work::Native(Native::WriteBack(WriteBack {
             dst,
             src: map.at,
             bytes: map.bytes,
             _keeps: ended,
-        }))
+        })))
     }
 
     /// Frees the memory of mappings whose last command was submitted. A free is ordered behind all submitted work.

@@ -20,6 +20,8 @@ pub struct Platform {
     /// The extensions that the driver names.
     extensions: Vec<String>,
     devices: OnceLock<Vec<Arc<Object<Device>>>>,
+    /// The functions that make host memory known; none where the driver has none.
+    pub imports: Option<Imports>,
 }
 
 /// A driver's version: the interface's, and a number that rises with each build of the driver.
@@ -83,6 +85,7 @@ impl Platform {
             version: Version::new(interface.0 >> 16, interface.0 & 0xffff, version & 0xffff),
             extensions: extensions.iter().map(|one| text(&one.name)).collect(),
             devices: OnceLock::new(),
+            imports: Imports::find(api, raw),
         })
     }
 
@@ -157,3 +160,28 @@ impl hal::Platform<LevelZero> for Platform {
 /// The OpenCL extensions that every device has, by which programs written for OpenCL ask.
 pub const BASE_EXTENSIONS: &str = "cl_khr_il_program cl_khr_subgroups cl_intel_subgroups \
     cl_intel_subgroups_short cl_intel_required_subgroup_size ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_ends_with_a_zero_or_the_array() {
+        let letters = |bytes: &[u8]| {
+            bytes
+                .iter()
+                .map(|byte| byte.cast_signed())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(text(&letters(b"ab\0cd")), "ab");
+        assert_eq!(text(&letters(b"abc")), "abc");
+        assert_eq!(text(&[]), "");
+    }
+
+    #[test]
+    fn versions_are_ordered_by_interface_and_then_build() {
+        assert!(Version::new(1, 15, 0) > Version::new(1, 6, 32149));
+        assert!(Version::new(1, 6, 32148) < Version::new(1, 6, 32149));
+        assert!(Version::new(1, 3, 24595) < Version::new(1, 6, 0));
+    }
+}

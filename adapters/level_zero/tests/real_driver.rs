@@ -14,7 +14,7 @@ use differences::DIFFERENCES;
 use serde_json::Value;
 
 /// A folder with drivers, and the libraries and programs of this build.
-struct Ground {
+struct Drivers {
     drivers: PathBuf,
     built: PathBuf,
 }
@@ -24,8 +24,8 @@ fn repository() -> &'static Path {
     here.ancestors().nth(2).unwrap_or(here)
 }
 
-impl Ground {
-    /// The ground of a suite. None, said aloud, if it was not fetched.
+impl Drivers {
+    /// The drivers of a suite. None, said aloud, if it was not fetched.
     fn find(suite: &str) -> Option<Self> {
         let given = std::env::var_os("UR_LEVEL_ZERO").map(PathBuf::from);
         let drivers = given.unwrap_or_else(|| repository().join("target/level_zero"));
@@ -51,6 +51,20 @@ impl Ground {
 
     /// What a program of this build prints on a suite's driver as a product.
     fn run(&self, suite: &str, product: &str, program: &str, arguments: &[&str]) -> String {
+        let mut command = self.command(suite, product, program, arguments);
+        let output = command.output().expect("bash runs");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(
+            output.status.success(),
+            "{command:?}: {}\n{}{}",
+            output.status,
+            text(&output.stdout),
+            text(&output.stderr)
+        );
+        text(&output.stdout)
+    }
+
+    fn command(&self, suite: &str, product: &str, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(repository().join("scripts/level_zero.sh"));
         command.arg(&self.drivers).args([suite, product]);
         command.arg(self.built.join(program)).args(arguments);
@@ -65,16 +79,52 @@ impl Ground {
             let forward = self.built.join("libforward_level_zero.so");
             command.env("ZE_ENABLE_ALT_DRIVERS", forward);
         }
-        let output = command.output().expect("bash runs");
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        assert!(
-            output.status.success(),
-            "{command:?}: {}\n{}{}",
-            output.status,
-            text(&output.stdout),
-            text(&output.stderr)
+        command
+    }
+
+    /// Runs suites of the conformance program; `expected` has the names of tests that fail there. Panics for any other.
+    fn conformance(&self, suite: &str, product: &str, suites: &[&str], expected: &[&str]) {
+        let known = repository().join("adapters/level_zero/expectations.yml");
+        let report = self
+            .built
+            .join(format!("level_zero_{suite}_{product}.json"));
+        let mut arguments = vec!["--timeout".to_owned(), "30".to_owned()];
+        for (name, path) in [("--expectations", &known), ("--json", &report)] {
+            arguments.extend([name.to_owned(), path.display().to_string()]);
+        }
+        arguments.extend(suites.iter().map(|suite| format!("--filter={suite}::")));
+        let mut program = self.built.join("ur-conformance").display().to_string();
+        if suite == "sid" {
+            let mut copy = Command::new(repository().join("scripts/level_zero.sh"));
+            copy.arg(&self.drivers).args(["copy", &program]);
+            let output = copy.output().expect("bash runs");
+            assert!(output.status.success(), "{copy:?}: {output:?}");
+            program = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        }
+        // Its exit status tells of the expected ones too.
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let output = self.command(suite, product, &program, &arguments).output();
+        let output = output.expect("bash runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let all = std::fs::read_to_string(&report);
+        let all = all.unwrap_or_else(|error| panic!("{error}: {text}"));
+        let all: Value = serde_json::from_str(&all).expect("a report");
+        let tests = all["tests"].as_array().expect("a list of tests");
+        let of = |outcome: &str| -> Vec<String> {
+            let those = tests.iter().filter(|test| test["outcome"] == outcome);
+            let name = |test: &Value| format!("{}::{}", test["suite"], test["test"]);
+            those.map(|test| name(test).replace('"', "")).collect()
+        };
+        let failed = of("failed");
+        let mut strange = failed
+            .iter()
+            .filter(|name| !expected.contains(&name.as_str()));
+        assert!(strange.next().is_none(), "{product}: {failed:?}\n{text}");
+        assert!(of("passed").len() > 100, "{product}: {text}");
+        println!(
+            "{suite} {product}: {}",
+            text.lines().last().unwrap_or_default()
         );
-        text(&output.stdout)
     }
 
     fn products(&self, suite: &str) -> Vec<String> {
@@ -136,15 +186,15 @@ fn built() -> &'static Path {
 
 #[test]
 fn properties_are_those_of_intels_adapter_or_differ_for_a_reason() {
-    let (Some(ground), Some(_)) = (Ground::find("sid"), Ground::find("v2")) else {
+    let (Some(drivers), Some(_)) = (Drivers::find("sid"), Drivers::find("v2")) else {
         return;
     };
-    let products = ground.products("sid");
+    let products = drivers.products("sid");
     assert_eq!(products.len(), 9, "{products:?}");
     let mut unexplained = Vec::new();
     let mut seen = BTreeMap::new();
     for product in &products {
-        let [ours, theirs] = ["sid", "v2"].map(|suite| ground.properties(suite, product));
+        let [ours, theirs] = ["sid", "v2"].map(|suite| drivers.properties(suite, product));
         assert!(ours.len() > 150, "{product} has {} properties", ours.len());
         assert!(
             ours.keys().eq(theirs.keys()),
@@ -185,12 +235,85 @@ fn properties_are_those_of_intels_adapter_or_differ_for_a_reason() {
 
 #[test]
 fn the_old_driver_is_found() {
-    let Some(ground) = Ground::find("bookworm") else {
+    let Some(drivers) = Drivers::find("bookworm") else {
         return;
     };
-    for product in ground.products("bookworm") {
-        let text = ground.run("bookworm", &product, "urinfo", &[]);
+    for product in drivers.products("bookworm") {
+        let text = drivers.run("bookworm", &product, "urinfo", &[]);
         assert!(text.contains("[level_zero:gpu]"), "{product}: {text}");
         println!("{product}: {}", text.trim());
     }
+}
+
+#[test]
+fn two_cards_and_two_tiles_are_found() {
+    let Some(drivers) = Drivers::find("sid") else {
+        return;
+    };
+    let run = |variables: &[(&str, &str)]| -> Value {
+        let mut command = drivers.command("sid", "pvc", "urinfo", &["--json"]);
+        let output = command.envs(variables.iter().copied()).output();
+        let output = output.expect("bash runs");
+        assert!(output.status.success(), "{command:?}: {output:?}");
+        let all: Value = serde_json::from_slice(&output.stdout).expect("urinfo prints JSON");
+        all["adapters"][0]["platforms"][0]["devices"].clone()
+    };
+    let cards = run(&[("CreateMultipleRootDevices", "2")]);
+    assert_eq!(cards.as_array().map(Vec::len), Some(2), "{cards}");
+    let tiles = run(&[
+        ("CreateMultipleSubDevices", "2"),
+        ("ZE_FLAT_DEVICE_HIERARCHY", "COMPOSITE"),
+    ]);
+    assert_eq!(tiles.as_array().map(Vec::len), Some(1), "{tiles}");
+    let info = &tiles[0]["info"];
+    assert_eq!(info["UR_DEVICE_INFO_PARTITION_MAX_SUB_DEVICES"], 2);
+    assert_eq!(
+        info["UR_DEVICE_INFO_SUPPORTED_PARTITIONS"][0],
+        "UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN"
+    );
+    println!("two cards, and a card of two tiles");
+}
+
+/// Suites that look at no data, of which the device here makes none.
+const SUITES: &[&str] = &[
+    "loader",
+    "adapter",
+    "platform",
+    "context",
+    "device_info",
+    "program",
+    "arguments",
+    "every_function",
+    "declared_errors",
+    "async_statistics",
+    "async_validation",
+    "async_threads",
+    "partition",
+    "peer_access",
+    "unsupported",
+];
+
+#[test]
+fn calls_are_as_the_specification_says_on_the_newest_driver() {
+    let Some(drivers) = Drivers::find("sid").filter(|_| Drivers::find("v2").is_some()) else {
+        return;
+    };
+    let data = ["program::specialization_constants"];
+    for product in ["bmg", "pvc", "tgllp"] {
+        drivers.conformance("sid", product, SUITES, &data);
+    }
+}
+
+#[test]
+fn calls_are_as_the_specification_says_on_the_old_driver() {
+    let Some(drivers) = Drivers::find("bookworm") else {
+        return;
+    };
+    // Without a device the old driver takes it for lost when its clock is read.
+    let lost = [
+        "program::specialization_constants",
+        "every_function::urDeviceGetGlobalTimestamps",
+        "every_function::urEnqueueTimestampRecordingExp",
+    ];
+    drivers.conformance("bookworm", "tgllp", SUITES, &lost);
 }

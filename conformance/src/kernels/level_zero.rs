@@ -16,6 +16,11 @@ impl KernelProvider for LevelZero {
         il(opencl::words())
     }
 
+    /// The driver takes values that are larger than their arguments.
+    fn tells_argument_sizes(&self) -> bool {
+        false
+    }
+
     /// SPIR-V that ends within an instruction.
     fn broken(&self) -> Option<Source> {
         // Five words of a header, and one of two.

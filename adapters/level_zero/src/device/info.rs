@@ -387,7 +387,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::HostUnifiedMemory | Is::IsIntegratedGpu => {
             out.boolean(facts.is(ZE_DEVICE_PROPERTY_FLAG_INTEGRATED))
         }
-        Is::VirtualMemorySupport => out.boolean(true),
+        Is::VirtualMemorySupport => out.boolean(this.has_virtual_memory()),
 
         // Images.
         Is::Image2dMaxWidth | Is::Image2dMaxHeight => out.value(image.maxImageDims2D as usize),
@@ -417,9 +417,10 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         | Is::UsmP2pSupportExp
         | Is::EnqueueHostTaskSupportExp
         | Is::UseNativeAssert => out.boolean(true),
+        Is::UsmHostAllocRegisterSupportExp => out.boolean(this.platform.imports.is_some()),
         Is::PrintfBufferSize => out.value(module.printfBufferSize as usize),
 
-        // Not supported, or not yet: the list is in docs/src/reference/level_zero.md.
+        // Not supported, or not yet: the list is in docs/src/reference/level-zero.md.
         Is::BuildOnSubdevice
         | Is::AsyncBarrier
         | Is::ClockWorkGroupSupportExp
@@ -429,7 +430,6 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         | Is::IpcPhysicalMemorySupportExp
         | Is::IpcEventSupportExp
         | Is::MemoryExportExportableDeviceMemExp
-        | Is::UsmHostAllocRegisterSupportExp
         | Is::CommandBufferSubgraphSupportExp
         | Is::DynamicLinkSupportExp => out.boolean(false),
 

@@ -125,7 +125,7 @@ impl Event {
     pub fn is_done(&self) -> Result<bool> {
         // SAFETY: a live event.
         match unsafe { (self.context.api.zeEventQueryStatus)(self.raw) } {
-            ZE_RESULT_NOT_READY => Ok(false),
+            ZE_RESULT_NOT_READY => self.device.check_status_sometimes().map(|()| false),
             code => check(code, "zeEventQueryStatus").map(|()| true),
         }
     }

@@ -3,6 +3,9 @@
 //! Work that waits for the host is deferred by the host (`ur::stream::deferred`): a list that waits on the device for
 //! the host occupies its engine, which the kernel's driver resets after a while. A wait for another lane is a command
 //! of its own and never an argument of a copy: the driver would wait for those arguments in the calling thread.
+//!
+//! The engine calls a lane from one thread at a time, as the driver asks of a list. Completion is asked of events, which
+//! other threads may do; `zeCommandListHostSynchronize` changes the list, and is not called.
 
 use std::sync::Arc;
 
@@ -13,6 +16,7 @@ use ur::timeline::rank;
 use ur::timeline::sync::Mutex;
 
 use super::event::{Event, Kind};
+use super::list::List;
 use super::point::{Marker, Point};
 use super::{times, work};
 use crate::LevelZero;
@@ -26,14 +30,9 @@ pub struct Lane {
 }
 
 pub struct Stream {
-    pub api: &'static Api,
+    // Dropped before the context.
+    pub list: List,
     pub context: Arc<NativeContext>,
-    pub device: Arc<Object<Device>>,
-    pub list: ze_command_list_handle_t,
-    /// Whether the driver keeps the order of the list's commands. If not, barriers do.
-    pub is_in_order: bool,
-    /// Whether the lane destroys the list.
-    own: bool,
     /// Whether each command depends on the one before: it is an in-order queue's.
     chained: bool,
     /// Events of pools that the list waits for, until its next marker keeps them.
@@ -42,7 +41,7 @@ pub struct Stream {
 }
 
 /// The first driver whose lists keep the order.
-const IN_ORDER: Version = Version::new(1, 6, 32149);
+pub(super) const IN_ORDER: Version = Version::new(1, 6, 32149);
 /// The first driver that takes the hint of copies on another engine.
 const COPY_OFFLOAD: Version = Version::new(1, 14, 0);
 
@@ -112,12 +111,14 @@ impl Lane {
     ) -> Self {
         Self {
             stream: Arc::new(Stream {
-                api: context.api,
                 context: Arc::clone(context),
-                device: device.arc(),
-                list,
-                is_in_order,
-                own,
+                list: List {
+                    api: context.api,
+                    device: device.arc(),
+                    raw: list,
+                    is_in_order,
+                    own,
+                },
                 chained,
                 waits: Mutex::default(),
                 deferred: Deferred::default(),
@@ -127,6 +128,12 @@ impl Lane {
 
     pub fn stream(&self) -> &Arc<Stream> {
         &self.stream
+    }
+
+    /// Whether work is kept back, since the lane waits for the host.
+    #[inline]
+    pub fn is_deferring(&self) -> bool {
+        self.stream.deferred.is_deferring()
     }
 
     /// Submits work, or defers it while the lane waits for the host.
@@ -143,25 +150,9 @@ impl Lane {
     pub fn copy(&self, dst: usize, src: usize, bytes: usize) -> Result<()> {
         let stream = &self.stream;
         if !stream.deferred.is_deferring() {
-            return work::copy(stream, ze_event_handle_t::NULL, dst, src, bytes);
+            return work::copy(&stream.list, ze_event_handle_t::NULL, dst, src, bytes);
         }
         self.submit(Work::Copy { dst, src, bytes }, None)
-    }
-
-    /// Whether everything submitted so far has completed. False where the loader has no such query.
-    pub fn is_idle(&self) -> Result<bool> {
-        let stream = &self.stream;
-        if stream.deferred.is_deferring() {
-            return Ok(false);
-        }
-        let Some(ask) = stream.api.zeCommandListHostSynchronize else {
-            return Ok(false);
-        };
-        // SAFETY: a live immediate list.
-        match unsafe { ask(stream.list, 0) } {
-            ZE_RESULT_NOT_READY => Ok(false),
-            code => check(code, "zeCommandListHostSynchronize").map(|()| true),
-        }
     }
 
     pub fn mark(&self) -> Result<Marker> {
@@ -185,18 +176,18 @@ impl Stream {
     fn enqueue(&self, work: Work<LevelZero>, timestamps: Option<Arc<Timestamps>>) -> Result<()> {
         let Some(timestamps) = timestamps else {
             // A marker stands for the work before it, and is no call of the driver.
-            return work::append(self, ze_event_handle_t::NULL, work);
+            return work::append(&self.list, ze_event_handle_t::NULL, work);
         };
         let last = self.timed()?;
         let first = match work::is_one_command(&work) {
             true => {
-                work::append(self, last.raw, work)?;
+                work::append(&self.list, last.raw, work)?;
                 Arc::clone(&last)
             }
             false => {
                 let first = self.timed()?;
                 self.signal(&first)?;
-                work::append(self, ze_event_handle_t::NULL, work)?;
+                work::append(&self.list, ze_event_handle_t::NULL, work)?;
                 self.signal(&last)?;
                 first
             }
@@ -206,7 +197,7 @@ impl Stream {
     }
 
     fn timed(&self) -> Result<Arc<Event>> {
-        let event = Event::new(&self.context, &self.device, Kind::Timed, Vec::new())?;
+        let event = Event::new(&self.context, &self.list.device, Kind::Timed, Vec::new())?;
         Ok(Arc::new(event))
     }
 
@@ -214,23 +205,11 @@ impl Stream {
         // SAFETY: a live list and a live event of the same context.
         unsafe {
             call!(
-                self.api,
-                zeCommandListAppendSignalEvent(self.list, event.raw)
+                self.list.api,
+                zeCommandListAppendSignalEvent(self.list.raw, event.raw)
             )
         }?;
-        self.keep_order()
-    }
-
-    /// Orders later commands behind the ones so far, where the driver does not by itself.
-    pub fn keep_order(&self) -> Result<()> {
-        if self.is_in_order {
-            return Ok(());
-        }
-        let none = ze_event_handle_t::NULL;
-        let append = self.api.zeCommandListAppendBarrier;
-        // SAFETY: a live list; no events are given.
-        let code = unsafe { append(self.list, none, 0, std::ptr::null_mut()) };
-        check(code, "zeCommandListAppendBarrier")
+        self.list.keep_order()
     }
 }
 
@@ -253,7 +232,7 @@ impl ur::stream::Stream for Stream {
 
     fn record(&self) -> Result<Arc<Event>> {
         let waits = std::mem::take(&mut *self.waits.lock());
-        let event = Event::new(&self.context, &self.device, Kind::Marker, waits)?;
+        let event = Event::new(&self.context, &self.list.device, Kind::Marker, waits)?;
         self.signal(&event)?;
         Ok(Arc::new(event))
     }
@@ -263,14 +242,14 @@ impl ur::stream::Stream for Stream {
         // SAFETY: a live list and a live event of the same context.
         unsafe {
             call!(
-                self.api,
-                zeCommandListAppendWaitOnEvents(self.list, 1, &mut raw)
+                self.list.api,
+                zeCommandListAppendWaitOnEvents(self.list.raw, 1, &mut raw)
             )
         }?;
         if !event.is_counter_based {
             self.waits.lock().push(Arc::clone(event));
         }
-        self.keep_order()
+        self.list.keep_order()
     }
 
     fn wait_point(&self, point: &Arc<HostPoint<Self>>) -> Result<()> {
@@ -290,14 +269,5 @@ impl ur::stream::Stream for Stream {
 
     fn block(event: &Arc<Event>) -> Result<()> {
         event.block()
-    }
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        if self.own && !self.api.is_torn_down() {
-            // SAFETY: the lane owns the list, and no submission can follow the drop.
-            unsafe { (self.api.zeCommandListDestroy)(self.list) };
-        }
     }
 }

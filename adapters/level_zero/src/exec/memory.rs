@@ -1,9 +1,10 @@
 //! Memory from the driver: device, host and shared.
 
 use std::ffi::c_void;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ur::abi::*;
+use ur::object::env::Env;
 use ur::object::{Error, Object, Result, ensure};
 use ur::stream::Kind;
 
@@ -15,10 +16,18 @@ use crate::lz::*;
 /// The driver's extension for allocations above the device's limit.
 const RELAXED: &str = "ZE_experimental_relaxed_allocation_limits";
 
-/// The largest allocation of a device: all of its memory where the driver can exceed its limit.
+/// Whether allocations may exceed the device's limit, for which kernels then are built: the user asked for it, and the
+/// driver can. Kernels reach large buffers more slowly.
+pub fn is_relaxed(device: &Device) -> bool {
+    static WANTED: OnceLock<bool> = OnceLock::new();
+    let read = || Env::process().flag("UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS", false);
+    *WANTED.get_or_init(read) && device.platform().has_extension(RELAXED)
+}
+
+/// The largest allocation of a device.
 pub fn max_slab(device: &Device) -> usize {
     let facts = &device.facts;
-    match device.platform().has_extension(RELAXED) {
+    match is_relaxed(device) {
         true => facts.memory_bytes().max(facts.base.maxMemAllocSize) as usize,
         false => facts.base.maxMemAllocSize as usize,
     }
@@ -124,7 +133,7 @@ pub fn zero(
         return Ok(());
     }
     let lane = super::Lane::open(context, device, ur_queue_flags_t(0), 0)?;
-    work::zero(lane.stream(), start, bytes)?;
+    work::zero(&lane.stream().list, start, bytes)?;
     let event = ur::stream::Stream::record(&**lane.stream())?;
     event.block()
 }
@@ -155,4 +164,15 @@ pub fn range(context: &NativeContext, start: usize) -> Result<usize> {
         )
     }?;
     Ok(bytes - (start - base.addr()).min(bytes))
+}
+
+/// Whether an address is in memory of the driver's, and not plain memory of the host's.
+pub fn is_usm(context: &NativeContext, start: usize) -> bool {
+    let mut found = ze_memory_allocation_properties_t::default();
+    let mut device = ze_device_handle_t::NULL;
+    let at = std::ptr::with_exposed_provenance(start);
+    let query = context.api.zeMemGetAllocProperties;
+    // SAFETY: both answers are writable.
+    let code = unsafe { query(context.raw, at, &mut found, &mut device) };
+    code == ZE_RESULT_SUCCESS && found.r#type != ZE_MEMORY_TYPE_UNKNOWN
 }

@@ -2,14 +2,24 @@
 
 use std::ffi::c_void;
 use std::ptr::{null_mut, with_exposed_provenance, with_exposed_provenance_mut};
+use std::sync::Arc;
 
 use ur::abi::*;
 use ur::object::Result;
 use ur::stream::{Pitched, Work};
 
-use super::lane::Stream;
+use super::compiled::CompiledList;
+use super::list::List;
 use crate::LevelZero;
 use crate::lz::*;
+use crate::mem::WriteBack;
+
+/// A command that only this backend has.
+#[derive(Clone)]
+pub enum Native {
+    WriteBack(WriteBack),
+    Compiled(Arc<CompiledList>),
+}
 
 const NO_EVENT: ze_event_handle_t = ze_event_handle_t::NULL;
 
@@ -19,13 +29,14 @@ pub fn is_one_command(work: &Work<LevelZero>) -> bool {
         Work::Copy { dst, src, bytes } => *bytes > 0 && dst != src,
         Work::Fill { pattern, bytes, .. } => *bytes > 0 && pattern.len().is_power_of_two(),
         Work::Launch(launch) => !launch.is_empty(),
-        Work::Native(back) => back.bytes > 0,
+        Work::Native(Native::WriteBack(back)) => back.bytes > 0,
+        Work::Native(Native::Compiled(_)) => true,
         _ => false,
     }
 }
 
 /// Appends the commands of work to a list. `signal` is signalled by the one command of [`is_one_command`].
-pub fn append(to: &Stream, signal: ze_event_handle_t, work: Work<LevelZero>) -> Result<()> {
+pub fn append(to: &List, signal: ze_event_handle_t, work: Work<LevelZero>) -> Result<()> {
     match work {
         Work::Marker => Ok(()),
         Work::Copy { dst, src, bytes } => copy(to, signal, dst, src, bytes),
@@ -51,7 +62,8 @@ pub fn append(to: &Stream, signal: ze_event_handle_t, work: Work<LevelZero>) -> 
             advice,
         } => advise(to, addr, bytes, advice),
         Work::Launch(launch) => launch.append(to, signal),
-        Work::Native(back) => copy(to, signal, back.dst, back.src, back.bytes),
+        Work::Native(Native::WriteBack(back)) => copy(to, signal, back.dst, back.src, back.bytes),
+        Work::Native(Native::Compiled(all)) => all.append(to, signal),
     }
 }
 
@@ -61,7 +73,7 @@ fn at<T>(addr: usize) -> *mut T {
 
 #[inline(always)]
 pub fn copy(
-    to: &Stream,
+    to: &List,
     signal: ze_event_handle_t,
     dst: usize,
     src: usize,
@@ -73,14 +85,14 @@ pub fn copy(
     let append = to.api.zeCommandListAppendMemoryCopy;
     let src: *const c_void = with_exposed_provenance(src);
     // SAFETY: the caller keeps both ranges until the command has ended; no events are waited for.
-    let code = unsafe { append(to.list, at(dst), src, bytes, signal, 0, null_mut()) };
+    let code = unsafe { append(to.raw, at(dst), src, bytes, signal, 0, null_mut()) };
     check(code, "zeCommandListAppendMemoryCopy")?;
     to.keep_order()
 }
 
 /// One command of the list: a pattern whose length is a power of two.
 fn fill_one(
-    to: &Stream,
+    to: &List,
     signal: ze_event_handle_t,
     dst: usize,
     pattern: &[u8],
@@ -89,18 +101,7 @@ fn fill_one(
     let append = to.api.zeCommandListAppendMemoryFill;
     let (start, length) = (pattern.as_ptr().cast(), pattern.len());
     // SAFETY: the caller keeps the range until the command has ended; the driver copies the pattern.
-    let code = unsafe {
-        append(
-            to.list,
-            at(dst),
-            start,
-            length,
-            bytes,
-            signal,
-            0,
-            null_mut(),
-        )
-    };
+    let code = unsafe { append(to.raw, at(dst), start, length, bytes, signal, 0, null_mut()) };
     check(code, "zeCommandListAppendMemoryFill")?;
     to.keep_order()
 }
@@ -108,7 +109,7 @@ fn fill_one(
 /// A fill. The driver takes patterns whose length is a power of two. Any other is written once, from parts of such
 /// lengths, and then copied to behind itself, twice as much each time.
 fn fill(
-    to: &Stream,
+    to: &List,
     signal: ze_event_handle_t,
     dst: usize,
     pattern: &[u8],
@@ -139,7 +140,7 @@ fn contiguous(of: Pitched, [width, rows, slices]: [usize; 3]) -> bool {
         || (of.row_pitch == width && (slices == 1 || of.slice_pitch == width * rows))
 }
 
-fn copy_rect(to: &Stream, dst: Pitched, src: Pitched, region: [usize; 3]) -> Result<()> {
+fn copy_rect(to: &List, dst: Pitched, src: Pitched, region: [usize; 3]) -> Result<()> {
     let [width, rows, slices] = region;
     if width == 0 || rows == 0 || slices == 0 {
         return Ok(());
@@ -177,7 +178,7 @@ fn copy_rect(to: &Stream, dst: Pitched, src: Pitched, region: [usize; 3]) -> Res
         // SAFETY: the caller keeps both blocks until the command has ended; no events are given.
         let code = unsafe {
             append(
-                to.list,
+                to.raw,
                 at(dst.addr),
                 &region,
                 dst_pitch,
@@ -205,7 +206,7 @@ fn copy_rect(to: &Stream, dst: Pitched, src: Pitched, region: [usize; 3]) -> Res
 }
 
 /// Fills the first row, and copies it to the others: twice as many rows, and then slices, each time.
-fn fill_rect(to: &Stream, dst: Pitched, pattern: &[u8], region: [usize; 3]) -> Result<()> {
+fn fill_rect(to: &List, dst: Pitched, pattern: &[u8], region: [usize; 3]) -> Result<()> {
     let [width, rows, slices] = region;
     if width == 0 || rows == 0 || slices == 0 {
         return Ok(());
@@ -238,13 +239,13 @@ fn fill_rect(to: &Stream, dst: Pitched, pattern: &[u8], region: [usize; 3]) -> R
 }
 
 /// A hint: a driver that refuses it is no error. The interface moves memory to the device alone.
-fn prefetch(to: &Stream, addr: usize, bytes: usize, to_host: bool) -> Result<()> {
+fn prefetch(to: &List, addr: usize, bytes: usize, to_host: bool) -> Result<()> {
     if to_host || bytes == 0 {
         return Ok(());
     }
     let append = to.api.zeCommandListAppendMemoryPrefetch;
     // SAFETY: the caller keeps the range until the command has ended.
-    let code = unsafe { append(to.list, at::<c_void>(addr), bytes) };
+    let code = unsafe { append(to.raw, at::<c_void>(addr), bytes) };
     if let Err(error) = check(code, "zeCommandListAppendMemoryPrefetch") {
         log::debug!("a prefetch has no effect: {:?}", error.code());
     }
@@ -292,11 +293,11 @@ const ADVICE: [(ur_usm_advice_flags_t, ze_memory_advice_t); 10] = [
     ),
 ];
 
-fn advise(to: &Stream, addr: usize, bytes: usize, advice: ur_usm_advice_flags_t) -> Result<()> {
+fn advise(to: &List, addr: usize, bytes: usize, advice: ur_usm_advice_flags_t) -> Result<()> {
     let append = to.api.zeCommandListAppendMemAdvise;
     for (_, native) in ADVICE.iter().filter(|(flag, _)| advice.contains(*flag)) {
         // SAFETY: the caller keeps the range until the command has ended.
-        let code = unsafe { append(to.list, to.device.raw(), at::<c_void>(addr), bytes, *native) };
+        let code = unsafe { append(to.raw, to.device.raw(), at::<c_void>(addr), bytes, *native) };
         if let Err(error) = check(code, "zeCommandListAppendMemAdvise") {
             log::debug!("a hint has no effect: {:?}", error.code());
         }
@@ -305,6 +306,6 @@ fn advise(to: &Stream, addr: usize, bytes: usize, advice: ur_usm_advice_flags_t)
 }
 
 /// Writes zeros.
-pub fn zero(to: &Stream, start: usize, bytes: usize) -> Result<()> {
+pub fn zero(to: &List, start: usize, bytes: usize) -> Result<()> {
     fill(to, NO_EVENT, start, &[0], bytes)
 }

@@ -128,14 +128,13 @@ impl Code {
     }
 
     pub fn name(&self) -> Result<CString> {
-        let raw = self.lock().raw;
+        let handle = self.lock();
+        let raw = handle.raw;
         let query = self.api().zeKernelGetName;
         let mut bytes = 0;
         // SAFETY: a null buffer asks for the size.
-        check(
-            unsafe { query(raw, &mut bytes, null_mut()) },
-            "zeKernelGetName",
-        )?;
+        let code = unsafe { query(raw, &mut bytes, null_mut()) };
+        check(code, "zeKernelGetName")?;
         let mut text = vec![0u8; bytes];
         // SAFETY: the buffer has the size that the driver reported.
         let code = unsafe { query(raw, &mut bytes, text.as_mut_ptr().cast()) };
@@ -147,7 +146,8 @@ impl Code {
     /// The attributes of the kernel's source.
     pub fn attributes(&self) -> Result<String> {
         let mut bytes = 0;
-        let raw = self.lock().raw;
+        let handle = self.lock();
+        let raw = handle.raw;
         let query = self.api().zeKernelGetSourceAttributes;
         // SAFETY: a null buffer asks for the size.
         let code = unsafe { query(raw, &mut bytes, null_mut()) };
@@ -193,10 +193,12 @@ impl Code {
         let [x, y, z] = global.map(|axis| u32::try_from(axis).unwrap_or(u32::MAX).max(1));
         let mut group = [1; 3];
         let [a, b, c] = &mut group;
-        let raw = self.lock().raw;
         let suggest = self.api().zeKernelSuggestGroupSize;
+        // The driver caches its answers in the kernel.
+        let handle = self.lock();
         // SAFETY: a live kernel, and room for the answers.
-        let code = unsafe { suggest(raw, x, y, z, a, b, c) };
+        let code = unsafe { suggest(handle.raw, x, y, z, a, b, c) };
+        drop(handle);
         check(code, "zeKernelSuggestGroupSize")?;
         // Groups are whole here, and sizes beyond 32 bits are unknown to the driver.
         Ok(std::array::from_fn(|axis| {
@@ -261,15 +263,11 @@ impl Handle {
         Ok(())
     }
 
-    pub fn set_offset(
-        &mut self,
-        set: Option<pfn::zeKernelSetGlobalOffsetExp>,
-        offset: [u32; 3],
-    ) -> Result<()> {
+    pub fn set_offset(&mut self, of: &Code, offset: [u32; 3]) -> Result<()> {
         if self.offset == offset && !self.is_open {
             return Ok(());
         }
-        let Some(set) = set else {
+        let Some(set) = of.offset_setter() else {
             return ensure(offset == [0; 3], UR_RESULT_ERROR_UNSUPPORTED_FEATURE);
         };
         let [x, y, z] = offset;

@@ -1,4 +1,5 @@
-//! Launches: checked in full, with copies of their arguments, for any later append.
+//! Launches: checked in full, with copies of their arguments, for any later append; or plain, straight from the caller's
+//! arguments.
 
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -6,23 +7,30 @@ use std::sync::Arc;
 use ur::abi::*;
 use ur::hal::{Exported, checks};
 use ur::object::{Error, Object, Result, ensure};
-use ur::stream::LaunchRequest;
+use ur::stream::{LaunchRequest, PlainLaunch};
+use ur::timeline::sync::MutexGuard;
 
 use super::code::{Code, Handle};
 use super::{Kernel, count_limits};
 use crate::LevelZero;
 use crate::device::Device;
-use crate::exec::Stream;
+use crate::exec::List;
 use crate::lz::*;
 use crate::mem::Mem;
 
 pub struct Launch {
     code: Arc<Code>,
     args: Vec<(u32, Arg)>,
+    range: Range,
+    is_cooperative: bool,
+}
+
+/// The work-items of a launch.
+#[derive(Clone, Copy, Default)]
+pub struct Range {
     group: [u32; 3],
     count: ze_group_count_t,
     offset: [u32; 3],
-    is_cooperative: bool,
 }
 
 /// An argument that owns a copy of its value.
@@ -78,34 +86,115 @@ impl Kernel {
         let code = self.code(device)?;
         let complete = is_complete(code.facts.numKernelArgs, request.args);
         ensure(complete, UR_RESULT_ERROR_INVALID_KERNEL_ARGS)?;
-        let group = match request.local {
-            Some(local) => {
-                ensure(self.allows(local), UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE)?;
-                code.check_group(local, request.dims as usize)?
-            }
-            None => code.choose(request.global)?,
-        };
-        let count = count(request.global, group, count_limits(device))?;
-        let offset = request.offset.map(|axis| u32::try_from(axis).ok());
-        let [Some(x), Some(y), Some(z)] = offset else {
-            return Err(Error::new(UR_RESULT_ERROR_INVALID_VALUE));
-        };
-        let moved = [x, y, z] != [0; 3];
-        let able = !moved || code.offset_setter().is_some();
-        ensure(able, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+        let sizes = (request.offset, request.global, request.local);
+        let range = self.range(code, sizes, request.dims as usize)?;
         let own = |arg| Arg::of(arg).map(|value| (arg.index, value));
         let args = request.args.iter().map(own).collect::<Result<Vec<_>>>()?;
         let launch = Launch {
             code: Arc::clone(code),
             args,
-            group,
-            count,
-            offset: [x, y, z],
+            range,
             is_cooperative: attributes.cooperative,
         };
         // The driver checks index and size of an argument when it is set, which for this launch may be later.
         launch.set_args(&code.lock())?;
         Ok(launch)
+    }
+
+    /// Checks offset, global size and group size, and chooses the group size where none is given.
+    fn range(
+        &self,
+        code: &Code,
+        (offset, global, local): ([usize; 3], [usize; 3], Option<[usize; 3]>),
+        dims: usize,
+    ) -> Result<Range> {
+        let group = match local {
+            Some(local) => {
+                ensure(self.allows(local), UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE)?;
+                code.check_group(local, dims)?
+            }
+            None => code.choose(global)?,
+        };
+        let count = count(global, group, count_limits(&code.device))?;
+        let [Some(x), Some(y), Some(z)] = offset.map(|axis| u32::try_from(axis).ok()) else {
+            return Err(Error::new(UR_RESULT_ERROR_INVALID_VALUE));
+        };
+        let offset = [x, y, z];
+        let able = offset == [0; 3] || code.offset_setter().is_some();
+        ensure(able, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+        #[rustfmt::skip]
+        let range = Range { group, count, offset };
+        Ok(range)
+    }
+
+    /// Whether a launch has all arguments, none of which is an object, and right sizes; those are stored in `range`.
+    pub fn is_plain(
+        &self,
+        device: &Object<Device>,
+        launch: &PlainLaunch<'_>,
+        range: &mut Range,
+    ) -> bool {
+        let Ok(code) = self.code(device) else {
+            return false;
+        };
+        let dims = launch.global.len();
+        if !(1..=3).contains(&dims)
+            || !is_complete(code.facts.numKernelArgs, launch.args)
+            || !launch.args.iter().all(is_plain)
+        {
+            return false;
+        }
+        let three =
+            |sizes: &[usize], rest| std::array::from_fn(|at| *sizes.get(at).unwrap_or(&rest));
+        let offset = launch.offset.map_or([0; 3], |offset| three(offset, 0));
+        let local = launch.local.map(|local| three(local, 1));
+        let checked = self.range(code, (offset, three(launch.global, 1), local), dims);
+        checked.map(|checked| *range = checked).is_ok()
+    }
+
+    /// Appends a plain launch. Nothing of the caller's is used after it.
+    pub fn append_plain(
+        &self,
+        to: &List,
+        args: &[ur_exp_kernel_arg_properties_t],
+        range: &Range,
+    ) -> Result<()> {
+        let code = self.code(&to.device)?;
+        let handle = code.lock();
+        for arg in args {
+            set_plain(&handle, to.api, arg)?;
+        }
+        range.append(code, handle, to, ze_event_handle_t::NULL, false)
+    }
+}
+
+/// Whether an argument is no object.
+fn is_plain(arg: &ur_exp_kernel_arg_properties_t) -> bool {
+    let kinds = [
+        UR_EXP_KERNEL_ARG_TYPE_VALUE,
+        UR_EXP_KERNEL_ARG_TYPE_POINTER,
+        UR_EXP_KERNEL_ARG_TYPE_LOCAL,
+    ];
+    // SAFETY: `type` names the valid member of the value.
+    let has_value = || unsafe { !arg.value.value.is_null() };
+    kinds.contains(&arg.r#type) && (arg.r#type != UR_EXP_KERNEL_ARG_TYPE_VALUE || has_value())
+}
+
+/// Sets an argument that is no object.
+fn set_plain(handle: &Handle, api: &Api, arg: &ur_exp_kernel_arg_properties_t) -> Result<()> {
+    // SAFETY: `type` names the valid member of the value, and the caller keeps memory that it points to for the call.
+    unsafe {
+        match arg.r#type {
+            UR_EXP_KERNEL_ARG_TYPE_VALUE => {
+                let bytes = checks::slice(arg.value.value.cast::<u8>(), arg.size)?;
+                handle.set(api, arg.index, arg.size, Some(bytes))
+            }
+            UR_EXP_KERNEL_ARG_TYPE_POINTER => {
+                let address = arg.value.pointer.expose_provenance().to_ne_bytes();
+                handle.set(api, arg.index, address.len(), Some(&address))
+            }
+            _ => handle.set(api, arg.index, arg.size, None),
+        }
     }
 }
 
@@ -169,21 +258,41 @@ impl Launch {
     }
 
     /// Appends the launch to a list.
-    pub fn append(&self, to: &Stream, signal: ze_event_handle_t) -> Result<()> {
-        let ze_group_count_t {
-            groupCountX: x,
-            groupCountY: y,
-            groupCountZ: z,
-        } = self.count;
-        if x == 0 || y == 0 || z == 0 {
+    pub fn append(&self, to: &List, signal: ze_event_handle_t) -> Result<()> {
+        let handle = self.code.lock();
+        self.set_args(&handle)?;
+        let range = &self.range;
+        range.append(&self.code, handle, to, signal, self.is_cooperative)
+    }
+
+    /// Whether the launch has no work-items: then no command is appended.
+    pub fn is_empty(&self) -> bool {
+        self.range.is_empty()
+    }
+}
+
+impl Range {
+    fn is_empty(&self) -> bool {
+        let count = &self.count;
+        [count.groupCountX, count.groupCountY, count.groupCountZ].contains(&0)
+    }
+
+    /// Appends a launch whose arguments are set.
+    fn append(
+        &self,
+        code: &Code,
+        mut handle: MutexGuard<'_, Handle>,
+        to: &List,
+        signal: ze_event_handle_t,
+        is_cooperative: bool,
+    ) -> Result<()> {
+        if self.is_empty() {
             return Ok(());
         }
         let api = to.api;
-        let mut handle = self.code.lock();
-        self.set_args(&handle)?;
         handle.set_group(api, self.group)?;
-        handle.set_offset(self.code.offset_setter(), self.offset)?;
-        let (append, name) = match self.is_cooperative {
+        handle.set_offset(code, self.offset)?;
+        let (append, name) = match is_cooperative {
             true => (
                 api.zeCommandListAppendLaunchCooperativeKernel,
                 "zeCommandListAppendLaunchCooperativeKernel",
@@ -194,15 +303,47 @@ impl Launch {
             ),
         };
         // SAFETY: a live list and kernel; the driver copies the arguments, and no events are waited for.
-        let code = unsafe { append(to.list, handle.raw(), &self.count, signal, 0, null_mut()) };
+        let result = unsafe { append(to.raw, handle.raw(), &self.count, signal, 0, null_mut()) };
         drop(handle);
-        check(code, name)?;
+        check(result, name)?;
         to.keep_order()
     }
+}
 
-    /// Whether the launch has no work-items: then no command is appended.
-    pub fn is_empty(&self) -> bool {
-        let count = &self.count;
-        [count.groupCountX, count.groupCountY, count.groupCountZ].contains(&0)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_whole_and_within_the_limits() {
+        let most = [100, 100, 100];
+        let counts = count([128, 6, 1], [32, 3, 1], most).expect("it divides");
+        let each = [counts.groupCountX, counts.groupCountY, counts.groupCountZ];
+        assert_eq!(each, [4, 2, 1]);
+        let code = |global, group| count(global, group, most).expect_err("refused").code();
+        let uneven = UR_RESULT_ERROR_INVALID_WORK_GROUP_SIZE;
+        assert_eq!(code([10, 1, 1], [4, 1, 1]), uneven);
+        assert_eq!(
+            code([1010, 1, 1], [10, 1, 1]),
+            UR_RESULT_ERROR_INVALID_VALUE
+        );
+        assert_eq!(
+            code([1 << 40, 1, 1], [1, 1, 1]),
+            UR_RESULT_ERROR_INVALID_VALUE
+        );
+    }
+
+    #[test]
+    fn every_argument_has_to_be_there() {
+        let args = |indices: &[u32]| -> Vec<_> {
+            let arg = |index: &u32| ur_exp_kernel_arg_properties_t {
+                index: *index,
+                ..Default::default()
+            };
+            indices.iter().map(arg).collect()
+        };
+        assert!(is_complete(0, &[]));
+        assert!(is_complete(3, &args(&[2, 0, 1, 0])));
+        assert!(!is_complete(3, &args(&[0, 1, 1])));
     }
 }

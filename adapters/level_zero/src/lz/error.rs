@@ -63,3 +63,26 @@ fn failure(result: ze_result_t, function: &str) -> Error {
     log::debug!("{message}");
     Error::native(code_of(result), result.0.cast_signed(), &message)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_result_has_one_counterpart_and_unknown_ones_are_unknown() {
+        for (at, (native, code)) in CODES.iter().enumerate() {
+            assert_eq!(code_of(*native), *code);
+            let again = CODES[..at].iter().any(|(other, _)| other == native);
+            assert!(!again, "{native:?} stands twice");
+        }
+        assert_eq!(code_of(ze_result_t(0x1234)), UR_RESULT_ERROR_UNKNOWN);
+        assert_eq!(code_of(ZE_RESULT_NOT_READY), UR_RESULT_ERROR_UNKNOWN);
+    }
+
+    #[test]
+    fn a_failure_keeps_the_drivers_code() {
+        assert!(check(ZE_RESULT_SUCCESS, "zeInit").is_ok());
+        let error = check(ZE_RESULT_ERROR_DEVICE_LOST, "zeInit").expect_err("a failure");
+        assert_eq!(error.code(), UR_RESULT_ERROR_DEVICE_LOST);
+    }
+}

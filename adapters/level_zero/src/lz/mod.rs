@@ -3,9 +3,11 @@
 
 mod api;
 mod error;
+mod imports;
 
 pub use api::{Api, Found};
 pub use error::check;
+pub use imports::Imports;
 pub use ze::*;
 
 use ur::object::Result;

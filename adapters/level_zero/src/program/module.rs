@@ -9,6 +9,7 @@ use ur::object::{Error, Object, Result};
 
 use crate::context::NativeContext;
 use crate::device::Device;
+use crate::exec;
 use crate::lz::{self, *};
 
 /// One piece of code.
@@ -44,6 +45,17 @@ pub struct Module {
 
 /// The driver's extension for a module of several inputs.
 const LINK: &str = "ZE_experimental_module_program";
+
+/// Without the option kernels reach 4 GiB of a buffer.
+const LARGE_BUFFERS: &[u8] = b" -ze-opt-greater-than-4GB-buffer-required";
+
+/// The options with that of large buffers. None if the user does not want larger ones than the driver's limit.
+fn relaxed_options(device: &Device, options: &CStr) -> Option<CString> {
+    if !exec::is_relaxed(device) {
+        return None;
+    }
+    CString::new([options.to_bytes(), LARGE_BUFFERS].concat()).ok()
+}
 
 /// The constants of one input as the driver takes them, which borrow the input.
 struct Constants {
@@ -81,6 +93,8 @@ impl Module {
         inputs: &[Input],
         options: &CStr,
     ) -> (Result<Arc<Self>>, String) {
+        let relaxed = relaxed_options(device, options);
+        let options = relaxed.as_deref().unwrap_or(options);
         match inputs {
             [] => (
                 Err(Error::new(UR_RESULT_ERROR_INVALID_PROGRAM)),
@@ -226,8 +240,10 @@ impl Module {
         let query = self.api().zeModuleGetGlobalPointer;
         // SAFETY: a C string, and room for both answers.
         match unsafe { query(self.raw, name.as_ptr(), &mut bytes, &mut start) } {
-            // The second is the answer of a module that has no variables at all.
-            ZE_RESULT_ERROR_INVALID_GLOBAL_NAME | ZE_RESULT_ERROR_UNSUPPORTED_FEATURE => Ok(None),
+            // The others are answers of a module that has no variables at all, the last of an old driver.
+            ZE_RESULT_ERROR_INVALID_GLOBAL_NAME
+            | ZE_RESULT_ERROR_UNSUPPORTED_FEATURE
+            | ZE_RESULT_ERROR_INVALID_ARGUMENT => Ok(None),
             code => {
                 check(code, "zeModuleGetGlobalPointer")?;
                 Ok(Some((start.expose_provenance(), bytes)))

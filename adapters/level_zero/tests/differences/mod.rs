@@ -87,8 +87,4 @@ pub const DIFFERENCES: &[(&str, Differs)] = &[
         "QUEUE_PROPERTIES",
         Meant("flags of the engine, which takes more of them"),
     ),
-    (
-        "USM_HOST_ALLOC_REGISTER_SUPPORT_EXP",
-        Later("registration of host memory"),
-    ),
 ];
