@@ -1,0 +1,360 @@
+//! Events and their pools.
+//!
+//! An event names a state. A pool's event keeps one state, which is set and reset. A counter-based event gets a new
+//! state with each signal at the time when the signal is appended; a wait takes the state of the time when the wait
+//! is appended. So a later signal changes nothing for an earlier wait. Before its first signal such an event is
+//! complete to the host, and no list may wait for it.
+
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use ze::*;
+
+use crate::entry::{Answer, array, chained, given, put};
+use crate::object::{Objects, hold};
+use crate::{context, device, script};
+
+/// How long a wait sleeps before it looks whether the devices are lost.
+pub const SLICE: Duration = Duration::from_millis(20);
+
+#[derive(Clone, Copy, Default)]
+struct Value {
+    is_set: bool,
+    start: u64,
+    end: u64,
+}
+
+/// Whether something happened, and when.
+#[derive(Default)]
+pub struct State {
+    value: Mutex<Value>,
+    changed: Condvar,
+}
+
+impl State {
+    pub fn set(&self, start: u64, end: u64) {
+        *hold(&self.value) = Value {
+            is_set: true,
+            start,
+            end,
+        };
+        self.changed.notify_all();
+    }
+
+    pub fn reset(&self) {
+        *hold(&self.value) = Value::default();
+    }
+
+    pub fn is_set(&self) -> bool {
+        hold(&self.value).is_set
+    }
+
+    /// The times, if it is set.
+    pub fn times(&self) -> Option<(u64, u64)> {
+        let value = *hold(&self.value);
+        value.is_set.then_some((value.start, value.end))
+    }
+
+    /// Waits up to a number of nanoseconds.
+    pub fn wait(&self, timeout: u64) -> Answer {
+        let until = Instant::now().checked_add(Duration::from_nanos(timeout));
+        let mut value = hold(&self.value);
+        while !value.is_set {
+            script::present()?;
+            let left = until.map_or(SLICE, |until| {
+                until.saturating_duration_since(Instant::now())
+            });
+            if left.is_zero() {
+                return Err(ZE_RESULT_NOT_READY);
+            }
+            let waited = self.changed.wait_timeout(value, left.min(SLICE));
+            value = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+        }
+        Ok(())
+    }
+}
+
+pub struct Pool {
+    context: ze_context_handle_t,
+    flags: ze_event_pool_flags_t,
+    /// Whether each index is in use.
+    taken: Mutex<Vec<bool>>,
+    counter: Option<ze_event_counter_based_flags_t>,
+}
+
+pub struct Event {
+    pool: Option<(Arc<Pool>, ze_event_pool_handle_t, usize)>,
+    is_timed: bool,
+    counter: Option<ze_event_counter_based_flags_t>,
+    /// None for a counter-based event that was never signalled.
+    state: Mutex<Option<Arc<State>>>,
+    signal: ze_event_scope_flags_t,
+    wait: ze_event_scope_flags_t,
+}
+
+pub static POOLS: Objects<Pool> = Objects::of("event pool");
+pub static EVENTS: Objects<Event> = Objects::of("event");
+
+impl Event {
+    pub fn is_counter_based(&self) -> bool {
+        self.counter.is_some()
+    }
+
+    /// The state that a wait of now is for.
+    pub fn waited(&self) -> Answer<Arc<State>> {
+        hold(&self.state)
+            .clone()
+            .ok_or(ZE_RESULT_ERROR_INVALID_ARGUMENT)
+    }
+
+    /// The state that a signal of now sets.
+    pub fn signalled(&self) -> Arc<State> {
+        let mut state = hold(&self.state);
+        match &*state {
+            Some(state) if self.counter.is_none() => state.clone(),
+            _ => state.insert(Arc::default()).clone(),
+        }
+    }
+
+    /// The state, if the event is a pool's: only that is the host's to change.
+    fn changeable(&self) -> Answer<Arc<State>> {
+        match self.counter {
+            Some(_) => Err(ZE_RESULT_ERROR_INVALID_ARGUMENT),
+            None => self.waited(),
+        }
+    }
+
+    pub fn reset(&self) -> Answer {
+        self.changeable().map(|state| state.reset())
+    }
+
+    /// The result of a timed command.
+    fn result(&self) -> Answer<ze_kernel_timestamp_result_t> {
+        if !self.is_timed {
+            return Err(ZE_RESULT_ERROR_INVALID_SYNCHRONIZATION_OBJECT);
+        }
+        let state = hold(&self.state).clone().ok_or(ZE_RESULT_NOT_READY)?;
+        state.times().map(result_of).ok_or(ZE_RESULT_NOT_READY)
+    }
+}
+
+pub fn result_of((start, end): (u64, u64)) -> ze_kernel_timestamp_result_t {
+    let data = ze_kernel_timestamp_data_t {
+        kernelStart: start,
+        kernelEnd: end,
+    };
+    ze_kernel_timestamp_result_t {
+        global: data,
+        context: data,
+    }
+}
+
+pub fn get(event: ze_event_handle_t) -> Answer<Arc<Event>> {
+    EVENTS.get(event.0)
+}
+
+/// The event, or none for a null handle.
+pub fn maybe(event: ze_event_handle_t) -> Answer<Option<Arc<Event>>> {
+    match event.is_null() {
+        true => Ok(None),
+        false => get(event).map(Some),
+    }
+}
+
+/// The events of a caller's list.
+///
+/// # Safety
+/// The list has `count` elements.
+pub unsafe fn list(events: *mut ze_event_handle_t, count: u32) -> Answer<Vec<Arc<Event>>> {
+    // SAFETY: as the caller promises.
+    let all = unsafe { array(events, count as usize) }?;
+    all.iter().map(|one| get(*one)).collect()
+}
+
+const TIMED: ze_event_pool_flags_t =
+    ZE_EVENT_POOL_FLAG_KERNEL_TIMESTAMP | ZE_EVENT_POOL_FLAG_KERNEL_MAPPED_TIMESTAMP;
+const COUNTER_TIMED: ze_event_counter_based_flags_t =
+    ZE_EVENT_COUNTER_BASED_FLAG_DEVICE_TIMESTAMP | ZE_EVENT_COUNTER_BASED_FLAG_HOST_TIMESTAMP;
+
+entries! {
+    fn zeEventPoolCreate(
+        context: ze_context_handle_t, desc: *const ze_event_pool_desc_t, count: u32,
+        devices: *mut ze_device_handle_t, out: *mut ze_event_pool_handle_t,
+    ) {
+        context::check(context)?;
+        let desc = given(desc)?;
+        given(out)?;
+        for one in array(devices, count as usize)? {
+            device::index(*one)?;
+        }
+        if desc.count == 0 {
+            return Err(ZE_RESULT_ERROR_INVALID_SIZE);
+        }
+        let counter = chained::<ze_event_pool_counter_based_exp_desc_t>(desc.pNext);
+        let pool = Pool {
+            context,
+            flags: desc.flags,
+            taken: Mutex::new(vec![false; desc.count as usize]),
+            counter: counter.map(|own| own.flags),
+        };
+        put(out, ze_event_pool_handle_t(POOLS.add(|_| pool)))
+    }
+
+    fn zeEventPoolDestroy(pool: ze_event_pool_handle_t) {
+        let own = POOLS.remove(pool.0)?;
+        if hold(&own.taken).contains(&true) {
+            script::broken("an event pool destroyed before its events".into());
+        }
+        Ok(())
+    }
+
+    fn zeEventPoolGetContextHandle(pool: ze_event_pool_handle_t, out: *mut ze_context_handle_t) {
+        put(out, POOLS.get(pool.0)?.context)
+    }
+
+    fn zeEventPoolGetFlags(pool: ze_event_pool_handle_t, out: *mut ze_event_pool_flags_t) {
+        put(out, POOLS.get(pool.0)?.flags)
+    }
+
+    fn zeEventCreate(
+        pool: ze_event_pool_handle_t, desc: *const ze_event_desc_t, out: *mut ze_event_handle_t,
+    ) {
+        let own = POOLS.get(pool.0)?;
+        let desc = given(desc)?;
+        given(out)?;
+        let index = desc.index as usize;
+        match hold(&own.taken).get_mut(index) {
+            None => return Err(ZE_RESULT_ERROR_INVALID_ARGUMENT),
+            Some(taken) if *taken => {
+                script::broken("an event's index is in use".into());
+                return Err(ZE_RESULT_ERROR_INVALID_ARGUMENT);
+            }
+            Some(taken) => *taken = true,
+        }
+        let counter = own.counter;
+        let event = Event {
+            is_timed: own.flags & TIMED != 0,
+            pool: Some((own, pool, index)),
+            counter,
+            state: Mutex::new(counter.is_none().then(Arc::default)),
+            signal: desc.signal,
+            wait: desc.wait,
+        };
+        put(out, ze_event_handle_t(EVENTS.add(|_| event)))
+    }
+
+    fn zeEventCounterBasedCreate(
+        context: ze_context_handle_t, device: ze_device_handle_t, desc: *const ze_event_counter_based_desc_t,
+        out: *mut ze_event_handle_t,
+    ) {
+        context::check_both(context, device)?;
+        given(out)?;
+        // Without a description the defaults hold.
+        let default = ze_event_counter_based_desc_t::default();
+        let desc = given(desc).unwrap_or(&default);
+        let event = Event {
+            pool: None,
+            is_timed: desc.flags & COUNTER_TIMED != 0,
+            counter: Some(desc.flags),
+            state: Mutex::new(None),
+            signal: desc.signal,
+            wait: desc.wait,
+        };
+        put(out, ze_event_handle_t(EVENTS.add(|_| event)))
+    }
+
+    fn zeEventDestroy(event: ze_event_handle_t) {
+        let own = EVENTS.remove(event.0)?;
+        if let Some((pool, _, index)) = &own.pool {
+            hold(&pool.taken)[*index] = false;
+        }
+        Ok(())
+    }
+
+    fn zeEventHostSignal(event: ze_event_handle_t) {
+        let state = get(event)?.changeable()?;
+        let now = device::now();
+        state.set(now, now);
+        Ok(())
+    }
+
+    fn zeEventHostReset(event: ze_event_handle_t) {
+        get(event)?.reset()
+    }
+
+    fn zeEventHostSynchronize(event: ze_event_handle_t, timeout: u64) {
+        let own = get(event)?;
+        let state = hold(&own.state).clone();
+        state.map_or(Ok(()), |state| state.wait(timeout))
+    }
+
+    fn zeEventQueryStatus(event: ze_event_handle_t) {
+        let own = get(event)?;
+        let state = hold(&own.state).clone();
+        match state.is_none_or(|state| state.is_set()) {
+            true => Ok(()),
+            false => Err(ZE_RESULT_NOT_READY),
+        }
+    }
+
+    fn zeEventQueryKernelTimestamp(event: ze_event_handle_t, out: *mut ze_kernel_timestamp_result_t) {
+        let own = get(event)?;
+        given(out)?;
+        put(out, own.result()?)
+    }
+
+    fn zeEventQueryTimestampsExp(
+        event: ze_event_handle_t, device: ze_device_handle_t, count: *mut u32,
+        out: *mut ze_kernel_timestamp_result_t,
+    ) {
+        device::index(device)?;
+        let result = get(event)?.result()?;
+        crate::entry::fill(count, out, &[result], |to, from| *to = *from)
+    }
+
+    fn zeEventQueryKernelTimestampsExt(
+        event: ze_event_handle_t, device: ze_device_handle_t, count: *mut u32,
+        out: *mut ze_event_query_kernel_timestamps_results_ext_properties_t,
+    ) {
+        device::index(device)?;
+        let result = get(event)?.result()?;
+        crate::entry::fill(count, out, &[result], |to, from| {
+            // SAFETY: the caller's buffers have room for the count.
+            unsafe {
+                crate::entry::offer(to.pKernelTimestampsBuffer, *from);
+                let same = ze_synchronized_timestamp_data_ext_t {
+                    kernelStart: from.global.kernelStart,
+                    kernelEnd: from.global.kernelEnd,
+                };
+                crate::entry::offer(
+                    to.pSynchronizedTimestampsBuffer,
+                    ze_synchronized_timestamp_result_ext_t { global: same, context: same },
+                );
+            }
+        })
+    }
+
+    fn zeEventGetEventPool(event: ze_event_handle_t, out: *mut ze_event_pool_handle_t) {
+        let own = get(event)?;
+        let pool = own.pool.as_ref().map(|(_, handle, _)| *handle);
+        put(out, pool.ok_or(ZE_RESULT_ERROR_INVALID_ARGUMENT)?)
+    }
+
+    fn zeEventGetSignalScope(event: ze_event_handle_t, out: *mut ze_event_scope_flags_t) {
+        put(out, get(event)?.signal)
+    }
+
+    fn zeEventGetWaitScope(event: ze_event_handle_t, out: *mut ze_event_scope_flags_t) {
+        put(out, get(event)?.wait)
+    }
+
+    fn zeEventGetCounterBasedFlags(event: ze_event_handle_t, out: *mut ze_event_counter_based_flags_t) {
+        let flags = get(event)?.counter;
+        put(out, flags.ok_or(ZE_RESULT_ERROR_INVALID_ARGUMENT)?)
+    }
+
+    fn zeDeviceGetCounterBasedEventMaxValue(device: ze_device_handle_t, out: *mut u64) {
+        device::index(device)?;
+        put(out, u64::MAX)
+    }
+}

@@ -1,0 +1,42 @@
+//! A test aid: a Level Zero driver that executes commands on the host, and which fails where a test's script says so.
+//!
+//! Objects, lists and events are its own. Worker threads move the bytes (`worker`); kernels run on Intel's OpenCL
+//! driver for CPUs where that is found (`cl`), else a launch does nothing. It detects leaks and dead handles
+//! (`object`). Tests control it through `script`. It must never know its caller.
+//!
+//! The real loader opens it by `ZE_ENABLE_ALT_DRIVERS` and asks for tables (`tables`). Alone it stands in for
+//! `libze_loader.so.1`: the functions of the interface are exports too.
+//!
+//! | file | functions |
+//! |---|---|
+//! | `driver`, `device`, `context` | start, drivers, properties, contexts |
+//! | `memory`, `pages` | allocations; virtual and physical memory |
+//! | `event` | pools, events of pools, counter-based events, timestamps |
+//! | `list`, `append`, `queue` | command lists, what they hold, queues and fences |
+//! | `module`, `kernel` | modules, kernels, arguments |
+
+// Entry points take the arguments of the interface. The interface's manual documents them.
+#![allow(clippy::missing_safety_doc, non_snake_case, clippy::too_many_arguments)]
+
+#[macro_use]
+mod entry;
+
+mod append;
+mod cl;
+mod context;
+mod device;
+mod driver;
+mod event;
+mod kernel;
+mod list;
+mod memory;
+mod module;
+mod object;
+mod pages;
+mod queue;
+mod script;
+mod spirv;
+mod tables;
+mod worker;
+
+pub use script::{Answer, EACH, Fault};

@@ -1,0 +1,227 @@
+//! Command lists. An immediate list has a worker; a regular one is a vector of commands until it is executed.
+
+use std::sync::{Arc, Mutex};
+
+use ze::*;
+
+use crate::entry::{Answer, given, put};
+use crate::object::{Objects, hold};
+use crate::worker::{Step, Worker};
+use crate::{context, device, script};
+
+/// The commands of a regular list.
+#[derive(Default)]
+pub struct Recorded {
+    pub steps: Vec<Step>,
+    pub is_closed: bool,
+}
+
+pub enum Kind {
+    Regular(Mutex<Recorded>),
+    Immediate {
+        worker: Worker,
+        flags: ze_command_queue_flags_t,
+        index: u32,
+        mode: ze_command_queue_mode_t,
+        priority: ze_command_queue_priority_t,
+    },
+}
+
+pub struct List {
+    pub kind: Kind,
+    context: ze_context_handle_t,
+    device: ze_device_handle_t,
+    ordinal: u32,
+    flags: ze_command_list_flags_t,
+}
+
+pub static LISTS: Objects<List> = Objects::of("command list");
+
+pub fn get(list: ze_command_list_handle_t) -> Answer<Arc<List>> {
+    LISTS.get(list.0)
+}
+
+impl List {
+    pub fn group(&self) -> &'static device::Group {
+        &device::GROUPS[self.ordinal as usize]
+    }
+
+    /// Appends a command. An immediate list submits it.
+    pub fn append(&self, step: Step) -> Answer {
+        self.append_all(std::slice::from_ref(&step))
+    }
+
+    pub fn append_all(&self, steps: &[Step]) -> Answer {
+        match &self.kind {
+            Kind::Regular(recorded) => {
+                let mut recorded = hold(recorded);
+                if recorded.is_closed {
+                    script::broken("an append to a closed list".into());
+                    return Err(ZE_RESULT_ERROR_INVALID_ARGUMENT);
+                }
+                recorded.steps.extend_from_slice(steps);
+                Ok(())
+            }
+            Kind::Immediate { worker, mode, .. } => {
+                worker.submit(steps)?;
+                match *mode {
+                    ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS => worker.wait(u64::MAX),
+                    _ => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// The commands of a closed regular list.
+    pub fn closed(&self) -> Answer<Vec<Step>> {
+        match &self.kind {
+            Kind::Immediate { .. } => Err(ZE_RESULT_ERROR_INVALID_COMMAND_LIST_TYPE),
+            Kind::Regular(recorded) => {
+                let recorded = hold(recorded);
+                if !recorded.is_closed {
+                    script::broken("an open list is executed".into());
+                    return Err(ZE_RESULT_ERROR_INVALID_ARGUMENT);
+                }
+                Ok(recorded.steps.clone())
+            }
+        }
+    }
+
+    fn recorded(&self) -> Answer<&Mutex<Recorded>> {
+        match &self.kind {
+            Kind::Regular(recorded) => Ok(recorded),
+            Kind::Immediate { .. } => Err(ZE_RESULT_ERROR_INVALID_COMMAND_LIST_TYPE),
+        }
+    }
+}
+
+pub fn check_group(ordinal: u32, index: u32) -> Answer {
+    let group = device::GROUPS.get(ordinal as usize);
+    match group.is_some_and(|group| index < group.queues) {
+        true => Ok(()),
+        false => Err(ZE_RESULT_ERROR_INVALID_ARGUMENT),
+    }
+}
+
+entries! {
+    fn zeCommandListCreate(
+        context: ze_context_handle_t, device: ze_device_handle_t, desc: *const ze_command_list_desc_t,
+        out: *mut ze_command_list_handle_t,
+    ) {
+        context::check_both(context, device)?;
+        let desc = given(desc)?;
+        given(out)?;
+        script::present()?;
+        check_group(desc.commandQueueGroupOrdinal, 0)?;
+        let list = List {
+            kind: Kind::Regular(Mutex::default()),
+            context,
+            device,
+            ordinal: desc.commandQueueGroupOrdinal,
+            flags: desc.flags,
+        };
+        put(out, ze_command_list_handle_t(LISTS.add(|_| list)))
+    }
+
+    fn zeCommandListCreateImmediate(
+        context: ze_context_handle_t, device: ze_device_handle_t, desc: *const ze_command_queue_desc_t,
+        out: *mut ze_command_list_handle_t,
+    ) {
+        context::check_both(context, device)?;
+        let desc = given(desc)?;
+        given(out)?;
+        script::present()?;
+        check_group(desc.ordinal, desc.index)?;
+        let in_order = desc.flags & ZE_COMMAND_QUEUE_FLAG_IN_ORDER != 0;
+        let list = List {
+            kind: Kind::Immediate {
+                worker: Worker::open(),
+                flags: desc.flags,
+                index: desc.index,
+                mode: desc.mode,
+                priority: desc.priority,
+            },
+            context,
+            device,
+            ordinal: desc.ordinal,
+            flags: if in_order { ZE_COMMAND_LIST_FLAG_IN_ORDER } else { 0 },
+        };
+        put(out, ze_command_list_handle_t(LISTS.add(|_| list)))
+    }
+
+    fn zeCommandListDestroy(list: ze_command_list_handle_t) {
+        LISTS.remove(list.0).map(drop)
+    }
+
+    fn zeCommandListClose(list: ze_command_list_handle_t) {
+        hold(get(list)?.recorded()?).is_closed = true;
+        Ok(())
+    }
+
+    fn zeCommandListReset(list: ze_command_list_handle_t) {
+        *hold(get(list)?.recorded()?) = Recorded::default();
+        Ok(())
+    }
+
+    fn zeCommandListHostSynchronize(list: ze_command_list_handle_t, timeout: u64) {
+        match &get(list)?.kind {
+            Kind::Immediate { worker, .. } => worker.wait(timeout),
+            Kind::Regular(_) => Err(ZE_RESULT_ERROR_INVALID_ARGUMENT),
+        }
+    }
+
+    fn zeCommandListGetDeviceHandle(list: ze_command_list_handle_t, out: *mut ze_device_handle_t) {
+        put(out, get(list)?.device)
+    }
+
+    fn zeCommandListGetContextHandle(list: ze_command_list_handle_t, out: *mut ze_context_handle_t) {
+        put(out, get(list)?.context)
+    }
+
+    fn zeCommandListGetOrdinal(list: ze_command_list_handle_t, out: *mut u32) {
+        put(out, get(list)?.ordinal)
+    }
+
+    fn zeCommandListIsImmediate(list: ze_command_list_handle_t, out: *mut ze_bool_t) {
+        put(out, u8::from(matches!(get(list)?.kind, Kind::Immediate { .. })))
+    }
+
+    fn zeCommandListGetFlags(list: ze_command_list_handle_t, out: *mut ze_command_list_flags_t) {
+        put(out, get(list)?.flags)
+    }
+
+    fn zeCommandListImmediateGetFlags(list: ze_command_list_handle_t, out: *mut ze_command_queue_flags_t) {
+        match get(list)?.kind {
+            Kind::Immediate { flags, .. } => put(out, flags),
+            Kind::Regular(_) => Err(ZE_RESULT_ERROR_INVALID_ARGUMENT),
+        }
+    }
+
+    fn zeCommandListImmediateGetIndex(list: ze_command_list_handle_t, out: *mut u32) {
+        match get(list)?.kind {
+            Kind::Immediate { index, .. } => put(out, index),
+            Kind::Regular(_) => Err(ZE_RESULT_ERROR_INVALID_ARGUMENT),
+        }
+    }
+
+    fn zeCommandListImmediateGetMode(list: ze_command_list_handle_t, out: *mut ze_command_queue_mode_t) {
+        match get(list)?.kind {
+            Kind::Immediate { mode, .. } => put(out, mode),
+            Kind::Regular(_) => Err(ZE_RESULT_ERROR_INVALID_ARGUMENT),
+        }
+    }
+
+    fn zeCommandListImmediateGetPriority(
+        list: ze_command_list_handle_t, out: *mut ze_command_queue_priority_t,
+    ) {
+        match get(list)?.kind {
+            Kind::Immediate { priority, .. } => put(out, priority),
+            Kind::Regular(_) => Err(ZE_RESULT_ERROR_INVALID_ARGUMENT),
+        }
+    }
+
+    fn zeCommandListIsMutableExp(list: ze_command_list_handle_t, out: *mut ze_bool_t) {
+        get(list)?;
+        put(out, 0)
+    }
+}

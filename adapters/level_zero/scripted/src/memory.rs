@@ -1,0 +1,230 @@
+//! Allocations of the three kinds. The host reaches all of them.
+
+use std::alloc::Layout;
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ze::*;
+
+use crate::entry::{Answer, chained, given, offer, put};
+use crate::object::hold;
+use crate::{context, device, pages, script, worker};
+
+const PAGE_BYTES: usize = 4 << 10;
+/// Alignments up to this are granted.
+const MAX_ALIGN_BYTES: usize = 2 << 20;
+
+struct Allocation {
+    layout: Layout,
+    bytes: usize,
+    kind: ze_memory_type_t,
+    /// None for host memory.
+    device: Option<usize>,
+    id: u64,
+}
+
+static LIVE: Mutex<BTreeMap<usize, Allocation>> = Mutex::new(BTreeMap::new());
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+pub fn count() -> (&'static str, usize) {
+    ("allocation", hold(&LIVE).len())
+}
+
+pub fn next_id() -> u64 {
+    NEXT_ID.fetch_add(1, Ordering::Relaxed)
+}
+
+/// What an address belongs to.
+pub struct Range {
+    pub start: usize,
+    pub bytes: usize,
+    pub kind: ze_memory_type_t,
+    pub device: Option<usize>,
+    pub id: u64,
+}
+
+pub fn range_of(address: usize) -> Option<Range> {
+    let live = hold(&LIVE);
+    let (start, own) = live.range(..=address).next_back()?;
+    (address - start < own.bytes).then_some(Range {
+        start: *start,
+        bytes: own.bytes,
+        kind: own.kind,
+        device: own.device,
+        id: own.id,
+    })
+}
+
+/// # Safety
+/// `next` is a chain.
+unsafe fn allocate(
+    context: ze_context_handle_t,
+    kind: ze_memory_type_t,
+    device: ze_device_handle_t,
+    size: usize,
+    align: usize,
+    next: *const c_void,
+    out: *mut *mut c_void,
+) -> Answer {
+    context::check(context)?;
+    let home = match kind {
+        ZE_MEMORY_TYPE_DEVICE => Some(device::index(device)?),
+        ZE_MEMORY_TYPE_SHARED if !device.is_null() => Some(device::index(device)?),
+        _ => None,
+    };
+    script::present()?;
+    if out.is_null() {
+        return Err(ZE_RESULT_ERROR_INVALID_NULL_POINTER);
+    }
+    if align != 0 && (!align.is_power_of_two() || align > MAX_ALIGN_BYTES) {
+        return Err(ZE_RESULT_ERROR_UNSUPPORTED_ALIGNMENT);
+    }
+    // SAFETY: as the caller promises.
+    let relaxed = unsafe { chained::<ze_relaxed_allocation_limits_exp_desc_t>(next) }.is_some();
+    if size == 0 || (size as u64 > device::MAX_ALLOC_BYTES && !relaxed) {
+        return Err(ZE_RESULT_ERROR_UNSUPPORTED_SIZE);
+    }
+    let full = match kind {
+        ZE_MEMORY_TYPE_HOST => ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY,
+        _ => ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
+    };
+    let mut live = hold(&LIVE);
+    let used: usize = live.values().map(|own| own.bytes).sum();
+    if used.saturating_add(size) as u64 > device::memory_bytes() {
+        return Err(full);
+    }
+    let layout = Layout::from_size_align(size, align.max(PAGE_BYTES))
+        .map_err(|_| ZE_RESULT_ERROR_UNSUPPORTED_SIZE)?;
+    // SAFETY: the size is not 0.
+    let start = unsafe { std::alloc::alloc(layout) };
+    if start.is_null() {
+        return Err(full);
+    }
+    let allocation = Allocation {
+        layout,
+        bytes: size,
+        kind,
+        device: home,
+        id: next_id(),
+    };
+    live.insert(start.expose_provenance(), allocation);
+    // SAFETY: it is not null.
+    unsafe { out.write(start.cast()) };
+    Ok(())
+}
+
+fn free(start: *mut c_void) -> Answer {
+    if start.is_null() {
+        return Err(ZE_RESULT_ERROR_INVALID_NULL_POINTER);
+    }
+    let Some(own) = hold(&LIVE).remove(&start.addr()) else {
+        script::broken("a free of what is no allocation".into());
+        return Err(ZE_RESULT_ERROR_INVALID_ARGUMENT);
+    };
+    // SAFETY: it was allocated so, and is not in the table any more.
+    unsafe { std::alloc::dealloc(start.cast(), own.layout) };
+    Ok(())
+}
+
+entries! {
+    fn zeMemAllocShared(
+        context: ze_context_handle_t, desc: *const ze_device_mem_alloc_desc_t,
+        host: *const ze_host_mem_alloc_desc_t, size: usize, align: usize, device: ze_device_handle_t,
+        out: *mut *mut c_void,
+    ) {
+        given(host)?;
+        let next = given(desc)?.pNext;
+        allocate(context, ZE_MEMORY_TYPE_SHARED, device, size, align, next, out)
+    }
+
+    fn zeMemAllocDevice(
+        context: ze_context_handle_t, desc: *const ze_device_mem_alloc_desc_t, size: usize, align: usize,
+        device: ze_device_handle_t, out: *mut *mut c_void,
+    ) {
+        let next = given(desc)?.pNext;
+        allocate(context, ZE_MEMORY_TYPE_DEVICE, device, size, align, next, out)
+    }
+
+    fn zeMemAllocHost(
+        context: ze_context_handle_t, desc: *const ze_host_mem_alloc_desc_t, size: usize, align: usize,
+        out: *mut *mut c_void,
+    ) {
+        let next = given(desc)?.pNext;
+        allocate(context, ZE_MEMORY_TYPE_HOST, ze_device_handle_t::NULL, size, align, next, out)
+    }
+
+    fn zeMemFree(context: ze_context_handle_t, start: *mut c_void) {
+        context::check(context)?;
+        free(start)
+    }
+
+    fn zeMemFreeExt(
+        context: ze_context_handle_t, desc: *const ze_memory_free_ext_desc_t, start: *mut c_void,
+    ) {
+        context::check(context)?;
+        match given(desc)?.freePolicy {
+            ZE_DRIVER_MEMORY_FREE_POLICY_EXT_FLAG_DEFER_FREE => {
+                // Those who use the memory may wait for the caller.
+                let address = start.expose_provenance();
+                std::thread::spawn(move || {
+                    worker::drain_all();
+                    free(ptr::with_exposed_provenance_mut(address))
+                });
+                Ok(())
+            }
+            _ => {
+                worker::drain_all();
+                free(start)
+            }
+        }
+    }
+
+    fn zeMemGetAllocProperties(
+        context: ze_context_handle_t, start: *const c_void, out: *mut ze_memory_allocation_properties_t,
+        home: *mut ze_device_handle_t,
+    ) {
+        context::check(context)?;
+        given(start.cast::<u8>())?;
+        given(out)?;
+        let found = range_of(start.addr()).or_else(|| pages::range_of(start.addr()));
+        (*out).r#type = found.as_ref().map_or(ZE_MEMORY_TYPE_UNKNOWN, |own| own.kind);
+        (*out).id = found.as_ref().map_or(0, |own| own.id);
+        (*out).pageSize = match &found {
+            Some(_) => PAGE_BYTES as u64,
+            None => 0,
+        };
+        let device = found.and_then(|own| own.device);
+        offer(home, device.map(device::handle).unwrap_or_default());
+        Ok(())
+    }
+
+    fn zeMemGetAddressRange(
+        context: ze_context_handle_t, start: *const c_void, base: *mut *mut c_void, size: *mut usize,
+    ) {
+        context::check(context)?;
+        given(start.cast::<u8>())?;
+        let found = range_of(start.addr()).or_else(|| pages::range_of(start.addr()));
+        let found = found.ok_or(ZE_RESULT_ERROR_ADDRESS_NOT_FOUND)?;
+        offer(base, ptr::with_exposed_provenance_mut(found.start));
+        offer(size, found.bytes);
+        Ok(())
+    }
+
+    fn zeMemGetPitchFor2dImage(
+        context: ze_context_handle_t, device: ze_device_handle_t, width: usize, _height: usize,
+        element: u32, out: *mut usize,
+    ) {
+        context::check_both(context, device)?;
+        put(out, (width * element as usize).next_multiple_of(64))
+    }
+
+    fn zeMemSetAtomicAccessAttributeExp(
+        context: ze_context_handle_t, device: ze_device_handle_t, _start: *const c_void, _size: usize,
+        _attribute: ze_memory_atomic_attr_exp_flags_t,
+    ) {
+        context::check_both(context, device)
+    }
+}

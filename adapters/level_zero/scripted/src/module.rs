@@ -1,0 +1,337 @@
+//! Modules and their build logs.
+//!
+//! A native binary is the module's SPIR-V with its constants and flags, behind a mark: the CPU's compiler is fast.
+
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::ptr;
+use std::sync::Arc;
+
+use ze::*;
+
+use crate::cl::{self, Input, Program};
+use crate::entry::{Answer, array, bytes_out, chained, fill, given, offer, put};
+use crate::object::Objects;
+use crate::spirv::{self, Kernel};
+use crate::{context, script};
+
+pub struct Module {
+    /// None without OpenCL.
+    pub program: Option<Program>,
+    pub kernels: Vec<(CString, Kernel)>,
+    binary: Vec<u8>,
+    has_imports: bool,
+}
+
+pub struct Log {
+    text: CString,
+}
+
+pub static MODULES: Objects<Module> = Objects::of("module");
+pub static LOGS: Objects<Log> = Objects::of("build log");
+
+/// How a native binary begins.
+const MARK: &[u8] = b"scripted binary\0";
+
+/// One of the codes that a module is made from.
+struct Part {
+    spirv: Vec<u8>,
+    constants: Vec<(u32, Vec<u8>)>,
+    flags: String,
+}
+
+impl Part {
+    fn input(&self) -> Input<'_> {
+        Input {
+            spirv: &self.spirv,
+            constants: &self.constants,
+            flags: &self.flags,
+        }
+    }
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+fn take<'a>(from: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
+    let (taken, rest) = from.split_at_checked(count)?;
+    *from = rest;
+    Some(taken)
+}
+
+fn take_number(from: &mut &[u8]) -> Option<usize> {
+    let bytes = take(from, 8)?.try_into().ok()?;
+    usize::try_from(u64::from_le_bytes(bytes)).ok()
+}
+
+fn take_bytes<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let count = take_number(from)?;
+    take(from, count)
+}
+
+fn pack(parts: &[Part]) -> Vec<u8> {
+    let mut out = MARK.to_vec();
+    for part in parts {
+        put_bytes(&mut out, &part.spirv);
+        put_bytes(&mut out, part.flags.as_bytes());
+        out.extend_from_slice(&(part.constants.len() as u64).to_le_bytes());
+        for (id, value) in &part.constants {
+            put_bytes(&mut out, &id.to_le_bytes());
+            put_bytes(&mut out, value);
+        }
+    }
+    out
+}
+
+fn unpack(mut from: &[u8]) -> Option<Vec<Part>> {
+    if take(&mut from, MARK.len())? != MARK {
+        return None;
+    }
+    let mut parts = Vec::new();
+    while !from.is_empty() {
+        let spirv = take_bytes(&mut from)?.to_vec();
+        let flags = String::from_utf8_lossy(take_bytes(&mut from)?).into_owned();
+        let mut constants = Vec::new();
+        for _ in 0..take_number(&mut from)? {
+            let id = u32::from_le_bytes(take_bytes(&mut from)?.try_into().ok()?);
+            constants.push((id, take_bytes(&mut from)?.to_vec()));
+        }
+        parts.push(Part {
+            spirv,
+            constants,
+            flags,
+        });
+    }
+    Some(parts)
+}
+
+/// The caller's text, empty for null.
+///
+/// # Safety
+/// The pointer is null or a C string.
+unsafe fn text(from: *const c_char) -> String {
+    match from.is_null() {
+        true => String::new(),
+        // SAFETY: as the caller promises.
+        false => unsafe { CStr::from_ptr(from) }
+            .to_string_lossy()
+            .into_owned(),
+    }
+}
+
+/// # Safety
+/// The code, flags and constants are readable as the interface has them.
+unsafe fn part(
+    code: *const u8,
+    bytes: usize,
+    flags: *const c_char,
+    constants: *const ze_module_constants_t,
+) -> Answer<(Part, spirv::Module)> {
+    // SAFETY: as the caller promises.
+    let code = unsafe { array(code, bytes) }?.to_vec();
+    let read = spirv::read(&code).ok_or(ZE_RESULT_ERROR_MODULE_BUILD_FAILURE)?;
+    let mut values = Vec::new();
+    // SAFETY: as the caller promises.
+    if let Some(given) = unsafe { constants.as_ref() } {
+        let count = given.numConstants as usize;
+        // SAFETY: as the caller promises.
+        let (ids, all) = unsafe {
+            (
+                array(given.pConstantIds, count)?,
+                array(given.pConstantValues.cast_const(), count)?,
+            )
+        };
+        for (id, value) in ids.iter().zip(all) {
+            // A constant that the module does not have is not set.
+            let Some(size) = read.constants.get(id) else {
+                continue;
+            };
+            // SAFETY: a value has the size of its constant.
+            values.push((*id, unsafe { array(value.cast::<u8>(), *size) }?.to_vec()));
+        }
+    }
+    let part = Part {
+        spirv: code,
+        constants: values,
+        // SAFETY: as the caller promises.
+        flags: unsafe { text(flags) },
+    };
+    Ok((part, read))
+}
+
+/// # Safety
+/// The description is as the interface has it.
+unsafe fn parts(desc: &ze_module_desc_t) -> Answer<Vec<(Part, spirv::Module)>> {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match desc.format {
+            ZE_MODULE_FORMAT_NATIVE => {
+                let bytes = array(desc.pInputModule, desc.inputSize)?;
+                let all = unpack(bytes).ok_or(ZE_RESULT_ERROR_INVALID_NATIVE_BINARY)?;
+                let read = |part: Part| {
+                    let read =
+                        spirv::read(&part.spirv).ok_or(ZE_RESULT_ERROR_INVALID_NATIVE_BINARY)?;
+                    Ok((part, read))
+                };
+                all.into_iter().map(read).collect()
+            }
+            ZE_MODULE_FORMAT_IL_SPIRV => {
+                match chained::<ze_module_program_exp_desc_t>(desc.pNext) {
+                    None => Ok(vec![part(
+                        desc.pInputModule,
+                        desc.inputSize,
+                        desc.pBuildFlags,
+                        desc.pConstants,
+                    )?]),
+                    Some(all) => {
+                        let count = all.count as usize;
+                        let sizes = array(all.inputSizes, count)?;
+                        let codes = array(all.pInputModules.cast_const(), count)?;
+                        let flags = array(all.pBuildFlags.cast_const(), count).unwrap_or(&[]);
+                        let constants = array(all.pConstants.cast_const(), count).unwrap_or(&[]);
+                        let one = |index: usize| {
+                            let flags = flags.get(index).copied().unwrap_or(ptr::null());
+                            let constants = constants.get(index).copied().unwrap_or(ptr::null());
+                            part(codes[index], sizes[index], flags, constants)
+                        };
+                        (0..count).map(one).collect()
+                    }
+                }
+            }
+            _ => Err(ZE_RESULT_ERROR_INVALID_ENUMERATION),
+        }
+    }
+}
+
+/// A module, or the log of what failed.
+fn build(all: Vec<(Part, spirv::Module)>) -> Result<(Module, String), String> {
+    let has_imports = all.len() == 1 && all.iter().any(|(_, read)| !read.imports.is_empty());
+    let mut kernels = Vec::new();
+    let mut parts = Vec::new();
+    for (part, read) in all {
+        kernels.extend(read.kernels);
+        parts.push(part);
+    }
+    let named = |(name, kernel)| Some((CString::new(name).ok()?, kernel));
+    let kernels = kernels.into_iter().filter_map(named).collect();
+    let inputs: Vec<_> = parts.iter().map(Part::input).collect();
+    let (program, log) = match cl::get() {
+        Some(cl) => {
+            let (program, log) = Program::build(cl, &inputs)?;
+            (Some(program), log)
+        }
+        None => (None, String::new()),
+    };
+    let binary = pack(&parts);
+    Ok((
+        Module {
+            program,
+            kernels,
+            binary,
+            has_imports,
+        },
+        log,
+    ))
+}
+
+fn log_of(text: String) -> ze_module_build_log_handle_t {
+    let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
+    ze_module_build_log_handle_t(LOGS.add(|_| Log { text }))
+}
+
+pub fn get(module: ze_module_handle_t) -> Answer<Arc<Module>> {
+    MODULES.get(module.0)
+}
+
+entries! {
+    fn zeModuleCreate(
+        context: ze_context_handle_t, device: ze_device_handle_t, desc: *const ze_module_desc_t,
+        out: *mut ze_module_handle_t, log: *mut ze_module_build_log_handle_t,
+    ) {
+        context::check_both(context, device)?;
+        let desc = given(desc)?;
+        given(out)?;
+        script::present()?;
+        let read = parts(desc).map_err(|code| (code, "no code of a module".to_owned()));
+        let built = read.and_then(|all| build(all).map_err(|text| (ZE_RESULT_ERROR_MODULE_BUILD_FAILURE, text)));
+        match built {
+            Ok((module, text)) => {
+                if !log.is_null() {
+                    log.write(log_of(text));
+                }
+                put(out, ze_module_handle_t(MODULES.add(|_| module)))
+            }
+            Err((code, text)) => {
+                if !log.is_null() {
+                    log.write(log_of(text));
+                }
+                Err(code)
+            }
+        }
+    }
+
+    fn zeModuleDestroy(module: ze_module_handle_t) {
+        MODULES.remove(module.0).map(drop)
+    }
+
+    fn zeModuleBuildLogDestroy(log: ze_module_build_log_handle_t) {
+        LOGS.remove(log.0).map(drop)
+    }
+
+    fn zeModuleBuildLogGetString(
+        log: ze_module_build_log_handle_t, size: *mut usize, out: *mut c_char,
+    ) {
+        bytes_out(size, out, LOGS.get(log.0)?.text.as_bytes_with_nul())
+    }
+
+    fn zeModuleDynamicLink(
+        count: u32, modules: *mut ze_module_handle_t, log: *mut ze_module_build_log_handle_t,
+    ) {
+        for one in array(modules, count as usize)? {
+            get(*one)?;
+        }
+        // A module whose imports are missing was not built, so nothing is left to link.
+        if !log.is_null() {
+            log.write(log_of(String::new()));
+        }
+        Ok(())
+    }
+
+    fn zeModuleGetNativeBinary(module: ze_module_handle_t, size: *mut usize, out: *mut u8) {
+        bytes_out(size, out, &get(module)?.binary)
+    }
+
+    fn zeModuleGetKernelNames(module: ze_module_handle_t, count: *mut u32, names: *mut *const c_char) {
+        fill(count, names, &get(module)?.kernels, |to, (name, _)| *to = name.as_ptr())
+    }
+
+    fn zeModuleGetProperties(module: ze_module_handle_t, out: *mut ze_module_properties_t) {
+        let own = get(module)?;
+        given(out)?;
+        (*out).flags = if own.has_imports { ZE_MODULE_PROPERTY_FLAG_IMPORTS } else { 0 };
+        Ok(())
+    }
+
+    fn zeModuleGetGlobalPointer(
+        module: ze_module_handle_t, name: *const c_char, size: *mut usize, out: *mut *mut c_void,
+    ) {
+        let own = get(module)?;
+        given(name)?;
+        let program = own.program.as_ref().ok_or(ZE_RESULT_ERROR_INVALID_GLOBAL_NAME)?;
+        let found = program.variable(CStr::from_ptr(name));
+        let (start, bytes) = found.ok_or(ZE_RESULT_ERROR_INVALID_GLOBAL_NAME)?;
+        offer(size, bytes);
+        offer(out, start);
+        Ok(())
+    }
+
+    fn zeModuleGetFunctionPointer(
+        module: ze_module_handle_t, name: *const c_char, out: *mut *mut c_void,
+    ) {
+        let own = get(module)?;
+        given(name)?;
+        let program = own.program.as_ref().ok_or(ZE_RESULT_ERROR_INVALID_FUNCTION_NAME)?;
+        put(out, program.function(CStr::from_ptr(name)).ok_or(ZE_RESULT_ERROR_INVALID_FUNCTION_NAME)?)
+    }
+}

@@ -1,0 +1,282 @@
+//! The interface through which a test controls the library and queries it.
+//!
+//! A program that cannot call it is controlled by variables, read once:
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `SCRIPTED_LEVEL_ZERO_DEVICES` | number of devices, 1 to 4 |
+//! | `SCRIPTED_LEVEL_ZERO_INTEGRATED` | 1: devices share the host's memory |
+//! | `SCRIPTED_LEVEL_ZERO_VERSION` | the interface's version that the driver has, as `1.3` |
+//! | `SCRIPTED_LEVEL_ZERO_WITHOUT` | functions and extensions that are not there, with commas between |
+//! | `SCRIPTED_LEVEL_ZERO_FAIL` | `FUNCTION:NTH:CODE`: that call of the function fails; `*` is every function |
+//! | `SCRIPTED_LEVEL_ZERO_REPORT` | 1: writes to stderr at exit what `scripted_report` tells |
+//! | `SCRIPTED_LEVEL_ZERO_TRACE` | 1: writes each call and its result to stderr |
+
+use std::ffi::{CStr, c_char};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+use ze::*;
+
+use crate::entry::Answer as Outcome;
+use crate::object::hold;
+
+/// A call that fails.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct Fault {
+    /// The index of the call from now, from 1; 0 for none, [`EACH`] for every one.
+    pub nth: u64,
+    /// The interface's error code. `ZE_RESULT_ERROR_DEVICE_LOST` loses the devices for good.
+    pub code: u32,
+}
+
+/// Every call fails.
+pub const EACH: u64 = u64::MAX;
+
+/// The state that a test can see.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Answer {
+    /// Number of calls since the script was set that could fail.
+    pub calls: u64,
+    /// Whether the fault was reached.
+    pub met: bool,
+    /// Number of live objects.
+    pub live: usize,
+    /// Number of calls that the interface forbids, such as with dead handles.
+    pub broken: u64,
+    /// Number of calls of functions that are not implemented.
+    pub missed: u64,
+}
+
+/// The script and its progress.
+#[derive(Default)]
+struct Script {
+    fault: Fault,
+    /// If not empty, only calls of this name count.
+    only: String,
+    calls: u64,
+    met: Option<&'static str>,
+    broken: Vec<String>,
+    missed: Vec<&'static str>,
+}
+
+static LOST: AtomicBool = AtomicBool::new(false);
+
+/// Whether the devices are lost: commands are not executed, waits and submissions fail.
+pub fn is_lost() -> bool {
+    LOST.load(Ordering::Acquire)
+}
+
+/// An error if the devices are lost.
+pub fn present() -> Outcome {
+    match is_lost() {
+        true => Err(ZE_RESULT_ERROR_DEVICE_LOST),
+        false => Ok(()),
+    }
+}
+
+fn script() -> &'static Mutex<Script> {
+    static SCRIPT: OnceLock<Mutex<Script>> = OnceLock::new();
+    SCRIPT.get_or_init(|| Mutex::new(Script::of_environment()))
+}
+
+pub fn variable(name: &str) -> Option<String> {
+    std::env::var(format!("SCRIPTED_LEVEL_ZERO_{name}")).ok()
+}
+
+/// Whether a function or extension is taken away.
+pub fn is_without(name: &str) -> bool {
+    static WITHOUT: OnceLock<Vec<String>> = OnceLock::new();
+    let all = WITHOUT.get_or_init(|| {
+        let list = variable("WITHOUT").unwrap_or_default();
+        list.split(',').map(|one| one.trim().to_owned()).collect()
+    });
+    all.iter().any(|one| one == name)
+}
+
+/// Calls that never fail by script, since a caller could not recover the objects that a failure would leak.
+fn is_spared(name: &str) -> bool {
+    let spared = [
+        "Destroy",
+        "Free",
+        "Close",
+        "PutIpcHandle",
+        "Unmap",
+        "Evict",
+        "Release",
+        "GetString",
+    ];
+    spared.iter().any(|part| name.contains(part)) && name != "zeCommandListClose"
+}
+
+impl Script {
+    fn of_environment() -> Self {
+        let mut script = Self::default();
+        let given = variable("FAIL").unwrap_or_default();
+        let parts: Vec<_> = given.split(':').collect();
+        if let [name, nth, code] = parts[..] {
+            let code = code.trim_start_matches("0x");
+            script.fault = Fault {
+                nth: nth.parse().unwrap_or(0),
+                code: u32::from_str_radix(code, 16).unwrap_or(ZE_RESULT_ERROR_UNKNOWN.0),
+            };
+            if name != "*" {
+                script.only = name.to_owned();
+            }
+        }
+        script
+    }
+}
+
+/// Counts a call. Returns the error that the script gives it.
+pub fn called(name: &'static str) -> Outcome {
+    let mut script = hold(script());
+    let chosen = !script.only.is_empty();
+    if (!chosen && is_spared(name)) || (chosen && script.only != name) {
+        return Ok(());
+    }
+    script.calls += 1;
+    if script.fault.nth != script.calls && script.fault.nth != EACH {
+        return Ok(());
+    }
+    script.met = Some(name);
+    let code = ze_result_t(script.fault.code);
+    drop(script);
+    if code == ZE_RESULT_ERROR_DEVICE_LOST {
+        lose(true);
+    }
+    Err(code)
+}
+
+/// Writes a call to stderr, if a variable asks for it.
+pub fn trace(name: &str, code: ze_result_t) {
+    static WANTED: OnceLock<bool> = OnceLock::new();
+    if *WANTED.get_or_init(|| variable("TRACE").is_some_and(|value| value == "1")) {
+        let thread = std::thread::current().id();
+        eprintln!("{thread:?} {name}: {code:?}");
+    }
+}
+
+pub fn broken(what: String) {
+    hold(script()).broken.push(what);
+}
+
+pub fn missed(name: &'static str) {
+    hold(script()).missed.push(name);
+}
+
+pub fn lose(lost: bool) {
+    LOST.store(lost, Ordering::Release);
+}
+
+/// All kinds of objects that are alive, with their numbers.
+fn alive() -> Vec<(&'static str, usize)> {
+    let all = [
+        crate::context::CONTEXTS.kind_and_count(),
+        crate::memory::count(),
+        crate::pages::PHYSICAL.kind_and_count(),
+        crate::pages::count_ranges(),
+        crate::pages::count_maps(),
+        crate::event::POOLS.kind_and_count(),
+        crate::event::EVENTS.kind_and_count(),
+        crate::list::LISTS.kind_and_count(),
+        crate::queue::QUEUES.kind_and_count(),
+        crate::queue::FENCES.kind_and_count(),
+        crate::module::MODULES.kind_and_count(),
+        crate::module::LOGS.kind_and_count(),
+        crate::kernel::KERNELS.kind_and_count(),
+    ];
+    all.into_iter().filter(|(_, count)| *count > 0).collect()
+}
+
+impl<T> crate::object::Objects<T> {
+    pub fn kind_and_count(&self) -> (&'static str, usize) {
+        (self.kind(), self.count())
+    }
+}
+
+fn report() -> String {
+    let script = hold(script());
+    let met = script.met.unwrap_or("nothing");
+    format!(
+        "failed: {met}; broken: {:?}; missing: {:?}; alive: {:?}",
+        script.broken,
+        script.missed,
+        alive()
+    )
+}
+
+/// Sets the fault, for calls of one name or of any, and resets the count. Found devices again.
+///
+/// # Safety
+/// `only` is null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn scripted_fail(fault: Fault, only: *const c_char) {
+    let only = match only.is_null() {
+        true => String::new(),
+        // SAFETY: the caller passes null or a C string.
+        false => unsafe { CStr::from_ptr(only) }
+            .to_string_lossy()
+            .into_owned(),
+    };
+    *hold(script()) = Script {
+        fault,
+        only,
+        ..Script::default()
+    };
+    lose(false);
+}
+
+/// Loses the devices, or finds them again.
+#[unsafe(no_mangle)]
+pub extern "C" fn scripted_lose(lost: bool) {
+    lose(lost);
+}
+
+/// Returns the state.
+#[unsafe(no_mangle)]
+pub extern "C" fn scripted_query() -> Answer {
+    let live = alive().iter().map(|(_, count)| count).sum();
+    let script = hold(script());
+    Answer {
+        calls: script.calls,
+        met: script.met.is_some(),
+        live,
+        broken: script.broken.len() as u64,
+        missed: script.missed.len() as u64,
+    }
+}
+
+/// Writes a description of the state, cut to the buffer and terminated with a NUL.
+///
+/// # Safety
+/// `buffer` has room for `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn scripted_report(buffer: *mut c_char, size: usize) {
+    if size == 0 {
+        return;
+    }
+    let text = report();
+    let bytes = &text.as_bytes()[..text.len().min(size - 1)];
+    // SAFETY: the caller passes `size` writable bytes; one byte more is left.
+    unsafe {
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast(), bytes.len());
+        buffer.add(bytes.len()).write(0);
+    }
+}
+
+/// Has the state written at exit, if a variable asks for it.
+pub fn report_at_exit() {
+    extern "C" fn write() {
+        eprintln!("scripted Level Zero: {}", report());
+    }
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        if variable("REPORT").is_some_and(|value| value == "1") {
+            // SAFETY: the function takes nothing, and the library is never unloaded.
+            unsafe { libc::atexit(write) };
+        }
+    });
+}
