@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use ze::*;
 
 use crate::entry::{Answer, chained, fill, given, put, text_into};
-use crate::{driver, script, worker};
+use crate::{driver, mutate, script, worker};
 
 /// The first device's handle. Others follow at a distance.
 const FIRST: usize = 0x5eed_de00_0000;
@@ -128,6 +128,10 @@ entries! {
         };
         if let Some(version) = chained::<ze_device_ip_version_ext_t>((*out).pNext) {
             version.ipVersion = IP_VERSION;
+        }
+        if let Some(lists) = chained::<ze_mutable_command_list_exp_properties_t>((*out).pNext) {
+            lists.mutableCommandListFlags = 0;
+            lists.mutableCommandFlags = mutate::FLAGS;
         }
         if let Some(units) = chained::<ze_eu_count_ext_t>((*out).pNext) {
             units.numTotalEUs = 32;

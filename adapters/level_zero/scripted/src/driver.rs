@@ -27,7 +27,6 @@ const fn extension(name: &'static str, version: u32, since: u32) -> Extension {
 }
 
 const EXTENSIONS: &[Extension] = &[
-    extension("ZE_extension_linkage_inspection", 0x1_0000, 0x1_0003),
     extension("ZE_experimental_module_program", 0x1_0000, 0x1_0000),
     extension("ZE_experimental_global_offset", 0x1_0000, 0x1_0001),
     extension(
@@ -55,6 +54,12 @@ const EXTENSIONS: &[Extension] = &[
     ),
     extension("ZE_extension_device_cache_line_size", 0x1_0000, 0x1_000c),
     extension("ZE_extension_device_vector_sizes", 0x1_0000, 0x1_000c),
+    extension(
+        "ZE_extension_kernel_max_group_size_properties",
+        0x1_0000,
+        0x1_0008,
+    ),
+    extension("ZE_experimental_mutable_command_list", 0x1_0001, 0x1_0009),
     extension("ZE_intel_get_driver_version_string", 0x1_0000, 0x1_0003),
 ];
 

@@ -50,26 +50,27 @@ fn get(kernel: ze_kernel_handle_t) -> Answer<Arc<Kernel>> {
 }
 
 /// The numbers of groups: known when the launch is appended, or read when it is executed.
+#[derive(Clone)]
 pub enum Counts {
     Given(ze_group_count_t),
     At(usize),
 }
 
 /// A launch, independent of its kernel's later settings.
+#[derive(Clone)]
 pub struct Launch {
-    code: Option<Arc<cl::Kernel>>,
+    kernel: Arc<Kernel>,
     arguments: Vec<Argument>,
     group_size: [u32; 3],
     offset: [u32; 3],
     counts: Counts,
-    _module: Arc<module::Module>,
 }
 
 impl Launch {
     pub fn of(kernel: ze_kernel_handle_t, counts: Counts) -> Answer<Self> {
         let kernel = get(kernel)?;
         let settings = hold(&kernel.settings).clone();
-        kernel.launch(settings, counts)
+        Self::with_settings(kernel.clone(), settings, counts)
     }
 
     /// A launch with all arguments, which the kernel keeps as if they had been set.
@@ -102,7 +103,45 @@ impl Launch {
         }
         settings.group_size = [size.groupSizeX, size.groupSizeY, size.groupSizeZ];
         let settings = settings.clone();
-        kernel.launch(settings, Counts::Given(counts))
+        Self::with_settings(kernel.clone(), settings, Counts::Given(counts))
+    }
+
+    fn with_settings(kernel: Arc<Kernel>, settings: Settings, counts: Counts) -> Answer<Self> {
+        let set = |one: Option<Argument>| one.ok_or(ZE_RESULT_ERROR_INVALID_ARGUMENT);
+        let arguments = settings.arguments.into_iter().map(set);
+        Ok(Self {
+            kernel,
+            arguments: arguments.collect::<Answer<_>>()?,
+            group_size: settings.group_size,
+            offset: settings.offset,
+            counts,
+        })
+    }
+
+    /// Changes an argument of a recorded launch.
+    ///
+    /// # Safety
+    /// The value is null or has its size.
+    pub unsafe fn set_argument(&mut self, index: u32, size: usize, value: *const c_void) -> Answer {
+        let parameter = self.kernel.facts.parameters.get(index as usize);
+        let parameter = *parameter.ok_or(ZE_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX)?;
+        // SAFETY: as the caller promises.
+        self.arguments[index as usize] = unsafe { argument(parameter, size, value) }?;
+        Ok(())
+    }
+
+    pub fn set_counts(&mut self, counts: ze_group_count_t) {
+        self.counts = Counts::Given(counts);
+    }
+
+    pub fn set_group_size(&mut self, size: [u32; 3]) -> Answer {
+        self.kernel.check_size(size)?;
+        self.group_size = size;
+        Ok(())
+    }
+
+    pub fn set_offset(&mut self, offset: [u32; 3]) {
+        self.offset = offset;
     }
 
     /// Refuses more groups than a device could have run at once. Groups that wait for each other hang here if they
@@ -131,7 +170,7 @@ impl Launch {
             [counts.groupCountX, counts.groupCountY, counts.groupCountZ].map(|one| one as usize);
         let local = self.group_size.map(|one| one as usize);
         let global = [0, 1, 2].map(|axis| counts[axis] * local[axis]);
-        match &self.code {
+        match &self.kernel.code {
             Some(code) if !global.contains(&0) => code
                 .run(
                     &self.arguments,
@@ -149,19 +188,6 @@ impl Launch {
 }
 
 impl Kernel {
-    fn launch(&self, settings: Settings, counts: Counts) -> Answer<Launch> {
-        let set = |one: Option<Argument>| one.ok_or(ZE_RESULT_ERROR_INVALID_ARGUMENT);
-        let arguments = settings.arguments.into_iter().map(set);
-        Ok(Launch {
-            code: self.code.clone(),
-            arguments: arguments.collect::<Answer<_>>()?,
-            group_size: settings.group_size,
-            offset: settings.offset,
-            counts,
-            _module: self._module.clone(),
-        })
-    }
-
     fn check_size(&self, size: [u32; 3]) -> Answer {
         let all = size
             .iter()

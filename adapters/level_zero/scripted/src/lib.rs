@@ -12,7 +12,7 @@
 //! | `driver`, `device`, `context` | start, drivers, properties, contexts |
 //! | `memory`, `pages` | allocations; virtual and physical memory |
 //! | `event` | pools, events of pools, counter-based events, timestamps |
-//! | `list`, `append`, `queue` | command lists, what they hold, queues and fences |
+//! | `list`, `append`, `mutate`, `queue` | command lists, what they hold, its changes, queues and fences |
 //! | `module`, `kernel` | modules, kernels, arguments |
 
 // Entry points take the arguments of the interface. The interface's manual documents them.
@@ -31,6 +31,7 @@ mod kernel;
 mod list;
 mod memory;
 mod module;
+mod mutate;
 mod object;
 mod pages;
 mod queue;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use ze::*;
 
-use crate::entry::{Answer, given, put};
+use crate::entry::{Answer, chained, given, put};
 use crate::object::{Objects, hold};
 use crate::worker::{Step, Worker};
 use crate::{context, device, script};
@@ -14,6 +14,8 @@ use crate::{context, device, script};
 pub struct Recorded {
     pub steps: Vec<Step>,
     pub is_closed: bool,
+    /// Positions of the commands that may be changed; a command's id is one more than its place here.
+    pub named: Vec<usize>,
 }
 
 pub enum Kind {
@@ -33,6 +35,7 @@ pub struct List {
     device: ze_device_handle_t,
     ordinal: u32,
     flags: ze_command_list_flags_t,
+    is_mutable: bool,
 }
 
 pub static LISTS: Objects<List> = Objects::of("command list");
@@ -42,6 +45,10 @@ pub fn get(list: ze_command_list_handle_t) -> Answer<Arc<List>> {
 }
 
 impl List {
+    pub fn is_mutable(&self) -> bool {
+        self.is_mutable
+    }
+
     pub fn group(&self) -> &'static device::Group {
         &device::GROUPS[self.ordinal as usize]
     }
@@ -87,7 +94,7 @@ impl List {
         }
     }
 
-    fn recorded(&self) -> Answer<&Mutex<Recorded>> {
+    pub fn recorded(&self) -> Answer<&Mutex<Recorded>> {
         match &self.kind {
             Kind::Regular(recorded) => Ok(recorded),
             Kind::Immediate { .. } => Err(ZE_RESULT_ERROR_INVALID_COMMAND_LIST_TYPE),
@@ -119,6 +126,7 @@ entries! {
             device,
             ordinal: desc.commandQueueGroupOrdinal,
             flags: desc.flags,
+            is_mutable: chained::<ze_mutable_command_list_exp_desc_t>(desc.pNext).is_some(),
         };
         put(out, ze_command_list_handle_t(LISTS.add(|_| list)))
     }
@@ -145,6 +153,7 @@ entries! {
             device,
             ordinal: desc.ordinal,
             flags: if in_order { ZE_COMMAND_LIST_FLAG_IN_ORDER } else { 0 },
+            is_mutable: false,
         };
         put(out, ze_command_list_handle_t(LISTS.add(|_| list)))
     }
@@ -221,7 +230,6 @@ entries! {
     }
 
     fn zeCommandListIsMutableExp(list: ze_command_list_handle_t, out: *mut ze_bool_t) {
-        get(list)?;
-        put(out, 0)
+        put(out, u8::from(get(list)?.is_mutable))
     }
 }

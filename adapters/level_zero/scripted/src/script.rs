@@ -10,9 +10,11 @@
 //! | `SCRIPTED_LEVEL_ZERO_WITHOUT` | functions and extensions that are not there, with commas between |
 //! | `SCRIPTED_LEVEL_ZERO_FAIL` | `FUNCTION:NTH:CODE`: that call of the function fails; `*` is every function |
 //! | `SCRIPTED_LEVEL_ZERO_REPORT` | 1: writes to stderr at exit what `scripted_report` tells |
-//! | `SCRIPTED_LEVEL_ZERO_TRACE` | 1: writes each call and its result to stderr |
+//! | `SCRIPTED_LEVEL_ZERO_TRACE` | a file, to which each call and its result are added |
 
 use std::ffi::{CStr, c_char};
+use std::fs::File;
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 
@@ -150,12 +152,20 @@ pub fn called(name: &'static str) -> Outcome {
     Err(code)
 }
 
-/// Writes a call to stderr, if a variable asks for it.
+/// Writes a call to the file that a variable names.
 pub fn trace(name: &str, code: ze_result_t) {
-    static WANTED: OnceLock<bool> = OnceLock::new();
-    if *WANTED.get_or_init(|| variable("TRACE").is_some_and(|value| value == "1")) {
-        let thread = std::thread::current().id();
-        eprintln!("{thread:?} {name}: {code:?}");
+    static FILE: OnceLock<Option<File>> = OnceLock::new();
+    let open = || {
+        File::options()
+            .append(true)
+            .create(true)
+            .open(variable("TRACE")?)
+            .ok()
+    };
+    if let Some(mut file) = FILE.get_or_init(open).as_ref() {
+        let (process, thread) = (std::process::id(), std::thread::current().id());
+        // A line that cannot be written is no reason to fail the call.
+        let _ = writeln!(file, "{process} {thread:?} {name}: {code:?}");
     }
 }
 

@@ -29,6 +29,7 @@ const MODULES: &[&[Entry]] = &[
     crate::list::ENTRIES,
     crate::memory::ENTRIES,
     crate::module::ENTRIES,
+    crate::mutate::ENTRIES,
     crate::pages::ENTRIES,
     crate::queue::ENTRIES,
     crate::driver::OTHERS,

@@ -67,6 +67,9 @@ ur::dl::symbols! {
             zeCommandListHostSynchronize: pfn::zeCommandListHostSynchronize,
             zeCommandListImmediateAppendCommandListsExp: pfn::zeCommandListImmediateAppendCommandListsExp,
             zeCommandListAppendLaunchKernelWithArguments: pfn::zeCommandListAppendLaunchKernelWithArguments,
+            zeCommandListGetNextCommandIdExp: pfn::zeCommandListGetNextCommandIdExp,
+            zeCommandListUpdateMutableCommandsExp: pfn::zeCommandListUpdateMutableCommandsExp,
+            zeCommandListUpdateMutableCommandSignalEventExp: pfn::zeCommandListUpdateMutableCommandSignalEventExp,
         }
     }
 }

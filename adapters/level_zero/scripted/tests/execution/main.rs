@@ -1,4 +1,4 @@
-//! The driver alone and behind the loaders 1.8 and 1.32: data, order, kernels, pages, faults.
+//! The driver alone and behind the loaders 1.8 and 1.32: data, order, kernels, changed lists, pages, faults.
 
 mod client;
 mod ways;
@@ -358,6 +358,135 @@ fn with_arguments(
     own.copy(list, seen, out, 32, NONE);
     own.finish(list);
     assert_eq!(read::<u32>(seen, 8), [70, 71, 72, 73, 74, 75, 76, 77]);
+}
+
+#[test]
+fn a_recorded_launch_changes() {
+    everywhere("a_recorded_launch_changes", &[], |library| {
+        let own = Client::open(library);
+        let (Some(name), Some(update), Some(set_signal)) = (
+            own.api.zeCommandListGetNextCommandIdExp,
+            own.api.zeCommandListUpdateMutableCommandsExp,
+            own.api.zeCommandListUpdateMutableCommandSignalEventExp,
+        ) else {
+            println!("skipped: this loader changes no lists");
+            return own.close();
+        };
+        let module = own
+            .module(ZE_MODULE_FORMAT_IL_SPIRV, &ways::kernels())
+            .expect("the kernels compile");
+        let iota = own.kernel(module, c"iota").expect("a kernel");
+        let memory = own.host_memory(&[0_u32; 8]);
+        let list_desc = ze_mutable_command_list_exp_desc_t::default();
+        let desc = ze_command_list_desc_t {
+            pNext: (&raw const list_desc).cast(),
+            ..Default::default()
+        };
+        let mut list = ze_command_list_handle_t::NULL;
+        good!(
+            own,
+            zeCommandListCreate(own.context, own.device, &desc, &mut list)
+        );
+        assert_eq!(own.argument(iota, 0, &memory), ZE_RESULT_SUCCESS);
+        assert_eq!(own.argument(iota, 1, &5_u32), ZE_RESULT_SUCCESS);
+        good!(own, zeKernelSetGroupSize(iota, 2, 1, 1));
+        let mut id = 0;
+        let wanted = ze_mutable_command_id_exp_desc_t {
+            flags: ZE_MUTABLE_COMMAND_EXP_FLAG_KERNEL_ARGUMENTS
+                | ZE_MUTABLE_COMMAND_EXP_FLAG_GROUP_COUNT,
+            ..Default::default()
+        };
+        // SAFETY: a live list.
+        assert_eq!(unsafe { name(list, &wanted, &mut id) }, ZE_RESULT_SUCCESS);
+        assert_eq!(own.launch(list, iota, 2), ZE_RESULT_SUCCESS);
+        good!(own, zeCommandListClose(list));
+
+        let mut queue = ze_command_queue_handle_t::NULL;
+        let desc = ze_command_queue_desc_t {
+            mode: ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS,
+            ..Default::default()
+        };
+        good!(
+            own,
+            zeCommandQueueCreate(own.context, own.device, &desc, &mut queue)
+        );
+        let run = |mut list| {
+            good!(
+                own,
+                zeCommandQueueExecuteCommandLists(queue, 1, &mut list, ze_fence_handle_t::NULL)
+            );
+        };
+        run(list);
+        let has_kernels = std::env::var_os("OCL_ICD_FILENAMES").is_some();
+        if has_kernels {
+            assert_eq!(read::<u32>(memory, 8), [5, 6, 7, 8, 0, 0, 0, 0]);
+        } else {
+            println!("skipped: no OpenCL, launches do nothing");
+        }
+
+        let (base, counts) = (
+            70_u32,
+            ze_group_count_t {
+                groupCountX: 3,
+                groupCountY: 1,
+                groupCountZ: 1,
+            },
+        );
+        let more = ze_mutable_group_count_exp_desc_t {
+            commandId: id,
+            pGroupCount: &counts,
+            ..Default::default()
+        };
+        let mut value = ze_mutable_kernel_argument_exp_desc_t {
+            pNext: (&raw const more).cast(),
+            commandId: id,
+            argIndex: 1,
+            argSize: 4,
+            pArgValue: (&raw const base).cast(),
+            ..Default::default()
+        };
+        let change = |first: &ze_mutable_kernel_argument_exp_desc_t| {
+            let desc = ze_mutable_commands_exp_desc_t {
+                pNext: (&raw const *first).cast(),
+                ..Default::default()
+            };
+            // SAFETY: the chain lives until the call is over.
+            unsafe { update(list, &desc) }
+        };
+        assert_eq!(change(&value), ZE_RESULT_SUCCESS);
+        let (pool, events) = own.events(0, 1);
+        // SAFETY: live handles.
+        assert_eq!(
+            unsafe { set_signal(list, id, events[0]) },
+            ZE_RESULT_SUCCESS
+        );
+        good!(own, zeCommandListClose(list));
+        run(list);
+        good!(own, zeEventQueryStatus(events[0]));
+        if has_kernels {
+            assert_eq!(read::<u32>(memory, 8), [70, 71, 72, 73, 74, 75, 0, 0]);
+        }
+        value.argIndex = 2;
+        assert_eq!(
+            change(&value),
+            ZE_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX
+        );
+        value.commandId = id + 1;
+        assert_eq!(
+            change(&value),
+            ZE_RESULT_ERROR_INVALID_ARGUMENT,
+            "no such command"
+        );
+
+        own.destroy_events(pool, &events);
+        good!(own, zeCommandQueueDestroy(queue));
+        good!(own, zeCommandListDestroy(list));
+        good!(own, zeKernelDestroy(iota));
+        good!(own, zeModuleDestroy(module));
+        own.free(&[memory]);
+        own.close();
+        no_leak();
+    });
 }
 
 #[test]
