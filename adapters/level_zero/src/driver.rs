@@ -48,6 +48,7 @@ impl Driver for LevelZero {
 
     /// Completion is queried: a stamped event costs less than a command for each.
     const TRACKS: bool = false;
+    const REGISTERS: bool = true;
 
     fn max_alloc(device: &Object<Device>) -> usize {
         exec::max_slab(device)

@@ -213,19 +213,6 @@ impl Hooks<LevelZero> for LevelZero {
         PhysicalMem::create(this, device, size, properties)
     }
 
-    fn usm_host_alloc_register_exp(
-        this: &OfContext,
-        memory: *mut c_void,
-        size: usize,
-        properties: Option<&ur_exp_usm_host_alloc_register_properties_t>,
-    ) -> Result<()> {
-        this.register_host(memory.expose_provenance(), size, properties)
-    }
-
-    fn usm_host_alloc_unregister_exp(this: &OfContext, memory: *mut c_void) -> Result<()> {
-        this.unregister_host(memory.addr())
-    }
-
     fn queue_create_with_native_handle(
         this: &OfContext,
         native: ur_native_handle_t,

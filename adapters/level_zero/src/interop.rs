@@ -44,7 +44,7 @@ pub fn adopt_queue(
     }
     let is_in_order = flags & ZE_COMMAND_QUEUE_FLAG_IN_ORDER != 0;
     let lane = Lane::adopt(context, &device, list, is_in_order, owned);
-    Queue::adopt(this, &device, ur_queue_flags_t(0), lane)
+    Queue::adopt(this, &device, ur_queue_flags_t(0), lane, false)
 }
 
 /// The device of a list: the context's first where the loader does not tell.

@@ -5,7 +5,8 @@ use ur::abi::*;
 use ur::hal::DeviceInfo;
 use ur::object::{Error, InfoOut, Object, Result};
 use ur::stream::device_info::{
-    ALL_ORDERS, ALL_SCOPES, QUEUE_FLAGS, plain_device_info, shared_device_info,
+    ALL_ORDERS, ALL_SCOPES, QUEUE_FLAGS, bindless_device_info, imageless_device_info,
+    plain_device_info, shared_device_info,
 };
 
 use super::Device;
@@ -434,6 +435,8 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         | Is::DynamicLinkSupportExp => out.boolean(false),
 
         ur::shared_device_info!() => shared_device_info(what, out),
+        ur::bindless_device_info!() => bindless_device_info(what, out),
         ur::plain_device_info!() => plain_device_info(what, out),
+        ur::imageless_device_info!() => imageless_device_info(what, out),
     }
 }
