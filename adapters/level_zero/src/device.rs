@@ -24,7 +24,7 @@ use crate::context::{NativeContext, State};
 use crate::lz::{self, *};
 use crate::platform::Platform;
 use crate::program::Program;
-use crate::virtual_mem::page_bytes;
+use crate::virtual_mem::{AddressSpace, page_bytes};
 use facts::Facts;
 
 pub struct Device {
@@ -37,6 +37,7 @@ pub struct Device {
     parts: OnceLock<Vec<Arc<Object<Device>>>>,
     pub facts: Facts,
     answers: Answers,
+    virtual_memory: OnceLock<bool>,
     /// When [`Device::check_status_sometimes`] asked last.
     status_asked: AtomicU64,
     /// The devices whose memory the user opened to this one.
@@ -60,6 +61,7 @@ impl Device {
             parts: OnceLock::new(),
             facts,
             answers: Answers::new(ur_device_info_t::ALL.len()),
+            virtual_memory: OnceLock::new(),
             status_asked: AtomicU64::new(0),
             peers: Mutex::default(),
         };
@@ -122,13 +124,16 @@ impl Device {
         unsafe { call!(self.api, zeDeviceGetStatus(self.raw)) }
     }
 
-    /// Whether address ranges can be reserved. Only a context can be asked; an old driver answers pages of no bytes.
-    fn has_virtual_memory(&self) -> bool {
-        let probe = || -> Result<bool> {
-            let context = NativeContext::create(self.api, self.platform.raw())?;
-            Ok(page_bytes(&context, self, 1)? > 0)
+    /// Whether address ranges can be reserved: only trying tells, as an old driver has pages and refuses ranges.
+    pub fn has_virtual_memory(&self) -> bool {
+        let try_it = || -> Result<()> {
+            let context = Arc::new(NativeContext::create(self.api, self.platform.raw())?);
+            let page = page_bytes(&context, self, 1)?;
+            let space = AddressSpace::default();
+            let start = space.reserve(&context, page, 0, page)?;
+            space.free(start, page)
         };
-        probe().unwrap_or(false)
+        *self.virtual_memory.get_or_init(|| try_it().is_ok())
     }
 
     /// Whether the device can access a peer's memory.

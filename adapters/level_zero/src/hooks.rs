@@ -5,20 +5,26 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal::{VirtualMemGranularityInfo, VirtualMemInfo};
-use ur::object::{Handles, InfoOut, Object, Result};
+use ur::object::{Handles, InfoOut, Object, Result, ensure};
 use ur::stream::{Context, Event, Hooks, Queue};
 
 use crate::LevelZero;
-use crate::context::State;
 use crate::device::Device;
 use crate::interop;
 use crate::kernel::Kernel;
 use crate::mem::Mem;
 use crate::program::Program;
-use crate::virtual_mem::{PhysicalMem, page_bytes};
+use crate::virtual_mem::{AddressSpace, PhysicalMem, page_bytes};
 
 type OfContext = Object<Context<LevelZero>>;
 type OfQueue = Object<Queue<LevelZero>>;
+
+/// The context's address ranges. `UNSUPPORTED_FEATURE` if a device of it has none.
+fn space(this: &OfContext) -> Result<&AddressSpace> {
+    let able = all(this).all(|device| device.has_virtual_memory());
+    ensure(able, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+    Ok(&this.domain().state().space)
+}
 
 /// A page of the context that suits all of its devices, for blocks of this size.
 fn page(this: &OfContext, bytes: usize) -> Result<usize> {
@@ -133,6 +139,7 @@ impl Hooks<LevelZero> for LevelZero {
         what: VirtualMemGranularityInfo,
         out: InfoOut<'_>,
     ) -> Result<()> {
+        space(this)?;
         let bytes = match device {
             Some(device) => page_bytes(&this.domain().state().native, device, size)?,
             None => page(this, size)?,
@@ -149,14 +156,15 @@ impl Hooks<LevelZero> for LevelZero {
         start: *const c_void,
         size: usize,
     ) -> Result<*mut c_void> {
-        let State { space, native } = this.domain().state();
+        let space = space(this)?;
         let page = page(this, size)?;
+        let native = &this.domain().state().native;
         let reserved = space.reserve(native, page, start.addr(), size)?;
         Ok(std::ptr::with_exposed_provenance_mut(reserved))
     }
 
     fn virtual_mem_free(this: &OfContext, start: *const c_void, size: usize) -> Result<()> {
-        this.domain().state().space.free(start.addr(), size)
+        space(this)?.free(start.addr(), size)
     }
 
     fn virtual_mem_map(
@@ -167,14 +175,14 @@ impl Hooks<LevelZero> for LevelZero {
         offset: usize,
         flags: ur_virtual_mem_access_flags_t,
     ) -> Result<()> {
-        let space = &this.domain().state().space;
+        let space = space(this)?;
         space.map((start.addr(), size), memory, offset, flags)?;
         this.access_changed();
         Ok(())
     }
 
     fn virtual_mem_unmap(this: &OfContext, start: *const c_void, size: usize) -> Result<()> {
-        this.domain().state().space.unmap(start.addr(), size)
+        space(this)?.unmap(start.addr(), size)
     }
 
     fn virtual_mem_set_access(
@@ -183,7 +191,7 @@ impl Hooks<LevelZero> for LevelZero {
         size: usize,
         flags: ur_virtual_mem_access_flags_t,
     ) -> Result<()> {
-        let space = &this.domain().state().space;
+        let space = space(this)?;
         space.set_access((start.addr(), size), flags)?;
         this.access_changed();
         Ok(())
@@ -198,7 +206,7 @@ impl Hooks<LevelZero> for LevelZero {
     ) -> Result<()> {
         match what {
             VirtualMemInfo::AccessMode => {
-                let space = &this.domain().state().space;
+                let space = space(this)?;
                 out.value(space.access(start.addr(), size)?)
             }
         }
@@ -210,6 +218,7 @@ impl Hooks<LevelZero> for LevelZero {
         size: usize,
         properties: Option<&ur_physical_mem_properties_t>,
     ) -> Result<Arc<Object<PhysicalMem>>> {
+        space(this)?;
         PhysicalMem::create(this, device, size, properties)
     }
 

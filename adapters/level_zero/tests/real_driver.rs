@@ -75,10 +75,8 @@ impl Drivers {
             let own = self.built.join("libur_adapter_level_zero.so");
             command.env("UR_ADAPTERS_FORCE_LOAD", own);
         }
-        if suite != "bookworm" {
-            let forward = self.built.join("libforward_level_zero.so");
-            command.env("ZE_ENABLE_ALT_DRIVERS", forward);
-        }
+        let forward = self.built.join("libforward_level_zero.so");
+        command.env("ZE_ENABLE_ALT_DRIVERS", forward);
         command
     }
 

@@ -95,13 +95,7 @@ impl CompiledList {
                 zeCommandListCreate(context.raw, device.raw(), &desc, &mut raw)
             )
         }?;
-        let list = List {
-            api,
-            device: device.arc(),
-            raw,
-            is_in_order: true,
-            own: true,
-        };
+        let list = List::regular(api, device, raw);
         for work in &works {
             work::append(&list, ze_event_handle_t::NULL, work.clone())?;
         }

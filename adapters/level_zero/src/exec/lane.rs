@@ -5,7 +5,7 @@
 //! of its own and never an argument of a copy: the driver would wait for those arguments in the calling thread.
 //!
 //! The engine calls a lane from one thread at a time, as the driver asks of a list. Completion is asked of events, which
-//! other threads may do; `zeCommandListHostSynchronize` changes the list, and is not called.
+//! other threads may do; `zeCommandListHostSynchronize` changes the list, so that only a submission calls it.
 
 use std::sync::Arc;
 
@@ -112,13 +112,7 @@ impl Lane {
         Self {
             stream: Arc::new(Stream {
                 context: Arc::clone(context),
-                list: List {
-                    api: context.api,
-                    device: device.arc(),
-                    raw: list,
-                    is_in_order,
-                    own,
-                },
+                list: List::immediate(context.api, device, list, is_in_order, own),
                 chained,
                 waits: Mutex::default(),
                 deferred: Deferred::default(),

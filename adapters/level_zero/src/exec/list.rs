@@ -2,6 +2,7 @@
 
 use std::ptr::null_mut;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use ur::object::{Object, Result};
 
@@ -16,9 +17,64 @@ pub struct List {
     pub is_in_order: bool,
     /// Whether the drop destroys the list.
     pub own: bool,
+    /// Fills since the driver was last asked to release their patterns.
+    fills: AtomicU32,
+    /// The question, of an immediate list.
+    synchronize: Option<pfn::zeCommandListHostSynchronize>,
 }
 
+/// Fills between two questions, which cost about as much as a tenth of a fill.
+const FILLS: u32 = 64;
+
 impl List {
+    pub fn immediate(
+        api: &'static Api,
+        device: &Object<Device>,
+        raw: ze_command_list_handle_t,
+        is_in_order: bool,
+        own: bool,
+    ) -> Self {
+        Self {
+            api,
+            device: device.arc(),
+            raw,
+            is_in_order,
+            own,
+            fills: AtomicU32::new(0),
+            synchronize: api.zeCommandListHostSynchronize,
+        }
+    }
+
+    /// A list that keeps its commands until it is destroyed.
+    pub fn regular(
+        api: &'static Api,
+        device: &Object<Device>,
+        raw: ze_command_list_handle_t,
+    ) -> Self {
+        let mut list = Self::immediate(api, device, raw, true, true);
+        list.synchronize = None;
+        list
+    }
+
+    /// Called behind every fill. The driver keeps a copy of each pattern, and releases those of complete fills only when
+    /// the list itself is synchronized. Only the list's submitter may do that, as it changes the list.
+    #[inline]
+    pub fn filled(&self) -> Result<()> {
+        // Submissions come one at a time.
+        let fills = self.fills.load(Ordering::Relaxed).wrapping_add(1);
+        self.fills.store(fills, Ordering::Relaxed);
+        match self.synchronize {
+            Some(synchronize) if fills.is_multiple_of(FILLS) => {
+                // SAFETY: a live immediate list, whose submitter this is.
+                match unsafe { synchronize(self.raw, 0) } {
+                    ZE_RESULT_NOT_READY => Ok(()),
+                    code => check(code, "zeCommandListHostSynchronize"),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Orders later commands behind the ones so far, where the driver does not by itself.
     #[inline(always)]
     pub fn keep_order(&self) -> Result<()> {

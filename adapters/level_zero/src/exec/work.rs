@@ -103,7 +103,8 @@ fn fill_one(
     // SAFETY: the caller keeps the range until the command has ended; the driver copies the pattern.
     let code = unsafe { append(to.raw, at(dst), start, length, bytes, signal, 0, null_mut()) };
     check(code, "zeCommandListAppendMemoryFill")?;
-    to.keep_order()
+    to.keep_order()?;
+    to.filled()
 }
 
 /// A fill. The driver takes patterns whose length is a power of two. Any other is written once, from parts of such

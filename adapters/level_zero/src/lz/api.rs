@@ -92,6 +92,7 @@ ur::dl::symbols! {
         }
         optional {
             zeInitDrivers: pfn::zeInitDrivers,
+            zeCommandListHostSynchronize: pfn::zeCommandListHostSynchronize,
             zelLoaderTranslateHandle: pfn::zelLoaderTranslateHandle,
             zeCommandListImmediateAppendCommandListsExp: pfn::zeCommandListImmediateAppendCommandListsExp,
             zeCommandListIsImmediate: pfn::zeCommandListIsImmediate,
