@@ -13,8 +13,6 @@ const FIRST: usize = 0x5eed_de00_0000;
 const DISTANCE: usize = 0x100;
 const MAX_DEVICES: usize = 4;
 
-/// Larger allocations need relaxed limits.
-pub const MAX_ALLOC_BYTES: u64 = 4 << 30;
 pub const MAX_GROUP_SIZE: u32 = 1024;
 const LOCAL_BYTES: u32 = 64 << 10;
 /// The generation whose devices Intel's newer adapter takes.
@@ -77,6 +75,17 @@ pub fn memory_bytes() -> u64 {
         let [pages, page] =
             [libc::_SC_PHYS_PAGES, libc::_SC_PAGESIZE].map(|what| unsafe { libc::sysconf(what) });
         u64::try_from(pages).unwrap_or(1 << 20) * u64::try_from(page).unwrap_or(4096)
+    })
+}
+
+/// Larger allocations need relaxed limits.
+pub fn max_alloc_bytes() -> u64 {
+    static BYTES: OnceLock<u64> = OnceLock::new();
+    *BYTES.get_or_init(|| {
+        let given = script::variable("MAX_ALLOC").and_then(|text| text.parse().ok());
+        given.map_or(memory_bytes(), |mebibytes: u64| {
+            mebibytes.saturating_mul(1 << 20)
+        })
     })
 }
 
@@ -149,7 +158,7 @@ entries! {
                 false => 0,
             },
             coreClockRate: 2000,
-            maxMemAllocSize: MAX_ALLOC_BYTES,
+            maxMemAllocSize: max_alloc_bytes(),
             maxHardwareContexts: 64,
             numThreadsPerEU: 8,
             physicalEUSimdWidth: 16,

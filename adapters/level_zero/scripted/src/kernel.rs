@@ -232,7 +232,8 @@ unsafe fn argument(parameter: Parameter, size: usize, value: *const c_void) -> A
         Parameter::Pointer if size == 8 => Ok(Argument::Pointer(unsafe {
             value.cast::<usize>().read_unaligned()
         })),
-        Parameter::Value { .. } if value.is_null() => Err(ZE_RESULT_ERROR_INVALID_NULL_POINTER),
+        // As Intel's driver: no value is a value of zeros.
+        Parameter::Value { bytes } if value.is_null() => Ok(Argument::Value(vec![0; bytes].into())),
         Parameter::Value { bytes } if size <= bytes => {
             let mut all = vec![0_u8; bytes];
             // SAFETY: as the caller promises; the size is not above the buffer's.

@@ -84,7 +84,7 @@ unsafe fn allocate(
     }
     // SAFETY: as the caller promises.
     let relaxed = unsafe { chained::<ze_relaxed_allocation_limits_exp_desc_t>(next) }.is_some();
-    if size == 0 || (size as u64 > device::MAX_ALLOC_BYTES && !relaxed) {
+    if size == 0 || (size as u64 > device::max_alloc_bytes() && !relaxed) {
         return Err(ZE_RESULT_ERROR_UNSUPPORTED_SIZE);
     }
     let full = match kind {

@@ -397,7 +397,8 @@ fn a_recorded_launch_changes() {
             ..Default::default()
         };
         // SAFETY: a live list.
-        assert_eq!(unsafe { name(list, &wanted, &mut id) }, ZE_RESULT_SUCCESS);
+        let code = unsafe { name(list, &wanted, &mut id) };
+        assert_eq!(code, ZE_RESULT_SUCCESS);
         assert_eq!(own.launch(list, iota, 2), ZE_RESULT_SUCCESS);
         good!(own, zeCommandListClose(list));
 
@@ -456,10 +457,8 @@ fn a_recorded_launch_changes() {
         assert_eq!(change(&value), ZE_RESULT_SUCCESS);
         let (pool, events) = own.events(0, 1);
         // SAFETY: live handles.
-        assert_eq!(
-            unsafe { set_signal(list, id, events[0]) },
-            ZE_RESULT_SUCCESS
-        );
+        let code = unsafe { set_signal(list, id, events[0]) };
+        assert_eq!(code, ZE_RESULT_SUCCESS);
         good!(own, zeCommandListClose(list));
         run(list);
         good!(own, zeEventQueryStatus(events[0]));
