@@ -7,6 +7,10 @@
 //! The real loader opens it by `ZE_ENABLE_ALT_DRIVERS` and asks for tables (`tables`). Alone it stands in for
 //! `libze_loader.so.1`: the functions of the interface are exports too.
 //!
+//! It cannot: images and samplers, memory and events of other processes, external memory and semaphores, graphs by
+//! capture, kernels that change in recorded launches, dynamic links of modules with imports, parts of devices, the system
+//! interface. All memory is coherent, a list's commands run in the order given, and a kernel's groups one after another.
+//!
 //! | file | functions |
 //! |---|---|
 //! | `driver`, `device`, `context` | start, drivers, properties, contexts |
