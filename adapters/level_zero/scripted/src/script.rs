@@ -13,6 +13,7 @@
 //! | `SCRIPTED_LEVEL_ZERO_REPORT` | 1: writes to stderr at exit what `scripted_report` tells |
 //! | `SCRIPTED_LEVEL_ZERO_TRACE` | a file, to which each call and its result are added |
 
+use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char};
 use std::fs::File;
 use std::io::Write;
@@ -61,8 +62,9 @@ struct Script {
     only: String,
     calls: u64,
     met: Option<&'static str>,
-    broken: Vec<String>,
-    missed: Vec<&'static str>,
+    /// Descriptions of calls that are forbidden, and of functions that are missing, each with its number.
+    broken: BTreeMap<String, u64>,
+    missed: BTreeMap<&'static str, u64>,
 }
 
 static LOST: AtomicBool = AtomicBool::new(false);
@@ -171,11 +173,11 @@ pub fn trace(name: &str, code: ze_result_t) {
 }
 
 pub fn broken(what: String) {
-    hold(script()).broken.push(what);
+    *hold(script()).broken.entry(what).or_default() += 1;
 }
 
 pub fn missed(name: &'static str) {
-    hold(script()).missed.push(name);
+    *hold(script()).missed.entry(name).or_default() += 1;
 }
 
 pub fn lose(lost: bool) {
@@ -255,8 +257,8 @@ pub extern "C" fn scripted_query() -> Answer {
         calls: script.calls,
         met: script.met.is_some(),
         live,
-        broken: script.broken.len() as u64,
-        missed: script.missed.len() as u64,
+        broken: script.broken.values().sum(),
+        missed: script.missed.values().sum(),
     }
 }
 
