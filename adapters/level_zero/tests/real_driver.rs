@@ -296,7 +296,11 @@ fn calls_are_as_the_specification_says_on_the_newest_driver() {
     let Some(drivers) = Drivers::find("sid").filter(|_| Drivers::find("v2").is_some()) else {
         return;
     };
-    let data = ["program::specialization_constants"];
+    // No data, and no bus.
+    let data = [
+        "program::specialization_constants",
+        "device_info::pci_address",
+    ];
     for product in ["bmg", "pvc", "tgllp"] {
         drivers.conformance("sid", product, SUITES, &data);
     }
@@ -310,6 +314,7 @@ fn calls_are_as_the_specification_says_on_the_old_driver() {
     // Without a device the old driver takes it for lost when its clock is read.
     let lost = [
         "program::specialization_constants",
+        "device_info::pci_address",
         "every_function::urDeviceGetGlobalTimestamps",
         "every_function::urEnqueueTimestampRecordingExp",
     ];

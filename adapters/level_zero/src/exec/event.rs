@@ -40,8 +40,8 @@ pub struct Event {
     pub raw: ze_event_handle_t,
     kind: Kind,
     pub is_counter_based: bool,
-    /// The events that its list waited for before, where they are a pool's.
-    holds: Vec<Arc<Event>>,
+    /// The events that its list waited for before, where they are a pool's, until this is seen complete.
+    holds: Mutex<Vec<Arc<Event>>, { rank::LEAF }>,
     pub context: Arc<NativeContext>,
     pub device: Arc<Object<Device>>,
 }
@@ -99,7 +99,7 @@ impl Event {
             raw,
             kind,
             is_counter_based,
-            holds,
+            holds: Mutex::new(holds),
             context: Arc::clone(context),
             device: device.arc(),
         })
@@ -116,7 +116,7 @@ impl Event {
             raw,
             kind: if own { Kind::Owned } else { Kind::Borrowed },
             is_counter_based: false,
-            holds: Vec::new(),
+            holds: Mutex::default(),
             context: Arc::clone(context),
             device: device.arc(),
         }
@@ -126,7 +126,25 @@ impl Event {
         // SAFETY: a live event.
         match unsafe { (self.context.api.zeEventQueryStatus)(self.raw) } {
             ZE_RESULT_NOT_READY => self.device.check_status_sometimes().map(|()| false),
-            code => check(code, "zeEventQueryStatus").map(|()| true),
+            code => {
+                check(code, "zeEventQueryStatus")?;
+                self.release();
+                Ok(true)
+            }
+        }
+    }
+
+    /// Lets go of the events that the list waited for. Each may be the last to hold others, which end one by one and not
+    /// within each other.
+    fn release(&self) {
+        if self.is_counter_based {
+            return;
+        }
+        let mut rest = std::mem::take(&mut *self.holds.lock());
+        while let Some(event) = rest.pop() {
+            if let Some(mut last) = Arc::into_inner(event) {
+                rest.append(last.holds.get_mut());
+            }
         }
     }
 
@@ -186,7 +204,7 @@ impl Drop for Event {
         match is_done {
             true => state.complete[kind as usize].push(raw),
             false => {
-                let holds = std::mem::take(&mut self.holds);
+                let holds = std::mem::take(self.holds.get_mut());
                 #[rustfmt::skip]
                 state.pending.push_back(Pending { raw, kind, holds });
             }

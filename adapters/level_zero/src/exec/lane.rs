@@ -225,6 +225,7 @@ impl ur::stream::Stream for Stream {
     }
 
     fn record(&self) -> Result<Arc<Event>> {
+        // Also those that are complete: the list may not have come to its wait, and a reset would hold it for ever.
         let waits = std::mem::take(&mut *self.waits.lock());
         let event = Event::new(&self.context, &self.list.device, Kind::Marker, waits)?;
         self.signal(&event)?;
