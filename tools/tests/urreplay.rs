@@ -179,7 +179,8 @@ fn what_cannot_be_read_is_an_error() {
         let output = urreplay(&[]).arg(path).output().expect("it starts");
         assert_eq!(output.status.code(), Some(1));
         let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(errors.contains("urreplay: "), "{errors}");
+        assert!(errors.starts_with("urreplay: "), "{errors}");
+        assert_eq!(errors.lines().count(), 1, "said once: {errors}");
     }
 }
 

@@ -84,6 +84,8 @@ const DETERMINISTIC: &str = "UR_POOL_DETERMINISTIC";
 const TRACE: &str = "UR_POOL_TRACE";
 
 const FAULT: u8 = 1;
+/// The reason of a failure that a child has told already.
+const SAID: &str = "";
 
 type Answer<T> = Result<T, String>;
 
@@ -95,7 +97,9 @@ fn main() -> ExitCode {
     let code = match cli.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
-            console::errln!("urreplay: {reason}");
+            if reason != SAID {
+                console::errln!("urreplay: {reason}");
+            }
             ExitCode::from(FAULT)
         }
     };
@@ -213,8 +217,10 @@ impl Cli {
             .map_err(|error| error.to_string())?;
         let text = String::from_utf8_lossy(&output.stdout);
         let _ = io::stderr().write_all(&output.stderr);
-        if !output.status.success() {
-            return Err(format!("{}: {}", trace.display(), output.status));
+        match output.status.code() {
+            Some(0) => {}
+            Some(code) if code == i32::from(FAULT) => return Err(SAID.to_owned()),
+            _ => return Err(format!("{}: {}", trace.display(), output.status)),
         }
         let mut outcome: Outcome =
             serde_json::from_str(&text).map_err(|error| format!("its own answer: {error}"))?;
