@@ -16,6 +16,7 @@
 //! | `lane` | one in-order stream: submission, waits, markers, failures |
 //! | `usm` | the state that outlives a context's handle, and pools below handles with their slabs and pages |
 //! | `context` | contexts and pools, and synchronous allocation |
+//! | `buffer` | mappings, and copies of the host's memory |
 //! | `event` | events |
 //! | `recording` | checked commands, recordings, and command buffers |
 //! | `queue` | queues, and all enqueued commands; graphs |
@@ -24,6 +25,7 @@
 //! Locks are taken in the order of `timeline::rank`.
 
 mod api;
+mod buffer;
 mod context;
 mod driver;
 mod engine;
@@ -41,6 +43,7 @@ mod testing;
 mod tests;
 
 pub use api::{Hooks, Runtime, device_info};
+pub use buffer::{EndedMapping, HostCopy, Mappings, Use, Uses};
 pub use context::Context;
 pub use context::sharing::ExportedBlock;
 pub use context::usm_pool::UsmPool;
@@ -50,7 +53,7 @@ pub use driver::deferred::{
 pub use driver::host;
 pub use driver::{
     Compiled, CompletionCallback, Devices, Driver, FAILED, Kind, MappedPointer, NativeLimits,
-    NativePool, NativeRecord, Progress, Step,
+    NativePool, NativeRecord, Progress, Step, in_user_function,
 };
 pub use engine::{Engine, EngineSlot};
 pub use event::Event;

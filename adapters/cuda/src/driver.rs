@@ -218,7 +218,7 @@ impl Driver for Cuda {
     fn call_user(device: &Object<Device>, call: impl FnOnce()) -> Result<()> {
         let gpu = device.gpu()?;
         let _current = gpu.enter_for_user()?;
-        mem::call_user(call);
+        call();
         Ok(())
     }
 

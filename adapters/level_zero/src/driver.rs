@@ -17,7 +17,7 @@ use crate::context::{State, first, native};
 use crate::device::Device;
 use crate::exec::{self, Lane, Marker, Native, Signal};
 use crate::kernel::{Kernel, Launch, Range};
-use crate::mem::{self, Mem};
+use crate::mem::Mem;
 use crate::program::Program;
 
 /// Bytes that the size of a slab is a multiple of.
@@ -117,11 +117,6 @@ impl Driver for LevelZero {
 
     fn recover(lane: &Lane) -> bool {
         lane.recover()
-    }
-
-    fn call_user(_: &Object<Device>, call: impl FnOnce()) -> Result<()> {
-        mem::call_user(call);
-        Ok(())
     }
 
     fn launch(

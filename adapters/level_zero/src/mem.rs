@@ -1,30 +1,21 @@
 //! Buffers, in memory of the context's pools: device memory, or host memory in a context of several devices, which all
 //! of them reach. A mapping is a copy in host memory, or the buffer itself where the host reaches it.
 //!
-//! A buffer over the host's memory (`UR_MEM_FLAG_USE_HOST_POINTER`) is a copy with these states:
-//!
-//! | the copy | until |
-//! |---|---|
-//! | is not made: the host's memory is current | the first command with the buffer, which makes the copy first |
-//! | equals the host's memory | a command that may write the buffer |
-//! | may be newer than the host's memory | the last release, which copies it back |
+//! A buffer over the host's memory (`UR_MEM_FLAG_USE_HOST_POINTER`) is a copy ([`HostCopy`]).
 //!
 //! The last release of a used buffer waits until all enqueued commands have ended. The host's memory is the caller's
 //! alone after it.
 
-use std::cell::Cell;
-use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 use ur::abi::*;
 use ur::hal::answers::{WholeBuffer, buffer_flags, mem_info};
 use ur::hal::{self, MemInfo};
-use ur::object::{Body, Error, InfoOut, Kind, Object, Result, ensure};
-use ur::stream::{Context, Driver, MappedPointer, Work};
-use ur::timeline::rank;
-use ur::timeline::sync::Mutex;
+use ur::object::{Body, InfoOut, Kind, Object, Result, ensure};
+use ur::stream::{
+    Context, Driver, EndedMapping, HostCopy, MappedPointer, Mappings, Use, Uses, Work,
+};
 
 use crate::LevelZero;
 use crate::device::Device;
@@ -38,61 +29,21 @@ pub struct Mem {
     address: usize,
     bytes: usize,
     storage: Storage,
-    /// Of a copy of the host's memory: a [`Use`].
-    used: AtomicU8,
-    maps: Mutex<Vec<Map>>,
-    ended: Mutex<Vec<Arc<Ended>>>,
+    /// Of a copy of the host's memory.
+    uses: Uses,
+    mappings: Mappings,
 }
 
 enum Storage {
     /// Memory of the context's pools, which the host reaches or not.
     Own { on_host: bool },
-    /// Device memory of the context's pools, a copy of this host memory. Locked while bytes are copied between the
-    /// two.
-    Copy {
-        host: usize,
-        copies: Mutex<(), { rank::DRIVER }>,
-    },
+    /// Memory of the context's pools, a copy of the host's memory.
+    Copy(HostCopy),
     /// Foreign memory. `own`: it is freed with the buffer.
     User { own: bool },
     /// A part of another buffer.
     Parent(Arc<Object<Mem>>),
 }
-
-/// The commands so far with a copy of the host's memory.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-enum Use {
-    None,
-    Reads,
-    Writes,
-}
-
-thread_local! {
-    /// Number of user functions that this thread is in.
-    static USERS: Cell<usize> = const { Cell::new(0) };
-}
-
-/// Calls a user function. It is a part of enqueued work, so that it must not wait for all work: the last release of a
-/// buffer within it does not.
-pub fn call_user(call: impl FnOnce()) {
-    USERS.set(USERS.get() + 1);
-    call();
-    USERS.set(USERS.get() - 1);
-}
-
-/// A mapping of the host.
-struct Map {
-    at: usize,
-    offset: usize,
-    bytes: usize,
-    writes: bool,
-    /// Host memory of the context's pools, to be freed with the mapping.
-    staged: bool,
-}
-
-/// Host memory of an ended mapping. The command that reads it holds it until its submission.
-pub struct Ended(usize);
 
 /// The copy of a mapping's host memory back to its buffer.
 #[derive(Clone)]
@@ -100,7 +51,7 @@ pub struct WriteBack {
     pub dst: usize,
     pub src: usize,
     pub bytes: usize,
-    _keeps: Arc<Ended>,
+    _keeps: Arc<EndedMapping>,
 }
 
 impl Mem {
@@ -133,15 +84,11 @@ impl Mem {
             address: address.expose_provenance(),
             bytes,
             storage: match uses {
-                true => Storage::Copy {
-                    host,
-                    copies: Mutex::default(),
-                },
+                true => Storage::Copy(HostCopy::of(host)),
                 false => Storage::Own { on_host: several },
             },
-            used: AtomicU8::new(Use::None as u8),
-            maps: Mutex::default(),
-            ended: Mutex::default(),
+            uses: Uses::default(),
+            mappings: Mappings::default(),
         };
         if copies {
             mem.copy(mem.address, host)?;
@@ -164,9 +111,8 @@ impl Mem {
             address: native,
             bytes,
             storage: Storage::User { own },
-            used: AtomicU8::new(Use::None as u8),
-            maps: Mutex::default(),
-            ended: Mutex::default(),
+            uses: Uses::default(),
+            mappings: Mappings::default(),
         }))
     }
 
@@ -195,18 +141,12 @@ impl Mem {
     /// Prepares the buffer for a command, which sees all that the host has written so far.
     fn begin(&self, with: Use) -> Result<()> {
         let whole = self.whole();
-        let Storage::Copy { host, copies } = &whole.storage else {
-            return Ok(());
-        };
-        if whole.used.load(Ordering::Acquire) >= with as u8 {
-            return Ok(());
+        match &whole.storage {
+            Storage::Copy(copy) => {
+                copy.begin(&whole.uses, with, || whole.copy(whole.address, copy.host))
+            }
+            _ => Ok(()),
         }
-        let _copying = copies.lock();
-        if whole.used.load(Ordering::Relaxed) == Use::None as u8 {
-            whole.copy(whole.address, *host)?;
-        }
-        whole.used.fetch_max(with as u8, Ordering::Release);
-        Ok(())
     }
 
     /// [`Mem::begin`] for a copy or fill.
@@ -217,8 +157,8 @@ impl Mem {
     /// Records that a command writes the buffer. [`Mem::begin_transfer`] was called for it.
     pub fn is_written(&self) {
         let whole = self.whole();
-        if let Storage::Copy { .. } = whole.storage {
-            whole.used.fetch_max(Use::Writes as u8, Ordering::Release);
+        if let Storage::Copy(_) = whole.storage {
+            whole.uses.add(Use::Writes);
         }
     }
 
@@ -232,27 +172,16 @@ impl Mem {
 
     /// Copies the buffer back to the host's memory, if it may be newer. All use is over.
     fn bring_back(&self) {
-        let Storage::Copy { host, copies } = &self.storage else {
-            return;
-        };
-        let _copying = copies.lock();
-        if self.used.load(Ordering::Acquire) == Use::Writes as u8
-            && let Err(error) = self.copy(*host, self.address)
-        {
-            log::error!("what a buffer holds is lost: {:?}", error.code());
+        if let Storage::Copy(copy) = &self.storage {
+            copy.end(&self.uses, || self.copy(copy.host, self.address));
         }
     }
 
     /// Returns the memory to the host after its last use. Waits for it, since the caller may free the memory next.
     /// Within a user function, the copy is made later.
     fn return_to_host(this: &Object<Self>) {
-        let over = match USERS.get() {
-            0 => this.context.finish().inspect(|()| this.bring_back()),
-            _ => {
-                let mem = this.arc();
-                this.context.when_finished(move || mem.bring_back())
-            }
-        };
+        let mem = this.arc();
+        let over = this.context.after_use(move || mem.bring_back());
         if let Err(error) = over {
             log::error!("a buffer was not returned to the host: {:?}", error.code());
         }
@@ -269,7 +198,7 @@ impl Mem {
     /// Address of host memory that a mapping of the buffer is, or 0 if there is none.
     fn host(&self) -> usize {
         match &self.storage {
-            Storage::Copy { host, .. } => *host,
+            Storage::Copy(copy) => copy.host,
             Storage::Own { on_host: true } => self.address,
             Storage::Own { on_host: false } | Storage::User { .. } => 0,
             Storage::Parent(parent) => match parent.host() {
@@ -285,86 +214,45 @@ impl Mem {
         offset: usize,
         bytes: usize,
     ) -> Result<(MappedPointer, Work<LevelZero>)> {
-        self.free_ended();
         let src = self.range(offset, bytes)?;
         self.begin_transfer()?;
-        let staged = self.host() == 0;
-        let at = match self.host() {
-            0 => {
-                hal::Context::usm_host_alloc(&self.context, None, None, bytes)?.expose_provenance()
-            }
+        let host = match self.host() {
+            0 => 0,
             host => host + offset,
         };
-        let invalidates = flags.contains(UR_MAP_FLAG_WRITE_INVALIDATE_REGION);
-        self.maps.lock().push(Map {
-            at,
-            offset,
-            bytes,
-            writes: flags.contains(UR_MAP_FLAG_WRITE) || invalidates,
-            staged,
-        });
+        let (at, reads) = self
+            .mappings
+            .map(&self.context, flags, (offset, bytes), host)?;
         let dst = at;
         #[rustfmt::skip]
-        let work = match invalidates || at == src {
-            true => Work::Marker,
-            false => Work::Copy { dst, src, bytes },
+        let work = match reads && at != src {
+            true => Work::Copy { dst, src, bytes },
+            false => Work::Marker,
         };
         Ok((MappedPointer::at(at), work))
     }
 
     pub fn unmap(&self, at: usize) -> Result<Work<LevelZero>> {
-        self.free_ended();
-        let mut maps = self.maps.lock();
-        let found = maps.iter().rposition(|map| map.at == at);
-        let map = maps.swap_remove(found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?);
-        drop(maps);
-        let dst = self.address + map.offset;
-        let ended = Arc::new(Ended(map.at));
-        if map.staged {
-            self.ended.lock().push(Arc::clone(&ended));
-        }
-        if !map.writes || dst == map.at {
+        let ended = self.mappings.unmap(&self.context, at)?;
+        let dst = self.address + ended.offset;
+        if !ended.writes || dst == at {
             return Ok(Work::Marker);
         }
         self.is_written();
         Ok(Work::Native(Native::WriteBack(WriteBack {
             dst,
-            src: map.at,
-            bytes: map.bytes,
+            src: at,
+            bytes: ended.bytes,
             _keeps: ended,
         })))
-    }
-
-    /// Frees the memory of mappings whose last command was submitted. A free is ordered behind all submitted work.
-    /// The command itself runs under its lane's lock, where no memory may be freed.
-    fn free_ended(&self) {
-        let unused = |ended: &mut Arc<Ended>| Arc::strong_count(ended) == 1;
-        let all: Vec<_> = self.ended.lock().extract_if(.., unused).collect();
-        for ended in all {
-            free(&self.context, ended.0);
-        }
-    }
-}
-
-fn free(context: &OfContext, at: usize) {
-    let start: *mut c_void = std::ptr::with_exposed_provenance_mut(at);
-    if let Err(error) = hal::Context::usm_free(context, start) {
-        log::error!("a buffer's memory is lost: {:?}", error.code());
     }
 }
 
 impl Drop for Mem {
     fn drop(&mut self) {
-        for map in std::mem::take(self.maps.get_mut()) {
-            if map.staged {
-                free(&self.context, map.at);
-            }
-        }
-        for ended in std::mem::take(self.ended.get_mut()) {
-            free(&self.context, ended.0);
-        }
+        self.mappings.clear(&self.context);
         match self.storage {
-            Storage::Own { .. } | Storage::Copy { .. } => free(&self.context, self.address),
+            Storage::Own { .. } | Storage::Copy(_) => self.context.free_buffer(self.address),
             Storage::User { own: true } => {
                 exec::free(&self.context.domain().state().native, self.address);
             }
@@ -383,8 +271,8 @@ impl Body for Mem {
             Storage::Parent(parent) => parent,
             _ => this,
         };
-        let of_host = matches!(whole.storage, Storage::Copy { .. });
-        if of_host && whole.used.load(Ordering::Acquire) != Use::None as u8 {
+        let of_host = matches!(whole.storage, Storage::Copy(_));
+        if of_host && whole.uses.has(Use::Reads) {
             Self::return_to_host(whole);
         }
     }
@@ -409,9 +297,8 @@ impl hal::Mem<LevelZero> for Mem {
             address: this.address + part.offset,
             bytes: part.bytes,
             storage: Storage::Parent(this.arc()),
-            used: AtomicU8::new(Use::None as u8),
-            maps: Mutex::default(),
-            ended: Mutex::default(),
+            uses: Uses::default(),
+            mappings: Mappings::default(),
         }))
     }
 
