@@ -17,6 +17,7 @@
 //! | `usm` | the state that outlives a context's handle, and pools below handles with their slabs and pages |
 //! | `context` | contexts and pools, and synchronous allocation |
 //! | `buffer` | mappings, and copies of the host's memory |
+//! | `program` | programs with a module for each device |
 //! | `event` | events |
 //! | `recording` | checked commands, recordings, and command buffers |
 //! | `queue` | queues, and all enqueued commands; graphs |
@@ -31,6 +32,7 @@ mod driver;
 mod engine;
 mod event;
 mod lane;
+mod program;
 mod queue;
 mod recording;
 mod settings;
@@ -57,6 +59,7 @@ pub use driver::{
 };
 pub use engine::{Engine, EngineSlot};
 pub use event::Event;
+pub use program::{Built, Part, Parts};
 pub use queue::Queue;
 pub use queue::graph::{ExecutableGraph, Graph};
 pub use queue::native_command::NativeCall;
