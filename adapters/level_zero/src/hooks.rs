@@ -1,14 +1,15 @@
-//! Hooks of the engine: programs, buffers, address ranges and native handles. Each hook calls the module that owns its subject.
+//! Hooks of the engine: programs, buffers, other interfaces, address ranges and native handles. Each hook calls the module that owns its subject.
 
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal::{VirtualMemGranularityInfo, VirtualMemInfo};
-use ur::object::{Handles, InfoOut, Object, Result, ensure};
-use ur::stream::{Context, Event, Hooks, Queue};
+use ur::object::{Handles, InfoOut, Object, OutHandle, Result, ensure};
+use ur::stream::{Context, Event, Hooks, Queue, UsmPool};
 
 use crate::LevelZero;
+use crate::bindless::{self, ExternalMem, ExternalSemaphore};
 use crate::device::Device;
 use crate::interop;
 use crate::kernel::Kernel;
@@ -18,6 +19,8 @@ use crate::virtual_mem::{AddressSpace, PhysicalMem, page_bytes};
 
 type OfContext = Object<Context<LevelZero>>;
 type OfQueue = Object<Queue<LevelZero>>;
+type Waits<'a> = Handles<'a, Event<LevelZero>>;
+type EventOut<'a> = OutHandle<'a, Event<LevelZero>>;
 
 /// The context's address ranges. `UNSUPPORTED_FEATURE` if a device of it has none.
 fn space(this: &OfContext) -> Result<&AddressSpace> {
@@ -220,6 +223,94 @@ impl Hooks<LevelZero> for LevelZero {
     ) -> Result<Arc<Object<PhysicalMem>>> {
         space(this)?;
         PhysicalMem::create(this, device, size, properties)
+    }
+
+    fn usm_pitched_alloc_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        desc: Option<&ur_usm_desc_t>,
+        pool: Option<&Object<UsmPool<LevelZero>>>,
+        width: usize,
+        height: usize,
+        element: usize,
+    ) -> Result<(*mut c_void, usize)> {
+        bindless::alloc_pitched(this, device, desc, pool, [width, height], element)
+    }
+
+    fn bindless_images_import_external_memory_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        size: usize,
+        kind: ur_exp_external_mem_type_t,
+        desc: &ur_exp_external_mem_desc_t,
+    ) -> Result<Arc<Object<ExternalMem>>> {
+        ExternalMem::import(this, device, size, kind, desc)
+    }
+
+    fn bindless_images_map_external_linear_memory_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        offset: u64,
+        size: u64,
+        memory: &Object<ExternalMem>,
+    ) -> Result<*mut c_void> {
+        let at = bindless::map_linear(this, device, (offset, size), memory)?;
+        Ok(std::ptr::with_exposed_provenance_mut(at))
+    }
+
+    fn bindless_images_release_external_memory_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        memory: &Object<ExternalMem>,
+    ) -> Result<()> {
+        ExternalMem::end(this, device, memory)
+    }
+
+    fn bindless_images_free_mapped_linear_memory_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        mem: *mut c_void,
+    ) -> Result<()> {
+        bindless::free_linear(this, device, mem.addr())
+    }
+
+    fn bindless_images_import_external_semaphore_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        kind: ur_exp_external_semaphore_type_t,
+        desc: &ur_exp_external_semaphore_desc_t,
+    ) -> Result<Arc<Object<ExternalSemaphore>>> {
+        ExternalSemaphore::import(this, device, kind, desc)
+    }
+
+    fn bindless_images_release_external_semaphore_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        semaphore: &Object<ExternalSemaphore>,
+    ) -> Result<()> {
+        ExternalSemaphore::end(this, device, semaphore)
+    }
+
+    fn bindless_images_wait_external_semaphore_exp(
+        this: &OfQueue,
+        semaphore: &Object<ExternalSemaphore>,
+        has_value: bool,
+        value: u64,
+        waits: Waits<'_>,
+        event: EventOut<'_>,
+    ) -> Result<()> {
+        bindless::wait(this, semaphore, (has_value, value), waits, event)
+    }
+
+    fn bindless_images_signal_external_semaphore_exp(
+        this: &OfQueue,
+        semaphore: &Object<ExternalSemaphore>,
+        has_value: bool,
+        value: u64,
+        waits: Waits<'_>,
+        event: EventOut<'_>,
+    ) -> Result<()> {
+        bindless::signal(this, semaphore, (has_value, value), waits, event)
     }
 
     fn queue_create_with_native_handle(

@@ -2,7 +2,7 @@
 //!
 //! Owns discovery (`adapter`, `platform`, `device`), contexts (`context`), programs and kernels (`program`, `kernel`),
 //! buffers (`mem`), and address ranges and physical memory (`virtual_mem`). It also owns lanes, events and memory (`exec`), native lists and events
-//! (`interop`), and the bridge from the stream engine (`driver`,
+//! (`interop`), memory and semaphores of other interfaces (`bindless`), and the bridge from the stream engine (`driver`,
 //! `hooks`). `lz` has the loader's functions. Uses the shared layers in `ur`. Must never know a loader of Unified
 //! Runtime or another adapter.
 //!
@@ -10,6 +10,7 @@
 //! drivers that were found by trying.
 
 mod adapter;
+mod bindless;
 mod context;
 mod device;
 mod driver;
@@ -45,8 +46,8 @@ impl hal::Backend for LevelZero {
     type Mem = mem::Mem;
     type PhysicalMem = virtual_mem::PhysicalMem;
     type UsmPool = stream::UsmPool<Self>;
-    type ExternalMem = hal::NoExternalMem;
-    type ExternalSemaphore = hal::NoExternalSemaphore;
+    type ExternalMem = bindless::ExternalMem;
+    type ExternalSemaphore = bindless::ExternalSemaphore;
     type CommandBuffer = stream::CommandBuffer<Self>;
     type CommandBufferCommand = stream::RecordedCommand<Self>;
     type Graph = stream::Graph<Self>;

@@ -272,8 +272,11 @@ entries! {
     ) {
         index(device)?;
         given(out)?;
+        let (allocations, images) = (crate::memory::FILES, crate::memory::FILES);
         *out = ze_device_external_memory_properties_t {
-            stype: (*out).stype, pNext: (*out).pNext, ..Default::default()
+            stype: (*out).stype, pNext: (*out).pNext,
+            memoryAllocationImportTypes: allocations, memoryAllocationExportTypes: allocations,
+            imageImportTypes: images, imageExportTypes: 0,
         };
         Ok(())
     }

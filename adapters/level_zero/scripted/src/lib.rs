@@ -7,14 +7,14 @@
 //! The real loader opens it by `ZE_ENABLE_ALT_DRIVERS` and asks for tables (`tables`). Alone it stands in for
 //! `libze_loader.so.1`: the functions of the interface are exports too.
 //!
-//! It has no images, samplers, external memory or semaphores, no memory or events of other processes, and no parts of
-//! devices. It has no graphs by capture, no changed kernels in recorded launches, no dynamic links and no system
+//! It has no images or samplers, no events of other processes, and no parts of devices. It has no graphs by capture, no changed kernels in recorded launches, no dynamic links and no system
 //! interface. All memory is coherent, a list's commands run in the order given, and a kernel's groups one after another.
 //!
 //! | file | functions |
 //! |---|---|
 //! | `driver`, `device`, `context` | start, drivers, properties, contexts |
 //! | `memory`, `pages` | allocations; virtual and physical memory |
+//! | `external` | semaphores of other interfaces |
 //! | `event` | pools, events of pools, counter-based events, timestamps |
 //! | `list`, `append`, `mutate`, `queue` | command lists, what they hold, its changes, queues and fences |
 //! | `module`, `kernel` | modules, kernels, arguments |
@@ -31,6 +31,7 @@ mod context;
 mod device;
 mod driver;
 mod event;
+mod external;
 mod kernel;
 mod list;
 mod memory;

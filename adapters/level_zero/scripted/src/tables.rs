@@ -25,6 +25,7 @@ const MODULES: &[&[Entry]] = &[
     crate::device::ENTRIES,
     crate::driver::ENTRIES,
     crate::event::ENTRIES,
+    crate::external::ENTRIES,
     crate::kernel::ENTRIES,
     crate::list::ENTRIES,
     crate::memory::ENTRIES,

@@ -12,7 +12,7 @@ use crate::entry::Answer;
 use crate::event::{self, Event, SLICE, State};
 use crate::kernel::Launch;
 use crate::object::hold;
-use crate::{device, script};
+use crate::{device, external, script};
 
 /// A rectangle's place in memory.
 #[derive(Clone, Copy)]
@@ -43,6 +43,7 @@ pub enum Work {
         extent: [usize; 3],
     },
     Launch(Launch),
+    Semaphores(Vec<external::Command>),
     Host {
         function: unsafe extern "C" fn(*mut c_void),
         data: usize,
@@ -288,6 +289,7 @@ impl Work {
                 Ok(())
             }
             Work::Launch(launch) => launch.run(),
+            Work::Semaphores(all) => all.iter().try_for_each(external::Command::run),
             Work::Host { function, data } => {
                 // SAFETY: the caller gave the function and its argument.
                 unsafe { function(at(*data)) };

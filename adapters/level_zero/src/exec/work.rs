@@ -19,6 +19,16 @@ use crate::mem::WriteBack;
 pub enum Native {
     WriteBack(WriteBack),
     Compiled(Arc<CompiledList>),
+    /// Called with the list.
+    Call(Arc<Run>),
+}
+
+type Run = dyn Fn(&List) -> Result<()> + Send + Sync;
+
+impl Native {
+    pub fn call(run: impl Fn(&List) -> Result<()> + Send + Sync + 'static) -> Self {
+        Self::Call(Arc::new(run))
+    }
 }
 
 const NO_EVENT: ze_event_handle_t = ze_event_handle_t::NULL;
@@ -64,6 +74,10 @@ pub fn append(to: &List, signal: ze_event_handle_t, work: Work<LevelZero>) -> Re
         Work::Launch(launch) => launch.append(to, signal),
         Work::Native(Native::WriteBack(back)) => copy(to, signal, back.dst, back.src, back.bytes),
         Work::Native(Native::Compiled(all)) => all.append(to, signal),
+        Work::Native(Native::Call(run)) => {
+            run(to)?;
+            to.keep_order()
+        }
     }
 }
 

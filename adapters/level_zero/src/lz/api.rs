@@ -27,6 +27,7 @@ ur::dl::symbols! {
             zeDeviceGetMemoryAccessProperties: pfn::zeDeviceGetMemoryAccessProperties,
             zeDeviceGetCacheProperties: pfn::zeDeviceGetCacheProperties,
             zeDeviceGetImageProperties: pfn::zeDeviceGetImageProperties,
+            zeDeviceGetExternalMemoryProperties: pfn::zeDeviceGetExternalMemoryProperties,
             zeDeviceGetP2PProperties: pfn::zeDeviceGetP2PProperties,
             zeDeviceCanAccessPeer: pfn::zeDeviceCanAccessPeer,
             zeDeviceGetStatus: pfn::zeDeviceGetStatus,
@@ -102,6 +103,11 @@ ur::dl::symbols! {
             zeDeviceGetVectorWidthPropertiesExt: pfn::zeDeviceGetVectorWidthPropertiesExt,
             zeDevicePciGetPropertiesExt: pfn::zeDevicePciGetPropertiesExt,
             zeKernelSetGlobalOffsetExp: pfn::zeKernelSetGlobalOffsetExp,
+            zeMemGetPitchFor2dImage: pfn::zeMemGetPitchFor2dImage,
+            zeDeviceImportExternalSemaphoreExt: pfn::zeDeviceImportExternalSemaphoreExt,
+            zeDeviceReleaseExternalSemaphoreExt: pfn::zeDeviceReleaseExternalSemaphoreExt,
+            zeCommandListAppendWaitExternalSemaphoreExt: pfn::zeCommandListAppendWaitExternalSemaphoreExt,
+            zeCommandListAppendSignalExternalSemaphoreExt: pfn::zeCommandListAppendSignalExternalSemaphoreExt,
             zelCheckIsLoaderInTearDown: pfn::zelCheckIsLoaderInTearDown,
         }
     }
@@ -111,6 +117,26 @@ ur::dl::symbols! {
 pub struct Found {
     pub api: Api,
     pub drivers: Vec<ze_driver_handle_t>,
+}
+
+/// The functions of semaphores of other interfaces: all of them, or none.
+#[derive(Clone, Copy)]
+pub struct ExternalSemaphores {
+    pub import: pfn::zeDeviceImportExternalSemaphoreExt,
+    pub release: pfn::zeDeviceReleaseExternalSemaphoreExt,
+    pub wait: pfn::zeCommandListAppendWaitExternalSemaphoreExt,
+    pub signal: pfn::zeCommandListAppendSignalExternalSemaphoreExt,
+}
+
+impl Api {
+    pub fn external_semaphores(&self) -> Option<ExternalSemaphores> {
+        Some(ExternalSemaphores {
+            import: self.zeDeviceImportExternalSemaphoreExt?,
+            release: self.zeDeviceReleaseExternalSemaphoreExt?,
+            wait: self.zeCommandListAppendWaitExternalSemaphoreExt?,
+            signal: self.zeCommandListAppendSignalExternalSemaphoreExt?,
+        })
+    }
 }
 
 /// Names of the library, in the order in which they are tried.
