@@ -533,6 +533,11 @@ pub trait Driver: Backend + Payload {
         None
     }
 
+    /// Bytes of free memory that a default pool keeps.
+    fn default_threshold() -> u64 {
+        u64::MAX
+    }
+
     /// Largest synchronous allocation, in bytes.
     fn max_alloc(device: &Object<Self::Device>) -> usize {
         let _ = device;
