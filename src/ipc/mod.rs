@@ -8,6 +8,9 @@
 
 pub mod blob;
 pub mod broker;
+mod page;
+
+pub use page::{SharedPage, duplicate};
 
 use crate::abi::UR_RESULT_ERROR_INVALID_VALUE;
 use crate::object::{Result, ensure};

@@ -438,7 +438,7 @@ impl Driver for Cuda {
         devices.state().shared.release_host(addr);
     }
 
-    fn shared_event(device: &Object<Device>) -> Result<Marker> {
+    fn shared_event(_: &Devices<Self>, device: &Object<Device>) -> Result<Marker> {
         sharing::new_event(device)
     }
 

@@ -20,9 +20,10 @@ use crate::kernel::{Kernel, Launch, Range};
 use crate::mem::Mem;
 use crate::program::Program;
 use crate::settings::Settings;
+use crate::sharing;
 
 /// Bytes that the size of a slab is a multiple of.
-const SLAB_BYTES: usize = 2 << 20;
+pub const SLAB_BYTES: usize = 2 << 20;
 
 /// A device of the context. Host memory, which has no device, uses the first.
 fn place<'a>(
@@ -216,6 +217,14 @@ impl Driver for LevelZero {
         if let Some(imports) = imports {
             let _ = imports.release(addr);
         }
+    }
+
+    fn shared_event(devices: &Devices<Self>, device: &Object<Device>) -> Result<Marker> {
+        sharing::new_event(devices, device)
+    }
+
+    fn record_shared(event: &Marker) -> Result<Work<Self>> {
+        sharing::record_event(event)
     }
 
     fn buffer(mem: &Object<Mem>, _: &Object<Device>) -> Result<(usize, usize)> {

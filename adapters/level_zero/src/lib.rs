@@ -24,6 +24,7 @@ mod mem;
 mod platform;
 mod program;
 mod settings;
+mod sharing;
 mod virtual_mem;
 
 use std::sync::Arc;

@@ -468,8 +468,11 @@ pub trait Driver: Backend + Payload {
     }
 
     /// A native event that other processes can open, for [`Driver::record_shared`].
-    fn shared_event(device: &Object<Self::Device>) -> Result<Self::Marker> {
-        let _ = device;
+    fn shared_event(
+        devices: &Devices<Self>,
+        device: &Object<Self::Device>,
+    ) -> Result<Self::Marker> {
+        let _ = (devices, device);
         Err(Error::unsupported())
     }
 

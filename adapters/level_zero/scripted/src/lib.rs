@@ -7,7 +7,8 @@
 //! The real loader opens it by `ZE_ENABLE_ALT_DRIVERS` and asks for tables (`tables`). Alone it stands in for
 //! `libze_loader.so.1`: the functions of the interface are exports too.
 //!
-//! It has no images or samplers, no events of other processes, and no parts of devices. It has no graphs by capture, no changed kernels in recorded launches, no dynamic links and no system
+//! It has no images or samplers, and no parts of devices. It has no graphs by capture, no changed kernels in recorded
+//! launches, no dynamic links and no system
 //! interface. All memory is coherent, a list's commands run in the order given, and a kernel's groups one after another.
 //!
 //! | file | functions |

@@ -102,18 +102,12 @@ unimplemented_exports! {
     zeContextMakeImageResident
     zeDeviceReserveCacheExt
     zeDeviceSetCacheAdviceExt
-    zeEventPoolCloseIpcHandle
-    zeEventPoolGetIpcHandle
-    zeEventPoolOpenIpcHandle
     zeImageCreate
     zeImageDestroy
     zeImageGetAllocPropertiesExt
     zeImageGetMemoryPropertiesExp
     zeImageGetProperties
     zeImageViewCreateExp
-    zeMemCloseIpcHandle
-    zeMemGetIpcHandle
-    zeMemOpenIpcHandle
     zeModuleInspectLinkageExt
     zeSamplerCreate
     zeSamplerDestroy

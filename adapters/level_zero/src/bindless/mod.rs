@@ -20,7 +20,7 @@ use ur::stream::Context;
 use ur::timeline::rank;
 use ur::timeline::sync::Mutex;
 
-pub use external::{ExternalMem, free_linear, imports, map_linear};
+pub use external::{ExternalMem, exports, free_linear, imports, map_linear};
 pub use pitched::alloc as alloc_pitched;
 pub use semaphore::{ExternalSemaphore, signal, wait};
 

@@ -152,6 +152,12 @@ pub fn copy_now(
 
 /// The bytes from an address to the end of its allocation.
 pub fn range(context: &NativeContext, start: usize) -> Result<usize> {
+    let (base, bytes) = allocation(context, start)?;
+    Ok(bytes - (start - base).min(bytes))
+}
+
+/// Start and bytes of the allocation that an address lies in.
+pub fn allocation(context: &NativeContext, start: usize) -> Result<(usize, usize)> {
     let (mut base, mut bytes) = (std::ptr::null_mut(), 0);
     let at = std::ptr::with_exposed_provenance(start);
     // SAFETY: both answers are writable.
@@ -161,7 +167,7 @@ pub fn range(context: &NativeContext, start: usize) -> Result<usize> {
             zeMemGetAddressRange(context.raw, at, &mut base, &mut bytes)
         )
     }?;
-    Ok(bytes - (start - base.addr()).min(bytes))
+    Ok((base.addr(), bytes))
 }
 
 /// Whether an address is in memory of the driver's, and not plain memory of the host's.

@@ -9,6 +9,7 @@ mod lane;
 mod list;
 mod memory;
 mod point;
+mod ring;
 #[cfg(test)]
 mod tests;
 mod times;
@@ -18,6 +19,7 @@ pub use compiled::compile;
 pub use event::{Event, Events};
 pub use lane::Lane;
 pub use list::List;
-pub use memory::{alloc, copy_now, free, is_relaxed, max_slab, range, zero};
+pub use memory::{alloc, allocation, copy_now, free, is_relaxed, max_slab, range, zero};
 pub use point::{Marker, Signal, host_point};
+pub use ring::{Ring, descriptor_of, set_descriptor};
 pub use work::Native;

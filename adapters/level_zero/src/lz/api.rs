@@ -15,6 +15,7 @@ ur::dl::symbols! {
             zeDriverGet: pfn::zeDriverGet,
             zeDriverGetApiVersion: pfn::zeDriverGetApiVersion,
             zeDriverGetProperties: pfn::zeDriverGetProperties,
+            zeDriverGetIpcProperties: pfn::zeDriverGetIpcProperties,
             zeDriverGetExtensionProperties: pfn::zeDriverGetExtensionProperties,
             zeDriverGetExtensionFunctionAddress: pfn::zeDriverGetExtensionFunctionAddress,
             zeDeviceGet: pfn::zeDeviceGet,
@@ -50,6 +51,9 @@ ur::dl::symbols! {
             zeCommandListAppendLaunchCooperativeKernel: pfn::zeCommandListAppendLaunchCooperativeKernel,
             zeEventPoolCreate: pfn::zeEventPoolCreate,
             zeEventPoolDestroy: pfn::zeEventPoolDestroy,
+            zeEventPoolGetIpcHandle: pfn::zeEventPoolGetIpcHandle,
+            zeEventPoolOpenIpcHandle: pfn::zeEventPoolOpenIpcHandle,
+            zeEventPoolCloseIpcHandle: pfn::zeEventPoolCloseIpcHandle,
             zeEventCreate: pfn::zeEventCreate,
             zeEventDestroy: pfn::zeEventDestroy,
             zeEventHostSignal: pfn::zeEventHostSignal,
@@ -62,6 +66,9 @@ ur::dl::symbols! {
             zeMemAllocShared: pfn::zeMemAllocShared,
             zeMemFree: pfn::zeMemFree,
             zeMemGetAllocProperties: pfn::zeMemGetAllocProperties,
+            zeMemGetIpcHandle: pfn::zeMemGetIpcHandle,
+            zeMemOpenIpcHandle: pfn::zeMemOpenIpcHandle,
+            zeMemCloseIpcHandle: pfn::zeMemCloseIpcHandle,
             zeMemGetAddressRange: pfn::zeMemGetAddressRange,
             zeVirtualMemReserve: pfn::zeVirtualMemReserve,
             zeVirtualMemFree: pfn::zeVirtualMemFree,
@@ -103,6 +110,11 @@ ur::dl::symbols! {
             zeDeviceGetVectorWidthPropertiesExt: pfn::zeDeviceGetVectorWidthPropertiesExt,
             zeDevicePciGetPropertiesExt: pfn::zeDevicePciGetPropertiesExt,
             zeKernelSetGlobalOffsetExp: pfn::zeKernelSetGlobalOffsetExp,
+            zeMemPutIpcHandle: pfn::zeMemPutIpcHandle,
+            zeMemGetFileDescriptorFromIpcHandleExp: pfn::zeMemGetFileDescriptorFromIpcHandleExp,
+            zeMemGetIpcHandleFromFileDescriptorExp: pfn::zeMemGetIpcHandleFromFileDescriptorExp,
+            zeEventPoolPutIpcHandle: pfn::zeEventPoolPutIpcHandle,
+            zePhysicalMemGetProperties: pfn::zePhysicalMemGetProperties,
             zeMemGetPitchFor2dImage: pfn::zeMemGetPitchFor2dImage,
             zeDeviceImportExternalSemaphoreExt: pfn::zeDeviceImportExternalSemaphoreExt,
             zeDeviceReleaseExternalSemaphoreExt: pfn::zeDeviceReleaseExternalSemaphoreExt,
@@ -128,7 +140,19 @@ pub struct ExternalSemaphores {
     pub signal: pfn::zeCommandListAppendSignalExternalSemaphoreExt,
 }
 
+/// The functions between handles of memory and file descriptors.
+type Descriptors = (
+    pfn::zeMemGetFileDescriptorFromIpcHandleExp,
+    pfn::zeMemGetIpcHandleFromFileDescriptorExp,
+);
+
 impl Api {
+    /// Both of the functions, or none: an old driver's handles begin with the descriptor.
+    pub fn descriptors(&self) -> Option<Descriptors> {
+        let of_handle = self.zeMemGetFileDescriptorFromIpcHandleExp?;
+        Some((of_handle, self.zeMemGetIpcHandleFromFileDescriptorExp?))
+    }
+
     pub fn external_semaphores(&self) -> Option<ExternalSemaphores> {
         Some(ExternalSemaphores {
             import: self.zeDeviceImportExternalSemaphoreExt?,
