@@ -16,7 +16,7 @@
 //! | `lane` | one in-order stream: submission, waits, markers, failures |
 //! | `usm` | the state that outlives a context's handle, and pools below handles with their slabs and pages |
 //! | `context` | contexts and pools, and synchronous allocation |
-//! | `buffer` | mappings, and copies of the host's memory |
+//! | `buffer` | mappings, copies of the host's memory, and copies on each device |
 //! | `program` | programs with a module for each device |
 //! | `event` | events |
 //! | `recording` | checked commands, recordings, and command buffers |
@@ -45,7 +45,7 @@ mod testing;
 mod tests;
 
 pub use api::{Hooks, Runtime, device_info};
-pub use buffer::{EndedMapping, HostCopy, Mappings, Use, Uses};
+pub use buffer::{BufferRange, Copies, EndedMapping, Home, HostCopy, Mappings, Use, Uses};
 pub use context::Context;
 pub use context::sharing::ExportedBlock;
 pub use context::usm_pool::UsmPool;

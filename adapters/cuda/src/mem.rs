@@ -409,7 +409,7 @@ impl Mem {
                 self.context.finish()?;
             }
             let gpu = device.gpu()?;
-            gpu.on_new_stream(|stream| copies.for_kernel(&gpu, stream, true).map(drop))?;
+            gpu.on_new_stream(|stream| copies.for_kernel(&gpu, &stream, true).map(drop))?;
         }
         Ok(copies.address(device.raw())? + offset)
     }
@@ -443,7 +443,7 @@ pub fn bring<'a>(
     Ok(Some(Work::Native(Native::call(move |gpu, stream| {
         let mut parts = parts.iter();
         parts.try_for_each(|part| match part {
-            Moving::Buffer(part) => part.copies.for_kernel(gpu, stream, true).map(drop),
+            Moving::Buffer(part) => part.copies.for_kernel(gpu, &stream, true).map(drop),
             Moving::Image(image) => image.arrays.on(gpu, stream, true).map(drop),
         })
     }))))

@@ -328,6 +328,12 @@ impl PhysicalMem {
         self.bytes
     }
 
+    /// `UNSUPPORTED_FEATURE` if no memory of the device can be opened by other processes.
+    pub fn check_shareable(&self) -> Result<()> {
+        let kind = self.device.physical_descriptor();
+        ensure(kind.is_some(), UR_RESULT_ERROR_UNSUPPORTED_FEATURE)
+    }
+
     /// The block, for other processes. `INVALID_ARGUMENT` if the memory was created without
     /// `UR_PHYSICAL_MEM_FLAG_ENABLE_IPC`, or is another process's.
     pub fn shared_block(&self) -> Result<&Arc<Block>> {

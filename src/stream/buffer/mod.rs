@@ -1,14 +1,16 @@
 //! What the buffers of all drivers with memory of their own have in common: the host's mappings, copies of the host's
-//! memory, and the uses that decide when bytes are copied.
+//! memory and on each device, and the uses that decide when bytes are copied.
 //!
 //! Uses `context` for memory and for the end of enqueued commands. Must never know a buffer's handle, or how bytes are
 //! copied: callers pass functions for it.
 
+mod copies;
 mod host_copy;
 mod mappings;
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
+pub use copies::{BufferRange, Copies, Home};
 pub use host_copy::HostCopy;
 pub use mappings::{EndedMapping, Mappings};
 

@@ -141,7 +141,7 @@ impl Args {
             let all = || self.moving.iter().filter(|other| is_same(own, other));
             let writes = all().any(|other| other.writes);
             let start = match &own.memory {
-                mem::Moving::Buffer(part) => part.copies.for_kernel(gpu, stream, writes)?,
+                mem::Moving::Buffer(part) => part.copies.for_kernel(gpu, &stream, writes)?,
                 mem::Moving::Image(image) => image.arrays.on(gpu, stream, writes)?.surface()?,
             };
             for Moving { place, memory, .. } in all() {

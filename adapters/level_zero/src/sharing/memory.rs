@@ -205,6 +205,7 @@ pub fn get_physical(
     this: &OfContext,
     memory: &Object<PhysicalMem>,
 ) -> Result<(*mut c_void, usize)> {
+    memory.check_shareable()?;
     let block = Arc::clone(memory.shared_block()?);
     let bytes = memory.bytes();
     block.file()?;
