@@ -143,6 +143,11 @@ impl Device {
         self.api.external_semaphores().filter(|_| able)
     }
 
+    /// Whether the device has no memory beside the host's.
+    pub fn is_integrated(&self) -> bool {
+        self.facts.base.flags & ZE_DEVICE_PROPERTY_FLAG_INTEGRATED != 0
+    }
+
     /// Whether other processes can open objects of this kind.
     pub fn shares(&self, what: ze_ipc_property_flag_t) -> bool {
         self.platform.ipc & what != 0
@@ -162,7 +167,7 @@ impl Device {
     }
 
     /// Whether the device can access a peer's memory.
-    fn reaches(&self, peer: &Self) -> Result<bool> {
+    pub fn reaches(&self, peer: &Self) -> Result<bool> {
         let mut access = 0;
         // SAFETY: the answer is writable.
         unsafe {

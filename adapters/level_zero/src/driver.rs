@@ -17,7 +17,7 @@ use crate::context::{State, first, native};
 use crate::device::Device;
 use crate::exec::{self, Lane, Marker, Native, Signal};
 use crate::kernel::{Kernel, Launch, Range};
-use crate::mem::Mem;
+use crate::mem::{self, Mem};
 use crate::program::Program;
 use crate::settings::Settings;
 use crate::sharing;
@@ -227,30 +227,30 @@ impl Driver for LevelZero {
         sharing::record_event(event)
     }
 
-    fn buffer(mem: &Object<Mem>, _: &Object<Device>) -> Result<(usize, usize)> {
-        mem.begin_transfer()?;
+    fn buffer(mem: &Object<Mem>, device: &Object<Device>) -> Result<(usize, usize)> {
+        mem.begin_transfer(device)?;
         Ok((mem.address(), mem.bytes()))
     }
 
     fn on_buffers(
         work: Work<Self>,
         dst: Option<&Object<Mem>>,
-        _: Option<&Object<Mem>>,
+        src: Option<&Object<Mem>>,
     ) -> Work<Self> {
         if let Some(dst) = dst {
             dst.is_written();
         }
-        work
+        mem::on_buffers(work, dst.map(|mem| &**mem), src.map(|mem| &**mem))
     }
 
     fn map(
         mem: &Object<Mem>,
-        _: &Object<Device>,
+        device: &Object<Device>,
         flags: ur_map_flags_t,
         offset: usize,
         bytes: usize,
     ) -> Result<(MappedPointer, Work<Self>)> {
-        mem.map(flags, offset, bytes)
+        mem.map(device, flags, offset, bytes)
     }
 
     fn unmap(mem: &Object<Mem>, _: &Object<Device>, addr: usize) -> Result<Work<Self>> {

@@ -1,5 +1,6 @@
-//! Buffers, in memory of the context's pools: device memory, or host memory in a context of several devices, which all
-//! of them reach. A mapping is a copy in host memory, or the buffer itself where the host reaches it.
+//! Buffers, in device memory of the context's pools. In a context of several devices a buffer has a copy on each device
+//! that needs one ([`Copies`]), unless all of them are integrated and share the host's memory, where the buffer then is. A
+//! mapping is a copy in host memory, or the buffer itself where the host reaches it.
 //!
 //! A buffer over the host's memory (`UR_MEM_FLAG_USE_HOST_POINTER`) is a copy ([`HostCopy`]).
 //!
@@ -15,11 +16,12 @@ use ur::hal::{self, MemInfo};
 use ur::object::{Body, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::{
     Context, Driver, EndedMapping, HostCopy, MappedPointer, Mappings, Use, Uses, Work,
+    in_user_function,
 };
 
 use crate::LevelZero;
 use crate::device::Device;
-use crate::exec::{self, Native};
+use crate::exec::{self, Copies, Native, Part};
 
 type OfContext = Object<Context<LevelZero>>;
 
@@ -37,6 +39,8 @@ pub struct Mem {
 enum Storage {
     /// Memory of the context's pools, which the host reaches or not.
     Own { on_host: bool },
+    /// Memory of the context's pools on each of several devices. The buffer's address counts from 0.
+    Copies(Arc<Copies>),
     /// Memory of the context's pools, a copy of the host's memory.
     Copy(HostCopy),
     /// Foreign memory. `own`: it is freed with the buffer.
@@ -67,33 +71,56 @@ impl Mem {
         let copies = flags.contains(UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER);
         let host = properties.map_or(null_mut(), |properties| properties.pHost);
         let host = host.expose_provenance();
-        let several = context.devices().len() > 1;
-        let most = context
-            .devices()
-            .iter()
-            .map(|device| LevelZero::max_alloc(device));
+        let devices = context.devices();
+        let most = devices.iter().map(|device| LevelZero::max_alloc(device));
         let fits = most.min().is_none_or(|most| bytes <= most);
         ensure(fits, UR_RESULT_ERROR_INVALID_BUFFER_SIZE)?;
+        let several = devices.len() > 1;
+        let on_host = several && devices.iter().all(|device| device.is_integrated());
+        let has_copies = several && !on_host && !uses;
         let address = match several {
-            true => hal::Context::usm_host_alloc(context, None, None, bytes)?,
-            false => Context::alloc_buffer(context, bytes, 0)?,
+            true if has_copies => 0,
+            true => hal::Context::usm_host_alloc(context, None, None, bytes)?.expose_provenance(),
+            false => Context::alloc_buffer(context, bytes, 0)?.expose_provenance(),
         };
-        let mem = Self {
-            context: context.arc(),
-            flags,
-            address: address.expose_provenance(),
-            bytes,
-            storage: match uses {
-                true => Storage::Copy(HostCopy::of(host)),
-                false => Storage::Own { on_host: several },
-            },
-            uses: Uses::default(),
-            mappings: Mappings::default(),
+        let storage = match uses {
+            true => Storage::Copy(HostCopy::of(host)),
+            false if has_copies => {
+                let native = &context.domain().state().native;
+                Storage::Copies(exec::copies(native, devices, bytes))
+            }
+            false => Storage::Own { on_host },
         };
-        if copies {
-            mem.copy(mem.address, host)?;
+        let mem = Self::new(context.arc(), flags, address, bytes, storage);
+        match &mem.storage {
+            Storage::Copies(parts) if copies => {
+                let first = &devices[0];
+                mem.allocate_on(parts, first)?;
+                mem.copy(parts.address(first.raw())?, host)?;
+                parts.is_written_on(first.raw())?;
+            }
+            _ if copies => mem.copy(address, host)?,
+            _ => {}
         }
         Ok(hal::new::<LevelZero, _>(mem))
+    }
+
+    fn new(
+        context: Arc<OfContext>,
+        flags: ur_mem_flags_t,
+        address: usize,
+        bytes: usize,
+        storage: Storage,
+    ) -> Self {
+        Self {
+            context,
+            flags,
+            address,
+            bytes,
+            storage,
+            uses: Uses::default(),
+            mappings: Mappings::default(),
+        }
     }
 
     /// A buffer over memory of the driver's.
@@ -105,15 +132,9 @@ impl Mem {
         ensure(native != 0, UR_RESULT_ERROR_INVALID_MEM_OBJECT)?;
         let state = context.domain().state();
         let bytes = exec::range(&state.native, native)?;
-        Ok(hal::new::<LevelZero, _>(Self {
-            context: context.arc(),
-            flags: UR_MEM_FLAG_READ_WRITE,
-            address: native,
-            bytes,
-            storage: Storage::User { own },
-            uses: Uses::default(),
-            mappings: Mappings::default(),
-        }))
+        let (flags, storage) = (UR_MEM_FLAG_READ_WRITE, Storage::User { own });
+        let own = Self::new(context.arc(), flags, native, bytes, storage);
+        Ok(hal::new::<LevelZero, _>(own))
     }
 
     pub fn address(&self) -> usize {
@@ -138,20 +159,53 @@ impl Mem {
         }
     }
 
-    /// Prepares the buffer for a command, which sees all that the host has written so far.
-    fn begin(&self, with: Use) -> Result<()> {
+    /// The buffer's copies and its place in them, if it has copies on several devices.
+    fn part(&self) -> Option<Part> {
+        match &self.whole().storage {
+            Storage::Copies(copies) => Some(Part {
+                copies: Arc::clone(copies),
+                offset: self.address,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Allocates a copy on a device, unless it has one.
+    fn allocate_on(&self, copies: &Copies, device: &Device) -> Result<()> {
+        let device = exec::home(copies, device)?.device();
+        if copies.address(device.raw()).is_ok() {
+            return Ok(());
+        }
+        let (kind, context) = (ur::stream::Kind::Device, &self.context);
+        let new = Context::alloc_now(context, kind, Some(device), None, None, self.whole().bytes)?;
+        // Another thread may have allocated one meanwhile.
+        if let Some(unused) = copies.set_address(device.raw(), new.expose_provenance())? {
+            context.free_buffer(unused);
+        }
+        Ok(())
+    }
+
+    /// Prepares the buffer for a command of a device, which sees all that the host has written so far.
+    fn begin(&self, device: &Device, with: Use) -> Result<()> {
         let whole = self.whole();
         match &whole.storage {
             Storage::Copy(copy) => {
                 copy.begin(&whole.uses, with, || whole.copy(whole.address, copy.host))
             }
+            Storage::Copies(copies) => {
+                let home = exec::home(copies, device)?.device().raw();
+                match copies.needs_address(home, with == Use::Writes) {
+                    true => self.allocate_on(copies, device),
+                    false => Ok(()),
+                }
+            }
             _ => Ok(()),
         }
     }
 
-    /// [`Mem::begin`] for a copy or fill.
-    pub fn begin_transfer(&self) -> Result<()> {
-        self.begin(Use::Reads)
+    /// [`Mem::begin`] for a copy or fill, which uses any copy that the device reaches.
+    pub fn begin_transfer(&self, device: &Device) -> Result<()> {
+        self.begin(device, Use::Reads)
     }
 
     /// Records that a command writes the buffer. [`Mem::begin_transfer`] was called for it.
@@ -162,12 +216,36 @@ impl Mem {
         }
     }
 
-    /// The address for a kernel that uses the buffer as the argument's flags say.
-    pub fn for_kernel(&self, flags: ur_mem_flags_t) -> Result<usize> {
+    /// What a kernel gets that uses the buffer as the argument's flags say.
+    pub fn for_kernel(&self, device: &Device, flags: ur_mem_flags_t) -> Result<ForKernel> {
         let reads = UR_MEM_FLAG_READ_ONLY;
         let only_reads = flags.contains(reads) || self.flags.contains(reads);
-        self.begin(if only_reads { Use::Reads } else { Use::Writes })?;
-        Ok(self.address)
+        self.begin(device, if only_reads { Use::Reads } else { Use::Writes })?;
+        Ok(match self.part() {
+            Some(part) => ForKernel::Part(part, !only_reads),
+            None => ForKernel::Address(self.address),
+        })
+    }
+
+    /// The address on a device, for foreign code, which may read and write there. Waits for all commands if the
+    /// device's copy is not current.
+    fn native_address(&self, device: &Object<Device>) -> Result<usize> {
+        self.begin(device, Use::Writes)?;
+        let Some(part) = self.part() else {
+            return Ok(self.address);
+        };
+        let home = exec::home(&part.copies, device)?.device();
+        if !part.copies.is_only_on(home.raw()) {
+            // A user function is a part of enqueued work.
+            if !in_user_function() {
+                self.context.finish()?;
+            }
+            let native = &self.context.domain().state().native;
+            exec::at_once(native, device, |list| {
+                exec::for_kernel(list, &part, true).map(drop)
+            })?;
+        }
+        Ok(part.copies.address(home.raw())? + part.offset)
     }
 
     /// Copies the buffer back to the host's memory, if it may be newer. All use is over.
@@ -200,7 +278,7 @@ impl Mem {
         match &self.storage {
             Storage::Copy(copy) => copy.host,
             Storage::Own { on_host: true } => self.address,
-            Storage::Own { on_host: false } | Storage::User { .. } => 0,
+            Storage::Own { on_host: false } | Storage::Copies(_) | Storage::User { .. } => 0,
             Storage::Parent(parent) => match parent.host() {
                 0 => 0,
                 host => host + (self.address - parent.address),
@@ -210,12 +288,13 @@ impl Mem {
 
     pub fn map(
         &self,
+        device: &Device,
         flags: ur_map_flags_t,
         offset: usize,
         bytes: usize,
     ) -> Result<(MappedPointer, Work<LevelZero>)> {
         let src = self.range(offset, bytes)?;
-        self.begin_transfer()?;
+        self.begin_transfer(device)?;
         let host = match self.host() {
             0 => 0,
             host => host + offset,
@@ -226,7 +305,7 @@ impl Mem {
         let dst = at;
         #[rustfmt::skip]
         let work = match reads && at != src {
-            true => Work::Copy { dst, src, bytes },
+            true => on_buffers(Work::Copy { dst, src, bytes }, None, Some(self)),
             false => Work::Marker,
         };
         Ok((MappedPointer::at(at), work))
@@ -239,12 +318,39 @@ impl Mem {
             return Ok(Work::Marker);
         }
         self.is_written();
+        let bytes = ended.bytes;
+        if let Some(part) = self.part() {
+            let src = at;
+            #[rustfmt::skip]
+            let copy = exec::transfer(Work::Copy { dst, src, bytes }, Some(part), None);
+            return Ok(match copy {
+                // Keeps the mapping's memory until the copy is submitted.
+                Work::Native(native) => Work::Native(native.keeping(ended)),
+                other => other,
+            });
+        }
         Ok(Work::Native(Native::WriteBack(WriteBack {
             dst,
             src: at,
-            bytes: ended.bytes,
+            bytes,
             _keeps: ended,
         })))
+    }
+}
+
+/// A buffer as an argument of a kernel.
+pub enum ForKernel {
+    Address(usize),
+    /// The address is known only with the launch, which writes there or not.
+    Part(Part, bool),
+}
+
+/// Resolves a copy or fill on these buffers.
+pub fn on_buffers(work: Work<LevelZero>, dst: Option<&Mem>, src: Option<&Mem>) -> Work<LevelZero> {
+    let [to, from] = [dst, src].map(|mem| mem.and_then(Mem::part));
+    match to.is_some() || from.is_some() {
+        true => exec::transfer(work, to, from),
+        false => work,
     }
 }
 
@@ -253,6 +359,17 @@ impl Drop for Mem {
         self.mappings.clear(&self.context);
         match self.storage {
             Storage::Own { .. } | Storage::Copy(_) => self.context.free_buffer(self.address),
+            // Pending commands may wait for the copies of them.
+            Storage::Copies(ref copies) => {
+                copies
+                    .addresses()
+                    .for_each(|at| self.context.free_buffer(at));
+                let last = Arc::clone(copies);
+                let done = self.context.when_finished(move || drop(last));
+                if let Err(error) = done.or_else(|_| self.context.finish()) {
+                    log::error!("a buffer ended early: {:?}", error.code());
+                }
+            }
             Storage::User { own: true } => {
                 exec::free(&self.context.domain().state().native, self.address);
             }
@@ -291,24 +408,17 @@ impl hal::Mem<LevelZero> for Mem {
             is_part: matches!(this.storage, Storage::Parent(_)),
         };
         let part = whole.part(flags, kind, region)?;
-        Ok(hal::new::<LevelZero, _>(Self {
-            context: Arc::clone(&this.context),
-            flags: part.flags,
-            address: this.address + part.offset,
-            bytes: part.bytes,
-            storage: Storage::Parent(this.arc()),
-            uses: Uses::default(),
-            mappings: Mappings::default(),
-        }))
+        let context = Arc::clone(&this.context);
+        let (start, storage) = (this.address + part.offset, Storage::Parent(this.arc()));
+        let part = Self::new(context, part.flags, start, part.bytes, storage);
+        Ok(hal::new::<LevelZero, _>(part))
     }
 
-    /// The address, for foreign code, which may read and write there.
     fn get_native_handle(
         this: &Object<Self>,
-        _: Option<&Object<Device>>,
+        device: Option<&Object<Device>>,
     ) -> Result<ur_native_handle_t> {
-        this.begin(Use::Writes)?;
-        Ok(this.address)
+        this.native_address(device.unwrap_or(&this.context.devices()[0]))
     }
 
     fn get_info(this: &Object<Self>, what: MemInfo, out: InfoOut<'_>) -> Result<()> {

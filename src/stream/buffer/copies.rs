@@ -54,6 +54,11 @@ pub trait Home: Send + Sync {
     /// Whether a copy is seen complete.
     fn has_arrived(arrival: &Self::Arrival) -> bool;
 
+    /// Ends a copy that another one follows. Streams may wait for it still.
+    fn retire(this: &Arc<Self>, arrival: Self::Arrival) {
+        let _ = (this, arrival);
+    }
+
     /// Names a stream.
     fn name(stream: &Self::Stream) -> usize;
 
@@ -124,6 +129,19 @@ impl<H: Home> Copies<H> {
             .iter()
             .position(|place| place.home.id() == device);
         found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_DEVICE))
+    }
+
+    /// The device as this knows it. `INVALID_DEVICE` if it is none of the context's.
+    pub fn home(&self, device: H::Id) -> Result<&Arc<H>> {
+        Ok(&self.places[self.index(device)?].home)
+    }
+
+    /// Whether a device reaches a current copy, or there is none.
+    pub fn is_near(&self, home: &H) -> bool {
+        let state = self.state.lock();
+        let both = self.places.iter().zip(state.iter());
+        let mut current = both.filter(|(_, own)| own.is_current).peekable();
+        current.peek().is_none() || current.any(|(place, _)| home.reaches(&place.home))
     }
 
     /// Whether a device's copy alone is current and complete: commands may use it without more ado.
@@ -254,13 +272,17 @@ impl<H: Home> Copies<H> {
         let dst = own.address().ok_or(NO_COPY)?;
         let src = other.address().ok_or(NO_COPY)?;
         let end = H::bring(home, stream, dst, (&other.home, src), self.bytes)?;
-        state[me] = PlaceState {
+        let new = PlaceState {
             is_current: true,
             arrival: Some(Arrival {
                 stream: H::name(stream),
                 end,
             }),
         };
+        let old = std::mem::replace(&mut state[me], new);
+        if let Some(old) = old.arrival {
+            H::retire(home, old.end);
+        }
         self.settled.store(0, Ordering::Release);
         Ok(())
     }

@@ -63,6 +63,10 @@ pub fn index(device: ze_device_handle_t) -> Answer<usize> {
     found.ok_or(ZE_RESULT_ERROR_INVALID_ARGUMENT)
 }
 
+fn are_peers() -> bool {
+    script::variable("PEERS").is_none_or(|value| value != "0")
+}
+
 fn is_integrated() -> bool {
     script::variable("INTEGRATED").is_some_and(|value| value == "1")
 }
@@ -287,14 +291,16 @@ entries! {
         index(device)?;
         index(peer)?;
         given(out)?;
-        (*out).flags = ZE_DEVICE_P2P_PROPERTY_FLAG_ACCESS | ZE_DEVICE_P2P_PROPERTY_FLAG_ATOMICS;
+        (*out).flags = match are_peers() {
+            true => ZE_DEVICE_P2P_PROPERTY_FLAG_ACCESS | ZE_DEVICE_P2P_PROPERTY_FLAG_ATOMICS,
+            false => 0,
+        };
         Ok(())
     }
 
     fn zeDeviceCanAccessPeer(device: ze_device_handle_t, peer: ze_device_handle_t, out: *mut ze_bool_t) {
-        index(device)?;
-        index(peer)?;
-        put(out, 1)
+        let own = index(device)? == index(peer)?;
+        put(out, (own || are_peers()).into())
     }
 
     fn zeDeviceGetStatus(device: ze_device_handle_t) {

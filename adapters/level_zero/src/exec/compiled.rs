@@ -67,7 +67,8 @@ fn holds(context: &NativeContext, work: &Work<LevelZero>) -> bool {
         Work::CopyRect { dst, src, .. } => is_usm(context, dst.addr) && is_usm(context, src.addr),
         Work::Fill { dst, .. } => is_usm(context, *dst),
         Work::FillRect { dst, .. } => is_usm(context, dst.addr),
-        Work::Marker | Work::Launch(_) | Work::Prefetch { .. } | Work::Advise { .. } => true,
+        Work::Launch(launch) => !launch.has_copies(),
+        Work::Marker | Work::Prefetch { .. } | Work::Advise { .. } => true,
         Work::Native(_) => false,
     }
 }

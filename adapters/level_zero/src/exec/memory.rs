@@ -7,6 +7,7 @@ use ur::abi::*;
 use ur::object::{Error, Object, Result, ensure};
 use ur::stream::Kind;
 
+use super::list::List;
 use super::work;
 use crate::context::NativeContext;
 use crate::device::Device;
@@ -144,10 +145,23 @@ pub fn copy_now(
     src: usize,
     bytes: usize,
 ) -> Result<()> {
+    let none = ze_event_handle_t::NULL;
+    at_once(context, device, |list| {
+        work::copy(list, none, dst, src, bytes)
+    })
+}
+
+/// Submits commands to a list of their own, and waits for them.
+pub fn at_once(
+    context: &Arc<NativeContext>,
+    device: &Object<Device>,
+    append: impl FnOnce(&List) -> Result<()>,
+) -> Result<()> {
     let lane = super::Lane::open(context, device, ur_queue_flags_t(0))?;
-    lane.copy(dst, src, bytes)?;
+    let appended = append(&lane.stream().list);
     let event = ur::stream::Stream::record(&**lane.stream())?;
-    event.block()
+    event.block()?;
+    appended
 }
 
 /// The bytes from an address to the end of its allocation.

@@ -4,6 +4,7 @@
 //! is signalled after the last command: the driver then stamps the event with the list's counter, and emits nothing.
 
 mod compiled;
+mod copies;
 mod event;
 mod lane;
 mod list;
@@ -16,10 +17,11 @@ mod times;
 mod work;
 
 pub use compiled::compile;
+pub use copies::{Copies, Part, copies, for_kernel, home, transfer};
 pub use event::{Event, Events};
 pub use lane::Lane;
 pub use list::List;
-pub use memory::{alloc, allocation, copy_now, free, is_relaxed, max_slab, range, zero};
+pub use memory::{alloc, allocation, at_once, copy_now, free, is_relaxed, max_slab, range, zero};
 pub use point::{Marker, Signal, host_point};
 pub use ring::{Ring, descriptor_of, set_descriptor};
 pub use work::Native;

@@ -14,9 +14,9 @@ use super::code::{Code, Handle};
 use super::{Kernel, count_limits};
 use crate::LevelZero;
 use crate::device::Device;
-use crate::exec::List;
+use crate::exec::{self, List, Part};
 use crate::lz::*;
-use crate::mem::Mem;
+use crate::mem::{ForKernel, Mem};
 
 pub struct Launch {
     code: Arc<Code>,
@@ -37,10 +37,12 @@ pub struct Range {
 enum Arg {
     Value(Box<[u8]>),
     Local(usize),
+    /// A buffer with copies on several devices, which the kernel writes or not.
+    Buffer(Part, bool),
 }
 
 impl Arg {
-    fn of(arg: &ur_exp_kernel_arg_properties_t) -> Result<Self> {
+    fn of(device: &Device, arg: &ur_exp_kernel_arg_properties_t) -> Result<Self> {
         let pointer = |address: usize| Self::Value(address.to_ne_bytes().into());
         // SAFETY: `type` names the valid member of the value, and the caller keeps memory that it points to for
         // the call.
@@ -58,7 +60,10 @@ impl Arg {
                         return Ok(pointer(0));
                     }
                     let mem = Object::<Mem>::borrow(handle.cast(), LevelZero::table())?;
-                    pointer(mem.for_kernel(given.flags)?)
+                    match mem.for_kernel(device, given.flags)? {
+                        ForKernel::Address(address) => pointer(address),
+                        ForKernel::Part(part, writes) => Self::Buffer(part, writes),
+                    }
                 }
                 UR_EXP_KERNEL_ARG_TYPE_SAMPLER => return Err(Error::unsupported()),
                 _ => return Err(Error::new(UR_RESULT_ERROR_INVALID_ENUMERATION)),
@@ -70,6 +75,11 @@ impl Arg {
         match self {
             Self::Value(bytes) => handle.set(api, index, bytes.len(), Some(bytes)),
             Self::Local(bytes) => handle.set(api, index, *bytes, None),
+            // Set with the launch.
+            Self::Buffer(..) => {
+                let none = 0_usize.to_ne_bytes();
+                handle.set(api, index, none.len(), Some(&none))
+            }
         }
     }
 }
@@ -88,7 +98,7 @@ impl Kernel {
         ensure(complete, UR_RESULT_ERROR_INVALID_KERNEL_ARGS)?;
         let sizes = (request.offset, request.global, request.local);
         let range = self.range(code, sizes, request.dims as usize)?;
-        let own = |arg| Arg::of(arg).map(|value| (arg.index, value));
+        let own = |arg| Arg::of(device, arg).map(|value| (arg.index, value));
         let args = request.args.iter().map(own).collect::<Result<Vec<_>>>()?;
         let launch = Launch {
             code: Arc::clone(code),
@@ -257,10 +267,38 @@ impl Launch {
         all.try_for_each(|(index, arg)| arg.set(handle, api, *index))
     }
 
+    /// Whether an argument is a buffer with copies on several devices.
+    pub fn has_copies(&self) -> bool {
+        let mut args = self.args.iter();
+        args.any(|(_, arg)| matches!(arg, Arg::Buffer(..)))
+    }
+
+    /// The addresses of such arguments for a launch now on a list.
+    fn resolve(&self, to: &List) -> Result<Vec<(u32, usize)>> {
+        let buffers = || {
+            self.args.iter().filter_map(|(index, arg)| match arg {
+                Arg::Buffer(part, writes) => Some((*index, part, *writes)),
+                _ => None,
+            })
+        };
+        let resolved = buffers().map(|(index, part, _)| {
+            // A buffer may be an argument twice, or several parts of it.
+            let is_same = |other: &Part| Arc::ptr_eq(&other.copies, &part.copies);
+            let writes = buffers().any(|(_, other, writes)| writes && is_same(other));
+            Ok((index, exec::for_kernel(to, part, writes)?))
+        });
+        resolved.collect()
+    }
+
     /// Appends the launch to a list.
     pub fn append(&self, to: &List, signal: ze_event_handle_t) -> Result<()> {
+        let addresses = self.resolve(to)?;
         let handle = self.code.lock();
         self.set_args(&handle)?;
+        for (index, address) in addresses {
+            let bytes = address.to_ne_bytes();
+            handle.set(to.api, index, bytes.len(), Some(&bytes))?;
+        }
         let range = &self.range;
         range.append(&self.code, handle, to, signal, self.is_cooperative)
     }
