@@ -1,11 +1,11 @@
-//! Hooks of the engine: programs, buffers, address ranges and native handles. Each hook calls the module that owns its subject.
+//! Hooks of the engine: programs, buffers, images, samplers, address ranges and native handles. Each hook calls the module that owns its subject.
 
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal::{VirtualMemGranularityInfo, VirtualMemInfo};
-use ur::object::{Handles, InfoOut, Object, Result, ensure};
+use ur::object::{Handles, InfoOut, Object, OutHandle, Result, ensure};
 use ur::stream::{Context, Event, Hooks, Queue};
 
 use crate::LevelZero;
@@ -14,10 +14,13 @@ use crate::interop;
 use crate::kernel::Kernel;
 use crate::mem::Mem;
 use crate::program::Program;
+use crate::sampler::Sampler;
 use crate::virtual_mem::{AddressSpace, PhysicalMem, page_bytes};
 
 type OfContext = Object<Context<LevelZero>>;
 type OfQueue = Object<Queue<LevelZero>>;
+type EventOut<'a> = OutHandle<'a, Event<LevelZero>>;
+type Waits<'a> = Handles<'a, Event<LevelZero>>;
 
 /// The context's address ranges. `UNSUPPORTED_FEATURE` if a device of it has none.
 fn space(this: &OfContext) -> Result<&AddressSpace> {
@@ -57,6 +60,90 @@ impl Hooks<LevelZero> for LevelZero {
     ) -> Result<Arc<Object<Mem>>> {
         let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
         Mem::from_native(this, native, owned)
+    }
+
+    fn mem_image_create(
+        this: &OfContext,
+        flags: ur_mem_flags_t,
+        format: &ur_image_format_t,
+        desc: &ur_image_desc_t,
+        host: *mut c_void,
+    ) -> Result<Arc<Object<Mem>>> {
+        Mem::create_image(this, flags, format, desc, host)
+    }
+
+    fn mem_image_create_with_native_handle(
+        this: &OfContext,
+        native: ur_native_handle_t,
+        format: &ur_image_format_t,
+        desc: &ur_image_desc_t,
+        properties: Option<&ur_mem_native_properties_t>,
+    ) -> Result<Arc<Object<Mem>>> {
+        let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
+        Mem::image_from_native(this, native, format, desc, owned)
+    }
+
+    fn sampler_create(this: &OfContext, desc: &ur_sampler_desc_t) -> Result<Arc<Object<Sampler>>> {
+        Sampler::create(this, desc)
+    }
+
+    fn sampler_create_with_native_handle(
+        this: &OfContext,
+        native: ur_native_handle_t,
+        properties: Option<&ur_sampler_native_properties_t>,
+    ) -> Result<Arc<Object<Sampler>>> {
+        let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
+        Sampler::from_native(this, native, owned)
+    }
+
+    fn mem_image_read(
+        this: &OfQueue,
+        image: &Object<Mem>,
+        blocking: bool,
+        origin: ur_rect_offset_t,
+        region: ur_rect_region_t,
+        row_pitch: usize,
+        slice_pitch: usize,
+        dst: *mut c_void,
+        waits: Waits<'_>,
+        event: EventOut<'_>,
+    ) -> Result<()> {
+        let (part, pitches) = ((origin, region), (row_pitch, slice_pitch));
+        let work = image.transfer_image(this.device(), part, pitches, dst, false)?;
+        let command = UR_COMMAND_MEM_IMAGE_READ;
+        Queue::enqueue(this, command, waits, work, event, blocking)
+    }
+
+    fn mem_image_write(
+        this: &OfQueue,
+        image: &Object<Mem>,
+        blocking: bool,
+        origin: ur_rect_offset_t,
+        region: ur_rect_region_t,
+        row_pitch: usize,
+        slice_pitch: usize,
+        src: *mut c_void,
+        waits: Waits<'_>,
+        event: EventOut<'_>,
+    ) -> Result<()> {
+        let (part, pitches) = ((origin, region), (row_pitch, slice_pitch));
+        let work = image.transfer_image(this.device(), part, pitches, src, true)?;
+        let command = UR_COMMAND_MEM_IMAGE_WRITE;
+        Queue::enqueue(this, command, waits, work, event, blocking)
+    }
+
+    fn mem_image_copy(
+        this: &OfQueue,
+        src: &Object<Mem>,
+        dst: &Object<Mem>,
+        from: ur_rect_offset_t,
+        to: ur_rect_offset_t,
+        region: ur_rect_region_t,
+        waits: Waits<'_>,
+        event: EventOut<'_>,
+    ) -> Result<()> {
+        let work = Mem::copy_image(this.device(), (dst, to), (src, from), region)?;
+        Queue::enqueue(this, UR_COMMAND_MEM_IMAGE_COPY, waits, work, event, false)
     }
 
     fn program_create_with_il(

@@ -19,6 +19,11 @@ const LOCAL_BYTES: u32 = 64 << 10;
 const IP_VERSION: u32 = 0x0500_4000;
 const TIMESTAMP_BITS: u32 = 56;
 
+/// The most pixels along the axes of images.
+pub const IMAGE_EXTENT: u32 = 16384;
+pub const IMAGE_3D_EXTENT: u32 = 2048;
+pub const IMAGE_LAYERS: u32 = 2048;
+
 /// What a group of queues can do.
 pub struct Group {
     pub flags: ze_command_queue_group_property_flags_t,
@@ -262,8 +267,18 @@ entries! {
     fn zeDeviceGetImageProperties(device: ze_device_handle_t, out: *mut ze_device_image_properties_t) {
         index(device)?;
         given(out)?;
-        // No images: the limits are 0.
-        *out = ze_device_image_properties_t { stype: (*out).stype, pNext: (*out).pNext, ..Default::default() };
+        *out = ze_device_image_properties_t {
+            stype: (*out).stype,
+            pNext: (*out).pNext,
+            maxImageDims1D: IMAGE_EXTENT,
+            maxImageDims2D: IMAGE_EXTENT,
+            maxImageDims3D: IMAGE_3D_EXTENT,
+            maxImageBufferSize: 128 << 20,
+            maxImageArraySlices: IMAGE_LAYERS,
+            maxSamplers: 16,
+            maxReadImageArgs: 128,
+            maxWriteImageArgs: 128,
+        };
         Ok(())
     }
 

@@ -36,6 +36,7 @@ const EXTENSIONS: &[Extension] = &[
     ),
     extension("ZE_extension_memory_free_policies", 0x1_0000, 0x1_0003),
     extension("ZE_extension_eu_count", 0x1_0000, 0x1_0003),
+    extension("ZE_extension_image_copy", 0x1_0000, 0x1_0003),
     extension("ZE_extension_device_ip_version", 0x1_0000, 0x1_0005),
     extension(
         "ZE_extension_event_query_kernel_timestamps",

@@ -7,7 +7,7 @@
 //! The real loader opens it by `ZE_ENABLE_ALT_DRIVERS` and asks for tables (`tables`). Alone it stands in for
 //! `libze_loader.so.1`: the functions of the interface are exports too.
 //!
-//! It has no images, samplers, external memory or semaphores, no memory or events of other processes, and no parts of
+//! It has no bindless images, external memory or semaphores, no memory or events of other processes, and no parts of
 //! devices. It has no graphs by capture, no changed kernels in recorded launches, no dynamic links and no system
 //! interface. All memory is coherent, a list's commands run in the order given, and a kernel's groups one after another.
 //!
@@ -18,6 +18,7 @@
 //! | `event` | pools, events of pools, counter-based events, timestamps |
 //! | `list`, `append`, `mutate`, `queue` | command lists, what they hold, its changes, queues and fences |
 //! | `module`, `kernel` | modules, kernels, arguments |
+//! | `image` | images and samplers, and that each is of one device |
 
 // Entry points take the arguments of the interface. The interface's manual documents them.
 #![allow(clippy::missing_safety_doc, non_snake_case, clippy::too_many_arguments)]
@@ -31,6 +32,7 @@ mod context;
 mod device;
 mod driver;
 mod event;
+mod image;
 mod kernel;
 mod list;
 mod memory;

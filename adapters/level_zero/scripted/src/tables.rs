@@ -25,6 +25,7 @@ const MODULES: &[&[Entry]] = &[
     crate::device::ENTRIES,
     crate::driver::ENTRIES,
     crate::event::ENTRIES,
+    crate::image::ENTRIES,
     crate::kernel::ENTRIES,
     crate::list::ENTRIES,
     crate::memory::ENTRIES,
@@ -90,12 +91,6 @@ macro_rules! unimplemented_exports {
     };
 }
 unimplemented_exports! {
-    zeCommandListAppendImageCopy
-    zeCommandListAppendImageCopyFromMemory
-    zeCommandListAppendImageCopyFromMemoryExt
-    zeCommandListAppendImageCopyRegion
-    zeCommandListAppendImageCopyToMemory
-    zeCommandListAppendImageCopyToMemoryExt
     zeCommandListAppendLaunchMultipleKernelsIndirect
     zeContextEvictImage
     zeContextMakeImageResident
@@ -104,18 +99,13 @@ unimplemented_exports! {
     zeEventPoolCloseIpcHandle
     zeEventPoolGetIpcHandle
     zeEventPoolOpenIpcHandle
-    zeImageCreate
-    zeImageDestroy
     zeImageGetAllocPropertiesExt
     zeImageGetMemoryPropertiesExp
-    zeImageGetProperties
     zeImageViewCreateExp
     zeMemCloseIpcHandle
     zeMemGetIpcHandle
     zeMemOpenIpcHandle
     zeModuleInspectLinkageExt
-    zeSamplerCreate
-    zeSamplerDestroy
 }
 
 unsafe extern "C" fn unsupported() -> ze_result_t {

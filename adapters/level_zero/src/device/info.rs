@@ -391,6 +391,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::VirtualMemorySupport => out.boolean(this.has_virtual_memory()),
 
         // Images.
+        Is::ImageSupport => out.boolean(this.has_images()),
         Is::Image2dMaxWidth | Is::Image2dMaxHeight => out.value(image.maxImageDims2D as usize),
         Is::Image3dMaxWidth | Is::Image3dMaxHeight | Is::Image3dMaxDepth => {
             out.value(image.maxImageDims3D as usize)

@@ -89,6 +89,13 @@ ur::dl::symbols! {
             zeKernelGetProperties: pfn::zeKernelGetProperties,
             zeKernelGetSourceAttributes: pfn::zeKernelGetSourceAttributes,
             zeKernelGetName: pfn::zeKernelGetName,
+            zeImageCreate: pfn::zeImageCreate,
+            zeImageDestroy: pfn::zeImageDestroy,
+            zeCommandListAppendImageCopyRegion: pfn::zeCommandListAppendImageCopyRegion,
+            zeCommandListAppendImageCopyToMemory: pfn::zeCommandListAppendImageCopyToMemory,
+            zeCommandListAppendImageCopyFromMemory: pfn::zeCommandListAppendImageCopyFromMemory,
+            zeSamplerCreate: pfn::zeSamplerCreate,
+            zeSamplerDestroy: pfn::zeSamplerDestroy,
         }
         optional {
             zeInitDrivers: pfn::zeInitDrivers,
@@ -103,6 +110,8 @@ ur::dl::symbols! {
             zeDevicePciGetPropertiesExt: pfn::zeDevicePciGetPropertiesExt,
             zeKernelSetGlobalOffsetExp: pfn::zeKernelSetGlobalOffsetExp,
             zelCheckIsLoaderInTearDown: pfn::zelCheckIsLoaderInTearDown,
+            zeCommandListAppendImageCopyToMemoryExt: pfn::zeCommandListAppendImageCopyToMemoryExt,
+            zeCommandListAppendImageCopyFromMemoryExt: pfn::zeCommandListAppendImageCopyFromMemoryExt,
         }
     }
 }

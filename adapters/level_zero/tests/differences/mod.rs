@@ -32,7 +32,6 @@ impl Differs {
     }
 }
 
-const IMAGES: Differs = Later("images");
 const BINDLESS: Differs = Later("bindless images");
 const SHARING: Differs = Later("sharing with other processes and interfaces");
 const SYSMAN: Differs =
@@ -74,7 +73,6 @@ pub const DIFFERENCES: &[(&str, Differs)] = &[
     ("MAX_IMAGE_LINEAR_HEIGHT_EXP", BINDLESS),
     ("MAX_IMAGE_LINEAR_PITCH_EXP", BINDLESS),
     ("MAX_IMAGE_LINEAR_WIDTH_EXP", BINDLESS),
-    ("IMAGE_SUPPORT", IMAGES),
     (
         "LOW_POWER_EVENTS_SUPPORT_EXP",
         Later("waits that let the processor sleep"),
