@@ -11,6 +11,7 @@ use crate::bindless::Bindless;
 use crate::device::Device;
 use crate::exec::Events;
 use crate::lz::*;
+use crate::sampler::Known;
 use crate::virtual_mem::AddressSpace;
 
 /// The adapter's data of a context.
@@ -28,6 +29,7 @@ pub struct NativeContext {
     /// Whether the drop destroys the context: a foreign one may be its maker's.
     own: bool,
     pub events: Events,
+    pub samplers: Known,
 }
 
 impl State {
@@ -62,10 +64,13 @@ impl NativeContext {
     }
 
     fn new(api: &'static Api, raw: ze_context_handle_t, own: bool) -> Self {
-        let events = Events::default();
-        #[rustfmt::skip]
-        let context = Self { api, raw, own, events };
-        context
+        Self {
+            api,
+            raw,
+            own,
+            events: Events::default(),
+            samplers: Known::default(),
+        }
     }
 }
 

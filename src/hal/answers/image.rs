@@ -153,6 +153,15 @@ impl ImageShape {
         }
     }
 
+    /// The pitches of all pixels, packed.
+    pub fn packed(&self) -> ImagePitch {
+        let [width, second, _] = self.extent;
+        let row = width * self.pixel;
+        let rows = if self.has_layered_rows() { 1 } else { second };
+        let slice = row * rows;
+        ImagePitch { row, slice }
+    }
+
     /// A box of the image. `INVALID_SIZE` if it is empty or goes beyond the image.
     pub fn part(&self, origin: ur_rect_offset_t, region: ur_rect_region_t) -> Result<ImageBox> {
         let size = |value: u64| usize::try_from(value).map_err(|_| OUTSIDE);

@@ -13,7 +13,7 @@ use ze::*;
 
 use crate::entry::{Answer, chained, given, offer, put};
 use crate::object::hold;
-use crate::{context, device, pages, script, worker};
+use crate::{context, device, image, pages, script, worker};
 
 const PAGE_BYTES: usize = 4 << 10;
 /// Alignments up to this are granted.
@@ -338,7 +338,7 @@ entries! {
         element: u32, out: *mut usize,
     ) {
         context::check_both(context, device)?;
-        put(out, (width * element as usize).next_multiple_of(64))
+        put(out, (width * element as usize).next_multiple_of(image::PITCH_BYTES))
     }
 
     fn zeMemSetAtomicAccessAttributeExp(

@@ -201,6 +201,8 @@ fn alive() -> Vec<(&'static str, usize)> {
         crate::module::MODULES.kind_and_count(),
         crate::module::LOGS.kind_and_count(),
         crate::kernel::KERNELS.kind_and_count(),
+        crate::image::IMAGES.kind_and_count(),
+        crate::image::SAMPLERS.kind_and_count(),
     ];
     all.into_iter().filter(|(_, count)| *count > 0).collect()
 }

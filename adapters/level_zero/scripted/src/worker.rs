@@ -10,6 +10,7 @@ use ze::*;
 
 use crate::entry::Answer;
 use crate::event::{self, Event, SLICE, State};
+use crate::image::{Image, Part, Using};
 use crate::kernel::Launch;
 use crate::object::hold;
 use crate::{device, external, script};
@@ -44,6 +45,20 @@ pub enum Work {
     },
     Launch(Launch),
     Semaphores(Vec<external::Command>),
+    /// Copies between an image and memory.
+    Transfer {
+        image: Arc<Image>,
+        part: Part,
+        memory: Place,
+        writes: bool,
+    },
+    /// Copies between two images.
+    Image {
+        to: Arc<Image>,
+        part: Part,
+        from: Arc<Image>,
+        from_part: Part,
+    },
     Host {
         function: unsafe extern "C" fn(*mut c_void),
         data: usize,
@@ -75,6 +90,8 @@ struct Bound {
     work: Arc<Work>,
     asked: Vec<Arc<State>>,
     signal: Option<Arc<State>>,
+    /// The uses of images and samplers.
+    uses: Vec<Using>,
 }
 
 impl Step {
@@ -85,6 +102,7 @@ impl Step {
             work: self.work.clone(),
             asked: waited(&self.asked)?,
             signal: self.signal.as_ref().map(|own| own.signalled()),
+            uses: self.work.uses(),
         })
     }
 }
@@ -157,6 +175,7 @@ impl Worker {
             work: Arc::new(Work::Nothing),
             asked: Vec::new(),
             signal: Some(fence),
+            uses: Vec::new(),
         };
         self.add(hold(&self.shared.queue), VecDeque::from([command]));
         Ok(())
@@ -203,7 +222,7 @@ impl Shared {
     fn run(&self) {
         let mut queue = hold(&self.queue);
         loop {
-            if let Some(command) = queue.waiting.pop_front() {
+            if let Some(mut command) = queue.waiting.pop_front() {
                 drop(queue);
                 if let Err(code) = command.run()
                     && !script::is_lost()
@@ -228,7 +247,7 @@ impl Shared {
 }
 
 impl Bound {
-    fn run(&self) -> Answer {
+    fn run(&mut self) -> Answer {
         for one in &self.waits {
             one.wait(u64::MAX)?;
         }
@@ -236,6 +255,8 @@ impl Bound {
         let start = device::now();
         // SAFETY: the caller keeps the command's memory until it is done.
         unsafe { self.work.run(&self.asked) }?;
+        // Whoever sees the signal may destroy what the command used.
+        self.uses.clear();
         if let Some(signal) = &self.signal {
             signal.set(start, device::now());
         }
@@ -248,6 +269,15 @@ fn at<T>(address: usize) -> *mut T {
 }
 
 impl Work {
+    fn uses(&self) -> Vec<Using> {
+        match self {
+            Work::Launch(launch) => launch.uses(),
+            Work::Transfer { image, .. } => vec![image.uses.begin()],
+            Work::Image { to, from, .. } => vec![to.uses.begin(), from.uses.begin()],
+            _ => Vec::new(),
+        }
+    }
+
     /// # Safety
     /// The addresses are of memory that the command may use.
     unsafe fn run(&self, asked: &[Arc<State>]) -> Answer {
@@ -290,6 +320,21 @@ impl Work {
             }
             Work::Launch(launch) => launch.run(),
             Work::Semaphores(all) => all.iter().try_for_each(external::Command::run),
+            Work::Transfer {
+                image,
+                part,
+                memory,
+                writes,
+            } => {
+                // SAFETY: as the caller promises.
+                unsafe { image.transfer(part, *memory, *writes) }
+            }
+            Work::Image {
+                to,
+                part,
+                from,
+                from_part,
+            } => to.copy(part, from, from_part),
             Work::Host { function, data } => {
                 // SAFETY: the caller gave the function and its argument.
                 unsafe { function(at(*data)) };

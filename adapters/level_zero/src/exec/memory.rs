@@ -6,9 +6,10 @@ use std::sync::{Arc, OnceLock};
 use ur::abi::*;
 use ur::object::env::Env;
 use ur::object::{Error, Object, Result, ensure};
-use ur::stream::Kind;
+use ur::stream::{Kind, Work};
 
 use super::work;
+use crate::LevelZero;
 use crate::context::NativeContext;
 use crate::device::Device;
 use crate::lz::*;
@@ -146,8 +147,17 @@ pub fn copy_now(
     src: usize,
     bytes: usize,
 ) -> Result<()> {
+    run_now(context, device, Work::Copy { dst, src, bytes })
+}
+
+/// Runs work on a device, and waits for that.
+pub fn run_now(
+    context: &Arc<NativeContext>,
+    device: &Object<Device>,
+    work: Work<LevelZero>,
+) -> Result<()> {
     let lane = super::Lane::open(context, device, ur_queue_flags_t(0), 0)?;
-    lane.copy(dst, src, bytes)?;
+    lane.submit(work, None)?;
     let event = ur::stream::Stream::record(&**lane.stream())?;
     event.block()
 }

@@ -90,6 +90,16 @@ ur::dl::symbols! {
             zeKernelGetProperties: pfn::zeKernelGetProperties,
             zeKernelGetSourceAttributes: pfn::zeKernelGetSourceAttributes,
             zeKernelGetName: pfn::zeKernelGetName,
+            zeImageCreate: pfn::zeImageCreate,
+            zeImageDestroy: pfn::zeImageDestroy,
+            zeImageGetProperties: pfn::zeImageGetProperties,
+            zeImageGetMemoryPropertiesExp: pfn::zeImageGetMemoryPropertiesExp,
+            zeContextMakeImageResident: pfn::zeContextMakeImageResident,
+            zeCommandListAppendImageCopyRegion: pfn::zeCommandListAppendImageCopyRegion,
+            zeCommandListAppendImageCopyToMemory: pfn::zeCommandListAppendImageCopyToMemory,
+            zeCommandListAppendImageCopyFromMemory: pfn::zeCommandListAppendImageCopyFromMemory,
+            zeSamplerCreate: pfn::zeSamplerCreate,
+            zeSamplerDestroy: pfn::zeSamplerDestroy,
         }
         optional {
             zeInitDrivers: pfn::zeInitDrivers,
@@ -103,12 +113,16 @@ ur::dl::symbols! {
             zeDeviceGetVectorWidthPropertiesExt: pfn::zeDeviceGetVectorWidthPropertiesExt,
             zeDevicePciGetPropertiesExt: pfn::zeDevicePciGetPropertiesExt,
             zeKernelSetGlobalOffsetExp: pfn::zeKernelSetGlobalOffsetExp,
+            zeImageViewCreateExt: pfn::zeImageViewCreateExt,
+            zeImageGetDeviceOffsetExp: pfn::zeImageGetDeviceOffsetExp,
             zeMemGetPitchFor2dImage: pfn::zeMemGetPitchFor2dImage,
             zeDeviceImportExternalSemaphoreExt: pfn::zeDeviceImportExternalSemaphoreExt,
             zeDeviceReleaseExternalSemaphoreExt: pfn::zeDeviceReleaseExternalSemaphoreExt,
             zeCommandListAppendWaitExternalSemaphoreExt: pfn::zeCommandListAppendWaitExternalSemaphoreExt,
             zeCommandListAppendSignalExternalSemaphoreExt: pfn::zeCommandListAppendSignalExternalSemaphoreExt,
             zelCheckIsLoaderInTearDown: pfn::zelCheckIsLoaderInTearDown,
+            zeCommandListAppendImageCopyToMemoryExt: pfn::zeCommandListAppendImageCopyToMemoryExt,
+            zeCommandListAppendImageCopyFromMemoryExt: pfn::zeCommandListAppendImageCopyFromMemoryExt,
         }
     }
 }
@@ -128,7 +142,21 @@ pub struct ExternalSemaphores {
     pub signal: pfn::zeCommandListAppendSignalExternalSemaphoreExt,
 }
 
+/// The functions that make an image's handle: all of them, or none.
+#[derive(Clone, Copy)]
+pub struct BindlessImages {
+    pub view: pfn::zeImageViewCreateExt,
+    pub offset: pfn::zeImageGetDeviceOffsetExp,
+}
+
 impl Api {
+    pub fn bindless_images(&self) -> Option<BindlessImages> {
+        Some(BindlessImages {
+            view: self.zeImageViewCreateExt?,
+            offset: self.zeImageGetDeviceOffsetExp?,
+        })
+    }
+
     pub fn external_semaphores(&self) -> Option<ExternalSemaphores> {
         Some(ExternalSemaphores {
             import: self.zeDeviceImportExternalSemaphoreExt?,
