@@ -489,7 +489,7 @@ impl Module {
         let sampler = self.to.type_sampler();
         let both = self.to.type_sampled_image(image);
         let words = self.to.type_vector(self.u32, 4);
-        let float = self.to.type_float(32);
+        let float = self.to.type_float(32, None);
         let [middle, no_level] =
             [0.5_f32, 0.0].map(|value| self.to.constant_bit32(float, value.to_bits()));
         let args = self.begin_named(SAMPLE, &[global, image, sampler, self.u32]);

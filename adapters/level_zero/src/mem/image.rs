@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal;
-use ur::hal::answers::{ImagePitch, ImageShape, buffer_flags};
+use ur::hal::answers::{ImageBox, ImageEnd, ImagePitch, ImageShape, buffer_flags, image_boxes};
 use ur::object::{Error, Object, Result, ensure};
 use ur::stream::{Pitched, Work};
 
@@ -47,6 +47,23 @@ impl Image {
             pitch: shape.host_pitch(desc)?,
             places: places(shape),
             host: None,
+        })
+    }
+
+    fn end_at(&self, origin: ur_rect_offset_t) -> ImageEnd<'_> {
+        ImageEnd {
+            shape: &self.shape,
+            format: &self.format,
+            origin,
+        }
+    }
+
+    /// A box for a command of a device.
+    fn part(&self, device: &Object<Device>, part: ImageBox) -> Result<ImagePart> {
+        self.places.native(device)?;
+        Ok(ImagePart {
+            image: Arc::clone(&self.places),
+            part,
         })
     }
 
@@ -120,15 +137,14 @@ impl Mem {
         let desc_of_driver = described(format, desc, is_written)?;
         let places = |shape| Places::new(native, context.devices(), desc_of_driver, shape);
         let mut image = Image::new(format, desc, places)?;
-        for device in context.devices() {
-            let max = device.max_extent(image.shape.kind);
-            let mut fits = image.shape.extent.iter().zip(max);
-            let fits = !device.has_images() || fits.all(|(own, max)| *own <= max);
-            ensure(fits, UR_RESULT_ERROR_INVALID_IMAGE_SIZE)?;
+        let able = || context.devices().iter().filter(|one| one.has_images());
+        for device in able() {
+            image
+                .shape
+                .check_within(device.max_extent(image.shape.kind))?;
         }
         // The first native image is made at once, so that a format that the driver refuses is an error here.
-        let mut able = context.devices().iter().filter(|one| one.has_images());
-        let first = able.next().ok_or(Error::unsupported())?;
+        let first = able().next().ok_or(Error::unsupported())?;
         image.places.native(first)?;
         let copies = UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER | UR_MEM_FLAG_USE_HOST_POINTER;
         if flags.intersects(copies) {
@@ -197,22 +213,6 @@ impl Mem {
         Some((Arc::clone(&image.places), with == Use::Writes))
     }
 
-    /// An end of a copy that a device executes.
-    fn end(
-        &self,
-        device: &Object<Device>,
-        origin: ur_rect_offset_t,
-        region: ur_rect_region_t,
-    ) -> Result<ImagePart> {
-        let image = self.image()?;
-        let part = image.shape.part(origin, region)?;
-        image.places.native(device)?;
-        Ok(ImagePart {
-            image: Arc::clone(&image.places),
-            part,
-        })
-    }
-
     /// Work that copies a box of the image to host memory, or with `writes` from there.
     pub fn transfer_image(
         &self,
@@ -222,10 +222,10 @@ impl Mem {
         host: *mut c_void,
         writes: bool,
     ) -> Result<Work<LevelZero>> {
-        let shape = &self.image()?.shape;
-        let part = shape.part(origin, region)?;
-        let pitch = shape.pitch(&part, row_pitch, slice_pitch)?;
-        let own = self.end(device, origin, region)?;
+        let image = self.image()?;
+        let part = image.shape.part(origin, region)?;
+        let pitch = image.shape.pitch(&part, row_pitch, slice_pitch)?;
+        let own = image.part(device, part)?;
         let memory = Pitched {
             addr: host.expose_provenance(),
             row_pitch: pitch.row,
@@ -259,19 +259,15 @@ impl Mem {
         region: ur_rect_region_t,
     ) -> Result<Work<LevelZero>> {
         let (target, source) = (dst.image()?, src.image()?);
-        let format = |image: &Image| (image.format.channelOrder, image.format.channelType);
-        ensure(format(target) == format(source), OTHER_KIND.code())?;
-        let from = src.end(device, from, region)?;
-        let to = dst.end(device, to, region)?;
-        if Arc::ptr_eq(&source.places, &target.places) {
-            ensure(
-                !from.part.overlaps(&to.part),
-                UR_RESULT_ERROR_OVERLAPPING_REGIONS,
-            )?;
-        }
+        let is_one = Arc::ptr_eq(&source.places, &target.places);
+        let (to, from) = image_boxes(target.end_at(to), source.end_at(from), region, is_one)?;
+        let (source, target) = (source.part(device, from)?, target.part(device, to)?);
         src.is_used(Use::Reads);
         dst.is_used(Use::Writes);
-        Ok(work(ImageCopy::Between { dst: to, src: from }))
+        Ok(work(ImageCopy::Between {
+            dst: target,
+            src: source,
+        }))
     }
 }
 
