@@ -889,7 +889,11 @@ fn kernels_use_images_on_both(fixture: &Fixture) -> Done {
         }
         for (queue, memory) in two.queues.iter().zip(&memory) {
             let words: Vec<u32> = queue.read(memory.ptr, 4 * width, &[])?;
-            check_items!(words, base..base + 4 * width as u32, "words of round {round}");
+            check_items!(
+                words,
+                base..base + 4 * width as u32,
+                "words of round {round}"
+            );
         }
         read.iter().try_for_each(|event| event.wait())?;
     }

@@ -10,10 +10,10 @@ use ur::object::{Error, Object, Result, ensure};
 use ur::stream::Kind;
 
 use super::limits::{self, Role};
-use super::memory::{self, ImageMemory, shape_of};
+use super::memory::{self, ImageMemory, described, shape_of};
 use super::{OfContext, bindless, check_home, sampler};
 use crate::device::Device;
-use crate::image::{NativeImage, described};
+use crate::image::NativeImage;
 use crate::lz::*;
 
 /// A handle: whether it is sampled, the device, and the number.
@@ -74,10 +74,7 @@ fn view(
     check_home(&memory.device, device)?;
     check_same(memory, what)?;
     let calls = device.bindless().ok_or(Error::unsupported())?;
-    let desc = ze_image_desc_t {
-        pNext: from_ref(flags).cast(),
-        ..described(what.0, what.1, true)?
-    };
+    let desc = described(what.0, what.1, flags)?;
     let context = &this.domain().state().native;
     let mut raw = ze_image_handle_t::NULL;
     // SAFETY: the description and its chain have their tags and outlast the call; the image is live, and there is room
@@ -163,10 +160,7 @@ fn over_linear(
     flags: &ze_image_bindless_exp_desc_t,
     row: Option<usize>,
 ) -> Result<NativeImage> {
-    let what = ze_image_desc_t {
-        pNext: from_ref(flags).cast(),
-        ..described(format, desc, true)?
-    };
+    let what = described(format, desc, flags)?;
     let native = NativeImage::create(&this.domain().state().native, device, &what)?;
     let mut found = ze_image_memory_properties_exp_t {
         pNext: null(),

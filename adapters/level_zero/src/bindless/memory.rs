@@ -12,7 +12,7 @@ use super::external::Imported;
 use super::limits::{self, Role};
 use super::{OfContext, bindless, check_home};
 use crate::device::Device;
-use crate::image::{NativeImage, described};
+use crate::image::{self, NativeImage};
 use crate::lz::*;
 
 /// A number that is no memory.
@@ -48,7 +48,21 @@ pub fn shape_of(format: &ur_image_format_t, desc: &ur_image_desc_t) -> Result<Im
     Ok(shape)
 }
 
-/// The chain of a description: the image is one of the bindless, in imported memory if there is any.
+/// The driver's description of a bindless image, which needs the chain of `flags`.
+pub fn described(
+    format: &ur_image_format_t,
+    desc: &ur_image_desc_t,
+    flags: &ze_image_bindless_exp_desc_t,
+) -> Result<ze_image_desc_t> {
+    Ok(ze_image_desc_t {
+        pNext: from_ref(flags).cast(),
+        // The driver's 0 is one level.
+        miplevels: 0,
+        ..image::described(format, desc, true)?
+    })
+}
+
+/// New image memory, in imported memory if there is any.
 fn create(
     this: &OfContext,
     device: &Object<Device>,
@@ -65,10 +79,7 @@ fn create(
         flags: ZE_IMAGE_BINDLESS_EXP_FLAG_BINDLESS,
         ..Default::default()
     };
-    let what = ze_image_desc_t {
-        pNext: from_ref(&flags).cast(),
-        ..described(format, desc, true)?
-    };
+    let what = described(format, desc, &flags)?;
     let native = NativeImage::create(&this.domain().state().native, device, &what)?;
     native.make_resident(device)?;
     let handle = native.raw.0.expose_provenance();
