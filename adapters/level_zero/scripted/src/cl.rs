@@ -156,6 +156,18 @@ impl Cl {
     }
 }
 
+impl Cl {
+    /// Waits for a command's end, and releases its event.
+    fn finish(&self, event: cl_event) -> cl_int {
+        // SAFETY: a command's event, which is released once.
+        unsafe {
+            let code = (self.core.clWaitForEvents)(1, &event);
+            (self.core.clReleaseEvent)(event);
+            code
+        }
+    }
+}
+
 impl Core {
     fn is_intel(&self, platform: cl_platform_id) -> bool {
         let mut name = [0_u8; 256];
@@ -473,12 +485,7 @@ impl Kernel {
             )
         })?;
         drop(raw);
-        // SAFETY: the launch's event, which is released once.
-        check(unsafe {
-            let code = (self.cl.core.clWaitForEvents)(1, &event);
-            (self.cl.core.clReleaseEvent)(event);
-            code
-        })
+        check(self.cl.finish(event))
     }
 }
 
@@ -632,12 +639,13 @@ impl Image {
         (start, row, slice): (usize, usize, usize),
         writes: bool,
     ) -> Answer {
-        let (core, queue, wait) = (&self.cl.core, self.cl.queue, CL_TRUE);
+        let (core, queue, wait) = (&self.cl.core, self.cl.queue, CL_FALSE);
         let (origin, region) = (part.origin.as_ptr(), part.region.as_ptr());
         let memory: *mut c_void = ptr::with_exposed_provenance_mut(start);
         // OpenCL takes no pitch of slices for an image without any.
         let slice = if self.has_slices { slice } else { 0 };
-        // SAFETY: as the caller promises; the call returns when the copy is done.
+        let mut event = null_mut();
+        // SAFETY: as the caller promises, until the end that is waited for below.
         let code = unsafe {
             match writes {
                 true => (core.clEnqueueWriteImage)(
@@ -651,7 +659,7 @@ impl Image {
                     memory,
                     0,
                     null(),
-                    null_mut(),
+                    &mut event,
                 ),
                 false => (core.clEnqueueReadImage)(
                     queue,
@@ -664,9 +672,14 @@ impl Image {
                     memory,
                     0,
                     null(),
-                    null_mut(),
+                    &mut event,
                 ),
             }
+        };
+        // A blocking write would return once the memory was read.
+        let code = match code {
+            CL_SUCCESS => self.cl.finish(event),
+            code => code,
         };
         match code {
             CL_SUCCESS => Ok(()),
