@@ -21,6 +21,8 @@ mod lz;
 mod mem;
 mod platform;
 mod program;
+#[cfg(test)]
+mod tests;
 mod virtual_mem;
 
 use std::sync::Arc;

@@ -91,6 +91,8 @@ impl Step {
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Bound>,
+    /// The command that runs now.
+    current: Option<Arc<Work>>,
     submitted: u64,
     done: u64,
     is_started: bool,
@@ -99,6 +101,8 @@ struct Queue {
 
 #[derive(Default)]
 struct Shared {
+    /// The index of the device that the commands are for.
+    device: usize,
     queue: Mutex<Queue>,
     changed: Condvar,
 }
@@ -119,6 +123,17 @@ pub fn drain_all() {
     }
 }
 
+/// Whether a command that was submitted and is not done uses memory of this range.
+pub fn uses(start: usize, bytes: usize) -> bool {
+    let all: Vec<_> = hold(&ALL).iter().filter_map(Weak::upgrade).collect();
+    all.iter().any(|one| {
+        let queue = hold(&one.queue);
+        let waiting = queue.waiting.iter().map(|command| &command.work);
+        let mut commands = waiting.chain(&queue.current);
+        script::device_present(one.device).is_ok() && commands.any(|work| work.uses(start, bytes))
+    })
+}
+
 impl Drop for Worker {
     fn drop(&mut self) {
         hold(&self.shared.queue).is_closed = true;
@@ -127,8 +142,11 @@ impl Drop for Worker {
 }
 
 impl Worker {
-    pub fn open() -> Self {
-        let shared = Arc::<Shared>::default();
+    pub fn open(device: usize) -> Self {
+        let shared = Arc::new(Shared {
+            device,
+            ..Shared::default()
+        });
         let mut all = hold(&ALL);
         all.retain(|one| one.strong_count() > 0);
         all.push(Arc::downgrade(&shared));
@@ -137,7 +155,7 @@ impl Worker {
 
     /// Submits commands, all or none.
     pub fn submit<'a>(&self, steps: impl IntoIterator<Item = &'a Step>) -> Answer {
-        script::present()?;
+        script::device_present(self.shared.device)?;
         let queue = hold(&self.shared.queue);
         // A step may wait for one before it, whose signal is bound by then.
         let mut bound = VecDeque::new();
@@ -150,7 +168,7 @@ impl Worker {
 
     /// Submits a command that sets a fence.
     pub fn submit_fence(&self, fence: Arc<State>) -> Answer {
-        script::present()?;
+        script::device_present(self.shared.device)?;
         let command = Bound {
             waits: Vec::new(),
             work: Arc::new(Work::Nothing),
@@ -172,6 +190,12 @@ impl Worker {
         self.shared.changed.notify_all();
     }
 
+    /// Whether a command is not done, of a device that is there.
+    pub fn is_busy(&self) -> bool {
+        let queue = hold(&self.shared.queue);
+        queue.done < queue.submitted && script::device_present(self.shared.device).is_ok()
+    }
+
     /// Waits up to a number of nanoseconds for what was submitted so far.
     pub fn wait(&self, timeout: u64) -> Answer {
         self.shared.wait(timeout)
@@ -184,7 +208,7 @@ impl Shared {
         let mut queue = hold(&self.queue);
         let target = queue.submitted;
         loop {
-            script::present()?;
+            script::device_present(self.device)?;
             if queue.done >= target {
                 return Ok(());
             }
@@ -203,16 +227,22 @@ impl Shared {
         let mut queue = hold(&self.queue);
         loop {
             if let Some(command) = queue.waiting.pop_front() {
+                queue.current = Some(Arc::clone(&command.work));
                 drop(queue);
-                if let Err(code) = command.run()
-                    && !script::is_lost()
+                let ran = command.run(self.device);
+                if let Err(code) = ran
+                    && script::device_present(self.device).is_ok()
                 {
                     script::broken(format!("a command failed: {code:?}"));
                     script::lose(true);
                 }
-                drop(command);
+                // Who sees the signal finds the command done.
                 queue = hold(&self.queue);
+                queue.current = None;
                 queue.done += 1;
+                if let (Ok((start, end)), Some(signal)) = (ran, &command.signal) {
+                    signal.set(start, end);
+                }
                 self.changed.notify_all();
             } else if queue.is_closed {
                 return;
@@ -227,18 +257,16 @@ impl Shared {
 }
 
 impl Bound {
-    fn run(&self) -> Answer {
+    /// Returns when the command started and ended.
+    fn run(&self, device: usize) -> Answer<(u64, u64)> {
         for one in &self.waits {
             one.wait(u64::MAX)?;
         }
-        script::present()?;
+        script::device_present(device)?;
         let start = device::now();
         // SAFETY: the caller keeps the command's memory until it is done.
         unsafe { self.work.run(&self.asked) }?;
-        if let Some(signal) = &self.signal {
-            signal.set(start, device::now());
-        }
-        Ok(())
+        Ok((start, device::now()))
     }
 }
 
@@ -247,6 +275,19 @@ fn at<T>(address: usize) -> *mut T {
 }
 
 impl Work {
+    /// Whether the command uses memory of a range, as far as its addresses tell.
+    fn uses(&self, start: usize, bytes: usize) -> bool {
+        let within = |at: usize, size: usize| at < start + bytes && start < at + size;
+        match self {
+            Work::Copy { to, from, bytes } => within(*to, *bytes) || within(*from, *bytes),
+            Work::Fill { to, bytes, .. } => within(*to, *bytes),
+            Work::Region { to, from, .. } => within(to.start, 1) || within(from.start, 1),
+            Work::Launch(launch) => launch.pointers().any(|at| within(at, 1)),
+            Work::Timestamp { to } | Work::Timestamps { to, .. } => within(*to, 1),
+            Work::Nothing | Work::Host { .. } | Work::Reset(_) => false,
+        }
+    }
+
     /// # Safety
     /// The addresses are of memory that the command may use.
     unsafe fn run(&self, asked: &[Arc<State>]) -> Answer {
