@@ -53,8 +53,8 @@ struct Program {
     blocks: Vec<Block>,
     events: Vec<ur_event_handle_t>,
     kernel: ur_kernel_handle_t,
-    /// Whether a step failed: then nothing is known of the memory.
-    failed: bool,
+    /// The first step's error: then nothing is known of the memory.
+    failed: Option<ur_result_t>,
 }
 
 unsafe extern "C" fn pause(_: *mut c_void) {
@@ -63,8 +63,9 @@ unsafe extern "C" fn pause(_: *mut c_void) {
 
 impl Program {
     fn check(&mut self, code: ur_result_t) -> bool {
-        self.failed |= code != UR_RESULT_SUCCESS;
-        code == UR_RESULT_SUCCESS
+        let is_good = code == UR_RESULT_SUCCESS;
+        self.failed = self.failed.or((!is_good).then_some(code));
+        is_good
     }
 
     /// Enqueues a command that reads a block and writes another. In the model it has run.
@@ -269,16 +270,17 @@ fn list(waits: &[ur_event_handle_t]) -> (u32, *const ur_event_handle_t) {
     }
 }
 
-/// Runs a program, and compares the memory with the model's if nothing failed. Returns whether anything failed.
-fn run(seed: u64) -> bool {
+/// Runs a program, and compares the memory with the model's if nothing failed. Returns the first error.
+fn run(seed: u64) -> Option<ur_result_t> {
     let mut random = Random(seed);
     let adapter = adapter();
     let all = devices(adapter);
     let mut context = null_mut();
     let count = all.len() as u32;
-    if ur!(Context.pfnCreate(count, all.as_ptr(), null(), &mut context)) != UR_RESULT_SUCCESS {
+    let code = ur!(Context.pfnCreate(count, all.as_ptr(), null(), &mut context));
+    if code != UR_RESULT_SUCCESS {
         assert_eq!(ur!(Adapter.pfnRelease(adapter)), UR_RESULT_SUCCESS);
-        return true;
+        return Some(code);
     }
     let flags = [
         ur_queue_flags_t(0),
@@ -287,7 +289,7 @@ fn run(seed: u64) -> bool {
         UR_QUEUE_FLAG_SUBMISSION_BATCHED,
         UR_QUEUE_FLAG_SUBMISSION_BATCHED | UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE,
     ];
-    let mut failed = false;
+    let mut failed = None;
     let mut queues = Vec::new();
     for (at, flags) in flags.into_iter().enumerate() {
         let properties = ur_queue_properties_t {
@@ -297,12 +299,13 @@ fn run(seed: u64) -> bool {
         let (device, mut queue) = (all[at % all.len()], null_mut());
         match ur!(Queue.pfnCreate(context, device, &properties, &mut queue)) {
             UR_RESULT_SUCCESS => queues.push(queue),
-            _ => failed = true,
+            code => failed = Some(code),
         }
     }
     let mut native = 0;
     if let Some(queue) = queues.first().filter(|_| random.below(2) == 0) {
-        failed |= ur!(Queue.pfnGetNativeHandle(*queue, null_mut(), &mut native)) != UR_RESULT_SUCCESS;
+        let code = ur!(Queue.pfnGetNativeHandle(*queue, null_mut(), &mut native));
+        failed = failed.or((code != UR_RESULT_SUCCESS).then_some(code));
     }
     let mut blocks = Vec::new();
     for kind in 0..BLOCKS {
@@ -320,7 +323,7 @@ fn run(seed: u64) -> bool {
                 read: Vec::new(),
                 is_own: false,
             }),
-            _ => failed = true,
+            code => failed = Some(code),
         }
     }
     for block in &blocks {
@@ -357,7 +360,7 @@ fn run(seed: u64) -> bool {
         let code = ur!(Queue.pfnFinish(queue));
         own.check(code);
     }
-    if !own.failed {
+    if own.failed.is_none() {
         for (at, block) in own.blocks.iter().enumerate() {
             assert_eq!(read(block.at, BYTES), block.holds, "block {at}, seed {seed}");
         }
@@ -382,7 +385,7 @@ fn right(name: &str, variables: &[(&str, &str)], programs: u64) {
         driver.reset();
         for seed in 1..=programs {
             case(&format!("seed {seed}"));
-            assert!(!run(seed), "seed {seed}: a step failed");
+            assert_eq!(run(seed), None, "seed {seed}");
             driver.check_end(&format!("seed {seed}"));
         }
     });
@@ -426,7 +429,7 @@ fn programs_with_a_failing_call_end() {
         let mut random = Random(7);
         for seed in 1..=120 {
             driver.reset();
-            assert!(!run(seed), "seed {seed}: a step failed");
+            assert_eq!(run(seed), None, "seed {seed}");
             let calls = driver.query().calls as usize;
             let (code, _) = [MEMORY, LOST, UNKNOWN][random.below(3)];
             let nth = 1 + random.below(calls);
