@@ -123,14 +123,25 @@ pub fn drain_all() {
     }
 }
 
-/// Whether a command that was submitted and is not done uses memory of this range.
+/// Whether a command that was submitted and is not done uses memory of this range. A lost device's commands use
+/// nothing, once the one that ran is done, for which this waits.
 pub fn uses(start: usize, bytes: usize) -> bool {
     let all: Vec<_> = hold(&ALL).iter().filter_map(Weak::upgrade).collect();
     all.iter().any(|one| {
-        let queue = hold(&one.queue);
-        let waiting = queue.waiting.iter().map(|command| &command.work);
-        let mut commands = waiting.chain(&queue.current);
-        script::device_present(one.device).is_ok() && commands.any(|work| work.uses(start, bytes))
+        let mut queue = hold(&one.queue);
+        loop {
+            let mut running = queue.current.iter();
+            let runs = running.any(|work| work.uses(start, bytes));
+            if script::device_present(one.device).is_ok() {
+                let mut waiting = queue.waiting.iter().map(|command| &command.work);
+                return runs || waiting.any(|work| work.uses(start, bytes));
+            }
+            if !runs {
+                return false;
+            }
+            let waited = one.changed.wait_timeout(queue, event::SLICE);
+            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
     })
 }
 

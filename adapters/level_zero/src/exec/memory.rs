@@ -1,10 +1,9 @@
 //! Memory from the driver: device, host and shared.
 
 use std::ffi::c_void;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use ur::abi::*;
-use ur::object::env::Env;
 use ur::object::{Error, Object, Result, ensure};
 use ur::stream::Kind;
 
@@ -12,6 +11,7 @@ use super::work;
 use crate::context::NativeContext;
 use crate::device::Device;
 use crate::lz::*;
+use crate::settings::Settings;
 
 /// The driver's extension for allocations above the device's limit.
 const RELAXED: &str = "ZE_experimental_relaxed_allocation_limits";
@@ -19,9 +19,7 @@ const RELAXED: &str = "ZE_experimental_relaxed_allocation_limits";
 /// Whether allocations may exceed the device's limit, for which kernels then are built: the user asked for it, and the
 /// driver can. Kernels reach large buffers more slowly.
 pub fn is_relaxed(device: &Device) -> bool {
-    static WANTED: OnceLock<bool> = OnceLock::new();
-    let read = || Env::process().flag("UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS", false);
-    *WANTED.get_or_init(read) && device.platform().has_extension(RELAXED)
+    Settings::get().relaxed_limits && device.platform().has_extension(RELAXED)
 }
 
 /// The largest allocation of a device.
@@ -132,7 +130,7 @@ pub fn zero(
         unsafe { start.write_bytes(0, bytes) };
         return Ok(());
     }
-    let lane = super::Lane::open(context, device, ur_queue_flags_t(0), 0)?;
+    let lane = super::Lane::open(context, device, ur_queue_flags_t(0))?;
     work::zero(&lane.stream().list, start, bytes)?;
     let event = ur::stream::Stream::record(&**lane.stream())?;
     event.block()
@@ -146,7 +144,7 @@ pub fn copy_now(
     src: usize,
     bytes: usize,
 ) -> Result<()> {
-    let lane = super::Lane::open(context, device, ur_queue_flags_t(0), 0)?;
+    let lane = super::Lane::open(context, device, ur_queue_flags_t(0))?;
     lane.copy(dst, src, bytes)?;
     let event = ur::stream::Stream::record(&**lane.stream())?;
     event.block()

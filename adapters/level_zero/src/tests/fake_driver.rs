@@ -141,7 +141,7 @@ impl FakeDriver {
     /// The state if more than `known` objects are alive once the adapter's threads have ended, or if a call was
     /// forbidden.
     pub fn end_with(&self, known: usize) -> Option<String> {
-        let end = Instant::now() + Duration::from_secs(10);
+        let end = Instant::now() + Duration::from_secs(2);
         while self.query().live > known && Instant::now() < end {
             std::thread::sleep(Duration::from_micros(200));
         }
@@ -160,7 +160,7 @@ impl FakeDriver {
 static CASE: Mutex<Option<(String, Instant)>> = Mutex::new(None);
 
 /// The longest that a case may take.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// Names the case that runs from now on. The process ends with its name if it takes too long.
 pub fn case(name: &str) {

@@ -17,6 +17,15 @@ pub const UNKNOWN: (u32, ur_result_t) = (0x7fff_fffe, UR_RESULT_ERROR_UNKNOWN);
 /// Functions whose failure nobody has to report, and why.
 #[rustfmt::skip]
 const SILENT: &[(&str, &str)] = &[
+    ("zeCommandListAppendLaunchKernel", "a recorded launch is then submitted alone"),
+    ("zeCommandListAppendMemoryCopy", "a recorded copy is then submitted alone"),
+    ("zeCommandListAppendMemoryFill", "a recorded fill is then submitted alone"),
+    ("zeCommandListAppendMemoryPrefetch", "a hint"),
+    ("zeCommandListAppendMemAdvise", "a hint"),
+    ("zeCommandListClose", "recorded commands are then submitted one by one"),
+    ("zeCommandListCreate", "recorded commands are then submitted one by one"),
+    ("zeMemGetAllocProperties", "recorded commands are then submitted one by one"),
+    ("zexDriverImportExternalPointer", "an import is a hint"),
 ];
 
 /// Functions that free: what they could not free stays.
@@ -71,14 +80,15 @@ fn each_call_fails_with(name: &str, variables: &[(&str, &str)], (native, code): 
                 let end = driver.end_with(stays);
                 stays = driver.query().live;
                 for problem in wrong.into_iter().chain(end) {
-                    problems.push(format!("{when}: {problem}: {:?}", steps.failed()));
+                    // The process may end before the next one.
+                    eprintln!("{when}: {problem}: {:?}", steps.failed());
+                    problems.push(when.clone());
                 }
                 cases += 1;
             }
         }
         println!("{cases} cases of {} functions", counts.len());
-        let all = problems.join("\n");
-        assert!(problems.is_empty(), "{} problems:\n{all}", problems.len());
+        assert!(problems.is_empty(), "{} problems: {problems:?}", problems.len());
     });
 }
 
