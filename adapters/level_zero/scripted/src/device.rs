@@ -321,8 +321,7 @@ entries! {
     }
 
     fn zeDeviceGetStatus(device: ze_device_handle_t) {
-        index(device)?;
-        script::present()
+        script::device_present(index(device)?)
     }
 
     fn zeDeviceGetGlobalTimestamps(device: ze_device_handle_t, host: *mut u64, own: *mut u64) {

@@ -48,4 +48,7 @@ mod spirv;
 mod tables;
 mod worker;
 
+pub use external::{
+    scripted_external_memory, scripted_semaphore, scripted_semaphore_count, scripted_semaphore_set,
+};
 pub use script::{Answer, EACH, Fault};

@@ -10,7 +10,7 @@ use super::OfContext;
 use super::memory::shape_of;
 use crate::device::Device;
 use crate::image::described;
-use crate::lz::*;
+use crate::lz::{check as check_code, *};
 
 /// What an image is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -91,7 +91,10 @@ fn has_format(
     };
     // SAFETY: the description and the answers have their tags, and the chain lasts for the call.
     let code = unsafe { (device.api().zeImageGetProperties)(device.raw(), &what, &mut found) };
-    Ok(code == ZE_RESULT_SUCCESS && support.supported != 0)
+    match code {
+        ZE_RESULT_ERROR_UNSUPPORTED_IMAGE_FORMAT => Ok(false),
+        code => check_code(code, "zeImageGetProperties").map(|()| support.supported != 0),
+    }
 }
 
 /// Whether there are images of a description. One that is none is no error here.
@@ -107,8 +110,20 @@ fn is_there(
         UR_EXP_IMAGE_MEM_TYPE_USM_POINTER => Role::Linear,
         _ => Role::Memory,
     };
-    Ok(check(device, (format, desc), role).is_ok().into())
+    match check(device, (format, desc), role) {
+        Err(error) if !ABSENT.contains(&error.code()) => Err(error),
+        found => Ok(found.is_ok().into()),
+    }
 }
+
+/// What [`check`] says of images that a device does not have.
+const ABSENT: [ur_result_t; 5] = [
+    UR_RESULT_ERROR_INVALID_IMAGE_SIZE,
+    UR_RESULT_ERROR_INVALID_IMAGE_FORMAT_DESCRIPTOR,
+    UR_RESULT_ERROR_UNSUPPORTED_IMAGE_FORMAT,
+    UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
+    UR_RESULT_ERROR_INVALID_VALUE,
+];
 
 /// `urBindlessImagesGetImageMemoryHandleTypeSupportExp`
 pub fn can_allocate(
