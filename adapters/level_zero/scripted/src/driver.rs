@@ -5,7 +5,7 @@ use std::ptr;
 
 use ze::*;
 
-use crate::entry::{bytes_out, fill, given, put, text_into};
+use crate::entry::{boundary, bytes_out, fill, given, put, text_into};
 use crate::tables::{self, Entry};
 use crate::{device, script};
 
@@ -60,6 +60,9 @@ const EXTENSIONS: &[Extension] = &[
         0x1_0000,
         0x1_0008,
     ),
+    extension("ZE_experimental_bindless_image", 0x1_0000, 0x1_000c),
+    extension("ZE_extension_image_format_support", 0x1_0000, 0x1_000c),
+    extension("ZE_extension_external_semaphores", 0x1_0000, 0x1_000c),
     extension("ZE_experimental_mutable_command_list", 0x1_0001, 0x1_0009),
     extension("ZE_intel_get_driver_version_string", 0x1_0000, 0x1_0003),
 ];
@@ -208,17 +211,20 @@ unsafe extern "C" fn import(
     start: *mut c_void,
     _: usize,
 ) -> ze_result_t {
-    match (check(driver), start.is_null()) {
-        (Err(code), _) => code,
-        (_, true) => ZE_RESULT_ERROR_INVALID_NULL_POINTER,
-        _ => ZE_RESULT_SUCCESS,
-    }
+    boundary("zexDriverImportExternalPointer", || range(driver, start))
 }
 
 /// Intel's: the opposite.
 unsafe extern "C" fn release(driver: ze_driver_handle_t, start: *mut c_void) -> ze_result_t {
-    // SAFETY: the arguments are only compared.
-    unsafe { import(driver, start, 0) }
+    boundary("zexDriverReleaseImportedPointer", || range(driver, start))
+}
+
+fn range(driver: ze_driver_handle_t, start: *mut c_void) -> crate::entry::Answer {
+    check(driver)?;
+    match start.is_null() {
+        true => Err(ZE_RESULT_ERROR_INVALID_NULL_POINTER),
+        false => Ok(()),
+    }
 }
 
 /// Intel's: the driver's version as text.
