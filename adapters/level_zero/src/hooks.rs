@@ -4,9 +4,9 @@ use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
 use ur::abi::*;
-use ur::hal::{VirtualMemGranularityInfo, VirtualMemInfo};
-use ur::object::{Handles, InfoOut, Object, Result, ensure};
-use ur::stream::{Context, Event, Hooks, Queue};
+use ur::hal::{Unwrapped, VirtualMemGranularityInfo, VirtualMemInfo};
+use ur::object::{Handles, InfoOut, Object, OutHandle, Result, ensure};
+use ur::stream::{Context, Event, Hooks, NativeCall, Queue};
 
 use crate::LevelZero;
 use crate::device::Device;
@@ -18,6 +18,8 @@ use crate::virtual_mem::{AddressSpace, PhysicalMem, page_bytes};
 
 type OfContext = Object<Context<LevelZero>>;
 type OfQueue = Object<Queue<LevelZero>>;
+
+const NO_FLAGS: ur_exp_program_flags_t = ur_exp_program_flags_t(0);
 
 /// The context's address ranges. `UNSUPPORTED_FEATURE` if a device of it has none.
 fn space(this: &OfContext) -> Result<&AddressSpace> {
@@ -102,7 +104,7 @@ impl Hooks<LevelZero> for LevelZero {
         options: Option<&CStr>,
     ) -> Result<()> {
         program.check_context(this)?;
-        program.build(all(this), options)
+        program.build(all(this), options, NO_FLAGS)
     }
 
     fn program_compile(
@@ -119,17 +121,21 @@ impl Hooks<LevelZero> for LevelZero {
         programs: Handles<'_, Program>,
         options: Option<&CStr>,
     ) -> Result<Arc<Object<Program>>> {
-        Program::link(this, all(this), programs, options)
+        Program::link(this, all(this), programs, options, NO_FLAGS)
     }
 
     fn program_link_exp(
         this: &OfContext,
         devices: Handles<'_, Device>,
-        _: ur_exp_program_flags_t,
+        flags: ur_exp_program_flags_t,
         programs: Handles<'_, Program>,
         options: Option<&CStr>,
     ) -> Result<Arc<Object<Program>>> {
-        Program::link(this, devices.iter(), programs, options)
+        Program::link(this, devices.iter(), programs, options, flags)
+    }
+
+    fn program_dynamic_link_exp(this: &OfContext, programs: Handles<'_, Program>) -> Result<()> {
+        Program::link_dynamically(this, programs)
     }
 
     fn virtual_mem_granularity_get_info(
@@ -220,6 +226,22 @@ impl Hooks<LevelZero> for LevelZero {
     ) -> Result<Arc<Object<PhysicalMem>>> {
         space(this)?;
         PhysicalMem::create(this, device, size, properties)
+    }
+
+    fn native_command_exp(
+        this: &OfQueue,
+        run: <ur_exp_enqueue_native_command_function_t as Unwrapped>::Fn,
+        data: *mut c_void,
+        mems: Handles<'_, Mem>,
+        _: Option<&ur_exp_enqueue_native_command_properties_t>,
+        waits: Handles<'_, Event<LevelZero>>,
+        event: OutHandle<'_, Event<LevelZero>>,
+    ) -> Result<()> {
+        // The function may read and write all of them.
+        for mem in mems.iter() {
+            mem.for_kernel(UR_MEM_FLAG_READ_WRITE)?;
+        }
+        NativeCall { run, data }.enqueue(this, None, waits, event)
     }
 
     fn queue_create_with_native_handle(

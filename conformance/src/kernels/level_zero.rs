@@ -21,6 +21,11 @@ impl KernelProvider for LevelZero {
         false
     }
 
+    fn halves(&self) -> Option<[Source; 2]> {
+        let [kernel, function] = opencl::halves();
+        Some([il(kernel), il(function)])
+    }
+
     /// SPIR-V that ends within an instruction.
     fn broken(&self) -> Option<Source> {
         // Five words of a header, and one of two.

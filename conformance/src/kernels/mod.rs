@@ -100,6 +100,11 @@ pub trait KernelProvider: Sync {
         None
     }
 
+    /// Two programs: the kernel [`IOTA`] that passes each value to a function, and the function, which adds seven.
+    fn halves(&self) -> Option<[Source; 2]> {
+        None
+    }
+
     /// A program with a global variable, if the backend takes one without a compiler.
     fn variable(&self) -> Option<Variable> {
         None

@@ -120,6 +120,17 @@ impl Program {
         Ok(program)
     }
 
+    /// A kernel, and the function that it imports. Skips the test if no provider has them.
+    #[track_caller]
+    pub fn halves(fixture: &Fixture, context: &Context) -> Result<[Self; 2], Stop> {
+        let sources = kernels::provider(fixture.backend).and_then(KernelProvider::halves);
+        let [kernel, function] = sources.ok_or_else(|| {
+            Stop::skipped(format!("no program to link for {:?}", fixture.backend))
+        })?;
+        let of = |source| Self::of(context, fixture.device, source, &[]);
+        Ok([of(kernel)?, of(function)?])
+    }
+
     #[track_caller]
     fn of(
         context: &Context,

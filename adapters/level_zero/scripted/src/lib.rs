@@ -7,17 +7,19 @@
 //! The real loader opens it by `ZE_ENABLE_ALT_DRIVERS` and asks for tables (`tables`). Alone it stands in for
 //! `libze_loader.so.1`: the functions of the interface are exports too.
 //!
-//! It has no images, samplers, external memory or semaphores, no memory or events of other processes, and no parts of
-//! devices. It has no graphs by capture, no changed kernels in recorded launches, no dynamic links and no system
-//! interface. All memory is coherent, a list's commands run in the order given, and a kernel's groups one after another.
+//! It has no images, samplers, external memory or semaphores, and no memory or events of other processes. It has no
+//! changed kernels in recorded launches. All memory is coherent, a list's commands run in the order given, and a
+//! kernel's groups one after another.
 //!
 //! | file | functions |
 //! |---|---|
 //! | `driver`, `device`, `context` | start, drivers, properties, contexts |
 //! | `memory`, `pages` | allocations; virtual and physical memory |
 //! | `event` | pools, events of pools, counter-based events, timestamps |
+//! | `graph` | captures of lists, and graphs |
 //! | `list`, `append`, `mutate`, `queue` | command lists, what they hold, its changes, queues and fences |
-//! | `module`, `kernel` | modules, kernels, arguments |
+//! | `module`, `kernel` | modules and their links, kernels, arguments |
+//! | `system` | the system interface |
 
 // Entry points take the arguments of the interface. The interface's manual documents them.
 #![allow(clippy::missing_safety_doc, non_snake_case, clippy::too_many_arguments)]
@@ -31,6 +33,7 @@ mod context;
 mod device;
 mod driver;
 mod event;
+mod graph;
 mod kernel;
 mod list;
 mod memory;
@@ -41,6 +44,7 @@ mod pages;
 mod queue;
 mod script;
 mod spirv;
+mod system;
 mod tables;
 mod worker;
 

@@ -25,6 +25,7 @@ const MODULES: &[&[Entry]] = &[
     crate::device::ENTRIES,
     crate::driver::ENTRIES,
     crate::event::ENTRIES,
+    crate::graph::ENTRIES,
     crate::kernel::ENTRIES,
     crate::list::ENTRIES,
     crate::memory::ENTRIES,
@@ -32,6 +33,7 @@ const MODULES: &[&[Entry]] = &[
     crate::mutate::ENTRIES,
     crate::pages::ENTRIES,
     crate::queue::ENTRIES,
+    crate::system::ENTRIES,
     crate::driver::OTHERS,
 ];
 

@@ -9,6 +9,7 @@ use ur::object::Result;
 use ur::stream::{Pitched, Work};
 
 use super::compiled::CompiledList;
+use super::graph::Graph;
 use super::list::List;
 use crate::LevelZero;
 use crate::lz::*;
@@ -19,6 +20,7 @@ use crate::mem::WriteBack;
 pub enum Native {
     WriteBack(WriteBack),
     Compiled(Arc<CompiledList>),
+    Graph(Arc<Graph>),
 }
 
 const NO_EVENT: ze_event_handle_t = ze_event_handle_t::NULL;
@@ -30,7 +32,7 @@ pub fn is_one_command(work: &Work<LevelZero>) -> bool {
         Work::Fill { pattern, bytes, .. } => *bytes > 0 && pattern.len().is_power_of_two(),
         Work::Launch(launch) => !launch.is_empty(),
         Work::Native(Native::WriteBack(back)) => back.bytes > 0,
-        Work::Native(Native::Compiled(_)) => true,
+        Work::Native(Native::Compiled(_) | Native::Graph(_)) => true,
         _ => false,
     }
 }
@@ -64,6 +66,7 @@ pub fn append(to: &List, signal: ze_event_handle_t, work: Work<LevelZero>) -> Re
         Work::Launch(launch) => launch.append(to, signal),
         Work::Native(Native::WriteBack(back)) => copy(to, signal, back.dst, back.src, back.bytes),
         Work::Native(Native::Compiled(all)) => all.append(to, signal),
+        Work::Native(Native::Graph(all)) => all.append(to, signal),
     }
 }
 
