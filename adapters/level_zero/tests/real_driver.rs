@@ -299,6 +299,7 @@ fn calls_are_as_the_specification_says_on_the_newest_driver() {
     // No data, and no bus.
     let data = [
         "program::specialization_constants",
+        "program::dynamic_link",
         "device_info::pci_address",
     ];
     for product in ["bmg", "pvc", "tgllp"] {
@@ -314,6 +315,7 @@ fn calls_are_as_the_specification_says_on_the_old_driver() {
     // Without a device the old driver takes it for lost when its clock is read.
     let lost = [
         "program::specialization_constants",
+        "program::dynamic_link",
         "device_info::pci_address",
         "every_function::urDeviceGetGlobalTimestamps",
         "every_function::urEnqueueTimestampRecordingExp",

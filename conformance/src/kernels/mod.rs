@@ -100,8 +100,8 @@ pub trait KernelProvider: Sync {
         None
     }
 
-    /// Two programs: the kernel [`IOTA`] that passes each value to a function, and the function, which adds seven.
-    fn halves(&self) -> Option<[Source; 2]> {
+    /// A kernel and a function that are linked dynamically.
+    fn halves(&self) -> Option<Halves> {
         None
     }
 
@@ -109,6 +109,16 @@ pub trait KernelProvider: Sync {
     fn variable(&self) -> Option<Variable> {
         None
     }
+}
+
+/// Two programs.
+pub struct Halves {
+    /// The kernel [`IOTA`], which passes each value to a function of the other program.
+    pub kernel: Source,
+    /// The function, which adds seven.
+    pub function: Source,
+    /// Build options that keep a function for other programs.
+    pub options: &'static CStr,
 }
 
 /// A binary with a global variable.

@@ -36,6 +36,14 @@ pub fn words() -> &'static [u32] {
     WORDS.get_or_init(|| Module::new().assemble())
 }
 
+/// The name of the variable of [`variable`].
+pub const VARIABLE: &CStr = c"ur_variable";
+
+/// A module with a kernel, and with a variable of sixteen bytes.
+pub fn variable() -> Vec<u32> {
+    Module::new().with_variable()
+}
+
 /// The name of the function of [`halves`].
 const FAR: &str = "seven_more";
 
@@ -220,6 +228,23 @@ impl Module {
             .decorate(function, Decoration::LinkageAttributes, how);
         let argument = made(self.to.function_parameter(self.u32));
         [function, argument]
+    }
+
+    fn with_variable(mut self) -> Vec<u32> {
+        self.to.capability(Capability::Linkage);
+        let four = self.to.constant_bit32(self.u32, 4);
+        let array = self.to.type_array(self.u32, four);
+        let class = StorageClass::CrossWorkgroup;
+        let (kind, zeros) = (self.pointer(class, array), self.to.constant_null(array));
+        let variable = self.to.variable(kind, None, class, Some(zeros));
+        let how = [
+            Operand::LiteralString(VARIABLE.to_string_lossy().into_owned()),
+            Operand::LinkageType(LinkageType::Export),
+        ];
+        self.to
+            .decorate(variable, Decoration::LinkageAttributes, how);
+        self.iota();
+        self.to.module().assemble()
     }
 
     fn importing(mut self) -> Vec<u32> {

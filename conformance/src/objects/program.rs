@@ -120,15 +120,18 @@ impl Program {
         Ok(program)
     }
 
-    /// A kernel, and the function that it imports. Skips the test if no provider has them.
+    /// A kernel, the function that it imports, and build options of the function. Skips the test if no provider has them.
     #[track_caller]
-    pub fn halves(fixture: &Fixture, context: &Context) -> Result<[Self; 2], Stop> {
-        let sources = kernels::provider(fixture.backend).and_then(KernelProvider::halves);
-        let [kernel, function] = sources.ok_or_else(|| {
+    pub fn halves(
+        fixture: &Fixture,
+        context: &Context,
+    ) -> Result<(Self, Self, &'static CStr), Stop> {
+        let found = kernels::provider(fixture.backend).and_then(KernelProvider::halves);
+        let found = found.ok_or_else(|| {
             Stop::skipped(format!("no program to link for {:?}", fixture.backend))
         })?;
         let of = |source| Self::of(context, fixture.device, source, &[]);
-        Ok([of(kernel)?, of(function)?])
+        Ok((of(found.kernel)?, of(found.function)?, found.options))
     }
 
     #[track_caller]

@@ -217,10 +217,15 @@ fn compile_and_link(fixture: &Fixture) -> Done {
 
 const OPEN: ur_exp_program_flags_t = UR_EXP_PROGRAM_FLAG_ALLOW_UNRESOLVED_SYMBOLS;
 
-fn build_for(fixture: &Fixture, program: &Program, flags: ur_exp_program_flags_t) -> Status {
+fn build_for(
+    fixture: &Fixture,
+    program: &Program,
+    flags: ur_exp_program_flags_t,
+    options: &CStr,
+) -> Status {
     let mut device = fixture.device;
     let ur = fixture.ur;
-    ur.urProgramBuildExp(program.raw, 1, &mut device, flags, null())
+    ur.urProgramBuildExp(program.raw, 1, &mut device, flags, options.as_ptr())
 }
 
 fn link_dynamically(context: &Context, programs: &[&Program]) -> Status {
@@ -242,19 +247,20 @@ fn need_dynamic_link(fixture: &Fixture) -> Done {
 fn dynamic_link_refused(fixture: &Fixture) -> Done {
     need_dynamic_link(fixture)?;
     let context = Context::new(fixture)?;
-    let [closed, function] = Program::halves(fixture, &context)?;
+    let (closed, function, options) = Program::halves(fixture, &context)?;
     let failed = UR_RESULT_ERROR_PROGRAM_BUILD_FAILURE;
-    build_for(fixture, &closed, ur_exp_program_flags_t(0)).fails(failed)?;
-    let [open, _] = Program::halves(fixture, &context)?;
+    let none = ur_exp_program_flags_t(0);
+    build_for(fixture, &closed, none, c"").fails(failed)?;
+    let (open, ..) = Program::halves(fixture, &context)?;
     let invalid = UR_RESULT_ERROR_INVALID_PROGRAM;
     link_dynamically(&context, &[&open]).fails(invalid)?;
-    build_for(fixture, &open, OPEN).ok()?;
+    build_for(fixture, &open, OPEN, c"").ok()?;
     let failed = UR_RESULT_ERROR_PROGRAM_LINK_FAILURE;
     link_dynamically(&context, &[&open]).fails(failed)?;
     link_dynamically(&context, &[]).fails(UR_RESULT_ERROR_INVALID_SIZE)?;
     let other = Context::new(fixture)?;
     link_dynamically(&other, &[&open]).fails(invalid)?;
-    build_for(fixture, &function, OPEN).ok()?;
+    build_for(fixture, &function, OPEN, options).ok()?;
     link_dynamically(&context, &[&open, &function]).ok()?;
     open.kernel(IOTA).map(drop)
 }
@@ -263,10 +269,9 @@ fn dynamic_link_refused(fixture: &Fixture) -> Done {
 fn dynamic_link(fixture: &Fixture) -> Done {
     need_dynamic_link(fixture)?;
     let context = Context::new(fixture)?;
-    let [program, function] = Program::halves(fixture, &context)?;
-    for half in [&program, &function] {
-        build_for(fixture, half, OPEN).ok()?;
-    }
+    let (program, function, options) = Program::halves(fixture, &context)?;
+    build_for(fixture, &program, OPEN, c"").ok()?;
+    build_for(fixture, &function, OPEN, options).ok()?;
     link_dynamically(&context, &[&function, &program]).ok()?;
     let kernel = program.kernel(IOTA)?;
     let queue = context.in_order(fixture)?;
