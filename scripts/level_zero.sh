@@ -148,20 +148,17 @@ executes | alone)
     for intel in "$opencl"/intel-opencl-rt-*/lib; do
         [ -e "$intel/libintelocl.so" ] || { echo "no OpenCL driver in $opencl: see scripts/drivers.sh" >&2; exit 2; }
     done
-    environment=(OCL_ICD_FILENAMES="$intel/libintelocl.so" OCL_ICD_VENDORS="$opencl/vendors")
+    mkdir -p "$folder/$suite"
+    environment=(OCL_ICD_FILENAMES="$intel/libintelocl.so" OCL_ICD_VENDORS="$opencl/vendors"
+        LD_LIBRARY_PATH="$folder/$suite:$intel${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
     if [ "$suite" = alone ]; then
-        mkdir -p "$folder/alone"
         ln -sf "$driver" "$folder/alone/libze_loader.so.1"
-        exec env "${environment[@]}" \
-            LD_LIBRARY_PATH="$folder/alone:$intel${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$@"
+        exec env "${environment[@]}" "$@"
     fi
-    [ -e "$folder/bookworm/versions" ] || { echo "no loader of bookworm in $folder" >&2; exit 2; }
     # The loader alone: the folder's other libraries are not this system's.
-    mkdir -p "$folder/executes"
+    [ -e "$folder/bookworm/versions" ] || { echo "no loader of bookworm in $folder" >&2; exit 2; }
     ln -sf "$(libraries bookworm)/libze_loader.so.1" "$folder/executes/"
-    exec env "${environment[@]}" \
-        ZE_ENABLE_ALT_DRIVERS="$driver" SCRIPTED_LEVEL_ZERO_VERSION=1.3 \
-        LD_LIBRARY_PATH="$folder/executes:$intel${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$@"
+    exec env "${environment[@]}" ZE_ENABLE_ALT_DRIVERS="$driver" SCRIPTED_LEVEL_ZERO_VERSION=1.3 "$@"
     ;;
 *)
     echo "unknown suite: $1" >&2

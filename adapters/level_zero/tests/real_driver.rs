@@ -318,6 +318,7 @@ fn calls_are_as_the_specification_says_on_the_newest_driver() {
     // No data, and no bus.
     let data = [
         "program::specialization_constants",
+        "program::dynamic_link",
         "device_info::pci_address",
         "sampler::kernels_sample_images",
     ];
@@ -334,6 +335,7 @@ fn calls_are_as_the_specification_says_on_the_old_driver() {
     // Without a device the old driver takes it for lost when its clock is read.
     let lost = [
         "program::specialization_constants",
+        "program::dynamic_link",
         "device_info::pci_address",
         "sampler::kernels_sample_images",
         "every_function::urDeviceGetGlobalTimestamps",
