@@ -140,7 +140,7 @@ sid | bookworm | v2)
     ;;
 executes)
     shift
-    built=$(dirname "$0")/../target/debug
+    built=${CARGO_TARGET_DIR:-$(dirname "$0")/../target}/debug
     driver=$(realpath "$built/libscripted_level_zero.so")
     opencl=$(realpath "${UR_DRIVERS:-$built/../drivers}")
     [ -e "$folder/bookworm/versions" ] || { echo "no loader of bookworm in $folder" >&2; exit 2; }

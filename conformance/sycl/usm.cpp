@@ -101,7 +101,7 @@ static void copies() {
       Memory<int> a(from, count, queue), b(to, count, queue);
       sycl::event first = queue.memcpy(a.data, source.data(), count * sizeof(int));
       sycl::event second = queue.copy(a.data, b.data, count, first);
-      queue.fill(a.data, -1, count, second);
+      client::fill(queue, a.data, -1, count, second);
       sycl::event third = queue.memcpy(back.data(), b.data, count * sizeof(int), second);
       third.wait();
       queue.wait();
@@ -127,7 +127,7 @@ template <size_t Size> void fill_with(sycl::queue &queue, alloc kind) {
   Memory<Pattern> memory(kind, count + 2, queue);
   std::vector<Pattern> back(count + 2);
   queue.memset(memory.data, 0xee, sizeof(Pattern) * (count + 2)).wait();
-  queue.fill(memory.data + 1, pattern, count).wait();
+  client::fill(queue, memory.data + 1, pattern, count).wait();
   queue.memcpy(back.data(), memory.data, sizeof(Pattern) * (count + 2)).wait();
   for (size_t at = 1; at <= count; at++)
     require(back[at] == pattern, "a pattern of " + std::to_string(Size) + " bytes in " + name(kind) + " memory");
@@ -193,7 +193,7 @@ static void hints() {
   constexpr size_t count = 4096;
   for (alloc kind : {alloc::shared, alloc::device}) {
     Memory<int> memory(kind, count, queue);
-    queue.fill(memory.data, 11, count);
+    client::fill(queue, memory.data, 11, count);
     queue.prefetch(memory.data, count * sizeof(int));
     queue.mem_advise(memory.data, count * sizeof(int), 0);
     int last = 0;
@@ -206,7 +206,7 @@ static void hints() {
   sycl::queue unordered{rethrow};
   Memory<int> shared(alloc::shared, count, unordered);
   int first = 0;
-  sycl::event filled = unordered.fill(shared.data, 12, count);
+  sycl::event filled = client::fill(unordered, shared.data, 12, count);
   sycl::event fetched = unordered.prefetch(shared.data, count * sizeof(int), filled);
   unordered.memcpy(&first, shared.data, sizeof first, fetched).wait();
   equal(first, 12, "data after a prefetch");
@@ -218,7 +218,7 @@ static void prepared() {
   std::vector<int> own(count);
   sycl::ext::oneapi::experimental::prepare_for_device_copy(own.data(), own.size() * sizeof(int), queue);
   Memory<int> memory(alloc::device, count, queue);
-  queue.fill(memory.data, 4, count).wait();
+  client::fill(queue, memory.data, 4, count).wait();
   queue.memcpy(own.data(), memory.data, own.size() * sizeof(int)).wait();
   sycl::ext::oneapi::experimental::release_from_device_copy(own.data(), queue);
   equal(own.back(), 4, "data copied to prepared memory");
@@ -242,7 +242,7 @@ static void across_contexts() {
   constexpr size_t count = 5000;
   Memory<int> first(alloc::device, count, a), second(alloc::shared, count, b);
   std::vector<int> back(count);
-  sycl::event filled = a.fill(first.data, 6, count);
+  sycl::event filled = client::fill(a, first.data, 6, count);
   sycl::event moved = b.memcpy(back.data(), first.data, count * sizeof(int), filled);
   b.memcpy(second.data, back.data(), count * sizeof(int), moved).wait();
   equal(second.data[count - 1], 6, "data of another context");
@@ -297,7 +297,7 @@ static void threads() {
         size_t count = 1 + (round * 37) % 2000;
         int *memory = sycl::malloc<int>(count, queue, kind);
         int value = id * 1000 + round, back = 0;
-        sycl::event filled = queue.fill(memory, value, count);
+        sycl::event filled = client::fill(queue, memory, value, count);
         queue.memcpy(&back, memory + count - 1, sizeof back, filled).wait();
         wrong += back != value;
         sycl::free(memory, queue);

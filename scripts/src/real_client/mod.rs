@@ -30,13 +30,16 @@ pub struct Options {
     /// The folder of scripts/drivers.sh for OpenCL drivers; below target/ without it
     #[arg(long)]
     drivers: Option<PathBuf>,
+    /// The folder of scripts/level_zero.sh for Level Zero's loader; below target/ without it
+    #[arg(long)]
+    level_zero: Option<PathBuf>,
     /// A release of libsycl; every release without it
     #[arg(long, value_enum)]
     runtime: Vec<Runtime>,
     /// Fails if a requirement is missing here
     #[arg(long)]
     strict: bool,
-    /// Intel's loader and OpenCL adapter in place of ours, for comparison; their failures do not count
+    /// Intel's loader and adapters in place of ours, for comparison; their failures do not count
     #[arg(long)]
     reference: bool,
     /// Programs of conformance/sycl by name, `mock`, `urtrace`, `ur-env`, `dpctl`; all without it
@@ -73,15 +76,22 @@ impl Client {
 
     fn targets(&self, reference: bool) -> &'static [Target] {
         match (self, reference) {
-            (Client::Program(_) | Client::Dpctl, true) => &[Target::Reference],
+            (Client::Program(_) | Client::Dpctl, true) => {
+                &[Target::Reference, Target::ReferenceLevelZero]
+            }
             (Client::Mock | Client::Trace | Client::Env, true) => &[],
-            (Client::Program(_), false) => &[Target::NativeCpu, Target::Intel, Target::Pocl],
+            (Client::Program(_), false) => &[
+                Target::NativeCpu,
+                Target::Intel,
+                Target::Pocl,
+                Target::LevelZero,
+            ],
             (Client::Mock, false) => &[Target::Mock],
             (Client::Trace, false) => &[Target::NativeCpu],
-            // Its kernels are SPIR-V, which only Intel's driver takes here.
-            (Client::Dpctl, false) => &[Target::Intel],
-            // On this driver libsycl has a default device without us.
-            (Client::Env, false) => &[Target::Intel],
+            // Its kernels are SPIR-V, which only these drivers take here.
+            (Client::Dpctl, false) => &[Target::Intel, Target::LevelZero],
+            // On these drivers libsycl has a default device without us.
+            (Client::Env, false) => &[Target::Intel, Target::LevelZero],
         }
     }
 
@@ -99,7 +109,7 @@ impl Client {
             Client::Program(source) => program::run(setup, environment, target, source),
             Client::Mock => ours::mock(setup, environment),
             Client::Trace => ours::trace(setup, environment),
-            Client::Env => ours::default_device(setup, environment),
+            Client::Env => ours::default_device(setup, environment, target),
             Client::Dpctl => dpctl::run(setup, environment, target),
         }
     }

@@ -82,14 +82,18 @@ pub(super) fn trace(setup: &Setup<'_>, environment: &Environment) -> Result<Outc
     Ok(Outcome::Passed(format!("says {wanted:?}")))
 }
 
-/// ur-env keeps a program's default device, the CPU through OpenCL, but through our adapter. native_cpu is
-/// used where the program asks for it.
-pub(super) fn default_device(setup: &Setup<'_>, environment: &Environment) -> Result<Outcome> {
+/// ur-env keeps a program's default devices, but through our adapter: the GPU through Level Zero where there is
+/// one, and the CPU through OpenCL. native_cpu is used where the program asks for it.
+pub(super) fn default_device(
+    setup: &Setup<'_>,
+    environment: &Environment,
+    target: Target,
+) -> Result<Outcome> {
     let source = setup.root.join("conformance/sycl/default/device.cpp");
     let program = program::build(setup, environment, &source, "default-device")?;
     let ur_env = setup.prefix.join("bin/ur-env");
     let start = |starter: &Path| {
-        let mut command = setup.command(environment, Target::Reference, starter);
+        let mut command = setup.command(environment, target.reference(), starter);
         command.env_remove("ONEAPI_DEVICE_SELECTOR");
         command
     };
@@ -99,10 +103,12 @@ pub(super) fn default_device(setup: &Setup<'_>, environment: &Environment) -> Re
     };
     let plain = devices(&succeed(&mut start(&program), &program, "plain")?);
     let under = succeed(start(&ur_env).arg(&program), &program, "under")?;
-    if devices(&under) != plain || !plain.iter().all(|line| line.contains(": opencl, ")) {
+    let backend = format!("{}, ", target.adapter());
+    let is_default = |line: &String| line.starts_with("default: ") && line.contains(&backend);
+    if devices(&under) != plain || !plain.iter().any(is_default) {
         bail!("{plain:?} without ur-env, and with it\n{under}");
     }
-    let ours = std::fs::canonicalize(setup.adapter(Target::Intel))?;
+    let ours = std::fs::canonicalize(setup.adapter(target))?;
     if !under.contains(&format!("library {}", ours.display())) {
         bail!("not on {}:\n{under}", ours.display());
     }
