@@ -307,7 +307,7 @@ static void updated() {
   Executable bundle = build_kernels(queue.get_context());
   sycl::kernel add = bundle.ext_oneapi_get_kernel("add");
   Memory a(queue), b(queue);
-  queue.memset(a.data, 0, count * sizeof(uint32_t));
+  queue.memset(a.data, 0, count * sizeof(uint32_t)).wait();
   queue.memset(b.data, 0, count * sizeof(uint32_t)).wait();
   Graph graph{queue};
   oneapi::dynamic_parameter<uint32_t *> memory(a.data);

@@ -184,8 +184,8 @@ fn quietly(command: &mut Command, work: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The driver of Level Zero that executes.
-pub const LEVEL_ZERO: &str = "level_zero";
+/// The names in scripts/level_zero.sh of the driver that executes: by the loader in front of it.
+const LEVEL_ZERO: [&str; 3] = ["executes", "alone", "newest"];
 
 /// The OpenCL drivers of scripts/drivers.sh, and the driver of Level Zero that scripts/level_zero.sh runs on
 /// Intel's.
@@ -219,7 +219,9 @@ impl Drivers {
         }
         let fetched = drivers.fetch("level_zero.sh", &drivers.level_zero);
         build::packages(root, &["scripted-level-zero"], false)?;
-        drivers.probe(LEVEL_ZERO, "true", &fetched)?;
+        for name in LEVEL_ZERO {
+            drivers.probe(name, "true", &fetched)?;
+        }
         Ok(drivers)
     }
 
@@ -264,13 +266,13 @@ impl Drivers {
 
     /// A command that runs a program on a driver.
     pub fn launcher(&self, name: &str, program: &Path) -> Command {
-        let (script, folder, how) = match name {
-            LEVEL_ZERO => ("level_zero.sh", &self.level_zero, "executes"),
-            opencl => ("drivers.sh", &self.opencl, opencl),
+        let (script, folder) = match LEVEL_ZERO.contains(&name) {
+            true => ("level_zero.sh", &self.level_zero),
+            false => ("drivers.sh", &self.opencl),
         };
         let mut command = Command::new(self.script(script));
         command.env("UR_DRIVERS", &self.opencl);
-        command.arg(folder).arg(how).arg(program);
+        command.arg(folder).arg(name).arg(program);
         command
     }
 

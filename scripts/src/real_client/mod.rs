@@ -76,22 +76,22 @@ impl Client {
 
     fn targets(&self, reference: bool) -> &'static [Target] {
         match (self, reference) {
-            (Client::Program(_) | Client::Dpctl, true) => {
-                &[Target::Reference, Target::ReferenceLevelZero]
-            }
+            (Client::Program(_), true) => &[Target::Reference, Target::ReferenceLevelZero],
+            (Client::Dpctl, true) => &[Target::Reference],
             (Client::Mock | Client::Trace | Client::Env, true) => &[],
             (Client::Program(_), false) => &[
                 Target::NativeCpu,
                 Target::Intel,
                 Target::Pocl,
                 Target::LevelZero,
+                Target::LevelZeroAlone,
             ],
             (Client::Mock, false) => &[Target::Mock],
             (Client::Trace, false) => &[Target::NativeCpu],
             // Its kernels are SPIR-V, which only these drivers take here.
             (Client::Dpctl, false) => &[Target::Intel, Target::LevelZero],
-            // On these drivers libsycl has a default device without us.
-            (Client::Env, false) => &[Target::Intel, Target::LevelZero],
+            // On this driver libsycl has a default device without us.
+            (Client::Env, false) => &[Target::Intel],
         }
     }
 
@@ -101,15 +101,14 @@ impl Client {
             _ => None,
         };
         let compiler = setup.compiler.as_ref().err();
-        let driver = target.driver().and_then(|name| setup.drivers.lack(name));
-        if let Some(missing) = driver.or(compiler).or(dpctl) {
+        if let Some(missing) = setup.missing_driver(target).or(compiler).or(dpctl) {
             return Ok(setup.missing(missing));
         }
         match self {
             Client::Program(source) => program::run(setup, environment, target, source),
             Client::Mock => ours::mock(setup, environment),
             Client::Trace => ours::trace(setup, environment),
-            Client::Env => ours::default_device(setup, environment, target),
+            Client::Env => ours::default_device(setup, environment),
             Client::Dpctl => dpctl::run(setup, environment, target),
         }
     }

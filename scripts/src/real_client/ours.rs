@@ -82,18 +82,14 @@ pub(super) fn trace(setup: &Setup<'_>, environment: &Environment) -> Result<Outc
     Ok(Outcome::Passed(format!("says {wanted:?}")))
 }
 
-/// ur-env keeps a program's default devices, but through our adapter: the GPU through Level Zero where there is
-/// one, and the CPU through OpenCL. native_cpu is used where the program asks for it.
-pub(super) fn default_device(
-    setup: &Setup<'_>,
-    environment: &Environment,
-    target: Target,
-) -> Result<Outcome> {
+/// ur-env keeps a program's default device, the CPU through OpenCL, but through our adapter. A GPU of Level Zero is
+/// the default where its driver is. native_cpu is used where the program asks for it.
+pub(super) fn default_device(setup: &Setup<'_>, environment: &Environment) -> Result<Outcome> {
     let source = setup.root.join("conformance/sycl/default/device.cpp");
     let program = program::build(setup, environment, &source, "default-device")?;
     let ur_env = setup.prefix.join("bin/ur-env");
     let start = |starter: &Path| {
-        let mut command = setup.command(environment, target.reference(), starter);
+        let mut command = setup.command(environment, Target::Reference, starter);
         command.env_remove("ONEAPI_DEVICE_SELECTOR");
         command
     };
@@ -103,14 +99,25 @@ pub(super) fn default_device(
     };
     let plain = devices(&succeed(&mut start(&program), &program, "plain")?);
     let under = succeed(start(&ur_env).arg(&program), &program, "under")?;
-    let backend = format!("{}, ", target.adapter());
-    let is_default = |line: &String| line.starts_with("default: ") && line.contains(&backend);
-    if devices(&under) != plain || !plain.iter().any(is_default) {
+    if devices(&under) != plain || !plain.iter().all(|line| line.contains(": opencl, ")) {
         bail!("{plain:?} without ur-env, and with it\n{under}");
     }
-    let ours = std::fs::canonicalize(setup.adapter(target))?;
+    let ours = std::fs::canonicalize(setup.adapter(Target::Intel))?;
     if !under.contains(&format!("library {}", ours.display())) {
         bail!("not on {}:\n{under}", ours.display());
+    }
+    if setup.missing_driver(Target::LevelZero).is_none() {
+        let mut on_gpu = setup.command(environment, Target::LevelZero, &ur_env);
+        on_gpu
+            .env("LD_LIBRARY_PATH", environment.lib())
+            .env_remove("UR_ADAPTERS_FORCE_LOAD")
+            .env_remove("ONEAPI_DEVICE_SELECTOR");
+        let text = succeed(on_gpu.arg(&program), &program, "gpu")?;
+        let ours = std::fs::canonicalize(setup.adapter(Target::LevelZero))?;
+        let is_default = text.contains("default: ext_oneapi_level_zero, ");
+        if !is_default || !text.contains(&format!("library {}", ours.display())) {
+            bail!("a GPU of Level Zero is there, and found is\n{text}");
+        }
     }
     let mut named = start(&ur_env);
     named.args(["--adapter", "native_cpu"]).arg(&program);

@@ -19,12 +19,14 @@ pub enum Target {
     NativeCpu,
     Intel,
     Pocl,
-    /// On the driver of adapters/level_zero/scripted.
+    /// On the driver of adapters/level_zero/scripted, behind Debian 12's loader.
     LevelZero,
+    /// On this driver with the newest interface, without a loader.
+    LevelZeroAlone,
     Mock,
     /// Intel's adapter on Intel's driver.
     Reference,
-    /// Intel's adapter on the driver of adapters/level_zero/scripted.
+    /// Intel's adapter on the driver of adapters/level_zero/scripted, behind the newest loader.
     ReferenceLevelZero,
 }
 
@@ -34,7 +36,8 @@ impl Target {
             Target::NativeCpu => "native_cpu",
             Target::Intel => "opencl/intel",
             Target::Pocl => "opencl/pocl",
-            Target::LevelZero => "level_zero",
+            Target::LevelZero => "level_zero/1.3",
+            Target::LevelZeroAlone => "level_zero/newest",
             Target::Mock => "mock",
             Target::Reference => "reference",
             Target::ReferenceLevelZero => "reference/level_zero",
@@ -47,7 +50,7 @@ impl Target {
             Target::NativeCpu => "native_cpu",
             Target::Mock => "mock",
             Target::Intel | Target::Pocl | Target::Reference => "opencl",
-            Target::LevelZero | Target::ReferenceLevelZero => "level_zero",
+            Target::LevelZero | Target::LevelZeroAlone | Target::ReferenceLevelZero => "level_zero",
         }
     }
 
@@ -57,15 +60,9 @@ impl Target {
             Target::NativeCpu | Target::Mock => None,
             Target::Intel | Target::Reference => Some("intel"),
             Target::Pocl => Some("pocl"),
-            Target::LevelZero | Target::ReferenceLevelZero => Some(environment::LEVEL_ZERO),
-        }
-    }
-
-    /// Intel's adapter on the driver.
-    pub fn reference(self) -> Target {
-        match self {
-            Target::LevelZero | Target::ReferenceLevelZero => Target::ReferenceLevelZero,
-            _ => Target::Reference,
+            Target::LevelZero => Some("executes"),
+            Target::LevelZeroAlone => Some("alone"),
+            Target::ReferenceLevelZero => Some("newest"),
         }
     }
 
@@ -78,7 +75,9 @@ impl Target {
             Target::NativeCpu => "native_cpu:*",
             Target::Mock => "*:*",
             Target::Intel | Target::Pocl | Target::Reference => "opencl:*",
-            Target::LevelZero | Target::ReferenceLevelZero => "level_zero:*",
+            Target::LevelZero | Target::LevelZeroAlone | Target::ReferenceLevelZero => {
+                "level_zero:*"
+            }
         }
     }
 }
@@ -126,6 +125,11 @@ impl<'a> Setup<'a> {
             expectations,
             strict: options.strict,
         })
+    }
+
+    /// The reason why a target's driver is missing.
+    pub fn missing_driver(&self, target: Target) -> Option<&String> {
+        self.drivers.lack(target.driver()?)
     }
 
     /// The reason why this target cannot run here; none if it can.
