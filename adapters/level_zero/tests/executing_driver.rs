@@ -93,7 +93,7 @@ fn conformance(
 ) -> (Value, String) {
     let report = built().join(format!("executing_{name}.json"));
     let _ = std::fs::remove_file(&report);
-    let known = repository().join("adapters/level_zero/expectations.yml");
+    let known = repository().join("conformance/expectations/level_zero.yml");
     let mut command = on_driver(opencl, "ur-conformance");
     command.args(["--adapter", "level_zero", "--timeout", "60"]);
     command.arg("--expectations").arg(known);

@@ -82,7 +82,7 @@ impl Drivers {
 
     /// Runs suites of the conformance program; `expected` has the names of tests that fail there. Panics for any other.
     fn conformance(&self, suite: &str, product: &str, suites: &[&str], expected: &[&str]) {
-        let known = repository().join("adapters/level_zero/expectations.yml");
+        let known = repository().join("conformance/expectations/level_zero.yml");
         let report = self
             .built
             .join(format!("level_zero_{suite}_{product}.json"));

@@ -182,7 +182,7 @@ fn capture(
     device: &Object<Device>,
     steps: &[Step<'_, LevelZero>],
 ) -> Result<Arc<dyn Compiled<LevelZero>>> {
-    let lane = Lane::open(context, device, ur_queue_flags_t(0), 0)?;
+    let lane = Lane::open(context, device, ur_queue_flags_t(0))?;
     let list = &lane.stream().list;
     ensure(begin(list)?, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
     let appended = steps.iter().try_for_each(|step| match step.host {

@@ -85,9 +85,10 @@ impl Mutable {
 
     /// Called behind each submission of the list.
     pub fn submitted(&self, context: &Arc<NativeContext>, to: &List) -> Result<()> {
-        let event = Event::new(context, &to.device, Kind::Marker, Vec::new())?;
+        let event = Event::new(context, &to.device, Kind::Marker)?;
         // SAFETY: a live list and a live event of the same context.
         unsafe { call!(to.api, zeCommandListAppendSignalEvent(to.raw, event.raw)) }?;
+        event.is_appended();
         to.keep_order()?;
         // The event before is dropped without the lock.
         let before = self.last.lock().replace(Arc::new(event));

@@ -313,6 +313,7 @@ impl Launch {
     }
 
     /// Calls `run` with the launch as a chain of the driver's structures, which change the command of this name.
+    /// `UNSUPPORTED_FEATURE` if an argument is an image or a sampler.
     pub fn describe_change(
         &self,
         name: u64,
@@ -348,9 +349,11 @@ impl Launch {
         // Each structure points to the one before, so that none may move.
         let mut args = Vec::with_capacity(self.args.len());
         for (index, arg) in &self.args {
+            // A launch with images or samplers is recorded anew.
             let (size, value) = match arg {
                 Arg::Value(bytes) => (bytes.len(), bytes.as_ptr().cast()),
                 Arg::Local(bytes) => (*bytes, null()),
+                Arg::Image { .. } | Arg::Sampler(_) => return Err(Error::unsupported()),
             };
             let arg = ze_mutable_kernel_argument_exp_desc_t {
                 commandId: name,
