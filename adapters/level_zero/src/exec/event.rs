@@ -306,8 +306,11 @@ fn pooled(context: &NativeContext, kind: Kind) -> Result<ze_event_handle_t> {
     let found = context.events.state.lock().unused(api, kind);
     if let Some(raw) = found {
         // SAFETY: a live event that no list signals or waits for.
-        unsafe { call!(api, zeEventHostReset(raw)) }?;
-        return Ok(raw);
+        let reset = unsafe { call!(api, zeEventHostReset(raw)) };
+        if reset.is_err() {
+            context.events.state.lock().complete[kind as usize].push(raw);
+        }
+        return reset.map(|()| raw);
     }
     let mut state = context.events.state.lock();
     let room = |pool: &&mut Pool| pool.flags == flags && pool.made < POOL_EVENTS;
