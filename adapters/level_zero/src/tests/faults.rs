@@ -20,12 +20,23 @@ const SILENT: &[(&str, &str)] = &[
     ("zeCommandListAppendLaunchKernel", "a recorded launch is then submitted alone"),
     ("zeCommandListAppendMemoryCopy", "a recorded copy is then submitted alone"),
     ("zeCommandListAppendMemoryFill", "a recorded fill is then submitted alone"),
-    ("zeCommandListAppendMemoryPrefetch", "a hint"),
-    ("zeCommandListAppendMemAdvise", "a hint"),
     ("zeCommandListClose", "recorded commands are then submitted one by one"),
     ("zeCommandListCreate", "recorded commands are then submitted one by one"),
+    ("zeKernelSetArgumentValue", "a recorded launch is then submitted alone"),
+    ("zeKernelSetGroupSize", "a recorded launch is then submitted alone"),
     ("zeMemGetAllocProperties", "recorded commands are then submitted one by one"),
+    ("zeCommandListAppendMemoryPrefetch", "a hint"),
+    ("zeCommandListAppendMemAdvise", "a hint"),
     ("zexDriverImportExternalPointer", "an import is a hint"),
+    ("zeDeviceGetStatus", "any error but the loss says nothing of the device"),
+    ("zeEventQueryStatus", "an event is then not used again"),
+    ("zeEventHostSignal", "it is tried again"),
+    ("zeMemAllocDevice", "pools are trimmed, and it is tried again"),
+    ("zeMemAllocHost", "pools are trimmed, and it is tried again"),
+    ("zeMemAllocShared", "pools are trimmed, and it is tried again"),
+    ("zeModuleBuildLogGetString", "a log is then empty"),
+    ("zeModuleGetKernelNames", "a program then names no kernel"),
+    ("zeModuleGetNativeBinary", "a program then has no code to give out"),
 ];
 
 /// Functions that free: what they could not free stays.
@@ -39,11 +50,13 @@ fn wrong(driver: &FakeDriver, name: &str, steps: &Steps, code: ur_result_t) -> O
     let reports = |(_, call, own): &(_, &str, ur_result_t)| {
         // A failure after its command's return is an event's.
         let waits = ["Event.pfnWait", "Queue.pfnFinish", "DeviceExp.pfnWaitExp"].contains(call);
-        *own == code || (waits && *own == UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS)
+        let times = *call == "Event.pfnGetProfilingInfo";
+        *own == code
+            || (waits && *own == UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS)
+            || (times && *own == UR_RESULT_ERROR_PROFILING_INFO_NOT_AVAILABLE)
     };
     let silent = SILENT.iter().any(|(silent, _)| *silent == name) || frees(name);
     match failed.first() {
-        _ if !driver.query().met => Some("the call did not come".to_owned()),
         Some(first) if !reports(first) => Some("another error".to_owned()),
         None if !silent => Some("nobody reported it".to_owned()),
         _ if !steps.wrong.is_empty() => Some(format!("wrong: {:?}", steps.wrong)),
@@ -63,7 +76,7 @@ fn each_call_fails_with(name: &str, variables: &[(&str, &str)], (native, code): 
         driver.check_end("a workload");
         let counts = driver.counts();
         assert!(counts.len() > 45, "{counts:?}");
-        let (mut stays, mut problems, mut cases) = (0, Vec::new(), 0);
+        let (mut stays, mut problems, mut cases, mut met) = (0, Vec::new(), 0, 0);
         for (name, count) in &counts {
             let mut all = vec![1, count.div_ceil(2), *count];
             all.dedup();
@@ -77,17 +90,21 @@ fn each_call_fails_with(name: &str, variables: &[(&str, &str)], (native, code): 
                     std::thread::sleep(std::time::Duration::from_millis(5));
                     stays = driver.query().live;
                 }
-                let end = driver.end_with(stays);
+                // What holds an object that could not be freed ends before it.
+                let end = driver.end_with(stays).filter(|_| !frees(name));
                 stays = driver.query().live;
                 for problem in wrong.into_iter().chain(end) {
                     // The process may end before the next one.
                     eprintln!("{when}: {problem}: {:?}", steps.failed());
                     problems.push(when.clone());
                 }
+                // Waits and queries come as often as they have to.
+                met += usize::from(driver.query().met);
                 cases += 1;
             }
         }
-        println!("{cases} cases of {} functions", counts.len());
+        println!("{met} of {cases} calls of {} functions failed", counts.len());
+        assert!(met * 10 > cases * 9, "{met} of {cases} calls failed");
         assert!(problems.is_empty(), "{} problems: {problems:?}", problems.len());
     });
 }

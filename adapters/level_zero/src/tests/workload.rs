@@ -403,6 +403,9 @@ fn asynchronous(steps: &mut Steps, place: &Place) {
             &[copied, filled, made],
             EnqueueExp.pfnUSMFreeExp(one, pool, memory)
         );
+        if freed.is_null() {
+            free(steps, place.context, &[memory]);
+        }
         if wait(steps, copied) {
             steps.expect("asynchronous memory", || all_are(host(3).cast(), SIZE, 9));
         }
@@ -592,6 +595,9 @@ fn from_binary(steps: &mut Steps, place: &Place, program: ur_program_handle_t) {
     if !step!(steps, Program.pfnGetInfo(program, what, size, to, null_mut())) {
         return;
     }
+    if bytes == 0 {
+        return;
+    }
     let mut code = vec![0_u8; bytes];
     let mut all = [code.as_mut_ptr()];
     let (what, size) = (UR_PROGRAM_INFO_BINARIES, size_of_val(&all));
@@ -600,9 +606,6 @@ fn from_binary(steps: &mut Steps, place: &Place, program: ur_program_handle_t) {
         return;
     }
     steps.expect("the driver's code", || code.starts_with(b"scripted binary"));
-    if bytes == 0 {
-        return;
-    }
     let (mut device, mut first) = (place.device, code.as_ptr());
     let own = make!(
         steps,
