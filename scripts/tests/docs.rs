@@ -112,7 +112,7 @@ fn variables(folder: &Path, found: &mut BTreeSet<String>) {
             let code = text.split("#[cfg(test)]").next().unwrap_or_default();
             // A call may stand on several lines.
             let code = code.split_whitespace().collect::<String>();
-            for prefix in ["UR_POOL_", "UR_TRACE_", "UR_CUDA_", "UR_LOG_"] {
+            for prefix in ["UR_POOL_", "UR_TRACE_", "UR_CUDA_", "UR_LOG_", "UR_L0_"] {
                 let literal = format!("\"{prefix}");
                 for (at, _) in code.match_indices(&literal) {
                     let name: String = code[at + 1..]
@@ -122,7 +122,7 @@ fn variables(folder: &Path, found: &mut BTreeSet<String>) {
                     if name.len() > prefix.len()
                         && name
                             .chars()
-                            .all(|found| found.is_ascii_uppercase() || found == '_')
+                            .all(|found| matches!(found, 'A'..='Z' | '0'..='9' | '_'))
                     {
                         found.insert(name);
                     }

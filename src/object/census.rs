@@ -118,11 +118,16 @@ impl Census {
         self.0[kind as usize - 1]
     }
 
+    /// The same counts, without those of a kind.
+    pub fn without(mut self, kind: Kind) -> Self {
+        self.0[kind as usize - 1] = 0;
+        self
+    }
+
     /// Logs the live objects, for an adapter whose last reference was released. All of them but the
     /// adapter have leaked.
     pub fn report() {
-        let mut alive = Self::count();
-        alive.0[Kind::Adapter as usize - 1] = 0;
+        let alive = Self::count().without(Kind::Adapter);
         match alive.0.iter().all(|count| *count == 0) {
             true => log::debug!("objects alive after the last release: none"),
             // Objects that a runtime leaves at exit are harmless, and libsycl shows adapters'

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use ur::abi::*;
 use ur::hal;
+use ur::object::log;
 use ur::object::{Body, Census, Error, Handles, Kind, ListOut, Object, Result, ensure};
 use ur::stream::{Context, Engine, EngineSlot};
 
@@ -16,6 +17,7 @@ use crate::context::State;
 use crate::device::Device;
 use crate::lz::{Api, Found};
 use crate::platform::Platform;
+use crate::settings::Settings;
 
 /// The adapter and its platforms. They outlive every reference, so that a handle from before the last release
 /// never dangles.
@@ -28,6 +30,7 @@ pub struct Roots {
 pub fn roots() -> Option<&'static Roots> {
     static ROOTS: OnceLock<Option<Roots>> = OnceLock::new();
     let find = || {
+        Settings::report();
         let Found { api, drivers } = Api::find()?;
         let api: &'static Api = Box::leak(Box::new(api));
         let open = |driver: &_| Platform::open(api, *driver);
@@ -65,6 +68,10 @@ impl Body for Adapter {
         if this.api_refs() == 0 {
             this.engine.shut_down();
             Census::report();
+            if Settings::get().leaks {
+                let leaks = Census::count().without(Kind::Adapter);
+                log::once(&format!("objects alive after the last release: {leaks}"));
+            }
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::exec::{self, Lane, Marker, Native, Signal};
 use crate::kernel::{Kernel, Launch, Range};
 use crate::mem::{self, Mem};
 use crate::program::Program;
+use crate::settings::Settings;
 
 /// Bytes that the size of a slab is a multiple of.
 const SLAB_BYTES: usize = 2 << 20;
@@ -50,6 +51,13 @@ impl Driver for LevelZero {
     const TRACKS: bool = false;
     const REGISTERS: bool = true;
 
+    fn default_threshold() -> u64 {
+        match Settings::get().pools_keep {
+            true => u64::MAX,
+            false => 0,
+        }
+    }
+
     fn max_alloc(device: &Object<Device>) -> usize {
         exec::max_slab(device)
     }
@@ -64,7 +72,7 @@ impl Driver for LevelZero {
         flags: ur_queue_flags_t,
         _: &Arc<Clock>,
     ) -> Result<Lane> {
-        Lane::open(native(devices), device, flags, 0)
+        Lane::open(native(devices), device, flags)
     }
 
     fn submit(

@@ -3,7 +3,7 @@
 //! Owns discovery (`adapter`, `platform`, `device`), contexts (`context`), programs and kernels (`program`, `kernel`),
 //! buffers and images (`mem`, `image`, `sampler`), and address ranges and physical memory (`virtual_mem`). It also owns lanes, events and memory (`exec`), native lists and events
 //! (`interop`), and the bridge from the stream engine (`driver`,
-//! `hooks`). `lz` has the loader's functions. Uses the shared layers in `ur`. Must never know a loader of Unified
+//! `hooks`). `settings` has the variables, `lz` the loader's functions. Uses the shared layers in `ur`. Must never know a loader of Unified
 //! Runtime or another adapter.
 //!
 //! The adapter is in progress: docs/src/reference/level-zero.md says what is there, and has facts of the
@@ -23,6 +23,9 @@ mod mem;
 mod platform;
 mod program;
 mod sampler;
+mod settings;
+#[cfg(test)]
+mod tests;
 mod virtual_mem;
 
 use std::sync::Arc;

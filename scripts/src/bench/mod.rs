@@ -13,7 +13,7 @@ mod times;
 mod verdicts;
 
 use crate::{build, real_client};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use clap::{Args, Subcommand};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,6 +23,8 @@ use std::process::Command;
 pub enum Bench {
     /// The OpenCL adapter beside Intel's, on Intel's OpenCL driver for the CPU.
     Opencl(Opencl),
+    /// The Level Zero adapter beside Intel's "v2", on Intel's driver without a GPU.
+    LevelZero(LevelZero),
     /// The pool on native_cpu: recorded programs, many queues, and the time of an allocation with its free
     Pool(pool::Pool),
     /// What our loader adds to a call, beside Intel's, with one adapter and two, and with each layer.
@@ -48,12 +50,26 @@ pub struct Opencl {
     rest: Vec<String>,
 }
 
+#[derive(Args)]
+pub struct LevelZero {
+    /// Where scripts/level_zero.sh keeps the drivers; below target/ by default
+    #[arg(long)]
+    drivers: Option<PathBuf>,
+    /// The product that the driver pretends to be
+    #[arg(long, default_value = "bmg")]
+    product: String,
+    /// Passed on to ur-bench: --filter, --rounds, --processes, --starts
+    #[arg(last = true)]
+    rest: Vec<String>,
+}
+
 /// The package that Intel's loader comes in.
 const PEER: &str = "intel-cmplr-lib-ur==2026.2.0";
 
 pub fn run(root: &Path, bench: &Bench) -> Result<()> {
     match bench {
         Bench::Opencl(options) => opencl(root, options),
+        Bench::LevelZero(options) => level_zero(root, options),
         Bench::Pool(options) => pool::run(root, options),
         Bench::Dispatch(options) => dispatch::run(root, options),
         Bench::Submit => submit::run(root),
@@ -99,6 +115,46 @@ fn opencl(root: &Path, options: &Opencl) -> Result<()> {
         Err(missing) => console::outln!("*skipped* the SYCL calls: {missing:#}\n"),
     }
     command.env("ONEAPI_DEVICE_SELECTOR", "opencl:cpu");
+    build::run(&mut command)
+}
+
+/// Both adapters under our loader, on the same driver: `v2` is that of the environment.
+fn level_zero(root: &Path, options: &LevelZero) -> Result<()> {
+    let target = build::target_dir(root)?;
+    let packages = [
+        "ur-loader",
+        "ur-adapter-level-zero",
+        "forward-level-zero",
+        "ur-conformance",
+    ];
+    let built = build::packages(root, &packages, true)?;
+    let drivers = options.drivers.clone();
+    let drivers = drivers.unwrap_or_else(|| target.join("level_zero"));
+    let script = root.join("scripts/level_zero.sh");
+    build::run(Command::new(&script).arg(&drivers))?;
+    let mut copy = Command::new(&script);
+    copy.arg(&drivers).arg("copy").arg(built.join("ur-bench"));
+    let copy = copy.output()?;
+    ensure!(
+        copy.status.success(),
+        "{}",
+        String::from_utf8_lossy(&copy.stderr)
+    );
+    let program = String::from_utf8_lossy(&copy.stdout).trim().to_owned();
+    console::outln!("{}\n", circumstances()?);
+    let mut command = Command::new(&script);
+    command
+        .arg(&drivers)
+        .args(["v2", &options.product, &program]);
+    let loader = built.join("libur_loader.so");
+    command.arg(&loader).arg(&loader).arg("--adapter");
+    command.arg(fs::canonicalize(built.join("libur_adapter_level_zero.so"))?);
+    command.args(["--names", "ours,v2", "--targets", "level-zero"]);
+    command.args(&options.rest);
+    command.env(
+        "ZE_ENABLE_ALT_DRIVERS",
+        built.join("libforward_level_zero.so"),
+    );
     build::run(&mut command)
 }
 

@@ -48,7 +48,7 @@ impl<D: Driver> UsmPool<D> {
         self.default
     }
 
-    /// The default pool of a device. It releases nothing by itself.
+    /// The default pool of a device. It releases nothing by itself, unless the driver says so.
     pub(crate) fn default_of(
         context: &Arc<Object<Context<D>>>,
         device: &Arc<Object<D::Device>>,
@@ -56,7 +56,7 @@ impl<D: Driver> UsmPool<D> {
         let plan = Plan {
             devices: vec![Arc::clone(device)],
             max_bytes: 0,
-            threshold: u64::MAX,
+            threshold: D::default_threshold(),
             zeroed: false,
             user: None,
             native: false,

@@ -33,6 +33,11 @@ pub(crate) fn is_failure(error: Error) -> bool {
     error.code() == FAILED.code()
 }
 
+/// Whether the error is a lost device, which every later wait and query reports too.
+pub(crate) fn is_lost(error: Error) -> bool {
+    error.code() == UR_RESULT_ERROR_DEVICE_LOST
+}
+
 /// Which kind of USM a slab or an allocation is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
@@ -536,6 +541,11 @@ pub trait Driver: Backend + Payload {
     fn parent(device: &Object<Self::Device>) -> Option<Arc<Object<Self::Device>>> {
         let _ = device;
         None
+    }
+
+    /// Bytes of free memory that a default pool keeps.
+    fn default_threshold() -> u64 {
+        u64::MAX
     }
 
     /// Largest synchronous allocation, in bytes.

@@ -11,7 +11,7 @@ use crate::{driver, mutate, script, worker};
 /// The first device's handle. Others follow at a distance.
 const FIRST: usize = 0x5eed_de00_0000;
 const DISTANCE: usize = 0x100;
-const MAX_DEVICES: usize = 4;
+pub const MAX_DEVICES: usize = 4;
 
 pub const MAX_GROUP_SIZE: u32 = 1024;
 const LOCAL_BYTES: u32 = 64 << 10;
@@ -310,8 +310,7 @@ entries! {
     }
 
     fn zeDeviceGetStatus(device: ze_device_handle_t) {
-        index(device)?;
-        script::present()
+        script::device_present(index(device)?)
     }
 
     fn zeDeviceGetGlobalTimestamps(device: ze_device_handle_t, host: *mut u64, own: *mut u64) {

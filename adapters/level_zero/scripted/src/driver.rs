@@ -5,7 +5,7 @@ use std::ptr;
 
 use ze::*;
 
-use crate::entry::{bytes_out, fill, given, put, text_into};
+use crate::entry::{boundary, bytes_out, fill, given, put, text_into};
 use crate::tables::{self, Entry};
 use crate::{device, script};
 
@@ -208,17 +208,20 @@ unsafe extern "C" fn import(
     start: *mut c_void,
     _: usize,
 ) -> ze_result_t {
-    match (check(driver), start.is_null()) {
-        (Err(code), _) => code,
-        (_, true) => ZE_RESULT_ERROR_INVALID_NULL_POINTER,
-        _ => ZE_RESULT_SUCCESS,
-    }
+    boundary("zexDriverImportExternalPointer", || range(driver, start))
 }
 
 /// Intel's: the opposite.
 unsafe extern "C" fn release(driver: ze_driver_handle_t, start: *mut c_void) -> ze_result_t {
-    // SAFETY: the arguments are only compared.
-    unsafe { import(driver, start, 0) }
+    boundary("zexDriverReleaseImportedPointer", || range(driver, start))
+}
+
+fn range(driver: ze_driver_handle_t, start: *mut c_void) -> crate::entry::Answer {
+    check(driver)?;
+    match start.is_null() {
+        true => Err(ZE_RESULT_ERROR_INVALID_NULL_POINTER),
+        false => Ok(()),
+    }
 }
 
 /// Intel's: the driver's version as text.

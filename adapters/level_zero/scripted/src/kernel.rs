@@ -135,6 +135,14 @@ impl Launch {
         Ok(())
     }
 
+    /// The addresses among the arguments.
+    pub fn pointers(&self) -> impl Iterator<Item = usize> {
+        self.arguments.iter().filter_map(|one| match one {
+            Argument::Pointer(at) => Some(*at),
+            Argument::Local(_) | Argument::Value(_) => None,
+        })
+    }
+
     pub fn set_counts(&mut self, counts: ze_group_count_t) {
         self.counts = Counts::Given(counts);
     }

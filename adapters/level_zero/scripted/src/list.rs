@@ -118,7 +118,7 @@ entries! {
         context::check_both(context, device)?;
         let desc = given(desc)?;
         given(out)?;
-        script::present()?;
+        script::device_present(device::index(device)?)?;
         check_group(desc.commandQueueGroupOrdinal, 0)?;
         let list = List {
             kind: Kind::Regular(Mutex::default()),
@@ -138,12 +138,13 @@ entries! {
         context::check_both(context, device)?;
         let desc = given(desc)?;
         given(out)?;
-        script::present()?;
+        let own = device::index(device)?;
+        script::device_present(own)?;
         check_group(desc.ordinal, desc.index)?;
         let in_order = desc.flags & ZE_COMMAND_QUEUE_FLAG_IN_ORDER != 0;
         let list = List {
             kind: Kind::Immediate {
-                worker: Worker::open(),
+                worker: Worker::open(own),
                 flags: desc.flags,
                 index: desc.index,
                 mode: desc.mode,
@@ -159,7 +160,13 @@ entries! {
     }
 
     fn zeCommandListDestroy(list: ze_command_list_handle_t) {
-        LISTS.remove(list.0).map(drop)
+        let own = LISTS.remove(list.0)?;
+        if let Kind::Immediate { worker, .. } = &own.kind
+            && worker.is_busy()
+        {
+            script::broken("a list is destroyed whose commands are not done".into());
+        }
+        Ok(())
     }
 
     fn zeCommandListClose(list: ze_command_list_handle_t) {

@@ -75,7 +75,7 @@ unsafe fn allocate(
         ZE_MEMORY_TYPE_SHARED if !device.is_null() => Some(device::index(device)?),
         _ => None,
     };
-    script::present()?;
+    home.map_or_else(script::present, script::device_present)?;
     if out.is_null() {
         return Err(ZE_RESULT_ERROR_INVALID_NULL_POINTER);
     }
@@ -124,6 +124,9 @@ fn free(start: *mut c_void) -> Answer {
         script::broken("a free of what is no allocation".into());
         return Err(ZE_RESULT_ERROR_INVALID_ARGUMENT);
     };
+    if worker::uses(start.addr(), own.bytes) {
+        script::broken("memory is freed that a command uses".into());
+    }
     // SAFETY: it was allocated so, and is not in the table any more.
     unsafe { std::alloc::dealloc(start.cast(), own.layout) };
     Ok(())

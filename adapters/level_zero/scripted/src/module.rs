@@ -12,7 +12,7 @@ use crate::cl::{self, Input, Program};
 use crate::entry::{Answer, array, bytes_out, chained, fill, given, offer, put};
 use crate::object::Objects;
 use crate::spirv::{self, Kernel};
-use crate::{context, script};
+use crate::{context, device, script};
 
 pub struct Module {
     /// None without OpenCL.
@@ -252,7 +252,7 @@ entries! {
         context::check_both(context, device)?;
         let desc = given(desc)?;
         given(out)?;
-        script::present()?;
+        script::device_present(device::index(device)?)?;
         let read = parts(desc).map_err(|code| (code, "no code of a module".to_owned()));
         let built = read.and_then(|all| build(all).map_err(|text| (ZE_RESULT_ERROR_MODULE_BUILD_FAILURE, text)));
         match built {

@@ -7,7 +7,7 @@ use ur::abi::*;
 use ur::object::{Object, Result, ensure};
 use ur::stream::{Compiled, Driver as _, Progress, Step, Timestamps, Work};
 
-use super::lane::{IN_ORDER, Lane};
+use super::lane::{Lane, keeps_order};
 use super::list::List;
 use super::memory::is_usm;
 use super::work::{self, Native};
@@ -42,7 +42,7 @@ pub fn compile(
 ) -> Option<(usize, Arc<dyn Compiled<LevelZero>>)> {
     let append = context.api.zeCommandListImmediateAppendCommandListsExp?;
     let platform = device.platform();
-    let able = platform.has_extension(APPEND) && platform.version() >= IN_ORDER;
+    let able = platform.has_extension(APPEND) && keeps_order(platform);
     let rest = steps.get(from..)?;
     let count = rest
         .iter()

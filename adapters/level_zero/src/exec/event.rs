@@ -7,21 +7,23 @@
 //! | host | of a pool | by the host | once seen complete |
 //! | foreign | any | by foreign code | never |
 //!
-//! A pool's event is reset before it is used again. No list waits for it then: a list that has to wait holds the
-//! event until a later marker of that list is complete.
+//! A pool's event is reset before it is used again. No list waits for it then: a list that has to wait keeps the
+//! event until a later marker of that list is complete ([`Waits`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use ur::abi::*;
-use ur::object::{Error, Object, Result};
+use ur::object::{Error, Object, Result, ensure};
 use ur::timeline::rank;
 use ur::timeline::sync::Mutex;
 
 use crate::context::NativeContext;
 use crate::device::Device;
 use crate::lz::*;
+use crate::settings::Settings;
 
 /// What an event is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,34 +42,40 @@ pub struct Event {
     pub raw: ze_event_handle_t,
     kind: Kind,
     pub is_counter_based: bool,
-    /// The events that its list waited for before, where they are a pool's, until this is seen complete.
-    holds: Mutex<Vec<Arc<Event>>, { rank::LEAF }>,
+    /// Whether a list or the host signals it, or has.
+    is_used: AtomicBool,
     pub context: Arc<NativeContext>,
     pub device: Arc<Object<Device>>,
 }
 
 /// The events of a context that are not in use.
-#[derive(Default)]
 pub struct Events {
+    /// Whether markers are events of pools.
+    without_counters: AtomicBool,
+    /// Whether a list waits for the host for ever.
+    is_stuck: AtomicBool,
     state: Mutex<State, { rank::LEAF }>,
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Self {
+            without_counters: AtomicBool::new(!Settings::get().counter_based_events),
+            is_stuck: AtomicBool::new(false),
+            state: Mutex::default(),
+        }
+    }
 }
 
 #[derive(Default)]
 struct State {
     /// Counter-based events, each with its device.
     markers: Vec<(usize, ze_event_handle_t)>,
-    /// Events of pools that are complete, by kind.
+    /// Events of pools that may be reset, by kind.
     complete: [Vec<ze_event_handle_t>; 3],
-    /// Those that were not when their users left them, the oldest first.
-    pending: VecDeque<Pending>,
+    /// Events of pools that were not complete when their users left them, by kind.
+    pending: [VecDeque<ze_event_handle_t>; 3],
     pools: Vec<Pool>,
-}
-
-struct Pending {
-    raw: ze_event_handle_t,
-    kind: Kind,
-    /// Their drop returns events to the cache, so that it comes after the cache's lock.
-    holds: Vec<Arc<Event>>,
 }
 
 /// A native pool, whose events are made one after the other.
@@ -80,26 +88,32 @@ struct Pool {
 /// Events of a native pool.
 const POOL_EVENTS: u32 = 64;
 
-/// The time after which a wait asks whether the device is lost.
-const SLICE: Duration = Duration::from_millis(100);
+/// How long a wait leaves the polling to the driver.
+const POLLED: Duration = Duration::from_micros(200);
+/// The part of its time so far that a wait sleeps before it queries again.
+const SLEPT: u32 = 32;
+/// The longest sleep between two queries of a wait.
+const SLEEP: Duration = Duration::from_micros(500);
+
+/// Pending events that a request for an event queries at most.
+const QUERIES: usize = 4;
 
 impl Event {
-    /// An event that no list signals yet. It keeps `holds` until it is seen complete.
-    pub fn new(
-        context: &Arc<NativeContext>,
-        device: &Object<Device>,
-        kind: Kind,
-        holds: Vec<Arc<Event>>,
-    ) -> Result<Self> {
-        let (raw, is_counter_based) = match (kind, context.api.zeEventCounterBasedCreate) {
-            (Kind::Marker, Some(create)) => (marker(context, device, create)?, true),
-            _ => (pooled(context, kind)?, false),
+    /// An event that no list signals yet.
+    pub fn new(context: &Arc<NativeContext>, device: &Object<Device>, kind: Kind) -> Result<Self> {
+        let counter_based = match kind {
+            Kind::Marker => counter_based(context, device)?,
+            _ => None,
+        };
+        let raw = match counter_based {
+            Some(raw) => raw,
+            None => pooled(context, kind)?,
         };
         Ok(Self {
             raw,
             kind,
-            is_counter_based,
-            holds: Mutex::new(holds),
+            is_counter_based: counter_based.is_some(),
+            is_used: AtomicBool::new(false),
             context: Arc::clone(context),
             device: device.arc(),
         })
@@ -116,7 +130,7 @@ impl Event {
             raw,
             kind: if own { Kind::Owned } else { Kind::Borrowed },
             is_counter_based: false,
-            holds: Mutex::default(),
+            is_used: AtomicBool::new(true),
             context: Arc::clone(context),
             device: device.arc(),
         }
@@ -125,44 +139,63 @@ impl Event {
     pub fn is_done(&self) -> Result<bool> {
         // SAFETY: a live event.
         match unsafe { (self.context.api.zeEventQueryStatus)(self.raw) } {
-            ZE_RESULT_NOT_READY => self.device.check_status_sometimes().map(|()| false),
+            ZE_RESULT_NOT_READY => self.check_pending().map(|()| false),
             code => {
                 check(code, "zeEventQueryStatus")?;
-                self.release();
                 Ok(true)
             }
         }
     }
 
-    /// Lets go of the events that the list waited for. Each may be the last to hold others, which end one by one and not
-    /// within each other.
-    fn release(&self) {
-        if self.is_counter_based {
-            return;
-        }
-        let mut rest = std::mem::take(&mut *self.holds.lock());
-        while let Some(event) = rest.pop() {
-            if let Some(mut last) = Arc::into_inner(event) {
-                rest.append(last.holds.get_mut());
-            }
-        }
+    /// An error if the event may never be complete: the device is lost, or a list waits for the host for ever.
+    fn check_pending(&self) -> Result<()> {
+        let is_stuck = self.context.events.is_stuck.load(Ordering::Relaxed);
+        ensure(!is_stuck, UR_RESULT_ERROR_DEVICE_LOST)?;
+        self.device.check_status_sometimes()
+    }
+
+    /// Whether the driver says that the event is complete.
+    fn is_complete(&self) -> bool {
+        is_complete(self.context.api, self.raw)
+    }
+
+    /// Called once a list was given a signal of the event.
+    pub fn is_appended(&self) {
+        self.is_used.store(true, Ordering::Relaxed);
     }
 
     /// Blocks until the event is complete. A lost device is an error and no wait for ever.
+    ///
+    /// The driver's own wait polls on a whole core, so that it gets the first moment alone. Then the thread sleeps
+    /// between queries, each time for a small part of what it has waited.
     pub fn block(&self) -> Result<()> {
+        let synchronize = self.context.api.zeEventHostSynchronize;
+        let mut slice = POLLED.as_nanos() as u64;
+        let start = Instant::now();
         loop {
-            let slice = SLICE.as_nanos() as u64;
             // SAFETY: a live event.
-            match unsafe { (self.context.api.zeEventHostSynchronize)(self.raw, slice) } {
-                ZE_RESULT_NOT_READY => self.device.check_status()?,
+            match unsafe { synchronize(self.raw, slice) } {
+                ZE_RESULT_NOT_READY => self.check_pending()?,
                 code => return check(code, "zeEventHostSynchronize"),
             }
+            slice = 0;
+            std::thread::sleep((start.elapsed() / SLEPT).min(SLEEP));
         }
     }
 
     pub fn signal(&self) -> Result<()> {
+        self.is_used.store(true, Ordering::Relaxed);
         // SAFETY: a live event of a pool.
         unsafe { call!(self.context.api, zeEventHostSignal(self.raw)) }
+    }
+
+    /// Signals what a list waits for. If the driver refuses it twice, the list waits for ever, and waits of the context
+    /// end as if the device were lost.
+    pub fn release_list(&self) {
+        if let Err(error) = self.signal().or_else(|_| self.signal()) {
+            log::error!("a list waits for the host for ever: {:?}", error.code());
+            self.context.events.is_stuck.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Start and end in ticks of the device.
@@ -199,29 +232,71 @@ impl Drop for Event {
             }
             Kind::Marker | Kind::Timed | Kind::Host => {}
         }
-        let is_done = self.is_done().unwrap_or(false);
+        // What nobody signals may be reset at once, and would stay pending for ever.
+        let is_free = !*self.is_used.get_mut() || self.is_complete();
         let mut state = self.context.events.state.lock();
-        match is_done {
+        match is_free {
             true => state.complete[kind as usize].push(raw),
-            false => {
-                let holds = std::mem::take(self.holds.get_mut());
-                #[rustfmt::skip]
-                state.pending.push_back(Pending { raw, kind, holds });
-            }
+            false => state.pending[kind as usize].push_back(raw),
         }
     }
 }
 
-fn marker(
+fn is_complete(api: &Api, raw: ze_event_handle_t) -> bool {
+    // SAFETY: a live event.
+    unsafe { (api.zeEventQueryStatus)(raw) == ZE_RESULT_SUCCESS }
+}
+
+/// The events of pools that a list waits for: none may be reset before the list has come to its wait, although it is
+/// complete.
+#[derive(Default)]
+pub struct Waits {
+    /// Those since the list's last marker.
+    last: Vec<Arc<Event>>,
+    /// The list's markers that are not seen complete, the oldest first, each with the events before it.
+    marked: VecDeque<(Arc<Event>, Vec<Arc<Event>>)>,
+}
+
+/// Events that a list waits for before it needs a marker, which nobody else may ask for.
+const UNMARKED: usize = 32;
+
+impl Waits {
+    /// Keeps an event that the list waits for. Returns whether the list needs a marker.
+    pub fn keep(&mut self, event: &Arc<Event>) -> bool {
+        self.last.push(Arc::clone(event));
+        self.last.len() >= UNMARKED
+    }
+
+    /// Adds the list's next marker. Returns what the list waits for no more: its drop returns events to the cache, whose
+    /// lock comes alone.
+    #[must_use]
+    pub fn mark(&mut self, marker: &Arc<Event>) -> Vec<(Arc<Event>, Vec<Arc<Event>>)> {
+        let is_passed = |(marker, _): &(Arc<Event>, _)| marker.is_complete();
+        let passed = self.marked.iter().take_while(|one| is_passed(one)).count();
+        let passed = self.marked.drain(..passed).collect();
+        if !self.last.is_empty() {
+            let last = std::mem::take(&mut self.last);
+            self.marked.push_back((Arc::clone(marker), last));
+        }
+        passed
+    }
+}
+
+/// A counter-based event. None if the driver has none, whatever functions the loader has.
+fn counter_based(
     context: &NativeContext,
     device: &Object<Device>,
-    create: pfn::zeEventCounterBasedCreate,
-) -> Result<ze_event_handle_t> {
+) -> Result<Option<ze_event_handle_t>> {
+    let events = &context.events;
+    let create = match context.api.zeEventCounterBasedCreate {
+        Some(create) if !events.without_counters.load(Ordering::Relaxed) => create,
+        _ => return Ok(None),
+    };
     let of = device.raw().0.expose_provenance();
-    let mut state = context.events.state.lock();
+    let mut state = events.state.lock();
     let cached = state.markers.iter().rposition(|(device, _)| *device == of);
     if let Some(at) = cached {
-        return Ok(state.markers.swap_remove(at).1);
+        return Ok(Some(state.markers.swap_remove(at).1));
     }
     drop(state);
     let desc = ze_event_counter_based_desc_t {
@@ -233,8 +308,12 @@ fn marker(
     let mut raw = ze_event_handle_t::NULL;
     // SAFETY: the description has its tag, and there is room for the handle.
     let code = unsafe { create(context.raw, device.raw(), &desc, &mut raw) };
+    if code == ZE_RESULT_ERROR_UNSUPPORTED_FEATURE {
+        events.without_counters.store(true, Ordering::Relaxed);
+        return Ok(None);
+    }
     check(code, "zeEventCounterBasedCreate")?;
-    Ok(raw)
+    Ok(Some(raw))
 }
 
 fn pooled(context: &NativeContext, kind: Kind) -> Result<ze_event_handle_t> {
@@ -243,17 +322,14 @@ fn pooled(context: &NativeContext, kind: Kind) -> Result<ze_event_handle_t> {
         Kind::Timed => ZE_EVENT_POOL_FLAG_HOST_VISIBLE | ZE_EVENT_POOL_FLAG_KERNEL_TIMESTAMP,
         _ => ZE_EVENT_POOL_FLAG_HOST_VISIBLE,
     };
-    let mut released = Vec::new();
-    let found = context
-        .events
-        .state
-        .lock()
-        .complete(api, kind, &mut released);
-    drop(released);
+    let found = context.events.state.lock().unused(api, kind);
     if let Some(raw) = found {
-        // SAFETY: a live event that is complete and that no list waits for.
-        unsafe { call!(api, zeEventHostReset(raw)) }?;
-        return Ok(raw);
+        // SAFETY: a live event that no list signals or waits for.
+        let reset = unsafe { call!(api, zeEventHostReset(raw)) };
+        if reset.is_err() {
+            context.events.state.lock().complete[kind as usize].push(raw);
+        }
+        return reset.map(|()| raw);
     }
     let mut state = context.events.state.lock();
     let room = |pool: &&mut Pool| pool.flags == flags && pool.made < POOL_EVENTS;
@@ -298,27 +374,21 @@ fn pool(context: &NativeContext, flags: ze_event_pool_flags_t) -> Result<ze_even
 }
 
 impl State {
-    /// A complete event of this kind. `released` gets what is dropped after the lock.
-    fn complete(
-        &mut self,
-        api: &Api,
-        kind: Kind,
-        released: &mut Vec<Arc<Event>>,
-    ) -> Option<ze_event_handle_t> {
-        if let Some(raw) = self.complete[kind as usize].pop() {
-            return Some(raw);
-        }
-        while let Some(first) = self.pending.front() {
-            // SAFETY: a live event.
-            if unsafe { (api.zeEventQueryStatus)(first.raw) } != ZE_RESULT_SUCCESS {
-                break;
+    /// An event of this kind that may be reset. The pending ones are queried in turn, so that one which is never
+    /// signalled does not hide others.
+    fn unused(&mut self, api: &Api, kind: Kind) -> Option<ze_event_handle_t> {
+        let pending = &mut self.pending[kind as usize];
+        let complete = || {
+            for _ in 0..pending.len().min(QUERIES) {
+                let raw = pending.pop_front()?;
+                if is_complete(api, raw) {
+                    return Some(raw);
+                }
+                pending.push_back(raw);
             }
-            if let Some(first) = self.pending.pop_front() {
-                self.complete[first.kind as usize].push(first.raw);
-                released.extend(first.holds);
-            }
-        }
-        self.complete[kind as usize].pop()
+            None
+        };
+        self.complete[kind as usize].pop().or_else(complete)
     }
 }
 
@@ -328,7 +398,7 @@ impl Events {
         let state = std::mem::take(self.state.get_mut());
         let markers = state.markers.into_iter().map(|(_, raw)| raw);
         let complete = state.complete.into_iter().flatten();
-        let pending = state.pending.into_iter().map(|pending| pending.raw);
+        let pending = state.pending.into_iter().flatten();
         for raw in markers.chain(complete).chain(pending) {
             // SAFETY: the cache owns its events.
             unsafe { (api.zeEventDestroy)(raw) };

@@ -15,7 +15,7 @@ use ur::stream::{Deferred, HostPoint, Timestamps, Work};
 use ur::timeline::rank;
 use ur::timeline::sync::Mutex;
 
-use super::event::{Event, Kind};
+use super::event::{Event, Kind, Waits};
 use super::list::List;
 use super::point::{Marker, Point};
 use super::{times, work};
@@ -23,7 +23,8 @@ use crate::LevelZero;
 use crate::context::NativeContext;
 use crate::device::Device;
 use crate::lz::*;
-use crate::platform::Version;
+use crate::platform::{Platform, Version};
+use crate::settings::Settings;
 
 pub struct Lane {
     stream: Arc<Stream>,
@@ -35,41 +36,47 @@ pub struct Stream {
     pub context: Arc<NativeContext>,
     /// Whether each command depends on the one before: it is an in-order queue's.
     chained: bool,
-    /// Events of pools that the list waits for, until its next marker keeps them.
-    waits: Mutex<Vec<Arc<Event>>, { rank::LEAF }>,
+    waits: Mutex<Waits, { rank::LEAF }>,
     deferred: Deferred<Self>,
 }
 
 /// The first driver whose lists keep the order.
-pub(super) const IN_ORDER: Version = Version::new(1, 6, 32149);
+const IN_ORDER: Version = Version::new(1, 6, 32149);
 /// The first driver that takes the hint of copies on another engine.
 const COPY_OFFLOAD: Version = Version::new(1, 14, 0);
+
+/// Whether the driver keeps the order of a list.
+pub(super) fn keeps_order(platform: &Platform) -> bool {
+    Settings::get().in_order_lists && platform.version() >= IN_ORDER
+}
 
 impl Lane {
     pub fn open(
         context: &Arc<NativeContext>,
         device: &Object<Device>,
         flags: ur_queue_flags_t,
-        index: u32,
     ) -> Result<Self> {
         let none = Error::new(UR_RESULT_ERROR_INVALID_DEVICE);
-        let (ordinal, _) = device.facts.compute_group().ok_or(none)?;
-        let version = device.platform().version();
-        let is_in_order = version >= IN_ORDER;
+        let (ordinal, group) = device.facts.compute_group().ok_or(none)?;
+        let settings = Settings::get();
+        let is_in_order = keeps_order(device.platform());
         let mut hints = 0;
         if is_in_order {
             hints |= ZE_COMMAND_QUEUE_FLAG_IN_ORDER;
         }
-        if version >= COPY_OFFLOAD {
+        if settings.copy_offload && device.platform().version() >= COPY_OFFLOAD {
             hints |= ZE_COMMAND_QUEUE_FLAG_COPY_OFFLOAD_HINT;
         }
         let high = flags.contains(UR_QUEUE_FLAG_PRIORITY_HIGH);
         let low = flags.contains(UR_QUEUE_FLAG_PRIORITY_LOW);
         let desc = ze_command_queue_desc_t {
             ordinal,
-            index,
+            index: settings.compute_engine.of(group.numQueues),
             flags: hints,
-            mode: ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS,
+            mode: match settings.synchronous {
+                true => ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS,
+                false => ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS,
+            },
             priority: match (high, low) {
                 (true, _) => ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_HIGH,
                 (_, true) => ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_LOW,
@@ -177,13 +184,16 @@ impl Stream {
         let first = match work::is_one_command(&work) {
             true => {
                 work::append(&self.list, last.raw, work)?;
+                last.is_appended();
                 Arc::clone(&last)
             }
             false => {
                 let first = self.timed()?;
                 self.signal(&first)?;
+                self.list.keep_order()?;
                 work::append(&self.list, ze_event_handle_t::NULL, work)?;
                 self.signal(&last)?;
+                self.list.keep_order()?;
                 first
             }
         };
@@ -192,7 +202,7 @@ impl Stream {
     }
 
     fn timed(&self) -> Result<Arc<Event>> {
-        let event = Event::new(&self.context, &self.list.device, Kind::Timed, Vec::new())?;
+        let event = Event::new(&self.context, &self.list.device, Kind::Timed)?;
         Ok(Arc::new(event))
     }
 
@@ -204,7 +214,8 @@ impl Stream {
                 zeCommandListAppendSignalEvent(self.list.raw, event.raw)
             )
         }?;
-        self.list.keep_order()
+        event.is_appended();
+        Ok(())
     }
 }
 
@@ -226,11 +237,13 @@ impl ur::stream::Stream for Stream {
     }
 
     fn record(&self) -> Result<Arc<Event>> {
-        // Also those that are complete: the list may not have come to its wait, and a reset would hold it for ever.
-        let waits = std::mem::take(&mut *self.waits.lock());
-        let event = Event::new(&self.context, &self.list.device, Kind::Marker, waits)?;
+        let event = Event::new(&self.context, &self.list.device, Kind::Marker)?;
+        let event = Arc::new(event);
+        // No barrier follows: nothing may be left of a list that is destroyed once its last marker is complete.
         self.signal(&event)?;
-        Ok(Arc::new(event))
+        let passed = self.waits.lock().mark(&event);
+        drop(passed);
+        Ok(event)
     }
 
     fn wait(&self, event: &Arc<Event>) -> Result<()> {
@@ -242,10 +255,11 @@ impl ur::stream::Stream for Stream {
                 zeCommandListAppendWaitOnEvents(self.list.raw, 1, &mut raw)
             )
         }?;
-        if !event.is_counter_based {
-            self.waits.lock().push(Arc::clone(event));
+        self.list.keep_order()?;
+        if !event.is_counter_based && self.waits.lock().keep(event) {
+            self.record()?;
         }
-        self.list.keep_order()
+        Ok(())
     }
 
     fn wait_point(&self, point: &Arc<HostPoint<Self>>) -> Result<()> {

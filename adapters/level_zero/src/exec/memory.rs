@@ -1,10 +1,9 @@
 //! Memory from the driver: device, host and shared.
 
 use std::ffi::c_void;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use ur::abi::*;
-use ur::object::env::Env;
 use ur::object::{Error, Object, Result, ensure};
 use ur::stream::{Kind, Work};
 
@@ -13,6 +12,7 @@ use crate::LevelZero;
 use crate::context::NativeContext;
 use crate::device::Device;
 use crate::lz::*;
+use crate::settings::Settings;
 
 /// The driver's extension for allocations above the device's limit.
 const RELAXED: &str = "ZE_experimental_relaxed_allocation_limits";
@@ -20,9 +20,7 @@ const RELAXED: &str = "ZE_experimental_relaxed_allocation_limits";
 /// Whether allocations may exceed the device's limit, for which kernels then are built: the user asked for it, and the
 /// driver can. Kernels reach large buffers more slowly.
 pub fn is_relaxed(device: &Device) -> bool {
-    static WANTED: OnceLock<bool> = OnceLock::new();
-    let read = || Env::process().flag("UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS", false);
-    *WANTED.get_or_init(read) && device.platform().has_extension(RELAXED)
+    Settings::get().relaxed_limits && device.platform().has_extension(RELAXED)
 }
 
 /// The largest allocation of a device.
@@ -133,7 +131,7 @@ pub fn zero(
         unsafe { start.write_bytes(0, bytes) };
         return Ok(());
     }
-    let lane = super::Lane::open(context, device, ur_queue_flags_t(0), 0)?;
+    let lane = super::Lane::open(context, device, ur_queue_flags_t(0))?;
     work::zero(&lane.stream().list, start, bytes)?;
     let event = ur::stream::Stream::record(&**lane.stream())?;
     event.block()
@@ -156,7 +154,7 @@ pub fn run_now(
     device: &Object<Device>,
     work: Work<LevelZero>,
 ) -> Result<()> {
-    let lane = super::Lane::open(context, device, ur_queue_flags_t(0), 0)?;
+    let lane = super::Lane::open(context, device, ur_queue_flags_t(0))?;
     lane.submit(work, None)?;
     let event = ur::stream::Stream::record(&**lane.stream())?;
     event.block()

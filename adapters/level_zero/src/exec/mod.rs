@@ -9,6 +9,8 @@ mod lane;
 mod list;
 mod memory;
 mod point;
+#[cfg(test)]
+mod tests;
 mod times;
 mod work;
 

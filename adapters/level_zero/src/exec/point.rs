@@ -39,19 +39,15 @@ impl Point {
         if let Some(known) = known(&self.state.lock()) {
             return Ok(known);
         }
-        // The cache of events has a lock of the same rank.
-        let event = Arc::new(Event::new(
-            &self.context,
-            &self.device,
-            Kind::Host,
-            Vec::new(),
-        )?);
+        // An event is made and dropped without the lock: the cache of events has a lock of the same rank.
+        let event = Arc::new(Event::new(&self.context, &self.device, Kind::Host)?);
         let mut state = self.state.lock();
-        let known = known(&state);
-        Ok(known.unwrap_or_else(|| {
+        let known = known(&state).unwrap_or_else(|| {
             state.event = Some(Arc::clone(&event));
-            Some(event)
-        }))
+            Some(Arc::clone(&event))
+        });
+        drop(state);
+        Ok(known)
     }
 
     /// An event that is signalled with the point, for foreign code.
@@ -59,24 +55,19 @@ impl Point {
         if let Some(event) = self.event()? {
             return Ok(event);
         }
-        let event = Arc::new(Event::new(
-            &self.context,
-            &self.device,
-            Kind::Host,
-            Vec::new(),
-        )?);
+        let event = Arc::new(Event::new(&self.context, &self.device, Kind::Host)?);
         event.signal()?;
         let mut state = self.state.lock();
-        Ok(Arc::clone(state.event.get_or_insert(event)))
+        let kept = Arc::clone(state.event.get_or_insert_with(|| Arc::clone(&event)));
+        drop(state);
+        Ok(kept)
     }
 
     pub fn signal(&self) {
         let mut state = self.state.lock();
         state.is_signalled = true;
-        if let Some(event) = &state.event
-            && let Err(error) = event.signal()
-        {
-            log::error!("a list waits for the host for ever: {:?}", error.code());
+        if let Some(event) = &state.event {
+            event.release_list();
         }
     }
 }

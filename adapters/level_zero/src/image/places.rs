@@ -205,7 +205,7 @@ impl Places {
         }
         let place = &mut state.places[from];
         if place.lane.is_none() {
-            let lane = Lane::open(&self.context, device, ur_queue_flags_t(0), 0)?;
+            let lane = Lane::open(&self.context, device, ur_queue_flags_t(0))?;
             place.lane = Some(lane);
         }
         let own = place.lane.as_ref().ok_or(NOWHERE)?.stream();

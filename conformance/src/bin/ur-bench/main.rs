@@ -11,7 +11,7 @@ mod samples;
 mod side;
 
 use clap::Parser;
-use measures::{MEASURES, STARTS, SYCL, SYCL_START};
+use measures::{MEASURES, STARTS, SYCL, SYCL_START, Targets};
 use samples::Table;
 use side::Side;
 use std::path::{Path, PathBuf};
@@ -50,6 +50,9 @@ struct Cli {
     /// and over libsycl's own
     #[arg(long, requires = "adapter")]
     sycl: Option<PathBuf>,
+    /// The backend whose targets apply
+    #[arg(long, value_enum, default_value_t = Targets::Opencl)]
+    targets: Targets,
     /// Answers requests on standard input, for the process that compares
     #[arg(long, hide = true)]
     worker: bool,
@@ -105,7 +108,7 @@ impl Cli {
         };
         let ours = Side::new(&self.ours, self.adapter.as_deref(), &loaders);
         let mut sides: Vec<Side> = std::iter::once(ours).chain(theirs()).collect();
-        let mut table = Table::new(sides.len());
+        let mut table = Table::new(sides.len(), self.targets);
         sides.extend(theirs());
         for names in STARTS {
             self.start(names, &mut sides, &mut table)?;

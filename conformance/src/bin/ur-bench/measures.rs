@@ -7,6 +7,7 @@ use crate::calls::{Calls, ok};
 use crate::kernel;
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
+use std::sync::Barrier;
 use std::time::Instant;
 use ur::abi::*;
 
@@ -17,6 +18,8 @@ pub enum Target {
     AtMost(f64),
     /// At most this share of the other side's time for another measure.
     AtMostOf(f64, &'static str),
+    /// At most this many nanoseconds.
+    Within(f64),
     /// No target. The measure shows that no cost was moved elsewhere.
     Shown,
 }
@@ -40,6 +43,9 @@ pub const STARTS: [(&str, &str); 2] = [
 pub const START: &str = "urLoaderInit to the first device";
 pub const LOAD: &str = "the same, and loading the loader";
 const SYNCHRONOUS: &str = "urUSMDeviceAlloc and urUSMFree, 1 MiB";
+const ASYNCHRONOUS: &str = "urEnqueueUSMDeviceAllocExp and urEnqueueUSMFreeExp, 1 MiB";
+const LAUNCHES: &str = "64 kernel launches and urQueueFinish, in-order";
+const COMMAND_BUFFER: &str = "a command buffer of 64 kernel launches and urQueueFinish, in-order";
 
 /// The measures of conformance/sycl/bench, each with the other side's time as its target.
 ///
@@ -85,7 +91,8 @@ measures! {
     "urEventWait, finished, first time", Target::AtMost(1.0), |setup| setup.wait_finished(1);
     "urEventWait, finished, again", Target::AtMost(1.0), |setup| setup.wait_finished(16);
     SYNCHRONOUS, Target::Shown, Setup::synchronous_pair;
-    "urEnqueueUSMDeviceAllocExp and urEnqueueUSMFreeExp, 1 MiB", Target::AtMostOf(0.05, SYNCHRONOUS), Setup::asynchronous_pair;
+    ASYNCHRONOUS, Target::AtMostOf(0.05, SYNCHRONOUS), Setup::asynchronous_pair;
+    "the same, on each of two threads", Target::Shown, Setup::asynchronous_pairs;
     "urEventRelease, finished", Target::Shown, Setup::release_finished;
     "urEventGetInfo, status, finished", Target::Shown, Setup::status_finished;
     "urEnqueueUSMMemcpy and urQueueFinish, in-order", Target::Shown, |setup| setup.round_trip(setup.in_order, false);
@@ -94,12 +101,35 @@ measures! {
     "64 urEnqueueUSMMemcpy and urQueueFinish, in-order", Target::Shown, |setup| setup.burst(setup.in_order);
     "64 urEnqueueUSMMemcpy and urQueueFinish, out-of-order", Target::Shown, |setup| setup.burst(setup.out_of_order);
     "urQueueFinish, nothing to do", Target::Shown, Setup::finish_nothing;
+    LAUNCHES, Target::Shown, Setup::launches;
+    COMMAND_BUFFER, Target::Shown, Setup::command_buffer;
 }
 
-pub fn target(name: &str) -> Target {
+/// Which targets apply: they differ by backend.
+#[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
+pub enum Targets {
+    Opencl,
+    LevelZero,
+}
+
+/// The targets of Level Zero that differ.
+const LEVEL_ZERO: [(&str, Target); 3] = [
+    (SYNCHRONOUS, Target::AtMost(1.0)),
+    (ASYNCHRONOUS, Target::Within(40.0)),
+    (COMMAND_BUFFER, Target::AtMostOf(0.25, LAUNCHES)),
+];
+
+pub fn target(targets: Targets, name: &str) -> Target {
     let mut starts = STARTS.iter().chain([&SYCL_START]);
+    let other = LEVEL_ZERO.iter().find(|(own, _)| *own == name);
+    if let (Targets::LevelZero, Some((_, target))) = (targets, other) {
+        return *target;
+    }
     match MEASURES.iter().find(|one| one.name == name) {
-        Some(measure) => measure.target,
+        Some(measure) => match (targets, measure.target) {
+            (Targets::LevelZero, Target::AtMost(_)) => Target::AtMost(0.9),
+            (_, target) => target,
+        },
         None if starts.any(|(_, again)| *again == name) => Target::Shown,
         None => Target::AtMost(1.0),
     }
@@ -111,8 +141,12 @@ pub struct Setup {
     device: ur_device_handle_t,
     context: ur_context_handle_t,
     in_order: ur_queue_handle_t,
+    /// A second in-order queue, for a second thread.
+    second: ur_queue_handle_t,
     out_of_order: ur_queue_handle_t,
     kernel: ur_kernel_handle_t,
+    /// The launches of [`COMMAND_BUFFER`]; none if they are not offered.
+    recorded: Option<ur_exp_command_buffer_handle_t>,
     /// Memory with room for `COMMANDS` copies of `COPY` bytes each.
     target: *mut c_void,
     source: *mut c_void,
@@ -171,14 +205,18 @@ impl Setup {
             device,
             context,
             in_order: null_mut(),
+            second: null_mut(),
             out_of_order: null_mut(),
             kernel: null_mut(),
+            recorded: None,
             target,
             source,
         };
         setup.in_order = setup.queue(0)?;
+        setup.second = setup.queue(0)?;
         setup.out_of_order = setup.queue(UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE.0)?;
         setup.kernel = setup.make_kernel()?;
+        setup.recorded = setup.record().ok();
         Ok(setup)
     }
 
@@ -214,6 +252,69 @@ impl Setup {
             ))?;
         }
         Ok(made)
+    }
+
+    /// A command buffer of launches with the same arguments.
+    fn record(&self) -> Result<ur_exp_command_buffer_handle_t, String> {
+        let desc = ur_exp_command_buffer_desc_t {
+            isInOrder: 1,
+            ..Default::default()
+        };
+        let mut buffer = null_mut();
+        let (scale, shift) = (1u32, 2u32);
+        let (offset, size) = (0, COPY / size_of::<u32>());
+        let words: [(usize, *const c_void); 2] = [
+            (4, (&raw const scale).cast()),
+            (4, (&raw const shift).cast()),
+        ];
+        // SAFETY: live objects, the kernel's four arguments, one dimension, no dependencies.
+        unsafe {
+            ok((self.ur.urCommandBufferCreateExp)(
+                self.context,
+                self.device,
+                &desc,
+                &mut buffer,
+            ))?;
+            for (index, memory) in [self.target, self.source].into_iter().enumerate() {
+                let index = index as u32;
+                ok((self.ur.urKernelSetArgPointer)(
+                    self.kernel,
+                    index,
+                    null(),
+                    memory,
+                ))?;
+            }
+            for (index, (bytes, word)) in (2..).zip(words) {
+                ok((self.ur.urKernelSetArgValue)(
+                    self.kernel,
+                    index,
+                    bytes,
+                    null(),
+                    word,
+                ))?;
+            }
+            for _ in 0..COMMANDS {
+                ok((self.ur.urCommandBufferAppendKernelLaunchExp)(
+                    buffer,
+                    self.kernel,
+                    1,
+                    &offset,
+                    &size,
+                    &size,
+                    0,
+                    null_mut(),
+                    0,
+                    null(),
+                    0,
+                    null(),
+                    null_mut(),
+                    null_mut(),
+                    null_mut(),
+                ))?;
+            }
+            ok((self.ur.urCommandBufferFinalizeExp)(buffer))?;
+        }
+        Ok(buffer)
     }
 
     fn at(&self, memory: *mut c_void, place: usize) -> *mut c_void {
@@ -421,6 +522,26 @@ impl Setup {
         })
     }
 
+    fn launches(&self) -> Result<Option<f64>, String> {
+        timed(1, |_| {
+            (0..COMMANDS).try_for_each(|at| ok(self.launch(self.in_order, at, null_mut())))?;
+            self.finish(self.in_order)
+        })
+    }
+
+    fn command_buffer(&self) -> Result<Option<f64>, String> {
+        let Some(buffer) = self.recorded else {
+            return Ok(None);
+        };
+        timed(1, |_| {
+            // SAFETY: a live queue and a finalised command buffer, and no wait list.
+            ok(unsafe {
+                (self.ur.urEnqueueCommandBufferExp)(self.in_order, buffer, 0, null(), null_mut())
+            })?;
+            self.finish(self.in_order)
+        })
+    }
+
     fn finish_nothing(&self) -> Result<Option<f64>, String> {
         self.finish(self.in_order)?;
         timed(COMMANDS, |_| self.finish(self.in_order))
@@ -445,12 +566,55 @@ impl Setup {
     }
 
     fn asynchronous_pair(&self) -> Result<Option<f64>, String> {
+        Pairs::of(self.ur, self.in_order).sample()
+    }
+
+    /// The mean of two threads, each on its own queue, that begin together.
+    fn asynchronous_pairs(&self) -> Result<Option<f64>, String> {
+        let begin = Barrier::new(2);
+        let queues = [self.in_order, self.second];
+        let pairs = queues.map(|queue| Pairs::of(self.ur, queue));
+        let samples = std::thread::scope(|scope| {
+            let start = |pairs: Pairs| {
+                let begin = &begin;
+                scope.spawn(move || {
+                    // Warms the caches of the thread.
+                    pairs.sample()?;
+                    begin.wait();
+                    pairs.sample()
+                })
+            };
+            let threads = pairs.map(start);
+            threads.map(|thread| thread.join().unwrap_or(Err("a thread panicked".to_owned())))
+        });
+        let [first, second] = samples;
+        Ok(first?
+            .zip(second?)
+            .map(|(first, second)| (first + second) / 2.0))
+    }
+}
+
+/// Asynchronous allocations, each with its free, on a queue.
+struct Pairs {
+    ur: &'static Calls,
+    queue: ur_queue_handle_t,
+}
+
+// SAFETY: the calls of a queue may come from any thread.
+unsafe impl Send for Pairs {}
+
+impl Pairs {
+    fn of(ur: &'static Calls, queue: ur_queue_handle_t) -> Self {
+        Self { ur, queue }
+    }
+
+    fn sample(&self) -> Result<Option<f64>, String> {
         let pair = || {
             let mut memory = null_mut();
             // SAFETY: a live queue, its device's own pool; the memory is freed unused.
             unsafe {
                 let code = (self.ur.urEnqueueUSMDeviceAllocExp)(
-                    self.in_order,
+                    self.queue,
                     null_mut(),
                     ALLOCATION,
                     null(),
@@ -462,14 +626,7 @@ impl Setup {
                 if code != UR_RESULT_SUCCESS {
                     return code;
                 }
-                (self.ur.urEnqueueUSMFreeExp)(
-                    self.in_order,
-                    null_mut(),
-                    memory,
-                    0,
-                    null(),
-                    null_mut(),
-                )
+                (self.ur.urEnqueueUSMFreeExp)(self.queue, null_mut(), memory, 0, null(), null_mut())
             }
         };
         match pair() {

@@ -1,20 +1,22 @@
 //! Samples, and the table made from them.
 
-use crate::measures::{self, Target};
+use crate::measures::{self, Target, Targets};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
 /// Samples by measure and side, in nanoseconds for each call; `None` where a side does not offer the call.
 pub struct Table {
     sides: usize,
+    targets: Targets,
     rows: Vec<&'static str>,
     samples: HashMap<&'static str, Vec<Vec<Option<f64>>>>,
 }
 
 impl Table {
-    pub fn new(sides: usize) -> Self {
+    pub fn new(sides: usize, targets: Targets) -> Self {
         Self {
             sides,
+            targets,
             rows: Vec::new(),
             samples: HashMap::new(),
         }
@@ -47,9 +49,9 @@ impl Table {
     ///
     /// Each turn took one sample of either side in quick succession, so that other load affects both.
     fn ratio(&self, row: &str) -> Option<f64> {
-        let of = match measures::target(row) {
+        let of = match measures::target(self.targets, row) {
             Target::AtMostOf(_, other) => other,
-            Target::AtMost(_) | Target::Shown => row,
+            Target::AtMost(_) | Target::Within(_) | Target::Shown => row,
         };
         let (ours, theirs) = (
             self.samples.get(row)?.first()?,
@@ -64,10 +66,12 @@ impl Table {
     }
 
     fn misses(&self, row: &str) -> bool {
-        let (Target::AtMost(most) | Target::AtMostOf(most, _)) = measures::target(row) else {
-            return false;
+        let (found, most) = match measures::target(self.targets, row) {
+            Target::AtMost(most) | Target::AtMostOf(most, _) => (self.ratio(row), most),
+            Target::Within(most) => (self.median(row, 0), most),
+            Target::Shown => return false,
         };
-        self.ratio(row).is_some_and(|ratio| ratio > most)
+        found.is_some_and(|found| found > most)
     }
 
     pub fn met(&self) -> bool {
@@ -100,9 +104,10 @@ impl Table {
                     .map_or("".to_owned(), |ratio| format!("{ratio:.3}")),
             );
             let met = if self.misses(row) { ", missed" } else { "" };
-            cells.push(match measures::target(row) {
+            cells.push(match measures::target(self.targets, row) {
                 Target::AtMost(most) => format!("≤ {most}{met}"),
                 Target::AtMostOf(most, of) => format!("≤ {most} of theirs of “{of}”{met}"),
+                Target::Within(most) => format!("≤ {}{met}", time(Some(most))),
                 Target::Shown => String::new(),
             });
             line(cells);
@@ -162,7 +167,7 @@ mod tests {
     #[test]
     fn a_target_missed_is_said() {
         let row = measures::START;
-        let mut table = Table::new(2);
+        let mut table = Table::new(2, Targets::Opencl);
         for (ours, theirs) in [(11.0, 10.0), (12.0, 10.0), (13.0, 10.0)] {
             table.add(row, 0, Some(ours));
             table.add(row, 1, Some(theirs));

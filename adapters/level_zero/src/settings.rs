@@ -1,0 +1,242 @@
+//! The variables that users set for Intel's adapters, and what each means here. Read once.
+//!
+//! A variable that is not honoured is named once in the log: at `warning` if its effect is missing here, else at
+//! `debug`. Variables with the older prefix `SYCL_PI_LEVEL_ZERO_` are those with `UR_L0_`.
+
+use std::collections::BTreeSet;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ur::object::env::Env;
+
+use Treatment::{Fixed, Honoured, Missing};
+
+/// What becomes of a variable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Treatment {
+    Honoured,
+    /// Has no effect: it tunes what is not here, or asks for what always holds.
+    Fixed,
+    /// Would change results, and does not.
+    Missing,
+}
+
+const PREFIX: &str = "UR_L0_";
+const OLD_PREFIX: &str = "SYCL_PI_LEVEL_ZERO_";
+
+/// The variables, each with its meaning. Any other with one of the prefixes has no effect.
+#[rustfmt::skip]
+const VARIABLES: &[(&str, Treatment, &str)] = &[
+    (RELAXED, Honoured, "1: allocations above the device's limit, and kernels built for them"),
+    (COMPUTE_ENGINE, Honoured, "the index of the compute engine; below 0: all of them in turn"),
+    (COPY_ENGINE, Honoured, "0: no hint that copies may run on copy engines"),
+    (NO_COPY_OFFLOAD, Honoured, "1: the same"),
+    (SERIALIZE, Honoured, "2: each command is waited for; 1, submissions one by one, always holds for a lane"),
+    (IN_ORDER_LISTS, Honoured, "0: barriers keep the order, and not the driver"),
+    (COUNTER_EVENTS, Honoured, "0: markers are events of pools"),
+    (DISABLE_ALLOCATOR, Honoured, "1: default pools release free memory"),
+    (LEAKS_DEBUG, Honoured, "1: objects that are alive after the adapter's last release are written to stderr"),
+    (DEBUG, Honoured, "4: the same; 1 and 2 are UR_LOG_LEVEL_ZERO's and the layers'"),
+    ("UR_L0_USM_ALLOCATOR_TRACE", Fixed, "UR_POOL_TRACE writes the pools' decisions"),
+    ("SYCL_UR_L0_RESTRICT_USM_RESIDENCY_TO_P2P", Fixed, "memory is resident on its own device alone"),
+    ("SYCL_USM_HOSTPTR_IMPORT", Fixed, "host memory of a buffer is copied"),
+    ("UR_L0_USM_ALLOCATOR", Missing, "sizes of the pools"),
+    ("UR_L0_EXPOSE_CSLICE_IN_AFFINITY_PARTITIONING", Missing, "compute slices as parts of devices"),
+    ("UR_L0_VECTOR_WIDTH_SIZE", Missing, "another preferred width of vectors"),
+    ("SYCL_UR_L0_DRIVER_SKIPLIST", Missing, "drivers that are left out"),
+    ("SYCL_HOST_UNIFIED_MEMORY", Missing, "whether devices share the host's memory"),
+];
+
+const RELAXED: &str = "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS";
+const COMPUTE_ENGINE: &str = "UR_L0_USE_COMPUTE_ENGINE";
+const COPY_ENGINE: &str = "UR_L0_USE_COPY_ENGINE";
+const NO_COPY_OFFLOAD: &str = "UR_L0_V2_FORCE_DISABLE_COPY_OFFLOAD";
+const SERIALIZE: &str = "UR_L0_SERIALIZE";
+const IN_ORDER_LISTS: &str = "UR_L0_USE_DRIVER_INORDER_LISTS";
+const COUNTER_EVENTS: &str = "UR_L0_USE_DRIVER_COUNTER_BASED_EVENTS";
+const DISABLE_ALLOCATOR: &str = "UR_L0_DISABLE_USM_ALLOCATOR";
+const LEAKS_DEBUG: &str = "UR_L0_LEAKS_DEBUG";
+const DEBUG: &str = "UR_L0_DEBUG";
+
+/// Which engine of a device runs a queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ComputeEngine {
+    Index(u32),
+    /// Each queue takes the next one.
+    All,
+}
+
+impl ComputeEngine {
+    /// The engine of a new queue on a device with so many.
+    pub fn of(self, count: u32) -> u32 {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let last = count.saturating_sub(1);
+        match self {
+            Self::Index(index) => index.min(last),
+            Self::All => NEXT.fetch_add(1, Ordering::Relaxed) % (last + 1),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// Whether allocations may exceed the device's limit.
+    pub relaxed_limits: bool,
+    pub compute_engine: ComputeEngine,
+    /// Whether the driver may run copies on copy engines.
+    pub copy_offload: bool,
+    /// Whether each command is waited for in its call.
+    pub synchronous: bool,
+    /// Whether the driver keeps a list's order.
+    pub in_order_lists: bool,
+    /// Whether markers are counter-based events.
+    pub counter_based_events: bool,
+    /// Whether default pools keep free memory.
+    pub pools_keep: bool,
+    /// Whether leaks are written to standard error.
+    pub leaks: bool,
+}
+
+impl Settings {
+    pub fn get() -> &'static Self {
+        static SETTINGS: OnceLock<Settings> = OnceLock::new();
+        SETTINGS.get_or_init(|| Self::read(&Env::process()))
+    }
+
+    fn read(env: &Env<'_>) -> Self {
+        let flag = |name, default| env.flag(&set(env, name), default);
+        let number = |name, accepted, default| -> Option<i64> {
+            let parse = |text: &str| text.trim().parse().ok();
+            env.read(&set(env, name), accepted, default, parse)
+        };
+        let serialize = number(SERIALIZE, "0, 1, 2, 3", "0").unwrap_or(0);
+        let debug = number(DEBUG, "0 to 7", "0").unwrap_or(0);
+        let engine = number(COMPUTE_ENGINE, "a number", "0").unwrap_or(0);
+        Self {
+            relaxed_limits: flag(RELAXED, false),
+            compute_engine: match u32::try_from(engine) {
+                Ok(index) => ComputeEngine::Index(index),
+                Err(_) => ComputeEngine::All,
+            },
+            // `1`, or a range of engines, which the driver chooses from.
+            copy_offload: env.text(&set(env, COPY_ENGINE)).as_deref() != Some("0")
+                && !flag(NO_COPY_OFFLOAD, false),
+            synchronous: serialize & 2 != 0,
+            in_order_lists: flag(IN_ORDER_LISTS, true),
+            counter_based_events: flag(COUNTER_EVENTS, true),
+            pools_keep: !flag(DISABLE_ALLOCATOR, false),
+            leaks: flag(LEAKS_DEBUG, false) || debug & 4 != 0,
+        }
+    }
+
+    /// Names the variables of the process that are not honoured.
+    pub fn report() {
+        let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
+        let [missing, fixed] = unheeded(names);
+        if !missing.is_empty() {
+            log::warn!("not supported, so without effect: {}", missing.join(", "));
+        }
+        if !fixed.is_empty() {
+            log::debug!("variables without effect: {}", fixed.join(", "));
+        }
+    }
+}
+
+/// The name by which a variable is set: the present or the older one.
+fn set(env: &Env<'_>, name: &str) -> String {
+    let old = name
+        .strip_prefix(PREFIX)
+        .map(|rest| format!("{OLD_PREFIX}{rest}"));
+    let is_set = |name: &String| env.text(name).is_some();
+    let old = old.filter(|old| env.text(name).is_none() && is_set(old));
+    old.unwrap_or_else(|| name.to_owned())
+}
+
+/// Those of these variables that would change results and do not, and the others without effect, each with what is
+/// known of it.
+fn unheeded(names: impl Iterator<Item = String>) -> [Vec<String>; 2] {
+    let names: BTreeSet<_> = names.collect();
+    let mut found = [Vec::new(), Vec::new()];
+    for name in names {
+        let present = match name.strip_prefix(OLD_PREFIX) {
+            Some(rest) => format!("{PREFIX}{rest}"),
+            None => name.clone(),
+        };
+        let known = VARIABLES.iter().find(|(own, ..)| *own == present);
+        match known {
+            Some((_, Honoured, _)) => {}
+            Some((_, Missing, meaning)) => found[0].push(format!("{name} ({meaning})")),
+            Some((_, Fixed, meaning)) => found[1].push(format!("{name} ({meaning})")),
+            None if present.starts_with(PREFIX) => found[1].push(name),
+            None => {}
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(pairs: &[(&str, &str)]) -> Settings {
+        let get = |name: &str| {
+            let found = pairs.iter().find(|(own, _)| *own == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        Settings::read(&Env::new(&get, &|complaint| panic!("{complaint}")))
+    }
+
+    #[test]
+    fn each_honoured_variable_has_its_effect() {
+        let usual = parse(&[]);
+        assert!(usual.copy_offload && usual.in_order_lists && usual.counter_based_events);
+        assert!(!usual.relaxed_limits && !usual.synchronous && usual.pools_keep && !usual.leaks);
+        assert_eq!(usual.compute_engine, ComputeEngine::Index(0));
+        let changes = [
+            (RELAXED, "1"),
+            (COMPUTE_ENGINE, "3"),
+            (COPY_ENGINE, "0"),
+            (NO_COPY_OFFLOAD, "1"),
+            (SERIALIZE, "2"),
+            (IN_ORDER_LISTS, "0"),
+            (COUNTER_EVENTS, "0"),
+            (DISABLE_ALLOCATOR, "1"),
+            (LEAKS_DEBUG, "1"),
+            (DEBUG, "4"),
+        ];
+        let honoured = VARIABLES.iter().filter(|(_, use_, _)| *use_ == Honoured);
+        let names: Vec<_> = honoured.map(|(name, ..)| *name).collect();
+        assert_eq!(names, changes.map(|(name, _)| name));
+        for (name, value) in changes {
+            let changed = parse(&[(name, value)]);
+            assert_ne!(changed, usual, "{name}");
+            let old = name.replace(PREFIX, OLD_PREFIX);
+            assert_eq!(parse(&[(&old, value)]), changed, "{old}");
+        }
+        assert_eq!(
+            parse(&[(COMPUTE_ENGINE, "-1")]).compute_engine,
+            ComputeEngine::All
+        );
+        assert_eq!(
+            parse(&[(COPY_ENGINE, "0:2"), (SERIALIZE, "1"), (DEBUG, "3")]),
+            usual
+        );
+    }
+
+    #[test]
+    fn variables_without_effect_are_named() {
+        let set = [
+            RELAXED,
+            "UR_L0_USM_ALLOCATOR",
+            "SYCL_PI_LEVEL_ZERO_USM_ALLOCATOR_TRACE",
+            "UR_L0_BATCH_EVENT_SIZE",
+            "UR_LOG_LEVEL_ZERO",
+            "HOME",
+        ];
+        let [missing, fixed] = unheeded(set.map(str::to_owned).into_iter());
+        assert_eq!(missing, ["UR_L0_USM_ALLOCATOR (sizes of the pools)"]);
+        let trace =
+            "SYCL_PI_LEVEL_ZERO_USM_ALLOCATOR_TRACE (UR_POOL_TRACE writes the pools' decisions)";
+        assert_eq!(fixed, [trace, "UR_L0_BATCH_EVENT_SIZE"]);
+    }
+}
