@@ -22,6 +22,8 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("all", &["kernels", "registration"]),
     // A driver that names the extension and lacks its function.
     ("zeCommandListImmediateAppendCommandListsExp by the driver", &["command buffers", "graphs"]),
+    ("zeCommandListAppendImageCopyToMemoryExt by the driver", &["images"]),
+    ("zeCommandListAppendImageCopyFromMemoryExt by the driver", &["images"]),
 ];
 
 /// Functions that are looked up by address.
@@ -39,6 +41,7 @@ const EXTENSIONS: &[&str] = &[
     "ZE_extension_device_cache_line_size",
     "ZE_extension_device_ip_version",
     "ZE_extension_eu_count",
+    "ZE_extension_image_copy",
     "ZE_extension_kernel_max_group_size_properties",
 ];
 
