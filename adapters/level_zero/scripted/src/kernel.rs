@@ -139,7 +139,9 @@ impl Launch {
     pub fn pointers(&self) -> impl Iterator<Item = usize> {
         self.arguments.iter().filter_map(|one| match one {
             Argument::Pointer(at) => Some(*at),
-            Argument::Local(_) | Argument::Value(_) => None,
+            Argument::Local(_) | Argument::Value(_) | Argument::Image(_) | Argument::Sampler(_) => {
+                None
+            }
         })
     }
 
