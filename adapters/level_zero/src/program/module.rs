@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString, c_void};
 use std::ptr::{null, null_mut};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ur::abi::*;
 use ur::object::{Error, Object, Result};
@@ -44,6 +44,8 @@ pub struct Module {
     handle: Arc<Handle>,
     /// The modules that bring what this one imports.
     linked: Mutex<Vec<Arc<Handle>>, { rank::LEAF }>,
+    /// The driver's own code, once it was asked for.
+    code: OnceLock<Result<Vec<u8>>>,
 }
 
 /// The driver's module. Modules that are linked with each other hold this of one another, and so form no cycle.
@@ -201,6 +203,7 @@ impl Module {
             raw,
             handle: Arc::new(handle),
             linked: Mutex::default(),
+            code: OnceLock::new(),
         })
     }
 
@@ -263,8 +266,14 @@ impl Module {
         names.iter().map(name).collect()
     }
 
-    /// The driver's own code, which a program can be made of again.
-    pub fn binary(&self) -> Result<Vec<u8>> {
+    /// The driver's own code, which a program can be made of again. A caller asks for its size and then for as many
+    /// bytes, so that both answers come from one.
+    pub fn binary(&self) -> Result<&[u8]> {
+        let code = self.code.get_or_init(|| self.read_binary());
+        code.as_deref().map_err(|error| *error)
+    }
+
+    fn read_binary(&self) -> Result<Vec<u8>> {
         let mut bytes = 0;
         // SAFETY: a null buffer asks for the size.
         unsafe {
