@@ -334,7 +334,9 @@ pub unsafe extern "C" fn scripted_report(buffer: *mut c_char, size: usize) {
 pub unsafe extern "C" fn scripted_counts(buffer: *mut c_char, size: usize) {
     let script = hold(script());
     let lines = script.counts.iter();
-    let text: String = lines.map(|(name, count)| format!("{name} {count}\n")).collect();
+    let text: String = lines
+        .map(|(name, count)| format!("{name} {count}\n"))
+        .collect();
     drop(script);
     // SAFETY: as the caller promises.
     unsafe { text_out(&text, buffer, size) };

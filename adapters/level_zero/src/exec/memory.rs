@@ -130,10 +130,7 @@ pub fn zero(
         unsafe { start.write_bytes(0, bytes) };
         return Ok(());
     }
-    let lane = super::Lane::open(context, device, ur_queue_flags_t(0))?;
-    work::zero(&lane.stream().list, start, bytes)?;
-    let event = ur::stream::Stream::record(&**lane.stream())?;
-    event.block()
+    run_now(context, device, |list| work::zero(list, start, bytes))
 }
 
 /// Copies between two addresses, and waits for that.
@@ -144,10 +141,27 @@ pub fn copy_now(
     src: usize,
     bytes: usize,
 ) -> Result<()> {
+    run_now(context, device, |list| {
+        work::copy(list, ze_event_handle_t::NULL, dst, src, bytes)
+    })
+}
+
+/// Appends commands to a list of their own, and waits for them.
+fn run_now(
+    context: &Arc<NativeContext>,
+    device: &Object<Device>,
+    append: impl FnOnce(&super::List) -> Result<()>,
+) -> Result<()> {
     let lane = super::Lane::open(context, device, ur_queue_flags_t(0))?;
-    lane.copy(dst, src, bytes)?;
-    let event = ur::stream::Stream::record(&**lane.stream())?;
-    event.block()
+    let wait = || ur::stream::Stream::record(&**lane.stream())?.block();
+    append(&lane.stream().list)
+        .and_then(|()| wait())
+        .inspect_err(|_| {
+            // What was appended may still run, and its memory is freed next.
+            if let Err(error) = wait() {
+                log::error!("commands may still run: {:?}", error.code());
+            }
+        })
 }
 
 /// The bytes from an address to the end of its allocation.

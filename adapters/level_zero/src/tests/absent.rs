@@ -99,7 +99,10 @@ fn each_function_that_the_driver_lacks() {
         let named = NEEDED.iter().map(|(named, _)| *named);
         let own = format!("{name} by the driver");
         let own = named.into_iter().find(|named| *named == own);
-        (own.unwrap_or(name).to_owned(), vec![(WITHOUT, name.to_owned())])
+        (
+            own.unwrap_or(name).to_owned(),
+            vec![(WITHOUT, name.to_owned())],
+        )
     };
     let name = "tests::absent::each_function_that_the_driver_lacks";
     each(name, optional().chain(BY_ADDRESS.iter().copied()).map(case));

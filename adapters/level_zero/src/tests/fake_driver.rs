@@ -232,7 +232,10 @@ pub fn alone_with(name: &str, variables: &[(&str, &str)], test: impl FnOnce()) -
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text).into_owned();
     assert!(output.status.success(), "{variables:?}: {text}");
-    assert!(text.contains("1 passed"), "no test is called {name}: {text}");
+    assert!(
+        text.contains("1 passed"),
+        "no test is called {name}: {text}"
+    );
     Some(text)
 }
 

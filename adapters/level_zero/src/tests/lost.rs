@@ -20,7 +20,9 @@ const PLACES: u64 = 60;
 fn tells(call: &str, code: ur_result_t) -> bool {
     match code {
         UR_RESULT_ERROR_DEVICE_LOST => true,
-        UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS => call.contains("Wait") || call.contains("Finish"),
+        UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS => {
+            call.contains("Wait") || call.contains("Finish")
+        }
         // A command that did not end has no times.
         UR_RESULT_ERROR_PROFILING_INFO_NOT_AVAILABLE => call.contains("Profiling"),
         _ => false,
@@ -56,7 +58,11 @@ fn from_each_call(name: &str, variables: &[(&str, &str)]) {
                 problems.push(when);
             }
         }
-        assert!(problems.is_empty(), "{} problems: {problems:?}", problems.len());
+        assert!(
+            problems.is_empty(),
+            "{} problems: {problems:?}",
+            problems.len()
+        );
         // The process goes on with a device that is there again.
         driver.reset();
         let whole = workload::play();
@@ -107,7 +113,11 @@ impl Own {
         ok(ur!(Queue.pfnCreate(context, device, null(), &mut queue)));
         if is_open {
             // The list itself waits for the host then.
-            ok(ur!(Queue.pfnGetNativeHandle(queue, null_mut(), &mut native)));
+            ok(ur!(Queue.pfnGetNativeHandle(
+                queue,
+                null_mut(),
+                &mut native
+            )));
         }
         Self { context, queue }
     }
@@ -118,7 +128,11 @@ impl Own {
         // SAFETY: memory of the test's.
         unsafe { from.write(byte) };
         let waits: Vec<_> = after.into_iter().collect();
-        let first = if waits.is_empty() { null() } else { waits.as_ptr() };
+        let first = if waits.is_empty() {
+            null()
+        } else {
+            waits.as_ptr()
+        };
         ok(ur!(Enqueue.pfnUSMFill(
             self.queue,
             host(slot).cast(),
@@ -140,7 +154,12 @@ impl Own {
 
 fn context(devices: &[ur_device_handle_t]) -> ur_context_handle_t {
     let (mut context, count) = (null_mut(), devices.len() as u32);
-    ok(ur!(Context.pfnCreate(count, devices.as_ptr(), null(), &mut context)));
+    ok(ur!(Context.pfnCreate(
+        count,
+        devices.as_ptr(),
+        null(),
+        &mut context
+    )));
     context
 }
 
@@ -202,7 +221,14 @@ fn one_lost(driver: &FakeDriver, by: By, is_open: bool) {
     )));
     let mut memory = null_mut();
     let pool = null_mut();
-    ok(ur!(USM.pfnDeviceAlloc(lost.context, first, null(), pool, SIZE, &mut memory)));
+    ok(ur!(USM.pfnDeviceAlloc(
+        lost.context,
+        first,
+        null(),
+        pool,
+        SIZE,
+        &mut memory
+    )));
     let pending = lost.fill(22, 1, Some(opened));
     let mut copied = null_mut();
     ok(ur!(Enqueue.pfnUSMMemcpy(

@@ -73,7 +73,12 @@ impl Program {
         &mut self,
         reads: Option<usize>,
         writes: usize,
-        run: impl FnOnce(&Self, ur_queue_handle_t, &[ur_event_handle_t], &mut ur_event_handle_t) -> ur_result_t,
+        run: impl FnOnce(
+            &Self,
+            ur_queue_handle_t,
+            &[ur_event_handle_t],
+            &mut ur_event_handle_t,
+        ) -> ur_result_t,
     ) -> bool {
         let mut waits = self.blocks[writes].read.clone();
         waits.push(self.blocks[writes].written);
@@ -116,7 +121,10 @@ impl Program {
     }
 
     fn fill(&mut self) {
-        let (to, byte) = (self.random.below(self.blocks.len()), self.random.below(255) as u8 + 1);
+        let (to, byte) = (
+            self.random.below(self.blocks.len()),
+            self.random.below(255) as u8 + 1,
+        );
         let at = self.blocks[to].at;
         let done = self.command(None, to, |_, queue, waits, event| {
             let (count, first) = list(waits);
@@ -148,7 +156,10 @@ impl Program {
         if self.kernel.is_null() {
             return;
         }
-        let (to, number) = (self.random.below(self.blocks.len()), self.random.below(1000) as u32);
+        let (to, number) = (
+            self.random.below(self.blocks.len()),
+            self.random.below(1000) as u32,
+        );
         let args = arguments(self.blocks[to].at, &number);
         let done = self.command(None, to, |own, queue, waits, event| {
             let ((count, first), global) = (list(waits), BYTES / 4);
@@ -363,13 +374,23 @@ fn run(seed: u64) -> Option<ur_result_t> {
     }
     if own.failed.is_none() {
         for (at, block) in own.blocks.iter().enumerate() {
-            assert_eq!(read(block.at, BYTES), block.holds, "block {at}, seed {seed}");
+            assert_eq!(
+                read(block.at, BYTES),
+                block.holds,
+                "block {at}, seed {seed}"
+            );
         }
     }
     let done = |code| assert_eq!(code, UR_RESULT_SUCCESS, "seed {seed}");
-    own.events.iter().for_each(|event| done(ur!(Event.pfnRelease(*event))));
-    own.blocks.iter().for_each(|block| done(ur!(USM.pfnFree(context, block.at))));
-    own.queues.iter().for_each(|queue| done(ur!(Queue.pfnRelease(*queue))));
+    own.events
+        .iter()
+        .for_each(|event| done(ur!(Event.pfnRelease(*event))));
+    own.blocks
+        .iter()
+        .for_each(|block| done(ur!(USM.pfnFree(context, block.at))));
+    own.queues
+        .iter()
+        .for_each(|queue| done(ur!(Queue.pfnRelease(*queue))));
     if !kernel.is_null() {
         done(ur!(Kernel.pfnRelease(kernel)));
         done(ur!(Program.pfnRelease(program)));
@@ -416,7 +437,10 @@ fn programs_with_kernels_are_right() {
     let path = std::env::join_paths([&lib]).expect("no colon");
     let driver = lib.join("libintelocl.so");
     let texts = [path.to_string_lossy(), driver.to_string_lossy()];
-    let variables = [("LD_LIBRARY_PATH", &*texts[0]), ("OCL_ICD_FILENAMES", &*texts[1])];
+    let variables = [
+        ("LD_LIBRARY_PATH", &*texts[0]),
+        ("OCL_ICD_FILENAMES", &*texts[1]),
+    ];
     right(name, &variables, 20);
 }
 

@@ -48,7 +48,12 @@ impl Own {
         let adapter = adapter();
         let devices = devices(adapter);
         let (mut context, count) = (null_mut(), devices.len() as u32);
-        ok(ur!(Context.pfnCreate(count, devices.as_ptr(), null(), &mut context)));
+        ok(ur!(Context.pfnCreate(
+            count,
+            devices.as_ptr(),
+            null(),
+            &mut context
+        )));
         Self {
             driver,
             adapter,
@@ -64,13 +69,25 @@ impl Own {
         };
         let mut queue = null_mut();
         let device = self.devices[device];
-        ok(ur!(Queue.pfnCreate(self.context, device, &properties, &mut queue)));
+        ok(ur!(Queue.pfnCreate(
+            self.context,
+            device,
+            &properties,
+            &mut queue
+        )));
         queue
     }
 
     fn device_memory(&self, device: usize, bytes: usize) -> *mut c_void {
         let (mut at, pool, device) = (null_mut(), null_mut(), self.devices[device]);
-        ok(ur!(USM.pfnDeviceAlloc(self.context, device, null(), pool, bytes, &mut at)));
+        ok(ur!(USM.pfnDeviceAlloc(
+            self.context,
+            device,
+            null(),
+            pool,
+            bytes,
+            &mut at
+        )));
         at
     }
 
@@ -80,7 +97,9 @@ impl Own {
     }
 
     fn end(self, queues: &[ur_queue_handle_t]) {
-        queues.iter().for_each(|queue| ok(ur!(Queue.pfnRelease(*queue))));
+        queues
+            .iter()
+            .for_each(|queue| ok(ur!(Queue.pfnRelease(*queue))));
         ok(ur!(Context.pfnRelease(self.context)));
         ok(ur!(Adapter.pfnRelease(self.adapter)));
         self.driver.check_end("the test");
@@ -103,10 +122,17 @@ fn list(waits: &[ur_event_handle_t]) -> (u32, *const ur_event_handle_t) {
     }
 }
 
-fn fill(queue: ur_queue_handle_t, to: *mut c_void, byte: u8, waits: &[ur_event_handle_t]) -> ur_event_handle_t {
+fn fill(
+    queue: ur_queue_handle_t,
+    to: *mut c_void,
+    byte: u8,
+    waits: &[ur_event_handle_t],
+) -> ur_event_handle_t {
     let ((count, first), mut event) = (list(waits), null_mut());
     let from = (&raw const byte).cast();
-    ok(ur!(Enqueue.pfnUSMFill(queue, to, 1, from, SIZE, count, first, &mut event)));
+    ok(ur!(Enqueue.pfnUSMFill(
+        queue, to, 1, from, SIZE, count, first, &mut event
+    )));
     event
 }
 
@@ -117,18 +143,24 @@ fn copy(
     waits: &[ur_event_handle_t],
 ) -> ur_event_handle_t {
     let ((count, first), mut event) = (list(waits), null_mut());
-    ok(ur!(Enqueue.pfnUSMMemcpy(queue, false as _, to, from, SIZE, count, first, &mut event)));
+    ok(ur!(Enqueue.pfnUSMMemcpy(
+        queue, false as _, to, from, SIZE, count, first, &mut event
+    )));
     event
 }
 
 fn barrier(queue: ur_queue_handle_t, waits: &[ur_event_handle_t]) -> ur_event_handle_t {
     let ((count, first), mut event) = (list(waits), null_mut());
-    ok(ur!(Enqueue.pfnEventsWaitWithBarrier(queue, count, first, &mut event)));
+    ok(ur!(
+        Enqueue.pfnEventsWaitWithBarrier(queue, count, first, &mut event)
+    ));
     event
 }
 
 fn release(events: &[ur_event_handle_t]) {
-    events.iter().for_each(|event| ok(ur!(Event.pfnRelease(*event))));
+    events
+        .iter()
+        .for_each(|event| ok(ur!(Event.pfnRelease(*event))));
 }
 
 unsafe extern "C" fn pause(milliseconds: *mut c_void) {
@@ -172,29 +204,37 @@ fn memory_is_made_resident_nowhere() {
 /// A chain of copies from device to device and back arrives in order.
 #[test]
 fn copies_between_devices_are_ordered() {
-    alone("tests::reported::copies_between_devices_are_ordered", || {
-        for flags in [IN_ORDER, LOOSE] {
-            let own = Own::new();
-            let queues = [0, 1].map(|device| own.queue(device, flags));
-            let memory = [0, 1].map(|device| own.device_memory(device, SIZE));
-            let mut last = fill(queues[0], memory[0], 0, &[]);
-            for round in 1..=100_u8 {
-                let filled = fill(queues[0], memory[0], round, &[last]);
-                let there = copy(queues[1], memory[1], memory[0], &[filled]);
-                let back = copy(queues[0], host(usize::from(round % 4)).cast(), memory[1], &[there]);
-                release(&[last, filled, there]);
-                last = back;
+    alone(
+        "tests::reported::copies_between_devices_are_ordered",
+        || {
+            for flags in [IN_ORDER, LOOSE] {
+                let own = Own::new();
+                let queues = [0, 1].map(|device| own.queue(device, flags));
+                let memory = [0, 1].map(|device| own.device_memory(device, SIZE));
+                let mut last = fill(queues[0], memory[0], 0, &[]);
+                for round in 1..=100_u8 {
+                    let filled = fill(queues[0], memory[0], round, &[last]);
+                    let there = copy(queues[1], memory[1], memory[0], &[filled]);
+                    let back = copy(
+                        queues[0],
+                        host(usize::from(round % 4)).cast(),
+                        memory[1],
+                        &[there],
+                    );
+                    release(&[last, filled, there]);
+                    last = back;
+                }
+                ok(ur!(Event.pfnWait(1, &last)));
+                let slots = (97..=100_u8).map(|round| (usize::from(round % 4), round));
+                for (slot, round) in slots {
+                    assert_eq!(read(host(slot).cast(), SIZE), [round; SIZE]);
+                }
+                release(&[last]);
+                own.free(&memory);
+                own.end(&queues);
             }
-            ok(ur!(Event.pfnWait(1, &last)));
-            let slots = (97..=100_u8).map(|round| (usize::from(round % 4), round));
-            for (slot, round) in slots {
-                assert_eq!(read(host(slot).cast(), SIZE), [round; SIZE]);
-            }
-            release(&[last]);
-            own.free(&memory);
-            own.end(&queues);
-        }
-    });
+        },
+    );
 }
 
 /// With the variable an allocation may exceed the driver's limit for one.
@@ -288,7 +328,11 @@ fn a_command_waits_for_no_other() {
             ok(ur!(Event.pfnWait(1, &early)));
             release(&[early]);
         }
-        assert!(start.elapsed() < Duration::from_millis(250), "{:?}", start.elapsed());
+        assert!(
+            start.elapsed() < Duration::from_millis(250),
+            "{:?}",
+            start.elapsed()
+        );
         ok(ur!(Event.pfnWait(1, &late)));
         assert!(start.elapsed() >= Duration::from_millis(300));
         release(&[gate, late]);
@@ -306,7 +350,16 @@ impl Graph {
         ok(ur!(QueueExp.pfnBeginGraphCaptureExp(queue)));
         for half in [0, SIZE / 2] {
             let (to, from, none) = (to.wrapping_byte_add(half), byte.cast(), null_mut());
-            ok(ur!(Enqueue.pfnUSMFill(queue, to, 1, from, SIZE / 2, 0, null(), none)));
+            ok(ur!(Enqueue.pfnUSMFill(
+                queue,
+                to,
+                1,
+                from,
+                SIZE / 2,
+                0,
+                null(),
+                none
+            )));
         }
         ok(ur!(QueueExp.pfnEndGraphCaptureExp(queue, &mut graph)));
         ok(ur!(GraphExp.pfnInstantiateGraphExp(graph, &mut ready)));
@@ -315,7 +368,13 @@ impl Graph {
 
     fn run(&self, queue: ur_queue_handle_t) -> ur_event_handle_t {
         let mut event = null_mut();
-        ok(ur!(EnqueueExp.pfnGraphExp(queue, self.1, 0, null(), &mut event)));
+        ok(ur!(EnqueueExp.pfnGraphExp(
+            queue,
+            self.1,
+            0,
+            null(),
+            &mut event
+        )));
         event
     }
 
@@ -358,23 +417,26 @@ fn nothing_grows_with_replays() {
 /// A wait for the device works after replays, and after the graph is gone.
 #[test]
 fn the_device_is_waited_for_after_replays() {
-    alone("tests::reported::the_device_is_waited_for_after_replays", || {
-        let own = Own::new();
-        let (queue, to) = (own.queue(0, IN_ORDER), own.device_memory(0, SIZE));
-        // SAFETY: memory of the test's.
-        unsafe { host(30).write(5) };
-        for _ in 0..20 {
-            let graph = Graph::new(queue, to);
-            release(&[graph.run(queue), graph.run(queue)]);
-            ok(ur!(DeviceExp.pfnWaitExp(own.devices[0])));
-            assert_eq!(read(to, SIZE), [5; SIZE]);
-            release(&[graph.run(queue)]);
-            graph.destroy();
-            ok(ur!(DeviceExp.pfnWaitExp(own.devices[0])));
-        }
-        own.free(&[to]);
-        own.end(&[queue]);
-    });
+    alone(
+        "tests::reported::the_device_is_waited_for_after_replays",
+        || {
+            let own = Own::new();
+            let (queue, to) = (own.queue(0, IN_ORDER), own.device_memory(0, SIZE));
+            // SAFETY: memory of the test's.
+            unsafe { host(30).write(5) };
+            for _ in 0..20 {
+                let graph = Graph::new(queue, to);
+                release(&[graph.run(queue), graph.run(queue)]);
+                ok(ur!(DeviceExp.pfnWaitExp(own.devices[0])));
+                assert_eq!(read(to, SIZE), [5; SIZE]);
+                release(&[graph.run(queue)]);
+                graph.destroy();
+                ok(ur!(DeviceExp.pfnWaitExp(own.devices[0])));
+            }
+            own.free(&[to]);
+            own.end(&[queue]);
+        },
+    );
 }
 
 /// In-order queues that wait for each other by barriers see each other's work.
@@ -400,7 +462,9 @@ fn barriers_join_several_queues() {
             }
             release(&before);
         }
-        queues.iter().for_each(|queue| ok(ur!(Queue.pfnFinish(*queue))));
+        queues
+            .iter()
+            .for_each(|queue| ok(ur!(Queue.pfnFinish(*queue))));
         for slot in 0..4 {
             let byte = (slot + 49) % 4 + 1;
             let found = read(host(slot + 4).cast(), SIZE);
@@ -441,7 +505,11 @@ fn waits_do_not_spin() {
         let (queue, other) = (own.queue(0, IN_ORDER), own.queue(1, IN_ORDER));
         let mut native = 0;
         // The list itself waits for the host task then, and the wait is for the list.
-        ok(ur!(Queue.pfnGetNativeHandle(queue, null_mut(), &mut native)));
+        ok(ur!(Queue.pfnGetNativeHandle(
+            queue,
+            null_mut(),
+            &mut native
+        )));
         let gate = task(other, 500);
         let late = fill(queue, host(0).cast(), 1, &[gate]);
         let before = processor_time();
@@ -483,7 +551,9 @@ fn asynchronous_memory_is_reused_and_trimmed() {
             )));
             let filled = fill(queue, at, round as u8, &[made]);
             let mut freed = null_mut();
-            ok(ur!(EnqueueExp.pfnUSMFreeExp(queue, pool, at, 1, &filled, &mut freed)));
+            ok(ur!(
+                EnqueueExp.pfnUSMFreeExp(queue, pool, at, 1, &filled, &mut freed)
+            ));
             release(&waits);
             release(&[made, filled]);
             after = freed;
@@ -491,12 +561,23 @@ fn asynchronous_memory_is_reused_and_trimmed() {
         }
         places.dedup();
         assert_eq!(places.len(), 1, "{places:?}");
-        queues.iter().for_each(|queue| ok(ur!(Queue.pfnFinish(*queue))));
+        queues
+            .iter()
+            .for_each(|queue| ok(ur!(Queue.pfnFinish(*queue))));
         release(&[after]);
         let held = own.calls("zeMemFree", || {
-            ok(ur!(USMExp.pfnPoolTrimToExp(own.context, own.devices[0], pool, 0)));
+            ok(ur!(USMExp.pfnPoolTrimToExp(
+                own.context,
+                own.devices[0],
+                pool,
+                0
+            )));
         });
-        assert!(held > 0, "{before} objects, then {}", own.driver.query().live);
+        assert!(
+            held > 0,
+            "{before} objects, then {}",
+            own.driver.query().live
+        );
         ok(ur!(USM.pfnPoolRelease(pool)));
         own.end(&queues);
     });
@@ -508,9 +589,25 @@ fn small_things_work() {
         let own = Own::new();
         let (queue, flags, mut buffer) = (own.queue(0, LOOSE), UR_MEM_FLAG_READ_WRITE, null_mut());
         // A copy within one buffer.
-        ok(ur!(Mem.pfnBufferCreate(own.context, flags, SIZE, null(), &mut buffer)));
+        ok(ur!(Mem.pfnBufferCreate(
+            own.context,
+            flags,
+            SIZE,
+            null(),
+            &mut buffer
+        )));
         let (half, none) = (SIZE / 2, null_mut());
-        ok(ur!(Enqueue.pfnMemBufferCopy(queue, buffer, buffer, 0, half, half, 0, null(), none)));
+        ok(ur!(Enqueue.pfnMemBufferCopy(
+            queue,
+            buffer,
+            buffer,
+            0,
+            half,
+            half,
+            0,
+            null(),
+            none
+        )));
         ok(ur!(Queue.pfnFinish(queue)));
         ok(ur!(Mem.pfnRelease(buffer)));
         // A wait without a list covers all commands of an out-of-order queue.
@@ -531,8 +628,24 @@ fn small_things_work() {
         release(&[all]);
         // Asynchronous memory of the host.
         let (pool, mut at) = (null_mut(), null_mut());
-        ok(ur!(EnqueueExp.pfnUSMHostAllocExp(queue, pool, SIZE, null(), 0, null(), &mut at, none)));
-        ok(ur!(EnqueueExp.pfnUSMFreeExp(queue, pool, at, 0, null(), none)));
+        ok(ur!(EnqueueExp.pfnUSMHostAllocExp(
+            queue,
+            pool,
+            SIZE,
+            null(),
+            0,
+            null(),
+            &mut at,
+            none
+        )));
+        ok(ur!(EnqueueExp.pfnUSMFreeExp(
+            queue,
+            pool,
+            at,
+            0,
+            null(),
+            none
+        )));
         // A pool may be released after its context's handle.
         let (mut desc, mut pool) = (ur_usm_pool_desc_t::default(), null_mut());
         ok(ur!(USM.pfnPoolCreate(own.context, &mut desc, &mut pool)));

@@ -112,7 +112,8 @@ pub fn read(from: *mut c_void, bytes: usize) -> Vec<u8> {
 }
 
 fn all_are(from: *mut c_void, bytes: usize, byte: u8) -> bool {
-    read(from, bytes).iter().all(|own| *own == byte)
+    // A comparison of slices is fast without optimization too.
+    read(from, bytes) == vec![byte; bytes]
 }
 
 /// Where a part runs.
@@ -243,8 +244,13 @@ fn on_devices(steps: &mut Steps, place: &Place) {
         }
     }
     let (mut device, mut host) = (0, 0);
-    step!(steps, Device.pfnGetGlobalTimestamps(place.device, &mut device, &mut host));
-    let [one, two] = place.devices[..] else { return };
+    step!(
+        steps,
+        Device.pfnGetGlobalTimestamps(place.device, &mut device, &mut host)
+    );
+    let [one, two] = place.devices[..] else {
+        return;
+    };
     let (mut access, bytes) = (0_i32, size_of::<i32>());
     step!(
         steps,
@@ -272,22 +278,38 @@ fn on_usm(steps: &mut Steps, place: &Place) {
         ..
     } = place;
     let pool = null_mut();
-    let own = make!(steps, USM.pfnDeviceAlloc(context, device, null(), pool, SIZE));
-    let shared = make!(steps, USM.pfnSharedAlloc(context, device, null(), pool, SIZE));
-    let large = make!(steps, USM.pfnDeviceAlloc(context, device, null(), pool, LARGE));
+    let own = make!(
+        steps,
+        USM.pfnDeviceAlloc(context, device, null(), pool, SIZE)
+    );
+    let shared = make!(
+        steps,
+        USM.pfnSharedAlloc(context, device, null(), pool, SIZE)
+    );
+    let large = make!(
+        steps,
+        USM.pfnDeviceAlloc(context, device, null(), pool, LARGE)
+    );
     let on_host = make!(steps, USM.pfnHostAlloc(context, null(), pool, SIZE));
     if !own.is_null() && !on_host.is_null() && !shared.is_null() && !large.is_null() {
         let kind = UR_USM_ALLOC_INFO_TYPE;
         let (mut found, bytes) = (ur_usm_type_t::default(), size_of::<ur_usm_type_t>());
         let to = (&raw mut found).cast();
-        step!(steps, USM.pfnGetMemAllocInfo(context, own, kind, bytes, to, null_mut()));
+        step!(
+            steps,
+            USM.pfnGetMemAllocInfo(context, own, kind, bytes, to, null_mut())
+        );
         let (byte, odd) = (host(0), host(1));
         // SAFETY: memory of the test's.
         unsafe {
             byte.write(7);
             odd.cast::<[u8; 3]>().write([1, 2, 3]);
         }
-        let filled = enqueue!(steps, &[], Enqueue.pfnUSMFill(one, own, 1, byte.cast(), SIZE));
+        let filled = enqueue!(
+            steps,
+            &[],
+            Enqueue.pfnUSMFill(one, own, 1, byte.cast(), SIZE)
+        );
         let again = enqueue!(steps, &[], Enqueue.pfnUSMFill(one, own, 3, odd.cast(), 99));
         let copied = enqueue!(
             steps,
@@ -300,11 +322,17 @@ fn on_usm(steps: &mut Steps, place: &Place) {
             let rest = read[99..].iter().all(|byte| *byte == 7);
             steps.expect("fills and a copy", || pattern && rest);
         }
-        for what in [UR_PROFILING_INFO_COMMAND_START, UR_PROFILING_INFO_COMMAND_END] {
+        for what in [
+            UR_PROFILING_INFO_COMMAND_START,
+            UR_PROFILING_INFO_COMMAND_END,
+        ] {
             let (mut time, bytes) = (0_u64, size_of::<u64>());
             let to = (&raw mut time).cast();
             if !filled.is_null() {
-                step!(steps, Event.pfnGetProfilingInfo(filled, what, bytes, to, null_mut()));
+                step!(
+                    steps,
+                    Event.pfnGetProfilingInfo(filled, what, bytes, to, null_mut())
+                );
             }
         }
         // Rows of 16 bytes, from a pitch of 64 to one of 32.
@@ -317,7 +345,15 @@ fn on_usm(steps: &mut Steps, place: &Place) {
         let block = enqueue!(
             steps,
             &[rows],
-            Enqueue.pfnUSMFill2D(two, shared.wrapping_byte_add(1024), 64, 1, byte.cast(), 16, 4)
+            Enqueue.pfnUSMFill2D(
+                two,
+                shared.wrapping_byte_add(1024),
+                64,
+                1,
+                byte.cast(),
+                16,
+                4
+            )
         );
         let flags = ur_usm_migration_flags_t(none);
         let hint = enqueue!(steps, &[], Enqueue.pfnUSMPrefetch(one, shared, SIZE, flags));
@@ -328,11 +364,21 @@ fn on_usm(steps: &mut Steps, place: &Place) {
             &[block],
             Enqueue.pfnUSMMemcpy(two, false as _, large, on_host, SIZE)
         );
-        let timed = enqueue!(steps, &[], EnqueueExp.pfnTimestampRecordingExp(one, false as _));
-        let wall = enqueue!(steps, &[large_copy, timed], Enqueue.pfnEventsWaitWithBarrier(two));
+        let timed = enqueue!(
+            steps,
+            &[],
+            EnqueueExp.pfnTimestampRecordingExp(one, false as _)
+        );
+        let wall = enqueue!(
+            steps,
+            &[large_copy, timed],
+            Enqueue.pfnEventsWaitWithBarrier(two)
+        );
         let joined = enqueue!(steps, &[rows, wall], Enqueue.pfnEventsWait(one));
         wait(steps, joined);
-        let all = [filled, again, copied, rows, block, hint, advised, large_copy, timed, wall, joined];
+        let all = [
+            filled, again, copied, rows, block, hint, advised, large_copy, timed, wall, joined,
+        ];
         release(steps, &all);
         step!(steps, DeviceExp.pfnWaitExp(device));
     }
@@ -349,8 +395,14 @@ fn with_pools(steps: &mut Steps, place: &Place) {
     if pool.is_null() {
         return;
     }
-    let small = make!(steps, USM.pfnDeviceAlloc(context, device, null(), pool, SIZE));
-    let large = make!(steps, USM.pfnSharedAlloc(context, device, null(), pool, LARGE));
+    let small = make!(
+        steps,
+        USM.pfnDeviceAlloc(context, device, null(), pool, SIZE)
+    );
+    let large = make!(
+        steps,
+        USM.pfnSharedAlloc(context, device, null(), pool, LARGE)
+    );
     let on_host = make!(steps, USM.pfnHostAlloc(context, null(), pool, SIZE));
     for (memory, bytes) in [(small, SIZE), (large, LARGE), (on_host, SIZE)] {
         if !memory.is_null() {
@@ -423,7 +475,10 @@ fn on_buffers(steps: &mut Steps, place: &Place) {
         ..Default::default()
     };
     let flags = UR_MEM_FLAG_READ_WRITE | UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER;
-    let first = make!(steps, Mem.pfnBufferCreate(context, flags, SIZE, &properties));
+    let first = make!(
+        steps,
+        Mem.pfnBufferCreate(context, flags, SIZE, &properties)
+    );
     let plain = UR_MEM_FLAG_READ_WRITE;
     let second = make!(steps, Mem.pfnBufferCreate(context, plain, SIZE, null()));
     if !first.is_null() && !second.is_null() {
@@ -448,7 +503,8 @@ fn on_buffers(steps: &mut Steps, place: &Place) {
         let rect = enqueue!(
             steps,
             &[within],
-            Enqueue.pfnMemBufferCopyRect(queue, first, second, zero, zero, region, 64, 512, 32, 256)
+            Enqueue
+                .pfnMemBufferCopyRect(queue, first, second, zero, zero, region, 64, 512, 32, 256)
         );
         let (mut mapped, flags) = (null_mut(), UR_MAP_FLAG_READ | UR_MAP_FLAG_WRITE);
         let (none, out) = (null_mut(), &mut mapped);
@@ -526,7 +582,10 @@ fn over_host_memory(steps: &mut Steps, place: &Place) {
         ..Default::default()
     };
     let flags = UR_MEM_FLAG_READ_WRITE | UR_MEM_FLAG_USE_HOST_POINTER;
-    let buffer = make!(steps, Mem.pfnBufferCreate(context, flags, SIZE, &properties));
+    let buffer = make!(
+        steps,
+        Mem.pfnBufferCreate(context, flags, SIZE, &properties)
+    );
     if buffer.is_null() {
         return;
     }
@@ -559,7 +618,10 @@ fn with_programs(steps: &mut Steps, place: &Place) {
         size: size_of::<u32>(),
         pValue: (&raw const value).cast(),
     };
-    step!(steps, Program.pfnSetSpecializationConstants(of_il, 1, &constant));
+    step!(
+        steps,
+        Program.pfnSetSpecializationConstants(of_il, 1, &constant)
+    );
     if step!(steps, Program.pfnCompile(context, of_il, null())) {
         let linked = make!(steps, Program.pfnLink(context, 1, &of_il, null()));
         let both = [of_il, of_il];
@@ -570,10 +632,16 @@ fn with_programs(steps: &mut Steps, place: &Place) {
             }
         }
     }
-    if step!(steps, Program.pfnBuild(context, of_il, c"-cl-fast-relaxed-math".as_ptr())) {
+    if step!(
+        steps,
+        Program.pfnBuild(context, of_il, c"-cl-fast-relaxed-math".as_ptr())
+    ) {
         let what = UR_PROGRAM_INFO_KERNEL_NAMES;
         let mut bytes = 0;
-        step!(steps, Program.pfnGetInfo(of_il, what, 0, null_mut(), &mut bytes));
+        step!(
+            steps,
+            Program.pfnGetInfo(of_il, what, 0, null_mut(), &mut bytes)
+        );
         from_binary(steps, place, of_il);
         let native: usize = make!(steps, Program.pfnGetNativeHandle(of_il));
         if native != 0 {
@@ -592,7 +660,10 @@ fn with_programs(steps: &mut Steps, place: &Place) {
 fn from_binary(steps: &mut Steps, place: &Place, program: ur_program_handle_t) {
     let (mut bytes, size) = (0_usize, size_of::<usize>());
     let (what, to) = (UR_PROGRAM_INFO_BINARY_SIZES, (&raw mut bytes).cast());
-    if !step!(steps, Program.pfnGetInfo(program, what, size, to, null_mut())) {
+    if !step!(
+        steps,
+        Program.pfnGetInfo(program, what, size, to, null_mut())
+    ) {
         return;
     }
     if bytes == 0 {
@@ -602,7 +673,10 @@ fn from_binary(steps: &mut Steps, place: &Place, program: ur_program_handle_t) {
     let mut all = [code.as_mut_ptr()];
     let (what, size) = (UR_PROGRAM_INFO_BINARIES, size_of_val(&all));
     let to = all.as_mut_ptr().cast();
-    if !step!(steps, Program.pfnGetInfo(program, what, size, to, null_mut())) {
+    if !step!(
+        steps,
+        Program.pfnGetInfo(program, what, size, to, null_mut())
+    ) {
         return;
     }
     steps.expect("the driver's code", || code.starts_with(b"scripted binary"));
@@ -678,19 +752,34 @@ fn with_kernels(steps: &mut Steps, place: &Place) {
         ..
     } = place;
     let (program, kernel) = iota(steps, context);
-    let memory = make!(steps, USM.pfnSharedAlloc(context, device, null(), null_mut(), SIZE));
+    let memory = make!(
+        steps,
+        USM.pfnSharedAlloc(context, device, null(), null_mut(), SIZE)
+    );
     if !kernel.is_null() && !memory.is_null() {
         let (mut group, bytes) = (0_usize, size_of::<usize>());
-        let (what, to) = (UR_KERNEL_GROUP_INFO_WORK_GROUP_SIZE, (&raw mut group).cast());
-        step!(steps, Kernel.pfnGetGroupInfo(kernel, device, what, bytes, to, null_mut()));
+        let (what, to) = (
+            UR_KERNEL_GROUP_INFO_WORK_GROUP_SIZE,
+            (&raw mut group).cast(),
+        );
+        step!(
+            steps,
+            Kernel.pfnGetGroupInfo(kernel, device, what, bytes, to, null_mut())
+        );
         let what = UR_KERNEL_INFO_ATTRIBUTES;
-        step!(steps, Kernel.pfnGetInfo(kernel, what, 0, null_mut(), &mut group));
+        step!(
+            steps,
+            Kernel.pfnGetInfo(kernel, what, 0, null_mut(), &mut group)
+        );
         let (on, what) = (1_u8, UR_KERNEL_EXEC_INFO_USM_INDIRECT_ACCESS);
         let from = (&raw const on).cast();
         step!(steps, Kernel.pfnSetExecInfo(kernel, what, 1, null(), from));
         let config = UR_KERNEL_CACHE_CONFIG_LARGE_SLM;
         let (what, from) = (UR_KERNEL_EXEC_INFO_CACHE_CONFIG, (&raw const config).cast());
-        step!(steps, Kernel.pfnSetExecInfo(kernel, what, size_of_val(&config), null(), from));
+        step!(
+            steps,
+            Kernel.pfnSetExecInfo(kernel, what, size_of_val(&config), null(), from)
+        );
         let (zero, global, local) = (0_usize, 1000_usize, 10_usize);
         let (mut chosen, mut groups) = (0, 0);
         step!(
@@ -727,8 +816,22 @@ fn with_kernels(steps: &mut Steps, place: &Place) {
         let offset = 8_usize;
         let a = launch(steps, one, null(), null(), null(), &[]);
         let b = launch(steps, two, &raw const local, null(), null(), &[a]);
-        let c = launch(steps, two, &raw const global, null(), &raw const cooperative, &[b]);
-        let d = launch(steps, one, &raw const global, &raw const offset, null(), &[c]);
+        let c = launch(
+            steps,
+            two,
+            &raw const global,
+            null(),
+            &raw const cooperative,
+            &[b],
+        );
+        let d = launch(
+            steps,
+            one,
+            &raw const global,
+            &raw const offset,
+            null(),
+            &[c],
+        );
         wait(steps, d);
         if super::random::has_kernels() {
             steps.expect("numbers", || read(memory, 8) == [3, 0, 0, 0, 4, 0, 0, 0]);
@@ -758,7 +861,10 @@ fn with_kernels(steps: &mut Steps, place: &Place) {
 fn in_command_buffers(steps: &mut Steps, place: &Place) {
     let (context, device) = (place.context, place.device);
     let (program, kernel) = iota(steps, context);
-    let memory = make!(steps, USM.pfnSharedAlloc(context, device, null(), null_mut(), SIZE));
+    let memory = make!(
+        steps,
+        USM.pfnSharedAlloc(context, device, null(), null_mut(), SIZE)
+    );
     let desc = ur_exp_command_buffer_desc_t {
         isUpdatable: 1,
         ..Default::default()
@@ -846,8 +952,16 @@ fn recorded(
         )
     );
     if step!(steps, CommandBufferExp.pfnFinalizeExp(buffer)) {
-        let one = enqueue!(steps, &[], EnqueueExp.pfnCommandBufferExp(place.one, buffer));
-        let two = enqueue!(steps, &[one], EnqueueExp.pfnCommandBufferExp(place.two, buffer));
+        let one = enqueue!(
+            steps,
+            &[],
+            EnqueueExp.pfnCommandBufferExp(place.one, buffer)
+        );
+        let two = enqueue!(
+            steps,
+            &[one],
+            EnqueueExp.pfnCommandBufferExp(place.two, buffer)
+        );
         if wait(steps, two) {
             steps.expect("recorded commands", || all_are(memory, SIZE / 4 * 3, 8));
         }
@@ -866,9 +980,16 @@ fn recorded(
             ..Default::default()
         };
         if !command.is_null() {
-            step!(steps, CommandBufferExp.pfnUpdateKernelLaunchExp(buffer, 1, &update));
+            step!(
+                steps,
+                CommandBufferExp.pfnUpdateKernelLaunchExp(buffer, 1, &update)
+            );
         }
-        let last = enqueue!(steps, &[], EnqueueExp.pfnCommandBufferExp(place.one, buffer));
+        let last = enqueue!(
+            steps,
+            &[],
+            EnqueueExp.pfnCommandBufferExp(place.one, buffer)
+        );
         wait(steps, last);
         release(steps, &[one, two, last]);
     }
@@ -914,7 +1035,10 @@ fn in_graphs(steps: &mut Steps, place: &Place) {
 fn in_virtual_memory(steps: &mut Steps, place: &Place) {
     let (context, device, queue) = (place.context, place.device, place.one);
     let (mut page, bytes) = (0_usize, size_of::<usize>());
-    let (what, to) = (UR_VIRTUAL_MEM_GRANULARITY_INFO_MINIMUM, (&raw mut page).cast());
+    let (what, to) = (
+        UR_VIRTUAL_MEM_GRANULARITY_INFO_MINIMUM,
+        (&raw mut page).cast(),
+    );
     let known = step!(
         steps,
         VirtualMem.pfnGranularityGetInfo(context, device, 1, what, bytes, to, null_mut())
@@ -926,7 +1050,10 @@ fn in_virtual_memory(steps: &mut Steps, place: &Place) {
     let memory = make!(steps, PhysicalMem.pfnCreate(context, device, page, null()));
     if !start.is_null() && !memory.is_null() {
         let both = UR_VIRTUAL_MEM_ACCESS_FLAG_READ_WRITE;
-        if step!(steps, VirtualMem.pfnMap(context, start, page, memory, 0, both)) {
+        if step!(
+            steps,
+            VirtualMem.pfnMap(context, start, page, memory, 0, both)
+        ) {
             step!(steps, VirtualMem.pfnSetAccess(context, start, page, both));
             let from = host(10);
             // SAFETY: memory of the test's.
@@ -1101,7 +1228,10 @@ fn with_native_handles(steps: &mut Steps, place: &Place) {
 fn with_registration(steps: &mut Steps, place: &Place) {
     let (context, queue, memory) = (place.context, place.one, host(16));
     let start = memory.cast::<c_void>();
-    if step!(steps, USMExp.pfnHostAllocRegisterExp(context, start, SIZE, null())) {
+    if step!(
+        steps,
+        USMExp.pfnHostAllocRegisterExp(context, start, SIZE, null())
+    ) {
         let from = host(17);
         // SAFETY: memory of the test's.
         unsafe { from.write(11) };
