@@ -58,6 +58,7 @@ fn check() {
     for _ in 0..2 {
         driver.reset();
         let steps = workload::play();
+        assert!(steps.is_whole(), "without {absent}");
         let failed = steps.failed();
         let parts: Vec<_> = failed.iter().map(|(part, _, _)| *part).collect();
         let mut found = parts.clone();

@@ -79,6 +79,7 @@ fn each_call_fails_with(
         workload::play();
         driver.reset();
         let whole = workload::play();
+        assert!(whole.is_whole());
         assert_eq!((whole.failed(), whole.wrong), (vec![], vec![]));
         driver.check_end("a workload");
         let counts = driver.counts();
@@ -130,6 +131,7 @@ fn the_workload_succeeds() {
         for _ in 0..2 {
             driver.reset();
             let whole = workload::play();
+            assert!(whole.is_whole());
             assert_eq!((whole.failed(), whole.wrong), (vec![], vec![]));
             driver.check_end("a workload");
         }

@@ -37,6 +37,11 @@ impl Steps {
         self.answers.iter().filter(failed).copied().collect()
     }
 
+    /// Whether the workload found a device, and went to its end.
+    pub fn is_whole(&self) -> bool {
+        self.answers.len() > 200
+    }
+
     /// Records what must hold if all steps of the part have succeeded.
     fn expect(&mut self, what: &'static str, holds: impl FnOnce() -> bool) {
         let own = &self.answers[self.first..];
