@@ -119,10 +119,15 @@ impl Device {
         self.check_status()
     }
 
-    /// Whether the device still answers.
+    /// Whether the device still answers. Any other error says nothing of the device, whose commands go on.
     pub fn check_status(&self) -> Result<()> {
         // SAFETY: a device of the driver's.
-        unsafe { call!(self.api, zeDeviceGetStatus(self.raw)) }
+        match unsafe { (self.api.zeDeviceGetStatus)(self.raw) } {
+            code @ (ZE_RESULT_ERROR_DEVICE_LOST | ZE_RESULT_ERROR_DEVICE_REQUIRES_RESET) => {
+                check(code, "zeDeviceGetStatus")
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether address ranges can be reserved: only trying tells, as an old driver has pages and refuses ranges.

@@ -60,7 +60,7 @@ impl ProgramPart<LevelZero> for Part {
             .as_ref()
             .and_then(|module| module.binary().ok());
         match (built, state.inputs.as_slice()) {
-            (Some(code), _) => code.into(),
+            (Some(code), _) => code.to_vec().into(),
             (None, [one]) if !one.is_il => one.code.to_vec().into(),
             _ => Cow::Borrowed(&[]),
         }

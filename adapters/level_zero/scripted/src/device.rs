@@ -11,7 +11,7 @@ use crate::{driver, image, mutate, script, worker};
 /// The first device's handle. Others follow at a distance.
 const FIRST: usize = 0x5eed_de00_0000;
 const DISTANCE: usize = 0x100;
-const MAX_DEVICES: usize = 4;
+pub const MAX_DEVICES: usize = 4;
 
 pub const MAX_GROUP_SIZE: u32 = 1024;
 const LOCAL_BYTES: u32 = 64 << 10;

@@ -22,6 +22,7 @@ use std::sync::{Mutex, OnceLock};
 
 use ze::*;
 
+use crate::device::MAX_DEVICES;
 use crate::entry::Answer as Outcome;
 use crate::object::hold;
 
@@ -75,6 +76,13 @@ static LOST: AtomicBool = AtomicBool::new(false);
 
 /// A bit for each device that is lost alone.
 static LOST_ALONE: AtomicU64 = AtomicU64::new(0);
+
+/// How often each device was lost. Lists from before a loss stay lost.
+static LOSSES: [AtomicU64; MAX_DEVICES] = [const { AtomicU64::new(0) }; MAX_DEVICES];
+
+pub fn losses(device: usize) -> u64 {
+    LOSSES[device].load(Ordering::Acquire)
+}
 
 /// Whether the devices are lost: commands are not executed, waits and submissions fail.
 pub fn is_lost() -> bool {
@@ -203,6 +211,11 @@ pub fn missed(name: &'static str) {
 }
 
 pub fn lose(lost: bool) {
+    if lost {
+        for one in &LOSSES {
+            one.fetch_add(1, Ordering::AcqRel);
+        }
+    }
     LOST.store(lost, Ordering::Release);
 }
 
@@ -286,7 +299,10 @@ pub extern "C" fn scripted_lose(lost: bool) {
 /// Events that its commands would signal stay as they are.
 #[unsafe(no_mangle)]
 pub extern "C" fn scripted_lose_device(index: usize) {
-    LOST_ALONE.fetch_or(1 << index, Ordering::AcqRel);
+    if let Some(losses) = LOSSES.get(index) {
+        losses.fetch_add(1, Ordering::AcqRel);
+        LOST_ALONE.fetch_or(1 << index, Ordering::AcqRel);
+    }
 }
 
 /// Returns the state.

@@ -120,8 +120,9 @@ struct Queue {
 
 #[derive(Default)]
 struct Shared {
-    /// The index of the device that the commands are for.
+    /// The index of the device that the commands are for, and how often it was lost before.
     device: usize,
+    losses: u64,
     queue: Mutex<Queue>,
     changed: Condvar,
 }
@@ -151,14 +152,14 @@ pub fn uses(start: usize, bytes: usize) -> bool {
         loop {
             let mut running = queue.current.iter();
             let runs = running.any(|work| work.uses(start, bytes));
-            if script::device_present(one.device).is_ok() {
+            if one.present().is_ok() {
                 let mut waiting = queue.waiting.iter().map(|command| &command.work);
                 return runs || waiting.any(|work| work.uses(start, bytes));
             }
             if !runs {
                 return false;
             }
-            let waited = one.changed.wait_timeout(queue, event::SLICE);
+            let waited = one.changed.wait_timeout(queue, SLICE);
             queue = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     })
@@ -175,6 +176,7 @@ impl Worker {
     pub fn open(device: usize) -> Self {
         let shared = Arc::new(Shared {
             device,
+            losses: script::losses(device),
             ..Shared::default()
         });
         let mut all = hold(&ALL);
@@ -185,7 +187,7 @@ impl Worker {
 
     /// Submits commands, all or none.
     pub fn submit<'a>(&self, steps: impl IntoIterator<Item = &'a Step>) -> Answer {
-        script::device_present(self.shared.device)?;
+        self.shared.present()?;
         let queue = hold(&self.shared.queue);
         // A step may wait for one before it, whose signal is bound by then.
         let mut bound = VecDeque::new();
@@ -198,7 +200,7 @@ impl Worker {
 
     /// Submits a command that sets a fence.
     pub fn submit_fence(&self, fence: Arc<State>) -> Answer {
-        script::device_present(self.shared.device)?;
+        self.shared.present()?;
         let command = Bound {
             waits: Vec::new(),
             work: Arc::new(Work::Nothing),
@@ -224,7 +226,7 @@ impl Worker {
     /// Whether a command is not done, of a device that is there.
     pub fn is_busy(&self) -> bool {
         let queue = hold(&self.shared.queue);
-        queue.done < queue.submitted && script::device_present(self.shared.device).is_ok()
+        queue.done < queue.submitted && self.shared.present().is_ok()
     }
 
     /// Waits up to a number of nanoseconds for what was submitted so far.
@@ -234,12 +236,20 @@ impl Worker {
 }
 
 impl Shared {
+    /// An error if the device is lost, or was lost since the worker began.
+    fn present(&self) -> Answer {
+        match script::losses(self.device) == self.losses {
+            true => script::device_present(self.device),
+            false => Err(ZE_RESULT_ERROR_DEVICE_LOST),
+        }
+    }
+
     fn wait(&self, timeout: u64) -> Answer {
         let until = Instant::now().checked_add(Duration::from_nanos(timeout));
         let mut queue = hold(&self.queue);
         let target = queue.submitted;
         loop {
-            script::device_present(self.device)?;
+            self.present()?;
             if queue.done >= target {
                 return Ok(());
             }
@@ -260,9 +270,9 @@ impl Shared {
             if let Some(mut command) = queue.waiting.pop_front() {
                 queue.current = Some(Arc::clone(&command.work));
                 drop(queue);
-                let ran = command.run(self.device);
+                let ran = command.run(self);
                 if let Err(code) = ran
-                    && script::device_present(self.device).is_ok()
+                    && self.present().is_ok()
                 {
                     script::broken(format!("a command failed: {code:?}"));
                     script::lose(true);
@@ -289,11 +299,11 @@ impl Shared {
 
 impl Bound {
     /// Returns when the command started and ended.
-    fn run(&mut self, device: usize) -> Answer<(u64, u64)> {
+    fn run(&mut self, on: &Shared) -> Answer<(u64, u64)> {
         for one in &self.waits {
             one.wait(u64::MAX)?;
         }
-        script::device_present(device)?;
+        on.present()?;
         let start = device::now();
         // SAFETY: the caller keeps the command's memory until it is done.
         unsafe { self.work.run(&self.asked) }?;

@@ -190,8 +190,10 @@ impl Stream {
             false => {
                 let first = self.timed()?;
                 self.signal(&first)?;
+                self.list.keep_order()?;
                 work::append(&self.list, ze_event_handle_t::NULL, work)?;
                 self.signal(&last)?;
+                self.list.keep_order()?;
                 first
             }
         };
@@ -213,7 +215,7 @@ impl Stream {
             )
         }?;
         event.is_appended();
-        self.list.keep_order()
+        Ok(())
     }
 }
 
@@ -237,6 +239,7 @@ impl ur::stream::Stream for Stream {
     fn record(&self) -> Result<Arc<Event>> {
         let event = Event::new(&self.context, &self.list.device, Kind::Marker)?;
         let event = Arc::new(event);
+        // No barrier follows: nothing may be left of a list that is destroyed once its last marker is complete.
         self.signal(&event)?;
         let passed = self.waits.lock().mark(&event);
         drop(passed);

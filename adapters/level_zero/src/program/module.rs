@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString, c_void};
 use std::ptr::{null, null_mut};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ur::abi::*;
 use ur::object::{Error, Object, Result};
@@ -41,6 +41,8 @@ pub struct Module {
     pub raw: ze_module_handle_t,
     /// Whether the drop destroys the module: a foreign one may be its maker's.
     own: bool,
+    /// The driver's own code, once it was asked for.
+    code: OnceLock<Result<Vec<u8>>>,
 }
 
 /// The driver's extension for a module of several inputs.
@@ -177,9 +179,12 @@ impl Module {
         let text = take_log(api, log);
         let module = check(code, "zeModuleCreate").map(|()| {
             let context = Arc::clone(context);
-            #[rustfmt::skip]
-            let module = Self { context, raw, own: true };
-            Arc::new(module)
+            Arc::new(Self {
+                context,
+                raw,
+                own: true,
+                code: OnceLock::new(),
+            })
         });
         (module, text)
     }
@@ -190,6 +195,7 @@ impl Module {
             context: Arc::clone(context),
             raw: ze_module_handle_t(std::ptr::with_exposed_provenance_mut(raw)),
             own,
+            code: OnceLock::new(),
         })
     }
 
@@ -212,8 +218,14 @@ impl Module {
         names.iter().map(name).collect()
     }
 
-    /// The driver's own code, which a program can be made of again.
-    pub fn binary(&self) -> Result<Vec<u8>> {
+    /// The driver's own code, which a program can be made of again. A caller asks for its size and then for as many
+    /// bytes, so that both answers come from one.
+    pub fn binary(&self) -> Result<&[u8]> {
+        let code = self.code.get_or_init(|| self.read_binary());
+        code.as_deref().map_err(|error| *error)
+    }
+
+    fn read_binary(&self) -> Result<Vec<u8>> {
         let mut bytes = 0;
         // SAFETY: a null buffer asks for the size.
         unsafe {

@@ -36,9 +36,10 @@ fn from_each_call(name: &str, variables: &[(&str, &str)]) {
         workload::play();
         driver.reset();
         let whole = workload::play();
+        assert!(whole.is_whole());
         assert_eq!((whole.failed(), whole.wrong), (vec![], vec![]));
         let calls = driver.query().calls;
-        let mut problems = Vec::new();
+        let (mut problems, mut stays) = (Vec::new(), 0);
         for place in 0..PLACES {
             let nth = 1 + (calls - 1) * place / (PLACES - 1);
             let when = format!("lost from call {nth} of {calls} on");
@@ -47,10 +48,11 @@ fn from_each_call(name: &str, variables: &[(&str, &str)]) {
             let steps = workload::play();
             let failed = steps.failed();
             // The number of calls varies with the threads.
-            let is_last = place + 1 == PLACES;
+            let is_late = nth > calls - calls / 10;
             let strange = failed.iter().find(|(_, call, code)| !tells(call, *code));
-            let met = is_last || driver.query().met;
-            let end = driver.end_with(0);
+            let met = is_late || driver.query().met;
+            let end = driver.end_with(stays);
+            stays = driver.query().live;
             if strange.is_some() || !met || end.is_some() || !steps.wrong.is_empty() {
                 let wrong = &steps.wrong;
                 eprintln!("{when}: {strange:?}, {met}, {end:?}, {wrong:?}: {failed:?}");
@@ -65,6 +67,7 @@ fn from_each_call(name: &str, variables: &[(&str, &str)]) {
         // The process goes on with a device that is there again.
         driver.reset();
         let whole = workload::play();
+        assert!(whole.is_whole());
         assert_eq!((whole.failed(), whole.wrong), (vec![], vec![]));
         driver.check_end("the device found again");
     });

@@ -196,8 +196,9 @@ impl Program {
             let ((count, first), queue) = (list(&waits), self.queues[own]);
             let (pool, event) = (null_mut(), null_mut());
             let code = ur!(EnqueueExp.pfnUSMFreeExp(queue, pool, at, count, first, event));
-            self.check(code);
-            self.blocks.swap_remove(place);
+            if self.check(code) {
+                self.blocks.swap_remove(place);
+            }
             return;
         }
         let own = self.random.below(self.queues.len());

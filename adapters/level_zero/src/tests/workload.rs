@@ -38,6 +38,11 @@ impl Steps {
         self.answers.iter().filter(failed).copied().collect()
     }
 
+    /// Whether the workload found a device, and went to its end.
+    pub fn is_whole(&self) -> bool {
+        self.answers.len() > 200
+    }
+
     /// Records what must hold if all steps of the part have succeeded.
     pub fn expect(&mut self, what: &'static str, holds: impl FnOnce() -> bool) {
         let own = &self.answers[self.first..];
@@ -119,7 +124,8 @@ pub fn read(from: *mut c_void, bytes: usize) -> Vec<u8> {
 }
 
 fn all_are(from: *mut c_void, bytes: usize, byte: u8) -> bool {
-    read(from, bytes).iter().all(|own| *own == byte)
+    // A comparison of slices is fast without optimization too.
+    read(from, bytes) == vec![byte; bytes]
 }
 
 /// Where a part runs.
@@ -465,6 +471,9 @@ fn asynchronous(steps: &mut Steps, place: &Place) {
             &[copied, filled, made],
             EnqueueExp.pfnUSMFreeExp(one, pool, memory)
         );
+        if freed.is_null() {
+            free(steps, place.context, &[memory]);
+        }
         if wait(steps, copied) {
             steps.expect("asynchronous memory", || all_are(host(3).cast(), SIZE, 9));
         }
@@ -673,6 +682,9 @@ fn from_binary(steps: &mut Steps, place: &Place, program: ur_program_handle_t) {
     ) {
         return;
     }
+    if bytes == 0 {
+        return;
+    }
     let mut code = vec![0_u8; bytes];
     let mut all = [code.as_mut_ptr()];
     let (what, size) = (UR_PROGRAM_INFO_BINARIES, size_of_val(&all));
@@ -684,9 +696,6 @@ fn from_binary(steps: &mut Steps, place: &Place, program: ur_program_handle_t) {
         return;
     }
     steps.expect("the driver's code", || code.starts_with(b"scripted binary"));
-    if bytes == 0 {
-        return;
-    }
     let (mut device, mut first) = (place.device, code.as_ptr());
     let own = make!(
         steps,
