@@ -202,13 +202,9 @@ impl Module {
     }
 
     fn assemble_images(mut self) -> Vec<u32> {
-        for capability in [
-            Capability::ImageBasic,
-            Capability::Image1D,
-            Capability::Sampled1D,
-        ] {
-            self.to.capability(capability);
-        }
+        // Drivers for kernels refuse `Image1D`, which adds nothing to `Sampled1D` for them.
+        self.to.capability(Capability::ImageBasic);
+        self.to.capability(Capability::Sampled1D);
         self.texels();
         self.paint();
         self.sample();
