@@ -131,10 +131,9 @@ pub fn zero(
         unsafe { start.write_bytes(0, bytes) };
         return Ok(());
     }
-    let lane = super::Lane::open(context, device, ur_queue_flags_t(0))?;
-    work::zero(&lane.stream().list, start, bytes)?;
-    let event = ur::stream::Stream::record(&**lane.stream())?;
-    event.block()
+    on_a_lane(context, device, |lane| {
+        work::zero(&lane.stream().list, start, bytes)
+    })
 }
 
 /// Copies between two addresses, and waits for that.
@@ -154,10 +153,23 @@ pub fn run_now(
     device: &Object<Device>,
     work: Work<LevelZero>,
 ) -> Result<()> {
+    on_a_lane(context, device, |lane| lane.submit(work, None))
+}
+
+/// Appends commands to a lane of their own, and waits for them.
+fn on_a_lane(
+    context: &Arc<NativeContext>,
+    device: &Object<Device>,
+    append: impl FnOnce(&super::Lane) -> Result<()>,
+) -> Result<()> {
     let lane = super::Lane::open(context, device, ur_queue_flags_t(0))?;
-    lane.submit(work, None)?;
-    let event = ur::stream::Stream::record(&**lane.stream())?;
-    event.block()
+    let wait = || ur::stream::Stream::record(&**lane.stream())?.block();
+    append(&lane).and_then(|()| wait()).inspect_err(|_| {
+        // What was appended may still run, and its memory is freed next.
+        if let Err(error) = wait() {
+            log::error!("commands may still run: {:?}", error.code());
+        }
+    })
 }
 
 /// The bytes from an address to the end of its allocation.

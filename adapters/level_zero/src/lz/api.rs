@@ -5,6 +5,7 @@
 
 use super::{call, list};
 use crate::lz::*;
+use ur::abi::UR_RESULT_ERROR_UNSUPPORTED_FEATURE;
 use ur::object::Result;
 
 ur::dl::symbols! {
@@ -206,8 +207,10 @@ impl Api {
                 return None;
             }
         };
-        let found = match api.zeInitDrivers {
-            Some(init) => api.init_drivers(init),
+        let found = match api.zeInitDrivers.map(|init| api.init_drivers(init)) {
+            // The loader may have a function that its driver lacks.
+            Some(Err(error)) if error.code() == UR_RESULT_ERROR_UNSUPPORTED_FEATURE => api.init(),
+            Some(found) => found,
             None => api.init(),
         };
         match found {
