@@ -7,14 +7,17 @@ use ur::object::{Error, Handles, Result, ensure};
 use ur::stream::Devices;
 
 use crate::LevelZero;
+use crate::bindless::Bindless;
 use crate::device::Device;
 use crate::exec::Events;
 use crate::lz::*;
+use crate::sampler::Known;
 use crate::virtual_mem::AddressSpace;
 
 /// The adapter's data of a context.
 pub struct State {
-    // Dropped first: its memory is the native context's.
+    // Dropped first: their memory is the native context's.
+    pub bindless: Bindless,
     pub space: AddressSpace,
     pub native: Arc<NativeContext>,
 }
@@ -26,6 +29,7 @@ pub struct NativeContext {
     /// Whether the drop destroys the context: a foreign one may be its maker's.
     own: bool,
     pub events: Events,
+    pub samplers: Known,
 }
 
 impl State {
@@ -43,6 +47,7 @@ impl State {
 
     fn new(native: NativeContext) -> Self {
         Self {
+            bindless: Bindless::default(),
             space: AddressSpace::default(),
             native: Arc::new(native),
         }
@@ -59,10 +64,13 @@ impl NativeContext {
     }
 
     fn new(api: &'static Api, raw: ze_context_handle_t, own: bool) -> Self {
-        let events = Events::default();
-        #[rustfmt::skip]
-        let context = Self { api, raw, own, events };
-        context
+        Self {
+            api,
+            raw,
+            own,
+            events: Events::default(),
+            samplers: Known::default(),
+        }
     }
 }
 

@@ -224,6 +224,7 @@ impl Driver for LevelZero {
     }
 
     fn buffer(mem: &Object<Mem>, _: &Object<Device>) -> Result<(usize, usize)> {
+        mem.check_buffer()?;
         mem.begin_transfer()?;
         Ok((mem.address(), mem.bytes()))
     }

@@ -1,8 +1,9 @@
 //! The Level Zero adapter: Intel's GPUs, by the loader's library that is found at run time.
 //!
 //! Owns discovery (`adapter`, `platform`, `device`), contexts (`context`), programs and kernels (`program`, `kernel`),
-//! buffers (`mem`), and address ranges and physical memory (`virtual_mem`). It also owns lanes, events and memory (`exec`), native lists and events
-//! (`interop`), and the bridge from the stream engine (`driver`,
+//! buffers and images (`mem`, `image`, `sampler`), and address ranges and physical memory (`virtual_mem`). It also owns
+//! lanes, events and memory (`exec`), native lists and events (`interop`), bindless images with memory and semaphores of
+//! other interfaces (`bindless`), and the bridge from the stream engine (`driver`,
 //! `hooks`). `settings` has the variables, `lz` the loader's functions. Uses the shared layers in `ur`. Must never know a loader of Unified
 //! Runtime or another adapter.
 //!
@@ -10,17 +11,20 @@
 //! drivers that were found by trying.
 
 mod adapter;
+mod bindless;
 mod context;
 mod device;
 mod driver;
 mod exec;
 mod hooks;
+mod image;
 mod interop;
 mod kernel;
 mod lz;
 mod mem;
 mod platform;
 mod program;
+mod sampler;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -44,12 +48,12 @@ impl hal::Backend for LevelZero {
     type Program = program::Program;
     type Kernel = kernel::Kernel;
     type Queue = stream::Queue<Self>;
-    type Sampler = hal::NoSampler;
+    type Sampler = sampler::Sampler;
     type Mem = mem::Mem;
     type PhysicalMem = virtual_mem::PhysicalMem;
     type UsmPool = stream::UsmPool<Self>;
-    type ExternalMem = hal::NoExternalMem;
-    type ExternalSemaphore = hal::NoExternalSemaphore;
+    type ExternalMem = bindless::ExternalMem;
+    type ExternalSemaphore = bindless::ExternalSemaphore;
     type CommandBuffer = stream::CommandBuffer<Self>;
     type CommandBufferCommand = stream::RecordedCommand<Self>;
     type Graph = stream::Graph<Self>;

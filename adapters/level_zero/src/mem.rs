@@ -1,4 +1,6 @@
-//! Buffers, in memory of the context's pools: device memory, or host memory in a context of several devices, which all
+//! Memory objects. Images are in `image`; the rest is about buffers.
+//!
+//! Buffers are in memory of the context's pools: device memory, or host memory in a context of several devices, which all
 //! of them reach. A mapping is a copy in host memory, or the buffer itself where the host reaches it.
 //!
 //! A buffer over the host's memory (`UR_MEM_FLAG_USE_HOST_POINTER`) is a copy with these states:
@@ -12,6 +14,10 @@
 //! The last release of a used buffer waits until all enqueued commands have ended. The host's memory is the caller's
 //! alone after it.
 
+mod image;
+
+pub use image::Image;
+
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -19,8 +25,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use ur::abi::*;
-use ur::hal::answers::{WholeBuffer, buffer_flags, mem_info};
-use ur::hal::{self, MemInfo};
+use ur::hal::answers::{WholeBuffer, buffer_flags, image_info, mem_info};
+use ur::hal::{self, ImageInfo, MemInfo};
 use ur::object::{Body, Error, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::{Context, Driver, MappedPointer, Work};
 use ur::timeline::rank;
@@ -38,7 +44,7 @@ pub struct Mem {
     address: usize,
     bytes: usize,
     storage: Storage,
-    /// Of a copy of the host's memory: a [`Use`].
+    /// Of a copy of the host's memory, and of an image: a [`Use`].
     used: AtomicU8,
     maps: Mutex<Vec<Map>>,
     ended: Mutex<Vec<Arc<Ended>>>,
@@ -46,7 +52,9 @@ pub struct Mem {
 
 enum Storage {
     /// Memory of the context's pools, which the host reaches or not.
-    Own { on_host: bool },
+    Own {
+        on_host: bool,
+    },
     /// Device memory of the context's pools, a copy of this host memory. Locked while bytes are copied between the
     /// two.
     Copy {
@@ -54,12 +62,15 @@ enum Storage {
         copies: Mutex<(), { rank::DRIVER }>,
     },
     /// Foreign memory. `own`: it is freed with the buffer.
-    User { own: bool },
+    User {
+        own: bool,
+    },
     /// A part of another buffer.
     Parent(Arc<Object<Mem>>),
+    Image(Arc<Image>),
 }
 
-/// The commands so far with a copy of the host's memory.
+/// The commands so far with a copy of the host's memory, or with an image.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 enum Use {
@@ -127,26 +138,38 @@ impl Mem {
             true => hal::Context::usm_host_alloc(context, None, None, bytes)?,
             false => Context::alloc_buffer(context, bytes, 0)?,
         };
-        let mem = Self {
-            context: context.arc(),
-            flags,
-            address: address.expose_provenance(),
-            bytes,
-            storage: match uses {
-                true => Storage::Copy {
-                    host,
-                    copies: Mutex::default(),
-                },
-                false => Storage::Own { on_host: several },
+        let storage = match uses {
+            true => Storage::Copy {
+                host,
+                copies: Mutex::default(),
             },
-            used: AtomicU8::new(Use::None as u8),
-            maps: Mutex::default(),
-            ended: Mutex::default(),
+            false => Storage::Own { on_host: several },
         };
+        let address = address.expose_provenance();
+        let mem = Self::new(context.arc(), flags, address, bytes, storage);
         if copies {
             mem.copy(mem.address, host)?;
         }
         Ok(hal::new::<LevelZero, _>(mem))
+    }
+
+    fn new(
+        context: Arc<OfContext>,
+        flags: ur_mem_flags_t,
+        address: usize,
+        bytes: usize,
+        storage: Storage,
+    ) -> Self {
+        Self {
+            context,
+            flags,
+            address,
+            bytes,
+            storage,
+            used: AtomicU8::new(Use::None as u8),
+            maps: Mutex::default(),
+            ended: Mutex::default(),
+        }
     }
 
     /// A buffer over memory of the driver's.
@@ -158,16 +181,9 @@ impl Mem {
         ensure(native != 0, UR_RESULT_ERROR_INVALID_MEM_OBJECT)?;
         let state = context.domain().state();
         let bytes = exec::range(&state.native, native)?;
-        Ok(hal::new::<LevelZero, _>(Self {
-            context: context.arc(),
-            flags: UR_MEM_FLAG_READ_WRITE,
-            address: native,
-            bytes,
-            storage: Storage::User { own },
-            used: AtomicU8::new(Use::None as u8),
-            maps: Mutex::default(),
-            ended: Mutex::default(),
-        }))
+        let (flags, storage) = (UR_MEM_FLAG_READ_WRITE, Storage::User { own });
+        let mem = Self::new(context.arc(), flags, native, bytes, storage);
+        Ok(hal::new::<LevelZero, _>(mem))
     }
 
     pub fn address(&self) -> usize {
@@ -222,24 +238,40 @@ impl Mem {
         }
     }
 
+    /// Records a command that uses the buffer or image.
+    fn is_used(&self, with: Use) {
+        self.used.fetch_max(with as u8, Ordering::Release);
+    }
+
+    /// How a kernel uses the buffer or image, by the argument's flags.
+    fn use_by(&self, flags: ur_mem_flags_t) -> Use {
+        let reads = UR_MEM_FLAG_READ_ONLY;
+        match flags.contains(reads) || self.flags.contains(reads) {
+            true => Use::Reads,
+            false => Use::Writes,
+        }
+    }
+
     /// The address for a kernel that uses the buffer as the argument's flags say.
     pub fn for_kernel(&self, flags: ur_mem_flags_t) -> Result<usize> {
-        let reads = UR_MEM_FLAG_READ_ONLY;
-        let only_reads = flags.contains(reads) || self.flags.contains(reads);
-        self.begin(if only_reads { Use::Reads } else { Use::Writes })?;
+        self.begin(self.use_by(flags))?;
         Ok(self.address)
     }
 
-    /// Copies the buffer back to the host's memory, if it may be newer. All use is over.
+    /// Copies the buffer or image back to the host's memory, if it may be newer. All use is over.
     fn bring_back(&self) {
-        let Storage::Copy { host, copies } = &self.storage else {
-            return;
-        };
-        let _copying = copies.lock();
-        if self.used.load(Ordering::Acquire) == Use::Writes as u8
-            && let Err(error) = self.copy(*host, self.address)
-        {
-            log::error!("what a buffer holds is lost: {:?}", error.code());
+        let is_written = || self.used.load(Ordering::Acquire) == Use::Writes as u8;
+        match &self.storage {
+            Storage::Copy { host, copies } => {
+                let _copying = copies.lock();
+                if is_written()
+                    && let Err(error) = self.copy(*host, self.address)
+                {
+                    log::error!("what a buffer holds is lost: {:?}", error.code());
+                }
+            }
+            Storage::Image(image) if is_written() => image.bring_back(&self.context),
+            _ => {}
         }
     }
 
@@ -271,7 +303,7 @@ impl Mem {
         match &self.storage {
             Storage::Copy { host, .. } => *host,
             Storage::Own { on_host: true } => self.address,
-            Storage::Own { on_host: false } | Storage::User { .. } => 0,
+            Storage::Own { on_host: false } | Storage::User { .. } | Storage::Image(_) => 0,
             Storage::Parent(parent) => match parent.host() {
                 0 => 0,
                 host => host + (self.address - parent.address),
@@ -369,6 +401,15 @@ impl Drop for Mem {
                 exec::free(&self.context.domain().state().native, self.address);
             }
             Storage::User { own: false } | Storage::Parent(_) => {}
+            // Pending commands may use the native images.
+            Storage::Image(ref image) if *self.used.get_mut() != Use::None as u8 => {
+                let last = Arc::clone(image);
+                let done = self.context.when_finished(move || drop(last));
+                if let Err(error) = done.or_else(|_| self.context.finish()) {
+                    log::error!("an image was destroyed early: {:?}", error.code());
+                }
+            }
+            Storage::Image(_) => {}
         }
     }
 }
@@ -383,7 +424,11 @@ impl Body for Mem {
             Storage::Parent(parent) => parent,
             _ => this,
         };
-        let of_host = matches!(whole.storage, Storage::Copy { .. });
+        let of_host = match &whole.storage {
+            Storage::Copy { .. } => true,
+            Storage::Image(image) => image.is_over_host(),
+            _ => false,
+        };
         if of_host && whole.used.load(Ordering::Acquire) != Use::None as u8 {
             Self::return_to_host(whole);
         }
@@ -397,34 +442,39 @@ impl hal::Mem<LevelZero> for Mem {
         kind: ur_buffer_create_type_t,
         region: &ur_buffer_region_t,
     ) -> Result<Arc<Object<Mem>>> {
+        this.check_buffer()?;
         let whole = WholeBuffer {
             flags: this.flags,
             bytes: this.bytes,
             is_part: matches!(this.storage, Storage::Parent(_)),
         };
         let part = whole.part(flags, kind, region)?;
-        Ok(hal::new::<LevelZero, _>(Self {
-            context: Arc::clone(&this.context),
-            flags: part.flags,
-            address: this.address + part.offset,
-            bytes: part.bytes,
-            storage: Storage::Parent(this.arc()),
-            used: AtomicU8::new(Use::None as u8),
-            maps: Mutex::default(),
-            ended: Mutex::default(),
-        }))
+        let context = Arc::clone(&this.context);
+        let (start, storage) = (this.address + part.offset, Storage::Parent(this.arc()));
+        let part = Self::new(context, part.flags, start, part.bytes, storage);
+        Ok(hal::new::<LevelZero, _>(part))
     }
 
-    /// The address, for foreign code, which may read and write there.
+    /// The address or the native image, for foreign code, which may read and write there.
     fn get_native_handle(
         this: &Object<Self>,
-        _: Option<&Object<Device>>,
+        device: Option<&Object<Device>>,
     ) -> Result<ur_native_handle_t> {
+        if let Some(image) = this.as_image() {
+            let device = device.unwrap_or(&this.context.devices()[0]);
+            this.is_used(Use::Writes);
+            return image.native(&this.context, device);
+        }
         this.begin(Use::Writes)?;
         Ok(this.address)
     }
 
     fn get_info(this: &Object<Self>, what: MemInfo, out: InfoOut<'_>) -> Result<()> {
         mem_info::<LevelZero>(this, &this.context, || Ok(this.bytes), what, out)
+    }
+
+    fn image_get_info(this: &Object<Self>, what: ImageInfo, out: InfoOut<'_>) -> Result<()> {
+        let image = this.image()?;
+        image_info(&image.shape, &image.format, image.pitch, what, out)
     }
 }

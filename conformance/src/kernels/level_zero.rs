@@ -16,6 +16,14 @@ impl KernelProvider for LevelZero {
         il(opencl::words())
     }
 
+    fn images(&self) -> Option<Source> {
+        Some(il(opencl::image_words()))
+    }
+
+    fn samples(&self) -> bool {
+        true
+    }
+
     /// The driver takes values that are larger than their arguments.
     fn tells_argument_sizes(&self) -> bool {
         false

@@ -33,6 +33,10 @@ pub const TEXELS: &CStr = c"texels";
 /// `paint(image, u32 base)`, of that program: the word `i` becomes `base + i`.
 pub const PAINT: &CStr = c"paint";
 
+/// `sample(u32 *out, image, sampler, u32 shift)`, of that program where the backend samples: `out[i]` is the first word of
+/// pixel `i - shift`.
+pub const SAMPLE: &CStr = c"sample";
+
 /// All kernels, in their order in a program.
 pub const ALL: [&CStr; 7] = [IOTA, ADD, SUM, VERIFY, IDS, THROUGH_LOCAL, MIXED];
 
@@ -88,6 +92,11 @@ pub trait KernelProvider: Sync {
     /// The kernels that use images, if the backend has them.
     fn images(&self) -> Option<Source> {
         None
+    }
+
+    /// Whether [`KernelProvider::images`] has a kernel that takes a sampler.
+    fn samples(&self) -> bool {
+        false
     }
 
     /// A program that no compiler of the backend accepts.

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use ze::*;
 
 use crate::entry::{Answer, chained, fill, given, put, text_into};
-use crate::{driver, mutate, script, worker};
+use crate::{driver, image, mutate, script, worker};
 
 /// The first device's handle. Others follow at a distance.
 const FIRST: usize = 0x5eed_de00_0000;
@@ -18,6 +18,11 @@ const LOCAL_BYTES: u32 = 64 << 10;
 /// The generation whose devices Intel's newer adapter takes.
 const IP_VERSION: u32 = 0x0500_4000;
 const TIMESTAMP_BITS: u32 = 56;
+
+/// The most pixels along the axes of images.
+pub const IMAGE_EXTENT: u32 = 16384;
+pub const IMAGE_3D_EXTENT: u32 = 2048;
+pub const IMAGE_LAYERS: u32 = 2048;
 
 /// What a group of queues can do.
 pub struct Group {
@@ -262,8 +267,26 @@ entries! {
     fn zeDeviceGetImageProperties(device: ze_device_handle_t, out: *mut ze_device_image_properties_t) {
         index(device)?;
         given(out)?;
-        // No images: the limits are 0.
-        *out = ze_device_image_properties_t { stype: (*out).stype, pNext: (*out).pNext, ..Default::default() };
+        if let Some(linear) = chained::<ze_device_pitched_alloc_exp_properties_t>((*out).pNext) {
+            linear.maxImageLinearWidth = IMAGE_EXTENT as usize;
+            linear.maxImageLinearHeight = IMAGE_EXTENT as usize;
+        }
+        if let Some(pitch) = chained::<ze_pitched_alloc_2dimage_linear_pitch_exp_info_t>((*out).pNext) {
+            pitch.pitchAlign = image::PITCH_BYTES;
+            pitch.maxSupportedPitch = (IMAGE_EXTENT as usize) * 16;
+        }
+        *out = ze_device_image_properties_t {
+            stype: (*out).stype,
+            pNext: (*out).pNext,
+            maxImageDims1D: IMAGE_EXTENT,
+            maxImageDims2D: IMAGE_EXTENT,
+            maxImageDims3D: IMAGE_3D_EXTENT,
+            maxImageBufferSize: 128 << 20,
+            maxImageArraySlices: IMAGE_LAYERS,
+            maxSamplers: 16,
+            maxReadImageArgs: 128,
+            maxWriteImageArgs: 128,
+        };
         Ok(())
     }
 
@@ -272,8 +295,11 @@ entries! {
     ) {
         index(device)?;
         given(out)?;
+        let (allocations, images) = (crate::memory::FILES, crate::memory::FILES);
         *out = ze_device_external_memory_properties_t {
-            stype: (*out).stype, pNext: (*out).pNext, ..Default::default()
+            stype: (*out).stype, pNext: (*out).pNext,
+            memoryAllocationImportTypes: allocations, memoryAllocationExportTypes: allocations,
+            imageImportTypes: images, imageExportTypes: 0,
         };
         Ok(())
     }

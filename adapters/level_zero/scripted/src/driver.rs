@@ -36,6 +36,7 @@ const EXTENSIONS: &[Extension] = &[
     ),
     extension("ZE_extension_memory_free_policies", 0x1_0000, 0x1_0003),
     extension("ZE_extension_eu_count", 0x1_0000, 0x1_0003),
+    extension("ZE_extension_image_copy", 0x1_0000, 0x1_0003),
     extension("ZE_extension_device_ip_version", 0x1_0000, 0x1_0005),
     extension(
         "ZE_extension_event_query_kernel_timestamps",
@@ -59,6 +60,9 @@ const EXTENSIONS: &[Extension] = &[
         0x1_0000,
         0x1_0008,
     ),
+    extension("ZE_experimental_bindless_image", 0x1_0000, 0x1_000c),
+    extension("ZE_extension_image_format_support", 0x1_0000, 0x1_000c),
+    extension("ZE_extension_external_semaphores", 0x1_0000, 0x1_000c),
     extension("ZE_experimental_mutable_command_list", 0x1_0001, 0x1_0009),
     extension("ZE_intel_get_driver_version_string", 0x1_0000, 0x1_0003),
 ];

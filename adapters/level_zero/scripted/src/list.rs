@@ -32,7 +32,7 @@ pub enum Kind {
 pub struct List {
     pub kind: Kind,
     context: ze_context_handle_t,
-    device: ze_device_handle_t,
+    pub device: ze_device_handle_t,
     ordinal: u32,
     flags: ze_command_list_flags_t,
     is_mutable: bool,

@@ -229,12 +229,15 @@ fn alive() -> Vec<(&'static str, usize)> {
         crate::pages::count_maps(),
         crate::event::POOLS.kind_and_count(),
         crate::event::EVENTS.kind_and_count(),
+        crate::external::SEMAPHORES.kind_and_count(),
         crate::list::LISTS.kind_and_count(),
         crate::queue::QUEUES.kind_and_count(),
         crate::queue::FENCES.kind_and_count(),
         crate::module::MODULES.kind_and_count(),
         crate::module::LOGS.kind_and_count(),
         crate::kernel::KERNELS.kind_and_count(),
+        crate::image::IMAGES.kind_and_count(),
+        crate::image::SAMPLERS.kind_and_count(),
     ];
     all.into_iter().filter(|(_, count)| *count > 0).collect()
 }

@@ -14,7 +14,9 @@ pub enum Parameter {
     Value {
         bytes: usize,
     },
-    /// An image or sampler.
+    Image,
+    Sampler,
+    /// What no caller has.
     Opaque,
 }
 
@@ -47,6 +49,8 @@ enum Type {
         to: Option<u32>,
     },
     Function(Vec<u32>),
+    Image,
+    Sampler,
     Opaque,
 }
 
@@ -113,7 +117,9 @@ impl Reader {
             (20, [id]) => self.add(*id, Type::Scalar(1)),
             (21 | 22, [id, bits, ..]) => self.add(*id, Type::Scalar((*bits as usize).div_ceil(8))),
             (23, [id, element, count]) => self.add(*id, Type::Vector(*element, *count as usize)),
-            (25..=27 | 31 | 34..=38, [id, ..]) => self.add(*id, Type::Opaque),
+            (25, [id, ..]) => self.add(*id, Type::Image),
+            (26, [id, ..]) => self.add(*id, Type::Sampler),
+            (27 | 31 | 34..=38, [id, ..]) => self.add(*id, Type::Opaque),
             (28, [id, element, length]) => self.add(*id, Type::Array(*element, *length)),
             (30, [id, members @ ..]) => self.add(*id, Type::Struct(members.to_vec())),
             (32, [id, storage, to]) => self.add(
@@ -185,7 +191,7 @@ impl Reader {
                 Some((end.checked_next_multiple_of(most)?, most))
             }
             Type::Pointer { .. } => Some((8, 8)),
-            Type::Function(_) | Type::Opaque => None,
+            Type::Function(_) | Type::Image | Type::Sampler | Type::Opaque => None,
         }
     }
 
@@ -207,6 +213,8 @@ impl Reader {
                 Parameter::Pointer
             }
             Some(Type::Pointer { .. }) => Parameter::Pointer,
+            Some(Type::Image) => Parameter::Image,
+            Some(Type::Sampler) => Parameter::Sampler,
             _ => value(id),
         }
     }
@@ -279,7 +287,9 @@ mod tests {
             (43, &[2, 11, 5]),
             (28, &[12, 2, 11]),
             (30, &[13, 12]),
-            (33, &[20, 0, 6, 7, 8, 3, 10, 13]),
+            (25, &[14, 2, 1, 0, 0, 0, 0, 0]),
+            (26, &[15]),
+            (33, &[20, 0, 6, 7, 8, 3, 10, 13, 14, 15]),
             (54, &[0, 1, 0, 20]),
         ]);
         let module = read(&bytes).expect("a module");
@@ -292,6 +302,8 @@ mod tests {
                 value(1),
                 value(16),
                 value(20),
+                Parameter::Image,
+                Parameter::Sampler,
             ],
             group_size: Some([8, 2, 1]),
             subgroup_size: 0,

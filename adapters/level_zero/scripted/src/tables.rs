@@ -25,6 +25,8 @@ const MODULES: &[&[Entry]] = &[
     crate::device::ENTRIES,
     crate::driver::ENTRIES,
     crate::event::ENTRIES,
+    crate::external::ENTRIES,
+    crate::image::ENTRIES,
     crate::kernel::ENTRIES,
     crate::list::ENTRIES,
     crate::memory::ENTRIES,
@@ -90,32 +92,18 @@ macro_rules! unimplemented_exports {
     };
 }
 unimplemented_exports! {
-    zeCommandListAppendImageCopy
-    zeCommandListAppendImageCopyFromMemory
-    zeCommandListAppendImageCopyFromMemoryExt
-    zeCommandListAppendImageCopyRegion
-    zeCommandListAppendImageCopyToMemory
-    zeCommandListAppendImageCopyToMemoryExt
     zeCommandListAppendLaunchMultipleKernelsIndirect
-    zeContextEvictImage
-    zeContextMakeImageResident
     zeDeviceReserveCacheExt
     zeDeviceSetCacheAdviceExt
     zeEventPoolCloseIpcHandle
     zeEventPoolGetIpcHandle
     zeEventPoolOpenIpcHandle
-    zeImageCreate
-    zeImageDestroy
     zeImageGetAllocPropertiesExt
-    zeImageGetMemoryPropertiesExp
-    zeImageGetProperties
     zeImageViewCreateExp
     zeMemCloseIpcHandle
     zeMemGetIpcHandle
     zeMemOpenIpcHandle
     zeModuleInspectLinkageExt
-    zeSamplerCreate
-    zeSamplerDestroy
 }
 
 unsafe extern "C" fn unsupported() -> ze_result_t {

@@ -10,9 +10,10 @@ use ze::*;
 
 use crate::entry::Answer;
 use crate::event::{self, Event, SLICE, State};
+use crate::image::{Image, Part, Using};
 use crate::kernel::Launch;
 use crate::object::hold;
-use crate::{device, script};
+use crate::{device, external, script};
 
 /// A rectangle's place in memory.
 #[derive(Clone, Copy)]
@@ -43,6 +44,21 @@ pub enum Work {
         extent: [usize; 3],
     },
     Launch(Launch),
+    Semaphores(Vec<external::Command>),
+    /// Copies between an image and memory.
+    Transfer {
+        image: Arc<Image>,
+        part: Part,
+        memory: Place,
+        writes: bool,
+    },
+    /// Copies between two images.
+    Image {
+        to: Arc<Image>,
+        part: Part,
+        from: Arc<Image>,
+        from_part: Part,
+    },
     Host {
         function: unsafe extern "C" fn(*mut c_void),
         data: usize,
@@ -74,6 +90,8 @@ struct Bound {
     work: Arc<Work>,
     asked: Vec<Arc<State>>,
     signal: Option<Arc<State>>,
+    /// The uses of images and samplers.
+    uses: Vec<Using>,
 }
 
 impl Step {
@@ -84,6 +102,7 @@ impl Step {
             work: self.work.clone(),
             asked: waited(&self.asked)?,
             signal: self.signal.as_ref().map(|own| own.signalled()),
+            uses: self.work.objects(),
         })
     }
 }
@@ -187,6 +206,7 @@ impl Worker {
             work: Arc::new(Work::Nothing),
             asked: Vec::new(),
             signal: Some(fence),
+            uses: Vec::new(),
         };
         self.add(hold(&self.shared.queue), VecDeque::from([command]));
         Ok(())
@@ -247,7 +267,7 @@ impl Shared {
     fn run(&self) {
         let mut queue = hold(&self.queue);
         loop {
-            if let Some(command) = queue.waiting.pop_front() {
+            if let Some(mut command) = queue.waiting.pop_front() {
                 queue.current = Some(Arc::clone(&command.work));
                 drop(queue);
                 let ran = command.run(self);
@@ -279,7 +299,7 @@ impl Shared {
 
 impl Bound {
     /// Returns when the command started and ended.
-    fn run(&self, on: &Shared) -> Answer<(u64, u64)> {
+    fn run(&mut self, on: &Shared) -> Answer<(u64, u64)> {
         for one in &self.waits {
             one.wait(u64::MAX)?;
         }
@@ -287,7 +307,10 @@ impl Bound {
         let start = device::now();
         // SAFETY: the caller keeps the command's memory until it is done.
         unsafe { self.work.run(&self.asked) }?;
-        Ok((start, device::now()))
+        let ended = device::now();
+        // Whoever sees the signal may destroy what the command used.
+        self.uses.clear();
+        Ok((start, ended))
     }
 }
 
@@ -296,6 +319,16 @@ fn at<T>(address: usize) -> *mut T {
 }
 
 impl Work {
+    /// The objects that the command keeps in use.
+    fn objects(&self) -> Vec<Using> {
+        match self {
+            Work::Launch(launch) => launch.uses(),
+            Work::Transfer { image, .. } => vec![image.uses.begin()],
+            Work::Image { to, from, .. } => vec![to.uses.begin(), from.uses.begin()],
+            _ => Vec::new(),
+        }
+    }
+
     /// Whether the command uses memory of a range, as far as its addresses tell.
     fn uses(&self, start: usize, bytes: usize) -> bool {
         let within = |at: usize, size: usize| at < start + bytes && start < at + size;
@@ -305,6 +338,8 @@ impl Work {
             Work::Region { to, from, .. } => within(to.start, 1) || within(from.start, 1),
             Work::Launch(launch) => launch.pointers().any(|at| within(at, 1)),
             Work::Timestamp { to } | Work::Timestamps { to, .. } => within(*to, 1),
+            Work::Transfer { memory, .. } => within(memory.start, 1),
+            Work::Image { .. } | Work::Semaphores(_) => false,
             Work::Nothing | Work::Host { .. } | Work::Reset(_) => false,
         }
     }
@@ -350,6 +385,22 @@ impl Work {
                 Ok(())
             }
             Work::Launch(launch) => launch.run(),
+            Work::Semaphores(all) => all.iter().try_for_each(external::Command::run),
+            Work::Transfer {
+                image,
+                part,
+                memory,
+                writes,
+            } => {
+                // SAFETY: as the caller promises.
+                unsafe { image.transfer(part, *memory, *writes) }
+            }
+            Work::Image {
+                to,
+                part,
+                from,
+                from_part,
+            } => to.copy(part, from, from_part),
             Work::Host { function, data } => {
                 // SAFETY: the caller gave the function and its argument.
                 unsafe { function(at(*data)) };

@@ -60,14 +60,15 @@ pub fn compile(
 }
 
 /// Whether a list can hold a command. It would read plain memory of the host's when it runs, which the driver does not
-/// promise for later.
+/// promise for later. What a command needs to be prepared is known only when it is submitted.
 fn holds(context: &NativeContext, work: &Work<LevelZero>) -> bool {
     match work {
         Work::Copy { dst, src, .. } => is_usm(context, *dst) && is_usm(context, *src),
         Work::CopyRect { dst, src, .. } => is_usm(context, dst.addr) && is_usm(context, src.addr),
         Work::Fill { dst, .. } => is_usm(context, *dst),
         Work::FillRect { dst, .. } => is_usm(context, dst.addr),
-        Work::Marker | Work::Launch(_) | Work::Prefetch { .. } | Work::Advise { .. } => true,
+        Work::Launch(launch) => !launch.has_preparation(),
+        Work::Marker | Work::Prefetch { .. } | Work::Advise { .. } => true,
         Work::Native(_) => false,
     }
 }

@@ -175,6 +175,7 @@ impl Lane {
 
 impl Stream {
     fn enqueue(&self, work: Work<LevelZero>, timestamps: Option<Arc<Timestamps>>) -> Result<()> {
+        work::prepare(self, &work)?;
         let Some(timestamps) = timestamps else {
             // A marker stands for the work before it, and is no call of the driver.
             return work::append(&self.list, ze_event_handle_t::NULL, work);

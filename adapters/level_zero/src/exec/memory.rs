@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::object::{Error, Object, Result, ensure};
-use ur::stream::Kind;
+use ur::stream::{Kind, Work};
 
-use super::work;
+use crate::LevelZero;
 use crate::context::NativeContext;
 use crate::device::Device;
 use crate::lz::*;
@@ -130,7 +130,10 @@ pub fn zero(
         unsafe { start.write_bytes(0, bytes) };
         return Ok(());
     }
-    run_now(context, device, |list| work::zero(list, start, bytes))
+    let pattern = [0][..].into();
+    #[rustfmt::skip]
+    let fill = Work::Fill { dst: start, pattern, bytes };
+    run_now(context, device, fill)
 }
 
 /// Copies between two addresses, and waits for that.
@@ -141,27 +144,24 @@ pub fn copy_now(
     src: usize,
     bytes: usize,
 ) -> Result<()> {
-    run_now(context, device, |list| {
-        work::copy(list, ze_event_handle_t::NULL, dst, src, bytes)
-    })
+    run_now(context, device, Work::Copy { dst, src, bytes })
 }
 
-/// Appends commands to a list of their own, and waits for them.
-fn run_now(
+/// Runs work on a device, and waits for that.
+pub fn run_now(
     context: &Arc<NativeContext>,
     device: &Object<Device>,
-    append: impl FnOnce(&super::List) -> Result<()>,
+    work: Work<LevelZero>,
 ) -> Result<()> {
     let lane = super::Lane::open(context, device, ur_queue_flags_t(0))?;
     let wait = || ur::stream::Stream::record(&**lane.stream())?.block();
-    append(&lane.stream().list)
-        .and_then(|()| wait())
-        .inspect_err(|_| {
-            // What was appended may still run, and its memory is freed next.
-            if let Err(error) = wait() {
-                log::error!("commands may still run: {:?}", error.code());
-            }
-        })
+    let ran = lane.submit(work, None).and_then(|()| wait());
+    ran.inspect_err(|_| {
+        // What was submitted may still run, and its memory is freed next.
+        if let Err(error) = wait() {
+            log::error!("commands may still run: {:?}", error.code());
+        }
+    })
 }
 
 /// The bytes from an address to the end of its allocation.

@@ -16,8 +16,8 @@ mod work;
 
 pub use compiled::compile;
 pub use event::{Event, Events};
-pub use lane::Lane;
+pub use lane::{Lane, Stream};
 pub use list::List;
-pub use memory::{alloc, copy_now, free, is_relaxed, max_slab, range, zero};
+pub use memory::{alloc, copy_now, free, is_relaxed, max_slab, range, run_now, zero};
 pub use point::{Marker, Signal, host_point};
-pub use work::Native;
+pub use work::{Native, append_plain};

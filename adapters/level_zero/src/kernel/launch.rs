@@ -1,6 +1,7 @@
 //! Launches: checked in full, with copies of their arguments, for any later append; or plain, straight from the caller's
 //! arguments.
 
+use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
@@ -14,9 +15,11 @@ use super::code::{Code, Handle};
 use super::{Kernel, count_limits};
 use crate::LevelZero;
 use crate::device::Device;
-use crate::exec::List;
+use crate::exec::{List, Stream};
+use crate::image::Places;
 use crate::lz::*;
 use crate::mem::Mem;
+use crate::sampler::{Natives, Sampler};
 
 pub struct Launch {
     code: Arc<Code>,
@@ -33,10 +36,12 @@ pub struct Range {
     offset: [u32; 3],
 }
 
-/// An argument that owns a copy of its value.
+/// An argument that owns a copy of its value, or its object.
 enum Arg {
     Value(Box<[u8]>),
     Local(usize),
+    Image { image: Arc<Places>, writes: bool },
+    Sampler(Arc<Natives>),
 }
 
 impl Arg {
@@ -58,18 +63,32 @@ impl Arg {
                         return Ok(pointer(0));
                     }
                     let mem = Object::<Mem>::borrow(handle.cast(), LevelZero::table())?;
+                    if let Some((image, writes)) = mem.image_for_kernel(given.flags) {
+                        return Ok(Self::Image { image, writes });
+                    }
                     pointer(mem.for_kernel(given.flags)?)
                 }
-                UR_EXP_KERNEL_ARG_TYPE_SAMPLER => return Err(Error::unsupported()),
+                UR_EXP_KERNEL_ARG_TYPE_SAMPLER => {
+                    let given = arg.value.sampler;
+                    let sampler = Object::<Sampler>::borrow(given.cast(), LevelZero::table())?;
+                    Self::Sampler(Arc::clone(sampler.for_kernel()))
+                }
                 _ => return Err(Error::new(UR_RESULT_ERROR_INVALID_ENUMERATION)),
             })
         }
     }
 
-    fn set(&self, handle: &Handle, api: &Api, index: u32) -> Result<()> {
+    fn set(&self, handle: &Handle, device: &Object<Device>, index: u32) -> Result<()> {
+        let api = device.api();
+        let object = |raw: *mut c_void| {
+            let name = raw.expose_provenance().to_ne_bytes();
+            handle.set(api, index, name.len(), Some(&name))
+        };
         match self {
             Self::Value(bytes) => handle.set(api, index, bytes.len(), Some(bytes)),
             Self::Local(bytes) => handle.set(api, index, *bytes, None),
+            Self::Image { image, .. } => object(image.native(device)?.raw.0),
+            Self::Sampler(natives) => object(natives.on(device)?.0),
         }
     }
 }
@@ -252,9 +271,28 @@ fn count(global: [usize; 3], group: [u32; 3], most: [u32; 3]) -> Result<ze_group
 
 impl Launch {
     fn set_args(&self, handle: &Handle) -> Result<()> {
-        let api = self.code.device.api();
+        let device = &self.code.device;
         let mut all = self.args.iter();
-        all.try_for_each(|(index, arg)| arg.set(handle, api, *index))
+        all.try_for_each(|(index, arg)| arg.set(handle, device, *index))
+    }
+
+    /// The images among the arguments that have several native images, with whether the kernel writes them.
+    fn moving(&self) -> impl Iterator<Item = (&Arc<Places>, bool)> {
+        self.args.iter().filter_map(|(_, arg)| match arg {
+            Arg::Image { image, writes } if !image.is_single() => Some((image, *writes)),
+            _ => None,
+        })
+    }
+
+    /// Whether [`Launch::prepare`] does anything.
+    pub fn has_preparation(&self) -> bool {
+        self.moving().next().is_some()
+    }
+
+    /// Makes what a lane's device uses current, for a launch that is appended to the lane next.
+    pub fn prepare(&self, lane: &Stream) -> Result<()> {
+        self.moving()
+            .try_for_each(|(image, writes)| image.bring(lane, writes))
     }
 
     /// Appends the launch to a list.

@@ -28,6 +28,7 @@ ur::dl::symbols! {
             zeDeviceGetMemoryAccessProperties: pfn::zeDeviceGetMemoryAccessProperties,
             zeDeviceGetCacheProperties: pfn::zeDeviceGetCacheProperties,
             zeDeviceGetImageProperties: pfn::zeDeviceGetImageProperties,
+            zeDeviceGetExternalMemoryProperties: pfn::zeDeviceGetExternalMemoryProperties,
             zeDeviceGetP2PProperties: pfn::zeDeviceGetP2PProperties,
             zeDeviceCanAccessPeer: pfn::zeDeviceCanAccessPeer,
             zeDeviceGetStatus: pfn::zeDeviceGetStatus,
@@ -90,6 +91,16 @@ ur::dl::symbols! {
             zeKernelGetProperties: pfn::zeKernelGetProperties,
             zeKernelGetSourceAttributes: pfn::zeKernelGetSourceAttributes,
             zeKernelGetName: pfn::zeKernelGetName,
+            zeImageCreate: pfn::zeImageCreate,
+            zeImageDestroy: pfn::zeImageDestroy,
+            zeImageGetProperties: pfn::zeImageGetProperties,
+            zeImageGetMemoryPropertiesExp: pfn::zeImageGetMemoryPropertiesExp,
+            zeContextMakeImageResident: pfn::zeContextMakeImageResident,
+            zeCommandListAppendImageCopyRegion: pfn::zeCommandListAppendImageCopyRegion,
+            zeCommandListAppendImageCopyToMemory: pfn::zeCommandListAppendImageCopyToMemory,
+            zeCommandListAppendImageCopyFromMemory: pfn::zeCommandListAppendImageCopyFromMemory,
+            zeSamplerCreate: pfn::zeSamplerCreate,
+            zeSamplerDestroy: pfn::zeSamplerDestroy,
         }
         optional {
             zeInitDrivers: pfn::zeInitDrivers,
@@ -103,7 +114,16 @@ ur::dl::symbols! {
             zeDeviceGetVectorWidthPropertiesExt: pfn::zeDeviceGetVectorWidthPropertiesExt,
             zeDevicePciGetPropertiesExt: pfn::zeDevicePciGetPropertiesExt,
             zeKernelSetGlobalOffsetExp: pfn::zeKernelSetGlobalOffsetExp,
+            zeImageViewCreateExt: pfn::zeImageViewCreateExt,
+            zeImageGetDeviceOffsetExp: pfn::zeImageGetDeviceOffsetExp,
+            zeMemGetPitchFor2dImage: pfn::zeMemGetPitchFor2dImage,
+            zeDeviceImportExternalSemaphoreExt: pfn::zeDeviceImportExternalSemaphoreExt,
+            zeDeviceReleaseExternalSemaphoreExt: pfn::zeDeviceReleaseExternalSemaphoreExt,
+            zeCommandListAppendWaitExternalSemaphoreExt: pfn::zeCommandListAppendWaitExternalSemaphoreExt,
+            zeCommandListAppendSignalExternalSemaphoreExt: pfn::zeCommandListAppendSignalExternalSemaphoreExt,
             zelCheckIsLoaderInTearDown: pfn::zelCheckIsLoaderInTearDown,
+            zeCommandListAppendImageCopyToMemoryExt: pfn::zeCommandListAppendImageCopyToMemoryExt,
+            zeCommandListAppendImageCopyFromMemoryExt: pfn::zeCommandListAppendImageCopyFromMemoryExt,
         }
     }
 }
@@ -112,6 +132,40 @@ ur::dl::symbols! {
 pub struct Found {
     pub api: Api,
     pub drivers: Vec<ze_driver_handle_t>,
+}
+
+/// The functions of semaphores of other interfaces: all of them, or none.
+#[derive(Clone, Copy)]
+pub struct ExternalSemaphores {
+    pub import: pfn::zeDeviceImportExternalSemaphoreExt,
+    pub release: pfn::zeDeviceReleaseExternalSemaphoreExt,
+    pub wait: pfn::zeCommandListAppendWaitExternalSemaphoreExt,
+    pub signal: pfn::zeCommandListAppendSignalExternalSemaphoreExt,
+}
+
+/// The functions that make an image's handle: all of them, or none.
+#[derive(Clone, Copy)]
+pub struct BindlessImages {
+    pub view: pfn::zeImageViewCreateExt,
+    pub offset: pfn::zeImageGetDeviceOffsetExp,
+}
+
+impl Api {
+    pub fn bindless_images(&self) -> Option<BindlessImages> {
+        Some(BindlessImages {
+            view: self.zeImageViewCreateExt?,
+            offset: self.zeImageGetDeviceOffsetExp?,
+        })
+    }
+
+    pub fn external_semaphores(&self) -> Option<ExternalSemaphores> {
+        Some(ExternalSemaphores {
+            import: self.zeDeviceImportExternalSemaphoreExt?,
+            release: self.zeDeviceReleaseExternalSemaphoreExt?,
+            wait: self.zeCommandListAppendWaitExternalSemaphoreExt?,
+            signal: self.zeCommandListAppendSignalExternalSemaphoreExt?,
+        })
+    }
 }
 
 /// Names of the library, in the order in which they are tried.

@@ -19,9 +19,18 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("ZE_experimental_module_program", &["programs"]),
     ("zexDriverImportExternalPointer", &["registration"]),
     ("zexDriverReleaseImportedPointer", &["registration"]),
-    ("all", &["kernels", "registration"]),
     // A driver that names the extension and lacks its function.
     ("zeCommandListImmediateAppendCommandListsExp by the driver", &["command buffers", "graphs"]),
+    ("zeImageViewCreateExt", &["bindless images", "pitched memory"]),
+    ("zeImageGetDeviceOffsetExp", &["bindless images", "pitched memory"]),
+    ("ZE_experimental_bindless_image", &["bindless images", "pitched memory"]),
+    ("zeMemGetPitchFor2dImage", &["pitched memory"]),
+    ("zeDeviceImportExternalSemaphoreExt", &["external semaphores"]),
+    ("zeDeviceReleaseExternalSemaphoreExt", &["external semaphores"]),
+    ("zeCommandListAppendWaitExternalSemaphoreExt", &["external semaphores"]),
+    ("zeCommandListAppendSignalExternalSemaphoreExt", &["external semaphores"]),
+    ("ZE_extension_external_semaphores", &["external semaphores"]),
+    ("all", &["kernels", "registration", "bindless images", "pitched memory", "external semaphores"]),
 ];
 
 /// Functions that are looked up by address.
@@ -32,6 +41,7 @@ const BY_ADDRESS: &[&str] = &[
 
 /// The extensions that the adapter asks for.
 const EXTENSIONS: &[&str] = &[
+    "ZE_experimental_bindless_image",
     "ZE_experimental_global_offset",
     "ZE_experimental_immediate_command_list_append",
     "ZE_experimental_module_program",
@@ -39,6 +49,8 @@ const EXTENSIONS: &[&str] = &[
     "ZE_extension_device_cache_line_size",
     "ZE_extension_device_ip_version",
     "ZE_extension_eu_count",
+    "ZE_extension_external_semaphores",
+    "ZE_extension_image_format_support",
     "ZE_extension_kernel_max_group_size_properties",
 ];
 

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ur::abi::*;
 
+use super::bindless;
 use super::fake_driver::{adapter, devices, ur};
 use super::spirv;
 
@@ -43,7 +44,7 @@ impl Steps {
     }
 
     /// Records what must hold if all steps of the part have succeeded.
-    fn expect(&mut self, what: &'static str, holds: impl FnOnce() -> bool) {
+    pub fn expect(&mut self, what: &'static str, holds: impl FnOnce() -> bool) {
         let own = &self.answers[self.first..];
         let clean = own.iter().all(|(_, _, code)| *code == UR_RESULT_SUCCESS);
         if clean && !holds() {
@@ -60,6 +61,8 @@ macro_rules! step {
     }};
 }
 
+pub(super) use step;
+
 /// A step that makes an object: the output is added as its last argument. The handle is null if the step fails.
 macro_rules! make {
     ($steps:expr, $table:ident.$slot:ident($($arg:expr),* $(,)?)) => {{
@@ -70,6 +73,8 @@ macro_rules! make {
         }
     }};
 }
+
+pub(super) use make;
 
 /// A command that waits for the events that exist. Its event is null if it failed.
 macro_rules! enqueue {
@@ -83,8 +88,10 @@ macro_rules! enqueue {
     }};
 }
 
+pub(super) use enqueue;
+
 /// What an output is before its step.
-trait Null {
+pub trait Null {
     const NULL: Self;
 }
 
@@ -122,15 +129,15 @@ fn all_are(from: *mut c_void, bytes: usize, byte: u8) -> bool {
 }
 
 /// Where a part runs.
-struct Place {
-    adapter: ur_adapter_handle_t,
-    devices: Vec<ur_device_handle_t>,
-    device: ur_device_handle_t,
-    context: ur_context_handle_t,
+pub struct Place {
+    pub adapter: ur_adapter_handle_t,
+    pub devices: Vec<ur_device_handle_t>,
+    pub device: ur_device_handle_t,
+    pub context: ur_context_handle_t,
     /// In-order and profiled.
-    one: ur_queue_handle_t,
+    pub one: ur_queue_handle_t,
     /// Out-of-order.
-    two: ur_queue_handle_t,
+    pub two: ur_queue_handle_t,
 }
 
 type Part = fn(&mut Steps, &Place);
@@ -152,6 +159,10 @@ const PARTS: &[(&str, Part)] = &[
     ("registration", with_registration),
     ("batches", in_batches),
     ("two devices", on_two_devices),
+    ("bindless images", bindless::with_images),
+    ("pitched memory", bindless::in_pitched_memory),
+    ("external memory", bindless::with_memory),
+    ("external semaphores", bindless::with_semaphores),
 ];
 
 /// Runs the workload.
@@ -231,7 +242,7 @@ fn free(steps: &mut Steps, context: ur_context_handle_t, all: &[*mut c_void]) {
     }
 }
 
-fn wait(steps: &mut Steps, event: ur_event_handle_t) -> bool {
+pub fn wait(steps: &mut Steps, event: ur_event_handle_t) -> bool {
     !event.is_null() && step!(steps, Event.pfnWait(1, &event))
 }
 
