@@ -340,8 +340,3 @@ fn advise(to: &List, addr: usize, bytes: usize, advice: ur_usm_advice_flags_t) -
     }
     Ok(())
 }
-
-/// Writes zeros.
-pub fn zero(to: &List, start: usize, bytes: usize) -> Result<()> {
-    fill(to, NO_EVENT, start, &[0], bytes)
-}
