@@ -11,6 +11,7 @@ use crate::bindless::Bindless;
 use crate::device::Device;
 use crate::exec::Events;
 use crate::lz::*;
+use crate::sampler::Known;
 use crate::sharing::Shared;
 use crate::virtual_mem::AddressSpace;
 
@@ -30,6 +31,7 @@ pub struct NativeContext {
     /// Whether the drop destroys the context: a foreign one may be its maker's.
     own: bool,
     pub events: Events,
+    pub samplers: Known,
 }
 
 impl State {
@@ -65,10 +67,13 @@ impl NativeContext {
     }
 
     fn new(api: &'static Api, raw: ze_context_handle_t, own: bool) -> Self {
-        let events = Events::default();
-        #[rustfmt::skip]
-        let context = Self { api, raw, own, events };
-        context
+        Self {
+            api,
+            raw,
+            own,
+            events: Events::default(),
+            samplers: Known::default(),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod facts;
 mod info;
+mod system;
 
 use std::collections::HashSet;
 use std::ffi::{CStr, c_void};
@@ -27,6 +28,7 @@ use crate::platform::Platform;
 use crate::program::Program;
 use crate::virtual_mem::{AddressSpace, page_bytes};
 use facts::Facts;
+use system::System;
 
 pub struct Device {
     api: &'static Api,
@@ -39,6 +41,7 @@ pub struct Device {
     pub facts: Facts,
     answers: Answers,
     virtual_memory: OnceLock<bool>,
+    system: OnceLock<Option<System>>,
     /// When [`Device::check_status_sometimes`] asked last.
     status_asked: AtomicU64,
     /// The devices whose memory the user opened to this one.
@@ -63,6 +66,7 @@ impl Device {
             facts,
             answers: Answers::new(ur_device_info_t::ALL.len()),
             virtual_memory: OnceLock::new(),
+            system: OnceLock::new(),
             status_asked: AtomicU64::new(0),
             peers: Mutex::default(),
         };
@@ -119,10 +123,15 @@ impl Device {
         self.check_status()
     }
 
-    /// Whether the device still answers.
+    /// Whether the device still answers. Any other error says nothing of the device, whose commands go on.
     pub fn check_status(&self) -> Result<()> {
         // SAFETY: a device of the driver's.
-        unsafe { call!(self.api, zeDeviceGetStatus(self.raw)) }
+        match unsafe { (self.api.zeDeviceGetStatus)(self.raw) } {
+            code @ (ZE_RESULT_ERROR_DEVICE_LOST | ZE_RESULT_ERROR_DEVICE_REQUIRES_RESET) => {
+                check(code, "zeDeviceGetStatus")
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether address ranges can be reserved: only trying tells, as an old driver has pages and refuses ranges.
@@ -135,6 +144,12 @@ impl Device {
             space.free(start, page)
         };
         *self.virtual_memory.get_or_init(|| try_it().is_ok())
+    }
+
+    /// The functions of handles of images. None where the driver has none.
+    pub fn bindless(&self) -> Option<BindlessImages> {
+        let able = self.has_images() && self.platform.has_extension(BINDLESS);
+        self.api.bindless_images().filter(|_| able)
     }
 
     /// The functions of semaphores of other interfaces. None where the driver has none.
@@ -164,6 +179,42 @@ impl Device {
         ];
         let found = kinds.into_iter().find(|kind| both & kind != 0);
         found.filter(|_| self.has_virtual_memory())
+    }
+
+    /// Whether images and samplers can be made.
+    pub fn has_images(&self) -> bool {
+        self.facts.image.maxImageDims2D > 0
+    }
+
+    /// The largest image of a kind, in pixels along each axis; 1 for axes that it lacks.
+    pub fn max_extent(&self, kind: ur_mem_type_t) -> [usize; 3] {
+        let of = &self.facts.image;
+        let layers = of.maxImageArraySlices;
+        let (line, flat, deep) = (of.maxImageDims1D, of.maxImageDims2D, of.maxImageDims3D);
+        let extent = match kind {
+            UR_MEM_TYPE_IMAGE1D => [line, 1, 1],
+            UR_MEM_TYPE_IMAGE1D_ARRAY => [line, layers, 1],
+            UR_MEM_TYPE_IMAGE2D => [flat, flat, 1],
+            UR_MEM_TYPE_IMAGE2D_ARRAY => [flat, flat, layers],
+            UR_MEM_TYPE_IMAGE3D => [deep; 3],
+            _ => [1; 3],
+        };
+        extent.map(|axis| axis as usize)
+    }
+
+    /// The device in the system interface. `UNSUPPORTED_ENUMERATION` if that does not know it.
+    fn system(&self) -> Result<&System> {
+        let found = self.system.get_or_init(|| System::find(self)).as_ref();
+        found.ok_or(Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION))
+    }
+
+    /// Bytes of memory that can be allocated now, at most all of the device's.
+    fn free_memory(&self) -> Result<u64> {
+        let free = match self.facts.usable_memory(&self.platform, self.raw)? {
+            Some(usable) => usable,
+            None => self.system()?.free_bytes()?,
+        };
+        Ok(free.min(self.facts.memory_bytes()))
     }
 
     /// Whether the device can access a peer's memory.
@@ -199,6 +250,8 @@ impl Device {
     }
 }
 
+/// The driver's extension of bindless images.
+const BINDLESS: &str = "ZE_experimental_bindless_image";
 /// The driver's extension of semaphores of other interfaces.
 const SEMAPHORES: &str = "ZE_extension_external_semaphores";
 
@@ -227,7 +280,10 @@ impl hal::Device<LevelZero> for Device {
     fn get_info(this: &Object<Self>, what: DeviceInfo, out: InfoOut<'_>) -> Result<()> {
         match what {
             // All other properties are constant.
-            DeviceInfo::ReferenceCount | DeviceInfo::GlobalMemFree => info::get(this, what, out),
+            DeviceInfo::ReferenceCount
+            | DeviceInfo::GlobalMemFree
+            | DeviceInfo::CurrentClockThrottleReasons
+            | DeviceInfo::FanSpeed => info::get(this, what, out),
             _ => {
                 let query = |out: InfoOut<'_>| info::get(this, what, out);
                 this.answers.write(what as usize, out, query)

@@ -1,22 +1,24 @@
-//! Hooks of the engine: programs, buffers, other interfaces and processes, address ranges and native handles. Each hook calls the module that owns its subject.
+//! Hooks of the engine: programs, buffers, images, samplers, other interfaces and processes, address ranges and native
+//! handles. Each hook calls the module that owns its subject.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::os::fd::IntoRawFd as _;
 use std::sync::Arc;
 
 use ur::abi::*;
-use ur::hal::{VirtualMemGranularityInfo, VirtualMemInfo};
+use ur::hal::{ImageInfo, Unwrapped, VirtualMemGranularityInfo, VirtualMemInfo};
 use ur::ipc::blob::Subject;
 use ur::object::{Handles, InfoOut, Object, Out, OutHandle, Result, ensure};
-use ur::stream::{Context, Event, Hooks, Queue, UsmPool};
+use ur::stream::{Context, Event, Hooks, NativeCall, Queue, UsmPool};
 
 use crate::LevelZero;
-use crate::bindless::{self, ExternalMem, ExternalSemaphore};
+use crate::bindless::{self, CopyEnd, ExternalMem, ExternalSemaphore};
 use crate::device::Device;
 use crate::interop;
 use crate::kernel::Kernel;
-use crate::mem::Mem;
+use crate::mem::{self, Mem};
 use crate::program::Program;
+use crate::sampler::Sampler;
 use crate::sharing;
 use crate::virtual_mem::{AddressSpace, PhysicalMem, page_bytes};
 
@@ -24,6 +26,8 @@ type OfContext = Object<Context<LevelZero>>;
 type OfQueue = Object<Queue<LevelZero>>;
 type Waits<'a> = Handles<'a, Event<LevelZero>>;
 type EventOut<'a> = OutHandle<'a, Event<LevelZero>>;
+
+const NO_FLAGS: ur_exp_program_flags_t = ur_exp_program_flags_t(0);
 
 /// The context's address ranges. `UNSUPPORTED_FEATURE` if a device of it has none.
 fn space(this: &OfContext) -> Result<&AddressSpace> {
@@ -74,6 +78,90 @@ impl Hooks<LevelZero> for LevelZero {
         Mem::from_native(this, native, owned)
     }
 
+    fn mem_image_create(
+        this: &OfContext,
+        flags: ur_mem_flags_t,
+        format: &ur_image_format_t,
+        desc: &ur_image_desc_t,
+        host: *mut c_void,
+    ) -> Result<Arc<Object<Mem>>> {
+        Mem::create_image(this, flags, format, desc, host)
+    }
+
+    fn mem_image_create_with_native_handle(
+        this: &OfContext,
+        native: ur_native_handle_t,
+        format: &ur_image_format_t,
+        desc: &ur_image_desc_t,
+        properties: Option<&ur_mem_native_properties_t>,
+    ) -> Result<Arc<Object<Mem>>> {
+        let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
+        Mem::image_from_native(this, native, format, desc, owned)
+    }
+
+    fn sampler_create(this: &OfContext, desc: &ur_sampler_desc_t) -> Result<Arc<Object<Sampler>>> {
+        Sampler::create(this, desc)
+    }
+
+    fn sampler_create_with_native_handle(
+        this: &OfContext,
+        native: ur_native_handle_t,
+        properties: Option<&ur_sampler_native_properties_t>,
+    ) -> Result<Arc<Object<Sampler>>> {
+        let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
+        Sampler::from_native(this, native, owned)
+    }
+
+    fn mem_image_read(
+        this: &OfQueue,
+        image: &Object<Mem>,
+        blocking: bool,
+        origin: ur_rect_offset_t,
+        region: ur_rect_region_t,
+        row_pitch: usize,
+        slice_pitch: usize,
+        dst: *mut c_void,
+        waits: Waits<'_>,
+        event: EventOut<'_>,
+    ) -> Result<()> {
+        let (part, pitches) = ((origin, region), (row_pitch, slice_pitch));
+        let work = image.transfer_image(this.device(), part, pitches, dst, false)?;
+        let command = UR_COMMAND_MEM_IMAGE_READ;
+        Queue::enqueue(this, command, waits, work, event, blocking)
+    }
+
+    fn mem_image_write(
+        this: &OfQueue,
+        image: &Object<Mem>,
+        blocking: bool,
+        origin: ur_rect_offset_t,
+        region: ur_rect_region_t,
+        row_pitch: usize,
+        slice_pitch: usize,
+        src: *mut c_void,
+        waits: Waits<'_>,
+        event: EventOut<'_>,
+    ) -> Result<()> {
+        let (part, pitches) = ((origin, region), (row_pitch, slice_pitch));
+        let work = image.transfer_image(this.device(), part, pitches, src, true)?;
+        let command = UR_COMMAND_MEM_IMAGE_WRITE;
+        Queue::enqueue(this, command, waits, work, event, blocking)
+    }
+
+    fn mem_image_copy(
+        this: &OfQueue,
+        src: &Object<Mem>,
+        dst: &Object<Mem>,
+        from: ur_rect_offset_t,
+        to: ur_rect_offset_t,
+        region: ur_rect_region_t,
+        waits: Waits<'_>,
+        event: EventOut<'_>,
+    ) -> Result<()> {
+        let work = Mem::copy_image(this.device(), (dst, to), (src, from), region)?;
+        Queue::enqueue(this, UR_COMMAND_MEM_IMAGE_COPY, waits, work, event, false)
+    }
+
     fn program_create_with_il(
         this: &OfContext,
         il: &[u8],
@@ -117,7 +205,7 @@ impl Hooks<LevelZero> for LevelZero {
         options: Option<&CStr>,
     ) -> Result<()> {
         program.check_context(this)?;
-        program.build(all(this), options)
+        program.build(all(this), options, NO_FLAGS)
     }
 
     fn program_compile(
@@ -134,17 +222,21 @@ impl Hooks<LevelZero> for LevelZero {
         programs: Handles<'_, Program>,
         options: Option<&CStr>,
     ) -> Result<Arc<Object<Program>>> {
-        Program::link(this, all(this), programs, options)
+        Program::link(this, all(this), programs, options, NO_FLAGS)
     }
 
     fn program_link_exp(
         this: &OfContext,
         devices: Handles<'_, Device>,
-        _: ur_exp_program_flags_t,
+        flags: ur_exp_program_flags_t,
         programs: Handles<'_, Program>,
         options: Option<&CStr>,
     ) -> Result<Arc<Object<Program>>> {
-        Program::link(this, devices.iter(), programs, options)
+        Program::link(this, devices.iter(), programs, options, flags)
+    }
+
+    fn program_dynamic_link_exp(this: &OfContext, programs: Handles<'_, Program>) -> Result<()> {
+        Program::link_dynamically(this, programs)
     }
 
     fn virtual_mem_granularity_get_info(
@@ -247,6 +339,153 @@ impl Hooks<LevelZero> for LevelZero {
         element: usize,
     ) -> Result<(*mut c_void, usize)> {
         bindless::alloc_pitched(this, device, desc, pool, [width, height], element)
+    }
+
+    fn bindless_images_unsampled_image_handle_destroy_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        image: ur_exp_image_native_handle_t,
+    ) -> Result<()> {
+        bindless::destroy_unsampled(this, device, image)
+    }
+
+    fn bindless_images_sampled_image_handle_destroy_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        image: ur_exp_image_native_handle_t,
+    ) -> Result<()> {
+        bindless::destroy_sampled(this, device, image)
+    }
+
+    fn bindless_images_image_allocate_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        format: &ur_image_format_t,
+        desc: &ur_image_desc_t,
+    ) -> Result<ur_exp_image_mem_native_handle_t> {
+        bindless::allocate(this, device, (format, desc))
+    }
+
+    fn bindless_images_image_free_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        image: ur_exp_image_mem_native_handle_t,
+    ) -> Result<()> {
+        bindless::free(this, device, image)
+    }
+
+    fn bindless_images_unsampled_image_create_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        image: ur_exp_image_mem_native_handle_t,
+        format: &ur_image_format_t,
+        desc: &ur_image_desc_t,
+    ) -> Result<ur_exp_image_native_handle_t> {
+        bindless::create_unsampled(this, device, image, (format, desc))
+    }
+
+    fn bindless_images_sampled_image_create_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        image: ur_exp_image_mem_native_handle_t,
+        format: &ur_image_format_t,
+        desc: &ur_image_desc_t,
+        sampler: &ur_sampler_desc_t,
+    ) -> Result<ur_exp_image_native_handle_t> {
+        bindless::create_sampled(this, device, image, (format, desc), sampler)
+    }
+
+    fn bindless_images_image_get_info_exp(
+        this: &OfContext,
+        image: ur_exp_image_mem_native_handle_t,
+        what: ImageInfo,
+        out: InfoOut<'_>,
+    ) -> Result<()> {
+        bindless::info(this, image, what, out)
+    }
+
+    fn bindless_images_get_image_memory_handle_type_support_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        desc: &ur_image_desc_t,
+        format: &ur_image_format_t,
+        memory: ur_exp_image_mem_type_t,
+    ) -> Result<ur_bool_t> {
+        bindless::can_allocate(this, device, (desc, format), memory)
+    }
+
+    fn bindless_images_get_image_unsampled_handle_support_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        desc: &ur_image_desc_t,
+        format: &ur_image_format_t,
+        memory: ur_exp_image_mem_type_t,
+    ) -> Result<ur_bool_t> {
+        bindless::can_use_unsampled(this, device, (desc, format), memory)
+    }
+
+    fn bindless_images_get_image_sampled_handle_support_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        desc: &ur_image_desc_t,
+        format: &ur_image_format_t,
+        memory: ur_exp_image_mem_type_t,
+    ) -> Result<ur_bool_t> {
+        bindless::can_sample(this, device, (desc, format), memory)
+    }
+
+    fn bindless_images_mipmap_get_level_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        _: ur_exp_image_mem_native_handle_t,
+        _: u32,
+    ) -> Result<ur_exp_image_mem_native_handle_t> {
+        Err(bindless::no_mipmap(this, device))
+    }
+
+    fn bindless_images_mipmap_free_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        _: ur_exp_image_mem_native_handle_t,
+    ) -> Result<()> {
+        Err(bindless::no_mipmap(this, device))
+    }
+
+    fn bindless_images_map_external_array_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        format: &ur_image_format_t,
+        desc: &ur_image_desc_t,
+        memory: &Object<ExternalMem>,
+    ) -> Result<ur_exp_image_mem_native_handle_t> {
+        bindless::map_array(this, device, (format, desc), memory)
+    }
+
+    fn bindless_images_image_copy_exp(
+        this: &OfQueue,
+        src: *const c_void,
+        dst: *mut c_void,
+        src_desc: &ur_image_desc_t,
+        dst_desc: &ur_image_desc_t,
+        src_format: &ur_image_format_t,
+        dst_format: &ur_image_format_t,
+        region: &ur_exp_image_copy_region_t,
+        flags: ur_exp_image_copy_flags_t,
+        types: ur_exp_image_copy_input_types_t,
+        waits: Waits<'_>,
+        event: EventOut<'_>,
+    ) -> Result<()> {
+        let src = CopyEnd {
+            address: src.expose_provenance(),
+            desc: src_desc,
+            format: src_format,
+        };
+        let dst = CopyEnd {
+            address: dst.expose_provenance(),
+            desc: dst_desc,
+            format: dst_format,
+        };
+        bindless::enqueue_copy(this, (src, dst), region, (flags, types), waits, event)
     }
 
     fn bindless_images_import_external_memory_exp(
@@ -418,6 +657,19 @@ impl Hooks<LevelZero> for LevelZero {
         // SAFETY: `urMemoryExportExportMemoryHandleExp` promises room for an `int`.
         unsafe { handle.cast::<c_int>().write(descriptor.into_raw_fd()) };
         Ok(())
+    }
+
+    fn native_command_exp(
+        this: &OfQueue,
+        run: <ur_exp_enqueue_native_command_function_t as Unwrapped>::Fn,
+        data: *mut c_void,
+        mems: Handles<'_, Mem>,
+        _: Option<&ur_exp_enqueue_native_command_properties_t>,
+        waits: Handles<'_, Event<LevelZero>>,
+        event: OutHandle<'_, Event<LevelZero>>,
+    ) -> Result<()> {
+        let bring = mem::bring(this.device(), mems.iter())?;
+        NativeCall { run, data }.enqueue(this, bring, waits, event)
     }
 
     fn queue_create_with_native_handle(

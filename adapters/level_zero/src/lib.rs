@@ -1,14 +1,14 @@
 //! The Level Zero adapter: Intel's GPUs, by the loader's library that is found at run time.
 //!
 //! Owns discovery (`adapter`, `platform`, `device`), contexts (`context`), programs and kernels (`program`, `kernel`),
-//! buffers (`mem`), and address ranges and physical memory (`virtual_mem`). It also owns lanes, events and memory (`exec`), native lists and events
-//! (`interop`), memory and semaphores of other interfaces (`bindless`), memory and events of several processes
-//! (`sharing`), and the bridge from the stream engine (`driver`, `hooks`). `settings` has the variables, `lz` the
-//! loader's functions. Uses the shared layers in `ur`. Must never know a loader of Unified
+//! buffers and images (`mem`, `image`, `sampler`), and address ranges and physical memory (`virtual_mem`). It also owns
+//! lanes, events and memory (`exec`), native lists and events (`interop`), bindless images with memory and semaphores of
+//! other interfaces (`bindless`), memory and events of several processes (`sharing`), and the bridge from the stream
+//! engine (`driver`, `hooks`). `settings` has the variables, `lz` the loader's functions. Uses the shared layers in `ur`.
+//! Must never know a loader of Unified
 //! Runtime or another adapter.
 //!
-//! The adapter is in progress: docs/src/reference/level-zero.md says what is there, and has facts of the
-//! drivers that were found by trying.
+//! docs/src/reference/level-zero.md says what is there, and has facts of the drivers that were found by trying.
 
 mod adapter;
 mod bindless;
@@ -17,14 +17,18 @@ mod device;
 mod driver;
 mod exec;
 mod hooks;
+mod image;
 mod interop;
 mod kernel;
 mod lz;
 mod mem;
 mod platform;
 mod program;
+mod sampler;
 mod settings;
 mod sharing;
+#[cfg(test)]
+mod tests;
 mod virtual_mem;
 
 use std::sync::Arc;
@@ -45,7 +49,7 @@ impl hal::Backend for LevelZero {
     type Program = program::Program;
     type Kernel = kernel::Kernel;
     type Queue = stream::Queue<Self>;
-    type Sampler = hal::NoSampler;
+    type Sampler = sampler::Sampler;
     type Mem = mem::Mem;
     type PhysicalMem = virtual_mem::PhysicalMem;
     type UsmPool = stream::UsmPool<Self>;

@@ -1,4 +1,6 @@
-//! Buffers, in device memory of the context's pools. In a context of several devices a buffer has a copy on each device
+//! Memory objects. Images are in `image`; the rest is about buffers.
+//!
+//! Buffers are in device memory of the context's pools. In a context of several devices a buffer has a copy on each device
 //! that needs one ([`Copies`]), unless all of them are integrated and share the host's memory, where the buffer then is. A
 //! mapping is a copy in host memory, or the buffer itself where the host reaches it.
 //!
@@ -7,12 +9,16 @@
 //! The last release of a used buffer waits until all enqueued commands have ended. The host's memory is the caller's
 //! alone after it.
 
+mod image;
+
+pub use image::Image;
+
 use std::ptr::null_mut;
 use std::sync::Arc;
 
 use ur::abi::*;
-use ur::hal::answers::{WholeBuffer, buffer_flags, mem_info};
-use ur::hal::{self, MemInfo};
+use ur::hal::answers::{WholeBuffer, buffer_flags, image_info, mem_info};
+use ur::hal::{self, ImageInfo, MemInfo};
 use ur::object::{Body, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::{
     Context, Driver, EndedMapping, HostCopy, MappedPointer, Mappings, Use, Uses, Work,
@@ -31,22 +37,27 @@ pub struct Mem {
     address: usize,
     bytes: usize,
     storage: Storage,
-    /// Of a copy of the host's memory.
+    /// Of a copy of the host's memory, and of an image.
     uses: Uses,
     mappings: Mappings,
 }
 
 enum Storage {
     /// Memory of the context's pools, which the host reaches or not.
-    Own { on_host: bool },
+    Own {
+        on_host: bool,
+    },
     /// Memory of the context's pools on each of several devices. The buffer's address counts from 0.
     Copies(Arc<Copies>),
     /// Memory of the context's pools, a copy of the host's memory.
     Copy(HostCopy),
     /// Foreign memory. `own`: it is freed with the buffer.
-    User { own: bool },
+    User {
+        own: bool,
+    },
     /// A part of another buffer.
     Parent(Arc<Object<Mem>>),
+    Image(Arc<Image>),
 }
 
 /// The copy of a mapping's host memory back to its buffer.
@@ -216,13 +227,21 @@ impl Mem {
         }
     }
 
+    /// How a kernel uses the buffer or image, by the argument's flags.
+    fn use_by(&self, flags: ur_mem_flags_t) -> Use {
+        let reads = UR_MEM_FLAG_READ_ONLY;
+        match flags.contains(reads) || self.flags.contains(reads) {
+            true => Use::Reads,
+            false => Use::Writes,
+        }
+    }
+
     /// What a kernel gets that uses the buffer as the argument's flags say.
     pub fn for_kernel(&self, device: &Device, flags: ur_mem_flags_t) -> Result<ForKernel> {
-        let reads = UR_MEM_FLAG_READ_ONLY;
-        let only_reads = flags.contains(reads) || self.flags.contains(reads);
-        self.begin(device, if only_reads { Use::Reads } else { Use::Writes })?;
+        let with = self.use_by(flags);
+        self.begin(device, with)?;
         Ok(match self.part() {
-            Some(part) => ForKernel::Part(part, !only_reads),
+            Some(part) => ForKernel::Part(part, with == Use::Writes),
             None => ForKernel::Address(self.address),
         })
     }
@@ -230,6 +249,10 @@ impl Mem {
     /// The address on a device, for foreign code, which may read and write there. Waits for all commands if the
     /// device's copy is not current.
     fn native_address(&self, device: &Object<Device>) -> Result<usize> {
+        if let Some(image) = self.as_image() {
+            self.uses.add(Use::Writes);
+            return image.native(&self.context, device);
+        }
         self.begin(device, Use::Writes)?;
         let Some(part) = self.part() else {
             return Ok(self.address);
@@ -248,10 +271,12 @@ impl Mem {
         Ok(part.copies.address(home.raw())? + part.offset)
     }
 
-    /// Copies the buffer back to the host's memory, if it may be newer. All use is over.
+    /// Copies the buffer or image back to the host's memory, if it may be newer. All use is over.
     fn bring_back(&self) {
-        if let Storage::Copy(copy) = &self.storage {
-            copy.end(&self.uses, || self.copy(copy.host, self.address));
+        match &self.storage {
+            Storage::Copy(copy) => copy.end(&self.uses, || self.copy(copy.host, self.address)),
+            Storage::Image(image) if self.uses.has(Use::Writes) => image.bring_back(&self.context),
+            _ => {}
         }
     }
 
@@ -278,7 +303,10 @@ impl Mem {
         match &self.storage {
             Storage::Copy(copy) => copy.host,
             Storage::Own { on_host: true } => self.address,
-            Storage::Own { on_host: false } | Storage::Copies(_) | Storage::User { .. } => 0,
+            Storage::Own { on_host: false }
+            | Storage::Copies(_)
+            | Storage::User { .. }
+            | Storage::Image(_) => 0,
             Storage::Parent(parent) => match parent.host() {
                 0 => 0,
                 host => host + (self.address - parent.address),
@@ -338,6 +366,26 @@ impl Mem {
     }
 }
 
+/// Work that makes memory ready for foreign commands on a device, which may read and write there. None if it needs
+/// nothing.
+pub fn bring<'a>(
+    device: &Object<Device>,
+    mems: impl Iterator<Item = &'a Object<Mem>>,
+) -> Result<Option<Work<LevelZero>>> {
+    let mut parts = Vec::new();
+    for mem in mems {
+        mem.begin(device, Use::Writes)?;
+        parts.extend(mem.part());
+    }
+    if parts.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Work::Native(Native::call(move |list| {
+        let mut parts = parts.iter();
+        parts.try_for_each(|part| exec::for_kernel(list, part, true).map(drop))
+    }))))
+}
+
 /// A buffer as an argument of a kernel.
 pub enum ForKernel {
     Address(usize),
@@ -374,6 +422,15 @@ impl Drop for Mem {
                 exec::free(&self.context.domain().state().native, self.address);
             }
             Storage::User { own: false } | Storage::Parent(_) => {}
+            // Pending commands may use the native images.
+            Storage::Image(ref image) if self.uses.has(Use::Reads) => {
+                let last = Arc::clone(image);
+                let done = self.context.when_finished(move || drop(last));
+                if let Err(error) = done.or_else(|_| self.context.finish()) {
+                    log::error!("an image was destroyed early: {:?}", error.code());
+                }
+            }
+            Storage::Image(_) => {}
         }
     }
 }
@@ -388,7 +445,11 @@ impl Body for Mem {
             Storage::Parent(parent) => parent,
             _ => this,
         };
-        let of_host = matches!(whole.storage, Storage::Copy(_));
+        let of_host = match &whole.storage {
+            Storage::Copy(_) => true,
+            Storage::Image(image) => image.is_over_host(),
+            _ => false,
+        };
         if of_host && whole.uses.has(Use::Reads) {
             Self::return_to_host(whole);
         }
@@ -402,6 +463,7 @@ impl hal::Mem<LevelZero> for Mem {
         kind: ur_buffer_create_type_t,
         region: &ur_buffer_region_t,
     ) -> Result<Arc<Object<Mem>>> {
+        this.check_buffer()?;
         let whole = WholeBuffer {
             flags: this.flags,
             bytes: this.bytes,
@@ -414,6 +476,7 @@ impl hal::Mem<LevelZero> for Mem {
         Ok(hal::new::<LevelZero, _>(part))
     }
 
+    /// The address or the native image, for foreign code, which may read and write there.
     fn get_native_handle(
         this: &Object<Self>,
         device: Option<&Object<Device>>,
@@ -423,5 +486,10 @@ impl hal::Mem<LevelZero> for Mem {
 
     fn get_info(this: &Object<Self>, what: MemInfo, out: InfoOut<'_>) -> Result<()> {
         mem_info::<LevelZero>(this, &this.context, || Ok(this.bytes), what, out)
+    }
+
+    fn image_get_info(this: &Object<Self>, what: ImageInfo, out: InfoOut<'_>) -> Result<()> {
+        let image = this.image()?;
+        image_info(&image.shape, &image.format, image.pitch, what, out)
     }
 }

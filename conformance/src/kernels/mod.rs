@@ -33,6 +33,10 @@ pub const TEXELS: &CStr = c"texels";
 /// `paint(image, u32 base)`, of that program: the word `i` becomes `base + i`.
 pub const PAINT: &CStr = c"paint";
 
+/// `sample(u32 *out, image, sampler, u32 shift)`, of that program where the backend samples: `out[i]` is the first word of
+/// pixel `i - shift`.
+pub const SAMPLE: &CStr = c"sample";
+
 /// All kernels, in their order in a program.
 pub const ALL: [&CStr; 7] = [IOTA, ADD, SUM, VERIFY, IDS, THROUGH_LOCAL, MIXED];
 
@@ -90,6 +94,11 @@ pub trait KernelProvider: Sync {
         None
     }
 
+    /// Whether [`KernelProvider::images`] has a kernel that takes a sampler.
+    fn samples(&self) -> bool {
+        false
+    }
+
     /// A program that no compiler of the backend accepts.
     fn broken(&self) -> Option<Source> {
         None
@@ -100,10 +109,25 @@ pub trait KernelProvider: Sync {
         None
     }
 
+    /// A kernel and a function that are linked dynamically.
+    fn halves(&self) -> Option<Halves> {
+        None
+    }
+
     /// A program with a global variable, if the backend takes one without a compiler.
     fn variable(&self) -> Option<Variable> {
         None
     }
+}
+
+/// Two programs.
+pub struct Halves {
+    /// The kernel [`IOTA`], which passes each value to a function of the other program.
+    pub kernel: Source,
+    /// The function, which adds seven.
+    pub function: Source,
+    /// Build options that keep a function for other programs.
+    pub options: &'static CStr,
 }
 
 /// A binary with a global variable.

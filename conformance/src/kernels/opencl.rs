@@ -2,7 +2,7 @@
 //!
 //! A device that does not take SPIR-V gets OpenCL C, through a program made by OpenCL itself.
 
-use super::{ALL, IOTA_SPECIAL, KernelProvider, Source};
+use super::{ALL, IOTA_SPECIAL, KernelProvider, PAINT, SAMPLE, Source, TEXELS};
 use rspirv::binary::Assemble as _;
 use rspirv::dr::{Builder, Operand};
 use rspirv::spirv::*;
@@ -34,6 +34,29 @@ impl KernelProvider for OpenCl {
 pub fn words() -> &'static [u32] {
     static WORDS: OnceLock<Vec<u32>> = OnceLock::new();
     WORDS.get_or_init(|| Module::new().assemble())
+}
+
+/// The kernels that use images, as SPIR-V.
+pub fn image_words() -> &'static [u32] {
+    static WORDS: OnceLock<Vec<u32>> = OnceLock::new();
+    WORDS.get_or_init(|| Module::new().assemble_images())
+}
+
+/// The name of the variable of [`variable`].
+pub const VARIABLE: &CStr = c"ur_variable";
+
+/// A module with a kernel, and with a variable of sixteen bytes.
+pub fn variable() -> Vec<u32> {
+    Module::new().with_variable()
+}
+
+/// The name of the function of [`halves`].
+const FAR: &str = "seven_more";
+
+/// Two modules: a kernel that calls a function, and the function, which adds seven.
+pub fn halves() -> &'static [Vec<u32>; 2] {
+    static HALVES: OnceLock<[Vec<u32>; 2]> = OnceLock::new();
+    HALVES.get_or_init(|| [Module::new().importing(), Module::new().exporting()])
 }
 
 ur::dl::symbols! {
@@ -195,6 +218,76 @@ impl Module {
         self.to.module().assemble()
     }
 
+    fn assemble_images(mut self) -> Vec<u32> {
+        // Drivers for kernels refuse `Image1D`, which adds nothing to `Sampled1D` for them.
+        self.to.capability(Capability::ImageBasic);
+        self.to.capability(Capability::Sampled1D);
+        self.texels();
+        self.paint();
+        self.sample();
+        self.to.module().assemble()
+    }
+
+    /// Begins the function that one module brings to the other.
+    fn far(&mut self, linkage: LinkageType) -> [Id; 2] {
+        self.to.capability(Capability::Linkage);
+        let kind = self.to.type_function(self.u32, [self.u32]);
+        let function = self
+            .to
+            .begin_function(self.u32, None, FunctionControl::NONE, kind);
+        let function = made(function);
+        let how = [
+            Operand::LiteralString(FAR.to_owned()),
+            Operand::LinkageType(linkage),
+        ];
+        self.to
+            .decorate(function, Decoration::LinkageAttributes, how);
+        let argument = made(self.to.function_parameter(self.u32));
+        [function, argument]
+    }
+
+    fn with_variable(mut self) -> Vec<u32> {
+        self.to.capability(Capability::Linkage);
+        let four = self.to.constant_bit32(self.u32, 4);
+        let array = self.to.type_array(self.u32, four);
+        let class = StorageClass::CrossWorkgroup;
+        let (kind, zeros) = (self.pointer(class, array), self.to.constant_null(array));
+        let variable = self.to.variable(kind, None, class, Some(zeros));
+        let how = [
+            Operand::LiteralString(VARIABLE.to_string_lossy().into_owned()),
+            Operand::LinkageType(LinkageType::Export),
+        ];
+        self.to
+            .decorate(variable, Decoration::LinkageAttributes, how);
+        self.iota();
+        self.to.module().assemble()
+    }
+
+    fn importing(mut self) -> Vec<u32> {
+        let [far, _] = self.far(LinkageType::Import);
+        made(self.to.end_function());
+        let global = self.global();
+        let args = self.begin(0, &[global, self.u32]);
+        let at = self.position();
+        let low = self.narrow(at);
+        let value = made(self.to.i_add(self.u32, None, args[1], low));
+        let value = made(self.to.function_call(self.u32, None, far, [value]));
+        let to = self.element(global, args[0], at);
+        self.store(to, value, 4);
+        self.end();
+        self.to.module().assemble()
+    }
+
+    fn exporting(mut self) -> Vec<u32> {
+        let seven = self.to.constant_bit32(self.u32, 7);
+        let [_, argument] = self.far(LinkageType::Export);
+        made(self.to.begin_block(None));
+        let value = made(self.to.i_add(self.u32, None, argument, seven));
+        made(self.to.ret_value(value));
+        made(self.to.end_function());
+        self.to.module().assemble()
+    }
+
     fn pointer(&mut self, class: StorageClass, to: Id) -> Id {
         self.to.type_pointer(None, class, to)
     }
@@ -206,12 +299,16 @@ impl Module {
 
     /// Begins a kernel with these parameters.
     fn begin(&mut self, index: usize, parameters: &[Id]) -> Vec<Id> {
+        self.begin_named(ALL[index], parameters)
+    }
+
+    fn begin_named(&mut self, name: &CStr, parameters: &[Id]) -> Vec<Id> {
         let kind = self.to.type_function(self.void, parameters.to_vec());
         let function = made(
             self.to
                 .begin_function(self.void, None, FunctionControl::NONE, kind),
         );
-        let name = ALL[index].to_string_lossy();
+        let name = name.to_string_lossy();
         let uses = self.built_ins.clone();
         self.to
             .entry_point(ExecutionModel::Kernel, function, name, uses);
@@ -408,6 +505,85 @@ impl Module {
         let at = self.position();
         let to = self.element(global, args[0], at);
         self.store(to, total, 8);
+        self.end();
+    }
+}
+
+impl Module {
+    fn image(&mut self, access: AccessQualifier) -> Id {
+        let (any, format) = (self.void, ImageFormat::Unknown);
+        self.to
+            .type_image(any, Dim::Dim1D, 0, 0, 0, 0, format, Some(access))
+    }
+
+    /// The pixel of four words that a work-item's word is in: its number as 32 bits.
+    fn pixel(&mut self, at: Id) -> Id {
+        let four = self.to.constant_bit64(self.u64, 4);
+        let pixel = made(self.to.u_div(self.u64, None, at, four));
+        self.narrow(pixel)
+    }
+
+    fn texels(&mut self) {
+        let global = self.global();
+        let image = self.image(AccessQualifier::ReadOnly);
+        let four = self.to.constant_bit64(self.u64, 4);
+        let words = self.to.type_vector(self.u32, 4);
+        let args = self.begin_named(TEXELS, &[global, image]);
+        let at = self.position();
+        let pixel = self.pixel(at);
+        let all = made(self.to.image_read(words, None, args[1], pixel, None, []));
+        let channel = made(self.to.u_mod(self.u64, None, at, four));
+        let word = made(self.to.vector_extract_dynamic(self.u32, None, all, channel));
+        let to = self.element(global, args[0], at);
+        self.store(to, word, 4);
+        self.end();
+    }
+
+    /// The work-items of a pixel all write it, with the same words.
+    fn paint(&mut self) {
+        let image = self.image(AccessQualifier::WriteOnly);
+        let words = self.to.type_vector(self.u32, 4);
+        let four = self.to.constant_bit32(self.u32, 4);
+        let channels = [0, 1, 2, 3].map(|channel| self.to.constant_bit32(self.u32, channel));
+        let args = self.begin_named(PAINT, &[image, self.u32]);
+        let at = self.position();
+        let pixel = self.pixel(at);
+        let first = made(self.to.i_mul(self.u32, None, pixel, four));
+        let first = made(self.to.i_add(self.u32, None, first, args[1]));
+        let each = channels.map(|channel| made(self.to.i_add(self.u32, None, first, channel)));
+        let all = made(self.to.composite_construct(words, None, each));
+        made(self.to.image_write(args[0], pixel, all, None, []));
+        self.end();
+    }
+
+    fn sample(&mut self) {
+        let global = self.global();
+        let image = self.image(AccessQualifier::ReadOnly);
+        let sampler = self.to.type_sampler();
+        let both = self.to.type_sampled_image(image);
+        let words = self.to.type_vector(self.u32, 4);
+        let float = self.to.type_float(32, None);
+        let [middle, no_level] =
+            [0.5_f32, 0.0].map(|value| self.to.constant_bit32(float, value.to_bits()));
+        let args = self.begin_named(SAMPLE, &[global, image, sampler, self.u32]);
+        let at = self.position();
+        let low = self.narrow(at);
+        let place = made(self.to.i_sub(self.u32, None, low, args[3]));
+        let place = made(self.to.convert_s_to_f(float, None, place));
+        let place = made(self.to.f_add(float, None, place, middle));
+        let both = made(self.to.sampled_image(both, None, args[1], args[2]));
+        let level = [Operand::IdRef(no_level)];
+        let all = made(self.to.image_sample_explicit_lod(
+            words,
+            None,
+            both,
+            place,
+            ImageOperands::LOD,
+            level,
+        ));
+        let word = made(self.to.composite_extract(self.u32, None, all, [0]));
+        let to = self.element(global, args[0], at);
+        self.store(to, word, 4);
         self.end();
     }
 }

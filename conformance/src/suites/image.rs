@@ -14,7 +14,7 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     let mut tests = crate::tests!["image";
-        formats, create_with_flags, create_refused, too_large, counts_references, reports_its_context,
+        formats, bytes_of_formats, create_with_flags, create_refused, too_large, counts_references, reports_its_context,
         copies_host_memory, uses_host_memory, read_and_write_refused, copy_refused, handles_of_others_refused,
         copy_between_kinds, commands_in_order, wait_lists, blocking_read_waits, event_types,
         pending_commands_keep_image, captured_commands, native_handle, kernels_use_images,
@@ -100,9 +100,28 @@ const TYPES: [(ur_image_channel_type_t, usize); 15] = [
     (UR_IMAGE_CHANNEL_TYPE_FLOAT, 4),
 ];
 
-/// Every format makes images that keep their bytes, or is refused; all devices with images have four channels.
+/// Every format makes images that report it, or is refused; all devices with images have four channels.
 fn formats(fixture: &Fixture) -> Done {
+    let context = context(fixture)?;
+    each_format(&context, |_, _, _| Ok(()))
+}
+
+/// Images of every format keep their bytes.
+fn bytes_of_formats(fixture: &Fixture) -> Done {
     let (context, queue) = setup(fixture)?;
+    each_format(&context, |image, pixel, what| {
+        let region = axes(UR_MEM_TYPE_IMAGE2D, SIZES);
+        let data = noise(region.iter().product::<usize>() * pixel);
+        image.write(&queue, Part::packed([0; 3], region), &data)?;
+        let got = image.bytes(&queue, region, pixel)?;
+        check_items!(got, data, "bytes of {what}");
+        Ok(())
+    })
+}
+
+/// Makes an image of each format, for a test that gets the bytes of a pixel and the format's name.
+fn each_format(context: &Context, test: impl Fn(&Image, usize, &str) -> Done) -> Done {
+    let ur = context.ur;
     for order in ORDERS {
         for (kind, bytes) in TYPES {
             let format = ur_image_format_t {
@@ -113,7 +132,6 @@ fn formats(fixture: &Fixture) -> Done {
             let what = desc(UR_MEM_TYPE_IMAGE2D, SIZES);
             let (flags, host) = (UR_MEM_FLAG_READ_WRITE, null_mut());
             let new = &mut raw;
-            let ur = fixture.ur;
             let status = ur.urMemImageCreate(context.raw, flags, &format, &what, host, new);
             let normalized = [
                 UR_IMAGE_CHANNEL_TYPE_SNORM_INT8,
@@ -141,11 +159,7 @@ fn formats(fixture: &Fixture) -> Done {
             if let Some(channels) = channels(order).filter(|_| bytes > 0) {
                 check_eq!(pixel, channels * bytes, "bytes of {order:?} {kind:?}");
             }
-            let region = axes(UR_MEM_TYPE_IMAGE2D, SIZES);
-            let data = noise(region.iter().product::<usize>() * pixel);
-            image.write(&queue, Part::packed([0; 3], region), &data)?;
-            let got = image.bytes(&queue, region, pixel)?;
-            check_items!(got, data, "bytes of {order:?} {kind:?}");
+            test(&image, pixel, &format!("{order:?} {kind:?}"))?;
         }
     }
     Ok(())

@@ -1,18 +1,20 @@
 //! Samplers: creation, info queries and references.
 
 use crate::fixture::Fixture;
-use crate::kernels::IOTA;
-use crate::objects::{Arg, Context, Kind, Program, Sampler};
+use crate::kernels::{self, IOTA, KernelProvider, SAMPLE};
+use crate::objects::image::{Part, desc};
+use crate::objects::{Arg, Context, Image, Kind, Program, Sampler};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
 use crate::status::Status;
-use crate::{check, check_eq};
+use crate::{check, check_eq, check_items};
 use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     crate::tests!["sampler";
         reports_its_properties, create_refused, counts_references, outlives_its_context, native_handle, cuda_kernels_get_a_number,
+        kernels_sample_images,
     ]
 }
 
@@ -197,6 +199,62 @@ fn cuda_kernels_get_a_number(fixture: &Fixture) -> Done {
         queue.launch(&kernel, 1, &args, &[])?;
         let number: Vec<u32> = queue.read(memory.ptr, 1, &[])?;
         check_eq!(number, [want], "number of {addressing:?} {filter:?}");
+    }
+    Ok(())
+}
+
+/// A kernel reads an image through samplers, also beyond its edges. Samplers and image are released while the launch is
+/// pending.
+fn kernels_sample_images(fixture: &Fixture) -> Done {
+    let context = context(fixture)?;
+    let provider = kernels::provider(fixture.backend);
+    if !provider.is_some_and(KernelProvider::samples) {
+        return Err(Stop::skipped("no kernels with samplers"));
+    }
+    let queue = context.in_order(fixture)?;
+    let kernel = Program::of_images(fixture, &context)?.kernel(SAMPLE)?;
+    let format = ur_image_format_t {
+        channelOrder: UR_IMAGE_CHANNEL_ORDER_RGBA,
+        channelType: UR_IMAGE_CHANNEL_TYPE_UNSIGNED_INT32,
+    };
+    let (width, shift) = (16_u32, 4_u32);
+    let count = width + 2 * shift;
+    let memory = context.usm(fixture, Kind::Device, 4 * count as usize)?;
+    let words: Vec<u8> = (0..4 * width)
+        .flat_map(|word| (word + 100).to_ne_bytes())
+        .collect();
+    let edge = |pixel: i64| 100 + 4 * pixel.clamp(0, i64::from(width) - 1) as u32;
+    let border = |pixel: i64| match (0..i64::from(width)).contains(&pixel) {
+        true => edge(pixel),
+        false => 0,
+    };
+    type Expected<'a> = &'a dyn Fn(i64) -> u32;
+    let modes: [(_, Expected<'_>); 2] = [
+        (UR_SAMPLER_ADDRESSING_MODE_CLAMP_TO_EDGE, &edge),
+        (UR_SAMPLER_ADDRESSING_MODE_CLAMP, &border),
+    ];
+    for (addressing, expected) in modes {
+        let sizes = [width as usize, 1, 1];
+        {
+            let image = Image::new(&context, &format, &desc(UR_MEM_TYPE_IMAGE1D, sizes))?;
+            image.write(&queue, Part::packed([0; 3], sizes), &words)?;
+            let what = ur_sampler_desc_t {
+                normalizedCoords: 0,
+                addressingMode: addressing,
+                ..plain()
+            };
+            let sampler = Sampler::new(&context, &what)?;
+            let args = [
+                Arg::Pointer(memory.ptr),
+                Arg::Image(&image),
+                Arg::Sampler(&sampler),
+                Arg::of(&shift),
+            ];
+            queue.launch(&kernel, count as usize, &args, &[])?;
+        }
+        let got: Vec<u32> = queue.read(memory.ptr, count as usize, &[])?;
+        let want = (0..i64::from(count)).map(|at| expected(at - i64::from(shift)));
+        check_items!(got, want, "words sampled with {addressing:?}");
     }
     Ok(())
 }

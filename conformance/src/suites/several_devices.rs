@@ -6,7 +6,7 @@ use super::buffer_map::{map, unmap};
 use super::enqueue::{LONG, pending};
 use super::launch::counts_up;
 use crate::fixture::{Devices, Fixture, devices};
-use crate::kernels::{ADD, IOTA, SUM, VERIFY};
+use crate::kernels::{ADD, IOTA, PAINT, SUM, TEXELS, VERIFY};
 use crate::objects::image::{KINDS, Part, RGBA8, axes, desc};
 use crate::objects::{Arg, Buffer, Context, Gate, Image, Kernel, Kind, Program, Queue, Usm, info};
 use crate::outcome::{Done, Stop};
@@ -23,7 +23,7 @@ pub fn all() -> Vec<Test> {
         fills_of_every_pattern, asynchronous_memory_of_the_other, free_on_the_other_device,
         recorded_commands, events_order_across_devices, chain_alternates_devices, kernels_use_shared_and_host_memory,
         buffer_follows_kernels, buffer_read_by_both, buffer_commands_on_both, sub_buffers_on_both, buffer_mapped_on_both,
-        images_on_both,
+        images_on_both, kernels_use_images_on_both, image_over_host_on_both,
         buffers_over_host_on_both, memory_opened_on_the_other,
     ];
     tests.extend(crate::tests!["peer_access";
@@ -860,6 +860,66 @@ fn atomics_with_access(fixture: &Fixture) -> Done {
     })?;
     let counted = two.queues[1].read::<u32>(count.ptr, 1, &[])?;
     check_eq!(counted, [WORDS as u32], "counted words");
+    Ok(())
+}
+
+/// A kernel of one device writes an image, and kernels of both read it at once, in turns.
+fn kernels_use_images_on_both(fixture: &Fixture) -> Done {
+    let two = Two::new(fixture)?;
+    Image::need(fixture, &two.context)?;
+    let program = Program::of_images(fixture, &two.context)?;
+    let (paint, texels) = (program.kernel(PAINT)?, program.kernel(TEXELS)?);
+    let format = ur_image_format_t {
+        channelOrder: UR_IMAGE_CHANNEL_ORDER_RGBA,
+        channelType: UR_IMAGE_CHANNEL_TYPE_UNSIGNED_INT32,
+    };
+    let width = 40;
+    let what = desc(UR_MEM_TYPE_IMAGE1D, [width, 1, 1]);
+    let image = Image::new(&two.context, &format, &what)?;
+    let memory = two.memory(16 * width)?;
+    for round in 0..4_u32 {
+        let writer = &two.queues[round as usize % 2];
+        let base = 1000 * round + 7;
+        let args = [Arg::Image(&image), Arg::of(&base)];
+        let painted = writer.launch(&paint, 4 * width, &args, &[])?;
+        let mut read = Vec::new();
+        for (queue, memory) in two.queues.iter().zip(&memory) {
+            let args = [Arg::Pointer(memory.ptr), Arg::Image(&image)];
+            read.push(queue.launch(&texels, 4 * width, &args, &[&painted])?);
+        }
+        for (queue, memory) in two.queues.iter().zip(&memory) {
+            let words: Vec<u32> = queue.read(memory.ptr, 4 * width, &[])?;
+            check_items!(
+                words,
+                base..base + 4 * width as u32,
+                "words of round {round}"
+            );
+        }
+        read.iter().try_for_each(|event| event.wait())?;
+    }
+    two.finish()
+}
+
+/// What the second device writes to an image over the host's memory is there after the last release.
+fn image_over_host_on_both(fixture: &Fixture) -> Done {
+    let two = Two::new(fixture)?;
+    Image::need(fixture, &two.context)?;
+    let sizes = [16, 8, 1];
+    let what = desc(UR_MEM_TYPE_IMAGE2D, sizes);
+    let flags = UR_MEM_FLAG_READ_WRITE | UR_MEM_FLAG_USE_HOST_POINTER;
+    let mut memory = two.context.usm(fixture, Kind::Host, 4 * 16 * 8)?;
+    memory.host_mut::<u8>().fill(7);
+    let host = memory.host_mut::<u8>().as_mut_ptr().cast();
+    let image = Image::with(&two.context, flags, &RGBA8, &what, host)?;
+    for (at, queue) in two.queues.iter().enumerate() {
+        let part = Part::packed([at, 0, 0], [1; 3]);
+        image.write(queue, part, &[100 + at as u8; 4])?;
+        two.finish()?;
+    }
+    drop(image);
+    let got = &memory.host::<u8>()[..12];
+    let want = [100, 100, 100, 100, 101, 101, 101, 101, 7, 7, 7, 7];
+    check_items!(got.to_vec(), want, "the host's memory");
     Ok(())
 }
 

@@ -153,6 +153,21 @@ impl ImageShape {
         }
     }
 
+    /// `INVALID_IMAGE_SIZE` if a device's images are smaller: `max` has the most pixels along each axis.
+    pub fn check_within(&self, max: [usize; 3]) -> Result<()> {
+        let mut axes = self.extent.iter().zip(max);
+        ensure(axes.all(|(own, max)| *own <= max), SHAPE.code())
+    }
+
+    /// The pitches of all pixels, packed.
+    pub fn packed(&self) -> ImagePitch {
+        let [width, second, _] = self.extent;
+        let row = width * self.pixel;
+        let rows = if self.has_layered_rows() { 1 } else { second };
+        let slice = row * rows;
+        ImagePitch { row, slice }
+    }
+
     /// A box of the image. `INVALID_SIZE` if it is empty or goes beyond the image.
     pub fn part(&self, origin: ur_rect_offset_t, region: ur_rect_region_t) -> Result<ImageBox> {
         let size = |value: u64| usize::try_from(value).map_err(|_| OUTSIDE);
@@ -197,6 +212,34 @@ impl ImageShape {
         )?;
         Ok(ImagePitch { row, slice })
     }
+}
+
+/// One end of a copy between images.
+#[derive(Clone, Copy)]
+pub struct ImageEnd<'a> {
+    pub shape: &'a ImageShape,
+    pub format: &'a ur_image_format_t,
+    pub origin: ur_rect_offset_t,
+}
+
+/// The boxes of a copy, first that which is written. `INVALID_MEM_OBJECT` for two formats, `INVALID_SIZE` as for
+/// [`ImageShape::part`], `OVERLAPPING_REGIONS` if both ends are in one image and share a pixel.
+pub fn image_boxes(
+    to: ImageEnd<'_>,
+    from: ImageEnd<'_>,
+    region: ur_rect_region_t,
+    is_one_image: bool,
+) -> Result<(ImageBox, ImageBox)> {
+    let format = |end: ImageEnd<'_>| (end.format.channelOrder, end.format.channelType);
+    ensure(
+        format(to) == format(from),
+        UR_RESULT_ERROR_INVALID_MEM_OBJECT,
+    )?;
+    let source = from.shape.part(from.origin, region)?;
+    let target = to.shape.part(to.origin, region)?;
+    let apart = !is_one_image || !source.overlaps(&target);
+    ensure(apart, UR_RESULT_ERROR_OVERLAPPING_REGIONS)?;
+    Ok((target, source))
 }
 
 /// `urMemImageGetInfo` of an image without mipmaps and multisampling. `pitch` is that of host memory.
@@ -329,6 +372,66 @@ mod tests {
             Err(OUTSIDE),
             "2D images have one slice"
         );
+        Ok(())
+    }
+
+    #[test]
+    fn an_image_is_within_limits() -> Result<()> {
+        let image = shape(UR_MEM_TYPE_IMAGE3D)?;
+        assert_eq!(image.check_within([7, 5, 3]), Ok(()));
+        assert_eq!(image.check_within([7, 4, 9]), Err(SHAPE));
+        Ok(())
+    }
+
+    #[test]
+    fn packed_pixels_have_the_pitches_of_their_kind() -> Result<()> {
+        for (kind, row, slice) in [
+            (UR_MEM_TYPE_IMAGE1D, 28, 28),
+            (UR_MEM_TYPE_IMAGE1D_ARRAY, 28, 28),
+            (UR_MEM_TYPE_IMAGE2D, 28, 140),
+            (UR_MEM_TYPE_IMAGE2D_ARRAY, 28, 140),
+        ] {
+            let image = shape(kind)?;
+            assert_eq!(image.packed(), ImagePitch { row, slice });
+            assert_eq!(image.pitch(&image.whole(), 0, 0), Ok(image.packed()));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_copy_is_of_one_format_and_its_boxes_are_apart() -> Result<()> {
+        let image = shape(UR_MEM_TYPE_IMAGE2D)?;
+        let other = ur_image_format_t {
+            channelType: UR_IMAGE_CHANNEL_TYPE_FLOAT,
+            ..RGBA8
+        };
+        let end = |format, from| ImageEnd {
+            shape: &image,
+            format,
+            origin: offset(from),
+        };
+        let boxes = |to, is_one| {
+            let from = end(&RGBA8, [0; 3]);
+            image_boxes(end(&RGBA8, to), from, region([2, 2, 1]), is_one)
+        };
+        let (target, source) = boxes([1, 1, 0], false)?;
+        assert_eq!((target.origin, source.origin), ([1, 1, 0], [0; 3]));
+        let code = |found: Result<_>| {
+            found
+                .map(|_: (ImageBox, ImageBox)| ())
+                .map_err(|e| e.code())
+        };
+        let overlap = Err(UR_RESULT_ERROR_OVERLAPPING_REGIONS);
+        assert_eq!(code(boxes([1, 1, 0], true)), overlap);
+        assert_eq!(code(boxes([2, 2, 0], true)), Ok(()));
+        assert_eq!(code(boxes([6, 4, 0], true)), Err(OUTSIDE.code()));
+        let mixed = image_boxes(
+            end(&RGBA8, [0; 3]),
+            end(&other, [0; 3]),
+            region([1; 3]),
+            false,
+        );
+        assert_eq!(code(mixed), Err(UR_RESULT_ERROR_INVALID_MEM_OBJECT));
         Ok(())
     }
 

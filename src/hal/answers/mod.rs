@@ -13,7 +13,8 @@ mod program;
 pub use adapter::{adapter_info, last_driver_error, set_logger_and_level};
 pub use device::{binary_for, list_devices, no_peer_access};
 pub use image::{
-    ImageBox, ImagePitch, ImageShape, channel_bytes, channels, image_info, pixel_bytes,
+    ImageBox, ImageEnd, ImagePitch, ImageShape, channel_bytes, channels, image_boxes, image_info,
+    pixel_bytes,
 };
 pub use kernel::ExecInfo;
 pub use mem::{BufferPart, WholeBuffer, access_of, buffer_flags, mem_info, physical_mem_info};

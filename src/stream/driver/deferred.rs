@@ -476,18 +476,30 @@ impl<S: Stream> Deferred<S> {
 
     /// Submits all deferred work: the stream itself waits, since foreign code looks at it.
     pub fn submit_all(this: &Arc<S>) -> Result<()> {
+        Self::submit_until(this, None)
+    }
+
+    /// Submits the deferred work before an event, or all. Two streams may each wait for an event of the other, so that
+    /// only the waits before the event come first.
+    fn submit_until(this: &Arc<S>, end: Option<&DeferredEvent<S>>) -> Result<()> {
         let own = this.deferred();
         if !own.is_deferring() {
             return Ok(());
         }
         loop {
+            let before = |step: &&Step<S>| !end.is_some_and(|event| step.records(event));
             let pending = |step: &Step<S>| match step {
                 Step::Wait(Marker::Deferred(event)) if !event.is_recorded() => {
                     Some(Arc::clone(event))
                 }
                 _ => None,
             };
-            let other = own.state().steps.iter().find_map(pending);
+            let other = own
+                .state()
+                .steps
+                .iter()
+                .take_while(before)
+                .find_map(pending);
             match other {
                 // Waits form no cycle.
                 Some(event) => event.submit()?,
@@ -505,6 +517,13 @@ impl<S: Stream> Deferred<S> {
 impl<S: Stream> Step<S> {
     fn is_wait(&self) -> bool {
         matches!(self, Self::Wait(_) | Self::Rewait(_))
+    }
+
+    fn records(&self, event: &DeferredEvent<S>) -> bool {
+        match self {
+            Self::Mark(own) | Self::MarkFailed(own) => std::ptr::eq(&**own, event),
+            Self::Work(_) | Self::Wait(_) | Self::Rewait(_) => false,
+        }
     }
 }
 
@@ -574,7 +593,7 @@ impl<S: Stream> DeferredEvent<S> {
     /// Submits the work before it, whatever the stream has to wait for.
     fn submit(&self) -> Result<()> {
         match self.stream.upgrade() {
-            Some(stream) if !self.is_recorded() => Deferred::submit_all(&stream),
+            Some(stream) if !self.is_recorded() => Deferred::submit_until(&stream, Some(self)),
             _ => Ok(()),
         }
     }
@@ -884,6 +903,30 @@ mod tests {
             "work behind the point was dropped"
         );
         assert_eq!(*stream.list.lock(), [NATIVE_WAIT, 1, 2]);
+    }
+
+    /// Two streams wait for marks of each other, behind a wait for the host. Either is opened.
+    #[cfg(not(loom))]
+    #[test]
+    fn streams_that_wait_for_each_other_are_opened() {
+        for opened in 0..2 {
+            let streams = [0, 1].map(|_| Arc::new(Listed::default()));
+            let (gate, signal) = Marker::host(());
+            Deferred::wait(&streams[0], &gate).unwrap();
+            for round in 0..4 {
+                let (own, other) = (&streams[round % 2], &streams[1 - round % 2]);
+                own.give(round as u8);
+                let mark = Deferred::mark(own).unwrap();
+                Deferred::wait(other, &mark).unwrap();
+            }
+            Deferred::set_open(&streams[opened], true).unwrap();
+            let expected = [vec![NATIVE_WAIT, 0, 2], vec![1, 3]];
+            assert_eq!(*streams[opened].list.lock(), expected[opened]);
+            drop(signal);
+            for (stream, expected) in streams.iter().zip(expected) {
+                assert_eq!(*stream.list.lock(), expected);
+            }
+        }
     }
 
     /// Work leaves in the order in which it came, whenever the host signals.

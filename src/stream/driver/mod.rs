@@ -36,6 +36,11 @@ pub(crate) fn is_failure(error: Error) -> bool {
     error.code() == FAILED.code()
 }
 
+/// Whether the error is a lost device, which every later wait and query reports too.
+pub(crate) fn is_lost(error: Error) -> bool {
+    error.code() == UR_RESULT_ERROR_DEVICE_LOST
+}
+
 /// Which kind of USM a slab or an allocation is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {

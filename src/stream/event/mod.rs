@@ -20,8 +20,7 @@ mod reusable;
 use crate::abi::*;
 use crate::hal::{self, EventInfo, ProfilingInfo};
 use crate::object::{Body, Error, Handles, InfoOut, Object, Result, ensure};
-use crate::stream::driver::call_user_anyway;
-use crate::stream::driver::is_failure;
+use crate::stream::driver::{call_user_anyway, is_failure, is_lost};
 use crate::stream::engine::ForeignPoint;
 use crate::stream::engine::dependencies::{Dependencies, DependencyList, EventDependencies};
 use crate::stream::event::execution::RecordedExecution;
@@ -537,7 +536,7 @@ impl<D: Driver> Event<D> {
         }
         let deps = self.dependencies()?;
         let waited = self.engine().wait_dependencies(&deps);
-        waited.map_err(|error| match is_failure(error) {
+        waited.map_err(|error| match is_failure(error) || is_lost(error) {
             true => error,
             false => self.fail(),
         })?;
@@ -563,47 +562,49 @@ impl<D: Driver> Event<D> {
         Error::new(UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS)
     }
 
-    fn status(&self) -> ur_event_status_t {
+    /// The status of the command. An error if the device is lost.
+    fn status(&self) -> Result<ur_event_status_t> {
         if self.failed.load(Ordering::Relaxed) {
-            return UR_EVENT_STATUS_ERROR;
+            return Ok(UR_EVENT_STATUS_ERROR);
         }
         if self.in_capture_of_stream().is_some() {
-            return UR_EVENT_STATUS_QUEUED;
+            return Ok(UR_EVENT_STATUS_QUEUED);
         }
         let deps = match &*self.source {
             EventSource::Command(deps, _) => EventDependencies::clone(deps),
             EventSource::Recorded(execution) => match execution.dependencies() {
                 Ok(deps) => deps,
-                Err(_) => return UR_EVENT_STATUS_ERROR,
+                Err(_) => return Ok(UR_EVENT_STATUS_ERROR),
             },
             EventSource::Captured(..) | EventSource::InStreamCapture => {
-                return UR_EVENT_STATUS_QUEUED;
+                return Ok(UR_EVENT_STATUS_QUEUED);
             }
             EventSource::Reusable(own) => match own.execution.dependencies() {
                 Ok(deps) => deps,
-                Err(_) => return UR_EVENT_STATUS_ERROR,
+                Err(_) => return Ok(UR_EVENT_STATUS_ERROR),
             },
             EventSource::Opened => match self.opened() {
                 Ok(deps) => deps,
-                Err(_) => return UR_EVENT_STATUS_ERROR,
+                Err(_) => return Ok(UR_EVENT_STATUS_ERROR),
             },
         };
         let engine = self.engine();
         let done = engine.is_done(&deps.done);
         if deps.failure().is_some() {
-            return UR_EVENT_STATUS_ERROR;
+            return Ok(UR_EVENT_STATUS_ERROR);
         }
         match done {
+            Err(error) if is_lost(error) => Err(error),
             Err(_) => {
                 self.fail();
-                UR_EVENT_STATUS_ERROR
+                Ok(UR_EVENT_STATUS_ERROR)
             }
             Ok(true) => {
                 deps.order.mark_complete();
-                UR_EVENT_STATUS_COMPLETE
+                Ok(UR_EVENT_STATUS_COMPLETE)
             }
-            Ok(false) if deps.before().is_done() => UR_EVENT_STATUS_RUNNING,
-            Ok(false) => UR_EVENT_STATUS_SUBMITTED,
+            Ok(false) if deps.before().is_done() => Ok(UR_EVENT_STATUS_RUNNING),
+            Ok(false) => Ok(UR_EVENT_STATUS_SUBMITTED),
         }
     }
 }
@@ -691,7 +692,7 @@ impl<D: Driver> Event<D> {
             }
             EventInfo::Context => out.handle(Some(&**this.context())),
             EventInfo::CommandType => out.value(this.command),
-            EventInfo::CommandExecutionStatus => out.value(this.status()),
+            EventInfo::CommandExecutionStatus => out.value(this.status()?),
             EventInfo::ReferenceCount => out.value(this.api_refs()),
         }
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal;
-use ur::hal::answers::{ImageBox, ImagePitch, ImageShape, buffer_flags};
+use ur::hal::answers::{ImageBox, ImageEnd, ImagePitch, ImageShape, buffer_flags, image_boxes};
 use ur::object::{Error, Object, Result, ensure};
 use ur::stream::{Pitched, Use, Work};
 
@@ -107,6 +107,14 @@ impl Image {
         }
     }
 
+    fn end_at(&self, origin: ur_rect_offset_t) -> ImageEnd<'_> {
+        ImageEnd {
+            shape: &self.shape,
+            format: &self.format,
+            origin,
+        }
+    }
+
     fn end(&self, placed: &Placed, part: &ImageBox) -> (BoxEnd, [usize; 3]) {
         let (origin, region) = native(&self.shape, part);
         (placed.end(origin), region)
@@ -192,9 +200,7 @@ impl Mem {
         })?;
         for device in context.devices() {
             let max = device.max_extent(image.shape.kind)?;
-            let mut fits = image.shape.extent.iter().zip(max);
-            let fits = fits.all(|(own, max)| *own <= max);
-            ensure(fits, UR_RESULT_ERROR_INVALID_IMAGE_SIZE)?;
+            image.shape.check_within(max)?;
         }
         // With one device the array is made at once. With several, each is made for its first use.
         let copies = UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER | UR_MEM_FLAG_USE_HOST_POINTER;
@@ -312,13 +318,8 @@ impl Mem {
         region: ur_rect_region_t,
     ) -> Result<Work<Cuda>> {
         let (target, source) = (dst.image()?, src.image()?);
-        let format = |image: &Image| (image.format.channelOrder, image.format.channelType);
-        ensure(format(target) == format(source), OTHER_KIND.code())?;
-        let from = source.shape.part(from, region)?;
-        let to = target.shape.part(to, region)?;
-        if Arc::ptr_eq(&source.arrays, &target.arrays) {
-            ensure(!from.overlaps(&to), UR_RESULT_ERROR_OVERLAPPING_REGIONS)?;
-        }
+        let is_one = Arc::ptr_eq(&source.arrays, &target.arrays);
+        let (to, from) = image_boxes(target.end_at(to), source.end_at(from), region, is_one)?;
         let source = Arc::clone(src.image_for(device, Use::Reads)?);
         let target = Arc::clone(dst.image_for(device, Use::Writes)?);
         let copy = move |source: &Image, target: &Image, read: &Arc<Placed>, written: &Arc<_>| {

@@ -7,6 +7,7 @@ use ze::*;
 
 use crate::entry::{Answer, array, chained, given, put};
 use crate::event;
+use crate::image;
 use crate::kernel::{Counts, Launch};
 use crate::list::{self, Kind};
 use crate::worker::{Place, Step, Work};
@@ -113,12 +114,68 @@ unsafe fn region(
 /// # Safety
 /// As for [`step`].
 unsafe fn launch(list: ze_command_list_handle_t, launch: Launch, events: Events) -> Answer {
-    let flags = list::get(list)?.group().flags;
+    let own = list::get(list)?;
+    let flags = own.group().flags;
     if flags & ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE == 0 {
         return Err(ZE_RESULT_ERROR_INVALID_COMMAND_LIST_TYPE);
     }
+    launch.check_device(own.device)?;
     // SAFETY: as the caller promises.
     unsafe { append(list, Work::Launch(launch), events) }
+}
+
+/// A copy between an image and memory, with pitches of rows and slices or packed.
+///
+/// # Safety
+/// The region is null or readable.
+unsafe fn transfer(
+    list: ze_command_list_handle_t,
+    (image, region): (ze_image_handle_t, *const ze_image_region_t),
+    (memory, pitches): (*const c_void, Option<(u32, u32)>),
+    writes: bool,
+) -> Answer<Work> {
+    let image = image::get(image, list::get(list)?.device)?;
+    if memory.is_null() {
+        return Err(ZE_RESULT_ERROR_INVALID_NULL_POINTER);
+    }
+    // SAFETY: as the caller promises.
+    let part = image.part(unsafe { region.as_ref() })?;
+    let memory = image.place(memory.expose_provenance(), &part, pitches)?;
+    Ok(Work::Transfer {
+        image,
+        part,
+        memory,
+        writes,
+    })
+}
+
+/// A copy between two images.
+///
+/// # Safety
+/// The regions are null or readable.
+unsafe fn between(
+    list: ze_command_list_handle_t,
+    (to, to_region): (ze_image_handle_t, *const ze_image_region_t),
+    (from, from_region): (ze_image_handle_t, *const ze_image_region_t),
+) -> Answer<Work> {
+    let device = list::get(list)?.device;
+    let (to, from) = (image::get(to, device)?, image::get(from, device)?);
+    // SAFETY: as the caller promises.
+    let (part, from_part) = unsafe {
+        (
+            to.part(to_region.as_ref())?,
+            from.part(from_region.as_ref())?,
+        )
+    };
+    match to.is_like(&part, &from, &from_part) {
+        true => Ok(Work::Image {
+            to,
+            part,
+            from,
+            from_part,
+        }),
+        false => Err(ZE_RESULT_ERROR_INVALID_ARGUMENT),
+    }
 }
 
 /// # Safety
@@ -133,26 +190,39 @@ unsafe fn lists(
     if !matches!(own.kind, Kind::Immediate { .. }) {
         return Err(ZE_RESULT_ERROR_INVALID_COMMAND_LIST_TYPE);
     }
-    let (signal, waits) = (
-        events.signal,
-        Events {
-            signal: ze_event_handle_t::NULL,
-            ..events
-        },
-    );
-    // SAFETY: as the caller promises.
-    let mut steps = vec![unsafe { step(Work::Nothing, &waits) }?];
+    let mut steps = Vec::new();
     // SAFETY: as the caller promises.
     for one in unsafe { array(lists, count as usize) }? {
         steps.append(&mut list::get(*one)?.closed()?);
     }
+    // SAFETY: as the caller promises.
+    own.append_all(&unsafe { around(steps, events.signal, events.count, events.waits) }?)
+}
+
+/// Commands between their waits and their signal.
+///
+/// # Safety
+/// As for [`step`].
+pub unsafe fn around(
+    mut steps: Vec<Step>,
+    signal: ze_event_handle_t,
+    count: u32,
+    waits: *mut ze_event_handle_t,
+) -> Answer<Vec<Step>> {
+    let first = Events {
+        count,
+        waits,
+        ..NO_EVENTS
+    };
     let last = Events {
         signal,
         ..NO_EVENTS
     };
+    // SAFETY: as the caller promises.
+    steps.insert(0, unsafe { step(Work::Nothing, &first) }?);
     // SAFETY: no events are waited for.
     steps.push(unsafe { step(Work::Nothing, &last) }?);
-    own.append_all(&steps)
+    Ok(steps)
 }
 
 macro_rules! events {
@@ -267,6 +337,60 @@ entries! {
     ) {
         let to = (to.cast_const(), to_region, to_pitch, to_slice);
         let work = region(to, (from, from_region, from_pitch, from_slice))?;
+        append(list, work, events!(signal count waits))
+    }
+
+    fn zeCommandListAppendImageCopy(
+        list: ze_command_list_handle_t, to: ze_image_handle_t, from: ze_image_handle_t,
+        signal: ze_event_handle_t, count: u32, waits: *mut ze_event_handle_t,
+    ) {
+        let work = between(list, (to, std::ptr::null()), (from, std::ptr::null()))?;
+        append(list, work, events!(signal count waits))
+    }
+
+    fn zeCommandListAppendImageCopyRegion(
+        list: ze_command_list_handle_t, to: ze_image_handle_t, from: ze_image_handle_t,
+        to_region: *const ze_image_region_t, from_region: *const ze_image_region_t,
+        signal: ze_event_handle_t, count: u32, waits: *mut ze_event_handle_t,
+    ) {
+        let work = between(list, (to, to_region), (from, from_region))?;
+        append(list, work, events!(signal count waits))
+    }
+
+    fn zeCommandListAppendImageCopyToMemory(
+        list: ze_command_list_handle_t, to: *mut c_void, image: ze_image_handle_t,
+        region: *const ze_image_region_t,
+        signal: ze_event_handle_t, count: u32, waits: *mut ze_event_handle_t,
+    ) {
+        let work = transfer(list, (image, region), (to.cast_const(), None), false)?;
+        append(list, work, events!(signal count waits))
+    }
+
+    fn zeCommandListAppendImageCopyFromMemory(
+        list: ze_command_list_handle_t, image: ze_image_handle_t, from: *const c_void,
+        region: *const ze_image_region_t,
+        signal: ze_event_handle_t, count: u32, waits: *mut ze_event_handle_t,
+    ) {
+        let work = transfer(list, (image, region), (from, None), true)?;
+        append(list, work, events!(signal count waits))
+    }
+
+    fn zeCommandListAppendImageCopyToMemoryExt(
+        list: ze_command_list_handle_t, to: *mut c_void, image: ze_image_handle_t,
+        region: *const ze_image_region_t, row: u32, slice: u32,
+        signal: ze_event_handle_t, count: u32, waits: *mut ze_event_handle_t,
+    ) {
+        let pitches = Some((row, slice));
+        let work = transfer(list, (image, region), (to.cast_const(), pitches), false)?;
+        append(list, work, events!(signal count waits))
+    }
+
+    fn zeCommandListAppendImageCopyFromMemoryExt(
+        list: ze_command_list_handle_t, image: ze_image_handle_t, from: *const c_void,
+        region: *const ze_image_region_t, row: u32, slice: u32,
+        signal: ze_event_handle_t, count: u32, waits: *mut ze_event_handle_t,
+    ) {
+        let work = transfer(list, (image, region), (from, Some((row, slice))), true)?;
         append(list, work, events!(signal count waits))
     }
 

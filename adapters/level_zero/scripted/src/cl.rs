@@ -1,4 +1,4 @@
-//! Kernels on Intel's OpenCL driver for CPUs: one device, one context, one queue, for all devices of this driver.
+//! Kernels and images on Intel's OpenCL driver for CPUs: one device, one context, one queue, for all devices of this driver.
 //!
 //! That driver lets kernels use any memory of the process, so allocations need not be its own.
 
@@ -10,7 +10,10 @@ use opencl_sys::cl_function_types::*;
 use opencl_sys::*;
 use ur::dl::symbols;
 use ur::hal::Unwrapped;
+use ze::*;
 
+use crate::entry::Answer;
+use crate::image::Part;
 use crate::kernel::Argument;
 use crate::object::hold;
 
@@ -47,6 +50,12 @@ symbols! {
             clGetKernelWorkGroupInfo: F<clGetKernelWorkGroupInfo_t>,
             clSetKernelArg: F<clSetKernelArg_t>,
             clEnqueueNDRangeKernel: F<clEnqueueNDRangeKernel_t>,
+            clCreateImage: F<clCreateImage_t>,
+            clReleaseMemObject: F<clReleaseMemObject_t>,
+            clEnqueueReadImage: F<clEnqueueReadImage_t>,
+            clEnqueueWriteImage: F<clEnqueueWriteImage_t>,
+            clCreateSampler: F<clCreateSampler_t>,
+            clReleaseSampler: F<clReleaseSampler_t>,
             clWaitForEvents: F<clWaitForEvents_t>,
             clReleaseEvent: F<clReleaseEvent_t>,
             clGetExtensionFunctionAddressForPlatform: F<clGetExtensionFunctionAddressForPlatform_t>,
@@ -147,6 +156,18 @@ impl Cl {
     }
 }
 
+impl Cl {
+    /// Waits for a command's end, and releases its event.
+    fn finish(&self, event: cl_event) -> cl_int {
+        // SAFETY: a command's event, which is released once.
+        unsafe {
+            let code = (self.core.clWaitForEvents)(1, &event);
+            (self.core.clReleaseEvent)(event);
+            code
+        }
+    }
+}
+
 impl Core {
     fn is_intel(&self, platform: cl_platform_id) -> bool {
         let mut name = [0_u8; 256];
@@ -220,26 +241,8 @@ impl Program {
             };
             return program.with_log(code);
         }
-        let mut parts = Vec::new();
-        for one in inputs {
-            let part = Self::open(cl, one)?;
-            let options = options(one.flags);
-            // SAFETY: the program is new; there are no headers.
-            let code = unsafe {
-                (cl.core.clCompileProgram)(
-                    part.raw,
-                    1,
-                    &cl.device,
-                    options.as_ptr(),
-                    0,
-                    null(),
-                    null_mut(),
-                    None,
-                    null_mut(),
-                )
-            };
-            parts.push(part.with_log(code)?.0);
-        }
+        let parts = inputs.iter().map(|one| Self::compiled(cl, one));
+        let parts = parts.collect::<Result<Vec<_>, _>>()?;
         let raws: Vec<_> = parts.iter().map(|part| part.raw).collect();
         let count = u32::try_from(raws.len()).unwrap_or(0);
         let mut code = 0;
@@ -261,6 +264,31 @@ impl Program {
             return Err(format!("linking failed with {code}"));
         }
         Self { cl, raw }.with_log(code)
+    }
+
+    /// Whether code compiles, apart from what it imports.
+    pub fn compile(cl: &'static Cl, input: &Input<'_>) -> Result<(), String> {
+        Self::compiled(cl, input).map(drop)
+    }
+
+    fn compiled(cl: &'static Cl, input: &Input<'_>) -> Result<Self, String> {
+        let part = Self::open(cl, input)?;
+        let options = options(input.flags);
+        // SAFETY: the program is new; there are no headers.
+        let code = unsafe {
+            (cl.core.clCompileProgram)(
+                part.raw,
+                1,
+                &cl.device,
+                options.as_ptr(),
+                0,
+                null(),
+                null_mut(),
+                None,
+                null_mut(),
+            )
+        };
+        Ok(part.with_log(code)?.0)
     }
 
     fn open(cl: &'static Cl, input: &Input<'_>) -> Result<Self, String> {
@@ -434,6 +462,16 @@ impl Kernel {
                         bytes.len(),
                         bytes.as_ptr().cast(),
                     ),
+                    Argument::Image(image) => {
+                        let own = image.code().map_or(null_mut(), |code| code.raw);
+                        let size = size_of::<cl_mem>();
+                        (self.cl.core.clSetKernelArg)(*raw, index, size, (&raw const own).cast())
+                    }
+                    Argument::Sampler(sampler) => {
+                        let own = sampler.code.as_ref().map_or(null_mut(), |code| code.raw);
+                        let size = size_of::<cl_sampler>();
+                        (self.cl.core.clSetKernelArg)(*raw, index, size, (&raw const own).cast())
+                    }
                 }
             };
             check(code)?;
@@ -454,12 +492,7 @@ impl Kernel {
             )
         })?;
         drop(raw);
-        // SAFETY: the launch's event, which is released once.
-        check(unsafe {
-            let code = (self.cl.core.clWaitForEvents)(1, &event);
-            (self.cl.core.clReleaseEvent)(event);
-            code
-        })
+        check(self.cl.finish(event))
     }
 }
 
@@ -467,5 +500,253 @@ fn check(code: cl_int) -> Result<(), cl_int> {
     match code {
         CL_SUCCESS => Ok(()),
         code => Err(code),
+    }
+}
+
+/// An image.
+pub struct Image {
+    cl: &'static Cl,
+    raw: cl_mem,
+    has_slices: bool,
+}
+
+// SAFETY: OpenCL's objects may be used by any thread.
+unsafe impl Send for Image {}
+// SAFETY: functions on images are safe to call concurrently.
+unsafe impl Sync for Image {}
+
+const R: ze_image_format_swizzle_t = ZE_IMAGE_FORMAT_SWIZZLE_R;
+const G: ze_image_format_swizzle_t = ZE_IMAGE_FORMAT_SWIZZLE_G;
+const B: ze_image_format_swizzle_t = ZE_IMAGE_FORMAT_SWIZZLE_B;
+const A: ze_image_format_swizzle_t = ZE_IMAGE_FORMAT_SWIZZLE_A;
+const ZERO: ze_image_format_swizzle_t = ZE_IMAGE_FORMAT_SWIZZLE_0;
+const ONE: ze_image_format_swizzle_t = ZE_IMAGE_FORMAT_SWIZZLE_1;
+
+const ORDERS: [([ze_image_format_swizzle_t; 4], cl_channel_order); 8] = [
+    ([R, ZERO, ZERO, ONE], CL_R),
+    ([ZERO, ZERO, ZERO, R], CL_A),
+    ([R, R, R, R], CL_INTENSITY),
+    ([R, R, R, ONE], CL_LUMINANCE),
+    ([R, G, ZERO, ONE], CL_RG),
+    ([R, ZERO, ZERO, G], CL_RA),
+    ([R, G, B, A], CL_RGBA),
+    ([B, G, R, A], CL_BGRA),
+];
+
+/// OpenCL's types of channels of 8, 16 and 32 bits.
+const TYPES: [(ze_image_format_type_t, [Option<cl_channel_type>; 3]); 5] = [
+    (
+        ZE_IMAGE_FORMAT_TYPE_UINT,
+        [
+            Some(CL_UNSIGNED_INT8),
+            Some(CL_UNSIGNED_INT16),
+            Some(CL_UNSIGNED_INT32),
+        ],
+    ),
+    (
+        ZE_IMAGE_FORMAT_TYPE_SINT,
+        [
+            Some(CL_SIGNED_INT8),
+            Some(CL_SIGNED_INT16),
+            Some(CL_SIGNED_INT32),
+        ],
+    ),
+    (
+        ZE_IMAGE_FORMAT_TYPE_UNORM,
+        [Some(CL_UNORM_INT8), Some(CL_UNORM_INT16), None],
+    ),
+    (
+        ZE_IMAGE_FORMAT_TYPE_SNORM,
+        [Some(CL_SNORM_INT8), Some(CL_SNORM_INT16), None],
+    ),
+    (
+        ZE_IMAGE_FORMAT_TYPE_FLOAT,
+        [None, Some(CL_HALF_FLOAT), Some(CL_FLOAT)],
+    ),
+];
+
+/// OpenCL's order of channels, and their types.
+fn channels(
+    format: &ze_image_format_t,
+) -> Option<(cl_channel_order, [Option<cl_channel_type>; 3])> {
+    let swizzles = [format.x, format.y, format.z, format.w];
+    let order = ORDERS.iter().find(|(own, _)| *own == swizzles)?.1;
+    let types = TYPES.iter().find(|(own, _)| *own == format.r#type)?.1;
+    Some((order, types))
+}
+
+/// Whether a format may be that of an image.
+pub fn is_known(format: &ze_image_format_t) -> bool {
+    channels(format).is_some()
+}
+
+impl Image {
+    /// An image with so many pixels along the axes, of which layers are the last, and bytes of a channel.
+    pub fn create(
+        cl: &'static Cl,
+        desc: &ze_image_desc_t,
+        [width, second, third]: [usize; 3],
+        bytes: usize,
+    ) -> Answer<Self> {
+        let unknown = ZE_RESULT_ERROR_UNSUPPORTED_IMAGE_FORMAT;
+        let (order, types) = channels(&desc.format).ok_or(unknown)?;
+        let format = cl_image_format {
+            image_channel_order: order,
+            image_channel_data_type: types[bytes.ilog2() as usize].ok_or(unknown)?,
+        };
+        let (kind, height, depth, layers) = match desc.r#type {
+            ZE_IMAGE_TYPE_1D => (CL_MEM_OBJECT_IMAGE1D, 0, 0, 0),
+            ZE_IMAGE_TYPE_2D => (CL_MEM_OBJECT_IMAGE2D, second, 0, 0),
+            ZE_IMAGE_TYPE_3D => (CL_MEM_OBJECT_IMAGE3D, second, third, 0),
+            ZE_IMAGE_TYPE_1DARRAY => (CL_MEM_OBJECT_IMAGE1D_ARRAY, 0, 0, second),
+            _ => (CL_MEM_OBJECT_IMAGE2D_ARRAY, second, 0, third),
+        };
+        let shape = cl_image_desc {
+            image_type: kind,
+            image_width: width,
+            image_height: height,
+            image_depth: depth,
+            image_array_size: layers,
+            image_row_pitch: 0,
+            image_slice_pitch: 0,
+            num_mip_levels: 0,
+            num_samples: 0,
+            buffer: null_mut(),
+        };
+        let mut code = 0;
+        // SAFETY: both descriptions last for the call; there is no host memory.
+        let raw = unsafe {
+            (cl.core.clCreateImage)(
+                cl.context,
+                CL_MEM_READ_WRITE,
+                &format,
+                &shape,
+                null_mut(),
+                &mut code,
+            )
+        };
+        match code {
+            CL_SUCCESS => Ok(Self {
+                cl,
+                raw,
+                has_slices: !matches!(desc.r#type, ZE_IMAGE_TYPE_1D | ZE_IMAGE_TYPE_2D),
+            }),
+            CL_IMAGE_FORMAT_NOT_SUPPORTED => Err(unknown),
+            _ => Err(ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY),
+        }
+    }
+
+    /// Copies a box to memory, or with `writes` from there. The memory has its address and its pitches.
+    ///
+    /// # Safety
+    /// The memory has room for the box.
+    pub unsafe fn transfer(
+        &self,
+        part: &Part,
+        (start, row, slice): (usize, usize, usize),
+        writes: bool,
+    ) -> Answer {
+        let (core, queue, wait) = (&self.cl.core, self.cl.queue, CL_FALSE);
+        let (origin, region) = (part.origin.as_ptr(), part.region.as_ptr());
+        let memory: *mut c_void = ptr::with_exposed_provenance_mut(start);
+        // OpenCL takes no pitch of slices for an image without any.
+        let slice = if self.has_slices { slice } else { 0 };
+        let mut event = null_mut();
+        // SAFETY: as the caller promises, until the end that is waited for below.
+        let code = unsafe {
+            match writes {
+                true => (core.clEnqueueWriteImage)(
+                    queue,
+                    self.raw,
+                    wait,
+                    origin,
+                    region,
+                    row,
+                    slice,
+                    memory,
+                    0,
+                    null(),
+                    &mut event,
+                ),
+                false => (core.clEnqueueReadImage)(
+                    queue,
+                    self.raw,
+                    wait,
+                    origin,
+                    region,
+                    row,
+                    slice,
+                    memory,
+                    0,
+                    null(),
+                    &mut event,
+                ),
+            }
+        };
+        // A blocking write would return once the memory was read.
+        let code = match code {
+            CL_SUCCESS => self.cl.finish(event),
+            code => code,
+        };
+        match code {
+            CL_SUCCESS => Ok(()),
+            code => {
+                crate::script::broken(format!("OpenCL's copy of an image failed with {code}"));
+                Err(ZE_RESULT_ERROR_UNKNOWN)
+            }
+        }
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        // SAFETY: this is the only reference.
+        unsafe { (self.cl.core.clReleaseMemObject)(self.raw) };
+    }
+}
+
+/// A sampler.
+pub struct Sampler {
+    cl: &'static Cl,
+    raw: cl_sampler,
+}
+
+// SAFETY: OpenCL's objects may be used by any thread.
+unsafe impl Send for Sampler {}
+// SAFETY: functions on samplers are safe to call concurrently.
+unsafe impl Sync for Sampler {}
+
+const ADDRESSES: [(ze_sampler_address_mode_t, cl_addressing_mode); 5] = [
+    (ZE_SAMPLER_ADDRESS_MODE_NONE, CL_ADDRESS_NONE),
+    (ZE_SAMPLER_ADDRESS_MODE_REPEAT, CL_ADDRESS_REPEAT),
+    (ZE_SAMPLER_ADDRESS_MODE_CLAMP, CL_ADDRESS_CLAMP_TO_EDGE),
+    (ZE_SAMPLER_ADDRESS_MODE_CLAMP_TO_BORDER, CL_ADDRESS_CLAMP),
+    (ZE_SAMPLER_ADDRESS_MODE_MIRROR, CL_ADDRESS_MIRRORED_REPEAT),
+];
+
+impl Sampler {
+    pub fn create(cl: &'static Cl, desc: &ze_sampler_desc_t) -> Answer<Self> {
+        let found = ADDRESSES.iter().find(|(own, _)| *own == desc.addressMode);
+        let (_, address) = *found.ok_or(ZE_RESULT_ERROR_INVALID_ENUMERATION)?;
+        let filter = match desc.filterMode {
+            ZE_SAMPLER_FILTER_MODE_LINEAR => CL_FILTER_LINEAR,
+            _ => CL_FILTER_NEAREST,
+        };
+        let (is_normalized, mut code) = (u32::from(desc.isNormalized != 0), 0);
+        // SAFETY: plain values.
+        let raw = unsafe {
+            (cl.core.clCreateSampler)(cl.context, is_normalized, address, filter, &mut code)
+        };
+        match code {
+            CL_SUCCESS => Ok(Self { cl, raw }),
+            _ => Err(ZE_RESULT_ERROR_INVALID_ARGUMENT),
+        }
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        // SAFETY: this is the only reference.
+        unsafe { (self.cl.core.clReleaseSampler)(self.raw) };
     }
 }

@@ -6,18 +6,24 @@ use std::sync::OnceLock;
 use ze::*;
 
 use crate::entry::{Answer, chained, fill, given, put, text_into};
-use crate::{driver, mutate, script, worker};
+use crate::{driver, image, mutate, script, worker};
 
 /// The first device's handle. Others follow at a distance.
 const FIRST: usize = 0x5eed_de00_0000;
 const DISTANCE: usize = 0x100;
-const MAX_DEVICES: usize = 4;
+pub const MAX_DEVICES: usize = 4;
+const MAX_TILES: usize = 4;
 
 pub const MAX_GROUP_SIZE: u32 = 1024;
 const LOCAL_BYTES: u32 = 64 << 10;
 /// The generation whose devices Intel's newer adapter takes.
 const IP_VERSION: u32 = 0x0500_4000;
 const TIMESTAMP_BITS: u32 = 56;
+
+/// The most pixels along the axes of images.
+pub const IMAGE_EXTENT: u32 = 16384;
+pub const IMAGE_3D_EXTENT: u32 = 2048;
+pub const IMAGE_LAYERS: u32 = 2048;
 
 /// What a group of queues can do.
 pub struct Group {
@@ -55,16 +61,57 @@ pub fn all() -> &'static [ze_device_handle_t] {
     })
 }
 
-pub fn index(device: ze_device_handle_t) -> Answer<usize> {
+/// Parts of a card; none of one that has no tiles.
+pub fn tiles(card: usize) -> &'static [ze_device_handle_t] {
+    static ALL: OnceLock<Vec<Vec<ze_device_handle_t>>> = OnceLock::new();
+    let all = ALL.get_or_init(|| {
+        let count = script::variable("TILES").and_then(|text| text.parse::<usize>().ok());
+        let count = count.unwrap_or(0).min(MAX_TILES);
+        let tile = |card, at| {
+            let start = handle(card).0.addr() + at + 1;
+            ze_device_handle_t(ptr::without_provenance_mut(start))
+        };
+        let tiles = |card| (0..count).map(|at| tile(card, at)).collect();
+        (0..MAX_DEVICES).map(tiles).collect()
+    });
+    all.get(card).map_or(&[], Vec::as_slice)
+}
+
+/// The index of a card, and of one of its tiles if the device is one.
+pub fn place(device: ze_device_handle_t) -> Answer<(usize, Option<usize>)> {
     if device.is_null() {
         return Err(ZE_RESULT_ERROR_INVALID_NULL_HANDLE);
     }
-    let found = all().iter().position(|one| *one == device);
+    let mut cards = all().iter().enumerate();
+    let found = cards.find_map(|(card, own)| {
+        let tile = tiles(card).iter().position(|tile| *tile == device);
+        (*own == device || tile.is_some()).then_some((card, tile))
+    });
     found.ok_or(ZE_RESULT_ERROR_INVALID_ARGUMENT)
 }
 
 fn are_peers() -> bool {
     script::variable("PEERS").is_none_or(|value| value != "0")
+}
+
+/// The index of a device's card.
+pub fn index(device: ze_device_handle_t) -> Answer<usize> {
+    place(device).map(|(card, _)| card)
+}
+
+/// Bytes of a device's memory: a tile has its part of the card's.
+pub fn own_memory_bytes(device: ze_device_handle_t) -> Answer<u64> {
+    let (card, tile) = place(device)?;
+    let parts = tile.map_or(1, |_| tiles(card).len());
+    Ok(memory_bytes() / parts as u64)
+}
+
+/// The UUID of a card, or of a tile.
+pub fn uuid((card, tile): (usize, Option<usize>)) -> [u8; 16] {
+    let mut id = *b"scripted device\0";
+    id[15] = u8::try_from(card).unwrap_or(0);
+    id[14] = tile.map_or(id[14], |tile| u8::try_from(tile).unwrap_or(0));
+    id
 }
 
 fn is_integrated() -> bool {
@@ -122,18 +169,25 @@ entries! {
         fill(count, devices, all(), |to, from| *to = *from)
     }
 
-    fn zeDeviceGetSubDevices(device: ze_device_handle_t, count: *mut u32, _parts: *mut ze_device_handle_t) {
-        index(device)?;
-        put(count, 0)
+    fn zeDeviceGetSubDevices(device: ze_device_handle_t, count: *mut u32, parts: *mut ze_device_handle_t) {
+        let own = match place(device)? {
+            (card, None) => tiles(card),
+            (_, Some(_)) => &[],
+        };
+        fill(count, parts, own, |to, from| *to = *from)
     }
 
     fn zeDeviceGetRootDevice(device: ze_device_handle_t, out: *mut ze_device_handle_t) {
-        index(device)?;
-        put(out, ze_device_handle_t::NULL)
+        let root = match place(device)? {
+            (_, None) => ze_device_handle_t::NULL,
+            (card, Some(_)) => handle(card),
+        };
+        put(out, root)
     }
 
     fn zeDeviceGetProperties(device: ze_device_handle_t, out: *mut ze_device_properties_t) {
-        let index = index(device)?;
+        let own = place(device)?;
+        let (index, tile) = own;
         given(out)?;
         let resolution = match (*out).stype {
             ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES_1_2 => 1_000_000_000,
@@ -149,18 +203,23 @@ entries! {
         if let Some(units) = chained::<ze_eu_count_ext_t>((*out).pNext) {
             units.numTotalEUs = 32;
         }
-        let mut id = *b"scripted device\0";
-        id[15] = u8::try_from(index).unwrap_or(0);
+        let id = uuid(own);
+        let mut flags = 0;
+        if is_integrated() {
+            flags |= ZE_DEVICE_PROPERTY_FLAG_INTEGRATED;
+        }
+        if tile.is_some() {
+            flags |= ZE_DEVICE_PROPERTY_FLAG_SUBDEVICE;
+        }
+        let slices = tile.map_or(tiles(index).len().max(1), |_| 1);
         let mut own = ze_device_properties_t {
             stype: (*out).stype,
             pNext: (*out).pNext,
             r#type: ZE_DEVICE_TYPE_GPU,
             vendorId: 0x8086,
             deviceId: 0xe20b,
-            flags: match is_integrated() {
-                true => ZE_DEVICE_PROPERTY_FLAG_INTEGRATED,
-                false => 0,
-            },
+            flags,
+            subdeviceId: tile.and_then(|tile| u32::try_from(tile).ok()).unwrap_or(0),
             coreClockRate: 2000,
             maxMemAllocSize: max_alloc_bytes(),
             maxHardwareContexts: 64,
@@ -168,7 +227,7 @@ entries! {
             physicalEUSimdWidth: 16,
             numEUsPerSubslice: 8,
             numSubslicesPerSlice: 4,
-            numSlices: 1,
+            numSlices: u32::try_from(slices).unwrap_or(1),
             timerResolution: resolution,
             timestampValidBits: TIMESTAMP_BITS,
             kernelTimestampValidBits: TIMESTAMP_BITS,
@@ -225,12 +284,12 @@ entries! {
     fn zeDeviceGetMemoryProperties(
         device: ze_device_handle_t, count: *mut u32, out: *mut ze_device_memory_properties_t,
     ) {
-        index(device)?;
+        let bytes = own_memory_bytes(device)?;
         fill(count, out, &[()], |to, ()| {
             to.flags = 0;
             to.maxClockRate = 2400;
             to.maxBusWidth = 64;
-            to.totalSize = memory_bytes();
+            to.totalSize = bytes;
             text_into(&mut to.name, "host");
         })
     }
@@ -266,8 +325,26 @@ entries! {
     fn zeDeviceGetImageProperties(device: ze_device_handle_t, out: *mut ze_device_image_properties_t) {
         index(device)?;
         given(out)?;
-        // No images: the limits are 0.
-        *out = ze_device_image_properties_t { stype: (*out).stype, pNext: (*out).pNext, ..Default::default() };
+        if let Some(linear) = chained::<ze_device_pitched_alloc_exp_properties_t>((*out).pNext) {
+            linear.maxImageLinearWidth = IMAGE_EXTENT as usize;
+            linear.maxImageLinearHeight = IMAGE_EXTENT as usize;
+        }
+        if let Some(pitch) = chained::<ze_pitched_alloc_2dimage_linear_pitch_exp_info_t>((*out).pNext) {
+            pitch.pitchAlign = image::PITCH_BYTES;
+            pitch.maxSupportedPitch = (IMAGE_EXTENT as usize) * 16;
+        }
+        *out = ze_device_image_properties_t {
+            stype: (*out).stype,
+            pNext: (*out).pNext,
+            maxImageDims1D: IMAGE_EXTENT,
+            maxImageDims2D: IMAGE_EXTENT,
+            maxImageDims3D: IMAGE_3D_EXTENT,
+            maxImageBufferSize: 128 << 20,
+            maxImageArraySlices: IMAGE_LAYERS,
+            maxSamplers: 16,
+            maxReadImageArgs: 128,
+            maxWriteImageArgs: 128,
+        };
         Ok(())
     }
 
@@ -304,8 +381,7 @@ entries! {
     }
 
     fn zeDeviceGetStatus(device: ze_device_handle_t) {
-        index(device)?;
-        script::present()
+        script::device_present(index(device)?)
     }
 
     fn zeDeviceGetGlobalTimestamps(device: ze_device_handle_t, host: *mut u64, own: *mut u64) {

@@ -5,7 +5,7 @@ use std::ptr;
 
 use ze::*;
 
-use crate::entry::{bytes_out, fill, given, put, text_into};
+use crate::entry::{boundary, bytes_out, fill, given, put, text_into};
 use crate::tables::{self, Entry};
 use crate::{device, script};
 
@@ -36,6 +36,7 @@ const EXTENSIONS: &[Extension] = &[
     ),
     extension("ZE_extension_memory_free_policies", 0x1_0000, 0x1_0003),
     extension("ZE_extension_eu_count", 0x1_0000, 0x1_0003),
+    extension("ZE_extension_image_copy", 0x1_0000, 0x1_0003),
     extension("ZE_extension_device_ip_version", 0x1_0000, 0x1_0005),
     extension(
         "ZE_extension_event_query_kernel_timestamps",
@@ -59,8 +60,11 @@ const EXTENSIONS: &[Extension] = &[
         0x1_0000,
         0x1_0008,
     ),
+    extension("ZE_experimental_bindless_image", 0x1_0000, 0x1_000c),
+    extension("ZE_extension_image_format_support", 0x1_0000, 0x1_000c),
     extension("ZE_extension_external_semaphores", 0x1_0000, 0x1_000c),
     extension("ZE_experimental_mutable_command_list", 0x1_0001, 0x1_0009),
+    extension("ZE_extension_record_replay_graph", 0x1_0000, 0x1_000f),
     extension("ZE_intel_get_driver_version_string", 0x1_0000, 0x1_0003),
 ];
 
@@ -208,17 +212,20 @@ unsafe extern "C" fn import(
     start: *mut c_void,
     _: usize,
 ) -> ze_result_t {
-    match (check(driver), start.is_null()) {
-        (Err(code), _) => code,
-        (_, true) => ZE_RESULT_ERROR_INVALID_NULL_POINTER,
-        _ => ZE_RESULT_SUCCESS,
-    }
+    boundary("zexDriverImportExternalPointer", || range(driver, start))
 }
 
 /// Intel's: the opposite.
 unsafe extern "C" fn release(driver: ze_driver_handle_t, start: *mut c_void) -> ze_result_t {
-    // SAFETY: the arguments are only compared.
-    unsafe { import(driver, start, 0) }
+    boundary("zexDriverReleaseImportedPointer", || range(driver, start))
+}
+
+fn range(driver: ze_driver_handle_t, start: *mut c_void) -> crate::entry::Answer {
+    check(driver)?;
+    match start.is_null() {
+        true => Err(ZE_RESULT_ERROR_INVALID_NULL_POINTER),
+        false => Ok(()),
+    }
 }
 
 /// Intel's: the driver's version as text.

@@ -1,10 +1,10 @@
 //! Semaphores of another interface, imported by file descriptors.
 //!
-//! The other interface is this library too: a semaphore is a file in memory with its count, of `scripted_semaphore`. An
-//! import leaves the descriptor with the caller.
+//! The other interface is this library too: memory is a file in memory, of `scripted_external_memory`, and a semaphore a
+//! file with its count, of `scripted_semaphore`. An import leaves the descriptor with the caller.
 
 use std::ffi::c_int;
-use std::os::fd::IntoRawFd as _;
+use std::os::fd::IntoRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
@@ -134,6 +134,12 @@ entries! {
     fn zeDeviceReleaseExternalSemaphoreExt(semaphore: ze_external_semaphore_ext_handle_t) {
         SEMAPHORES.remove(semaphore.0).map(drop)
     }
+}
+
+/// Memory of another interface, as a descriptor of the caller's, or -1.
+#[unsafe(no_mangle)]
+pub extern "C" fn scripted_external_memory(bytes: usize) -> c_int {
+    pages::file_of(bytes).map_or(-1, IntoRawFd::into_raw_fd)
 }
 
 /// A semaphore of another interface with the count 0, as a descriptor of the caller's, or -1.

@@ -8,6 +8,7 @@ use ze::*;
 
 use crate::device::MAX_GROUP_SIZE;
 use crate::entry::{Answer, array, bytes_out, chained, given, put};
+use crate::image::{self, IMAGES, Image, SAMPLERS, Sampler, Using};
 use crate::object::{Objects, hold};
 use crate::spirv::{self, Parameter};
 use crate::{cl, module};
@@ -23,6 +24,8 @@ pub enum Argument {
     Pointer(usize),
     Local(usize),
     Value(Box<[u8]>),
+    Image(Arc<Image>),
+    Sampler(Arc<Sampler>),
 }
 
 #[derive(Clone)]
@@ -94,7 +97,9 @@ impl Launch {
             let argument = unsafe {
                 match parameter {
                     Parameter::Local => Argument::Local(*given(from.cast::<usize>())?),
-                    Parameter::Pointer => argument(*parameter, 8, *from)?,
+                    Parameter::Pointer | Parameter::Image | Parameter::Sampler => {
+                        argument(*parameter, 8, *from)?
+                    }
                     Parameter::Value { bytes } => argument(*parameter, *bytes, *from)?,
                     Parameter::Opaque => return Err(ZE_RESULT_ERROR_UNSUPPORTED_FEATURE),
                 }
@@ -130,6 +135,16 @@ impl Launch {
         Ok(())
     }
 
+    /// The addresses among the arguments.
+    pub fn pointers(&self) -> impl Iterator<Item = usize> {
+        self.arguments.iter().filter_map(|one| match one {
+            Argument::Pointer(at) => Some(*at),
+            Argument::Local(_) | Argument::Value(_) | Argument::Image(_) | Argument::Sampler(_) => {
+                None
+            }
+        })
+    }
+
     pub fn set_counts(&mut self, counts: ze_group_count_t) {
         self.counts = Counts::Given(counts);
     }
@@ -156,6 +171,25 @@ impl Launch {
             true => Ok(()),
             false => Err(ZE_RESULT_ERROR_INVALID_ARGUMENT),
         }
+    }
+
+    /// Refuses images and samplers of another device than the list's.
+    pub fn check_device(&self, list: ze_device_handle_t) -> Answer {
+        self.arguments.iter().try_for_each(|one| match one {
+            Argument::Image(image) => image::check_device("image", image.device, list),
+            Argument::Sampler(sampler) => image::check_device("sampler", sampler.device, list),
+            _ => Ok(()),
+        })
+    }
+
+    /// The uses of images and samplers, from the submission to the end.
+    pub fn uses(&self) -> Vec<Using> {
+        let of = |one: &Argument| match one {
+            Argument::Image(image) => Some(image.uses.begin()),
+            Argument::Sampler(sampler) => Some(sampler.uses.begin()),
+            _ => None,
+        };
+        self.arguments.iter().filter_map(of).collect()
     }
 
     pub fn run(&self) -> Answer {
@@ -240,6 +274,16 @@ unsafe fn argument(parameter: Parameter, size: usize, value: *const c_void) -> A
             unsafe { ptr::copy_nonoverlapping(value.cast::<u8>(), all.as_mut_ptr(), size) };
             Ok(Argument::Value(all.into()))
         }
+        Parameter::Image if size == 8 && !value.is_null() => {
+            // SAFETY: as the caller promises.
+            let handle = unsafe { value.cast::<ze_image_handle_t>().read_unaligned() };
+            Ok(Argument::Image(IMAGES.get(handle.0)?))
+        }
+        Parameter::Sampler if size == 8 && !value.is_null() => {
+            // SAFETY: as the caller promises.
+            let handle = unsafe { value.cast::<ze_sampler_handle_t>().read_unaligned() };
+            Ok(Argument::Sampler(SAMPLERS.get(handle.0)?))
+        }
         Parameter::Opaque => Err(ZE_RESULT_ERROR_UNSUPPORTED_FEATURE),
         _ => Err(ZE_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE),
     }
@@ -256,7 +300,7 @@ entries! {
         let name = CStr::from_ptr(name);
         let found = module.kernels.iter().find(|(own, _)| own.as_c_str() == name);
         let (name, facts) = found.ok_or(ZE_RESULT_ERROR_INVALID_KERNEL_NAME)?.clone();
-        let code = match &module.program {
+        let code = match module.program()? {
             Some(program) => {
                 let code = program.kernel(&name).ok_or(ZE_RESULT_ERROR_INVALID_KERNEL_NAME)?;
                 Some(Arc::new(code))

@@ -15,7 +15,7 @@ use ze::*;
 
 use crate::entry::{Answer, chained, given, offer, put};
 use crate::object::hold;
-use crate::{context, device, pages, script, worker};
+use crate::{context, device, image, pages, script, worker};
 
 const PAGE_BYTES: usize = 4 << 10;
 /// Alignments up to this are granted.
@@ -87,7 +87,7 @@ unsafe fn allocate(
         ZE_MEMORY_TYPE_SHARED if !device.is_null() => Some(device::index(device)?),
         _ => None,
     };
-    script::present()?;
+    home.map_or_else(script::present, script::device_present)?;
     if out.is_null() {
         return Err(ZE_RESULT_ERROR_INVALID_NULL_POINTER);
     }
@@ -286,6 +286,11 @@ fn free(start: *mut c_void) -> Answer {
         script::broken("a free of what is no allocation".into());
         return Err(ZE_RESULT_ERROR_INVALID_ARGUMENT);
     };
+    if worker::uses(start.addr(), own.bytes) {
+        script::broken("memory is freed that a command uses".into());
+        // The test ends with this message, and not by the command's access.
+        return Ok(());
+    }
     if let Place::Heap(layout) = own.place {
         // SAFETY: it was allocated so, and is not in the table any more.
         unsafe { std::alloc::dealloc(start.cast(), layout) };
@@ -455,7 +460,7 @@ entries! {
         element: u32, out: *mut usize,
     ) {
         context::check_both(context, device)?;
-        put(out, (width * element as usize).next_multiple_of(64))
+        put(out, (width * element as usize).next_multiple_of(image::PITCH_BYTES))
     }
 
     fn zeMemSetAtomicAccessAttributeExp(

@@ -8,7 +8,7 @@ use crate::entry::{Answer, array, given, put};
 use crate::event::State;
 use crate::object::{Objects, hold};
 use crate::worker::Worker;
-use crate::{context, list, script};
+use crate::{context, device, list, script};
 
 pub struct Queue {
     worker: Worker,
@@ -39,9 +39,10 @@ entries! {
         context::check_both(context, device)?;
         let desc = given(desc)?;
         given(out)?;
-        script::present()?;
+        let index = device::index(device)?;
+        script::device_present(index)?;
         list::check_group(desc.ordinal, desc.index)?;
-        let queue = Queue { worker: Worker::open(), desc: *desc };
+        let queue = Queue { worker: Worker::open(index), desc: *desc };
         put(out, ze_command_queue_handle_t(QUEUES.add(|_| queue)))
     }
 

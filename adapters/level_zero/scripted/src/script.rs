@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `SCRIPTED_LEVEL_ZERO_DEVICES` | number of devices, 1 to 4 |
 //! | `SCRIPTED_LEVEL_ZERO_PEERS` | 0: no device reaches another one's memory |
+//! | `SCRIPTED_LEVEL_ZERO_TILES` | number of tiles of a card, up to 4; by default none |
 //! | `SCRIPTED_LEVEL_ZERO_INTEGRATED` | 1: devices share the host's memory |
 //! | `SCRIPTED_LEVEL_ZERO_MAX_ALLOC` | the largest allocation without relaxed limits, in MiB; by default all memory |
 //! | `SCRIPTED_LEVEL_ZERO_VERSION` | the interface's version that the driver has, as `1.3` |
@@ -18,11 +19,12 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char};
 use std::fs::File;
 use std::io::Write;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use ze::*;
 
+use crate::device::MAX_DEVICES;
 use crate::entry::Answer as Outcome;
 use crate::object::hold;
 
@@ -61,7 +63,11 @@ struct Script {
     fault: Fault,
     /// If not empty, only calls of this name count.
     only: String,
+    /// Whether every call after the fault fails too, but for those that are spared.
+    lasts: bool,
     calls: u64,
+    /// The calls since the script was set, by name.
+    counts: BTreeMap<&'static str, u64>,
     met: Option<&'static str>,
     /// Descriptions of calls that are forbidden, and of functions that are missing, each with its number.
     broken: BTreeMap<String, u64>,
@@ -69,6 +75,16 @@ struct Script {
 }
 
 static LOST: AtomicBool = AtomicBool::new(false);
+
+/// A bit for each device that is lost alone.
+static LOST_ALONE: AtomicU64 = AtomicU64::new(0);
+
+/// How often each device was lost. Lists from before a loss stay lost.
+static LOSSES: [AtomicU64; MAX_DEVICES] = [const { AtomicU64::new(0) }; MAX_DEVICES];
+
+pub fn losses(device: usize) -> u64 {
+    LOSSES[device].load(Ordering::Acquire)
+}
 
 /// Whether the devices are lost: commands are not executed, waits and submissions fail.
 pub fn is_lost() -> bool {
@@ -80,6 +96,14 @@ pub fn present() -> Outcome {
     match is_lost() {
         true => Err(ZE_RESULT_ERROR_DEVICE_LOST),
         false => Ok(()),
+    }
+}
+
+/// An error if a device is lost, by its index.
+pub fn device_present(index: usize) -> Outcome {
+    match LOST_ALONE.load(Ordering::Acquire) >> index & 1 {
+        0 => present(),
+        _ => Err(ZE_RESULT_ERROR_DEVICE_LOST),
     }
 }
 
@@ -138,7 +162,14 @@ impl Script {
 
 /// Counts a call. Returns the error that the script gives it.
 pub fn called(name: &'static str) -> Outcome {
+    if is_without(name) {
+        return Err(ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
+    }
     let mut script = hold(script());
+    *script.counts.entry(name).or_default() += 1;
+    if script.lasts && script.met.is_some() && !is_spared(name) {
+        return Err(ze_result_t(script.fault.code));
+    }
     let chosen = !script.only.is_empty();
     if (!chosen && is_spared(name)) || (chosen && script.only != name) {
         return Ok(());
@@ -182,6 +213,11 @@ pub fn missed(name: &'static str) {
 }
 
 pub fn lose(lost: bool) {
+    if lost {
+        for one in &LOSSES {
+            one.fetch_add(1, Ordering::AcqRel);
+        }
+    }
     LOST.store(lost, Ordering::Release);
 }
 
@@ -202,6 +238,10 @@ fn alive() -> Vec<(&'static str, usize)> {
         crate::module::MODULES.kind_and_count(),
         crate::module::LOGS.kind_and_count(),
         crate::kernel::KERNELS.kind_and_count(),
+        crate::image::IMAGES.kind_and_count(),
+        crate::image::SAMPLERS.kind_and_count(),
+        crate::graph::GRAPHS.kind_and_count(),
+        crate::graph::EXECUTABLES.kind_and_count(),
     ];
     all.into_iter().filter(|(_, count)| *count > 0).collect()
 }
@@ -242,12 +282,31 @@ pub unsafe extern "C" fn scripted_fail(fault: Fault, only: *const c_char) {
         ..Script::default()
     };
     lose(false);
+    LOST_ALONE.store(0, Ordering::Release);
+}
+
+/// Sets the fault as [`scripted_fail`] does, and every call after it fails too, but for those that free something.
+#[unsafe(no_mangle)]
+pub extern "C" fn scripted_fail_from(fault: Fault) {
+    // SAFETY: the name is null.
+    unsafe { scripted_fail(fault, std::ptr::null()) };
+    hold(script()).lasts = true;
 }
 
 /// Loses the devices, or finds them again.
 #[unsafe(no_mangle)]
 pub extern "C" fn scripted_lose(lost: bool) {
     lose(lost);
+}
+
+/// Loses one device, by its index: its commands are not executed, and its lists and its status answer that it is lost.
+/// Events that its commands would signal stay as they are.
+#[unsafe(no_mangle)]
+pub extern "C" fn scripted_lose_device(index: usize) {
+    if let Some(losses) = LOSSES.get(index) {
+        losses.fetch_add(1, Ordering::AcqRel);
+        LOST_ALONE.fetch_or(1 << index, Ordering::AcqRel);
+    }
 }
 
 /// Returns the state.
@@ -270,10 +329,32 @@ pub extern "C" fn scripted_query() -> Answer {
 /// `buffer` has room for `size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn scripted_report(buffer: *mut c_char, size: usize) {
+    // SAFETY: as the caller promises.
+    unsafe { text_out(&report(), buffer, size) };
+}
+
+/// Writes the calls since the script was set: a line for each function, with its name and the number.
+///
+/// # Safety
+/// `buffer` has room for `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn scripted_counts(buffer: *mut c_char, size: usize) {
+    let script = hold(script());
+    let lines = script.counts.iter();
+    let text: String = lines
+        .map(|(name, count)| format!("{name} {count}\n"))
+        .collect();
+    drop(script);
+    // SAFETY: as the caller promises.
+    unsafe { text_out(&text, buffer, size) };
+}
+
+/// # Safety
+/// `buffer` has room for `size` bytes.
+unsafe fn text_out(text: &str, buffer: *mut c_char, size: usize) {
     if size == 0 {
         return;
     }
-    let text = report();
     let bytes = &text.as_bytes()[..text.len().min(size - 1)];
     // SAFETY: the caller passes `size` writable bytes; one byte more is left.
     unsafe {

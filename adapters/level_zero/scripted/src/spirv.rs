@@ -14,7 +14,9 @@ pub enum Parameter {
     Value {
         bytes: usize,
     },
-    /// An image or sampler.
+    Image,
+    Sampler,
+    /// What no caller has.
     Opaque,
 }
 
@@ -30,8 +32,10 @@ pub struct Module {
     pub kernels: Vec<(String, Kernel)>,
     /// Sizes of specialization constants in bytes, by id.
     pub constants: HashMap<u32, usize>,
-    /// Functions that another module has to bring.
+    /// Symbols that another module has to bring.
     pub imports: Vec<String>,
+    /// Symbols that the module brings.
+    pub exports: Vec<String>,
 }
 
 const MAGIC: u32 = 0x0723_0203;
@@ -47,6 +51,8 @@ enum Type {
         to: Option<u32>,
     },
     Function(Vec<u32>),
+    Image,
+    Sampler,
     Opaque,
 }
 
@@ -62,6 +68,7 @@ struct Reader {
     subgroup_sizes: HashMap<u32, u32>,
     functions: HashMap<u32, u32>,
     imports: Vec<String>,
+    exports: Vec<String>,
 }
 
 pub fn is_spirv(bytes: &[u8]) -> bool {
@@ -113,7 +120,9 @@ impl Reader {
             (20, [id]) => self.add(*id, Type::Scalar(1)),
             (21 | 22, [id, bits, ..]) => self.add(*id, Type::Scalar((*bits as usize).div_ceil(8))),
             (23, [id, element, count]) => self.add(*id, Type::Vector(*element, *count as usize)),
-            (25..=27 | 31 | 34..=38, [id, ..]) => self.add(*id, Type::Opaque),
+            (25, [id, ..]) => self.add(*id, Type::Image),
+            (26, [id, ..]) => self.add(*id, Type::Sampler),
+            (27 | 31 | 34..=38, [id, ..]) => self.add(*id, Type::Opaque),
             (28, [id, element, length]) => self.add(*id, Type::Array(*element, *length)),
             (30, [id, members @ ..]) => self.add(*id, Type::Struct(members.to_vec())),
             (32, [id, storage, to]) => self.add(
@@ -140,13 +149,16 @@ impl Reader {
             (48 | 49, [_, id]) => self.spec_types.push((*id, None)),
             (50, [kind, id, ..]) => self.spec_types.push((*id, Some(*kind))),
             (54, [_, id, _, kind]) => drop(self.functions.insert(*id, *kind)),
-            // Decorations: constant's id, packed structure, import.
+            // Decorations: constant's id, packed structure, linkage.
             (71, [id, 1, number]) => drop(self.spec_ids.insert(*id, *number)),
             (71, [id, 10]) => self.packed.push(*id),
             (71, [_, 41, name @ ..]) => {
                 let (name, rest) = text(name);
-                if rest == [1] {
-                    self.imports.push(name);
+                match rest {
+                    [0] => self.exports.push(name),
+                    // A built-in variable is the compiler's.
+                    [1] if !name.starts_with("__spirv_BuiltIn") => self.imports.push(name),
+                    _ => {}
                 }
             }
             _ => {}
@@ -185,7 +197,7 @@ impl Reader {
                 Some((end.checked_next_multiple_of(most)?, most))
             }
             Type::Pointer { .. } => Some((8, 8)),
-            Type::Function(_) | Type::Opaque => None,
+            Type::Function(_) | Type::Image | Type::Sampler | Type::Opaque => None,
         }
     }
 
@@ -207,6 +219,8 @@ impl Reader {
                 Parameter::Pointer
             }
             Some(Type::Pointer { .. }) => Parameter::Pointer,
+            Some(Type::Image) => Parameter::Image,
+            Some(Type::Sampler) => Parameter::Sampler,
             _ => value(id),
         }
     }
@@ -239,6 +253,7 @@ impl Reader {
             kernels: kernels.collect(),
             constants: constants.collect(),
             imports: self.imports,
+            exports: self.exports,
         }
     }
 }
@@ -279,7 +294,9 @@ mod tests {
             (43, &[2, 11, 5]),
             (28, &[12, 2, 11]),
             (30, &[13, 12]),
-            (33, &[20, 0, 6, 7, 8, 3, 10, 13]),
+            (25, &[14, 2, 1, 0, 0, 0, 0, 0]),
+            (26, &[15]),
+            (33, &[20, 0, 6, 7, 8, 3, 10, 13, 14, 15]),
             (54, &[0, 1, 0, 20]),
         ]);
         let module = read(&bytes).expect("a module");
@@ -292,6 +309,8 @@ mod tests {
                 value(1),
                 value(16),
                 value(20),
+                Parameter::Image,
+                Parameter::Sampler,
             ],
             group_size: Some([8, 2, 1]),
             subgroup_size: 0,

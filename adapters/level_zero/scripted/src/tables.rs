@@ -26,6 +26,8 @@ const MODULES: &[&[Entry]] = &[
     crate::driver::ENTRIES,
     crate::event::ENTRIES,
     crate::external::ENTRIES,
+    crate::image::ENTRIES,
+    crate::graph::ENTRIES,
     crate::kernel::ENTRIES,
     crate::list::ENTRIES,
     crate::memory::ENTRIES,
@@ -33,6 +35,7 @@ const MODULES: &[&[Entry]] = &[
     crate::mutate::ENTRIES,
     crate::pages::ENTRIES,
     crate::queue::ENTRIES,
+    crate::system::ENTRIES,
     crate::driver::OTHERS,
 ];
 
@@ -91,26 +94,12 @@ macro_rules! unimplemented_exports {
     };
 }
 unimplemented_exports! {
-    zeCommandListAppendImageCopy
-    zeCommandListAppendImageCopyFromMemory
-    zeCommandListAppendImageCopyFromMemoryExt
-    zeCommandListAppendImageCopyRegion
-    zeCommandListAppendImageCopyToMemory
-    zeCommandListAppendImageCopyToMemoryExt
     zeCommandListAppendLaunchMultipleKernelsIndirect
-    zeContextEvictImage
-    zeContextMakeImageResident
     zeDeviceReserveCacheExt
     zeDeviceSetCacheAdviceExt
-    zeImageCreate
-    zeImageDestroy
     zeImageGetAllocPropertiesExt
-    zeImageGetMemoryPropertiesExp
-    zeImageGetProperties
     zeImageViewCreateExp
     zeModuleInspectLinkageExt
-    zeSamplerCreate
-    zeSamplerDestroy
 }
 
 unsafe extern "C" fn unsupported() -> ze_result_t {

@@ -10,6 +10,7 @@ use ze::*;
 
 use crate::entry::Answer;
 use crate::event::{self, Event, SLICE, State};
+use crate::image::{Image, Part, Using};
 use crate::kernel::Launch;
 use crate::object::hold;
 use crate::{device, external, script};
@@ -44,6 +45,20 @@ pub enum Work {
     },
     Launch(Launch),
     Semaphores(Vec<external::Command>),
+    /// Copies between an image and memory.
+    Transfer {
+        image: Arc<Image>,
+        part: Part,
+        memory: Place,
+        writes: bool,
+    },
+    /// Copies between two images.
+    Image {
+        to: Arc<Image>,
+        part: Part,
+        from: Arc<Image>,
+        from_part: Part,
+    },
     Host {
         function: unsafe extern "C" fn(*mut c_void),
         data: usize,
@@ -75,6 +90,8 @@ struct Bound {
     work: Arc<Work>,
     asked: Vec<Arc<State>>,
     signal: Option<Arc<State>>,
+    /// The uses of images and samplers.
+    uses: Vec<Using>,
 }
 
 impl Step {
@@ -85,6 +102,7 @@ impl Step {
             work: self.work.clone(),
             asked: waited(&self.asked)?,
             signal: self.signal.as_ref().map(|own| own.signalled()),
+            uses: self.work.begin(),
         })
     }
 }
@@ -92,6 +110,8 @@ impl Step {
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Bound>,
+    /// The command that runs now.
+    current: Option<Arc<Work>>,
     submitted: u64,
     done: u64,
     is_started: bool,
@@ -100,6 +120,9 @@ struct Queue {
 
 #[derive(Default)]
 struct Shared {
+    /// The index of the device that the commands are for, and how often it was lost before.
+    device: usize,
+    losses: u64,
     queue: Mutex<Queue>,
     changed: Condvar,
 }
@@ -120,6 +143,28 @@ pub fn drain_all() {
     }
 }
 
+/// Whether a command that was submitted and is not done uses memory of this range. A lost device's commands use
+/// nothing, once the one that ran is done, for which this waits.
+pub fn uses(start: usize, bytes: usize) -> bool {
+    let all: Vec<_> = hold(&ALL).iter().filter_map(Weak::upgrade).collect();
+    all.iter().any(|one| {
+        let mut queue = hold(&one.queue);
+        loop {
+            let mut running = queue.current.iter();
+            let runs = running.any(|work| work.uses(start, bytes));
+            if one.present().is_ok() {
+                let mut waiting = queue.waiting.iter().map(|command| &command.work);
+                return runs || waiting.any(|work| work.uses(start, bytes));
+            }
+            if !runs {
+                return false;
+            }
+            let waited = one.changed.wait_timeout(queue, SLICE);
+            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    })
+}
+
 impl Drop for Worker {
     fn drop(&mut self) {
         hold(&self.shared.queue).is_closed = true;
@@ -128,8 +173,12 @@ impl Drop for Worker {
 }
 
 impl Worker {
-    pub fn open() -> Self {
-        let shared = Arc::<Shared>::default();
+    pub fn open(device: usize) -> Self {
+        let shared = Arc::new(Shared {
+            device,
+            losses: script::losses(device),
+            ..Shared::default()
+        });
         let mut all = hold(&ALL);
         all.retain(|one| one.strong_count() > 0);
         all.push(Arc::downgrade(&shared));
@@ -138,7 +187,7 @@ impl Worker {
 
     /// Submits commands, all or none.
     pub fn submit<'a>(&self, steps: impl IntoIterator<Item = &'a Step>) -> Answer {
-        script::present()?;
+        self.shared.present()?;
         let queue = hold(&self.shared.queue);
         // A step may wait for one before it, whose signal is bound by then.
         let mut bound = VecDeque::new();
@@ -151,12 +200,13 @@ impl Worker {
 
     /// Submits a command that sets a fence.
     pub fn submit_fence(&self, fence: Arc<State>) -> Answer {
-        script::present()?;
+        self.shared.present()?;
         let command = Bound {
             waits: Vec::new(),
             work: Arc::new(Work::Nothing),
             asked: Vec::new(),
             signal: Some(fence),
+            uses: Vec::new(),
         };
         self.add(hold(&self.shared.queue), VecDeque::from([command]));
         Ok(())
@@ -173,6 +223,12 @@ impl Worker {
         self.shared.changed.notify_all();
     }
 
+    /// Whether a command is not done, of a device that is there.
+    pub fn is_busy(&self) -> bool {
+        let queue = hold(&self.shared.queue);
+        queue.done < queue.submitted && self.shared.present().is_ok()
+    }
+
     /// Waits up to a number of nanoseconds for what was submitted so far.
     pub fn wait(&self, timeout: u64) -> Answer {
         self.shared.wait(timeout)
@@ -180,12 +236,20 @@ impl Worker {
 }
 
 impl Shared {
+    /// An error if the device is lost, or was lost since the worker began.
+    fn present(&self) -> Answer {
+        match script::losses(self.device) == self.losses {
+            true => script::device_present(self.device),
+            false => Err(ZE_RESULT_ERROR_DEVICE_LOST),
+        }
+    }
+
     fn wait(&self, timeout: u64) -> Answer {
         let until = Instant::now().checked_add(Duration::from_nanos(timeout));
         let mut queue = hold(&self.queue);
         let target = queue.submitted;
         loop {
-            script::present()?;
+            self.present()?;
             if queue.done >= target {
                 return Ok(());
             }
@@ -203,17 +267,24 @@ impl Shared {
     fn run(&self) {
         let mut queue = hold(&self.queue);
         loop {
-            if let Some(command) = queue.waiting.pop_front() {
+            if let Some(mut command) = queue.waiting.pop_front() {
+                queue.current = Some(Arc::clone(&command.work));
                 drop(queue);
-                if let Err(code) = command.run()
-                    && !script::is_lost()
+                let ran = command.run(self);
+                command.uses.clear();
+                if let Err(code) = ran
+                    && self.present().is_ok()
                 {
                     script::broken(format!("a command failed: {code:?}"));
                     script::lose(true);
                 }
-                drop(command);
+                // Who sees the signal finds the command done.
                 queue = hold(&self.queue);
+                queue.current = None;
                 queue.done += 1;
+                if let (Ok((start, end)), Some(signal)) = (ran, &command.signal) {
+                    signal.set(start, end);
+                }
                 self.changed.notify_all();
             } else if queue.is_closed {
                 return;
@@ -228,18 +299,16 @@ impl Shared {
 }
 
 impl Bound {
-    fn run(&self) -> Answer {
+    /// Returns when the command started and ended.
+    fn run(&self, on: &Shared) -> Answer<(u64, u64)> {
         for one in &self.waits {
             one.wait(u64::MAX)?;
         }
-        script::present()?;
+        on.present()?;
         let start = device::now();
         // SAFETY: the caller keeps the command's memory until it is done.
         unsafe { self.work.run(&self.asked) }?;
-        if let Some(signal) = &self.signal {
-            signal.set(start, device::now());
-        }
-        Ok(())
+        Ok((start, device::now()))
     }
 }
 
@@ -248,6 +317,31 @@ fn at<T>(address: usize) -> *mut T {
 }
 
 impl Work {
+    /// Begins the command's uses of images and samplers.
+    fn begin(&self) -> Vec<Using> {
+        match self {
+            Work::Launch(launch) => launch.uses(),
+            Work::Transfer { image, .. } => vec![image.uses.begin()],
+            Work::Image { to, from, .. } => vec![to.uses.begin(), from.uses.begin()],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether the command uses memory of a range, as far as its addresses tell.
+    fn uses(&self, start: usize, bytes: usize) -> bool {
+        let within = |at: usize, size: usize| at < start + bytes && start < at + size;
+        match self {
+            Work::Copy { to, from, bytes } => within(*to, *bytes) || within(*from, *bytes),
+            Work::Fill { to, bytes, .. } => within(*to, *bytes),
+            Work::Region { to, from, .. } => within(to.start, 1) || within(from.start, 1),
+            Work::Launch(launch) => launch.pointers().any(|at| within(at, 1)),
+            Work::Transfer { memory, .. } => within(memory.start, 1),
+            Work::Timestamp { to } | Work::Timestamps { to, .. } => within(*to, 1),
+            Work::Nothing | Work::Host { .. } | Work::Reset(_) => false,
+            Work::Image { .. } | Work::Semaphores(_) => false,
+        }
+    }
+
     /// # Safety
     /// The addresses are of memory that the command may use.
     unsafe fn run(&self, asked: &[Arc<State>]) -> Answer {
@@ -290,6 +384,21 @@ impl Work {
             }
             Work::Launch(launch) => launch.run(),
             Work::Semaphores(all) => all.iter().try_for_each(external::Command::run),
+            Work::Transfer {
+                image,
+                part,
+                memory,
+                writes,
+            } => {
+                // SAFETY: as the caller promises.
+                unsafe { image.transfer(part, *memory, *writes) }
+            }
+            Work::Image {
+                to,
+                part,
+                from,
+                from_part,
+            } => to.copy(part, from, from_part),
             Work::Host { function, data } => {
                 // SAFETY: the caller gave the function and its argument.
                 unsafe { function(at(*data)) };

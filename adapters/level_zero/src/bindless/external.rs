@@ -12,7 +12,7 @@ use ur::abi::*;
 use ur::hal;
 use ur::object::{Body, Error, Kind, Object, Result, chain, ensure};
 
-use super::{OfContext, bindless, check_home};
+use super::{OfContext, bindless, check_home, memory};
 use crate::LevelZero;
 use crate::context::NativeContext;
 use crate::device::Device;
@@ -25,12 +25,27 @@ pub struct ExternalMem {
 }
 
 /// A descriptor of memory, which the mappings of it keep.
-struct Imported {
+pub struct Imported {
     context: Arc<NativeContext>,
-    device: Arc<Object<Device>>,
+    pub device: Arc<Object<Device>>,
     file: OwnedFd,
     kind: ze_external_memory_type_flags_t,
-    bytes: usize,
+    pub bytes: usize,
+}
+
+impl Imported {
+    /// The import as the driver describes it.
+    pub fn described(&self) -> ze_external_memory_import_fd_t {
+        described(self.kind, self.file.as_raw_fd())
+    }
+}
+
+fn described(kind: ze_external_memory_type_flags_t, file: c_int) -> ze_external_memory_import_fd_t {
+    ze_external_memory_import_fd_t {
+        flags: kind,
+        fd: file,
+        ..Default::default()
+    }
 }
 
 impl Body for ExternalMem {
@@ -99,7 +114,7 @@ impl ExternalMem {
         let kind = imports(device, kind).ok_or(Error::unsupported())?;
         let file = descriptor(desc.pNext)?;
         let context = &this.domain().state().native;
-        exec::free(context, map(context, device, kind, file, size)?);
+        exec::free(context, map(context, device, described(kind, file), size)?);
         let memory = Arc::new(Imported {
             context: Arc::clone(context),
             device: device.arc(),
@@ -123,15 +138,9 @@ impl ExternalMem {
 fn map(
     context: &NativeContext,
     device: &Device,
-    kind: ze_external_memory_type_flags_t,
-    file: c_int,
+    mut import: ze_external_memory_import_fd_t,
     bytes: usize,
 ) -> Result<usize> {
-    let mut import = ze_external_memory_import_fd_t {
-        flags: kind,
-        fd: file,
-        ..Default::default()
-    };
     let desc = ze_device_mem_alloc_desc_t::chained(from_mut(&mut import).cast());
     let mut start = null_mut();
     // SAFETY: the description has its tag, its chain lasts for the call, and there is room for the address.
@@ -169,15 +178,24 @@ pub fn map_linear(
     let end = offset.checked_add(size);
     let inside = end.is_some_and(|end| end <= memory.bytes as u64);
     ensure(inside && size > 0, UR_RESULT_ERROR_INVALID_VALUE)?;
-    let file = memory.file.as_raw_fd();
     let map = LinearMap {
-        start: map(&memory.context, device, memory.kind, file, memory.bytes)?,
+        start: map(&memory.context, device, memory.described(), memory.bytes)?,
         memory: Arc::clone(memory),
     };
     let at = map.start + offset as usize;
     this.add_foreign(at, size as usize, device)?;
     bindless(this).linear.lock().insert(at, map);
     Ok(at)
+}
+
+/// `urBindlessImagesMapExternalArrayExp`
+pub fn map_array(
+    this: &OfContext,
+    device: &Object<Device>,
+    what: (&ur_image_format_t, &ur_image_desc_t),
+    own: &Object<ExternalMem>,
+) -> Result<ur_exp_image_mem_native_handle_t> {
+    memory::map_array(this, device, what, &own.memory)
 }
 
 /// `urBindlessImagesFreeMappedLinearMemoryExp`. `INVALID_VALUE` for an address of no mapping.

@@ -287,6 +287,12 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
                 .map_or(0, |(_, group)| group.numQueues),
         ),
 
+        // The system interface.
+        Is::CurrentClockThrottleReasons => out.value(this.system()?.throttle_reasons()?),
+        Is::FanSpeed => out.value(this.system()?.fan_speed()?),
+        Is::MinPowerLimit => out.value(this.system()?.power_limits()?[0]),
+        Is::MaxPowerLimit => out.value(this.system()?.power_limits()?[1]),
+
         // Arithmetic.
         Is::Is2dBlockArrayCapabilitiesExp => {
             let each = [
@@ -332,8 +338,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
 
         // Memory.
         Is::GlobalMemSize => out.value(facts.memory_bytes()),
-        // The free part is the system interface's to tell.
-        Is::GlobalMemFree => out.value(facts.memory_bytes()),
+        Is::GlobalMemFree => out.value(this.free_memory()?),
         Is::MaxMemAllocSize => out.value(base.maxMemAllocSize),
         Is::MaxConstantBufferSize => out.value(image.maxImageBufferSize),
         Is::MaxConstantArgs => out.value(64u32),
@@ -391,6 +396,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::VirtualMemorySupport => out.boolean(this.has_virtual_memory()),
 
         // Images.
+        Is::ImageSupport => out.boolean(this.has_images()),
         Is::Image2dMaxWidth | Is::Image2dMaxHeight => out.value(image.maxImageDims2D as usize),
         Is::Image3dMaxWidth | Is::Image3dMaxHeight | Is::Image3dMaxDepth => {
             out.value(image.maxImageDims3D as usize)
@@ -401,7 +407,18 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::MaxWriteImageArgs => out.value(image.maxWriteImageArgs),
         Is::MaxSamplers => out.value(image.maxSamplers),
 
-        // Images in linear memory, and other interfaces.
+        // Bindless images, images in linear memory, and other interfaces.
+        Is::BindlessImagesSupportExp
+        | Is::BindlessSampledImageFetch1dUsmSupportExp
+        | Is::BindlessSampledImageFetch1dSupportExp
+        | Is::BindlessSampledImageFetch2dUsmSupportExp
+        | Is::BindlessSampledImageFetch2dSupportExp
+        | Is::BindlessSampledImageFetch3dSupportExp
+        | Is::BindlessImages1dUsmSupportExp
+        | Is::BindlessImages2dUsmSupportExp => out.boolean(this.bindless().is_some()),
+        Is::ImageArraySupportExp => {
+            out.boolean(this.bindless().is_some() && image.maxImageArraySlices > 0)
+        }
         Is::ImagePitchAlignExp => out.value(facts.pitch.pitchAlign as u32),
         Is::MaxImageLinearPitchExp => out.value(facts.pitch.maxSupportedPitch),
         Is::MaxImageLinearWidthExp => out.value(facts.linear.maxImageLinearWidth),
@@ -427,6 +444,8 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         | Is::ClockSubGroupSupportExp
         | Is::UsmP2pSupportExp
         | Is::EnqueueHostTaskSupportExp
+        | Is::EnqueueNativeCommandSupportExp
+        | Is::DynamicLinkSupportExp
         | Is::UseNativeAssert => out.boolean(true),
         Is::UsmHostAllocRegisterSupportExp => out.boolean(this.platform.imports.is_some()),
         Is::PrintfBufferSize => out.value(module.printfBufferSize as usize),
@@ -445,9 +464,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         | Is::AsyncBarrier
         | Is::ClockWorkGroupSupportExp
         | Is::ClockDeviceSupportExp
-        | Is::EnqueueNativeCommandSupportExp
-        | Is::CommandBufferSubgraphSupportExp
-        | Is::DynamicLinkSupportExp => out.boolean(false),
+        | Is::CommandBufferSubgraphSupportExp => out.boolean(false),
 
         ur::shared_device_info!() => shared_device_info(what, out),
         ur::bindless_device_info!() => bindless_device_info(what, out),

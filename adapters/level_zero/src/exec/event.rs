@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ur::abi::*;
-use ur::object::{Error, Object, Result};
+use ur::object::{Error, Object, Result, ensure};
 use ur::timeline::rank;
 use ur::timeline::sync::Mutex;
 
@@ -56,6 +56,8 @@ pub struct Event {
 pub struct Events {
     /// Whether markers are events of pools.
     without_counters: AtomicBool,
+    /// Whether a list waits for the host for ever.
+    is_stuck: AtomicBool,
     state: Mutex<State, { rank::LEAF }>,
 }
 
@@ -63,6 +65,7 @@ impl Default for Events {
     fn default() -> Self {
         Self {
             without_counters: AtomicBool::new(!Settings::get().counter_based_events),
+            is_stuck: AtomicBool::new(false),
             state: Mutex::default(),
         }
     }
@@ -158,12 +161,19 @@ impl Event {
     pub fn is_done(&self) -> Result<bool> {
         // SAFETY: a live event.
         match unsafe { (self.context.api.zeEventQueryStatus)(self.raw()?) } {
-            ZE_RESULT_NOT_READY => self.device.check_status_sometimes().map(|()| false),
+            ZE_RESULT_NOT_READY => self.check_pending().map(|()| false),
             code => {
                 check(code, "zeEventQueryStatus")?;
                 Ok(true)
             }
         }
+    }
+
+    /// An error if the event may never be complete: the device is lost, or a list waits for the host for ever.
+    fn check_pending(&self) -> Result<()> {
+        let is_stuck = self.context.events.is_stuck.load(Ordering::Relaxed);
+        ensure(!is_stuck, UR_RESULT_ERROR_DEVICE_LOST)?;
+        self.device.check_status_sometimes()
     }
 
     /// Whether the driver says that the event is complete.
@@ -188,7 +198,7 @@ impl Event {
         loop {
             // SAFETY: a live event.
             match unsafe { synchronize(raw, slice) } {
-                ZE_RESULT_NOT_READY => self.device.check_status_sometimes()?,
+                ZE_RESULT_NOT_READY => self.check_pending()?,
                 code => return check(code, "zeEventHostSynchronize"),
             }
             slice = 0;
@@ -200,6 +210,15 @@ impl Event {
         self.is_used.store(true, Ordering::Relaxed);
         // SAFETY: a live event of a pool.
         unsafe { call!(self.context.api, zeEventHostSignal(self.raw)) }
+    }
+
+    /// Signals what a list waits for. If the driver refuses it twice, the list waits for ever, and waits of the context
+    /// end as if the device were lost.
+    pub fn release_list(&self) {
+        if let Err(error) = self.signal().or_else(|_| self.signal()) {
+            log::error!("a list waits for the host for ever: {:?}", error.code());
+            self.context.events.is_stuck.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Start and end in ticks of the device.
@@ -329,8 +348,11 @@ fn pooled(context: &NativeContext, kind: Kind) -> Result<ze_event_handle_t> {
     let found = context.events.state.lock().unused(api, kind);
     if let Some(raw) = found {
         // SAFETY: a live event that no list signals or waits for.
-        unsafe { call!(api, zeEventHostReset(raw)) }?;
-        return Ok(raw);
+        let reset = unsafe { call!(api, zeEventHostReset(raw)) };
+        if reset.is_err() {
+            context.events.state.lock().complete[kind as usize].push(raw);
+        }
+        return reset.map(|()| raw);
     }
     let mut state = context.events.state.lock();
     let room = |pool: &&mut Pool| pool.flags == flags && pool.made < POOL_EVENTS;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::object::{Error, Object, Result, ensure};
-use ur::stream::Kind;
+use ur::stream::{Kind, Work};
 
 use super::list::List;
-use super::work;
+use crate::LevelZero;
 use crate::context::NativeContext;
 use crate::device::Device;
 use crate::lz::*;
@@ -131,10 +131,10 @@ pub fn zero(
         unsafe { start.write_bytes(0, bytes) };
         return Ok(());
     }
-    let lane = super::Lane::open(context, device, ur_queue_flags_t(0))?;
-    work::zero(&lane.stream().list, start, bytes)?;
-    let event = ur::stream::Stream::record(&**lane.stream())?;
-    event.block()
+    let pattern = [0][..].into();
+    #[rustfmt::skip]
+    let fill = Work::Fill { dst: start, pattern, bytes };
+    run_now(context, device, fill)
 }
 
 /// Copies between two addresses, and waits for that.
@@ -145,23 +145,41 @@ pub fn copy_now(
     src: usize,
     bytes: usize,
 ) -> Result<()> {
-    let none = ze_event_handle_t::NULL;
-    at_once(context, device, |list| {
-        work::copy(list, none, dst, src, bytes)
-    })
+    run_now(context, device, Work::Copy { dst, src, bytes })
 }
 
-/// Submits commands to a list of their own, and waits for them.
+/// Runs work on a device, and waits for that.
+pub fn run_now(
+    context: &Arc<NativeContext>,
+    device: &Object<Device>,
+    work: Work<LevelZero>,
+) -> Result<()> {
+    on_lane(context, device, |lane| lane.submit(work, None))
+}
+
+/// Appends commands to a list of their own, and waits for them.
 pub fn at_once(
     context: &Arc<NativeContext>,
     device: &Object<Device>,
     append: impl FnOnce(&List) -> Result<()>,
 ) -> Result<()> {
+    on_lane(context, device, |lane| append(&lane.stream().list))
+}
+
+fn on_lane(
+    context: &Arc<NativeContext>,
+    device: &Object<Device>,
+    submit: impl FnOnce(&super::Lane) -> Result<()>,
+) -> Result<()> {
     let lane = super::Lane::open(context, device, ur_queue_flags_t(0))?;
-    let appended = append(&lane.stream().list);
-    let event = ur::stream::Stream::record(&**lane.stream())?;
-    event.block()?;
-    appended
+    let wait = || ur::stream::Stream::record(&**lane.stream())?.block();
+    let ran = submit(&lane).and_then(|()| wait());
+    ran.inspect_err(|_| {
+        // What was submitted may still run, and its memory is freed next.
+        if let Err(error) = wait() {
+            log::error!("commands may still run: {:?}", error.code());
+        }
+    })
 }
 
 /// The bytes from an address to the end of its allocation.

@@ -6,9 +6,11 @@
 mod compiled;
 mod copies;
 mod event;
+mod graph;
 mod lane;
 mod list;
 mod memory;
+mod mutable;
 mod point;
 mod ring;
 #[cfg(test)]
@@ -16,12 +18,15 @@ mod tests;
 mod times;
 mod work;
 
-pub use compiled::compile;
+pub use compiled::{compile, record};
 pub use copies::{Copies, Part, copies, for_kernel, home, transfer};
 pub use event::{Event, Events};
-pub use lane::Lane;
+pub use graph::whole;
+pub use lane::{Lane, Stream};
 pub use list::List;
-pub use memory::{alloc, allocation, at_once, copy_now, free, is_relaxed, max_slab, range, zero};
+pub use memory::{
+    alloc, allocation, at_once, copy_now, free, is_relaxed, max_slab, range, run_now, zero,
+};
 pub use point::{Marker, Signal, host_point};
 pub use ring::{Ring, descriptor_of, set_descriptor};
-pub use work::Native;
+pub use work::{Native, append_plain};

@@ -66,10 +66,8 @@ impl Point {
     pub fn signal(&self) {
         let mut state = self.state.lock();
         state.is_signalled = true;
-        if let Some(event) = &state.event
-            && let Err(error) = event.signal()
-        {
-            log::error!("a list waits for the host for ever: {:?}", error.code());
+        if let Some(event) = &state.event {
+            event.release_list();
         }
     }
 }

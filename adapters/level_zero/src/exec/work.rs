@@ -9,8 +9,11 @@ use ur::object::Result;
 use ur::stream::{Pitched, Work};
 
 use super::compiled::CompiledList;
+use super::graph::Graph;
+use super::lane::Stream;
 use super::list::List;
 use crate::LevelZero;
+use crate::image::ImageCopy;
 use crate::lz::*;
 use crate::mem::WriteBack;
 
@@ -19,8 +22,10 @@ use crate::mem::WriteBack;
 pub enum Native {
     WriteBack(WriteBack),
     Compiled(Arc<CompiledList>),
+    Image(Arc<ImageCopy>),
     /// Called with the list.
     Call(Arc<Run>),
+    Graph(Arc<Graph>),
 }
 
 type Run = dyn Fn(&List) -> Result<()> + Send + Sync;
@@ -48,9 +53,23 @@ pub fn is_one_command(work: &Work<LevelZero>) -> bool {
         Work::Fill { pattern, bytes, .. } => *bytes > 0 && pattern.len().is_power_of_two(),
         Work::Launch(launch) => !launch.is_empty(),
         Work::Native(Native::WriteBack(back)) => back.bytes > 0,
-        Work::Native(Native::Compiled(_)) => true,
+        Work::Native(Native::Compiled(_) | Native::Graph(_)) => true,
         _ => false,
     }
+}
+
+/// Prepares what work uses for its commands, which a lane appends next.
+pub fn prepare(lane: &Stream, work: &Work<LevelZero>) -> Result<()> {
+    match work {
+        Work::Launch(launch) => launch.prepare(lane),
+        Work::Native(Native::Image(copy)) => copy.prepare(lane),
+        _ => Ok(()),
+    }
+}
+
+/// Appends the commands of work that signals nothing to a list.
+pub fn append_plain(to: &List, work: Work<LevelZero>) -> Result<()> {
+    append(to, NO_EVENT, work)
 }
 
 /// Appends the commands of work to a list. `signal` is signalled by the one command of [`is_one_command`].
@@ -82,10 +101,12 @@ pub fn append(to: &List, signal: ze_event_handle_t, work: Work<LevelZero>) -> Re
         Work::Launch(launch) => launch.append(to, signal),
         Work::Native(Native::WriteBack(back)) => copy(to, signal, back.dst, back.src, back.bytes),
         Work::Native(Native::Compiled(all)) => all.append(to, signal),
+        Work::Native(Native::Image(copy)) => copy.append(to),
         Work::Native(Native::Call(run)) => {
             run(to)?;
             to.keep_order()
         }
+        Work::Native(Native::Graph(all)) => all.append(to, signal),
     }
 }
 
@@ -326,9 +347,4 @@ fn advise(to: &List, addr: usize, bytes: usize, advice: ur_usm_advice_flags_t) -
         }
     }
     Ok(())
-}
-
-/// Writes zeros.
-pub fn zero(to: &List, start: usize, bytes: usize) -> Result<()> {
-    fill(to, NO_EVENT, start, &[0], bytes)
 }

@@ -1,7 +1,8 @@
 //! Launches: checked in full, with copies of their arguments, for any later append; or plain, straight from the caller's
 //! arguments.
 
-use std::ptr::null_mut;
+use std::ffi::c_void;
+use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
 use ur::abi::*;
@@ -14,9 +15,11 @@ use super::code::{Code, Handle};
 use super::{Kernel, count_limits};
 use crate::LevelZero;
 use crate::device::Device;
-use crate::exec::{self, List, Part};
+use crate::exec::{self, List, Part, Stream};
+use crate::image::Places;
 use crate::lz::*;
 use crate::mem::{ForKernel, Mem};
+use crate::sampler::{Natives, Sampler};
 
 pub struct Launch {
     code: Arc<Code>,
@@ -33,10 +36,15 @@ pub struct Range {
     offset: [u32; 3],
 }
 
-/// An argument that owns a copy of its value.
+/// An argument that owns a copy of its value, or its object.
 enum Arg {
     Value(Box<[u8]>),
     Local(usize),
+    Image {
+        image: Arc<Places>,
+        writes: bool,
+    },
+    Sampler(Arc<Natives>),
     /// A buffer with copies on several devices, which the kernel writes or not.
     Buffer(Part, bool),
 }
@@ -60,18 +68,30 @@ impl Arg {
                         return Ok(pointer(0));
                     }
                     let mem = Object::<Mem>::borrow(handle.cast(), LevelZero::table())?;
+                    if let Some((image, writes)) = mem.image_for_kernel(given.flags) {
+                        return Ok(Self::Image { image, writes });
+                    }
                     match mem.for_kernel(device, given.flags)? {
                         ForKernel::Address(address) => pointer(address),
                         ForKernel::Part(part, writes) => Self::Buffer(part, writes),
                     }
                 }
-                UR_EXP_KERNEL_ARG_TYPE_SAMPLER => return Err(Error::unsupported()),
+                UR_EXP_KERNEL_ARG_TYPE_SAMPLER => {
+                    let given = arg.value.sampler;
+                    let sampler = Object::<Sampler>::borrow(given.cast(), LevelZero::table())?;
+                    Self::Sampler(Arc::clone(sampler.for_kernel()))
+                }
                 _ => return Err(Error::new(UR_RESULT_ERROR_INVALID_ENUMERATION)),
             })
         }
     }
 
-    fn set(&self, handle: &Handle, api: &Api, index: u32) -> Result<()> {
+    fn set(&self, handle: &Handle, device: &Object<Device>, index: u32) -> Result<()> {
+        let api = device.api();
+        let object = |raw: *mut c_void| {
+            let name = raw.expose_provenance().to_ne_bytes();
+            handle.set(api, index, name.len(), Some(&name))
+        };
         match self {
             Self::Value(bytes) => handle.set(api, index, bytes.len(), Some(bytes)),
             Self::Local(bytes) => handle.set(api, index, *bytes, None),
@@ -80,6 +100,8 @@ impl Arg {
                 let none = 0_usize.to_ne_bytes();
                 handle.set(api, index, none.len(), Some(&none))
             }
+            Self::Image { image, .. } => object(image.native(device)?.raw.0),
+            Self::Sampler(natives) => object(natives.on(device)?.0),
         }
     }
 }
@@ -262,9 +284,28 @@ fn count(global: [usize; 3], group: [u32; 3], most: [u32; 3]) -> Result<ze_group
 
 impl Launch {
     fn set_args(&self, handle: &Handle) -> Result<()> {
-        let api = self.code.device.api();
+        let device = &self.code.device;
         let mut all = self.args.iter();
-        all.try_for_each(|(index, arg)| arg.set(handle, api, *index))
+        all.try_for_each(|(index, arg)| arg.set(handle, device, *index))
+    }
+
+    /// The images among the arguments that have several native images, with whether the kernel writes them.
+    fn moving(&self) -> impl Iterator<Item = (&Arc<Places>, bool)> {
+        self.args.iter().filter_map(|(_, arg)| match arg {
+            Arg::Image { image, writes } if !image.is_single() => Some((image, *writes)),
+            _ => None,
+        })
+    }
+
+    /// Whether [`Launch::prepare`] does anything.
+    pub fn has_preparation(&self) -> bool {
+        self.moving().next().is_some()
+    }
+
+    /// Makes what a lane's device uses current, for a launch that is appended to the lane next.
+    pub fn prepare(&self, lane: &Stream) -> Result<()> {
+        self.moving()
+            .try_for_each(|(image, writes)| image.bring(lane, writes))
     }
 
     /// Whether an argument is a buffer with copies on several devices.
@@ -301,6 +342,74 @@ impl Launch {
         }
         let range = &self.range;
         range.append(&self.code, handle, to, signal, self.is_cooperative)
+    }
+
+    /// Whether a recorded launch can become this one: the kernel and the command are the same.
+    pub fn is_alike(&self, other: &Self) -> bool {
+        let indices = |of: &Self| of.args.iter().map(|(index, _)| *index).collect::<Vec<_>>();
+        Arc::ptr_eq(&self.code, &other.code)
+            && self.is_cooperative == other.is_cooperative
+            && self.is_empty() == other.is_empty()
+            && indices(self) == indices(other)
+    }
+
+    /// Calls `run` with the launch as a chain of the driver's structures, which change the command of this name.
+    /// `UNSUPPORTED_FEATURE` if an argument is an image or a sampler.
+    pub fn describe_change(
+        &self,
+        name: u64,
+        run: impl FnOnce(*const c_void) -> Result<()>,
+    ) -> Result<()> {
+        let Range {
+            group: [x, y, z],
+            count,
+            offset,
+        } = self.range;
+        let mut offset = ze_mutable_global_offset_exp_desc_t {
+            commandId: name,
+            offsetX: offset[0],
+            offsetY: offset[1],
+            offsetZ: offset[2],
+            ..Default::default()
+        };
+        let mut group = ze_mutable_group_size_exp_desc_t {
+            commandId: name,
+            groupSizeX: x,
+            groupSizeY: y,
+            groupSizeZ: z,
+            pNext: (&raw mut offset).cast(),
+            ..Default::default()
+        };
+        let groups = ze_mutable_group_count_exp_desc_t {
+            commandId: name,
+            pGroupCount: &raw const count,
+            pNext: (&raw mut group).cast(),
+            ..Default::default()
+        };
+        let mut next: *const c_void = (&raw const groups).cast();
+        // Each structure points to the one before, so that none may move.
+        let mut args = Vec::with_capacity(self.args.len());
+        for (index, arg) in &self.args {
+            // A launch with images, samplers or buffers that move is recorded anew.
+            let (size, value) = match arg {
+                Arg::Value(bytes) => (bytes.len(), bytes.as_ptr().cast()),
+                Arg::Local(bytes) => (*bytes, null()),
+                Arg::Image { .. } | Arg::Sampler(_) | Arg::Buffer(..) => {
+                    return Err(Error::unsupported());
+                }
+            };
+            let arg = ze_mutable_kernel_argument_exp_desc_t {
+                commandId: name,
+                argIndex: *index,
+                argSize: size,
+                pArgValue: value,
+                pNext: next,
+                ..Default::default()
+            };
+            args.push(Box::new(arg));
+            next = args.last().map_or(next, |arg| (&raw const **arg).cast());
+        }
+        run(next)
     }
 
     /// Whether the launch has no work-items: then no command is appended.

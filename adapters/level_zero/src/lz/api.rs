@@ -5,6 +5,7 @@
 
 use super::{call, list};
 use crate::lz::*;
+use ur::abi::UR_RESULT_ERROR_UNSUPPORTED_FEATURE;
 use ur::object::Result;
 
 ur::dl::symbols! {
@@ -80,6 +81,8 @@ ur::dl::symbols! {
             zePhysicalMemDestroy: pfn::zePhysicalMemDestroy,
             zeModuleCreate: pfn::zeModuleCreate,
             zeModuleDestroy: pfn::zeModuleDestroy,
+            zeModuleDynamicLink: pfn::zeModuleDynamicLink,
+            zeModuleGetProperties: pfn::zeModuleGetProperties,
             zeModuleBuildLogDestroy: pfn::zeModuleBuildLogDestroy,
             zeModuleBuildLogGetString: pfn::zeModuleBuildLogGetString,
             zeModuleGetNativeBinary: pfn::zeModuleGetNativeBinary,
@@ -97,6 +100,16 @@ ur::dl::symbols! {
             zeKernelGetProperties: pfn::zeKernelGetProperties,
             zeKernelGetSourceAttributes: pfn::zeKernelGetSourceAttributes,
             zeKernelGetName: pfn::zeKernelGetName,
+            zeImageCreate: pfn::zeImageCreate,
+            zeImageDestroy: pfn::zeImageDestroy,
+            zeImageGetProperties: pfn::zeImageGetProperties,
+            zeImageGetMemoryPropertiesExp: pfn::zeImageGetMemoryPropertiesExp,
+            zeContextMakeImageResident: pfn::zeContextMakeImageResident,
+            zeCommandListAppendImageCopyRegion: pfn::zeCommandListAppendImageCopyRegion,
+            zeCommandListAppendImageCopyToMemory: pfn::zeCommandListAppendImageCopyToMemory,
+            zeCommandListAppendImageCopyFromMemory: pfn::zeCommandListAppendImageCopyFromMemory,
+            zeSamplerCreate: pfn::zeSamplerCreate,
+            zeSamplerDestroy: pfn::zeSamplerDestroy,
         }
         optional {
             zeInitDrivers: pfn::zeInitDrivers,
@@ -109,18 +122,46 @@ ur::dl::symbols! {
             zeEventCounterBasedCreate: pfn::zeEventCounterBasedCreate,
             zeDeviceGetVectorWidthPropertiesExt: pfn::zeDeviceGetVectorWidthPropertiesExt,
             zeDevicePciGetPropertiesExt: pfn::zeDevicePciGetPropertiesExt,
+            zeCommandListAppendHostFunction: pfn::zeCommandListAppendHostFunction,
+            zeCommandListBeginGraphCaptureExt: pfn::zeCommandListBeginGraphCaptureExt,
+            zeCommandListEndGraphCaptureExt: pfn::zeCommandListEndGraphCaptureExt,
+            zeCommandListIsGraphCaptureEnabledExt: pfn::zeCommandListIsGraphCaptureEnabledExt,
+            zeCommandListAppendGraphExt: pfn::zeCommandListAppendGraphExt,
+            zeGraphIsEmptyExt: pfn::zeGraphIsEmptyExt,
+            zeGraphInstantiateExt: pfn::zeGraphInstantiateExt,
+            zeGraphDestroyExt: pfn::zeGraphDestroyExt,
+            zeExecutableGraphDestroyExt: pfn::zeExecutableGraphDestroyExt,
+            zeCommandListGetNextCommandIdExp: pfn::zeCommandListGetNextCommandIdExp,
+            zeCommandListUpdateMutableCommandsExp: pfn::zeCommandListUpdateMutableCommandsExp,
+            zesInit: pfn::zesInit,
+            zesDriverGet: pfn::zesDriverGet,
+            zesDriverGetDeviceByUuidExp: pfn::zesDriverGetDeviceByUuidExp,
+            zesDeviceEnumMemoryModules: pfn::zesDeviceEnumMemoryModules,
+            zesMemoryGetProperties: pfn::zesMemoryGetProperties,
+            zesMemoryGetState: pfn::zesMemoryGetState,
+            zesDeviceEnumFrequencyDomains: pfn::zesDeviceEnumFrequencyDomains,
+            zesFrequencyGetProperties: pfn::zesFrequencyGetProperties,
+            zesFrequencyGetState: pfn::zesFrequencyGetState,
+            zesDeviceEnumFans: pfn::zesDeviceEnumFans,
+            zesFanGetState: pfn::zesFanGetState,
+            zesDeviceEnumPowerDomains: pfn::zesDeviceEnumPowerDomains,
+            zesPowerGetProperties: pfn::zesPowerGetProperties,
             zeKernelSetGlobalOffsetExp: pfn::zeKernelSetGlobalOffsetExp,
             zeMemPutIpcHandle: pfn::zeMemPutIpcHandle,
             zeMemGetFileDescriptorFromIpcHandleExp: pfn::zeMemGetFileDescriptorFromIpcHandleExp,
             zeMemGetIpcHandleFromFileDescriptorExp: pfn::zeMemGetIpcHandleFromFileDescriptorExp,
             zeEventPoolPutIpcHandle: pfn::zeEventPoolPutIpcHandle,
             zePhysicalMemGetProperties: pfn::zePhysicalMemGetProperties,
+            zeImageViewCreateExt: pfn::zeImageViewCreateExt,
+            zeImageGetDeviceOffsetExp: pfn::zeImageGetDeviceOffsetExp,
             zeMemGetPitchFor2dImage: pfn::zeMemGetPitchFor2dImage,
             zeDeviceImportExternalSemaphoreExt: pfn::zeDeviceImportExternalSemaphoreExt,
             zeDeviceReleaseExternalSemaphoreExt: pfn::zeDeviceReleaseExternalSemaphoreExt,
             zeCommandListAppendWaitExternalSemaphoreExt: pfn::zeCommandListAppendWaitExternalSemaphoreExt,
             zeCommandListAppendSignalExternalSemaphoreExt: pfn::zeCommandListAppendSignalExternalSemaphoreExt,
             zelCheckIsLoaderInTearDown: pfn::zelCheckIsLoaderInTearDown,
+            zeCommandListAppendImageCopyToMemoryExt: pfn::zeCommandListAppendImageCopyToMemoryExt,
+            zeCommandListAppendImageCopyFromMemoryExt: pfn::zeCommandListAppendImageCopyFromMemoryExt,
         }
     }
 }
@@ -146,11 +187,25 @@ type Descriptors = (
     pfn::zeMemGetIpcHandleFromFileDescriptorExp,
 );
 
+/// The functions that make an image's handle: all of them, or none.
+#[derive(Clone, Copy)]
+pub struct BindlessImages {
+    pub view: pfn::zeImageViewCreateExt,
+    pub offset: pfn::zeImageGetDeviceOffsetExp,
+}
+
 impl Api {
     /// Both of the functions, or none: an old driver's handles begin with the descriptor.
     pub fn descriptors(&self) -> Option<Descriptors> {
         let of_handle = self.zeMemGetFileDescriptorFromIpcHandleExp?;
         Some((of_handle, self.zeMemGetIpcHandleFromFileDescriptorExp?))
+    }
+
+    pub fn bindless_images(&self) -> Option<BindlessImages> {
+        Some(BindlessImages {
+            view: self.zeImageViewCreateExt?,
+            offset: self.zeImageGetDeviceOffsetExp?,
+        })
     }
 
     pub fn external_semaphores(&self) -> Option<ExternalSemaphores> {
@@ -176,8 +231,10 @@ impl Api {
                 return None;
             }
         };
-        let found = match api.zeInitDrivers {
-            Some(init) => api.init_drivers(init),
+        let found = match api.zeInitDrivers.map(|init| api.init_drivers(init)) {
+            // The loader may have a function that its driver lacks.
+            Some(Err(error)) if error.code() == UR_RESULT_ERROR_UNSUPPORTED_FEATURE => api.init(),
+            Some(found) => found,
             None => api.init(),
         };
         match found {

@@ -604,19 +604,170 @@ fn a_script_fails_calls_and_loses_the_device() {
     );
 }
 
+const RGBA8: ze_image_format_t = ze_image_format_t {
+    layout: ZE_IMAGE_FORMAT_LAYOUT_8_8_8_8,
+    r#type: ZE_IMAGE_FORMAT_TYPE_UINT,
+    x: ZE_IMAGE_FORMAT_SWIZZLE_R,
+    y: ZE_IMAGE_FORMAT_SWIZZLE_G,
+    z: ZE_IMAGE_FORMAT_SWIZZLE_B,
+    w: ZE_IMAGE_FORMAT_SWIZZLE_A,
+};
+
+fn region([x, y, z]: [u32; 3], [width, height, depth]: [u32; 3]) -> ze_image_region_t {
+    ze_image_region_t {
+        originX: x,
+        originY: y,
+        originZ: z,
+        width,
+        height,
+        depth,
+    }
+}
+
+fn image(own: &Client, desc: &ze_image_desc_t) -> ze_image_handle_t {
+    let mut image = ze_image_handle_t::NULL;
+    good!(
+        own,
+        zeImageCreate(own.context, own.device, desc, &mut image)
+    );
+    image
+}
+
+#[test]
+fn images_are_written_copied_and_read() {
+    everywhere("images_are_written_copied_and_read", &[], |library| {
+        let own = Client::open(library);
+        let list = own.immediate();
+        let flat = ze_image_desc_t {
+            r#type: ZE_IMAGE_TYPE_2D,
+            format: RGBA8,
+            width: 4,
+            height: 3,
+            depth: 1,
+            ..Default::default()
+        };
+        let layers = ze_image_desc_t {
+            r#type: ZE_IMAGE_TYPE_2DARRAY,
+            arraylevels: 2,
+            ..flat
+        };
+        let (flat, layers) = (image(&own, &flat), image(&own, &layers));
+        let words: Vec<u32> = (0..12).collect();
+        let (from, to) = (own.host_memory(&words), own.host_memory(&[0xee_u32; 32]));
+        let (all, none) = (std::ptr::null(), std::ptr::null_mut());
+        good!(
+            own,
+            zeCommandListAppendImageCopyFromMemory(list, flat, from, all, NONE, 0, none)
+        );
+        // Two rows of two pixels, to the second layer, and from there with pitches of 12 and 32 bytes.
+        let (source, target) = (region([1, 1, 0], [2, 2, 1]), region([2, 0, 1], [2, 2, 1]));
+        good!(
+            own,
+            zeCommandListAppendImageCopyRegion(list, layers, flat, &target, &source, NONE, 0, none)
+        );
+        good!(
+            own,
+            zeCommandListAppendImageCopyToMemoryExt(
+                list, to, layers, &target, 12, 32, NONE, 0, none
+            )
+        );
+        own.finish(list);
+        let there = read::<u32>(to, 8);
+        assert_eq!(there, [5, 6, 0xee, 9, 10, 0xee, 0xee, 0xee]);
+        good!(
+            own,
+            zeCommandListAppendImageCopyToMemory(list, to, flat, all, NONE, 0, none)
+        );
+        own.finish(list);
+        assert_eq!(read::<u32>(to, 12), words);
+        let short = call!(
+            own,
+            zeCommandListAppendImageCopyToMemoryExt(list, to, flat, &source, 4, 0, NONE, 0, none)
+        );
+        assert_eq!(short, ZE_RESULT_ERROR_INVALID_ARGUMENT);
+        good!(own, zeImageDestroy(flat));
+        good!(own, zeImageDestroy(layers));
+        own.free(&[from, to]);
+        good!(own, zeCommandListDestroy(list));
+        own.close();
+        no_leak();
+    });
+}
+
+#[test]
+fn images_are_refused_and_watched() {
+    everywhere("images_are_refused_and_watched", &[], |library| {
+        let own = Client::open(library);
+        let desc = ze_image_desc_t {
+            r#type: ZE_IMAGE_TYPE_1D,
+            format: RGBA8,
+            width: 4,
+            height: 1,
+            depth: 1,
+            ..Default::default()
+        };
+        let mut unused = ze_image_handle_t::NULL;
+        let mut refused = |desc: ze_image_desc_t| {
+            call!(
+                own,
+                zeImageCreate(own.context, own.device, &desc, &mut unused)
+            )
+        };
+        let wide = ze_image_desc_t {
+            width: 1 << 20,
+            ..desc
+        };
+        assert_eq!(refused(wide), ZE_RESULT_ERROR_UNSUPPORTED_SIZE);
+        let mut unknown = desc;
+        unknown.format.layout = ZE_IMAGE_FORMAT_LAYOUT_NV12;
+        assert_eq!(refused(unknown), ZE_RESULT_ERROR_UNSUPPORTED_IMAGE_FORMAT);
+        let modes = ze_sampler_desc_t::default();
+        let mut sampler = ze_sampler_handle_t::NULL;
+        good!(
+            own,
+            zeSamplerCreate(own.context, own.device, &modes, &mut sampler)
+        );
+        good!(own, zeSamplerDestroy(sampler));
+        assert_eq!(state().broken, 0, "{}", report());
+
+        // A pending copy uses the image.
+        let list = own.immediate();
+        let (pool, events) = own.events(0, 1);
+        let pending = image(&own, &desc);
+        let memory = own.host_memory(&[7_u32; 4]);
+        own.wait(list, events[0]);
+        let none = std::ptr::null_mut();
+        good!(
+            own,
+            zeCommandListAppendImageCopyFromMemory(
+                list,
+                pending,
+                memory,
+                std::ptr::null(),
+                NONE,
+                0,
+                none
+            )
+        );
+        good!(own, zeImageDestroy(pending));
+        assert_eq!(state().broken, 1, "{}", report());
+        good!(own, zeEventHostSignal(events[0]));
+        own.finish(list);
+        for event in events {
+            good!(own, zeEventDestroy(event));
+        }
+        good!(own, zeEventPoolDestroy(pool));
+        own.free(&[memory]);
+        good!(own, zeCommandListDestroy(list));
+        own.close();
+    });
+}
+
 #[test]
 fn what_is_missing_is_unsupported() {
     everywhere("what_is_missing_is_unsupported", &[], |library| {
         let own = Client::open(library);
-        let mut image = ze_image_handle_t::NULL;
-        let desc = ze_image_desc_t {
-            width: 4,
-            ..Default::default()
-        };
-        let code = call!(
-            own,
-            zeImageCreate(own.context, own.device, &desc, &mut image)
-        );
+        let code = call!(own, zeDeviceReserveCacheExt(own.device, 0, 1));
         assert_eq!(code, ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
         assert_eq!(state().missed, 1, "{}", report());
         own.close();
@@ -680,9 +831,10 @@ fn tables_have_the_length_of_their_version() {
     let mut table = ddi::ze_image_dditable_t::default();
     // SAFETY: the table is of the newest version.
     assert_eq!(unsafe { getter(VERSION, &mut table) }, ZE_RESULT_SUCCESS);
-    let destroy = table.pfnDestroy.expect("no entry is null");
+    let ask = table.pfnGetAllocPropertiesExt.expect("no entry is null");
+    let none = (ze_context_handle_t::NULL, ze_image_handle_t::NULL);
     // SAFETY: the function is not implemented and looks at nothing.
-    let code = unsafe { destroy(ze_image_handle_t::NULL) };
+    let code = unsafe { ask(none.0, none.1, null_mut()) };
     assert_eq!(code, ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
 }
 

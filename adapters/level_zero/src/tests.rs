@@ -1,0 +1,24 @@
+//! Tests of the adapter through its own table, over the driver of `scripted/`, whose calls fail by a script.
+//!
+//! No GPU is needed, and no OpenCL driver: without one a launch does nothing. `fake_driver` opens the library and runs
+//! tests in processes of their own, since an adapter looks for its driver once. `workload` uses a part of everything
+//! that a client uses.
+//!
+//! | module | tests |
+//! |---|---|
+//! | `faults` | each call of the driver failing once, by its name |
+//! | `absent` | each optional function and extension absent |
+//! | `lost` | the device lost at any call, and one device of several |
+//! | `bindless` | bindless images, memory and semaphores of other interfaces |
+//! | `random` | random programs, with and without failures |
+//! | `reported` | faults that users of Intel's adapter reported |
+
+mod absent;
+mod bindless;
+mod fake_driver;
+mod faults;
+mod lost;
+mod random;
+mod reported;
+mod spirv;
+mod workload;

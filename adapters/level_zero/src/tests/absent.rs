@@ -1,0 +1,150 @@
+//! Each optional function and each extension absent in turn: the workload succeeds, or the step that needs the function
+//! is unsupported. No call goes to a null address, which would end the process.
+//!
+//! A function may be absent in two ways: the loader lacks it, or the loader has it and the driver does not.
+
+use ur::abi::*;
+
+use super::fake_driver::{FakeDriver, LACKS, alone_with};
+use super::workload;
+use crate::lz::Api;
+
+const WITHOUT: &str = "SCRIPTED_LEVEL_ZERO_WITHOUT";
+
+/// What is absent, and the parts of the workload that are then unsupported. All others succeed with anything absent.
+#[rustfmt::skip]
+const NEEDED: &[(&str, &[&str])] = &[
+    ("zeKernelSetGlobalOffsetExp", &["kernels"]),
+    ("ZE_experimental_global_offset", &["kernels"]),
+    ("ZE_experimental_module_program", &["programs"]),
+    ("zexDriverImportExternalPointer", &["registration"]),
+    ("zexDriverReleaseImportedPointer", &["registration"]),
+    ("zeImageViewCreateExt", &["bindless images", "pitched memory"]),
+    ("zeImageGetDeviceOffsetExp", &["bindless images", "pitched memory"]),
+    ("ZE_experimental_bindless_image", &["bindless images", "pitched memory"]),
+    ("zeMemGetPitchFor2dImage", &["pitched memory"]),
+    ("zeDeviceImportExternalSemaphoreExt", &["external semaphores"]),
+    ("zeDeviceReleaseExternalSemaphoreExt", &["external semaphores"]),
+    ("zeCommandListAppendWaitExternalSemaphoreExt", &["external semaphores"]),
+    ("zeCommandListAppendSignalExternalSemaphoreExt", &["external semaphores"]),
+    ("ZE_extension_external_semaphores", &["external semaphores"]),
+    ("all", &["kernels", "registration", "bindless images", "pitched memory", "external semaphores"]),
+    // A driver that names the extension and lacks its function.
+    ("zeCommandListImmediateAppendCommandListsExp by the driver", &["command buffers", "graphs"]),
+    ("zeCommandListAppendImageCopyToMemoryExt by the driver", &["images"]),
+    ("zeCommandListAppendImageCopyFromMemoryExt by the driver", &["images"]),
+];
+
+/// Functions that are looked up by address.
+const BY_ADDRESS: &[&str] = &[
+    "zexDriverImportExternalPointer",
+    "zexDriverReleaseImportedPointer",
+];
+
+/// The extensions that the adapter asks for.
+const EXTENSIONS: &[&str] = &[
+    "ZE_experimental_bindless_image",
+    "ZE_experimental_global_offset",
+    "ZE_experimental_immediate_command_list_append",
+    "ZE_experimental_module_program",
+    "ZE_experimental_relaxed_allocation_limits",
+    "ZE_extension_device_cache_line_size",
+    "ZE_extension_device_ip_version",
+    "ZE_extension_eu_count",
+    "ZE_extension_external_semaphores",
+    "ZE_extension_image_copy",
+    "ZE_extension_image_format_support",
+    "ZE_extension_kernel_max_group_size_properties",
+];
+
+/// The optional functions that the library exports.
+fn optional() -> impl Iterator<Item = &'static str> {
+    let all = Api::SYMBOLS.iter().filter(|(_, required)| !required);
+    // The scripted library has no wrapped handles.
+    let has = |name: &&str| *name != "zelLoaderTranslateHandle";
+    all.map(|(name, _)| *name).filter(has)
+}
+
+fn check() {
+    let driver = FakeDriver::open();
+    let absent = std::env::var("SCRIPTED_TEST_ABSENT").expect("the test names it");
+    let needed = NEEDED.iter().find(|(name, _)| *name == absent);
+    let unsupported = needed.map_or(&[][..], |(_, parts)| *parts);
+    for _ in 0..2 {
+        driver.reset();
+        let steps = workload::play();
+        assert!(steps.is_whole(), "without {absent}");
+        let failed = steps.failed();
+        let parts: Vec<_> = failed.iter().map(|(part, _, _)| *part).collect();
+        let mut found = parts.clone();
+        found.dedup();
+        assert_eq!(found, unsupported, "without {absent}: {failed:?}");
+        let strange = failed
+            .iter()
+            .find(|(_, _, code)| *code != UR_RESULT_ERROR_UNSUPPORTED_FEATURE);
+        assert_eq!(strange, None, "without {absent}: {failed:?}");
+        assert_eq!(steps.wrong, [], "without {absent}");
+        driver.check_end(&format!("without {absent}"));
+    }
+}
+
+fn each(name: &str, cases: impl Iterator<Item = (String, Vec<(&'static str, String)>)>) {
+    for (absent, mut variables) in cases {
+        variables.push(("SCRIPTED_TEST_ABSENT", absent));
+        let variables: Vec<_> = variables
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
+        // In the process of a case.
+        if alone_with(name, &variables, check).is_none() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn each_function_that_the_loader_lacks() {
+    let case = |name: &str| (name.to_owned(), vec![(LACKS, name.to_owned())]);
+    let name = "tests::absent::each_function_that_the_loader_lacks";
+    each(name, optional().map(case));
+}
+
+#[test]
+fn each_function_that_the_driver_lacks() {
+    let case = |name: &str| {
+        let named = NEEDED.iter().map(|(named, _)| *named);
+        let own = format!("{name} by the driver");
+        let own = named.into_iter().find(|named| *named == own);
+        (
+            own.unwrap_or(name).to_owned(),
+            vec![(WITHOUT, name.to_owned())],
+        )
+    };
+    let name = "tests::absent::each_function_that_the_driver_lacks";
+    // What cannot be released stays, and that is the driver's fault.
+    let all = optional().chain(BY_ADDRESS.iter().copied());
+    let all = all.filter(|name| *name != "zeDeviceReleaseExternalSemaphoreExt");
+    each(name, all.map(case));
+}
+
+#[test]
+fn each_extension() {
+    let case = |name: &&str| ((*name).to_owned(), vec![(WITHOUT, (*name).to_owned())]);
+    each("tests::absent::each_extension", EXTENSIONS.iter().map(case));
+}
+
+/// An old loader with an old driver, and a new loader with an old driver.
+#[test]
+fn all_functions_and_extensions() {
+    let names: Vec<&str> = optional().chain(BY_ADDRESS.iter().copied()).collect();
+    let all = names.join(",");
+    let symbols = optional().collect::<Vec<_>>().join(",");
+    let version = ("SCRIPTED_LEVEL_ZERO_VERSION", "1.3".to_owned());
+    let cases = [
+        vec![(LACKS, symbols), (WITHOUT, all.clone()), version.clone()],
+        vec![(WITHOUT, all), version],
+    ];
+    let case = |variables| ("all".to_owned(), variables);
+    let name = "tests::absent::all_functions_and_extensions";
+    each(name, cases.into_iter().map(case));
+}
