@@ -101,6 +101,7 @@ pub fn create_unsampled(
     what: (&ur_image_format_t, &ur_image_desc_t),
 ) -> Result<ur_exp_image_native_handle_t> {
     this.check_device(device)?;
+    device.bindless().ok_or(Error::unsupported())?;
     let memory = memory::find(this, image).ok_or(WRONG)?;
     let flags = ze_image_bindless_exp_desc_t {
         flags: ZE_IMAGE_BINDLESS_EXP_FLAG_BINDLESS,
@@ -123,6 +124,7 @@ pub fn create_sampled(
     sampler: &ur_sampler_desc_t,
 ) -> Result<ur_exp_image_native_handle_t> {
     this.check_device(device)?;
+    device.bindless().ok_or(Error::unsupported())?;
     let mut how = sampler::describe(sampler, dimensions(what.1.r#type))?;
     let flags = ZE_IMAGE_BINDLESS_EXP_FLAG_BINDLESS | ZE_IMAGE_BINDLESS_EXP_FLAG_SAMPLED_IMAGE;
     let chained = |how: &ze_sampler_desc_t| ze_image_bindless_exp_desc_t {
