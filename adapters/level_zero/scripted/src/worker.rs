@@ -337,8 +337,8 @@ impl Work {
             Work::Launch(launch) => launch.pointers().any(|at| within(at, 1)),
             Work::Transfer { memory, .. } => within(memory.start, 1),
             Work::Timestamp { to } | Work::Timestamps { to, .. } => within(*to, 1),
-            Work::Nothing | Work::Host { .. } | Work::Reset(_) | Work::Image { .. } => false,
-            Work::Semaphores(_) => false,
+            Work::Nothing | Work::Host { .. } | Work::Reset(_) => false,
+            Work::Image { .. } | Work::Semaphores(_) => false,
         }
     }
 

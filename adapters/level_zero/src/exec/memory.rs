@@ -7,7 +7,6 @@ use ur::abi::*;
 use ur::object::{Error, Object, Result, ensure};
 use ur::stream::{Kind, Work};
 
-use super::work;
 use crate::LevelZero;
 use crate::context::NativeContext;
 use crate::device::Device;
@@ -131,9 +130,10 @@ pub fn zero(
         unsafe { start.write_bytes(0, bytes) };
         return Ok(());
     }
-    on_a_lane(context, device, |lane| {
-        work::zero(&lane.stream().list, start, bytes)
-    })
+    let pattern = [0][..].into();
+    #[rustfmt::skip]
+    let fill = Work::Fill { dst: start, pattern, bytes };
+    run_now(context, device, fill)
 }
 
 /// Copies between two addresses, and waits for that.
@@ -153,19 +153,11 @@ pub fn run_now(
     device: &Object<Device>,
     work: Work<LevelZero>,
 ) -> Result<()> {
-    on_a_lane(context, device, |lane| lane.submit(work, None))
-}
-
-/// Appends commands to a lane of their own, and waits for them.
-fn on_a_lane(
-    context: &Arc<NativeContext>,
-    device: &Object<Device>,
-    append: impl FnOnce(&super::Lane) -> Result<()>,
-) -> Result<()> {
     let lane = super::Lane::open(context, device, ur_queue_flags_t(0))?;
     let wait = || ur::stream::Stream::record(&**lane.stream())?.block();
-    append(&lane).and_then(|()| wait()).inspect_err(|_| {
-        // What was appended may still run, and its memory is freed next.
+    let ran = lane.submit(work, None).and_then(|()| wait());
+    ran.inspect_err(|_| {
+        // What was submitted may still run, and its memory is freed next.
         if let Err(error) = wait() {
             log::error!("commands may still run: {:?}", error.code());
         }
