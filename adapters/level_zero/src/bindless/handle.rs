@@ -205,13 +205,16 @@ fn check_linear(
         given if given > 0 && height > 1 => given,
         _ => packed,
     };
-    let told = &device.facts.pitch;
-    let most = match told.maxSupportedPitch {
+    let reported = &device.facts.pitch;
+    let most = match reported.maxSupportedPitch {
         0 => usize::MAX,
         most => most,
     };
     ensure(row >= packed && row <= most, WRONG.code())?;
-    ensure(address.is_multiple_of(told.pitchAlign.max(1)), WRONG.code())?;
+    ensure(
+        address.is_multiple_of(reported.pitchAlign.max(1)),
+        WRONG.code(),
+    )?;
     let reached = match &found.device {
         Some(home) if found.kind == Kind::Device && home.raw() != device.raw() => {
             device.reaches(home)?
