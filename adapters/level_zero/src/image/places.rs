@@ -232,8 +232,11 @@ impl Places {
         Ok(native.ok_or(NOWHERE)?.raw)
     }
 
-    /// The device whose native image is current. None if nothing has written the image.
+    /// A device whose native image is current. None if nothing has written the image, which has several.
     pub fn current(&self) -> Option<&Arc<Object<Device>>> {
+        if let [only] = &*self.places {
+            return Some(&only.device);
+        }
         let state = self.state.lock();
         let at = state.places.iter().position(|place| place.is_current)?;
         Some(&self.places[at].device)

@@ -187,7 +187,7 @@ type Descriptors = (
     pfn::zeMemGetIpcHandleFromFileDescriptorExp,
 );
 
-/// The functions that make an image's handle: all of them, or none.
+/// The functions that make an image's handle: those of bindless images are all there, or none.
 #[derive(Clone, Copy)]
 pub struct BindlessImages {
     pub view: pfn::zeImageViewCreateExt,
@@ -202,6 +202,8 @@ impl Api {
     }
 
     pub fn bindless_images(&self) -> Option<BindlessImages> {
+        // Images over linear memory need its pitch.
+        self.zeMemGetPitchFor2dImage?;
         Some(BindlessImages {
             view: self.zeImageViewCreateExt?,
             offset: self.zeImageGetDeviceOffsetExp?,

@@ -159,12 +159,12 @@ const PARTS: &[(&str, Part)] = &[
     ("registration", with_registration),
     ("batches", in_batches),
     ("two devices", on_two_devices),
+    ("images", with_images),
+    ("images of two devices", with_images_of_two_devices),
     ("bindless images", bindless::with_images),
     ("pitched memory", bindless::in_pitched_memory),
     ("external memory", bindless::with_memory),
     ("external semaphores", bindless::with_semaphores),
-    ("images", with_images),
-    ("images of two devices", with_images_of_two_devices),
 ];
 
 /// Runs the workload.
