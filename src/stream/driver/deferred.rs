@@ -494,7 +494,12 @@ impl<S: Stream> Deferred<S> {
                 }
                 _ => None,
             };
-            let other = own.state().steps.iter().take_while(before).find_map(pending);
+            let other = own
+                .state()
+                .steps
+                .iter()
+                .take_while(before)
+                .find_map(pending);
             match other {
                 // Waits form no cycle.
                 Some(event) => event.submit()?,

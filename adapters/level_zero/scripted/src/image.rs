@@ -29,7 +29,8 @@ impl Uses {
 
     /// The interface forbids to destroy what a command uses.
     fn check_over(&self, kind: &str) {
-        if self.0.load(Ordering::Acquire) > 0 {
+        // A lost device uses nothing.
+        if self.0.load(Ordering::Acquire) > 0 && !script::is_lost() {
             script::broken(format!("a {kind} is destroyed in use"));
         }
     }

@@ -35,9 +35,7 @@ fn from_each_call(name: &str, variables: &[(&str, &str)]) {
         let driver = FakeDriver::open();
         workload::play();
         driver.reset();
-        let whole = workload::play();
-        assert!(whole.is_whole());
-        assert_eq!((whole.failed(), whole.wrong), (vec![], vec![]));
+        let known = workload::play().check_whole();
         let calls = driver.query().calls;
         let (mut problems, mut stays) = (Vec::new(), 0);
         for place in 0..PLACES {
@@ -46,7 +44,7 @@ fn from_each_call(name: &str, variables: &[(&str, &str)]) {
             case(&when);
             driver.fail_from(nth, LOST.0);
             let steps = workload::play();
-            let failed = steps.failed();
+            let failed = steps.failed_beside(&known);
             // The number of calls varies with the threads.
             let is_late = nth > calls - calls / 10;
             let strange = failed.iter().find(|(_, call, code)| !tells(call, *code));
@@ -66,9 +64,7 @@ fn from_each_call(name: &str, variables: &[(&str, &str)]) {
         );
         // The process goes on with a device that is there again.
         driver.reset();
-        let whole = workload::play();
-        assert!(whole.is_whole());
-        assert_eq!((whole.failed(), whole.wrong), (vec![], vec![]));
+        assert_eq!(workload::play().check_whole(), known);
         driver.check_end("the device found again");
     });
 }

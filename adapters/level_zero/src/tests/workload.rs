@@ -14,13 +14,16 @@ use super::bindless;
 use super::fake_driver::{adapter, devices, ur};
 use super::spirv;
 
+/// The part and the call of a step, and its result.
+pub type Failed = (&'static str, &'static str, ur_result_t);
+
 /// The result of each step.
 #[derive(Default)]
 pub struct Steps {
     part: &'static str,
     /// Where the part's results begin.
     first: usize,
-    answers: Vec<(&'static str, &'static str, ur_result_t)>,
+    answers: Vec<Failed>,
     /// What was not as it has to be, though all steps of its part before it succeeded.
     pub wrong: Vec<(&'static str, &'static str)>,
 }
@@ -33,9 +36,25 @@ impl Steps {
     }
 
     /// The steps that failed: part, call and result.
-    pub fn failed(&self) -> Vec<(&'static str, &'static str, ur_result_t)> {
+    pub fn failed(&self) -> Vec<Failed> {
         let failed = |(_, _, code): &&(_, _, ur_result_t)| *code != UR_RESULT_SUCCESS;
         self.answers.iter().filter(failed).copied().collect()
+    }
+
+    /// The steps that failed beside those of an earlier run without a fault, which the driver does not support.
+    pub fn failed_beside(&self, known: &[Failed]) -> Vec<Failed> {
+        let mut failed = self.failed();
+        failed.retain(|one| !known.contains(one));
+        failed
+    }
+
+    /// Checks that this run without a fault did everything that the driver supports. Returns the rest.
+    pub fn check_whole(self) -> Vec<Failed> {
+        let failed = self.failed();
+        let is_known = |(_, _, code): &(_, _, _)| *code == UR_RESULT_ERROR_UNSUPPORTED_FEATURE;
+        assert!(self.is_whole() && failed.iter().all(is_known), "{failed:?}");
+        assert_eq!(self.wrong, []);
+        failed
     }
 
     /// Whether the workload found a device, and went to its end.
