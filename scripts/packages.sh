@@ -48,7 +48,7 @@ programs() {
     if "$1/ur-env" --adapter nothing 2>"$work/refused"; then
         exit 1
     fi
-    grep -F 'no adapter nothing; there are cuda, mock, native_cpu, opencl' "$work/refused"
+    grep -F 'no adapter nothing; there are cuda, level_zero, mock, native_cpu, opencl' "$work/refused"
 }
 
 # manuals PREFIX: each tool has its man page and its completions.

@@ -51,6 +51,7 @@ pub struct Expectations {
 /// The files compiled into the program, by adapter.
 const EMBEDDED: &[(&str, &str)] = &[
     ("cuda", include_str!("../expectations/cuda.yml")),
+    ("level_zero", include_str!("../expectations/level_zero.yml")),
     ("native_cpu", include_str!("../expectations/native_cpu.yml")),
     ("opencl", include_str!("../expectations/opencl.yml")),
 ];

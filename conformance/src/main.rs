@@ -94,7 +94,7 @@ struct Cli {
     /// adapter refuses the feature, and no query tells that it lacks it. `fails`: the test is known to fail.
     /// Such tests do not fail the run. It fails when one of them passes, so that the file stays true.
     /// A name such as `opencl-pocl` is that of an installed file. Without this option the file that is compiled
-    /// into this program for the adapter applies, if there is one: for cuda, native_cpu and opencl.
+    /// into this program for the adapter applies, if there is one: for cuda, level_zero, native_cpu and opencl.
     #[arg(long, value_name = "FILE")]
     expectations: Vec<PathBuf>,
     /// Processes that run tests at the same time

@@ -59,8 +59,8 @@ int main() {
   require(byte == 3, "memset did not reach the last byte");
 
   int *shared = sycl::malloc_shared<int>(16, queue);
-  queue.fill(shared, 42, 16).wait();
-  require(shared[15] == 42, "fill did not reach the last element");
+  queue.memset(shared, 1, 16 * sizeof(int)).wait();
+  require(shared[15] == 0x01010101, "memset did not reach the last element");
   sycl::free(shared, queue);
 
   std::puts("ok");

@@ -130,7 +130,7 @@ static void host_tasks() {
     int *memory = static_cast<int *>(oneapi::async_malloc(queue, alloc::device, 1000 * sizeof(int)));
     auto back = std::make_shared<std::vector<int>>(1000);
     queue.submit([](handler &h) { h.host_task([] { std::this_thread::yield(); }); });
-    queue.fill(memory, round, 1000);
+    client::fill(queue, memory, round, 1000);
     queue.memcpy(back->data(), memory, 1000 * sizeof(int));
     oneapi::async_free(queue, memory);
     queue.submit([&](handler &h) {
@@ -258,7 +258,7 @@ static void threads_together() {
       for (int round = 0; round < 200; round++) {
         int back = 0;
         int *memory = static_cast<int *>(oneapi::async_malloc(queue, alloc::device, 4096));
-        queue.fill(memory, id * 1000 + round, 1024);
+        client::fill(queue, memory, id * 1000 + round, 1024);
         sycl::event read = queue.memcpy(&back, memory + 1023, sizeof back);
         oneapi::async_free(queue, memory);
         read.wait();
@@ -282,7 +282,7 @@ static void contexts() {
       skip("no asynchronous allocation");
     int back = 0;
     int *memory = static_cast<int *>(oneapi::async_malloc(queue, alloc::device, mib));
-    queue.fill(memory, round, mib / sizeof(int));
+    client::fill(queue, memory, round, mib / sizeof(int));
     queue.memcpy(&back, memory + 1000, sizeof back);
     oneapi::async_free(queue, memory);
     queue.wait();

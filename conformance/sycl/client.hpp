@@ -53,6 +53,31 @@ template <class F> void refused(sycl::errc code, const std::string &what, F &&ca
   throw std::runtime_error(what + ": not refused");
 }
 
+// The command behind `handler::fill`, a private member, which an explicit instantiation may name.
+using Fill = void (sycl::handler::*)(void *, const void *, size_t, size_t);
+Fill plain_fill();
+template <Fill member> struct Named {
+  friend Fill plain_fill() { return member; }
+};
+template struct Named<&sycl::handler::fill_impl>;
+
+// Fills USM as `handler::fill` does. On Level Zero that launches a kernel instead, which needs a device compiler.
+template <class T> void fill(sycl::handler &h, void *memory, const T &pattern, size_t count) {
+  static const bool launches = sycl::device().get_backend() == sycl::backend::ext_oneapi_level_zero;
+  if (launches)
+    (h.*plain_fill())(memory, &pattern, sizeof(T), count);
+  else
+    h.fill(memory, pattern, count);
+}
+
+template <class T, class... Events>
+sycl::event fill(sycl::queue &queue, void *memory, const T &pattern, size_t count, const Events &...before) {
+  return queue.submit([&](sycl::handler &h) {
+    (h.depends_on(before), ...);
+    fill(h, memory, pattern, count);
+  });
+}
+
 // The errors given to a queue's asynchronous handler. None may be left unread.
 inline void rethrow(sycl::exception_list errors) {
   for (const std::exception_ptr &error : errors)

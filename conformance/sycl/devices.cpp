@@ -151,7 +151,7 @@ static void sub_devices() {
     sycl::queue queue{half, rethrow};
     int value = 0;
     int *memory = sycl::malloc_device<int>(1, queue);
-    queue.fill(memory, 7, 1).wait();
+    client::fill(queue, memory, 7, 1).wait();
     queue.memcpy(&value, memory, sizeof value).wait();
     sycl::free(memory, queue);
     equal(value, 7, "data copied by a sub-device");
@@ -194,7 +194,7 @@ static void native() {
   sycl::queue again = sycl::make_queue<opencl>(sycl::get_native<opencl>(queue), made);
   int value = 0;
   int *memory = sycl::malloc_device<int>(1, device, made);
-  again.fill(memory, 9, 1).wait();
+  client::fill(again, memory, 9, 1).wait();
   again.memcpy(&value, memory, sizeof value).wait();
   equal(value, 9, "data copied by a queue made from a native one");
   sycl::event event = again.memset(memory, 0, sizeof value);

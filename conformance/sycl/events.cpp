@@ -30,7 +30,7 @@ static void statuses() {
   int *memory = sycl::malloc_shared<int>(1, queue);
   Gate gate;
   sycl::event held = gate.close(queue);
-  sycl::event filled = queue.fill(memory, 3, 1, held);
+  sycl::event filled = client::fill(queue, memory, 3, 1, held);
   require(status(held) != event_command_status::complete, "a waiting host task is complete");
   require(status(filled) != event_command_status::complete, "a command that waits for a host task is complete");
   gate.open();
@@ -64,7 +64,7 @@ static void dependencies() {
   int *wide = sycl::malloc_shared<int>(count, queue), sum = 0;
   std::vector<sycl::event> parts;
   for (int at = 0; at < count; at++)
-    parts.push_back(queue.fill(wide + at, at, 1));
+    parts.push_back(client::fill(queue, wide + at, at, 1));
   queue
       .submit([&](handler &h) {
         h.depends_on(parts);
@@ -86,7 +86,7 @@ static void in_order_queues() {
   std::vector<int> back(count);
   std::atomic<int> seen{0};
   for (int round = 1; round <= 100; round++) {
-    queue.fill(memory, round, count);
+    client::fill(queue, memory, round, count);
     queue.memcpy(back.data(), memory, count * sizeof(int));
     queue.submit([&](handler &h) {
       h.host_task([&, round] { seen += back[0] == round && back[count - 1] == round; });
@@ -159,7 +159,7 @@ static void across_queues() {
   int *memory = sycl::malloc_shared<int>(1, a), seen = 0;
   Gate gate;
   sycl::event held = gate.close(a);
-  sycl::event filled = a.fill(memory, 4, 1, held);
+  sycl::event filled = client::fill(a, memory, 4, 1, held);
   sycl::event read = b.submit([&](handler &h) {
     h.depends_on(filled);
     h.host_task([=, &seen] { seen = *memory; });
@@ -192,7 +192,7 @@ static void errors() {
   queue.wait_and_throw();
   equal(caught, 1, "exceptions from a host task");
   int *memory = sycl::malloc_shared<int>(1, queue);
-  queue.fill(memory, 9, 1).wait();
+  client::fill(queue, memory, 9, 1).wait();
   equal(*memory, 9, "the queue afterwards");
   sycl::free(memory, queue);
 }
@@ -260,7 +260,7 @@ static void without_events() {
   int *memory = sycl::malloc_device<int>(count, queue);
   std::vector<int> back(count);
   for (int round = 0; round < 100; round++) {
-    oneapi::fill(queue, memory, round, count);
+    oneapi::submit(queue, [&](handler &h) { client::fill(h, memory, round, count); });
     oneapi::memcpy(queue, back.data(), memory, count * sizeof(int));
     oneapi::barrier(queue);
   }
@@ -303,7 +303,7 @@ static void host_tasks() {
   for (int at = 0; at < count; at++) {
     gates.push_back(std::make_unique<Gate>());
     sycl::event held = gates.back()->close(queue);
-    sycl::event filled = queue.fill(memory + at, at + 1, 1, held);
+    sycl::event filled = client::fill(queue, memory + at, at + 1, 1, held);
     queue.submit([&](handler &h) {
       h.depends_on(filled);
       h.host_task([&done, memory, at] { done += memory[at] == at + 1; });
@@ -326,7 +326,7 @@ static void threads() {
       int *memory = sycl::malloc_device<int>(256, line), back = 0;
       for (int round = 0; round < 100; round++) {
         sycl::queue &first = (id + round) % 2 ? line : heap, &second = (id + round) % 3 ? line : heap;
-        sycl::event filled = first.fill(memory, id * 1000 + round, 256);
+        sycl::event filled = client::fill(first, memory, id * 1000 + round, 256);
         second.memcpy(&back, memory + 255, sizeof back, filled).wait();
         wrong += back != id * 1000 + round;
       }
@@ -346,7 +346,7 @@ static void priorities() {
         sycl::property_list{sycl::ext::oneapi::property::queue::priority_high{}}}) {
     sycl::queue queue{device, rethrow, properties};
     int *memory = sycl::malloc_shared<int>(1, queue);
-    queue.fill(memory, 2, 1).wait();
+    client::fill(queue, memory, 2, 1).wait();
     equal(*memory, 2, "on a queue with a priority");
     sycl::free(memory, queue);
   }

@@ -54,7 +54,7 @@ static void explicit_nodes() {
   Memory a(queue), b(queue), c(queue, alloc::shared);
   Graph graph{queue.get_context(), queue.get_device()};
   require(graph.empty(), "a new graph is not empty");
-  auto fill = graph.add([&](handler &h) { h.fill(a.data, uint32_t(5), count); });
+  auto fill = graph.add([&](handler &h) { client::fill(h, a.data, uint32_t(5), count); });
   auto copy = graph.add([&](handler &h) { h.memcpy(b.data, a.data, count * sizeof(uint32_t)); },
                         {node_property::depends_on(fill)});
   auto set = graph.add([&](handler &h) { h.memset(a.data, 0, count * sizeof(uint32_t)); });
@@ -83,14 +83,14 @@ static void recorded() {
     Graph graph{queue};
     graph.begin_recording(queue);
     require(queue.ext_oneapi_get_state() == oneapi::queue_state::recording, "the queue does not record");
-    sycl::event filled = queue.fill(a.data, uint32_t(8), count);
+    sycl::event filled = client::fill(queue, a.data, uint32_t(8), count);
     sycl::event copied = queue.submit([&](handler &h) {
       h.depends_on(filled);
       h.memcpy(b.data, a.data, count * sizeof(uint32_t));
     });
     queue.submit([&](handler &h) {
       h.depends_on(copied);
-      h.fill(a.data, uint32_t(9), count / 2);
+      client::fill(h, a.data, uint32_t(9), count / 2);
     });
     graph.end_recording(queue);
     require(queue.ext_oneapi_get_state() == oneapi::queue_state::executing, "the queue still records");
@@ -112,7 +112,7 @@ static void two_queues_recorded() {
   Memory a(one), b(one);
   Graph graph{one};
   graph.begin_recording({one, two});
-  sycl::event filled = one.fill(a.data, uint32_t(3), count);
+  sycl::event filled = client::fill(one, a.data, uint32_t(3), count);
   two.submit([&](handler &h) {
     h.depends_on(filled);
     h.memcpy(b.data, a.data, count * sizeof(uint32_t));
@@ -159,7 +159,7 @@ static void with_events() {
   for (uint32_t round = 0; round < 30; round++) {
     sycl::event filled = queue.submit([&](handler &h) {
       h.depends_on(last);
-      h.fill(a.data, round, count);
+      client::fill(h, a.data, round, count);
     });
     sycl::event ran = queue.ext_oneapi_graph(run, filled);
     last = queue.memcpy(back.data(), b.data, count * sizeof(uint32_t), ran);
@@ -174,10 +174,10 @@ static void nested() {
   Graph inner{queue}, outer{queue};
   inner.add([&](handler &h) { h.memcpy(b.data, a.data, count * sizeof(uint32_t)); });
   auto piece = inner.finalize();
-  auto before = outer.add([&](handler &h) { h.fill(a.data, uint32_t(6), count); });
+  auto before = outer.add([&](handler &h) { client::fill(h, a.data, uint32_t(6), count); });
   auto within =
       outer.add([&](handler &h) { h.ext_oneapi_graph(piece); }, {node_property::depends_on(before)});
-  outer.add([&](handler &h) { h.fill(a.data, uint32_t(7), count); }, {node_property::depends_on(within)});
+  outer.add([&](handler &h) { client::fill(h, a.data, uint32_t(7), count); }, {node_property::depends_on(within)});
   auto run = outer.finalize();
   for (int round = 0; round < 5; round++)
     queue.ext_oneapi_graph(run).wait();
@@ -190,7 +190,7 @@ static void host_tasks() {
   sycl::queue queue = make_queue();
   Memory a(queue, alloc::shared), b(queue);
   Graph graph{queue};
-  auto first = graph.add([&](handler &h) { h.fill(a.data, uint32_t(1), count); });
+  auto first = graph.add([&](handler &h) { client::fill(h, a.data, uint32_t(1), count); });
   auto host = graph.add(
       [&](handler &h) {
         h.host_task([data = a.data] {
@@ -210,7 +210,7 @@ static void hints() {
   sycl::queue queue = make_queue();
   Memory a(queue, alloc::shared), b(queue);
   Graph graph{queue};
-  auto fill = graph.add([&](handler &h) { h.fill(a.data, uint32_t(2), count); });
+  auto fill = graph.add([&](handler &h) { client::fill(h, a.data, uint32_t(2), count); });
   auto fetch = graph.add([&](handler &h) { h.prefetch(a.data, count * sizeof(uint32_t)); },
                          {node_property::depends_on(fill)});
   auto advise = graph.add([&](handler &h) { h.mem_advise(a.data, count * sizeof(uint32_t), 0); },
@@ -253,7 +253,7 @@ static void profiled() {
   sycl::queue queue = make_queue({sycl::property::queue::enable_profiling{}});
   Memory a(queue), b(queue);
   Graph graph{queue};
-  auto fill = graph.add([&](handler &h) { h.fill(a.data, uint32_t(2), count); });
+  auto fill = graph.add([&](handler &h) { client::fill(h, a.data, uint32_t(2), count); });
   graph.add([&](handler &h) { h.memcpy(b.data, a.data, count * sizeof(uint32_t)); }, {node_property::depends_on(fill)});
   auto run = graph.finalize({oneapi::property::graph::enable_profiling{}});
   sycl::event event = queue.ext_oneapi_graph(run);
@@ -307,7 +307,7 @@ static void updated() {
   Executable bundle = build_kernels(queue.get_context());
   sycl::kernel add = bundle.ext_oneapi_get_kernel("add");
   Memory a(queue), b(queue);
-  queue.memset(a.data, 0, count * sizeof(uint32_t));
+  queue.memset(a.data, 0, count * sizeof(uint32_t)).wait();
   queue.memset(b.data, 0, count * sizeof(uint32_t)).wait();
   Graph graph{queue};
   oneapi::dynamic_parameter<uint32_t *> memory(a.data);
@@ -354,14 +354,14 @@ static void async_memory() {
   void *first = nullptr, *second = nullptr;
   auto make = graph.add([&](handler &h) { first = oneapi::async_malloc(h, alloc::device, bytes); });
   require(first != nullptr, "no address while the graph is built");
-  auto fill = graph.add([&](handler &h) { h.fill(static_cast<uint32_t *>(first), uint32_t(31), count); },
+  auto fill = graph.add([&](handler &h) { client::fill(h, static_cast<uint32_t *>(first), uint32_t(31), count); },
                         {node_property::depends_on(make)});
   auto read = graph.add([&](handler &h) { h.memcpy(one.data(), first, bytes); }, {node_property::depends_on(fill)});
   auto gone = graph.add([&](handler &h) { oneapi::async_free(h, first); }, {node_property::depends_on(read)});
   auto again = graph.add([&](handler &h) { second = oneapi::async_malloc(h, alloc::device, bytes); },
                          {node_property::depends_on(gone)});
   require(second == first, "freed memory does not serve a command that depends on its free");
-  auto refill = graph.add([&](handler &h) { h.fill(static_cast<uint32_t *>(second), uint32_t(32), count); },
+  auto refill = graph.add([&](handler &h) { client::fill(h, static_cast<uint32_t *>(second), uint32_t(32), count); },
                           {node_property::depends_on(again)});
   auto reread = graph.add([&](handler &h) { h.memcpy(two.data(), second, bytes); }, {node_property::depends_on(refill)});
   graph.add([&](handler &h) { oneapi::async_free(h, second); }, {node_property::depends_on(reread)});
@@ -384,7 +384,7 @@ static void many() {
     Graph graph{queue};
     graph.begin_recording(queue);
     for (uint32_t step = 0; step < 20; step++) {
-      queue.fill(a.data, round * 100 + step, count);
+      client::fill(queue, a.data, round * 100 + step, count);
       queue.memcpy(b.data, a.data, count * sizeof(uint32_t));
     }
     graph.end_recording();

@@ -284,7 +284,7 @@ static void order() {
   Gate gate;
   sycl::event closed = gate.close(loose);
   sycl::event filled = loose.memcpy(memory, from.data(), count * 4, closed);
-  filled = loose.fill(memory + 16, 5u, 16, filled);
+  filled = client::fill(loose, memory + 16, 5u, 16, filled);
   sycl::event copied = loose.ext_oneapi_copy(from.data(), image.get_handle(), desc, filled);
   copied = loose.ext_oneapi_copy(image.get_handle(), to.data(), desc, copied);
   gate.open();

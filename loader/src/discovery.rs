@@ -15,6 +15,9 @@ struct Manifest {
     name: &'static str,
     backend: Backend,
     kinds: &'static [Kind],
+    /// The adapter before it is the other half of one product: both come from one folder. Of two products for one
+    /// backend, each would list every device.
+    has_twin: bool,
 }
 
 /// Loaded only with mocking enabled, and then alone.
@@ -28,36 +31,43 @@ const MANIFESTS: [Manifest; 7] = [
         name: "cuda",
         backend: Backend::Cuda,
         kinds: &[Kind::Gpu],
+        has_twin: false,
     },
     Manifest {
         name: "hip",
         backend: Backend::Hip,
         kinds: &[Kind::Gpu],
+        has_twin: false,
     },
     Manifest {
         name: "level_zero",
         backend: Backend::LevelZero,
         kinds: ANY_KIND,
+        has_twin: false,
     },
     Manifest {
         name: "level_zero_v2",
         backend: Backend::LevelZero,
         kinds: ANY_KIND,
+        has_twin: true,
     },
     Manifest {
         name: "native_cpu",
         backend: Backend::NativeCpu,
         kinds: &[Kind::Cpu],
+        has_twin: false,
     },
     Manifest {
         name: "offload",
         backend: Backend::Offload,
         kinds: &[Kind::Cpu, Kind::Gpu],
+        has_twin: false,
     },
     Manifest {
         name: "opencl",
         backend: Backend::OpenCl,
         kinds: ANY_KIND,
+        has_twin: false,
     },
 ];
 
@@ -65,6 +75,24 @@ const MANIFESTS: [Manifest; 7] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     pub paths: Vec<PathBuf>,
+    /// If the candidate before it was loaded, only this one's paths in that library's folder are tried.
+    pub has_twin: bool,
+}
+
+impl Candidate {
+    fn of(paths: Vec<PathBuf>) -> Self {
+        Self {
+            paths,
+            has_twin: false,
+        }
+    }
+
+    /// The paths to try, after the candidate before it was loaded from `before`, or not at all.
+    pub fn paths(&self, before: Option<&Path>) -> impl Iterator<Item = &Path> {
+        let folder = before.filter(|_| self.has_twin).and_then(Path::parent);
+        let paths = self.paths.iter().map(PathBuf::as_path);
+        paths.filter(move |path| folder.is_none() || path.parent() == folder)
+    }
 }
 
 /// The libraries to load, in order.
@@ -106,9 +134,7 @@ impl Plan {
     fn force(&mut self, env: &Env<'_>, paths: Result<Vec<String>, ListError>) {
         match paths {
             Ok(paths) => {
-                let candidate = |path: String| Candidate {
-                    paths: vec![path.into()],
-                };
+                let candidate = |path: String| Candidate::of(vec![path.into()]);
                 self.candidates = paths.into_iter().map(candidate).collect();
             }
             Err(error) => env.complain(&format!(
@@ -127,7 +153,10 @@ impl Plan {
                 .is_none_or(|filter| filter.keeps_adapter(manifest.backend, manifest.kinds))
         });
         self.candidates = listed
-            .map(|manifest| candidate(manifest.name, &directories))
+            .map(|manifest| Candidate {
+                has_twin: manifest.has_twin,
+                ..candidate(manifest.name, &directories)
+            })
             .collect();
     }
 }
@@ -169,9 +198,7 @@ fn candidate(adapter: &str, directories: &[PathBuf]) -> Candidate {
         .flat_map(|directory| names.iter().map(|name| directory.join(name)));
     // The dynamic linker searches its own path for a name without a directory.
     let by_linker = names.iter().map(PathBuf::from);
-    Candidate {
-        paths: in_directories.chain(by_linker).collect(),
-    }
+    Candidate::of(in_directories.chain(by_linker).collect())
 }
 
 /// The directory of the library or program that contains this code.
@@ -203,7 +230,7 @@ pub fn own_path() -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
 
     use super::{MANIFESTS, Plan, mock, own_directory, plan};
     use ur::object::env::Env;
@@ -322,6 +349,32 @@ mod tests {
                  folders, separated by commas; none is searched"
             ]
         );
+    }
+
+    #[test]
+    fn a_twin_comes_from_the_folder_of_its_twin() {
+        let plan = plan_for(&[("UR_ADAPTERS_SEARCH_PATH", "/a")], Some("/own"));
+        let at = MANIFESTS.iter().position(|one| one.has_twin).expect("one");
+        assert_eq!(
+            (MANIFESTS[at - 1].name, MANIFESTS[at].name),
+            ("level_zero", "level_zero_v2")
+        );
+        let paths = |before: Option<&str>| -> Vec<String> {
+            let paths = plan.candidates[at].paths(before.map(Path::new));
+            paths.map(|path| path.display().to_string()).collect()
+        };
+        let [exact, plain] = [
+            "libur_adapter_level_zero_v2.so.0",
+            "libur_adapter_level_zero_v2.so",
+        ];
+        assert_eq!(
+            paths(Some("/own/libur_adapter_level_zero.so.0")),
+            [format!("/own/{exact}"), format!("/own/{plain}")]
+        );
+        assert_eq!(paths(Some("libur_adapter_level_zero.so.0")), [exact, plain]);
+        assert_eq!(paths(None).len(), 6);
+        let other = plan.candidates[0].paths(Some(Path::new("/own/libx.so")));
+        assert_eq!(other.count(), 6, "no twin");
     }
 
     #[test]

@@ -245,23 +245,28 @@ fn layers_from_env(env: &Env<'_>) -> Vec<String> {
 }
 
 fn load(plan: &Plan) -> Arc<[AdapterLibrary]> {
-    let adapters: Arc<[AdapterLibrary]> = plan
-        .candidates
-        .iter()
-        .filter_map(|candidate| load_first(candidate, plan.deep_bind))
-        .collect();
+    let mut before: Option<&Path> = None;
+    let load = |candidate| {
+        let (path, adapter) = load_first(candidate, before, plan.deep_bind).unzip();
+        before = path;
+        adapter
+    };
+    let adapters: Arc<[AdapterLibrary]> = plan.candidates.iter().filter_map(load).collect();
     if adapters.is_empty() {
         warn!("no adapter was found");
     }
     adapters
 }
 
-/// The first library of a candidate that exists and is accepted.
-fn load_first(candidate: &Candidate, deep_bind: bool) -> Option<AdapterLibrary> {
-    candidate
-        .paths
-        .iter()
-        .find_map(|path| try_load(path, deep_bind))
+/// The first library of a candidate that exists and is accepted, and its path. `before` is the path of the candidate
+/// before it.
+fn load_first<'a>(
+    candidate: &'a Candidate,
+    before: Option<&Path>,
+    deep_bind: bool,
+) -> Option<(&'a Path, AdapterLibrary)> {
+    let mut paths = candidate.paths(before);
+    paths.find_map(|path| Some((path, try_load(path, deep_bind)?)))
 }
 
 fn try_load(path: &Path, deep_bind: bool) -> Option<AdapterLibrary> {

@@ -10,16 +10,13 @@ use std::process::{Command, Stdio};
 /// The adapter that new ones are copied from. It drives no backend, so that nothing installs or lists it.
 pub const SKELETON: &str = "skeleton";
 
-/// Adapters that are built and not yet installed, packaged or listed in the table of functions.
-pub const IN_PROGRESS: [&str; 1] = ["level_zero"];
-
-/// The adapters that are installed: the folders below adapters/ but the skeleton and those in progress.
+/// The adapters that are installed: the folders below adapters/ but the skeleton.
 pub fn adapters(root: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(root.join("adapters"))? {
         names.push(entry?.file_name().to_string_lossy().into_owned());
     }
-    names.retain(|name| name != SKELETON && !IN_PROGRESS.contains(&&**name));
+    names.retain(|name| name != SKELETON);
     names.sort();
     Ok(names)
 }

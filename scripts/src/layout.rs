@@ -319,7 +319,12 @@ mod tests {
                 "share/doc/unified-runtime/examples/common.h",
                 Part::Development,
             ),
+            ("lib/libur_adapter_level_zero.so.0", Part::Runtime),
             ("share/unified-runtime/expectations/cuda.yml", Part::Runtime),
+            (
+                "share/unified-runtime/expectations/level_zero.yml",
+                Part::Runtime,
+            ),
             (
                 "share/doc/unified-runtime/book/SUMMARY.md",
                 Part::Documentation,

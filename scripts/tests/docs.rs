@@ -185,7 +185,9 @@ fn stated_counts_are_true() {
         .find(|line| line.starts_with("| **all**"))
         .unwrap();
     let counts: Vec<&str> = total.split("**").skip(1).step_by(2).skip(2).collect();
-    for (adapter, count) in ["CUDA", "native_cpu", "OpenCL"].iter().zip(counts) {
+    let names = ["CUDA", "Level Zero", "native_cpu", "OpenCL"];
+    assert_eq!(counts.len(), names.len(), "{total}");
+    for (adapter, count) in names.iter().zip(counts) {
         let row = readme
             .lines()
             .find(|line| line.starts_with(&format!("| {adapter} ")))

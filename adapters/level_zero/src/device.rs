@@ -2,6 +2,7 @@
 
 mod facts;
 mod info;
+mod system;
 
 use std::collections::HashSet;
 use std::ffi::{CStr, c_void};
@@ -27,6 +28,7 @@ use crate::platform::Platform;
 use crate::program::Program;
 use crate::virtual_mem::{AddressSpace, page_bytes};
 use facts::Facts;
+use system::System;
 
 pub struct Device {
     api: &'static Api,
@@ -39,6 +41,7 @@ pub struct Device {
     pub facts: Facts,
     answers: Answers,
     virtual_memory: OnceLock<bool>,
+    system: OnceLock<Option<System>>,
     /// When [`Device::check_status_sometimes`] asked last.
     status_asked: AtomicU64,
     /// The devices whose memory the user opened to this one.
@@ -63,6 +66,7 @@ impl Device {
             facts,
             answers: Answers::new(ur_device_info_t::ALL.len()),
             virtual_memory: OnceLock::new(),
+            system: OnceLock::new(),
             status_asked: AtomicU64::new(0),
             peers: Mutex::default(),
         };
@@ -175,6 +179,21 @@ impl Device {
         extent.map(|axis| axis as usize)
     }
 
+    /// The device in the system interface. `UNSUPPORTED_ENUMERATION` if that does not know it.
+    fn system(&self) -> Result<&System> {
+        let found = self.system.get_or_init(|| System::find(self)).as_ref();
+        found.ok_or(Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION))
+    }
+
+    /// Bytes of memory that can be allocated now, at most all of the device's.
+    fn free_memory(&self) -> Result<u64> {
+        let free = match self.facts.usable_memory(&self.platform, self.raw)? {
+            Some(usable) => usable,
+            None => self.system()?.free_bytes()?,
+        };
+        Ok(free.min(self.facts.memory_bytes()))
+    }
+
     /// Whether the device can access a peer's memory.
     pub fn reaches(&self, peer: &Self) -> Result<bool> {
         let mut access = 0;
@@ -238,7 +257,10 @@ impl hal::Device<LevelZero> for Device {
     fn get_info(this: &Object<Self>, what: DeviceInfo, out: InfoOut<'_>) -> Result<()> {
         match what {
             // All other properties are constant.
-            DeviceInfo::ReferenceCount | DeviceInfo::GlobalMemFree => info::get(this, what, out),
+            DeviceInfo::ReferenceCount
+            | DeviceInfo::GlobalMemFree
+            | DeviceInfo::CurrentClockThrottleReasons
+            | DeviceInfo::FanSpeed => info::get(this, what, out),
             _ => {
                 let query = |out: InfoOut<'_>| info::get(this, what, out);
                 this.answers.write(what as usize, out, query)

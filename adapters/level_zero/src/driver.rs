@@ -1,14 +1,14 @@
 //! The bridge from the stream engine to lanes and memory. Each method calls one function of `exec`, after it has
 //! resolved handles.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
 use ur::abi::*;
 use ur::object::{Error, Object, Result};
 use ur::stream::{
-    Compiled, Devices, Driver, Kind, LaunchRequest, MappedPointer, Payload, PlainLaunch, Progress,
-    Step, Timestamps, Work,
+    Compiled, Devices, Driver, HostFunction, Kind, LaunchRequest, MappedPointer, NativeRecord,
+    Payload, PlainLaunch, Progress, Step, Timestamps, Work,
 };
 use ur::timeline::Clock;
 
@@ -267,9 +267,44 @@ impl Driver for LevelZero {
         device: &Object<Device>,
         steps: &[Step<'_, Self>],
         from: usize,
-        _: bool,
+        updatable: bool,
     ) -> Option<(usize, Arc<dyn Compiled<Self>>)> {
-        exec::compile(native(devices), device, steps, from)
+        exec::compile(native(devices), device, steps, from, updatable)
+    }
+
+    const NATIVE_GRAPHS: bool = true;
+
+    fn native_graph(
+        devices: &Devices<Self>,
+        device: &Object<Device>,
+        steps: &[Step<'_, Self>],
+    ) -> Option<Arc<dyn Compiled<Self>>> {
+        exec::whole(native(devices), device, steps)
+    }
+
+    fn native_record(
+        devices: &Devices<Self>,
+        device: &Object<Device>,
+    ) -> Result<Arc<dyn NativeRecord<Self>>> {
+        exec::record(native(devices), device)
+    }
+
+    const CAPTURES_STREAMS: bool = true;
+
+    fn is_captured(lane: &Lane) -> bool {
+        lane.is_captured()
+    }
+
+    fn begin_capture(lane: &Lane) -> Result<bool> {
+        lane.begin_capture()
+    }
+
+    fn end_capture(lane: &Lane) -> Result<Option<Work<Self>>> {
+        lane.end_capture()
+    }
+
+    fn host_function(lane: &Lane, run: HostFunction, data: *mut c_void) -> Result<()> {
+        lane.host_function(run, data)
     }
 
     fn now(device: &Object<Device>) -> Result<u64> {

@@ -5,9 +5,9 @@ use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
 use ur::abi::*;
-use ur::hal::{ImageInfo, VirtualMemGranularityInfo, VirtualMemInfo};
+use ur::hal::{ImageInfo, Unwrapped, VirtualMemGranularityInfo, VirtualMemInfo};
 use ur::object::{Handles, InfoOut, Object, OutHandle, Result, ensure};
-use ur::stream::{Context, Event, Hooks, Queue, UsmPool};
+use ur::stream::{Context, Event, Hooks, NativeCall, Queue, UsmPool};
 
 use crate::LevelZero;
 use crate::bindless::{self, CopyEnd, ExternalMem, ExternalSemaphore};
@@ -23,6 +23,8 @@ type OfContext = Object<Context<LevelZero>>;
 type OfQueue = Object<Queue<LevelZero>>;
 type Waits<'a> = Handles<'a, Event<LevelZero>>;
 type EventOut<'a> = OutHandle<'a, Event<LevelZero>>;
+
+const NO_FLAGS: ur_exp_program_flags_t = ur_exp_program_flags_t(0);
 
 /// The context's address ranges. `UNSUPPORTED_FEATURE` if a device of it has none.
 fn space(this: &OfContext) -> Result<&AddressSpace> {
@@ -191,7 +193,7 @@ impl Hooks<LevelZero> for LevelZero {
         options: Option<&CStr>,
     ) -> Result<()> {
         program.check_context(this)?;
-        program.build(all(this), options)
+        program.build(all(this), options, NO_FLAGS)
     }
 
     fn program_compile(
@@ -208,17 +210,21 @@ impl Hooks<LevelZero> for LevelZero {
         programs: Handles<'_, Program>,
         options: Option<&CStr>,
     ) -> Result<Arc<Object<Program>>> {
-        Program::link(this, all(this), programs, options)
+        Program::link(this, all(this), programs, options, NO_FLAGS)
     }
 
     fn program_link_exp(
         this: &OfContext,
         devices: Handles<'_, Device>,
-        _: ur_exp_program_flags_t,
+        flags: ur_exp_program_flags_t,
         programs: Handles<'_, Program>,
         options: Option<&CStr>,
     ) -> Result<Arc<Object<Program>>> {
-        Program::link(this, devices.iter(), programs, options)
+        Program::link(this, devices.iter(), programs, options, flags)
+    }
+
+    fn program_dynamic_link_exp(this: &OfContext, programs: Handles<'_, Program>) -> Result<()> {
+        Program::link_dynamically(this, programs)
     }
 
     fn virtual_mem_granularity_get_info(
@@ -544,6 +550,22 @@ impl Hooks<LevelZero> for LevelZero {
         event: EventOut<'_>,
     ) -> Result<()> {
         bindless::signal(this, semaphore, (has_value, value), waits, event)
+    }
+
+    fn native_command_exp(
+        this: &OfQueue,
+        run: <ur_exp_enqueue_native_command_function_t as Unwrapped>::Fn,
+        data: *mut c_void,
+        mems: Handles<'_, Mem>,
+        _: Option<&ur_exp_enqueue_native_command_properties_t>,
+        waits: Handles<'_, Event<LevelZero>>,
+        event: OutHandle<'_, Event<LevelZero>>,
+    ) -> Result<()> {
+        // The function may read and write all of them.
+        for mem in mems.iter() {
+            mem.for_kernel(UR_MEM_FLAG_READ_WRITE)?;
+        }
+        NativeCall { run, data }.enqueue(this, None, waits, event)
     }
 
     fn queue_create_with_native_handle(

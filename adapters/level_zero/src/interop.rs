@@ -4,7 +4,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use ur::abi::*;
-use ur::object::{Error, Object, Result, ensure};
+use ur::object::{Error, Object, Result, chain, ensure};
 use ur::stream::{Context, Event, NativeMarker, Queue};
 
 use crate::LevelZero;
@@ -38,7 +38,12 @@ pub fn adopt_queue(
         asked(|answer| unsafe { api.zeCommandListImmediateGetFlags?(list, answer).into() })?;
     let is_in_order = flags.unwrap_or(0) & ZE_COMMAND_QUEUE_FLAG_IN_ORDER != 0;
     let lane = Lane::adopt(context, &device, list, is_in_order, owned);
-    Queue::adopt(this, &device, ur_queue_flags_t(0), lane, false)
+    // SAFETY: `urQueueCreateWithNativeHandle` promises live structs in the chain.
+    let promise = properties.and_then(|properties| unsafe {
+        chain::find::<ur_base_properties_t>(properties.pNext, chain::NEVER_CAPTURED)
+    });
+    let captured = promise.is_none() && lane.stream().list.graphs.is_some();
+    Queue::adopt(this, &device, ur_queue_flags_t(0), lane, captured)
 }
 
 /// The device of a list: the context's first where the loader does not tell.

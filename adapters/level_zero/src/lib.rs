@@ -7,8 +7,7 @@
 //! `hooks`). `settings` has the variables, `lz` the loader's functions. Uses the shared layers in `ur`. Must never know a loader of Unified
 //! Runtime or another adapter.
 //!
-//! The adapter is in progress: docs/src/reference/level-zero.md says what is there, and has facts of the
-//! drivers that were found by trying.
+//! docs/src/reference/level-zero.md says what is there, and has facts of the drivers that were found by trying.
 
 mod adapter;
 mod bindless;

@@ -83,8 +83,9 @@ impl Part {
         self.state.lock()
     }
 
-    /// Makes the module. Kernels that were created before keep theirs.
-    fn build(&self, context: &OfContext, options: &CStr) -> Result<()> {
+    /// Makes the module. Kernels that were created before keep theirs. `failure` of `symbols` is the error for one that
+    /// nothing brings.
+    fn build(&self, context: &OfContext, options: &CStr, symbols: Symbols) -> Result<()> {
         let inputs = self.state().inputs.clone();
         // A program of a native handle has no code that could be built.
         ensure(!inputs.is_empty(), UR_RESULT_ERROR_INVALID_OPERATION)?;
@@ -92,6 +93,10 @@ impl Part {
         let (built, log) = match is_whole(&inputs) {
             true => Module::build(native, &self.device, &inputs, options),
             false => broken(),
+        };
+        let (built, log) = match (built, symbols) {
+            (Ok(module), Symbols::Resolved { failure }) => resolved(module, log, failure),
+            (built, _) => (built, log),
         };
         let (status, binary) = match built {
             Ok(_) => (
@@ -149,6 +154,47 @@ impl Part {
 
 impl Body for Program {
     const KIND: Kind = Kind::Program;
+}
+
+/// What becomes of symbols that a built module imports and that nothing brings.
+#[derive(Clone, Copy)]
+pub enum Symbols {
+    /// They stay for `urProgramDynamicLinkExp`.
+    Open,
+    /// They are an error.
+    Resolved { failure: ur_result_t },
+}
+
+impl Symbols {
+    fn of(flags: ur_exp_program_flags_t, failure: ur_result_t) -> Self {
+        match flags.contains(UR_EXP_PROGRAM_FLAG_ALLOW_UNRESOLVED_SYMBOLS) {
+            true => Self::Open,
+            false => Self::Resolved { failure },
+        }
+    }
+}
+
+/// The driver builds a module with open symbols. Linking it with itself tells of those.
+fn resolved(
+    module: Arc<Module>,
+    log: String,
+    failure: ur_result_t,
+) -> (Result<Arc<Module>>, String) {
+    match module.has_imports() {
+        Ok(true) => {}
+        Ok(false) => return (Ok(module), log),
+        Err(error) => return (Err(error), log),
+    }
+    let (linked, found) = Module::link_dynamically(&[Arc::clone(&module)]);
+    let log = match log.is_empty() {
+        true => found,
+        false => format!("{log}\n{found}"),
+    };
+    let failed = |error: Error| match error.code() {
+        UR_RESULT_ERROR_PROGRAM_LINK_FAILURE => Error::new(failure),
+        _ => error,
+    };
+    (linked.map(|()| module).map_err(failed), log)
 }
 
 /// Whether all SPIR-V has whole instructions.
@@ -298,8 +344,10 @@ impl Program {
         devices: impl Iterator<Item = &'a Object<Device>>,
         programs: Handles<'_, Program>,
         options: Option<&CStr>,
+        flags: ur_exp_program_flags_t,
     ) -> Result<Arc<Object<Self>>> {
         let options = options.unwrap_or_default();
+        let symbols = Symbols::of(flags, UR_RESULT_ERROR_PROGRAM_LINK_FAILURE);
         let mut metadata = Metadata::default();
         for program in programs.iter() {
             program.check_context(context)?;
@@ -316,7 +364,7 @@ impl Program {
             }
             let part = Part::new(device, inputs);
             // The caller gets no program to query the log of.
-            let linked = part.build(context, options);
+            let linked = part.build(context, options, symbols);
             linked.map_err(|error| error.explained(&part.state().build.log))?;
             parts.push(part);
         }
@@ -344,13 +392,32 @@ impl Program {
         Ok(())
     }
 
+    /// `urProgramDynamicLinkExp`: resolves the open symbols of built programs, device by device.
+    pub fn link_dynamically(context: &OfContext, programs: Handles<'_, Program>) -> Result<()> {
+        let invalid = UR_RESULT_ERROR_INVALID_PROGRAM;
+        ensure(!programs.is_empty(), UR_RESULT_ERROR_INVALID_SIZE)?;
+        for program in programs.iter() {
+            program.check_context(context)?;
+            let built = program.parts.iter().any(|part| part.module().is_ok());
+            ensure(built, invalid)?;
+        }
+        for device in context.devices() {
+            let modules = programs.iter().filter_map(|one| one.module(device).ok());
+            let (linked, log) = Module::link_dynamically(&modules.collect::<Vec<_>>());
+            linked.map_err(|error| error.explained(&log))?;
+        }
+        Ok(())
+    }
+
     pub fn build<'a>(
         &self,
         devices: impl Iterator<Item = &'a Object<Device>>,
         options: Option<&CStr>,
+        flags: ur_exp_program_flags_t,
     ) -> Result<()> {
         let options = options.unwrap_or_default();
-        self.for_each(devices, |part| part.build(&self.context, options))
+        let symbols = Symbols::of(flags, UR_RESULT_ERROR_PROGRAM_BUILD_FAILURE);
+        self.for_each(devices, |part| part.build(&self.context, options, symbols))
     }
 
     pub fn compile<'a>(
@@ -512,10 +579,10 @@ impl hal::Program<LevelZero> for Program {
     fn build_exp(
         this: &Object<Self>,
         devices: Handles<'_, Device>,
-        _: ur_exp_program_flags_t,
+        flags: ur_exp_program_flags_t,
         options: Option<&CStr>,
     ) -> Result<()> {
-        this.build(devices.iter(), options)
+        this.build(devices.iter(), options, flags)
     }
 
     fn compile_exp(

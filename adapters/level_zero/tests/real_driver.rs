@@ -82,7 +82,7 @@ impl Drivers {
 
     /// Runs suites of the conformance program; `expected` has the names of tests that fail there. Panics for any other.
     fn conformance(&self, suite: &str, product: &str, suites: &[&str], expected: &[&str]) {
-        let known = repository().join("adapters/level_zero/expectations.yml");
+        let known = repository().join("conformance/expectations/level_zero.yml");
         let report = self
             .built
             .join(format!("level_zero_{suite}_{product}.json"));
@@ -318,6 +318,7 @@ fn calls_are_as_the_specification_says_on_the_newest_driver() {
     // No data, and no bus.
     let data = [
         "program::specialization_constants",
+        "program::dynamic_link",
         "device_info::pci_address",
         "sampler::kernels_sample_images",
     ];
@@ -334,6 +335,7 @@ fn calls_are_as_the_specification_says_on_the_old_driver() {
     // Without a device the old driver takes it for lost when its clock is read.
     let lost = [
         "program::specialization_constants",
+        "program::dynamic_link",
         "device_info::pci_address",
         "sampler::kernels_sample_images",
         "every_function::urDeviceGetGlobalTimestamps",

@@ -1,6 +1,6 @@
 //! Kernels for Level Zero: the SPIR-V of OpenCL's.
 
-use super::{KernelProvider, Source, opencl};
+use super::{Halves, KernelProvider, Source, Variable, opencl};
 
 pub struct LevelZero;
 
@@ -27,6 +27,24 @@ impl KernelProvider for LevelZero {
     /// The driver takes values that are larger than their arguments.
     fn tells_argument_sizes(&self) -> bool {
         false
+    }
+
+    fn variable(&self) -> Option<Variable> {
+        let words = opencl::variable();
+        Some(Variable {
+            binary: words.iter().flat_map(|word| word.to_le_bytes()).collect(),
+            name: opencl::VARIABLE,
+            size: 16,
+        })
+    }
+
+    fn halves(&self) -> Option<Halves> {
+        let [kernel, function] = opencl::halves();
+        Some(Halves {
+            kernel: il(kernel),
+            function: il(function),
+            options: c"-library-compilation -ze-take-global-address",
+        })
     }
 
     /// SPIR-V that ends within an instruction.

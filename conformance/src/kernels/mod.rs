@@ -109,10 +109,25 @@ pub trait KernelProvider: Sync {
         None
     }
 
+    /// A kernel and a function that are linked dynamically.
+    fn halves(&self) -> Option<Halves> {
+        None
+    }
+
     /// A program with a global variable, if the backend takes one without a compiler.
     fn variable(&self) -> Option<Variable> {
         None
     }
+}
+
+/// Two programs.
+pub struct Halves {
+    /// The kernel [`IOTA`], which passes each value to a function of the other program.
+    pub kernel: Source,
+    /// The function, which adds seven.
+    pub function: Source,
+    /// Build options that keep a function for other programs.
+    pub options: &'static CStr,
 }
 
 /// A binary with a global variable.

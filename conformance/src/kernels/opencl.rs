@@ -42,6 +42,23 @@ pub fn image_words() -> &'static [u32] {
     WORDS.get_or_init(|| Module::new().assemble_images())
 }
 
+/// The name of the variable of [`variable`].
+pub const VARIABLE: &CStr = c"ur_variable";
+
+/// A module with a kernel, and with a variable of sixteen bytes.
+pub fn variable() -> Vec<u32> {
+    Module::new().with_variable()
+}
+
+/// The name of the function of [`halves`].
+const FAR: &str = "seven_more";
+
+/// Two modules: a kernel that calls a function, and the function, which adds seven.
+pub fn halves() -> &'static [Vec<u32>; 2] {
+    static HALVES: OnceLock<[Vec<u32>; 2]> = OnceLock::new();
+    HALVES.get_or_init(|| [Module::new().importing(), Module::new().exporting()])
+}
+
 ur::dl::symbols! {
     /// Makes a program from OpenCL C.
     struct Library {
@@ -208,6 +225,66 @@ impl Module {
         self.texels();
         self.paint();
         self.sample();
+        self.to.module().assemble()
+    }
+
+    /// Begins the function that one module brings to the other.
+    fn far(&mut self, linkage: LinkageType) -> [Id; 2] {
+        self.to.capability(Capability::Linkage);
+        let kind = self.to.type_function(self.u32, [self.u32]);
+        let function = self
+            .to
+            .begin_function(self.u32, None, FunctionControl::NONE, kind);
+        let function = made(function);
+        let how = [
+            Operand::LiteralString(FAR.to_owned()),
+            Operand::LinkageType(linkage),
+        ];
+        self.to
+            .decorate(function, Decoration::LinkageAttributes, how);
+        let argument = made(self.to.function_parameter(self.u32));
+        [function, argument]
+    }
+
+    fn with_variable(mut self) -> Vec<u32> {
+        self.to.capability(Capability::Linkage);
+        let four = self.to.constant_bit32(self.u32, 4);
+        let array = self.to.type_array(self.u32, four);
+        let class = StorageClass::CrossWorkgroup;
+        let (kind, zeros) = (self.pointer(class, array), self.to.constant_null(array));
+        let variable = self.to.variable(kind, None, class, Some(zeros));
+        let how = [
+            Operand::LiteralString(VARIABLE.to_string_lossy().into_owned()),
+            Operand::LinkageType(LinkageType::Export),
+        ];
+        self.to
+            .decorate(variable, Decoration::LinkageAttributes, how);
+        self.iota();
+        self.to.module().assemble()
+    }
+
+    fn importing(mut self) -> Vec<u32> {
+        let [far, _] = self.far(LinkageType::Import);
+        made(self.to.end_function());
+        let global = self.global();
+        let args = self.begin(0, &[global, self.u32]);
+        let at = self.position();
+        let low = self.narrow(at);
+        let value = made(self.to.i_add(self.u32, None, args[1], low));
+        let value = made(self.to.function_call(self.u32, None, far, [value]));
+        let to = self.element(global, args[0], at);
+        self.store(to, value, 4);
+        self.end();
+        self.to.module().assemble()
+    }
+
+    fn exporting(mut self) -> Vec<u32> {
+        let seven = self.to.constant_bit32(self.u32, 7);
+        let [_, argument] = self.far(LinkageType::Export);
+        made(self.to.begin_block(None));
+        let value = made(self.to.i_add(self.u32, None, argument, seven));
+        made(self.to.ret_value(value));
+        made(self.to.end_function());
         self.to.module().assemble()
     }
 

@@ -1,6 +1,7 @@
 //! Native work: commands that tests submit to a backend itself. Each backend has one provider.
 
 mod cuda;
+mod level_zero;
 mod opencl;
 
 use std::ffi::c_void;
@@ -9,8 +10,9 @@ use ur::abi::*;
 /// A fill that the backend itself runs as a command.
 #[derive(Clone, Copy)]
 pub struct Fill<'a> {
-    /// The backend's queue.
+    /// The backend's queue, and its context.
     pub queue: ur_native_handle_t,
+    pub context: ur_native_handle_t,
     /// Address of USM.
     pub memory: *mut c_void,
     pub byte: u8,
@@ -109,6 +111,7 @@ pub fn provider(backend: ur_backend_t) -> Option<&'static dyn NativeWork> {
     match backend {
         UR_BACKEND_CUDA => Some(&cuda::Cuda),
         UR_BACKEND_OPENCL => Some(&opencl::OpenCl),
+        UR_BACKEND_LEVEL_ZERO => Some(&level_zero::LevelZero),
         _ => None,
     }
 }

@@ -120,6 +120,20 @@ impl Program {
         Ok(program)
     }
 
+    /// A kernel, the function that it imports, and build options of the function. Skips the test if no provider has them.
+    #[track_caller]
+    pub fn halves(
+        fixture: &Fixture,
+        context: &Context,
+    ) -> Result<(Self, Self, &'static CStr), Stop> {
+        let found = kernels::provider(fixture.backend).and_then(KernelProvider::halves);
+        let found = found.ok_or_else(|| {
+            Stop::skipped(format!("no program to link for {:?}", fixture.backend))
+        })?;
+        let of = |source| Self::of(context, fixture.device, source, &[]);
+        Ok((of(found.kernel)?, of(found.function)?, found.options))
+    }
+
     #[track_caller]
     fn of(
         context: &Context,

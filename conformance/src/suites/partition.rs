@@ -1,15 +1,16 @@
 //! Devices split into sub-devices.
 
 use crate::fixture::Fixture;
-use crate::objects::{Context, info};
+use crate::kernels::IOTA;
+use crate::objects::{Arg, Context, Program, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
-use crate::{check, check_all, check_eq};
+use crate::{check, check_all, check_eq, check_items};
 use std::ptr::{null, null_mut};
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
-    crate::tests!["device"; partition_equally, partition_by_counts, partition_refused, sub_device_works]
+    crate::tests!["device"; partition_equally, partition_by_counts, partition_by_domain, partition_refused, sub_device_works]
 }
 
 fn ways(fixture: &Fixture) -> Result<Vec<ur_device_partition_t>, Stop> {
@@ -137,6 +138,54 @@ fn partition_by_counts(fixture: &Fixture) -> Done {
     Ok(())
 }
 
+fn by_domain(domain: ur_device_affinity_domain_flags_t) -> ur_device_partition_property_t {
+    let value = ur_device_partition_value_t {
+        affinity_domain: domain,
+    };
+    let r#type = UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN;
+    ur_device_partition_property_t { r#type, value }
+}
+
+/// A partition by a domain that the device has gives sub-devices with its parent, which have no parts themselves.
+fn partition_by_domain(fixture: &Fixture) -> Done {
+    need_partition(fixture, UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN)?;
+    let ur = fixture.ur;
+    let most: u32 = info::value(|size, value, ret| {
+        let what = UR_DEVICE_INFO_PARTITION_MAX_SUB_DEVICES;
+        ur.urDeviceGetInfo(fixture.device, what, size, value, ret)
+    })?;
+    let domains: ur_device_affinity_domain_flags_t = info::value(|size, value, ret| {
+        let what = UR_DEVICE_INFO_PARTITION_AFFINITY_DOMAIN;
+        ur.urDeviceGetInfo(fixture.device, what, size, value, ret)
+    })?;
+    let next = UR_DEVICE_AFFINITY_DOMAIN_FLAG_NEXT_PARTITIONABLE;
+    for domain in [UR_DEVICE_AFFINITY_DOMAIN_FLAG_NUMA, next] {
+        if !domains.contains(domain) {
+            continue;
+        }
+        let parts = partition(fixture, &[by_domain(domain)])?;
+        check_eq!(parts.len() as u32, most, "number of sub-devices");
+        let whole = units(fixture, fixture.device)?;
+        let mut all = 0;
+        for part in parts {
+            all += units(fixture, part)?;
+            let parent: ur_device_handle_t = info::value(|size, value, ret| {
+                ur.urDeviceGetInfo(part, UR_DEVICE_INFO_PARENT_DEVICE, size, value, ret)
+            })?;
+            check_eq!(parent, fixture.device, "parent of a sub-device");
+            let way = info::list::<ur_device_partition_property_t>(|size, value, ret| {
+                ur.urDeviceGetInfo(part, UR_DEVICE_INFO_PARTITION_TYPE, size, value, ret)
+            })?;
+            let kind = way.first().map(|way| way.r#type);
+            let expected = UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN;
+            check_eq!(kind, Some(expected), "partition type of a sub-device");
+            ur.urDeviceRelease(part).ok()?;
+        }
+        check_eq!(all, whole, "compute units of all sub-devices");
+    }
+    Ok(())
+}
+
 /// A partition beyond the device's compute units or without properties is refused.
 fn partition_refused(fixture: &Fixture) -> Done {
     let mut count = 0;
@@ -167,10 +216,19 @@ fn partition_refused(fixture: &Fixture) -> Done {
     none.fails(UR_RESULT_ERROR_INVALID_NULL_POINTER)
 }
 
-/// A sub-device has a context, a queue and memory that keep it alive.
+/// A partition that the device offers.
+fn any_partition(fixture: &Fixture) -> Result<Vec<ur_device_handle_t>, Stop> {
+    let by_domain = by_domain(UR_DEVICE_AFFINITY_DOMAIN_FLAG_NEXT_PARTITIONABLE);
+    match ways(fixture)?.contains(&UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN) {
+        true => partition(fixture, &[by_domain]),
+        false => in_single_units(fixture),
+    }
+}
+
+/// A sub-device has a context, a queue, memory and kernels that keep it alive. The whole device and its parts share a
+/// context.
 fn sub_device_works(fixture: &Fixture) -> Done {
-    need_partition(fixture, UR_DEVICE_PARTITION_EQUALLY)?;
-    let parts = partition(fixture, &[property(UR_DEVICE_PARTITION_EQUALLY, 1)])?;
+    let parts = any_partition(fixture)?;
     let part = parts[0];
     let mut raw = null_mut();
     fixture
@@ -193,6 +251,26 @@ fn sub_device_works(fixture: &Fixture) -> Done {
         0x11,
         "bytes of a sub-device's memory"
     );
+    let mut all = parts.clone();
+    all.push(fixture.device);
+    let mut raw = null_mut();
+    let count = all.len() as u32;
+    let ur = fixture.ur;
+    ur.urContextCreate(count, all.as_ptr(), null(), &mut raw)
+        .ok()?;
+    let shared = Context::adopt(ur, raw);
+    let program = Program::on(fixture, &shared, part)?;
+    let iota = program.kernel(IOTA)?;
+    let numbers = shared.usm(fixture, crate::objects::Kind::Host, 400)?;
+    for (device, base) in all.into_iter().zip(1_u32..) {
+        let queue = crate::objects::Queue::new(&shared, device, ur_queue_flags_t(0))?;
+        queue.fill(numbers.ptr, 0_u8, 400, &[])?;
+        let args = [Arg::Pointer(numbers.ptr), Arg::of(&base)];
+        queue.launch(&iota, 100, &args, &[])?;
+        queue.finish()?;
+        let expected = base..base + 100;
+        check_items!(numbers.host::<u32>().to_vec(), expected, "device {base}");
+    }
     for part in parts {
         fixture.ur.urDeviceRelease(part).ok()?;
     }

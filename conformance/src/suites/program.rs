@@ -5,6 +5,7 @@ use crate::kernels::{ALL, IOTA, IOTA_SPECIAL};
 use crate::objects::{Arg, Context, Kernel, Kind, Program, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
+use crate::status::Status;
 use crate::{check, check_eq, check_items};
 use std::ffi::{CStr, c_void};
 use std::ptr::{null, null_mut};
@@ -14,7 +15,7 @@ pub fn all() -> Vec<Test> {
     let mut tests = crate::tests!["program";
         create_and_build, counts_references, reports_its_context_and_devices, create_refused, lists_kernels, build_info,
         queried_handles_can_be_retained, compile_and_link, link_refused, function_pointer, unknown_function, unknown_global, native_handle, adopted_native_handle,
-        specialization_constants, metadata,
+        specialization_constants, metadata, dynamic_link_refused, dynamic_link,
     ];
     let program = |fixture: &Fixture| Program::new(fixture, &Context::new(fixture)?);
     tests.extend(info::tests(
@@ -212,6 +213,80 @@ fn compile_and_link(fixture: &Fixture) -> Done {
     let linked = Program::adopt(fixture.ur, raw);
     linked.kernel(IOTA)?;
     Ok(())
+}
+
+const OPEN: ur_exp_program_flags_t = UR_EXP_PROGRAM_FLAG_ALLOW_UNRESOLVED_SYMBOLS;
+
+fn build_for(
+    fixture: &Fixture,
+    program: &Program,
+    flags: ur_exp_program_flags_t,
+    options: &CStr,
+) -> Status {
+    let mut device = fixture.device;
+    let ur = fixture.ur;
+    ur.urProgramBuildExp(program.raw, 1, &mut device, flags, options.as_ptr())
+}
+
+fn link_dynamically(context: &Context, programs: &[&Program]) -> Status {
+    let all: Vec<_> = programs.iter().map(|program| program.raw).collect();
+    let ur = context.ur;
+    ur.urProgramDynamicLinkExp(context.raw, all.len() as u32, all.as_ptr())
+}
+
+/// Stops the test unless the device links dynamically.
+fn need_dynamic_link(fixture: &Fixture) -> Done {
+    let context = Context::new(fixture)?;
+    let program = Program::new(fixture, &context)?;
+    fixture.require(UR_DEVICE_INFO_DYNAMIC_LINK_SUPPORT_EXP, || {
+        link_dynamically(&context, &[&program])
+    })
+}
+
+/// An open symbol is an error of a build, unless it is allowed, and of a link that does not resolve it.
+fn dynamic_link_refused(fixture: &Fixture) -> Done {
+    need_dynamic_link(fixture)?;
+    let context = Context::new(fixture)?;
+    let (closed, function, options) = Program::halves(fixture, &context)?;
+    let failed = UR_RESULT_ERROR_PROGRAM_BUILD_FAILURE;
+    let none = ur_exp_program_flags_t(0);
+    build_for(fixture, &closed, none, c"").fails(failed)?;
+    let (open, ..) = Program::halves(fixture, &context)?;
+    let invalid = UR_RESULT_ERROR_INVALID_PROGRAM;
+    link_dynamically(&context, &[&open]).fails(invalid)?;
+    build_for(fixture, &open, OPEN, c"").ok()?;
+    let failed = UR_RESULT_ERROR_PROGRAM_LINK_FAILURE;
+    link_dynamically(&context, &[&open]).fails(failed)?;
+    link_dynamically(&context, &[]).fails(UR_RESULT_ERROR_INVALID_SIZE)?;
+    let other = Context::new(fixture)?;
+    link_dynamically(&other, &[&open]).fails(invalid)?;
+    build_for(fixture, &function, OPEN, options).ok()?;
+    link_dynamically(&context, &[&open, &function]).ok()?;
+    open.kernel(IOTA).map(drop)
+}
+
+/// A kernel calls the function of another program, which may be released.
+fn dynamic_link(fixture: &Fixture) -> Done {
+    need_dynamic_link(fixture)?;
+    let context = Context::new(fixture)?;
+    let (program, function, options) = Program::halves(fixture, &context)?;
+    build_for(fixture, &program, OPEN, c"").ok()?;
+    build_for(fixture, &function, OPEN, options).ok()?;
+    link_dynamically(&context, &[&function, &program]).ok()?;
+    let kernel = program.kernel(IOTA)?;
+    let queue = context.in_order(fixture)?;
+    let numbers = context.usm(fixture, Kind::Host, 400)?;
+    let run = || -> Done {
+        queue.fill(numbers.ptr, 0_u8, 400, &[])?;
+        let args = [Arg::Pointer(numbers.ptr), Arg::of(&3_u32)];
+        queue.launch(&kernel, 100, &args, &[])?;
+        queue.finish()?;
+        check_items!(numbers.host::<u32>().to_vec(), 10..110, "linked kernel");
+        Ok(())
+    };
+    run()?;
+    drop(function);
+    run()
 }
 
 /// Handles from a query are valid while the queried object lives.

@@ -11,11 +11,12 @@ use std::path::{Path, PathBuf};
 pub const PAGE: &str = "docs/src/conformance/running.md";
 
 /// The label of a run in `scripts/coverage.sh`, and the first cell of its row.
-const ROWS: [(&str, &str); 5] = [
+const ROWS: [(&str, &str); 6] = [
     ("native_cpu", "native_cpu"),
     ("checked", "the same with bounds checking"),
     ("intel", "OpenCL, Intel's CPU driver"),
     ("pocl", "OpenCL, PoCL"),
+    ("level_zero", "Level Zero, the driver that executes"),
     (
         "mock",
         "mock with full validation, tests of the interface only",
@@ -245,6 +246,7 @@ mod tests {
             report("checked", "never", true),
             report("intel", "wrongly", false),
             report("pocl", "succeeded", false),
+            report("level_zero", "refused", false),
             report("mock", "never", false),
         ];
         let table = table(&reports).expect("all runs");
@@ -256,7 +258,7 @@ mod tests {
                 "| the same with bounds checking | 0, 0 | 1 |"
             ]
         );
-        assert_eq!(table[7], "| **together** | **1, 0: all** | **1: 50.0 %** |");
+        assert_eq!(table[8], "| **together** | **1, 0: all** | **1: 50.0 %** |");
         assert!(super::table(&reports[1..]).is_err(), "a run is missing");
         assert_eq!([thousands(999), thousands(1203)], ["999", "1,203"]);
     }

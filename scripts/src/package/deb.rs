@@ -50,9 +50,9 @@ const BINARIES: [Binary; 3] = [
         section: "libs",
         description: "loader, adapters and tools beneath SYCL
  The C interface beneath Intel's SYCL runtime, with asynchronous allocation of
- memory on every backend: the loader, the adapters for the native CPU, OpenCL,
- CUDA and tests, and the programs ur-conformance, ur-env, urinfo, urreplay and
- urtrace.",
+ memory on every backend: the loader, the adapters for Level Zero, CUDA, OpenCL,
+ the native CPU and tests, and the programs ur-conformance, ur-env, urinfo,
+ urreplay and urtrace.",
     },
     Binary {
         part: Part::Development,
@@ -192,7 +192,8 @@ impl Binary {
         match self.part {
             Part::Runtime => {
                 fields.push(("Depends", depends(package.needs)?));
-                let drivers = "ocl-icd-libopencl1 | libopencl1, opencl-icd";
+                let drivers = "libze1, libze-intel-gpu1 | intel-opencl-icd, \
+                    ocl-icd-libopencl1 | libopencl1, opencl-icd";
                 fields.push(("Suggests", format!("{drivers}, {NAME}-doc")));
             }
             Part::Development => {

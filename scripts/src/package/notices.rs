@@ -344,7 +344,7 @@ fn is_installed(root: &Path, manifest: &Path) -> bool {
     match &parts[..] {
         [folder, _] => ["loader", "conformance", "tools"].contains(&&**folder),
         [folder, name, _] => match &**folder {
-            "adapters" => name != build::SKELETON && !build::IN_PROGRESS.contains(&&**name),
+            "adapters" => name != build::SKELETON,
             folder => folder == "integrations",
         },
         _ => false,

@@ -134,7 +134,7 @@ fn metadata(package: &Package<'_>) -> Result<String> {
     }
     Ok(format!(
         "Metadata-Version: 2.4\nName: {}\nVersion: {VERSION}\nSummary: {SUMMARY}\n\
-         Keywords: sycl,unified-runtime,opencl,cuda,usm\n{fields}\
+         Keywords: sycl,unified-runtime,level-zero,opencl,cuda,usm\n{fields}\
          License-Expression: {}\nLicense-File: LICENSE\nLicense-File: {COPYRIGHT}\n\
          License-File: {}\nRequires-Python: >=3.8\n\
          Description-Content-Type: text/markdown\n\n{readme}",

@@ -1,7 +1,8 @@
 //! The clients' requirements, fetched once and kept below target/.
 //!
-//! These are a virtual environment with libsycl and dpctl for each release, and OpenCL drivers through
-//! scripts/drivers.sh.
+//! These are a virtual environment with libsycl and dpctl for each release, OpenCL drivers through
+//! scripts/drivers.sh, and Level Zero's loader through scripts/level_zero.sh, with the driver of
+//! adapters/level_zero/scripted.
 
 use super::process;
 use crate::build;
@@ -183,53 +184,78 @@ fn quietly(command: &mut Command, work: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The OpenCL drivers of scripts/drivers.sh.
+/// The names in scripts/level_zero.sh of the driver that executes: by the loader in front of it.
+const LEVEL_ZERO: [&str; 3] = ["executes", "alone", "newest"];
+
+/// The OpenCL drivers of scripts/drivers.sh, and the driver of Level Zero that scripts/level_zero.sh runs on
+/// Intel's.
 pub struct Drivers {
-    script: PathBuf,
-    folder: PathBuf,
+    root: PathBuf,
+    opencl: PathBuf,
+    level_zero: PathBuf,
     /// Missing drivers, each with the reason.
     missing: Vec<(&'static str, String)>,
 }
 
 impl Drivers {
-    pub fn prepare(root: &Path, folder: &Path) -> Result<Self> {
-        std::fs::create_dir_all(folder)?;
-        let folder = std::fs::canonicalize(folder)?;
-        let script = root.join("scripts/drivers.sh");
-        let installed = {
-            let _step = build::step(&format!(
-                "looks for OpenCL drivers in {}, and fetches them if they are not there",
-                folder.display()
-            ));
-            quietly(Command::new(&script).arg(&folder), &folder)
+    /// Fetches the drivers to the two folders, unless they are there.
+    pub fn prepare(root: &Path, opencl: &Path, level_zero: &Path) -> Result<Self> {
+        let folder = |path: &Path| -> Result<PathBuf> {
+            std::fs::create_dir_all(path)?;
+            Ok(std::fs::canonicalize(path)?)
         };
         let mut drivers = Self {
-            script,
-            folder,
+            root: root.to_owned(),
+            opencl: folder(opencl)?,
+            level_zero: folder(level_zero)?,
             missing: Vec::new(),
         };
-        let reason = installed.err().map(|error| format!("{error:#}"));
+        let fetched = drivers.fetch("drivers.sh", &drivers.opencl);
         for (name, library) in [
             ("intel", "$OCL_ICD_FILENAMES"),
             ("pocl", "$OCL_ICD_VENDORS/pocl.icd"),
         ] {
-            let mut probe = drivers.launcher(name, Path::new("sh"));
-            probe.args(["-c", &format!("test -e \"{library}\"")]);
-            if !probe
-                .output()
-                .context("scripts/drivers.sh")?
-                .status
-                .success()
-            {
-                let reason = reason
-                    .as_deref()
-                    .unwrap_or("scripts/drivers.sh did not install it");
-                drivers
-                    .missing
-                    .push((name, format!("no {name} driver: {reason}")));
-            }
+            drivers.probe(name, &format!("test -e \"{library}\""), &fetched)?;
+        }
+        let fetched = drivers.fetch("level_zero.sh", &drivers.level_zero);
+        build::packages(root, &["scripted-level-zero"], false)?;
+        for name in LEVEL_ZERO {
+            drivers.probe(name, "true", &fetched)?;
         }
         Ok(drivers)
+    }
+
+    /// Runs a script that fetches drivers to a folder. Returns the reason why it failed.
+    fn fetch(&self, script: &str, folder: &Path) -> Result<(), String> {
+        let _step = build::step(&format!(
+            "looks for drivers in {}, and fetches them if they are not there",
+            folder.display()
+        ));
+        let fetched = quietly(Command::new(self.script(script)).arg(folder), folder);
+        fetched.map_err(|error| format!("{error:#}"))
+    }
+
+    /// Runs a shell command on a driver, which is missing if the command fails.
+    fn probe(
+        &mut self,
+        name: &'static str,
+        command: &str,
+        fetched: &Result<(), String>,
+    ) -> Result<()> {
+        let mut probe = self.launcher(name, Path::new("sh"));
+        let ended = probe.args(["-c", command]).output();
+        let ended = ended.with_context(|| format!("the driver {name}"))?;
+        if !ended.status.success() {
+            let said = String::from_utf8_lossy(&ended.stderr);
+            let reason = match (fetched, said.trim()) {
+                (Err(reason), _) => reason,
+                (Ok(()), "") => "its script did not install it",
+                (Ok(()), said) => said,
+            };
+            let reason = format!("no {name} driver: {reason}");
+            self.missing.push((name, reason));
+        }
+        Ok(())
     }
 
     /// The reason why a driver is missing.
@@ -240,9 +266,18 @@ impl Drivers {
 
     /// A command that runs a program on a driver.
     pub fn launcher(&self, name: &str, program: &Path) -> Command {
-        let mut command = Command::new(&self.script);
-        command.arg(&self.folder).arg(name).arg(program);
+        let (script, folder) = match LEVEL_ZERO.contains(&name) {
+            true => ("level_zero.sh", &self.level_zero),
+            false => ("drivers.sh", &self.opencl),
+        };
+        let mut command = Command::new(self.script(script));
+        command.env("UR_DRIVERS", &self.opencl);
+        command.arg(folder).arg(name).arg(program);
         command
+    }
+
+    fn script(&self, name: &str) -> PathBuf {
+        self.root.join("scripts").join(name)
     }
 }
 

@@ -30,13 +30,16 @@ pub struct Options {
     /// The folder of scripts/drivers.sh for OpenCL drivers; below target/ without it
     #[arg(long)]
     drivers: Option<PathBuf>,
+    /// The folder of scripts/level_zero.sh for Level Zero's loader; below target/ without it
+    #[arg(long)]
+    level_zero: Option<PathBuf>,
     /// A release of libsycl; every release without it
     #[arg(long, value_enum)]
     runtime: Vec<Runtime>,
     /// Fails if a requirement is missing here
     #[arg(long)]
     strict: bool,
-    /// Intel's loader and OpenCL adapter in place of ours, for comparison; their failures do not count
+    /// Intel's loader and adapters in place of ours, for comparison; their failures do not count
     #[arg(long)]
     reference: bool,
     /// Programs of conformance/sycl by name, `mock`, `urtrace`, `ur-env`, `dpctl`; all without it
@@ -73,13 +76,20 @@ impl Client {
 
     fn targets(&self, reference: bool) -> &'static [Target] {
         match (self, reference) {
-            (Client::Program(_) | Client::Dpctl, true) => &[Target::Reference],
+            (Client::Program(_), true) => &[Target::Reference, Target::ReferenceLevelZero],
+            (Client::Dpctl, true) => &[Target::Reference],
             (Client::Mock | Client::Trace | Client::Env, true) => &[],
-            (Client::Program(_), false) => &[Target::NativeCpu, Target::Intel, Target::Pocl],
+            (Client::Program(_), false) => &[
+                Target::NativeCpu,
+                Target::Intel,
+                Target::Pocl,
+                Target::LevelZero,
+                Target::LevelZeroAlone,
+            ],
             (Client::Mock, false) => &[Target::Mock],
             (Client::Trace, false) => &[Target::NativeCpu],
-            // Its kernels are SPIR-V, which only Intel's driver takes here.
-            (Client::Dpctl, false) => &[Target::Intel],
+            // Its kernels are SPIR-V, which only these drivers take here.
+            (Client::Dpctl, false) => &[Target::Intel, Target::LevelZero],
             // On this driver libsycl has a default device without us.
             (Client::Env, false) => &[Target::Intel],
         }
@@ -91,8 +101,7 @@ impl Client {
             _ => None,
         };
         let compiler = setup.compiler.as_ref().err();
-        let driver = target.driver().and_then(|name| setup.drivers.lack(name));
-        if let Some(missing) = driver.or(compiler).or(dpctl) {
+        if let Some(missing) = setup.missing_driver(target).or(compiler).or(dpctl) {
             return Ok(setup.missing(missing));
         }
         match self {

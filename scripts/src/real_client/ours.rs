@@ -82,8 +82,8 @@ pub(super) fn trace(setup: &Setup<'_>, environment: &Environment) -> Result<Outc
     Ok(Outcome::Passed(format!("says {wanted:?}")))
 }
 
-/// ur-env keeps a program's default device, the CPU through OpenCL, but through our adapter. native_cpu is
-/// used where the program asks for it.
+/// ur-env keeps a program's default device, the CPU through OpenCL, but through our adapter. A GPU of Level Zero is
+/// the default where its driver is. native_cpu is used where the program asks for it.
 pub(super) fn default_device(setup: &Setup<'_>, environment: &Environment) -> Result<Outcome> {
     let source = setup.root.join("conformance/sycl/default/device.cpp");
     let program = program::build(setup, environment, &source, "default-device")?;
@@ -105,6 +105,19 @@ pub(super) fn default_device(setup: &Setup<'_>, environment: &Environment) -> Re
     let ours = std::fs::canonicalize(setup.adapter(Target::Intel))?;
     if !under.contains(&format!("library {}", ours.display())) {
         bail!("not on {}:\n{under}", ours.display());
+    }
+    if setup.missing_driver(Target::LevelZero).is_none() {
+        let mut on_gpu = setup.command(environment, Target::LevelZero, &ur_env);
+        on_gpu
+            .env("LD_LIBRARY_PATH", environment.lib())
+            .env_remove("UR_ADAPTERS_FORCE_LOAD")
+            .env_remove("ONEAPI_DEVICE_SELECTOR");
+        let text = succeed(on_gpu.arg(&program), &program, "gpu")?;
+        let ours = std::fs::canonicalize(setup.adapter(Target::LevelZero))?;
+        let is_default = text.contains("default: ext_oneapi_level_zero, ");
+        if !is_default || !text.contains(&format!("library {}", ours.display())) {
+            bail!("a GPU of Level Zero is there, and found is\n{text}");
+        }
     }
     let mut named = start(&ur_env);
     named.args(["--adapter", "native_cpu"]).arg(&program);

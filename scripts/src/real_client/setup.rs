@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Prefixes of variables that select devices, adapters or drivers.
-const ELSEWHERE: [&str; 4] = ["UR_", "SYCL_", "ONEAPI_", "OCL_ICD_"];
+const ELSEWHERE: [&str; 6] = ["UR_", "SYCL_", "ONEAPI_", "OCL_ICD_", "ZE_", "SCRIPTED_"];
 
 /// One of our adapters with its driver, or Intel's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,9 +19,15 @@ pub enum Target {
     NativeCpu,
     Intel,
     Pocl,
+    /// On the driver of adapters/level_zero/scripted, behind Debian 12's loader.
+    LevelZero,
+    /// On this driver with the newest interface, without a loader.
+    LevelZeroAlone,
     Mock,
     /// Intel's adapter on Intel's driver.
     Reference,
+    /// Intel's adapter on the driver of adapters/level_zero/scripted, behind the newest loader.
+    ReferenceLevelZero,
 }
 
 impl Target {
@@ -30,8 +36,11 @@ impl Target {
             Target::NativeCpu => "native_cpu",
             Target::Intel => "opencl/intel",
             Target::Pocl => "opencl/pocl",
+            Target::LevelZero => "level_zero/1.3",
+            Target::LevelZeroAlone => "level_zero/newest",
             Target::Mock => "mock",
             Target::Reference => "reference",
+            Target::ReferenceLevelZero => "reference/level_zero",
         }
     }
 
@@ -41,16 +50,24 @@ impl Target {
             Target::NativeCpu => "native_cpu",
             Target::Mock => "mock",
             Target::Intel | Target::Pocl | Target::Reference => "opencl",
+            Target::LevelZero | Target::LevelZeroAlone | Target::ReferenceLevelZero => "level_zero",
         }
     }
 
-    /// The driver's name in scripts/drivers.sh.
+    /// The driver's name in `Drivers`.
     pub fn driver(self) -> Option<&'static str> {
         match self {
             Target::NativeCpu | Target::Mock => None,
             Target::Intel | Target::Reference => Some("intel"),
             Target::Pocl => Some("pocl"),
+            Target::LevelZero => Some("executes"),
+            Target::LevelZeroAlone => Some("alone"),
+            Target::ReferenceLevelZero => Some("newest"),
         }
+    }
+
+    fn is_reference(self) -> bool {
+        matches!(self, Target::Reference | Target::ReferenceLevelZero)
     }
 
     fn selector(self) -> &'static str {
@@ -58,6 +75,9 @@ impl Target {
             Target::NativeCpu => "native_cpu:*",
             Target::Mock => "*:*",
             Target::Intel | Target::Pocl | Target::Reference => "opencl:*",
+            Target::LevelZero | Target::LevelZeroAlone | Target::ReferenceLevelZero => {
+                "level_zero:*"
+            }
         }
     }
 }
@@ -86,10 +106,12 @@ impl<'a> Setup<'a> {
         let kernels = work.join("kernels.spv");
         let mut writer = Command::new(prefix.join("bin/ur-conformance"));
         build::run(writer.arg("--write-kernels").arg(&kernels))?;
-        let drivers = match &options.drivers {
-            Some(folder) => folder.clone(),
-            None => build::target_dir(root)?.join("drivers"),
+        let folder = |given: &Option<PathBuf>, name| match given {
+            Some(folder) => Ok(folder.clone()),
+            None => build::target_dir(root).map(|target| target.join(name)),
         };
+        let opencl = folder(&options.drivers, "drivers")?;
+        let level_zero = folder(&options.level_zero, "level_zero")?;
         let expectations = match options.reference {
             true => Expectations::default(),
             false => Expectations::load(root)?,
@@ -97,12 +119,17 @@ impl<'a> Setup<'a> {
         Ok(Self {
             root,
             prefix,
-            drivers: Drivers::prepare(root, &drivers)?,
+            drivers: Drivers::prepare(root, &opencl, &level_zero)?,
             compiler: environment::compiler(),
             kernels,
             expectations,
             strict: options.strict,
         })
+    }
+
+    /// The reason why a target's driver is missing.
+    pub fn missing_driver(&self, target: Target) -> Option<&String> {
+        self.drivers.lack(target.driver()?)
     }
 
     /// The reason why this target cannot run here; none if it can.
@@ -121,14 +148,18 @@ impl<'a> Setup<'a> {
             Some(driver) => self.drivers.launcher(driver, program),
             None => Command::new(program),
         };
+        let own: Vec<_> = command
+            .get_envs()
+            .map(|(name, _)| name.to_owned())
+            .collect();
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
-            if ELSEWHERE.iter().any(|start| text.starts_with(start)) {
+            if !own.contains(&name) && ELSEWHERE.iter().any(|start| text.starts_with(start)) {
                 command.env_remove(&name);
             }
         }
         let mut folders = environment.lib().into_os_string();
-        if target != Target::Reference {
+        if !target.is_reference() {
             if environment.runtime.links_loader() {
                 // The dynamic linker finds our loader first, and our adapter is beside it.
                 folders = self.lib().into_os_string();
@@ -163,7 +194,7 @@ impl<'a> Setup<'a> {
         target: Target,
         loaded: &[String],
     ) -> Result<(), String> {
-        if target == Target::Reference {
+        if target.is_reference() {
             return Ok(());
         }
         let beside = layout::BESIDE.iter();

@@ -190,26 +190,39 @@ unsafe fn lists(
     if !matches!(own.kind, Kind::Immediate { .. }) {
         return Err(ZE_RESULT_ERROR_INVALID_COMMAND_LIST_TYPE);
     }
-    let (signal, waits) = (
-        events.signal,
-        Events {
-            signal: ze_event_handle_t::NULL,
-            ..events
-        },
-    );
-    // SAFETY: as the caller promises.
-    let mut steps = vec![unsafe { step(Work::Nothing, &waits) }?];
+    let mut steps = Vec::new();
     // SAFETY: as the caller promises.
     for one in unsafe { array(lists, count as usize) }? {
         steps.append(&mut list::get(*one)?.closed()?);
     }
+    // SAFETY: as the caller promises.
+    own.append_all(&unsafe { around(steps, events.signal, events.count, events.waits) }?)
+}
+
+/// Commands between their waits and their signal.
+///
+/// # Safety
+/// As for [`step`].
+pub unsafe fn around(
+    mut steps: Vec<Step>,
+    signal: ze_event_handle_t,
+    count: u32,
+    waits: *mut ze_event_handle_t,
+) -> Answer<Vec<Step>> {
+    let first = Events {
+        count,
+        waits,
+        ..NO_EVENTS
+    };
     let last = Events {
         signal,
         ..NO_EVENTS
     };
+    // SAFETY: as the caller promises.
+    steps.insert(0, unsafe { step(Work::Nothing, &first) }?);
     // SAFETY: no events are waited for.
     steps.push(unsafe { step(Work::Nothing, &last) }?);
-    own.append_all(&steps)
+    Ok(steps)
 }
 
 macro_rules! events {

@@ -241,26 +241,8 @@ impl Program {
             };
             return program.with_log(code);
         }
-        let mut parts = Vec::new();
-        for one in inputs {
-            let part = Self::open(cl, one)?;
-            let options = options(one.flags);
-            // SAFETY: the program is new; there are no headers.
-            let code = unsafe {
-                (cl.core.clCompileProgram)(
-                    part.raw,
-                    1,
-                    &cl.device,
-                    options.as_ptr(),
-                    0,
-                    null(),
-                    null_mut(),
-                    None,
-                    null_mut(),
-                )
-            };
-            parts.push(part.with_log(code)?.0);
-        }
+        let parts = inputs.iter().map(|one| Self::compiled(cl, one));
+        let parts = parts.collect::<Result<Vec<_>, _>>()?;
         let raws: Vec<_> = parts.iter().map(|part| part.raw).collect();
         let count = u32::try_from(raws.len()).unwrap_or(0);
         let mut code = 0;
@@ -282,6 +264,31 @@ impl Program {
             return Err(format!("linking failed with {code}"));
         }
         Self { cl, raw }.with_log(code)
+    }
+
+    /// Whether code compiles, apart from what it imports.
+    pub fn compile(cl: &'static Cl, input: &Input<'_>) -> Result<(), String> {
+        Self::compiled(cl, input).map(drop)
+    }
+
+    fn compiled(cl: &'static Cl, input: &Input<'_>) -> Result<Self, String> {
+        let part = Self::open(cl, input)?;
+        let options = options(input.flags);
+        // SAFETY: the program is new; there are no headers.
+        let code = unsafe {
+            (cl.core.clCompileProgram)(
+                part.raw,
+                1,
+                &cl.device,
+                options.as_ptr(),
+                0,
+                null(),
+                null_mut(),
+                None,
+                null_mut(),
+            )
+        };
+        Ok(part.with_log(code)?.0)
     }
 
     fn open(cl: &'static Cl, input: &Input<'_>) -> Result<Self, String> {

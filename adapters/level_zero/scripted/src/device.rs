@@ -12,6 +12,7 @@ use crate::{driver, image, mutate, script, worker};
 const FIRST: usize = 0x5eed_de00_0000;
 const DISTANCE: usize = 0x100;
 pub const MAX_DEVICES: usize = 4;
+const MAX_TILES: usize = 4;
 
 pub const MAX_GROUP_SIZE: u32 = 1024;
 const LOCAL_BYTES: u32 = 64 << 10;
@@ -60,12 +61,53 @@ pub fn all() -> &'static [ze_device_handle_t] {
     })
 }
 
-pub fn index(device: ze_device_handle_t) -> Answer<usize> {
+/// Parts of a card; none of one that has no tiles.
+pub fn tiles(card: usize) -> &'static [ze_device_handle_t] {
+    static ALL: OnceLock<Vec<Vec<ze_device_handle_t>>> = OnceLock::new();
+    let all = ALL.get_or_init(|| {
+        let count = script::variable("TILES").and_then(|text| text.parse::<usize>().ok());
+        let count = count.unwrap_or(0).min(MAX_TILES);
+        let tile = |card, at| {
+            let start = handle(card).0.addr() + at + 1;
+            ze_device_handle_t(ptr::without_provenance_mut(start))
+        };
+        let tiles = |card| (0..count).map(|at| tile(card, at)).collect();
+        (0..MAX_DEVICES).map(tiles).collect()
+    });
+    all.get(card).map_or(&[], Vec::as_slice)
+}
+
+/// The index of a card, and of one of its tiles if the device is one.
+pub fn place(device: ze_device_handle_t) -> Answer<(usize, Option<usize>)> {
     if device.is_null() {
         return Err(ZE_RESULT_ERROR_INVALID_NULL_HANDLE);
     }
-    let found = all().iter().position(|one| *one == device);
+    let mut cards = all().iter().enumerate();
+    let found = cards.find_map(|(card, own)| {
+        let tile = tiles(card).iter().position(|tile| *tile == device);
+        (*own == device || tile.is_some()).then_some((card, tile))
+    });
     found.ok_or(ZE_RESULT_ERROR_INVALID_ARGUMENT)
+}
+
+/// The index of a device's card.
+pub fn index(device: ze_device_handle_t) -> Answer<usize> {
+    place(device).map(|(card, _)| card)
+}
+
+/// Bytes of a device's memory: a tile has its part of the card's.
+pub fn own_memory_bytes(device: ze_device_handle_t) -> Answer<u64> {
+    let (card, tile) = place(device)?;
+    let parts = tile.map_or(1, |_| tiles(card).len());
+    Ok(memory_bytes() / parts as u64)
+}
+
+/// The UUID of a card, or of a tile.
+pub fn uuid((card, tile): (usize, Option<usize>)) -> [u8; 16] {
+    let mut id = *b"scripted device\0";
+    id[15] = u8::try_from(card).unwrap_or(0);
+    id[14] = tile.map_or(id[14], |tile| u8::try_from(tile).unwrap_or(0));
+    id
 }
 
 fn is_integrated() -> bool {
@@ -123,18 +165,25 @@ entries! {
         fill(count, devices, all(), |to, from| *to = *from)
     }
 
-    fn zeDeviceGetSubDevices(device: ze_device_handle_t, count: *mut u32, _parts: *mut ze_device_handle_t) {
-        index(device)?;
-        put(count, 0)
+    fn zeDeviceGetSubDevices(device: ze_device_handle_t, count: *mut u32, parts: *mut ze_device_handle_t) {
+        let own = match place(device)? {
+            (card, None) => tiles(card),
+            (_, Some(_)) => &[],
+        };
+        fill(count, parts, own, |to, from| *to = *from)
     }
 
     fn zeDeviceGetRootDevice(device: ze_device_handle_t, out: *mut ze_device_handle_t) {
-        index(device)?;
-        put(out, ze_device_handle_t::NULL)
+        let root = match place(device)? {
+            (_, None) => ze_device_handle_t::NULL,
+            (card, Some(_)) => handle(card),
+        };
+        put(out, root)
     }
 
     fn zeDeviceGetProperties(device: ze_device_handle_t, out: *mut ze_device_properties_t) {
-        let index = index(device)?;
+        let own = place(device)?;
+        let (index, tile) = own;
         given(out)?;
         let resolution = match (*out).stype {
             ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES_1_2 => 1_000_000_000,
@@ -150,18 +199,23 @@ entries! {
         if let Some(units) = chained::<ze_eu_count_ext_t>((*out).pNext) {
             units.numTotalEUs = 32;
         }
-        let mut id = *b"scripted device\0";
-        id[15] = u8::try_from(index).unwrap_or(0);
+        let id = uuid(own);
+        let mut flags = 0;
+        if is_integrated() {
+            flags |= ZE_DEVICE_PROPERTY_FLAG_INTEGRATED;
+        }
+        if tile.is_some() {
+            flags |= ZE_DEVICE_PROPERTY_FLAG_SUBDEVICE;
+        }
+        let slices = tile.map_or(tiles(index).len().max(1), |_| 1);
         let mut own = ze_device_properties_t {
             stype: (*out).stype,
             pNext: (*out).pNext,
             r#type: ZE_DEVICE_TYPE_GPU,
             vendorId: 0x8086,
             deviceId: 0xe20b,
-            flags: match is_integrated() {
-                true => ZE_DEVICE_PROPERTY_FLAG_INTEGRATED,
-                false => 0,
-            },
+            flags,
+            subdeviceId: tile.and_then(|tile| u32::try_from(tile).ok()).unwrap_or(0),
             coreClockRate: 2000,
             maxMemAllocSize: max_alloc_bytes(),
             maxHardwareContexts: 64,
@@ -169,7 +223,7 @@ entries! {
             physicalEUSimdWidth: 16,
             numEUsPerSubslice: 8,
             numSubslicesPerSlice: 4,
-            numSlices: 1,
+            numSlices: u32::try_from(slices).unwrap_or(1),
             timerResolution: resolution,
             timestampValidBits: TIMESTAMP_BITS,
             kernelTimestampValidBits: TIMESTAMP_BITS,
@@ -226,12 +280,12 @@ entries! {
     fn zeDeviceGetMemoryProperties(
         device: ze_device_handle_t, count: *mut u32, out: *mut ze_device_memory_properties_t,
     ) {
-        index(device)?;
+        let bytes = own_memory_bytes(device)?;
         fill(count, out, &[()], |to, ()| {
             to.flags = 0;
             to.maxClockRate = 2400;
             to.maxBusWidth = 64;
-            to.totalSize = memory_bytes();
+            to.totalSize = bytes;
             text_into(&mut to.name, "host");
         })
     }

@@ -5,12 +5,13 @@
 //! is appended. So a later signal changes nothing for an earlier wait. Before its first signal such an event is
 //! complete to the host, and no list may wait for it.
 
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use ze::*;
 
 use crate::entry::{Answer, array, chained, given, put};
+use crate::graph::Capture;
 use crate::object::{Objects, hold};
 use crate::{context, device, script};
 
@@ -90,6 +91,8 @@ pub struct Event {
     state: Mutex<Option<Arc<State>>>,
     signal: ze_event_scope_flags_t,
     wait: ze_event_scope_flags_t,
+    /// The capture that signals the event, and the copy that stands for it there.
+    inside: Mutex<Option<(Weak<Capture>, Arc<Event>)>>,
 }
 
 pub static POOLS: Objects<Pool> = Objects::of("event pool");
@@ -107,8 +110,37 @@ impl Event {
             .ok_or(ZE_RESULT_ERROR_INVALID_ARGUMENT)
     }
 
+    /// The capture under way that signals the event.
+    pub fn capture(&self) -> Option<Arc<Capture>> {
+        let inside = hold(&self.inside);
+        inside.as_ref().and_then(|(capture, _)| capture.upgrade())
+    }
+
+    /// What stands for the event within a capture, if that signals it.
+    pub fn inside(&self, capture: &Arc<Capture>) -> Option<Arc<Event>> {
+        let inside = hold(&self.inside);
+        let (own, copy) = inside.as_ref()?;
+        std::ptr::eq(own.as_ptr(), Arc::as_ptr(capture)).then(|| copy.clone())
+    }
+
+    /// A capture signals the event. Returns what stands for it there.
+    pub fn enter(&self, capture: &Arc<Capture>) -> Arc<Event> {
+        let copy = Arc::new(Event {
+            pool: None,
+            is_timed: self.is_timed,
+            counter: Some(self.counter.unwrap_or_default()),
+            state: Mutex::new(None),
+            signal: self.signal,
+            wait: self.wait,
+            inside: Mutex::default(),
+        });
+        *hold(&self.inside) = Some((Arc::downgrade(capture), copy.clone()));
+        copy
+    }
+
     /// The state that a signal of now sets.
     pub fn signalled(&self) -> Arc<State> {
+        *hold(&self.inside) = None;
         let mut state = hold(&self.state);
         match &*state {
             Some(state) if self.counter.is_none() => state.clone(),
@@ -239,6 +271,7 @@ entries! {
             state: Mutex::new(counter.is_none().then(Arc::default)),
             signal: desc.signal,
             wait: desc.wait,
+            inside: Mutex::default(),
         };
         put(out, ze_event_handle_t(EVENTS.add(|_| event)))
     }
@@ -259,6 +292,7 @@ entries! {
             state: Mutex::new(None),
             signal: desc.signal,
             wait: desc.wait,
+            inside: Mutex::default(),
         };
         put(out, ze_event_handle_t(EVENTS.add(|_| event)))
     }
@@ -290,6 +324,9 @@ entries! {
 
     fn zeEventQueryStatus(event: ze_event_handle_t) {
         let own = get(event)?;
+        if own.capture().is_some() {
+            return Err(ZE_RESULT_ERROR_GRAPH_INTERNAL_EVENT);
+        }
         let state = hold(&own.state).clone();
         match state.is_none_or(|state| state.is_set()) {
             true => Ok(()),

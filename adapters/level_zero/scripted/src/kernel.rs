@@ -300,7 +300,7 @@ entries! {
         let name = CStr::from_ptr(name);
         let found = module.kernels.iter().find(|(own, _)| own.as_c_str() == name);
         let (name, facts) = found.ok_or(ZE_RESULT_ERROR_INVALID_KERNEL_NAME)?.clone();
-        let code = match &module.program {
+        let code = match module.program()? {
             Some(program) => {
                 let code = program.kernel(&name).ok_or(ZE_RESULT_ERROR_INVALID_KERNEL_NAME)?;
                 Some(Arc::new(code))

@@ -7,19 +7,21 @@
 //! The real loader opens it by `ZE_ENABLE_ALT_DRIVERS` and asks for tables (`tables`). Alone it stands in for
 //! `libze_loader.so.1`: the functions of the interface are exports too.
 //!
-//! It has no events of other processes and no parts of devices; no kernel reads or writes bindless images. It has no
-//! graphs by capture, no changed kernels in recorded launches, no dynamic links and no system interface. All memory is coherent, a list's commands run in the order given, and a kernel's groups one after another.
+//! It has no memory or events of other processes, and no changed kernels in recorded launches. No kernel reads or
+//! writes bindless images. All memory is coherent, a list's commands run in the order given, and a kernel's groups one
+//! after another.
 //!
 //! | file | functions |
 //! |---|---|
 //! | `driver`, `device`, `context` | start, drivers, properties, contexts |
 //! | `memory`, `pages` | allocations; virtual and physical memory |
-//! | `image` | images, samplers |
 //! | `external` | semaphores of other interfaces |
 //! | `event` | pools, events of pools, counter-based events, timestamps |
+//! | `graph` | captures of lists, and graphs |
 //! | `list`, `append`, `mutate`, `queue` | command lists, what they hold, its changes, queues and fences |
-//! | `module`, `kernel` | modules, kernels, arguments |
 //! | `image` | images and samplers, and that each is of one device |
+//! | `module`, `kernel` | modules and their links, kernels, arguments |
+//! | `system` | the system interface |
 
 // Entry points take the arguments of the interface. The interface's manual documents them.
 #![allow(clippy::missing_safety_doc, non_snake_case, clippy::too_many_arguments)]
@@ -34,6 +36,7 @@ mod device;
 mod driver;
 mod event;
 mod external;
+mod graph;
 mod image;
 mod kernel;
 mod list;
@@ -45,6 +48,7 @@ mod pages;
 mod queue;
 mod script;
 mod spirv;
+mod system;
 mod tables;
 mod worker;
 

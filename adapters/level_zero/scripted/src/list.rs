@@ -1,10 +1,11 @@
 //! Command lists. An immediate list has a worker; a regular one is a vector of commands until it is executed.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use ze::*;
 
 use crate::entry::{Answer, chained, given, put};
+use crate::graph::Capture;
 use crate::object::{Objects, hold};
 use crate::worker::{Step, Worker};
 use crate::{context, device, script};
@@ -22,6 +23,10 @@ pub enum Kind {
     Regular(Mutex<Recorded>),
     Immediate {
         worker: Worker,
+        /// The capture that began with this list.
+        primary: Mutex<Option<Arc<Capture>>>,
+        /// The capture that the list joined by a wait.
+        joined: Mutex<Weak<Capture>>,
         flags: ze_command_queue_flags_t,
         index: u32,
         mode: ze_command_queue_mode_t,
@@ -53,12 +58,39 @@ impl List {
         &device::GROUPS[self.ordinal as usize]
     }
 
+    /// The capture under way that records the list's commands.
+    pub fn capture(&self) -> Option<Arc<Capture>> {
+        match &self.kind {
+            Kind::Immediate {
+                primary, joined, ..
+            } => hold(primary).clone().or_else(|| hold(joined).upgrade()),
+            Kind::Regular(_) => None,
+        }
+    }
+
+    /// The capture that records commands, which the list joins if one of them waits for it.
+    fn capture_of(&self, steps: &[Step]) -> Option<Arc<Capture>> {
+        let Kind::Immediate { joined, .. } = &self.kind else {
+            return None;
+        };
+        self.capture().or_else(|| {
+            let mut waits = steps.iter().flat_map(|step| &step.waits);
+            let capture = waits.find_map(|event| event.capture())?;
+            *hold(joined) = Arc::downgrade(&capture);
+            Some(capture)
+        })
+    }
+
     /// Appends a command. An immediate list submits it.
     pub fn append(&self, step: Step) -> Answer {
         self.append_all(std::slice::from_ref(&step))
     }
 
     pub fn append_all(&self, steps: &[Step]) -> Answer {
+        if let Some(capture) = self.capture_of(steps) {
+            capture.record(steps);
+            return Ok(());
+        }
         match &self.kind {
             Kind::Regular(recorded) => {
                 let mut recorded = hold(recorded);
@@ -145,6 +177,8 @@ entries! {
         let list = List {
             kind: Kind::Immediate {
                 worker: Worker::open(own),
+                primary: Mutex::default(),
+                joined: Mutex::default(),
                 flags: desc.flags,
                 index: desc.index,
                 mode: desc.mode,
@@ -180,7 +214,11 @@ entries! {
     }
 
     fn zeCommandListHostSynchronize(list: ze_command_list_handle_t, timeout: u64) {
-        match &get(list)?.kind {
+        let own = get(list)?;
+        if own.capture().is_some() {
+            return Err(ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
+        }
+        match &own.kind {
             Kind::Immediate { worker, .. } => worker.wait(timeout),
             Kind::Regular(_) => Err(ZE_RESULT_ERROR_INVALID_ARGUMENT),
         }

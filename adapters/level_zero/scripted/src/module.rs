@@ -4,7 +4,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ze::*;
 
@@ -15,11 +15,23 @@ use crate::spirv::{self, Kernel};
 use crate::{context, device, script};
 
 pub struct Module {
-    /// None without OpenCL.
-    pub program: Option<Program>,
+    /// Set once nothing is left to link; none without OpenCL.
+    program: OnceLock<Option<Program>>,
     pub kernels: Vec<(CString, Kernel)>,
-    binary: Vec<u8>,
-    has_imports: bool,
+    parts: Vec<Part>,
+    imports: Vec<String>,
+    exports: Vec<String>,
+}
+
+impl Module {
+    /// The code; none without OpenCL. An error while imports are unresolved.
+    pub fn program(&self) -> Answer<Option<&Program>> {
+        let program = self
+            .program
+            .get()
+            .ok_or(ZE_RESULT_ERROR_INVALID_MODULE_UNLINKED)?;
+        Ok(program.as_ref())
+    }
 }
 
 pub struct Log {
@@ -204,35 +216,73 @@ unsafe fn parts(desc: &ze_module_desc_t) -> Answer<Vec<(Part, spirv::Module)>> {
     }
 }
 
-/// A module, or the log of what failed.
+/// A module, or the log of what failed. A module that needs symbols of another one is not linked yet.
 fn build(all: Vec<(Part, spirv::Module)>) -> Result<(Module, String), String> {
-    let has_imports = all.len() == 1 && all.iter().any(|(_, read)| !read.imports.is_empty());
     let mut kernels = Vec::new();
     let mut parts = Vec::new();
+    let (mut imports, mut exports) = (Vec::new(), Vec::new());
     for (part, read) in all {
         kernels.extend(read.kernels);
+        imports.extend(read.imports);
+        exports.extend(read.exports);
         parts.push(part);
     }
+    imports.retain(|name| !exports.contains(name));
     let named = |(name, kernel)| Some((CString::new(name).ok()?, kernel));
     let kernels = kernels.into_iter().filter_map(named).collect();
     let inputs: Vec<_> = parts.iter().map(Part::input).collect();
-    let (program, log) = match cl::get() {
-        Some(cl) => {
-            let (program, log) = Program::build(cl, &inputs)?;
-            (Some(program), log)
-        }
-        None => (None, String::new()),
+    let mut log = String::new();
+    let program = match cl::get() {
+        // The compiler itself brings some of the symbols.
+        Some(cl) => match Program::build(cl, &inputs) {
+            Ok((program, text)) => {
+                imports.clear();
+                log = text;
+                OnceLock::from(Some(program))
+            }
+            Err(text) if imports.is_empty() => return Err(text),
+            Err(text) => {
+                let compiled = inputs.iter().try_for_each(|one| Program::compile(cl, one));
+                compiled.map_err(|_| text)?;
+                OnceLock::new()
+            }
+        },
+        None if imports.is_empty() => OnceLock::from(None),
+        None => OnceLock::new(),
     };
-    let binary = pack(&parts);
     Ok((
         Module {
             program,
             kernels,
-            binary,
-            has_imports,
+            parts,
+            imports,
+            exports,
         },
         log,
     ))
+}
+
+/// Links the modules that are not yet. Returns the log of what failed.
+fn link(modules: &[Arc<Module>]) -> Result<(), String> {
+    let exports: Vec<_> = modules.iter().flat_map(|one| &one.exports).collect();
+    for module in modules.iter().filter(|one| one.program.get().is_none()) {
+        let lacks = module.imports.iter().find(|name| !exports.contains(name));
+        if let Some(name) = lacks {
+            return Err(format!("unresolved symbol {name}"));
+        }
+        let others = modules.iter().filter(|one| !Arc::ptr_eq(one, module));
+        let all = std::iter::once(module).chain(others);
+        let inputs: Vec<_> = all
+            .flat_map(|one| one.parts.iter().map(Part::input))
+            .collect();
+        let program = match cl::get() {
+            Some(cl) => Some(Program::build(cl, &inputs)?.0),
+            None => None,
+        };
+        // Another thread's link is as good.
+        let _ = module.program.set(program);
+    }
+    Ok(())
 }
 
 fn log_of(text: String) -> ze_module_build_log_handle_t {
@@ -288,18 +338,16 @@ entries! {
     fn zeModuleDynamicLink(
         count: u32, modules: *mut ze_module_handle_t, log: *mut ze_module_build_log_handle_t,
     ) {
-        for one in array(modules, count as usize)? {
-            get(*one)?;
-        }
-        // A module whose imports are missing was not built, so nothing is left to link.
+        let all = array(modules, count as usize)?.iter().map(|one| get(*one));
+        let linked = link(&all.collect::<Answer<Vec<_>>>()?);
         if !log.is_null() {
-            log.write(log_of(String::new()));
+            log.write(log_of(linked.clone().err().unwrap_or_default()));
         }
-        Ok(())
+        linked.map_err(|_| ZE_RESULT_ERROR_MODULE_LINK_FAILURE)
     }
 
     fn zeModuleGetNativeBinary(module: ze_module_handle_t, size: *mut usize, out: *mut u8) {
-        bytes_out(size, out, &get(module)?.binary)
+        bytes_out(size, out, &pack(&get(module)?.parts))
     }
 
     fn zeModuleGetKernelNames(module: ze_module_handle_t, count: *mut u32, names: *mut *const c_char) {
@@ -309,7 +357,7 @@ entries! {
     fn zeModuleGetProperties(module: ze_module_handle_t, out: *mut ze_module_properties_t) {
         let own = get(module)?;
         given(out)?;
-        (*out).flags = if own.has_imports { ZE_MODULE_PROPERTY_FLAG_IMPORTS } else { 0 };
+        (*out).flags = if !own.imports.is_empty() { ZE_MODULE_PROPERTY_FLAG_IMPORTS } else { 0 };
         Ok(())
     }
 
@@ -318,7 +366,7 @@ entries! {
     ) {
         let own = get(module)?;
         given(name)?;
-        let program = own.program.as_ref().ok_or(ZE_RESULT_ERROR_INVALID_GLOBAL_NAME)?;
+        let program = own.program()?.ok_or(ZE_RESULT_ERROR_INVALID_GLOBAL_NAME)?;
         let found = program.variable(CStr::from_ptr(name));
         let (start, bytes) = found.ok_or(ZE_RESULT_ERROR_INVALID_GLOBAL_NAME)?;
         offer(size, bytes);
@@ -331,7 +379,7 @@ entries! {
     ) {
         let own = get(module)?;
         given(name)?;
-        let program = own.program.as_ref().ok_or(ZE_RESULT_ERROR_INVALID_FUNCTION_NAME)?;
+        let program = own.program()?.ok_or(ZE_RESULT_ERROR_INVALID_FUNCTION_NAME)?;
         put(out, program.function(CStr::from_ptr(name)).ok_or(ZE_RESULT_ERROR_INVALID_FUNCTION_NAME)?)
     }
 }

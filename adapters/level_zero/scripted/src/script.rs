@@ -5,6 +5,7 @@
 //! | variable | meaning |
 //! |---|---|
 //! | `SCRIPTED_LEVEL_ZERO_DEVICES` | number of devices, 1 to 4 |
+//! | `SCRIPTED_LEVEL_ZERO_TILES` | number of tiles of a card, up to 4; by default none |
 //! | `SCRIPTED_LEVEL_ZERO_INTEGRATED` | 1: devices share the host's memory |
 //! | `SCRIPTED_LEVEL_ZERO_MAX_ALLOC` | the largest allocation without relaxed limits, in MiB; by default all memory |
 //! | `SCRIPTED_LEVEL_ZERO_VERSION` | the interface's version that the driver has, as `1.3` |
@@ -238,6 +239,8 @@ fn alive() -> Vec<(&'static str, usize)> {
         crate::kernel::KERNELS.kind_and_count(),
         crate::image::IMAGES.kind_and_count(),
         crate::image::SAMPLERS.kind_and_count(),
+        crate::graph::GRAPHS.kind_and_count(),
+        crate::graph::EXECUTABLES.kind_and_count(),
     ];
     all.into_iter().filter(|(_, count)| *count > 0).collect()
 }

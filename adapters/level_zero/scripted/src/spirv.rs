@@ -32,8 +32,10 @@ pub struct Module {
     pub kernels: Vec<(String, Kernel)>,
     /// Sizes of specialization constants in bytes, by id.
     pub constants: HashMap<u32, usize>,
-    /// Functions that another module has to bring.
+    /// Symbols that another module has to bring.
     pub imports: Vec<String>,
+    /// Symbols that the module brings.
+    pub exports: Vec<String>,
 }
 
 const MAGIC: u32 = 0x0723_0203;
@@ -66,6 +68,7 @@ struct Reader {
     subgroup_sizes: HashMap<u32, u32>,
     functions: HashMap<u32, u32>,
     imports: Vec<String>,
+    exports: Vec<String>,
 }
 
 pub fn is_spirv(bytes: &[u8]) -> bool {
@@ -146,13 +149,16 @@ impl Reader {
             (48 | 49, [_, id]) => self.spec_types.push((*id, None)),
             (50, [kind, id, ..]) => self.spec_types.push((*id, Some(*kind))),
             (54, [_, id, _, kind]) => drop(self.functions.insert(*id, *kind)),
-            // Decorations: constant's id, packed structure, import.
+            // Decorations: constant's id, packed structure, linkage.
             (71, [id, 1, number]) => drop(self.spec_ids.insert(*id, *number)),
             (71, [id, 10]) => self.packed.push(*id),
             (71, [_, 41, name @ ..]) => {
                 let (name, rest) = text(name);
-                if rest == [1] {
-                    self.imports.push(name);
+                match rest {
+                    [0] => self.exports.push(name),
+                    // A built-in variable is the compiler's.
+                    [1] if !name.starts_with("__spirv_BuiltIn") => self.imports.push(name),
+                    _ => {}
                 }
             }
             _ => {}
@@ -247,6 +253,7 @@ impl Reader {
             kernels: kernels.collect(),
             constants: constants.collect(),
             imports: self.imports,
+            exports: self.exports,
         }
     }
 }

@@ -27,6 +27,7 @@ const MODULES: &[&[Entry]] = &[
     crate::event::ENTRIES,
     crate::external::ENTRIES,
     crate::image::ENTRIES,
+    crate::graph::ENTRIES,
     crate::kernel::ENTRIES,
     crate::list::ENTRIES,
     crate::memory::ENTRIES,
@@ -34,6 +35,7 @@ const MODULES: &[&[Entry]] = &[
     crate::mutate::ENTRIES,
     crate::pages::ENTRIES,
     crate::queue::ENTRIES,
+    crate::system::ENTRIES,
     crate::driver::OTHERS,
 ];
 

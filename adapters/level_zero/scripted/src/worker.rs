@@ -102,7 +102,7 @@ impl Step {
             work: self.work.clone(),
             asked: waited(&self.asked)?,
             signal: self.signal.as_ref().map(|own| own.signalled()),
-            uses: self.work.objects(),
+            uses: self.work.begin(),
         })
     }
 }
@@ -271,6 +271,7 @@ impl Shared {
                 queue.current = Some(Arc::clone(&command.work));
                 drop(queue);
                 let ran = command.run(self);
+                command.uses.clear();
                 if let Err(code) = ran
                     && self.present().is_ok()
                 {
@@ -299,7 +300,7 @@ impl Shared {
 
 impl Bound {
     /// Returns when the command started and ended.
-    fn run(&mut self, on: &Shared) -> Answer<(u64, u64)> {
+    fn run(&self, on: &Shared) -> Answer<(u64, u64)> {
         for one in &self.waits {
             one.wait(u64::MAX)?;
         }
@@ -307,10 +308,7 @@ impl Bound {
         let start = device::now();
         // SAFETY: the caller keeps the command's memory until it is done.
         unsafe { self.work.run(&self.asked) }?;
-        let ended = device::now();
-        // Whoever sees the signal may destroy what the command used.
-        self.uses.clear();
-        Ok((start, ended))
+        Ok((start, device::now()))
     }
 }
 
@@ -319,8 +317,8 @@ fn at<T>(address: usize) -> *mut T {
 }
 
 impl Work {
-    /// The objects that the command keeps in use.
-    fn objects(&self) -> Vec<Using> {
+    /// Begins the command's uses of images and samplers.
+    fn begin(&self) -> Vec<Using> {
         match self {
             Work::Launch(launch) => launch.uses(),
             Work::Transfer { image, .. } => vec![image.uses.begin()],
@@ -337,10 +335,10 @@ impl Work {
             Work::Fill { to, bytes, .. } => within(*to, *bytes),
             Work::Region { to, from, .. } => within(to.start, 1) || within(from.start, 1),
             Work::Launch(launch) => launch.pointers().any(|at| within(at, 1)),
-            Work::Timestamp { to } | Work::Timestamps { to, .. } => within(*to, 1),
             Work::Transfer { memory, .. } => within(memory.start, 1),
-            Work::Image { .. } | Work::Semaphores(_) => false,
+            Work::Timestamp { to } | Work::Timestamps { to, .. } => within(*to, 1),
             Work::Nothing | Work::Host { .. } | Work::Reset(_) => false,
+            Work::Image { .. } | Work::Semaphores(_) => false,
         }
     }
 

@@ -26,6 +26,8 @@ pub struct Facts {
     pub cache_line: usize,
     /// Loads and stores of two-dimensional blocks.
     pub blocks: BlockFlags,
+    /// What may change of a recorded command.
+    pub mutable: ze_mutable_command_exp_flags_t,
     /// None where the driver does not tell.
     pub vectors: Option<ze_device_vector_width_properties_ext_t>,
 }
@@ -37,8 +39,13 @@ unsafe impl Sync for Facts {}
 
 /// The extension of `ze_device_ip_version_ext_t`.
 const IP_VERSION: &str = "ZE_extension_device_ip_version";
+/// The extension of `ze_mutable_command_list_exp_properties_t`.
+const MUTABLE: &str = "ZE_experimental_mutable_command_list";
 /// The extension of `ze_device_cache_line_size_ext_t`.
 const CACHE_LINE: &str = "ZE_extension_device_cache_line_size";
+
+/// The extension of `ze_device_usablemem_size_ext_properties_t`.
+const USABLE_MEMORY: &str = "ZE_extension_device_usablemem_size_properties";
 
 /// Intel's structure about two-dimensional blocks, which no header of the loader has.
 #[repr(C)]
@@ -67,6 +74,7 @@ impl Facts {
             ..Default::default()
         };
         let mut ip = ze_device_ip_version_ext_t::default();
+        let mut mutable = ze_mutable_command_list_exp_properties_t::default();
         let mut blocks = Blocks {
             tag: BLOCKS_TAG,
             next: std::ptr::null_mut(),
@@ -74,6 +82,10 @@ impl Facts {
         };
         if platform.has_extension(IP_VERSION) {
             base.pNext = std::ptr::from_mut(&mut ip).cast();
+        }
+        if platform.has_extension(MUTABLE) {
+            mutable.pNext = base.pNext;
+            base.pNext = std::ptr::from_mut(&mut mutable).cast();
         }
         if platform.has_extension(BLOCKS) {
             blocks.next = base.pNext;
@@ -149,8 +161,25 @@ impl Facts {
                 store: blocks.flags & 1 != 0,
                 load: blocks.flags & 2 != 0,
             },
+            mutable: mutable.mutableCommandFlags,
             vectors,
         })
+    }
+
+    /// Bytes of memory that are usable now. None if only the system interface tells.
+    pub fn usable_memory(
+        &self,
+        platform: &Platform,
+        device: ze_device_handle_t,
+    ) -> Result<Option<u64>> {
+        if !platform.has_extension(USABLE_MEMORY) {
+            return Ok(None);
+        }
+        let mut usable = ze_device_usablemem_size_ext_properties_t::default();
+        let mut base = ze_device_properties_t::chained((&raw mut usable).cast());
+        // SAFETY: both structures are writable and have their tags.
+        unsafe { call!(platform.api(), zeDeviceGetProperties(device, &mut base)) }?;
+        Ok(Some(usable.currUsableMemSize))
     }
 
     pub fn is(&self, flag: ze_device_property_flag_t) -> bool {

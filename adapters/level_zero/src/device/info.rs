@@ -287,6 +287,12 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
                 .map_or(0, |(_, group)| group.numQueues),
         ),
 
+        // The system interface.
+        Is::CurrentClockThrottleReasons => out.value(this.system()?.throttle_reasons()?),
+        Is::FanSpeed => out.value(this.system()?.fan_speed()?),
+        Is::MinPowerLimit => out.value(this.system()?.power_limits()?[0]),
+        Is::MaxPowerLimit => out.value(this.system()?.power_limits()?[1]),
+
         // Arithmetic.
         Is::Is2dBlockArrayCapabilitiesExp => {
             let each = [
@@ -332,8 +338,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
 
         // Memory.
         Is::GlobalMemSize => out.value(facts.memory_bytes()),
-        // The free part is the system interface's to tell.
-        Is::GlobalMemFree => out.value(facts.memory_bytes()),
+        Is::GlobalMemFree => out.value(this.free_memory()?),
         Is::MaxMemAllocSize => out.value(base.maxMemAllocSize),
         Is::MaxConstantBufferSize => out.value(image.maxImageBufferSize),
         Is::MaxConstantArgs => out.value(64u32),
@@ -439,6 +444,8 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         | Is::ClockSubGroupSupportExp
         | Is::UsmP2pSupportExp
         | Is::EnqueueHostTaskSupportExp
+        | Is::EnqueueNativeCommandSupportExp
+        | Is::DynamicLinkSupportExp
         | Is::UseNativeAssert => out.boolean(true),
         Is::UsmHostAllocRegisterSupportExp => out.boolean(this.platform.imports.is_some()),
         Is::PrintfBufferSize => out.value(module.printfBufferSize as usize),
@@ -448,13 +455,11 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         | Is::AsyncBarrier
         | Is::ClockWorkGroupSupportExp
         | Is::ClockDeviceSupportExp
-        | Is::EnqueueNativeCommandSupportExp
         | Is::IpcMemorySupportExp
         | Is::IpcPhysicalMemorySupportExp
         | Is::IpcEventSupportExp
         | Is::MemoryExportExportableDeviceMemExp
-        | Is::CommandBufferSubgraphSupportExp
-        | Is::DynamicLinkSupportExp => out.boolean(false),
+        | Is::CommandBufferSubgraphSupportExp => out.boolean(false),
 
         ur::shared_device_info!() => shared_device_info(what, out),
         ur::bindless_device_info!() => bindless_device_info(what, out),

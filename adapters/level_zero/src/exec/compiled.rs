@@ -1,15 +1,19 @@
 //! Recorded commands as one closed command list, which a lane appends whole. That costs about as much as one launch.
+//! Foreign code records native commands into such a list itself.
 
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
 use ur::abi::*;
-use ur::object::{Object, Result, ensure};
-use ur::stream::{Compiled, Driver as _, Progress, Step, Timestamps, Work};
+use ur::object::{Error, Object, Result};
+use ur::stream::{Compiled, Driver as _, NativeRecord, Progress, Step, Timestamps, Work};
+use ur::timeline::rank;
+use ur::timeline::sync::Mutex;
 
 use super::lane::{Lane, keeps_order};
 use super::list::List;
 use super::memory::is_usm;
+use super::mutable::{self, Mutable};
 use super::work::{self, Native};
 use crate::LevelZero;
 use crate::context::NativeContext;
@@ -20,8 +24,10 @@ pub struct CompiledList {
     list: List,
     append: pfn::zeCommandListImmediateAppendCommandListsExp,
     /// What the commands use.
-    _keeps: Vec<Work<LevelZero>>,
-    _context: Arc<NativeContext>,
+    keeps: Mutex<Vec<Work<LevelZero>>, { rank::LEAF }>,
+    /// The launches that may change.
+    mutable: Option<Mutable>,
+    context: Arc<NativeContext>,
 }
 
 /// The list as the engine submits it.
@@ -39,29 +45,64 @@ pub fn compile(
     device: &Object<Device>,
     steps: &[Step<'_, LevelZero>],
     from: usize,
+    updatable: bool,
 ) -> Option<(usize, Arc<dyn Compiled<LevelZero>>)> {
-    let append = context.api.zeCommandListImmediateAppendCommandListsExp?;
-    let platform = device.platform();
-    let able = platform.has_extension(APPEND) && keeps_order(platform);
+    let append = appender(context, device)?;
     let rest = steps.get(from..)?;
     let count = rest
         .iter()
         .take_while(|step| holds(context, step.work))
         .count();
-    if !able || count < LEAST {
+    if count < LEAST {
         return None;
     }
     let works: Vec<_> = rest[..count].iter().map(|step| step.work.clone()).collect();
-    let list = CompiledList::make(context, device, append, works)
+    let calls = updatable.then(|| mutable::Calls::of(device)).flatten();
+    let list = CompiledList::make(context, device, append, works, calls)
         .inspect_err(|error| log::debug!("commands are not compiled: {:?}", error.code()))
         .ok()?;
     log::debug!("{count} recorded commands are one list");
     Some((count, Arc::new(Submission(Arc::new(list)))))
 }
 
+/// The function that appends a closed list. None if the driver has none, or if its lists do not keep the order.
+fn appender(
+    context: &NativeContext,
+    device: &Device,
+) -> Option<pfn::zeCommandListImmediateAppendCommandListsExp> {
+    let platform = device.platform();
+    let able = platform.has_extension(APPEND) && keeps_order(platform);
+    let append = context.api.zeCommandListImmediateAppendCommandListsExp;
+    append.filter(|_| able)
+}
+
+/// A list that foreign code appends commands to. It is closed once it is a command.
+struct Record(Arc<CompiledList>);
+
+/// A new one.
+pub fn record(
+    context: &Arc<NativeContext>,
+    device: &Object<Device>,
+) -> Result<Arc<dyn NativeRecord<LevelZero>>> {
+    let append = appender(context, device).ok_or(Error::unsupported())?;
+    let list = CompiledList::open(context, device, append, None)?;
+    Ok(Arc::new(Record(Arc::new(list))))
+}
+
+impl NativeRecord<LevelZero> for Record {
+    fn handle(&self) -> ur_native_handle_t {
+        self.0.list.raw.0.expose_provenance()
+    }
+
+    fn work(&self) -> Result<Work<LevelZero>> {
+        self.0.close()?;
+        Ok(Work::Native(Native::Compiled(Arc::clone(&self.0))))
+    }
+}
+
 /// Whether a list can hold a command. It would read plain memory of the host's when it runs, which the driver does not
 /// promise for later. What a command needs to be prepared is known only when it is submitted.
-fn holds(context: &NativeContext, work: &Work<LevelZero>) -> bool {
+pub(super) fn holds(context: &NativeContext, work: &Work<LevelZero>) -> bool {
     match work {
         Work::Copy { dst, src, .. } => is_usm(context, *dst) && is_usm(context, *src),
         Work::CopyRect { dst, src, .. } => is_usm(context, dst.addr) && is_usm(context, src.addr),
@@ -79,12 +120,37 @@ impl CompiledList {
         device: &Object<Device>,
         append: pfn::zeCommandListImmediateAppendCommandListsExp,
         works: Vec<Work<LevelZero>>,
+        calls: Option<mutable::Calls>,
+    ) -> Result<Self> {
+        let mut own = Self::open(context, device, append, calls)?;
+        for work in &works {
+            if let Some(mutable) = &mut own.mutable {
+                mutable.name(&own.list, work)?;
+            }
+            work::append(&own.list, ze_event_handle_t::NULL, work.clone())?;
+        }
+        own.close()?;
+        own.keeps = Mutex::new(works);
+        Ok(own)
+    }
+
+    /// An open list.
+    fn open(
+        context: &Arc<NativeContext>,
+        device: &Object<Device>,
+        append: pfn::zeCommandListImmediateAppendCommandListsExp,
+        calls: Option<mutable::Calls>,
     ) -> Result<Self> {
         let api = context.api;
-        let group = device.facts.compute_group();
-        ensure(group.is_some(), UR_RESULT_ERROR_INVALID_DEVICE)?;
+        let none = Error::new(UR_RESULT_ERROR_INVALID_DEVICE);
+        let (ordinal, _) = device.facts.compute_group().ok_or(none)?;
+        let mut changes = ze_mutable_command_list_exp_desc_t::default();
         let desc = ze_command_list_desc_t {
-            commandQueueGroupOrdinal: group.map_or(0, |(ordinal, _)| ordinal),
+            commandQueueGroupOrdinal: ordinal,
+            pNext: match calls {
+                Some(_) => (&raw mut changes).cast(),
+                None => null(),
+            },
             flags: ZE_COMMAND_LIST_FLAG_IN_ORDER,
             ..Default::default()
         };
@@ -96,18 +162,19 @@ impl CompiledList {
                 zeCommandListCreate(context.raw, device.raw(), &desc, &mut raw)
             )
         }?;
-        let list = List::regular(api, device, raw);
-        for work in &works {
-            work::append(&list, ze_event_handle_t::NULL, work.clone())?;
-        }
-        // SAFETY: a live regular list.
-        unsafe { call!(api, zeCommandListClose(raw)) }?;
         Ok(Self {
-            list,
+            list: List::regular(api, device, raw),
             append,
-            _keeps: works,
-            _context: Arc::clone(context),
+            mutable: calls.map(Mutable::new),
+            keeps: Mutex::default(),
+            context: Arc::clone(context),
         })
+    }
+
+    fn close(&self) -> Result<()> {
+        let list = &self.list;
+        // SAFETY: a live regular list.
+        unsafe { call!(list.api, zeCommandListClose(list.raw)) }
     }
 
     /// Appends all commands to a lane's list as one.
@@ -116,11 +183,36 @@ impl CompiledList {
         // SAFETY: both lists are live, and this one is closed; no events are waited for.
         let code = unsafe { (self.append)(to.raw, 1, &mut raw, signal, 0, null_mut()) };
         check(code, "zeCommandListImmediateAppendCommandListsExp")?;
-        to.keep_order()
+        to.keep_order()?;
+        match &self.mutable {
+            Some(mutable) => mutable.submitted(&self.context, to),
+            None => Ok(()),
+        }
     }
 }
 
 impl Compiled<LevelZero> for Submission {
+    fn update(&self, at: usize, work: &Work<LevelZero>) -> bool {
+        let own = &self.0;
+        // A deferred submission holds the list.
+        let (Some(mutable), 1) = (&own.mutable, Arc::strong_count(own)) else {
+            return false;
+        };
+        let before = own.keeps.lock().get(at).cloned();
+        let Some(before) = before else {
+            return false;
+        };
+        let changed = mutable
+            .update(&own.list, at, &before, work)
+            .inspect_err(|error| log::debug!("a launch is recorded anew: {:?}", error.code()));
+        if changed.is_ok()
+            && let Some(own) = own.keeps.lock().get_mut(at)
+        {
+            *own = work.clone();
+        }
+        changed.is_ok()
+    }
+
     fn submit(
         &self,
         lane: &Lane,

@@ -7,18 +7,20 @@
 //! The engine calls a lane from one thread at a time, as the driver asks of a list. Completion is asked of events, which
 //! other threads may do; `zeCommandListHostSynchronize` changes the list, so that only a submission calls it.
 
+use std::ffi::c_void;
 use std::sync::Arc;
 
 use ur::abi::*;
 use ur::object::{Error, Object, Result};
-use ur::stream::{Deferred, HostPoint, Timestamps, Work};
+use ur::stream::{Deferred, HostFunction, HostPoint, Timestamps, Work};
 use ur::timeline::rank;
 use ur::timeline::sync::Mutex;
 
 use super::event::{Event, Kind, Waits};
 use super::list::List;
 use super::point::{Marker, Point};
-use super::{times, work};
+use super::work::Native;
+use super::{graph, times, work};
 use crate::LevelZero;
 use crate::context::NativeContext;
 use crate::device::Device;
@@ -170,6 +172,28 @@ impl Lane {
 
     pub fn recover(&self) -> bool {
         self.stream.deferred.recover()
+    }
+
+    /// Whether the list is captured, by foreign code or by [`Lane::begin_capture`].
+    pub fn is_captured(&self) -> bool {
+        graph::is_captured(&self.stream.list)
+    }
+
+    /// Begins a capture of the list. False if it cannot be captured.
+    pub fn begin_capture(&self) -> Result<bool> {
+        graph::begin(&self.stream.list)
+    }
+
+    /// Ends that capture. Returns its commands as one, none if there are none.
+    pub fn end_capture(&self) -> Result<Option<Work<LevelZero>>> {
+        let stream = &self.stream;
+        let captured = graph::end(&stream.context, &stream.list)?;
+        Ok(captured.map(|graph| Work::Native(Native::Graph(graph))))
+    }
+
+    /// Submits a host function as a command of the list, which is captured.
+    pub fn host_function(&self, run: HostFunction, data: *mut c_void) -> Result<()> {
+        graph::host_function(&self.stream.list, run, data)
     }
 }
 

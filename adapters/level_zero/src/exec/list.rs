@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ur::object::{Object, Result};
 
+use super::graph;
 use crate::device::Device;
 use crate::lz::*;
 
@@ -17,6 +18,8 @@ pub struct List {
     pub is_in_order: bool,
     /// Whether the drop destroys the list.
     pub own: bool,
+    /// The functions of captures, of a list that the driver can capture.
+    pub graphs: Option<graph::Calls>,
     /// Fills since the driver was last asked to release their patterns.
     fills: AtomicU32,
     /// The question, of an immediate list.
@@ -40,6 +43,7 @@ impl List {
             raw,
             is_in_order,
             own,
+            graphs: graph::Calls::of(device).filter(|_| is_in_order),
             fills: AtomicU32::new(0),
             synchronize: api.zeCommandListHostSynchronize,
         }
@@ -53,6 +57,7 @@ impl List {
     ) -> Self {
         let mut list = Self::immediate(api, device, raw, true, true);
         list.synchronize = None;
+        list.graphs = None;
         list
     }
 
@@ -64,7 +69,8 @@ impl List {
         let fills = self.fills.load(Ordering::Relaxed).wrapping_add(1);
         self.fills.store(fills, Ordering::Relaxed);
         match self.synchronize {
-            Some(synchronize) if fills.is_multiple_of(FILLS) => {
+            // A captured list cannot be waited for.
+            Some(synchronize) if fills.is_multiple_of(FILLS) && !graph::is_captured(self) => {
                 // SAFETY: a live immediate list, whose submitter this is.
                 match unsafe { synchronize(self.raw, 0) } {
                     ZE_RESULT_NOT_READY => Ok(()),

@@ -5,17 +5,20 @@
 
 mod compiled;
 mod event;
+mod graph;
 mod lane;
 mod list;
 mod memory;
+mod mutable;
 mod point;
 #[cfg(test)]
 mod tests;
 mod times;
 mod work;
 
-pub use compiled::compile;
+pub use compiled::{compile, record};
 pub use event::{Event, Events};
+pub use graph::whole;
 pub use lane::{Lane, Stream};
 pub use list::List;
 pub use memory::{alloc, copy_now, free, is_relaxed, max_slab, range, run_now, zero};

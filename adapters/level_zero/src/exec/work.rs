@@ -9,6 +9,7 @@ use ur::object::Result;
 use ur::stream::{Pitched, Work};
 
 use super::compiled::CompiledList;
+use super::graph::Graph;
 use super::lane::Stream;
 use super::list::List;
 use crate::LevelZero;
@@ -24,6 +25,7 @@ pub enum Native {
     Image(Arc<ImageCopy>),
     /// Called with the list.
     Call(Arc<Run>),
+    Graph(Arc<Graph>),
 }
 
 type Run = dyn Fn(&List) -> Result<()> + Send + Sync;
@@ -43,7 +45,7 @@ pub fn is_one_command(work: &Work<LevelZero>) -> bool {
         Work::Fill { pattern, bytes, .. } => *bytes > 0 && pattern.len().is_power_of_two(),
         Work::Launch(launch) => !launch.is_empty(),
         Work::Native(Native::WriteBack(back)) => back.bytes > 0,
-        Work::Native(Native::Compiled(_)) => true,
+        Work::Native(Native::Compiled(_) | Native::Graph(_)) => true,
         _ => false,
     }
 }
@@ -96,6 +98,7 @@ pub fn append(to: &List, signal: ze_event_handle_t, work: Work<LevelZero>) -> Re
             run(to)?;
             to.keep_order()
         }
+        Work::Native(Native::Graph(all)) => all.append(to, signal),
     }
 }
 

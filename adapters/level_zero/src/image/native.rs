@@ -2,11 +2,22 @@
 
 use std::sync::Arc;
 
-use ur::object::Result;
+use ur::abi::*;
+use ur::object::{Error, Result, ensure};
 
 use crate::context::NativeContext;
 use crate::device::Device;
 use crate::lz::*;
+use crate::platform::Version;
+
+/// Layouts that an old driver takes for others: it reads beyond its table of formats.
+const THREE_CHANNELS: [ze_image_format_layout_t; 3] = [
+    ZE_IMAGE_FORMAT_LAYOUT_8_8_8,
+    ZE_IMAGE_FORMAT_LAYOUT_16_16_16,
+    ZE_IMAGE_FORMAT_LAYOUT_32_32_32,
+];
+/// A version of the interface that has them.
+const SINCE: Version = Version::new(1, 12, 0);
 
 /// A native image of a device.
 pub struct NativeImage {
@@ -24,13 +35,17 @@ impl NativeImage {
         desc: &ze_image_desc_t,
     ) -> Result<Self> {
         let mut raw = ze_image_handle_t::NULL;
+        let is_new = THREE_CHANNELS.contains(&desc.format.layout);
+        let known = !is_new || device.platform().version() >= SINCE;
+        ensure(known, UR_RESULT_ERROR_UNSUPPORTED_IMAGE_FORMAT)?;
         // SAFETY: the description has its tag and outlives the call, as its chain does; there is room for the handle.
-        unsafe {
+        let created = unsafe {
             call!(
                 context.api,
                 zeImageCreate(context.raw, device.raw(), desc, &mut raw)
             )
-        }?;
+        };
+        created.map_err(|error| refused(error, desc))?;
         Ok(Self::adopt(context, raw, true))
     }
 
@@ -52,6 +67,17 @@ impl NativeImage {
             context: Arc::clone(context),
             own,
         }
+    }
+}
+
+/// The driver has several codes for a format that a device lacks.
+fn refused(error: Error, desc: &ze_image_desc_t) -> Error {
+    match error.code() {
+        UR_RESULT_ERROR_UNSUPPORTED_FEATURE | UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION => {
+            log::debug!("the device has no images of {:?}", desc.format);
+            Error::new(UR_RESULT_ERROR_UNSUPPORTED_IMAGE_FORMAT)
+        }
+        _ => error,
     }
 }
 

@@ -2,7 +2,7 @@
 //! arguments.
 
 use std::ffi::c_void;
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
 use ur::abi::*;
@@ -301,6 +301,72 @@ impl Launch {
         self.set_args(&handle)?;
         let range = &self.range;
         range.append(&self.code, handle, to, signal, self.is_cooperative)
+    }
+
+    /// Whether a recorded launch can become this one: the kernel and the command are the same.
+    pub fn is_alike(&self, other: &Self) -> bool {
+        let indices = |of: &Self| of.args.iter().map(|(index, _)| *index).collect::<Vec<_>>();
+        Arc::ptr_eq(&self.code, &other.code)
+            && self.is_cooperative == other.is_cooperative
+            && self.is_empty() == other.is_empty()
+            && indices(self) == indices(other)
+    }
+
+    /// Calls `run` with the launch as a chain of the driver's structures, which change the command of this name.
+    /// `UNSUPPORTED_FEATURE` if an argument is an image or a sampler.
+    pub fn describe_change(
+        &self,
+        name: u64,
+        run: impl FnOnce(*const c_void) -> Result<()>,
+    ) -> Result<()> {
+        let Range {
+            group: [x, y, z],
+            count,
+            offset,
+        } = self.range;
+        let mut offset = ze_mutable_global_offset_exp_desc_t {
+            commandId: name,
+            offsetX: offset[0],
+            offsetY: offset[1],
+            offsetZ: offset[2],
+            ..Default::default()
+        };
+        let mut group = ze_mutable_group_size_exp_desc_t {
+            commandId: name,
+            groupSizeX: x,
+            groupSizeY: y,
+            groupSizeZ: z,
+            pNext: (&raw mut offset).cast(),
+            ..Default::default()
+        };
+        let groups = ze_mutable_group_count_exp_desc_t {
+            commandId: name,
+            pGroupCount: &raw const count,
+            pNext: (&raw mut group).cast(),
+            ..Default::default()
+        };
+        let mut next: *const c_void = (&raw const groups).cast();
+        // Each structure points to the one before, so that none may move.
+        let mut args = Vec::with_capacity(self.args.len());
+        for (index, arg) in &self.args {
+            // A launch with images or samplers is recorded anew.
+            let (size, value) = match arg {
+                Arg::Value(bytes) => (bytes.len(), bytes.as_ptr().cast()),
+                Arg::Local(bytes) => (*bytes, null()),
+                Arg::Image { .. } | Arg::Sampler(_) => return Err(Error::unsupported()),
+            };
+            let arg = ze_mutable_kernel_argument_exp_desc_t {
+                commandId: name,
+                argIndex: *index,
+                argSize: size,
+                pArgValue: value,
+                pNext: next,
+                ..Default::default()
+            };
+            args.push(Box::new(arg));
+            next = args.last().map_or(next, |arg| (&raw const **arg).cast());
+        }
+        run(next)
     }
 
     /// Whether the launch has no work-items: then no command is appended.

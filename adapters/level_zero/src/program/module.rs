@@ -6,6 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use ur::abi::*;
 use ur::object::{Error, Object, Result};
+use ur::timeline::rank;
+use ur::timeline::sync::Mutex;
 
 use crate::context::NativeContext;
 use crate::device::Device;
@@ -39,10 +41,19 @@ impl Input {
 pub struct Module {
     pub context: Arc<NativeContext>,
     pub raw: ze_module_handle_t,
-    /// Whether the drop destroys the module: a foreign one may be its maker's.
-    own: bool,
+    handle: Arc<Handle>,
+    /// The modules that bring what this one imports.
+    linked: Mutex<Vec<Arc<Handle>>, { rank::LEAF }>,
     /// The driver's own code, once it was asked for.
     code: OnceLock<Result<Vec<u8>>>,
+}
+
+/// The driver's module. Modules that are linked with each other hold this of one another, and so form no cycle.
+struct Handle {
+    context: Arc<NativeContext>,
+    raw: ze_module_handle_t,
+    /// Whether the drop destroys the module: a foreign one may be its maker's.
+    own: bool,
 }
 
 /// The driver's extension for a module of several inputs.
@@ -177,26 +188,63 @@ impl Module {
         let code =
             unsafe { (api.zeModuleCreate)(context.raw, device.raw(), desc, &mut raw, &mut log) };
         let text = take_log(api, log);
-        let module = check(code, "zeModuleCreate").map(|()| {
-            let context = Arc::clone(context);
-            Arc::new(Self {
-                context,
-                raw,
-                own: true,
-                code: OnceLock::new(),
-            })
-        });
+        let module = check(code, "zeModuleCreate").map(|()| Self::new(context, raw, true));
         (module, text)
+    }
+
+    fn new(context: &Arc<NativeContext>, raw: ze_module_handle_t, own: bool) -> Arc<Self> {
+        let handle = Handle {
+            context: Arc::clone(context),
+            raw,
+            own,
+        };
+        Arc::new(Self {
+            context: Arc::clone(context),
+            raw,
+            handle: Arc::new(handle),
+            linked: Mutex::default(),
+            code: OnceLock::new(),
+        })
     }
 
     /// A foreign module; `own` if this destroys it.
     pub fn adopt(context: &Arc<NativeContext>, raw: usize, own: bool) -> Arc<Self> {
-        Arc::new(Self {
-            context: Arc::clone(context),
-            raw: ze_module_handle_t(std::ptr::with_exposed_provenance_mut(raw)),
-            own,
-            code: OnceLock::new(),
-        })
+        let raw = ze_module_handle_t(std::ptr::with_exposed_provenance_mut(raw));
+        Self::new(context, raw, own)
+    }
+
+    /// Whether the module imports symbols, each of which another module or itself brings.
+    pub fn has_imports(&self) -> Result<bool> {
+        let mut found = ze_module_properties_t::default();
+        // SAFETY: a live module; the structure is writable and has its tag.
+        unsafe { call!(self.api(), zeModuleGetProperties(self.raw, &mut found)) }?;
+        Ok(found.flags & ZE_MODULE_PROPERTY_FLAG_IMPORTS != 0)
+    }
+
+    /// Resolves the imports of modules among all of them, in place. The log comes with an error too.
+    pub fn link_dynamically(modules: &[Arc<Self>]) -> (Result<()>, String) {
+        let Some(first) = modules.first() else {
+            return (Ok(()), String::new());
+        };
+        let api = first.api();
+        let mut raws: Vec<_> = modules.iter().map(|module| module.raw).collect();
+        let mut log = ze_module_build_log_handle_t::NULL;
+        // SAFETY: live modules, and room for the log.
+        let code =
+            unsafe { (api.zeModuleDynamicLink)(raws.len() as u32, raws.as_mut_ptr(), &mut log) };
+        let text = take_log(api, log);
+        let linked = check(code, "zeModuleDynamicLink").and_then(|()| {
+            for module in modules {
+                if !module.has_imports()? {
+                    continue;
+                }
+                let others = modules.iter().filter(|other| !Arc::ptr_eq(other, module));
+                let others = others.map(|other| Arc::clone(&other.handle));
+                module.linked.lock().extend(others);
+            }
+            Ok(())
+        });
+        (linked, text)
     }
 
     fn api(&self) -> &'static Api {
@@ -275,11 +323,12 @@ impl Module {
     }
 }
 
-impl Drop for Module {
+impl Drop for Handle {
     fn drop(&mut self) {
-        if self.own && !self.api().is_torn_down() {
-            // SAFETY: the module is this one's, and its kernels hold it.
-            unsafe { (self.api().zeModuleDestroy)(self.raw) };
+        let api = self.context.api;
+        if self.own && !api.is_torn_down() {
+            // SAFETY: the module is this one's; its kernels and the modules that it is linked with hold it.
+            unsafe { (api.zeModuleDestroy)(self.raw) };
         }
     }
 }

@@ -28,9 +28,30 @@ const CODE: &[(u32, &[u32])] = &[
 /// The kernel's name, ended with zeros.
 const IOTA: [u32; 2] = [u32::from_le_bytes(*b"iota"), 0];
 
+/// A kernel `look` that takes an image of one dimension and a sampler, and does nothing.
+#[rustfmt::skip]
+const LOOK: &[(u32, &[u32])] = &[
+    (17, &[4]), (17, &[5]), (17, &[6]), (17, &[13]), (17, &[43]), // as above, and images
+    (14, &[2, 2]),
+    (15, &[6, 20, u32::from_le_bytes(*b"look"), 0]),
+    (19, &[1]),
+    (25, &[2, 1, 0, 0, 0, 0, 0, 0, 0]),                           // an image that is read
+    (26, &[3]),                                                   // a sampler
+    (33, &[7, 1, 2, 3]),
+    (54, &[1, 20, 0, 7]), (55, &[2, 21]), (55, &[3, 22]), (248, &[23]), (253, &[]), (56, &[]),
+];
+
 pub fn iota() -> Vec<u8> {
+    assembled(CODE)
+}
+
+pub fn look() -> Vec<u8> {
+    assembled(LOOK)
+}
+
+fn assembled(code: &[(u32, &[u32])]) -> Vec<u8> {
     let mut words = vec![0x0723_0203, 0x0001_0000, 0, 30, 0];
-    for (code, rest) in CODE {
+    for (code, rest) in code {
         words.push((rest.len() as u32 + 1) << 16 | code);
         words.extend_from_slice(rest);
     }

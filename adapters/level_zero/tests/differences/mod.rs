@@ -47,6 +47,7 @@ pub const DIFFERENCES: &[(&str, Differs)] = &[
     ("BINDLESS_SAMPLED_IMAGE_FETCH_3D_SUPPORT_EXP", BINDLESS),
     ("COMMAND_BUFFER_EVENT_SUPPORT_EXP", ENGINE),
     ("COMMAND_BUFFER_UPDATE_CAPABILITIES_EXP", ENGINE),
+    ("ENQUEUE_NATIVE_COMMAND_SUPPORT_EXP", ENGINE),
     ("GRAPH_RECORD_AND_REPLAY_SUPPORT_EXP", ENGINE),
     ("CURRENT_CLOCK_THROTTLE_REASONS", SYSMAN),
     ("FAN_SPEED", SYSMAN),
@@ -58,7 +59,6 @@ pub const DIFFERENCES: &[(&str, Differs)] = &[
         "NODE_MASK",
         Error("Windows' identity, which no device has here"),
     ),
-    ("DYNAMIC_LINK_SUPPORT_EXP", Later("dynamic linking")),
     (
         "EXECUTION_CAPABILITIES",
         Meant("a GPU runs kernels; theirs lists native functions alone"),

@@ -39,6 +39,8 @@ struct Setup<'a> {
     words: Usm,
     used: AtomicUsize,
     context: Context,
+    /// The backend's context.
+    native: ur_native_handle_t,
 }
 
 impl<'a> Setup<'a> {
@@ -50,7 +52,13 @@ impl<'a> Setup<'a> {
         let mut words =
             context.usm(fixture, Kind::Host, MAX_BLOCKED_COMMANDS * size_of::<u32>())?;
         words.host_mut::<u32>().fill(0);
+        let mut native = 0;
+        let status = fixture
+            .ur
+            .urContextGetNativeHandle(context.raw, &mut native);
+        status.ok()?;
         Ok(Self {
+            native,
             words,
             used: AtomicUsize::new(0),
             fixture,
@@ -90,6 +98,7 @@ impl<'a> Setup<'a> {
         let held = held.then(|| self.word()).transpose()?;
         let fill = Fill {
             queue,
+            context: self.native,
             memory,
             byte,
             bytes,
